@@ -1,0 +1,16 @@
+# Flags of our own code: what links leat_flags has our include roots, warnings and sanitizers.
+#
+# LEAT_SANITIZE (presets asan, tsan, fuzz) names the sanitizers that everything is built with.
+set(LEAT_SANITIZE "" CACHE STRING "sanitizers for all code, as for -fsanitize=")
+
+add_library(leat_flags INTERFACE)
+target_include_directories(leat_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/engine)
+target_compile_options(leat_flags INTERFACE
+    -Wall -Wextra -Werror -Wshadow -Wconversion -fno-omit-frame-pointer
+    $<$<COMPILE_LANGUAGE:C>:-std=gnu11>
+    # Results must not depend on how a compiler fuses or reorders floating-point operations.
+    -ffp-contract=off)
+if(LEAT_SANITIZE)
+    target_compile_options(leat_flags INTERFACE -fsanitize=${LEAT_SANITIZE} -fno-sanitize-recover=all)
+    target_link_options(leat_flags INTERFACE -fsanitize=${LEAT_SANITIZE})
+endif()

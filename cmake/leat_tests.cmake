@@ -1,0 +1,83 @@
+# How tests are declared.
+#
+#   add_leat_test(NAME SOURCE.c... LIBRARY...)                a cmocka executable
+#   add_leat_test(NAME SOURCES a.c b.c LIBS x y LABELS lanes TIMEOUT 60)
+#   add_leat_script(NAME LABELS golden COMMAND python3 ...)   any other program; run in the repository's root
+#   add_leat_fuzzer(NAME SOURCE.c... LIBRARY...)              a libFuzzer program, built by the preset `fuzz` alone;
+#                                                             seeds: tests/fuzz/corpus/NAME/, words: tests/fuzz/NAME.dict
+#
+# Labels decide where `./dev test` runs a test:
+#   unit (the default), property   under ASan + UBSan
+#   lanes                          under ASan + UBSan, and again under TSan
+#   golden, crash, jobs, tidy      with the release build
+# A test that cannot run here prints why and ends with status 77. Lines `ok - what`, `not ok - what` and
+# `ok - what # SKIP why` in a test's output count as sub-tests, as cmocka's do.
+set(LEAT_TEST_TIMEOUT_S 120)
+
+# Sets arg_SOURCES, arg_LIBS, arg_LABELS, arg_COMMAND, arg_TIMEOUT; what has no keyword is a source by its suffix,
+# else a library.
+macro(leat_parse_test_arguments)
+    cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LIBS;LABELS;COMMAND" ${ARGN})
+    foreach(item IN LISTS arg_UNPARSED_ARGUMENTS)
+        if(item MATCHES "\\.(c|cc|cpp)$")
+            list(APPEND arg_SOURCES ${item})
+        else()
+            list(APPEND arg_LIBS ${item})
+        endif()
+    endforeach()
+    if(NOT arg_LABELS)
+        set(arg_LABELS unit)
+    endif()
+    if(NOT arg_TIMEOUT)
+        set(arg_TIMEOUT ${LEAT_TEST_TIMEOUT_S})
+    endif()
+endmacro()
+
+function(add_leat_script name)
+    if(NOT LEAT_TESTS)
+        return()
+    endif()
+    leat_parse_test_arguments(${ARGN})
+    add_test(NAME ${name} COMMAND ${arg_COMMAND} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+    set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77)
+endfunction()
+
+function(add_leat_test name)
+    if(NOT LEAT_TESTS)
+        return()
+    endif()
+    leat_parse_test_arguments(${ARGN})
+    add_executable(${name} ${arg_SOURCES})
+    target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+    target_link_libraries(${name} PRIVATE leat_flags ${arg_LIBS} cmocka)
+    add_leat_script(${name} COMMAND ${name} LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT})
+    if("lanes" IN_LIST arg_LABELS)
+        set_property(GLOBAL APPEND PROPERTY LEAT_LANE_TESTS ${name})
+    endif()
+endfunction()
+
+function(add_leat_fuzzer name)
+    if(NOT LEAT_FUZZ)
+        return()
+    endif()
+    leat_parse_test_arguments(${ARGN})
+    add_executable(${name} ${arg_SOURCES})
+    target_link_libraries(${name} PRIVATE leat_flags ${arg_LIBS})
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzzers)
+    set_property(GLOBAL APPEND PROPERTY LEAT_FUZZERS ${name})
+endfunction()
+
+# After all tests: the targets lane_tests and fuzzers, which build just what a phase of `./dev test` needs.
+function(leat_finish_tests)
+    get_property(lane_tests GLOBAL PROPERTY LEAT_LANE_TESTS)
+    get_property(fuzzers GLOBAL PROPERTY LEAT_FUZZERS)
+    add_custom_target(lane_tests)
+    add_custom_target(fuzzers)
+    if(lane_tests)
+        add_dependencies(lane_tests ${lane_tests})
+    endif()
+    if(fuzzers)
+        add_dependencies(fuzzers ${fuzzers})
+    endif()
+endfunction()

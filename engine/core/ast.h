@@ -1,0 +1,95 @@
+/* The syntax tree of expressions and option values: what the parser makes of everything to the right of a name,
+ * a keyword or a colon. It lives in `core` because option tables and operators read it; the parser that builds
+ * it is in `lang`. Nodes are immutable after parsing and `let` expansion, and belong to the job's arena. */
+#ifndef LEAT_CORE_AST_H
+#define LEAT_CORE_AST_H
+
+#include "core/diag.h"
+
+enum ast_tag {
+    AST_NULL,     /* null */
+    AST_BOOL,     /* true, false */
+    AST_INT,      /* 42 */
+    AST_FLOAT,    /* 1.5, 1e-3 */
+    AST_TEXT,     /* "text", escapes resolved */
+    AST_DURATION, /* 10s; integer = microseconds */
+    AST_SIZE,     /* 64MiB; integer = bytes */
+    AST_NAME,     /* user_id */
+    AST_FIELD,    /* children[0].text */
+    AST_CALL,     /* text(children...) */
+    AST_UNARY,    /* op children[0] */
+    AST_BINARY,   /* children[0] op children[1] */
+    AST_CASE,     /* case when c0 then v0 [when c1 then v1]... [else v] end; children in that order */
+    AST_LIST,     /* [children...] */
+    AST_ASSIGN,   /* text = children[0], in `with a = x, b = y` */
+    AST_BLOCK,    /* { entries... } */
+    AST_KIND,     /* text { entries... }, e.g. adagrad { rate: 0.05 } */
+};
+
+enum ast_operator {
+    AST_OP_NONE,
+    AST_OP_NEGATE,
+    AST_OP_NOT,
+    AST_OP_IS_NULL,     /* x is null */
+    AST_OP_IS_NOT_NULL, /* x is not null */
+    AST_OP_ADD,
+    AST_OP_SUBTRACT,
+    AST_OP_MULTIPLY,
+    AST_OP_DIVIDE,
+    AST_OP_MODULO,
+    AST_OP_EQUAL,
+    AST_OP_NOT_EQUAL,
+    AST_OP_LESS,
+    AST_OP_LESS_EQUAL,
+    AST_OP_GREATER,
+    AST_OP_GREATER_EQUAL,
+    AST_OP_AND,
+    AST_OP_OR,
+    AST_OP_IN, /* children[0] in children[1], an AST_LIST */
+    AST_OP_NOT_IN,
+};
+
+struct ast_entry {
+    struct str name;
+    struct span name_span;
+    struct ast *value;
+};
+
+struct ast {
+    enum ast_tag tag;
+    enum ast_operator op;
+    struct span span;
+    struct span text_span; /* of `text` alone: the function's name, the field's name */
+    struct str text;
+    union {
+        bool boolean;
+        int64_t integer;
+        double real;
+    };
+    struct ast **children;
+    uint32_t count; /* children */
+    uint32_t entries_count;
+    struct ast_entry *entries;
+    /* Not empty: a literal whose value came from env() or file(), e.g. `env("PASSWORD")`. It is what may be shown;
+     * the value itself must never reach a message, a dump, a checkpoint or a fingerprint. */
+    struct str origin;
+    uint32_t height; /* of the tree, 1 for a leaf; the parser keeps it <= AST_HEIGHT_MAX, so recursion is safe */
+};
+
+enum { AST_HEIGHT_MAX = 500 };
+
+/* Parses one expression or option value from `text`; NULL after a diagnostic. Option defaults go through it. */
+typedef struct ast *ast_parse_function(struct arena *arena, struct diag_list *diags, struct str text);
+
+/* Appends the tree as canonical job text: one spelling for each meaning, stable across versions, so that it serves
+ * fingerprints, messages and `explain`. A literal with an `origin` shows that instead of its value. */
+struct byte_buffer;
+void ast_print(struct byte_buffer *out, const struct ast *ast);
+/* The same as a terminated text in the arena. */
+const char *ast_text(struct arena *arena, const struct ast *ast);
+/* Equal but for spans. NULL equals NULL only. */
+bool ast_equal(const struct ast *a, const struct ast *b);
+/* Whether the language gives the word a meaning of its own, so that as a name it needs backticks. */
+bool ast_is_reserved(struct str word);
+
+#endif

@@ -1,0 +1,94 @@
+/* The small vocabulary that every file of leat uses: fixed-width types, byte strings, assertions,
+ * checked arithmetic, bit sets. Nothing here allocates. Any thread. */
+#ifndef LEAT_CORE_BASE_H
+#define LEAT_CORE_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define ARRAY_COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define MIN(a, b)          ((a) < (b) ? (a) : (b))
+#define MAX(a, b)          ((a) > (b) ? (a) : (b))
+#define likely(x)          __builtin_expect(!!(x), 1)
+#define unlikely(x)        __builtin_expect(!!(x), 0)
+#define LEAT_PRINTF(f, a)  __attribute__((format(printf, f, a)))
+#define LEAT_UNUSED        __attribute__((unused))
+#define LEAT_CHECKED       __attribute__((warn_unused_result))
+
+/* Assertions are for what can only be our own bug, and are always compiled in. */
+#define leat_assert(condition)                                                                               \
+    ((condition) ? (void)0 : leat_assert_failed(#condition, __FILE__, __LINE__, __func__))
+_Noreturn void leat_assert_failed(const char *condition, const char *file, int line, const char *function);
+
+/* A byte string that somebody else owns; not terminated. */
+struct str {
+    const char *data;
+    size_t length;
+};
+
+#define STR(literal) ((struct str){(literal), sizeof(literal) - 1})
+/* For printf("%.*s", STR_ARGS(s)). */
+#define STR_ARGS(s) (int)(s).length, (s).data
+
+static inline struct str str_from(const char *terminated)
+{
+    return (struct str){terminated, strlen(terminated)};
+}
+
+static inline bool str_equal(struct str a, struct str b)
+{
+    return a.length == b.length && (a.length == 0 || memcmp(a.data, b.data, a.length) == 0);
+}
+
+static inline bool str_is(struct str a, const char *terminated)
+{
+    return str_equal(a, str_from(terminated));
+}
+
+/* Orders by bytes, a prefix first. */
+int str_compare(struct str a, struct str b);
+
+/* count * size, or false where it does not fit. */
+static inline bool size_multiply(size_t count, size_t size, size_t *product)
+{
+    return !__builtin_mul_overflow(count, size, product);
+}
+
+/* Bit sets: bit i of word i / 64. */
+#define BIT_WORDS(bits) (((bits) + 63) / 64)
+
+static inline bool bit_get(const uint64_t *words, size_t bit)
+{
+    return words[bit >> 6] >> (bit & 63) & 1;
+}
+
+static inline void bit_set(uint64_t *words, size_t bit)
+{
+    words[bit >> 6] |= UINT64_C(1) << (bit & 63);
+}
+
+static inline void bit_clear(uint64_t *words, size_t bit)
+{
+    words[bit >> 6] &= ~(UINT64_C(1) << (bit & 63));
+}
+
+/* Times are microseconds since 1970-01-01T00:00:00Z. */
+#define TIME_MIN       INT64_MIN
+#define TIME_MAX       INT64_MAX
+#define US_PER_SECOND  INT64_C(1000000)
+#define US_PER_MINUTE  (60 * US_PER_SECOND)
+#define US_PER_HOUR    (60 * US_PER_MINUTE)
+#define US_PER_DAY     (24 * US_PER_HOUR)
+
+/* a + b clamped to the range of a time: the ends mean "before" and "after everything". */
+static inline int64_t time_add(int64_t a, int64_t b)
+{
+    int64_t sum;
+    if (!__builtin_add_overflow(a, b, &sum))
+        return a == TIME_MAX || a == TIME_MIN ? a : sum;
+    return b > 0 ? TIME_MAX : TIME_MIN;
+}
+
+#endif

@@ -1,0 +1,202 @@
+#include "core/batch.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+/* Batches in the pool keep their arena's blocks; one that grew beyond this gives them back. */
+enum { POOL_ARENA_KEPT = 4 << 20, NEW_BLOCK_BYTES = 128 << 10, DERIVED_BLOCK_BYTES = 8 << 10 };
+
+enum pool_list { POOL_NEW, POOL_DERIVED, POOL_LISTS };
+
+struct batch_pool {
+    pthread_mutex_t mutex;
+    struct batch *free_lists[POOL_LISTS];
+    size_t alive; /* atomic: batches handed out */
+};
+
+/* A batch in its pool's terms; the public struct comes first. */
+struct pooled_batch {
+    struct batch batch;
+    enum pool_list list;
+};
+
+struct batch_pool *batch_pool_new(void)
+{
+    struct batch_pool *pool = calloc(1, sizeof(*pool));
+    leat_assert(pool != NULL);
+    pthread_mutex_init(&pool->mutex, NULL);
+    return pool;
+}
+
+void batch_pool_free(struct batch_pool *pool)
+{
+    if (pool == NULL)
+        return;
+    leat_assert(pool->alive == 0);
+    for (int list = 0; list < POOL_LISTS; list++)
+        while (pool->free_lists[list] != NULL) {
+            struct batch *batch = pool->free_lists[list];
+            pool->free_lists[list] = batch->next;
+            arena_free(&batch->arena);
+            free(batch);
+        }
+    pthread_mutex_destroy(&pool->mutex);
+    free(pool);
+}
+
+size_t batch_pool_alive(const struct batch_pool *pool)
+{
+    return __atomic_load_n(&pool->alive, __ATOMIC_RELAXED);
+}
+
+static struct batch *pool_take(struct batch_pool *pool, enum pool_list list)
+{
+    pthread_mutex_lock(&pool->mutex);
+    struct batch *batch = pool->free_lists[list];
+    if (batch != NULL)
+        pool->free_lists[list] = batch->next;
+    pthread_mutex_unlock(&pool->mutex);
+    __atomic_add_fetch(&pool->alive, 1, __ATOMIC_RELAXED);
+    struct arena arena = {.block_bytes = list == POOL_NEW ? NEW_BLOCK_BYTES : DERIVED_BLOCK_BYTES};
+    if (batch != NULL) {
+        arena = batch->arena;
+    } else {
+        struct pooled_batch *pooled = calloc(1, sizeof(*pooled));
+        leat_assert(pooled != NULL);
+        pooled->list = list;
+        batch = &pooled->batch;
+    }
+    *batch = (struct batch){.pool = pool, .references = 1, .partition = PARTITION_NONE, .arena = arena};
+    return batch;
+}
+
+static void pool_give(struct batch *batch)
+{
+    struct batch_pool *pool = batch->pool;
+    enum pool_list list = ((struct pooled_batch *)batch)->list;
+    if (batch->arena.used_bytes > POOL_ARENA_KEPT) {
+        arena_free(&batch->arena);
+        batch->arena.block_bytes = list == POOL_NEW ? NEW_BLOCK_BYTES : DERIVED_BLOCK_BYTES;
+    } else {
+        arena_reset(&batch->arena);
+    }
+    __atomic_sub_fetch(&pool->alive, 1, __ATOMIC_RELAXED);
+    pthread_mutex_lock(&pool->mutex);
+    batch->next = pool->free_lists[list];
+    pool->free_lists[list] = batch;
+    pthread_mutex_unlock(&pool->mutex);
+}
+
+static size_t value_bytes(enum type_tag tag)
+{
+    return tag == TYPE_BOOL ? 1 : 8;
+}
+
+_Static_assert(sizeof(struct text_ref) == 8 && sizeof(struct list_ref) == 8, "value_bytes");
+
+void batch_column_init(struct batch *batch, struct column *column, struct type type, uint32_t rows)
+{
+    *column = (struct column){.tag = type.tag};
+    column->data = arena_alloc(&batch->arena, MAX(rows, 1) * value_bytes(type.tag));
+    if (type.tag == TYPE_LIST) {
+        bool is_record = type.element->tag == TYPE_RECORD;
+        column->children_count = is_record ? type.element->fields->count : 1;
+        column->children = arena_array(&batch->arena, struct column, column->children_count);
+        for (uint32_t i = 0; i < column->children_count; i++)
+            column->children[i].tag = is_record ? type.element->fields->fields[i].type.tag : type.element->tag;
+    }
+}
+
+struct batch *batch_new(struct batch_pool *pool, const struct schema *schema, uint32_t rows)
+{
+    leat_assert(rows <= BATCH_ROWS);
+    struct batch *batch = pool_take(pool, POOL_NEW);
+    batch->schema = schema;
+    batch->rows = batch->selected = rows;
+    batch->columns = arena_alloc(&batch->arena, MAX(schema->count, 1) * sizeof(struct column));
+    for (uint32_t i = 0; i < schema->count; i++)
+        batch_column_init(batch, &batch->columns[i], schema->fields[i].type, rows);
+    batch->event_time = arena_alloc(&batch->arena, MAX(rows, 1) * sizeof(int64_t));
+    return batch;
+}
+
+struct batch *batch_derive(struct batch *parent, const struct schema *schema)
+{
+    struct batch *batch = pool_take(parent->pool, POOL_DERIVED);
+    batch->schema = schema;
+    batch->rows = parent->rows;
+    batch->selected = parent->selected;
+    batch->sel = parent->sel;
+    batch->event_time = parent->event_time;
+    batch->arrival_time = parent->arrival_time;
+    batch->order_time = parent->order_time;
+    batch->partition = parent->partition;
+    batch->first_record = parent->first_record;
+    batch->origins = parent->origins;
+    batch->orders = parent->orders;
+    batch->columns = arena_alloc(&batch->arena, MAX(schema->count, 1) * sizeof(struct column));
+    memcpy(batch->columns, parent->columns, MIN(schema->count, parent->schema->count) * sizeof(struct column));
+    batch->parents[0] = parent;
+    batch_hold(parent);
+    return batch;
+}
+
+void batch_hold(struct batch *batch)
+{
+    __atomic_add_fetch(&batch->references, 1, __ATOMIC_RELAXED);
+}
+
+void batch_release(struct batch *batch)
+{
+    while (batch != NULL && __atomic_sub_fetch(&batch->references, 1, __ATOMIC_ACQ_REL) == 0) {
+        for (int i = 1; i < BATCH_PARENTS_MAX; i++)
+            batch_release(batch->parents[i]);
+        struct batch *parent = batch->parents[0];
+        pool_give(batch);
+        batch = parent;
+    }
+}
+
+uint64_t *batch_valid_new(struct batch *batch, uint32_t rows)
+{
+    size_t words = MAX(BIT_WORDS((size_t)rows), BATCH_VALID_WORDS);
+    uint64_t *valid = arena_alloc(&batch->arena, words * sizeof(uint64_t));
+    memset(valid, 0xff, words * sizeof(uint64_t));
+    return valid;
+}
+
+void batch_set_null(struct batch *batch, struct column *column, uint32_t row)
+{
+    if (column->valid == NULL)
+        column->valid = batch_valid_new(batch, batch->rows);
+    bit_clear(column->valid, row);
+}
+
+struct row_origin batch_origin(const struct batch *batch, uint32_t row)
+{
+    if (batch->origins != NULL)
+        return batch->origins[row];
+    return (struct row_origin){batch->partition, batch->first_record + row};
+}
+
+struct row_order batch_order(const struct batch *batch, uint32_t row)
+{
+    if (batch->orders != NULL)
+        return batch->orders[row];
+    return (struct row_order){.partition = batch->partition,
+                              .time = batch->order_time == NULL ? 0 : batch->order_time[row],
+                              .tie = batch->first_record + row};
+}
+
+int row_order_compare(const struct row_order *a, const struct row_order *b)
+{
+    if (a->place != b->place)
+        return a->place < b->place ? -1 : 1;
+    if (a->time != b->time)
+        return a->time < b->time ? -1 : 1;
+    if (a->partition != b->partition)
+        return a->partition < b->partition ? -1 : 1;
+    if (a->tie != b->tie)
+        return a->tie < b->tie ? -1 : 1;
+    return a->sub < b->sub ? -1 : a->sub > b->sub;
+}

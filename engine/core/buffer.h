@@ -1,0 +1,20 @@
+/* A growing byte buffer, for encoders. One thread at a time. Ends the process where the system refuses memory. */
+#ifndef LEAT_CORE_BUFFER_H
+#define LEAT_CORE_BUFFER_H
+
+#include "core/base.h"
+
+struct byte_buffer {
+    char *data;
+    size_t length, capacity;
+};
+
+/* Room for `bytes` more; returns where they go. The caller adds to `length` what it wrote. */
+char *buffer_reserve(struct byte_buffer *buffer, size_t bytes);
+void buffer_append(struct byte_buffer *buffer, const void *data, size_t bytes);
+void buffer_printf(struct byte_buffer *buffer, const char *format, ...) LEAT_PRINTF(2, 3);
+/* Keeps the memory. */
+void buffer_clear(struct byte_buffer *buffer);
+void buffer_free(struct byte_buffer *buffer);
+
+#endif

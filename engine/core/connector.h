@@ -1,0 +1,242 @@
+/* Sources, formats and sinks: the descriptors that files under connectors/ and formats/ end with.
+ *
+ * A source has partitions, each an ordered sequence of records. Reading is in two steps, so that one big file
+ * can be parsed by all lanes: `read` (one lane at a time per partition, cheap) cuts the next raw batch of
+ * bytes at record boundaries; `decode` (any lane, in parallel) makes columns of it. Where a raw batch ends
+ * depends on the bytes alone: after BATCH_ROWS records (bad ones included), SOURCE_BATCH_BYTES, or where a
+ * record begins beyond a multiple of SOURCE_GRID_BYTES of decompressed bytes. */
+#ifndef LEAT_CORE_CONNECTOR_H
+#define LEAT_CORE_CONNECTOR_H
+
+#include "core/batch.h"
+#include "core/buffer.h"
+#include "core/counters.h"
+#include "core/option.h"
+#include "core/snapshot.h"
+
+enum { SOURCE_BATCH_BYTES = 1 << 20, SOURCE_GRID_BYTES = 4 << 20, SOURCE_RECORD_BYTES_MAX = 1 << 20 };
+
+/* Where a partition goes on reading: the first record of a raw batch. Meaning of a, b: the source's (file:
+ * index of the file in the partition, decompressed offset; kafka: -, offset). Stored in checkpoints. */
+struct source_position {
+    int64_t a, b;
+    uint64_t record; /* records of the partition before this */
+    int64_t line;    /* line of the record, from 1, where the source knows lines; else 0 */
+};
+
+struct raw_record {
+    uint32_t offset, length; /* in raw_batch.data; without the newline */
+};
+
+/* Bytes of up to BATCH_ROWS records. Made by `read`, used by `decode`, recycled by the engine. */
+struct raw_batch {
+    struct arena arena; /* data and records, reset before each read */
+    char *data;         /* data_bytes, followed by at least RAW_PADDING readable bytes */
+    size_t data_bytes;
+    struct raw_record *records;
+    uint32_t count;
+    struct source_position position; /* of the first record */
+    const char *path;                /* the file, for messages; lives as long as the source */
+    int64_t first_line;              /* of the first record, from 1; -1: has no lines */
+    int64_t first_offset;            /* decompressed byte offset of data[0] in the file; -1: none */
+    struct str header; /* what the file's records share (csv: the header line); as long as the source */
+    void *extra;       /* the source's own, in the arena */
+};
+
+enum { RAW_PADDING = 64 };
+
+/* The bytes of a record, for messages and dead letters. records is NULL where rows have no bytes (generators,
+ * .batches). */
+static inline struct str raw_record_text(const struct raw_batch *raw, uint32_t row)
+{
+    if (raw->records == NULL)
+        return (struct str){"", 0};
+    return (struct str){raw->data + raw->records[row].offset, raw->records[row].length};
+}
+
+/* The line of a record in the file, from 1, or -1. Counts newlines; for messages about few records. */
+static inline int64_t raw_record_line(const struct raw_batch *raw, uint32_t row)
+{
+    if (raw->first_line < 1 || raw->records == NULL)
+        return -1;
+    int64_t line = raw->first_line;
+    for (uint32_t i = raw->records[0].offset; i < raw->records[row].offset; i++)
+        line += raw->data[i] == '\n';
+    return line;
+}
+
+enum read_status {
+    READ_BATCH, /* a raw batch was filled, count > 0 */
+    READ_LATER, /* nothing now (stdin, Kafka); ask again */
+    READ_END,   /* the partition is finished */
+    READ_ERROR, /* a diagnostic was added; the job stops */
+};
+
+/* A bad record: row `row` of the batch is not selected and goes to dead letters. */
+struct bad_record {
+    uint32_t row;
+    uint32_t column;    /* 0-based byte in the record where it went wrong, UINT32_MAX unknown */
+    const char *reason; /* in the batch's arena, or static */
+};
+
+/* Where a decoder puts a batch: rows = raw->count; it fills columns, and lists bad records (their rows it
+ * leaves null). event_time and selection are the engine's work afterwards. */
+struct decode_output {
+    struct batch *batch;
+    struct bad_record *bad; /* in the batch's arena, room for raw->count */
+    uint32_t bad_count;
+};
+
+struct source_bind {
+    void *config;
+    struct arena *arena;
+    struct diag_list *diags;
+    struct span span;
+    const struct schema *declared; /* the job's `schema:`, or NULL */
+    /* Filled by `bind`. */
+    const struct schema *schema;
+    bool is_bounded;        /* ends by itself */
+    bool is_replayable;     /* can be read again from a position */
+    uint32_t streams_count; /* sources that make several (generator ctr): 1 by default */
+};
+
+struct source {
+    void *config;
+    const struct schema *schema;
+    struct arena *arena; /* lives as long as the source; only used in open */
+    struct diag_list *diags;
+    uint32_t partitions_count; /* set by open */
+};
+
+/* For the live view: how much there is and how much is read; -1 unknown. Bytes as they lie on disk. */
+struct source_progress {
+    int64_t bytes_total, bytes_done;
+    int64_t records_total;
+};
+
+struct source_kind {
+    const char *name, *summary, *example, *details;
+    const struct option *options;
+    size_t size; /* of the option struct, which holds the state too; one per source, shared by all lanes */
+    bool (*bind)(struct source_bind *bind);
+    /* Finds the partitions and sets partitions_count. */
+    bool (*open)(struct source *source);
+    const char *(*partition_name)(struct source *source,
+                                  uint32_t partition); /* for messages and dead letters */
+    /* The next read of the partition begins there; before the first read. false + diagnostic: gone or
+     * changed. */
+    bool (*seek)(struct source *source, uint32_t partition, const struct source_position *position);
+    /* One caller at a time per partition; different partitions may be read at the same time. */
+    enum read_status (*read)(struct source *source, uint32_t partition, struct raw_batch *raw);
+    /* Any thread, several at a time. decoder: from decoder_new, one per lane. */
+    void (*decode)(struct source *source, void *decoder, struct raw_batch *raw, struct decode_output *output);
+    void *(*decoder_new)(struct source *source);
+    void (*decoder_free)(void *decoder);
+    void (*progress)(struct source *source, struct source_progress *progress);
+    /* Identifies what is read (names, sizes, first bytes ...) so that a resume notices a changed input: a
+     * line of text in the source's arena, after open. NULL: nothing to compare. */
+    const char *(*identity)(struct source *source);
+    void (*close)(struct source *source);
+};
+
+/* Formats: bytes of records <-> columns. Used by file, console and (later) kafka.
+ *
+ * A stream format (json, csv, msgpack) cuts records one after another from bytes. A block format (batches)
+ * has self-contained blocks of whole columns: one block makes one raw batch, and `split` says how many rows
+ * it has. */
+struct format_split {
+    const void *config;         /* the format's, e.g. struct csv_config */
+    const char *data;           /* at the beginning of a record */
+    size_t bytes;               /* followed by at least RAW_PADDING readable bytes */
+    bool is_last;               /* no more bytes follow: an unfinished record is one */
+    uint32_t max;               /* records wanted at most */
+    struct raw_record *records; /* room for max; a block format leaves it alone */
+    /* Filled by `split`. */
+    uint32_t count; /* records, or rows of one block */
+    size_t used;    /* bytes consumed, line ends included; 0 with count 0: more bytes are needed */
+    /* The last record is longer than SOURCE_RECORD_BYTES_MAX: it was cut one byte above that, and the bytes
+     * up to and with the next newline belong to nothing. */
+    bool is_cut;
+    bool is_end;        /* block formats: the end mark was read; nothing may follow */
+    const char *damage; /* where reading cannot go on behind `used`: what is wrong there (static text) */
+};
+
+enum format_header_status { HEADER_READ, HEADER_MORE, HEADER_BAD };
+
+struct format_kind {
+    const char *name, *summary;
+    const char *suffix; /* ".jsonl" */
+    bool has_lines;     /* records end at newlines */
+    bool is_blocks;     /* a block format */
+    bool has_end_mark;  /* a file without its end mark is truncated */
+    /* The bytes at a file's start that are no records (csv: the header line, a byte-order mark): *used, maybe
+     * 0. HEADER_MORE: not enough bytes yet (never with is_last). HEADER_BAD: *damage says why. NULL: none. */
+    enum format_header_status (*header)(const void *config, const char *data, size_t bytes, bool is_last,
+                                        size_t *used, const char **damage);
+    /* Whether files with this header can be decoded to the schema; false: diagnostics (E0607) without a path,
+     * which the caller adds. NULL: always. */
+    bool (*header_check)(const struct schema *schema, const void *config, struct str header,
+                         struct diag_list *diags);
+    void (*split)(struct format_split *split);
+    void *(*decoder_new)(const struct schema *schema, const void *config);
+    void (*decode)(void *decoder, struct raw_batch *raw, struct decode_output *output);
+    void (*decoder_free)(void *decoder);
+    /* Encoder of one file at a time: encode_header at its start, then the rows (selected indices first ..
+     * first + count - 1) in order, encode_end at its end; all append to `out`. What is appended depends on
+     * the rows of the file alone, not on how they are cut into calls. encode_header: NULL if none. */
+    void *(*encoder_new)(const struct schema *schema, const void *config);
+    void (*encode_header)(void *encoder, struct byte_buffer *out);
+    void (*encode)(void *encoder, const struct batch *batch, uint32_t first, uint32_t count,
+                   struct byte_buffer *out);
+    void (*encode_end)(void *encoder, struct byte_buffer *out);
+    /* Rows that the encoder keeps back, for a checkpoint. NULL where it keeps none. load: false if
+     * impossible. */
+    void (*encoder_save)(void *encoder, struct byte_buffer *out);
+    bool (*encoder_load)(void *encoder, const char *data, size_t bytes);
+    void (*encoder_free)(void *encoder);
+};
+
+struct sink_bind {
+    void *config;
+    struct arena *arena;
+    struct diag_list *diags;
+    struct span span;
+    const struct schema *input;
+};
+
+struct sink_context {
+    void *config; /* option struct, holds the state too; one instance per sink */
+    const struct schema *input;
+    struct arena *arena;
+    struct diag_list *diags;  /* open, restore */
+    struct counters counters; /* in = absorbed */
+    bool is_resumed;          /* `restore` follows `open` */
+    bool has_checkpoints; /* `published` will be called; without it complete files get their names at once */
+    uint64_t number;
+    /* Set by a sink that cannot go on (disk full): message for the user. The job stops, or waits and tries
+     * again. */
+    char error[512];
+};
+
+struct sink_kind {
+    const char *name, *summary, *example, *details;
+    const struct option *options;
+    size_t size;
+    bool (*bind)(struct sink_bind *bind);
+    bool (*open)(struct sink_context *context);
+    /* Rows come in the job's one order. false: context->error says why; the same batch may be written again
+     * once there is hope, and goes on where it stopped. */
+    bool (*write)(struct sink_context *context, const struct batch *batch);
+    /* At the barrier: flush and fsync what is written; the record holds the length. */
+    bool (*snapshot)(struct sink_context *context, struct snapshot_writer *writer);
+    bool (*restore)(struct sink_context *context, struct snapshot_reader *reader);
+    /* The checkpoint with that epoch is published: files that it covers get their final names. */
+    bool (*published)(struct sink_context *context, uint64_t epoch);
+    /* The input has ended (not after Ctrl-C): finish the open file. */
+    bool (*finish)(struct sink_context *context);
+    /* Appends a few words for the summary at the end ("digest 9f3a..., 3 files"). NULL: nothing to say. */
+    void (*describe)(struct sink_context *context, struct byte_buffer *out);
+    void (*close)(struct sink_context *context);
+};
+
+#endif

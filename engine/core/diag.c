@@ -1,0 +1,143 @@
+#include "core/diag.h"
+
+#include <stdarg.h>
+
+static const char *const code_names[] = {
+    "",
+#define DIAG_CODE(code, summary) #code,
+#include "core/diag_codes.def"
+#undef DIAG_CODE
+};
+
+static const char *const code_summaries[] = {
+    "",
+#define DIAG_CODE(code, summary) summary,
+#include "core/diag_codes.def"
+#undef DIAG_CODE
+};
+
+_Static_assert(ARRAY_COUNT(code_names) == DIAG_CODE_COUNT, "one name per code");
+
+const char *diag_code_name(enum diag_code code)
+{
+    return code_names[code];
+}
+
+const char *diag_code_summary(enum diag_code code)
+{
+    return code_summaries[code];
+}
+
+void diag_list_init(struct diag_list *list, struct arena *arena)
+{
+    *list = (struct diag_list){.arena = arena};
+}
+
+static struct diag *next_entry(struct diag_list *list)
+{
+    if (list->count == DIAG_MAX) {
+        list->dropped++;
+        return &list->spare;
+    }
+    if (list->count == list->capacity) {
+        unsigned capacity = list->capacity == 0 ? 8 : list->capacity * 2;
+        /* Entries that callers still hold stay where they are: an arena frees nothing. */
+        struct diag *items = arena_array(list->arena, struct diag, capacity);
+        if (list->count > 0)
+            memcpy(items, list->items, list->count * sizeof(*items));
+        list->items = items;
+        list->capacity = capacity;
+    }
+    return &list->items[list->count++];
+}
+
+static const char *format_text(struct arena *arena, const char *format, va_list arguments)
+{
+    va_list again;
+    va_copy(again, arguments);
+    int length = vsnprintf(NULL, 0, format, again);
+    va_end(again);
+    leat_assert(length >= 0);
+    char *text = arena_alloc(arena, (size_t)length + 1);
+    vsnprintf(text, (size_t)length + 1, format, arguments);
+    return text;
+}
+
+static struct diag *add(struct diag_list *list, enum diag_severity severity, enum diag_code code,
+                        struct span span, const char *format, va_list arguments)
+{
+    leat_assert(code < DIAG_CODE_COUNT);
+    struct diag *diag = next_entry(list);
+    *diag = (struct diag){
+        .severity = severity, .code = code, .span = span, .offset = -1, .line = -1, .message = ""};
+    if (diag != &list->spare)
+        diag->message = format_text(list->arena, format, arguments);
+    list->errors += severity == DIAG_ERROR;
+    return diag;
+}
+
+struct diag *diag_error(struct diag_list *list, enum diag_code code, struct span span, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    struct diag *diag = add(list, DIAG_ERROR, code, span, format, arguments);
+    va_end(arguments);
+    return diag;
+}
+
+struct diag *diag_warning(struct diag_list *list, enum diag_code code, struct span span, const char *format,
+                          ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    struct diag *diag = add(list, DIAG_WARNING, code, span, format, arguments);
+    va_end(arguments);
+    return diag;
+}
+
+struct diag *diag_label(struct diag_list *list, struct diag *diag, struct span span, const char *format, ...)
+{
+    if (diag == &list->spare || diag->labels_count == DIAG_LABELS_MAX)
+        return diag;
+    va_list arguments;
+    va_start(arguments, format);
+    diag->labels[diag->labels_count].span = span;
+    diag->labels[diag->labels_count++].message = format_text(list->arena, format, arguments);
+    va_end(arguments);
+    return diag;
+}
+
+struct diag *diag_hint(struct diag_list *list, struct diag *diag, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    if (diag != &list->spare)
+        diag->hint = format_text(list->arena, format, arguments);
+    va_end(arguments);
+    return diag;
+}
+
+struct diag *diag_cause(struct diag_list *list, struct diag *diag, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    if (diag != &list->spare)
+        diag->cause = format_text(list->arena, format, arguments);
+    va_end(arguments);
+    return diag;
+}
+
+struct diag *diag_errno(struct diag_list *list, struct diag *diag, int error)
+{
+    char text[128];
+    return diag_cause(list, diag, "%s", strerror_r(error, text, sizeof(text)));
+}
+
+struct diag *diag_at(struct diag_list *list, struct diag *diag, const char *path, int64_t offset, int64_t line)
+{
+    if (diag != &list->spare)
+        diag->path = arena_strdup(list->arena, path);
+    diag->offset = offset;
+    diag->line = line;
+    return diag;
+}

@@ -1,0 +1,97 @@
+/* Diagnostics: what leat says about a job, a record, a file or a system call that is not as it should be.
+ *
+ * A diagnostic carries a stable code, the message (what was expected, what was found), the place, a hint (the
+ * way out) and a cause (the text of errno, RocksDB, CUDA ...). Callers add what they know:
+ *
+ *     struct diag *d = diag_error(diags, DIAG_E0302, name->span, "no column `%.*s`", STR_ARGS(name->text));
+ *     diag_hint(d, "did you mean `%s`?", near);
+ *     return false;
+ *
+ * A list is backed by an arena and capped at DIAG_MAX entries; what is above is counted, not kept. One thread
+ * at a time. The codes are in diag_codes.def; each has a job or a test that provokes it. */
+#ifndef LEAT_CORE_DIAG_H
+#define LEAT_CORE_DIAG_H
+
+#include "core/arena.h"
+
+#include <stdio.h>
+
+/* A range of bytes in the job file; {0, 0} where there is no place. */
+struct span {
+    uint32_t begin, end;
+};
+
+enum diag_code {
+    DIAG_NONE,
+#define DIAG_CODE(code, summary) DIAG_##code,
+#include "core/diag_codes.def"
+#undef DIAG_CODE
+    DIAG_CODE_COUNT
+};
+
+enum diag_severity { DIAG_NOTE, DIAG_WARNING, DIAG_ERROR };
+
+enum { DIAG_MAX = 200, DIAG_LABELS_MAX = 3 };
+
+struct diag {
+    enum diag_severity severity;
+    enum diag_code code;
+    struct span span;
+    const char *message;
+    struct {
+        struct span span;
+        const char *message;
+    } labels[DIAG_LABELS_MAX]; /* other places that matter, e.g. the first definition */
+    unsigned labels_count;
+    const char *hint;
+    const char *cause;
+    const char *path; /* the place is this file instead of the job file; may be NULL */
+    int64_t offset;   /* byte offset in `path`, -1 where unknown */
+    int64_t line;     /* line in `path` from 1, -1 where unknown */
+};
+
+struct diag_list {
+    struct arena *arena;
+    struct diag *items;
+    unsigned count, capacity;
+    unsigned errors;  /* of severity DIAG_ERROR, dropped ones included */
+    unsigned dropped; /* above DIAG_MAX */
+    struct diag spare;
+};
+
+/* The arena must outlive the list. */
+void diag_list_init(struct diag_list *list, struct arena *arena);
+
+/* Adds an entry and returns it (never NULL), so that labels, hint and cause can be added. */
+struct diag *diag_error(struct diag_list *list, enum diag_code code, struct span span, const char *format, ...)
+    LEAT_PRINTF(4, 5);
+struct diag *diag_warning(struct diag_list *list, enum diag_code code, struct span span, const char *format,
+                          ...) LEAT_PRINTF(4, 5);
+struct diag *diag_label(struct diag_list *list, struct diag *diag, struct span span, const char *format, ...)
+    LEAT_PRINTF(4, 5);
+struct diag *diag_hint(struct diag_list *list, struct diag *diag, const char *format, ...) LEAT_PRINTF(3, 4);
+struct diag *diag_cause(struct diag_list *list, struct diag *diag, const char *format, ...) LEAT_PRINTF(3, 4);
+/* The cause is errno's text. */
+struct diag *diag_errno(struct diag_list *list, struct diag *diag, int error);
+/* The place is in another file; offset and line may be -1. */
+struct diag *diag_at(struct diag_list *list, struct diag *diag, const char *path, int64_t offset, int64_t line);
+
+/* "E0213". */
+const char *diag_code_name(enum diag_code code);
+const char *diag_code_summary(enum diag_code code);
+
+/* The text of the job that spans refer to. */
+struct diag_source {
+    const char *path;
+    struct str text;
+};
+
+/* `path:line:col: error[E0213]: message`, the source line, `^~~~`, labels, note, hint. color: ANSI escapes. */
+void diag_print(FILE *out, const struct diag_list *list, const struct diag_source *source, bool color);
+/* A JSON array of objects {severity, code, message, file, line, column, end_line, end_column, hint, cause}. */
+void diag_print_json(FILE *out, const struct diag_list *list, const struct diag_source *source);
+
+/* The candidate nearest to `word` by edit distance when it is near enough for "did you mean", else NULL. */
+const char *diag_nearest(struct str word, const char *const *candidates, size_t count);
+
+#endif

@@ -1,0 +1,144 @@
+/* Failpoints; part of core/os.h. The table is written once, before any other thread starts. */
+#include "core/option.h"
+#include "core/os.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+enum failpoint_action { FAILPOINT_NOTHING, FAILPOINT_KILL, FAILPOINT_EXIT, FAILPOINT_ERROR, FAILPOINT_SLEEP };
+
+static const char *const names[] = {
+#define FAILPOINT(name) name,
+#include "core/failpoints.def"
+#undef FAILPOINT
+};
+
+static struct failpoint_rule {
+    enum failpoint_action action;
+    int argument;             /* errno or milliseconds */
+    unsigned at;              /* 0: every passage */
+    atomic_uint passages;
+} rules[ARRAY_COUNT(names)];
+
+static atomic_bool is_active;
+
+const char *const *failpoint_names(size_t *count)
+{
+    *count = ARRAY_COUNT(names);
+    return names;
+}
+
+int failpoint(const char *name)
+{
+    if (likely(!atomic_load_explicit(&is_active, memory_order_relaxed)))
+        return 0;
+    size_t index = 0;
+    while (index < ARRAY_COUNT(names) && strcmp(names[index], name) != 0)
+        index++;
+    leat_assert(index < ARRAY_COUNT(names));
+    struct failpoint_rule *rule = &rules[index];
+    unsigned passage = 1 + atomic_fetch_add(&rule->passages, 1);
+    if (rule->action == FAILPOINT_NOTHING || (rule->at != 0 && passage != rule->at))
+        return 0;
+    switch (rule->action) {
+    case FAILPOINT_KILL: kill(getpid(), SIGKILL); pause(); return EIO;
+    case FAILPOINT_EXIT: _exit(70);
+    case FAILPOINT_SLEEP: {
+        struct timespec rest = {rule->argument / 1000, (long)(rule->argument % 1000) * 1000000};
+        nanosleep(&rest, NULL);
+        return 0;
+    }
+    default: return rule->argument;
+    }
+}
+
+static const struct {
+    const char *name;
+    int value;
+} errno_names[] = {{"EIO", EIO}, {"ENOSPC", ENOSPC}, {"EACCES", EACCES}, {"ENOENT", ENOENT}, {"EROFS", EROFS}};
+
+/* 0 to 1,000,000. */
+static bool parse_count(struct str text, int64_t *value)
+{
+    return literal_int(text, value) && *value >= 0 && *value <= 1000000;
+}
+
+static bool parse_action(struct str text, struct failpoint_rule *rule)
+{
+    if (str_is(text, "kill")) {
+        rule->action = FAILPOINT_KILL;
+        return true;
+    }
+    if (str_is(text, "exit")) {
+        rule->action = FAILPOINT_EXIT;
+        return true;
+    }
+    if (text.length > 6 && memcmp(text.data, "error:", 6) == 0) {
+        rule->action = FAILPOINT_ERROR;
+        for (size_t i = 0; i < ARRAY_COUNT(errno_names); i++)
+            if (str_is((struct str){text.data + 6, text.length - 6}, errno_names[i].name))
+                rule->argument = errno_names[i].value;
+        return rule->argument != 0;
+    }
+    int64_t milliseconds;
+    if (text.length > 6 && memcmp(text.data, "sleep:", 6) == 0 &&
+        parse_count((struct str){text.data + 6, text.length - 6}, &milliseconds)) {
+        rule->action = FAILPOINT_SLEEP;
+        rule->argument = (int)milliseconds;
+        return true;
+    }
+    return false;
+}
+
+/* One "name=action[@passage]". */
+static bool parse_rule(struct str text, struct diag_list *diags)
+{
+    const char *equals = memchr(text.data, '=', text.length);
+    size_t index = ARRAY_COUNT(names);
+    if (equals != NULL)
+        for (index = 0; index < ARRAY_COUNT(names); index++)
+            if (str_is((struct str){text.data, (size_t)(equals - text.data)}, names[index]))
+                break;
+    if (index == ARRAY_COUNT(names)) {
+        struct diag *d = diag_error(diags, DIAG_E1002, (struct span){0},
+                                    "LEAT_FAILPOINTS: `%.*s` names no failpoint", STR_ARGS(text));
+        diag_hint(diags, d, "for example LEAT_FAILPOINTS=\"ckpt.pre_rename=kill@3\"");
+        return false;
+    }
+    struct failpoint_rule *rule = &rules[index];
+    struct str action = {equals + 1, (size_t)(text.data + text.length - equals - 1)};
+    const char *at = memchr(action.data, '@', action.length);
+    int64_t passage = 0;
+    bool is_good = true;
+    if (at != NULL) {
+        is_good = parse_count((struct str){at + 1, (size_t)(action.data + action.length - at - 1)}, &passage);
+        action.length = (size_t)(at - action.data);
+    }
+    rule->at = (unsigned)passage;
+    if (!is_good || !parse_action(action, rule)) {
+        struct diag *d = diag_error(diags, DIAG_E1002, (struct span){0},
+                                    "LEAT_FAILPOINTS: `%.*s` says no action", STR_ARGS(text));
+        diag_hint(diags, d, "kill, exit, error:ENOSPC or sleep:20, then @3 for the third passage only");
+        return false;
+    }
+    return true;
+}
+
+bool failpoints_init(struct diag_list *diags)
+{
+    const char *text = getenv("LEAT_FAILPOINTS");
+    if (text == NULL || *text == '\0')
+        return true;
+    bool is_good = true;
+    while (*text != '\0') {
+        size_t length = strcspn(text, ",");
+        is_good &= parse_rule((struct str){text, length}, diags);
+        text += length + (text[length] == ',');
+    }
+    atomic_store(&is_active, is_good);
+    return is_good;
+}

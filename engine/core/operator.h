@@ -1,0 +1,140 @@
+/* Operators: the descriptor that each file under operators/ ends with, and what its callbacks may call.
+ *
+ * Life: the option struct is bound from the job (core/option.h) into a master copy; `bind` checks it against the
+ * input schemas and makes the output schema, once, with no side effect. For each lane the master is copied byte by
+ * byte and `open` is called on the copy; from then on that copy, with all that it points to, belongs to the lane's
+ * thread, except what `bind` made, which is shared and read-only. `close` is always called, even after a failed
+ * `open` or without one, and tolerates zeroed state.
+ *
+ * Data: an operator reads batches that it does not own (batch_hold to keep one beyond the call) and gives rows on
+ * with operator_emit. For each number it gets, in order: its input batches, then on_watermark. Rows are late by
+ * context->watermark, which is the watermark of the number before, until on_watermark sets the new one. */
+#ifndef LEAT_CORE_OPERATOR_H
+#define LEAT_CORE_OPERATOR_H
+
+#include "core/batch.h"
+#include "core/counters.h"
+#include "core/key.h"
+#include "core/option.h"
+#include "core/snapshot.h"
+
+enum { OPERATOR_INPUTS_MAX = 8, OPERATOR_OUTPUTS_MAX = 2 };
+
+/* What an output depends on; checked against promises of the plan. */
+enum determinism {
+    DETERMINISM_BY_ROW,          /* a row's output depends on that row alone: may run anywhere */
+    DETERMINISM_BY_RECORD_ORDER, /* depends on the order of rows with the same key */
+    DETERMINISM_BY_ALL_ROWS,     /* depends on the order of all rows: one instance only */
+};
+
+/* One input of an operator. */
+struct operator_input {
+    const struct schema *schema;
+    struct str stream; /* its name in the job, for messages */
+    struct span span;
+    /* Filled by `bind`: rows with equal keys must come to one instance. none: any instance will do. */
+    int *key_columns;
+    uint32_t key_count;
+};
+
+struct operator_bind {
+    void *config; /* the master copy of the option struct */
+    struct arena *arena;
+    struct diag_list *diags;
+    struct span span; /* of the step, for messages */
+    struct operator_input inputs[OPERATOR_INPUTS_MAX];
+    uint32_t inputs_count;
+    /* Filled by `bind`. outputs[0]: the stream itself; outputs[1]: late rows, where the kind has them (a sink takes
+     * them as `NAME.late`); NULL: none. */
+    const struct schema *outputs[OPERATOR_OUTPUTS_MAX];
+    int64_t hold_us;     /* the output's watermark is the input's less this */
+    bool is_timer_kind;  /* may emit rows from on_watermark */
+    bool needs_memory;   /* keeps keyed state: takes a share of the job's `memory:` */
+    uint32_t label_root; /* in: a lineage bit of its own for a label this step makes (attribute) */
+
+    /* Learners only (core/learner.h). */
+    int (*add_column)(struct operator_bind *bind, const struct ast *expression);
+    struct learner_columns *learner;
+};
+
+struct operator_context {
+    void *config;     /* this lane's copy of the option struct */
+    void *engine;     /* for operator_* functions */
+    uint32_t place;   /* the operator's place in the plan, from 0 */
+    uint32_t lane, lanes;
+    int64_t watermark; /* of the number before; TIME_MIN at first */
+    uint64_t number;
+    int64_t memory_bytes; /* this instance's share of the budget, for keyed state */
+    const struct schema *output; /* outputs[0] of bind */
+    struct batch_pool *pool;
+    struct arena *scratch; /* reset after each call */
+    struct counters counters;
+    struct diag_list *diags;          /* for open, restore */
+    struct state_store *state_store;  /* where keyed state lives; NULL in an operator without needs_memory */
+};
+
+/* Rows of several inputs in the one order of the number. Filled by the engine, read with merge_next. */
+struct merge_row {
+    struct batch *batch;
+    uint32_t input; /* which of the operator's inputs */
+    uint32_t row;   /* physical */
+    uint32_t index; /* the row is the index-th selected one of its batch */
+    bool is_last;   /* of its batch */
+};
+struct merge;
+/* The next row by row_order; at equal order the lower input first. false at the end. */
+bool merge_next(struct merge *merge, struct merge_row *row);
+/* The batches of one input, in order, linked by `next`; for work ahead (hashing, prefetch). */
+struct batch *merge_batches(struct merge *merge, uint32_t input);
+
+/* Named figures of one operator or learner. */
+struct report_item {
+    const char *name; /* static */
+    double value;
+    bool is_window; /* over the last window instead of the whole run */
+};
+enum { REPORT_ITEMS_MAX = 48 };
+struct report {
+    uint32_t count;
+    struct report_item items[REPORT_ITEMS_MAX];
+};
+void report_add(struct report *report, const char *name, double value, bool is_window);
+
+struct operator_kind {
+    const char *name;
+    const char *summary; /* one line, no full stop */
+    const char *example; /* a line of a job, run by a test over the sample schema of tests/unit */
+    const char *details; /* a paragraph for the help; may be NULL */
+    const struct option *options;
+    size_t size; /* of the option struct, which holds the state too */
+    enum determinism determinism;
+    uint32_t inputs_min, inputs_max; /* 1, 1 for most; the first is the stream before the `|` */
+
+    bool (*bind)(struct operator_bind *bind);
+    bool (*open)(struct operator_context *context); /* NULL: nothing to do */
+    /* One input: process. Several whose rows must be seen in order: process_merged, once a number. Several
+     * whose order does not matter (union): process, with the input's index. */
+    void (*process)(struct operator_context *context, uint32_t input, struct batch *batch);
+    void (*process_merged)(struct operator_context *context, struct merge *merge);
+    void (*on_watermark)(struct operator_context *context, int64_t watermark);
+    bool (*snapshot)(struct operator_context *context, struct snapshot_writer *writer);
+    bool (*restore)(struct operator_context *context, struct snapshot_reader *reader);
+    /* Figures for the live view and the summary (learners: logloss ...); on the lane's thread, between numbers. */
+    void (*report)(struct operator_context *context, struct report *report);
+    void (*close)(struct operator_context *context);
+};
+
+/* Gives a batch on (output 0 or 1). Takes over the caller's reference. */
+void operator_emit(struct operator_context *context, uint32_t output, struct batch *batch);
+
+/* Sends one row of `batch` to dead letters with a reason ("integer overflow in `a * b`") and counts it. */
+void operator_reject(struct operator_context *context, const struct batch *batch, uint32_t row,
+                     const char *reason);
+
+/* The input's schema with lineage kept, `extra` fields of room: where most binds begin. */
+static inline struct schema *operator_extend(struct operator_bind *bind, uint32_t extra)
+{
+    return schema_copy(bind->arena, bind->inputs[0].schema, extra);
+}
+
+#endif

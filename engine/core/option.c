@@ -1,0 +1,463 @@
+#include "core/option.h"
+
+#include "core/option_schema.h"
+
+static const char *const type_texts[] = {
+    [OPTION_BOOL_T] = "true or false",
+    [OPTION_INT_T] = "int",
+    [OPTION_FLOAT_T] = "float",
+    [OPTION_TEXT_T] = "text",
+    [OPTION_TEXTS_T] = "text or list of texts",
+    [OPTION_DURATION_T] = "duration",
+    [OPTION_DURATIONS_T] = "duration or list of durations",
+    [OPTION_BYTES_T] = "size in bytes",
+    [OPTION_ENUM_T] = "word",
+    [OPTION_INTS_T] = "list of ints",
+    [OPTION_COLUMN_T] = "column",
+    [OPTION_COLUMNS_T] = "columns",
+    [OPTION_EXPRESSION_T] = "expression",
+    [OPTION_EXPRESSIONS_T] = "list of expressions",
+    [OPTION_ASSIGNMENTS_T] = "name = expression, ...",
+    [OPTION_NAME_T] = "name",
+    [OPTION_STREAM_T] = "stream",
+    [OPTION_STREAMS_T] = "streams",
+    [OPTION_SCHEMA_T] = "{ column: type, ... }",
+    [OPTION_BLOCK_T] = "{ option: value, ... }",
+    [OPTION_KIND_T] = "kind { option: value, ... }",
+};
+
+const char *option_type_name(const struct option *option)
+{
+    return option->type == OPTION_ENUM_T ? option->choices : type_texts[option->type];
+}
+
+const struct option *option_find(const struct option *table, struct str name)
+{
+    for (; table != NULL && table->name != NULL; table++)
+        if (str_is(name, table->name))
+            return table;
+    return NULL;
+}
+
+/* One binding of one value: what the functions below share. */
+struct binding {
+    const struct option *option;
+    const char *what;
+    struct option_env *env;
+};
+
+static bool wrong_type(const struct binding *b, const struct ast *value)
+{
+    struct diag *d = diag_error(b->env->diags, DIAG_E0403, value->span, "`%s` of %s takes a value of type %s",
+                                b->option->name, b->what, option_type_name(b->option));
+    if (b->option->default_text != NULL)
+        diag_hint(b->env->diags, d, "for example `%s: %s`", b->option->name, b->option->default_text);
+    else
+        diag_hint(b->env->diags, d, "%s", b->option->help);
+    return false;
+}
+
+static bool out_of_range(const struct binding *b, const struct ast *value)
+{
+    const struct option *o = b->option;
+    struct diag *d = diag_error(b->env->diags, DIAG_E0404, value->span, "`%s` of %s is out of range", o->name,
+                                b->what);
+    diag_hint(b->env->diags, d, "allowed is %s%s%s", o->min_text != NULL ? o->min_text : "anything up",
+              o->max_text != NULL ? " to " : " or more", o->max_text != NULL ? o->max_text : "");
+    return false;
+}
+
+/* The literal of the option's own type; bounds are written by us, so failing is our bug. */
+static int64_t bound_integer(enum option_type type, const char *text)
+{
+    int64_t value = 0;
+    struct str s = str_from(text);
+    bool is_good = type == OPTION_DURATION_T || type == OPTION_DURATIONS_T ? literal_duration(s, &value)
+                   : type == OPTION_BYTES_T                                ? literal_bytes(s, &value)
+                                                                           : literal_int(s, &value);
+    leat_assert(is_good);
+    return value;
+}
+
+static bool integer_in_range(const struct binding *b, const struct ast *value, int64_t number)
+{
+    const struct option *o = b->option;
+    if (o->min_text != NULL && number < bound_integer(o->type, o->min_text))
+        return out_of_range(b, value);
+    if (o->max_text != NULL && number > bound_integer(o->type, o->max_text))
+        return out_of_range(b, value);
+    return true;
+}
+
+static bool bind_integer(const struct binding *b, const struct ast *value, int64_t *target)
+{
+    enum ast_tag wanted = b->option->type == OPTION_DURATION_T || b->option->type == OPTION_DURATIONS_T
+                              ? AST_DURATION
+                          : b->option->type == OPTION_BYTES_T ? AST_SIZE
+                                                              : AST_INT;
+    bool is_plain_zero = wanted != AST_INT && value->tag == AST_INT && value->integer == 0;
+    if (value->tag != wanted && !is_plain_zero)
+        return wrong_type(b, value);
+    *target = value->integer;
+    return integer_in_range(b, value, value->integer);
+}
+
+static bool bind_float(const struct binding *b, const struct ast *value, double *target)
+{
+    if (value->tag != AST_FLOAT && value->tag != AST_INT)
+        return wrong_type(b, value);
+    *target = value->tag == AST_FLOAT ? value->real : (double)value->integer;
+    double bound = 0;
+    if (b->option->min_text != NULL && literal_float(str_from(b->option->min_text), &bound) &&
+        *target < bound)
+        return out_of_range(b, value);
+    if (b->option->max_text != NULL && literal_float(str_from(b->option->max_text), &bound) &&
+        *target > bound)
+        return out_of_range(b, value);
+    return true;
+}
+
+static bool bind_enum(const struct binding *b, const struct ast *value, int *target)
+{
+    if (value->tag != AST_NAME && value->tag != AST_TEXT)
+        return wrong_type(b, value);
+    int index = 0;
+    const char *at = b->option->choices;
+    while (true) {
+        size_t length = strcspn(at, "|");
+        if (str_equal(value->text, (struct str){at, length})) {
+            *target = index;
+            return true;
+        }
+        if (at[length] == '\0')
+            break;
+        at += length + 1;
+        index++;
+    }
+    struct diag *d = diag_error(b->env->diags, DIAG_E0405, value->span, "`%s` of %s cannot be `%.*s`",
+                                b->option->name, b->what, STR_ARGS(value->text));
+    diag_hint(b->env->diags, d, "choose one of %s", b->option->choices);
+    return false;
+}
+
+/* The items of a list, or the single value as a list of one. */
+static uint32_t list_items(struct ast *const *value, struct ast *const **items)
+{
+    if ((*value)->tag != AST_LIST) {
+        *items = value;
+        return 1;
+    }
+    *items = (*value)->children;
+    return (*value)->count;
+}
+
+static bool bind_integers(const struct binding *b, struct ast *value, int64_t **items_out, uint32_t *count_out,
+                          struct span **spans_out)
+{
+    struct ast *const *items;
+    uint32_t count = list_items(&value, &items);
+    *items_out = arena_array(b->env->arena, int64_t, count);
+    if (spans_out != NULL)
+        *spans_out = arena_array(b->env->arena, struct span, count);
+    *count_out = count;
+    bool is_good = true;
+    for (uint32_t i = 0; i < count; i++) {
+        is_good &= bind_integer(b, items[i], &(*items_out)[i]);
+        if (spans_out != NULL)
+            (*spans_out)[i] = items[i]->span;
+    }
+    return is_good;
+}
+
+static bool bind_texts(const struct binding *b, struct ast *value, struct texts *target)
+{
+    struct ast *const *items;
+    uint32_t count = list_items(&value, &items);
+    *target = (struct texts){arena_array(b->env->arena, struct str, count), count};
+    for (uint32_t i = 0; i < count; i++) {
+        if (items[i]->tag != AST_TEXT)
+            return wrong_type(b, items[i]);
+        target->items[i] = items[i]->text;
+    }
+    return true;
+}
+
+static bool bind_columns(const struct binding *b, struct ast *value, struct columns *target)
+{
+    struct ast *const *items;
+    uint32_t count = list_items(&value, &items);
+    *target = (struct columns){arena_array(b->env->arena, struct column_ref, count), count};
+    for (uint32_t i = 0; i < count; i++) {
+        if (items[i]->tag != AST_NAME)
+            return wrong_type(b, items[i]);
+        target->items[i] = (struct column_ref){items[i]->text, items[i]->span, -1};
+        for (uint32_t j = 0; j < i; j++)
+            if (str_equal(target->items[j].name, items[i]->text)) {
+                diag_error(b->env->diags, DIAG_E0406, items[i]->span, "`%.*s` is listed twice",
+                           STR_ARGS(items[i]->text));
+                return false;
+            }
+    }
+    return true;
+}
+
+static bool add_assignment(const struct binding *b, struct assignments *target, struct assignment item)
+{
+    for (uint32_t i = 0; i < target->count; i++)
+        if (str_equal(target->items[i].name, item.name)) {
+            struct diag *d = diag_error(b->env->diags, DIAG_E0406, item.name_span, "`%.*s` is set twice",
+                                        STR_ARGS(item.name));
+            diag_label(b->env->diags, d, target->items[i].name_span, "first here");
+            return false;
+        }
+    target->items[target->count++] = item;
+    return true;
+}
+
+static bool bind_assignments(const struct binding *b, struct ast *value, struct assignments *target)
+{
+    struct ast *const *items = NULL;
+    uint32_t count = value->tag == AST_BLOCK ? value->entries_count : list_items(&value, &items);
+    target->items = arena_array(b->env->arena, struct assignment, count);
+    bool is_good = true;
+    for (uint32_t i = 0; i < count; i++) {
+        if (value->tag == AST_BLOCK) {
+            const struct ast_entry *e = &value->entries[i];
+            is_good &= add_assignment(b, target, (struct assignment){e->name, e->name_span, e->value});
+        } else if (items[i]->tag == AST_ASSIGN) {
+            is_good &= add_assignment(
+                b, target, (struct assignment){items[i]->text, items[i]->text_span, items[i]->children[0]});
+        } else if (items[i]->tag == AST_NAME) { /* `select a` is `select a = a` */
+            is_good &=
+                add_assignment(b, target, (struct assignment){items[i]->text, items[i]->span, items[i]});
+        } else {
+            struct diag *d = diag_error(b->env->diags, DIAG_E0403, items[i]->span,
+                                        "an expression in `%s` needs a name", b->what);
+            diag_hint(b->env->diags, d, "write `name = ...`");
+            is_good = false;
+        }
+    }
+    return is_good;
+}
+
+static bool bind_expressions(const struct binding *b, struct ast *value, struct expressions *target)
+{
+    struct ast *const *items;
+    target->count = list_items(&value, &items);
+    target->items = arena_array(b->env->arena, const struct ast *, target->count);
+    for (uint32_t i = 0; i < target->count; i++)
+        target->items[i] = items[i];
+    return true;
+}
+
+static bool bind_kind(const struct binding *b, struct ast *value, struct kind_ref *target)
+{
+    if (value->tag != AST_NAME && value->tag != AST_KIND)
+        return wrong_type(b, value);
+    const char *names[32];
+    size_t count = 0;
+    for (const struct kind_choice *k = b->option->kinds; k->name != NULL && count < ARRAY_COUNT(names); k++) {
+        names[count++] = k->name;
+        if (!str_is(value->text, k->name))
+            continue;
+        target->choice = (int)(k - b->option->kinds);
+        target->config = arena_calloc(b->env->arena, 1, MAX(k->size, 1));
+        const char *what = arena_printf(b->env->arena, "%s `%s`", b->option->name, k->name);
+        return option_bind(k->options, what, value->span, value->entries, value->entries_count,
+                           target->config, b->env);
+    }
+    struct diag *d = diag_error(b->env->diags, DIAG_E0405, value->span, "no %s is called `%.*s`",
+                                b->option->name, STR_ARGS(value->text));
+    const char *near = diag_nearest(value->text, names, count);
+    if (near != NULL) {
+        diag_hint(b->env->diags, d, "did you mean `%s`?", near);
+        return false;
+    }
+    const char *all = names[0];
+    for (size_t i = 1; i < count; i++)
+        all = arena_printf(b->env->arena, "%s, %s", all, names[i]);
+    diag_hint(b->env->diags, d, "there are: %s", all);
+    return false;
+}
+
+static bool bind_name(const struct binding *b, const struct ast *value, struct name_ref *target)
+{
+    if (value->tag != AST_NAME)
+        return wrong_type(b, value);
+    *target = (struct name_ref){value->text, value->span};
+    return true;
+}
+
+static bool bind_value(const struct binding *b, struct ast *value, void *member)
+{
+    switch (b->option->type) {
+    case OPTION_BOOL_T:
+        if (value->tag != AST_BOOL)
+            return wrong_type(b, value);
+        *(bool *)member = value->boolean;
+        return true;
+    case OPTION_INT_T:
+    case OPTION_DURATION_T:
+    case OPTION_BYTES_T: return bind_integer(b, value, member);
+    case OPTION_FLOAT_T: return bind_float(b, value, member);
+    case OPTION_TEXT_T:
+        if (value->tag != AST_TEXT)
+            return wrong_type(b, value);
+        *(struct str *)member = value->text;
+        return true;
+    case OPTION_TEXTS_T: return bind_texts(b, value, member);
+    case OPTION_ENUM_T: return bind_enum(b, value, member);
+    case OPTION_INTS_T: {
+        struct ints *ints = member;
+        return bind_integers(b, value, &ints->items, &ints->count, NULL);
+    }
+    case OPTION_DURATIONS_T: {
+        struct durations *durations = member;
+        return bind_integers(b, value, &durations->items, &durations->count, &durations->spans);
+    }
+    case OPTION_COLUMN_T:
+        if (value->tag != AST_NAME)
+            return wrong_type(b, value);
+        *(struct column_ref *)member = (struct column_ref){value->text, value->span, -1};
+        return true;
+    case OPTION_COLUMNS_T:
+    case OPTION_STREAMS_T: return bind_columns(b, value, member);
+    case OPTION_EXPRESSION_T: ((struct expression *)member)->ast = value; return true;
+    case OPTION_EXPRESSIONS_T: return bind_expressions(b, value, member);
+    case OPTION_ASSIGNMENTS_T: return bind_assignments(b, value, member);
+    case OPTION_NAME_T:
+    case OPTION_STREAM_T: return bind_name(b, value, member);
+    case OPTION_SCHEMA_T: return option_schema(value, b->env, member);
+    case OPTION_BLOCK_T:
+        if (value->tag != AST_BLOCK)
+            return wrong_type(b, value);
+        return option_bind(b->option->block, arena_printf(b->env->arena, "`%s`", b->option->name), value->span,
+                           value->entries, value->entries_count, member, b->env);
+    case OPTION_KIND_T: return bind_kind(b, value, member);
+    }
+    return wrong_type(b, value);
+}
+
+static void unknown_option(const struct option *table, const char *what, const struct ast_entry *entry,
+                           struct option_env *env)
+{
+    const char *names[128];
+    size_t count = 0;
+    for (const struct option *o = table; o != NULL && o->name != NULL && count < ARRAY_COUNT(names); o++)
+        if ((o->flags & (OPTION_POSITIONAL | OPTION_BODY)) == 0)
+            names[count++] = o->name;
+    const char *name = entry->name.length > 0 ? "" : "a value here";
+    bool is_body = str_is(entry->name, "{}");
+    struct diag *d =
+        is_body ? diag_error(env->diags, DIAG_E0401, entry->value->span, "%s takes no { } block", what)
+                : diag_error(env->diags, DIAG_E0401, entry->name_span, "%s has no option `%.*s%s`", what,
+                             STR_ARGS(entry->name), name);
+    const char *near = diag_nearest(entry->name, names, count);
+    if (near != NULL) {
+        diag_hint(env->diags, d, "did you mean `%s`?", near);
+        return;
+    }
+    const char *all = count > 0 ? names[0] : "it has no options";
+    for (size_t i = 1; i < count; i++)
+        all = arena_printf(env->arena, "%s, %s", all, names[i]);
+    diag_hint(env->diags, d, count > 0 ? "its options are: %s" : "%s", all);
+}
+
+/* The row for an entry: "" is the positional one, "{}" the body. */
+static const struct option *find_row(const struct option *table, struct str name)
+{
+    unsigned flag = name.length == 0 ? OPTION_POSITIONAL : str_is(name, "{}") ? OPTION_BODY : 0;
+    if (flag == 0)
+        return option_find(table, name);
+    for (; table != NULL && table->name != NULL; table++)
+        if ((table->flags & flag) != 0)
+            return table;
+    return NULL;
+}
+
+/* Applies the default of a row that was not given, or reports that it is missing. */
+static bool apply_default(const struct option *option, const char *what, struct span place, void *target,
+                          struct option_env *env)
+{
+    if (option->default_text != NULL) {
+        struct ast *value = env->parse(env->arena, env->diags, str_from(option->default_text));
+        leat_assert(value != NULL);
+        struct binding b = {option, what, env};
+        return bind_value(&b, value, (char *)target + option->offset);
+    }
+    if (option->type == OPTION_BLOCK_T && (option->flags & OPTION_REQUIRED) == 0)
+        return option_bind(option->block, what, place, NULL, 0, (char *)target + option->offset, env);
+    if ((option->flags & OPTION_REQUIRED) == 0)
+        return true;
+    bool is_value = (option->flags & OPTION_POSITIONAL) != 0;
+    struct diag *d = diag_error(env->diags, DIAG_E0402, place, "%s needs %s`%s`", what,
+                                is_value ? "a value: " : "", option->name);
+    diag_hint(env->diags, d, "%s: %s", option_type_name(option), option->help);
+    return false;
+}
+
+enum { OPTION_ROWS_MAX = 128 };
+
+bool option_bind(const struct option *table, const char *what, struct span place,
+                 const struct ast_entry *entries, uint32_t count, void *target, struct option_env *env)
+{
+    const struct ast_entry *given[OPTION_ROWS_MAX] = {0};
+    bool is_good = true;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct option *option = find_row(table, entries[i].name);
+        if (option == NULL) {
+            unknown_option(table, what, &entries[i], env);
+            is_good = false;
+            continue;
+        }
+        size_t row = (size_t)(option - table);
+        leat_assert(row < OPTION_ROWS_MAX);
+        if (given[row] != NULL) {
+            struct diag *d = diag_error(env->diags, DIAG_E0406, entries[i].name_span,
+                                        "`%s` is given twice to %s", option->name, what);
+            diag_label(env->diags, d, given[row]->name_span, "first here");
+            is_good = false;
+            continue;
+        }
+        given[row] = &entries[i];
+        struct binding b = {option, what, env};
+        if (entries[i].value == NULL)
+            is_good = false; /* the parser has reported it */
+        else
+            is_good &= bind_value(&b, entries[i].value, (char *)target + option->offset);
+    }
+    for (const struct option *option = table; option != NULL && option->name != NULL; option++)
+        if (given[option - table] == NULL)
+            is_good &= apply_default(option, what, place, target, env);
+    return is_good;
+}
+
+bool column_resolve(struct column_ref *ref, const struct schema *schema, struct arena *arena,
+                    struct diag_list *diags)
+{
+    ref->index = schema_find(schema, ref->name);
+    if (ref->index >= 0)
+        return true;
+    struct diag *d =
+        diag_error(diags, DIAG_E0302, ref->span, "there is no column `%.*s` here", STR_ARGS(ref->name));
+    const char **names = schema_names(arena, schema);
+    const char *near = diag_nearest(ref->name, names, schema->count);
+    if (near != NULL) {
+        diag_hint(diags, d, "did you mean `%s`?", near);
+        return false;
+    }
+    const char *all = schema->count > 0 ? names[0] : "none";
+    for (uint32_t i = 1; i < schema->count && i < 20; i++)
+        all = arena_printf(arena, "%s, %s", all, names[i]);
+    diag_hint(diags, d, "the columns are: %s%s", all, schema->count > 20 ? ", ..." : "");
+    return false;
+}
+
+bool columns_resolve(struct columns *refs, const struct schema *schema, struct arena *arena,
+                     struct diag_list *diags)
+{
+    bool is_good = true;
+    for (uint32_t i = 0; i < refs->count; i++)
+        is_good &= column_resolve(&refs->items[i], schema, arena, diags);
+    return is_good;
+}

@@ -1,0 +1,14 @@
+/* The `{ user_id: int, ts: time(ms), tags: list(text) }` of a source as a schema. Called by option.c. */
+#ifndef LEAT_CORE_OPTION_SCHEMA_H
+#define LEAT_CORE_OPTION_SCHEMA_H
+
+#include "core/option.h"
+
+/* Types: bool int float text bytes time time(us|ms|s|rfc3339|datetime) list(TYPE) list({ ... }); `!` after a type:
+ * required (AST_UNARY with AST_OP_NOT). False after diagnostics. */
+LEAT_CHECKED bool option_schema(const struct ast *value, struct option_env *env, struct schema **schema);
+
+/* One type; E0403 where it is none. Operators that name types (`cast`) use it too. */
+LEAT_CHECKED bool option_type(const struct ast *value, struct option_env *env, struct type *type);
+
+#endif

@@ -1,0 +1,233 @@
+#include "core/os.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+int os_write_all(int fd, const void *data, size_t bytes, const char *point)
+{
+    int error = point == NULL ? 0 : failpoint(point);
+    if (error != 0) {
+        /* A torn write is what a power cut leaves: half of it. */
+        if (bytes > 1 && write(fd, data, bytes / 2) < 0)
+            return errno;
+        return error;
+    }
+    const char *at = data;
+    while (bytes > 0) {
+        ssize_t written = write(fd, at, bytes);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0)
+            return errno;
+        at += written;
+        bytes -= (size_t)written;
+    }
+    return 0;
+}
+
+int os_pwrite_all(int fd, const void *data, size_t bytes, uint64_t offset, const char *point)
+{
+    int error = point == NULL ? 0 : failpoint(point);
+    if (error != 0)
+        return error;
+    const char *at = data;
+    while (bytes > 0) {
+        ssize_t written = pwrite(fd, at, bytes, (off_t)offset);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0)
+            return errno;
+        at += written;
+        offset += (uint64_t)written;
+        bytes -= (size_t)written;
+    }
+    return 0;
+}
+
+int os_read_all(int fd, void *data, size_t bytes, size_t *got)
+{
+    *got = 0;
+    while (*got < bytes) {
+        ssize_t count = read(fd, (char *)data + *got, bytes - *got);
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0)
+            return errno;
+        if (count == 0)
+            break;
+        *got += (size_t)count;
+    }
+    return 0;
+}
+
+int os_pread_all(int fd, void *data, size_t bytes, uint64_t offset, size_t *got)
+{
+    *got = 0;
+    while (*got < bytes) {
+        ssize_t count = pread(fd, (char *)data + *got, bytes - *got, (off_t)(offset + *got));
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0)
+            return errno;
+        if (count == 0)
+            break;
+        *got += (size_t)count;
+    }
+    return 0;
+}
+
+int os_fsync(int fd, const char *point)
+{
+    int error = point == NULL ? 0 : failpoint(point);
+    if (error != 0)
+        return error;
+    return fsync(fd) == 0 ? 0 : errno;
+}
+
+int os_fsync_directory(const char *path, const char *point)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return errno;
+    int error = os_fsync(fd, point);
+    close(fd);
+    return error;
+}
+
+int os_rename(const char *from, const char *to, const char *point)
+{
+    int error = point == NULL ? 0 : failpoint(point);
+    if (error != 0)
+        return error;
+    return rename(from, to) == 0 ? 0 : errno;
+}
+
+int os_mkdirs(const char *path)
+{
+    char *copy = strdup(path);
+    if (copy == NULL)
+        return ENOMEM;
+    int error = 0;
+    for (char *at = copy + 1; error == 0; at++) {
+        char c = *at;
+        if (c != '/' && c != '\0')
+            continue;
+        *at = '\0';
+        struct stat info;
+        if (mkdir(copy, 0777) != 0 && (errno != EEXIST || stat(copy, &info) != 0 || !S_ISDIR(info.st_mode)))
+            error = errno == EEXIST ? ENOTDIR : errno;
+        *at = c;
+        if (c == '\0')
+            break;
+    }
+    free(copy);
+    return error;
+}
+
+int os_remove_tree(const char *path)
+{
+    DIR *directory = opendir(path);
+    if (directory == NULL) {
+        if (errno == ENOENT)
+            return 0;
+        return errno == ENOTDIR && unlink(path) == 0 ? 0 : errno;
+    }
+    int error = 0;
+    struct dirent *entry;
+    while (error == 0 && (entry = readdir(directory)) != NULL) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        char *child;
+        if (asprintf(&child, "%s/%s", path, entry->d_name) < 0) {
+            error = ENOMEM;
+            break;
+        }
+        struct stat info;
+        if (lstat(child, &info) != 0)
+            error = errno == ENOENT ? 0 : errno;
+        else if (S_ISDIR(info.st_mode))
+            error = os_remove_tree(child);
+        else if (unlink(child) != 0 && errno != ENOENT)
+            error = errno;
+        free(child);
+    }
+    closedir(directory);
+    if (error == 0 && rmdir(path) != 0 && errno != ENOENT)
+        error = errno;
+    return error;
+}
+
+int os_read_file(const char *path, size_t max_bytes, char **data, size_t *bytes)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return errno;
+    size_t capacity = 4096, length = 0;
+    char *memory = malloc(capacity + 1);
+    int error = memory == NULL ? ENOMEM : 0;
+    while (error == 0) {
+        size_t got;
+        error = os_read_all(fd, memory + length, capacity - length, &got);
+        length += got;
+        if (error != 0 || length < capacity)
+            break;
+        if (length > max_bytes) {
+            error = EFBIG;
+            break;
+        }
+        capacity *= 2;
+        char *larger = realloc(memory, capacity + 1);
+        if (larger == NULL)
+            error = ENOMEM;
+        else
+            memory = larger;
+    }
+    close(fd);
+    if (error == 0 && length > max_bytes)
+        error = EFBIG;
+    if (error != 0) {
+        free(memory);
+        return error;
+    }
+    memory[length] = '\0';
+    *data = memory;
+    *bytes = length;
+    return 0;
+}
+
+int64_t os_free_bytes(const char *path)
+{
+    struct statvfs info;
+    if (statvfs(path, &info) != 0)
+        return -1;
+    return (int64_t)(info.f_bavail * info.f_frsize);
+}
+
+int64_t os_file_bytes(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 ? (int64_t)info.st_size : -1;
+}
+
+static int64_t clock_us(clockid_t clock)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (int64_t)now.tv_sec * US_PER_SECOND + now.tv_nsec / 1000;
+}
+
+int64_t os_monotonic_us(void)
+{
+    return clock_us(CLOCK_MONOTONIC);
+}
+
+int64_t os_wall_us(void)
+{
+    return clock_us(CLOCK_REALTIME);
+}

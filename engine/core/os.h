@@ -1,0 +1,40 @@
+/* Files, clocks and failpoints: the only door to the operating system for whatever must survive a crash.
+ *
+ * Each function that writes passes a failpoint by name, so that the crash tests can stop the process, fail the
+ * call or tear the write at every step: LEAT_FAILPOINTS="ckpt.pre_rename=kill,sink.write=error:ENOSPC@7"
+ * (action kill | exit | error:ERRNO | torn | sleep:MS; @N: at the N-th passage only, from 1). Compiled in always; a
+ * passage costs one load when LEAT_FAILPOINTS is not set. */
+#ifndef LEAT_CORE_OS_H
+#define LEAT_CORE_OS_H
+
+#include "core/diag.h"
+
+/* 0, or an errno that the caller must treat as the result of the step. May not return (kill). Any thread. */
+int failpoint(const char *name);
+/* Parses LEAT_FAILPOINTS; false + diagnostic where it is malformed or names an unknown failpoint. */
+bool failpoints_init(struct diag_list *diags);
+/* All names known to the program (core/failpoints.def), for the tests that walk through them. */
+const char *const *failpoint_names(size_t *count);
+
+/* Each returns 0 or an errno, and retries EINTR and short writes. `point`: the failpoint, or NULL. */
+int os_write_all(int fd, const void *data, size_t bytes, const char *point);
+int os_pwrite_all(int fd, const void *data, size_t bytes, uint64_t offset, const char *point);
+int os_read_all(int fd, void *data, size_t bytes, size_t *got);
+int os_pread_all(int fd, void *data, size_t bytes, uint64_t offset, size_t *got);
+int os_fsync(int fd, const char *point);
+int os_fsync_directory(const char *path, const char *point);
+int os_rename(const char *from, const char *to, const char *point);
+int os_mkdirs(const char *path); /* like mkdir -p */
+int os_remove_tree(const char *path);
+/* Whole file into malloc'd memory, terminated; refuses more than max_bytes with EFBIG. */
+int os_read_file(const char *path, size_t max_bytes, char **data, size_t *bytes);
+/* Free bytes of the file system that holds path, or -1. */
+int64_t os_free_bytes(const char *path);
+int64_t os_file_bytes(const char *path); /* -1: not there */
+
+/* Monotonic; for durations and display, never on the data path. */
+int64_t os_monotonic_us(void);
+/* Wall clock; for logs and file names, never on the data path. */
+int64_t os_wall_us(void);
+
+#endif

@@ -1,0 +1,89 @@
+/* Types, fields and schemas: what the columns of a batch are. Immutable once built; any thread. */
+#ifndef LEAT_CORE_SCHEMA_H
+#define LEAT_CORE_SCHEMA_H
+
+#include "core/arena.h"
+
+enum type_tag {
+    TYPE_BOOL,
+    TYPE_INT,   /* i64 */
+    TYPE_FLOAT, /* f64 */
+    TYPE_TEXT,  /* UTF-8 */
+    TYPE_BYTES,
+    TYPE_TIME,   /* i64, microseconds, UTC */
+    TYPE_LIST,   /* of `element` */
+    TYPE_RECORD, /* only as the element of a list: list of records */
+};
+
+/* How a source writes a time; inside leat it is always microseconds. */
+enum time_unit { TIME_UNIT_US, TIME_UNIT_MS, TIME_UNIT_S, TIME_UNIT_RFC3339, TIME_UNIT_DATETIME };
+
+struct type {
+    enum type_tag tag;
+    enum time_unit unit;         /* TYPE_TIME, meaningful in a source's or sink's schema only */
+    const struct type *element;  /* TYPE_LIST */
+    const struct schema *fields; /* TYPE_RECORD */
+};
+
+/* Where a column's value comes from, for the rule that no learner may see its label: one bit for each column of
+ * each source and for each label that `attribute` makes. Every operator's `bind` passes it on. */
+enum { LINEAGE_ROOTS_MAX = 1024, LINEAGE_WORDS = LINEAGE_ROOTS_MAX / 64 };
+
+struct lineage {
+    uint64_t words[LINEAGE_WORDS];
+};
+
+static inline void lineage_merge(struct lineage *into, const struct lineage *from)
+{
+    for (size_t i = 0; i < LINEAGE_WORDS; i++)
+        into->words[i] |= from->words[i];
+}
+
+static inline bool lineage_intersects(const struct lineage *a, const struct lineage *b)
+{
+    for (size_t i = 0; i < LINEAGE_WORDS; i++)
+        if ((a->words[i] & b->words[i]) != 0)
+            return true;
+    return false;
+}
+
+struct field {
+    struct str name;
+    struct type type;
+    bool is_required; /* a source's record without it is bad; `name: int!` in the schema */
+    struct lineage lineage;
+};
+
+enum { SCHEMA_FIELDS_MAX = 512 };
+
+struct schema {
+    struct field *fields;
+    uint32_t count;
+    /* The rows that are there depend on these roots: a `where` on a label taints what a union makes of it. */
+    struct lineage rows_lineage;
+};
+
+/* A copy with room for `extra` more fields, whose entries are zeroed and not counted. */
+struct schema *schema_copy(struct arena *arena, const struct schema *schema, uint32_t extra);
+/* Adds a field (room must be there) and returns it. */
+struct field *schema_add(struct schema *schema, struct str name, struct type type);
+/* Index, or -1. */
+int schema_find(const struct schema *schema, struct str name);
+bool type_equal(const struct type *a, const struct type *b);
+bool schema_equal(const struct schema *a, const struct schema *b);
+/* "int", "list(int)", "list(record { aid: int, ts: time })". */
+const char *type_name(struct arena *arena, const struct type *type);
+/* The fields' names, for "did you mean". */
+const char **schema_names(struct arena *arena, const struct schema *schema);
+
+static inline struct type type_of(enum type_tag tag)
+{
+    return (struct type){.tag = tag};
+}
+
+static inline bool type_is_number(struct type type)
+{
+    return type.tag == TYPE_INT || type.tag == TYPE_FLOAT;
+}
+
+#endif
