@@ -16,7 +16,8 @@ _Static_assert(sizeof(struct arena_block) <= ARENA_HEADER, "the payload starts o
 
 static _Noreturn void out_of_memory(size_t bytes)
 {
-    fprintf(stderr, "leat: the system refused %zu bytes of memory; lower `memory:` in the job, or free some\n",
+    fprintf(stderr,
+            "leat: the system refused %zu bytes of memory; lower `memory:` in the job, or free some\n",
             bytes);
     abort();
 }

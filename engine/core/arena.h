@@ -24,10 +24,12 @@ void arena_init(struct arena *arena, size_t block_bytes);
 void arena_free(struct arena *arena);
 /* Everything handed out becomes invalid; the blocks are kept for reuse. */
 void arena_reset(struct arena *arena);
-/* Calls run(argument) when the arena is reset or freed, the latest first: for what a library keeps outside of it. */
+/* Calls run(argument) when the arena is reset or freed, the latest first: for what a library keeps outside of
+ * it. */
 void arena_defer(struct arena *arena, void (*run)(void *argument), void *argument);
 
-/* Uninitialised memory, aligned to 64 bytes where bytes >= 64, else to 16. bytes = 0 gives a valid pointer. */
+/* Uninitialised memory, aligned to 64 bytes where bytes >= 64, else to 16. bytes = 0 gives a valid pointer.
+ */
 void *arena_alloc(struct arena *arena, size_t bytes);
 /* Zeroed. */
 void *arena_calloc(struct arena *arena, size_t count, size_t size);

@@ -1,6 +1,7 @@
-/* The syntax tree of expressions and option values: what the parser makes of everything to the right of a name,
- * a keyword or a colon. It lives in `core` because option tables and operators read it; the parser that builds
- * it is in `lang`. Nodes are immutable after parsing and `let` expansion, and belong to the job's arena. */
+/* The syntax tree of expressions and option values: what the parser makes of everything to the right of a
+ * name, a keyword or a colon. It lives in `core` because option tables and operators read it; the parser that
+ * builds it is in `lang`. Nodes are immutable after parsing and `let` expansion, and belong to the job's
+ * arena. */
 #ifndef LEAT_CORE_AST_H
 #define LEAT_CORE_AST_H
 
@@ -70,19 +71,21 @@ struct ast {
     uint32_t count; /* children */
     uint32_t entries_count;
     struct ast_entry *entries;
-    /* Not empty: a literal whose value came from env() or file(), e.g. `env("PASSWORD")`. It is what may be shown;
-     * the value itself must never reach a message, a dump, a checkpoint or a fingerprint. */
+    /* Not empty: a literal whose value came from env() or file(), e.g. `env("PASSWORD")`. It is what may be
+     * shown; the value itself must never reach a message, a dump, a checkpoint or a fingerprint. */
     struct str origin;
-    uint32_t height; /* of the tree, 1 for a leaf; the parser keeps it <= AST_HEIGHT_MAX, so recursion is safe */
+    uint32_t
+        height; /* of the tree, 1 for a leaf; the parser keeps it <= AST_HEIGHT_MAX, so recursion is safe */
 };
 
 enum { AST_HEIGHT_MAX = 500 };
 
-/* Parses one expression or option value from `text`; NULL after a diagnostic. Option defaults go through it. */
+/* Parses one expression or option value from `text`; NULL after a diagnostic. Option defaults go through it.
+ */
 typedef struct ast *ast_parse_function(struct arena *arena, struct diag_list *diags, struct str text);
 
-/* Appends the tree as canonical job text: one spelling for each meaning, stable across versions, so that it serves
- * fingerprints, messages and `explain`. A literal with an `origin` shows that instead of its value. */
+/* Appends the tree as canonical job text: one spelling for each meaning, stable across versions, so that it
+ * serves fingerprints, messages and `explain`. A literal with an `origin` shows that instead of its value. */
 struct byte_buffer;
 void ast_print(struct byte_buffer *out, const struct ast *ast);
 /* The same as a terminated text in the arena. */

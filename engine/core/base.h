@@ -75,12 +75,12 @@ static inline void bit_clear(uint64_t *words, size_t bit)
 }
 
 /* Times are microseconds since 1970-01-01T00:00:00Z. */
-#define TIME_MIN       INT64_MIN
-#define TIME_MAX       INT64_MAX
-#define US_PER_SECOND  INT64_C(1000000)
-#define US_PER_MINUTE  (60 * US_PER_SECOND)
-#define US_PER_HOUR    (60 * US_PER_MINUTE)
-#define US_PER_DAY     (24 * US_PER_HOUR)
+#define TIME_MIN      INT64_MIN
+#define TIME_MAX      INT64_MAX
+#define US_PER_SECOND INT64_C(1000000)
+#define US_PER_MINUTE (60 * US_PER_SECOND)
+#define US_PER_HOUR   (60 * US_PER_MINUTE)
+#define US_PER_DAY    (24 * US_PER_HOUR)
 
 /* a + b clamped to the range of a time: the ends mean "before" and "after everything". */
 static inline int64_t time_add(int64_t a, int64_t b)

@@ -103,7 +103,8 @@ void batch_column_init(struct batch *batch, struct column *column, struct type t
         column->children_count = is_record ? type.element->fields->count : 1;
         column->children = arena_array(&batch->arena, struct column, column->children_count);
         for (uint32_t i = 0; i < column->children_count; i++)
-            column->children[i].tag = is_record ? type.element->fields->fields[i].type.tag : type.element->tag;
+            column->children[i].tag =
+                is_record ? type.element->fields->fields[i].type.tag : type.element->tag;
     }
 }
 
@@ -135,7 +136,8 @@ struct batch *batch_derive(struct batch *parent, const struct schema *schema)
     batch->origins = parent->origins;
     batch->orders = parent->orders;
     batch->columns = arena_alloc(&batch->arena, MAX(schema->count, 1) * sizeof(struct column));
-    memcpy(batch->columns, parent->columns, MIN(schema->count, parent->schema->count) * sizeof(struct column));
+    memcpy(batch->columns, parent->columns,
+           MIN(schema->count, parent->schema->count) * sizeof(struct column));
     batch->parents[0] = parent;
     batch_hold(parent);
     return batch;

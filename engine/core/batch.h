@@ -1,15 +1,16 @@
 /* Batches: columns of up to BATCH_ROWS rows. What flows through leat.
  *
- * A batch is built by one thread and immutable afterwards; it is shared by counting references, so that a lane can
- * hand it to others without copying. A derived batch (batch_derive) shares its parent's columns by pointer, adds or
- * drops some, and has a selection of its own. Physical rows keep their index through filters and added columns:
- * row 17 of a derived batch is row 17 of its parent, whether or not it is selected.
+ * A batch is built by one thread and immutable afterwards; it is shared by counting references, so that a
+ * lane can hand it to others without copying. A derived batch (batch_derive) shares its parent's columns by
+ * pointer, adds or drops some, and has a selection of its own. Physical rows keep their index through filters
+ * and added columns: row 17 of a derived batch is row 17 of its parent, whether or not it is selected.
  *
- * Selection: `selected` row indices in `sel`, rising; sel == NULL means every row, in order. Only selected rows
- * have defined values in derived columns; the columns a decoder wrote are defined (perhaps null) for all rows.
+ * Selection: `selected` row indices in `sel`, rising; sel == NULL means every row, in order. Only selected
+ * rows have defined values in derived columns; the columns a decoder wrote are defined (perhaps null) for all
+ * rows.
  *
- * Null: bit i of `valid` is 0; valid == NULL means no nulls. The data under a null is zero where a decoder or an
- * expression wrote it, so that kernels may read it. */
+ * Null: bit i of `valid` is 0; valid == NULL means no nulls. The data under a null is zero where a decoder or
+ * an expression wrote it, so that kernels may read it. */
 #ifndef LEAT_CORE_BATCH_H
 #define LEAT_CORE_BATCH_H
 
@@ -42,7 +43,8 @@ struct column {
     uint32_t child_rows;
 };
 
-/* Where a row comes from. partition: index over all partitions of all sources of the job (source_partition.id). */
+/* Where a row comes from. partition: index over all partitions of all sources of the job
+ * (source_partition.id). */
 struct row_origin {
     uint32_t partition;
     uint64_t record; /* record number within the partition, from 0 */
@@ -50,10 +52,11 @@ struct row_origin {
 
 enum { PARTITION_NONE = UINT32_MAX };
 
-/* The place of a row in the one order that all lanes agree on, within its number. Compared field by field in this
- * order. Rows that a source read: place 0, time = the row's order time, tie = record number. Rows that a timer
- * made: place = 1 + the operator's place in the plan, time = deadline or window end, tie = the key's hash; equal
- * ones always come from one lane and keep the order in which it made them. sub: index among rows made from one. */
+/* The place of a row in the one order that all lanes agree on, within its number. Compared field by field in
+ * this order. Rows that a source read: place 0, time = the row's order time, tie = record number. Rows that a
+ * timer made: place = 1 + the operator's place in the plan, time = deadline or window end, tie = the key's
+ * hash; equal ones always come from one lane and keep the order in which it made them. sub: index among rows
+ * made from one. */
 struct row_order {
     uint32_t place;
     uint32_t partition; /* compared after time */
@@ -92,8 +95,8 @@ void batch_pool_free(struct batch_pool *pool);
 /* Batches that somebody still holds. */
 size_t batch_pool_alive(const struct batch_pool *pool);
 
-/* A new batch of `rows` physical rows, all selected; columns' data allocated (texts, lists: refs only) and NOT
- * zeroed, valid NULL; event_time allocated. One reference. */
+/* A new batch of `rows` physical rows, all selected; columns' data allocated (texts, lists: refs only) and
+ * NOT zeroed, valid NULL; event_time allocated. One reference. */
 struct batch *batch_new(struct batch_pool *pool, const struct schema *schema, uint32_t rows);
 /* A view of the parent's rows with another schema; columns is allocated for `schema` and the first
  * MIN(schema->count, parent's count) entries are the parent's columns. Takes a reference to the parent. */
@@ -129,8 +132,9 @@ void batch_set_null(struct batch *batch, struct column *column, uint32_t row);
 struct row_origin batch_origin(const struct batch *batch, uint32_t row);
 struct row_order batch_order(const struct batch *batch, uint32_t row);
 
-/* Copies the given rows (physical indices, in the given order, at most BATCH_ROWS) of several batches of one schema
- * into a new dense batch. sources[i], rows[i]: where row i comes from. Keeps event time, arrival, origin, order. */
+/* Copies the given rows (physical indices, in the given order, at most BATCH_ROWS) of several batches of one
+ * schema into a new dense batch. sources[i], rows[i]: where row i comes from. Keeps event time, arrival,
+ * origin, order. */
 struct batch *batch_gather(struct batch_pool *pool, const struct schema *schema, struct batch *const *sources,
                            const uint16_t *rows, uint32_t count);
 
@@ -141,7 +145,8 @@ struct batch_digest *batch_digest_new(void);
 void batch_digest_add(struct batch_digest *digest, const struct batch *batch);
 /* 32 hex digits and a terminator. */
 void batch_digest_hex(const struct batch_digest *digest, char hex[33]);
-/* For checkpoints: appends what `load` takes to go on with the same digest. load: false if it is impossible. */
+/* For checkpoints: appends what `load` takes to go on with the same digest. load: false if it is impossible.
+ */
 struct byte_buffer;
 void batch_digest_save(const struct batch_digest *digest, struct byte_buffer *out);
 bool batch_digest_load(struct batch_digest *digest, const char *data, size_t bytes);

@@ -1,4 +1,5 @@
-/* A growing byte buffer, for encoders. One thread at a time. Ends the process where the system refuses memory. */
+/* A growing byte buffer, for encoders. One thread at a time. Ends the process where the system refuses
+ * memory. */
 #ifndef LEAT_CORE_BUFFER_H
 #define LEAT_CORE_BUFFER_H
 

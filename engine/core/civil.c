@@ -1,4 +1,5 @@
-/* Days <-> civil dates follow Howard Hinnant, "chrono-compatible low-level date algorithms" (public domain). */
+/* Days <-> civil dates follow Howard Hinnant, "chrono-compatible low-level date algorithms" (public domain).
+ */
 #include "core/civil.h"
 
 #include <stdio.h>
@@ -118,8 +119,7 @@ struct civil civil_from(int64_t microseconds)
     int64_t shifted = days + 719468;
     int64_t era = (shifted >= 0 ? shifted : shifted - 146096) / 146097;
     int64_t day_of_era = shifted - era * 146097;
-    int64_t year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146096) / 365;
+    int64_t year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146096) / 365;
     int64_t day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     int64_t shifted_month = (5 * day_of_year + 2) / 153;
     int month = (int)(shifted_month < 10 ? shifted_month + 3 : shifted_month - 9);

@@ -1,5 +1,5 @@
-/* Where a learner's table puts rows that do not fit into its memory; `state` implements it over RocksDB. Keys are
- * 64-bit, rows have one fixed size per store. All calls come from the one thread that owns the table. */
+/* Where a learner's table puts rows that do not fit into its memory; `state` implements it over RocksDB. Keys
+ * are 64-bit, rows have one fixed size per store. All calls come from the one thread that owns the table. */
 #ifndef LEAT_CORE_COLD_STORE_H
 #define LEAT_CORE_COLD_STORE_H
 

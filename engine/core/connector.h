@@ -31,11 +31,12 @@ struct raw_record {
 /* Bytes of up to BATCH_ROWS records. Made by `read`, used by `decode`, recycled by the engine. */
 struct raw_batch {
     struct arena arena; /* data and records, reset before each read */
-    char *data;         /* data_bytes, followed by at least RAW_PADDING readable bytes */
+    char *data;         /* data_bytes, followed by at least RAW_PADDING bytes that may be read and written */
     size_t data_bytes;
     struct raw_record *records;
     uint32_t count;
     struct source_position position; /* of the first record */
+    struct source_position next;     /* where the partition goes on behind this batch */
     const char *path;                /* the file, for messages; lives as long as the source */
     int64_t first_line;              /* of the first record, from 1; -1: has no lines */
     int64_t first_offset;            /* decompressed byte offset of data[0] in the file; -1: none */
@@ -114,6 +115,7 @@ struct source_progress {
     int64_t records_total;
 };
 
+struct report;
 struct source_kind {
     const char *name, *summary, *example, *details;
     const struct option *options;
@@ -133,6 +135,9 @@ struct source_kind {
     void *(*decoder_new)(struct source *source);
     void (*decoder_free)(void *decoder);
     void (*progress)(struct source *source, struct source_progress *progress);
+    /* Figures for the live view and the summary (core/operator.h); any thread, also while lanes decode. May
+     * be NULL. */
+    void (*report)(struct source *source, struct report *report);
     /* Identifies what is read (names, sizes, first bytes ...) so that a resume notices a changed input: a
      * line of text in the source's arena, after open. NULL: nothing to compare. */
     const char *(*identity)(struct source *source);
@@ -157,6 +162,7 @@ struct format_split {
     /* The last record is longer than SOURCE_RECORD_BYTES_MAX: it was cut one byte above that, and the bytes
      * up to and with the next newline belong to nothing. */
     bool is_cut;
+    uint32_t lines;     /* newlines among the bytes used */
     bool is_end;        /* block formats: the end mark was read; nothing may follow */
     const char *damage; /* where reading cannot go on behind `used`: what is wrong there (static text) */
 };

@@ -76,7 +76,8 @@ static struct diag *add(struct diag_list *list, enum diag_severity severity, enu
     return diag;
 }
 
-struct diag *diag_error(struct diag_list *list, enum diag_code code, struct span span, const char *format, ...)
+struct diag *diag_error(struct diag_list *list, enum diag_code code, struct span span, const char *format,
+                        ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -133,7 +134,8 @@ struct diag *diag_errno(struct diag_list *list, struct diag *diag, int error)
     return diag_cause(list, diag, "%s", strerror_r(error, text, sizeof(text)));
 }
 
-struct diag *diag_at(struct diag_list *list, struct diag *diag, const char *path, int64_t offset, int64_t line)
+struct diag *diag_at(struct diag_list *list, struct diag *diag, const char *path, int64_t offset,
+                     int64_t line)
 {
     if (diag != &list->spare)
         diag->path = arena_strdup(list->arena, path);

@@ -63,8 +63,8 @@ struct diag_list {
 void diag_list_init(struct diag_list *list, struct arena *arena);
 
 /* Adds an entry and returns it (never NULL), so that labels, hint and cause can be added. */
-struct diag *diag_error(struct diag_list *list, enum diag_code code, struct span span, const char *format, ...)
-    LEAT_PRINTF(4, 5);
+struct diag *diag_error(struct diag_list *list, enum diag_code code, struct span span, const char *format,
+                        ...) LEAT_PRINTF(4, 5);
 struct diag *diag_warning(struct diag_list *list, enum diag_code code, struct span span, const char *format,
                           ...) LEAT_PRINTF(4, 5);
 struct diag *diag_label(struct diag_list *list, struct diag *diag, struct span span, const char *format, ...)
@@ -74,7 +74,8 @@ struct diag *diag_cause(struct diag_list *list, struct diag *diag, const char *f
 /* The cause is errno's text. */
 struct diag *diag_errno(struct diag_list *list, struct diag *diag, int error);
 /* The place is in another file; offset and line may be -1. */
-struct diag *diag_at(struct diag_list *list, struct diag *diag, const char *path, int64_t offset, int64_t line);
+struct diag *diag_at(struct diag_list *list, struct diag *diag, const char *path, int64_t offset,
+                     int64_t line);
 
 /* "E0213". */
 const char *diag_code_name(enum diag_code code);
@@ -86,9 +87,11 @@ struct diag_source {
     struct str text;
 };
 
-/* `path:line:col: error[E0213]: message`, the source line, `^~~~`, labels, note, hint. color: ANSI escapes. */
+/* `path:line:col: error[E0213]: message`, the source line, `^~~~`, labels, note, hint. color: ANSI escapes.
+ */
 void diag_print(FILE *out, const struct diag_list *list, const struct diag_source *source, bool color);
-/* A JSON array of objects {severity, code, message, file, line, column, end_line, end_column, hint, cause}. */
+/* A JSON array of objects {severity, code, message, file, line, column, end_line, end_column, hint, cause}.
+ */
 void diag_print_json(FILE *out, const struct diag_list *list, const struct diag_source *source);
 
 /* The candidate nearest to `word` by edit distance when it is near enough for "did you mean", else NULL. */

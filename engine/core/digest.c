@@ -1,5 +1,6 @@
-/* batch_digest of core/batch.h. Each row is folded into a running xxh3-128 stream as bytes that do not depend on how
- * rows were cut into batches; a block is collected first, because hashing a few bytes at a time is slow. */
+/* batch_digest of core/batch.h. Each row is folded into a running xxh3-128 stream as bytes that do not depend
+ * on how rows were cut into batches; a block is collected first, because hashing a few bytes at a time is
+ * slow. */
 #include "core/batch.h"
 
 #include "core/buffer.h"

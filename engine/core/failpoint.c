@@ -19,8 +19,8 @@ static const char *const names[] = {
 
 static struct failpoint_rule {
     enum failpoint_action action;
-    int argument;             /* errno or milliseconds */
-    unsigned at;              /* 0: every passage */
+    int argument; /* errno or milliseconds */
+    unsigned at;  /* 0: every passage */
     atomic_uint passages;
 } rules[ARRAY_COUNT(names)];
 
@@ -45,7 +45,10 @@ int failpoint(const char *name)
     if (rule->action == FAILPOINT_NOTHING || (rule->at != 0 && passage != rule->at))
         return 0;
     switch (rule->action) {
-    case FAILPOINT_KILL: kill(getpid(), SIGKILL); pause(); return EIO;
+    case FAILPOINT_KILL:
+        kill(getpid(), SIGKILL);
+        pause();
+        return EIO;
     case FAILPOINT_EXIT: _exit(70);
     case FAILPOINT_SLEEP: {
         struct timespec rest = {rule->argument / 1000, (long)(rule->argument % 1000) * 1000000};
@@ -59,7 +62,8 @@ int failpoint(const char *name)
 static const struct {
     const char *name;
     int value;
-} errno_names[] = {{"EIO", EIO}, {"ENOSPC", ENOSPC}, {"EACCES", EACCES}, {"ENOENT", ENOENT}, {"EROFS", EROFS}};
+} errno_names[] = {
+    {"EIO", EIO}, {"ENOSPC", ENOSPC}, {"EACCES", EACCES}, {"ENOENT", ENOENT}, {"EROFS", EROFS}};
 
 /* 0 to 1,000,000. */
 static bool parse_count(struct str text, int64_t *value)

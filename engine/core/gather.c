@@ -73,7 +73,8 @@ static void gather_lists(struct batch *out, struct column *to, struct batch *con
     }
     to->child_rows = total;
     for (uint32_t child = 0; child < to->children_count; child++) {
-        leat_assert(to->children[child].tag != TYPE_LIST); /* schemas nest one list deep: checked by the plan */
+        leat_assert(to->children[child].tag !=
+                    TYPE_LIST); /* schemas nest one list deep: checked by the plan */
         to->children[child].child_rows = total;
         struct column *target = &to->children[child];
         *target = (struct column){.tag = target->tag, .child_rows = total};

@@ -1,9 +1,10 @@
 /* Keys: one or more columns of a row as 16 bytes, for exchanges, keyed state and joins.
  *
- * A key whose canonical encoding fits into 15 bytes is kept as it is (exact); a longer one is its 120-bit xxh3
- * hash, marked as such, so that the two never meet. At 10^9 distinct long keys the chance that any two of them
- * collide is below 10^-18. Null is a value of its own, and NaN equals null (design, section 4); -0.0 equals 0.0. An
- * int and a time of the same value are different keys, an int and a float are too: joins check types when bound. */
+ * A key whose canonical encoding fits into 15 bytes is kept as it is (exact); a longer one is its 120-bit
+ * xxh3 hash, marked as such, so that the two never meet. At 10^9 distinct long keys the chance that any two
+ * of them collide is below 10^-18. Null is a value of its own, and NaN equals null (design, section 4); -0.0
+ * equals 0.0. An int and a time of the same value are different keys, an int and a float are too: joins check
+ * types when bound. */
 #ifndef LEAT_CORE_KEY_H
 #define LEAT_CORE_KEY_H
 
@@ -43,8 +44,9 @@ static inline bool key_equal(struct key a, struct key b)
     return a.low == b.low && a.high == b.high;
 }
 
-/* Keys of the selected rows: keys[i] belongs to the i-th selected row. columns: indices into the batch's columns.
- * has_null[i] (may be NULL) is set where any of the columns is null or NaN. Lists are no keys (checked at bind). */
+/* Keys of the selected rows: keys[i] belongs to the i-th selected row. columns: indices into the batch's
+ * columns. has_null[i] (may be NULL) is set where any of the columns is null or NaN. Lists are no keys
+ * (checked at bind). */
 void key_encode(const struct batch *batch, const int *columns, uint32_t columns_count, struct key *keys,
                 bool *has_null);
 

@@ -10,13 +10,13 @@ struct unit {
 };
 
 static const struct unit duration_units[] = {
-    {"us", 1},           {"ms", 1000},       {"s", US_PER_SECOND},  {"m", US_PER_MINUTE},
-    {"h", US_PER_HOUR},  {"d", US_PER_DAY},  {"w", 7 * US_PER_DAY},
+    {"us", 1},          {"ms", 1000},      {"s", US_PER_SECOND},  {"m", US_PER_MINUTE},
+    {"h", US_PER_HOUR}, {"d", US_PER_DAY}, {"w", 7 * US_PER_DAY},
 };
 
 static const struct unit byte_units[] = {
-    {"B", 1},          {"KB", 1000},       {"MB", 1000000},    {"GB", 1000000000}, {"TB", 1000000000000},
-    {"KiB", 1 << 10},  {"MiB", 1 << 20},   {"GiB", 1 << 30},   {"TiB", INT64_C(1) << 40},
+    {"B", 1},         {"KB", 1000},     {"MB", 1000000},  {"GB", 1000000000},        {"TB", 1000000000000},
+    {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", INT64_C(1) << 40},
 };
 
 bool literal_int(struct str text, int64_t *value)

@@ -1,14 +1,19 @@
 /* Operators: the descriptor that each file under operators/ ends with, and what its callbacks may call.
  *
- * Life: the option struct is bound from the job (core/option.h) into a master copy; `bind` checks it against the
- * input schemas and makes the output schema, once, with no side effect. For each lane the master is copied byte by
- * byte and `open` is called on the copy; from then on that copy, with all that it points to, belongs to the lane's
- * thread, except what `bind` made, which is shared and read-only. `close` is always called, even after a failed
- * `open` or without one, and tolerates zeroed state.
+ * Life: the option struct is bound from the job (core/option.h) into a master copy; `bind` checks it against
+ * the input schemas and makes the output schema, once, with no side effect. For each lane the master is
+ * copied byte by byte and `open` is called on the copy; from then on that copy, with all that it points to,
+ * belongs to the lane's thread, except what `bind` made, which is shared and read-only. `close` is always
+ * called, even after a failed `open` or without one, and tolerates zeroed state.
  *
- * Data: an operator reads batches that it does not own (batch_hold to keep one beyond the call) and gives rows on
- * with operator_emit. For each number it gets, in order: its input batches, then on_watermark. Rows are late by
- * context->watermark, which is the watermark of the number before, until on_watermark sets the new one. */
+ * Data: an operator reads batches that it does not own (batch_hold to keep one beyond the call) and gives
+ * rows on with operator_emit. For each number it gets, in order: its input batches, then on_watermark. Rows
+ * are late by context->watermark, which is the watermark of the number before, until on_watermark has
+ * returned.
+ *
+ * Counting: the engine adds to counters.in (rows given to process, input 0 of process_merged included; other
+ * inputs are counted by whoever reads them, in `in` and `absorbed`); operator_reject adds to `dead`; the
+ * operator does the rest (passed, filtered, late, duplicate, absorbed, held, emitted). */
 #ifndef LEAT_CORE_OPERATOR_H
 #define LEAT_CORE_OPERATOR_H
 
@@ -44,33 +49,34 @@ struct operator_bind {
     struct span span; /* of the step, for messages */
     struct operator_input inputs[OPERATOR_INPUTS_MAX];
     uint32_t inputs_count;
-    /* Filled by `bind`. outputs[0]: the stream itself; outputs[1]: late rows, where the kind has them (a sink takes
-     * them as `NAME.late`); NULL: none. */
+    /* Filled by `bind`. outputs[0]: the stream itself; outputs[1]: late rows, where the kind has them (a sink
+     * takes them as `NAME.late`); NULL: none. */
     const struct schema *outputs[OPERATOR_OUTPUTS_MAX];
     int64_t hold_us;     /* the output's watermark is the input's less this */
     bool is_timer_kind;  /* may emit rows from on_watermark */
     bool needs_memory;   /* keeps keyed state: takes a share of the job's `memory:` */
-    uint32_t label_root; /* in: a lineage bit of its own for a label this step makes (attribute) */
+    uint32_t label_root; /* in: a lineage bit of its own, where the kind has makes_label */
 
-    /* Learners only (core/learner.h). */
+    /* Learners only (core/learner.h). base_columns: columns of input 0 before add_column added any. */
+    uint32_t base_columns;
     int (*add_column)(struct operator_bind *bind, const struct ast *expression);
     struct learner_columns *learner;
 };
 
 struct operator_context {
-    void *config;     /* this lane's copy of the option struct */
-    void *engine;     /* for operator_* functions */
-    uint32_t place;   /* the operator's place in the plan, from 0 */
+    void *config;   /* this lane's copy of the option struct */
+    void *engine;   /* for operator_* functions */
+    uint32_t place; /* the operator's place in the plan, from 0 */
     uint32_t lane, lanes;
     int64_t watermark; /* of the number before; TIME_MIN at first */
     uint64_t number;
-    int64_t memory_bytes; /* this instance's share of the budget, for keyed state */
+    int64_t memory_bytes;        /* this instance's share of the budget, for keyed state */
     const struct schema *output; /* outputs[0] of bind */
     struct batch_pool *pool;
     struct arena *scratch; /* reset after each call */
     struct counters counters;
-    struct diag_list *diags;          /* for open, restore */
-    struct state_store *state_store;  /* where keyed state lives; NULL in an operator without needs_memory */
+    struct diag_list *diags;         /* for open, restore */
+    struct state_store *state_store; /* where keyed state lives; NULL in an operator without needs_memory */
 };
 
 /* Rows of several inputs in the one order of the number. Filled by the engine, read with merge_next. */
@@ -99,6 +105,8 @@ struct report {
     struct report_item items[REPORT_ITEMS_MAX];
 };
 void report_add(struct report *report, const char *name, double value, bool is_window);
+/* Adds the item to the one of the same name, else as a new one: sums over lanes. */
+void report_merge(struct report *report, const struct report_item *item);
 
 struct operator_kind {
     const char *name;
@@ -108,6 +116,11 @@ struct operator_kind {
     const struct option *options;
     size_t size; /* of the option struct, which holds the state too */
     enum determinism determinism;
+    /* Each output column that has the name of a column of input 0 holds that column's value: rows that were
+     * partitioned by it still are. Not so where columns can be renamed, replaced or cast. */
+    bool keeps_columns;
+    bool uses_time;                  /* needs event time: refused on a source without `event_time:` */
+    bool makes_label;                /* bind gets a label_root (attribute) */
     uint32_t inputs_min, inputs_max; /* 1, 1 for most; the first is the stream before the `|` */
 
     bool (*bind)(struct operator_bind *bind);
@@ -119,7 +132,8 @@ struct operator_kind {
     void (*on_watermark)(struct operator_context *context, int64_t watermark);
     bool (*snapshot)(struct operator_context *context, struct snapshot_writer *writer);
     bool (*restore)(struct operator_context *context, struct snapshot_reader *reader);
-    /* Figures for the live view and the summary (learners: logloss ...); on the lane's thread, between numbers. */
+    /* Figures for the live view and the summary (learners: logloss ...); on the lane's thread, between
+     * numbers. */
     void (*report)(struct operator_context *context, struct report *report);
     void (*close)(struct operator_context *context);
 };

@@ -60,8 +60,8 @@ static bool wrong_type(const struct binding *b, const struct ast *value)
 static bool out_of_range(const struct binding *b, const struct ast *value)
 {
     const struct option *o = b->option;
-    struct diag *d = diag_error(b->env->diags, DIAG_E0404, value->span, "`%s` of %s is out of range", o->name,
-                                b->what);
+    struct diag *d =
+        diag_error(b->env->diags, DIAG_E0404, value->span, "`%s` of %s is out of range", o->name, b->what);
     diag_hint(b->env->diags, d, "allowed is %s%s%s", o->min_text != NULL ? o->min_text : "anything up",
               o->max_text != NULL ? " to " : " or more", o->max_text != NULL ? o->max_text : "");
     return false;
@@ -151,8 +151,8 @@ static uint32_t list_items(struct ast *const *value, struct ast *const **items)
     return (*value)->count;
 }
 
-static bool bind_integers(const struct binding *b, struct ast *value, int64_t **items_out, uint32_t *count_out,
-                          struct span **spans_out)
+static bool bind_integers(const struct binding *b, struct ast *value, int64_t **items_out,
+                          uint32_t *count_out, struct span **spans_out)
 {
     struct ast *const *items;
     uint32_t count = list_items(&value, &items);
@@ -331,8 +331,8 @@ static bool bind_value(const struct binding *b, struct ast *value, void *member)
     case OPTION_BLOCK_T:
         if (value->tag != AST_BLOCK)
             return wrong_type(b, value);
-        return option_bind(b->option->block, arena_printf(b->env->arena, "`%s`", b->option->name), value->span,
-                           value->entries, value->entries_count, member, b->env);
+        return option_bind(b->option->block, arena_printf(b->env->arena, "`%s`", b->option->name),
+                           value->span, value->entries, value->entries_count, member, b->env);
     case OPTION_KIND_T: return bind_kind(b, value, member);
     }
     return wrong_type(b, value);

@@ -1,13 +1,15 @@
 /* Option tables: one row says an option's name, type, place in the struct, default, bounds, choices and help.
- * Parsing of values, range errors, "did you mean", `leat help`, the reference docs and the fuzz dictionary all
- * come from these rows.
+ * Parsing of values, range errors, "did you mean", `leat help`, the reference docs and the fuzz dictionary
+ * all come from these rows.
  *
- * An option stands in a job either as `name: value` in a block (sources, sinks, learners) or as `name value...`
- * after an operator's name (`dedup by a, b within 1h`). OPTION_POSITIONAL takes what directly follows the
- * operator's name (`where EXPR`, `with a = x, b = y`), OPTION_BODY the block at the end (`window ... { n: count() }`).
+ * An option stands in a job either as `name: value` in a block (sources, sinks, learners) or as `name
+ * value...` after an operator's name (`dedup by a, b within 1h`). OPTION_POSITIONAL takes what directly
+ * follows the operator's name (`where EXPR`, `with a = x, b = y`), OPTION_BODY the block at the end (`window
+ * ... { n: count() }`).
  *
  * Defaults and bounds are job-language text ("1ms", "64MiB", "0.05", "[128, 64]"); a test checks that each
- * default passes its own row. The struct is zeroed before binding; a default is applied where nothing was given. */
+ * default passes its own row. The struct is zeroed before binding; a default is applied where nothing was
+ * given. */
 #ifndef LEAT_CORE_OPTION_H
 #define LEAT_CORE_OPTION_H
 
@@ -110,7 +112,7 @@ struct option {
     size_t offset;
     const char *default_text; /* NULL: none (member stays zero) */
     const char *min_text, *max_text;
-    const char *choices; /* OPTION_ENUM_T: "first|last", values 0, 1 ... in that order */
+    const char *choices;             /* OPTION_ENUM_T: "first|last", values 0, 1 ... in that order */
     const struct option *block;      /* OPTION_BLOCK_T: the nested table, bound into the member struct */
     const struct kind_choice *kinds; /* OPTION_KIND_T; ends with name NULL */
     const char *unit;                /* for the docs, e.g. "rows" */
@@ -123,63 +125,114 @@ struct option {
      0 * sizeof(char[__builtin_types_compatible_p(__typeof__(((structure *)0)->member), type_) ? 1 : -1]))
 
 #define OPTION_BOOL(s, m, n, def, h)                                                                         \
-    {.name = n, .type = OPTION_BOOL_T, .offset = OPTION_PLACE(s, m, bool), .default_text = def, .help = h}
+    {                                                                                                        \
+        .name = n, .type = OPTION_BOOL_T, .offset = OPTION_PLACE(s, m, bool), .default_text = def, .help = h \
+    }
 #define OPTION_INT(s, m, n, fl, def, lo, hi, h)                                                              \
-    {.name = n, .type = OPTION_INT_T, .flags = fl, .offset = OPTION_PLACE(s, m, int64_t),                    \
-     .default_text = def, .min_text = lo, .max_text = hi, .help = h}
+    {                                                                                                        \
+        .name = n, .type = OPTION_INT_T, .flags = fl, .offset = OPTION_PLACE(s, m, int64_t),                 \
+        .default_text = def, .min_text = lo, .max_text = hi, .help = h                                       \
+    }
 #define OPTION_FLOAT(s, m, n, fl, def, lo, hi, h)                                                            \
-    {.name = n, .type = OPTION_FLOAT_T, .flags = fl, .offset = OPTION_PLACE(s, m, double),                   \
-     .default_text = def, .min_text = lo, .max_text = hi, .help = h}
+    {                                                                                                        \
+        .name = n, .type = OPTION_FLOAT_T, .flags = fl, .offset = OPTION_PLACE(s, m, double),                \
+        .default_text = def, .min_text = lo, .max_text = hi, .help = h                                       \
+    }
 #define OPTION_DURATION(s, m, n, fl, def, lo, hi, h)                                                         \
-    {.name = n, .type = OPTION_DURATION_T, .flags = fl, .offset = OPTION_PLACE(s, m, int64_t),               \
-     .default_text = def, .min_text = lo, .max_text = hi, .help = h}
+    {                                                                                                        \
+        .name = n, .type = OPTION_DURATION_T, .flags = fl, .offset = OPTION_PLACE(s, m, int64_t),            \
+        .default_text = def, .min_text = lo, .max_text = hi, .help = h                                       \
+    }
 #define OPTION_BYTES(s, m, n, fl, def, lo, hi, h)                                                            \
-    {.name = n, .type = OPTION_BYTES_T, .flags = fl, .offset = OPTION_PLACE(s, m, int64_t),                  \
-     .default_text = def, .min_text = lo, .max_text = hi, .help = h}
+    {                                                                                                        \
+        .name = n, .type = OPTION_BYTES_T, .flags = fl, .offset = OPTION_PLACE(s, m, int64_t),               \
+        .default_text = def, .min_text = lo, .max_text = hi, .help = h                                       \
+    }
 #define OPTION_TEXT(s, m, n, fl, def, h)                                                                     \
-    {.name = n, .type = OPTION_TEXT_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct str),                \
-     .default_text = def, .help = h}
+    {                                                                                                        \
+        .name = n, .type = OPTION_TEXT_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct str),             \
+        .default_text = def, .help = h                                                                       \
+    }
 #define OPTION_TEXTS(s, m, n, fl, def, h)                                                                    \
-    {.name = n, .type = OPTION_TEXTS_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct texts),             \
-     .default_text = def, .help = h}
+    {                                                                                                        \
+        .name = n, .type = OPTION_TEXTS_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct texts),          \
+        .default_text = def, .help = h                                                                       \
+    }
 /* The member is an int; values count from 0 in the order of the choices. */
 #define OPTION_ENUM(s, m, n, fl, def, ch, h)                                                                 \
-    {.name = n, .type = OPTION_ENUM_T, .flags = fl, .offset = OPTION_PLACE(s, m, int), .default_text = def,  \
-     .choices = ch, .help = h}
+    {                                                                                                        \
+        .name = n, .type = OPTION_ENUM_T, .flags = fl, .offset = OPTION_PLACE(s, m, int),                    \
+        .default_text = def, .choices = ch, .help = h                                                        \
+    }
 #define OPTION_INTS(s, m, n, fl, def, lo, hi, h)                                                             \
-    {.name = n, .type = OPTION_INTS_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct ints),               \
-     .default_text = def, .min_text = lo, .max_text = hi, .help = h}
+    {                                                                                                        \
+        .name = n, .type = OPTION_INTS_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct ints),            \
+        .default_text = def, .min_text = lo, .max_text = hi, .help = h                                       \
+    }
 #define OPTION_DURATIONS(s, m, n, fl, lo, hi, h)                                                             \
-    {.name = n, .type = OPTION_DURATIONS_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct durations),     \
-     .min_text = lo, .max_text = hi, .help = h}
+    {                                                                                                        \
+        .name = n, .type = OPTION_DURATIONS_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct durations),  \
+        .min_text = lo, .max_text = hi, .help = h                                                            \
+    }
 #define OPTION_COLUMN(s, m, n, fl, h)                                                                        \
-    {.name = n, .type = OPTION_COLUMN_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct column_ref), .help = h}
+    {                                                                                                        \
+        .name = n, .type = OPTION_COLUMN_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct column_ref),    \
+        .help = h                                                                                            \
+    }
 #define OPTION_COLUMNS(s, m, n, fl, h)                                                                       \
-    {.name = n, .type = OPTION_COLUMNS_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct columns), .help = h}
+    {                                                                                                        \
+        .name = n, .type = OPTION_COLUMNS_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct columns),      \
+        .help = h                                                                                            \
+    }
 #define OPTION_EXPRESSION(s, m, n, fl, h)                                                                    \
-    {.name = n, .type = OPTION_EXPRESSION_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct expression),   \
-     .help = h}
+    {                                                                                                        \
+        .name = n, .type = OPTION_EXPRESSION_T, .flags = fl,                                                 \
+        .offset = OPTION_PLACE(s, m, struct expression), .help = h                                           \
+    }
 #define OPTION_EXPRESSIONS(s, m, n, fl, h)                                                                   \
-    {.name = n, .type = OPTION_EXPRESSIONS_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct expressions), \
-     .help = h}
+    {                                                                                                        \
+        .name = n, .type = OPTION_EXPRESSIONS_T, .flags = fl,                                                \
+        .offset = OPTION_PLACE(s, m, struct expressions), .help = h                                          \
+    }
 #define OPTION_ASSIGNMENTS(s, m, n, fl, h)                                                                   \
-    {.name = n, .type = OPTION_ASSIGNMENTS_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct assignments), \
-     .help = h}
+    {                                                                                                        \
+        .name = n, .type = OPTION_ASSIGNMENTS_T, .flags = fl,                                                \
+        .offset = OPTION_PLACE(s, m, struct assignments), .help = h                                          \
+    }
 #define OPTION_NAME(s, m, n, fl, h)                                                                          \
-    {.name = n, .type = OPTION_NAME_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct name_ref), .help = h}
+    {                                                                                                        \
+        .name = n, .type = OPTION_NAME_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct name_ref),        \
+        .help = h                                                                                            \
+    }
 #define OPTION_STREAM(s, m, n, fl, h)                                                                        \
-    {.name = n, .type = OPTION_STREAM_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct name_ref), .help = h}
+    {                                                                                                        \
+        .name = n, .type = OPTION_STREAM_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct name_ref),      \
+        .help = h                                                                                            \
+    }
 #define OPTION_STREAMS(s, m, n, fl, h)                                                                       \
-    {.name = n, .type = OPTION_STREAMS_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct columns), .help = h}
+    {                                                                                                        \
+        .name = n, .type = OPTION_STREAMS_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct columns),      \
+        .help = h                                                                                            \
+    }
 #define OPTION_SCHEMA(s, m, n, fl, h)                                                                        \
-    {.name = n, .type = OPTION_SCHEMA_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct schema *), .help = h}
+    {                                                                                                        \
+        .name = n, .type = OPTION_SCHEMA_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct schema *),      \
+        .help = h                                                                                            \
+    }
 #define OPTION_BLOCK(s, m, mtype, n, fl, table, h)                                                           \
-    {.name = n, .type = OPTION_BLOCK_T, .flags = fl, .offset = OPTION_PLACE(s, m, mtype), .block = table,    \
-     .help = h}
+    {                                                                                                        \
+        .name = n, .type = OPTION_BLOCK_T, .flags = fl, .offset = OPTION_PLACE(s, m, mtype), .block = table, \
+        .help = h                                                                                            \
+    }
 #define OPTION_KIND(s, m, n, fl, def, choices_, h)                                                           \
-    {.name = n, .type = OPTION_KIND_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct kind_ref),           \
-     .default_text = def, .kinds = choices_, .help = h}
-#define OPTIONS_END {.name = NULL}
+    {                                                                                                        \
+        .name = n, .type = OPTION_KIND_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct kind_ref),        \
+        .default_text = def, .kinds = choices_, .help = h                                                    \
+    }
+#define OPTIONS_END                                                                                          \
+    {                                                                                                        \
+        .name = NULL                                                                                         \
+    }
 
 /* What binding needs; one for a whole job. */
 struct option_env {
@@ -206,8 +259,9 @@ LEAT_CHECKED bool column_resolve(struct column_ref *ref, const struct schema *sc
 LEAT_CHECKED bool columns_resolve(struct columns *refs, const struct schema *schema, struct arena *arena,
                                   struct diag_list *diags);
 
-/* Literals of the job language; the lexer and the command line use them too. False where it is none or does not
- * fit. `10s`, `1h30m`? no: one number, one unit. Units: us ms s m h d w; B KB MB GB TB KiB MiB GiB TiB. */
+/* Literals of the job language; the lexer and the command line use them too. False where it is none or does
+ * not fit. `10s`, `1h30m`? no: one number, one unit. Units: us ms s m h d w; B KB MB GB TB KiB MiB GiB TiB.
+ */
 bool literal_int(struct str text, int64_t *value);
 bool literal_float(struct str text, double *value);
 bool literal_duration(struct str text, int64_t *microseconds);

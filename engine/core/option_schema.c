@@ -68,8 +68,9 @@ static bool schema_at(const struct ast *value, struct option_env *env, struct sc
         return false;
     }
     if (value->entries_count > SCHEMA_FIELDS_MAX) {
-        diag_error(env->diags, DIAG_E0503, value->span, "%u columns are more than the %d that a stream can have",
-                   value->entries_count, SCHEMA_FIELDS_MAX);
+        diag_error(env->diags, DIAG_E0503, value->span,
+                   "%u columns are more than the %d that a stream can have", value->entries_count,
+                   SCHEMA_FIELDS_MAX);
         return false;
     }
     struct schema *made = arena_new(env->arena, struct schema);

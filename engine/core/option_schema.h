@@ -4,8 +4,8 @@
 
 #include "core/option.h"
 
-/* Types: bool int float text bytes time time(us|ms|s|rfc3339|datetime) list(TYPE) list({ ... }); `!` after a type:
- * required (AST_UNARY with AST_OP_NOT). False after diagnostics. */
+/* Types: bool int float text bytes time time(us|ms|s|rfc3339|datetime) list(TYPE) list({ ... }); `!` after a
+ * type: required (AST_UNARY with AST_OP_NOT). False after diagnostics. */
 LEAT_CHECKED bool option_schema(const struct ast *value, struct option_env *env, struct schema **schema);
 
 /* One type; E0403 where it is none. Operators that name types (`cast`) use it too. */

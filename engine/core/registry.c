@@ -1,7 +1,7 @@
 #include "core/registry.h"
 
 #define FIND(function, kind, list)                                                                           \
-    const struct kind *function(const struct registry *registry, struct str name)                           \
+    const struct kind *function(const struct registry *registry, struct str name)                            \
     {                                                                                                        \
         for (size_t i = 0; registry->list != NULL && registry->list[i] != NULL; i++)                         \
             if (str_is(name, registry->list[i]->name))                                                       \
@@ -19,4 +19,14 @@ void report_add(struct report *report, const char *name, double value, bool is_w
 {
     if (report->count < REPORT_ITEMS_MAX)
         report->items[report->count++] = (struct report_item){name, value, is_window};
+}
+
+void report_merge(struct report *report, const struct report_item *item)
+{
+    for (uint32_t i = 0; i < report->count; i++)
+        if (strcmp(report->items[i].name, item->name) == 0 && report->items[i].is_window == item->is_window) {
+            report->items[i].value += item->value;
+            return;
+        }
+    report_add(report, item->name, item->value, item->is_window);
 }

@@ -1,5 +1,6 @@
-/* All kinds that a program knows: the built-in ones (cli/builtin.c, from the registry.def files) and, later, those
- * of shared libraries. Lists end with NULL. Parsers, plans, help and docs find kinds through this alone. */
+/* All kinds that a program knows: the built-in ones (cli/builtin.c, from the registry.def files) and, later,
+ * those of shared libraries. Lists end with NULL. Parsers, plans, help and docs find kinds through this
+ * alone. */
 #ifndef LEAT_CORE_REGISTRY_H
 #define LEAT_CORE_REGISTRY_H
 

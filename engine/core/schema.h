@@ -25,8 +25,8 @@ struct type {
     const struct schema *fields; /* TYPE_RECORD */
 };
 
-/* Where a column's value comes from, for the rule that no learner may see its label: one bit for each column of
- * each source and for each label that `attribute` makes. Every operator's `bind` passes it on. */
+/* Where a column's value comes from, for the rule that no learner may see its label: one bit for each column
+ * of each source and for each label that `attribute` makes. Every operator's `bind` passes it on. */
 enum { LINEAGE_ROOTS_MAX = 1024, LINEAGE_WORDS = LINEAGE_ROOTS_MAX / 64 };
 
 struct lineage {

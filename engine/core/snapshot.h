@@ -1,13 +1,14 @@
 /* Snapshots: how the parts of a job put their state into a checkpoint and take it back.
  *
- * Writing happens in two steps. At the barrier, on the lane, `snapshot` is called: it writes what is small at once
- * (snapshot_put) and hands over a job for what is large (snapshot_defer), which the checkpoint's writer thread
- * runs while the lane goes on; the part must make sure by itself (copy on write) that the job sees the state of
- * the barrier. Everything is tagged with a key group, or SNAPSHOT_GLOBAL, so that it can be restored at another number
- * of lanes. Integers are stored little-endian as they are (leat runs on little-endian machines only).
+ * Writing happens in two steps. At the barrier, on the lane, `snapshot` is called: it writes what is small at
+ * once (snapshot_put) and hands over a job for what is large (snapshot_defer), which the checkpoint's writer
+ * thread runs while the lane goes on; the part must make sure by itself (copy on write) that the job sees the
+ * state of the barrier. Everything is tagged with a key group, or SNAPSHOT_GLOBAL, so that it can be restored
+ * at another number of lanes. Integers are stored little-endian as they are (leat runs on little-endian
+ * machines only).
  *
- * Restoring: each instance gets every section of its part, in the order of writing (base, then deltas), and takes
- * the groups that it owns. */
+ * Restoring: each instance gets every section of its part, in the order of writing (base, then deltas), and
+ * takes the groups that it owns. */
 #ifndef LEAT_CORE_SNAPSHOT_H
 #define LEAT_CORE_SNAPSHOT_H
 
@@ -17,7 +18,8 @@ enum { SNAPSHOT_GLOBAL = UINT32_MAX };
 
 struct snapshot_writer;
 
-/* One record of at most 16 MiB. false: the disk refused; the checkpoint is abandoned, the caller just returns. */
+/* One record of at most 16 MiB. false: the disk refused; the checkpoint is abandoned, the caller just
+ * returns. */
 bool snapshot_put(struct snapshot_writer *writer, uint32_t key_group, const void *data, size_t bytes);
 
 /* Runs write(argument, writer) on the writer thread, then done(argument, published) once the checkpoint is

@@ -1,0 +1,58 @@
+/* What the files of plan share while a plan is made. Not for others. */
+#ifndef LEAT_PLAN_BUILD_H
+#define LEAT_PLAN_BUILD_H
+
+#include "plan/plan.h"
+
+enum symbol_tag { SYMBOL_SOURCE, SYMBOL_STREAM, SYMBOL_LEARNER };
+enum symbol_state { SYMBOL_NEW, SYMBOL_OPEN, SYMBOL_DONE, SYMBOL_BROKEN };
+
+/* A name that a stream_ref can mean. */
+struct symbol {
+    struct str name;
+    struct span span;
+    enum symbol_tag tag;
+    enum symbol_state state;
+    uint32_t index; /* of the declaration in its list */
+    uint32_t node;  /* the node whose outputs it stands for, when DONE */
+    bool is_used;
+};
+
+struct plan_build {
+    struct plan *plan;
+    const struct job_file *job;
+    const struct plan_options *options;
+    struct arena *arena;
+    struct diag_list *diags;
+    struct option_env env;
+    struct symbol *symbols;
+    uint32_t symbols_count;
+    uint32_t roots; /* lineage bits given out */
+};
+
+/* The marker for `dead_letters` in a plan_edge. */
+enum { PLAN_NODE_DEAD = UINT32_MAX };
+
+/* A node at the end of the list, or NULL where there are too many (reported). */
+struct plan_node *build_node(struct plan_build *b, enum plan_node_tag tag, struct str name, const char *kind,
+                             struct span span);
+/* Where a reference leads; false after a diagnostic (or silently, where its target is broken). */
+bool build_resolve(struct plan_build *b, const struct stream_ref *ref, struct plan_edge *edge);
+const struct schema *build_schema(const struct plan_build *b, struct plan_edge edge);
+/* Canonical text of entries; with for_fingerprint without the options that do not reach state. */
+struct str build_settings(struct plan_build *b, const struct option *table, const struct ast_entry *entries,
+                          uint32_t count, bool for_fingerprint);
+
+bool build_source(struct plan_build *b, const struct source_decl *decl, uint32_t *node);
+bool build_stream(struct plan_build *b, const struct stream_decl *decl, uint32_t *node);
+bool build_learner(struct plan_build *b, const struct learner_decl *decl, uint32_t *node);
+bool build_sink(struct plan_build *b, const struct sink_decl *decl);
+
+/* Binds an operator node whose config and edges are set; fills its schemas. */
+bool build_bind(struct plan_build *b, struct plan_node *node, struct operator_bind *bind);
+
+/* Cuts the finished node list into stages and exchanges. */
+void build_stages(struct plan_build *b);
+void build_fingerprint(struct plan_build *b);
+
+#endif

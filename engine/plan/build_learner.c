@@ -1,0 +1,167 @@
+/* Learners: their expressions become columns of a `with` before them, and no feature may derive from the
+ * label. */
+#include "plan/build.h"
+
+/* What add_column needs besides the bind; bind.learner points to `columns`, the first member. */
+struct learner_build {
+    struct learner_columns columns;
+    struct plan_build *b;
+    struct plan_edge input;  /* the stream itself */
+    struct plan_node *with;  /* NULL: no expression so far */
+    struct ast *assignments; /* AST_LIST of AST_ASSIGN */
+    const struct learner_decl *decl;
+};
+
+static struct learner_build *learner_build_of(struct operator_bind *bind)
+{
+    return (struct learner_build *)(void *)bind->learner;
+}
+
+static const char *expression_name(struct plan_build *b, const struct ast *expression)
+{
+    struct byte_buffer text = {0};
+    ast_print(&text, expression);
+    const char *name = arena_strndup(b->arena, text.data, text.length);
+    buffer_free(&text);
+    return name;
+}
+
+/* Binds the `with` anew with all expressions so far. */
+static bool bind_with(struct learner_build *l)
+{
+    struct plan_build *b = l->b;
+    const struct operator_kind *kind = registry_operator(b->options->registry, STR("with"));
+    leat_assert(kind != NULL);
+    if (l->with == NULL) {
+        l->with = build_node(b, PLAN_OPERATOR, l->decl->name.text, "with", l->decl->kind.span);
+        if (l->with == NULL)
+            return false;
+    }
+    struct plan_node *node = l->with;
+    struct ast_entry entry = {STR(""), l->decl->kind.span, l->assignments};
+    node->operator_kind = kind;
+    node->config = arena_calloc(b->arena, 1, kind->size);
+    node->inputs[0] = l->input;
+    node->inputs_count = 1;
+    if (!option_bind(kind->options, "the learner's columns", l->decl->kind.span, &entry, 1, node->config,
+                     &b->env))
+        return false;
+    node->settings_text = build_settings(b, kind->options, &entry, 1, true);
+    struct operator_bind bind = {0};
+    return build_bind(b, node, &bind);
+}
+
+static int add_column(struct operator_bind *bind, const struct ast *expression)
+{
+    struct learner_build *l = learner_build_of(bind);
+    struct plan_build *b = l->b;
+    if (expression->tag == AST_NAME) {
+        struct column_ref ref = {expression->text, expression->span, -1};
+        return column_resolve(&ref, bind->inputs[0].schema, b->arena, b->diags) ? ref.index : -1;
+    }
+    struct str name = str_from(expression_name(b, expression));
+    int index = schema_find(bind->inputs[0].schema, name);
+    if (index >= 0)
+        return index;
+    struct ast *assign = arena_new(b->arena, struct ast);
+    struct ast **children = arena_array(b->arena, struct ast *, l->assignments->count + 1);
+    if (l->assignments->count > 0)
+        memcpy(children, l->assignments->children, l->assignments->count * sizeof(*children));
+    struct ast **operand = arena_array(b->arena, struct ast *, 1);
+    *operand = (struct ast *)(uintptr_t)expression;
+    *assign = (struct ast){.tag = AST_ASSIGN,
+                           .span = expression->span,
+                           .text_span = expression->span,
+                           .text = name,
+                           .children = operand,
+                           .count = 1};
+    children[l->assignments->count] = assign;
+    struct ast *list = arena_new(b->arena, struct ast);
+    *list = (struct ast){
+        .tag = AST_LIST, .span = expression->span, .children = children, .count = l->assignments->count + 1};
+    struct ast *before = l->assignments;
+    l->assignments = list;
+    if (!bind_with(l)) {
+        l->assignments = before;
+        return -1;
+    }
+    bind->inputs[0].schema = l->with->outputs[0];
+    return schema_find(bind->inputs[0].schema, name);
+}
+
+/* Promise 3: a learner input that derives from its label is refused. */
+static bool check_label(struct plan_build *b, const struct learner_columns *columns,
+                        const struct schema *schema)
+{
+    struct lineage label = schema->fields[columns->label].lineage;
+    for (uint32_t i = 0; i < columns->known.count; i++) {
+        struct column_ref ref = columns->known.items[i];
+        if (!column_resolve(&ref, schema, b->arena, b->diags))
+            return false;
+        for (size_t w = 0; w < LINEAGE_WORDS; w++)
+            label.words[w] &= ~schema->fields[ref.index].lineage.words[w];
+    }
+    bool is_good = true;
+    for (uint32_t i = 0; i < columns->count; i++) {
+        const struct field *field = &schema->fields[columns->features[i]];
+        if (!lineage_intersects(&field->lineage, &label))
+            continue;
+        struct diag *d =
+            diag_error(b->diags, DIAG_E0502, columns->spans[i],
+                       "this input derives from the label, which is not known when the model is asked");
+        diag_label(b->diags, d, columns->label_span, "the label");
+        diag_hint(
+            b->diags, d,
+            "use what had arrived before (`feature ... { }`), or name columns that are known when serving in "
+            "`known_early: [...]`");
+        is_good = false;
+    }
+    return is_good;
+}
+
+bool build_learner(struct plan_build *b, const struct learner_decl *decl, uint32_t *index)
+{
+    const struct operator_kind *kind = decl->descriptor;
+    struct plan_edge input;
+    if (!build_resolve(b, &decl->input, &input))
+        return false;
+    if (input.node == PLAN_NODE_DEAD) {
+        diag_error(b->diags, DIAG_E0202, decl->input.span, "only a sink can take `dead_letters`");
+        return false;
+    }
+    void *config = arena_calloc(b->arena, 1, kind->size);
+    if (!option_bind(kind->options, arena_printf(b->arena, "learner `%s`", kind->name), decl->kind.span,
+                     decl->entries, decl->count, config, &b->env))
+        return false;
+    struct learner_build learner = {.columns = {.label = -1}, .b = b, .input = input, .decl = decl};
+    struct ast none = {.tag = AST_LIST};
+    learner.assignments = &none;
+    const struct plan_node *from = &b->plan->nodes[input.node];
+    struct plan_node draft = {.operator_kind = kind,
+                              .config = config,
+                              .span = decl->kind.span,
+                              .name = decl->name.text,
+                              .inputs = {input},
+                              .inputs_count = 1,
+                              .has_time = from->has_time};
+    struct operator_bind bind = {.add_column = add_column, .learner = &learner.columns};
+    if (!build_bind(b, &draft, &bind))
+        return false;
+    leat_assert(learner.columns.label >= 0);
+    if (!check_label(b, &learner.columns, draft.bound[0].schema))
+        return false;
+    struct plan_node *node = build_node(b, PLAN_LEARNER, decl->name.text, kind->name, decl->kind.span);
+    if (node == NULL)
+        return false;
+    const char *label = node->label;
+    uint32_t place = node->place;
+    *node = draft;
+    node->tag = PLAN_LEARNER;
+    node->label = label;
+    node->place = place;
+    if (learner.with != NULL)
+        node->inputs[0] = (struct plan_edge){learner.with->place, 0};
+    node->settings_text = build_settings(b, kind->options, decl->entries, decl->count, true);
+    *index = node->place;
+    return true;
+}

@@ -1,0 +1,297 @@
+/* Declarations -> bound nodes: sources, steps, sinks. */
+#include "plan/build.h"
+
+static struct field dead_fields[] = {
+    {.name = {"source", 6}, .type = {.tag = TYPE_TEXT}}, {.name = {"place", 5}, .type = {.tag = TYPE_TEXT}},
+    {.name = {"record", 6}, .type = {.tag = TYPE_INT}},  {.name = {"step", 4}, .type = {.tag = TYPE_TEXT}},
+    {.name = {"reason", 6}, .type = {.tag = TYPE_TEXT}}, {.name = {"raw", 3}, .type = {.tag = TYPE_TEXT}},
+};
+_Static_assert(ARRAY_COUNT(dead_fields) == DEAD_COLUMNS, "one field per column");
+const struct schema plan_dead_schema = {dead_fields, DEAD_COLUMNS, {{0}}};
+
+static const struct plan_replace *find_replace(const struct plan_replace *items, uint32_t count,
+                                               struct str name)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (str_equal(items[i].name, name))
+            return &items[i];
+    return NULL;
+}
+
+static struct ast *text_value(struct plan_build *b, struct str text, struct span span)
+{
+    struct ast *value = arena_new(b->arena, struct ast);
+    *value = (struct ast){.tag = AST_TEXT, .span = span, .text = text};
+    return value;
+}
+
+/* The entries of a file connector that stands for another one: its own where it is a file already, else the
+ * format. */
+static uint32_t replaced_entries(struct plan_build *b, bool is_file, const struct ast_entry *from,
+                                 uint32_t count, struct str path, struct span span, struct ast_entry *to)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (str_is(from[i].name, "format") || (is_file && !str_is(from[i].name, "path")))
+            to[kept++] = from[i];
+    to[kept++] = (struct ast_entry){STR("path"), span, text_value(b, path, span)};
+    return kept;
+}
+
+/* Gives each column of a source its lineage bit. */
+static bool give_roots(struct plan_build *b, struct schema *schema, struct span span)
+{
+    if (b->roots + schema->count > LINEAGE_ROOTS_MAX) {
+        diag_error(b->diags, DIAG_E0503, span, "the sources of a job can have %d columns together",
+                   LINEAGE_ROOTS_MAX);
+        return false;
+    }
+    for (uint32_t i = 0; i < schema->count; i++)
+        bit_set(schema->fields[i].lineage.words, b->roots++);
+    return true;
+}
+
+static bool check_event_time(struct plan_build *b, struct source_common *common, const struct schema *schema)
+{
+    if (common->event_time.name.length == 0)
+        return true;
+    if (!column_resolve(&common->event_time, schema, b->arena, b->diags))
+        return false;
+    const struct type *type = &schema->fields[common->event_time.index].type;
+    if (type->tag == TYPE_TIME)
+        return true;
+    struct diag *d = diag_error(b->diags, DIAG_E0303, common->event_time.span, "`%.*s` is %s, not a time",
+                                STR_ARGS(common->event_time.name), type_name(b->arena, type));
+    diag_hint(b->diags, d, "declare it as `%.*s: time(ms)` (or s, us, rfc3339, datetime) in the schema",
+              STR_ARGS(common->event_time.name));
+    return false;
+}
+
+bool build_source(struct plan_build *b, const struct source_decl *decl, uint32_t *index)
+{
+    const struct source_kind *kind = decl->descriptor;
+    const struct ast_entry *entries = decl->entries;
+    uint32_t count = decl->count;
+    const struct plan_replace *replay =
+        find_replace(b->options->replays, b->options->replays_count, decl->name.text);
+    struct ast_entry *common_entries = arena_array(b->arena, struct ast_entry, count + 1);
+    struct ast_entry *own_entries = arena_array(b->arena, struct ast_entry, count + 2);
+    uint32_t common_count = 0, own_count = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (option_find(source_options, entries[i].name) != NULL)
+            common_entries[common_count++] = entries[i];
+        else
+            own_entries[own_count++] = entries[i];
+    if (replay != NULL) {
+        bool is_file = strcmp(kind->name, "file") == 0;
+        struct ast_entry *replaced = arena_array(b->arena, struct ast_entry, own_count + 1);
+        own_count =
+            replaced_entries(b, is_file, own_entries, own_count, replay->value, decl->kind.span, replaced);
+        own_entries = replaced;
+        kind = registry_source(b->options->registry, STR("file"));
+        leat_assert(kind != NULL);
+    }
+    struct plan_node *node = build_node(b, PLAN_SOURCE, decl->name.text, kind->name, decl->name.span);
+    if (node == NULL)
+        return false;
+    const char *what = arena_printf(b->arena, "source `%s`", kind->name);
+    node->source_kind = kind;
+    node->config = arena_calloc(b->arena, 1, kind->size);
+    node->common = arena_new(b->arena, struct source_common);
+    bool is_good = option_bind(source_options, what, decl->kind.span, common_entries, common_count,
+                               node->common, &b->env);
+    is_good &=
+        option_bind(kind->options, what, decl->kind.span, own_entries, own_count, node->config, &b->env);
+    if (!is_good)
+        return false;
+    struct source_bind bind = {.config = node->config,
+                               .arena = b->arena,
+                               .diags = b->diags,
+                               .span = decl->kind.span,
+                               .declared = node->common->schema};
+    if (!kind->bind(&bind))
+        return false;
+    struct schema *schema = schema_copy(b->arena, bind.schema, 0);
+    node->outputs[0] = schema;
+    node->is_bounded = bind.is_bounded;
+    node->is_replayable = bind.is_replayable;
+    node->settings_text = build_settings(b, source_options, common_entries, common_count, true);
+    if (!give_roots(b, schema, decl->kind.span) || !check_event_time(b, node->common, schema))
+        return false;
+    node->has_time = node->common->event_time.name.length > 0;
+    if (b->plan->sources_count == PLAN_SOURCES_MAX) {
+        diag_error(b->diags, DIAG_E0503, decl->kind.span, "a job can have %d sources", PLAN_SOURCES_MAX);
+        return false;
+    }
+    node->source_index = b->plan->sources_count;
+    b->plan->sources[b->plan->sources_count++] = node->place;
+    *index = node->place;
+    return true;
+}
+
+static bool check_time(struct plan_build *b, const struct plan_node *node)
+{
+    if (node->has_time || !node->operator_kind->uses_time)
+        return true;
+    struct diag *d =
+        diag_error(b->diags, DIAG_E0506, node->span, "`%s` needs event time, and a source of `%.*s` has none",
+                   node->operator_kind->name, STR_ARGS(node->name));
+    diag_hint(b->diags, d, "say which column it is: `event_time: ts` in the source");
+    return false;
+}
+
+bool build_bind(struct plan_build *b, struct plan_node *node, struct operator_bind *bind)
+{
+    bind->config = node->config;
+    bind->arena = b->arena;
+    bind->diags = b->diags;
+    bind->span = node->span;
+    bind->inputs_count = node->inputs_count;
+    node->has_time = true;
+    for (uint32_t i = 0; i < node->inputs_count; i++) {
+        const struct plan_node *from = &b->plan->nodes[node->inputs[i].node];
+        bind->inputs[i] = (struct operator_input){
+            .schema = build_schema(b, node->inputs[i]), .stream = from->name, .span = node->span};
+        node->has_time &= from->has_time;
+    }
+    bind->base_columns = bind->inputs[0].schema->count;
+    if (node->operator_kind->makes_label) {
+        if (b->roots == LINEAGE_ROOTS_MAX) {
+            diag_error(b->diags, DIAG_E0503, node->span, "too many labels and columns");
+            return false;
+        }
+        bind->label_root = b->roots++;
+    }
+    if (!check_time(b, node) || !node->operator_kind->bind(bind))
+        return false;
+    leat_assert(bind->outputs[0] != NULL);
+    memcpy(node->bound, bind->inputs, sizeof(node->bound));
+    memcpy(node->outputs, bind->outputs, sizeof(node->outputs));
+    node->hold_us = bind->hold_us;
+    node->needs_memory = bind->needs_memory;
+    b->plan->has_state |= bind->needs_memory;
+    return true;
+}
+
+/* Streams named in a step's options become its inputs 1, 2 ... */
+static bool add_stream_inputs(struct plan_build *b, struct plan_node *node)
+{
+    bool is_good = true;
+    for (const struct option *o = node->operator_kind->options; o != NULL && o->name != NULL; o++) {
+        struct column_ref single = {0};
+        struct columns refs = {&single, 0};
+        char *member = (char *)node->config + o->offset;
+        if (o->type == OPTION_STREAMS_T) {
+            refs = *(struct columns *)member;
+        } else if (o->type == OPTION_STREAM_T && ((struct name_ref *)member)->name.length > 0) {
+            single.name = ((struct name_ref *)member)->name;
+            single.span = ((struct name_ref *)member)->span;
+            refs.count = 1;
+        }
+        for (uint32_t i = 0; i < refs.count; i++) {
+            if (node->inputs_count == OPERATOR_INPUTS_MAX ||
+                node->inputs_count == node->operator_kind->inputs_max) {
+                diag_error(b->diags, DIAG_E0503, refs.items[i].span, "`%s` takes at most %u streams",
+                           node->operator_kind->name, node->operator_kind->inputs_max);
+                return false;
+            }
+            struct stream_ref ref = {.name = refs.items[i].name, .span = refs.items[i].span};
+            struct plan_edge *edge = &node->inputs[node->inputs_count];
+            bool is_found = build_resolve(b, &ref, edge);
+            if (is_found && edge->node == PLAN_NODE_DEAD) {
+                diag_error(b->diags, DIAG_E0202, ref.span, "only a sink can take `dead_letters`");
+                is_found = false;
+            }
+            node->inputs_count += is_found;
+            is_good &= is_found;
+        }
+    }
+    return is_good;
+}
+
+static bool build_step(struct plan_build *b, const struct stream_decl *stream, const struct step_decl *step,
+                       struct plan_edge *edge)
+{
+    const struct operator_kind *kind = step->descriptor;
+    void *config = arena_calloc(b->arena, 1, kind->size);
+    if (!option_bind(kind->options, arena_printf(b->arena, "`%s`", kind->name), step->kind.span,
+                     step->entries, step->count, config, &b->env))
+        return false;
+    /* Inputs are resolved into a node of its own first, because they may add nodes before this one. */
+    struct plan_node draft = {.operator_kind = kind, .config = config, .inputs = {*edge}, .inputs_count = 1};
+    if (!add_stream_inputs(b, &draft))
+        return false;
+    struct plan_node *node = build_node(b, PLAN_OPERATOR, stream->name.text, kind->name, step->span);
+    if (node == NULL)
+        return false;
+    node->operator_kind = kind;
+    node->config = config;
+    memcpy(node->inputs, draft.inputs, sizeof(node->inputs));
+    node->inputs_count = draft.inputs_count;
+    node->settings_text = build_settings(b, kind->options, step->entries, step->count, true);
+    struct operator_bind bind = {0};
+    if (!build_bind(b, node, &bind))
+        return false;
+    *edge = (struct plan_edge){node->place, 0};
+    return true;
+}
+
+/* `stream a = b` without steps: a node of its own is not needed. */
+bool build_stream(struct plan_build *b, const struct stream_decl *decl, uint32_t *index)
+{
+    struct plan_edge edge;
+    if (!build_resolve(b, &decl->input, &edge))
+        return false;
+    if (edge.node == PLAN_NODE_DEAD || edge.output != 0) {
+        struct diag *d =
+            diag_error(b->diags, DIAG_E0202, decl->input.span, "only a sink can take this output");
+        diag_hint(b->diags, d, "write it to a file and read that with another job");
+        return false;
+    }
+    for (uint32_t i = 0; i < decl->steps_count; i++)
+        if (!build_step(b, decl, &decl->steps[i], &edge))
+            return false;
+    *index = edge.node;
+    return true;
+}
+
+bool build_sink(struct plan_build *b, const struct sink_decl *decl)
+{
+    const struct sink_kind *kind = decl->descriptor;
+    const struct ast_entry *entries = decl->entries;
+    uint32_t count = decl->count;
+    const struct plan_replace *path =
+        find_replace(b->options->sinks, b->options->sinks_count, decl->name.text);
+    if (path != NULL) {
+        struct ast_entry *replaced = arena_array(b->arena, struct ast_entry, count + 1);
+        count = replaced_entries(b, strcmp(kind->name, "file") == 0, entries, count, path->value,
+                                 decl->kind.span, replaced);
+        entries = replaced;
+        kind = registry_sink(b->options->registry, STR("file"));
+    } else if (b->options->is_replay) {
+        kind = registry_sink(b->options->registry, STR("null"));
+        count = 0;
+    }
+    leat_assert(kind != NULL);
+    struct plan_edge edge;
+    if (!build_resolve(b, &decl->input, &edge))
+        return false;
+    struct plan_node *node = build_node(b, PLAN_SINK, decl->name.text, kind->name, decl->kind.span);
+    if (node == NULL)
+        return false;
+    node->sink_kind = kind;
+    node->config = arena_calloc(b->arena, 1, MAX(kind->size, 1));
+    node->inputs[0] = edge;
+    node->inputs_count = 1;
+    node->bound[0].schema = build_schema(b, edge);
+    node->settings_text = build_settings(b, kind->options, entries, count, true);
+    if (!option_bind(kind->options, arena_printf(b->arena, "sink `%s`", kind->name), decl->kind.span, entries,
+                     count, node->config, &b->env))
+        return false;
+    struct sink_bind bind = {.config = node->config,
+                             .arena = b->arena,
+                             .diags = b->diags,
+                             .span = decl->kind.span,
+                             .input = node->bound[0].schema};
+    return kind->bind == NULL || kind->bind(&bind);
+}

@@ -1,0 +1,234 @@
+/* plan_make: symbols, resolution in the order of need, pruning. */
+#include "plan/build.h"
+
+struct plan_node *build_node(struct plan_build *b, enum plan_node_tag tag, struct str name, const char *kind,
+                             struct span span)
+{
+    struct plan *plan = b->plan;
+    if (plan->nodes_count == PLAN_NODES_MAX) {
+        diag_error(b->diags, DIAG_E0503, span, "a job can have %d steps, sources and sinks", PLAN_NODES_MAX);
+        return NULL;
+    }
+    struct plan_node *node = &plan->nodes[plan->nodes_count];
+    *node = (struct plan_node){
+        .tag = tag,
+        .place = plan->nodes_count++,
+        .name = name,
+        .label = arena_printf(b->arena, "%.*s: %s", STR_ARGS(name), kind),
+        .span = span,
+    };
+    return node;
+}
+
+static struct symbol *find_symbol(struct plan_build *b, struct str name)
+{
+    for (uint32_t i = 0; i < b->symbols_count; i++)
+        if (str_equal(b->symbols[i].name, name))
+            return &b->symbols[i];
+    return NULL;
+}
+
+static void add_symbol(struct plan_build *b, const struct lang_name *name, enum symbol_tag tag,
+                       uint32_t index, bool is_broken)
+{
+    if (name->text.length == 0 || find_symbol(b, name->text) != NULL)
+        return; /* the parser has reported it */
+    b->symbols[b->symbols_count++] = (struct symbol){
+        .name = name->text,
+        .span = name->span,
+        .tag = tag,
+        .index = index,
+        .state = is_broken ? SYMBOL_BROKEN : SYMBOL_NEW,
+    };
+}
+
+static void collect_symbols(struct plan_build *b)
+{
+    const struct job_file *job = b->job;
+    b->symbols =
+        arena_array(b->arena, struct symbol, job->sources_count + job->streams_count + job->learners_count);
+    for (uint32_t i = 0; i < job->sources_count; i++)
+        add_symbol(b, &job->sources[i].name, SYMBOL_SOURCE, i,
+                   job->sources[i].is_broken || job->sources[i].descriptor == NULL);
+    for (uint32_t i = 0; i < job->streams_count; i++)
+        add_symbol(b, &job->streams[i].name, SYMBOL_STREAM, i, job->streams[i].is_broken);
+    for (uint32_t i = 0; i < job->learners_count; i++)
+        add_symbol(b, &job->learners[i].name, SYMBOL_LEARNER, i,
+                   job->learners[i].is_broken || job->learners[i].descriptor == NULL);
+}
+
+static bool open_symbol(struct plan_build *b, struct symbol *symbol)
+{
+    if (symbol->state != SYMBOL_NEW)
+        return symbol->state == SYMBOL_DONE;
+    symbol->state = SYMBOL_OPEN;
+    bool is_good = false;
+    switch (symbol->tag) {
+    case SYMBOL_SOURCE: is_good = build_source(b, &b->job->sources[symbol->index], &symbol->node); break;
+    case SYMBOL_STREAM: is_good = build_stream(b, &b->job->streams[symbol->index], &symbol->node); break;
+    case SYMBOL_LEARNER: is_good = build_learner(b, &b->job->learners[symbol->index], &symbol->node); break;
+    }
+    symbol->state = is_good ? SYMBOL_DONE : SYMBOL_BROKEN;
+    return is_good;
+}
+
+static bool unknown_name(struct plan_build *b, const struct stream_ref *ref)
+{
+    struct diag *d =
+        diag_error(b->diags, DIAG_E0202, ref->span, "there is no stream `%.*s`", STR_ARGS(ref->name));
+    const char **names = arena_array(b->arena, const char *, b->symbols_count + 1);
+    for (uint32_t i = 0; i < b->symbols_count; i++)
+        names[i] = arena_strndup(b->arena, b->symbols[i].name.data, b->symbols[i].name.length);
+    names[b->symbols_count] = "dead_letters";
+    const char *near = diag_nearest(ref->name, names, b->symbols_count + 1);
+    if (near != NULL)
+        diag_hint(b->diags, d, "did you mean `%s`?", near);
+    else
+        diag_hint(b->diags, d, "declare it with `stream %.*s = ...` or `source %.*s = ...`",
+                  STR_ARGS(ref->name), STR_ARGS(ref->name));
+    return false;
+}
+
+/* `NAME.output`: which output that is, or -1. */
+static int output_index(const struct symbol *symbol, struct str output)
+{
+    bool is_learner = symbol->tag == SYMBOL_LEARNER;
+    if (output.length == 0)
+        return is_learner ? -1 : 0;
+    if (is_learner)
+        return str_is(output, "predictions") ? 0 : str_is(output, "metrics") ? 1 : -1;
+    return str_is(output, "late") ? 1 : -1;
+}
+
+bool build_resolve(struct plan_build *b, const struct stream_ref *ref, struct plan_edge *edge)
+{
+    if (str_is(ref->name, "dead_letters")) {
+        *edge = (struct plan_edge){PLAN_NODE_DEAD, PLAN_OUTPUT_DEAD};
+        return true;
+    }
+    struct symbol *symbol = find_symbol(b, ref->name);
+    if (symbol == NULL)
+        return unknown_name(b, ref);
+    symbol->is_used = true;
+    if (symbol->state == SYMBOL_OPEN) {
+        struct diag *d =
+            diag_error(b->diags, DIAG_E0204, ref->span, "`%.*s` feeds itself", STR_ARGS(ref->name));
+        diag_label(b->diags, d, symbol->span, "this stream is made from it");
+        diag_hint(b->diags, d, "streams must not form a circle");
+        return false;
+    }
+    if (!open_symbol(b, symbol))
+        return false;
+    int output = output_index(symbol, ref->output);
+    const struct plan_node *node = &b->plan->nodes[symbol->node];
+    if (output < 0 || node->outputs[output] == NULL) {
+        struct diag *d = diag_error(b->diags, DIAG_E0202, ref->span, "`%.*s` has no output `%.*s`",
+                                    STR_ARGS(ref->name), STR_ARGS(ref->output));
+        if (symbol->tag == SYMBOL_LEARNER)
+            diag_hint(b->diags, d, "a learner has `%.*s.predictions` and `%.*s.metrics`", STR_ARGS(ref->name),
+                      STR_ARGS(ref->name));
+        else
+            diag_hint(b->diags, d, "only streams that end in a window have `.late`");
+        return false;
+    }
+    *edge = (struct plan_edge){symbol->node, (uint32_t)output};
+    return true;
+}
+
+const struct schema *build_schema(const struct plan_build *b, struct plan_edge edge)
+{
+    return edge.node == PLAN_NODE_DEAD ? &plan_dead_schema : b->plan->nodes[edge.node].outputs[edge.output];
+}
+
+/* Leaves out nodes that no learner and no sink needs; says so for streams. */
+static void prune(struct plan_build *b)
+{
+    struct plan *plan = b->plan;
+    bool *is_needed = arena_array(b->arena, bool, plan->nodes_count);
+    for (uint32_t i = plan->nodes_count; i-- > 0;) {
+        struct plan_node *node = &plan->nodes[i];
+        is_needed[i] |= node->tag == PLAN_SINK || node->tag == PLAN_LEARNER;
+        for (uint32_t k = 0; is_needed[i] && k < node->inputs_count; k++)
+            if (node->inputs[k].node != PLAN_NODE_DEAD)
+                is_needed[node->inputs[k].node] = true;
+    }
+    uint32_t *moved = arena_array(b->arena, uint32_t, plan->nodes_count);
+    uint32_t kept = 0;
+    plan->sources_count = 0;
+    for (uint32_t i = 0; i < plan->nodes_count; i++) {
+        if (!is_needed[i])
+            continue;
+        moved[i] = kept;
+        struct plan_node *node = &plan->nodes[kept];
+        *node = plan->nodes[i];
+        node->place = kept;
+        for (uint32_t k = 0; k < node->inputs_count; k++)
+            if (node->inputs[k].node != PLAN_NODE_DEAD)
+                node->inputs[k].node = moved[node->inputs[k].node];
+        if (node->tag == PLAN_SOURCE) {
+            node->source_index = plan->sources_count;
+            plan->sources[plan->sources_count++] = kept;
+        }
+        kept++;
+    }
+    plan->nodes_count = kept;
+    for (uint32_t i = 0; i < b->symbols_count; i++)
+        if (!b->symbols[i].is_used && b->symbols[i].tag != SYMBOL_LEARNER)
+            diag_warning(b->diags, DIAG_E0501, b->symbols[i].span,
+                         "`%.*s` is not used by any sink or learner", STR_ARGS(b->symbols[i].name));
+}
+
+static void check_sources(struct plan_build *b)
+{
+    const struct job_config *config = &b->plan->config;
+    for (uint32_t i = 0; i < b->plan->sources_count; i++) {
+        const struct plan_node *node = &b->plan->nodes[b->plan->sources[i]];
+        if (config->checkpoint.directory.length > 0 && !node->is_replayable) {
+            struct diag *d =
+                diag_error(b->diags, DIAG_E0506, node->span,
+                           "source `%.*s` cannot be read twice, so a checkpoint could not resume it",
+                           STR_ARGS(node->name));
+            diag_hint(b->diags, d,
+                      "leave `checkpoint:` out of the job, or record the stream to a file first");
+        }
+    }
+}
+
+struct plan *plan_make(const struct job_file *job, const struct plan_options *options, struct arena *arena,
+                       struct diag_list *diags)
+{
+    struct plan *plan = arena_new(arena, struct plan);
+    plan->arena = arena;
+    plan->name = job->name.text.length > 0 ? job->name.text : STR("job");
+    plan->nodes = arena_array(arena, struct plan_node, PLAN_NODES_MAX);
+    struct plan_build b = {
+        .plan = plan,
+        .job = job,
+        .options = options,
+        .arena = arena,
+        .diags = diags,
+        .env = {arena, diags, lang_parse_value},
+    };
+    unsigned errors_before = diags->errors;
+    if (!job->job_is_broken && !option_bind(job_options, "the job", job->job_span, job->job_entries,
+                                            job->job_entries_count, &plan->config, &b.env))
+        leat_assert(diags->errors > errors_before);
+    collect_symbols(&b);
+    for (uint32_t i = 0; i < b.symbols_count; i++)
+        if (!open_symbol(&b, &b.symbols[i]))
+            leat_assert(diags->errors > 0);
+    for (uint32_t i = 0; i < job->sinks_count; i++)
+        if (!job->sinks[i].is_broken && job->sinks[i].descriptor != NULL && !build_sink(&b, &job->sinks[i]))
+            leat_assert(diags->errors > 0);
+    if (job->sinks_count + job->learners_count == 0) {
+        struct diag *d = diag_error(diags, DIAG_E0501, job->job_span, "nothing comes out of this job");
+        diag_hint(diags, d, "add a sink, for example `sink out = console from NAME`, or a learner");
+    }
+    if (diags->errors > 0)
+        return NULL;
+    prune(&b);
+    check_sources(&b);
+    build_stages(&b);
+    build_fingerprint(&b);
+    return diags->errors > 0 ? NULL : plan;
+}

@@ -1,0 +1,270 @@
+/* Checkpoints while a job runs: the coordinator thread.
+ *
+ *   coordinator: begins a checkpoint, asks the sequencer for a barrier, and waits
+ *   sequencer:   attaches the barrier to the next number it forms, and notes where each partition goes on after it
+ *   stages:      each instance, when it has run that number, lets its nodes snapshot, and counts itself off
+ *   coordinator: when the last one has: copies the database, runs the deferred writing, publishes, tells the sinks
+ *
+ * One checkpoint at a time. The last number of a run has a barrier too: it is not formed while another checkpoint is
+ * on its way. What fails abandons that checkpoint alone: the job goes on, says so, and tries again at the next turn. */
+#include "run/barrier.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+/* --- Called by the sequencer, under its mutex ----------------------------------------------------------------------- */
+
+bool barrier_is_busy(struct run *run)
+{
+    struct run_checkpoints *c = run->checkpoints;
+    pthread_mutex_lock(&c->mutex);
+    bool is_busy = c->state != BARRIER_IDLE && c->state != BARRIER_REQUESTED;
+    pthread_mutex_unlock(&c->mutex);
+    return is_busy;
+}
+
+uint64_t barrier_at(struct run *run, const struct slot *slot)
+{
+    struct run_checkpoints *c = run->checkpoints;
+    uint64_t epoch = 0;
+    pthread_mutex_lock(&c->mutex);
+    if (slot->is_end && c->state == BARRIER_IDLE)
+        barrier_begin(c); /* else the one that was asked for will do */
+    if (c->state == BARRIER_REQUESTED) {
+        epoch = c->epoch;
+        c->state = BARRIER_RUNNING;
+        c->is_last = slot->is_end;
+        c->barrier_us = os_monotonic_us();
+        buffer_clear(&c->positions);
+        uint64_t is_finished = slot->is_final;
+        buffer_append(&c->positions, &is_finished, sizeof(is_finished));
+        sequencer_save(run, &c->positions);
+    }
+    pthread_mutex_unlock(&c->mutex);
+    return epoch;
+}
+
+/* --- Called by the lanes -------------------------------------------------------------------------------------------- */
+
+static bool snapshot_node(struct run_checkpoints *c, struct node_instance *node, const struct counters *counters)
+{
+    const struct plan_node *plan_node = node->node;
+    char name[64];
+    snprintf(name, sizeof(name), "counters/%u/%u", plan_node->place, node->stage->instance);
+    struct snapshot_writer *writer = checkpoint_part(c->writer, name);
+    bool is_good = snapshot_put(writer, SNAPSHOT_GLOBAL, counters, sizeof(*counters));
+    if (plan_node->operator_kind != NULL && plan_node->operator_kind->snapshot != NULL) {
+        snprintf(name, sizeof(name), "op/%u/%u", plan_node->place, node->stage->instance);
+        is_good &= plan_node->operator_kind->snapshot(&node->context, checkpoint_part(c->writer, name));
+    }
+    if (plan_node->tag == PLAN_SINK && plan_node->sink_kind->snapshot != NULL) {
+        snprintf(name, sizeof(name), "sink/%.*s", MIN(40, (int)plan_node->name.length), plan_node->name.data);
+        is_good &= plan_node->sink_kind->snapshot(&node->sink, checkpoint_part(c->writer, name));
+    }
+    return is_good;
+}
+
+/* Stage 0 is run by all lanes: its counters are the sum. The sequencer lets nobody else into stage 0 now. */
+static struct counters node_counters(const struct stage_instance *stage, uint32_t index)
+{
+    struct run *run = stage->run;
+    if (stage->index > 0)
+        return stage->nodes[index].context.counters;
+    struct counters sum = {0};
+    for (uint32_t lane = 0; lane < run->lanes_count; lane++)
+        counters_add(&sum, &run->lanes[lane].sources->nodes[index].context.counters);
+    return sum;
+}
+
+void checkpoints_snapshot(struct stage_instance *stage, uint64_t epoch)
+{
+    struct run_checkpoints *c = stage->run->checkpoints;
+    leat_assert(c->epoch == epoch && c->state == BARRIER_RUNNING);
+    failpoint("ckpt.barrier");
+    int64_t begin = os_monotonic_us();
+    bool is_good = true;
+    for (uint32_t i = 0; i < stage->stage->nodes_count; i++) {
+        struct counters counters = node_counters(stage, i);
+        is_good &= snapshot_node(c, &stage->nodes[i], &counters);
+    }
+    int64_t stopped = os_monotonic_us() - begin;
+    pthread_mutex_lock(&c->mutex);
+    c->stop_us = MAX(c->stop_us, stopped);
+    c->has_failed |= !is_good;
+    leat_assert(c->remaining > 0);
+    if (--c->remaining == 0) {
+        c->state = BARRIER_WRITING;
+        pthread_cond_broadcast(&c->condition);
+    }
+    pthread_mutex_unlock(&c->mutex);
+}
+
+uint64_t checkpoints_published(const struct run *run)
+{
+    return run->checkpoints == NULL ? 0 : atomic_load_explicit(&run->checkpoints->published, memory_order_acquire);
+}
+
+/* --- The coordinator ------------------------------------------------------------------------------------------------ */
+
+static void say(struct run_checkpoints *c)
+{
+    for (unsigned i = 0; i < c->diags.count; i++) {
+        const struct diag *d = &c->diags.items[i];
+        fprintf(stderr, "leat: %s: %s%s%s\n", diag_code_name(d->code), d->message, d->cause != NULL ? ": " : "",
+                d->cause != NULL ? d->cause : "");
+        c->failures += d->severity == DIAG_ERROR;
+    }
+    arena_reset(&c->arena);
+    diag_list_init(&c->diags, &c->arena);
+}
+
+/* Under the mutex. Leaves state BARRIER_REQUESTED, or as it was where the disk refuses. */
+void barrier_begin(struct run_checkpoints *c)
+{
+    c->writer = checkpoint_begin(c->dir, c->next_epoch, checkpoint_wants_base(c->dir), &c->diags);
+    if (c->writer == NULL) {
+        say(c);
+        return;
+    }
+    c->epoch = c->next_epoch++;
+    c->has_failed = false;
+    c->stop_us = 0;
+    c->remaining = 0;
+    for (uint32_t stage = 0; stage < c->run->plan->stages_count; stage++)
+        c->remaining += stage_pieces(c->run, stage);
+    c->state = BARRIER_REQUESTED;
+}
+
+static bool write_and_publish(struct run_checkpoints *c)
+{
+    struct run *run = c->run;
+    bool has_database = false;
+    if (run->state_store != NULL &&
+        !state_store_checkpoint(run->state_store, checkpoint_writer_database(c->writer), &has_database, &c->diags)) {
+        checkpoint_abandon(c->writer);
+        return false;
+    }
+    if (c->has_failed || !checkpoint_write(c->writer, has_database, &c->diags)) {
+        checkpoint_abandon(c->writer);
+        return false;
+    }
+    c->bytes = checkpoint_written_bytes(c->writer);
+    struct checkpoint_info info = {
+        .sources = {c->positions.data, c->positions.length},
+        .notes = run->plan->name,
+    };
+    return checkpoint_publish(c->writer, &info, &c->diags);
+}
+
+static void finish_checkpoint(struct run_checkpoints *c)
+{
+    bool is_published = write_and_publish(c);
+    if (is_published) {
+        struct checkpoint_keep keep = {.last = c->run->plan->config.checkpoint.keep.last,
+                                       .hourly = c->run->plan->config.checkpoint.keep.hourly,
+                                       .daily = c->run->plan->config.checkpoint.keep.daily};
+        uint32_t removed;
+        if (!checkpoint_prune(c->dir, &keep, &removed, &c->diags))
+            c->diags.errors = 0; /* it stays for the next turn; say() tells */
+    }
+    pthread_mutex_lock(&c->mutex);
+    c->writer = NULL;
+    c->state = BARRIER_IDLE;
+    if (is_published) {
+        c->count++;
+        c->published_us = os_monotonic_us();
+        c->duration_us = c->published_us - c->barrier_us;
+        atomic_store_explicit(&c->published, c->epoch, memory_order_release);
+        c->last_is_published |= c->is_last;
+    }
+    say(c);
+    pthread_cond_broadcast(&c->condition);
+    pthread_mutex_unlock(&c->mutex);
+    run_wake(c->run);
+}
+
+/* Waits for the next turn, a snapshot that is complete, or the end. */
+static void wait_for_turn(struct run_checkpoints *c)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    int64_t turn = c->run->plan->config.checkpoint.every_us;
+    until.tv_sec += turn / US_PER_SECOND;
+    until.tv_nsec += turn % US_PER_SECOND * 1000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    while (!c->must_end && c->state == BARRIER_IDLE)
+        if (pthread_cond_timedwait(&c->condition, &c->mutex, &until) != 0)
+            break;
+}
+
+static void *coordinator_main(void *argument)
+{
+    struct run_checkpoints *c = argument;
+    pthread_mutex_lock(&c->mutex);
+    while (!c->must_end) {
+        wait_for_turn(c);
+        if (c->must_end)
+            break;
+        if (c->state == BARRIER_IDLE) {
+            barrier_begin(c);
+            run_wake(c->run);
+        }
+        while (!c->must_end && (c->state == BARRIER_REQUESTED || c->state == BARRIER_RUNNING))
+            pthread_cond_wait(&c->condition, &c->mutex);
+        if (c->state == BARRIER_WRITING) {
+            pthread_mutex_unlock(&c->mutex);
+            finish_checkpoint(c);
+            pthread_mutex_lock(&c->mutex);
+        }
+    }
+    pthread_mutex_unlock(&c->mutex);
+    return NULL;
+}
+
+bool checkpoints_start(struct run *run)
+{
+    struct run_checkpoints *c = run->checkpoints;
+    c->has_thread = pthread_create(&c->thread, NULL, coordinator_main, c) == 0;
+    return c->has_thread;
+}
+
+/* After the lanes have ended: what is on its way is finished (or, after a failure, abandoned). */
+void checkpoints_join(struct run *run)
+{
+    struct run_checkpoints *c = run->checkpoints;
+    pthread_mutex_lock(&c->mutex);
+    while (c->state == BARRIER_WRITING)
+        pthread_cond_wait(&c->condition, &c->mutex);
+    c->must_end = true;
+    pthread_cond_broadcast(&c->condition);
+    pthread_mutex_unlock(&c->mutex);
+    if (c->has_thread)
+        pthread_join(c->thread, NULL);
+    c->has_thread = false;
+    if (c->writer != NULL) {
+        checkpoint_abandon(c->writer);
+        if (run->state_store != NULL)
+            state_store_release(run->state_store);
+        c->writer = NULL;
+        c->state = BARRIER_IDLE;
+    }
+}
+
+void checkpoints_free(struct run *run)
+{
+    struct run_checkpoints *c = run->checkpoints;
+    if (c == NULL)
+        return;
+    checkpoint_close(c->resumed);
+    checkpoint_dir_close(c->dir);
+    buffer_free(&c->positions);
+    arena_free(&c->arena);
+    pthread_cond_destroy(&c->condition);
+    pthread_mutex_destroy(&c->mutex);
+    free(c);
+    run->checkpoints = NULL;
+}

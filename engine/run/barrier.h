@@ -1,0 +1,49 @@
+/* The checkpoint coordinator's state; shared by barrier.c, restore.c and run.c. */
+#ifndef LEAT_RUN_BARRIER_H
+#define LEAT_RUN_BARRIER_H
+
+#include "core/os.h"
+#include "run/internal.h"
+#include "state/checkpoint.h"
+#include "state/state.h"
+
+enum barrier_state {
+    BARRIER_IDLE,
+    BARRIER_REQUESTED, /* begun; the next number formed gets the barrier */
+    BARRIER_RUNNING,   /* stages are passing it */
+    BARRIER_WRITING,   /* all have; the coordinator writes */
+};
+
+struct run_checkpoints {
+    struct run *run;
+    struct checkpoint_dir *dir;
+    struct checkpoint *resumed; /* what this run began from, until it is restored */
+    pthread_t thread;
+    bool has_thread;
+    pthread_mutex_t mutex; /* everything below; taken inside the sequencer's mutex, never around it */
+    pthread_cond_t condition;
+    enum barrier_state state;
+    struct checkpoint_writer *writer;
+    uint64_t epoch, next_epoch;
+    unsigned remaining; /* stage instances that have not snapshot yet */
+    bool has_failed, is_last, last_is_published, must_end;
+    struct byte_buffer positions;
+    _Atomic uint64_t published; /* epoch */
+    struct arena arena;
+    struct diag_list diags; /* of the coordinator */
+    uint64_t count, failures, bytes;
+    int64_t barrier_us, published_us, duration_us, stop_us;
+};
+
+/* Opens the directory and finds what to resume (run->is_resumed, run->was_finished). Before sources and stages. */
+bool checkpoints_init(struct run *run);
+/* Opens the state store: in the checkpoint directory, or in a temporary one. */
+bool checkpoints_open_state(struct run *run);
+/* Gives every node its state back. After sources and stages were opened. */
+bool checkpoints_restore(struct run *run);
+bool checkpoints_start(struct run *run);
+void checkpoints_join(struct run *run);
+void checkpoints_free(struct run *run);
+void barrier_begin(struct run_checkpoints *c);
+
+#endif

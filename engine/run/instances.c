@@ -1,0 +1,228 @@
+/* Builds the stage instances of all lanes: copies of option structs, contexts, wiring. */
+#include "run/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static struct stage_instance *instance_at(struct run *run, uint32_t stage, uint32_t instance)
+{
+    return run->stages[run->stage_first[stage] + instance];
+}
+
+static struct node_instance *find_node(struct stage_instance *stage, uint32_t place)
+{
+    for (uint32_t i = 0; i < stage->stage->nodes_count; i++)
+        if (stage->nodes[i].node->place == place)
+            return &stage->nodes[i];
+    return NULL;
+}
+
+static void add_consumer(struct node_instance *from, uint32_t output, struct consumer consumer)
+{
+    struct arena *arena = &from->stage->run->arena;
+    uint32_t count = from->consumers_count[output];
+    struct consumer *grown = arena_array(arena, struct consumer, count + 1);
+    if (count > 0)
+        memcpy(grown, from->consumers[output], count * sizeof(*grown));
+    grown[count] = consumer;
+    from->consumers[output] = grown;
+    from->consumers_count[output]++;
+}
+
+static void add_exchange_input(struct node_instance *node, uint32_t input, struct exchange *exchange)
+{
+    struct arena *arena = &node->stage->run->arena;
+    uint32_t count = node->exchanges_count[input];
+    struct exchange **grown = arena_array(arena, struct exchange *, count + 1);
+    if (count > 0)
+        memcpy(grown, node->exchanges[input], count * sizeof(*grown));
+    grown[count] = exchange;
+    node->exchanges[input] = grown;
+    node->exchanges_count[input]++;
+}
+
+static void add_feeder(struct stage_instance *stage, uint32_t feeder)
+{
+    for (uint32_t i = 0; i < stage->feeders_count; i++)
+        if (stage->feeders[i] == feeder)
+            return;
+    stage->feeders[stage->feeders_count++] = feeder;
+}
+
+static void wire(struct run *run, struct stage_instance *stage)
+{
+    const struct plan *plan = run->plan;
+    for (uint32_t i = 0; i < stage->stage->nodes_count; i++) {
+        struct node_instance *node = &stage->nodes[i];
+        for (uint32_t k = 0; k < node->node->inputs_count; k++) {
+            struct plan_edge edge = node->node->inputs[k];
+            if (edge.node >= plan->nodes_count || plan->nodes[edge.node].stage != stage->index)
+                continue;
+            struct node_instance *from = find_node(stage, edge.node);
+            leat_assert(from != NULL);
+            add_consumer(from, edge.output, (struct consumer){.node = node, .input = k});
+        }
+    }
+    for (uint32_t i = 0; i < plan->exchanges_count; i++) {
+        struct exchange *x = &run->exchanges[i];
+        if (x->plan->to_stage == stage->index) {
+            add_exchange_input(find_node(stage, x->plan->to_node), x->plan->to_input, x);
+            add_feeder(stage, x->plan->from_stage);
+        }
+        if (x->plan->from_stage != stage->index)
+            continue;
+        if (x->plan->from.output == PLAN_OUTPUT_DEAD)
+            stage->dead_exchange = x;
+        else
+            add_consumer(find_node(stage, x->plan->from.node), x->plan->from.output, (struct consumer){.exchange = x});
+    }
+    /* A stage without exchanges of its own (there is none today) would wait for stage 0. */
+    if (stage->index > 0 && stage->feeders_count == 0)
+        add_feeder(stage, 0);
+}
+
+/* How many instances share the memory budget. */
+static uint32_t memory_shares(const struct run *run)
+{
+    uint32_t shares = 0;
+    for (uint32_t i = 0; i < run->plan->nodes_count; i++)
+        if (run->plan->nodes[i].needs_memory)
+            shares += run->stage_instances[run->plan->nodes[i].stage];
+    return MAX(shares, 1);
+}
+
+static void init_node(struct stage_instance *stage, struct node_instance *node, const struct plan_node *plan_node)
+{
+    struct run *run = stage->run;
+    node->node = plan_node;
+    node->stage = stage;
+    node->context = (struct operator_context){
+        .config = plan_node->config,
+        .engine = node,
+        .place = plan_node->place,
+        .lane = stage->instance,
+        .lanes = run->stage_instances[stage->index],
+        .watermark = TIME_MIN,
+        .memory_bytes = run->operator_memory_bytes / memory_shares(run),
+        .output = plan_node->outputs[0],
+        .pool = run->pool,
+        .scratch = &node->scratch,
+        .diags = run->diags,
+        .state_store = run->state_store,
+    };
+    if (plan_node->operator_kind != NULL)
+        node->context.config = arena_copy(&run->arena, plan_node->config, plan_node->operator_kind->size);
+    if (plan_node->tag == PLAN_SINK)
+        node->sink = (struct sink_context){
+            .config = plan_node->config,
+            .input = plan_node->bound[0].schema,
+            .arena = &run->arena,
+            .diags = run->diags,
+            .is_resumed = run->is_resumed,
+        };
+}
+
+static bool open_node(struct node_instance *node)
+{
+    const struct plan_node *plan_node = node->node;
+    if (plan_node->operator_kind != NULL && plan_node->operator_kind->open != NULL)
+        return plan_node->operator_kind->open(&node->context);
+    if (plan_node->tag == PLAN_SINK && plan_node->sink_kind->open != NULL)
+        return plan_node->sink_kind->open(&node->sink);
+    return true;
+}
+
+static struct stage_instance *new_instance(struct run *run, uint32_t stage, uint32_t instance)
+{
+    struct stage_instance *made = arena_new(&run->arena, struct stage_instance);
+    made->run = run;
+    made->stage = &run->plan->stages[stage];
+    made->index = stage;
+    made->instance = instance;
+    /* Single stages go to the last lanes: the first one starts with reading. */
+    bool is_single = run->plan->stages[stage].tag == STAGE_SINGLE;
+    made->lane = is_single ? run->lanes_count - 1 - stage % run->lanes_count : instance;
+    made->next = run->sequencer.first;
+    made->slot_watermarks = arena_array(&run->arena, int64_t, run->plan->nodes_count);
+    made->nodes = arena_array(&run->arena, struct node_instance, made->stage->nodes_count);
+    for (uint32_t i = 0; i < made->stage->nodes_count; i++)
+        init_node(made, &made->nodes[i], &run->plan->nodes[made->stage->nodes[i]]);
+    return made;
+}
+
+static void assign_to_lanes(struct run *run)
+{
+    for (uint32_t l = 0; l < run->lanes_count; l++) {
+        struct lane *lane = &run->lanes[l];
+        lane->sources = instance_at(run, 0, l);
+        lane->instances = arena_array(&run->arena, struct stage_instance *, run->plan->stages_count);
+        for (uint32_t stage = run->plan->stages_count; stage-- > 1;)
+            for (uint32_t i = 0; i < run->stage_instances[stage]; i++)
+                if (instance_at(run, stage, i)->lane == l)
+                    lane->instances[lane->instances_count++] = instance_at(run, stage, i);
+    }
+}
+
+bool stages_init(struct run *run)
+{
+    const struct plan *plan = run->plan;
+    for (uint32_t stage = 0; stage < plan->stages_count; stage++)
+        for (uint32_t i = 0; i < run->stage_instances[stage]; i++)
+            run->stages[run->stage_first[stage] + i] = new_instance(run, stage, i);
+    exchange_init(run);
+    for (uint32_t i = 0; i < run->stages_total; i++)
+        wire(run, run->stages[i]);
+    assign_to_lanes(run);
+    bool is_good = true;
+    for (uint32_t i = 0; i < run->stages_total; i++)
+        for (uint32_t k = 0; k < run->stages[i]->stage->nodes_count; k++)
+            is_good &= open_node(&run->stages[i]->nodes[k]);
+    return is_good;
+}
+
+static void close_node(struct node_instance *node)
+{
+    const struct plan_node *plan_node = node->node;
+    for (uint32_t i = 0; i < OPERATOR_INPUTS_MAX; i++)
+        batch_list_release(&node->queues[i]);
+    if (plan_node->operator_kind != NULL && plan_node->operator_kind->close != NULL)
+        plan_node->operator_kind->close(&node->context);
+    if (plan_node->tag == PLAN_SINK && plan_node->sink_kind->close != NULL)
+        plan_node->sink_kind->close(&node->sink);
+    arena_free(&node->scratch);
+}
+
+void stages_free(struct run *run)
+{
+    for (uint32_t i = 0; run->stages != NULL && i < run->stages_total; i++) {
+        struct stage_instance *stage = run->stages[i];
+        if (stage == NULL)
+            continue;
+        for (uint32_t k = 0; k < stage->stage->nodes_count; k++)
+            close_node(&stage->nodes[k]);
+        free(stage->dead);
+        arena_free(&stage->dead_arena);
+    }
+    exchange_free(run);
+    for (uint32_t i = 0; i < SLOTS; i++)
+        for (uint32_t k = 0; k < run->slots[i].slices_count && run->slots[i].slices != NULL; k++)
+            batch_release(run->slots[i].slices[k].batch);
+}
+
+void stage_reports(struct stage_instance *stage)
+{
+    int epoch = atomic_load_explicit(&stage->run->report_epoch, memory_order_relaxed);
+    if (epoch == stage->report_epoch)
+        return;
+    stage->report_epoch = epoch;
+    for (uint32_t i = 0; i < stage->stage->nodes_count; i++) {
+        struct node_instance *node = &stage->nodes[i];
+        if (node->node->operator_kind == NULL || node->node->operator_kind->report == NULL)
+            continue;
+        struct report report = {0};
+        node->node->operator_kind->report(&node->context, &report);
+        pthread_mutex_lock(&stage->run->reports_mutex);
+        node->report = report;
+        pthread_mutex_unlock(&stage->run->reports_mutex);
+    }
+}

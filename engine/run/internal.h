@@ -1,0 +1,287 @@
+/* What the files of run share. Not for others.
+ *
+ * One number's way: the sequencer (sequencer.c) cuts it from the heads of all partitions and puts it into a slot. Any
+ * lane takes it and runs stage 0 on it; operators push batches into exchanges (exchange.c), which keep them in packets
+ * by (slot, producer instance, consumer instance). A stage instance runs number n when every stage that feeds it has
+ * finished n (slot.stage_done), in the order 0, 1, 2 ... (stage.c, lane.c). A slot is used again, for number
+ * n + SLOTS, when all stages have finished n: that alone bounds what is in flight, and because a lane asks for a free
+ * slot before a number exists and never while it works on one, no cycle of full queues can form.
+ *
+ * Threads: lanes run stages and decode; the sequencer's state is under its mutex; a slot's plain fields are written
+ * before the number is published (sequencer.formed) and read after; packets are written by their producer before
+ * stage_done is raised (release) and read by their consumer after it was seen (acquire). */
+#ifndef LEAT_RUN_INTERNAL_H
+#define LEAT_RUN_INTERNAL_H
+
+#include "run/run.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum {
+    SLOTS = 64,           /* numbers in flight; a power of two */
+    PIECES_MAX = 32,      /* raw batches read ahead per partition */
+    PARTITIONS_MAX = 4096,
+    DEAD_EXAMPLES = 5,    /* kept for the summary, per stage instance */
+};
+
+_Static_assert((SLOTS & (SLOTS - 1)) == 0, "slots are found by masking");
+
+/* --- Sequencer ---------------------------------------------------------------------------------------------------- */
+
+/* One raw batch of a partition on its way to rows. */
+struct piece {
+    struct raw_batch raw;
+    struct batch *batch; /* decoded; the ring's reference */
+    struct decode_output output;
+    atomic_bool is_ready;
+    bool is_fixed; /* order_time takes in what came before */
+};
+
+struct partition {
+    uint32_t id;     /* over all sources: the order of ties */
+    uint32_t source; /* index in plan->sources */
+    uint32_t local;  /* number within the source */
+    struct piece pieces[PIECES_MAX];
+    uint64_t head, tail; /* pieces [head, tail) are in the ring */
+    uint32_t head_row;   /* rows of the head that are sequenced */
+    bool is_reading, is_ended;
+    int64_t order_max; /* of what is sequenced */
+    int64_t event_max;
+    bool has_event;
+    /* Where a resume begins: this raw batch, less its first `resume_rows` rows. */
+    struct source_position resume;
+    uint32_t resume_rows;
+    uint32_t skip_rows; /* of the first batch after a resume */
+    uint64_t records;   /* sequenced, over all lives */
+};
+
+/* The rows of one partition in one number. */
+struct slice {
+    struct batch *batch; /* with a selection of its own */
+    struct partition *partition;
+    uint32_t begin, end;            /* physical rows */
+    const struct bad_record *bad;   /* of the whole batch; those in [begin, end) count */
+    uint32_t bad_count;
+    struct str *bad_raw; /* bytes of each bad record, in the batch's arena */
+};
+
+struct slot {
+    uint64_t number;
+    struct slice *slices; /* room for all partitions */
+    uint32_t slices_count;
+    int64_t *watermarks; /* per source, after this number */
+    bool is_end;         /* nothing follows */
+    bool is_final;       /* all sources have ended: watermarks are TIME_MAX */
+    uint64_t barrier;    /* epoch of the checkpoint after this number, 0: none */
+    atomic_uint stage_done[PLAN_STAGES_MAX]; /* instances that have finished */
+};
+
+struct sequencer {
+    pthread_mutex_t mutex;
+    struct partition *partitions;
+    uint32_t partitions_count;
+    uint32_t pieces_ahead;
+    int64_t *source_watermarks;
+    _Atomic uint64_t formed;  /* numbers below this exist */
+    _Atomic uint64_t claimed; /* numbers below this were taken for stage 0 */
+    uint64_t first;           /* number this life began with */
+    bool has_ended;           /* the last number was formed */
+    bool is_finished;         /* and it was the final one */
+    int64_t until_us;         /* TIME_MAX: none */
+    atomic_bool stop_requested;
+    uint64_t barrier_requested; /* epoch, 0: none */
+};
+
+/* --- Stages --------------------------------------------------------------------------------------------------------- */
+
+struct node_instance;
+
+struct consumer {
+    struct node_instance *node; /* in the same stage, or NULL */
+    uint32_t input;
+    struct exchange *exchange;
+};
+
+struct batch_list {
+    struct batch *first, *last;
+    uint32_t count;
+};
+
+struct dead_row {
+    struct row_origin origin;
+    struct row_order order;
+    const struct plan_node *node;
+    struct str reason, raw;
+};
+
+struct node_instance {
+    const struct plan_node *node;
+    struct stage_instance *stage;
+    struct operator_context context; /* counters for all tags */
+    struct sink_context sink;
+    struct arena scratch;
+    struct consumer *consumers[OPERATOR_OUTPUTS_MAX];
+    uint32_t consumers_count[OPERATOR_OUTPUTS_MAX];
+    struct batch_list queues[OPERATOR_INPUTS_MAX]; /* of an operator with several inputs */
+    struct exchange **exchanges[OPERATOR_INPUTS_MAX];
+    uint32_t exchanges_count[OPERATOR_INPUTS_MAX];
+    int64_t watermark; /* of its output, this number */
+    uint64_t published_seen;
+    struct report report; /* under run.reports_mutex */
+};
+
+struct stage_instance {
+    struct run *run;
+    const struct plan_stage *stage;
+    uint32_t index; /* of the stage */
+    uint32_t lane, instance;
+    uint64_t next; /* number to run; not for stage 0 */
+    struct node_instance *nodes;
+    struct slot *slot; /* in work */
+    uint32_t feeders[PLAN_STAGES_MAX]; /* stages whose numbers it waits for */
+    uint32_t feeders_count;
+    int64_t *slot_watermarks; /* per node of the plan, after the number in work */
+    int report_epoch;         /* of the last reports */
+    /* Dead letters of the number in work. */
+    struct arena dead_arena;
+    struct dead_row *dead;
+    uint32_t dead_count, dead_capacity;
+    struct exchange *dead_exchange; /* NULL: no sink takes them */
+    struct run_dead_example examples[DEAD_EXAMPLES];
+    uint32_t examples_count;
+    int64_t busy_us;
+};
+
+/* --- Exchanges ------------------------------------------------------------------------------------------------------ */
+
+struct exchange {
+    const struct plan_exchange *plan;
+    uint32_t producers, consumers; /* instances */
+    struct batch_list *packets;    /* [slot][producer][consumer] */
+};
+
+struct lane {
+    struct run *run;
+    uint32_t index;
+    pthread_t thread;
+    struct stage_instance **instances; /* of stages 1.., last stage first */
+    uint32_t instances_count;
+    struct stage_instance *sources; /* this lane's copy of stage 0 */
+    void **decoders;                /* per source */
+    struct arena scratch;
+};
+
+struct run {
+    const struct plan *plan;
+    struct run_options options;
+    struct arena arena;
+    struct diag_list *diags;
+    pthread_mutex_t diags_mutex;
+    uint32_t lanes_count;
+    struct lane *lanes;
+    struct source *sources; /* per plan->sources */
+    struct batch_pool *pool;
+    struct state_store *state_store; /* NULL: no operator needs it */
+    const char *temporary_path;      /* of a state store without checkpoints; NULL: none */
+    int64_t operator_memory_bytes;   /* for all keyed state together */
+    bool is_resumed, was_finished;
+    struct sequencer sequencer;
+    struct slot slots[SLOTS];
+    struct exchange *exchanges;
+    struct stage_instance **stages; /* [stage][instance], flat by stage_first */
+    uint32_t *stage_first, *stage_instances, stages_total;
+    atomic_bool has_failed;
+    atomic_uint lanes_running;
+    /* Lanes that find nothing to do sleep here until somebody finishes something. */
+    pthread_mutex_t idle_mutex;
+    pthread_cond_t idle_condition;
+    atomic_uint idle_sleepers;
+    _Atomic uint64_t progress;
+    struct run_checkpoints *checkpoints; /* NULL: none */
+    int64_t started_us, ended_us;
+    pthread_mutex_t reports_mutex;
+    atomic_int report_epoch; /* raised by whoever wants fresh reports */
+    bool is_started, is_joined;
+    uint32_t lanes_started;
+    uint64_t records_before; /* by earlier lives */
+};
+
+/* sequencer.c */
+bool sequencer_init(struct run *run);
+void sequencer_free(struct run *run);
+/* Reads or decodes one piece if there is one to do. */
+bool sequencer_work(struct run *run, struct lane *lane);
+/* Forms numbers while it can. */
+bool sequencer_form(struct run *run);
+/* The next number for stage 0, or NULL. */
+struct slot *sequencer_claim(struct run *run);
+void sequencer_save(struct run *run, struct byte_buffer *out);
+bool sequencer_restore(struct run *run, struct str saved);
+
+/* exchange.c */
+void exchange_init(struct run *run);
+void exchange_free(struct run *run);
+void exchange_push(struct exchange *exchange, struct stage_instance *from, struct batch *batch);
+/* All rows for one input of the instance in this number, in the one order; the caller owns the batches. */
+void exchange_take(struct node_instance *node, uint32_t input, struct batch_list *out);
+void batch_list_add(struct batch_list *list, struct batch *batch);
+void batch_list_release(struct batch_list *list);
+
+/* merge.c */
+struct merge {
+    struct {
+        struct batch_list list;
+        struct batch *batch; /* of the current row */
+        uint32_t at;         /* selected index */
+        struct row_order order;
+    } inputs[OPERATOR_INPUTS_MAX];
+    uint32_t count;
+};
+void merge_init(struct merge *merge, const struct batch_list *lists, uint32_t count);
+/* Puts several lists (each in order) into one order; takes the batches. */
+void merge_lists(struct batch_pool *pool, struct batch_list *lists, uint32_t count, struct batch_list *out);
+
+/* instances.c */
+bool stages_init(struct run *run);
+void stages_free(struct run *run);
+/* Refreshes the reports of a stage's nodes when somebody asked. */
+void stage_reports(struct stage_instance *stage);
+
+/* stage.c */
+bool stage_is_ready(const struct stage_instance *stage);
+void stage_run(struct stage_instance *stage, struct slot *slot);
+/* Watermarks of all nodes, from those of the sources in the slot. */
+void stage_set_watermarks(struct stage_instance *stage, const struct slot *slot);
+int64_t stage_input_watermark(const struct node_instance *node);
+static inline struct slot *run_slot(struct run *run, uint64_t number)
+{
+    return &run->slots[number & (SLOTS - 1)];
+}
+/* How many have to finish a number before it is done for that stage. */
+static inline unsigned stage_pieces(const struct run *run, uint32_t stage)
+{
+    return stage == 0 ? 1 : run->stage_instances[stage];
+}
+
+/* dead.c */
+void dead_add(struct node_instance *node, const struct row_origin *origin, const struct row_order *order,
+              struct str reason, struct str raw);
+void dead_flush(struct stage_instance *stage);
+
+/* lane.c */
+void *lane_main(void *argument);
+void run_wake(struct run *run);
+/* Stops all lanes after the diagnostic was added. */
+void run_fail(struct run *run);
+
+/* barrier.c */
+/* At the end of a number with a barrier, by the instance that finished it. */
+void checkpoints_snapshot(struct stage_instance *stage, uint64_t epoch);
+/* While the number is formed: the epoch of the checkpoint after it, or 0. */
+uint64_t barrier_at(struct run *run, const struct slot *slot);
+/* Whether a checkpoint is on its way, so that the last number must wait. */
+bool barrier_is_busy(struct run *run);
+uint64_t checkpoints_published(const struct run *run);
+
+#endif

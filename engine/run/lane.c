@@ -1,0 +1,95 @@
+/* Lanes: each a thread that looks for work, downstream first. */
+#include "run/internal.h"
+
+void run_wake(struct run *run)
+{
+    atomic_fetch_add(&run->progress, 1);
+    if (atomic_load(&run->idle_sleepers) == 0)
+        return;
+    pthread_mutex_lock(&run->idle_mutex);
+    pthread_cond_broadcast(&run->idle_condition);
+    pthread_mutex_unlock(&run->idle_mutex);
+}
+
+void run_fail(struct run *run)
+{
+    atomic_store(&run->has_failed, true);
+    run_wake(run);
+}
+
+/* Sleeps until somebody makes progress after `seen`, or for a short while (sources that have nothing yet). */
+static void sleep_until_progress(struct run *run, uint64_t seen)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 20 * 1000 * 1000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    pthread_mutex_lock(&run->idle_mutex);
+    atomic_fetch_add(&run->idle_sleepers, 1);
+    while (atomic_load(&run->progress) == seen)
+        if (pthread_cond_timedwait(&run->idle_condition, &run->idle_mutex, &until) != 0)
+            break;
+    atomic_fetch_sub(&run->idle_sleepers, 1);
+    pthread_mutex_unlock(&run->idle_mutex);
+}
+
+/* One number of the first stage, from the last one on, that can run. */
+static bool run_one_stage(struct lane *lane)
+{
+    for (uint32_t i = 0; i < lane->instances_count; i++)
+        if (stage_is_ready(lane->instances[i])) {
+            stage_run(lane->instances[i], run_slot(lane->run, lane->instances[i]->next));
+            return true;
+        }
+    return false;
+}
+
+static bool run_sources(struct lane *lane)
+{
+    struct run *run = lane->run;
+    sequencer_form(run);
+    struct slot *slot = sequencer_claim(run);
+    if (slot == NULL)
+        return false;
+    stage_run(lane->sources, slot);
+    return true;
+}
+
+/* All numbers are formed and this lane's stages have run the last. */
+static bool is_finished(struct lane *lane)
+{
+    struct run *run = lane->run;
+    uint64_t formed = atomic_load_explicit(&run->sequencer.formed, memory_order_acquire);
+    pthread_mutex_lock(&run->sequencer.mutex);
+    bool has_ended = run->sequencer.has_ended && atomic_load(&run->sequencer.claimed) == formed &&
+                     atomic_load(&run->sequencer.formed) == formed;
+    pthread_mutex_unlock(&run->sequencer.mutex);
+    if (!has_ended)
+        return false;
+    for (uint32_t i = 0; i < lane->instances_count; i++)
+        if (lane->instances[i]->next < formed)
+            return false;
+    return true;
+}
+
+void *lane_main(void *argument)
+{
+    struct lane *lane = argument;
+    struct run *run = lane->run;
+    while (!atomic_load_explicit(&run->has_failed, memory_order_relaxed)) {
+        uint64_t seen = atomic_load(&run->progress);
+        if (run_one_stage(lane) || run_sources(lane) || sequencer_work(run, lane)) {
+            run_wake(run);
+            continue;
+        }
+        if (is_finished(lane))
+            break;
+        sleep_until_progress(run, seen);
+    }
+    atomic_fetch_sub(&run->lanes_running, 1);
+    run_wake(run);
+    return NULL;
+}

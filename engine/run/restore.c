@@ -1,0 +1,193 @@
+/* From a checkpoint to a run that goes on: which one, what it says, every node's state. */
+#include "run/barrier.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static bool refuse_choice(struct run *run, bool has_checkpoint)
+{
+    const char *directory = run->plan->config.checkpoint.directory.data;
+    if (run->options.mode == RUN_RESUME && !has_checkpoint) {
+        struct diag *d = diag_error(run->diags, DIAG_E0707, (struct span){0},
+                                    "there is no checkpoint to resume from in `%s`", directory);
+        diag_hint(run->diags, d, "leave --resume away to start the job");
+        return false;
+    }
+    return true;
+}
+
+static struct run_checkpoints *new_checkpoints(struct run *run)
+{
+    struct run_checkpoints *c = calloc(1, sizeof(*c));
+    leat_assert(c != NULL);
+    c->run = run;
+    c->next_epoch = 1;
+    pthread_mutex_init(&c->mutex, NULL);
+    pthread_cond_init(&c->condition, NULL);
+    diag_list_init(&c->diags, &c->arena);
+    run->checkpoints = c;
+    return c;
+}
+
+bool checkpoints_init(struct run *run)
+{
+    const struct job_checkpoint *config = &run->plan->config.checkpoint;
+    if (config->directory.length == 0) {
+        if (run->options.mode != RUN_RESUME)
+            return true;
+        struct diag *d = diag_error(run->diags, DIAG_E0707, (struct span){0}, "this job takes no checkpoints");
+        diag_hint(run->diags, d, "give it a directory: `checkpoint: { dir: \"state/%.*s\" }` in the job block",
+                  STR_ARGS(run->plan->name));
+        return false;
+    }
+    struct run_checkpoints *c = new_checkpoints(run);
+    struct checkpoint_dir_options options = {
+        .path = config->directory.data,
+        .take_over = run->options.take_over,
+        .fingerprint = str_from(run->plan->fingerprint),
+        .profile = STR("cpu"),
+        .keep = {.last = config->keep.last, .hourly = config->keep.hourly, .daily = config->keep.daily},
+    };
+    c->dir = checkpoint_dir_open(&options, run->diags);
+    if (c->dir == NULL)
+        return false;
+    if (run->options.mode != RUN_FRESH) {
+        enum checkpoint_found found = checkpoint_find(c->dir, &c->resumed, run->diags);
+        if (found == CHECKPOINT_REFUSED || !refuse_choice(run, found == CHECKPOINT_FOUND))
+            return false;
+        run->is_resumed = found == CHECKPOINT_FOUND;
+    }
+    if (run->is_resumed) {
+        c->next_epoch = checkpoint_info(c->resumed)->id.epoch + 1;
+        struct str positions = checkpoint_info(c->resumed)->sources;
+        uint64_t is_finished = 0;
+        if (positions.length >= sizeof(is_finished))
+            memcpy(&is_finished, positions.data, sizeof(is_finished));
+        run->was_finished = is_finished != 0;
+    }
+    return true;
+}
+
+static char *temporary_directory(struct run *run)
+{
+    const char *root = getenv("TMPDIR");
+    char *path = arena_printf(&run->arena, "%s/leat-state-XXXXXX", root != NULL && *root != '\0' ? root : "/tmp");
+    return mkdtemp(path);
+}
+
+/* A quarter of the budget is RocksDB's: block cache and write buffers. */
+bool checkpoints_open_state(struct run *run)
+{
+    struct run_checkpoints *c = run->checkpoints;
+    const char *path;
+    if (c != NULL) {
+        if (!checkpoint_start_generation(c->dir, c->resumed, run->diags))
+            return false;
+        path = checkpoint_database_path(c->dir);
+    } else if (run->plan->has_state) {
+        run->temporary_path = path = temporary_directory(run);
+        if (path == NULL) {
+            diag_errno(run->diags,
+                       diag_error(run->diags, DIAG_E0801, (struct span){0},
+                                  "no temporary directory can be made for state that does not fit into memory"),
+                       errno);
+            return false;
+        }
+        path = arena_printf(&run->arena, "%s/db", path);
+    }
+    if (!run->plan->has_state)
+        return true;
+    bool has_database = run->is_resumed && checkpoint_info(c->resumed)->has_database;
+    if (has_database && !checkpoint_restore_database(c->resumed, path, run->diags))
+        return false;
+    int64_t memory = run->plan->config.memory_bytes;
+    run->state_store = state_store_open(path, (size_t)(memory / 4), has_database, run->diags);
+    run->operator_memory_bytes = memory / 2;
+    return run->state_store != NULL;
+}
+
+static bool restore_counters(struct run *run, struct node_instance *node, struct checkpoint *from)
+{
+    char prefix[64];
+    snprintf(prefix, sizeof(prefix), "counters/%u/", node->node->place);
+    struct snapshot_reader *reader = checkpoint_reader(from, prefix, 0, 0, run->diags);
+    uint32_t group;
+    struct str data;
+    struct counters *counters = &node->context.counters;
+    *counters = (struct counters){0};
+    while (reader != NULL && snapshot_get(reader, &group, &data)) {
+        struct counters part;
+        if (data.length != sizeof(part)) {
+            snapshot_corrupt(reader, run->diags, "counters of another size");
+            break;
+        }
+        memcpy(&part, data.data, sizeof(part));
+        counters_add(counters, &part);
+    }
+    return reader != NULL && checkpoint_reader_close(reader);
+}
+
+static bool restore_state(struct run *run, struct node_instance *node, struct checkpoint *from)
+{
+    const struct plan_node *plan_node = node->node;
+    bool is_sink = plan_node->tag == PLAN_SINK;
+    char prefix[64];
+    if (is_sink)
+        snprintf(prefix, sizeof(prefix), "sink/%.*s", MIN(40, (int)plan_node->name.length), plan_node->name.data);
+    else
+        snprintf(prefix, sizeof(prefix), "op/%u/", plan_node->place);
+    struct snapshot_reader *reader =
+        checkpoint_reader(from, prefix, node->stage->instance, run->stage_instances[node->stage->index], run->diags);
+    if (reader == NULL)
+        return false;
+    bool is_good = is_sink ? plan_node->sink_kind->restore(&node->sink, reader)
+                           : plan_node->operator_kind->restore(&node->context, reader);
+    return checkpoint_reader_close(reader) && is_good;
+}
+
+/* Watermarks as they were after the last number, so that rows are late by the same measure. */
+static void restore_watermarks(struct run *run, struct stage_instance *stage)
+{
+    struct slot last = {.watermarks = run->sequencer.source_watermarks};
+    stage_set_watermarks(stage, &last);
+    for (uint32_t i = 0; i < stage->stage->nodes_count; i++)
+        stage->nodes[i].context.watermark = stage_input_watermark(&stage->nodes[i]);
+}
+
+static bool restore_node(struct run *run, struct stage_instance *stage, struct node_instance *node,
+                         struct checkpoint *from)
+{
+    const struct plan_node *plan_node = node->node;
+    bool has_state = (plan_node->operator_kind != NULL && plan_node->operator_kind->restore != NULL) ||
+                     (plan_node->tag == PLAN_SINK && plan_node->sink_kind->restore != NULL);
+    node->published_seen = checkpoint_info(from)->id.epoch;
+    /* The counters of all lanes of before go to the first instance of now. */
+    if (stage->instance == 0 && !restore_counters(run, node, from))
+        return false;
+    return !has_state || restore_state(run, node, from);
+}
+
+bool checkpoints_restore(struct run *run)
+{
+    struct run_checkpoints *c = run->checkpoints;
+    failpoint("restore.begin");
+    struct str positions = checkpoint_info(c->resumed)->sources;
+    positions.data += sizeof(uint64_t);
+    positions.length -= sizeof(uint64_t);
+    if (!sequencer_restore(run, positions))
+        return false;
+    for (uint32_t i = 0; i < run->stages_total; i++) {
+        struct stage_instance *stage = run->stages[i];
+        stage->next = run->sequencer.first;
+        restore_watermarks(run, stage);
+        for (uint32_t k = 0; k < stage->stage->nodes_count; k++)
+            if (!restore_node(run, stage, &stage->nodes[k], c->resumed))
+                return false;
+    }
+    atomic_store(&c->published, checkpoint_info(c->resumed)->id.epoch);
+    checkpoint_close(c->resumed);
+    c->resumed = NULL;
+    failpoint("restore.end");
+    return true;
+}

@@ -1,0 +1,72 @@
+/* Running a plan: lanes, the sequencer, exchanges, checkpoints.
+ *
+ *     struct run *run = run_new(plan, &options, diags);
+ *     run_start(run); ... run_stats(run, &stats) now and then ... run_wait(run); run_free(run);
+ *
+ * All functions are for the control thread; run_stop may be called from any thread. */
+#ifndef LEAT_RUN_RUN_H
+#define LEAT_RUN_RUN_H
+
+#include "plan/plan.h"
+
+struct run;
+
+enum run_start_mode {
+    RUN_AUTO,   /* resume if there is a matching checkpoint, start if the directory is empty, else refuse */
+    RUN_RESUME, /* there must be a checkpoint */
+    RUN_FRESH,  /* a new run, whatever is there; old checkpoints stay until `keep` drops them */
+};
+
+struct run_options {
+    uint32_t lanes;      /* 0: the job's `workers`, else one per core */
+    int64_t until_us;    /* stop before the first record at or after this time; TIME_MAX: none */
+    enum run_start_mode mode;
+    bool take_over;      /* break another process's lock */
+};
+
+/* Opens sources and sinks, restores state. NULL after diagnostics. */
+struct run *run_new(const struct plan *plan, const struct run_options *options, struct diag_list *diags);
+bool run_start(struct run *run);
+/* First call: checkpoint and stop. Any thread; async-signal-safe it is not. */
+void run_stop(struct run *run);
+/* Whether all lanes have ended. */
+bool run_has_ended(const struct run *run);
+/* Joins the lanes, writes what is left; false if the run failed (diags say why). */
+bool run_wait(struct run *run);
+void run_free(struct run *run); /* NULL is allowed */
+
+struct run_dead_example {
+    char text[256];
+};
+
+/* Figures of one node, summed over lanes. */
+struct run_node_stats {
+    const struct plan_node *node;
+    struct counters counters;
+    double busy_share;
+    struct report report;
+};
+
+struct run_stats {
+    bool is_resumed, was_finished, is_finished;
+    uint64_t numbers;
+    uint64_t records;       /* over all lives of the run */
+    uint64_t records_life;  /* read and sequenced by this process */
+    int64_t elapsed_us;
+    int64_t watermark;      /* the lowest of the sources; TIME_MIN: none yet */
+    struct source_progress progress;
+    struct run_node_stats nodes[PLAN_NODES_MAX];
+    uint32_t nodes_count;
+    double queue_fill[PLAN_STAGES_MAX]; /* numbers waiting for the stage / SLOTS */
+    uint64_t checkpoints;               /* published by this process */
+    uint64_t checkpoint_epoch;
+    int64_t checkpoint_age_us, checkpoint_us; /* -1: none */
+    uint64_t checkpoint_bytes;
+    int64_t checkpoint_stop_us; /* longest that a lane stood still for the last one */
+    struct run_dead_example dead[8];
+    uint32_t dead_count;
+    uint32_t lanes;
+};
+void run_stats(struct run *run, struct run_stats *stats);
+
+#endif

@@ -1,0 +1,433 @@
+/* The sequencer: from the partitions of all sources to one order of rows, cut into numbers.
+ *
+ * Each partition keeps a ring of pieces (raw batches). A lane with nothing better to do reads the next piece of a
+ * partition, alone, and then decodes it, side by side with other lanes. A row's order time is the running maximum of
+ * its partition's arrival times, or of its accepted event times; it never falls, so a slice is found by binary search.
+ *
+ * A number is formed when the head of every partition is decoded. Its bound is the earliest last row among the heads,
+ * by (order time, partition); it holds, of every partition, the rows up to the bound. With one partition that is a
+ * batch a number. What the numbers are depends on the records alone, not on who decoded what, or when. */
+#include "run/internal.h"
+
+/* --- Reading and decoding ------------------------------------------------------------------------------------------- */
+
+static uint32_t pieces_in_ring(const struct partition *p)
+{
+    return (uint32_t)(p->tail - p->head);
+}
+
+/* The partition that needs a piece most: a head that is missing holds everybody up. NULL: none may read now. */
+static struct partition *choose_partition(struct sequencer *s)
+{
+    struct partition *best = NULL;
+    for (uint32_t i = 0; i < s->partitions_count; i++) {
+        struct partition *p = &s->partitions[i];
+        if (p->is_ended || p->is_reading || pieces_in_ring(p) >= s->pieces_ahead)
+            continue;
+        if (best == NULL || pieces_in_ring(p) < pieces_in_ring(best))
+            best = p;
+    }
+    return best;
+}
+
+static void select_good_rows(struct batch *batch, const uint64_t *bad, uint32_t bad_count)
+{
+    if (bad_count == 0)
+        return;
+    uint16_t *sel = arena_alloc(&batch->arena, batch->rows * sizeof(*sel));
+    uint32_t selected = 0;
+    for (uint32_t row = 0; row < batch->rows; row++)
+        if (!bit_get(bad, row))
+            sel[selected++] = (uint16_t)row;
+    batch->sel = sel;
+    batch->selected = selected;
+}
+
+/* Event times from their column; rows without one are bad. Then order times, as if the partition began here. */
+static void set_times(struct run *run, const struct partition *p, struct piece *piece)
+{
+    struct batch *batch = piece->batch;
+    const struct source_common *common = run->plan->nodes[run->plan->sources[p->source]].common;
+    uint64_t bad[BATCH_VALID_WORDS] = {0};
+    for (uint32_t i = 0; i < piece->output.bad_count; i++)
+        bit_set(bad, piece->output.bad[i].row);
+    bool has_time = common->event_time.name.length > 0;
+    if (has_time) {
+        const struct column *times = &batch->columns[common->event_time.index];
+        for (uint32_t row = 0; row < batch->rows; row++) {
+            bool is_valid = column_is_valid(times, row);
+            batch->event_time[row] = is_valid ? times->ints[row] : 0;
+            if (unlikely(!is_valid) && !bit_get(bad, row)) {
+                bit_set(bad, row);
+                piece->output.bad[piece->output.bad_count++] = (struct bad_record){
+                    .row = row, .column = UINT32_MAX, .reason = "the event time is null"};
+            }
+        }
+    } else {
+        memset(batch->event_time, 0, batch->rows * sizeof(*batch->event_time));
+    }
+    batch->order_time = arena_alloc(&batch->arena, MAX(batch->rows, 1) * sizeof(int64_t));
+    const int64_t *times = batch->arrival_time != NULL ? batch->arrival_time : batch->event_time;
+    int64_t running = TIME_MIN;
+    for (uint32_t row = 0; row < batch->rows; row++) {
+        if ((has_time || batch->arrival_time != NULL) && !bit_get(bad, row) && times[row] > running)
+            running = times[row];
+        batch->order_time[row] = running;
+    }
+    select_good_rows(batch, bad, piece->output.bad_count);
+}
+
+static void decode_piece(struct run *run, struct lane *lane, struct partition *p, struct piece *piece)
+{
+    struct source *source = &run->sources[p->source];
+    const struct source_kind *kind = run->plan->nodes[run->plan->sources[p->source]].source_kind;
+    if (lane->decoders[p->source] == NULL && kind->decoder_new != NULL)
+        lane->decoders[p->source] = kind->decoder_new(source);
+    struct batch *batch = batch_new(run->pool, source->schema, piece->raw.count);
+    batch->partition = p->id;
+    batch->first_record = piece->raw.position.record;
+    piece->output = (struct decode_output){
+        .batch = batch,
+        .bad = arena_alloc(&batch->arena, MAX(piece->raw.count, 1) * sizeof(struct bad_record)),
+    };
+    kind->decode(source, lane->decoders[p->source], &piece->raw, &piece->output);
+    leat_assert(piece->output.bad_count <= piece->raw.count);
+    piece->batch = batch;
+    set_times(run, p, piece);
+    atomic_store_explicit(&piece->is_ready, true, memory_order_release);
+}
+
+bool sequencer_work(struct run *run, struct lane *lane)
+{
+    struct sequencer *s = &run->sequencer;
+    pthread_mutex_lock(&s->mutex);
+    struct partition *p = s->has_ended ? NULL : choose_partition(s);
+    if (p == NULL) {
+        pthread_mutex_unlock(&s->mutex);
+        return false;
+    }
+    p->is_reading = true;
+    struct piece *piece = &p->pieces[p->tail % PIECES_MAX];
+    pthread_mutex_unlock(&s->mutex);
+
+    const struct source_kind *kind = run->plan->nodes[run->plan->sources[p->source]].source_kind;
+    arena_reset(&piece->raw.arena);
+    enum read_status status = kind->read(&run->sources[p->source], p->local, &piece->raw);
+    leat_assert(status != READ_BATCH || (piece->raw.count > 0 && piece->raw.count <= BATCH_ROWS));
+
+    pthread_mutex_lock(&s->mutex);
+    p->is_reading = false;
+    if (status == READ_BATCH) {
+        atomic_store_explicit(&piece->is_ready, false, memory_order_relaxed);
+        piece->is_fixed = false;
+        p->tail++;
+    } else if (status == READ_END) {
+        p->is_ended = true;
+    }
+    pthread_mutex_unlock(&s->mutex);
+    if (status == READ_ERROR)
+        run_fail(run);
+    if (status == READ_BATCH)
+        decode_piece(run, lane, p, piece);
+    return status != READ_LATER;
+}
+
+/* --- Numbers -------------------------------------------------------------------------------------------------------- */
+
+/* Makes the head ready to be cut: takes in the partition's running maximum, skips what was sequenced before a resume.
+ * False: not decoded yet. */
+static bool prepare_head(struct partition *p)
+{
+    struct piece *piece = &p->pieces[p->head % PIECES_MAX];
+    if (!atomic_load_explicit(&piece->is_ready, memory_order_acquire))
+        return false;
+    if (piece->is_fixed)
+        return true;
+    struct batch *batch = piece->batch;
+    for (uint32_t row = 0; row < batch->rows && batch->order_time[row] < p->order_max; row++)
+        batch->order_time[row] = p->order_max;
+    p->head_row = MIN(p->skip_rows, batch->rows);
+    p->skip_rows = 0;
+    p->resume = piece->raw.position;
+    p->resume_rows = p->head_row;
+    piece->is_fixed = true;
+    return true;
+}
+
+static void drop_head(struct partition *p)
+{
+    struct piece *piece = &p->pieces[p->head % PIECES_MAX];
+    batch_release(piece->batch);
+    piece->batch = NULL;
+    p->head++;
+    p->head_row = 0;
+}
+
+/* Every partition that goes on has a decoded head with rows left. */
+static bool heads_are_ready(struct sequencer *s, bool *has_rows)
+{
+    *has_rows = false;
+    for (uint32_t i = 0; i < s->partitions_count; i++) {
+        struct partition *p = &s->partitions[i];
+        while (p->head < p->tail) {
+            if (!prepare_head(p))
+                return false;
+            if (p->head_row < p->pieces[p->head % PIECES_MAX].batch->rows)
+                break;
+            drop_head(p);
+        }
+        if (p->head < p->tail)
+            *has_rows = true;
+        else if (!p->is_ended || p->is_reading)
+            return false;
+    }
+    return true;
+}
+
+/* The partition whose head ends first. */
+static struct partition *earliest_end(struct sequencer *s, int64_t *bound)
+{
+    struct partition *first = NULL;
+    for (uint32_t i = 0; i < s->partitions_count; i++) {
+        struct partition *p = &s->partitions[i];
+        if (p->head == p->tail)
+            continue;
+        const struct batch *batch = p->pieces[p->head % PIECES_MAX].batch;
+        int64_t end = batch->order_time[batch->rows - 1];
+        if (first == NULL || end < *bound) {
+            first = p;
+            *bound = end;
+        }
+    }
+    return first;
+}
+
+/* Rows of the head up to the bound: order times never fall. */
+static uint32_t rows_up_to(const struct partition *p, int64_t bound, bool is_inclusive)
+{
+    const struct batch *batch = p->pieces[p->head % PIECES_MAX].batch;
+    uint32_t low = p->head_row, high = batch->rows;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        bool is_within = is_inclusive ? batch->order_time[middle] <= bound : batch->order_time[middle] < bound;
+        if (is_within)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The bytes of bad records, kept for dead letters: the raw batch is gone by then. */
+static void keep_bad_rows(struct slice *slice, const struct piece *piece)
+{
+    struct arena *arena = &slice->batch->arena;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < piece->output.bad_count; i++)
+        count += piece->output.bad[i].row >= slice->begin && piece->output.bad[i].row < slice->end;
+    slice->bad_count = count;
+    if (count == 0)
+        return;
+    struct bad_record *bad = arena_alloc(arena, count * sizeof(*bad));
+    slice->bad_raw = arena_alloc(arena, count * sizeof(*slice->bad_raw));
+    count = 0;
+    for (uint32_t i = 0; i < piece->output.bad_count; i++) {
+        struct bad_record record = piece->output.bad[i];
+        if (record.row < slice->begin || record.row >= slice->end)
+            continue;
+        struct raw_record raw = piece->raw.records[record.row];
+        slice->bad_raw[count] = arena_str(arena, (struct str){piece->raw.data + raw.offset, raw.length});
+        bad[count++] = record;
+    }
+    slice->bad = bad;
+}
+
+static void cut_slice(struct partition *p, uint32_t end, struct slice *slice)
+{
+    struct piece *piece = &p->pieces[p->head % PIECES_MAX];
+    struct batch *whole = piece->batch;
+    *slice = (struct slice){.partition = p, .begin = p->head_row, .end = end};
+    if (p->head_row == 0 && end == whole->rows && piece->output.bad_count == 0) {
+        batch_hold(whole);
+        slice->batch = whole;
+    } else {
+        struct batch *view = batch_derive(whole, whole->schema);
+        uint16_t *sel = arena_alloc(&view->arena, MAX(whole->selected, 1) * sizeof(*sel));
+        view->selected = 0;
+        for (uint32_t i = 0; i < whole->selected; i++) {
+            uint32_t row = batch_row(whole, i);
+            if (row >= p->head_row && row < end)
+                sel[view->selected++] = (uint16_t)row;
+        }
+        view->sel = sel;
+        slice->batch = view;
+    }
+    keep_bad_rows(slice, piece);
+    const struct batch *batch = slice->batch;
+    for (uint32_t i = 0; i < batch->selected; i++)
+        p->event_max = MAX(p->event_max, batch->event_time[batch_row(batch, i)]);
+    p->has_event |= batch->selected > 0;
+    p->order_max = whole->order_time[end - 1];
+    p->records += end - p->head_row;
+    p->head_row = end;
+    p->resume_rows = end;
+}
+
+/* Watermarks after the number. A source that has ended keeps pace with the others, so that it holds nobody back. */
+static void set_watermarks(struct run *run, struct slot *slot)
+{
+    struct sequencer *s = &run->sequencer;
+    const struct plan *plan = run->plan;
+    int64_t lowest_alive = TIME_MAX;
+    if (slot->is_end) { /* a stop is not an event: time stands still */
+        for (uint32_t source = 0; source < plan->sources_count; source++)
+            slot->watermarks[source] = slot->is_final ? TIME_MAX : s->source_watermarks[source];
+        return;
+    }
+    for (uint32_t source = 0; source < plan->sources_count; source++) {
+        const struct plan_node *node = &plan->nodes[plan->sources[source]];
+        int64_t watermark = TIME_MAX;
+        bool is_alive = false;
+        for (uint32_t i = 0; i < s->partitions_count; i++) {
+            const struct partition *p = &s->partitions[i];
+            if (p->source != source || (p->is_ended && p->head == p->tail))
+                continue;
+            is_alive = true;
+            int64_t time = p->has_event && node->has_time ? time_add(p->event_max, -node->common->max_delay_us) : TIME_MIN;
+            watermark = MIN(watermark, time);
+        }
+        if (is_alive) {
+            s->source_watermarks[source] = MAX(s->source_watermarks[source], watermark);
+            lowest_alive = MIN(lowest_alive, s->source_watermarks[source]);
+        }
+        slot->watermarks[source] = is_alive ? s->source_watermarks[source] : TIME_MAX;
+    }
+    for (uint32_t source = 0; source < plan->sources_count; source++) {
+        int64_t *watermark = &slot->watermarks[source];
+        if (*watermark != TIME_MAX)
+            continue;
+        if (lowest_alive != TIME_MAX)
+            s->source_watermarks[source] = MAX(s->source_watermarks[source], lowest_alive);
+        *watermark = s->source_watermarks[source];
+    }
+}
+
+/* A slot that all stages have finished with, or NULL. */
+static struct slot *free_slot(struct run *run, uint64_t number)
+{
+    struct slot *slot = run_slot(run, number);
+    if (number >= run->sequencer.first + SLOTS)
+        for (uint32_t stage = 0; stage < run->plan->stages_count; stage++)
+            if (atomic_load_explicit(&slot->stage_done[stage], memory_order_acquire) != stage_pieces(run, stage))
+                return NULL;
+    return slot;
+}
+
+static void fill_slices(struct sequencer *s, struct slot *slot)
+{
+    int64_t bound = TIME_MAX;
+    struct partition *last = earliest_end(s, &bound);
+    leat_assert(last != NULL);
+    for (uint32_t i = 0; i < s->partitions_count; i++) {
+        struct partition *p = &s->partitions[i];
+        if (p->head == p->tail)
+            continue;
+        uint32_t end = p == last ? p->pieces[p->head % PIECES_MAX].batch->rows : rows_up_to(p, bound, p->id < last->id);
+        if (end > p->head_row)
+            cut_slice(p, end, &slot->slices[slot->slices_count++]);
+    }
+}
+
+/* Whether the next row is at or beyond --until. */
+static bool is_beyond_until(struct sequencer *s)
+{
+    if (s->until_us == TIME_MAX)
+        return false;
+    for (uint32_t i = 0; i < s->partitions_count; i++) {
+        const struct partition *p = &s->partitions[i];
+        if (p->head < p->tail && p->pieces[p->head % PIECES_MAX].batch->order_time[p->head_row] < s->until_us)
+            return false;
+    }
+    return true;
+}
+
+/* Forms one number; false: not possible now. */
+static bool form_one(struct run *run)
+{
+    struct sequencer *s = &run->sequencer;
+    uint64_t number = atomic_load_explicit(&s->formed, memory_order_relaxed);
+    if (s->has_ended)
+        return false;
+    struct slot *slot = free_slot(run, number);
+    if (slot == NULL)
+        return false;
+    bool is_stop = atomic_load_explicit(&s->stop_requested, memory_order_relaxed);
+    bool has_rows = false;
+    if (!is_stop && !heads_are_ready(s, &has_rows))
+        return false;
+    is_stop |= has_rows && is_beyond_until(s);
+    if ((is_stop || !has_rows) && run->checkpoints != NULL && barrier_is_busy(run))
+        return false;
+    slot->number = number;
+    slot->slices_count = 0;
+    slot->is_final = !is_stop && !has_rows;
+    slot->is_end = is_stop || slot->is_final;
+    if (!slot->is_end)
+        fill_slices(s, slot);
+    set_watermarks(run, slot);
+    s->is_finished = slot->is_final;
+    slot->barrier = 0;
+    if (run->checkpoints != NULL)
+        slot->barrier = barrier_at(run, slot);
+    for (uint32_t stage = 0; stage < run->plan->stages_count; stage++)
+        atomic_store_explicit(&slot->stage_done[stage], 0, memory_order_relaxed);
+    s->has_ended = slot->is_end;
+    atomic_store_explicit(&s->formed, number + 1, memory_order_release);
+    return true;
+}
+
+bool sequencer_form(struct run *run)
+{
+    bool is_formed = false;
+    pthread_mutex_lock(&run->sequencer.mutex);
+    /* A few ahead are enough; the rest of the lanes' time is for what is formed. */
+    while (atomic_load_explicit(&run->sequencer.formed, memory_order_relaxed) -
+                   atomic_load_explicit(&run->sequencer.claimed, memory_order_relaxed) <
+               run->lanes_count &&
+           form_one(run))
+        is_formed = true;
+    pthread_mutex_unlock(&run->sequencer.mutex);
+    return is_formed;
+}
+
+/* Stage 0 has passed all numbers up to and including `number`. */
+static bool stage_0_is_past(struct run *run, uint64_t number)
+{
+    uint64_t first = number + 1 > SLOTS ? number + 1 - SLOTS : 0;
+    for (uint64_t n = MAX(first, run->sequencer.first); n <= number; n++) {
+        const struct slot *slot = run_slot(run, n);
+        if (slot->number == n && atomic_load_explicit(&slot->stage_done[0], memory_order_acquire) == 0)
+            return false;
+    }
+    return true;
+}
+
+struct slot *sequencer_claim(struct run *run)
+{
+    struct sequencer *s = &run->sequencer;
+    struct slot *slot = NULL;
+    pthread_mutex_lock(&s->mutex);
+    uint64_t number = atomic_load_explicit(&s->claimed, memory_order_relaxed);
+    if (number < atomic_load_explicit(&s->formed, memory_order_relaxed)) {
+        slot = run_slot(run, number);
+        /* Counters of stage 0 belong to no single lane: at a barrier all numbers before it must be through. */
+        bool is_after_barrier = number > s->first && run_slot(run, number - 1)->barrier != 0;
+        bool is_gate = slot->barrier != 0 || is_after_barrier;
+        if (is_gate && number > s->first && !stage_0_is_past(run, number - 1))
+            slot = NULL;
+        else
+            atomic_store_explicit(&s->claimed, number + 1, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&s->mutex);
+    return slot;
+}

@@ -1,0 +1,246 @@
+/* Stage instances: building them, and running one number through their nodes.
+ *
+ * Within a number each node, in the order of the plan, first takes what its exchanges brought (a node fed within the
+ * stage has been called directly by then), then merges its inputs if it has several, then is told the watermark. So
+ * rows of the number come first, and rows that timers make come after them, upstream before downstream. */
+#include "run/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* --- Calls of nodes ------------------------------------------------------------------------------------------------- */
+
+static void sink_failed(struct node_instance *node)
+{
+    struct run *run = node->stage->run;
+    pthread_mutex_lock(&run->diags_mutex);
+    struct diag *d = diag_error(run->diags, DIAG_E0605, node->node->span, "sink `%.*s` stopped: %s",
+                                STR_ARGS(node->node->name), node->sink.error);
+    diag_hint(run->diags, d, "what is written so far stays; mend the cause and start again to go on");
+    pthread_mutex_unlock(&run->diags_mutex);
+    run_fail(run);
+}
+
+/* What a published checkpoint covers gets its final name. */
+static void tell_published(struct node_instance *node)
+{
+    uint64_t epoch = checkpoints_published(node->stage->run);
+    if (epoch == node->published_seen)
+        return;
+    node->published_seen = epoch;
+    if (node->node->sink_kind->published != NULL && !node->node->sink_kind->published(&node->sink, epoch))
+        sink_failed(node);
+}
+
+static void give_sink(struct node_instance *node, struct batch *batch)
+{
+    node->context.counters.in += batch->selected;
+    if (atomic_load_explicit(&node->stage->run->has_failed, memory_order_relaxed))
+        return;
+    if (node->node->sink_kind->write(&node->sink, batch))
+        node->context.counters.absorbed += batch->selected;
+    else
+        sink_failed(node);
+}
+
+static void give(struct node_instance *node, uint32_t input, struct batch *batch)
+{
+    if (node->node->tag == PLAN_SINK) {
+        give_sink(node, batch);
+        return;
+    }
+    if (node->node->inputs_count > 1) {
+        batch_list_add(&node->queues[input], batch_derive(batch, batch->schema));
+        return;
+    }
+    node->context.counters.in += batch->selected;
+    node->node->operator_kind->process(&node->context, input, batch);
+    arena_reset(&node->scratch);
+}
+
+void operator_emit(struct operator_context *context, uint32_t output, struct batch *batch)
+{
+    struct node_instance *node = context->engine;
+    leat_assert(output < OPERATOR_OUTPUTS_MAX);
+    if (batch->selected > 0)
+        for (uint32_t i = 0; i < node->consumers_count[output]; i++) {
+            struct consumer *consumer = &node->consumers[output][i];
+            if (consumer->exchange != NULL)
+                exchange_push(consumer->exchange, node->stage, batch);
+            else
+                give(consumer->node, consumer->input, batch);
+        }
+    batch_release(batch);
+}
+
+/* An operator with several inputs whose order does not matter to it, but to what follows: runs of rows in the one
+ * order, each from one batch. */
+static void process_runs(struct node_instance *node, struct merge *merge)
+{
+    struct merge_row row, next;
+    bool has_next = merge_next(merge, &next);
+    while (has_next) {
+        row = next;
+        uint16_t sel[BATCH_ROWS];
+        uint32_t count = 0;
+        do {
+            sel[count++] = (uint16_t)next.row;
+            has_next = merge_next(merge, &next);
+        } while (has_next && next.batch == row.batch);
+        struct batch *run = batch_derive(row.batch, row.batch->schema);
+        run->sel = arena_copy(&run->arena, sel, count * sizeof(*sel));
+        run->selected = count;
+        node->node->operator_kind->process(&node->context, row.input, run);
+        batch_release(run);
+        arena_reset(&node->scratch);
+    }
+}
+
+static void run_merged(struct node_instance *node)
+{
+    struct merge merge;
+    bool has_rows = false;
+    for (uint32_t i = 0; i < node->node->inputs_count; i++) {
+        /* A producer with several chains gives rows out of order: put them right. */
+        struct batch_list sorted;
+        merge_lists(node->stage->run->pool, &node->queues[i], node->queues[i].count > 0, &sorted);
+        node->queues[i] = sorted;
+        has_rows |= sorted.count > 0;
+    }
+    if (!has_rows)
+        return;
+    bool is_in_order = node->node->operator_kind->process_merged != NULL;
+    for (uint32_t i = 0; i < node->node->inputs_count; i++)
+        for (const struct batch *batch = node->queues[i].first; batch != NULL; batch = batch->next)
+            if (i == 0 || !is_in_order)
+                node->context.counters.in += batch->selected;
+    merge_init(&merge, node->queues, node->node->inputs_count);
+    if (is_in_order)
+        node->node->operator_kind->process_merged(&node->context, &merge);
+    else
+        process_runs(node, &merge);
+    arena_reset(&node->scratch);
+    for (uint32_t i = 0; i < node->node->inputs_count; i++)
+        batch_list_release(&node->queues[i]);
+}
+
+/* --- One number ----------------------------------------------------------------------------------------------------- */
+
+static void run_source(struct node_instance *node, struct slot *slot)
+{
+    uint32_t source = node->node->source_index;
+    node->watermark = slot->watermarks[source];
+    for (uint32_t i = 0; i < slot->slices_count; i++) {
+        struct slice *slice = &slot->slices[i];
+        if (slice->partition->source != source)
+            continue;
+        struct counters *counters = &node->context.counters;
+        counters->in += slice->end - slice->begin;
+        counters->passed += slice->batch->selected;
+        for (uint32_t k = 0; k < slice->bad_count; k++) {
+            char reason[256];
+            const struct bad_record *bad = &slice->bad[k];
+            int length = bad->column == UINT32_MAX
+                             ? snprintf(reason, sizeof(reason), "%s", bad->reason)
+                             : snprintf(reason, sizeof(reason), "%s, at byte %u", bad->reason, bad->column);
+            struct row_origin origin = batch_origin(slice->batch, bad->row);
+            struct row_order order = batch_order(slice->batch, bad->row);
+            dead_add(node, &origin, &order, (struct str){reason, MIN((size_t)length, sizeof(reason) - 1)},
+                     slice->bad_raw[k]);
+        }
+        operator_emit(&node->context, 0, slice->batch);
+        slice->batch = NULL;
+    }
+}
+
+int64_t stage_input_watermark(const struct node_instance *node)
+{
+    int64_t watermark = TIME_MAX;
+    struct run *run = node->stage->run;
+    for (uint32_t i = 0; i < node->node->inputs_count; i++)
+        if (node->node->inputs[i].node < run->plan->nodes_count)
+            watermark = MIN(watermark, node->stage->slot_watermarks[node->node->inputs[i].node]);
+    return watermark;
+}
+
+static void take_exchanges(struct node_instance *node)
+{
+    for (uint32_t input = 0; input < MAX(node->node->inputs_count, 1); input++) {
+        if (node->exchanges_count[input] == 0)
+            continue;
+        struct batch_list list;
+        exchange_take(node, input, &list);
+        for (struct batch *batch = list.first, *next; batch != NULL; batch = next) {
+            next = batch->next;
+            give(node, input, batch);
+            batch_release(batch);
+        }
+    }
+}
+
+static void run_node(struct node_instance *node)
+{
+    struct slot *slot = node->stage->slot;
+    node->context.number = node->sink.number = slot->number;
+    if (node->node->tag == PLAN_SOURCE) {
+        run_source(node, slot);
+        return;
+    }
+    if (node->node->tag == PLAN_SINK)
+        tell_published(node);
+    take_exchanges(node);
+    if (node->node->tag == PLAN_SINK)
+        return;
+    if (node->node->inputs_count > 1)
+        run_merged(node);
+    int64_t watermark = stage_input_watermark(node);
+    leat_assert(watermark >= node->context.watermark);
+    if (node->node->operator_kind->on_watermark != NULL) {
+        node->node->operator_kind->on_watermark(&node->context, watermark);
+        arena_reset(&node->scratch);
+    }
+    node->context.watermark = watermark;
+}
+
+/* Watermarks of all nodes after this number: a function of those of the sources alone. */
+void stage_set_watermarks(struct stage_instance *stage, const struct slot *slot)
+{
+    const struct plan *plan = stage->run->plan;
+    for (uint32_t i = 0; i < plan->nodes_count; i++) {
+        const struct plan_node *node = &plan->nodes[i];
+        int64_t watermark = node->tag == PLAN_SOURCE ? slot->watermarks[node->source_index] : TIME_MAX;
+        for (uint32_t k = 0; k < node->inputs_count; k++)
+            if (node->inputs[k].node < i)
+                watermark = MIN(watermark, stage->slot_watermarks[node->inputs[k].node]);
+        /* The last watermark lets everything out, held rows too. */
+        stage->slot_watermarks[i] = watermark == TIME_MAX ? TIME_MAX : time_add(watermark, -node->hold_us);
+    }
+}
+
+bool stage_is_ready(const struct stage_instance *stage)
+{
+    struct run *run = stage->run;
+    if (stage->next >= atomic_load_explicit(&run->sequencer.formed, memory_order_acquire))
+        return false;
+    struct slot *slot = run_slot(run, stage->next);
+    for (uint32_t i = 0; i < stage->feeders_count; i++) {
+        uint32_t feeder = stage->feeders[i];
+        if (atomic_load_explicit(&slot->stage_done[feeder], memory_order_acquire) != stage_pieces(run, feeder))
+            return false;
+    }
+    return true;
+}
+
+void stage_run(struct stage_instance *stage, struct slot *slot)
+{
+    stage->slot = slot;
+    stage_set_watermarks(stage, slot);
+    for (uint32_t i = 0; i < stage->stage->nodes_count; i++)
+        run_node(&stage->nodes[i]);
+    dead_flush(stage);
+    stage_reports(stage);
+    if (slot->barrier != 0 && !atomic_load_explicit(&stage->run->has_failed, memory_order_relaxed))
+        checkpoints_snapshot(stage, slot->barrier);
+    stage->next = slot->number + 1;
+    atomic_fetch_add_explicit(&slot->stage_done[stage->index], 1, memory_order_acq_rel);
+}

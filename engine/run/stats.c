@@ -1,0 +1,97 @@
+/* Figures for the live view, the summary and tests. Counters are read while lanes write them: stale, not torn. */
+#include "run/barrier.h"
+
+static void add_node(struct run *run, struct run_stats *stats, uint32_t place)
+{
+    const struct plan_node *plan_node = &run->plan->nodes[place];
+    struct run_node_stats *node = &stats->nodes[stats->nodes_count++];
+    *node = (struct run_node_stats){.node = plan_node};
+    for (uint32_t i = 0; i < run->stage_instances[plan_node->stage]; i++) {
+        const struct stage_instance *stage = run->stages[run->stage_first[plan_node->stage] + i];
+        for (uint32_t k = 0; k < stage->stage->nodes_count; k++) {
+            const struct node_instance *instance = &stage->nodes[k];
+            if (instance->node != plan_node)
+                continue;
+            counters_add(&node->counters, &instance->context.counters);
+            pthread_mutex_lock(&run->reports_mutex);
+            for (uint32_t r = 0; r < instance->report.count; r++)
+                report_merge(&node->report, &instance->report.items[r]);
+            pthread_mutex_unlock(&run->reports_mutex);
+        }
+    }
+}
+
+static void add_sources(struct run *run, struct run_stats *stats)
+{
+    struct sequencer *s = &run->sequencer;
+    pthread_mutex_lock(&s->mutex);
+    for (uint32_t i = 0; i < s->partitions_count; i++)
+        stats->records += s->partitions[i].records;
+    stats->watermark = TIME_MAX;
+    for (uint32_t i = 0; i < run->plan->sources_count; i++)
+        stats->watermark = MIN(stats->watermark, s->source_watermarks[i]);
+    stats->is_finished = s->has_ended && s->is_finished;
+    pthread_mutex_unlock(&s->mutex);
+    stats->records_life = stats->records - run->records_before;
+    for (uint32_t i = 0; i < run->plan->sources_count; i++) {
+        const struct source_kind *kind = run->plan->nodes[run->plan->sources[i]].source_kind;
+        struct source_progress progress = {-1, -1, -1};
+        if (kind->progress != NULL)
+            kind->progress(&run->sources[i], &progress);
+        bool is_known = progress.bytes_total >= 0 && stats->progress.bytes_total >= 0;
+        stats->progress.bytes_total = is_known ? stats->progress.bytes_total + progress.bytes_total : -1;
+        stats->progress.bytes_done += MAX(progress.bytes_done, 0);
+        is_known = progress.records_total >= 0 && stats->progress.records_total >= 0;
+        stats->progress.records_total = is_known ? stats->progress.records_total + progress.records_total : -1;
+    }
+}
+
+static void add_checkpoints(struct run *run, struct run_stats *stats)
+{
+    stats->checkpoint_age_us = stats->checkpoint_us = -1;
+    struct run_checkpoints *c = run->checkpoints;
+    if (c == NULL)
+        return;
+    pthread_mutex_lock(&c->mutex);
+    stats->checkpoints = c->count;
+    stats->checkpoint_epoch = atomic_load(&c->published);
+    if (c->count > 0) {
+        stats->checkpoint_age_us = os_monotonic_us() - c->published_us;
+        stats->checkpoint_us = c->duration_us;
+        stats->checkpoint_bytes = c->bytes;
+        stats->checkpoint_stop_us = c->stop_us;
+    }
+    pthread_mutex_unlock(&c->mutex);
+}
+
+static void add_queues(struct run *run, struct run_stats *stats)
+{
+    uint64_t formed = atomic_load(&run->sequencer.formed);
+    for (uint32_t stage = 1; stage < run->plan->stages_count; stage++) {
+        uint64_t next = formed;
+        for (uint32_t i = 0; i < run->stage_instances[stage]; i++)
+            next = MIN(next, __atomic_load_n(&run->stages[run->stage_first[stage] + i]->next, __ATOMIC_RELAXED));
+        stats->queue_fill[stage] = (double)(formed - next) / SLOTS;
+    }
+    stats->numbers = formed;
+}
+
+void run_stats(struct run *run, struct run_stats *stats)
+{
+    *stats = (struct run_stats){.is_resumed = run->is_resumed, .was_finished = run->was_finished,
+                                .lanes = run->lanes_count};
+    atomic_fetch_add(&run->report_epoch, 1);
+    if (run->is_joined)
+        for (uint32_t i = 0; i < run->stages_total; i++)
+            stage_reports(run->stages[i]);
+    for (uint32_t place = 0; place < run->plan->nodes_count; place++)
+        add_node(run, stats, place);
+    add_sources(run, stats);
+    stats->is_finished |= run->was_finished;
+    add_checkpoints(run, stats);
+    add_queues(run, stats);
+    stats->elapsed_us = (run->is_joined ? run->ended_us : os_monotonic_us()) - run->started_us;
+    for (uint32_t i = 0; i < run->stages_total; i++)
+        for (uint32_t k = 0; k < run->stages[i]->examples_count && stats->dead_count < ARRAY_COUNT(stats->dead); k++)
+            stats->dead[stats->dead_count++] = run->stages[i]->examples[k];
+}
