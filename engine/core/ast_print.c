@@ -101,10 +101,10 @@ struct unit {
     int64_t factor;
 };
 
-/* The largest unit that leaves a whole number. */
+/* The largest unit that leaves a whole number; one day is 24h, as windows are called. */
 static void append_unit(struct byte_buffer *out, int64_t value, const struct unit *units)
 {
-    while (value % units->factor != 0)
+    while (value % units->factor != 0 || (units->factor == US_PER_DAY && value == US_PER_DAY))
         units++;
     buffer_printf(out, "%lld%s", (long long)(value / units->factor), units->name);
 }

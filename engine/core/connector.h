@@ -162,8 +162,9 @@ struct format_split {
     /* The last record is longer than SOURCE_RECORD_BYTES_MAX: it was cut one byte above that, and the bytes
      * up to and with the next newline belong to nothing. */
     bool is_cut;
-    uint32_t lines;     /* newlines among the bytes used */
-    bool is_end;        /* block formats: the end mark was read; nothing may follow */
+    uint32_t lines; /* newlines among the bytes used */
+    size_t need;    /* block formats, with count 0: bytes that the block has, once that is known; else 0 */
+    bool is_end;    /* block formats: the end mark was read; nothing may follow */
     const char *damage; /* where reading cannot go on behind `used`: what is wrong there (static text) */
 };
 

@@ -1,19 +1,22 @@
 /* Checkpoints while a job runs: the coordinator thread.
  *
  *   coordinator: begins a checkpoint, asks the sequencer for a barrier, and waits
- *   sequencer:   attaches the barrier to the next number it forms, and notes where each partition goes on after it
- *   stages:      each instance, when it has run that number, lets its nodes snapshot, and counts itself off
- *   coordinator: when the last one has: copies the database, runs the deferred writing, publishes, tells the sinks
+ *   sequencer:   attaches the barrier to the next number it forms, and notes where each partition goes on
+ * after it stages:      each instance, when it has run that number, lets its nodes snapshot, and counts
+ * itself off coordinator: when the last one has: copies the database, runs the deferred writing, publishes,
+ * tells the sinks
  *
- * One checkpoint at a time. The last number of a run has a barrier too: it is not formed while another checkpoint is
- * on its way. What fails abandons that checkpoint alone: the job goes on, says so, and tries again at the next turn. */
+ * One checkpoint at a time. The last number of a run has a barrier too: it is not formed while another
+ * checkpoint is on its way. What fails abandons that checkpoint alone: the job goes on, says so, and tries
+ * again at the next turn. */
 #include "run/barrier.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
-/* --- Called by the sequencer, under its mutex ----------------------------------------------------------------------- */
+/* --- Called by the sequencer, under its mutex
+ * ----------------------------------------------------------------------- */
 
 bool barrier_is_busy(struct run *run)
 {
@@ -45,9 +48,11 @@ uint64_t barrier_at(struct run *run, const struct slot *slot)
     return epoch;
 }
 
-/* --- Called by the lanes -------------------------------------------------------------------------------------------- */
+/* --- Called by the lanes
+ * -------------------------------------------------------------------------------------------- */
 
-static bool snapshot_node(struct run_checkpoints *c, struct node_instance *node, const struct counters *counters)
+static bool snapshot_node(struct run_checkpoints *c, struct node_instance *node,
+                          const struct counters *counters)
 {
     const struct plan_node *plan_node = node->node;
     char name[64];
@@ -102,17 +107,20 @@ void checkpoints_snapshot(struct stage_instance *stage, uint64_t epoch)
 
 uint64_t checkpoints_published(const struct run *run)
 {
-    return run->checkpoints == NULL ? 0 : atomic_load_explicit(&run->checkpoints->published, memory_order_acquire);
+    return run->checkpoints == NULL
+               ? 0
+               : atomic_load_explicit(&run->checkpoints->published, memory_order_acquire);
 }
 
-/* --- The coordinator ------------------------------------------------------------------------------------------------ */
+/* --- The coordinator
+ * ------------------------------------------------------------------------------------------------ */
 
 static void say(struct run_checkpoints *c)
 {
     for (unsigned i = 0; i < c->diags.count; i++) {
         const struct diag *d = &c->diags.items[i];
-        fprintf(stderr, "leat: %s: %s%s%s\n", diag_code_name(d->code), d->message, d->cause != NULL ? ": " : "",
-                d->cause != NULL ? d->cause : "");
+        fprintf(stderr, "leat: %s: %s%s%s\n", diag_code_name(d->code), d->message,
+                d->cause != NULL ? ": " : "", d->cause != NULL ? d->cause : "");
         c->failures += d->severity == DIAG_ERROR;
     }
     arena_reset(&c->arena);
@@ -141,7 +149,8 @@ static bool write_and_publish(struct run_checkpoints *c)
     struct run *run = c->run;
     bool has_database = false;
     if (run->state_store != NULL &&
-        !state_store_checkpoint(run->state_store, checkpoint_writer_database(c->writer), &has_database, &c->diags)) {
+        !state_store_checkpoint(run->state_store, checkpoint_writer_database(c->writer), &has_database,
+                                &c->diags)) {
         checkpoint_abandon(c->writer);
         return false;
     }

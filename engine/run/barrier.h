@@ -35,7 +35,8 @@ struct run_checkpoints {
     int64_t barrier_us, published_us, duration_us, stop_us;
 };
 
-/* Opens the directory and finds what to resume (run->is_resumed, run->was_finished). Before sources and stages. */
+/* Opens the directory and finds what to resume (run->is_resumed, run->was_finished). Before sources and
+ * stages. */
 bool checkpoints_init(struct run *run);
 /* Opens the state store: in the checkpoint directory, or in a temporary one. */
 bool checkpoints_open_state(struct run *run);

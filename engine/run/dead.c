@@ -23,8 +23,9 @@ static void keep_example(struct stage_instance *stage, const struct dead_row *ro
         return;
     const struct plan_node *source;
     const char *place = partition_name(stage->run, row->origin.partition, &source);
-    snprintf(stage->examples[stage->examples_count++].text, sizeof(stage->examples[0].text), "%s: record %llu: %s: %.*s",
-             place, (unsigned long long)row->origin.record, row->node->label, STR_ARGS(row->reason));
+    snprintf(stage->examples[stage->examples_count++].text, sizeof(stage->examples[0].text),
+             "%s: record %llu: %s: %.*s", place, (unsigned long long)row->origin.record, row->node->label,
+             STR_ARGS(row->reason));
 }
 
 void dead_add(struct node_instance *node, const struct row_origin *origin, const struct row_order *order,
@@ -46,7 +47,8 @@ void dead_add(struct node_instance *node, const struct row_origin *origin, const
     stage->dead[stage->dead_count++] = row;
 }
 
-void operator_reject(struct operator_context *context, const struct batch *batch, uint32_t row, const char *reason)
+void operator_reject(struct operator_context *context, const struct batch *batch, uint32_t row,
+                     const char *reason)
 {
     struct row_origin origin = batch_origin(batch, row);
     struct row_order order = batch_order(batch, row);
@@ -63,7 +65,8 @@ static int compare_dead(const void *a, const void *b)
     return x->node->place < y->node->place ? -1 : x->node->place > y->node->place;
 }
 
-static void set_text(struct batch *batch, uint32_t column, uint32_t row, struct str text, char *heap, uint32_t *used)
+static void set_text(struct batch *batch, uint32_t column, uint32_t row, struct str text, char *heap,
+                     uint32_t *used)
 {
     batch->columns[column].heap = heap;
     batch->columns[column].texts[row] = (struct text_ref){*used, (uint32_t)text.length};

@@ -1,5 +1,5 @@
-/* Exchanges: packets of batches from the instances of one stage to those of another, one packet per number, producer
- * and consumer. See internal.h for who may touch them when. */
+/* Exchanges: packets of batches from the instances of one stage to those of another, one packet per number,
+ * producer and consumer. See internal.h for who may touch them when. */
 #include "run/internal.h"
 
 #include <stdlib.h>
@@ -48,7 +48,8 @@ void exchange_free(struct run *run)
     }
 }
 
-static struct batch_list *packet(struct exchange *x, const struct slot *slot, uint32_t producer, uint32_t consumer)
+static struct batch_list *packet(struct exchange *x, const struct slot *slot, uint32_t producer,
+                                 uint32_t consumer)
 {
     return &x->packets[((slot->number & (SLOTS - 1)) * x->producers + producer) * x->consumers + consumer];
 }
@@ -59,7 +60,8 @@ static struct batch *own_view(struct batch *batch)
     return batch_derive(batch, batch->schema);
 }
 
-static void push_by_key(struct exchange *x, struct stage_instance *from, uint32_t producer, struct batch *batch)
+static void push_by_key(struct exchange *x, struct stage_instance *from, uint32_t producer,
+                        struct batch *batch)
 {
     struct key keys[BATCH_ROWS];
     uint32_t lanes[BATCH_ROWS];

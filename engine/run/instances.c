@@ -74,7 +74,8 @@ static void wire(struct run *run, struct stage_instance *stage)
         if (x->plan->from.output == PLAN_OUTPUT_DEAD)
             stage->dead_exchange = x;
         else
-            add_consumer(find_node(stage, x->plan->from.node), x->plan->from.output, (struct consumer){.exchange = x});
+            add_consumer(find_node(stage, x->plan->from.node), x->plan->from.output,
+                         (struct consumer){.exchange = x});
     }
     /* A stage without exchanges of its own (there is none today) would wait for stage 0. */
     if (stage->index > 0 && stage->feeders_count == 0)
@@ -91,7 +92,8 @@ static uint32_t memory_shares(const struct run *run)
     return MAX(shares, 1);
 }
 
-static void init_node(struct stage_instance *stage, struct node_instance *node, const struct plan_node *plan_node)
+static void init_node(struct stage_instance *stage, struct node_instance *node,
+                      const struct plan_node *plan_node)
 {
     struct run *run = stage->run;
     node->node = plan_node;

@@ -1,15 +1,16 @@
 /* What the files of run share. Not for others.
  *
- * One number's way: the sequencer (sequencer.c) cuts it from the heads of all partitions and puts it into a slot. Any
- * lane takes it and runs stage 0 on it; operators push batches into exchanges (exchange.c), which keep them in packets
- * by (slot, producer instance, consumer instance). A stage instance runs number n when every stage that feeds it has
- * finished n (slot.stage_done), in the order 0, 1, 2 ... (stage.c, lane.c). A slot is used again, for number
- * n + SLOTS, when all stages have finished n: that alone bounds what is in flight, and because a lane asks for a free
- * slot before a number exists and never while it works on one, no cycle of full queues can form.
+ * One number's way: the sequencer (sequencer.c) cuts it from the heads of all partitions and puts it into a
+ * slot. Any lane takes it and runs stage 0 on it; operators push batches into exchanges (exchange.c), which
+ * keep them in packets by (slot, producer instance, consumer instance). A stage instance runs number n when
+ * every stage that feeds it has finished n (slot.stage_done), in the order 0, 1, 2 ... (stage.c, lane.c). A
+ * slot is used again, for number n + SLOTS, when all stages have finished n: that alone bounds what is in
+ * flight, and because a lane asks for a free slot before a number exists and never while it works on one, no
+ * cycle of full queues can form.
  *
- * Threads: lanes run stages and decode; the sequencer's state is under its mutex; a slot's plain fields are written
- * before the number is published (sequencer.formed) and read after; packets are written by their producer before
- * stage_done is raised (release) and read by their consumer after it was seen (acquire). */
+ * Threads: lanes run stages and decode; the sequencer's state is under its mutex; a slot's plain fields are
+ * written before the number is published (sequencer.formed) and read after; packets are written by their
+ * producer before stage_done is raised (release) and read by their consumer after it was seen (acquire). */
 #ifndef LEAT_RUN_INTERNAL_H
 #define LEAT_RUN_INTERNAL_H
 
@@ -19,15 +20,16 @@
 #include <stdatomic.h>
 
 enum {
-    SLOTS = 64,           /* numbers in flight; a power of two */
-    PIECES_MAX = 32,      /* raw batches read ahead per partition */
+    SLOTS = 64,      /* numbers in flight; a power of two */
+    PIECES_MAX = 32, /* raw batches read ahead per partition */
     PARTITIONS_MAX = 4096,
-    DEAD_EXAMPLES = 5,    /* kept for the summary, per stage instance */
+    DEAD_EXAMPLES = 5, /* kept for the summary, per stage instance */
 };
 
 _Static_assert((SLOTS & (SLOTS - 1)) == 0, "slots are found by masking");
 
-/* --- Sequencer ---------------------------------------------------------------------------------------------------- */
+/* --- Sequencer
+ * ---------------------------------------------------------------------------------------------------- */
 
 /* One raw batch of a partition on its way to rows. */
 struct piece {
@@ -60,8 +62,8 @@ struct partition {
 struct slice {
     struct batch *batch; /* with a selection of its own */
     struct partition *partition;
-    uint32_t begin, end;            /* physical rows */
-    const struct bad_record *bad;   /* of the whole batch; those in [begin, end) count */
+    uint32_t begin, end;          /* physical rows */
+    const struct bad_record *bad; /* of the whole batch; those in [begin, end) count */
     uint32_t bad_count;
     struct str *bad_raw; /* bytes of each bad record, in the batch's arena */
 };
@@ -70,10 +72,10 @@ struct slot {
     uint64_t number;
     struct slice *slices; /* room for all partitions */
     uint32_t slices_count;
-    int64_t *watermarks; /* per source, after this number */
-    bool is_end;         /* nothing follows */
-    bool is_final;       /* all sources have ended: watermarks are TIME_MAX */
-    uint64_t barrier;    /* epoch of the checkpoint after this number, 0: none */
+    int64_t *watermarks;                     /* per source, after this number */
+    bool is_end;                             /* nothing follows */
+    bool is_final;                           /* all sources have ended: watermarks are TIME_MAX */
+    uint64_t barrier;                        /* epoch of the checkpoint after this number, 0: none */
     atomic_uint stage_done[PLAN_STAGES_MAX]; /* instances that have finished */
 };
 
@@ -93,7 +95,9 @@ struct sequencer {
     uint64_t barrier_requested; /* epoch, 0: none */
 };
 
-/* --- Stages --------------------------------------------------------------------------------------------------------- */
+/* --- Stages
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 struct node_instance;
 
@@ -138,7 +142,7 @@ struct stage_instance {
     uint32_t lane, instance;
     uint64_t next; /* number to run; not for stage 0 */
     struct node_instance *nodes;
-    struct slot *slot; /* in work */
+    struct slot *slot;                 /* in work */
     uint32_t feeders[PLAN_STAGES_MAX]; /* stages whose numbers it waits for */
     uint32_t feeders_count;
     int64_t *slot_watermarks; /* per node of the plan, after the number in work */
@@ -153,7 +157,8 @@ struct stage_instance {
     int64_t busy_us;
 };
 
-/* --- Exchanges ------------------------------------------------------------------------------------------------------ */
+/* --- Exchanges
+ * ------------------------------------------------------------------------------------------------------ */
 
 struct exchange {
     const struct plan_exchange *plan;

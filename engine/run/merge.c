@@ -3,7 +3,8 @@
 
 #include <stdlib.h>
 
-/* --- Inputs of an operator, row by row ------------------------------------------------------------------------------ */
+/* --- Inputs of an operator, row by row
+ * ------------------------------------------------------------------------------ */
 
 static void load_row(struct merge *merge, uint32_t input)
 {
@@ -33,7 +34,8 @@ bool merge_next(struct merge *merge, struct merge_row *row)
     uint32_t best = merge->count;
     for (uint32_t i = 0; i < merge->count; i++)
         if (merge->inputs[i].batch != NULL &&
-            (best == merge->count || row_order_compare(&merge->inputs[i].order, &merge->inputs[best].order) < 0))
+            (best == merge->count ||
+             row_order_compare(&merge->inputs[i].order, &merge->inputs[best].order) < 0))
             best = i;
     if (best == merge->count)
         return false;
@@ -55,7 +57,8 @@ struct batch *merge_batches(struct merge *merge, uint32_t input)
     return merge->inputs[input].list.first;
 }
 
-/* --- Lists into one ------------------------------------------------------------------------------------------------- */
+/* --- Lists into one
+ * ------------------------------------------------------------------------------------------------- */
 
 struct row_reference {
     struct row_order order;

@@ -26,8 +26,8 @@ bool sequencer_init(struct run *run)
         total += run->sources[i].partitions_count;
     }
     if (total > PARTITIONS_MAX) {
-        diag_error(run->diags, DIAG_E0503, (struct span){0}, "%u partitions are more than the %d that a job can have",
-                   total, PARTITIONS_MAX);
+        diag_error(run->diags, DIAG_E0503, (struct span){0},
+                   "%u partitions are more than the %d that a job can have", total, PARTITIONS_MAX);
         return false;
     }
     s->partitions = calloc(total, sizeof(*s->partitions));
@@ -122,8 +122,9 @@ bool sequencer_restore(struct run *run, struct str saved)
     uint64_t version = take(&saved), number = take(&saved), sources = take(&saved);
     if (version != POSITIONS_VERSION || sources != run->plan->sources_count ||
         saved.length != (words - 3) * sizeof(uint64_t)) {
-        struct diag *d = diag_error(run->diags, DIAG_E0703, (struct span){0},
-                                    "the checkpoint was taken over other sources or another number of partitions");
+        struct diag *d =
+            diag_error(run->diags, DIAG_E0703, (struct span){0},
+                       "the checkpoint was taken over other sources or another number of partitions");
         diag_hint(run->diags, d, "give the job the inputs it had, or start anew with --fresh");
         return false;
     }

@@ -36,8 +36,10 @@ bool checkpoints_init(struct run *run)
     if (config->directory.length == 0) {
         if (run->options.mode != RUN_RESUME)
             return true;
-        struct diag *d = diag_error(run->diags, DIAG_E0707, (struct span){0}, "this job takes no checkpoints");
-        diag_hint(run->diags, d, "give it a directory: `checkpoint: { dir: \"state/%.*s\" }` in the job block",
+        struct diag *d =
+            diag_error(run->diags, DIAG_E0707, (struct span){0}, "this job takes no checkpoints");
+        diag_hint(run->diags, d,
+                  "give it a directory: `checkpoint: { dir: \"state/%.*s\" }` in the job block",
                   STR_ARGS(run->plan->name));
         return false;
     }
@@ -72,7 +74,8 @@ bool checkpoints_init(struct run *run)
 static char *temporary_directory(struct run *run)
 {
     const char *root = getenv("TMPDIR");
-    char *path = arena_printf(&run->arena, "%s/leat-state-XXXXXX", root != NULL && *root != '\0' ? root : "/tmp");
+    char *path =
+        arena_printf(&run->arena, "%s/leat-state-XXXXXX", root != NULL && *root != '\0' ? root : "/tmp");
     return mkdtemp(path);
 }
 
@@ -88,10 +91,11 @@ bool checkpoints_open_state(struct run *run)
     } else if (run->plan->has_state) {
         run->temporary_path = path = temporary_directory(run);
         if (path == NULL) {
-            diag_errno(run->diags,
-                       diag_error(run->diags, DIAG_E0801, (struct span){0},
-                                  "no temporary directory can be made for state that does not fit into memory"),
-                       errno);
+            diag_errno(
+                run->diags,
+                diag_error(run->diags, DIAG_E0801, (struct span){0},
+                           "no temporary directory can be made for state that does not fit into memory"),
+                errno);
             return false;
         }
         path = arena_printf(&run->arena, "%s/db", path);
@@ -134,11 +138,12 @@ static bool restore_state(struct run *run, struct node_instance *node, struct ch
     bool is_sink = plan_node->tag == PLAN_SINK;
     char prefix[64];
     if (is_sink)
-        snprintf(prefix, sizeof(prefix), "sink/%.*s", MIN(40, (int)plan_node->name.length), plan_node->name.data);
+        snprintf(prefix, sizeof(prefix), "sink/%.*s", MIN(40, (int)plan_node->name.length),
+                 plan_node->name.data);
     else
         snprintf(prefix, sizeof(prefix), "op/%u/", plan_node->place);
-    struct snapshot_reader *reader =
-        checkpoint_reader(from, prefix, node->stage->instance, run->stage_instances[node->stage->index], run->diags);
+    struct snapshot_reader *reader = checkpoint_reader(from, prefix, node->stage->instance,
+                                                       run->stage_instances[node->stage->index], run->diags);
     if (reader == NULL)
         return false;
     bool is_good = is_sink ? plan_node->sink_kind->restore(&node->sink, reader)

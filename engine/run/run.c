@@ -114,8 +114,8 @@ static bool finish_sinks(struct run *run)
             if (is_node_good && run->sequencer.is_finished && kind->finish != NULL)
                 is_node_good = kind->finish(&node->sink);
             if (!is_node_good)
-                diag_error(run->diags, DIAG_E0605, node->node->span, "sink `%.*s`: %s", STR_ARGS(node->node->name),
-                           node->sink.error);
+                diag_error(run->diags, DIAG_E0605, node->node->span, "sink `%.*s`: %s",
+                           STR_ARGS(node->node->name), node->sink.error);
             is_good &= is_node_good;
         }
     return is_good;
@@ -133,8 +133,8 @@ bool run_wait(struct run *run)
         is_good = finish_sinks(run);
     const char *error = run->state_store != NULL ? state_store_error(run->state_store) : NULL;
     if (error != NULL) {
-        diag_cause(run->diags, diag_error(run->diags, DIAG_E0801, (struct span){0}, "the state store failed"), "%s",
-                   error);
+        diag_cause(run->diags, diag_error(run->diags, DIAG_E0801, (struct span){0}, "the state store failed"),
+                   "%s", error);
         is_good = false;
     }
     run->ended_us = os_monotonic_us();

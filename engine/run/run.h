@@ -18,10 +18,10 @@ enum run_start_mode {
 };
 
 struct run_options {
-    uint32_t lanes;      /* 0: the job's `workers`, else one per core */
-    int64_t until_us;    /* stop before the first record at or after this time; TIME_MAX: none */
+    uint32_t lanes;   /* 0: the job's `workers`, else one per core */
+    int64_t until_us; /* stop before the first record at or after this time; TIME_MAX: none */
     enum run_start_mode mode;
-    bool take_over;      /* break another process's lock */
+    bool take_over; /* break another process's lock */
 };
 
 /* Opens sources and sinks, restores state. NULL after diagnostics. */
@@ -50,10 +50,10 @@ struct run_node_stats {
 struct run_stats {
     bool is_resumed, was_finished, is_finished;
     uint64_t numbers;
-    uint64_t records;       /* over all lives of the run */
-    uint64_t records_life;  /* read and sequenced by this process */
+    uint64_t records;      /* over all lives of the run */
+    uint64_t records_life; /* read and sequenced by this process */
     int64_t elapsed_us;
-    int64_t watermark;      /* the lowest of the sources; TIME_MIN: none yet */
+    int64_t watermark; /* the lowest of the sources; TIME_MIN: none yet */
     struct source_progress progress;
     struct run_node_stats nodes[PLAN_NODES_MAX];
     uint32_t nodes_count;

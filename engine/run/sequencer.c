@@ -1,22 +1,26 @@
 /* The sequencer: from the partitions of all sources to one order of rows, cut into numbers.
  *
- * Each partition keeps a ring of pieces (raw batches). A lane with nothing better to do reads the next piece of a
- * partition, alone, and then decodes it, side by side with other lanes. A row's order time is the running maximum of
- * its partition's arrival times, or of its accepted event times; it never falls, so a slice is found by binary search.
+ * Each partition keeps a ring of pieces (raw batches). A lane with nothing better to do reads the next piece
+ * of a partition, alone, and then decodes it, side by side with other lanes. A row's order time is the
+ * running maximum of its partition's arrival times, or of its accepted event times; it never falls, so a
+ * slice is found by binary search.
  *
- * A number is formed when the head of every partition is decoded. Its bound is the earliest last row among the heads,
- * by (order time, partition); it holds, of every partition, the rows up to the bound. With one partition that is a
- * batch a number. What the numbers are depends on the records alone, not on who decoded what, or when. */
+ * A number is formed when the head of every partition is decoded. Its bound is the earliest last row among
+ * the heads, by (order time, partition); it holds, of every partition, the rows up to the bound. With one
+ * partition that is a batch a number. What the numbers are depends on the records alone, not on who decoded
+ * what, or when. */
 #include "run/internal.h"
 
-/* --- Reading and decoding ------------------------------------------------------------------------------------------- */
+/* --- Reading and decoding
+ * ------------------------------------------------------------------------------------------- */
 
 static uint32_t pieces_in_ring(const struct partition *p)
 {
     return (uint32_t)(p->tail - p->head);
 }
 
-/* The partition that needs a piece most: a head that is missing holds everybody up. NULL: none may read now. */
+/* The partition that needs a piece most: a head that is missing holds everybody up. NULL: none may read now.
+ */
 static struct partition *choose_partition(struct sequencer *s)
 {
     struct partition *best = NULL;
@@ -43,7 +47,8 @@ static void select_good_rows(struct batch *batch, const uint64_t *bad, uint32_t 
     batch->selected = selected;
 }
 
-/* Event times from their column; rows without one are bad. Then order times, as if the partition began here. */
+/* Event times from their column; rows without one are bad. Then order times, as if the partition began here.
+ */
 static void set_times(struct run *run, const struct partition *p, struct piece *piece)
 {
     struct batch *batch = piece->batch;
@@ -59,8 +64,8 @@ static void set_times(struct run *run, const struct partition *p, struct piece *
             batch->event_time[row] = is_valid ? times->ints[row] : 0;
             if (unlikely(!is_valid) && !bit_get(bad, row)) {
                 bit_set(bad, row);
-                piece->output.bad[piece->output.bad_count++] = (struct bad_record){
-                    .row = row, .column = UINT32_MAX, .reason = "the event time is null"};
+                piece->output.bad[piece->output.bad_count++] =
+                    (struct bad_record){.row = row, .column = UINT32_MAX, .reason = "the event time is null"};
             }
         }
     } else {
@@ -132,10 +137,11 @@ bool sequencer_work(struct run *run, struct lane *lane)
     return status != READ_LATER;
 }
 
-/* --- Numbers -------------------------------------------------------------------------------------------------------- */
+/* --- Numbers
+ * -------------------------------------------------------------------------------------------------------- */
 
-/* Makes the head ready to be cut: takes in the partition's running maximum, skips what was sequenced before a resume.
- * False: not decoded yet. */
+/* Makes the head ready to be cut: takes in the partition's running maximum, skips what was sequenced before a
+ * resume. False: not decoded yet. */
 static bool prepare_head(struct partition *p)
 {
     struct piece *piece = &p->pieces[p->head % PIECES_MAX];
@@ -209,7 +215,8 @@ static uint32_t rows_up_to(const struct partition *p, int64_t bound, bool is_inc
     uint32_t low = p->head_row, high = batch->rows;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        bool is_within = is_inclusive ? batch->order_time[middle] <= bound : batch->order_time[middle] < bound;
+        bool is_within =
+            is_inclusive ? batch->order_time[middle] <= bound : batch->order_time[middle] < bound;
         if (is_within)
             low = middle + 1;
         else
@@ -273,7 +280,8 @@ static void cut_slice(struct partition *p, uint32_t end, struct slice *slice)
     p->resume_rows = end;
 }
 
-/* Watermarks after the number. A source that has ended keeps pace with the others, so that it holds nobody back. */
+/* Watermarks after the number. A source that has ended keeps pace with the others, so that it holds nobody
+ * back. */
 static void set_watermarks(struct run *run, struct slot *slot)
 {
     struct sequencer *s = &run->sequencer;
@@ -293,7 +301,9 @@ static void set_watermarks(struct run *run, struct slot *slot)
             if (p->source != source || (p->is_ended && p->head == p->tail))
                 continue;
             is_alive = true;
-            int64_t time = p->has_event && node->has_time ? time_add(p->event_max, -node->common->max_delay_us) : TIME_MIN;
+            int64_t time = p->has_event && node->has_time
+                               ? time_add(p->event_max, -node->common->max_delay_us)
+                               : TIME_MIN;
             watermark = MIN(watermark, time);
         }
         if (is_alive) {
@@ -318,7 +328,8 @@ static struct slot *free_slot(struct run *run, uint64_t number)
     struct slot *slot = run_slot(run, number);
     if (number >= run->sequencer.first + SLOTS)
         for (uint32_t stage = 0; stage < run->plan->stages_count; stage++)
-            if (atomic_load_explicit(&slot->stage_done[stage], memory_order_acquire) != stage_pieces(run, stage))
+            if (atomic_load_explicit(&slot->stage_done[stage], memory_order_acquire) !=
+                stage_pieces(run, stage))
                 return NULL;
     return slot;
 }
@@ -332,7 +343,8 @@ static void fill_slices(struct sequencer *s, struct slot *slot)
         struct partition *p = &s->partitions[i];
         if (p->head == p->tail)
             continue;
-        uint32_t end = p == last ? p->pieces[p->head % PIECES_MAX].batch->rows : rows_up_to(p, bound, p->id < last->id);
+        uint32_t end =
+            p == last ? p->pieces[p->head % PIECES_MAX].batch->rows : rows_up_to(p, bound, p->id < last->id);
         if (end > p->head_row)
             cut_slice(p, end, &slot->slices[slot->slices_count++]);
     }
@@ -420,7 +432,8 @@ struct slot *sequencer_claim(struct run *run)
     uint64_t number = atomic_load_explicit(&s->claimed, memory_order_relaxed);
     if (number < atomic_load_explicit(&s->formed, memory_order_relaxed)) {
         slot = run_slot(run, number);
-        /* Counters of stage 0 belong to no single lane: at a barrier all numbers before it must be through. */
+        /* Counters of stage 0 belong to no single lane: at a barrier all numbers before it must be through.
+         */
         bool is_after_barrier = number > s->first && run_slot(run, number - 1)->barrier != 0;
         bool is_gate = slot->barrier != 0 || is_after_barrier;
         if (is_gate && number > s->first && !stage_0_is_past(run, number - 1))

@@ -1,14 +1,16 @@
 /* Stage instances: building them, and running one number through their nodes.
  *
- * Within a number each node, in the order of the plan, first takes what its exchanges brought (a node fed within the
- * stage has been called directly by then), then merges its inputs if it has several, then is told the watermark. So
- * rows of the number come first, and rows that timers make come after them, upstream before downstream. */
+ * Within a number each node, in the order of the plan, first takes what its exchanges brought (a node fed
+ * within the stage has been called directly by then), then merges its inputs if it has several, then is told
+ * the watermark. So rows of the number come first, and rows that timers make come after them, upstream before
+ * downstream. */
 #include "run/internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* --- Calls of nodes ------------------------------------------------------------------------------------------------- */
+/* --- Calls of nodes
+ * ------------------------------------------------------------------------------------------------- */
 
 static void sink_failed(struct node_instance *node)
 {
@@ -73,8 +75,8 @@ void operator_emit(struct operator_context *context, uint32_t output, struct bat
     batch_release(batch);
 }
 
-/* An operator with several inputs whose order does not matter to it, but to what follows: runs of rows in the one
- * order, each from one batch. */
+/* An operator with several inputs whose order does not matter to it, but to what follows: runs of rows in the
+ * one order, each from one batch. */
 static void process_runs(struct node_instance *node, struct merge *merge)
 {
     struct merge_row row, next;
@@ -124,7 +126,8 @@ static void run_merged(struct node_instance *node)
         batch_list_release(&node->queues[i]);
 }
 
-/* --- One number ----------------------------------------------------------------------------------------------------- */
+/* --- One number
+ * ----------------------------------------------------------------------------------------------------- */
 
 static void run_source(struct node_instance *node, struct slot *slot)
 {
@@ -225,7 +228,8 @@ bool stage_is_ready(const struct stage_instance *stage)
     struct slot *slot = run_slot(run, stage->next);
     for (uint32_t i = 0; i < stage->feeders_count; i++) {
         uint32_t feeder = stage->feeders[i];
-        if (atomic_load_explicit(&slot->stage_done[feeder], memory_order_acquire) != stage_pieces(run, feeder))
+        if (atomic_load_explicit(&slot->stage_done[feeder], memory_order_acquire) !=
+            stage_pieces(run, feeder))
             return false;
     }
     return true;

@@ -1,4 +1,5 @@
-/* Figures for the live view, the summary and tests. Counters are read while lanes write them: stale, not torn. */
+/* Figures for the live view, the summary and tests. Counters are read while lanes write them: stale, not
+ * torn. */
 #include "run/barrier.h"
 
 static void add_node(struct run *run, struct run_stats *stats, uint32_t place)
@@ -42,7 +43,8 @@ static void add_sources(struct run *run, struct run_stats *stats)
         stats->progress.bytes_total = is_known ? stats->progress.bytes_total + progress.bytes_total : -1;
         stats->progress.bytes_done += MAX(progress.bytes_done, 0);
         is_known = progress.records_total >= 0 && stats->progress.records_total >= 0;
-        stats->progress.records_total = is_known ? stats->progress.records_total + progress.records_total : -1;
+        stats->progress.records_total =
+            is_known ? stats->progress.records_total + progress.records_total : -1;
     }
 }
 
@@ -70,7 +72,8 @@ static void add_queues(struct run *run, struct run_stats *stats)
     for (uint32_t stage = 1; stage < run->plan->stages_count; stage++) {
         uint64_t next = formed;
         for (uint32_t i = 0; i < run->stage_instances[stage]; i++)
-            next = MIN(next, __atomic_load_n(&run->stages[run->stage_first[stage] + i]->next, __ATOMIC_RELAXED));
+            next =
+                MIN(next, __atomic_load_n(&run->stages[run->stage_first[stage] + i]->next, __ATOMIC_RELAXED));
         stats->queue_fill[stage] = (double)(formed - next) / SLOTS;
     }
     stats->numbers = formed;
@@ -78,8 +81,8 @@ static void add_queues(struct run *run, struct run_stats *stats)
 
 void run_stats(struct run *run, struct run_stats *stats)
 {
-    *stats = (struct run_stats){.is_resumed = run->is_resumed, .was_finished = run->was_finished,
-                                .lanes = run->lanes_count};
+    *stats = (struct run_stats){
+        .is_resumed = run->is_resumed, .was_finished = run->was_finished, .lanes = run->lanes_count};
     atomic_fetch_add(&run->report_epoch, 1);
     if (run->is_joined)
         for (uint32_t i = 0; i < run->stages_total; i++)
@@ -92,6 +95,7 @@ void run_stats(struct run *run, struct run_stats *stats)
     add_queues(run, stats);
     stats->elapsed_us = (run->is_joined ? run->ended_us : os_monotonic_us()) - run->started_us;
     for (uint32_t i = 0; i < run->stages_total; i++)
-        for (uint32_t k = 0; k < run->stages[i]->examples_count && stats->dead_count < ARRAY_COUNT(stats->dead); k++)
+        for (uint32_t k = 0;
+             k < run->stages[i]->examples_count && stats->dead_count < ARRAY_COUNT(stats->dead); k++)
             stats->dead[stats->dead_count++] = run->stages[i]->examples[k];
 }

@@ -1,0 +1,66 @@
+/* The built-in kinds, from the registry.def of each folder. */
+#include "cli/commands.h"
+#include "operators/expr/expr.h"
+
+#define OPERATOR(name) extern const struct operator_kind operator_##name;
+#include "operators/registry.def"
+#undef OPERATOR
+#define LEARNER(name) extern const struct operator_kind learner_##name;
+#include "learners/registry.def"
+#undef LEARNER
+#define SOURCE(name) extern const struct source_kind source_##name;
+#define SINK(name)   extern const struct sink_kind sink_##name;
+#include "connectors/registry.def"
+#undef SOURCE
+#undef SINK
+#define FORMAT(name) extern const struct format_kind format_##name;
+#include "formats/registry.def"
+#undef FORMAT
+
+static const struct operator_kind *const operators[] = {
+#define OPERATOR(name) &operator_##name,
+#include "operators/registry.def"
+#undef OPERATOR
+    NULL,
+};
+
+static const struct operator_kind *const learners[] = {
+#define LEARNER(name) &learner_##name,
+#include "learners/registry.def"
+#undef LEARNER
+    NULL,
+};
+
+#define SINK(name)
+static const struct source_kind *const sources[] = {
+#define SOURCE(name) &source_##name,
+#include "connectors/registry.def"
+#undef SOURCE
+    NULL,
+};
+#undef SINK
+
+#define SOURCE(name)
+static const struct sink_kind *const sinks[] = {
+#define SINK(name) &sink_##name,
+#include "connectors/registry.def"
+#undef SINK
+    NULL,
+};
+#undef SOURCE
+
+static const struct format_kind *const formats[] = {
+#define FORMAT(name) &format_##name,
+#include "formats/registry.def"
+#undef FORMAT
+    NULL,
+};
+
+const struct registry builtin_registry = {
+    .operators = operators,
+    .learners = learners,
+    .sources = sources,
+    .sinks = sinks,
+    .formats = formats,
+    .functions = expr_functions,
+};

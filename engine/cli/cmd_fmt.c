@@ -1,0 +1,109 @@
+/* leat fmt JOB...: canonical text; comments and meaning stay. */
+#include "cli/argp.h"
+#include "cli/commands.h"
+#include "core/os.h"
+#include "lang/lang.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { KEY_CHECK = 256, KEY_STDOUT, PATHS_MAX = 1024 };
+
+struct fmt_arguments {
+    const char *paths[PATHS_MAX];
+    unsigned count;
+    bool is_check, to_stdout;
+};
+
+static const struct argp_option options_table[] = {
+    {"check", KEY_CHECK, NULL, 0, "change nothing; fail where a file is not in its usual form", 0},
+    {"stdout", KEY_STDOUT, NULL, 0, "print instead of rewriting the file", 0},
+    {0},
+};
+
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+    struct fmt_arguments *arguments = state->input;
+    switch (key) {
+    case KEY_CHECK: arguments->is_check = true; return 0;
+    case KEY_STDOUT: arguments->to_stdout = true; return 0;
+    case ARGP_KEY_ARG:
+        if (arguments->count == PATHS_MAX)
+            argp_error(state, "too many files");
+        arguments->paths[arguments->count++] = argument;
+        return 0;
+    case ARGP_KEY_NO_ARGS: argp_error(state, "which job?"); return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* Beside the file, then renamed over it: a crash leaves the old or the new text. */
+static int replace_file(struct arena *arena, const char *path, const struct byte_buffer *text)
+{
+    char *temporary = arena_printf(arena, "%s.fmt-tmp", path);
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return errno;
+    int error = os_write_all(fd, text->data, text->length, NULL);
+    if (error == 0)
+        error = os_fsync(fd, NULL);
+    close(fd);
+    if (error == 0)
+        error = os_rename(temporary, path, NULL);
+    if (error != 0)
+        unlink(temporary);
+    return error;
+}
+
+static int format_file(const struct fmt_arguments *arguments, const char *path)
+{
+    struct arena arena = {0};
+    struct diag_list diags;
+    diag_list_init(&diags, &arena);
+    char *data = NULL;
+    size_t bytes = 0;
+    int error = os_read_file(path, LANG_SOURCE_BYTES_MAX, &data, &bytes);
+    if (error != 0) {
+        fprintf(stderr, "leat: error[E0601]: %s: %s\n", path, strerror(error));
+        return EXIT_FAILED;
+    }
+    struct byte_buffer out = {0};
+    struct diag_source source = {path, {data, bytes}};
+    int status = EXIT_GOOD;
+    if (!lang_format(&arena, &diags, &builtin_registry, source.text, &out)) {
+        diag_print(stderr, &diags, &source, isatty(STDERR_FILENO) != 0);
+        status = EXIT_BAD_JOB;
+    } else if (arguments->to_stdout) {
+        fwrite(out.data, 1, out.length, stdout);
+    } else if (out.length != bytes || memcmp(out.data, data, bytes) != 0) {
+        printf("%s%s\n", path, arguments->is_check ? ": not in its usual form" : "");
+        error = arguments->is_check ? 0 : replace_file(&arena, path, &out);
+        if (error != 0)
+            fprintf(stderr, "leat: error[E0605]: %s: %s\n", path, strerror(error));
+        status = arguments->is_check || error != 0 ? EXIT_FAILED : EXIT_GOOD;
+    }
+    buffer_free(&out);
+    free(data);
+    arena_free(&arena);
+    return status;
+}
+
+int cmd_fmt(int argc, char **argv)
+{
+    static const struct argp argp = {options_table,
+                                     parse,
+                                     "JOB...",
+                                     "Puts jobs into their usual form. Comments and meaning stay.",
+                                     0,
+                                     0,
+                                     0};
+    struct fmt_arguments arguments = {0};
+    argp_command(&argp, argc, argv, &arguments);
+    int status = EXIT_GOOD;
+    for (unsigned i = 0; i < arguments.count; i++)
+        status = MAX(status, format_file(&arguments, arguments.paths[i]));
+    return status;
+}

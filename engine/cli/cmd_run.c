@@ -1,0 +1,181 @@
+/* leat run JOB: loads, runs, shows what happens, sums up. */
+#include "cli/argp.h"
+#include "cli/commands.h"
+#include "cli/job.h"
+#include "control/summary.h"
+#include "control/view.h"
+#include "core/civil.h"
+#include "core/os.h"
+#include "run/run.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    KEY_SET = 256,
+    KEY_JSON,
+    KEY_REPLAY,
+    KEY_SINK,
+    KEY_WORKERS,
+    KEY_RESUME,
+    KEY_FRESH,
+    KEY_UNTIL,
+    KEY_TAKE_OVER,
+    KEY_QUIET
+};
+
+struct run_arguments {
+    struct job_load load;
+    struct run_options options;
+    bool is_quiet;
+};
+
+static const struct argp_option options_table[] = {
+    {"set", KEY_SET, "NAME=VALUE", 0, "give a `param` of the job a value", 0},
+    {"replay", KEY_REPLAY, "[SOURCE=]GLOB", OPTION_ARG_OPTIONAL,
+     "read SOURCE from recorded files; sinks then write nothing but counts, unless --sink says where", 1},
+    {"sink", KEY_SINK, "NAME=PATH", 0, "write sink NAME to a file", 1},
+    {"workers", KEY_WORKERS, "N", 0, "lanes; the result is the same at any number", 2},
+    {"resume", KEY_RESUME, NULL, 0, "there must be a checkpoint to go on from", 3},
+    {"fresh", KEY_FRESH, NULL, 0, "start anew, whatever checkpoints there are", 3},
+    {"take-over", KEY_TAKE_OVER, NULL, 0, "although another process holds the checkpoint directory", 3},
+    {"until", KEY_UNTIL, "TIME", 0, "checkpoint and stop before the first record at or after this time", 3},
+    {"json", KEY_JSON, NULL, 0, "diagnostics and the summary as JSON", 4},
+    {"quiet", KEY_QUIET, NULL, 0, "no progress", 4},
+    {0},
+};
+
+static void parse_workers(const char *argument, struct argp_state *state)
+{
+    struct run_arguments *arguments = state->input;
+    int64_t workers;
+    if (!literal_int(str_from(argument), &workers) || workers < 1 || workers > 256)
+        argp_error(state, "--workers wants a number from 1 to 256, not `%s`", argument);
+    arguments->options.lanes = (uint32_t)workers;
+}
+
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+    struct run_arguments *arguments = state->input;
+    switch (key) {
+    case KEY_SET:
+        if (!job_pair_add(&arguments->load.settings, argument))
+            argp_error(state, "--set wants NAME=VALUE, not `%s`", argument);
+        return 0;
+    case KEY_REPLAY:
+        arguments->load.is_replay = true;
+        if (argument != NULL && !job_pair_add(&arguments->load.replays, argument))
+            argp_error(state, "--replay wants SOURCE=GLOB, not `%s`", argument);
+        return 0;
+    case KEY_SINK:
+        if (!job_pair_add(&arguments->load.sinks, argument))
+            argp_error(state, "--sink wants NAME=PATH, not `%s`", argument);
+        return 0;
+    case KEY_WORKERS: parse_workers(argument, state); return 0;
+    case KEY_RESUME: arguments->options.mode = RUN_RESUME; return 0;
+    case KEY_FRESH: arguments->options.mode = RUN_FRESH; return 0;
+    case KEY_TAKE_OVER: arguments->options.take_over = true; return 0;
+    case KEY_UNTIL:
+        if (!civil_parse(str_from(argument), &arguments->options.until_us))
+            argp_error(state, "--until wants a time like 2024-05-01T00:00:00Z, not `%s`", argument);
+        return 0;
+    case KEY_JSON: arguments->load.is_json = true; return 0;
+    case KEY_QUIET: arguments->is_quiet = true; return 0;
+    case ARGP_KEY_ARG:
+        if (arguments->load.path != NULL)
+            argp_error(state, "one job at a time");
+        arguments->load.path = argument;
+        return 0;
+    case ARGP_KEY_NO_ARGS: argp_error(state, "which job? For example `leat run jobs/ctr.leat`"); return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static volatile sig_atomic_t interrupts;
+
+static void on_signal(int number)
+{
+    (void)number;
+    if (++interrupts >= 2)
+        _exit(EXIT_INTERRUPTED);
+}
+
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+/* Shows the run until it ends; 40 ms is quick enough for an eye and costs nothing. */
+static void watch(struct run *run, struct view *view)
+{
+    bool is_stopping = false;
+    while (!run_has_ended(run)) {
+        struct timespec rest = {0, 40 * 1000 * 1000};
+        nanosleep(&rest, NULL);
+        if (interrupts > 0 && !is_stopping) {
+            is_stopping = true;
+            view_message(view, "stopping after a checkpoint; once more to stop now");
+            run_stop(run);
+        }
+        view_update(view, run);
+    }
+}
+
+static int run_job(struct run_arguments *arguments)
+{
+    struct job_load *load = &arguments->load;
+    struct run *run = run_new(load->plan, &arguments->options, &load->diags);
+    if (run == NULL)
+        return EXIT_FAILED;
+    struct view *view = view_new(load->plan, arguments->is_quiet || load->is_json);
+    bool is_good = run_start(run);
+    if (is_good)
+        watch(run, view);
+    view_free(view);
+    is_good &= run_wait(run);
+    struct run_stats *stats = calloc(1, sizeof(*stats));
+    leat_assert(stats != NULL);
+    run_stats(run, stats);
+    if (load->is_json)
+        summary_json(load->plan, stats, is_good, stdout);
+    else
+        summary_text(load->plan, stats, is_good, stdout);
+    free(stats);
+    run_free(run);
+    return is_good ? EXIT_GOOD : EXIT_FAILED;
+}
+
+int cmd_run(int argc, char **argv)
+{
+    static const struct argp argp = {options_table,
+                                     parse,
+                                     "JOB",
+                                     "Runs a job.\vCtrl-C once: checkpoint and stop; twice: stop now. A job "
+                                     "with a checkpoint directory goes on "
+                                     "where its newest checkpoint ends.",
+                                     0,
+                                     0,
+                                     0};
+    struct run_arguments arguments = {.options = {.until_us = TIME_MAX}};
+    argp_command(&argp, argc, argv, &arguments);
+    catch_signals();
+    int status = EXIT_BAD_JOB;
+    bool is_good = job_load(&arguments.load);
+    if (!is_good)
+        job_print_diags(&arguments.load);
+    if (is_good) {
+        status = run_job(&arguments);
+        if (arguments.load.diags.count > 0) {
+            arguments.load.is_json = false; /* stdout has the summary */
+            job_print_diags(&arguments.load);
+        }
+    }
+    job_free(&arguments.load);
+    return status;
+}

@@ -1,0 +1,24 @@
+/* The sub-commands, one file each. argv[0] is the command's name; the result is the exit status. */
+#ifndef LEAT_CLI_COMMANDS_H
+#define LEAT_CLI_COMMANDS_H
+
+#include "core/registry.h"
+
+enum exit_status {
+    EXIT_GOOD = 0,
+    EXIT_FAILED = 1,  /* the job stopped with an error, or something was not as it should be */
+    EXIT_USAGE = 2,   /* flags or arguments */
+    EXIT_BAD_JOB = 3, /* the job file has errors */
+    EXIT_INTERRUPTED = 130,
+};
+
+/* Every kind that is built in. */
+extern const struct registry builtin_registry;
+
+int cmd_run(int argc, char **argv);
+int cmd_check(int argc, char **argv);
+int cmd_explain(int argc, char **argv);
+int cmd_fmt(int argc, char **argv);
+int cmd_help(int argc, char **argv);
+
+#endif

@@ -1,0 +1,109 @@
+#include "cli/job.h"
+
+#include "cli/commands.h"
+#include "core/os.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+bool job_pair_add(struct job_pairs *pairs, const char *text)
+{
+    const char *equals = strchr(text, '=');
+    if (equals == NULL || equals == text || pairs->count == JOB_PAIRS_MAX)
+        return false;
+    pairs->names[pairs->count] = (struct str){text, (size_t)(equals - text)};
+    pairs->values[pairs->count++] = str_from(equals + 1);
+    return true;
+}
+
+static struct plan_replace *replaces(struct job_load *load, const struct job_pairs *pairs)
+{
+    struct plan_replace *items = arena_array(&load->arena, struct plan_replace, pairs->count);
+    for (uint32_t i = 0; i < pairs->count; i++)
+        items[i] = (struct plan_replace){pairs->names[i], pairs->values[i]};
+    return items;
+}
+
+/* A name in --replay or --sink that the job does not have. */
+static void check_names(struct job_load *load, const struct job_pairs *pairs, const char *flag,
+                        bool is_source)
+{
+    const struct job_file *job = load->job;
+    uint32_t known = is_source ? job->sources_count : job->sinks_count;
+    for (uint32_t i = 0; i < pairs->count; i++) {
+        bool is_found = false;
+        for (uint32_t k = 0; k < known; k++)
+            is_found |=
+                str_equal(pairs->names[i], is_source ? job->sources[k].name.text : job->sinks[k].name.text);
+        if (is_found)
+            continue;
+        struct diag *d =
+            diag_error(&load->diags, DIAG_E1001, (struct span){0}, "%s: the job has no %s `%.*s`", flag,
+                       is_source ? "source" : "sink", STR_ARGS(pairs->names[i]));
+        const char *all = "";
+        for (uint32_t k = 0; k < known; k++) {
+            struct str name = is_source ? job->sources[k].name.text : job->sinks[k].name.text;
+            all = arena_printf(&load->arena, "%s%s%.*s", all, k > 0 ? ", " : "", STR_ARGS(name));
+        }
+        diag_hint(&load->diags, d, known > 0 ? "it has: %s" : "it has none%s", all);
+    }
+}
+
+static bool read_job(struct job_load *load)
+{
+    char *data;
+    size_t bytes;
+    int error = os_read_file(load->path, LANG_SOURCE_BYTES_MAX, &data, &bytes);
+    if (error != 0) {
+        struct diag *d = diag_error(&load->diags, DIAG_E0601, (struct span){0},
+                                    "the job file `%s` cannot be read", load->path);
+        diag_errno(&load->diags, d, error);
+        diag_hint(&load->diags, d, "give the path of a job file, for example `leat run jobs/ctr.leat`");
+        return false;
+    }
+    load->source = (struct diag_source){load->path, arena_str(&load->arena, (struct str){data, bytes})};
+    free(data);
+    return true;
+}
+
+bool job_load(struct job_load *load)
+{
+    diag_list_init(&load->diags, &load->arena);
+    if (!read_job(load))
+        return false;
+    load->job = lang_parse(&load->arena, &load->diags, &builtin_registry, load->source.text);
+    struct lang_setting *items = arena_array(&load->arena, struct lang_setting, load->settings.count);
+    for (uint32_t i = 0; i < load->settings.count; i++)
+        items[i] = (struct lang_setting){load->settings.names[i], load->settings.values[i]};
+    struct lang_settings settings = {.items = items, .count = load->settings.count};
+    bool is_expanded = lang_expand(load->job, &load->arena, &load->diags, &settings);
+    check_names(load, &load->replays, "--replay", true);
+    check_names(load, &load->sinks, "--sink", false);
+    struct plan_options options = {
+        .registry = &builtin_registry,
+        .replays = replaces(load, &load->replays),
+        .replays_count = load->replays.count,
+        .sinks = replaces(load, &load->sinks),
+        .sinks_count = load->sinks.count,
+        .is_replay = load->is_replay,
+    };
+    load->plan = plan_make(load->job, &options, &load->arena, &load->diags);
+    lang_label_expansions(load->job, &load->diags);
+    return is_expanded && load->plan != NULL && load->diags.errors == 0;
+}
+
+void job_print_diags(struct job_load *load)
+{
+    if (load->diags.count == 0)
+        return;
+    const struct diag_source *source = load->source.path == NULL ? NULL : &load->source;
+    if (load->is_json)
+        diag_print_json(stdout, &load->diags, source);
+    else
+        diag_print(stderr, &load->diags, source, isatty(STDERR_FILENO) != 0);
+}
+
+void job_free(struct job_load *load)
+{
+    arena_free(&load->arena);
+}

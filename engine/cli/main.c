@@ -1,0 +1,74 @@
+/* leat: the table of sub-commands. */
+#include "cli/cmd_generate.h"
+#include "cli/commands.h"
+#include "core/os.h"
+
+#include <malloc.h>
+#include <stdio.h>
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *summary;
+} commands[] = {
+    {"run", cmd_run, "run a job"},
+    {"check", cmd_check, "find every error of a job"},
+    {"explain", cmd_explain, "show how a job will run, as text or as a picture"},
+    {"fmt", cmd_fmt, "put a job into its usual form"},
+    {"help", cmd_help, "reference of every source, operator, function, learner and sink"},
+    {"generate", cmd_generate, "write recorded events of a built-in generator"},
+};
+
+static void print_usage(FILE *out)
+{
+    fprintf(out, "leat carries events from the stream to the model.\n\nusage: leat COMMAND [ARGUMENTS]\n\n");
+    for (size_t i = 0; i < ARRAY_COUNT(commands); i++)
+        fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
+    fprintf(out, "\n`leat COMMAND --help` says more; `leat run jobs/ctr.leat` is a good start.\n");
+}
+
+static int unknown_command(const char *name)
+{
+    const char *names[ARRAY_COUNT(commands)];
+    for (size_t i = 0; i < ARRAY_COUNT(commands); i++)
+        names[i] = commands[i].name;
+    fprintf(stderr, "leat: error[E1001]: there is no command `%s`\n", name);
+    const char *near = diag_nearest(str_from(name), names, ARRAY_COUNT(names));
+    if (near != NULL)
+        fprintf(stderr, "hint: did you mean `leat %s`?\n", near);
+    else
+        fprintf(stderr, "hint: `leat --help` lists the commands\n");
+    return EXIT_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    /* Batches and tables come and go in large pieces: keep them instead of giving them back to the system. */
+    mallopt(M_MMAP_THRESHOLD, 256 << 20);
+    mallopt(M_TRIM_THRESHOLD, 256 << 20);
+    struct arena arena = {0};
+    struct diag_list diags;
+    diag_list_init(&diags, &arena);
+    if (!failpoints_init(&diags)) {
+        diag_print(stderr, &diags, NULL, false);
+        arena_free(&arena);
+        return EXIT_USAGE;
+    }
+    arena_free(&arena);
+    if (argc < 2) {
+        print_usage(stderr);
+        return EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        print_usage(stdout);
+        return EXIT_GOOD;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("leat %s\n", LEAT_VERSION);
+        return EXIT_GOOD;
+    }
+    for (size_t i = 0; i < ARRAY_COUNT(commands); i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    return unknown_command(argv[1]);
+}

@@ -1,0 +1,135 @@
+#include "control/summary.h"
+
+#include "core/civil.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+
+/* --- Text
+ * -----------------------------------------------------------------------------------------------------------
+ */
+
+static void print_count(FILE *out, const char *name, uint64_t value, bool *is_first)
+{
+    if (value == 0)
+        return;
+    fprintf(out, "%s%s %" PRIu64, *is_first ? "" : ", ", name, value);
+    *is_first = false;
+}
+
+static void print_node(FILE *out, const struct run_node_stats *node)
+{
+    const struct counters *c = &node->counters;
+    bool is_learner = node->node->tag == PLAN_LEARNER, is_first = true;
+    fprintf(out, "  %-28s ", node->node->label);
+    print_count(out, "in", c->in, &is_first);
+    if (node->node->tag != PLAN_SINK) {
+        print_count(out, "passed", c->passed, &is_first);
+        print_count(out, is_learner ? "sampled out" : "filtered", c->filtered, &is_first);
+        print_count(out, "duplicate", c->duplicate, &is_first);
+        print_count(out, "late", c->late, &is_first);
+        print_count(out, is_learner ? "rejected" : "dead", c->dead, &is_first);
+        print_count(out, is_learner ? "learned" : "absorbed", c->absorbed, &is_first);
+        print_count(out, "held", c->held, &is_first);
+        print_count(out, "emitted", c->emitted, &is_first);
+        print_count(out, "late updates", c->late_updates, &is_first);
+        print_count(out, "null keys", c->null_keys, &is_first);
+    }
+    fprintf(out, "%s\n", is_first ? "nothing came" : "");
+    for (uint32_t i = 0; i < node->report.count; i++) {
+        const struct report_item *item = &node->report.items[i];
+        fprintf(out, "    %s%-26s %.6g\n", item->is_window ? "last window: " : "", item->name, item->value);
+    }
+    if (!counters_balance(c))
+        fprintf(out, "    THE COUNTS DO NOT ADD UP: this is a bug in leat\n");
+}
+
+void summary_text(const struct plan *plan, const struct run_stats *stats, bool is_good, FILE *out)
+{
+    char rate[32], duration[32], bytes[32];
+    if (stats->was_finished) {
+        fprintf(out, "%.*s: finished already; nothing to do (--fresh starts anew)\n", STR_ARGS(plan->name));
+        return;
+    }
+    double seconds = MAX((double)stats->elapsed_us / 1e6, 1e-9);
+    fprintf(out, "%.*s: %s after %s: %" PRIu64 " records, %s, %u lane%s\n", STR_ARGS(plan->name),
+            !is_good             ? "FAILED"
+            : stats->is_finished ? "finished"
+                                 : "stopped",
+            format_duration(stats->elapsed_us, duration), stats->records_life,
+            format_rate((double)stats->records_life / seconds, rate), stats->lanes,
+            stats->lanes == 1 ? "" : "s");
+    if (stats->is_resumed)
+        fprintf(out, "resumed; %" PRIu64 " records over all lives\n", stats->records);
+    for (uint32_t i = 0; i < stats->nodes_count; i++)
+        print_node(out, &stats->nodes[i]);
+    if (stats->checkpoints > 0)
+        fprintf(out, "%" PRIu64 " checkpoints, the last with %s in %s\n", stats->checkpoints,
+                format_bytes((double)stats->checkpoint_bytes, bytes),
+                format_duration(stats->checkpoint_us, duration));
+    if (stats->dead_count > 0)
+        fprintf(out, "dead letters, for example:\n");
+    for (uint32_t i = 0; i < stats->dead_count; i++)
+        fprintf(out, "  %s\n", stats->dead[i].text);
+}
+
+/* --- JSON
+ * -----------------------------------------------------------------------------------------------------------
+ */
+
+static json_t *counters_json(const struct counters *c)
+{
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "in", (json_int_t)c->in,
+                     "passed", (json_int_t)c->passed, "filtered", (json_int_t)c->filtered, "late",
+                     (json_int_t)c->late, "duplicate", (json_int_t)c->duplicate, "dead", (json_int_t)c->dead,
+                     "absorbed", (json_int_t)c->absorbed, "held", (json_int_t)c->held, "emitted",
+                     (json_int_t)c->emitted, "late_updates", (json_int_t)c->late_updates, "null_keys",
+                     (json_int_t)c->null_keys, "balanced", counters_balance(c));
+}
+
+static json_t *report_json(const struct report *report)
+{
+    json_t *whole = json_object(), *window = json_object();
+    for (uint32_t i = 0; i < report->count; i++) {
+        const struct report_item *item = &report->items[i];
+        /* NaN and Inf are no JSON. */
+        json_t *value = __builtin_isfinite(item->value) ? json_real(item->value) : json_null();
+        json_object_set_new(item->is_window ? window : whole, item->name, value);
+    }
+    return json_pack("{s:o, s:o}", "run", whole, "window", window);
+}
+
+static json_t *node_json(const struct run_node_stats *node)
+{
+    static const char *const tags[] = {"source", "operator", "learner", "sink"};
+    const struct plan_node *n = node->node;
+    const char *kind = n->tag == PLAN_SOURCE ? n->source_kind->name
+                       : n->tag == PLAN_SINK ? n->sink_kind->name
+                                             : n->operator_kind->name;
+    return json_pack("{s:s%, s:s, s:s, s:o, s:o}", "name", n->name.data, n->name.length, "tag", tags[n->tag],
+                     "kind", kind, "counts", counters_json(&node->counters), "report",
+                     report_json(&node->report));
+}
+
+void summary_json(const struct plan *plan, const struct run_stats *stats, bool is_good, FILE *out)
+{
+    json_t *nodes = json_array(), *dead = json_array();
+    for (uint32_t i = 0; i < stats->nodes_count; i++)
+        json_array_append_new(nodes, node_json(&stats->nodes[i]));
+    for (uint32_t i = 0; i < stats->dead_count; i++) {
+        json_t *text = json_string(stats->dead[i].text);
+        json_array_append_new(dead, text != NULL ? text : json_string("(not UTF-8)"));
+    }
+    json_t *root = json_pack("{s:s%, s:s, s:b, s:b, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:f, s:o, s:o}", "job",
+                             plan->name.data, plan->name.length, "fingerprint", plan->fingerprint, "good",
+                             is_good, "finished", stats->is_finished, "records", (json_int_t)stats->records,
+                             "records_life", (json_int_t)stats->records_life, "seconds",
+                             (double)stats->elapsed_us / 1e6, "lanes", (json_int_t)stats->lanes, "numbers",
+                             (json_int_t)stats->numbers, "checkpoints", (json_int_t)stats->checkpoints,
+                             "checkpoint_epoch", (json_int_t)stats->checkpoint_epoch, "checkpoint_stop_ms",
+                             (double)stats->checkpoint_stop_us / 1e3, "nodes", nodes, "dead_examples", dead);
+    leat_assert(root != NULL);
+    json_dumpf(root, out, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    fputc('\n', out);
+    json_decref(root);
+}

@@ -1,0 +1,15 @@
+/* The report at the end of a run. Control thread. */
+#ifndef LEAT_CONTROL_SUMMARY_H
+#define LEAT_CONTROL_SUMMARY_H
+
+#include "run/run.h"
+
+void summary_text(const struct plan *plan, const struct run_stats *stats, bool is_good, FILE *out);
+void summary_json(const struct plan *plan, const struct run_stats *stats, bool is_good, FILE *out);
+
+/* "12.3 M/s", "4.5 GiB", "1:02:03": into `out`, which they return. */
+const char *format_rate(double per_second, char out[32]);
+const char *format_bytes(double bytes, char out[32]);
+const char *format_duration(int64_t microseconds, char out[32]);
+
+#endif

@@ -1,0 +1,235 @@
+#include "control/view.h"
+
+#include "control/summary.h"
+#include "core/civil.h"
+#include "core/os.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { VIEW_REDRAW_US = 250 * 1000, VIEW_LINE_US = 2 * 1000 * 1000, BAR_WIDTH = 24, NAME_WIDTH = 28 };
+
+struct view {
+    const struct plan *plan;
+    bool is_quiet, is_terminal;
+    int64_t last_us, begun_us;
+    uint64_t last_records;
+    double rate;    /* events/s, smoothed over redraws */
+    unsigned lines; /* on the screen, to go back over */
+    struct run_stats stats;
+    struct byte_buffer out;
+};
+
+struct view *view_new(const struct plan *plan, bool is_quiet)
+{
+    struct view *view = calloc(1, sizeof(*view));
+    leat_assert(view != NULL);
+    view->plan = plan;
+    view->is_quiet = is_quiet;
+    view->is_terminal = isatty(STDERR_FILENO) != 0;
+    view->begun_us = view->last_us = os_monotonic_us();
+    return view;
+}
+
+static unsigned terminal_width(void)
+{
+    struct winsize size;
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40)
+        return size.ws_col;
+    return 100;
+}
+
+/* Ends a line of the view: cut at the terminal's width, so that redrawing goes back over the right number of
+ * lines. */
+static void end_line(struct view *view, size_t begin, unsigned width)
+{
+    size_t length = 0, at = begin;
+    while (at < view->out.length && length < width - 1) {
+        at++;
+        while (at < view->out.length && ((unsigned char)view->out.data[at] & 0xc0) == 0x80)
+            at++;
+        length++;
+    }
+    view->out.length = at;
+    buffer_printf(&view->out, "\x1b[K\n");
+    view->lines++;
+}
+
+static double share_done(const struct run_stats *stats)
+{
+    if (stats->progress.bytes_total > 0)
+        return (double)stats->progress.bytes_done / (double)stats->progress.bytes_total;
+    if (stats->progress.records_total > 0)
+        return (double)stats->records / (double)stats->progress.records_total;
+    return -1;
+}
+
+static void add_bar(struct byte_buffer *out, double share)
+{
+    int full = (int)(share * BAR_WIDTH + 0.5);
+    for (int i = 0; i < BAR_WIDTH; i++)
+        buffer_printf(out, "%s", i < full ? "█" : "░");
+}
+
+static void add_head(struct view *view)
+{
+    const struct run_stats *s = &view->stats;
+    char rate[32], elapsed[32], left[32];
+    buffer_printf(&view->out, "%.*s  %s  %" PRIu64 " events  %s", STR_ARGS(view->plan->name),
+                  format_duration(s->elapsed_us, elapsed), s->records, format_rate(view->rate, rate));
+    double share = share_done(s);
+    if (share < 0)
+        return;
+    buffer_printf(&view->out, "  ");
+    if (view->is_terminal)
+        add_bar(&view->out, MIN(share, 1));
+    buffer_printf(&view->out, " %3.0f %%", MIN(share, 1) * 100);
+    if (share > 0.01 && share < 1)
+        buffer_printf(&view->out, "  %s left",
+                      format_duration((int64_t)((double)s->elapsed_us * (1 - share) / share), left));
+}
+
+static void add_totals(struct view *view, struct counters *sum, uint64_t *written)
+{
+    *sum = (struct counters){0};
+    *written = 0;
+    for (uint32_t i = 0; i < view->stats.nodes_count; i++) {
+        const struct run_node_stats *node = &view->stats.nodes[i];
+        counters_add(sum, &node->counters);
+        if (node->node->tag == PLAN_SINK)
+            *written += node->counters.in;
+    }
+}
+
+static void add_time(struct view *view)
+{
+    const struct run_stats *s = &view->stats;
+    char text[32], age[32], duration[32], bytes[32];
+    if (s->watermark == TIME_MIN || s->watermark == TIME_MAX)
+        buffer_printf(&view->out, "watermark %s", s->watermark == TIME_MIN ? "none yet" : "end");
+    else
+        buffer_printf(&view->out, "watermark %.*s", (int)civil_format(s->watermark, text), text);
+    if (s->checkpoints > 0)
+        buffer_printf(&view->out, "   checkpoint %" PRIu64 ": %s ago, took %s, %s", s->checkpoint_epoch,
+                      format_duration(s->checkpoint_age_us, age), format_duration(s->checkpoint_us, duration),
+                      format_bytes((double)s->checkpoint_bytes, bytes));
+}
+
+static void add_node_line(struct view *view, const struct run_node_stats *node)
+{
+    const struct counters *c = &node->counters;
+    struct byte_buffer *out = &view->out;
+    buffer_printf(out, "  %-*.*s %12" PRIu64 " in", NAME_WIDTH, NAME_WIDTH, node->node->label, c->in);
+    if (c->passed + c->emitted > 0)
+        buffer_printf(out, " %12" PRIu64 " out", c->passed + c->emitted);
+    const struct {
+        const char *name;
+        uint64_t value;
+    } rest[] = {{"filtered", c->filtered},
+                {"duplicate", c->duplicate},
+                {"late", c->late},
+                {"dead", c->dead},
+                {"held", c->held}};
+    for (size_t i = 0; i < ARRAY_COUNT(rest); i++)
+        if (rest[i].value > 0)
+            buffer_printf(out, "  %s %" PRIu64, rest[i].name, rest[i].value);
+    double fill = view->stats.queue_fill[node->node->stage];
+    if (fill >= 0.5)
+        buffer_printf(out, "  queue %.0f %%", fill * 100);
+}
+
+static void add_report(struct view *view, const struct report *report)
+{
+    static const char *const shown[] = {"logloss", "auc", "calibration", "rmse", "mae"};
+    for (int is_window = 0; is_window < 2; is_window++) {
+        bool is_first = true;
+        for (uint32_t i = 0; i < report->count; i++) {
+            bool is_shown = false;
+            for (size_t k = 0; k < ARRAY_COUNT(shown); k++)
+                is_shown |= strcmp(report->items[i].name, shown[k]) == 0;
+            if (!is_shown || report->items[i].is_window != (is_window == 1))
+                continue;
+            buffer_printf(&view->out, "%s%s %.5f",
+                          is_first ? (is_window ? "   last window: " : "    run: ") : "  ",
+                          report->items[i].name, report->items[i].value);
+            is_first = false;
+        }
+    }
+}
+
+static void draw_screen(struct view *view)
+{
+    unsigned width = terminal_width();
+    buffer_clear(&view->out);
+    if (view->lines > 0)
+        buffer_printf(&view->out, "\x1b[%uA\r", view->lines);
+    view->lines = 0;
+    size_t begin = view->out.length;
+    add_head(view);
+    end_line(view, begin, width);
+    begin = view->out.length;
+    add_time(view);
+    end_line(view, begin, width);
+    for (uint32_t i = 0; i < view->stats.nodes_count; i++) {
+        begin = view->out.length;
+        add_node_line(view, &view->stats.nodes[i]);
+        end_line(view, begin, width);
+        if (view->stats.nodes[i].report.count == 0)
+            continue;
+        begin = view->out.length;
+        add_report(view, &view->stats.nodes[i].report);
+        if (view->out.length > begin)
+            end_line(view, begin, width);
+    }
+    buffer_printf(&view->out, "\x1b[J");
+    fwrite(view->out.data, 1, view->out.length, stderr);
+}
+
+static void print_line(struct view *view)
+{
+    struct counters sum;
+    uint64_t written;
+    buffer_clear(&view->out);
+    add_head(view);
+    add_totals(view, &sum, &written);
+    buffer_printf(&view->out,
+                  "  out %" PRIu64 "  filtered %" PRIu64 "  duplicate %" PRIu64 "  late %" PRIu64
+                  "  dead %" PRIu64 "  ",
+                  written, sum.filtered, sum.duplicate, sum.late, sum.dead);
+    add_time(view);
+    for (uint32_t i = 0; i < view->stats.nodes_count; i++)
+        add_report(view, &view->stats.nodes[i].report);
+    fprintf(stderr, "%.*s\n", (int)view->out.length, view->out.data);
+}
+
+void view_update(struct view *view, struct run *run)
+{
+    int64_t now = os_monotonic_us();
+    int64_t every = view->is_terminal ? VIEW_REDRAW_US : VIEW_LINE_US;
+    if (view->is_quiet || now - view->last_us < every)
+        return;
+    run_stats(run, &view->stats);
+    double rate = (double)(view->stats.records - view->last_records) / ((double)(now - view->last_us) / 1e6);
+    view->rate = view->last_records == 0 ? rate : view->rate * 0.7 + rate * 0.3;
+    view->last_records = view->stats.records;
+    view->last_us = now;
+    if (view->is_terminal)
+        draw_screen(view);
+    else
+        print_line(view);
+}
+
+void view_message(struct view *view, const char *text)
+{
+    if (!view->is_quiet)
+        fprintf(stderr, "\nleat: %s\n", text);
+    view->lines = 0;
+}
+
+void view_free(struct view *view)
+{
+    buffer_free(&view->out);
+    free(view);
+}

@@ -1,0 +1,252 @@
+/* One step of a stream: `| KIND [value] (OPTION value[, value]...)* [{ entries }]`. What is an option's name and what
+ * a value is known from the option table of the kind. */
+#include "lang/internal.h"
+
+static void add_entry(struct parser *parser, struct step_decl *step, struct ast_entry entry)
+{
+    step->entries = lang_grow(parser->arena, step->entries, step->count, sizeof(*step->entries));
+    step->entries[step->count++] = entry;
+}
+
+static const struct option *with_flag(const struct option *table, unsigned flag)
+{
+    for (; table != NULL && table->name != NULL; table++)
+        if ((table->flags & flag) != 0)
+            return table;
+    return NULL;
+}
+
+/* The option that the token names, or NULL. */
+static const struct option *keyword(const struct step_decl *step, const struct token *token)
+{
+    if (token->tag != TOKEN_WORD || step->descriptor == NULL)
+        return NULL;
+    const struct option *option = option_find(step->descriptor->options, token->text);
+    return option != NULL && (option->flags & (OPTION_POSITIONAL | OPTION_BODY)) == 0 ? option : NULL;
+}
+
+static struct ast *parse_value(struct parser *parser, const struct option *option)
+{
+    struct token *name = parser_token(parser);
+    name->role = ROLE_ITEM;
+    if (option->type != OPTION_ASSIGNMENTS_T || (name->tag != TOKEN_WORD && name->tag != TOKEN_QUOTED) ||
+        parser_peek(parser, 1)->tag != TOKEN_ASSIGN)
+        return parse_expression(parser);
+    if (name->tag == TOKEN_WORD && ast_is_reserved(name->text)) {
+        struct diag *d = parser_expected(parser, "a column's name");
+        if (d != NULL)
+            diag_hint(parser->diags, d, "`%.*s` is a word of the language; as a name it stands in backticks",
+                      STR_ARGS(name->text));
+        return NULL;
+    }
+    parser_next(parser);
+    parser_next(parser);
+    struct ast *value = parse_expression(parser);
+    if (value == NULL)
+        return NULL;
+    struct ast *node = lang_node(parser->arena, AST_ASSIGN, span_join(name->span, value->span));
+    node->text = name->text;
+    node->text_span = name->span;
+    return lang_node_children(parser->arena, parser->diags, node, &value, 1);
+}
+
+/* One value, or several as an AST_LIST. */
+static struct ast *parse_values(struct parser *parser, const struct option *option)
+{
+    struct ast **items = NULL;
+    uint32_t count = 0;
+    parser->no_kinds = option->type != OPTION_KIND_T;
+    do {
+        struct ast *item = parse_value(parser, option);
+        if (item == NULL) {
+            parser->is_broken = true;
+            return NULL;
+        }
+        items = lang_grow(parser->arena, items, count, sizeof(*items));
+        items[count++] = item;
+    } while (parser_accept(parser, TOKEN_COMMA));
+    if (count == 1 && option->type != OPTION_ASSIGNMENTS_T)
+        return items[0];
+    struct ast *list =
+        lang_node(parser->arena, AST_LIST, span_join(items[0]->span, items[count - 1]->span));
+    return lang_node_children(parser->arena, parser->diags, list, items, count);
+}
+
+/* "by, within, keep": what may be said of the kind. */
+static const char *keywords_text(struct parser *parser, const struct option *table, const char **names,
+                                 size_t max, size_t *count)
+{
+    const char *all = NULL;
+    *count = 0;
+    for (; table != NULL && table->name != NULL && *count < max; table++) {
+        if ((table->flags & (OPTION_POSITIONAL | OPTION_BODY)) != 0)
+            continue;
+        names[(*count)++] = table->name;
+        all = all == NULL ? arena_printf(parser->arena, "`%s`", table->name)
+                          : arena_printf(parser->arena, "%s, `%s`", all, table->name);
+    }
+    return all;
+}
+
+static void unknown_option(struct parser *parser, const struct step_decl *step)
+{
+    const struct token *token = parser_token(parser);
+    const char *names[64];
+    size_t count;
+    const char *all = keywords_text(parser, step->descriptor->options, names, ARRAY_COUNT(names), &count);
+    struct diag *d;
+    if (token->tag == TOKEN_WORD && !token->begins_line && !ast_is_reserved(token->text)) {
+        if (parser->error_at == parser->at)
+            return;
+        parser->error_at = parser->at;
+        d = parser_error(parser, DIAG_E0401, token->span, "`%s` has no option `%.*s`", step->descriptor->name,
+                         STR_ARGS(token->text));
+        const char *near = diag_nearest(token->text, names, count);
+        if (near != NULL) {
+            diag_hint(parser->diags, d, "did you mean `%s`?", near);
+            return;
+        }
+    } else {
+        d = parser_expected(parser, "an option, `|` or the end of the stream");
+    }
+    if (d != NULL && token->tag == TOKEN_PIPE)
+        diag_hint(parser->diags, d, "the boolean operator is written `or`");
+    else if (d != NULL && all != NULL)
+        diag_hint(parser->diags, d, "options of `%s` are %s", step->descriptor->name, all);
+    else if (d != NULL)
+        diag_hint(parser->diags, d, "`%s` has no options", step->descriptor->name);
+}
+
+/* Skips what belongs to an option that is not one: to the next option, the body or the next step. */
+static void skip_option(struct parser *parser, const struct step_decl *step)
+{
+    parser_next(parser);
+    while (true) {
+        const struct token *token = parser_token(parser);
+        if (token->tag == TOKEN_END || token->tag == TOKEN_PIPE || token->tag == TOKEN_LEFT_BRACE ||
+            parser_at_declaration(parser) || keyword(step, token) != NULL)
+            break;
+        parser_next(parser);
+    }
+    parser->open = 0;
+}
+
+static void parse_body(struct parser *parser, struct step_decl *step)
+{
+    struct token *opener = parser_token(parser);
+    if (with_flag(step->descriptor->options, OPTION_BODY) == NULL)
+        parser_error(parser, DIAG_E0104, opener->span, "`%s` takes no `{ }`", step->descriptor->name);
+    parser->no_kinds = false;
+    struct ast *node = lang_node(parser->arena, AST_BLOCK, opener->span);
+    struct ast_entry *entries;
+    uint32_t count;
+    parse_block(parser, &entries, &count);
+    node->span = node->text_span = span_join(opener->span, parser->tokens[parser->at - 1].span);
+    node = lang_node_entries(parser->diags, node, entries, count);
+    if (node != NULL)
+        add_entry(parser, step, (struct ast_entry){STR("{}"), opener->span, node});
+}
+
+static bool step_ends(struct parser *parser)
+{
+    const struct token *token = parser_token(parser);
+    return token->tag == TOKEN_END || token->tag == TOKEN_PIPE || parser_at_declaration(parser);
+}
+
+static void parse_positional(struct parser *parser, struct step_decl *step, const struct option *option)
+{
+    const struct token *token = parser_token(parser);
+    bool is_required = (option->flags & OPTION_REQUIRED) != 0;
+    if (!is_required && (step_ends(parser) || token->tag == TOKEN_LEFT_BRACE || keyword(step, token) != NULL))
+        return;
+    uint32_t begin = parser->at;
+    struct ast *value = parse_values(parser, option);
+    if (value != NULL)
+        add_entry(parser, step, (struct ast_entry){STR(""), step->kind.span, value});
+    else if (!step_ends(parser) && parser->at == begin && token->tag != TOKEN_LEFT_BRACE)
+        skip_option(parser, step);
+    else if (!step_ends(parser))
+        parser_skip_step(parser);
+}
+
+/* One option or the body; false at the end of the step. */
+static bool parse_option(struct parser *parser, struct step_decl *step)
+{
+    if (step_ends(parser))
+        return false;
+    struct token *token = parser_token(parser);
+    if (token->tag == TOKEN_LEFT_BRACE) {
+        parse_body(parser, step);
+        if (step_ends(parser) || parser_token(parser)->begins_line)
+            return false;
+        parser_expected(parser, "`|` or a new line after `}`");
+        parser_skip_step(parser);
+        return false;
+    }
+    const struct option *option = keyword(step, token);
+    if (option == NULL && token->begins_line)
+        return false;
+    if (option == NULL) {
+        unknown_option(parser, step);
+        skip_option(parser, step);
+        return true;
+    }
+    parser_next(parser);
+    struct ast *value = parse_values(parser, option);
+    if (value != NULL)
+        add_entry(parser, step, (struct ast_entry){token->text, token->span, value});
+    else if (!step_ends(parser) && keyword(step, parser_token(parser)) == NULL)
+        skip_option(parser, step);
+    return true;
+}
+
+static void unknown_kind(struct parser *parser, const struct token *kind)
+{
+    const struct operator_kind *const *all = parser->registry->operators;
+    const char *names[256];
+    size_t count = 0;
+    for (; all != NULL && all[count] != NULL && count < ARRAY_COUNT(names); count++)
+        names[count] = all[count]->name;
+    struct diag *d =
+        parser_error(parser, DIAG_E0203, kind->span, "there is no operator `%.*s`", STR_ARGS(kind->text));
+    const char *near = diag_nearest(kind->text, names, count);
+    if (near != NULL)
+        diag_hint(parser->diags, d, "did you mean `%s`?", near);
+    else
+        diag_hint(parser->diags, d, "`leat help operators` lists them");
+}
+
+void parse_step(struct parser *parser, struct step_decl *step)
+{
+    struct token *bar = parser_next(parser), *kind = parser_token(parser);
+    bar->role = ROLE_STEP;
+    bool was_broken = parser->is_broken;
+    parser->is_broken = false;
+    parser->open = 0;
+    *step = (struct step_decl){.span = bar->span};
+    if (kind->tag != TOKEN_WORD || parser_at_declaration(parser)) {
+        struct diag *d = parser_expected(parser, "the name of an operator after `|`");
+        if (d != NULL && kind->tag == TOKEN_PIPE)
+            diag_hint(parser->diags, d, "the boolean operator is written `or`");
+        if (kind->tag == TOKEN_PIPE)
+            parser_next(parser);
+        parser_skip_step(parser);
+    } else {
+        parser_next(parser);
+        step->kind = (struct lang_name){kind->text, kind->span};
+        step->descriptor = registry_operator(parser->registry, kind->text);
+        if (step->descriptor == NULL) {
+            unknown_kind(parser, kind);
+            parser_skip_step(parser);
+        } else {
+            const struct option *positional = with_flag(step->descriptor->options, OPTION_POSITIONAL);
+            if (positional != NULL)
+                parse_positional(parser, step, positional);
+            while (parse_option(parser, step))
+                ;
+        }
+    }
+    step->span = span_join(kind->span, parser->tokens[parser->at - 1].span);
+    step->is_broken = parser->is_broken;
+    parser->is_broken |= was_broken;
+}
