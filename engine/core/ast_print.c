@@ -5,7 +5,17 @@
 #include <stdlib.h>
 
 /* How tightly a node holds together; an operand that holds less tightly stands in parentheses. */
-enum tightness { LOOSE, TIGHT_OR, TIGHT_AND, TIGHT_NOT, TIGHT_COMPARE, TIGHT_ADD, TIGHT_MULTIPLY, TIGHT_UNARY, TIGHT_WHOLE };
+enum tightness {
+    LOOSE,
+    TIGHT_OR,
+    TIGHT_AND,
+    TIGHT_NOT,
+    TIGHT_COMPARE,
+    TIGHT_ADD,
+    TIGHT_MULTIPLY,
+    TIGHT_UNARY,
+    TIGHT_WHOLE
+};
 
 static const struct {
     const char *text;
@@ -34,8 +44,8 @@ static const struct {
 
 bool ast_is_reserved(struct str word)
 {
-    static const char *const words[] = {"and", "or",   "not",   "in",   "is",   "between", "null", "true",
-                                        "false", "case", "when", "then", "else", "end"};
+    static const char *const words[] = {"and",  "or",    "not",  "in",   "is",   "between", "null",
+                                        "true", "false", "case", "when", "then", "else",    "end"};
     for (size_t i = 0; i < ARRAY_COUNT(words); i++)
         if (str_is(word, words[i]))
             return true;
@@ -52,7 +62,8 @@ static void append_name(struct byte_buffer *out, struct str name)
     bool is_plain = name.length > 0 && !ast_is_reserved(name);
     for (size_t i = 0; i < name.length && is_plain; i++) {
         char c = name.data[i];
-        is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (i > 0 && c >= '0' && c <= '9');
+        is_plain =
+            (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (i > 0 && c >= '0' && c <= '9');
     }
     if (!is_plain)
         append(out, "`");

@@ -1,7 +1,8 @@
 /* Diagnostics as text for people and as JSON for programs, and "did you mean"; part of core/diag.h.
  *
- * Whatever is printed may hold bytes from a job file, a record or a path: in text, control characters and bytes
- * that are not UTF-8 become \xNN, so that no message can drive a terminal; in JSON they are escaped or replaced. */
+ * Whatever is printed may hold bytes from a job file, a record or a path: in text, control characters and
+ * bytes that are not UTF-8 become \xNN, so that no message can drive a terminal; in JSON they are escaped or
+ * replaced. */
 #include "core/diag.h"
 
 #include <stdlib.h>
@@ -63,8 +64,9 @@ static uint32_t code_columns(uint32_t code)
 {
     static const struct {
         uint32_t first, last;
-    } wide[] = {{0x1100, 0x115F}, {0x2E80, 0xA4CF}, {0xAC00, 0xD7A3},   {0xF900, 0xFAFF},  {0xFE30, 0xFE6F},
-                {0xFF00, 0xFF60}, {0xFFE0, 0xFFE6}, {0x1F300, 0x1F64F}, {0x1F900, 0x1F9FF}, {0x20000, 0x3FFFD}};
+    } wide[] = {{0x1100, 0x115F},   {0x2E80, 0xA4CF},  {0xAC00, 0xD7A3}, {0xF900, 0xFAFF},
+                {0xFE30, 0xFE6F},   {0xFF00, 0xFF60},  {0xFFE0, 0xFFE6}, {0x1F300, 0x1F64F},
+                {0x1F900, 0x1F9FF}, {0x20000, 0x3FFFD}};
     if ((code >= 0x300 && code <= 0x36F) || (code >= 0x200B && code <= 0x200F) || code == 0xFEFF)
         return 0;
     for (size_t i = 0; i < ARRAY_COUNT(wide); i++)
@@ -317,12 +319,37 @@ static void painter_init(struct painter *painter, FILE *out, const struct diag_s
         index_lines(painter);
 }
 
+static uint32_t order_of(const struct diag *diag)
+{
+    return diag->path == NULL ? diag->span.begin : 0;
+}
+
+static int compare_places(const void *left, const void *right)
+{
+    const struct diag *const *a = left, *const *b = right;
+    uint32_t first = order_of(*a), second = order_of(*b);
+    return first != second ? (first < second ? -1 : 1) : *a < *b ? -1 : *a > *b;
+}
+
+/* By place in the job, what has none first; at one place in the order of reporting. */
+static unsigned in_order(const struct diag_list *list, const struct diag *sorted[DIAG_MAX])
+{
+    leat_assert(list->count <= DIAG_MAX);
+    for (unsigned i = 0; i < list->count; i++)
+        sorted[i] = &list->items[i];
+    if (list->count > 0)
+        qsort(sorted, list->count, sizeof(sorted[0]), compare_places);
+    return list->count;
+}
+
 void diag_print(FILE *out, const struct diag_list *list, const struct diag_source *source, bool color)
 {
     struct painter painter;
     painter_init(&painter, out, source, color);
-    for (unsigned i = 0; i < list->count; i++)
-        print_diag(&painter, &list->items[i]);
+    const struct diag *sorted[DIAG_MAX];
+    unsigned count = in_order(list, sorted);
+    for (unsigned i = 0; i < count; i++)
+        print_diag(&painter, sorted[i]);
     if (list->dropped > 0)
         fprintf(out, "... and %u more\n", list->dropped);
     free(painter.line_begins);
@@ -408,10 +435,12 @@ void diag_print_json(FILE *out, const struct diag_list *list, const struct diag_
 {
     struct painter painter;
     painter_init(&painter, out, source, false);
+    const struct diag *sorted[DIAG_MAX];
+    unsigned count = in_order(list, sorted);
     fputc('[', out);
-    for (unsigned i = 0; i < list->count; i++) {
+    for (unsigned i = 0; i < count; i++) {
         fputs(i > 0 ? ",\n" : "", out);
-        json_diag(&painter, &list->items[i]);
+        json_diag(&painter, sorted[i]);
     }
     fputs("]\n", out);
     free(painter.line_begins);

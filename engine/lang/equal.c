@@ -1,7 +1,8 @@
 /* Whether two jobs mean the same: all but spans. */
 #include "lang/lang.h"
 
-static bool entries_equal(const struct ast_entry *a, uint32_t a_count, const struct ast_entry *b, uint32_t b_count)
+static bool entries_equal(const struct ast_entry *a, uint32_t a_count, const struct ast_entry *b,
+                          uint32_t b_count)
 {
     if (a_count != b_count)
         return false;

@@ -1,6 +1,6 @@
-/* Expansion: parameters and functions are put in where they are used, env() and file() are read, arithmetic over
- * literals is done. Hygienic by construction: arguments are expanded where they stand and then put in whole, a
- * function's body sees its arguments and the job's parameters alone. */
+/* Expansion: parameters and functions are put in where they are used, env() and file() are read, arithmetic
+ * over literals is done. Hygienic by construction: arguments are expanded where they stand and then put in
+ * whole, a function's body sees its arguments and the job's parameters alone. */
 #include "lang/internal.h"
 
 #include <stdlib.h>
@@ -47,6 +47,16 @@ struct let_decl *expand_find_let(const struct expander *expander, struct str nam
     return found == NULL ? NULL : *found;
 }
 
+const char *expand_nearest_param(const struct expander *expander, struct str name)
+{
+    const struct job_file *job = expander->job;
+    const char **names = arena_array(expander->arena, const char *, job->params_count);
+    for (uint32_t i = 0; i < job->params_count; i++)
+        names[i] =
+            arena_strndup(expander->arena, job->params[i].name.text.data, job->params[i].name.text.length);
+    return diag_nearest(name, names, job->params_count);
+}
+
 /* Counts nodes against the limit; false after E0105. */
 static bool take_nodes(struct expander *expander, const struct ast *ast, struct span span)
 {
@@ -57,10 +67,11 @@ static bool take_nodes(struct expander *expander, const struct ast *ast, struct 
         return true;
     }
     if (!expander->is_full) {
-        struct diag *d = diag_error(expander->diags, DIAG_E0105, span, "the job grows to more than %d nodes here",
-                                    LANG_EXPANDED_NODES_MAX);
-        diag_hint(expander->diags, d, "a function that uses an argument several times repeats it each time; compute "
-                                      "it as a column with `with` first");
+        struct diag *d = diag_error(expander->diags, DIAG_E0105, span,
+                                    "the job grows to more than %d nodes here", LANG_EXPANDED_NODES_MAX);
+        diag_hint(expander->diags, d,
+                  "a function that uses an argument several times repeats it each time; compute "
+                  "it as a column with `with` first");
     }
     expander->is_full = true;
     return false;
@@ -69,8 +80,10 @@ static bool take_nodes(struct expander *expander, const struct ast *ast, struct 
 static void note_expansion(struct expander *expander, struct span use, const struct lang_name *definition)
 {
     struct job_file *job = expander->job;
-    job->expansions = lang_grow(expander->arena, job->expansions, job->expansions_count, sizeof(*job->expansions));
-    job->expansions[job->expansions_count++] = (struct lang_expansion){use, definition->span, definition->text};
+    job->expansions =
+        lang_grow(expander->arena, job->expansions, job->expansions_count, sizeof(*job->expansions));
+    job->expansions[job->expansions_count++] =
+        (struct lang_expansion){use, definition->span, definition->text};
 }
 
 static struct ast *expand_param(struct expander *expander, const struct ast *name, struct param_decl *param,
@@ -100,14 +113,19 @@ static struct ast *expand_name(struct expander *expander, struct ast *name, cons
     if (param != NULL)
         return expand_param(expander, name, param, span);
     if (expander->params_end != NULL) {
-        diag_error(expander->diags, DIAG_E0205, span, "there is no parameter `%.*s`", STR_ARGS(name->text));
+        struct diag *d = diag_error(expander->diags, DIAG_E0205, span, "there is no parameter `%.*s`",
+                                    STR_ARGS(name->text));
+        const char *near = expand_nearest_param(expander, name->text);
+        if (near != NULL)
+            diag_hint(expander->diags, d, "did you mean `%s`?", near);
         return NULL;
     }
     return name;
 }
 
 /* A copy of the node with expanded children, where any of them changed or the span must. */
-static struct ast *expand_children(struct expander *expander, struct ast *ast, const struct expand_scope *scope)
+static struct ast *expand_children(struct expander *expander, struct ast *ast,
+                                   const struct expand_scope *scope)
 {
     struct ast **children = arena_array(expander->arena, struct ast *, ast->count);
     struct ast_entry *entries = arena_array(expander->arena, struct ast_entry, ast->entries_count);
@@ -144,8 +162,9 @@ static struct ast *call_let(struct expander *expander, struct ast *call, struct 
     if (let->body == NULL)
         return NULL;
     if (call->count != let->count) {
-        struct diag *d = diag_error(expander->diags, DIAG_E0206, use, "`%.*s` takes %u argument%s, not %u",
-                                    STR_ARGS(call->text), let->count, let->count == 1 ? "" : "s", call->count);
+        struct diag *d =
+            diag_error(expander->diags, DIAG_E0206, use, "`%.*s` takes %u argument%s, not %u",
+                       STR_ARGS(call->text), let->count, let->count == 1 ? "" : "s", call->count);
         diag_label(expander->diags, d, let->name.span, "it is defined here");
         return NULL;
     }
@@ -165,11 +184,11 @@ struct ast *expand_ast(struct expander *expander, struct ast *ast, const struct 
         leat_assert(scope == NULL || found != ast); /* expand_check_lets saw to it */
         return found;
     }
-    struct param_decl *param =
-        ast->tag == AST_ASSIGN ? expand_find_param(expander, ast->text) : NULL;
+    struct param_decl *param = ast->tag == AST_ASSIGN ? expand_find_param(expander, ast->text) : NULL;
     if (param != NULL) {
-        struct diag *d = diag_error(expander->diags, DIAG_E0201, ast->text_span,
-                                    "a column cannot have the name of the parameter `%.*s`", STR_ARGS(ast->text));
+        struct diag *d =
+            diag_error(expander->diags, DIAG_E0201, ast->text_span,
+                       "a column cannot have the name of the parameter `%.*s`", STR_ARGS(ast->text));
         diag_label(expander->diags, d, param->name.span, "the parameter is declared here");
         return NULL;
     }
@@ -207,8 +226,9 @@ static bool check_columns(struct expander *expander, const struct ast *block)
         struct param_decl *param = expand_find_param(expander, entry->name);
         if (param == NULL)
             continue;
-        struct diag *d = diag_error(expander->diags, DIAG_E0201, entry->name_span,
-                                    "a column cannot have the name of the parameter `%.*s`", STR_ARGS(entry->name));
+        struct diag *d =
+            diag_error(expander->diags, DIAG_E0201, entry->name_span,
+                       "a column cannot have the name of the parameter `%.*s`", STR_ARGS(entry->name));
         diag_label(expander->diags, d, param->name.span, "the parameter is declared here");
         is_good = false;
     }
@@ -222,7 +242,8 @@ static bool is_schema(const struct option *table, struct str name)
     return str_is(name, "schema") || (option != NULL && option->type == OPTION_SCHEMA_T);
 }
 
-/* The entries of one declaration or step; false where any could not be expanded, which then stays as it was. */
+/* The entries of one declaration or step; false where any could not be expanded, which then stays as it was.
+ */
 static bool expand_entries(struct expander *expander, const struct option *table, struct ast_entry *entries,
                            uint32_t count)
 {

@@ -29,7 +29,8 @@ static void free_name(struct let_walk *walk, const struct ast *name)
                                 STR_ARGS(name->text), STR_ARGS(let->name.text));
     const char **names = arena_array(expander->arena, const char *, let->count);
     for (uint32_t i = 0; i < let->count; i++)
-        names[i] = arena_strndup(expander->arena, let->parameters[i].text.data, let->parameters[i].text.length);
+        names[i] =
+            arena_strndup(expander->arena, let->parameters[i].text.data, let->parameters[i].text.length);
     const char *near = diag_nearest(name->text, names, let->count);
     if (near != NULL)
         diag_hint(expander->diags, d, "did you mean `%s`?", near);
@@ -52,7 +53,8 @@ static void visit_call(struct let_walk *walk, const struct ast *call, bool *is_g
                                     STR_ARGS(callee->name.text),
                                     callee == walk->current ? "" : " through other functions");
         diag_label(expander->diags, d, callee->name.span, "it is defined here");
-        diag_hint(expander->diags, d, "functions are put in where they are used, so they cannot be recursive");
+        diag_hint(expander->diags, d,
+                  "functions are put in where they are used, so they cannot be recursive");
         *is_good = false;
     } else if (*visit == VISIT_NONE) {
         visit_let(walk, callee);
@@ -81,8 +83,8 @@ static void visit_let(struct let_walk *walk, struct let_decl *let)
     uint8_t *visit = &walk->visits[let - walk->expander->job->lets];
     bool is_good = walk->depth < LET_DEPTH_MAX;
     if (!is_good)
-        diag_error(walk->expander->diags, DIAG_E0105, let->name.span, "functions that call each other %d deep",
-                   LET_DEPTH_MAX);
+        diag_error(walk->expander->diags, DIAG_E0105, let->name.span,
+                   "functions that call each other %d deep", LET_DEPTH_MAX);
     *visit = VISIT_OPEN;
     walk->current = let;
     walk->depth++;
@@ -98,7 +100,8 @@ static void visit_let(struct let_walk *walk, struct let_decl *let)
 void expand_check_lets(struct expander *expander)
 {
     struct job_file *job = expander->job;
-    struct let_walk walk = {.expander = expander, .visits = arena_array(expander->arena, uint8_t, job->lets_count)};
+    struct let_walk walk = {.expander = expander,
+                            .visits = arena_array(expander->arena, uint8_t, job->lets_count)};
     for (uint32_t i = 0; i < job->lets_count; i++)
         if (job->lets[i].body != NULL && walk.visits[i] == VISIT_NONE)
             visit_let(&walk, &job->lets[i]);

@@ -12,7 +12,8 @@ static const struct lang_setting *find_setting(const struct expander *expander, 
 
 static const char *example(enum param_type type)
 {
-    static const char *const examples[] = {"42", "0.5", "true or false", "any text", "10s, 2h or 30d", "64MiB"};
+    static const char *const examples[] = {"42",   "0.5", "true or false", "any text", "10s, 2h or 30d",
+                                           "64MiB"};
     return examples[type];
 }
 
@@ -29,7 +30,8 @@ static struct ast *value_from_setting(struct expander *expander, const struct pa
     struct diag *d;
     if (is_utf8)
         d = diag_error(expander->diags, DIAG_E0208, param->name.span, "`--set %.*s=%.*s` is not of type %s",
-                       STR_ARGS(setting->name), (int)MIN(setting->value.length, 100), setting->value.data, type);
+                       STR_ARGS(setting->name), (int)MIN(setting->value.length, 100), setting->value.data,
+                       type);
     else
         d = diag_error(expander->diags, DIAG_E0208, param->name.span, "`--set %.*s=...` is not valid UTF-8",
                        STR_ARGS(setting->name));
@@ -46,8 +48,8 @@ static struct ast *fit(struct expander *expander, enum param_type type, struct a
     struct ast *fitted = NULL;
     if (value->tag == AST_TEXT && value->origin.length > 0)
         fitted = lang_literal(expander->arena, type, value->text, value->span);
-    bool is_plain_zero = value->tag == AST_INT && value->integer == 0 &&
-                         (type == PARAM_DURATION || type == PARAM_BYTES);
+    bool is_plain_zero =
+        value->tag == AST_INT && value->integer == 0 && (type == PARAM_DURATION || type == PARAM_BYTES);
     if (is_plain_zero || (value->tag == AST_INT && type == PARAM_FLOAT)) {
         fitted = lang_node(expander->arena, tags[type], value->span);
         if (type == PARAM_FLOAT)
@@ -61,10 +63,10 @@ static struct ast *fit(struct expander *expander, enum param_type type, struct a
 static struct ast *value_from_default(struct expander *expander, const struct param_decl *param)
 {
     if (param->value == NULL) {
-        struct diag *d = diag_error(expander->diags, DIAG_E0208, param->name.span, "parameter `%.*s` has no value",
-                                    STR_ARGS(param->name.text));
-        diag_hint(expander->diags, d, "say `--set %.*s=...` (%s), or give it a default", STR_ARGS(param->name.text),
-                  example(param->type));
+        struct diag *d = diag_error(expander->diags, DIAG_E0208, param->name.span,
+                                    "parameter `%.*s` has no value", STR_ARGS(param->name.text));
+        diag_hint(expander->diags, d, "say `--set %.*s=...` (%s), or give it a default",
+                  STR_ARGS(param->name.text), example(param->type));
         return NULL;
     }
     expander->params_end = param;
@@ -81,9 +83,9 @@ static struct ast *value_from_default(struct expander *expander, const struct pa
         diag_error(expander->diags, DIAG_E0209, value->span, "this cannot be computed: %s", reason);
         return NULL;
     }
-    struct diag *d =
-        diag_error(expander->diags, DIAG_E0208, value->span, "the default of `%.*s` is not a constant of type %s",
-                   STR_ARGS(param->name.text), lang_param_type_name(param->type));
+    struct diag *d = diag_error(expander->diags, DIAG_E0208, value->span,
+                                "the default of `%.*s` is not a constant of type %s",
+                                STR_ARGS(param->name.text), lang_param_type_name(param->type));
     diag_hint(expander->diags, d, "values of type %s are written %s", lang_param_type_name(param->type),
               param->type == PARAM_TEXT ? "\"...\"" : example(param->type));
     return NULL;
@@ -93,21 +95,19 @@ static void report_unknown_settings(struct expander *expander)
 {
     const struct job_file *job = expander->job;
     const struct lang_settings *settings = expander->settings;
-    const char **names = arena_array(expander->arena, const char *, job->params_count);
-    for (uint32_t i = 0; i < job->params_count; i++)
-        names[i] = arena_strndup(expander->arena, job->params[i].name.text.data, job->params[i].name.text.length);
     for (uint32_t i = 0; settings != NULL && i < settings->count; i++) {
         struct str name = settings->items[i].name;
         if (expand_find_param(expander, name) != NULL)
             continue;
-        struct diag *d = diag_error(expander->diags, DIAG_E0205, (struct span){0, 0},
-                                    "`--set %.*s`: the job has no such parameter", (int)MIN(name.length, 100),
-                                    name.data);
-        const char *near = diag_nearest(name, names, job->params_count);
+        struct diag *d =
+            diag_error(expander->diags, DIAG_E0205, (struct span){0, 0},
+                       "`--set %.*s`: the job has no such parameter", (int)MIN(name.length, 100), name.data);
+        const char *near = expand_nearest_param(expander, name);
         if (near != NULL)
             diag_hint(expander->diags, d, "did you mean `%s`?", near);
         else if (job->params_count == 0)
-            diag_hint(expander->diags, d, "declare it: `param %.*s: int = 0`", (int)MIN(name.length, 100), name.data);
+            diag_hint(expander->diags, d, "declare it: `param %.*s: int = 0`", (int)MIN(name.length, 100),
+                      name.data);
     }
 }
 

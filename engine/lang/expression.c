@@ -1,10 +1,20 @@
-/* Expressions, by precedence climbing. From loose to tight: or, and, not, comparisons (which do not chain), + -,
+/* Expressions, by precedence climbing. From loose to tight: or, and, not, comparisons (which do not chain), +
+ * -,
  * * / %, unary minus, field access and calls. */
 #include "lang/internal.h"
 
 #include <stdio.h>
 
-enum precedence { LOOSEST, OR_LEVEL, AND_LEVEL, NOT_LEVEL, COMPARE_LEVEL, ADD_LEVEL, MULTIPLY_LEVEL, UNARY_LEVEL };
+enum precedence {
+    LOOSEST,
+    OR_LEVEL,
+    AND_LEVEL,
+    NOT_LEVEL,
+    COMPARE_LEVEL,
+    ADD_LEVEL,
+    MULTIPLY_LEVEL,
+    UNARY_LEVEL
+};
 
 /* `x between a and b` holds x twice; longer operands than this are refused. */
 enum { BETWEEN_NODES_MAX = 1000 };
@@ -39,10 +49,14 @@ static struct ast *parse_number(struct parser *parser)
 {
     struct token *token = parser_next(parser);
     struct ast *node = lang_node(parser->arena, AST_INT, token->span);
+    bool is_digits = true;
+    for (size_t i = 0; i < token->text.length; i++)
+        is_digits = is_digits && ((token->text.data[i] >= '0' && token->text.data[i] <= '9') ||
+                                  token->text.data[i] == '_');
     if (literal_int(token->text, &node->integer))
         return node;
     node->tag = AST_FLOAT;
-    if (literal_float(token->text, &node->real))
+    if (!is_digits && literal_float(token->text, &node->real))
         return node;
     node->tag = AST_DURATION;
     if (literal_duration(token->text, &node->integer))
@@ -51,13 +65,14 @@ static struct ast *parse_number(struct parser *parser)
     if (literal_bytes(token->text, &node->integer))
         return node;
     parser->error_at = parser->at - 1;
-    size_t digits = strspn(token->text.data, "0123456789");
-    bool is_digits = digits >= token->text.length;
-    struct diag *d = parser_error(parser, DIAG_E0103, token->span, "`%.*s` %s", STR_ARGS(token->text),
-                                  is_digits ? "does not fit into 64 bits" : "is not a number");
-    if (!is_digits)
-        diag_hint(parser->diags, d, "numbers are 42, 1.5, 1e-3; units are us ms s m h d w and B KB MB GB TB KiB MiB "
-                                    "GiB TiB, directly after the number");
+    bool is_large = is_digits && token->text.data[token->text.length - 1] != '_';
+    struct diag *d =
+        parser_error(parser, DIAG_E0103, token->span, "`%.*s` %s", (int)MIN(token->text.length, 40),
+                     token->text.data, is_large ? "does not fit into 64 bits" : "is not a number");
+    if (!is_large)
+        diag_hint(parser->diags, d,
+                  "numbers are 42, 1.5, 1e-3; units are us ms s m h d w and B KB MB GB TB KiB MiB "
+                  "GiB TiB, directly after the number");
     /* It was meant to be a value: the entry around it can still be read. */
     *node = (struct ast){.tag = AST_INT, .span = token->span, .text_span = token->span, .height = 1};
     return node;
@@ -83,7 +98,8 @@ static struct ast *parse_negation(struct parser *parser)
         return NULL;
     struct span span = span_join(minus->span, operand->span);
     bool is_whole = operand->tag == AST_INT || operand->tag == AST_DURATION || operand->tag == AST_SIZE;
-    if (!(is_whole && operand->integer >= 0) && !(operand->tag == AST_FLOAT && !__builtin_signbit(operand->real)))
+    if (!(is_whole && operand->integer >= 0) &&
+        !(operand->tag == AST_FLOAT && !__builtin_signbit(operand->real)))
         return unary(parser, AST_OP_NEGATE, span, operand);
     struct ast *node = lang_node(parser->arena, operand->tag, span);
     if (is_whole)
@@ -122,8 +138,8 @@ static bool parse_items(struct parser *parser, enum token_tag closer, const char
     return true;
 }
 
-static bool parse_bracketed(struct parser *parser, enum token_tag closer, const char *what, struct ast ***items,
-                            uint32_t *count, struct span *span)
+static bool parse_bracketed(struct parser *parser, enum token_tag closer, const char *what,
+                            struct ast ***items, uint32_t *count, struct span *span)
 {
     if (!parser_enter(parser))
         return false;
@@ -256,8 +272,10 @@ static struct ast *expected_value(struct parser *parser)
     struct token *token = parser_token(parser);
     struct diag *d = parser_expected(parser, "a value or an expression");
     if (d != NULL && token->tag == TOKEN_WORD && !token->begins_line)
-        diag_hint(parser->diags, d, "`%.*s` is a word of the language; a name that is spelled like it stands in "
-                  "backticks: `` `%.*s` ``", STR_ARGS(token->text), STR_ARGS(token->text));
+        diag_hint(parser->diags, d,
+                  "`%.*s` is a word of the language; a name that is spelled like it stands in "
+                  "backticks: `` `%.*s` ``",
+                  STR_ARGS(token->text), STR_ARGS(token->text));
     else if (d != NULL && token->tag == TOKEN_ASSIGN)
         diag_hint(parser->diags, d, "equality is written `a = b`");
     return NULL;
@@ -282,7 +300,8 @@ static struct ast *parse_word(struct parser *parser)
         parser_next(parser);
         return parse_call(parser, token);
     }
-    if (token->tag == TOKEN_WORD && !next->begins_line && next->tag == TOKEN_LEFT_BRACE && !parser->no_kinds) {
+    if (token->tag == TOKEN_WORD && !next->begins_line && next->tag == TOKEN_LEFT_BRACE &&
+        !parser->no_kinds) {
         parser_next(parser);
         return parse_block_node(parser, AST_KIND, token);
     }
@@ -304,7 +323,8 @@ static struct ast *parse_primary(struct parser *parser)
     }
     case TOKEN_LEFT_PAREN: return parse_parenthesis(parser);
     case TOKEN_LEFT_BRACKET: return parse_list(parser);
-    case TOKEN_LEFT_BRACE: return parser->no_kinds ? expected_value(parser) : parse_block_node(parser, AST_BLOCK, NULL);
+    case TOKEN_LEFT_BRACE:
+        return parser->no_kinds ? expected_value(parser) : parse_block_node(parser, AST_BLOCK, NULL);
     default: return expected_value(parser);
     }
 }
@@ -399,7 +419,8 @@ static struct ast *parse_between(struct parser *parser, struct ast *left)
     return from == NULL || to == NULL ? NULL : binary(parser, AST_OP_AND, from, to);
 }
 
-/* `is [not] null`, `[not] in [...]`, `[not] between a and b`; the current token is the first of these words. */
+/* `is [not] null`, `[not] in [...]`, `[not] between a and b`; the current token is the first of these words.
+ */
 static struct ast *parse_word_comparison(struct parser *parser, struct ast *left)
 {
     if (parser_accept_word(parser, "is")) {
@@ -407,8 +428,8 @@ static struct ast *parse_word_comparison(struct parser *parser, struct ast *left
         struct token *end = parser_token(parser);
         if (!parser_take_word(parser, "null"))
             return NULL;
-        return unary(parser, is_negated ? AST_OP_IS_NOT_NULL : AST_OP_IS_NULL, span_join(left->span, end->span),
-                     left);
+        return unary(parser, is_negated ? AST_OP_IS_NOT_NULL : AST_OP_IS_NULL,
+                     span_join(left->span, end->span), left);
     }
     bool is_negated = parser_accept_word(parser, "not");
     if (parser_accept_word(parser, "between")) {

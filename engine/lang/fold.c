@@ -1,5 +1,6 @@
-/* Arithmetic over literals, so that `2 * days * 24h` is a duration, and concat of texts. What is folded has the value that the expression
- * would have at run time; what would fail there, or depends on how it rounds, is left alone. */
+/* Arithmetic over literals, so that `2 * days * 24h` is a duration, and concat of texts. What is folded has
+ * the value that the expression would have at run time; what would fail there, or depends on how it rounds,
+ * is left alone. */
 #include "lang/internal.h"
 
 static bool is_whole(const struct ast *ast)
@@ -53,7 +54,8 @@ static bool fold_whole(enum ast_operator op, int64_t a, int64_t b, bool is_exact
     case AST_OP_SUBTRACT: return !__builtin_sub_overflow(a, b, result);
     case AST_OP_MULTIPLY: return !__builtin_mul_overflow(a, b, result);
     case AST_OP_DIVIDE:
-        if (b == 0 || (a == INT64_MIN && b == -1) || (is_exact && a % b != 0) || (a % b != 0 && (a < 0 || b < 0)))
+        if (b == 0 || (a == INT64_MIN && b == -1) || (is_exact && a % b != 0) ||
+            (a % b != 0 && (a < 0 || b < 0)))
             return false;
         *result = a / b;
         return true;

@@ -1,10 +1,11 @@
-/* The formatter. It works on tokens: line breaks, comments and spellings stay as they were written; what is made
- * canonical is indentation, spacing, separators, blank lines (one at most) and the column of comments.
+/* The formatter. It works on tokens: line breaks, comments and spellings stay as they were written; what is
+ * made canonical is indentation, spacing, separators, blank lines (one at most) and the column of comments.
  *
  * First the tokens and comments become one list of items, each with the number of line breaks before it; then
- * the breaks are put right: commas and opening braces join the line before them, commas that a new line replaces go,
- * the entries of a block are either all on its line or not, and so are the steps of a stream. Then lines are written:
- * a line's indentation follows from the bracket it is in and from what it begins with. */
+ * the breaks are put right: commas and opening braces join the line before them, commas that a new line
+ * replaces go, the entries of a block are either all on its line or not, and so are the steps of a stream.
+ * Then lines are written: a line's indentation follows from the bracket it is in and from what it begins
+ * with. */
 #include "lang/internal.h"
 
 struct item {
@@ -62,9 +63,10 @@ static void build_items(struct formatter *f, struct str text, const struct token
     for (uint32_t i = 0; i <= list->count; i++) {
         for (; comment < list->comments_count && list->comments[comment].before == i; comment++) {
             const struct comment *c = &list->comments[comment];
-            f->items[f->count++] = (struct item){.text = {text.data + c->span.begin, c->span.end - c->span.begin},
-                                                 .breaks = c->breaks,
-                                                 .is_comment = true};
+            f->items[f->count++] =
+                (struct item){.text = {text.data + c->span.begin, c->span.end - c->span.begin},
+                              .breaks = c->breaks,
+                              .is_comment = true};
         }
         const struct token *token = &list->tokens[i];
         f->items[f->count++] =
@@ -303,8 +305,8 @@ static void print_lines(struct formatter *f, struct byte_buffer *out)
     }
 }
 
-bool lang_format(struct arena *arena, struct diag_list *diags, const struct registry *registry, struct str text,
-                 struct byte_buffer *out)
+bool lang_format(struct arena *arena, struct diag_list *diags, const struct registry *registry,
+                 struct str text, struct byte_buffer *out)
 {
     unsigned errors = diags->errors;
     struct token_list list;

@@ -53,9 +53,9 @@ struct token {
     enum token_tag tag;
     enum token_role role;
     struct span span;
-    struct str text;   /* as written; of TOKEN_TEXT and TOKEN_QUOTED what it stands for */
-    bool begins_line;  /* a new line lies between it and the token before */
-    uint8_t breaks;    /* new lines between it and the token or comment before, at most 2 */
+    struct str text;  /* as written; of TOKEN_TEXT and TOKEN_QUOTED what it stands for */
+    bool begins_line; /* a new line lies between it and the token before */
+    uint8_t breaks;   /* new lines between it and the token or comment before, at most 2 */
 };
 
 struct comment {
@@ -78,8 +78,8 @@ struct parser {
     struct str source;
     struct token *tokens;
     uint32_t at;
-    uint32_t nesting; /* of the recursion */
-    uint32_t open;    /* brackets taken and not closed; after an error, what recovery must skip */
+    uint32_t nesting;  /* of the recursion */
+    uint32_t open;     /* brackets taken and not closed; after an error, what recovery must skip */
     bool no_kinds;     /* `name {` is a name and the body of a step, not a kind with its block */
     bool is_broken;    /* something was reported since the flag was last cleared */
     uint32_t error_at; /* token of the last report: one report for one token */
@@ -91,8 +91,8 @@ void lang_tokenize(struct arena *arena, struct diag_list *diags, struct str text
 bool lang_is_utf8(struct str text);
 
 /* parser.c. Parsing as lang_parse does, from tokens; the formatter reads the roles afterwards. */
-struct job_file *lang_parse_tokens(struct arena *arena, struct diag_list *diags, const struct registry *registry,
-                                   struct str text, struct token_list *list);
+struct job_file *lang_parse_tokens(struct arena *arena, struct diag_list *diags,
+                                   const struct registry *registry, struct str text, struct token_list *list);
 
 /* token.c: the current token, and what is said when it is not the right one. */
 struct token *parser_token(struct parser *parser);
@@ -108,12 +108,16 @@ struct diag *parser_expected_item(struct parser *parser, const char *what);
 /* Takes the token or reports; `opener` (may be NULL) is the bracket that it closes. */
 bool parser_take(struct parser *parser, enum token_tag tag, const char *what, const struct token *opener);
 bool parser_take_word(struct parser *parser, const char *word);
-struct diag *parser_error(struct parser *parser, enum diag_code code, struct span span, const char *format, ...)
-    LEAT_PRINTF(4, 5);
+struct diag *parser_error(struct parser *parser, enum diag_code code, struct span span, const char *format,
+                          ...) LEAT_PRINTF(4, 5);
 /* Whether a declaration begins here: `sink x ...` on a line of its own. */
 bool parser_at_declaration(struct parser *parser);
-/* Skips to what may begin or end an entry: `,` `}` or a new line, over whole brackets. open: parser->open where the
- * entry began. May skip nothing. */
+/* The same wherever it stands. */
+bool parser_looks_like_declaration(struct parser *parser);
+/* Where skipping after an error ends at the latest: the end, or what was probably meant as a declaration. */
+bool parser_at_recovery(struct parser *parser);
+/* Skips to what may begin or end an entry: `,` `}` or a new line, over whole brackets. open: parser->open
+ * where the entry began. May skip nothing. */
 void parser_skip_entry(struct parser *parser, uint32_t open);
 /* Skips to the next `|` (no expression has one) or declaration. */
 void parser_skip_step(struct parser *parser);
@@ -141,8 +145,8 @@ struct ast *lang_node(struct arena *arena, enum ast_tag tag, struct span span);
 /* Gives the node its children and its height; NULL after E0105 where that is too high. */
 struct ast *lang_node_children(struct arena *arena, struct diag_list *diags, struct ast *node,
                                struct ast *const *children, uint32_t count);
-struct ast *lang_node_entries(struct diag_list *diags, struct ast *node,
-                              struct ast_entry *entries, uint32_t count);
+struct ast *lang_node_entries(struct diag_list *diags, struct ast *node, struct ast_entry *entries,
+                              uint32_t count);
 /* Room for one more item after `count`: doubles at powers of two. */
 void *lang_grow(struct arena *arena, void *items, uint32_t count, size_t size);
 /* Nodes of the tree, shared ones counted as often as they occur; stops at `limit`. */
@@ -167,11 +171,11 @@ struct expander {
     struct diag_list *diags;
     struct job_file *job;
     const struct lang_settings *settings;
-    struct param_decl **params; /* by name */
-    struct let_decl **lets;     /* by name */
+    struct param_decl **params;          /* by name */
+    struct let_decl **lets;              /* by name */
     const struct param_decl *params_end; /* those from here on cannot be used yet; NULL: all can */
-    uint32_t nodes;             /* made so far, shared ones counted as often as they occur */
-    bool is_full;               /* LANG_EXPANDED_NODES_MAX was reported */
+    uint32_t nodes;                      /* made so far, shared ones counted as often as they occur */
+    bool is_full;                        /* LANG_EXPANDED_NODES_MAX was reported */
 };
 
 /* The body of a function while it is put in. */
@@ -185,6 +189,7 @@ struct expand_scope {
 /* expand.c. scope: NULL outside of functions. NULL after a diagnostic. */
 struct ast *expand_ast(struct expander *expander, struct ast *ast, const struct expand_scope *scope);
 struct param_decl *expand_find_param(const struct expander *expander, struct str name);
+const char *expand_nearest_param(const struct expander *expander, struct str name);
 struct let_decl *expand_find_let(const struct expander *expander, struct str name);
 
 /* expand_lets.c: recursion, free names; broken functions lose their body. */

@@ -6,8 +6,8 @@
  *     lang_label_expansions(job, diags);                            -- before printing
  *
  * Both report every error they find and go on; what is wrong is marked `is_broken`, so that a plan can check
- * the rest without follow-up errors. A job may go to work only when diags->errors == 0. The tree and its ASTs belong
- * to the arena and point into `text`, which must live as long. Names of streams are not resolved here.
+ * the rest without follow-up errors. A job may go to work only when diags->errors == 0. The tree and its ASTs
+ * belong to the arena and point into `text`, which must live as long. Names of streams are not resolved here.
  *
  * Grammar, in short (words in capitals are names; `#` begins a comment; `,` or a new line separates entries):
  *
@@ -18,10 +18,11 @@
  *     stream NAME = STREAM (| KIND [value] (OPTION value[, value]...)* [{ entries }])*
  *     learner NAME = KIND from STREAM [{ entries }]
  *     sink NAME = KIND from STREAM [{ entries }]
- *     STREAM: NAME or NAME.OUTPUT;  entry: NAME: value;  value: expression, [list], { entries }, KIND { entries }, type!
+ *     STREAM: NAME or NAME.OUTPUT;  entry: NAME: value;  value: expression, [list], { entries }, KIND {
+ * entries }, type!
  *
- * A declaration begins on a line of its own. Sinks have names of their own; all other declarations share one set.
- * Any thread, one at a time per job. */
+ * A declaration begins on a line of its own. Sinks have names of their own; all other declarations share one
+ * set. Any thread, one at a time per job. */
 #ifndef LEAT_LANG_LANG_H
 #define LEAT_LANG_LANG_H
 
@@ -79,8 +80,9 @@ struct source_decl {
     bool is_broken;
 };
 
-/* entries: name = the option's name in the table of the kind. The positional option has the name "", the block the
- * name "{}". Several values make an AST_LIST; an option of type assignments is always an AST_LIST of AST_ASSIGN. */
+/* entries: name = the option's name in the table of the kind. The positional option has the name "", the
+ * block the name "{}". Several values make an AST_LIST; an option of type assignments is always an AST_LIST
+ * of AST_ASSIGN. */
 struct step_decl {
     struct lang_name kind;
     const struct operator_kind *descriptor; /* NULL: unknown, reported */
@@ -148,7 +150,8 @@ struct job_file {
 struct job_file *lang_parse(struct arena *arena, struct diag_list *diags, const struct registry *registry,
                             struct str text);
 
-/* One `--set NAME=VALUE`. Values are written as literals, texts without quotes; of equal names the last counts. */
+/* One `--set NAME=VALUE`. Values are written as literals, texts without quotes; of equal names the last
+ * counts. */
 struct lang_setting {
     struct str name, value;
 };
@@ -156,17 +159,17 @@ struct lang_setting {
 struct lang_settings {
     const struct lang_setting *items;
     uint32_t count;
-    /* Where env() and file() look; NULL: the process's environment and the file system. read_file returns 0 or an
-     * errno; its result is copied into the arena by the caller of the hook, then freed with free(). */
+    /* Where env() and file() look; NULL: the process's environment and the file system. read_file returns 0
+     * or an errno; its result is copied into the arena by the caller of the hook, then freed with free(). */
     const char *(*get_env)(void *argument, const char *name);
     int (*read_file)(void *argument, const char *path, size_t max_bytes, char **data, size_t *bytes);
     void *argument;
 };
 
-/* Puts in parameters, functions, env() and file(), and folds arithmetic over literals. Afterwards no AST of the job
- * has a parameter or a `let` left. Nodes that came from elsewhere have the span of the use. A literal that came
- * from env() or file() has `origin` set (core/ast.h): print it with ast_print alone, which shows env("NAME").
- * settings may be NULL. false where it reported an error. */
+/* Puts in parameters, functions, env() and file(), and folds arithmetic over literals. Afterwards no AST of
+ * the job has a parameter or a `let` left. Nodes that came from elsewhere have the span of the use. A literal
+ * that came from env() or file() has `origin` set (core/ast.h): print it with ast_print alone, which shows
+ * env("NAME"). settings may be NULL. false where it reported an error. */
 LEAT_CHECKED bool lang_expand(struct job_file *job, struct arena *arena, struct diag_list *diags,
                               const struct lang_settings *settings);
 
@@ -176,9 +179,9 @@ void lang_label_expansions(const struct job_file *job, struct diag_list *diags);
 /* An ast_parse_function (core/ast.h): one value, constants folded. Spans count from the start of `text`. */
 struct ast *lang_parse_value(struct arena *arena, struct diag_list *diags, struct str text);
 
-/* Appends the canonical text of a job to `out`: comments and line breaks stay, indentation, spacing and separators
- * become the usual ones. The meaning stays; formatting twice changes nothing. false (and nothing appended) where the
- * job does not parse. */
+/* Appends the canonical text of a job to `out`: comments and line breaks stay, indentation, spacing and
+ * separators become the usual ones. The meaning stays; formatting twice changes nothing. false (and nothing
+ * appended) where the job does not parse. */
 LEAT_CHECKED bool lang_format(struct arena *arena, struct diag_list *diags, const struct registry *registry,
                               struct str text, struct byte_buffer *out);
 

@@ -1,5 +1,5 @@
-/* Bytes -> tokens and comments. Whatever is wrong is reported here and becomes a TOKEN_BAD (or, where it is clear
- * what was meant, the token itself), so that the parser can go on. */
+/* Bytes -> tokens and comments. Whatever is wrong is reported here and becomes a TOKEN_BAD (or, where it is
+ * clear what was meant, the token itself), so that the parser can go on. */
 #include "lang/internal.h"
 
 struct lexer {
@@ -8,8 +8,8 @@ struct lexer {
     struct str text;
     uint32_t at;
     struct token_list *list;
-    uint8_t breaks;      /* since the last token or comment */
-    bool begins_line;    /* since the last token */
+    uint8_t breaks;         /* since the last token or comment */
+    bool begins_line;       /* since the last token */
     uint32_t bad_utf8_line; /* offset of the line of the last E0106, one report a line */
     uint32_t line_begin;
 };
@@ -78,9 +78,9 @@ static bool step_char(struct lexer *lexer)
         return true;
     }
     if (lexer->bad_utf8_line != lexer->line_begin + 1) {
-        struct diag *d =
-            diag_error(lexer->diags, DIAG_E0106, (struct span){lexer->at, lexer->at + 1},
-                       "byte 0x%02X is not valid UTF-8", (unsigned)(unsigned char)lexer->text.data[lexer->at]);
+        struct diag *d = diag_error(lexer->diags, DIAG_E0106, (struct span){lexer->at, lexer->at + 1},
+                                    "byte 0x%02X is not valid UTF-8",
+                                    (unsigned)(unsigned char)lexer->text.data[lexer->at]);
         diag_hint(lexer->diags, d, "save the file as UTF-8");
         lexer->bad_utf8_line = lexer->line_begin + 1;
     }
@@ -201,7 +201,10 @@ static void append_utf8(char **out, uint32_t code)
 
 static int hex_digit(char c)
 {
-    return is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return is_digit(c)            ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
 }
 
 /* \u{1F600}: one to six hex digits, a Unicode scalar value. The lexer stands behind `\u`. */
@@ -213,7 +216,8 @@ static bool lex_unicode_escape(struct lexer *lexer, char **out)
     uint32_t code = 0, digits = 0;
     for (; hex_digit(peek(lexer, 0)) >= 0 && digits < 7; digits++, lexer->at++)
         code = code * 16 + (uint32_t)hex_digit(peek(lexer, 0));
-    if (digits == 0 || digits > 6 || peek(lexer, 0) != '}' || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF))
+    if (digits == 0 || digits > 6 || peek(lexer, 0) != '}' || code > 0x10FFFF ||
+        (code >= 0xD800 && code <= 0xDFFF))
         return false;
     lexer->at++;
     append_utf8(out, code);
@@ -245,7 +249,8 @@ static void lex_escape(struct lexer *lexer, char **out)
     diag_hint(lexer->diags, d, "escapes are \\n \\r \\t \\0 \\\" \\\\ and \\u{1F600}");
 }
 
-/* Bytes that the text beginning at `begin` can take: what an escape stands for is never longer than the escape. */
+/* Bytes that the text beginning at `begin` can take: what an escape stands for is never longer than the
+ * escape. */
 static size_t text_room(const struct lexer *lexer, uint32_t begin)
 {
     size_t at = begin;
@@ -293,9 +298,10 @@ static void lex_text(struct lexer *lexer)
     struct token *token = add_token(lexer, TOKEN_TEXT, begin);
     token->text = text;
     if (!is_closed)
-        diag_hint(lexer->diags,
-                  diag_error(lexer->diags, DIAG_E0102, (struct span){begin, lexer->at}, "this text does not end"),
-                  "close it with \" on the same line; a new line within is written \\n");
+        diag_hint(
+            lexer->diags,
+            diag_error(lexer->diags, DIAG_E0102, (struct span){begin, lexer->at}, "this text does not end"),
+            "close it with \" on the same line; a new line within is written \\n");
 }
 
 static bool lex_mark(struct lexer *lexer)
@@ -304,13 +310,13 @@ static bool lex_mark(struct lexer *lexer)
         char text[3];
         enum token_tag tag;
     } marks[] = {
-        {"==", TOKEN_EQUAL},         {"!=", TOKEN_NOT_EQUAL},     {"<=", TOKEN_LESS_EQUAL},
-        {">=", TOKEN_GREATER_EQUAL}, {"{", TOKEN_LEFT_BRACE},     {"}", TOKEN_RIGHT_BRACE},
-        {"[", TOKEN_LEFT_BRACKET},   {"]", TOKEN_RIGHT_BRACKET},  {"(", TOKEN_LEFT_PAREN},
-        {")", TOKEN_RIGHT_PAREN},    {",", TOKEN_COMMA},          {":", TOKEN_COLON},
-        {"|", TOKEN_PIPE},           {".", TOKEN_DOT},            {"!", TOKEN_BANG},
-        {"=", TOKEN_ASSIGN},         {"<", TOKEN_LESS},           {">", TOKEN_GREATER},
-        {"+", TOKEN_PLUS},           {"-", TOKEN_MINUS},          {"*", TOKEN_STAR},
+        {"==", TOKEN_EQUAL},         {"!=", TOKEN_NOT_EQUAL},    {"<=", TOKEN_LESS_EQUAL},
+        {">=", TOKEN_GREATER_EQUAL}, {"{", TOKEN_LEFT_BRACE},    {"}", TOKEN_RIGHT_BRACE},
+        {"[", TOKEN_LEFT_BRACKET},   {"]", TOKEN_RIGHT_BRACKET}, {"(", TOKEN_LEFT_PAREN},
+        {")", TOKEN_RIGHT_PAREN},    {",", TOKEN_COMMA},         {":", TOKEN_COLON},
+        {"|", TOKEN_PIPE},           {".", TOKEN_DOT},           {"!", TOKEN_BANG},
+        {"=", TOKEN_ASSIGN},         {"<", TOKEN_LESS},          {">", TOKEN_GREATER},
+        {"+", TOKEN_PLUS},           {"-", TOKEN_MINUS},         {"*", TOKEN_STAR},
         {"/", TOKEN_SLASH},          {"%", TOKEN_PERCENT},
     };
     for (size_t i = 0; i < ARRAY_COUNT(marks); i++) {
@@ -329,6 +335,7 @@ static const char *bad_character_hint(char c)
 {
     switch (c) {
     case '\'': return "texts are written in double quotes: \"...\"";
+    case '?': return "a choice is written `case when ... then ... else ... end`";
     case ';': return "entries are separated by a comma or a new line";
     case '&': return "write `and`";
     case '$':
@@ -339,24 +346,51 @@ static const char *bad_character_hint(char c)
     }
 }
 
-/* A run of characters that mean nothing: one report, one token. */
+/* A text in quotes that the language does not have: its end on the same line, or 0. */
+static uint32_t foreign_text_end(const struct lexer *lexer)
+{
+    static const char *const pairs[][2] = {
+        {"'", "'"}, {"\xE2\x80\x9C", "\xE2\x80\x9D"}, {"\xE2\x80\x98", "\xE2\x80\x99"}};
+    const char *begin = lexer->text.data + lexer->at;
+    size_t left = lexer->text.length - lexer->at;
+    for (size_t i = 0; i < ARRAY_COUNT(pairs); i++) {
+        size_t length = strlen(pairs[i][0]);
+        if (left < length || memcmp(begin, pairs[i][0], length) != 0)
+            continue;
+        const char *new_line = memchr(begin, '\n', left);
+        size_t line = new_line != NULL ? (size_t)(new_line - begin) : left;
+        const char *end = memmem(begin + length, line - length, pairs[i][1], length);
+        return end != NULL ? lexer->at + (uint32_t)(end - begin) + (uint32_t)length : 0;
+    }
+    return 0;
+}
+
+/* What means nothing: one report, one token. */
 static void lex_bad(struct lexer *lexer)
 {
-    uint32_t begin = lexer->at;
+    uint32_t begin = lexer->at, text_end = foreign_text_end(lexer);
     char first = peek(lexer, 0);
     bool is_utf8 = step_char(lexer);
-    if (is_utf8) {
-        struct span span = {begin, lexer->at};
-        struct diag *d = (unsigned char)first < 0x20 || first == 0x7F
-                             ? diag_error(lexer->diags, DIAG_E0101, span, "a control character (0x%02X)",
-                                          (unsigned)(unsigned char)first)
-                             : diag_error(lexer->diags, DIAG_E0101, span, "`%.*s` means nothing here",
-                                          (int)(lexer->at - begin), lexer->text.data + begin);
-        const char *hint = bad_character_hint(first);
+    if (text_end > 0)
+        lexer->at = text_end;
+    while (text_end == 0 && peek(lexer, 0) == first && first != '\0' && !at_end(lexer) && is_utf8 &&
+           (unsigned char)first < 0x80)
+        lexer->at++;
+    struct span span = {begin, lexer->at};
+    if (text_end > 0)
+        diag_hint(lexer->diags,
+                  diag_error(lexer->diags, DIAG_E0101, span, "these are not the quotes of a text"),
+                  "texts are written in double quotes: \"...\"");
+    else if (is_utf8 && ((unsigned char)first < 0x20 || first == 0x7F))
+        diag_error(lexer->diags, DIAG_E0101, span, "a control character (0x%02X)",
+                   (unsigned)(unsigned char)first);
+    else if (is_utf8) {
+        struct diag *d = diag_error(lexer->diags, DIAG_E0101, span, "`%.*s` means nothing here",
+                                    (int)MIN(lexer->at - begin, 20), lexer->text.data + begin);
+        const char *hint = (unsigned char)first >= 0x80 ? "names with such characters stand in backticks"
+                                                        : bad_character_hint(first);
         if (hint != NULL)
             diag_hint(lexer->diags, d, "%s", hint);
-        else if ((unsigned char)first >= 0x80)
-            diag_hint(lexer->diags, d, "names with such characters stand in backticks");
     }
     while (!at_end(lexer) && (unsigned char)peek(lexer, 0) >= 0x80)
         step_char(lexer);

@@ -52,8 +52,8 @@ struct ast *lang_node_children(struct arena *arena, struct diag_list *diags, str
     return checked_height(diags, node, below);
 }
 
-struct ast *lang_node_entries(struct diag_list *diags, struct ast *node,
-                              struct ast_entry *entries, uint32_t count)
+struct ast *lang_node_entries(struct diag_list *diags, struct ast *node, struct ast_entry *entries,
+                              uint32_t count)
 {
     uint32_t below = 0;
     for (uint32_t i = 0; i < count; i++) {

@@ -72,7 +72,8 @@ static bool parse_param(struct parser *parser, struct job_file *job)
         param.type++;
     if (param.type > PARAM_BYTES) {
         struct diag *d = parser_expected(parser, "a type: int, float, bool, text, duration or bytes");
-        const char *near = token->tag == TOKEN_WORD ? diag_nearest(token->text, names, ARRAY_COUNT(names)) : NULL;
+        const char *near =
+            token->tag == TOKEN_WORD ? diag_nearest(token->text, names, ARRAY_COUNT(names)) : NULL;
         if (d != NULL && near != NULL)
             diag_hint(parser->diags, d, "did you mean `%s`?", near);
         return false;
@@ -156,13 +157,13 @@ static bool parse_job(struct parser *parser, struct job_file *job)
 static void unknown_kind(struct parser *parser, const char *what, const struct lang_name *kind,
                          const char *const *names, size_t count)
 {
-    struct diag *d = parser_error(parser, DIAG_E0203, kind->span, "there is no kind of %s called `%.*s`", what,
-                                  STR_ARGS(kind->text));
+    struct diag *d = parser_error(parser, DIAG_E0203, kind->span, "there is no kind of %s called `%.*s`",
+                                  what, STR_ARGS(kind->text));
     const char *near = diag_nearest(kind->text, names, count);
     if (near != NULL)
         diag_hint(parser->diags, d, "did you mean `%s`?", near);
     else
-        diag_hint(parser->diags, d, "`leat help %ss` lists them", what);
+        diag_hint(parser->diags, d, "`leat help` lists them");
 }
 
 /* The names of a list of descriptors, whose first member is the name. */
@@ -183,7 +184,8 @@ static bool parse_source(struct parser *parser, struct job_file *job)
     struct source_decl source = {0};
     if (!parse_new_name(parser, "source", &source.name))
         return false;
-    bool is_good = parser_take(parser, TOKEN_ASSIGN, "`=`", NULL) && parse_kind_name(parser, "source", &source.kind);
+    bool is_good =
+        parser_take(parser, TOKEN_ASSIGN, "`=`", NULL) && parse_kind_name(parser, "source", &source.kind);
     if (is_good) {
         source.descriptor = registry_source(parser->registry, source.kind.text);
         const char *names[256];
@@ -213,7 +215,8 @@ static bool parse_stream(struct parser *parser, struct job_file *job)
 }
 
 /* What learners and sinks have in common: NAME = KIND from STREAM. */
-static bool parse_consumer(struct parser *parser, const char *what, struct lang_name *kind, struct stream_ref *input)
+static bool parse_consumer(struct parser *parser, const char *what, struct lang_name *kind,
+                           struct stream_ref *input)
 {
     return parser_take(parser, TOKEN_ASSIGN, "`=`", NULL) && parse_kind_name(parser, what, kind) &&
            parser_take_word(parser, "from") && parse_stream_ref(parser, input);
@@ -258,7 +261,8 @@ static bool parse_sink(struct parser *parser, struct job_file *job)
 }
 
 /* Puts span and is_broken where the declaration ended up; counts are those from before it. */
-static void finish_declaration(struct job_file *job, const struct job_file *before, struct span span, bool is_broken)
+static void finish_declaration(struct job_file *job, const struct job_file *before, struct span span,
+                               bool is_broken)
 {
     if (job->params_count > before->params_count) {
         job->params[before->params_count].span = span;
@@ -285,6 +289,18 @@ static void finish_declaration(struct job_file *job, const struct job_file *befo
     }
 }
 
+static void unknown_declaration(struct parser *parser)
+{
+    const struct token *token = parser_token(parser);
+    struct diag *d =
+        parser_expected_item(parser, "a declaration (param, let, job, source, stream, learner or sink)");
+    const char *near = token->tag == TOKEN_WORD
+                           ? diag_nearest(token->text, lang_declaration_words, LANG_DECLARATION_WORDS)
+                           : NULL;
+    if (d != NULL && near != NULL)
+        diag_hint(parser->diags, d, "did you mean `%s`?", near);
+}
+
 static void parse_declaration(struct parser *parser, struct job_file *job)
 {
     static bool (*const parsers[])(struct parser *, struct job_file *) = {
@@ -294,16 +310,11 @@ static void parse_declaration(struct parser *parser, struct job_file *job)
     size_t which = 0;
     while (which < ARRAY_COUNT(parsers) && !parser_is_word(token, lang_declaration_words[which]))
         which++;
-    if (which == ARRAY_COUNT(parsers) || !token->begins_line) {
-        struct diag *d = parser_expected_item(
-            parser, which < ARRAY_COUNT(parsers) || !token->begins_line
-                        ? "a new line"
-                        : "a declaration (param, let, job, source, stream, learner or sink)");
-        const char *near = token->tag == TOKEN_WORD && which == ARRAY_COUNT(parsers)
-                               ? diag_nearest(token->text, lang_declaration_words, LANG_DECLARATION_WORDS)
-                               : NULL;
-        if (d != NULL && near != NULL)
-            diag_hint(parser->diags, d, "did you mean `%s`?", near);
+    if (!token->begins_line)
+        parser_expected_item(parser, "a new line");
+    else if (which == ARRAY_COUNT(parsers))
+        unknown_declaration(parser);
+    if (which == ARRAY_COUNT(parsers)) {
         parser_skip_declaration(parser);
         return;
     }
@@ -321,12 +332,12 @@ static void parse_declaration(struct parser *parser, struct job_file *job)
 
 static uint32_t declarations(const struct job_file *job)
 {
-    return job->params_count + job->lets_count + job->sources_count + job->streams_count + job->learners_count +
-           job->sinks_count;
+    return job->params_count + job->lets_count + job->sources_count + job->streams_count +
+           job->learners_count + job->sinks_count;
 }
 
-struct job_file *lang_parse_tokens(struct arena *arena, struct diag_list *diags, const struct registry *registry,
-                                   struct str text, struct token_list *list)
+struct job_file *lang_parse_tokens(struct arena *arena, struct diag_list *diags,
+                                   const struct registry *registry, struct str text, struct token_list *list)
 {
     static const struct registry empty = {0};
     struct job_file *job = arena_new(arena, struct job_file);

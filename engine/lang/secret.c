@@ -1,5 +1,5 @@
-/* env("NAME"[, "default"]) and file("path"): values that the job names but does not hold. What comes of them is a text
- * whose `origin` says where it is from; only that is ever shown. */
+/* env("NAME"[, "default"]) and file("path"): values that the job names but does not hold. What comes of them
+ * is a text whose `origin` says where it is from; only that is ever shown. */
 #include "core/os.h"
 #include "lang/internal.h"
 
@@ -23,16 +23,19 @@ static struct ast *secret_text(struct expander *expander, struct str value, cons
 }
 
 /* For values that cannot be used: says why, without the value. */
-static struct ast *refused(struct expander *expander, const struct ast *call, struct span span, const char *why)
+static struct ast *refused(struct expander *expander, const struct ast *call, struct span span,
+                           const char *why)
 {
-    diag_error(expander->diags, DIAG_E0207, span, "the value of %s %s",
-               ast_text(expander->arena, &(struct ast){.tag = AST_CALL, .text = call->text, .count = 1,
-                                                       .children = call->children}),
-               why);
+    diag_error(
+        expander->diags, DIAG_E0207, span, "the value of %s %s",
+        ast_text(expander->arena,
+                 &(struct ast){.tag = AST_CALL, .text = call->text, .count = 1, .children = call->children}),
+        why);
     return NULL;
 }
 
-static struct ast *checked(struct expander *expander, struct str value, const struct ast *call, struct span span)
+static struct ast *checked(struct expander *expander, struct str value, const struct ast *call,
+                           struct span span)
 {
     if (value.length > LANG_SECRET_BYTES_MAX)
         return refused(expander, call, span, "is longer than 64 KiB");
@@ -44,7 +47,8 @@ static struct ast *checked(struct expander *expander, struct str value, const st
 static struct ast *read_env(struct expander *expander, const struct ast *call, struct span span)
 {
     const struct lang_settings *settings = expander->settings;
-    const char *name = arena_strndup(expander->arena, call->children[0]->text.data, call->children[0]->text.length);
+    const char *name =
+        arena_strndup(expander->arena, call->children[0]->text.data, call->children[0]->text.length);
     const char *value = settings != NULL && settings->get_env != NULL
                             ? settings->get_env(settings->argument, name)
                             : getenv(name);
@@ -54,14 +58,16 @@ static struct ast *read_env(struct expander *expander, const struct ast *call, s
         return secret_text(expander, call->children[1]->text, call, span);
     struct diag *d =
         diag_error(expander->diags, DIAG_E0207, span, "the environment variable `%s` is not set", name);
-    diag_hint(expander->diags, d, "set it before leat is started, or give a default: env(\"%s\", \"...\")", name);
+    diag_hint(expander->diags, d, "set it before leat is started, or give a default: env(\"%s\", \"...\")",
+              name);
     return NULL;
 }
 
 static struct ast *read_file(struct expander *expander, const struct ast *call, struct span span)
 {
     const struct lang_settings *settings = expander->settings;
-    const char *path = arena_strndup(expander->arena, call->children[0]->text.data, call->children[0]->text.length);
+    const char *path =
+        arena_strndup(expander->arena, call->children[0]->text.data, call->children[0]->text.length);
     char *data = NULL;
     size_t bytes = 0;
     int error = settings != NULL && settings->read_file != NULL
@@ -96,11 +102,11 @@ struct ast *expand_secret(struct expander *expander, const struct ast *call, str
     is_good = is_good && name.length > 0 && memchr(name.data, '\0', name.length) == NULL &&
               (!is_env || memchr(name.data, '=', name.length) == NULL);
     if (!is_good) {
-        struct diag *d = diag_error(expander->diags, DIAG_E0305, span, "`%.*s` takes %s", STR_ARGS(call->text),
-                                    is_env ? "the name of a variable and perhaps a default, both texts"
-                                           : "a path, as a text");
-        diag_hint(expander->diags, d, is_env ? "env(\"KAFKA_BROKERS\", \"localhost:9092\")"
-                                             : "file(\"/run/secrets/password\")");
+        struct diag *d = diag_error(
+            expander->diags, DIAG_E0305, span, "`%.*s` takes %s", STR_ARGS(call->text),
+            is_env ? "the name of a variable and perhaps a default, both texts" : "a path, as a text");
+        diag_hint(expander->diags, d,
+                  is_env ? "env(\"KAFKA_BROKERS\", \"localhost:9092\")" : "file(\"/run/secrets/password\")");
         return NULL;
     }
     return is_env ? read_env(expander, call, span) : read_file(expander, call, span);

@@ -1,5 +1,5 @@
-/* One step of a stream: `| KIND [value] (OPTION value[, value]...)* [{ entries }]`. What is an option's name and what
- * a value is known from the option table of the kind. */
+/* One step of a stream: `| KIND [value] (OPTION value[, value]...)* [{ entries }]`. What is an option's name
+ * and what a value is known from the option table of the kind. */
 #include "lang/internal.h"
 
 static void add_entry(struct parser *parser, struct step_decl *step, struct ast_entry entry)
@@ -67,8 +67,7 @@ static struct ast *parse_values(struct parser *parser, const struct option *opti
     } while (parser_accept(parser, TOKEN_COMMA));
     if (count == 1 && option->type != OPTION_ASSIGNMENTS_T)
         return items[0];
-    struct ast *list =
-        lang_node(parser->arena, AST_LIST, span_join(items[0]->span, items[count - 1]->span));
+    struct ast *list = lang_node(parser->arena, AST_LIST, span_join(items[0]->span, items[count - 1]->span));
     return lang_node_children(parser->arena, parser->diags, list, items, count);
 }
 
@@ -123,8 +122,8 @@ static void skip_option(struct parser *parser, const struct step_decl *step)
     parser_next(parser);
     while (true) {
         const struct token *token = parser_token(parser);
-        if (token->tag == TOKEN_END || token->tag == TOKEN_PIPE || token->tag == TOKEN_LEFT_BRACE ||
-            parser_at_declaration(parser) || keyword(step, token) != NULL)
+        if (token->tag == TOKEN_PIPE || token->tag == TOKEN_LEFT_BRACE || parser_at_recovery(parser) ||
+            keyword(step, token) != NULL)
             break;
         parser_next(parser);
     }
@@ -184,7 +183,7 @@ static bool parse_option(struct parser *parser, struct step_decl *step)
         return false;
     }
     const struct option *option = keyword(step, token);
-    if (option == NULL && token->begins_line)
+    if (option == NULL && (token->begins_line || parser_looks_like_declaration(parser)))
         return false;
     if (option == NULL) {
         unknown_option(parser, step);
@@ -213,7 +212,7 @@ static void unknown_kind(struct parser *parser, const struct token *kind)
     if (near != NULL)
         diag_hint(parser->diags, d, "did you mean `%s`?", near);
     else
-        diag_hint(parser->diags, d, "`leat help operators` lists them");
+        diag_hint(parser->diags, d, "`leat help` lists them");
 }
 
 void parse_step(struct parser *parser, struct step_decl *step)

@@ -1,4 +1,5 @@
-/* The parser's view of the tokens: looking ahead, taking, and what is said and skipped when the wrong one comes. */
+/* The parser's view of the tokens: looking ahead, taking, and what is said and skipped when the wrong one
+ * comes. */
 #include "lang/internal.h"
 
 #include <stdarg.h>
@@ -47,7 +48,8 @@ bool parser_accept(struct parser *parser, enum token_tag tag)
     return true;
 }
 
-struct diag *parser_error(struct parser *parser, enum diag_code code, struct span span, const char *format, ...)
+struct diag *parser_error(struct parser *parser, enum diag_code code, struct span span, const char *format,
+                          ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -123,18 +125,37 @@ bool parser_take_word(struct parser *parser, const char *word)
     return false;
 }
 
-bool parser_at_declaration(struct parser *parser)
+bool parser_looks_like_declaration(struct parser *parser)
 {
-    struct token *token = parser_token(parser);
-    if (!token->begins_line || token->tag != TOKEN_WORD)
-        return false;
-    struct token *name = parser_peek(parser, 1), *after = parser_peek(parser, 2);
-    if (name->begins_line || (name->tag != TOKEN_WORD && name->tag != TOKEN_QUOTED))
+    struct token *token = parser_token(parser), *name = parser_peek(parser, 1),
+                 *after = parser_peek(parser, 2);
+    if (token->tag != TOKEN_WORD || name->begins_line ||
+        (name->tag != TOKEN_WORD && name->tag != TOKEN_QUOTED) ||
+        (after->tag != TOKEN_ASSIGN && after->tag != TOKEN_COLON && after->tag != TOKEN_LEFT_PAREN &&
+         after->tag != TOKEN_LEFT_BRACE))
         return false;
     for (size_t i = 0; i < LANG_DECLARATION_WORDS; i++)
         if (str_is(token->text, lang_declaration_words[i]))
-            return after->tag == TOKEN_ASSIGN || after->tag == TOKEN_COLON || after->tag == TOKEN_LEFT_PAREN ||
-                   after->tag == TOKEN_LEFT_BRACE;
+            return true;
+    return false;
+}
+
+bool parser_at_declaration(struct parser *parser)
+{
+    return parser_token(parser)->begins_line && parser_looks_like_declaration(parser);
+}
+
+bool parser_at_recovery(struct parser *parser)
+{
+    struct token *token = parser_token(parser), *name = parser_peek(parser, 1);
+    if (token->tag == TOKEN_END)
+        return true;
+    if (token->tag != TOKEN_WORD || !token->begins_line || name->begins_line || name->tag != TOKEN_WORD ||
+        ast_is_reserved(name->text))
+        return false;
+    for (size_t i = 0; i < LANG_DECLARATION_WORDS; i++)
+        if (str_is(token->text, lang_declaration_words[i]))
+            return true;
     return false;
 }
 
@@ -149,7 +170,7 @@ static bool at_entry(struct parser *parser)
 void parser_skip_entry(struct parser *parser, uint32_t open)
 {
     uint32_t depth = parser->open > open ? parser->open - open : 0, braces = 0;
-    for (; parser_token(parser)->tag != TOKEN_END && !parser_at_declaration(parser); parser_next(parser)) {
+    for (; !parser_at_recovery(parser); parser_next(parser)) {
         const struct token *token = parser_token(parser);
         enum token_tag tag = token->tag;
         if ((braces == 0 && (tag == TOKEN_RIGHT_BRACE || at_entry(parser))) ||
@@ -157,7 +178,8 @@ void parser_skip_entry(struct parser *parser, uint32_t open)
             break;
         if (tag == TOKEN_LEFT_BRACE || tag == TOKEN_LEFT_BRACKET || tag == TOKEN_LEFT_PAREN)
             depth++;
-        else if (depth > 0 && (tag == TOKEN_RIGHT_BRACE || tag == TOKEN_RIGHT_BRACKET || tag == TOKEN_RIGHT_PAREN))
+        else if (depth > 0 &&
+                 (tag == TOKEN_RIGHT_BRACE || tag == TOKEN_RIGHT_BRACKET || tag == TOKEN_RIGHT_PAREN))
             depth--;
         braces += tag == TOKEN_LEFT_BRACE;
         braces -= tag == TOKEN_RIGHT_BRACE;
@@ -167,8 +189,7 @@ void parser_skip_entry(struct parser *parser, uint32_t open)
 
 void parser_skip_step(struct parser *parser)
 {
-    while (parser_token(parser)->tag != TOKEN_END && parser_token(parser)->tag != TOKEN_PIPE &&
-           !parser_at_declaration(parser))
+    while (parser_token(parser)->tag != TOKEN_PIPE && !parser_at_recovery(parser))
         parser_next(parser);
     parser->open = 0;
 }
@@ -177,7 +198,7 @@ void parser_skip_declaration(struct parser *parser)
 {
     do
         parser_next(parser);
-    while (parser_token(parser)->tag != TOKEN_END && !parser_at_declaration(parser));
+    while (!parser_at_recovery(parser));
     parser->open = 0;
 }
 

@@ -1,8 +1,18 @@
 /* Exchanges: packets of batches from the instances of one stage to those of another, one packet per number,
- * producer and consumer. See internal.h for who may touch them when. */
+ * producer and consumer. See internal.h for who may touch them when.
+ *
+ * What all packets hold in memory has a budget. Beyond it a batch is written to a spill file at once and read
+ * back when its consumer comes to it: a window that closes a million rows in one number, or an unnest that
+ * fans out a thousandfold, costs disk, not memory. Where a batch lies never changes a result. */
+#include "core/batch_codec.h"
+#include "core/os.h"
 #include "run/internal.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 void batch_list_add(struct batch_list *list, struct batch *batch)
 {
@@ -27,15 +37,29 @@ void batch_list_release(struct batch_list *list)
 void exchange_init(struct run *run)
 {
     const struct plan *plan = run->plan;
+    run->exchange_budget = (size_t)(plan->config.memory_bytes / 8);
     run->exchanges = arena_array(&run->arena, struct exchange, MAX(plan->exchanges_count, 1));
     for (uint32_t i = 0; i < plan->exchanges_count; i++) {
         struct exchange *x = &run->exchanges[i];
         x->plan = &plan->exchanges[i];
+        bool is_dead = x->plan->from.output == PLAN_OUTPUT_DEAD;
+        x->schema =
+            is_dead ? &plan_dead_schema : plan->nodes[x->plan->from.node].outputs[x->plan->from.output];
         x->producers = stage_pieces(run, x->plan->from_stage);
         x->consumers = run->stage_instances[x->plan->to_stage];
         x->packets = calloc((size_t)SLOTS * x->producers * x->consumers, sizeof(*x->packets));
+        x->spills = arena_array(&run->arena, struct spill_file, x->producers);
         leat_assert(x->packets != NULL);
+        for (uint32_t k = 0; k < x->producers; k++)
+            x->spills[k].fd = -1;
     }
+}
+
+static void free_packet(struct packet *packet)
+{
+    for (uint32_t i = 0; i < packet->count; i++)
+        batch_release(packet->entries[i].batch);
+    free(packet->entries);
 }
 
 void exchange_free(struct run *run)
@@ -43,21 +67,129 @@ void exchange_free(struct run *run)
     for (uint32_t i = 0; run->exchanges != NULL && i < run->plan->exchanges_count; i++) {
         struct exchange *x = &run->exchanges[i];
         for (size_t k = 0; x->packets != NULL && k < (size_t)SLOTS * x->producers * x->consumers; k++)
-            batch_list_release(&x->packets[k]);
+            free_packet(&x->packets[k]);
         free(x->packets);
+        for (uint32_t k = 0; x->spills != NULL && k < x->producers; k++)
+            if (x->spills[k].fd >= 0)
+                close(x->spills[k].fd);
     }
 }
 
-static struct batch_list *packet(struct exchange *x, const struct slot *slot, uint32_t producer,
-                                 uint32_t consumer)
+static struct packet *packet_at(struct exchange *x, const struct slot *slot, uint32_t producer,
+                                uint32_t consumer)
 {
     return &x->packets[((slot->number & (SLOTS - 1)) * x->producers + producer) * x->consumers + consumer];
 }
 
-/* A view of the batch that belongs to one list alone: batches are linked through themselves. */
-static struct batch *own_view(struct batch *batch)
+/* --- Spilling
+ * ------------------------------------------------------------------------------------------------------- */
+
+static int open_spill(struct run *run)
 {
-    return batch_derive(batch, batch->schema);
+    const char *root = run->temporary_path;
+    if (root == NULL)
+        root = getenv("TMPDIR");
+    char path[4096];
+    snprintf(path, sizeof(path), "%s/leat-spill-XXXXXX", root != NULL && *root != '\0' ? root : "/tmp");
+    int fd = mkostemp(path, O_CLOEXEC);
+    if (fd >= 0)
+        unlink(path);
+    return fd;
+}
+
+static void spill_failed(struct run *run, int error)
+{
+    pthread_mutex_lock(&run->diags_mutex);
+    struct diag *d = diag_error(run->diags, DIAG_E0608, (struct span){0},
+                                "rows between steps do not fit into memory, and cannot be spilled to disk");
+    diag_errno(run->diags, d, error);
+    diag_hint(run->diags, d, "free space, set TMPDIR to a larger disk, or raise `memory:`");
+    pthread_mutex_unlock(&run->diags_mutex);
+    run_fail(run);
+}
+
+/* Writes the batch away; false where that failed (the run stops). */
+static bool spill(struct run *run, struct spill_file *file, struct batch *batch, struct packet_entry *entry)
+{
+    if (file->fd < 0)
+        file->fd = open_spill(run);
+    if (file->fd < 0) {
+        spill_failed(run, errno);
+        return false;
+    }
+    if (atomic_load_explicit(&file->outstanding, memory_order_acquire) == 0)
+        file->end = 0;
+    struct byte_buffer bytes = {0};
+    batch_write(batch, &bytes);
+    int error = os_pwrite_all(file->fd, bytes.data, bytes.length, file->end, "spill.write");
+    *entry = (struct packet_entry){.spill_offset = file->end, .spill_bytes = (uint32_t)bytes.length};
+    file->end += bytes.length;
+    buffer_free(&bytes);
+    if (error != 0) {
+        spill_failed(run, error);
+        return false;
+    }
+    atomic_fetch_add(&file->outstanding, 1);
+    atomic_fetch_add(&run->spilled, 1);
+    return true;
+}
+
+static struct batch *unspill(struct run *run, struct exchange *x, uint32_t producer,
+                             const struct packet_entry *entry)
+{
+    struct spill_file *file = &x->spills[producer];
+    char *data = malloc(entry->spill_bytes);
+    leat_assert(data != NULL);
+    size_t got;
+    int error = os_pread_all(file->fd, data, entry->spill_bytes, entry->spill_offset, &got);
+    struct batch *batch = NULL;
+    if (error == 0 && got == entry->spill_bytes)
+        batch = batch_read(run->pool, x->schema, (struct str){data, got});
+    else
+        spill_failed(run, error != 0 ? error : EIO);
+    free(data);
+    atomic_fetch_sub_explicit(&file->outstanding, 1, memory_order_release);
+    return batch;
+}
+
+/* --- Pushing
+ * -------------------------------------------------------------------------------------------------------- */
+
+/* Bytes a batch's selected rows take, roughly: text is counted as two words. */
+static size_t rows_bytes(const struct batch *batch)
+{
+    return batch->selected * (64 + 16 * (size_t)batch->schema->count);
+}
+
+/* Takes the batch. */
+static void add_entry(struct exchange *x, struct stage_instance *from, uint32_t producer, uint32_t consumer,
+                      struct batch *batch)
+{
+    struct run *run = from->run;
+    struct packet *packet = packet_at(x, from->slot, producer, consumer);
+    if (packet->count == packet->capacity) {
+        packet->capacity = MAX(4, packet->capacity * 2);
+        packet->entries = realloc(packet->entries, packet->capacity * sizeof(*packet->entries));
+        leat_assert(packet->entries != NULL);
+    }
+    struct row_order first = batch_order(batch, batch_row(batch, 0));
+    if (packet->count == 0 || row_order_compare(&packet->last, &first) > 0)
+        packet->runs++;
+    packet->last = batch_order(batch, batch_row(batch, batch->selected - 1));
+    struct packet_entry *entry = &packet->entries[packet->count];
+    size_t bytes = rows_bytes(batch);
+    if (atomic_load_explicit(&run->exchange_bytes, memory_order_relaxed) + bytes > run->exchange_budget) {
+        bool is_spilled = spill(run, &x->spills[producer], batch, entry);
+        batch_release(batch);
+        if (!is_spilled)
+            return;
+    } else {
+        *entry = (struct packet_entry){.batch = batch};
+        packet->bytes += bytes;
+        atomic_fetch_add_explicit(&run->exchange_bytes, bytes, memory_order_relaxed);
+    }
+    entry->run = packet->runs - 1;
+    packet->count++;
 }
 
 static void push_by_key(struct exchange *x, struct stage_instance *from, uint32_t producer,
@@ -77,7 +209,7 @@ static void push_by_key(struct exchange *x, struct stage_instance *from, uint32_
     for (uint32_t lane = 0; lane < x->consumers; lane++) {
         if (counts[lane] == 0)
             continue;
-        views[lane] = own_view(batch);
+        views[lane] = batch_derive(batch, batch->schema);
         sels[lane] = arena_alloc(&views[lane]->arena, counts[lane] * sizeof(uint16_t));
         views[lane]->sel = sels[lane];
         views[lane]->selected = counts[lane];
@@ -86,40 +218,154 @@ static void push_by_key(struct exchange *x, struct stage_instance *from, uint32_
         *sels[lanes[i]]++ = (uint16_t)batch_row(batch, i);
     for (uint32_t lane = 0; lane < x->consumers; lane++)
         if (counts[lane] > 0)
-            batch_list_add(packet(x, from->slot, producer, lane), views[lane]);
+            add_entry(x, from, producer, lane, views[lane]);
 }
 
 void exchange_push(struct exchange *x, struct stage_instance *from, struct batch *batch)
 {
     uint32_t producer = from->index == 0 ? 0 : from->instance;
     leat_assert(producer < x->producers && batch->selected > 0);
-    if (x->consumers == 1) {
-        batch_list_add(packet(x, from->slot, producer, 0), own_view(batch));
-        return;
-    }
-    if (x->plan->mode == EXCHANGE_HASH) {
+    if (x->consumers > 1 && x->plan->mode == EXCHANGE_HASH) {
         push_by_key(x, from, producer, batch);
         return;
     }
     uint64_t spread = from->index == 0 ? from->slot->number : from->instance;
-    batch_list_add(packet(x, from->slot, producer, (uint32_t)(spread % x->consumers)), own_view(batch));
+    batch_hold(batch);
+    add_entry(x, from, producer, (uint32_t)(spread % x->consumers), batch);
 }
 
-void exchange_take(struct node_instance *node, uint32_t input, struct batch_list *out)
+/* --- Taking: packets into one order
+ * --------------------------------------------------------------------------------- */
+
+/* One run of one packet. */
+struct merger_input {
+    struct exchange *exchange;
+    uint32_t producer, run;
+    struct packet *packet;
+    uint32_t next;       /* entry */
+    struct batch *batch; /* loaded */
+    uint32_t at;         /* selected index */
+    struct row_order order;
+};
+
+static void load_entry(struct merger *merger, struct merger_input *input)
+{
+    struct packet *packet = input->packet;
+    while (input->next < packet->count && packet->entries[input->next].run != input->run)
+        input->next++;
+    input->batch = NULL;
+    input->at = 0;
+    if (input->next == packet->count)
+        return;
+    struct packet_entry *entry = &packet->entries[input->next++];
+    input->batch =
+        entry->batch != NULL ? entry->batch : unspill(merger->run, input->exchange, input->producer, entry);
+    entry->batch = NULL;
+}
+
+static void load_order(struct merger_input *input)
+{
+    if (input->batch != NULL)
+        input->order = batch_order(input->batch, batch_row(input->batch, input->at));
+}
+
+void exchange_open(struct node_instance *node, uint32_t input, struct merger *merger)
 {
     struct stage_instance *stage = node->stage;
-    struct batch_list lists[512];
+    *merger = (struct merger){.run = stage->run};
     uint32_t count = 0;
+    for (uint32_t i = 0; i < node->exchanges_count[input]; i++)
+        for (uint32_t p = 0; p < node->exchanges[input][i]->producers; p++)
+            count += packet_at(node->exchanges[input][i], stage->slot, p, stage->instance)->runs;
+    merger->inputs = arena_array(&stage->number_arena, struct merger_input, count);
     for (uint32_t i = 0; i < node->exchanges_count[input]; i++) {
         struct exchange *x = node->exchanges[input][i];
-        for (uint32_t producer = 0; producer < x->producers; producer++) {
-            struct batch_list *from = packet(x, stage->slot, producer, stage->instance);
-            if (from->count == 0)
-                continue;
-            leat_assert(count < ARRAY_COUNT(lists));
-            lists[count++] = *from;
-            *from = (struct batch_list){0};
+        merger->schema = x->schema;
+        for (uint32_t p = 0; p < x->producers; p++) {
+            struct packet *packet = packet_at(x, stage->slot, p, stage->instance);
+            for (uint32_t run = 0; run < packet->runs; run++) {
+                struct merger_input *in = &merger->inputs[merger->count++];
+                *in = (struct merger_input){.exchange = x, .producer = p, .run = run, .packet = packet};
+                load_entry(merger, in);
+                load_order(in);
+            }
         }
     }
-    merge_lists(stage->run->pool, lists, count, out);
+}
+
+/* All is read: the packets are empty again. */
+static void close_merger(struct merger *merger)
+{
+    for (uint32_t i = 0; i < merger->count; i++) {
+        struct packet *packet = merger->inputs[i].packet;
+        atomic_fetch_sub_explicit(&merger->run->exchange_bytes, packet->bytes, memory_order_relaxed);
+        packet->count = packet->runs = 0;
+        packet->bytes = 0;
+    }
+    merger->count = 0;
+}
+
+/* The input with the first row; ties: the earlier input. */
+static struct merger_input *first_input(struct merger *merger, uint32_t *alive)
+{
+    struct merger_input *best = NULL;
+    *alive = 0;
+    for (uint32_t i = 0; i < merger->count; i++) {
+        struct merger_input *in = &merger->inputs[i];
+        if (in->batch == NULL)
+            continue;
+        ++*alive;
+        if (best == NULL || row_order_compare(&in->order, &best->order) < 0)
+            best = in;
+    }
+    return best;
+}
+
+/* The rest of a loaded batch as it is. */
+static struct batch *take_rest(struct merger *merger, struct merger_input *input)
+{
+    struct batch *batch = input->batch;
+    if (input->at > 0) {
+        struct batch *rest = batch_derive(batch, batch->schema);
+        uint16_t *sel = arena_alloc(&rest->arena, batch->selected * sizeof(*sel));
+        rest->selected = 0;
+        for (uint32_t i = input->at; i < batch->selected; i++)
+            sel[rest->selected++] = (uint16_t)batch_row(batch, i);
+        rest->sel = sel;
+        batch_release(batch);
+        batch = rest;
+    }
+    load_entry(merger, input);
+    load_order(input);
+    return batch;
+}
+
+struct batch *merger_next(struct merger *merger)
+{
+    uint32_t alive;
+    struct merger_input *input = first_input(merger, &alive);
+    if (input == NULL) {
+        close_merger(merger);
+        return NULL;
+    }
+    if (alive == 1)
+        return take_rest(merger, input);
+    struct batch *sources[BATCH_ROWS];
+    uint16_t rows[BATCH_ROWS];
+    struct batch *drained[BATCH_ROWS];
+    uint32_t count = 0, drained_count = 0;
+    while (count < BATCH_ROWS && alive > 1) {
+        sources[count] = input->batch;
+        rows[count++] = (uint16_t)batch_row(input->batch, input->at);
+        if (++input->at == input->batch->selected) {
+            drained[drained_count++] = input->batch;
+            load_entry(merger, input);
+        }
+        load_order(input);
+        input = first_input(merger, &alive);
+    }
+    struct batch *merged = batch_gather(merger->run->pool, merger->schema, sources, rows, count);
+    for (uint32_t i = 0; i < drained_count; i++)
+        batch_release(drained[i]);
+    return merged;
 }

@@ -204,6 +204,7 @@ void stages_free(struct run *run)
             close_node(&stage->nodes[k]);
         free(stage->dead);
         arena_free(&stage->dead_arena);
+        arena_free(&stage->number_arena);
     }
     exchange_free(run);
     for (uint32_t i = 0; i < SLOTS; i++)

@@ -145,8 +145,9 @@ struct stage_instance {
     struct slot *slot;                 /* in work */
     uint32_t feeders[PLAN_STAGES_MAX]; /* stages whose numbers it waits for */
     uint32_t feeders_count;
-    int64_t *slot_watermarks; /* per node of the plan, after the number in work */
-    int report_epoch;         /* of the last reports */
+    struct arena number_arena; /* reset with each number */
+    int64_t *slot_watermarks;  /* per node of the plan, after the number in work */
+    int report_epoch;          /* of the last reports */
     /* Dead letters of the number in work. */
     struct arena dead_arena;
     struct dead_row *dead;
@@ -160,10 +161,42 @@ struct stage_instance {
 /* --- Exchanges
  * ------------------------------------------------------------------------------------------------------ */
 
+/* A batch of a packet: in memory, or written to the producer's spill file. */
+struct packet_entry {
+    struct batch *batch; /* NULL: spilled */
+    uint64_t spill_offset;
+    uint32_t spill_bytes;
+    uint32_t run; /* entries of one run are in order; a producer with several chains begins new runs */
+};
+
+struct packet {
+    struct packet_entry *entries;
+    uint32_t count, capacity, runs;
+    struct row_order last; /* of the last entry's last row */
+    size_t bytes;          /* in memory, as counted in run.exchange_bytes */
+};
+
+/* What does not fit into the budget of all exchanges: one unlinked file per producer. */
+struct spill_file {
+    int fd; /* -1: none so far */
+    uint64_t end;
+    atomic_uint outstanding; /* entries not read back yet */
+};
+
 struct exchange {
     const struct plan_exchange *plan;
+    const struct schema *schema;
     uint32_t producers, consumers; /* instances */
-    struct batch_list *packets;    /* [slot][producer][consumer] */
+    struct packet *packets;        /* [slot][producer][consumer] */
+    struct spill_file *spills;     /* [producer] */
+};
+
+/* Rows of several packets in the one order, a batch at a time. */
+struct merger {
+    struct run *run;
+    const struct schema *schema;
+    struct merger_input *inputs;
+    uint32_t count;
 };
 
 struct lane {
@@ -194,6 +227,9 @@ struct run {
     struct sequencer sequencer;
     struct slot slots[SLOTS];
     struct exchange *exchanges;
+    _Atomic size_t exchange_bytes; /* in packets, in memory */
+    size_t exchange_budget;
+    atomic_uint spilled;            /* batches, for the report */
     struct stage_instance **stages; /* [stage][instance], flat by stage_first */
     uint32_t *stage_first, *stage_instances, stages_total;
     atomic_bool has_failed;
@@ -228,8 +264,10 @@ bool sequencer_restore(struct run *run, struct str saved);
 void exchange_init(struct run *run);
 void exchange_free(struct run *run);
 void exchange_push(struct exchange *exchange, struct stage_instance *from, struct batch *batch);
-/* All rows for one input of the instance in this number, in the one order; the caller owns the batches. */
-void exchange_take(struct node_instance *node, uint32_t input, struct batch_list *out);
+/* All rows for one input of the instance in this number, in the one order. */
+void exchange_open(struct node_instance *node, uint32_t input, struct merger *merger);
+/* The next batch, which the caller owns; NULL: no more. */
+struct batch *merger_next(struct merger *merger);
 void batch_list_add(struct batch_list *list, struct batch *batch);
 void batch_list_release(struct batch_list *list);
 

@@ -171,10 +171,9 @@ static void take_exchanges(struct node_instance *node)
     for (uint32_t input = 0; input < MAX(node->node->inputs_count, 1); input++) {
         if (node->exchanges_count[input] == 0)
             continue;
-        struct batch_list list;
-        exchange_take(node, input, &list);
-        for (struct batch *batch = list.first, *next; batch != NULL; batch = next) {
-            next = batch->next;
+        struct merger merger;
+        exchange_open(node, input, &merger);
+        for (struct batch *batch = merger_next(&merger); batch != NULL; batch = merger_next(&merger)) {
             give(node, input, batch);
             batch_release(batch);
         }
@@ -242,6 +241,7 @@ void stage_run(struct stage_instance *stage, struct slot *slot)
     for (uint32_t i = 0; i < stage->stage->nodes_count; i++)
         run_node(&stage->nodes[i]);
     dead_flush(stage);
+    arena_reset(&stage->number_arena);
     stage_reports(stage);
     if (slot->barrier != 0 && !atomic_load_explicit(&stage->run->has_failed, memory_order_relaxed))
         checkpoints_snapshot(stage, slot->barrier);
