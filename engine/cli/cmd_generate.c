@@ -1,11 +1,9 @@
 /* leat generate KIND: writes recorded events of a built-in generator. */
+#include "cli/argp.h"
+#include "cli/commands.h"
 #include "connectors/generator/ctr_world.h"
 #include "connectors/generator/ctr_write.h"
-#include "core/option.h"
 #include "core/os.h"
-
-#include "cli/argp.h"
-#include "cli/cmd_generate.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -27,8 +25,7 @@ enum {
 static const char help[] =
     "Writes recorded events of a built-in generator.\v"
     "KIND is `ctr`: impressions and the clicks on them. A hidden model decides who clicks; truth.json tells "
-    "what a "
-    "model that knew each probability would score, and how many rows of each kind were planted.\n\n"
+    "what a model that knew each probability would score, and how many rows of each kind were planted.\n\n"
     "    leat generate ctr --events 1000000 --seed 7 --out rec\n\n"
     "The same options give the same bytes on any machine.";
 
@@ -122,11 +119,11 @@ int cmd_generate(int argc, char **argv)
     struct ctr_write_options options = {
         .events = 100000, .seed = 7, .directory = ".", .late_ms = 2 * 3600 * 1000};
     literal_float(STR(CTR_RATE_TEXT), &options.rate);
-    argp_parse(&argp, argc, argv, 0, NULL, &options);
+    argp_command(&argp, argc, argv, &options);
     if ((int64_t)options.events > CTR_SPAN_MAX_US / ctr_gap_us(options.rate)) {
         fprintf(stderr, "leat generate: that many events at this rate are more than 100 years: fewer "
                         "--events, or a higher --rate\n");
-        return 1;
+        return EXIT_USAGE;
     }
     options.on_progress = isatty(STDERR_FILENO) ? show_progress : NULL;
     struct arena arena = {0};
@@ -139,5 +136,5 @@ int cmd_generate(int argc, char **argv)
         printf("%s: %s, truth.json\n", options.directory,
                options.is_labelled ? "ctr.jsonl" : "impressions.jsonl, clicks.jsonl");
     arena_free(&arena);
-    return is_written ? 0 : 1;
+    return is_written ? EXIT_GOOD : EXIT_FAILED;
 }

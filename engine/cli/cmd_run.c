@@ -2,6 +2,7 @@
 #include "cli/argp.h"
 #include "cli/commands.h"
 #include "cli/job.h"
+#include "cli/supervise.h"
 #include "control/summary.h"
 #include "control/view.h"
 #include "core/civil.h"
@@ -24,13 +25,14 @@ enum {
     KEY_FRESH,
     KEY_UNTIL,
     KEY_TAKE_OVER,
-    KEY_QUIET
+    KEY_QUIET,
+    KEY_SUPERVISE
 };
 
 struct run_arguments {
     struct job_load load;
     struct run_options options;
-    bool is_quiet;
+    bool is_quiet, is_supervised;
 };
 
 static const struct argp_option options_table[] = {
@@ -42,6 +44,7 @@ static const struct argp_option options_table[] = {
     {"resume", KEY_RESUME, NULL, 0, "there must be a checkpoint to go on from", 3},
     {"fresh", KEY_FRESH, NULL, 0, "start anew, whatever checkpoints there are", 3},
     {"take-over", KEY_TAKE_OVER, NULL, 0, "although another process holds the checkpoint directory", 3},
+    {"supervise", KEY_SUPERVISE, NULL, 0, "start again after a crash, from the newest checkpoint", 3},
     {"until", KEY_UNTIL, "TIME", 0, "checkpoint and stop before the first record at or after this time", 3},
     {"json", KEY_JSON, NULL, 0, "diagnostics and the summary as JSON", 4},
     {"quiet", KEY_QUIET, NULL, 0, "no progress", 4},
@@ -83,6 +86,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
             argp_error(state, "--until wants a time like 2024-05-01T00:00:00Z, not `%s`", argument);
         return 0;
     case KEY_JSON: arguments->load.is_json = true; return 0;
+    case KEY_SUPERVISE: arguments->is_supervised = true; return 0;
     case KEY_QUIET: arguments->is_quiet = true; return 0;
     case ARGP_KEY_ARG:
         if (arguments->load.path != NULL)
@@ -164,6 +168,14 @@ int cmd_run(int argc, char **argv)
                                      0};
     struct run_arguments arguments = {.options = {.until_us = TIME_MAX}};
     argp_command(&argp, argc, argv, &arguments);
+    if (arguments.is_supervised) {
+        bool is_restart;
+        int ended = supervise(&is_restart);
+        if (ended >= 0)
+            return ended;
+        if (is_restart) /* what began anew goes on now, from its own checkpoints */
+            arguments.options.mode = RUN_AUTO;
+    }
     catch_signals();
     int status = EXIT_BAD_JOB;
     bool is_good = job_load(&arguments.load);

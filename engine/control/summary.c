@@ -35,7 +35,7 @@ static void print_node(FILE *out, const struct run_node_stats *node)
         print_count(out, "late updates", c->late_updates, &is_first);
         print_count(out, "null keys", c->null_keys, &is_first);
     }
-    fprintf(out, "%s\n", is_first ? "nothing came" : "");
+    fprintf(out, "%s%s%s\n", is_first ? "nothing came" : "", node->note[0] != '\0' ? ": " : "", node->note);
     for (uint32_t i = 0; i < node->report.count; i++) {
         const struct report_item *item = &node->report.items[i];
         fprintf(out, "    %s%-26s %.6g\n", item->is_window ? "last window: " : "", item->name, item->value);
@@ -106,8 +106,8 @@ static json_t *node_json(const struct run_node_stats *node)
     const char *kind = n->tag == PLAN_SOURCE ? n->source_kind->name
                        : n->tag == PLAN_SINK ? n->sink_kind->name
                                              : n->operator_kind->name;
-    return json_pack("{s:s%, s:s, s:s, s:o, s:o}", "name", n->name.data, n->name.length, "tag", tags[n->tag],
-                     "kind", kind, "counts", counters_json(&node->counters), "report",
+    return json_pack("{s:s%, s:s, s:s, s:s, s:o, s:o}", "name", n->name.data, n->name.length, "tag",
+                     tags[n->tag], "kind", kind, "note", node->note, "counts", counters_json(&node->counters), "report",
                      report_json(&node->report));
 }
 

@@ -5,12 +5,18 @@ enum visit { VISIT_NONE, VISIT_OPEN, VISIT_DONE };
 
 struct let_walk {
     struct expander *expander;
-    uint8_t *visits; /* one per function of the job */
+    uint8_t *visits;   /* one per function of the job */
+    uint32_t *heights; /* of the calls below each, itself included */
     struct let_decl *current;
     uint32_t depth;
 };
 
 static void visit_let(struct let_walk *walk, struct let_decl *let);
+
+static uint32_t *height_of(struct let_walk *walk, const struct let_decl *let)
+{
+    return &walk->heights[let - walk->expander->job->lets];
+}
 
 static bool is_parameter(const struct let_decl *let, struct str name)
 {
@@ -59,6 +65,8 @@ static void visit_call(struct let_walk *walk, const struct ast *call, bool *is_g
     } else if (*visit == VISIT_NONE) {
         visit_let(walk, callee);
     }
+    uint32_t *height = height_of(walk, walk->current);
+    *height = MAX(*height, *height_of(walk, callee) + 1);
     *is_good = *is_good && callee->body != NULL;
 }
 
@@ -77,15 +85,14 @@ static void visit_node(struct let_walk *walk, const struct ast *ast, bool *is_go
         visit_node(walk, ast->entries[i].value, is_good);
 }
 
+/* Both the depth of this walk and the height of a function found before must stay within what expansion may recurse. */
 static void visit_let(struct let_walk *walk, struct let_decl *let)
 {
     struct let_decl *caller = walk->current;
     uint8_t *visit = &walk->visits[let - walk->expander->job->lets];
-    bool is_good = walk->depth < LET_DEPTH_MAX;
-    if (!is_good)
-        diag_error(walk->expander->diags, DIAG_E0105, let->name.span,
-                   "functions that call each other %d deep", LET_DEPTH_MAX);
+    bool is_good = walk->depth < LET_DEPTH_MAX, is_shallow = is_good;
     *visit = VISIT_OPEN;
+    *height_of(walk, let) = 1;
     walk->current = let;
     walk->depth++;
     if (is_good)
@@ -93,6 +100,11 @@ static void visit_let(struct let_walk *walk, struct let_decl *let)
     walk->depth--;
     walk->current = caller;
     *visit = VISIT_DONE;
+    if (!is_shallow || (is_good && *height_of(walk, let) > LET_DEPTH_MAX)) {
+        diag_error(walk->expander->diags, DIAG_E0105, let->name.span, "functions that call each other %d deep",
+                   LET_DEPTH_MAX);
+        is_good = false;
+    }
     if (!is_good)
         let->body = NULL;
 }
@@ -101,7 +113,8 @@ void expand_check_lets(struct expander *expander)
 {
     struct job_file *job = expander->job;
     struct let_walk walk = {.expander = expander,
-                            .visits = arena_array(expander->arena, uint8_t, job->lets_count)};
+                            .visits = arena_array(expander->arena, uint8_t, job->lets_count),
+                            .heights = arena_array(expander->arena, uint32_t, job->lets_count)};
     for (uint32_t i = 0; i < job->lets_count; i++)
         if (job->lets[i].body != NULL && walk.visits[i] == VISIT_NONE)
             visit_let(&walk, &job->lets[i]);

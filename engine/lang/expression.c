@@ -311,6 +311,8 @@ static struct ast *parse_word(struct parser *parser)
 static struct ast *parse_primary(struct parser *parser)
 {
     struct token *token = parser_token(parser);
+    if (parser_at_declaration(parser))
+        return expected_value(parser);
     switch (token->tag) {
     case TOKEN_WORD:
     case TOKEN_QUOTED: return parse_word(parser);

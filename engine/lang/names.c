@@ -60,6 +60,15 @@ static void report_taken(const struct name_list *list, struct diag_list *diags)
         }
 }
 
+/* Types are named like parameters are, so they cannot be told apart. */
+static void check_param(const struct param_decl *param, struct diag_list *diags)
+{
+    static const char *const types[] = {"bool", "int", "float", "text", "bytes", "time", "list"};
+    for (size_t i = 0; i < ARRAY_COUNT(types); i++)
+        if (str_is(param->name.text, types[i]))
+            diag_error(diags, DIAG_E0201, param->name.span, "`%s` is the name of a type", types[i]);
+}
+
 static void check_let(const struct let_decl *let, const struct registry *registry, struct arena *arena,
                       struct diag_list *diags)
 {
@@ -94,6 +103,8 @@ void lang_check_names(struct job_file *job, const struct registry *registry, str
         add(&list, &job->sinks[i].name, NAME_SINK, "sink");
     report_repeated(&list, diags);
     report_taken(&list, diags);
+    for (uint32_t i = 0; i < job->params_count; i++)
+        check_param(&job->params[i], diags);
     for (uint32_t i = 0; i < job->lets_count; i++)
         check_let(&job->lets[i], registry, arena, diags);
 }

@@ -326,7 +326,7 @@ static void parse_declaration(struct parser *parser, struct job_file *job)
     bool is_good = parsers[which](parser, job);
     struct span span = span_join(token->span, parser->tokens[parser->at - 1].span);
     finish_declaration(job, &before, span, parser->is_broken);
-    if (!is_good && parser_token(parser)->tag != TOKEN_END && !parser_at_declaration(parser))
+    if (!is_good && !parser_at_recovery(parser))
         parser_skip_declaration(parser);
 }
 
@@ -373,6 +373,8 @@ struct ast *lang_parse_value(struct arena *arena, struct diag_list *diags, struc
     struct token_list list;
     unsigned errors = diags->errors;
     lang_tokenize(arena, diags, text, &list);
+    if (list.count == 0 && diags->errors > errors)
+        return NULL;
     static const struct registry empty = {0};
     struct parser parser = {.arena = arena,
                             .diags = diags,

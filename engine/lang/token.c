@@ -150,8 +150,11 @@ bool parser_at_recovery(struct parser *parser)
     struct token *token = parser_token(parser), *name = parser_peek(parser, 1);
     if (token->tag == TOKEN_END)
         return true;
-    if (token->tag != TOKEN_WORD || !token->begins_line || name->begins_line || name->tag != TOKEN_WORD ||
-        ast_is_reserved(name->text))
+    if (token->tag != TOKEN_WORD || !token->begins_line || name->begins_line)
+        return false;
+    bool is_word = name->tag == TOKEN_WORD &&
+                   (!ast_is_reserved(name->text) || parser_peek(parser, 2)->tag == TOKEN_ASSIGN);
+    if (!is_word && name->tag != TOKEN_QUOTED && name->tag != TOKEN_ASSIGN)
         return false;
     for (size_t i = 0; i < LANG_DECLARATION_WORDS; i++)
         if (str_is(token->text, lang_declaration_words[i]))

@@ -129,6 +129,12 @@ bool run_wait(struct run *run)
     if (run->checkpoints != NULL && !run->was_finished)
         checkpoints_join(run);
     bool is_good = !atomic_load(&run->has_failed);
+    if (is_good && run->checkpoints != NULL && !run->was_finished && !run->checkpoints->last_is_published) {
+        struct diag *d =
+            diag_error(run->diags, DIAG_E0708, (struct span){0}, "the last checkpoint could not be written");
+        diag_hint(run->diags, d, "free the disk and start again: the run goes on from the checkpoint before");
+        is_good = false;
+    }
     if (is_good && !run->was_finished)
         is_good = finish_sinks(run);
     const char *error = run->state_store != NULL ? state_store_error(run->state_store) : NULL;

@@ -43,8 +43,8 @@ struct run_dead_example {
 struct run_node_stats {
     const struct plan_node *node;
     struct counters counters;
-    double busy_share;
     struct report report;
+    char note[160]; /* what a sink says of itself, after the end */
 };
 
 struct run_stats {

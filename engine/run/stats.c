@@ -2,6 +2,19 @@
  * torn. */
 #include "run/barrier.h"
 
+static void describe_sink(const struct node_instance *instance, struct run_node_stats *node)
+{
+    const struct sink_kind *kind = instance->node->sink_kind;
+    if (kind->describe == NULL)
+        return;
+    struct byte_buffer text = {0};
+    kind->describe((struct sink_context *)(uintptr_t)&instance->sink, &text);
+    size_t length = MIN(text.length, sizeof(node->note) - 1);
+    memcpy(node->note, text.data, length);
+    node->note[length] = '\0';
+    buffer_free(&text);
+}
+
 static void add_node(struct run *run, struct run_stats *stats, uint32_t place)
 {
     const struct plan_node *plan_node = &run->plan->nodes[place];
@@ -14,6 +27,8 @@ static void add_node(struct run *run, struct run_stats *stats, uint32_t place)
             if (instance->node != plan_node)
                 continue;
             counters_add(&node->counters, &instance->context.counters);
+            if (plan_node->tag == PLAN_SINK && run->is_joined)
+                describe_sink(instance, node);
             pthread_mutex_lock(&run->reports_mutex);
             for (uint32_t r = 0; r < instance->report.count; r++)
                 report_merge(&node->report, &instance->report.items[r]);

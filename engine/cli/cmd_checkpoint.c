@@ -1,0 +1,185 @@
+/* leat checkpoint list|show|verify|prune DIR: looks inside a checkpoint directory. */
+#include "cli/argp.h"
+#include "cli/commands.h"
+#include "control/summary.h"
+#include "core/civil.h"
+#include "core/option.h"
+#include "state/checkpoint.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+
+enum { KEY_LAST = 256 };
+
+struct checkpoint_arguments {
+    const char *verb, *directory, *which;
+    int64_t last;
+    struct arena arena;
+    struct diag_list diags;
+};
+
+static const struct argp_option options_table[] = {
+    {"last", KEY_LAST, "N", 0, "prune: how many of the newest stay (default: 1)", 0},
+    {0},
+};
+
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+    struct checkpoint_arguments *a = state->input;
+    switch (key) {
+    case KEY_LAST:
+        if (!literal_int(str_from(argument), &a->last) || a->last < 1)
+            argp_error(state, "--last wants a number from 1, not `%s`", argument);
+        return 0;
+    case ARGP_KEY_ARG:
+        if (a->verb == NULL)
+            a->verb = argument;
+        else if (a->directory == NULL)
+            a->directory = argument;
+        else if (a->which == NULL)
+            a->which = argument;
+        else
+            argp_error(state, "too many arguments");
+        return 0;
+    case ARGP_KEY_END:
+        if (a->verb == NULL || a->directory == NULL)
+            argp_error(state, "say what to do and where: `leat checkpoint list DIR`");
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static void print_id(struct checkpoint_id id)
+{
+    printf("%u-%" PRIu64, id.generation, id.epoch);
+}
+
+static bool list(struct checkpoint_dir *dir, struct checkpoint_arguments *a)
+{
+    struct checkpoint_list found;
+    if (!checkpoint_list(dir, &a->arena, &found, &a->diags))
+        return false;
+    if (found.count == 0)
+        printf("no checkpoints in %s\n", a->directory);
+    for (uint32_t i = 0; i < found.count; i++) {
+        const struct checkpoint_info *info = &found.items[i];
+        print_id(info->id);
+        if (found.is_damaged[i]) {
+            printf("  DAMAGED: `leat checkpoint verify` says where\n");
+            continue;
+        }
+        char time[32], bytes[32];
+        printf("  %.*s  %s  %s", (int)civil_format(info->created_us, time), time,
+               format_bytes((double)info->bytes, bytes),
+               info->previous.generation == 0 ? "base" : "delta on ");
+        if (info->previous.generation != 0)
+            print_id(info->previous);
+        printf("%s  %.*s\n", info->has_database ? "  with database" : "", STR_ARGS(info->notes));
+    }
+    return true;
+}
+
+/* "3-17", else the newest. */
+static bool choose(struct checkpoint_dir *dir, struct checkpoint_arguments *a, struct checkpoint_id *id)
+{
+    if (a->which != NULL) {
+        const char *dash = strchr(a->which, '-');
+        int64_t generation, epoch;
+        if (dash != NULL && literal_int((struct str){a->which, (size_t)(dash - a->which)}, &generation) &&
+            literal_int(str_from(dash + 1), &epoch) && generation > 0 && generation <= UINT32_MAX &&
+            epoch > 0) {
+            *id = (struct checkpoint_id){(uint32_t)generation, (uint64_t)epoch};
+            return true;
+        }
+        struct diag *d =
+            diag_error(&a->diags, DIAG_E1001, (struct span){0}, "`%s` names no checkpoint", a->which);
+        diag_hint(&a->diags, d, "`leat checkpoint list %s` shows their names, such as 3-17", a->directory);
+        return false;
+    }
+    struct checkpoint_list found;
+    if (!checkpoint_list(dir, &a->arena, &found, &a->diags))
+        return false;
+    if (found.count == 0) {
+        diag_error(&a->diags, DIAG_E0705, (struct span){0}, "there is no checkpoint in `%s`", a->directory);
+        return false;
+    }
+    *id = found.items[0].id;
+    return true;
+}
+
+static bool show(struct checkpoint_dir *dir, struct checkpoint_arguments *a)
+{
+    struct checkpoint_id id;
+    struct byte_buffer out = {0};
+    bool is_good = choose(dir, a, &id) && checkpoint_show(dir, id, &out, &a->diags);
+    fwrite(out.data, 1, out.length, stdout);
+    buffer_free(&out);
+    return is_good;
+}
+
+static bool verify(struct checkpoint_dir *dir, struct checkpoint_arguments *a)
+{
+    struct checkpoint_id id;
+    if (!choose(dir, a, &id) || !checkpoint_verify(dir, id, &a->diags))
+        return false;
+    print_id(id);
+    printf(": every byte is as it was written\n");
+    return true;
+}
+
+static bool prune(struct checkpoint_dir *dir, struct checkpoint_arguments *a)
+{
+    struct checkpoint_keep keep = {.last = a->last};
+    uint32_t removed = 0;
+    bool is_good = checkpoint_prune(dir, &keep, &removed, &a->diags);
+    printf("%u removed\n", removed);
+    return is_good;
+}
+
+static const struct {
+    const char *name;
+    bool (*run)(struct checkpoint_dir *dir, struct checkpoint_arguments *a);
+    bool writes;
+} verbs[] = {{"list", list, false}, {"show", show, false}, {"verify", verify, false}, {"prune", prune, true}};
+
+static bool run_verb(struct checkpoint_arguments *a)
+{
+    for (size_t i = 0; i < ARRAY_COUNT(verbs); i++) {
+        if (strcmp(a->verb, verbs[i].name) != 0)
+            continue;
+        if (access(a->directory, F_OK) != 0) {
+            diag_error(&a->diags, DIAG_E0701, (struct span){0}, "there is no directory `%s`", a->directory);
+            return false;
+        }
+        struct checkpoint_dir_options options = {.path = a->directory, .read_only = !verbs[i].writes};
+        struct checkpoint_dir *dir = checkpoint_dir_open(&options, &a->diags);
+        bool is_good = dir != NULL && verbs[i].run(dir, a);
+        checkpoint_dir_close(dir);
+        return is_good;
+    }
+    struct diag *d =
+        diag_error(&a->diags, DIAG_E1001, (struct span){0}, "`leat checkpoint` cannot `%s`", a->verb);
+    diag_hint(&a->diags, d, "it can list, show, verify and prune");
+    return false;
+}
+
+int cmd_checkpoint(int argc, char **argv)
+{
+    static const struct argp argp = {
+        options_table,
+        parse,
+        "list|show|verify|prune DIR [CHECKPOINT]",
+        "Looks inside a checkpoint directory.\vCHECKPOINT is a name as `list` prints it "
+        "(generation-epoch); without it the newest is meant.",
+        0,
+        0,
+        0};
+    struct checkpoint_arguments arguments = {.last = 1};
+    diag_list_init(&arguments.diags, &arguments.arena);
+    argp_command(&argp, argc, argv, &arguments);
+    bool is_good = run_verb(&arguments);
+    diag_print(stderr, &arguments.diags, NULL, isatty(STDERR_FILENO) != 0);
+    arena_free(&arguments.arena);
+    return is_good ? EXIT_GOOD : EXIT_FAILED;
+}

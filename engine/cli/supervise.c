@@ -1,0 +1,98 @@
+#include "cli/supervise.h"
+
+#include "cli/commands.h"
+#include "core/os.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SHORT_LIVES_MAX = 5, SHORT_LIFE_US = 10 * 1000 * 1000, PAUSE_MS_MIN = 100, PAUSE_MS_MAX = 30000 };
+
+static volatile sig_atomic_t child;
+static volatile sig_atomic_t passed_on;
+
+static void pass_on(int number)
+{
+    passed_on++;
+    if (child > 0)
+        kill(child, number);
+}
+
+static void pause_ms(int milliseconds)
+{
+    struct timespec rest = {milliseconds / 1000, (long)(milliseconds % 1000) * 1000000};
+    nanosleep(&rest, NULL); /* a signal cuts it short, which is right */
+}
+
+/* Ends worth another try: a signal, or a failure that is not the job file's or the command line's. */
+static bool is_worth_another(int status)
+{
+    if (WIFSIGNALED(status))
+        return true;
+    int code = WEXITSTATUS(status);
+    return code != EXIT_GOOD && code != EXIT_USAGE && code != EXIT_BAD_JOB && code != EXIT_INTERRUPTED;
+}
+
+static void describe(int status, int pause)
+{
+    if (WIFSIGNALED(status))
+        fprintf(stderr, "leat: the run was ended by signal %d (%s)", WTERMSIG(status),
+                strsignal(WTERMSIG(status)));
+    else
+        fprintf(stderr, "leat: the run failed with status %d", WEXITSTATUS(status));
+    fprintf(stderr, "; starting it again from its newest checkpoint in %d ms\n", pause);
+}
+
+static int wait_for(pid_t pid)
+{
+    int status;
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            return EXIT_FAILED << 8;
+    return status;
+}
+
+int supervise(bool *is_restart)
+{
+    struct sigaction action = {.sa_handler = pass_on};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    int pause = PAUSE_MS_MIN;
+    unsigned short_lives = 0;
+    for (unsigned life = 0;; life++) {
+        int64_t begun = os_monotonic_us();
+        pid_t pid = fork();
+        if (pid < 0) {
+            perror("leat: fork");
+            return EXIT_FAILED;
+        }
+        if (pid == 0) {
+            prctl(PR_SET_PDEATHSIG,
+                  SIGTERM); /* a supervisor that is killed takes the run with it, after a checkpoint */
+            *is_restart = life > 0;
+            return -1;
+        }
+        child = pid;
+        int status = wait_for(pid);
+        child = 0;
+        if (!is_worth_another(status) || passed_on > 0)
+            return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+        bool is_short = os_monotonic_us() - begun < SHORT_LIFE_US;
+        short_lives = is_short ? short_lives + 1 : 0;
+        pause = is_short ? MIN(pause * 2, PAUSE_MS_MAX) : PAUSE_MS_MIN;
+        if (short_lives == SHORT_LIVES_MAX) {
+            fprintf(stderr,
+                    "leat: giving up: %d lives in a row ended within %d s of their start; the last messages "
+                    "say why\n",
+                    SHORT_LIVES_MAX, SHORT_LIFE_US / 1000000);
+            return EXIT_FAILED;
+        }
+        describe(status, pause);
+        pause_ms(pause);
+    }
+}

@@ -1,0 +1,167 @@
+/* The plan as text. One block a stage: where its rows come from, then its steps, each with its options, the
+ * columns that it adds or leaves out, what it keeps in memory and how far its watermark stays behind. */
+#include "plan/explain.h"
+
+enum { LINE_COLUMNS = 100, NAME_COLUMNS_MAX = 20, DETAIL_INDENT = 8 };
+
+/* Columns that the text takes: code points. */
+static uint32_t columns_of(const char *text, size_t bytes)
+{
+    uint32_t columns = 0;
+    for (size_t i = 0; i < bytes; i++)
+        columns += ((unsigned char)text[i] & 0xC0) != 0x80;
+    return columns;
+}
+
+static uint32_t text_columns(const char *text)
+{
+    return columns_of(text, strlen(text));
+}
+
+/* Breaks the text at spaces; the first line begins at column `at`, the others at `indent`. */
+static void put_wrapped(struct byte_buffer *out, uint32_t at, uint32_t indent, const char *text)
+{
+    for (bool is_first = true; *text != '\0'; is_first = false) {
+        size_t length = strcspn(text, " ");
+        uint32_t columns = columns_of(text, length);
+        if (!is_first && at + 1 + columns > LINE_COLUMNS) {
+            buffer_printf(out, "\n%*s", (int)indent, "");
+            at = indent;
+        } else if (!is_first) {
+            buffer_append(out, " ", 1);
+            at++;
+        }
+        buffer_append(out, text, length);
+        at += columns;
+        text += length + (text[length] == ' ');
+    }
+    buffer_append(out, "\n", 1);
+}
+
+static void put_detail(struct byte_buffer *out, const char *what, const char *text)
+{
+    if (text == NULL || text[0] == '\0')
+        return;
+    buffer_printf(out, "%*s%s ", DETAIL_INDENT, "", what);
+    uint32_t at = DETAIL_INDENT + text_columns(what) + 1;
+    put_wrapped(out, at, at, text);
+}
+
+static void put_columns(struct byte_buffer *out, const struct plan_node *node, struct arena *arena)
+{
+    if (node->tag == PLAN_SOURCE) {
+        put_detail(out, "columns", explain_added(node, arena, true));
+        return;
+    }
+    put_detail(out, "+", explain_added(node, arena, true));
+    put_detail(out, "-", explain_dropped(node, arena));
+}
+
+static void put_node(struct byte_buffer *out, const struct plan *plan, const struct plan_node *node,
+                     uint32_t name_columns, struct arena *arena)
+{
+    const char *name = arena_strndup(arena, node->name.data, node->name.length);
+    const char *kind = explain_kind(node, arena);
+    uint32_t used = text_columns(name);
+    buffer_printf(out, "  %s%*s  %s", name, used < name_columns ? (int)(name_columns - used) : 0, "", kind);
+    const char *settings = explain_settings(node, arena);
+    uint32_t indent = 2 + MAX(used, name_columns) + 2 + text_columns(kind) + 2;
+    if (settings[0] == '\0') {
+        buffer_append(out, "\n", 1);
+    } else {
+        buffer_append(out, "  ", 2);
+        put_wrapped(out, indent, MIN(indent, 40), settings);
+    }
+    put_detail(out, "from", explain_inputs(plan, node, arena));
+    put_columns(out, node, arena);
+    if (node->needs_memory)
+        put_detail(out, "memory:", "keeps state");
+    if (node->hold_us > 0)
+        put_detail(out, "watermark:",
+                   arena_printf(arena, "holds rows back for %s; %s behind the newest event in all",
+                                explain_duration(node->hold_us, arena),
+                                explain_duration(explain_behind_us(plan, node), arena)));
+}
+
+static void put_stage(struct byte_buffer *out, const struct plan *plan, uint32_t index, uint32_t name_columns,
+                      struct arena *arena)
+{
+    const struct plan_stage *stage = &plan->stages[index];
+    buffer_printf(out, "\nstage %u, %s: %s\n", index, explain_stage(plan, index, arena),
+                  explain_instances(plan, index));
+    bool has_dead = false;
+    for (uint32_t i = 0; i < plan->exchanges_count; i++) {
+        const struct plan_exchange *x = &plan->exchanges[i];
+        if (x->to_stage != index)
+            continue;
+        if (explain_is_dead(x)) {
+            has_dead = true;
+            continue;
+        }
+        buffer_printf(out, "  <- stage %u: %s, %s\n", x->from_stage, explain_edge(plan, x->from, arena),
+                      explain_exchange(plan, x, arena));
+    }
+    if (has_dead)
+        buffer_printf(out, "  <- every stage: dead_letters, to one lane\n");
+    for (uint32_t i = 0; i < stage->nodes_count; i++)
+        put_node(out, plan, &plan->nodes[stage->nodes[i]], name_columns, arena);
+}
+
+static void put_memory(struct byte_buffer *out, const struct plan *plan, struct arena *arena)
+{
+    const char *names = NULL;
+    for (uint32_t i = 0; i < plan->nodes_count; i++) {
+        const struct plan_node *node = &plan->nodes[i];
+        if (!node->needs_memory)
+            continue;
+        const char *name = arena_printf(arena, "%.*s %s (stage %u)", STR_ARGS(node->name),
+                                        node->operator_kind->name, node->stage);
+        names = names == NULL ? name : arena_printf(arena, "%s, %s", names, name);
+    }
+    const char *bytes = explain_bytes(plan->config.memory_bytes, arena);
+    buffer_printf(out, "  memory      ");
+    put_wrapped(out, 14, 14,
+                names == NULL
+                    ? arena_printf(arena, "%s for queues and caches; no step keeps state", bytes)
+                    : arena_printf(arena, "%s; equal shares for each instance of: %s", bytes, names));
+}
+
+static void put_head(struct byte_buffer *out, const struct plan *plan, struct arena *arena)
+{
+    uint32_t counts[4] = {0};
+    for (uint32_t i = 0; i < plan->nodes_count; i++)
+        counts[plan->nodes[i].tag]++;
+    buffer_printf(out, "job %.*s: %s, %s, %s, %s in %s\n", STR_ARGS(plan->name),
+                  explain_count(counts[PLAN_SOURCE], "source", arena),
+                  explain_count(counts[PLAN_OPERATOR], "step", arena),
+                  explain_count(counts[PLAN_LEARNER], "learner", arena),
+                  explain_count(counts[PLAN_SINK], "sink", arena),
+                  explain_count(plan->stages_count, "stage", arena));
+    const struct job_config *config = &plan->config;
+    if (config->workers > 0)
+        buffer_printf(out, "  workers     %lld\n", (long long)config->workers);
+    else
+        buffer_printf(out, "  workers     one per core\n");
+    put_memory(out, plan, arena);
+    const struct job_checkpoint *checkpoint = &config->checkpoint;
+    if (checkpoint->directory.length > 0)
+        buffer_printf(out, "  checkpoint  every %s into %.*s\n",
+                      explain_duration(checkpoint->every_us, arena), STR_ARGS(checkpoint->directory));
+    else
+        buffer_printf(out, "  checkpoint  none: a run that is stopped begins anew\n");
+    buffer_printf(out, "  fingerprint %s\n", plan->fingerprint);
+}
+
+void plan_explain(const struct plan *plan, struct byte_buffer *out)
+{
+    struct arena arena = {0};
+    put_head(out, plan, &arena);
+    uint32_t name_columns = 0;
+    for (uint32_t i = 0; i < plan->nodes_count; i++) {
+        struct str name = plan->nodes[i].name;
+        name_columns = MAX(name_columns, columns_of(name.data, name.length));
+    }
+    for (uint32_t i = 0; i < plan->stages_count; i++)
+        put_stage(out, plan, i, MIN(name_columns, NAME_COLUMNS_MAX), &arena);
+    arena_free(&arena);
+}
