@@ -43,9 +43,15 @@ static void put_column(struct byte_buffer *out, size_t begin, const struct colum
     put(out, begin, column->data, column_rows_bytes(column->tag, rows));
     if (is_text(column->tag))
         put(out, begin, column->heap, head[1]);
-    if (column->tag == TYPE_LIST)
-        for (uint32_t i = 0; i < column->children_count; i++)
-            put_column(out, begin, &column->children[i], column->child_rows);
+    if (column->tag != TYPE_LIST)
+        return;
+    uint64_t children = column->children_count;
+    put(out, begin, &children, sizeof(children));
+    for (uint32_t i = 0; i < column->children_count; i++) {
+        uint64_t tag = column->children[i].tag;
+        put(out, begin, &tag, sizeof(tag));
+        put_column(out, begin, &column->children[i], column->child_rows);
+    }
 }
 
 void batch_write(const struct batch *batch, struct byte_buffer *out)
@@ -83,7 +89,8 @@ static void *take(struct codec_reader *reader, size_t bytes)
     return data;
 }
 
-static void take_column(struct codec_reader *reader, struct column *column, uint32_t rows)
+static void take_column(struct codec_reader *reader, struct batch *batch, struct column *column,
+                        uint32_t rows)
 {
     uint64_t head[2];
     memcpy(head, take(reader, sizeof(head)), sizeof(head));
@@ -94,9 +101,12 @@ static void take_column(struct codec_reader *reader, struct column *column, uint
     if (column->tag != TYPE_LIST)
         return;
     column->child_rows = (uint32_t)head[1];
+    uint64_t *children = take(reader, sizeof(uint64_t));
+    column->children_count = (uint32_t)*children;
+    column->children = arena_array(&batch->arena, struct column, column->children_count);
     for (uint32_t i = 0; i < column->children_count; i++) {
-        take_column(reader, &column->children[i], column->child_rows);
-        column->children[i].child_rows = column->child_rows;
+        column->children[i].tag = (enum type_tag) * (uint64_t *)take(reader, sizeof(uint64_t));
+        take_column(reader, batch, &column->children[i], column->child_rows);
     }
 }
 
@@ -114,6 +124,6 @@ struct batch *batch_read(struct batch_pool *pool, const struct schema *schema, s
     batch->origins = take(&reader, header.rows * sizeof(struct row_origin));
     batch->orders = take(&reader, header.rows * sizeof(struct row_order));
     for (uint32_t i = 0; i < schema->count; i++)
-        take_column(&reader, &batch->columns[i], header.rows);
+        take_column(&reader, batch, &batch->columns[i], header.rows);
     return batch;
 }

@@ -42,6 +42,33 @@ void buffer_printf(struct byte_buffer *buffer, const char *format, ...)
     buffer->length += (size_t)length;
 }
 
+uint32_t text_columns(struct str text)
+{
+    uint32_t columns = 0;
+    for (size_t i = 0; i < text.length; i++)
+        columns += ((unsigned char)text.data[i] & 0xC0) != 0x80;
+    return columns;
+}
+
+void buffer_wrap(struct byte_buffer *buffer, uint32_t at, uint32_t indent, uint32_t columns, struct str text)
+{
+    for (size_t begin = 0, end = 0; begin < text.length; begin = end + 1) {
+        for (end = begin; end < text.length && text.data[end] != ' ';)
+            end++;
+        struct str word = {text.data + begin, end - begin};
+        uint32_t width = text_columns(word);
+        if (begin > 0 && at + 1 + width > columns) {
+            buffer_printf(buffer, "\n%*s", (int)indent, "");
+            at = indent;
+        } else if (begin > 0) {
+            buffer_append(buffer, " ", 1);
+            at++;
+        }
+        buffer_append(buffer, word.data, word.length);
+        at += width;
+    }
+}
+
 void buffer_clear(struct byte_buffer *buffer)
 {
     buffer->length = 0;

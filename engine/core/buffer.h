@@ -14,6 +14,11 @@ struct byte_buffer {
 char *buffer_reserve(struct byte_buffer *buffer, size_t bytes);
 void buffer_append(struct byte_buffer *buffer, const void *data, size_t bytes);
 void buffer_printf(struct byte_buffer *buffer, const char *format, ...) LEAT_PRINTF(2, 3);
+/* Appends a text for people, broken at spaces: the first line begins at column `at`, the others at `indent`;
+ * no line is longer than `columns` unless a word is. No line end after it. */
+void buffer_wrap(struct byte_buffer *buffer, uint32_t at, uint32_t indent, uint32_t columns, struct str text);
+/* Columns that a text takes on a terminal: its code points. */
+uint32_t text_columns(struct str text);
 /* Keeps the memory. */
 void buffer_clear(struct byte_buffer *buffer);
 void buffer_free(struct byte_buffer *buffer);

@@ -54,6 +54,7 @@ struct operator_bind {
     const struct schema *outputs[OPERATOR_OUTPUTS_MAX];
     int64_t hold_us;     /* the output's watermark is the input's less this */
     bool is_timer_kind;  /* may emit rows from on_watermark */
+    bool sets_time;      /* gives rows an event time of their own, although the input may have none */
     bool needs_memory;   /* keeps keyed state: takes a share of the job's `memory:` */
     uint32_t label_root; /* in: a lineage bit of its own, where the kind has makes_label */
 

@@ -85,7 +85,8 @@ static void visit_node(struct let_walk *walk, const struct ast *ast, bool *is_go
         visit_node(walk, ast->entries[i].value, is_good);
 }
 
-/* Both the depth of this walk and the height of a function found before must stay within what expansion may recurse. */
+/* Both the depth of this walk and the height of a function found before must stay within what expansion may
+ * recurse. */
 static void visit_let(struct let_walk *walk, struct let_decl *let)
 {
     struct let_decl *caller = walk->current;
@@ -101,8 +102,8 @@ static void visit_let(struct let_walk *walk, struct let_decl *let)
     walk->current = caller;
     *visit = VISIT_DONE;
     if (!is_shallow || (is_good && *height_of(walk, let) > LET_DEPTH_MAX)) {
-        diag_error(walk->expander->diags, DIAG_E0105, let->name.span, "functions that call each other %d deep",
-                   LET_DEPTH_MAX);
+        diag_error(walk->expander->diags, DIAG_E0105, let->name.span,
+                   "functions that call each other %d deep", LET_DEPTH_MAX);
         is_good = false;
     }
     if (!is_good)

@@ -168,6 +168,7 @@ bool build_bind(struct plan_build *b, struct plan_node *node, struct operator_bi
     memcpy(node->bound, bind->inputs, sizeof(node->bound));
     memcpy(node->outputs, bind->outputs, sizeof(node->outputs));
     node->hold_us = bind->hold_us;
+    node->has_time |= bind->sets_time;
     node->needs_memory = bind->needs_memory;
     b->plan->has_state |= bind->needs_memory;
     return true;

@@ -4,37 +4,14 @@
 
 enum { LINE_COLUMNS = 100, NAME_COLUMNS_MAX = 20, DETAIL_INDENT = 8 };
 
-/* Columns that the text takes: code points. */
-static uint32_t columns_of(const char *text, size_t bytes)
+static uint32_t columns_of(const char *text)
 {
-    uint32_t columns = 0;
-    for (size_t i = 0; i < bytes; i++)
-        columns += ((unsigned char)text[i] & 0xC0) != 0x80;
-    return columns;
+    return text_columns(str_from(text));
 }
 
-static uint32_t text_columns(const char *text)
-{
-    return columns_of(text, strlen(text));
-}
-
-/* Breaks the text at spaces; the first line begins at column `at`, the others at `indent`. */
 static void put_wrapped(struct byte_buffer *out, uint32_t at, uint32_t indent, const char *text)
 {
-    for (bool is_first = true; *text != '\0'; is_first = false) {
-        size_t length = strcspn(text, " ");
-        uint32_t columns = columns_of(text, length);
-        if (!is_first && at + 1 + columns > LINE_COLUMNS) {
-            buffer_printf(out, "\n%*s", (int)indent, "");
-            at = indent;
-        } else if (!is_first) {
-            buffer_append(out, " ", 1);
-            at++;
-        }
-        buffer_append(out, text, length);
-        at += columns;
-        text += length + (text[length] == ' ');
-    }
+    buffer_wrap(out, at, indent, LINE_COLUMNS, str_from(text));
     buffer_append(out, "\n", 1);
 }
 
@@ -43,7 +20,7 @@ static void put_detail(struct byte_buffer *out, const char *what, const char *te
     if (text == NULL || text[0] == '\0')
         return;
     buffer_printf(out, "%*s%s ", DETAIL_INDENT, "", what);
-    uint32_t at = DETAIL_INDENT + text_columns(what) + 1;
+    uint32_t at = DETAIL_INDENT + columns_of(what) + 1;
     put_wrapped(out, at, at, text);
 }
 
@@ -62,10 +39,10 @@ static void put_node(struct byte_buffer *out, const struct plan *plan, const str
 {
     const char *name = arena_strndup(arena, node->name.data, node->name.length);
     const char *kind = explain_kind(node, arena);
-    uint32_t used = text_columns(name);
+    uint32_t used = columns_of(name);
     buffer_printf(out, "  %s%*s  %s", name, used < name_columns ? (int)(name_columns - used) : 0, "", kind);
     const char *settings = explain_settings(node, arena);
-    uint32_t indent = 2 + MAX(used, name_columns) + 2 + text_columns(kind) + 2;
+    uint32_t indent = 2 + MAX(used, name_columns) + 2 + columns_of(kind) + 2;
     if (settings[0] == '\0') {
         buffer_append(out, "\n", 1);
     } else {
@@ -159,7 +136,7 @@ void plan_explain(const struct plan *plan, struct byte_buffer *out)
     uint32_t name_columns = 0;
     for (uint32_t i = 0; i < plan->nodes_count; i++) {
         struct str name = plan->nodes[i].name;
-        name_columns = MAX(name_columns, columns_of(name.data, name.length));
+        name_columns = MAX(name_columns, text_columns(name));
     }
     for (uint32_t i = 0; i < plan->stages_count; i++)
         put_stage(out, plan, i, MIN(name_columns, NAME_COLUMNS_MAX), &arena);

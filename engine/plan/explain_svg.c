@@ -57,18 +57,15 @@ struct picture {
 /* --- texts
  * ---------------------------------------------------------------------------------------------------- */
 
-static uint32_t text_columns(const char *text)
+static uint32_t columns_of(const char *text)
 {
-    uint32_t columns = 0;
-    for (; *text != '\0'; text++)
-        columns += ((unsigned char)*text & 0xC0) != 0x80;
-    return columns;
+    return text_columns(str_from(text));
 }
 
 /* The text, or its beginning and an ellipsis. */
 static const char *shortened(struct arena *arena, const char *text, uint32_t columns_max)
 {
-    if (text_columns(text) <= columns_max)
+    if (columns_of(text) <= columns_max)
         return text;
     size_t end = 0;
     for (uint32_t columns = 0; columns < columns_max; columns++)
@@ -137,14 +134,14 @@ static void measure_box(struct picture *p, uint32_t stage)
         line->kind = explain_kind(node, p->arena);
         line->settings = shortened(p->arena, explain_settings(node, p->arena), SETTINGS_COLUMNS);
         line->detail = detail_of(p, node);
-        box->name_width = MAX(box->name_width, text_columns(line->name) * CODE_WIDTH + 16);
-        width = MAX(width,
-                    text_columns(line->kind) * TITLE_WIDTH + 10 + text_columns(line->settings) * CODE_WIDTH);
-        width = MAX(width, text_columns(line->detail) * DETAIL_WIDTH);
+        box->name_width = MAX(box->name_width, columns_of(line->name) * CODE_WIDTH + 16);
+        width =
+            MAX(width, columns_of(line->kind) * TITLE_WIDTH + 10 + columns_of(line->settings) * CODE_WIDTH);
+        width = MAX(width, columns_of(line->detail) * DETAIL_WIDTH);
         height += LINE_HEIGHT + (line->detail[0] != '\0' ? LINE_HEIGHT - 3 : 0) + NODE_GAP;
     }
     double head =
-        (10 + text_columns(box->title)) * TITLE_WIDTH + 24 + text_columns(box->instances) * DETAIL_WIDTH;
+        (10 + columns_of(box->title)) * TITLE_WIDTH + 24 + columns_of(box->instances) * DETAIL_WIDTH;
     width = MAX(width + box->name_width, head) + 2 * BOX_PADDING + 4;
     *item = (struct layout_item){.row = 2 * p->layer[stage],
                                  .width = MAX(width, BOX_WIDTH_MIN),
@@ -200,7 +197,7 @@ static void add_chain(struct picture *p, struct arrow *arrow)
     arrow->chain = l->items_count;
     for (uint32_t row = 2 * p->layer[arrow->from] + 1; row <= label_row; row++) {
         bool is_label = row == label_row;
-        double width = (text_columns(arrow->stream) + text_columns(arrow->mode)) * DETAIL_WIDTH + 32;
+        double width = (columns_of(arrow->stream) + columns_of(arrow->mode)) * DETAIL_WIDTH + 32;
         l->items[l->items_count] = (struct layout_item){.row = row,
                                                         .width = is_label ? width : 2,
                                                         .height = row % 2 == 1 ? LABEL_HEIGHT : 0,

@@ -50,9 +50,9 @@ const char *explain_settings(const struct plan_node *node, struct arena *arena)
     const struct source_common *common = node->common;
     if (common->event_time.name.length == 0)
         return "no event time";
-    const char *text =
-        arena_printf(arena, "event time %.*s, up to %s late", STR_ARGS(common->event_time.name),
-                     explain_duration(common->max_delay_us, arena));
+    const char *text = arena_printf(arena, "event time %.*s", STR_ARGS(common->event_time.name));
+    if (common->max_delay_us > 0)
+        text = arena_printf(arena, "%s, up to %s late", text, explain_duration(common->max_delay_us, arena));
     if (common->idle_after_us > 0)
         text = arena_printf(arena, "%s, idle after %s", text, explain_duration(common->idle_after_us, arena));
     return text;
