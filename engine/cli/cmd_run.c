@@ -9,6 +9,7 @@
 #include "core/os.h"
 #include "run/run.h"
 
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,14 +138,18 @@ static int run_job(struct run_arguments *arguments)
     struct run *run = run_new(load->plan, &arguments->options, &load->diags);
     if (run == NULL)
         return EXIT_FAILED;
+    struct run_stats *stats = calloc(1, sizeof(*stats));
+    leat_assert(stats != NULL);
+    run_stats(run, stats);
+    if (stats->is_resumed)
+        fprintf(stderr, "leat: resuming from checkpoint %u-%" PRIu64 ": %" PRIu64 " records are done\n",
+                stats->resumed_generation, stats->resumed_epoch, stats->records);
     struct view *view = view_new(load->plan, arguments->is_quiet || load->is_json);
     bool is_good = run_start(run);
     if (is_good)
         watch(run, view);
     view_free(view);
     is_good &= run_wait(run);
-    struct run_stats *stats = calloc(1, sizeof(*stats));
-    leat_assert(stats != NULL);
     run_stats(run, stats);
     if (load->is_json)
         summary_json(load->plan, stats, is_good, stdout);

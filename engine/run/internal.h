@@ -224,6 +224,8 @@ struct run {
     const char *temporary_path;      /* of a state store without checkpoints; NULL: none */
     int64_t operator_memory_bytes;   /* for all keyed state together */
     bool is_resumed, was_finished;
+    uint32_t resumed_generation; /* the checkpoint this life began with */
+    uint64_t resumed_epoch;
     struct sequencer sequencer;
     struct slot slots[SLOTS];
     struct exchange *exchanges;

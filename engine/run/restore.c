@@ -191,6 +191,8 @@ bool checkpoints_restore(struct run *run)
                 return false;
     }
     atomic_store(&c->published, checkpoint_info(c->resumed)->id.epoch);
+    run->resumed_generation = checkpoint_info(c->resumed)->id.generation;
+    run->resumed_epoch = checkpoint_info(c->resumed)->id.epoch;
     checkpoint_close(c->resumed);
     c->resumed = NULL;
     failpoint("restore.end");

@@ -49,6 +49,8 @@ struct run_node_stats {
 
 struct run_stats {
     bool is_resumed, was_finished, is_finished;
+    uint32_t resumed_generation; /* checkpoint this life began with */
+    uint64_t resumed_epoch;
     uint64_t numbers;
     uint64_t records;      /* over all lives of the run */
     uint64_t records_life; /* read and sequenced by this process */

@@ -51,6 +51,8 @@ static void add_sources(struct run *run, struct run_stats *stats)
     stats->records_life = stats->records - run->records_before;
     for (uint32_t i = 0; i < run->plan->sources_count; i++) {
         const struct source_kind *kind = run->plan->nodes[run->plan->sources[i]].source_kind;
+        if (kind->report != NULL)
+            kind->report(&run->sources[i], &stats->nodes[run->plan->sources[i]].report);
         struct source_progress progress = {-1, -1, -1};
         if (kind->progress != NULL)
             kind->progress(&run->sources[i], &progress);
@@ -108,6 +110,8 @@ void run_stats(struct run *run, struct run_stats *stats)
     stats->is_finished |= run->was_finished;
     add_checkpoints(run, stats);
     add_queues(run, stats);
+    stats->resumed_generation = run->resumed_generation;
+    stats->resumed_epoch = run->resumed_epoch;
     stats->elapsed_us = (run->is_joined ? run->ended_us : os_monotonic_us()) - run->started_us;
     for (uint32_t i = 0; i < run->stages_total; i++)
         for (uint32_t k = 0;

@@ -1,0 +1,148 @@
+/* leat help [GROUP] [NAME]: the reference, from the tables that the program itself works by. */
+#include "cli/argp.h"
+#include "cli/commands.h"
+#include "cli/help.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+enum { KEY_HTML = 256, KEY_OPTIONS, WORDS_MAX = 2 };
+
+struct help_arguments {
+    const char *words[WORDS_MAX];
+    uint32_t count;
+    const char *html;
+    bool is_dictionary;
+};
+
+static const struct argp_option options_table[] = {
+    {"html", KEY_HTML, "DIR", 0, "write the whole reference as HTML pages", 0},
+    {"options", KEY_OPTIONS, NULL, 0, "one line for each name and option, as a dictionary for fuzzing", 0},
+    {0},
+};
+
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+    struct help_arguments *arguments = state->input;
+    switch (key) {
+    case KEY_HTML: arguments->html = argument; return 0;
+    case KEY_OPTIONS: arguments->is_dictionary = true; return 0;
+    case ARGP_KEY_ARG:
+        if (arguments->count == WORDS_MAX)
+            argp_error(state, "a group and a name at most, for example `leat help operator dedup`");
+        arguments->words[arguments->count++] = argument;
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* The group of that name, singular or plural; HELP_GROUPS_COUNT: none. */
+static enum help_group find_group(const char *word)
+{
+    for (uint32_t g = 0; g < HELP_GROUPS_COUNT; g++)
+        if (strcmp(word, help_groups[g].plural) == 0 || strcmp(word, help_groups[g].singular) == 0)
+            return (enum help_group)g;
+    return HELP_GROUPS_COUNT;
+}
+
+/* Writes all entries of that name (a file is a source and a sink); how many there were. */
+static uint32_t put_entries(const struct help *help, enum help_group group, const char *name,
+                            struct byte_buffer *out)
+{
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < help->count; i++) {
+        const struct help_entry *e = &help->entries[i];
+        bool fits = group == HELP_GROUPS_COUNT ? !e->is_copy : e->group == group;
+        if (!fits || strcmp(e->name, name) != 0)
+            continue;
+        if (found++ > 0)
+            buffer_printf(out, "\n----\n\n");
+        help_text_entry(help, e, out);
+    }
+    return found;
+}
+
+static int unknown(const struct help *help, enum help_group group, const char *name)
+{
+    const char **names = arena_array((struct arena *)(uintptr_t)&help->arena, const char *,
+                                     help->count + 2 * HELP_GROUPS_COUNT);
+    size_t count = 0;
+    for (uint32_t i = 0; i < help->count; i++)
+        if (group == HELP_GROUPS_COUNT || help->entries[i].group == group)
+            names[count++] = help->entries[i].name;
+    for (uint32_t g = 0; group == HELP_GROUPS_COUNT && g < HELP_GROUPS_COUNT; g++) {
+        names[count++] = help_groups[g].plural;
+        names[count++] = help_groups[g].singular;
+    }
+    const char *what = group == HELP_GROUPS_COUNT ? "group or name" : help_groups[group].singular;
+    fprintf(stderr, "leat: error[E1001]: there is no %s `%s`\n", what, name);
+    const char *near = diag_nearest(str_from(name), names, count);
+    if (near != NULL)
+        fprintf(stderr, "hint: did you mean `%s`?\n", near);
+    else
+        fprintf(stderr, "hint: `leat help%s%s` lists what there is\n", group == HELP_GROUPS_COUNT ? "" : " ",
+                group == HELP_GROUPS_COUNT ? "" : help_groups[group].plural);
+    return EXIT_USAGE;
+}
+
+static int answer(const struct help *help, const struct help_arguments *arguments, struct byte_buffer *out)
+{
+    if (arguments->is_dictionary) {
+        help_dictionary(help, out);
+        return EXIT_GOOD;
+    }
+    if (arguments->count == 0) {
+        help_text_overview(help, out);
+        return EXIT_GOOD;
+    }
+    enum help_group group = find_group(arguments->words[0]);
+    if (arguments->count == 2) {
+        if (group == HELP_GROUPS_COUNT)
+            return unknown(help, group, arguments->words[0]);
+        return put_entries(help, group, arguments->words[1], out) > 0
+                   ? EXIT_GOOD
+                   : unknown(help, group, arguments->words[1]);
+    }
+    bool is_plural = group != HELP_GROUPS_COUNT && strcmp(arguments->words[0], help_groups[group].plural) == 0;
+    /* `window` is an operator as well as the singular of a group: the operator says more. */
+    if (!is_plural || group == HELP_JOB)
+        if (put_entries(help, HELP_GROUPS_COUNT, arguments->words[0], out) > 0)
+            return EXIT_GOOD;
+    if (group == HELP_GROUPS_COUNT)
+        return unknown(help, group, arguments->words[0]);
+    help_text_group(help, group, out);
+    return EXIT_GOOD;
+}
+
+int cmd_help(int argc, char **argv)
+{
+    static const struct argp argp = {options_table,
+                                     parse,
+                                     "[GROUP] [NAME]",
+                                     "Says what there is to build a job from.\vGroups: sources, formats, "
+                                     "operators, functions, windows, learners, optimizers, sinks, job.",
+                                     0,
+                                     0,
+                                     0};
+    struct help_arguments arguments = {0};
+    argp_command(&argp, argc, argv, &arguments);
+    struct help help;
+    help_collect(&help, &builtin_registry);
+    int status = EXIT_GOOD;
+    if (arguments.html != NULL) {
+        int error = help_html(&help, arguments.html);
+        if (error != 0) {
+            fprintf(stderr, "leat: error[E0605]: the pages cannot be written to `%s`\ncause: %s\n", arguments.html,
+                    strerror(error));
+            status = EXIT_FAILED;
+        }
+    } else {
+        struct byte_buffer out = {0};
+        status = answer(&help, &arguments, &out);
+        if (out.length > 0)
+            fwrite(out.data, 1, out.length, stdout);
+        buffer_free(&out);
+    }
+    help_free(&help);
+    return status;
+}

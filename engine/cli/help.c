@@ -1,0 +1,269 @@
+/* Collects the entries of the reference. */
+#include "cli/help.h"
+
+#include "plan/plan.h"
+
+const struct help_group_text help_groups[] = {
+    [HELP_SOURCES] = {"sources", "source", "where events come from"},
+    [HELP_FORMATS] = {"formats", "format", "how records are written as bytes"},
+    [HELP_OPERATORS] = {"operators", "operator", "the steps of a stream"},
+    [HELP_FUNCTIONS] = {"functions", "function", "what expressions can call"},
+    [HELP_WINDOWS] = {"windows", "window", "operators over spans of time, and their aggregates"},
+    [HELP_LEARNERS] = {"learners", "learner", "models that learn as events arrive"},
+    [HELP_OPTIMIZERS] = {"optimizers", "optimizer", "how a learner's weights move"},
+    [HELP_SINKS] = {"sinks", "sink", "where rows go"},
+    [HELP_JOB] = {"job", "job", "the options of the whole job"},
+};
+
+static struct help_entry *add(struct help *help, enum help_group group, const char *name, const char *summary)
+{
+    struct help_entry *entry = &help->entries[help->count++];
+    *entry = (struct help_entry){.group = group, .name = name, .summary = summary};
+    return entry;
+}
+
+static uint32_t count_pointers(const void *const *list)
+{
+    uint32_t count = 0;
+    while (list[count] != NULL)
+        count++;
+    return count;
+}
+
+/* --- usage of an operator ------------------------------------------------------------------------------------- */
+
+static const char *placeholder(const struct option *option, struct arena *arena)
+{
+    static const char *const words[] = {
+        [OPTION_BOOL_T] = "true|false",
+        [OPTION_INT_T] = "INT",
+        [OPTION_FLOAT_T] = "FLOAT",
+        [OPTION_TEXT_T] = "TEXT",
+        [OPTION_TEXTS_T] = "TEXT, ...",
+        [OPTION_DURATION_T] = "DURATION",
+        [OPTION_DURATIONS_T] = "DURATION, ...",
+        [OPTION_BYTES_T] = "SIZE",
+        [OPTION_INTS_T] = "INT, ...",
+        [OPTION_COLUMN_T] = "COLUMN",
+        [OPTION_COLUMNS_T] = "COLUMN, ...",
+        [OPTION_EXPRESSION_T] = "EXPRESSION",
+        [OPTION_EXPRESSIONS_T] = "EXPRESSION, ...",
+        [OPTION_ASSIGNMENTS_T] = "NAME = EXPRESSION, ...",
+        [OPTION_NAME_T] = "NAME",
+        [OPTION_STREAM_T] = "STREAM",
+        [OPTION_STREAMS_T] = "STREAM, ...",
+        [OPTION_SCHEMA_T] = "{ COLUMN: TYPE, ... }",
+        [OPTION_BLOCK_T] = "{ ... }",
+    };
+    if (option->type == OPTION_ENUM_T)
+        return option->choices;
+    if (option->type != OPTION_KIND_T)
+        return words[option->type];
+    const char *text = "";
+    for (const struct kind_choice *k = option->kinds; k->name != NULL; k++)
+        text = arena_printf(arena, "%s%s%s", text, k == option->kinds ? "" : "|", k->name);
+    return text;
+}
+
+/* "STREAM | name VALUE word VALUE [word VALUE] { ... }". */
+static const char *operator_usage(const struct operator_kind *kind, struct arena *arena)
+{
+    const char *text = arena_printf(arena, "STREAM | %s", kind->name);
+    static const unsigned order[] = {OPTION_POSITIONAL, 0, OPTION_BODY};
+    for (size_t pass = 0; pass < ARRAY_COUNT(order); pass++)
+        for (const struct option *o = kind->options; o != NULL && o->name != NULL; o++) {
+            if ((o->flags & (OPTION_POSITIONAL | OPTION_BODY)) != order[pass])
+                continue;
+            bool is_named = order[pass] == 0, is_required = (o->flags & OPTION_REQUIRED) != 0;
+            bool is_body = order[pass] == OPTION_BODY;
+            text = arena_printf(arena, "%s %s%s%s%s%s", text, is_required ? "" : "[", is_named ? o->name : "",
+                                is_named ? " " : "", is_body ? "{ NAME: ... }" : placeholder(o, arena),
+                                is_required ? "" : "]");
+        }
+    return text;
+}
+
+/* --- entries -------------------------------------------------------------------------------------------------- */
+
+static bool is_window_kind(const struct operator_kind *kind)
+{
+    return option_find(kind->options, STR("over")) != NULL;
+}
+
+static void add_operator(struct help *help, enum help_group group, const struct operator_kind *kind)
+{
+    struct help_entry *entry = add(help, group, kind->name, kind->summary);
+    entry->details = kind->details;
+    entry->example = kind->example;
+    entry->options = kind->options;
+    entry->is_copy = group == HELP_WINDOWS;
+    if (group == HELP_LEARNERS)
+        entry->note = arena_printf(&help->arena,
+                                   "Its outputs for sinks: NAME.predictions (the input's columns and `prediction`) "
+                                   "and NAME.metrics.");
+    else
+        entry->usage = operator_usage(kind, &help->arena);
+    if (group != HELP_LEARNERS && kind->uses_time)
+        entry->note = "Needs event time: `event_time:` in the source.";
+}
+
+static void add_function(struct help *help, enum help_group group, const struct function_help *function)
+{
+    struct help_entry *entry = add(help, group, function->name, function->summary);
+    entry->usage = function->signature;
+    entry->example = function->example;
+    entry->is_copy = group == HELP_WINDOWS;
+    if (function->is_aggregate)
+        entry->note = "An aggregate: it stands in the { } of `feature` and `window`.";
+}
+
+/* Kinds that options of learners choose from, each once. */
+static void add_optimizers(struct help *help, const struct option *table)
+{
+    for (const struct option *o = table; o != NULL && o->name != NULL; o++) {
+        if (o->type == OPTION_BLOCK_T)
+            add_optimizers(help, o->block);
+        for (const struct kind_choice *k = o->kinds; o->type == OPTION_KIND_T && k->name != NULL; k++) {
+            bool is_known = false;
+            for (uint32_t i = 0; i < help->count && !is_known; i++)
+                is_known = help->entries[i].group == HELP_OPTIMIZERS && strcmp(help->entries[i].name, k->name) == 0;
+            if (is_known)
+                continue;
+            struct help_entry *entry = add(help, HELP_OPTIMIZERS, k->name, k->summary);
+            entry->options = k->options;
+            const struct option *first = k->options;
+            if (first != NULL && first->name != NULL && first->default_text != NULL)
+                entry->example =
+                    arena_printf(&help->arena, "%s: %s { %s: %s }", o->name, k->name, first->name, first->default_text);
+        }
+    }
+}
+
+static uint32_t count_kinds(const struct option *table)
+{
+    uint32_t count = 0;
+    for (const struct option *o = table; o != NULL && o->name != NULL; o++) {
+        if (o->type == OPTION_BLOCK_T)
+            count += count_kinds(o->block);
+        for (const struct kind_choice *k = o->kinds; o->type == OPTION_KIND_T && k->name != NULL; k++)
+            count++;
+    }
+    return count;
+}
+
+static uint32_t entries_max(const struct registry *r)
+{
+    uint32_t count = count_pointers((const void *const *)r->sources) +
+                     count_pointers((const void *const *)r->sinks) +
+                     count_pointers((const void *const *)r->formats) +
+                     2 * count_pointers((const void *const *)r->operators) +
+                     count_pointers((const void *const *)r->learners) + 1;
+    for (const struct function_help *f = r->functions; f->name != NULL; f++)
+        count += 2;
+    for (uint32_t i = 0; r->learners[i] != NULL; i++)
+        count += count_kinds(r->learners[i]->options);
+    return count;
+}
+
+static void add_connectors(struct help *help, const struct registry *r)
+{
+    for (uint32_t i = 0; r->sources[i] != NULL; i++) {
+        const struct source_kind *kind = r->sources[i];
+        struct help_entry *entry = add(help, HELP_SOURCES, kind->name, kind->summary);
+        entry->details = kind->details;
+        entry->example = kind->example;
+        entry->options = kind->options;
+        entry->common = source_options;
+        entry->common_title = "what every source has";
+    }
+    for (uint32_t i = 0; r->formats[i] != NULL; i++) {
+        const struct format_kind *kind = r->formats[i];
+        struct help_entry *entry = add(help, HELP_FORMATS, kind->name, kind->summary);
+        entry->note = arena_printf(&help->arena, "Files of this format end in %s.", kind->suffix);
+    }
+    for (uint32_t i = 0; r->sinks[i] != NULL; i++) {
+        const struct sink_kind *kind = r->sinks[i];
+        struct help_entry *entry = add(help, HELP_SINKS, kind->name, kind->summary);
+        entry->details = kind->details;
+        entry->example = kind->example;
+        entry->options = kind->options;
+    }
+}
+
+void help_collect(struct help *help, const struct registry *r)
+{
+    *help = (struct help){0};
+    help->entries = arena_array(&help->arena, struct help_entry, entries_max(r));
+    add_connectors(help, r);
+    for (uint32_t i = 0; r->operators[i] != NULL; i++) {
+        add_operator(help, HELP_OPERATORS, r->operators[i]);
+        if (is_window_kind(r->operators[i]))
+            add_operator(help, HELP_WINDOWS, r->operators[i]);
+    }
+    for (const struct function_help *f = r->functions; f->name != NULL; f++) {
+        add_function(help, HELP_FUNCTIONS, f);
+        if (f->is_aggregate)
+            add_function(help, HELP_WINDOWS, f);
+    }
+    for (uint32_t i = 0; r->learners[i] != NULL; i++)
+        add_operator(help, HELP_LEARNERS, r->learners[i]);
+    for (uint32_t i = 0; r->learners[i] != NULL; i++)
+        add_optimizers(help, r->learners[i]->options);
+    struct help_entry *job = add(help, HELP_JOB, "job", help_groups[HELP_JOB].summary);
+    job->options = job_options;
+    job->example = "job ctr { workers: 2, memory: 2GiB, checkpoint: { every: 10s, dir: \"state/ctr\" } }";
+}
+
+void help_free(struct help *help)
+{
+    arena_free(&help->arena);
+}
+
+/* --- options -------------------------------------------------------------------------------------------------- */
+
+static void add_fact(struct arena *arena, const char **facts, const char *fact)
+{
+    *facts = (*facts)[0] == '\0' ? fact : arena_printf(arena, "%s; %s", *facts, fact);
+}
+
+static bool is_optimizer(const struct help *help, const struct kind_choice *kinds)
+{
+    for (uint32_t i = 0; i < help->count; i++)
+        if (help->entries[i].group == HELP_OPTIMIZERS && help->entries[i].options == kinds->options &&
+            strcmp(help->entries[i].name, kinds->name) == 0)
+            return true;
+    return false;
+}
+
+struct help_option help_option(const struct help *help, const struct option *o, struct arena *arena)
+{
+    struct help_option said = {.name = o->name, .type = option_type_name(o), .text = o->help, .facts = ""};
+    if (o->type == OPTION_BLOCK_T)
+        said.nested = o->block;
+    if (o->type == OPTION_KIND_T) {
+        said.type = placeholder(o, arena);
+        if (is_optimizer(help, o->kinds))
+            add_fact(arena, &said.facts, "see `leat help optimizers`");
+        else
+            said.kinds = o->kinds;
+    }
+    if ((o->flags & OPTION_POSITIONAL) != 0)
+        add_fact(arena, &said.facts, "stands right after the name");
+    if ((o->flags & OPTION_BODY) != 0)
+        add_fact(arena, &said.facts, "the { } at the end");
+    if ((o->flags & OPTION_REQUIRED) != 0)
+        add_fact(arena, &said.facts, "required");
+    if (o->min_text != NULL && o->max_text != NULL)
+        add_fact(arena, &said.facts, arena_printf(arena, "%s to %s", o->min_text, o->max_text));
+    else if (o->min_text != NULL)
+        add_fact(arena, &said.facts, arena_printf(arena, "%s or more", o->min_text));
+    else if (o->max_text != NULL)
+        add_fact(arena, &said.facts, arena_printf(arena, "at most %s", o->max_text));
+    if (o->unit != NULL)
+        add_fact(arena, &said.facts, arena_printf(arena, "in %s", o->unit));
+    if (o->default_text != NULL)
+        add_fact(arena, &said.facts, arena_printf(arena, "default %s", o->default_text));
+    if ((o->flags & OPTION_SECRET) != 0)
+        add_fact(arena, &said.facts, "secret: only by env(...) or file(...)");
+    return said;
+}

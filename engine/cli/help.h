@@ -1,0 +1,70 @@
+/* The reference of `leat help`: entries collected from the registry's descriptors and option tables alone, and two
+ * ways to write them, as text and as HTML. Not for others. */
+#ifndef LEAT_CLI_HELP_H
+#define LEAT_CLI_HELP_H
+
+#include "core/buffer.h"
+#include "core/registry.h"
+
+/* In the order of `leat help`. */
+enum help_group {
+    HELP_SOURCES,
+    HELP_FORMATS,
+    HELP_OPERATORS,
+    HELP_FUNCTIONS,
+    HELP_WINDOWS,
+    HELP_LEARNERS,
+    HELP_OPTIMIZERS,
+    HELP_SINKS,
+    HELP_JOB,
+    HELP_GROUPS_COUNT
+};
+
+struct help_group_text {
+    const char *plural, *singular, *summary;
+};
+extern const struct help_group_text help_groups[HELP_GROUPS_COUNT];
+
+struct help_entry {
+    enum help_group group;
+    bool is_copy; /* it stands in another group, too: not counted when a name is looked up */
+    const char *name, *summary;
+    const char *usage;   /* "dedup by COLUMNS within DURATION [keep first|last]"; may be NULL */
+    const char *details; /* may be NULL */
+    const char *example; /* may be NULL */
+    const char *note;    /* "takes files that end in .jsonl"; may be NULL */
+    const struct option *options;
+    const struct option *common; /* options that its whole group has; may be NULL */
+    const char *common_title;
+};
+
+struct help {
+    struct arena arena;
+    struct help_entry *entries;
+    uint32_t count;
+};
+
+void help_collect(struct help *help, const struct registry *registry);
+void help_free(struct help *help);
+
+/* What is said about one option. */
+struct help_option {
+    const char *name, *type;
+    const char *facts; /* "required; 1ms to 365d; default 10s" */
+    const char *text;
+    const struct option *nested;          /* of a block */
+    const struct kind_choice *kinds;      /* whose options are listed with it; NULL: none */
+};
+struct help_option help_option(const struct help *help, const struct option *option, struct arena *arena);
+
+void help_text_overview(const struct help *help, struct byte_buffer *out);
+void help_text_group(const struct help *help, enum help_group group, struct byte_buffer *out);
+void help_text_entry(const struct help *help, const struct help_entry *entry, struct byte_buffer *out);
+
+/* The pages as files in the directory; 0 or an errno. */
+int help_html(const struct help *help, const char *directory);
+
+/* One line per name, option and word of the language's tables, as a dictionary of libFuzzer: `operator_dedup_by="by"`. */
+void help_dictionary(const struct help *help, struct byte_buffer *out);
+
+#endif

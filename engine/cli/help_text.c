@@ -1,0 +1,168 @@
+/* The reference as text for a terminal, and as words for the fuzzer. */
+#include "cli/help.h"
+
+enum { LINE_COLUMNS = 96, INDENT = 2, SUMMARY_COLUMN_MAX = 34 };
+
+static void put_wrapped(struct byte_buffer *out, uint32_t indent, const char *text)
+{
+    buffer_printf(out, "%*s", (int)indent, "");
+    buffer_wrap(out, indent, indent, LINE_COLUMNS, str_from(text));
+    buffer_append(out, "\n", 1);
+}
+
+/* "name      summary", the summaries below each other. */
+static void put_item(struct byte_buffer *out, const char *name, const char *summary, uint32_t column)
+{
+    buffer_printf(out, "  %s", name);
+    uint32_t at = INDENT + text_columns(str_from(name));
+    if (at + 2 > column) {
+        buffer_append(out, "\n", 1);
+        at = 0;
+    }
+    buffer_printf(out, "%*s", (int)(column - at), "");
+    buffer_wrap(out, column, column, LINE_COLUMNS, str_from(summary));
+    buffer_append(out, "\n", 1);
+}
+
+void help_text_overview(const struct help *help, struct byte_buffer *out)
+{
+    buffer_printf(out, "The reference of leat. `leat help GROUP` lists a group, `leat help NAME` says all about one.\n");
+    for (uint32_t g = 0; g < HELP_GROUPS_COUNT; g++) {
+        buffer_printf(out, "\n%s: %s\n  ", help_groups[g].plural, help_groups[g].summary);
+        struct byte_buffer names = {0};
+        for (uint32_t i = 0; i < help->count; i++)
+            if (help->entries[i].group == g)
+                buffer_printf(&names, "%s%s", names.length > 0 ? ", " : "", help->entries[i].name);
+        buffer_wrap(out, INDENT, INDENT, LINE_COLUMNS, (struct str){names.data, names.length});
+        buffer_append(out, "\n", 1);
+        buffer_free(&names);
+    }
+}
+
+void help_text_group(const struct help *help, enum help_group group, struct byte_buffer *out)
+{
+    uint32_t column = 0;
+    for (uint32_t i = 0; i < help->count; i++) {
+        const struct help_entry *e = &help->entries[i];
+        const char *shown = group == HELP_FUNCTIONS || e->options == NULL ? e->usage : NULL;
+        uint32_t width = text_columns(str_from(shown != NULL ? shown : e->name));
+        if (e->group == group && INDENT + width + 2 <= SUMMARY_COLUMN_MAX)
+            column = MAX(column, INDENT + width + 2);
+    }
+    buffer_printf(out, "%s: %s\n\n", help_groups[group].plural, help_groups[group].summary);
+    for (uint32_t i = 0; i < help->count; i++) {
+        const struct help_entry *e = &help->entries[i];
+        const char *shown = group == HELP_FUNCTIONS || e->options == NULL ? e->usage : NULL;
+        if (e->group == group)
+            put_item(out, shown != NULL ? shown : e->name, e->summary, MAX(column, 12));
+    }
+    buffer_printf(out, "\n`leat help %s NAME` says more.\n", help_groups[group].singular);
+}
+
+/* --- one entry ------------------------------------------------------------------------------------------------ */
+
+static void put_options(const struct help *help, const struct option *table, uint32_t indent,
+                        struct byte_buffer *out);
+
+static void put_option(const struct help *help, const struct option *option, uint32_t indent,
+                       struct byte_buffer *out)
+{
+    struct arena arena = {0};
+    struct help_option said = help_option(help, option, &arena);
+    buffer_printf(out, "%*s%s  ", (int)indent, "", said.name);
+    const char *facts = arena_printf(&arena, "%s%s%s", said.type, said.facts[0] != '\0' ? "; " : "", said.facts);
+    uint32_t at = indent + text_columns(str_from(said.name)) + 2;
+    buffer_wrap(out, at, indent + 8, LINE_COLUMNS, str_from(facts));
+    buffer_append(out, "\n", 1);
+    put_wrapped(out, indent + 4, said.text);
+    if (said.nested != NULL)
+        put_options(help, said.nested, indent + 4, out);
+    for (const struct kind_choice *k = said.kinds; k != NULL && k->name != NULL; k++) {
+        buffer_printf(out, "%*s%s  ", (int)indent + 4, "", k->name);
+        at = indent + 4 + text_columns(str_from(k->name)) + 2;
+        buffer_wrap(out, at, indent + 8, LINE_COLUMNS, str_from(k->summary));
+        buffer_append(out, "\n", 1);
+        put_options(help, k->options, indent + 8, out);
+    }
+    arena_free(&arena);
+}
+
+static void put_options(const struct help *help, const struct option *table, uint32_t indent,
+                        struct byte_buffer *out)
+{
+    for (const struct option *o = table; o != NULL && o->name != NULL; o++)
+        put_option(help, o, indent, out);
+}
+
+void help_text_entry(const struct help *help, const struct help_entry *e, struct byte_buffer *out)
+{
+    buffer_printf(out, "%s %s: ", help_groups[e->group].singular, e->name);
+    uint32_t at = text_columns(str_from(help_groups[e->group].singular)) + text_columns(str_from(e->name)) + 3;
+    buffer_wrap(out, at, INDENT, LINE_COLUMNS, str_from(e->summary));
+    buffer_append(out, "\n", 1);
+    if (e->usage != NULL) {
+        buffer_printf(out, "\n  ");
+        buffer_wrap(out, INDENT, 3 * INDENT, LINE_COLUMNS, str_from(e->usage));
+        buffer_append(out, "\n", 1);
+    }
+    if (e->details != NULL) {
+        buffer_append(out, "\n", 1);
+        put_wrapped(out, INDENT, e->details);
+    }
+    if (e->note != NULL) {
+        buffer_append(out, "\n", 1);
+        put_wrapped(out, INDENT, e->note);
+    }
+    if (e->example != NULL)
+        buffer_printf(out, "\nexample\n  %s\n", e->example);
+    if (e->options != NULL && e->options->name != NULL) {
+        buffer_printf(out, "\noptions\n");
+        put_options(help, e->options, INDENT, out);
+    }
+    if (e->common != NULL) {
+        buffer_printf(out, "\n%s\n", e->common_title);
+        put_options(help, e->common, INDENT, out);
+    }
+}
+
+/* --- words ---------------------------------------------------------------------------------------------------- */
+
+/* path: what comes before, "operator_dedup". Quotes and backslashes do not occur in names. */
+static void put_word(struct byte_buffer *out, const char *path, const char *name, struct str word)
+{
+    buffer_printf(out, "%s_%s=\"%.*s\"\n", path, name, STR_ARGS(word));
+}
+
+static void put_words(struct byte_buffer *out, const char *path, const struct option *table, struct arena *arena)
+{
+    for (const struct option *o = table; o != NULL && o->name != NULL; o++) {
+        put_word(out, path, o->name, str_from(o->name));
+        const char *own = arena_printf(arena, "%s_%s", path, o->name);
+        for (const char *at = o->type == OPTION_ENUM_T ? o->choices : ""; *at != '\0';) {
+            size_t length = strcspn(at, "|");
+            put_word(out, own, "choice", (struct str){at, length});
+            at += length + (at[length] == '|');
+        }
+        if (o->type == OPTION_BLOCK_T)
+            put_words(out, own, o->block, arena);
+        for (const struct kind_choice *k = o->kinds; o->type == OPTION_KIND_T && k->name != NULL; k++)
+            put_word(out, own, k->name, str_from(k->name));
+    }
+}
+
+void help_dictionary(const struct help *help, struct byte_buffer *out)
+{
+    struct arena arena = {0};
+    for (uint32_t i = 0; i < help->count; i++) {
+        const struct help_entry *e = &help->entries[i];
+        if (e->is_copy)
+            continue;
+        put_word(out, help_groups[e->group].singular, e->name, str_from(e->name));
+        const char *path = arena_printf(&arena, "%s_%s", help_groups[e->group].singular, e->name);
+        put_words(out, path, e->options, &arena);
+        bool is_first = i == 0 || help->entries[i - 1].common != e->common;
+        if (e->common != NULL && is_first)
+            put_words(out, help_groups[e->group].singular, e->common, &arena);
+    }
+    arena_free(&arena);
+}
