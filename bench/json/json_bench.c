@@ -1,0 +1,261 @@
+/* JSON lines to columns, beside simdjson On-Demand alone on the same bytes, in one run on one core.
+ *
+ *     json_bench [FILE.jsonl]
+ *
+ * Without a file: made lines of 123 bytes with 8 fields, then lines of the shape of the learners' file (239
+ * bytes, 18 fields). Each figure is the median of 5 passes; leat's checksum is the digest of the columns. The
+ * peer reads fields in the order of the record (find_field) and checks nothing it does not read; leat checks
+ * every byte. */
+#include "bench/json/json_peer.h"
+#include "formats/formats.h"
+
+#include "core/os.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { PASSES = 5, FIELDS_MAX = 32 };
+
+struct bench {
+    const char *name;
+    char *data;
+    size_t bytes, count;
+    struct raw_record *records;
+    struct schema schema;
+    struct field fields[FIELDS_MAX];
+    struct peer_field peers[FIELDS_MAX];
+};
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double median(double *values)
+{
+    qsort(values, PASSES, sizeof(*values), compare_doubles);
+    return values[PASSES / 2];
+}
+
+static void add_field(struct bench *bench, const char *name, enum type_tag tag)
+{
+    bench->peers[bench->schema.count] = (struct peer_field){name, tag == TYPE_FLOAT  ? PEER_FLOAT
+                                                                  : tag == TYPE_TEXT ? PEER_TEXT
+                                                                                     : PEER_INT};
+    bench->schema.fields = bench->fields;
+    struct field *field = schema_add(&bench->schema, str_from(name), type_of(tag));
+    field->type.unit = TIME_UNIT_MS;
+}
+
+/* Cuts all lines, `at_once` records a call. */
+static size_t split_all(struct bench *bench, size_t at_once)
+{
+    size_t used = 0, count = 0;
+    while (used < bench->bytes) {
+        struct format_split split = {.data = bench->data + used,
+                                     .bytes = MIN(bench->bytes - used, SOURCE_BATCH_BYTES),
+                                     .max = (uint32_t)at_once,
+                                     .records = bench->records + count};
+        split.is_last = used + split.bytes == bench->bytes;
+        format_json.split(&split);
+        for (uint32_t i = 0; i < split.count; i++)
+            bench->records[count + i].offset += (uint32_t)used;
+        count += split.count;
+        used += split.used;
+    }
+    return count;
+}
+
+static double time_split(struct bench *bench)
+{
+    double seconds[PASSES];
+    for (int pass = 0; pass < PASSES; pass++) {
+        int64_t start = os_monotonic_us();
+        bench->count = split_all(bench, BATCH_ROWS);
+        seconds[pass] = (double)(os_monotonic_us() - start) / 1e6;
+    }
+    return median(seconds);
+}
+
+static double time_peer(struct bench *bench)
+{
+    double seconds[PASSES];
+    for (int pass = 0; pass < PASSES; pass++) {
+        int64_t start = os_monotonic_us();
+        uint64_t sum = peer_read(bench->data, (const struct peer_record *)bench->records, bench->count,
+                                 bench->peers, bench->schema.count);
+        seconds[pass] = (double)(os_monotonic_us() - start) / 1e6;
+        if (sum == 0) {
+            fprintf(stderr, "json_bench: simdjson refused a record\n");
+            exit(1);
+        }
+    }
+    return median(seconds);
+}
+
+/* One pass of the decoder over everything; the digest when asked. */
+static void decode_all(struct bench *bench, struct batch_pool *pool, void *decoder,
+                       struct batch_digest *digest)
+{
+    for (size_t at = 0; at < bench->count; at += BATCH_ROWS) {
+        uint32_t count = (uint32_t)MIN(bench->count - at, BATCH_ROWS);
+        struct raw_record records[BATCH_ROWS];
+        uint32_t base = bench->records[at].offset;
+        for (uint32_t i = 0; i < count; i++)
+            records[i] =
+                (struct raw_record){bench->records[at + i].offset - base, bench->records[at + i].length};
+        /* As a source hands it over: the bytes of this batch alone, in memory that is still in the cache. */
+        static char bytes[SOURCE_BATCH_BYTES + RAW_PADDING];
+        struct raw_batch raw = {.data = bytes, .records = records, .count = count};
+        raw.data_bytes = records[count - 1].offset + records[count - 1].length + 1;
+        memcpy(bytes, bench->data + base, raw.data_bytes);
+        struct batch *batch = batch_new(pool, &bench->schema, count);
+        memset(batch->event_time, 0, count * sizeof(int64_t));
+        struct decode_output output = {.batch = batch};
+        output.bad = arena_alloc(&batch->arena, count * sizeof(*output.bad));
+        format_json.decode(decoder, &raw, &output);
+        if (output.bad_count > 0) {
+            fprintf(stderr, "json_bench: record %zu: %s\n", at + output.bad[0].row, output.bad[0].reason);
+            exit(1);
+        }
+        if (digest != NULL)
+            batch_digest_add(digest, batch);
+        batch_release(batch);
+    }
+}
+
+static double time_decode(struct bench *bench, char hex[33])
+{
+    double seconds[PASSES];
+    struct batch_pool *pool = batch_pool_new();
+    void *decoder = format_json.decoder_new(&bench->schema, NULL);
+    struct batch_digest *digest = batch_digest_new();
+    decode_all(bench, pool, decoder, digest);
+    batch_digest_hex(digest, hex);
+    for (int pass = 0; pass < PASSES; pass++) {
+        int64_t start = os_monotonic_us();
+        decode_all(bench, pool, decoder, NULL);
+        seconds[pass] = (double)(os_monotonic_us() - start) / 1e6;
+    }
+    batch_digest_free(digest);
+    format_json.decoder_free(decoder);
+    batch_pool_free(pool);
+    return median(seconds);
+}
+
+static void run(struct bench *bench)
+{
+    char hex[33];
+    bench->records = malloc((bench->bytes / 8 + 1) * sizeof(*bench->records));
+    double split = time_split(bench), peer = time_peer(bench), decode = time_decode(bench, hex);
+    double count = (double)bench->count;
+    printf("%-22s %zu lines of %.0f B, %u fields\n", bench->name, bench->count, (double)bench->bytes / count,
+           bench->schema.count);
+    printf("  simdjson On-Demand (%s)  %6.2f M lines/s  %6.1f ns\n", peer_implementation(),
+           count / peer / 1e6, peer / count * 1e9);
+    printf("  leat, to columns           %6.2f M lines/s  %6.1f ns   ratio %.2f   digest %s\n",
+           count / decode / 1e6, decode / count * 1e9, peer / decode, hex);
+    printf("  leat, cutting lines        %6.2f M lines/s  %6.1f ns   %.1f %% of decoding\n",
+           count / split / 1e6, split / count * 1e9, 100 * split / decode);
+    free(bench->records);
+    free(bench->data);
+}
+
+/* A cheap sequence of numbers, the same in each run. */
+static uint64_t random_next(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}
+
+static void make_events(struct bench *bench, size_t lines)
+{
+    struct byte_buffer out = {0};
+    uint64_t state = 88172645463325252;
+    for (size_t i = 0; i < lines; i++) {
+        static const char *const devices[] = {"ios", "android", "web", "tv"};
+        buffer_printf(
+            &out,
+            "{\"ts\":%llu,\"user_id\":%llu,\"item_id\":%llu,\"device\":\"%s\",\"position\":%llu,"
+            "\"price\":%llu.%02llu,\"country\":\"%c%c\",\"clicked\":%llu}\n",
+            1700000000000ULL + i * 37, (unsigned long long)(1000000 + random_next(&state) % 9000000),
+            (unsigned long long)(10000 + random_next(&state) % 90000), devices[random_next(&state) % 4],
+            (unsigned long long)(random_next(&state) % 100), (unsigned long long)(random_next(&state) % 100),
+            (unsigned long long)(random_next(&state) % 100), (int)('a' + random_next(&state) % 26),
+            (int)('a' + random_next(&state) % 26), (unsigned long long)(random_next(&state) % 2));
+    }
+    bench->bytes = out.length;
+    buffer_reserve(&out, RAW_PADDING);
+    bench->data = out.data;
+    add_field(bench, "ts", TYPE_TIME);
+    add_field(bench, "user_id", TYPE_INT);
+    add_field(bench, "item_id", TYPE_INT);
+    add_field(bench, "device", TYPE_TEXT);
+    add_field(bench, "position", TYPE_INT);
+    add_field(bench, "price", TYPE_FLOAT);
+    add_field(bench, "country", TYPE_TEXT);
+    add_field(bench, "clicked", TYPE_INT);
+}
+
+static void ctr_fields(struct bench *bench)
+{
+    add_field(bench, "ts", TYPE_TIME);
+    add_field(bench, "user", TYPE_INT);
+    add_field(bench, "item", TYPE_INT);
+    static const char *const texts[] = {"adv", "cat", "site", "slot", "dev", "os", "br"};
+    for (size_t i = 0; i < ARRAY_COUNT(texts); i++)
+        add_field(bench, texts[i], TYPE_TEXT);
+    add_field(bench, "city", TYPE_INT);
+    add_field(bench, "query", TYPE_TEXT);
+    add_field(bench, "hour", TYPE_INT);
+    static const char *const floats[] = {"price", "age", "pos", "score"};
+    for (size_t i = 0; i < ARRAY_COUNT(floats); i++)
+        add_field(bench, floats[i], TYPE_FLOAT);
+    add_field(bench, "clicked", TYPE_INT);
+}
+
+static void make_ctr(struct bench *bench, size_t lines)
+{
+    struct byte_buffer out = {0};
+    uint64_t state = 362436069;
+#define DRAW(n) (unsigned)(random_next(&state) % (n))
+    for (size_t i = 0; i < lines; i++) {
+        buffer_printf(&out,
+                      "{\"ts\":%llu,\"user\":%u,\"item\":%u,\"adv\":\"a%u\",\"cat\":\"c%u\",\"site\":\"s%u\","
+                      "\"slot\":\"p%u\",\"dev\":\"d%u\",\"os\":\"o%u\",\"br\":\"b%u\",\"city\":%u,"
+                      "\"query\":\"q%u\",\"hour\":%u,",
+                      1700000000000ULL + i * 500, DRAW(200000), DRAW(50000), DRAW(2000), DRAW(50),
+                      DRAW(20000), DRAW(500), DRAW(2000), DRAW(5), DRAW(40), DRAW(5000), DRAW(1000000),
+                      DRAW(24));
+        buffer_printf(
+            &out, "\"price\":%s%u.%03u,\"age\":%u.%03u,\"pos\":0.%03u,\"score\":0.%03u,\"clicked\":%u}\n",
+            DRAW(2) ? "-" : "", DRAW(3), DRAW(1000), DRAW(3), DRAW(1000), DRAW(1000), DRAW(1000), DRAW(2));
+    }
+    bench->bytes = out.length;
+    buffer_reserve(&out, RAW_PADDING);
+    bench->data = out.data;
+    ctr_fields(bench);
+}
+
+int main(int argc, char **argv)
+{
+    struct bench file = {.name = "file"}, events = {.name = "events"}, ctr = {.name = "ctr"};
+    if (argc > 1) {
+        if (os_read_file(argv[1], (size_t)2 << 30, &file.data, &file.bytes) != 0) {
+            fprintf(stderr, "json_bench: cannot read %s\n", argv[1]);
+            return 1;
+        }
+        file.data = realloc(file.data, file.bytes + RAW_PADDING);
+        ctr_fields(&file);
+        run(&file);
+        return 0;
+    }
+    make_events(&events, 500000);
+    run(&events);
+    make_ctr(&ctr, 250000);
+    run(&ctr);
+    return 0;
+}

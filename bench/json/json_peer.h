@@ -1,0 +1,34 @@
+/* simdjson On-Demand reading the same fields of the same bytes: what the JSON decoder is measured against. */
+#ifndef LEAT_BENCH_JSON_PEER_H
+#define LEAT_BENCH_JSON_PEER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum peer_type { PEER_INT, PEER_FLOAT, PEER_TEXT };
+
+struct peer_field {
+    const char *name;
+    enum peer_type type;
+};
+
+struct peer_record {
+    uint32_t offset, length;
+};
+
+/* Reads every field of every record into plain arrays; returns a checksum, or 0 where a record failed. 64
+ * bytes behind the last record must be readable. */
+uint64_t peer_read(const char *data, const struct peer_record *records, size_t count,
+                   const struct peer_field *fields, size_t fields_count);
+/* Its own cutting of lines and reading by iterate_many, for comparison. */
+const char *peer_implementation(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,271 @@
+/*
+ * One progressive pass of a model over decoded columns (npz_to_columns.py), on one thread:
+ *   bench_learners FILE key=value ...     events/s, logloss, AUC
+ * Keys: model=linear|fm|ffm dim= init= optimizer= rate= acc= l2= decay=, the same with l for the linear part
+ * (lopt=ftrl64 too) and h for the head, hidden=128,64 block= bias= clip= cross=3-4,3-5 limit= chunk=
+ * dense=0|1.
+ */
+#include "learners/metrics.h"
+#include "learners/model.h"
+
+#include "core/base.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { CHUNK = 1024 };
+
+_Noreturn void leat_assert_failed(const char *condition, const char *file, int line, const char *function)
+{
+    fprintf(stderr, "%s:%d: %s: `%s`\n", file, line, function, condition);
+    abort();
+}
+
+struct columns_file {
+    uint64_t events;
+    uint32_t fields, dense;
+    uint64_t *ids[MODEL_FIELDS_MAX];
+    float *dense_columns[MODEL_DENSE_MAX];
+    float *labels;
+    int64_t *times;
+};
+
+static const char *option(char **args, const char *key, const char *fallback)
+{
+    size_t length = strlen(key);
+    for (; *args; args++) {
+        if (strncmp(*args, key, length) == 0 && (*args)[length] == '=')
+            return *args + length + 1;
+    }
+    return fallback;
+}
+
+static double real(char **args, const char *key, double fallback)
+{
+    const char *text = option(args, key, NULL);
+    return text ? strtod(text, NULL) : fallback;
+}
+
+static void *read_column(FILE *file, size_t count, size_t size)
+{
+    void *p = malloc(count * size);
+    if (!p || fread(p, size, count, file) != count) {
+        fprintf(stderr, "cannot read a column of %zu\n", count);
+        exit(1);
+    }
+    return p;
+}
+
+static void load(struct columns_file *c, const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    uint64_t head[3];
+    if (!file || fread(head, sizeof head, 1, file) != 1) {
+        perror(path);
+        exit(1);
+    }
+    c->events = head[0];
+    c->fields = (uint32_t)head[1];
+    c->dense = (uint32_t)head[2];
+    for (uint32_t f = 0; f < c->fields; f++)
+        c->ids[f] = read_column(file, c->events, 8);
+    for (uint32_t d = 0; d < c->dense; d++)
+        c->dense_columns[d] = read_column(file, c->events, 4);
+    c->labels = read_column(file, c->events, 4);
+    c->times = read_column(file, c->events, 8);
+    fclose(file);
+}
+
+/* "3-4,0-3": a field more for each, the hash of two others. */
+static void add_crosses(struct columns_file *c, const char *text)
+{
+    char *end;
+    while (text && *text) {
+        unsigned long a = strtoul(text, &end, 10), b = strtoul(end + 1, &end, 10);
+        uint64_t *column = malloc(c->events * sizeof *column);
+        for (uint64_t i = 0; i < c->events; i++)
+            column[i] = num_mix(c->ids[a][i] * 0x9e3779b97f4a7c15U + c->ids[b][i]) | 1;
+        c->ids[c->fields++] = column;
+        text = *end ? end + 1 : end;
+    }
+}
+
+static struct optimizer_options optimizer(char **args, const char *prefix, double rate, double acc)
+{
+    static const char *const names[OPT_KINDS] = {"sgd",           "momentum", "adagrad", "adagrad_row",
+                                                 "adagrad_block", "adam",     "ftrl",    "newton"};
+    struct optimizer_options o = {.kind = OPT_ADAGRAD};
+    char key[32];
+#define KEY(name) (snprintf(key, sizeof key, "%s" name, prefix), key)
+    const char *name = option(args, KEY("opt"), "adagrad");
+    for (int i = 0; i < OPT_KINDS; i++) {
+        if (strcmp(name, names[i]) == 0)
+            o.kind = (enum opt_kind)i;
+    }
+    o.params = (struct opt_params){
+        .rate = (float)real(args, KEY("rate"), rate),
+        .l1 = (float)real(args, KEY("l1"), 0.0),
+        .l2 = (float)real(args, KEY("l2"), 0.0),
+        .epsilon = (float)real(args, KEY("eps"), 1e-6),
+        .decay = (float)real(args, KEY("decay"), 1.0),
+        .beta1 = (float)real(args, KEY("beta1"), 0.9),
+        .beta2 = (float)real(args, KEY("beta2"), 0.999),
+        .correction1 = 1.0F,
+        .correction2 = 1.0F,
+        .step_max = (float)real(args, KEY("step_max"), 1.0),
+    };
+    o.accumulator = (float)real(args, KEY("acc"), acc);
+#undef KEY
+    return o;
+}
+
+static struct model_options model_options(char **args, const struct columns_file *c)
+{
+    const char *kind = option(args, "model", "linear"), *hidden = option(args, "hidden", "");
+    struct model_options o = {
+        .interaction = strcmp(kind, "ffm") == 0  ? INTERACTION_FFM
+                       : strcmp(kind, "fm") == 0 ? INTERACTION_FM
+                                                 : INTERACTION_NONE,
+        .fields = c->fields,
+        .vectors = (uint32_t)real(args, "vectors", (double)c->fields),
+        .dense = real(args, "dense", 1.0) > 0.0 ? c->dense : 0,
+        .init_bound = (float)real(args, "init", 0.1),
+        .linear = optimizer(args, "l", 0.1, 1.0),
+        .embedding = optimizer(args, "", 0.1, 1.0),
+        .head = optimizer(args, "h", 0.05, 1.0),
+        .linear_is_double = strcmp(option(args, "lopt", ""), "ftrl64") == 0,
+        .ftrl = {real(args, "alpha", 0.1), real(args, "beta", 1.0), real(args, "ftrl1", 0.0),
+                 real(args, "ftrl2", 0.0)},
+        .block = (uint32_t)real(args, "block", 16.0),
+        .batch = (uint32_t)real(args, "batch", 1.0),
+        .bias = (float)real(args, "bias", 0.0),
+        .clip_norm = (float)real(args, "clip", 0.0),
+        .class_weights = {1.0F, 1.0F},
+        .negatives_kept = real(args, "keep", 1.0),
+        .seed = (uint64_t)real(args, "seed", 1.0),
+        .admit_after = (uint32_t)real(args, "admit", 0.0),
+        .sketch_bytes = 1 << 22,
+        .rows_max = (uint64_t)real(args, "rows_max", 0.0),
+    };
+    o.pairs = optimizer(args, "p", 0.0, 1.0);
+    const char *mask = option(args, "mask", "");
+    for (size_t i = 0; mask[i] && i < sizeof o.pair_is_off; i++)
+        o.pair_is_off[i] = mask[i] == '0';
+    const char *inits = option(args, "inits", "");
+    for (size_t f = 0; *inits && f < MODEL_FIELDS_MAX; f++) {
+        char *end;
+        o.field_init[f] = strtof(inits, &end);
+        inits = *end ? end + 1 : end;
+    }
+    o.dim = o.interaction == INTERACTION_NONE ? 0 : (uint32_t)real(args, "dim", 8.0);
+    for (size_t i = 0; *hidden && i < MODEL_LAYERS_MAX; i++) {
+        char *end;
+        o.hidden[i] = (uint32_t)strtoul(hidden, &end, 10);
+        hidden = *end ? end + 1 : end;
+    }
+    return o;
+}
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static uint32_t replays;
+
+/* Learns an earlier chunk again: an experiment, see README.md. */
+static void replay(struct model *model, const struct columns_file *c, uint32_t chunk, uint64_t at)
+{
+    const uint64_t *ids[MODEL_FIELDS_MAX];
+    const float *dense[MODEL_DENSE_MAX];
+    double logits[CHUNK];
+    uint8_t verdicts[CHUNK];
+    struct model_output out = {.logits = logits, .verdicts = verdicts};
+    for (uint32_t f = 0; f < c->fields; f++)
+        ids[f] = c->ids[f] + at;
+    for (uint32_t d = 0; d < c->dense; d++)
+        dense[d] = c->dense_columns[d] + at;
+    struct model_input in = {
+        .rows = chunk, .ids = ids, .dense = dense, .labels = c->labels + at, .event_time_us = c->times + at};
+    model_learn(model, &in, &out);
+}
+
+static double pass(struct model *model, struct metrics *metrics, const struct columns_file *c, uint32_t chunk,
+                   uint64_t limit, FILE *predictions)
+{
+    double logits[CHUNK];
+    uint8_t verdicts[CHUNK];
+    struct model_output out = {.logits = logits, .verdicts = verdicts};
+    double begin = seconds();
+    for (uint64_t at = 0; at < limit; at += chunk) {
+        const uint64_t *ids[MODEL_FIELDS_MAX];
+        const float *dense[MODEL_DENSE_MAX];
+        for (uint32_t f = 0; f < c->fields; f++)
+            ids[f] = c->ids[f] + at;
+        for (uint32_t d = 0; d < c->dense; d++)
+            dense[d] = c->dense_columns[d] + at;
+        struct model_input in = {
+            .rows = (uint32_t)MIN((uint64_t)chunk, limit - at),
+            .ids = ids,
+            .dense = dense,
+            .labels = c->labels + at,
+            .event_time_us = c->times + at,
+        };
+        model_learn(model, &in, &out);
+        metrics_add(metrics, logits, in.labels, in.rows);
+        if (predictions)
+            fwrite(logits, sizeof *logits, in.rows, predictions);
+        for (uint32_t r = 0; r < replays && at > 0; r++)
+            replay(model, c, chunk, num_mix(at * 8 + r) % (at / chunk) * chunk);
+    }
+    return seconds() - begin;
+}
+
+int main(int argc, char **argv)
+{
+    static struct columns_file c;
+    static struct metrics metrics;
+    if (argc < 2) {
+        fprintf(stderr, "usage: bench_learners FILE [key=value ...]\n");
+        return 2;
+    }
+    const char *reason;
+    const struct kernels *kernels = kernels_pick_env(&reason);
+    if (!kernels) {
+        fprintf(stderr, "LEAT_KERNELS: %s\n", reason);
+        return 2;
+    }
+    load(&c, argv[1]);
+    replays = (uint32_t)real(argv, "replay", 0.0);
+    add_crosses(&c, option(argv, "cross", NULL));
+    uint64_t limit = MIN(c.events, (uint64_t)real(argv, "limit", 1e18));
+    metrics_init(&metrics, LOSS_LOGISTIC, limit / 5);
+    struct model_options options = model_options(argv, &c);
+    struct model *model = model_new(&options, kernels);
+    const char *path = option(argv, "out", NULL);
+    FILE *predictions = path ? fopen(path, "wb") : NULL;
+    for (double again = real(argv, "warm", 0.0); again > 0.0; again--)
+        (void)pass(model, &metrics, &c, CHUNK, limit, NULL);
+    double s = pass(model, &metrics, &c, (uint32_t)real(argv, "chunk", CHUNK), limit, predictions);
+    struct metrics_values v = metrics_values(&metrics, false), w = metrics_values(&metrics, true);
+    uint64_t bytes = 0, rows = 0;
+    for (uint32_t f = 0; f < c.fields; f++) {
+        bytes += table_bytes(model_table(model, f));
+        rows += model_table(model, f)->stats.rows;
+    }
+    printf("%8.0f k/s  logloss %.5f  auc %.4f  last 20%% %.5f  calibration %.3f  rows %llu  %llu MB  [%s]\n",
+           (double)limit / s / 1e3, v.logloss, v.auc, w.logloss, v.calibration, (unsigned long long)rows,
+           (unsigned long long)(bytes >> 20), kernels->name);
+    const float *pairs = model_pair_weights(model);
+    for (uint32_t f = 0, i = 0; pairs && option(argv, "show", NULL) && f < options.vectors; f++) {
+        for (uint32_t g = f + 1; g < options.vectors; g++, i++)
+            printf("pair %u %u %.4f\n", f, g, (double)pairs[i]);
+    }
+    if (predictions)
+        fclose(predictions);
+    model_free(model);
+    return 0;
+}

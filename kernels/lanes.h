@@ -1,0 +1,52 @@
+/*
+ * The vocabulary all vector kernels are written in: sixteen float lanes (v16) and eight double lanes (d8).
+ *
+ * A kernel is written once, in these words, and compiled three times (variant_scalar.c, variant_avx2.c,
+ * variant_avx512.c). Every word is defined lane by lane through IEEE 754 operations that are exact or
+ * correctly rounded (add, mul, fma, div, sqrt, integer shifts), so the variants agree bit for bit by
+ * construction: only the payload and sign of a NaN may differ. Reductions are words too, with one fixed tree
+ * each. rsqrtps and its kin, whose bits differ by vendor, have no word here.
+ *
+ * Loads and stores need no alignment. `n` in the _n forms is 0..16 (0..8): lanes beyond are zero, and not
+ * written.
+ */
+#ifndef KERNELS_LANES_H
+#define KERNELS_LANES_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define LANES_INLINE static inline __attribute__((always_inline, unused))
+
+#if defined(KERNELS_LANES_AVX512)
+#include "lanes_avx512.h"
+#elif defined(KERNELS_LANES_AVX2)
+#include "lanes_avx2.h"
+#else
+#include "lanes_scalar.h"
+#endif
+
+/*
+ * 1/sqrt(x) by an integer guess, one Newton step with constants fitted to it (Walczyk, Moroz, Cieslinski
+ * 2021) and a plain one: relative error < 8e-7 for normal x. x = 0 gives a huge finite number, NaN and
+ * negative x give rubbish: callers keep x at a positive epsilon or above.
+ */
+LANES_INLINE v16 v16_rsqrt(v16 x)
+{
+    v16 y = v16_rsqrt_guess(x);
+    v16 t = v16_fnma(v16_mul(x, y), y, v16_set1(2.38924456F));
+    y = v16_mul(v16_mul(y, v16_set1(0.703952253F)), t);
+    v16 half = v16_mul(x, v16_set1(0.5F));
+    t = v16_fnma(v16_mul(half, y), y, v16_set1(0.5F)); /* (1 - x y^2) / 2 */
+    return v16_fma(y, t, y);
+}
+
+/* Limits x to [-bound, bound]; a NaN becomes -bound. */
+LANES_INLINE v16 v16_clamp(v16 x, v16 bound)
+{
+    return v16_min(v16_max(x, v16_sub(v16_set1(0.0F), bound)), bound);
+}
+
+#endif

@@ -1,0 +1,248 @@
+/* lanes.h in AVX2 and FMA: two registers a v16, two a d8. */
+#ifndef KERNELS_LANES_AVX2_H
+#define KERNELS_LANES_AVX2_H
+
+#include <immintrin.h>
+
+typedef struct {
+    __m256 lo, hi;
+} v16;
+typedef struct {
+    __m256d lo, hi;
+} d8;
+
+#define V16_2(op, a, b) ((v16){op((a).lo, (b).lo), op((a).hi, (b).hi)})
+#define D8_2(op, a, b)  ((d8){op((a).lo, (b).lo), op((a).hi, (b).hi)})
+
+LANES_INLINE v16 v16_set1(float x)
+{
+    return (v16){_mm256_set1_ps(x), _mm256_set1_ps(x)};
+}
+LANES_INLINE v16 v16_load(const float *p)
+{
+    return (v16){_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)};
+}
+LANES_INLINE void v16_store(float *p, v16 a)
+{
+    _mm256_storeu_ps(p, a.lo);
+    _mm256_storeu_ps(p + 8, a.hi);
+}
+LANES_INLINE __m256i v16_mask(size_t n, int first)
+{
+    __m256i lane = _mm256_add_epi32(_mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0), _mm256_set1_epi32(first));
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), lane);
+}
+LANES_INLINE v16 v16_load_n(const float *p, size_t n)
+{
+    if (__builtin_constant_p(n) && n == 16)
+        return v16_load(p);
+    return (v16){_mm256_maskload_ps(p, v16_mask(n, 0)), _mm256_maskload_ps(p + 8, v16_mask(n, 8))};
+}
+LANES_INLINE void v16_store_n(float *p, v16 a, size_t n)
+{
+    if (__builtin_constant_p(n) && n == 16) {
+        v16_store(p, a);
+        return;
+    }
+    _mm256_maskstore_ps(p, v16_mask(n, 0), a.lo);
+    _mm256_maskstore_ps(p + 8, v16_mask(n, 8), a.hi);
+}
+LANES_INLINE v16 v16_load4x4(const float *a, const float *b, const float *c, const float *d)
+{
+    return (v16){_mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(a)), _mm_loadu_ps(b), 1),
+                 _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(c)), _mm_loadu_ps(d), 1)};
+}
+LANES_INLINE v16 v16_spread4(const float *p)
+{
+    return (v16){_mm256_set_m128(_mm_set1_ps(p[1]), _mm_set1_ps(p[0])),
+                 _mm256_set_m128(_mm_set1_ps(p[3]), _mm_set1_ps(p[2]))};
+}
+LANES_INLINE v16 v16_add(v16 a, v16 b)
+{
+    return V16_2(_mm256_add_ps, a, b);
+}
+LANES_INLINE v16 v16_sub(v16 a, v16 b)
+{
+    return V16_2(_mm256_sub_ps, a, b);
+}
+LANES_INLINE v16 v16_mul(v16 a, v16 b)
+{
+    return V16_2(_mm256_mul_ps, a, b);
+}
+LANES_INLINE v16 v16_div(v16 a, v16 b)
+{
+    return V16_2(_mm256_div_ps, a, b);
+}
+LANES_INLINE v16 v16_sqrt(v16 a)
+{
+    return (v16){_mm256_sqrt_ps(a.lo), _mm256_sqrt_ps(a.hi)};
+}
+LANES_INLINE v16 v16_fma(v16 a, v16 b, v16 c)
+{
+    return (v16){_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
+}
+LANES_INLINE v16 v16_fnma(v16 a, v16 b, v16 c)
+{
+    return (v16){_mm256_fnmadd_ps(a.lo, b.lo, c.lo), _mm256_fnmadd_ps(a.hi, b.hi, c.hi)};
+}
+LANES_INLINE v16 v16_max(v16 a, v16 b)
+{
+    return V16_2(_mm256_max_ps, a, b);
+}
+LANES_INLINE v16 v16_min(v16 a, v16 b)
+{
+    return V16_2(_mm256_min_ps, a, b);
+}
+LANES_INLINE v16 v16_keep_gt(v16 x, v16 a, v16 b)
+{
+    return (v16){_mm256_and_ps(x.lo, _mm256_cmp_ps(a.lo, b.lo, _CMP_GT_OQ)),
+                 _mm256_and_ps(x.hi, _mm256_cmp_ps(a.hi, b.hi, _CMP_GT_OQ))};
+}
+LANES_INLINE v16 v16_abs(v16 a)
+{
+    __m256 sign = _mm256_set1_ps(-0.0F);
+    return (v16){_mm256_andnot_ps(sign, a.lo), _mm256_andnot_ps(sign, a.hi)};
+}
+LANES_INLINE v16 v16_copysign(v16 a, v16 b)
+{
+    __m256 sign = _mm256_set1_ps(-0.0F);
+    v16 r = v16_abs(a);
+    return (v16){_mm256_or_ps(r.lo, _mm256_and_ps(sign, b.lo)),
+                 _mm256_or_ps(r.hi, _mm256_and_ps(sign, b.hi))};
+}
+LANES_INLINE __m256 v8_rsqrt_guess(__m256 a)
+{
+    __m256i bits = _mm256_castps_si256(a);
+    return _mm256_castsi256_ps(_mm256_sub_epi32(_mm256_set1_epi32(0x5f1ffff9), _mm256_srli_epi32(bits, 1)));
+}
+LANES_INLINE v16 v16_rsqrt_guess(v16 a)
+{
+    return (v16){v8_rsqrt_guess(a.lo), v8_rsqrt_guess(a.hi)};
+}
+LANES_INLINE __m256 v8_ldexp(__m256 a, __m256 k)
+{
+    __m256i e = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvttps_epi32(k), _mm256_set1_epi32(127)), 23);
+    return _mm256_mul_ps(a, _mm256_castsi256_ps(e));
+}
+LANES_INLINE v16 v16_ldexp(v16 a, v16 k)
+{
+    return V16_2(v8_ldexp, a, k);
+}
+LANES_INLINE float v16_sum(v16 a)
+{
+    __m256 s = _mm256_add_ps(a.lo, a.hi);
+    __m128 t = _mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1));
+    t = _mm_add_ps(t, _mm_movehl_ps(t, t));
+    return _mm_cvtss_f32(_mm_add_ss(t, _mm_movehdup_ps(t)));
+}
+LANES_INLINE void v8_sum4(float out[2], __m256 a)
+{
+    a = _mm256_add_ps(a, _mm256_permute_ps(a, 0x4e)); /* l + 2 */
+    a = _mm256_add_ps(a, _mm256_permute_ps(a, 0xb1)); /* l + 1 */
+    out[0] = _mm256_cvtss_f32(a);
+    out[1] = _mm_cvtss_f32(_mm256_extractf128_ps(a, 1));
+}
+LANES_INLINE void v16_sum4(float out[4], v16 a)
+{
+    v8_sum4(out, a.lo);
+    v8_sum4(out + 2, a.hi);
+}
+
+LANES_INLINE __m256 v8_group_sum(__m256 a)
+{
+    a = _mm256_add_ps(a, _mm256_permute_ps(a, 0x4e));
+    return _mm256_add_ps(a, _mm256_permute_ps(a, 0xb1));
+}
+LANES_INLINE v16 v16_group_sum(v16 a)
+{
+    return (v16){v8_group_sum(a.lo), v8_group_sum(a.hi)};
+}
+LANES_INLINE void v16_store_groups(float *p, v16 a)
+{
+    p[0] = _mm256_cvtss_f32(a.lo);
+    p[1] = _mm_cvtss_f32(_mm256_extractf128_ps(a.lo, 1));
+    p[2] = _mm256_cvtss_f32(a.hi);
+    p[3] = _mm_cvtss_f32(_mm256_extractf128_ps(a.hi, 1));
+}
+
+LANES_INLINE d8 d8_set1(double x)
+{
+    return (d8){_mm256_set1_pd(x), _mm256_set1_pd(x)};
+}
+LANES_INLINE d8 d8_load(const double *p)
+{
+    return (d8){_mm256_loadu_pd(p), _mm256_loadu_pd(p + 4)};
+}
+LANES_INLINE __m256i d8_mask(size_t n, int first)
+{
+    __m256i lane = _mm256_add_epi64(_mm256_set_epi64x(3, 2, 1, 0), _mm256_set1_epi64x(first));
+    return _mm256_cmpgt_epi64(_mm256_set1_epi64x((long long)n), lane);
+}
+LANES_INLINE d8 d8_load_n(const double *p, size_t n)
+{
+    return (d8){_mm256_maskload_pd(p, d8_mask(n, 0)), _mm256_maskload_pd(p + 4, d8_mask(n, 4))};
+}
+LANES_INLINE void d8_store(double *p, d8 a)
+{
+    _mm256_storeu_pd(p, a.lo);
+    _mm256_storeu_pd(p + 4, a.hi);
+}
+LANES_INLINE void d8_store_n(double *p, d8 a, size_t n)
+{
+    _mm256_maskstore_pd(p, d8_mask(n, 0), a.lo);
+    _mm256_maskstore_pd(p + 4, d8_mask(n, 4), a.hi);
+}
+LANES_INLINE d8 d8_add(d8 a, d8 b)
+{
+    return D8_2(_mm256_add_pd, a, b);
+}
+LANES_INLINE d8 d8_sub(d8 a, d8 b)
+{
+    return D8_2(_mm256_sub_pd, a, b);
+}
+LANES_INLINE d8 d8_mul(d8 a, d8 b)
+{
+    return D8_2(_mm256_mul_pd, a, b);
+}
+LANES_INLINE d8 d8_div(d8 a, d8 b)
+{
+    return D8_2(_mm256_div_pd, a, b);
+}
+LANES_INLINE d8 d8_sqrt(d8 a)
+{
+    return (d8){_mm256_sqrt_pd(a.lo), _mm256_sqrt_pd(a.hi)};
+}
+LANES_INLINE d8 d8_max(d8 a, d8 b)
+{
+    return D8_2(_mm256_max_pd, a, b);
+}
+LANES_INLINE d8 d8_min(d8 a, d8 b)
+{
+    return D8_2(_mm256_min_pd, a, b);
+}
+LANES_INLINE d8 d8_keep_gt(d8 x, d8 a, d8 b)
+{
+    return (d8){_mm256_and_pd(x.lo, _mm256_cmp_pd(a.lo, b.lo, _CMP_GT_OQ)),
+                _mm256_and_pd(x.hi, _mm256_cmp_pd(a.hi, b.hi, _CMP_GT_OQ))};
+}
+LANES_INLINE d8 d8_abs(d8 a)
+{
+    __m256d sign = _mm256_set1_pd(-0.0);
+    return (d8){_mm256_andnot_pd(sign, a.lo), _mm256_andnot_pd(sign, a.hi)};
+}
+LANES_INLINE d8 d8_copysign(d8 a, d8 b)
+{
+    __m256d sign = _mm256_set1_pd(-0.0);
+    d8 r = d8_abs(a);
+    return (d8){_mm256_or_pd(r.lo, _mm256_and_pd(sign, b.lo)), _mm256_or_pd(r.hi, _mm256_and_pd(sign, b.hi))};
+}
+LANES_INLINE double d8_sum(d8 a)
+{
+    __m256d s = _mm256_add_pd(a.lo, a.hi);
+    __m128d t = _mm_add_pd(_mm256_castpd256_pd128(s), _mm256_extractf128_pd(s, 1));
+    return _mm_cvtsd_f64(_mm_add_sd(t, _mm_unpackhi_pd(t, t)));
+}
+
+#undef V16_2
+#undef D8_2
+#endif

@@ -1,0 +1,204 @@
+/* lanes.h in AVX-512 (F, DQ, VL, BW): one register a v16, one a d8. */
+#ifndef KERNELS_LANES_AVX512_H
+#define KERNELS_LANES_AVX512_H
+
+#include <immintrin.h>
+
+typedef __m512 v16;
+typedef __m512d d8;
+
+LANES_INLINE v16 v16_set1(float x)
+{
+    return _mm512_set1_ps(x);
+}
+LANES_INLINE v16 v16_load(const float *p)
+{
+    return _mm512_loadu_ps(p);
+}
+LANES_INLINE void v16_store(float *p, v16 a)
+{
+    _mm512_storeu_ps(p, a);
+}
+LANES_INLINE __mmask16 v16_mask(size_t n)
+{
+    return (__mmask16)((1U << n) - 1U);
+}
+LANES_INLINE v16 v16_load_n(const float *p, size_t n)
+{
+    if (__builtin_constant_p(n) && n == 16)
+        return v16_load(p);
+    return _mm512_maskz_loadu_ps(v16_mask(n), p);
+}
+LANES_INLINE void v16_store_n(float *p, v16 a, size_t n)
+{
+    if (__builtin_constant_p(n) && n == 16) {
+        v16_store(p, a);
+        return;
+    }
+    _mm512_mask_storeu_ps(p, v16_mask(n), a);
+}
+LANES_INLINE v16 v16_load4x4(const float *a, const float *b, const float *c, const float *d)
+{
+    __m256 lo = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(a)), _mm_loadu_ps(b), 1);
+    __m256 hi = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(c)), _mm_loadu_ps(d), 1);
+    return _mm512_insertf32x8(_mm512_castps256_ps512(lo), hi, 1);
+}
+LANES_INLINE v16 v16_spread4(const float *p)
+{
+    __m512i group = _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
+    return _mm512_permutexvar_ps(group, _mm512_castps128_ps512(_mm_loadu_ps(p)));
+}
+LANES_INLINE v16 v16_add(v16 a, v16 b)
+{
+    return _mm512_add_ps(a, b);
+}
+LANES_INLINE v16 v16_sub(v16 a, v16 b)
+{
+    return _mm512_sub_ps(a, b);
+}
+LANES_INLINE v16 v16_mul(v16 a, v16 b)
+{
+    return _mm512_mul_ps(a, b);
+}
+LANES_INLINE v16 v16_div(v16 a, v16 b)
+{
+    return _mm512_div_ps(a, b);
+}
+LANES_INLINE v16 v16_sqrt(v16 a)
+{
+    return _mm512_sqrt_ps(a);
+}
+LANES_INLINE v16 v16_fma(v16 a, v16 b, v16 c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+LANES_INLINE v16 v16_fnma(v16 a, v16 b, v16 c)
+{
+    return _mm512_fnmadd_ps(a, b, c);
+}
+LANES_INLINE v16 v16_max(v16 a, v16 b)
+{
+    return _mm512_max_ps(a, b);
+}
+LANES_INLINE v16 v16_min(v16 a, v16 b)
+{
+    return _mm512_min_ps(a, b);
+}
+LANES_INLINE v16 v16_keep_gt(v16 x, v16 a, v16 b)
+{
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(a, b, _CMP_GT_OQ), x);
+}
+LANES_INLINE v16 v16_copysign(v16 a, v16 b)
+{
+    __m512 sign = _mm512_set1_ps(-0.0F);
+    return _mm512_or_ps(_mm512_andnot_ps(sign, a), _mm512_and_ps(sign, b));
+}
+LANES_INLINE v16 v16_abs(v16 a)
+{
+    return _mm512_andnot_ps(_mm512_set1_ps(-0.0F), a);
+}
+LANES_INLINE v16 v16_rsqrt_guess(v16 a)
+{
+    __m512i bits = _mm512_castps_si512(a);
+    return _mm512_castsi512_ps(_mm512_sub_epi32(_mm512_set1_epi32(0x5f1ffff9), _mm512_srli_epi32(bits, 1)));
+}
+LANES_INLINE v16 v16_ldexp(v16 a, v16 k)
+{
+    __m512i e = _mm512_slli_epi32(_mm512_add_epi32(_mm512_cvttps_epi32(k), _mm512_set1_epi32(127)), 23);
+    return _mm512_mul_ps(a, _mm512_castsi512_ps(e));
+}
+LANES_INLINE float v16_sum(v16 a)
+{
+    __m256 s = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+    __m128 t = _mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1));
+    t = _mm_add_ps(t, _mm_movehl_ps(t, t));
+    return _mm_cvtss_f32(_mm_add_ss(t, _mm_movehdup_ps(t)));
+}
+LANES_INLINE void v16_sum4(float out[4], v16 a)
+{
+    a = _mm512_add_ps(a, _mm512_permute_ps(a, 0x4e)); /* l + 2 */
+    a = _mm512_add_ps(a, _mm512_permute_ps(a, 0xb1)); /* l + 1 */
+    __m512i first = _mm512_set_epi32(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 8, 4, 0);
+    _mm_storeu_ps(out, _mm512_castps512_ps128(_mm512_permutexvar_ps(first, a)));
+}
+
+LANES_INLINE v16 v16_group_sum(v16 a)
+{
+    a = _mm512_add_ps(a, _mm512_permute_ps(a, 0x4e));
+    return _mm512_add_ps(a, _mm512_permute_ps(a, 0xb1));
+}
+LANES_INLINE void v16_store_groups(float *p, v16 a)
+{
+    __m512i first = _mm512_set_epi32(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 8, 4, 0);
+    _mm_storeu_ps(p, _mm512_castps512_ps128(_mm512_permutexvar_ps(first, a)));
+}
+
+LANES_INLINE d8 d8_set1(double x)
+{
+    return _mm512_set1_pd(x);
+}
+LANES_INLINE d8 d8_load(const double *p)
+{
+    return _mm512_loadu_pd(p);
+}
+LANES_INLINE d8 d8_load_n(const double *p, size_t n)
+{
+    return _mm512_maskz_loadu_pd((__mmask8)((1U << n) - 1U), p);
+}
+LANES_INLINE void d8_store(double *p, d8 a)
+{
+    _mm512_storeu_pd(p, a);
+}
+LANES_INLINE void d8_store_n(double *p, d8 a, size_t n)
+{
+    _mm512_mask_storeu_pd(p, (__mmask8)((1U << n) - 1U), a);
+}
+LANES_INLINE d8 d8_add(d8 a, d8 b)
+{
+    return _mm512_add_pd(a, b);
+}
+LANES_INLINE d8 d8_sub(d8 a, d8 b)
+{
+    return _mm512_sub_pd(a, b);
+}
+LANES_INLINE d8 d8_mul(d8 a, d8 b)
+{
+    return _mm512_mul_pd(a, b);
+}
+LANES_INLINE d8 d8_div(d8 a, d8 b)
+{
+    return _mm512_div_pd(a, b);
+}
+LANES_INLINE d8 d8_sqrt(d8 a)
+{
+    return _mm512_sqrt_pd(a);
+}
+LANES_INLINE d8 d8_max(d8 a, d8 b)
+{
+    return _mm512_max_pd(a, b);
+}
+LANES_INLINE d8 d8_min(d8 a, d8 b)
+{
+    return _mm512_min_pd(a, b);
+}
+LANES_INLINE d8 d8_keep_gt(d8 x, d8 a, d8 b)
+{
+    return _mm512_maskz_mov_pd(_mm512_cmp_pd_mask(a, b, _CMP_GT_OQ), x);
+}
+LANES_INLINE d8 d8_copysign(d8 a, d8 b)
+{
+    __m512d sign = _mm512_set1_pd(-0.0);
+    return _mm512_or_pd(_mm512_andnot_pd(sign, a), _mm512_and_pd(sign, b));
+}
+LANES_INLINE d8 d8_abs(d8 a)
+{
+    return _mm512_andnot_pd(_mm512_set1_pd(-0.0), a);
+}
+LANES_INLINE double d8_sum(d8 a)
+{
+    __m256d s = _mm256_add_pd(_mm512_castpd512_pd256(a), _mm512_extractf64x4_pd(a, 1));
+    __m128d t = _mm_add_pd(_mm256_castpd256_pd128(s), _mm256_extractf128_pd(s, 1));
+    return _mm_cvtsd_f64(_mm_add_sd(t, _mm_unpackhi_pd(t, t)));
+}
+
+#endif

@@ -1,0 +1,229 @@
+/* lanes.h in plain C. fmaf comes from libm and is correctly rounded whether or not the CPU has it. */
+#ifndef KERNELS_LANES_SCALAR_H
+#define KERNELS_LANES_SCALAR_H
+
+typedef struct {
+    float f[16];
+} v16;
+typedef struct {
+    double f[8];
+} d8;
+
+#define LANES_EACH(type, n, expr)                                                                            \
+    type r;                                                                                                  \
+    for (int i = 0; i < (n); i++)                                                                            \
+        r.f[i] = (expr);                                                                                     \
+    return r
+
+LANES_INLINE v16 v16_set1(float x)
+{
+    LANES_EACH(v16, 16, x);
+}
+LANES_INLINE v16 v16_load(const float *p)
+{
+    LANES_EACH(v16, 16, p[i]);
+}
+LANES_INLINE void v16_store(float *p, v16 a)
+{
+    memcpy(p, a.f, sizeof a.f);
+}
+LANES_INLINE v16 v16_load_n(const float *p, size_t n)
+{
+    LANES_EACH(v16, 16, (size_t)i < n ? p[i] : 0.0F);
+}
+LANES_INLINE void v16_store_n(float *p, v16 a, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        p[i] = a.f[i];
+}
+LANES_INLINE v16 v16_load4x4(const float *a, const float *b, const float *c, const float *d)
+{
+    v16 r;
+    memcpy(r.f, a, 16);
+    memcpy(r.f + 4, b, 16);
+    memcpy(r.f + 8, c, 16);
+    memcpy(r.f + 12, d, 16);
+    return r;
+}
+/* each of four floats over the four lanes of its group */
+LANES_INLINE v16 v16_spread4(const float *p)
+{
+    LANES_EACH(v16, 16, p[i / 4]);
+}
+LANES_INLINE v16 v16_add(v16 a, v16 b)
+{
+    LANES_EACH(v16, 16, a.f[i] + b.f[i]);
+}
+LANES_INLINE v16 v16_sub(v16 a, v16 b)
+{
+    LANES_EACH(v16, 16, a.f[i] - b.f[i]);
+}
+LANES_INLINE v16 v16_mul(v16 a, v16 b)
+{
+    LANES_EACH(v16, 16, a.f[i] * b.f[i]);
+}
+LANES_INLINE v16 v16_div(v16 a, v16 b)
+{
+    LANES_EACH(v16, 16, a.f[i] / b.f[i]);
+}
+LANES_INLINE v16 v16_sqrt(v16 a)
+{
+    LANES_EACH(v16, 16, sqrtf(a.f[i]));
+}
+LANES_INLINE v16 v16_fma(v16 a, v16 b, v16 c)
+{
+    LANES_EACH(v16, 16, fmaf(a.f[i], b.f[i], c.f[i]));
+}
+LANES_INLINE v16 v16_fnma(v16 a, v16 b, v16 c)
+{
+    LANES_EACH(v16, 16, fmaf(-a.f[i], b.f[i], c.f[i]));
+}
+LANES_INLINE v16 v16_max(v16 a, v16 b)
+{
+    LANES_EACH(v16, 16, a.f[i] > b.f[i] ? a.f[i] : b.f[i]);
+}
+LANES_INLINE v16 v16_min(v16 a, v16 b)
+{
+    LANES_EACH(v16, 16, a.f[i] < b.f[i] ? a.f[i] : b.f[i]);
+}
+/* x where a > b, else 0 */
+LANES_INLINE v16 v16_keep_gt(v16 x, v16 a, v16 b)
+{
+    LANES_EACH(v16, 16, a.f[i] > b.f[i] ? x.f[i] : 0.0F);
+}
+/* |a| with the sign of b */
+LANES_INLINE v16 v16_copysign(v16 a, v16 b)
+{
+    LANES_EACH(v16, 16, copysignf(a.f[i], b.f[i]));
+}
+LANES_INLINE v16 v16_abs(v16 a)
+{
+    LANES_EACH(v16, 16, fabsf(a.f[i]));
+}
+LANES_INLINE v16 v16_rsqrt_guess(v16 a)
+{
+    v16 r;
+    for (int i = 0; i < 16; i++) {
+        uint32_t bits;
+        memcpy(&bits, &a.f[i], 4);
+        bits = 0x5f1ffff9U - (bits >> 1);
+        memcpy(&r.f[i], &bits, 4);
+    }
+    return r;
+}
+/* 2^k * a where k is integral and 2^k is a normal number */
+LANES_INLINE v16 v16_ldexp(v16 a, v16 k)
+{
+    v16 r;
+    for (int i = 0; i < 16; i++) {
+        uint32_t bits = (uint32_t)((int32_t)k.f[i] + 127) << 23;
+        float scale;
+        memcpy(&scale, &bits, 4);
+        r.f[i] = a.f[i] * scale;
+    }
+    return r;
+}
+/* the tree of all sums: i with i + 8, then i + 4, i + 2, i + 1 */
+LANES_INLINE float v16_sum(v16 a)
+{
+    for (int half = 8; half > 0; half /= 2) {
+        for (int i = 0; i < half; i++)
+            a.f[i] += a.f[i + half];
+    }
+    return a.f[0];
+}
+/* sums of the four groups of four lanes: (l0 + l2) + (l1 + l3) */
+LANES_INLINE void v16_sum4(float out[4], v16 a)
+{
+    for (int g = 0; g < 4; g++) {
+        const float *l = a.f + (size_t)g * 4;
+        out[g] = (l[0] + l[2]) + (l[1] + l[3]);
+    }
+}
+
+/* in each lane the sum of its group of four: (l0 + l2) + (l1 + l3) */
+LANES_INLINE v16 v16_group_sum(v16 a)
+{
+    float sums[4];
+    v16_sum4(sums, a);
+    return v16_spread4(sums);
+}
+/* the first lane of each group */
+LANES_INLINE void v16_store_groups(float *p, v16 a)
+{
+    for (size_t g = 0; g < 4; g++)
+        p[g] = a.f[g * 4];
+}
+
+LANES_INLINE d8 d8_set1(double x)
+{
+    LANES_EACH(d8, 8, x);
+}
+LANES_INLINE d8 d8_load(const double *p)
+{
+    LANES_EACH(d8, 8, p[i]);
+}
+LANES_INLINE d8 d8_load_n(const double *p, size_t n)
+{
+    LANES_EACH(d8, 8, (size_t)i < n ? p[i] : 0.0);
+}
+LANES_INLINE void d8_store(double *p, d8 a)
+{
+    memcpy(p, a.f, sizeof a.f);
+}
+LANES_INLINE void d8_store_n(double *p, d8 a, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        p[i] = a.f[i];
+}
+LANES_INLINE d8 d8_add(d8 a, d8 b)
+{
+    LANES_EACH(d8, 8, a.f[i] + b.f[i]);
+}
+LANES_INLINE d8 d8_sub(d8 a, d8 b)
+{
+    LANES_EACH(d8, 8, a.f[i] - b.f[i]);
+}
+LANES_INLINE d8 d8_mul(d8 a, d8 b)
+{
+    LANES_EACH(d8, 8, a.f[i] * b.f[i]);
+}
+LANES_INLINE d8 d8_div(d8 a, d8 b)
+{
+    LANES_EACH(d8, 8, a.f[i] / b.f[i]);
+}
+LANES_INLINE d8 d8_sqrt(d8 a)
+{
+    LANES_EACH(d8, 8, sqrt(a.f[i]));
+}
+LANES_INLINE d8 d8_max(d8 a, d8 b)
+{
+    LANES_EACH(d8, 8, a.f[i] > b.f[i] ? a.f[i] : b.f[i]);
+}
+LANES_INLINE d8 d8_min(d8 a, d8 b)
+{
+    LANES_EACH(d8, 8, a.f[i] < b.f[i] ? a.f[i] : b.f[i]);
+}
+LANES_INLINE d8 d8_keep_gt(d8 x, d8 a, d8 b)
+{
+    LANES_EACH(d8, 8, a.f[i] > b.f[i] ? x.f[i] : 0.0);
+}
+LANES_INLINE d8 d8_copysign(d8 a, d8 b)
+{
+    LANES_EACH(d8, 8, copysign(a.f[i], b.f[i]));
+}
+LANES_INLINE d8 d8_abs(d8 a)
+{
+    LANES_EACH(d8, 8, fabs(a.f[i]));
+}
+LANES_INLINE double d8_sum(d8 a)
+{
+    for (int half = 4; half > 0; half /= 2) {
+        for (int i = 0; i < half; i++)
+            a.f[i] += a.f[i + half];
+    }
+    return a.f[0];
+}
+
+#undef LANES_EACH
+#endif

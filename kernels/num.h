@@ -1,0 +1,35 @@
+/*
+ * exp, log and what the losses need of them, in double, from exact operations only: libm's bits depend on its
+ * version, these do not. Compiled once, without contraction; every kernel variant uses the same code. Any
+ * thread.
+ */
+#ifndef KERNELS_NUM_H
+#define KERNELS_NUM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* e^x, relative error < 4e-16; 0 below -708, infinity above 709; NaN stays NaN. */
+double num_exp(double x);
+
+/* log(x) for normal x > 0, relative error < 1e-15 (absolute near 1). */
+double num_log(double x);
+
+/* log(1 + t) for t in [0, 1], relative error < 1e-15. */
+double num_log1p_unit(double t);
+
+/* 1 / (1 + e^-x); NaN stays NaN. */
+double num_sigmoid(double x);
+
+/* log(1 + e^x) - label * x: the logistic loss of logit x, finite for every finite x. */
+double num_logloss(double logit, double label);
+
+/* splitmix64's finish: a bijection of 64 bits. */
+static inline uint64_t num_mix(uint64_t x)
+{
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
+    return x ^ (x >> 31);
+}
+
+#endif
