@@ -164,26 +164,42 @@ struct window {
     bool is_cut_left, is_cut_right;
 };
 
+/* Moves a place in the middle of a character to its end. */
+static uint32_t character_border(const char *data, uint32_t at, uint32_t end)
+{
+    while (at < end && ((unsigned char)data[at] & 0xC0) == 0x80)
+        at++;
+    return at;
+}
+
 static struct window window_of(const struct painter *painter, const struct place *place, uint32_t offset)
 {
+    /* Of a very long line only the bytes around the place are looked at. */
+    enum { NEAR_BYTES = 8 * WINDOW_COLUMNS };
     const char *data = painter->source->text.data;
-    struct window window = {place->begin, place->end, false, false};
+    uint32_t begin = place->begin, end = place->end;
+    offset = MIN(offset, end);
+    if (offset - begin > NEAR_BYTES)
+        begin = character_border(data, offset - NEAR_BYTES, end);
+    if (end - offset > NEAR_BYTES)
+        end = character_border(data, offset + NEAR_BYTES, end);
+    struct window window = {begin, end, false, false};
     uint32_t column = 0, at_offset = 0, length;
-    for (uint32_t at = place->begin; at < place->end; at += length) {
+    for (uint32_t at = begin; at < end; at += length) {
         if (at <= offset)
             at_offset = column;
-        column += shown_columns(data + at, place->end - at, column, &length);
+        column += shown_columns(data + at, end - at, column, &length);
     }
-    if (column <= WINDOW_COLUMNS)
-        return window;
-    uint32_t first = at_offset > WINDOW_COLUMNS / 2 ? at_offset - WINDOW_COLUMNS / 2 : 0;
-    column = 0;
-    for (uint32_t at = place->begin; at < place->end; at += length) {
-        if (column <= first)
-            window.from = at;
-        if (column <= first + WINDOW_COLUMNS)
-            window.to = at;
-        column += shown_columns(data + at, place->end - at, column, &length);
+    if (column > WINDOW_COLUMNS) {
+        uint32_t first = at_offset > WINDOW_COLUMNS / 2 ? at_offset - WINDOW_COLUMNS / 2 : 0;
+        column = 0;
+        for (uint32_t at = begin; at < end; at += length) {
+            if (column <= first)
+                window.from = at;
+            if (column <= first + WINDOW_COLUMNS)
+                window.to = at;
+            column += shown_columns(data + at, end - at, column, &length);
+        }
     }
     window.is_cut_left = window.from > place->begin;
     window.is_cut_right = window.to < place->end;

@@ -435,7 +435,8 @@ void lang_tokenize(struct arena *arena, struct diag_list *diags, struct str text
         lexer.text.data = "";
     if (lexer.text.length >= 3 && memcmp(lexer.text.data, "\xEF\xBB\xBF", 3) == 0)
         lexer.at = 3;
-    while (!at_end(&lexer))
+    /* A full list of diagnostics takes no more: what is read then cannot be told. */
+    while (!at_end(&lexer) && diags->count < DIAG_MAX)
         lex_one(&lexer);
     add_token(&lexer, TOKEN_END, lexer.at);
     list->count--;

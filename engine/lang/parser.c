@@ -205,7 +205,7 @@ static bool parse_stream(struct parser *parser, struct job_file *job)
     if (!parse_new_name(parser, "stream", &stream.name))
         return false;
     bool is_good = parser_take(parser, TOKEN_ASSIGN, "`=`", NULL) && parse_stream_ref(parser, &stream.input);
-    while (is_good && parser_token(parser)->tag == TOKEN_PIPE) {
+    while (is_good && parser_token(parser)->tag == TOKEN_PIPE && parser->diags->count < DIAG_MAX) {
         stream.steps = lang_grow(parser->arena, stream.steps, stream.steps_count, sizeof(*stream.steps));
         parse_step(parser, &stream.steps[stream.steps_count++]);
     }
@@ -348,7 +348,7 @@ struct job_file *lang_parse_tokens(struct arena *arena, struct diag_list *diags,
                             .source = text.length > 0 ? text : STR(""),
                             .tokens = list->tokens,
                             .error_at = UINT32_MAX};
-    while (parser_token(&parser)->tag != TOKEN_END) {
+    while (parser_token(&parser)->tag != TOKEN_END && diags->count < DIAG_MAX) {
         if (declarations(job) == DECLARATIONS_MAX) {
             parser_error(&parser, DIAG_E0105, parser_token(&parser)->span, "more than %d declarations",
                          DECLARATIONS_MAX);

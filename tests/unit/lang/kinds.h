@@ -1,0 +1,10 @@
+/* A registry of kinds whose option tables have every shape that the parser must know: for the tests of lang,
+ * the golden jobs and the fuzz target. Nothing in it runs. */
+#ifndef LEAT_TESTS_UNIT_LANG_KINDS_H
+#define LEAT_TESTS_UNIT_LANG_KINDS_H
+
+#include "core/registry.h"
+
+extern const struct registry lang_test_registry;
+
+#endif
