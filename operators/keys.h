@@ -1,0 +1,24 @@
+/* What the keyed operators share: keys of a batch's rows. */
+#ifndef LEAT_OPERATORS_KEYS_H
+#define LEAT_OPERATORS_KEYS_H
+
+#include "core/operator.h"
+#include "state/state.h"
+
+/* Of the selected rows, in order; in the given arena. */
+struct row_keys {
+    struct key *keys;
+    uint64_t *hashes;
+    bool *has_null;
+};
+
+struct row_keys keys_of(const struct batch *batch, const int *columns, uint32_t columns_count, struct arena *arena);
+
+/* Resolves `by` columns against an input; false + diagnostics. Lists cannot be keys. The indices go into the arena and
+ * become the input's key_columns. */
+bool keys_bind(struct operator_bind *bind, uint32_t input, struct columns *by, int **indices);
+
+/* Lineage of the key columns of an input: what a group's value says about the row that reads it. */
+void keys_lineage(const struct operator_bind *bind, uint32_t input, struct lineage *lineage);
+
+#endif

@@ -1,0 +1,102 @@
+/* union: rows of several streams as one, in the one order of all. */
+#include "operators/expr/compute.h"
+
+struct union_config {
+    struct columns streams;
+    int *sources[OPERATOR_INPUTS_MAX]; /* for each output column the input's */
+};
+
+static const struct option union_options[] = {
+    OPTION_STREAMS(struct union_config, streams, "streams", OPTION_REQUIRED | OPTION_POSITIONAL,
+                   "the streams to add; their columns have the names and types of the first, in any order"),
+    OPTIONS_END,
+};
+
+/* Which column of the input has the name and type of each of the first's. False after a diagnostic. */
+static bool match(struct operator_bind *bind, uint32_t input)
+{
+    struct union_config *config = bind->config;
+    const struct operator_input *to = &bind->inputs[0], *from = &bind->inputs[input];
+    int *sources = arena_array(bind->arena, int, to->schema->count);
+    struct span span = input == 0 ? bind->span : config->streams.items[input - 1].span;
+    bool is_good = true;
+    config->sources[input] = sources;
+    for (uint32_t i = 0; i < to->schema->count; i++) {
+        const struct field *field = &to->schema->fields[i];
+        sources[i] = schema_find(from->schema, field->name);
+        if (sources[i] < 0) {
+            diag_error(bind->diags, DIAG_E0504, span, "`%.*s` has no column `%.*s`", STR_ARGS(from->stream),
+                       STR_ARGS(field->name));
+            is_good = false;
+            continue;
+        }
+        const struct type *type = &from->schema->fields[sources[i]].type;
+        if (type_equal(type, &field->type))
+            continue;
+        diag_error(bind->diags, DIAG_E0504, span, "`%.*s` is %s here and %s in `%.*s`", STR_ARGS(field->name),
+                   type_name(bind->arena, &field->type), type_name(bind->arena, type),
+                   STR_ARGS(from->stream));
+        is_good = false;
+    }
+    for (uint32_t i = 0; i < from->schema->count; i++)
+        if (schema_find(to->schema, from->schema->fields[i].name) < 0) {
+            diag_error(bind->diags, DIAG_E0504, span, "`%.*s` has a column `%.*s` that `%.*s` has not",
+                       STR_ARGS(from->stream), STR_ARGS(from->schema->fields[i].name), STR_ARGS(to->stream));
+            is_good = false;
+        }
+    return is_good;
+}
+
+static bool union_bind(struct operator_bind *bind)
+{
+    struct union_config *config = bind->config;
+    struct schema *output = operator_extend(bind, 0);
+    bool is_good = true;
+    leat_assert(bind->inputs_count == config->streams.count + 1);
+    for (uint32_t k = 0; k < bind->inputs_count; k++) {
+        is_good &= match(bind, k);
+        lineage_merge(&output->rows_lineage, &bind->inputs[k].schema->rows_lineage);
+    }
+    if (!is_good) {
+        struct diag *d = &bind->diags->items[bind->diags->count - 1];
+        diag_hint(bind->diags, d, "`select` and `cast` before the union make the columns the same");
+        return false;
+    }
+    /* A value tells which rows are there, and so what they were chosen by. */
+    for (uint32_t i = 0; i < output->count; i++) {
+        lineage_merge(&output->fields[i].lineage, &output->rows_lineage);
+        for (uint32_t k = 1; k < bind->inputs_count; k++) {
+            const struct field *from = &bind->inputs[k].schema->fields[config->sources[k][i]];
+            lineage_merge(&output->fields[i].lineage, &from->lineage);
+            output->fields[i].is_required &= from->is_required;
+        }
+    }
+    bind->outputs[0] = output;
+    return true;
+}
+
+static void union_process(struct operator_context *context, uint32_t input, struct batch *batch)
+{
+    const struct union_config *config = context->config;
+    struct batch *out = batch_derive(batch, context->output);
+    for (uint32_t i = 0; i < context->output->count; i++)
+        out->columns[i] = batch->columns[config->sources[input][i]];
+    context->counters.passed += batch->selected;
+    operator_emit(context, 0, out);
+}
+
+const struct operator_kind operator_union = {
+    .name = "union",
+    .summary = "rows of several streams as one",
+    .example = "events | union more_events",
+    .details = "Rows come in the order of the job (arrival, else event time), as if one source had them all. "
+               "The streams "
+               "have columns of the same names and types.",
+    .options = union_options,
+    .size = sizeof(struct union_config),
+    .determinism = DETERMINISM_BY_ROW,
+    .inputs_min = 2,
+    .inputs_max = OPERATOR_INPUTS_MAX,
+    .bind = union_bind,
+    .process = union_process,
+};

@@ -1,0 +1,248 @@
+/* What does not compile, with its code and words; types and lineage of what does. */
+#include "fixture.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static const struct {
+    const char *text;
+    enum diag_code code;
+    const char *words; /* in the message or the hint */
+} bad[] = {
+    {"usr", DIAG_E0302, "no column `usr`"},
+    {"lii", DIAG_E0302, "did you mean"},
+    {"a + s", DIAG_E0303, "concat"},
+    {"a * s", DIAG_E0303, "int(x)"},
+    {"p + 1", DIAG_E0303, "int(x)"},
+    {"m + n", DIAG_E0303, "times"},
+    {"m * 2", DIAG_E0303, "times"},
+    {"1 - m", DIAG_E0303, "times"},
+    {"m > \"2024-01-01\"", DIAG_E0303, "time(x)"},
+    {"s = 1", DIAG_E0303, "`=` cannot take text and int"},
+    {"li = li", DIAG_E0303, "cannot take list(int)"},
+    {"p < 1", DIAG_E0303, "int(x)"},
+    {"a and p", DIAG_E0303, "`and` takes bools"},
+    {"p or s", DIAG_E0303, "`or` takes bools"},
+    {"not a", DIAG_E0303, "a bool"},
+    {"-s", DIAG_E0303, "a number"},
+    {"null", DIAG_E0303, "bare `null`"},
+    {"case when a then 1 end", DIAG_E0303, "`when` needs a condition"},
+    {"case when p then 1 else s end", DIAG_E0303, "different types"},
+    {"case when p then null end", DIAG_E0303, "bare `null`"},
+    {"case when p then li end", DIAG_E0303, "lists"},
+    {"coalesce(a, s)", DIAG_E0303, "different types"},
+    {"coalesce()", DIAG_E0305, "coalesce(a, b, ...)"},
+    {"if_null(a)", DIAG_E0305, "if_null(a, b)"},
+    {"coalesce(li, li)", DIAG_E0305, "lists"},
+    {"a in [1, s]", DIAG_E0303, "different types"},
+    {"s in [1, 2]", DIAG_E0303, "different types"},
+    {"contains(li, s)", DIAG_E0303, "the list has int"},
+    {"contains(s, a)", DIAG_E0305, "contains"},
+    {"flor(x)", DIAG_E0304, "did you mean `floor`"},
+    {"qqqq(x)", DIAG_E0304, "no function `qqqq`"},
+    {"floor(s)", DIAG_E0305, "cannot take (text)"},
+    {"floor()", DIAG_E0305, "cannot take (nothing)"},
+    {"substr(s)", DIAG_E0305, "substr(t, start"},
+    {"substr(s, 1, 2, 3)", DIAG_E0305, "substr(t, start"},
+    {"concat(s, a)", DIAG_E0305, "cannot take (text, int)"},
+    {"cross(a)", DIAG_E0305, "cross(a, b"},
+    {"regex_match(s, t)", DIAG_E0305, "must be a constant"},
+    {"regex_match(s, \"a(b\")", DIAG_E0307, "at byte 3"},
+    {"regex_match(s, \"[z-a]\")", DIAG_E0307, "at byte 3"},
+    {"regex_extract(s, \"(a)\", 2)", DIAG_E0305, "1 groups"},
+    {"regex_replace(s, \"a\", \"${\")", DIAG_E0307, "does not compile"},
+    {"date_trunc(\"fortnight\", m)", DIAG_E0305, "quarter"},
+    {"time_format(m, \"%Q\")", DIAG_E0305, "no such field"},
+    {"time_format(m, \"%\")", DIAG_E0305, "no such field"},
+    {"to_time(a, \"h\")", DIAG_E0305, "s, ms, us"},
+    {"hash_mod(a, 0)", DIAG_E0305, "1 or more"},
+    {"hash_mod(a, b)", DIAG_E0305, "must be a constant"},
+    {"hash(li)", DIAG_E0305, "cannot take"},
+    {"bucketize(x, [2, 1])", DIAG_E0305, "must rise"},
+    {"bucketize(x, [1, null])", DIAG_E0305, "must rise"},
+    {"bucketize(x, lf)", DIAG_E0305, "must be a constant"},
+    {"log_bucket(x, 0)", DIAG_E0305, "1 to 64"},
+    {"get(lr, 0)", DIAG_E0305, "records"},
+    {"lr.nope", DIAG_E0302, "no column `nope`"},
+    {"a.b", DIAG_E0303, "has no fields"},
+    {"sum(a)", DIAG_E0308, "aggregate"},
+    {"count()", DIAG_E0308, "feature"},
+    {"1 + distinct(a)", DIAG_E0308, "aggregate"},
+    {"[]", DIAG_E0303, "1 to"},
+    {"[a, s]", DIAG_E0303, "different types"},
+    {"[li, li]", DIAG_E0303, "lists of lists"},
+};
+
+static void test_errors(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(bad); i++) {
+        struct fixture f;
+        fixture_init(&f);
+        struct expr *expr = fixture_compile(&f, bad[i].text);
+        if (expr != NULL)
+            fail_msg("%s compiles", bad[i].text);
+        bool is_found = false;
+        for (unsigned k = 0; k < f.diags.count; k++) {
+            const struct diag *d = &f.diags.items[k];
+            bool has_words = strstr(d->message, bad[i].words) != NULL ||
+                             (d->hint != NULL && strstr(d->hint, bad[i].words));
+            is_found |= d->severity == DIAG_ERROR && d->code == bad[i].code && has_words &&
+                        d->span.end > d->span.begin;
+        }
+        if (!is_found) {
+            diag_print(stderr, &f.diags, NULL, false);
+            fail_msg("%s: %s with `%s` was expected", bad[i].text, diag_code_name(bad[i].code), bad[i].words);
+        }
+        fixture_free(&f);
+    }
+}
+
+/* Several errors of one expression are reported together. */
+static void test_all_errors_at_once(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    assert_null(fixture_compile(&f, "(nope + 1) * flor(x) + (s * 2)"));
+    assert_int_equal(f.diags.errors, 3);
+    fixture_free(&f);
+}
+
+static void test_conditions(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    assert_non_null(
+        expr_compile_condition(fixture_parse(&f, "a > 1"), "where", f.schema, &f.arena, &f.diags));
+    assert_non_null(expr_compile_condition(fixture_parse(&f, "null"), "where", f.schema, &f.arena, &f.diags));
+    assert_null(expr_compile_condition(fixture_parse(&f, "a"), "where", f.schema, &f.arena, &f.diags));
+    assert_int_equal(f.diags.items[f.diags.count - 1].code, DIAG_E0303);
+    assert_non_null(strstr(f.diags.items[f.diags.count - 1].message, "`where` needs a condition"));
+    fixture_free(&f);
+}
+
+static void test_warnings(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    assert_non_null(fixture_compile(&f, "a = null"));
+    assert_int_equal(f.diags.count, 1);
+    assert_int_equal(f.diags.items[0].severity, DIAG_WARNING);
+    assert_non_null(fixture_compile(&f, "case when a > 0 then int(\"x\") else 1 end"));
+    assert_int_equal(f.diags.count, 2);
+    assert_non_null(strstr(f.diags.items[1].message, "fails for every row"));
+    assert_int_equal(f.diags.errors, 0);
+    fixture_free(&f);
+}
+
+static void visit(void *argument, int column)
+{
+    *(uint64_t *)argument |= UINT64_C(1) << column;
+}
+
+static void test_types_and_lineage(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *type;
+        uint64_t columns;
+    } cases[] = {
+        {"a + 1", "int", 1 << COLUMN_A},
+        {"a / 2.0", "float", 1 << COLUMN_A},
+        {"a + x", "float", 1 << COLUMN_A | 1 << COLUMN_X},
+        {"m - n", "int", 1 << COLUMN_M | 1 << COLUMN_N},
+        {"m + 1h", "time", 1 << COLUMN_M},
+        {"case when p then a else x end", "float", 1 << COLUMN_P | 1 << COLUMN_A | 1 << COLUMN_X},
+        {"s in [\"a\", t]", "bool", 1 << COLUMN_S | 1 << COLUMN_T},
+        {"lr.aid", "list(int)", 1 << COLUMN_LR},
+        {"get(lr.tag, a)", "text", 1 << COLUMN_LR | 1 << COLUMN_A},
+        {"split(s, \",\")", "list(text)", 1 << COLUMN_S},
+        {"cross(a, s, z)", "int", 1 << COLUMN_A | 1 << COLUMN_S | 1 << COLUMN_Z},
+        {"coalesce(null, m)", "time", 1 << COLUMN_M},
+        {"null_if(a, 1.5)", "float", 1 << COLUMN_A},
+        {"1 + 2", "int", 0},
+        {"len(lr)", "int", 1 << COLUMN_LR},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct fixture f;
+        fixture_init(&f);
+        struct expr *expr = fixture_compile(&f, cases[i].text);
+        assert_non_null(expr);
+        struct type type = expr_type(expr);
+        uint64_t read = 0;
+        assert_string_equal(type_name(&f.arena, &type), cases[i].type);
+        assert_int_equal(expr_lineage(expr)->words[0], cases[i].columns);
+        expr_columns(expr, visit, &read);
+        assert_int_equal(read, cases[i].columns);
+        fixture_free(&f);
+    }
+}
+
+static void test_columns_and_constants(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    assert_int_equal(expr_column(fixture_compile(&f, "s")), COLUMN_S);
+    assert_int_equal(expr_column(fixture_compile(&f, "a + 1")), -1);
+    struct expr *constant = fixture_compile(&f, "2 * 3s");
+    assert_true(expr_is_constant(constant));
+    assert_int_equal(expr_constant(constant)->ints[0], 6000000);
+    assert_false(expr_is_constant(fixture_compile(&f, "a")));
+    fixture_free(&f);
+}
+
+static void test_aggregates(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    assert_true(expr_is_aggregate(fixture_parse(&f, "count()")));
+    assert_true(expr_is_aggregate(fixture_parse(&f, "since_last()")));
+    assert_false(expr_is_aggregate(fixture_parse(&f, "abs(count())")));
+    assert_true(expr_has_aggregate(fixture_parse(&f, "1 + abs(sum(a))")));
+    assert_false(expr_has_aggregate(fixture_parse(&f, "1 + abs(a)")));
+    assert_non_null(fixture_compile(&f, "sum(li) + max(li)")); /* of a list they are functions */
+    fixture_free(&f);
+}
+
+/* Deep and broad trees end in a diagnostic, not in a crash. */
+static void test_limits(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    struct ast *ast = fixture_parse(&f, "a");
+    for (int i = 0; i < EXPR_DEPTH_MAX + 10; i++) {
+        struct ast *minus = arena_new(&f.arena, struct ast);
+        *minus = (struct ast){.tag = AST_UNARY, .op = AST_OP_NEGATE, .count = 1, .span = {0, 1}};
+        minus->children = arena_array(&f.arena, struct ast *, 1);
+        minus->children[0] = ast;
+        ast = minus;
+    }
+    assert_null(expr_compile(ast, f.schema, &f.arena, &f.diags));
+    assert_int_equal(f.diags.items[0].code, DIAG_E0105);
+    assert_int_equal(f.diags.errors, 1);
+    assert_true(strlen(expr_text(&f.arena, ast)) <= 64);
+    fixture_free(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_all_errors_at_once),
+        cmocka_unit_test(test_conditions),
+        cmocka_unit_test(test_warnings),
+        cmocka_unit_test(test_types_and_lineage),
+        cmocka_unit_test(test_columns_and_constants),
+        cmocka_unit_test(test_aggregates),
+        cmocka_unit_test(test_limits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
