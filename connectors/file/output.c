@@ -1,0 +1,269 @@
+#include "connectors/file/output.h"
+
+#include "core/os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <lz4frame.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+
+enum { FLUSH_BYTES = 256 << 10, COPY_BYTES = 1 << 20 };
+
+static char *part_name(const char *path)
+{
+    char *part;
+    leat_assert(asprintf(&part, "%s.part", path) >= 0);
+    return part;
+}
+
+/* The directory of a path, in malloc'd memory. */
+static char *directory_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *directory = slash == NULL ? strdup(".") : strndup(path, (size_t)(slash - path) + (slash == path));
+    leat_assert(directory != NULL);
+    return directory;
+}
+
+static int sync_directory(const char *path)
+{
+    char *directory = directory_of(path);
+    int error = os_fsync_directory(directory, "sink.fsync");
+    free(directory);
+    return error;
+}
+
+static void output_init(struct output *output, const char *path, const struct format_kind *format,
+                        enum compression compression, void *encoder)
+{
+    *output = (struct output){.is_open = true,
+                              .fd = -1,
+                              .format = format,
+                              .compression = compression,
+                              .encoder = encoder,
+                              .raw = output->raw,
+                              .packed = output->packed,
+                              .path = strdup(path),
+                              .part = part_name(path)};
+    leat_assert(output->path != NULL);
+    buffer_clear(&output->raw);
+}
+
+int output_create(struct output *output, const char *path, const struct format_kind *format,
+                  enum compression compression, void *encoder)
+{
+    output_init(output, path, format, compression, encoder);
+    char *directory = directory_of(path);
+    int error = os_mkdirs(directory);
+    free(directory);
+    if (error == 0) {
+        output->fd = open(output->part, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+        error = output->fd < 0 ? errno : 0;
+    }
+    if (error != 0) {
+        output_close(output);
+        return error;
+    }
+    if (format->encode_header != NULL)
+        format->encode_header(encoder, &output->raw);
+    output->raw_bytes = (int64_t)output->raw.length;
+    return 0;
+}
+
+/* The first `bytes` bytes of `from` in a new file `to`. */
+static int copy_start(const char *from, const char *to, int64_t bytes)
+{
+    int in = open(from, O_RDONLY | O_CLOEXEC), out = -1;
+    int error = in < 0 ? errno : failpoint("sink.truncate");
+    if (error == 0 && (out = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) < 0)
+        error = errno;
+    char *window = malloc(COPY_BYTES);
+    leat_assert(window != NULL);
+    while (error == 0 && bytes > 0) {
+        size_t got;
+        error = os_read_all(in, window, (size_t)MIN(bytes, COPY_BYTES), &got);
+        if (error == 0 && got == 0)
+            error = ENODATA;
+        if (error == 0)
+            error = os_write_all(out, window, got, NULL);
+        bytes -= (int64_t)got;
+    }
+    if (error == 0)
+        error = os_fsync(out, "sink.fsync");
+    free(window);
+    if (in >= 0)
+        close(in);
+    if (out >= 0)
+        close(out);
+    return error;
+}
+
+int output_reopen(struct output *output, const char *path, int64_t written, const struct format_kind *format,
+                  enum compression compression, void *encoder)
+{
+    output_init(output, path, format, compression, encoder);
+    output->written = written;
+    /* A later life may have finished it under its final name, which stays until this one finishes it again.
+     */
+    const char *from = os_file_bytes(output->part) >= written ? output->part : output->path;
+    char *copy;
+    leat_assert(asprintf(&copy, "%s.new", output->part) >= 0);
+    int error = os_file_bytes(from) < written ? ENODATA : copy_start(from, copy, written);
+    if (error == 0)
+        error = os_rename(copy, output->part, "sink.rename");
+    if (error == 0)
+        error = sync_directory(path);
+    free(copy);
+    if (error == 0) {
+        output->fd = open(output->part, O_WRONLY | O_APPEND | O_CLOEXEC);
+        error = output->fd < 0 ? errno : 0;
+    }
+    if (error != 0)
+        output_close(output);
+    return error;
+}
+
+bool output_is_plain(const struct output *output)
+{
+    return output->compression == COMPRESSION_NONE;
+}
+
+void output_encode(struct output *output, const struct batch *batch, uint32_t first, uint32_t count)
+{
+    size_t before = output->raw.length;
+    output->format->encode(output->encoder, batch, first, count, &output->raw);
+    output->raw_bytes += (int64_t)(output->raw.length - before);
+    output->rows += count;
+    output->block_rows += count;
+}
+
+/* --- blocks --- */
+
+static void pack_gzip(const struct byte_buffer *raw, struct byte_buffer *packed)
+{
+    z_stream stream = {0};
+    leat_assert(deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) ==
+                Z_OK);
+    size_t bound = deflateBound(&stream, raw->length);
+    stream.next_out = (Bytef *)buffer_reserve(packed, bound);
+    stream.avail_out = (uInt)bound;
+    stream.next_in = (Bytef *)raw->data;
+    stream.avail_in = (uInt)raw->length;
+    leat_assert(deflate(&stream, Z_FINISH) == Z_STREAM_END);
+    packed->length = stream.total_out;
+    deflateEnd(&stream);
+}
+
+static void pack_zstd(const struct byte_buffer *raw, struct byte_buffer *packed)
+{
+    ZSTD_CCtx *context = ZSTD_createCCtx();
+    leat_assert(context != NULL);
+    ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1);
+    size_t bound = ZSTD_compressBound(raw->length);
+    size_t length = ZSTD_compress2(context, buffer_reserve(packed, bound), bound, raw->data, raw->length);
+    leat_assert(!ZSTD_isError(length));
+    packed->length = length;
+    ZSTD_freeCCtx(context);
+}
+
+static void pack_lz4(const struct byte_buffer *raw, struct byte_buffer *packed)
+{
+    LZ4F_preferences_t preferences = {
+        .frameInfo = {.contentChecksumFlag = LZ4F_contentChecksumEnabled, .contentSize = raw->length}};
+    size_t bound = LZ4F_compressFrameBound(raw->length, &preferences);
+    size_t length =
+        LZ4F_compressFrame(buffer_reserve(packed, bound), bound, raw->data, raw->length, &preferences);
+    leat_assert(!LZ4F_isError(length));
+    packed->length = length;
+}
+
+/* Everything in `raw`, as a block if the file is compressed. */
+static int write_raw(struct output *output)
+{
+    const struct byte_buffer *bytes = &output->raw;
+    if (bytes->length == 0)
+        return 0;
+    if (output->compression != COMPRESSION_NONE) {
+        buffer_clear(&output->packed);
+        (output->compression == COMPRESSION_GZIP   ? pack_gzip
+         : output->compression == COMPRESSION_ZSTD ? pack_zstd
+                                                   : pack_lz4)(bytes, &output->packed);
+        bytes = &output->packed;
+    }
+    int error = os_write_all(output->fd, bytes->data, bytes->length, "sink.write");
+    if (error != 0) {
+        /* What was written of it goes again, so that the file ends with a whole row; should that fail too, a
+         * torn row stays behind, which resuming cuts off. */
+        int ignored LEAT_UNUSED = ftruncate(output->fd, output->written);
+        return error;
+    }
+    output->written += (int64_t)bytes->length;
+    output->block_rows = 0;
+    buffer_clear(&output->raw);
+    return 0;
+}
+
+int output_flush(struct output *output)
+{
+    bool is_due = output_is_plain(output)
+                      ? output->raw.length >= FLUSH_BYTES
+                      : output->block_rows >= OUTPUT_BLOCK_ROWS || output->raw.length >= OUTPUT_BLOCK_BYTES;
+    return is_due ? write_raw(output) : 0;
+}
+
+int output_flush_all(struct output *output)
+{
+    int error = output_flush(output);
+    return error == 0 && output_is_plain(output) ? write_raw(output) : error;
+}
+
+int output_end(struct output *output)
+{
+    int error = output_flush(output);
+    if (error != 0)
+        return error;
+    if (!output->has_end && output->format->encode_end != NULL)
+        output->format->encode_end(output->encoder, &output->raw);
+    output->has_end = true;
+    error = write_raw(output);
+    if (error == 0)
+        error = os_fsync(output->fd, "sink.fsync");
+    return error;
+}
+
+void output_close(struct output *output)
+{
+    if (output->is_open && output->encoder != NULL)
+        output->format->encoder_free(output->encoder);
+    if (output->is_open && output->fd >= 0)
+        close(output->fd);
+    free(output->path);
+    free(output->part);
+    buffer_free(&output->raw);
+    buffer_free(&output->packed);
+    *output = (struct output){0};
+}
+
+int output_publish(const char *path)
+{
+    char *part = part_name(path);
+    int error = os_rename(part, path, "sink.rename");
+    free(part);
+    return error == 0 ? sync_directory(path) : error;
+}
+
+int output_sync(const char *path)
+{
+    char *part = part_name(path);
+    int fd = open(part, O_RDONLY | O_CLOEXEC);
+    free(part);
+    if (fd < 0)
+        return errno;
+    int error = os_fsync(fd, "sink.fsync");
+    close(fd);
+    return error;
+}

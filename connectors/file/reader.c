@@ -1,0 +1,483 @@
+/* Cutting a partition's bytes into raw batches.
+ *
+ * Bytes are read straight into the raw batch's arena, as many as the last batch took and a little more; what
+ * lies behind the last record is carried over to the next batch. How much was read at once has no influence
+ * on where a batch ends: that is decided by the rule in core/connector.h, from the records alone. */
+#include "connectors/file/reader.h"
+
+#include "core/os.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+
+enum {
+    READ_FIRST_BYTES = 256 << 10,
+    READ_LEAST_BYTES = 64 << 10,
+    HEADER_BYTES_MAX = 1 << 20,
+    /* A batch, one record more, and what recognises a record that is too long. */
+    BUFFER_BYTES = SOURCE_BATCH_BYTES + SOURCE_RECORD_BYTES_MAX + READ_LEAST_BYTES,
+    /* Of formats with blocks: a block of wide rows may need more. */
+    BLOCK_BYTES_MAX = 256 << 20,
+};
+
+static const struct span no_span = {0, 0};
+
+static const char *open_path(const struct file_reader *reader)
+{
+    return reader->list->paths[reader->file];
+}
+
+/* What messages call the open file. */
+static const char *open_name(const struct file_reader *reader)
+{
+    return reader->label != NULL ? reader->label : open_path(reader);
+}
+
+/* Reports what is wrong with the open file; the reader is done for. */
+static bool report(struct file_reader *reader, enum diag_code code, const char *what, int error_number,
+                   int64_t offset)
+{
+    static const char *const ways_out[] = {
+        [DIAG_E0601] = "check that the file is there and that this user may read it",
+        [DIAG_E0603] = "get the file again; what came before this place was read",
+        [DIAG_E0604] = "give leat files that nobody writes to any more, then start again with --fresh",
+        [DIAG_E0607] = "correct the source's `schema:`, or the file",
+    };
+    const char *path = open_name(reader);
+    pthread_mutex_lock(reader->mutex);
+    struct diag *d = diag_error(reader->diags, code, no_span, "`%s` %s", path, what);
+    if (error_number != 0)
+        diag_errno(reader->diags, d, error_number);
+    diag_at(reader->diags, d, path, offset, -1);
+    if (code < ARRAY_COUNT(ways_out) && ways_out[code] != NULL)
+        diag_hint(reader->diags, d, "%s", ways_out[code]);
+    pthread_mutex_unlock(reader->mutex);
+    reader->is_failed = true;
+    return false;
+}
+
+static bool report_input(struct file_reader *reader)
+{
+    return report(reader, reader->input.error, reader->input.reason, reader->input.error_number,
+                  reader->input.disk_offset);
+}
+
+bool reader_open(struct file_reader *reader)
+{
+    uint32_t count = reader->list->count;
+    reader->facts = calloc(count + 1, sizeof(*reader->facts));
+    reader->headers = calloc(count + 1, sizeof(*reader->headers));
+    reader->header_bytes = calloc(count + 1, sizeof(*reader->header_bytes));
+    reader->carry = malloc(BUFFER_BYTES + RAW_PADDING);
+    leat_assert(reader->facts != NULL && reader->headers != NULL && reader->header_bytes != NULL &&
+                reader->carry != NULL);
+    reader->guess_bytes = READ_FIRST_BYTES;
+    reader->line = 1;
+    bool is_good = true;
+    for (uint32_t i = 0; i < count; i++) {
+        struct stat info;
+        reader->file = i;
+        /* Opening tells more than stat: rights, kind, compression. */
+        if (!input_open(&reader->input, open_path(reader), -1))
+            is_good = report_input(reader);
+        else if (fstat(reader->input.fd, &info) == 0)
+            reader->facts[i] = (struct file_facts){info.st_size, info.st_mtim};
+        reader->bytes_total += reader->facts[i].size;
+        input_close(&reader->input);
+    }
+    reader->file = 0;
+    return is_good;
+}
+
+void reader_close(struct file_reader *reader)
+{
+    input_close(&reader->input);
+    if (reader->headers != NULL)
+        for (uint32_t i = 0; i < reader->list->count; i++)
+            free(reader->headers[i]);
+    free(reader->facts);
+    free(reader->headers);
+    free(reader->header_bytes);
+    free(reader->carry);
+    reader->facts = NULL;
+    reader->headers = NULL;
+    reader->header_bytes = NULL;
+    reader->carry = NULL;
+}
+
+int64_t reader_done_bytes(const struct file_reader *reader)
+{
+    return __atomic_load_n(&reader->bytes_done, __ATOMIC_RELAXED);
+}
+
+/* Up to `want` more bytes behind data[*filled]; at the end or on an error nothing, and has_ended is set. */
+static void read_more(struct file_reader *reader, char *data, size_t *filled, size_t want)
+{
+    size_t got;
+    if (!input_read(&reader->input, data + *filled, want, &got))
+        reader->has_ended = reader->has_input_error = true;
+    else if (got == 0)
+        reader->has_ended = true;
+    *filled += got;
+    __atomic_store_n(&reader->bytes_done, reader->bytes_before + reader->input.disk_offset, __ATOMIC_RELAXED);
+}
+
+/* Whether the open file is still what it was. */
+static bool check_facts(struct file_reader *reader, bool has_torn_end)
+{
+    struct stat info;
+    const struct file_facts *facts = &reader->facts[reader->file];
+    if (fstat(reader->input.fd, &info) != 0)
+        return true;
+    bool is_touched =
+        info.st_mtim.tv_sec != facts->changed.tv_sec || info.st_mtim.tv_nsec != facts->changed.tv_nsec;
+    if (info.st_size < facts->size)
+        return report(reader, DIAG_E0604, "became shorter while it was read", 0, info.st_size);
+    if (info.st_size == facts->size && is_touched)
+        return report(reader, DIAG_E0604, "was written to while it was read", 0, -1);
+    if (info.st_size > facts->size && has_torn_end)
+        return report(reader, DIAG_E0604, "grew while it was read, and its last record was not complete", 0,
+                      facts->size);
+    if (info.st_size > facts->size) {
+        pthread_mutex_lock(reader->mutex);
+        struct diag *d = diag_warning(reader->diags, DIAG_E0604, no_span,
+                                      "`%s` grew while it was read: %lld bytes that came later were not read",
+                                      open_name(reader), (long long)(info.st_size - facts->size));
+        diag_hint(reader->diags, d, "give leat files that nobody writes to any more");
+        pthread_mutex_unlock(reader->mutex);
+    }
+    return true;
+}
+
+/* Reads the header of the open file into headers[file], if that is not done. What follows it stays in carry.
+ */
+static bool read_header(struct file_reader *reader)
+{
+    const char *damage = NULL;
+    size_t used = 0;
+    enum format_header_status status = HEADER_READ;
+    if (reader->format->header != NULL && reader->split == NULL)
+        do {
+            if (!reader->has_ended)
+                read_more(reader, reader->carry, &reader->carry_bytes, READ_LEAST_BYTES);
+            if (reader->has_input_error && reader->carry_bytes == 0)
+                return report_input(reader);
+            status = reader->format->header(reader->config, reader->carry, reader->carry_bytes,
+                                            reader->has_ended, &used, &damage);
+            if (status == HEADER_MORE && (reader->has_ended || reader->carry_bytes > HEADER_BYTES_MAX))
+                return report(reader, DIAG_E0603, "has a header that does not end", 0, 0);
+        } while (status == HEADER_MORE);
+    if (status == HEADER_BAD)
+        return report(reader, DIAG_E0603, damage, 0, 0);
+    reader->offset = (int64_t)used;
+    if (reader->headers[reader->file] != NULL)
+        goto done;
+    struct str header = reader->split == NULL ? (struct str){reader->carry, used} : reader->fixed_header;
+    char *copy = malloc(header.length + 1);
+    leat_assert(copy != NULL);
+    if (header.length > 0)
+        memcpy(copy, header.data, header.length);
+    reader->headers[reader->file] = copy;
+    reader->header_bytes[reader->file] = header.length;
+    if (reader->format->header_check != NULL && reader->facts[reader->file].size > 0) {
+        pthread_mutex_lock(reader->mutex);
+        unsigned before = reader->diags->count;
+        bool is_good = reader->format->header_check(reader->schema, reader->config,
+                                                    (struct str){copy, header.length}, reader->diags);
+        for (unsigned i = before; i < reader->diags->count; i++)
+            diag_at(reader->diags, &reader->diags->items[i], open_name(reader), 0, -1);
+        pthread_mutex_unlock(reader->mutex);
+        reader->is_failed |= !is_good;
+        if (!is_good)
+            return false;
+    }
+done:
+    reader->carry_bytes -= used;
+    memmove(reader->carry, reader->carry + used, reader->carry_bytes);
+    return true;
+}
+
+/* Opens file number `file` at its first record. */
+static bool open_file(struct file_reader *reader)
+{
+    reader->carry_bytes = 0;
+    reader->has_ended = reader->has_input_error = reader->has_end_mark = false;
+    reader->line = 1;
+    reader->offset = 0;
+    if (!input_open(&reader->input, open_path(reader), reader->facts[reader->file].size))
+        return report_input(reader);
+    reader->is_open = true;
+    if (!read_header(reader))
+        return false;
+    for (size_t i = 0; i < reader->header_bytes[reader->file] && reader->split == NULL; i++)
+        reader->line += reader->headers[reader->file][i] == '\n';
+    return true;
+}
+
+static void close_file(struct file_reader *reader)
+{
+    if (!reader->is_open)
+        return;
+    input_close(&reader->input);
+    reader->is_open = false;
+}
+
+bool reader_check(struct file_reader *reader)
+{
+    bool is_good = reader->list->count == 0 || open_file(reader);
+    close_file(reader);
+    return is_good;
+}
+
+bool reader_seek(struct file_reader *reader, const struct source_position *position)
+{
+    close_file(reader);
+    reader->is_failed = false;
+    reader->record = position->record;
+    reader->bytes_before = 0;
+    if (position->a < 0 || position->a > reader->list->count) {
+        reader->file = 0;
+        return report(reader, DIAG_E0604, "is not in the order it was in: files were added or taken away", 0,
+                      -1);
+    }
+    reader->file = (uint32_t)position->a;
+    for (uint32_t i = 0; i < reader->file; i++)
+        reader->bytes_before += reader->facts[i].size;
+    if (reader->file == reader->list->count)
+        return true;
+    if (!open_file(reader))
+        return false;
+    if (position->b <= reader->offset)
+        return true;
+    if (reader->input.compression == COMPRESSION_NONE || position->b > reader->input.offset) {
+        if (!input_seek(&reader->input, position->b))
+            return report_input(reader);
+        reader->carry_bytes = 0;
+        reader->has_ended = reader->has_input_error = false;
+    } else {
+        size_t skipped = (size_t)(position->b - reader->offset);
+        leat_assert(skipped <= reader->carry_bytes);
+        reader->carry_bytes -= skipped;
+        memmove(reader->carry, reader->carry + skipped, reader->carry_bytes);
+    }
+    reader->offset = position->b;
+    reader->line = position->line;
+    return true;
+}
+
+/* A batch being cut. */
+struct cut {
+    size_t capacity; /* of raw->data */
+    size_t filled;   /* bytes in raw->data */
+    size_t used;     /* of them, that belong to the batch */
+    uint32_t lines;
+    bool is_done;
+    bool is_cut; /* the last record is too long; the rest of its line belongs to nothing */
+    size_t need;
+    const char *damage;
+};
+
+/* Takes back the records that the rule leaves to the next batch. */
+static void apply_rule(const struct file_reader *reader, struct raw_batch *raw, uint32_t before,
+                       struct cut *cut)
+{
+    int64_t first = reader->offset + raw->records[0].offset;
+    for (uint32_t i = MAX(before, 1); i < raw->count; i++) {
+        const struct raw_record *record = &raw->records[i];
+        int64_t begin = reader->offset + record->offset;
+        if (record->offset + record->length - raw->records[0].offset <= SOURCE_BATCH_BYTES &&
+            begin / SOURCE_GRID_BYTES == first / SOURCE_GRID_BYTES)
+            continue;
+        raw->count = i;
+        cut->used = record->offset;
+        cut->is_done = true;
+        cut->is_cut = false;
+        cut->lines = 0;
+        for (size_t j = 0; j < cut->used && reader->format->has_lines; j++)
+            cut->lines += raw->data[j] == '\n';
+        return;
+    }
+}
+
+/* Cuts what has been read since the last call. */
+static void split_more(struct file_reader *reader, struct raw_batch *raw, struct cut *cut)
+{
+    struct format_split split = {
+        .config = reader->config,
+        .data = raw->data + cut->used,
+        .bytes = cut->filled - cut->used,
+        .is_last = reader->has_ended && !reader->has_input_error,
+        .max = BATCH_ROWS - raw->count,
+        .records = raw->records + raw->count,
+    };
+    if (reader->split != NULL)
+        reader->split(&split);
+    else
+        reader->format->split(&split);
+    uint32_t before = raw->count;
+    bool is_block = reader->format->is_blocks && reader->split == NULL;
+    raw->count += split.count;
+    for (uint32_t i = before; i < raw->count && !is_block; i++)
+        raw->records[i].offset += (uint32_t)cut->used;
+    cut->used += split.used;
+    cut->lines += split.lines;
+    cut->is_cut = split.is_cut;
+    cut->damage = split.damage;
+    cut->need = split.need;
+    reader->has_end_mark |= split.is_end;
+    cut->is_done =
+        raw->count == BATCH_ROWS || split.is_cut || split.damage != NULL || (is_block && split.count > 0);
+    leat_assert(cut->used <= cut->filled);
+    if (raw->count == 0 && cut->used > 0) {
+        /* Nothing but blank lines (or an end mark) so far: they belong to no batch. */
+        reader->offset += (int64_t)cut->used;
+        reader->line += cut->lines;
+        cut->filled -= cut->used;
+        memmove(raw->data, raw->data + cut->used, cut->filled);
+        cut->used = cut->lines = 0;
+    } else if (!is_block && raw->count > before) {
+        apply_rule(reader, raw, before, cut);
+    }
+    /* Behind blank lines: the next record begins where none of this batch may. */
+    if (!is_block && raw->count > 0 && cut->used - raw->records[0].offset > SOURCE_BATCH_BYTES)
+        cut->is_done = true;
+}
+
+/* Drops the rest of a line that is too long. */
+static void drop_line(struct file_reader *reader)
+{
+    for (;;) {
+        char *newline = memchr(reader->carry, '\n', reader->carry_bytes);
+        size_t dropped = newline == NULL ? reader->carry_bytes : (size_t)(newline - reader->carry) + 1;
+        reader->offset += (int64_t)dropped;
+        reader->carry_bytes -= dropped;
+        memmove(reader->carry, reader->carry + dropped, reader->carry_bytes);
+        if (newline != NULL) {
+            reader->line++;
+            return;
+        }
+        if (reader->has_ended)
+            return;
+        read_more(reader, reader->carry, &reader->carry_bytes, BUFFER_BYTES - reader->carry_bytes);
+    }
+}
+
+static struct source_position reader_position(const struct file_reader *reader)
+{
+    return (struct source_position){.a = reader->file,
+                                    .b = reader->offset,
+                                    .record = reader->record,
+                                    .line = reader->format->has_lines ? reader->line : 0};
+}
+
+/* Fills in what the batch says of itself, and moves on behind it. */
+static void finish_batch(struct file_reader *reader, struct raw_batch *raw, const struct cut *cut)
+{
+    size_t left = cut->filled - cut->used;
+    bool is_block = reader->format->is_blocks && reader->split == NULL;
+    raw->position = reader_position(reader);
+    raw->path = open_name(reader);
+    raw->header = (struct str){reader->headers[reader->file], reader->header_bytes[reader->file]};
+    raw->first_offset = reader->offset;
+    raw->first_line = -1;
+    if (reader->format->has_lines && reader->split == NULL) {
+        raw->first_line = reader->line;
+        for (uint32_t i = 0; i < raw->records[0].offset; i++)
+            raw->first_line += raw->data[i] == '\n';
+    }
+    raw->data_bytes = cut->used;
+    memcpy(reader->carry, raw->data + cut->used, left);
+    reader->carry_bytes = left;
+    reader->offset += (int64_t)cut->used;
+    reader->line += cut->lines;
+    reader->record += raw->count;
+    reader->guess_bytes = MIN(cut->used + cut->used / 16 + 4096, (size_t)BUFFER_BYTES);
+    if (cut->is_cut)
+        drop_line(reader);
+    if (is_block)
+        raw->records = NULL;
+    raw->next = reader_position(reader);
+}
+
+/* The end of the open file, reached without a batch: what is to be said about it. */
+static bool end_file(struct file_reader *reader, const struct cut *cut)
+{
+    int64_t offset = reader->offset + (int64_t)cut->used;
+    if (reader->has_input_error && reader->input.error == DIAG_E0603 && !check_facts(reader, true))
+        return false;
+    if (reader->has_input_error)
+        return report_input(reader);
+    if (cut->damage != NULL)
+        return report(reader, DIAG_E0603, cut->damage, 0, offset);
+    if (cut->used < cut->filled)
+        return report(reader, DIAG_E0603, "is truncated: it ends inside a record", 0, offset);
+    if (reader->format->has_end_mark && reader->split == NULL && !reader->has_end_mark &&
+        reader->facts[reader->file].size > 0)
+        return report(reader, DIAG_E0603, "is truncated: its end mark is missing", 0, offset);
+    return check_facts(reader, false);
+}
+
+/* Room for at least `need` bytes in raw->data; false: more than any block may have. */
+static bool make_room(struct file_reader *reader, struct raw_batch *raw, struct cut *cut, size_t need)
+{
+    if (need <= cut->capacity)
+        return true;
+    if (need > BLOCK_BYTES_MAX)
+        return report(reader, DIAG_E0603, "is damaged: it has a block that is impossibly large", 0,
+                      reader->offset);
+    char *data = arena_alloc(&raw->arena, need + RAW_PADDING);
+    memcpy(data, raw->data, cut->filled);
+    raw->data = data;
+    cut->capacity = need;
+    return true;
+}
+
+/* The next batch of the open file; READ_END: it has no more. */
+static enum read_status read_batch(struct file_reader *reader, struct raw_batch *raw)
+{
+    struct cut cut = {.capacity = BUFFER_BYTES, .filled = reader->carry_bytes};
+    raw->count = 0;
+    raw->data = arena_alloc(&raw->arena, BUFFER_BYTES + RAW_PADDING);
+    raw->records = arena_alloc(&raw->arena, BATCH_ROWS * sizeof(*raw->records));
+    memcpy(raw->data, reader->carry, cut.filled);
+    for (size_t goal = reader->guess_bytes;;) {
+        /* What is carried over to the next batch must fit its buffer, so no more than that is read ahead. */
+        if (!reader->has_ended && cut.filled < goal)
+            read_more(reader, raw->data, &cut.filled, goal - cut.filled);
+        split_more(reader, raw, &cut);
+        if (cut.is_done || reader->has_ended)
+            break;
+        goal = cut.need > 0 ? cut.need : MIN(cut.filled + READ_LEAST_BYTES, cut.capacity);
+        if (!make_room(reader, raw, &cut, goal))
+            return READ_ERROR;
+        leat_assert(cut.filled < goal);
+    }
+    if (raw->count == 0)
+        return end_file(reader, &cut) ? READ_END : READ_ERROR;
+    /* A last record without a line end may be half of one that somebody is writing. */
+    bool is_unended = reader->has_ended && reader->format->has_lines && cut.used == cut.filled &&
+                      raw->data[cut.filled - 1] != '\n';
+    if (is_unended && !check_facts(reader, true))
+        return READ_ERROR;
+    finish_batch(reader, raw, &cut);
+    return READ_BATCH;
+}
+
+enum read_status reader_read(struct file_reader *reader, struct raw_batch *raw)
+{
+    arena_reset(&raw->arena);
+    for (;;) {
+        if (reader->is_failed)
+            return READ_ERROR;
+        if (reader->file == reader->list->count)
+            return READ_END;
+        if (!reader->is_open && !open_file(reader))
+            return READ_ERROR;
+        enum read_status status = read_batch(reader, raw);
+        if (status != READ_END)
+            return status;
+        close_file(reader);
+        reader->bytes_before += reader->facts[reader->file].size;
+        reader->file++;
+    }
+}

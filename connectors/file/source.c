@@ -1,0 +1,256 @@
+/* Source `file`: recorded events. */
+#include "connectors/file/reader.h"
+#include "connectors/file/sort.h"
+#include "formats/formats.h"
+
+#include "core/os.h"
+
+#include <stdlib.h>
+#include <xxhash.h>
+
+enum { IDENTITY_BYTES = 4096 };
+
+struct file_source {
+    struct texts path;
+    int format; /* 0: by suffix, else index in formats_all + 1 */
+    struct column_ref order_by;
+    struct str delimiter;
+    bool has_header;
+    int64_t sort_memory;
+    struct str sort_dir;
+
+    const struct format_kind *format_kind;
+    struct format_config format_config;
+    struct path_list *lists;
+    struct file_reader *readers;
+    struct sorted_file *sorted; /* order_by: one for each partition */
+    uint32_t partitions_count;
+    pthread_mutex_t mutex; /* the source's diagnostics */
+    bool has_mutex;
+};
+
+static const struct option file_options[] = {
+    OPTION_TEXTS(
+        struct file_source, path, "path", OPTION_REQUIRED | OPTION_RUNTIME, NULL,
+        "files, globs, or the directory of a recording; each entry is a partition, read in order of name"),
+    OPTION_ENUM(struct file_source, format, "format", 0, "auto", "auto|json|csv|msgpack|batches",
+                "what is in the files; auto: by their suffix"),
+    OPTION_COLUMN(struct file_source, order_by, "order_by", 0,
+                  "sort the records by this column first, on disk; for files that are not in time order"),
+    OPTION_TEXT(struct file_source, delimiter, "delimiter", 0, "\",\"", "csv: what stands between fields"),
+    OPTION_BOOL(struct file_source, has_header, "header", "true",
+                "csv: the first line names the columns; false: they are those of the schema, in its order"),
+    OPTION_BYTES(struct file_source, sort_memory, "sort_memory", OPTION_RUNTIME, "64MiB", "4MiB", "64GiB",
+                 "order_by: memory for sorting"),
+    OPTION_TEXT(struct file_source, sort_dir, "sort_dir", OPTION_RUNTIME, "\"\"",
+                "order_by: where the sorted copy is kept during the run; by default TMPDIR or /tmp"),
+    OPTIONS_END,
+};
+
+/* The one format that all files have. NULL after a diagnostic. */
+static const struct format_kind *choose_format(const struct file_source *file, struct diag_list *diags,
+                                               struct span span)
+{
+    if (file->format > 0)
+        return formats_all[file->format - 1];
+    const struct format_kind *chosen = NULL;
+    for (uint32_t i = 0; i < file->path.count; i++) {
+        const struct format_kind *format = format_by_suffix(file->path.items[i]);
+        if (format != NULL && chosen != NULL && format != chosen) {
+            diag_error(diags, DIAG_E0407, span, "the paths of a source have one format, here are %s and %s",
+                       chosen->name, format->name);
+            return NULL;
+        }
+        chosen = format != NULL ? format : chosen;
+    }
+    return chosen == NULL ? &format_json : chosen;
+}
+
+static bool file_bind(struct source_bind *bind)
+{
+    struct file_source *file = bind->config;
+    struct diag *d;
+    if (bind->declared == NULL) {
+        d = diag_error(bind->diags, DIAG_E0402, bind->span, "a file source needs a `schema:`");
+        diag_hint(bind->diags, d, "for example `schema: { user_id: int, ts: time(ms) }`");
+        return false;
+    }
+    bind->schema = bind->declared;
+    bind->is_bounded = bind->is_replayable = true;
+    if (!format_delimiter_check(file->delimiter, bind->diags, bind->span))
+        return false;
+    file->format_config =
+        (struct format_config){.delimiter = file->delimiter.data[0], .has_no_header = !file->has_header};
+    file->format_kind = choose_format(file, bind->diags, bind->span);
+    if (file->format_kind == NULL ||
+        !format_schema_check(file->format_kind, bind->schema, bind->diags, bind->span))
+        return false;
+    if (file->order_by.name.length == 0)
+        return true;
+    if (!column_resolve(&file->order_by, bind->schema, bind->arena, bind->diags))
+        return false;
+    enum type_tag tag = bind->schema->fields[file->order_by.index].type.tag;
+    if (tag != TYPE_TIME && tag != TYPE_INT && tag != TYPE_FLOAT) {
+        d = diag_error(bind->diags, DIAG_E0303, file->order_by.span, "`order_by` takes a time or a number");
+        diag_hint(bind->diags, d, "records in order of a text have no use here");
+        return false;
+    }
+    return true;
+}
+
+/* Reads the partition's files once, sorted, into a file that replaces them. */
+static bool sort_partition(struct source *source, uint32_t index)
+{
+    struct file_source *file = source->config;
+    const char *directory = getenv("TMPDIR");
+    if (file->sort_dir.length > 0)
+        directory = arena_strndup(source->arena, file->sort_dir.data, file->sort_dir.length);
+    struct sort_request request = {
+        .reader = &file->readers[index],
+        .column = (uint32_t)file->order_by.index,
+        .directory = directory == NULL || directory[0] == '\0' ? "/tmp" : directory,
+        .memory_bytes = file->sort_memory,
+    };
+    return sort_records(&request, &file->sorted[index], source->arena, source->diags);
+}
+
+static bool file_open(struct source *source)
+{
+    struct file_source *file = source->config;
+    if (!paths_expand(&file->path, source->arena, source->diags, &file->lists, &file->partitions_count))
+        return false;
+    pthread_mutex_init(&file->mutex, NULL);
+    file->has_mutex = true;
+    source->partitions_count = file->partitions_count;
+    file->readers = calloc(file->partitions_count, sizeof(*file->readers));
+    file->sorted = calloc(file->partitions_count, sizeof(*file->sorted));
+    leat_assert(file->readers != NULL && file->sorted != NULL);
+    bool is_good = true;
+    for (uint32_t i = 0; i < file->partitions_count; i++) {
+        struct file_reader *reader = &file->readers[i];
+        *reader = (struct file_reader){.list = &file->lists[i],
+                                       .format = file->format_kind,
+                                       .config = &file->format_config,
+                                       .schema = source->schema,
+                                       .diags = source->diags,
+                                       .mutex = &file->mutex};
+        is_good &= reader_open(reader) && reader_check(reader);
+        if (is_good && file->order_by.name.length > 0)
+            is_good = sort_partition(source, i);
+    }
+    return is_good;
+}
+
+static const char *file_partition_name(struct source *source, uint32_t partition)
+{
+    return ((struct file_source *)source->config)->lists[partition].name;
+}
+
+static bool file_seek(struct source *source, uint32_t partition, const struct source_position *position)
+{
+    return reader_seek(&((struct file_source *)source->config)->readers[partition], position);
+}
+
+static enum read_status file_read(struct source *source, uint32_t partition, struct raw_batch *raw)
+{
+    return reader_read(&((struct file_source *)source->config)->readers[partition], raw);
+}
+
+static void *file_decoder_new(struct source *source)
+{
+    struct file_source *file = source->config;
+    /* Sorted rows of a block format come as msgpack. */
+    bool is_sorted = file->order_by.name.length > 0;
+    return format_decoder_new(is_sorted ? sort_format(file->format_kind) : file->format_kind, source->schema,
+                              &file->format_config);
+}
+
+static void file_decode(struct source *source LEAT_UNUSED, void *decoder, struct raw_batch *raw,
+                        struct decode_output *output)
+{
+    format_decode(decoder, raw, output);
+}
+
+static void file_progress(struct source *source, struct source_progress *progress)
+{
+    struct file_source *file = source->config;
+    *progress = (struct source_progress){.records_total = -1};
+    for (uint32_t i = 0; i < file->partitions_count; i++) {
+        progress->bytes_total += file->readers[i].bytes_total;
+        progress->bytes_done += reader_done_bytes(&file->readers[i]);
+    }
+}
+
+/* Names without directories (a recording may be moved), sizes, and what the files begin with. */
+static const char *file_identity(struct source *source)
+{
+    struct file_source *file = source->config;
+    XXH3_state_t *state = XXH3_createState();
+    leat_assert(state != NULL);
+    XXH3_128bits_reset(state);
+    uint32_t files = 0;
+    for (uint32_t i = 0; i < file->partitions_count; i++)
+        for (uint32_t j = 0; j < file->lists[i].count; j++, files++) {
+            const char *path = file->lists[i].paths[j], *slash = strrchr(path, '/');
+            const char *name = slash == NULL ? path : slash + 1;
+            char first[IDENTITY_BYTES];
+            size_t got = 0;
+            int64_t size = os_file_bytes(path);
+            FILE *opened = fopen(path, "rbe");
+            if (opened != NULL) {
+                got = fread(first, 1, sizeof(first), opened);
+                fclose(opened);
+            }
+            XXH3_128bits_update(state, &i, sizeof(i));
+            XXH3_128bits_update(state, name, strlen(name) + 1);
+            XXH3_128bits_update(state, &size, sizeof(size));
+            XXH3_128bits_update(state, first, got);
+        }
+    XXH128_hash_t hash = XXH3_128bits_digest(state);
+    XXH3_freeState(state);
+    return arena_printf(source->arena, "%u files, %016llx%016llx", files, (unsigned long long)hash.high64,
+                        (unsigned long long)hash.low64);
+}
+
+static void file_close(struct source *source)
+{
+    struct file_source *file = source->config;
+    for (uint32_t i = 0; file->readers != NULL && i < file->partitions_count; i++) {
+        reader_close(&file->readers[i]);
+        sorted_close(&file->sorted[i]);
+    }
+    free(file->readers);
+    free(file->sorted);
+    if (file->has_mutex)
+        pthread_mutex_destroy(&file->mutex);
+    file->readers = NULL;
+    file->sorted = NULL;
+    file->has_mutex = false;
+}
+
+const struct source_kind source_file = {
+    .name = "file",
+    .summary = "recorded events: files, globs of files, recordings",
+    .example =
+        "source clicks = file { path: \"rec/clicks-*.jsonl.zst\", schema: { user_id: int, ts: time(ms) }, "
+        "event_time: ts }",
+    .details =
+        "Files may be compressed by gzip, zstd or lz4. The files of one glob follow each other in order of "
+        "name "
+        "and are one partition; several globs in a list are several partitions, which are merged by time. A "
+        "directory with a manifest.json is a recording and names its own partitions. A record that does not "
+        "fit the schema goes to dead letters and hurts none of its neighbours.",
+    .options = file_options,
+    .size = sizeof(struct file_source),
+    .bind = file_bind,
+    .open = file_open,
+    .partition_name = file_partition_name,
+    .seek = file_seek,
+    .read = file_read,
+    .decode = file_decode,
+    .decoder_new = file_decoder_new,
+    .decoder_free = format_decoder_free,
+    .progress = file_progress,
+    .identity = file_identity,
+    .close = file_close,
+};

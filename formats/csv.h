@@ -1,0 +1,47 @@
+/* The parts of the csv format; private to csv*.c. */
+#ifndef LEAT_FORMATS_CSV_H
+#define LEAT_FORMATS_CSV_H
+
+#include "formats/formats.h"
+
+static inline char csv_delimiter(const void *config)
+{
+    const struct format_config *csv = config;
+    return csv == NULL || csv->delimiter == '\0' ? ',' : csv->delimiter;
+}
+
+static inline bool csv_has_header(const void *config)
+{
+    const struct format_config *csv = config;
+    return csv == NULL || !csv->has_no_header;
+}
+
+/* One field of a record. */
+struct csv_field {
+    const char *begin, *end; /* without the quotes */
+    bool is_quoted;
+    bool has_escape; /* "" inside */
+};
+
+/* Reads the field at `at`; returns the byte behind it (its delimiter, or `end`), or NULL where its quotes are
+ * wrong: then *wrong is the place. */
+const char *csv_field(const char *at, const char *end, char delimiter, struct csv_field *field,
+                      const char **wrong);
+
+void csv_split(struct format_split *split);
+enum format_header_status csv_header(const void *config, const char *data, size_t bytes, bool is_last,
+                                     size_t *used, const char **damage);
+
+bool csv_header_check(const struct schema *schema, const void *config, struct str header,
+                      struct diag_list *diags);
+void *csv_decoder_new(const struct schema *schema, const void *config);
+void csv_decode(void *decoder, struct raw_batch *raw, struct decode_output *output);
+void csv_decoder_free(void *decoder);
+
+void *csv_encoder_new(const struct schema *schema, const void *config);
+void csv_encode_header(void *encoder, struct byte_buffer *out);
+void csv_encode(void *encoder, const struct batch *batch, uint32_t first, uint32_t count,
+                struct byte_buffer *out);
+void csv_encoder_free(void *encoder);
+
+#endif

@@ -1,0 +1,294 @@
+/* CSV -> columns. An empty field is null; a quoted empty one is an empty text, and null in other types. */
+#include "formats/csv.h"
+#include "formats/rows.h"
+#include "formats/text.h"
+
+#include "core/civil.h"
+
+#include <emmintrin.h>
+#include <stdlib.h>
+
+enum { CSV_FIELDS_MAX = 4096 };
+
+struct csv_decoder {
+    struct rows *rows;
+    char delimiter;
+    bool has_header;
+    char *header; /* that `columns` was made from */
+    size_t header_bytes;
+    struct row_column **columns; /* of the file's fields; NULL: not in the schema */
+    uint32_t columns_count;
+    /* The record in progress. */
+    const char *begin;
+    const char *reason;
+    const char *at;
+};
+
+static struct str header_line(struct str header)
+{
+    if (header.length >= 3 && memcmp(header.data, "\xef\xbb\xbf", 3) == 0)
+        header = (struct str){header.data + 3, header.length - 3};
+    while (header.length > 0 &&
+           (header.data[header.length - 1] == '\n' || header.data[header.length - 1] == '\r'))
+        header.length--;
+    return header;
+}
+
+/* A field's text with "" made one; into `out`, which has room for it. */
+static size_t unquote(const struct csv_field *field, char *out)
+{
+    size_t length = 0;
+    for (const char *at = field->begin; at < field->end; at++) {
+        out[length++] = *at;
+        at += *at == '"' && field->has_escape;
+    }
+    return length;
+}
+
+/* The names in a header line, at most CSV_FIELDS_MAX. */
+static uint32_t header_names(struct arena *arena, struct str line, char delimiter, struct str *names)
+{
+    uint32_t count = 0;
+    const char *at = line.data, *end = line.data + line.length, *wrong;
+    struct csv_field field;
+    while (count < CSV_FIELDS_MAX && (at = csv_field(at, end, delimiter, &field, &wrong)) != NULL) {
+        char *name = arena_alloc(arena, (size_t)(field.end - field.begin) + 1);
+        names[count++] = (struct str){name, unquote(&field, name)};
+        if (at == end)
+            break;
+        at++;
+    }
+    return count;
+}
+
+static const char *list_names(struct arena *arena, const struct str *names, uint32_t count)
+{
+    const char *text = "";
+    for (uint32_t i = 0; i < MIN(count, 20); i++)
+        text = arena_printf(arena, "%s%s%.*s", text, i > 0 ? ", " : "", (int)MIN(names[i].length, 64),
+                            names[i].data);
+    return arena_printf(arena, "%s%s", text, count > 20 ? " ..." : "");
+}
+
+bool csv_header_check(const struct schema *schema, const void *config, struct str header,
+                      struct diag_list *diags)
+{
+    struct arena arena = {0};
+    struct str *names = arena_array(&arena, struct str, CSV_FIELDS_MAX);
+    bool is_good = true;
+    if (!csv_has_header(config))
+        goto done;
+    uint32_t count = header_names(&arena, header_line(header), csv_delimiter(config), names);
+    for (uint32_t i = 0; i < schema->count; i++) {
+        struct str name = schema->fields[i].name;
+        uint32_t found = 0;
+        for (uint32_t j = 0; j < count; j++)
+            found += str_equal(names[j], name);
+        if (found == 1)
+            continue;
+        is_good = false;
+        struct diag *d = diag_error(diags, DIAG_E0607, (struct span){0, 0},
+                                    found == 0 ? "the header line has no column `%.*s`"
+                                               : "the header line has several columns `%.*s`",
+                                    STR_ARGS(name));
+        diag_hint(diags, d, "it names %s; without a header line say `header: false`",
+                  list_names(&arena, names, count));
+    }
+done:
+    arena_free(&arena);
+    return is_good;
+}
+
+/* Columns of the fields of files with this header. */
+static void use_header(struct csv_decoder *decoder, struct str header)
+{
+    if (decoder->header != NULL && str_equal((struct str){decoder->header, decoder->header_bytes}, header))
+        return;
+    free(decoder->header);
+    decoder->header = malloc(header.length + 1);
+    leat_assert(decoder->header != NULL);
+    if (header.length > 0)
+        memcpy(decoder->header, header.data, header.length);
+    decoder->header_bytes = header.length;
+    struct row_fields *fields = &decoder->rows->fields;
+    if (!decoder->has_header) {
+        decoder->columns_count = fields->count;
+        for (uint32_t i = 0; i < fields->count; i++)
+            decoder->columns[i] = &fields->columns[i];
+        return;
+    }
+    struct arena arena = {0};
+    struct str *names = arena_array(&arena, struct str, CSV_FIELDS_MAX);
+    decoder->columns_count = header_names(&arena, header_line(header), decoder->delimiter, names);
+    for (uint32_t i = 0; i < decoder->columns_count; i++)
+        decoder->columns[i] = rows_find(fields, names[i].data, names[i].length);
+    arena_free(&arena);
+}
+
+static bool fail(struct csv_decoder *decoder, const char *at, const char *reason)
+{
+    decoder->reason = reason;
+    decoder->at = at;
+    return false;
+}
+
+static bool bad_field(struct csv_decoder *decoder, const struct row_column *column,
+                      const struct csv_field *field, const char *what)
+{
+    return fail(decoder, field->begin,
+                arena_printf(&decoder->rows->output->batch->arena, "`%.*s`: %s",
+                             (int)MIN(column->name.length, 64), column->name.data, what));
+}
+
+static bool read_number(struct csv_decoder *decoder, struct row_column *column, uint32_t row,
+                        const struct csv_field *field)
+{
+    struct text_number number;
+    if (text_number(field->begin, field->end, &number) != field->end)
+        return bad_field(decoder, column, field, "not a number");
+    enum text_result result = column->tag == TYPE_FLOAT ? text_number_double(&number, &column->floats[row])
+                              : column->tag == TYPE_INT
+                                  ? text_number_int(&number, &column->ints[row])
+                                  : text_number_time(&number, column->unit, &column->ints[row]);
+    return result == TEXT_GOOD ||
+           bad_field(decoder, column, field,
+                     result == TEXT_OUT_OF_RANGE ? "a number out of range" : "not a whole number");
+}
+
+static bool read_bool(struct csv_decoder *decoder, struct row_column *column, uint32_t row,
+                      const struct csv_field *field)
+{
+    static const struct {
+        const char *text;
+        bool value;
+    } words[] = {{"true", true}, {"false", false}, {"1", true}, {"0", false}};
+    size_t length = (size_t)(field->end - field->begin);
+    for (size_t i = 0; i < ARRAY_COUNT(words); i++)
+        if (length == strlen(words[i].text) && strncasecmp(field->begin, words[i].text, length) == 0) {
+            column->bools[row] = words[i].value;
+            return true;
+        }
+    return bad_field(decoder, column, field, "neither true nor false");
+}
+
+/* Puts the field's text at rows->heap; false where it is not UTF-8. */
+static bool copy_text(struct csv_decoder *decoder, const struct csv_field *field, size_t *length)
+{
+    char *out = decoder->rows->heap;
+    __m128i any = _mm_setzero_si128();
+    *length = (size_t)(field->end - field->begin);
+    if (field->has_escape) {
+        *length = unquote(field, out);
+        return text_is_utf8(out, *length);
+    }
+    for (size_t i = 0; i < *length; i += 16) {
+        __m128i bytes = _mm_loadu_si128((const __m128i *)(field->begin + i));
+        _mm_storeu_si128((__m128i *)(out + i), bytes);
+        any = _mm_or_si128(any, bytes);
+    }
+    /* Bytes behind the field may be in `any` too: that costs a needless check at worst. */
+    return _mm_movemask_epi8(any) == 0 || text_is_utf8(out, *length);
+}
+
+static bool read_text(struct csv_decoder *decoder, struct row_column *column, uint32_t row,
+                      const struct csv_field *field)
+{
+    struct rows *rows = decoder->rows;
+    size_t length;
+    if (!copy_text(decoder, field, &length))
+        return bad_field(decoder, column, field, "not valid UTF-8");
+    if (column->tag == TYPE_TIME)
+        return civil_parse((struct str){rows->heap, length}, &column->ints[row]) ||
+               bad_field(decoder, column, field, "not a time like 2015-09-12 00:46:58");
+    if (column->tag == TYPE_BYTES)
+        length = text_from_base64(rows->heap, length, rows->heap);
+    if (length == SIZE_MAX)
+        return bad_field(decoder, column, field, "not base64");
+    rows_text(rows, column, row, length);
+    return true;
+}
+
+static bool read_field(struct csv_decoder *decoder, struct row_column *column, uint32_t row,
+                       const struct csv_field *field)
+{
+    bool is_text = column->tag == TYPE_TEXT || column->tag == TYPE_BYTES;
+    if (field->begin == field->end && !(field->is_quoted && is_text)) {
+        if (column->is_required)
+            return bad_field(decoder, column, field, "empty, but the schema requires a value");
+        rows_null(decoder->rows, column, row, NULL);
+        return true;
+    }
+    if (column->tag == TYPE_BOOL)
+        return read_bool(decoder, column, row, field);
+    if (is_text || (column->tag == TYPE_TIME && text_unit_us(column->unit) == 0))
+        return read_text(decoder, column, row, field);
+    return read_number(decoder, column, row, field);
+}
+
+static bool read_record(struct csv_decoder *decoder, uint32_t row, const char *end)
+{
+    const char *at = decoder->begin, *wrong;
+    struct csv_field field;
+    uint32_t count = 0;
+    for (;; at++) {
+        at = csv_field(at, end, decoder->delimiter, &field, &wrong);
+        if (at == NULL)
+            return fail(decoder, wrong,
+                        field.is_quoted && wrong == field.begin - 1 ? "a quote that is never closed"
+                        : field.is_quoted                           ? "something follows a closing quote"
+                                          : "a quote inside a field that does not begin with one");
+        if (count < decoder->columns_count && decoder->columns[count] != NULL &&
+            !read_field(decoder, decoder->columns[count], row, &field))
+            return false;
+        count++;
+        if (at == end)
+            break;
+    }
+    if (count == decoder->columns_count)
+        return true;
+    return fail(decoder, end,
+                arena_printf(&decoder->rows->output->batch->arena, "%u fields where the %s %u", count,
+                             decoder->has_header ? "header line has" : "schema has", decoder->columns_count));
+}
+
+void csv_decode(void *self, struct raw_batch *raw, struct decode_output *output)
+{
+    struct csv_decoder *decoder = self;
+    struct rows *rows = decoder->rows;
+    memset(raw->data + raw->data_bytes, 0, RAW_PADDING);
+    use_header(decoder, raw->header);
+    rows_begin(rows, raw, output, raw->data_bytes);
+    for (uint32_t row = 0; row < raw->count; row++) {
+        struct raw_record record = raw->records[row];
+        decoder->begin = raw->data + record.offset;
+        rows_mark(rows);
+        if (record.length > SOURCE_RECORD_BYTES_MAX)
+            rows_bad(rows, row, SOURCE_RECORD_BYTES_MAX, "a record longer than 1 MiB");
+        else if (!read_record(decoder, row, decoder->begin + record.length))
+            rows_bad(rows, row, (uint32_t)(decoder->at - decoder->begin), decoder->reason);
+    }
+    rows_end(rows);
+}
+
+void *csv_decoder_new(const struct schema *schema, const void *config)
+{
+    struct csv_decoder *decoder = calloc(1, sizeof(*decoder));
+    leat_assert(decoder != NULL);
+    decoder->rows = rows_new(schema);
+    decoder->delimiter = csv_delimiter(config);
+    decoder->has_header = csv_has_header(config);
+    decoder->columns = calloc(MAX((size_t)CSV_FIELDS_MAX, schema->count), sizeof(struct row_column *));
+    leat_assert(decoder->columns != NULL);
+    return decoder;
+}
+
+void csv_decoder_free(void *self)
+{
+    struct csv_decoder *decoder = self;
+    if (decoder == NULL)
+        return;
+    rows_free(decoder->rows);
+    free(decoder->header);
+    free(decoder->columns);
+    free(decoder);
+}

@@ -1,0 +1,98 @@
+#include "formats/formats.h"
+
+#include <stdlib.h>
+
+const struct format_kind *const formats_all[] = {
+#define FORMAT(name) &format_##name,
+#include "formats/registry.def"
+#undef FORMAT
+    NULL,
+};
+
+const struct format_kind *format_find(struct str name)
+{
+    for (size_t i = 0; formats_all[i] != NULL; i++)
+        if (str_is(name, formats_all[i]->name))
+            return formats_all[i];
+    return NULL;
+}
+
+static bool ends_with(struct str text, const char *suffix)
+{
+    size_t length = strlen(suffix);
+    return text.length > length && memcmp(text.data + text.length - length, suffix, length) == 0;
+}
+
+const struct format_kind *format_by_suffix(struct str path)
+{
+    static const char *const compressions[] = {".gz", ".zst", ".lz4"};
+    static const char *const part = ".part";
+    if (ends_with(path, part))
+        path.length -= strlen(part);
+    for (size_t i = 0; i < ARRAY_COUNT(compressions); i++)
+        if (ends_with(path, compressions[i])) {
+            path.length -= strlen(compressions[i]);
+            break;
+        }
+    for (size_t i = 0; formats_all[i] != NULL; i++)
+        if (ends_with(path, formats_all[i]->suffix))
+            return formats_all[i];
+    /* What others call the same. */
+    if (ends_with(path, ".json") || ends_with(path, ".ndjson"))
+        return &format_json;
+    return NULL;
+}
+
+bool format_delimiter_check(struct str delimiter, struct diag_list *diags, struct span span)
+{
+    if (delimiter.length == 1 && strchr("\"\r\n", delimiter.data[0]) == NULL)
+        return true;
+    struct diag *d =
+        diag_error(diags, DIAG_E0404, span, "`delimiter` is one character, and no quote or line end");
+    diag_hint(diags, d, "for example \";\" or \"\\t\"");
+    return false;
+}
+
+bool format_schema_check(const struct format_kind *format, const struct schema *schema,
+                         struct diag_list *diags, struct span span)
+{
+    bool is_good = true;
+    for (uint32_t i = 0; format == &format_csv && i < schema->count; i++) {
+        if (schema->fields[i].type.tag != TYPE_LIST)
+            continue;
+        is_good = false;
+        struct diag *d = diag_error(diags, DIAG_E0303, span, "csv has no place for the list `%.*s`",
+                                    STR_ARGS(schema->fields[i].name));
+        diag_hint(diags, d, "json, msgpack and batches have; or `unnest` or `drop` it first");
+    }
+    return is_good;
+}
+
+struct format_decoder {
+    const struct format_kind *format;
+    void *decoder;
+};
+
+void *format_decoder_new(const struct format_kind *format, const struct schema *schema, const void *config)
+{
+    struct format_decoder *decoder = calloc(1, sizeof(*decoder));
+    leat_assert(decoder != NULL);
+    decoder->format = format;
+    decoder->decoder = format->decoder_new(schema, config);
+    return decoder;
+}
+
+void format_decode(void *self, struct raw_batch *raw, struct decode_output *output)
+{
+    struct format_decoder *decoder = self;
+    decoder->format->decode(decoder->decoder, raw, output);
+}
+
+void format_decoder_free(void *self)
+{
+    struct format_decoder *decoder = self;
+    if (decoder == NULL)
+        return;
+    decoder->format->decoder_free(decoder->decoder);
+    free(decoder);
+}

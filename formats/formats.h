@@ -1,0 +1,42 @@
+/* The formats that leat knows, and their configurations. The list is registry.def. */
+#ifndef LEAT_FORMATS_FORMATS_H
+#define LEAT_FORMATS_FORMATS_H
+
+#include "core/connector.h"
+
+#define FORMAT(name) extern const struct format_kind format_##name;
+#include "formats/registry.def"
+#undef FORMAT
+
+/* Ends with NULL. */
+extern const struct format_kind *const formats_all[];
+
+/* The format of that name, or NULL. */
+const struct format_kind *format_find(struct str name);
+/* The format whose suffix the file's name has, behind a compression's (.gz .zst .lz4), or NULL. */
+const struct format_kind *format_by_suffix(struct str path);
+
+/* What decoders and encoders of every format take as `config`; NULL: a zeroed one with times as RFC 3339. */
+struct format_config {
+    char delimiter;       /* csv; 0: , */
+    bool has_no_header;   /* csv: no header line, the columns are those of the schema in its order */
+    enum time_unit times; /* encoders: how times are written (batches keeps microseconds) */
+};
+
+/* Whether csv can have this delimiter; E0404. */
+LEAT_CHECKED bool format_delimiter_check(struct str delimiter, struct diag_list *diags, struct span span);
+/* Whether the format has a place for such columns; E0303. */
+LEAT_CHECKED bool format_schema_check(const struct format_kind *format, const struct schema *schema,
+                                      struct diag_list *diags, struct span span);
+
+/* Appends one value as JSON, for people to read. */
+void format_json_value(const struct column *column, const struct type *type, uint32_t row,
+                       struct byte_buffer *out);
+
+/* A decoder that knows its format: what sources give to the engine as theirs. One thread at a time. */
+void *format_decoder_new(const struct format_kind *format, const struct schema *schema, const void *config);
+void format_decode(void *decoder, struct raw_batch *raw, struct decode_output *output);
+/* NULL is allowed. */
+void format_decoder_free(void *decoder);
+
+#endif

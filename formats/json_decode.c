@@ -1,0 +1,396 @@
+/* JSON lines -> columns.
+ *
+ * Records of one stream look alike: the same names in the same order with the same spacing. The decoder keeps
+ * a template of that: for each member the bytes that stand between the value before and its own value
+ * (`,"user":`), and what to do there. A record is then read as: compare 16 bytes, read the value, compare 16
+ * bytes ... Names are not searched, and what is compared equal has been checked when the template was
+ * learned. Where a record differs, the rest of it goes through the general reader (json_value.c), which finds
+ * names by hash and gives every diagnosis; when that happens often the template is learned anew. The template
+ * makes decoding faster, never different: a test decodes each record both ways.
+ *
+ * Values are read where they stand, 8 or 16 bytes at once, past the end of the record if need be: RAW_PADDING
+ * bytes behind the batch are readable, and a value that crossed the end is noticed at the next comparison. */
+#include "formats/json.h"
+#include "formats/json_read.h"
+#include "formats/text.h"
+
+#include <emmintrin.h>
+#include <stdlib.h>
+
+enum { LITERAL_BYTES = 64, LEARN_LIMIT = 1024 };
+
+/* Members that the schema names and ones that it does not. */
+enum { TEMPLATE_MEMBERS_MAX = 1024 };
+
+enum slot_action { SLOT_END, SLOT_INT, SLOT_FLOAT, SLOT_TEXT, SLOT_BOOL, SLOT_OTHER, SLOT_SKIP };
+
+struct slot {
+    char literal[LITERAL_BYTES];
+    uint32_t length; /* 0: matches nothing */
+    unsigned mask;   /* of the first 16 bytes */
+    enum slot_action action;
+    int64_t scale; /* SLOT_INT: what the number is multiplied by */
+    struct row_column *column;
+};
+
+/* Where a literal stood in a record; kept while a record is read in general. */
+struct seen_literal {
+    const char *begin;
+    size_t length;
+    struct row_column *column;
+};
+
+struct json_decoder {
+    struct json_reader reader;
+    struct slot *slots;
+    struct row_column **absent; /* columns that the template's record did not have */
+    uint32_t slots_count, absent_count;
+    struct seen_literal *log;
+    uint32_t log_count;
+    uint32_t deviations, deviations_max; /* since the template was learned; learn anew there */
+};
+
+static const uint64_t powers[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
+static const double float_powers[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8};
+
+/* How many of the 8 bytes at `at`, from the first on, are digits, and their value. */
+static inline unsigned read_digits(const char *at, uint64_t *value)
+{
+    uint64_t chunk;
+    memcpy(&chunk, at, sizeof(chunk));
+    chunk ^= UINT64_C(0x3030303030303030);
+    /* The top bit of each byte that is not 0 to 9; a carry can only spoil bytes behind the first such. */
+    uint64_t other = ((chunk + UINT64_C(0x7676767676767676)) | chunk) & UINT64_C(0x8080808080808080);
+    unsigned count = other == 0 ? 8 : (unsigned)__builtin_ctzll(other) >> 3;
+    chunk = count == 0 ? 0 : chunk << (64 - 8 * count);
+    chunk = chunk * 10 + (chunk >> 8);
+    *value = ((chunk & UINT64_C(0x000000ff000000ff)) * UINT64_C(0x000f424000000064) +
+              ((chunk >> 16) & UINT64_C(0x000000ff000000ff)) * UINT64_C(0x0000271000000001)) >>
+             32;
+    return count;
+}
+
+/* Whether a number can end before this byte; whatever else follows is left to the general reader. */
+static inline bool ends_number(char c)
+{
+    return c == ',' || c == '}';
+}
+
+/* Up to 15 digits; NULL where the value is anything but that. */
+static inline const char *fast_int(const char *at, int64_t scale, int64_t *value)
+{
+    bool is_negative = *at == '-';
+    at += is_negative;
+    uint64_t sum, rest;
+    unsigned count = read_digits(at, &sum);
+    if (count == 0 || (count > 1 && *at == '0'))
+        return NULL;
+    at += count;
+    if (count == 8) {
+        count = read_digits(at, &rest);
+        if (count == 8)
+            return NULL;
+        sum = sum * powers[count] + rest;
+        at += count;
+    }
+    int64_t number = is_negative ? -(int64_t)sum : (int64_t)sum;
+    if (unlikely(!ends_number(*at) || __builtin_mul_overflow(number, scale, value)))
+        return NULL;
+    return at;
+}
+
+/* Up to 7 digits on each side of the point: both the digits and the power of ten are exact, so that one
+ * division rounds correctly (Clinger 1990). */
+static inline const char *fast_float(const char *at, double *value)
+{
+    bool is_negative = *at == '-';
+    at += is_negative;
+    uint64_t sum, rest;
+    unsigned count = read_digits(at, &sum);
+    if (count == 0 || count == 8 || (count > 1 && *at == '0'))
+        return NULL;
+    at += count;
+    double number = (double)(int64_t)sum;
+    if (*at == '.') {
+        count = read_digits(at + 1, &rest);
+        if (count == 0 || count == 8)
+            return NULL;
+        number = (double)(int64_t)(sum * powers[count] + rest) / float_powers[count];
+        at += 1 + count;
+    }
+    *value = is_negative ? -number : number;
+    return ends_number(*at) ? at : NULL;
+}
+
+/* Up to 15 bytes of plain ASCII; at the opening quote. */
+static inline const char *fast_text(struct rows *rows, struct row_column *column, uint32_t row,
+                                    const char *at)
+{
+    __m128i bytes = _mm_loadu_si128((const __m128i *)(at + 1));
+    __m128i quote = _mm_cmpeq_epi8(bytes, _mm_set1_epi8('"'));
+    __m128i escape = _mm_cmpeq_epi8(bytes, _mm_set1_epi8('\\'));
+    __m128i other = _mm_cmplt_epi8(bytes, _mm_set1_epi8(0x20)); /* signed: control characters and from 0x80 */
+    unsigned quotes = (unsigned)_mm_movemask_epi8(quote);
+    unsigned others = (unsigned)_mm_movemask_epi8(_mm_or_si128(escape, other));
+    /* The quote comes first if it is set and nothing below it is. */
+    unsigned before = quotes ^ (quotes - 1);
+    if (unlikely(*at != '"' || quotes == 0 || (others & before) != 0))
+        return NULL;
+    _mm_storeu_si128((__m128i *)rows->heap, bytes);
+    size_t length = (size_t)__builtin_ctz(quotes);
+    rows_text(rows, column, row, length);
+    return at + length + 2;
+}
+
+static inline const char *fast_bool(const char *at, uint8_t *value)
+{
+    uint32_t word;
+    memcpy(&word, at, sizeof(word));
+    if (word == 0x65757274) { /* "true" */
+        *value = 1;
+        return at + 4;
+    }
+    if (word != 0x736c6166 || at[4] != 'e') /* "fals" */
+        return NULL;
+    *value = 0;
+    return at + 5;
+}
+
+static inline bool literal_is_at(const struct slot *slot, const char *at)
+{
+    unsigned equal = (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(
+        _mm_loadu_si128((const __m128i *)at), _mm_loadu_si128((const __m128i *)slot->literal)));
+    if (unlikely((equal & slot->mask) != slot->mask))
+        return false;
+    return slot->length <= 16 || memcmp(at + 16, slot->literal + 16, slot->length - 16) == 0;
+}
+
+/* --- the general way, and learning --- */
+
+static void log_literal(struct json_decoder *decoder, const char *begin, const char *end,
+                        struct row_column *column)
+{
+    if (decoder->log_count <= TEMPLATE_MEMBERS_MAX)
+        decoder->log[decoder->log_count++] = (struct seen_literal){begin, (size_t)(end - begin), column};
+}
+
+static enum slot_action slot_action(const struct row_column *column, int64_t *scale)
+{
+    *scale = 1;
+    if (column == NULL)
+        return SLOT_SKIP;
+    switch (column->tag) {
+    case TYPE_INT: return SLOT_INT;
+    case TYPE_FLOAT: return SLOT_FLOAT;
+    case TYPE_TEXT: return SLOT_TEXT;
+    case TYPE_BOOL: return SLOT_BOOL;
+    case TYPE_TIME: *scale = text_unit_us(column->unit); return *scale == 0 ? SLOT_OTHER : SLOT_INT;
+    default: return SLOT_OTHER;
+    }
+}
+
+/* Makes the template from the log of a record that was good. A record without members or with too many gives
+ * none: then every record goes the general way. */
+static void learn(struct json_decoder *decoder, uint64_t object)
+{
+    decoder->deviations = 0;
+    decoder->deviations_max = MIN(decoder->deviations_max * 2, LEARN_LIMIT);
+    if (decoder->log_count > TEMPLATE_MEMBERS_MAX || decoder->log_count < 2)
+        return;
+    struct slot *slots = calloc(decoder->log_count, sizeof(*slots));
+    leat_assert(slots != NULL);
+    for (uint32_t i = 0; i < decoder->log_count; i++) {
+        const struct seen_literal *seen = &decoder->log[i];
+        struct slot *slot = &slots[i];
+        slot->column = seen->column;
+        slot->action = slot_action(seen->column, &slot->scale);
+        slot->mask = seen->length >= 16 ? 0xffff : (1u << seen->length) - 1;
+        if (seen->length > LITERAL_BYTES) {
+            slot->mask = 1u << 16; /* never equal */
+            continue;
+        }
+        memcpy(slot->literal, seen->begin, seen->length);
+        slot->length = (uint32_t)seen->length;
+    }
+    slots[decoder->log_count - 1].action = SLOT_END;
+    free(decoder->slots);
+    decoder->slots = slots;
+    decoder->slots_count = decoder->log_count;
+    struct row_fields *fields = &decoder->reader.rows->fields;
+    decoder->absent_count = 0;
+    for (uint32_t i = 0; i < fields->count; i++)
+        if (fields->columns[i].seen != object)
+            decoder->absent[decoder->absent_count++] = &fields->columns[i];
+}
+
+/* One member, its comma or brace included; at the byte behind the value before. *is_open: false at the end.
+ */
+static const char *general_member(struct json_decoder *decoder, uint64_t object, uint32_t *guess,
+                                  bool is_first, uint32_t row, const char *at, bool *is_open)
+{
+    struct json_reader *reader = &decoder->reader;
+    struct row_fields *fields = &reader->rows->fields;
+    const char *begin = at;
+    at = json_space(at, reader->end);
+    char c = json_peek(reader, at);
+    if (is_first && c != '{')
+        return json_fail(reader, at, "a record begins with `{`");
+    if (!is_first && c != ',' && c != '}')
+        return json_fail(reader, at, "`,` or `}` was expected");
+    if (is_first) {
+        at = json_space(at + 1, reader->end);
+        *is_open = json_peek(reader, at) != '}';
+        at += !*is_open;
+    } else {
+        *is_open = c == ',';
+        at++;
+    }
+    if (!*is_open) {
+        log_literal(decoder, begin, at, NULL);
+        return at;
+    }
+    struct row_column *column;
+    const char *name = json_space(at, reader->end);
+    at = json_name(reader, fields, *guess, &column, name);
+    if (at == NULL)
+        return NULL;
+    log_literal(decoder, begin, at, column);
+    if (column == NULL)
+        return json_skip(reader, at);
+    if (column->seen == object)
+        return json_fail(reader, name, "`%.*s`: given twice", STR_ARGS(column->name));
+    column->seen = object;
+    *guess = (uint32_t)(column - fields->columns) + 1;
+    return json_value(reader, column, row, NULL, at);
+}
+
+/* The rest of a record of which the template has read the first `done` members. */
+static const char *decode_general(struct json_decoder *decoder, uint32_t row, uint32_t done, const char *at)
+{
+    struct json_reader *reader = &decoder->reader;
+    uint64_t object = ++reader->rows->objects;
+    uint32_t guess = 0;
+    bool is_open = true;
+    decoder->log_count = 0;
+    for (uint32_t i = 0; i < done; i++) {
+        struct slot *slot = &decoder->slots[i];
+        log_literal(decoder, slot->literal, slot->literal + slot->length, slot->column);
+        if (slot->column == NULL)
+            continue;
+        slot->column->seen = object;
+        guess = (uint32_t)(slot->column - reader->rows->fields.columns) + 1;
+    }
+    for (bool is_first = done == 0; is_open; is_first = false) {
+        at = general_member(decoder, object, &guess, is_first, row, at, &is_open);
+        if (at == NULL)
+            return NULL;
+    }
+    const char *behind = json_space(at, reader->end);
+    if (behind != reader->end)
+        return json_fail(reader, behind, "something follows the record");
+    const struct row_column *missing = rows_missing(reader->rows, &reader->rows->fields, object, row, NULL);
+    if (missing != NULL)
+        return json_fail(reader, at - 1, "`%.*s`: missing, but the schema requires it",
+                         STR_ARGS(missing->name));
+    if (++decoder->deviations >= decoder->deviations_max)
+        learn(decoder, object);
+    return at;
+}
+
+/* --- the template's way --- */
+
+static inline const char *slot_value(struct json_decoder *decoder, const struct slot *slot, uint32_t row,
+                                     const char *at)
+{
+    struct row_column *column = slot->column;
+    const char *behind = NULL;
+    switch (slot->action) {
+    case SLOT_INT: behind = fast_int(at, slot->scale, &column->ints[row]); break;
+    case SLOT_FLOAT: behind = fast_float(at, &column->floats[row]); break;
+    case SLOT_TEXT: behind = fast_text(decoder->reader.rows, column, row, at); break;
+    case SLOT_BOOL: behind = fast_bool(at, &column->bools[row]); break;
+    case SLOT_SKIP: return json_skip(&decoder->reader, at);
+    default: break;
+    }
+    if (likely(behind != NULL))
+        return behind;
+    return json_value(&decoder->reader, column, row, NULL, at);
+}
+
+static const char *decode_record(struct json_decoder *decoder, uint32_t row)
+{
+    const char *at = decoder->reader.begin, *end = decoder->reader.end;
+    const struct slot *slots = decoder->slots;
+    for (uint32_t i = 0;; i++) {
+        const struct slot *slot = &slots[i];
+        if (unlikely(at >= end || !literal_is_at(slot, at)))
+            return decode_general(decoder, row, i, MIN(at, end));
+        const char *value = at + slot->length;
+        if (slot->action == SLOT_END) {
+            if (unlikely(value != end))
+                return decode_general(decoder, row, i, at);
+            for (uint32_t j = 0; j < decoder->absent_count; j++)
+                rows_null(decoder->reader.rows, decoder->absent[j], row, NULL);
+            return value;
+        }
+        if (unlikely(value >= end))
+            return decode_general(decoder, row, i, at);
+        char *heap = decoder->reader.rows->heap;
+        at = slot_value(decoder, slot, row, value);
+        if (unlikely(at > end)) {
+            /* It read on in the neighbour: the general reader, which does not, says what is wrong. */
+            decoder->reader.rows->heap = heap;
+            at = json_value(&decoder->reader, slot->column, row, NULL, value);
+        }
+        if (unlikely(at == NULL))
+            return NULL;
+    }
+}
+
+void json_decode(void *self, struct raw_batch *raw, struct decode_output *output)
+{
+    struct json_decoder *decoder = self;
+    struct json_reader *reader = &decoder->reader;
+    /* What lies behind the last record ends every scan. */
+    memset(raw->data + raw->data_bytes, 0, RAW_PADDING);
+    rows_begin(reader->rows, raw, output, raw->data_bytes);
+    for (uint32_t row = 0; row < raw->count; row++) {
+        struct raw_record record = raw->records[row];
+        reader->begin = raw->data + record.offset;
+        reader->end = reader->begin + record.length;
+        rows_mark(reader->rows);
+        if (unlikely(record.length > SOURCE_RECORD_BYTES_MAX)) {
+            rows_bad(reader->rows, row, SOURCE_RECORD_BYTES_MAX, "a record longer than 1 MiB");
+            continue;
+        }
+        if (unlikely(decode_record(decoder, row) == NULL))
+            rows_bad(reader->rows, row, (uint32_t)(reader->at - reader->begin), reader->reason);
+    }
+    rows_end(reader->rows);
+}
+
+void json_decoder_free(void *self)
+{
+    struct json_decoder *decoder = self;
+    if (decoder == NULL)
+        return;
+    rows_free(decoder->reader.rows);
+    free(decoder->slots);
+    free(decoder->absent);
+    free(decoder->log);
+    free(decoder);
+}
+
+void *json_decoder_new(const struct schema *schema, const void *config LEAT_UNUSED)
+{
+    struct json_decoder *decoder = calloc(1, sizeof(*decoder));
+    leat_assert(decoder != NULL);
+    decoder->reader.rows = rows_new(schema);
+    decoder->slots = calloc(1, sizeof(*decoder->slots));
+    decoder->absent = calloc(schema->count + 1, sizeof(struct row_column *));
+    decoder->log = calloc(TEMPLATE_MEMBERS_MAX + 1, sizeof(*decoder->log));
+    leat_assert(decoder->slots != NULL && decoder->absent != NULL && decoder->log != NULL);
+    decoder->slots[0].mask = 1u << 16; /* nothing is equal until something was learned */
+    decoder->deviations_max = 1;
+    return decoder;
+}

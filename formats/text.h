@@ -1,0 +1,45 @@
+/* Leaf routines on bytes that several formats need: UTF-8, numbers, base64. Any thread. */
+#ifndef LEAT_FORMATS_TEXT_H
+#define LEAT_FORMATS_TEXT_H
+
+#include "core/buffer.h"
+#include "core/schema.h"
+#include "formats/text_simd.h"
+
+/* Index of the first byte that is not part of well-formed UTF-8, or length. */
+size_t text_utf8_error(const char *data, size_t length);
+
+/* A decimal number as JSON writes it: -?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)? */
+struct text_number {
+    const char *begin, *end;  /* the sign included */
+    const char *digits;       /* of the whole part */
+    uint32_t whole, fraction; /* digits before and behind the point */
+    bool is_negative, has_exponent;
+};
+
+enum text_result { TEXT_GOOD, TEXT_NOT_WHOLE, TEXT_OUT_OF_RANGE };
+
+/* Reads as far as the grammar goes; NULL where no number begins at `at`, else the byte behind it. Never reads
+ * at or behind `end`. */
+const char *text_number(const char *at, const char *end, struct text_number *number);
+/* A whole number: no exponent, and a fraction of zeros at most (`17.0` is what some writers make of 17). */
+enum text_result text_number_int(const struct text_number *number, int64_t *value);
+enum text_result text_number_double(const struct text_number *number, double *value);
+/* A time in s, ms or us: whole, or with a fraction (`1700000000.445`), of which digits beyond microseconds
+ * are cut. */
+enum text_result text_number_time(const struct text_number *number, enum time_unit unit,
+                                  int64_t *microseconds);
+
+/* Standard alphabet with padding. Writes at most length / 4 * 3 bytes; out may be the text itself. SIZE_MAX
+ * where it is not base64. */
+size_t text_from_base64(const char *text, size_t length, char *out);
+/* Appends base64. */
+void text_to_base64(const char *data, size_t length, struct byte_buffer *out);
+
+/* Microseconds in one unit of a time that is written as a number; 0: written as text. */
+static inline int64_t text_unit_us(enum time_unit unit)
+{
+    return unit == TIME_UNIT_US ? 1 : unit == TIME_UNIT_MS ? 1000 : unit == TIME_UNIT_S ? US_PER_SECOND : 0;
+}
+
+#endif
