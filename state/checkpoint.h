@@ -1,0 +1,149 @@
+/* Checkpoint storage (design, section 8).
+ *
+ *     DIR/LOCK                            pid and host of the process that uses it
+ *     DIR/gen-000007/GENERATION           run id, job fingerprint, parent checkpoint: one generation a start
+ *     DIR/gen-000007/db/                  the database's working directory; never restored from
+ *     DIR/gen-000007/ckpt-000000000042/   MANIFEST, state.bin, db/ (hard links; in a base: copies)
+ *
+ * A checkpoint is written into `ckpt-N.tmp`: the data with a digest (xxh3-128) of each MiB, the MANIFEST that names
+ * files, digests and what the job needs to know, fsync of the files and of the directory, rename, fsync of the
+ * parent. After the rename it counts. A failed step abandons it; a failed fsync is never tried again.
+ *
+ * A delta holds what changed since the checkpoint before it (its previous); a chain is a base and the deltas after
+ * it, all of one generation: the first checkpoint of a generation is a base, and so is at least one in
+ * CHECKPOINT_CHAIN_MAX. A base shares no inode with any other checkpoint, so that a flipped bit on the disk never hits all
+ * of them; pruning keeps the chain before the newest for that reason. checkpoint_find walks from the newest
+ * generation to its parents and takes the newest checkpoint whose whole chain verifies, byte for byte.
+ *
+ * Use: open -> find -> start_generation (restoring from what was found) -> { begin, part..., write, publish | abandon }
+ * -> close. Unless said otherwise: one thread at a time (control, then the writer thread). */
+#ifndef LEAT_STATE_CHECKPOINT_H
+#define LEAT_STATE_CHECKPOINT_H
+
+#include "core/buffer.h"
+#include "core/snapshot.h"
+
+enum {
+    CHECKPOINT_FORMAT = 1,
+    CHECKPOINT_CHUNK_BYTES = 1 << 20,
+    CHECKPOINT_CHAIN_MAX = 10      /* checkpoints in a chain */
+};
+
+struct checkpoint_id {
+    uint32_t generation; /* from 1; 0: none */
+    uint64_t epoch;
+};
+
+struct run_id {
+    uint8_t bytes[16];
+};
+
+/* What an engine puts into a MANIFEST, and reads from it. */
+struct checkpoint_info {
+    struct checkpoint_id id;
+    struct checkpoint_id previous; /* of a delta; generation 0: a base */
+    uint32_t format;
+    struct str fingerprint; /* of the job's checked plan */
+    struct str profile;     /* numerics profile */
+    struct str sources;     /* source positions, as the engine encodes them */
+    struct str notes;       /* for `leat checkpoint show`: the engine's own text */
+    struct run_id run;
+    int64_t created_us; /* wall clock; for `keep` and for people */
+    uint64_t bytes;     /* of all files */
+    uint32_t files;
+    bool has_database;
+};
+
+struct checkpoint_keep {
+    int64_t last, hourly, daily; /* the newest `last`, and the newest of each of the last hours and days */
+};
+
+struct checkpoint_dir_options {
+    const char *path;
+    bool take_over;      /* although another process holds the lock */
+    bool read_only;      /* no lock: list, show, verify */
+    struct str fingerprint, profile;
+    struct checkpoint_keep keep;
+};
+
+struct checkpoint_dir;
+/* Makes the directory where it is missing, takes the lock. NULL: E0701, E0706. The strings are copied. */
+struct checkpoint_dir *checkpoint_dir_open(const struct checkpoint_dir_options *options, struct diag_list *diags);
+void checkpoint_dir_close(struct checkpoint_dir *dir); /* NULL is allowed; gives the lock back */
+/* Whether there is no generation yet. */
+bool checkpoint_dir_is_empty(const struct checkpoint_dir *dir);
+
+/* --- Finding and restoring ----------------------------------------------------------------------------------- */
+
+enum checkpoint_found { CHECKPOINT_NONE, CHECKPOINT_FOUND, CHECKPOINT_REFUSED };
+
+struct checkpoint; /* an opened, verified chain */
+
+/* The newest checkpoint that verifies whole; the ones skipped are warnings in diags. NONE: there is none at all.
+ * REFUSED: E0703 (another job), E0704 (newer format), E0705 (there are some, but none verifies). */
+enum checkpoint_found checkpoint_find(struct checkpoint_dir *dir, struct checkpoint **found, struct diag_list *diags);
+/* That very one, for `--from` and for tests; NULL + diagnostic. */
+struct checkpoint *checkpoint_open(struct checkpoint_dir *dir, struct checkpoint_id id, struct diag_list *diags);
+void checkpoint_close(struct checkpoint *checkpoint);
+const struct checkpoint_info *checkpoint_info(const struct checkpoint *checkpoint);
+
+/* All records of the parts whose name begins with `prefix` ("op/3/"), base first; those of key groups that another
+ * lane owns are left out. lanes = 0: everything. Several readers may be open, each used by one thread. */
+struct snapshot_reader *checkpoint_reader(struct checkpoint *checkpoint, const char *prefix, uint32_t lane,
+                                          uint32_t lanes, struct diag_list *diags);
+/* false: a diagnostic was added while reading (E0702). */
+bool checkpoint_reader_close(struct snapshot_reader *reader);
+/* Puts the checkpoint's database into `path` (made anew), for state_store_open(..., is_restored). */
+bool checkpoint_restore_database(struct checkpoint *checkpoint, const char *path, struct diag_list *diags);
+
+/* --- Writing --------------------------------------------------------------------------------------------------- */
+
+/* Opens a generation of its own for this process. parent: what is resumed, or NULL: a new run. Afterwards
+ * checkpoint_database_path is where the state store's database goes. */
+LEAT_CHECKED bool checkpoint_start_generation(struct checkpoint_dir *dir, const struct checkpoint *parent,
+                                              struct diag_list *diags);
+const char *checkpoint_database_path(const struct checkpoint_dir *dir);
+struct run_id checkpoint_run(const struct checkpoint_dir *dir);
+
+struct checkpoint_writer;
+/* Whether the next one must be a base: the chain is long, or its deltas are larger than its base. */
+bool checkpoint_wants_base(const struct checkpoint_dir *dir);
+/* epoch: above all earlier ones of this run. NULL + E0708. */
+struct checkpoint_writer *checkpoint_begin(struct checkpoint_dir *dir, uint64_t epoch, bool is_base,
+                                           struct diag_list *diags);
+/* The writer of one part ("op/3/lane/1"); each name once. Any thread; a part's writer is used by one at a time. */
+struct snapshot_writer *checkpoint_part(struct checkpoint_writer *writer, const char *name);
+/* Where state_store_checkpoint puts the database's copy. */
+const char *checkpoint_writer_database(const struct checkpoint_writer *writer);
+/* After all parts' snapshot callbacks: writes what they put and runs their deferred jobs. Then, if has_database,
+ * digests the database's files. Writer thread. */
+LEAT_CHECKED bool checkpoint_write(struct checkpoint_writer *writer, bool has_database, struct diag_list *diags);
+/* Publishes it and frees the writer, or abandons it: false + E0708. info: sources and notes. Then tells the parts
+ * (snapshot_done). Writer thread. */
+LEAT_CHECKED bool checkpoint_publish(struct checkpoint_writer *writer, const struct checkpoint_info *info,
+                                     struct diag_list *diags);
+void checkpoint_abandon(struct checkpoint_writer *writer);
+/* Bytes this checkpoint wrote, known after checkpoint_write. */
+uint64_t checkpoint_written_bytes(const struct checkpoint_writer *writer);
+
+/* Removes what `keep` does not keep, and orphans of earlier lives. What a kept checkpoint needs stays. */
+LEAT_CHECKED bool checkpoint_prune(struct checkpoint_dir *dir, const struct checkpoint_keep *keep, uint32_t *removed,
+                                   struct diag_list *diags);
+
+/* --- For the command line ---------------------------------------------------------------------------------------- */
+
+struct checkpoint_list {
+    uint32_t count;
+    struct checkpoint_info *items; /* newest generation and epoch first; of a damaged one only `id` is set */
+    bool *is_damaged;
+};
+/* Reads the MANIFESTs alone. */
+bool checkpoint_list(struct checkpoint_dir *dir, struct arena *arena, struct checkpoint_list *list,
+                     struct diag_list *diags);
+/* Reads every byte of the checkpoint and of its chain; false + E0702 with file and offset. */
+bool checkpoint_verify(struct checkpoint_dir *dir, struct checkpoint_id id, struct diag_list *diags);
+/* Files and parts with sizes, as text. */
+bool checkpoint_show(struct checkpoint_dir *dir, struct checkpoint_id id, struct byte_buffer *out,
+                     struct diag_list *diags);
+
+#endif

@@ -1,0 +1,395 @@
+/* The checkpoint directory: its lock, its generations, what lies in it. */
+#include "state/checkpoint_files.h"
+
+#include "core/os.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { HOST_BYTES = 256, LOCK_TEXT_BYTES = 512 };
+
+void path_generation(const struct checkpoint_dir *dir, uint32_t generation, char *path)
+{
+    snprintf(path, PATH_BYTES, "%s/gen-%06u", dir->path, generation);
+}
+
+void path_checkpoint(const struct checkpoint_dir *dir, struct checkpoint_id id, char *path)
+{
+    snprintf(path, PATH_BYTES, "%s/gen-%06u/ckpt-%012llu", dir->path, id.generation, (unsigned long long)id.epoch);
+}
+
+/* --- The lock ------------------------------------------------------------------------------------------------------- */
+
+static bool refuse_locked(const struct checkpoint_dir_options *options, const char *holder, struct diag_list *diags)
+{
+    struct diag *diag = diag_error(diags, DIAG_E0706, (struct span){0, 0}, "%s is used by another process: %s",
+                                   options->path, holder[0] == '\0' ? "(unknown)" : holder);
+    diag_hint(diags, diag, "stop that process; if it is gone for good, `--take-over` goes on without it");
+    return false;
+}
+
+/* flock is given back by the kernel when a process dies; on a shared disk, where it may not reach the other
+ * machine, the name of the host decides. */
+static bool take_lock(struct checkpoint_dir *dir, const struct checkpoint_dir_options *options, struct diag_list *diags)
+{
+    char path[PATH_BYTES], holder[LOCK_TEXT_BYTES] = "", host[HOST_BYTES] = "", own[LOCK_TEXT_BYTES];
+    snprintf(path, sizeof path, "%s/LOCK", dir->path);
+    gethostname(host, sizeof host - 1);
+    int length = snprintf(own, sizeof own, "pid %d on %s", (int)getpid(), host);
+    dir->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (dir->lock_fd < 0) {
+        struct diag *diag = diag_error(diags, DIAG_E0701, (struct span){0, 0}, "%s cannot be locked", dir->path);
+        diag_errno(diags, diag, errno);
+        return false;
+    }
+    ssize_t got = pread(dir->lock_fd, holder, sizeof holder - 1, 0);
+    holder[MAX(got, 0)] = '\0';
+    const char *on = strstr(holder, " on ");
+    bool is_elsewhere = on != NULL && strcmp(on + 4, host) != 0;
+    bool is_held = flock(dir->lock_fd, LOCK_EX | LOCK_NB) != 0;
+    if ((is_held || is_elsewhere) && !options->take_over)
+        return refuse_locked(options, holder, diags);
+    if (is_held) {
+        /* The holder keeps the old inode's lock; whoever comes next finds ours. */
+        close(dir->lock_fd);
+        unlink(path);
+        dir->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        if (dir->lock_fd < 0 || flock(dir->lock_fd, LOCK_EX | LOCK_NB) != 0)
+            return refuse_locked(options, "(another process took it at the same time)", diags);
+    }
+    if (ftruncate(dir->lock_fd, 0) != 0 || pwrite(dir->lock_fd, own, (size_t)length, 0) != length)
+        return refuse_locked(options, "(its LOCK file cannot be written)", diags);
+    return true;
+}
+
+/* Only LOCK and generations may lie there: a mistyped path must not be filled or pruned. */
+static bool check_entries(const struct checkpoint_dir *dir, struct diag_list *diags)
+{
+    DIR *stream = opendir(dir->path);
+    if (stream == NULL) {
+        struct diag *diag = diag_error(diags, DIAG_E0701, (struct span){0, 0}, "%s cannot be read", dir->path);
+        diag_errno(diags, diag, errno);
+        return false;
+    }
+    bool is_good = true;
+    for (struct dirent *entry; is_good && (entry = readdir(stream)) != NULL;) {
+        if (entry->d_name[0] == '.' || strcmp(entry->d_name, "LOCK") == 0 || strncmp(entry->d_name, "gen-", 4) == 0)
+            continue;
+        struct diag *diag = diag_error(diags, DIAG_E0701, (struct span){0, 0},
+                                       "%s is no checkpoint directory: it holds `%s`", dir->path, entry->d_name);
+        diag_hint(diags, diag, "name an empty directory, or one that leat made");
+        is_good = false;
+    }
+    closedir(stream);
+    return is_good;
+}
+
+static struct str own_str(struct str text)
+{
+    char *copy = malloc(text.length + 1);
+    leat_assert(copy != NULL);
+    if (text.length > 0)
+        memcpy(copy, text.data, text.length);
+    return (struct str){copy, text.length};
+}
+
+struct checkpoint_dir *checkpoint_dir_open(const struct checkpoint_dir_options *options, struct diag_list *diags)
+{
+    struct checkpoint_dir *dir = calloc(1, sizeof *dir);
+    leat_assert(dir != NULL);
+    dir->lock_fd = -1;
+    dir->path = strdup(options->path);
+    leat_assert(dir->path != NULL);
+    dir->fingerprint = own_str(options->fingerprint);
+    dir->profile = own_str(options->profile);
+    dir->keep = options->keep;
+    dir->is_read_only = options->read_only;
+    if (strlen(options->path) > PATH_BYTES / 2) {
+        diag_error(diags, DIAG_E0701, (struct span){0, 0}, "the path of the checkpoint directory is too long");
+        checkpoint_dir_close(dir);
+        return NULL;
+    }
+    int error = options->read_only ? 0 : os_mkdirs(options->path);
+    if (error != 0) {
+        struct diag *diag = diag_error(diags, DIAG_E0701, (struct span){0, 0}, "%s cannot be made", options->path);
+        diag_errno(diags, diag, error);
+    }
+    if (error != 0 || !check_entries(dir, diags) || (!options->read_only && !take_lock(dir, options, diags))) {
+        if (dir->lock_fd >= 0)
+            close(dir->lock_fd);
+        dir->lock_fd = -1;
+        checkpoint_dir_close(dir);
+        return NULL;
+    }
+    return dir;
+}
+
+void checkpoint_dir_close(struct checkpoint_dir *dir)
+{
+    if (dir == NULL)
+        return;
+    if (dir->lock_fd >= 0) {
+        /* An empty file: nobody holds it, on any host. */
+        if (ftruncate(dir->lock_fd, 0) == 0)
+            flock(dir->lock_fd, LOCK_UN);
+        close(dir->lock_fd);
+    }
+    for (uint32_t i = 0; i < dir->known_count; i++) {
+        free(dir->known[i].name);
+        free(dir->known[i].digests);
+    }
+    free(dir->known);
+    free((char *)(uintptr_t)dir->fingerprint.data);
+    free((char *)(uintptr_t)dir->profile.data);
+    free(dir->database_path);
+    free(dir->path);
+    free(dir);
+}
+
+/* --- What is there ------------------------------------------------------------------------------------------------ */
+
+static int descending(const void *a, const void *b)
+{
+    uint64_t x, y;
+    memcpy(&x, a, sizeof x);
+    memcpy(&y, b, sizeof y);
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* Numbers n of the entries "PREFIXn", largest first; malloc'd. */
+static uint64_t *numbers_list(const char *path, const char *prefix, uint32_t *count)
+{
+    uint64_t *numbers = NULL;
+    uint32_t capacity = 0;
+    *count = 0;
+    DIR *stream = opendir(path);
+    if (stream == NULL)
+        return NULL;
+    for (struct dirent *entry; (entry = readdir(stream)) != NULL;) {
+        const char *digits = entry->d_name + strlen(prefix);
+        if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0 || *digits < '0' || *digits > '9')
+            continue;
+        char *end;
+        errno = 0;
+        uint64_t number = strtoull(digits, &end, 10);
+        if (*end != '\0' || errno != 0)
+            continue;
+        if (*count == capacity) {
+            capacity = MAX(capacity * 2, 16);
+            numbers = realloc(numbers, capacity * sizeof *numbers);
+            leat_assert(numbers != NULL);
+        }
+        numbers[(*count)++] = number;
+    }
+    closedir(stream);
+    if (*count > 0)
+        qsort(numbers, *count, sizeof *numbers, descending);
+    return numbers;
+}
+
+uint32_t *generations_list(const struct checkpoint_dir *dir, uint32_t *count)
+{
+    uint64_t *numbers = numbers_list(dir->path, "gen-", count);
+    uint32_t *generations = malloc(MAX(*count, 1) * sizeof *generations);
+    leat_assert(generations != NULL);
+    for (uint32_t i = 0; i < *count; i++)
+        generations[i] = (uint32_t)MIN(numbers[i], UINT32_MAX);
+    free(numbers);
+    return generations;
+}
+
+bool checkpoint_dir_is_empty(const struct checkpoint_dir *dir)
+{
+    uint32_t count;
+    free(generations_list(dir, &count));
+    return count == 0;
+}
+
+struct id_array {
+    struct checkpoint_id *items;
+    uint32_t count, capacity;
+};
+
+/* Adds the generation's checkpoints with an epoch of at most `limit`. */
+static void add_ids(const struct checkpoint_dir *dir, struct id_array *ids, uint32_t generation, uint64_t limit)
+{
+    char path[PATH_BYTES];
+    path_generation(dir, generation, path);
+    uint32_t count;
+    uint64_t *epochs = numbers_list(path, "ckpt-", &count);
+    for (uint32_t i = 0; i < count; i++) {
+        if (epochs[i] > limit)
+            continue;
+        if (ids->count == ids->capacity) {
+            ids->capacity = MAX(ids->capacity * 2, 16);
+            ids->items = realloc(ids->items, ids->capacity * sizeof *ids->items);
+            leat_assert(ids->items != NULL);
+        }
+        ids->items[ids->count++] = (struct checkpoint_id){generation, epochs[i]};
+    }
+    free(epochs);
+}
+
+struct checkpoint_id *ids_list(const struct checkpoint_dir *dir, uint32_t *count)
+{
+    uint32_t generations_count;
+    uint32_t *generations = generations_list(dir, &generations_count);
+    struct id_array ids = {0};
+    for (uint32_t i = 0; i < generations_count; i++)
+        add_ids(dir, &ids, generations[i], UINT64_MAX);
+    free(generations);
+    *count = ids.count;
+    return ids.items;
+}
+
+static enum decode_result read_text(const char *path, char **text, size_t *bytes, const char **why)
+{
+    int error = os_read_file(path, MANIFEST_BYTES_MAX, text, bytes);
+    if (error == 0)
+        return DECODE_GOOD;
+    *why = error == ENOENT ? "it is missing" : error == EFBIG ? "it is too large" : "it cannot be read";
+    return DECODE_DAMAGED;
+}
+
+enum decode_result generation_read(const struct checkpoint_dir *dir, uint32_t number, struct generation *generation,
+                                   const char **why)
+{
+    char path[PATH_BYTES], *text;
+    size_t bytes;
+    path_generation(dir, number, path);
+    strcat(path, "/GENERATION");
+    enum decode_result result = read_text(path, &text, &bytes, why);
+    if (result != DECODE_GOOD)
+        return result;
+    result = generation_decode((struct str){text, bytes}, generation, why);
+    free(text);
+    if (result == DECODE_GOOD && (generation->generation != number || generation->parent.generation >= number)) {
+        *why = "it belongs to another generation";
+        return DECODE_DAMAGED;
+    }
+    return result;
+}
+
+enum decode_result manifest_read(const struct checkpoint_dir *dir, struct checkpoint_id id, struct arena *arena,
+                                 struct manifest *manifest, const char **why)
+{
+    char path[PATH_BYTES], *text;
+    size_t bytes;
+    path_checkpoint(dir, id, path);
+    strcat(path, "/MANIFEST");
+    enum decode_result result = read_text(path, &text, &bytes, why);
+    if (result != DECODE_GOOD)
+        return result;
+    struct str copy = {arena_copy(arena, text, bytes), bytes};
+    free(text);
+    result = manifest_decode(copy, arena, manifest, why);
+    if (result != DECODE_GOOD)
+        return result;
+    const struct checkpoint_info *info = &manifest->info;
+    if (info->id.generation != id.generation || info->id.epoch != id.epoch) {
+        *why = "it belongs to another checkpoint";
+        return DECODE_DAMAGED;
+    }
+    if (info->previous.generation != 0 &&
+        (info->previous.generation != id.generation || info->previous.epoch >= id.epoch)) {
+        *why = "it names an impossible previous checkpoint";
+        return DECODE_DAMAGED;
+    }
+    return DECODE_GOOD;
+}
+
+struct checkpoint_id *ids_walk(const struct checkpoint_dir *dir, uint32_t *count)
+{
+    uint32_t generations_count, number = 0;
+    uint32_t *generations = generations_list(dir, &generations_count);
+    struct generation generation = {0};
+    const char *why;
+    struct id_array ids = {0};
+    for (uint32_t i = 0; i < generations_count && number == 0; i++)
+        if (generation_read(dir, generations[i], &generation, &why) != DECODE_DAMAGED)
+            number = generations[i];
+    free(generations);
+    /* A generation of a newer format has no parent that we could read: its own checkpoints say so. */
+    for (uint64_t limit = UINT64_MAX; number != 0;) {
+        add_ids(dir, &ids, number, limit);
+        if (generation_read(dir, number, &generation, &why) != DECODE_GOOD)
+            break;
+        number = generation.parent.generation;
+        limit = generation.parent.epoch;
+    }
+    *count = ids.count;
+    return ids.items;
+}
+
+/* --- A generation of one's own ------------------------------------------------------------------------------------- */
+
+static int write_generation_file(const char *directory, const struct generation *generation)
+{
+    char path[PATH_BYTES + 32];
+    struct byte_buffer text = {0};
+    generation_encode(generation, &text);
+    snprintf(path, sizeof path, "%s/GENERATION", directory);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int error = fd < 0 ? errno : os_write_all(fd, text.data, text.length, "ckpt.manifest");
+    if (error == 0)
+        error = os_fsync(fd, "ckpt.fsync");
+    if (fd >= 0)
+        close(fd);
+    buffer_free(&text);
+    return error == 0 ? os_fsync_directory(directory, "ckpt.fsync_directory") : error;
+}
+
+bool checkpoint_start_generation(struct checkpoint_dir *dir, const struct checkpoint *parent, struct diag_list *diags)
+{
+    leat_assert(!dir->is_read_only && dir->generation.generation == 0);
+    uint32_t count;
+    uint32_t *generations = generations_list(dir, &count);
+    struct generation generation = {.generation = count == 0 ? 1 : generations[0] + 1};
+    free(generations);
+    if (parent != NULL) {
+        generation.parent = checkpoint_info(parent)->id;
+        generation.run = checkpoint_info(parent)->run;
+    } else if (getrandom(generation.run.bytes, sizeof generation.run.bytes, 0) != sizeof generation.run.bytes) {
+        struct diag *diag = diag_error(diags, DIAG_E0708, (struct span){0, 0}, "no randomness for a run id");
+        diag_errno(diags, diag, errno);
+        return false;
+    }
+    char path[PATH_BYTES], temporary[PATH_BYTES + 8];
+    path_generation(dir, generation.generation, path);
+    snprintf(temporary, sizeof temporary, "%s.tmp", path);
+    int error = os_remove_tree(temporary);
+    if (error == 0)
+        error = os_mkdirs(temporary);
+    if (error == 0)
+        error = write_generation_file(temporary, &generation);
+    if (error == 0)
+        error = os_rename(temporary, path, "ckpt.rename");
+    if (error == 0)
+        error = os_fsync_directory(dir->path, "ckpt.fsync_parent");
+    if (error != 0) {
+        struct diag *diag = diag_error(diags, DIAG_E0708, (struct span){0, 0}, "%s cannot be made", path);
+        diag_errno(diags, diag, error);
+        return false;
+    }
+    dir->generation = generation;
+    if (asprintf(&dir->database_path, "%s/db", path) < 0)
+        dir->database_path = NULL;
+    leat_assert(dir->database_path != NULL);
+    return true;
+}
+
+const char *checkpoint_database_path(const struct checkpoint_dir *dir)
+{
+    return dir->database_path;
+}
+
+struct run_id checkpoint_run(const struct checkpoint_dir *dir)
+{
+    return dir->generation.run;
+}

@@ -1,0 +1,129 @@
+/* Inside state/: what lies in a checkpoint directory, and how it is read and written. */
+#ifndef LEAT_STATE_CHECKPOINT_FILES_H
+#define LEAT_STATE_CHECKPOINT_FILES_H
+
+#include "state/checkpoint.h"
+
+enum {
+    DIGEST_BYTES = 16,
+    MANIFEST_BYTES_MAX = 64 << 20,
+    MANIFEST_FILES_MAX = 1 << 20,
+    FRAME_BYTES_MAX = (16 << 20) + (1 << 20) + 4096,
+    PATH_BYTES = 4096,
+    CHECKPOINT_RECORD_MAX = 16 << 20
+};
+
+struct manifest_file {
+    struct str path; /* below the checkpoint's directory */
+    uint64_t bytes;
+    const uint8_t *digests; /* DIGEST_BYTES for each CHECKPOINT_CHUNK_BYTES */
+};
+
+/* A run of records of one part in state.bin. Stored in the manifest as it is. */
+struct manifest_frame {
+    uint64_t offset;
+    uint32_t part, bytes;
+    uint32_t group_min, group_max; /* of its records; SNAPSHOT_GLOBAL is the largest */
+};
+
+/* A manifest: decoded, it points into its own text. */
+struct manifest {
+    struct checkpoint_info info;
+    struct manifest_file *files;
+    uint32_t files_count;
+    struct str *parts;
+    uint32_t parts_count;
+    const char *frames; /* frames_count * sizeof(struct manifest_frame), unaligned */
+    uint64_t frames_count;
+};
+
+static inline struct manifest_frame manifest_frame(const struct manifest *manifest, uint64_t index)
+{
+    struct manifest_frame frame;
+    memcpy(&frame, manifest->frames + index * sizeof frame, sizeof frame);
+    return frame;
+}
+
+static inline uint64_t digest_count(uint64_t bytes)
+{
+    return bytes / CHECKPOINT_CHUNK_BYTES + (bytes % CHECKPOINT_CHUNK_BYTES != 0);
+}
+
+/* What GENERATION says. */
+struct generation {
+    uint32_t generation;
+    struct checkpoint_id parent;
+    struct run_id run;
+};
+
+enum decode_result { DECODE_GOOD, DECODE_DAMAGED, DECODE_NEWER };
+
+/* Everything with its magic number and digest around it. Decoding checks lengths, counts and that frames and digests
+ * fit the files. Any bytes may come in. */
+void manifest_encode(const struct manifest *manifest, struct byte_buffer *out);
+enum decode_result manifest_decode(struct str text, struct arena *arena, struct manifest *manifest, const char **why);
+void generation_encode(const struct generation *generation, struct byte_buffer *out);
+enum decode_result generation_decode(struct str text, struct generation *generation, const char **why);
+/* Sets the digest that ends such a text, for tests and fuzzing. */
+void manifest_seal(char *text, size_t bytes);
+
+struct known_digest {
+    char *name;
+    uint64_t bytes;
+    uint8_t *digests;
+};
+
+struct checkpoint_dir {
+    char *path;
+    char *database_path;
+    struct str fingerprint, profile;
+    struct checkpoint_keep keep;
+    bool is_read_only;
+    int lock_fd;
+    struct generation generation; /* of this process; generation 0: not started */
+    struct checkpoint_id last;    /* published by this process */
+    uint32_t chain;               /* checkpoints in its chain */
+    uint64_t base_bytes, delta_bytes;
+    struct known_digest *known; /* of the database's files in the last checkpoint */
+    uint32_t known_count;
+};
+
+struct checkpoint {
+    struct checkpoint_dir *dir;
+    struct arena arena;
+    struct manifest chain[CHECKPOINT_CHAIN_MAX]; /* base first */
+    uint32_t count;
+};
+
+/* PATH_BYTES each. */
+void path_generation(const struct checkpoint_dir *dir, uint32_t generation, char *path);
+void path_checkpoint(const struct checkpoint_dir *dir, struct checkpoint_id id, char *path);
+
+/* Ids found on disk, newest generation and epoch first; generations without GENERATION are left out. malloc'd. */
+struct checkpoint_id *ids_list(const struct checkpoint_dir *dir, uint32_t *count);
+/* Generations on disk, newest first. malloc'd. */
+uint32_t *generations_list(const struct checkpoint_dir *dir, uint32_t *count);
+
+/* Reads one file of the two kinds. DAMAGED: why says so. */
+enum decode_result generation_read(const struct checkpoint_dir *dir, uint32_t number, struct generation *generation,
+                                   const char **why);
+enum decode_result manifest_read(const struct checkpoint_dir *dir, struct checkpoint_id id, struct arena *arena,
+                                 struct manifest *manifest, const char **why);
+
+/* The newest-first order in which a restore looks at checkpoints: those of the newest generation, then those of its
+ * parents up to the parent checkpoint. malloc'd. */
+struct checkpoint_id *ids_walk(const struct checkpoint_dir *dir, uint32_t *count);
+
+/* Digests of a whole file: DIGEST_BYTES for each chunk, malloc'd. 0 or an errno. */
+int digest_file(const char *path, uint64_t *bytes, uint8_t **digests);
+/* Copies to a new inode and fsyncs it. 0 or an errno. */
+int copy_file(const char *from, const char *to);
+
+/* Reads every byte; false + a diagnostic of that severity. */
+bool manifest_verify(const struct checkpoint_dir *dir, const struct manifest *manifest, bool is_warning,
+                     struct diag_list *diags);
+/* Loads the manifests of the chain; NULL + a diagnostic. */
+struct checkpoint *chain_open(struct checkpoint_dir *dir, struct checkpoint_id id, bool is_warning,
+                              enum decode_result *result, struct diag_list *diags);
+
+#endif

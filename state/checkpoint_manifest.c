@@ -1,0 +1,296 @@
+/* MANIFEST and GENERATION: msgpack between a magic number and an xxh3-128 of all before it. Written with msgpack-c;
+ * read by the strict cursor below, which allocates nothing that the text's own length does not bound. */
+#include "state/checkpoint_files.h"
+
+#include <msgpack.h>
+#include <xxhash.h>
+
+enum { MAGIC_BYTES = 8, MANIFEST_FIELDS = 15, GENERATION_FIELDS = 5, PATH_LENGTH_MAX = 512 };
+
+static const char manifest_magic[MAGIC_BYTES + 1] = "leatmf1\n";
+static const char generation_magic[MAGIC_BYTES + 1] = "leatgn1\n";
+
+/* --- Writing ------------------------------------------------------------------------------------------------------ */
+
+static int write_to_buffer(void *data, const char *bytes, size_t count)
+{
+    buffer_append(data, bytes, count);
+    return 0;
+}
+
+static void pack_bytes(msgpack_packer *packer, struct str bytes)
+{
+    msgpack_pack_bin(packer, bytes.length);
+    msgpack_pack_bin_body(packer, bytes.data, bytes.length);
+}
+
+static void digest_of(const char *data, size_t bytes, uint8_t digest[DIGEST_BYTES])
+{
+    XXH128_canonical_t canonical;
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits(data, bytes));
+    memcpy(digest, canonical.digest, DIGEST_BYTES);
+}
+
+void manifest_seal(char *text, size_t bytes)
+{
+    leat_assert(bytes >= DIGEST_BYTES);
+    digest_of(text, bytes - DIGEST_BYTES, (uint8_t *)text + bytes - DIGEST_BYTES);
+}
+
+static void seal_buffer(struct byte_buffer *out)
+{
+    buffer_reserve(out, DIGEST_BYTES);
+    out->length += DIGEST_BYTES;
+    manifest_seal(out->data, out->length);
+}
+
+void manifest_encode(const struct manifest *manifest, struct byte_buffer *out)
+{
+    const struct checkpoint_info *info = &manifest->info;
+    buffer_append(out, manifest_magic, MAGIC_BYTES);
+    msgpack_packer packer;
+    msgpack_packer_init(&packer, out, write_to_buffer);
+    msgpack_pack_array(&packer, MANIFEST_FIELDS);
+    msgpack_pack_uint64(&packer, CHECKPOINT_FORMAT);
+    msgpack_pack_uint64(&packer, info->id.generation);
+    msgpack_pack_uint64(&packer, info->id.epoch);
+    msgpack_pack_uint64(&packer, info->previous.generation);
+    msgpack_pack_uint64(&packer, info->previous.epoch);
+    pack_bytes(&packer, info->fingerprint);
+    pack_bytes(&packer, info->profile);
+    pack_bytes(&packer, info->sources);
+    pack_bytes(&packer, info->notes);
+    pack_bytes(&packer, (struct str){(const char *)info->run.bytes, sizeof info->run.bytes});
+    msgpack_pack_uint64(&packer, (uint64_t)info->created_us);
+    msgpack_pack_uint64(&packer, info->has_database);
+    msgpack_pack_array(&packer, (size_t)manifest->files_count * 3);
+    for (uint32_t i = 0; i < manifest->files_count; i++) {
+        const struct manifest_file *file = &manifest->files[i];
+        pack_bytes(&packer, file->path);
+        msgpack_pack_uint64(&packer, file->bytes);
+        pack_bytes(&packer, (struct str){(const char *)file->digests, digest_count(file->bytes) * DIGEST_BYTES});
+    }
+    msgpack_pack_array(&packer, manifest->parts_count);
+    for (uint32_t i = 0; i < manifest->parts_count; i++)
+        pack_bytes(&packer, manifest->parts[i]);
+    pack_bytes(&packer, (struct str){manifest->frames, manifest->frames_count * sizeof(struct manifest_frame)});
+    seal_buffer(out);
+}
+
+void generation_encode(const struct generation *generation, struct byte_buffer *out)
+{
+    buffer_append(out, generation_magic, MAGIC_BYTES);
+    msgpack_packer packer;
+    msgpack_packer_init(&packer, out, write_to_buffer);
+    msgpack_pack_array(&packer, GENERATION_FIELDS);
+    msgpack_pack_uint64(&packer, CHECKPOINT_FORMAT);
+    msgpack_pack_uint64(&packer, generation->generation);
+    msgpack_pack_uint64(&packer, generation->parent.generation);
+    msgpack_pack_uint64(&packer, generation->parent.epoch);
+    pack_bytes(&packer, (struct str){(const char *)generation->run.bytes, sizeof generation->run.bytes});
+    seal_buffer(out);
+}
+
+/* --- Reading ------------------------------------------------------------------------------------------------------ */
+
+struct cursor {
+    const uint8_t *at, *end;
+    bool is_bad;
+};
+
+static uint64_t take_be(struct cursor *cursor, uint32_t bytes)
+{
+    if (cursor->is_bad || (size_t)(cursor->end - cursor->at) < bytes) {
+        cursor->is_bad = true;
+        return 0;
+    }
+    uint64_t value = 0;
+    for (uint32_t i = 0; i < bytes; i++)
+        value = value << 8 | *cursor->at++;
+    return value;
+}
+
+static uint64_t read_uint(struct cursor *cursor, uint64_t max)
+{
+    uint64_t tag = take_be(cursor, 1), value = tag;
+    if (tag >= 0xcc && tag <= 0xcf)
+        value = take_be(cursor, 1U << (tag - 0xcc));
+    else if (tag > 0x7f)
+        cursor->is_bad = true;
+    if (value > max)
+        cursor->is_bad = true;
+    return cursor->is_bad ? 0 : value;
+}
+
+static struct str read_bytes(struct cursor *cursor)
+{
+    uint64_t tag = take_be(cursor, 1);
+    if (tag < 0xc4 || tag > 0xc6) {
+        cursor->is_bad = true;
+        return (struct str){"", 0};
+    }
+    uint64_t length = take_be(cursor, 1U << (tag - 0xc4));
+    if (cursor->is_bad || (uint64_t)(cursor->end - cursor->at) < length) {
+        cursor->is_bad = true;
+        return (struct str){"", 0};
+    }
+    struct str bytes = {(const char *)cursor->at, length};
+    cursor->at += length;
+    return bytes;
+}
+
+/* The number of items, each of at least one byte. */
+static uint32_t read_array(struct cursor *cursor)
+{
+    uint64_t tag = take_be(cursor, 1), count = 0;
+    if ((tag & 0xf0) == 0x90)
+        count = tag & 0x0f;
+    else if (tag == 0xdc || tag == 0xdd)
+        count = take_be(cursor, tag == 0xdc ? 2 : 4);
+    else
+        cursor->is_bad = true;
+    if (count > (uint64_t)(cursor->end - cursor->at))
+        cursor->is_bad = true;
+    return cursor->is_bad ? 0 : (uint32_t)count;
+}
+
+/* Checks magic number and digest; the cursor is then on what lies between. */
+static bool open_text(struct str text, const char *magic, struct cursor *cursor, const char **why)
+{
+    uint8_t digest[DIGEST_BYTES];
+    if (text.length < MAGIC_BYTES + DIGEST_BYTES) {
+        *why = "it is too short";
+        return false;
+    }
+    if (memcmp(text.data, magic, MAGIC_BYTES) != 0) {
+        *why = "it does not begin as such a file does";
+        return false;
+    }
+    digest_of(text.data, text.length - DIGEST_BYTES, digest);
+    if (memcmp(digest, text.data + text.length - DIGEST_BYTES, DIGEST_BYTES) != 0) {
+        *why = "its digest does not match its bytes";
+        return false;
+    }
+    cursor->at = (const uint8_t *)text.data + MAGIC_BYTES;
+    cursor->end = (const uint8_t *)text.data + text.length - DIGEST_BYTES;
+    cursor->is_bad = false;
+    return true;
+}
+
+static void read_run(struct cursor *cursor, struct run_id *run)
+{
+    struct str bytes = read_bytes(cursor);
+    if (bytes.length != sizeof run->bytes)
+        cursor->is_bad = true;
+    else
+        memcpy(run->bytes, bytes.data, sizeof run->bytes);
+}
+
+/* Relative, without "..": a manifest names files of its own directory alone. */
+static bool is_inside(struct str path)
+{
+    if (path.length == 0 || path.length > PATH_LENGTH_MAX || path.data[0] == '/')
+        return false;
+    for (size_t i = 0; i < path.length; i++)
+        if (path.data[i] == '\0' || (path.data[i] == '.' && i + 1 < path.length && path.data[i + 1] == '.'))
+            return false;
+    return true;
+}
+
+static void read_files(struct cursor *cursor, struct arena *arena, struct manifest *manifest)
+{
+    uint32_t items = read_array(cursor);
+    if (items % 3 != 0 || items / 3 > MANIFEST_FILES_MAX)
+        cursor->is_bad = true;
+    if (cursor->is_bad)
+        return;
+    manifest->files = arena_array(arena, struct manifest_file, MAX(items / 3, 1));
+    for (uint32_t i = 0; i < items / 3 && !cursor->is_bad; i++) {
+        struct manifest_file *file = &manifest->files[manifest->files_count++];
+        file->path = read_bytes(cursor);
+        file->bytes = read_uint(cursor, INT64_MAX);
+        struct str digests = read_bytes(cursor);
+        file->digests = (const uint8_t *)digests.data;
+        if (!is_inside(file->path) || digests.length % DIGEST_BYTES != 0 ||
+            digests.length / DIGEST_BYTES != digest_count(file->bytes))
+            cursor->is_bad = true;
+        manifest->info.bytes += file->bytes;
+    }
+    manifest->info.files = manifest->files_count;
+}
+
+/* Parts, and frames that lie within state.bin. */
+static void read_parts(struct cursor *cursor, struct arena *arena, struct manifest *manifest)
+{
+    manifest->parts_count = read_array(cursor);
+    if (cursor->is_bad)
+        return;
+    manifest->parts = arena_array(arena, struct str, MAX(manifest->parts_count, 1));
+    for (uint32_t i = 0; i < manifest->parts_count; i++)
+        manifest->parts[i] = read_bytes(cursor);
+    struct str frames = read_bytes(cursor);
+    manifest->frames = frames.data;
+    manifest->frames_count = frames.length / sizeof(struct manifest_frame);
+    if (frames.length % sizeof(struct manifest_frame) != 0)
+        cursor->is_bad = true;
+    uint64_t state_bytes = 0;
+    for (uint32_t i = 0; i < manifest->files_count; i++)
+        if (str_is(manifest->files[i].path, "state.bin"))
+            state_bytes = manifest->files[i].bytes;
+    for (uint64_t i = 0; i < manifest->frames_count && !cursor->is_bad; i++) {
+        struct manifest_frame frame = manifest_frame(manifest, i);
+        if (frame.part >= manifest->parts_count || frame.bytes > FRAME_BYTES_MAX || frame.offset > state_bytes ||
+            frame.bytes > state_bytes - frame.offset)
+            cursor->is_bad = true;
+    }
+}
+
+enum decode_result manifest_decode(struct str text, struct arena *arena, struct manifest *manifest, const char **why)
+{
+    struct cursor cursor;
+    *manifest = (struct manifest){0};
+    if (!open_text(text, manifest_magic, &cursor, why))
+        return DECODE_DAMAGED;
+    struct checkpoint_info *info = &manifest->info;
+    *why = "its fields are impossible";
+    uint32_t fields = read_array(&cursor);
+    info->format = (uint32_t)read_uint(&cursor, UINT32_MAX);
+    if (!cursor.is_bad && info->format > CHECKPOINT_FORMAT)
+        return DECODE_NEWER;
+    if (cursor.is_bad || fields != MANIFEST_FIELDS || info->format == 0)
+        return DECODE_DAMAGED;
+    info->id.generation = (uint32_t)read_uint(&cursor, UINT32_MAX);
+    info->id.epoch = read_uint(&cursor, UINT64_MAX);
+    info->previous.generation = (uint32_t)read_uint(&cursor, UINT32_MAX);
+    info->previous.epoch = read_uint(&cursor, UINT64_MAX);
+    info->fingerprint = read_bytes(&cursor);
+    info->profile = read_bytes(&cursor);
+    info->sources = read_bytes(&cursor);
+    info->notes = read_bytes(&cursor);
+    read_run(&cursor, &info->run);
+    info->created_us = (int64_t)read_uint(&cursor, INT64_MAX);
+    info->has_database = read_uint(&cursor, 1) != 0;
+    read_files(&cursor, arena, manifest);
+    if (!cursor.is_bad)
+        read_parts(&cursor, arena, manifest);
+    return cursor.is_bad || cursor.at != cursor.end ? DECODE_DAMAGED : DECODE_GOOD;
+}
+
+enum decode_result generation_decode(struct str text, struct generation *generation, const char **why)
+{
+    struct cursor cursor;
+    *generation = (struct generation){0};
+    if (!open_text(text, generation_magic, &cursor, why))
+        return DECODE_DAMAGED;
+    *why = "its fields are impossible";
+    uint32_t fields = read_array(&cursor);
+    uint64_t format = read_uint(&cursor, UINT32_MAX);
+    if (!cursor.is_bad && format > CHECKPOINT_FORMAT)
+        return DECODE_NEWER;
+    generation->generation = (uint32_t)read_uint(&cursor, UINT32_MAX);
+    generation->parent.generation = (uint32_t)read_uint(&cursor, UINT32_MAX);
+    generation->parent.epoch = read_uint(&cursor, UINT64_MAX);
+    read_run(&cursor, &generation->run);
+    bool is_good = !cursor.is_bad && cursor.at == cursor.end && fields == GENERATION_FIELDS && format > 0;
+    return is_good ? DECODE_GOOD : DECODE_DAMAGED;
+}

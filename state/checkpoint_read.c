@@ -1,0 +1,419 @@
+/* Finding, verifying and reading checkpoints. Bytes of a checkpoint are data from outside: everything is checked. */
+#include "state/checkpoint_files.h"
+
+#include "core/key.h"
+#include "core/os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+enum { COPY_BYTES = 1 << 20 };
+
+int digest_file(const char *path, uint64_t *bytes, uint8_t **digests)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return errno;
+    char *chunk = malloc(CHECKPOINT_CHUNK_BYTES);
+    leat_assert(chunk != NULL);
+    struct byte_buffer all = {0};
+    buffer_reserve(&all, DIGEST_BYTES);
+    *bytes = 0;
+    size_t got = CHECKPOINT_CHUNK_BYTES;
+    int error = 0;
+    while (error == 0 && got == CHECKPOINT_CHUNK_BYTES) {
+        error = os_read_all(fd, chunk, CHECKPOINT_CHUNK_BYTES, &got);
+        if (error != 0 || got == 0)
+            break;
+        XXH128_canonical_t canonical;
+        XXH128_canonicalFromHash(&canonical, XXH3_128bits(chunk, got));
+        buffer_append(&all, canonical.digest, DIGEST_BYTES);
+        *bytes += got;
+    }
+    close(fd);
+    free(chunk);
+    *digests = (uint8_t *)all.data;
+    return error;
+}
+
+int copy_file(const char *from, const char *to)
+{
+    int in = open(from, O_RDONLY | O_CLOEXEC);
+    if (in < 0)
+        return errno;
+    int out = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int error = out < 0 ? errno : 0;
+    char *chunk = malloc(COPY_BYTES);
+    leat_assert(chunk != NULL);
+    size_t got = COPY_BYTES;
+    while (error == 0 && got == COPY_BYTES) {
+        error = os_read_all(in, chunk, COPY_BYTES, &got);
+        if (error == 0)
+            error = os_write_all(out, chunk, got, "ckpt.write");
+    }
+    if (error == 0)
+        error = os_fsync(out, "ckpt.fsync");
+    free(chunk);
+    close(in);
+    if (out >= 0)
+        close(out);
+    return error;
+}
+
+/* --- Verifying ------------------------------------------------------------------------------------------------------ */
+
+static struct diag *damaged(const char *path, int64_t offset, bool is_warning, struct diag_list *diags, const char *why)
+{
+    struct diag *diag = is_warning ? diag_warning(diags, DIAG_E0702, (struct span){0, 0}, "skipped: %s", why)
+                                   : diag_error(diags, DIAG_E0702, (struct span){0, 0}, "%s", why);
+    return diag_at(diags, diag, path, offset, -1);
+}
+
+static bool verify_file(const char *path, const struct manifest_file *file, bool is_warning, struct diag_list *diags)
+{
+    uint64_t bytes = 0;
+    uint8_t *digests = NULL;
+    int error = digest_file(path, &bytes, &digests);
+    bool is_good = true;
+    if (error != 0) {
+        diag_errno(diags, damaged(path, -1, is_warning, diags, "a file of the checkpoint cannot be read"), error);
+        is_good = false;
+    } else if (bytes != file->bytes) {
+        char why[128];
+        snprintf(why, sizeof why, "the file has %llu bytes instead of %llu", (unsigned long long)bytes,
+                 (unsigned long long)file->bytes);
+        damaged(path, (int64_t)MIN(bytes, file->bytes), is_warning, diags, why);
+        is_good = false;
+    }
+    for (uint64_t i = 0; is_good && i < digest_count(bytes); i++)
+        if (memcmp(digests + i * DIGEST_BYTES, file->digests + i * DIGEST_BYTES, DIGEST_BYTES) != 0) {
+            damaged(path, (int64_t)(i * CHECKPOINT_CHUNK_BYTES), is_warning, diags,
+                    "the digest of this MiB does not match its bytes");
+            is_good = false;
+        }
+    free(digests);
+    return is_good;
+}
+
+bool manifest_verify(const struct checkpoint_dir *dir, const struct manifest *manifest, bool is_warning,
+                     struct diag_list *diags)
+{
+    char directory[PATH_BYTES], path[PATH_BYTES + 1024];
+    path_checkpoint(dir, manifest->info.id, directory);
+    for (uint32_t i = 0; i < manifest->files_count; i++) {
+        snprintf(path, sizeof path, "%s/%.*s", directory, STR_ARGS(manifest->files[i].path));
+        if (!verify_file(path, &manifest->files[i], is_warning, diags))
+            return false;
+    }
+    return true;
+}
+
+/* --- Opening ---------------------------------------------------------------------------------------------------------- */
+
+static bool refuse_newer(const struct checkpoint_dir *dir, struct checkpoint_id id, struct diag_list *diags)
+{
+    char path[PATH_BYTES];
+    path_checkpoint(dir, id, path);
+    struct diag *diag = diag_error(diags, DIAG_E0704, (struct span){0, 0},
+                                   "a newer leat wrote this checkpoint; this one reads formats up to %d",
+                                   CHECKPOINT_FORMAT);
+    diag_at(diags, diag, path, -1, -1);
+    diag_hint(diags, diag, "run the newer leat, or start afresh with `--fresh` or another directory");
+    return false;
+}
+
+struct checkpoint *chain_open(struct checkpoint_dir *dir, struct checkpoint_id id, bool is_warning,
+                              enum decode_result *result, struct diag_list *diags)
+{
+    struct checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
+    leat_assert(checkpoint != NULL);
+    checkpoint->dir = dir;
+    arena_init(&checkpoint->arena, 64 << 10);
+    struct manifest newest_first[CHECKPOINT_CHAIN_MAX];
+    uint32_t count = 0;
+    const char *why = NULL;
+    *result = DECODE_GOOD;
+    struct checkpoint_id at = id;
+    while (*result == DECODE_GOOD && at.generation != 0) {
+        if (count == CHECKPOINT_CHAIN_MAX) {
+            why = "its chain has no base";
+            *result = DECODE_DAMAGED;
+            break;
+        }
+        *result = manifest_read(dir, at, &checkpoint->arena, &newest_first[count], &why);
+        if (*result == DECODE_GOOD)
+            at = newest_first[count++].info.previous;
+    }
+    if (*result == DECODE_GOOD) {
+        for (uint32_t i = 0; i < count; i++)
+            checkpoint->chain[i] = newest_first[count - 1 - i];
+        checkpoint->count = count;
+        return checkpoint;
+    }
+    if (*result == DECODE_NEWER) {
+        refuse_newer(dir, at, diags);
+    } else {
+        char path[PATH_BYTES], message[256];
+        path_checkpoint(dir, at, path);
+        strcat(path, "/MANIFEST");
+        snprintf(message, sizeof message, "the MANIFEST is damaged: %s", why);
+        damaged(path, -1, is_warning, diags, message);
+    }
+    checkpoint_close(checkpoint);
+    return NULL;
+}
+
+static bool verify_chain(struct checkpoint *checkpoint, bool is_warning, struct diag_list *diags)
+{
+    for (uint32_t i = 0; i < checkpoint->count; i++)
+        if (!manifest_verify(checkpoint->dir, &checkpoint->chain[i], is_warning, diags))
+            return false;
+    return true;
+}
+
+static bool is_same_job(const struct checkpoint *checkpoint, struct diag_list *diags)
+{
+    const struct checkpoint_info *info = checkpoint_info(checkpoint);
+    if (str_equal(info->fingerprint, checkpoint->dir->fingerprint))
+        return true;
+    struct diag *diag = diag_error(diags, DIAG_E0703, (struct span){0, 0},
+                                   "the checkpoints in %s are of another job, or of this one before it changed",
+                                   checkpoint->dir->path);
+    diag_hint(diags, diag, "`--fresh` starts anew and says what may be emitted again; or name another `dir:`");
+    return false;
+}
+
+struct checkpoint *checkpoint_open(struct checkpoint_dir *dir, struct checkpoint_id id, struct diag_list *diags)
+{
+    enum decode_result result;
+    struct checkpoint *checkpoint = chain_open(dir, id, false, &result, diags);
+    if (checkpoint == NULL)
+        return NULL;
+    if ((dir->is_read_only || is_same_job(checkpoint, diags)) && verify_chain(checkpoint, false, diags))
+        return checkpoint;
+    checkpoint_close(checkpoint);
+    return NULL;
+}
+
+enum checkpoint_found checkpoint_find(struct checkpoint_dir *dir, struct checkpoint **found, struct diag_list *diags)
+{
+    uint32_t count;
+    struct checkpoint_id *ids = ids_walk(dir, &count);
+    *found = NULL;
+    enum checkpoint_found outcome = count == 0 ? CHECKPOINT_NONE : CHECKPOINT_REFUSED;
+    unsigned errors = diags->errors;
+    for (uint32_t i = 0; i < count && *found == NULL && diags->errors == errors; i++) {
+        enum decode_result result;
+        struct checkpoint *checkpoint = chain_open(dir, ids[i], true, &result, diags);
+        if (checkpoint == NULL)
+            continue;
+        if (!is_same_job(checkpoint, diags) || !verify_chain(checkpoint, true, diags))
+            checkpoint_close(checkpoint);
+        else
+            *found = checkpoint;
+    }
+    free(ids);
+    if (*found != NULL)
+        return CHECKPOINT_FOUND;
+    if (count > 0 && diags->errors == errors) {
+        struct diag *diag = diag_error(diags, DIAG_E0705, (struct span){0, 0},
+                                       "%s holds %u checkpoints, and none of them is whole", dir->path, count);
+        diag_hint(diags, diag, "restore the directory from a copy, or start anew with `--fresh`");
+    }
+    return outcome;
+}
+
+void checkpoint_close(struct checkpoint *checkpoint)
+{
+    if (checkpoint == NULL)
+        return;
+    arena_free(&checkpoint->arena);
+    free(checkpoint);
+}
+
+const struct checkpoint_info *checkpoint_info(const struct checkpoint *checkpoint)
+{
+    return &checkpoint->chain[checkpoint->count - 1].info;
+}
+
+bool checkpoint_restore_database(struct checkpoint *checkpoint, const char *path, struct diag_list *diags)
+{
+    const struct manifest *manifest = &checkpoint->chain[checkpoint->count - 1];
+    char directory[PATH_BYTES], from[PATH_BYTES + 1024], to[PATH_BYTES + 1024];
+    path_checkpoint(checkpoint->dir, manifest->info.id, directory);
+    int error = os_remove_tree(path);
+    if (error == 0)
+        error = os_mkdirs(path);
+    for (uint32_t i = 0; error == 0 && i < manifest->files_count; i++) {
+        struct str name = manifest->files[i].path;
+        if (name.length <= 3 || memcmp(name.data, "db/", 3) != 0)
+            continue;
+        snprintf(from, sizeof from, "%s/%.*s", directory, STR_ARGS(name));
+        snprintf(to, sizeof to, "%s/%.*s", path, (int)name.length - 3, name.data + 3);
+        bool is_table = name.length > 4 && memcmp(name.data + name.length - 4, ".sst", 4) == 0;
+        /* Table files never change; the others do, and the checkpoint's must not. */
+        if (!is_table || link(from, to) != 0)
+            error = copy_file(from, to);
+    }
+    if (error == 0)
+        return true;
+    struct diag *diag = diag_error(diags, DIAG_E0702, (struct span){0, 0}, "the database cannot be put back to %s", path);
+    diag_errno(diags, diag, error);
+    return false;
+}
+
+/* --- Reading records ------------------------------------------------------------------------------------------------- */
+
+struct snapshot_reader {
+    struct checkpoint *checkpoint;
+    struct diag_list *diags;
+    char *prefix;
+    uint32_t lane, lanes;
+    uint32_t link; /* in the chain */
+    uint64_t next_frame;
+    int fd;
+    char *data; /* the frame */
+    size_t data_capacity, length, at;
+    uint64_t frame_offset;
+    size_t record_at; /* of the last record */
+    bool is_failed;
+};
+
+uint32_t snapshot_lane(const struct snapshot_reader *reader)
+{
+    return reader->lane;
+}
+
+uint32_t snapshot_lanes(const struct snapshot_reader *reader)
+{
+    return reader->lanes;
+}
+
+static void state_path(const struct snapshot_reader *reader, char *path)
+{
+    path_checkpoint(reader->checkpoint->dir, reader->checkpoint->chain[reader->link].info.id, path);
+    strcat(path, "/state.bin");
+}
+
+void snapshot_corrupt(struct snapshot_reader *reader, struct diag_list *diags, const char *what)
+{
+    char path[PATH_BYTES];
+    state_path(reader, path);
+    damaged(path, (int64_t)(reader->frame_offset + reader->record_at), false, diags, what);
+    reader->is_failed = true;
+}
+
+struct snapshot_reader *checkpoint_reader(struct checkpoint *checkpoint, const char *prefix, uint32_t lane,
+                                          uint32_t lanes, struct diag_list *diags)
+{
+    leat_assert(lanes == 0 || lane < lanes);
+    struct snapshot_reader *reader = calloc(1, sizeof *reader);
+    leat_assert(reader != NULL);
+    *reader = (struct snapshot_reader){
+        .checkpoint = checkpoint, .diags = diags, .prefix = strdup(prefix), .lane = lane, .lanes = lanes, .fd = -1};
+    return reader;
+}
+
+bool checkpoint_reader_close(struct snapshot_reader *reader)
+{
+    bool is_good = !reader->is_failed;
+    if (reader->fd >= 0)
+        close(reader->fd);
+    free(reader->prefix);
+    free(reader->data);
+    free(reader);
+    return is_good;
+}
+
+static bool is_own_group(const struct snapshot_reader *reader, uint32_t group)
+{
+    return group == SNAPSHOT_GLOBAL || reader->lanes == 0 || key_lane(group, reader->lanes) == reader->lane;
+}
+
+/* Whether the frame can hold records for this reader. */
+static bool is_wanted(const struct snapshot_reader *reader, const struct manifest *manifest,
+                      const struct manifest_frame *frame)
+{
+    struct str name = manifest->parts[frame->part];
+    size_t length = strlen(reader->prefix);
+    if (name.length < length || memcmp(name.data, reader->prefix, length) != 0)
+        return false;
+    if (frame->group_max == SNAPSHOT_GLOBAL || reader->lanes == 0 || frame->group_max >= KEY_GROUPS)
+        return true;
+    return key_lane(frame->group_min, reader->lanes) <= reader->lane &&
+           key_lane(frame->group_max, reader->lanes) >= reader->lane;
+}
+
+static bool load_frame(struct snapshot_reader *reader, const struct manifest_frame *frame)
+{
+    char path[PATH_BYTES];
+    state_path(reader, path);
+    reader->record_at = 0;
+    reader->frame_offset = frame->offset;
+    if (reader->fd < 0)
+        reader->fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (reader->data_capacity < frame->bytes) {
+        reader->data_capacity = MAX(frame->bytes, CHECKPOINT_CHUNK_BYTES);
+        free(reader->data);
+        reader->data = malloc(reader->data_capacity);
+        leat_assert(reader->data != NULL);
+    }
+    size_t got = 0;
+    int error = reader->fd < 0 ? errno
+                               : os_pread_all(reader->fd, reader->data, frame->bytes, frame->offset, &got);
+    if (error != 0 || got != frame->bytes) {
+        snapshot_corrupt(reader, reader->diags, "state.bin ends before its frame");
+        return false;
+    }
+    reader->length = frame->bytes;
+    reader->at = 0;
+    return true;
+}
+
+/* The next frame of interest, over the chain; false at the end. */
+static bool next_frame(struct snapshot_reader *reader)
+{
+    for (; reader->link < reader->checkpoint->count; reader->link++, reader->next_frame = 0) {
+        const struct manifest *manifest = &reader->checkpoint->chain[reader->link];
+        while (reader->next_frame < manifest->frames_count) {
+            struct manifest_frame frame = manifest_frame(manifest, reader->next_frame++);
+            if (is_wanted(reader, manifest, &frame))
+                return load_frame(reader, &frame);
+        }
+        if (reader->fd >= 0)
+            close(reader->fd);
+        reader->fd = -1;
+    }
+    return false;
+}
+
+bool snapshot_get(struct snapshot_reader *reader, uint32_t *key_group, struct str *data)
+{
+    while (!reader->is_failed) {
+        if (reader->at == reader->length) {
+            if (!next_frame(reader))
+                return false;
+            continue;
+        }
+        uint32_t head[2] = {0, 0};
+        reader->record_at = reader->at;
+        if (reader->length - reader->at >= sizeof head) {
+            memcpy(head, reader->data + reader->at, sizeof head);
+            reader->at += sizeof head;
+        }
+        if (reader->at == reader->record_at || head[1] > reader->length - reader->at ||
+            (head[0] >= KEY_GROUPS && head[0] != SNAPSHOT_GLOBAL)) {
+            snapshot_corrupt(reader, reader->diags, "a record is longer than its frame, or of no key group");
+            return false;
+        }
+        *key_group = head[0];
+        *data = (struct str){reader->data + reader->at, head[1]};
+        reader->at += head[1];
+        if (is_own_group(reader, head[0]))
+            return true;
+    }
+    return false;
+}

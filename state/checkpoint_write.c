@@ -1,0 +1,495 @@
+/* Writing a checkpoint: parts collect records in frames, the writer thread appends frames to state.bin. */
+#include "state/checkpoint_files.h"
+
+#include "core/key.h"
+#include "core/os.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+enum { FRAME_TARGET = 1 << 20, PART_NAME_MAX = 128 };
+
+struct deferred {
+    snapshot_job *write;
+    snapshot_done *done;
+    void *argument;
+};
+
+/* One part. Before checkpoint_write it belongs to whoever puts into it, then to the writer thread. */
+struct snapshot_writer {
+    struct checkpoint_writer *checkpoint;
+    struct snapshot_writer *next;
+    char name[PART_NAME_MAX];
+    uint32_t index;
+    struct byte_buffer buffer;     /* of frames that were not written yet */
+    struct byte_buffer frames;     /* struct manifest_frame; offset: within the buffer */
+    struct manifest_frame open;    /* the last frame, still growing */
+    struct deferred *deferred;
+    uint32_t deferred_count;
+    bool is_streaming; /* the writer thread runs its jobs: frames are written when they are full */
+};
+
+struct checkpoint_writer {
+    struct checkpoint_dir *dir;
+    struct checkpoint_info info;
+    char *path, *temporary, *database;
+    pthread_mutex_t mutex; /* the list of parts */
+    struct snapshot_writer *first, *last;
+    uint32_t parts_count;
+    int fd;
+    int error;
+    const char *error_step;
+    uint64_t offset;
+    XXH3_state_t *digest;
+    struct byte_buffer digests; /* of state.bin's whole chunks so far */
+    struct byte_buffer frames;
+    struct manifest_file *files;
+    uint32_t files_count;
+    uint64_t written_bytes;
+};
+
+/* --- Parts -------------------------------------------------------------------------------------------------------- */
+
+uint64_t snapshot_epoch(const struct snapshot_writer *writer)
+{
+    return writer->checkpoint->info.id.epoch;
+}
+
+bool snapshot_is_base(const struct snapshot_writer *writer)
+{
+    return writer->checkpoint->info.previous.generation == 0;
+}
+
+void snapshot_defer(struct snapshot_writer *writer, snapshot_job *write, snapshot_done *done, void *argument)
+{
+    leat_assert(!writer->is_streaming);
+    writer->deferred = realloc(writer->deferred, (writer->deferred_count + 1) * sizeof *writer->deferred);
+    leat_assert(writer->deferred != NULL);
+    writer->deferred[writer->deferred_count++] = (struct deferred){write, done, argument};
+}
+
+struct snapshot_writer *checkpoint_part(struct checkpoint_writer *checkpoint, const char *name)
+{
+    struct snapshot_writer *part = calloc(1, sizeof *part);
+    leat_assert(part != NULL && strlen(name) < sizeof part->name);
+    part->checkpoint = checkpoint;
+    strcpy(part->name, name);
+    pthread_mutex_lock(&checkpoint->mutex);
+    if (checkpoint->last == NULL)
+        checkpoint->first = part;
+    else
+        checkpoint->last->next = part;
+    checkpoint->last = part;
+    part->index = checkpoint->parts_count++;
+    pthread_mutex_unlock(&checkpoint->mutex);
+    return part;
+}
+
+/* --- state.bin ------------------------------------------------------------------------------------------------------ */
+
+static void fail(struct checkpoint_writer *checkpoint, int error, const char *step)
+{
+    if (error == 0 || checkpoint->error != 0)
+        return;
+    checkpoint->error = error;
+    checkpoint->error_step = step;
+}
+
+static void append_digest(struct checkpoint_writer *checkpoint)
+{
+    XXH128_canonical_t canonical;
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(checkpoint->digest));
+    buffer_append(&checkpoint->digests, canonical.digest, DIGEST_BYTES);
+    XXH3_128bits_reset(checkpoint->digest);
+}
+
+static void write_state(struct checkpoint_writer *checkpoint, const char *data, size_t bytes)
+{
+    if (checkpoint->error != 0)
+        return;
+    fail(checkpoint, os_write_all(checkpoint->fd, data, bytes, "ckpt.write"), "writing state.bin");
+    while (bytes > 0) {
+        size_t room = CHECKPOINT_CHUNK_BYTES - checkpoint->offset % CHECKPOINT_CHUNK_BYTES;
+        size_t part = MIN(bytes, room);
+        XXH3_128bits_update(checkpoint->digest, data, part);
+        checkpoint->offset += part;
+        data += part;
+        bytes -= part;
+        if (part == room)
+            append_digest(checkpoint);
+    }
+}
+
+static void close_frame(struct snapshot_writer *part)
+{
+    if (part->open.bytes == 0)
+        return;
+    buffer_append(&part->frames, &part->open, sizeof part->open);
+    part->open = (struct manifest_frame){0};
+}
+
+/* Writes all frames of the part. */
+static void flush_part(struct snapshot_writer *part)
+{
+    struct checkpoint_writer *checkpoint = part->checkpoint;
+    close_frame(part);
+    for (size_t at = 0; at < part->frames.length; at += sizeof(struct manifest_frame)) {
+        struct manifest_frame frame;
+        memcpy(&frame, part->frames.data + at, sizeof frame);
+        frame.offset += checkpoint->offset;
+        frame.part = part->index;
+        buffer_append(&checkpoint->frames, &frame, sizeof frame);
+    }
+    write_state(checkpoint, part->buffer.data, part->buffer.length);
+    buffer_clear(&part->buffer);
+    buffer_clear(&part->frames);
+}
+
+bool snapshot_put(struct snapshot_writer *part, uint32_t key_group, const void *data, size_t bytes)
+{
+    leat_assert(bytes <= CHECKPOINT_RECORD_MAX && (key_group < KEY_GROUPS || key_group == SNAPSHOT_GLOBAL));
+    if (part->checkpoint->error != 0 && part->is_streaming)
+        return false;
+    if (part->open.bytes == 0) {
+        part->open.offset = part->buffer.length;
+        part->open.group_min = part->open.group_max = key_group;
+    }
+    uint32_t head[2] = {key_group, (uint32_t)bytes};
+    buffer_append(&part->buffer, head, sizeof head);
+    buffer_append(&part->buffer, data, bytes);
+    part->open.bytes += (uint32_t)(sizeof head + bytes);
+    part->open.group_min = MIN(part->open.group_min, key_group);
+    part->open.group_max = MAX(part->open.group_max, key_group);
+    if (part->open.bytes >= FRAME_TARGET)
+        close_frame(part);
+    if (part->is_streaming && part->buffer.length >= FRAME_TARGET)
+        flush_part(part);
+    return !part->is_streaming || part->checkpoint->error == 0;
+}
+
+/* --- One checkpoint -------------------------------------------------------------------------------------------------- */
+
+bool checkpoint_wants_base(const struct checkpoint_dir *dir)
+{
+    return dir->last.generation == 0 || dir->chain >= CHECKPOINT_CHAIN_MAX ||
+           (dir->chain > 2 && dir->delta_bytes > dir->base_bytes * 2);
+}
+
+static bool report(struct checkpoint_writer *checkpoint, struct diag_list *diags)
+{
+    if (checkpoint->error == 0)
+        return true;
+    struct diag *diag = diag_error(diags, DIAG_E0708, (struct span){0, 0}, "checkpoint %llu failed: %s",
+                                   (unsigned long long)checkpoint->info.id.epoch, checkpoint->error_step);
+    diag_errno(diags, diag, checkpoint->error);
+    diag_at(diags, diag, checkpoint->temporary, -1, -1);
+    if (checkpoint->error == ENOSPC || checkpoint->error == EDQUOT)
+        diag_hint(diags, diag, "free some space: the job goes on, and the next checkpoint covers this one's changes");
+    return false;
+}
+
+static void free_writer(struct checkpoint_writer *checkpoint)
+{
+    while (checkpoint->first != NULL) {
+        struct snapshot_writer *part = checkpoint->first;
+        checkpoint->first = part->next;
+        buffer_free(&part->buffer);
+        buffer_free(&part->frames);
+        free(part->deferred);
+        free(part);
+    }
+    for (uint32_t i = 0; i < checkpoint->files_count; i++) {
+        free((char *)(uintptr_t)checkpoint->files[i].path.data);
+        free((uint8_t *)(uintptr_t)checkpoint->files[i].digests);
+    }
+    if (checkpoint->fd >= 0)
+        close(checkpoint->fd);
+    XXH3_freeState(checkpoint->digest);
+    buffer_free(&checkpoint->digests);
+    buffer_free(&checkpoint->frames);
+    pthread_mutex_destroy(&checkpoint->mutex);
+    free(checkpoint->files);
+    free(checkpoint->path);
+    free(checkpoint->temporary);
+    free(checkpoint->database);
+    free(checkpoint);
+}
+
+struct checkpoint_writer *checkpoint_begin(struct checkpoint_dir *dir, uint64_t epoch, bool is_base,
+                                           struct diag_list *diags)
+{
+    leat_assert(dir->generation.generation != 0 && (is_base || dir->last.generation != 0));
+    struct checkpoint_writer *checkpoint = calloc(1, sizeof *checkpoint);
+    leat_assert(checkpoint != NULL);
+    checkpoint->dir = dir;
+    checkpoint->info.id = (struct checkpoint_id){dir->generation.generation, epoch};
+    if (!is_base)
+        checkpoint->info.previous = dir->last;
+    pthread_mutex_init(&checkpoint->mutex, NULL);
+    char path[PATH_BYTES];
+    path_checkpoint(dir, checkpoint->info.id, path);
+    checkpoint->path = strdup(path);
+    checkpoint->digest = XXH3_createState();
+    bool has_paths = asprintf(&checkpoint->temporary, "%s.tmp", path) >= 0 &&
+                     asprintf(&checkpoint->database, "%s.tmp/db", path) >= 0;
+    leat_assert(has_paths && checkpoint->path != NULL && checkpoint->digest != NULL);
+    XXH3_128bits_reset(checkpoint->digest);
+    snprintf(path + strlen(path), sizeof path - strlen(path), ".tmp/state.bin");
+    checkpoint->fd = -1;
+    fail(checkpoint, os_remove_tree(checkpoint->temporary), "removing an older attempt");
+    if (checkpoint->error == 0)
+        fail(checkpoint, os_mkdirs(checkpoint->temporary), "making its directory");
+    if (checkpoint->error == 0) {
+        checkpoint->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        fail(checkpoint, checkpoint->fd < 0 ? errno : 0, "making state.bin");
+    }
+    if (!report(checkpoint, diags)) {
+        free_writer(checkpoint);
+        return NULL;
+    }
+    return checkpoint;
+}
+
+const char *checkpoint_writer_database(const struct checkpoint_writer *checkpoint)
+{
+    return checkpoint->database;
+}
+
+uint64_t checkpoint_written_bytes(const struct checkpoint_writer *checkpoint)
+{
+    return checkpoint->written_bytes;
+}
+
+static void add_file(struct checkpoint_writer *checkpoint, const char *name, uint64_t bytes, uint8_t *digests)
+{
+    checkpoint->files = realloc(checkpoint->files, (checkpoint->files_count + 1) * sizeof *checkpoint->files);
+    char *copy = strdup(name);
+    leat_assert(checkpoint->files != NULL && copy != NULL);
+    checkpoint->files[checkpoint->files_count++] = (struct manifest_file){str_from(copy), bytes, digests};
+}
+
+/* --- The database's files ------------------------------------------------------------------------------------------- */
+
+static bool is_table_file(const char *name)
+{
+    size_t length = strlen(name);
+    return length > 4 && strcmp(name + length - 4, ".sst") == 0;
+}
+
+/* A table file never changes: its digest is taken from the checkpoint before, where that has it. */
+static const struct known_digest *known_digest(const struct checkpoint_dir *dir, const char *name, int64_t bytes)
+{
+    for (uint32_t i = 0; i < dir->known_count && is_table_file(name); i++)
+        if (strcmp(dir->known[i].name, name) == 0 && dir->known[i].bytes == (uint64_t)bytes)
+            return &dir->known[i];
+    return NULL;
+}
+
+/* In a base each file becomes a copy, which shares no inode with earlier checkpoints. */
+static int separate(const char *path)
+{
+    char copy[PATH_BYTES + 8];
+    snprintf(copy, sizeof copy, "%s.copy", path);
+    int error = copy_file(path, copy);
+    return error == 0 ? os_rename(copy, path, NULL) : error;
+}
+
+static void add_database_file(struct checkpoint_writer *checkpoint, const char *name)
+{
+    char path[PATH_BYTES], relative[NAME_MAX + 8];
+    snprintf(path, sizeof path, "%s/%s", checkpoint->database, name);
+    snprintf(relative, sizeof relative, "db/%s", name);
+    bool is_base = checkpoint->info.previous.generation == 0;
+    const struct known_digest *known = is_base ? NULL : known_digest(checkpoint->dir, relative, os_file_bytes(path));
+    uint64_t bytes = 0;
+    uint8_t *digests = NULL;
+    if (known != NULL) {
+        size_t length = digest_count(known->bytes) * DIGEST_BYTES;
+        digests = malloc(MAX(length, 1));
+        leat_assert(digests != NULL);
+        memcpy(digests, known->digests, length);
+        add_file(checkpoint, relative, known->bytes, digests);
+        return;
+    }
+    if (is_base)
+        fail(checkpoint, separate(path), "copying a file of the database");
+    fail(checkpoint, digest_file(path, &bytes, &digests), "reading a file of the database");
+    checkpoint->written_bytes += bytes;
+    add_file(checkpoint, relative, bytes, digests);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct manifest_file *x = a, *y = b;
+    return str_compare(x->path, y->path);
+}
+
+static void add_database(struct checkpoint_writer *checkpoint)
+{
+    uint32_t first = checkpoint->files_count;
+    DIR *stream = opendir(checkpoint->database);
+    if (stream == NULL) {
+        fail(checkpoint, errno, "reading the database's checkpoint");
+        return;
+    }
+    for (struct dirent *entry; checkpoint->error == 0 && (entry = readdir(stream)) != NULL;)
+        if (entry->d_name[0] != '.')
+            add_database_file(checkpoint, entry->d_name);
+    closedir(stream);
+    qsort(checkpoint->files + first, checkpoint->files_count - first, sizeof *checkpoint->files, by_name);
+    if (checkpoint->error == 0)
+        fail(checkpoint, os_fsync_directory(checkpoint->database, "ckpt.fsync_directory"), "fsync of the database");
+}
+
+bool checkpoint_write(struct checkpoint_writer *checkpoint, bool has_database, struct diag_list *diags)
+{
+    for (struct snapshot_writer *part = checkpoint->first; part != NULL; part = part->next) {
+        part->is_streaming = true;
+        flush_part(part);
+        for (uint32_t i = 0; i < part->deferred_count && checkpoint->error == 0; i++)
+            if (part->deferred[i].write != NULL && !part->deferred[i].write(part->deferred[i].argument, part))
+                fail(checkpoint, EIO, part->name);
+        flush_part(part);
+    }
+    if (checkpoint->offset % CHECKPOINT_CHUNK_BYTES != 0)
+        append_digest(checkpoint);
+    uint8_t *digests = malloc(MAX(checkpoint->digests.length, 1));
+    leat_assert(digests != NULL);
+    if (checkpoint->digests.length > 0)
+        memcpy(digests, checkpoint->digests.data, checkpoint->digests.length);
+    add_file(checkpoint, "state.bin", checkpoint->offset, digests);
+    checkpoint->written_bytes += checkpoint->offset;
+    checkpoint->info.has_database = has_database;
+    if (has_database && checkpoint->error == 0)
+        add_database(checkpoint);
+    return report(checkpoint, diags);
+}
+
+/* --- Publishing -------------------------------------------------------------------------------------------------------- */
+
+static void tell_parts(struct checkpoint_writer *checkpoint, bool is_published)
+{
+    for (struct snapshot_writer *part = checkpoint->first; part != NULL; part = part->next)
+        for (uint32_t i = 0; i < part->deferred_count; i++)
+            if (part->deferred[i].done != NULL)
+                part->deferred[i].done(part->deferred[i].argument, is_published);
+}
+
+static void write_manifest(struct checkpoint_writer *checkpoint)
+{
+    struct manifest manifest = {.info = checkpoint->info, .files = checkpoint->files,
+                                .files_count = checkpoint->files_count, .parts_count = checkpoint->parts_count,
+                                .frames = checkpoint->frames.data,
+                                .frames_count = checkpoint->frames.length / sizeof(struct manifest_frame)};
+    manifest.parts = malloc(MAX(checkpoint->parts_count, 1) * sizeof *manifest.parts);
+    leat_assert(manifest.parts != NULL);
+    for (struct snapshot_writer *part = checkpoint->first; part != NULL; part = part->next)
+        manifest.parts[part->index] = str_from(part->name);
+    struct byte_buffer text = {0};
+    manifest_encode(&manifest, &text);
+    free(manifest.parts);
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "%s/MANIFEST", checkpoint->temporary);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    fail(checkpoint, fd < 0 ? errno : os_write_all(fd, text.data, text.length, "ckpt.manifest"),
+         "writing the MANIFEST");
+    if (checkpoint->error == 0)
+        fail(checkpoint, os_fsync(fd, "ckpt.fsync"), "fsync of the MANIFEST");
+    if (fd >= 0)
+        close(fd);
+    checkpoint->written_bytes += text.length;
+    buffer_free(&text);
+}
+
+/* From the written files to the name that counts; each step only if those before it were good. */
+static void make_durable(struct checkpoint_writer *checkpoint)
+{
+    char generation[PATH_BYTES];
+    path_generation(checkpoint->dir, checkpoint->info.id.generation, generation);
+    if (checkpoint->error == 0)
+        fail(checkpoint, os_fsync(checkpoint->fd, "ckpt.fsync"), "fsync of state.bin");
+    if (checkpoint->error == 0)
+        write_manifest(checkpoint);
+    if (checkpoint->error == 0)
+        fail(checkpoint, os_fsync_directory(checkpoint->temporary, "ckpt.fsync_directory"), "fsync of its directory");
+    if (checkpoint->error == 0)
+        fail(checkpoint, failpoint("ckpt.pre_rename"), "before the rename");
+    if (checkpoint->error != 0)
+        return;
+    fail(checkpoint, os_rename(checkpoint->temporary, checkpoint->path, "ckpt.rename"), "rename");
+    if (checkpoint->error != 0)
+        return;
+    fail(checkpoint, failpoint("ckpt.post_rename"), "after the rename");
+    if (checkpoint->error == 0)
+        fail(checkpoint, os_fsync_directory(generation, "ckpt.fsync_parent"), "fsync of the generation's directory");
+    if (checkpoint->error != 0)
+        (void)os_rename(checkpoint->path, checkpoint->temporary, NULL); /* it does not count */
+}
+
+/* What the next checkpoint wants to know of this one. */
+static void remember(struct checkpoint_writer *checkpoint)
+{
+    struct checkpoint_dir *dir = checkpoint->dir;
+    bool is_base = checkpoint->info.previous.generation == 0;
+    dir->last = checkpoint->info.id;
+    dir->chain = is_base ? 1 : dir->chain + 1;
+    if (is_base) {
+        dir->base_bytes = checkpoint->offset;
+        dir->delta_bytes = 0;
+    } else {
+        dir->delta_bytes += checkpoint->offset;
+    }
+    for (uint32_t i = 0; i < dir->known_count; i++) {
+        free(dir->known[i].name);
+        free(dir->known[i].digests);
+    }
+    dir->known = realloc(dir->known, MAX(checkpoint->files_count, 1) * sizeof *dir->known);
+    leat_assert(dir->known != NULL);
+    dir->known_count = 0;
+    for (uint32_t i = 0; i < checkpoint->files_count; i++) {
+        struct manifest_file *file = &checkpoint->files[i];
+        if (strncmp(file->path.data, "db/", 3) != 0)
+            continue;
+        dir->known[dir->known_count++] = (struct known_digest){
+            (char *)(uintptr_t)file->path.data, file->bytes, (uint8_t *)(uintptr_t)file->digests};
+        file->path.data = NULL;
+        file->digests = NULL;
+    }
+}
+
+bool checkpoint_publish(struct checkpoint_writer *checkpoint, const struct checkpoint_info *info,
+                        struct diag_list *diags)
+{
+    struct checkpoint_dir *dir = checkpoint->dir;
+    checkpoint->info.format = CHECKPOINT_FORMAT;
+    checkpoint->info.fingerprint = dir->fingerprint;
+    checkpoint->info.profile = dir->profile;
+    checkpoint->info.run = dir->generation.run;
+    checkpoint->info.sources = info->sources;
+    checkpoint->info.notes = info->notes;
+    checkpoint->info.created_us = os_wall_us();
+    make_durable(checkpoint);
+    bool is_published = report(checkpoint, diags);
+    if (!is_published) {
+        checkpoint_abandon(checkpoint);
+        return false;
+    }
+    remember(checkpoint);
+    tell_parts(checkpoint, true);
+    (void)failpoint("ckpt.published"); /* it stands, whatever comes now */
+    free_writer(checkpoint);
+    return true;
+}
+
+void checkpoint_abandon(struct checkpoint_writer *checkpoint)
+{
+    tell_parts(checkpoint, false);
+    (void)os_remove_tree(checkpoint->temporary); /* else the next start sweeps it */
+    free_writer(checkpoint);
+}

@@ -1,0 +1,271 @@
+/* Cold rows of learners over the same database; see core/cold_store.h. Rows that come while a checkpoint holds the
+ * database wait in a table of their own and are read from there. */
+#include "core/buffer.h"
+#include "state/store.h"
+
+#include <stdlib.h>
+
+enum { COLD_KIND = 'c', COLD_KEY_BYTES = STORE_PREFIX_BYTES + 8 };
+
+/* Open addressing; state 0: unused, 1: a row, 2: removed. */
+struct waiting {
+    uint64_t key;
+    uint32_t row; /* index in rows */
+    uint8_t state;
+};
+
+struct cold {
+    struct cold_store store;
+    struct store_user user;
+    size_t row_bytes;
+    struct waiting *waiting;
+    uint32_t capacity, count;
+    struct byte_buffer rows;
+    rocksdb_writebatch_t *batch;
+};
+
+static void make_key(const struct cold *cold, char *out, uint64_t key)
+{
+    store_prefix(out, cold->user.id, COLD_KIND, 0);
+    for (int i = 0; i < 8; i++)
+        out[STORE_PREFIX_BYTES + i] = (char)(key >> (56 - 8 * i));
+}
+
+static struct waiting *find_waiting(const struct cold *cold, uint64_t key)
+{
+    uint32_t at = (uint32_t)((key * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (cold->capacity - 1);
+    while (cold->waiting[at].state != 0 && cold->waiting[at].key != key)
+        at = (at + 1) & (cold->capacity - 1);
+    return &cold->waiting[at];
+}
+
+static void wait_with(struct cold *cold, uint64_t key, const void *row)
+{
+    if ((cold->count + 1) * 2 > cold->capacity) {
+        struct cold old = *cold;
+        cold->capacity = MAX(old.capacity * 2, 256);
+        cold->waiting = calloc(cold->capacity, sizeof *cold->waiting);
+        leat_assert(cold->waiting != NULL);
+        for (uint32_t i = 0; i < old.capacity; i++)
+            if (old.waiting[i].state != 0)
+                *find_waiting(cold, old.waiting[i].key) = old.waiting[i];
+        free(old.waiting);
+    }
+    struct waiting *slot = find_waiting(cold, key);
+    if (slot->state == 0) {
+        cold->count++;
+        slot->row = (uint32_t)(cold->rows.length / cold->row_bytes);
+        slot->key = key;
+        buffer_reserve(&cold->rows, cold->row_bytes);
+        cold->rows.length += cold->row_bytes;
+    }
+    slot->state = row == NULL ? 2 : 1;
+    if (row != NULL)
+        memcpy(cold->rows.data + slot->row * cold->row_bytes, row, cold->row_bytes);
+}
+
+static void put_row(struct cold *cold, uint64_t key, const void *row)
+{
+    char text[COLD_KEY_BYTES];
+    size_t key_bytes = sizeof text;
+    make_key(cold, text, key);
+    if (row == NULL) {
+        rocksdb_writebatch_delete(cold->batch, text, key_bytes);
+        return;
+    }
+    struct stored_value head = {.expire_us = TIME_MAX};
+    const char *keys[1] = {text}, *parts[2] = {(const char *)&head, row};
+    size_t lengths[2] = {sizeof head, cold->row_bytes};
+    rocksdb_writebatch_putv(cold->batch, 1, keys, &key_bytes, 2, parts, lengths);
+}
+
+static bool commit(struct cold *cold)
+{
+    if (rocksdb_writebatch_count(cold->batch) == 0)
+        return true;
+    bool is_good = store_commit(cold->user.store, cold->batch);
+    rocksdb_writebatch_clear(cold->batch);
+    return is_good;
+}
+
+/* Writes what waited, once the database is free again. */
+static void settle(struct cold *cold)
+{
+    for (uint32_t i = 0; i < cold->capacity; i++)
+        if (cold->waiting[i].state != 0)
+            put_row(cold, cold->waiting[i].key,
+                      cold->waiting[i].state == 1 ? cold->rows.data + cold->waiting[i].row * cold->row_bytes : NULL);
+    if (cold->count > 0)
+        memset(cold->waiting, 0, cold->capacity * sizeof *cold->waiting);
+    cold->count = 0;
+    buffer_clear(&cold->rows);
+}
+
+static bool write_rows(struct cold *cold, const uint64_t *keys, const void *rows, size_t count)
+{
+    struct state_store *store = cold->user.store;
+    if (state_store_error(store) != NULL)
+        return false;
+    bool can_write = store_can_write(&cold->user);
+    if (can_write)
+        settle(cold);
+    for (size_t i = 0; i < count; i++) {
+        const void *row = rows == NULL ? NULL : (const char *)rows + i * cold->row_bytes;
+        if (can_write)
+            put_row(cold, keys[i], row);
+        else
+            wait_with(cold, keys[i], row);
+    }
+    return commit(cold);
+}
+
+static bool cold_put(void *self, const uint64_t *keys, const void *rows, size_t row_bytes, size_t count)
+{
+    struct cold *cold = self;
+    leat_assert(row_bytes == cold->row_bytes);
+    return count == 0 || write_rows(cold, keys, rows, count);
+}
+
+static bool cold_remove(void *self, const uint64_t *keys, size_t count)
+{
+    return count == 0 || write_rows(self, keys, NULL, count);
+}
+
+/* One call of at most STORE_READ_MAX keys that are not waiting. */
+static bool get_stored(struct cold *cold, const uint64_t *keys, const size_t *index, size_t count, char *rows,
+                       bool *found)
+{
+    char text[STORE_READ_MAX][COLD_KEY_BYTES];
+    const char *texts[STORE_READ_MAX];
+    size_t lengths[STORE_READ_MAX];
+    rocksdb_pinnableslice_t *values[STORE_READ_MAX];
+    for (size_t i = 0; i < count; i++) {
+        make_key(cold, text[i], keys[index[i]]);
+        texts[i] = text[i];
+        lengths[i] = COLD_KEY_BYTES;
+    }
+    bool is_good = store_get(cold->user.store, (uint32_t)count, texts, lengths, values);
+    for (size_t i = 0; i < count; i++) {
+        if (values[i] == NULL)
+            continue;
+        size_t bytes;
+        const char *data = rocksdb_pinnableslice_value(values[i], &bytes);
+        found[index[i]] = bytes == sizeof(struct stored_value) + cold->row_bytes;
+        if (found[index[i]])
+            memcpy(rows + index[i] * cold->row_bytes, data + sizeof(struct stored_value), cold->row_bytes);
+        rocksdb_pinnableslice_destroy(values[i]);
+    }
+    return is_good;
+}
+
+static bool cold_get(void *self, const uint64_t *keys, void *rows, size_t row_bytes, size_t count, bool *found)
+{
+    struct cold *cold = self;
+    leat_assert(row_bytes == cold->row_bytes);
+    size_t index[STORE_READ_MAX], pending = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct waiting *slot = cold->count == 0 ? NULL : find_waiting(cold, keys[i]);
+        found[i] = slot != NULL && slot->state == 1;
+        if (found[i])
+            memcpy((char *)rows + i * row_bytes, cold->rows.data + slot->row * row_bytes, row_bytes);
+        if (slot == NULL || slot->state == 0)
+            index[pending++] = i;
+        if (pending == STORE_READ_MAX || (i + 1 == count && pending > 0)) {
+            if (store_has_database(cold->user.store) && !get_stored(cold, keys, index, pending, rows, found))
+                return false;
+            pending = 0;
+        }
+    }
+    return state_store_error(cold->user.store) == NULL;
+}
+
+/* The waiting rows in order of key, merged with the database's. */
+struct cold_scan {
+    struct cold *cold;
+    void (*visit)(void *argument, uint64_t key, const void *row);
+    void *argument;
+    const struct waiting **sorted;
+    uint32_t next;
+};
+
+static int by_key(const void *a, const void *b)
+{
+    const struct waiting *x = *(const struct waiting *const *)a, *y = *(const struct waiting *const *)b;
+    return x->key < y->key ? -1 : x->key > y->key;
+}
+
+static void visit_waiting(struct cold_scan *scan, uint64_t below, bool is_end)
+{
+    for (; scan->next < scan->cold->count && (is_end || scan->sorted[scan->next]->key < below); scan->next++) {
+        const struct waiting *slot = scan->sorted[scan->next];
+        if (slot->state == 1)
+            scan->visit(scan->argument, slot->key, scan->cold->rows.data + slot->row * scan->cold->row_bytes);
+    }
+}
+
+static bool visit_stored(void *argument, struct str key, struct str value)
+{
+    struct cold_scan *scan = argument;
+    uint64_t number = 0;
+    for (int i = 0; i < 8; i++)
+        number = number << 8 | (unsigned char)key.data[STORE_PREFIX_BYTES + i];
+    visit_waiting(scan, number, false);
+    bool is_replaced = scan->next < scan->cold->count && scan->sorted[scan->next]->key == number;
+    if (!is_replaced && value.length == sizeof(struct stored_value) + scan->cold->row_bytes)
+        scan->visit(scan->argument, number, value.data + sizeof(struct stored_value));
+    return true;
+}
+
+static bool cold_scan(void *self, void (*visit)(void *argument, uint64_t key, const void *row), void *argument)
+{
+    struct cold *cold = self;
+    char first[STORE_PREFIX_BYTES], limit[STORE_PREFIX_BYTES];
+    store_prefix(first, cold->user.id, COLD_KIND, 0);
+    store_prefix(limit, cold->user.id, COLD_KIND, 1);
+    struct cold_scan scan = {.cold = cold, .visit = visit, .argument = argument};
+    scan.sorted = malloc(MAX(cold->count, 1) * sizeof(void *));
+    leat_assert(scan.sorted != NULL);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < cold->capacity; i++)
+        if (cold->waiting[i].state != 0)
+            scan.sorted[count++] = &cold->waiting[i];
+    qsort(scan.sorted, count, sizeof(void *), by_key);
+    bool is_good = store_scan(cold->user.store, (struct str){first, sizeof first}, (struct str){limit, sizeof limit},
+                              visit_stored, &scan);
+    visit_waiting(&scan, 0, true);
+    free(scan.sorted);
+    return is_good;
+}
+
+struct cold_store *cold_store_new(struct state_store *store, uint16_t id, size_t row_bytes)
+{
+    struct cold *cold = calloc(1, sizeof *cold);
+    leat_assert(cold != NULL && row_bytes > 0);
+    cold->store = (struct cold_store){cold, cold_put, cold_get, cold_remove, cold_scan};
+    cold->user = (struct store_user){.store = store, .id = id, .kind = COLD_KIND};
+    cold->row_bytes = row_bytes;
+    cold->batch = store_batch_new();
+    store_add_user(&cold->user);
+    return &cold->store;
+}
+
+void cold_store_barrier(struct cold_store *store)
+{
+    struct cold *cold = store->self;
+    /* What waited since an earlier checkpoint belongs to this one: it is written before the database is copied. */
+    settle(cold);
+    (void)commit(cold); /* the store keeps its error */
+    store_hold(&cold->user);
+}
+
+void cold_store_free(struct cold_store *store)
+{
+    if (store == NULL)
+        return;
+    struct cold *cold = store->self;
+    store_remove_user(&cold->user);
+    rocksdb_writebatch_destroy(cold->batch);
+    buffer_free(&cold->rows);
+    free(cold->waiting);
+    free(cold);
+}

@@ -1,0 +1,35 @@
+/* Inside state/: blocks of variable size for the values of one table, counted exactly. A block begins with its length
+ * and the index of its chunk (KEYED_VALUE_HEADER bytes); sizes are rounded to classes, chunks hold blocks of one
+ * class, an empty chunk goes back to the system. */
+#ifndef LEAT_STATE_SLAB_H
+#define LEAT_STATE_SLAB_H
+
+#include "state/state.h"
+
+enum { SLAB_CLASSES = 36, SLAB_CLASS_BYTES_MAX = 16384 };
+
+struct slab_chunk;
+
+struct slab {
+    struct slab_chunk **chunks; /* by index; NULL where it was given back */
+    uint32_t count, capacity;
+    uint32_t free_index; /* the lowest index that may be free */
+    struct slab_chunk *partial[SLAB_CLASSES];
+    size_t used_bytes; /* of blocks, rounded to their classes */
+};
+
+/* A block for `bytes` of value; its length is set, the value is not. */
+char *slab_take(struct slab *slab, uint32_t bytes);
+void slab_give(struct slab *slab, char *block);
+/* The value with a new length, moved if its class changes. Not zeroed. */
+char *slab_resize(struct slab *slab, char *block, uint32_t bytes);
+void slab_free(struct slab *slab);
+
+static inline uint32_t slab_bytes(const char *block)
+{
+    uint32_t bytes;
+    memcpy(&bytes, block, sizeof bytes);
+    return bytes;
+}
+
+#endif

@@ -1,0 +1,415 @@
+/* The database of a process: RocksDB behind the few calls that state needs. ../shared/pitfalls.md says which of its
+ * defaults lose data; the options below follow it. */
+#include "state/store.h"
+
+#include "core/os.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { FILTER_USERS_MAX = 1024, BLOOM_BITS = 10, BLOCK_BYTES = 4096, CHECKSUM_XXH3 = 4 };
+
+/* What may be dropped below which watermark. */
+struct filter_rule {
+    uint16_t id;
+    uint8_t kind;
+    int64_t watermark;
+};
+
+struct filter {
+    uint32_t count;
+    struct filter_rule rules[];
+};
+
+struct state_store {
+    char *directory;
+    size_t memory_bytes;
+    pthread_mutex_t mutex; /* creation of the database, users, rules, error */
+    rocksdb_t *_Atomic database;
+    rocksdb_column_family_handle_t *family;
+    rocksdb_options_t *options;
+    rocksdb_cache_t *cache;
+    rocksdb_compactionfilterfactory_t *factory;
+    rocksdb_readoptions_t *read_options;
+    rocksdb_writeoptions_t *write_options;
+    atomic_ullong releases;
+    atomic_llong pressure;
+    char *_Atomic error;
+    struct store_user *users;
+    struct filter *rules;
+};
+
+static void store_fail(struct state_store *store, const char *what, char *text)
+{
+    char *message = NULL;
+    if (asprintf(&message, "%s: %s", what, text) < 0)
+        message = strdup("state store");
+    free(text);
+    char *expected = NULL;
+    if (!atomic_compare_exchange_strong(&store->error, &expected, message))
+        free(message);
+}
+
+const char *state_store_error(struct state_store *store)
+{
+    return atomic_load(&store->error);
+}
+
+/* --- The compaction filter: drops values that expired before the watermark of the last barrier. -------------- */
+
+static unsigned char filter_drops(void *state, int level, const char *key, size_t key_bytes, const char *value,
+                                  size_t value_bytes, char **new_value, size_t *new_bytes, unsigned char *is_changed)
+{
+    (void)level, (void)new_value, (void)new_bytes;
+    *is_changed = 0;
+    const struct filter *filter = state;
+    struct stored_value head;
+    if (key_bytes < STORE_PREFIX_BYTES || value_bytes < sizeof head)
+        return 0;
+    uint16_t id = (uint16_t)((unsigned char)key[0] << 8 | (unsigned char)key[1]);
+    memcpy(&head, value, sizeof head);
+    for (uint32_t i = 0; i < filter->count; i++)
+        if (filter->rules[i].id == id && filter->rules[i].kind == (uint8_t)key[2])
+            return head.expire_us < filter->rules[i].watermark;
+    return 0;
+}
+
+static const char *filter_name(void *state)
+{
+    (void)state;
+    return "leat.expiry";
+}
+
+static rocksdb_compactionfilter_t *filter_create(void *state, rocksdb_compactionfiltercontext_t *context)
+{
+    (void)context;
+    struct state_store *store = state;
+    pthread_mutex_lock(&store->mutex);
+    size_t bytes = sizeof(struct filter) + store->rules->count * sizeof(struct filter_rule);
+    struct filter *copy = malloc(bytes);
+    leat_assert(copy != NULL);
+    memcpy(copy, store->rules, bytes);
+    pthread_mutex_unlock(&store->mutex);
+    return rocksdb_compactionfilter_create(copy, free, filter_drops, filter_name);
+}
+
+static void factory_destroyed(void *state)
+{
+    (void)state;
+}
+
+void store_add_user(struct store_user *user)
+{
+    struct state_store *store = user->store;
+    user->barrier_watermark = TIME_MIN;
+    user->held_at = UINT64_MAX;
+    pthread_mutex_lock(&store->mutex);
+    user->next = store->users;
+    store->users = user;
+    pthread_mutex_unlock(&store->mutex);
+}
+
+void store_remove_user(struct store_user *user)
+{
+    struct state_store *store = user->store;
+    if (store == NULL)
+        return;
+    pthread_mutex_lock(&store->mutex);
+    for (struct store_user **at = &store->users; *at != NULL; at = &(*at)->next)
+        if (*at == user) {
+            *at = user->next;
+            break;
+        }
+    pthread_mutex_unlock(&store->mutex);
+}
+
+/* After all barriers: for each id and kind, the lowest watermark of its instances. */
+static void set_rules(struct state_store *store)
+{
+    pthread_mutex_lock(&store->mutex);
+    struct filter *rules = store->rules;
+    rules->count = 0;
+    for (struct store_user *user = store->users; user != NULL; user = user->next) {
+        int64_t watermark = __atomic_load_n(&user->barrier_watermark, __ATOMIC_ACQUIRE);
+        uint32_t i = 0;
+        while (i < rules->count && (rules->rules[i].id != user->id || rules->rules[i].kind != user->kind))
+            i++;
+        if (i == rules->count && i < FILTER_USERS_MAX)
+            rules->rules[rules->count++] = (struct filter_rule){user->id, user->kind, watermark};
+        else if (i < rules->count)
+            rules->rules[i].watermark = MIN(rules->rules[i].watermark, watermark);
+    }
+    pthread_mutex_unlock(&store->mutex);
+}
+
+/* --- Opening ---------------------------------------------------------------------------------------------------- */
+
+static void make_table_options(struct state_store *store)
+{
+    rocksdb_block_based_table_options_t *table = rocksdb_block_based_options_create();
+    store->cache = rocksdb_cache_create_lru(store->memory_bytes / 2);
+    rocksdb_block_based_options_set_block_cache(table, store->cache);
+    rocksdb_block_based_options_set_block_size(table, BLOCK_BYTES);
+    rocksdb_block_based_options_set_format_version(table, 5);
+    rocksdb_block_based_options_set_filter_policy(table, rocksdb_filterpolicy_create_bloom_full(BLOOM_BITS));
+    /* Indexes and filters count as cache, so that the budget holds whatever the database's size. */
+    rocksdb_block_based_options_set_cache_index_and_filter_blocks(table, 1);
+    rocksdb_block_based_options_set_cache_index_and_filter_blocks_with_high_priority(table, 1);
+    /* In partitions: a read wants 4 KiB of a filter, not the filter of a whole file. */
+    rocksdb_block_based_options_set_index_type(table, rocksdb_block_based_table_index_type_two_level_index_search);
+    rocksdb_block_based_options_set_partition_filters(table, 1);
+    rocksdb_block_based_options_set_metadata_block_size(table, BLOCK_BYTES);
+    rocksdb_block_based_options_set_pin_top_level_index_and_filter(table, 1);
+    rocksdb_block_based_options_set_data_block_index_type(
+        table, rocksdb_block_based_table_data_block_index_type_binary_search_and_hash);
+    rocksdb_block_based_options_set_checksum(table, CHECKSUM_XXH3);
+    rocksdb_options_set_block_based_table_factory(store->options, table);
+    rocksdb_block_based_options_destroy(table);
+}
+
+static void make_options(struct state_store *store)
+{
+    rocksdb_options_t *options = store->options = rocksdb_options_create();
+    rocksdb_options_set_create_if_missing(options, 1);
+    rocksdb_options_set_atomic_flush(options, 1);
+    rocksdb_options_set_compression(options, rocksdb_no_compression);
+    size_t write_bytes = store->memory_bytes / 2;
+    rocksdb_options_set_db_write_buffer_size(options, write_bytes);
+    rocksdb_options_set_write_buffer_size(options, write_bytes / 3);
+    rocksdb_options_set_max_write_buffer_number(options, 4);
+    rocksdb_options_set_allow_concurrent_memtable_write(options, 0);
+    rocksdb_options_set_memtable_whole_key_filtering(options, 1);
+    rocksdb_options_set_memtable_prefix_bloom_size_ratio(options, 0.02);
+    rocksdb_options_set_target_file_size_base(options, 32 << 20);
+    rocksdb_options_set_max_bytes_for_level_base(options, MAX((uint64_t)write_bytes * 4, 64 << 20));
+    rocksdb_options_set_max_background_jobs(options, 2);
+    rocksdb_options_set_max_open_files(options, 512);
+    rocksdb_options_set_keep_log_file_num(options, 1);
+    rocksdb_options_set_info_log_level(options, 2);
+    rocksdb_options_set_stats_dump_period_sec(options, 0);
+    store->factory = rocksdb_compactionfilterfactory_create(store, factory_destroyed, filter_create, filter_name);
+    rocksdb_options_set_compaction_filter_factory(options, store->factory);
+    make_table_options(store);
+    store->read_options = rocksdb_readoptions_create();
+    store->write_options = rocksdb_writeoptions_create();
+    rocksdb_writeoptions_disable_WAL(store->write_options, 1);
+}
+
+/* Opens it where it is not open yet. The mutex keeps two lanes from doing it at once. */
+static bool open_database(struct state_store *store, bool is_restored)
+{
+    if (atomic_load(&store->database) != NULL)
+        return true;
+    pthread_mutex_lock(&store->mutex);
+    if (atomic_load(&store->database) != NULL) {
+        pthread_mutex_unlock(&store->mutex);
+        return true;
+    }
+    int error = is_restored ? 0 : os_remove_tree(store->directory);
+    if (error == 0)
+        error = os_mkdirs(store->directory);
+    char *text = error == 0 ? NULL : strdup(strerror(error));
+    rocksdb_t *database = NULL;
+    if (error == 0) {
+        if (store->options == NULL)
+            make_options(store);
+        const char *family = "default";
+        const rocksdb_options_t *options = store->options;
+        database = rocksdb_open_column_families(store->options, store->directory, 1, &family, &options,
+                                                &store->family, &text);
+    }
+    atomic_store(&store->database, database);
+    pthread_mutex_unlock(&store->mutex);
+    if (database == NULL)
+        store_fail(store, store->directory, text);
+    return database != NULL;
+}
+
+struct state_store *state_store_open(const char *directory, size_t memory_bytes, bool is_restored,
+                                     struct diag_list *diags)
+{
+    struct state_store *store = calloc(1, sizeof *store);
+    leat_assert(store != NULL);
+    pthread_mutex_init(&store->mutex, NULL);
+    store->memory_bytes = MAX(memory_bytes, (size_t)4 << 20);
+    store->rules = calloc(1, sizeof *store->rules + FILTER_USERS_MAX * sizeof(struct filter_rule));
+    leat_assert(store->rules != NULL);
+    if (directory != NULL)
+        store->directory = strdup(directory);
+    if (directory != NULL && is_restored && !open_database(store, true)) {
+        struct diag *diag = diag_error(diags, DIAG_E0801, (struct span){0, 0},
+                                       "the database of the checkpoint cannot be opened");
+        diag_cause(diags, diag, "%s", state_store_error(store));
+        state_store_close(store);
+        return NULL;
+    }
+    return store;
+}
+
+void state_store_close(struct state_store *store)
+{
+    if (store == NULL)
+        return;
+    leat_assert(store->users == NULL);
+    rocksdb_t *database = atomic_load(&store->database);
+    if (database != NULL) {
+        rocksdb_cancel_all_background_work(database, 1);
+        rocksdb_column_family_handle_destroy(store->family);
+        rocksdb_close(database);
+    }
+    if (store->options != NULL) {
+        rocksdb_options_destroy(store->options); /* the factory with it */
+        rocksdb_cache_destroy(store->cache);
+        rocksdb_readoptions_destroy(store->read_options);
+        rocksdb_writeoptions_destroy(store->write_options);
+    }
+    pthread_mutex_destroy(&store->mutex);
+    free(store->error);
+    free(store->rules);
+    free(store->directory);
+    free(store);
+}
+
+/* --- Held or not -------------------------------------------------------------------------------------------------- */
+
+bool store_has_directory(const struct state_store *store)
+{
+    return store->directory != NULL;
+}
+
+bool store_has_database(const struct state_store *store)
+{
+    return atomic_load(&store->database) != NULL;
+}
+
+bool store_can_write(const struct store_user *user)
+{
+    const struct state_store *store = user->store;
+    return store->directory != NULL && atomic_load(&store->releases) != user->held_at &&
+           atomic_load(&store->error) == NULL;
+}
+
+void store_hold(struct store_user *user)
+{
+    user->held_at = atomic_load(&user->store->releases);
+}
+
+void state_store_release(struct state_store *store)
+{
+    atomic_fetch_add(&store->releases, 1);
+}
+
+void store_add_pressure(struct state_store *store, int64_t bytes)
+{
+    atomic_fetch_add(&store->pressure, bytes);
+}
+
+size_t state_store_pressure(struct state_store *store)
+{
+    return (size_t)MAX(atomic_load(&store->pressure), 0);
+}
+
+bool state_store_checkpoint(struct state_store *store, const char *path, bool *has_database, struct diag_list *diags)
+{
+    rocksdb_t *database = atomic_load(&store->database);
+    *has_database = database != NULL;
+    char *text = NULL;
+    int error = failpoint("ckpt.database");
+    if (error != 0) {
+        text = strdup(strerror(error));
+    } else if (database != NULL) {
+        set_rules(store);
+        rocksdb_checkpoint_t *checkpoint = rocksdb_checkpoint_object_create(database, &text);
+        if (text == NULL)
+            rocksdb_checkpoint_create(checkpoint, path, 0, &text);
+        if (checkpoint != NULL)
+            rocksdb_checkpoint_object_destroy(checkpoint);
+    }
+    state_store_release(store);
+    if (text == NULL)
+        return true;
+    struct diag *diag = diag_error(diags, DIAG_E0708, (struct span){0, 0}, "the state database gave no checkpoint");
+    diag_cause(diags, diag, "%s", text);
+    free(text);
+    return false;
+}
+
+/* --- Reading and writing ----------------------------------------------------------------------------------------- */
+
+size_t store_prefix(char *out, uint16_t id, uint8_t kind, uint32_t group)
+{
+    out[0] = (char)(id >> 8);
+    out[1] = (char)id;
+    out[2] = (char)kind;
+    out[3] = (char)(group >> 8);
+    out[4] = (char)group;
+    return STORE_PREFIX_BYTES;
+}
+
+rocksdb_writebatch_t *store_batch_new(void)
+{
+    return rocksdb_writebatch_create();
+}
+
+bool store_commit(struct state_store *store, rocksdb_writebatch_t *batch)
+{
+    char *text = NULL;
+    int error = failpoint("state.evict");
+    if (error != 0) {
+        store_fail(store, "writing state", strdup(strerror(error)));
+        return false;
+    }
+    if (!open_database(store, false))
+        return false;
+    rocksdb_write(atomic_load(&store->database), store->write_options, batch, &text);
+    rocksdb_writebatch_clear(batch);
+    if (text != NULL)
+        store_fail(store, "writing state", text);
+    return text == NULL;
+}
+
+bool store_get(struct state_store *store, uint32_t count, const char *const *keys, const size_t *key_bytes,
+               rocksdb_pinnableslice_t **values)
+{
+    leat_assert(count <= STORE_READ_MAX);
+    char *errors[STORE_READ_MAX];
+    memset(errors, 0, count * sizeof errors[0]);
+    memset(values, 0, count * sizeof values[0]);
+    rocksdb_batched_multi_get_cf(atomic_load(&store->database), store->read_options, store->family, count, keys,
+                                 key_bytes, values, errors, false);
+    bool is_good = true;
+    for (uint32_t i = 0; i < count; i++)
+        if (errors[i] != NULL) {
+            store_fail(store, "reading state", errors[i]);
+            is_good = false;
+        }
+    return is_good;
+}
+
+bool store_scan(struct state_store *store, struct str first, struct str limit, store_visit *visit, void *argument)
+{
+    if (!store_has_database(store))
+        return true;
+    rocksdb_readoptions_t *options = rocksdb_readoptions_create();
+    rocksdb_readoptions_set_iterate_upper_bound(options, limit.data, limit.length);
+    rocksdb_readoptions_set_fill_cache(options, 0);
+    rocksdb_iterator_t *iterator = rocksdb_create_iterator(atomic_load(&store->database), options);
+    rocksdb_iter_seek(iterator, first.data, first.length);
+    bool goes_on = true;
+    while (goes_on && rocksdb_iter_valid(iterator)) {
+        struct str key, value;
+        key.data = rocksdb_iter_key(iterator, &key.length);
+        value.data = rocksdb_iter_value(iterator, &value.length);
+        goes_on = visit(argument, key, value);
+        rocksdb_iter_next(iterator);
+    }
+    char *text = NULL;
+    rocksdb_iter_get_error(iterator, &text);
+    rocksdb_iter_destroy(iterator);
+    rocksdb_readoptions_destroy(options);
+    if (text != NULL)
+        store_fail(store, "scanning state", text);
+    return text == NULL;
+}

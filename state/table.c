@@ -1,0 +1,369 @@
+/* The keyed table: brackets, look-ups, changes. */
+#include "state/table.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+enum { PREFETCH_AHEAD = 12, MAP_BYTES = 256 << 10, FIRST_TAG = 1 };
+
+/* Large arrays come from the system directly, so that a rebuild gives its memory back. */
+static struct keyed_slot *slots_new(uint32_t capacity)
+{
+    size_t bytes = capacity * sizeof(struct keyed_slot);
+    void *slots = bytes < MAP_BYTES ? calloc(1, bytes)
+                                    : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    leat_assert(slots != NULL && slots != MAP_FAILED);
+    return slots;
+}
+
+static void slots_free(struct keyed_slot *slots, uint32_t capacity)
+{
+    size_t bytes = capacity * sizeof(struct keyed_slot);
+    if (bytes < MAP_BYTES)
+        free(slots);
+    else
+        munmap(slots, bytes);
+}
+
+struct keyed_table *keyed_table_new(const struct keyed_options *options)
+{
+    struct keyed_table *table = calloc(1, sizeof *table);
+    leat_assert(table != NULL);
+    table->options = *options;
+    table->user = (struct store_user){.store = options->store, .id = options->id, .kind = options->kind};
+    store_add_user(&table->user);
+    pthread_mutex_init(&table->mutex, NULL);
+    sem_init(&table->snapshot.served, 0, 0);
+    table->watermark = TIME_MIN;
+    table->tag = (uint64_t)FIRST_TAG << SLOT_TAG_SHIFT;
+    table->maintain_bytes = options->budget_bytes;
+    table->may_be_stored = store_has_database(options->store);
+    table->evictions = store_batch_new();
+    table->key_space = malloc(STORE_READ_MAX * sizeof table->key_space[0]);
+    leat_assert(table->key_space != NULL);
+    return table;
+}
+
+void keyed_table_free(struct keyed_table *table)
+{
+    if (table == NULL)
+        return;
+    leat_assert(!table->is_open && !table->snapshot.is_pending);
+    store_add_pressure(table->options.store, -table->pressure);
+    store_remove_user(&table->user);
+    for (uint32_t group = 0; group < KEY_GROUPS; group++) {
+        struct table_group *g = &table->groups[group];
+        for (uint32_t i = 0; i < g->capacity; i++) {
+            char *block = slot_block(&g->slots[i]);
+            if (block != NULL)
+                slab_give(&table->slab, block);
+        }
+        slots_free(g->slots, g->capacity);
+    }
+    slab_free(&table->slab);
+    buffer_free(&table->snapshot.saved);
+    buffer_free(&table->snapshot.chunk);
+    rocksdb_writebatch_destroy(table->evictions);
+    sem_destroy(&table->snapshot.served);
+    pthread_mutex_destroy(&table->mutex);
+    free(table->key_space);
+    free(table->victims);
+    free(table);
+}
+
+/* --- Slots ---------------------------------------------------------------------------------------------------- */
+
+uint32_t table_capacity_for(uint32_t count)
+{
+    /* At most three quarters full, and room for a quarter more. */
+    uint32_t capacity = count + count / 2 + count / 8;
+    return MAX(capacity, TABLE_CAPACITY_MIN);
+}
+
+struct keyed_slot *table_find(struct keyed_table *table, struct key key, uint64_t hash)
+{
+    struct table_group *group = &table->groups[key_group(hash)];
+    if (group->capacity == 0)
+        return NULL;
+    for (uint32_t i = slot_home(hash, group->capacity);;) {
+        struct keyed_slot *slot = &group->slots[i];
+        if ((slot->bits & SLOT_USED) == 0)
+            return NULL;
+        if (key_equal(slot->key, key))
+            return slot;
+        if (++i == group->capacity)
+            i = 0;
+    }
+}
+
+static struct keyed_slot *first_unused(const struct table_group *group, uint64_t hash)
+{
+    uint32_t i = slot_home(hash, group->capacity);
+    while ((group->slots[i].bits & SLOT_USED) != 0)
+        if (++i == group->capacity)
+            i = 0;
+    return &group->slots[i];
+}
+
+void table_rebuild(struct keyed_table *table, struct table_group *group, uint32_t capacity)
+{
+    struct table_group old = *group;
+    *group = (struct table_group){.slots = slots_new(capacity), .capacity = capacity};
+    for (uint32_t i = 0; i < old.capacity; i++) {
+        if ((old.slots[i].bits & SLOT_USED) == 0)
+            continue;
+        *first_unused(group, key_hash(old.slots[i].key)) = old.slots[i];
+        group->count++;
+    }
+    leat_assert(group->count < capacity);
+    table->slot_bytes += capacity * sizeof(struct keyed_slot);
+    table->slot_bytes -= old.capacity * sizeof(struct keyed_slot);
+    if (old.slots != NULL)
+        slots_free(old.slots, old.capacity);
+}
+
+struct keyed_slot *table_insert(struct keyed_table *table, struct key key, uint64_t hash)
+{
+    struct table_group *group = &table->groups[key_group(hash)];
+    if ((uint64_t)(group->count + 1) * 4 > (uint64_t)group->capacity * 3)
+        table_rebuild(table, group, table_capacity_for(group->count + 1));
+    struct keyed_slot *slot = first_unused(group, hash);
+    group->count++;
+    table->stats.resident++;
+    *slot = (struct keyed_slot){
+        .key = key, .expire_us = TIME_MIN, .bits = SLOT_USED | SLOT_FRESH | SLOT_REFERENCED};
+    return slot;
+}
+
+void table_fill(struct keyed_table *table, struct keyed_slot *slot, int64_t expire_us, struct str value)
+{
+    char *block = slot_block(slot);
+    if (block != NULL)
+        slab_give(&table->slab, block);
+    block = NULL;
+    if (value.length > 0) {
+        block = slab_take(&table->slab, (uint32_t)value.length);
+        memcpy(block + KEYED_VALUE_HEADER, value.data, value.length);
+    }
+    slot->bits = SLOT_USED | SLOT_REFERENCED;
+    slot_set_block(slot, block);
+    slot->expire_us = expire_us;
+}
+
+size_t table_key(const struct keyed_table *table, char *out, struct key key, uint64_t hash)
+{
+    size_t length = store_prefix(out, table->options.id, table->options.kind, key_group(hash));
+    memcpy(out + length, &key, sizeof key);
+    return length + sizeof key;
+}
+
+/* --- Brackets --------------------------------------------------------------------------------------------------- */
+
+/* An entry that expired reads as one that was never written. */
+static void reset_expired(struct keyed_table *table, struct keyed_slot *slot)
+{
+    if (table->snapshot.is_active)
+        table_save(table, slot);
+    char *block = slot_block(slot);
+    if (block != NULL)
+        slab_give(&table->slab, block);
+    slot->bits = SLOT_USED | SLOT_FRESH | SLOT_REFERENCED;
+    slot->expire_us = TIME_MIN;
+}
+
+/* Reads the given entries, which are fresh ones just made, from the database. */
+static void load_missing(struct keyed_table *table, struct keyed_slot **missing, uint32_t count)
+{
+    const char *keys[STORE_READ_MAX];
+    size_t lengths[STORE_READ_MAX];
+    rocksdb_pinnableslice_t *values[STORE_READ_MAX];
+    for (uint32_t i = 0; i < count; i++) {
+        keys[i] = table->key_space[i];
+        lengths[i] = table_key(table, table->key_space[i], missing[i]->key, key_hash(missing[i]->key));
+    }
+    table->stats.misses += count;
+    bool is_good = store_get(table->options.store, count, keys, lengths, values);
+    for (uint32_t i = 0; i < count; i++) {
+        if (values[i] == NULL)
+            continue;
+        struct str value;
+        value.data = rocksdb_pinnableslice_value(values[i], &value.length);
+        struct stored_value head;
+        leat_assert(!is_good || value.length >= sizeof head);
+        memcpy(&head, value.data, sizeof head);
+        if (head.expire_us >= table->watermark) {
+            value.data += sizeof head;
+            value.length -= sizeof head;
+            table_fill(table, missing[i], head.expire_us, value);
+            /* It was changed and evicted after the barrier: the base being taken must not take it for its own. */
+            if (table->snapshot.is_active && head.epoch > table->snapshot.epoch)
+                missing[i]->bits |= table->tag;
+            table->stats.loaded++;
+        }
+        rocksdb_pinnableslice_destroy(values[i]);
+    }
+}
+
+/* Makes entries for the rows without one. Inserting may move slots: where it did, all rows look theirs up again. */
+static void insert_missing(struct keyed_table *table, const struct key *keys, const uint64_t *hashes, uint32_t count,
+                           struct keyed_slot **slots, uint16_t *missing, uint32_t missing_count)
+{
+    size_t slot_bytes = table->slot_bytes;
+    uint32_t fresh_count = 0;
+    for (uint32_t i = 0; i < missing_count; i++) {
+        uint32_t row = missing[i];
+        struct keyed_slot *slot = table_find(table, keys[row], hashes[row]);
+        if (slot == NULL) {
+            slot = table_insert(table, keys[row], hashes[row]);
+            missing[fresh_count++] = (uint16_t)row; /* fresh_count <= i */
+        }
+        slots[row] = slot;
+    }
+    if (table->slot_bytes != slot_bytes)
+        for (uint32_t i = 0; i < count; i++)
+            slots[i] = table_find(table, keys[i], hashes[i]);
+    if (!table->may_be_stored)
+        return;
+    struct keyed_slot *fresh[STORE_READ_MAX];
+    for (uint32_t i = 0; i < fresh_count; i++)
+        fresh[i] = slots[missing[i]];
+    if (fresh_count > 0)
+        load_missing(table, fresh, fresh_count);
+}
+
+static inline void prefetch_home(const struct keyed_table *table, uint64_t hash)
+{
+    const struct table_group *group = &table->groups[key_group(hash)];
+    __builtin_prefetch(&group->slots[slot_home(hash, group->capacity)], 1);
+}
+
+void keyed_begin(struct keyed_table *table, const struct key *keys, const uint64_t *hashes, uint32_t count,
+                 struct keyed_slot **slots)
+{
+    leat_assert(count <= BATCH_ROWS && !table->is_open);
+    pthread_mutex_lock(&table->mutex);
+    table->is_open = true;
+    table->stats.lookups += count;
+    table_serve(table);
+    uint16_t missing[BATCH_ROWS];
+    uint32_t missing_count = 0;
+    for (uint32_t i = 0; i < MIN(count, PREFETCH_AHEAD); i++)
+        prefetch_home(table, hashes[i]);
+    for (uint32_t i = 0; i < count; i++) {
+        if (i + PREFETCH_AHEAD < count)
+            prefetch_home(table, hashes[i + PREFETCH_AHEAD]);
+        struct keyed_slot *slot = table_find(table, keys[i], hashes[i]);
+        slots[i] = slot;
+        if (slot == NULL) {
+            missing[missing_count++] = (uint16_t)i;
+            continue;
+        }
+        if (unlikely(slot->expire_us < table->watermark && (slot->bits & SLOT_FRESH) == 0))
+            reset_expired(table, slot);
+        slot->bits |= SLOT_REFERENCED;
+        __builtin_prefetch(slot_block(slot), 1);
+    }
+    if (missing_count > 0)
+        insert_missing(table, keys, hashes, count, slots, missing, missing_count);
+}
+
+void keyed_end(struct keyed_table *table)
+{
+    leat_assert(table->is_open);
+    if (table_bytes(table) > table->maintain_bytes)
+        table_maintain(table);
+    table->is_open = false;
+    pthread_mutex_unlock(&table->mutex);
+}
+
+void *keyed_write(struct keyed_table *table, struct keyed_slot *slot, uint32_t bytes, int64_t expire_us)
+{
+    leat_assert(table->is_open && bytes <= TABLE_VALUE_MAX);
+    if (unlikely(table->snapshot.is_active))
+        table_save(table, slot);
+    char *block = slot_block(slot);
+    uint32_t old_bytes = block == NULL ? 0 : slab_bytes(block);
+    if (bytes != old_bytes) {
+        if (bytes == 0) {
+            slab_give(&table->slab, block);
+            block = NULL;
+        } else {
+            block = block == NULL ? slab_take(&table->slab, bytes) : slab_resize(&table->slab, block, bytes);
+            if (bytes > old_bytes)
+                memset(block + KEYED_VALUE_HEADER + old_bytes, 0, bytes - old_bytes);
+        }
+    }
+    slot->bits = SLOT_USED | SLOT_REFERENCED | SLOT_UNSAVED | table->tag | (uint64_t)(uintptr_t)block;
+    slot->expire_us = MAX(slot->expire_us, expire_us);
+    return block == NULL ? NULL : block + KEYED_VALUE_HEADER;
+}
+
+void keyed_set_watermark(struct keyed_table *table, int64_t watermark)
+{
+    leat_assert(!table->is_open);
+    table->watermark = MAX(table->watermark, watermark);
+}
+
+/* --- Scans -------------------------------------------------------------------------------------------------------- */
+
+struct scan {
+    struct keyed_table *table;
+    keyed_visit *visit;
+    void *argument;
+};
+
+static bool scan_stored(void *argument, struct str key, struct str value)
+{
+    struct scan *scan = argument;
+    struct stored_value head;
+    struct keyed_slot slot = {.bits = SLOT_USED};
+    leat_assert(key.length == STORE_PREFIX_BYTES + sizeof slot.key && value.length >= sizeof head);
+    memcpy(&slot.key, key.data + STORE_PREFIX_BYTES, sizeof slot.key);
+    memcpy(&head, value.data, sizeof head);
+    const struct keyed_slot *resident = table_find(scan->table, slot.key, key_hash(slot.key));
+    if (head.expire_us < scan->table->watermark || (resident != NULL && (resident->bits & SLOT_FRESH) == 0))
+        return true;
+    struct str bytes = {value.data + sizeof head, value.length - sizeof head};
+    table_fill(scan->table, &slot, head.expire_us, bytes);
+    scan->visit(scan->argument, &slot);
+    if (slot_block(&slot) != NULL)
+        slab_give(&scan->table->slab, slot_block(&slot));
+    return true;
+}
+
+void keyed_scan_group(struct keyed_table *table, uint32_t group, keyed_visit *visit, void *argument)
+{
+    leat_assert(!table->is_open && group < KEY_GROUPS);
+    pthread_mutex_lock(&table->mutex);
+    table_serve(table);
+    for (uint32_t i = 0; i < table->groups[group].capacity; i++)
+        if (slot_is_live(&table->groups[group].slots[i], table->watermark))
+            visit(argument, &table->groups[group].slots[i]);
+    if (table->may_be_stored) {
+        char first[STORE_PREFIX_BYTES], limit[STORE_PREFIX_BYTES];
+        store_prefix(first, table->options.id, table->options.kind, group);
+        store_prefix(limit, table->options.id, table->options.kind, group + 1);
+        struct scan scan = {table, visit, argument};
+        bool is_good = store_scan(table->options.store, (struct str){first, sizeof first},
+                                  (struct str){limit, sizeof limit}, scan_stored, &scan);
+        (void)is_good; /* the store keeps its error */
+    }
+    pthread_mutex_unlock(&table->mutex);
+}
+
+void keyed_groups(uint32_t lane, uint32_t lanes, uint32_t *first, uint32_t *limit)
+{
+    uint32_t group = 0;
+    while (group < KEY_GROUPS && key_lane(group, lanes) < lane)
+        group++;
+    *first = group;
+    while (group < KEY_GROUPS && key_lane(group, lanes) == lane)
+        group++;
+    *limit = group;
+}
+
+void keyed_table_stats(const struct keyed_table *table, struct keyed_stats *stats)
+{
+    *stats = table->stats;
+    stats->memory_bytes = table_bytes(table);
+}

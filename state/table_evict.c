@@ -1,0 +1,116 @@
+/* The keyed table's budget: sweeps over key groups that let cold entries go. */
+#include "state/table.h"
+
+#include <stdlib.h>
+
+/* A sweep goes on until this share of the budget is free again. */
+enum { FREE_SHARE = 64 };
+
+static void put_entry(struct keyed_table *table, const struct keyed_slot *slot)
+{
+    char key[STORE_KEY_MAX];
+    size_t key_bytes = table_key(table, key, slot->key, key_hash(slot->key));
+    struct stored_value head = {.epoch = (uint32_t)table->epoch, .expire_us = slot->expire_us};
+    uint32_t bytes;
+    const char *value = keyed_read(slot, &bytes);
+    const char *keys[1] = {key};
+    const char *parts[2] = {(const char *)&head, value == NULL ? "" : value};
+    size_t lengths[2] = {sizeof head, bytes};
+    rocksdb_writebatch_putv(table->evictions, 1, keys, &key_bytes, 2, parts, lengths);
+    table->stats.evicted++;
+}
+
+/* Whether the entry leaves in this sweep; what differs from the database is put into the batch before. */
+static bool leaves(struct keyed_table *table, struct keyed_slot *slot, uint32_t group, bool can_write,
+                   bool *is_waiting)
+{
+    bool is_dead = (slot->bits & SLOT_FRESH) != 0 || slot->expire_us < table->watermark;
+    if ((slot->bits & SLOT_REFERENCED) != 0) {
+        slot->bits &= ~SLOT_REFERENCED;
+        if (!is_dead || (slot->bits & SLOT_FRESH) != 0)
+            return false;
+    }
+    if (table_is_frozen(table, slot, group)) {
+        *is_waiting = true;
+        return false;
+    }
+    if (is_dead || (slot->bits & SLOT_UNSAVED) == 0)
+        return true;
+    if (!can_write) {
+        *is_waiting = true;
+        return false;
+    }
+    table->victims[table->victims_count++] = slot;
+    return true;
+}
+
+static int by_stored_key(const void *a, const void *b)
+{
+    const struct keyed_slot *x = *(struct keyed_slot *const *)a, *y = *(struct keyed_slot *const *)b;
+    return memcmp(&x->key, &y->key, sizeof x->key);
+}
+
+/* In the order of the database, where each finds its place from the one before. */
+static void put_victims(struct keyed_table *table)
+{
+    if (table->victims_count > 1)
+        qsort(table->victims, table->victims_count, sizeof *table->victims, by_stored_key);
+    for (uint32_t i = 0; i < table->victims_count; i++)
+        put_entry(table, table->victims[i]);
+    table->victims_count = 0;
+}
+
+static void sweep_group(struct keyed_table *table, uint32_t index, bool can_write, bool *is_waiting)
+{
+    struct table_group *group = &table->groups[index];
+    if (group->count > table->victims_capacity) {
+        table->victims_capacity = group->count + group->count / 4;
+        table->victims = realloc(table->victims, table->victims_capacity * sizeof *table->victims);
+        leat_assert(table->victims != NULL);
+    }
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < group->capacity; i++) {
+        struct keyed_slot *slot = &group->slots[i];
+        if ((slot->bits & SLOT_USED) == 0 || !leaves(table, slot, index, can_write, is_waiting))
+            continue;
+        slot->bits &= ~SLOT_USED;
+        left++;
+    }
+    if (left == 0)
+        return;
+    put_victims(table);
+    for (uint32_t i = 0; i < group->capacity; i++) {
+        struct keyed_slot *slot = &group->slots[i];
+        if ((slot->bits & SLOT_USED) == 0 && slot_block(slot) != NULL)
+            slab_give(&table->slab, slot_block(slot));
+    }
+    table->stats.resident -= left;
+    table->stats.dropped += left;
+    table_rebuild(table, group, table_capacity_for(group->count - left));
+}
+
+void table_maintain(struct keyed_table *table)
+{
+    size_t budget = table->options.budget_bytes;
+    bool has_directory = store_has_directory(table->options.store);
+    bool can_write = store_can_write(&table->user);
+    bool is_waiting = false;
+    /* Two rounds at most: the first may only take the marks of recent use away. */
+    for (uint32_t swept = 0; swept < 2 * KEY_GROUPS && table_bytes(table) > budget - budget / FREE_SHARE; swept++) {
+        uint32_t group = table->hand++ % KEY_GROUPS;
+        if (table->groups[group].count == 0)
+            continue;
+        sweep_group(table, group, can_write, &is_waiting);
+    }
+    if (rocksdb_writebatch_count(table->evictions) > 0) {
+        table->may_be_stored = true;
+        if (!store_commit(table->options.store, table->evictions))
+            rocksdb_writebatch_clear(table->evictions); /* the store has failed: the engine stops */
+    }
+    size_t bytes = table_bytes(table);
+    /* What cannot leave now is not looked at again before there is some more of it. */
+    table->maintain_bytes = MAX(budget, bytes + budget / FREE_SHARE);
+    int64_t pressure = has_directory && is_waiting && bytes > budget ? (int64_t)(bytes - budget) : 0;
+    store_add_pressure(table->options.store, pressure - table->pressure);
+    table->pressure = pressure;
+}

@@ -1,0 +1,327 @@
+/* The keyed table in checkpoints: generations, the writer's pass over the groups, restoring.
+ *
+ * A record: head, then entries of one key group. The epoch decides between a record and the database's copy. */
+#include "state/table.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { CHUNK_TARGET = 256 << 10, CHUNK_SLOTS = 64 << 10, RECORD_TARGET = 128 << 10, SERVE_WAIT_MS = 1 };
+
+struct __attribute__((packed)) record_head {
+    uint8_t kind;
+    uint8_t spare[3];
+    uint32_t epoch;
+};
+
+struct __attribute__((packed)) record_entry {
+    struct key key;
+    int64_t expire_us;
+    uint32_t bytes;
+};
+
+/* Frames of the writer's chunk. */
+struct frame {
+    uint32_t group, bytes;
+};
+
+static uint64_t next_tag(uint64_t tag, uint64_t previous)
+{
+    for (uint64_t candidate = 1; candidate <= 3; candidate++)
+        if (candidate << SLOT_TAG_SHIFT != tag && candidate << SLOT_TAG_SHIFT != previous)
+            return candidate << SLOT_TAG_SHIFT;
+    return 0; /* not reached */
+}
+
+/* Whether the entry belongs to the generation being taken. */
+static bool is_taken_up(const struct keyed_table *table, const struct keyed_slot *slot)
+{
+    const struct table_snapshot *snapshot = &table->snapshot;
+    uint64_t tag = slot->bits & SLOT_TAG;
+    if ((slot->bits & SLOT_FRESH) != 0 || tag == table->tag || slot->expire_us < snapshot->watermark)
+        return false;
+    return snapshot->is_base || tag == snapshot->tag ||
+           (table->previous_is_dirty && tag != 0 && tag == table->previous_tag);
+}
+
+bool table_is_frozen(const struct keyed_table *table, const struct keyed_slot *slot, uint32_t group)
+{
+    return table->snapshot.is_active && group >= table->snapshot.cursor && is_taken_up(table, slot);
+}
+
+static void append_frame_head(struct byte_buffer *buffer, uint32_t group)
+{
+    struct frame frame = {.group = group};
+    buffer_append(buffer, &frame, sizeof frame);
+}
+
+static void append_record_head(const struct keyed_table *table, struct byte_buffer *buffer)
+{
+    struct record_head head = {.kind = table->options.kind, .epoch = (uint32_t)table->snapshot.epoch};
+    buffer_append(buffer, &head, sizeof head);
+}
+
+/* Sets the length of the frame that begins at `from` and ends with the buffer. */
+static void close_frame(struct byte_buffer *buffer, size_t from)
+{
+    struct frame frame;
+    memcpy(&frame, buffer->data + from, sizeof frame);
+    frame.bytes = (uint32_t)(buffer->length - from - sizeof frame);
+    memcpy(buffer->data + from, &frame, sizeof frame);
+}
+
+static void append_entry(struct byte_buffer *buffer, const struct keyed_slot *slot)
+{
+    struct record_entry entry = {.key = slot->key, .expire_us = slot->expire_us};
+    uint32_t bytes;
+    const void *value = keyed_read(slot, &bytes);
+    entry.bytes = bytes;
+    buffer_append(buffer, &entry, sizeof entry);
+    if (bytes > 0)
+        buffer_append(buffer, value, bytes);
+}
+
+void table_save(struct keyed_table *table, const struct keyed_slot *slot)
+{
+    uint32_t group = key_group(key_hash(slot->key));
+    if (!table_is_frozen(table, slot, group))
+        return;
+    struct byte_buffer *saved = &table->snapshot.saved;
+    size_t from = saved->length;
+    append_frame_head(saved, group);
+    append_record_head(table, saved);
+    append_entry(saved, slot);
+    close_frame(saved, from);
+    table->stats.saved_copies++;
+}
+
+/* --- The pass over the groups -------------------------------------------------------------------------------- */
+
+/* Takes one group: its entries of the generation go into `out` (NULL: nowhere), and no tag but those of the
+ * generation and of later changes stays. */
+static void take_group(struct keyed_table *table, uint32_t index, struct byte_buffer *out)
+{
+    struct table_group *group = &table->groups[index];
+    struct table_snapshot *snapshot = &table->snapshot;
+    size_t from = SIZE_MAX;
+    for (uint32_t i = 0; i < group->capacity; i++) {
+        struct keyed_slot *slot = &group->slots[i];
+        if ((slot->bits & SLOT_USED) == 0)
+            continue;
+        bool is_written = is_taken_up(table, slot);
+        uint64_t tag = slot->bits & SLOT_TAG;
+        if (tag != 0 && tag == table->previous_tag)
+            slot->bits = (slot->bits & ~SLOT_TAG) | (table->previous_is_dirty ? snapshot->tag : 0);
+        if (!is_written || out == NULL)
+            continue;
+        if (from != SIZE_MAX && out->length - from > RECORD_TARGET) {
+            close_frame(out, from);
+            from = SIZE_MAX;
+        }
+        if (from == SIZE_MAX) {
+            from = out->length;
+            append_frame_head(out, index);
+            append_record_head(table, out);
+        }
+        append_entry(out, slot);
+    }
+    if (from != SIZE_MAX)
+        close_frame(out, from);
+}
+
+/* Under the mutex, while no chunk is ready. What was saved goes first, so that the copies' memory is short-lived. */
+static void fill_chunk(struct keyed_table *table)
+{
+    struct table_snapshot *snapshot = &table->snapshot;
+    struct byte_buffer empty = snapshot->chunk;
+    snapshot->chunk = snapshot->saved;
+    snapshot->saved = empty;
+    buffer_clear(&snapshot->saved);
+    uint64_t slots = 0;
+    while (snapshot->cursor < KEY_GROUPS && snapshot->chunk.length < CHUNK_TARGET && slots < CHUNK_SLOTS) {
+        slots += table->groups[snapshot->cursor].capacity;
+        take_group(table, snapshot->cursor, &snapshot->chunk);
+        snapshot->cursor++;
+    }
+    snapshot->is_active = snapshot->cursor < KEY_GROUPS;
+    snapshot->is_last = !snapshot->is_active;
+    snapshot->chunk_bytes = snapshot->chunk.capacity;
+    atomic_store(&snapshot->is_chunk_ready, true);
+}
+
+void table_serve(struct keyed_table *table)
+{
+    struct table_snapshot *snapshot = &table->snapshot;
+    if (likely(!snapshot->is_active) || !atomic_load(&snapshot->is_wanted) || atomic_load(&snapshot->is_chunk_ready))
+        return;
+    fill_chunk(table);
+    sem_post(&snapshot->served);
+}
+
+/* Writer thread: fills the next chunk, or has the lane fill it, whichever comes first: a busy lane hardly ever lets
+ * go of the mutex. */
+static void wait_for_chunk(struct keyed_table *table)
+{
+    struct table_snapshot *snapshot = &table->snapshot;
+    atomic_store(&snapshot->is_wanted, true);
+    while (!atomic_load(&snapshot->is_chunk_ready)) {
+        if (pthread_mutex_trylock(&table->mutex) == 0) {
+            if (!atomic_load(&snapshot->is_chunk_ready))
+                fill_chunk(table);
+            pthread_mutex_unlock(&table->mutex);
+            break;
+        }
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += SERVE_WAIT_MS * 1000000;
+        if (until.tv_nsec >= 1000000000) {
+            until.tv_nsec -= 1000000000;
+            until.tv_sec++;
+        }
+        while (sem_timedwait(&snapshot->served, &until) != 0 && errno == EINTR)
+            ;
+    }
+    atomic_store(&snapshot->is_wanted, false);
+}
+
+static bool put_frames(struct snapshot_writer *writer, const struct byte_buffer *buffer)
+{
+    for (size_t at = 0; at < buffer->length;) {
+        struct frame frame;
+        memcpy(&frame, buffer->data + at, sizeof frame);
+        at += sizeof frame;
+        if (!snapshot_put(writer, frame.group, buffer->data + at, frame.bytes))
+            return false;
+        at += frame.bytes;
+    }
+    return true;
+}
+
+static bool write_generation(void *argument, struct snapshot_writer *writer)
+{
+    struct keyed_table *table = argument;
+    struct table_snapshot *snapshot = &table->snapshot;
+    struct byte_buffer taken = {0};
+    bool is_good = true, goes_on = true;
+    while (is_good && goes_on) {
+        wait_for_chunk(table);
+        struct byte_buffer chunk = snapshot->chunk;
+        snapshot->chunk = taken; /* its memory is used again */
+        buffer_clear(&snapshot->chunk);
+        taken = chunk;
+        goes_on = !snapshot->is_last;
+        atomic_store(&snapshot->is_chunk_ready, false);
+        is_good = put_frames(writer, &taken);
+    }
+    buffer_free(&taken);
+    return is_good;
+}
+
+/* Published or abandoned. In the second case some groups may not have been visited. */
+static void generation_done(void *argument, bool is_published)
+{
+    struct keyed_table *table = argument;
+    struct table_snapshot *snapshot = &table->snapshot;
+    pthread_mutex_lock(&table->mutex);
+    leat_assert(!is_published || !snapshot->is_active);
+    for (; snapshot->cursor < KEY_GROUPS; snapshot->cursor++)
+        take_group(table, snapshot->cursor, NULL);
+    snapshot->is_active = false;
+    atomic_store(&snapshot->is_chunk_ready, false);
+    snapshot->chunk_bytes = 0;
+    table->previous_tag = snapshot->tag;
+    table->previous_is_dirty = !is_published;
+    buffer_free(&snapshot->saved);
+    buffer_free(&snapshot->chunk);
+    snapshot->is_pending = false;
+    pthread_mutex_unlock(&table->mutex);
+}
+
+bool keyed_table_snapshot(struct keyed_table *table, struct snapshot_writer *writer)
+{
+    struct table_snapshot *snapshot = &table->snapshot;
+    store_hold(&table->user);
+    pthread_mutex_lock(&table->mutex);
+    leat_assert(!table->is_open && !snapshot->is_pending);
+    snapshot->is_active = snapshot->is_pending = true;
+    snapshot->is_base = snapshot_is_base(writer);
+    snapshot->epoch = snapshot_epoch(writer);
+    snapshot->watermark = table->watermark;
+    snapshot->tag = table->tag;
+    snapshot->cursor = 0;
+    table->tag = next_tag(table->tag, table->previous_tag);
+    table->epoch = snapshot->epoch + 1;
+    __atomic_store_n(&table->user.barrier_watermark, table->watermark, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&table->mutex);
+    snapshot_defer(writer, write_generation, generation_done, table);
+    return true;
+}
+
+/* --- Restoring ---------------------------------------------------------------------------------------------------- */
+
+/* Whether the database holds the key with a higher epoch than the record's. */
+static bool is_newer_stored(struct keyed_table *table, struct key key, uint64_t hash, uint32_t epoch)
+{
+    const char *keys[1] = {table->key_space[0]};
+    size_t length = table_key(table, table->key_space[0], key, hash);
+    rocksdb_pinnableslice_t *value;
+    if (!store_get(table->options.store, 1, keys, &length, &value) || value == NULL)
+        return false;
+    struct str data;
+    data.data = rocksdb_pinnableslice_value(value, &data.length);
+    struct stored_value head = {0};
+    if (data.length >= sizeof head)
+        memcpy(&head, data.data, sizeof head);
+    rocksdb_pinnableslice_destroy(value);
+    return head.epoch > epoch;
+}
+
+static void restore_entry(struct keyed_table *table, const struct record_entry *entry, const char *value,
+                          uint32_t epoch)
+{
+    uint64_t hash = key_hash(entry->key);
+    if (entry->expire_us < table->watermark)
+        return;
+    struct keyed_slot *slot = table_find(table, entry->key, hash);
+    if (slot == NULL) {
+        if (table->may_be_stored && is_newer_stored(table, entry->key, hash, epoch))
+            return;
+        slot = table_insert(table, entry->key, hash);
+    }
+    table_fill(table, slot, entry->expire_us, (struct str){value, entry->bytes});
+    slot->bits |= SLOT_UNSAVED;
+}
+
+bool keyed_table_restore(struct keyed_table *table, struct snapshot_reader *reader, struct str record,
+                         struct diag_list *diags)
+{
+    struct record_head head;
+    if (record.length < sizeof head || (uint8_t)record.data[0] != table->options.kind) {
+        snapshot_corrupt(reader, diags, "a record of keyed state has no head");
+        return false;
+    }
+    memcpy(&head, record.data, sizeof head);
+    pthread_mutex_lock(&table->mutex);
+    table->epoch = MAX(table->epoch, head.epoch);
+    bool is_good = true;
+    uint32_t lane = snapshot_lane(reader), lanes = snapshot_lanes(reader);
+    for (size_t at = sizeof head; is_good && at < record.length;) {
+        struct record_entry entry;
+        is_good = record.length - at >= sizeof entry;
+        if (!is_good)
+            break;
+        memcpy(&entry, record.data + at, sizeof entry);
+        at += sizeof entry;
+        is_good = entry.bytes <= TABLE_VALUE_MAX && entry.bytes <= record.length - at;
+        if (is_good && (lanes == 0 || key_lane(key_group(key_hash(entry.key)), lanes) == lane))
+            restore_entry(table, &entry, record.data + at, head.epoch);
+        at += entry.bytes;
+    }
+    if (table_bytes(table) > table->maintain_bytes)
+        table_maintain(table);
+    pthread_mutex_unlock(&table->mutex);
+    if (!is_good)
+        snapshot_corrupt(reader, diags, "an entry of keyed state is longer than its record");
+    return is_good;
+}

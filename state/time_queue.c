@@ -1,0 +1,283 @@
+/* The time queue: pushing and popping. */
+#include "state/time_queue.h"
+
+#include <stdlib.h>
+
+enum { BLOCK_FIRST = 4 << 10, BLOCK_MAX = 256 << 10 };
+
+struct time_queue *time_queue_new(const struct time_queue_options *options)
+{
+    leat_assert(options->bucket_us > 0);
+    struct time_queue *queue = calloc(1, sizeof *queue);
+    leat_assert(queue != NULL);
+    queue->options = *options;
+    queue->user = (struct store_user){.store = options->store, .id = options->id, .kind = options->kind};
+    store_add_user(&queue->user);
+    queue->open_until = INT64_MIN;
+    queue->gone_before = TIME_MIN;
+    queue->spill_bytes = options->budget_bytes;
+    queue->batch = store_batch_new();
+    queue->group_limit = KEY_GROUPS;
+    return queue;
+}
+
+void queue_block_release(struct queue_block *block)
+{
+    if (__atomic_sub_fetch(&block->references, 1, __ATOMIC_ACQ_REL) == 0)
+        free(block);
+}
+
+static void release_blocks(struct queue_block *block)
+{
+    while (block != NULL) {
+        struct queue_block *next = block->next;
+        queue_block_release(block);
+        block = next;
+    }
+}
+
+void time_queue_free(struct time_queue *queue)
+{
+    if (queue == NULL)
+        return;
+    store_add_pressure(queue->options.store, -queue->pressure);
+    store_remove_user(&queue->user);
+    for (uint32_t i = 0; i < queue->buckets_count; i++)
+        release_blocks(queue->buckets[i].first);
+    release_blocks(queue->open.first);
+    rocksdb_writebatch_destroy(queue->batch);
+    free(queue->buckets);
+    free(queue->heap);
+    free(queue);
+}
+
+uint64_t time_queue_count(const struct time_queue *queue)
+{
+    return queue->count;
+}
+
+size_t time_queue_bytes(const struct time_queue *queue)
+{
+    return queue->bytes + queue->heap_capacity * sizeof(struct queue_item) +
+           queue->buckets_capacity * sizeof(struct queue_bucket);
+}
+
+int64_t queue_bucket_index(const struct time_queue *queue, int64_t time_us)
+{
+    int64_t width = queue->options.bucket_us;
+    return time_us / width - (time_us % width < 0);
+}
+
+struct queue_bucket *queue_bucket(struct time_queue *queue, int64_t index)
+{
+    uint32_t low = 0, high = queue->buckets_count;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (queue->buckets[middle].index < index)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low < queue->buckets_count && queue->buckets[low].index == index)
+        return &queue->buckets[low];
+    if (queue->buckets_count == queue->buckets_capacity) {
+        queue->buckets_capacity = MAX(queue->buckets_capacity * 2, 64);
+        queue->buckets = realloc(queue->buckets, queue->buckets_capacity * sizeof *queue->buckets);
+        leat_assert(queue->buckets != NULL);
+    }
+    memmove(&queue->buckets[low + 1], &queue->buckets[low],
+            (queue->buckets_count - low) * sizeof *queue->buckets);
+    queue->buckets_count++;
+    queue->buckets[low] = (struct queue_bucket){.index = index};
+    return &queue->buckets[low];
+}
+
+static struct queue_block *new_block(struct time_queue *queue, struct queue_bucket *bucket, size_t bytes,
+                                     bool is_stored)
+{
+    size_t capacity = bucket->last == NULL ? BLOCK_FIRST : MIN(bucket->last->capacity * 2, BLOCK_MAX);
+    capacity = MAX(capacity, bytes);
+    leat_assert(capacity <= UINT32_MAX);
+    struct queue_block *block = malloc(sizeof *block + capacity);
+    leat_assert(block != NULL);
+    *block = (struct queue_block){.references = 1, .capacity = (uint32_t)capacity, .is_stored = is_stored};
+    if (bucket->last == NULL)
+        bucket->first = block;
+    else
+        bucket->last->next = block;
+    bucket->last = block;
+    queue->bytes += sizeof *block + capacity;
+    return block;
+}
+
+struct queue_record *queue_append(struct time_queue *queue, struct queue_bucket *bucket, const struct queue_record *head,
+                                  const char *data, bool is_stored, struct queue_block **where)
+{
+    size_t bytes = queue_record_bytes(head->length);
+    struct queue_block *block = bucket->last;
+    if (block == NULL || block->is_stored != is_stored || block->capacity - block->length < bytes)
+        block = new_block(queue, bucket, bytes, is_stored);
+    struct queue_record *record = (struct queue_record *)(void *)(block->data + block->length);
+    *record = *head;
+    if (head->length > 0)
+        memcpy(record->data, data, head->length);
+    block->length += (uint32_t)bytes;
+    bucket->records++;
+    *where = block;
+    return record;
+}
+
+/* --- The heap of the open bucket ---------------------------------------------------------------------------- */
+
+static bool is_before(const struct queue_item *a, const struct queue_item *b)
+{
+    if (a->time_us != b->time_us)
+        return a->time_us < b->time_us;
+    if (a->hash != b->hash)
+        return a->hash < b->hash;
+    return a->record->sequence < b->record->sequence;
+}
+
+static void sift_down(struct time_queue *queue, uint32_t at, struct queue_item item)
+{
+    struct queue_item *heap = queue->heap;
+    for (uint32_t child; (child = 2 * at + 1) < queue->heap_count; at = child) {
+        if (child + 1 < queue->heap_count && is_before(&heap[child + 1], &heap[child]))
+            child++;
+        if (!is_before(&heap[child], &item))
+            break;
+        heap[at] = heap[child];
+    }
+    heap[at] = item;
+}
+
+static void heap_reserve(struct time_queue *queue, uint32_t count)
+{
+    if (count <= queue->heap_capacity)
+        return;
+    queue->heap_capacity = MAX(count, queue->heap_capacity * 2);
+    queue->heap = realloc(queue->heap, queue->heap_capacity * sizeof *queue->heap);
+    leat_assert(queue->heap != NULL);
+}
+
+static void heap_push(struct time_queue *queue, struct queue_item item)
+{
+    heap_reserve(queue, queue->heap_count + 1);
+    struct queue_item *heap = queue->heap;
+    uint32_t at = queue->heap_count++;
+    for (; at > 0 && is_before(&item, &heap[(at - 1) / 2]); at = (at - 1) / 2)
+        heap[at] = heap[(at - 1) / 2];
+    heap[at] = item;
+}
+
+static struct queue_item heap_pop(struct time_queue *queue)
+{
+    struct queue_item top = queue->heap[0];
+    queue->heap_count--;
+    if (queue->heap_count > 0)
+        sift_down(queue, 0, queue->heap[queue->heap_count]);
+    return top;
+}
+
+/* Opens the first bucket: its records go into the heap, which is empty or holds late pushes. */
+static void open_bucket(struct time_queue *queue)
+{
+    struct queue_bucket bucket = queue->buckets[0];
+    if (bucket.is_stored)
+        queue_load(queue, &bucket);
+    queue->buckets_count--;
+    memmove(queue->buckets, queue->buckets + 1, queue->buckets_count * sizeof *queue->buckets);
+    queue->open_until = bucket.index + 1;
+    heap_reserve(queue, queue->heap_count + bucket.records);
+    uint32_t before = queue->heap_count;
+    for (struct queue_block *block = bucket.first; block != NULL; block = block->next) {
+        for (uint32_t at = 0; at < block->length;) {
+            struct queue_record *record = (struct queue_record *)(void *)(block->data + at);
+            queue->heap[queue->heap_count++] = (struct queue_item){record->time_us, record->hash, record, block};
+            block->alive++;
+            at += (uint32_t)queue_record_bytes(record->length);
+        }
+    }
+    if (queue->heap_count > before)
+        for (uint32_t at = queue->heap_count / 2; at-- > 0;)
+            sift_down(queue, at, queue->heap[at]);
+    if (bucket.first == NULL)
+        return;
+    bucket.last->next = queue->open.first;
+    queue->open.first = bucket.first;
+    if (queue->open.last == NULL)
+        queue->open.last = bucket.last;
+}
+
+/* Gives back blocks of the open bucket whose records all left; the last one may still be appended to. */
+static void drop_empty_blocks(struct time_queue *queue)
+{
+    struct queue_block **at = &queue->open.first;
+    struct queue_block *last = NULL;
+    while (*at != NULL) {
+        struct queue_block *block = *at;
+        if (block->alive > 0) {
+            last = block;
+            at = &block->next;
+            continue;
+        }
+        *at = block->next;
+        queue->bytes -= sizeof *block + block->capacity;
+        queue_block_release(block);
+    }
+    queue->open.last = last;
+}
+
+bool time_queue_pop(struct time_queue *queue, int64_t before, struct time_record *record)
+{
+    if (queue->popped_block != NULL && --queue->popped_block->alive == 0)
+        drop_empty_blocks(queue);
+    queue->popped_block = NULL;
+    for (;;) {
+        if (queue->heap_count > 0 && queue->heap[0].time_us < before) {
+            struct queue_item item = heap_pop(queue);
+            struct queue_record *top = item.record;
+            bool is_copy = queue->has_last && top->time_us == queue->last_time && top->hash == queue->last_hash &&
+                           top->sequence == queue->last_sequence;
+            queue->count--;
+            if (is_copy) {
+                if (--item.block->alive == 0)
+                    drop_empty_blocks(queue);
+                continue;
+            }
+            queue->has_last = true;
+            queue->last_time = top->time_us;
+            queue->last_hash = top->hash;
+            queue->last_sequence = top->sequence;
+            queue->popped_block = item.block;
+            *record = (struct time_record){
+                top->time_us, top->hash, top->sequence, top->key, {top->data, top->length}};
+            return true;
+        }
+        if (queue->buckets_count > 0 && queue->buckets[0].index <= queue_bucket_index(queue, before)) {
+            open_bucket(queue);
+            continue;
+        }
+        queue->gone_before = MAX(queue->gone_before, before);
+        return false;
+    }
+}
+
+void time_queue_push(struct time_queue *queue, int64_t time_us, struct key key, uint64_t hash, struct str data)
+{
+    leat_assert(data.length <= (8 << 20));
+    struct queue_record head = {.time_us = time_us, .hash = hash, .sequence = queue->sequence++, .key = key,
+                                .length = (uint32_t)data.length};
+    int64_t index = queue_bucket_index(queue, time_us);
+    struct queue_block *block;
+    queue->count++;
+    if (index < queue->open_until) {
+        struct queue_record *record = queue_append(queue, &queue->open, &head, data.data, false, &block);
+        block->alive++;
+        heap_push(queue, (struct queue_item){time_us, hash, record, block});
+    } else {
+        queue_append(queue, queue_bucket(queue, index), &head, data.data, false, &block);
+    }
+    if (queue->bytes > queue->spill_bytes)
+        queue_spill(queue);
+}

@@ -1,0 +1,88 @@
+/* Inside state/: what the files of the time queue share.
+ *
+ * Records are appended to blocks, which never change before their end and are counted by references, so that a
+ * checkpoint's writer can read them while the lane goes on. A bucket of time is a list of blocks; the bucket that has
+ * come up is opened: its records, those of the database among them, go into a heap. */
+#ifndef LEAT_STATE_TIME_QUEUE_H
+#define LEAT_STATE_TIME_QUEUE_H
+
+#include "state/store.h"
+
+struct queue_record {
+    int64_t time_us;
+    uint64_t hash;
+    uint64_t sequence;
+    struct key key;
+    uint32_t length;
+    uint32_t spare;
+    char data[];
+};
+
+struct queue_block {
+    struct queue_block *next;
+    uint32_t references; /* atomic */
+    uint32_t capacity, length;
+    uint32_t clean; /* atomic: bytes that are in a published checkpoint */
+    uint32_t alive; /* records that were not popped yet, once the bucket is open */
+    bool is_stored; /* all of it is in the database */
+    _Alignas(8) char data[];
+};
+
+struct queue_bucket {
+    int64_t index; /* of the time: floor(time / bucket_us) */
+    struct queue_block *first, *last;
+    uint32_t records; /* in memory */
+    bool is_stored;   /* the database has records of it */
+};
+
+struct queue_item {
+    int64_t time_us;
+    uint64_t hash;
+    struct queue_record *record;
+    struct queue_block *block;
+};
+
+struct time_queue {
+    struct time_queue_options options;
+    struct store_user user;
+    struct queue_bucket *buckets; /* by rising index */
+    uint32_t buckets_count, buckets_capacity;
+    struct queue_item *heap;
+    uint32_t heap_count, heap_capacity;
+    struct queue_bucket open; /* blocks of the open bucket and of late pushes */
+    int64_t open_until;       /* index: buckets below are open or gone */
+    struct queue_record *popped; /* the last one; its block is released at the next call */
+    struct queue_block *popped_block;
+    int64_t last_time; /* identity of the last record that left, to leave out a second copy */
+    uint64_t last_hash, last_sequence;
+    bool has_last;
+    int64_t gone_before; /* records before it have left */
+    uint64_t sequence;   /* the next */
+    uint64_t count;
+    uint64_t epoch;
+    size_t bytes;
+    size_t spill_bytes; /* tries to spill above this */
+    int64_t pressure;
+    rocksdb_writebatch_t *batch;
+    uint32_t group_first, group_limit; /* of this lane, for reading the database */
+};
+
+static inline size_t queue_record_bytes(size_t length)
+{
+    return (sizeof(struct queue_record) + length + 7) & ~(size_t)7;
+}
+
+int64_t queue_bucket_index(const struct time_queue *queue, int64_t time_us);
+/* The bucket of that index, made where it is missing. */
+struct queue_bucket *queue_bucket(struct time_queue *queue, int64_t index);
+/* Appends a record to the bucket and returns it; *block: where it went. is_stored: it came from the database. */
+struct queue_record *queue_append(struct time_queue *queue, struct queue_bucket *bucket, const struct queue_record *head,
+                                  const char *data, bool is_stored, struct queue_block **block);
+void queue_block_release(struct queue_block *block);
+
+/* time_queue_store.c */
+void queue_spill(struct time_queue *queue);
+/* Reads the database's records of the bucket into it. */
+void queue_load(struct time_queue *queue, struct queue_bucket *bucket);
+
+#endif

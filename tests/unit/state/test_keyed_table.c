@@ -1,0 +1,342 @@
+/* The keyed table against a plain array of keys, under tiny budgets: evictions, expiry, checkpoints that are published or
+ * abandoned while entries change, restores at other numbers of lanes. */
+#include "state/checkpoint.h"
+#include "state/state.h"
+
+#include "unit/support/random.h"
+#include "unit/support/temporary.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+enum { KEYS = 3000, VALUE_MAX = 300, LANES_MAX = 4, BATCH_MAX = 200, BUDGET = 40000, STATE_ID = 3, KIND = 'k' };
+
+struct model_entry {
+    int64_t expire_us;
+    uint32_t bytes;
+    uint32_t seed; /* of the value's bytes */
+};
+
+struct model {
+    struct model_entry entries[KEYS];
+    int64_t watermark;
+};
+
+struct fixture {
+    char path[TEMPORARY_PATH_BYTES];
+    struct arena arena;
+    struct diag_list diags;
+    struct checkpoint_dir *dir;
+    struct state_store *store;
+    struct keyed_table *tables[LANES_MAX];
+    uint32_t lanes;
+    uint64_t epoch;
+    struct test_random random;
+    struct model model, published, pending;
+    struct checkpoint_writer *writer;
+    uint64_t published_epoch;
+    uint64_t evicted, loaded, copies;
+};
+
+static struct key key_of(uint32_t i)
+{
+    return (struct key){(uint64_t)i * 77 + 1, (uint64_t)1 << 56};
+}
+
+static void make_value(char *out, uint32_t bytes, uint32_t seed)
+{
+    for (uint32_t i = 0; i < bytes; i++)
+        out[i] = (char)(seed * 31 + i * 7);
+}
+
+static bool is_alive(const struct model *model, uint32_t i)
+{
+    return model->entries[i].expire_us != TIME_MIN && model->entries[i].expire_us >= model->watermark;
+}
+
+static void start(struct fixture *f, const struct checkpoint *parent)
+{
+    assert_true(checkpoint_start_generation(f->dir, parent, &f->diags));
+    bool is_restored = parent != NULL && checkpoint_info(parent)->has_database;
+    if (is_restored)
+        assert_true(checkpoint_restore_database((struct checkpoint *)(uintptr_t)parent,
+                                                checkpoint_database_path(f->dir), &f->diags));
+    f->store = state_store_open(checkpoint_database_path(f->dir), 4 << 20, is_restored, &f->diags);
+    assert_non_null(f->store);
+    for (uint32_t lane = 0; lane < f->lanes; lane++)
+        f->tables[lane] = keyed_table_new(&(struct keyed_options){f->store, STATE_ID, KIND, BUDGET});
+}
+
+static void open_directory(struct fixture *f)
+{
+    f->dir = checkpoint_dir_open(&(struct checkpoint_dir_options){.path = f->path, .fingerprint = STR("job"),
+                                                                  .profile = STR("cpu"), .keep = {.last = 2}},
+                                 &f->diags);
+    assert_non_null(f->dir);
+}
+
+static void stop(struct fixture *f)
+{
+    for (uint32_t lane = 0; lane < f->lanes; lane++) {
+        struct keyed_stats stats;
+        keyed_table_stats(f->tables[lane], &stats);
+        f->evicted += stats.evicted;
+        f->loaded += stats.loaded;
+        f->copies += stats.saved_copies;
+        keyed_table_free(f->tables[lane]);
+    }
+    assert_null(state_store_error(f->store));
+    state_store_close(f->store);
+    checkpoint_dir_close(f->dir);
+}
+
+static void setup(struct fixture *f, uint64_t seed)
+{
+    memset(f, 0, sizeof *f);
+    temporary_make(f->path);
+    arena_init(&f->arena, 4096);
+    diag_list_init(&f->diags, &f->arena);
+    f->random.state = seed;
+    f->lanes = 1 + random_below(&f->random, LANES_MAX);
+    for (uint32_t i = 0; i < KEYS; i++)
+        f->model.entries[i].expire_us = TIME_MIN;
+    f->model.watermark = 0;
+    f->published = f->model;
+    open_directory(f);
+    start(f, NULL);
+}
+
+static void teardown(struct fixture *f)
+{
+    stop(f);
+    arena_free(&f->arena);
+    temporary_remove(f->path);
+}
+
+/* One row of a bracket: what is there must be what the model says; then perhaps a change. */
+static void touch(struct fixture *f, struct keyed_table *table, struct keyed_slot *slot, uint32_t i)
+{
+    struct model_entry *entry = &f->model.entries[i];
+    uint32_t bytes;
+    const char *value = keyed_read(slot, &bytes);
+    char expected[VALUE_MAX];
+    if (!is_alive(&f->model, i)) {
+        assert_int_equal(bytes, 0);
+        assert_true(slot->expire_us == TIME_MIN);
+    } else {
+        assert_true(slot->expire_us == entry->expire_us);
+        assert_int_equal(bytes, entry->bytes);
+        make_value(expected, bytes, entry->seed);
+        assert_memory_equal(value == NULL ? "" : value, expected, bytes);
+    }
+    if (random_chance(&f->random, 40))
+        return;
+    if (!is_alive(&f->model, i))
+        entry->expire_us = TIME_MIN;
+    int64_t expire_us = f->model.watermark + (int64_t)random_below(&f->random, 20000);
+    entry->expire_us = MAX(entry->expire_us, expire_us);
+    entry->bytes = random_chance(&f->random, 10) ? 0 : random_below(&f->random, VALUE_MAX);
+    entry->seed = (uint32_t)random_next(&f->random);
+    char *out = keyed_write(table, slot, entry->bytes, entry->expire_us);
+    if (entry->bytes > 0)
+        make_value(out, entry->bytes, entry->seed);
+    else
+        assert_null(out);
+}
+
+static void run_batch(struct fixture *f)
+{
+    uint32_t count = 1 + random_below(&f->random, BATCH_MAX), span = random_chance(&f->random, 50) ? KEYS : 200;
+    uint32_t ids[LANES_MAX][BATCH_MAX], counts[LANES_MAX] = {0};
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t id = random_below(&f->random, span);
+        uint32_t lane = key_lane(key_group(key_hash(key_of(id))), f->lanes);
+        ids[lane][counts[lane]++] = id;
+    }
+    for (uint32_t lane = 0; lane < f->lanes; lane++) {
+        struct key keys[BATCH_MAX];
+        uint64_t hashes[BATCH_MAX];
+        struct keyed_slot *slots[BATCH_MAX];
+        for (uint32_t i = 0; i < counts[lane]; i++) {
+            keys[i] = key_of(ids[lane][i]);
+            hashes[i] = key_hash(keys[i]);
+        }
+        keyed_begin(f->tables[lane], keys, hashes, counts[lane], slots);
+        for (uint32_t i = 0; i < counts[lane]; i++)
+            touch(f, f->tables[lane], slots[i], ids[lane][i]);
+        keyed_end(f->tables[lane]);
+    }
+    f->model.watermark += random_below(&f->random, 60);
+    for (uint32_t lane = 0; lane < f->lanes; lane++)
+        keyed_set_watermark(f->tables[lane], f->model.watermark);
+}
+
+static void barrier(struct fixture *f)
+{
+    bool is_base = checkpoint_wants_base(f->dir) || random_chance(&f->random, 10);
+    f->writer = checkpoint_begin(f->dir, ++f->epoch, is_base, &f->diags);
+    assert_non_null(f->writer);
+    for (uint32_t lane = 0; lane < f->lanes; lane++) {
+        char name[32];
+        snprintf(name, sizeof name, "op/%d/lane/%u", STATE_ID, lane);
+        assert_true(keyed_table_snapshot(f->tables[lane], checkpoint_part(f->writer, name)));
+    }
+    f->pending = f->model;
+}
+
+static void finish_checkpoint(struct fixture *f)
+{
+    bool has_database = false;
+    if (random_chance(&f->random, 15)) {
+        state_store_release(f->store);
+        checkpoint_abandon(f->writer);
+    } else {
+        assert_true(state_store_checkpoint(f->store, checkpoint_writer_database(f->writer), &has_database, &f->diags));
+        for (uint32_t i = random_below(&f->random, 4); i > 0; i--)
+            run_batch(f);
+        assert_true(checkpoint_write(f->writer, has_database, &f->diags));
+        if (random_chance(&f->random, 15)) {
+            checkpoint_abandon(f->writer);
+        } else {
+            struct checkpoint_info info = {.sources = STR("s"), .notes = STR("n")};
+            assert_true(checkpoint_publish(f->writer, &info, &f->diags));
+            f->published = f->pending;
+            f->published_epoch = f->epoch;
+        }
+    }
+    f->writer = NULL;
+    uint32_t removed;
+    if (random_chance(&f->random, 30))
+        assert_true(checkpoint_prune(f->dir, NULL, &removed, &f->diags));
+}
+
+static void restore(struct fixture *f)
+{
+    stop(f);
+    f->lanes = 1 + random_below(&f->random, LANES_MAX);
+    open_directory(f);
+    struct checkpoint *found;
+    enum checkpoint_found outcome = checkpoint_find(f->dir, &found, &f->diags);
+    assert_int_equal(f->diags.count, 0);
+    assert_int_equal(outcome, f->published_epoch == 0 ? CHECKPOINT_NONE : CHECKPOINT_FOUND);
+    if (found != NULL)
+        assert_int_equal(checkpoint_info(found)->id.epoch, f->published_epoch);
+    start(f, found);
+    f->model = f->published;
+    for (uint32_t lane = 0; found != NULL && lane < f->lanes; lane++) {
+        char prefix[32];
+        snprintf(prefix, sizeof prefix, "op/%d/", STATE_ID);
+        keyed_set_watermark(f->tables[lane], f->model.watermark);
+        struct snapshot_reader *reader = checkpoint_reader(found, prefix, lane, f->lanes, &f->diags);
+        uint32_t group;
+        struct str record;
+        while (snapshot_get(reader, &group, &record))
+            assert_true(keyed_table_restore(f->tables[lane], reader, record, &f->diags));
+        assert_true(checkpoint_reader_close(reader));
+    }
+    checkpoint_close(found);
+}
+
+static uint64_t scanned;
+static void count_slot(void *argument, const struct keyed_slot *slot)
+{
+    struct fixture *f = argument;
+    uint32_t i = (uint32_t)((slot->key.low - 1) / 77);
+    uint32_t bytes;
+    assert_true(i < KEYS && is_alive(&f->model, i));
+    keyed_read(slot, &bytes);
+    assert_int_equal(bytes, f->model.entries[i].bytes);
+    scanned++;
+}
+
+static void check_scan(struct fixture *f)
+{
+    uint64_t alive = 0;
+    scanned = 0;
+    for (uint32_t i = 0; i < KEYS; i++)
+        alive += is_alive(&f->model, i);
+    for (uint32_t lane = 0; lane < f->lanes; lane++) {
+        uint32_t first, limit;
+        keyed_groups(lane, f->lanes, &first, &limit);
+        for (uint32_t group = first; group < limit; group++)
+            keyed_scan_group(f->tables[lane], group, count_slot, f);
+    }
+    assert_int_equal(scanned, alive);
+}
+
+static void random_life(void **state)
+{
+    (void)state;
+    static struct fixture f;
+    const char *seeds = getenv("LEAT_TEST_SEEDS");
+    uint64_t last = seeds == NULL ? 6 : strtoull(seeds, NULL, 10), copies = 0;
+    for (uint64_t seed = 1; seed <= last; seed++) {
+        setup(&f, seed);
+        for (int step = 0; step < 400; step++) {
+            run_batch(&f);
+            uint32_t what = random_below(&f.random, 100);
+            if (f.writer == NULL && what < 10)
+                barrier(&f);
+            else if (f.writer != NULL && what < 40)
+                finish_checkpoint(&f);
+            else if (f.writer == NULL && what < 14)
+                restore(&f);
+            else if (what == 50)
+                check_scan(&f);
+        }
+        if (f.writer != NULL)
+            finish_checkpoint(&f);
+        check_scan(&f);
+        teardown(&f);
+        assert_true(f.evicted > 0 && f.loaded > 0);
+        copies += f.copies;
+    }
+    assert_true(copies > 0);
+}
+
+/* The writer thread at work while the lane goes on, for the thread sanitizer. */
+static void *write_and_publish(void *argument)
+{
+    struct fixture *f = argument;
+    bool has_database = false;
+    struct checkpoint_info info = {0};
+    if (!state_store_checkpoint(f->store, checkpoint_writer_database(f->writer), &has_database, &f->diags) ||
+        !checkpoint_write(f->writer, has_database, &f->diags) || !checkpoint_publish(f->writer, &info, &f->diags))
+        return f;
+    return NULL;
+}
+
+static void writer_thread(void **state)
+{
+    (void)state;
+    static struct fixture f;
+    setup(&f, 99);
+    for (int round = 0; round < 20; round++) {
+        for (int i = 0; i < 5; i++)
+            run_batch(&f);
+        barrier(&f);
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, write_and_publish, &f), 0);
+        for (int i = 0; i < 60; i++)
+            run_batch(&f);
+        void *failed;
+        pthread_join(thread, &failed);
+        assert_null(failed);
+        f.writer = NULL;
+        f.published = f.pending;
+        f.published_epoch = f.epoch;
+        if (round % 5 == 4)
+            restore(&f);
+    }
+    check_scan(&f);
+    teardown(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_life), cmocka_unit_test(writer_thread)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,68 @@
+/* Blocks of random sizes keep their bytes; memory is counted exactly. */
+#include "state/slab.h"
+
+#include "unit/support/random.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+enum { BLOCKS = 300, STEPS = 60000, BYTES_MAX = 20000 };
+
+static void fill(char *block, uint32_t from, uint32_t bytes, unsigned char value)
+{
+    memset(block + KEYED_VALUE_HEADER + from, value, bytes - from);
+}
+
+static void check(const char *block, uint32_t bytes, unsigned char value)
+{
+    assert_int_equal(slab_bytes(block), bytes);
+    for (uint32_t i = 0; i < bytes; i++)
+        assert_int_equal((unsigned char)block[KEYED_VALUE_HEADER + i], value);
+}
+
+static void blocks_keep_their_bytes(void **state)
+{
+    (void)state;
+    struct test_random random = {7};
+    struct slab slab = {0};
+    char *blocks[BLOCKS] = {NULL};
+    uint32_t bytes[BLOCKS] = {0};
+    for (int step = 0; step < STEPS; step++) {
+        uint32_t i = random_below(&random, BLOCKS);
+        uint32_t limit = random_chance(&random, 5) ? BYTES_MAX : 400;
+        uint32_t wanted = 1 + random_below(&random, limit);
+        unsigned char value = (unsigned char)i;
+        if (blocks[i] == NULL) {
+            blocks[i] = slab_take(&slab, wanted);
+            fill(blocks[i], 0, wanted, value);
+            bytes[i] = wanted;
+        } else if (random_chance(&random, 50)) {
+            check(blocks[i], bytes[i], value);
+            slab_give(&slab, blocks[i]);
+            blocks[i] = NULL;
+        } else {
+            uint32_t kept = MIN(bytes[i], wanted);
+            blocks[i] = slab_resize(&slab, blocks[i], wanted);
+            assert_int_equal(slab_bytes(blocks[i]), wanted);
+            for (uint32_t at = 0; at < kept; at++)
+                assert_int_equal((unsigned char)blocks[i][KEYED_VALUE_HEADER + at], value);
+            fill(blocks[i], kept, wanted, value);
+            bytes[i] = wanted;
+        }
+    }
+    for (int i = 0; i < BLOCKS; i++)
+        if (blocks[i] != NULL) {
+            check(blocks[i], bytes[i], (unsigned char)i);
+            slab_give(&slab, blocks[i]);
+        }
+    assert_int_equal(slab.used_bytes, 0);
+    slab_free(&slab);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(blocks_keep_their_bytes)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
