@@ -1,0 +1,298 @@
+/* What every learner does at bind, open, for each batch, and for reports. */
+#include "learners/learner.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { METRICS_FIELDS = 12 };
+
+static bool is_id_type(const struct type *type)
+{
+    return type->tag <= TYPE_TIME;
+}
+
+/* Column of an expression; -1 after a diagnostic. */
+static int bind_column(struct operator_bind *bind, const struct ast *ast, bool is_number)
+{
+    int column = bind->add_column(bind, ast);
+    if (column < 0)
+        return -1;
+    const struct type *type = &bind->inputs[0].schema->fields[column].type;
+    bool is_list = !is_number && type->tag == TYPE_LIST && is_id_type(type->element);
+    bool fits = is_number ? type->tag <= TYPE_FLOAT : is_id_type(type) || is_list;
+    if (fits)
+        return column;
+    struct diag *d = diag_error(bind->diags, DIAG_E0303, ast->span, "a learner cannot read a %s here",
+                                type_name(bind->arena, type));
+    diag_hint(bind->diags, d,
+              is_number ? "labels, weights and dense features are bools or numbers"
+                        : "sparse features are single values or lists of them");
+    return -1;
+}
+
+static bool feature_add(struct operator_bind *bind, int column, struct span span)
+{
+    struct learner_columns *known = bind->learner;
+    if (known->count == LEARNER_FEATURES_MAX) {
+        diag_error(bind->diags, DIAG_E0503, span, "a learner reads at most %d features",
+                   LEARNER_FEATURES_MAX);
+        return false;
+    }
+    known->features[known->count] = column;
+    known->spans[known->count++] = span;
+    return true;
+}
+
+static bool bind_sparse(struct operator_bind *bind, struct learner_config *c, const struct expressions *list)
+{
+    bool is_ok = true;
+    for (uint32_t i = 0; i < list->count; i++) {
+        if (c->sparse_count == MODEL_FIELDS_MAX) {
+            diag_error(bind->diags, DIAG_E0503, list->items[i]->span,
+                       "a learner has at most %d sparse features", MODEL_FIELDS_MAX);
+            return false;
+        }
+        int column = bind_column(bind, list->items[i], false);
+        is_ok = column >= 0 && feature_add(bind, column, list->items[i]->span) && is_ok;
+        if (column < 0)
+            continue;
+        c->model.is_list[c->sparse_count] = bind->inputs[0].schema->fields[column].type.tag == TYPE_LIST;
+        c->sparse_columns[c->sparse_count++] = column;
+    }
+    return is_ok;
+}
+
+static bool bind_dense(struct operator_bind *bind, struct learner_config *c)
+{
+    bool is_ok = true;
+    for (uint32_t i = 0; i < c->dense.count; i++) {
+        if (c->dense_count == MODEL_DENSE_MAX) {
+            diag_error(bind->diags, DIAG_E0503, c->dense.items[i]->span,
+                       "a learner has at most %d dense features", MODEL_DENSE_MAX);
+            return false;
+        }
+        int column = bind_column(bind, c->dense.items[i], true);
+        is_ok = column >= 0 && feature_add(bind, column, c->dense.items[i]->span) && is_ok;
+        if (column >= 0)
+            c->dense_columns[c->dense_count++] = column;
+    }
+    return is_ok;
+}
+
+/* The input's own columns and the prediction, which derives from what the features derive from. */
+static const struct schema *output_schema(struct operator_bind *bind, const struct schema *own)
+{
+    struct schema *out = schema_copy(bind->arena, own, 1);
+    struct field *field = schema_add(out, STR("prediction"), type_of(TYPE_FLOAT));
+    for (uint32_t i = 0; i < bind->learner->count; i++)
+        lineage_merge(&field->lineage, &bind->inputs[0].schema->fields[bind->learner->features[i]].lineage);
+    return out;
+}
+
+static bool check_options(struct operator_bind *bind, const struct learner_config *c)
+{
+    const char *problem = NULL;
+    if (c->sparse_count + c->dense_count == 0)
+        problem = "a learner needs features: `sparse: [...]`, `dense: [...]` or both";
+    else if (c->embedding.dim % 4 != 0)
+        problem = "`dim` must be a multiple of 4: vectors are computed in slices of four";
+    else if (c->hidden.count >= MODEL_LAYERS_MAX)
+        problem = "`hidden` has too many layers";
+    else if (c->batch > 1 &&
+             ((c->embedding.optimizer.config && c->embedding.optimizer.choice == OPT_NEWTON) ||
+              (c->linear.config && c->linear.choice == OPT_NEWTON)))
+        problem = "the newton optimizer learns one example at a time: it needs `batch: 1`";
+    if (problem)
+        diag_error(bind->diags, DIAG_E0901, bind->span, "%s", problem);
+    return !problem;
+}
+
+static void common_options(const struct learner_config *c, struct model_options *o)
+{
+    o->loss = (enum loss_kind)c->loss;
+    o->fields = c->sparse_count;
+    o->vectors = c->vectors_count;
+    o->dense = c->dense_count;
+    o->batch = (uint32_t)c->batch;
+    o->block = (uint32_t)MAX(c->hidden_batch, 1);
+    o->bias = (float)c->bias;
+    o->clip_norm = (float)c->clip_norm;
+    o->class_weights[0] = (float)c->negative_weight;
+    o->class_weights[1] = (float)c->positive_weight;
+    o->negatives_kept = c->keep_negatives;
+    o->seed = (uint64_t)c->seed;
+    o->dim = (uint32_t)c->embedding.dim;
+    o->init_bound = (float)c->embedding.init;
+    o->admit_after = (uint32_t)c->embedding.admit_after;
+    o->sketch_bytes = (size_t)c->embedding.sketch_bytes;
+    o->expire_after_us = c->embedding.expire_after_us;
+    o->rows_max = (uint64_t)c->embedding.rows_max;
+    for (uint32_t i = 0; i < c->hidden.count; i++)
+        o->hidden[i] = (uint32_t)c->hidden.items[i];
+    if (c->linear.config) {
+        o->linear = optimizer_from(&c->linear);
+        o->linear_is_double = c->linear.choice == OPT_FTRL;
+        if (o->linear_is_double)
+            o->ftrl = optimizer_ftrl(&c->linear);
+    }
+    if (c->embedding.optimizer.config)
+        o->embedding = optimizer_from(&c->embedding.optimizer);
+    if (c->head.config)
+        o->head = optimizer_from(&c->head);
+    if (c->pairs.config)
+        o->pairs = optimizer_from(&c->pairs);
+}
+
+bool learner_bind(struct operator_bind *bind, struct learner_config *c)
+{
+    const struct schema *own = bind->inputs[0].schema;
+    c->own_columns = own->count;
+    c->weight_column = -1;
+    c->model = (struct model_options){0};
+    c->label_column = bind_column(bind, c->label.ast, true);
+    bool is_ok = c->label_column >= 0;
+    if (c->weight.ast) {
+        c->weight_column = bind_column(bind, c->weight.ast, true);
+        is_ok = c->weight_column >= 0 && is_ok;
+    }
+    is_ok = bind_sparse(bind, c, &c->sparse) && is_ok;
+    c->vectors_count = c->sparse_count;
+    is_ok = bind_sparse(bind, c, &c->wide) && is_ok;
+    is_ok = bind_dense(bind, c) && is_ok;
+    is_ok = columns_resolve(&c->known_early, bind->inputs[0].schema, bind->arena, bind->diags) && is_ok;
+    if (!is_ok || !check_options(bind, c))
+        return false;
+    bind->learner->label = c->label_column;
+    bind->learner->label_span = c->label.ast->span;
+    bind->learner->known = c->known_early;
+    bind->outputs[0] = output_schema(bind, own);
+    common_options(c, &c->model);
+    return true;
+}
+
+bool learner_open(struct operator_context *context, struct learner_config *c)
+{
+    const char *reason;
+    const struct kernels *kernels = kernels_pick_env(&reason);
+    if (!kernels) {
+        diag_error(context->diags, DIAG_E1002, (struct span){0, 0}, "LEAT_KERNELS: %s", reason);
+        return false;
+    }
+    struct learner_state *s = calloc(1, sizeof *s);
+    leat_assert(s);
+    c->state = s;
+    s->model = model_new(&c->model, kernels);
+    s->columns = learner_columns_new(c);
+    metrics_init(&s->metrics, c->model.loss, (uint64_t)c->window);
+    return true;
+}
+
+static double prediction_of(const struct learner_config *c, double logit)
+{
+    return c->model.loss == LOSS_LOGISTIC ? num_sigmoid(logit) : logit;
+}
+
+/* The input's columns with the predictions beside them; null where the event was rejected. */
+static void emit(struct operator_context *context, const struct learner_config *c, struct batch *batch)
+{
+    struct batch *out = batch_derive(batch, context->output);
+    struct column *column = &out->columns[c->own_columns];
+    batch_column_init(out, column, type_of(TYPE_FLOAT), batch->rows);
+    for (uint32_t i = 0; i < batch->selected; i++) {
+        uint32_t row = batch_row(batch, i);
+        double logit = c->state->logits[i];
+        column->floats[row] = isnan(logit) ? 0.0 : prediction_of(c, logit);
+        if (isnan(logit))
+            batch_set_null(out, column, row);
+    }
+    context->counters.emitted += batch->selected;
+    operator_emit(context, 0, out);
+}
+
+void learner_process(struct operator_context *context, struct learner_config *c, struct batch *batch)
+{
+    struct learner_state *s = c->state;
+    struct model_input in;
+    struct model_output out = {.logits = s->logits, .verdicts = s->verdicts};
+    learner_snapshot_settle(s, false);
+    learner_columns_read(s->columns, c, batch, &in);
+    model_learn(s->model, &in, &out);
+    uint64_t counts[3] = {0};
+    for (uint32_t i = 0; i < in.rows; i++)
+        counts[s->verdicts[i]]++;
+    s->learned += counts[MODEL_LEARNED];
+    s->sampled_out += counts[MODEL_SAMPLED_OUT];
+    s->rejected += counts[MODEL_REJECTED];
+    context->counters.absorbed += counts[MODEL_LEARNED];
+    context->counters.filtered += counts[MODEL_SAMPLED_OUT];
+    context->counters.dead += counts[MODEL_REJECTED];
+    metrics_add(&s->metrics, s->logits, in.labels, in.rows);
+    emit(context, c, batch);
+}
+
+void learner_on_watermark(struct operator_context *context, struct learner_config *c, int64_t watermark)
+{
+    (void)context;
+    model_set_watermark(c->state->model, watermark);
+}
+
+static void report_values(struct report *report, const struct learner_config *c,
+                          const struct metrics_values *v, bool is_window)
+{
+    report_add(report, "examples", (double)v->count, is_window);
+    if (v->count == 0)
+        return;
+    if (c->model.loss == LOSS_LOGISTIC) {
+        report_add(report, "logloss", v->logloss, is_window);
+        report_add(report, "auc", v->auc, is_window);
+        report_add(report, "auc_error", v->auc_error, is_window);
+        report_add(report, "normalized_entropy", v->normalized_entropy, is_window);
+        report_add(report, "calibration", v->calibration, is_window);
+    }
+    report_add(report, "rmse", v->rmse, is_window);
+    report_add(report, "mae", v->mae, is_window);
+    report_add(report, "label_mean", v->label_mean, is_window);
+}
+
+void learner_report(struct operator_context *context, struct learner_config *c, struct report *report)
+{
+    (void)context;
+    struct learner_state *s = c->state;
+    struct metrics_values whole = metrics_values(&s->metrics, false),
+                          window = metrics_values(&s->metrics, true);
+    report_values(report, c, &whole, false);
+    report_values(report, c, &window, true);
+    report_add(report, "learned", (double)s->learned, false);
+    report_add(report, "sampled_out", (double)s->sampled_out, false);
+    report_add(report, "rejected", (double)s->rejected, false);
+    uint64_t rows = 0, bytes = 0, evicted = 0, expired = 0, waiting = 0;
+    for (uint32_t f = 0; f < c->sparse_count; f++) {
+        const struct table *t = model_table(s->model, f);
+        rows += t->stats.rows;
+        evicted += t->stats.evicted;
+        expired += t->stats.expired;
+        waiting += t->stats.waiting;
+        bytes += table_bytes(t);
+    }
+    report_add(report, "rows", (double)rows, false);
+    report_add(report, "rows_evicted", (double)evicted, false);
+    report_add(report, "rows_expired", (double)expired, false);
+    report_add(report, "sightings_waiting", (double)waiting, false);
+    report_add(report, "table_bytes", (double)bytes, false);
+    static const char *const names[KERNELS_VARIANTS] = {"kernel_calls_scalar", "kernel_calls_avx2",
+                                                        "kernel_calls_avx512"};
+    for (int v = 0; v < KERNELS_VARIANTS; v++)
+        report_add(report, names[v], (double)model_calls(s->model)->calls[v], false);
+}
+
+void learner_close(struct operator_context *context, struct learner_config *c)
+{
+    (void)context;
+    if (!c->state)
+        return;
+    learner_snapshot_settle(c->state, true);
+    model_free(c->state->model);
+    learner_columns_free(c->state->columns);
+    free(c->state);
+    c->state = NULL;
+}

@@ -1,0 +1,235 @@
+/*
+ * A learner's checkpoints. Records, all global:
+ *   'S' epoch, evaluation, counts, then what model_save writes (at the barrier: it is small)
+ *   'D' field, keys that are gone since the last published checkpoint
+ *   'R' field, rows as table_stored_bytes says
+ * 'D' and 'R' are written by the checkpoint's thread while the lane goes on (table_snapshot.c). Restoring
+ * applies records in order: base, then deltas; the last 'S' counts.
+ */
+#include "learners/learner.h"
+
+#include "core/buffer.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+enum { RECORD_BYTES = 1 << 20, STATE_VERSION = 1 };
+
+struct record_head {
+    uint8_t kind;
+    uint8_t version;
+    uint16_t field;
+    uint32_t item_bytes; /* 'R': of a stored row; 'D': of a key */
+};
+
+struct state_record {
+    struct record_head head;
+    uint32_t epoch, unused;
+    uint64_t learned, sampled_out, rejected;
+    uint64_t metrics_bytes;
+};
+
+/* A snapshot on its way. Owned by the lane; the writer's thread reads it until it sets `outcome`. */
+struct learner_snapshot {
+    struct learner_state *state;
+    uint32_t fields, epoch;
+    struct table_snapshot *tables[MODEL_FIELDS_MAX];
+    const struct table_keys *removed[MODEL_FIELDS_MAX];
+    atomic_int outcome; /* 0: not known; 1: published; 2: abandoned */
+};
+
+struct rows_writer {
+    struct snapshot_writer *out;
+    struct byte_buffer buffer;
+    struct record_head head;
+};
+
+static bool flush_rows(struct rows_writer *w)
+{
+    bool is_ok = w->buffer.length <= sizeof w->head ||
+                 snapshot_put(w->out, SNAPSHOT_GLOBAL, w->buffer.data, w->buffer.length);
+    buffer_clear(&w->buffer);
+    buffer_append(&w->buffer, &w->head, sizeof w->head);
+    return is_ok;
+}
+
+static bool put_rows(void *argument, const void *rows, size_t count)
+{
+    struct rows_writer *w = argument;
+    buffer_append(&w->buffer, rows, count * w->head.item_bytes);
+    return w->buffer.length < RECORD_BYTES || flush_rows(w);
+}
+
+static bool write_table(struct learner_snapshot *s, uint32_t field, struct snapshot_writer *out)
+{
+    const struct table_keys *removed = s->removed[field];
+    struct rows_writer w = {.out = out, .head = {'D', STATE_VERSION, (uint16_t)field, sizeof(uint64_t)}};
+    buffer_append(&w.buffer, &w.head, sizeof w.head);
+    bool is_ok = true;
+    for (size_t at = 0; at < removed->count && is_ok; at += 4096)
+        is_ok = put_rows(&w, removed->items + at, MIN(removed->count - at, (size_t)4096));
+    is_ok = is_ok && flush_rows(&w);
+    w.head.kind = 'R';
+    w.head.item_bytes = (uint32_t)table_stored_bytes(model_table(s->state->model, field));
+    buffer_clear(&w.buffer);
+    buffer_append(&w.buffer, &w.head, sizeof w.head);
+    is_ok = is_ok && table_snapshot_write(s->tables[field], put_rows, &w) && flush_rows(&w);
+    buffer_free(&w.buffer);
+    return is_ok;
+}
+
+static bool write_tables(void *argument, struct snapshot_writer *out)
+{
+    struct learner_snapshot *s = argument;
+    bool is_ok = true;
+    for (uint32_t f = 0; f < s->fields && is_ok; f++)
+        is_ok = write_table(s, f, out);
+    return is_ok;
+}
+
+static void snapshot_outcome(void *argument, bool is_published)
+{
+    struct learner_snapshot *s = argument;
+    atomic_store_explicit(&s->outcome, is_published ? 1 : 2, memory_order_release);
+}
+
+/* Ends a snapshot whose outcome is known; at closing it is known by contract (done is always called). */
+void learner_snapshot_settle(struct learner_state *state, bool is_closing)
+{
+    struct learner_snapshot *s = state->snapshot;
+    if (!s)
+        return;
+    int outcome = atomic_load_explicit(&s->outcome, memory_order_acquire);
+    if (outcome == 0 && !is_closing)
+        return;
+    for (uint32_t f = 0; f < s->fields; f++)
+        table_snapshot_end(model_table(state->model, f), outcome == 1);
+    if (outcome == 1)
+        state->published = s->epoch;
+    state->snapshot = NULL;
+    free(s);
+}
+
+static bool put_state(const struct learner_state *state, uint32_t epoch, struct snapshot_writer *out)
+{
+    struct state_record record = {
+        .head = {'S', STATE_VERSION, 0, 0},
+        .epoch = epoch,
+        .learned = state->learned,
+        .sampled_out = state->sampled_out,
+        .rejected = state->rejected,
+        .metrics_bytes = sizeof state->metrics,
+    };
+    struct byte_buffer buffer = {0};
+    buffer_append(&buffer, &record, sizeof record);
+    buffer_append(&buffer, &state->metrics, sizeof state->metrics);
+    model_save(state->model, &buffer);
+    bool is_ok = true; /* in pieces: sketches may be large */
+    for (size_t at = 0; at < buffer.length && is_ok; at += 8 << 20) {
+        struct byte_buffer piece = {0};
+        struct record_head head = {'s', STATE_VERSION, at + (8 << 20) >= buffer.length, 0};
+        buffer_append(&piece, &head, sizeof head);
+        buffer_append(&piece, buffer.data + at, MIN(buffer.length - at, (size_t)8 << 20));
+        is_ok = snapshot_put(out, SNAPSHOT_GLOBAL, piece.data, piece.length);
+        buffer_free(&piece);
+    }
+    buffer_free(&buffer);
+    return is_ok;
+}
+
+bool learner_snapshot(struct operator_context *context, struct learner_config *c,
+                      struct snapshot_writer *writer)
+{
+    (void)context;
+    struct learner_state *state = c->state;
+    learner_snapshot_settle(state, false);
+    leat_assert(!state->snapshot); /* one checkpoint at a time */
+    uint32_t epoch = (uint32_t)snapshot_epoch(writer);
+    if (!put_state(state, epoch, writer))
+        return false;
+    struct learner_snapshot *s = calloc(1, sizeof *s);
+    leat_assert(s);
+    s->state = state;
+    s->fields = c->sparse_count;
+    s->epoch = epoch;
+    uint32_t since = snapshot_is_base(writer) ? 0 : state->published;
+    for (uint32_t f = 0; f < s->fields; f++)
+        s->tables[f] = table_snapshot_begin(model_table(state->model, f), since, epoch, &s->removed[f]);
+    state->snapshot = s;
+    snapshot_defer(writer, write_tables, snapshot_outcome, s);
+    return true;
+}
+
+static bool restore_items(struct learner_state *state, const struct record_head *head,
+                          const unsigned char *items, size_t bytes, uint32_t fields)
+{
+    if (head->field >= fields || head->item_bytes == 0 || bytes % head->item_bytes != 0)
+        return false;
+    struct table *table = model_table(state->model, head->field);
+    bool is_row = head->kind == 'R';
+    if (head->item_bytes != (is_row ? table_stored_bytes(table) : sizeof(uint64_t)))
+        return false;
+    for (size_t at = 0; at < bytes; at += head->item_bytes) {
+        uint64_t key;
+        memcpy(&key, items + at, sizeof key);
+        if (key == 0)
+            return false;
+        if (is_row)
+            table_restore_row(table, items + at);
+        else
+            table_restore_remove(table, key);
+    }
+    return true;
+}
+
+static bool restore_state(struct learner_state *state, const struct byte_buffer *buffer, uint32_t fields)
+{
+    struct state_record record;
+    if (buffer->length < sizeof record + sizeof state->metrics)
+        return false;
+    memcpy(&record, buffer->data, sizeof record);
+    if (record.head.kind != 'S' || record.metrics_bytes != sizeof state->metrics)
+        return false;
+    memcpy(&state->metrics, buffer->data + sizeof record, sizeof state->metrics);
+    state->learned = record.learned;
+    state->sampled_out = record.sampled_out;
+    state->rejected = record.rejected;
+    state->published = record.epoch;
+    for (uint32_t f = 0; f < fields; f++)
+        table_restored(model_table(state->model, f), record.epoch);
+    size_t at = sizeof record + sizeof state->metrics;
+    return state->metrics.slice < METRICS_SLICES &&
+           model_load(state->model, buffer->data + at, buffer->length - at);
+}
+
+bool learner_restore(struct operator_context *context, struct learner_config *c,
+                     struct snapshot_reader *reader)
+{
+    struct byte_buffer newest = {0};
+    bool is_ok = true, is_whole = true;
+    uint32_t group;
+    struct str data;
+    while (is_ok && snapshot_get(reader, &group, &data)) {
+        struct record_head head;
+        is_ok = data.length >= sizeof head;
+        if (!is_ok)
+            break;
+        memcpy(&head, data.data, sizeof head);
+        const unsigned char *items = (const unsigned char *)data.data + sizeof head;
+        size_t bytes = data.length - sizeof head;
+        if (head.kind == 's') {
+            if (is_whole)
+                buffer_clear(&newest);
+            buffer_append(&newest, items, bytes);
+            is_whole = head.field != 0;
+        } else {
+            is_ok = (head.kind == 'R' || head.kind == 'D') &&
+                    restore_items(c->state, &head, items, bytes, c->sparse_count);
+        }
+    }
+    is_ok = is_ok && is_whole && restore_state(c->state, &newest, c->sparse_count);
+    if (!is_ok)
+        snapshot_corrupt(reader, context->diags, "a learner's rows or weights that cannot be of this job");
+    buffer_free(&newest);
+    return is_ok;
+}

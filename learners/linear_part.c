@@ -1,0 +1,267 @@
+/*
+ * The linear part of a model. Its weights lie in rows all over memory: an event's are gathered into one
+ * array, so that one kernel call forwards or updates all of them, and scattered back.
+ */
+#include "learners/model_internal.h"
+
+#include "core/base.h"
+#include "learners/table_inline.h"
+
+#include <math.h>
+
+/* The gathered array: dense features, the bias, then entries, up to whole vectors. */
+size_t linear_lanes(const struct model *m)
+{
+    return ((size_t)m->entries_max + m->options.dense + 1 + 15) / 16 * 16;
+}
+
+void linear_init_payload(const struct model *m, void *payload)
+{
+    if (m->options.linear_is_double) {
+        memset(payload, 0, LINEAR_BYTES);
+        return;
+    }
+    const struct optimizer_options *o = &m->options.linear;
+    float *w = payload;
+    size_t state = opt_state_floats(o->kind, 1);
+    w[0] = 0.0F;
+    for (size_t i = 0; i < state; i++)
+        w[1 + i] = opt_state_init(o->kind, o->accumulator);
+}
+
+/* Where each gathered weight lives, and what it is multiplied with: 0 where there is no row. */
+static size_t linear_places(struct model *m, struct example *e)
+{
+    size_t used = 0;
+    for (uint32_t d = 0; d < m->options.dense; d++, used++) {
+        e->places[used] = m->dense_weights + d * LINEAR_FLOATS;
+        e->values[used] = e->dense[d];
+    }
+    e->places[used] = m->dense_weights + m->options.dense * LINEAR_FLOATS;
+    e->values[used++] = 1.0F;
+    for (uint32_t i = 0; i < e->entries; i++, used++) {
+        bool is_there = e->rows[i] != NULL;
+        e->places[used] = is_there ? (void *)table_payload(e->rows[i]) : (void *)m->absent;
+        e->values[used] = is_there ? e->scales[i] : 0.0F;
+    }
+    return used;
+}
+
+static double forward64(struct model *m, struct example *e, size_t used)
+{
+    size_t lanes = linear_lanes(m);
+    double *w = e->weights64, *z = w + lanes, *sums = z + lanes;
+    for (size_t i = 0; i < used; i++) {
+        const double *place = e->places[i];
+        z[i] = place[0];
+        sums[i] = place[1];
+    }
+    m->k->ftrl64_weights(w, z, sums, used, &m->options.ftrl);
+    double logit = 0.0;
+    for (size_t i = 0; i < used; i++)
+        logit += w[i] * (double)e->values[i];
+    return logit + (double)m->options.bias;
+}
+
+/* w[0..whole) the weights, then state by state, as the optimizers want it; lanes beyond `used` have value 0.
+ */
+double linear_forward(struct model *m, struct example *e)
+{
+    size_t used = linear_places(m, e);
+    if (m->options.linear_is_double)
+        return forward64(m, e, used);
+    size_t whole = (used + 15) / 16 * 16, states = m->linear_states;
+    float *w = e->weights;
+    for (size_t i = 0; i < used; i++)
+        w[i] = *(const float *)e->places[i];
+    for (size_t i = used; i < whole; i++)
+        w[i] = e->values[i] = 0.0F;
+    for (size_t s = 1; s <= states; s++) {
+        for (size_t i = 0; i < used; i++)
+            w[s * whole + i] = ((const float *)e->places[i])[s];
+        for (size_t i = used; i < whole; i++)
+            w[s * whole + i] = 1.0F;
+    }
+    return (double)m->k->dot(w, e->values, whole) + (double)m->options.bias;
+}
+
+static void update64(struct model *m, struct example *e, size_t used, double slope)
+{
+    size_t lanes = linear_lanes(m);
+    double *w = e->weights64, *z = w + lanes, *sums = z + lanes, *g = sums + lanes;
+    for (size_t i = 0; i < used; i++)
+        g[i] = slope * (double)e->values[i];
+    m->k->ftrl64_update(z, sums, w, g, used, &m->options.ftrl);
+    for (size_t i = 0; i < used; i++) {
+        double *place = e->places[i];
+        place[0] = z[i], place[1] = sums[i];
+    }
+}
+
+void linear_update(struct model *m, struct example *e, double slope, float curvature)
+{
+    size_t used = (size_t)e->entries + m->options.dense + 1;
+    if (m->options.linear_is_double) {
+        update64(m, e, used, slope);
+        return;
+    }
+    float *w = e->weights;
+    size_t whole = (used + 15) / 16 * 16;
+    struct opt_row row = {.w = w, .g = e->values, .scale = (float)slope, .curvature = curvature};
+    m->linear_step(&row, 1, whole, &m->options.linear.params);
+    for (size_t s = 0; s <= m->linear_states; s++) {
+        for (size_t i = 0; i < used; i++)
+            ((float *)e->places[i])[s] = w[s * whole + i];
+    }
+}
+
+void linear_step_places(struct model *m, void *const *places, float *slopes, size_t count, float *weights,
+                        double *weights64)
+{
+    size_t whole = (count + 15) / 16 * 16;
+    if (m->options.linear_is_double) {
+        double *w = weights64, *z = w + whole, *sums = z + whole, *g = sums + whole;
+        for (size_t i = 0; i < count; i++)
+            z[i] = ((double *)places[i])[0], sums[i] = ((double *)places[i])[1], g[i] = (double)slopes[i];
+        m->k->ftrl64_weights(w, z, sums, count, &m->options.ftrl);
+        m->k->ftrl64_update(z, sums, w, g, count, &m->options.ftrl);
+        for (size_t i = 0; i < count; i++)
+            ((double *)places[i])[0] = z[i], ((double *)places[i])[1] = sums[i];
+        return;
+    }
+    for (size_t s = 0; s <= m->linear_states; s++) {
+        for (size_t i = 0; i < whole; i++)
+            weights[s * whole + i] = i < count ? ((float *)places[i])[s] : 1.0F;
+    }
+    memset(slopes + count, 0, (whole - count) * sizeof *slopes);
+    struct opt_row row = {.w = weights, .g = slopes, .scale = 1.0F, .curvature = 1.0F};
+    m->linear_step(&row, 1, whole, &m->options.linear.params);
+    for (size_t s = 0; s <= m->linear_states; s++) {
+        for (size_t i = 0; i < count; i++)
+            ((float *)places[i])[s] = weights[s * whole + i];
+    }
+}
+
+/*
+ * Models without vectors, lists or doubles: the same arithmetic in the same order as linear_forward and linear_update, with
+ * the dense weights kept in the gathered array from event to event.
+ */
+bool linear_is_plain(const struct model *m)
+{
+    bool has_list = memchr(m->options.is_list, 1, m->options.fields) != NULL;
+    return m->vector_floats == 0 && !m->options.linear_is_double && m->linear_states == 1 && !has_list &&
+           m->options.clip_norm == 0.0F && m->options.batch == 1 && m->head.layers == 0;
+}
+
+static void dense_move(struct model *m, float *w, size_t whole, bool is_in)
+{
+    for (size_t d = 0; d <= m->options.dense; d++) {
+        float *place = m->dense_weights + d * LINEAR_FLOATS;
+        if (is_in)
+            w[d] = place[0], w[whole + d] = place[1];
+        else
+            place[0] = w[d], place[1] = w[whole + d];
+    }
+}
+
+/*
+ * Learning is a chain of dependent arithmetic from event to event; looking rows up waits for memory. So one loop does both:
+ * at event i it asks for the slots of event i + SLOTS_AHEAD, finds the rows of event i + ROWS_AHEAD and asks for them.
+ */
+enum { ROWS_AHEAD = 6, SLOTS_AHEAD = 12, RING = 16 };
+
+struct lookahead {
+    uint64_t hashes[RING][MODEL_FIELDS_MAX];
+    struct table_row *rows[RING][MODEL_FIELDS_MAX];
+};
+
+static inline void look_slots(struct model *m, const struct call *c, struct lookahead *ring, uint32_t i)
+{
+    for (uint32_t f = 0; f < m->options.fields && i < c->in->rows; f++) {
+        const struct table *t = &m->tables[f];
+        ring->hashes[i % RING][f] = table_hash(t, c->in->ids[f][i]);
+        table_prefetch(t, ring->hashes[i % RING][f]);
+    }
+}
+
+static inline void look_rows(struct model *m, const struct call *c, struct lookahead *ring, uint32_t i)
+{
+    for (uint32_t f = 0; f < m->options.fields && i < c->in->rows; f++) {
+        struct table *t = &m->tables[f];
+        uint64_t key = c->in->ids[f][i];
+        struct table_row *row =
+            likely(key != 0) ? table_sight(t, key, ring->hashes[i % RING][f], c->steps[i], c->learns[i], false) : NULL;
+        ring->rows[i % RING][f] = row;
+        if (row && table_is_eager(t) && c->learns[i])
+            table_touch(t, row, c->seen[i], c->steps[i]);
+        __builtin_prefetch(row, 1);
+    }
+}
+
+static inline void gather_event(struct model *m, struct example *e, const struct call *c, const struct lookahead *ring,
+                                uint32_t i, size_t whole)
+{
+    size_t dense = m->options.dense, first = dense + 1;
+    float *w = e->weights;
+    for (size_t d = 0; d < dense; d++)
+        e->values[d] = c->in->dense[d][i];
+    for (uint32_t f = 0; f < m->options.fields; f++) {
+        struct table_row *row = ring->rows[i % RING][f];
+        float *place = m->absent;
+        if (likely(row != NULL)) {
+            place = table_payload(row);
+            if (c->learns[i] && !table_is_eager(&m->tables[f]))
+                table_touch(&m->tables[f], row, c->seen[i], c->steps[i]);
+        }
+        e->places[f] = place;
+        e->values[first + f] = row ? 1.0F : 0.0F;
+        w[first + f] = place[0];
+        w[whole + first + f] = place[1];
+    }
+}
+
+static void scatter_event(struct model *m, struct example *e, size_t whole)
+{
+    const float *w = e->weights + m->options.dense + 1;
+    for (uint32_t f = 0; f < m->options.fields; f++) {
+        float *place = e->places[f];
+        place[0] = w[f];
+        place[1] = w[whole + f];
+    }
+}
+
+void linear_learn_plain(struct model *m, struct call *c)
+{
+    struct lookahead ring;
+    struct example *e = &m->examples[0];
+    size_t used = m->options.dense + 1 + m->options.fields, whole = (used + 15) / 16 * 16;
+    float *w = e->weights;
+    for (size_t i = used; i < whole; i++)
+        w[i] = e->values[i] = 0.0F, w[whole + i] = 1.0F;
+    e->values[m->options.dense] = 1.0F;
+    dense_move(m, w, whole, true);
+    struct opt_row row = {.w = w, .g = e->values};
+    for (uint32_t f = 0; f < m->options.fields; f++)
+        table_begin(&m->tables[f]);
+    for (uint32_t i = 0; i < SLOTS_AHEAD; i++)
+        look_slots(m, c, &ring, i);
+    for (uint32_t i = 0; i < ROWS_AHEAD; i++)
+        look_rows(m, c, &ring, i);
+    for (uint32_t i = 0; i < c->in->rows; i++) {
+        look_slots(m, c, &ring, i + SLOTS_AHEAD);
+        look_rows(m, c, &ring, i + ROWS_AHEAD);
+        model_example_label(m, e, c, i);
+        gather_event(m, e, c, &ring, i, whole);
+        e->logit = (double)m->k->dot(w, e->values, whole) + (double)m->options.bias;
+        model_example_judge(m, e);
+        model_output(c, e, (int32_t)i);
+        m->steps += e->learns;
+        if (!e->learns || e->is_rejected)
+            continue;
+        row.scale = (float)e->slope_exact;
+        row.curvature = e->curvature;
+        m->linear_step(&row, 1, whole, &m->options.linear.params);
+        scatter_event(m, e, whole);
+    }
+    dense_move(m, w, whole, false);
+}

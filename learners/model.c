@@ -1,0 +1,272 @@
+/* Making and freeing a model, and resolving the rows of a call's events. model_learn.c steps. */
+#include "learners/model_internal.h"
+
+#include "core/base.h"
+#include "kernels/num.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct model_init {
+    const struct model *model;
+    float bound;
+    bool has_vector;
+    uint64_t seed;
+};
+
+static void *zeroed(size_t bytes)
+{
+    bytes = (bytes + 127) / 64 * 64;
+    void *p = aligned_alloc(64, bytes);
+    leat_assert(p);
+    memset(p, 0, bytes);
+    return p;
+}
+
+static void init_payload(void *argument, uint64_t key, void *payload)
+{
+    const struct model_init *init = argument;
+    const struct model *m = init->model;
+    linear_init_payload(m, payload);
+    if (!init->has_vector)
+        return;
+    float *vector = (float *)(void *)((unsigned char *)payload + VECTOR_AT);
+    memset((unsigned char *)payload + LINEAR_BYTES, 0, VECTOR_AT - LINEAR_BYTES);
+    m->k->init_uniform(vector, num_mix(init->seed ^ key), init->bound, m->vector_floats);
+    const struct optimizer_options *o = &m->options.embedding;
+    size_t state = opt_state_floats(o->kind, m->vector_floats);
+    float start = opt_state_init(o->kind, o->accumulator);
+    for (size_t i = 0; i < state; i++)
+        vector[m->vector_floats + i] = start;
+}
+
+static size_t payload_bytes(const struct model *m, uint32_t field)
+{
+    if (field < m->options.vectors)
+        return VECTOR_AT +
+               (m->vector_floats + opt_state_floats(m->options.embedding.kind, m->vector_floats)) *
+                   sizeof(float);
+    if (m->options.linear_is_double)
+        return LINEAR_BYTES;
+    return (1 + opt_state_floats(m->options.linear.kind, 1)) * sizeof(float);
+}
+
+static void example_free(struct example *e)
+{
+    free(e->rows);
+    free(e->keys);
+    free(e->fields);
+    free(e->scales);
+    free(e->dense);
+    free(e->vectors);
+    free(e->pooled);
+    free(e->partners);
+    free(e->products);
+    free(e->places);
+    free(e->values);
+    free(e->weights);
+    free(e->weights64);
+    *e = (struct example){0};
+}
+
+static size_t example_slots(const struct model *m)
+{
+    return MAX(m->options.block, m->options.batch) + (m->head.layers > 0 ? KERNELS_BLOCK : 1);
+}
+
+static void example_init(struct model *m, struct example *e)
+{
+    size_t lanes = linear_lanes(m), floats = (size_t)m->options.vectors * m->vector_floats;
+    *e = (struct example){
+        .rows = zeroed(m->entries_max * sizeof *e->rows),
+        .keys = zeroed(m->entries_max * sizeof *e->keys),
+        .fields = zeroed(m->entries_max * sizeof *e->fields),
+        .scales = zeroed(m->entries_max * sizeof *e->scales),
+        .dense = zeroed(m->options.dense * sizeof(float)),
+        .vectors = zeroed(m->blocks * sizeof *e->vectors),
+        .pooled = zeroed(floats * sizeof(float)),
+        .partners = zeroed((floats + m->options.dim) * sizeof(float)),
+        .products = zeroed((size_t)m->options.vectors * m->blocks * sizeof(float)),
+        .places = zeroed(lanes * sizeof(void *)),
+        .values = zeroed(lanes * sizeof(float)),
+        .weights = zeroed(3 * lanes * sizeof(float)),
+        .weights64 = zeroed(4 * lanes * sizeof(double)),
+    };
+}
+
+static size_t hidden_count(const struct model_options *options)
+{
+    size_t count = 0;
+    while (count < MODEL_LAYERS_MAX && options->hidden[count] > 0)
+        count++;
+    return count;
+}
+
+/* What the head sees: FM: each field's vector; FFM: each pair's product; then the dense features. */
+static size_t head_inputs(const struct model *m)
+{
+    size_t n = m->options.vectors;
+    size_t sparse = m->options.interaction == INTERACTION_FFM ? n * (n - 1) / 2 : n * m->options.dim;
+    return sparse + m->options.dense;
+}
+
+static void tables_init(struct model *m)
+{
+    const struct model_options *o = &m->options;
+    m->tables = zeroed(o->fields * sizeof *m->tables);
+    m->inits = zeroed(o->fields * sizeof *m->inits);
+    for (uint32_t f = 0; f < o->fields; f++) {
+        float own = o->field_init[f];
+        m->inits[f] = (struct model_init){
+            .model = m,
+            .has_vector = f<o->vectors, .bound = own> 0.0F ? own
+                          : own < 0.0F                     ? 0.0F
+                                                           : o->init_bound,
+            .seed = num_mix(o->seed + f + 1),
+        };
+        struct table_options table = {
+            .payload_bytes = payload_bytes(m, f),
+            .align = f < o->vectors ? 64 : 8,
+            .admit_after = o->admit_after,
+            .sketch_bytes = o->sketch_bytes,
+            .expire_after_us = o->expire_after_us,
+            .rows_max = o->rows_max,
+            .seed = num_mix(o->seed ^ (f + 1)),
+            .init = init_payload,
+            .init_argument = &m->inits[f],
+        };
+        table_init(&m->tables[f], &table);
+    }
+}
+
+static void pairs_init(struct model *m)
+{
+    const struct optimizer_options *o = &m->options.pairs;
+    size_t count = interaction_pairs(m), states = opt_state_floats(o->kind, count);
+    m->has_pairs = true;
+    m->pair_weights = zeroed((count + states) * sizeof(float));
+    m->pair_slopes = zeroed(count * sizeof(float));
+    m->pair_scales = zeroed((size_t)m->options.vectors * m->blocks * sizeof(float));
+    for (size_t i = 0; i < count + states; i++)
+        m->pair_weights[i] = i < count ? 1.0F : opt_state_init(o->kind, o->accumulator);
+    for (size_t i = 0; i < count; i++) {
+        if (i < sizeof m->options.pair_is_off && m->options.pair_is_off[i])
+            m->pair_weights[i] = 0.0F;
+    }
+}
+
+struct model *model_new(const struct model_options *options, const struct kernels *kernels)
+{
+    leat_assert(options->fields <= MODEL_FIELDS_MAX && options->dense <= MODEL_DENSE_MAX && kernels);
+    leat_assert(options->dim % 4 == 0);
+    struct model *m = zeroed(sizeof *m);
+    m->options = *options;
+    m->k = kernels;
+    size_t hidden = hidden_count(options);
+    if (hidden == 0 || m->options.block == 0)
+        m->options.block = 1;
+    m->options.batch = MAX(m->options.batch, 1);
+    if (m->options.batch > 1)
+        m->options.block = 1;
+    leat_assert(m->options.block <= KERNELS_BLOCK);
+    m->linear_step = opt_pick(kernels, options->linear.kind);
+    m->embedding_step = opt_pick(kernels, options->embedding.kind);
+    if (options->interaction == INTERACTION_NONE)
+        m->options.vectors = 0;
+    leat_assert(m->options.vectors <= options->fields);
+    m->blocks = (uint32_t)FFM_ROUND(m->options.vectors);
+    if (options->interaction != INTERACTION_NONE)
+        m->vector_floats = options->interaction == INTERACTION_FFM ? m->blocks * options->dim : options->dim;
+    m->zero = zeroed(m->vector_floats * sizeof(float) + 64);
+    m->watermark_us = m->next_watermark_us = INT64_MIN;
+    m->linear_states = opt_state_floats(options->linear.kind, 1);
+    m->absent = zeroed(LINEAR_BYTES);
+    linear_init_payload(m, m->absent);
+    tables_init(m);
+    m->dense_weights = zeroed((options->dense + 1) * LINEAR_BYTES);
+    for (uint32_t i = 0; i <= options->dense; i++)
+        linear_init_payload(m, m->dense_weights + i * LINEAR_FLOATS);
+    if (hidden > 0)
+        head_init(&m->head, kernels, head_inputs(m), options->hidden, hidden, options->head.kind,
+                  options->head.accumulator, num_mix(options->seed ^ 0x4ead));
+    size_t pairs = interaction_pairs(m);
+    bool some_off = memchr(options->pair_is_off, 1, MIN(pairs, sizeof options->pair_is_off)) != NULL;
+    if (options->interaction == INTERACTION_FFM && (options->pairs.params.rate > 0.0F || some_off))
+        pairs_init(m);
+    for (uint32_t f = 0; f < options->fields; f++)
+        m->entries_max += options->is_list[f] ? MODEL_LIST_MAX : 1;
+    m->examples = zeroed(example_slots(m) * sizeof *m->examples);
+    for (size_t i = 0; i < example_slots(m); i++)
+        example_init(m, &m->examples[i]);
+    m->opt_rows = zeroed(m->entries_max * sizeof *m->opt_rows);
+    if (m->options.batch > 1)
+        model_batch_init(m);
+    return m;
+}
+
+void model_free(struct model *m)
+{
+    if (!m)
+        return;
+    for (uint32_t f = 0; f < m->options.fields; f++) {
+        table_free(&m->tables[f]);
+        free(m->resolved[f]);
+    }
+    for (size_t i = 0; i < example_slots(m); i++)
+        example_free(&m->examples[i]);
+    if (m->head.layers > 0)
+        head_free(&m->head);
+    free(m->examples);
+    free(m->tables);
+    free(m->inits);
+    free(m->dense_weights);
+    free(m->zero);
+    free(m->absent);
+    free(m->opt_rows);
+    free(m->pair_weights);
+    free(m->pair_slopes);
+    free(m->pair_scales);
+    free(m->list.learns);
+    free(m->list.seen);
+    free(m->list.steps);
+    model_batch_free(m);
+    free(m);
+}
+
+double model_correction(const struct model_options *o)
+{
+    double odds = (double)o->class_weights[1] / ((double)o->class_weights[0] * o->negatives_kept);
+    return o->loss == LOSS_LOGISTIC && odds != 1.0 ? -log(odds) : 0.0;
+}
+
+struct table *model_table(struct model *m, uint32_t field)
+{
+    leat_assert(field < m->options.fields);
+    return &m->tables[field];
+}
+
+const float *model_pair_weights(const struct model *m)
+{
+    return m->pair_weights;
+}
+
+const struct kernels_calls *model_calls(const struct model *m)
+{
+    return &m->calls;
+}
+
+const float *model_dense_weights(const struct model *m, size_t *count)
+{
+    *count = (size_t)(m->options.dense + 1) * LINEAR_FLOATS;
+    return m->dense_weights;
+}
+
+void model_set_watermark(struct model *m, int64_t watermark_us)
+{
+    m->next_watermark_us = MAX(m->next_watermark_us, watermark_us);
+    if (m->pending > 0) /* the rows of a block in progress stay */
+        return;
+    m->watermark_us = m->next_watermark_us;
+    for (uint32_t f = 0; f < m->options.fields; f++)
+        table_set_watermark(&m->tables[f], m->watermark_us);
+}

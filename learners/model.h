@@ -1,0 +1,131 @@
+/*
+ * A model: tables of rows, one a sparse field; weights of the dense features and a bias; an interaction
+ * (none, FM, FFM); perhaps a deep head. Reads decoded columns, predicts, then learns. Knows nothing of jobs,
+ * lanes or batches of the engine; the learners' descriptors (linear.c, fm.c, ffm.c, mf.c, deepfm.c) set its
+ * options.
+ *
+ *   logit = bias + sum w_i x_i + interaction(rows) [+ head(rows, dense)]
+ *
+ * What happens when (`block` is 1 without a head):
+ *   An event is predicted with the weights left by the last finished block; its rows are made by its own
+ * sighting. When `block` events are there, the head's weights make one step, then every event's rows make
+ * theirs, in order. With `batch` > 1 instead, gradients of a batch are summed by row (stable order) and each
+ * row makes one step; an event is predicted by the rows that were there before its batch. The result does not
+ * depend on how the events are cut into calls of model_learn.
+ *
+ * One thread owns a model.
+ */
+#ifndef LEARNERS_MODEL_H
+#define LEARNERS_MODEL_H
+
+#include "kernels/kernels.h"
+#include "learners/loss.h"
+#include "learners/table.h"
+
+enum {
+    MODEL_ROWS_MAX = 1024, /* events in one call */
+    MODEL_FIELDS_MAX = 64,
+    MODEL_DENSE_MAX = 256,
+    MODEL_LAYERS_MAX = 6,
+    MODEL_LIST_MAX = 64, /* ids of a list that count; further ones are not looked at */
+};
+
+enum interaction_kind { INTERACTION_NONE, INTERACTION_FM, INTERACTION_FFM };
+
+struct optimizer_options {
+    enum opt_kind kind;
+    struct opt_params params;
+    float accumulator; /* what AdaGrad's and newton's sums start at */
+};
+
+struct model_options {
+    enum interaction_kind interaction;
+    enum loss_kind loss;
+    uint32_t fields;  /* sparse */
+    uint32_t vectors; /* the first so many of them have vectors and interact; the others are linear only */
+    uint32_t dense;
+    uint32_t dim;                       /* a multiple of 4; 0 without interaction */
+    float init_bound;                   /* vectors start uniform in +- this */
+    float field_init[MODEL_FIELDS_MAX]; /* the same by field, where > 0; < 0: zeros */
+    bool is_list[MODEL_FIELDS_MAX]; /* fields that may hold several ids: mean of their rows, MODEL_LIST_MAX at
+                                       most */
+    uint8_t pair_is_off[MODEL_FIELDS_MAX * (MODEL_FIELDS_MAX - 1) / 2]; /* FFM: pairs that do not interact */
+    struct optimizer_options
+        pairs; /* FFM: a learned weight for each pair of fields (Pan 2018); rate 0: none, all 1 */
+    struct optimizer_options linear;
+    bool linear_is_double; /* FTRL in double (McMahan 2013); else `linear` */
+    struct ftrl64_params ftrl;
+    struct optimizer_options embedding;
+    uint32_t hidden[MODEL_LAYERS_MAX]; /* 0 ends */
+    struct optimizer_options head;
+    uint32_t block;         /* events a head step: 1..16; 1 without a head */
+    uint32_t batch;         /* 1: an update per event (per block) */
+    float bias;             /* where the bias starts */
+    float clip_norm;        /* 0: none; of an event's gradient by all its vectors and weights */
+    float class_weights[2]; /* of labels 0 and 1 */
+    double negatives_kept;  /* share of label-0 events that are learned, by hash of the identity; 1: all */
+    uint64_t seed;
+    uint32_t admit_after;
+    size_t sketch_bytes;
+    int64_t expire_after_us;
+    uint64_t rows_max; /* a field; 0: no limit */
+};
+
+/* Decoded columns of up to MODEL_ROWS_MAX events. */
+struct model_input {
+    uint32_t rows;
+    const uint64_t *const
+        *ids; /* [fields]: hashed ids, 0 = absent; a list field's are all its events' in a row */
+    const uint32_t *const
+        *offsets; /* [fields]: NULL, or rows + 1 offsets into ids of a list field; NULL: no lists */
+    const float *const *dense;    /* [dense][rows] */
+    const float *labels;          /* [rows] */
+    const float *weights;         /* [rows] or NULL */
+    const int64_t *event_time_us; /* [rows] */
+    const uint64_t *identity;     /* [rows]: hash of the event's identity; NULL without down-sampling */
+};
+
+enum model_verdict { MODEL_LEARNED, MODEL_SAMPLED_OUT, MODEL_REJECTED };
+
+struct model_output {
+    double *logits;    /* [rows], corrected for sampling and class weights; NaN if rejected */
+    uint8_t *verdicts; /* [rows], enum model_verdict */
+};
+
+struct model;
+
+struct model *model_new(const struct model_options *options, const struct kernels *kernels);
+void model_free(struct model *model);
+
+/* Predicts each event, then learns from it. */
+void model_learn(struct model *model, const struct model_input *input, struct model_output *output);
+
+/* Predicts only; labels are not read. Keys without a row count as absent. */
+void model_predict(struct model *model, const struct model_input *input, double *logits);
+
+/* Between events: expiry and admission follow the watermark. */
+void model_set_watermark(struct model *model, int64_t watermark_us);
+
+/* He 2014, section 6.3, and class weights in one: what is added to a logit learned from re-weighted events.
+ */
+double model_correction(const struct model_options *options);
+
+/*
+ * What is not in the tables' rows: dense weights, head, pair weights, the block or batch in progress,
+ * sketches. Appends to the buffer. model_load takes it back into a model of the same options whose tables'
+ * rows were restored before; false if the bytes cannot be that.
+ */
+struct byte_buffer;
+void model_save(const struct model *model, struct byte_buffer *out);
+bool model_load(struct model *model, const void *data, size_t bytes);
+
+struct table *model_table(struct model *model, uint32_t field);
+const struct kernels_calls *model_calls(const struct model *model);
+
+/* The dense weights, bias last, and the head's: for export and tests. */
+const float *model_dense_weights(const struct model *model, size_t *count);
+
+/* FFM's learned weight of each pair of fields, (0, 1), (0, 2) ... (n - 2, n - 1); NULL without `pairs`. */
+const float *model_pair_weights(const struct model *model);
+
+#endif

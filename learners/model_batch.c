@@ -1,0 +1,236 @@
+/*
+ * A step over a batch (`batch` > 1): every event's forward stands on the same weights; gradients are summed
+ * by row in the order of the events (stable sort, segmented sum), and each row makes one optimizer step.
+ */
+#include "learners/model_internal.h"
+
+#include "core/base.h"
+
+#include <stdlib.h>
+
+static void *room(size_t count, size_t size)
+{
+    void *p = aligned_alloc(64, (count * size + 127) / 64 * 64);
+    leat_assert(p);
+    memset(p, 0, (count * size + 127) / 64 * 64);
+    return p;
+}
+
+void model_batch_init(struct model *m)
+{
+    size_t entries = (size_t)m->options.batch * m->entries_max;
+    size_t weights = entries + m->options.dense + 1 + 16, vectors = entries * m->vector_floats;
+    m->batch = (struct model_batch){
+        .entries = room(entries, sizeof(struct model_entry)),
+        .sorted = room(entries, sizeof(struct model_entry)),
+        .order = room(entries, sizeof(uint32_t)),
+        .starts = room(entries + 1, sizeof(uint32_t)),
+        .gradients = room(vectors, sizeof(float)),
+        .sums = room(vectors, sizeof(float)),
+        .rows = room(entries, sizeof(struct opt_row)),
+        .places = room(weights, sizeof(void *)),
+        .slopes = room(weights, sizeof(float)),
+        .weights = room(3 * weights, sizeof(float)),
+        .weights64 = room(m->options.linear_is_double ? 4 * weights : 0, sizeof(double)),
+    };
+}
+
+void model_batch_free(struct model *m)
+{
+    struct model_batch *b = &m->batch;
+    free(b->entries);
+    free(b->sorted);
+    free(b->order);
+    free(b->starts);
+    free(b->gradients);
+    free(b->sums);
+    free(b->rows);
+    free(b->places);
+    free(b->slopes);
+    free(b->weights);
+    free(b->weights64);
+    *b = (struct model_batch){0};
+}
+
+/* All sightings of the batch first, then the rows: a key that reaches admit_after with the batch counts for
+ * all of it. */
+static void resolve_batch(struct model *m)
+{
+    for (int pass = 0; pass < 2; pass++) {
+        for (uint32_t b = 0; b < m->pending; b++) {
+            struct example *e = &m->examples[b];
+            for (uint32_t i = 0; i < e->entries; i++) {
+                struct table *t = &m->tables[e->fields[i]];
+                uint32_t step = (uint32_t)m->steps + 1;
+                if (pass == 0)
+                    table_count_sightings(t, &e->keys[i], NULL, 1);
+                else
+                    table_resolve_counted(t, &e->keys[i], &e->seen, &step, NULL, 1, &e->rows[i]);
+            }
+        }
+    }
+}
+
+/* Stable, by eight bits at a time: place = field and row number. */
+static void sort_entries(struct model_batch *b, size_t count)
+{
+    for (unsigned shift = 0; shift < 40; shift += 8) {
+        size_t at[257] = {0};
+        for (size_t i = 0; i < count; i++)
+            at[(b->entries[i].place >> shift & 255) + 1]++;
+        for (size_t d = 0; d < 256; d++)
+            at[d + 1] += at[d];
+        for (size_t i = 0; i < count; i++)
+            b->sorted[at[b->entries[i].place >> shift & 255]++] = b->entries[i];
+        struct model_entry *swap = b->entries;
+        b->entries = b->sorted;
+        b->sorted = swap;
+    }
+}
+
+static size_t collect_entries(struct model *m)
+{
+    size_t count = 0;
+    for (uint32_t x = 0; x < m->pending; x++) {
+        struct example *e = &m->examples[x];
+        for (uint32_t i = 0; i < e->entries && !e->is_rejected; i++) {
+            if (!e->rows[i])
+                continue;
+            uint32_t f = e->fields[i];
+            uint64_t row = table_row_number(&m->tables[f], e->rows[i]);
+            m->batch.entries[count++] =
+                (struct model_entry){.place = (uint64_t)f << 32 | row, .example = x, .entry = i};
+        }
+    }
+    sort_entries(&m->batch, count);
+    return count;
+}
+
+/* Runs of equal places; returns how many. */
+static size_t find_segments(struct model_batch *b, size_t count)
+{
+    size_t segments = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (i == 0 || b->entries[i].place != b->entries[i - 1].place)
+            b->starts[segments++] = (uint32_t)i;
+    }
+    b->starts[segments] = (uint32_t)count;
+    return segments;
+}
+
+static struct table_row *entry_row(const struct model *m, const struct model_entry *entry)
+{
+    return m->examples[entry->example].rows[entry->entry];
+}
+
+/* Entries are sorted by field first: those with vectors lie in front. */
+static void vectors_step(struct model *m, size_t segments)
+{
+    struct model_batch *b = &m->batch;
+    size_t floats = m->vector_floats;
+    while (segments > 0 && b->entries[b->starts[segments - 1]].place >> 32 >= m->options.vectors)
+        segments--;
+    size_t count = b->starts[segments];
+    for (size_t i = 0; i < count; i++) {
+        const struct example *e = &m->examples[b->entries[i].example];
+        uint32_t entry = b->entries[i].entry;
+        float *gradient = b->gradients + i * floats;
+        memcpy(gradient, interaction_gradient(m, e, e->fields[entry]), floats * sizeof *gradient);
+        float slope = m->head.layers > 0 ? 1.0F : e->slope; /* the head's gradients hold it already */
+        m->k->blend(gradient, m->zero, slope * e->scales[entry], floats);
+        b->order[i] = (uint32_t)i;
+    }
+    m->k->segment_sum(b->sums, b->gradients, b->order, b->starts, segments, floats);
+    for (size_t s = 0; s < segments; s++) {
+        struct table_row *row = entry_row(m, &b->entries[b->starts[s]]);
+        unsigned char *payload = (void *)table_payload(row);
+        b->rows[s] = (struct opt_row){.w = (float *)(void *)(payload + VECTOR_AT),
+                                      .g = b->sums + s * floats,
+                                      .scale = 1.0F,
+                                      .curvature = 1.0F};
+    }
+    m->embedding_step(b->rows, segments, floats, &m->options.embedding.params);
+}
+
+static void weights_step(struct model *m, size_t segments)
+{
+    struct model_batch *b = &m->batch;
+    size_t dense = m->options.dense, used = 0;
+    for (; used < segments; used++) {
+        b->places[used] = table_payload(entry_row(m, &b->entries[b->starts[used]]));
+        b->slopes[used] = 0.0F;
+        for (uint32_t i = b->starts[used]; i < b->starts[used + 1]; i++) {
+            const struct example *e = &m->examples[b->entries[i].example];
+            b->slopes[used] += e->slope * e->scales[b->entries[i].entry];
+        }
+    }
+    for (size_t d = 0; d <= dense; d++, used++) {
+        b->places[used] = m->dense_weights + d * LINEAR_FLOATS;
+        b->slopes[used] = 0.0F;
+        for (uint32_t x = 0; x < m->pending; x++) {
+            const struct example *e = &m->examples[x];
+            if (!e->is_rejected)
+                b->slopes[used] += e->slope * (d < dense ? e->dense[d] : 1.0F);
+        }
+    }
+    linear_step_places(m, b->places, b->slopes, used, b->weights, b->weights64);
+}
+
+/* Forward and backward of the head, sixteen events at a time; one step of its weights at the end. */
+static void head_batch(struct model *m)
+{
+    for (uint32_t first = 0; first < m->pending; first += KERNELS_BLOCK) {
+        uint32_t count = MIN(m->pending - first, (uint32_t)KERNELS_BLOCK);
+        float slopes[KERNELS_BLOCK] = {0};
+        for (uint32_t i = 0; i < count; i++)
+            model_head_inputs(m, &m->examples[first + i], head_row(&m->head, i));
+        const float *logits = head_forward(&m->head, m->k, count);
+        for (uint32_t i = 0; i < count; i++) {
+            struct example *e = &m->examples[first + i];
+            e->logit += (double)logits[i];
+            model_example_judge(m, e);
+            slopes[i] = e->slope;
+            if (e->is_rejected)
+                memset(head_row(&m->head, i), 0, m->head.inputs * sizeof(float));
+        }
+        const float *in_slope = head_backward(&m->head, m->k, slopes);
+        head_sum_add(&m->head, m->k, first == 0);
+        for (uint32_t i = 0; i < count; i++) {
+            if (!m->examples[first + i].is_rejected)
+                model_deepen(m, &m->examples[first + i], in_slope + i * m->head.inputs);
+        }
+    }
+    head_sum_take(&m->head);
+    head_step(&m->head, m->k, &m->options.head.params, m->options.clip_norm);
+}
+
+void model_batch_step(struct model *m)
+{
+    resolve_batch(m);
+    for (uint32_t x = 0; x < m->pending; x++) {
+        struct example *e = &m->examples[x];
+        e->is_rejected = false;
+        model_example_forward(m, e);
+        if (m->head.layers > 0)
+            continue;
+        model_example_judge(m, e);
+        if (m->options.clip_norm > 0.0F && !e->is_rejected)
+            model_scale_slope(e, model_clip_scale(m, e));
+    }
+    if (m->head.layers > 0)
+        head_batch(m);
+    for (uint32_t x = 0; x < m->pending && m->has_pairs && m->head.layers == 0; x++) {
+        struct example *e = &m->examples[x];
+        if (e->is_rejected)
+            continue;
+        interaction_pairs_step(m, e, m->pair_scales); /* the pairs' own weights make a step an event */
+        m->k->ffm_pairs_backward(e->partners, m->pair_scales, m->options.vectors, m->options.dim);
+    }
+    size_t count = collect_entries(m);
+    size_t segments = find_segments(&m->batch, count);
+    if (m->vector_floats > 0)
+        vectors_step(m, segments);
+    weights_step(m, segments);
+    m->pending = 0;
+    m->steps++;
+}

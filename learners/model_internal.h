@@ -1,0 +1,142 @@
+/* What the files of the model share. */
+#ifndef LEARNERS_MODEL_INTERNAL_H
+#define LEARNERS_MODEL_INTERNAL_H
+
+#include "learners/head.h"
+#include "learners/model.h"
+
+/*
+ * A row's payload: the linear weight (float weight, then its state; or FTRL's z and sum as doubles) in 16
+ * bytes, then, if there is an interaction, padding up to a line and the vector with its optimizer's state.
+ */
+enum { LINEAR_BYTES = 16, LINEAR_FLOATS = 4, VECTOR_AT = 64 - TABLE_ROW_HEADER };
+
+/* One event, resolved. Entries are (row, field) pairs: one a field, more where a field is a list. */
+struct example {
+    uint32_t entries;
+    struct table_row **rows; /* entries_max; NULL: absent */
+    uint64_t *keys;          /* entries_max */
+    uint16_t *fields;        /* entries_max */
+    float *scales;           /* entries_max: 1, or 1 / length of the list */
+    float *dense;            /* options.dense */
+    float label, weight;
+    uint32_t seen;
+    bool learns;
+    bool is_rejected;
+    double logit;           /* as learned, without correction */
+    float slope, curvature; /* times weight */
+    double slope_exact;     /* slope before it was rounded, for FTRL in double */
+    float interaction;
+    /* Forward results that the update needs. */
+    const float **vectors; /* FFM_ROUND(fields): each field's vector, pooled or in place */
+    float *pooled;         /* fields * vector_floats */
+    float *partners;       /* FM: sum[dim] and gradients; FFM: partners */
+    float *products;       /* FFM with a head or pair weights: fields * FFM_ROUND(fields) */
+    void **places;         /* where the linear weights of entries, dense features and the bias live */
+    float *values;         /* what each is multiplied with */
+    float *weights;        /* those weights with their state behind (linear_part.c) */
+    double *weights64;     /* the same in double: w, z, sums, g */
+};
+
+struct model_list {
+    uint8_t *learns;
+    uint32_t *seen, *steps;
+    size_t capacity;
+};
+
+/* Scratch of a step that sums gradients over a batch (model_batch.c). */
+struct model_entry {
+    uint64_t place; /* field and row number: what entries are sorted by */
+    uint32_t example, entry;
+};
+
+struct model_batch {
+    struct model_entry *entries, *sorted;
+    uint32_t *order, *starts;
+    float *gradients, *sums; /* a vector an entry; a vector a distinct row */
+    struct opt_row *rows;
+    void **places;
+    float *slopes, *weights;
+    double *weights64;
+};
+
+struct model {
+    struct model_options options;
+    const struct kernels *k;
+    opt_function linear_step, embedding_step;
+    uint32_t blocks;        /* FFM_ROUND(fields) */
+    uint32_t vector_floats; /* weights of a row's vector */
+    size_t linear_states;   /* floats of state a linear weight has */
+    float *zero;            /* a vector of zeros */
+    float *absent;          /* the linear weight of an absent entry: its value is 0, so it never moves */
+    struct table *tables;   /* [fields] */
+    struct model_init *inits;
+    float *dense_weights; /* (dense + 1) * LINEAR_FLOATS: as in a row; the bias last */
+    bool has_pairs;
+    float *pair_weights; /* FFM_ROUND(fields * (fields - 1) / 2), then their optimizer's state */
+    float *pair_slopes;  /* scratch of the same length */
+    float *pair_scales;  /* scratch: fields * FFM_ROUND(fields) */
+    struct head head;
+    struct example *examples; /* block or batch, then those only scored */
+    uint32_t entries_max;     /* what examples have room for */
+    uint32_t pending;         /* events of the block in progress */
+    uint64_t steps;           /* finished blocks or batches */
+    int64_t watermark_us, next_watermark_us;
+    struct table_row **resolved[MODEL_FIELDS_MAX];
+    size_t resolved_capacity[MODEL_FIELDS_MAX];
+    struct model_list list; /* list fields: what table_resolve wants to know of each id */
+    struct model_batch batch;
+    struct opt_row *opt_rows;
+    struct kernels_calls calls;
+};
+
+/* What the call knows of each of its events before the first step. */
+struct call {
+    const struct model_input *in;
+    struct model_output *out;
+    double correction;
+    bool all_learn;
+    uint8_t learns[MODEL_ROWS_MAX];
+    uint32_t seen[MODEL_ROWS_MAX];
+    uint32_t steps[MODEL_ROWS_MAX];
+};
+
+/* model_learn.c, for model_batch.c and linear_part.c */
+void model_example_label(const struct model *m, struct example *e, const struct call *c, uint32_t i);
+void model_output(const struct call *c, const struct example *e, int32_t event);
+void model_example_forward(struct model *m, struct example *e);
+void model_example_judge(struct model *m, struct example *e);
+float model_clip_scale(struct model *m, const struct example *e);
+void model_scale_slope(struct example *e, float scale);
+void model_head_inputs(struct model *m, const struct example *e, float *row);
+void model_deepen(struct model *m, struct example *e, const float *in_slope);
+
+/* model_batch.c: one step of all pending examples, whose keys are set; rows are resolved here. */
+void model_batch_init(struct model *m);
+void model_batch_free(struct model *m);
+void model_batch_step(struct model *m);
+
+/* linear_part.c: one step of `count` separate linear weights, at places, with gradients slopes. The scratch
+ * arrays have room for four times count rounded up to 16. */
+void linear_step_places(struct model *m, void *const *places, float *slopes, size_t count, float *weights,
+                        double *weights64);
+
+/* linear_part.c: the weights of entries, dense features and the bias, gathered into one array. */
+size_t linear_lanes(const struct model *m);
+double linear_forward(struct model *m, struct example *e);
+void linear_update(struct model *m, struct example *e, double slope, float curvature);
+bool linear_is_plain(const struct model *m);
+void linear_learn_plain(struct model *m, struct call *c);
+void linear_init_payload(const struct model *m, void *payload);
+
+/* interaction.c */
+void interaction_pool(struct model *m, struct example *e);
+float interaction_forward(struct model *m, struct example *e);
+/* Gradient by each field's vector, unit slope: row f at interaction_gradient(m, e, f). */
+const float *interaction_gradient(const struct model *m, const struct example *e, uint32_t field);
+/* Floats of pair_weights without state. */
+size_t interaction_pairs(const struct model *m);
+void interaction_pairs_step(struct model *m, struct example *e, float *scales);
+void interaction_update(struct model *m, struct example *e, float slope, float curvature);
+
+#endif

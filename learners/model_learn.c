@@ -1,0 +1,453 @@
+/* The training step: resolve, predict, then learn, an event or a block of events at a time. */
+#include "learners/model_internal.h"
+
+#include "core/base.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { PREFETCH_EVENTS = 3, LINE = 64 };
+
+/* The event that example slot i of the block in progress came from in this call, -1: an earlier call. */
+struct origins {
+    int32_t learned[KERNELS_BLOCK];
+    int32_t scored[KERNELS_BLOCK];
+    uint32_t scored_count;
+};
+
+/* NaN and infinity are what x - x is not 0 for: a loop the compiler vectorises. */
+static void judge_finite(const struct model *m, const struct model_input *in, uint8_t *is_good)
+{
+    for (uint32_t i = 0; i < in->rows; i++)
+        is_good[i] = in->labels[i] - in->labels[i] == 0.0F;
+    for (uint32_t i = 0; in->weights && i < in->rows; i++)
+        is_good[i] &= in->weights[i] - in->weights[i] == 0.0F;
+    for (uint32_t d = 0; d < m->options.dense; d++) {
+        const float *column = in->dense[d];
+        for (uint32_t i = 0; i < in->rows; i++)
+            is_good[i] &= column[i] - column[i] == 0.0F;
+    }
+}
+
+static bool is_sampled_out(const struct model *m, const struct model_input *in, uint32_t i)
+{
+    double kept = m->options.negatives_kept;
+    if (kept >= 1.0 || !in->identity || in->labels[i] != 0.0F)
+        return false;
+    return (double)(num_mix(in->identity[i] ^ 0x5a3d1eU) >> 11) * 0x1p-53 >= kept;
+}
+
+static void judge(const struct model *m, struct call *c)
+{
+    uint64_t learned = 0;
+    judge_finite(m, c->in, c->learns);
+    for (uint32_t i = 0; i < c->in->rows; i++) {
+        bool is_good = c->learns[i];
+        bool is_out = is_good && is_sampled_out(m, c->in, i);
+        c->learns[i] = is_good && !is_out;
+        c->out->verdicts[i] = !is_good ? MODEL_REJECTED : is_out ? MODEL_SAMPLED_OUT : MODEL_LEARNED;
+        int64_t seconds = c->in->event_time_us ? c->in->event_time_us[i] / US_PER_SECOND : 0;
+        c->seen[i] = (uint32_t)MIN(MAX(seconds, 0), (int64_t)UINT32_MAX);
+        c->steps[i] = (uint32_t)(m->steps + (m->pending + learned) / m->options.block) + 1;
+        learned += c->learns[i];
+    }
+    c->all_learn = learned == c->in->rows;
+}
+
+static void need(void **memory, size_t *capacity, size_t count, size_t size)
+{
+    if (*capacity >= count)
+        return;
+    free(*memory);
+    *memory = malloc(count * size);
+    leat_assert(*memory);
+    *capacity = count;
+}
+
+/* Spreads what is known of events over the ids of a list field. */
+static void resolve_list(struct model *m, struct call *c, uint32_t f, const uint8_t *learns, uint32_t begin,
+                         uint32_t end)
+{
+    const uint32_t *offsets = c->in->offsets[f];
+    size_t ids = offsets[c->in->rows] - offsets[0], first = offsets[begin] - offsets[0];
+    struct model_list *list = &m->list;
+    if (list->capacity < ids) {
+        size_t capacity = MAX(ids, (size_t)2 * MODEL_ROWS_MAX);
+        free(list->learns);
+        free(list->seen);
+        free(list->steps);
+        *list = (struct model_list){malloc(capacity), malloc(capacity * 4), malloc(capacity * 4), capacity};
+        leat_assert(list->learns && list->seen && list->steps);
+    }
+    for (uint32_t i = begin; i < end; i++) {
+        for (uint32_t k = offsets[i]; k < offsets[i + 1]; k++) {
+            bool counts = k - offsets[i] < MODEL_LIST_MAX;
+            list->learns[k - offsets[0]] = learns[i] && counts;
+            list->seen[k - offsets[0]] = c->seen[i];
+            list->steps[k - offsets[0]] = c->steps[i];
+        }
+    }
+    need((void **)&m->resolved[f], &m->resolved_capacity[f], MAX(ids, (size_t)MODEL_ROWS_MAX),
+         sizeof(void *));
+    table_resolve(&m->tables[f], c->in->ids[f] + offsets[begin], list->seen + first, list->steps + first,
+                  list->learns + first, offsets[end] - offsets[begin], m->resolved[f] + first);
+}
+
+/* The rows of events begin..end. learns: which events' keys are sighted; of others only rows that are there
+ * are found. */
+static void resolve(struct model *m, struct call *c, const uint8_t *learns, uint32_t begin, uint32_t end)
+{
+    for (uint32_t f = 0; f < m->options.fields; f++) {
+        if (m->options.is_list[f]) {
+            resolve_list(m, c, f, learns, begin, end);
+            continue;
+        }
+        need((void **)&m->resolved[f], &m->resolved_capacity[f], MODEL_ROWS_MAX, sizeof(void *));
+        table_resolve(&m->tables[f], c->in->ids[f] + begin, c->seen + begin, c->steps + begin,
+                      c->all_learn ? NULL : learns + begin, end - begin, m->resolved[f] + begin);
+    }
+}
+
+/* The first lines of an event's rows, some events before they are needed. */
+static void prefetch(const struct model *m, uint32_t i)
+{
+    for (uint32_t f = 0; f < m->options.fields && !m->options.is_list[f]; f++) {
+        const unsigned char *row = (const unsigned char *)m->resolved[f][i];
+        for (size_t at = 0; row && at < m->tables[f].stride; at += LINE)
+            __builtin_prefetch(row + at, 1);
+    }
+}
+
+void model_example_label(const struct model *m, struct example *e, const struct call *c, uint32_t i)
+{
+    e->label = c->in->labels[i];
+    e->learns = c->learns[i];
+    e->is_rejected = c->out->verdicts[i] == MODEL_REJECTED;
+    e->weight = c->in->weights ? c->in->weights[i] : 1.0F;
+    if (m->options.loss == LOSS_LOGISTIC)
+        e->weight *= m->options.class_weights[e->label > 0.5F];
+}
+
+static void example_fill(struct model *m, struct example *e, const struct call *c, uint32_t i)
+{
+    const struct model_input *in = c->in;
+    uint32_t n = 0;
+    for (uint32_t f = 0; f < m->options.fields; f++) {
+        const uint32_t *offsets = m->options.is_list[f] ? in->offsets[f] : NULL;
+        uint32_t first = offsets ? offsets[i] - offsets[0] : i;
+        uint32_t count = offsets ? MIN(offsets[i + 1] - offsets[i], (uint32_t)MODEL_LIST_MAX) : 1;
+        const uint64_t *ids = in->ids[f] + (offsets ? offsets[0] : 0);
+        for (uint32_t k = 0; k < count; k++, n++) {
+            e->keys[n] = ids[first + k];
+            e->rows[n] = m->resolved[f][first + k];
+            e->fields[n] = (uint16_t)f;
+            e->scales[n] = 1.0F / (float)count;
+        }
+    }
+    e->entries = n;
+    e->seen = c->seen[i];
+    for (uint32_t d = 0; d < m->options.dense; d++)
+        e->dense[d] = in->dense[d][i];
+    model_example_label(m, e, c, i);
+}
+
+/* What a batch's step needs of an event later: not the rows, which are resolved again. */
+static void example_copy(struct example *to, const struct example *from, uint32_t dense)
+{
+    to->entries = from->entries;
+    memcpy(to->keys, from->keys, from->entries * sizeof *to->keys);
+    memcpy(to->fields, from->fields, from->entries * sizeof *to->fields);
+    memcpy(to->scales, from->scales, from->entries * sizeof *to->scales);
+    memcpy(to->dense, from->dense, dense * sizeof *to->dense);
+    to->label = from->label;
+    to->weight = from->weight;
+    to->seen = from->seen;
+    to->learns = true;
+}
+
+/* Everything but the head. */
+void model_example_forward(struct model *m, struct example *e)
+{
+    e->logit = linear_forward(m, e);
+    if (m->vector_floats == 0)
+        return;
+    interaction_pool(m, e);
+    e->interaction = interaction_forward(m, e);
+    e->logit += (double)e->interaction;
+}
+
+/* Slope and curvature at the logit; a non-finite logit rejects the event. */
+void model_example_judge(struct model *m, struct example *e)
+{
+    struct loss_point at = loss_at(m->options.loss, e->logit, (double)e->label);
+    double slope = at.slope * (double)e->weight;
+    e->is_rejected = e->is_rejected || !isfinite(e->logit) || !isfinite(slope);
+    e->slope_exact = e->is_rejected ? 0.0 : slope;
+    e->slope = (float)e->slope_exact;
+    e->curvature = e->is_rejected ? 0.0F : (float)(at.curvature * (double)e->weight);
+}
+
+void model_output(const struct call *c, const struct example *e, int32_t event)
+{
+    if (event < 0)
+        return;
+    c->out->logits[event] = e->is_rejected ? (double)NAN : e->logit + c->correction;
+    if (e->is_rejected)
+        c->out->verdicts[event] = MODEL_REJECTED;
+}
+
+/* The scale that keeps an event's gradient, by all its weights, within clip_norm. */
+float model_clip_scale(struct model *m, const struct example *e)
+{
+    float squares = 1.0F;
+    for (uint32_t i = 0; i < e->entries; i++)
+        squares += e->rows[i] ? e->scales[i] * e->scales[i] : 0.0F;
+    squares += m->k->sum_squares(e->dense, m->options.dense);
+    for (uint32_t f = 0; f < m->options.vectors; f++)
+        squares += m->k->sum_squares(interaction_gradient(m, e, f), m->vector_floats);
+    float norm = fabsf(e->slope) * sqrtf(squares);
+    return norm > m->options.clip_norm ? m->options.clip_norm / norm : 1.0F;
+}
+
+void model_scale_slope(struct example *e, float scale)
+{
+    e->slope_exact *= (double)scale;
+    e->slope = (float)e->slope_exact;
+}
+
+static void example_update(struct model *m, struct example *e)
+{
+    if (m->options.clip_norm > 0.0F)
+        model_scale_slope(e, model_clip_scale(m, e));
+    linear_update(m, e, e->slope_exact, e->curvature);
+    if (m->vector_floats > 0)
+        interaction_update(m, e, e->slope, e->curvature);
+}
+
+static void learn_single(struct model *m, struct call *c)
+{
+    struct example *e = &m->examples[0];
+    uint32_t n = c->in->rows;
+    for (uint32_t i = 0; i < MIN(n, (uint32_t)PREFETCH_EVENTS); i++)
+        prefetch(m, i);
+    for (uint32_t i = 0; i < n; i++) {
+        if (i + PREFETCH_EVENTS < n)
+            prefetch(m, i + PREFETCH_EVENTS);
+        example_fill(m, e, c, i);
+        model_example_forward(m, e);
+        model_example_judge(m, e);
+        model_output(c, e, (int32_t)i);
+        if (!e->learns)
+            continue;
+        m->steps++;
+        if (!e->is_rejected)
+            example_update(m, e);
+    }
+}
+
+void model_head_inputs(struct model *m, const struct example *e, float *row)
+{
+    uint32_t n = m->options.vectors;
+    if (m->options.interaction == INTERACTION_FFM) {
+        for (uint32_t f = 0; f < n; f++) {
+            memcpy(row, e->products + (size_t)f * m->blocks + f + 1, (n - f - 1) * sizeof *row);
+            row += n - f - 1;
+        }
+    } else {
+        for (uint32_t f = 0; f < n; f++, row += m->options.dim)
+            memcpy(row, e->vectors[f], m->options.dim * sizeof *row);
+    }
+    memcpy(row, e->dense, m->options.dense * sizeof *row);
+}
+
+/* Adds the head's logits to `count` examples and gives their predictions out. */
+static void block_predict(struct model *m, struct call *c, struct example *examples, uint32_t count,
+                          const int32_t *events)
+{
+    for (uint32_t i = 0; i < count; i++)
+        model_head_inputs(m, &examples[i], head_row(&m->head, i));
+    const float *logits = head_forward(&m->head, m->k, count);
+    for (uint32_t i = 0; i < count; i++) {
+        struct example *e = &examples[i];
+        double shallow = e->logit;
+        e->logit += (double)logits[i];
+        model_example_judge(m, e);
+        model_output(c, e, events[i]);
+        if (!e->learns || count < m->options.block)
+            e->logit = shallow; /* predicted again when its block is full */
+    }
+}
+
+/* An event's gradient with what came down through the head: by the products (FFM) or the vectors (FM). */
+void model_deepen(struct model *m, struct example *e, const float *in_slope)
+{
+    uint32_t n = m->options.vectors;
+    if (m->options.interaction == INTERACTION_FFM) {
+        float *scales = e->products;
+        if (m->has_pairs) {
+            interaction_pairs_step(m, e, m->pair_scales);
+            scales = m->pair_scales;
+        }
+        for (uint32_t f = 0; f < n; f++) {
+            for (uint32_t g = f + 1; g < n; g++, in_slope++) {
+                float weight = m->has_pairs ? scales[f * m->blocks + g] : 1.0F;
+                scales[f * m->blocks + g] = scales[g * m->blocks + f] = weight * e->slope + *in_slope;
+            }
+        }
+        m->k->ffm_pairs_backward(e->partners, scales, n, m->options.dim);
+        return;
+    }
+    m->k->blend(e->partners + m->options.dim, in_slope, e->slope, (size_t)n * m->options.dim);
+}
+
+static void block_learn(struct model *m, struct call *c, const int32_t *events)
+{
+    uint32_t count = m->options.block;
+    float slopes[KERNELS_BLOCK] = {0};
+    block_predict(m, c, m->examples, count, events);
+    for (uint32_t i = 0; i < count; i++) {
+        struct example *e = &m->examples[i];
+        if (e->is_rejected) /* its inputs may be anything: out of the head's gradient */
+            memset(head_row(&m->head, i), 0, m->head.inputs * sizeof(float));
+        slopes[i] = e->slope;
+    }
+    const float *in_slope = head_backward(&m->head, m->k, slopes);
+    head_step(&m->head, m->k, &m->options.head.params, m->options.clip_norm);
+    for (uint32_t i = 0; i < count; i++) {
+        struct example *e = &m->examples[i];
+        if (e->is_rejected)
+            continue;
+        model_deepen(m, e, in_slope + i * m->head.inputs);
+        if (i > 0) /* earlier events of the block moved these weights */
+            (void)linear_forward(m, e);
+        linear_update(m, e, e->slope_exact, e->curvature);
+        float curvature =
+            e->slope != 0.0F ? e->curvature / (e->slope * e->slope) : 0.0F; /* gradients hold the slope */
+        interaction_update(m, e, 1.0F, curvature);
+    }
+    m->pending = 0;
+    m->steps++;
+}
+
+static void flush_scored(struct model *m, struct call *c, struct origins *o)
+{
+    if (o->scored_count > 0)
+        block_predict(m, c, m->examples + MAX(m->options.block, m->options.batch), o->scored_count,
+                      o->scored);
+    o->scored_count = 0;
+}
+
+static void learn_blocks(struct model *m, struct call *c)
+{
+    struct origins o = {.scored_count = 0};
+    for (uint32_t i = 0; i < m->pending; i++)
+        o.learned[i] = -1;
+    for (uint32_t i = 0; i < c->in->rows; i++) {
+        if (i + PREFETCH_EVENTS < c->in->rows)
+            prefetch(m, i + PREFETCH_EVENTS);
+        uint32_t slot = c->learns[i] ? m->pending : m->options.block + o.scored_count;
+        struct example *e = &m->examples[slot];
+        example_fill(m, e, c, i);
+        model_example_forward(m, e);
+        if (!e->learns) {
+            o.scored[o.scored_count++] = (int32_t)i;
+            if (o.scored_count == KERNELS_BLOCK)
+                flush_scored(m, c, &o);
+            continue;
+        }
+        o.learned[m->pending++] = (int32_t)i;
+        if (m->pending == m->options.block) {
+            flush_scored(m, c, &o);
+            block_learn(m, c, o.learned);
+        }
+    }
+    flush_scored(m, c, &o);
+    if (m->pending > 0)
+        block_predict(m, c, m->examples, m->pending, o.learned);
+}
+
+/*
+ * Batches: an event is predicted by the rows that are there, and kept with its keys; when the batch is full
+ * it makes its step. Rows of later events are looked up only then, so the call is cut where a batch ends.
+ */
+static void learn_batches(struct model *m, struct call *c)
+{
+    static const uint8_t none[MODEL_ROWS_MAX];
+    for (uint32_t at = 0, end; at < c->in->rows; at = end) {
+        uint32_t wanted = m->options.batch - m->pending;
+        for (end = at; end < c->in->rows && wanted > 0; end++)
+            wanted -= c->learns[end];
+        resolve(m, c, none, at, end);
+        struct origins o = {.scored_count = 0};
+        for (uint32_t i = at; i < end; i++) {
+            struct example *e = &m->examples[m->options.batch + o.scored_count];
+            example_fill(m, e, c, i);
+            if (c->learns[i])
+                example_copy(&m->examples[m->pending++], e, m->options.dense);
+            model_example_forward(m, e);
+            if (m->head.layers > 0) {
+                o.scored[o.scored_count++] = (int32_t)i;
+                if (o.scored_count == KERNELS_BLOCK)
+                    flush_scored(m, c, &o);
+                continue;
+            }
+            model_example_judge(m, e);
+            model_output(c, e, (int32_t)i);
+        }
+        if (m->head.layers > 0)
+            flush_scored(m, c, &o);
+        if (m->pending == m->options.batch)
+            model_batch_step(m);
+    }
+}
+
+void model_predict(struct model *m, const struct model_input *input, double *logits)
+{
+    static const float zeros[MODEL_ROWS_MAX];
+    uint8_t verdicts[MODEL_ROWS_MAX], none[MODEL_ROWS_MAX] = {0};
+    struct model_output out = {.logits = logits, .verdicts = verdicts};
+    struct model_input in = *input;
+    in.labels = zeros;
+    in.weights = NULL;
+    struct call c = {.in = &in, .out = &out, .correction = model_correction(&m->options)};
+    judge(m, &c);
+    c.all_learn = false;
+    memset(c.learns, 0, sizeof c.learns);
+    resolve(m, &c, none, 0, in.rows);
+    struct origins o = {.scored_count = 0};
+    for (uint32_t i = 0; i < in.rows; i++) {
+        struct example *e = &m->examples[MAX(m->options.block, m->options.batch) + o.scored_count];
+        example_fill(m, e, &c, i);
+        model_example_forward(m, e);
+        o.scored[o.scored_count++] = (int32_t)i;
+        if (m->head.layers > 0) {
+            if (o.scored_count == KERNELS_BLOCK)
+                flush_scored(m, &c, &o);
+            continue;
+        }
+        o.scored_count = 0;
+        model_example_judge(m, e);
+        model_output(&c, e, (int32_t)i);
+    }
+    flush_scored(m, &c, &o);
+    kernels_count(&m->calls, m->k);
+}
+
+void model_learn(struct model *m, const struct model_input *input, struct model_output *out)
+{
+    leat_assert(input->rows <= MODEL_ROWS_MAX);
+    struct call c = {.in = input, .out = out, .correction = model_correction(&m->options)};
+    judge(m, &c);
+    if (m->options.batch > 1) {
+        c.all_learn = false;
+        learn_batches(m, &c);
+    } else if (linear_is_plain(m)) {
+        linear_learn_plain(m, &c);
+    } else {
+        resolve(m, &c, c.learns, 0, input->rows);
+        (m->head.layers > 0 ? learn_blocks : learn_single)(m, &c);
+    }
+    kernels_count(&m->calls, m->k);
+    if (m->next_watermark_us > m->watermark_us)
+        model_set_watermark(m, m->next_watermark_us);
+}

@@ -1,0 +1,19 @@
+/* The `optimizer: adagrad { rate: 0.05 }` option: one struct for all kinds, one table of rows for each. */
+#ifndef LEARNERS_OPTIMIZER_OPTIONS_H
+#define LEARNERS_OPTIMIZER_OPTIONS_H
+
+#include "core/option.h"
+#include "learners/model.h"
+
+struct optimizer_config {
+    double rate, l1, l2, accumulator, decay, step_max;
+    double momentum, beta, beta1, beta2, epsilon;
+};
+
+/* In the order of enum opt_kind. */
+extern const struct kind_choice optimizer_kinds[];
+
+struct optimizer_options optimizer_from(const struct kind_ref *ref);
+struct ftrl64_params optimizer_ftrl(const struct kind_ref *ref);
+
+#endif

@@ -1,0 +1,400 @@
+/* Finding, making and removing rows; table.h tells the layout. */
+#include "learners/table_inline.h"
+
+#include "core/base.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+enum {
+    RANGE_STEP = 64 << 10,
+    HUGE_PAGE = 2 << 20,
+    HUGE_FROM =
+        2 * HUGE_PAGE, /* small tables take small pages: zeroing huge ones would cost more than they save */
+    DEPTH_MAX = 32,
+    LOOK_AHEAD = 24,
+    TOUCH_BEHIND = 16,
+    TILE = 512, /* keys whose hashes are kept between the stages */
+};
+static const size_t ROWS_RESERVED = UINT32_MAX;
+static const size_t RANGE_BYTES_MAX = (size_t)1 << 38;
+
+static void range_init(struct table_range *range, size_t bytes)
+{
+    bytes = MIN(bytes, RANGE_BYTES_MAX);
+    bytes = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    void *base = mmap(NULL, bytes + HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    leat_assert(base != MAP_FAILED);
+    size_t skew = (size_t)(-(uintptr_t)base & (HUGE_PAGE - 1)); /* huge pages need their alignment */
+    if (skew > 0)
+        munmap(base, skew);
+    munmap((unsigned char *)base + skew + bytes, HUGE_PAGE - skew);
+    *range = (struct table_range){.base = (unsigned char *)base + skew, .reserved = bytes};
+}
+
+static void range_free(struct table_range *range)
+{
+    if (range->base)
+        munmap(range->base, range->reserved);
+    *range = (struct table_range){0};
+}
+
+/* Makes the first `bytes` usable (zeroed); grows by an eighth at least, so that calls stay rare. */
+static void range_need(struct table_range *range, size_t bytes)
+{
+    if (likely(bytes <= range->usable))
+        return;
+    size_t target = MAX(bytes, range->usable + range->usable / 8);
+    size_t step = target >= HUGE_FROM ? HUGE_PAGE : RANGE_STEP;
+    target = MIN((target + step - 1) / step * step, range->reserved);
+    leat_assert(bytes <= target);
+    int rc = mprotect(range->base + range->usable, target - range->usable, PROT_READ | PROT_WRITE);
+    leat_assert(rc == 0);
+    if (target >= HUGE_FROM) {
+        size_t from = MAX(range->usable / HUGE_PAGE * HUGE_PAGE, (size_t)HUGE_FROM - HUGE_PAGE);
+        (void)madvise(range->base + from, target - from, MADV_HUGEPAGE);
+    }
+    range->usable = target;
+}
+
+static uint8_t *page_depth(const struct table *t, uint32_t page)
+{
+    return t->page_depths.base + page;
+}
+
+static uint8_t *page_count(const struct table *t, uint32_t page)
+{
+    return t->page_counts.base + page;
+}
+
+static uint32_t page_new(struct table *t, unsigned depth)
+{
+    uint32_t page = t->pages_count++;
+    range_need(&t->pages, (size_t)t->pages_count * sizeof(struct table_page));
+    range_need(&t->page_depths, t->pages_count);
+    range_need(&t->page_counts, t->pages_count);
+    *page_depth(t, page) = (uint8_t)depth;
+    return page;
+}
+
+void table_init(struct table *t, const struct table_options *options)
+{
+    leat_assert(options->align > 0 && options->align % 8 == 0 && options->init);
+    *t =
+        (struct table){.options = *options, .halved_at_us = INT64_MIN, .watermark_us = INT64_MIN, .epoch = 1};
+    t->stride =
+        (TABLE_ROW_HEADER + options->payload_bytes + options->align - 1) / options->align * options->align;
+    range_init(&t->rows, ROWS_RESERVED * t->stride);
+    range_init(&t->pages, (ROWS_RESERVED / 32) * sizeof(struct table_page));
+    range_init(&t->page_depths, ROWS_RESERVED / 32);
+    range_init(&t->page_counts, ROWS_RESERVED / 32);
+    range_init(&t->chunk_epochs, ROWS_RESERVED / TABLE_CHUNK_ROWS * sizeof(uint32_t));
+    t->depth = 1;
+    t->directory = malloc(2 * sizeof *t->directory);
+    leat_assert(t->directory);
+    t->directory[0] = t->directory[1] = page_new(t, 0);
+    if (options->rows_max > 0) {
+        t->buckets = MAX(options->rows_max / TABLE_BUCKET_ROWS, 1);
+        t->bucket_rows = (uint32_t)(options->rows_max / t->buckets);
+        t->bucket_counts = calloc(t->buckets, sizeof *t->bucket_counts);
+        leat_assert(t->bucket_counts);
+    }
+    if (options->admit_after > 1)
+        sketch_init(&t->sketch, options->sketch_bytes);
+}
+
+void table_free(struct table *t)
+{
+    if (t->snapshot)
+        table_snapshot_end(t, false);
+    range_free(&t->rows);
+    range_free(&t->pages);
+    range_free(&t->page_depths);
+    range_free(&t->page_counts);
+    range_free(&t->chunk_epochs);
+    sketch_free(&t->sketch);
+    free(t->directory);
+    free(t->free_rows);
+    free(t->limbo_rows);
+    free(t->bucket_counts);
+    free(t->removed.items);
+    *t = (struct table){0};
+}
+
+struct table_row *table_find(const struct table *t, uint64_t key)
+{
+    const struct table_slot *slot = key ? table_slot_of(t, key, table_hash(t, key)) : NULL;
+    struct table_row *row = slot ? table_row_at(t, slot->row) : NULL;
+    return row && !table_is_expired(t, row) ? row : NULL;
+}
+
+static void place_slot(struct table *t, uint32_t page, struct table_slot slot, uint64_t hash)
+{
+    struct table_slot *slots = table_page_at(t, page)->slots;
+    size_t i = hash % TABLE_PAGE_SLOTS;
+    while (slots[i].key != 0)
+        i = (i + 1) % TABLE_PAGE_SLOTS;
+    slots[i] = slot;
+    (*page_count(t, page))++;
+}
+
+static void directory_double(struct table *t)
+{
+    leat_assert(t->depth < DEPTH_MAX);
+    size_t size = (size_t)1 << t->depth;
+    uint32_t *bigger = malloc(2 * size * sizeof *bigger);
+    leat_assert(bigger);
+    for (size_t i = 0; i < size; i++)
+        bigger[2 * i] = bigger[2 * i + 1] = t->directory[i];
+    free(t->directory);
+    t->directory = bigger;
+    t->depth++;
+}
+
+/* The page of `hash` in two, by the next bit of its keys' hashes. */
+static void page_split(struct table *t, uint64_t hash)
+{
+    uint32_t low = table_page_of(t, hash);
+    unsigned depth = *page_depth(t, low) + 1U;
+    if (depth > t->depth)
+        directory_double(t);
+    uint32_t high = page_new(t, depth);
+    *page_depth(t, low) = (uint8_t)depth;
+    size_t span = (size_t)1 << (t->depth - depth);
+    size_t first = (size_t)(hash >> (64 - t->depth)) / (2 * span) * (2 * span) + span;
+    for (size_t i = 0; i < span; i++)
+        t->directory[first + i] = high;
+    struct table_page old = *table_page_at(t, low);
+    *table_page_at(t, low) = (struct table_page){0};
+    *page_count(t, low) = 0;
+    for (size_t i = 0; i < TABLE_PAGE_SLOTS; i++) {
+        if (old.slots[i].key == 0)
+            continue;
+        uint64_t h = table_hash(t, old.slots[i].key);
+        place_slot(t, h >> (64 - depth) & 1 ? high : low, old.slots[i], h);
+    }
+}
+
+static void push_number(uint32_t **items, size_t *count, size_t *capacity, uint32_t number)
+{
+    if (*count == *capacity) {
+        *capacity = MAX(2 * *capacity, 256);
+        *items = realloc(*items, *capacity * sizeof **items);
+        leat_assert(*items);
+    }
+    (*items)[(*count)++] = number;
+}
+
+static uint32_t row_new(struct table *t)
+{
+    if (t->free_count > 0)
+        return t->free_rows[--t->free_count];
+    leat_assert(t->rows_used < UINT32_MAX - 1);
+    uint32_t number = t->rows_used++;
+    range_need(&t->rows, (size_t)t->rows_used * t->stride);
+    range_need(&t->chunk_epochs, ((size_t)number / TABLE_CHUNK_ROWS + 1) * sizeof(uint32_t));
+    return number;
+}
+
+void table_mark_changed(struct table *t, struct table_row *row)
+{
+    uint32_t number = table_row_number(t, row);
+    if (t->snapshot)
+        table_snapshot_protect(t, number);
+    row->epoch = t->epoch;
+    ((uint32_t *)(void *)t->chunk_epochs.base)[number / TABLE_CHUNK_ROWS] = t->epoch;
+}
+
+static struct table_row *insert(struct table *t, uint64_t key, uint64_t hash)
+{
+    while (*page_count(t, table_page_of(t, hash)) >= TABLE_PAGE_SPLIT)
+        page_split(t, hash);
+    uint32_t number = row_new(t);
+    place_slot(t, table_page_of(t, hash), (struct table_slot){.key = key, .row = number}, hash);
+    struct table_row *row = table_row_at(t, number);
+    table_mark_changed(t, row);
+    *row = (struct table_row){.key = key, .epoch = t->epoch};
+    t->options.init(t->options.init_argument, key, table_payload(row));
+    if (t->bucket_counts)
+        t->bucket_counts[(uint64_t)((__uint128_t)hash * t->buckets >> 64)]++;
+    t->stats.rows++;
+    t->stats.inserted++;
+    return row;
+}
+
+/* Closes the gap in the probe sequence (Knuth, algorithm R), within the page. */
+static void erase_slot(struct table *t, struct table_slot *slot, uint64_t hash)
+{
+    uint32_t page = table_page_of(t, hash);
+    struct table_slot *slots = table_page_at(t, page)->slots;
+    size_t gap = (size_t)(slot - slots);
+    slots[gap].key = 0;
+    (*page_count(t, page))--;
+    for (size_t i = (gap + 1) % TABLE_PAGE_SLOTS; slots[i].key != 0; i = (i + 1) % TABLE_PAGE_SLOTS) {
+        size_t home = table_hash(t, slots[i].key) % TABLE_PAGE_SLOTS;
+        size_t from_home = (i - home) % TABLE_PAGE_SLOTS;
+        size_t from_gap = (i - gap) % TABLE_PAGE_SLOTS;
+        if (from_home < from_gap)
+            continue;
+        slots[gap] = slots[i];
+        slots[i].key = 0;
+        gap = i;
+    }
+}
+
+void table_remove(struct table *t, uint64_t key, uint64_t hash)
+{
+    struct table_slot *slot = table_slot_of(t, key, hash);
+    leat_assert(slot);
+    uint32_t number = slot->row;
+    erase_slot(t, slot, hash);
+    struct table_row *row = table_row_at(t, number);
+    table_mark_changed(t, row);
+    row->key = 0;
+    push_number(&t->limbo_rows, &t->limbo_count, &t->limbo_capacity, number);
+    if (t->removed.count == t->removed.capacity) {
+        t->removed.capacity = MAX(2 * t->removed.capacity, 256);
+        t->removed.items = realloc(t->removed.items, t->removed.capacity * sizeof *t->removed.items);
+        leat_assert(t->removed.items);
+    }
+    t->removed.items[t->removed.count++] = key;
+    if (t->bucket_counts)
+        t->bucket_counts[(uint64_t)((__uint128_t)hash * t->buckets >> 64)]--;
+    t->stats.rows--;
+}
+
+/* A sighting of a key that has no row: NULL until it is admitted. */
+static struct table_row *admit(struct table *t, uint64_t key, uint64_t hash, uint32_t step, bool is_counted)
+{
+    if (t->options.admit_after > 1) {
+        unsigned count = is_counted ? sketch_count(&t->sketch, hash) : sketch_add(&t->sketch, hash);
+        if (count < MIN(t->options.admit_after, (uint32_t)SKETCH_COUNT_MAX)) {
+            t->stats.waiting++;
+            return NULL;
+        }
+    }
+    if (t->bucket_counts && !table_make_room(t, hash, step)) {
+        t->stats.refused++;
+        return NULL;
+    }
+    return insert(t, key, hash);
+}
+
+/* The cold part of table_sight: an expired row goes when it is met; then the key is a new one. */
+struct table_row *table_sight_slow(struct table *t, uint64_t key, uint64_t hash, uint32_t step, bool learns,
+                                   bool is_counted)
+{
+    if (!learns)
+        return NULL;
+    if (table_slot_of(t, key, hash)) {
+        table_remove(t, key, hash);
+        t->stats.expired++;
+    }
+    return admit(t, key, hash, step, is_counted);
+}
+
+/*
+ * Three stages, so that a cache miss is waited for by nobody: the slot's line is asked for LOOK_AHEAD keys
+ * ahead; the row's line when its number is known; the header is written TOUCH_BEHIND keys later. Where
+ * headers decide who goes (rows_max, expiry) they are written at once: those tables pay the miss.
+ */
+static void resolve_tile(struct table *t, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,
+                         const uint8_t *learns, size_t n, struct table_row **out, bool is_counted)
+{
+    uint64_t hashes[TILE];
+    size_t behind = table_is_eager(t) ? 0 : TOUCH_BEHIND;
+    for (size_t i = 0; i < n; i++)
+        hashes[i] = table_hash(t, keys[i]);
+    for (size_t i = 0; i < MIN(n, (size_t)LOOK_AHEAD); i++)
+        table_prefetch(t, hashes[i]);
+    for (size_t i = 0; i < n + behind; i++) {
+        if (i + LOOK_AHEAD < n)
+            table_prefetch(t, hashes[i + LOOK_AHEAD]);
+        if (i < n) {
+            bool is_learned = !learns || learns[i];
+            out[i] = likely(keys[i] != 0)
+                         ? table_sight(t, keys[i], hashes[i], steps[i], is_learned, is_counted)
+                         : NULL;
+            __builtin_prefetch(out[i], 1);
+        }
+        if (i < behind)
+            continue;
+        size_t late = i - behind;
+        if (likely(out[late] && (!learns || learns[late]))) {
+            table_touch(t, out[late], seen[late], steps[late]);
+        }
+    }
+}
+
+void table_begin(struct table *t)
+{
+    for (size_t i = 0; i < t->limbo_count; i++)
+        push_number(&t->free_rows, &t->free_count, &t->free_capacity, t->limbo_rows[i]);
+    t->limbo_count = 0;
+}
+
+static void resolve(struct table *t, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,
+                    const uint8_t *learns, size_t n, struct table_row **out, bool is_counted)
+{
+    table_begin(t);
+    for (size_t at = 0; at < n; at += TILE)
+        resolve_tile(t, keys + at, seen + at, steps + at, learns ? learns + at : NULL,
+                     MIN(n - at, (size_t)TILE), out + at, is_counted);
+}
+
+void table_resolve(struct table *t, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,
+                   const uint8_t *learns, size_t n, struct table_row **out)
+{
+    resolve(t, keys, seen, steps, learns, n, out, false);
+}
+
+void table_resolve_counted(struct table *t, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,
+                           const uint8_t *learns, size_t n, struct table_row **out)
+{
+    resolve(t, keys, seen, steps, learns, n, out, true);
+}
+
+void table_count_sightings(struct table *t, const uint64_t *keys, const uint8_t *learns, size_t n)
+{
+    if (t->options.admit_after <= 1)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        if (keys[i] != 0 && (!learns || learns[i]) && !table_find(t, keys[i]))
+            (void)sketch_add(&t->sketch, table_hash(t, keys[i]));
+    }
+}
+
+size_t table_stored_bytes(const struct table *t)
+{
+    return offsetof(struct table_row, step) + t->options.payload_bytes;
+}
+
+void table_restore_row(struct table *t, const void *stored)
+{
+    struct table_row header = {0};
+    memcpy(&header, stored, offsetof(struct table_row, step));
+    uint64_t hash = table_hash(t, header.key);
+    const struct table_slot *slot = table_slot_of(t, header.key, hash);
+    struct table_row *row = slot ? table_row_at(t, slot->row) : insert(t, header.key, hash);
+    memcpy(row, stored, offsetof(struct table_row, step));
+    memcpy(table_payload(row), (const unsigned char *)stored + offsetof(struct table_row, step),
+           t->options.payload_bytes);
+}
+
+void table_restore_remove(struct table *t, uint64_t key)
+{
+    if (table_slot_of(t, key, table_hash(t, key)))
+        table_remove(t, key, table_hash(t, key));
+}
+
+void table_restored(struct table *t, uint32_t epoch)
+{
+    t->epoch = epoch + 1;
+    t->removed.count = 0;
+}
+
+size_t table_bytes(const struct table *t)
+{
+    return (size_t)t->rows_used * t->stride + (size_t)t->pages_count * (sizeof(struct table_page) + 2) +
+           ((size_t)4 << t->depth) + SKETCH_DEPTH * t->sketch.width + t->buckets * sizeof *t->bucket_counts;
+}

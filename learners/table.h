@@ -1,0 +1,208 @@
+/*
+ * The embedding table on the CPU: 64-bit key -> row of weights with optimizer state, count, last sighting.
+ *
+ * The logical rule (design, section 9), the same on every device:
+ *   - rows are made by the n-th sighting of their key (sketch.h), from (table seed, key) alone;
+ *   - a row goes only by expiry (last seen + expire_after <= watermark) or by `rows_max`: keys belong to
+ *     rows_max / 128 logical buckets by hash; when one holds its share and a new key comes, the row with the
+ *     lowest count goes, then the one seen longest ago, then the lowest key; rows of the step being applied
+ *     are spared;
+ *   - all of it is decided in step order. Equal are the map key -> row and the sorted export, nothing else.
+ *
+ * The physical layout is another one, because it is faster here. Literal buckets of 128 slots with digests
+ * cost two lines for the digests and two more for key and row; an inline slot costs one. So: extendible
+ * hashing, pages of 128 slots of 16 bytes {key, row number}, probed linearly from a home slot, split at 96,
+ * so that growth never rehashes more than one page; the directory is small enough for the L2 cache. A logical
+ * bucket is a range of hashes, that is, of neighbouring pages. Rows lie apart, in one reserved range of
+ * addresses that never moves: a row's pointer is valid until its row goes, and a row that goes in a call of
+ * table_resolve keeps its memory until the next call, so that earlier events of the same call can still be
+ * learned with it.
+ *
+ * One thread owns a table; table_snapshot_write runs on another (see there).
+ */
+#ifndef LEARNERS_TABLE_H
+#define LEARNERS_TABLE_H
+
+#include "learners/sketch.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    TABLE_PAGE_SLOTS = 128,
+    TABLE_PAGE_SPLIT = 96,
+    TABLE_BUCKET_ROWS = 128,
+    TABLE_CHUNK_ROWS = 64, /* what a snapshot copies at a time */
+    TABLE_ROW_HEADER = 24,
+};
+
+/* The header of a row; the payload follows. */
+struct table_row {
+    uint64_t key;   /* 0: free */
+    uint32_t count; /* sightings, saturating */
+    uint32_t seen;  /* event time of the newest sighting, seconds */
+    uint32_t epoch; /* checkpoint epoch of the last change */
+    uint32_t step;  /* low bits of the last step that used the row; not stored */
+};
+
+/* Fills a new row's payload; must depend on key (and the job) alone. */
+typedef void table_init_row(void *argument, uint64_t key, void *payload);
+
+struct table_options {
+    size_t payload_bytes;
+    size_t align;            /* of rows: a multiple of 8; 64 for payloads of vectors */
+    uint32_t admit_after;    /* 0 and 1: at the first sighting */
+    size_t sketch_bytes;     /* used if admit_after > 1 */
+    int64_t expire_after_us; /* 0: never */
+    uint64_t rows_max;       /* 0: no limit */
+    uint64_t seed;
+    table_init_row *init;
+    void *init_argument;
+};
+
+struct table_slot {
+    uint64_t key; /* 0: empty */
+    uint32_t row;
+    uint32_t unused;
+};
+
+struct table_page {
+    struct table_slot slots[TABLE_PAGE_SLOTS];
+};
+
+/* Memory that grows in place: reserved once, made usable piece by piece. */
+struct table_range {
+    unsigned char *base;
+    size_t reserved, usable;
+};
+
+struct table_stats {
+    uint64_t rows, inserted, evicted, expired,
+        refused;      /* refused: admitted, but every row of its bucket was spared */
+    uint64_t waiting; /* sightings of keys that are not admitted yet */
+};
+
+struct table_keys {
+    uint64_t *items;
+    size_t count, capacity;
+};
+
+struct table_snapshot;
+
+struct table {
+    struct table_options options;
+    size_t stride;
+    uint32_t *directory; /* 1 << depth page numbers, by the top bits of the hash */
+    unsigned depth;
+    struct table_range pages, rows, page_depths, page_counts, chunk_epochs;
+    uint32_t pages_count;
+    uint32_t rows_used;  /* high-water mark of row numbers */
+    uint32_t *free_rows; /* stack of free row numbers */
+    size_t free_count, free_capacity;
+    uint32_t *limbo_rows; /* gone in this call: free from the next on */
+    size_t limbo_count, limbo_capacity;
+    uint16_t *bucket_counts; /* rows a logical bucket, if rows_max is set */
+    uint64_t buckets;
+    uint32_t bucket_rows;
+    struct sketch sketch;
+    int64_t halved_at_us; /* watermark of the last halving, INT64_MIN: none yet */
+    int64_t watermark_us;
+    uint32_t expired_before;   /* rows with seen below this are gone, logically */
+    uint32_t sweep_at;         /* next row number the expiry sweep looks at */
+    uint32_t epoch;            /* the one now being written to */
+    struct table_keys removed; /* keys gone since the last snapshot */
+    struct table_snapshot *snapshot;
+    struct table_stats stats;
+};
+
+void table_init(struct table *table, const struct table_options *options);
+void table_free(struct table *table);
+
+/* Advances event time: expiry and the sketch's halving follow it. Never goes back. */
+void table_set_watermark(struct table *table, int64_t watermark_us);
+
+/*
+ * One sighting of each of n keys, in order: finds or makes their rows, marks them changed. out[i] = the row,
+ * or NULL where key is 0 or not admitted (or refused). seen[i]: event time in seconds. steps[i]: number of
+ * the step the sighting belongs to. If learns[i] is false the key is only looked up: no sighting, no new row.
+ * learns may be NULL. Pointers of earlier calls stay valid unless their row went before this call.
+ */
+void table_resolve(struct table *table, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,
+                   const uint8_t *learns, size_t n, struct table_row **out);
+
+/* For steps of several events: counts n sightings first, so that a key which reaches admit_after with them
+ * counts for all of them. table_resolve must follow with counted = true. */
+void table_count_sightings(struct table *table, const uint64_t *keys, const uint8_t *learns, size_t n);
+void table_resolve_counted(struct table *table, const uint64_t *keys, const uint32_t *seen,
+                           const uint32_t *steps, const uint8_t *learns, size_t n, struct table_row **out);
+
+/* Looks a key up; no sighting. NULL if there is no row or it has expired. */
+struct table_row *table_find(const struct table *table, uint64_t key);
+
+static inline float *table_payload(struct table_row *row)
+{
+    return (float *)(void *)((unsigned char *)row + TABLE_ROW_HEADER);
+}
+
+/* Live rows by rising key: an array the caller frees, *count long. */
+struct table_row **table_sorted(const struct table *table, size_t *count);
+
+/* Bytes this table occupies, reserved but untouched memory not counted. */
+size_t table_bytes(const struct table *table);
+
+/*
+ * A row as it is stored: key, count, seen, epoch, payload; table_stored_bytes long.
+ * table_restore_row puts one back (replacing what is there); table_restore_remove takes a key away.
+ */
+size_t table_stored_bytes(const struct table *table);
+void table_restore_row(struct table *table, const void *stored);
+void table_restore_remove(struct table *table, uint64_t key);
+/* After the last of them: what is there belongs to checkpoint `epoch`; nothing is changed or removed since.
+ */
+void table_restored(struct table *table, uint32_t epoch);
+
+/*
+ * A snapshot of what changed after epoch `since` up to and with `closing` (since 0: everything), while the
+ * owner goes on. table_snapshot_begin   at the barrier, by the owner: constant time, apart from one byte per
+ * 64 rows table_snapshot_write   any thread, once: calls emit with stored rows, some at a time; false if emit
+ * said so table_snapshot_end     by the owner, when the checkpoint is published or abandoned A chunk of 64
+ * rows is copied either by the writer or, before its first change, by the owner. *removed: keys gone in the
+ * meantime (apply them before the rows); valid until table_snapshot_end.
+ */
+typedef bool table_emit(void *argument, const void *rows, size_t count);
+struct table_snapshot *table_snapshot_begin(struct table *table, uint32_t since, uint32_t closing,
+                                            const struct table_keys **removed);
+bool table_snapshot_write(struct table_snapshot *snapshot, table_emit *emit, void *argument);
+void table_snapshot_end(struct table *table, bool is_published);
+
+/* Within the module: makes sure that a chunk of rows was copied before it changes. */
+void table_snapshot_protect(struct table *table, uint32_t row);
+
+/* Within the module: used by table.c and table_evict.c. */
+void table_remove(struct table *table, uint64_t key, uint64_t hash);
+bool table_make_room(struct table *table, uint64_t hash, uint32_t step);
+void table_sweep(struct table *table, uint32_t rows);
+
+static inline struct table_row *table_row_at(const struct table *table, uint32_t number)
+{
+    return (struct table_row *)(void *)(table->rows.base + (size_t)number * table->stride);
+}
+
+static inline uint32_t table_row_number(const struct table *table, const struct table_row *row)
+{
+    return (uint32_t)((size_t)((const unsigned char *)row - table->rows.base) / table->stride);
+}
+
+static inline struct table_page *table_page_at(const struct table *table, uint32_t number)
+{
+    return (struct table_page *)(void *)table->pages.base + number;
+}
+
+static inline bool table_is_expired(const struct table *table, const struct table_row *row)
+{
+    return row->seen < table->expired_before;
+}
+
+#endif

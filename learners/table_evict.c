@@ -1,0 +1,118 @@
+/* Who goes: expiry by the watermark, and the victim of a full logical bucket. */
+#include "learners/table_inline.h"
+
+#include <stdlib.h>
+
+enum { SWEEP_ROWS = 4096 }; /* looked at per watermark: keeps expired rows from holding memory */
+
+void table_sweep(struct table *t, uint32_t rows)
+{
+    for (uint32_t i = 0; i < rows && t->rows_used > 0; i++) {
+        if (t->sweep_at >= t->rows_used)
+            t->sweep_at = 0;
+        const struct table_row *row = table_row_at(t, t->sweep_at++);
+        if (row->key != 0 && table_is_expired(t, row)) {
+            table_remove(t, row->key, table_hash(t, row->key));
+            t->stats.expired++;
+        }
+    }
+}
+
+void table_set_watermark(struct table *t, int64_t watermark_us)
+{
+    int64_t after = t->options.expire_after_us;
+    if (watermark_us <= t->watermark_us || after <= 0)
+        return;
+    t->watermark_us = watermark_us;
+    int64_t seconds = time_add(watermark_us, -after) / US_PER_SECOND;
+    if (seconds >= 0 &&
+        watermark_us != TIME_MAX) /* seen <= seconds is gone; the end of input expires nothing */
+        t->expired_before = (uint32_t)MIN(seconds + 1, (int64_t)UINT32_MAX);
+    if (t->options.admit_after > 1 && watermark_us != TIME_MAX) {
+        if (t->halved_at_us == INT64_MIN)
+            t->halved_at_us = watermark_us;
+        for (int i = 0; i < 8 && time_add(t->halved_at_us, after) <= watermark_us; i++) {
+            sketch_halve(&t->sketch);
+            t->halved_at_us = time_add(t->halved_at_us, after);
+        }
+        if (time_add(t->halved_at_us, after) <= watermark_us) /* eight halvings leave nothing */
+            t->halved_at_us += (watermark_us - t->halved_at_us) / after * after;
+    }
+    if (t->expired_before > 0)
+        table_sweep(t, SWEEP_ROWS);
+}
+
+/* Whether a goes before b. */
+static bool goes_before(const struct table_row *a, const struct table_row *b)
+{
+    if (a->count != b->count)
+        return a->count < b->count;
+    if (a->seen != b->seen)
+        return a->seen < b->seen;
+    return a->key < b->key;
+}
+
+/*
+ * A bucket is the hashes [b * 2^64 / buckets, (b + 1) * 2^64 / buckets): the pages of that range of the
+ * directory. Its expired rows go first, so that when the sweep came by makes no difference.
+ */
+bool table_make_room(struct table *t, uint64_t hash, uint32_t step)
+{
+    uint64_t bucket = (uint64_t)((__uint128_t)hash * t->buckets >> 64);
+    if (t->bucket_counts[bucket] < t->bucket_rows)
+        return true;
+    uint64_t first = (uint64_t)((((__uint128_t)bucket << 64) + t->buckets - 1) / t->buckets);
+    uint64_t last = (uint64_t)((((__uint128_t)(bucket + 1) << 64) - 1) / t->buckets);
+    size_t begin = (size_t)(first >> (64 - t->depth));
+    size_t end = (size_t)(last >> (64 - t->depth));
+    uint64_t expired[TABLE_BUCKET_ROWS * 4];
+    size_t expired_count = 0;
+    const struct table_row *victim = NULL;
+    for (size_t d = begin; d <= end; d++) {
+        if (d > begin && t->directory[d] == t->directory[d - 1])
+            continue;
+        const struct table_page *page = table_page_at(t, t->directory[d]);
+        for (size_t i = 0; i < TABLE_PAGE_SLOTS; i++) {
+            uint64_t key = page->slots[i].key;
+            if (key == 0 || (uint64_t)((__uint128_t)table_hash(t, key) * t->buckets >> 64) != bucket)
+                continue;
+            const struct table_row *row = table_row_at(t, page->slots[i].row);
+            if (table_is_expired(t, row) && expired_count < ARRAY_COUNT(expired))
+                expired[expired_count++] = key;
+            else if (row->step != step && (!victim || goes_before(row, victim)))
+                victim = row;
+        }
+    }
+    for (size_t i = 0; i < expired_count; i++)
+        table_remove(t, expired[i], table_hash(t, expired[i]));
+    t->stats.expired += expired_count;
+    if (expired_count > 0)
+        return true;
+    if (!victim)
+        return false;
+    table_remove(t, victim->key, table_hash(t, victim->key));
+    t->stats.evicted++;
+    return true;
+}
+
+static int by_key(const void *a, const void *b)
+{
+    uint64_t x = (*(struct table_row *const *)a)->key;
+    uint64_t y = (*(struct table_row *const *)b)->key;
+    return (x > y) - (x < y);
+}
+
+struct table_row **table_sorted(const struct table *t, size_t *count)
+{
+    struct table_row **list = malloc(MAX(t->stats.rows, 1) * sizeof(struct table_row *));
+    leat_assert(list);
+    size_t n = 0;
+    for (uint32_t i = 0; i < t->rows_used; i++) {
+        struct table_row *row = table_row_at(t, i);
+        if (row->key != 0 && !table_is_expired(t, row))
+            list[n++] = row;
+    }
+    qsort(list, n, sizeof *list, by_key);
+    *count = n;
+    return list;
+}

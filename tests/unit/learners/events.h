@@ -1,0 +1,95 @@
+/* Events for the learners' tests: from a counter alone, labels that ids and a dense feature explain in part. */
+#ifndef TESTS_LEARNERS_EVENTS_H
+#define TESTS_LEARNERS_EVENTS_H
+
+#include "learners/model.h"
+
+#include "kernels/num.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { EVENTS_MAX = 6000, EVENT_FIELDS = 3, EVENT_DENSE = 2 };
+
+struct events {
+    uint64_t ids[EVENT_FIELDS][EVENTS_MAX];
+    float dense[EVENT_DENSE][EVENTS_MAX];
+    float labels[EVENTS_MAX];
+    int64_t times[EVENTS_MAX];
+    uint64_t identity[EVENTS_MAX];
+};
+
+/* As ftrl_reference.py has them. */
+static inline void events_make(struct events *e)
+{
+    for (uint64_t i = 0; i < EVENTS_MAX; i++) {
+        for (uint64_t f = 0; f < EVENT_FIELDS; f++)
+            e->ids[f][i] = 1 + num_mix(i * 8 + f) % (5 + 20 * f);
+        for (uint64_t d = 0; d < EVENT_DENSE; d++)
+            e->dense[d][i] = (float)(num_mix(i * 8 + 4 + d) % 2048) / 1024.0F - 1.0F;
+        double rate = 20.0 + 8.0 * (double)(e->ids[0][i] % 5) + 10.0 * (double)e->dense[0][i];
+        e->labels[i] = (double)(num_mix(i * 8 + 7) % 100) < rate ? 1.0F : 0.0F;
+        e->times[i] = (int64_t)i * 1000000;
+        e->identity[i] = i;
+    }
+}
+
+/* Learns events begin..end in calls of `chunk`; logits and verdicts by event. */
+static inline void events_learn(const struct events *e, struct model *model, uint32_t begin, uint32_t end,
+                                uint32_t chunk, double *logits, uint8_t *verdicts)
+{
+    for (uint32_t at = begin; at < end; at += chunk) {
+        const uint64_t *ids[EVENT_FIELDS];
+        const float *dense[EVENT_DENSE];
+        for (int f = 0; f < EVENT_FIELDS; f++)
+            ids[f] = e->ids[f] + at;
+        for (int d = 0; d < EVENT_DENSE; d++)
+            dense[d] = e->dense[d] + at;
+        struct model_input in = {.rows = end - at < chunk ? end - at : chunk, .ids = ids, .dense = dense,
+                                 .labels = e->labels + at, .event_time_us = e->times + at,
+                                 .identity = e->identity + at};
+        struct model_output out = {.logits = logits + at, .verdicts = verdicts + at};
+        model_learn(model, &in, &out);
+    }
+}
+
+static inline struct model_options events_options(enum interaction_kind interaction, uint32_t hidden)
+{
+    struct optimizer_options adagrad = {
+        .kind = OPT_ADAGRAD,
+        .params = {.rate = 0.1F, .decay = 1.0F, .step_max = 1.0F},
+        .accumulator = 1.0F,
+    };
+    return (struct model_options){
+        .interaction = interaction, .fields = EVENT_FIELDS, .vectors = EVENT_FIELDS, .dense = EVENT_DENSE, .dim = 8,
+        .init_bound = 0.2F, .linear = adagrad, .embedding = adagrad, .head = adagrad, .hidden = {hidden},
+        .block = hidden ? 16 : 1, .batch = 1, .class_weights = {1.0F, 1.0F}, .negatives_kept = 1.0, .seed = 5};
+}
+
+/* Digest of all rows, sorted by key, and the dense weights: equal models have equal ones. */
+static inline uint64_t events_digest(struct model *model, uint32_t fields)
+{
+    uint64_t digest = 0;
+    for (uint32_t f = 0; f < fields; f++) {
+        const struct table *t = model_table(model, f);
+        size_t count;
+        struct table_row **rows = table_sorted(t, &count);
+        for (size_t i = 0; i < count; i++) {
+            const uint32_t *words = (const uint32_t *)(const void *)table_payload(rows[i]);
+            digest = num_mix(digest ^ rows[i]->key) + rows[i]->count * 31 + rows[i]->seen;
+            for (size_t w = 0; w < t->options.payload_bytes / 4; w++)
+                digest = num_mix(digest ^ words[w]);
+        }
+        free(rows);
+    }
+    size_t count;
+    const float *dense = model_dense_weights(model, &count);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &dense[i], sizeof bits);
+        digest = num_mix(digest ^ bits);
+    }
+    return digest;
+}
+
+#endif

@@ -1,0 +1,337 @@
+/*
+ * The learner kinds as the engine uses them: bound over a schema, fed with batches, stopped at a checkpoint, resumed;
+ * with a snapshot writer and an operator_emit of this test's own.
+ */
+#include "learners/learner.h"
+
+#include "core/buffer.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define LEARNER(name) extern const struct operator_kind learner_##name;
+#include "learners/registry.def"
+#undef LEARNER
+
+static const struct operator_kind *const kinds[] = {
+#define LEARNER(name) &learner_##name,
+#include "learners/registry.def"
+#undef LEARNER
+};
+
+enum { ROWS = 1000, BATCHES = 12 };
+enum { COLUMN_CLICKED, COLUMN_USER, COLUMN_ITEM, COLUMN_TAGS, COLUMN_PRICE, COLUMNS };
+
+/* What a checkpoint is here: records in memory, the deferred job run when the test says so. */
+struct snapshot_writer {
+    struct byte_buffer *records;
+    uint32_t count, room;
+    uint64_t epoch;
+    bool is_base;
+    snapshot_job *write;
+    snapshot_done *done;
+    void *argument;
+};
+struct snapshot_reader {
+    const struct snapshot_writer *parts[4];
+    uint32_t part, next;
+    bool was_corrupt;
+};
+
+bool snapshot_put(struct snapshot_writer *w, uint32_t group, const void *data, size_t bytes)
+{
+    assert_int_equal(group, SNAPSHOT_GLOBAL);
+    if (w->count == w->room)
+        w->records = realloc(w->records, (w->room = w->room * 2 + 16) * sizeof *w->records);
+    w->records[w->count] = (struct byte_buffer){0};
+    buffer_append(&w->records[w->count++], data, bytes);
+    return true;
+}
+void snapshot_defer(struct snapshot_writer *w, snapshot_job *write, snapshot_done *done, void *argument)
+{
+    w->write = write, w->done = done, w->argument = argument;
+}
+uint64_t snapshot_epoch(const struct snapshot_writer *w)
+{
+    return w->epoch;
+}
+bool snapshot_is_base(const struct snapshot_writer *w)
+{
+    return w->is_base;
+}
+bool snapshot_get(struct snapshot_reader *r, uint32_t *group, struct str *data)
+{
+    while (r->parts[r->part] && r->next == r->parts[r->part]->count)
+        r->part++, r->next = 0;
+    if (!r->parts[r->part])
+        return false;
+    const struct byte_buffer *record = &r->parts[r->part]->records[r->next++];
+    *group = SNAPSHOT_GLOBAL;
+    *data = (struct str){record->data, record->length};
+    return true;
+}
+void snapshot_corrupt(struct snapshot_reader *r, struct diag_list *diags, const char *what)
+{
+    (void)diags, (void)what;
+    r->was_corrupt = true;
+}
+
+/* Predictions as they come, and a digest of their bits. */
+static uint64_t emitted, digest;
+static double last_prediction;
+
+void operator_emit(struct operator_context *context, uint32_t output, struct batch *batch)
+{
+    assert_int_equal(output, 0);
+    assert_int_equal(batch->schema->count, context->output->count);
+    const struct column *column = &batch->columns[batch->schema->count - 1];
+    for (uint32_t i = 0; i < batch->selected; i++) {
+        uint32_t row = batch_row(batch, i);
+        uint64_t bits;
+        memcpy(&bits, &column->floats[row], sizeof bits);
+        digest = num_mix(digest ^ bits ^ column_is_valid(column, row));
+        last_prediction = column->floats[row];
+    }
+    emitted += batch->selected;
+    batch_release(batch);
+}
+
+/* Expressions in this test are names of columns. */
+static int add_column(struct operator_bind *bind, const struct ast *expression)
+{
+    return schema_find(bind->inputs[0].schema, expression->text);
+}
+
+static struct ast *name_ast(struct arena *arena, const char *name)
+{
+    struct ast *ast = arena_new(arena, struct ast);
+    ast->tag = AST_NAME;
+    ast->text = str_from(name);
+    return ast;
+}
+
+static struct expressions names(struct arena *arena, const char *a, const char *b, const char *c)
+{
+    const char *const all[] = {a, b, c};
+    struct expressions list = {.items = arena_array(arena, const struct ast *, 3)};
+    for (size_t i = 0; i < 3 && all[i]; i++)
+        list.items[list.count++] = name_ast(arena, all[i]);
+    return list;
+}
+
+static struct schema *make_schema(struct arena *arena)
+{
+    static struct schema empty;
+    static struct type integer = {.tag = TYPE_INT};
+    struct schema *schema = schema_copy(arena, &empty, COLUMNS);
+    schema_add(schema, STR("clicked"), type_of(TYPE_BOOL));
+    schema_add(schema, STR("user"), type_of(TYPE_INT));
+    schema_add(schema, STR("item"), type_of(TYPE_TEXT));
+    schema_add(schema, STR("tags"), (struct type){.tag = TYPE_LIST, .element = &integer});
+    schema_add(schema, STR("price"), type_of(TYPE_FLOAT));
+    return schema;
+}
+
+static struct batch *make_batch(struct batch_pool *pool, const struct schema *schema, uint64_t number)
+{
+    struct batch *b = batch_new(pool, schema, ROWS);
+    struct column *tags = &b->columns[COLUMN_TAGS], *item = &b->columns[COLUMN_ITEM];
+    tags->children = arena_new(&b->arena, struct column);
+    tags->children_count = 1;
+    tags->child_rows = 2 * ROWS;
+    batch_column_init(b, tags->children, type_of(TYPE_INT), 2 * ROWS);
+    char *heap = arena_alloc(&b->arena, 4 * ROWS);
+    item->heap = heap;
+    for (uint32_t i = 0; i < ROWS; i++) {
+        uint64_t r = num_mix(number * ROWS + i + 1);
+        b->event_time[i] = (int64_t)(number * ROWS + i) * US_PER_SECOND;
+        b->columns[COLUMN_USER].ints[i] = (int64_t)(r % 200);
+        memcpy(heap + 4 * (size_t)i, (char[]){'i', (char)('a' + r % 16), (char)('a' + (r >> 8) % 4), 'x'}, 4);
+        item->texts[i] = (struct text_ref){4 * i, 4};
+        tags->lists[i] = (struct list_ref){2 * i, (uint32_t)(r >> 16) % 3};
+        tags->children->ints[2 * i] = (int64_t)(r >> 20) % 9;
+        tags->children->ints[2 * i + 1] = (int64_t)(r >> 30) % 9;
+        b->columns[COLUMN_PRICE].floats[i] = (double)(r >> 40 & 1023) / 512.0 - 1.0;
+        b->columns[COLUMN_CLICKED].bools[i] = (r >> 50) % 100 < 15 + (r % 200) / 4;
+    }
+    batch_set_null(b, &b->columns[COLUMN_PRICE], 3);
+    batch_set_null(b, &b->columns[COLUMN_CLICKED], 5); /* a label that is not there: rejected */
+    batch_set_null(b, &b->columns[COLUMN_ITEM], 7);
+    return b;
+}
+
+struct bench {
+    struct arena arena;
+    struct diag_list diags;
+    struct batch_pool *pool;
+    struct operator_bind bind;
+    struct operator_context context;
+    struct learner_columns learner;
+};
+
+static void common_defaults(struct learner_config *c, struct arena *arena, bool is_mf)
+{
+    static struct optimizer_config config = {.rate = 0.1, .accumulator = 1.0, .decay = 1.0, .step_max = 1.0,
+                                             .beta = 1.0};
+    c->label.ast = name_ast(arena, "clicked");
+    c->sparse = is_mf ? (struct expressions){0} : names(arena, "user", "item", "tags");
+    c->dense = names(arena, "price", NULL, NULL);
+    c->embedding = (struct embedding_config){.dim = 8, .init = 0.1, .admit_after = 2, .sketch_bytes = 65536,
+                                             .rows_max = 150, .expire_after_us = 3000 * US_PER_SECOND};
+    c->embedding.optimizer = c->linear = c->head = (struct kind_ref){.choice = OPT_ADAGRAD, .config = &config};
+    c->batch = 1, c->hidden_batch = 16, c->window = 2000, c->seed = 1;
+    c->positive_weight = c->negative_weight = 1.0;
+    c->keep_negatives = 0.9;
+}
+
+static void start(struct bench *t, const struct operator_kind *kind)
+{
+    *t = (struct bench){.pool = batch_pool_new()};
+    arena_init(&t->arena, 1 << 16);
+    diag_list_init(&t->diags, &t->arena);
+    struct learner_config *c = arena_alloc(&t->arena, kind->size);
+    memset(c, 0, kind->size);
+    common_defaults(c, &t->arena, str_is(STR("mf"), kind->name));
+    /* required expressions that are a kind's own: mf's two sides */
+    for (const struct option *o = kind->options; o->name; o++) {
+        if (strcmp(o->name, "user") == 0 || strcmp(o->name, "item") == 0)
+            ((struct expression *)(void *)((char *)c + o->offset))->ast = name_ast(&t->arena, o->name);
+    }
+    int64_t *hidden = arena_array(&t->arena, int64_t, 1);
+    hidden[0] = 8;
+    if (strcmp(kind->name, "deepfm") == 0 || strcmp(kind->name, "ffm") == 0)
+        c->hidden = (struct ints){.items = hidden, .count = 1};
+    t->bind = (struct operator_bind){.config = c, .arena = &t->arena, .diags = &t->diags, .inputs_count = 1,
+                                     .add_column = add_column, .learner = &t->learner};
+    t->bind.inputs[0].schema = make_schema(&t->arena);
+    assert_true(kind->bind(&t->bind));
+    assert_int_equal(t->learner.label, COLUMN_CLICKED);
+    assert_int_equal(t->learner.count, strcmp(kind->name, "mf") == 0 ? 3 : 4);
+    t->context = (struct operator_context){.config = c, .pool = t->pool, .output = t->bind.outputs[0],
+                                           .diags = &t->diags};
+    assert_true(kind->open(&t->context));
+}
+
+static void feed(struct bench *t, const struct operator_kind *kind, uint64_t begin, uint64_t end)
+{
+    for (uint64_t n = begin; n < end; n++) {
+        struct batch *batch = make_batch(t->pool, t->bind.inputs[0].schema, n);
+        t->context.counters.in += batch->selected; /* as the engine does */
+        kind->process(&t->context, 0, batch);
+        batch_release(batch);
+        kind->on_watermark(&t->context, (int64_t)((n + 1) * ROWS) * US_PER_SECOND);
+    }
+}
+
+static void stop(struct bench *t, const struct operator_kind *kind)
+{
+    kind->close(&t->context);
+    kind->close(&t->context); /* again: tolerated */
+    batch_pool_free(t->pool);
+    arena_free(&t->arena);
+}
+
+static void check_counts(const struct bench *t)
+{
+    const struct counters *c = &t->context.counters;
+    if (!counters_balance(c))
+        fail_msg("in %llu absorbed %llu filtered %llu dead %llu", (unsigned long long)c->in, (unsigned long long)c->absorbed,
+                 (unsigned long long)c->filtered, (unsigned long long)c->dead);
+    assert_int_equal(c->in, c->emitted);
+    assert_true(c->dead >= 1 && c->filtered > 0 && c->absorbed > c->filtered);
+}
+
+static struct snapshot_writer checkpoint(struct bench *t, const struct operator_kind *kind, uint64_t epoch, bool base)
+{
+    struct snapshot_writer w = {.epoch = epoch, .is_base = base};
+    assert_true(kind->snapshot(&t->context, &w));
+    return w;
+}
+
+static void finish(struct snapshot_writer *w, bool is_published)
+{
+    assert_true(w->write(w->argument, w));
+    w->done(w->argument, is_published);
+}
+
+static void checkpoint_free(struct snapshot_writer *w)
+{
+    for (uint32_t i = 0; i < w->count; i++)
+        buffer_free(&w->records[i]);
+    free(w->records);
+}
+
+/* A base, an abandoned checkpoint, a delta taken while the learner goes on; resumed from base and delta. */
+static void check_resume(const struct operator_kind *kind)
+{
+    struct bench whole, first, second;
+    start(&whole, kind);
+    emitted = digest = 0;
+    feed(&whole, kind, 0, BATCHES);
+    check_counts(&whole);
+    uint64_t expected = digest;
+    struct report reports[2] = {{0}, {0}};
+    kind->report(&whole.context, &reports[0]);
+    assert_int_equal(emitted, BATCHES * ROWS);
+    stop(&whole, kind);
+
+    start(&first, kind);
+    emitted = digest = 0;
+    feed(&first, kind, 0, 3);
+    struct snapshot_writer base = checkpoint(&first, kind, 1, true);
+    feed(&first, kind, 3, 4);
+    finish(&base, true);
+    feed(&first, kind, 4, 5);
+    struct snapshot_writer lost = checkpoint(&first, kind, 2, false);
+    finish(&lost, false);
+    feed(&first, kind, 5, 7);
+    struct snapshot_writer delta = checkpoint(&first, kind, 3, false);
+    uint64_t at_delta = digest;
+    feed(&first, kind, 7, 8);
+    finish(&delta, true);
+    stop(&first, kind);
+
+    start(&second, kind);
+    struct snapshot_reader reader = {.parts = {&base, &delta}};
+    assert_true(kind->restore(&second.context, &reader));
+    digest = at_delta;
+    feed(&second, kind, 7, BATCHES);
+    assert_true(digest == expected);
+    kind->report(&second.context, &reports[1]);
+    for (uint32_t i = 0; i < reports[0].count; i++) {
+        const char *name = reports[0].items[i].name;
+        if (strcmp(name, "logloss") == 0 || strcmp(name, "auc") == 0 || strcmp(name, "rmse") == 0 ||
+            strcmp(name, "learned") == 0)
+            assert_true(reports[0].items[i].value == reports[1].items[i].value);
+    }
+    stop(&second, kind);
+
+    start(&second, kind); /* a torn record is refused */
+    base.records[0].length -= 3;
+    struct snapshot_reader torn = {.parts = {&base}};
+    assert_false(kind->restore(&second.context, &torn));
+    assert_true(torn.was_corrupt);
+    stop(&second, kind);
+    checkpoint_free(&base);
+    checkpoint_free(&lost);
+    checkpoint_free(&delta);
+}
+
+static void test_kinds(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(kinds); i++) {
+        assert_non_null(kinds[i]->example);
+        check_resume(kinds[i]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kinds)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,298 @@
+/* The table against a naive model of its logical rule, and snapshots taken while it goes on. */
+#include "learners/table_inline.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { KEYS = 3000, STEPS = 60000 };
+
+static void init_row(void *argument, uint64_t key, void *payload)
+{
+    (void)argument;
+    uint64_t *p = payload;
+    p[0] = num_mix(key);
+    p[1] = 0;
+}
+
+static struct table_options options(void)
+{
+    return (struct table_options){.payload_bytes = 16, .align = 8, .seed = 3, .init = init_row};
+}
+
+/* Skewed, from a counter. */
+static uint64_t key_at(uint64_t i)
+{
+    uint64_t a = num_mix(i * 2) % KEYS, b = num_mix(i * 2 + 1) % KEYS;
+    return 1 + (a * b) / KEYS;
+}
+
+struct naive_row {
+    bool is_there;
+    uint32_t count, seen, step;
+    uint32_t sightings;
+};
+
+static struct naive_row naive[KEYS + 1];
+
+static bool naive_goes_before(uint64_t a, uint64_t b)
+{
+    if (naive[a].count != naive[b].count)
+        return naive[a].count < naive[b].count;
+    if (naive[a].seen != naive[b].seen)
+        return naive[a].seen < naive[b].seen;
+    return a < b;
+}
+
+/* The rule of table.h in its simplest form: one bucket's rows are looked for among all keys. */
+static void naive_sight(const struct table *t, uint64_t key, uint32_t seen, uint32_t step, uint32_t expired_before)
+{
+    struct naive_row *row = &naive[key];
+    if (row->is_there && row->seen < expired_before)
+        row->is_there = false;
+    if (!row->is_there) {
+        if (++row->sightings < t->options.admit_after)
+            return;
+        uint64_t bucket = t->buckets ? (uint64_t)((__uint128_t)table_hash(t, key) * t->buckets >> 64) : 0;
+        uint64_t victim = 0;
+        uint32_t used = 0;
+        for (uint64_t k = 1; k <= KEYS && t->buckets; k++) {
+            if (!naive[k].is_there || (uint64_t)((__uint128_t)table_hash(t, k) * t->buckets >> 64) != bucket)
+                continue;
+            if (naive[k].seen < expired_before) {
+                naive[k].is_there = false;
+                continue;
+            }
+            used++;
+            if (naive[k].step != step && (!victim || naive_goes_before(k, victim)))
+                victim = k;
+        }
+        if (t->buckets && used >= t->bucket_rows)
+            naive[victim].is_there = false;
+        *row = (struct naive_row){.is_there = true, .sightings = row->sightings};
+    }
+    row->count++;
+    row->seen = MAX(row->seen, seen);
+    row->step = step;
+}
+
+static void compare(const struct table *t, uint32_t expired_before)
+{
+    for (uint64_t k = 1; k <= KEYS; k++) {
+        const struct table_row *row = table_find(t, k);
+        bool is_there = naive[k].is_there && naive[k].seen >= expired_before;
+        assert_true((row != NULL) == is_there);
+        if (row) {
+            assert_int_equal(row->count, naive[k].count);
+            assert_int_equal(row->seen, naive[k].seen);
+            assert_true(row->key == k);
+        }
+    }
+    size_t count;
+    struct table_row **rows = table_sorted(t, &count);
+    for (size_t i = 1; i < count; i++)
+        assert_true(rows[i - 1]->key < rows[i]->key);
+    free(rows);
+}
+
+static void drive(struct table *t, uint32_t steps, uint32_t call)
+{
+    memset(naive, 0, sizeof naive);
+    uint64_t keys[64];
+    uint32_t seen[64], step[64], expired_before = 0;
+    struct table_row *rows[64];
+    for (uint32_t i = 0; i < steps; i += call) {
+        for (uint32_t j = 0; j < call; j++) {
+            keys[j] = key_at(i + j);
+            seen[j] = 1000 + i / 10;
+            step[j] = (i + j) / 3 + 1;
+            naive_sight(t, keys[j], seen[j], step[j], expired_before);
+        }
+        table_resolve(t, keys, seen, step, NULL, call, rows);
+        for (uint32_t j = 0; j < call; j++) { /* pointers of rows that went in this call still hold */
+            if (rows[j])
+                (*(uint64_t *)(void *)((unsigned char *)rows[j] + TABLE_ROW_HEADER + 8))++;
+        }
+        if (t->options.expire_after_us && i % 640 == 0) {
+            int64_t watermark = (int64_t)(1000 + i / 10) * US_PER_SECOND;
+            table_set_watermark(t, watermark);
+            expired_before = (uint32_t)((watermark - t->options.expire_after_us) / US_PER_SECOND) + 1;
+        }
+    }
+    compare(t, expired_before);
+}
+
+static void test_plain(void **state)
+{
+    (void)state;
+    struct table t;
+    struct table_options o = options();
+    table_init(&t, &o);
+    drive(&t, STEPS, 64);
+    assert_true(t.pages_count > 8);
+    for (uint64_t k = 1; k <= KEYS; k++) {
+        const struct table_row *row = table_find(&t, k);
+        const uint64_t *payload = row ? (const void *)((const unsigned char *)row + TABLE_ROW_HEADER) : NULL;
+        if (row)
+            assert_true(payload[0] == num_mix(k) && payload[1] == row->count);
+    }
+    table_free(&t);
+}
+
+static void test_admission(void **state)
+{
+    (void)state;
+    struct table t;
+    struct table_options o = options();
+    o.admit_after = 4;
+    o.sketch_bytes = 1 << 20; /* wide enough to be exact here */
+    table_init(&t, &o);
+    drive(&t, STEPS, 64);
+    assert_true(t.stats.waiting > 0 && t.stats.rows < KEYS);
+    assert_true(sketch_false_rate(&t.sketch) < 1e-6);
+    table_free(&t);
+}
+
+static void test_rows_max(void **state)
+{
+    (void)state;
+    for (uint32_t call = 1; call <= 64; call *= 8) {
+        struct table t;
+        struct table_options o = options();
+        o.rows_max = 700;
+        table_init(&t, &o);
+        drive(&t, STEPS, call);
+        assert_true(t.stats.evicted > 100 && t.stats.rows <= 700);
+        table_free(&t);
+    }
+}
+
+static void test_expiry(void **state)
+{
+    (void)state;
+    for (int limited = 0; limited < 2; limited++) {
+        struct table t;
+        struct table_options o = options();
+        o.expire_after_us = 300 * US_PER_SECOND;
+        o.rows_max = limited ? 900 : 0;
+        table_init(&t, &o);
+        drive(&t, STEPS, 64);
+        assert_true(t.stats.expired > 100);
+        table_free(&t);
+    }
+}
+
+static void test_sketch(void **state)
+{
+    (void)state;
+    struct sketch s;
+    sketch_init(&s, 4096);
+    for (uint64_t i = 0; i < 400; i++)
+        (void)sketch_add(&s, num_mix(i));
+    for (uint64_t i = 0; i < 400; i++)
+        assert_true(sketch_count(&s, num_mix(i)) >= 1);
+    double rate = sketch_false_rate(&s);
+    uint32_t wrong = 0;
+    for (uint64_t i = 1000; i < 101000; i++)
+        wrong += sketch_count(&s, num_mix(i)) > 0;
+    assert_true(rate > 0.0 && rate < 0.1 && wrong < 100000 * rate * 1.5 + 50);
+    sketch_halve(&s);
+    assert_int_equal(sketch_count(&s, num_mix(7)), 0);
+    sketch_free(&s);
+}
+
+/* Changes rows after the barrier while another thread writes them: the copy is that of the barrier. */
+struct copy {
+    struct table *table;
+    struct table_snapshot *snapshot;
+};
+
+static bool emit_rows(void *argument, const void *rows, size_t count)
+{
+    struct table *t = argument;
+    for (size_t i = 0; i < count; i++)
+        table_restore_row(t, (const unsigned char *)rows + i * table_stored_bytes(t));
+    return true;
+}
+
+static void *write_copy(void *argument)
+{
+    const struct copy *c = argument;
+    bool is_ok = table_snapshot_write(c->snapshot, emit_rows, c->table);
+    return is_ok ? argument : NULL;
+}
+
+static uint64_t digest(const struct table *t)
+{
+    size_t count;
+    uint64_t sum = 0;
+    struct table_row **rows = table_sorted(t, &count);
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t *p = (const void *)((const unsigned char *)rows[i] + TABLE_ROW_HEADER);
+        sum = num_mix(sum ^ rows[i]->key) + num_mix(p[0] + p[1] * 3 + rows[i]->count * 5 + rows[i]->seen * 7);
+    }
+    free(rows);
+    return sum;
+}
+
+static void step(struct table *t, uint32_t first, uint32_t count)
+{
+    for (uint32_t i = first; i < first + count; i++) {
+        uint64_t key = key_at(i);
+        struct table_row *row;
+        table_resolve(t, &key, &(uint32_t){i}, &(uint32_t){i + 1}, NULL, 1, &row);
+        (*(uint64_t *)(void *)((unsigned char *)row + TABLE_ROW_HEADER + 8)) += i;
+    }
+}
+
+static void test_snapshots(void **state)
+{
+    (void)state;
+    struct table t, copy;
+    struct table_options o = options();
+    o.rows_max = 1500; /* rows go and their memory is used again */
+    table_init(&t, &o);
+    o.rows_max = 0;
+    table_init(&copy, &o);
+    uint32_t at = 0, published = 0;
+    for (uint32_t epoch = 1; epoch <= 12; epoch++) {
+        step(&t, at, 3000);
+        at += 3000;
+        const struct table_keys *removed;
+        uint64_t expected = digest(&t);
+        struct copy c = {.table = &copy, .snapshot = table_snapshot_begin(&t, published, epoch, &removed)};
+        bool is_published = epoch % 3 != 2; /* an abandoned one leaves its changes to the next */
+        if (is_published) {
+            for (size_t i = 0; i < removed->count; i++)
+                table_restore_remove(&copy, removed->items[i]);
+            pthread_t thread;
+            void *result;
+            assert_int_equal(pthread_create(&thread, NULL, write_copy, &c), 0);
+            step(&t, at, 500);
+            at += 500;
+            pthread_join(thread, &result);
+            assert_non_null(result);
+            assert_true(digest(&copy) == expected);
+            published = epoch;
+        } else {
+            step(&t, at, 100);
+            at += 100;
+        }
+        table_snapshot_end(&t, is_published);
+    }
+    table_free(&t);
+    table_free(&copy);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plain),  cmocka_unit_test(test_admission), cmocka_unit_test(test_rows_max),
+        cmocka_unit_test(test_expiry), cmocka_unit_test(test_sketch),    cmocka_unit_test(test_snapshots),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
