@@ -62,10 +62,9 @@ static uint32_t put_entries(const struct help *help, enum help_group group, cons
     return found;
 }
 
-static int unknown(const struct help *help, enum help_group group, const char *name)
+static int unknown(struct help *help, enum help_group group, const char *name)
 {
-    const char **names = arena_array((struct arena *)(uintptr_t)&help->arena, const char *,
-                                     help->count + 2 * HELP_GROUPS_COUNT);
+    const char **names = arena_array(&help->arena, const char *, help->count + 2 * HELP_GROUPS_COUNT);
     size_t count = 0;
     for (uint32_t i = 0; i < help->count; i++)
         if (group == HELP_GROUPS_COUNT || help->entries[i].group == group)
@@ -85,7 +84,7 @@ static int unknown(const struct help *help, enum help_group group, const char *n
     return EXIT_USAGE;
 }
 
-static int answer(const struct help *help, const struct help_arguments *arguments, struct byte_buffer *out)
+static int answer(struct help *help, const struct help_arguments *arguments, struct byte_buffer *out)
 {
     if (arguments->is_dictionary) {
         help_dictionary(help, out);
@@ -103,7 +102,8 @@ static int answer(const struct help *help, const struct help_arguments *argument
                    ? EXIT_GOOD
                    : unknown(help, group, arguments->words[1]);
     }
-    bool is_plural = group != HELP_GROUPS_COUNT && strcmp(arguments->words[0], help_groups[group].plural) == 0;
+    bool is_plural =
+        group != HELP_GROUPS_COUNT && strcmp(arguments->words[0], help_groups[group].plural) == 0;
     /* `window` is an operator as well as the singular of a group: the operator says more. */
     if (!is_plural || group == HELP_JOB)
         if (put_entries(help, HELP_GROUPS_COUNT, arguments->words[0], out) > 0)
@@ -132,8 +132,8 @@ int cmd_help(int argc, char **argv)
     if (arguments.html != NULL) {
         int error = help_html(&help, arguments.html);
         if (error != 0) {
-            fprintf(stderr, "leat: error[E0605]: the pages cannot be written to `%s`\ncause: %s\n", arguments.html,
-                    strerror(error));
+            fprintf(stderr, "leat: error[E0605]: the pages cannot be written to `%s`\ncause: %s\n",
+                    arguments.html, strerror(error));
             status = EXIT_FAILED;
         }
     } else {

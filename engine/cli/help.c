@@ -30,7 +30,8 @@ static uint32_t count_pointers(const void *const *list)
     return count;
 }
 
-/* --- usage of an operator ------------------------------------------------------------------------------------- */
+/* --- usage of an operator
+ * ------------------------------------------------------------------------------------- */
 
 static const char *placeholder(const struct option *option, struct arena *arena)
 {
@@ -83,7 +84,8 @@ static const char *operator_usage(const struct operator_kind *kind, struct arena
     return text;
 }
 
-/* --- entries -------------------------------------------------------------------------------------------------- */
+/* --- entries
+ * -------------------------------------------------------------------------------------------------- */
 
 static bool is_window_kind(const struct operator_kind *kind)
 {
@@ -98,9 +100,9 @@ static void add_operator(struct help *help, enum help_group group, const struct 
     entry->options = kind->options;
     entry->is_copy = group == HELP_WINDOWS;
     if (group == HELP_LEARNERS)
-        entry->note = arena_printf(&help->arena,
-                                   "Its outputs for sinks: NAME.predictions (the input's columns and `prediction`) "
-                                   "and NAME.metrics.");
+        entry->note = arena_printf(
+            &help->arena, "Its outputs for sinks: NAME.predictions (the input's columns and `prediction`) "
+                          "and NAME.metrics.");
     else
         entry->usage = operator_usage(kind, &help->arena);
     if (group != HELP_LEARNERS && kind->uses_time)
@@ -126,15 +128,16 @@ static void add_optimizers(struct help *help, const struct option *table)
         for (const struct kind_choice *k = o->kinds; o->type == OPTION_KIND_T && k->name != NULL; k++) {
             bool is_known = false;
             for (uint32_t i = 0; i < help->count && !is_known; i++)
-                is_known = help->entries[i].group == HELP_OPTIMIZERS && strcmp(help->entries[i].name, k->name) == 0;
+                is_known =
+                    help->entries[i].group == HELP_OPTIMIZERS && strcmp(help->entries[i].name, k->name) == 0;
             if (is_known)
                 continue;
             struct help_entry *entry = add(help, HELP_OPTIMIZERS, k->name, k->summary);
             entry->options = k->options;
             const struct option *first = k->options;
             if (first != NULL && first->name != NULL && first->default_text != NULL)
-                entry->example =
-                    arena_printf(&help->arena, "%s: %s { %s: %s }", o->name, k->name, first->name, first->default_text);
+                entry->example = arena_printf(&help->arena, "%s: %s { %s: %s }", o->name, k->name,
+                                              first->name, first->default_text);
         }
     }
 }
@@ -219,7 +222,8 @@ void help_free(struct help *help)
     arena_free(&help->arena);
 }
 
-/* --- options -------------------------------------------------------------------------------------------------- */
+/* --- options
+ * -------------------------------------------------------------------------------------------------- */
 
 static void add_fact(struct arena *arena, const char **facts, const char *fact)
 {
@@ -241,11 +245,9 @@ struct help_option help_option(const struct help *help, const struct option *o, 
     if (o->type == OPTION_BLOCK_T)
         said.nested = o->block;
     if (o->type == OPTION_KIND_T) {
-        said.type = placeholder(o, arena);
-        if (is_optimizer(help, o->kinds))
-            add_fact(arena, &said.facts, "see `leat help optimizers`");
-        else
-            said.kinds = o->kinds;
+        said.is_optimizer = is_optimizer(help, o->kinds);
+        said.type = said.is_optimizer ? "optimizer" : placeholder(o, arena);
+        said.kinds = said.is_optimizer ? NULL : o->kinds;
     }
     if ((o->flags & OPTION_POSITIONAL) != 0)
         add_fact(arena, &said.facts, "stands right after the name");

@@ -1,5 +1,5 @@
-/* The reference of `leat help`: entries collected from the registry's descriptors and option tables alone, and two
- * ways to write them, as text and as HTML. Not for others. */
+/* The reference of `leat help`: entries collected from the registry's descriptors and option tables alone,
+ * and two ways to write them, as text and as HTML. Not for others. */
 #ifndef LEAT_CLI_HELP_H
 #define LEAT_CLI_HELP_H
 
@@ -52,8 +52,9 @@ struct help_option {
     const char *name, *type;
     const char *facts; /* "required; 1ms to 365d; default 10s" */
     const char *text;
-    const struct option *nested;          /* of a block */
-    const struct kind_choice *kinds;      /* whose options are listed with it; NULL: none */
+    const struct option *nested;     /* of a block */
+    const struct kind_choice *kinds; /* whose options are listed with it; NULL: none */
+    bool is_optimizer;               /* its kinds are a group of their own */
 };
 struct help_option help_option(const struct help *help, const struct option *option, struct arena *arena);
 
@@ -64,7 +65,8 @@ void help_text_entry(const struct help *help, const struct help_entry *entry, st
 /* The pages as files in the directory; 0 or an errno. */
 int help_html(const struct help *help, const char *directory);
 
-/* One line per name, option and word of the language's tables, as a dictionary of libFuzzer: `operator_dedup_by="by"`. */
+/* One line per name, option and word of the language's tables, as a dictionary of libFuzzer:
+ * `operator_dedup_by="by"`. */
 void help_dictionary(const struct help *help, struct byte_buffer *out);
 
 #endif

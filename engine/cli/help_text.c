@@ -26,7 +26,9 @@ static void put_item(struct byte_buffer *out, const char *name, const char *summ
 
 void help_text_overview(const struct help *help, struct byte_buffer *out)
 {
-    buffer_printf(out, "The reference of leat. `leat help GROUP` lists a group, `leat help NAME` says all about one.\n");
+    buffer_printf(
+        out,
+        "The reference of leat. `leat help GROUP` lists a group, `leat help NAME` says all about one.\n");
     for (uint32_t g = 0; g < HELP_GROUPS_COUNT; g++) {
         buffer_printf(out, "\n%s: %s\n  ", help_groups[g].plural, help_groups[g].summary);
         struct byte_buffer names = {0};
@@ -59,7 +61,8 @@ void help_text_group(const struct help *help, enum help_group group, struct byte
     buffer_printf(out, "\n`leat help %s NAME` says more.\n", help_groups[group].singular);
 }
 
-/* --- one entry ------------------------------------------------------------------------------------------------ */
+/* --- one entry
+ * ------------------------------------------------------------------------------------------------ */
 
 static void put_options(const struct help *help, const struct option *table, uint32_t indent,
                         struct byte_buffer *out);
@@ -70,7 +73,8 @@ static void put_option(const struct help *help, const struct option *option, uin
     struct arena arena = {0};
     struct help_option said = help_option(help, option, &arena);
     buffer_printf(out, "%*s%s  ", (int)indent, "", said.name);
-    const char *facts = arena_printf(&arena, "%s%s%s", said.type, said.facts[0] != '\0' ? "; " : "", said.facts);
+    const char *facts = arena_printf(&arena, "%s%s%s%s", said.type, said.facts[0] != '\0' ? "; " : "",
+                                     said.facts, said.is_optimizer ? "; see `leat help optimizers`" : "");
     uint32_t at = indent + text_columns(str_from(said.name)) + 2;
     buffer_wrap(out, at, indent + 8, LINE_COLUMNS, str_from(facts));
     buffer_append(out, "\n", 1);
@@ -97,7 +101,8 @@ static void put_options(const struct help *help, const struct option *table, uin
 void help_text_entry(const struct help *help, const struct help_entry *e, struct byte_buffer *out)
 {
     buffer_printf(out, "%s %s: ", help_groups[e->group].singular, e->name);
-    uint32_t at = text_columns(str_from(help_groups[e->group].singular)) + text_columns(str_from(e->name)) + 3;
+    uint32_t at =
+        text_columns(str_from(help_groups[e->group].singular)) + text_columns(str_from(e->name)) + 3;
     buffer_wrap(out, at, INDENT, LINE_COLUMNS, str_from(e->summary));
     buffer_append(out, "\n", 1);
     if (e->usage != NULL) {
@@ -125,7 +130,8 @@ void help_text_entry(const struct help *help, const struct help_entry *e, struct
     }
 }
 
-/* --- words ---------------------------------------------------------------------------------------------------- */
+/* --- words
+ * ---------------------------------------------------------------------------------------------------- */
 
 /* path: what comes before, "operator_dedup". Quotes and backslashes do not occur in names. */
 static void put_word(struct byte_buffer *out, const char *path, const char *name, struct str word)
@@ -133,7 +139,8 @@ static void put_word(struct byte_buffer *out, const char *path, const char *name
     buffer_printf(out, "%s_%s=\"%.*s\"\n", path, name, STR_ARGS(word));
 }
 
-static void put_words(struct byte_buffer *out, const char *path, const struct option *table, struct arena *arena)
+static void put_words(struct byte_buffer *out, const char *path, const struct option *table,
+                      struct arena *arena)
 {
     for (const struct option *o = table; o != NULL && o->name != NULL; o++) {
         put_word(out, path, o->name, str_from(o->name));

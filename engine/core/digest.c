@@ -94,7 +94,11 @@ void batch_digest_hex(const struct batch_digest *digest, char hex[33])
 
 void batch_digest_save(const struct batch_digest *digest, struct byte_buffer *out)
 {
-    buffer_append(out, digest->state, sizeof(*digest->state));
+    /* Where xxhash keeps its secret is this process's own affair. */
+    XXH3_state_t copy;
+    memcpy(&copy, digest->state, sizeof(copy));
+    copy.extSecret = NULL;
+    buffer_append(out, &copy, sizeof(copy));
     buffer_append(out, digest->block.data, digest->block.length);
 }
 
@@ -102,8 +106,11 @@ bool batch_digest_load(struct batch_digest *digest, const char *data, size_t byt
 {
     if (bytes < sizeof(*digest->state))
         return false;
+    const unsigned char *secret = digest->state->extSecret;
     memcpy(digest->state, data, sizeof(*digest->state));
-    if (digest->state->extSecret != NULL || digest->state->bufferedSize > sizeof(digest->state->buffer))
+    bool is_ours = digest->state->extSecret == NULL;
+    digest->state->extSecret = secret;
+    if (!is_ours || digest->state->bufferedSize > sizeof(digest->state->buffer))
         return false;
     buffer_clear(&digest->block);
     buffer_append(&digest->block, data + sizeof(*digest->state), bytes - sizeof(*digest->state));

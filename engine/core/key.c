@@ -112,7 +112,7 @@ static struct key tuple_key(const struct batch *batch, const int *columns, uint3
         return bytes_key((const char *)scratch, length);
     }
     /* Very long texts: hash each value, then the hashes. */
-    struct key parts[64];
+    struct key parts[SCHEMA_FIELDS_MAX];
     leat_assert(count <= ARRAY_COUNT(parts));
     for (uint32_t c = 0; c < count; c++) {
         const struct column *column = &batch->columns[columns[c]];

@@ -288,8 +288,22 @@ static bool bind_name(const struct binding *b, const struct ast *value, struct n
     return true;
 }
 
+/* A secret must not stand in a job file, which is shared and printed. */
+static bool check_secret(const struct binding *b, const struct ast *value)
+{
+    if ((b->option->flags & OPTION_SECRET) == 0 || value->origin.length > 0)
+        return true;
+    struct diag *d = diag_error(b->env->diags, DIAG_E0408, value->span, "`%s` of %s is a secret",
+                                b->option->name, b->what);
+    diag_hint(b->env->diags, d, "write `%s: env(\"NAME\")` or `%s: file(\"path\")`", b->option->name,
+              b->option->name);
+    return false;
+}
+
 static bool bind_value(const struct binding *b, struct ast *value, void *member)
 {
+    if (!check_secret(b, value))
+        return false;
     switch (b->option->type) {
     case OPTION_BOOL_T:
         if (value->tag != AST_BOOL)

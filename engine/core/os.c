@@ -132,11 +132,18 @@ int os_mkdirs(const char *path)
 
 int os_remove_tree(const char *path)
 {
-    DIR *directory = opendir(path);
+    /* A link is removed, never followed. */
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *directory = fd < 0 ? NULL : fdopendir(fd);
     if (directory == NULL) {
-        if (errno == ENOENT)
+        int reason = errno;
+        if (fd >= 0)
+            close(fd);
+        if (reason == ENOENT)
             return 0;
-        return errno == ENOTDIR && unlink(path) == 0 ? 0 : errno;
+        if (reason != ENOTDIR && reason != ELOOP)
+            return reason;
+        return unlink(path) == 0 ? 0 : errno;
     }
     int error = 0;
     struct dirent *entry;

@@ -58,7 +58,8 @@ static bool snapshot_node(struct run_checkpoints *c, struct node_instance *node,
     char name[64];
     snprintf(name, sizeof(name), "counters/%u/%u", plan_node->place, node->stage->instance);
     struct snapshot_writer *writer = checkpoint_part(c->writer, name);
-    bool is_good = snapshot_put(writer, SNAPSHOT_GLOBAL, counters, sizeof(*counters));
+    struct saved_counters saved = {c->epoch, *counters};
+    bool is_good = snapshot_put(writer, SNAPSHOT_GLOBAL, &saved, sizeof(saved));
     if (plan_node->operator_kind != NULL && plan_node->operator_kind->snapshot != NULL) {
         snprintf(name, sizeof(name), "op/%u/%u", plan_node->place, node->stage->instance);
         is_good &= plan_node->operator_kind->snapshot(&node->context, checkpoint_part(c->writer, name));

@@ -14,6 +14,12 @@ enum barrier_state {
     BARRIER_WRITING,   /* all have; the coordinator writes */
 };
 
+/* A part of every checkpoint, deltas too: those of the newest epoch count. */
+struct saved_counters {
+    uint64_t epoch;
+    struct counters counters;
+};
+
 struct run_checkpoints {
     struct run *run;
     struct checkpoint_dir *dir;

@@ -118,17 +118,20 @@ static bool restore_counters(struct run *run, struct node_instance *node, struct
     struct snapshot_reader *reader = checkpoint_reader(from, prefix, 0, 0, run->diags);
     uint32_t group;
     struct str data;
-    struct counters *counters = &node->context.counters;
-    *counters = (struct counters){0};
+    struct saved_counters newest = {0};
     while (reader != NULL && snapshot_get(reader, &group, &data)) {
-        struct counters part;
+        struct saved_counters part;
         if (data.length != sizeof(part)) {
             snapshot_corrupt(reader, run->diags, "counters of another size");
             break;
         }
         memcpy(&part, data.data, sizeof(part));
-        counters_add(counters, &part);
+        if (part.epoch > newest.epoch)
+            newest = part;
+        else if (part.epoch == newest.epoch)
+            counters_add(&newest.counters, &part.counters);
     }
+    node->context.counters = newest.counters;
     return reader != NULL && checkpoint_reader_close(reader);
 }
 

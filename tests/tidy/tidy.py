@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+"""The house rules of leat, as a test: sizes, include arrows, formatting, READMEs, registries.
+
+    tests/tidy/tidy.py [ROOT]     checks the tree; prints one TAP line a rule, and path:line for what breaks it
+
+Each rule is a function from a Tree to a list of Finding; test_tidy.py plants a violation of each.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import namedtuple
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import ctext  # noqa: E402
+
+FILE_LINES_MAX = 600
+FUNCTION_LINES_MAX = 70
+CLANG_FORMAT_MAJOR = 14  # other versions format a few places differently
+
+C_SUFFIXES = (".c", ".h", ".cc", ".cpp", ".hpp", ".cu", ".cuh")
+TEXT_SUFFIXES = C_SUFFIXES + (".def", ".py", ".sh", ".cmake", ".leat", ".ts", "CMakeLists.txt", "/dev", ".ci/run")
+SKIPPED_FOLDERS = {".git", ".cache", "build", "node_modules", "__pycache__"}
+INCLUDE_ROOTS = ("engine", "")
+
+Finding = namedtuple("Finding", "path line message")
+
+# Which folder may include which: design.md, section 2. Tests, benchmarks and the command line see everything.
+ARROWS = {
+    "engine/core": {"engine/core"},
+    "kernels": {"kernels", "engine/core"},
+    "learners": {"learners", "kernels", "engine/core"},
+    "state": {"state", "engine/core"},
+    "operators": {"operators", "state", "engine/core"},
+    "formats": {"formats", "engine/core"},
+    "connectors": {"connectors", "formats", "engine/core"},
+    "engine/lang": {"engine/lang", "engine/core"},
+    "engine/plan": {"engine/plan", "engine/lang", "engine/core"},
+    "engine/run": {"engine/run", "engine/plan", "engine/lang", "state", "engine/core"},
+    "engine/control": {"engine/control", "engine/run", "engine/plan", "engine/lang", "engine/core"},
+}
+SEES_EVERYTHING = {"engine/cli", "tests", "bench"}
+REGISTRIES = ("operators", "learners", "connectors", "formats")
+HOUSE = ("engine", "operators", "state", "learners", "kernels", "connectors", "formats")
+
+
+class Tree:
+    """The files of a checkout, by their path from its root."""
+
+    def __init__(self, root):
+        self.root = root
+        self.paths = []
+        for folder, folders, names in os.walk(root):
+            folders[:] = sorted(f for f in folders if f not in SKIPPED_FOLDERS)
+            for name in sorted(names):
+                self.paths.append(os.path.relpath(os.path.join(folder, name), root))
+        self.known = set(self.paths)
+
+    def read(self, path):
+        with open(os.path.join(self.root, path), encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def code(self):
+        return [path for path in self.paths if path.endswith(C_SUFFIXES)]
+
+
+def layer_of(path):
+    """"engine/core" for engine/core/batch.h, "operators" for operators/expr/expr.c."""
+    parts = path.split("/")
+    return "/".join(parts[:2]) if parts[0] == "engine" and len(parts) > 2 else parts[0]
+
+
+def check_file_sizes(tree):
+    found = []
+    for path in tree.code():
+        lines = tree.read(path).count("\n")
+        if lines > FILE_LINES_MAX:
+            found.append(Finding(path, lines, f"{lines} lines; at most {FILE_LINES_MAX}: this is two ideas"))
+    return found
+
+
+def check_function_sizes(tree):
+    found = []
+    for path in tree.code():
+        for name, first, last in ctext.functions(tree.read(path)):
+            length = last - first + 1
+            if length > FUNCTION_LINES_MAX:
+                found.append(Finding(path, first, f"{name} has {length} lines; at most {FUNCTION_LINES_MAX}"))
+    return found
+
+
+def includes(text):
+    """(line, name, quoted) of each #include; those in comments are none."""
+    text = re.sub(r"/\*.*?\*/", lambda m: re.sub(r"[^\n]", " ", m.group(0)), text, flags=re.S)
+    for number, line in enumerate(text.split("\n"), 1):
+        match = re.match(r'\s*#\s*include\s*(["<])([^">]+)[">]', line)
+        if match:
+            yield number, match.group(2), match.group(1) == '"'
+
+
+def resolve_include(tree, path, name, quoted):
+    """The path in the tree that an include names, or None."""
+    roots = ((os.path.dirname(path),) if quoted else ()) + INCLUDE_ROOTS
+    roots += ("tests",) if path.startswith("tests/") else ()
+    for root in roots:
+        candidate = os.path.normpath(os.path.join(root, name))
+        if candidate in tree.known:
+            return candidate
+    return None
+
+
+def check_include_arrows(tree):
+    found = []
+    for path in tree.code():
+        layer = layer_of(path)
+        for line, name, quoted in includes(tree.read(path)):
+            target = resolve_include(tree, path, name, quoted)
+            if target is None:
+                if quoted and not name.startswith("generated/"):
+                    found.append(Finding(path, line, f'"{name}" is neither beside the file, in engine/, nor in the root'))
+                continue
+            to = layer_of(target)
+            if layer in SEES_EVERYTHING or to == layer:
+                continue
+            if layer not in ARROWS:
+                found.append(Finding(path, line, f"no arrows are known for the folder {layer}: add it to tidy.py"))
+            elif to not in ARROWS[layer]:
+                may = ", ".join(sorted(ARROWS[layer] - {layer})) or "nothing"
+                found.append(Finding(path, line, f"{layer} includes {to} ({name}); it may include {may}"))
+    return found
+
+
+def clang_format_program():
+    """(program, None), or (None, why it cannot be used)."""
+    for name in (f"clang-format-{CLANG_FORMAT_MAJOR}", "clang-format"):
+        program = shutil.which(name)
+        if program is None:
+            continue
+        version = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+        match = re.search(r"version (\d+)", version)
+        if match and int(match.group(1)) == CLANG_FORMAT_MAJOR:
+            return program, None
+    return None, f"clang-format {CLANG_FORMAT_MAJOR} is not installed"
+
+
+def check_formatting(tree):
+    program, why = clang_format_program()
+    if program is None:
+        return why
+    paths = tree.code()
+    found = []
+    for i in range(0, len(paths), 50):
+        result = subprocess.run(
+            [program, "--style=file", "--dry-run", "--ferror-limit=1", *paths[i : i + 50]],
+            cwd=tree.root, capture_output=True, text=True, check=False)
+        places = re.findall(r"^(\S+?):(\d+):\d+: (?:warning|error): code should be clang-formatted", result.stderr, re.M)
+        found += [Finding(path, int(line), "differs from clang-format (./dev format)") for path, line in places]
+    return sorted(set(found))
+
+
+def check_readmes(tree):
+    folders = {os.path.dirname(path) for path in tree.code() if path.split("/")[0] in HOUSE}
+    return [Finding(folder, 1, "has code, and no README.md that says what it is for")
+            for folder in sorted(folders) if folder + "/README.md" not in tree.known]
+
+
+def check_registries(tree):
+    found = []
+    descriptor = re.compile(r"^const struct (?:operator|source|sink|format)_kind (\w+) = \{", re.M)
+    for folder in REGISTRIES:
+        registry = folder + "/registry.def"
+        words = set(re.findall(r"\w+", tree.read(registry))) if registry in tree.known else set()
+        for path in tree.code():
+            if not path.startswith(folder + "/"):
+                continue
+            text = tree.read(path)
+            for match in descriptor.finditer(text):
+                symbol = match.group(1)
+                if symbol not in words and symbol.partition("_")[2] not in words:
+                    line = text.count("\n", 0, match.start()) + 1
+                    found.append(Finding(path, line, f"{symbol} has no line in {registry}"))
+    return found
+
+
+def check_tests_are_built(tree):
+    """A test file that no CMakeLists.txt names never runs."""
+    found = []
+    for path in tree.paths:
+        name = os.path.basename(path)
+        if not (path.startswith("tests/") and re.match(r"(?:test|fuzz)_\w+\.c$", name)):
+            continue
+        folder, is_named = os.path.dirname(path), False
+        stem = name[:-2]
+        while not is_named:
+            listing = os.path.join(folder, "CMakeLists.txt")
+            if listing in tree.known:
+                text = tree.read(listing)
+                words = set(re.findall(r"\w+", text))
+                is_named = "GLOB" in words or stem in words or stem.split("_", 1)[1] in words
+            if folder == "":
+                break
+            folder = os.path.dirname(folder)
+        if not is_named:
+            found.append(Finding(path, 1, "no CMakeLists.txt names this test: it never runs"))
+    return found
+
+
+def check_left_over_work(tree):
+    found = []
+    word = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X)\b")
+    for path in tree.paths:
+        if not ("/" + path).endswith(TEXT_SUFFIXES):
+            continue
+        for number, line in enumerate(tree.read(path).split("\n"), 1):
+            if word.search(line):
+                found.append(Finding(path, number, "work left over: " + line.strip()[:80]))
+    return found
+
+
+RULES = [
+    (f"files have at most {FILE_LINES_MAX} lines", check_file_sizes),
+    (f"functions have at most {FUNCTION_LINES_MAX} lines", check_function_sizes),
+    ("includes follow the arrows of the design", check_include_arrows),
+    ("code is formatted", check_formatting),
+    ("each folder of code has a README.md", check_readmes),
+    ("each kind is in its registry.def", check_registries),
+    ("each test is built", check_tests_are_built),
+    ("no work is left over", check_left_over_work),
+]
+
+
+def main():
+    default = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    tree = Tree(os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else default)
+    failed = 0
+    for name, check in RULES:
+        found = check(tree)
+        if isinstance(found, str):
+            print(f"ok - {name} # SKIP {found}")
+            continue
+        print(f"{'not ok' if found else 'ok'} - {name}")
+        for finding in found:
+            print(f"#   {finding.path}:{finding.line}: {finding.message}")
+        failed += bool(found)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,30 @@
+/* Bytes -> columns -> text, for the tests of formats and connectors. */
+#ifndef LEAT_TESTS_FORMATS_HARNESS_H
+#define LEAT_TESTS_FORMATS_HARNESS_H
+
+#include "formats/formats.h"
+
+/* "a int, b text!, c ms, l [int], r [{x int, y text}]": types are int float bool text bytes us ms s rfc3339
+ * datetime;
+ * `!`: required. In the arena. */
+const struct schema *harness_schema(struct arena *arena, const char *text);
+
+/* Decodes the bytes of one file, records cut at most `at_once` at a time. Each record becomes a line of
+ * `out`: its columns as JSON, or `!COLUMN REASON` for a bad one. Damage becomes a line `?DAMAGE`. */
+void harness_decode(const struct format_kind *format, const struct schema *schema, const void *config,
+                    const char *data, size_t bytes, uint32_t at_once, struct byte_buffer *out);
+/* The same with a terminated text as input, into malloc'd terminated text. */
+char *harness_text(const struct format_kind *format, const struct schema *schema, const void *config,
+                   const char *text);
+
+/* Appends the rows of a decoded batch, bad ones included, as harness_decode does. */
+void harness_render(const struct schema *schema, const struct decode_output *output, struct byte_buffer *out);
+
+/* Rows of random values and nulls, lists included; the same for the same seed. */
+struct batch *harness_batch(struct batch_pool *pool, const struct schema *schema, uint32_t rows,
+                            uint64_t seed);
+
+/* Whole rows as JSON lines. */
+void harness_json(const struct batch *batch, struct byte_buffer *out);
+
+#endif
