@@ -314,7 +314,8 @@ static inline const char *slot_value(struct json_decoder *decoder, const struct 
     }
     if (likely(behind != NULL))
         return behind;
-    return json_value(&decoder->reader, column, row, NULL, at);
+    /* The template's record had no space here, but this one may. */
+    return json_value(&decoder->reader, column, row, NULL, json_space(at, decoder->reader.end));
 }
 
 static const char *decode_record(struct json_decoder *decoder, uint32_t row)
@@ -340,7 +341,7 @@ static const char *decode_record(struct json_decoder *decoder, uint32_t row)
         if (unlikely(at > end)) {
             /* It read on in the neighbour: the general reader, which does not, says what is wrong. */
             decoder->reader.rows->heap = heap;
-            at = json_value(&decoder->reader, slot->column, row, NULL, value);
+            at = json_value(&decoder->reader, slot->column, row, NULL, json_space(value, end));
         }
         if (unlikely(at == NULL))
             return NULL;

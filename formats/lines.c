@@ -89,8 +89,10 @@ void lines_split(struct format_split *split)
             begin = end + 1;
         }
     if (split->bytes - begin >= TOO_LONG || (split->is_last && begin < split->bytes)) {
+        uint32_t lines = split->lines;
         take_line(split, begin, split->bytes);
         split->used = MIN(split->used, split->bytes);
+        split->lines = lines; /* its newline is not there, or not yet */
     }
 }
 

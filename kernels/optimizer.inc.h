@@ -212,6 +212,24 @@ static void opt_adagrad_block(const struct opt_row *rows, size_t n, size_t d, co
     }
 }
 
+static float newton_variance(const struct opt_row *rows, size_t n, size_t d)
+{
+    float total = 0.0F;
+    for (size_t r = 0; r < n; r++) {
+        v16 sum = v16_set1(0.0F);
+        for (size_t i = 0; i < d; i += 16) {
+            size_t lanes = d - i < 16 ? d - i : 16;
+            v16 g = v16_load_n(rows[r].g + i, lanes);
+            v16 precision = v16_load_n(rows[r].w + d + i, lanes);
+            if (lanes < 16) precision = v16_max(precision, v16_set1(1e-30F)); /* lanes beyond: no zero divisor */
+            v16 root = v16_mul(g, v16_rsqrt(precision));
+            sum = v16_fma(root, root, sum);
+        }
+        total += v16_sum(sum);
+    }
+    return total;
+}
+
 static void ftrl64_weights(double *w, const double *z, const double *sums, size_t n,
                            const struct ftrl64_params *p)
 {

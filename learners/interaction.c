@@ -81,14 +81,10 @@ const float *interaction_gradient(const struct model *m, const struct example *e
     return e->partners + first + (size_t)field * m->vector_floats;
 }
 
-void interaction_update(struct model *m, struct example *e, float slope, float curvature)
+/* The opt_row list of the event's vectors; returns how many. */
+static size_t vector_rows(struct model *m, const struct example *e, float slope, float curvature)
 {
     size_t count = 0;
-    if (m->has_pairs &&
-        m->head.layers == 0) { /* with a head its gradient came down the same way: model_deepen */
-        interaction_pairs_step(m, e, m->pair_scales);
-        m->k->ffm_pairs_backward(e->partners, m->pair_scales, m->options.vectors, m->options.dim);
-    }
     for (uint32_t i = 0; i < e->entries; i++) {
         if (e->fields[i] >= m->options.vectors)
             break;
@@ -102,5 +98,26 @@ void interaction_update(struct model *m, struct example *e, float slope, float c
             .curvature = curvature * scale * scale,
         };
     }
+    return count;
+}
+
+float interaction_variance(struct model *m, const struct example *e)
+{
+    if (m->options.embedding.kind != OPT_NEWTON || m->vector_floats == 0)
+        return 0.0F;
+    return m->k->newton_variance(m->opt_rows, vector_rows(m, e, 1.0F, 1.0F), m->vector_floats);
+}
+
+void interaction_deepen(struct model *m, struct example *e)
+{
+    if (m->has_pairs && m->head.layers == 0) { /* with a head its gradient comes down the same way: model_deepen */
+        interaction_pairs_step(m, e, m->pair_scales);
+        m->k->ffm_pairs_backward(e->partners, m->pair_scales, m->options.vectors, m->options.dim);
+    }
+}
+
+void interaction_update(struct model *m, struct example *e, float slope, float curvature)
+{
+    size_t count = vector_rows(m, e, slope, curvature);
     m->embedding_step(m->opt_rows, count, m->vector_floats, &m->options.embedding.params);
 }

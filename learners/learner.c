@@ -4,8 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { METRICS_FIELDS = 12 };
-
 static bool is_id_type(const struct type *type)
 {
     return type->tag <= TYPE_TIME;
@@ -107,6 +105,12 @@ static bool check_options(struct operator_bind *bind, const struct learner_confi
     return !problem;
 }
 
+static bool is_joint(const struct kind_ref *ref)
+{
+    const struct optimizer_config *config = ref->config;
+    return config && ref->choice == OPT_NEWTON && config->joint;
+}
+
 static void common_options(const struct learner_config *c, struct model_options *o)
 {
     o->loss = (enum loss_kind)c->loss;
@@ -135,6 +139,7 @@ static void common_options(const struct learner_config *c, struct model_options 
         if (o->linear_is_double)
             o->ftrl = optimizer_ftrl(&c->linear);
     }
+    o->is_joint = is_joint(&c->linear) || is_joint(&c->embedding.optimizer);
     if (c->embedding.optimizer.config)
         o->embedding = optimizer_from(&c->embedding.optimizer);
     if (c->head.config)
@@ -166,6 +171,7 @@ bool learner_bind(struct operator_bind *bind, struct learner_config *c)
     bind->learner->label_span = c->label.ast->span;
     bind->learner->known = c->known_early;
     bind->outputs[0] = output_schema(bind, own);
+    bind->outputs[1] = c->metrics_schema = learner_metrics_schema(bind->arena);
     common_options(c, &c->model);
     return true;
 }
@@ -226,8 +232,8 @@ void learner_process(struct operator_context *context, struct learner_config *c,
     context->counters.absorbed += counts[MODEL_LEARNED];
     context->counters.filtered += counts[MODEL_SAMPLED_OUT];
     context->counters.dead += counts[MODEL_REJECTED];
-    metrics_add(&s->metrics, s->logits, in.labels, in.rows);
     emit(context, c, batch);
+    learner_metrics_add(context, c, &in);
 }
 
 void learner_on_watermark(struct operator_context *context, struct learner_config *c, int64_t watermark)

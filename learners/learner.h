@@ -29,7 +29,7 @@ struct learner_config {
     struct kind_ref linear, head, pairs;
     struct ints hidden;
     int loss;
-    int64_t batch, hidden_batch, window, seed;
+    int64_t batch, hidden_batch, window, metrics_every, seed;
     double clip_norm, positive_weight, negative_weight, keep_negatives, bias;
     /* bind */
     int label_column, weight_column; /* weight_column -1: none */
@@ -37,6 +37,7 @@ struct learner_config {
     uint32_t sparse_count, vectors_count, dense_count;
     uint32_t own_columns; /* of the input, without those added for expressions */
     struct model_options model;
+    const struct schema *metrics_schema;
     struct learner_state *state;
 };
 
@@ -64,6 +65,8 @@ struct learner_config {
         OPTION_FLOAT(s, common.bias, "bias", 0, "0.0", "-1000.0", "1000.0", "where the bias starts"),        \
         OPTION_INT(s, common.window, "window", 0, "100000", "16", "1000000000",                              \
                    "examples of the sliding evaluation"),                                                    \
+        OPTION_INT(s, common.metrics_every, "metrics_every", 0, "100000", "1", NULL,
+                   "examples between two rows of `metrics`"),
         OPTION_INT(s, common.seed, "seed", 0, "1", "0", NULL, "of the rows' first values")
 
 /* Makes columns of the expressions, checks types, makes the output schema and model.{fields, dense ...}. */

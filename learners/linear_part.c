@@ -85,6 +85,15 @@ double linear_forward(struct model *m, struct example *e)
     return (double)m->k->dot(w, e->values, whole) + (double)m->options.bias;
 }
 
+float linear_variance(struct model *m, const struct example *e)
+{
+    if (m->options.linear_is_double || m->options.linear.kind != OPT_NEWTON)
+        return 0.0F;
+    size_t whole = ((size_t)e->entries + m->options.dense + 1 + 15) / 16 * 16;
+    struct opt_row row = {.w = e->weights, .g = e->values};
+    return m->k->newton_variance(&row, 1, whole);
+}
+
 static void update64(struct model *m, struct example *e, size_t used, double slope)
 {
     size_t lanes = linear_lanes(m);
@@ -150,7 +159,7 @@ bool linear_is_plain(const struct model *m)
 {
     bool has_list = memchr(m->options.is_list, 1, m->options.fields) != NULL;
     return m->vector_floats == 0 && !m->options.linear_is_double && m->linear_states == 1 && !has_list &&
-           m->options.clip_norm == 0.0F && m->options.batch == 1 && m->head.layers == 0;
+           m->options.clip_norm == 0.0F && !m->options.is_joint && m->options.batch == 1 && m->head.layers == 0;
 }
 
 static void dense_move(struct model *m, float *w, size_t whole, bool is_in)

@@ -10,6 +10,7 @@
 struct model_init {
     const struct model *model;
     float bound;
+    float precision; /* of the linear weight, > 0: instead of the optimizer's */
     bool has_vector;
     uint64_t seed;
 };
@@ -28,6 +29,8 @@ static void init_payload(void *argument, uint64_t key, void *payload)
     const struct model_init *init = argument;
     const struct model *m = init->model;
     linear_init_payload(m, payload);
+    if (init->precision > 0.0F)
+        ((float *)payload)[1] = init->precision;
     if (!init->has_vector)
         return;
     float *vector = (float *)(void *)((unsigned char *)payload + VECTOR_AT);
@@ -117,16 +120,18 @@ static void tables_init(struct model *m)
     m->inits = zeroed(o->fields * sizeof *m->inits);
     for (uint32_t f = 0; f < o->fields; f++) {
         float own = o->field_init[f];
+        bool has_precision = o->linear.kind == OPT_NEWTON && !o->linear_is_double;
+        bool has_vector = f < o->vectors;
         m->inits[f] = (struct model_init){
             .model = m,
-            .has_vector = f<o->vectors, .bound = own> 0.0F ? own
-                          : own < 0.0F                     ? 0.0F
-                                                           : o->init_bound,
+            .precision = has_precision ? o->field_precision[f] : 0.0F,
+            .has_vector = has_vector,
+            .bound = own > 0.0F ? own : (own < 0.0F ? 0.0F : o->init_bound),
             .seed = num_mix(o->seed + f + 1),
         };
         struct table_options table = {
             .payload_bytes = payload_bytes(m, f),
-            .align = f < o->vectors ? 64 : 8,
+            .align = has_vector ? 64 : 8,
             .admit_after = o->admit_after,
             .sketch_bytes = o->sketch_bytes,
             .expire_after_us = o->expire_after_us,

@@ -61,6 +61,8 @@ struct model_options {
     uint32_t block;         /* events a head step: 1..16; 1 without a head */
     uint32_t batch;         /* 1: an update per event (per block) */
     float bias;             /* where the bias starts */
+    bool is_joint; /* newton: a step knows that an event's weights moved together (Kalman's gain) */
+    float field_precision[MODEL_FIELDS_MAX]; /* linear newton: a field's own prior precision, where > 0 */
     float clip_norm;        /* 0: none; of an event's gradient by all its vectors and weights */
     float class_weights[2]; /* of labels 0 and 1 */
     double negatives_kept;  /* share of label-0 events that are learned, by hash of the identity; 1: all */

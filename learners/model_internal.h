@@ -107,6 +107,8 @@ void model_output(const struct call *c, const struct example *e, int32_t event);
 void model_example_forward(struct model *m, struct example *e);
 void model_example_judge(struct model *m, struct example *e);
 float model_clip_scale(struct model *m, const struct example *e);
+/* Before each step: what of the optimizers depends on its number. */
+void model_step_begin(struct model *m);
 void model_scale_slope(struct example *e, float scale);
 void model_head_inputs(struct model *m, const struct example *e, float *row);
 void model_deepen(struct model *m, struct example *e, const float *in_slope);
@@ -136,6 +138,11 @@ float interaction_forward(struct model *m, struct example *e);
 const float *interaction_gradient(const struct model *m, const struct example *e, uint32_t field);
 /* Floats of pair_weights without state. */
 size_t interaction_pairs(const struct model *m);
+/* The logit's variance by newton's precisions; 0 for other optimizers. After forward and interaction_deepen. */
+float interaction_variance(struct model *m, const struct example *e);
+float linear_variance(struct model *m, const struct example *e);
+/* Without a head: moves the pair weights, and makes partners the gradient of the weighted sum. */
+void interaction_deepen(struct model *m, struct example *e);
 void interaction_pairs_step(struct model *m, struct example *e, float *scales);
 void interaction_update(struct model *m, struct example *e, float slope, float curvature);
 

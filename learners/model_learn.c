@@ -215,10 +215,49 @@ void model_scale_slope(struct example *e, float scale)
     e->slope = (float)e->slope_exact;
 }
 
+/*
+ * With newton's independent steps an event's weights would each make up for its whole error. Kalman's gain shares it:
+ * slope and curvature shrink by 1 + curvature * variance of the logit.
+ */
+static void joint_gain(struct model *m, struct example *e)
+{
+    float variance = linear_variance(m, e) + interaction_variance(m, e);
+    float gain = 1.0F / (1.0F + e->curvature * variance);
+    model_scale_slope(e, gain);
+    e->curvature *= gain;
+}
+
+/* Adam's bias correction at step t: a function of t alone, so that nothing of it needs to be saved. */
+static void correct_adam(struct optimizer_options *o, uint64_t step)
+{
+    if (o->kind != OPT_ADAM)
+        return;
+    double power[2] = {1.0, 1.0}, base[2] = {(double)o->params.beta1, (double)o->params.beta2};
+    for (uint64_t t = step + 1; t > 0; t >>= 1) {
+        for (int i = 0; i < 2; i++) {
+            power[i] *= t & 1 ? base[i] : 1.0;
+            base[i] *= base[i];
+        }
+    }
+    o->params.correction1 = (float)(1.0 / (1.0 - power[0]));
+    o->params.correction2 = (float)(1.0 / (1.0 - power[1]));
+}
+
+void model_step_begin(struct model *m)
+{
+    correct_adam(&m->options.linear, m->steps);
+    correct_adam(&m->options.embedding, m->steps);
+    correct_adam(&m->options.head, m->steps);
+    correct_adam(&m->options.pairs, m->steps);
+}
+
 static void example_update(struct model *m, struct example *e)
 {
     if (m->options.clip_norm > 0.0F)
         model_scale_slope(e, model_clip_scale(m, e));
+    interaction_deepen(m, e);
+    if (m->options.is_joint)
+        joint_gain(m, e);
     linear_update(m, e, e->slope_exact, e->curvature);
     if (m->vector_floats > 0)
         interaction_update(m, e, e->slope, e->curvature);
@@ -239,6 +278,7 @@ static void learn_single(struct model *m, struct call *c)
         model_output(c, e, (int32_t)i);
         if (!e->learns)
             continue;
+        model_step_begin(m);
         m->steps++;
         if (!e->is_rejected)
             example_update(m, e);
@@ -304,6 +344,7 @@ static void block_learn(struct model *m, struct call *c, const int32_t *events)
 {
     uint32_t count = m->options.block;
     float slopes[KERNELS_BLOCK] = {0};
+    model_step_begin(m);
     block_predict(m, c, m->examples, count, events);
     for (uint32_t i = 0; i < count; i++) {
         struct example *e = &m->examples[i];

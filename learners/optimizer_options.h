@@ -7,6 +7,7 @@
 
 struct optimizer_config {
     double rate, l1, l2, accumulator, decay, step_max;
+    bool joint;
     double momentum, beta, beta1, beta2, epsilon;
 };
 

@@ -18,12 +18,18 @@ enum {
 };
 static const size_t ROWS_RESERVED = UINT32_MAX;
 static const size_t RANGE_BYTES_MAX = (size_t)1 << 38;
+static const size_t RANGE_BYTES_MIN = (size_t)1 << 30;
 
 static void range_init(struct table_range *range, size_t bytes)
 {
     bytes = MIN(bytes, RANGE_BYTES_MAX);
     bytes = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-    void *base = mmap(NULL, bytes + HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *base;
+    /* Address space is scarce under ulimit -v and under sanitizers: half as much may do. */
+    while ((base = mmap(NULL, bytes + HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) ==
+               MAP_FAILED &&
+           bytes > RANGE_BYTES_MIN)
+        bytes /= 2;
     leat_assert(base != MAP_FAILED);
     size_t skew = (size_t)(-(uintptr_t)base & (HUGE_PAGE - 1)); /* huge pages need their alignment */
     if (skew > 0)

@@ -185,24 +185,30 @@ static void clean_process(struct operator_context *context, uint32_t input, stru
 static bool clean_snapshot(struct operator_context *context, struct snapshot_writer *writer)
 {
     const struct clean *clean = context->config;
-    return snapshot_put(writer, SNAPSHOT_GLOBAL, clean->changed, clean->count * sizeof(clean->changed[0]));
+    uint64_t record[1 + CLEAN_COLUMNS_MAX] = {snapshot_epoch(writer)};
+    memcpy(record + 1, clean->changed, clean->count * sizeof(record[0]));
+    return snapshot_put(writer, SNAPSHOT_GLOBAL, record, (1 + clean->count) * sizeof(record[0]));
 }
 
-/* The figures of all lanes go to the first one. */
+/* The figures of all lanes, as of the newest epoch, go to the first one. */
 static bool clean_restore(struct operator_context *context, struct snapshot_reader *reader)
 {
     struct clean *clean = context->config;
+    uint64_t newest = 0;
     uint32_t group;
     struct str data;
     while (snapshot_get(reader, &group, &data)) {
-        uint64_t changed[CLEAN_COLUMNS_MAX];
-        if (data.length != clean->count * sizeof(changed[0])) {
+        uint64_t record[1 + CLEAN_COLUMNS_MAX];
+        if (data.length != (1 + clean->count) * sizeof(record[0])) {
             snapshot_corrupt(reader, context->diags, "figures of `clean` for another number of columns");
             return false;
         }
-        memcpy(changed, data.data, data.length);
-        for (uint32_t i = 0; snapshot_lane(reader) == 0 && i < clean->count; i++)
-            clean->changed[i] += changed[i];
+        memcpy(record, data.data, data.length);
+        if (snapshot_lane(reader) != 0 || record[0] < newest)
+            continue;
+        for (uint32_t i = 0; i < clean->count; i++)
+            clean->changed[i] = (record[0] == newest ? clean->changed[i] : 0) + record[1 + i];
+        newest = record[0];
     }
     return true;
 }

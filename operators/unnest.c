@@ -12,6 +12,7 @@ static const uint64_t sub_max = UINT64_C(1) << (64 - UNNEST_SHIFT);
 struct unnest {
     struct column_ref list;
     struct str prefix;
+    struct column_ref time;
     uint32_t fields; /* columns that the list becomes */
 };
 
@@ -19,6 +20,9 @@ static const struct option unnest_options[] = {
     OPTION_COLUMN(struct unnest, list, "list", OPTION_REQUIRED | OPTION_POSITIONAL,
                   "the list; its records' fields become columns, or its values one column of the same name"),
     OPTION_TEXT(struct unnest, prefix, "prefix", 0, NULL, "put before the names of the records' fields"),
+    OPTION_COLUMN(
+        struct unnest, time, "time", 0,
+        "the column, of type time, that becomes the rows' event time; where it is null they keep the old"),
     OPTIONS_END,
 };
 
@@ -55,6 +59,21 @@ static bool add_list(struct operator_bind *bind, struct schema *schema, const st
     return is_good;
 }
 
+static bool bind_time(struct operator_bind *bind, const struct schema *schema)
+{
+    struct unnest *unnest = bind->config;
+    if (unnest->time.name.length == 0)
+        return true;
+    if (!column_resolve(&unnest->time, schema, bind->arena, bind->diags))
+        return false;
+    const struct type *type = &schema->fields[unnest->time.index].type;
+    bind->sets_time = type->tag == TYPE_TIME;
+    if (!bind->sets_time)
+        diag_error(bind->diags, DIAG_E0303, unnest->time.span, "`%.*s` is %s, not a time",
+                   STR_ARGS(unnest->time.name), type_name(bind->arena, type));
+    return bind->sets_time;
+}
+
 static bool unnest_bind(struct operator_bind *bind)
 {
     struct unnest *unnest = bind->config;
@@ -83,7 +102,7 @@ static bool unnest_bind(struct operator_bind *bind)
                                  : add_field(bind, schema, field->name, field->type, &field->lineage);
     }
     bind->outputs[0] = schema;
-    return is_good;
+    return is_good && bind_time(bind, schema);
 }
 
 /* Elements that will be one batch. */
@@ -157,8 +176,10 @@ static void emit_chunk(struct operator_context *context, struct chunk *chunk)
         for (uint32_t k = 0; k < unnest->fields; k++)
             gather(out, to++, &column->children[k], chunk->elements, chunk->count);
     }
+    const struct column *time = unnest->time.name.length > 0 ? &out->columns[unnest->time.index] : NULL;
     for (uint32_t i = 0; i < chunk->count; i++)
-        out->event_time[i] = from->event_time[chunk->rows[i]];
+        out->event_time[i] =
+            time != NULL && column_is_valid(time, i) ? time->ints[i] : from->event_time[chunk->rows[i]];
     out->arrival_time = gather_times(out, from->arrival_time, chunk);
     out->order_time = gather_times(out, from->order_time, chunk);
     place_rows(out, chunk);
@@ -205,8 +226,7 @@ const struct operator_kind operator_unnest = {
     .details = "The other columns are repeated. A row whose list is null or empty makes none (it counts as "
                "filtered; "
                "the others as absorbed, and what they become as emitted). The rows keep the event time of "
-               "the row they "
-               "come from.",
+               "the row they come from, or take the column that `time` names.",
     .options = unnest_options,
     .size = sizeof(struct unnest),
     .determinism = DETERMINISM_BY_ROW,

@@ -34,9 +34,9 @@ struct columns_file {
 static const char *option(char **args, const char *key, const char *fallback)
 {
     size_t length = strlen(key);
-    for (; *args; args++) {
+    for (; *args; args++) { /* the last one counts */
         if (strncmp(*args, key, length) == 0 && (*args)[length] == '=')
-            return *args + length + 1;
+            fallback = *args + length + 1;
     }
     return fallback;
 }
@@ -143,6 +143,7 @@ static struct model_options model_options(char **args, const struct columns_file
         .clip_norm = (float)real(args, "clip", 0.0),
         .class_weights = {1.0F, 1.0F},
         .negatives_kept = real(args, "keep", 1.0),
+        .is_joint = real(args, "joint", 0.0) > 0.0,
         .seed = (uint64_t)real(args, "seed", 1.0),
         .admit_after = (uint32_t)real(args, "admit", 0.0),
         .sketch_bytes = 1 << 22,
@@ -152,6 +153,12 @@ static struct model_options model_options(char **args, const struct columns_file
     const char *mask = option(args, "mask", "");
     for (size_t i = 0; mask[i] && i < sizeof o.pair_is_off; i++)
         o.pair_is_off[i] = mask[i] == '0';
+    const char *laccs = option(args, "laccs", "");
+    for (size_t f = 0; *laccs && f < MODEL_FIELDS_MAX; f++) {
+        char *end;
+        o.field_precision[f] = strtof(laccs, &end);
+        laccs = *end ? end + 1 : end;
+    }
     const char *inits = option(args, "inits", "");
     for (size_t f = 0; *inits && f < MODEL_FIELDS_MAX; f++) {
         char *end;

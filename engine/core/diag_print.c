@@ -246,7 +246,7 @@ static bool has_place(const struct painter *painter, struct span span)
 static void print_place(const struct painter *painter, struct span span)
 {
     paint(painter, bold);
-    print_text(painter->out, painter->source->path != NULL ? painter->source->path : "job");
+    print_text(painter->out, painter->source->path != NULL ? painter->source->path : "leat");
     if (has_place(painter, span)) {
         struct place place = place_of(painter, span.begin);
         fprintf(painter->out, ":%u:%u", place.line, place.column);

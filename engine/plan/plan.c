@@ -194,6 +194,26 @@ static void check_sources(struct plan_build *b)
     }
 }
 
+/* The parameters that were set, as the command line would write them. */
+static struct str print_settings(const struct job_file *job, struct arena *arena)
+{
+    struct byte_buffer text = {0};
+    for (uint32_t i = 0; i < job->params_count; i++) {
+        const struct param_decl *param = &job->params[i];
+        if (!param->is_set || param->value == NULL)
+            continue;
+        buffer_printf(&text, "%.*s=", STR_ARGS(param->name.text));
+        if (param->value->tag == AST_TEXT)
+            buffer_append(&text, param->value->text.data, param->value->text.length);
+        else
+            ast_print(&text, param->value);
+        buffer_append(&text, "\n", 1);
+    }
+    struct str copy = arena_str(arena, (struct str){text.data == NULL ? "" : text.data, text.length});
+    buffer_free(&text);
+    return copy;
+}
+
 struct plan *plan_make(const struct job_file *job, const struct plan_options *options, struct arena *arena,
                        struct diag_list *diags)
 {
@@ -201,6 +221,8 @@ struct plan *plan_make(const struct job_file *job, const struct plan_options *op
     plan->arena = arena;
     plan->name = job->name.text.length > 0 ? job->name.text : STR("job");
     plan->nodes = arena_array(arena, struct plan_node, PLAN_NODES_MAX);
+    plan->job_text = job->text;
+    plan->job_settings = print_settings(job, arena);
     struct plan_build b = {
         .plan = plan,
         .job = job,

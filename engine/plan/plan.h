@@ -118,7 +118,10 @@ struct plan {
     uint32_t stages_count;
     struct plan_exchange *exchanges;
     uint32_t exchanges_count;
-    char fingerprint[33]; /* of what reaches state: not lanes, paths, intervals */
+    struct str job_text; /* as read, and the `--set`s as NAME=VALUE, one a line: kept in checkpoints, so that
+                            a model */
+    struct str job_settings; /* can be opened without its job file */
+    char fingerprint[33];    /* of what reaches state: not lanes, paths, intervals */
     bool has_state;
 };
 

@@ -59,7 +59,14 @@ static bool snapshot_node(struct run_checkpoints *c, struct node_instance *node,
     snprintf(name, sizeof(name), "counters/%u/%u", plan_node->place, node->stage->instance);
     struct snapshot_writer *writer = checkpoint_part(c->writer, name);
     struct saved_counters saved = {c->epoch, *counters};
-    bool is_good = snapshot_put(writer, SNAPSHOT_GLOBAL, &saved, sizeof(saved));
+    return snapshot_put(writer, SNAPSHOT_GLOBAL, &saved, sizeof(saved));
+}
+
+static bool snapshot_node(struct run_checkpoints *c, struct node_instance *node)
+{
+    const struct plan_node *plan_node = node->node;
+    char name[64];
+    bool is_good = true;
     if (plan_node->operator_kind != NULL && plan_node->operator_kind->snapshot != NULL) {
         snprintf(name, sizeof(name), "op/%u/%u", plan_node->place, node->stage->instance);
         is_good &= plan_node->operator_kind->snapshot(&node->context, checkpoint_part(c->writer, name));
@@ -92,7 +99,11 @@ void checkpoints_snapshot(struct stage_instance *stage, uint64_t epoch)
     bool is_good = true;
     for (uint32_t i = 0; i < stage->stage->nodes_count; i++) {
         struct counters counters = node_counters(stage, i);
-        is_good &= snapshot_node(c, &stage->nodes[i], &counters);
+        is_good &= snapshot_counters(c, &stage->nodes[i], &counters);
+        for (uint32_t lane = 0; stage->index == 0 && lane < stage->run->lanes_count; lane++)
+            is_good &= snapshot_node(c, &stage->run->lanes[lane].sources->nodes[i]);
+        if (stage->index > 0)
+            is_good &= snapshot_node(c, &stage->nodes[i]);
     }
     int64_t stopped = os_monotonic_us() - begin;
     pthread_mutex_lock(&c->mutex);
@@ -134,6 +145,14 @@ void barrier_begin(struct run_checkpoints *c)
     c->writer = checkpoint_begin(c->dir, c->next_epoch, checkpoint_wants_base(c->dir), &c->diags);
     if (c->writer == NULL) {
         say(c);
+        return;
+    }
+    const struct plan *plan = c->run->plan;
+    struct snapshot_writer *job = checkpoint_part(c->writer, "job");
+    if (!snapshot_put(job, SNAPSHOT_GLOBAL, plan->job_text.data, plan->job_text.length) ||
+        !snapshot_put(job, SNAPSHOT_GLOBAL, plan->job_settings.data, plan->job_settings.length)) {
+        checkpoint_abandon(c->writer);
+        c->writer = NULL;
         return;
     }
     c->epoch = c->next_epoch++;

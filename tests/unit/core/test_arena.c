@@ -1,5 +1,5 @@
-#include "core/arena.h"
 #include "cmocka_all.h"
+#include "core/arena.h"
 #include "unit/support/random.h"
 
 enum { PIECES = 3000 };

@@ -1,5 +1,5 @@
-#include "core/buffer.h"
 #include "cmocka_all.h"
+#include "core/buffer.h"
 
 static void test_append(void **state)
 {
@@ -34,7 +34,8 @@ static void test_wrap(void **state)
         {"one two three", "one two\n  three"},
         {"muchlongerthantheline", "muchlongerthantheline"},
         {"a muchlongerthantheline b", "a\n  muchlongerthantheline\n  b"},
-        {"\xC3\xA4\xC3\xB6\xC3\xBC \xC3\xA4\xC3\xB6\xC3\xBC x", "\xC3\xA4\xC3\xB6\xC3\xBC \xC3\xA4\xC3\xB6\xC3\xBC\n  x"},
+        {"\xC3\xA4\xC3\xB6\xC3\xBC \xC3\xA4\xC3\xB6\xC3\xBC x",
+         "\xC3\xA4\xC3\xB6\xC3\xBC \xC3\xA4\xC3\xB6\xC3\xBC\n  x"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct byte_buffer buffer = {0};

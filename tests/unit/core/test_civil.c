@@ -1,5 +1,5 @@
-#include "core/civil.h"
 #include "cmocka_all.h"
+#include "core/civil.h"
 #include "unit/support/random.h"
 
 #include <stdio.h>
@@ -128,7 +128,8 @@ static void test_round_trips(void **state)
 static void test_far_times(void **state)
 {
     (void)state;
-    static const int64_t far[] = {INT64_MIN, INT64_MAX, INT64_C(-62135596800000001), INT64_C(253402300800000000)};
+    static const int64_t far[] = {INT64_MIN, INT64_MAX, INT64_C(-62135596800000001),
+                                  INT64_C(253402300800000000)};
     for (size_t i = 0; i < ARRAY_COUNT(far); i++) {
         char text[32], number[32];
         size_t length = civil_format(far[i], text);

@@ -1,5 +1,5 @@
-#include "core/diag.h"
 #include "cmocka_all.h"
+#include "core/diag.h"
 
 #include <errno.h>
 
@@ -10,8 +10,9 @@ static void test_cap(void **state)
     struct diag_list diags;
     diag_list_init(&diags, &arena);
     for (unsigned i = 0; i < DIAG_MAX + 50; i++) {
-        struct diag *d = i % 2 == 0 ? diag_error(&diags, DIAG_E0302, (struct span){i, i + 1}, "number %u", i)
-                                    : diag_warning(&diags, DIAG_E0501, (struct span){i, i + 1}, "number %u", i);
+        struct diag *d = i % 2 == 0
+                             ? diag_error(&diags, DIAG_E0302, (struct span){i, i + 1}, "number %u", i)
+                             : diag_warning(&diags, DIAG_E0501, (struct span){i, i + 1}, "number %u", i);
         assert_non_null(d);
         /* What callers add to a dropped one goes nowhere, safely. */
         diag_hint(&diags, d, "hint %u", i);

@@ -146,8 +146,10 @@ static void test_cases(void **state)
             &format_json, schema, NULL,
             arena_printf(&arena, "{}\n%s\n{ }\n%s\r\n%s\n{}", cases[i].line, cases[i].line, cases[i].line));
         char *empty = harness_text(&format_json, schema, NULL, "{}");
-        assert_string_equal(
-            between, arena_printf(&arena, "%s%s%s%s%s%s", empty, expected, empty, expected, expected, empty));
+        char *spaced = harness_text(&format_json, schema, NULL, "{ }");
+        assert_string_equal(between, arena_printf(&arena, "%s%s%s%s%s%s", empty, expected, spaced, expected,
+                                                  expected, empty));
+        free(spaced);
         free(got);
         free(between);
         free(empty);

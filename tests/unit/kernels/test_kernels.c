@@ -231,6 +231,15 @@ CASE(opt_newton)
 {
     optimizer(k, s, n, d, OPT_NEWTON);
 }
+CASE(newton_variance)
+{
+    static struct opt_row list[ROWS_MAX];
+    if (n > 40)
+        n = 40;
+    for (size_t i = 0; i < n; i++)
+        list[i] = (struct opt_row){.w = floats(s, 2 * d, POSITIVE), .g = floats(s, d, ANY)};
+    result(s, k->newton_variance(list, n, d));
+}
 CASE(ftrl64_weights)
 {
     struct ftrl64_params p = {0.1, 1.0, 0.3, 0.1};

@@ -238,9 +238,7 @@ static void stop(struct bench *t, const struct operator_kind *kind)
 static void check_counts(const struct bench *t)
 {
     const struct counters *c = &t->context.counters;
-    if (!counters_balance(c))
-        fail_msg("in %llu absorbed %llu filtered %llu dead %llu", (unsigned long long)c->in, (unsigned long long)c->absorbed,
-                 (unsigned long long)c->filtered, (unsigned long long)c->dead);
+    assert_true(counters_balance(c));
     assert_int_equal(c->in, c->emitted);
     assert_true(c->dead >= 1 && c->filtered > 0 && c->absorbed > c->filtered);
 }

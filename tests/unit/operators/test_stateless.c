@@ -247,6 +247,24 @@ static void test_sample(void **state)
     harness_free(&none);
 }
 
+/* The choice goes by a row's place in the order of the job, however the rows are cut into batches. */
+static void test_sample_is_the_same_for_any_cut(void **state)
+{
+    (void)state;
+    struct harness h = run("sample 0.3");
+    push(&h, 1000);
+    uint64_t whole = h.context.counters.passed;
+    harness_forget(&h);
+    push(&h, 500);
+    struct batch *rest = harness_batch(&h, 500);
+    rest->first_record += 500;
+    for (uint32_t i = 0; i < 500; i++)
+        rest->order_time[i] += 500 * US_PER_SECOND;
+    harness_push(&h, 0, rest);
+    assert_int_equal(h.context.counters.passed, whole);
+    harness_free(&h);
+}
+
 static void test_union(void **state)
 {
     (void)state;
@@ -359,9 +377,32 @@ static void test_union_diagnostics(void **state)
     harness_free(&h);
 }
 
+/* The line that the help shows for each kind of this folder's stateless ones binds and runs. */
+static void test_examples(void **state)
+{
+    (void)state;
+    static const char *const stateless[] = {"where", "with",   "select", "drop",      "rename", "cast",
+                                            "clean", "unnest", "sample", "bucketize", "hash",   "cross"};
+    size_t count = 0;
+    for (const struct operator_kind *const *kind = harness_operators; *kind != NULL; kind++)
+        for (size_t i = 0; i < ARRAY_COUNT(stateless); i++) {
+            if (strcmp((*kind)->name, stateless[i]) != 0)
+                continue;
+            const char *step = strchr((*kind)->example, '|');
+            assert_non_null(step);
+            struct harness h = run(step + 2);
+            push(&h, 8);
+            assert_true(h.rows > 0 || strcmp((*kind)->name, "sample") == 0);
+            harness_free(&h);
+            count++;
+        }
+    assert_int_equal(count, ARRAY_COUNT(stateless));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_examples),
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_with),
         cmocka_unit_test(test_rename),
@@ -371,6 +412,7 @@ int main(void)
         cmocka_unit_test(test_clean_snapshot),
         cmocka_unit_test(test_buckets),
         cmocka_unit_test(test_sample),
+        cmocka_unit_test(test_sample_is_the_same_for_any_cut),
         cmocka_unit_test(test_union),
         cmocka_unit_test(test_rows_lineage),
         cmocka_unit_test(test_diagnostics),

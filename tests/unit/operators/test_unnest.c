@@ -139,6 +139,31 @@ static void test_shared_memory(void **state)
     harness_free(&h);
 }
 
+static uint64_t last_sub;
+
+static void keep_sub(struct harness *h, const struct batch *batch)
+{
+    (void)h;
+    last_sub = batch_order(batch, batch->rows - 1).sub;
+}
+
+/* Rows that were unnested before stay apart: sub is the parent's, then the index. */
+static void test_nested(void **state)
+{
+    (void)state;
+    struct harness h;
+    harness_init(&h);
+    h.check = keep_sub;
+    assert_true(harness_bind(&h, "unnest events"));
+    struct batch *batch = harness_batch(&h, 1);
+    struct row_order *orders = arena_array(&batch->arena, struct row_order, 1);
+    orders[0].sub = 5;
+    batch->orders = orders;
+    harness_push(&h, 0, batch);
+    assert_int_equal(last_sub, (5 << 20) + 2);
+    harness_free(&h);
+}
+
 static void test_too_deep(void **state)
 {
     (void)state;
@@ -161,6 +186,7 @@ int main(void)
         cmocka_unit_test(test_records),       cmocka_unit_test(test_values_and_prefix),
         cmocka_unit_test(test_orders),        cmocka_unit_test(test_fan_out),
         cmocka_unit_test(test_shared_memory), cmocka_unit_test(test_too_deep),
+        cmocka_unit_test(test_nested),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

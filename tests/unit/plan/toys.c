@@ -169,8 +169,9 @@ static const struct option guess_options[] = {
 static const struct operator_kind guess =
     TOY("guess", guess_options, DETERMINISM_BY_ALL_ROWS, false, 1, guess_bind);
 
-static const struct operator_kind *const operator_list[] = {
-    &operators[0], &operators[1], &operators[2], &operators[3], &operators[4], &operators[5], &operators[6], NULL};
+static const struct operator_kind *const operator_list[] = {&operators[0], &operators[1], &operators[2],
+                                                            &operators[3], &operators[4], &operators[5],
+                                                            &operators[6], NULL};
 static const struct operator_kind *const learner_list[] = {&guess, NULL};
 static const struct source_kind *const source_list[] = {&rows_kind, &live_kind, &file_source, NULL};
 static const struct sink_kind *const sink_list[] = {&out_kind, &null_kind, &file_sink, NULL};
@@ -238,10 +239,11 @@ const char *toy_shape(struct toy_job *toy)
     for (uint32_t i = 0; i < plan->exchanges_count; i++) {
         const struct plan_exchange *x = &plan->exchanges[i];
         const struct plan_node *to = &plan->nodes[x->to_node];
-        buffer_printf(&out, "%u -> %u %.*s/%u %s", x->from_stage, x->to_stage, STR_ARGS(to->name), x->to_input,
-                      modes[x->mode]);
+        buffer_printf(&out, "%u -> %u %.*s/%u %s", x->from_stage, x->to_stage, STR_ARGS(to->name),
+                      x->to_input, modes[x->mode]);
         for (uint32_t k = 0; k < x->key_count; k++)
-            buffer_printf(&out, " %.*s", STR_ARGS(to->bound[x->to_input].schema->fields[x->key_columns[k]].name));
+            buffer_printf(&out, " %.*s",
+                          STR_ARGS(to->bound[x->to_input].schema->fields[x->key_columns[k]].name));
         buffer_printf(&out, "\n");
     }
     const char *text = arena_strndup(&toy->arena, out.data, out.length);

@@ -1,14 +1,14 @@
-/* A small registry with one kind of each sort that matters to a plan, so that its tests depend on no real kind.
+/* A small registry with one kind of each sort that matters to a plan, so that its tests depend on no real
+ * kind.
  *
  * Sources: rows (bounded, can be read twice), live (cannot). Sinks: out, file, null. Learner: guess.
  * Operators, all on `by` columns of input 0 (and of `from`, where given):
  *   pass        depends on a row alone, keeps columns
  *   rewrite     likewise, but may change columns
  *   with        adds int columns
- *   keyed       by record order, keeps columns, keeps state; `hold 5m` holds rows back; `from S` is a second input
- *   aggregate   keyed, makes other columns, has late rows
- *   merge       streams side by side, order does not matter
- *   number_all  sees all rows in order */
+ *   keyed       by record order, keeps columns, keeps state; `hold 5m` holds rows back; `from S` is a second
+ * input aggregate   keyed, makes other columns, has late rows merge       streams side by side, order does
+ * not matter number_all  sees all rows in order */
 #ifndef LEAT_TESTS_UNIT_PLAN_TOYS_H
 #define LEAT_TESTS_UNIT_PLAN_TOYS_H
 
@@ -16,7 +16,8 @@
 
 extern const struct registry toy_registry;
 
-/* A job text through parser, expansion and plan. The plan is NULL where that failed; the diagnostics tell why. */
+/* A job text through parser, expansion and plan. The plan is NULL where that failed; the diagnostics tell
+ * why. */
 struct toy_job {
     struct arena arena;
     struct diag_list diags;
@@ -29,7 +30,8 @@ void toy_plan_with(struct toy_job *toy, const char *text, struct plan_options op
 void toy_free(struct toy_job *toy);
 /* "E0202 E0402 ": the codes of all errors, in order. */
 const char *toy_codes(struct toy_job *toy);
-/* One line a stage: "0 sources: clicks imps.pass\n1 keyed: ...". One line an exchange: "0 -> 1 imps hash user\n". */
+/* One line a stage: "0 sources: clicks imps.pass\n1 keyed: ...". One line an exchange: "0 -> 1 imps hash
+ * user\n". */
 const char *toy_shape(struct toy_job *toy);
 
 #endif

@@ -1,0 +1,425 @@
+/* feature: emits every event with the aggregates of its group as of that event.
+ *
+ * Time is cut into panes of `every`. A row of event time t in pane p reads the panes p - over / every .. p of its
+ * group as they stand when it is its turn in the order of records, then adds itself to pane p (before reading, with
+ * `including self`). With `from STREAM` the rows of that stream do the adding, and the stream before the `|` reads. A
+ * pane lives until the watermark passes its end + the longest `over`; a row for a pane that is gone is not added and
+ * counted in late_updates. Several windows share the panes. What a row reads is a function of the rows before it alone:
+ * no eviction, checkpoint or number of lanes shows in it. */
+#include "operators/keys.h"
+#include "operators/panes.h"
+
+enum { FEATURE_TABLE = 'k', WINDOWS_MAX = 8, WINDOW_PANES_MAX = 1 << 20 };
+
+struct feature {
+    struct name_ref from;
+    struct columns by;
+    struct durations over;
+    int64_t every_us;
+    int including;
+    struct assignments values;
+    /* Made by bind. */
+    int *keys, *update_keys;
+    struct aggregates aggregates;
+    int64_t window_panes[WINDOWS_MAX];
+    int64_t longest_us;
+    /* The lane's. */
+    struct keyed_table *table;
+    struct panes panes;
+    struct panes_sum sum;
+};
+
+static const struct option feature_options[] = {
+    OPTION_STREAM(struct feature, from, "from", 0, "the stream whose rows are aggregated; without it, the rows themselves"),
+    OPTION_COLUMNS(struct feature, by, "by", OPTION_REQUIRED, "the columns that make a group"),
+    OPTION_DURATIONS(struct feature, over, "over", OPTION_REQUIRED, "1ms", "3650d",
+                     "how far back the windows reach; several make columns with a suffix: imps_1h, imps_24h"),
+    OPTION_DURATION(struct feature, every_us, "every", 0, "1m", "1ms", "365d",
+                    "width of a pane: how exactly the far end of a window moves"),
+    OPTION_ENUM(struct feature, including, "including", 0, "none", "none|self",
+                "`self`: a row is added before it reads"),
+    OPTION_ASSIGNMENTS(struct feature, values, "values", OPTION_REQUIRED | OPTION_BODY,
+                       "the new columns and their aggregates"),
+    OPTIONS_END,
+};
+
+/* --- Binding ---------------------------------------------------------------------------------------------------------- */
+
+static bool check_windows(struct operator_bind *bind, struct feature *feature)
+{
+    if (feature->over.count > WINDOWS_MAX) {
+        diag_error(bind->diags, DIAG_E0503, feature->over.spans[WINDOWS_MAX], "at most %d windows", WINDOWS_MAX);
+        return false;
+    }
+    bool is_good = true;
+    for (uint32_t i = 0; i < feature->over.count; i++) {
+        int64_t over = feature->over.items[i];
+        feature->window_panes[i] = over / feature->every_us;
+        feature->longest_us = MAX(feature->longest_us, over);
+        if (over % feature->every_us == 0 && feature->window_panes[i] <= WINDOW_PANES_MAX)
+            continue;
+        struct diag *diag = diag_error(bind->diags, DIAG_E0407, feature->over.spans[i],
+                                       over % feature->every_us != 0
+                                           ? "the window is not a multiple of `every`"
+                                           : "the window has more than %d panes of `every`",
+                                       WINDOW_PANES_MAX);
+        diag_hint(bind->diags, diag, "choose an `every` that divides every window, and not too finely");
+        is_good = false;
+    }
+    if (feature->from.name.length > 0 && feature->including != 0) {
+        diag_error(bind->diags, DIAG_E0407, feature->from.span, "`including self` has no meaning with `from`");
+        is_good = false;
+    }
+    return is_good;
+}
+
+/* With `from`, both streams have the key columns, of equal types. */
+static bool bind_keys(struct operator_bind *bind, struct feature *feature)
+{
+    if (!keys_bind(bind, 0, &feature->by, &feature->keys))
+        return false;
+    if (bind->inputs_count == 1)
+        return true;
+    if (!keys_bind(bind, 1, &feature->by, &feature->update_keys))
+        return false;
+    bool is_good = true;
+    for (uint32_t i = 0; i < feature->by.count; i++) {
+        const struct field *left = &bind->inputs[0].schema->fields[feature->keys[i]];
+        const struct field *right = &bind->inputs[1].schema->fields[feature->update_keys[i]];
+        if (type_equal(&left->type, &right->type))
+            continue;
+        diag_error(bind->diags, DIAG_E0303, feature->by.items[i].span, "`%.*s` is a %s here and a %s in `%.*s`",
+                   STR_ARGS(left->name), type_name(bind->arena, &left->type), type_name(bind->arena, &right->type),
+                   STR_ARGS(bind->inputs[1].stream));
+        is_good = false;
+    }
+    return is_good;
+}
+
+/* "24h" as the job has it: the unit that divides the duration and makes a text as long as the literal. */
+static const char *suffix_of(struct arena *arena, const struct feature *feature, uint32_t window)
+{
+    static const struct {
+        const char *name;
+        int64_t us;
+    } units[] = {{"d", US_PER_DAY}, {"h", US_PER_HOUR}, {"m", US_PER_MINUTE}, {"s", US_PER_SECOND}, {"ms", 1000},
+                 {"us", 1}};
+    int64_t over = feature->over.items[window];
+    struct span span = feature->over.spans[window];
+    const char *largest = NULL;
+    for (size_t i = 0; i < ARRAY_COUNT(units); i++) {
+        if (over % units[i].us != 0)
+            continue;
+        const char *text = arena_printf(arena, "%lld%s", (long long)(over / units[i].us), units[i].name);
+        if (strlen(text) == span.end - span.begin)
+            return text;
+        if (largest == NULL)
+            largest = text;
+    }
+    return largest;
+}
+
+static bool add_columns(struct operator_bind *bind, struct feature *feature)
+{
+    uint32_t windows = feature->over.count, count = feature->aggregates.count * windows;
+    if (bind->inputs[0].schema->count + count > SCHEMA_FIELDS_MAX) {
+        diag_error(bind->diags, DIAG_E0503, bind->span, "more than %d columns", SCHEMA_FIELDS_MAX);
+        return false;
+    }
+    struct schema *output = operator_extend(bind, count);
+    /* A row that reads what had come before it learns nothing of itself but its group. */
+    struct lineage group = {0};
+    keys_lineage(bind, 0, &group);
+    bool is_good = true;
+    for (uint32_t i = 0; i < feature->aggregates.count; i++)
+        for (uint32_t w = 0; w < windows; w++) {
+            struct aggregate *aggregate = &feature->aggregates.items[i];
+            struct str name = aggregate->name;
+            if (windows > 1)
+                name = str_from(arena_printf(bind->arena, "%.*s_%s", STR_ARGS(name), suffix_of(bind->arena, feature, w)));
+            if (schema_find(output, name) >= 0) {
+                diag_error(bind->diags, DIAG_E0306, aggregate->span, "there is a column `%.*s` already", STR_ARGS(name));
+                is_good = false;
+                continue;
+            }
+            struct field *field = schema_add(output, name, aggregate->result);
+            field->lineage = group;
+            if (feature->including != 0) {
+                lineage_merge(&field->lineage, &aggregate->lineage);
+                lineage_merge(&field->lineage, &bind->inputs[0].schema->rows_lineage);
+            }
+        }
+    bind->outputs[0] = output;
+    return is_good;
+}
+
+static bool feature_bind(struct operator_bind *bind)
+{
+    struct feature *feature = bind->config;
+    uint32_t updates = bind->inputs_count - 1;
+    bool is_good = check_windows(bind, feature);
+    is_good &= bind_keys(bind, feature);
+    is_good &= aggregates_bind(bind, &feature->values, bind->inputs[updates].schema, true, &feature->aggregates);
+    bind->needs_memory = true;
+    return is_good && add_columns(bind, feature);
+}
+
+static bool feature_open(struct operator_context *context)
+{
+    struct feature *feature = context->config;
+    feature->table = keyed_table_new(&(struct keyed_options){.store = context->state_store,
+                                                             .id = (uint16_t)context->place,
+                                                             .kind = FEATURE_TABLE,
+                                                             .budget_bytes = (size_t)context->memory_bytes});
+    panes_init(&feature->panes, &feature->aggregates, feature->table,
+               (uint64_t)(feature->longest_us / feature->every_us));
+    panes_sum_init(&feature->panes, &feature->sum);
+    return true;
+}
+
+/* --- Rows ------------------------------------------------------------------------------------------------------------- */
+
+/* The first pane that the watermark has not passed. */
+static int64_t first_alive(const struct operator_context *context, const struct feature *feature)
+{
+    int64_t passed = time_add(context->watermark, -feature->longest_us);
+    return passed == TIME_MIN ? INT64_MIN : pane_of(passed - 1, feature->every_us);
+}
+
+static void update_row(struct operator_context *context, struct feature *feature, struct keyed_slot *slot,
+                       const struct column *arguments, const struct batch *batch, uint32_t row, bool is_update_stream)
+{
+    int64_t time = batch->event_time[row];
+    struct panes_row update = {.pane = pane_of(time, feature->every_us),
+                               .first_alive = first_alive(context, feature),
+                               .arguments = arguments,
+                               .row = row,
+                               .time = time};
+    update.expire_us = pane_end(update.pane, feature->every_us, feature->longest_us);
+    bool is_taken = update.pane >= update.first_alive && panes_update(&feature->panes, slot, &update);
+    context->counters.late_updates += !is_taken;
+    if (is_update_stream) {
+        context->counters.absorbed += is_taken;
+        context->counters.late += !is_taken;
+    }
+}
+
+/* An output batch that is being filled. */
+struct reading {
+    struct batch *out;
+    struct column_builder *builders; /* aggregate-major, as the columns */
+};
+
+static void begin_reading(struct operator_context *context, const struct feature *feature, struct batch *batch,
+                          struct reading *reading)
+{
+    uint32_t base = batch->schema->count, count = feature->aggregates.count * feature->over.count;
+    reading->out = batch_derive(batch, context->output);
+    reading->builders = arena_array(context->scratch, struct column_builder, count);
+    for (uint32_t i = 0; i < count; i++) {
+        struct column *column = &reading->out->columns[base + i];
+        struct type type = context->output->fields[base + i].type;
+        batch_column_init(reading->out, column, type, batch->rows);
+        builder_init(&reading->builders[i], reading->out, column, type);
+    }
+}
+
+static void read_row(struct operator_context *context, struct feature *feature, struct keyed_slot *slot,
+                     const struct reading *reading, uint32_t row)
+{
+    int64_t time = reading->out->event_time[row], pane = pane_of(time, feature->every_us);
+    int64_t alive = first_alive(context, feature);
+    uint32_t windows = feature->over.count;
+    struct column_builder *builders[AGGREGATES_MAX];
+    for (uint32_t w = 0; w < windows; w++) {
+        int64_t first;
+        if (__builtin_sub_overflow(pane, feature->window_panes[w], &first))
+            first = INT64_MIN;
+        panes_read(&feature->panes, slot, MAX(first, alive), pane, &feature->sum);
+        for (uint32_t i = 0; i < feature->aggregates.count; i++)
+            builders[i] = &reading->builders[i * windows + w];
+        panes_finish(&feature->panes, &feature->sum, time, builders, row);
+    }
+}
+
+/* Gives the batch on, without the rows that failed. */
+static void end_reading(struct operator_context *context, const struct feature *feature, struct reading *reading,
+                        const struct batch *batch, const struct expr_errors *errors)
+{
+    for (uint32_t i = 0; i < feature->aggregates.count * feature->over.count; i++)
+        builder_finish(&reading->builders[i]);
+    compute_emit(context, reading->out, (struct expr_errors *)(uintptr_t)errors);
+    (void)batch;
+}
+
+static void feature_process(struct operator_context *context, uint32_t input, struct batch *batch)
+{
+    (void)input;
+    struct feature *feature = context->config;
+    struct row_keys keys = keys_of(batch, feature->keys, feature->by.count, context->scratch);
+    struct expr_errors errors = {0};
+    struct column *arguments = aggregates_evaluate(&feature->aggregates, batch, context->scratch, &errors);
+    struct keyed_slot *slots[BATCH_ROWS];
+    struct reading reading;
+    begin_reading(context, feature, batch, &reading);
+    keyed_begin(feature->table, keys.keys, keys.hashes, batch->selected, slots);
+    for (uint32_t i = 0; i < batch->selected; i++) {
+        uint32_t row = batch_row(batch, i);
+        context->counters.null_keys += keys.has_null[i];
+        if (errors.count > 0 && bit_get(errors.rows, row))
+            continue;
+        if (feature->including != 0)
+            update_row(context, feature, slots[i], arguments, batch, row, false);
+        read_row(context, feature, slots[i], &reading, row);
+        if (feature->including == 0)
+            update_row(context, feature, slots[i], arguments, batch, row, false);
+    }
+    keyed_end(feature->table);
+    end_reading(context, feature, &reading, batch, &errors);
+}
+
+/* --- Two inputs ------------------------------------------------------------------------------------------------------- */
+
+/* What is known of one batch of either input. */
+struct prepared {
+    const struct batch *batch;
+    struct row_keys keys;
+    struct column *arguments; /* input 1 */
+    struct expr_errors *errors;
+    struct reading reading; /* input 0 */
+};
+
+static struct prepared *prepare(struct operator_context *context, const struct feature *feature, struct batch *batch,
+                                uint32_t input)
+{
+    struct prepared *prepared = arena_new(context->scratch, struct prepared);
+    prepared->batch = batch;
+    prepared->errors = arena_new(context->scratch, struct expr_errors);
+    if (input == 1) {
+        prepared->keys = keys_of(batch, feature->update_keys, feature->by.count, context->scratch);
+        prepared->arguments =
+            aggregates_evaluate(&feature->aggregates, batch, context->scratch, prepared->errors);
+        compute_reject(context, batch, prepared->errors);
+    } else {
+        prepared->keys = keys_of(batch, feature->keys, feature->by.count, context->scratch);
+        begin_reading(context, feature, batch, &prepared->reading);
+    }
+    return prepared;
+}
+
+/* Rows of both inputs in order, as many as one bracket takes. */
+struct merged_rows {
+    uint32_t count;
+    struct key keys[BATCH_ROWS];
+    uint64_t hashes[BATCH_ROWS];
+    struct merge_row rows[BATCH_ROWS];
+    struct prepared *prepared[BATCH_ROWS];
+};
+
+static void process_rows(struct operator_context *context, struct feature *feature, const struct merged_rows *merged)
+{
+    struct keyed_slot *slots[BATCH_ROWS];
+    keyed_begin(feature->table, merged->keys, merged->hashes, merged->count, slots);
+    for (uint32_t i = 0; i < merged->count; i++) {
+        const struct merge_row *row = &merged->rows[i];
+        struct prepared *prepared = merged->prepared[i];
+        context->counters.null_keys += prepared->keys.has_null[row->index];
+        if (row->input == 0)
+            read_row(context, feature, slots[i], &prepared->reading, row->row);
+        else if (prepared->errors->count == 0 || !bit_get(prepared->errors->rows, row->row))
+            update_row(context, feature, slots[i], prepared->arguments, row->batch, row->row, true);
+    }
+    keyed_end(feature->table);
+    for (uint32_t i = 0; i < merged->count; i++)
+        if (merged->rows[i].input == 0 && merged->rows[i].is_last)
+            end_reading(context, feature, &merged->prepared[i]->reading, merged->prepared[i]->batch,
+                        merged->prepared[i]->errors);
+}
+
+static void feature_process_merged(struct operator_context *context, struct merge *merge)
+{
+    struct feature *feature = context->config;
+    struct merged_rows *merged = arena_alloc(context->scratch, sizeof *merged);
+    struct prepared *current[2] = {NULL, NULL};
+    merged->count = 0;
+    for (bool has_more = true; has_more;) {
+        struct merge_row *row = &merged->rows[merged->count];
+        has_more = merge_next(merge, row);
+        if (has_more) {
+            struct prepared **prepared = &current[row->input];
+            if (*prepared == NULL || (*prepared)->batch != row->batch)
+                *prepared = prepare(context, feature, row->batch, row->input);
+            merged->prepared[merged->count] = *prepared;
+            merged->keys[merged->count] = (*prepared)->keys.keys[row->index];
+            merged->hashes[merged->count] = (*prepared)->keys.hashes[row->index];
+            merged->count++;
+        }
+        if (merged->count == BATCH_ROWS || (!has_more && merged->count > 0)) {
+            process_rows(context, feature, merged);
+            merged->count = 0;
+        }
+    }
+}
+
+/* --- Time, checkpoints, the end --------------------------------------------------------------------------------------- */
+
+static void feature_on_watermark(struct operator_context *context, int64_t watermark)
+{
+    struct feature *feature = context->config;
+    keyed_set_watermark(feature->table, watermark);
+}
+
+static bool feature_snapshot(struct operator_context *context, struct snapshot_writer *writer)
+{
+    struct feature *feature = context->config;
+    return keyed_table_snapshot(feature->table, writer);
+}
+
+static bool feature_restore(struct operator_context *context, struct snapshot_reader *reader)
+{
+    struct feature *feature = context->config;
+    keyed_set_watermark(feature->table, context->watermark);
+    uint32_t group;
+    struct str record;
+    while (snapshot_get(reader, &group, &record))
+        if (!keyed_table_restore(feature->table, reader, record, context->diags))
+            return false;
+    return true;
+}
+
+static void feature_close(struct operator_context *context)
+{
+    struct feature *feature = context->config;
+    if (feature->table == NULL)
+        return;
+    panes_sum_free(&feature->panes, &feature->sum);
+    panes_free(&feature->panes);
+    keyed_table_free(feature->table);
+    feature->table = NULL;
+}
+
+const struct operator_kind operator_feature = {
+    .name = "feature",
+    .summary = "adds aggregates of the row's group as of that row",
+    .example = "events | feature by item_id over [1h, 24h] every 1m { imps: count(), spend: sum(price) }",
+    .details = "Every row goes on, with the aggregates over the rows of its group that had come before it, in the order "
+               "of records, and whose event time is within the window: its own slice of `every` and those that `over` "
+               "reaches back. `from STREAM` aggregates the rows of another stream. A row sees itself only with "
+               "`including self`. Sums and counts of nothing are 0; mean, min, max, variance, last and first are "
+               "null. A row for a slice that the watermark has left behind goes on, but is not added.",
+    .options = feature_options,
+    .size = sizeof(struct feature),
+    .determinism = DETERMINISM_BY_RECORD_ORDER,
+    .keeps_columns = true,
+    .uses_time = true,
+    .inputs_min = 1,
+    .inputs_max = 2,
+    .bind = feature_bind,
+    .open = feature_open,
+    .process = feature_process,
+    .process_merged = feature_process_merged,
+    .on_watermark = feature_on_watermark,
+    .snapshot = feature_snapshot,
+    .restore = feature_restore,
+    .close = feature_close,
+};

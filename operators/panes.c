@@ -1,0 +1,432 @@
+#include "operators/panes.h"
+
+#include <stdlib.h>
+
+enum { DROP_AT_LEAST = 8, GARBAGE_AT_LEAST = 256, VARIABLE_BYTES = 4096 + 64 };
+
+struct head {
+    uint32_t panes, nodes;
+    uint32_t prefix_bytes, prefix_room; /* room: rounded to 8 */
+    uint32_t heap_bytes, garbage_bytes;
+};
+
+struct reference {
+    uint32_t offset, length, capacity, spare;
+};
+
+struct node_head {
+    int64_t index;
+    uint32_t panes, spare;
+};
+
+void panes_init(struct panes *panes, const struct aggregates *aggregates, struct keyed_table *table,
+                uint64_t window_panes)
+{
+    *panes = (struct panes){.aggregates = aggregates, .table = table};
+    panes->stride = (uint32_t)sizeof(int64_t) + aggregates->bytes;
+    panes->node_stride = (uint32_t)sizeof(struct node_head) + aggregates->bytes;
+    /* Runs of about the square root: a read merges fewest pieces. */
+    while (window_panes > PANES_NODES_ABOVE && (UINT64_C(1) << (2 * panes->shift)) < window_panes)
+        panes->shift++;
+}
+
+void panes_free(struct panes *panes)
+{
+    buffer_free(&panes->scratch);
+    buffer_free(&panes->partial);
+}
+
+/* First and last pane of a run. */
+static int64_t run_first(const struct panes *panes, int64_t run)
+{
+    return run * (INT64_C(1) << panes->shift);
+}
+
+static int64_t run_last(const struct panes *panes, int64_t run)
+{
+    return run_first(panes, run) + ((INT64_C(1) << panes->shift) - 1);
+}
+
+/* --- Where things are ---------------------------------------------------------------------------------------------- */
+
+static struct head *head_of(char *data)
+{
+    return (struct head *)(void *)data;
+}
+
+static char *pane_at(const struct panes *panes, char *data, uint32_t i)
+{
+    return data + sizeof(struct head) + head_of(data)->prefix_room + (size_t)i * panes->stride;
+}
+
+static int64_t index_at(const struct panes *panes, char *data, uint32_t i)
+{
+    return *(int64_t *)(void *)pane_at(panes, data, i);
+}
+
+static struct node_head *node_at(const struct panes *panes, char *data, uint32_t i)
+{
+    return (struct node_head *)(void *)(pane_at(panes, data, head_of(data)->panes) + (size_t)i * panes->node_stride);
+}
+
+static char *heap_of(const struct panes *panes, char *data)
+{
+    return (char *)node_at(panes, data, head_of(data)->nodes);
+}
+
+/* The first pane with an index of at least `index`; most often it is the last one, or there is none. */
+static uint32_t lower_bound(const struct panes *panes, char *data, int64_t index)
+{
+    uint32_t low = 0, high = head_of(data)->panes;
+    if (high > 0 && index_at(panes, data, high - 1) < index)
+        return high;
+    if (high > 1 && index_at(panes, data, high - 2) < index)
+        return high - 1;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (index_at(panes, data, middle) < index)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The node of that index, or where it would be; *found says which. */
+static uint32_t find_node(const struct panes *panes, char *data, int64_t index, bool *found)
+{
+    uint32_t low = 0, high = head_of(data)->nodes;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (node_at(panes, data, middle)->index < index)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    *found = low < head_of(data)->nodes && node_at(panes, data, low)->index == index;
+    return low;
+}
+
+static void merge_fixed(const struct aggregates *aggregates, char *into, const char *from)
+{
+    for (uint32_t i = 0; i < aggregates->count; i++) {
+        const struct aggregate *aggregate = &aggregates->items[i];
+        if (aggregate->kind->bytes > 0)
+            aggregate->kind->merge(into + aggregate->offset, from + aggregate->offset);
+    }
+}
+
+/* --- Dropping -------------------------------------------------------------------------------------------------------- */
+
+static void copy_pane(const struct panes *panes, char *data, uint32_t i, struct byte_buffer *panes_out,
+                      struct byte_buffer *heap)
+{
+    size_t at = panes_out->length;
+    buffer_append(panes_out, pane_at(panes, data, i), panes->stride);
+    char *partials = panes_out->data + at + sizeof(int64_t);
+    for (uint32_t k = 0; k < panes->aggregates->count; k++) {
+        const struct aggregate *aggregate = &panes->aggregates->items[k];
+        if (aggregate->kind->bytes > 0)
+            continue;
+        struct reference *reference = (struct reference *)(void *)(partials + aggregate->offset);
+        const char *from = heap_of(panes, data) + reference->offset;
+        reference->offset = (uint32_t)heap->length;
+        reference->capacity = reference->length;
+        buffer_append(heap, from, reference->length);
+    }
+}
+
+/* Writes the entry anew without panes below first_alive, their nodes, and garbage in the heap. */
+static void compact(struct panes *panes, struct keyed_slot *slot, int64_t first_alive)
+{
+    uint32_t bytes;
+    char *data = keyed_read(slot, &bytes);
+    struct head head = *head_of(data);
+    struct byte_buffer *out = &panes->scratch, *heap = &panes->partial;
+    buffer_clear(out);
+    buffer_clear(heap);
+    buffer_append(out, data, sizeof head + head.prefix_room);
+    uint32_t first = lower_bound(panes, data, first_alive), first_node = 0;
+    for (uint32_t i = first; i < head.panes; i++)
+        copy_pane(panes, data, i, out, heap);
+    /* A node with a dropped pane would be read by no one, and is not kept. */
+    while (first_node < head.nodes && run_first(panes, node_at(panes, data, first_node)->index) < first_alive)
+        first_node++;
+    if (head.nodes > first_node)
+        buffer_append(out, node_at(panes, data, first_node), (size_t)(head.nodes - first_node) * panes->node_stride);
+    buffer_append(out, heap->data, heap->length);
+    head.panes -= first;
+    head.nodes -= first_node;
+    head.heap_bytes = (uint32_t)heap->length;
+    head.garbage_bytes = 0;
+    memcpy(out->data, &head, sizeof head);
+    data = keyed_write(panes->table, slot, (uint32_t)out->length, TIME_MIN);
+    memcpy(data, out->data, out->length);
+}
+
+/* --- Updating -------------------------------------------------------------------------------------------------------- */
+
+/* Room for `bytes` at `offset` of the value, zeroed. */
+static char *open_gap(struct panes *panes, struct keyed_slot *slot, size_t offset, uint32_t gap)
+{
+    uint32_t bytes;
+    keyed_read(slot, &bytes);
+    char *data = keyed_write(panes->table, slot, bytes + gap, TIME_MIN);
+    memmove(data + offset + gap, data + offset, bytes - offset);
+    memset(data + offset, 0, gap);
+    return data;
+}
+
+static char *make_entry(struct panes *panes, struct keyed_slot *slot, struct str prefix)
+{
+    uint32_t room = (uint32_t)((prefix.length + 7) & ~(size_t)7);
+    char *data = keyed_write(panes->table, slot, (uint32_t)sizeof(struct head) + room, TIME_MIN);
+    *head_of(data) = (struct head){.prefix_bytes = (uint32_t)prefix.length, .prefix_room = room};
+    if (prefix.length > 0)
+        memcpy(data + sizeof(struct head), prefix.data, prefix.length);
+    return data;
+}
+
+/* Merges the run's panes into the node's partials. */
+static void fill_node(const struct panes *panes, char *data, struct node_head *node)
+{
+    char *partials = (char *)(node + 1);
+    memset(partials, 0, panes->aggregates->bytes);
+    node->panes = 0;
+    int64_t last = run_last(panes, node->index);
+    for (uint32_t i = lower_bound(panes, data, run_first(panes, node->index));
+         i < head_of(data)->panes && index_at(panes, data, i) <= last; i++) {
+        merge_fixed(panes->aggregates, partials, pane_at(panes, data, i) + sizeof(int64_t));
+        node->panes++;
+    }
+}
+
+/* A pane was changed or inserted at i: its run's node follows; a run that a later pane has left behind gets one. */
+static char *mend_nodes(struct panes *panes, struct keyed_slot *slot, char *data, uint32_t i, bool is_new)
+{
+    bool found;
+    int64_t index = index_at(panes, data, i) >> panes->shift;
+    uint32_t at = find_node(panes, data, index, &found);
+    if (found)
+        fill_node(panes, data, node_at(panes, data, at));
+    if (!is_new || i == 0 || i + 1 != head_of(data)->panes || head_of(data)->panes <= PANES_NODES_ABOVE)
+        return data;
+    int64_t previous = index_at(panes, data, i - 1) >> panes->shift;
+    at = find_node(panes, data, previous, &found);
+    if (previous == index || found)
+        return data;
+    data = open_gap(panes, slot, (size_t)((char *)node_at(panes, data, at) - data), panes->node_stride);
+    head_of(data)->nodes++;
+    node_at(panes, data, at)->index = previous;
+    fill_node(panes, data, node_at(panes, data, at));
+    return data;
+}
+
+/* Adds the row to one variable partial of pane i. */
+static char *update_variable(struct panes *panes, struct keyed_slot *slot, char *data, uint32_t i, uint32_t which,
+                             const struct panes_row *row)
+{
+    const struct aggregate *aggregate = &panes->aggregates->items[which];
+    size_t place = sizeof(int64_t) + aggregate->offset;
+    struct reference *reference = (struct reference *)(void *)(pane_at(panes, data, i) + place);
+    struct byte_buffer *partial = &panes->partial;
+    buffer_clear(partial);
+    buffer_append(partial, heap_of(panes, data) + reference->offset, reference->length);
+    aggregate->kind->absorb(aggregate, partial, &row->arguments[which], row->row, row->time);
+    if (partial->length > reference->capacity) {
+        uint32_t capacity = (uint32_t)partial->length + (uint32_t)partial->length / 2;
+        capacity = MIN((capacity + 7) & ~7U, (uint32_t)partial->length + VARIABLE_BYTES);
+        head_of(data)->garbage_bytes += reference->capacity;
+        uint32_t bytes;
+        keyed_read(slot, &bytes);
+        data = open_gap(panes, slot, bytes, capacity);
+        reference = (struct reference *)(void *)(pane_at(panes, data, i) + place);
+        reference->offset = head_of(data)->heap_bytes;
+        reference->capacity = capacity;
+        head_of(data)->heap_bytes += capacity;
+    }
+    reference->length = (uint32_t)partial->length;
+    memcpy(heap_of(panes, data) + reference->offset, partial->data, partial->length);
+    return data;
+}
+
+/* The most that the row can add to the entry. */
+static size_t growth_of(const struct panes *panes, const struct panes_row *row)
+{
+    size_t bytes = panes->stride + panes->node_stride;
+    for (uint32_t i = 0; i < panes->aggregates->count && panes->aggregates->variable > 0; i++) {
+        const struct aggregate *aggregate = &panes->aggregates->items[i];
+        if (aggregate->kind->bytes > 0)
+            continue;
+        bool is_text = aggregate->argument_type.tag == TYPE_TEXT || aggregate->argument_type.tag == TYPE_BYTES;
+        if (aggregate_has_value(aggregate, &row->arguments[i], row->row))
+            bytes += 2 * VARIABLE_BYTES + (is_text ? 2 * column_text(&row->arguments[i], row->row).length : 0);
+    }
+    return bytes;
+}
+
+/* Drops what is not needed where that pays or where room is short; false: there is no room. */
+static bool make_room(struct panes *panes, struct keyed_slot *slot, const struct panes_row *row)
+{
+    uint32_t bytes;
+    char *data = keyed_read(slot, &bytes);
+    uint32_t dead = lower_bound(panes, data, row->first_alive), count = head_of(data)->panes;
+    size_t growth = growth_of(panes, row);
+    bool is_short = bytes + growth > PANES_BYTES_MAX;
+    uint32_t garbage = head_of(data)->garbage_bytes;
+    if (is_short || (dead >= DROP_AT_LEAST && dead >= count / 4) ||
+        (garbage > GARBAGE_AT_LEAST && garbage > head_of(data)->heap_bytes / 2))
+        compact(panes, slot, row->first_alive);
+    keyed_read(slot, &bytes);
+    return bytes + growth <= PANES_BYTES_MAX;
+}
+
+bool panes_update(struct panes *panes, struct keyed_slot *slot, const struct panes_row *row)
+{
+    const struct aggregates *aggregates = panes->aggregates;
+    uint32_t bytes;
+    char *data = keyed_read(slot, &bytes);
+    if (bytes == 0)
+        make_entry(panes, slot, row->prefix);
+    else if (!make_room(panes, slot, row))
+        return false;
+    data = keyed_read(slot, &bytes);
+    uint32_t i = lower_bound(panes, data, row->pane);
+    bool is_new = i == head_of(data)->panes || index_at(panes, data, i) != row->pane;
+    if (is_new) {
+        data = open_gap(panes, slot, (size_t)(pane_at(panes, data, i) - data), panes->stride);
+        head_of(data)->panes++;
+        *(int64_t *)(void *)pane_at(panes, data, i) = row->pane;
+        keyed_read(slot, &bytes);
+    }
+    data = keyed_write(panes->table, slot, bytes, row->expire_us);
+    char *partials = pane_at(panes, data, i) + sizeof(int64_t);
+    for (uint32_t k = 0; k < aggregates->count; k++) {
+        const struct aggregate *aggregate = &aggregates->items[k];
+        const struct column *argument = aggregate->argument == NULL ? NULL : &row->arguments[k];
+        if (!aggregate_has_value(aggregate, argument, row->row))
+            continue;
+        if (aggregate->kind->bytes > 0) {
+            aggregate->kind->update(partials + aggregate->offset, argument, row->row, row->time);
+        } else {
+            data = update_variable(panes, slot, data, i, k, row);
+            partials = pane_at(panes, data, i) + sizeof(int64_t);
+        }
+    }
+    if (panes->shift > 0)
+        mend_nodes(panes, slot, data, i, is_new);
+    return true;
+}
+
+/* --- Reading --------------------------------------------------------------------------------------------------------- */
+
+void panes_sum_init(const struct panes *panes, struct panes_sum *sum)
+{
+    const struct aggregates *aggregates = panes->aggregates;
+    sum->fixed = calloc(1, MAX(aggregates->bytes, 8));
+    sum->run = calloc(1, MAX(aggregates->bytes, 8));
+    sum->variable = calloc(aggregates->count, sizeof *sum->variable);
+    leat_assert(sum->fixed != NULL && sum->run != NULL && sum->variable != NULL);
+}
+
+void panes_sum_free(const struct panes *panes, struct panes_sum *sum)
+{
+    for (uint32_t i = 0; sum->variable != NULL && i < panes->aggregates->count; i++)
+        buffer_free(&sum->variable[i]);
+    free(sum->variable);
+    free(sum->run);
+    free(sum->fixed);
+}
+
+static void merge_variable(const struct panes *panes, char *data, uint32_t i, struct panes_sum *sum)
+{
+    const char *partials = pane_at(panes, data, i) + sizeof(int64_t);
+    for (uint32_t k = 0; k < panes->aggregates->count; k++) {
+        const struct aggregate *aggregate = &panes->aggregates->items[k];
+        if (aggregate->kind->bytes > 0)
+            continue;
+        struct reference reference;
+        memcpy(&reference, partials + aggregate->offset, sizeof reference);
+        if (reference.length > 0)
+            aggregate->kind->combine(aggregate, &sum->variable[k],
+                                     (struct str){heap_of(panes, data) + reference.offset, reference.length});
+    }
+}
+
+/* Merges the whole run that pane i begins; returns the first pane after it. */
+static uint32_t merge_run(const struct panes *panes, char *data, uint32_t i, int64_t run, struct panes_sum *sum)
+{
+    bool found;
+    uint32_t at = find_node(panes, data, run, &found);
+    uint32_t end = i;
+    if (found) {
+        const struct node_head *node = node_at(panes, data, at);
+        merge_fixed(panes->aggregates, sum->fixed, (const char *)(node + 1));
+        end = i + node->panes;
+    } else {
+        int64_t last = run_last(panes, run);
+        memset(sum->run, 0, panes->aggregates->bytes);
+        for (; end < head_of(data)->panes && index_at(panes, data, end) <= last; end++)
+            merge_fixed(panes->aggregates, sum->run, pane_at(panes, data, end) + sizeof(int64_t));
+        merge_fixed(panes->aggregates, sum->fixed, sum->run);
+    }
+    for (uint32_t k = i; k < end && panes->aggregates->variable > 0; k++)
+        merge_variable(panes, data, k, sum);
+    return end;
+}
+
+void panes_read(const struct panes *panes, const struct keyed_slot *slot, int64_t first, int64_t last,
+                struct panes_sum *sum)
+{
+    memset(sum->fixed, 0, panes->aggregates->bytes);
+    for (uint32_t k = 0; k < panes->aggregates->count && panes->aggregates->variable > 0; k++)
+        buffer_clear(&sum->variable[k]);
+    uint32_t bytes;
+    char *data = keyed_read(slot, &bytes);
+    if (bytes == 0)
+        return;
+    for (uint32_t i = lower_bound(panes, data, first); i < head_of(data)->panes;) {
+        int64_t index = index_at(panes, data, i);
+        if (index > last)
+            break;
+        int64_t run = index >> panes->shift;
+        if (panes->shift > 0 && run_first(panes, run) >= first && run_last(panes, run) <= last) {
+            i = merge_run(panes, data, i, run, sum);
+            continue;
+        }
+        merge_fixed(panes->aggregates, sum->fixed, pane_at(panes, data, i) + sizeof(int64_t));
+        if (panes->aggregates->variable > 0)
+            merge_variable(panes, data, i, sum);
+        i++;
+    }
+}
+
+void panes_finish(const struct panes *panes, const struct panes_sum *sum, int64_t time,
+                  struct column_builder *const *builders, uint32_t row)
+{
+    for (uint32_t k = 0; k < panes->aggregates->count; k++) {
+        const struct aggregate *aggregate = &panes->aggregates->items[k];
+        if (aggregate->kind->bytes > 0)
+            aggregate->kind->finish(sum->fixed + aggregate->offset, time, builders[k], row);
+        else
+            aggregate->kind->finish_bytes(aggregate, (struct str){sum->variable[k].data, sum->variable[k].length},
+                                          builders[k], row);
+    }
+}
+
+bool panes_has(const struct panes *panes, const struct keyed_slot *slot, int64_t pane)
+{
+    uint32_t bytes;
+    char *data = keyed_read(slot, &bytes);
+    if (bytes == 0)
+        return false;
+    uint32_t i = lower_bound(panes, data, pane);
+    return i < head_of(data)->panes && index_at(panes, data, i) == pane;
+}
+
+struct str panes_prefix(const struct keyed_slot *slot)
+{
+    uint32_t bytes;
+    char *data = keyed_read(slot, &bytes);
+    return (struct str){data + sizeof(struct head), head_of(data)->prefix_bytes};
+}

@@ -1,0 +1,165 @@
+/* CSV: quoting, headers, nulls, and records whose quotes are wrong, which must not swallow their neighbours.
+ */
+#include "unit/formats/harness.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static const struct {
+    const char *schema;
+    struct format_config config;
+    const char *text, *expected;
+} cases[] = {
+    {"a int, b text", {0}, "a,b\n1,x\n2,y\n", "{\"a\":1,\"b\":\"x\"}\n{\"a\":2,\"b\":\"y\"}\n"},
+    {"a int, b text", {0}, "a,b\r\n1,x\r\n\r\n2,y", "{\"a\":1,\"b\":\"x\"}\n{\"a\":2,\"b\":\"y\"}\n"},
+    {"b text, a int", {0}, "z,a,b\nq,1,x\n", "{\"b\":\"x\",\"a\":1}\n"},
+    {"a int, b text", {0}, "\xef\xbb\xbf\"a\",\"b\"\n1,x\n", "{\"a\":1,\"b\":\"x\"}\n"},
+    {"a int, b text", {.has_no_header = true}, "1,x\n", "{\"a\":1,\"b\":\"x\"}\n"},
+    {"a int, b text", {.delimiter = ';'}, "a;b\n1;x,y\n", "{\"a\":1,\"b\":\"x,y\"}\n"},
+    {"a int, b text", {.delimiter = '\t'}, "a\tb\n1\tx\n", "{\"a\":1,\"b\":\"x\"}\n"},
+    {"a int, b text", {0}, "a,b\n", ""},
+    {"a int, b text", {0}, "", ""},
+    /* Null, empty, quoted. */
+    {"a int, b text", {0}, "a,b\n,\n", "{\"a\":null,\"b\":null}\n"},
+    {"a int, b text", {0}, "a,b\n\"\",\"\"\n", "{\"a\":null,\"b\":\"\"}\n"},
+    {"a int, b text", {0}, "a,b\n\"1\",\"x \"\"y\"\", z\"\n", "{\"a\":1,\"b\":\"x \\\"y\\\", z\"}\n"},
+    {"a int, b text",
+     {0},
+     "a,b\n1,\"two\nlines\"\n2,\"\r\n\"\r\n",
+     "{\"a\":1,\"b\":\"two\\nlines\"}\n{\"a\":2,\"b\":\"\\r\\n\"}\n"},
+    {"a text",
+     {0},
+     "a\nsixteen bytes or\nmore than sixteen bytes\n日本\n",
+     "{\"a\":\"sixteen bytes or\"}\n{\"a\":\"more than sixteen bytes\"}\n{\"a\":\"日本\"}\n"},
+    /* Types. */
+    {"a bool, b bool",
+     {0},
+     "a,b\ntrue,False\n1,0\nyes,1\n",
+     "{\"a\":true,\"b\":false}\n{\"a\":true,\"b\":false}\n!0 `a`: neither true nor false\n"},
+    {"a float",
+     {0},
+     "a\n1.5\n-2e3\nNaN\ninf\n1.5x\n 1\n1e999\n",
+     "{\"a\":1.5}\n{\"a\":-2000}\n!0 `a`: not a number\n!0 `a`: not a number\n!0 `a`: not a number\n"
+     "!0 `a`: not a number\n!0 `a`: a number out of range\n"},
+    {"a int",
+     {0},
+     "a\n1.0\n1.5\n9223372036854775808\n0x10\n",
+     "{\"a\":1}\n!0 `a`: not a whole number\n!0 `a`: a number out of range\n!0 `a`: not a number\n"},
+    {"t datetime, u s",
+     {0},
+     "t,u\n2010-12-01 08:26:00,1291191960\n2010-12-01 8:26,1\n",
+     "{\"t\":\"2010-12-01T08:26:00Z\",\"u\":\"2010-12-01T08:26:00Z\"}\n!0 `t`: not a time like 2015-09-12 "
+     "00:46:58\n"},
+    {"a bytes", {0}, "a\nAAEC\n?\n", "{\"a\":\"AAEC\"}\n!0 `a`: not base64\n"},
+    {"a int!, b text", {0}, "a,b\n,x\n", "!0 `a`: empty, but the schema requires a value\n"},
+    {"a int, b text", {0}, "a,b\n1,\xff\n", "!2 `b`: not valid UTF-8\n"},
+    /* Wrong number of fields. */
+    {"a int, b text",
+     {0},
+     "a,b\n1\n1,2,3\n2,y\n",
+     "!1 1 fields where the header line has 2\n!5 3 fields where the header line has "
+     "2\n{\"a\":2,\"b\":\"y\"}\n"},
+    {"a int, b text", {.has_no_header = true}, "1\n", "!1 1 fields where the schema has 2\n"},
+    /* Torn quotes: one record is bad, the neighbours are whole. */
+    {"a int, b text",
+     {0},
+     "a,b\n1,\"torn\n2,y\n3,z\n",
+     "!2 a quote that is never closed\n{\"a\":2,\"b\":\"y\"}\n{\"a\":3,\"b\":\"z\"}\n"},
+    {"a int, b text",
+     {0},
+     "a,b\n1,\"torn\n2,\"y\"\n3,z\n",
+     "!2 a quote that is never closed\n{\"a\":2,\"b\":\"y\"}\n{\"a\":3,\"b\":\"z\"}\n"},
+    {"a int, b text",
+     {0},
+     "a,b\n1,\"x\"y\n2,y\n",
+     "!5 something follows a closing quote\n{\"a\":2,\"b\":\"y\"}\n"},
+    {"a int, b text",
+     {0},
+     "a,b\n1,x\"y\"\n2,y\n",
+     "!3 a quote inside a field that does not begin with one\n{\"a\":2,\"b\":\"y\"}\n"},
+    {"a int, b text",
+     {0},
+     "a,b\n1,x\n2,\"to the end",
+     "{\"a\":1,\"b\":\"x\"}\n!2 a quote that is never closed\n"},
+    {"a int, b text", {0}, "a,b\n1,x\n2,\"", "{\"a\":1,\"b\":\"x\"}\n!2 a quote that is never closed\n"},
+    {"a int", {0}, "\"a\n1\n", "?has a header line whose quotes are wrong\n"},
+};
+
+static void test_cases(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct arena arena = {0};
+        const struct schema *schema = harness_schema(&arena, cases[i].schema);
+        for (uint32_t at_once = 1; at_once < 4; at_once++) {
+            struct byte_buffer out = {0};
+            harness_decode(&format_csv, schema, &cases[i].config, cases[i].text, strlen(cases[i].text),
+                           at_once, &out);
+            buffer_append(&out, "", 1);
+            if (strcmp(out.data, cases[i].expected) != 0)
+                fail_msg("case %zu: %s\n  expected %s\n  got      %s", i, cases[i].text, cases[i].expected,
+                         out.data);
+            buffer_free(&out);
+        }
+        arena_free(&arena);
+    }
+}
+
+/* A quote that stays open for more than a record may have, and a line that is too long. */
+static void test_long(void **state)
+{
+    (void)state;
+    struct arena arena = {0};
+    const struct schema *schema = harness_schema(&arena, "a int, b text");
+    struct byte_buffer text = {0}, out = {0};
+    buffer_printf(&text, "a,b\n1,\"torn\n");
+    size_t lines = 2 * SOURCE_RECORD_BYTES_MAX / 4;
+    for (size_t i = 0; i < lines; i++)
+        buffer_append(&text, "2,y\n", 4);
+    buffer_printf(&text, "3,");
+    memset(buffer_reserve(&text, 2 * SOURCE_RECORD_BYTES_MAX), 'x', 2 * SOURCE_RECORD_BYTES_MAX);
+    text.length += 2 * SOURCE_RECORD_BYTES_MAX;
+    buffer_printf(&text, "\n4,z\n");
+    harness_decode(&format_csv, schema, NULL, text.data, text.length, BATCH_ROWS, &out);
+    buffer_append(&out, "", 1);
+    static const char first[] = "!2 a quote that is never closed\n", row[] = "{\"a\":2,\"b\":\"y\"}\n";
+    assert_memory_equal(out.data, first, strlen(first));
+    const char *at = out.data + strlen(first);
+    for (size_t i = 0; i < lines; i++, at += strlen(row))
+        assert_memory_equal(at, row, strlen(row));
+    assert_string_equal(at, "!1048576 a record longer than 1 MiB\n{\"a\":4,\"b\":\"z\"}\n");
+    buffer_free(&text);
+    buffer_free(&out);
+    arena_free(&arena);
+}
+
+static void test_header_check(void **state)
+{
+    (void)state;
+    struct arena arena = {0};
+    struct diag_list diags;
+    diag_list_init(&diags, &arena);
+    const struct schema *schema = harness_schema(&arena, "a int, b text");
+    assert_true(format_csv.header_check(schema, NULL, STR("b,a,c\r\n"), &diags));
+    assert_false(format_csv.header_check(schema, NULL, STR("a,c\n"), &diags));
+    assert_false(format_csv.header_check(schema, NULL, STR("a,b,a\n"), &diags));
+    assert_int_equal(diags.count, 2);
+    assert_int_equal(diags.items[0].code, DIAG_E0607);
+    assert_string_equal(diags.items[0].message, "the header line has no column `b`");
+    assert_string_equal(diags.items[0].hint, "it names a, c; without a header line say `header: false`");
+    assert_string_equal(diags.items[1].message, "the header line has several columns `a`");
+    arena_free(&arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_long),
+        cmocka_unit_test(test_header_check),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
