@@ -76,8 +76,9 @@ struct ftrl64_params {
  * alg. 1. Newton: a Gaussian posterior a weight, diagonal (Graepel 2010): precision += curvature, step = rate
  * * gradient / precision.
  *
- * newton_variance: the sum of g[i]^2 / precision[i] over rows whose state is newton's, times (scale / slope)^2
- * taken as 1: what the logit's uncertainty is if weights are independent. Row by row, each by the tree.
+ * newton_variance: the sum of g[i]^2 / precision[i] over rows whose state is newton's, times (scale /
+ * slope)^2 taken as 1: what the logit's uncertainty is if weights are independent. Row by row, each by the
+ * tree.
  *
  * ftrl64_*: McMahan 2013, alg. 1 in double: weights from (z, sums); update of both by gradient g at w.
  *

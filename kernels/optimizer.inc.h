@@ -221,7 +221,8 @@ static float newton_variance(const struct opt_row *rows, size_t n, size_t d)
             size_t lanes = d - i < 16 ? d - i : 16;
             v16 g = v16_load_n(rows[r].g + i, lanes);
             v16 precision = v16_load_n(rows[r].w + d + i, lanes);
-            if (lanes < 16) precision = v16_max(precision, v16_set1(1e-30F)); /* lanes beyond: no zero divisor */
+            if (lanes < 16)
+                precision = v16_max(precision, v16_set1(1e-30F)); /* lanes beyond: no zero divisor */
             v16 root = v16_mul(g, v16_rsqrt(precision));
             sum = v16_fma(root, root, sum);
         }

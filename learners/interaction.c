@@ -110,7 +110,8 @@ float interaction_variance(struct model *m, const struct example *e)
 
 void interaction_deepen(struct model *m, struct example *e)
 {
-    if (m->has_pairs && m->head.layers == 0) { /* with a head its gradient comes down the same way: model_deepen */
+    if (m->has_pairs &&
+        m->head.layers == 0) { /* with a head its gradient comes down the same way: model_deepen */
         interaction_pairs_step(m, e, m->pair_scales);
         m->k->ffm_pairs_backward(e->partners, m->pair_scales, m->options.vectors, m->options.dim);
     }

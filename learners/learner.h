@@ -65,8 +65,8 @@ struct learner_config {
         OPTION_FLOAT(s, common.bias, "bias", 0, "0.0", "-1000.0", "1000.0", "where the bias starts"),        \
         OPTION_INT(s, common.window, "window", 0, "100000", "16", "1000000000",                              \
                    "examples of the sliding evaluation"),                                                    \
-        OPTION_INT(s, common.metrics_every, "metrics_every", 0, "100000", "1", NULL,
-                   "examples between two rows of `metrics`"),
+        OPTION_INT(s, common.metrics_every, "metrics_every", 0, "100000", "1", NULL,                         \
+                   "examples between two rows of `metrics`"),                                                \
         OPTION_INT(s, common.seed, "seed", 0, "1", "0", NULL, "of the rows' first values")
 
 /* Makes columns of the expressions, checks types, makes the output schema and model.{fields, dense ...}. */
@@ -121,6 +121,12 @@ void learner_close(struct operator_context *context, struct learner_config *c);
     .on_watermark = kind##_on_watermark, .snapshot = kind##_snapshot, .restore = kind##_restore,             \
     .report = kind##_report, .close = kind##_close
 
+/* learner_metrics.c: the rows of `NAME.metrics`, one at each multiple of metrics_every examples, wherever
+ * batches end. */
+const struct schema *learner_metrics_schema(struct arena *arena);
+void learner_metrics_add(struct operator_context *context, struct learner_config *c,
+                         const struct model_input *in);
+
 /* learner_columns.c: a batch's columns as the model reads them; valid until the next call. */
 struct learner_columns_scratch;
 struct learner_columns_scratch *learner_columns_new(const struct learner_config *c);
@@ -135,7 +141,7 @@ struct learner_state {
     struct learner_columns_scratch *columns;
     uint32_t published; /* newest epoch that a published checkpoint holds */
     struct learner_snapshot *snapshot;
-    uint64_t learned, sampled_out, rejected;
+    uint64_t seen, learned, sampled_out, rejected;
     double logits[BATCH_ROWS];
     uint8_t verdicts[BATCH_ROWS];
 };

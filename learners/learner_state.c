@@ -25,7 +25,7 @@ struct record_head {
 struct state_record {
     struct record_head head;
     uint32_t epoch, unused;
-    uint64_t learned, sampled_out, rejected;
+    uint64_t seen, learned, sampled_out, rejected;
     uint64_t metrics_bytes;
 };
 
@@ -115,6 +115,7 @@ static bool put_state(const struct learner_state *state, uint32_t epoch, struct 
     struct state_record record = {
         .head = {'S', STATE_VERSION, 0, 0},
         .epoch = epoch,
+        .seen = state->seen,
         .learned = state->learned,
         .sampled_out = state->sampled_out,
         .rejected = state->rejected,
@@ -191,6 +192,7 @@ static bool restore_state(struct learner_state *state, const struct byte_buffer 
     if (record.head.kind != 'S' || record.metrics_bytes != sizeof state->metrics)
         return false;
     memcpy(&state->metrics, buffer->data + sizeof record, sizeof state->metrics);
+    state->seen = record.seen;
     state->learned = record.learned;
     state->sampled_out = record.sampled_out;
     state->rejected = record.rejected;

@@ -152,14 +152,15 @@ void linear_step_places(struct model *m, void *const *places, float *slopes, siz
 }
 
 /*
- * Models without vectors, lists or doubles: the same arithmetic in the same order as linear_forward and linear_update, with
- * the dense weights kept in the gathered array from event to event.
+ * Models without vectors, lists or doubles: the same arithmetic in the same order as linear_forward and
+ * linear_update, with the dense weights kept in the gathered array from event to event.
  */
 bool linear_is_plain(const struct model *m)
 {
     bool has_list = memchr(m->options.is_list, 1, m->options.fields) != NULL;
     return m->vector_floats == 0 && !m->options.linear_is_double && m->linear_states == 1 && !has_list &&
-           m->options.clip_norm == 0.0F && !m->options.is_joint && m->options.batch == 1 && m->head.layers == 0;
+           m->options.clip_norm == 0.0F && !m->options.is_joint && m->options.batch == 1 &&
+           m->head.layers == 0;
 }
 
 static void dense_move(struct model *m, float *w, size_t whole, bool is_in)
@@ -174,8 +175,9 @@ static void dense_move(struct model *m, float *w, size_t whole, bool is_in)
 }
 
 /*
- * Learning is a chain of dependent arithmetic from event to event; looking rows up waits for memory. So one loop does both:
- * at event i it asks for the slots of event i + SLOTS_AHEAD, finds the rows of event i + ROWS_AHEAD and asks for them.
+ * Learning is a chain of dependent arithmetic from event to event; looking rows up waits for memory. So one
+ * loop does both: at event i it asks for the slots of event i + SLOTS_AHEAD, finds the rows of event i +
+ * ROWS_AHEAD and asks for them.
  */
 enum { ROWS_AHEAD = 6, SLOTS_AHEAD = 12, RING = 16 };
 
@@ -198,8 +200,9 @@ static inline void look_rows(struct model *m, const struct call *c, struct looka
     for (uint32_t f = 0; f < m->options.fields && i < c->in->rows; f++) {
         struct table *t = &m->tables[f];
         uint64_t key = c->in->ids[f][i];
-        struct table_row *row =
-            likely(key != 0) ? table_sight(t, key, ring->hashes[i % RING][f], c->steps[i], c->learns[i], false) : NULL;
+        struct table_row *row = likely(key != 0) ? table_sight(t, key, ring->hashes[i % RING][f], c->steps[i],
+                                                               c->learns[i], false)
+                                                 : NULL;
         ring->rows[i % RING][f] = row;
         if (row && table_is_eager(t) && c->learns[i])
             table_touch(t, row, c->seen[i], c->steps[i]);
@@ -207,8 +210,8 @@ static inline void look_rows(struct model *m, const struct call *c, struct looka
     }
 }
 
-static inline void gather_event(struct model *m, struct example *e, const struct call *c, const struct lookahead *ring,
-                                uint32_t i, size_t whole)
+static inline void gather_event(struct model *m, struct example *e, const struct call *c,
+                                const struct lookahead *ring, uint32_t i, size_t whole)
 {
     size_t dense = m->options.dense, first = dense + 1;
     float *w = e->weights;

@@ -29,9 +29,9 @@ struct metrics_sums {
 
 struct metrics {
     enum loss_kind kind;
-    uint64_t slice_events; /* window / METRICS_SLICES */
-    struct metrics_sums whole; /* of whole blocks */
-    struct metrics_sums open;  /* the block being filled */
+    uint64_t slice_events;                /* window / METRICS_SLICES */
+    struct metrics_sums whole;            /* of whole blocks */
+    struct metrics_sums open;             /* the block being filled */
     uint64_t whole_bins[2][METRICS_BINS]; /* by label */
     struct metrics_sums slices[METRICS_SLICES];
     uint32_t slice_bins[METRICS_SLICES][2][METRICS_BINS];

@@ -58,10 +58,10 @@ struct model_options {
     struct optimizer_options embedding;
     uint32_t hidden[MODEL_LAYERS_MAX]; /* 0 ends */
     struct optimizer_options head;
-    uint32_t block;         /* events a head step: 1..16; 1 without a head */
-    uint32_t batch;         /* 1: an update per event (per block) */
-    float bias;             /* where the bias starts */
-    bool is_joint; /* newton: a step knows that an event's weights moved together (Kalman's gain) */
+    uint32_t block; /* events a head step: 1..16; 1 without a head */
+    uint32_t batch; /* 1: an update per event (per block) */
+    float bias;     /* where the bias starts */
+    bool is_joint;  /* newton: a step knows that an event's weights moved together (Kalman's gain) */
     float field_precision[MODEL_FIELDS_MAX]; /* linear newton: a field's own prior precision, where > 0 */
     float clip_norm;        /* 0: none; of an event's gradient by all its vectors and weights */
     float class_weights[2]; /* of labels 0 and 1 */

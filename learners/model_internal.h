@@ -138,7 +138,8 @@ float interaction_forward(struct model *m, struct example *e);
 const float *interaction_gradient(const struct model *m, const struct example *e, uint32_t field);
 /* Floats of pair_weights without state. */
 size_t interaction_pairs(const struct model *m);
-/* The logit's variance by newton's precisions; 0 for other optimizers. After forward and interaction_deepen. */
+/* The logit's variance by newton's precisions; 0 for other optimizers. After forward and interaction_deepen.
+ */
 float interaction_variance(struct model *m, const struct example *e);
 float linear_variance(struct model *m, const struct example *e);
 /* Without a head: moves the pair weights, and makes partners the gradient of the weighted sum. */

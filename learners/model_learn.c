@@ -216,8 +216,8 @@ void model_scale_slope(struct example *e, float scale)
 }
 
 /*
- * With newton's independent steps an event's weights would each make up for its whole error. Kalman's gain shares it:
- * slope and curvature shrink by 1 + curvature * variance of the logit.
+ * With newton's independent steps an event's weights would each make up for its whole error. Kalman's gain
+ * shares it: slope and curvature shrink by 1 + curvature * variance of the logit.
  */
 static void joint_gain(struct model *m, struct example *e)
 {

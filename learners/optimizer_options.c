@@ -59,8 +59,9 @@ static const struct option newton_options[] = {
     ROW_L1,
     ROW_L2,
     ROW_STEP_MAX,
-    OPTION_BOOL(struct optimizer_config, joint, "joint", "false",
-                "weights of one example share its error (Kalman's gain) instead of each making up for all of it"),
+    OPTION_BOOL(
+        struct optimizer_config, joint, "joint", "false",
+        "weights of one example share its error (Kalman's gain) instead of each making up for all of it"),
     OPTIONS_END};
 
 const struct kind_choice optimizer_kinds[] = {

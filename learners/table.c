@@ -26,8 +26,8 @@ static void range_init(struct table_range *range, size_t bytes)
     bytes = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
     void *base;
     /* Address space is scarce under ulimit -v and under sanitizers: half as much may do. */
-    while ((base = mmap(NULL, bytes + HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) ==
-               MAP_FAILED &&
+    while ((base = mmap(NULL, bytes + HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+                        0)) == MAP_FAILED &&
            bytes > RANGE_BYTES_MIN)
         bytes /= 2;
     leat_assert(base != MAP_FAILED);

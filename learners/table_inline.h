@@ -1,6 +1,7 @@
 /*
- * The hot path of table_resolve, for loops that look up while they learn (linear_part.c): ask for a key's slot, later find
- * its row and ask for that, later write its header. Between table_begin and the next one, pointers stay valid.
+ * The hot path of table_resolve, for loops that look up while they learn (linear_part.c): ask for a key's
+ * slot, later find its row and ask for that, later write its header. Between table_begin and the next one,
+ * pointers stay valid.
  */
 #ifndef LEARNERS_TABLE_INLINE_H
 #define LEARNERS_TABLE_INLINE_H
@@ -12,8 +13,8 @@
 /* Rows that went before this call may be used again. */
 void table_begin(struct table *table);
 void table_mark_changed(struct table *table, struct table_row *row);
-struct table_row *table_sight_slow(struct table *table, uint64_t key, uint64_t hash, uint32_t step, bool learns,
-                                   bool is_counted);
+struct table_row *table_sight_slow(struct table *table, uint64_t key, uint64_t hash, uint32_t step,
+                                   bool learns, bool is_counted);
 
 /* Headers decide who goes: they must be written before the next key is looked up. */
 static inline bool table_is_eager(const struct table *t)
@@ -49,8 +50,8 @@ static inline struct table_slot *table_slot_of(const struct table *t, uint64_t k
 }
 
 /* The row of a sighted key (not 0), made if it is admitted; its header is not touched if it was there. */
-static inline struct table_row *table_sight(struct table *t, uint64_t key, uint64_t hash, uint32_t step, bool learns,
-                                            bool is_counted)
+static inline struct table_row *table_sight(struct table *t, uint64_t key, uint64_t hash, uint32_t step,
+                                            bool learns, bool is_counted)
 {
     const struct table_slot *slot = table_slot_of(t, key, hash);
     if (likely(slot != NULL)) {

@@ -6,6 +6,7 @@
  * pane lives until the watermark passes its end + the longest `over`; a row for a pane that is gone is not added and
  * counted in late_updates. Several windows share the panes. What a row reads is a function of the rows before it alone:
  * no eviction, checkpoint or number of lanes shows in it. */
+#include "operators/expr/compute.h"
 #include "operators/keys.h"
 #include "operators/panes.h"
 
@@ -187,7 +188,7 @@ static int64_t first_alive(const struct operator_context *context, const struct 
 }
 
 static void update_row(struct operator_context *context, struct feature *feature, struct keyed_slot *slot,
-                       const struct column *arguments, const struct batch *batch, uint32_t row, bool is_update_stream)
+                       const struct column *arguments, const struct batch *batch, uint32_t row)
 {
     int64_t time = batch->event_time[row];
     struct panes_row update = {.pane = pane_of(time, feature->every_us),
@@ -198,10 +199,6 @@ static void update_row(struct operator_context *context, struct feature *feature
     update.expire_us = pane_end(update.pane, feature->every_us, feature->longest_us);
     bool is_taken = update.pane >= update.first_alive && panes_update(&feature->panes, slot, &update);
     context->counters.late_updates += !is_taken;
-    if (is_update_stream) {
-        context->counters.absorbed += is_taken;
-        context->counters.late += !is_taken;
-    }
 }
 
 /* An output batch that is being filled. */
@@ -244,12 +241,11 @@ static void read_row(struct operator_context *context, struct feature *feature, 
 
 /* Gives the batch on, without the rows that failed. */
 static void end_reading(struct operator_context *context, const struct feature *feature, struct reading *reading,
-                        const struct batch *batch, const struct expr_errors *errors)
+                        struct expr_errors *errors)
 {
     for (uint32_t i = 0; i < feature->aggregates.count * feature->over.count; i++)
         builder_finish(&reading->builders[i]);
-    compute_emit(context, reading->out, (struct expr_errors *)(uintptr_t)errors);
-    (void)batch;
+    compute_emit(context, reading->out, errors);
 }
 
 static void feature_process(struct operator_context *context, uint32_t input, struct batch *batch)
@@ -269,13 +265,13 @@ static void feature_process(struct operator_context *context, uint32_t input, st
         if (errors.count > 0 && bit_get(errors.rows, row))
             continue;
         if (feature->including != 0)
-            update_row(context, feature, slots[i], arguments, batch, row, false);
+            update_row(context, feature, slots[i], arguments, batch, row);
         read_row(context, feature, slots[i], &reading, row);
         if (feature->including == 0)
-            update_row(context, feature, slots[i], arguments, batch, row, false);
+            update_row(context, feature, slots[i], arguments, batch, row);
     }
     keyed_end(feature->table);
-    end_reading(context, feature, &reading, batch, &errors);
+    end_reading(context, feature, &reading, &errors);
 }
 
 /* --- Two inputs ------------------------------------------------------------------------------------------------------- */
@@ -284,8 +280,8 @@ static void feature_process(struct operator_context *context, uint32_t input, st
 struct prepared {
     const struct batch *batch;
     struct row_keys keys;
-    struct column *arguments; /* input 1 */
-    struct expr_errors *errors;
+    struct column *arguments;   /* input 1 */
+    struct expr_errors *errors; /* input 1 */
     struct reading reading; /* input 0 */
 };
 
@@ -299,6 +295,7 @@ static struct prepared *prepare(struct operator_context *context, const struct f
         prepared->keys = keys_of(batch, feature->update_keys, feature->by.count, context->scratch);
         prepared->arguments =
             aggregates_evaluate(&feature->aggregates, batch, context->scratch, prepared->errors);
+        context->counters.in += prepared->errors->count; /* the engine counts the rows of input 0 */
         compute_reject(context, batch, prepared->errors);
     } else {
         prepared->keys = keys_of(batch, feature->keys, feature->by.count, context->scratch);
@@ -327,13 +324,13 @@ static void process_rows(struct operator_context *context, struct feature *featu
         if (row->input == 0)
             read_row(context, feature, slots[i], &prepared->reading, row->row);
         else if (prepared->errors->count == 0 || !bit_get(prepared->errors->rows, row->row))
-            update_row(context, feature, slots[i], prepared->arguments, row->batch, row->row, true);
+            update_row(context, feature, slots[i], prepared->arguments, row->batch, row->row);
     }
     keyed_end(feature->table);
+    struct expr_errors no_errors = {0};
     for (uint32_t i = 0; i < merged->count; i++)
         if (merged->rows[i].input == 0 && merged->rows[i].is_last)
-            end_reading(context, feature, &merged->prepared[i]->reading, merged->prepared[i]->batch,
-                        merged->prepared[i]->errors);
+            end_reading(context, feature, &merged->prepared[i]->reading, &no_errors);
 }
 
 static void feature_process_merged(struct operator_context *context, struct merge *merge)

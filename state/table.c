@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-enum { PREFETCH_AHEAD = 12, MAP_BYTES = 256 << 10, FIRST_TAG = 1 };
+enum { PREFETCH_AHEAD = 12, MAP_BYTES = 256 << 10, FIRST_TAG = 1, SCAN_DEAD_MIN = 16 };
 
 /* Large arrays come from the system directly, so that a rebuild gives its memory back. */
 static struct keyed_slot *slots_new(uint32_t capacity)
@@ -336,9 +336,12 @@ void keyed_scan_group(struct keyed_table *table, uint32_t group, keyed_visit *vi
     leat_assert(!table->is_open && group < KEY_GROUPS);
     pthread_mutex_lock(&table->mutex);
     table_serve(table);
+    uint32_t live = 0;
     for (uint32_t i = 0; i < table->groups[group].capacity; i++)
-        if (slot_is_live(&table->groups[group].slots[i], table->watermark))
+        if (slot_is_live(&table->groups[group].slots[i], table->watermark)) {
             visit(argument, &table->groups[group].slots[i]);
+            live++;
+        }
     if (table->may_be_stored) {
         char first[STORE_PREFIX_BYTES], limit[STORE_PREFIX_BYTES];
         store_prefix(first, table->options.id, table->options.kind, group);
@@ -348,6 +351,9 @@ void keyed_scan_group(struct keyed_table *table, uint32_t group, keyed_visit *vi
                                   (struct str){limit, sizeof limit}, scan_stored, &scan);
         (void)is_good; /* the store keeps its error */
     }
+    /* A scan pays for what is dead: it keeps that below half. */
+    if (table->groups[group].count > 2 * live + SCAN_DEAD_MIN)
+        table_drop_dead(table, group);
     pthread_mutex_unlock(&table->mutex);
 }
 

@@ -108,6 +108,8 @@ size_t table_key(const struct keyed_table *table, char *out, struct key key, uin
 
 /* table_evict.c: brings the table back into its budget. */
 void table_maintain(struct keyed_table *table);
+/* Drops the group's expired entries. */
+void table_drop_dead(struct keyed_table *table, uint32_t group);
 
 /* table_snapshot.c */
 /* Whether the checkpoint under way still needs the entry as it is. */

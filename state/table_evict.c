@@ -89,6 +89,25 @@ static void sweep_group(struct keyed_table *table, uint32_t index, bool can_writ
     table_rebuild(table, group, table_capacity_for(group->count - left));
 }
 
+void table_drop_dead(struct keyed_table *table, uint32_t index)
+{
+    struct table_group *group = &table->groups[index];
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < group->capacity; i++) {
+        struct keyed_slot *slot = &group->slots[i];
+        bool is_dead = (slot->bits & SLOT_FRESH) != 0 || slot->expire_us < table->watermark;
+        if ((slot->bits & SLOT_USED) == 0 || !is_dead || table_is_frozen(table, slot, index))
+            continue;
+        if (slot_block(slot) != NULL)
+            slab_give(&table->slab, slot_block(slot));
+        *slot = (struct keyed_slot){0};
+        left++;
+    }
+    table->stats.resident -= left;
+    table->stats.dropped += left;
+    table_rebuild(table, group, table_capacity_for(group->count - left));
+}
+
 void table_maintain(struct keyed_table *table)
 {
     size_t budget = table->options.budget_bytes;

@@ -1,8 +1,8 @@
 /*
  * Each kernel of kernels.def in each variant, beside the machine's limits measured in the same run:
  *   bench_kernels [NAME-PREFIX]
- * Columns: ns a call, GB/s and GFLOP/s by the bytes and flops of kernels.def, and the larger of the two shares of the
- * limit (L1-resident reading and writing; fma). A kernel without a line here does not compile.
+ * Columns: ns a call, GB/s and GFLOP/s by the bytes and flops of kernels.def, and the larger of the two
+ * shares of the limit (L1-resident reading and writing; fma). A kernel without a line here does not compile.
  */
 #include "kernels/kernels.h"
 
@@ -20,18 +20,24 @@ struct place {
     struct opt_row opt[N];
     uint32_t order[N], starts[N + 1];
 };
-static const struct opt_params params = {.rate = 1e-6F, .epsilon = 1e-3F, .decay = 1.0F, .beta1 = 0.9F, .beta2 = 0.99F,
-                                         .correction1 = 1.0F, .correction2 = 1.0F, .step_max = 1.0F};
+static const struct opt_params params = {.rate = 1e-6F,
+                                         .epsilon = 1e-3F,
+                                         .decay = 1.0F,
+                                         .beta1 = 0.9F,
+                                         .beta2 = 0.99F,
+                                         .correction1 = 1.0F,
+                                         .correction2 = 1.0F,
+                                         .step_max = 1.0F};
 static const struct ftrl64_params ftrl = {0.1, 1.0, 0.1, 0.1};
 
 /* What one call of each kernel is; n and d as kernels.def means them. */
-#define LINE(name, rows, dims, call)                                                                                   \
-    enum { name##_n = rows, name##_d = dims };                                                                         \
-    static float run_##name(const struct kernels *k, struct place *p)                                                  \
-    {                                                                                                                  \
-        enum { n = rows, d = dims };                                                                                   \
-        (void)p;                                                                                                       \
-        return call;                                                                                                   \
+#define LINE(name, rows, dims, call)                                                                         \
+    enum { name##_n = rows, name##_d = dims };                                                               \
+    static float run_##name(const struct kernels *k, struct place *p)                                        \
+    {                                                                                                        \
+        enum { n = rows, d = dims };                                                                         \
+        (void)p;                                                                                             \
+        return call;                                                                                         \
     }
 LINE(pool_sum, N, D, (k->pool_sum(p->a, p->rows, n, d), 0.0F))
 LINE(pool_mean, N, D, (k->pool_mean(p->a, p->rows, n, d), 0.0F))
@@ -76,20 +82,23 @@ static double seconds(void)
 static volatile float sink;
 
 /* Best of five, each at least 2 ms. */
-static double time_call(float (*run)(const struct kernels *, struct place *), const struct kernels *k, struct place *p)
+static double time_call(float (*run)(const struct kernels *, struct place *), const struct kernels *k,
+                        struct place *p)
 {
     size_t calls = 1;
     double best = 1e9;
     for (int round = 0; round < 5;) {
         double begin = seconds();
-        for (size_t i = 0; i < calls; i++) sink = run(k, p);
+        for (size_t i = 0; i < calls; i++)
+            sink = run(k, p);
         double took = seconds() - begin;
         if (took < 2e-3) {
             calls *= 2;
             continue;
         }
         round++;
-        if (took / (double)calls < best) best = took / (double)calls;
+        if (took / (double)calls < best)
+            best = took / (double)calls;
     }
     return best;
 }
@@ -97,7 +106,8 @@ static double time_call(float (*run)(const struct kernels *, struct place *), co
 static void *room(size_t bytes)
 {
     void *p = aligned_alloc(64, (bytes + 63) / 64 * 64);
-    if (!p) abort();
+    if (!p)
+        abort();
     memset(p, 0, bytes);
     return p;
 }
@@ -111,7 +121,8 @@ static float run_copy(const struct kernels *k, struct place *p)
     (void)k;
     enum { HALF = 64 << 20 };
     static unsigned char *big;
-    if (!big) big = room(2 * (size_t)HALF);
+    if (!big)
+        big = room(2 * (size_t)HALF);
     (void)p;
     memcpy(big, big + HALF, HALF);
     return (float)big[77];
@@ -123,14 +134,17 @@ static float run_random(const struct kernels *k, struct place *p)
     enum { ROWS = 1 << 20, ROW = 208 };
     static float *table;
     static uint64_t state = 88172645463325252U;
-    if (!table) table = room((size_t)ROWS * ROW * sizeof *table);
+    if (!table)
+        table = room((size_t)ROWS * ROW * sizeof *table);
     uint32_t at[8];
     for (int i = 0; i < 8; i++) {
         state ^= state << 13, state ^= state >> 7, state ^= state << 17;
         at[i] = (uint32_t)(state % ROWS);
-        for (size_t l = 0; l < 13; l++) __builtin_prefetch(table + (size_t)at[i] * ROW + l * 16, 1);
+        for (size_t l = 0; l < 13; l++)
+            __builtin_prefetch(table + (size_t)at[i] * ROW + l * 16, 1);
     }
-    for (int i = 0; i < 8; i++) k->blend(table + (size_t)at[i] * ROW, p->c, 1.0F, ROW);
+    for (int i = 0; i < 8; i++)
+        k->blend(table + (size_t)at[i] * ROW, p->c, 1.0F, ROW);
     return 0.0F;
 }
 
@@ -148,7 +162,8 @@ static struct limits measure(const struct kernels *k, struct place *p)
         .random_bytes = 8.0 * 2 * 832 / time_call(run_random, k, p),
         .fma_flops = 32.0 * 8 * 64 / time_call(run_dense_l1, k, p),
     };
-    printf("limits [%s]: L1 read-write %.1f GB/s, memory copy %.1f GB/s, random 832-byte rows %.1f GB/s, fma %.1f GFLOP/s\n",
+    printf("limits [%s]: L1 read-write %.1f GB/s, memory copy %.1f GB/s, random 832-byte rows %.1f GB/s, fma "
+           "%.1f GFLOP/s\n",
            k->name, l.l1_bytes / 1e9, l.copy_bytes / 1e9, l.random_bytes / 1e9, l.fma_flops / 1e9);
     return l;
 }
@@ -157,12 +172,17 @@ static struct place *make_place(void)
 {
     struct place *p = room(sizeof *p);
     float *rows = room(16 * ROW_FLOATS * sizeof *rows);
-    p->a = room(FLOATS * sizeof(float)), p->b = room(FLOATS * sizeof(float)), p->c = room(FLOATS * sizeof(float));
+    p->a = room(FLOATS * sizeof(float)), p->b = room(FLOATS * sizeof(float)),
+    p->c = room(FLOATS * sizeof(float));
     p->x = room(512), p->y = room(512), p->z = room(512), p->g = room(512);
-    for (size_t i = 0; i < 16 * ROW_FLOATS; i++) rows[i] = (float)(i % 97 + 1) / 97.0F;
-    for (size_t i = 0; i < FLOATS; i++) p->c[i] = 1.0F; /* not 0: states must not decay into denormals */
-    for (size_t i = 0; i < 64; i++) p->x[i] = p->y[i] = p->z[i] = p->g[i] = (double)(i + 1) / 64.0;
-    for (size_t i = 0; i < 16; i++) p->rows[i] = rows + i * ROW_FLOATS;
+    for (size_t i = 0; i < 16 * ROW_FLOATS; i++)
+        rows[i] = (float)(i % 97 + 1) / 97.0F;
+    for (size_t i = 0; i < FLOATS; i++)
+        p->c[i] = 1.0F; /* not 0: states must not decay into denormals */
+    for (size_t i = 0; i < 64; i++)
+        p->x[i] = p->y[i] = p->z[i] = p->g[i] = (double)(i + 1) / 64.0;
+    for (size_t i = 0; i < 16; i++)
+        p->rows[i] = rows + i * ROW_FLOATS;
     for (uint32_t i = 0; i < N; i++) {
         p->opt[i] = (struct opt_row){.w = rows + i * ROW_FLOATS, .g = p->c, .scale = 0.1F, .curvature = 0.1F};
         p->order[i] = i, p->starts[i] = i;
@@ -176,18 +196,19 @@ int main(int argc, char **argv)
     struct place *p = make_place();
     for (int v = 0; v < KERNELS_VARIANTS; v++) {
         const struct kernels *k = kernels_variant((enum kernels_variant)v);
-        if (!k) continue;
+        if (!k)
+            continue;
         struct limits limits = measure(k, p);
         const uint32_t *starts = p->starts;
         (void)starts;
-#define KERNEL(type, fn, args, tolerance, class, byte_count, flop_count)                                             \
-    if (argc < 2 || strncmp(#fn, argv[1], strlen(argv[1])) == 0) {                                                   \
-        size_t n = fn##_n, d = fn##_d;                                                                             \
-        (void)d;                                                                                                       \
-        double s = time_call(run_##fn, k, p), gb = (double)(byte_count) / s, gf = (double)(flop_count) / s;          \
-        double by_bytes = gb / limits.l1_bytes, by_flops = gf / limits.fma_flops;                                      \
-        printf("  %-22s %-7s %9.1f ns %8.1f GB/s %8.1f GFLOP/s %5.0f %%\n", #fn, k->name, s * 1e9, gb / 1e9,         \
-               gf / 1e9, 100.0 * (by_bytes > by_flops ? by_bytes : by_flops));                                         \
+#define KERNEL(type, fn, args, tolerance, class, byte_count, flop_count)                                     \
+    if (argc < 2 || strncmp(#fn, argv[1], strlen(argv[1])) == 0) {                                           \
+        size_t n = fn##_n, d = fn##_d;                                                                       \
+        (void)d;                                                                                             \
+        double s = time_call(run_##fn, k, p), gb = (double)(byte_count) / s, gf = (double)(flop_count) / s;  \
+        double by_bytes = gb / limits.l1_bytes, by_flops = gf / limits.fma_flops;                            \
+        printf("  %-22s %-7s %9.1f ns %8.1f GB/s %8.1f GFLOP/s %5.0f %%\n", #fn, k->name, s * 1e9, gb / 1e9, \
+               gf / 1e9, 100.0 * (by_bytes > by_flops ? by_bytes : by_flops));                               \
     }
 #include "kernels/kernels.def"
 #undef KERNEL

@@ -19,6 +19,7 @@ int cmd_run(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_explain(int argc, char **argv);
 int cmd_fmt(int argc, char **argv);
+int cmd_model(int argc, char **argv);
 int cmd_checkpoint(int argc, char **argv);
 int cmd_help(int argc, char **argv);
 int cmd_generate(int argc, char **argv);

@@ -14,6 +14,7 @@ static const struct {
     {"check", cmd_check, "find every error of a job"},
     {"explain", cmd_explain, "show how a job will run, as text or as a picture"},
     {"fmt", cmd_fmt, "put a job into its usual form"},
+    {"model", cmd_model, "look inside the models of a checkpoint"},
     {"checkpoint", cmd_checkpoint, "look inside a checkpoint directory"},
     {"help", cmd_help, "reference of every source, operator, function, learner and sink"},
     {"generate", cmd_generate, "write recorded events of a built-in generator"},

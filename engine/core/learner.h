@@ -25,4 +25,16 @@ struct learner_columns {
         known; /* `known_early: [...]`: columns the label is computed from that are known when serving */
 };
 
+/* What a model is made of, for `leat model`: first all dense parameters, then table by table its rows by rising key.
+ * Any callback may return false to stop. Pointers are valid during the call. */
+struct model_visitor {
+    void *argument;
+    /* float32, row-major; a vector has one row. */
+    bool (*tensor)(void *argument, const char *name, const float *data, size_t rows, size_t columns);
+    /* A table begins. name: the field (the column's name); dim: floats a row. */
+    bool (*table)(void *argument, const char *name, size_t dim, uint64_t rows);
+    /* A row: its weights without optimizer state; sightings; event time of the last one. */
+    bool (*row)(void *argument, uint64_t key, const float *weights, uint64_t count, int64_t seen_us);
+};
+
 #endif

@@ -109,6 +109,8 @@ void report_add(struct report *report, const char *name, double value, bool is_w
 /* Adds the item to the one of the same name, else as a new one: sums over lanes. */
 void report_merge(struct report *report, const struct report_item *item);
 
+struct model_visitor;
+
 struct operator_kind {
     const char *name;
     const char *summary; /* one line, no full stop */
@@ -136,6 +138,8 @@ struct operator_kind {
     /* Figures for the live view and the summary (learners: logloss ...); on the lane's thread, between
      * numbers. */
     void (*report)(struct operator_context *context, struct report *report);
+    /* Learners: shows the model (core/learner.h). NULL: nothing to show. */
+    bool (*visit)(struct operator_context *context, struct model_visitor *visitor);
     void (*close)(struct operator_context *context);
 };
 

@@ -1,4 +1,5 @@
-/* Events for the learners' tests: from a counter alone, labels that ids and a dense feature explain in part. */
+/* Events for the learners' tests: from a counter alone, labels that ids and a dense feature explain in part.
+ */
 #ifndef TESTS_LEARNERS_EVENTS_H
 #define TESTS_LEARNERS_EVENTS_H
 
@@ -45,8 +46,11 @@ static inline void events_learn(const struct events *e, struct model *model, uin
             ids[f] = e->ids[f] + at;
         for (int d = 0; d < EVENT_DENSE; d++)
             dense[d] = e->dense[d] + at;
-        struct model_input in = {.rows = end - at < chunk ? end - at : chunk, .ids = ids, .dense = dense,
-                                 .labels = e->labels + at, .event_time_us = e->times + at,
+        struct model_input in = {.rows = end - at < chunk ? end - at : chunk,
+                                 .ids = ids,
+                                 .dense = dense,
+                                 .labels = e->labels + at,
+                                 .event_time_us = e->times + at,
                                  .identity = e->identity + at};
         struct model_output out = {.logits = logits + at, .verdicts = verdicts + at};
         model_learn(model, &in, &out);
@@ -60,10 +64,21 @@ static inline struct model_options events_options(enum interaction_kind interact
         .params = {.rate = 0.1F, .decay = 1.0F, .step_max = 1.0F},
         .accumulator = 1.0F,
     };
-    return (struct model_options){
-        .interaction = interaction, .fields = EVENT_FIELDS, .vectors = EVENT_FIELDS, .dense = EVENT_DENSE, .dim = 8,
-        .init_bound = 0.2F, .linear = adagrad, .embedding = adagrad, .head = adagrad, .hidden = {hidden},
-        .block = hidden ? 16 : 1, .batch = 1, .class_weights = {1.0F, 1.0F}, .negatives_kept = 1.0, .seed = 5};
+    return (struct model_options){.interaction = interaction,
+                                  .fields = EVENT_FIELDS,
+                                  .vectors = EVENT_FIELDS,
+                                  .dense = EVENT_DENSE,
+                                  .dim = 8,
+                                  .init_bound = 0.2F,
+                                  .linear = adagrad,
+                                  .embedding = adagrad,
+                                  .head = adagrad,
+                                  .hidden = {hidden},
+                                  .block = hidden ? 16 : 1,
+                                  .batch = 1,
+                                  .class_weights = {1.0F, 1.0F},
+                                  .negatives_kept = 1.0,
+                                  .seed = 5};
 }
 
 /* Digest of all rows, sorted by key, and the dense weights: equal models have equal ones. */

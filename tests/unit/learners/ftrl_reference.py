@@ -6,7 +6,7 @@ it is learned. Run: python3 ftrl_reference.py > ftrl_expected.h"""
 import math
 from collections import defaultdict
 
-EVENTS, FIELDS, DENSE = 600, 3, 2
+EVENTS, FIELDS, DENSE = 500, 3, 2
 ALPHA, BETA, L1, L2 = 0.15, 1.0, 0.05, 0.3
 MASK = (1 << 64) - 1
 

@@ -1,6 +1,6 @@
 /*
- * The learner kinds as the engine uses them: bound over a schema, fed with batches, stopped at a checkpoint, resumed;
- * with a snapshot writer and an operator_emit of this test's own.
+ * The learner kinds as the engine uses them: bound over a schema, fed with batches, stopped at a checkpoint,
+ * resumed; with a snapshot writer and an operator_emit of this test's own.
  */
 #include "learners/learner.h"
 
@@ -81,12 +81,18 @@ void snapshot_corrupt(struct snapshot_reader *r, struct diag_list *diags, const 
 }
 
 /* Predictions as they come, and a digest of their bits. */
-static uint64_t emitted, digest;
+static uint64_t emitted, digest, metrics_rows;
 static double last_prediction;
 
 void operator_emit(struct operator_context *context, uint32_t output, struct batch *batch)
 {
-    assert_int_equal(output, 0);
+    if (output == 1) { /* metrics: digested too */
+        for (uint32_t i = 0; i < batch->schema->count; i++)
+            digest = num_mix(digest ^ (uint64_t)batch->columns[i].ints[0]);
+        metrics_rows++;
+        batch_release(batch);
+        return;
+    }
     assert_int_equal(batch->schema->count, context->output->count);
     const struct column *column = &batch->columns[batch->schema->count - 1];
     for (uint32_t i = 0; i < batch->selected; i++) {
@@ -175,14 +181,20 @@ struct bench {
 
 static void common_defaults(struct learner_config *c, struct arena *arena, bool is_mf)
 {
-    static struct optimizer_config config = {.rate = 0.1, .accumulator = 1.0, .decay = 1.0, .step_max = 1.0,
-                                             .beta = 1.0};
+    static struct optimizer_config config = {
+        .rate = 0.1, .accumulator = 1.0, .decay = 1.0, .step_max = 1.0, .beta = 1.0};
     c->label.ast = name_ast(arena, "clicked");
     c->sparse = is_mf ? (struct expressions){0} : names(arena, "user", "item", "tags");
     c->dense = names(arena, "price", NULL, NULL);
-    c->embedding = (struct embedding_config){.dim = 8, .init = 0.1, .admit_after = 2, .sketch_bytes = 65536,
-                                             .rows_max = 150, .expire_after_us = 3000 * US_PER_SECOND};
-    c->embedding.optimizer = c->linear = c->head = (struct kind_ref){.choice = OPT_ADAGRAD, .config = &config};
+    c->embedding = (struct embedding_config){.dim = 8,
+                                             .init = 0.1,
+                                             .admit_after = 2,
+                                             .sketch_bytes = 65536,
+                                             .rows_max = 150,
+                                             .expire_after_us = 3000 * US_PER_SECOND};
+    c->embedding.optimizer = c->linear = c->head =
+        (struct kind_ref){.choice = OPT_ADAGRAD, .config = &config};
+    c->metrics_every = 1700;
     c->batch = 1, c->hidden_batch = 16, c->window = 2000, c->seed = 1;
     c->positive_weight = c->negative_weight = 1.0;
     c->keep_negatives = 0.9;
@@ -205,14 +217,18 @@ static void start(struct bench *t, const struct operator_kind *kind)
     hidden[0] = 8;
     if (strcmp(kind->name, "deepfm") == 0 || strcmp(kind->name, "ffm") == 0)
         c->hidden = (struct ints){.items = hidden, .count = 1};
-    t->bind = (struct operator_bind){.config = c, .arena = &t->arena, .diags = &t->diags, .inputs_count = 1,
-                                     .add_column = add_column, .learner = &t->learner};
+    t->bind = (struct operator_bind){.config = c,
+                                     .arena = &t->arena,
+                                     .diags = &t->diags,
+                                     .inputs_count = 1,
+                                     .add_column = add_column,
+                                     .learner = &t->learner};
     t->bind.inputs[0].schema = make_schema(&t->arena);
     assert_true(kind->bind(&t->bind));
     assert_int_equal(t->learner.label, COLUMN_CLICKED);
     assert_int_equal(t->learner.count, strcmp(kind->name, "mf") == 0 ? 3 : 4);
-    t->context = (struct operator_context){.config = c, .pool = t->pool, .output = t->bind.outputs[0],
-                                           .diags = &t->diags};
+    t->context = (struct operator_context){
+        .config = c, .pool = t->pool, .output = t->bind.outputs[0], .diags = &t->diags};
     assert_true(kind->open(&t->context));
 }
 
@@ -243,7 +259,8 @@ static void check_counts(const struct bench *t)
     assert_true(c->dead >= 1 && c->filtered > 0 && c->absorbed > c->filtered);
 }
 
-static struct snapshot_writer checkpoint(struct bench *t, const struct operator_kind *kind, uint64_t epoch, bool base)
+static struct snapshot_writer checkpoint(struct bench *t, const struct operator_kind *kind, uint64_t epoch,
+                                         bool base)
 {
     struct snapshot_writer w = {.epoch = epoch, .is_base = base};
     assert_true(kind->snapshot(&t->context, &w));
@@ -268,9 +285,10 @@ static void check_resume(const struct operator_kind *kind)
 {
     struct bench whole, first, second;
     start(&whole, kind);
-    emitted = digest = 0;
+    emitted = digest = metrics_rows = 0;
     feed(&whole, kind, 0, BATCHES);
     check_counts(&whole);
+    assert_int_equal(metrics_rows, BATCHES * ROWS / 1700);
     uint64_t expected = digest;
     struct report reports[2] = {{0}, {0}};
     kind->report(&whole.context, &reports[0]);

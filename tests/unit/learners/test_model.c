@@ -1,4 +1,5 @@
-/* Models as a whole: FTRL against the reference, equal bits whatever the variant and the cut, resuming, rejection. */
+/* Models as a whole: FTRL against the reference, equal bits whatever the variant and the cut, resuming,
+ * rejection. */
 #include "events.h"
 #include "ftrl_expected.h"
 
@@ -88,7 +89,8 @@ static void test_same_bits(void **state)
             if (!k)
                 continue;
             struct model *m = model_new(&o, k);
-            events_learn(&events, m, 0, EVENTS_MAX, v == 0 ? 1024 : 100 + 77 * (uint32_t)v, other_logits, verdicts);
+            events_learn(&events, m, 0, EVENTS_MAX, v == 0 ? 1024 : 100 + 77 * (uint32_t)v, other_logits,
+                         verdicts);
             if (v == 0) {
                 memcpy(logits, other_logits, sizeof logits);
                 digest = events_digest(m, EVENT_FIELDS);
@@ -227,8 +229,8 @@ static void test_losses(void **state)
 }
 
 /*
- * The gradient of every shape by differences: with plain SGD of rate r, a step moves a weight by -r dL/dw. A copy of
- * the model with one weight moved by +-h tells dL/dw. One event, so blocks and batches of one.
+ * The gradient of every shape by differences: with plain SGD of rate r, a step moves a weight by -r dL/dw. A
+ * copy of the model with one weight moved by +-h tells dL/dw. One event, so blocks and batches of one.
  */
 static double event_loss(struct model *m, uint32_t i)
 {
@@ -275,12 +277,13 @@ static void test_gradients(void **state)
             }
             struct model *step = copy_by_snapshot(m, &o);
             events_learn(&events, step, 300, 301, 1, logits, verdicts);
-            memcpy(after, table_payload(table_find(model_table(step, f), events.ids[f][300])), floats * sizeof *w);
+            memcpy(after, table_payload(table_find(model_table(step, f), events.ids[f][300])),
+                   floats * sizeof *w);
             for (size_t i = 0; i < floats; i++) {
                 double moved = -64.0 * ((double)after[i] - (double)before[i]);
                 if (fabs(moved - slopes[i]) > 2e-3)
-                    fail_msg("shape %zu field %u float %zu: %f by the step, %f by differences", s, f, i, moved,
-                             slopes[i]);
+                    fail_msg("shape %zu field %u float %zu: %f by the step, %f by differences", s, f, i,
+                             moved, slopes[i]);
             }
             model_free(step);
         }
@@ -302,7 +305,11 @@ static void test_lists(void **state)
     const uint64_t *ids[EVENT_FIELDS] = {events.ids[0], events.ids[1], events.ids[2]};
     const uint32_t *lists[EVENT_FIELDS] = {NULL, offsets, NULL};
     const float *dense[EVENT_DENSE] = {events.dense[0], events.dense[1]};
-    struct model_input in = {.rows = 1000, .ids = ids, .offsets = lists, .dense = dense, .labels = events.labels,
+    struct model_input in = {.rows = 1000,
+                             .ids = ids,
+                             .offsets = lists,
+                             .dense = dense,
+                             .labels = events.labels,
                              .event_time_us = events.times};
     struct model_output out = {.logits = logits, .verdicts = verdicts};
     model_learn(listed, &in, &out);
@@ -328,8 +335,9 @@ static int setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_losses),    cmocka_unit_test(test_ftrl_reference), cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_resume),         cmocka_unit_test(test_rejected),
+        cmocka_unit_test(test_losses),    cmocka_unit_test(test_ftrl_reference),
+        cmocka_unit_test(test_gradients), cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_resume),    cmocka_unit_test(test_rejected),
         cmocka_unit_test(test_sampling),  cmocka_unit_test(test_lists),
     };
     return cmocka_run_group_tests(tests, setup, NULL);

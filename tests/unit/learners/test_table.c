@@ -49,7 +49,8 @@ static bool naive_goes_before(uint64_t a, uint64_t b)
 }
 
 /* The rule of table.h in its simplest form: one bucket's rows are looked for among all keys. */
-static void naive_sight(const struct table *t, uint64_t key, uint32_t seen, uint32_t step, uint32_t expired_before)
+static void naive_sight(const struct table *t, uint64_t key, uint32_t seen, uint32_t step,
+                        uint32_t expired_before)
 {
     struct naive_row *row = &naive[key];
     if (row->is_there && row->seen < expired_before)

@@ -1,0 +1,16 @@
+/* A model out of a checkpoint, without running its job. Control thread. */
+#ifndef LEAT_RUN_MODEL_H
+#define LEAT_RUN_MODEL_H
+
+#include "plan/plan.h"
+#include "state/checkpoint.h"
+
+/* The job as the checkpoint keeps it: its text, and the `--set`s, one NAME=VALUE a line. In the arena. */
+LEAT_CHECKED bool model_job(struct checkpoint *checkpoint, struct arena *arena, struct str *text,
+                            struct str *settings, struct diag_list *diags);
+/* Restores one learner of the plan and shows it to the visitor. */
+LEAT_CHECKED bool model_visit(const struct plan *plan, const struct plan_node *learner,
+                              struct checkpoint *checkpoint, struct model_visitor *visitor,
+                              struct diag_list *diags);
+
+#endif

@@ -1,0 +1,375 @@
+/* attribute: the label join. Each row of the stream is held until its deadline, event time + within; then it goes on
+ * with the label 1 if a row of the other stream with an equal key has an event time in [t, t + within], else 0.
+ *
+ * Held rows lie in a time queue, all columns as bytes, and come out in the order (deadline, hash of the key, arrival)
+ * when the watermark is beyond the deadline. The other stream's rows are remembered as event times by key, until the
+ * watermark has passed the last deadline that they can answer, time + within; whether they arrived before or after
+ * the row they answer does not matter. Of three times a < b < c with c - a <= within, b is left out: whatever
+ * interval of length `within` holds b, holds a or c as well. So a key keeps at most about two times for each `within`,
+ * however often it is clicked. */
+#include "operators/aggregate/rows.h"
+#include "operators/keys.h"
+
+enum { ATTRIBUTE_TABLE = 'k', ATTRIBUTE_QUEUE = 'q', BUCKETS = 64 };
+
+struct attribute {
+    struct name_ref stream;
+    struct columns on;
+    int64_t within_us;
+    struct name_ref label;
+    /* Made by bind. */
+    int *keys, *answer_keys;
+    const struct schema *input;
+    /* The lane's. */
+    struct keyed_table *table; /* key -> rising event times of the other stream */
+    struct time_queue *queue;
+    struct byte_buffer row;
+};
+
+/* In front of a held row's columns. */
+struct __attribute__((packed)) held_head {
+    int64_t event_time, arrival_time;
+    uint64_t record;
+    uint32_t partition;
+    uint8_t has_arrival, has_null;
+};
+
+static const struct option attribute_options[] = {
+    OPTION_STREAM(struct attribute, stream, "stream", OPTION_REQUIRED | OPTION_POSITIONAL,
+                  "the stream whose rows are the answers"),
+    OPTION_COLUMNS(struct attribute, on, "on", OPTION_REQUIRED, "the columns that both streams have, equal in a match"),
+    OPTION_DURATION(struct attribute, within_us, "within", OPTION_REQUIRED, NULL, "1ms", "365d",
+                    "how long after the row an answer counts, in event time"),
+    OPTION_NAME(struct attribute, label, "as", OPTION_REQUIRED, "the new column: 1 or 0"),
+    OPTIONS_END,
+};
+
+/* --- Binding ---------------------------------------------------------------------------------------------------------- */
+
+static bool attribute_bind(struct operator_bind *bind)
+{
+    struct attribute *attribute = bind->config;
+    bool is_good = keys_bind(bind, 0, &attribute->on, &attribute->keys);
+    is_good &= keys_bind(bind, 1, &attribute->on, &attribute->answer_keys);
+    for (uint32_t i = 0; is_good && i < attribute->on.count; i++) {
+        const struct field *left = &bind->inputs[0].schema->fields[attribute->keys[i]];
+        const struct field *right = &bind->inputs[1].schema->fields[attribute->answer_keys[i]];
+        if (type_equal(&left->type, &right->type))
+            continue;
+        diag_error(bind->diags, DIAG_E0303, attribute->on.items[i].span, "`%.*s` is a %s here and a %s in `%.*s`",
+                   STR_ARGS(left->name), type_name(bind->arena, &left->type), type_name(bind->arena, &right->type),
+                   STR_ARGS(bind->inputs[1].stream));
+        is_good = false;
+    }
+    attribute->input = bind->inputs[0].schema;
+    if (schema_find(attribute->input, attribute->label.name) >= 0) {
+        diag_error(bind->diags, DIAG_E0306, attribute->label.span, "there is a column `%.*s` already",
+                   STR_ARGS(attribute->label.name));
+        is_good = false;
+    } else if (attribute->input->count == SCHEMA_FIELDS_MAX) {
+        diag_error(bind->diags, DIAG_E0503, bind->span, "more than %d columns", SCHEMA_FIELDS_MAX);
+        is_good = false;
+    }
+    if (!is_good)
+        return false;
+    struct schema *output = operator_extend(bind, 1);
+    struct field *label = schema_add(output, attribute->label.name, type_of(TYPE_INT));
+    bit_set(label->lineage.words, bind->label_root);
+    bind->outputs[0] = output;
+    bind->outputs[1] = attribute->input;
+    bind->hold_us = attribute->within_us;
+    bind->is_timer_kind = true;
+    bind->needs_memory = true;
+    return true;
+}
+
+static bool attribute_open(struct operator_context *context)
+{
+    struct attribute *attribute = context->config;
+    size_t half = (size_t)context->memory_bytes / 2;
+    attribute->table = keyed_table_new(&(struct keyed_options){.store = context->state_store,
+                                                               .id = (uint16_t)context->place,
+                                                               .kind = ATTRIBUTE_TABLE,
+                                                               .budget_bytes = half});
+    attribute->queue = time_queue_new(&(struct time_queue_options){.store = context->state_store,
+                                                                   .id = (uint16_t)context->place,
+                                                                   .kind = ATTRIBUTE_QUEUE,
+                                                                   .budget_bytes = half,
+                                                                   .bucket_us = MAX(attribute->within_us / BUCKETS, 1)});
+    return time_queue_restored(attribute->queue, context->lane, context->lanes, TIME_MIN);
+}
+
+/* --- Answers ------------------------------------------------------------------------------------------------------------ */
+
+/* Adds a time to the rising times; returns their new number. Those before `first` are left out. */
+static uint32_t add_time(int64_t *times, uint32_t count, int64_t time, int64_t first, int64_t within_us)
+{
+    uint32_t gone = 0;
+    while (gone < count && times[gone] < first)
+        gone++;
+    count -= gone;
+    memmove(times, times + gone, count * sizeof *times);
+    uint32_t at = count;
+    while (at > 0 && times[at - 1] > time)
+        at--;
+    if (at > 0 && times[at - 1] == time)
+        return count;
+    memmove(times + at + 1, times + at, (count - at) * sizeof *times);
+    times[at] = time;
+    count++;
+    /* Around the new one, whoever has neighbours near enough is not needed. */
+    for (uint32_t i = at + 1 < count ? at + 1 : at, turns = 0; turns < 3 && i > 0; turns++, i--) {
+        if (i + 1 >= count || times[i + 1] - times[i - 1] > within_us)
+            continue;
+        memmove(times + i, times + i + 1, (count - i - 1) * sizeof *times);
+        count--;
+    }
+    return count;
+}
+
+static void take_answer(struct operator_context *context, struct attribute *attribute, struct keyed_slot *slot,
+                        int64_t time)
+{
+    int64_t last_deadline = time_add(time, attribute->within_us);
+    if (last_deadline < context->watermark) {
+        context->counters.late_updates++;
+        return;
+    }
+    uint32_t bytes;
+    keyed_read(slot, &bytes);
+    uint32_t count = bytes / (uint32_t)sizeof(int64_t);
+    int64_t *times = keyed_write(attribute->table, slot, (count + 1) * (uint32_t)sizeof(int64_t), last_deadline);
+    int64_t first = time_add(context->watermark, -attribute->within_us);
+    uint32_t kept = add_time(times, count, time, first, attribute->within_us);
+    (void)keyed_write(attribute->table, slot, kept * (uint32_t)sizeof(int64_t), last_deadline);
+}
+
+static void take_answers(struct operator_context *context, struct attribute *attribute, const struct batch *batch)
+{
+    struct row_keys keys = keys_of(batch, attribute->answer_keys, attribute->on.count, context->scratch);
+    struct keyed_slot *slots[BATCH_ROWS];
+    keyed_begin(attribute->table, keys.keys, keys.hashes, batch->selected, slots);
+    for (uint32_t i = 0; i < batch->selected; i++) {
+        context->counters.null_keys += keys.has_null[i];
+        if (!keys.has_null[i])
+            take_answer(context, attribute, slots[i], batch->event_time[batch_row(batch, i)]);
+    }
+    keyed_end(attribute->table);
+}
+
+/* --- Rows in -------------------------------------------------------------------------------------------------------------- */
+
+static void hold_row(struct attribute *attribute, const struct batch *batch, uint32_t row, struct key key,
+                     uint64_t hash, bool has_null)
+{
+    struct row_origin origin = batch_origin(batch, row);
+    struct held_head head = {.event_time = batch->event_time[row],
+                             .arrival_time = batch->arrival_time == NULL ? 0 : batch->arrival_time[row],
+                             .record = origin.record,
+                             .partition = origin.partition,
+                             .has_arrival = batch->arrival_time != NULL,
+                             .has_null = has_null};
+    buffer_clear(&attribute->row);
+    buffer_append(&attribute->row, &head, sizeof head);
+    for (uint32_t i = 0; i < batch->schema->count; i++)
+        row_encode_value(&attribute->row, &batch->columns[i], &batch->schema->fields[i].type, row);
+    time_queue_push(attribute->queue, time_add(head.event_time, attribute->within_us), key, hash,
+                    (struct str){attribute->row.data, attribute->row.length});
+}
+
+static void take_rows(struct operator_context *context, struct attribute *attribute, struct batch *batch)
+{
+    struct row_keys keys = keys_of(batch, attribute->keys, attribute->on.count, context->scratch);
+    uint16_t late[BATCH_ROWS];
+    uint32_t late_count = 0;
+    for (uint32_t i = 0; i < batch->selected; i++) {
+        uint32_t row = batch_row(batch, i);
+        context->counters.null_keys += keys.has_null[i];
+        if (time_add(batch->event_time[row], attribute->within_us) < context->watermark)
+            late[late_count++] = (uint16_t)row;
+        else
+            hold_row(attribute, batch, row, keys.keys[i], keys.hashes[i], keys.has_null[i]);
+    }
+    context->counters.held += batch->selected - late_count;
+    context->counters.late += late_count;
+    if (late_count == 0)
+        return;
+    struct batch *out = batch_derive(batch, batch->schema);
+    out->sel = arena_copy(&out->arena, late, late_count * sizeof *late);
+    out->selected = late_count;
+    operator_emit(context, 1, out);
+}
+
+/* The order of the two inputs' rows does not matter: a row is judged at its deadline. */
+static void attribute_process_merged(struct operator_context *context, struct merge *merge)
+{
+    struct attribute *attribute = context->config;
+    for (const struct batch *batch = merge_batches(merge, 1); batch != NULL; batch = batch->next)
+        take_answers(context, attribute, batch);
+    for (struct batch *batch = merge_batches(merge, 0); batch != NULL; batch = batch->next)
+        take_rows(context, attribute, batch);
+}
+
+/* --- Rows out ------------------------------------------------------------------------------------------------------------- */
+
+struct emission {
+    struct batch *batch;
+    struct column_builder *builders;
+    struct row_order *orders;
+    struct row_origin *origins;
+    int64_t *arrivals;
+    bool has_arrivals;
+    uint32_t rows;
+    struct key keys[BATCH_ROWS];
+    uint64_t hashes[BATCH_ROWS];
+    bool has_null[BATCH_ROWS];
+};
+
+static void begin_emission(struct operator_context *context, const struct attribute *attribute,
+                           struct emission *emission)
+{
+    struct batch *batch = emission->batch = batch_new(context->pool, context->output, BATCH_ROWS);
+    emission->rows = 0;
+    emission->has_arrivals = false;
+    emission->orders = arena_alloc(&batch->arena, BATCH_ROWS * sizeof *emission->orders);
+    emission->origins = arena_alloc(&batch->arena, BATCH_ROWS * sizeof *emission->origins);
+    emission->arrivals = arena_alloc(&batch->arena, BATCH_ROWS * sizeof *emission->arrivals);
+    emission->builders = arena_array(&batch->arena, struct column_builder, attribute->input->count);
+    for (uint32_t i = 0; i < attribute->input->count; i++)
+        builder_init(&emission->builders[i], batch, &batch->columns[i], attribute->input->fields[i].type);
+}
+
+/* A held row becomes the next row of the batch. What cannot be decoded is our own bug or a broken database: the row
+ * then goes on with nulls. */
+static void release_row(struct operator_context *context, const struct attribute *attribute, struct emission *emission,
+                        const struct time_record *record)
+{
+    struct held_head head = {0};
+    uint32_t row = emission->rows++;
+    const char *at = record->data.data, *end = at + record->data.length;
+    leat_assert(record->data.length >= sizeof head);
+    memcpy(&head, at, sizeof head);
+    at += sizeof head;
+    for (uint32_t i = 0; i < attribute->input->count; i++)
+        if (!builder_decode(&emission->builders[i], row, &at, end))
+            builder_null(&emission->builders[i], row);
+    emission->batch->event_time[row] = head.event_time;
+    emission->arrivals[row] = head.arrival_time;
+    emission->has_arrivals |= head.has_arrival != 0;
+    emission->origins[row] = (struct row_origin){head.partition, head.record};
+    emission->orders[row] =
+        (struct row_order){.place = 1 + context->place, .time = record->time_us, .tie = record->hash};
+    emission->keys[row] = record->key;
+    emission->hashes[row] = record->hash;
+    emission->has_null[row] = head.has_null != 0;
+}
+
+/* Whether one of the rising times is in [from, from + within]. */
+static bool is_answered(const struct keyed_slot *slot, int64_t from, int64_t within_us)
+{
+    uint32_t bytes;
+    const int64_t *times = keyed_read(slot, &bytes);
+    uint32_t count = bytes / (uint32_t)sizeof(int64_t), i = 0;
+    while (i < count && times[i] < from)
+        i++;
+    return i < count && times[i] <= time_add(from, within_us);
+}
+
+static void end_emission(struct operator_context *context, struct attribute *attribute, struct emission *emission)
+{
+    struct batch *batch = emission->batch;
+    emission->batch = NULL;
+    if (batch == NULL)
+        return;
+    struct keyed_slot *slots[BATCH_ROWS];
+    int64_t *labels = batch->columns[attribute->input->count].ints;
+    keyed_begin(attribute->table, emission->keys, emission->hashes, emission->rows, slots);
+    for (uint32_t i = 0; i < emission->rows; i++)
+        labels[i] = !emission->has_null[i] && is_answered(slots[i], batch->event_time[i], attribute->within_us);
+    keyed_end(attribute->table);
+    for (uint32_t i = 0; i < attribute->input->count; i++)
+        builder_finish(&emission->builders[i]);
+    batch->rows = batch->selected = emission->rows;
+    batch->orders = emission->orders;
+    batch->origins = emission->origins;
+    batch->arrival_time = emission->has_arrivals ? emission->arrivals : NULL;
+    context->counters.held -= emission->rows;
+    context->counters.passed += emission->rows;
+    operator_emit(context, 0, batch);
+}
+
+static void attribute_on_watermark(struct operator_context *context, int64_t watermark)
+{
+    struct attribute *attribute = context->config;
+    struct emission *emission = arena_alloc(context->scratch, sizeof *emission);
+    emission->batch = NULL;
+    struct time_record record;
+    while (time_queue_pop(attribute->queue, watermark, &record)) {
+        if (emission->batch == NULL)
+            begin_emission(context, attribute, emission);
+        release_row(context, attribute, emission, &record);
+        if (emission->rows == BATCH_ROWS)
+            end_emission(context, attribute, emission);
+    }
+    end_emission(context, attribute, emission);
+    keyed_set_watermark(attribute->table, watermark);
+}
+
+/* --- Checkpoints, the end --------------------------------------------------------------------------------------------------- */
+
+static bool attribute_snapshot(struct operator_context *context, struct snapshot_writer *writer)
+{
+    struct attribute *attribute = context->config;
+    return keyed_table_snapshot(attribute->table, writer) && time_queue_snapshot(attribute->queue, writer);
+}
+
+static bool attribute_restore(struct operator_context *context, struct snapshot_reader *reader)
+{
+    struct attribute *attribute = context->config;
+    keyed_set_watermark(attribute->table, context->watermark);
+    uint32_t group;
+    struct str record;
+    while (snapshot_get(reader, &group, &record)) {
+        bool is_held = record.length > 0 && record.data[0] == ATTRIBUTE_QUEUE;
+        if (is_held ? !time_queue_restore(attribute->queue, reader, record, context->watermark, context->diags)
+                    : !keyed_table_restore(attribute->table, reader, record, context->diags))
+            return false;
+    }
+    return time_queue_restored(attribute->queue, context->lane, context->lanes, context->watermark);
+}
+
+static void attribute_close(struct operator_context *context)
+{
+    struct attribute *attribute = context->config;
+    keyed_table_free(attribute->table);
+    time_queue_free(attribute->queue);
+    buffer_free(&attribute->row);
+    attribute->table = NULL;
+    attribute->queue = NULL;
+}
+
+const struct operator_kind operator_attribute = {
+    .name = "attribute",
+    .summary = "labels each row with whether an answer to it came in time",
+    .example = "events | attribute clicks on item_id within 30m as was_clicked",
+    .details = "Every row is held until its event time + `within`, then goes on with 1 if the other stream has a row with "
+               "equal columns and an event time in [t, t + within], else with 0. Rows come out in the order of their "
+               "deadlines. Null matches nothing. A row whose deadline is already behind the watermark when it "
+               "arrives goes to `NAME.late`; an answer that is too late for every row still held is counted in "
+               "late_updates.",
+    .options = attribute_options,
+    .size = sizeof(struct attribute),
+    .determinism = DETERMINISM_BY_RECORD_ORDER,
+    .keeps_columns = true,
+    .uses_time = true,
+    .makes_label = true,
+    .inputs_min = 2,
+    .inputs_max = 2,
+    .bind = attribute_bind,
+    .open = attribute_open,
+    .process_merged = attribute_process_merged,
+    .on_watermark = attribute_on_watermark,
+    .snapshot = attribute_snapshot,
+    .restore = attribute_restore,
+    .close = attribute_close,
+};
