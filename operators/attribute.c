@@ -1,12 +1,13 @@
-/* attribute: the label join. Each row of the stream is held until its deadline, event time + within; then it goes on
- * with the label 1 if a row of the other stream with an equal key has an event time in [t, t + within], else 0.
+/* attribute: the label join. Each row of the stream is held until its deadline, event time + within; then it
+ * goes on with the label 1 if a row of the other stream with an equal key has an event time in [t, t +
+ * within], else 0.
  *
- * Held rows lie in a time queue, all columns as bytes, and come out in the order (deadline, hash of the key, arrival)
- * when the watermark is beyond the deadline. The other stream's rows are remembered as event times by key, until the
- * watermark has passed the last deadline that they can answer, time + within; whether they arrived before or after
- * the row they answer does not matter. Of three times a < b < c with c - a <= within, b is left out: whatever
- * interval of length `within` holds b, holds a or c as well. So a key keeps at most about two times for each `within`,
- * however often it is clicked. */
+ * Held rows lie in a time queue, all columns as bytes, and come out in the order (deadline, hash of the key,
+ * arrival) when the watermark is beyond the deadline. The other stream's rows are remembered as event times
+ * by key, until the watermark has passed the last deadline that they can answer, time + within; whether they
+ * arrived before or after the row they answer does not matter. Of three times a < b < c with c - a <= within,
+ * b is left out: whatever interval of length `within` holds b, holds a or c as well. So a key keeps at most
+ * about two times for each `within`, however often it is clicked. */
 #include "operators/aggregate/rows.h"
 #include "operators/keys.h"
 
@@ -37,14 +38,17 @@ struct __attribute__((packed)) held_head {
 static const struct option attribute_options[] = {
     OPTION_STREAM(struct attribute, stream, "stream", OPTION_REQUIRED | OPTION_POSITIONAL,
                   "the stream whose rows are the answers"),
-    OPTION_COLUMNS(struct attribute, on, "on", OPTION_REQUIRED, "the columns that both streams have, equal in a match"),
+    OPTION_COLUMNS(struct attribute, on, "on", OPTION_REQUIRED,
+                   "the columns that both streams have, equal in a match"),
     OPTION_DURATION(struct attribute, within_us, "within", OPTION_REQUIRED, NULL, "1ms", "365d",
                     "how long after the row an answer counts, in event time"),
     OPTION_NAME(struct attribute, label, "as", OPTION_REQUIRED, "the new column: 1 or 0"),
     OPTIONS_END,
 };
 
-/* --- Binding ---------------------------------------------------------------------------------------------------------- */
+/* --- Binding
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
 static bool attribute_bind(struct operator_bind *bind)
 {
@@ -56,8 +60,9 @@ static bool attribute_bind(struct operator_bind *bind)
         const struct field *right = &bind->inputs[1].schema->fields[attribute->answer_keys[i]];
         if (type_equal(&left->type, &right->type))
             continue;
-        diag_error(bind->diags, DIAG_E0303, attribute->on.items[i].span, "`%.*s` is a %s here and a %s in `%.*s`",
-                   STR_ARGS(left->name), type_name(bind->arena, &left->type), type_name(bind->arena, &right->type),
+        diag_error(bind->diags, DIAG_E0303, attribute->on.items[i].span,
+                   "`%.*s` is a %s here and a %s in `%.*s`", STR_ARGS(left->name),
+                   type_name(bind->arena, &left->type), type_name(bind->arena, &right->type),
                    STR_ARGS(bind->inputs[1].stream));
         is_good = false;
     }
@@ -91,15 +96,18 @@ static bool attribute_open(struct operator_context *context)
                                                                .id = (uint16_t)context->place,
                                                                .kind = ATTRIBUTE_TABLE,
                                                                .budget_bytes = half});
-    attribute->queue = time_queue_new(&(struct time_queue_options){.store = context->state_store,
-                                                                   .id = (uint16_t)context->place,
-                                                                   .kind = ATTRIBUTE_QUEUE,
-                                                                   .budget_bytes = half,
-                                                                   .bucket_us = MAX(attribute->within_us / BUCKETS, 1)});
+    attribute->queue =
+        time_queue_new(&(struct time_queue_options){.store = context->state_store,
+                                                    .id = (uint16_t)context->place,
+                                                    .kind = ATTRIBUTE_QUEUE,
+                                                    .budget_bytes = half,
+                                                    .bucket_us = MAX(attribute->within_us / BUCKETS, 1)});
     return time_queue_restored(attribute->queue, context->lane, context->lanes, TIME_MIN);
 }
 
-/* --- Answers ------------------------------------------------------------------------------------------------------------ */
+/* --- Answers
+ * ------------------------------------------------------------------------------------------------------------
+ */
 
 /* Adds a time to the rising times; returns their new number. Those before `first` are left out. */
 static uint32_t add_time(int64_t *times, uint32_t count, int64_t time, int64_t first, int64_t within_us)
@@ -127,8 +135,8 @@ static uint32_t add_time(int64_t *times, uint32_t count, int64_t time, int64_t f
     return count;
 }
 
-static void take_answer(struct operator_context *context, struct attribute *attribute, struct keyed_slot *slot,
-                        int64_t time)
+static void take_answer(struct operator_context *context, struct attribute *attribute,
+                        struct keyed_slot *slot, int64_t time)
 {
     int64_t last_deadline = time_add(time, attribute->within_us);
     if (last_deadline < context->watermark) {
@@ -138,13 +146,15 @@ static void take_answer(struct operator_context *context, struct attribute *attr
     uint32_t bytes;
     keyed_read(slot, &bytes);
     uint32_t count = bytes / (uint32_t)sizeof(int64_t);
-    int64_t *times = keyed_write(attribute->table, slot, (count + 1) * (uint32_t)sizeof(int64_t), last_deadline);
+    int64_t *times =
+        keyed_write(attribute->table, slot, (count + 1) * (uint32_t)sizeof(int64_t), last_deadline);
     int64_t first = time_add(context->watermark, -attribute->within_us);
     uint32_t kept = add_time(times, count, time, first, attribute->within_us);
     (void)keyed_write(attribute->table, slot, kept * (uint32_t)sizeof(int64_t), last_deadline);
 }
 
-static void take_answers(struct operator_context *context, struct attribute *attribute, const struct batch *batch)
+static void take_answers(struct operator_context *context, struct attribute *attribute,
+                         const struct batch *batch)
 {
     struct row_keys keys = keys_of(batch, attribute->answer_keys, attribute->on.count, context->scratch);
     struct keyed_slot *slots[BATCH_ROWS];
@@ -157,7 +167,9 @@ static void take_answers(struct operator_context *context, struct attribute *att
     keyed_end(attribute->table);
 }
 
-/* --- Rows in -------------------------------------------------------------------------------------------------------------- */
+/* --- Rows in
+ * --------------------------------------------------------------------------------------------------------------
+ */
 
 static void hold_row(struct attribute *attribute, const struct batch *batch, uint32_t row, struct key key,
                      uint64_t hash, bool has_null)
@@ -210,7 +222,9 @@ static void attribute_process_merged(struct operator_context *context, struct me
         take_rows(context, attribute, batch);
 }
 
-/* --- Rows out ------------------------------------------------------------------------------------------------------------- */
+/* --- Rows out
+ * -------------------------------------------------------------------------------------------------------------
+ */
 
 struct emission {
     struct batch *batch;
@@ -239,10 +253,10 @@ static void begin_emission(struct operator_context *context, const struct attrib
         builder_init(&emission->builders[i], batch, &batch->columns[i], attribute->input->fields[i].type);
 }
 
-/* A held row becomes the next row of the batch. What cannot be decoded is our own bug or a broken database: the row
- * then goes on with nulls. */
-static void release_row(struct operator_context *context, const struct attribute *attribute, struct emission *emission,
-                        const struct time_record *record)
+/* A held row becomes the next row of the batch. What cannot be decoded is our own bug or a broken database:
+ * the row then goes on with nulls. */
+static void release_row(struct operator_context *context, const struct attribute *attribute,
+                        struct emission *emission, const struct time_record *record)
 {
     struct held_head head = {0};
     uint32_t row = emission->rows++;
@@ -275,7 +289,8 @@ static bool is_answered(const struct keyed_slot *slot, int64_t from, int64_t wit
     return i < count && times[i] <= time_add(from, within_us);
 }
 
-static void end_emission(struct operator_context *context, struct attribute *attribute, struct emission *emission)
+static void end_emission(struct operator_context *context, struct attribute *attribute,
+                         struct emission *emission)
 {
     struct batch *batch = emission->batch;
     emission->batch = NULL;
@@ -285,7 +300,8 @@ static void end_emission(struct operator_context *context, struct attribute *att
     int64_t *labels = batch->columns[attribute->input->count].ints;
     keyed_begin(attribute->table, emission->keys, emission->hashes, emission->rows, slots);
     for (uint32_t i = 0; i < emission->rows; i++)
-        labels[i] = !emission->has_null[i] && is_answered(slots[i], batch->event_time[i], attribute->within_us);
+        labels[i] =
+            !emission->has_null[i] && is_answered(slots[i], batch->event_time[i], attribute->within_us);
     keyed_end(attribute->table);
     for (uint32_t i = 0; i < attribute->input->count; i++)
         builder_finish(&emission->builders[i]);
@@ -315,7 +331,8 @@ static void attribute_on_watermark(struct operator_context *context, int64_t wat
     keyed_set_watermark(attribute->table, watermark);
 }
 
-/* --- Checkpoints, the end --------------------------------------------------------------------------------------------------- */
+/* --- Checkpoints, the end
+ * --------------------------------------------------------------------------------------------------- */
 
 static bool attribute_snapshot(struct operator_context *context, struct snapshot_writer *writer)
 {
@@ -331,8 +348,9 @@ static bool attribute_restore(struct operator_context *context, struct snapshot_
     struct str record;
     while (snapshot_get(reader, &group, &record)) {
         bool is_held = record.length > 0 && record.data[0] == ATTRIBUTE_QUEUE;
-        if (is_held ? !time_queue_restore(attribute->queue, reader, record, context->watermark, context->diags)
-                    : !keyed_table_restore(attribute->table, reader, record, context->diags))
+        if (is_held
+                ? !time_queue_restore(attribute->queue, reader, record, context->watermark, context->diags)
+                : !keyed_table_restore(attribute->table, reader, record, context->diags))
             return false;
     }
     return time_queue_restored(attribute->queue, context->lane, context->lanes, context->watermark);
@@ -352,11 +370,14 @@ const struct operator_kind operator_attribute = {
     .name = "attribute",
     .summary = "labels each row with whether an answer to it came in time",
     .example = "events | attribute clicks on item_id within 30m as was_clicked",
-    .details = "Every row is held until its event time + `within`, then goes on with 1 if the other stream has a row with "
-               "equal columns and an event time in [t, t + within], else with 0. Rows come out in the order of their "
-               "deadlines. Null matches nothing. A row whose deadline is already behind the watermark when it "
-               "arrives goes to `NAME.late`; an answer that is too late for every row still held is counted in "
-               "late_updates.",
+    .details =
+        "Every row is held until its event time + `within`, then goes on with 1 if the other stream has a "
+        "row with "
+        "equal columns and an event time in [t, t + within], else with 0. Rows come out in the order of "
+        "their "
+        "deadlines. Null matches nothing. A row whose deadline is already behind the watermark when it "
+        "arrives goes to `NAME.late`; an answer that is too late for every row still held is counted in "
+        "late_updates.",
     .options = attribute_options,
     .size = sizeof(struct attribute),
     .determinism = DETERMINISM_BY_RECORD_ORDER,

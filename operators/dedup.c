@@ -1,10 +1,11 @@
 /* dedup: drops events whose identity was seen before.
  *
- * An identity is remembered from its first sighting at event time f: a row with the same identity is a duplicate if its
- * event time is in (f - within, f + within). Rows are judged in record order, so "first" is the one that arrived
- * first; a row at or after f + within passes and is remembered in turn; a row at or before f - within passes, and what
- * is remembered stays. An identity is forgotten when the watermark has reached f + within: a row that comes later than
- * the watermark allows can then pass again. State: the table's expiry time alone, f + within - 1, no value. */
+ * An identity is remembered from its first sighting at event time f: a row with the same identity is a
+ * duplicate if its event time is in (f - within, f + within). Rows are judged in record order, so "first" is
+ * the one that arrived first; a row at or after f + within passes and is remembered in turn; a row at or
+ * before f - within passes, and what is remembered stays. An identity is forgotten when the watermark has
+ * reached f + within: a row that comes later than the watermark allows can then pass again. State: the
+ * table's expiry time alone, f + within - 1, no value. */
 #include "operators/keys.h"
 
 struct dedup {
@@ -49,8 +50,8 @@ static bool dedup_open(struct operator_context *context)
 }
 
 /* Whether the row is a duplicate; a first sighting is remembered. */
-static bool is_duplicate(const struct operator_context *context, const struct dedup *dedup, struct keyed_slot *slot,
-                         int64_t time)
+static bool is_duplicate(const struct operator_context *context, const struct dedup *dedup,
+                         struct keyed_slot *slot, int64_t time)
 {
     int64_t expire = time_add(time, dedup->within_us - 1);
     if (slot->expire_us != TIME_MIN) {
@@ -60,7 +61,8 @@ static bool is_duplicate(const struct operator_context *context, const struct de
         if (time <= slot->expire_us)
             return true;
     }
-    /* What is dead already is not remembered: whether it would be seen must not depend on where a batch ends. */
+    /* What is dead already is not remembered: whether it would be seen must not depend on where a batch ends.
+     */
     if (expire >= context->watermark)
         (void)keyed_write(dedup->table, slot, 0, expire);
     return false;
@@ -128,10 +130,11 @@ static void dedup_close(struct operator_context *context)
 const struct operator_kind operator_dedup = {
     .name = "dedup",
     .summary = "drops events whose identity was seen before",
-    .example = "events | dedup by event_id within 1h",
-    .details = "The first of the rows with the same identity goes on, in the order of records. It is remembered by "
-               "event time: from its own until `within` later, and for rows that come out of order as long "
-               "before. A row whose identity is null, in any of the columns, passes and is counted.",
+    .example = "events | dedup by user_id, item_id within 1h",
+    .details =
+        "The first of the rows with the same identity goes on, in the order of records. It is remembered by "
+        "event time: from its own until `within` later, and for rows that come out of order as long "
+        "before. A row whose identity is null, in any of the columns, passes and is counted.",
     .options = dedup_options,
     .size = sizeof(struct dedup),
     .determinism = DETERMINISM_BY_RECORD_ORDER,

@@ -1,11 +1,11 @@
 /* feature: emits every event with the aggregates of its group as of that event.
  *
- * Time is cut into panes of `every`. A row of event time t in pane p reads the panes p - over / every .. p of its
- * group as they stand when it is its turn in the order of records, then adds itself to pane p (before reading, with
- * `including self`). With `from STREAM` the rows of that stream do the adding, and the stream before the `|` reads. A
- * pane lives until the watermark passes its end + the longest `over`; a row for a pane that is gone is not added and
- * counted in late_updates. Several windows share the panes. What a row reads is a function of the rows before it alone:
- * no eviction, checkpoint or number of lanes shows in it. */
+ * Time is cut into panes of `every`. A row of event time t in pane p reads the panes p - over / every .. p of
+ * its group as they stand when it is its turn in the order of records, then adds itself to pane p (before
+ * reading, with `including self`). With `from STREAM` the rows of that stream do the adding, and the stream
+ * before the `|` reads. A pane lives until the watermark passes its end + the longest `over`; a row for a
+ * pane that is gone is not added and counted in late_updates. Several windows share the panes. What a row
+ * reads is a function of the rows before it alone: no eviction, checkpoint or number of lanes shows in it. */
 #include "operators/expr/compute.h"
 #include "operators/keys.h"
 #include "operators/panes.h"
@@ -31,7 +31,8 @@ struct feature {
 };
 
 static const struct option feature_options[] = {
-    OPTION_STREAM(struct feature, from, "from", 0, "the stream whose rows are aggregated; without it, the rows themselves"),
+    OPTION_STREAM(struct feature, from, "from", 0,
+                  "the stream whose rows are aggregated; without it, the rows themselves"),
     OPTION_COLUMNS(struct feature, by, "by", OPTION_REQUIRED, "the columns that make a group"),
     OPTION_DURATIONS(struct feature, over, "over", OPTION_REQUIRED, "1ms", "3650d",
                      "how far back the windows reach; several make columns with a suffix: imps_1h, imps_24h"),
@@ -44,12 +45,15 @@ static const struct option feature_options[] = {
     OPTIONS_END,
 };
 
-/* --- Binding ---------------------------------------------------------------------------------------------------------- */
+/* --- Binding
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
 static bool check_windows(struct operator_bind *bind, struct feature *feature)
 {
     if (feature->over.count > WINDOWS_MAX) {
-        diag_error(bind->diags, DIAG_E0503, feature->over.spans[WINDOWS_MAX], "at most %d windows", WINDOWS_MAX);
+        diag_error(bind->diags, DIAG_E0503, feature->over.spans[WINDOWS_MAX], "at most %d windows",
+                   WINDOWS_MAX);
         return false;
     }
     bool is_good = true;
@@ -59,16 +63,17 @@ static bool check_windows(struct operator_bind *bind, struct feature *feature)
         feature->longest_us = MAX(feature->longest_us, over);
         if (over % feature->every_us == 0 && feature->window_panes[i] <= WINDOW_PANES_MAX)
             continue;
-        struct diag *diag = diag_error(bind->diags, DIAG_E0407, feature->over.spans[i],
-                                       over % feature->every_us != 0
-                                           ? "the window is not a multiple of `every`"
-                                           : "the window has more than %d panes of `every`",
-                                       WINDOW_PANES_MAX);
+        struct diag *diag =
+            diag_error(bind->diags, DIAG_E0407, feature->over.spans[i],
+                       over % feature->every_us != 0 ? "the window is not a multiple of `every`"
+                                                     : "the window has more than %d panes of `every`",
+                       WINDOW_PANES_MAX);
         diag_hint(bind->diags, diag, "choose an `every` that divides every window, and not too finely");
         is_good = false;
     }
     if (feature->from.name.length > 0 && feature->including != 0) {
-        diag_error(bind->diags, DIAG_E0407, feature->from.span, "`including self` has no meaning with `from`");
+        diag_error(bind->diags, DIAG_E0407, feature->from.span,
+                   "`including self` has no meaning with `from`");
         is_good = false;
     }
     return is_good;
@@ -89,8 +94,9 @@ static bool bind_keys(struct operator_bind *bind, struct feature *feature)
         const struct field *right = &bind->inputs[1].schema->fields[feature->update_keys[i]];
         if (type_equal(&left->type, &right->type))
             continue;
-        diag_error(bind->diags, DIAG_E0303, feature->by.items[i].span, "`%.*s` is a %s here and a %s in `%.*s`",
-                   STR_ARGS(left->name), type_name(bind->arena, &left->type), type_name(bind->arena, &right->type),
+        diag_error(bind->diags, DIAG_E0303, feature->by.items[i].span,
+                   "`%.*s` is a %s here and a %s in `%.*s`", STR_ARGS(left->name),
+                   type_name(bind->arena, &left->type), type_name(bind->arena, &right->type),
                    STR_ARGS(bind->inputs[1].stream));
         is_good = false;
     }
@@ -103,8 +109,8 @@ static const char *suffix_of(struct arena *arena, const struct feature *feature,
     static const struct {
         const char *name;
         int64_t us;
-    } units[] = {{"d", US_PER_DAY}, {"h", US_PER_HOUR}, {"m", US_PER_MINUTE}, {"s", US_PER_SECOND}, {"ms", 1000},
-                 {"us", 1}};
+    } units[] = {{"d", US_PER_DAY},    {"h", US_PER_HOUR}, {"m", US_PER_MINUTE},
+                 {"s", US_PER_SECOND}, {"ms", 1000},       {"us", 1}};
     int64_t over = feature->over.items[window];
     struct span span = feature->over.spans[window];
     const char *largest = NULL;
@@ -137,9 +143,11 @@ static bool add_columns(struct operator_bind *bind, struct feature *feature)
             struct aggregate *aggregate = &feature->aggregates.items[i];
             struct str name = aggregate->name;
             if (windows > 1)
-                name = str_from(arena_printf(bind->arena, "%.*s_%s", STR_ARGS(name), suffix_of(bind->arena, feature, w)));
+                name = str_from(
+                    arena_printf(bind->arena, "%.*s_%s", STR_ARGS(name), suffix_of(bind->arena, feature, w)));
             if (schema_find(output, name) >= 0) {
-                diag_error(bind->diags, DIAG_E0306, aggregate->span, "there is a column `%.*s` already", STR_ARGS(name));
+                diag_error(bind->diags, DIAG_E0306, aggregate->span, "there is a column `%.*s` already",
+                           STR_ARGS(name));
                 is_good = false;
                 continue;
             }
@@ -160,7 +168,8 @@ static bool feature_bind(struct operator_bind *bind)
     uint32_t updates = bind->inputs_count - 1;
     bool is_good = check_windows(bind, feature);
     is_good &= bind_keys(bind, feature);
-    is_good &= aggregates_bind(bind, &feature->values, bind->inputs[updates].schema, true, &feature->aggregates);
+    is_good &=
+        aggregates_bind(bind, &feature->values, bind->inputs[updates].schema, true, &feature->aggregates);
     bind->needs_memory = true;
     return is_good && add_columns(bind, feature);
 }
@@ -178,7 +187,9 @@ static bool feature_open(struct operator_context *context)
     return true;
 }
 
-/* --- Rows ------------------------------------------------------------------------------------------------------------- */
+/* --- Rows
+ * -------------------------------------------------------------------------------------------------------------
+ */
 
 /* The first pane that the watermark has not passed. */
 static int64_t first_alive(const struct operator_context *context, const struct feature *feature)
@@ -207,8 +218,8 @@ struct reading {
     struct column_builder *builders; /* aggregate-major, as the columns */
 };
 
-static void begin_reading(struct operator_context *context, const struct feature *feature, struct batch *batch,
-                          struct reading *reading)
+static void begin_reading(struct operator_context *context, const struct feature *feature,
+                          struct batch *batch, struct reading *reading)
 {
     uint32_t base = batch->schema->count, count = feature->aggregates.count * feature->over.count;
     reading->out = batch_derive(batch, context->output);
@@ -240,8 +251,8 @@ static void read_row(struct operator_context *context, struct feature *feature, 
 }
 
 /* Gives the batch on, without the rows that failed. */
-static void end_reading(struct operator_context *context, const struct feature *feature, struct reading *reading,
-                        struct expr_errors *errors)
+static void end_reading(struct operator_context *context, const struct feature *feature,
+                        struct reading *reading, struct expr_errors *errors)
 {
     for (uint32_t i = 0; i < feature->aggregates.count * feature->over.count; i++)
         builder_finish(&reading->builders[i]);
@@ -274,7 +285,8 @@ static void feature_process(struct operator_context *context, uint32_t input, st
     end_reading(context, feature, &reading, &errors);
 }
 
-/* --- Two inputs ------------------------------------------------------------------------------------------------------- */
+/* --- Two inputs
+ * ------------------------------------------------------------------------------------------------------- */
 
 /* What is known of one batch of either input. */
 struct prepared {
@@ -282,11 +294,11 @@ struct prepared {
     struct row_keys keys;
     struct column *arguments;   /* input 1 */
     struct expr_errors *errors; /* input 1 */
-    struct reading reading; /* input 0 */
+    struct reading reading;     /* input 0 */
 };
 
-static struct prepared *prepare(struct operator_context *context, const struct feature *feature, struct batch *batch,
-                                uint32_t input)
+static struct prepared *prepare(struct operator_context *context, const struct feature *feature,
+                                struct batch *batch, uint32_t input)
 {
     struct prepared *prepared = arena_new(context->scratch, struct prepared);
     prepared->batch = batch;
@@ -313,7 +325,8 @@ struct merged_rows {
     struct prepared *prepared[BATCH_ROWS];
 };
 
-static void process_rows(struct operator_context *context, struct feature *feature, const struct merged_rows *merged)
+static void process_rows(struct operator_context *context, struct feature *feature,
+                         const struct merged_rows *merged)
 {
     struct keyed_slot *slots[BATCH_ROWS];
     keyed_begin(feature->table, merged->keys, merged->hashes, merged->count, slots);
@@ -358,7 +371,8 @@ static void feature_process_merged(struct operator_context *context, struct merg
     }
 }
 
-/* --- Time, checkpoints, the end --------------------------------------------------------------------------------------- */
+/* --- Time, checkpoints, the end
+ * --------------------------------------------------------------------------------------- */
 
 static void feature_on_watermark(struct operator_context *context, int64_t watermark)
 {
@@ -399,11 +413,14 @@ const struct operator_kind operator_feature = {
     .name = "feature",
     .summary = "adds aggregates of the row's group as of that row",
     .example = "events | feature by item_id over [1h, 24h] every 1m { imps: count(), spend: sum(price) }",
-    .details = "Every row goes on, with the aggregates over the rows of its group that had come before it, in the order "
-               "of records, and whose event time is within the window: its own slice of `every` and those that `over` "
-               "reaches back. `from STREAM` aggregates the rows of another stream. A row sees itself only with "
-               "`including self`. Sums and counts of nothing are 0; mean, min, max, variance, last and first are "
-               "null. A row for a slice that the watermark has left behind goes on, but is not added.",
+    .details =
+        "Every row goes on, with the aggregates over the rows of its group that had come before it, in the "
+        "order "
+        "of records, and whose event time is within the window: its own slice of `every` and those that "
+        "`over` "
+        "reaches back. `from STREAM` aggregates the rows of another stream. A row sees itself only with "
+        "`including self`. Sums and counts of nothing are 0; mean, min, max, variance, last and first are "
+        "null. A row for a slice that the watermark has left behind goes on, but is not added.",
     .options = feature_options,
     .size = sizeof(struct feature),
     .determinism = DETERMINISM_BY_RECORD_ORDER,

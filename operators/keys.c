@@ -1,6 +1,7 @@
 #include "operators/keys.h"
 
-struct row_keys keys_of(const struct batch *batch, const int *columns, uint32_t columns_count, struct arena *arena)
+struct row_keys keys_of(const struct batch *batch, const int *columns, uint32_t columns_count,
+                        struct arena *arena)
 {
     size_t count = MAX(batch->selected, 1);
     struct row_keys keys = {.keys = arena_alloc(arena, count * sizeof *keys.keys),
@@ -16,7 +17,8 @@ bool keys_bind(struct operator_bind *bind, uint32_t input, struct columns *by, i
 {
     const struct schema *schema = bind->inputs[input].schema;
     /* A copy: the same names may be resolved against several inputs. */
-    struct columns refs = {arena_copy(bind->arena, by->items, MAX(by->count, 1) * sizeof *by->items), by->count};
+    struct columns refs = {arena_copy(bind->arena, by->items, MAX(by->count, 1) * sizeof *by->items),
+                           by->count};
     if (!columns_resolve(&refs, schema, bind->arena, bind->diags))
         return false;
     *indices = arena_array(bind->arena, int, MAX(by->count, 1));

@@ -12,10 +12,11 @@ struct row_keys {
     bool *has_null;
 };
 
-struct row_keys keys_of(const struct batch *batch, const int *columns, uint32_t columns_count, struct arena *arena);
+struct row_keys keys_of(const struct batch *batch, const int *columns, uint32_t columns_count,
+                        struct arena *arena);
 
-/* Resolves `by` columns against an input; false + diagnostics. Lists cannot be keys. The indices go into the arena and
- * become the input's key_columns. */
+/* Resolves `by` columns against an input; false + diagnostics. Lists cannot be keys. The indices go into the
+ * arena and become the input's key_columns. */
 bool keys_bind(struct operator_bind *bind, uint32_t input, struct columns *by, int **indices);
 
 /* Lineage of the key columns of an input: what a group's value says about the row that reads it. */

@@ -47,7 +47,8 @@ static int64_t run_last(const struct panes *panes, int64_t run)
     return run_first(panes, run) + ((INT64_C(1) << panes->shift) - 1);
 }
 
-/* --- Where things are ---------------------------------------------------------------------------------------------- */
+/* --- Where things are
+ * ---------------------------------------------------------------------------------------------- */
 
 static struct head *head_of(char *data)
 {
@@ -66,7 +67,8 @@ static int64_t index_at(const struct panes *panes, char *data, uint32_t i)
 
 static struct node_head *node_at(const struct panes *panes, char *data, uint32_t i)
 {
-    return (struct node_head *)(void *)(pane_at(panes, data, head_of(data)->panes) + (size_t)i * panes->node_stride);
+    return (struct node_head *)(void *)(pane_at(panes, data, head_of(data)->panes) +
+                                        (size_t)i * panes->node_stride);
 }
 
 static char *heap_of(const struct panes *panes, char *data)
@@ -116,7 +118,8 @@ static void merge_fixed(const struct aggregates *aggregates, char *into, const c
     }
 }
 
-/* --- Dropping -------------------------------------------------------------------------------------------------------- */
+/* --- Dropping
+ * -------------------------------------------------------------------------------------------------------- */
 
 static void copy_pane(const struct panes *panes, char *data, uint32_t i, struct byte_buffer *panes_out,
                       struct byte_buffer *heap)
@@ -153,7 +156,8 @@ static void compact(struct panes *panes, struct keyed_slot *slot, int64_t first_
     while (first_node < head.nodes && run_first(panes, node_at(panes, data, first_node)->index) < first_alive)
         first_node++;
     if (head.nodes > first_node)
-        buffer_append(out, node_at(panes, data, first_node), (size_t)(head.nodes - first_node) * panes->node_stride);
+        buffer_append(out, node_at(panes, data, first_node),
+                      (size_t)(head.nodes - first_node) * panes->node_stride);
     buffer_append(out, heap->data, heap->length);
     head.panes -= first;
     head.nodes -= first_node;
@@ -164,7 +168,8 @@ static void compact(struct panes *panes, struct keyed_slot *slot, int64_t first_
     memcpy(data, out->data, out->length);
 }
 
-/* --- Updating -------------------------------------------------------------------------------------------------------- */
+/* --- Updating
+ * -------------------------------------------------------------------------------------------------------- */
 
 /* Room for `bytes` at `offset` of the value, zeroed. */
 static char *open_gap(struct panes *panes, struct keyed_slot *slot, size_t offset, uint32_t gap)
@@ -201,7 +206,8 @@ static void fill_node(const struct panes *panes, char *data, struct node_head *n
     }
 }
 
-/* A pane was changed or inserted at i: its run's node follows; a run that a later pane has left behind gets one. */
+/* A pane was changed or inserted at i: its run's node follows; a run that a later pane has left behind gets
+ * one. */
 static char *mend_nodes(struct panes *panes, struct keyed_slot *slot, char *data, uint32_t i, bool is_new)
 {
     bool found;
@@ -223,8 +229,8 @@ static char *mend_nodes(struct panes *panes, struct keyed_slot *slot, char *data
 }
 
 /* Adds the row to one variable partial of pane i. */
-static char *update_variable(struct panes *panes, struct keyed_slot *slot, char *data, uint32_t i, uint32_t which,
-                             const struct panes_row *row)
+static char *update_variable(struct panes *panes, struct keyed_slot *slot, char *data, uint32_t i,
+                             uint32_t which, const struct panes_row *row)
 {
     const struct aggregate *aggregate = &panes->aggregates->items[which];
     size_t place = sizeof(int64_t) + aggregate->offset;
@@ -258,9 +264,11 @@ static size_t growth_of(const struct panes *panes, const struct panes_row *row)
         const struct aggregate *aggregate = &panes->aggregates->items[i];
         if (aggregate->kind->bytes > 0)
             continue;
-        bool is_text = aggregate->argument_type.tag == TYPE_TEXT || aggregate->argument_type.tag == TYPE_BYTES;
+        bool is_text =
+            aggregate->argument_type.tag == TYPE_TEXT || aggregate->argument_type.tag == TYPE_BYTES;
         if (aggregate_has_value(aggregate, &row->arguments[i], row->row))
-            bytes += 2 * VARIABLE_BYTES + (is_text ? 2 * column_text(&row->arguments[i], row->row).length : 0);
+            bytes +=
+                2 * VARIABLE_BYTES + (is_text ? 2 * column_text(&row->arguments[i], row->row).length : 0);
     }
     return bytes;
 }
@@ -318,7 +326,9 @@ bool panes_update(struct panes *panes, struct keyed_slot *slot, const struct pan
     return true;
 }
 
-/* --- Reading --------------------------------------------------------------------------------------------------------- */
+/* --- Reading
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 void panes_sum_init(const struct panes *panes, struct panes_sum *sum)
 {
@@ -354,7 +364,8 @@ static void merge_variable(const struct panes *panes, char *data, uint32_t i, st
 }
 
 /* Merges the whole run that pane i begins; returns the first pane after it. */
-static uint32_t merge_run(const struct panes *panes, char *data, uint32_t i, int64_t run, struct panes_sum *sum)
+static uint32_t merge_run(const struct panes *panes, char *data, uint32_t i, int64_t run,
+                          struct panes_sum *sum)
 {
     bool found;
     uint32_t at = find_node(panes, data, run, &found);
@@ -409,8 +420,8 @@ void panes_finish(const struct panes *panes, const struct panes_sum *sum, int64_
         if (aggregate->kind->bytes > 0)
             aggregate->kind->finish(sum->fixed + aggregate->offset, time, builders[k], row);
         else
-            aggregate->kind->finish_bytes(aggregate, (struct str){sum->variable[k].data, sum->variable[k].length},
-                                          builders[k], row);
+            aggregate->kind->finish_bytes(
+                aggregate, (struct str){sum->variable[k].data, sum->variable[k].length}, builders[k], row);
     }
 }
 

@@ -1,12 +1,13 @@
-/* Panes of one group: the partials of its aggregates for each slice of event time, as the value of a keyed entry.
+/* Panes of one group: the partials of its aggregates for each slice of event time, as the value of a keyed
+ * entry.
  *
  *     head | prefix | panes by rising index | nodes | heap
  *
- * A pane is its index (8 bytes) and the partials (aggregates.bytes); a variable partial is a reference into the heap. A
- * node is the fixed partials of a run of 2^shift panes, merged in order; nodes are made when a run is complete, so that
- * a reader of a long window merges few runs instead of many panes. A window's value is the merge, in order, of its
- * first panes up to a run's edge, its whole runs, and its last panes: a function of the panes' content alone, whether
- * a node is there or not. */
+ * A pane is its index (8 bytes) and the partials (aggregates.bytes); a variable partial is a reference into
+ * the heap. A node is the fixed partials of a run of 2^shift panes, merged in order; nodes are made when a
+ * run is complete, so that a reader of a long window merges few runs instead of many panes. A window's value
+ * is the merge, in order, of its first panes up to a run's edge, its whole runs, and its last panes: a
+ * function of the panes' content alone, whether a node is there or not. */
 #ifndef LEAT_OPERATORS_PANES_H
 #define LEAT_OPERATORS_PANES_H
 
@@ -43,8 +44,8 @@ struct panes_row {
     int64_t time;
     struct str prefix; /* of a new entry */
 };
-/* Adds the row to its pane. false: the entry is at PANES_BYTES_MAX with panes that are alive; nothing changed. Inside
- * a bracket. */
+/* Adds the row to its pane. false: the entry is at PANES_BYTES_MAX with panes that are alive; nothing
+ * changed. Inside a bracket. */
 bool panes_update(struct panes *panes, struct keyed_slot *slot, const struct panes_row *row);
 
 void panes_sum_init(const struct panes *panes, struct panes_sum *sum);

@@ -64,12 +64,12 @@ static bool union_bind(struct operator_bind *bind)
     }
     /* A value tells which rows are there, and so what they were chosen by. */
     for (uint32_t i = 0; i < output->count; i++) {
-        lineage_merge(&output->fields[i].lineage, &output->rows_lineage);
         for (uint32_t k = 1; k < bind->inputs_count; k++) {
             const struct field *from = &bind->inputs[k].schema->fields[config->sources[k][i]];
-            lineage_merge(&output->fields[i].lineage, &from->lineage);
+            field_merge(&output->fields[i], from);
             output->fields[i].is_required &= from->is_required;
         }
+        field_chosen(&output->fields[i], &output->rows_lineage);
     }
     bind->outputs[0] = output;
     return true;

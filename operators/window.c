@@ -1,11 +1,11 @@
 /* window: one row for each group and window, when the window closes.
  *
- * A tumbling window is [start, end). It closes when the watermark reaches its end + lateness: the rows of all groups
- * then come out in the order (window end, hash of the key), in batches of at most 1,024. A row is late when the
- * watermark of the number before had closed its window: it goes to the second output. State: the windows of a group
- * are the panes of one keyed entry, whose prefix holds the values of the key columns; an entry expires with its last
- * window. To close a window the lane goes over its key groups, which rise with the hash, and sorts what each has: the
- * memory this takes is that of one key group, in RocksDB or not. */
+ * A tumbling window is [start, end). It closes when the watermark reaches its end + lateness: the rows of all
+ * groups then come out in the order (window end, hash of the key), in batches of at most 1,024. A row is late
+ * when the watermark of the number before had closed its window: it goes to the second output. State: the
+ * windows of a group are the panes of one keyed entry, whose prefix holds the values of the key columns; an
+ * entry expires with its last window. To close a window the lane goes over its key groups, which rise with
+ * the hash, and sorts what each has: the memory this takes is that of one key group, in RocksDB or not. */
 #include "operators/expr/compute.h"
 #include "operators/keys.h"
 #include "operators/panes.h"
@@ -54,7 +54,9 @@ static const struct option window_options[] = {
     OPTIONS_END,
 };
 
-/* --- Binding ---------------------------------------------------------------------------------------------------------- */
+/* --- Binding
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
 static bool bind_tumbling(struct operator_bind *bind, struct window *window, const struct ast *call)
 {
@@ -63,7 +65,8 @@ static bool bind_tumbling(struct operator_bind *bind, struct window *window, con
         window->size_us = call->children[0]->integer;
         return true;
     }
-    diag_error(bind->diags, DIAG_E0404, call->span, "tumbling wants one duration from 1ms to 3650d: tumbling(1h)");
+    diag_error(bind->diags, DIAG_E0404, call->span,
+               "tumbling wants one duration from 1ms to 3650d: tumbling(1h)");
     return false;
 }
 
@@ -82,22 +85,23 @@ static bool bind_shape(struct operator_bind *bind, struct window *window)
             return shapes[i].bind(bind, window, call);
         names[i] = shapes[i].name;
     }
-    struct diag *diag = diag_error(bind->diags, DIAG_E0405, call->span, "no such kind of window; there is tumbling(1h)");
+    struct diag *diag =
+        diag_error(bind->diags, DIAG_E0405, call->span, "no such kind of window; there is tumbling(1h)");
     const char *near = call->tag == AST_CALL ? diag_nearest(call->text, names, ARRAY_COUNT(names)) : NULL;
     if (near != NULL)
         diag_hint(bind->diags, diag, "did you mean `%s`?", near);
     return false;
 }
 
-static struct field *add_field(struct operator_bind *bind, struct schema *output, struct str name, struct type type,
-                               struct span span)
+static struct field *add_field(struct operator_bind *bind, struct schema *output, struct str name,
+                               struct type type, struct span span)
 {
     if (schema_find(output, name) >= 0) {
         diag_error(bind->diags, DIAG_E0306, span, "there is a column `%.*s` already", STR_ARGS(name));
         return NULL;
     }
     struct field *field = schema_add(output, name, type);
-    field->lineage = output->rows_lineage;
+    field_chosen(field, &output->rows_lineage);
     return field;
 }
 
@@ -106,8 +110,7 @@ static bool bind_output(struct operator_bind *bind, struct window *window)
 {
     const struct schema *input = bind->inputs[0].schema;
     struct schema empty = {.rows_lineage = input->rows_lineage};
-    struct schema *output =
-        schema_copy(bind->arena, &empty, window->by.count + window->aggregates.count + 2);
+    struct schema *output = schema_copy(bind->arena, &empty, window->by.count + window->aggregates.count + 2);
     keys_lineage(bind, 0, &output->rows_lineage); /* which rows there are depends on the keys */
     bool is_good = true;
     for (uint32_t i = 0; i < window->by.count; i++) {
@@ -115,7 +118,7 @@ static bool bind_output(struct operator_bind *bind, struct window *window)
         struct field *key = add_field(bind, output, field->name, field->type, window->by.items[i].span);
         is_good &= key != NULL;
         if (key != NULL)
-            lineage_merge(&key->lineage, &field->lineage);
+            field_merge(key, field);
     }
     is_good &= add_field(bind, output, STR("window_start"), type_of(TYPE_TIME), bind->span) != NULL;
     is_good &= add_field(bind, output, STR("window_end"), type_of(TYPE_TIME), bind->span) != NULL;
@@ -124,7 +127,7 @@ static bool bind_output(struct operator_bind *bind, struct window *window)
         struct field *field = add_field(bind, output, aggregate->name, aggregate->result, aggregate->span);
         is_good &= field != NULL;
         if (field != NULL)
-            lineage_merge(&field->lineage, &aggregate->lineage);
+            field_merge(field, &(struct field){.lineage = aggregate->lineage});
     }
     bind->outputs[0] = output;
     bind->outputs[1] = input;
@@ -156,7 +159,9 @@ static bool window_open(struct operator_context *context)
     return true;
 }
 
-/* --- Rows in ---------------------------------------------------------------------------------------------------------- */
+/* --- Rows in
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
 /* When the window is closed: the watermark is not below this. */
 static int64_t closed_at(const struct window *window, int64_t index)
@@ -181,12 +186,13 @@ static void note_open(struct window *window, int64_t index)
     window->open_count++;
 }
 
-static bool add_row(struct operator_context *context, struct window *window, const struct batch *batch, uint32_t row,
-                    const struct column *arguments, struct keyed_slot *slot)
+static bool add_row(struct operator_context *context, struct window *window, const struct batch *batch,
+                    uint32_t row, const struct column *arguments, struct keyed_slot *slot)
 {
     int64_t time = batch->event_time[row], passed = time_add(context->watermark, -window->lateness_us);
     struct panes_row update = {.pane = pane_of(time, window->size_us),
-                               .first_alive = passed == TIME_MIN ? INT64_MIN : pane_of(passed, window->size_us),
+                               .first_alive =
+                                   passed == TIME_MIN ? INT64_MIN : pane_of(passed, window->size_us),
                                .arguments = arguments,
                                .row = row,
                                .time = time};
@@ -206,7 +212,8 @@ static bool add_row(struct operator_context *context, struct window *window, con
     return true;
 }
 
-static void emit_late(struct operator_context *context, struct batch *batch, const uint16_t *sel, uint32_t count)
+static void emit_late(struct operator_context *context, struct batch *batch, const uint16_t *sel,
+                      uint32_t count)
 {
     context->counters.late += count;
     if (count == 0)
@@ -243,11 +250,14 @@ static void window_process(struct operator_context *context, uint32_t input, str
     keyed_end(window->table);
     compute_reject(context, batch, &errors);
     for (uint32_t i = 0; i < full_count; i++)
-        operator_reject(context, batch, full[i], "the group's open windows hold more state than an entry may have");
+        operator_reject(context, batch, full[i],
+                        "the group's open windows hold more state than an entry may have");
     emit_late(context, batch, late, late_count);
 }
 
-/* --- Rows out --------------------------------------------------------------------------------------------------------- */
+/* --- Rows out
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 /* A batch that is being filled. */
 struct emission {
@@ -293,7 +303,8 @@ static int by_hash(const void *a, const void *b)
     return memcmp(&x->key, &y->key, sizeof x->key);
 }
 
-static void begin_emission(struct operator_context *context, const struct window *window, struct emission *emission)
+static void begin_emission(struct operator_context *context, const struct window *window,
+                           struct emission *emission)
 {
     const struct schema *schema = context->output;
     struct batch *batch = emission->batch = batch_new(context->pool, schema, BATCH_ROWS);
@@ -374,7 +385,8 @@ static void window_on_watermark(struct operator_context *context, int64_t waterm
     keyed_set_watermark(window->table, watermark);
 }
 
-/* --- Checkpoints, the end ----------------------------------------------------------------------------------------------- */
+/* --- Checkpoints, the end
+ * ----------------------------------------------------------------------------------------------- */
 
 static bool window_snapshot(struct operator_context *context, struct snapshot_writer *writer)
 {
@@ -389,8 +401,8 @@ static bool window_snapshot(struct operator_context *context, struct snapshot_wr
 }
 
 /* The windows that any lane had open; one that this lane has nothing of closes without a row. */
-static bool restore_open(struct operator_context *context, struct window *window, struct snapshot_reader *reader,
-                         struct str record)
+static bool restore_open(struct operator_context *context, struct window *window,
+                         struct snapshot_reader *reader, struct str record)
 {
     if (record.length < ENDS_HEAD || (record.length - ENDS_HEAD) % sizeof(int64_t) != 0) {
         snapshot_corrupt(reader, context->diags, "a list of open windows has an impossible length");
@@ -439,14 +451,16 @@ const struct operator_kind operator_window = {
     .name = "window",
     .summary = "makes one row for each group and window of time",
     .example = "events | window by item_id over tumbling(1h) { n: count(), total: sum(price) }",
-    .details = "Columns: the keys, window_start, window_end, the aggregates. A window is [start, end); its row comes when "
-               "the watermark reaches its end + `lateness` and has the event time end - 1us. Rows for a window that "
-               "was closed before go to `NAME.late`, which a sink can take. Null is a group of its own. A sum of ints "
-               "that does not fit is null.",
+    .details =
+        "Columns: the keys, window_start, window_end, the aggregates. A window is [start, end); its row "
+        "comes when "
+        "the watermark reaches its end + `lateness` and has the event time end - 1us. Rows for a window that "
+        "was closed before go to `NAME.late`, which a sink can take. Null is a group of its own. A sum of "
+        "ints "
+        "that does not fit is null.",
     .options = window_options,
     .size = sizeof(struct window),
     .determinism = DETERMINISM_BY_RECORD_ORDER,
-    .keeps_columns = true,
     .uses_time = true,
     .inputs_min = 1,
     .inputs_max = 1,

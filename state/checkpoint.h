@@ -5,17 +5,19 @@
  *     DIR/gen-000007/db/                  the database's working directory; never restored from
  *     DIR/gen-000007/ckpt-000000000042/   MANIFEST, state.bin, db/ (hard links; in a base: copies)
  *
- * A checkpoint is written into `ckpt-N.tmp`: the data with a digest (xxh3-128) of each MiB, the MANIFEST that names
- * files, digests and what the job needs to know, fsync of the files and of the directory, rename, fsync of the
- * parent. After the rename it counts. A failed step abandons it; a failed fsync is never tried again.
+ * A checkpoint is written into `ckpt-N.tmp`: the data with a digest (xxh3-128) of each MiB, the MANIFEST that
+ * names files, digests and what the job needs to know, fsync of the files and of the directory, rename, fsync
+ * of the parent. After the rename it counts. A failed step abandons it; a failed fsync is never tried again.
  *
- * A delta holds what changed since the checkpoint before it (its previous); a chain is a base and the deltas after
- * it, all of one generation: the first checkpoint of a generation is a base, and so is at least one in
- * CHECKPOINT_CHAIN_MAX. A base shares no inode with any other checkpoint, so that a flipped bit on the disk never hits all
- * of them; pruning keeps the chain before the newest for that reason. checkpoint_find walks from the newest
- * generation to its parents and takes the newest checkpoint whose whole chain verifies, byte for byte.
+ * A delta holds what changed since the checkpoint before it (its previous); a chain is a base and the deltas
+ * after it, all of one generation: the first checkpoint of a generation is a base, and so is at least one in
+ * CHECKPOINT_CHAIN_MAX. A base shares no inode with any other checkpoint, so that a flipped bit on the disk
+ * never hits all of them; pruning keeps the chain before the newest for that reason. checkpoint_find walks
+ * from the newest generation to its parents and takes the newest checkpoint whose whole chain verifies, byte
+ * for byte.
  *
- * Use: open -> find -> start_generation (restoring from what was found) -> { begin, part..., write, publish | abandon }
+ * Use: open -> find -> start_generation (restoring from what was found) -> { begin, part..., write, publish |
+ * abandon }
  * -> close. Unless said otherwise: one thread at a time (control, then the writer thread). */
 #ifndef LEAT_STATE_CHECKPOINT_H
 #define LEAT_STATE_CHECKPOINT_H
@@ -26,7 +28,7 @@
 enum {
     CHECKPOINT_FORMAT = 1,
     CHECKPOINT_CHUNK_BYTES = 1 << 20,
-    CHECKPOINT_CHAIN_MAX = 10      /* checkpoints in a chain */
+    CHECKPOINT_CHAIN_MAX = 10 /* checkpoints in a chain */
 };
 
 struct checkpoint_id {
@@ -60,35 +62,40 @@ struct checkpoint_keep {
 
 struct checkpoint_dir_options {
     const char *path;
-    bool take_over;      /* although another process holds the lock */
-    bool read_only;      /* no lock: list, show, verify */
+    bool take_over; /* although another process holds the lock */
+    bool read_only; /* no lock: list, show, verify */
     struct str fingerprint, profile;
     struct checkpoint_keep keep;
 };
 
 struct checkpoint_dir;
 /* Makes the directory where it is missing, takes the lock. NULL: E0701, E0706. The strings are copied. */
-struct checkpoint_dir *checkpoint_dir_open(const struct checkpoint_dir_options *options, struct diag_list *diags);
+struct checkpoint_dir *checkpoint_dir_open(const struct checkpoint_dir_options *options,
+                                           struct diag_list *diags);
 void checkpoint_dir_close(struct checkpoint_dir *dir); /* NULL is allowed; gives the lock back */
 /* Whether there is no generation yet. */
 bool checkpoint_dir_is_empty(const struct checkpoint_dir *dir);
 
-/* --- Finding and restoring ----------------------------------------------------------------------------------- */
+/* --- Finding and restoring
+ * ----------------------------------------------------------------------------------- */
 
 enum checkpoint_found { CHECKPOINT_NONE, CHECKPOINT_FOUND, CHECKPOINT_REFUSED };
 
 struct checkpoint; /* an opened, verified chain */
 
-/* The newest checkpoint that verifies whole; the ones skipped are warnings in diags. NONE: there is none at all.
- * REFUSED: E0703 (another job), E0704 (newer format), E0705 (there are some, but none verifies). */
-enum checkpoint_found checkpoint_find(struct checkpoint_dir *dir, struct checkpoint **found, struct diag_list *diags);
+/* The newest checkpoint that verifies whole; the ones skipped are warnings in diags. NONE: there is none at
+ * all. REFUSED: E0703 (another job), E0704 (newer format), E0705 (there are some, but none verifies). */
+enum checkpoint_found checkpoint_find(struct checkpoint_dir *dir, struct checkpoint **found,
+                                      struct diag_list *diags);
 /* That very one, for `--from` and for tests; NULL + diagnostic. */
-struct checkpoint *checkpoint_open(struct checkpoint_dir *dir, struct checkpoint_id id, struct diag_list *diags);
+struct checkpoint *checkpoint_open(struct checkpoint_dir *dir, struct checkpoint_id id,
+                                   struct diag_list *diags);
 void checkpoint_close(struct checkpoint *checkpoint);
 const struct checkpoint_info *checkpoint_info(const struct checkpoint *checkpoint);
 
-/* All records of the parts whose name begins with `prefix` ("op/3/"), base first; those of key groups that another
- * lane owns are left out. lanes = 0: everything. Several readers may be open, each used by one thread. */
+/* All records of the parts whose name begins with `prefix` ("op/3/"), base first; those of key groups that
+ * another lane owns are left out. lanes = 0: everything. Several readers may be open, each used by one
+ * thread. */
 struct snapshot_reader *checkpoint_reader(struct checkpoint *checkpoint, const char *prefix, uint32_t lane,
                                           uint32_t lanes, struct diag_list *diags);
 /* false: a diagnostic was added while reading (E0702). */
@@ -96,7 +103,8 @@ bool checkpoint_reader_close(struct snapshot_reader *reader);
 /* Puts the checkpoint's database into `path` (made anew), for state_store_open(..., is_restored). */
 bool checkpoint_restore_database(struct checkpoint *checkpoint, const char *path, struct diag_list *diags);
 
-/* --- Writing --------------------------------------------------------------------------------------------------- */
+/* --- Writing
+ * --------------------------------------------------------------------------------------------------- */
 
 /* Opens a generation of its own for this process. parent: what is resumed, or NULL: a new run. Afterwards
  * checkpoint_database_path is where the state store's database goes. */
@@ -111,15 +119,17 @@ bool checkpoint_wants_base(const struct checkpoint_dir *dir);
 /* epoch: above all earlier ones of this run. NULL + E0708. */
 struct checkpoint_writer *checkpoint_begin(struct checkpoint_dir *dir, uint64_t epoch, bool is_base,
                                            struct diag_list *diags);
-/* The writer of one part ("op/3/lane/1"); each name once. Any thread; a part's writer is used by one at a time. */
+/* The writer of one part ("op/3/lane/1"); each name once. Any thread; a part's writer is used by one at a
+ * time. */
 struct snapshot_writer *checkpoint_part(struct checkpoint_writer *writer, const char *name);
 /* Where state_store_checkpoint puts the database's copy. */
 const char *checkpoint_writer_database(const struct checkpoint_writer *writer);
-/* After all parts' snapshot callbacks: writes what they put and runs their deferred jobs. Then, if has_database,
- * digests the database's files. Writer thread. */
-LEAT_CHECKED bool checkpoint_write(struct checkpoint_writer *writer, bool has_database, struct diag_list *diags);
-/* Publishes it and frees the writer, or abandons it: false + E0708. info: sources and notes. Then tells the parts
- * (snapshot_done). Writer thread. */
+/* After all parts' snapshot callbacks: writes what they put and runs their deferred jobs. Then, if
+ * has_database, digests the database's files. Writer thread. */
+LEAT_CHECKED bool checkpoint_write(struct checkpoint_writer *writer, bool has_database,
+                                   struct diag_list *diags);
+/* Publishes it and frees the writer, or abandons it: false + E0708. info: sources and notes. Then tells the
+ * parts (snapshot_done). Writer thread. */
 LEAT_CHECKED bool checkpoint_publish(struct checkpoint_writer *writer, const struct checkpoint_info *info,
                                      struct diag_list *diags);
 void checkpoint_abandon(struct checkpoint_writer *writer);
@@ -127,10 +137,11 @@ void checkpoint_abandon(struct checkpoint_writer *writer);
 uint64_t checkpoint_written_bytes(const struct checkpoint_writer *writer);
 
 /* Removes what `keep` does not keep, and orphans of earlier lives. What a kept checkpoint needs stays. */
-LEAT_CHECKED bool checkpoint_prune(struct checkpoint_dir *dir, const struct checkpoint_keep *keep, uint32_t *removed,
-                                   struct diag_list *diags);
+LEAT_CHECKED bool checkpoint_prune(struct checkpoint_dir *dir, const struct checkpoint_keep *keep,
+                                   uint32_t *removed, struct diag_list *diags);
 
-/* --- For the command line ---------------------------------------------------------------------------------------- */
+/* --- For the command line
+ * ---------------------------------------------------------------------------------------- */
 
 struct checkpoint_list {
     uint32_t count;

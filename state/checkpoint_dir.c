@@ -21,22 +21,27 @@ void path_generation(const struct checkpoint_dir *dir, uint32_t generation, char
 
 void path_checkpoint(const struct checkpoint_dir *dir, struct checkpoint_id id, char *path)
 {
-    snprintf(path, PATH_BYTES, "%s/gen-%06u/ckpt-%012llu", dir->path, id.generation, (unsigned long long)id.epoch);
+    snprintf(path, PATH_BYTES, "%s/gen-%06u/ckpt-%012llu", dir->path, id.generation,
+             (unsigned long long)id.epoch);
 }
 
-/* --- The lock ------------------------------------------------------------------------------------------------------- */
+/* --- The lock
+ * ------------------------------------------------------------------------------------------------------- */
 
-static bool refuse_locked(const struct checkpoint_dir_options *options, const char *holder, struct diag_list *diags)
+static bool refuse_locked(const struct checkpoint_dir_options *options, const char *holder,
+                          struct diag_list *diags)
 {
-    struct diag *diag = diag_error(diags, DIAG_E0706, (struct span){0, 0}, "%s is used by another process: %s",
-                                   options->path, holder[0] == '\0' ? "(unknown)" : holder);
+    struct diag *diag =
+        diag_error(diags, DIAG_E0706, (struct span){0, 0}, "%s is used by another process: %s", options->path,
+                   holder[0] == '\0' ? "(unknown)" : holder);
     diag_hint(diags, diag, "stop that process; if it is gone for good, `--take-over` goes on without it");
     return false;
 }
 
 /* flock is given back by the kernel when a process dies; on a shared disk, where it may not reach the other
  * machine, the name of the host decides. */
-static bool take_lock(struct checkpoint_dir *dir, const struct checkpoint_dir_options *options, struct diag_list *diags)
+static bool take_lock(struct checkpoint_dir *dir, const struct checkpoint_dir_options *options,
+                      struct diag_list *diags)
 {
     char path[PATH_BYTES], holder[LOCK_TEXT_BYTES] = "", host[HOST_BYTES] = "", own[LOCK_TEXT_BYTES];
     snprintf(path, sizeof path, "%s/LOCK", dir->path);
@@ -44,7 +49,8 @@ static bool take_lock(struct checkpoint_dir *dir, const struct checkpoint_dir_op
     int length = snprintf(own, sizeof own, "pid %d on %s", (int)getpid(), host);
     dir->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (dir->lock_fd < 0) {
-        struct diag *diag = diag_error(diags, DIAG_E0701, (struct span){0, 0}, "%s cannot be locked", dir->path);
+        struct diag *diag =
+            diag_error(diags, DIAG_E0701, (struct span){0, 0}, "%s cannot be locked", dir->path);
         diag_errno(diags, diag, errno);
         return false;
     }
@@ -73,16 +79,19 @@ static bool check_entries(const struct checkpoint_dir *dir, struct diag_list *di
 {
     DIR *stream = opendir(dir->path);
     if (stream == NULL) {
-        struct diag *diag = diag_error(diags, DIAG_E0701, (struct span){0, 0}, "%s cannot be read", dir->path);
+        struct diag *diag =
+            diag_error(diags, DIAG_E0701, (struct span){0, 0}, "%s cannot be read", dir->path);
         diag_errno(diags, diag, errno);
         return false;
     }
     bool is_good = true;
     for (struct dirent *entry; is_good && (entry = readdir(stream)) != NULL;) {
-        if (entry->d_name[0] == '.' || strcmp(entry->d_name, "LOCK") == 0 || strncmp(entry->d_name, "gen-", 4) == 0)
+        if (entry->d_name[0] == '.' || strcmp(entry->d_name, "LOCK") == 0 ||
+            strncmp(entry->d_name, "gen-", 4) == 0)
             continue;
-        struct diag *diag = diag_error(diags, DIAG_E0701, (struct span){0, 0},
-                                       "%s is no checkpoint directory: it holds `%s`", dir->path, entry->d_name);
+        struct diag *diag =
+            diag_error(diags, DIAG_E0701, (struct span){0, 0}, "%s is no checkpoint directory: it holds `%s`",
+                       dir->path, entry->d_name);
         diag_hint(diags, diag, "name an empty directory, or one that leat made");
         is_good = false;
     }
@@ -99,7 +108,8 @@ static struct str own_str(struct str text)
     return (struct str){copy, text.length};
 }
 
-struct checkpoint_dir *checkpoint_dir_open(const struct checkpoint_dir_options *options, struct diag_list *diags)
+struct checkpoint_dir *checkpoint_dir_open(const struct checkpoint_dir_options *options,
+                                           struct diag_list *diags)
 {
     struct checkpoint_dir *dir = calloc(1, sizeof *dir);
     leat_assert(dir != NULL);
@@ -111,16 +121,19 @@ struct checkpoint_dir *checkpoint_dir_open(const struct checkpoint_dir_options *
     dir->keep = options->keep;
     dir->is_read_only = options->read_only;
     if (strlen(options->path) > PATH_BYTES / 2) {
-        diag_error(diags, DIAG_E0701, (struct span){0, 0}, "the path of the checkpoint directory is too long");
+        diag_error(diags, DIAG_E0701, (struct span){0, 0},
+                   "the path of the checkpoint directory is too long");
         checkpoint_dir_close(dir);
         return NULL;
     }
     int error = options->read_only ? 0 : os_mkdirs(options->path);
     if (error != 0) {
-        struct diag *diag = diag_error(diags, DIAG_E0701, (struct span){0, 0}, "%s cannot be made", options->path);
+        struct diag *diag =
+            diag_error(diags, DIAG_E0701, (struct span){0, 0}, "%s cannot be made", options->path);
         diag_errno(diags, diag, error);
     }
-    if (error != 0 || !check_entries(dir, diags) || (!options->read_only && !take_lock(dir, options, diags))) {
+    if (error != 0 || !check_entries(dir, diags) ||
+        (!options->read_only && !take_lock(dir, options, diags))) {
         if (dir->lock_fd >= 0)
             close(dir->lock_fd);
         dir->lock_fd = -1;
@@ -152,7 +165,8 @@ void checkpoint_dir_close(struct checkpoint_dir *dir)
     free(dir);
 }
 
-/* --- What is there ------------------------------------------------------------------------------------------------ */
+/* --- What is there
+ * ------------------------------------------------------------------------------------------------ */
 
 static int descending(const void *a, const void *b)
 {
@@ -217,7 +231,8 @@ struct id_array {
 };
 
 /* Adds the generation's checkpoints with an epoch of at most `limit`. */
-static void add_ids(const struct checkpoint_dir *dir, struct id_array *ids, uint32_t generation, uint64_t limit)
+static void add_ids(const struct checkpoint_dir *dir, struct id_array *ids, uint32_t generation,
+                    uint64_t limit)
 {
     char path[PATH_BYTES];
     path_generation(dir, generation, path);
@@ -257,8 +272,8 @@ static enum decode_result read_text(const char *path, char **text, size_t *bytes
     return DECODE_DAMAGED;
 }
 
-enum decode_result generation_read(const struct checkpoint_dir *dir, uint32_t number, struct generation *generation,
-                                   const char **why)
+enum decode_result generation_read(const struct checkpoint_dir *dir, uint32_t number,
+                                   struct generation *generation, const char **why)
 {
     char path[PATH_BYTES], *text;
     size_t bytes;
@@ -269,15 +284,16 @@ enum decode_result generation_read(const struct checkpoint_dir *dir, uint32_t nu
         return result;
     result = generation_decode((struct str){text, bytes}, generation, why);
     free(text);
-    if (result == DECODE_GOOD && (generation->generation != number || generation->parent.generation >= number)) {
+    if (result == DECODE_GOOD &&
+        (generation->generation != number || generation->parent.generation >= number)) {
         *why = "it belongs to another generation";
         return DECODE_DAMAGED;
     }
     return result;
 }
 
-enum decode_result manifest_read(const struct checkpoint_dir *dir, struct checkpoint_id id, struct arena *arena,
-                                 struct manifest *manifest, const char **why)
+enum decode_result manifest_read(const struct checkpoint_dir *dir, struct checkpoint_id id,
+                                 struct arena *arena, struct manifest *manifest, const char **why)
 {
     char path[PATH_BYTES], *text;
     size_t bytes;
@@ -327,7 +343,8 @@ struct checkpoint_id *ids_walk(const struct checkpoint_dir *dir, uint32_t *count
     return ids.items;
 }
 
-/* --- A generation of one's own ------------------------------------------------------------------------------------- */
+/* --- A generation of one's own
+ * ------------------------------------------------------------------------------------- */
 
 static int write_generation_file(const char *directory, const struct generation *generation)
 {
@@ -345,7 +362,8 @@ static int write_generation_file(const char *directory, const struct generation 
     return error == 0 ? os_fsync_directory(directory, "ckpt.fsync_directory") : error;
 }
 
-bool checkpoint_start_generation(struct checkpoint_dir *dir, const struct checkpoint *parent, struct diag_list *diags)
+bool checkpoint_start_generation(struct checkpoint_dir *dir, const struct checkpoint *parent,
+                                 struct diag_list *diags)
 {
     leat_assert(!dir->is_read_only && dir->generation.generation == 0);
     uint32_t count;
@@ -355,7 +373,8 @@ bool checkpoint_start_generation(struct checkpoint_dir *dir, const struct checkp
     if (parent != NULL) {
         generation.parent = checkpoint_info(parent)->id;
         generation.run = checkpoint_info(parent)->run;
-    } else if (getrandom(generation.run.bytes, sizeof generation.run.bytes, 0) != sizeof generation.run.bytes) {
+    } else if (getrandom(generation.run.bytes, sizeof generation.run.bytes, 0) !=
+               sizeof generation.run.bytes) {
         struct diag *diag = diag_error(diags, DIAG_E0708, (struct span){0, 0}, "no randomness for a run id");
         diag_errno(diags, diag, errno);
         return false;

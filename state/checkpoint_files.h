@@ -58,10 +58,11 @@ struct generation {
 
 enum decode_result { DECODE_GOOD, DECODE_DAMAGED, DECODE_NEWER };
 
-/* Everything with its magic number and digest around it. Decoding checks lengths, counts and that frames and digests
- * fit the files. Any bytes may come in. */
+/* Everything with its magic number and digest around it. Decoding checks lengths, counts and that frames and
+ * digests fit the files. Any bytes may come in. */
 void manifest_encode(const struct manifest *manifest, struct byte_buffer *out);
-enum decode_result manifest_decode(struct str text, struct arena *arena, struct manifest *manifest, const char **why);
+enum decode_result manifest_decode(struct str text, struct arena *arena, struct manifest *manifest,
+                                   const char **why);
 void generation_encode(const struct generation *generation, struct byte_buffer *out);
 enum decode_result generation_decode(struct str text, struct generation *generation, const char **why);
 /* Sets the digest that ends such a text, for tests and fuzzing. */
@@ -99,19 +100,20 @@ struct checkpoint {
 void path_generation(const struct checkpoint_dir *dir, uint32_t generation, char *path);
 void path_checkpoint(const struct checkpoint_dir *dir, struct checkpoint_id id, char *path);
 
-/* Ids found on disk, newest generation and epoch first; generations without GENERATION are left out. malloc'd. */
+/* Ids found on disk, newest generation and epoch first; generations without GENERATION are left out.
+ * malloc'd. */
 struct checkpoint_id *ids_list(const struct checkpoint_dir *dir, uint32_t *count);
 /* Generations on disk, newest first. malloc'd. */
 uint32_t *generations_list(const struct checkpoint_dir *dir, uint32_t *count);
 
 /* Reads one file of the two kinds. DAMAGED: why says so. */
-enum decode_result generation_read(const struct checkpoint_dir *dir, uint32_t number, struct generation *generation,
-                                   const char **why);
-enum decode_result manifest_read(const struct checkpoint_dir *dir, struct checkpoint_id id, struct arena *arena,
-                                 struct manifest *manifest, const char **why);
+enum decode_result generation_read(const struct checkpoint_dir *dir, uint32_t number,
+                                   struct generation *generation, const char **why);
+enum decode_result manifest_read(const struct checkpoint_dir *dir, struct checkpoint_id id,
+                                 struct arena *arena, struct manifest *manifest, const char **why);
 
-/* The newest-first order in which a restore looks at checkpoints: those of the newest generation, then those of its
- * parents up to the parent checkpoint. malloc'd. */
+/* The newest-first order in which a restore looks at checkpoints: those of the newest generation, then those
+ * of its parents up to the parent checkpoint. malloc'd. */
 struct checkpoint_id *ids_walk(const struct checkpoint_dir *dir, uint32_t *count);
 
 /* Digests of a whole file: DIGEST_BYTES for each chunk, malloc'd. 0 or an errno. */

@@ -1,5 +1,6 @@
-/* MANIFEST and GENERATION: msgpack between a magic number and an xxh3-128 of all before it. Written with msgpack-c;
- * read by the strict cursor below, which allocates nothing that the text's own length does not bound. */
+/* MANIFEST and GENERATION: msgpack between a magic number and an xxh3-128 of all before it. Written with
+ * msgpack-c; read by the strict cursor below, which allocates nothing that the text's own length does not
+ * bound. */
 #include "state/checkpoint_files.h"
 
 #include <msgpack.h>
@@ -10,7 +11,8 @@ enum { MAGIC_BYTES = 8, MANIFEST_FIELDS = 15, GENERATION_FIELDS = 5, PATH_LENGTH
 static const char manifest_magic[MAGIC_BYTES + 1] = "leatmf1\n";
 static const char generation_magic[MAGIC_BYTES + 1] = "leatgn1\n";
 
-/* --- Writing ------------------------------------------------------------------------------------------------------ */
+/* --- Writing
+ * ------------------------------------------------------------------------------------------------------ */
 
 static int write_to_buffer(void *data, const char *bytes, size_t count)
 {
@@ -68,12 +70,14 @@ void manifest_encode(const struct manifest *manifest, struct byte_buffer *out)
         const struct manifest_file *file = &manifest->files[i];
         pack_bytes(&packer, file->path);
         msgpack_pack_uint64(&packer, file->bytes);
-        pack_bytes(&packer, (struct str){(const char *)file->digests, digest_count(file->bytes) * DIGEST_BYTES});
+        pack_bytes(&packer,
+                   (struct str){(const char *)file->digests, digest_count(file->bytes) * DIGEST_BYTES});
     }
     msgpack_pack_array(&packer, manifest->parts_count);
     for (uint32_t i = 0; i < manifest->parts_count; i++)
         pack_bytes(&packer, manifest->parts[i]);
-    pack_bytes(&packer, (struct str){manifest->frames, manifest->frames_count * sizeof(struct manifest_frame)});
+    pack_bytes(&packer,
+               (struct str){manifest->frames, manifest->frames_count * sizeof(struct manifest_frame)});
     seal_buffer(out);
 }
 
@@ -91,7 +95,8 @@ void generation_encode(const struct generation *generation, struct byte_buffer *
     seal_buffer(out);
 }
 
-/* --- Reading ------------------------------------------------------------------------------------------------------ */
+/* --- Reading
+ * ------------------------------------------------------------------------------------------------------ */
 
 struct cursor {
     const uint8_t *at, *end;
@@ -239,13 +244,14 @@ static void read_parts(struct cursor *cursor, struct arena *arena, struct manife
             state_bytes = manifest->files[i].bytes;
     for (uint64_t i = 0; i < manifest->frames_count && !cursor->is_bad; i++) {
         struct manifest_frame frame = manifest_frame(manifest, i);
-        if (frame.part >= manifest->parts_count || frame.bytes > FRAME_BYTES_MAX || frame.offset > state_bytes ||
-            frame.bytes > state_bytes - frame.offset)
+        if (frame.part >= manifest->parts_count || frame.bytes > FRAME_BYTES_MAX ||
+            frame.offset > state_bytes || frame.bytes > state_bytes - frame.offset)
             cursor->is_bad = true;
     }
 }
 
-enum decode_result manifest_decode(struct str text, struct arena *arena, struct manifest *manifest, const char **why)
+enum decode_result manifest_decode(struct str text, struct arena *arena, struct manifest *manifest,
+                                   const char **why)
 {
     struct cursor cursor;
     *manifest = (struct manifest){0};

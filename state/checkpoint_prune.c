@@ -178,13 +178,14 @@ bool checkpoint_prune(struct checkpoint_dir *dir, const struct checkpoint_keep *
     free(entries);
     if (error == 0)
         return true;
-    struct diag *diag = diag_error(diags, DIAG_E0708, (struct span){0, 0}, "old checkpoints cannot be removed from %s",
-                                   dir->path);
+    struct diag *diag = diag_error(diags, DIAG_E0708, (struct span){0, 0},
+                                   "old checkpoints cannot be removed from %s", dir->path);
     diag_errno(diags, diag, error);
     return false;
 }
 
-/* --- For the command line -------------------------------------------------------------------------------------------- */
+/* --- For the command line
+ * -------------------------------------------------------------------------------------------- */
 
 bool checkpoint_list(struct checkpoint_dir *dir, struct arena *arena, struct checkpoint_list *list,
                      struct diag_list *diags)
@@ -248,9 +249,10 @@ bool checkpoint_show(struct checkpoint_dir *dir, struct checkpoint_id id, struct
         for (uint32_t j = 0; j < manifest->files_count; j++) {
             const uint8_t *digest = manifest->files[j].digests;
             bool is_empty = manifest->files[j].bytes == 0;
-            buffer_printf(out, "  file  %-40.*s %14llu bytes  %02x%02x%02x%02x\n", STR_ARGS(manifest->files[j].path),
-                          (unsigned long long)manifest->files[j].bytes, is_empty ? 0 : digest[0],
-                          is_empty ? 0 : digest[1], is_empty ? 0 : digest[2], is_empty ? 0 : digest[3]);
+            buffer_printf(out, "  file  %-40.*s %14llu bytes  %02x%02x%02x%02x\n",
+                          STR_ARGS(manifest->files[j].path), (unsigned long long)manifest->files[j].bytes,
+                          is_empty ? 0 : digest[0], is_empty ? 0 : digest[1], is_empty ? 0 : digest[2],
+                          is_empty ? 0 : digest[3]);
         }
         show_parts(manifest, out);
         if (i + 1 == checkpoint->count && info->notes.length > 0)

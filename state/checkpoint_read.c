@@ -1,4 +1,5 @@
-/* Finding, verifying and reading checkpoints. Bytes of a checkpoint are data from outside: everything is checked. */
+/* Finding, verifying and reading checkpoints. Bytes of a checkpoint are data from outside: everything is
+ * checked. */
 #include "state/checkpoint_files.h"
 
 #include "core/key.h"
@@ -63,23 +64,27 @@ int copy_file(const char *from, const char *to)
     return error;
 }
 
-/* --- Verifying ------------------------------------------------------------------------------------------------------ */
+/* --- Verifying
+ * ------------------------------------------------------------------------------------------------------ */
 
-static struct diag *damaged(const char *path, int64_t offset, bool is_warning, struct diag_list *diags, const char *why)
+static struct diag *damaged(const char *path, int64_t offset, bool is_warning, struct diag_list *diags,
+                            const char *why)
 {
     struct diag *diag = is_warning ? diag_warning(diags, DIAG_E0702, (struct span){0, 0}, "skipped: %s", why)
                                    : diag_error(diags, DIAG_E0702, (struct span){0, 0}, "%s", why);
     return diag_at(diags, diag, path, offset, -1);
 }
 
-static bool verify_file(const char *path, const struct manifest_file *file, bool is_warning, struct diag_list *diags)
+static bool verify_file(const char *path, const struct manifest_file *file, bool is_warning,
+                        struct diag_list *diags)
 {
     uint64_t bytes = 0;
     uint8_t *digests = NULL;
     int error = digest_file(path, &bytes, &digests);
     bool is_good = true;
     if (error != 0) {
-        diag_errno(diags, damaged(path, -1, is_warning, diags, "a file of the checkpoint cannot be read"), error);
+        diag_errno(diags, damaged(path, -1, is_warning, diags, "a file of the checkpoint cannot be read"),
+                   error);
         is_good = false;
     } else if (bytes != file->bytes) {
         char why[128];
@@ -111,15 +116,17 @@ bool manifest_verify(const struct checkpoint_dir *dir, const struct manifest *ma
     return true;
 }
 
-/* --- Opening ---------------------------------------------------------------------------------------------------------- */
+/* --- Opening
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
 static bool refuse_newer(const struct checkpoint_dir *dir, struct checkpoint_id id, struct diag_list *diags)
 {
     char path[PATH_BYTES];
     path_checkpoint(dir, id, path);
-    struct diag *diag = diag_error(diags, DIAG_E0704, (struct span){0, 0},
-                                   "a newer leat wrote this checkpoint; this one reads formats up to %d",
-                                   CHECKPOINT_FORMAT);
+    struct diag *diag =
+        diag_error(diags, DIAG_E0704, (struct span){0, 0},
+                   "a newer leat wrote this checkpoint; this one reads formats up to %d", CHECKPOINT_FORMAT);
     diag_at(diags, diag, path, -1, -1);
     diag_hint(diags, diag, "run the newer leat, or start afresh with `--fresh` or another directory");
     return false;
@@ -179,14 +186,16 @@ static bool is_same_job(const struct checkpoint *checkpoint, struct diag_list *d
     const struct checkpoint_info *info = checkpoint_info(checkpoint);
     if (str_equal(info->fingerprint, checkpoint->dir->fingerprint))
         return true;
-    struct diag *diag = diag_error(diags, DIAG_E0703, (struct span){0, 0},
-                                   "the checkpoints in %s are of another job, or of this one before it changed",
-                                   checkpoint->dir->path);
-    diag_hint(diags, diag, "`--fresh` starts anew and says what may be emitted again; or name another `dir:`");
+    struct diag *diag = diag_error(
+        diags, DIAG_E0703, (struct span){0, 0},
+        "the checkpoints in %s are of another job, or of this one before it changed", checkpoint->dir->path);
+    diag_hint(diags, diag,
+              "`--fresh` starts anew and says what may be emitted again; or name another `dir:`");
     return false;
 }
 
-struct checkpoint *checkpoint_open(struct checkpoint_dir *dir, struct checkpoint_id id, struct diag_list *diags)
+struct checkpoint *checkpoint_open(struct checkpoint_dir *dir, struct checkpoint_id id,
+                                   struct diag_list *diags)
 {
     enum decode_result result;
     struct checkpoint *checkpoint = chain_open(dir, id, false, &result, diags);
@@ -198,7 +207,8 @@ struct checkpoint *checkpoint_open(struct checkpoint_dir *dir, struct checkpoint
     return NULL;
 }
 
-enum checkpoint_found checkpoint_find(struct checkpoint_dir *dir, struct checkpoint **found, struct diag_list *diags)
+enum checkpoint_found checkpoint_find(struct checkpoint_dir *dir, struct checkpoint **found,
+                                      struct diag_list *diags)
 {
     uint32_t count;
     struct checkpoint_id *ids = ids_walk(dir, &count);
@@ -219,8 +229,9 @@ enum checkpoint_found checkpoint_find(struct checkpoint_dir *dir, struct checkpo
     if (*found != NULL)
         return CHECKPOINT_FOUND;
     if (count > 0 && diags->errors == errors) {
-        struct diag *diag = diag_error(diags, DIAG_E0705, (struct span){0, 0},
-                                       "%s holds %u checkpoints, and none of them is whole", dir->path, count);
+        struct diag *diag =
+            diag_error(diags, DIAG_E0705, (struct span){0, 0},
+                       "%s holds %u checkpoints, and none of them is whole", dir->path, count);
         diag_hint(diags, diag, "restore the directory from a copy, or start anew with `--fresh`");
     }
     return outcome;
@@ -260,12 +271,14 @@ bool checkpoint_restore_database(struct checkpoint *checkpoint, const char *path
     }
     if (error == 0)
         return true;
-    struct diag *diag = diag_error(diags, DIAG_E0702, (struct span){0, 0}, "the database cannot be put back to %s", path);
+    struct diag *diag =
+        diag_error(diags, DIAG_E0702, (struct span){0, 0}, "the database cannot be put back to %s", path);
     diag_errno(diags, diag, error);
     return false;
 }
 
-/* --- Reading records ------------------------------------------------------------------------------------------------- */
+/* --- Reading records
+ * ------------------------------------------------------------------------------------------------- */
 
 struct snapshot_reader {
     struct checkpoint *checkpoint;
@@ -312,8 +325,12 @@ struct snapshot_reader *checkpoint_reader(struct checkpoint *checkpoint, const c
     leat_assert(lanes == 0 || lane < lanes);
     struct snapshot_reader *reader = calloc(1, sizeof *reader);
     leat_assert(reader != NULL);
-    *reader = (struct snapshot_reader){
-        .checkpoint = checkpoint, .diags = diags, .prefix = strdup(prefix), .lane = lane, .lanes = lanes, .fd = -1};
+    *reader = (struct snapshot_reader){.checkpoint = checkpoint,
+                                       .diags = diags,
+                                       .prefix = strdup(prefix),
+                                       .lane = lane,
+                                       .lanes = lanes,
+                                       .fd = -1};
     return reader;
 }
 
@@ -362,8 +379,8 @@ static bool load_frame(struct snapshot_reader *reader, const struct manifest_fra
         leat_assert(reader->data != NULL);
     }
     size_t got = 0;
-    int error = reader->fd < 0 ? errno
-                               : os_pread_all(reader->fd, reader->data, frame->bytes, frame->offset, &got);
+    int error =
+        reader->fd < 0 ? errno : os_pread_all(reader->fd, reader->data, frame->bytes, frame->offset, &got);
     if (error != 0 || got != frame->bytes) {
         snapshot_corrupt(reader, reader->diags, "state.bin ends before its frame");
         return false;

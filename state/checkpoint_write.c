@@ -27,9 +27,9 @@ struct snapshot_writer {
     struct snapshot_writer *next;
     char name[PART_NAME_MAX];
     uint32_t index;
-    struct byte_buffer buffer;     /* of frames that were not written yet */
-    struct byte_buffer frames;     /* struct manifest_frame; offset: within the buffer */
-    struct manifest_frame open;    /* the last frame, still growing */
+    struct byte_buffer buffer;  /* of frames that were not written yet */
+    struct byte_buffer frames;  /* struct manifest_frame; offset: within the buffer */
+    struct manifest_frame open; /* the last frame, still growing */
     struct deferred *deferred;
     uint32_t deferred_count;
     bool is_streaming; /* the writer thread runs its jobs: frames are written when they are full */
@@ -54,7 +54,8 @@ struct checkpoint_writer {
     uint64_t written_bytes;
 };
 
-/* --- Parts -------------------------------------------------------------------------------------------------------- */
+/* --- Parts
+ * -------------------------------------------------------------------------------------------------------- */
 
 uint64_t snapshot_epoch(const struct snapshot_writer *writer)
 {
@@ -91,7 +92,8 @@ struct snapshot_writer *checkpoint_part(struct checkpoint_writer *checkpoint, co
     return part;
 }
 
-/* --- state.bin ------------------------------------------------------------------------------------------------------ */
+/* --- state.bin
+ * ------------------------------------------------------------------------------------------------------ */
 
 static void fail(struct checkpoint_writer *checkpoint, int error, const char *step)
 {
@@ -173,7 +175,8 @@ bool snapshot_put(struct snapshot_writer *part, uint32_t key_group, const void *
     return !part->is_streaming || part->checkpoint->error == 0;
 }
 
-/* --- One checkpoint -------------------------------------------------------------------------------------------------- */
+/* --- One checkpoint
+ * -------------------------------------------------------------------------------------------------- */
 
 bool checkpoint_wants_base(const struct checkpoint_dir *dir)
 {
@@ -190,7 +193,8 @@ static bool report(struct checkpoint_writer *checkpoint, struct diag_list *diags
     diag_errno(diags, diag, checkpoint->error);
     diag_at(diags, diag, checkpoint->temporary, -1, -1);
     if (checkpoint->error == ENOSPC || checkpoint->error == EDQUOT)
-        diag_hint(diags, diag, "free some space: the job goes on, and the next checkpoint covers this one's changes");
+        diag_hint(diags, diag,
+                  "free some space: the job goes on, and the next checkpoint covers this one's changes");
     return false;
 }
 
@@ -274,7 +278,8 @@ static void add_file(struct checkpoint_writer *checkpoint, const char *name, uin
     checkpoint->files[checkpoint->files_count++] = (struct manifest_file){str_from(copy), bytes, digests};
 }
 
-/* --- The database's files ------------------------------------------------------------------------------------------- */
+/* --- The database's files
+ * ------------------------------------------------------------------------------------------- */
 
 static bool is_table_file(const char *name)
 {
@@ -283,7 +288,8 @@ static bool is_table_file(const char *name)
 }
 
 /* A table file never changes: its digest is taken from the checkpoint before, where that has it. */
-static const struct known_digest *known_digest(const struct checkpoint_dir *dir, const char *name, int64_t bytes)
+static const struct known_digest *known_digest(const struct checkpoint_dir *dir, const char *name,
+                                               int64_t bytes)
 {
     for (uint32_t i = 0; i < dir->known_count && is_table_file(name); i++)
         if (strcmp(dir->known[i].name, name) == 0 && dir->known[i].bytes == (uint64_t)bytes)
@@ -306,7 +312,8 @@ static void add_database_file(struct checkpoint_writer *checkpoint, const char *
     snprintf(path, sizeof path, "%s/%s", checkpoint->database, name);
     snprintf(relative, sizeof relative, "db/%s", name);
     bool is_base = checkpoint->info.previous.generation == 0;
-    const struct known_digest *known = is_base ? NULL : known_digest(checkpoint->dir, relative, os_file_bytes(path));
+    const struct known_digest *known =
+        is_base ? NULL : known_digest(checkpoint->dir, relative, os_file_bytes(path));
     uint64_t bytes = 0;
     uint8_t *digests = NULL;
     if (known != NULL) {
@@ -344,7 +351,8 @@ static void add_database(struct checkpoint_writer *checkpoint)
     closedir(stream);
     qsort(checkpoint->files + first, checkpoint->files_count - first, sizeof *checkpoint->files, by_name);
     if (checkpoint->error == 0)
-        fail(checkpoint, os_fsync_directory(checkpoint->database, "ckpt.fsync_directory"), "fsync of the database");
+        fail(checkpoint, os_fsync_directory(checkpoint->database, "ckpt.fsync_directory"),
+             "fsync of the database");
 }
 
 bool checkpoint_write(struct checkpoint_writer *checkpoint, bool has_database, struct diag_list *diags)
@@ -371,7 +379,8 @@ bool checkpoint_write(struct checkpoint_writer *checkpoint, bool has_database, s
     return report(checkpoint, diags);
 }
 
-/* --- Publishing -------------------------------------------------------------------------------------------------------- */
+/* --- Publishing
+ * -------------------------------------------------------------------------------------------------------- */
 
 static void tell_parts(struct checkpoint_writer *checkpoint, bool is_published)
 {
@@ -383,8 +392,10 @@ static void tell_parts(struct checkpoint_writer *checkpoint, bool is_published)
 
 static void write_manifest(struct checkpoint_writer *checkpoint)
 {
-    struct manifest manifest = {.info = checkpoint->info, .files = checkpoint->files,
-                                .files_count = checkpoint->files_count, .parts_count = checkpoint->parts_count,
+    struct manifest manifest = {.info = checkpoint->info,
+                                .files = checkpoint->files,
+                                .files_count = checkpoint->files_count,
+                                .parts_count = checkpoint->parts_count,
                                 .frames = checkpoint->frames.data,
                                 .frames_count = checkpoint->frames.length / sizeof(struct manifest_frame)};
     manifest.parts = malloc(MAX(checkpoint->parts_count, 1) * sizeof *manifest.parts);
@@ -417,7 +428,8 @@ static void make_durable(struct checkpoint_writer *checkpoint)
     if (checkpoint->error == 0)
         write_manifest(checkpoint);
     if (checkpoint->error == 0)
-        fail(checkpoint, os_fsync_directory(checkpoint->temporary, "ckpt.fsync_directory"), "fsync of its directory");
+        fail(checkpoint, os_fsync_directory(checkpoint->temporary, "ckpt.fsync_directory"),
+             "fsync of its directory");
     if (checkpoint->error == 0)
         fail(checkpoint, failpoint("ckpt.pre_rename"), "before the rename");
     if (checkpoint->error != 0)
@@ -427,7 +439,8 @@ static void make_durable(struct checkpoint_writer *checkpoint)
         return;
     fail(checkpoint, failpoint("ckpt.post_rename"), "after the rename");
     if (checkpoint->error == 0)
-        fail(checkpoint, os_fsync_directory(generation, "ckpt.fsync_parent"), "fsync of the generation's directory");
+        fail(checkpoint, os_fsync_directory(generation, "ckpt.fsync_parent"),
+             "fsync of the generation's directory");
     if (checkpoint->error != 0)
         (void)os_rename(checkpoint->path, checkpoint->temporary, NULL); /* it does not count */
 }

@@ -1,5 +1,5 @@
-/* Cold rows of learners over the same database; see core/cold_store.h. Rows that come while a checkpoint holds the
- * database wait in a table of their own and are read from there. */
+/* Cold rows of learners over the same database; see core/cold_store.h. Rows that come while a checkpoint
+ * holds the database wait in a table of their own and are read from there. */
 #include "core/buffer.h"
 #include "state/store.h"
 
@@ -94,7 +94,8 @@ static void settle(struct cold *cold)
     for (uint32_t i = 0; i < cold->capacity; i++)
         if (cold->waiting[i].state != 0)
             put_row(cold, cold->waiting[i].key,
-                      cold->waiting[i].state == 1 ? cold->rows.data + cold->waiting[i].row * cold->row_bytes : NULL);
+                    cold->waiting[i].state == 1 ? cold->rows.data + cold->waiting[i].row * cold->row_bytes
+                                                : NULL);
     if (cold->count > 0)
         memset(cold->waiting, 0, cold->capacity * sizeof *cold->waiting);
     cold->count = 0;
@@ -158,7 +159,8 @@ static bool get_stored(struct cold *cold, const uint64_t *keys, const size_t *in
     return is_good;
 }
 
-static bool cold_get(void *self, const uint64_t *keys, void *rows, size_t row_bytes, size_t count, bool *found)
+static bool cold_get(void *self, const uint64_t *keys, void *rows, size_t row_bytes, size_t count,
+                     bool *found)
 {
     struct cold *cold = self;
     leat_assert(row_bytes == cold->row_bytes);
@@ -196,7 +198,8 @@ static int by_key(const void *a, const void *b)
 
 static void visit_waiting(struct cold_scan *scan, uint64_t below, bool is_end)
 {
-    for (; scan->next < scan->cold->count && (is_end || scan->sorted[scan->next]->key < below); scan->next++) {
+    for (; scan->next < scan->cold->count && (is_end || scan->sorted[scan->next]->key < below);
+         scan->next++) {
         const struct waiting *slot = scan->sorted[scan->next];
         if (slot->state == 1)
             scan->visit(scan->argument, slot->key, scan->cold->rows.data + slot->row * scan->cold->row_bytes);
@@ -216,7 +219,8 @@ static bool visit_stored(void *argument, struct str key, struct str value)
     return true;
 }
 
-static bool cold_scan(void *self, void (*visit)(void *argument, uint64_t key, const void *row), void *argument)
+static bool cold_scan(void *self, void (*visit)(void *argument, uint64_t key, const void *row),
+                      void *argument)
 {
     struct cold *cold = self;
     char first[STORE_PREFIX_BYTES], limit[STORE_PREFIX_BYTES];
@@ -230,8 +234,8 @@ static bool cold_scan(void *self, void (*visit)(void *argument, uint64_t key, co
         if (cold->waiting[i].state != 0)
             scan.sorted[count++] = &cold->waiting[i];
     qsort(scan.sorted, count, sizeof(void *), by_key);
-    bool is_good = store_scan(cold->user.store, (struct str){first, sizeof first}, (struct str){limit, sizeof limit},
-                              visit_stored, &scan);
+    bool is_good = store_scan(cold->user.store, (struct str){first, sizeof first},
+                              (struct str){limit, sizeof limit}, visit_stored, &scan);
     visit_waiting(&scan, 0, true);
     free(scan.sorted);
     return is_good;
@@ -252,7 +256,8 @@ struct cold_store *cold_store_new(struct state_store *store, uint16_t id, size_t
 void cold_store_barrier(struct cold_store *store)
 {
     struct cold *cold = store->self;
-    /* What waited since an earlier checkpoint belongs to this one: it is written before the database is copied. */
+    /* What waited since an earlier checkpoint belongs to this one: it is written before the database is
+     * copied. */
     settle(cold);
     (void)commit(cold); /* the store keeps its error */
     store_hold(&cold->user);

@@ -142,7 +142,8 @@ char *slab_resize(struct slab *slab, char *block, uint32_t bytes)
 {
     size_t whole = (size_t)bytes + KEYED_VALUE_HEADER;
     uint32_t index = chunk_of(block);
-    if (index != CHUNK_NONE && whole <= SLAB_CLASS_BYTES_MAX && class_of(whole) == slab->chunks[index]->class) {
+    if (index != CHUNK_NONE && whole <= SLAB_CLASS_BYTES_MAX &&
+        class_of(whole) == slab->chunks[index]->class) {
         set_head(block, bytes, index);
         return block;
     }

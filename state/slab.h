@@ -1,6 +1,6 @@
-/* Inside state/: blocks of variable size for the values of one table, counted exactly. A block begins with its length
- * and the index of its chunk (KEYED_VALUE_HEADER bytes); sizes are rounded to classes, chunks hold blocks of one
- * class, an empty chunk goes back to the system. */
+/* Inside state/: blocks of variable size for the values of one table, counted exactly. A block begins with
+ * its length and the index of its chunk (KEYED_VALUE_HEADER bytes); sizes are rounded to classes, chunks hold
+ * blocks of one class, an empty chunk goes back to the system. */
 #ifndef LEAT_STATE_SLAB_H
 #define LEAT_STATE_SLAB_H
 

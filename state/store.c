@@ -1,5 +1,5 @@
-/* The database of a process: RocksDB behind the few calls that state needs. ../shared/pitfalls.md says which of its
- * defaults lose data; the options below follow it. */
+/* The database of a process: RocksDB behind the few calls that state needs. ../shared/pitfalls.md says which
+ * of its defaults lose data; the options below follow it. */
 #include "state/store.h"
 
 #include "core/os.h"
@@ -57,10 +57,12 @@ const char *state_store_error(struct state_store *store)
     return atomic_load(&store->error);
 }
 
-/* --- The compaction filter: drops values that expired before the watermark of the last barrier. -------------- */
+/* --- The compaction filter: drops values that expired before the watermark of the last barrier.
+ * -------------- */
 
-static unsigned char filter_drops(void *state, int level, const char *key, size_t key_bytes, const char *value,
-                                  size_t value_bytes, char **new_value, size_t *new_bytes, unsigned char *is_changed)
+static unsigned char filter_drops(void *state, int level, const char *key, size_t key_bytes,
+                                  const char *value, size_t value_bytes, char **new_value, size_t *new_bytes,
+                                  unsigned char *is_changed)
 {
     (void)level, (void)new_value, (void)new_bytes;
     *is_changed = 0;
@@ -144,7 +146,8 @@ static void set_rules(struct state_store *store)
     pthread_mutex_unlock(&store->mutex);
 }
 
-/* --- Opening ---------------------------------------------------------------------------------------------------- */
+/* --- Opening
+ * ---------------------------------------------------------------------------------------------------- */
 
 static void make_table_options(struct state_store *store)
 {
@@ -158,7 +161,8 @@ static void make_table_options(struct state_store *store)
     rocksdb_block_based_options_set_cache_index_and_filter_blocks(table, 1);
     rocksdb_block_based_options_set_cache_index_and_filter_blocks_with_high_priority(table, 1);
     /* In partitions: a read wants 4 KiB of a filter, not the filter of a whole file. */
-    rocksdb_block_based_options_set_index_type(table, rocksdb_block_based_table_index_type_two_level_index_search);
+    rocksdb_block_based_options_set_index_type(table,
+                                               rocksdb_block_based_table_index_type_two_level_index_search);
     rocksdb_block_based_options_set_partition_filters(table, 1);
     rocksdb_block_based_options_set_metadata_block_size(table, BLOCK_BYTES);
     rocksdb_block_based_options_set_pin_top_level_index_and_filter(table, 1);
@@ -189,7 +193,8 @@ static void make_options(struct state_store *store)
     rocksdb_options_set_keep_log_file_num(options, 1);
     rocksdb_options_set_info_log_level(options, 2);
     rocksdb_options_set_stats_dump_period_sec(options, 0);
-    store->factory = rocksdb_compactionfilterfactory_create(store, factory_destroyed, filter_create, filter_name);
+    store->factory =
+        rocksdb_compactionfilterfactory_create(store, factory_destroyed, filter_create, filter_name);
     rocksdb_options_set_compaction_filter_factory(options, store->factory);
     make_table_options(store);
     store->read_options = rocksdb_readoptions_create();
@@ -272,7 +277,8 @@ void state_store_close(struct state_store *store)
     free(store);
 }
 
-/* --- Held or not -------------------------------------------------------------------------------------------------- */
+/* --- Held or not
+ * -------------------------------------------------------------------------------------------------- */
 
 bool store_has_directory(const struct state_store *store)
 {
@@ -311,7 +317,8 @@ size_t state_store_pressure(struct state_store *store)
     return (size_t)MAX(atomic_load(&store->pressure), 0);
 }
 
-bool state_store_checkpoint(struct state_store *store, const char *path, bool *has_database, struct diag_list *diags)
+bool state_store_checkpoint(struct state_store *store, const char *path, bool *has_database,
+                            struct diag_list *diags)
 {
     rocksdb_t *database = atomic_load(&store->database);
     *has_database = database != NULL;
@@ -330,13 +337,15 @@ bool state_store_checkpoint(struct state_store *store, const char *path, bool *h
     state_store_release(store);
     if (text == NULL)
         return true;
-    struct diag *diag = diag_error(diags, DIAG_E0708, (struct span){0, 0}, "the state database gave no checkpoint");
+    struct diag *diag =
+        diag_error(diags, DIAG_E0708, (struct span){0, 0}, "the state database gave no checkpoint");
     diag_cause(diags, diag, "%s", text);
     free(text);
     return false;
 }
 
-/* --- Reading and writing ----------------------------------------------------------------------------------------- */
+/* --- Reading and writing
+ * ----------------------------------------------------------------------------------------- */
 
 size_t store_prefix(char *out, uint16_t id, uint8_t kind, uint32_t group)
 {
@@ -377,8 +386,8 @@ bool store_get(struct state_store *store, uint32_t count, const char *const *key
     char *errors[STORE_READ_MAX];
     memset(errors, 0, count * sizeof errors[0]);
     memset(values, 0, count * sizeof values[0]);
-    rocksdb_batched_multi_get_cf(atomic_load(&store->database), store->read_options, store->family, count, keys,
-                                 key_bytes, values, errors, false);
+    rocksdb_batched_multi_get_cf(atomic_load(&store->database), store->read_options, store->family, count,
+                                 keys, key_bytes, values, errors, false);
     bool is_good = true;
     for (uint32_t i = 0; i < count; i++)
         if (errors[i] != NULL) {
@@ -388,7 +397,8 @@ bool store_get(struct state_store *store, uint32_t count, const char *const *key
     return is_good;
 }
 
-bool store_scan(struct state_store *store, struct str first, struct str limit, store_visit *visit, void *argument)
+bool store_scan(struct state_store *store, struct str first, struct str limit, store_visit *visit,
+                void *argument)
 {
     if (!store_has_database(store))
         return true;

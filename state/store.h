@@ -1,7 +1,7 @@
 /* Inside state/: the database that tables, queues and cold stores share.
  *
- * Database keys are id (2 bytes, big-endian), kind (1), key group (2, big-endian), then what the kind wants. Values
- * begin with struct stored_value, which the compaction filter reads. */
+ * Database keys are id (2 bytes, big-endian), kind (1), key group (2, big-endian), then what the kind wants.
+ * Values begin with struct stored_value, which the compaction filter reads. */
 #ifndef LEAT_STATE_STORE_H
 #define LEAT_STATE_STORE_H
 
@@ -30,7 +30,8 @@ struct store_user {
 void store_add_user(struct store_user *user);
 void store_remove_user(struct store_user *user);
 
-/* Whether entries may leave for the database now: there is a directory, the user is not held, nothing failed. */
+/* Whether entries may leave for the database now: there is a directory, the user is not held, nothing failed.
+ */
 bool store_can_write(const struct store_user *user);
 /* Whether memory can be given up at all (there is a directory). */
 bool store_has_directory(const struct state_store *store);
@@ -43,17 +44,19 @@ void store_add_pressure(struct state_store *store, int64_t bytes);
 
 size_t store_prefix(char *out, uint16_t id, uint8_t kind, uint32_t group);
 
-/* Collects puts; store_commit writes them at once and clears the batch. Creates the database where there is none. */
+/* Collects puts; store_commit writes them at once and clears the batch. Creates the database where there is
+ * none. */
 rocksdb_writebatch_t *store_batch_new(void);
 LEAT_CHECKED bool store_commit(struct state_store *store, rocksdb_writebatch_t *batch);
 
 /* Reads up to STORE_READ_MAX keys at once; values[i] is NULL where there is none, else must be destroyed. */
-LEAT_CHECKED bool store_get(struct state_store *store, uint32_t count, const char *const *keys, const size_t *key_bytes,
-                            rocksdb_pinnableslice_t **values);
+LEAT_CHECKED bool store_get(struct state_store *store, uint32_t count, const char *const *keys,
+                            const size_t *key_bytes, rocksdb_pinnableslice_t **values);
 
-/* Visits every pair with first <= key < limit in order, until visit returns false. false: the store failed. */
+/* Visits every pair with first <= key < limit in order, until visit returns false. false: the store failed.
+ */
 typedef bool store_visit(void *argument, struct str key, struct str value);
-LEAT_CHECKED bool store_scan(struct state_store *store, struct str first, struct str limit, store_visit *visit,
-                             void *argument);
+LEAT_CHECKED bool store_scan(struct state_store *store, struct str first, struct str limit,
+                             store_visit *visit, void *argument);
 
 #endif

@@ -10,8 +10,9 @@ enum { PREFETCH_AHEAD = 12, MAP_BYTES = 256 << 10, FIRST_TAG = 1, SCAN_DEAD_MIN 
 static struct keyed_slot *slots_new(uint32_t capacity)
 {
     size_t bytes = capacity * sizeof(struct keyed_slot);
-    void *slots = bytes < MAP_BYTES ? calloc(1, bytes)
-                                    : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *slots = bytes < MAP_BYTES
+                      ? calloc(1, bytes)
+                      : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     leat_assert(slots != NULL && slots != MAP_FAILED);
     return slots;
 }
@@ -71,7 +72,8 @@ void keyed_table_free(struct keyed_table *table)
     free(table);
 }
 
-/* --- Slots ---------------------------------------------------------------------------------------------------- */
+/* --- Slots
+ * ---------------------------------------------------------------------------------------------------- */
 
 uint32_t table_capacity_for(uint32_t count)
 {
@@ -80,7 +82,7 @@ uint32_t table_capacity_for(uint32_t count)
     return MAX(capacity, TABLE_CAPACITY_MIN);
 }
 
-struct keyed_slot *table_find(struct keyed_table *table, struct key key, uint64_t hash)
+struct keyed_slot *keyed_find(struct keyed_table *table, struct key key, uint64_t hash)
 {
     struct table_group *group = &table->groups[key_group(hash)];
     if (group->capacity == 0)
@@ -157,7 +159,8 @@ size_t table_key(const struct keyed_table *table, char *out, struct key key, uin
     return length + sizeof key;
 }
 
-/* --- Brackets --------------------------------------------------------------------------------------------------- */
+/* --- Brackets
+ * --------------------------------------------------------------------------------------------------- */
 
 /* An entry that expired reads as one that was never written. */
 static void reset_expired(struct keyed_table *table, struct keyed_slot *slot)
@@ -195,7 +198,8 @@ static void load_missing(struct keyed_table *table, struct keyed_slot **missing,
             value.data += sizeof head;
             value.length -= sizeof head;
             table_fill(table, missing[i], head.expire_us, value);
-            /* It was changed and evicted after the barrier: the base being taken must not take it for its own. */
+            /* It was changed and evicted after the barrier: the base being taken must not take it for its
+             * own. */
             if (table->snapshot.is_active && head.epoch > table->snapshot.epoch)
                 missing[i]->bits |= table->tag;
             table->stats.loaded++;
@@ -204,15 +208,17 @@ static void load_missing(struct keyed_table *table, struct keyed_slot **missing,
     }
 }
 
-/* Makes entries for the rows without one. Inserting may move slots: where it did, all rows look theirs up again. */
-static void insert_missing(struct keyed_table *table, const struct key *keys, const uint64_t *hashes, uint32_t count,
-                           struct keyed_slot **slots, uint16_t *missing, uint32_t missing_count)
+/* Makes entries for the rows without one. Inserting may move slots: where it did, all rows look theirs up
+ * again. */
+static void insert_missing(struct keyed_table *table, const struct key *keys, const uint64_t *hashes,
+                           uint32_t count, struct keyed_slot **slots, uint16_t *missing,
+                           uint32_t missing_count)
 {
     size_t slot_bytes = table->slot_bytes;
     uint32_t fresh_count = 0;
     for (uint32_t i = 0; i < missing_count; i++) {
         uint32_t row = missing[i];
-        struct keyed_slot *slot = table_find(table, keys[row], hashes[row]);
+        struct keyed_slot *slot = keyed_find(table, keys[row], hashes[row]);
         if (slot == NULL) {
             slot = table_insert(table, keys[row], hashes[row]);
             missing[fresh_count++] = (uint16_t)row; /* fresh_count <= i */
@@ -221,7 +227,7 @@ static void insert_missing(struct keyed_table *table, const struct key *keys, co
     }
     if (table->slot_bytes != slot_bytes)
         for (uint32_t i = 0; i < count; i++)
-            slots[i] = table_find(table, keys[i], hashes[i]);
+            slots[i] = keyed_find(table, keys[i], hashes[i]);
     if (!table->may_be_stored)
         return;
     struct keyed_slot *fresh[STORE_READ_MAX];
@@ -252,7 +258,7 @@ void keyed_begin(struct keyed_table *table, const struct key *keys, const uint64
     for (uint32_t i = 0; i < count; i++) {
         if (i + PREFETCH_AHEAD < count)
             prefetch_home(table, hashes[i + PREFETCH_AHEAD]);
-        struct keyed_slot *slot = table_find(table, keys[i], hashes[i]);
+        struct keyed_slot *slot = keyed_find(table, keys[i], hashes[i]);
         slots[i] = slot;
         if (slot == NULL) {
             missing[missing_count++] = (uint16_t)i;
@@ -304,7 +310,8 @@ void keyed_set_watermark(struct keyed_table *table, int64_t watermark)
     table->watermark = MAX(table->watermark, watermark);
 }
 
-/* --- Scans -------------------------------------------------------------------------------------------------------- */
+/* --- Scans
+ * -------------------------------------------------------------------------------------------------------- */
 
 struct scan {
     struct keyed_table *table;
@@ -320,7 +327,7 @@ static bool scan_stored(void *argument, struct str key, struct str value)
     leat_assert(key.length == STORE_PREFIX_BYTES + sizeof slot.key && value.length >= sizeof head);
     memcpy(&slot.key, key.data + STORE_PREFIX_BYTES, sizeof slot.key);
     memcpy(&head, value.data, sizeof head);
-    const struct keyed_slot *resident = table_find(scan->table, slot.key, key_hash(slot.key));
+    const struct keyed_slot *resident = keyed_find(scan->table, slot.key, key_hash(slot.key));
     if (head.expire_us < scan->table->watermark || (resident != NULL && (resident->bits & SLOT_FRESH) == 0))
         return true;
     struct str bytes = {value.data + sizeof head, value.length - sizeof head};

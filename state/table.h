@@ -30,11 +30,11 @@ struct table_group {
 struct table_snapshot {
     bool is_active; /* not every group was visited yet */
     bool is_base;
-    bool is_pending;         /* neither published nor abandoned yet */
+    bool is_pending; /* neither published nor abandoned yet */
     uint64_t epoch;
-    int64_t watermark;       /* at the barrier */
-    uint64_t tag;            /* of its entries, shifted */
-    uint32_t cursor;         /* groups before it were visited */
+    int64_t watermark;        /* at the barrier */
+    uint64_t tag;             /* of its entries, shifted */
+    uint32_t cursor;          /* groups before it were visited */
     struct byte_buffer saved; /* entries copied before they changed */
     struct byte_buffer chunk; /* framed records; the writer's alone while is_chunk_ready */
     bool is_last;             /* chunk is the last one */
@@ -53,15 +53,15 @@ struct keyed_table {
     struct slab slab;
     size_t slot_bytes;
     int64_t watermark;
-    uint64_t epoch;        /* label of evictions: the epoch in progress */
-    uint64_t tag;          /* of changes now, shifted; 1 to 3 */
-    uint64_t previous_tag; /* of the last checkpoint's entries; 0: none */
+    uint64_t epoch;         /* label of evictions: the epoch in progress */
+    uint64_t tag;           /* of changes now, shifted; 1 to 3 */
+    uint64_t previous_tag;  /* of the last checkpoint's entries; 0: none */
     bool previous_is_dirty; /* that one was abandoned: its entries count as changed */
     struct table_snapshot snapshot;
-    uint32_t hand;           /* the next group to sweep */
-    size_t maintain_bytes;   /* keyed_end sweeps above this */
-    int64_t pressure;        /* as told to the store */
-    bool may_be_stored;      /* the database may hold entries of this table */
+    uint32_t hand;         /* the next group to sweep */
+    size_t maintain_bytes; /* keyed_end sweeps above this */
+    int64_t pressure;      /* as told to the store */
+    bool may_be_stored;    /* the database may hold entries of this table */
     rocksdb_writebatch_t *evictions;
     struct keyed_slot **victims; /* of the group being swept */
     uint32_t victims_count, victims_capacity;
@@ -96,7 +96,7 @@ static inline size_t table_bytes(const struct keyed_table *table)
 }
 
 /* The slot of the key, or NULL. */
-struct keyed_slot *table_find(struct keyed_table *table, struct key key, uint64_t hash);
+struct keyed_slot *keyed_find(struct keyed_table *table, struct key key, uint64_t hash);
 /* Adds an empty entry for a key that is not there; may move the slots of its group. */
 struct keyed_slot *table_insert(struct keyed_table *table, struct key key, uint64_t hash);
 /* Gives the group another capacity, without the slots that are not SLOT_USED. */

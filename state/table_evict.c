@@ -115,7 +115,8 @@ void table_maintain(struct keyed_table *table)
     bool can_write = store_can_write(&table->user);
     bool is_waiting = false;
     /* Two rounds at most: the first may only take the marks of recent use away. */
-    for (uint32_t swept = 0; swept < 2 * KEY_GROUPS && table_bytes(table) > budget - budget / FREE_SHARE; swept++) {
+    for (uint32_t swept = 0; swept < 2 * KEY_GROUPS && table_bytes(table) > budget - budget / FREE_SHARE;
+         swept++) {
         uint32_t group = table->hand++ % KEY_GROUPS;
         if (table->groups[group].count == 0)
             continue;

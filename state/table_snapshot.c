@@ -1,6 +1,7 @@
 /* The keyed table in checkpoints: generations, the writer's pass over the groups, restoring.
  *
- * A record: head, then entries of one key group. The epoch decides between a record and the database's copy. */
+ * A record: head, then entries of one key group. The epoch decides between a record and the database's copy.
+ */
 #include "state/table.h"
 
 #include <errno.h>
@@ -96,7 +97,8 @@ void table_save(struct keyed_table *table, const struct keyed_slot *slot)
     table->stats.saved_copies++;
 }
 
-/* --- The pass over the groups -------------------------------------------------------------------------------- */
+/* --- The pass over the groups
+ * -------------------------------------------------------------------------------- */
 
 /* Takes one group: its entries of the generation go into `out` (NULL: nowhere), and no tag but those of the
  * generation and of later changes stays. */
@@ -130,7 +132,8 @@ static void take_group(struct keyed_table *table, uint32_t index, struct byte_bu
         close_frame(out, from);
 }
 
-/* Under the mutex, while no chunk is ready. What was saved goes first, so that the copies' memory is short-lived. */
+/* Under the mutex, while no chunk is ready. What was saved goes first, so that the copies' memory is
+ * short-lived. */
 static void fill_chunk(struct keyed_table *table)
 {
     struct table_snapshot *snapshot = &table->snapshot;
@@ -153,14 +156,15 @@ static void fill_chunk(struct keyed_table *table)
 void table_serve(struct keyed_table *table)
 {
     struct table_snapshot *snapshot = &table->snapshot;
-    if (likely(!snapshot->is_active) || !atomic_load(&snapshot->is_wanted) || atomic_load(&snapshot->is_chunk_ready))
+    if (likely(!snapshot->is_active) || !atomic_load(&snapshot->is_wanted) ||
+        atomic_load(&snapshot->is_chunk_ready))
         return;
     fill_chunk(table);
     sem_post(&snapshot->served);
 }
 
-/* Writer thread: fills the next chunk, or has the lane fill it, whichever comes first: a busy lane hardly ever lets
- * go of the mutex. */
+/* Writer thread: fills the next chunk, or has the lane fill it, whichever comes first: a busy lane hardly
+ * ever lets go of the mutex. */
 static void wait_for_chunk(struct keyed_table *table)
 {
     struct table_snapshot *snapshot = &table->snapshot;
@@ -258,7 +262,8 @@ bool keyed_table_snapshot(struct keyed_table *table, struct snapshot_writer *wri
     return true;
 }
 
-/* --- Restoring ---------------------------------------------------------------------------------------------------- */
+/* --- Restoring
+ * ---------------------------------------------------------------------------------------------------- */
 
 /* Whether the database holds the key with a higher epoch than the record's. */
 static bool is_newer_stored(struct keyed_table *table, struct key key, uint64_t hash, uint32_t epoch)
@@ -283,7 +288,7 @@ static void restore_entry(struct keyed_table *table, const struct record_entry *
     uint64_t hash = key_hash(entry->key);
     if (entry->expire_us < table->watermark)
         return;
-    struct keyed_slot *slot = table_find(table, entry->key, hash);
+    struct keyed_slot *slot = keyed_find(table, entry->key, hash);
     if (slot == NULL) {
         if (table->may_be_stored && is_newer_stored(table, entry->key, hash, epoch))
             return;

@@ -110,8 +110,9 @@ static struct queue_block *new_block(struct time_queue *queue, struct queue_buck
     return block;
 }
 
-struct queue_record *queue_append(struct time_queue *queue, struct queue_bucket *bucket, const struct queue_record *head,
-                                  const char *data, bool is_stored, struct queue_block **where)
+struct queue_record *queue_append(struct time_queue *queue, struct queue_bucket *bucket,
+                                  const struct queue_record *head, const char *data, bool is_stored,
+                                  struct queue_block **where)
 {
     size_t bytes = queue_record_bytes(head->length);
     struct queue_block *block = bucket->last;
@@ -127,7 +128,8 @@ struct queue_record *queue_append(struct time_queue *queue, struct queue_bucket 
     return record;
 }
 
-/* --- The heap of the open bucket ---------------------------------------------------------------------------- */
+/* --- The heap of the open bucket
+ * ---------------------------------------------------------------------------- */
 
 static bool is_before(const struct queue_item *a, const struct queue_item *b)
 {
@@ -193,7 +195,8 @@ static void open_bucket(struct time_queue *queue)
     for (struct queue_block *block = bucket.first; block != NULL; block = block->next) {
         for (uint32_t at = 0; at < block->length;) {
             struct queue_record *record = (struct queue_record *)(void *)(block->data + at);
-            queue->heap[queue->heap_count++] = (struct queue_item){record->time_us, record->hash, record, block};
+            queue->heap[queue->heap_count++] =
+                (struct queue_item){record->time_us, record->hash, record, block};
             block->alive++;
             at += (uint32_t)queue_record_bytes(record->length);
         }
@@ -237,8 +240,8 @@ bool time_queue_pop(struct time_queue *queue, int64_t before, struct time_record
         if (queue->heap_count > 0 && queue->heap[0].time_us < before) {
             struct queue_item item = heap_pop(queue);
             struct queue_record *top = item.record;
-            bool is_copy = queue->has_last && top->time_us == queue->last_time && top->hash == queue->last_hash &&
-                           top->sequence == queue->last_sequence;
+            bool is_copy = queue->has_last && top->time_us == queue->last_time &&
+                           top->hash == queue->last_hash && top->sequence == queue->last_sequence;
             queue->count--;
             if (is_copy) {
                 if (--item.block->alive == 0)
@@ -263,10 +266,14 @@ bool time_queue_pop(struct time_queue *queue, int64_t before, struct time_record
     }
 }
 
-void time_queue_push(struct time_queue *queue, int64_t time_us, struct key key, uint64_t hash, struct str data)
+void time_queue_push(struct time_queue *queue, int64_t time_us, struct key key, uint64_t hash,
+                     struct str data)
 {
     leat_assert(data.length <= (8 << 20));
-    struct queue_record head = {.time_us = time_us, .hash = hash, .sequence = queue->sequence++, .key = key,
+    struct queue_record head = {.time_us = time_us,
+                                .hash = hash,
+                                .sequence = queue->sequence++,
+                                .key = key,
                                 .length = (uint32_t)data.length};
     int64_t index = queue_bucket_index(queue, time_us);
     struct queue_block *block;

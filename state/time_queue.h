@@ -1,8 +1,8 @@
 /* Inside state/: what the files of the time queue share.
  *
- * Records are appended to blocks, which never change before their end and are counted by references, so that a
- * checkpoint's writer can read them while the lane goes on. A bucket of time is a list of blocks; the bucket that has
- * come up is opened: its records, those of the database among them, go into a heap. */
+ * Records are appended to blocks, which never change before their end and are counted by references, so that
+ * a checkpoint's writer can read them while the lane goes on. A bucket of time is a list of blocks; the
+ * bucket that has come up is opened: its records, those of the database among them, go into a heap. */
 #ifndef LEAT_STATE_TIME_QUEUE_H
 #define LEAT_STATE_TIME_QUEUE_H
 
@@ -49,8 +49,8 @@ struct time_queue {
     uint32_t buckets_count, buckets_capacity;
     struct queue_item *heap;
     uint32_t heap_count, heap_capacity;
-    struct queue_bucket open; /* blocks of the open bucket and of late pushes */
-    int64_t open_until;       /* index: buckets below are open or gone */
+    struct queue_bucket open;    /* blocks of the open bucket and of late pushes */
+    int64_t open_until;          /* index: buckets below are open or gone */
     struct queue_record *popped; /* the last one; its block is released at the next call */
     struct queue_block *popped_block;
     int64_t last_time; /* identity of the last record that left, to leave out a second copy */
@@ -75,9 +75,11 @@ static inline size_t queue_record_bytes(size_t length)
 int64_t queue_bucket_index(const struct time_queue *queue, int64_t time_us);
 /* The bucket of that index, made where it is missing. */
 struct queue_bucket *queue_bucket(struct time_queue *queue, int64_t index);
-/* Appends a record to the bucket and returns it; *block: where it went. is_stored: it came from the database. */
-struct queue_record *queue_append(struct time_queue *queue, struct queue_bucket *bucket, const struct queue_record *head,
-                                  const char *data, bool is_stored, struct queue_block **block);
+/* Appends a record to the bucket and returns it; *block: where it went. is_stored: it came from the database.
+ */
+struct queue_record *queue_append(struct time_queue *queue, struct queue_bucket *bucket,
+                                  const struct queue_record *head, const char *data, bool is_stored,
+                                  struct queue_block **block);
 void queue_block_release(struct queue_block *block);
 
 /* time_queue_store.c */

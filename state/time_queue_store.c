@@ -1,9 +1,9 @@
 /* The time queue below its budget and in checkpoints.
  *
- * Database key: id, kind, bucket (8 bytes), key group (2), time, hash, sequence (8 each), all big-endian: a lane reads a
- * bucket's records of its groups in one range. A record stays in the database until a compaction finds its time below
- * the watermark of a barrier, so whatever checkpoint is restored finds it; a record that is in a delta as well has the
- * same identity and leaves once. */
+ * Database key: id, kind, bucket (8 bytes), key group (2), time, hash, sequence (8 each), all big-endian: a
+ * lane reads a bucket's records of its groups in one range. A record stays in the database until a compaction
+ * finds its time below the watermark of a barrier, so whatever checkpoint is restored finds it; a record that
+ * is in a delta as well has the same identity and leaves once. */
 #include "state/time_queue.h"
 
 #include "core/buffer.h"
@@ -49,7 +49,8 @@ static void bucket_key(const struct time_queue *queue, char *out, int64_t bucket
     put_be(out + 11, group, 2);
 }
 
-/* --- Spilling --------------------------------------------------------------------------------------------------- */
+/* --- Spilling
+ * --------------------------------------------------------------------------------------------------- */
 
 static void put_record(struct time_queue *queue, int64_t bucket, const struct queue_record *record)
 {
@@ -95,11 +96,13 @@ void queue_spill(struct time_queue *queue)
     size_t budget = queue->options.budget_bytes;
     bool has_directory = store_has_directory(queue->options.store);
     bool can_write = store_can_write(&queue->user);
-    for (uint32_t i = queue->buckets_count; can_write && i-- > 0 && queue->bytes > budget - budget / SPILL_FREE_SHARE;)
+    for (uint32_t i = queue->buckets_count;
+         can_write && i-- > 0 && queue->bytes > budget - budget / SPILL_FREE_SHARE;)
         if (queue->buckets[i].first != NULL && !spill_bucket(queue, &queue->buckets[i]))
             break;
     queue->spill_bytes = MAX(budget, queue->bytes + budget / SPILL_FREE_SHARE);
-    int64_t pressure = has_directory && !can_write && queue->bytes > budget ? (int64_t)(queue->bytes - budget) : 0;
+    int64_t pressure =
+        has_directory && !can_write && queue->bytes > budget ? (int64_t)(queue->bytes - budget) : 0;
     store_add_pressure(queue->options.store, pressure - queue->pressure);
     queue->pressure = pressure;
 }
@@ -122,7 +125,8 @@ static bool load_record(void *argument, struct str key, struct str value)
     head.length = (uint32_t)(value.length - sizeof stored - sizeof head.key);
     struct queue_block *block;
     if (head.time_us >= load->queue->gone_before)
-        queue_append(load->queue, load->bucket, &head, value.data + sizeof stored + sizeof head.key, true, &block);
+        queue_append(load->queue, load->bucket, &head, value.data + sizeof stored + sizeof head.key, true,
+                     &block);
     return true;
 }
 
@@ -137,7 +141,8 @@ void queue_load(struct time_queue *queue, struct queue_bucket *bucket)
     (void)is_good; /* the store keeps its error */
 }
 
-/* --- Checkpoints ------------------------------------------------------------------------------------------------ */
+/* --- Checkpoints
+ * ------------------------------------------------------------------------------------------------ */
 
 /* Blocks as they were at the barrier, kept alive by references. */
 struct queue_snapshot {
@@ -147,7 +152,7 @@ struct queue_snapshot {
     struct {
         struct queue_block *block;
         uint32_t from, to;
-    } *parts;
+    } * parts;
 };
 
 static bool write_parts(void *argument, struct snapshot_writer *writer)
@@ -208,7 +213,8 @@ bool time_queue_snapshot(struct time_queue *queue, struct snapshot_writer *write
     store_hold(&queue->user);
     queue->epoch = snapshot_epoch(writer) + 1;
     __atomic_store_n(&queue->user.barrier_watermark, queue->gone_before, __ATOMIC_RELEASE);
-    struct snapshot_head head = {.kind = queue->options.kind, .type = QUEUE_SEQUENCE, .sequence = queue->sequence};
+    struct snapshot_head head = {
+        .kind = queue->options.kind, .type = QUEUE_SEQUENCE, .sequence = queue->sequence};
     if (!snapshot_put(writer, SNAPSHOT_GLOBAL, &head, sizeof head))
         return false;
     struct queue_snapshot *snapshot = calloc(1, sizeof *snapshot);
@@ -222,8 +228,8 @@ bool time_queue_snapshot(struct time_queue *queue, struct snapshot_writer *write
     return true;
 }
 
-bool time_queue_restore(struct time_queue *queue, struct snapshot_reader *reader, struct str data, int64_t watermark,
-                        struct diag_list *diags)
+bool time_queue_restore(struct time_queue *queue, struct snapshot_reader *reader, struct str data,
+                        int64_t watermark, struct diag_list *diags)
 {
     struct snapshot_head head;
     struct queue_record record;
@@ -280,8 +286,8 @@ bool time_queue_restored(struct time_queue *queue, uint32_t lane, uint32_t lanes
     for (;;) {
         char first[13], found[QUEUE_KEY_BYTES] = {0};
         bucket_key(queue, first, bucket, group);
-        if (!store_scan(queue->options.store, (struct str){first, sizeof first}, (struct str){limit, sizeof limit},
-                        first_key, found))
+        if (!store_scan(queue->options.store, (struct str){first, sizeof first},
+                        (struct str){limit, sizeof limit}, first_key, found))
             return false;
         if (memcmp(found, limit, 3) != 0)
             return true;

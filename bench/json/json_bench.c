@@ -1,11 +1,12 @@
 /* JSON lines to columns, beside simdjson On-Demand alone on the same bytes, in one run on one core.
  *
- *     json_bench [FILE.jsonl]
+ *     json_bench [--json] [FILE.jsonl]
+ *     json_bench --write FILE LINES      writes the made lines, for other benchmarks
  *
  * Without a file: made lines of 123 bytes with 8 fields, then lines of the shape of the learners' file (239
- * bytes, 18 fields). Each figure is the median of 5 passes; leat's checksum is the digest of the columns. The
- * peer reads fields in the order of the record (find_field) and checks nothing it does not read; leat checks
- * every byte. */
+ * bytes, 18 fields). Each figure is the median of 5 passes by the CPU's clock of this thread, the peer's and
+ * leat's in turns. An untimed pass compares the sum of all columns with the peer's. The peer reads fields in
+ * the order of the record (find_field) and checks nothing it does not read; leat checks every byte. */
 #include "bench/json/json_peer.h"
 #include "formats/formats.h"
 
@@ -13,6 +14,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 enum { PASSES = 5, FIELDS_MAX = 32 };
 
@@ -67,36 +69,34 @@ static size_t split_all(struct bench *bench, size_t at_once)
     return count;
 }
 
-static double time_split(struct bench *bench)
+/* Seconds that this thread was on a core: other programs on the machine do not count. */
+static double now(void)
 {
-    double seconds[PASSES];
-    for (int pass = 0; pass < PASSES; pass++) {
-        int64_t start = os_monotonic_us();
-        bench->count = split_all(bench, BATCH_ROWS);
-        seconds[pass] = (double)(os_monotonic_us() - start) / 1e6;
-    }
-    return median(seconds);
+    struct timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-static double time_peer(struct bench *bench)
+/* The peer's checksum, taken from leat's columns. */
+static uint64_t sum_batch(const struct bench *bench, const struct batch *batch)
 {
-    double seconds[PASSES];
-    for (int pass = 0; pass < PASSES; pass++) {
-        int64_t start = os_monotonic_us();
-        uint64_t sum = peer_read(bench->data, (const struct peer_record *)bench->records, bench->count,
-                                 bench->peers, bench->schema.count);
-        seconds[pass] = (double)(os_monotonic_us() - start) / 1e6;
-        if (sum == 0) {
-            fprintf(stderr, "json_bench: simdjson refused a record\n");
-            exit(1);
+    uint64_t sum = 0;
+    for (uint32_t c = 0; c < bench->schema.count; c++)
+        for (uint32_t i = 0; i < batch->rows; i++) {
+            const struct column *column = &batch->columns[c];
+            enum type_tag tag = bench->schema.fields[c].type.tag;
+            if (tag == TYPE_FLOAT)
+                sum += (uint64_t)(int64_t)(column->floats[i] * 1000);
+            else if (tag == TYPE_TEXT)
+                sum += column->texts[i].length;
+            else
+                sum += (uint64_t)(tag == TYPE_TIME ? column->ints[i] / 1000 : column->ints[i]);
         }
-    }
-    return median(seconds);
+    return sum;
 }
 
-/* One pass of the decoder over everything; the digest when asked. */
-static void decode_all(struct bench *bench, struct batch_pool *pool, void *decoder,
-                       struct batch_digest *digest)
+/* One pass of the decoder over everything. sum: the untimed pass, else NULL. */
+static void decode_all(struct bench *bench, struct batch_pool *pool, void *decoder, uint64_t *sum)
 {
     for (size_t at = 0; at < bench->count; at += BATCH_ROWS) {
         uint32_t count = (uint32_t)MIN(bench->count - at, BATCH_ROWS);
@@ -119,45 +119,67 @@ static void decode_all(struct bench *bench, struct batch_pool *pool, void *decod
             fprintf(stderr, "json_bench: record %zu: %s\n", at + output.bad[0].row, output.bad[0].reason);
             exit(1);
         }
-        if (digest != NULL)
-            batch_digest_add(digest, batch);
+        if (sum != NULL)
+            *sum += sum_batch(bench, batch);
         batch_release(batch);
     }
 }
 
-static double time_decode(struct bench *bench, char hex[33])
+struct figures {
+    double split, peer, decode; /* seconds a pass */
+};
+
+static struct figures measure(struct bench *bench)
 {
-    double seconds[PASSES];
     struct batch_pool *pool = batch_pool_new();
     void *decoder = format_json.decoder_new(&bench->schema, NULL);
-    struct batch_digest *digest = batch_digest_new();
-    decode_all(bench, pool, decoder, digest);
-    batch_digest_hex(digest, hex);
+    double split[PASSES], peer[PASSES], decode[PASSES];
+    uint64_t wanted = 0, sum = 1;
+    bench->count = split_all(bench, BATCH_ROWS);
+    decode_all(bench, pool, decoder, &sum);
     for (int pass = 0; pass < PASSES; pass++) {
-        int64_t start = os_monotonic_us();
+        double begin = now();
+        split_all(bench, BATCH_ROWS);
+        split[pass] = now() - begin;
+        begin = now();
+        wanted = peer_read(bench->data, (const struct peer_record *)bench->records, bench->count,
+                           bench->peers, bench->schema.count);
+        peer[pass] = now() - begin;
+        begin = now();
         decode_all(bench, pool, decoder, NULL);
-        seconds[pass] = (double)(os_monotonic_us() - start) / 1e6;
+        decode[pass] = now() - begin;
     }
-    batch_digest_free(digest);
     format_json.decoder_free(decoder);
     batch_pool_free(pool);
-    return median(seconds);
+    if (wanted != sum) {
+        fprintf(stderr, "json_bench: leat's columns sum up to %llu, simdjson's to %llu\n",
+                (unsigned long long)sum, (unsigned long long)wanted);
+        exit(1);
+    }
+    return (struct figures){median(split), median(peer), median(decode)};
 }
 
-static void run(struct bench *bench)
+static void run(struct bench *bench, bool is_json)
 {
-    char hex[33];
     bench->records = malloc((bench->bytes / 8 + 1) * sizeof(*bench->records));
-    double split = time_split(bench), peer = time_peer(bench), decode = time_decode(bench, hex);
-    double count = (double)bench->count;
-    printf("%-22s %zu lines of %.0f B, %u fields\n", bench->name, bench->count, (double)bench->bytes / count,
-           bench->schema.count);
-    printf("  simdjson On-Demand (%s)  %6.2f M lines/s  %6.1f ns\n", peer_implementation(),
-           count / peer / 1e6, peer / count * 1e9);
-    printf("  leat, to columns           %6.2f M lines/s  %6.1f ns   ratio %.2f   digest %s\n",
-           count / decode / 1e6, decode / count * 1e9, peer / decode, hex);
-    printf("  leat, cutting lines        %6.2f M lines/s  %6.1f ns   %.1f %% of decoding\n",
-           count / split / 1e6, split / count * 1e9, 100 * split / decode);
+    leat_assert(bench->records != NULL);
+    struct figures f = measure(bench);
+    double count = (double)bench->count, bytes = (double)bench->bytes / count;
+    if (is_json) {
+        printf("{\"name\": \"%s\", \"lines\": %zu, \"bytes\": %.1f, \"fields\": %u, \"peer\": \"%s\", "
+               "\"peer_per_s\": %.0f, \"leat_per_s\": %.0f, \"split_per_s\": %.0f}\n",
+               bench->name, bench->count, bytes, bench->schema.count, peer_implementation(), count / f.peer,
+               count / f.decode, count / f.split);
+    } else {
+        printf("%-22s %zu lines of %.0f B, %u fields\n", bench->name, bench->count, bytes,
+               bench->schema.count);
+        printf("  simdjson On-Demand (%s)  %6.2f M lines/s  %6.1f ns\n", peer_implementation(),
+               count / f.peer / 1e6, f.peer / count * 1e9);
+        printf("  leat, to columns           %6.2f M lines/s  %6.1f ns   ratio %.2f\n",
+               count / f.decode / 1e6, f.decode / count * 1e9, f.peer / f.decode);
+        printf("  leat, cutting lines        %6.2f M lines/s  %6.1f ns   %.1f %% of decoding\n",
+               count / f.split / 1e6, f.split / count * 1e9, 100 * f.split / f.decode);
+    }
     free(bench->records);
     free(bench->data);
 }
@@ -180,7 +202,7 @@ static void make_events(struct bench *bench, size_t lines)
         buffer_printf(
             &out,
             "{\"ts\":%llu,\"user_id\":%llu,\"item_id\":%llu,\"device\":\"%s\",\"position\":%llu,"
-            "\"price\":%llu.%02llu,\"country\":\"%c%c\",\"clicked\":%llu}\n",
+            "\"price\":%llu.%02llu,\"country\":\"%c%c\",\"click\":%llu}\n",
             1700000000000ULL + i * 37, (unsigned long long)(1000000 + random_next(&state) % 9000000),
             (unsigned long long)(10000 + random_next(&state) % 90000), devices[random_next(&state) % 4],
             (unsigned long long)(random_next(&state) % 100), (unsigned long long)(random_next(&state) % 100),
@@ -197,7 +219,7 @@ static void make_events(struct bench *bench, size_t lines)
     add_field(bench, "position", TYPE_INT);
     add_field(bench, "price", TYPE_FLOAT);
     add_field(bench, "country", TYPE_TEXT);
-    add_field(bench, "clicked", TYPE_INT);
+    add_field(bench, "click", TYPE_INT);
 }
 
 static void ctr_fields(struct bench *bench)
@@ -240,22 +262,39 @@ static void make_ctr(struct bench *bench, size_t lines)
     ctr_fields(bench);
 }
 
+static int write_events(const char *path, const char *lines)
+{
+    struct bench events = {.name = "events"};
+    make_events(&events, strtoull(lines, NULL, 10));
+    FILE *file = fopen(path, "wb");
+    bool is_good = file != NULL && fwrite(events.data, 1, events.bytes, file) == events.bytes;
+    is_good &= file == NULL || fclose(file) == 0;
+    if (!is_good)
+        fprintf(stderr, "json_bench: cannot write %s\n", path);
+    free(events.data);
+    return is_good ? 0 : 1;
+}
+
 int main(int argc, char **argv)
 {
     struct bench file = {.name = "file"}, events = {.name = "events"}, ctr = {.name = "ctr"};
-    if (argc > 1) {
-        if (os_read_file(argv[1], (size_t)2 << 30, &file.data, &file.bytes) != 0) {
-            fprintf(stderr, "json_bench: cannot read %s\n", argv[1]);
+    if (argc == 4 && strcmp(argv[1], "--write") == 0)
+        return write_events(argv[2], argv[3]);
+    bool is_json = argc > 1 && strcmp(argv[1], "--json") == 0;
+    const char *path = argc > 1 + is_json ? argv[1 + is_json] : NULL;
+    if (path != NULL) {
+        if (os_read_file(path, (size_t)2 << 30, &file.data, &file.bytes) != 0) {
+            fprintf(stderr, "json_bench: cannot read %s\n", path);
             return 1;
         }
         file.data = realloc(file.data, file.bytes + RAW_PADDING);
         ctr_fields(&file);
-        run(&file);
+        run(&file, is_json);
         return 0;
     }
     make_events(&events, 500000);
-    run(&events);
+    run(&events, is_json);
     make_ctr(&ctr, 250000);
-    run(&ctr);
+    run(&ctr, is_json);
     return 0;
 }

@@ -25,7 +25,7 @@ static bool read_field(ondemand::object &object, const peer_field &field, uint64
         double number;
         if (value.get_double().get(number) != SUCCESS)
             return false;
-        sum += (uint64_t)(number * 1000);
+        sum += (uint64_t)(int64_t)(number * 1000);
     } else {
         std::string_view text;
         if (value.get_string().get(text) != SUCCESS)

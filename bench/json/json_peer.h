@@ -24,7 +24,6 @@ struct peer_record {
  * bytes behind the last record must be readable. */
 uint64_t peer_read(const char *data, const struct peer_record *records, size_t count,
                    const struct peer_field *fields, size_t fields_count);
-/* Its own cutting of lines and reading by iterate_many, for comparison. */
 const char *peer_implementation(void);
 
 #ifdef __cplusplus

@@ -91,6 +91,17 @@ static void add_crosses(struct columns_file *c, const char *text)
     }
 }
 
+/* A field more for each dense column: its value in steps of 1 / bins. */
+static void add_bins(struct columns_file *c, double bins)
+{
+    for (uint32_t d = 0; bins > 0.0 && d < c->dense; d++) {
+        uint64_t *column = malloc(c->events * sizeof *column);
+        for (uint64_t i = 0; i < c->events; i++)
+            column[i] = num_mix((uint64_t)(int64_t)((double)c->dense_columns[d][i] * bins + 1000.0)) | 1;
+        c->ids[c->fields++] = column;
+    }
+}
+
 static struct optimizer_options optimizer(char **args, const char *prefix, double rate, double acc)
 {
     static const char *const names[OPT_KINDS] = {"sgd",           "momentum", "adagrad", "adagrad_row",
@@ -247,6 +258,7 @@ int main(int argc, char **argv)
     }
     load(&c, argv[1]);
     replays = (uint32_t)real(argv, "replay", 0.0);
+    add_bins(&c, real(argv, "bins", 0.0));
     add_crosses(&c, option(argv, "cross", NULL));
     uint64_t limit = MIN(c.events, (uint64_t)real(argv, "limit", 1e18));
     metrics_init(&metrics, LOSS_LOGISTIC, limit / 5);

@@ -80,6 +80,17 @@ static char *as_glob(const char *pattern, const char *ending)
     return out.data;
 }
 
+void names_remove_parts(const char *pattern)
+{
+    glob_t found = {0};
+    char *text = as_glob(pattern, ".part");
+    if (glob(text, 0, NULL, &found) == 0)
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            unlink(found.gl_pathv[i]); /* one that stays is reported by names_existing */
+    globfree(&found);
+    free(text);
+}
+
 char *names_existing(const char *pattern, bool remove)
 {
     static const char *const endings[] = {"", ".part"};

@@ -11,6 +11,8 @@ char *names_pattern(struct str path, bool is_rolled);
 bool names_has_time(const char *pattern);
 /* malloc'd. */
 char *names_expand(const char *pattern, int64_t number, int64_t time_us);
+/* Removes the unfinished files of the pattern. */
+void names_remove_parts(const char *pattern);
 /* A name of the pattern, final or `.part`, that exists already, malloc'd; NULL: none. With `remove` they all
  * are removed instead. */
 char *names_existing(const char *pattern, bool remove);

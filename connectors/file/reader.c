@@ -179,7 +179,8 @@ static bool read_header(struct file_reader *reader)
         memcpy(copy, header.data, header.length);
     reader->headers[reader->file] = copy;
     reader->header_bytes[reader->file] = header.length;
-    if (reader->format->header_check != NULL && reader->facts[reader->file].size > 0) {
+    if (reader->format->header_check != NULL && reader->split == NULL &&
+        reader->facts[reader->file].size > 0) {
         pthread_mutex_lock(reader->mutex);
         unsigned before = reader->diags->count;
         bool is_good = reader->format->header_check(reader->schema, reader->config,

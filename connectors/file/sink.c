@@ -58,9 +58,9 @@ static const struct option file_options[] = {
                 "auto: by the path's suffix (.gz .zst .lz4)"),
     OPTION_INT(struct file_sink, roll_rows, "roll_rows", 0, "0", "0", "1000000000000",
                "begin a new file after so many rows; 0: never"),
-    OPTION_BYTES(struct file_sink, roll_bytes, "roll_bytes", 0, "0", "0", "1024TiB",
+    OPTION_BYTES(struct file_sink, roll_bytes, "roll_bytes", 0, "0B", "0B", "1024TiB",
                  "begin a new file where one has so many bytes before compression; 0: never"),
-    OPTION_DURATION(struct file_sink, roll_every, "roll_every", 0, "0", "0", "365d",
+    OPTION_DURATION(struct file_sink, roll_every, "roll_every", 0, "0s", "0s", "365d",
                     "begin a new file for each such span of event time; 0: never"),
     OPTION_BOOL(struct file_sink, overwrite, "overwrite", "false",
                 "remove files of that name when a new run starts"),
@@ -178,6 +178,8 @@ static bool file_open(struct sink_context *context)
     sink->pattern = names_pattern(sink->path, is_rolled(sink));
     if (context->is_resumed)
         return true;
+    if (context->replaces_parts)
+        names_remove_parts(sink->pattern);
     char *existing = names_existing(sink->pattern, sink->overwrite);
     if (existing != NULL) {
         bool is_part = str_is((struct str){existing + MAX(strlen(existing), 5) - 5, 5}, ".part");

@@ -20,7 +20,7 @@ static const struct option sequence_options[] = {
                  "0: keys take turns; above: key k comes up about as often as 1 / k^skew says (Zipf)"),
     OPTION_FLOAT(struct sequence, rate, "rate", 0, "1000", "0.000001", "1000000000000",
                  "records in a second of event time"),
-    OPTION_DURATION(struct sequence, start_us, "start", 0, "0", "0", "36500d",
+    OPTION_DURATION(struct sequence, start_us, "start", 0, "0s", "0s", "36500d",
                     "event time of the first record, since 1970"),
     OPTION_INT(struct sequence, seed, "seed", 0, "1", "0", "9223372036854775807", "of keys and values"),
     OPTIONS_END,

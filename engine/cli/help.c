@@ -18,7 +18,7 @@ const struct help_group_text help_groups[] = {
 static struct help_entry *add(struct help *help, enum help_group group, const char *name, const char *summary)
 {
     struct help_entry *entry = &help->entries[help->count++];
-    *entry = (struct help_entry){.group = group, .name = name, .summary = summary};
+    *entry = (struct help_entry){.group = group, .name = name, .summary = summary, .anchor = name};
     return entry;
 }
 
@@ -115,6 +115,8 @@ static void add_function(struct help *help, enum help_group group, const struct 
     entry->usage = function->signature;
     entry->example = function->example;
     entry->is_copy = group == HELP_WINDOWS;
+    if (function->is_aggregate && group == HELP_FUNCTIONS)
+        entry->anchor = arena_printf(&help->arena, "aggregate-%s", function->name);
     if (function->is_aggregate)
         entry->note = "An aggregate: it stands in the { } of `feature` and `window`.";
 }

@@ -29,6 +29,7 @@ struct help_entry {
     enum help_group group;
     bool is_copy; /* it stands in another group, too: not counted when a name is looked up */
     const char *name, *summary;
+    const char *anchor;  /* in its HTML page: the name, but for functions that are also aggregates */
     const char *usage;   /* "dedup by COLUMNS within DURATION [keep first|last]"; may be NULL */
     const char *details; /* may be NULL */
     const char *example; /* may be NULL */

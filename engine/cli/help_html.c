@@ -149,7 +149,7 @@ static void put_code(struct byte_buffer *out, const char *text)
 
 static void put_entry(const struct help *help, const struct help_entry *e, struct byte_buffer *out)
 {
-    buffer_printf(out, "<h2 id=\"%s\">", e->name);
+    buffer_printf(out, "<h2 id=\"%s\">", e->anchor);
     put(out, e->name);
     buffer_printf(out, "</h2>\n");
     put_block(out, "<p>", e->summary, "</p>");
@@ -196,7 +196,7 @@ static void put_index(const struct help *help, struct byte_buffer *out)
             buffer_printf(out, "<li data-words=\"");
             for (const struct option *o = e->options; o != NULL && o->name != NULL; o++)
                 buffer_printf(out, "%s ", o->name);
-            buffer_printf(out, "\"><a href=\"%s.html#%s\">", help_groups[g].plural, e->name);
+            buffer_printf(out, "\"><a href=\"%s.html#%s\">", help_groups[g].plural, e->anchor);
             put(out, e->name);
             buffer_printf(out, "</a> <span class=\"soft\">");
             put(out, e->summary);

@@ -52,7 +52,30 @@ struct field {
     struct type type;
     bool is_required; /* a source's record without it is bad; `name: int!` in the schema */
     struct lineage lineage;
+    /* The part of `lineage` that stems only from which rows are there, not from the values: as a feature the
+     * column derives from it, as a label it does not make these roots unknown. */
+    struct lineage rows_only;
 };
+
+/* The rows of the field were chosen by `rows`. */
+static inline void field_chosen(struct field *field, const struct lineage *rows)
+{
+    for (size_t i = 0; i < LINEAGE_WORDS; i++) {
+        field->rows_only.words[i] |= rows->words[i] & ~field->lineage.words[i];
+        field->lineage.words[i] |= rows->words[i];
+    }
+}
+
+/* The field's values may come from `from` as well. */
+static inline void field_merge(struct field *field, const struct field *from)
+{
+    for (size_t i = 0; i < LINEAGE_WORDS; i++) {
+        uint64_t values = (field->lineage.words[i] & ~field->rows_only.words[i]) |
+                          (from->lineage.words[i] & ~from->rows_only.words[i]);
+        field->lineage.words[i] |= from->lineage.words[i];
+        field->rows_only.words[i] = field->lineage.words[i] & ~values;
+    }
+}
 
 enum { SCHEMA_FIELDS_MAX = 512 };
 

@@ -93,7 +93,10 @@ static int add_column(struct operator_bind *bind, const struct ast *expression)
 static bool check_label(struct plan_build *b, const struct learner_columns *columns,
                         const struct schema *schema)
 {
-    struct lineage label = schema->fields[columns->label].lineage;
+    const struct field *target = &schema->fields[columns->label];
+    struct lineage label = target->lineage;
+    for (size_t w = 0; w < LINEAGE_WORDS; w++)
+        label.words[w] &= ~target->rows_only.words[w];
     for (uint32_t i = 0; i < columns->known.count; i++) {
         struct column_ref ref = columns->known.items[i];
         if (!column_resolve(&ref, schema, b->arena, b->diags))
@@ -123,15 +126,15 @@ bool build_learner(struct plan_build *b, const struct learner_decl *decl, uint32
 {
     const struct operator_kind *kind = decl->descriptor;
     struct plan_edge input;
-    if (!build_resolve(b, &decl->input, &input))
-        return false;
-    if (input.node == PLAN_NODE_DEAD) {
+    bool is_resolved = build_resolve(b, &decl->input, &input);
+    if (is_resolved && input.node == PLAN_NODE_DEAD) {
         diag_error(b->diags, DIAG_E0202, decl->input.span, "only a sink can take `dead_letters`");
-        return false;
+        is_resolved = false;
     }
     void *config = arena_calloc(b->arena, 1, kind->size);
     if (!option_bind(kind->options, arena_printf(b->arena, "learner `%s`", kind->name), decl->kind.span,
-                     decl->entries, decl->count, config, &b->env))
+                     decl->entries, decl->count, config, &b->env) ||
+        !is_resolved)
         return false;
     struct learner_build learner = {.columns = {.label = -1}, .b = b, .input = input, .decl = decl};
     struct ast none = {.tag = AST_LIST};

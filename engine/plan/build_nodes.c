@@ -237,23 +237,36 @@ static bool build_step(struct plan_build *b, const struct stream_decl *stream, c
     return true;
 }
 
+/* Behind what is wrong, columns are not known, but options are checked all the same. */
+static void check_step(struct plan_build *b, const struct step_decl *step)
+{
+    const struct operator_kind *kind = step->descriptor;
+    if (step->is_broken || kind == NULL)
+        return;
+    if (!option_bind(kind->options, arena_printf(b->arena, "`%s`", kind->name), step->kind.span,
+                     step->entries, step->count, arena_calloc(b->arena, 1, kind->size), &b->env))
+        leat_assert(b->diags->errors > 0);
+}
+
 /* `stream a = b` without steps: a node of its own is not needed. */
 bool build_stream(struct plan_build *b, const struct stream_decl *decl, uint32_t *index)
 {
     struct plan_edge edge;
-    if (!build_resolve(b, &decl->input, &edge))
-        return false;
-    if (edge.node == PLAN_NODE_DEAD || edge.output != 0) {
+    bool is_good = build_resolve(b, &decl->input, &edge);
+    if (is_good && (edge.node == PLAN_NODE_DEAD || edge.output != 0)) {
         struct diag *d =
             diag_error(b->diags, DIAG_E0202, decl->input.span, "only a sink can take this output");
         diag_hint(b->diags, d, "write it to a file and read that with another job");
-        return false;
+        is_good = false;
     }
     for (uint32_t i = 0; i < decl->steps_count; i++)
-        if (!build_step(b, decl, &decl->steps[i], &edge))
-            return false;
-    *index = edge.node;
-    return true;
+        if (is_good)
+            is_good = build_step(b, decl, &decl->steps[i], &edge);
+        else
+            check_step(b, &decl->steps[i]);
+    if (is_good)
+        *index = edge.node;
+    return is_good;
 }
 
 bool build_sink(struct plan_build *b, const struct sink_decl *decl)
@@ -275,20 +288,21 @@ bool build_sink(struct plan_build *b, const struct sink_decl *decl)
     }
     leat_assert(kind != NULL);
     struct plan_edge edge;
-    if (!build_resolve(b, &decl->input, &edge))
+    bool is_resolved = build_resolve(b, &decl->input, &edge);
+    void *config = arena_calloc(b->arena, 1, MAX(kind->size, 1));
+    if (!option_bind(kind->options, arena_printf(b->arena, "sink `%s`", kind->name), decl->kind.span, entries,
+                     count, config, &b->env) ||
+        !is_resolved)
         return false;
     struct plan_node *node = build_node(b, PLAN_SINK, decl->name.text, kind->name, decl->kind.span);
     if (node == NULL)
         return false;
     node->sink_kind = kind;
-    node->config = arena_calloc(b->arena, 1, MAX(kind->size, 1));
+    node->config = config;
     node->inputs[0] = edge;
     node->inputs_count = 1;
     node->bound[0].schema = build_schema(b, edge);
     node->settings_text = build_settings(b, kind->options, entries, count, true);
-    if (!option_bind(kind->options, arena_printf(b->arena, "sink `%s`", kind->name), decl->kind.span, entries,
-                     count, node->config, &b->env))
-        return false;
     struct sink_bind bind = {.config = node->config,
                              .arena = b->arena,
                              .diags = b->diags,

@@ -122,8 +122,11 @@ bool build_resolve(struct plan_build *b, const struct stream_ref *ref, struct pl
     int output = output_index(symbol, ref->output);
     const struct plan_node *node = &b->plan->nodes[symbol->node];
     if (output < 0 || node->outputs[output] == NULL) {
-        struct diag *d = diag_error(b->diags, DIAG_E0202, ref->span, "`%.*s` has no output `%.*s`",
-                                    STR_ARGS(ref->name), STR_ARGS(ref->output));
+        struct diag *d = ref->output.length == 0
+                             ? diag_error(b->diags, DIAG_E0202, ref->span,
+                                          "`%.*s` is a learner, not a stream", STR_ARGS(ref->name))
+                             : diag_error(b->diags, DIAG_E0202, ref->span, "`%.*s` has no output `%.*s`",
+                                          STR_ARGS(ref->name), STR_ARGS(ref->output));
         if (symbol->tag == SYMBOL_LEARNER)
             diag_hint(b->diags, d, "a learner has `%.*s.predictions` and `%.*s.metrics`", STR_ARGS(ref->name),
                       STR_ARGS(ref->name));

@@ -51,15 +51,13 @@ uint64_t barrier_at(struct run *run, const struct slot *slot)
 /* --- Called by the lanes
  * -------------------------------------------------------------------------------------------- */
 
-static bool snapshot_node(struct run_checkpoints *c, struct node_instance *node,
-                          const struct counters *counters)
+static bool snapshot_counters(struct run_checkpoints *c, struct node_instance *node,
+                              const struct counters *counters)
 {
-    const struct plan_node *plan_node = node->node;
     char name[64];
-    snprintf(name, sizeof(name), "counters/%u/%u", plan_node->place, node->stage->instance);
-    struct snapshot_writer *writer = checkpoint_part(c->writer, name);
+    snprintf(name, sizeof(name), "counters/%u/%u", node->node->place, node->stage->instance);
     struct saved_counters saved = {c->epoch, *counters};
-    return snapshot_put(writer, SNAPSHOT_GLOBAL, &saved, sizeof(saved));
+    return snapshot_put(checkpoint_part(c->writer, name), SNAPSHOT_GLOBAL, &saved, sizeof(saved));
 }
 
 static bool snapshot_node(struct run_checkpoints *c, struct node_instance *node)

@@ -48,9 +48,9 @@ void exchange_init(struct run *run)
         x->producers = stage_pieces(run, x->plan->from_stage);
         x->consumers = run->stage_instances[x->plan->to_stage];
         x->packets = calloc((size_t)SLOTS * x->producers * x->consumers, sizeof(*x->packets));
-        x->spills = arena_array(&run->arena, struct spill_file, x->producers);
+        x->spills = arena_array(&run->arena, struct spill_file, run->stage_instances[x->plan->from_stage]);
         leat_assert(x->packets != NULL);
-        for (uint32_t k = 0; k < x->producers; k++)
+        for (uint32_t k = 0; k < run->stage_instances[x->plan->from_stage]; k++)
             x->spills[k].fd = -1;
     }
 }
@@ -69,7 +69,7 @@ void exchange_free(struct run *run)
         for (size_t k = 0; x->packets != NULL && k < (size_t)SLOTS * x->producers * x->consumers; k++)
             free_packet(&x->packets[k]);
         free(x->packets);
-        for (uint32_t k = 0; x->spills != NULL && k < x->producers; k++)
+        for (uint32_t k = 0; x->spills != NULL && k < run->stage_instances[x->plan->from_stage]; k++)
             if (x->spills[k].fd >= 0)
                 close(x->spills[k].fd);
     }
@@ -134,10 +134,9 @@ static bool spill(struct run *run, struct spill_file *file, struct batch *batch,
     return true;
 }
 
-static struct batch *unspill(struct run *run, struct exchange *x, uint32_t producer,
-                             const struct packet_entry *entry)
+static struct batch *unspill(struct run *run, struct exchange *x, const struct packet_entry *entry)
 {
-    struct spill_file *file = &x->spills[producer];
+    struct spill_file *file = &x->spills[entry->spill_file];
     char *data = malloc(entry->spill_bytes);
     leat_assert(data != NULL);
     size_t got;
@@ -179,7 +178,8 @@ static void add_entry(struct exchange *x, struct stage_instance *from, uint32_t 
     struct packet_entry *entry = &packet->entries[packet->count];
     size_t bytes = rows_bytes(batch);
     if (atomic_load_explicit(&run->exchange_bytes, memory_order_relaxed) + bytes > run->exchange_budget) {
-        bool is_spilled = spill(run, &x->spills[producer], batch, entry);
+        bool is_spilled = spill(run, &x->spills[from->instance], batch, entry);
+        entry->spill_file = from->instance;
         batch_release(batch);
         if (!is_spilled)
             return;
@@ -240,7 +240,7 @@ void exchange_push(struct exchange *x, struct stage_instance *from, struct batch
 /* One run of one packet. */
 struct merger_input {
     struct exchange *exchange;
-    uint32_t producer, run;
+    uint32_t run;
     struct packet *packet;
     uint32_t next;       /* entry */
     struct batch *batch; /* loaded */
@@ -258,8 +258,7 @@ static void load_entry(struct merger *merger, struct merger_input *input)
     if (input->next == packet->count)
         return;
     struct packet_entry *entry = &packet->entries[input->next++];
-    input->batch =
-        entry->batch != NULL ? entry->batch : unspill(merger->run, input->exchange, input->producer, entry);
+    input->batch = entry->batch != NULL ? entry->batch : unspill(merger->run, input->exchange, entry);
     entry->batch = NULL;
 }
 
@@ -285,7 +284,7 @@ void exchange_open(struct node_instance *node, uint32_t input, struct merger *me
             struct packet *packet = packet_at(x, stage->slot, p, stage->instance);
             for (uint32_t run = 0; run < packet->runs; run++) {
                 struct merger_input *in = &merger->inputs[merger->count++];
-                *in = (struct merger_input){.exchange = x, .producer = p, .run = run, .packet = packet};
+                *in = (struct merger_input){.exchange = x, .run = run, .packet = packet};
                 load_entry(merger, in);
                 load_order(in);
             }

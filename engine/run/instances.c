@@ -121,6 +121,8 @@ static void init_node(struct stage_instance *stage, struct node_instance *node,
             .arena = &run->arena,
             .diags = run->diags,
             .is_resumed = run->is_resumed,
+            .replaces_parts = run->replaces_parts,
+            .has_checkpoints = run->checkpoints != NULL,
         };
 }
 

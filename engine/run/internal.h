@@ -166,6 +166,7 @@ struct packet_entry {
     struct batch *batch; /* NULL: spilled */
     uint64_t spill_offset;
     uint32_t spill_bytes;
+    uint32_t spill_file;
     uint32_t run; /* entries of one run are in order; a producer with several chains begins new runs */
 };
 
@@ -176,7 +177,8 @@ struct packet {
     size_t bytes;          /* in memory, as counted in run.exchange_bytes */
 };
 
-/* What does not fit into the budget of all exchanges: one unlinked file per producer. */
+/* What does not fit into the budget of all exchanges: one unlinked file per instance that writes (in stage 0
+ * several share one packet column, each with numbers of its own). */
 struct spill_file {
     int fd; /* -1: none so far */
     uint64_t end;
@@ -188,7 +190,7 @@ struct exchange {
     const struct schema *schema;
     uint32_t producers, consumers; /* instances */
     struct packet *packets;        /* [slot][producer][consumer] */
-    struct spill_file *spills;     /* [producer] */
+    struct spill_file *spills;     /* [instance of the producing stage] */
 };
 
 /* Rows of several packets in the one order, a batch at a time. */
@@ -224,6 +226,7 @@ struct run {
     const char *temporary_path;      /* of a state store without checkpoints; NULL: none */
     int64_t operator_memory_bytes;   /* for all keyed state together */
     bool is_resumed, was_finished;
+    bool replaces_parts;         /* earlier lives of this run never published a checkpoint */
     uint32_t resumed_generation; /* the checkpoint this life began with */
     uint64_t resumed_epoch;
     struct sequencer sequencer;

@@ -59,6 +59,7 @@ bool checkpoints_init(struct run *run)
         if (found == CHECKPOINT_REFUSED || !refuse_choice(run, found == CHECKPOINT_FOUND))
             return false;
         run->is_resumed = found == CHECKPOINT_FOUND;
+        run->replaces_parts = found == CHECKPOINT_NONE && !checkpoint_dir_is_empty(c->dir);
     }
     if (run->is_resumed) {
         c->next_epoch = checkpoint_info(c->resumed)->id.epoch + 1;
@@ -169,7 +170,6 @@ static bool restore_node(struct run *run, struct stage_instance *stage, struct n
     const struct plan_node *plan_node = node->node;
     bool has_state = (plan_node->operator_kind != NULL && plan_node->operator_kind->restore != NULL) ||
                      (plan_node->tag == PLAN_SINK && plan_node->sink_kind->restore != NULL);
-    node->published_seen = checkpoint_info(from)->id.epoch;
     /* The counters of all lanes of before go to the first instance of now. */
     if (stage->instance == 0 && !restore_counters(run, node, from))
         return false;

@@ -111,7 +111,7 @@ static bool finish_sinks(struct run *run)
             uint64_t epoch = checkpoints_published(run);
             if (epoch != node->published_seen && kind->published != NULL)
                 is_node_good = kind->published(&node->sink, epoch);
-            if (is_node_good && run->sequencer.is_finished && kind->finish != NULL)
+            if (is_node_good && (run->sequencer.is_finished || run->was_finished) && kind->finish != NULL)
                 is_node_good = kind->finish(&node->sink);
             if (!is_node_good)
                 diag_error(run->diags, DIAG_E0605, node->node->span, "sink `%.*s`: %s",
@@ -135,7 +135,7 @@ bool run_wait(struct run *run)
         diag_hint(run->diags, d, "free the disk and start again: the run goes on from the checkpoint before");
         is_good = false;
     }
-    if (is_good && !run->was_finished)
+    if (is_good)
         is_good = finish_sinks(run);
     const char *error = run->state_store != NULL ? state_store_error(run->state_store) : NULL;
     if (error != NULL) {

@@ -60,9 +60,11 @@ static bool bind_kind(struct operator_bind *bind, const struct ast *call, struct
     if (aggregate->kind == NULL) {
         struct diag *diag =
             aggregate->argument == NULL
-                ? diag_error(bind->diags, DIAG_E0305, call->span, "%.*s needs an argument", STR_ARGS(call->text))
-                : diag_error(bind->diags, DIAG_E0305, call->span, "%.*s does not take %u arguments, the first a %s",
-                             STR_ARGS(call->text), call->count, type_name(bind->arena, &aggregate->argument_type));
+                ? diag_error(bind->diags, DIAG_E0305, call->span, "%.*s needs an argument",
+                             STR_ARGS(call->text))
+                : diag_error(bind->diags, DIAG_E0305, call->span,
+                             "%.*s does not take %u arguments, the first a %s", STR_ARGS(call->text),
+                             call->count, type_name(bind->arena, &aggregate->argument_type));
         leat_assert(has_name);
         diag_hint(bind->diags, diag, "`leat help functions` lists the aggregates");
         return false;
@@ -70,9 +72,11 @@ static bool bind_kind(struct operator_bind *bind, const struct ast *call, struct
     if (!aggregate->kind->has_parameter)
         return true;
     const struct ast *parameter = call->count == 2 ? call->children[1] : NULL;
-    if (parameter == NULL || parameter->tag != AST_INT || parameter->integer < 1 || parameter->integer > TOP_MAX) {
+    if (parameter == NULL || parameter->tag != AST_INT || parameter->integer < 1 ||
+        parameter->integer > TOP_MAX) {
         diag_error(bind->diags, DIAG_E0305, parameter == NULL ? call->span : parameter->span,
-                   "%.*s wants how many values as its second argument: 1 to %d", STR_ARGS(call->text), TOP_MAX);
+                   "%.*s wants how many values as its second argument: 1 to %d", STR_ARGS(call->text),
+                   TOP_MAX);
         return false;
     }
     aggregate->parameter = parameter->integer;
@@ -84,16 +88,17 @@ static bool bind_one(struct operator_bind *bind, const struct assignment *entry,
 {
     *aggregate = (struct aggregate){.name = entry->name, .span = entry->name_span};
     if (!expr_is_aggregate(entry->value)) {
-        struct diag *diag = diag_error(bind->diags, DIAG_E0308, entry->value->span,
-                                       "`%.*s` must be one aggregate: count(), sum(x), ...", STR_ARGS(entry->name));
+        struct diag *diag =
+            diag_error(bind->diags, DIAG_E0308, entry->value->span,
+                       "`%.*s` must be one aggregate: count(), sum(x), ...", STR_ARGS(entry->name));
         diag_hint(bind->diags, diag, "compute with the results in a `with` after this step");
         return false;
     }
     if (!bind_argument(bind, entry->value, schema, aggregate) || !bind_kind(bind, entry->value, aggregate))
         return false;
     if (aggregate->kind->is_feature_only && !is_feature) {
-        diag_error(bind->diags, DIAG_E0308, entry->value->span, "%s belongs into a `feature`: a window has no reader",
-                   aggregate->kind->name);
+        diag_error(bind->diags, DIAG_E0308, entry->value->span,
+                   "%s belongs into a `feature`: a window has no reader", aggregate->kind->name);
         return false;
     }
     aggregate->result = result_type(bind->arena, aggregate);

@@ -1,9 +1,10 @@
 /* Aggregates: what `feature` and `window` compute over the rows of a group.
  *
- * An aggregate keeps a partial for each group and pane; partials of neighbouring panes merge. A fixed partial has
- * `bytes` bytes (a multiple of 8, aligned to 8), all zero when no row has come; a variable one is a string of bytes,
- * empty when no row has come. A partial's bytes depend on the rows of its pane and their order alone, and a merged
- * one on the partials and their order alone. Null arguments, and NaN, are left out. */
+ * An aggregate keeps a partial for each group and pane; partials of neighbouring panes merge. A fixed partial
+ * has `bytes` bytes (a multiple of 8, aligned to 8), all zero when no row has come; a variable one is a
+ * string of bytes, empty when no row has come. A partial's bytes depend on the rows of its pane and their
+ * order alone, and a merged one on the partials and their order alone. Null arguments, and NaN, are left out.
+ */
 #ifndef LEAT_OPERATORS_AGGREGATE_AGGREGATE_H
 #define LEAT_OPERATORS_AGGREGATE_AGGREGATE_H
 
@@ -17,10 +18,10 @@ struct aggregate;
 
 struct aggregate_kind {
     const char *name;
-    int argument;         /* the type_tag this row is for; AGGREGATE_ANY: any but lists; AGGREGATE_NONE: none */
-    int result;           /* type_tag; AGGREGATE_ANY: the argument's; TYPE_LIST: a list of the argument's */
-    uint32_t bytes;       /* of a fixed partial; 0: variable */
-    bool has_parameter;   /* a second argument: a constant int */
+    int argument;       /* the type_tag this row is for; AGGREGATE_ANY: any but lists; AGGREGATE_NONE: none */
+    int result;         /* type_tag; AGGREGATE_ANY: the argument's; TYPE_LIST: a list of the argument's */
+    uint32_t bytes;     /* of a fixed partial; 0: variable */
+    bool has_parameter; /* a second argument: a constant int */
     bool is_feature_only; /* asks for the reader's time */
 
     /* Fixed. The row's argument is valid (or there is none). time: the row's event time. */
@@ -30,8 +31,8 @@ struct aggregate_kind {
     void (*finish)(const char *partial, int64_t time, struct column_builder *out, uint32_t row);
 
     /* Variable. The buffer holds the partial and is changed in place. */
-    void (*absorb)(const struct aggregate *aggregate, struct byte_buffer *partial, const struct column *argument,
-                   uint32_t row, int64_t time);
+    void (*absorb)(const struct aggregate *aggregate, struct byte_buffer *partial,
+                   const struct column *argument, uint32_t row, int64_t time);
     void (*combine)(const struct aggregate *aggregate, struct byte_buffer *into, struct str from);
     void (*finish_bytes)(const struct aggregate *aggregate, struct str partial, struct column_builder *out,
                          uint32_t row);
@@ -66,7 +67,8 @@ struct column *aggregates_evaluate(const struct aggregates *aggregates, const st
                                    struct arena *scratch, struct expr_errors *errors);
 
 /* Whether the row has something for this aggregate. */
-static inline bool aggregate_has_value(const struct aggregate *aggregate, const struct column *argument, uint32_t row)
+static inline bool aggregate_has_value(const struct aggregate *aggregate, const struct column *argument,
+                                       uint32_t row)
 {
     if (aggregate->argument == NULL)
         return true;

@@ -1,7 +1,7 @@
-/* distinct: how many different values, by HyperLogLog (Flajolet, Fusy, Gandouet, Meunier 2007) with linear counting for
- * small numbers. A sketch starts as the sorted 32-bit hashes of its values, up to SPARSE_MAX of them: exact but for
- * hashes that collide (one in 2^32 for each pair). Beyond, it has 2^12 registers: the standard error is
- * 1.04 / sqrt(4096) = 1.6 %. Both forms merge, in any order, to the same bytes. */
+/* distinct: how many different values, by HyperLogLog (Flajolet, Fusy, Gandouet, Meunier 2007) with linear
+ * counting for small numbers. A sketch starts as the sorted 32-bit hashes of its values, up to SPARSE_MAX of
+ * them: exact but for hashes that collide (one in 2^32 for each pair). Beyond, it has 2^12 registers: the
+ * standard error is 1.04 / sqrt(4096) = 1.6 %. Both forms merge, in any order, to the same bytes. */
 #include "operators/aggregate/aggregate.h"
 
 #include <math.h>
@@ -104,8 +104,8 @@ static void distinct_finish(const struct aggregate *aggregate, struct str partia
                             uint32_t row)
 {
     (void)aggregate;
-    out->column->ints[row] = is_dense(partial.length) ? estimate(partial.data)
-                                                      : (int64_t)(partial.length / sizeof(uint32_t));
+    out->column->ints[row] =
+        is_dense(partial.length) ? estimate(partial.data) : (int64_t)(partial.length / sizeof(uint32_t));
 }
 
 const struct aggregate_kind aggregate_distinct = {.name = "distinct",

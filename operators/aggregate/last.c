@@ -1,5 +1,6 @@
-/* last, first, since_last: by event time; of rows with the same time, last takes the one that arrived later and first
- * the one that arrived earlier. since_last is 0 where a row with a later time had arrived before. */
+/* last, first, since_last: by event time; of rows with the same time, last takes the one that arrived later
+ * and first the one that arrived earlier. since_last is 0 where a row with a later time had arrived before.
+ */
 #include "operators/aggregate/aggregate.h"
 
 struct timed_partial {
@@ -69,7 +70,8 @@ static void since_last_finish(const char *partial, int64_t time, struct column_b
         out->column->ints[row] = MAX(time_add(time, p->time == TIME_MIN ? TIME_MAX : -p->time), 0);
 }
 
-/* --- Texts: the time, then the bytes --------------------------------------------------------------------------------- */
+/* --- Texts: the time, then the bytes
+ * --------------------------------------------------------------------------------- */
 
 static int64_t text_time(const char *partial)
 {
@@ -85,16 +87,16 @@ static void text_set(struct byte_buffer *partial, struct str text, int64_t time)
     buffer_append(partial, text.data, text.length);
 }
 
-static void last_absorb(const struct aggregate *aggregate, struct byte_buffer *partial, const struct column *argument,
-                        uint32_t row, int64_t time)
+static void last_absorb(const struct aggregate *aggregate, struct byte_buffer *partial,
+                        const struct column *argument, uint32_t row, int64_t time)
 {
     (void)aggregate;
     if (partial->length == 0 || time >= text_time(partial->data))
         text_set(partial, column_text(argument, row), time);
 }
 
-static void first_absorb(const struct aggregate *aggregate, struct byte_buffer *partial, const struct column *argument,
-                         uint32_t row, int64_t time)
+static void first_absorb(const struct aggregate *aggregate, struct byte_buffer *partial,
+                         const struct column *argument, uint32_t row, int64_t time)
 {
     (void)aggregate;
     if (partial->length == 0 || time < text_time(partial->data))
@@ -104,7 +106,8 @@ static void first_absorb(const struct aggregate *aggregate, struct byte_buffer *
 static void last_combine(const struct aggregate *aggregate, struct byte_buffer *into, struct str from)
 {
     (void)aggregate;
-    if (from.length >= sizeof(int64_t) && (into->length == 0 || text_time(from.data) >= text_time(into->data))) {
+    if (from.length >= sizeof(int64_t) &&
+        (into->length == 0 || text_time(from.data) >= text_time(into->data))) {
         buffer_clear(into);
         buffer_append(into, from.data, from.length);
     }
@@ -113,22 +116,25 @@ static void last_combine(const struct aggregate *aggregate, struct byte_buffer *
 static void first_combine(const struct aggregate *aggregate, struct byte_buffer *into, struct str from)
 {
     (void)aggregate;
-    if (from.length >= sizeof(int64_t) && (into->length == 0 || text_time(from.data) < text_time(into->data))) {
+    if (from.length >= sizeof(int64_t) &&
+        (into->length == 0 || text_time(from.data) < text_time(into->data))) {
         buffer_clear(into);
         buffer_append(into, from.data, from.length);
     }
 }
 
-static void text_finish(const struct aggregate *aggregate, struct str partial, struct column_builder *out, uint32_t row)
+static void text_finish(const struct aggregate *aggregate, struct str partial, struct column_builder *out,
+                        uint32_t row)
 {
     (void)aggregate;
     if (partial.length < sizeof(int64_t))
         builder_null(out, row);
     else
-        builder_text(out, row, (struct str){partial.data + sizeof(int64_t), partial.length - sizeof(int64_t)});
+        builder_text(out, row,
+                     (struct str){partial.data + sizeof(int64_t), partial.length - sizeof(int64_t)});
 }
 
-#define TEXT_KIND(symbol, name_, type_, absorb_, combine_)                                                    \
+#define TEXT_KIND(symbol, name_, type_, absorb_, combine_)                                                   \
     const struct aggregate_kind symbol = {.name = name_,                                                     \
                                           .argument = type_,                                                 \
                                           .result = AGGREGATE_ANY,                                           \

@@ -1,8 +1,9 @@
 /* count, sum, mean, min, max, variance.
  *
- * Sums of ints are exact (128 bits); one that does not fit an int reads as null. Sums of floats add in the order of
- * rows within a pane, and of panes within a window. Variance is the sample variance (n - 1), merged by Chan, Golub and
- * LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances" (1979), equation 2.1. */
+ * Sums of ints are exact (128 bits); one that does not fit an int reads as null. Sums of floats add in the
+ * order of rows within a pane, and of panes within a window. Variance is the sample variance (n - 1), merged
+ * by Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances"
+ * (1979), equation 2.1. */
 #include "operators/aggregate/aggregate.h"
 
 struct count_partial {
@@ -41,7 +42,8 @@ static void count_update(char *partial, const struct column *argument, uint32_t 
 
 static void count_merge(char *into, const char *from)
 {
-    ((struct count_partial *)(void *)into)->count += ((const struct count_partial *)(const void *)from)->count;
+    ((struct count_partial *)(void *)into)->count +=
+        ((const struct count_partial *)(const void *)from)->count;
 }
 
 static void count_finish(const char *partial, int64_t time, struct column_builder *out, uint32_t row)
@@ -50,7 +52,8 @@ static void count_finish(const char *partial, int64_t time, struct column_builde
     out->column->ints[row] = ((const struct count_partial *)(const void *)partial)->count;
 }
 
-/* --- sum, mean ------------------------------------------------------------------------------------------------------ */
+/* --- sum, mean
+ * ------------------------------------------------------------------------------------------------------ */
 
 static __int128 int_sum(const struct int_partial *partial)
 {
@@ -132,7 +135,8 @@ static void mean_float_finish(const char *partial, int64_t time, struct column_b
         out->column->floats[row] = p->sum / (double)p->count;
 }
 
-/* --- min, max ------------------------------------------------------------------------------------------------------- */
+/* --- min, max
+ * ------------------------------------------------------------------------------------------------------- */
 
 #define EXTREME(name, member, comparison, values)                                                            \
     static void name##_take(struct extreme_partial *p, struct extreme_partial q)                             \
@@ -169,7 +173,9 @@ static void extreme_finish(const char *partial, int64_t time, struct column_buil
         out->column->ints[row] = p->integer; /* or the bits of the float */
 }
 
-/* --- variance --------------------------------------------------------------------------------------------------------- */
+/* --- variance
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 static void variance_add(struct variance_partial *p, double value)
 {
@@ -217,7 +223,7 @@ static void variance_finish(const char *partial, int64_t time, struct column_bui
         out->column->floats[row] = p->squares / (double)(p->count - 1);
 }
 
-#define NUMBERS(symbol, name_, argument_, result_, type, update_, merge_, finish_)                            \
+#define NUMBERS(symbol, name_, argument_, result_, type, update_, merge_, finish_)                           \
     const struct aggregate_kind symbol = {.name = name_,                                                     \
                                           .argument = argument_,                                             \
                                           .result = result_,                                                 \
@@ -226,7 +232,8 @@ static void variance_finish(const char *partial, int64_t time, struct column_bui
                                           .merge = merge_,                                                   \
                                           .finish = finish_};
 
-NUMBERS(aggregate_count, "count", AGGREGATE_NONE, TYPE_INT, count_partial, count_update, count_merge, count_finish)
+NUMBERS(aggregate_count, "count", AGGREGATE_NONE, TYPE_INT, count_partial, count_update, count_merge,
+        count_finish)
 NUMBERS(aggregate_count_values, "count", AGGREGATE_ANY, TYPE_INT, count_partial, count_update, count_merge,
         count_finish)
 NUMBERS(aggregate_sum_int, "sum", TYPE_INT, TYPE_INT, int_partial, int_update, int_merge, sum_int_finish)
@@ -237,14 +244,14 @@ NUMBERS(aggregate_mean_float, "mean", TYPE_FLOAT, TYPE_FLOAT, float_partial, flo
         mean_float_finish)
 NUMBERS(aggregate_min_int, "min", TYPE_INT, AGGREGATE_ANY, extreme_partial, min_int_update, min_int_merge,
         extreme_finish)
-NUMBERS(aggregate_min_float, "min", TYPE_FLOAT, AGGREGATE_ANY, extreme_partial, min_float_update, min_float_merge,
-        extreme_finish)
+NUMBERS(aggregate_min_float, "min", TYPE_FLOAT, AGGREGATE_ANY, extreme_partial, min_float_update,
+        min_float_merge, extreme_finish)
 NUMBERS(aggregate_min_time, "min", TYPE_TIME, AGGREGATE_ANY, extreme_partial, min_int_update, min_int_merge,
         extreme_finish)
 NUMBERS(aggregate_max_int, "max", TYPE_INT, AGGREGATE_ANY, extreme_partial, max_int_update, max_int_merge,
         extreme_finish)
-NUMBERS(aggregate_max_float, "max", TYPE_FLOAT, AGGREGATE_ANY, extreme_partial, max_float_update, max_float_merge,
-        extreme_finish)
+NUMBERS(aggregate_max_float, "max", TYPE_FLOAT, AGGREGATE_ANY, extreme_partial, max_float_update,
+        max_float_merge, extreme_finish)
 NUMBERS(aggregate_max_time, "max", TYPE_TIME, AGGREGATE_ANY, extreme_partial, max_int_update, max_int_merge,
         extreme_finish)
 NUMBERS(aggregate_variance_int, "variance", TYPE_INT, TYPE_FLOAT, variance_partial, variance_int_update,

@@ -9,20 +9,23 @@ static const struct schema *record_of(const struct type *type)
     return type->element->tag == TYPE_RECORD ? type->element->fields : NULL;
 }
 
-/* --- Encoding ----------------------------------------------------------------------------------------------------- */
+/* --- Encoding
+ * ----------------------------------------------------------------------------------------------------- */
 
-static void encode_list(struct byte_buffer *out, const struct column *column, const struct type *type, uint32_t row)
+static void encode_list(struct byte_buffer *out, const struct column *column, const struct type *type,
+                        uint32_t row)
 {
     struct list_ref list = column->lists[row];
     const struct schema *record = record_of(type);
     buffer_append(out, &list.length, sizeof list.length);
     for (uint32_t i = 0; i < list.length; i++)
         for (uint32_t c = 0; c < column->children_count; c++)
-            row_encode_value(out, &column->children[c], record == NULL ? type->element : &record->fields[c].type,
-                             list.offset + i);
+            row_encode_value(out, &column->children[c],
+                             record == NULL ? type->element : &record->fields[c].type, list.offset + i);
 }
 
-void row_encode_value(struct byte_buffer *out, const struct column *column, const struct type *type, uint32_t row)
+void row_encode_value(struct byte_buffer *out, const struct column *column, const struct type *type,
+                      uint32_t row)
 {
     uint8_t is_valid = column_is_valid(column, row);
     buffer_append(out, &is_valid, 1);
@@ -46,9 +49,11 @@ void row_encode_value(struct byte_buffer *out, const struct column *column, cons
     }
 }
 
-/* --- Building ------------------------------------------------------------------------------------------------------- */
+/* --- Building
+ * ------------------------------------------------------------------------------------------------------- */
 
-void builder_init(struct column_builder *builder, struct batch *batch, struct column *column, struct type type)
+void builder_init(struct column_builder *builder, struct batch *batch, struct column *column,
+                  struct type type)
 {
     *builder = (struct column_builder){.batch = batch, .column = column, .type = type};
     if (type.tag != TYPE_LIST)
@@ -69,7 +74,8 @@ void builder_null(struct column_builder *builder, uint32_t row)
 {
     struct column *column = builder->column;
     if (column->valid == NULL)
-        column->valid = batch_valid_new(builder->batch, builder->is_child ? builder->capacity : builder->batch->rows);
+        column->valid =
+            batch_valid_new(builder->batch, builder->is_child ? builder->capacity : builder->batch->rows);
     bit_clear(column->valid, row);
     if (builder->type.tag == TYPE_BOOL)
         column->bools[row] = 0;

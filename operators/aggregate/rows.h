@@ -1,15 +1,17 @@
-/* Values of any type as bytes, and columns built row by row: how rows lie in keyed state, and how they come out.
+/* Values of any type as bytes, and columns built row by row: how rows lie in keyed state, and how they come
+ * out.
  *
- * A value: one byte (0: null, 1: a value follows), then bool 1 byte; int, float, time 8; text, bytes: length (4) and the
- * bytes; list: count (4) and, for each element, its value or the values of its record's fields. Bytes that come from
- * a checkpoint are checked when they are read. */
+ * A value: one byte (0: null, 1: a value follows), then bool 1 byte; int, float, time 8; text, bytes: length
+ * (4) and the bytes; list: count (4) and, for each element, its value or the values of its record's fields.
+ * Bytes that come from a checkpoint are checked when they are read. */
 #ifndef LEAT_OPERATORS_ROWS_H
 #define LEAT_OPERATORS_ROWS_H
 
 #include "core/batch.h"
 #include "core/buffer.h"
 
-void row_encode_value(struct byte_buffer *out, const struct column *column, const struct type *type, uint32_t row);
+void row_encode_value(struct byte_buffer *out, const struct column *column, const struct type *type,
+                      uint32_t row);
 
 /* A column being filled. Rows may be set in any order, each once; children's rows are appended. */
 struct column_builder {
@@ -23,9 +25,10 @@ struct column_builder {
     bool is_child;
 };
 
-/* The column's data is there (batch_new, batch_column_init). The builder's own memory is in the batch's arena; its
- * growing parts are freed by builder_finish, which must be called. */
-void builder_init(struct column_builder *builder, struct batch *batch, struct column *column, struct type type);
+/* The column's data is there (batch_new, batch_column_init). The builder's own memory is in the batch's
+ * arena; its growing parts are freed by builder_finish, which must be called. */
+void builder_init(struct column_builder *builder, struct batch *batch, struct column *column,
+                  struct type type);
 void builder_null(struct column_builder *builder, uint32_t row);
 void builder_text(struct column_builder *builder, uint32_t row, struct str text);
 /* Starts a list of `count` elements at `row`; the elements' rows are then added with builder_append. */

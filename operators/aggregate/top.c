@@ -1,7 +1,7 @@
-/* top(x, n): the n most frequent values, most frequent first, equal counts in the order of the values' bytes. Counts are
- * exact up to `slots` different values in a pane (8 n, at least 64, at most 1,024); beyond, Space-Saving (Metwally,
- * Agrawal, El Abbadi 2005): a new value takes over the count of the rarest one, so that a count is too high by at most
- * rows / slots.
+/* top(x, n): the n most frequent values, most frequent first, equal counts in the order of the values' bytes.
+ * Counts are exact up to `slots` different values in a pane (8 n, at least 64, at most 1,024); beyond,
+ * Space-Saving (Metwally, Agrawal, El Abbadi 2005): a new value takes over the count of the rarest one, so
+ * that a count is too high by at most rows / slots.
  *
  * A partial: entries of count (8 bytes), length (4), the value's bytes, by rising bytes. */
 #include "operators/aggregate/aggregate.h"
@@ -62,7 +62,8 @@ static void remove_entry(struct byte_buffer *out, const struct entry *entry)
     out->length -= bytes;
 }
 
-static void add_value(const struct aggregate *aggregate, struct byte_buffer *partial, struct str value, uint64_t count)
+static void add_value(const struct aggregate *aggregate, struct byte_buffer *partial, struct str value,
+                      uint64_t count)
 {
     struct entry entry, rarest = {.count = UINT64_MAX};
     size_t place = partial->length;
@@ -92,8 +93,8 @@ static void add_value(const struct aggregate *aggregate, struct byte_buffer *par
     insert_entry(partial, place, count, value);
 }
 
-static void top_absorb(const struct aggregate *aggregate, struct byte_buffer *partial, const struct column *argument,
-                       uint32_t row, int64_t time)
+static void top_absorb(const struct aggregate *aggregate, struct byte_buffer *partial,
+                       const struct column *argument, uint32_t row, int64_t time)
 {
     (void)time;
     struct byte_buffer value = {0};
@@ -117,7 +118,8 @@ static int by_count(const void *a, const void *b)
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
-static void top_finish(const struct aggregate *aggregate, struct str partial, struct column_builder *out, uint32_t row)
+static void top_finish(const struct aggregate *aggregate, struct str partial, struct column_builder *out,
+                       uint32_t row)
 {
     struct entry entries[SLOTS_MAX];
     uint32_t count = 0;

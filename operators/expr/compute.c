@@ -36,6 +36,7 @@ bool compute_keep(struct operator_bind *bind, struct compute *compute, int sourc
     if (field == NULL)
         return false;
     field->lineage = from->lineage;
+    field->rows_only = from->rows_only;
     field->is_required = from->is_required;
     return true;
 }

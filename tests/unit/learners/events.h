@@ -25,7 +25,7 @@ static inline void events_make(struct events *e)
 {
     for (uint64_t i = 0; i < EVENTS_MAX; i++) {
         for (uint64_t f = 0; f < EVENT_FIELDS; f++)
-            e->ids[f][i] = 1 + num_mix(i * 8 + f) % (5 + 20 * f);
+            e->ids[f][i] = 1 + num_mix(i * 8 + f) % (5 + 300 * f);
         for (uint64_t d = 0; d < EVENT_DENSE; d++)
             e->dense[d][i] = (float)(num_mix(i * 8 + 4 + d) % 2048) / 1024.0F - 1.0F;
         double rate = 20.0 + 8.0 * (double)(e->ids[0][i] % 5) + 10.0 * (double)e->dense[0][i];

@@ -18,7 +18,7 @@ def mix(x):
 
 
 def event(i):
-    ids = [1 + mix(i * 8 + f) % (5 + 20 * f) for f in range(FIELDS)]
+    ids = [1 + mix(i * 8 + f) % (5 + 300 * f) for f in range(FIELDS)]
     dense = [(mix(i * 8 + 4 + d) % 2048) / 1024.0 - 1.0 for d in range(DENSE)]  # exact in float
     label = 1.0 if mix(i * 8 + 7) % 100 < 20 + 8 * (ids[0] % 5) + 10 * dense[0] else 0.0
     return ids, dense, label

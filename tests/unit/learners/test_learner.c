@@ -155,14 +155,15 @@ static struct batch *make_batch(struct batch_pool *pool, const struct schema *sc
     for (uint32_t i = 0; i < ROWS; i++) {
         uint64_t r = num_mix(number * ROWS + i + 1);
         b->event_time[i] = (int64_t)(number * ROWS + i) * US_PER_SECOND;
-        b->columns[COLUMN_USER].ints[i] = (int64_t)(r % 200);
+        b->columns[COLUMN_USER].ints[i] =
+            (int64_t)(r % 3000); /* many rows change in one epoch and not in the next */
         memcpy(heap + 4 * (size_t)i, (char[]){'i', (char)('a' + r % 16), (char)('a' + (r >> 8) % 4), 'x'}, 4);
         item->texts[i] = (struct text_ref){4 * i, 4};
         tags->lists[i] = (struct list_ref){2 * i, (uint32_t)(r >> 16) % 3};
         tags->children->ints[2 * i] = (int64_t)(r >> 20) % 9;
         tags->children->ints[2 * i + 1] = (int64_t)(r >> 30) % 9;
         b->columns[COLUMN_PRICE].floats[i] = (double)(r >> 40 & 1023) / 512.0 - 1.0;
-        b->columns[COLUMN_CLICKED].bools[i] = (r >> 50) % 100 < 15 + (r % 200) / 4;
+        b->columns[COLUMN_CLICKED].bools[i] = (r >> 50) % 100 < 15 + (r % 16) * 3;
     }
     batch_set_null(b, &b->columns[COLUMN_PRICE], 3);
     batch_set_null(b, &b->columns[COLUMN_CLICKED], 5); /* a label that is not there: rejected */
@@ -190,7 +191,7 @@ static void common_defaults(struct learner_config *c, struct arena *arena, bool 
                                              .init = 0.1,
                                              .admit_after = 2,
                                              .sketch_bytes = 65536,
-                                             .rows_max = 150,
+                                             .rows_max = 1500,
                                              .expire_after_us = 3000 * US_PER_SECOND};
     c->embedding.optimizer = c->linear = c->head =
         (struct kind_ref){.choice = OPT_ADAGRAD, .config = &config};

@@ -249,6 +249,8 @@ static double event_loss(struct model *m, uint32_t i)
 static void test_gradients(void **state)
 {
     (void)state;
+    for (int f = 0; f < EVENT_FIELDS; f++) /* its rows are there, and were moved before */
+        events.ids[f][300] = events.ids[f][299];
     for (size_t s = 0; s < ARRAY_COUNT(shapes); s++) {
         struct model_options o = shape_options(&shapes[s]);
         struct optimizer_options sgd = {.kind = OPT_SGD, .params = {.rate = 1.0F / 64, .step_max = 100.0F}};
@@ -289,6 +291,7 @@ static void test_gradients(void **state)
         }
         model_free(m);
     }
+    events_make(&events);
 }
 
 static void test_lists(void **state)

@@ -1,11 +1,8 @@
 /* Where a plan is cut: jobs in, stages and exchanges out. */
 #include "toys.h"
 
-#include "unit/support/random.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdio.h>
 
 #include <cmocka.h>
 
@@ -144,43 +141,9 @@ static void test_random_jobs(void **state)
 {
     (void)state;
     struct test_random random = {11};
-    static const char *const steps[] = {"pass",
-                                        "rewrite",
-                                        "with x = 1",
-                                        "keyed by user",
-                                        "keyed by item",
-                                        "merge %s",
-                                        "keyed by user, item",
-                                        "keyed from %s by user",
-                                        "keyed from %s by item",
-                                        "number_all"};
     for (int round = 0; round < 300; round++) {
         struct byte_buffer job = {0};
-        buffer_printf(&job, SOURCES);
-        uint32_t streams = 1 + random_below(&random, 6);
-        for (uint32_t s = 0; s < streams; s++) {
-            char inputs[2][8];
-            for (int k = 0; k < 2; k++)
-                if (s > 0 && random_chance(&random, 70))
-                    snprintf(inputs[k], sizeof(inputs[k]), "s%u", random_below(&random, s));
-                else
-                    snprintf(inputs[k], sizeof(inputs[k]), "%s", random_chance(&random, 50) ? "a" : "b");
-            buffer_printf(&job, "stream s%u = %s", s, inputs[0]);
-            bool has_with = false;
-            for (uint32_t k = random_below(&random, 4); k-- > 0;) {
-                const char *step = steps[random_below(&random, ARRAY_COUNT(steps))];
-                if (strncmp(step, "with", 4) == 0 && has_with)
-                    continue;
-                has_with |= strncmp(step, "with", 4) == 0;
-                const char *hole = strstr(step, "%s");
-                int before = hole == NULL ? (int)strlen(step) : (int)(hole - step);
-                buffer_printf(&job, " | %.*s%s%s", before, step, hole == NULL ? "" : inputs[1],
-                              hole == NULL ? "" : hole + 2);
-            }
-            buffer_printf(&job, "\nsink o%u = out from s%u\n", s, s);
-        }
-        buffer_append(&job, "sink dead = out from dead_letters\n",
-                      sizeof("sink dead = out from dead_letters\n"));
+        toy_random_job(&random, &job);
         struct toy_job toy;
         toy_plan(&toy, &toy_registry, job.data);
         if (toy.plan == NULL)

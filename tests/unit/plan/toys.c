@@ -1,6 +1,8 @@
 /* See toys.h. */
 #include "toys.h"
 
+#include <stdio.h>
+
 struct toy_source {
     int64_t rate;
 };
@@ -249,4 +251,45 @@ const char *toy_shape(struct toy_job *toy)
     const char *text = arena_strndup(&toy->arena, out.data, out.length);
     buffer_free(&out);
     return text;
+}
+
+static void random_stream(struct test_random *random, uint32_t streams, char name[8])
+{
+    if (streams > 0 && random_chance(random, 70))
+        snprintf(name, 8, "s%u", random_below(random, streams) % 100);
+    else
+        snprintf(name, 8, "%s", random_chance(random, 50) ? "a" : "b");
+}
+
+void toy_random_job(struct test_random *random, struct byte_buffer *job)
+{
+    static const char *const steps[] = {"pass",
+                                        "rewrite",
+                                        "keyed by user",
+                                        "keyed by item",
+                                        "merge %s",
+                                        "keyed by user, item",
+                                        "keyed from %s by user",
+                                        "keyed from %s by item",
+                                        "number_all"};
+    buffer_printf(job, "source a = rows { event_time: ts }\nsource b = rows { event_time: ts }\n");
+    uint32_t streams = 1 + random_below(random, 6);
+    for (uint32_t s = 0; s < streams; s++) {
+        char input[8], other[8];
+        random_stream(random, s, input);
+        random_stream(random, s, other);
+        buffer_printf(job, "stream s%u = %s", s, input);
+        if (random_chance(random, 30))
+            buffer_printf(job, " | with x%u = 1", s);
+        for (uint32_t k = random_below(random, 4); k-- > 0;) {
+            const char *step = steps[random_below(random, ARRAY_COUNT(steps))];
+            const char *hole = strstr(step, "%s");
+            int before = hole == NULL ? (int)strlen(step) : (int)(hole - step);
+            buffer_printf(job, " | %.*s%s%s", before, step, hole == NULL ? "" : other,
+                          hole == NULL ? "" : hole + 2);
+        }
+        buffer_printf(job, "\nsink o%u = out from s%u\n", s, s);
+    }
+    buffer_printf(job, "sink dead = out from dead_letters\n");
+    buffer_append(job, "", 1);
 }

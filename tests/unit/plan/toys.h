@@ -13,6 +13,7 @@
 #define LEAT_TESTS_UNIT_PLAN_TOYS_H
 
 #include "plan/plan.h"
+#include "unit/support/random.h"
 
 extern const struct registry toy_registry;
 
@@ -28,6 +29,8 @@ struct toy_job {
 void toy_plan(struct toy_job *toy, const struct registry *registry, const char *text);
 void toy_plan_with(struct toy_job *toy, const char *text, struct plan_options options);
 void toy_free(struct toy_job *toy);
+/* A valid job of random shape, terminated: up to six streams over two sources, a sink each. */
+void toy_random_job(struct test_random *random, struct byte_buffer *job);
 /* "E0202 E0402 ": the codes of all errors, in order. */
 const char *toy_codes(struct toy_job *toy);
 /* One line a stage: "0 sources: clicks imps.pass\n1 keyed: ...". One line an exchange: "0 -> 1 imps hash

@@ -1,5 +1,5 @@
-/* The keyed table against a plain array of keys, under tiny budgets: evictions, expiry, checkpoints that are published or
- * abandoned while entries change, restores at other numbers of lanes. */
+/* The keyed table against a plain array of keys, under tiny budgets: evictions, expiry, checkpoints that are
+ * published or abandoned while entries change, restores at other numbers of lanes. */
 #include "state/checkpoint.h"
 #include "state/state.h"
 
@@ -12,7 +12,15 @@
 
 #include <cmocka.h>
 
-enum { KEYS = 3000, VALUE_MAX = 300, LANES_MAX = 4, BATCH_MAX = 200, BUDGET = 40000, STATE_ID = 3, KIND = 'k' };
+enum {
+    KEYS = 3000,
+    VALUE_MAX = 300,
+    LANES_MAX = 4,
+    BATCH_MAX = 200,
+    BUDGET = 40000,
+    STATE_ID = 3,
+    KIND = 'k'
+};
 
 struct model_entry {
     int64_t expire_us;
@@ -72,9 +80,10 @@ static void start(struct fixture *f, const struct checkpoint *parent)
 
 static void open_directory(struct fixture *f)
 {
-    f->dir = checkpoint_dir_open(&(struct checkpoint_dir_options){.path = f->path, .fingerprint = STR("job"),
-                                                                  .profile = STR("cpu"), .keep = {.last = 2}},
-                                 &f->diags);
+    f->dir = checkpoint_dir_open(
+        &(struct checkpoint_dir_options){
+            .path = f->path, .fingerprint = STR("job"), .profile = STR("cpu"), .keep = {.last = 2}},
+        &f->diags);
     assert_non_null(f->dir);
 }
 
@@ -149,7 +158,8 @@ static void touch(struct fixture *f, struct keyed_table *table, struct keyed_slo
 
 static void run_batch(struct fixture *f)
 {
-    uint32_t count = 1 + random_below(&f->random, BATCH_MAX), span = random_chance(&f->random, 50) ? KEYS : 200;
+    uint32_t count = 1 + random_below(&f->random, BATCH_MAX),
+             span = random_chance(&f->random, 50) ? KEYS : 200;
     uint32_t ids[LANES_MAX][BATCH_MAX], counts[LANES_MAX] = {0};
     for (uint32_t i = 0; i < count; i++) {
         uint32_t id = random_below(&f->random, span);
@@ -194,7 +204,8 @@ static void finish_checkpoint(struct fixture *f)
         state_store_release(f->store);
         checkpoint_abandon(f->writer);
     } else {
-        assert_true(state_store_checkpoint(f->store, checkpoint_writer_database(f->writer), &has_database, &f->diags));
+        assert_true(state_store_checkpoint(f->store, checkpoint_writer_database(f->writer), &has_database,
+                                           &f->diags));
         for (uint32_t i = random_below(&f->random, 4); i > 0; i--)
             run_batch(f);
         assert_true(checkpoint_write(f->writer, has_database, &f->diags));
@@ -304,7 +315,8 @@ static void *write_and_publish(void *argument)
     bool has_database = false;
     struct checkpoint_info info = {0};
     if (!state_store_checkpoint(f->store, checkpoint_writer_database(f->writer), &has_database, &f->diags) ||
-        !checkpoint_write(f->writer, has_database, &f->diags) || !checkpoint_publish(f->writer, &info, &f->diags))
+        !checkpoint_write(f->writer, has_database, &f->diags) ||
+        !checkpoint_publish(f->writer, &info, &f->diags))
         return f;
     return NULL;
 }

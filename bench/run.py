@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""The speed table: each figure beside the machine's own limit or a peer, measured in the same run.
+
+    LEAT=build/release/leat bench/run.py [--quick] [--list] [ROW...]
+
+Rows are measured `repeats` times (5; 3 with --quick), what is compared in turns; the figure is the median. Times are
+CPU seconds (user + system) of the whole process unless a row says otherwise: on a machine where others work too, wall
+time measures them. Every timed run's output is compared with an untimed run's. Writes build/bench/report.json and
+report.md. Ends with status 1 when an output is wrong or a row fails; a target that is missed is said, no failure.
+"""
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+
+import rows_engine
+import rows_learn
+import rows_state
+from harness import ROOT, Bench, Broken, Skip
+
+ROWS = {**rows_engine.ROWS, **rows_state.ROWS, **rows_learn.ROWS}
+
+
+def machine():
+    model = "unknown CPU"
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        for line in file:
+            if line.startswith("model name"):
+                model = line.split(":", 1)[1].strip()
+                break
+    return f"{model}, {os.cpu_count()} cores, {platform.system()} {platform.release()}"
+
+
+def number(value):
+    return f"{value:.0f}" if value >= 1000 else f"{value:.1f}" if value >= 10 else f"{value:.3f}"
+
+
+def cells(name, figure):
+    measured = [f"{peer.name} {number(peer.figure)}" for peer in figure.peers]
+    ratio = f"{figure.value / figure.peers[0].figure:.2f}" if figure.peers and figure.peers[0].figure else "-"
+    quality = "" if figure.quality is None else f"{figure.quality:.4f} (<= {figure.quality_target})"
+    target = f"{'<=' if figure.is_upper else '>='} {number(figure.target)}"
+    return [name, figure.what, f"{number(figure.value)} {figure.unit}", "; ".join(measured), ratio, quality, target,
+            "reached" if figure.is_reached() else "MISSED"]
+
+
+HEAD = ["row", "figure", "leat", "limits and peers", "ratio to the first", "logloss", "target", ""]
+
+
+def table(lines):
+    widths = [max(len(line[i]) for line in lines) for i in range(len(HEAD))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines)
+
+
+def markdown(report, lines):
+    out = [f"Machine: {report['machine']}. {report['when']}, {report['repeats']} runs of each.", "",
+           "| " + " | ".join(HEAD) + " |", "|" + "---|" * len(HEAD)]
+    out += ["| " + " | ".join(line) + " |" for line in lines]
+    for row in report["rows"]:
+        if "skipped" in row or "failed" in row:
+            out.append(f"\n`{row['row']}`: " + row.get("skipped", row.get("failed")))
+        for figure in row.get("figures", []):
+            out.append(f"\n`{row['row']}`, {figure['what']}: {figure['note']} Checked: {figure['checked']}.")
+    return "\n".join(out) + "\n"
+
+
+def measure(bench, name):
+    """The row's part of the report, and its lines of the table."""
+    print(f"==> {name}: {ROWS[name][0]}", file=sys.stderr, flush=True)
+    began = time.monotonic()
+    try:
+        figures = ROWS[name][1](bench)
+    except Skip as why:
+        return {"row": name, "skipped": f"skipped: {why}"}, [[name, f"skipped: {why}"] + [""] * (len(HEAD) - 2)]
+    except (Broken, OSError) as why:
+        return {"row": name, "failed": f"FAILED: {why}"}, [[name, f"FAILED: {why}"[:100]] + [""] * (len(HEAD) - 2)]
+    row = {"row": name, "seconds": time.monotonic() - began, "figures": [figure.as_json() for figure in figures]}
+    return row, [cells(name, figure) for figure in figures]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="3 runs of each, smaller inputs")
+    parser.add_argument("--list", action="store_true", help="names the rows")
+    parser.add_argument("rows", nargs="*", metavar="ROW")
+    arguments = parser.parse_args()
+    if arguments.list:
+        for name, (what, _) in ROWS.items():
+            print(f"{name:20} {what}")
+        return 0
+    unknown = [name for name in arguments.rows if name not in ROWS]
+    if unknown:
+        parser.error(f"no row {', '.join(unknown)}; there are: {', '.join(ROWS)}")
+    bench = Bench(os.environ.get("LEAT", os.path.join(ROOT, "build/release/leat")), arguments.quick)
+    report = {"machine": machine(), "when": time.strftime("%Y-%m-%d %H:%M"), "repeats": bench.repeats,
+              "quick": arguments.quick, "rows": []}
+    lines = []
+    for name in arguments.rows or ROWS:
+        row, more = measure(bench, name)
+        report["rows"].append(row)
+        lines += more
+        print(table([HEAD] + more), flush=True)
+        with open(bench.path("report.json"), "w", encoding="utf-8") as file:
+            json.dump(report, file, indent=1)
+        with open(bench.path("report.md"), "w", encoding="utf-8") as file:
+            file.write(markdown(report, lines))
+    print("\n" + table([HEAD] + lines))
+    print(f"report: {bench.path('report.json')} and report.md")
+    return 1 if any("failed" in row for row in report["rows"]) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,288 @@
+/* The file sink where the world does not play along: names taken, full disks, damaged outputs, impossible
+ * options. */
+#include "core/os.h"
+#include "unit/connectors/rig.h"
+#include "unit/formats/harness.h"
+#include "unit/support/temporary.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+extern const struct sink_kind sink_file, sink_null;
+
+struct fixture {
+    char directory[TEMPORARY_PATH_BYTES];
+    struct arena arena;
+    struct batch_pool *pool;
+    struct batch *batch; /* 1,000 rows, ids from 0 */
+    char path[512], options[1024];
+};
+
+static void begin(struct fixture *fixture, const char *name, const char *more)
+{
+    *fixture = (struct fixture){.pool = batch_pool_new()};
+    temporary_make(fixture->directory);
+    fixture->batch = batch_new(fixture->pool, harness_schema(&fixture->arena, "id int"), 1000);
+    for (uint32_t i = 0; i < 1000; i++)
+        fixture->batch->columns[0].ints[i] = fixture->batch->event_time[i] = i;
+    snprintf(fixture->path, sizeof(fixture->path), "%s/%s", fixture->directory, name);
+    snprintf(fixture->options, sizeof(fixture->options), "{ path: \"%s\"%s }", fixture->path, more);
+}
+
+static void end(struct fixture *fixture)
+{
+    batch_release(fixture->batch);
+    batch_pool_free(fixture->pool);
+    arena_free(&fixture->arena);
+    temporary_remove(fixture->directory);
+}
+
+static bool open_sink(struct rig_sink *rig, struct fixture *fixture)
+{
+    return rig_sink_open(rig, &sink_file, fixture->options, fixture->batch->schema, true, NULL);
+}
+
+static void test_name_taken(void **state)
+{
+    (void)state;
+    static const char *const taken[] = {"o.jsonl", "o.jsonl.part"};
+    struct fixture fixture;
+    struct rig_sink rig;
+    for (size_t i = 0; i < ARRAY_COUNT(taken); i++) {
+        begin(&fixture, "o.jsonl", "");
+        char *path = arena_printf(&fixture.arena, "%s/%s", fixture.directory, taken[i]);
+        rig_write_file(path, "precious", 8);
+        assert_false(open_sink(&rig, &fixture));
+        assert_string_equal(rig_error(&rig.diags), "E0606");
+        assert_non_null(strstr(rig.diags.items[0].message, path));
+        assert_non_null(strstr(rig.diags.items[0].hint, "overwrite: true"));
+        rig_sink_close(&rig);
+        size_t bytes;
+        char *data = rig_read_file(path, &bytes);
+        assert_string_equal(data, "precious");
+        free(data);
+        snprintf(fixture.options, sizeof(fixture.options), "{ path: \"%s\", overwrite: true }", fixture.path);
+        assert_true(open_sink(&rig, &fixture));
+        assert_true(rig.kind->finish(&rig.context));
+        rig_sink_close(&rig);
+        data = rig_list(fixture.directory);
+        assert_string_equal(data, "o.jsonl");
+        free(data);
+        end(&fixture);
+    }
+    /* Rolled names: any number is in the way. */
+    begin(&fixture, "o.jsonl", ", roll_rows: 10");
+    rig_write_file(arena_printf(&fixture.arena, "%s/o-000007.jsonl", fixture.directory), "x", 1);
+    assert_false(open_sink(&rig, &fixture));
+    assert_string_equal(rig_error(&rig.diags), "E0606");
+    rig_sink_close(&rig);
+    end(&fixture);
+    /* Two sinks of one name. */
+    begin(&fixture, "o.jsonl", "");
+    struct rig_sink second;
+    assert_true(open_sink(&rig, &fixture));
+    assert_false(open_sink(&second, &fixture));
+    assert_string_equal(rig_error(&second.diags), "E0606");
+    rig_sink_close(&second);
+    rig_sink_close(&rig);
+    end(&fixture);
+}
+
+static void test_cannot_create(void **state)
+{
+    (void)state;
+    struct fixture fixture;
+    struct rig_sink rig;
+    begin(&fixture, "file/o.jsonl", "");
+    rig_write_file(arena_printf(&fixture.arena, "%s/file", fixture.directory), "x", 1);
+    assert_false(open_sink(&rig, &fixture));
+    assert_string_equal(rig_error(&rig.diags), "E0605");
+    assert_non_null(strstr(rig.diags.items[0].message, "file/o.jsonl"));
+    rig_sink_close(&rig);
+    end(&fixture);
+}
+
+/* On a full disk the file keeps a readable prefix, the message says what to do, and once there is room the
+ * same batch goes on where it stopped. */
+static void test_full_disk(void **state)
+{
+    (void)state;
+    struct fixture fixture;
+    struct rig_sink rig;
+    begin(&fixture, "disk/o.jsonl", "");
+    char *disk = arena_printf(&fixture.arena, "%s/disk", fixture.directory);
+    assert_int_equal(mkdir(disk, 0700), 0);
+    if (mount("none", disk, "tmpfs", 0, "size=1m") != 0) {
+        print_message("skipped: no tmpfs can be mounted here (%s)\n", strerror(errno));
+        end(&fixture);
+        skip();
+    }
+    char *ballast = arena_printf(&fixture.arena, "%s/ballast", disk);
+    char *block = calloc(1, 900 << 10);
+    rig_write_file(ballast, block, 600 << 10);
+    free(block);
+    assert_true(open_sink(&rig, &fixture));
+    uint32_t batches = 0;
+    while (rig.kind->write(&rig.context, fixture.batch))
+        assert_true(++batches < 1000);
+    assert_non_null(strstr(rig.context.error, "the disk is full"));
+    assert_non_null(strstr(rig.context.error, fixture.path));
+    assert_non_null(strstr(rig.context.error, "make room"));
+    size_t bytes;
+    char *data = rig_read_file(arena_printf(&fixture.arena, "%s.part", fixture.path), &bytes);
+    assert_true(bytes > 100 << 10 && data[bytes - 1] == '\n');
+    free(data);
+    assert_int_equal(unlink(ballast), 0);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_true(rig.kind->write(&rig.context, fixture.batch));
+    assert_true(rig.kind->finish(&rig.context));
+    rig_sink_close(&rig);
+    data = rig_read_file(fixture.path, &bytes);
+    const char *at = data;
+    for (uint32_t i = 0; i < (batches + 3) * 1000; i++) {
+        char line[32];
+        snprintf(line, sizeof(line), "{\"id\":%u}\n", i % 1000);
+        assert_memory_equal(at, line, strlen(line));
+        at += strlen(line);
+    }
+    assert_int_equal(at - data, bytes);
+    free(data);
+    assert_int_equal(umount(disk), 0);
+    end(&fixture);
+}
+
+/* The checkpoint says what must be there. */
+static void test_damaged_output(void **state)
+{
+    (void)state;
+    static const char *const damages[] = {"shorter", "gone", "pending gone"};
+    for (size_t i = 0; i < ARRAY_COUNT(damages); i++) {
+        static struct rig_checkpoint checkpoint;
+        struct fixture fixture;
+        struct rig_sink rig;
+        begin(&fixture, "o.jsonl", i == 2 ? ", roll_rows: 700" : "");
+        assert_true(open_sink(&rig, &fixture));
+        assert_true(rig.kind->write(&rig.context, fixture.batch));
+        assert_true(rig_sink_snapshot(&rig, 1, &checkpoint));
+        rig_sink_close(&rig);
+        char *part = arena_printf(&fixture.arena, "%s.part", fixture.path);
+        if (i == 0)
+            assert_int_equal(truncate(part, 100), 0);
+        if (i == 1)
+            assert_int_equal(unlink(part), 0);
+        if (i == 2)
+            assert_int_equal(
+                unlink(arena_printf(&fixture.arena, "%s/o-000000.jsonl.part", fixture.directory)), 0);
+        assert_false(
+            rig_sink_open(&rig, &sink_file, fixture.options, fixture.batch->schema, true, &checkpoint));
+        assert_string_equal(rig_error(&rig.diags), "E0605");
+        assert_non_null(strstr(rig.diags.items[0].message, "is not what the checkpoint says it is"));
+        assert_non_null(rig.diags.items[0].hint);
+        rig_sink_close(&rig);
+        rig_checkpoint_free(&checkpoint);
+        end(&fixture);
+    }
+}
+
+/* Records of a checkpoint that are none: refused, whatever bytes they have. */
+static void test_damaged_records(void **state)
+{
+    (void)state;
+    static struct rig_checkpoint checkpoint;
+    struct fixture fixture;
+    struct rig_sink rig;
+    begin(&fixture, "o.batches", "");
+    assert_true(open_sink(&rig, &fixture));
+    assert_true(rig.kind->write(&rig.context, fixture.batch));
+    assert_true(rig_sink_snapshot(&rig, 1, &checkpoint));
+    rig_sink_close(&rig);
+    size_t refused = 0;
+    for (size_t i = 0; i < checkpoint.count; i++)
+        for (size_t length = 0; length < MIN(checkpoint.records[i].bytes, (size_t)100); length++) {
+            size_t bytes = checkpoint.records[i].bytes;
+            checkpoint.records[i].bytes = length;
+            bool is_good =
+                rig_sink_open(&rig, &sink_file, fixture.options, fixture.batch->schema, true, &checkpoint);
+            checkpoint.records[i].bytes = bytes;
+            assert_true(is_good || rig.diags.errors > 0);
+            refused += !is_good;
+            rig_sink_close(&rig);
+        }
+    assert_true(refused > 50);
+    rig_checkpoint_free(&checkpoint);
+    end(&fixture);
+}
+
+static void test_options(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *options, *schema, *code;
+    } cases[] = {
+        {"{ path: \"\" }", "a int", "E0404"},
+        {"{ path: \"x.csv\" }", "a [int]", "E0303"},
+        {"{ path: \"x.csv\", delimiter: \"ab\" }", "a int", "E0404"},
+        {"{ path: \"x.csv\", compression: brotli }", "a int", "E0405"},
+        {"{ path: \"x.csv\", roll_rows: -1 }", "a int", "E0404"},
+    };
+    struct arena arena = {0};
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct rig_sink rig;
+        assert_false(rig_sink_open(&rig, &sink_file, cases[i].options,
+                                   harness_schema(&arena, cases[i].schema), false, NULL));
+        assert_string_equal(rig_error(&rig.diags), cases[i].code);
+        rig_sink_close(&rig);
+    }
+    arena_free(&arena);
+}
+
+/* The null sink's digest goes on where a checkpoint left it. */
+static void test_null(void **state)
+{
+    (void)state;
+    static struct rig_checkpoint checkpoint;
+    struct fixture fixture;
+    struct rig_sink rig;
+    struct byte_buffer whole = {0}, resumed = {0};
+    begin(&fixture, "none", "");
+    for (int life = 0; life < 2; life++) {
+        assert_true(rig_sink_open(&rig, &sink_null, "{ }", fixture.batch->schema, true,
+                                  life == 0 ? NULL : &checkpoint));
+        assert_true(rig.kind->write(&rig.context, fixture.batch));
+        if (life == 0)
+            assert_true(rig_sink_snapshot(&rig, 1, &checkpoint));
+        if (life == 0)
+            assert_true(rig.kind->write(&rig.context, fixture.batch));
+        rig.kind->describe(&rig.context, life == 0 ? &whole : &resumed);
+        rig_sink_close(&rig);
+    }
+    buffer_append(&whole, "", 1);
+    buffer_append(&resumed, "", 1);
+    assert_string_equal(whole.data, resumed.data);
+    assert_memory_equal(whole.data, "2000 rows, digest ", 18);
+    buffer_free(&whole);
+    buffer_free(&resumed);
+    rig_checkpoint_free(&checkpoint);
+    end(&fixture);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_name_taken),
+        cmocka_unit_test(test_cannot_create),
+        cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_damaged_output),
+        cmocka_unit_test(test_damaged_records),
+        cmocka_unit_test(test_options),
+        cmocka_unit_test(test_null),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

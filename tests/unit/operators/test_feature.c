@@ -1,0 +1,323 @@
+/* feature against a quadratic model: every row looks at every update before it. */
+#include "keyed_script.h"
+
+#include "operators/panes.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+/* What a window over some updates shows; floats are quarters, so that their sums are exact in any order. */
+struct seen {
+    int64_t rows, values, sum, min, max, last_time;
+    double total;
+    int64_t times[SCRIPT_ROWS_MAX], distinct;
+    const char *last;
+    int64_t last_text_time;
+};
+
+struct model {
+    const struct script *script;
+    int64_t every, over[2];
+    uint32_t windows;
+    uint32_t update_input;
+    bool includes_self;
+    bool is_taken[SCRIPT_ROWS_MAX]; /* the update was not late */
+    uint64_t late_updates;
+};
+
+static bool same_group(const struct fake_row *a, const struct fake_row *b)
+{
+    return a->has_k == b->has_k && (!a->has_k || a->k == b->k);
+}
+
+static int64_t first_alive(const struct model *m, int64_t watermark)
+{
+    int64_t longest = m->windows > 1 ? MAX(m->over[0], m->over[1]) : m->over[0], pane = INT64_MIN;
+    if (watermark == TIME_MIN)
+        return pane;
+    /* The lowest pane whose end + longest is not below the watermark. */
+    pane = pane_of(watermark - longest, m->every) - 2;
+    while ((pane + 1) * m->every + longest < watermark)
+        pane++;
+    return pane;
+}
+
+static void look(const struct model *m, uint32_t reader, uint32_t window, struct seen *seen)
+{
+    const struct fake_row *row = &m->script->rows[reader];
+    int64_t watermark = script_watermark_before(m->script, m->script->number_of[reader]);
+    int64_t pane = pane_of(row->ts, m->every), first = pane - m->over[window] / m->every;
+    int64_t distinct[2000], alive = first_alive(m, watermark);
+    first = MAX(first, alive);
+    *seen = (struct seen){
+        .min = INT64_MAX, .max = INT64_MIN, .last_time = INT64_MIN, .last_text_time = INT64_MIN};
+    for (uint32_t i = 0; i < reader + m->includes_self; i++) {
+        const struct fake_row *update = &m->script->rows[i];
+        int64_t p = pane_of(update->ts, m->every);
+        if (update->input != m->update_input || !m->is_taken[i] || !same_group(row, update) || p < first ||
+            p > pane)
+            continue;
+        seen->rows++;
+        seen->last_time = MAX(seen->last_time, update->ts);
+        if (update->s != NULL && update->ts >= seen->last_text_time) {
+            seen->last = update->s;
+            seen->last_text_time = update->ts;
+        }
+        if (update->has_v)
+            seen->total += update->v;
+        if (!update->has_x)
+            continue;
+        seen->values++;
+        seen->sum += update->x;
+        seen->min = MIN(seen->min, update->x);
+        seen->max = MAX(seen->max, update->x);
+        bool is_new = true;
+        for (int64_t d = 0; d < seen->distinct; d++)
+            is_new &= distinct[d] != update->x;
+        if (is_new)
+            distinct[seen->distinct++] = update->x;
+    }
+}
+
+static void show_or_null(struct byte_buffer *out, bool has, int64_t value)
+{
+    if (has)
+        buffer_printf(out, "|%lld", (long long)value);
+    else
+        buffer_printf(out, "|null");
+}
+
+/* The columns that the steps below add, by id. */
+static void model_run(struct model *m, struct byte_buffer *out)
+{
+    static struct seen seen[2];
+    for (uint32_t i = 0; i < m->script->count; i++) {
+        const struct fake_row *row = &m->script->rows[i];
+        int64_t watermark = script_watermark_before(m->script, m->script->number_of[i]);
+        if (row->input == m->update_input) {
+            m->is_taken[i] = pane_of(row->ts, m->every) >= first_alive(m, watermark);
+            m->late_updates += !m->is_taken[i];
+        }
+        if (row->input != 0)
+            continue;
+        buffer_printf(out, "%lld", (long long)row->id);
+        for (uint32_t w = 0; w < m->windows; w++)
+            look(m, i, w, &seen[w]);
+        for (uint32_t w = 0; w < m->windows; w++)
+            buffer_printf(out, "|%lld", (long long)seen[w].rows);
+        for (uint32_t w = 0; w < m->windows; w++)
+            buffer_printf(out, "|%lld", (long long)seen[w].sum);
+        for (uint32_t w = 0; w < m->windows; w++)
+            buffer_printf(out, "|%.17g", seen[w].total);
+        for (uint32_t w = 0; w < m->windows; w++)
+            show_or_null(out, seen[w].values > 0, seen[w].min);
+        for (uint32_t w = 0; w < m->windows; w++)
+            show_or_null(out, seen[w].values > 0, seen[w].max);
+        for (uint32_t w = 0; w < m->windows; w++)
+            if (seen[w].values > 0)
+                buffer_printf(out, "|%.17g", (double)seen[w].sum / (double)seen[w].values);
+            else
+                buffer_printf(out, "|null");
+        for (uint32_t w = 0; w < m->windows; w++)
+            buffer_printf(out, "|%lld", (long long)seen[w].distinct);
+        for (uint32_t w = 0; w < m->windows; w++)
+            buffer_printf(out, "|%s", seen[w].last == NULL ? "null" : seen[w].last);
+        for (uint32_t w = 0; w < m->windows; w++)
+            show_or_null(out, seen[w].rows > 0, MAX(row->ts - seen[w].last_time, 0));
+        buffer_printf(out, "\n");
+    }
+}
+
+#define BODY                                                                                                 \
+    "{ n: count(), sum: sum(x), total: sum(v), low: min(x), high: max(x), mid: mean(x), kinds: "             \
+    "distinct(x), "                                                                                          \
+    "word: last(s), pause: since_last() }"
+
+/* id, then what follows the eight columns of the input. */
+static void cut_columns(const struct byte_buffer *rows, struct byte_buffer *out)
+{
+    for (size_t i = 0; i < rows->length;) {
+        size_t end = i + strcspn(rows->data + i, "\n"), id = strcspn(rows->data + i, "|"), at = i;
+        for (int column = 0; column < 8; column++)
+            at += strcspn(rows->data + at, "|\n") + 1;
+        buffer_printf(out, "%.*s|%.*s\n", (int)id, rows->data + i, (int)(end - at), rows->data + at);
+        i = end + 1;
+    }
+    fake_text(out);
+}
+
+static void run_case(uint64_t seed, const char *step, uint32_t inputs, struct model *m, uint32_t keys)
+{
+    static struct script script;
+    struct script_options options = {.seed = seed,
+                                     .inputs = inputs,
+                                     .numbers = 60,
+                                     .rows_per_number = 40,
+                                     .keys = keys,
+                                     .step_us = 400000,
+                                     .jitter_us = 5 * US_PER_SECOND,
+                                     .delay_us = 8 * US_PER_SECOND};
+    script_make(&script, &options);
+    m->script = &script;
+    struct script_result plain;
+    struct byte_buffer expected = {0}, got = {0};
+    model_run(m, &expected);
+    script_check_variants(step, &script, &options, &plain);
+    cut_columns(&plain.output, &got);
+    script_compare(step, got.data, fake_text(&expected));
+    assert_int_equal(plain.counters.late_updates, m->late_updates);
+    assert_int_equal(plain.counters.in, plain.counters.passed);
+    buffer_free(&expected);
+    buffer_free(&got);
+    script_free(&plain);
+}
+
+static void one_stream(void **state)
+{
+    (void)state;
+    static struct model m;
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        m = (struct model){.every = US_PER_SECOND, .over = {60 * US_PER_SECOND}, .windows = 1};
+        m.includes_self = seed % 2 == 0;
+        run_case(seed,
+                 m.includes_self ? "feature by k over 60s every 1s including self " BODY
+                                 : "feature by k over 60s every 1s " BODY,
+                 1, &m, seed < 3 ? 3 : 50);
+    }
+}
+
+static void two_windows(void **state)
+{
+    (void)state;
+    static struct model m;
+    for (uint64_t seed = 11; seed <= 14; seed++) {
+        m = (struct model){.every = 500000, .over = {10 * US_PER_SECOND, 200 * US_PER_SECOND}, .windows = 2};
+        run_case(seed, "feature by k over [10s, 200s] every 500ms " BODY, 1, &m, 4);
+    }
+}
+
+static void from_another_stream(void **state)
+{
+    (void)state;
+    static struct model m;
+    for (uint64_t seed = 21; seed <= 25; seed++) {
+        m = (struct model){
+            .every = 5 * US_PER_SECOND, .over = {30 * US_PER_SECOND}, .windows = 1, .update_input = 1};
+        run_case(seed, "feature from other by k over 30s every 5s " BODY, 2, &m, 8);
+    }
+}
+
+/* Floats whose sums depend on the order, sketches beyond their sparse form, lists: the same in all variants.
+ */
+static void all_aggregates(void **state)
+{
+    (void)state;
+    static struct script script;
+    for (uint64_t seed = 31; seed <= 34; seed++) {
+        struct script_options options = {.seed = seed,
+                                         .inputs = 1,
+                                         .numbers = 60,
+                                         .rows_per_number = 60,
+                                         .keys = 4,
+                                         .step_us = 400000,
+                                         .jitter_us = 5 * US_PER_SECOND,
+                                         .delay_us = 8 * US_PER_SECOND,
+                                         .has_odd_floats = true};
+        script_make(&script, &options);
+        struct script_result plain;
+        script_check_variants(
+            "feature by k, b over [20s, 10m] every 1s { t: sum(v), m: mean(v), d: variance(v), e: "
+            "variance(x), "
+            "l: last(v), f: first(s), g: first(b), h: last(ts), u: distinct(id), w: top(s, 3), "
+            "y: top(x, 2), lo: min(v), hi: max(ts), c: count(s) }",
+            &script, &options, &plain);
+        script_free(&plain);
+    }
+}
+
+static void lineage_and_names(void **state)
+{
+    (void)state;
+    struct fake_engine engine;
+    fake_open(&engine, NULL, 1);
+    assert_false(fake_bind(&engine, "feature by k over [24h, 24h] every 1m { imps: count() }", 1));
+    assert_non_null(fake_diag(&engine, DIAG_E0306));
+    fake_close(&engine);
+    fake_open(&engine, NULL, 1);
+    assert_true(
+        fake_bind(&engine, "feature by k over [1h, 24h] every 1m { imps: count(), spend: sum(v) }", 1));
+    const struct schema *output = engine.bind.outputs[0];
+    assert_int_equal(schema_find(output, STR("imps_1h")), 8);
+    assert_int_equal(schema_find(output, STR("imps_24h")), 9);
+    assert_int_equal(schema_find(output, STR("spend_24h")), 11);
+    assert_true(bit_get(output->fields[11].lineage.words, 1));  /* the group */
+    assert_false(bit_get(output->fields[11].lineage.words, 3)); /* not what it sums */
+    fake_close(&engine);
+    fake_open(&engine, NULL, 1);
+    assert_true(fake_bind(&engine, "feature by k over 1h including self { spend: sum(v) }", 1));
+    assert_true(bit_get(engine.bind.outputs[0]->fields[8].lineage.words, 3));
+    fake_close(&engine);
+}
+
+static void diagnostics(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *step;
+        enum diag_code code;
+    } cases[] = {{"feature by k over 90s every 1m { n: count() }", DIAG_E0407},
+                 {"feature by k over 365d every 1ms { n: count() }", DIAG_E0407},
+                 {"feature by k over 1h { n: 1 + count() }", DIAG_E0308},
+                 {"feature by k over 1h { n: x }", DIAG_E0308},
+                 {"feature by k over 1h { n: sum(s) }", DIAG_E0305},
+                 {"feature by k over 1h { n: sum() }", DIAG_E0305},
+                 {"feature by k over 1h { n: top(x) }", DIAG_E0305},
+                 {"feature by k over 1h { n: top(x, 1000) }", DIAG_E0305},
+                 {"feature by k over 1h { n: sum(max(x)) }", DIAG_E0308},
+                 {"feature by k over 1h { x: count() }", DIAG_E0306},
+                 {"feature by k over 1h { n: sum(xx) }", DIAG_E0302},
+                 {"feature by l over 1h { n: count() }", DIAG_E0303}};
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct fake_engine engine;
+        fake_open(&engine, NULL, 1);
+        assert_false(fake_bind(&engine, cases[i].step, 1));
+        if (fake_diag(&engine, cases[i].code) == NULL) {
+            diag_print(stderr, &engine.diags, NULL, false);
+            fail_msg("%s", cases[i].step);
+        }
+        fake_close(&engine);
+    }
+}
+
+/* A row whose argument fails goes to dead letters and leaves no trace. */
+static void failing_arguments(void **state)
+{
+    (void)state;
+    struct fake_engine engine;
+    fake_open(&engine, NULL, 1);
+    assert_true(fake_bind(&engine, "feature by k over 1h { n: count(), t: sum(100 / x) }", 1));
+    fake_start(&engine, 1, 1 << 20);
+    struct fake_row rows[3] = {{.id = 1, .k = 1, .has_k = true, .x = 5, .has_x = true},
+                               {.id = 2, .k = 1, .has_k = true, .x = 0, .has_x = true},
+                               {.id = 3, .k = 1, .has_k = true, .x = 2, .has_x = true}};
+    fake_number(&engine, rows, 3, 0);
+    struct byte_buffer got = {0};
+    cut_columns(&engine.output, &got);
+    assert_string_equal(got.data, "1|0|0\n3|1|20\n");
+    assert_int_equal(engine.rejects, 1);
+    assert_int_equal(engine.lanes[0].counters.dead, 1);
+    buffer_free(&got);
+    fake_close(&engine);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(failing_arguments),   cmocka_unit_test(diagnostics),
+                                       cmocka_unit_test(lineage_and_names),   cmocka_unit_test(one_stream),
+                                       cmocka_unit_test(from_another_stream), cmocka_unit_test(two_windows),
+                                       cmocka_unit_test(all_aggregates)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

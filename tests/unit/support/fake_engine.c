@@ -1,0 +1,517 @@
+#include "fake_engine.h"
+
+#include "lang/lang.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define OPERATOR(name) extern const struct operator_kind operator_##name;
+#include "operators/registry.def"
+#undef OPERATOR
+
+static const struct operator_kind *const operators[] = {
+#define OPERATOR(name) &operator_##name,
+#include "operators/registry.def"
+#undef OPERATOR
+    NULL,
+};
+
+/* A row that a lane emitted in this number. */
+struct fake_emitted {
+    struct row_order order;
+    uint32_t sequence;
+    size_t offset, length; /* of its text, in texts */
+};
+
+static struct byte_buffer texts; /* of the number in progress */
+
+/* --- What the engine gives operators
+ * -------------------------------------------------------------------------- */
+
+static void show_value(struct byte_buffer *out, const struct column *column, uint32_t row,
+                       const struct type *type)
+{
+    if (!column_is_valid(column, row)) {
+        buffer_printf(out, "null");
+        return;
+    }
+    switch (type->tag) {
+    case TYPE_BOOL: buffer_printf(out, "%d", column->bools[row]); break;
+    case TYPE_FLOAT: buffer_printf(out, "%.17g", column->floats[row]); break;
+    case TYPE_TEXT:
+    case TYPE_BYTES: buffer_printf(out, "%.*s", STR_ARGS(column_text(column, row))); break;
+    case TYPE_LIST:
+        for (uint32_t i = 0; i < column->lists[row].length; i++) {
+            buffer_printf(out, i == 0 ? "[" : " ");
+            assert_true(column->lists[row].offset + i < column->child_rows);
+            show_value(out, &column->children[0], column->lists[row].offset + i, type->element);
+        }
+        buffer_printf(out, column->lists[row].length == 0 ? "[]" : "]");
+        break;
+    default: buffer_printf(out, "%lld", (long long)column->ints[row]); break;
+    }
+}
+
+static void show_row(struct byte_buffer *out, const struct batch *batch, uint32_t row)
+{
+    for (uint32_t c = 0; c < batch->schema->count; c++) {
+        if (c > 0)
+            buffer_append(out, "|", 1);
+        show_value(out, &batch->columns[c], row, &batch->schema->fields[c].type);
+    }
+    buffer_append(out, "\n", 1);
+}
+
+void operator_emit(struct operator_context *context, uint32_t output, struct batch *batch)
+{
+    struct fake_engine *engine = context->engine;
+    assert_true(batch->rows <= BATCH_ROWS && batch->selected <= batch->rows && output < 2);
+    assert_ptr_equal(batch->schema, engine->bind.outputs[output]);
+    engine->batch_rows_max = MAX(engine->batch_rows_max, batch->rows);
+    for (uint32_t i = 0; i < batch->selected; i++) {
+        uint32_t row = batch_row(batch, i);
+        if (output == 1) {
+            show_row(&engine->late, batch, row);
+            continue;
+        }
+        uint32_t count = (uint32_t)(engine->pending.length / sizeof(struct fake_emitted));
+        struct fake_emitted emitted = {
+            .order = batch_order(batch, row), .sequence = count, .offset = texts.length};
+        if (i > 0) {
+            struct row_order before = batch_order(batch, batch_row(batch, i - 1));
+            engine->is_out_of_order |= row_order_compare(&before, &emitted.order) > 0;
+        }
+        show_row(&texts, batch, row);
+        emitted.length = texts.length - emitted.offset;
+        buffer_append(&engine->pending, &emitted, sizeof emitted);
+    }
+    batch_release(batch);
+}
+
+void operator_reject(struct operator_context *context, const struct batch *batch, uint32_t row,
+                     const char *reason)
+{
+    struct fake_engine *engine = context->engine;
+    assert_true(row < batch->rows && reason != NULL);
+    engine->rejects++;
+    context->counters.dead++;
+}
+
+struct merge {
+    struct batch *first[FAKE_INPUTS];
+    struct batch *at[FAKE_INPUTS];
+    uint32_t index[FAKE_INPUTS];
+};
+
+bool merge_next(struct merge *merge, struct merge_row *out)
+{
+    int best = -1;
+    struct row_order best_order = {0};
+    for (int i = 0; i < FAKE_INPUTS; i++) {
+        while (merge->at[i] != NULL && merge->index[i] == merge->at[i]->selected) {
+            merge->at[i] = merge->at[i]->next;
+            merge->index[i] = 0;
+        }
+        if (merge->at[i] == NULL)
+            continue;
+        struct row_order order = batch_order(merge->at[i], batch_row(merge->at[i], merge->index[i]));
+        if (best < 0 || row_order_compare(&order, &best_order) < 0) {
+            best = i;
+            best_order = order;
+        }
+    }
+    if (best < 0)
+        return false;
+    struct batch *batch = merge->at[best];
+    uint32_t index = merge->index[best]++;
+    *out = (struct merge_row){batch, (uint32_t)best, batch_row(batch, index), index,
+                              index + 1 == batch->selected};
+    return true;
+}
+
+struct batch *merge_batches(struct merge *merge, uint32_t input)
+{
+    return merge->first[input];
+}
+
+/* --- Rows to batches
+ * ---------------------------------------------------------------------------------------------- */
+
+static struct schema *make_schema(struct arena *arena, uint32_t input)
+{
+    static const struct type int_type = {.tag = TYPE_INT};
+    struct schema empty = {0};
+    struct schema *schema = schema_copy(arena, &empty, 8);
+    schema_add(schema, STR("id"), type_of(TYPE_INT));
+    schema_add(schema, STR("k"), type_of(TYPE_INT));
+    schema_add(schema, STR("x"), type_of(TYPE_INT));
+    schema_add(schema, STR("v"), type_of(TYPE_FLOAT));
+    schema_add(schema, STR("s"), type_of(TYPE_TEXT));
+    schema_add(schema, STR("b"), type_of(TYPE_BOOL));
+    schema_add(schema, STR("ts"), type_of(TYPE_TIME));
+    schema_add(schema, STR("l"), (struct type){.tag = TYPE_LIST, .element = &int_type});
+    for (uint32_t i = 0; i < schema->count; i++)
+        bit_set(schema->fields[i].lineage.words, input * 16 + i);
+    return schema;
+}
+
+static void fill_row(struct batch *batch, uint32_t at, const struct fake_row *row, uint32_t *used,
+                     uint32_t *elements)
+{
+    struct column *c = batch->columns;
+    c[0].ints[at] = row->id;
+    c[1].ints[at] = row->has_k ? row->k : 0;
+    c[2].ints[at] = row->has_x ? row->x : 0;
+    c[3].floats[at] = row->has_v ? row->v : 0;
+    c[5].bools[at] = row->b;
+    c[6].ints[at] = batch->event_time[at] = row->ts;
+    if (!row->has_k)
+        batch_set_null(batch, &c[1], at);
+    if (!row->has_x)
+        batch_set_null(batch, &c[2], at);
+    if (!row->has_v)
+        batch_set_null(batch, &c[3], at);
+    uint32_t length = row->s == NULL ? 0 : (uint32_t)strlen(row->s);
+    if (length > 0)
+        memcpy((char *)(uintptr_t)c[4].heap + *used, row->s, length);
+    c[4].texts[at] = (struct text_ref){*used, length};
+    *used += length;
+    if (row->s == NULL)
+        batch_set_null(batch, &c[4], at);
+    uint32_t count = row->list == UINT32_MAX ? 0 : row->list;
+    c[7].lists[at] = (struct list_ref){*elements, count};
+    if (row->list == UINT32_MAX)
+        batch_set_null(batch, &c[7], at);
+    for (uint32_t i = 0; i < count; i++)
+        c[7].children[0].ints[(*elements)++] = row->id + i;
+}
+
+/* A batch of rows[0..count), every second physical row not selected where has_holes. */
+static struct batch *make_batch(struct fake_engine *engine, const struct fake_row *const *rows,
+                                const uint64_t *sequence, uint32_t count, bool has_holes)
+{
+    uint32_t step = has_holes ? 2 : 1, text_bytes = 0, elements = 0, used = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        text_bytes += rows[i]->s == NULL ? 0 : (uint32_t)strlen(rows[i]->s);
+        elements += rows[i]->list == UINT32_MAX ? 0 : rows[i]->list;
+    }
+    struct batch *batch = batch_new(engine->pool, engine->schema[rows[0]->input], count * step);
+    struct column *c = batch->columns;
+    c[4].heap = arena_calloc(&batch->arena, step * text_bytes + 1, 1);
+    c[7].child_rows = elements * step;
+    batch_column_init(batch, &c[7].children[0], type_of(TYPE_INT), elements * step + 1);
+    batch->order_time = arena_alloc(&batch->arena, count * step * sizeof(int64_t));
+    struct row_origin *origins = arena_alloc(&batch->arena, count * step * sizeof *origins);
+    struct row_order *orders = arena_alloc(&batch->arena, count * step * sizeof *orders);
+    uint16_t *sel = arena_alloc(&batch->arena, count * sizeof *sel);
+    elements = 0;
+    for (uint32_t i = 0; i < count * step; i++) {
+        uint64_t number = sequence[i / step];
+        fill_row(batch, i, rows[i / step], &used, &elements);
+        batch->order_time[i] = (int64_t)number;
+        origins[i] = (struct row_origin){rows[i / step]->input, number};
+        orders[i] = (struct row_order){.time = (int64_t)number};
+        if (i % step == step - 1)
+            sel[i / step] = (uint16_t)i;
+    }
+    batch->origins = origins;
+    batch->orders = orders;
+    batch->sel = has_holes ? sel : NULL;
+    batch->selected = count;
+    return batch;
+}
+
+/* The lane of a row: key_encode sees batches, so one of a single row is made. */
+static uint32_t lane_of(struct fake_engine *engine, const struct fake_row *row)
+{
+    if (engine->lanes_count == 1)
+        return 0;
+    uint64_t sequence = 0;
+    struct batch *batch = make_batch(engine, &row, &sequence, 1, false);
+    const struct operator_input *input = &engine->bind.inputs[row->input];
+    struct key key;
+    bool has_null;
+    key_encode(batch, input->key_columns, input->key_count, &key, &has_null);
+    batch_release(batch);
+    return key_lane(key_group(key_hash(key)), engine->lanes_count);
+}
+
+static void run_lane(struct fake_engine *engine, uint32_t lane, const struct fake_row *rows,
+                     const uint32_t *lanes, uint32_t count)
+{
+    struct operator_context *context = &engine->lanes[lane];
+    struct merge merge = {0};
+    struct batch *last[FAKE_INPUTS] = {NULL};
+    for (uint32_t input = 0; input < engine->bind.inputs_count; input++) {
+        const struct fake_row *chosen[BATCH_ROWS / 2];
+        uint64_t sequence[BATCH_ROWS / 2];
+        for (uint32_t i = 0, filled = 0; i <= count; i++) {
+            bool is_cut = i == count || filled == ARRAY_COUNT(chosen) || random_chance(&engine->random, 5);
+            if (is_cut && filled > 0) {
+                struct batch *batch =
+                    make_batch(engine, chosen, sequence, filled, random_chance(&engine->random, 30));
+                batch->next = NULL;
+                *(last[input] == NULL ? &merge.first[input] : &last[input]->next) = batch;
+                last[input] = batch;
+                filled = 0;
+            }
+            if (i < count && rows[i].input == input && lanes[i] == lane) {
+                chosen[filled] = &rows[i];
+                sequence[filled++] = engine->rows_given + i;
+            }
+        }
+        merge.at[input] = merge.first[input];
+    }
+    for (struct batch *batch = merge.first[0]; batch != NULL; batch = batch->next)
+        context->counters.in += batch->selected;
+    if (engine->bind.inputs_count > 1)
+        engine->kind->process_merged(context, &merge);
+    else
+        for (struct batch *batch = merge.first[0]; batch != NULL; batch = batch->next) {
+            engine->kind->process(context, 0, batch);
+            arena_reset(context->scratch);
+        }
+    arena_reset(context->scratch);
+    for (uint32_t input = 0; input < FAKE_INPUTS; input++)
+        for (struct batch *batch = merge.first[input], *next; batch != NULL; batch = next) {
+            next = batch->next;
+            batch_release(batch);
+        }
+}
+
+static int by_order(const void *a, const void *b)
+{
+    const struct fake_emitted *x = a, *y = b;
+    int order = row_order_compare(&x->order, &y->order);
+    return order != 0 ? order : x->sequence < y->sequence ? -1 : x->sequence > y->sequence;
+}
+
+void fake_number(struct fake_engine *engine, const struct fake_row *rows, uint32_t count, int64_t watermark)
+{
+    uint32_t *lanes = malloc(MAX(count, 1) * sizeof *lanes);
+    assert_non_null(lanes);
+    for (uint32_t i = 0; i < count; i++)
+        lanes[i] = lane_of(engine, &rows[i]);
+    engine->number++;
+    for (uint32_t lane = 0; lane < engine->lanes_count; lane++) {
+        struct operator_context *context = &engine->lanes[lane];
+        context->number = engine->number;
+        run_lane(engine, lane, rows, lanes, count);
+        if (engine->kind->on_watermark != NULL)
+            engine->kind->on_watermark(context, watermark);
+        arena_reset(context->scratch);
+        context->watermark = watermark;
+    }
+    engine->watermark = watermark;
+    engine->rows_given += count;
+    size_t emitted = engine->pending.length / sizeof(struct fake_emitted);
+    struct fake_emitted *items = (struct fake_emitted *)(void *)engine->pending.data;
+    if (emitted > 0)
+        qsort(items, emitted, sizeof *items, by_order);
+    for (size_t i = 0; i < emitted; i++)
+        buffer_append(&engine->output, texts.data + items[i].offset, items[i].length);
+    buffer_clear(&engine->pending);
+    buffer_clear(&texts);
+    free(lanes);
+    struct counters counters = fake_counters(engine);
+    assert_true(counters_balance(&counters));
+}
+
+/* --- Life
+ * -----------------------------------------------------------------------------------------------------------
+ */
+
+void fake_open(struct fake_engine *engine, const char *path, uint32_t inputs)
+{
+    *engine =
+        (struct fake_engine){.pool = batch_pool_new(), .path = path, .random = {1}, .watermark = TIME_MIN};
+    diag_list_init(&engine->diags, &engine->arena);
+    for (uint32_t i = 0; i < inputs; i++)
+        engine->schema[i] = make_schema(&engine->arena, i);
+}
+
+bool fake_bind(struct fake_engine *engine, const char *step, uint32_t inputs)
+{
+    const struct registry registry = {.operators = operators};
+    struct str text = str_from(arena_printf(&engine->arena, "stream out = events | %s\n", step));
+    struct job_file *job = lang_parse(&engine->arena, &engine->diags, &registry, text);
+    if (engine->diags.errors > 0 || !lang_expand(job, &engine->arena, &engine->diags, NULL))
+        return false;
+    const struct step_decl *decl = &job->streams[0].steps[0];
+    struct option_env env = {&engine->arena, &engine->diags, lang_parse_value};
+    engine->kind = decl->descriptor;
+    engine->master = arena_calloc(&engine->arena, 1, engine->kind->size);
+    if (!option_bind(engine->kind->options, engine->kind->name, decl->kind.span, decl->entries, decl->count,
+                     engine->master, &env))
+        return false;
+    engine->bind = (struct operator_bind){.config = engine->master,
+                                          .arena = &engine->arena,
+                                          .diags = &engine->diags,
+                                          .span = decl->span,
+                                          .inputs_count = inputs,
+                                          .label_root = FAKE_LABEL_ROOT};
+    for (uint32_t i = 0; i < inputs; i++)
+        engine->bind.inputs[i] = (struct operator_input){
+            .schema = engine->schema[i], .stream = i == 0 ? STR("events") : STR("other"), .span = decl->span};
+    bool is_good = engine->kind->bind(&engine->bind);
+    assert_int_equal(is_good, engine->diags.errors == 0);
+    return is_good;
+}
+
+static void restore(struct fake_engine *engine, struct checkpoint *found)
+{
+    struct str state = checkpoint_info(found)->sources;
+    struct counters counters;
+    assert_int_equal(state.length, 3 * sizeof(uint64_t) + sizeof counters);
+    memcpy(&engine->watermark, state.data, sizeof engine->watermark);
+    memcpy(&engine->number, state.data + 8, 8);
+    memcpy(&engine->rows_given, state.data + 16, 8);
+    memcpy(&counters, state.data + 24, sizeof counters);
+    engine->lanes[0].counters = counters;
+    for (uint32_t lane = 0; lane < engine->lanes_count; lane++) {
+        engine->lanes[lane].watermark = engine->watermark;
+        struct snapshot_reader *reader =
+            checkpoint_reader(found, "op/7/", lane, engine->lanes_count, &engine->diags);
+        assert_true(engine->kind->restore(&engine->lanes[lane], reader));
+        assert_true(checkpoint_reader_close(reader));
+    }
+}
+
+void fake_start(struct fake_engine *engine, uint32_t lanes, int64_t memory_bytes)
+{
+    struct checkpoint *found = NULL;
+    bool is_restored = false;
+    engine->lanes_count = lanes;
+    engine->memory_bytes = memory_bytes;
+    if (engine->path != NULL) {
+        struct checkpoint_dir_options options = {
+            .path = engine->path, .fingerprint = STR("fake"), .profile = STR("cpu"), .keep = {.last = 1}};
+        engine->dir = checkpoint_dir_open(&options, &engine->diags);
+        assert_non_null(engine->dir);
+        assert_int_not_equal(checkpoint_find(engine->dir, &found, &engine->diags), CHECKPOINT_REFUSED);
+        assert_true(checkpoint_start_generation(engine->dir, found, &engine->diags));
+        is_restored = found != NULL && checkpoint_info(found)->has_database;
+        const char *database = checkpoint_database_path(engine->dir);
+        if (is_restored)
+            assert_true(checkpoint_restore_database(found, database, &engine->diags));
+        engine->store = state_store_open(database, 8 << 20, is_restored, &engine->diags);
+    } else {
+        engine->store = state_store_open(NULL, 8 << 20, false, &engine->diags);
+    }
+    assert_non_null(engine->store);
+    for (uint32_t lane = 0; lane < lanes; lane++) {
+        engine->lanes[lane] = (struct operator_context){
+            .config = arena_copy(&engine->arena, engine->master, engine->kind->size),
+            .engine = engine,
+            .place = 7,
+            .lane = lane,
+            .lanes = lanes,
+            .watermark = TIME_MIN,
+            .memory_bytes = memory_bytes / lanes,
+            .output = engine->bind.outputs[0],
+            .pool = engine->pool,
+            .scratch = &engine->scratch[lane],
+            .diags = &engine->diags,
+            .state_store = engine->store};
+        assert_true(engine->kind->open(&engine->lanes[lane]));
+    }
+    if (found != NULL)
+        restore(engine, found);
+    checkpoint_close(found);
+}
+
+void fake_stop(struct fake_engine *engine)
+{
+    if (engine->writer != NULL)
+        fake_publish(engine, true);
+    for (uint32_t lane = 0; lane < engine->lanes_count; lane++) {
+        engine->kind->close(&engine->lanes[lane]);
+        arena_free(&engine->scratch[lane]);
+    }
+    engine->lanes_count = 0;
+    if (engine->store != NULL)
+        assert_null(state_store_error(engine->store));
+    state_store_close(engine->store);
+    checkpoint_dir_close(engine->dir);
+    engine->store = NULL;
+    engine->dir = NULL;
+}
+
+void fake_close(struct fake_engine *engine)
+{
+    fake_stop(engine);
+    buffer_free(&engine->output);
+    buffer_free(&engine->late);
+    buffer_free(&engine->pending);
+    buffer_free(&texts);
+    batch_pool_free(engine->pool);
+    arena_free(&engine->arena);
+}
+
+void fake_barrier(struct fake_engine *engine)
+{
+    if (engine->writer != NULL)
+        fake_publish(engine, false);
+    engine->epoch = MAX(engine->epoch, engine->number) + 1;
+    engine->writer =
+        checkpoint_begin(engine->dir, engine->epoch, checkpoint_wants_base(engine->dir), &engine->diags);
+    assert_non_null(engine->writer);
+    for (uint32_t lane = 0; lane < engine->lanes_count; lane++) {
+        char name[32];
+        snprintf(name, sizeof name, "op/7/%u", lane);
+        assert_true(engine->kind->snapshot(&engine->lanes[lane], checkpoint_part(engine->writer, name)));
+    }
+    /* What a sequencer would note at the barrier. */
+    struct counters counters = fake_counters(engine);
+    int64_t numbers[3] = {engine->watermark, (int64_t)engine->number, (int64_t)engine->rows_given};
+    assert_true(
+        snapshot_put(checkpoint_part(engine->writer, "numbers"), SNAPSHOT_GLOBAL, numbers, sizeof numbers));
+    char *state = arena_alloc(&engine->arena, sizeof numbers + sizeof counters);
+    memcpy(state, numbers, sizeof numbers);
+    memcpy(state + sizeof numbers, &counters, sizeof counters);
+    engine->barrier_state = (struct str){state, sizeof numbers + sizeof counters};
+}
+
+void fake_publish(struct fake_engine *engine, bool is_abandoned)
+{
+    bool has_database = false;
+    uint32_t removed;
+    struct checkpoint_info info = {.sources = engine->barrier_state};
+    if (is_abandoned) {
+        state_store_release(engine->store);
+        checkpoint_abandon(engine->writer);
+    } else {
+        assert_true(state_store_checkpoint(engine->store, checkpoint_writer_database(engine->writer),
+                                           &has_database, &engine->diags));
+        assert_true(checkpoint_write(engine->writer, has_database, &engine->diags));
+        assert_true(checkpoint_publish(engine->writer, &info, &engine->diags));
+        assert_true(checkpoint_prune(engine->dir, NULL, &removed, &engine->diags));
+    }
+    engine->writer = NULL;
+}
+
+struct counters fake_counters(const struct fake_engine *engine)
+{
+    struct counters sum = {0};
+    for (uint32_t lane = 0; lane < engine->lanes_count; lane++)
+        counters_add(&sum, &engine->lanes[lane].counters);
+    return sum;
+}
+
+const char *fake_text(struct byte_buffer *buffer)
+{
+    buffer_append(buffer, "", 1);
+    buffer->length--;
+    return buffer->data;
+}
+
+const struct diag *fake_diag(const struct fake_engine *engine, enum diag_code code)
+{
+    for (unsigned i = 0; i < engine->diags.count; i++)
+        if (engine->diags.items[i].code == code)
+            return &engine->diags.items[i];
+    return NULL;
+}

@@ -1,0 +1,77 @@
+/* A small engine for tests of keyed operators: one operator on some lanes, with real state and real
+ * checkpoints. It stands in for engine/run: a number is a list of rows; each lane gets the rows whose keys it
+ * owns, in batches cut at random, then the watermark; what the lanes emit is merged by row_order into one
+ * text.
+ *
+ * Both inputs have the columns id: int, k: int, x: int, v: float, s: text, b: bool, ts: time, l: list(int),
+ * which carry lineage bits 0..7 and 16..23. */
+#ifndef LEAT_TESTS_SUPPORT_FAKE_ENGINE_H
+#define LEAT_TESTS_SUPPORT_FAKE_ENGINE_H
+
+#include "core/buffer.h"
+#include "core/operator.h"
+#include "state/checkpoint.h"
+#include "state/state.h"
+#include "unit/support/random.h"
+
+enum { FAKE_LANES_MAX = 8, FAKE_INPUTS = 2, FAKE_LABEL_ROOT = 100 };
+
+/* One row. ts: the event time; null columns by flag. */
+struct fake_row {
+    uint32_t input;
+    int64_t id, k, x, ts;
+    double v;
+    const char *s; /* NULL: null */
+    bool b;
+    bool has_k, has_x, has_v;
+    uint32_t list; /* elements id, id + 1 ...; UINT32_MAX: null */
+};
+
+struct fake_engine {
+    struct arena arena;
+    struct diag_list diags;
+    struct batch_pool *pool;
+    struct schema *schema[FAKE_INPUTS];
+    const struct operator_kind *kind;
+    void *master;
+    struct operator_bind bind;
+    struct operator_context lanes[FAKE_LANES_MAX];
+    struct arena scratch[FAKE_LANES_MAX];
+    uint32_t lanes_count;
+    int64_t memory_bytes;
+    struct state_store *store;
+    const char *path; /* NULL: in memory */
+    struct checkpoint_dir *dir;
+    struct checkpoint_writer *writer;
+    struct str barrier_state;  /* watermark, number, rows, counters at the barrier */
+    struct test_random random; /* where batches are cut */
+    uint64_t number, epoch;
+    int64_t watermark;
+    uint64_t rows_given;
+    struct byte_buffer output, late; /* rows as text: columns with `|` between, one a line */
+    struct byte_buffer pending;      /* struct fake_emitted of the number in progress */
+    uint32_t rejects;
+    uint32_t batch_rows_max;
+    bool is_out_of_order; /* a lane emitted rows against row_order */
+};
+
+/* inputs: 1, or 2 for operators that read a second stream, named `other`. */
+void fake_open(struct fake_engine *engine, const char *path, uint32_t inputs);
+void fake_close(struct fake_engine *engine);
+/* Binds "dedup by k within 1h"; false: a diagnostic was added. */
+bool fake_bind(struct fake_engine *engine, const char *step, uint32_t inputs);
+/* Opens the operator on so many lanes; restores the newest checkpoint where there is a path and one. */
+void fake_start(struct fake_engine *engine, uint32_t lanes, int64_t memory_bytes);
+/* Ends the lanes and the store, as a kill would: what was not published is gone. */
+void fake_stop(struct fake_engine *engine);
+/* One number, then its watermark. */
+void fake_number(struct fake_engine *engine, const struct fake_row *rows, uint32_t count, int64_t watermark);
+/* Barrier now; fake_publish later does the writing, after other numbers if the caller likes. */
+void fake_barrier(struct fake_engine *engine);
+void fake_publish(struct fake_engine *engine, bool is_abandoned);
+/* The sum over the lanes. */
+struct counters fake_counters(const struct fake_engine *engine);
+const char *fake_text(struct byte_buffer *buffer);
+const struct diag *fake_diag(const struct fake_engine *engine, enum diag_code code);
+
+#endif
