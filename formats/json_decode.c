@@ -17,7 +17,7 @@
 #include <emmintrin.h>
 #include <stdlib.h>
 
-enum { LITERAL_BYTES = 64, LEARN_LIMIT = 1024 };
+enum { LITERAL_BYTES = 64, LEARN_LIMIT = 1024, PAUSE_MAX = 63 };
 
 /* Members that the schema names and ones that it does not. */
 enum { TEMPLATE_MEMBERS_MAX = 1024 };
@@ -48,13 +48,17 @@ struct json_decoder {
     struct seen_literal *log;
     uint32_t log_count;
     uint32_t deviations, deviations_max; /* since the template was learned; learn anew there */
+    uint32_t alone, pause;               /* records to read alone before two are tried again */
 };
+
+/* Readers of plain values: part of the loops that call them. */
+#define FAST static inline __attribute__((always_inline))
 
 static const uint64_t powers[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
 static const double float_powers[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8};
 
 /* How many of the 8 bytes at `at`, from the first on, are digits, and their value. */
-static inline unsigned read_digits(const char *at, uint64_t *value)
+FAST unsigned read_digits(const char *at, uint64_t *value)
 {
     uint64_t chunk;
     memcpy(&chunk, at, sizeof(chunk));
@@ -77,7 +81,7 @@ static inline bool ends_number(char c)
 }
 
 /* Up to 15 digits; NULL where the value is anything but that. */
-static inline const char *fast_int(const char *at, int64_t scale, int64_t *value)
+FAST const char *fast_int(const char *at, int64_t scale, int64_t *value)
 {
     bool is_negative = *at == '-';
     at += is_negative;
@@ -101,7 +105,7 @@ static inline const char *fast_int(const char *at, int64_t scale, int64_t *value
 
 /* Up to 7 digits on each side of the point: both the digits and the power of ten are exact, so that one
  * division rounds correctly (Clinger 1990). */
-static inline const char *fast_float(const char *at, double *value)
+FAST const char *fast_float(const char *at, double *value)
 {
     bool is_negative = *at == '-';
     at += is_negative;
@@ -122,9 +126,8 @@ static inline const char *fast_float(const char *at, double *value)
     return ends_number(*at) ? at : NULL;
 }
 
-/* Up to 15 bytes of plain ASCII; at the opening quote. */
-static inline const char *fast_text(struct rows *rows, struct row_column *column, uint32_t row,
-                                    const char *at)
+/* Up to 15 bytes of plain ASCII, copied to `heap`; at the opening quote. */
+FAST const char *fast_text(const char *at, char *heap, size_t *length)
 {
     __m128i bytes = _mm_loadu_si128((const __m128i *)(at + 1));
     __m128i quote = _mm_cmpeq_epi8(bytes, _mm_set1_epi8('"'));
@@ -136,13 +139,12 @@ static inline const char *fast_text(struct rows *rows, struct row_column *column
     unsigned before = quotes ^ (quotes - 1);
     if (unlikely(*at != '"' || quotes == 0 || (others & before) != 0))
         return NULL;
-    _mm_storeu_si128((__m128i *)rows->heap, bytes);
-    size_t length = (size_t)__builtin_ctz(quotes);
-    rows_text(rows, column, row, length);
-    return at + length + 2;
+    _mm_storeu_si128((__m128i *)heap, bytes);
+    *length = (size_t)__builtin_ctz(quotes);
+    return at + *length + 2;
 }
 
-static inline const char *fast_bool(const char *at, uint8_t *value)
+FAST const char *fast_bool(const char *at, uint8_t *value)
 {
     uint32_t word;
     memcpy(&word, at, sizeof(word));
@@ -307,7 +309,13 @@ static inline const char *slot_value(struct json_decoder *decoder, const struct 
     switch (slot->action) {
     case SLOT_INT: behind = fast_int(at, slot->scale, &column->ints[row]); break;
     case SLOT_FLOAT: behind = fast_float(at, &column->floats[row]); break;
-    case SLOT_TEXT: behind = fast_text(decoder->reader.rows, column, row, at); break;
+    case SLOT_TEXT: {
+        size_t length;
+        behind = fast_text(at, decoder->reader.rows->heap, &length);
+        if (likely(behind != NULL))
+            rows_text(decoder->reader.rows, column, row, length);
+        break;
+    }
     case SLOT_BOOL: behind = fast_bool(at, &column->bools[row]); break;
     case SLOT_SKIP: return json_skip(&decoder->reader, at);
     default: break;
@@ -348,26 +356,137 @@ static const char *decode_record(struct json_decoder *decoder, uint32_t row)
     }
 }
 
+/* One of two records that are read side by side. */
+struct side {
+    const char *at, *end;
+    uint32_t row;
+};
+
+/* A value that is no plain one. */
+static __attribute__((noinline)) void side_value(struct json_decoder *decoder, const struct slot *slot,
+                                                 struct side *side)
+{
+    struct json_reader *reader = &decoder->reader;
+    const char *at = json_space(side->at, side->end);
+    reader->begin = side->at;
+    reader->end = side->end;
+    side->at = at >= side->end             ? NULL
+               : slot->action == SLOT_SKIP ? json_skip(reader, at)
+                                           : json_value(reader, slot->column, side->row, NULL, at);
+}
+
+#define SIDE_FAST(side, call)                                                                                \
+    do {                                                                                                     \
+        const char *behind = call;                                                                           \
+        if (likely(behind != NULL))                                                                          \
+            (side).at = behind;                                                                              \
+        else                                                                                                 \
+            side_value(decoder, slot, &(side));                                                              \
+    } while (0)
+
+FAST void side_text(struct json_decoder *decoder, const struct slot *slot, struct side *side)
+{
+    size_t length;
+    struct rows *rows = decoder->reader.rows;
+    const char *behind = fast_text(side->at, rows->heap, &length);
+    if (unlikely(behind == NULL)) {
+        side_value(decoder, slot, side);
+        return;
+    }
+    rows_text(rows, slot->column, side->row, length);
+    side->at = behind;
+}
+
+/* Two records at once, as far as both follow the template: a record is one long chain of "where does this
+ * value end", and two chains fill the processor better than one. False where either is unusual or bad; then
+ * nothing has been taken and each is read alone. */
+static bool decode_pair(struct json_decoder *decoder, uint32_t row, const struct raw_record *records,
+                        const char *data)
+{
+    struct side a = {data + records[0].offset, data + records[0].offset + records[0].length, row};
+    struct side b = {data + records[1].offset, data + records[1].offset + records[1].length, row + 1};
+    struct rows *rows = decoder->reader.rows;
+    char *heap = rows->heap;
+    for (const struct slot *slot = decoder->slots;; slot++) {
+        /* A value that was bad left NULL, which is before any end but equals no literal's place: checked
+         * first. */
+        if (unlikely(a.at == NULL || b.at == NULL || a.at >= a.end || b.at >= b.end))
+            break;
+        if (unlikely(!literal_is_at(slot, a.at) || !literal_is_at(slot, b.at)))
+            break;
+        a.at += slot->length;
+        b.at += slot->length;
+        struct row_column *column = slot->column;
+        switch (slot->action) {
+        case SLOT_INT:
+            SIDE_FAST(a, fast_int(a.at, slot->scale, &column->ints[row]));
+            SIDE_FAST(b, fast_int(b.at, slot->scale, &column->ints[row + 1]));
+            break;
+        case SLOT_FLOAT:
+            SIDE_FAST(a, fast_float(a.at, &column->floats[row]));
+            SIDE_FAST(b, fast_float(b.at, &column->floats[row + 1]));
+            break;
+        case SLOT_TEXT:
+            side_text(decoder, slot, &a);
+            side_text(decoder, slot, &b);
+            break;
+        case SLOT_BOOL:
+            SIDE_FAST(a, fast_bool(a.at, &column->bools[row]));
+            SIDE_FAST(b, fast_bool(b.at, &column->bools[row + 1]));
+            break;
+        case SLOT_END:
+            if (unlikely(a.at != a.end || b.at != b.end))
+                goto unusual;
+            for (uint32_t i = 0; i < decoder->absent_count; i++) {
+                rows_null(rows, decoder->absent[i], row, NULL);
+                rows_null(rows, decoder->absent[i], row + 1, NULL);
+            }
+            return true;
+        default:
+            side_value(decoder, slot, &a);
+            if (likely(a.at != NULL))
+                side_value(decoder, slot, &b);
+            break;
+        }
+    }
+unusual:
+    rows->heap = heap;
+    return false;
+}
+
+static void decode_one(struct json_decoder *decoder, uint32_t row, struct raw_record record, const char *data)
+{
+    struct json_reader *reader = &decoder->reader;
+    reader->begin = data + record.offset;
+    reader->end = reader->begin + record.length;
+    rows_mark(reader->rows);
+    if (unlikely(record.length > SOURCE_RECORD_BYTES_MAX))
+        rows_bad(reader->rows, row, SOURCE_RECORD_BYTES_MAX, "a record longer than 1 MiB");
+    else if (unlikely(decode_record(decoder, row) == NULL))
+        rows_bad(reader->rows, row, (uint32_t)(reader->at - reader->begin), reader->reason);
+}
+
 void json_decode(void *self, struct raw_batch *raw, struct decode_output *output)
 {
     struct json_decoder *decoder = self;
-    struct json_reader *reader = &decoder->reader;
+    struct rows *rows = decoder->reader.rows;
     /* What lies behind the last record ends every scan. */
     memset(raw->data + raw->data_bytes, 0, RAW_PADDING);
-    rows_begin(reader->rows, raw, output, raw->data_bytes);
-    for (uint32_t row = 0; row < raw->count; row++) {
-        struct raw_record record = raw->records[row];
-        reader->begin = raw->data + record.offset;
-        reader->end = reader->begin + record.length;
-        rows_mark(reader->rows);
-        if (unlikely(record.length > SOURCE_RECORD_BYTES_MAX)) {
-            rows_bad(reader->rows, row, SOURCE_RECORD_BYTES_MAX, "a record longer than 1 MiB");
+    rows_begin(rows, raw, output, raw->data_bytes);
+    for (uint32_t row = 0; row < raw->count;) {
+        bool has_pair = rows->lists_count == 0 && row + 1 < raw->count && decoder->alone == 0;
+        if (has_pair && likely(decode_pair(decoder, row, raw->records + row, raw->data))) {
+            decoder->pause = 0;
+            row += 2;
             continue;
         }
-        if (unlikely(decode_record(decoder, row) == NULL))
-            rows_bad(reader->rows, row, (uint32_t)(reader->at - reader->begin), reader->reason);
+        if (has_pair) /* Trying costs; the more so the less regular the records are. */
+            decoder->alone = decoder->pause = MIN(decoder->pause * 2 + 1, PAUSE_MAX);
+        decoder->alone -= decoder->alone > 0;
+        decode_one(decoder, row, raw->records[row], raw->data);
+        row++;
     }
-    rows_end(reader->rows);
+    rows_end(rows);
 }
 
 void json_decoder_free(void *self)

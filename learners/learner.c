@@ -172,6 +172,7 @@ bool learner_bind(struct operator_bind *bind, struct learner_config *c)
     bind->learner->known = c->known_early;
     bind->outputs[0] = output_schema(bind, own);
     bind->outputs[1] = c->metrics_schema = learner_metrics_schema(bind->arena);
+    c->input_schema = bind->inputs[0].schema;
     common_options(c, &c->model);
     return true;
 }

@@ -37,7 +37,7 @@ struct learner_config {
     uint32_t sparse_count, vectors_count, dense_count;
     uint32_t own_columns; /* of the input, without those added for expressions */
     struct model_options model;
-    const struct schema *metrics_schema;
+    const struct schema *metrics_schema, *input_schema; /* with the columns added for expressions */
     struct learner_state *state;
 };
 
@@ -77,6 +77,8 @@ void learner_process(struct operator_context *context, struct learner_config *c,
 void learner_on_watermark(struct operator_context *context, struct learner_config *c, int64_t watermark);
 bool learner_snapshot(struct operator_context *context, struct learner_config *c,
                       struct snapshot_writer *writer);
+/* learner_visit.c */
+bool learner_visit(struct operator_context *context, struct learner_config *c, struct model_visitor *visitor);
 bool learner_restore(struct operator_context *context, struct learner_config *c,
                      struct snapshot_reader *reader);
 void learner_report(struct operator_context *context, struct learner_config *c, struct report *report);
@@ -110,6 +112,10 @@ void learner_close(struct operator_context *context, struct learner_config *c);
     {                                                                                                        \
         learner_report(context, &((struct name *)context->config)->common, report);                          \
     }                                                                                                        \
+    static bool name##_visit(struct operator_context *context, struct model_visitor *visitor)                \
+    {                                                                                                        \
+        return learner_visit(context, &((struct name *)context->config)->common, visitor);                   \
+    }                                                                                                        \
     static void name##_close(struct operator_context *context)                                               \
     {                                                                                                        \
         learner_close(context, &((struct name *)context->config)->common);                                   \
@@ -119,7 +125,7 @@ void learner_close(struct operator_context *context, struct learner_config *c);
     .options = kind##_options, .size = sizeof(struct kind), .determinism = DETERMINISM_BY_ALL_ROWS,          \
     .inputs_min = 1, .inputs_max = 1, .bind = kind##_bind, .open = kind##_open, .process = kind##_process,   \
     .on_watermark = kind##_on_watermark, .snapshot = kind##_snapshot, .restore = kind##_restore,             \
-    .report = kind##_report, .close = kind##_close
+    .report = kind##_report, .visit = kind##_visit, .close = kind##_close
 
 /* learner_metrics.c: the rows of `NAME.metrics`, one at each multiple of metrics_every examples, wherever
  * batches end. */

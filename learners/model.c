@@ -183,7 +183,7 @@ struct model *model_new(const struct model_options *options, const struct kernel
     if (options->interaction != INTERACTION_NONE)
         m->vector_floats = options->interaction == INTERACTION_FFM ? m->blocks * options->dim : options->dim;
     m->zero = zeroed(m->vector_floats * sizeof(float) + 64);
-    m->watermark_us = m->next_watermark_us = INT64_MIN;
+    m->watermark_us = INT64_MIN;
     m->linear_states = opt_state_floats(options->linear.kind, 1);
     m->absent = zeroed(LINEAR_BYTES);
     linear_init_payload(m, m->absent);
@@ -268,10 +268,9 @@ const float *model_dense_weights(const struct model *m, size_t *count)
 
 void model_set_watermark(struct model *m, int64_t watermark_us)
 {
-    m->next_watermark_us = MAX(m->next_watermark_us, watermark_us);
-    if (m->pending > 0) /* the rows of a block in progress stay */
-        return;
-    m->watermark_us = m->next_watermark_us;
+    /* At once, wherever a block stands: when a call ends must not decide. The rows of a block in progress stay. */
+    uint32_t step = m->pending > 0 ? (uint32_t)m->steps + 1 : TABLE_STEP_NONE;
+    m->watermark_us = MAX(m->watermark_us, watermark_us);
     for (uint32_t f = 0; f < m->options.fields; f++)
-        table_set_watermark(&m->tables[f], m->watermark_us);
+        table_set_watermark(&m->tables[f], m->watermark_us, step);
 }

@@ -81,7 +81,7 @@ struct model {
     uint32_t entries_max;     /* what examples have room for */
     uint32_t pending;         /* events of the block in progress */
     uint64_t steps;           /* finished blocks or batches */
-    int64_t watermark_us, next_watermark_us;
+    int64_t watermark_us;
     struct table_row **resolved[MODEL_FIELDS_MAX];
     size_t resolved_capacity[MODEL_FIELDS_MAX];
     struct model_list list; /* list fields: what table_resolve wants to know of each id */

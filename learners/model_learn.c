@@ -1,5 +1,6 @@
 /* The training step: resolve, predict, then learn, an event or a block of events at a time. */
 #include "learners/model_internal.h"
+#include "learners/table_inline.h"
 
 #include "core/base.h"
 
@@ -378,9 +379,21 @@ static void flush_scored(struct model *m, struct call *c, struct origins *o)
     o->scored_count = 0;
 }
 
+/* Rows of events that came in an earlier call: a checkpoint may lie in between, and they are about to change. */
+static void touch_pending(struct model *m)
+{
+    for (uint32_t i = 0; i < m->pending; i++) {
+        const struct example *e = &m->examples[i];
+        for (uint32_t k = 0; k < e->entries; k++)
+            if (e->rows[k] != NULL && e->rows[k]->epoch != m->tables[e->fields[k]].epoch)
+                table_mark_changed(&m->tables[e->fields[k]], e->rows[k]);
+    }
+}
+
 static void learn_blocks(struct model *m, struct call *c)
 {
     struct origins o = {.scored_count = 0};
+    touch_pending(m);
     for (uint32_t i = 0; i < m->pending; i++)
         o.learned[i] = -1;
     for (uint32_t i = 0; i < c->in->rows; i++) {
@@ -489,6 +502,4 @@ void model_learn(struct model *m, const struct model_input *input, struct model_
         (m->head.layers > 0 ? learn_blocks : learn_single)(m, &c);
     }
     kernels_count(&m->calls, m->k);
-    if (m->next_watermark_us > m->watermark_us)
-        model_set_watermark(m, m->next_watermark_us);
 }

@@ -1,5 +1,6 @@
 /* A model's small state to bytes and back; rows of tables go their own way (table_snapshot.c). */
 #include "learners/model_internal.h"
+#include "learners/table_inline.h"
 
 #include "core/base.h"
 #include "core/buffer.h"
@@ -9,7 +10,7 @@ enum { STATE_MAGIC = 0x6c6d7331 };
 struct state_head {
     uint32_t magic, pending;
     uint64_t steps;
-    int64_t watermark_us, next_watermark_us;
+    int64_t watermark_us, unused;
 };
 
 struct state_example {
@@ -57,6 +58,10 @@ static void walk_example(struct walk *w, struct model *m, struct example *e)
         return;
     }
     e->entries = s.entries, e->seen = s.seen, e->label = s.label, e->weight = s.weight;
+    /* A key that had no row when its event came has none for that event, whatever came later. */
+    for (uint32_t i = 0; w->out != NULL && m->options.batch <= 1 && i < e->entries; i++)
+        if (e->rows[i] == NULL)
+            e->keys[i] = 0;
     walk_bytes(w, e->keys, e->entries * sizeof *e->keys);
     walk_bytes(w, e->fields, e->entries * sizeof *e->fields);
     walk_bytes(w, e->scales, e->entries * sizeof *e->scales);
@@ -95,14 +100,14 @@ static void walk_weights(struct walk *w, struct model *m)
 
 static void walk_model(struct walk *w, struct model *m)
 {
-    struct state_head head = {STATE_MAGIC, m->pending, m->steps, m->watermark_us, m->next_watermark_us};
+    struct state_head head = {STATE_MAGIC, m->pending, m->steps, m->watermark_us, 0};
     walk_bytes(w, &head, sizeof head);
     if (w->is_bad || head.magic != STATE_MAGIC || head.pending > MAX(m->options.block, m->options.batch)) {
         w->is_bad = true;
         return;
     }
     m->pending = head.pending, m->steps = head.steps;
-    m->watermark_us = head.watermark_us, m->next_watermark_us = head.next_watermark_us;
+    m->watermark_us = head.watermark_us;
     walk_weights(w, m);
     for (uint32_t f = 0; f < m->options.fields; f++)
         walk_table(w, &m->tables[f]);
@@ -116,6 +121,13 @@ void model_save(const struct model *m, struct byte_buffer *out)
     walk_model(&w, (struct model *)m); /* an appending walk writes back what it read */
 }
 
+/* Rows of a block in progress are spared from expiry. */
+static struct table_row *pending_row(struct table *t, uint64_t key)
+{
+    const struct table_slot *slot = key == 0 ? NULL : table_slot_of(t, key, table_hash(t, key));
+    return slot == NULL ? NULL : table_row_at(t, slot->row);
+}
+
 bool model_load(struct model *m, const void *data, size_t bytes)
 {
     struct walk w = {.in = data, .left = bytes};
@@ -127,7 +139,7 @@ bool model_load(struct model *m, const void *data, size_t bytes)
     for (uint32_t x = 0; x < m->pending; x++) {
         struct example *e = &m->examples[x];
         for (uint32_t i = 0; i < e->entries; i++) {
-            e->rows[i] = table_find(&m->tables[e->fields[i]], e->keys[i]);
+            e->rows[i] = pending_row(&m->tables[e->fields[i]], e->keys[i]);
             if (e->rows[i])
                 e->rows[i]->step = (uint32_t)m->steps + 1; /* spared until the block is done */
         }

@@ -38,6 +38,9 @@ enum {
     TABLE_ROW_HEADER = 24,
 };
 
+/* No step has it: steps count from 1, and their low bits pass it once in four billion. */
+#define TABLE_STEP_NONE 0
+
 /* The header of a row; the payload follows. */
 struct table_row {
     uint64_t key;   /* 0: free */
@@ -120,8 +123,9 @@ struct table {
 void table_init(struct table *table, const struct table_options *options);
 void table_free(struct table *table);
 
-/* Advances event time: expiry and the sketch's halving follow it. Never goes back. */
-void table_set_watermark(struct table *table, int64_t watermark_us);
+/* Advances event time: expiry and the sketch's halving follow it. Never goes back. Rows whose last use was in
+ * `step_in_progress` stay (TABLE_STEP_NONE: there is none). */
+void table_set_watermark(struct table *table, int64_t watermark_us, uint32_t step_in_progress);
 
 /*
  * One sighting of each of n keys, in order: finds or makes their rows, marks them changed. out[i] = the row,
@@ -183,7 +187,7 @@ void table_snapshot_protect(struct table *table, uint32_t row);
 /* Within the module: used by table.c and table_evict.c. */
 void table_remove(struct table *table, uint64_t key, uint64_t hash);
 bool table_make_room(struct table *table, uint64_t hash, uint32_t step);
-void table_sweep(struct table *table, uint32_t rows);
+void table_sweep(struct table *table, uint32_t rows, uint32_t step_in_progress);
 
 static inline struct table_row *table_row_at(const struct table *table, uint32_t number)
 {

@@ -5,20 +5,21 @@
 
 enum { SWEEP_ROWS = 4096 }; /* looked at per watermark: keeps expired rows from holding memory */
 
-void table_sweep(struct table *t, uint32_t rows)
+void table_sweep(struct table *t, uint32_t rows, uint32_t step_in_progress)
 {
     for (uint32_t i = 0; i < rows && t->rows_used > 0; i++) {
         if (t->sweep_at >= t->rows_used)
             t->sweep_at = 0;
         const struct table_row *row = table_row_at(t, t->sweep_at++);
-        if (row->key != 0 && table_is_expired(t, row)) {
+        if (row->key != 0 && table_is_expired(t, row) &&
+            (step_in_progress == TABLE_STEP_NONE || row->step != step_in_progress)) {
             table_remove(t, row->key, table_hash(t, row->key));
             t->stats.expired++;
         }
     }
 }
 
-void table_set_watermark(struct table *t, int64_t watermark_us)
+void table_set_watermark(struct table *t, int64_t watermark_us, uint32_t step_in_progress)
 {
     int64_t after = t->options.expire_after_us;
     if (watermark_us <= t->watermark_us || after <= 0)
@@ -39,7 +40,7 @@ void table_set_watermark(struct table *t, int64_t watermark_us)
             t->halved_at_us += (watermark_us - t->halved_at_us) / after * after;
     }
     if (t->expired_before > 0)
-        table_sweep(t, SWEEP_ROWS);
+        table_sweep(t, SWEEP_ROWS, step_in_progress);
 }
 
 /* Whether a goes before b. */
@@ -77,7 +78,7 @@ bool table_make_room(struct table *t, uint64_t hash, uint32_t step)
             if (key == 0 || (uint64_t)((__uint128_t)table_hash(t, key) * t->buckets >> 64) != bucket)
                 continue;
             const struct table_row *row = table_row_at(t, page->slots[i].row);
-            if (table_is_expired(t, row) && expired_count < ARRAY_COUNT(expired))
+            if (table_is_expired(t, row) && row->step != step && expired_count < ARRAY_COUNT(expired))
                 expired[expired_count++] = key;
             else if (row->step != step && (!victim || goes_before(row, victim)))
                 victim = row;

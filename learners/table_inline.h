@@ -56,7 +56,7 @@ static inline struct table_row *table_sight(struct table *t, uint64_t key, uint6
     const struct table_slot *slot = table_slot_of(t, key, hash);
     if (likely(slot != NULL)) {
         struct table_row *row = table_row_at(t, slot->row);
-        if (likely(t->expired_before == 0) || !table_is_expired(t, row))
+        if (likely(t->expired_before == 0) || !table_is_expired(t, row) || row->step == step)
             return row;
     }
     return table_sight_slow(t, key, hash, step, learns, is_counted);

@@ -120,6 +120,11 @@ static bool dedup_restore(struct operator_context *context, struct snapshot_read
     return true;
 }
 
+static void dedup_report(struct operator_context *context, struct report *report)
+{
+    keys_report(((struct dedup *)context->config)->table, report);
+}
+
 static void dedup_close(struct operator_context *context)
 {
     struct dedup *dedup = context->config;
@@ -148,5 +153,6 @@ const struct operator_kind operator_dedup = {
     .on_watermark = dedup_on_watermark,
     .snapshot = dedup_snapshot,
     .restore = dedup_restore,
+    .report = dedup_report,
     .close = dedup_close,
 };

@@ -398,6 +398,11 @@ static bool feature_restore(struct operator_context *context, struct snapshot_re
     return true;
 }
 
+static void feature_report(struct operator_context *context, struct report *report)
+{
+    keys_report(((struct feature *)context->config)->table, report);
+}
+
 static void feature_close(struct operator_context *context)
 {
     struct feature *feature = context->config;
@@ -435,5 +440,6 @@ const struct operator_kind operator_feature = {
     .on_watermark = feature_on_watermark,
     .snapshot = feature_snapshot,
     .restore = feature_restore,
+    .report = feature_report,
     .close = feature_close,
 };

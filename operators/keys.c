@@ -43,3 +43,17 @@ void keys_lineage(const struct operator_bind *bind, uint32_t input, struct linea
     for (uint32_t i = 0; i < in->key_count; i++)
         lineage_merge(lineage, &in->schema->fields[in->key_columns[i]].lineage);
 }
+
+void keys_report(const struct keyed_table *table, struct report *report)
+{
+    struct keyed_stats stats;
+    if (table == NULL)
+        return;
+    keyed_table_stats(table, &stats);
+    report_add(report, "state_bytes", (double)stats.memory_bytes, false);
+    report_add(report, "state_entries", (double)stats.resident, false);
+    report_add(report, "state_lookups", (double)stats.lookups, false);
+    report_add(report, "state_misses", (double)stats.misses, false);
+    report_add(report, "state_loaded", (double)stats.loaded, false);
+    report_add(report, "state_evicted", (double)stats.evicted, false);
+}

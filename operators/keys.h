@@ -22,4 +22,8 @@ bool keys_bind(struct operator_bind *bind, uint32_t input, struct columns *by, i
 /* Lineage of the key columns of an input: what a group's value says about the row that reads it. */
 void keys_lineage(const struct operator_bind *bind, uint32_t input, struct lineage *lineage);
 
+/* Figures of a table for the live view and the summary: its size, look-ups, and how many of them went to the
+ * database. */
+void keys_report(const struct keyed_table *table, struct report *report);
+
 #endif

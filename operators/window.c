@@ -380,8 +380,10 @@ static void window_on_watermark(struct operator_context *context, int64_t waterm
     uint32_t closed = 0;
     while (closed < window->open_count && closed_at(window, window->open[closed]) <= watermark)
         close_window(context, window, window->open[closed++]);
-    window->open_count -= closed;
-    memmove(window->open, window->open + closed, window->open_count * sizeof *window->open);
+    if (closed > 0) {
+        window->open_count -= closed;
+        memmove(window->open, window->open + closed, window->open_count * sizeof *window->open);
+    }
     keyed_set_watermark(window->table, watermark);
 }
 

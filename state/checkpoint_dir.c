@@ -322,23 +322,26 @@ enum decode_result manifest_read(const struct checkpoint_dir *dir, struct checkp
 
 struct checkpoint_id *ids_walk(const struct checkpoint_dir *dir, uint32_t *count)
 {
-    uint32_t generations_count, number = 0;
+    uint32_t generations_count;
     uint32_t *generations = generations_list(dir, &generations_count);
-    struct generation generation = {0};
-    const char *why;
     struct id_array ids = {0};
-    for (uint32_t i = 0; i < generations_count && number == 0; i++)
-        if (generation_read(dir, generations[i], &generation, &why) != DECODE_DAMAGED)
-            number = generations[i];
-    free(generations);
-    /* A generation of a newer format has no parent that we could read: its own checkpoints say so. */
-    for (uint64_t limit = UINT64_MAX; number != 0;) {
-        add_ids(dir, &ids, number, limit);
-        if (generation_read(dir, number, &generation, &why) != DECODE_GOOD)
-            break;
-        number = generation.parent.generation;
-        limit = generation.parent.epoch;
+    uint64_t limit = UINT64_MAX;
+    uint32_t number = generations_count == 0 ? 0 : generations[0];
+    for (uint32_t i = 0; i < generations_count && number != 0; i++) {
+        struct generation generation;
+        const char *why;
+        if (generations[i] > number)
+            continue;
+        if (generations[i] == number)
+            add_ids(dir, &ids, number, limit);
+        bool is_known = generations[i] == number && generation_read(dir, number, &generation, &why) == DECODE_GOOD;
+        /* Without the word of GENERATION the parent is the generation before. */
+        number = is_known                   ? generation.parent.generation
+                 : i + 1 < generations_count ? generations[i + 1]
+                                             : 0;
+        limit = is_known ? generation.parent.epoch : UINT64_MAX;
     }
+    free(generations);
     *count = ids.count;
     return ids.items;
 }

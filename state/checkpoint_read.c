@@ -207,6 +207,25 @@ struct checkpoint *checkpoint_open(struct checkpoint_dir *dir, struct checkpoint
     return NULL;
 }
 
+/* A damaged GENERATION hides nothing: the walk goes on to the generation before. */
+static void warn_of_generations(const struct checkpoint_dir *dir, struct diag_list *diags)
+{
+    uint32_t count;
+    uint32_t *generations = generations_list(dir, &count);
+    for (uint32_t i = 0; i < count; i++) {
+        struct generation generation;
+        const char *why;
+        char path[PATH_BYTES];
+        if (generation_read(dir, generations[i], &generation, &why) != DECODE_DAMAGED)
+            continue;
+        path_generation(dir, generations[i], path);
+        strcat(path, "/GENERATION");
+        diag_at(diags, diag_warning(diags, DIAG_E0702, (struct span){0, 0}, "a GENERATION file is damaged: %s", why),
+                path, -1, -1);
+    }
+    free(generations);
+}
+
 enum checkpoint_found checkpoint_find(struct checkpoint_dir *dir, struct checkpoint **found,
                                       struct diag_list *diags)
 {
@@ -215,6 +234,7 @@ enum checkpoint_found checkpoint_find(struct checkpoint_dir *dir, struct checkpo
     *found = NULL;
     enum checkpoint_found outcome = count == 0 ? CHECKPOINT_NONE : CHECKPOINT_REFUSED;
     unsigned errors = diags->errors;
+    warn_of_generations(dir, diags);
     for (uint32_t i = 0; i < count && *found == NULL && diags->errors == errors; i++) {
         enum decode_result result;
         struct checkpoint *checkpoint = chain_open(dir, ids[i], true, &result, diags);

@@ -423,3 +423,12 @@ bool store_scan(struct state_store *store, struct str first, struct str limit, s
         store_fail(store, "scanning state", text);
     return text == NULL;
 }
+
+#ifdef __SANITIZE_THREAD__
+/* RocksDB is not built for the thread sanitizer, which does not see how it synchronises. */
+const char *__tsan_default_suppressions(void);
+const char *__tsan_default_suppressions(void)
+{
+    return "called_from_lib:librocksdb.so\nrace:librocksdb.so\nmutex:librocksdb.so\n";
+}
+#endif

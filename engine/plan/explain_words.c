@@ -18,9 +18,22 @@ static const char *literal_text(struct arena *arena, enum ast_tag tag, int64_t v
     return ast_text(arena, &literal);
 }
 
+/* "1h 5s": as a literal where it is one round figure, else its two largest parts. */
 const char *explain_duration(int64_t microseconds, struct arena *arena)
 {
-    return literal_text(arena, AST_DURATION, microseconds);
+    static const int64_t units[] = {US_PER_DAY, US_PER_HOUR, US_PER_MINUTE, US_PER_SECOND, 1000, 1};
+    const char *text = NULL;
+    int64_t rest = microseconds;
+    for (size_t i = 0, parts = 0; i < ARRAY_COUNT(units) && parts < 2; i++) {
+        int64_t part = rest / units[i] * units[i];
+        if (part == 0)
+            continue;
+        const char *literal = literal_text(arena, AST_DURATION, part);
+        text = text == NULL ? literal : arena_printf(arena, "%s %s", text, literal);
+        rest -= part;
+        parts++;
+    }
+    return text == NULL ? "0s" : text;
 }
 
 const char *explain_bytes(int64_t bytes, struct arena *arena)

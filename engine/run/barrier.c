@@ -106,6 +106,7 @@ void checkpoints_snapshot(struct stage_instance *stage, uint64_t epoch)
     int64_t stopped = os_monotonic_us() - begin;
     pthread_mutex_lock(&c->mutex);
     c->stop_us = MAX(c->stop_us, stopped);
+    c->stop_max_us = MAX(c->stop_max_us, stopped);
     c->has_failed |= !is_good;
     leat_assert(c->remaining > 0);
     if (--c->remaining == 0) {

@@ -39,6 +39,7 @@ struct run_checkpoints {
     struct diag_list diags; /* of the coordinator */
     uint64_t count, failures, bytes;
     int64_t barrier_us, published_us, duration_us, stop_us;
+    int64_t stop_max_us; /* of all checkpoints of this life */
 };
 
 /* Opens the directory and finds what to resume (run->is_resumed, run->was_finished). Before sources and

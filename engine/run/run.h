@@ -64,7 +64,8 @@ struct run_stats {
     uint64_t checkpoint_epoch;
     int64_t checkpoint_age_us, checkpoint_us; /* -1: none */
     uint64_t checkpoint_bytes;
-    int64_t checkpoint_stop_us; /* longest that a lane stood still for the last one */
+    int64_t checkpoint_stop_us;     /* longest that a lane stood still for the last one */
+    int64_t checkpoint_stop_max_us; /* and for any of this process */
     struct run_dead_example dead[8];
     uint32_t dead_count;
     uint32_t lanes;

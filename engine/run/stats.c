@@ -79,6 +79,7 @@ static void add_checkpoints(struct run *run, struct run_stats *stats)
         stats->checkpoint_us = c->duration_us;
         stats->checkpoint_bytes = c->bytes;
         stats->checkpoint_stop_us = c->stop_us;
+        stats->checkpoint_stop_max_us = c->stop_max_us;
     }
     pthread_mutex_unlock(&c->mutex);
 }

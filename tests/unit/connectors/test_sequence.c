@@ -93,7 +93,7 @@ static void test_fixed(void **state)
     struct batch_digest *digest = batch_digest_new();
     batch_digest_add(digest, batch);
     batch_digest_hex(digest, hex);
-    assert_string_equal(hex, "946693ae00a4892e65a68923e7893d93");
+    assert_string_equal(hex, "89df0f81443cf556939b4228e28c789f");
     batch_digest_free(digest);
     batch_release(batch);
     rig_source_close(&rig);

@@ -66,6 +66,22 @@ static void test_reset_keeps_blocks(void **state)
     assert_null(arena.first);
 }
 
+/* A block is used up to its last byte, and no further. */
+static void test_block_end(void **state)
+{
+    (void)state;
+    for (size_t last = 1; last < 64; last++) {
+        struct arena arena;
+        arena_init(&arena, 128);
+        memset(arena_alloc(&arena, 128 - 48), 1, 128 - 48);
+        memset(arena_alloc(&arena, 32), 2, 32);
+        struct arena_block *first = arena.current;
+        memset(arena_alloc(&arena, last), 3, last);
+        assert_int_equal(arena.current == first, last <= 16);
+        arena_free(&arena);
+    }
+}
+
 static void test_copies(void **state)
 {
     (void)state;
@@ -114,9 +130,8 @@ static void test_defer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pieces),
-        cmocka_unit_test(test_reset_keeps_blocks),
-        cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_pieces),    cmocka_unit_test(test_reset_keeps_blocks),
+        cmocka_unit_test(test_block_end), cmocka_unit_test(test_copies),
         cmocka_unit_test(test_defer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

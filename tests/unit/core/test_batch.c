@@ -283,8 +283,12 @@ static void test_gather(void **state)
         struct batch *back = batch_gather(pool, &schema, from, rows, count);
         for (uint32_t i = 0; i < count; i++)
             check_row(back, i, ids[count - 1 - i]);
+        struct batch *derived = batch_derive(back, &schema);
+        for (uint32_t i = 0; i < count; i++)
+            assert_int_equal(batch_origin(derived, i).record, 1000 + ids[count - 1 - i] % 10000);
         batch_release(out);
         batch_release(back);
+        batch_release(derived);
     }
     batch_pool_free(pool);
 }
@@ -367,6 +371,31 @@ static void test_digest_sees_everything(void **state)
     batch_pool_free(pool);
 }
 
+/* Which of two lists an element stands in counts. */
+static void test_digest_of_lists(void **state)
+{
+    (void)state;
+    static const struct type type_int = {.tag = TYPE_INT};
+    static struct field two[] = {{.name = {"a", 1}, .type = {.tag = TYPE_LIST, .element = &type_int}},
+                                 {.name = {"b", 1}, .type = {.tag = TYPE_LIST, .element = &type_int}}};
+    static const struct schema lists = {two, 2, {{0}}};
+    static int64_t values[] = {1, 2, 3};
+    struct batch_pool *pool = batch_pool_new();
+    struct batch *batch = batch_new(pool, &lists, 1);
+    char first[33], second[33];
+    batch->event_time[0] = 0;
+    batch->columns[0].children[0].ints = batch->columns[1].children[0].ints = values;
+    batch->columns[0].lists[0] = (struct list_ref){0, 1};
+    batch->columns[1].lists[0] = (struct list_ref){1, 2};
+    digest_one(batch, first);
+    batch->columns[0].lists[0] = (struct list_ref){0, 2};
+    batch->columns[1].lists[0] = (struct list_ref){2, 1};
+    digest_one(batch, second);
+    assert_string_not_equal(first, second);
+    batch_release(batch);
+    batch_pool_free(pool);
+}
+
 static void test_row_order(void **state)
 {
     (void)state;
@@ -392,6 +421,7 @@ int main(void)
         cmocka_unit_test(test_gather),
         cmocka_unit_test(test_digest),
         cmocka_unit_test(test_digest_sees_everything),
+        cmocka_unit_test(test_digest_of_lists),
         cmocka_unit_test(test_row_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

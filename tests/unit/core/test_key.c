@@ -205,6 +205,24 @@ static void test_inline_and_hashed(void **state)
     batch_pool_free(pool);
 }
 
+/* Where one text ends and the next begins is part of the key. */
+static void test_framing(void **state)
+{
+    (void)state;
+    struct batch_pool *pool = batch_pool_new();
+    struct batch *batch = batch_new(pool, &schema, 2);
+    static const char heap[] = "\3\0\0\0\0";
+    batch->columns[3].heap = batch->columns[4].heap = heap;
+    batch->columns[3].texts[0] = batch->columns[4].texts[1] = (struct text_ref){0, 0};
+    batch->columns[3].texts[1] = batch->columns[4].texts[0] = (struct text_ref){0, 5};
+    batch->columns[4].tag = TYPE_TEXT; /* so that the tags before them are equal */
+    struct key keys[2];
+    key_encode(batch, (int[]){3, 4}, 2, keys, NULL);
+    assert_false(key_equal(keys[0], keys[1]));
+    batch_release(batch);
+    batch_pool_free(pool);
+}
+
 /* More columns than a sane job has, with texts that do not fit the short way. */
 static void test_many_columns(void **state)
 {
@@ -254,11 +272,9 @@ static void test_groups(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_injective),
-        cmocka_unit_test(test_special_values),
-        cmocka_unit_test(test_inline_and_hashed),
-        cmocka_unit_test(test_many_columns),
-        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_injective),         cmocka_unit_test(test_special_values),
+        cmocka_unit_test(test_inline_and_hashed), cmocka_unit_test(test_framing),
+        cmocka_unit_test(test_many_columns),      cmocka_unit_test(test_groups),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -158,6 +158,14 @@ static int first_error_at(void)
     return 0;
 }
 
+static int count_errors(void)
+{
+    int errors = 0;
+    for (int i = 1; i <= 5; i++)
+        errors += failpoint("sink.write") != 0;
+    return errors;
+}
+
 static int returns_enospc(void)
 {
     return failpoint("ckpt.rename") == ENOSPC && failpoint("ckpt.write") == 0 ? 0 : 1;
@@ -193,6 +201,8 @@ static void test_failpoints(void **state)
     assert_int_equal(WEXITSTATUS(run_child("", first_error_at)), 0);
     assert_int_equal(WEXITSTATUS(run_child("sink.write=error:EIO", first_error_at)), 1);
     assert_int_equal(WEXITSTATUS(run_child("sink.write=error:EIO@3", first_error_at)), 3);
+    assert_int_equal(WEXITSTATUS(run_child("sink.write=error:EIO@3", count_errors)), 1);
+    assert_int_equal(WEXITSTATUS(run_child("sink.write=error:EIO", count_errors)), 5);
     assert_int_equal(WEXITSTATUS(run_child("ckpt.rename=error:ENOSPC,sink.write=kill", returns_enospc)), 0);
     int status = run_child("sink.write=kill@2", first_error_at);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);

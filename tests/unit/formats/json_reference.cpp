@@ -154,7 +154,7 @@ std::string read_value(char key, ondemand::value value)
     }
 }
 
-std::string read_document(const padded_string &record)
+std::string read_document(const padded_string &record, size_t fields)
 {
     static const std::string keys = "ifsbtle";
     ondemand::parser parser;
@@ -172,20 +172,20 @@ std::string read_document(const padded_string &record)
         if (field.value().get(value) != SUCCESS)
             throw bad();
         size_t index = key.size() == 1 ? keys.find(key[0]) : std::string::npos;
-        if (index == std::string::npos)
+        if (index >= fields)
             continue;
         if (!values[index].empty())
             throw bad();
         values[index] = read_value(key[0], value);
     }
-    for (size_t i = 0; i < 7; i++)
+    for (size_t i = 0; i < fields; i++)
         out += std::string(i > 0 ? " " : "") + keys[i] + "=" + (values[i].empty() ? "-" : values[i]);
     return out;
 }
 
 } // namespace
 
-extern "C" enum reference_verdict reference_read(const char *record, size_t length, char *out,
+extern "C" enum reference_verdict reference_read(const char *record, size_t length, size_t fields, char *out,
                                                  size_t out_bytes)
 {
     static dom::parser checker;
@@ -197,7 +197,7 @@ extern "C" enum reference_verdict reference_read(const char *record, size_t leng
     if (error != SUCCESS || !root.is_object())
         return REFERENCE_BAD;
     try {
-        std::string text = read_document(padded);
+        std::string text = read_document(padded, fields);
         snprintf(out, out_bytes, "%s", text.c_str());
         return REFERENCE_GOOD;
     } catch (const bad &) {

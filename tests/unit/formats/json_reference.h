@@ -14,7 +14,8 @@ enum reference_verdict { REFERENCE_GOOD, REFERENCE_BAD, REFERENCE_UNSURE };
 /* Reads one record of the schema "i int, f float, s text, b bool, t ms, l [int], e [{x int, y text}]" and
  * writes its values as text: `i=5 f=0x1.8p+1 s=6162 b=1 t=- l=[1,-] e=[{5,61}]`. Unsure: a number that only
  * simdjson's DOM refuses (beyond 64 bits or beyond a double, in a field that nobody reads). */
-enum reference_verdict reference_read(const char *record, size_t length, char *out, size_t out_bytes);
+enum reference_verdict reference_read(const char *record, size_t length, size_t fields, char *out,
+                                      size_t out_bytes);
 
 #ifdef __cplusplus
 }

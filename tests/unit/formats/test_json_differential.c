@@ -12,7 +12,15 @@
 
 enum { ROUNDS = 60, RECORDS = 600, RECORD_BYTES = 1024, TEXT_BYTES = 8192 };
 
-static const char schema_text[] = "i int, f float, s text, b bool, t ms, l [int], e [{x int, y text}]";
+/* Without lists two records are decoded at once. */
+static const struct {
+    const char *text;
+    size_t fields;
+} schemas[] = {
+    {"i int, f float, s text, b bool, t ms, l [int], e [{x int, y text}]", 7},
+    {"i int, f float, s text, b bool, t ms", 5},
+    {"i int", 1},
+};
 
 static const char *const seeds[] = {
     "{\"i\":1,\"f\":0.5,\"s\":\"abc\",\"b\":true,\"t\":1700000000445,\"l\":[1,2,3],\"e\":[{\"x\":1,\"y\":"
@@ -94,6 +102,7 @@ struct fixture {
     struct byte_buffer together[RECORDS], alone;
     struct byte_buffer data;
     struct raw_record records[RECORDS];
+    size_t fields;
     uint32_t good, bad, unsure;
 };
 
@@ -138,17 +147,19 @@ static size_t mutate(struct test_random *random, char *record, size_t length)
 }
 
 /* `separator`: between records; "" puts them back to back. */
-static void make_records(struct fixture *fixture, struct test_random *random, const char *separator)
+static void make_records(struct fixture *fixture, struct test_random *random, const char *separator,
+                         uint32_t mutilated_percent)
 {
     uint32_t favourite = random_below(random, ARRAY_COUNT(seeds));
     buffer_clear(&fixture->data);
     for (uint32_t i = 0; i < RECORDS; i++) {
         char record[RECORD_BYTES + 16];
-        const char *seed =
-            seeds[random_chance(random, 70) ? favourite : random_below(random, ARRAY_COUNT(seeds))];
+        const char *seed = seeds[random_chance(random, mutilated_percent > 50 ? 70 : 98)
+                                     ? favourite
+                                     : random_below(random, ARRAY_COUNT(seeds))];
         size_t length = strlen(seed);
         memcpy(record, seed, length);
-        if (random_chance(random, 60))
+        if (random_chance(random, mutilated_percent))
             length = mutate(random, record, length);
         fixture->records[i] = (struct raw_record){(uint32_t)fixture->data.length, (uint32_t)length};
         buffer_append(&fixture->data, record, length);
@@ -173,7 +184,7 @@ static void check_record(struct fixture *fixture, uint32_t index)
     if (strcmp(fixture->alone.data, fixture->together[index].data) != 0)
         fail_msg("%.*s\n  alone    %s\n  together %s", (int)length, data, fixture->alone.data,
                  fixture->together[index].data);
-    enum reference_verdict verdict = reference_read(data, length, text, sizeof(text));
+    enum reference_verdict verdict = reference_read(data, length, fixture->fields, text, sizeof(text));
     bool is_bad = fixture->alone.data[0] == '!';
     fixture->good += !is_bad;
     fixture->bad += is_bad;
@@ -189,12 +200,14 @@ static void test_all_agree(void **state)
 {
     (void)state;
     struct fixture *fixture = calloc(1, sizeof(*fixture));
-    fixture->schema = harness_schema(&fixture->arena, schema_text);
     fixture->pool = batch_pool_new();
     struct test_random random = {4711};
     for (int round = 0; round < ROUNDS; round++) {
+        size_t which = (size_t)round % ARRAY_COUNT(schemas);
+        fixture->schema = harness_schema(&fixture->arena, schemas[which].text);
+        fixture->fields = schemas[which].fields;
         void *decoder = format_json.decoder_new(fixture->schema, NULL);
-        make_records(fixture, &random, round % 3 == 0 ? "" : "\n");
+        make_records(fixture, &random, round % 4 == 0 ? "" : "\n", round % 2 == 0 ? 60 : 4);
         decode(fixture, decoder, fixture->data.data, fixture->data.length, fixture->records, RECORDS,
                fixture->together);
         for (uint32_t i = 0; i < RECORDS; i++)
@@ -202,7 +215,7 @@ static void test_all_agree(void **state)
         format_json.decoder_free(decoder);
     }
     print_message("good %u, bad %u, of them unsure %u\n", fixture->good, fixture->bad, fixture->unsure);
-    assert_true(fixture->good > ROUNDS * RECORDS / 3 && fixture->bad > ROUNDS * RECORDS / 10);
+    assert_true(fixture->good > ROUNDS * RECORDS / 3 && fixture->bad > ROUNDS * RECORDS / 20);
     assert_true(fixture->unsure < fixture->bad / 2);
     for (uint32_t i = 0; i < RECORDS; i++)
         buffer_free(&fixture->together[i]);

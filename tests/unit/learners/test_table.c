@@ -122,7 +122,7 @@ static void drive(struct table *t, uint32_t steps, uint32_t call)
         }
         if (t->options.expire_after_us && i % 640 == 0) {
             int64_t watermark = (int64_t)(1000 + i / 10) * US_PER_SECOND;
-            table_set_watermark(t, watermark);
+            table_set_watermark(t, watermark, TABLE_STEP_NONE);
             expired_before = (uint32_t)((watermark - t->options.expire_after_us) / US_PER_SECOND) + 1;
         }
     }

@@ -55,7 +55,7 @@ static void test_text(void **state)
         "        + n: int\n"
         "        - id, item, ts, hour\n"
         "        memory: keeps state\n"
-        "        watermark: holds rows back for 1h; 3605s behind the newest event in all\n"
+        "        watermark: holds rows back for 1h; 1h 5s behind the newest event in all\n"
         "\n"
         "stage 2, by id: one instance per lane\n"
         "  <- stage 1: features, by id\n"

@@ -177,7 +177,8 @@ static void test_fingerprint(void **state)
          true},
         {"job j { workers: 7, memory: 2GiB, checkpoint: { every: 3s, dir: \"x\" } }\n"
          "source a = rows { event_time: ts, max_delay: 1s }\n"
-         "stream s = a | keyed hold 5m by user\nsink other = null from s\nsink dead = out from dead_letters",
+         "stream s = a | keyed hold 5m by user note \"x\"\nsink other = null from s\nsink dead = out from "
+         "dead_letters",
          true},
         {"param d: duration = 5m\nsource a = rows { event_time: ts, max_delay: 1s }\n"
          "stream s = a | keyed by user hold d\nsink out = out from s",

@@ -55,6 +55,7 @@ struct toy {
     struct columns streams;
     struct assignments items;
     int64_t hold_us;
+    struct str note;
     struct expressions inputs;
     struct expression label;
 };
@@ -63,6 +64,7 @@ static const struct option toy_options[] = {
     OPTION_COLUMNS(struct toy, by, "by", 0, "key"),
     OPTION_STREAM(struct toy, from, "from", 0, "the other stream"),
     OPTION_DURATION(struct toy, hold_us, "hold", 0, "0s", "0s", "1d", "holds rows back"),
+    OPTION_TEXT(struct toy, note, "note", OPTION_RUNTIME, "\"\"", "reaches no state"),
     OPTIONS_END,
 };
 static const struct option toy_merge_options[] = {

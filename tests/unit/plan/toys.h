@@ -1,14 +1,15 @@
-/* A small registry with one kind of each sort that matters to a plan, so that its tests depend on no real
- * kind.
+/* A small registry with one kind of each sort that matters to a plan, so that its tests need no real kind.
  *
  * Sources: rows (bounded, can be read twice), live (cannot). Sinks: out, file, null. Learner: guess.
  * Operators, all on `by` columns of input 0 (and of `from`, where given):
  *   pass        depends on a row alone, keeps columns
  *   rewrite     likewise, but may change columns
  *   with        adds int columns
- *   keyed       by record order, keeps columns, keeps state; `hold 5m` holds rows back; `from S` is a second
- * input aggregate   keyed, makes other columns, has late rows merge       streams side by side, order does
- * not matter number_all  sees all rows in order */
+ *   keyed       by record order, keeps columns, keeps state
+ *   aggregate   keyed, makes other columns, has late rows
+ *   merge       streams side by side, order does not matter
+ *   number_all  sees all rows in order
+ * `hold 5m` holds rows back, `note "x"` reaches no state, `from S` is a second input. */
 #ifndef LEAT_TESTS_UNIT_PLAN_TOYS_H
 #define LEAT_TESTS_UNIT_PLAN_TOYS_H
 

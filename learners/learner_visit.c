@@ -1,0 +1,86 @@
+/* Shows a learner's model to `leat model` (core/learner.h): weights as they predict, without optimizer state.
+ */
+#include "learners/learner.h"
+#include "learners/model_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { LANES = 16 };
+
+/* The linear weight of a payload; FTRL keeps sums from which it follows. */
+static float linear_weight(const struct model *m, const void *payload)
+{
+    if (!m->options.linear_is_double)
+        return *(const float *)payload;
+    const double *stored = payload;
+    double w[LANES] = {0}, z[LANES] = {stored[0]}, sums[LANES] = {stored[1]};
+    m->k->ftrl64_weights(w, z, sums, 1, &m->options.ftrl);
+    return (float)w[0];
+}
+
+static const char *column_name(struct arena *arena, const struct schema *schema, int column)
+{
+    struct str name = schema->fields[column].name;
+    return arena_strndup(arena, name.data, name.length);
+}
+
+static bool visit_dense(struct model *m, struct model_visitor *v)
+{
+    size_t count = (size_t)m->options.dense + 1;
+    float *weights = calloc(count, sizeof(*weights));
+    leat_assert(weights != NULL);
+    for (size_t i = 0; i < count; i++)
+        weights[i] = linear_weight(m, m->dense_weights + i * LINEAR_FLOATS);
+    weights[count - 1] += m->options.bias;
+    bool is_good = v->tensor(v->argument, "dense.weights", weights, 1, count);
+    free(weights);
+    const struct head *head = &m->head;
+    for (size_t l = 0; l < head->layers && is_good; l++) {
+        const struct head_layer *layer = &head->items[l];
+        char name[64];
+        snprintf(name, sizeof(name), "hidden.%zu.weights", l);
+        is_good = v->tensor(v->argument, name, layer->weights, layer->n, layer->d);
+        snprintf(name, sizeof(name), "hidden.%zu.bias", l);
+        is_good = is_good && v->tensor(v->argument, name, layer->weights + layer->n * layer->d, 1, layer->n);
+    }
+    size_t fields = m->options.vectors;
+    if (is_good && m->has_pairs && fields > 1)
+        is_good = v->tensor(v->argument, "pairs", m->pair_weights, 1, fields * (fields - 1) / 2);
+    return is_good;
+}
+
+static bool visit_table(struct model *m, uint32_t field, const char *name, bool has_vector,
+                        struct model_visitor *v)
+{
+    struct table *table = &m->tables[field];
+    size_t count, dim = 1 + (has_vector ? m->vector_floats : 0);
+    struct table_row **rows = table_sorted(table, &count);
+    float *weights = calloc(dim, sizeof(*weights));
+    leat_assert(weights != NULL);
+    bool is_good = v->table(v->argument, name, dim, count);
+    for (size_t i = 0; i < count && is_good; i++) {
+        const unsigned char *payload = (const unsigned char *)table_payload(rows[i]);
+        weights[0] = linear_weight(m, payload);
+        if (dim > 1)
+            memcpy(weights + 1, payload + VECTOR_AT, (dim - 1) * sizeof(*weights));
+        is_good = v->row(v->argument, rows[i]->key, weights, rows[i]->count,
+                         (int64_t)rows[i]->seen * US_PER_SECOND);
+    }
+    free(weights);
+    free(rows);
+    return is_good;
+}
+
+bool learner_visit(struct operator_context *context, struct learner_config *c, struct model_visitor *v)
+{
+    struct model *m = c->state->model;
+    if (!visit_dense(m, v))
+        return false;
+    for (uint32_t f = 0; f < c->sparse_count; f++) {
+        const char *name = column_name(context->scratch, c->input_schema, c->sparse_columns[f]);
+        if (!visit_table(m, f, name, f < m->options.vectors, v))
+            return false;
+    }
+    return true;
+}

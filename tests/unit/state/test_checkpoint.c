@@ -1,0 +1,367 @@
+/* Checkpoint storage: what is written comes back; what is damaged is found; what fails is abandoned. */
+#include "checkpoint_fixture.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* --- Writing and reading
+ * ------------------------------------------------------------------------------------------- */
+
+static void records_come_back(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    fixture_open(&f, false);
+    assert_true(checkpoint_dir_is_empty(f.dir));
+    assert_true(checkpoint_start_generation(f.dir, NULL, &f.diags));
+    for (uint64_t epoch = 1; epoch <= 5; epoch++)
+        assert_true(fixture_write(&f, epoch, epoch == 1));
+    checkpoint_dir_close(f.dir);
+    fixture_open(&f, false);
+    struct checkpoint *found;
+    assert_int_equal(checkpoint_find(f.dir, &found, &f.diags), CHECKPOINT_FOUND);
+    const struct checkpoint_info *info = checkpoint_info(found);
+    assert_int_equal(info->id.epoch, 5);
+    assert_true(str_is(info->sources, "positions") && str_is(info->profile, "cpu"));
+    for (uint32_t lanes = 0; lanes <= 3; lanes++) {
+        uint32_t records = 0;
+        for (uint32_t lane = 0; lane < MAX(lanes, 1); lane++)
+            records += fixture_read(&f, found, "op/1/", lane, lanes);
+        /* One of no key group in each part comes to every lane. */
+        assert_int_equal(records, 5 * 2 * (FIXTURE_RECORDS + MAX(lanes, 1)));
+    }
+    assert_int_equal(fixture_read(&f, found, "op/", 0, 0), 5 * 3 * (FIXTURE_RECORDS + 1));
+    assert_int_equal(fixture_read(&f, found, "nothing/", 0, 0), 0);
+    checkpoint_close(found);
+    assert_int_equal(f.diags.count, 0);
+    fixture_free(&f);
+}
+
+/* A record of 16 MiB, many small ones, none at all. */
+static void sizes(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    fixture_open(&f, false);
+    assert_true(checkpoint_start_generation(f.dir, NULL, &f.diags));
+    struct checkpoint_writer *writer = checkpoint_begin(f.dir, 1, true, &f.diags);
+    char *large = calloc(1, 16 << 20);
+    large[12345] = 'x';
+    struct snapshot_writer *part = checkpoint_part(writer, "large");
+    assert_true(snapshot_put(part, 719, large, 16 << 20));
+    for (uint32_t i = 0; i < 300000; i++)
+        assert_true(snapshot_put(part, i % 720, &i, i % 5));
+    checkpoint_part(writer, "empty");
+    struct checkpoint_info info = {0};
+    assert_true(checkpoint_write(writer, false, &f.diags) && checkpoint_publish(writer, &info, &f.diags));
+    struct checkpoint *found;
+    assert_int_equal(checkpoint_find(f.dir, &found, &f.diags), CHECKPOINT_FOUND);
+    struct snapshot_reader *reader = checkpoint_reader(found, "large", 0, 0, &f.diags);
+    uint32_t group, count = 0;
+    struct str data;
+    assert_true(snapshot_get(reader, &group, &data) && data.length == 16 << 20 && group == 719);
+    assert_memory_equal(data.data, large, data.length);
+    while (snapshot_get(reader, &group, &data))
+        assert_true(data.length == count % 5 && group == count % 720 &&
+                    memcmp(data.data, &count, data.length) == 0 && ++count > 0);
+    assert_int_equal(count, 300000);
+    assert_true(checkpoint_reader_close(reader));
+    assert_int_equal(fixture_read(&f, found, "empty", 0, 0), 0);
+    checkpoint_close(found);
+    free(large);
+    fixture_free(&f);
+}
+
+/* --- Damage
+ * -----------------------------------------------------------------------------------------------------------
+ */
+
+/* After damage to the newest checkpoint: it is skipped with a warning and the one before is found, or nothing
+ * that matters has changed. Returns whether it was skipped. */
+static bool is_detected(struct fixture *f, const char *what, size_t offset)
+{
+    arena_reset(&f->arena);
+    diag_list_init(&f->diags, &f->arena);
+    struct checkpoint *found;
+    enum checkpoint_found outcome = checkpoint_find(f->dir, &found, &f->diags);
+    if (outcome != CHECKPOINT_FOUND)
+        fail_msg("%s at %zu: the older checkpoint was not found", what, offset);
+    bool is_skipped = checkpoint_info(found)->id.epoch == 1;
+    if (is_skipped)
+        assert_true(f->diags.count > 0 && f->diags.items[0].path != NULL);
+    else if (fixture_read(f, found, "op/", 0, 0) != 2 * 3 * (FIXTURE_RECORDS + 1))
+        fail_msg("%s at %zu: damage was not noticed", what, offset);
+    checkpoint_close(found);
+    return is_skipped;
+}
+
+static void every_byte(struct fixture *f, const char *name, bool must_detect)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/gen-000001/%s", f->path, name);
+    char *text;
+    size_t bytes;
+    assert_int_equal(os_read_file(path, 1 << 24, &text, &bytes), 0);
+    for (size_t i = 0; i < bytes; i++) {
+        char bit = (char)(1 << (i % 8));
+        fixture_patch(path, i, (char)(text[i] ^ bit));
+        if (must_detect)
+            assert_true(is_detected(f, name, i));
+        else
+            (void)is_detected(f, name, i);
+        fixture_patch(path, i, text[i]);
+    }
+    for (size_t length = 0; length < bytes; length += 1 + bytes / 2000) {
+        assert_int_equal(truncate(path, (off_t)length), 0);
+        if (must_detect)
+            assert_true(is_detected(f, name, length));
+        else
+            (void)is_detected(f, name, length);
+        fixture_write_file(path, text, bytes);
+    }
+    assert_false(is_detected(f, name, 0));
+    free(text);
+}
+
+static void damage(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    fixture_open(&f, false);
+    assert_true(checkpoint_start_generation(f.dir, NULL, &f.diags));
+    assert_true(fixture_write(&f, 1, true) && fixture_write(&f, 2, false));
+    every_byte(&f, "ckpt-000000000002/MANIFEST", true);
+    every_byte(&f, "ckpt-000000000002/state.bin", true);
+    every_byte(&f, "GENERATION", false);
+    fixture_free(&f);
+}
+
+/* The base of a chain is damaged: the chain before serves; then nothing does. */
+static void damaged_base(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    fixture_open(&f, false);
+    assert_true(checkpoint_start_generation(f.dir, NULL, &f.diags));
+    for (uint64_t epoch = 1; epoch <= 6; epoch++)
+        assert_true(fixture_write(&f, epoch, epoch % 3 == 1));
+    char path[4096];
+    snprintf(path, sizeof path, "%s/gen-000001/ckpt-000000000004/state.bin", f.path);
+    fixture_patch(path, 20, 'X');
+    struct checkpoint *found;
+    assert_int_equal(checkpoint_find(f.dir, &found, &f.diags), CHECKPOINT_FOUND);
+    assert_int_equal(checkpoint_info(found)->id.epoch, 3);
+    checkpoint_close(found);
+    assert_int_equal(f.diags.count, 3); /* 6, 5 and 4 were skipped */
+    assert_false(checkpoint_verify(f.dir, (struct checkpoint_id){1, 6}, &f.diags));
+    assert_true(checkpoint_verify(f.dir, (struct checkpoint_id){1, 2}, &f.diags));
+    snprintf(path, sizeof path, "%s/gen-000001/ckpt-000000000001/state.bin", f.path);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(checkpoint_find(f.dir, &found, &f.diags), CHECKPOINT_REFUSED);
+    assert_non_null(fixture_diag(&f, DIAG_E0705));
+    fixture_free(&f);
+}
+
+/* --- Refusals
+ * ----------------------------------------------------------------------------------------------------------
+ */
+
+static void foreign_and_newer(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    fixture_open(&f, false);
+    assert_true(checkpoint_start_generation(f.dir, NULL, &f.diags));
+    assert_true(fixture_write(&f, 1, true));
+    checkpoint_dir_close(f.dir);
+    struct checkpoint *found;
+    f.dir = checkpoint_dir_open(
+        &(struct checkpoint_dir_options){.path = f.path, .fingerprint = STR("another job")}, &f.diags);
+    assert_int_equal(checkpoint_find(f.dir, &found, &f.diags), CHECKPOINT_REFUSED);
+    assert_non_null(fixture_diag(&f, DIAG_E0703));
+    checkpoint_dir_close(f.dir);
+    fixture_open(&f, false);
+    char path[4096], *text;
+    size_t bytes;
+    snprintf(path, sizeof path, "%s/gen-000001/ckpt-000000000001/MANIFEST", f.path);
+    assert_int_equal(os_read_file(path, 1 << 20, &text, &bytes), 0);
+    assert_int_equal(text[9], CHECKPOINT_FORMAT); /* after the magic number and the array's head */
+    text[9]++;
+    manifest_seal(text, bytes);
+    fixture_write_file(path, text, bytes);
+    free(text);
+    assert_int_equal(checkpoint_find(f.dir, &found, &f.diags), CHECKPOINT_REFUSED);
+    assert_non_null(fixture_diag(&f, DIAG_E0704));
+    fixture_free(&f);
+}
+
+static void locks(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    fixture_open(&f, false);
+    assert_true(checkpoint_start_generation(f.dir, NULL, &f.diags));
+    assert_true(fixture_write(&f, 1, true));
+    struct checkpoint_dir *zombie = f.dir;
+    struct checkpoint_dir_options options = {.path = f.path, .fingerprint = STR("job")};
+    assert_null(checkpoint_dir_open(&options, &f.diags));
+    const struct diag *diag = fixture_diag(&f, DIAG_E0706);
+    assert_true(diag != NULL && strstr(diag->message, "pid ") != NULL && diag->hint != NULL);
+    /* Read-only needs no lock. */
+    options.read_only = true;
+    struct checkpoint_dir *reader = checkpoint_dir_open(&options, &f.diags);
+    assert_non_null(reader);
+    checkpoint_dir_close(reader);
+    /* Taken over: what the other process publishes from now on is never found. */
+    fixture_open(&f, true);
+    struct checkpoint *found;
+    assert_int_equal(checkpoint_find(f.dir, &found, &f.diags), CHECKPOINT_FOUND);
+    assert_true(checkpoint_start_generation(f.dir, found, &f.diags));
+    checkpoint_close(found);
+    struct checkpoint_dir *owner = f.dir;
+    f.dir = zombie;
+    assert_true(fixture_write(&f, 2, false));
+    f.dir = owner;
+    assert_int_equal(checkpoint_find(f.dir, &found, &f.diags), CHECKPOINT_FOUND);
+    assert_int_equal(checkpoint_info(found)->id.epoch, 1);
+    checkpoint_close(found);
+    assert_true(fixture_write(&f, 2, true));
+    uint32_t removed;
+    assert_true(checkpoint_prune(f.dir, NULL, &removed, &f.diags));
+    assert_int_equal(removed, 1); /* the zombie's */
+    checkpoint_dir_close(zombie);
+    fixture_free(&f);
+    /* A path that is no checkpoint directory. */
+    fixture_init(&f);
+    char path[4096];
+    snprintf(path, sizeof path, "%s/thesis.tex", f.path);
+    fixture_write_file(path, "x", 1);
+    options = (struct checkpoint_dir_options){.path = f.path};
+    assert_null(checkpoint_dir_open(&options, &f.diags));
+    assert_non_null(fixture_diag(&f, DIAG_E0701));
+    f.dir = NULL;
+    fixture_free(&f);
+}
+
+/* --- Failing steps
+ * -------------------------------------------------------------------------------------------------------- */
+
+static void failing_steps(void **state)
+{
+    (void)state;
+    static const char *const points[] = {"ckpt.write",           "ckpt.manifest",    "ckpt.fsync",
+                                         "ckpt.fsync_directory", "ckpt.pre_rename",  "ckpt.rename",
+                                         "ckpt.post_rename",     "ckpt.fsync_parent"};
+    for (size_t i = 0; i < ARRAY_COUNT(points); i++) {
+        struct fixture f;
+        char rule[128];
+        fixture_init(&f);
+        fixture_open(&f, false);
+        assert_true(checkpoint_start_generation(f.dir, NULL, &f.diags));
+        assert_true(fixture_write(&f, 1, true));
+        snprintf(rule, sizeof rule, "%s=error:EIO", points[i]);
+        setenv("LEAT_FAILPOINTS", rule, 1);
+        assert_true(failpoints_init(&f.diags));
+        if (fixture_write(&f, 2, false))
+            fail_msg("%s", points[i]);
+        assert_non_null(fixture_diag(&f, DIAG_E0708));
+        assert_int_equal(f.done_abandoned, 1);
+        snprintf(rule, sizeof rule, "%s=sleep:0", points[i]);
+        setenv("LEAT_FAILPOINTS", rule, 1);
+        assert_true(failpoints_init(&f.diags));
+        /* It left nothing behind that counts, and the next one comes after the first. */
+        diag_list_init(&f.diags, &f.arena);
+        struct checkpoint *found;
+        assert_int_equal(checkpoint_find(f.dir, &found, &f.diags), CHECKPOINT_FOUND);
+        assert_int_equal(checkpoint_info(found)->id.epoch, 1);
+        checkpoint_close(found);
+        assert_true(fixture_write(&f, 3, false));
+        assert_int_equal(checkpoint_find(f.dir, &found, &f.diags), CHECKPOINT_FOUND);
+        assert_int_equal(fixture_read(&f, found, "op/", 0, 0), 2 * 3 * (FIXTURE_RECORDS + 1));
+        checkpoint_close(found);
+        assert_int_equal(f.done_published, 2);
+        fixture_free(&f);
+    }
+}
+
+/* --- What is kept
+ * -------------------------------------------------------------------------------------------------------- */
+
+static void count_kept(struct fixture *f, uint32_t expected, uint64_t newest, uint64_t oldest)
+{
+    struct checkpoint_list list;
+    assert_true(checkpoint_list(f->dir, &f->arena, &list, &f->diags));
+    assert_int_equal(list.count, expected);
+    assert_int_equal(list.items[0].id.epoch, newest);
+    assert_int_equal(list.items[list.count - 1].id.epoch, oldest);
+    for (uint32_t i = 0; i < list.count; i++)
+        assert_true(!list.is_damaged[i] && checkpoint_verify(f->dir, list.items[i].id, &f->diags));
+}
+
+static void keeping(void **state)
+{
+    (void)state;
+    struct fixture f;
+    uint32_t removed;
+    fixture_init(&f);
+    fixture_open(&f, false);
+    assert_true(checkpoint_start_generation(f.dir, NULL, &f.diags));
+    /* Chains of four, half an hour apart. */
+    for (uint64_t epoch = 1; epoch <= 16; epoch++) {
+        assert_true(fixture_write(&f, epoch, epoch % 4 == 1));
+        fixture_set_time(&f, epoch, (int64_t)epoch * US_PER_HOUR / 2 + 1);
+    }
+    /* The newest two; what they need, 13 and 14; one of the chain before, 12, with what it needs. */
+    struct checkpoint_keep keep = {.last = 2};
+    assert_true(checkpoint_prune(f.dir, &keep, &removed, &f.diags));
+    assert_int_equal(removed, 8);
+    count_kept(&f, 8, 16, 9);
+    for (uint64_t epoch = 17; epoch <= 24; epoch++) {
+        assert_true(fixture_write(&f, epoch, true));
+        fixture_set_time(&f, epoch, (int64_t)epoch * US_PER_HOUR / 2 + 1);
+    }
+    keep = (struct checkpoint_keep){.last = 1, .hourly = 3};
+    assert_true(checkpoint_prune(f.dir, &keep, &removed, &f.diags));
+    count_kept(&f, 3, 24, 21); /* the newest of three hours; 23 is of another chain as well */
+    char orphan[4096];
+    snprintf(orphan, sizeof orphan, "%s/gen-000001/ckpt-000000000099.tmp", f.path);
+    checkpoint_dir_close(f.dir);
+    assert_int_equal(mkdir(orphan, 0777), 0);
+    fixture_open(&f, false);
+    struct checkpoint *found;
+    assert_int_equal(checkpoint_find(f.dir, &found, &f.diags), CHECKPOINT_FOUND);
+    assert_true(checkpoint_start_generation(f.dir, found, &f.diags));
+    checkpoint_close(found);
+    assert_true(checkpoint_prune(f.dir, &keep, &removed, &f.diags));
+    assert_int_equal(os_file_bytes(orphan), -1);
+    struct byte_buffer text = {0};
+    assert_true(checkpoint_show(f.dir, (struct checkpoint_id){1, 24}, &text, &f.diags));
+    buffer_append(&text, "", 1);
+    assert_non_null(strstr(text.data, "state.bin"));
+    assert_non_null(strstr(text.data, "op/1/0"));
+    buffer_free(&text);
+    fixture_free(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(records_come_back),
+                                       cmocka_unit_test(sizes),
+                                       cmocka_unit_test(damage),
+                                       cmocka_unit_test(damaged_base),
+                                       cmocka_unit_test(foreign_and_newer),
+                                       cmocka_unit_test(locks),
+                                       cmocka_unit_test(failing_steps),
+                                       cmocka_unit_test(keeping)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

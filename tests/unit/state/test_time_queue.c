@@ -1,0 +1,269 @@
+/* The time queue against a sorted list: spilling, checkpoints with kills, other numbers of lanes. And cold
+ * rows. */
+#include "state/checkpoint.h"
+#include "state/state.h"
+
+#include "unit/support/random.h"
+#include "unit/support/temporary.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+enum {
+    ITEMS_MAX = 20000,
+    LANES_MAX = 3,
+    QUEUE_ID = 4,
+    QUEUE_KIND = 'q',
+    QUEUE_BUDGET = 30000,
+    COLD_ID = 9,
+    COLD_KEYS = 500
+};
+
+struct item {
+    int64_t time_us;
+    uint64_t hash, id;
+    uint32_t bytes;
+    bool is_gone;
+};
+
+struct cold_model {
+    uint64_t values[COLD_KEYS]; /* 0: none */
+};
+
+struct model {
+    struct item items[ITEMS_MAX];
+    uint32_t count;
+    int64_t before;
+    struct cold_model cold;
+};
+
+struct fixture {
+    char path[TEMPORARY_PATH_BYTES];
+    struct arena arena;
+    struct diag_list diags;
+    struct checkpoint_dir *dir;
+    struct checkpoint_writer *writer;
+    struct state_store *store;
+    struct time_queue *queues[LANES_MAX];
+    struct cold_store *cold;
+    uint32_t lanes;
+    uint64_t epoch;
+    bool has_published;
+    struct test_random random;
+    struct model model, pending, published;
+};
+
+static struct key key_of(uint64_t id)
+{
+    return (struct key){id * 3, UINT64_C(2) << 56};
+}
+
+static void start(struct fixture *f)
+{
+    struct checkpoint *found;
+    f->dir = checkpoint_dir_open(&(struct checkpoint_dir_options){.path = f->path, .keep = {.last = 1}},
+                                 &f->diags);
+    assert_non_null(f->dir);
+    assert_int_not_equal(checkpoint_find(f->dir, &found, &f->diags), CHECKPOINT_REFUSED);
+    assert_int_equal(found != NULL, f->has_published);
+    assert_true(checkpoint_start_generation(f->dir, found, &f->diags));
+    const char *path = checkpoint_database_path(f->dir);
+    bool is_restored = found != NULL && checkpoint_info(found)->has_database;
+    assert_true(!is_restored || checkpoint_restore_database(found, path, &f->diags));
+    f->store = state_store_open(path, 4 << 20, is_restored, &f->diags);
+    assert_non_null(f->store);
+    f->cold = cold_store_new(f->store, COLD_ID, sizeof(uint64_t));
+    for (uint32_t lane = 0; lane < f->lanes; lane++) {
+        struct time_queue_options options = {f->store, QUEUE_ID, QUEUE_KIND, QUEUE_BUDGET, 1000};
+        struct time_queue *queue = f->queues[lane] = time_queue_new(&options);
+        struct snapshot_reader *reader =
+            found == NULL ? NULL : checkpoint_reader(found, "op/4/", lane, f->lanes, &f->diags);
+        uint32_t group;
+        struct str record;
+        while (reader != NULL && snapshot_get(reader, &group, &record))
+            assert_true(time_queue_restore(queue, reader, record, f->model.before, &f->diags));
+        assert_true(reader == NULL || checkpoint_reader_close(reader));
+        assert_true(time_queue_restored(queue, lane, f->lanes, found == NULL ? TIME_MIN : f->model.before));
+    }
+    checkpoint_close(found);
+}
+
+static void stop(struct fixture *f)
+{
+    if (f->writer != NULL) {
+        state_store_release(f->store);
+        checkpoint_abandon(f->writer);
+    }
+    f->writer = NULL;
+    for (uint32_t lane = 0; lane < f->lanes; lane++)
+        time_queue_free(f->queues[lane]);
+    cold_store_free(f->cold);
+    assert_null(state_store_error(f->store));
+    state_store_close(f->store);
+    checkpoint_dir_close(f->dir);
+}
+
+static void push(struct fixture *f)
+{
+    struct model *m = &f->model;
+    for (uint32_t i = random_below(&f->random, 60); i > 0 && m->count < ITEMS_MAX; i--) {
+        int64_t ahead = random_chance(&f->random, 5) ? 200000 : random_chance(&f->random, 30) ? 500 : 20000;
+        struct item *item = &m->items[m->count];
+        *item = (struct item){.id = m->count, .bytes = random_below(&f->random, 60)};
+        item->hash = key_hash(key_of(item->id % 50));
+        item->time_us = m->before + random_below(&f->random, (uint32_t)ahead) / 20 * 20;
+        char data[80];
+        memset(data, (int)item->id, sizeof data);
+        uint32_t lane = key_lane(key_group(item->hash), f->lanes);
+        time_queue_push(f->queues[lane], item->time_us, key_of(item->id % 50), item->hash,
+                        (struct str){data, item->bytes});
+        m->count++;
+    }
+}
+
+/* The first item of the lane that should come, in the order (time, hash, pushing). */
+static struct item *next_item(struct fixture *f, uint32_t lane, int64_t before)
+{
+    struct item *best = NULL;
+    for (uint32_t i = 0; i < f->model.count; i++) {
+        struct item *item = &f->model.items[i];
+        if (item->is_gone || item->time_us >= before || key_lane(key_group(item->hash), f->lanes) != lane)
+            continue;
+        if (best == NULL || item->time_us < best->time_us ||
+            (item->time_us == best->time_us && item->hash < best->hash))
+            best = item;
+    }
+    return best;
+}
+
+static void pop(struct fixture *f)
+{
+    int64_t before = f->model.before + (random_chance(&f->random, 5) ? 30000 : random_below(&f->random, 800));
+    for (uint32_t lane = 0; lane < f->lanes; lane++) {
+        struct time_record record;
+        struct item *item;
+        while ((item = next_item(f, lane, before)) != NULL) {
+            assert_true(time_queue_pop(f->queues[lane], before, &record));
+            assert_true(record.time_us == item->time_us && record.hash == item->hash);
+            assert_true(key_equal(record.key, key_of(item->id % 50)));
+            assert_int_equal(record.data.length, item->bytes);
+            for (uint32_t i = 0; i < item->bytes; i++)
+                assert_int_equal((unsigned char)record.data.data[i], (unsigned char)item->id);
+            item->is_gone = true;
+        }
+        assert_false(time_queue_pop(f->queues[lane], before, &record));
+        assert_true(time_queue_bytes(f->queues[lane]) < 20 * QUEUE_BUDGET);
+    }
+    f->model.before = before;
+}
+
+static void use_cold(struct fixture *f)
+{
+    uint64_t keys[40], rows[40], count = random_below(&f->random, 40);
+    bool found[40];
+    for (uint64_t i = 0; i < count; i++) {
+        keys[i] = random_below(&f->random, COLD_KEYS);
+        rows[i] = random_next(&f->random) | 1;
+    }
+    uint32_t what = random_below(&f->random, 4);
+    if (what < 2) {
+        assert_true(f->cold->put(f->cold->self, keys, rows, sizeof rows[0], count));
+        for (uint64_t i = 0; i < count; i++)
+            f->model.cold.values[keys[i]] = rows[i];
+    } else if (what == 2) {
+        assert_true(f->cold->remove(f->cold->self, keys, count));
+        for (uint64_t i = 0; i < count; i++)
+            f->model.cold.values[keys[i]] = 0;
+    }
+    assert_true(f->cold->get(f->cold->self, keys, rows, sizeof rows[0], count, found));
+    for (uint64_t i = 0; i < count; i++) {
+        assert_int_equal(found[i], f->model.cold.values[keys[i]] != 0);
+        assert_true(!found[i] || rows[i] == f->model.cold.values[keys[i]]);
+    }
+}
+
+static uint64_t scan_next;
+static void check_row(void *argument, uint64_t key, const void *row)
+{
+    const struct cold_model *model = argument;
+    for (; scan_next < key; scan_next++)
+        assert_true(model->values[scan_next] == 0);
+    assert_memory_equal(row, &model->values[key], sizeof(uint64_t));
+    scan_next = key + 1;
+}
+
+static void barrier(struct fixture *f)
+{
+    f->writer = checkpoint_begin(f->dir, ++f->epoch, checkpoint_wants_base(f->dir), &f->diags);
+    assert_non_null(f->writer);
+    for (uint32_t lane = 0; lane < f->lanes; lane++) {
+        char name[32];
+        snprintf(name, sizeof name, "op/4/%u", lane);
+        assert_true(time_queue_snapshot(f->queues[lane], checkpoint_part(f->writer, name)));
+    }
+    cold_store_barrier(f->cold);
+    f->pending = f->model;
+}
+
+static void publish(struct fixture *f)
+{
+    bool has_database;
+    struct checkpoint_info info = {0};
+    assert_true(
+        state_store_checkpoint(f->store, checkpoint_writer_database(f->writer), &has_database, &f->diags));
+    push(f);
+    pop(f);
+    use_cold(f);
+    assert_true(checkpoint_write(f->writer, has_database, &f->diags));
+    assert_true(checkpoint_publish(f->writer, &info, &f->diags));
+    f->writer = NULL;
+    f->published = f->pending;
+    f->has_published = true;
+}
+
+static void random_life(void **state)
+{
+    (void)state;
+    static struct fixture f;
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        memset(&f, 0, sizeof f);
+        temporary_make(f.path);
+        diag_list_init(&f.diags, &f.arena);
+        f.random.state = seed;
+        f.lanes = 1 + random_below(&f.random, LANES_MAX);
+        start(&f);
+        for (int step = 0; step < 250; step++) {
+            push(&f);
+            pop(&f);
+            use_cold(&f);
+            uint32_t what = random_below(&f.random, 100);
+            if (f.writer == NULL && what < 12) {
+                barrier(&f);
+            } else if (f.writer != NULL && what < 40) {
+                publish(&f);
+            } else if (what > 95) {
+                stop(&f);
+                f.lanes = 1 + random_below(&f.random, LANES_MAX);
+                f.model = f.published;
+                start(&f);
+            }
+        }
+        scan_next = 0;
+        assert_true(f.cold->scan(f.cold->self, check_row, &f.model.cold));
+        f.model.before += 1000000;
+        pop(&f);
+        for (uint32_t i = 0; i < f.model.count; i++)
+            assert_true(f.model.items[i].is_gone);
+        stop(&f);
+        arena_free(&f.arena);
+        temporary_remove(f.path);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_life)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
