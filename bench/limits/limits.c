@@ -136,6 +136,7 @@ static int rocks(const char *folder, uint64_t keys_count, size_t memory_bytes, u
     }
     printf("{\"per_s\": %.0f, \"found\": %llu}\n", (double)count / (now() - begin),
            (unsigned long long)found);
+    rocksdb_column_family_handle_destroy(d.family);
     rocksdb_close(d.db);
     return 0;
 }

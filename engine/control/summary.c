@@ -107,8 +107,8 @@ static json_t *node_json(const struct run_node_stats *node)
                        : n->tag == PLAN_SINK ? n->sink_kind->name
                                              : n->operator_kind->name;
     return json_pack("{s:s%, s:s, s:s, s:s, s:o, s:o}", "name", n->name.data, n->name.length, "tag",
-                     tags[n->tag], "kind", kind, "note", node->note, "counts", counters_json(&node->counters), "report",
-                     report_json(&node->report));
+                     tags[n->tag], "kind", kind, "note", node->note, "counts", counters_json(&node->counters),
+                     "report", report_json(&node->report));
 }
 
 void summary_json(const struct plan *plan, const struct run_stats *stats, bool is_good, FILE *out)
@@ -120,16 +120,16 @@ void summary_json(const struct plan *plan, const struct run_stats *stats, bool i
         json_t *text = json_string(stats->dead[i].text);
         json_array_append_new(dead, text != NULL ? text : json_string("(not UTF-8)"));
     }
-    json_t *root = json_pack("{s:s%, s:s, s:b, s:b, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:o}", "job",
-                             plan->name.data, plan->name.length, "fingerprint", plan->fingerprint, "good",
-                             is_good, "finished", stats->is_finished, "records", (json_int_t)stats->records,
-                             "records_life", (json_int_t)stats->records_life, "seconds",
-                             (double)stats->elapsed_us / 1e6, "lanes", (json_int_t)stats->lanes, "numbers",
-                             (json_int_t)stats->numbers, "checkpoints", (json_int_t)stats->checkpoints,
-                             "checkpoint_epoch", (json_int_t)stats->checkpoint_epoch, "checkpoint_bytes",
-                             (json_int_t)stats->checkpoint_bytes, "checkpoint_stop_ms",
-                             (double)stats->checkpoint_stop_us / 1e3, "checkpoint_stop_max_ms",
-                             (double)stats->checkpoint_stop_max_us / 1e3, "nodes", nodes, "dead_examples", dead);
+    json_t *root =
+        json_pack("{s:s%, s:s, s:b, s:b, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:o}", "job",
+                  plan->name.data, plan->name.length, "fingerprint", plan->fingerprint, "good", is_good,
+                  "finished", stats->is_finished, "records", (json_int_t)stats->records, "records_life",
+                  (json_int_t)stats->records_life, "seconds", (double)stats->elapsed_us / 1e6, "lanes",
+                  (json_int_t)stats->lanes, "numbers", (json_int_t)stats->numbers, "checkpoints",
+                  (json_int_t)stats->checkpoints, "checkpoint_epoch", (json_int_t)stats->checkpoint_epoch,
+                  "checkpoint_bytes", (json_int_t)stats->checkpoint_bytes, "checkpoint_stop_ms",
+                  (double)stats->checkpoint_stop_us / 1e3, "checkpoint_stop_max_ms",
+                  (double)stats->checkpoint_stop_max_us / 1e3, "nodes", nodes, "dead_examples", dead);
     leat_assert(root != NULL);
     json_dumpf(root, out, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     fputc('\n', out);

@@ -209,6 +209,59 @@ char *harness_text(const struct format_kind *format, const struct schema *schema
     return out.data;
 }
 
+/* --- exact text --- */
+
+static void append_value(const struct column *column, uint32_t row, struct byte_buffer *out)
+{
+    if (!column_is_valid(column, row)) {
+        buffer_printf(out, "-");
+        return;
+    }
+    switch (column->tag) {
+    case TYPE_BOOL: buffer_printf(out, "%d", column->bools[row]); break;
+    case TYPE_FLOAT: buffer_printf(out, "%a", column->floats[row]); break;
+    case TYPE_TEXT: {
+        struct str text = column_text(column, row);
+        buffer_printf(out, "'");
+        for (size_t i = 0; i < text.length; i++)
+            buffer_printf(out, "%02x", (unsigned char)text.data[i]);
+        break;
+    }
+    case TYPE_LIST:
+        buffer_printf(out, "[");
+        for (uint32_t i = 0; i < column->lists[row].length; i++) {
+            uint32_t element = column->lists[row].offset + i;
+            buffer_printf(out, "%s%s", i > 0 ? "," : "", column->children_count > 1 ? "{" : "");
+            append_value(&column->children[0], element, out);
+            if (column->children_count > 1) {
+                buffer_printf(out, ",");
+                append_value(&column->children[1], element, out);
+                buffer_printf(out, "}");
+            }
+        }
+        buffer_printf(out, "]");
+        break;
+    default: buffer_printf(out, "%lld", (long long)column->ints[row]); break;
+    }
+}
+
+void harness_exact(const struct decode_output *output, uint32_t row, struct byte_buffer *out)
+{
+    const struct schema *schema = output->batch->schema;
+    uint32_t bad = 0;
+    while (bad < output->bad_count && output->bad[bad].row != row)
+        bad++;
+    bool is_bad = bad < output->bad_count;
+    if (is_bad)
+        buffer_printf(out, "!%u %s", output->bad[bad].column, output->bad[bad].reason);
+    for (uint32_t i = 0; !is_bad && i < schema->count; i++) {
+        buffer_printf(out, "%s%.*s=", i > 0 ? " " : "", STR_ARGS(schema->fields[i].name));
+        append_value(&output->batch->columns[i], row, out);
+    }
+    buffer_append(out, "", 1);
+    out->length--;
+}
+
 /* --- random rows --- */
 
 static void random_text(struct test_random *random, bool is_text, struct byte_buffer *heap)

@@ -215,7 +215,8 @@ static void publish(struct fixture *f)
         state_store_checkpoint(f->store, checkpoint_writer_database(f->writer), &has_database, &f->diags));
     push(f);
     pop(f);
-    use_cold(f);
+    if (random_chance(&f->random, 25))
+        use_cold(f);
     assert_true(checkpoint_write(f->writer, has_database, &f->diags));
     assert_true(checkpoint_publish(f->writer, &info, &f->diags));
     f->writer = NULL;
@@ -237,9 +238,10 @@ static void random_life(void **state)
         for (int step = 0; step < 250; step++) {
             push(&f);
             pop(&f);
-            use_cold(&f);
+            if (random_chance(&f.random, 25))
+                use_cold(&f);
             uint32_t what = random_below(&f.random, 100);
-            if (f.writer == NULL && what < 12) {
+            if (f.writer == NULL && what < 25) {
                 barrier(&f);
             } else if (f.writer != NULL && what < 40) {
                 publish(&f);

@@ -1,0 +1,143 @@
+/* Whole jobs at several numbers of lanes: the digests of everything they give must be the same, the counts
+ * must add up. Run under ASan and TSan as well, which see what the lanes share. */
+#include "cli/commands.h"
+#include "run/run.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { SINKS_MAX = 8, NOTE_BYTES = 160 };
+
+struct outcome {
+    char notes[SINKS_MAX][NOTE_BYTES]; /* of the null sinks: rows and digest */
+    struct counters counters[PLAN_NODES_MAX];
+    uint32_t sinks, nodes;
+};
+
+static void collect(const struct run_stats *stats, struct outcome *outcome)
+{
+    *outcome = (struct outcome){0};
+    for (uint32_t i = 0; i < stats->nodes_count; i++) {
+        const struct run_node_stats *node = &stats->nodes[i];
+        assert_true(counters_balance(&node->counters));
+        outcome->counters[outcome->nodes++] = node->counters;
+        if (node->node->tag == PLAN_SINK) {
+            assert_true(outcome->sinks < SINKS_MAX);
+            memcpy(outcome->notes[outcome->sinks++], node->note, NOTE_BYTES);
+        }
+    }
+}
+
+static void run_job(const char *text, uint32_t lanes, struct outcome *outcome)
+{
+    struct arena arena = {0};
+    struct diag_list diags;
+    diag_list_init(&diags, &arena);
+    struct job_file *job = lang_parse(&arena, &diags, &builtin_registry, str_from(text));
+    struct plan_options plan_options = {.registry = &builtin_registry};
+    bool is_good = lang_expand(job, &arena, &diags, NULL);
+    struct plan *plan = is_good ? plan_make(job, &plan_options, &arena, &diags) : NULL;
+    struct run_options options = {.lanes = lanes, .until_us = TIME_MAX};
+    struct run *run = plan != NULL ? run_new(plan, &options, &diags) : NULL;
+    if (run == NULL) {
+        struct diag_source source = {"job", str_from(text)};
+        diag_print(stderr, &diags, &source, false);
+        fail();
+    }
+    assert_true(run_start(run));
+    assert_true(run_wait(run));
+    struct run_stats *stats = calloc(1, sizeof(*stats));
+    assert_non_null(stats);
+    run_stats(run, stats);
+    collect(stats, outcome);
+    assert_true(stats->is_finished);
+    free(stats);
+    run_free(run);
+    arena_free(&arena);
+}
+
+static void same_at_any_lanes(const char *text)
+{
+    static const uint32_t lanes[] = {1, 2, 3, 7};
+    struct outcome first, other;
+    run_job(text, lanes[0], &first);
+    assert_true(first.sinks > 0);
+    for (size_t i = 1; i < ARRAY_COUNT(lanes); i++) {
+        run_job(text, lanes[i], &other);
+        assert_int_equal(first.sinks, other.sinks);
+        for (uint32_t k = 0; k < first.sinks; k++)
+            assert_string_equal(first.notes[k], other.notes[k]);
+        assert_memory_equal(first.counters, other.counters, first.nodes * sizeof(first.counters[0]));
+    }
+}
+
+static void test_rows(void **state)
+{
+    (void)state;
+    same_at_any_lanes("source s = sequence { count: 30000, keys: 97, event_time: ts }\n"
+                      "stream a = s | where key > 10 | with x = 1000 / (key % 13)\n"
+                      "sink a = null from a\n"
+                      "sink dead = null from dead_letters\n");
+}
+
+static void test_two_sources(void **state)
+{
+    (void)state;
+    same_at_any_lanes(
+        "source imps = ctr { events: 12000, stream: impressions, event_time: ts, max_delay: 10s }\n"
+        "source clicks = ctr { events: 12000, stream: clicks, event_time: ts, max_delay: 10s }\n"
+        "stream f = imps | dedup by imp_id within 1h\n"
+        "  | feature by item over [1h, 24h] every 1m { n: count(), p: sum(price), s: distinct(site) }\n"
+        "  | feature from clicks by item over 6h every 10m { clicks: count() }\n"
+        "stream e = f | attribute clicks on imp_id within 30m as clicked\n"
+        "stream w = e | window by cat over tumbling(1h) { n: count(), c: sum(clicked), m: mean(price) }\n"
+        "sink e = null from e\n"
+        "sink w = null from w\n"
+        "sink late = null from w.late\n");
+}
+
+static void test_union(void **state)
+{
+    (void)state;
+    same_at_any_lanes("source a = sequence { count: 9000, keys: 50, rate: 900, event_time: ts }\n"
+                      "source b = sequence { count: 3000, keys: 30, rate: 300, seed: 4, event_time: ts }\n"
+                      "stream u = a | union b | dedup by key within 1s\n"
+                      "sink u = null from u\n");
+}
+
+static void test_learner(void **state)
+{
+    (void)state;
+    same_at_any_lanes(
+        "source s = ctr { events: 8000, stream: labelled, event_time: ts, max_delay: 10s }\n"
+        "learner m = deepfm from s { label: clicked, sparse: [user, item, site, cross(site, cat)]\n"
+        "  dense: [price, pos], embedding: { dim: 8, admit_after: 2, expire_after: 20m, rows_max: 1024 }\n"
+        "  hidden: [16], metrics_every: 1000 }\n"
+        "sink p = null from m.predictions\n"
+        "sink t = null from m.metrics\n");
+}
+
+/* A thousandfold fan-out and a window that closes everything at once, with a budget that both exceed. */
+static void test_spill(void **state)
+{
+    (void)state;
+    same_at_any_lanes("job j { memory: 32MiB }\n"
+                      "source s = sequence { count: 60000, keys: 60000, rate: 1000000, event_time: ts }\n"
+                      "stream w = s | window by key over tumbling(1d) { n: count() }\n"
+                      "stream x = w | dedup by n within 1h\n"
+                      "sink w = null from w\n"
+                      "sink x = null from x\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rows),    cmocka_unit_test(test_two_sources), cmocka_unit_test(test_union),
+        cmocka_unit_test(test_learner), cmocka_unit_test(test_spill),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
