@@ -18,6 +18,8 @@ struct csv_decoder {
     size_t header_bytes;
     struct row_column **columns; /* of the file's fields; NULL: not in the schema */
     uint32_t columns_count;
+    struct row_column **absent; /* of the schema's, that the file does not have */
+    uint32_t absent_count;
     /* The record in progress. */
     const char *begin;
     const char *reason;
@@ -123,6 +125,15 @@ static void use_header(struct csv_decoder *decoder, struct str header)
     for (uint32_t i = 0; i < decoder->columns_count; i++)
         decoder->columns[i] = rows_find(fields, names[i].data, names[i].length);
     arena_free(&arena);
+    /* header_check has refused such files; whoever did not ask gets nulls. */
+    decoder->absent_count = 0;
+    for (uint32_t i = 0; i < fields->count; i++) {
+        uint32_t j = 0;
+        while (j < decoder->columns_count && decoder->columns[j] != &fields->columns[i])
+            j++;
+        if (j == decoder->columns_count)
+            decoder->absent[decoder->absent_count++] = &fields->columns[i];
+    }
 }
 
 static bool fail(struct csv_decoder *decoder, const char *at, const char *reason)
@@ -244,6 +255,8 @@ static bool read_record(struct csv_decoder *decoder, uint32_t row, const char *e
         if (at == end)
             break;
     }
+    for (uint32_t i = 0; i < decoder->absent_count; i++)
+        rows_null(decoder->rows, decoder->absent[i], row, NULL);
     if (count == decoder->columns_count)
         return true;
     return fail(decoder, end,
@@ -278,7 +291,8 @@ void *csv_decoder_new(const struct schema *schema, const void *config)
     decoder->delimiter = csv_delimiter(config);
     decoder->has_header = csv_has_header(config);
     decoder->columns = calloc(MAX((size_t)CSV_FIELDS_MAX, schema->count), sizeof(struct row_column *));
-    leat_assert(decoder->columns != NULL);
+    decoder->absent = calloc(schema->count + 1, sizeof(struct row_column *));
+    leat_assert(decoder->columns != NULL && decoder->absent != NULL);
     return decoder;
 }
 
@@ -290,5 +304,6 @@ void csv_decoder_free(void *self)
     rows_free(decoder->rows);
     free(decoder->header);
     free(decoder->columns);
+    free(decoder->absent);
     free(decoder);
 }

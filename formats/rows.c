@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-enum { LIST_CAPACITY_FIRST = 256, HEAP_SLACK = 64 };
+enum { LIST_CAPACITY_FIRST = 256, HEAP_SLACK = 64, PLAN_BLOCK_BYTES = 4096 };
 
 static size_t value_bytes(enum type_tag tag)
 {
@@ -88,6 +88,7 @@ struct rows *rows_new(const struct schema *schema)
 {
     struct rows *rows = calloc(1, sizeof(*rows));
     leat_assert(rows != NULL);
+    arena_init(&rows->arena, PLAN_BLOCK_BYTES);
     add_fields(rows, &rows->fields, schema);
     return rows;
 }

@@ -46,9 +46,7 @@ static const struct option attribute_options[] = {
     OPTIONS_END,
 };
 
-/* --- Binding
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- Binding --- */
 
 static bool attribute_bind(struct operator_bind *bind)
 {
@@ -105,9 +103,7 @@ static bool attribute_open(struct operator_context *context)
     return time_queue_restored(attribute->queue, context->lane, context->lanes, TIME_MIN);
 }
 
-/* --- Answers
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- Answers --- */
 
 /* Adds a time to the rising times; returns their new number. Those before `first` are left out. */
 static uint32_t add_time(int64_t *times, uint32_t count, int64_t time, int64_t first, int64_t within_us)
@@ -167,9 +163,7 @@ static void take_answers(struct operator_context *context, struct attribute *att
     keyed_end(attribute->table);
 }
 
-/* --- Rows in
- * --------------------------------------------------------------------------------------------------------------
- */
+/* --- Rows in --- */
 
 static void hold_row(struct attribute *attribute, const struct batch *batch, uint32_t row, struct key key,
                      uint64_t hash, bool has_null)
@@ -222,9 +216,7 @@ static void attribute_process_merged(struct operator_context *context, struct me
         take_rows(context, attribute, batch);
 }
 
-/* --- Rows out
- * -------------------------------------------------------------------------------------------------------------
- */
+/* --- Rows out --- */
 
 struct emission {
     struct batch *batch;
@@ -331,8 +323,7 @@ static void attribute_on_watermark(struct operator_context *context, int64_t wat
     keyed_set_watermark(attribute->table, watermark);
 }
 
-/* --- Checkpoints, the end
- * --------------------------------------------------------------------------------------------------- */
+/* --- Checkpoints, the end --- */
 
 static bool attribute_snapshot(struct operator_context *context, struct snapshot_writer *writer)
 {

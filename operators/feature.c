@@ -10,7 +10,7 @@
 #include "operators/keys.h"
 #include "operators/panes.h"
 
-enum { FEATURE_TABLE = 'k', WINDOWS_MAX = 8, WINDOW_PANES_MAX = 1 << 20 };
+enum { FEATURE_TABLE = 'k', WINDOWS_MAX = 8, WINDOW_PANES_MAX = 1 << 20, PREFETCH_AHEAD = 6 };
 
 struct feature {
     struct name_ref from;
@@ -23,6 +23,7 @@ struct feature {
     int *keys, *update_keys;
     struct aggregates aggregates;
     int64_t window_panes[WINDOWS_MAX];
+    uint32_t by_length[WINDOWS_MAX]; /* windows, the shortest first */
     int64_t longest_us;
     /* The lane's. */
     struct keyed_table *table;
@@ -45,9 +46,7 @@ static const struct option feature_options[] = {
     OPTIONS_END,
 };
 
-/* --- Binding
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- Binding --- */
 
 static bool check_windows(struct operator_bind *bind, struct feature *feature)
 {
@@ -61,6 +60,10 @@ static bool check_windows(struct operator_bind *bind, struct feature *feature)
         int64_t over = feature->over.items[i];
         feature->window_panes[i] = over / feature->every_us;
         feature->longest_us = MAX(feature->longest_us, over);
+        uint32_t at = i;
+        for (; at > 0 && feature->over.items[feature->by_length[at - 1]] > over; at--)
+            feature->by_length[at] = feature->by_length[at - 1];
+        feature->by_length[at] = i;
         if (over % feature->every_us == 0 && feature->window_panes[i] <= WINDOW_PANES_MAX)
             continue;
         struct diag *diag =
@@ -187,9 +190,7 @@ static bool feature_open(struct operator_context *context)
     return true;
 }
 
-/* --- Rows
- * -------------------------------------------------------------------------------------------------------------
- */
+/* --- Rows --- */
 
 /* The first pane that the watermark has not passed. */
 static int64_t first_alive(const struct operator_context *context, const struct feature *feature)
@@ -235,17 +236,25 @@ static void begin_reading(struct operator_context *context, const struct feature
 static void read_row(struct operator_context *context, struct feature *feature, struct keyed_slot *slot,
                      const struct reading *reading, uint32_t row)
 {
-    int64_t time = reading->out->event_time[row], pane = pane_of(time, feature->every_us);
+    int64_t time = reading->out->event_time[row], pane = pane_of(time, feature->every_us), last = pane;
     int64_t alive = first_alive(context, feature);
     uint32_t windows = feature->over.count;
+    bool is_additive = feature->aggregates.is_additive;
     struct column_builder *builders[AGGREGATES_MAX];
-    for (uint32_t w = 0; w < windows; w++) {
+    panes_sum_clear(&feature->panes, &feature->sum);
+    for (uint32_t i = 0; i < windows; i++) {
+        uint32_t w = feature->by_length[i];
         int64_t first;
         if (__builtin_sub_overflow(pane, feature->window_panes[w], &first))
             first = INT64_MIN;
-        panes_read(&feature->panes, slot, MAX(first, alive), pane, &feature->sum);
-        for (uint32_t i = 0; i < feature->aggregates.count; i++)
-            builders[i] = &reading->builders[i * windows + w];
+        first = MAX(first, alive);
+        if (i > 0 && !is_additive)
+            panes_sum_clear(&feature->panes, &feature->sum);
+        panes_read(&feature->panes, slot, first, last, &feature->sum);
+        if (is_additive && first <= last)
+            last = first - 1; /* a longer window adds what lies before */
+        for (uint32_t k = 0; k < feature->aggregates.count; k++)
+            builders[k] = &reading->builders[k * windows + w];
         panes_finish(&feature->panes, &feature->sum, time, builders, row);
     }
 }
@@ -272,6 +281,8 @@ static void feature_process(struct operator_context *context, uint32_t input, st
     keyed_begin(feature->table, keys.keys, keys.hashes, batch->selected, slots);
     for (uint32_t i = 0; i < batch->selected; i++) {
         uint32_t row = batch_row(batch, i);
+        if (i + PREFETCH_AHEAD < batch->selected)
+            panes_prefetch(slots[i + PREFETCH_AHEAD]);
         context->counters.null_keys += keys.has_null[i];
         if (errors.count > 0 && bit_get(errors.rows, row))
             continue;
@@ -285,8 +296,7 @@ static void feature_process(struct operator_context *context, uint32_t input, st
     end_reading(context, feature, &reading, &errors);
 }
 
-/* --- Two inputs
- * ------------------------------------------------------------------------------------------------------- */
+/* --- Two inputs --- */
 
 /* What is known of one batch of either input. */
 struct prepared {
@@ -333,6 +343,8 @@ static void process_rows(struct operator_context *context, struct feature *featu
     for (uint32_t i = 0; i < merged->count; i++) {
         const struct merge_row *row = &merged->rows[i];
         struct prepared *prepared = merged->prepared[i];
+        if (i + PREFETCH_AHEAD < merged->count)
+            panes_prefetch(slots[i + PREFETCH_AHEAD]);
         context->counters.null_keys += prepared->keys.has_null[row->index];
         if (row->input == 0)
             read_row(context, feature, slots[i], &prepared->reading, row->row);
@@ -371,8 +383,7 @@ static void feature_process_merged(struct operator_context *context, struct merg
     }
 }
 
-/* --- Time, checkpoints, the end
- * --------------------------------------------------------------------------------------- */
+/* --- Time, checkpoints, the end --- */
 
 static void feature_on_watermark(struct operator_context *context, int64_t watermark)
 {

@@ -47,8 +47,7 @@ static int64_t run_last(const struct panes *panes, int64_t run)
     return run_first(panes, run) + ((INT64_C(1) << panes->shift) - 1);
 }
 
-/* --- Where things are
- * ---------------------------------------------------------------------------------------------- */
+/* --- Where things are --- */
 
 static struct head *head_of(char *data)
 {
@@ -80,7 +79,9 @@ static char *heap_of(const struct panes *panes, char *data)
 static uint32_t lower_bound(const struct panes *panes, char *data, int64_t index)
 {
     uint32_t low = 0, high = head_of(data)->panes;
-    if (high > 0 && index_at(panes, data, high - 1) < index)
+    if (high == 0 || index_at(panes, data, 0) >= index)
+        return 0;
+    if (index_at(panes, data, high - 1) < index)
         return high;
     if (high > 1 && index_at(panes, data, high - 2) < index)
         return high - 1;
@@ -111,6 +112,13 @@ static uint32_t find_node(const struct panes *panes, char *data, int64_t index, 
 
 static void merge_fixed(const struct aggregates *aggregates, char *into, const char *from)
 {
+    if (aggregates->is_additive) {
+        int64_t *a = (int64_t *)(void *)into;
+        const int64_t *b = (const int64_t *)(const void *)from;
+        for (uint32_t i = 0; i < aggregates->bytes / sizeof(int64_t); i++)
+            a[i] += b[i];
+        return;
+    }
     for (uint32_t i = 0; i < aggregates->count; i++) {
         const struct aggregate *aggregate = &aggregates->items[i];
         if (aggregate->kind->bytes > 0)
@@ -118,8 +126,7 @@ static void merge_fixed(const struct aggregates *aggregates, char *into, const c
     }
 }
 
-/* --- Dropping
- * -------------------------------------------------------------------------------------------------------- */
+/* --- Dropping --- */
 
 static void copy_pane(const struct panes *panes, char *data, uint32_t i, struct byte_buffer *panes_out,
                       struct byte_buffer *heap)
@@ -168,8 +175,7 @@ static void compact(struct panes *panes, struct keyed_slot *slot, int64_t first_
     memcpy(data, out->data, out->length);
 }
 
-/* --- Updating
- * -------------------------------------------------------------------------------------------------------- */
+/* --- Updating --- */
 
 /* Room for `bytes` at `offset` of the value, zeroed. */
 static char *open_gap(struct panes *panes, struct keyed_slot *slot, size_t offset, uint32_t gap)
@@ -326,9 +332,7 @@ bool panes_update(struct panes *panes, struct keyed_slot *slot, const struct pan
     return true;
 }
 
-/* --- Reading
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- Reading --- */
 
 void panes_sum_init(const struct panes *panes, struct panes_sum *sum)
 {
@@ -386,12 +390,16 @@ static uint32_t merge_run(const struct panes *panes, char *data, uint32_t i, int
     return end;
 }
 
-void panes_read(const struct panes *panes, const struct keyed_slot *slot, int64_t first, int64_t last,
-                struct panes_sum *sum)
+void panes_sum_clear(const struct panes *panes, struct panes_sum *sum)
 {
     memset(sum->fixed, 0, panes->aggregates->bytes);
     for (uint32_t k = 0; k < panes->aggregates->count && panes->aggregates->variable > 0; k++)
         buffer_clear(&sum->variable[k]);
+}
+
+void panes_read(const struct panes *panes, const struct keyed_slot *slot, int64_t first, int64_t last,
+                struct panes_sum *sum)
+{
     uint32_t bytes;
     char *data = keyed_read(slot, &bytes);
     if (bytes == 0)

@@ -50,7 +50,9 @@ bool panes_update(struct panes *panes, struct keyed_slot *slot, const struct pan
 
 void panes_sum_init(const struct panes *panes, struct panes_sum *sum);
 void panes_sum_free(const struct panes *panes, struct panes_sum *sum);
-/* The panes first..last of the entry. */
+void panes_sum_clear(const struct panes *panes, struct panes_sum *sum);
+/* Adds the panes first..last of the entry. Where all aggregates are additive the sum of neighbouring ranges
+ * is that of the whole; elsewhere it must be clear before. */
 void panes_read(const struct panes *panes, const struct keyed_slot *slot, int64_t first, int64_t last,
                 struct panes_sum *sum);
 /* Sets the row of each aggregate's column. time: the reader's. */
@@ -60,6 +62,16 @@ void panes_finish(const struct panes *panes, const struct panes_sum *sum, int64_
 /* Whether the entry has the pane. */
 bool panes_has(const struct panes *panes, const struct keyed_slot *slot, int64_t pane);
 struct str panes_prefix(const struct keyed_slot *slot);
+
+/* Brings the entry's value near, some rows ahead of its use. */
+static inline void panes_prefetch(const struct keyed_slot *slot)
+{
+    enum { LINE_BYTES = 64, LINES_MAX = 6 };
+    uint32_t bytes;
+    const char *data = keyed_read(slot, &bytes);
+    for (uint32_t at = LINE_BYTES; at < bytes && at < LINES_MAX * LINE_BYTES; at += LINE_BYTES)
+        __builtin_prefetch(data + at, 1);
+}
 
 /* Which pane a time is in; floor, also before 1970. */
 static inline int64_t pane_of(int64_t time, int64_t width)

@@ -54,9 +54,7 @@ static const struct option window_options[] = {
     OPTIONS_END,
 };
 
-/* --- Binding
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- Binding --- */
 
 static bool bind_tumbling(struct operator_bind *bind, struct window *window, const struct ast *call)
 {
@@ -159,9 +157,7 @@ static bool window_open(struct operator_context *context)
     return true;
 }
 
-/* --- Rows in
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- Rows in --- */
 
 /* When the window is closed: the watermark is not below this. */
 static int64_t closed_at(const struct window *window, int64_t index)
@@ -255,9 +251,7 @@ static void window_process(struct operator_context *context, uint32_t input, str
     emit_late(context, batch, late, late_count);
 }
 
-/* --- Rows out
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- Rows out --- */
 
 /* A batch that is being filled. */
 struct emission {
@@ -350,6 +344,7 @@ static void emit_entry(struct operator_context *context, struct window *window, 
     emission->batch->columns[window->by.count + 1].ints[row] = end;
     emission->batch->event_time[row] = end - 1;
     emission->orders[row] = (struct row_order){.place = 1 + context->place, .time = end, .tie = entry->hash};
+    panes_sum_clear(&window->panes, &window->sum);
     panes_read(&window->panes, &slot, index, index, &window->sum);
     panes_finish(&window->panes, &window->sum, end - 1, emission->aggregates, row);
     if (emission->rows == BATCH_ROWS)
@@ -387,8 +382,7 @@ static void window_on_watermark(struct operator_context *context, int64_t waterm
     keyed_set_watermark(window->table, watermark);
 }
 
-/* --- Checkpoints, the end
- * ----------------------------------------------------------------------------------------------- */
+/* --- Checkpoints, the end --- */
 
 static bool window_snapshot(struct operator_context *context, struct snapshot_writer *writer)
 {

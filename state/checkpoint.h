@@ -76,8 +76,7 @@ void checkpoint_dir_close(struct checkpoint_dir *dir); /* NULL is allowed; gives
 /* Whether there is no generation yet. */
 bool checkpoint_dir_is_empty(const struct checkpoint_dir *dir);
 
-/* --- Finding and restoring
- * ----------------------------------------------------------------------------------- */
+/* --- Finding and restoring --- */
 
 enum checkpoint_found { CHECKPOINT_NONE, CHECKPOINT_FOUND, CHECKPOINT_REFUSED };
 
@@ -103,8 +102,7 @@ bool checkpoint_reader_close(struct snapshot_reader *reader);
 /* Puts the checkpoint's database into `path` (made anew), for state_store_open(..., is_restored). */
 bool checkpoint_restore_database(struct checkpoint *checkpoint, const char *path, struct diag_list *diags);
 
-/* --- Writing
- * --------------------------------------------------------------------------------------------------- */
+/* --- Writing --- */
 
 /* Opens a generation of its own for this process. parent: what is resumed, or NULL: a new run. Afterwards
  * checkpoint_database_path is where the state store's database goes. */
@@ -140,8 +138,7 @@ uint64_t checkpoint_written_bytes(const struct checkpoint_writer *writer);
 LEAT_CHECKED bool checkpoint_prune(struct checkpoint_dir *dir, const struct checkpoint_keep *keep,
                                    uint32_t *removed, struct diag_list *diags);
 
-/* --- For the command line
- * ---------------------------------------------------------------------------------------- */
+/* --- For the command line --- */
 
 struct checkpoint_list {
     uint32_t count;

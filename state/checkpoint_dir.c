@@ -25,8 +25,7 @@ void path_checkpoint(const struct checkpoint_dir *dir, struct checkpoint_id id, 
              (unsigned long long)id.epoch);
 }
 
-/* --- The lock
- * ------------------------------------------------------------------------------------------------------- */
+/* --- The lock --- */
 
 static bool refuse_locked(const struct checkpoint_dir_options *options, const char *holder,
                           struct diag_list *diags)
@@ -165,8 +164,7 @@ void checkpoint_dir_close(struct checkpoint_dir *dir)
     free(dir);
 }
 
-/* --- What is there
- * ------------------------------------------------------------------------------------------------ */
+/* --- What is there --- */
 
 static int descending(const void *a, const void *b)
 {
@@ -334,11 +332,10 @@ struct checkpoint_id *ids_walk(const struct checkpoint_dir *dir, uint32_t *count
             continue;
         if (generations[i] == number)
             add_ids(dir, &ids, number, limit);
-        bool is_known = generations[i] == number && generation_read(dir, number, &generation, &why) == DECODE_GOOD;
+        bool is_known =
+            generations[i] == number && generation_read(dir, number, &generation, &why) == DECODE_GOOD;
         /* Without the word of GENERATION the parent is the generation before. */
-        number = is_known                   ? generation.parent.generation
-                 : i + 1 < generations_count ? generations[i + 1]
-                                             : 0;
+        number = is_known ? generation.parent.generation : i + 1 < generations_count ? generations[i + 1] : 0;
         limit = is_known ? generation.parent.epoch : UINT64_MAX;
     }
     free(generations);
@@ -346,8 +343,7 @@ struct checkpoint_id *ids_walk(const struct checkpoint_dir *dir, uint32_t *count
     return ids.items;
 }
 
-/* --- A generation of one's own
- * ------------------------------------------------------------------------------------- */
+/* --- A generation of one's own --- */
 
 static int write_generation_file(const char *directory, const struct generation *generation)
 {

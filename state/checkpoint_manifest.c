@@ -11,8 +11,7 @@ enum { MAGIC_BYTES = 8, MANIFEST_FIELDS = 15, GENERATION_FIELDS = 5, PATH_LENGTH
 static const char manifest_magic[MAGIC_BYTES + 1] = "leatmf1\n";
 static const char generation_magic[MAGIC_BYTES + 1] = "leatgn1\n";
 
-/* --- Writing
- * ------------------------------------------------------------------------------------------------------ */
+/* --- Writing --- */
 
 static int write_to_buffer(void *data, const char *bytes, size_t count)
 {
@@ -95,8 +94,7 @@ void generation_encode(const struct generation *generation, struct byte_buffer *
     seal_buffer(out);
 }
 
-/* --- Reading
- * ------------------------------------------------------------------------------------------------------ */
+/* --- Reading --- */
 
 struct cursor {
     const uint8_t *at, *end;

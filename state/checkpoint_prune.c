@@ -184,8 +184,7 @@ bool checkpoint_prune(struct checkpoint_dir *dir, const struct checkpoint_keep *
     return false;
 }
 
-/* --- For the command line
- * -------------------------------------------------------------------------------------------- */
+/* --- For the command line --- */
 
 bool checkpoint_list(struct checkpoint_dir *dir, struct arena *arena, struct checkpoint_list *list,
                      struct diag_list *diags)

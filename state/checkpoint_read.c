@@ -64,8 +64,7 @@ int copy_file(const char *from, const char *to)
     return error;
 }
 
-/* --- Verifying
- * ------------------------------------------------------------------------------------------------------ */
+/* --- Verifying --- */
 
 static struct diag *damaged(const char *path, int64_t offset, bool is_warning, struct diag_list *diags,
                             const char *why)
@@ -116,9 +115,7 @@ bool manifest_verify(const struct checkpoint_dir *dir, const struct manifest *ma
     return true;
 }
 
-/* --- Opening
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- Opening --- */
 
 static bool refuse_newer(const struct checkpoint_dir *dir, struct checkpoint_id id, struct diag_list *diags)
 {
@@ -220,7 +217,8 @@ static void warn_of_generations(const struct checkpoint_dir *dir, struct diag_li
             continue;
         path_generation(dir, generations[i], path);
         strcat(path, "/GENERATION");
-        diag_at(diags, diag_warning(diags, DIAG_E0702, (struct span){0, 0}, "a GENERATION file is damaged: %s", why),
+        diag_at(diags,
+                diag_warning(diags, DIAG_E0702, (struct span){0, 0}, "a GENERATION file is damaged: %s", why),
                 path, -1, -1);
     }
     free(generations);
@@ -297,8 +295,7 @@ bool checkpoint_restore_database(struct checkpoint *checkpoint, const char *path
     return false;
 }
 
-/* --- Reading records
- * ------------------------------------------------------------------------------------------------- */
+/* --- Reading records --- */
 
 struct snapshot_reader {
     struct checkpoint *checkpoint;

@@ -54,8 +54,7 @@ struct checkpoint_writer {
     uint64_t written_bytes;
 };
 
-/* --- Parts
- * -------------------------------------------------------------------------------------------------------- */
+/* --- Parts --- */
 
 uint64_t snapshot_epoch(const struct snapshot_writer *writer)
 {
@@ -92,8 +91,7 @@ struct snapshot_writer *checkpoint_part(struct checkpoint_writer *checkpoint, co
     return part;
 }
 
-/* --- state.bin
- * ------------------------------------------------------------------------------------------------------ */
+/* --- state.bin --- */
 
 static void fail(struct checkpoint_writer *checkpoint, int error, const char *step)
 {
@@ -175,8 +173,7 @@ bool snapshot_put(struct snapshot_writer *part, uint32_t key_group, const void *
     return !part->is_streaming || part->checkpoint->error == 0;
 }
 
-/* --- One checkpoint
- * -------------------------------------------------------------------------------------------------- */
+/* --- One checkpoint --- */
 
 bool checkpoint_wants_base(const struct checkpoint_dir *dir)
 {
@@ -278,8 +275,7 @@ static void add_file(struct checkpoint_writer *checkpoint, const char *name, uin
     checkpoint->files[checkpoint->files_count++] = (struct manifest_file){str_from(copy), bytes, digests};
 }
 
-/* --- The database's files
- * ------------------------------------------------------------------------------------------- */
+/* --- The database's files --- */
 
 static bool is_table_file(const char *name)
 {
@@ -379,8 +375,7 @@ bool checkpoint_write(struct checkpoint_writer *checkpoint, bool has_database, s
     return report(checkpoint, diags);
 }
 
-/* --- Publishing
- * -------------------------------------------------------------------------------------------------------- */
+/* --- Publishing --- */
 
 static void tell_parts(struct checkpoint_writer *checkpoint, bool is_published)
 {

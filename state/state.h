@@ -55,8 +55,7 @@ LEAT_CHECKED bool state_store_checkpoint(struct state_store *store, const char *
  * thread. */
 void state_store_release(struct state_store *store);
 
-/* --- Tables
- * ------------------------------------------------------------------------------------------------- */
+/* --- Tables --- */
 
 /* Read key and expire_us; everything else through the functions. */
 struct keyed_slot {

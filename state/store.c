@@ -57,8 +57,7 @@ const char *state_store_error(struct state_store *store)
     return atomic_load(&store->error);
 }
 
-/* --- The compaction filter: drops values that expired before the watermark of the last barrier.
- * -------------- */
+/* --- The compaction filter: drops values that expired before the watermark of the last barrier. --- */
 
 static unsigned char filter_drops(void *state, int level, const char *key, size_t key_bytes,
                                   const char *value, size_t value_bytes, char **new_value, size_t *new_bytes,
@@ -146,8 +145,7 @@ static void set_rules(struct state_store *store)
     pthread_mutex_unlock(&store->mutex);
 }
 
-/* --- Opening
- * ---------------------------------------------------------------------------------------------------- */
+/* --- Opening --- */
 
 static void make_table_options(struct state_store *store)
 {
@@ -277,8 +275,7 @@ void state_store_close(struct state_store *store)
     free(store);
 }
 
-/* --- Held or not
- * -------------------------------------------------------------------------------------------------- */
+/* --- Held or not --- */
 
 bool store_has_directory(const struct state_store *store)
 {
@@ -344,8 +341,7 @@ bool state_store_checkpoint(struct state_store *store, const char *path, bool *h
     return false;
 }
 
-/* --- Reading and writing
- * ----------------------------------------------------------------------------------------- */
+/* --- Reading and writing --- */
 
 size_t store_prefix(char *out, uint16_t id, uint8_t kind, uint32_t group)
 {

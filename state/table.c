@@ -72,10 +72,9 @@ void keyed_table_free(struct keyed_table *table)
     free(table);
 }
 
-/* --- Slots
- * ---------------------------------------------------------------------------------------------------- */
+/* --- Slots --- */
 
-uint32_t table_capacity_for(uint32_t count)
+uint32_t keyed_capacity_for(uint32_t count)
 {
     /* At most three quarters full, and room for a quarter more. */
     uint32_t capacity = count + count / 2 + count / 8;
@@ -107,7 +106,7 @@ static struct keyed_slot *first_unused(const struct table_group *group, uint64_t
     return &group->slots[i];
 }
 
-void table_rebuild(struct keyed_table *table, struct table_group *group, uint32_t capacity)
+void keyed_rebuild(struct keyed_table *table, struct table_group *group, uint32_t capacity)
 {
     struct table_group old = *group;
     *group = (struct table_group){.slots = slots_new(capacity), .capacity = capacity};
@@ -124,11 +123,11 @@ void table_rebuild(struct keyed_table *table, struct table_group *group, uint32_
         slots_free(old.slots, old.capacity);
 }
 
-struct keyed_slot *table_insert(struct keyed_table *table, struct key key, uint64_t hash)
+struct keyed_slot *keyed_insert(struct keyed_table *table, struct key key, uint64_t hash)
 {
     struct table_group *group = &table->groups[key_group(hash)];
     if ((uint64_t)(group->count + 1) * 4 > (uint64_t)group->capacity * 3)
-        table_rebuild(table, group, table_capacity_for(group->count + 1));
+        keyed_rebuild(table, group, keyed_capacity_for(group->count + 1));
     struct keyed_slot *slot = first_unused(group, hash);
     group->count++;
     table->stats.resident++;
@@ -137,7 +136,7 @@ struct keyed_slot *table_insert(struct keyed_table *table, struct key key, uint6
     return slot;
 }
 
-void table_fill(struct keyed_table *table, struct keyed_slot *slot, int64_t expire_us, struct str value)
+void keyed_fill(struct keyed_table *table, struct keyed_slot *slot, int64_t expire_us, struct str value)
 {
     char *block = slot_block(slot);
     if (block != NULL)
@@ -152,21 +151,20 @@ void table_fill(struct keyed_table *table, struct keyed_slot *slot, int64_t expi
     slot->expire_us = expire_us;
 }
 
-size_t table_key(const struct keyed_table *table, char *out, struct key key, uint64_t hash)
+size_t keyed_key(const struct keyed_table *table, char *out, struct key key, uint64_t hash)
 {
     size_t length = store_prefix(out, table->options.id, table->options.kind, key_group(hash));
     memcpy(out + length, &key, sizeof key);
     return length + sizeof key;
 }
 
-/* --- Brackets
- * --------------------------------------------------------------------------------------------------- */
+/* --- Brackets --- */
 
 /* An entry that expired reads as one that was never written. */
 static void reset_expired(struct keyed_table *table, struct keyed_slot *slot)
 {
     if (table->snapshot.is_active)
-        table_save(table, slot);
+        keyed_save(table, slot);
     char *block = slot_block(slot);
     if (block != NULL)
         slab_give(&table->slab, block);
@@ -182,7 +180,7 @@ static void load_missing(struct keyed_table *table, struct keyed_slot **missing,
     rocksdb_pinnableslice_t *values[STORE_READ_MAX];
     for (uint32_t i = 0; i < count; i++) {
         keys[i] = table->key_space[i];
-        lengths[i] = table_key(table, table->key_space[i], missing[i]->key, key_hash(missing[i]->key));
+        lengths[i] = keyed_key(table, table->key_space[i], missing[i]->key, key_hash(missing[i]->key));
     }
     table->stats.misses += count;
     bool is_good = store_get(table->options.store, count, keys, lengths, values);
@@ -197,7 +195,7 @@ static void load_missing(struct keyed_table *table, struct keyed_slot **missing,
         if (head.expire_us >= table->watermark) {
             value.data += sizeof head;
             value.length -= sizeof head;
-            table_fill(table, missing[i], head.expire_us, value);
+            keyed_fill(table, missing[i], head.expire_us, value);
             /* It was changed and evicted after the barrier: the base being taken must not take it for its
              * own. */
             if (table->snapshot.is_active && head.epoch > table->snapshot.epoch)
@@ -220,7 +218,7 @@ static void insert_missing(struct keyed_table *table, const struct key *keys, co
         uint32_t row = missing[i];
         struct keyed_slot *slot = keyed_find(table, keys[row], hashes[row]);
         if (slot == NULL) {
-            slot = table_insert(table, keys[row], hashes[row]);
+            slot = keyed_insert(table, keys[row], hashes[row]);
             missing[fresh_count++] = (uint16_t)row; /* fresh_count <= i */
         }
         slots[row] = slot;
@@ -250,7 +248,7 @@ void keyed_begin(struct keyed_table *table, const struct key *keys, const uint64
     pthread_mutex_lock(&table->mutex);
     table->is_open = true;
     table->stats.lookups += count;
-    table_serve(table);
+    keyed_serve(table);
     uint16_t missing[BATCH_ROWS];
     uint32_t missing_count = 0;
     for (uint32_t i = 0; i < MIN(count, PREFETCH_AHEAD); i++)
@@ -276,8 +274,8 @@ void keyed_begin(struct keyed_table *table, const struct key *keys, const uint64
 void keyed_end(struct keyed_table *table)
 {
     leat_assert(table->is_open);
-    if (table_bytes(table) > table->maintain_bytes)
-        table_maintain(table);
+    if (keyed_bytes(table) > table->maintain_bytes)
+        keyed_maintain(table);
     table->is_open = false;
     pthread_mutex_unlock(&table->mutex);
 }
@@ -286,7 +284,7 @@ void *keyed_write(struct keyed_table *table, struct keyed_slot *slot, uint32_t b
 {
     leat_assert(table->is_open && bytes <= TABLE_VALUE_MAX);
     if (unlikely(table->snapshot.is_active))
-        table_save(table, slot);
+        keyed_save(table, slot);
     char *block = slot_block(slot);
     uint32_t old_bytes = block == NULL ? 0 : slab_bytes(block);
     if (bytes != old_bytes) {
@@ -310,8 +308,7 @@ void keyed_set_watermark(struct keyed_table *table, int64_t watermark)
     table->watermark = MAX(table->watermark, watermark);
 }
 
-/* --- Scans
- * -------------------------------------------------------------------------------------------------------- */
+/* --- Scans --- */
 
 struct scan {
     struct keyed_table *table;
@@ -331,7 +328,7 @@ static bool scan_stored(void *argument, struct str key, struct str value)
     if (head.expire_us < scan->table->watermark || (resident != NULL && (resident->bits & SLOT_FRESH) == 0))
         return true;
     struct str bytes = {value.data + sizeof head, value.length - sizeof head};
-    table_fill(scan->table, &slot, head.expire_us, bytes);
+    keyed_fill(scan->table, &slot, head.expire_us, bytes);
     scan->visit(scan->argument, &slot);
     if (slot_block(&slot) != NULL)
         slab_give(&scan->table->slab, slot_block(&slot));
@@ -342,7 +339,7 @@ void keyed_scan_group(struct keyed_table *table, uint32_t group, keyed_visit *vi
 {
     leat_assert(!table->is_open && group < KEY_GROUPS);
     pthread_mutex_lock(&table->mutex);
-    table_serve(table);
+    keyed_serve(table);
     uint32_t live = 0;
     for (uint32_t i = 0; i < table->groups[group].capacity; i++)
         if (slot_is_live(&table->groups[group].slots[i], table->watermark)) {
@@ -360,7 +357,7 @@ void keyed_scan_group(struct keyed_table *table, uint32_t group, keyed_visit *vi
     }
     /* A scan pays for what is dead: it keeps that below half. */
     if (table->groups[group].count > 2 * live + SCAN_DEAD_MIN)
-        table_drop_dead(table, group);
+        keyed_drop_dead(table, group);
     pthread_mutex_unlock(&table->mutex);
 }
 
@@ -378,5 +375,5 @@ void keyed_groups(uint32_t lane, uint32_t lanes, uint32_t *first, uint32_t *limi
 void keyed_table_stats(const struct keyed_table *table, struct keyed_stats *stats)
 {
     *stats = table->stats;
-    stats->memory_bytes = table_bytes(table);
+    stats->memory_bytes = keyed_bytes(table);
 }

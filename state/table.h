@@ -89,7 +89,7 @@ static inline bool slot_is_live(const struct keyed_slot *slot, int64_t watermark
     return (slot->bits & (SLOT_USED | SLOT_FRESH)) == SLOT_USED && slot->expire_us >= watermark;
 }
 
-static inline size_t table_bytes(const struct keyed_table *table)
+static inline size_t keyed_bytes(const struct keyed_table *table)
 {
     return table->slot_bytes + table->slab.used_bytes + table->snapshot.saved.capacity +
            table->snapshot.chunk_bytes;
@@ -98,25 +98,25 @@ static inline size_t table_bytes(const struct keyed_table *table)
 /* The slot of the key, or NULL. */
 struct keyed_slot *keyed_find(struct keyed_table *table, struct key key, uint64_t hash);
 /* Adds an empty entry for a key that is not there; may move the slots of its group. */
-struct keyed_slot *table_insert(struct keyed_table *table, struct key key, uint64_t hash);
+struct keyed_slot *keyed_insert(struct keyed_table *table, struct key key, uint64_t hash);
 /* Gives the group another capacity, without the slots that are not SLOT_USED. */
-void table_rebuild(struct keyed_table *table, struct table_group *group, uint32_t capacity);
-uint32_t table_capacity_for(uint32_t count);
+void keyed_rebuild(struct keyed_table *table, struct table_group *group, uint32_t capacity);
+uint32_t keyed_capacity_for(uint32_t count);
 /* Sets the entry's value from bytes of the database or of a checkpoint. */
-void table_fill(struct keyed_table *table, struct keyed_slot *slot, int64_t expire_us, struct str value);
-size_t table_key(const struct keyed_table *table, char *out, struct key key, uint64_t hash);
+void keyed_fill(struct keyed_table *table, struct keyed_slot *slot, int64_t expire_us, struct str value);
+size_t keyed_key(const struct keyed_table *table, char *out, struct key key, uint64_t hash);
 
 /* table_evict.c: brings the table back into its budget. */
-void table_maintain(struct keyed_table *table);
+void keyed_maintain(struct keyed_table *table);
 /* Drops the group's expired entries. */
-void table_drop_dead(struct keyed_table *table, uint32_t group);
+void keyed_drop_dead(struct keyed_table *table, uint32_t group);
 
 /* table_snapshot.c */
 /* Whether the checkpoint under way still needs the entry as it is. */
-bool table_is_frozen(const struct keyed_table *table, const struct keyed_slot *slot, uint32_t group);
+bool keyed_is_frozen(const struct keyed_table *table, const struct keyed_slot *slot, uint32_t group);
 /* Before an entry changes or is reset. */
-void table_save(struct keyed_table *table, const struct keyed_slot *slot);
+void keyed_save(struct keyed_table *table, const struct keyed_slot *slot);
 /* A lane's turn to fill the writer's chunk, where it waits for one. */
-void table_serve(struct keyed_table *table);
+void keyed_serve(struct keyed_table *table);
 
 #endif

@@ -9,7 +9,7 @@ enum { FREE_SHARE = 64 };
 static void put_entry(struct keyed_table *table, const struct keyed_slot *slot)
 {
     char key[STORE_KEY_MAX];
-    size_t key_bytes = table_key(table, key, slot->key, key_hash(slot->key));
+    size_t key_bytes = keyed_key(table, key, slot->key, key_hash(slot->key));
     struct stored_value head = {.epoch = (uint32_t)table->epoch, .expire_us = slot->expire_us};
     uint32_t bytes;
     const char *value = keyed_read(slot, &bytes);
@@ -30,7 +30,7 @@ static bool leaves(struct keyed_table *table, struct keyed_slot *slot, uint32_t 
         if (!is_dead || (slot->bits & SLOT_FRESH) != 0)
             return false;
     }
-    if (table_is_frozen(table, slot, group)) {
+    if (keyed_is_frozen(table, slot, group)) {
         *is_waiting = true;
         return false;
     }
@@ -86,17 +86,17 @@ static void sweep_group(struct keyed_table *table, uint32_t index, bool can_writ
     }
     table->stats.resident -= left;
     table->stats.dropped += left;
-    table_rebuild(table, group, table_capacity_for(group->count - left));
+    keyed_rebuild(table, group, keyed_capacity_for(group->count - left));
 }
 
-void table_drop_dead(struct keyed_table *table, uint32_t index)
+void keyed_drop_dead(struct keyed_table *table, uint32_t index)
 {
     struct table_group *group = &table->groups[index];
     uint32_t left = 0;
     for (uint32_t i = 0; i < group->capacity; i++) {
         struct keyed_slot *slot = &group->slots[i];
         bool is_dead = (slot->bits & SLOT_FRESH) != 0 || slot->expire_us < table->watermark;
-        if ((slot->bits & SLOT_USED) == 0 || !is_dead || table_is_frozen(table, slot, index))
+        if ((slot->bits & SLOT_USED) == 0 || !is_dead || keyed_is_frozen(table, slot, index))
             continue;
         if (slot_block(slot) != NULL)
             slab_give(&table->slab, slot_block(slot));
@@ -105,17 +105,17 @@ void table_drop_dead(struct keyed_table *table, uint32_t index)
     }
     table->stats.resident -= left;
     table->stats.dropped += left;
-    table_rebuild(table, group, table_capacity_for(group->count - left));
+    keyed_rebuild(table, group, keyed_capacity_for(group->count - left));
 }
 
-void table_maintain(struct keyed_table *table)
+void keyed_maintain(struct keyed_table *table)
 {
     size_t budget = table->options.budget_bytes;
     bool has_directory = store_has_directory(table->options.store);
     bool can_write = store_can_write(&table->user);
     bool is_waiting = false;
     /* Two rounds at most: the first may only take the marks of recent use away. */
-    for (uint32_t swept = 0; swept < 2 * KEY_GROUPS && table_bytes(table) > budget - budget / FREE_SHARE;
+    for (uint32_t swept = 0; swept < 2 * KEY_GROUPS && keyed_bytes(table) > budget - budget / FREE_SHARE;
          swept++) {
         uint32_t group = table->hand++ % KEY_GROUPS;
         if (table->groups[group].count == 0)
@@ -127,7 +127,7 @@ void table_maintain(struct keyed_table *table)
         if (!store_commit(table->options.store, table->evictions))
             rocksdb_writebatch_clear(table->evictions); /* the store has failed: the engine stops */
     }
-    size_t bytes = table_bytes(table);
+    size_t bytes = keyed_bytes(table);
     /* What cannot leave now is not looked at again before there is some more of it. */
     table->maintain_bytes = MAX(budget, bytes + budget / FREE_SHARE);
     int64_t pressure = has_directory && is_waiting && bytes > budget ? (int64_t)(bytes - budget) : 0;

@@ -46,7 +46,7 @@ static bool is_taken_up(const struct keyed_table *table, const struct keyed_slot
            (table->previous_is_dirty && tag != 0 && tag == table->previous_tag);
 }
 
-bool table_is_frozen(const struct keyed_table *table, const struct keyed_slot *slot, uint32_t group)
+bool keyed_is_frozen(const struct keyed_table *table, const struct keyed_slot *slot, uint32_t group)
 {
     return table->snapshot.is_active && group >= table->snapshot.cursor && is_taken_up(table, slot);
 }
@@ -83,10 +83,10 @@ static void append_entry(struct byte_buffer *buffer, const struct keyed_slot *sl
         buffer_append(buffer, value, bytes);
 }
 
-void table_save(struct keyed_table *table, const struct keyed_slot *slot)
+void keyed_save(struct keyed_table *table, const struct keyed_slot *slot)
 {
     uint32_t group = key_group(key_hash(slot->key));
-    if (!table_is_frozen(table, slot, group))
+    if (!keyed_is_frozen(table, slot, group))
         return;
     struct byte_buffer *saved = &table->snapshot.saved;
     size_t from = saved->length;
@@ -97,8 +97,7 @@ void table_save(struct keyed_table *table, const struct keyed_slot *slot)
     table->stats.saved_copies++;
 }
 
-/* --- The pass over the groups
- * -------------------------------------------------------------------------------- */
+/* --- The pass over the groups --- */
 
 /* Takes one group: its entries of the generation go into `out` (NULL: nowhere), and no tag but those of the
  * generation and of later changes stays. */
@@ -153,7 +152,7 @@ static void fill_chunk(struct keyed_table *table)
     atomic_store(&snapshot->is_chunk_ready, true);
 }
 
-void table_serve(struct keyed_table *table)
+void keyed_serve(struct keyed_table *table)
 {
     struct table_snapshot *snapshot = &table->snapshot;
     if (likely(!snapshot->is_active) || !atomic_load(&snapshot->is_wanted) ||
@@ -262,14 +261,13 @@ bool keyed_table_snapshot(struct keyed_table *table, struct snapshot_writer *wri
     return true;
 }
 
-/* --- Restoring
- * ---------------------------------------------------------------------------------------------------- */
+/* --- Restoring --- */
 
 /* Whether the database holds the key with a higher epoch than the record's. */
 static bool is_newer_stored(struct keyed_table *table, struct key key, uint64_t hash, uint32_t epoch)
 {
     const char *keys[1] = {table->key_space[0]};
-    size_t length = table_key(table, table->key_space[0], key, hash);
+    size_t length = keyed_key(table, table->key_space[0], key, hash);
     rocksdb_pinnableslice_t *value;
     if (!store_get(table->options.store, 1, keys, &length, &value) || value == NULL)
         return false;
@@ -292,9 +290,9 @@ static void restore_entry(struct keyed_table *table, const struct record_entry *
     if (slot == NULL) {
         if (table->may_be_stored && is_newer_stored(table, entry->key, hash, epoch))
             return;
-        slot = table_insert(table, entry->key, hash);
+        slot = keyed_insert(table, entry->key, hash);
     }
-    table_fill(table, slot, entry->expire_us, (struct str){value, entry->bytes});
+    keyed_fill(table, slot, entry->expire_us, (struct str){value, entry->bytes});
     slot->bits |= SLOT_UNSAVED;
 }
 
@@ -323,8 +321,8 @@ bool keyed_table_restore(struct keyed_table *table, struct snapshot_reader *read
             restore_entry(table, &entry, record.data + at, head.epoch);
         at += entry.bytes;
     }
-    if (table_bytes(table) > table->maintain_bytes)
-        table_maintain(table);
+    if (keyed_bytes(table) > table->maintain_bytes)
+        keyed_maintain(table);
     pthread_mutex_unlock(&table->mutex);
     if (!is_good)
         snapshot_corrupt(reader, diags, "an entry of keyed state is longer than its record");

@@ -128,8 +128,7 @@ struct queue_record *queue_append(struct time_queue *queue, struct queue_bucket 
     return record;
 }
 
-/* --- The heap of the open bucket
- * ---------------------------------------------------------------------------- */
+/* --- The heap of the open bucket --- */
 
 static bool is_before(const struct queue_item *a, const struct queue_item *b)
 {

@@ -49,8 +49,7 @@ static void bucket_key(const struct time_queue *queue, char *out, int64_t bucket
     put_be(out + 11, group, 2);
 }
 
-/* --- Spilling
- * --------------------------------------------------------------------------------------------------- */
+/* --- Spilling --- */
 
 static void put_record(struct time_queue *queue, int64_t bucket, const struct queue_record *record)
 {
@@ -141,8 +140,7 @@ void queue_load(struct time_queue *queue, struct queue_bucket *bucket)
     (void)is_good; /* the store keeps its error */
 }
 
-/* --- Checkpoints
- * ------------------------------------------------------------------------------------------------ */
+/* --- Checkpoints --- */
 
 /* Blocks as they were at the barrier, kept alive by references. */
 struct queue_snapshot {

@@ -60,17 +60,26 @@ static bool snapshot_counters(struct run_checkpoints *c, struct node_instance *n
     return snapshot_put(checkpoint_part(c->writer, name), SNAPSHOT_GLOBAL, &saved, sizeof(saved));
 }
 
+void checkpoint_sink_part(const struct plan_node *sink, char name[CHECKPOINT_PART_BYTES])
+{
+    struct str text = sink->name;
+    if (text.length <= CHECKPOINT_PART_BYTES - 8)
+        snprintf(name, CHECKPOINT_PART_BYTES, "sink/%.*s/", STR_ARGS(text));
+    else /* no other name can have a `#` */
+        snprintf(name, CHECKPOINT_PART_BYTES, "sink/%.*s#%u/", 64, text.data, sink->place);
+}
+
 static bool snapshot_node(struct run_checkpoints *c, struct node_instance *node)
 {
     const struct plan_node *plan_node = node->node;
-    char name[64];
+    char name[CHECKPOINT_PART_BYTES];
     bool is_good = true;
     if (plan_node->operator_kind != NULL && plan_node->operator_kind->snapshot != NULL) {
         snprintf(name, sizeof(name), "op/%u/%u", plan_node->place, node->stage->instance);
         is_good &= plan_node->operator_kind->snapshot(&node->context, checkpoint_part(c->writer, name));
     }
     if (plan_node->tag == PLAN_SINK && plan_node->sink_kind->snapshot != NULL) {
-        snprintf(name, sizeof(name), "sink/%.*s", MIN(40, (int)plan_node->name.length), plan_node->name.data);
+        checkpoint_sink_part(plan_node, name);
         is_good &= plan_node->sink_kind->snapshot(&node->sink, checkpoint_part(c->writer, name));
     }
     return is_good;

@@ -53,5 +53,8 @@ bool checkpoints_start(struct run *run);
 void checkpoints_join(struct run *run);
 void checkpoints_free(struct run *run);
 void barrier_begin(struct run_checkpoints *c);
+/* The part of a checkpoint that is a sink's; its end tells it from those of longer names. */
+enum { CHECKPOINT_PART_BYTES = 120 };
+void checkpoint_sink_part(const struct plan_node *sink, char name[CHECKPOINT_PART_BYTES]);
 
 #endif

@@ -7,10 +7,10 @@
 
 static bool refuse_choice(struct run *run, bool has_checkpoint)
 {
-    const char *directory = run->plan->config.checkpoint.directory.data;
     if (run->options.mode == RUN_RESUME && !has_checkpoint) {
         struct diag *d = diag_error(run->diags, DIAG_E0707, (struct span){0},
-                                    "there is no checkpoint to resume from in `%s`", directory);
+                                    "there is no checkpoint to resume from in `%.*s`",
+                                    STR_ARGS(run->plan->config.checkpoint.directory));
         diag_hint(run->diags, d, "leave --resume away to start the job");
         return false;
     }
@@ -45,7 +45,7 @@ bool checkpoints_init(struct run *run)
     }
     struct run_checkpoints *c = new_checkpoints(run);
     struct checkpoint_dir_options options = {
-        .path = config->directory.data,
+        .path = arena_strndup(&run->arena, config->directory.data, config->directory.length),
         .take_over = run->options.take_over,
         .fingerprint = str_from(run->plan->fingerprint),
         .profile = STR("cpu"),
@@ -140,10 +140,9 @@ static bool restore_state(struct run *run, struct node_instance *node, struct ch
 {
     const struct plan_node *plan_node = node->node;
     bool is_sink = plan_node->tag == PLAN_SINK;
-    char prefix[64];
+    char prefix[CHECKPOINT_PART_BYTES];
     if (is_sink)
-        snprintf(prefix, sizeof(prefix), "sink/%.*s", MIN(40, (int)plan_node->name.length),
-                 plan_node->name.data);
+        checkpoint_sink_part(plan_node, prefix);
     else
         snprintf(prefix, sizeof(prefix), "op/%u/", plan_node->place);
     struct snapshot_reader *reader = checkpoint_reader(from, prefix, node->stage->instance,

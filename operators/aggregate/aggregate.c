@@ -114,6 +114,7 @@ bool aggregates_bind(struct operator_bind *bind, const struct assignments *body,
         return false;
     }
     aggregates->items = arena_array(bind->arena, struct aggregate, body->count);
+    aggregates->is_additive = true;
     bool is_good = true;
     for (uint32_t i = 0; i < body->count; i++) {
         struct aggregate *aggregate = &aggregates->items[i];
@@ -124,6 +125,7 @@ bool aggregates_bind(struct operator_bind *bind, const struct assignments *body,
         aggregate->offset = aggregates->bytes;
         aggregates->bytes += aggregate->kind->bytes == 0 ? REFERENCE_BYTES : aggregate->kind->bytes;
         aggregates->variable += aggregate->kind->bytes == 0;
+        aggregates->is_additive &= aggregate->kind->is_additive;
     }
     aggregates->count = body->count;
     return is_good;

@@ -23,6 +23,7 @@ struct aggregate_kind {
     uint32_t bytes;     /* of a fixed partial; 0: variable */
     bool has_parameter; /* a second argument: a constant int */
     bool is_feature_only; /* asks for the reader's time */
+    bool is_additive;     /* a fixed partial is 64-bit integers, and merges by adding them one by one */
 
     /* Fixed. The row's argument is valid (or there is none). time: the row's event time. */
     void (*update)(char *partial, const struct column *argument, uint32_t row, int64_t time);
@@ -56,6 +57,7 @@ struct aggregates {
     uint32_t count;
     uint32_t bytes;    /* of all fixed partials and references in a pane */
     uint32_t variable; /* how many are */
+    bool is_additive;  /* all are */
 };
 
 /* Checks a body `{ name: aggregate, ... }` against the schema of the rows that it sees. */

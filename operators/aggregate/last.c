@@ -70,8 +70,7 @@ static void since_last_finish(const char *partial, int64_t time, struct column_b
         out->column->ints[row] = MAX(time_add(time, p->time == TIME_MIN ? TIME_MAX : -p->time), 0);
 }
 
-/* --- Texts: the time, then the bytes
- * --------------------------------------------------------------------------------- */
+/* --- Texts: the time, then the bytes --- */
 
 static int64_t text_time(const char *partial)
 {

@@ -1,6 +1,6 @@
 /* count, sum, mean, min, max, variance.
  *
- * Sums of ints are exact (128 bits); one that does not fit an int reads as null. Sums of floats add in the
+ * Sums of ints are exact (96 bits); one that does not fit an int reads as null. Sums of floats add in the
  * order of rows within a pane, and of panes within a window. Variance is the sample variance (n - 1), merged
  * by Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances"
  * (1979), equation 2.1. */
@@ -10,9 +10,9 @@ struct count_partial {
     int64_t count;
 };
 
+/* A sum of up to 2^31 ints in two halves that add without a carry: high * 2^32 + low. */
 struct int_partial {
-    uint64_t low; /* of a 128-bit sum */
-    int64_t high;
+    int64_t low, high;
     int64_t count;
 };
 
@@ -52,26 +52,20 @@ static void count_finish(const char *partial, int64_t time, struct column_builde
     out->column->ints[row] = ((const struct count_partial *)(const void *)partial)->count;
 }
 
-/* --- sum, mean
- * ------------------------------------------------------------------------------------------------------ */
+/* --- sum, mean --- */
 
 static __int128 int_sum(const struct int_partial *partial)
 {
-    return (__int128)((unsigned __int128)(uint64_t)partial->high << 64 | partial->low);
-}
-
-static void int_add(struct int_partial *partial, __int128 value)
-{
-    __int128 sum = int_sum(partial) + value;
-    partial->low = (uint64_t)sum;
-    partial->high = (int64_t)(sum >> 64);
+    return (__int128)partial->high * (INT64_C(1) << 32) + partial->low;
 }
 
 static void int_update(char *partial, const struct column *argument, uint32_t row, int64_t time)
 {
     (void)time;
     struct int_partial *p = (struct int_partial *)(void *)partial;
-    int_add(p, argument->ints[row]);
+    int64_t value = argument->ints[row];
+    p->low += value & UINT32_MAX;
+    p->high += value >> 32;
     p->count++;
 }
 
@@ -79,7 +73,8 @@ static void int_merge(char *into, const char *from)
 {
     struct int_partial *a = (struct int_partial *)(void *)into;
     const struct int_partial *b = (const struct int_partial *)(const void *)from;
-    int_add(a, int_sum(b));
+    a->low += b->low;
+    a->high += b->high;
     a->count += b->count;
 }
 
@@ -135,8 +130,7 @@ static void mean_float_finish(const char *partial, int64_t time, struct column_b
         out->column->floats[row] = p->sum / (double)p->count;
 }
 
-/* --- min, max
- * ------------------------------------------------------------------------------------------------------- */
+/* --- min, max --- */
 
 #define EXTREME(name, member, comparison, values)                                                            \
     static void name##_take(struct extreme_partial *p, struct extreme_partial q)                             \
@@ -173,9 +167,7 @@ static void extreme_finish(const char *partial, int64_t time, struct column_buil
         out->column->ints[row] = p->integer; /* or the bits of the float */
 }
 
-/* --- variance
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- variance --- */
 
 static void variance_add(struct variance_partial *p, double value)
 {
@@ -228,6 +220,7 @@ static void variance_finish(const char *partial, int64_t time, struct column_bui
                                           .argument = argument_,                                             \
                                           .result = result_,                                                 \
                                           .bytes = sizeof(struct type),                                      \
+                                          .is_additive = merge_ == count_merge || merge_ == int_merge,       \
                                           .update = update_,                                                 \
                                           .merge = merge_,                                                   \
                                           .finish = finish_};

@@ -9,8 +9,7 @@ static const struct schema *record_of(const struct type *type)
     return type->element->tag == TYPE_RECORD ? type->element->fields : NULL;
 }
 
-/* --- Encoding
- * ----------------------------------------------------------------------------------------------------- */
+/* --- Encoding --- */
 
 static void encode_list(struct byte_buffer *out, const struct column *column, const struct type *type,
                         uint32_t row)
@@ -49,8 +48,7 @@ void row_encode_value(struct byte_buffer *out, const struct column *column, cons
     }
 }
 
-/* --- Building
- * ------------------------------------------------------------------------------------------------------- */
+/* --- Building --- */
 
 void builder_init(struct column_builder *builder, struct batch *batch, struct column *column,
                   struct type type)

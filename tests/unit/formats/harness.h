@@ -20,8 +20,8 @@ char *harness_text(const struct format_kind *format, const struct schema *schema
 /* Appends the rows of a decoded batch, bad ones included, as harness_decode does. */
 void harness_render(const struct schema *schema, const struct decode_output *output, struct byte_buffer *out);
 
-/* Appends one row of a decoded batch and a terminator that `length` does not count: every bit of every value as text,
- * as reference_read writes it; a bad row is `!COLUMN REASON`. */
+/* Appends one row of a decoded batch and a terminator that `length` does not count: every bit of every value
+ * as text, as reference_read writes it; a bad row is `!COLUMN REASON`. */
 void harness_exact(const struct decode_output *output, uint32_t row, struct byte_buffer *out);
 
 /* Rows of random values and nulls, lists included; the same for the same seed. */

@@ -26,7 +26,7 @@ void script_make(struct script *script, const struct script_options *options)
             now += random_chance(&random, 30) ? 0 : random_below(&random, (uint32_t)options->step_us * 2);
             row->ts = now - options->jitter_us + random_below(&random, (uint32_t)options->jitter_us * 2 + 1);
             if (random_chance(&random, 2))
-                row->ts -= options->delay_us * 3; /* late */
+                row->ts -= options->delay_us * (random_chance(&random, 50) ? 3 : 15); /* late */
             if (random_chance(&random, 1))
                 row->ts += options->delay_us * 20; /* far ahead; does not move the watermark */
             else

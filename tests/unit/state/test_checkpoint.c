@@ -8,8 +8,7 @@
 
 #include <cmocka.h>
 
-/* --- Writing and reading
- * ------------------------------------------------------------------------------------------- */
+/* --- Writing and reading --- */
 
 static void records_come_back(void **state)
 {
@@ -78,9 +77,7 @@ static void sizes(void **state)
     fixture_free(&f);
 }
 
-/* --- Damage
- * -----------------------------------------------------------------------------------------------------------
- */
+/* --- Damage --- */
 
 /* After damage to the newest checkpoint: it is skipped with a warning and the one before is found, or nothing
  * that matters has changed. Returns whether it was skipped. */
@@ -170,9 +167,7 @@ static void damaged_base(void **state)
     fixture_free(&f);
 }
 
-/* --- Refusals
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- Refusals --- */
 
 static void foreign_and_newer(void **state)
 {
@@ -253,8 +248,7 @@ static void locks(void **state)
     fixture_free(&f);
 }
 
-/* --- Failing steps
- * -------------------------------------------------------------------------------------------------------- */
+/* --- Failing steps --- */
 
 static void failing_steps(void **state)
 {
@@ -294,8 +288,7 @@ static void failing_steps(void **state)
     }
 }
 
-/* --- What is kept
- * -------------------------------------------------------------------------------------------------------- */
+/* --- What is kept --- */
 
 static void count_kept(struct fixture *f, uint32_t expected, uint64_t newest, uint64_t oldest)
 {

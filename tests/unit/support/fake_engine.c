@@ -28,8 +28,7 @@ struct fake_emitted {
 
 static struct byte_buffer texts; /* of the number in progress */
 
-/* --- What the engine gives operators
- * -------------------------------------------------------------------------- */
+/* --- What the engine gives operators --- */
 
 static void show_value(struct byte_buffer *out, const struct column *column, uint32_t row,
                        const struct type *type)
@@ -137,8 +136,7 @@ struct batch *merge_batches(struct merge *merge, uint32_t input)
     return merge->first[input];
 }
 
-/* --- Rows to batches
- * ---------------------------------------------------------------------------------------------- */
+/* --- Rows to batches --- */
 
 static struct schema *make_schema(struct arena *arena, uint32_t input)
 {
@@ -320,9 +318,7 @@ void fake_number(struct fake_engine *engine, const struct fake_row *rows, uint32
     assert_true(counters_balance(&counters));
 }
 
-/* --- Life
- * -----------------------------------------------------------------------------------------------------------
- */
+/* --- Life --- */
 
 void fake_open(struct fake_engine *engine, const char *path, uint32_t inputs)
 {

@@ -1,0 +1,377 @@
+#!/usr/bin/env python3
+"""No row sees the future: changes what comes after a moment, and demands the same rows up to it, byte for byte.
+
+    tests/property/future.py --leat build/release/leat [--seeds 20] [--seed 1] [--folder DIR] [--keep]
+
+For each seed: impressions and two partitions of clicks as JSON lines, with equal times, clicks in the millisecond and
+in the batch span of their own impression, bursts, nulls, duplicates, broken lines, rows out of order within
+`max_delay`, and densities far apart. Then three perturbations: values; drops, copies and new records; or everything
+gone, or a flood. A cut is either a time T (all records whose order time, the running maximum of the event times of
+their partition, is later) or one impression (all that comes after it in the one order: time, then partition, then
+place). What is changed stays after the cut. Rows of records before it must not change, at any number of lanes.
+
+So that this means something: the rows are compared with a computation in Python, and the test must fail on rows after
+the cut and on a job whose feature is fed by the joined label. Prints TAP lines.
+"""
+
+import argparse
+import collections
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+
+BASE_MS = 1_700_000_000_000
+DELAY_MS = 3000
+WITHIN_MS = 60_000
+WINDOWS_MS = {"10s": 10_000, "2m": 120_000}
+PANE_MS = 1000
+PERTURBATIONS = 3
+SHOWN_MAX = 3
+
+JOB = """
+param data: text = "."
+param out: text = "out"
+
+job future {
+  memory: 64MiB
+}
+
+source impressions = file {
+  path: concat(data, "/impressions.jsonl")
+  schema: { n: int!, imp_id: int, ts: time(ms), user: int, item: int, price: float }
+  event_time: ts, max_delay: 3s
+}
+
+source clicks = file {
+  path: [concat(data, "/clicks-a.jsonl"), concat(data, "/clicks-b.jsonl")]
+  schema: { n: int!, imp_id: int, ts: time(ms), item: int, value: float }
+  event_time: ts, max_delay: 3s
+}
+
+stream features =
+    impressions
+  | where price is null or price < 90.0
+  | dedup by imp_id within 1m
+  | feature by item over [10s, 2m] every 1s { imps: count(), spend: sum(price), dearest: max(price), users: distinct(user) }
+  | feature from clicks by item over [10s, 2m] every 1s { clicks: count(), value: sum(value), latest: last(value), often: top(value, 2) }
+  | feature by user over 2m every 10s { seen: count(), since: since_last() }
+  | feature by user over 2m every 10s including self { me: count() }
+  | with ctr = (clicks_2m + 1.0) / (imps_2m + 20.0), second = ts
+
+stream examples = features | attribute clicks on imp_id within 30s as clicked
+
+stream leaky = examples | feature by item over 2m every 1s including self { known: sum(clicked) }
+
+sink features = file from features { path: concat(out, "/features.jsonl") }
+sink leaky = file from leaky { path: concat(out, "/leaky.jsonl") }
+"""
+FILES = ["impressions", "clicks-a", "clicks-b"]
+
+
+class Failure(Exception):
+    pass
+
+
+# --- streams: a record is a dict, or a text that is no record
+
+
+def time_of(record):
+    """Its event time; None where it is a bad record."""
+    return record["ts"] if isinstance(record, dict) else None
+
+
+def order_times(records):
+    times, running = [], -1
+    for record in records:
+        time = time_of(record)
+        if time is not None and time > running:
+            running = time
+        times.append(running)
+    return times
+
+
+def any_impression(rng, time, ids):
+    return {
+        "imp_id": None if rng.random() < 0.02 else rng.randrange(ids), "ts": time,
+        "user": None if rng.random() < 0.03 else rng.randrange(20),
+        "item": None if rng.random() < 0.05 else int(rng.paretovariate(1.0)) % 12,
+        "price": None if rng.random() < 0.05 else rng.randrange(0, 10000) / 100,
+    }
+
+
+def any_click(rng, time, ids, impression=None):
+    like = impression or any_impression(rng, time, ids)
+    return {"imp_id": like["imp_id"], "ts": time, "item": like["item"],
+            "value": None if rng.random() < 0.1 else rng.randrange(9) / 4}
+
+
+def spoil(rng, records):
+    """Broken lines, and records without a time."""
+    for i in range(len(records)):
+        dice = rng.random()
+        if dice < 0.005:
+            records[i] = '{"n": 1, "ts": tomorrow'
+        elif dice < 0.01:
+            records[i] = {**records[i], "ts": None}
+    return records
+
+
+def make_streams(rng, seed):
+    count = rng.choice([150, 400, 1100, 2600])
+    click_share, noise = [(0.01, 0.0), (0.3, 0.3), (0.5, 4.0)][seed % 3]
+    clock, impressions, arriving = BASE_MS, [], []
+    for i in range(count):
+        dice = rng.random()
+        clock += 0 if dice < 0.35 else rng.randrange(1, 4) if dice < 0.6 else int(rng.expovariate(count / 300_000))
+        time = clock - rng.randrange(DELAY_MS + 1) if rng.random() < 0.15 else clock
+        impression = any_impression(rng, time, count)
+        if rng.random() < 0.95:
+            impression["imp_id"] = i
+        impressions.append(impression)
+        if rng.random() < 0.05:
+            impressions.append({**rng.choice(impressions[-50:])})
+            impressions[-1]["ts"] = max(impressions[-1]["ts"], clock - DELAY_MS)
+        if rng.random() < click_share:
+            at = time + rng.choice([0, 0, 0, 1, 2, 30, 900, 5000, 29_999, 30_000, 30_001])
+            arriving.append((at, any_click(rng, at, count, impression)))
+    for _ in range(int(count * noise)):
+        at = rng.randrange(BASE_MS, clock + 1)
+        arriving.append((at, any_click(rng, at, count)))
+    arriving = [(at + (rng.randrange(DELAY_MS + 1) if rng.random() < 0.2 else 0), rng.random(), click)
+                for at, click in arriving]
+    clicks = [click for _, _, click in sorted(arriving, key=lambda a: a[:2])]
+    parts = [[], []]
+    for click in clicks:
+        parts[rng.random() < 0.3].append(click)
+    return [spoil(rng, impressions), spoil(rng, parts[0]), spoil(rng, parts[1])]
+
+
+# --- perturbations
+
+
+def cut_streams(rng, streams, at_time):
+    """(how many records of each file stay, the least order time of what is new)."""
+    orders = [order_times(s) for s in streams]
+    place = rng.randrange(len(orders[0]) // 5, len(orders[0]) * 9 // 10)
+    moment = orders[0][place]
+    if at_time:
+        return [sum(t <= moment for t in times) for times in orders], moment + 1
+    return [place + 1] + [sum(t < moment for t in times) for times in orders[1:]], moment
+
+
+def change(rng, record, maker, ids):
+    if not isinstance(record, dict) or record["ts"] is None:
+        return record
+    new = maker(rng, record["ts"] + rng.randrange(-2000, 2000), ids)
+    return {key: new[key] if rng.random() < 0.5 else record[key] for key in record}
+
+
+def perturb_records(rng, kind, records, maker, ids):
+    """New records in place of those after the cut."""
+    if kind == "gone":
+        return []
+    out = []
+    if kind == "flood" and records:
+        times = [t for t in map(time_of, records) if t is not None] or [BASE_MS]
+        out = [maker(rng, times[0] + rng.randrange(3), ids) for _ in range(rng.choice([30, 1500]))]
+    for record in records:
+        dice = rng.random()
+        if kind != "mixed":
+            out.append(change(rng, record, maker, ids) if dice < 0.7 else record)
+        elif dice < 0.3:
+            continue
+        else:
+            out.append(record)
+            if dice < 0.45:
+                out.append(dict(record) if isinstance(record, dict) else record)
+            elif dice < 0.7:
+                out.append(maker(rng, (time_of(record) or BASE_MS) + rng.randrange(-500, 500), ids))
+    return spoil(rng, [dict(r) if isinstance(r, dict) else r for r in out])
+
+
+def mend_times(before, after, least):
+    """Keeps what is new after the cut, and within max_delay."""
+    running = max(order_times(before)[-1] if before else -1, least)
+    is_first = True
+    for record in after:
+        if time_of(record) is None:
+            continue
+        record["ts"] = max(record["ts"], least if is_first else running - DELAY_MS)
+        is_first = False
+        running = max(running, record["ts"])
+    return before + after
+
+
+def perturb(rng, streams, number):
+    stay, least = cut_streams(rng, streams, at_time=number < 2)
+    kinds = [["values"], ["mixed"], ["gone", "flood", "mixed", "values"]][number]
+    ids = len(streams[0])
+    touched = rng.choice([(0,), (1, 2), (0, 1, 2), (0, 1, 2)])
+    out = []
+    for i, records in enumerate(streams):
+        before, after = records[:stay[i]], records[stay[i]:]
+        if i in touched:
+            maker = any_impression if i == 0 else any_click
+            after = mend_times(before, perturb_records(rng, rng.choice(kinds), after, maker, ids), least)[len(before):]
+        out.append(before + after)
+    return stay[0], out
+
+
+# --- running
+
+
+def write_streams(folder, streams):
+    os.makedirs(folder, exist_ok=True)
+    for name, records in zip(FILES, streams):
+        with open(os.path.join(folder, name + ".jsonl"), "w", encoding="utf-8") as file:
+            for n, record in enumerate(records):
+                file.write((json.dumps({"n": n, **record}) if isinstance(record, dict) else record) + "\n")
+
+
+def run(leat, folder, streams, workers):
+    """{sink: [(n, line)]} in the order of the file."""
+    shutil.rmtree(folder, ignore_errors=True)
+    write_streams(folder, streams)
+    with open(os.path.join(folder, "future.leat"), "w", encoding="utf-8") as file:
+        file.write(JOB)
+    result = subprocess.run([leat, "run", os.path.join(folder, "future.leat"), "--quiet", "--set", f"data={folder}",
+                             "--set", f"out={folder}", "--workers", str(workers)], capture_output=True, text=True,
+                            timeout=60, check=False)
+    if result.returncode != 0:
+        raise Failure(f"leat run ended with {result.returncode}:\n{result.stderr[-2000:]}")
+    out = {}
+    for sink in ("features", "leaky"):
+        with open(os.path.join(folder, sink + ".jsonl"), "rb") as file:
+            out[sink] = [(int(re.match(rb'\{"n":(\d+),', line)[1]), line) for line in file.read().splitlines()]
+    return out
+
+
+def rows(found, sink, begin, end):
+    return [line for n, line in found[sink] if begin <= n < end]
+
+
+def first_differences(left, right):
+    pairs = [(a, b) for a, b in zip(left, right) if a != b][:SHOWN_MAX]
+    shown = "".join(f"\n  before: {a.decode()}\n  after:  {b.decode()}" for a, b in pairs)
+    return f"{len(left)} and {len(right)} rows{shown}"
+
+
+# --- the same in Python
+
+
+def deduplicated(impressions):
+    """Numbers of the impressions that pass `where` and `dedup`."""
+    first = {}
+    for n, record in enumerate(impressions):
+        time = time_of(record)
+        if time is None or (record["price"] is not None and record["price"] >= 90.0):
+            continue
+        identity = record["imp_id"]
+        if identity is None or identity not in first or time >= first[identity] + WITHIN_MS:
+            if identity is not None:
+                first[identity] = time
+            yield n
+        elif time <= first[identity] - WITHIN_MS:
+            yield n
+
+
+def window_count(panes, pane, window_ms):
+    return sum(panes[p] for p in range(pane - window_ms // PANE_MS, pane + 1) if p in panes)
+
+
+def reference(streams):
+    """{n: the count features of impression n}, from the one order: time, then partition, then place."""
+    merged = [(time, part, place) for part, records in enumerate(streams)
+              for place, time in enumerate(order_times(records))]
+    passing = set(deduplicated(streams[0]))
+    imps, clicks = collections.defaultdict(collections.Counter), collections.defaultdict(collections.Counter)
+    out = {}
+    for _, part, place in sorted(merged):
+        record = streams[part][place]
+        time = time_of(record)
+        if time is None or (part == 0 and place not in passing):
+            continue
+        pane = time // PANE_MS
+        if part > 0:
+            clicks[record["item"]][pane] += 1
+            continue
+        out[place] = {f"{name}_{w}": window_count(panes[record["item"]], pane, ms)
+                      for name, panes in (("imps", imps), ("clicks", clicks)) for w, ms in WINDOWS_MS.items()}
+        imps[record["item"]][pane] += 1
+    return out
+
+
+def check_reference(streams, found):
+    """The number of rows whose window has clicks."""
+    expected = reference(streams)
+    numbers = [n for n, _ in found["features"]]
+    if numbers != sorted(expected):
+        raise Failure(f"{len(numbers)} rows, expected {len(expected)} in the order of their records")
+    with_clicks = 0
+    for n, line in found["features"]:
+        row = json.loads(line)
+        if any(row[key] != value for key, value in expected[n].items()):
+            raise Failure(f"expected {expected[n]}, found {line.decode()}")
+        with_clicks += row["clicks_2m"] > 0
+    return with_clicks
+
+
+# --- the test
+
+
+def test_seed(leat, folder, seed, totals):
+    rng = random.Random(seed)
+    streams = make_streams(rng, seed)
+    base = run(leat, os.path.join(folder, "base"), streams, 1)
+    totals["rows with clicks"] += check_reference(streams, base)
+    if run(leat, os.path.join(folder, "base3"), streams, 3) != base:
+        raise Failure("three lanes give other rows than one")
+    for number in range(PERTURBATIONS):
+        cut, perturbed = perturb(rng, streams, number)
+        found = run(leat, os.path.join(folder, f"perturbed-{number}"), perturbed, 1 if (seed + number) % 2 else 3)
+        earlier, same = rows(base, "features", 0, cut), rows(found, "features", 0, cut)
+        if earlier != same:
+            raise Failure(f"perturbation {number}: rows before record {cut} changed: {first_differences(earlier, same)}")
+        totals["earlier rows"] += len(earlier)
+        totals["changed later"] += rows(base, "features", cut, 1 << 60) != rows(found, "features", cut, 1 << 60)
+        totals["leaks seen"] += sorted(rows(base, "leaky", 0, cut)) != sorted(rows(found, "leaky", 0, cut))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--leat", required=True)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--folder", default="build/future")
+    parser.add_argument("--keep", action="store_true")
+    arguments = parser.parse_args()
+    leat, folder = os.path.abspath(arguments.leat), os.path.abspath(arguments.folder)
+    totals = collections.Counter()
+    failed = 0
+    for seed in range(arguments.seed, arguments.seed + arguments.seeds):
+        place = os.path.join(folder, f"seed-{seed}")
+        try:
+            test_seed(leat, place, seed, totals)
+        except Failure as failure:
+            failed += 1
+            print(f"not ok - future: seed {seed} (its files: {place}): {failure}")
+        else:
+            print(f"ok - future: seed {seed}")
+            if not arguments.keep:
+                shutil.rmtree(place, ignore_errors=True)
+        sys.stdout.flush()
+    runs = PERTURBATIONS * arguments.seeds
+    for what, least in (("earlier rows", 100 * runs), ("rows with clicks", 20 * arguments.seeds),
+                        ("changed later", runs // 2), ("leaks seen", runs // 4)):
+        failed += totals[what] < least
+        print(f"{'ok' if totals[what] >= least else 'not ok'} - future: the test can fail: {what}: {totals[what]}, "
+              f"at least {least}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
