@@ -5,6 +5,7 @@ import dataclasses
 import json
 import math
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -45,6 +46,16 @@ class Run:
     def digest(self, sink):
         """(rows, digest) that a `null` sink tells."""
         return self.node(sink)["note"]
+
+
+@dataclasses.dataclass
+class Sample:
+    """What a line of progress says, and what the process had taken by then."""
+
+    wall: float
+    cpu: dict  # seconds by thread
+    events: int
+    checkpoint: int
 
 
 @dataclasses.dataclass
@@ -89,6 +100,21 @@ def busy_cores():
     with open("/proc/stat", encoding="ascii") as file:
         fields = [int(word) for word in file.readline().split()[1:]]
     return (sum(fields[:8]) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
+
+
+def thread_seconds(pid):
+    seconds = {}
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        try:
+            with open(f"/proc/{pid}/task/{thread}/stat", encoding="ascii", errors="replace") as file:
+                fields = file.read().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has ended
+        seconds[thread] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return seconds
+
+
+PROGRESS = re.compile(r" s  (\d+) events .*?(?:   checkpoint (\d+):|$)")
 
 
 def finish(process, started, busy, output):
@@ -146,6 +172,24 @@ class Bench:
         for name, value in settings.items():
             command += ["--set", f"{name}={value}"]
         return command
+
+    def watch(self, job, workers=1, extra=(), **settings):
+        """(run, samples): with a sample for each line of progress; `output` is the summary as text."""
+        command = [word for word in self.job_command(job, workers, settings, extra) if word != "--json"]
+        started, busy, samples = time.monotonic(), busy_cores(), []
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for line in process.stderr:
+            found = PROGRESS.search(line.rstrip())
+            if found:
+                samples.append(Sample(time.monotonic() - started, thread_seconds(process.pid), int(found[1]),
+                                      int(found[2] or 0)))
+        output = process.stdout.read()
+        run = finish(process, started, busy, output)
+        process.stdout.close()
+        process.stderr.close()
+        if process.returncode != 0:
+            raise Broken(f"{job}: status {process.returncode}: {output[-800:]}")
+        return run, samples
 
     def run_job(self, job, workers=1, extra=(), env=None, **settings):
         run = self.run(self.job_command(job, workers, settings, extra), env=env)

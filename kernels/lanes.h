@@ -18,7 +18,12 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Instrumented scalar code inlined whole would compile for minutes. */
+#if defined(KERNELS_LANES_SCALAR) && (defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__))
+#define LANES_INLINE static __attribute__((unused))
+#else
 #define LANES_INLINE static inline __attribute__((always_inline, unused))
+#endif
 
 #if defined(KERNELS_LANES_AVX512)
 #include "lanes_avx512.h"

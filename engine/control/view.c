@@ -140,23 +140,25 @@ static void add_node_line(struct view *view, const struct run_node_stats *node)
         buffer_printf(out, "  queue %.0f %%", fill * 100);
 }
 
-static void add_report(struct view *view, const struct report *report)
+/* The figures that tell how well a learner does, over the run or over the last window; false: there are none.
+ */
+static bool add_report(struct view *view, const struct report *report, bool is_window)
 {
     static const char *const shown[] = {"logloss", "auc", "calibration", "rmse", "mae"};
-    for (int is_window = 0; is_window < 2; is_window++) {
-        bool is_first = true;
-        for (uint32_t i = 0; i < report->count; i++) {
-            bool is_shown = false;
-            for (size_t k = 0; k < ARRAY_COUNT(shown); k++)
-                is_shown |= strcmp(report->items[i].name, shown[k]) == 0;
-            if (!is_shown || report->items[i].is_window != (is_window == 1))
-                continue;
-            buffer_printf(&view->out, "%s%s %.5f",
-                          is_first ? (is_window ? "   last window: " : "    run: ") : "  ",
-                          report->items[i].name, report->items[i].value);
-            is_first = false;
-        }
+    bool is_first = true;
+    for (uint32_t i = 0; i < report->count; i++) {
+        const struct report_item *item = &report->items[i];
+        bool is_shown = false;
+        for (size_t k = 0; k < ARRAY_COUNT(shown); k++)
+            is_shown |= strcmp(item->name, shown[k]) == 0;
+        if (!is_shown || item->is_window != is_window)
+            continue;
+        buffer_printf(&view->out, "%s  %s %.5f",
+                      is_first ? (is_window ? "    last window:" : "    run:        ") : "", item->name,
+                      item->value);
+        is_first = false;
     }
+    return !is_first;
 }
 
 static void draw_screen(struct view *view)
@@ -176,12 +178,11 @@ static void draw_screen(struct view *view)
         begin = view->out.length;
         add_node_line(view, &view->stats.nodes[i]);
         end_line(view, begin, width);
-        if (view->stats.nodes[i].report.count == 0)
-            continue;
-        begin = view->out.length;
-        add_report(view, &view->stats.nodes[i].report);
-        if (view->out.length > begin)
-            end_line(view, begin, width);
+        for (int is_window = 0; is_window < 2; is_window++) {
+            begin = view->out.length;
+            if (add_report(view, &view->stats.nodes[i].report, is_window == 1))
+                end_line(view, begin, width);
+        }
     }
     buffer_printf(&view->out, "\x1b[J");
     fwrite(view->out.data, 1, view->out.length, stderr);
@@ -199,8 +200,10 @@ static void print_line(struct view *view)
                   "  dead %" PRIu64 "  ",
                   written, sum.filtered, sum.duplicate, sum.late, sum.dead);
     add_time(view);
-    for (uint32_t i = 0; i < view->stats.nodes_count; i++)
-        add_report(view, &view->stats.nodes[i].report);
+    for (uint32_t i = 0; i < view->stats.nodes_count; i++) {
+        add_report(view, &view->stats.nodes[i].report, false);
+        add_report(view, &view->stats.nodes[i].report, true);
+    }
     fprintf(stderr, "%.*s\n", (int)view->out.length, view->out.data);
 }
 

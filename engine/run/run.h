@@ -59,7 +59,7 @@ struct run_stats {
     struct source_progress progress;
     struct run_node_stats nodes[PLAN_NODES_MAX];
     uint32_t nodes_count;
-    double queue_fill[PLAN_STAGES_MAX]; /* numbers waiting for the stage / SLOTS */
+    double queue_fill[PLAN_STAGES_MAX]; /* numbers that are ready for the stage and wait, of those that can */
     uint64_t checkpoints;               /* published by this process */
     uint64_t checkpoint_epoch;
     int64_t checkpoint_age_us, checkpoint_us; /* -1: none */

@@ -84,17 +84,28 @@ static void add_checkpoints(struct run *run, struct run_stats *stats)
     pthread_mutex_unlock(&c->mutex);
 }
 
+/* How far a stage is: the number that its slowest instance runs next. */
+static uint64_t stage_progress(struct run *run, uint32_t stage)
+{
+    if (stage == 0)
+        return atomic_load(&run->sequencer.claimed);
+    uint64_t next = UINT64_MAX;
+    for (uint32_t i = 0; i < run->stage_instances[stage]; i++)
+        next = MIN(next, __atomic_load_n(&run->stages[run->stage_first[stage] + i]->next, __ATOMIC_RELAXED));
+    return next;
+}
+
+/* Numbers that are ready for a stage and wait: where they pile up is the bottleneck. */
 static void add_queues(struct run *run, struct run_stats *stats)
 {
-    uint64_t formed = atomic_load(&run->sequencer.formed);
+    stats->numbers = atomic_load(&run->sequencer.formed);
     for (uint32_t stage = 1; stage < run->plan->stages_count; stage++) {
-        uint64_t next = formed;
-        for (uint32_t i = 0; i < run->stage_instances[stage]; i++)
-            next =
-                MIN(next, __atomic_load_n(&run->stages[run->stage_first[stage] + i]->next, __ATOMIC_RELAXED));
-        stats->queue_fill[stage] = (double)(formed - next) / SLOTS;
+        const struct stage_instance *any = run->stages[run->stage_first[stage]];
+        uint64_t ready = stats->numbers, next = stage_progress(run, stage);
+        for (uint32_t i = 0; i < any->feeders_count; i++)
+            ready = MIN(ready, stage_progress(run, any->feeders[i]));
+        stats->queue_fill[stage] = ready > next ? (double)(ready - next) / SLOTS : 0;
     }
-    stats->numbers = formed;
 }
 
 void run_stats(struct run *run, struct run_stats *stats)

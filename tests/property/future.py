@@ -115,7 +115,7 @@ def spoil(rng, records):
         dice = rng.random()
         if dice < 0.005:
             records[i] = '{"n": 1, "ts": tomorrow'
-        elif dice < 0.01:
+        elif dice < 0.01 and isinstance(records[i], dict):
             records[i] = {**records[i], "ts": None}
     return records
 
