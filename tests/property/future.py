@@ -10,6 +10,9 @@ gone, or a flood. A cut is either a time T (all records whose order time, the ru
 their partition, is later) or one impression (all that comes after it in the one order: time, then partition, then
 place). What is changed stays after the cut. Rows of records before it must not change, at any number of lanes.
 
+Every fourth seed has rows far later than its `max_delay`. They read what the watermark has left; where a file ends is
+part of that (a source that has ended holds the watermark back no longer), so there no file ends before the cut.
+
 So that this means something: the rows are compared with a computation in Python, and the test must fail on rows after
 the cut and on a job whose feature is fed by the joined label. Prints TAP lines.
 """
@@ -26,6 +29,7 @@ import sys
 
 BASE_MS = 1_700_000_000_000
 DELAY_MS = 3000
+LATE_MS = 200_000  # far beyond max_delay and all windows
 WITHIN_MS = 60_000
 WINDOWS_MS = {"10s": 10_000, "2m": 120_000}
 PANE_MS = 1000
@@ -35,6 +39,7 @@ SHOWN_MAX = 3
 JOB = """
 param data: text = "."
 param out: text = "out"
+param delay: duration = 3s
 
 job future {
   memory: 64MiB
@@ -43,13 +48,13 @@ job future {
 source impressions = file {
   path: concat(data, "/impressions.jsonl")
   schema: { n: int!, imp_id: int, ts: time(ms), user: int, item: int, price: float }
-  event_time: ts, max_delay: 3s
+  event_time: ts, max_delay: delay
 }
 
 source clicks = file {
   path: [concat(data, "/clicks-a.jsonl"), concat(data, "/clicks-b.jsonl")]
   schema: { n: int!, imp_id: int, ts: time(ms), item: int, value: float }
-  event_time: ts, max_delay: 3s
+  event_time: ts, max_delay: delay
 }
 
 stream features =
@@ -120,28 +125,28 @@ def spoil(rng, records):
     return records
 
 
-def make_streams(rng, seed):
+def make_streams(rng, seed, delay_ms):
     count = rng.choice([150, 400, 1100, 2600])
     click_share, noise = [(0.01, 0.0), (0.3, 0.3), (0.5, 4.0)][seed % 3]
     clock, impressions, arriving = BASE_MS, [], []
     for i in range(count):
         dice = rng.random()
         clock += 0 if dice < 0.35 else rng.randrange(1, 4) if dice < 0.6 else int(rng.expovariate(count / 300_000))
-        time = clock - rng.randrange(DELAY_MS + 1) if rng.random() < 0.15 else clock
+        time = clock - rng.randrange(delay_ms + 1) if rng.random() < 0.15 else clock
         impression = any_impression(rng, time, count)
         if rng.random() < 0.95:
             impression["imp_id"] = i
         impressions.append(impression)
         if rng.random() < 0.05:
             impressions.append({**rng.choice(impressions[-50:])})
-            impressions[-1]["ts"] = max(impressions[-1]["ts"], clock - DELAY_MS)
+            impressions[-1]["ts"] = max(impressions[-1]["ts"], clock - delay_ms)
         if rng.random() < click_share:
             at = time + rng.choice([0, 0, 0, 1, 2, 30, 900, 5000, 29_999, 30_000, 30_001])
             arriving.append((at, any_click(rng, at, count, impression)))
     for _ in range(int(count * noise)):
         at = rng.randrange(BASE_MS, clock + 1)
         arriving.append((at, any_click(rng, at, count)))
-    arriving = [(at + (rng.randrange(DELAY_MS + 1) if rng.random() < 0.2 else 0), rng.random(), click)
+    arriving = [(at + (rng.randrange(delay_ms + 1) if rng.random() < 0.2 else 0), rng.random(), click)
                 for at, click in arriving]
     clicks = [click for _, _, click in sorted(arriving, key=lambda a: a[:2])]
     parts = [[], []]
@@ -193,20 +198,21 @@ def perturb_records(rng, kind, records, maker, ids):
     return spoil(rng, [dict(r) if isinstance(r, dict) else r for r in out])
 
 
-def mend_times(before, after, least):
-    """Keeps what is new after the cut, and within max_delay."""
+def mend_times(before, after, least, delay_ms):
+    """Keeps what is new after the cut, and no later than delay_ms."""
     running = max(order_times(before)[-1] if before else -1, least)
     is_first = True
     for record in after:
         if time_of(record) is None:
             continue
-        record["ts"] = max(record["ts"], least if is_first else running - DELAY_MS)
+        record["ts"] = max(record["ts"], least if is_first else running - delay_ms)
         is_first = False
         running = max(running, record["ts"])
-    return before + after
+    return after
 
 
-def perturb(rng, streams, number):
+def perturb(rng, streams, number, delay_ms):
+    """(the number of impressions before the cut, the streams with something else after it)"""
     stay, least = cut_streams(rng, streams, at_time=number < 2)
     kinds = [["values"], ["mixed"], ["gone", "flood", "mixed", "values"]][number]
     ids = len(streams[0])
@@ -216,7 +222,10 @@ def perturb(rng, streams, number):
         before, after = records[:stay[i]], records[stay[i]:]
         if i in touched:
             maker = any_impression if i == 0 else any_click
-            after = mend_times(before, perturb_records(rng, rng.choice(kinds), after, maker, ids), least)[len(before):]
+            new = perturb_records(rng, rng.choice(kinds), after, maker, ids)
+            if delay_ms > DELAY_MS and after and not any(map(time_of, new)):
+                new.append(maker(rng, least, ids))
+            after = mend_times(before, new, least, delay_ms)
         out.append(before + after)
     return stay[0], out
 
@@ -232,15 +241,15 @@ def write_streams(folder, streams):
                 file.write((json.dumps({"n": n, **record}) if isinstance(record, dict) else record) + "\n")
 
 
-def run(leat, folder, streams, workers):
+def run(leat, folder, streams, workers, is_late):
     """{sink: [(n, line)]} in the order of the file."""
     shutil.rmtree(folder, ignore_errors=True)
     write_streams(folder, streams)
     with open(os.path.join(folder, "future.leat"), "w", encoding="utf-8") as file:
         file.write(JOB)
     result = subprocess.run([leat, "run", os.path.join(folder, "future.leat"), "--quiet", "--set", f"data={folder}",
-                             "--set", f"out={folder}", "--workers", str(workers)], capture_output=True, text=True,
-                            timeout=60, check=False)
+                             "--set", f"out={folder}", "--set", f"delay={'0s' if is_late else '3s'}", "--workers",
+                             str(workers)], capture_output=True, text=True, timeout=60, check=False)
     if result.returncode != 0:
         raise Failure(f"leat run ended with {result.returncode}:\n{result.stderr[-2000:]}")
     out = {}
@@ -325,14 +334,18 @@ def check_reference(streams, found):
 
 def test_seed(leat, folder, seed, totals):
     rng = random.Random(seed)
-    streams = make_streams(rng, seed)
-    base = run(leat, os.path.join(folder, "base"), streams, 1)
-    totals["rows with clicks"] += check_reference(streams, base)
-    if run(leat, os.path.join(folder, "base3"), streams, 3) != base:
+    is_late = seed % 4 == 0
+    delay_ms = LATE_MS if is_late else DELAY_MS
+    streams = make_streams(rng, seed, delay_ms)
+    base = run(leat, os.path.join(folder, "base"), streams, 1, is_late)
+    if not is_late:
+        totals["rows with clicks"] += check_reference(streams, base)
+    if run(leat, os.path.join(folder, "base-3"), streams, 3, is_late) != base:
         raise Failure("three lanes give other rows than one")
     for number in range(PERTURBATIONS):
-        cut, perturbed = perturb(rng, streams, number)
-        found = run(leat, os.path.join(folder, f"perturbed-{number}"), perturbed, 1 if (seed + number) % 2 else 3)
+        cut, perturbed = perturb(rng, streams, number, delay_ms)
+        workers = 1 if (seed + number) % 2 else 3
+        found = run(leat, os.path.join(folder, f"perturbed-{number}"), perturbed, workers, is_late)
         earlier, same = rows(base, "features", 0, cut), rows(found, "features", 0, cut)
         if earlier != same:
             raise Failure(f"perturbation {number}: rows before record {cut} changed: {first_differences(earlier, same)}")

@@ -1,0 +1,474 @@
+#!/usr/bin/env python3
+"""Runs each sample job and compares what it says with a computation of its own.
+
+    tests/jobs/jobs.py --leat build/release/leat [--only NAME] [--folder DIR] [--keep]
+
+The recordings are those of ../shared/data (its README.md says whose they are); where that folder is missing, their
+jobs are skipped, saying so. The two ctr jobs run on streams made here, with planted duplicates, late and broken lines.
+Prints TAP lines.
+"""
+
+import argparse
+import collections
+import csv
+import datetime
+import glob
+import gzip
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+
+ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+JOBS = os.path.join(ROOT, "jobs")
+DATA = os.path.normpath(os.path.join(ROOT, "..", "shared", "data"))
+EPOCH = datetime.datetime(1970, 1, 1)
+MINUTE, HOUR, DAY = 60, 3600, 86400  # in seconds
+EVENTS, CLEAN_EVENTS, SEED = 60_000, 20_000, 5
+# operators/aggregate/distinct.c: exact up to 512 values, then a standard error of 1.04 / sqrt(4096).
+DISTINCT_EXACT, DISTINCT_ERROR = 512, 1.04 / 64
+
+
+class Failure(Exception):
+    pass
+
+
+def expect(what, found, expected):
+    if found != expected:
+        raise Failure(f"{what}: found {found!r}, expected {expected!r}")
+
+
+def expect_within(what, found, low, high):
+    if not low <= found <= high:
+        raise Failure(f"{what}: {found} is not in [{low}, {high}]")
+
+
+def expect_rows(what, found, expected):
+    """Two dicts; says which keys differ."""
+    wrong = [(k, found.get(k), expected.get(k)) for k in sorted(set(found) | set(expected), key=str)
+             if found.get(k) != expected.get(k)]
+    if wrong:
+        raise Failure(f"{what}: {len(wrong)} of {len(expected)} differ; (key, found, expected): {wrong[:3]}")
+
+
+class Test:
+    def __init__(self, leat, folder):
+        self.leat, self.folder = leat, folder
+
+    def call(self, *arguments):
+        result = subprocess.run([self.leat, *arguments], cwd=self.folder, capture_output=True, text=True, timeout=120,
+                                check=False)
+        if result.returncode != 0:
+            raise Failure(f"leat {' '.join(arguments)} ended with {result.returncode}:\n{result.stderr[-2000:]}")
+        return result.stdout
+
+    def place(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+    def run(self, name, *arguments, job=None, workers=2, out=None):
+        """The summary's nodes, by (name, kind); the counts of all must add up. Output goes to FOLDER/NAME."""
+        text = self.call("run", job or os.path.join(JOBS, name + ".leat"), "--json", "--workers", str(workers), "--set",
+                         f"out={out or self.place(name)}", *arguments)
+        summary = json.loads(text)
+        expect("finished", summary["finished"], True)
+        nodes = {}
+        for node in summary["nodes"]:
+            if not node["counts"]["balanced"]:
+                raise Failure(f"the counts of {node['name']} {node['kind']} do not add up: {node['counts']}")
+            nodes.setdefault((node["name"], node["kind"]), []).append(node)
+        return nodes
+
+
+def counts(nodes, name, kind):
+    found = nodes.get((name, kind), [])
+    expect(f"nodes {name} {kind}", len(found), 1)
+    return found[0]["counts"]
+
+
+def read_json(path):
+    with open(path, encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def read_csv(path):
+    with (gzip.open if path.endswith(".gz") else open)(path, "rt", encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def seconds_of(text):
+    """Seconds since 1970 of a time as leat writes it, or as the recordings do."""
+    time = datetime.datetime.fromisoformat(text.replace("Z", "").replace(" ", "T")) - EPOCH
+    return time.days * DAY + time.seconds
+
+
+def logloss(pairs):
+    total = 0.0
+    for label, prediction in pairs:
+        p = min(max(prediction, 1e-15), 1 - 1e-15)
+        total -= math.log(p if label else 1 - p)
+    return total / len(pairs)
+
+
+def entropy(rate):
+    return -rate * math.log(rate) - (1 - rate) * math.log(1 - rate)
+
+
+def expect_logloss(nodes, kind, pairs, low, high):
+    """The engine's own figure is that of the predictions it wrote, and lies in the band."""
+    loss = logloss(pairs)
+    expect_within("logloss", loss, low, high)
+    expect_within("logloss in the summary", nodes[("model", kind)][0]["report"]["run"]["logloss"], loss - 1e-6, loss + 1e-6)
+    return loss
+
+
+# --- on recordings
+
+
+def test_wiki_edits(test):
+    test.run("wiki_edits", "--set", f"data={DATA}/wikiticker/wikiticker.jsonl.gz")
+    hours = collections.defaultdict(list)
+    channels, pages = collections.defaultdict(lambda: [0, 0]), collections.Counter()
+    with gzip.open(f"{DATA}/wikiticker/wikiticker.jsonl.gz", "rt", encoding="utf-8") as file:
+        for edit in map(json.loads, file):
+            hour = seconds_of(edit["time"]) // HOUR
+            hours[hour].append(edit)
+            channels[edit["channel"], hour][0] += 1
+            channels[edit["channel"], hour][1] += edit["added"]
+            pages[edit["page"], hour] += 1
+    found = read_json(test.place("wiki_edits", "hourly.jsonl"))
+    expect("hours", [seconds_of(row["window_start"]) // HOUR for row in found], sorted(hours))
+    expect("number of hours", len(found), 24)
+    for row, (hour, edits) in zip(found, sorted(hours.items())):
+        per_channel = collections.Counter(e["channel"] for e in edits)
+        expected = {
+            "edits": len(edits), "added": sum(e["added"] for e in edits), "deleted": sum(e["deleted"] for e in edits),
+            "robots": sum(e["isRobot"] is True for e in edits),
+            "top": [c for c, _ in sorted(per_channel.items(), key=lambda kv: (-kv[1], kv[0].encode()))[:3]],
+        }
+        expect_rows(f"hour {hour}", {key: row[key] for key in expected}, expected)
+        users = len({e["user"] for e in edits})
+        slack = 0 if users <= DISTINCT_EXACT else 4 * DISTINCT_ERROR * users
+        expect_within(f"users of hour {hour}", row["users"], users - slack, users + slack)
+    rows = read_csv(test.place("wiki_edits", "channels.csv"))
+    expect("channel rows", len(rows), len(channels))
+    expect_rows("channels", {(r["channel"], seconds_of(r["window_start"]) // HOUR): [int(r["edits"]), int(r["added"])]
+                             for r in rows}, channels)
+    rows = read_csv(test.place("wiki_edits", "pages.csv"))
+    expect_rows("pages", {(r["page"], seconds_of(r["window_start"]) // HOUR): int(r["edits"]) for r in rows},
+                {key: count for key, count in pages.items() if count >= 5})
+    return f"{len(found)} hours, {len(channels)} channel hours, {len(rows)} busy pages"
+
+
+def test_sessions(test):
+    nodes = test.run("sessions", "--set", f"data={DATA}/otto/sessions.jsonl")
+    expected = collections.defaultdict(collections.Counter)
+    for session in read_json(f"{DATA}/otto/sessions.jsonl"):
+        for event in session["events"]:
+            row = expected[event["aid"], event["ts"] // 1000 // DAY]
+            row["events"] += 1
+            row[event["type"]] += 1
+    rows = read_csv(test.place("sessions", "items.csv"))
+    expect("rows", len(rows), len(expected))
+    kinds = ("events", "clicks", "carts", "orders")
+    expect_rows("items", {(int(r["aid"]), seconds_of(r["window_start"]) // DAY): [int(r[k]) for k in kinds] for r in rows},
+                {key: [row[k] for k in kinds] for key, row in expected.items()})
+    expect("events", counts(nodes, "events", "unnest")["emitted"], sum(row["events"] for row in expected.values()))
+    return f"{len(rows)} items and days"
+
+
+def retail_invoices(lines):
+    """({invoice: the row of its first good line, with features}, good lines) by the rule of operators/feature.c: panes
+    of an hour by event time; a row reads its own pane and the N before it, as they stand when it comes."""
+    history, first, number, out = collections.defaultdict(list), {}, collections.Counter(), {}
+    good = 0
+    for line in lines:
+        if (line["InvoiceNo"].startswith("C") or not line["CustomerID"] or float(line["UnitPrice"]) <= 0
+                or int(line["Quantity"]) <= 0):
+            continue
+        good += 1
+        customer, invoice, time = line["CustomerID"], line["InvoiceNo"], seconds_of(line["InvoiceDate"])
+        before = history[customer]
+        if not (invoice in first and abs(time - first[invoice]) < DAY):
+            first[invoice] = time
+            number[customer] += 1
+            row = {"customer": customer, "time": time, "nth": number[customer], "since": None}
+            for days in (7, 30, 90):
+                seen = [b for b in before if time // HOUR - days * 24 <= b[0] // HOUR <= time // HOUR]
+                row[f"lines_{days}d"] = len(seen)
+                row[f"spend_{days}d"] = math.fsum(b[1] for b in seen)
+                row[f"goods_{days}d"] = len({b[2] for b in seen})
+                row["since"] = (time - max(b[0] for b in seen)) * 1_000_000 if seen else None
+            out[invoice, time] = row
+        before.append((time, int(line["Quantity"]) * float(line["UnitPrice"]), line["StockCode"]))
+    return out, good
+
+
+def test_retail(test):
+    path = f"{DATA}/online_retail/2010-12_2011-06.csv.gz"
+    nodes = test.run("retail", "--set", f"data={path}")
+    lines = read_csv(path)
+    expected, good = retail_invoices(lines)
+    passed = counts(nodes, "clean_lines", "where")
+    expect("lines", counts(nodes, "lines", "file")["passed"], len(lines))
+    expect("good lines", (passed["passed"], passed["filtered"]), (good, len(lines) - good))
+    unique = counts(nodes, "invoices", "dedup")
+    expect("invoices", (unique["passed"], unique["duplicate"]), (len(expected), good - len(expected)))
+    times = {(row["customer"], row["nth"]): row["time"] for row in expected.values()}
+    found = read_json(test.place("retail", "predictions.jsonl"))
+    expect("predictions", len(found), len(expected))
+    for row in found:
+        key = row["InvoiceNo"], seconds_of(row["InvoiceDate"])
+        wanted = dict(expected[key])
+        next_time = times.get((wanted["customer"], wanted["nth"] + 1))
+        wanted["returned"] = int(next_time is not None and next_time <= wanted["time"] + 28 * DAY)
+        for days in (7, 30, 90):
+            spend = wanted.pop(f"spend_{days}d")
+            expect_within(f"spend_{days}d of {key}", row[f"spend_{days}d"], spend * (1 - 1e-9), spend * (1 + 1e-9))
+            if wanted[f"goods_{days}d"] > DISTINCT_EXACT:
+                goods = wanted.pop(f"goods_{days}d")
+                expect_within(f"goods_{days}d of {key}", row[f"goods_{days}d"], goods * (1 - 4 * DISTINCT_ERROR),
+                              goods * (1 + 4 * DISTINCT_ERROR))
+        del wanted["customer"], wanted["time"]
+        expect_rows(f"invoice {key}", {k: row[k] for k in wanted}, wanted)
+    rate = sum(row["returned"] for row in found) / len(found)
+    loss = expect_logloss(nodes, "linear", [(row["returned"], row["prediction"]) for row in found], 0.3, entropy(rate))
+    return f"{len(found)} invoices of {good} good lines; logloss {loss:.4f}, base rate {entropy(rate):.4f}"
+
+
+def baseline_rmse(ratings):
+    """Progressive: the item's mean so far, drawn to the mean of all by three ratings."""
+    total, items, squares = 0.0, collections.defaultdict(lambda: [0.0, 0]), 0.0
+    for i, (_, item, rating, _) in enumerate(ratings):
+        mean = total / i if i else 3.5
+        item_sum, item_count = items[item]
+        squares += ((item_sum + 3 * mean) / (item_count + 3) - rating) ** 2
+        total += rating
+        items[item] = [item_sum + rating, item_count + 1]
+    return math.sqrt(squares / len(ratings))
+
+
+def test_movielens(test):
+    path = f"{DATA}/ml_latest_small/ratings.csv.gz"
+    nodes = test.run("movielens", "--set", f"data={path}")
+    ratings = sorted(((int(r["userId"]), int(r["movieId"]), float(r["rating"]), int(r["timestamp"])) for r in read_csv(path)),
+                     key=lambda r: r[3])
+    rows = read_csv(test.place("movielens", "predictions.csv"))
+    found = [(int(r["userId"]), int(r["movieId"]), float(r["rating"]), seconds_of(r["timestamp"])) for r in rows]
+    if found != ratings:
+        raise Failure(f"{len(found)} predictions are not the {len(ratings)} ratings, in the order of time, then of the file")
+    rmse = math.sqrt(sum((float(r["prediction"]) - float(r["rating"])) ** 2 for r in rows) / len(rows))
+    expect_within("rmse in the summary", nodes[("model", "mf")][0]["report"]["run"]["rmse"], rmse - 1e-6, rmse + 1e-6)
+    baseline = baseline_rmse(ratings)
+    expect_within("rmse", rmse, 0.5, baseline - 0.02)
+    return f"{len(rows)} ratings in time order; rmse {rmse:.4f}, of means alone {baseline:.4f}"
+
+
+def test_bandit(test):
+    nodes = test.run("bandit", "--set", f"data={DATA}/obd_men_random/men.csv.gz")
+    found = read_json(test.place("bandit", "predictions.jsonl"))
+    recorded = read_csv(f"{DATA}/obd_men_random/men.csv.gz")
+    expect("predictions", len(found), 10_000)
+    key = ("item_id", "position", "click")
+    expect_rows("clicks by item and position", collections.Counter(tuple(row[k] for k in key) for row in found),
+                collections.Counter(tuple(int(row[k]) for k in key) for row in recorded))
+    rate = sum(row["click"] for row in found) / len(found)
+    loss = expect_logloss(nodes, "ffm", [(row["click"], row["prediction"]) for row in found], 0.7 * entropy(rate),
+                          1.2 * entropy(rate))
+    return f"{len(found)} impressions; logloss {loss:.4f}, base rate {entropy(rate):.4f}"
+
+
+# --- on generated streams
+
+
+def generate(test, name, events, *arguments):
+    test.call("generate", "ctr", "--events", str(events), "--seed", str(SEED), "--out", test.place(name), *arguments)
+    with open(test.place(name, "truth.json"), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def good_records(path, columns):
+    """Records in the order of the file, without broken ones, as (order time, record): the running maximum of ts."""
+    out, running = [], 0
+    with open(path, "rb") as file:
+        for line in file:
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(record, dict) and all(type(record.get(c)) is int and abs(record[c]) < 1 << 63 for c in columns):
+                running = max(running, record["ts"])
+                out.append((running, record))
+    return out
+
+
+def ctr_features(impressions, clicks):
+    """{imp_id: what jobs/ctr.leat must know of it}: rows in the order of time, impressions before clicks; panes of a
+    minute; only what came before."""
+    windows = {"1h": 60, "24h": 1440}
+    shown, clicked = collections.defaultdict(collections.Counter), collections.defaultdict(collections.Counter)
+    first, out = {}, {}
+    rows = [(order, 0, i, r) for i, (order, r) in enumerate(impressions)]
+    rows += [(order, 1, i, r) for i, (order, r) in enumerate(clicks)]
+    for _, is_click, _, record in sorted(rows, key=lambda row: row[:3]):
+        time, pane = record["ts"], record["ts"] // 60_000
+        if is_click:
+            clicked[record["item"]][pane] += 1
+            continue
+        if record["imp_id"] in first and abs(time - first[record["imp_id"]]) < HOUR * 1000:
+            continue
+        first[record["imp_id"]] = time
+        out[record["imp_id"]] = {f"{name}_{w}": sum(count for p, count in panes[record["item"]].items() if pane - n <= p <= pane)
+                                 for name, panes in (("imps", shown), ("clicks", clicked)) for w, n in windows.items()}
+        shown[record["item"]][pane] += 1
+    return out
+
+
+def check_ctr_rows(test, found, truth):
+    """Features and labels of the scored rows, and which rows there are."""
+    impressions = good_records(test.place("ctr-data", "impressions.jsonl"), ("imp_id", "ts", "user", "item", "city", "hour"))
+    clicks = good_records(test.place("ctr-data", "clicks.jsonl"), ("imp_id", "ts", "user", "item"))
+    for records, file in ((impressions, "impressions.jsonl"), (clicks, "clicks.jsonl")):
+        expect(f"good lines of {file}", len(records), truth[file]["lines"] - truth[file]["malformed"])
+    half = truth["late_ms"] // 2
+    late = {r["imp_id"] for order, r in impressions if r["ts"] < order - half}
+    in_time = {r["imp_id"]: r["ts"] for order, r in clicks if r["ts"] >= order - half}
+    features = ctr_features(impressions, clicks)
+    expect("late impressions", len(late), truth["impressions.jsonl"]["late"])
+    expect("scored impressions", sorted(row["imp_id"] for row in found), sorted(set(features) - late))
+    shown = {r["imp_id"]: r["ts"] for _, r in impressions}
+    for row in found:
+        wanted = dict(features[row["imp_id"]])
+        at = in_time.get(row["imp_id"])
+        wanted["clicked"] = int(at is not None and shown[row["imp_id"]] <= at <= shown[row["imp_id"]] + HOUR * 1000)
+        wanted["ctr_24h"] = (wanted["clicks_24h"] + 1) / (wanted["imps_24h"] + 20)
+        expect_rows(f"impression {row['imp_id']}", {k: row[k] for k in wanted}, wanted)
+
+
+def test_ctr(test):
+    truth = generate(test, "ctr-data", EVENTS, "--duplicates", "0.01", "--late", "0.01", "--malformed", "0.002")
+    outputs = []
+    for workers in (2, 3):
+        out = test.place(f"ctr-{workers}")
+        nodes = test.run("ctr", "--set", f"data={test.place('ctr-data')}", "--set", f"state={out}/state", workers=workers, out=out)
+        outputs.append([open(os.path.join(out, name), "rb").read() for name in ("scored.jsonl", "dead.jsonl")])
+    if outputs[0] != outputs[1]:
+        raise Failure("two lanes and three wrote different bytes")
+    planted, clicks = truth["impressions.jsonl"], truth["clicks.jsonl"]
+    for name, lines in (("impressions", planted), ("clicks", clicks)):
+        source = counts(nodes, name, "file")
+        expect(f"{name} read, broken", (source["in"], source["dead"]), (lines["lines"], lines["malformed"]))
+    expect("dead letters", len(outputs[0][1].splitlines()), planted["malformed"] + clicks["malformed"])
+    expect("duplicates", counts(nodes, "features", "dedup")["duplicate"], planted["duplicates"])
+    join = counts(nodes, "examples", "attribute")
+    expect("late impressions, clicks", (join["late"], join["late_updates"]), (planted["late"], clicks["late"]))
+    found = [json.loads(line) for line in outputs[0][0].splitlines()]
+    check_ctr_rows(test, found, truth)
+    loss = expect_logloss(nodes, "deepfm", [(row["clicked"], row["prediction"]) for row in found], truth["bayes_logloss"],
+                          truth["base_rate_logloss"])
+    return f"{len(found)} examples; logloss {loss:.4f} between {truth['bayes_logloss']} and {truth['base_rate_logloss']}"
+
+
+def test_ctr_labels(test):
+    """Nothing planted: every click is within the hour, and truth.json knows how many are within half of it."""
+    truth = generate(test, "clean-data", CLEAN_EVENTS)
+    with open(os.path.join(JOBS, "ctr.leat"), encoding="utf-8") as file:
+        text = file.read()
+    expect("places of the label join's time", text.count("within 1h as clicked"), 1)
+    job = test.place("ctr_30m.leat")
+    with open(job, "w", encoding="utf-8") as file:
+        file.write(text.replace("within 1h as clicked", "within 30m as clicked"))
+    for name, path, clicks in (("an hour", os.path.join(JOBS, "ctr.leat"), truth["clicks"]),
+                               ("half an hour", job, truth["clicks_within_30m"])):
+        out = test.place("clean-" + name.replace(" ", "-"))
+        test.run("ctr", "--set", f"data={test.place('clean-data')}", "--set", f"state={out}/state", job=path, out=out)
+        found = read_json(os.path.join(out, "scored.jsonl"))
+        expect(f"examples, clicked within {name}", (len(found), sum(row["clicked"] for row in found)), (CLEAN_EVENTS, clicks))
+    return f"{truth['clicks']} clicks, {truth['clicks_within_30m']} within half an hour"
+
+
+def test_ctr_linear(test):
+    truth = generate(test, "labelled-data", EVENTS, "--labelled", "--malformed", "0.002", "--duplicates", "0.01")
+    out = test.place("ctr_linear.jsonl")
+    nodes = test.run("ctr_linear", "--set", f"data={test.place('labelled-data', 'ctr.jsonl')}", out=out)
+    planted = truth["ctr.jsonl"]
+    source = counts(nodes, "events", "file")
+    expect("lines, broken ones", (source["in"], source["dead"]), (planted["lines"], planted["malformed"]))
+    found = read_json(out)
+    # No dedup here: a row that was written twice is learned twice.
+    expect("predictions", len(found), planted["rows"] + planted["duplicates"])
+    events = good_records(test.place("labelled-data", "ctr.jsonl"), ("ts", "user", "item", "clicked"))
+    expect("rows in order", [(row["user"], row["item"], row["clicked"]) for row in found],
+           [(r["user"], r["item"], r["clicked"]) for _, r in events])
+    loss = expect_logloss(nodes, "linear", [(row["clicked"], row["prediction"]) for row in found], truth["bayes_logloss"],
+                          truth["base_rate_logloss"])
+    return f"{len(found)} events; logloss {loss:.4f} between {truth['bayes_logloss']} and {truth['base_rate_logloss']}"
+
+
+# --- all jobs as files
+
+
+def test_files(test):
+    paths = sorted(glob.glob(os.path.join(JOBS, "*.leat")))
+    for path in paths:
+        name = os.path.basename(path)
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().split("\n")
+        expect(f"{name}: opens with three lines that say what it shows", [line[:2] for line in lines[:4]], ["# ", "# ", "# ", ""])
+        test.call("check", path)
+        test.call("fmt", "--check", path)
+        plan = test.call("explain", path)
+        for stream in [line.split()[1] for line in lines if line.startswith(("source ", "sink ", "learner "))]:
+            if stream not in plan:
+                raise Failure(f"leat explain says nothing of `{stream}` of {name}")
+        root = ElementTree.fromstring(test.call("explain", "--svg", path))
+        expect(f"{name}: the picture", root.tag, "{http://www.w3.org/2000/svg}svg")
+    return f"{len(paths)} jobs checked, in their usual form, explained"
+
+
+# (name, test, the folder of ../shared/data that it needs)
+TESTS = [
+    ("files", test_files, None),
+    ("wiki_edits", test_wiki_edits, "wikiticker"),
+    ("sessions", test_sessions, "otto"),
+    ("retail", test_retail, "online_retail"),
+    ("movielens", test_movielens, "ml_latest_small"),
+    ("bandit", test_bandit, "obd_men_random"),
+    ("ctr", test_ctr, None),
+    ("ctr_labels", test_ctr_labels, None),
+    ("ctr_linear", test_ctr_linear, None),
+]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--leat", required=True)
+    parser.add_argument("--only", choices=[name for name, _, _ in TESTS])
+    parser.add_argument("--folder", default="build/jobs")
+    parser.add_argument("--keep", action="store_true")
+    arguments = parser.parse_args()
+    folder = os.path.abspath(arguments.folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+    failed = 0
+    for name, function, recording in TESTS:
+        if arguments.only not in (None, name):
+            continue
+        if recording and not os.path.isdir(DATA):
+            print(f"ok - jobs: {name} # SKIP {os.path.relpath(DATA, ROOT)} is missing")
+            continue
+        try:
+            print(f"ok - jobs: {name}: {function(Test(os.path.abspath(arguments.leat), folder))}")
+        except Failure as failure:
+            failed += 1
+            print(f"not ok - jobs: {name} (files: {folder}): {failure}")
+        sys.stdout.flush()
+    if not arguments.keep and not failed:
+        shutil.rmtree(folder, ignore_errors=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
