@@ -268,7 +268,8 @@ const float *model_dense_weights(const struct model *m, size_t *count)
 
 void model_set_watermark(struct model *m, int64_t watermark_us)
 {
-    /* At once, wherever a block stands: when a call ends must not decide. The rows of a block in progress stay. */
+    /* At once, wherever a block stands: when a call ends must not decide. The rows of a block in progress
+     * stay. */
     uint32_t step = m->pending > 0 ? (uint32_t)m->steps + 1 : TABLE_STEP_NONE;
     m->watermark_us = MAX(m->watermark_us, watermark_us);
     for (uint32_t f = 0; f < m->options.fields; f++)

@@ -379,7 +379,8 @@ static void flush_scored(struct model *m, struct call *c, struct origins *o)
     o->scored_count = 0;
 }
 
-/* Rows of events that came in an earlier call: a checkpoint may lie in between, and they are about to change. */
+/* Rows of events that came in an earlier call: a checkpoint may lie in between, and they are about to change.
+ */
 static void touch_pending(struct model *m)
 {
     for (uint32_t i = 0; i < m->pending; i++) {

@@ -137,7 +137,10 @@ static bool add_columns(struct operator_bind *bind, struct feature *feature)
         return false;
     }
     struct schema *output = operator_extend(bind, count);
-    /* A row that reads what had come before it learns nothing of itself but its group. */
+    /* A row that reads what had come before it learns nothing of itself but its group; unless it may have
+     * come before itself. */
+    const struct schema *updates = bind->inputs[bind->inputs_count - 1].schema;
+    bool sees_itself = feature->including != 0 || updates->repeats;
     struct lineage group = {0};
     keys_lineage(bind, 0, &group);
     bool is_good = true;
@@ -156,9 +159,9 @@ static bool add_columns(struct operator_bind *bind, struct feature *feature)
             }
             struct field *field = schema_add(output, name, aggregate->result);
             field->lineage = group;
-            if (feature->including != 0) {
+            if (sees_itself) {
                 lineage_merge(&field->lineage, &aggregate->lineage);
-                lineage_merge(&field->lineage, &bind->inputs[0].schema->rows_lineage);
+                lineage_merge(&field->lineage, &updates->rows_lineage);
             }
         }
     bind->outputs[0] = output;

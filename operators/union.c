@@ -47,6 +47,16 @@ static bool match(struct operator_bind *bind, uint32_t input)
     return is_good;
 }
 
+/* Whether an event can come through both streams. */
+static bool shares_source(const struct schema *a, const struct schema *b)
+{
+    for (uint32_t i = 0; i < a->count; i++)
+        for (uint32_t k = 0; k < b->count; k++)
+            if (lineage_intersects(&a->fields[i].lineage, &b->fields[k].lineage))
+                return true;
+    return false;
+}
+
 static bool union_bind(struct operator_bind *bind)
 {
     struct union_config *config = bind->config;
@@ -55,6 +65,9 @@ static bool union_bind(struct operator_bind *bind)
     leat_assert(bind->inputs_count == config->streams.count + 1);
     for (uint32_t k = 0; k < bind->inputs_count; k++) {
         is_good &= match(bind, k);
+        output->repeats |= bind->inputs[k].schema->repeats;
+        for (uint32_t other = 0; other < k; other++)
+            output->repeats |= shares_source(bind->inputs[k].schema, bind->inputs[other].schema);
         lineage_merge(&output->rows_lineage, &bind->inputs[k].schema->rows_lineage);
     }
     if (!is_good) {

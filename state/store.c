@@ -186,6 +186,8 @@ static void make_options(struct state_store *store)
     rocksdb_options_set_memtable_prefix_bloom_size_ratio(options, 0.02);
     rocksdb_options_set_target_file_size_base(options, 32 << 20);
     rocksdb_options_set_max_bytes_for_level_base(options, MAX((uint64_t)write_bytes * 4, 64 << 20));
+    /* Tables ask for keys that are there: the last level, most of it all, needs no filter. */
+    rocksdb_options_set_optimize_filters_for_hits(options, 1);
     rocksdb_options_set_max_background_jobs(options, 2);
     rocksdb_options_set_max_open_files(options, 512);
     rocksdb_options_set_keep_log_file_num(options, 1);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-enum { PREFETCH_AHEAD = 12, MAP_BYTES = 256 << 10, FIRST_TAG = 1, SCAN_DEAD_MIN = 16 };
+enum { PREFETCH_AHEAD = 12, MAP_BYTES = 256 << 10, FIRST_TAG = 1, LEARN_EVERY = 16, SCAN_DEAD_MIN = 16 };
 
 /* Large arrays come from the system directly, so that a rebuild gives its memory back. */
 static struct keyed_slot *slots_new(uint32_t capacity)
@@ -39,6 +39,8 @@ struct keyed_table *keyed_table_new(const struct keyed_options *options)
     table->tag = (uint64_t)FIRST_TAG << SLOT_TAG_SHIFT;
     table->maintain_bytes = options->budget_bytes;
     table->may_be_stored = store_has_database(options->store);
+    table->next_unknown = table->may_be_stored ? 0 : KEY_GROUPS;
+    filter_init(&table->filter, options->budget_bytes);
     table->evictions = store_batch_new();
     table->key_space = malloc(STORE_READ_MAX * sizeof table->key_space[0]);
     leat_assert(table->key_space != NULL);
@@ -62,6 +64,7 @@ void keyed_table_free(struct keyed_table *table)
         slots_free(g->slots, g->capacity);
     }
     slab_free(&table->slab);
+    filter_free(&table->filter);
     buffer_free(&table->snapshot.saved);
     buffer_free(&table->snapshot.chunk);
     rocksdb_writebatch_destroy(table->evictions);
@@ -206,6 +209,11 @@ static void load_missing(struct keyed_table *table, struct keyed_slot **missing,
     }
 }
 
+static bool is_perhaps_stored(const struct keyed_table *table, uint64_t hash)
+{
+    return key_group(hash) >= table->next_unknown || filter_has(&table->filter, hash);
+}
+
 /* Makes entries for the rows without one. Inserting may move slots: where it did, all rows look theirs up
  * again. */
 static void insert_missing(struct keyed_table *table, const struct key *keys, const uint64_t *hashes,
@@ -229,10 +237,17 @@ static void insert_missing(struct keyed_table *table, const struct key *keys, co
     if (!table->may_be_stored)
         return;
     struct keyed_slot *fresh[STORE_READ_MAX];
-    for (uint32_t i = 0; i < fresh_count; i++)
-        fresh[i] = slots[missing[i]];
-    if (fresh_count > 0)
-        load_missing(table, fresh, fresh_count);
+    uint32_t wanted = 0;
+    for (uint32_t i = 0; i < MIN(fresh_count, PREFETCH_AHEAD); i++)
+        filter_prefetch(&table->filter, hashes[missing[i]]);
+    for (uint32_t i = 0; i < fresh_count; i++) {
+        if (i + PREFETCH_AHEAD < fresh_count)
+            filter_prefetch(&table->filter, hashes[missing[i + PREFETCH_AHEAD]]);
+        if (is_perhaps_stored(table, hashes[missing[i]]))
+            fresh[wanted++] = slots[missing[i]];
+    }
+    if (wanted > 0)
+        load_missing(table, fresh, wanted);
 }
 
 static inline void prefetch_home(const struct keyed_table *table, uint64_t hash)
@@ -274,6 +289,8 @@ void keyed_begin(struct keyed_table *table, const struct key *keys, const uint64
 void keyed_end(struct keyed_table *table)
 {
     leat_assert(table->is_open);
+    if (table->next_unknown < KEY_GROUPS && table->learn_in-- == 0)
+        keyed_learn(table);
     if (keyed_bytes(table) > table->maintain_bytes)
         keyed_maintain(table);
     table->is_open = false;
@@ -306,6 +323,34 @@ void keyed_set_watermark(struct keyed_table *table, int64_t watermark)
 {
     leat_assert(!table->is_open);
     table->watermark = MAX(table->watermark, watermark);
+    if (table->filter.count > 0)
+        filter_expire(&table->filter, table->watermark);
+}
+
+static bool learn_stored(void *argument, struct str key, struct str value)
+{
+    struct keyed_table *table = argument;
+    struct stored_value head;
+    struct key stored;
+    leat_assert(key.length == STORE_PREFIX_BYTES + sizeof stored && value.length >= sizeof head);
+    memcpy(&stored, key.data + STORE_PREFIX_BYTES, sizeof stored);
+    memcpy(&head, value.data, sizeof head);
+    if (head.expire_us >= table->watermark)
+        filter_add(&table->filter, key_hash(stored), head.expire_us);
+    return true;
+}
+
+void keyed_learn(struct keyed_table *table)
+{
+    uint32_t group = table->next_unknown++;
+    char first[STORE_PREFIX_BYTES], limit[STORE_PREFIX_BYTES];
+    store_prefix(first, table->options.id, table->options.kind, group);
+    store_prefix(limit, table->options.id, table->options.kind, group + 1);
+    table->learn_in = LEARN_EVERY;
+    if (!store_scan(table->options.store, (struct str){first, sizeof first},
+                    (struct str){limit, sizeof limit}, learn_stored, table))
+        table->filter.is_full =
+            true; /* the store keeps its error; until the engine stops, everything passes */
 }
 
 /* --- Scans --- */

@@ -3,6 +3,7 @@
 #define LEAT_STATE_TABLE_H
 
 #include "core/buffer.h"
+#include "state/filter.h"
 #include "state/slab.h"
 #include "state/store.h"
 
@@ -58,10 +59,13 @@ struct keyed_table {
     uint64_t previous_tag;  /* of the last checkpoint's entries; 0: none */
     bool previous_is_dirty; /* that one was abandoned: its entries count as changed */
     struct table_snapshot snapshot;
-    uint32_t hand;         /* the next group to sweep */
-    size_t maintain_bytes; /* keyed_end sweeps above this */
-    int64_t pressure;      /* as told to the store */
-    bool may_be_stored;    /* the database may hold entries of this table */
+    uint32_t hand;            /* the next group to sweep */
+    size_t maintain_bytes;    /* keyed_end sweeps above this */
+    int64_t pressure;         /* as told to the store */
+    bool may_be_stored;       /* the database may hold entries of this table */
+    struct key_filter filter; /* which ones, in the key groups below next_unknown */
+    uint32_t next_unknown;    /* KEY_GROUPS: all are known */
+    uint32_t learn_in;        /* brackets until the next one is learnt */
     rocksdb_writebatch_t *evictions;
     struct keyed_slot **victims; /* of the group being swept */
     uint32_t victims_count, victims_capacity;
@@ -91,7 +95,7 @@ static inline bool slot_is_live(const struct keyed_slot *slot, int64_t watermark
 
 static inline size_t keyed_bytes(const struct keyed_table *table)
 {
-    return table->slot_bytes + table->slab.used_bytes + table->snapshot.saved.capacity +
+    return table->slot_bytes + table->slab.used_bytes + table->filter.bytes + table->snapshot.saved.capacity +
            table->snapshot.chunk_bytes;
 }
 
@@ -105,6 +109,9 @@ uint32_t keyed_capacity_for(uint32_t count);
 /* Sets the entry's value from bytes of the database or of a checkpoint. */
 void keyed_fill(struct keyed_table *table, struct keyed_slot *slot, int64_t expire_us, struct str value);
 size_t keyed_key(const struct keyed_table *table, char *out, struct key key, uint64_t hash);
+
+/* Notes the keys that the database has of the next unknown key group: after a restore. */
+void keyed_learn(struct keyed_table *table);
 
 /* table_evict.c: brings the table back into its budget. */
 void keyed_maintain(struct keyed_table *table);

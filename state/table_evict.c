@@ -10,6 +10,7 @@ static void put_entry(struct keyed_table *table, const struct keyed_slot *slot)
 {
     char key[STORE_KEY_MAX];
     size_t key_bytes = keyed_key(table, key, slot->key, key_hash(slot->key));
+    filter_add(&table->filter, key_hash(slot->key), slot->expire_us);
     struct stored_value head = {.epoch = (uint32_t)table->epoch, .expire_us = slot->expire_us};
     uint32_t bytes;
     const char *value = keyed_read(slot, &bytes);

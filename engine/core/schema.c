@@ -8,6 +8,7 @@ struct schema *schema_copy(struct arena *arena, const struct schema *schema, uin
         memcpy(copy->fields, schema->fields, schema->count * sizeof(*copy->fields));
     copy->count = schema->count;
     copy->rows_lineage = schema->rows_lineage;
+    copy->repeats = schema->repeats;
     return copy;
 }
 

@@ -84,6 +84,9 @@ struct schema {
     uint32_t count;
     /* The rows that are there depend on these roots: a `where` on a label taints what a union makes of it. */
     struct lineage rows_lineage;
+    /* The same event may stand in several rows (`union` of streams that share a source, `unnest`): what came
+     * before a row may be a copy of itself, so reading the past does not clear a taint. */
+    bool repeats;
 };
 
 /* A copy with room for `extra` more fields, whose entries are zeroed and not counted. */

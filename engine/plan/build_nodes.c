@@ -7,7 +7,7 @@ static struct field dead_fields[] = {
     {.name = {"reason", 6}, .type = {.tag = TYPE_TEXT}}, {.name = {"raw", 3}, .type = {.tag = TYPE_TEXT}},
 };
 _Static_assert(ARRAY_COUNT(dead_fields) == DEAD_COLUMNS, "one field per column");
-const struct schema plan_dead_schema = {dead_fields, DEAD_COLUMNS, {{0}}};
+const struct schema plan_dead_schema = {.fields = dead_fields, .count = DEAD_COLUMNS};
 
 static const struct plan_replace *find_replace(const struct plan_replace *items, uint32_t count,
                                                struct str name)

@@ -84,7 +84,7 @@ static char *temporary_directory(struct run *run)
 bool checkpoints_open_state(struct run *run)
 {
     struct run_checkpoints *c = run->checkpoints;
-    const char *path;
+    const char *path = NULL;
     if (c != NULL) {
         if (!checkpoint_start_generation(c->dir, c->resumed, run->diags))
             return false;

@@ -9,6 +9,7 @@ struct schema *compute_schema(struct operator_bind *bind, struct compute *comput
     struct schema *schema = arena_new(bind->arena, struct schema);
     schema->fields = arena_array(bind->arena, struct field, count);
     schema->rows_lineage = bind->inputs[0].schema->rows_lineage;
+    schema->repeats = bind->inputs[0].schema->repeats;
     compute->schema = schema;
     compute->columns = arena_array(bind->arena, struct compute_column, count);
     return schema;

@@ -120,7 +120,8 @@ def expect_logloss(nodes, kind, pairs, low, high):
     """The engine's own figure is that of the predictions it wrote, and lies in the band."""
     loss = logloss(pairs)
     expect_within("logloss", loss, low, high)
-    expect_within("logloss in the summary", nodes[("model", kind)][0]["report"]["run"]["logloss"], loss - 1e-6, loss + 1e-6)
+    reported = nodes[("model", kind)][0]["report"]["run"]["logloss"]
+    expect_within("logloss in the summary", reported, loss - 1e-6, loss + 1e-6)
     return loss
 
 
@@ -173,8 +174,8 @@ def test_sessions(test):
     rows = read_csv(test.place("sessions", "items.csv"))
     expect("rows", len(rows), len(expected))
     kinds = ("events", "clicks", "carts", "orders")
-    expect_rows("items", {(int(r["aid"]), seconds_of(r["window_start"]) // DAY): [int(r[k]) for k in kinds] for r in rows},
-                {key: [row[k] for k in kinds] for key, row in expected.items()})
+    found = {(int(r["aid"]), seconds_of(r["window_start"]) // DAY): [int(r[k]) for k in kinds] for r in rows}
+    expect_rows("items", found, {key: [row[k] for k in kinds] for key, row in expected.items()})
     expect("events", counts(nodes, "events", "unnest")["emitted"], sum(row["events"] for row in expected.values()))
     return f"{len(rows)} items and days"
 
@@ -253,12 +254,12 @@ def baseline_rmse(ratings):
 def test_movielens(test):
     path = f"{DATA}/ml_latest_small/ratings.csv.gz"
     nodes = test.run("movielens", "--set", f"data={path}")
-    ratings = sorted(((int(r["userId"]), int(r["movieId"]), float(r["rating"]), int(r["timestamp"])) for r in read_csv(path)),
-                     key=lambda r: r[3])
+    ratings = [(int(r["userId"]), int(r["movieId"]), float(r["rating"]), int(r["timestamp"])) for r in read_csv(path)]
+    ratings.sort(key=lambda r: r[3])
     rows = read_csv(test.place("movielens", "predictions.csv"))
     found = [(int(r["userId"]), int(r["movieId"]), float(r["rating"]), seconds_of(r["timestamp"])) for r in rows]
     if found != ratings:
-        raise Failure(f"{len(found)} predictions are not the {len(ratings)} ratings, in the order of time, then of the file")
+        raise Failure(f"{len(found)} predictions are not the {len(ratings)} ratings in order of time, then of the file")
     rmse = math.sqrt(sum((float(r["prediction"]) - float(r["rating"])) ** 2 for r in rows) / len(rows))
     expect_within("rmse in the summary", nodes[("model", "mf")][0]["report"]["run"]["rmse"], rmse - 1e-6, rmse + 1e-6)
     baseline = baseline_rmse(ratings)
@@ -298,7 +299,9 @@ def good_records(path, columns):
                 record = json.loads(line)
             except ValueError:
                 continue
-            if isinstance(record, dict) and all(type(record.get(c)) is int and abs(record[c]) < 1 << 63 for c in columns):
+            if not isinstance(record, dict):
+                continue
+            if all(type(record.get(c)) is int and abs(record[c]) < 1 << 63 for c in columns):
                 running = max(running, record["ts"])
                 out.append((running, record))
     return out
@@ -320,16 +323,19 @@ def ctr_features(impressions, clicks):
         if record["imp_id"] in first and abs(time - first[record["imp_id"]]) < HOUR * 1000:
             continue
         first[record["imp_id"]] = time
-        out[record["imp_id"]] = {f"{name}_{w}": sum(count for p, count in panes[record["item"]].items() if pane - n <= p <= pane)
-                                 for name, panes in (("imps", shown), ("clicks", clicked)) for w, n in windows.items()}
+        row = out[record["imp_id"]] = {}
+        for name, panes in (("imps", shown), ("clicks", clicked)):
+            for window, n in windows.items():
+                row[f"{name}_{window}"] = sum(k for p, k in panes[record["item"]].items() if pane - n <= p <= pane)
         shown[record["item"]][pane] += 1
     return out
 
 
 def check_ctr_rows(test, found, truth):
     """Features and labels of the scored rows, and which rows there are."""
-    impressions = good_records(test.place("ctr-data", "impressions.jsonl"), ("imp_id", "ts", "user", "item", "city", "hour"))
-    clicks = good_records(test.place("ctr-data", "clicks.jsonl"), ("imp_id", "ts", "user", "item"))
+    columns = ("imp_id", "ts", "user", "item")
+    impressions = good_records(test.place("ctr-data", "impressions.jsonl"), (*columns, "city", "hour"))
+    clicks = good_records(test.place("ctr-data", "clicks.jsonl"), columns)
     for records, file in ((impressions, "impressions.jsonl"), (clicks, "clicks.jsonl")):
         expect(f"good lines of {file}", len(records), truth[file]["lines"] - truth[file]["malformed"])
     half = truth["late_ms"] // 2
@@ -352,7 +358,8 @@ def test_ctr(test):
     outputs = []
     for workers in (2, 3):
         out = test.place(f"ctr-{workers}")
-        nodes = test.run("ctr", "--set", f"data={test.place('ctr-data')}", "--set", f"state={out}/state", workers=workers, out=out)
+        nodes = test.run("ctr", "--set", f"data={test.place('ctr-data')}", "--set", f"state={out}/state",
+                         workers=workers, out=out)
         outputs.append([open(os.path.join(out, name), "rb").read() for name in ("scored.jsonl", "dead.jsonl")])
     if outputs[0] != outputs[1]:
         raise Failure("two lanes and three wrote different bytes")
@@ -366,9 +373,9 @@ def test_ctr(test):
     expect("late impressions, clicks", (join["late"], join["late_updates"]), (planted["late"], clicks["late"]))
     found = [json.loads(line) for line in outputs[0][0].splitlines()]
     check_ctr_rows(test, found, truth)
-    loss = expect_logloss(nodes, "deepfm", [(row["clicked"], row["prediction"]) for row in found], truth["bayes_logloss"],
-                          truth["base_rate_logloss"])
-    return f"{len(found)} examples; logloss {loss:.4f} between {truth['bayes_logloss']} and {truth['base_rate_logloss']}"
+    bayes, base = truth["bayes_logloss"], truth["base_rate_logloss"]
+    loss = expect_logloss(nodes, "deepfm", [(row["clicked"], row["prediction"]) for row in found], bayes, base)
+    return f"{len(found)} examples; logloss {loss:.4f} between {bayes} and {base}"
 
 
 def test_ctr_labels(test):
@@ -385,7 +392,8 @@ def test_ctr_labels(test):
         out = test.place("clean-" + name.replace(" ", "-"))
         test.run("ctr", "--set", f"data={test.place('clean-data')}", "--set", f"state={out}/state", job=path, out=out)
         found = read_json(os.path.join(out, "scored.jsonl"))
-        expect(f"examples, clicked within {name}", (len(found), sum(row["clicked"] for row in found)), (CLEAN_EVENTS, clicks))
+        expect("examples", len(found), CLEAN_EVENTS)
+        expect(f"clicked within {name}", sum(row["clicked"] for row in found), clicks)
     return f"{truth['clicks']} clicks, {truth['clicks_within_30m']} within half an hour"
 
 
@@ -402,9 +410,9 @@ def test_ctr_linear(test):
     events = good_records(test.place("labelled-data", "ctr.jsonl"), ("ts", "user", "item", "clicked"))
     expect("rows in order", [(row["user"], row["item"], row["clicked"]) for row in found],
            [(r["user"], r["item"], r["clicked"]) for _, r in events])
-    loss = expect_logloss(nodes, "linear", [(row["clicked"], row["prediction"]) for row in found], truth["bayes_logloss"],
-                          truth["base_rate_logloss"])
-    return f"{len(found)} events; logloss {loss:.4f} between {truth['bayes_logloss']} and {truth['base_rate_logloss']}"
+    bayes, base = truth["bayes_logloss"], truth["base_rate_logloss"]
+    loss = expect_logloss(nodes, "linear", [(row["clicked"], row["prediction"]) for row in found], bayes, base)
+    return f"{len(found)} events; logloss {loss:.4f} between {bayes} and {base}"
 
 
 # --- all jobs as files
@@ -416,7 +424,8 @@ def test_files(test):
         name = os.path.basename(path)
         with open(path, encoding="utf-8") as file:
             lines = file.read().split("\n")
-        expect(f"{name}: opens with three lines that say what it shows", [line[:2] for line in lines[:4]], ["# ", "# ", "# ", ""])
+        expect(f"{name}: opens with three lines that say what it shows", [line[:2] for line in lines[:4]],
+               ["# ", "# ", "# ", ""])
         test.call("check", path)
         test.call("fmt", "--check", path)
         plan = test.call("explain", path)

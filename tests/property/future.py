@@ -61,8 +61,12 @@ stream features =
     impressions
   | where price is null or price < 90.0
   | dedup by imp_id within 1m
-  | feature by item over [10s, 2m] every 1s { imps: count(), spend: sum(price), dearest: max(price), users: distinct(user) }
-  | feature from clicks by item over [10s, 2m] every 1s { clicks: count(), value: sum(value), latest: last(value), often: top(value, 2) }
+  | feature by item over [10s, 2m] every 1s {
+      imps: count(), spend: sum(price), dearest: max(price), users: distinct(user)
+    }
+  | feature from clicks by item over [10s, 2m] every 1s {
+      clicks: count(), value: sum(value), latest: last(value), often: top(value, 2)
+    }
   | feature by user over 2m every 10s { seen: count(), since: since_last() }
   | feature by user over 2m every 10s including self { me: count() }
   | with ctr = (clicks_2m + 1.0) / (imps_2m + 20.0), second = ts
@@ -348,7 +352,8 @@ def test_seed(leat, folder, seed, totals):
         found = run(leat, os.path.join(folder, f"perturbed-{number}"), perturbed, workers, is_late)
         earlier, same = rows(base, "features", 0, cut), rows(found, "features", 0, cut)
         if earlier != same:
-            raise Failure(f"perturbation {number}: rows before record {cut} changed: {first_differences(earlier, same)}")
+            raise Failure(f"perturbation {number}: rows before record {cut} changed: "
+                          f"{first_differences(earlier, same)}")
         totals["earlier rows"] += len(earlier)
         totals["changed later"] += rows(base, "features", cut, 1 << 60) != rows(found, "features", cut, 1 << 60)
         totals["leaks seen"] += sorted(rows(base, "leaky", 0, cut)) != sorted(rows(found, "leaky", 0, cut))

@@ -27,7 +27,8 @@ struct fixture {
 
 static void begin(struct fixture *fixture, const char *name, const char *more)
 {
-    *fixture = (struct fixture){.pool = batch_pool_new()};
+    memset(fixture, 0, sizeof(*fixture));
+    fixture->pool = batch_pool_new();
     temporary_make(fixture->directory);
     fixture->batch = batch_new(fixture->pool, harness_schema(&fixture->arena, "id int"), 1000);
     for (uint32_t i = 0; i < 1000; i++)
@@ -109,14 +110,14 @@ static void test_cannot_create(void **state)
     end(&fixture);
 }
 
-/* On a full disk the file keeps a readable prefix, the message says what to do, and once there is room the
- * same batch goes on where it stopped. */
-static void test_full_disk(void **state)
+/* Writes until the disk is full, makes room, goes on with the same batch; every id must be there once. */
+static void fill_disk(const char *name, const char *more, uint32_t ballast_kib)
 {
-    (void)state;
     struct fixture fixture;
     struct rig_sink rig;
-    begin(&fixture, "disk/o.jsonl", "");
+    char inside[64];
+    snprintf(inside, sizeof(inside), "disk/%s", name);
+    begin(&fixture, inside, more);
     char *disk = arena_printf(&fixture.arena, "%s/disk", fixture.directory);
     assert_int_equal(mkdir(disk, 0700), 0);
     if (mount("none", disk, "tmpfs", 0, "size=1m") != 0) {
@@ -125,36 +126,108 @@ static void test_full_disk(void **state)
         skip();
     }
     char *ballast = arena_printf(&fixture.arena, "%s/ballast", disk);
-    char *block = calloc(1, 900 << 10);
-    rig_write_file(ballast, block, 600 << 10);
-    free(block);
+    char *zeros = calloc(1, ballast_kib << 10);
+    rig_write_file(ballast, zeros, ballast_kib << 10);
+    free(zeros);
     assert_true(open_sink(&rig, &fixture));
     uint32_t batches = 0;
     while (rig.kind->write(&rig.context, fixture.batch))
         assert_true(++batches < 1000);
     assert_non_null(strstr(rig.context.error, "the disk is full"));
-    assert_non_null(strstr(rig.context.error, fixture.path));
+    assert_non_null(strstr(rig.context.error, disk));
     assert_non_null(strstr(rig.context.error, "make room"));
-    size_t bytes;
-    char *data = rig_read_file(arena_printf(&fixture.arena, "%s.part", fixture.path), &bytes);
-    assert_true(bytes > 100 << 10 && data[bytes - 1] == '\n');
-    free(data);
     assert_int_equal(unlink(ballast), 0);
     for (uint32_t i = 0; i < 3; i++)
         assert_true(rig.kind->write(&rig.context, fixture.batch));
     assert_true(rig.kind->finish(&rig.context));
     rig_sink_close(&rig);
-    data = rig_read_file(fixture.path, &bytes);
-    const char *at = data;
-    for (uint32_t i = 0; i < (batches + 3) * 1000; i++) {
-        char line[32];
-        snprintf(line, sizeof(line), "{\"id\":%u}\n", i % 1000);
-        assert_memory_equal(at, line, strlen(line));
-        at += strlen(line);
+    uint32_t id = 0;
+    char *names = rig_list(disk);
+    for (char *rest = names, *file; (file = strsep(&rest, " ")) != NULL;) {
+        size_t bytes;
+        char *data = rig_read_file(arena_printf(&fixture.arena, "%s/%s", disk, file), &bytes);
+        for (const char *at = data; at < data + bytes; id++) {
+            char line[32];
+            snprintf(line, sizeof(line), "{\"id\":%u}\n", id % 1000);
+            assert_memory_equal(at, line, strlen(line));
+            at += strlen(line);
+        }
+        free(data);
     }
-    assert_int_equal(at - data, bytes);
-    free(data);
+    assert_int_equal(id, (batches + 3) * 1000);
+    free(names);
     assert_int_equal(umount(disk), 0);
+    end(&fixture);
+}
+
+/* On a full disk the message says what to do, and once there is room the same batch goes on where it stopped.
+ */
+static void test_full_disk(void **state)
+{
+    (void)state;
+    fill_disk("o.jsonl", "", 600);
+    /* Here it stops in the middle of a batch. */
+    fill_disk("o.jsonl", ", roll_rows: 1300", 900);
+}
+
+/* What is written stays readable: whole rows, and none torn. */
+static void test_readable_prefix(void **state)
+{
+    (void)state;
+    struct fixture fixture;
+    struct rig_sink rig;
+    struct arena arena = {0};
+    struct diag_list diags;
+    begin(&fixture, "o.jsonl", "");
+    diag_list_init(&diags, &arena);
+    setenv("LEAT_FAILPOINTS", "sink.write=error:ENOSPC@3", 1);
+    assert_true(failpoints_init(&diags));
+    assert_true(open_sink(&rig, &fixture));
+    uint32_t batches = 0;
+    while (rig.kind->write(&rig.context, fixture.batch))
+        assert_true(++batches < 1000);
+    assert_non_null(strstr(rig.context.error, "the disk is full"));
+    size_t bytes;
+    char *data = rig_read_file(arena_printf(&fixture.arena, "%s.part", fixture.path), &bytes);
+    assert_true(bytes > 100 << 10 && data[bytes - 1] == '\n');
+    free(data);
+    rig_sink_close(&rig);
+    end(&fixture);
+    arena_free(&arena);
+}
+
+/* A final name only when a published checkpoint covers the file: not before, and not by an older checkpoint.
+ */
+static void test_names_follow_checkpoints(void **state)
+{
+    (void)state;
+    static struct rig_checkpoint checkpoint;
+    struct fixture fixture;
+    struct rig_sink rig;
+    static const char *const expected[] = {
+        "o-000000.jsonl.part o-000001.jsonl.part",
+        "o-000000.jsonl.part o-000001.jsonl.part o-000002.jsonl.part o-000003.jsonl.part",
+        "o-000000.jsonl o-000001.jsonl.part o-000002.jsonl.part o-000003.jsonl.part",
+        "o-000000.jsonl o-000001.jsonl o-000002.jsonl o-000003.jsonl.part",
+        "o-000000.jsonl o-000001.jsonl o-000002.jsonl o-000003.jsonl",
+    };
+    begin(&fixture, "o.jsonl", ", roll_rows: 600");
+    assert_true(open_sink(&rig, &fixture));
+    for (int step = 0; step < 5; step++) {
+        if (step < 2)
+            assert_true(rig.kind->write(&rig.context, fixture.batch));
+        if (step == 0 || step == 2)
+            assert_true(rig_sink_snapshot(&rig, step == 0 ? 1 : 2, &checkpoint));
+        if (step == 2 || step == 3)
+            assert_true(rig.kind->published(&rig.context, step == 2 ? 1 : 2));
+        if (step == 4)
+            assert_true(rig.kind->finish(&rig.context));
+        char *names = rig_list(fixture.directory);
+        assert_string_equal(names, expected[step]);
+        free(names);
+    }
+    rig_sink_close(&rig);
+    rig_checkpoint_free(&checkpoint);
     end(&fixture);
 }
 
@@ -283,6 +356,8 @@ int main(void)
         cmocka_unit_test(test_damaged_records),
         cmocka_unit_test(test_options),
         cmocka_unit_test(test_null),
+        cmocka_unit_test(test_names_follow_checkpoints),
+        cmocka_unit_test(test_readable_prefix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

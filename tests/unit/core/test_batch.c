@@ -11,7 +11,7 @@ static struct field record_fields[] = {
     {.name = {"aid", 3}, .type = {.tag = TYPE_INT}},
     {.name = {"word", 4}, .type = {.tag = TYPE_TEXT}},
 };
-static const struct schema record = {record_fields, 2, {{0}}};
+static const struct schema record = {.fields = record_fields, .count = 2};
 static const struct type type_text = {.tag = TYPE_TEXT};
 static const struct type type_record = {.tag = TYPE_RECORD, .fields = &record};
 static const struct type type_texts = {.tag = TYPE_LIST, .element = &type_text};
@@ -22,7 +22,7 @@ static struct field fields[] = {
     {.name = {"events", 6}, .type = {.tag = TYPE_LIST, .element = &type_record}},
     {.name = {"nested", 6}, .type = {.tag = TYPE_LIST, .element = &type_texts}},
 };
-static const struct schema schema = {fields, ARRAY_COUNT(fields), {{0}}};
+static const struct schema schema = {.fields = fields, .count = ARRAY_COUNT(fields)};
 
 enum { ID, NAME, OK, EVENTS, NESTED, COLUMNS, ELEMENTS_MAX = 5, WORD_BYTES = 24 };
 
@@ -378,7 +378,7 @@ static void test_digest_of_lists(void **state)
     static const struct type type_int = {.tag = TYPE_INT};
     static struct field two[] = {{.name = {"a", 1}, .type = {.tag = TYPE_LIST, .element = &type_int}},
                                  {.name = {"b", 1}, .type = {.tag = TYPE_LIST, .element = &type_int}}};
-    static const struct schema lists = {two, 2, {{0}}};
+    static const struct schema lists = {.fields = two, .count = 2};
     static int64_t values[] = {1, 2, 3};
     struct batch_pool *pool = batch_pool_new();
     struct batch *batch = batch_new(pool, &lists, 1);

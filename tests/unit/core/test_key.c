@@ -13,7 +13,7 @@ static struct field fields[COLUMNS] = {
     {.name = {"f", 1}, .type = {.tag = TYPE_FLOAT}}, {.name = {"t", 1}, .type = {.tag = TYPE_TEXT}},
     {.name = {"y", 1}, .type = {.tag = TYPE_BYTES}}, {.name = {"m", 1}, .type = {.tag = TYPE_TIME}},
 };
-static const struct schema schema = {fields, COLUMNS, {{0}}};
+static const struct schema schema = {.fields = fields, .count = COLUMNS};
 
 static int64_t random_int(struct test_random *random)
 {
@@ -234,7 +234,7 @@ static void test_many_columns(void **state)
         many[i] = (struct field){.name = {"x", 1}, .type = {.tag = TYPE_INT}};
         columns[i] = i;
     }
-    struct schema wide = {many, SCHEMA_FIELDS_MAX, {{0}}};
+    struct schema wide = {.fields = many, .count = SCHEMA_FIELDS_MAX};
     struct batch *batch = batch_new(pool, &wide, 2);
     for (int i = 0; i < SCHEMA_FIELDS_MAX; i++)
         batch->columns[i].ints[0] = batch->columns[i].ints[1] = i;

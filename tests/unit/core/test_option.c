@@ -366,7 +366,7 @@ static void test_columns(void **state)
     (void)state;
     static struct field fields[] = {{.name = {"user_id", 7}, .type = {.tag = TYPE_INT}},
                                     {.name = {"ts", 2}, .type = {.tag = TYPE_TIME}}};
-    static const struct schema schema = {fields, 2, {{0}}};
+    static const struct schema schema = {.fields = fields, .count = 2};
     struct arena arena = {0};
     struct diag_list diags;
     diag_list_init(&diags, &arena);

@@ -223,9 +223,24 @@ static void test_wide_rows(void **state)
         batch->columns[0].texts[i] = (struct text_ref){i, 99000 + i};
         batch->event_time[i] = i;
     }
-    struct byte_buffer file = {0}, expected = {0}, got = {0};
+    struct byte_buffer file = {0}, expected = {0}, got = {0}, resumed = {0}, saved = {0};
     encode(batch, &file);
     harness_json(batch, &expected);
+    /* The same through a checkpoint in the middle of a block. */
+    void *encoder = format_batches.encoder_new(schema, NULL);
+    format_batches.encode_header(encoder, &resumed);
+    format_batches.encode(encoder, batch, 0, 17, &resumed);
+    format_batches.encoder_save(encoder, &saved);
+    format_batches.encoder_free(encoder);
+    encoder = format_batches.encoder_new(schema, NULL);
+    assert_true(format_batches.encoder_load(encoder, saved.data, saved.length));
+    format_batches.encode(encoder, batch, 17, 33, &resumed);
+    format_batches.encode_end(encoder, &resumed);
+    format_batches.encoder_free(encoder);
+    assert_int_equal(resumed.length, file.length);
+    assert_memory_equal(resumed.data, file.data, file.length);
+    buffer_free(&resumed);
+    buffer_free(&saved);
     harness_decode(&format_batches, schema, NULL, file.data, file.length, 1, &got);
     assert_int_equal(got.length, expected.length);
     assert_memory_equal(got.data, expected.data, got.length);

@@ -191,6 +191,39 @@ static void test_long_and_deep(void **state)
     arena_free(&arena);
 }
 
+/* A bad record leaves no elements behind, nor nulls among those that follow. */
+static void test_elements_taken_back(void **state)
+{
+    (void)state;
+    static char text[] = "{\"l\":[1,null,3],\"e\":[{\"x\":null}],\"z\":}\n{\"l\":[4,5],\"e\":[{\"x\":6}]}\n";
+    struct arena arena = {0};
+    const struct schema *schema = harness_schema(&arena, "l [int], e [{x int}]");
+    struct byte_buffer data = {0}, out = {0};
+    buffer_append(&data, text, strlen(text));
+    buffer_reserve(&data, RAW_PADDING);
+    const char *newline = strchr(text, '\n');
+    uint32_t first = (uint32_t)(newline - text), second = (uint32_t)strlen(newline + 1) - 1;
+    struct raw_record records[] = {{0, first}, {first + 1, second}};
+    struct raw_batch raw = {.data = data.data, .data_bytes = data.length, .records = records, .count = 2};
+    struct batch_pool *pool = batch_pool_new();
+    struct batch *batch = batch_new(pool, schema, 2);
+    struct decode_output output = {.batch = batch};
+    output.bad = arena_array(&batch->arena, struct bad_record, 2);
+    void *decoder = format_json.decoder_new(schema, NULL);
+    format_json.decode(decoder, &raw, &output);
+    harness_render(schema, &output, &out);
+    buffer_append(&out, "", 1);
+    assert_string_equal(out.data, "!37 something that is no JSON value\n{\"l\":[4,5],\"e\":[{\"x\":6}]}\n");
+    assert_int_equal(batch->columns[0].child_rows, 2);
+    assert_int_equal(batch->columns[1].child_rows, 1);
+    format_json.decoder_free(decoder);
+    batch_release(batch);
+    batch_pool_free(pool);
+    buffer_free(&data);
+    buffer_free(&out);
+    arena_free(&arena);
+}
+
 /* A million values from a hundred kilobytes: the elements of a batch are bounded. */
 static void test_many_elements(void **state)
 {
@@ -262,6 +295,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cases),
         cmocka_unit_test(test_long_and_deep),
+        cmocka_unit_test(test_elements_taken_back),
         cmocka_unit_test(test_many_elements),
         cmocka_unit_test(test_back_to_back),
     };

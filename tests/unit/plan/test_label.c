@@ -102,6 +102,8 @@ static const struct label_case source_bad[] = {
     {"rename", "ratings | with y = rating | rename x = y", "x"},
     {"clean", "ratings | clean { rating: fill(3.0) } | with x = rating", "x"},
     {"feature, including self", "ratings | feature by user over 1d including self { m: mean(rating) }", "m"},
+    {"feature of rows that came before themselves",
+     "ratings | union ratings | feature by user over 1d { m: last(rating) }", "m"},
     {"feature by what derives from it",
      "ratings | with high = rating > 3.0 | feature by high over 1d { m: count() }", "m"},
     {"sample by it, then a union", "ratings | sample 0.5 by rating | union more", "item"},

@@ -18,7 +18,7 @@ static bool rows_bind(struct source_bind *bind)
                                     {.name = {"user", 4}, .type = {.tag = TYPE_INT}},
                                     {.name = {"item", 4}, .type = {.tag = TYPE_INT}},
                                     {.name = {"ts", 2}, .type = {.tag = TYPE_TIME}}};
-    static const struct schema schema = {fields, ARRAY_COUNT(fields), {{0}}};
+    static const struct schema schema = {.fields = fields, .count = ARRAY_COUNT(fields)};
     bind->schema = bind->declared != NULL ? bind->declared : &schema;
     bind->is_bounded = bind->is_replayable = true;
     return true;

@@ -1,0 +1,63 @@
+/* Inside state/: which keys of a table may be in the database, so that a key that never was is not looked for
+ * there.
+ *
+ * Blocked Bloom filters (Putze, Sanders, Singler 2007): a key's bits lie in one cache line. Segments of
+ * doubling size take keys until they are full; each knows the latest expiry among its keys, and is given back
+ * when the watermark has passed it. About one key in a hundred that is not there passes, for each segment. */
+#ifndef LEAT_STATE_FILTER_H
+#define LEAT_STATE_FILTER_H
+
+#include "core/base.h"
+
+enum { FILTER_SEGMENTS_MAX = 24, FILTER_LINE_WORDS = 8 };
+
+struct filter_segment {
+    uint64_t *words;
+    uint32_t lines;
+    uint64_t keys, keys_max;
+    int64_t expire_us; /* of the key that lives longest */
+};
+
+struct key_filter {
+    struct filter_segment segments[FILTER_SEGMENTS_MAX];
+    uint32_t count;
+    uint64_t keys_first; /* of the first segment */
+    bool is_full;        /* no more segments: every key passes */
+    size_t bytes;
+};
+
+void filter_init(struct key_filter *filter, size_t budget_bytes);
+void filter_free(struct key_filter *filter);
+void filter_add(struct key_filter *filter, uint64_t hash, int64_t expire_us);
+/* Gives back segments whose keys are all dead. */
+void filter_expire(struct key_filter *filter, int64_t watermark);
+
+static inline uint64_t *filter_line(const struct filter_segment *segment, uint64_t hash)
+{
+    return segment->words + (((hash >> 32) * segment->lines) >> 32) * FILTER_LINE_WORDS;
+}
+
+/* One bit in each word of the line. */
+static inline bool filter_line_has(const uint64_t *line, uint64_t hash)
+{
+    uint64_t bits = hash * UINT64_C(0x9e3779b97f4a7c15), all = 1;
+    for (int i = 0; i < FILTER_LINE_WORDS; i++)
+        all &= line[i] >> (bits >> (6 * i) & 63);
+    return (all & 1) != 0;
+}
+
+static inline bool filter_has(const struct key_filter *filter, uint64_t hash)
+{
+    for (uint32_t i = 0; i < filter->count; i++)
+        if (filter_line_has(filter_line(&filter->segments[i], hash), hash))
+            return true;
+    return filter->is_full;
+}
+
+static inline void filter_prefetch(const struct key_filter *filter, uint64_t hash)
+{
+    for (uint32_t i = 0; i < filter->count; i++)
+        __builtin_prefetch(filter_line(&filter->segments[i], hash));
+}
+
+#endif
