@@ -104,7 +104,9 @@ static bool file_bind(struct sink_bind *bind)
 static bool sink_error(struct sink_context *context, const char *path, int error)
 {
     const struct file_sink *sink = context->config;
-    if (error == ENOSPC || error == EDQUOT)
+    bool is_full = error == ENOSPC || error == EDQUOT;
+    context->error_code = is_full ? DIAG_E0608 : DIAG_E0605;
+    if (is_full)
         snprintf(context->error, sizeof(context->error),
                  "the disk is full (`%s`); it holds %" PRId64
                  " bytes, all whole rows: make room, then resume",

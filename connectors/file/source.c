@@ -47,23 +47,49 @@ static const struct option file_options[] = {
     OPTIONS_END,
 };
 
-/* The one format that all files have. NULL after a diagnostic. */
-static const struct format_kind *choose_format(const struct file_source *file, struct diag_list *diags,
-                                               struct span span)
+/* Takes the format that a path's suffix says into account; false after a diagnostic where another path said
+ * another. */
+static bool add_format(const struct format_kind **chosen, struct str path, struct diag_list *diags,
+                       struct span span)
+{
+    const struct format_kind *format = format_by_suffix(path);
+    if (format == NULL || *chosen == NULL || format == *chosen) {
+        *chosen = format != NULL ? format : *chosen;
+        return true;
+    }
+    struct diag *d =
+        diag_error(diags, DIAG_E0407, span, "the files of a source have one format, here are %s and %s",
+                   (*chosen)->name, format->name);
+    diag_hint(diags, d, "make them sources of their own and `union` them");
+    return false;
+}
+
+/* What the job itself says; NULL where that is left to the names of the files. */
+static bool choose_format(struct file_source *file, struct diag_list *diags, struct span span)
 {
     if (file->format > 0)
-        return formats_all[file->format - 1];
-    const struct format_kind *chosen = NULL;
-    for (uint32_t i = 0; i < file->path.count; i++) {
-        const struct format_kind *format = format_by_suffix(file->path.items[i]);
-        if (format != NULL && chosen != NULL && format != chosen) {
-            diag_error(diags, DIAG_E0407, span, "the paths of a source have one format, here are %s and %s",
-                       chosen->name, format->name);
-            return NULL;
-        }
-        chosen = format != NULL ? format : chosen;
-    }
-    return chosen == NULL ? &format_json : chosen;
+        file->format_kind = formats_all[file->format - 1];
+    for (uint32_t i = 0; file->format == 0 && i < file->path.count; i++)
+        if (!add_format(&file->format_kind, file->path.items[i], diags, span))
+            return false;
+    return true;
+}
+
+/* By the names of the files, where the paths were globs or directories without a suffix. */
+static bool choose_format_by_files(struct file_source *file, struct diag_list *diags)
+{
+    const struct span no_span = {0, 0};
+    bool is_open = file->format_kind == NULL;
+    for (uint32_t i = 0; is_open && i < file->partitions_count; i++)
+        for (uint32_t j = 0; j < file->lists[i].count; j++)
+            if (!add_format(&file->format_kind, str_from(file->lists[i].paths[j]), diags, no_span))
+                return false;
+    if (file->format_kind != NULL)
+        return true;
+    struct diag *d = diag_error(diags, DIAG_E0402, no_span, "the name of `%s` does not tell its format",
+                                file->lists[0].count > 0 ? file->lists[0].paths[0] : file->lists[0].name);
+    diag_hint(diags, d, "say `format: json`, csv, msgpack or batches");
+    return false;
 }
 
 static bool file_bind(struct source_bind *bind)
@@ -81,9 +107,9 @@ static bool file_bind(struct source_bind *bind)
         return false;
     file->format_config =
         (struct format_config){.delimiter = file->delimiter.data[0], .has_no_header = !file->has_header};
-    file->format_kind = choose_format(file, bind->diags, bind->span);
-    if (file->format_kind == NULL ||
-        !format_schema_check(file->format_kind, bind->schema, bind->diags, bind->span))
+    if (!choose_format(file, bind->diags, bind->span) ||
+        (file->format_kind != NULL &&
+         !format_schema_check(file->format_kind, bind->schema, bind->diags, bind->span)))
         return false;
     if (file->order_by.name.length == 0)
         return true;
@@ -122,6 +148,9 @@ static bool file_open(struct source *source)
     pthread_mutex_init(&file->mutex, NULL);
     file->has_mutex = true;
     source->partitions_count = file->partitions_count;
+    if (!choose_format_by_files(file, source->diags) ||
+        !format_schema_check(file->format_kind, source->schema, source->diags, (struct span){0, 0}))
+        return false;
     file->readers = calloc(file->partitions_count, sizeof(*file->readers));
     file->sorted = calloc(file->partitions_count, sizeof(*file->sorted));
     leat_assert(file->readers != NULL && file->sorted != NULL);

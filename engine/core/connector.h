@@ -224,6 +224,7 @@ struct sink_context {
     /* Set by a sink that cannot go on (disk full): message for the user. The job stops, or waits and tries
      * again. */
     char error[512];
+    enum diag_code error_code; /* goes with `error`; DIAG_NONE: E0605 */
 };
 
 struct sink_kind {

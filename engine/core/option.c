@@ -394,7 +394,10 @@ static bool apply_default(const struct option *option, const char *what, struct 
                           struct option_env *env)
 {
     if (option->default_text != NULL) {
-        struct ast *value = env->parse(env->arena, env->diags, str_from(option->default_text));
+        /* A list of its own: that of the job may be full, and a default never fails. */
+        struct diag_list none;
+        diag_list_init(&none, env->arena);
+        struct ast *value = env->parse(env->arena, &none, str_from(option->default_text));
         leat_assert(value != NULL);
         struct binding b = {option, what, env};
         return bind_value(&b, value, (char *)target + option->offset);

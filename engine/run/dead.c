@@ -17,15 +17,30 @@ static const char *partition_name(struct run *run, uint32_t id, const struct pla
     return (*node)->source_kind->partition_name(&run->sources[p->source], p->local);
 }
 
+struct run_dead_example *dead_example_room(struct run_dead_example *examples, uint32_t *count,
+                                           const struct row_order *order)
+{
+    uint32_t at = *count;
+    while (at > 0 && row_order_compare(order, &examples[at - 1].order) < 0)
+        at--;
+    if (at == RUN_DEAD_EXAMPLES)
+        return NULL;
+    *count = MIN(*count + 1, (uint32_t)RUN_DEAD_EXAMPLES);
+    memmove(&examples[at + 1], &examples[at], (*count - 1 - at) * sizeof(*examples));
+    examples[at].order = *order;
+    return &examples[at];
+}
+
 static void keep_example(struct stage_instance *stage, const struct dead_row *row)
 {
-    if (stage->examples_count == DEAD_EXAMPLES)
+    struct run_dead_example *example =
+        dead_example_room(stage->examples, &stage->examples_count, &row->order);
+    if (example == NULL)
         return;
     const struct plan_node *source;
     const char *place = partition_name(stage->run, row->origin.partition, &source);
-    snprintf(stage->examples[stage->examples_count++].text, sizeof(stage->examples[0].text),
-             "%s: record %llu: %s: %.*s", place, (unsigned long long)row->origin.record, row->node->label,
-             STR_ARGS(row->reason));
+    snprintf(example->text, sizeof(example->text), "%s: record %llu: %s: %.*s", place,
+             (unsigned long long)row->origin.record, row->node->label, STR_ARGS(row->reason));
 }
 
 void dead_add(struct node_instance *node, const struct row_origin *origin, const struct row_order *order,

@@ -23,7 +23,6 @@ enum {
     SLOTS = 64,      /* numbers in flight; a power of two */
     PIECES_MAX = 32, /* raw batches read ahead per partition */
     PARTITIONS_MAX = 4096,
-    DEAD_EXAMPLES = 5, /* kept for the summary, per stage instance */
 };
 
 _Static_assert((SLOTS & (SLOTS - 1)) == 0, "slots are found by masking");
@@ -153,7 +152,7 @@ struct stage_instance {
     struct dead_row *dead;
     uint32_t dead_count, dead_capacity;
     struct exchange *dead_exchange; /* NULL: no sink takes them */
-    struct run_dead_example examples[DEAD_EXAMPLES];
+    struct run_dead_example examples[RUN_DEAD_EXAMPLES];
     uint32_t examples_count;
     int64_t busy_us;
 };
@@ -313,6 +312,10 @@ static inline unsigned stage_pieces(const struct run *run, uint32_t stage)
 }
 
 /* dead.c */
+/* Room among the first RUN_DEAD_EXAMPLES for a row of this order, with the order set; NULL: others come
+ * first. */
+struct run_dead_example *dead_example_room(struct run_dead_example *examples, uint32_t *count,
+                                           const struct row_order *order);
 void dead_add(struct node_instance *node, const struct row_origin *origin, const struct row_order *order,
               struct str reason, struct str raw);
 void dead_flush(struct stage_instance *stage);

@@ -35,7 +35,10 @@ bool run_has_ended(const struct run *run);
 bool run_wait(struct run *run);
 void run_free(struct run *run); /* NULL is allowed */
 
+/* The first bad rows of this life, in the one order: which lane had them does not show. */
+enum { RUN_DEAD_EXAMPLES = 5 };
 struct run_dead_example {
+    struct row_order order;
     char text[256];
 };
 
@@ -64,9 +67,9 @@ struct run_stats {
     uint64_t checkpoint_epoch;
     int64_t checkpoint_age_us, checkpoint_us; /* -1: none */
     uint64_t checkpoint_bytes;
-    int64_t checkpoint_stop_us;     /* longest that a lane stood still for the last one */
-    int64_t checkpoint_stop_max_us; /* and for any of this process */
-    struct run_dead_example dead[8];
+    int64_t checkpoint_stop_us;                      /* longest that a lane stood still for the last one */
+    int64_t checkpoint_stop_max_us;                  /* and for any of this process */
+    struct run_dead_example dead[RUN_DEAD_EXAMPLES]; /* once the run is joined */
     uint32_t dead_count;
     uint32_t lanes;
 };

@@ -108,6 +108,18 @@ static void add_queues(struct run *run, struct run_stats *stats)
     }
 }
 
+static void add_dead_examples(struct run *run, struct run_stats *stats)
+{
+    for (uint32_t i = 0; i < run->stages_total; i++)
+        for (uint32_t k = 0; k < run->stages[i]->examples_count; k++) {
+            const struct run_dead_example *example = &run->stages[i]->examples[k];
+            struct run_dead_example *room =
+                dead_example_room(stats->dead, &stats->dead_count, &example->order);
+            if (room != NULL)
+                *room = *example;
+        }
+}
+
 void run_stats(struct run *run, struct run_stats *stats)
 {
     *stats = (struct run_stats){
@@ -125,8 +137,6 @@ void run_stats(struct run *run, struct run_stats *stats)
     stats->resumed_generation = run->resumed_generation;
     stats->resumed_epoch = run->resumed_epoch;
     stats->elapsed_us = (run->is_joined ? run->ended_us : os_monotonic_us()) - run->started_us;
-    for (uint32_t i = 0; i < run->stages_total; i++)
-        for (uint32_t k = 0;
-             k < run->stages[i]->examples_count && stats->dead_count < ARRAY_COUNT(stats->dead); k++)
-            stats->dead[stats->dead_count++] = run->stages[i]->examples[k];
+    if (run->is_joined)
+        add_dead_examples(run, stats);
 }

@@ -57,6 +57,7 @@ def expect_rows(what, found, expected):
 class Test:
     def __init__(self, leat, folder):
         self.leat, self.folder = leat, folder
+        self.dead_examples = []  # of the latest run
 
     def call(self, *arguments):
         result = subprocess.run([self.leat, *arguments], cwd=self.folder, capture_output=True, text=True, timeout=120,
@@ -74,6 +75,7 @@ class Test:
                          f"out={out or self.place(name)}", *arguments)
         summary = json.loads(text)
         expect("finished", summary["finished"], True)
+        self.dead_examples = summary["dead_examples"]
         nodes = {}
         for node in summary["nodes"]:
             if not node["counts"]["balanced"]:
@@ -361,6 +363,9 @@ def test_ctr(test):
         nodes = test.run("ctr", "--set", f"data={test.place('ctr-data')}", "--set", f"state={out}/state",
                          workers=workers, out=out)
         outputs.append([open(os.path.join(out, name), "rb").read() for name in ("scored.jsonl", "dead.jsonl")])
+        dead = read_json(os.path.join(out, "dead.jsonl"))
+        expect("dead letters that the summary shows", test.dead_examples,
+               [f"{row['place']}: record {row['record']}: {row['step']}: {row['reason']}" for row in dead[:5]])
     if outputs[0] != outputs[1]:
         raise Failure("two lanes and three wrote different bytes")
     planted, clicks = truth["impressions.jsonl"], truth["clicks.jsonl"]

@@ -406,6 +406,29 @@ static void test_options(void **state)
     }
 }
 
+/* Globs and directories may say nothing about the format; then the names of the files do. */
+static void test_formats_by_name(void **state)
+{
+    (void)state;
+    struct rig_source rig;
+    size_t packed;
+    mkdir(path_of("names"), 0755);
+    char *data = rig_compress(".gz", "id\n0\n", 5, &packed);
+    rig_write_file(path_of("names/a.csv.gz"), data, packed);
+    free(data);
+    assert_true(open_source(&rig, "names/*.gz"));
+    assert_int_equal(read_ids(&rig, READ_END), 1);
+    rig_source_close(&rig);
+    rig_write_file(path_of("names/b.jsonl"), "{\"id\":0}\n", 9);
+    assert_false(open_source(&rig, "names/*"));
+    assert_string_equal(rig_error(&rig.diags), "E0407");
+    rig_source_close(&rig);
+    rig_write_file(path_of("names/c"), "{\"id\":0}\n", 9);
+    assert_false(open_source(&rig, "names/c"));
+    expect(&rig, "E0402", "does not tell its format");
+    rig_source_close(&rig);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -430,6 +453,7 @@ int main(void)
         cmocka_unit_test(test_empty),
         cmocka_unit_test(test_changes),
         cmocka_unit_test(test_damaged_formats),
+        cmocka_unit_test(test_formats_by_name),
         cmocka_unit_test(test_options),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
