@@ -80,6 +80,11 @@ static bool choose_format_by_files(struct file_source *file, struct diag_list *d
 {
     const struct span no_span = {0, 0};
     bool is_open = file->format_kind == NULL;
+    if (file->partitions_count == 0) {
+        struct diag *none = diag_error(diags, DIAG_E0602, no_span, "`path` names no file");
+        diag_hint(diags, none, "give a file, a glob, or the directory of a recording");
+        return false;
+    }
     for (uint32_t i = 0; is_open && i < file->partitions_count; i++)
         for (uint32_t j = 0; j < file->lists[i].count; j++)
             if (!add_format(&file->format_kind, str_from(file->lists[i].paths[j]), diags, no_span))

@@ -138,6 +138,11 @@ struct row_order batch_order(const struct batch *batch, uint32_t row);
 struct batch *batch_gather(struct batch_pool *pool, const struct schema *schema, struct batch *const *sources,
                            const uint16_t *rows, uint32_t count);
 
+/* The same rows, not always dense: where the sources are views of one batch and the rows rise, as when what was
+ * split over lanes comes together again, only the columns that the lanes added are copied. */
+struct batch *batch_merge(struct batch_pool *pool, const struct schema *schema, struct batch *const *sources,
+                          const uint16_t *rows, uint32_t count);
+
 /* xxh3-128 folded over schema, selected rows, nulls and values in order: for tests, `null` and benchmarks.
  * Feed batch after batch; split points between batches do not matter. */
 struct batch_digest;

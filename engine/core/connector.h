@@ -218,7 +218,8 @@ struct sink_context {
     struct diag_list *diags;  /* open, restore */
     struct counters counters; /* in = absorbed */
     bool is_resumed;          /* `restore` follows `open` */
-    bool replaces_parts; /* an earlier life ended before its first checkpoint: what it left unfinished is void */
+    bool replaces_parts; /* an earlier life ended before its first checkpoint: what it left unfinished is void
+                          */
     bool has_checkpoints; /* `published` will be called; without it complete files get their names at once */
     uint64_t number;
     /* Set by a sink that cannot go on (disk full): message for the user. The job stops, or waits and tries

@@ -1,6 +1,18 @@
-/* batch_gather of core/batch.h: rows of several batches into one dense batch, a column at a time. Values are
- * named by references, so that elements of lists, at any depth, are gathered by the same code as rows. */
+/* batch_gather and batch_merge of core/batch.h: rows of several batches into one, a column at a time.
+ *
+ * Rows mostly come from a few batches: then a column is copied from a few arrays by a small number for each
+ * row. In general values are named by references, so that elements of lists, at any depth, are gathered by
+ * the same code as rows. */
 #include "core/batch.h"
+
+enum { FEW = 16 };
+
+/* The batches that rows come from, where these are few. */
+struct few_sources {
+    struct batch *batches[FEW];
+    uint32_t count;
+    uint8_t of_row[BATCH_ROWS];
+};
 
 struct value_reference {
     const struct column *column;
@@ -107,16 +119,152 @@ static void gather_rows(struct batch *out, struct batch *const *sources, const u
     out->orders = orders;
 }
 
+static bool find_few(struct few_sources *few, struct batch *const *sources, uint32_t count)
+{
+    uint32_t last = 0;
+    few->count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (few->count == 0 || few->batches[last] != sources[i])
+            for (last = 0; last < few->count && few->batches[last] != sources[i];)
+                last++;
+        if (last == few->count) {
+            if (few->count == FEW)
+                return false;
+            few->batches[few->count++] = sources[i];
+        }
+        few->of_row[i] = (uint8_t)last;
+    }
+    return true;
+}
+
+/* How values of a column are copied: value targets[i] of `to` is value rows[i] of from[of_row[i]]. */
+struct few_values {
+    const struct column *from[FEW];
+    const uint8_t *of_row;
+    const uint16_t *rows, *targets;
+    uint32_t count;
+};
+
+static void copy_nulls(struct batch *out, struct column *to, const struct few_values *v)
+{
+    for (uint32_t i = 0; i < v->count; i++)
+        if (!column_is_valid(v->from[v->of_row[i]], v->rows[i])) {
+            if (to->valid == NULL)
+                to->valid = batch_valid_new(out, out->rows);
+            bit_clear(to->valid, v->targets[i]);
+        }
+}
+
+static void copy_texts(struct batch *out, struct column *to, const struct few_values *v)
+{
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < v->count; i++)
+        bytes += v->from[v->of_row[i]]->texts[v->rows[i]].length;
+    leat_assert(bytes <= UINT32_MAX);
+    char *heap = arena_alloc(&out->arena, bytes);
+    uint32_t used = 0;
+    for (uint32_t i = 0; i < v->count; i++) {
+        const struct column *from = v->from[v->of_row[i]];
+        struct text_ref text = from->texts[v->rows[i]];
+        if (text.length > 0)
+            memcpy(heap + used, from->heap + text.offset, text.length);
+        to->texts[v->targets[i]] = (struct text_ref){used, text.length};
+        used += text.length;
+    }
+    to->heap = heap;
+}
+
+/* One column, not of lists. */
+static void copy_few(struct batch *out, uint32_t column, const struct few_sources *few, const uint16_t *rows,
+                     const uint16_t *targets, uint32_t count)
+{
+    struct column *to = &out->columns[column];
+    struct few_values v = {.of_row = few->of_row, .rows = rows, .targets = targets, .count = count};
+    bool has_nulls = false;
+    for (uint32_t k = 0; k < few->count; k++) {
+        v.from[k] = &few->batches[k]->columns[column];
+        has_nulls |= v.from[k]->valid != NULL;
+    }
+    to->valid = NULL;
+    if (has_nulls)
+        copy_nulls(out, to, &v);
+    if (to->tag == TYPE_TEXT || to->tag == TYPE_BYTES)
+        copy_texts(out, to, &v);
+    else if (to->tag == TYPE_BOOL)
+        for (uint32_t i = 0; i < count; i++)
+            to->bools[targets[i]] = v.from[few->of_row[i]]->bools[rows[i]];
+    else
+        for (uint32_t i = 0; i < count; i++)
+            to->ints[targets[i]] = v.from[few->of_row[i]]->ints[rows[i]];
+}
+
 struct batch *batch_gather(struct batch_pool *pool, const struct schema *schema, struct batch *const *sources,
                            const uint16_t *rows, uint32_t count)
 {
     struct batch *out = batch_new(pool, schema, count);
+    struct few_sources few;
+    bool is_few = find_few(&few, sources, count);
+    uint16_t dense[BATCH_ROWS];
+    for (uint32_t i = 0; i < count; i++)
+        dense[i] = (uint16_t)i;
     gather_rows(out, sources, rows, count);
     struct value_reference from[BATCH_ROWS];
     for (uint32_t column = 0; column < schema->count; column++) {
+        if (is_few && out->columns[column].tag != TYPE_LIST) {
+            copy_few(out, column, &few, rows, dense, count);
+            continue;
+        }
         for (uint32_t i = 0; i < count; i++)
             from[i] = (struct value_reference){&sources[i]->columns[column], rows[i]};
         gather_values(out, &out->columns[column], from, count);
+    }
+    return out;
+}
+
+/* --- Views of the same rows
+ * ---------------------------------------------------------------------------------------------- */
+
+/* Whether the two were derived from one batch: row i of either is the same row. */
+static bool are_same_rows(const struct batch *a, const struct batch *b)
+{
+    return a->event_time == b->event_time && a->rows == b->rows && a->origins == b->origins &&
+           a->orders == b->orders && a->order_time == b->order_time && a->partition == b->partition &&
+           a->first_record == b->first_record && a->arrival_time == b->arrival_time;
+}
+
+static bool is_shared(const struct few_sources *few, uint32_t index)
+{
+    const struct column *first = &few->batches[0]->columns[index];
+    for (uint32_t k = 1; k < few->count; k++) {
+        const struct column *other = &few->batches[k]->columns[index];
+        if (other->data != first->data || other->valid != first->valid || other->heap != first->heap ||
+            other->children != first->children)
+            return false;
+    }
+    return true;
+}
+
+struct batch *batch_merge(struct batch_pool *pool, const struct schema *schema, struct batch *const *sources,
+                          const uint16_t *rows, uint32_t count)
+{
+    struct few_sources few;
+    bool is_view = count > 0 && find_few(&few, sources, count);
+    for (uint32_t k = 1; is_view && k < few.count; k++)
+        is_view = are_same_rows(few.batches[0], few.batches[k]);
+    for (uint32_t i = 1; is_view && i < count; i++)
+        is_view = rows[i] > rows[i - 1];
+    for (uint32_t c = 0; is_view && c < schema->count; c++)
+        is_view = schema->fields[c].type.tag != TYPE_LIST || is_shared(&few, c);
+    if (!is_view)
+        return batch_gather(pool, schema, sources, rows, count);
+    struct batch *out = batch_derive(few.batches[0], schema);
+    out->sel = arena_copy(&out->arena, rows, count * sizeof(*rows));
+    out->selected = count;
+    for (uint32_t c = 0; c < schema->count; c++) {
+        if (is_shared(&few, c))
+            continue;
+        batch_column_init(out, &out->columns[c], schema->fields[c].type, out->rows);
+        copy_few(out, c, &few, rows, rows, count);
     }
     return out;
 }

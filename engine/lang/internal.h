@@ -88,8 +88,6 @@ struct parser {
 /* lexer.c: reports and goes on. */
 void lang_tokenize(struct arena *arena, struct diag_list *diags, struct str text, struct token_list *list);
 
-bool lang_is_utf8(struct str text);
-
 /* parser.c. Parsing as lang_parse does, from tokens; the formatter reads the roles afterwards. */
 struct job_file *lang_parse_tokens(struct arena *arena, struct diag_list *diags,
                                    const struct registry *registry, struct str text, struct token_list *list);

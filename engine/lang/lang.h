@@ -185,6 +185,9 @@ struct ast *lang_parse_value(struct arena *arena, struct diag_list *diags, struc
 LEAT_CHECKED bool lang_format(struct arena *arena, struct diag_list *diags, const struct registry *registry,
                               struct str text, struct byte_buffer *out);
 
+/* Whether the bytes are UTF-8: nothing overlong, cut, or a surrogate. */
+bool lang_is_utf8(struct str text);
+
 /* Equal but for spans. */
 bool lang_job_equal(const struct job_file *a, const struct job_file *b);
 

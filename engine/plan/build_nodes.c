@@ -2,9 +2,13 @@
 #include "plan/build.h"
 
 static struct field dead_fields[] = {
-    {.name = {"source", 6}, .type = {.tag = TYPE_TEXT}}, {.name = {"place", 5}, .type = {.tag = TYPE_TEXT}},
-    {.name = {"record", 6}, .type = {.tag = TYPE_INT}},  {.name = {"step", 4}, .type = {.tag = TYPE_TEXT}},
-    {.name = {"reason", 6}, .type = {.tag = TYPE_TEXT}}, {.name = {"raw", 3}, .type = {.tag = TYPE_TEXT}},
+    {.name = {"source", 6}, .type = {.tag = TYPE_TEXT}},
+    {.name = {"place", 5}, .type = {.tag = TYPE_TEXT}},
+    {.name = {"record", 6}, .type = {.tag = TYPE_INT}},
+    {.name = {"step", 4}, .type = {.tag = TYPE_TEXT}},
+    {.name = {"reason", 6}, .type = {.tag = TYPE_TEXT}},
+    {.name = {"raw", 3}, .type = {.tag = TYPE_TEXT}},
+    {.name = {"raw_bytes", 9}, .type = {.tag = TYPE_BYTES}},
 };
 _Static_assert(ARRAY_COUNT(dead_fields) == DEAD_COLUMNS, "one field per column");
 const struct schema plan_dead_schema = {.fields = dead_fields, .count = DEAD_COLUMNS};

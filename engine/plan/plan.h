@@ -143,9 +143,10 @@ struct plan_options {
 struct plan *plan_make(const struct job_file *job, const struct plan_options *options, struct arena *arena,
                        struct diag_list *diags);
 
-/* The rows of dead letters. */
+/* The rows of dead letters. raw: the record, where it is known; bytes that are not UTF-8 as `?`, and then
+ * raw_bytes has the record as it was. */
 extern const struct schema plan_dead_schema;
-enum { DEAD_SOURCE, DEAD_PLACE, DEAD_RECORD, DEAD_STEP, DEAD_REASON, DEAD_RAW, DEAD_COLUMNS };
+enum { DEAD_SOURCE, DEAD_PLACE, DEAD_RECORD, DEAD_STEP, DEAD_REASON, DEAD_RAW, DEAD_RAW_BYTES, DEAD_COLUMNS };
 
 /* The plan as text, as Graphviz dot, as SVG. */
 void plan_explain(const struct plan *plan, struct byte_buffer *out);

@@ -1,4 +1,5 @@
 /* Dead letters: bad rows of a stage instance, number by number, to the sink that takes them. */
+#include "lang/lang.h"
 #include "run/internal.h"
 
 #include <stdio.h>
@@ -15,6 +16,23 @@ static const char *partition_name(struct run *run, uint32_t id, const struct pla
     if ((*node)->source_kind->partition_name == NULL)
         return "";
     return (*node)->source_kind->partition_name(&run->sources[p->source], p->local);
+}
+
+/* Texts are UTF-8 everywhere; what bad records hold need not be. */
+static void mend_utf8(char *text, size_t length)
+{
+    if (lang_is_utf8((struct str){text, length}))
+        return;
+    for (size_t i = 0; i < length; i++)
+        if ((unsigned char)text[i] >= 0x80)
+            text[i] = '?';
+}
+
+static struct str mended(struct arena *arena, struct str text)
+{
+    struct str copy = arena_str(arena, text);
+    mend_utf8((char *)(uintptr_t)copy.data, copy.length);
+    return copy;
 }
 
 struct run_dead_example *dead_example_room(struct run_dead_example *examples, uint32_t *count,
@@ -41,6 +59,7 @@ static void keep_example(struct stage_instance *stage, const struct dead_row *ro
     const char *place = partition_name(stage->run, row->origin.partition, &source);
     snprintf(example->text, sizeof(example->text), "%s: record %llu: %s: %.*s", place,
              (unsigned long long)row->origin.record, row->node->label, STR_ARGS(row->reason));
+    mend_utf8(example->text, strlen(example->text));
 }
 
 void dead_add(struct node_instance *node, const struct row_origin *origin, const struct row_order *order,
@@ -48,7 +67,7 @@ void dead_add(struct node_instance *node, const struct row_origin *origin, const
 {
     struct stage_instance *stage = node->stage;
     node->context.counters.dead++;
-    struct dead_row row = {*origin, *order, node->node, reason, raw};
+    struct dead_row row = {*origin, *order, node->node, reason, raw, {0}};
     keep_example(stage, &row);
     if (stage->dead_exchange == NULL)
         return;
@@ -57,8 +76,12 @@ void dead_add(struct node_instance *node, const struct row_origin *origin, const
         stage->dead = realloc(stage->dead, stage->dead_capacity * sizeof(*stage->dead));
         leat_assert(stage->dead != NULL);
     }
-    row.reason = arena_str(&stage->dead_arena, reason);
-    row.raw = raw.data == NULL ? raw : arena_str(&stage->dead_arena, raw);
+    row.reason = mended(&stage->dead_arena, reason);
+    if (raw.data != NULL) {
+        row.raw = mended(&stage->dead_arena, raw);
+        if (!lang_is_utf8(raw))
+            row.raw_bytes = arena_str(&stage->dead_arena, raw);
+    }
     stage->dead[stage->dead_count++] = row;
 }
 
@@ -97,12 +120,16 @@ static void fill_row(struct run *run, struct batch *batch, uint32_t i, const str
     const char *place = partition_name(run, row->origin.partition, &source);
     set_text(batch, DEAD_SOURCE, i, source == NULL ? STR("") : source->name, heap, used);
     set_text(batch, DEAD_PLACE, i, str_from(place), heap, used);
+    mend_utf8(heap + *used - strlen(place), strlen(place));
     batch->columns[DEAD_RECORD].ints[i] = (int64_t)row->origin.record;
     set_text(batch, DEAD_STEP, i, str_from(row->node->label), heap, used);
     set_text(batch, DEAD_REASON, i, row->reason, heap, used);
     set_text(batch, DEAD_RAW, i, row->raw, heap, used);
+    set_text(batch, DEAD_RAW_BYTES, i, row->raw_bytes, heap, used);
     if (row->raw.data == NULL)
         batch_set_null(batch, &batch->columns[DEAD_RAW], i);
+    if (row->raw_bytes.data == NULL)
+        batch_set_null(batch, &batch->columns[DEAD_RAW_BYTES], i);
     batch->event_time[i] = 0;
 }
 
@@ -116,7 +143,8 @@ static void push_rows(struct stage_instance *stage, const struct dead_row *rows,
     for (uint32_t i = 0; i < count; i++) {
         const struct plan_node *source;
         bytes += strlen(partition_name(run, rows[i].origin.partition, &source)) + strlen(rows[i].node->label);
-        bytes += rows[i].reason.length + rows[i].raw.length + (source == NULL ? 0 : source->name.length);
+        bytes += rows[i].reason.length + rows[i].raw.length + rows[i].raw_bytes.length;
+        bytes += (source == NULL ? 0 : source->name.length);
     }
     char *heap = arena_alloc(&batch->arena, bytes);
     uint32_t used = 0;

@@ -363,7 +363,7 @@ struct batch *merger_next(struct merger *merger)
         load_order(input);
         input = first_input(merger, &alive);
     }
-    struct batch *merged = batch_gather(merger->run->pool, merger->schema, sources, rows, count);
+    struct batch *merged = batch_merge(merger->run->pool, merger->schema, sources, rows, count);
     for (uint32_t i = 0; i < drained_count; i++)
         batch_release(drained[i]);
     return merged;

@@ -116,6 +116,7 @@ struct dead_row {
     struct row_order order;
     const struct plan_node *node;
     struct str reason, raw;
+    struct str raw_bytes; /* where raw is not UTF-8 */
 };
 
 struct node_instance {

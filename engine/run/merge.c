@@ -129,7 +129,7 @@ static void gather_references(struct batch_pool *pool, const struct row_referenc
             sources[i] = references[begin + i].batch;
             rows[i] = (uint16_t)references[begin + i].row;
         }
-        batch_list_add(out, batch_gather(pool, sources[0]->schema, sources, rows, length));
+        batch_list_add(out, batch_merge(pool, sources[0]->schema, sources, rows, length));
     }
 }
 

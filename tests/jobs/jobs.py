@@ -9,6 +9,7 @@ Prints TAP lines.
 """
 
 import argparse
+import base64
 import collections
 import csv
 import datetime
@@ -355,6 +356,20 @@ def check_ctr_rows(test, found, truth):
         expect_rows(f"impression {row['imp_id']}", {k: row[k] for k in wanted}, wanted)
 
 
+def check_dead_letters(test, path):
+    """Each is JSON, and holds the record as it was, broken bytes too."""
+    dead = read_json(path)
+    lines = {}
+    for name in ("impressions", "clicks"):
+        with open(test.place("ctr-data", name + ".jsonl"), "rb") as file:
+            lines[name] = file.read().split(b"\n")
+    for row in dead:
+        raw = row["raw"].encode() if row["raw_bytes"] is None else base64.b64decode(row["raw_bytes"])
+        expect(f"record {row['record']} of {row['source']}", raw, lines[row["source"]][row["record"]])
+    expect("dead letters that the summary shows", test.dead_examples,
+           [f"{row['place']}: record {row['record']}: {row['step']}: {row['reason']}" for row in dead[:5]])
+
+
 def test_ctr(test):
     truth = generate(test, "ctr-data", EVENTS, "--duplicates", "0.01", "--late", "0.01", "--malformed", "0.002")
     outputs = []
@@ -363,9 +378,7 @@ def test_ctr(test):
         nodes = test.run("ctr", "--set", f"data={test.place('ctr-data')}", "--set", f"state={out}/state",
                          workers=workers, out=out)
         outputs.append([open(os.path.join(out, name), "rb").read() for name in ("scored.jsonl", "dead.jsonl")])
-        dead = read_json(os.path.join(out, "dead.jsonl"))
-        expect("dead letters that the summary shows", test.dead_examples,
-               [f"{row['place']}: record {row['record']}: {row['step']}: {row['reason']}" for row in dead[:5]])
+        check_dead_letters(test, os.path.join(out, "dead.jsonl"))
     if outputs[0] != outputs[1]:
         raise Failure("two lanes and three wrote different bytes")
     planted, clicks = truth["impressions.jsonl"], truth["clicks.jsonl"]
