@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-enum { BITS_PER_KEY = 12, BUDGET_SHARE = 128, LINE_BITS = FILTER_LINE_WORDS * 64 };
+enum { BITS_PER_KEY = 14, BUDGET_SHARE = 128, LINE_BITS = FILTER_LINE_WORDS * 64 };
 
 static const uint64_t keys_least = 128, keys_most = 8 << 20;
 
@@ -10,6 +10,12 @@ void filter_init(struct key_filter *filter, size_t budget_bytes)
 {
     *filter = (struct key_filter){0};
     filter->keys_first = MIN(MAX(budget_bytes / BUDGET_SHARE * 8 / BITS_PER_KEY, keys_least), keys_most);
+}
+
+void filter_give_up(struct key_filter *filter)
+{
+    filter_free(filter);
+    filter->is_full = true;
 }
 
 void filter_free(struct key_filter *filter)

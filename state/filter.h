@@ -3,7 +3,7 @@
  *
  * Blocked Bloom filters (Putze, Sanders, Singler 2007): a key's bits lie in one cache line. Segments of
  * doubling size take keys until they are full; each knows the latest expiry among its keys, and is given back
- * when the watermark has passed it. About one key in a hundred that is not there passes, for each segment. */
+ * when the watermark has passed it. About one key in 500 that is not there passes, for each segment. */
 #ifndef LEAT_STATE_FILTER_H
 #define LEAT_STATE_FILTER_H
 
@@ -28,6 +28,8 @@ struct key_filter {
 
 void filter_init(struct key_filter *filter, size_t budget_bytes);
 void filter_free(struct key_filter *filter);
+/* Its memory is better spent on entries: from now on every key passes. */
+void filter_give_up(struct key_filter *filter);
 void filter_add(struct key_filter *filter, uint64_t hash, int64_t expire_us);
 /* Gives back segments whose keys are all dead. */
 void filter_expire(struct key_filter *filter, int64_t watermark);

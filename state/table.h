@@ -59,13 +59,14 @@ struct keyed_table {
     uint64_t previous_tag;  /* of the last checkpoint's entries; 0: none */
     bool previous_is_dirty; /* that one was abandoned: its entries count as changed */
     struct table_snapshot snapshot;
-    uint32_t hand;            /* the next group to sweep */
-    size_t maintain_bytes;    /* keyed_end sweeps above this */
-    int64_t pressure;         /* as told to the store */
-    bool may_be_stored;       /* the database may hold entries of this table */
-    struct key_filter filter; /* which ones, in the key groups below next_unknown */
-    uint32_t next_unknown;    /* KEY_GROUPS: all are known */
-    uint32_t learn_in;        /* brackets until the next one is learnt */
+    uint32_t hand;                          /* the next group to sweep */
+    size_t maintain_bytes;                  /* keyed_end sweeps above this */
+    int64_t pressure;                       /* as told to the store */
+    bool may_be_stored;                     /* the database may hold entries of this table */
+    struct key_filter filter;               /* which ones, in the key groups below next_unknown */
+    uint32_t next_unknown;                  /* KEY_GROUPS: all are known */
+    uint32_t filter_asked, filter_rejected; /* keys; halved now and then */
+    uint32_t learn_in;                      /* brackets until the next one is learnt */
     rocksdb_writebatch_t *evictions;
     struct keyed_slot **victims; /* of the group being swept */
     uint32_t victims_count, victims_capacity;

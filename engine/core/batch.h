@@ -138,8 +138,8 @@ struct row_order batch_order(const struct batch *batch, uint32_t row);
 struct batch *batch_gather(struct batch_pool *pool, const struct schema *schema, struct batch *const *sources,
                            const uint16_t *rows, uint32_t count);
 
-/* The same rows, not always dense: where the sources are views of one batch and the rows rise, as when what was
- * split over lanes comes together again, only the columns that the lanes added are copied. */
+/* The same rows, not always dense: where the sources are views of one batch and the rows rise, as when what
+ * was split over lanes comes together again, only the columns that the lanes added are copied. */
 struct batch *batch_merge(struct batch_pool *pool, const struct schema *schema, struct batch *const *sources,
                           const uint16_t *rows, uint32_t count);
 

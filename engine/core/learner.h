@@ -25,8 +25,8 @@ struct learner_columns {
         known; /* `known_early: [...]`: columns the label is computed from that are known when serving */
 };
 
-/* What a model is made of, for `leat model`: first all dense parameters, then table by table its rows by rising key.
- * Any callback may return false to stop. Pointers are valid during the call. */
+/* What a model is made of, for `leat model`: first all dense parameters, then table by table its rows by
+ * rising key. Any callback may return false to stop. Pointers are valid during the call. */
 struct model_visitor {
     void *argument;
     /* float32, row-major; a vector has one row. */

@@ -415,22 +415,26 @@ def test_ctr_labels(test):
     return f"{truth['clicks']} clicks, {truth['clicks_within_30m']} within half an hour"
 
 
-def test_ctr_linear(test):
-    truth = generate(test, "labelled-data", EVENTS, "--labelled", "--malformed", "0.002", "--duplicates", "0.01")
-    out = test.place("ctr_linear.jsonl")
-    nodes = test.run("ctr_linear", "--set", f"data={test.place('labelled-data', 'ctr.jsonl')}", out=out)
-    planted = truth["ctr.jsonl"]
-    source = counts(nodes, "events", "file")
-    expect("lines, broken ones", (source["in"], source["dead"]), (planted["lines"], planted["malformed"]))
-    found = read_json(out)
-    # No dedup here: a row that was written twice is learned twice.
-    expect("predictions", len(found), planted["rows"] + planted["duplicates"])
-    events = good_records(test.place("labelled-data", "ctr.jsonl"), ("ts", "user", "item", "clicked"))
-    expect("rows in order", [(row["user"], row["item"], row["clicked"]) for row in found],
-           [(r["user"], r["item"], r["clicked"]) for _, r in events])
-    bayes, base = truth["bayes_logloss"], truth["base_rate_logloss"]
-    loss = expect_logloss(nodes, "linear", [(row["clicked"], row["prediction"]) for row in found], bayes, base)
-    return f"{len(found)} events; logloss {loss:.4f} between {bayes} and {base}"
+def labelled_test(name, kind):
+    """The test of a job that learns from one file of labelled events."""
+    def test_labelled(test):
+        data = name + "-data"
+        truth = generate(test, data, EVENTS, "--labelled", "--malformed", "0.002", "--duplicates", "0.01")
+        out = test.place(name + ".jsonl")
+        nodes = test.run(name, "--set", f"data={test.place(data, 'ctr.jsonl')}", out=out)
+        planted = truth["ctr.jsonl"]
+        source = counts(nodes, "events", "file")
+        expect("lines, broken ones", (source["in"], source["dead"]), (planted["lines"], planted["malformed"]))
+        found = read_json(out)
+        # No dedup here: a row that was written twice is learned twice.
+        expect("predictions", len(found), planted["rows"] + planted["duplicates"])
+        events = good_records(test.place(data, "ctr.jsonl"), ("ts", "user", "item", "clicked"))
+        expect("rows in order", [(row["user"], row["item"], row["clicked"]) for row in found],
+               [(r["user"], r["item"], r["clicked"]) for _, r in events])
+        bayes, base = truth["bayes_logloss"], truth["base_rate_logloss"]
+        loss = expect_logloss(nodes, kind, [(row["clicked"], row["prediction"]) for row in found], bayes, base)
+        return f"{len(found)} events; logloss {loss:.4f} between {bayes} and {base}"
+    return test_labelled
 
 
 # --- all jobs as files
@@ -438,6 +442,8 @@ def test_ctr_linear(test):
 
 def test_files(test):
     paths = sorted(glob.glob(os.path.join(JOBS, "*.leat")))
+    untested = [path for path in paths if os.path.basename(path)[:-5] not in [name for name, _, _ in TESTS]]
+    expect("jobs without a test here", untested, [])
     for path in paths:
         name = os.path.basename(path)
         with open(path, encoding="utf-8") as file:
@@ -465,7 +471,8 @@ TESTS = [
     ("bandit", test_bandit, "obd_men_random"),
     ("ctr", test_ctr, None),
     ("ctr_labels", test_ctr_labels, None),
-    ("ctr_linear", test_ctr_linear, None),
+    ("ctr_linear", labelled_test("ctr_linear", "linear"), None),
+    ("ctr_best", labelled_test("ctr_best", "ffm"), None),
 ]
 
 

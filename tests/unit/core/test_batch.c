@@ -293,6 +293,87 @@ static void test_gather(void **state)
     batch_pool_free(pool);
 }
 
+/* Views of one batch, as lanes make them: each with some of the rows, and two columns of its own. */
+static void make_views(struct batch *whole, const struct schema *wider, struct batch **views, uint32_t count,
+                       const uint8_t *lane_of)
+{
+    for (uint32_t lane = 0; lane < count; lane++) {
+        struct batch *view = views[lane] = batch_derive(whole, wider);
+        uint16_t *sel = arena_alloc(&view->arena, whole->rows * sizeof(*sel));
+        view->selected = 0;
+        for (uint32_t row = 0; row < whole->rows; row++)
+            if (lane_of[row] == lane)
+                sel[view->selected++] = (uint16_t)row;
+        view->sel = sel;
+        struct column *number = &view->columns[COLUMNS], *word = &view->columns[COLUMNS + 1];
+        batch_column_init(view, number, type_of(TYPE_INT), view->rows);
+        batch_column_init(view, word, type_of(TYPE_TEXT), view->rows);
+        char *heap = arena_alloc(&view->arena, (size_t)view->rows * WORD_BYTES + 1);
+        word->heap = heap;
+        for (uint32_t i = 0; i < view->selected; i++) {
+            uint32_t row = sel[i];
+            int length = snprintf(heap + (size_t)i * WORD_BYTES, WORD_BYTES, "%u of %u", row, lane);
+            word->texts[row] = (struct text_ref){i * WORD_BYTES, (uint32_t)length};
+            number->ints[row] = row * 10 + lane;
+            if (row % 7 == 0)
+                batch_set_null(view, number, row);
+        }
+    }
+}
+
+/* What was split comes together: the shared columns by pointer, the others copied; and the same values where
+ * the rows do not rise or come from several batches, which takes the way of batch_gather. */
+static void test_merge_of_views(void **state)
+{
+    (void)state;
+    struct batch_pool *pool = batch_pool_new();
+    struct arena arena = {0};
+    struct schema *wider = schema_copy(&arena, &schema, 2);
+    schema_add(wider, STR("number"), type_of(TYPE_INT));
+    schema_add(wider, STR("word"), type_of(TYPE_TEXT));
+    struct test_random random = {8};
+    for (uint32_t round = 0; round < 60; round++) {
+        uint32_t views_count = 1 + round % 5, count = 0, rows = 1 + random_below(&random, 500);
+        bool is_rising = round % 3 != 0;
+        struct batch *whole = make_range(pool, 20000, rows), *views[5], *sources[BATCH_ROWS];
+        uint8_t lane_of[BATCH_ROWS];
+        uint16_t picked[BATCH_ROWS];
+        for (uint32_t row = 0; row < rows; row++)
+            lane_of[row] = (uint8_t)random_below(&random, views_count);
+        make_views(whole, wider, views, views_count, lane_of);
+        for (uint32_t i = 0; i < rows; i++) {
+            uint32_t row = is_rising ? i : rows - 1 - i;
+            if (random_chance(&random, 20))
+                continue;
+            picked[count] = (uint16_t)row;
+            sources[count++] = views[lane_of[row]];
+        }
+        struct batch *out = batch_merge(pool, wider, sources, picked, count);
+        for (uint32_t lane = 0; lane < views_count; lane++)
+            batch_release(views[lane]);
+        if (is_rising && count > 0)
+            assert_ptr_equal(out->columns[NAME].data, whole->columns[NAME].data);
+        batch_release(whole);
+        assert_int_equal(out->selected, count);
+        for (uint32_t i = 0; i < count; i++) {
+            uint32_t row = batch_row(out, i);
+            assert_true(i == 0 || row > batch_row(out, i - 1)); /* a selection rises */
+            char expected[WORD_BYTES];
+            snprintf(expected, sizeof(expected), "%u of %u", picked[i], lane_of[picked[i]]);
+            check_row(out, row, 20000 + picked[i]);
+            assert_int_equal(batch_origin(out, row).record, 1000 + picked[i]);
+            assert_int_equal(column_is_valid(&out->columns[COLUMNS], row), picked[i] % 7 != 0);
+            if (picked[i] % 7 != 0)
+                assert_int_equal(out->columns[COLUMNS].ints[row], picked[i] * 10 + lane_of[picked[i]]);
+            assert_true(str_equal(column_text(&out->columns[COLUMNS + 1], row), str_from(expected)));
+        }
+        batch_release(out);
+        assert_int_equal(batch_pool_alive(pool), 0);
+    }
+    arena_free(&arena);
+    batch_pool_free(pool);
+}
+
 static void digest_range(struct batch_pool *pool, uint32_t total, struct test_random *random, char hex[33])
 {
     struct batch_digest *digest = batch_digest_new();
@@ -419,6 +500,7 @@ int main(void)
         cmocka_unit_test(test_recycling),
         cmocka_unit_test(test_set_null),
         cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_merge_of_views),
         cmocka_unit_test(test_digest),
         cmocka_unit_test(test_digest_sees_everything),
         cmocka_unit_test(test_digest_of_lists),
