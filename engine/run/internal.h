@@ -312,6 +312,11 @@ static inline unsigned stage_pieces(const struct run *run, uint32_t stage)
     return stage == 0 ? 1 : run->stage_instances[stage];
 }
 
+static inline enum diag_code sink_error_code(const struct sink_context *sink)
+{
+    return sink->error_code != DIAG_NONE ? sink->error_code : DIAG_E0605;
+}
+
 /* dead.c */
 /* Room among the first RUN_DEAD_EXAMPLES for a row of this order, with the order set; NULL: others come
  * first. */

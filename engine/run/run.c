@@ -114,7 +114,7 @@ static bool finish_sinks(struct run *run)
             if (is_node_good && (run->sequencer.is_finished || run->was_finished) && kind->finish != NULL)
                 is_node_good = kind->finish(&node->sink);
             if (!is_node_good)
-                diag_error(run->diags, DIAG_E0605, node->node->span, "sink `%.*s`: %s",
+                diag_error(run->diags, sink_error_code(&node->sink), node->node->span, "sink `%.*s`: %s",
                            STR_ARGS(node->node->name), node->sink.error);
             is_good &= is_node_good;
         }

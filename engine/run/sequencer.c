@@ -71,11 +71,15 @@ static void set_times(struct run *run, const struct partition *p, struct piece *
     } else {
         memset(batch->event_time, 0, batch->rows * sizeof(*batch->event_time));
     }
+    /* A recording that kept its order has it again; else by arrival, else by event time. */
+    const int64_t *recorded = batch->order_time;
     batch->order_time = arena_alloc(&batch->arena, MAX(batch->rows, 1) * sizeof(int64_t));
-    const int64_t *times = batch->arrival_time != NULL ? batch->arrival_time : batch->event_time;
+    const int64_t *times = recorded != NULL              ? recorded
+                           : batch->arrival_time != NULL ? batch->arrival_time
+                                                         : batch->event_time;
     int64_t running = TIME_MIN;
     for (uint32_t row = 0; row < batch->rows; row++) {
-        if ((has_time || batch->arrival_time != NULL) && !bit_get(bad, row) && times[row] > running)
+        if ((has_time || times != batch->event_time) && !bit_get(bad, row) && times[row] > running)
             running = times[row];
         batch->order_time[row] = running;
     }
@@ -242,8 +246,7 @@ static void keep_bad_rows(struct slice *slice, const struct piece *piece)
         struct bad_record record = piece->output.bad[i];
         if (record.row < slice->begin || record.row >= slice->end)
             continue;
-        struct raw_record raw = piece->raw.records[record.row];
-        slice->bad_raw[count] = arena_str(arena, (struct str){piece->raw.data + raw.offset, raw.length});
+        slice->bad_raw[count] = arena_str(arena, raw_record_text(&piece->raw, record.row));
         bad[count++] = record;
     }
     slice->bad = bad;

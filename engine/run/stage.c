@@ -16,8 +16,8 @@ static void sink_failed(struct node_instance *node)
 {
     struct run *run = node->stage->run;
     pthread_mutex_lock(&run->diags_mutex);
-    struct diag *d = diag_error(run->diags, DIAG_E0605, node->node->span, "sink `%.*s` stopped: %s",
-                                STR_ARGS(node->node->name), node->sink.error);
+    struct diag *d = diag_error(run->diags, sink_error_code(&node->sink), node->node->span,
+                                "sink `%.*s` stopped: %s", STR_ARGS(node->node->name), node->sink.error);
     diag_hint(run->diags, d, "what is written so far stays; mend the cause and start again to go on");
     pthread_mutex_unlock(&run->diags_mutex);
     run_fail(run);

@@ -374,6 +374,29 @@ static void test_merge_of_views(void **state)
     batch_pool_free(pool);
 }
 
+/* Rising rows of different batches are no views of one. */
+static void test_merge_of_strangers(void **state)
+{
+    (void)state;
+    struct batch_pool *pool = batch_pool_new();
+    struct batch *two[2] = {make_range(pool, 0, 100), make_range(pool, 5000, 100)}, *sources[100];
+    uint16_t rows[100];
+    for (uint32_t i = 0; i < 100; i++)
+        sources[i] = two[i % 2], rows[i] = (uint16_t)i;
+    const struct schema no_lists = {.fields = fields, .count = EVENTS};
+    struct batch *out = batch_merge(pool, &no_lists, sources, rows, 100);
+    batch_release(two[0]);
+    batch_release(two[1]);
+    for (uint32_t i = 0; i < 100; i++) {
+        uint32_t row = batch_row(out, i);
+        int64_t id = i % 2 == 0 ? i : 5000 + i;
+        assert_int_equal(out->columns[ID].ints[row], id);
+        assert_int_equal(out->event_time[row], id * 1000);
+    }
+    batch_release(out);
+    batch_pool_free(pool);
+}
+
 static void digest_range(struct batch_pool *pool, uint32_t total, struct test_random *random, char hex[33])
 {
     struct batch_digest *digest = batch_digest_new();
@@ -501,6 +524,7 @@ int main(void)
         cmocka_unit_test(test_set_null),
         cmocka_unit_test(test_gather),
         cmocka_unit_test(test_merge_of_views),
+        cmocka_unit_test(test_merge_of_strangers),
         cmocka_unit_test(test_digest),
         cmocka_unit_test(test_digest_sees_everything),
         cmocka_unit_test(test_digest_of_lists),
