@@ -368,6 +368,16 @@ struct restored {
     struct byte_buffer raw, encoder;
 };
 
+/* malloc'd, terminated. */
+static char *copy_path(struct str path)
+{
+    char *copy = malloc(path.length + 1);
+    leat_assert(copy != NULL);
+    memcpy(copy, path.data, path.length);
+    copy[path.length] = '\0';
+    return copy;
+}
+
 static bool read_record(struct file_sink *sink, struct str record, struct restored *restored)
 {
     char type = record.length == 0 ? '\0' : record.data[0];
@@ -380,12 +390,12 @@ static bool read_record(struct file_sink *sink, struct str record, struct restor
     if (type == RECORD_STATE) {
         memcpy(&restored->state, record.data, sizeof(restored->state));
         free(restored->path);
-        restored->path = strndup(rest.data, rest.length);
+        restored->path = copy_path(rest);
         leat_assert(restored->path != NULL);
     } else if (type == RECORD_PENDING) {
         struct pending_record pending;
         memcpy(&pending, record.data, sizeof(pending));
-        char *path = strndup(rest.data, rest.length);
+        char *path = copy_path(rest);
         add_pending(sink, path, pending.epoch);
         free(path);
     } else if (type == RECORD_RAW || type == RECORD_ENCODER) {

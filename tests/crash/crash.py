@@ -191,7 +191,7 @@ def run_job(job, kills, rng, report):
                           for k in sorted(set(expected[part]) | set(found[part]))
                           if expected[part].get(k) != found[part].get(k)][:4]
                 raise Failure(f"{part} differ after {round_.kills} kills: {detail}\n{round_.log}")
-        if round_.kills == 0 and number > kills + 5:
+        if round_.kills == 0 and number > 3 * kills + 10:
             raise Failure("the job is too short to be killed")
         shutil.rmtree(round_.state, ignore_errors=True)
         shutil.rmtree(os.path.join(job.folder, round_.place), ignore_errors=True)

@@ -137,8 +137,9 @@ static void model_run(struct model *m, struct byte_buffer *out)
     "word: last(s), pause: since_last() }"
 
 /* id, then what follows the eight columns of the input. */
-static void cut_columns(const struct byte_buffer *rows, struct byte_buffer *out)
+static void cut_columns(struct byte_buffer *rows, struct byte_buffer *out)
 {
+    fake_text(rows);
     for (size_t i = 0; i < rows->length;) {
         size_t end = i + strcspn(rows->data + i, "\n"), id = strcspn(rows->data + i, "|"), at = i;
         for (int column = 0; column < 8; column++)

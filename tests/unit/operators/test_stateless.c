@@ -73,6 +73,7 @@ static void push(struct harness *h, uint32_t rows)
     h->context.engine = h;
     h->context.scratch = &h->scratch;
     h->context.diags = &h->diags;
+    h->diags.arena = &h->arena; /* it moved with the harness */
     harness_push(h, 0, harness_batch(h, rows));
 }
 
