@@ -5,7 +5,7 @@ import os
 import subprocess
 import time
 
-from harness import Broken, Figure, Peer, busy_cores, finish, median, rate, same, say
+from harness import JOBS, Broken, Figure, Peer, busy_cores, finish, median, rate, same, say
 
 EVENTS_LINES = 4_000_000
 CTR_EVENTS = 1_500_000
@@ -55,7 +55,8 @@ def row_where(bench):
 
 def wall(events, runs):
     others = median([run.others for run in runs])
-    return (f"{events / median([run.wall for run in runs]) / 1e6:.2f} M/s, while other processes had {others:.1f} cores")
+    rate_by_wall = events / median([run.wall for run in runs]) / 1e6
+    return f"{rate_by_wall:.2f} M/s, while other processes had {others:.1f} cores"
 
 
 # --- Lanes -----------------------------------------------------------------------------------------------------------
@@ -131,8 +132,8 @@ def row_start(bench):
         [bench.program("json", "json_bench"), "--write", path, "1000"]))
 
     def start():
-        return first_output([bench.leat, "run", os.path.join(os.path.dirname(__file__), "jobs", "start.leat"), "--quiet",
-                             "--set", f"data={data}", "--set", f"state={bench.path('start-state')}", "--fresh"], None)
+        return first_output([bench.leat, "run", os.path.join(JOBS, "start.leat"), "--quiet", "--fresh",
+                             "--set", f"data={data}", "--set", f"state={bench.path('start-state')}"], None)
 
     leat, machine = bench.repeat(start, lambda: first_output(["/bin/echo", "x"], None))
     return [Figure("leat run, start to first event out", "ms", median(leat), 100.0, is_upper=True,

@@ -104,7 +104,7 @@ def found(pattern, run):
 
 
 def checkpoint_figures(bench, hot, name, stop, loss):
-    count, every = bench.size((150_000_000, "10s"), (50_000_000, "3s"))
+    count, every = bench.size((200_000_000, "10s"), (80_000_000, "3s"))
     losses, runs, taken = [], [], 0
     for i in range(1 if bench.is_quick else 3):
         say(f"{name}, {i + 1}")
@@ -116,14 +116,15 @@ def checkpoint_figures(bench, hot, name, stop, loss):
         taken += samples[-1].checkpoint - samples[0].checkpoint
     wall_loss, lane_loss, cpu_loss = (median([item[i] for item in losses]) for i in range(3))
     checked = "digest of all rows, against a run without checkpoints"
-    note = f"{len(runs)} runs, a checkpoint every {every}, {taken} measured, after the fill and its full copy."
     others = median([run.others for run in runs])
+    note = f"{len(runs)} runs, a checkpoint every {every}, {taken} measured, after the fill and its full copy."
+    by_cpu = f"by the lane's own CPU time {lane_loss:.1f} %; by CPU time of lane and writer {cpu_loss:.1f} %."
     return [Figure(f"checkpoint, {name} modified: longest stop of a lane", "ms",
                    max(float(found(r"a lane stopped for ([0-9.]+) ms", run)) for run in runs), stop, is_upper=True,
                    runs=runs, checked=checked, note=note + " The longest of all, not p99."),
             Figure(f"checkpoint, {name} modified: throughput lost", "%", wall_loss, loss, is_upper=True, runs=runs,
-                   checked=checked, note=f"{note} By wall time, one lane, while other processes had {others:.1f} cores; "
-                   f"by the lane's own CPU time {lane_loss:.1f} %; by CPU time of lane and writer {cpu_loss:.1f} %.")]
+                   checked=checked,
+                   note=f"{note} By wall time, one lane, while other processes had {others:.1f} cores; {by_cpu}")]
 
 
 def row_checkpoint(bench):

@@ -21,6 +21,11 @@ import rows_learn
 import rows_state
 from harness import ROOT, Bench, Broken, Skip
 
+# Programs of one part alone; they print tables of their own, and run only when named.
+TOOLS = {
+    "expr": ("expressions: nanoseconds a row", ("expr", "expr_bench")),
+    "kernels": ("each kernel in each variant, beside the machine's limits", ("kernels", "bench_kernels")),
+}
 ROWS = {**rows_engine.ROWS, **rows_state.ROWS, **rows_learn.ROWS}
 
 
@@ -81,24 +86,43 @@ def measure(bench, name):
     return row, [cells(name, figure) for figure in figures]
 
 
-def main():
+def run_tool(bench, name):
+    try:
+        print(bench.run([bench.program(*TOOLS[name][1])]).output)
+    except (Skip, Broken) as why:
+        print(f"{name}: {why}")
+        return 1
+    return 0
+
+
+def arguments_of_command_line():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="3 runs of each, smaller inputs")
     parser.add_argument("--list", action="store_true", help="names the rows")
     parser.add_argument("rows", nargs="*", metavar="ROW")
     arguments = parser.parse_args()
     if arguments.list:
-        for name, (what, _) in ROWS.items():
+        for name, (what, _) in {**ROWS, **TOOLS}.items():
             print(f"{name:20} {what}")
-        return 0
-    unknown = [name for name in arguments.rows if name not in ROWS]
+        sys.exit(0)
+    unknown = [name for name in arguments.rows if name not in ROWS and name not in TOOLS]
     if unknown:
-        parser.error(f"no row {', '.join(unknown)}; there are: {', '.join(ROWS)}")
+        parser.error(f"no row {', '.join(unknown)}; there are: {', '.join([*ROWS, *TOOLS])}")
+    return arguments
+
+
+def main():
+    arguments = arguments_of_command_line()
     bench = Bench(os.environ.get("LEAT", os.path.join(ROOT, "build/release/leat")), arguments.quick)
+    tools = [name for name in arguments.rows if name in TOOLS]
+    failures = sum(run_tool(bench, name) for name in tools)
+    rows = [name for name in arguments.rows if name in ROWS] or ([] if tools else list(ROWS))
+    if not rows:
+        return 1 if failures else 0
     report = {"machine": machine(), "when": time.strftime("%Y-%m-%d %H:%M"), "repeats": bench.repeats,
               "quick": arguments.quick, "rows": []}
     lines = []
-    for name in arguments.rows or ROWS:
+    for name in rows:
         row, more = measure(bench, name)
         report["rows"].append(row)
         lines += more
@@ -109,7 +133,7 @@ def main():
             file.write(markdown(report, lines))
     print("\n" + table([HEAD] + lines))
     print(f"report: {bench.path('report.json')} and report.md")
-    return 1 if any("failed" in row for row in report["rows"]) else 0
+    return 1 if failures or any("failed" in row for row in report["rows"]) else 0
 
 
 if __name__ == "__main__":
