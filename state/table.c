@@ -4,7 +4,15 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-enum { PREFETCH_AHEAD = 12, MAP_BYTES = 256 << 10, FIRST_TAG = 1, LEARN_EVERY = 16, SCAN_DEAD_MIN = 16 };
+enum {
+    PREFETCH_AHEAD = 12,
+    MAP_BYTES = 256 << 10,
+    FIRST_TAG = 1,
+    LEARN_EVERY = 16,
+    FILTER_TRIAL = 1 << 16,
+    FILTER_WORTH = 8,
+    SCAN_DEAD_MIN = 16
+};
 
 /* Large arrays come from the system directly, so that a rebuild gives its memory back. */
 static struct keyed_slot *slots_new(uint32_t capacity)
@@ -40,6 +48,7 @@ struct keyed_table *keyed_table_new(const struct keyed_options *options)
     table->maintain_bytes = options->budget_bytes;
     table->may_be_stored = store_has_database(options->store);
     table->next_unknown = table->may_be_stored ? 0 : KEY_GROUPS;
+    table->learn_limit = KEY_GROUPS;
     filter_init(&table->filter, options->budget_bytes);
     table->evictions = store_batch_new();
     table->key_space = malloc(STORE_READ_MAX * sizeof table->key_space[0]);
@@ -214,6 +223,18 @@ static bool is_perhaps_stored(const struct keyed_table *table, uint64_t hash)
     return key_group(hash) >= table->next_unknown || filter_has(&table->filter, hash);
 }
 
+/* A filter that hardly ever says no, because most keys asked for are in the database, is given up. */
+static void weigh_filter(struct keyed_table *table, uint32_t asked, uint32_t rejected)
+{
+    table->filter_asked += asked;
+    table->filter_rejected += rejected;
+    if (table->filter_asked < FILTER_TRIAL || table->filter.is_full || table->next_unknown < KEY_GROUPS)
+        return;
+    if (table->filter_rejected < table->filter_asked / FILTER_WORTH)
+        filter_give_up(&table->filter);
+    table->filter_asked = table->filter_rejected = 0;
+}
+
 /* Makes entries for the rows without one. Inserting may move slots: where it did, all rows look theirs up
  * again. */
 static void insert_missing(struct keyed_table *table, const struct key *keys, const uint64_t *hashes,
@@ -246,6 +267,7 @@ static void insert_missing(struct keyed_table *table, const struct key *keys, co
         if (is_perhaps_stored(table, hashes[missing[i]]))
             fresh[wanted++] = slots[missing[i]];
     }
+    weigh_filter(table, fresh_count, fresh_count - wanted);
     if (wanted > 0)
         load_missing(table, fresh, wanted);
 }
@@ -343,14 +365,15 @@ static bool learn_stored(void *argument, struct str key, struct str value)
 void keyed_learn(struct keyed_table *table)
 {
     uint32_t group = table->next_unknown++;
+    if (table->next_unknown >= table->learn_limit)
+        table->next_unknown = KEY_GROUPS;
     char first[STORE_PREFIX_BYTES], limit[STORE_PREFIX_BYTES];
     store_prefix(first, table->options.id, table->options.kind, group);
     store_prefix(limit, table->options.id, table->options.kind, group + 1);
     table->learn_in = LEARN_EVERY;
     if (!store_scan(table->options.store, (struct str){first, sizeof first},
                     (struct str){limit, sizeof limit}, learn_stored, table))
-        table->filter.is_full =
-            true; /* the store keeps its error; until the engine stops, everything passes */
+        filter_give_up(&table->filter); /* the store keeps its error */
 }
 
 /* --- Scans --- */

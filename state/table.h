@@ -65,7 +65,8 @@ struct keyed_table {
     bool may_be_stored;                     /* the database may hold entries of this table */
     struct key_filter filter;               /* which ones, in the key groups below next_unknown */
     uint32_t next_unknown;                  /* KEY_GROUPS: all are known */
-    uint32_t filter_asked, filter_rejected; /* keys; halved now and then */
+    uint32_t filter_asked, filter_rejected; /* keys, in this trial */
+    uint32_t learn_limit;                   /* key groups from here on are another lane's */
     uint32_t learn_in;                      /* brackets until the next one is learnt */
     rocksdb_writebatch_t *evictions;
     struct keyed_slot **victims; /* of the group being swept */

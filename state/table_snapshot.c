@@ -280,6 +280,13 @@ static bool is_newer_stored(struct keyed_table *table, struct key key, uint64_t 
     return head.epoch > epoch;
 }
 
+/* The filter, filled by one pass over the group, spares most entries a look into the database. */
+static void learn_up_to(struct keyed_table *table, uint32_t group)
+{
+    while (table->next_unknown <= group)
+        keyed_learn(table);
+}
+
 static void restore_entry(struct keyed_table *table, const struct record_entry *entry, const char *value,
                           uint32_t epoch)
 {
@@ -288,7 +295,10 @@ static void restore_entry(struct keyed_table *table, const struct record_entry *
         return;
     struct keyed_slot *slot = keyed_find(table, entry->key, hash);
     if (slot == NULL) {
-        if (table->may_be_stored && is_newer_stored(table, entry->key, hash, epoch))
+        if (table->may_be_stored)
+            learn_up_to(table, key_group(hash));
+        if (table->may_be_stored && filter_has(&table->filter, hash) &&
+            is_newer_stored(table, entry->key, hash, epoch))
             return;
         slot = keyed_insert(table, entry->key, hash);
     }
@@ -309,6 +319,11 @@ bool keyed_table_restore(struct keyed_table *table, struct snapshot_reader *read
     table->epoch = MAX(table->epoch, head.epoch);
     bool is_good = true;
     uint32_t lane = snapshot_lane(reader), lanes = snapshot_lanes(reader);
+    if (lanes > 0) {
+        uint32_t first;
+        keyed_groups(lane, lanes, &first, &table->learn_limit);
+        table->next_unknown = MAX(table->next_unknown, first);
+    }
     for (size_t at = sizeof head; is_good && at < record.length;) {
         struct record_entry entry;
         is_good = record.length - at >= sizeof entry;
