@@ -119,7 +119,10 @@ bool build_source(struct plan_build *b, const struct source_decl *decl, uint32_t
     node->outputs[0] = schema;
     node->is_bounded = bind.is_bounded;
     node->is_replayable = bind.is_replayable;
-    node->settings_text = build_settings(b, source_options, common_entries, common_count, true);
+    struct str common_text = build_settings(b, source_options, common_entries, common_count, true);
+    struct str own_text = build_settings(b, kind->options, own_entries, own_count, true);
+    node->settings_text =
+        str_from(arena_printf(b->arena, "%.*s %.*s", STR_ARGS(common_text), STR_ARGS(own_text)));
     if (!give_roots(b, schema, decl->kind.span) || !check_event_time(b, node->common, schema))
         return false;
     node->has_time = node->common->event_time.name.length > 0;

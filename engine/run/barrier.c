@@ -182,6 +182,13 @@ static bool write_and_publish(struct run_checkpoints *c)
         checkpoint_abandon(c->writer);
         return false;
     }
+    /* A store that failed gives wrong answers: nothing that it had a part in may be published. */
+    const char *error = run->state_store != NULL ? state_store_error(run->state_store) : NULL;
+    if (error != NULL) {
+        checkpoint_abandon(c->writer);
+        run_fail(run); /* run_wait says why */
+        return false;
+    }
     if (c->has_failed || !checkpoint_write(c->writer, has_database, &c->diags)) {
         checkpoint_abandon(c->writer);
         return false;

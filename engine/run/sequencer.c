@@ -10,6 +10,7 @@
  * partition that is a batch a number. What the numbers are depends on the records alone, not on who decoded
  * what, or when. */
 #include "run/internal.h"
+#include "state/state.h"
 
 /* --- Reading and decoding
  * ------------------------------------------------------------------------------------------- */
@@ -366,6 +367,15 @@ static bool is_beyond_until(struct sequencer *s)
     return true;
 }
 
+/* Evictions that wait for a checkpoint hold memory beyond the budget: the sources wait for it as well. Only
+ * until it is through: what waits is written when the lanes go on. */
+static bool state_is_pressed(struct run *run)
+{
+    return run->state_store != NULL && run->checkpoints != NULL &&
+           state_store_pressure(run->state_store) > (size_t)run->operator_memory_bytes / 4 &&
+           barrier_is_busy(run);
+}
+
 /* Forms one number; false: not possible now. */
 static bool form_one(struct run *run)
 {
@@ -374,7 +384,7 @@ static bool form_one(struct run *run)
     if (s->has_ended)
         return false;
     struct slot *slot = free_slot(run, number);
-    if (slot == NULL)
+    if (slot == NULL || state_is_pressed(run))
         return false;
     bool is_stop = atomic_load_explicit(&s->stop_requested, memory_order_relaxed);
     bool has_rows = false;
