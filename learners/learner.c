@@ -148,8 +148,9 @@ static void common_options(const struct learner_config *c, struct model_options 
         o->pairs = optimizer_from(&c->pairs);
 }
 
-bool learner_bind(struct operator_bind *bind, struct learner_config *c)
+bool learner_bind(struct operator_bind *bind, enum interaction_kind interaction)
 {
+    struct learner_config *c = bind->config;
     const struct schema *own = bind->inputs[0].schema;
     c->own_columns = own->count;
     c->weight_column = -1;
@@ -174,11 +175,13 @@ bool learner_bind(struct operator_bind *bind, struct learner_config *c)
     bind->outputs[1] = c->metrics_schema = learner_metrics_schema(bind->arena);
     c->input_schema = bind->inputs[0].schema;
     common_options(c, &c->model);
+    c->model.interaction = interaction;
     return true;
 }
 
-bool learner_open(struct operator_context *context, struct learner_config *c)
+bool learner_open(struct operator_context *context)
 {
+    struct learner_config *c = context->config;
     const char *reason;
     const struct kernels *kernels = kernels_pick_env(&reason);
     if (!kernels) {
@@ -216,8 +219,10 @@ static void emit(struct operator_context *context, const struct learner_config *
     operator_emit(context, 0, out);
 }
 
-void learner_process(struct operator_context *context, struct learner_config *c, struct batch *batch)
+void learner_process(struct operator_context *context, uint32_t input, struct batch *batch)
 {
+    (void)input;
+    struct learner_config *c = context->config;
     struct learner_state *s = c->state;
     struct model_input in;
     struct model_output out = {.logits = s->logits, .verdicts = s->verdicts};
@@ -237,9 +242,9 @@ void learner_process(struct operator_context *context, struct learner_config *c,
     learner_metrics_add(context, c, &in);
 }
 
-void learner_on_watermark(struct operator_context *context, struct learner_config *c, int64_t watermark)
+void learner_on_watermark(struct operator_context *context, int64_t watermark)
 {
-    (void)context;
+    struct learner_config *c = context->config;
     model_set_watermark(c->state->model, watermark);
 }
 
@@ -261,9 +266,9 @@ static void report_values(struct report *report, const struct learner_config *c,
     report_add(report, "label_mean", v->label_mean, is_window);
 }
 
-void learner_report(struct operator_context *context, struct learner_config *c, struct report *report)
+void learner_report(struct operator_context *context, struct report *report)
 {
-    (void)context;
+    struct learner_config *c = context->config;
     struct learner_state *s = c->state;
     struct metrics_values whole = metrics_values(&s->metrics, false),
                           window = metrics_values(&s->metrics, true);
@@ -292,9 +297,9 @@ void learner_report(struct operator_context *context, struct learner_config *c, 
         report_add(report, names[v], (double)model_calls(s->model)->calls[v], false);
 }
 
-void learner_close(struct operator_context *context, struct learner_config *c)
+void learner_close(struct operator_context *context)
 {
-    (void)context;
+    struct learner_config *c = context->config;
     if (!c->state)
         return;
     learner_snapshot_settle(c->state, true);

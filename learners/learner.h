@@ -1,8 +1,8 @@
 /*
  * What all learners share: the option rows, the way from a batch's columns to a model's input, evaluation,
- * snapshots. A learner's own file (linear.c, fm.c ...) has its option struct, with struct learner_config
- * first, its table, and what it makes of the model's options. All calls come from the lane that owns the
- * learner, except where said.
+ * snapshots, callbacks. A kind's own file (linear.c, fm.c ...) has its table, made of the rows below and its
+ * own, and its bind. Its option struct is, or begins with, struct learner_config. All calls come from the
+ * lane that owns the learner, except where said.
  */
 #ifndef LEARNERS_LEARNER_H
 #define LEARNERS_LEARNER_H
@@ -25,7 +25,7 @@ struct learner_config {
     struct expression label, weight;
     struct expressions sparse, wide, dense;
     struct columns known_early;
-    struct embedding_config embedding; /* the learner's own table binds it */
+    struct embedding_config embedding; /* the kind's own table binds it */
     struct kind_ref linear, head, pairs;
     struct ints hidden;
     int loss;
@@ -41,91 +41,98 @@ struct learner_config {
     struct learner_state *state;
 };
 
-/* `score` of what these rows make: tests/unit/learners checks each example. */
-#define LEARNER_INPUT_OPTIONS(s)                                                                             \
-    OPTION_EXPRESSION(s, common.label, "label", OPTION_REQUIRED,                                             \
+/* Rows of a kind's table, of struct learner_config. */
+#define LEARNER_INPUT_OPTIONS                                                                                \
+    OPTION_EXPRESSION(struct learner_config, label, "label", OPTION_REQUIRED,                                \
                       "what to predict: a bool or number of the input"),                                     \
-        OPTION_EXPRESSIONS(s, common.dense, "dense", 0,                                                      \
+        OPTION_EXPRESSIONS(struct learner_config, dense, "dense", 0,                                         \
                            "numbers the model reads as they are; scale them to about 1"),                    \
-        OPTION_EXPRESSION(s, common.weight, "weight", 0, "how much an example counts, 1 where not given"),   \
-        OPTION_COLUMNS(s, common.known_early, "known_early", 0,                                              \
+        OPTION_EXPRESSION(struct learner_config, weight, "weight", 0,                                        \
+                          "how much an example counts, 1 where not given"),                                  \
+        OPTION_COLUMNS(struct learner_config, known_early, "known_early", 0,                                 \
                        "columns the label is computed from that are known when serving")
 
-#define LEARNER_TRAINING_OPTIONS(s)                                                                          \
-    OPTION_INT(s, common.batch, "batch", 0, "1", "1", "65536",                                               \
+#define LEARNER_IDS_OPTIONS                                                                                  \
+    OPTION_EXPRESSIONS(struct learner_config, sparse, "sparse", OPTION_REQUIRED,                             \
+                       "ids: single values or lists; a vector and a weight for each"),                       \
+        OPTION_EXPRESSIONS(struct learner_config, wide, "wide", 0,                                           \
+                           "ids that get a weight but no vector: crosses, for example")
+
+#define LEARNER_LOSS_OPTION(def)                                                                             \
+    OPTION_ENUM(struct learner_config, loss, "loss", 0, def, "logistic|squared", "what is minimised")
+
+/* embedding_table: made of LEARNER_EMBEDDING_OPTIONS. */
+#define LEARNER_WEIGHTS_OPTIONS(loss_def, embedding_table)                                                   \
+    LEARNER_LOSS_OPTION(loss_def),                                                                           \
+        OPTION_KIND(struct learner_config, linear, "linear", 0, "adagrad { rate: 0.1 }", optimizer_kinds,    \
+                    "how the weights of ids and numbers move"),                                              \
+        OPTION_BLOCK(struct learner_config, embedding, struct embedding_config, "embedding", 0,              \
+                     embedding_table, "vectors of ids")
+
+/* When ids come and go; made: "a row", "a weight". */
+#define LEARNER_ADMISSION_OPTIONS(made, many)                                                                \
+    OPTION_INT(struct embedding_config, admit_after, "admit_after", 0, "1", "1", "255",                      \
+               "sightings of an id before it gets " made),                                                   \
+        OPTION_BYTES(struct embedding_config, sketch_bytes, "sketch", 0, "4MiB", "4KiB", "16GiB",            \
+                     "memory that counts ids not yet admitted, a feature"),                                  \
+        OPTION_DURATION(struct embedding_config, expire_after_us, "expire_after", 0, "0s", "0s", NULL,       \
+                        "ids not seen for so long, in event time, are forgotten; 0s: never"),                \
+        OPTION_INT(struct embedding_config, rows_max, "rows_max", 0, "0", "0", NULL,                         \
+                   "most " many " a feature may have; 0: not limited")
+
+#define LEARNER_EMBEDDING_OPTIONS(dim_def, dim_help, init_def, optimizer_def)                                \
+    OPTION_INT(struct embedding_config, dim, "dim", 0, dim_def, "4", "512", dim_help),                       \
+        OPTION_FLOAT(struct embedding_config, init, "init", 0, init_def, "0.0", "100.0",                     \
+                     "vectors start uniform within this of zero"),                                           \
+        OPTION_KIND(struct embedding_config, optimizer, "optimizer", 0, optimizer_def, optimizer_kinds,      \
+                    "how vectors move"),                                                                     \
+        LEARNER_ADMISSION_OPTIONS("a row", "rows")
+
+#define LEARNER_HEAD_OPTIONS(hidden_def, hidden_help)                                                        \
+    OPTION_INTS(struct learner_config, hidden, "hidden", 0, hidden_def, "1", "4096", hidden_help),           \
+        OPTION_KIND(struct learner_config, head, "hidden_optimizer", 0,                                      \
+                    "adagrad { rate: 0.05, accumulator: 0.1 }", optimizer_kinds,                             \
+                    "how the dense layers move"),                                                            \
+        OPTION_INT(struct learner_config, hidden_batch, "hidden_batch", 0, "16", "1", "16",                  \
+                   "with batch: 1, examples a step of the dense layers; ids then move example by example, "  \
+                   "by gradients taken before that step")
+
+#define LEARNER_TRAINING_OPTIONS                                                                             \
+    OPTION_INT(struct learner_config, batch, "batch", 0, "1", "1", "65536",                                  \
                "examples a step; 1 learns from each example at once, and learns best"),                      \
-        OPTION_FLOAT(s, common.clip_norm, "clip_norm", 0, "0.0", "0.0", NULL,                                \
+        OPTION_FLOAT(struct learner_config, clip_norm, "clip_norm", 0, "0.0", "0.0", NULL,                   \
                      "largest norm of an example's gradient; 0: not limited"),                               \
-        OPTION_FLOAT(s, common.positive_weight, "positive_weight", 0, "1.0", "1e-6", "1e6",                  \
+        OPTION_FLOAT(struct learner_config, positive_weight, "positive_weight", 0, "1.0", "1e-6", "1e6",     \
                      "weight of label 1"),                                                                   \
-        OPTION_FLOAT(s, common.negative_weight, "negative_weight", 0, "1.0", "1e-6", "1e6",                  \
+        OPTION_FLOAT(struct learner_config, negative_weight, "negative_weight", 0, "1.0", "1e-6", "1e6",     \
                      "weight of label 0"),                                                                   \
-        OPTION_FLOAT(s, common.keep_negatives, "keep_negatives", 0, "1.0", "1e-6", "1.0",                    \
+        OPTION_FLOAT(struct learner_config, keep_negatives, "keep_negatives", 0, "1.0", "1e-6", "1.0",       \
                      "share of the examples with label 0 to learn from; predictions are corrected for it"),  \
-        OPTION_FLOAT(s, common.bias, "bias", 0, "0.0", "-1000.0", "1000.0", "where the bias starts"),        \
-        OPTION_INT(s, common.window, "window", 0, "100000", "16", "1000000000",                              \
+        OPTION_FLOAT(struct learner_config, bias, "bias", 0, "0.0", "-1000.0", "1000.0",                     \
+                     "where the bias starts"),                                                               \
+        OPTION_INT(struct learner_config, window, "window", 0, "100000", "16", "1000000000",                 \
                    "examples of the sliding evaluation"),                                                    \
-        OPTION_INT(s, common.metrics_every, "metrics_every", 0, "100000", "1", NULL,                         \
+        OPTION_INT(struct learner_config, metrics_every, "metrics_every", 0, "100000", "1", NULL,            \
                    "examples between two rows of `metrics`"),                                                \
-        OPTION_INT(s, common.seed, "seed", 0, "1", "0", NULL, "of the rows' first values")
+        OPTION_INT(struct learner_config, seed, "seed", 0, "1", "0", NULL, "of the rows' first values")
 
-/* Makes columns of the expressions, checks types, makes the output schema and model.{fields, dense ...}. */
-bool learner_bind(struct operator_bind *bind, struct learner_config *c);
-/* After the learner filled c->model. */
-bool learner_open(struct operator_context *context, struct learner_config *c);
-void learner_process(struct operator_context *context, struct learner_config *c, struct batch *batch);
-void learner_on_watermark(struct operator_context *context, struct learner_config *c, int64_t watermark);
-bool learner_snapshot(struct operator_context *context, struct learner_config *c,
-                      struct snapshot_writer *writer);
-/* learner_visit.c */
-bool learner_visit(struct operator_context *context, struct learner_config *c, struct model_visitor *visitor);
-bool learner_restore(struct operator_context *context, struct learner_config *c,
-                     struct snapshot_reader *reader);
-void learner_report(struct operator_context *context, struct learner_config *c, struct report *report);
-void learner_close(struct operator_context *context, struct learner_config *c);
+/* Makes columns of the expressions, checks types, makes the output schema and c->model. */
+bool learner_bind(struct operator_bind *bind, enum interaction_kind interaction);
+bool learner_open(struct operator_context *context);
+void learner_process(struct operator_context *context, uint32_t input, struct batch *batch);
+void learner_on_watermark(struct operator_context *context, int64_t watermark);
+bool learner_snapshot(struct operator_context *context, struct snapshot_writer *writer);
+bool learner_restore(struct operator_context *context, struct snapshot_reader *reader);
+void learner_report(struct operator_context *context, struct report *report);
+bool learner_visit(struct operator_context *context, struct model_visitor *visitor); /* learner_visit.c */
+void learner_close(struct operator_context *context);
 
-/* The callbacks of one learner but `bind`: it calls learner_bind, then sets what is its own in common.model.
- */
-#define LEARNER_CALLBACKS(name)                                                                              \
-    static bool name##_open(struct operator_context *context)                                                \
-    {                                                                                                        \
-        return learner_open(context, &((struct name *)context->config)->common);                             \
-    }                                                                                                        \
-    static void name##_process(struct operator_context *context, uint32_t input, struct batch *batch)        \
-    {                                                                                                        \
-        (void)input;                                                                                         \
-        learner_process(context, &((struct name *)context->config)->common, batch);                          \
-    }                                                                                                        \
-    static void name##_on_watermark(struct operator_context *context, int64_t watermark)                     \
-    {                                                                                                        \
-        learner_on_watermark(context, &((struct name *)context->config)->common, watermark);                 \
-    }                                                                                                        \
-    static bool name##_snapshot(struct operator_context *context, struct snapshot_writer *writer)            \
-    {                                                                                                        \
-        return learner_snapshot(context, &((struct name *)context->config)->common, writer);                 \
-    }                                                                                                        \
-    static bool name##_restore(struct operator_context *context, struct snapshot_reader *reader)             \
-    {                                                                                                        \
-        return learner_restore(context, &((struct name *)context->config)->common, reader);                  \
-    }                                                                                                        \
-    static void name##_report(struct operator_context *context, struct report *report)                       \
-    {                                                                                                        \
-        learner_report(context, &((struct name *)context->config)->common, report);                          \
-    }                                                                                                        \
-    static bool name##_visit(struct operator_context *context, struct model_visitor *visitor)                \
-    {                                                                                                        \
-        return learner_visit(context, &((struct name *)context->config)->common, visitor);                   \
-    }                                                                                                        \
-    static void name##_close(struct operator_context *context)                                               \
-    {                                                                                                        \
-        learner_close(context, &((struct name *)context->config)->common);                                   \
-    }
-
-#define LEARNER_KIND(kind)                                                                                   \
-    .options = kind##_options, .size = sizeof(struct kind), .determinism = DETERMINISM_BY_ALL_ROWS,          \
-    .inputs_min = 1, .inputs_max = 1, .bind = kind##_bind, .open = kind##_open, .process = kind##_process,   \
-    .on_watermark = kind##_on_watermark, .snapshot = kind##_snapshot, .restore = kind##_restore,             \
-    .report = kind##_report, .visit = kind##_visit, .close = kind##_close
+/* The callbacks of a kind whose option struct is, or begins with, struct learner_config. */
+#define LEARNER_KIND(structure, table, bind_)                                                                \
+    .options = table, .size = sizeof(structure), .determinism = DETERMINISM_BY_ALL_ROWS, .inputs_min = 1,    \
+    .inputs_max = 1, .bind = bind_, .open = learner_open, .process = learner_process,                        \
+    .on_watermark = learner_on_watermark, .snapshot = learner_snapshot, .restore = learner_restore,          \
+    .report = learner_report, .visit = learner_visit, .close = learner_close
 
 /* learner_metrics.c: the rows of `NAME.metrics`, one at each multiple of metrics_every examples, wherever
  * batches end. */

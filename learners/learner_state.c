@@ -138,10 +138,9 @@ static bool put_state(const struct learner_state *state, uint32_t epoch, struct 
     return is_ok;
 }
 
-bool learner_snapshot(struct operator_context *context, struct learner_config *c,
-                      struct snapshot_writer *writer)
+bool learner_snapshot(struct operator_context *context, struct snapshot_writer *writer)
 {
-    (void)context;
+    struct learner_config *c = context->config;
     struct learner_state *state = c->state;
     learner_snapshot_settle(state, false);
     leat_assert(!state->snapshot); /* one checkpoint at a time */
@@ -204,9 +203,9 @@ static bool restore_state(struct learner_state *state, const struct byte_buffer 
            model_load(state->model, buffer->data + at, buffer->length - at);
 }
 
-bool learner_restore(struct operator_context *context, struct learner_config *c,
-                     struct snapshot_reader *reader)
+bool learner_restore(struct operator_context *context, struct snapshot_reader *reader)
 {
+    struct learner_config *c = context->config;
     struct byte_buffer newest = {0};
     bool is_ok = true, is_whole = true;
     uint32_t group;

@@ -72,8 +72,9 @@ static bool visit_table(struct model *m, uint32_t field, const char *name, bool 
     return is_good;
 }
 
-bool learner_visit(struct operator_context *context, struct learner_config *c, struct model_visitor *v)
+bool learner_visit(struct operator_context *context, struct model_visitor *v)
 {
+    struct learner_config *c = context->config;
     struct model *m = c->state->model;
     if (!visit_dense(m, v))
         return false;
