@@ -69,7 +69,8 @@ static inline void panes_prefetch(const struct keyed_slot *slot)
     enum { LINE_BYTES = 64, LINES_MAX = 6 };
     uint32_t bytes;
     const char *data = keyed_read(slot, &bytes);
-    for (uint32_t at = LINE_BYTES; at < bytes && at < LINES_MAX * LINE_BYTES; at += LINE_BYTES)
+    for (uint32_t at = LINE_BYTES - KEYED_VALUE_HEADER; at < bytes && at < LINES_MAX * LINE_BYTES;
+         at += LINE_BYTES)
         __builtin_prefetch(data + at, 1);
 }
 

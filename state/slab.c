@@ -13,7 +13,7 @@ struct slab_chunk {
     uint32_t fresh; /* blocks never handed out begin here */
     uint32_t blocks;
     bool is_partial;
-    _Alignas(16) char data[];
+    char *data;
 };
 
 /* Classes: 16, 32 ... 128, then four to a doubling. */
@@ -79,10 +79,10 @@ static struct slab_chunk *new_chunk(struct slab *slab, uint32_t class)
     }
     slab->count = MAX(slab->count, index + 1);
     slab->free_index = index + 1;
-    struct slab_chunk *chunk = malloc(CHUNK_BYTES);
+    struct slab_chunk *chunk = malloc(sizeof *chunk);
     leat_assert(chunk != NULL);
-    *chunk = (struct slab_chunk){.index = index, .class = class};
-    chunk->blocks = (uint32_t)((CHUNK_BYTES - sizeof *chunk) / class_bytes(class));
+    *chunk = (struct slab_chunk){.index = index, .class = class, .blocks = CHUNK_BYTES / class_bytes(class)};
+    chunk->data = pages_take(slab->pages, CHUNK_BYTES, false);
     slab->chunks[index] = chunk;
     link_partial(slab, chunk);
     return chunk;
@@ -96,6 +96,7 @@ char *slab_take(struct slab *slab, uint32_t bytes)
         leat_assert(block != NULL);
         set_head(block, bytes, CHUNK_NONE);
         slab->used_bytes += whole;
+        slab->alone++;
         return block;
     }
     uint32_t class = class_of(whole);
@@ -119,6 +120,7 @@ void slab_give(struct slab *slab, char *block)
     uint32_t index = chunk_of(block);
     if (index == CHUNK_NONE) {
         slab->used_bytes -= (size_t)slab_bytes(block) + KEYED_VALUE_HEADER;
+        slab->alone--;
         free(block);
         return;
     }
@@ -134,6 +136,7 @@ void slab_give(struct slab *slab, char *block)
         unlink_partial(slab, chunk);
         slab->chunks[index] = NULL;
         slab->free_index = MIN(slab->free_index, index);
+        pages_give(slab->pages, chunk->data, CHUNK_BYTES);
         free(chunk);
     }
 }
@@ -155,8 +158,12 @@ char *slab_resize(struct slab *slab, char *block, uint32_t bytes)
 
 void slab_free(struct slab *slab)
 {
-    for (uint32_t i = 0; i < slab->count; i++)
+    for (uint32_t i = 0; i < slab->count; i++) {
+        if (slab->chunks[i] == NULL)
+            continue;
+        pages_give(slab->pages, slab->chunks[i]->data, CHUNK_BYTES);
         free(slab->chunks[i]);
+    }
     free(slab->chunks);
     *slab = (struct slab){0};
 }

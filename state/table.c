@@ -2,11 +2,11 @@
 #include "state/table.h"
 
 #include <stdlib.h>
-#include <sys/mman.h>
 
 enum {
     PREFETCH_AHEAD = 12,
-    MAP_BYTES = 256 << 10,
+    PAGED_BYTES = 16 << 10,
+    LINE_BYTES = 64,
     FIRST_TAG = 1,
     LEARN_EVERY = 16,
     FILTER_TRIAL = 1 << 16,
@@ -14,24 +14,25 @@ enum {
     SCAN_DEAD_MIN = 16
 };
 
-/* Large arrays come from the system directly, so that a rebuild gives its memory back. */
-static struct keyed_slot *slots_new(uint32_t capacity)
+/* Large arrays lie in pages, small ones share them; a slot never straddles two cache lines. */
+static struct keyed_slot *slots_new(struct keyed_table *table, uint32_t capacity)
 {
     size_t bytes = capacity * sizeof(struct keyed_slot);
-    void *slots = bytes < MAP_BYTES
-                      ? calloc(1, bytes)
-                      : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    leat_assert(slots != NULL && slots != MAP_FAILED);
+    if (bytes >= PAGED_BYTES)
+        return pages_take(&table->pages, bytes, true);
+    void *slots = NULL;
+    leat_assert(posix_memalign(&slots, LINE_BYTES, bytes) == 0);
+    memset(slots, 0, bytes);
     return slots;
 }
 
-static void slots_free(struct keyed_slot *slots, uint32_t capacity)
+static void slots_free(struct keyed_table *table, struct keyed_slot *slots, uint32_t capacity)
 {
     size_t bytes = capacity * sizeof(struct keyed_slot);
-    if (bytes < MAP_BYTES)
-        free(slots);
+    if (bytes >= PAGED_BYTES)
+        pages_give(&table->pages, slots, bytes);
     else
-        munmap(slots, bytes);
+        free(slots);
 }
 
 struct keyed_table *keyed_table_new(const struct keyed_options *options)
@@ -40,6 +41,7 @@ struct keyed_table *keyed_table_new(const struct keyed_options *options)
     leat_assert(table != NULL);
     table->options = *options;
     table->user = (struct store_user){.store = options->store, .id = options->id, .kind = options->kind};
+    table->slab.pages = &table->pages;
     store_add_user(&table->user);
     pthread_mutex_init(&table->mutex, NULL);
     sem_init(&table->snapshot.served, 0, 0);
@@ -65,14 +67,15 @@ void keyed_table_free(struct keyed_table *table)
     store_remove_user(&table->user);
     for (uint32_t group = 0; group < KEY_GROUPS; group++) {
         struct table_group *g = &table->groups[group];
-        for (uint32_t i = 0; i < g->capacity; i++) {
+        for (uint32_t i = 0; i < g->capacity && table->slab.alone > 0; i++) {
             char *block = slot_block(&g->slots[i]);
             if (block != NULL)
                 slab_give(&table->slab, block);
         }
-        slots_free(g->slots, g->capacity);
+        slots_free(table, g->slots, g->capacity);
     }
     slab_free(&table->slab);
+    pages_free(&table->pages);
     filter_free(&table->filter);
     buffer_free(&table->snapshot.saved);
     buffer_free(&table->snapshot.chunk);
@@ -121,7 +124,7 @@ static struct keyed_slot *first_unused(const struct table_group *group, uint64_t
 void keyed_rebuild(struct keyed_table *table, struct table_group *group, uint32_t capacity)
 {
     struct table_group old = *group;
-    *group = (struct table_group){.slots = slots_new(capacity), .capacity = capacity};
+    *group = (struct table_group){.slots = slots_new(table, capacity), .capacity = capacity};
     for (uint32_t i = 0; i < old.capacity; i++) {
         if ((old.slots[i].bits & SLOT_USED) == 0)
             continue;
@@ -132,7 +135,7 @@ void keyed_rebuild(struct keyed_table *table, struct table_group *group, uint32_
     table->slot_bytes += capacity * sizeof(struct keyed_slot);
     table->slot_bytes -= old.capacity * sizeof(struct keyed_slot);
     if (old.slots != NULL)
-        slots_free(old.slots, old.capacity);
+        slots_free(table, old.slots, old.capacity);
 }
 
 struct keyed_slot *keyed_insert(struct keyed_table *table, struct key key, uint64_t hash)

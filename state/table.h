@@ -4,6 +4,7 @@
 
 #include "core/buffer.h"
 #include "state/filter.h"
+#include "state/pages.h"
 #include "state/slab.h"
 #include "state/store.h"
 
@@ -51,6 +52,7 @@ struct keyed_table {
     pthread_mutex_t mutex;
     bool is_open; /* a bracket is */
     struct table_group groups[KEY_GROUPS];
+    struct pages pages;
     struct slab slab;
     size_t slot_bytes;
     int64_t watermark;

@@ -26,7 +26,8 @@ static void blocks_keep_their_bytes(void **state)
 {
     (void)state;
     struct test_random random = {7};
-    struct slab slab = {0};
+    struct pages pages = {0};
+    struct slab slab = {.pages = &pages};
     char *blocks[BLOCKS] = {NULL};
     uint32_t bytes[BLOCKS] = {0};
     for (int step = 0; step < STEPS; step++) {
@@ -59,10 +60,46 @@ static void blocks_keep_their_bytes(void **state)
         }
     assert_int_equal(slab.used_bytes, 0);
     slab_free(&slab);
+    assert_true(pages.count <= 1 && pages.empty == pages.count);
+    pages_free(&pages);
+}
+
+/* Spans of random sizes do not overlap, are zero where that is wanted, and empty regions are given back. */
+static void spans_keep_apart(void **state)
+{
+    (void)state;
+    enum { SPANS = 200, TURNS = 20000, SPAN_BYTES_MAX = PAGES_REGION_BYTES * 5 / 8 };
+    struct test_random random = {11};
+    struct pages pages = {0};
+    unsigned char *spans[SPANS] = {NULL};
+    size_t sizes[SPANS] = {0};
+    for (int turn = 0; turn < TURNS + SPANS; turn++) {
+        uint32_t i = turn < TURNS ? random_below(&random, SPANS) : (uint32_t)(turn - TURNS);
+        if (spans[i] != NULL) {
+            for (size_t at = 0; at < sizes[i]; at += 512)
+                assert_int_equal(spans[i][at], (unsigned char)(i + 1));
+            assert_int_equal(spans[i][sizes[i] - 1], (unsigned char)(i + 1));
+            pages_give(&pages, spans[i], sizes[i]);
+            spans[i] = NULL;
+        } else if (turn < TURNS) {
+            bool is_zeroed = random_chance(&random, 50);
+            sizes[i] = 1 + random_below(&random, random_chance(&random, 5) ? SPAN_BYTES_MAX : 100000);
+            spans[i] = pages_take(&pages, sizes[i], is_zeroed);
+            assert_int_equal((uintptr_t)spans[i] % PAGES_BYTES, 0);
+            for (size_t at = 0; is_zeroed && at < sizes[i]; at++)
+                if (spans[i][at] != 0)
+                    fail_msg("byte %zu of %zu is not zero", at, sizes[i]);
+            memset(spans[i], (int)(i + 1), sizes[i]);
+        }
+    }
+    assert_int_equal(pages.count, 1);
+    assert_int_equal(pages.empty, 1);
+    pages_free(&pages);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(blocks_keep_their_bytes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(blocks_keep_their_bytes),
+                                       cmocka_unit_test(spans_keep_apart)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
