@@ -140,15 +140,19 @@ struct tally {
     uint64_t lines, rows, duplicates, late, broken;
 };
 
-/* The number after `key` in a line, or -1: a reader that only knows what a good line looks like. */
+/* The number after `key` in a line, or -1: a reader that only knows what a good line looks like. Digits are
+ * copied first: where strings are checked strictly, strtoll reads to the end of the text, a file here. */
 static int64_t number_after(const char *line, size_t length, const char *key)
 {
     const char *at = memmem(line, length, key, strlen(key));
     if (at == NULL)
         return -1;
+    char digits[18];
+    at += strlen(key);
+    snprintf(digits, sizeof(digits), "%.*s", (int)MIN(sizeof(digits) - 1, (size_t)(line + length - at)), at);
     char *end;
-    long long value = strtoll(at + strlen(key), &end, 10);
-    bool is_number = end > at + strlen(key) && end - at - (ptrdiff_t)strlen(key) <= 15;
+    long long value = strtoll(digits, &end, 10);
+    bool is_number = end > digits && end - digits <= 15;
     return is_number && (*end == ',' || *end == '}') ? value : -1;
 }
 
