@@ -36,7 +36,8 @@ struct piece {
     struct batch *batch; /* decoded; the ring's reference */
     struct decode_output output;
     atomic_bool is_ready;
-    bool is_fixed; /* order_time takes in what came before */
+    bool is_fixed;      /* order_time takes in what came before */
+    bool has_own_order; /* by arrival, or as recorded, not by event time */
 };
 
 struct partition {
@@ -47,7 +48,10 @@ struct partition {
     uint64_t head, tail; /* pieces [head, tail) are in the ring */
     uint32_t head_row;   /* rows of the head that are sequenced */
     bool is_reading, is_ended;
-    int64_t order_max; /* of what is sequenced */
+    bool is_live;       /* what is there is what has come: each end of a batch is a cut */
+    bool has_own_order; /* of some piece so far */
+    uint32_t since_cut; /* records sequenced since the last cut */
+    int64_t order_max;  /* of what is sequenced */
     int64_t event_max;
     bool has_event;
     /* Where a resume begins: this raw batch, less its first `resume_rows` rows. */

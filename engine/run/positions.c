@@ -39,6 +39,8 @@ bool sequencer_init(struct run *run)
             p->source = i;
             p->local = local;
             p->order_max = p->event_max = TIME_MIN;
+            const struct plan_node *node = &run->plan->nodes[run->plan->sources[i]];
+            p->is_live = !node->is_bounded || !node->is_replayable;
         }
     s->pieces_ahead = MIN(PIECES_MAX, 2 + 2 * run->lanes_count);
     s->until_us = run->options.until_us;
@@ -74,7 +76,7 @@ void sequencer_free(struct run *run)
     pthread_mutex_destroy(&s->mutex);
 }
 
-enum { POSITIONS_VERSION = 1, PARTITION_WORDS = 8 };
+enum { POSITIONS_VERSION = 2, PARTITION_WORDS = 10 };
 
 static void put(struct byte_buffer *out, uint64_t value)
 {
@@ -100,6 +102,8 @@ void sequencer_save(struct run *run, struct byte_buffer *out)
         put(out, (uint64_t)p->order_max);
         put(out, (uint64_t)p->event_max);
         put(out, p->has_event);
+        put(out, p->has_own_order);
+        put(out, p->since_cut);
         put(out, p->records);
     }
 }
@@ -141,6 +145,8 @@ bool sequencer_restore(struct run *run, struct str saved)
         p->order_max = (int64_t)take(&saved);
         p->event_max = (int64_t)take(&saved);
         p->has_event = take(&saved) != 0;
+        p->has_own_order = take(&saved) != 0;
+        p->since_cut = (uint32_t)take(&saved) % BATCH_ROWS;
         p->records = take(&saved);
         run->records_before += p->records;
         const struct source_kind *kind = run->plan->nodes[run->plan->sources[p->source]].source_kind;

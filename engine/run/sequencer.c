@@ -8,7 +8,16 @@
  * A number is formed when the head of every partition is decoded. Its bound is the earliest last row among
  * the heads, by (order time, partition); it holds, of every partition, the rows up to the bound. With one
  * partition that is a batch a number. What the numbers are depends on the records alone, not on who decoded
- * what, or when. */
+ * what, or when.
+ *
+ * Watermarks advance at cuts alone, and a cut depends on what comes before it alone: the end of a batch of
+ * BATCH_ROWS, or BATCH_ROWS records of a partition after its last cut. The end of a shorter batch is none: a
+ * file ends there, or its next record is a wide one, and a row before that place must not be late or not by
+ * it. At a cut, rows up to an order time T are through. Where order is by event time, the next record of
+ * every partition, ended or not, has an event time of T at least (were it below its partition's maximum, its
+ * order time would be that maximum, and it would have come before): T less max_delay is the watermark, and
+ * makes no record late that keeps to its partition's max_delay. Where rows have an order of their own
+ * (arrival, or as recorded), the watermark is the least over partitions that have not ended. */
 #include "run/internal.h"
 #include "state/state.h"
 
@@ -78,6 +87,7 @@ static void set_times(struct run *run, const struct partition *p, struct piece *
     const int64_t *times = recorded != NULL              ? recorded
                            : batch->arrival_time != NULL ? batch->arrival_time
                                                          : batch->event_time;
+    piece->has_own_order = times != batch->event_time;
     int64_t running = TIME_MIN;
     for (uint32_t row = 0; row < batch->rows; row++) {
         if ((has_time || times != batch->event_time) && !bit_get(bad, row) && times[row] > running)
@@ -159,6 +169,7 @@ static bool prepare_head(struct partition *p)
         batch->order_time[row] = p->order_max;
     p->head_row = MIN(p->skip_rows, batch->rows);
     p->skip_rows = 0;
+    p->has_own_order |= piece->has_own_order;
     p->resume = piece->raw.position;
     p->resume_rows = p->head_row;
     piece->is_fixed = true;
@@ -195,6 +206,13 @@ static bool heads_are_ready(struct sequencer *s, bool *has_rows)
     return true;
 }
 
+/* Behind the last row of the head that a number may have: its end, or the next cut. */
+static uint32_t head_end(const struct partition *p)
+{
+    const struct batch *batch = p->pieces[p->head % PIECES_MAX].batch;
+    return MIN(batch->rows, p->head_row + BATCH_ROWS - p->since_cut);
+}
+
 /* The partition whose head ends first. */
 static struct partition *earliest_end(struct sequencer *s, int64_t *bound)
 {
@@ -204,7 +222,7 @@ static struct partition *earliest_end(struct sequencer *s, int64_t *bound)
         if (p->head == p->tail)
             continue;
         const struct batch *batch = p->pieces[p->head % PIECES_MAX].batch;
-        int64_t end = batch->order_time[batch->rows - 1];
+        int64_t end = batch->order_time[head_end(p) - 1];
         if (first == NULL || end < *bound) {
             first = p;
             *bound = end;
@@ -280,50 +298,72 @@ static void cut_slice(struct partition *p, uint32_t end, struct slice *slice)
     p->has_event |= batch->selected > 0;
     p->order_max = whole->order_time[end - 1];
     p->records += end - p->head_row;
+    p->since_cut += end - p->head_row;
     p->head_row = end;
     p->resume_rows = end;
 }
 
-/* Watermarks after the number. A source that has ended keeps pace with the others, so that it holds nobody
- * back. */
-static void set_watermarks(struct run *run, struct slot *slot)
+/* Whether what is sequenced of the partition ends at a cut; the next one is counted from there. */
+static bool take_cut(struct partition *p)
+{
+    const struct batch *batch = p->pieces[p->head % PIECES_MAX].batch;
+    bool is_cut = p->since_cut == BATCH_ROWS ||
+                  (p->head_row == batch->rows && (batch->rows == BATCH_ROWS || p->is_live));
+    if (is_cut)
+        p->since_cut = 0;
+    return is_cut;
+}
+
+/* What the partition allows its source's watermark to be; false: it has ended and has no say. */
+static bool partition_watermark(const struct partition *p, const struct plan_node *node, int64_t bound,
+                                int64_t *watermark)
+{
+    bool is_by_event = node->has_time && !p->has_own_order;
+    if (!is_by_event && p->is_ended && p->head == p->tail)
+        return false;
+    bool is_known = is_by_event ? bound != TIME_MIN : node->has_time && p->has_event;
+    int64_t time = is_by_event ? bound : p->event_max;
+    *watermark = is_known ? time_add(time, -node->common->max_delay_us) : TIME_MIN;
+    return true;
+}
+
+/* At a cut. A source that has ended and has no say keeps pace with the others, so that it holds nobody back.
+ */
+static void advance_watermarks(struct run *run)
 {
     struct sequencer *s = &run->sequencer;
     const struct plan *plan = run->plan;
-    int64_t lowest_alive = TIME_MAX;
-    if (slot->is_end) { /* a stop is not an event: time stands still */
-        for (uint32_t source = 0; source < plan->sources_count; source++)
-            slot->watermarks[source] = slot->is_final ? TIME_MAX : s->source_watermarks[source];
-        return;
-    }
+    bool has_say[PLAN_SOURCES_MAX] = {false};
+    int64_t bound = TIME_MIN, lowest_alive = TIME_MAX;
+    for (uint32_t i = 0; i < s->partitions_count; i++)
+        bound = MAX(bound, s->partitions[i].order_max);
     for (uint32_t source = 0; source < plan->sources_count; source++) {
-        const struct plan_node *node = &plan->nodes[plan->sources[source]];
-        int64_t watermark = TIME_MAX;
-        bool is_alive = false;
+        int64_t lowest = TIME_MAX, watermark;
         for (uint32_t i = 0; i < s->partitions_count; i++) {
             const struct partition *p = &s->partitions[i];
-            if (p->source != source || (p->is_ended && p->head == p->tail))
+            if (p->source != source ||
+                !partition_watermark(p, &plan->nodes[plan->sources[source]], bound, &watermark))
                 continue;
-            is_alive = true;
-            int64_t time = p->has_event && node->has_time
-                               ? time_add(p->event_max, -node->common->max_delay_us)
-                               : TIME_MIN;
-            watermark = MIN(watermark, time);
+            has_say[source] = true;
+            lowest = MIN(lowest, watermark);
         }
-        if (is_alive) {
-            s->source_watermarks[source] = MAX(s->source_watermarks[source], watermark);
-            lowest_alive = MIN(lowest_alive, s->source_watermarks[source]);
-        }
-        slot->watermarks[source] = is_alive ? s->source_watermarks[source] : TIME_MAX;
-    }
-    for (uint32_t source = 0; source < plan->sources_count; source++) {
-        int64_t *watermark = &slot->watermarks[source];
-        if (*watermark != TIME_MAX)
+        if (!has_say[source])
             continue;
-        if (lowest_alive != TIME_MAX)
-            s->source_watermarks[source] = MAX(s->source_watermarks[source], lowest_alive);
-        *watermark = s->source_watermarks[source];
+        s->source_watermarks[source] = MAX(s->source_watermarks[source], lowest);
+        lowest_alive = MIN(lowest_alive, s->source_watermarks[source]);
     }
+    for (uint32_t source = 0; source < plan->sources_count; source++)
+        if (!has_say[source] && lowest_alive != TIME_MAX)
+            s->source_watermarks[source] = MAX(s->source_watermarks[source], lowest_alive);
+}
+
+/* Watermarks after the number. A stop is not an event: time stands still. */
+static void set_watermarks(struct run *run, struct slot *slot, bool is_cut)
+{
+    if (is_cut)
+        advance_watermarks(run);
+    for (uint32_t source = 0; source < run->plan->sources_count; source++)
+        slot->watermarks[source] = slot->is_final ? TIME_MAX : run->sequencer.source_watermarks[source];
 }
 
 /* A slot that all stages have finished with, or NULL. */
@@ -338,7 +378,8 @@ static struct slot *free_slot(struct run *run, uint64_t number)
     return slot;
 }
 
-static void fill_slices(struct sequencer *s, struct slot *slot)
+/* True where the number ends at a cut. */
+static bool fill_slices(struct sequencer *s, struct slot *slot)
 {
     int64_t bound = TIME_MAX;
     struct partition *last = earliest_end(s, &bound);
@@ -347,11 +388,11 @@ static void fill_slices(struct sequencer *s, struct slot *slot)
         struct partition *p = &s->partitions[i];
         if (p->head == p->tail)
             continue;
-        uint32_t end =
-            p == last ? p->pieces[p->head % PIECES_MAX].batch->rows : rows_up_to(p, bound, p->id < last->id);
+        uint32_t end = p == last ? head_end(p) : rows_up_to(p, bound, p->id < last->id);
         if (end > p->head_row)
             cut_slice(p, end, &slot->slices[slot->slices_count++]);
     }
+    return take_cut(last);
 }
 
 /* Whether the next row is at or beyond --until. */
@@ -397,9 +438,8 @@ static bool form_one(struct run *run)
     slot->slices_count = 0;
     slot->is_final = !is_stop && !has_rows;
     slot->is_end = is_stop || slot->is_final;
-    if (!slot->is_end)
-        fill_slices(s, slot);
-    set_watermarks(run, slot);
+    bool is_cut = !slot->is_end && fill_slices(s, slot);
+    set_watermarks(run, slot, is_cut);
     s->is_finished = slot->is_final;
     slot->barrier = 0;
     if (run->checkpoints != NULL)

@@ -10,8 +10,8 @@ gone, or a flood. A cut is either a time T (all records whose order time, the ru
 their partition, is later) or one impression (all that comes after it in the one order: time, then partition, then
 place). What is changed stays after the cut. Rows of records before it must not change, at any number of lanes.
 
-Every fourth seed has rows far later than its `max_delay`. They read what the watermark has left; where a file ends is
-part of that (a source that has ended holds the watermark back no longer), so there no file ends before the cut.
+Every fourth seed has rows far later than its `max_delay`. They read what the watermark has left, and where a file ends
+has no part in that either.
 
 So that this means something: the rows are compared with a computation in Python, and the test must fail on rows after
 the cut and on a job whose feature is fed by the joined label. Prints TAP lines.
@@ -227,8 +227,6 @@ def perturb(rng, streams, number, delay_ms):
         if i in touched:
             maker = any_impression if i == 0 else any_click
             new = perturb_records(rng, rng.choice(kinds), after, maker, ids)
-            if delay_ms > DELAY_MS and after and not any(map(time_of, new)):
-                new.append(maker(rng, least, ids))
             after = mend_times(before, new, least, delay_ms)
         out.append(before + after)
     return stay[0], out
