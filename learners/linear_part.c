@@ -206,7 +206,7 @@ static inline void look_rows(struct model *m, const struct call *c, struct looka
         ring->rows[i % RING][f] = row;
         if (row && table_is_eager(t) && c->learns[i])
             table_touch(t, row, c->seen[i], c->steps[i]);
-        __builtin_prefetch(row, 1);
+        prefetch_line(row);
     }
 }
 

@@ -115,7 +115,7 @@ static void prefetch(const struct model *m, uint32_t i)
     for (uint32_t f = 0; f < m->options.fields && !m->options.is_list[f]; f++) {
         const unsigned char *row = (const unsigned char *)m->resolved[f][i];
         for (size_t at = 0; row && at < m->tables[f].stride; at += LINE)
-            __builtin_prefetch(row + at, 1);
+            prefetch_line(row + at);
     }
 }
 

@@ -325,7 +325,7 @@ static void resolve_tile(struct table *t, const uint64_t *keys, const uint32_t *
             out[i] = likely(keys[i] != 0)
                          ? table_sight(t, keys[i], hashes[i], steps[i], is_learned, is_counted)
                          : NULL;
-            __builtin_prefetch(out[i], 1);
+            prefetch_line(out[i]);
         }
         if (i < behind)
             continue;

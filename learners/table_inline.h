@@ -34,7 +34,7 @@ static inline uint32_t table_page_of(const struct table *t, uint64_t hash)
 
 static inline void table_prefetch(const struct table *t, uint64_t hash)
 {
-    __builtin_prefetch(&table_page_at(t, table_page_of(t, hash))->slots[hash % TABLE_PAGE_SLOTS]);
+    prefetch_line(&table_page_at(t, table_page_of(t, hash))->slots[hash % TABLE_PAGE_SLOTS]);
 }
 
 static inline struct table_slot *table_slot_of(const struct table *t, uint64_t key, uint64_t hash)

@@ -71,7 +71,7 @@ static inline void panes_prefetch(const struct keyed_slot *slot)
     const char *data = keyed_read(slot, &bytes);
     for (uint32_t at = LINE_BYTES - KEYED_VALUE_HEADER; at < bytes && at < LINES_MAX * LINE_BYTES;
          at += LINE_BYTES)
-        __builtin_prefetch(data + at, 1);
+        prefetch_line(data + at);
 }
 
 /* Which pane a time is in; floor, also before 1970. */

@@ -59,7 +59,7 @@ static inline bool filter_has(const struct key_filter *filter, uint64_t hash)
 static inline void filter_prefetch(const struct key_filter *filter, uint64_t hash)
 {
     for (uint32_t i = 0; i < filter->count; i++)
-        __builtin_prefetch(filter_line(&filter->segments[i], hash));
+        prefetch_line(filter_line(&filter->segments[i], hash));
 }
 
 #endif

@@ -278,7 +278,7 @@ static void insert_missing(struct keyed_table *table, const struct key *keys, co
 static inline void prefetch_home(const struct keyed_table *table, uint64_t hash)
 {
     const struct table_group *group = &table->groups[key_group(hash)];
-    __builtin_prefetch(&group->slots[slot_home(hash, group->capacity)], 1);
+    prefetch_line(&group->slots[slot_home(hash, group->capacity)]);
 }
 
 void keyed_begin(struct keyed_table *table, const struct key *keys, const uint64_t *hashes, uint32_t count,
@@ -305,7 +305,7 @@ void keyed_begin(struct keyed_table *table, const struct key *keys, const uint64
         if (unlikely(slot->expire_us < table->watermark && (slot->bits & SLOT_FRESH) == 0))
             reset_expired(table, slot);
         slot->bits |= SLOT_REFERENCED;
-        __builtin_prefetch(slot_block(slot), 1);
+        prefetch_line(slot_block(slot));
     }
     if (missing_count > 0)
         insert_missing(table, keys, hashes, count, slots, missing, missing_count);
