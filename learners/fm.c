@@ -8,8 +8,8 @@ static const struct option fm_embedding[] = {
 };
 
 static const struct option fm_options[] = {
-    LEARNER_INPUT_OPTIONS,    LEARNER_IDS_OPTIONS, LEARNER_WEIGHTS_OPTIONS("logistic", fm_embedding),
-    LEARNER_TRAINING_OPTIONS, OPTIONS_END,
+    LEARNER_INPUT_OPTIONS, LEARNER_IDS_OPTIONS,      LEARNER_WEIGHTS_OPTIONS("logistic", fm_embedding),
+    LEARNER_PAIRS_OPTIONS, LEARNER_TRAINING_OPTIONS, OPTIONS_END,
 };
 
 static bool fm_bind(struct operator_bind *bind)
@@ -23,6 +23,9 @@ const struct operator_kind learner_fm = {
     .summary = "factorization machine: pairs of ids by one vector each",
     .example = "learner m = fm from events { label: clicked, sparse: [user_id, item_id, device] }",
     .details = "logit = bias + sum of weights + sum over pairs of features of <v_i, v_j> (Rendle 2010). "
-               "Lists count as the mean of their rows.",
+               "Lists count as the mean of their rows. With `pairs` only those named interact, and with "
+               "`pair_weights` "
+               "each by a weight of its own (Pan 2018): where it is known what meets what, this learns from "
+               "the fewest events.",
     LEARNER_KIND(struct learner_config, fm_options, fm_bind),
 };

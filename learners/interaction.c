@@ -35,6 +35,8 @@ void interaction_pool(struct model *m, struct example *e)
 float interaction_forward(struct model *m, struct example *e)
 {
     size_t n = m->options.vectors, d = m->options.dim;
+    if (m->options.interaction == INTERACTION_FM && m->has_pairs)
+        return interaction_weighted_forward(m, e);
     if (m->options.interaction == INTERACTION_FM) {
         float *sum = e->partners;
         float value = m->k->fm_forward(sum, e->vectors, n, d);
@@ -113,6 +115,8 @@ void interaction_deepen(struct model *m, struct example *e)
     if (m->has_pairs &&
         m->head.layers == 0) { /* with a head its gradient comes down the same way: model_deepen */
         interaction_pairs_step(m, e, m->pair_scales);
+        if (m->options.interaction == INTERACTION_FM)
+            return; /* forward has made the gradients, by the weights before this step */
         m->k->ffm_pairs_backward(e->partners, m->pair_scales, m->options.vectors, m->options.dim);
     }
 }

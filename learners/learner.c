@@ -87,6 +87,12 @@ static const struct schema *output_schema(struct operator_bind *bind, const stru
     return out;
 }
 
+static bool is_joint(const struct kind_ref *ref)
+{
+    const struct optimizer_config *config = ref->config;
+    return config && ref->choice == OPT_NEWTON && config->joint;
+}
+
 static bool check_options(struct operator_bind *bind, const struct learner_config *c)
 {
     const char *problem = NULL;
@@ -100,15 +106,14 @@ static bool check_options(struct operator_bind *bind, const struct learner_confi
              ((c->embedding.optimizer.config && c->embedding.optimizer.choice == OPT_NEWTON) ||
               (c->linear.config && c->linear.choice == OPT_NEWTON)))
         problem = "the newton optimizer learns one example at a time: it needs `batch: 1`";
+    else if (c->hidden.count > 0 && (is_joint(&c->linear) || is_joint(&c->embedding.optimizer)))
+        problem = "`joint: true` shares an example's error among all its weights, which it cannot with those "
+                  "of `hidden`: take `joint: false` or no dense layers";
+    else if (c->hidden.count > 0 && c->pairs.count > 0)
+        problem = "dense layers read the products of all pairs: `pairs` needs a model without `hidden`";
     if (problem)
         diag_error(bind->diags, DIAG_E0901, bind->span, "%s", problem);
     return !problem;
-}
-
-static bool is_joint(const struct kind_ref *ref)
-{
-    const struct optimizer_config *config = ref->config;
-    return config && ref->choice == OPT_NEWTON && config->joint;
 }
 
 static void common_options(const struct learner_config *c, struct model_options *o)
@@ -144,8 +149,8 @@ static void common_options(const struct learner_config *c, struct model_options 
         o->embedding = optimizer_from(&c->embedding.optimizer);
     if (c->head.config)
         o->head = optimizer_from(&c->head);
-    if (c->pairs.config)
-        o->pairs = optimizer_from(&c->pairs);
+    if (c->pair_weights.config)
+        o->pairs = optimizer_from(&c->pair_weights);
 }
 
 bool learner_bind(struct operator_bind *bind, enum interaction_kind interaction)
@@ -163,6 +168,8 @@ bool learner_bind(struct operator_bind *bind, enum interaction_kind interaction)
     }
     is_ok = bind_sparse(bind, c, &c->sparse) && is_ok;
     c->vectors_count = c->sparse_count;
+    is_ok = is_ok && learner_bind_pairs(bind, c);
+    is_ok = learner_bind_inits(bind, c) && is_ok;
     is_ok = bind_sparse(bind, c, &c->wide) && is_ok;
     is_ok = bind_dense(bind, c) && is_ok;
     is_ok = columns_resolve(&c->known_early, bind->inputs[0].schema, bind->arena, bind->diags) && is_ok;

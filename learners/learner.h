@@ -16,6 +16,7 @@ struct embedding_config {
     int64_t dim, admit_after, rows_max, sketch_bytes;
     int64_t expire_after_us;
     double init;
+    struct assignments init_of;
     struct kind_ref optimizer;
 };
 
@@ -23,10 +24,10 @@ struct learner_state;
 
 struct learner_config {
     struct expression label, weight;
-    struct expressions sparse, wide, dense;
+    struct expressions sparse, wide, dense, pairs;
     struct columns known_early;
     struct embedding_config embedding; /* the kind's own table binds it */
-    struct kind_ref linear, head, pairs;
+    struct kind_ref linear, head, pair_weights;
     struct ints hidden;
     int loss;
     int64_t batch, hidden_batch, window, metrics_every, seed;
@@ -75,8 +76,10 @@ struct learner_config {
                "sightings of an id before it gets " made),                                                   \
         OPTION_BYTES(struct embedding_config, sketch_bytes, "sketch", 0, "4MiB", "4KiB", "16GiB",            \
                      "memory that counts ids not yet admitted, a feature"),                                  \
-        OPTION_DURATION(struct embedding_config, expire_after_us, "expire_after", 0, "0s", "0s", NULL,       \
-                        "ids not seen for so long, in event time, are forgotten; 0s: never"),                \
+        OPTION_DURATION(                                                                                     \
+            struct embedding_config, expire_after_us, "expire_after", 0, "0s", "0s", NULL,                   \
+            "ids not seen for so long, in event time, are forgotten; 0s: never. `rows` of the report "       \
+            "counts them until a sweep removes them, `rows_expired` from then on"),                          \
         OPTION_INT(struct embedding_config, rows_max, "rows_max", 0, "0", "0", NULL,                         \
                    "most " many " a feature may have; 0: not limited")
 
@@ -84,9 +87,19 @@ struct learner_config {
     OPTION_INT(struct embedding_config, dim, "dim", 0, dim_def, "4", "512", dim_help),                       \
         OPTION_FLOAT(struct embedding_config, init, "init", 0, init_def, "0.0", "100.0",                     \
                      "vectors start uniform within this of zero"),                                           \
+        OPTION_ASSIGNMENTS(struct embedding_config, init_of, "init_of", 0,                                   \
+                           "a feature's own init: `{ user_id: 0.01, hour: 0.2 }`"),                          \
         OPTION_KIND(struct embedding_config, optimizer, "optimizer", 0, optimizer_def, optimizer_kinds,      \
                     "how vectors move"),                                                                     \
         LEARNER_ADMISSION_OPTIONS("a row", "rows")
+
+#define LEARNER_PAIRS_OPTIONS                                                                                \
+    OPTION_EXPRESSIONS(struct learner_config, pairs, "pairs", 0,                                             \
+                       "pairs of features that interact: `[[user_id, item_id], [item_id, device]]`; all "    \
+                       "where not given"),                                                                   \
+        OPTION_KIND(struct learner_config, pair_weights, "pair_weights", 0, "sgd { rate: 0.0 }",             \
+                    optimizer_kinds,                                                                         \
+                    "how a learned weight for each pair of features moves (Pan 2018); rate 0.0: all stay 1")
 
 #define LEARNER_HEAD_OPTIONS(hidden_def, hidden_help)                                                        \
     OPTION_INTS(struct learner_config, hidden, "hidden", 0, hidden_def, "1", "4096", hidden_help),           \
@@ -118,6 +131,9 @@ struct learner_config {
 
 /* Makes columns of the expressions, checks types, makes the output schema and c->model. */
 bool learner_bind(struct operator_bind *bind, enum interaction_kind interaction);
+/* learner_fields.c: after `sparse` is bound. */
+bool learner_bind_pairs(struct operator_bind *bind, struct learner_config *c);
+bool learner_bind_inits(struct operator_bind *bind, struct learner_config *c);
 bool learner_open(struct operator_context *context);
 void learner_process(struct operator_context *context, uint32_t input, struct batch *batch);
 void learner_on_watermark(struct operator_context *context, int64_t watermark);

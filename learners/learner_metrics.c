@@ -4,18 +4,20 @@
 #include <math.h>
 
 /* Names and where their values are, whole and window; the first two columns are the time and the examples so
- * far. */
+ * far. Null where a figure does not exist: those of probabilities with squared loss, all before the first
+ * example. */
 static const struct {
     const char *name;
     size_t offset;
+    bool is_of_probabilities;
 } values[] = {
-    {"logloss", offsetof(struct metrics_values, logloss)},
-    {"auc", offsetof(struct metrics_values, auc)},
-    {"normalized_entropy", offsetof(struct metrics_values, normalized_entropy)},
-    {"calibration", offsetof(struct metrics_values, calibration)},
-    {"rmse", offsetof(struct metrics_values, rmse)},
-    {"mae", offsetof(struct metrics_values, mae)},
-    {"label_mean", offsetof(struct metrics_values, label_mean)},
+    {"logloss", offsetof(struct metrics_values, logloss), true},
+    {"auc", offsetof(struct metrics_values, auc), true},
+    {"normalized_entropy", offsetof(struct metrics_values, normalized_entropy), true},
+    {"calibration", offsetof(struct metrics_values, calibration), true},
+    {"rmse", offsetof(struct metrics_values, rmse), false},
+    {"mae", offsetof(struct metrics_values, mae), false},
+    {"label_mean", offsetof(struct metrics_values, label_mean), false},
 };
 enum { FIRST_VALUE = 2 };
 
@@ -56,9 +58,11 @@ static void emit_metrics(struct operator_context *context, const struct learner_
     batch->columns[0].ints[0] = time;
     batch->columns[1].ints[0] = (int64_t)parts[0].count;
     for (size_t i = 0; i < 2 * ARRAY_COUNT(values); i++) {
-        const char *part = (const char *)&parts[i / ARRAY_COUNT(values)];
-        double value;
-        memcpy(&value, part + values[i % ARRAY_COUNT(values)].offset, sizeof value);
+        const struct metrics_values *part = &parts[i / ARRAY_COUNT(values)];
+        size_t k = i % ARRAY_COUNT(values);
+        double value = (double)NAN;
+        if (part->count > 0 && (!values[k].is_of_probabilities || c->model.loss == LOSS_LOGISTIC))
+            memcpy(&value, (const char *)part + values[k].offset, sizeof value);
         put(batch, (uint32_t)(FIRST_VALUE + i), value);
     }
     operator_emit(context, 1, batch);

@@ -196,7 +196,7 @@ struct model *model_new(const struct model_options *options, const struct kernel
                   options->head.accumulator, num_mix(options->seed ^ 0x4ead));
     size_t pairs = interaction_pairs(m);
     bool some_off = memchr(options->pair_is_off, 1, MIN(pairs, sizeof options->pair_is_off)) != NULL;
-    if (options->interaction == INTERACTION_FFM && (options->pairs.params.rate > 0.0F || some_off))
+    if (options->interaction != INTERACTION_NONE && (options->pairs.params.rate > 0.0F || some_off))
         pairs_init(m);
     for (uint32_t f = 0; f < options->fields; f++)
         m->entries_max += options->is_list[f] ? MODEL_LIST_MAX : 1;

@@ -49,9 +49,9 @@ struct model_options {
     float field_init[MODEL_FIELDS_MAX]; /* the same by field, where > 0; < 0: zeros */
     bool is_list[MODEL_FIELDS_MAX]; /* fields that may hold several ids: mean of their rows, MODEL_LIST_MAX at
                                        most */
-    uint8_t pair_is_off[MODEL_FIELDS_MAX * (MODEL_FIELDS_MAX - 1) / 2]; /* FFM: pairs that do not interact */
+    uint8_t pair_is_off[MODEL_FIELDS_MAX * (MODEL_FIELDS_MAX - 1) / 2]; /* pairs that do not interact */
     struct optimizer_options
-        pairs; /* FFM: a learned weight for each pair of fields (Pan 2018); rate 0: none, all 1 */
+        pairs; /* a learned weight for each pair of fields (Pan 2018); rate 0: none, all 1 */
     struct optimizer_options linear;
     bool linear_is_double; /* FTRL in double (McMahan 2013); else `linear` */
     struct ftrl64_params ftrl;
@@ -127,7 +127,7 @@ const struct kernels_calls *model_calls(const struct model *model);
 /* The dense weights, bias last, and the head's: for export and tests. */
 const float *model_dense_weights(const struct model *model, size_t *count);
 
-/* FFM's learned weight of each pair of fields, (0, 1), (0, 2) ... (n - 2, n - 1); NULL without `pairs`. */
+/* The learned weight of each pair of fields, (0, 1), (0, 2) ... (n - 2, n - 1); NULL without `pairs`. */
 const float *model_pair_weights(const struct model *model);
 
 #endif

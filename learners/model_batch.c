@@ -224,8 +224,7 @@ void model_batch_step(struct model *m)
         struct example *e = &m->examples[x];
         if (e->is_rejected)
             continue;
-        interaction_pairs_step(m, e, m->pair_scales); /* the pairs' own weights make a step an event */
-        m->k->ffm_pairs_backward(e->partners, m->pair_scales, m->options.vectors, m->options.dim);
+        interaction_deepen(m, e); /* the pairs' own weights make a step an event */
     }
     size_t count = collect_entries(m);
     size_t segments = find_segments(&m->batch, count);

@@ -134,6 +134,8 @@ void linear_init_payload(const struct model *m, void *payload);
 /* interaction.c */
 void interaction_pool(struct model *m, struct example *e);
 float interaction_forward(struct model *m, struct example *e);
+/* interaction_pairs.c: FM with a weight for each pair of fields; makes the gradients too. */
+float interaction_weighted_forward(struct model *m, struct example *e);
 /* Gradient by each field's vector, unit slope: row f at interaction_gradient(m, e, f). */
 const float *interaction_gradient(const struct model *m, const struct example *e, uint32_t field);
 /* Floats of pair_weights without state. */
@@ -142,7 +144,7 @@ size_t interaction_pairs(const struct model *m);
  */
 float interaction_variance(struct model *m, const struct example *e);
 float linear_variance(struct model *m, const struct example *e);
-/* Without a head: moves the pair weights, and makes partners the gradient of the weighted sum. */
+/* Without a head: moves the pair weights; the gradients are then those of the weighted sum. */
 void interaction_deepen(struct model *m, struct example *e);
 void interaction_pairs_step(struct model *m, struct example *e, float *scales);
 void interaction_update(struct model *m, struct example *e, float slope, float curvature);

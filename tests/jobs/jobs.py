@@ -415,8 +415,8 @@ def test_ctr_labels(test):
     return f"{truth['clicks']} clicks, {truth['clicks_within_30m']} within half an hour"
 
 
-def labelled_test(name, kind):
-    """The test of a job that learns from one file of labelled events."""
+def labelled_test(name, kind, better_than=None):
+    """The test of a job that learns from one file of labelled events; better_than: (job, kind) it must beat."""
     def test_labelled(test):
         data = name + "-data"
         truth = generate(test, data, EVENTS, "--labelled", "--malformed", "0.002", "--duplicates", "0.01")
@@ -432,6 +432,9 @@ def labelled_test(name, kind):
         expect("rows in order", [(row["user"], row["item"], row["clicked"]) for row in found],
                [(r["user"], r["item"], r["clicked"]) for _, r in events])
         bayes, base = truth["bayes_logloss"], truth["base_rate_logloss"]
+        if better_than:
+            other = test.run(better_than[0], "--set", f"data={test.place(data, 'ctr.jsonl')}", out=out + ".other")
+            base = other[("model", better_than[1])][0]["report"]["run"]["logloss"]
         loss = expect_logloss(nodes, kind, [(row["clicked"], row["prediction"]) for row in found], bayes, base)
         return f"{len(found)} events; logloss {loss:.4f} between {bayes} and {base}"
     return test_labelled
@@ -472,7 +475,7 @@ TESTS = [
     ("ctr", test_ctr, None),
     ("ctr_labels", test_ctr_labels, None),
     ("ctr_linear", labelled_test("ctr_linear", "linear"), None),
-    ("ctr_best", labelled_test("ctr_best", "ffm"), None),
+    ("ctr_best", labelled_test("ctr_best", "fm", ("ctr_linear", "linear")), None),
 ]
 
 

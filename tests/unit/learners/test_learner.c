@@ -81,7 +81,8 @@ void snapshot_corrupt(struct snapshot_reader *r, struct diag_list *diags, const 
 }
 
 /* Predictions as they come, and a digest of their bits. */
-static uint64_t emitted, digest, metrics_rows;
+static uint64_t emitted, digest, metrics_rows, metrics_nulls;
+static enum loss_kind loss = LOSS_LOGISTIC;
 static double last_prediction;
 
 void operator_emit(struct operator_context *context, uint32_t output, struct batch *batch)
@@ -89,6 +90,8 @@ void operator_emit(struct operator_context *context, uint32_t output, struct bat
     if (output == 1) { /* metrics: digested too */
         for (uint32_t i = 0; i < batch->schema->count; i++)
             digest = num_mix(digest ^ (uint64_t)batch->columns[i].ints[0]);
+        for (uint32_t i = 0; i < batch->schema->count; i++)
+            metrics_nulls += !column_is_valid(&batch->columns[i], 0);
         metrics_rows++;
         batch_release(batch);
         return;
@@ -195,6 +198,7 @@ static void common_defaults(struct learner_config *c, struct arena *arena, bool 
                                              .expire_after_us = 3000 * US_PER_SECOND};
     c->embedding.optimizer = c->linear = c->head =
         (struct kind_ref){.choice = OPT_ADAGRAD, .config = &config};
+    c->loss = (int)loss;
     c->metrics_every = 1700;
     c->batch = 1, c->hidden_batch = 16, c->window = 2000, c->seed = 1;
     c->positive_weight = c->negative_weight = 1.0;
@@ -347,8 +351,50 @@ static void test_kinds(void **state)
     }
 }
 
+/* `pairs` and `init_of` reach the model at the places of the features they name. */
+static void test_fields(void **state)
+{
+    (void)state;
+    struct bench t;
+    start(&t, &learner_fm);
+    struct learner_config *c = t.bind.config;
+    for (int i = 0; i < 3; i++)
+        assert_true(c->model.pair_is_off[i] == 0 && c->model.field_init[i] == 0.0F);
+    struct ast *sides[2] = {name_ast(&t.arena, "tags"), name_ast(&t.arena, "user")};
+    struct ast pair = {.tag = AST_LIST, .children = sides, .count = 2};
+    const struct ast *pairs[1] = {&pair};
+    c->pairs = (struct expressions){.items = pairs, .count = 1};
+    struct ast half = {.tag = AST_FLOAT, .real = 0.5}, zero = {.tag = AST_INT};
+    struct assignment inits[2] = {{.name = STR("item"), .value = &half},
+                                  {.name = STR("tags"), .value = &zero}};
+    c->embedding.init_of = (struct assignments){.items = inits, .count = 2};
+    assert_true(learner_bind_pairs(&t.bind, c));
+    assert_true(learner_bind_inits(&t.bind, c));
+    assert_memory_equal(c->model.pair_is_off, ((uint8_t[]){1, 0, 1}), 3); /* (0, 1), (0, 2), (1, 2) */
+    assert_true(c->model.field_init[0] == 0.0F && c->model.field_init[1] == 0.5F);
+    assert_true(c->model.field_init[2] < 0.0F); /* zeros, not the common bound */
+    stop(&t, &learner_fm);
+}
+
+/* A squared loss has no logloss, AUC, entropy or calibration, over the run or the window: null, not 0. */
+static void test_nulls(void **state)
+{
+    (void)state;
+    for (loss = LOSS_LOGISTIC; loss <= LOSS_SQUARED; loss++) {
+        struct bench t;
+        start(&t, &learner_mf);
+        metrics_rows = metrics_nulls = 0;
+        feed(&t, &learner_mf, 0, 4);
+        assert_true(metrics_rows > 0);
+        assert_int_equal(metrics_nulls, loss == LOSS_SQUARED ? 8 * metrics_rows : 0);
+        stop(&t, &learner_mf);
+    }
+    loss = LOSS_LOGISTIC;
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kinds)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kinds), cmocka_unit_test(test_nulls),
+                                       cmocka_unit_test(test_fields)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

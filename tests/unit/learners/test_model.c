@@ -50,7 +50,8 @@ static const struct shape shapes[] = {
     {INTERACTION_FFM, 0, 1, 1, false, OPT_NEWTON},    {INTERACTION_FFM, 0, 1, 1, true, OPT_ADAGRAD_BLOCK},
     {INTERACTION_FM, 24, 1, 16, false, OPT_ADAM},     {INTERACTION_FFM, 24, 1, 5, true, OPT_ADAGRAD_ROW},
     {INTERACTION_NONE, 0, 37, 1, false, OPT_ADAGRAD}, {INTERACTION_FM, 24, 37, 1, false, OPT_MOMENTUM},
-    {INTERACTION_FFM, 0, 64, 1, true, OPT_FTRL},
+    {INTERACTION_FFM, 0, 64, 1, true, OPT_FTRL},      {INTERACTION_FM, 0, 1, 1, true, OPT_NEWTON},
+    {INTERACTION_FM, 0, 64, 1, true, OPT_ADAGRAD},
 };
 
 static struct model_options shape_options(const struct shape *s)
@@ -66,6 +67,8 @@ static struct model_options shape_options(const struct shape *s)
         o.embedding.params.rate = 0.01F;
     if (s->has_pairs)
         o.pairs = o.linear;
+    if (s->has_pairs && s->interaction == INTERACTION_FM)
+        o.pair_is_off[1] = 1;
     return o;
 }
 
