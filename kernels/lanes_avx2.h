@@ -157,6 +157,31 @@ LANES_INLINE v16 v16_group_sum(v16 a)
 {
     return (v16){v8_group_sum(a.lo), v8_group_sum(a.hi)};
 }
+/* In each half group k: its sums for a, b, c, d. */
+LANES_INLINE __m256 v8_group_sums(__m256 a, __m256 b, __m256 c, __m256 d)
+{
+    __m256 ab = _mm256_add_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+    __m256 cd = _mm256_add_ps(_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
+    return _mm256_add_ps(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xee));
+}
+LANES_INLINE v16 v16_group_sums(v16 a, v16 b, v16 c, v16 d)
+{
+    __m256 lo = v8_group_sums(a.lo, b.lo, c.lo, d.lo);
+    __m256 hi = v8_group_sums(a.hi, b.hi, c.hi, d.hi);
+    __m128 r0 = _mm256_castps256_ps128(lo), r1 = _mm256_extractf128_ps(lo, 1);
+    __m128 r2 = _mm256_castps256_ps128(hi), r3 = _mm256_extractf128_ps(hi, 1);
+    _MM_TRANSPOSE4_PS(r0, r1, r2, r3);
+    return (v16){_mm256_set_m128(r1, r0), _mm256_set_m128(r3, r2)};
+}
+LANES_INLINE v16 v16_group_pick(v16 a, int v)
+{
+    __m256 half = v < 2 ? a.lo : a.hi;
+    __m128 four = (v & 1) != 0 ? _mm256_extractf128_ps(half, 1) : _mm256_castps256_ps128(half);
+    return (v16){
+        _mm256_set_m128(_mm_permute_ps(four, 0x55), _mm_permute_ps(four, 0x00)),
+        _mm256_set_m128(_mm_permute_ps(four, 0xff), _mm_permute_ps(four, 0xaa)),
+    };
+}
 LANES_INLINE void v16_store_groups(float *p, v16 a)
 {
     p[0] = _mm256_cvtss_f32(a.lo);

@@ -127,6 +127,19 @@ LANES_INLINE v16 v16_group_sum(v16 a)
     a = _mm512_add_ps(a, _mm512_permute_ps(a, 0x4e));
     return _mm512_add_ps(a, _mm512_permute_ps(a, 0xb1));
 }
+LANES_INLINE v16 v16_group_sums(v16 a, v16 b, v16 c, v16 d)
+{
+    v16 ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+    v16 cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+    v16 sums = _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xee));
+    __m512i natural = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+    return _mm512_permutexvar_ps(natural, sums);
+}
+LANES_INLINE v16 v16_group_pick(v16 a, int v)
+{
+    __m512i group = _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
+    return _mm512_permutexvar_ps(_mm512_add_epi32(group, _mm512_set1_epi32(4 * v)), a);
+}
 LANES_INLINE void v16_store_groups(float *p, v16 a)
 {
     __m512i first = _mm512_set_epi32(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 8, 4, 0);

@@ -148,6 +148,21 @@ LANES_INLINE v16 v16_group_sum(v16 a)
     v16_sum4(sums, a);
     return v16_spread4(sums);
 }
+/* lane 4 v + k: the sum of group k of the v-th of four: (l0 + l2) + (l1 + l3) */
+LANES_INLINE v16 v16_group_sums(v16 a, v16 b, v16 c, v16 d)
+{
+    v16 r;
+    v16_sum4(r.f, a);
+    v16_sum4(r.f + 4, b);
+    v16_sum4(r.f + 8, c);
+    v16_sum4(r.f + 12, d);
+    return r;
+}
+/* lanes 4 v .. 4 v + 3, each over the four lanes of a group */
+LANES_INLINE v16 v16_group_pick(v16 a, int v)
+{
+    return v16_spread4(a.f + (size_t)v * 4);
+}
 /* the first lane of each group */
 LANES_INLINE void v16_store_groups(float *p, v16 a)
 {
