@@ -199,6 +199,7 @@ bool learner_open(struct operator_context *context)
     leat_assert(s);
     c->state = s;
     s->model = model_new(&c->model, kernels);
+    model_set_team(s->model, context->team);
     s->columns = learner_columns_new(c);
     metrics_init(&s->metrics, c->model.loss, (uint64_t)c->window);
     return true;

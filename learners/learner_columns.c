@@ -18,6 +18,8 @@ struct learner_columns_scratch {
     float labels[BATCH_ROWS], weights[BATCH_ROWS];
     int64_t times[BATCH_ROWS];
     uint64_t identity[BATCH_ROWS];
+    const struct learner_config *config; /* of the call, for read_ahead */
+    const struct batch *batch;
 };
 
 static void *memory(size_t bytes)
@@ -82,11 +84,11 @@ static uint64_t id_of(const struct column *column, uint32_t row)
 }
 
 static void read_ids(struct learner_columns_scratch *s, uint32_t f, const struct batch *batch,
-                     const struct column *column)
+                     const struct column *column, uint32_t begin, uint32_t end)
 {
     uint64_t *ids = s->ids[f];
     bool is_plain = column->tag == TYPE_INT && !column->valid;
-    for (uint32_t i = 0; i < batch->selected; i++) {
+    for (uint32_t i = begin; i < end; i++) {
         uint32_t row = batch_row(batch, i);
         if (is_plain) {
             uint64_t hash = num_mix((uint64_t)column->ints[row] + UINT64_C(0x9e3779b97f4a7c15));
@@ -95,6 +97,14 @@ static void read_ids(struct learner_columns_scratch *s, uint32_t f, const struct
             ids[i] = id_of(column, row);
         }
     }
+}
+
+/* For model_input.read_ids: on any thread. */
+static void read_ahead(void *argument, uint32_t begin, uint32_t end)
+{
+    struct learner_columns_scratch *s = argument;
+    for (uint32_t f = 0; f < s->config->sparse_count; f++)
+        read_ids(s, f, s->batch, &s->batch->columns[s->config->sparse_columns[f]], begin, end);
 }
 
 static void read_list(struct learner_columns_scratch *s, uint32_t f, const struct batch *batch,
@@ -153,10 +163,17 @@ static void read_identity(struct learner_columns_scratch *s, const struct learne
 void learner_columns_read(struct learner_columns_scratch *s, const struct learner_config *c,
                           const struct batch *batch, struct model_input *in)
 {
-    for (uint32_t f = 0; f < c->sparse_count; f++) {
+    bool is_sampled = c->model.negatives_kept < 1.0;
+    bool is_ahead = !is_sampled && model_reads_ahead(c->state->model);
+    for (uint32_t f = 0; f < c->sparse_count && !is_ahead; f++) {
         const struct column *column = &batch->columns[c->sparse_columns[f]];
-        (c->model.is_list[f] ? read_list : read_ids)(s, f, batch, column);
+        if (c->model.is_list[f])
+            read_list(s, f, batch, column);
+        else
+            read_ids(s, f, batch, column, 0, batch->selected);
     }
+    s->config = c;
+    s->batch = batch;
     for (uint32_t d = 0; d < c->dense_count; d++)
         read_numbers(s->dense[d], batch, &batch->columns[c->dense_columns[d]], 0.0F);
     read_numbers(s->labels, batch, &batch->columns[c->label_column], (float)NAN);
@@ -164,7 +181,6 @@ void learner_columns_read(struct learner_columns_scratch *s, const struct learne
         read_numbers(s->weights, batch, &batch->columns[c->weight_column], 1.0F);
     for (uint32_t i = 0; i < batch->selected; i++)
         s->times[i] = batch->event_time[batch_row(batch, i)];
-    bool is_sampled = c->model.negatives_kept < 1.0;
     if (is_sampled)
         read_identity(s, c, batch->selected);
     *in = (struct model_input){
@@ -176,5 +192,7 @@ void learner_columns_read(struct learner_columns_scratch *s, const struct learne
         .weights = c->weight_column >= 0 ? s->weights : NULL,
         .event_time_us = s->times,
         .identity = is_sampled ? s->identity : NULL,
+        .read_ids = is_ahead ? read_ahead : NULL,
+        .read_argument = s,
     };
 }

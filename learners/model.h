@@ -85,6 +85,10 @@ struct model_input {
     const float *weights;         /* [rows] or NULL */
     const int64_t *event_time_us; /* [rows] */
     const uint64_t *identity;     /* [rows]: hash of the event's identity; NULL without down-sampling */
+    /* NULL, or makes `ids` of events begin..end, for a model that model_reads_ahead: called piece by piece,
+     * by whoever looks up their rows. */
+    void (*read_ids)(void *argument, uint32_t begin, uint32_t end);
+    void *read_argument;
 };
 
 enum model_verdict { MODEL_LEARNED, MODEL_SAMPLED_OUT, MODEL_REJECTED };
@@ -98,6 +102,13 @@ struct model;
 
 struct model *model_new(const struct model_options *options, const struct kernels *kernels);
 void model_free(struct model *model);
+
+/* Lanes that may help within model_learn; NULL: none. The result is the same. */
+struct team;
+void model_set_team(struct model *model, struct team *team);
+
+/* Whether model_learn takes input whose ids are read while it learns (read_ids). */
+bool model_reads_ahead(const struct model *model);
 
 /* Predicts each event, then learns from it. */
 void model_learn(struct model *model, const struct model_input *input, struct model_output *output);

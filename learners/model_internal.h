@@ -4,6 +4,9 @@
 
 #include "learners/head.h"
 #include "learners/model.h"
+#include "learners/table_inline.h"
+
+#include <stdatomic.h>
 
 /*
  * A row's payload: the linear weight (float weight, then its state; or FTRL's z and sum as doubles) in 16
@@ -60,6 +63,14 @@ struct model_batch {
     double *weights64;
 };
 
+/* Rows found ahead (lookahead.c). */
+struct rows_ahead {
+    struct call *call;   /* NULL: none in work */
+    atomic_uint done;    /* events whose rows are resolved */
+    atomic_bool is_busy; /* somebody resolves the next tile */
+    uint32_t prefetched; /* events, by the learning thread */
+};
+
 struct model {
     struct model_options options;
     const struct kernels *k;
@@ -84,6 +95,8 @@ struct model {
     int64_t watermark_us;
     struct table_row **resolved[MODEL_FIELDS_MAX];
     size_t resolved_capacity[MODEL_FIELDS_MAX];
+    struct rows_ahead ahead;
+    struct team *team;      /* who may help; NULL: nobody */
     struct model_list list; /* list fields: what table_resolve wants to know of each id */
     struct model_batch batch;
     struct opt_row *opt_rows;
@@ -112,6 +125,43 @@ void model_step_begin(struct model *m);
 void model_scale_slope(struct example *e, float scale);
 void model_head_inputs(struct model *m, const struct example *e, float *row);
 void model_deepen(struct model *m, struct example *e, const float *in_slope);
+
+/* lookahead.c. At once, headers included: the rows of events begin..end. learns: which events' keys are
+ * sighted; of others only rows that are there are found. */
+void lookahead_resolve(struct model *m, struct call *c, const uint8_t *learns, uint32_t begin, uint32_t end);
+/* Ahead, between begin and end: m->resolved is filled up to `event`; headers are left to lookahead_touch. */
+void lookahead_begin(struct model *m, struct call *c);
+void lookahead_need(struct model *m, uint32_t event);
+void lookahead_end(struct model *m);
+
+enum { LOOKAHEAD_PREFETCH = 3, LOOKAHEAD_LINE = 64 };
+
+/* Event i's rows are there, and those of some events more are on their way into the cache. */
+static inline void lookahead_rows(struct model *m, const struct call *c, uint32_t i)
+{
+    uint32_t end = MIN(i + LOOKAHEAD_PREFETCH + 1, c->in->rows);
+    lookahead_need(m, end - 1);
+    for (; m->ahead.prefetched < end; m->ahead.prefetched++) {
+        for (uint32_t f = 0; f < m->options.fields && !m->options.is_list[f]; f++) {
+            const unsigned char *row = (const unsigned char *)m->resolved[f][m->ahead.prefetched];
+            for (size_t line = 0; row && line < m->tables[f].stride; line += LOOKAHEAD_LINE)
+                prefetch_line(row + line);
+        }
+    }
+}
+
+/* A sighting of event i's row of a field that is no list, by the learning thread. */
+static inline void lookahead_touch(struct model *m, const struct call *c, uint32_t f, uint32_t i)
+{
+    struct table *t = &m->tables[f];
+    struct table_row *row = m->resolved[f][i];
+    if (row && c->learns[i] && !table_is_eager(t))
+        table_touch(t, row, c->seen[i], c->steps[i]);
+}
+
+/* vector_part.c */
+bool vectors_are_plain(const struct model *m);
+void vectors_learn_plain(struct model *m, struct call *c);
 
 /* model_batch.c: one step of all pending examples, whose keys are set; rows are resolved here. */
 void model_batch_init(struct model *m);

@@ -1,4 +1,4 @@
-/* The training step: resolve, predict, then learn, an event or a block of events at a time. */
+/* The training step: predict, then learn, an event or a block of events at a time. */
 #include "learners/model_internal.h"
 #include "learners/table_inline.h"
 
@@ -6,8 +6,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-
-enum { PREFETCH_EVENTS = 3, LINE = 64 };
 
 /* The event that example slot i of the block in progress came from in this call, -1: an earlier call. */
 struct origins {
@@ -55,70 +53,6 @@ static void judge(const struct model *m, struct call *c)
     c->all_learn = learned == c->in->rows;
 }
 
-static void need(void **memory, size_t *capacity, size_t count, size_t size)
-{
-    if (*capacity >= count)
-        return;
-    free(*memory);
-    *memory = malloc(count * size);
-    leat_assert(*memory);
-    *capacity = count;
-}
-
-/* Spreads what is known of events over the ids of a list field. */
-static void resolve_list(struct model *m, struct call *c, uint32_t f, const uint8_t *learns, uint32_t begin,
-                         uint32_t end)
-{
-    const uint32_t *offsets = c->in->offsets[f];
-    size_t ids = offsets[c->in->rows] - offsets[0], first = offsets[begin] - offsets[0];
-    struct model_list *list = &m->list;
-    if (list->capacity < ids) {
-        size_t capacity = MAX(ids, (size_t)2 * MODEL_ROWS_MAX);
-        free(list->learns);
-        free(list->seen);
-        free(list->steps);
-        *list = (struct model_list){malloc(capacity), malloc(capacity * 4), malloc(capacity * 4), capacity};
-        leat_assert(list->learns && list->seen && list->steps);
-    }
-    for (uint32_t i = begin; i < end; i++) {
-        for (uint32_t k = offsets[i]; k < offsets[i + 1]; k++) {
-            bool counts = k - offsets[i] < MODEL_LIST_MAX;
-            list->learns[k - offsets[0]] = learns[i] && counts;
-            list->seen[k - offsets[0]] = c->seen[i];
-            list->steps[k - offsets[0]] = c->steps[i];
-        }
-    }
-    need((void **)&m->resolved[f], &m->resolved_capacity[f], MAX(ids, (size_t)MODEL_ROWS_MAX),
-         sizeof(void *));
-    table_resolve(&m->tables[f], c->in->ids[f] + offsets[begin], list->seen + first, list->steps + first,
-                  list->learns + first, offsets[end] - offsets[begin], m->resolved[f] + first);
-}
-
-/* The rows of events begin..end. learns: which events' keys are sighted; of others only rows that are there
- * are found. */
-static void resolve(struct model *m, struct call *c, const uint8_t *learns, uint32_t begin, uint32_t end)
-{
-    for (uint32_t f = 0; f < m->options.fields; f++) {
-        if (m->options.is_list[f]) {
-            resolve_list(m, c, f, learns, begin, end);
-            continue;
-        }
-        need((void **)&m->resolved[f], &m->resolved_capacity[f], MODEL_ROWS_MAX, sizeof(void *));
-        table_resolve(&m->tables[f], c->in->ids[f] + begin, c->seen + begin, c->steps + begin,
-                      c->all_learn ? NULL : learns + begin, end - begin, m->resolved[f] + begin);
-    }
-}
-
-/* The first lines of an event's rows, some events before they are needed. */
-static void prefetch(const struct model *m, uint32_t i)
-{
-    for (uint32_t f = 0; f < m->options.fields && !m->options.is_list[f]; f++) {
-        const unsigned char *row = (const unsigned char *)m->resolved[f][i];
-        for (size_t at = 0; row && at < m->tables[f].stride; at += LINE)
-            prefetch_line(row + at);
-    }
-}
-
 void model_example_label(const struct model *m, struct example *e, const struct call *c, uint32_t i)
 {
     e->label = c->in->labels[i];
@@ -144,6 +78,8 @@ static void example_fill(struct model *m, struct example *e, const struct call *
             e->fields[n] = (uint16_t)f;
             e->scales[n] = 1.0F / (float)count;
         }
+        if (!offsets && m->ahead.call == c)
+            lookahead_touch(m, c, f, i);
     }
     e->entries = n;
     e->seen = c->seen[i];
@@ -267,12 +203,9 @@ static void example_update(struct model *m, struct example *e)
 static void learn_single(struct model *m, struct call *c)
 {
     struct example *e = &m->examples[0];
-    uint32_t n = c->in->rows;
-    for (uint32_t i = 0; i < MIN(n, (uint32_t)PREFETCH_EVENTS); i++)
-        prefetch(m, i);
-    for (uint32_t i = 0; i < n; i++) {
-        if (i + PREFETCH_EVENTS < n)
-            prefetch(m, i + PREFETCH_EVENTS);
+    lookahead_begin(m, c);
+    for (uint32_t i = 0; i < c->in->rows; i++) {
+        lookahead_rows(m, c, i);
         example_fill(m, e, c, i);
         model_example_forward(m, e);
         model_example_judge(m, e);
@@ -284,6 +217,7 @@ static void learn_single(struct model *m, struct call *c)
         if (!e->is_rejected)
             example_update(m, e);
     }
+    lookahead_end(m);
 }
 
 void model_head_inputs(struct model *m, const struct example *e, float *row)
@@ -397,9 +331,9 @@ static void learn_blocks(struct model *m, struct call *c)
     touch_pending(m);
     for (uint32_t i = 0; i < m->pending; i++)
         o.learned[i] = -1;
+    lookahead_begin(m, c);
     for (uint32_t i = 0; i < c->in->rows; i++) {
-        if (i + PREFETCH_EVENTS < c->in->rows)
-            prefetch(m, i + PREFETCH_EVENTS);
+        lookahead_rows(m, c, i);
         uint32_t slot = c->learns[i] ? m->pending : m->options.block + o.scored_count;
         struct example *e = &m->examples[slot];
         example_fill(m, e, c, i);
@@ -416,6 +350,7 @@ static void learn_blocks(struct model *m, struct call *c)
             block_learn(m, c, o.learned);
         }
     }
+    lookahead_end(m);
     flush_scored(m, c, &o);
     if (m->pending > 0)
         block_predict(m, c, m->examples, m->pending, o.learned);
@@ -432,7 +367,7 @@ static void learn_batches(struct model *m, struct call *c)
         uint32_t wanted = m->options.batch - m->pending;
         for (end = at; end < c->in->rows && wanted > 0; end++)
             wanted -= c->learns[end];
-        resolve(m, c, none, at, end);
+        lookahead_resolve(m, c, none, at, end);
         struct origins o = {.scored_count = 0};
         for (uint32_t i = at; i < end; i++) {
             struct example *e = &m->examples[m->options.batch + o.scored_count];
@@ -468,7 +403,7 @@ void model_predict(struct model *m, const struct model_input *input, double *log
     judge(m, &c);
     c.all_learn = false;
     memset(c.learns, 0, sizeof c.learns);
-    resolve(m, &c, none, 0, in.rows);
+    lookahead_resolve(m, &c, none, 0, in.rows);
     struct origins o = {.scored_count = 0};
     for (uint32_t i = 0; i < in.rows; i++) {
         struct example *e = &m->examples[MAX(m->options.block, m->options.batch) + o.scored_count];
@@ -488,6 +423,11 @@ void model_predict(struct model *m, const struct model_input *input, double *log
     kernels_count(&m->calls, m->k);
 }
 
+void model_set_team(struct model *m, struct team *team)
+{
+    m->team = team;
+}
+
 void model_learn(struct model *m, const struct model_input *input, struct model_output *out)
 {
     leat_assert(input->rows <= MODEL_ROWS_MAX);
@@ -498,8 +438,9 @@ void model_learn(struct model *m, const struct model_input *input, struct model_
         learn_batches(m, &c);
     } else if (linear_is_plain(m)) {
         linear_learn_plain(m, &c);
+    } else if (vectors_are_plain(m)) {
+        vectors_learn_plain(m, &c);
     } else {
-        resolve(m, &c, c.learns, 0, input->rows);
         (m->head.layers > 0 ? learn_blocks : learn_single)(m, &c);
     }
     kernels_count(&m->calls, m->k);

@@ -212,7 +212,9 @@ void table_mark_changed(struct table *t, struct table_row *row)
     if (t->snapshot)
         table_snapshot_protect(t, number);
     row->epoch = t->epoch;
-    ((uint32_t *)(void *)t->chunk_epochs.base)[number / TABLE_CHUNK_ROWS] = t->epoch;
+    /* Atomic: who looks rows up may make one in a chunk of which the learning thread touches another. */
+    _Atomic uint32_t *chunk = (_Atomic uint32_t *)(void *)t->chunk_epochs.base + number / TABLE_CHUNK_ROWS;
+    atomic_store_explicit(chunk, t->epoch, memory_order_relaxed);
 }
 
 static struct table_row *insert(struct table *t, uint64_t key, uint64_t hash)
@@ -309,10 +311,13 @@ struct table_row *table_sight_slow(struct table *t, uint64_t key, uint64_t hash,
  * headers decide who goes (rows_max, expiry) they are written at once: those tables pay the miss.
  */
 static void resolve_tile(struct table *t, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,
-                         const uint8_t *learns, size_t n, struct table_row **out, bool is_counted)
+                         const uint8_t *learns, size_t n, struct table_row **out, bool is_counted,
+                         bool touches)
 {
     uint64_t hashes[TILE];
-    size_t behind = table_is_eager(t) ? 0 : TOUCH_BEHIND;
+    bool is_eager = table_is_eager(t);
+    size_t behind = touches && !is_eager ? TOUCH_BEHIND : 0;
+    touches |= is_eager;
     for (size_t i = 0; i < n; i++)
         hashes[i] = table_hash(t, keys[i]);
     for (size_t i = 0; i < MIN(n, (size_t)LOOK_AHEAD); i++)
@@ -325,9 +330,10 @@ static void resolve_tile(struct table *t, const uint64_t *keys, const uint32_t *
             out[i] = likely(keys[i] != 0)
                          ? table_sight(t, keys[i], hashes[i], steps[i], is_learned, is_counted)
                          : NULL;
-            prefetch_line(out[i]);
+            if (touches)
+                prefetch_line(out[i]);
         }
-        if (i < behind)
+        if (i < behind || !touches)
             continue;
         size_t late = i - behind;
         if (likely(out[late] && (!learns || learns[late]))) {
@@ -349,7 +355,15 @@ static void resolve(struct table *t, const uint64_t *keys, const uint32_t *seen,
     table_begin(t);
     for (size_t at = 0; at < n; at += TILE)
         resolve_tile(t, keys + at, seen + at, steps + at, learns ? learns + at : NULL,
-                     MIN(n - at, (size_t)TILE), out + at, is_counted);
+                     MIN(n - at, (size_t)TILE), out + at, is_counted, true);
+}
+
+void table_look(struct table *t, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,
+                const uint8_t *learns, size_t n, bool touches, struct table_row **out)
+{
+    for (size_t at = 0; at < n; at += TILE)
+        resolve_tile(t, keys + at, seen + at, steps + at, learns ? learns + at : NULL,
+                     MIN(n - at, (size_t)TILE), out + at, false, touches);
 }
 
 void table_resolve(struct table *t, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,

@@ -136,6 +136,15 @@ void table_set_watermark(struct table *table, int64_t watermark_us, uint32_t ste
 void table_resolve(struct table *table, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,
                    const uint8_t *learns, size_t n, struct table_row **out);
 
+/*
+ * table_resolve within a call that began with table_begin (table_inline.h). Without `touches`, headers of
+ * rows that were there are left alone where they do not decide who goes (!table_is_eager): the caller has to
+ * table_touch them. Then one thread may look rows up while another one learns with, and touches, those of
+ * earlier look-ups.
+ */
+void table_look(struct table *table, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,
+                const uint8_t *learns, size_t n, bool touches, struct table_row **out);
+
 /* For steps of several events: counts n sightings first, so that a key which reaches admit_after with them
  * counts for all of them. table_resolve must follow with counted = true. */
 void table_count_sightings(struct table *table, const uint64_t *keys, const uint8_t *learns, size_t n);

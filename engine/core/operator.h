@@ -64,6 +64,8 @@ struct operator_bind {
     struct learner_columns *learner;
 };
 
+struct team;
+
 struct operator_context {
     void *config;   /* this lane's copy of the option struct */
     void *engine;   /* for operator_* functions */
@@ -77,6 +79,7 @@ struct operator_context {
     struct arena *scratch; /* reset after each call */
     struct counters counters;
     struct diag_list *diags;         /* for open, restore */
+    struct team *team;               /* other lanes that may help within process (core/team.h); NULL: none */
     struct state_store *state_store; /* where keyed state lives; NULL in an operator without needs_memory */
 };
 

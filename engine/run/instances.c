@@ -82,6 +82,23 @@ static void wire(struct run *run, struct stage_instance *stage)
         add_feeder(stage, 0);
 }
 
+static void wake_lanes(void *engine)
+{
+    run_wake(engine);
+}
+
+/* A learner's rows are made and found by lanes that have nothing else to do. */
+static struct team *team_for(struct run *run, const struct plan_node *node)
+{
+    if (node->tag != PLAN_LEARNER || run->lanes_count == 1)
+        return NULL;
+    leat_assert(run->teams_count < run->plan->nodes_count);
+    struct team *team = &run->teams[run->teams_count++];
+    team->wake = wake_lanes;
+    team->engine = run;
+    return team;
+}
+
 /* How many instances share the memory budget. */
 static uint32_t memory_shares(const struct run *run)
 {
@@ -111,6 +128,7 @@ static void init_node(struct stage_instance *stage, struct node_instance *node,
         .scratch = &node->scratch,
         .diags = run->diags,
         .state_store = run->state_store,
+        .team = team_for(run, plan_node),
     };
     if (plan_node->operator_kind != NULL)
         node->context.config = arena_copy(&run->arena, plan_node->config, plan_node->operator_kind->size);
@@ -170,6 +188,7 @@ static void assign_to_lanes(struct run *run)
 bool stages_init(struct run *run)
 {
     const struct plan *plan = run->plan;
+    run->teams = arena_array(&run->arena, struct team, plan->nodes_count);
     for (uint32_t stage = 0; stage < plan->stages_count; stage++)
         for (uint32_t i = 0; i < run->stage_instances[stage]; i++)
             run->stages[run->stage_first[stage] + i] = new_instance(run, stage, i);

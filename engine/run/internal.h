@@ -14,6 +14,7 @@
 #ifndef LEAT_RUN_INTERNAL_H
 #define LEAT_RUN_INTERNAL_H
 
+#include "core/team.h"
 #include "run/run.h"
 
 #include <pthread.h>
@@ -238,7 +239,9 @@ struct run {
     struct exchange *exchanges;
     _Atomic size_t exchange_bytes; /* in packets, in memory */
     size_t exchange_budget;
-    atomic_uint spilled;            /* batches, for the report */
+    atomic_uint spilled; /* batches, for the report */
+    struct team *teams;  /* of the learners, where there are several lanes */
+    uint32_t teams_count;
     struct stage_instance **stages; /* [stage][instance], flat by stage_first */
     uint32_t *stage_first, *stage_instances, stages_total;
     atomic_bool has_failed;

@@ -1,6 +1,8 @@
 /* Lanes: each a thread that looks for work, downstream first. */
 #include "run/internal.h"
 
+enum { SPINS = 500 }; /* some tens of microseconds */
+
 void run_wake(struct run *run)
 {
     atomic_fetch_add(&run->progress, 1);
@@ -17,9 +19,31 @@ void run_fail(struct run *run)
     run_wake(run);
 }
 
+/* What learners of other lanes give away: a piece of it. */
+static bool help_teams(struct run *run)
+{
+    for (uint32_t i = 0; i < run->teams_count; i++)
+        if (team_help(&run->teams[i]))
+            return true;
+    return false;
+}
+
+/* A lane that helps a learner is needed again within microseconds: waking it would take longer. */
+static bool spin_until_progress(struct run *run, uint64_t seen)
+{
+    for (unsigned i = 0; i < SPINS && run->teams_count > 0; i++) {
+        if (atomic_load_explicit(&run->progress, memory_order_relaxed) != seen)
+            return true;
+        team_pause(0);
+    }
+    return false;
+}
+
 /* Sleeps until somebody makes progress after `seen`, or for a short while (sources that have nothing yet). */
 static void sleep_until_progress(struct run *run, uint64_t seen)
 {
+    if (spin_until_progress(run, seen))
+        return;
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_nsec += 20 * 1000 * 1000;
@@ -85,6 +109,8 @@ void *lane_main(void *argument)
             run_wake(run);
             continue;
         }
+        if (help_teams(run))
+            continue;
         if (is_finished(lane))
             break;
         sleep_until_progress(run, seen);

@@ -109,6 +109,29 @@ static void test_same_bits(void **state)
     }
 }
 
+/* Fields of one id each and nothing that asks for more take a shorter way (vector_part.c): the same bits as
+ * the long one, which a limit that no gradient reaches forces. */
+static void test_short_way(void **state)
+{
+    (void)state;
+    static const enum interaction_kind kinds[] = {INTERACTION_FM, INTERACTION_FFM};
+    for (size_t i = 0; i < ARRAY_COUNT(kinds); i++) {
+        struct model_options o = events_options(kinds[i], 0);
+        o.vectors = EVENT_FIELDS - 1; /* the last field is linear only */
+        o.admit_after = 2;            /* some rows are absent */
+        o.sketch_bytes = 4096;
+        struct model *shorter = model_new(&o, best());
+        o.clip_norm = 1e30F;
+        struct model *longer = model_new(&o, best());
+        events_learn(&events, shorter, 0, EVENTS_MAX, 500, logits, verdicts);
+        events_learn(&events, longer, 0, EVENTS_MAX, 500, other_logits, verdicts);
+        assert_memory_equal(logits, other_logits, sizeof logits);
+        assert_true(events_digest(shorter, EVENT_FIELDS) == events_digest(longer, EVENT_FIELDS));
+        model_free(shorter);
+        model_free(longer);
+    }
+}
+
 struct stored {
     const struct table *table;
     struct model *into;
@@ -345,6 +368,7 @@ int main(void)
         cmocka_unit_test(test_gradients), cmocka_unit_test(test_same_bits),
         cmocka_unit_test(test_resume),    cmocka_unit_test(test_rejected),
         cmocka_unit_test(test_sampling),  cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_short_way),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }

@@ -121,6 +121,23 @@ static void test_learner(void **state)
         "sink t = null from m.metrics\n");
 }
 
+/* A learner whose rows other lanes find and make, while it learns: by tables that keep all, and by ones where
+ * headers decide who goes. */
+static void test_team(void **state)
+{
+    (void)state;
+    same_at_any_lanes(
+        "source s = ctr { events: 20000, stream: labelled, event_time: ts, max_delay: 10s }\n"
+        "learner m = ffm from s { label: clicked, sparse: [user, item, site, cat], dense: [price, pos]\n"
+        "  embedding: { dim: 8, optimizer: adagrad_block { rate: 0.1 }, admit_after: 2 }, metrics_every: "
+        "1000 }\n"
+        "learner n = ffm from s { label: clicked, sparse: [user, item, site], dense: [price]\n"
+        "  embedding: { dim: 4, expire_after: 20m, rows_max: 512 }, clip_norm: 10.0 }\n"
+        "sink p = null from m.predictions\n"
+        "sink t = null from m.metrics\n"
+        "sink q = null from n.predictions\n");
+}
+
 /* A thousandfold fan-out and a window that closes everything at once, with a budget that both exceed. */
 static void test_spill(void **state)
 {
@@ -137,7 +154,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows),    cmocka_unit_test(test_two_sources), cmocka_unit_test(test_union),
-        cmocka_unit_test(test_learner), cmocka_unit_test(test_spill),
+        cmocka_unit_test(test_learner), cmocka_unit_test(test_spill),       cmocka_unit_test(test_team),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,107 @@
+/*
+ * Models with vectors, whose fields hold one id each: the same arithmetic in the same order as
+ * linear_forward, interaction_forward and their updates, without what lists, pair weights and dense layers
+ * ask for, and with the dense weights kept in the gathered array from event to event.
+ */
+#include "learners/model_internal.h"
+
+#include "core/base.h"
+#include "learners/table_inline.h"
+
+bool vectors_are_plain(const struct model *m)
+{
+    bool has_list = memchr(m->options.is_list, 1, m->options.fields) != NULL;
+    return m->vector_floats > 0 && !m->options.linear_is_double && m->linear_states == 1 && !has_list &&
+           !m->has_pairs && m->options.clip_norm == 0.0F && !m->options.is_joint && m->options.batch == 1 &&
+           m->head.layers == 0;
+}
+
+static void dense_move(struct model *m, float *w, size_t whole, bool is_in)
+{
+    for (size_t d = 0; d <= m->options.dense; d++) {
+        float *place = m->dense_weights + d * LINEAR_FLOATS;
+        if (is_in)
+            w[d] = place[0], w[whole + d] = place[1];
+        else
+            place[0] = w[d], place[1] = w[whole + d];
+    }
+}
+
+static inline void gather(struct model *m, struct example *e, const struct call *c, uint32_t i, size_t whole)
+{
+    size_t first = m->options.dense + 1;
+    float *w = e->weights;
+    for (uint32_t d = 0; d < m->options.dense; d++)
+        e->values[d] = c->in->dense[d][i];
+    for (uint32_t f = 0; f < m->options.fields; f++) {
+        struct table_row *row = m->resolved[f][i];
+        float *place = m->absent;
+        const float *vector = m->zero;
+        if (likely(row != NULL)) {
+            place = table_payload(row);
+            vector = (const float *)(const void *)((const unsigned char *)place + VECTOR_AT);
+            lookahead_touch(m, c, f, i);
+        }
+        e->places[f] = place;
+        e->values[first + f] = row ? 1.0F : 0.0F;
+        w[first + f] = place[0];
+        w[whole + first + f] = place[1];
+        if (f < m->options.vectors)
+            e->vectors[f] = vector;
+    }
+}
+
+static inline void learn(struct model *m, struct example *e, size_t whole)
+{
+    const float *w = e->weights + m->options.dense + 1;
+    struct opt_row linear = {
+        .w = e->weights, .g = e->values, .scale = (float)e->slope_exact, .curvature = e->curvature};
+    m->linear_step(&linear, 1, whole, &m->options.linear.params);
+    for (uint32_t f = 0; f < m->options.fields; f++) {
+        float *place = e->places[f];
+        place[0] = w[f];
+        place[1] = w[whole + f];
+    }
+    size_t count = 0;
+    for (uint32_t f = 0; f < m->options.vectors; f++) {
+        if (e->vectors[f] == m->zero)
+            continue;
+        m->opt_rows[count++] = (struct opt_row){.w = (float *)e->vectors[f],
+                                                .g = interaction_gradient(m, e, f),
+                                                .scale = e->slope,
+                                                .curvature = e->curvature};
+    }
+    m->embedding_step(m->opt_rows, count, m->vector_floats, &m->options.embedding.params);
+}
+
+void vectors_learn_plain(struct model *m, struct call *c)
+{
+    struct example *e = &m->examples[0];
+    size_t used = m->options.dense + 1 + m->options.fields, whole = (used + 15) / 16 * 16;
+    float *w = e->weights;
+    for (size_t i = used; i < whole; i++)
+        w[i] = e->values[i] = 0.0F, w[whole + i] = 1.0F;
+    for (uint32_t f = m->options.vectors; f < m->blocks; f++)
+        e->vectors[f] = m->zero;
+    e->values[m->options.dense] = 1.0F;
+    dense_move(m, w, whole, true);
+    lookahead_begin(m, c);
+    for (uint32_t i = 0; i < c->in->rows; i++) {
+        lookahead_rows(m, c, i);
+        model_example_label(m, e, c, i);
+        gather(m, e, c, i, whole);
+        e->logit = (double)m->k->dot(w, e->values, whole) + (double)m->options.bias;
+        e->interaction = interaction_forward(m, e);
+        e->logit += (double)e->interaction;
+        model_example_judge(m, e);
+        model_output(c, e, (int32_t)i);
+        if (!e->learns)
+            continue;
+        model_step_begin(m);
+        m->steps++;
+        if (!e->is_rejected)
+            learn(m, e, whole);
+    }
+    lookahead_end(m);
+    dense_move(m, w, whole, false);
+}

@@ -1,0 +1,176 @@
+/* A model whose rows another thread finds and makes while it learns, and a third one takes a snapshot
+ * meanwhile: the same bits as alone. Run under ThreadSanitizer as well. */
+#include "events.h"
+
+#include "core/base.h"
+#include "core/buffer.h"
+#include "core/team.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+enum { HALF = 3000 };
+
+static struct events events;
+static double logits[EVENTS_MAX], other_logits[EVENTS_MAX];
+static uint8_t verdicts[EVENTS_MAX];
+
+static const struct kernels *best(void)
+{
+    const char *reason;
+    return kernels_pick(NULL, &reason);
+}
+
+struct helper {
+    struct team team;
+    atomic_bool is_over;
+    atomic_uint pieces;
+};
+
+static void *help(void *argument)
+{
+    struct helper *h = argument;
+    while (!atomic_load(&h->is_over)) {
+        if (team_help(&h->team))
+            atomic_fetch_add(&h->pieces, 1);
+        else
+            team_pause(1000);
+    }
+    return NULL;
+}
+
+/* Called by team_open: the first piece of each call is the helper's. */
+static void wait_for_help(void *engine)
+{
+    struct helper *h = engine;
+    unsigned before = atomic_load(&h->pieces);
+    while (atomic_load(&h->pieces) == before)
+        team_pause(1000);
+}
+
+struct writer {
+    struct model *copy;
+    struct table_snapshot *snapshots[EVENT_FIELDS];
+    uint32_t field;
+    bool is_good;
+};
+
+static bool restore_rows(void *argument, const void *rows, size_t count)
+{
+    struct writer *w = argument;
+    struct table *t = model_table(w->copy, w->field);
+    for (size_t i = 0; i < count; i++)
+        table_restore_row(t, (const unsigned char *)rows + i * table_stored_bytes(t));
+    return true;
+}
+
+static void *write_snapshots(void *argument)
+{
+    struct writer *w = argument;
+    w->is_good = true;
+    for (w->field = 0; w->field < EVENT_FIELDS; w->field++)
+        w->is_good = w->is_good && table_snapshot_write(w->snapshots[w->field], restore_rows, w);
+    return NULL;
+}
+
+/* Learns the second half while the state after the first is written into w->copy. */
+static void learn_during_snapshot(struct model *m, struct writer *w)
+{
+    pthread_t thread;
+    struct byte_buffer small = {0};
+    model_save(m, &small);
+    uint32_t epoch = model_table(m, 0)->epoch;
+    for (uint32_t f = 0; f < EVENT_FIELDS; f++) {
+        const struct table_keys *removed;
+        w->snapshots[f] = table_snapshot_begin(model_table(m, f), 0, epoch, &removed);
+    }
+    assert_int_equal(pthread_create(&thread, NULL, write_snapshots, w), 0);
+    events_learn(&events, m, HALF, EVENTS_MAX, 750, other_logits, verdicts);
+    pthread_join(thread, NULL);
+    assert_true(w->is_good);
+    for (uint32_t f = 0; f < EVENT_FIELDS; f++) {
+        table_snapshot_end(model_table(m, f), true);
+        table_restored(model_table(w->copy, f), epoch);
+    }
+    assert_true(model_load(w->copy, small.data, small.length));
+    buffer_free(&small);
+}
+
+static void same_with_help(const struct model_options *o)
+{
+    struct helper h = {.team = {.wake = wait_for_help}};
+    h.team.engine = &h;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, help, &h), 0);
+    struct model *alone = model_new(o, best()), *helped = model_new(o, best());
+    struct writer w = {.copy = model_new(o, best())};
+    model_set_team(helped, &h.team);
+    events_learn(&events, alone, 0, HALF, 1000, logits, verdicts);
+    events_learn(&events, helped, 0, HALF, 500, other_logits, verdicts);
+    uint64_t half = events_digest(alone, EVENT_FIELDS);
+    learn_during_snapshot(helped, &w);
+    events_learn(&events, alone, HALF, EVENTS_MAX, 1000, logits, verdicts);
+    assert_memory_equal(logits, other_logits, sizeof logits);
+    assert_true(events_digest(alone, EVENT_FIELDS) == events_digest(helped, EVENT_FIELDS));
+    assert_true(half == events_digest(w.copy, EVENT_FIELDS));
+    atomic_store(&h.is_over, true);
+    pthread_join(thread, NULL);
+    assert_true(atomic_load(&h.pieces) >= EVENTS_MAX / 750);
+    model_free(alone);
+    model_free(helped);
+    model_free(w.copy);
+}
+
+static void test_vectors(void **state)
+{
+    (void)state;
+    struct model_options o = events_options(INTERACTION_FFM, 0);
+    same_with_help(&o);
+    o.embedding.kind = OPT_ADAGRAD_BLOCK;
+    o.admit_after = 2;
+    o.sketch_bytes = 4096;
+    same_with_help(&o);
+    o = events_options(INTERACTION_FM, 0);
+    o.clip_norm = 0.5F;
+    same_with_help(&o);
+}
+
+/* Headers decide who goes: rows go, and their memory is used again, while the other thread looks keys up. */
+static void test_rows_that_go(void **state)
+{
+    (void)state;
+    struct model_options o = events_options(INTERACTION_FFM, 0);
+    o.rows_max = 128;
+    same_with_help(&o);
+}
+
+static void test_blocks(void **state)
+{
+    (void)state;
+    struct model_options o = events_options(INTERACTION_FFM, 24);
+    same_with_help(&o);
+    o = events_options(INTERACTION_FM, 24);
+    o.rows_max = 256;
+    same_with_help(&o);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    events_make(&events);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_vectors),
+        cmocka_unit_test(test_rows_that_go),
+        cmocka_unit_test(test_blocks),
+    };
+    return cmocka_run_group_tests(tests, setup, NULL);
+}
