@@ -46,7 +46,7 @@ int cmd_check(int argc, char **argv)
     bool is_good = job_load(&load);
     job_print_diags(&load);
     if (is_good && !load.is_json)
-        printf("%s: good: %u sources, %u steps, %u stages\n", load.path, load.plan->sources_count,
+        printf("%s: good; sources: %u, steps: %u, stages: %u\n", load.path, load.plan->sources_count,
                load.plan->nodes_count - load.plan->sources_count, load.plan->stages_count);
     else if (is_good && load.diags.count == 0)
         printf("[]\n");

@@ -30,15 +30,18 @@ enum {
     KEY_SUPERVISE
 };
 
+enum { ARGUMENTS_MAX = 1024 };
+
 struct run_arguments {
     struct job_load load;
     struct run_options options;
     bool is_quiet, is_supervised;
+    bool is_fresh, is_resume;
 };
 
 static const struct argp_option options_table[] = {
     {"set", KEY_SET, "NAME=VALUE", 0, "give a `param` of the job a value", 0},
-    {"replay", KEY_REPLAY, "[SOURCE=]GLOB", OPTION_ARG_OPTIONAL,
+    {"replay", KEY_REPLAY, "SOURCE=GLOB", OPTION_ARG_OPTIONAL,
      "read SOURCE from recorded files; sinks then write nothing but counts, unless --sink says where", 1},
     {"sink", KEY_SINK, "NAME=PATH", 0, "write sink NAME to a file", 1},
     {"workers", KEY_WORKERS, "N", 0, "lanes; the result is the same at any number", 2},
@@ -51,6 +54,25 @@ static const struct argp_option options_table[] = {
     {"quiet", KEY_QUIET, NULL, 0, "no progress", 4},
     {0},
 };
+
+/* An argument that may be left out must be joined by `=`, for argp; people write a space. */
+static char **join_replays(int *argc, char **argv)
+{
+    static char *joined[ARGUMENTS_MAX + 1];
+    int count = 0;
+    for (int i = 0; i < *argc && count < ARGUMENTS_MAX; i++) {
+        const char *next = argv[i + 1];
+        joined[count] = argv[i];
+        bool has_value =
+            strcmp(argv[i], "--replay") == 0 && next != NULL && next[0] != '-' && strchr(next, '=') != NULL;
+        if (has_value && asprintf(&joined[count], "--replay=%s", next) < 0)
+            leat_assert(false);
+        i += has_value;
+        count++;
+    }
+    *argc = count;
+    return joined;
+}
 
 static void parse_workers(const char *argument, struct argp_state *state)
 {
@@ -79,8 +101,8 @@ static error_t parse(int key, char *argument, struct argp_state *state)
             argp_error(state, "--sink wants NAME=PATH, not `%s`", argument);
         return 0;
     case KEY_WORKERS: parse_workers(argument, state); return 0;
-    case KEY_RESUME: arguments->options.mode = RUN_RESUME; return 0;
-    case KEY_FRESH: arguments->options.mode = RUN_FRESH; return 0;
+    case KEY_RESUME: arguments->is_resume = true; return 0;
+    case KEY_FRESH: arguments->is_fresh = true; return 0;
     case KEY_TAKE_OVER: arguments->options.take_over = true; return 0;
     case KEY_UNTIL:
         if (!civil_parse(str_from(argument), &arguments->options.until_us))
@@ -95,6 +117,13 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         arguments->load.path = argument;
         return 0;
     case ARGP_KEY_NO_ARGS: argp_error(state, "which job? For example `leat run jobs/ctr.leat`"); return 0;
+    case ARGP_KEY_END:
+        if (arguments->is_fresh && arguments->is_resume)
+            argp_error(state, "--fresh starts anew, --resume goes on: only one of them");
+        arguments->options.mode = arguments->is_fresh    ? RUN_FRESH
+                                  : arguments->is_resume ? RUN_RESUME
+                                                         : RUN_AUTO;
+        return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
@@ -172,6 +201,7 @@ int cmd_run(int argc, char **argv)
                                      0,
                                      0};
     struct run_arguments arguments = {.options = {.until_us = TIME_MAX}};
+    argv = join_replays(&argc, argv);
     argp_command(&argp, argc, argv, &arguments);
     if (arguments.is_supervised) {
         bool is_restart;

@@ -1,6 +1,7 @@
 /* leat: the table of sub-commands. */
 #include "cli/commands.h"
 #include "core/os.h"
+#include "kernels/kernels.h"
 
 #include <malloc.h>
 #include <stdio.h>
@@ -42,20 +43,30 @@ static int unknown_command(const char *name)
     return EXIT_USAGE;
 }
 
+/* What cannot be meant is refused at once, whether or not the command would look at it. */
+static bool read_environment(void)
+{
+    struct arena arena = {0};
+    struct diag_list diags;
+    diag_list_init(&diags, &arena);
+    const char *reason;
+    bool is_good = failpoints_init(&diags);
+    if (kernels_pick_env(&reason) == NULL) {
+        diag_error(&diags, DIAG_E1002, (struct span){0, 0}, "LEAT_KERNELS: %s", reason);
+        is_good = false;
+    }
+    diag_print(stderr, &diags, NULL, false);
+    arena_free(&arena);
+    return is_good;
+}
+
 int main(int argc, char **argv)
 {
     /* Batches and tables come and go in large pieces: keep them instead of giving them back to the system. */
     mallopt(M_MMAP_THRESHOLD, 256 << 20);
     mallopt(M_TRIM_THRESHOLD, 256 << 20);
-    struct arena arena = {0};
-    struct diag_list diags;
-    diag_list_init(&diags, &arena);
-    if (!failpoints_init(&diags)) {
-        diag_print(stderr, &diags, NULL, false);
-        arena_free(&arena);
+    if (!read_environment())
         return EXIT_USAGE;
-    }
-    arena_free(&arena);
     if (argc < 2) {
         print_usage(stderr);
         return EXIT_USAGE;

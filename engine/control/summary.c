@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 
 /* --- Text
  * -----------------------------------------------------------------------------------------------------------
@@ -38,7 +39,9 @@ static void print_node(FILE *out, const struct run_node_stats *node)
     fprintf(out, "%s%s%s\n", is_first ? "nothing came" : "", node->note[0] != '\0' ? ": " : "", node->note);
     for (uint32_t i = 0; i < node->report.count; i++) {
         const struct report_item *item = &node->report.items[i];
-        fprintf(out, "    %s%-26s %.6g\n", item->is_window ? "last window: " : "", item->name, item->value);
+        bool is_whole = item->value == floor(item->value) && fabs(item->value) < 1e15;
+        fprintf(out, is_whole ? "    %s%-26s %.0f\n" : "    %s%-26s %.6g\n",
+                item->is_window ? "last window: " : "", item->name, item->value);
     }
     if (!counters_balance(c))
         fprintf(out, "    THE COUNTS DO NOT ADD UP: this is a bug in leat\n");

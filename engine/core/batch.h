@@ -143,8 +143,9 @@ struct batch *batch_gather(struct batch_pool *pool, const struct schema *schema,
 struct batch *batch_merge(struct batch_pool *pool, const struct schema *schema, struct batch *const *sources,
                           const uint16_t *rows, uint32_t count);
 
-/* xxh3-128 folded over schema, selected rows, nulls and values in order: for tests, `null` and benchmarks.
- * Feed batch after batch; split points between batches do not matter. */
+/* xxh3-128 folded over event times, values, lengths and nulls of the selected rows, column by column in
+ * order: for tests, `null` and benchmarks. Feed batch after batch; split points between batches do not
+ * matter. */
 struct batch_digest;
 struct batch_digest *batch_digest_new(void);
 void batch_digest_add(struct batch_digest *digest, const struct batch *batch);

@@ -238,6 +238,9 @@ struct plan *plan_make(const struct job_file *job, const struct plan_options *op
     if (!job->job_is_broken && !option_bind(job_options, "the job", job->job_span, job->job_entries,
                                             job->job_entries_count, &plan->config, &b.env))
         leat_assert(diags->errors > errors_before);
+    struct str *directory = &plan->config.checkpoint.directory;
+    if (options->is_replay && directory->length > 0)
+        *directory = str_from(arena_printf(arena, "%.*s.replay", STR_ARGS(*directory)));
     collect_symbols(&b);
     for (uint32_t i = 0; i < b.symbols_count; i++)
         if (!open_symbol(&b, &b.symbols[i]))

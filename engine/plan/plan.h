@@ -136,7 +136,9 @@ struct plan_options {
     uint32_t replays_count;
     const struct plan_replace *sinks; /* sink -> path */
     uint32_t sinks_count;
-    bool is_replay; /* sinks not named in `sinks` write nothing but counts */
+    /* Sinks not named in `sinks` write nothing but counts; checkpoints lie in a directory of the replay's
+     * own. */
+    bool is_replay;
 };
 
 /* The job must be expanded. NULL after diagnostics; reports every error it finds. */

@@ -63,6 +63,15 @@ struct run *run_new(const struct plan *plan, const struct run_options *options, 
     return NULL;
 }
 
+static bool refuse_threads(struct run *run)
+{
+    struct diag *d = diag_error(run->diags, DIAG_E0505, (struct span){0},
+                                "the system refuses to start %u threads", run->lanes_count);
+    diag_hint(run->diags, d, "lower --workers, or raise the limits that `ulimit -a` shows");
+    run_fail(run);
+    return false;
+}
+
 bool run_start(struct run *run)
 {
     leat_assert(!run->is_started);
@@ -71,16 +80,13 @@ bool run_start(struct run *run)
     if (run->was_finished)
         return true;
     if (run->checkpoints != NULL && !checkpoints_start(run))
-        return false;
+        return refuse_threads(run);
     atomic_store(&run->lanes_running, run->lanes_count);
     for (uint32_t i = 0; i < run->lanes_count; i++)
         if (pthread_create(&run->lanes[i].thread, NULL, lane_main, &run->lanes[i]) != 0) {
-            diag_error(run->diags, DIAG_E0505, (struct span){0}, "the system refuses to start %u threads",
-                       run->lanes_count);
             atomic_fetch_sub(&run->lanes_running, run->lanes_count - i);
             run->lanes_started = i;
-            run_fail(run);
-            return false;
+            return refuse_threads(run);
         }
     run->lanes_started = run->lanes_count;
     return true;

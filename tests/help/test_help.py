@@ -11,6 +11,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import tap  # noqa: E402
+
 LEAT = sys.argv[1]
 GROUPS = {"sources": "source", "formats": "format", "operators": "operator", "functions": "function",
           "windows": "window", "learners": "learner", "optimizers": "optimizer", "sinks": "sink", "job": "job"}
@@ -161,22 +164,5 @@ def test_dictionary():
         assert word in lines, word
 
 
-def main():
-    failed = 0
-    for name, test in list(globals().items()):
-        if not name.startswith("test_"):
-            continue
-        try:
-            test()
-            print(f"ok - {name}")
-        except AssertionError as error:
-            failed += 1
-            place = error.__traceback__
-            while place.tb_next:
-                place = place.tb_next
-            print(f"not ok - {name}\n#   line {place.tb_lineno}: {str(error)[:600]}")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tap.run(globals()))

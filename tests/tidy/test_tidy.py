@@ -123,6 +123,12 @@ class TidyTest(unittest.TestCase):
             ("operators/operator_lost.c", 2), ("learners/operator_fm.c", 2), ("connectors/file/sink_file.c", 2),
             ("connectors/file/source_file.c", 2), ("formats/format_csv.c", 2)])
 
+    def test_codes_are_raised(self):
+        self.plant("engine/core/diag_codes.def", 'DIAG_CODE(E0101, "a")\nDIAG_CODE(E0102, "b")\n')
+        self.plant("engine/lang/a.c", "diag_error(d, DIAG_E0101, span);\n")
+        self.plant("tests/a.c", "DIAG_E0102\n")
+        self.assertEqual(self.found(tidy.check_codes_are_raised), [("engine/core/diag_codes.def", 2)])
+
     def test_tests_are_built(self):
         self.plant("tests/unit/a/test_built.c", "int a;\n")
         self.plant("tests/unit/a/test_lost.c", "int a;\n")

@@ -184,6 +184,20 @@ def check_registries(tree):
     return found
 
 
+def check_codes_are_raised(tree):
+    """A diagnostic code that nothing raises promises what does not exist."""
+    listing = "engine/core/diag_codes.def"
+    if listing not in tree.known:
+        return []
+    raised = set()
+    for path in tree.code():
+        if path.split("/")[0] in HOUSE:
+            raised.update(re.findall(r"\bDIAG_(E\d{4})\b", tree.read(path)))
+    return [Finding(listing, number, f"nothing raises {match.group(1)}")
+            for number, line in enumerate(tree.read(listing).split("\n"), 1)
+            for match in [re.match(r"DIAG_CODE\((E\d{4}),", line)] if match and match.group(1) not in raised]
+
+
 def check_tests_are_built(tree):
     """A test file that no CMakeLists.txt names never runs."""
     found = []
@@ -226,6 +240,7 @@ RULES = [
     ("code is formatted", check_formatting),
     ("each folder of code has a README.md", check_readmes),
     ("each kind is in its registry.def", check_registries),
+    ("each diagnostic code is raised", check_codes_are_raised),
     ("each test is built", check_tests_are_built),
     ("no work is left over", check_left_over_work),
 ]

@@ -215,6 +215,7 @@ static void test_replay(void **state)
     static const struct plan_replace replay = {{"a", 1}, {"rec/*", 5}}, sink = {{"o1", 2}, {"out.jsonl", 9}};
     struct toy_job toy;
     toy_plan_with(&toy,
+                  "job j { checkpoint: { dir: \"state/j\" } }\n"
                   "source a = live { event_time: ts, max_delay: 3s }\nsource b = rows\n"
                   "sink o1 = out from a\nsink o2 = out from b",
                   (struct plan_options){.registry = &toy_registry,
@@ -227,6 +228,7 @@ static void test_replay(void **state)
                                          "0 -> 1 o1/0 single\n0 -> 2 o2/0 single\n");
     assert_int_equal(toy.plan->nodes[0].common->max_delay_us, 3 * US_PER_SECOND);
     assert_true(toy.plan->nodes[0].is_bounded);
+    assert_true(str_equal(toy.plan->config.checkpoint.directory, STR("state/j.replay")));
     toy_free(&toy);
 }
 

@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+"""`leat` as people call it: what is refused and what it says, signals, the supervisor, replays.
+
+    tests/cli/test_cli.py PATH_OF_LEAT
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import tap  # noqa: E402
+
+LEAT = os.path.abspath(sys.argv[1])
+LONG = 60  # seconds no run here comes near
+GOOD, FAILED, USAGE, BAD_JOB, INTERRUPTED = 0, 1, 2, 3, 130
+
+JOB = """
+param count: int = 4000000
+job j {{ memory: 64MiB, workers: 2, checkpoint: {{ every: 100ms, dir: "state" }} }}
+source s = sequence {{ count: count, keys: 1000, rate: 100000, event_time: ts }}
+stream d = s | feature by key over 10m every 1m {{ n: count() }} | where n % 100 == 0
+sink o = file from d {{ path: "out.jsonl" }}
+{more}
+"""
+FILE_JOB = """
+job f { checkpoint: { every: 1h, dir: "state" } }
+source s = file { path: "data.jsonl", schema: { id: int, ts: time(ms) }, event_time: ts }
+sink o = file from s { path: "out.jsonl" }
+"""
+
+
+@contextlib.contextmanager
+def place(job=None, more=""):
+    """A folder with job.leat in it, and into it."""
+    before = os.getcwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            with open("job.leat", "w", encoding="utf-8") as file:
+                file.write(job or JOB.format(more=more))
+            yield
+        finally:
+            os.chdir(before)
+
+
+def leat(*arguments, env=None, limit=None):
+    """(status, stdout, stderr)"""
+    set_limit = (lambda: resource.setrlimit(limit[0], (limit[1], limit[1]))) if limit else None
+    result = subprocess.run([LEAT, *arguments], capture_output=True, text=True, timeout=LONG, check=False,
+                            env={**os.environ, **(env or {})}, preexec_fn=set_limit)
+    return result.returncode, result.stdout, result.stderr
+
+
+def digest(path):
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def undisturbed():
+    """Digest of the output of a whole run."""
+    with place():
+        status, _, errors = leat("run", "job.leat", "--quiet")
+        assert status == GOOD, errors
+        return digest("out.jsonl")
+
+
+def start(*arguments, env=None):
+    """A run that has published a checkpoint."""
+    process = subprocess.Popen([LEAT, "run", "job.leat", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               text=True, env={**os.environ, **(env or {})})
+    deadline = time.monotonic() + LONG
+    while not published() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return process
+
+
+def published():
+    return [name for folder in (os.listdir("state") if os.path.isdir("state") else []) if folder.startswith("gen-")
+            for name in os.listdir(os.path.join("state", folder)) if re.fullmatch(r"ckpt-\d+", name)]
+
+
+# arguments, environment, status, what stderr must hold
+REFUSED = [
+    (["frobnicate"], {}, USAGE, r"E1001.*\n.*leat --help"),
+    (["rum"], {}, USAGE, r"did you mean `leat run`"),
+    (["run"], {}, USAGE, r"which job"),
+    (["run", "none.leat"], {}, BAD_JOB, r"E0601.*none\.leat"),
+    (["run", "."], {}, BAD_JOB, r"E0601.*\n.*Is a directory"),
+    (["run", "job.leat", "again.leat"], {}, USAGE, r"one job at a time"),
+    (["run", "job.leat", "--workers", "0"], {}, USAGE, r"1 to 256"),
+    (["run", "job.leat", "--fresh", "--resume"], {}, USAGE, r"only one of them"),
+    (["run", "job.leat", "--resume"], {}, FAILED, r"E0707.*\n.*leave --resume away"),
+    (["run", "job.leat", "--until", "tomorrow"], {}, USAGE, r"2024-05-01T00:00:00Z"),
+    (["run", "job.leat", "--set", "count=many"], {}, BAD_JOB, r"E0208"),
+    (["run", "job.leat", "--set", "counts=1"], {}, BAD_JOB, r"E0205"),
+    (["run", "job.leat", "--sink", "p=x"], {}, BAD_JOB, r"E1001.*no sink `p`\n.*it has: o"),
+    (["run", "job.leat", "--replay", "p=x"], {}, BAD_JOB, r"E1001.*no source `p`\n.*it has: s"),
+    (["run", "job.leat", "--no-such"], {}, USAGE, r"no-such"),
+    (["check", "job.leat"], {"LEAT_KERNELS": "neon"}, USAGE, r"E1002.*LEAT_KERNELS"),
+    (["check", "job.leat"], {"LEAT_FAILPOINTS": "nowhere=kill"}, USAGE, r"E1002.*nowhere"),
+    (["check", "job.leat"], {"LEAT_FAILPOINTS": "ckpt.fsync=jump"}, USAGE, r"E1002.*\n.*kill, exit, error"),
+    (["checkpoint", "list", "none"], {}, FAILED, r"E0701.*none"),
+    (["checkpoint", "shout", "."], {}, FAILED, r"E1001.*\n.*list, show, verify and prune"),
+    (["model", "show", "none"], {}, FAILED, r"E07\d\d.*none"),
+    (["generate", "nothing"], {}, USAGE, r"ctr"),
+]
+
+
+def test_what_cannot_be_meant_is_refused():
+    with place():
+        for arguments, env, expected, words in REFUSED:
+            status, _, errors = leat(*arguments, env=env)
+            assert status == expected and re.search(words, errors), (arguments, env, status, errors)
+            assert not os.path.exists("out.jsonl"), arguments
+
+
+def test_threads_that_the_system_refuses():
+    with place():
+        stack = (resource.RLIMIT_STACK, 1 << 40)  # of each thread
+        status, _, errors = leat("run", "job.leat", "--workers", "256", limit=stack)
+        assert status == FAILED and "E0505" in errors, (status, errors)
+
+
+def test_a_foreign_folder_is_left_alone():
+    with place():
+        os.mkdir("state")
+        with open("state/mine", "w", encoding="utf-8") as file:
+            file.write("x")
+        status, _, errors = leat("run", "job.leat")
+        assert status == FAILED and "E0701" in errors and "`mine`" in errors, errors
+        assert os.listdir("state") == ["mine"]
+
+
+def test_one_process_a_directory():
+    with place():
+        process = start("--set", "count=400000000")
+        status, _, errors = leat("run", "job.leat")
+        process.kill()
+        process.communicate()
+        assert status == FAILED and "E0706" in errors and "--take-over" in errors, errors
+
+
+def test_interrupted_once_it_takes_a_checkpoint_and_goes_on():
+    expected = undisturbed()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with place():
+            process = start("--set", "count=4000000")
+            process.send_signal(number)
+            _, errors = process.communicate(timeout=LONG)
+            assert process.returncode == GOOD and "once more to stop now" in errors, (process.returncode, errors)
+            assert not os.path.exists("out.jsonl"), "the output has its final name although the run is not through"
+            status, out, errors = leat("run", "job.leat", "--json", "--resume")
+            assert status == GOOD and "resuming from checkpoint" in errors, errors
+            assert json.loads(out)["nodes"][0]["counts"]["in"] == 4000000
+            assert digest("out.jsonl") == expected
+            status, out, _ = leat("run", "job.leat")
+            assert status == GOOD and "finished already" in out, out
+
+
+def test_interrupted_twice_it_stops_at_once():
+    with place():
+        process = start("--set", "count=400000000", env={"LEAT_FAILPOINTS": "ckpt.manifest=sleep:1000"})
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=10)
+        assert process.returncode == INTERRUPTED, process.returncode
+
+
+def test_the_supervisor_starts_it_again():
+    expected = undisturbed()
+    with place():
+        status, out, errors = leat("run", "job.leat", "--supervise", "--json",
+                                   env={"LEAT_FAILPOINTS": "ckpt.published=kill@3"})
+        assert status in (GOOD, FAILED), (status, errors)
+        assert len(re.findall(r"ended by signal 9.*starting it again", errors)) >= 1, errors
+        assert "resuming from checkpoint" in errors, errors
+        if status == FAILED:  # five short lives, each with three checkpoints: given up loudly, nothing lost
+            assert "giving up" in errors, errors
+            status, out, errors = leat("run", "job.leat", "--json")
+            assert status == GOOD, errors
+        assert json.loads(out)["nodes"][0]["counts"]["in"] == 4000000
+        assert digest("out.jsonl") == expected
+
+
+def test_the_supervisor_gives_up_loudly_and_not_on_bad_jobs():
+    with place():
+        status, _, errors = leat("run", "job.leat", "--supervise", env={"LEAT_FAILPOINTS": "ckpt.barrier=kill@1"})
+        assert status == FAILED and "giving up: 5 lives" in errors, (status, errors)
+    with place("job"):
+        status, _, errors = leat("run", "job.leat", "--supervise")
+        assert status == BAD_JOB and "starting it again" not in errors, (status, errors)
+
+
+def test_an_interrupt_reaches_the_run_below_the_supervisor():
+    with place():
+        process = start("--supervise", "--set", "count=400000000")
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=LONG)
+        assert process.returncode == GOOD and "starting it again" not in errors, (process.returncode, errors)
+
+
+def test_another_job_is_refused_and_fresh_starts_anew():
+    with place():
+        assert leat("run", "job.leat", "--set", "count=1000")[0] == GOOD
+        status, _, errors = leat("run", "job.leat", "--set", "count=2000")
+        assert status == FAILED and "E0703" in errors and "--fresh" in errors, errors
+        os.remove("out.jsonl")
+        status, out, errors = leat("run", "job.leat", "--set", "count=2000", "--fresh", "--json")
+        assert status == GOOD and json.loads(out)["nodes"][0]["counts"]["in"] == 2000, errors
+
+
+def test_until_stops_and_goes_on():
+    with place(FILE_JOB):
+        with open("data.jsonl", "w", encoding="utf-8") as file:
+            for i in range(5000):
+                file.write(json.dumps({"id": i, "ts": 1700000000000 + i * 1000}) + "\n")
+        status, out, errors = leat("run", "job.leat", "--json", "--until", "2023-11-14T22:30:00Z")
+        read = json.loads(out)["nodes"][0]["counts"]["in"]
+        assert status == GOOD and 0 < read < 5000, (read, errors)
+        status, out, errors = leat("run", "job.leat", "--json", "--resume")
+        assert status == GOOD and json.loads(out)["nodes"][0]["counts"]["in"] == 5000, errors
+        with open("out.jsonl", encoding="utf-8") as file:
+            assert [json.loads(line)["id"] for line in file] == list(range(5000))
+
+
+def test_a_replay_has_a_directory_of_its_own():
+    with place(FILE_JOB):
+        for name, count in (("data.jsonl", 100), ("recorded.jsonl", 70)):
+            with open(name, "w", encoding="utf-8") as file:
+                file.writelines(json.dumps({"id": i, "ts": 1700000000000 + i}) + "\n" for i in range(count))
+        assert leat("run", "job.leat")[0] == GOOD
+        before = digest("out.jsonl")
+        for arguments in (["--replay", "s=recorded.jsonl"], ["--replay=s=recorded.jsonl", "--fresh"]):
+            status, out, errors = leat("run", "job.leat", "--json", *arguments)
+            assert status == GOOD and json.loads(out)["nodes"][0]["counts"]["in"] == 70, (errors, out)
+        assert digest("out.jsonl") == before and sorted(os.listdir(".")) == [
+            "data.jsonl", "job.leat", "out.jsonl", "recorded.jsonl", "state", "state.replay"], os.listdir(".")
+        status, _, errors = leat("run", "--replay", "s=recorded.jsonl", "--sink", "o=again.jsonl", "job.leat",
+                                 "--fresh")
+        assert status == GOOD and sum(1 for _ in open("again.jsonl", encoding="utf-8")) == 70, errors
+        assert leat("run", "job.leat")[0] == GOOD and digest("out.jsonl") == before
+
+
+if __name__ == "__main__":
+    sys.exit(tap.run(globals()))

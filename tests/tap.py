@@ -1,0 +1,19 @@
+"""Runs a module's functions named test_*: a TAP line for each, with the line and text of what failed."""
+
+
+def run(module):
+    """module: its globals(). Returns the exit status."""
+    failed = 0
+    for name, test in list(module.items()):
+        if not name.startswith("test_"):
+            continue
+        try:
+            test()
+            print(f"ok - {name}", flush=True)
+        except AssertionError as error:
+            failed += 1
+            place = error.__traceback__
+            while place.tb_next:
+                place = place.tb_next
+            print(f"not ok - {name}\n#   line {place.tb_lineno}: {str(error)[:600]}", flush=True)
+    return 1 if failed else 0
