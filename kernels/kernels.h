@@ -57,6 +57,10 @@ struct ftrl64_params {
  *
  * sum_squares, dot: sixteen interleaved partial sums in fma, then the tree of v16_sum.
  *
+ * pairs_dot: w[d] and the state behind it, w + d, d a multiple of 16; the first n <= d lanes of both are read
+ * from pairs[i][0] and [1], which may lie anywhere outside of w; then dot(w, values, d). pairs_store: writes
+ * the first n lanes of both back; no two pairs of different content are the same place.
+ *
  * fm_forward: sum[d] = sum of the rows; returns (|sum|^2 - sum of |row|^2) / 2 (Rendle 2010, eq. 5), by
  * slices of four dims: a slice's four lanes add as (0 + 2) + (1 + 3), slices in order. d % 4 == 0.
  *

@@ -57,6 +57,64 @@ LANES_INLINE v16 v16_spread4(const float *p)
     return (v16){_mm256_set_m128(_mm_set1_ps(p[1]), _mm_set1_ps(p[0])),
                  _mm256_set_m128(_mm_set1_ps(p[3]), _mm_set1_ps(p[2]))};
 }
+/* four pairs, the missing of n repeat the first */
+LANES_INLINE __m256d pairs4(float *const *p, size_t n)
+{
+    const float *b = p[n > 1 ? 1 : 0], *c = p[n > 2 ? 2 : 0], *d = p[n > 3 ? 3 : 0];
+    __m128d lo =
+        _mm_loadh_pd(_mm_load_sd((const double *)(const void *)p[0]), (const double *)(const void *)b);
+    __m128d hi = _mm_loadh_pd(_mm_load_sd((const double *)(const void *)c), (const double *)(const void *)d);
+    return _mm256_insertf128_pd(_mm256_castpd128_pd256(lo), hi, 1);
+}
+LANES_INLINE void pairs4_store(float *const *p, size_t n, __m256d pairs)
+{
+    __m128d lo = _mm256_castpd256_pd128(pairs), hi = _mm256_extractf128_pd(pairs, 1);
+    _mm_storel_pd((double *)(void *)p[0], lo);
+    if (n > 1)
+        _mm_storeh_pd((double *)(void *)p[1], lo);
+    if (n > 2)
+        _mm_storel_pd((double *)(void *)p[2], hi);
+    if (n > 3)
+        _mm_storeh_pd((double *)(void *)p[3], hi);
+}
+LANES_INLINE __m256 pairs8(float *const *p, size_t n, __m256 *seconds)
+{
+    __m256 a = _mm256_castpd_ps(pairs4(p, n));
+    __m256 b = n > 4 ? _mm256_castpd_ps(pairs4(p + 4, n - 4)) : a;
+    __m256d first = _mm256_castps_pd(_mm256_shuffle_ps(a, b, 0x88));
+    __m256d second = _mm256_castps_pd(_mm256_shuffle_ps(a, b, 0xdd));
+    *seconds = _mm256_castpd_ps(_mm256_permute4x64_pd(second, 0xd8));
+    return _mm256_castpd_ps(_mm256_permute4x64_pd(first, 0xd8));
+}
+LANES_INLINE v16 v16_load_pairs(float *const *p, size_t n, v16 *seconds)
+{
+    v16 r;
+    r.lo = pairs8(p, n, &seconds->lo);
+    if (n <= 8)
+        r.hi = r.lo, seconds->hi = seconds->lo;
+    else
+        r.hi = pairs8(p + 8, n - 8, &seconds->hi);
+    return r;
+}
+LANES_INLINE void pairs8_store(float *const *p, size_t n, __m256 a, __m256 seconds)
+{
+    __m256d lo = _mm256_castps_pd(_mm256_unpacklo_ps(a, seconds)); /* pairs 0 1, 4 5 */
+    __m256d hi = _mm256_castps_pd(_mm256_unpackhi_ps(a, seconds)); /* pairs 2 3, 6 7 */
+    pairs4_store(p, n, _mm256_permute2f128_pd(lo, hi, 0x20));
+    if (n > 4)
+        pairs4_store(p + 4, n - 4, _mm256_permute2f128_pd(lo, hi, 0x31));
+}
+LANES_INLINE void v16_store_pairs(float *const *p, size_t n, v16 a, v16 seconds)
+{
+    pairs8_store(p, n, a.lo, seconds.lo);
+    if (n > 8)
+        pairs8_store(p + 8, n - 8, a.hi, seconds.hi);
+}
+LANES_INLINE v16 v16_head(v16 a, v16 b, size_t n)
+{
+    return (v16){_mm256_blendv_ps(b.lo, a.lo, _mm256_castsi256_ps(v16_mask(n, 0))),
+                 _mm256_blendv_ps(b.hi, a.hi, _mm256_castsi256_ps(v16_mask(n, 8)))};
+}
 LANES_INLINE v16 v16_add(v16 a, v16 b)
 {
     return V16_2(_mm256_add_ps, a, b);

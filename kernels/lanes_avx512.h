@@ -48,6 +48,57 @@ LANES_INLINE v16 v16_spread4(const float *p)
     __m512i group = _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
     return _mm512_permutexvar_ps(group, _mm512_castps128_ps512(_mm_loadu_ps(p)));
 }
+/* four pairs, the missing of n repeat the first */
+LANES_INLINE __m256d pairs4(float *const *p, size_t n)
+{
+    const float *b = p[n > 1 ? 1 : 0], *c = p[n > 2 ? 2 : 0], *d = p[n > 3 ? 3 : 0];
+    __m128d lo =
+        _mm_loadh_pd(_mm_load_sd((const double *)(const void *)p[0]), (const double *)(const void *)b);
+    __m128d hi = _mm_loadh_pd(_mm_load_sd((const double *)(const void *)c), (const double *)(const void *)d);
+    return _mm256_insertf128_pd(_mm256_castpd128_pd256(lo), hi, 1);
+}
+LANES_INLINE void pairs4_store(float *const *p, size_t n, __m256d pairs)
+{
+    __m128d lo = _mm256_castpd256_pd128(pairs), hi = _mm256_extractf128_pd(pairs, 1);
+    _mm_storel_pd((double *)(void *)p[0], lo);
+    if (n > 1)
+        _mm_storeh_pd((double *)(void *)p[1], lo);
+    if (n > 2)
+        _mm_storel_pd((double *)(void *)p[2], hi);
+    if (n > 3)
+        _mm_storeh_pd((double *)(void *)p[3], hi);
+}
+LANES_INLINE __m512 pairs8(float *const *p, size_t n)
+{
+    __m256d a = pairs4(p, n), b = n > 4 ? pairs4(p + 4, n - 4) : a;
+    return _mm512_castpd_ps(_mm512_insertf64x4(_mm512_castpd256_pd512(a), b, 1));
+}
+LANES_INLINE v16 v16_load_pairs(float *const *p, size_t n, v16 *seconds)
+{
+    __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    __m512i odd = _mm512_set_epi32(31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+    __m512 a = pairs8(p, n), b = n > 8 ? pairs8(p + 8, n - 8) : a;
+    *seconds = _mm512_permutex2var_ps(a, odd, b);
+    return _mm512_permutex2var_ps(a, even, b);
+}
+LANES_INLINE void pairs8_store(float *const *p, size_t n, __m512 pairs)
+{
+    pairs4_store(p, n, _mm512_castpd512_pd256(_mm512_castps_pd(pairs)));
+    if (n > 4)
+        pairs4_store(p + 4, n - 4, _mm512_extractf64x4_pd(_mm512_castps_pd(pairs), 1));
+}
+LANES_INLINE void v16_store_pairs(float *const *p, size_t n, v16 a, v16 seconds)
+{
+    __m512i low = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+    pairs8_store(p, n, _mm512_permutex2var_ps(a, low, seconds));
+    if (n > 8)
+        pairs8_store(p + 8, n - 8, _mm512_permutex2var_ps(a, high, seconds));
+}
+LANES_INLINE v16 v16_head(v16 a, v16 b, size_t n)
+{
+    return _mm512_mask_blend_ps(v16_mask(n), b, a);
+}
 LANES_INLINE v16 v16_add(v16 a, v16 b)
 {
     return _mm512_add_ps(a, b);

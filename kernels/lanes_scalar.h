@@ -50,6 +50,27 @@ LANES_INLINE v16 v16_spread4(const float *p)
 {
     LANES_EACH(v16, 16, p[i / 4]);
 }
+/* p[i][0], and p[i][1] in *seconds, for n of 1..16 pointers; lanes beyond repeat one of them */
+LANES_INLINE v16 v16_load_pairs(float *const *p, size_t n, v16 *seconds)
+{
+    v16 r;
+    for (size_t i = 0; i < 16; i++) {
+        const float *pair = p[i < n ? i : 0];
+        r.f[i] = pair[0];
+        seconds->f[i] = pair[1];
+    }
+    return r;
+}
+LANES_INLINE void v16_store_pairs(float *const *p, size_t n, v16 a, v16 seconds)
+{
+    for (size_t i = 0; i < n; i++)
+        p[i][0] = a.f[i], p[i][1] = seconds.f[i];
+}
+/* lanes below n of a, the others of b */
+LANES_INLINE v16 v16_head(v16 a, v16 b, size_t n)
+{
+    LANES_EACH(v16, 16, (size_t)i < n ? a.f[i] : b.f[i]);
+}
 LANES_INLINE v16 v16_add(v16 a, v16 b)
 {
     LANES_EACH(v16, 16, a.f[i] + b.f[i]);

@@ -5,11 +5,10 @@
 #include "learners/model_internal.h"
 
 #include "core/base.h"
-#include "learners/table_inline.h"
 
 #include <math.h>
 
-/* The gathered array: dense features, the bias, then entries, up to whole vectors. */
+/* The gathered array: entries, dense features, the bias, up to whole vectors. */
 size_t linear_lanes(const struct model *m)
 {
     return ((size_t)m->entries_max + m->options.dense + 1 + 15) / 16 * 16;
@@ -33,17 +32,17 @@ void linear_init_payload(const struct model *m, void *payload)
 static size_t linear_places(struct model *m, struct example *e)
 {
     size_t used = 0;
+    for (uint32_t i = 0; i < e->entries; i++, used++) {
+        bool is_there = e->rows[i] != NULL;
+        e->places[used] = is_there ? (void *)table_payload(e->rows[i]) : (void *)m->absent;
+        e->values[used] = is_there ? e->scales[i] : 0.0F;
+    }
     for (uint32_t d = 0; d < m->options.dense; d++, used++) {
         e->places[used] = m->dense_weights + d * LINEAR_FLOATS;
         e->values[used] = e->dense[d];
     }
     e->places[used] = m->dense_weights + m->options.dense * LINEAR_FLOATS;
     e->values[used++] = 1.0F;
-    for (uint32_t i = 0; i < e->entries; i++, used++) {
-        bool is_there = e->rows[i] != NULL;
-        e->places[used] = is_there ? (void *)table_payload(e->rows[i]) : (void *)m->absent;
-        e->values[used] = is_there ? e->scales[i] : 0.0F;
-    }
     return used;
 }
 
@@ -151,129 +150,13 @@ void linear_step_places(struct model *m, void *const *places, float *slopes, siz
     }
 }
 
-/*
- * Models without vectors, lists or doubles: the same arithmetic in the same order as linear_forward and
- * linear_update, with the dense weights kept in the gathered array from event to event.
- */
-bool linear_is_plain(const struct model *m)
+void linear_move_dense(struct model *m, float *w, size_t whole, bool is_in)
 {
-    bool has_list = memchr(m->options.is_list, 1, m->options.fields) != NULL;
-    return m->vector_floats == 0 && !m->options.linear_is_double && m->linear_states == 1 && !has_list &&
-           m->options.clip_norm == 0.0F && !m->options.is_joint && m->options.batch == 1 &&
-           m->head.layers == 0;
-}
-
-static void dense_move(struct model *m, float *w, size_t whole, bool is_in)
-{
-    for (size_t d = 0; d <= m->options.dense; d++) {
+    for (size_t d = 0; d <= m->options.dense; d++, w++) {
         float *place = m->dense_weights + d * LINEAR_FLOATS;
         if (is_in)
-            w[d] = place[0], w[whole + d] = place[1];
+            w[0] = place[0], w[whole] = place[1];
         else
-            place[0] = w[d], place[1] = w[whole + d];
+            place[0] = w[0], place[1] = w[whole];
     }
-}
-
-/*
- * Learning is a chain of dependent arithmetic from event to event; looking rows up waits for memory. So one
- * loop does both: at event i it asks for the slots of event i + SLOTS_AHEAD, finds the rows of event i +
- * ROWS_AHEAD and asks for them.
- */
-enum { ROWS_AHEAD = 6, SLOTS_AHEAD = 12, RING = 16 };
-
-struct lookahead {
-    uint64_t hashes[RING][MODEL_FIELDS_MAX];
-    struct table_row *rows[RING][MODEL_FIELDS_MAX];
-};
-
-static inline void look_slots(struct model *m, const struct call *c, struct lookahead *ring, uint32_t i)
-{
-    for (uint32_t f = 0; f < m->options.fields && i < c->in->rows; f++) {
-        const struct table *t = &m->tables[f];
-        ring->hashes[i % RING][f] = table_hash(t, c->in->ids[f][i]);
-        table_prefetch(t, ring->hashes[i % RING][f]);
-    }
-}
-
-static inline void look_rows(struct model *m, const struct call *c, struct lookahead *ring, uint32_t i)
-{
-    for (uint32_t f = 0; f < m->options.fields && i < c->in->rows; f++) {
-        struct table *t = &m->tables[f];
-        uint64_t key = c->in->ids[f][i];
-        struct table_row *row = likely(key != 0) ? table_sight(t, key, ring->hashes[i % RING][f], c->steps[i],
-                                                               c->learns[i], false)
-                                                 : NULL;
-        ring->rows[i % RING][f] = row;
-        if (row && table_is_eager(t) && c->learns[i])
-            table_touch(t, row, c->seen[i], c->steps[i]);
-        prefetch_line(row);
-    }
-}
-
-static inline void gather_event(struct model *m, struct example *e, const struct call *c,
-                                const struct lookahead *ring, uint32_t i, size_t whole)
-{
-    size_t dense = m->options.dense, first = dense + 1;
-    float *w = e->weights;
-    for (size_t d = 0; d < dense; d++)
-        e->values[d] = c->in->dense[d][i];
-    for (uint32_t f = 0; f < m->options.fields; f++) {
-        struct table_row *row = ring->rows[i % RING][f];
-        float *place = m->absent;
-        if (likely(row != NULL)) {
-            place = table_payload(row);
-            if (c->learns[i] && !table_is_eager(&m->tables[f]))
-                table_touch(&m->tables[f], row, c->seen[i], c->steps[i]);
-        }
-        e->places[f] = place;
-        e->values[first + f] = row ? 1.0F : 0.0F;
-        w[first + f] = place[0];
-        w[whole + first + f] = place[1];
-    }
-}
-
-static void scatter_event(struct model *m, struct example *e, size_t whole)
-{
-    const float *w = e->weights + m->options.dense + 1;
-    for (uint32_t f = 0; f < m->options.fields; f++) {
-        float *place = e->places[f];
-        place[0] = w[f];
-        place[1] = w[whole + f];
-    }
-}
-
-void linear_learn_plain(struct model *m, struct call *c)
-{
-    struct lookahead ring;
-    struct example *e = &m->examples[0];
-    size_t used = m->options.dense + 1 + m->options.fields, whole = (used + 15) / 16 * 16;
-    float *w = e->weights;
-    for (size_t i = used; i < whole; i++)
-        w[i] = e->values[i] = 0.0F, w[whole + i] = 1.0F;
-    e->values[m->options.dense] = 1.0F;
-    dense_move(m, w, whole, true);
-    struct opt_row row = {.w = w, .g = e->values};
-    for (uint32_t f = 0; f < m->options.fields; f++)
-        table_begin(&m->tables[f]);
-    for (uint32_t i = 0; i < SLOTS_AHEAD; i++)
-        look_slots(m, c, &ring, i);
-    for (uint32_t i = 0; i < ROWS_AHEAD; i++)
-        look_rows(m, c, &ring, i);
-    for (uint32_t i = 0; i < c->in->rows; i++) {
-        look_slots(m, c, &ring, i + SLOTS_AHEAD);
-        look_rows(m, c, &ring, i + ROWS_AHEAD);
-        model_example_label(m, e, c, i);
-        gather_event(m, e, c, &ring, i, whole);
-        e->logit = (double)m->k->dot(w, e->values, whole) + (double)m->options.bias;
-        model_example_judge(m, e);
-        model_output(c, e, (int32_t)i);
-        m->steps += e->learns;
-        if (!e->learns || e->is_rejected)
-            continue;
-        row.scale = (float)e->slope_exact;
-        row.curvature = e->curvature;
-        m->linear_step(&row, 1, whole, &m->options.linear.params);
-        scatter_event(m, e, whole);
-    }
-    dense_move(m, w, whole, false);
 }

@@ -116,6 +116,7 @@ static size_t head_inputs(const struct model *m)
 static void tables_init(struct model *m)
 {
     const struct model_options *o = &m->options;
+    bool is_plain = linear_is_plain(m);
     m->tables = zeroed(o->fields * sizeof *m->tables);
     m->inits = zeroed(o->fields * sizeof *m->inits);
     for (uint32_t f = 0; f < o->fields; f++) {
@@ -132,6 +133,7 @@ static void tables_init(struct model *m)
         struct table_options table = {
             .payload_bytes = payload_bytes(m, f),
             .align = has_vector ? 64 : 8,
+            .is_inline = is_plain,
             .admit_after = o->admit_after,
             .sketch_bytes = o->sketch_bytes,
             .expire_after_us = o->expire_after_us,
@@ -206,6 +208,7 @@ struct model *model_new(const struct model_options *options, const struct kernel
     m->opt_rows = zeroed(m->entries_max * sizeof *m->opt_rows);
     if (m->options.batch > 1)
         model_batch_init(m);
+    m->plain = linear_is_plain(m) ? linear_plain_new(m) : NULL;
     return m;
 }
 
@@ -231,6 +234,7 @@ void model_free(struct model *m)
     free(m->pair_weights);
     free(m->pair_slopes);
     free(m->pair_scales);
+    free(m->plain);
     free(m->list.learns);
     free(m->list.seen);
     free(m->list.steps);

@@ -100,6 +100,7 @@ struct model {
     struct model_list list; /* list fields: what table_resolve wants to know of each id */
     struct model_batch batch;
     struct opt_row *opt_rows;
+    struct plain *plain; /* scratch of linear_plain.c */
     struct kernels_calls calls;
 };
 
@@ -177,9 +178,14 @@ void linear_step_places(struct model *m, void *const *places, float *slopes, siz
 size_t linear_lanes(const struct model *m);
 double linear_forward(struct model *m, struct example *e);
 void linear_update(struct model *m, struct example *e, double slope, float curvature);
-bool linear_is_plain(const struct model *m);
-void linear_learn_plain(struct model *m, struct call *c);
+/* The dense weights and the bias, between their place and the gathered array, whose lane w is the first's. */
+void linear_move_dense(struct model *m, float *w, size_t whole, bool is_in);
 void linear_init_payload(const struct model *m, void *payload);
+
+/* linear_plain.c: models that are nothing but this, with one float of state a weight. */
+bool linear_is_plain(const struct model *m);
+struct plain *linear_plain_new(const struct model *m);
+void linear_learn_plain(struct model *m, struct call *c);
 
 /* interaction.c */
 void interaction_pool(struct model *m, struct example *e);

@@ -436,7 +436,7 @@ void model_learn(struct model *m, const struct model_input *input, struct model_
     if (m->options.batch > 1) {
         c.all_learn = false;
         learn_batches(m, &c);
-    } else if (linear_is_plain(m)) {
+    } else if (m->plain != NULL) {
         linear_learn_plain(m, &c);
     } else if (vectors_are_plain(m)) {
         vectors_learn_plain(m, &c);

@@ -124,8 +124,8 @@ void model_save(const struct model *m, struct byte_buffer *out)
 /* Rows of a block in progress are spared from expiry. */
 static struct table_row *pending_row(struct table *t, uint64_t key)
 {
-    const struct table_slot *slot = key == 0 ? NULL : table_slot_of(t, key, table_hash(t, key));
-    return slot == NULL ? NULL : table_row_at(t, slot->row);
+    const uint64_t *slot = key == 0 ? NULL : table_slot_of(t, key, table_hash(t, key));
+    return slot == NULL ? NULL : table_slot_row(t, slot);
 }
 
 bool model_load(struct model *m, const void *data, size_t bytes)

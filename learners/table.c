@@ -77,10 +77,28 @@ static uint8_t *page_count(const struct table *t, uint32_t page)
     return t->page_counts.base + page;
 }
 
+static uint32_t chunk_epoch(const struct table *t, size_t chunk)
+{
+    return ((uint32_t *)(void *)t->chunk_epochs.base)[chunk];
+}
+
+/* Atomic: who looks rows up may make one in a chunk of which the learning thread touches another. */
+static void set_chunk_epoch(struct table *t, size_t chunk, uint32_t epoch)
+{
+    atomic_store_explicit((_Atomic uint32_t *)(void *)t->chunk_epochs.base + chunk, epoch,
+                          memory_order_relaxed);
+}
+
 static uint32_t page_new(struct table *t, unsigned depth)
 {
     uint32_t page = t->pages_count++;
-    range_need(&t->pages, (size_t)t->pages_count * sizeof(struct table_page));
+    size_t slots = (size_t)t->pages_count * TABLE_PAGE_SLOTS;
+    range_need(t->options.is_inline ? &t->rows : &t->pages, slots * t->slot_bytes);
+    if (t->options.is_inline) {
+        leat_assert(slots < ROWS_RESERVED);
+        t->rows_used = (uint32_t)slots;
+        range_need(&t->chunk_epochs, slots / TABLE_CHUNK_ROWS * sizeof(uint32_t));
+    }
     range_need(&t->page_depths, t->pages_count);
     range_need(&t->page_counts, t->pages_count);
     *page_depth(t, page) = (uint8_t)depth;
@@ -95,7 +113,10 @@ void table_init(struct table *t, const struct table_options *options)
     t->stride =
         (TABLE_ROW_HEADER + options->payload_bytes + options->align - 1) / options->align * options->align;
     range_init(&t->rows, ROWS_RESERVED * t->stride);
-    range_init(&t->pages, (ROWS_RESERVED / 32) * sizeof(struct table_page));
+    if (!options->is_inline)
+        range_init(&t->pages, ROWS_RESERVED * sizeof(struct table_slot) * 4);
+    t->slot_bytes = options->is_inline ? t->stride : sizeof(struct table_slot);
+    t->slots = options->is_inline ? t->rows.base : t->pages.base;
     range_init(&t->page_depths, ROWS_RESERVED / 32);
     range_init(&t->page_counts, ROWS_RESERVED / 32);
     range_init(&t->chunk_epochs, ROWS_RESERVED / TABLE_CHUNK_ROWS * sizeof(uint32_t));
@@ -133,19 +154,40 @@ void table_free(struct table *t)
 
 struct table_row *table_find(const struct table *t, uint64_t key)
 {
-    const struct table_slot *slot = key ? table_slot_of(t, key, table_hash(t, key)) : NULL;
-    struct table_row *row = slot ? table_row_at(t, slot->row) : NULL;
+    const uint64_t *slot = key ? table_slot_of(t, key, table_hash(t, key)) : NULL;
+    struct table_row *row = slot ? table_slot_row(t, slot) : NULL;
     return row && !table_is_expired(t, row) ? row : NULL;
 }
 
-static void place_slot(struct table *t, uint32_t page, struct table_slot slot, uint64_t hash)
+/* The first free slot for a key; counted as taken. */
+static uint64_t *take_slot(struct table *t, uint32_t page, uint64_t hash)
 {
-    struct table_slot *slots = table_page_at(t, page)->slots;
-    size_t i = hash % TABLE_PAGE_SLOTS;
-    while (slots[i].key != 0)
+    size_t i = table_home(t->options.is_inline, hash);
+    while (*table_slot_at(t, page, i) != 0)
         i = (i + 1) % TABLE_PAGE_SLOTS;
-    slots[i] = slot;
     (*page_count(t, page))++;
+    return table_slot_at(t, page, i);
+}
+
+/*
+ * Before rows of a page move, within it or to another: a snapshot's writer must have seen them where they
+ * were, and chunks that they come to must count as changed when they did.
+ */
+static void rows_may_move(struct table *t, uint32_t from, uint32_t to)
+{
+    if (!t->options.is_inline)
+        return;
+    enum { CHUNKS = TABLE_PAGE_SLOTS / TABLE_CHUNK_ROWS };
+    uint32_t newest = 0;
+    for (uint32_t i = 0; i < CHUNKS; i++) {
+        if (t->snapshot)
+            table_snapshot_protect(t, from * TABLE_PAGE_SLOTS + i * TABLE_CHUNK_ROWS);
+        newest = MAX(newest, chunk_epoch(t, (size_t)from * CHUNKS + i));
+    }
+    for (uint32_t i = 0; i < CHUNKS; i++) {
+        set_chunk_epoch(t, (size_t)from * CHUNKS + i, newest);
+        set_chunk_epoch(t, (size_t)to * CHUNKS + i, newest);
+    }
 }
 
 static void directory_double(struct table *t)
@@ -174,14 +216,23 @@ static void page_split(struct table *t, uint64_t hash)
     size_t first = (size_t)(hash >> (64 - t->depth)) / (2 * span) * (2 * span) + span;
     for (size_t i = 0; i < span; i++)
         t->directory[first + i] = high;
-    struct table_page old = *table_page_at(t, low);
-    *table_page_at(t, low) = (struct table_page){0};
+    rows_may_move(t, low, high);
     *page_count(t, low) = 0;
-    for (size_t i = 0; i < TABLE_PAGE_SLOTS; i++) {
-        if (old.slots[i].key == 0)
+    size_t start = 0;
+    while (*table_slot_at(t, low, start) != 0)
+        start++;
+    /* From a free slot on, each is taken out and put where it belongs now: before it in its sequence all is
+     * done.
+     */
+    for (size_t k = 1; k < TABLE_PAGE_SLOTS; k++) {
+        uint64_t *slot = table_slot_at(t, low, (start + k) % TABLE_PAGE_SLOTS), key = *slot;
+        if (key == 0)
             continue;
-        uint64_t h = table_hash(t, old.slots[i].key);
-        place_slot(t, h >> (64 - depth) & 1 ? high : low, old.slots[i], h);
+        uint64_t h = table_hash(t, key);
+        *slot = 0;
+        uint64_t *to = take_slot(t, h >> (64 - depth) & 1 ? high : low, h);
+        memcpy(to + 1, slot + 1, t->slot_bytes - sizeof key);
+        *to = key;
     }
 }
 
@@ -212,18 +263,17 @@ void table_mark_changed(struct table *t, struct table_row *row)
     if (t->snapshot)
         table_snapshot_protect(t, number);
     row->epoch = t->epoch;
-    /* Atomic: who looks rows up may make one in a chunk of which the learning thread touches another. */
-    _Atomic uint32_t *chunk = (_Atomic uint32_t *)(void *)t->chunk_epochs.base + number / TABLE_CHUNK_ROWS;
-    atomic_store_explicit(chunk, t->epoch, memory_order_relaxed);
+    set_chunk_epoch(t, number / TABLE_CHUNK_ROWS, t->epoch);
 }
 
 static struct table_row *insert(struct table *t, uint64_t key, uint64_t hash)
 {
     while (*page_count(t, table_page_of(t, hash)) >= TABLE_PAGE_SPLIT)
         page_split(t, hash);
-    uint32_t number = row_new(t);
-    place_slot(t, table_page_of(t, hash), (struct table_slot){.key = key, .row = number}, hash);
-    struct table_row *row = table_row_at(t, number);
+    uint64_t *slot = take_slot(t, table_page_of(t, hash), hash);
+    if (!t->options.is_inline)
+        *(struct table_slot *)(void *)slot = (struct table_slot){.key = key, .row = row_new(t)};
+    struct table_row *row = table_slot_row(t, slot);
     table_mark_changed(t, row);
     *row = (struct table_row){.key = key, .epoch = t->epoch};
     t->options.init(t->options.init_argument, key, table_payload(row));
@@ -235,35 +285,40 @@ static struct table_row *insert(struct table *t, uint64_t key, uint64_t hash)
 }
 
 /* Closes the gap in the probe sequence (Knuth, algorithm R), within the page. */
-static void erase_slot(struct table *t, struct table_slot *slot, uint64_t hash)
+static void erase_slot(struct table *t, uint64_t *slot, uint64_t hash)
 {
     uint32_t page = table_page_of(t, hash);
-    struct table_slot *slots = table_page_at(t, page)->slots;
-    size_t gap = (size_t)(slot - slots);
-    slots[gap].key = 0;
+    bool is_inline = t->options.is_inline;
+    size_t gap = (size_t)((unsigned char *)slot - (unsigned char *)table_slot_at(t, page, 0)) / t->slot_bytes;
+    rows_may_move(t, page, page);
+    *slot = 0;
     (*page_count(t, page))--;
-    for (size_t i = (gap + 1) % TABLE_PAGE_SLOTS; slots[i].key != 0; i = (i + 1) % TABLE_PAGE_SLOTS) {
-        size_t home = table_hash(t, slots[i].key) % TABLE_PAGE_SLOTS;
+    for (size_t i = (gap + 1) % TABLE_PAGE_SLOTS;; i = (i + 1) % TABLE_PAGE_SLOTS) {
+        uint64_t *next = table_slot_at(t, page, i);
+        if (*next == 0)
+            return;
+        size_t home = table_home(is_inline, table_hash(t, *next));
         size_t from_home = (i - home) % TABLE_PAGE_SLOTS;
         size_t from_gap = (i - gap) % TABLE_PAGE_SLOTS;
         if (from_home < from_gap)
             continue;
-        slots[gap] = slots[i];
-        slots[i].key = 0;
+        memcpy(table_slot_at(t, page, gap), next, t->slot_bytes);
+        *next = 0;
         gap = i;
     }
 }
 
 void table_remove(struct table *t, uint64_t key, uint64_t hash)
 {
-    struct table_slot *slot = table_slot_of(t, key, hash);
+    uint64_t *slot = table_slot_of(t, key, hash);
     leat_assert(slot);
-    uint32_t number = slot->row;
-    erase_slot(t, slot, hash);
-    struct table_row *row = table_row_at(t, number);
+    struct table_row *row = table_slot_row(t, slot);
     table_mark_changed(t, row);
-    row->key = 0;
-    push_number(&t->limbo_rows, &t->limbo_count, &t->limbo_capacity, number);
+    erase_slot(t, slot, hash);
+    if (!t->options.is_inline) {
+        row->key = 0;
+        push_number(&t->limbo_rows, &t->limbo_count, &t->limbo_capacity, table_row_number(t, row));
+    }
     if (t->removed.count == t->removed.capacity) {
         t->removed.capacity = MAX(2 * t->removed.capacity, 256);
         t->removed.items = realloc(t->removed.items, t->removed.capacity * sizeof *t->removed.items);
@@ -315,21 +370,21 @@ static void resolve_tile(struct table *t, const uint64_t *keys, const uint32_t *
                          bool touches)
 {
     uint64_t hashes[TILE];
-    bool is_eager = table_is_eager(t);
-    size_t behind = touches && !is_eager ? TOUCH_BEHIND : 0;
+    bool is_eager = table_is_eager(t), is_inline = t->options.is_inline;
+    size_t behind = touches && !is_eager && !is_inline ? TOUCH_BEHIND : 0;
     touches |= is_eager;
     for (size_t i = 0; i < n; i++)
         hashes[i] = table_hash(t, keys[i]);
     for (size_t i = 0; i < MIN(n, (size_t)LOOK_AHEAD); i++)
-        table_prefetch(t, hashes[i]);
+        table_prefetch(t, hashes[i], is_inline, t->slot_bytes);
     for (size_t i = 0; i < n + behind; i++) {
         if (i + LOOK_AHEAD < n)
-            table_prefetch(t, hashes[i + LOOK_AHEAD]);
+            table_prefetch(t, hashes[i + LOOK_AHEAD], is_inline, t->slot_bytes);
         if (i < n) {
             bool is_learned = !learns || learns[i];
-            out[i] = likely(keys[i] != 0)
-                         ? table_sight(t, keys[i], hashes[i], steps[i], is_learned, is_counted)
-                         : NULL;
+            out[i] = likely(keys[i] != 0) ? table_sight(t, keys[i], hashes[i], steps[i], is_learned,
+                                                        is_counted, is_inline, t->stride)
+                                          : NULL;
             if (touches)
                 prefetch_line(out[i]);
         }
@@ -398,8 +453,8 @@ void table_restore_row(struct table *t, const void *stored)
     struct table_row header = {0};
     memcpy(&header, stored, offsetof(struct table_row, step));
     uint64_t hash = table_hash(t, header.key);
-    const struct table_slot *slot = table_slot_of(t, header.key, hash);
-    struct table_row *row = slot ? table_row_at(t, slot->row) : insert(t, header.key, hash);
+    const uint64_t *slot = table_slot_of(t, header.key, hash);
+    struct table_row *row = slot ? table_slot_row(t, slot) : insert(t, header.key, hash);
     memcpy(row, stored, offsetof(struct table_row, step));
     memcpy(table_payload(row), (const unsigned char *)stored + offsetof(struct table_row, step),
            t->options.payload_bytes);
@@ -419,6 +474,7 @@ void table_restored(struct table *t, uint32_t epoch)
 
 size_t table_bytes(const struct table *t)
 {
-    return (size_t)t->rows_used * t->stride + (size_t)t->pages_count * (sizeof(struct table_page) + 2) +
+    size_t page_bytes = t->options.is_inline ? 0 : TABLE_PAGE_SLOTS * sizeof(struct table_slot);
+    return (size_t)t->rows_used * t->stride + (size_t)t->pages_count * (page_bytes + 2) +
            ((size_t)4 << t->depth) + SKETCH_DEPTH * t->sketch.width + t->buckets * sizeof *t->bucket_counts;
 }

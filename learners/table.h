@@ -13,10 +13,13 @@
  * cost two lines for the digests and two more for key and row; an inline slot costs one. So: extendible
  * hashing, pages of 128 slots of 16 bytes {key, row number}, probed linearly from a home slot, split at 96,
  * so that growth never rehashes more than one page; the directory is small enough for the L2 cache. A logical
- * bucket is a range of hashes, that is, of neighbouring pages. Rows lie apart, in one reserved range of
- * addresses that never moves: a row's pointer is valid until its row goes, and a row that goes in a call of
- * table_resolve keeps its memory until the next call, so that earlier events of the same call can still be
- * learned with it.
+ * bucket is a range of hashes, that is, of neighbouring pages. Where a row lies is one of two layouts:
+ *   apart    in one reserved range of addresses that never moves: a row's pointer is valid until its row
+ * goes, and a row that goes in a call of table_resolve keeps its memory until the next call, so that earlier
+ * events of the same call can still be learned with it; inline   the row is the slot itself: a look-up waits
+ * for one line instead of two, one after the other. Rows move when a page splits or another row goes: a
+ * pointer is valid until the next sighting that learns. For small payloads, and steps that look up, learn and
+ * forget event by event.
  *
  * One thread owns a table; table_snapshot_write runs on another (see there).
  */
@@ -56,6 +59,7 @@ typedef void table_init_row(void *argument, uint64_t key, void *payload);
 struct table_options {
     size_t payload_bytes;
     size_t align;            /* of rows: a multiple of 8; 64 for payloads of vectors */
+    bool is_inline;          /* rows lie in the slots */
     uint32_t admit_after;    /* 0 and 1: at the first sighting */
     size_t sketch_bytes;     /* used if admit_after > 1 */
     int64_t expire_after_us; /* 0: never */
@@ -65,14 +69,11 @@ struct table_options {
     void *init_argument;
 };
 
+/* What a page holds if rows lie apart; else it holds the rows. Both begin with the key. */
 struct table_slot {
     uint64_t key; /* 0: empty */
     uint32_t row;
     uint32_t unused;
-};
-
-struct table_page {
-    struct table_slot slots[TABLE_PAGE_SLOTS];
 };
 
 /* Memory that grows in place: reserved once, made usable piece by piece. */
@@ -99,9 +100,11 @@ struct table {
     size_t stride;
     uint32_t *directory; /* 1 << depth page numbers, by the top bits of the hash */
     unsigned depth;
+    size_t slot_bytes;
+    unsigned char *slots; /* the base of `pages`, or of `rows` if they are inline */
     struct table_range pages, rows, page_depths, page_counts, chunk_epochs;
     uint32_t pages_count;
-    uint32_t rows_used;  /* high-water mark of row numbers */
+    uint32_t rows_used;  /* high-water mark of row numbers; inline: of slots, page by page */
     uint32_t *free_rows; /* stack of free row numbers */
     size_t free_count, free_capacity;
     uint32_t *limbo_rows; /* gone in this call: free from the next on */
@@ -131,7 +134,8 @@ void table_set_watermark(struct table *table, int64_t watermark_us, uint32_t ste
  * One sighting of each of n keys, in order: finds or makes their rows, marks them changed. out[i] = the row,
  * or NULL where key is 0 or not admitted (or refused). seen[i]: event time in seconds. steps[i]: number of
  * the step the sighting belongs to. If learns[i] is false the key is only looked up: no sighting, no new row.
- * learns may be NULL. Pointers of earlier calls stay valid unless their row went before this call.
+ * learns may be NULL. Pointers of earlier calls stay valid unless their row went before this call; those of
+ * an inline table until the next sighting that learns, be it of the same call.
  */
 void table_resolve(struct table *table, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,
                    const uint8_t *learns, size_t n, struct table_row **out);
@@ -208,9 +212,18 @@ static inline uint32_t table_row_number(const struct table *table, const struct 
     return (uint32_t)((size_t)((const unsigned char *)row - table->rows.base) / table->stride);
 }
 
-static inline struct table_page *table_page_at(const struct table *table, uint32_t number)
+/* A slot of a page: its key, and what lies behind it. */
+static inline uint64_t *table_slot_at(const struct table *table, uint32_t page, size_t slot)
 {
-    return (struct table_page *)(void *)table->pages.base + number;
+    size_t at = (size_t)page * TABLE_PAGE_SLOTS + slot;
+    return (uint64_t *)(void *)(table->slots + at * table->slot_bytes);
+}
+
+static inline struct table_row *table_slot_row(const struct table *table, const uint64_t *slot)
+{
+    return table->options.is_inline
+               ? (struct table_row *)(void *)slot
+               : table_row_at(table, ((const struct table_slot *)(const void *)slot)->row);
 }
 
 static inline bool table_is_expired(const struct table *table, const struct table_row *row)

@@ -10,12 +10,15 @@ void table_sweep(struct table *t, uint32_t rows, uint32_t step_in_progress)
     for (uint32_t i = 0; i < rows && t->rows_used > 0; i++) {
         if (t->sweep_at >= t->rows_used)
             t->sweep_at = 0;
-        const struct table_row *row = table_row_at(t, t->sweep_at++);
+        const struct table_row *row = table_row_at(t, t->sweep_at);
         if (row->key != 0 && table_is_expired(t, row) &&
             (step_in_progress == TABLE_STEP_NONE || row->step != step_in_progress)) {
             table_remove(t, row->key, table_hash(t, row->key));
             t->stats.expired++;
+            if (row->key != 0) /* another row moved here */
+                continue;
         }
+        t->sweep_at++;
     }
 }
 
@@ -72,12 +75,12 @@ bool table_make_room(struct table *t, uint64_t hash, uint32_t step)
     for (size_t d = begin; d <= end; d++) {
         if (d > begin && t->directory[d] == t->directory[d - 1])
             continue;
-        const struct table_page *page = table_page_at(t, t->directory[d]);
         for (size_t i = 0; i < TABLE_PAGE_SLOTS; i++) {
-            uint64_t key = page->slots[i].key;
+            const uint64_t *slot = table_slot_at(t, t->directory[d], i);
+            uint64_t key = *slot;
             if (key == 0 || (uint64_t)((__uint128_t)table_hash(t, key) * t->buckets >> 64) != bucket)
                 continue;
-            const struct table_row *row = table_row_at(t, page->slots[i].row);
+            const struct table_row *row = table_slot_row(t, slot);
             if (table_is_expired(t, row) && row->step != step && expired_count < ARRAY_COUNT(expired))
                 expired[expired_count++] = key;
             else if (row->step != step && (!victim || goes_before(row, victim)))

@@ -32,30 +32,58 @@ static inline uint32_t table_page_of(const struct table *t, uint64_t hash)
     return t->directory[hash >> (64 - t->depth)];
 }
 
-static inline void table_prefetch(const struct table *t, uint64_t hash)
+/*
+ * Where a key's probe sequence begins. Inline rows of 32 bytes share a line with one neighbour: sequences
+ * begin at even slots, so that both are looked at before another line is.
+ */
+static inline size_t table_home(bool is_inline, uint64_t hash)
 {
-    prefetch_line(&table_page_at(t, table_page_of(t, hash))->slots[hash % TABLE_PAGE_SLOTS]);
+    return hash % TABLE_PAGE_SLOTS & ~(size_t)is_inline;
 }
 
-static inline struct table_slot *table_slot_of(const struct table *t, uint64_t key, uint64_t hash)
+static inline unsigned char *table_page(const struct table *t, uint64_t hash, size_t slot_bytes)
 {
-    struct table_page *page = table_page_at(t, table_page_of(t, hash));
-    for (size_t i = hash % TABLE_PAGE_SLOTS;; i = (i + 1) % TABLE_PAGE_SLOTS) {
-        struct table_slot *slot = &page->slots[i];
-        if (likely(slot->key == key))
+    return t->slots + (size_t)table_page_of(t, hash) * (TABLE_PAGE_SLOTS * slot_bytes);
+}
+
+/* The slot of a key, or NULL. is_inline and slot_bytes are the table's: constants where the caller knows
+ * them. */
+static inline uint64_t *table_probe(const struct table *t, uint64_t key, uint64_t hash, bool is_inline,
+                                    size_t slot_bytes)
+{
+    unsigned char *page = table_page(t, hash, slot_bytes);
+    for (size_t i = table_home(is_inline, hash);; i = (i + 1) % TABLE_PAGE_SLOTS) {
+        uint64_t *slot = (uint64_t *)(void *)(page + i * slot_bytes);
+        if (likely(*slot == key))
             return slot;
-        if (slot->key == 0)
+        if (*slot == 0)
             return NULL;
     }
 }
 
-/* The row of a sighted key (not 0), made if it is admitted; its header is not touched if it was there. */
-static inline struct table_row *table_sight(struct table *t, uint64_t key, uint64_t hash, uint32_t step,
-                                            bool learns, bool is_counted)
+static inline void table_prefetch(const struct table *t, uint64_t hash, bool is_inline, size_t slot_bytes)
 {
-    const struct table_slot *slot = table_slot_of(t, key, hash);
+    prefetch_line(table_page(t, hash, slot_bytes) + table_home(is_inline, hash) * slot_bytes);
+}
+
+static inline uint64_t *table_slot_of(const struct table *t, uint64_t key, uint64_t hash)
+{
+    return table_probe(t, key, hash, t->options.is_inline, t->slot_bytes);
+}
+
+/*
+ * The row of a sighted key (not 0), made if it is admitted; its header is not touched if it was there.
+ * is_inline and stride are the table's: constants where the caller knows them.
+ */
+static inline struct table_row *table_sight(struct table *t, uint64_t key, uint64_t hash, uint32_t step,
+                                            bool learns, bool is_counted, bool is_inline, size_t stride)
+{
+    const uint64_t *slot =
+        table_probe(t, key, hash, is_inline, is_inline ? stride : sizeof(struct table_slot));
     if (likely(slot != NULL)) {
-        struct table_row *row = table_row_at(t, slot->row);
+        struct table_row *row = is_inline
+                                    ? (struct table_row *)(void *)slot
+                                    : table_row_at(t, ((const struct table_slot *)(const void *)slot)->row);
         if (likely(t->expired_before == 0) || !table_is_expired(t, row) || row->step == step)
             return row;
     }

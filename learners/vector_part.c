@@ -16,23 +16,11 @@ bool vectors_are_plain(const struct model *m)
            m->head.layers == 0;
 }
 
-static void dense_move(struct model *m, float *w, size_t whole, bool is_in)
-{
-    for (size_t d = 0; d <= m->options.dense; d++) {
-        float *place = m->dense_weights + d * LINEAR_FLOATS;
-        if (is_in)
-            w[d] = place[0], w[whole + d] = place[1];
-        else
-            place[0] = w[d], place[1] = w[whole + d];
-    }
-}
-
 static inline void gather(struct model *m, struct example *e, const struct call *c, uint32_t i, size_t whole)
 {
-    size_t first = m->options.dense + 1;
     float *w = e->weights;
     for (uint32_t d = 0; d < m->options.dense; d++)
-        e->values[d] = c->in->dense[d][i];
+        e->values[m->options.fields + d] = c->in->dense[d][i];
     for (uint32_t f = 0; f < m->options.fields; f++) {
         struct table_row *row = m->resolved[f][i];
         float *place = m->absent;
@@ -43,9 +31,9 @@ static inline void gather(struct model *m, struct example *e, const struct call 
             lookahead_touch(m, c, f, i);
         }
         e->places[f] = place;
-        e->values[first + f] = row ? 1.0F : 0.0F;
-        w[first + f] = place[0];
-        w[whole + first + f] = place[1];
+        e->values[f] = row ? 1.0F : 0.0F;
+        w[f] = place[0];
+        w[whole + f] = place[1];
         if (f < m->options.vectors)
             e->vectors[f] = vector;
     }
@@ -53,7 +41,7 @@ static inline void gather(struct model *m, struct example *e, const struct call 
 
 static inline void learn(struct model *m, struct example *e, size_t whole)
 {
-    const float *w = e->weights + m->options.dense + 1;
+    const float *w = e->weights;
     struct opt_row linear = {
         .w = e->weights, .g = e->values, .scale = (float)e->slope_exact, .curvature = e->curvature};
     m->linear_step(&linear, 1, whole, &m->options.linear.params);
@@ -83,8 +71,8 @@ void vectors_learn_plain(struct model *m, struct call *c)
         w[i] = e->values[i] = 0.0F, w[whole + i] = 1.0F;
     for (uint32_t f = m->options.vectors; f < m->blocks; f++)
         e->vectors[f] = m->zero;
-    e->values[m->options.dense] = 1.0F;
-    dense_move(m, w, whole, true);
+    e->values[m->options.fields + m->options.dense] = 1.0F;
+    linear_move_dense(m, w + m->options.fields, whole, true);
     lookahead_begin(m, c);
     for (uint32_t i = 0; i < c->in->rows; i++) {
         lookahead_rows(m, c, i);
@@ -103,5 +91,5 @@ void vectors_learn_plain(struct model *m, struct call *c)
             learn(m, e, whole);
     }
     lookahead_end(m);
-    dense_move(m, w, whole, false);
+    linear_move_dense(m, w + m->options.fields, whole, false);
 }

@@ -145,6 +145,29 @@ CASE(dot)
     float *x = floats(s, n * d, ANY);
     result(s, k->dot(x, floats(s, n * d, ANY), n * d));
 }
+/* n pairs in one array, in another order. */
+static float *const *pairs(struct slab *s, size_t n)
+{
+    static float *pointers[ROWS_MAX];
+    float *all = floats(s, 2 * n, ANY);
+    for (size_t i = 0; i < n; i++)
+        pointers[i] = all + 2 * (n - 1 - i);
+    return pointers;
+}
+CASE(pairs_dot)
+{
+    d = (d + 15) / 16 * 16;
+    n = n < d ? n : d;
+    float *const *list = pairs(s, n);
+    float *w = floats(s, 2 * d, ANY);
+    result(s, k->pairs_dot(w, list, floats(s, d, ANY), n, d));
+}
+CASE(pairs_store)
+{
+    d = (d + 15) / 16 * 16;
+    n = n < d ? n : d;
+    k->pairs_store(pairs(s, n), floats(s, 2 * d, ANY), n, d);
+}
 CASE(fm_forward)
 {
     d = (d + 3) / 4 * 4;

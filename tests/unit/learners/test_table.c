@@ -2,6 +2,7 @@
 #include "learners/table_inline.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -19,9 +20,12 @@ static void init_row(void *argument, uint64_t key, void *payload)
     p[1] = 0;
 }
 
+static bool is_inline; /* the layout of this round */
+
 static struct table_options options(void)
 {
-    return (struct table_options){.payload_bytes = 16, .align = 8, .seed = 3, .init = init_row};
+    return (struct table_options){
+        .payload_bytes = 16, .align = 8, .is_inline = is_inline, .seed = 3, .init = init_row};
 }
 
 /* Skewed, from a counter. */
@@ -115,8 +119,11 @@ static void drive(struct table *t, uint32_t steps, uint32_t call)
             step[j] = (i + j) / 3 + 1;
             naive_sight(t, keys[j], seen[j], step[j], expired_before);
         }
-        table_resolve(t, keys, seen, step, NULL, call, rows);
-        for (uint32_t j = 0; j < call; j++) { /* pointers of rows that went in this call still hold */
+        /* Apart, pointers of rows that went in this call still hold; inline, the last sighting's does. */
+        uint32_t piece = t->options.is_inline ? 1 : call;
+        for (uint32_t j = 0; j < call; j++) {
+            if (j % piece == 0)
+                table_resolve(t, keys + j, seen + j, step + j, NULL, piece, rows + j);
             if (rows[j])
                 (*(uint64_t *)(void *)((unsigned char *)rows[j] + TABLE_ROW_HEADER + 8))++;
         }
@@ -246,12 +253,11 @@ static void step(struct table *t, uint32_t first, uint32_t count)
     }
 }
 
-static void test_snapshots(void **state)
+static void run_snapshots(uint64_t rows_max)
 {
-    (void)state;
     struct table t, copy;
     struct table_options o = options();
-    o.rows_max = 1500; /* rows go and their memory is used again */
+    o.rows_max = rows_max; /* set: rows go and their memory is used again */
     table_init(&t, &o);
     o.rows_max = 0;
     table_init(&copy, &o);
@@ -285,11 +291,112 @@ static void test_snapshots(void **state)
     table_free(&copy);
 }
 
+static void test_snapshots(void **state)
+{
+    (void)state;
+    run_snapshots(1500);
+    run_snapshots(0);
+}
+
+/* Pages split and gaps close while a snapshot is written, slowly: each row is in it once, as it was. */
+enum { GROWN = 1 << 20 };
+
+struct slow_copy {
+    struct table copy;
+    struct table_snapshot *snapshot;
+    atomic_uint chunks;
+};
+
+static bool emit_slowly(void *argument, const void *rows, size_t count)
+{
+    struct slow_copy *c = argument;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t key;
+        memcpy(&key, (const unsigned char *)rows + i * table_stored_bytes(&c->copy), sizeof key);
+        assert_null(table_find(&c->copy, key));
+    }
+    unsigned before = atomic_load(&c->chunks);
+    while (before < GROWN && atomic_load(&c->chunks) == before)
+        sched_yield(); /* the owner goes on */
+    return emit_rows(&c->copy, rows, count);
+}
+
+static void *write_slowly(void *argument)
+{
+    struct slow_copy *c = argument;
+    return table_snapshot_write(c->snapshot, emit_slowly, c) ? argument : NULL;
+}
+
+static void grow(struct table *t, uint32_t i)
+{
+    uint64_t key = num_mix(i) | 1;
+    struct table_row *row;
+    table_resolve(t, &key, &(uint32_t){i}, &(uint32_t){i + 1}, NULL, 1, &row);
+    if (i % 3 == 0)
+        table_remove(t, num_mix(i / 2) | 1, table_hash(t, num_mix(i / 2) | 1));
+}
+
+static void test_growth_in_snapshot(void **state)
+{
+    (void)state;
+    struct table t;
+    struct table_options o = options();
+    table_init(&t, &o);
+    struct slow_copy c = {.chunks = 0};
+    table_init(&c.copy, &o);
+    for (uint32_t i = 1; i <= 2000; i++) {
+        uint64_t key = num_mix(i) | 1;
+        struct table_row *row;
+        table_resolve(&t, &key, &(uint32_t){i}, &(uint32_t){i}, NULL, 1, &row);
+    }
+    const struct table_keys *removed;
+    uint64_t expected = digest(&t);
+    uint32_t pages = t.pages_count;
+    c.snapshot = table_snapshot_begin(&t, 0, 1, &removed);
+    pthread_t thread;
+    void *result;
+    assert_int_equal(pthread_create(&thread, NULL, write_slowly, &c), 0);
+    for (uint32_t i = 2001; i <= 20000; i++) {
+        if (i % 50 == 0)
+            (void)atomic_fetch_add(&c.chunks, 1);
+        grow(&t, i);
+    }
+    atomic_store(&c.chunks, GROWN);
+    pthread_join(thread, &result);
+    assert_non_null(result);
+    assert_true(t.pages_count > 4 * pages);
+    assert_true(digest(&c.copy) == expected);
+    table_snapshot_end(&t, true);
+    table_free(&t);
+    table_free(&c.copy);
+}
+
+#define IN_BOTH_LAYOUTS(test) cmocka_unit_test_setup(test, apart), cmocka_unit_test_setup(test, in_slots)
+
+static int apart(void **state)
+{
+    (void)state;
+    is_inline = false;
+    return 0;
+}
+
+static int in_slots(void **state)
+{
+    (void)state;
+    is_inline = true;
+    return 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain),  cmocka_unit_test(test_admission), cmocka_unit_test(test_rows_max),
-        cmocka_unit_test(test_expiry), cmocka_unit_test(test_sketch),    cmocka_unit_test(test_snapshots),
+        cmocka_unit_test(test_sketch),
+        IN_BOTH_LAYOUTS(test_plain),
+        IN_BOTH_LAYOUTS(test_admission),
+        IN_BOTH_LAYOUTS(test_rows_max),
+        IN_BOTH_LAYOUTS(test_expiry),
+        IN_BOTH_LAYOUTS(test_snapshots),
+        IN_BOTH_LAYOUTS(test_growth_in_snapshot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
