@@ -170,6 +170,7 @@ bool learner_bind(struct operator_bind *bind, enum interaction_kind interaction)
     c->vectors_count = c->sparse_count;
     is_ok = is_ok && learner_bind_pairs(bind, c);
     is_ok = learner_bind_inits(bind, c) && is_ok;
+    is_ok = learner_schedule_bind(bind, c) && is_ok;
     is_ok = bind_sparse(bind, c, &c->wide) && is_ok;
     is_ok = bind_dense(bind, c) && is_ok;
     is_ok = columns_resolve(&c->known_early, bind->inputs[0].schema, bind->arena, bind->diags) && is_ok;
@@ -227,27 +228,58 @@ static void emit(struct operator_context *context, const struct learner_config *
     operator_emit(context, 0, out);
 }
 
+/* Predicts, and learns unless frozen. */
+static void learn(struct operator_context *context, struct learner_config *c, const struct model_input *in,
+                  double *logits)
+{
+    struct learner_state *s = c->state;
+    struct model_output out = {.logits = logits, .verdicts = s->verdicts};
+    uint64_t counts[3] = {0}, frozen = 0;
+    if (s->is_frozen) {
+        model_predict(s->model, in, logits);
+        for (uint32_t i = 0; i < in->rows; i++) {
+            if (!isfinite(in->labels[i]) || (in->weights && !isfinite(in->weights[i])))
+                logits[i] = (double)NAN; /* rejected, as when it learns */
+            frozen += isfinite(logits[i]);
+        }
+        counts[MODEL_REJECTED] = in->rows - frozen;
+    } else {
+        model_learn(s->model, in, &out);
+        for (uint32_t i = 0; i < in->rows; i++)
+            counts[s->verdicts[i]]++;
+    }
+    s->learned += counts[MODEL_LEARNED];
+    s->sampled_out += counts[MODEL_SAMPLED_OUT];
+    s->frozen += frozen;
+    s->rejected += counts[MODEL_REJECTED];
+    context->counters.absorbed += counts[MODEL_LEARNED];
+    context->counters.filtered += counts[MODEL_SAMPLED_OUT] + frozen;
+    context->counters.dead += counts[MODEL_REJECTED];
+}
+
 void learner_process(struct operator_context *context, uint32_t input, struct batch *batch)
 {
     (void)input;
     struct learner_config *c = context->config;
     struct learner_state *s = c->state;
-    struct model_input in;
-    struct model_output out = {.logits = s->logits, .verdicts = s->verdicts};
+    uint16_t selection[BATCH_ROWS];
     learner_snapshot_settle(s, false);
-    learner_columns_read(s->columns, c, batch, &in);
-    model_learn(s->model, &in, &out);
-    uint64_t counts[3] = {0};
-    for (uint32_t i = 0; i < in.rows; i++)
-        counts[s->verdicts[i]]++;
-    s->learned += counts[MODEL_LEARNED];
-    s->sampled_out += counts[MODEL_SAMPLED_OUT];
-    s->rejected += counts[MODEL_REJECTED];
-    context->counters.absorbed += counts[MODEL_LEARNED];
-    context->counters.filtered += counts[MODEL_SAMPLED_OUT];
-    context->counters.dead += counts[MODEL_REJECTED];
+    for (uint32_t at = 0, count; at < batch->selected; at += count) {
+        struct model_input in;
+        struct batch piece = *batch; /* its rows at.. as far as nothing changes */
+        count = learner_piece(c, batch->selected - at);
+        if (count < batch->selected) {
+            for (uint32_t i = 0; i < count; i++)
+                selection[i] = (uint16_t)batch_row(batch, at + i);
+            piece.sel = selection;
+            piece.selected = count;
+        }
+        learner_schedule(c);
+        learner_columns_read(s->columns, c, &piece, &in);
+        learn(context, c, &in, s->logits + at);
+        learner_metrics_add(context, c, &in, s->logits + at);
+    }
     emit(context, c, batch);
-    learner_metrics_add(context, c, &in);
 }
 
 void learner_on_watermark(struct operator_context *context, int64_t watermark)
@@ -284,6 +316,8 @@ void learner_report(struct operator_context *context, struct report *report)
     report_values(report, c, &window, true);
     report_add(report, "learned", (double)s->learned, false);
     report_add(report, "sampled_out", (double)s->sampled_out, false);
+    report_add(report, "frozen", (double)s->frozen, false);
+    report_add(report, "is_frozen", s->is_frozen ? 1.0 : 0.0, false);
     report_add(report, "rejected", (double)s->rejected, false);
     uint64_t rows = 0, bytes = 0, evicted = 0, expired = 0, waiting = 0;
     for (uint32_t f = 0; f < c->sparse_count; f++) {

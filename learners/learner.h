@@ -20,6 +20,12 @@ struct embedding_config {
     struct kind_ref optimizer;
 };
 
+/* Bands of the evaluation's window outside of which nothing is learned; 0: no bound. */
+struct freeze_config {
+    double calibration_min, calibration_max, label_mean_min, label_mean_max;
+    int64_t after;
+};
+
 struct learner_state;
 
 struct learner_config {
@@ -29,6 +35,7 @@ struct learner_config {
     struct embedding_config embedding; /* the kind's own table binds it */
     struct kind_ref linear, head, pair_weights;
     struct ints hidden;
+    struct freeze_config freeze;
     int loss;
     int64_t batch, hidden_batch, window, metrics_every, seed;
     double clip_norm, positive_weight, negative_weight, keep_negatives, bias;
@@ -37,6 +44,7 @@ struct learner_config {
     int sparse_columns[MODEL_FIELDS_MAX], dense_columns[MODEL_DENSE_MAX];
     uint32_t sparse_count, vectors_count, dense_count;
     uint32_t own_columns; /* of the input, without those added for expressions */
+    bool is_scheduled;    /* something changes at certain examples: learner_schedule.c */
     struct model_options model;
     const struct schema *metrics_schema, *input_schema; /* with the columns added for expressions */
     struct learner_state *state;
@@ -127,10 +135,18 @@ struct learner_config {
                    "examples of the sliding evaluation"),                                                    \
         OPTION_INT(struct learner_config, metrics_every, "metrics_every", 0, "100000", "1", NULL,            \
                    "examples between two rows of `metrics`"),                                                \
+        OPTION_BLOCK(struct learner_config, freeze, struct freeze_config, "freeze", 0, learner_freeze,       \
+                     "when to stop learning, not predicting, until the window's figures are back"),          \
         OPTION_INT(struct learner_config, seed, "seed", 0, "1", "0", NULL, "of the rows' first values")
 
 /* Makes columns of the expressions, checks types, makes the output schema and c->model. */
 bool learner_bind(struct operator_bind *bind, enum interaction_kind interaction);
+/* learner_schedule.c. learner_piece: how many of so many rows come before the next decision;
+ * learner_schedule: decides, before each piece. */
+extern const struct option learner_freeze[];
+bool learner_schedule_bind(struct operator_bind *bind, struct learner_config *c);
+uint32_t learner_piece(const struct learner_config *c, uint32_t rows);
+void learner_schedule(struct learner_config *c);
 /* learner_fields.c: after `sparse` is bound. */
 bool learner_bind_pairs(struct operator_bind *bind, struct learner_config *c);
 bool learner_bind_inits(struct operator_bind *bind, struct learner_config *c);
@@ -154,7 +170,7 @@ void learner_close(struct operator_context *context);
  * batches end. */
 const struct schema *learner_metrics_schema(struct arena *arena);
 void learner_metrics_add(struct operator_context *context, struct learner_config *c,
-                         const struct model_input *in);
+                         const struct model_input *in, const double *logits);
 
 /* learner_columns.c: a batch's columns as the model reads them; valid until the next call. */
 struct learner_columns_scratch;
@@ -170,7 +186,8 @@ struct learner_state {
     struct learner_columns_scratch *columns;
     uint32_t published; /* newest epoch that a published checkpoint holds */
     struct learner_snapshot *snapshot;
-    uint64_t seen, learned, sampled_out, rejected;
+    uint64_t seen, learned, sampled_out, frozen, rejected;
+    bool is_frozen;
     double logits[BATCH_ROWS];
     uint8_t verdicts[BATCH_ROWS];
 };

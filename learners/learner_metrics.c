@@ -69,13 +69,13 @@ static void emit_metrics(struct operator_context *context, const struct learner_
 }
 
 void learner_metrics_add(struct operator_context *context, struct learner_config *c,
-                         const struct model_input *in)
+                         const struct model_input *in, const double *logits)
 {
     struct learner_state *s = c->state;
     uint64_t every = (uint64_t)MAX(c->metrics_every, 1);
     for (uint32_t at = 0, end; at < in->rows; at = end) {
         end = (uint32_t)MIN(in->rows, at + every - s->seen % every);
-        metrics_add(&s->metrics, s->logits + at, in->labels + at, end - at);
+        metrics_add(&s->metrics, logits + at, in->labels + at, end - at);
         s->seen += end - at;
         if (s->seen % every == 0)
             emit_metrics(context, c, in->event_time_us[end - 1]);

@@ -13,7 +13,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-enum { RECORD_BYTES = 1 << 20, STATE_VERSION = 1 };
+enum { RECORD_BYTES = 1 << 20, STATE_VERSION = 2 };
 
 struct record_head {
     uint8_t kind;
@@ -24,8 +24,8 @@ struct record_head {
 
 struct state_record {
     struct record_head head;
-    uint32_t epoch, unused;
-    uint64_t seen, learned, sampled_out, rejected;
+    uint32_t epoch, is_frozen;
+    uint64_t seen, learned, sampled_out, frozen, rejected;
     uint64_t metrics_bytes;
 };
 
@@ -118,6 +118,8 @@ static bool put_state(const struct learner_state *state, uint32_t epoch, struct 
         .seen = state->seen,
         .learned = state->learned,
         .sampled_out = state->sampled_out,
+        .frozen = state->frozen,
+        .is_frozen = state->is_frozen,
         .rejected = state->rejected,
         .metrics_bytes = sizeof state->metrics,
     };
@@ -188,12 +190,15 @@ static bool restore_state(struct learner_state *state, const struct byte_buffer 
     if (buffer->length < sizeof record + sizeof state->metrics)
         return false;
     memcpy(&record, buffer->data, sizeof record);
-    if (record.head.kind != 'S' || record.metrics_bytes != sizeof state->metrics)
+    if (record.head.kind != 'S' || record.head.version != STATE_VERSION ||
+        record.metrics_bytes != sizeof state->metrics)
         return false;
     memcpy(&state->metrics, buffer->data + sizeof record, sizeof state->metrics);
     state->seen = record.seen;
     state->learned = record.learned;
     state->sampled_out = record.sampled_out;
+    state->frozen = record.frozen;
+    state->is_frozen = record.is_frozen != 0;
     state->rejected = record.rejected;
     state->published = record.epoch;
     for (uint32_t f = 0; f < fields; f++)

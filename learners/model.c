@@ -270,6 +270,14 @@ const float *model_dense_weights(const struct model *m, size_t *count)
     return m->dense_weights;
 }
 
+void model_set_rates(struct model *m, const struct model_rates *rates)
+{
+    m->options.linear.params.rate = rates->linear;
+    m->options.embedding.params.rate = rates->embedding;
+    m->options.head.params.rate = rates->head;
+    m->options.pairs.params.rate = rates->pairs;
+}
+
 void model_set_watermark(struct model *m, int64_t watermark_us)
 {
     /* At once, wherever a block stands: when a call ends must not decide. The rows of a block in progress

@@ -116,6 +116,12 @@ void model_learn(struct model *model, const struct model_input *input, struct mo
 /* Predicts only; labels are not read. Keys without a row count as absent. */
 void model_predict(struct model *model, const struct model_input *input, double *logits);
 
+/* Between events: from now on. FTRL in double keeps its own. */
+struct model_rates {
+    float linear, embedding, head, pairs;
+};
+void model_set_rates(struct model *model, const struct model_rates *rates);
+
 /* Between events: expiry and admission follow the watermark. */
 void model_set_watermark(struct model *model, int64_t watermark_us);
 

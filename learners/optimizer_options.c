@@ -10,12 +10,19 @@
 #define ROW_DECAY                                                                                            \
     OPTION_FLOAT(struct optimizer_config, decay, "decay", 0, "1.0", "0.0", "1.0",                            \
                  "what is kept of an accumulator at each update; below 1 old gradients are forgotten")
+#define ROWS_SCHEDULE                                                                                        \
+    OPTION_INT(struct optimizer_config, warmup, "warmup", 0, "0", "0", NULL,                                 \
+               "examples over which the rate rises from 0"),                                                 \
+        OPTION_INT(struct optimizer_config, halve_every, "halve_every", 0, "0", "0", NULL,                   \
+                   "examples in which the rate halves; 0: it stays"),                                        \
+        OPTION_FLOAT(struct optimizer_config, rate_min, "rate_min", 0, "0.0", "0.0", "1000.0",               \
+                     "halving ends at this rate")
 #define ROW_STEP_MAX                                                                                         \
     OPTION_FLOAT(struct optimizer_config, step_max, "step_max", 0, "1.0", "1e-12", "1e12",                   \
                  "no weight moves further in one step")
 
-static const struct option sgd_options[] = {ROW_RATE("0.01", "learning rate"), ROW_L1, ROW_L2, ROW_STEP_MAX,
-                                            OPTIONS_END};
+static const struct option sgd_options[] = {
+    ROW_RATE("0.01", "learning rate"), ROW_L1, ROW_L2, ROWS_SCHEDULE, ROW_STEP_MAX, OPTIONS_END};
 
 static const struct option momentum_options[] = {ROW_RATE("0.01", "learning rate"),
                                                  OPTION_FLOAT(struct optimizer_config, momentum, "momentum",
@@ -23,6 +30,7 @@ static const struct option momentum_options[] = {ROW_RATE("0.01", "learning rate
                                                               "share of the last step kept"),
                                                  ROW_L1,
                                                  ROW_L2,
+                                                 ROWS_SCHEDULE,
                                                  ROW_STEP_MAX,
                                                  OPTIONS_END};
 
@@ -31,6 +39,7 @@ static const struct option adagrad_options[] = {ROW_RATE("0.1", "learning rate")
                                                 ROW_DECAY,
                                                 ROW_L1,
                                                 ROW_L2,
+                                                ROWS_SCHEDULE,
                                                 ROW_STEP_MAX,
                                                 OPTIONS_END};
 
@@ -43,6 +52,7 @@ static const struct option adam_options[] = {
     OPTION_FLOAT(struct optimizer_config, epsilon, "epsilon", 0, "1e-8", "1e-12", "1.0", "added to the root"),
     ROW_L1,
     ROW_L2,
+    ROWS_SCHEDULE,
     ROW_STEP_MAX,
     OPTIONS_END};
 
@@ -58,6 +68,7 @@ static const struct option newton_options[] = {
     ROW_DECAY,
     ROW_L1,
     ROW_L2,
+    ROWS_SCHEDULE,
     ROW_STEP_MAX,
     OPTION_BOOL(
         struct optimizer_config, joint, "joint", "false",

@@ -8,6 +8,8 @@
 struct optimizer_config {
     double rate, l1, l2, accumulator, decay, step_max;
     bool joint;
+    int64_t warmup, halve_every;
+    double rate_min;
     double momentum, beta, beta1, beta2, epsilon;
 };
 

@@ -26,7 +26,7 @@ static void print_node(FILE *out, const struct run_node_stats *node)
     print_count(out, "in", c->in, &is_first);
     if (node->node->tag != PLAN_SINK) {
         print_count(out, "passed", c->passed, &is_first);
-        print_count(out, is_learner ? "sampled out" : "filtered", c->filtered, &is_first);
+        print_count(out, is_learner ? "not learned" : "filtered", c->filtered, &is_first);
         print_count(out, "duplicate", c->duplicate, &is_first);
         print_count(out, "late", c->late, &is_first);
         print_count(out, is_learner ? "rejected" : "dead", c->dead, &is_first);

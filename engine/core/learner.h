@@ -1,8 +1,9 @@
 /* Learners are operators (core/operator.h) with one input whose instance sees all rows in the job's one order
  * (DETERMINISM_BY_ALL_ROWS). outputs[0]: `NAME.predictions`, the input's own columns (without those added for
  * expressions) and `prediction: float`, one row per example, from the weights before learning it; outputs[1]:
- * `NAME.metrics`. Their counters add up as in = learned + sampled_out + rejected: learned is `absorbed`,
- * sampled out is `filtered`, rejected is `dead` (without going to dead letters); predictions are `emitted`.
+ * `NAME.metrics`. Their counters add up as in = learned + sampled_out + frozen + rejected: learned is
+ * `absorbed`, sampled out and frozen (predicted, not learned) are `filtered`, rejected is `dead` (without
+ * going to dead letters); predictions are `emitted`.
  *
  * A learner's option table has expressions (`label`, `sparse`, `dense` ...). Its `bind` makes each a column
  * of the input with bind->add_column, which returns the column's index, or -1 after a diagnostic; columns

@@ -83,6 +83,8 @@ void snapshot_corrupt(struct snapshot_reader *r, struct diag_list *diags, const 
 /* Predictions as they come, and a digest of their bits. */
 static uint64_t emitted, digest, metrics_rows, metrics_nulls;
 static enum loss_kind loss = LOSS_LOGISTIC;
+static struct freeze_config freeze; /* of the learners that start */
+static struct optimizer_config schedule = {.rate = 0.1};
 static double last_prediction;
 
 void operator_emit(struct operator_context *context, uint32_t output, struct batch *batch)
@@ -185,8 +187,9 @@ struct bench {
 
 static void common_defaults(struct learner_config *c, struct arena *arena, bool is_mf)
 {
-    static struct optimizer_config config = {
-        .rate = 0.1, .accumulator = 1.0, .decay = 1.0, .step_max = 1.0, .beta = 1.0};
+    static struct optimizer_config config;
+    config = schedule;
+    config.accumulator = config.decay = config.step_max = config.beta = 1.0;
     c->label.ast = name_ast(arena, "clicked");
     c->sparse = is_mf ? (struct expressions){0} : names(arena, "user", "item", "tags");
     c->dense = names(arena, "price", NULL, NULL);
@@ -199,6 +202,7 @@ static void common_defaults(struct learner_config *c, struct arena *arena, bool 
     c->embedding.optimizer = c->linear = c->head =
         (struct kind_ref){.choice = OPT_ADAGRAD, .config = &config};
     c->loss = (int)loss;
+    c->freeze = freeze;
     c->metrics_every = 1700;
     c->batch = 1, c->hidden_batch = 16, c->window = 2000, c->seed = 1;
     c->positive_weight = c->negative_weight = 1.0;
@@ -261,7 +265,7 @@ static void check_counts(const struct bench *t)
     const struct counters *c = &t->context.counters;
     assert_true(counters_balance(c));
     assert_int_equal(c->in, c->emitted);
-    assert_true(c->dead >= 1 && c->filtered > 0 && c->absorbed > c->filtered);
+    assert_true(c->dead >= 1 && c->filtered > 0 && c->absorbed > 3 * ROWS);
 }
 
 static struct snapshot_writer checkpoint(struct bench *t, const struct operator_kind *kind, uint64_t epoch,
@@ -326,7 +330,7 @@ static void check_resume(const struct operator_kind *kind)
     for (uint32_t i = 0; i < reports[0].count; i++) {
         const char *name = reports[0].items[i].name;
         if (strcmp(name, "logloss") == 0 || strcmp(name, "auc") == 0 || strcmp(name, "rmse") == 0 ||
-            strcmp(name, "learned") == 0)
+            strcmp(name, "learned") == 0 || strcmp(name, "frozen") == 0)
             assert_true(reports[0].items[i].value == reports[1].items[i].value);
     }
     stop(&second, kind);
@@ -349,6 +353,105 @@ static void test_kinds(void **state)
         assert_non_null(kinds[i]->example);
         check_resume(kinds[i]);
     }
+}
+
+static double reported(struct bench *t, const struct operator_kind *kind, const char *name)
+{
+    struct report report = {0};
+    kind->report(&t->context, &report);
+    for (uint32_t i = 0; i < report.count; i++)
+        if (strcmp(report.items[i].name, name) == 0 && !report.items[i].is_window)
+            return report.items[i].value;
+    fail_msg("the report has no %s", name);
+    return 0.0;
+}
+
+/* The same with rates that move and a band the window's label mean crosses several times. */
+static void test_scheduled_kinds(void **state)
+{
+    (void)state;
+    schedule = (struct optimizer_config){.rate = 0.1, .warmup = 3000, .halve_every = 4000, .rate_min = 0.03};
+    freeze = (struct freeze_config){.label_mean_min = 0.37, .after = 1500};
+    for (size_t i = 0; i < ARRAY_COUNT(kinds); i++) {
+        check_resume(kinds[i]);
+        struct bench t;
+        start(&t, kinds[i]);
+        uint32_t turns = 0;
+        for (uint64_t n = 0, was = 0, is; n < BATCHES; n++, was = is) {
+            feed(&t, kinds[i], n, n + 1);
+            is = reported(&t, kinds[i], "is_frozen") > 0.0;
+            turns += is != was;
+            assert_true(n != 6 || is); /* when check_resume takes its delta */
+        }
+        assert_true(turns >= 2); /* it froze, and thawed */
+        stop(&t, kinds[i]);
+    }
+    schedule = (struct optimizer_config){.rate = 0.1};
+    freeze = (struct freeze_config){0};
+}
+
+/* What one learner predicts, batch by batch the same rows, as a digest each. */
+static void digests(const struct operator_kind *kind, uint64_t out[BATCHES], double *frozen)
+{
+    struct bench t;
+    start(&t, kind);
+    ((struct learner_config *)t.bind.config)->metrics_every = INT64_MAX; /* predictions alone */
+    for (uint64_t n = 0; n < BATCHES; n++) {
+        digest = 0;
+        feed(&t, kind, n < 3 ? n : 3, (n < 3 ? n : 3) + 1); /* from 3 on the same batch again */
+        out[n] = digest;
+    }
+    assert_true(counters_balance(&t.context.counters));
+    *frozen = reported(&t, kind, "frozen");
+    stop(&t, kind);
+}
+
+static void test_freeze(void **state)
+{
+    (void)state;
+    uint64_t plain[BATCHES], other[BATCHES];
+    double frozen;
+    digests(&learner_linear, plain, &frozen);
+    assert_true(frozen == 0.0 && plain[BATCHES - 1] != plain[BATCHES - 2]);
+    freeze = (struct freeze_config){.calibration_min = 1e-3, .calibration_max = 1e3, .label_mean_max = 0.9};
+    digests(&learner_linear, other, &frozen); /* within its bands it is as if there were none */
+    assert_true(frozen == 0.0);
+    assert_memory_equal(plain, other, sizeof plain);
+    static const struct freeze_config left[] = {{.label_mean_max = 0.2, .after = 2000},
+                                                {.label_mean_min = 0.6, .after = 2000},
+                                                {.calibration_max = 0.5, .after = 2000},
+                                                {.calibration_min = 1.5, .after = 2000}};
+    for (size_t i = 0; i < ARRAY_COUNT(left); i++) {
+        freeze = left[i];
+        digests(&learner_linear, other, &frozen);
+        assert_memory_equal(plain, other, 2 * sizeof *plain);
+        /* From example 2,048 on, but for a row a batch without a label: it goes on predicting, the same. */
+        assert_true(frozen == BATCHES * ROWS - 2048 - (BATCHES - 3));
+        assert_true(other[BATCHES - 1] == other[BATCHES - 2] && other[3] != plain[3]);
+    }
+    freeze = (struct freeze_config){0};
+}
+
+static void test_schedule(void **state)
+{
+    (void)state;
+    uint64_t plain[BATCHES], other[BATCHES];
+    double frozen;
+    digests(&learner_fm, plain, &frozen);
+    schedule = (struct optimizer_config){.rate = 0.1, .halve_every = 1 << 30, .rate_min = 0.1};
+    digests(&learner_fm, other, &frozen); /* the floor holds it where it is */
+    assert_memory_equal(plain, other, sizeof plain);
+    schedule.rate_min = 0.0;
+    schedule.halve_every = 8;
+    digests(&learner_fm, other, &frozen); /* 128 halvings from example 1,024 on: nothing moves any more */
+    assert_true(other[0] == plain[0] && other[BATCHES - 1] == other[BATCHES - 2]);
+    schedule = (struct optimizer_config){.rate = 0.1, .warmup = 2048};
+    digests(&learner_fm, other, &frozen); /* half the rate for the first 1,024, then all of it */
+    assert_true(other[0] != plain[0]);
+    schedule = (struct optimizer_config){.rate = 0.05};
+    digests(&learner_fm, plain, &frozen);
+    assert_true(other[0] == plain[0] && other[1] != plain[1]);
+    schedule = (struct optimizer_config){.rate = 0.1};
 }
 
 /* `pairs` and `init_of` reach the model at the places of the features they name. */
@@ -394,7 +497,8 @@ static void test_nulls(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kinds), cmocka_unit_test(test_nulls),
-                                       cmocka_unit_test(test_fields)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kinds),  cmocka_unit_test(test_scheduled_kinds),
+                                       cmocka_unit_test(test_freeze), cmocka_unit_test(test_schedule),
+                                       cmocka_unit_test(test_nulls),  cmocka_unit_test(test_fields)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
