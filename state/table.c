@@ -1,6 +1,8 @@
 /* The keyed table: brackets, look-ups, changes. */
 #include "state/table.h"
 
+#include "core/os.h"
+
 #include <stdlib.h>
 
 enum {
@@ -198,6 +200,7 @@ static void load_missing(struct keyed_table *table, struct keyed_slot **missing,
         lengths[i] = keyed_key(table, table->key_space[i], missing[i]->key, key_hash(missing[i]->key));
     }
     table->stats.misses += count;
+    uint64_t loaded_before = table->stats.loaded;
     bool is_good = store_get(table->options.store, count, keys, lengths, values);
     for (uint32_t i = 0; i < count; i++) {
         if (values[i] == NULL)
@@ -219,6 +222,8 @@ static void load_missing(struct keyed_table *table, struct keyed_slot **missing,
         }
         rocksdb_pinnableslice_destroy(values[i]);
     }
+    if (table->stats.loaded > loaded_before)
+        (void)failpoint("state.load"); /* state was read back; nothing can fail here */
 }
 
 static bool is_perhaps_stored(const struct keyed_table *table, uint64_t hash)

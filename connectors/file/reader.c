@@ -5,6 +5,8 @@
  * on where a batch ends: that is decided by the rule in core/connector.h, from the records alone. */
 #include "connectors/file/reader.h"
 
+#include "connectors/file/mark.h"
+
 #include "core/os.h"
 
 #include <stdlib.h>
@@ -80,11 +82,15 @@ bool reader_open(struct file_reader *reader)
         /* Opening tells more than stat: rights, kind, compression. */
         if (!input_open(&reader->input, open_path(reader), -1))
             is_good = report_input(reader);
-        else if (fstat(reader->input.fd, &info) == 0)
-            reader->facts[i] = (struct file_facts){info.st_size, info.st_mtim};
+        else if (fstat(reader->input.fd, &info) == 0) {
+            reader->facts[i].size = info.st_size;
+            reader->facts[i].changed = info.st_mtim;
+            mark_file(reader->input.fd, info.st_size, &reader->facts[i].head, &reader->facts[i].tail);
+        }
         reader->bytes_total += reader->facts[i].size;
         input_close(&reader->input);
     }
+    mark_before(reader->list, reader->facts);
     reader->file = 0;
     return is_good;
 }

@@ -15,6 +15,8 @@
 struct file_facts {
     int64_t size;
     struct timespec changed;
+    uint64_t head, tail; /* digests of its ends */
+    uint64_t before;     /* of all files before it */
 };
 
 struct file_reader {
@@ -29,7 +31,7 @@ struct file_reader {
     struct diag_list *diags;
     pthread_mutex_t *mutex; /* held around diags */
 
-    struct file_facts *facts; /* list->count */
+    struct file_facts *facts; /* list->count, and one more for `before` */
     char **headers;           /* list->count; NULL: not read yet */
     size_t *header_bytes;
     int64_t bytes_total;  /* on disk */

@@ -1,4 +1,5 @@
 /* Source `file`: recorded events. */
+#include "connectors/file/mark.h"
 #include "connectors/file/reader.h"
 #include "connectors/file/sort.h"
 #include "formats/formats.h"
@@ -6,9 +7,6 @@
 #include "core/os.h"
 
 #include <stdlib.h>
-#include <xxhash.h>
-
-enum { IDENTITY_BYTES = 4096 };
 
 struct file_source {
     struct texts path;
@@ -24,6 +22,7 @@ struct file_source {
     struct path_list *lists;
     struct file_reader *readers;
     struct sorted_file *sorted; /* order_by: one for each partition */
+    uint64_t *sorted_before;    /* order_by: marks all files of each partition; else 0 */
     uint32_t partitions_count;
     pthread_mutex_t mutex; /* the source's diagnostics */
     bool has_mutex;
@@ -158,6 +157,7 @@ static bool file_open(struct source *source)
         return false;
     file->readers = calloc(file->partitions_count, sizeof(*file->readers));
     file->sorted = calloc(file->partitions_count, sizeof(*file->sorted));
+    file->sorted_before = arena_array(source->arena, uint64_t, file->partitions_count);
     leat_assert(file->readers != NULL && file->sorted != NULL);
     bool is_good = true;
     for (uint32_t i = 0; i < file->partitions_count; i++) {
@@ -169,8 +169,10 @@ static bool file_open(struct source *source)
                                        .diags = source->diags,
                                        .mutex = &file->mutex};
         is_good &= reader_open(reader) && reader_check(reader);
-        if (is_good && file->order_by.name.length > 0)
+        if (is_good && file->order_by.name.length > 0) {
+            file->sorted_before[i] = reader->facts[file->lists[i].count].before;
             is_good = sort_partition(source, i);
+        }
     }
     return is_good;
 }
@@ -215,35 +217,23 @@ static void file_progress(struct source *source, struct source_progress *progres
     }
 }
 
-/* Names without directories (a recording may be moved), sizes, and what the files begin with. */
-static const char *file_identity(struct source *source)
+/* Of a sorted partition the reader's files are not those of the job. */
+static size_t file_mark(struct source *source, uint32_t partition, const struct source_position *position,
+                        char out[SOURCE_MARK_BYTES])
 {
     struct file_source *file = source->config;
-    XXH3_state_t *state = XXH3_createState();
-    leat_assert(state != NULL);
-    XXH3_128bits_reset(state);
-    uint32_t files = 0;
-    for (uint32_t i = 0; i < file->partitions_count; i++)
-        for (uint32_t j = 0; j < file->lists[i].count; j++, files++) {
-            const char *path = file->lists[i].paths[j], *slash = strrchr(path, '/');
-            const char *name = slash == NULL ? path : slash + 1;
-            char first[IDENTITY_BYTES];
-            size_t got = 0;
-            int64_t size = os_file_bytes(path);
-            FILE *opened = fopen(path, "rbe");
-            if (opened != NULL) {
-                got = fread(first, 1, sizeof(first), opened);
-                fclose(opened);
-            }
-            XXH3_128bits_update(state, &i, sizeof(i));
-            XXH3_128bits_update(state, name, strlen(name) + 1);
-            XXH3_128bits_update(state, &size, sizeof(size));
-            XXH3_128bits_update(state, first, got);
-        }
-    XXH128_hash_t hash = XXH3_128bits_digest(state);
-    XXH3_freeState(state);
-    return arena_printf(source->arena, "%u files, %016llx%016llx", files, (unsigned long long)hash.high64,
-                        (unsigned long long)hash.low64);
+    const struct file_reader *reader = &file->readers[partition];
+    uint32_t at = (uint32_t)MIN(MAX(position->a, 0), reader->list->count);
+    return mark_make(reader->list, reader->facts, at, file->sorted_before[partition], out);
+}
+
+static bool file_mark_check(struct source *source, uint32_t partition, const struct source_position *position,
+                            struct str mark)
+{
+    struct file_source *file = source->config;
+    const struct file_reader *reader = &file->readers[partition];
+    uint32_t at = (uint32_t)MIN(MAX(position->a, 0), (int64_t)UINT32_MAX);
+    return mark_compare(reader->list, reader->facts, at, file->sorted_before[partition], mark, source->diags);
 }
 
 static void file_close(struct source *source)
@@ -285,6 +275,7 @@ const struct source_kind source_file = {
     .decoder_new = file_decoder_new,
     .decoder_free = format_decoder_free,
     .progress = file_progress,
-    .identity = file_identity,
+    .mark = file_mark,
+    .mark_check = file_mark_check,
     .close = file_close,
 };

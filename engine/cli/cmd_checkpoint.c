@@ -4,6 +4,7 @@
 #include "control/summary.h"
 #include "core/civil.h"
 #include "core/option.h"
+#include "run/run.h"
 #include "state/checkpoint.h"
 
 #include <inttypes.h>
@@ -113,9 +114,13 @@ static bool show(struct checkpoint_dir *dir, struct checkpoint_arguments *a)
     struct checkpoint_id id;
     struct byte_buffer out = {0};
     bool is_good = choose(dir, a, &id) && checkpoint_show(dir, id, &out, &a->diags);
+    struct checkpoint *opened = is_good ? checkpoint_open(dir, id, &a->diags) : NULL;
+    if (opened != NULL)
+        run_describe_positions(checkpoint_info(opened)->sources, &out);
+    checkpoint_close(opened);
     fwrite(out.data, 1, out.length, stdout);
     buffer_free(&out);
-    return is_good;
+    return opened != NULL;
 }
 
 static bool verify(struct checkpoint_dir *dir, struct checkpoint_arguments *a)

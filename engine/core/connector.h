@@ -15,6 +15,7 @@
 #include "core/snapshot.h"
 
 enum { SOURCE_BATCH_BYTES = 1 << 20, SOURCE_GRID_BYTES = 4 << 20, SOURCE_RECORD_BYTES_MAX = 1 << 20 };
+enum { SOURCE_MARK_BYTES = 512 };
 
 /* Where a partition goes on reading: the first record of a raw batch. Meaning of a, b: the source's (file:
  * index of the file in the partition, decompressed offset; kafka: -, offset). Stored in checkpoints. */
@@ -138,9 +139,13 @@ struct source_kind {
     /* Figures for the live view and the summary (core/operator.h); any thread, also while lanes decode. May
      * be NULL. */
     void (*report)(struct source *source, struct report *report);
-    /* Identifies what is read (names, sizes, first bytes ...) so that a resume notices a changed input: a
-     * line of text in the source's arena, after open. NULL: nothing to compare. */
-    const char *(*identity)(struct source *source);
+    /* What was read of the partition up to a position, so that a resume notices a changed input: at most
+     * SOURCE_MARK_BYTES; cheap, without I/O. mark_check compares, before the seek: false + diagnostic. Both
+     * NULL: nothing to compare. */
+    size_t (*mark)(struct source *source, uint32_t partition, const struct source_position *position,
+                   char out[SOURCE_MARK_BYTES]);
+    bool (*mark_check)(struct source *source, uint32_t partition, const struct source_position *position,
+                       struct str mark);
     void (*close)(struct source *source);
 };
 

@@ -3,13 +3,22 @@
 #include "core/os.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
-enum failpoint_action { FAILPOINT_NOTHING, FAILPOINT_KILL, FAILPOINT_EXIT, FAILPOINT_ERROR, FAILPOINT_SLEEP };
+enum failpoint_action {
+    FAILPOINT_NOTHING,
+    FAILPOINT_KILL,
+    FAILPOINT_STOP,
+    FAILPOINT_EXIT,
+    FAILPOINT_ERROR,
+    FAILPOINT_SLEEP
+};
 
 static const char *const names[] = {
 #define FAILPOINT(name) name,
@@ -49,6 +58,10 @@ int failpoint(const char *name)
         kill(getpid(), SIGKILL);
         pause();
         return EIO;
+    case FAILPOINT_STOP: /* the whole process, until somebody continues it or kills it */
+        dprintf(STDERR_FILENO, "leat: stopped at %s\n", name);
+        pthread_kill(pthread_self(), SIGSTOP);
+        return 0;
     case FAILPOINT_EXIT: _exit(70);
     case FAILPOINT_SLEEP: {
         struct timespec rest = {rule->argument / 1000, (long)(rule->argument % 1000) * 1000000};
@@ -75,6 +88,10 @@ static bool parse_action(struct str text, struct failpoint_rule *rule)
 {
     if (str_is(text, "kill")) {
         rule->action = FAILPOINT_KILL;
+        return true;
+    }
+    if (str_is(text, "stop")) {
+        rule->action = FAILPOINT_STOP;
         return true;
     }
     if (str_is(text, "exit")) {
@@ -126,7 +143,7 @@ static bool parse_rule(struct str text, struct diag_list *diags)
     if (!is_good || !parse_action(action, rule)) {
         struct diag *d = diag_error(diags, DIAG_E1002, (struct span){0},
                                     "LEAT_FAILPOINTS: `%.*s` says no action", STR_ARGS(text));
-        diag_hint(diags, d, "kill, exit, error:ENOSPC or sleep:20, then @3 for the third passage only");
+        diag_hint(diags, d, "kill, stop, exit, error:ENOSPC or sleep:20, then @3 for the third passage only");
         return false;
     }
     return true;

@@ -2,9 +2,9 @@
  *
  * Each function that writes passes a failpoint by name, so that the crash tests can stop the process, fail
  * the call or tear the write at every step: LEAT_FAILPOINTS="ckpt.pre_rename=kill,sink.write=error:ENOSPC@7"
- * (action kill | exit | error:ERRNO | sleep:MS; @N: at the N-th passage only, from 1; a write that gets an
- * error leaves half of its bytes). Compiled in always; a passage costs one load when LEAT_FAILPOINTS is not
- * set. */
+ * (action kill | stop | exit | error:ERRNO | sleep:MS; @N: at the N-th passage only, from 1; a write that
+ * gets an error leaves half of its bytes). Compiled in always; a passage costs one load when LEAT_FAILPOINTS
+ * is not set. */
 #ifndef LEAT_CORE_OS_H
 #define LEAT_CORE_OS_H
 

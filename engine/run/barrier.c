@@ -7,8 +7,8 @@
  * tells the sinks
  *
  * One checkpoint at a time. The last number of a run has a barrier too: it is not formed while another
- * checkpoint is on its way. What fails abandons that checkpoint alone: the job goes on, says so, and tries
- * again at the next turn. */
+ * checkpoint is on its way, and waits for its own to begin. What fails abandons that checkpoint alone: the
+ * job goes on, says so, and tries again at the next turn. */
 #include "run/barrier.h"
 
 #include <stdio.h>
@@ -22,9 +22,22 @@ bool barrier_is_busy(struct run *run)
 {
     struct run_checkpoints *c = run->checkpoints;
     pthread_mutex_lock(&c->mutex);
-    bool is_busy = c->state != BARRIER_IDLE && c->state != BARRIER_REQUESTED;
+    bool is_busy = c->state == BARRIER_RUNNING || c->state == BARRIER_WRITING;
     pthread_mutex_unlock(&c->mutex);
     return is_busy;
+}
+
+bool barrier_takes_last(struct run *run)
+{
+    struct run_checkpoints *c = run->checkpoints;
+    pthread_mutex_lock(&c->mutex);
+    bool is_ready = c->state == BARRIER_REQUESTED || (c->state == BARRIER_IDLE && c->last_is_refused);
+    if (c->state == BARRIER_IDLE && !is_ready && !c->last_is_wanted) {
+        c->last_is_wanted = true;
+        pthread_cond_broadcast(&c->condition);
+    }
+    pthread_mutex_unlock(&c->mutex);
+    return is_ready;
 }
 
 uint64_t barrier_at(struct run *run, const struct slot *slot)
@@ -32,17 +45,13 @@ uint64_t barrier_at(struct run *run, const struct slot *slot)
     struct run_checkpoints *c = run->checkpoints;
     uint64_t epoch = 0;
     pthread_mutex_lock(&c->mutex);
-    if (slot->is_end && c->state == BARRIER_IDLE)
-        barrier_begin(c); /* else the one that was asked for will do */
     if (c->state == BARRIER_REQUESTED) {
         epoch = c->epoch;
         c->state = BARRIER_RUNNING;
         c->is_last = slot->is_end;
         c->barrier_us = os_monotonic_us();
         buffer_clear(&c->positions);
-        uint64_t is_finished = slot->is_final;
-        buffer_append(&c->positions, &is_finished, sizeof(is_finished));
-        sequencer_save(run, &c->positions);
+        sequencer_save(run, slot->is_final, &c->positions);
     }
     pthread_mutex_unlock(&c->mutex);
     return epoch;
@@ -51,22 +60,33 @@ uint64_t barrier_at(struct run *run, const struct slot *slot)
 /* --- Called by the lanes
  * -------------------------------------------------------------------------------------------- */
 
+void checkpoint_sink_part(const struct plan_node *sink, char name[CHECKPOINT_SINK_BYTES])
+{
+    struct str text = sink->name;
+    if (text.length <= CHECKPOINT_SINK_BYTES - 8)
+        snprintf(name, CHECKPOINT_SINK_BYTES, "sink/%.*s/", STR_ARGS(text));
+    else /* no other name can have a `#` */
+        snprintf(name, CHECKPOINT_SINK_BYTES, "sink/%.*s#%u/", 64, text.data, sink->place);
+}
+
+void checkpoint_counters_part(const struct plan_node *node, char name[CHECKPOINT_PART_BYTES])
+{
+    size_t length = strlen(strcpy(name, "counters/"));
+    if (node->tag != PLAN_SINK)
+        snprintf(name + length, CHECKPOINT_PART_BYTES - length, "%u/", node->place);
+    else
+        checkpoint_sink_part(node, name + length);
+}
+
 static bool snapshot_counters(struct run_checkpoints *c, struct node_instance *node,
                               const struct counters *counters)
 {
-    char name[64];
-    snprintf(name, sizeof(name), "counters/%u/%u", node->node->place, node->stage->instance);
+    char name[CHECKPOINT_PART_BYTES];
+    checkpoint_counters_part(node->node, name);
+    size_t length = strlen(name);
+    snprintf(name + length, sizeof(name) - length, "%u", node->stage->instance);
     struct saved_counters saved = {c->epoch, *counters};
     return snapshot_put(checkpoint_part(c->writer, name), SNAPSHOT_GLOBAL, &saved, sizeof(saved));
-}
-
-void checkpoint_sink_part(const struct plan_node *sink, char name[CHECKPOINT_PART_BYTES])
-{
-    struct str text = sink->name;
-    if (text.length <= CHECKPOINT_PART_BYTES - 8)
-        snprintf(name, CHECKPOINT_PART_BYTES, "sink/%.*s/", STR_ARGS(text));
-    else /* no other name can have a `#` */
-        snprintf(name, CHECKPOINT_PART_BYTES, "sink/%.*s#%u/", 64, text.data, sink->place);
 }
 
 static bool snapshot_node(struct run_checkpoints *c, struct node_instance *node)
@@ -147,29 +167,42 @@ static void say(struct run_checkpoints *c)
     diag_list_init(&c->diags, &c->arena);
 }
 
-/* Under the mutex. Leaves state BARRIER_REQUESTED, or as it was where the disk refuses. */
-void barrier_begin(struct run_checkpoints *c)
+/* The directory and the first parts of the next checkpoint; false where the disk refuses. */
+static bool make_writer(struct run_checkpoints *c)
 {
     c->writer = checkpoint_begin(c->dir, c->next_epoch, checkpoint_wants_base(c->dir), &c->diags);
-    if (c->writer == NULL) {
-        say(c);
-        return;
-    }
+    if (c->writer == NULL)
+        return false;
     const struct plan *plan = c->run->plan;
     struct snapshot_writer *job = checkpoint_part(c->writer, "job");
-    if (!snapshot_put(job, SNAPSHOT_GLOBAL, plan->job_text.data, plan->job_text.length) ||
-        !snapshot_put(job, SNAPSHOT_GLOBAL, plan->job_settings.data, plan->job_settings.length)) {
-        checkpoint_abandon(c->writer);
-        c->writer = NULL;
+    if (snapshot_put(job, SNAPSHOT_GLOBAL, plan->job_text.data, plan->job_text.length) &&
+        snapshot_put(job, SNAPSHOT_GLOBAL, plan->job_settings.data, plan->job_settings.length))
+        return true;
+    checkpoint_abandon(c->writer);
+    c->writer = NULL;
+    return false;
+}
+
+/* Under the mutex, which is given up while the disk works: the sequencer takes it. */
+static void begin_checkpoint(struct run_checkpoints *c)
+{
+    c->state = BARRIER_OPENING;
+    pthread_mutex_unlock(&c->mutex);
+    bool is_good = make_writer(c);
+    if (!is_good)
+        say(c);
+    pthread_mutex_lock(&c->mutex);
+    c->state = is_good ? BARRIER_REQUESTED : BARRIER_IDLE;
+    c->last_is_refused = !is_good && c->last_is_wanted;
+    c->last_is_wanted = false;
+    if (!is_good)
         return;
-    }
     c->epoch = c->next_epoch++;
     c->has_failed = false;
     c->stop_us = 0;
     c->remaining = 0;
     for (uint32_t stage = 0; stage < c->run->plan->stages_count; stage++)
         c->remaining += stage_pieces(c->run, stage);
-    c->state = BARRIER_REQUESTED;
 }
 
 static bool write_and_publish(struct run_checkpoints *c)
@@ -240,7 +273,7 @@ static void wait_for_turn(struct run_checkpoints *c)
         until.tv_nsec -= 1000000000;
         until.tv_sec++;
     }
-    while (!c->must_end && c->state == BARRIER_IDLE)
+    while (!c->must_end && !c->last_is_wanted)
         if (pthread_cond_timedwait(&c->condition, &c->mutex, &until) != 0)
             break;
 }
@@ -254,7 +287,7 @@ static void *coordinator_main(void *argument)
         if (c->must_end)
             break;
         if (c->state == BARRIER_IDLE) {
-            barrier_begin(c);
+            begin_checkpoint(c);
             run_wake(c->run);
         }
         while (!c->must_end && (c->state == BARRIER_REQUESTED || c->state == BARRIER_RUNNING))

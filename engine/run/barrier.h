@@ -9,6 +9,7 @@
 
 enum barrier_state {
     BARRIER_IDLE,
+    BARRIER_OPENING,   /* the coordinator makes its directory */
     BARRIER_REQUESTED, /* begun; the next number formed gets the barrier */
     BARRIER_RUNNING,   /* stages are passing it */
     BARRIER_WRITING,   /* all have; the coordinator writes */
@@ -33,6 +34,7 @@ struct run_checkpoints {
     uint64_t epoch, next_epoch;
     unsigned remaining; /* stage instances that have not snapshot yet */
     bool has_failed, is_last, last_is_published, must_end;
+    bool last_is_wanted, last_is_refused; /* the end waits for a checkpoint; there can be none */
     struct byte_buffer positions;
     _Atomic uint64_t published; /* epoch */
     struct arena arena;
@@ -52,9 +54,11 @@ bool checkpoints_restore(struct run *run);
 bool checkpoints_start(struct run *run);
 void checkpoints_join(struct run *run);
 void checkpoints_free(struct run *run);
-void barrier_begin(struct run_checkpoints *c);
-/* The part of a checkpoint that is a sink's; its end tells it from those of longer names. */
-enum { CHECKPOINT_PART_BYTES = 120 };
-void checkpoint_sink_part(const struct plan_node *sink, char name[CHECKPOINT_PART_BYTES]);
+/* The part of a checkpoint that is a sink's, by its name: a job may gain or lose sinks. Its end tells it from
+ * those of longer names. */
+enum { CHECKPOINT_SINK_BYTES = 120, CHECKPOINT_PART_BYTES = CHECKPOINT_SINK_BYTES + 32 };
+void checkpoint_sink_part(const struct plan_node *sink, char name[CHECKPOINT_SINK_BYTES]);
+/* And that of a node's counters, but for the instance. */
+void checkpoint_counters_part(const struct plan_node *node, char name[CHECKPOINT_PART_BYTES]);
 
 #endif

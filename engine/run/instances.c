@@ -138,7 +138,7 @@ static void init_node(struct stage_instance *stage, struct node_instance *node,
             .input = plan_node->bound[0].schema,
             .arena = &run->arena,
             .diags = run->diags,
-            .is_resumed = run->is_resumed,
+            .is_resumed = checkpoints_have_sink(run, plan_node),
             .replaces_parts = run->replaces_parts,
             .has_checkpoints = run->checkpoints != NULL,
         };

@@ -269,8 +269,12 @@ bool sequencer_work(struct run *run, struct lane *lane);
 bool sequencer_form(struct run *run);
 /* The next number for stage 0, or NULL. */
 struct slot *sequencer_claim(struct run *run);
-void sequencer_save(struct run *run, struct byte_buffer *out);
-bool sequencer_restore(struct run *run, struct str saved);
+
+/* positions.c */
+void sequencer_save(struct run *run, bool is_finished, struct byte_buffer *out);
+bool sequencer_restore(struct run *run, struct str positions);
+/* Whether all sources had ended. */
+bool positions_are_final(struct str positions);
 
 /* exchange.c */
 void exchange_init(struct run *run);
@@ -344,8 +348,14 @@ void run_fail(struct run *run);
 void checkpoints_snapshot(struct stage_instance *stage, uint64_t epoch);
 /* While the number is formed: the epoch of the checkpoint after it, or 0. */
 uint64_t barrier_at(struct run *run, const struct slot *slot);
-/* Whether a checkpoint is on its way, so that the last number must wait. */
+/* Whether a checkpoint is on its way that stages are passing or the coordinator is writing. */
 bool barrier_is_busy(struct run *run);
+/* Whether the last number may be formed: with the barrier that waits for it, or with none where the disk
+ * refuses one. Asks for a checkpoint if there is none. */
+bool barrier_takes_last(struct run *run);
 uint64_t checkpoints_published(const struct run *run);
+/* Whether the checkpoint that the run resumes has something of the sink: one that the job did not have then
+ * begins anew. */
+bool checkpoints_have_sink(struct run *run, const struct plan_node *sink);
 
 #endif

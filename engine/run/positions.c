@@ -1,4 +1,5 @@
 /* The sequencer's beginning and end, and its place in checkpoints: where each partition goes on. */
+#include "core/civil.h"
 #include "run/internal.h"
 
 #include <stdlib.h>
@@ -76,28 +77,54 @@ void sequencer_free(struct run *run)
     pthread_mutex_destroy(&s->mutex);
 }
 
-enum { POSITIONS_VERSION = 2, PARTITION_WORDS = 10 };
+/* --- In a checkpoint: words of 64 bits, and texts as their length and bytes --- */
+
+enum { POSITIONS_VERSION = 2, SAVED_TEXT_MAX = 1 << 16 };
 
 static void put(struct byte_buffer *out, uint64_t value)
 {
     buffer_append(out, &value, sizeof(value));
 }
 
+static void put_text(struct byte_buffer *out, struct str text)
+{
+    put(out, text.length);
+    buffer_append(out, text.data, text.length);
+}
+
+static struct str name_of_partition(struct run *run, const struct partition *p)
+{
+    const struct source_kind *kind = run->plan->nodes[run->plan->sources[p->source]].source_kind;
+    if (kind->partition_name == NULL)
+        return (struct str){"", 0};
+    struct str name = str_from(kind->partition_name(&run->sources[p->source], p->local));
+    name.length = MIN(name.length, SAVED_TEXT_MAX);
+    return name;
+}
+
 /* Called when the number with the barrier is formed: everything before it is taken, nothing after it. */
-void sequencer_save(struct run *run, struct byte_buffer *out)
+void sequencer_save(struct run *run, bool is_finished, struct byte_buffer *out)
 {
     struct sequencer *s = &run->sequencer;
+    const struct plan *plan = run->plan;
+    put(out, is_finished);
     put(out, POSITIONS_VERSION);
     put(out, atomic_load(&s->formed) + 1);
-    put(out, run->plan->sources_count);
-    for (uint32_t i = 0; i < run->plan->sources_count; i++)
+    put(out, plan->sources_count);
+    for (uint32_t i = 0; i < plan->sources_count; i++) {
+        put_text(out, plan->nodes[plan->sources[i]].name);
         put(out, (uint64_t)s->source_watermarks[i]);
+    }
     put(out, s->partitions_count);
     for (uint32_t i = 0; i < s->partitions_count; i++) {
         const struct partition *p = &s->partitions[i];
+        const struct source_kind *kind = plan->nodes[plan->sources[p->source]].source_kind;
+        put(out, p->source);
+        put_text(out, name_of_partition(run, p));
         put(out, (uint64_t)p->resume.a);
         put(out, (uint64_t)p->resume.b);
         put(out, p->resume.record);
+        put(out, (uint64_t)p->resume.line);
         put(out, p->resume_rows);
         put(out, (uint64_t)p->order_max);
         put(out, (uint64_t)p->event_max);
@@ -105,56 +132,162 @@ void sequencer_save(struct run *run, struct byte_buffer *out)
         put(out, p->has_own_order);
         put(out, p->since_cut);
         put(out, p->records);
+        char mark[SOURCE_MARK_BYTES];
+        size_t bytes =
+            kind->mark == NULL ? 0 : kind->mark(&run->sources[p->source], p->local, &p->resume, mark);
+        put_text(out, (struct str){mark, bytes});
     }
 }
 
-static uint64_t take(struct str *from)
+/* What is left of a checkpoint's positions; bytes from outside. */
+struct saved {
+    struct str left;
+    bool is_short;
+};
+
+static uint64_t take(struct saved *saved)
 {
     uint64_t value = 0;
-    if (from->length >= sizeof(value)) {
-        memcpy(&value, from->data, sizeof(value));
-        from->data += sizeof(value);
-        from->length -= sizeof(value);
-    }
+    saved->is_short |= saved->left.length < sizeof(value);
+    if (saved->is_short)
+        return 0;
+    memcpy(&value, saved->left.data, sizeof(value));
+    saved->left.data += sizeof(value);
+    saved->left.length -= sizeof(value);
     return value;
 }
 
-bool sequencer_restore(struct run *run, struct str saved)
+static struct str take_text(struct saved *saved)
+{
+    uint64_t length = take(saved);
+    saved->is_short |= length > SAVED_TEXT_MAX || length > saved->left.length;
+    if (saved->is_short)
+        return (struct str){"", 0};
+    struct str text = {saved->left.data, length};
+    saved->left.data += length;
+    saved->left.length -= length;
+    return text;
+}
+
+struct saved_partition {
+    uint64_t source;
+    struct str name, mark;
+    struct source_position resume;
+    uint32_t resume_rows, since_cut;
+    int64_t order_max, event_max;
+    bool has_event, has_own_order;
+    uint64_t records;
+};
+
+static struct saved_partition take_partition(struct saved *saved)
+{
+    struct saved_partition p = {.source = take(saved), .name = take_text(saved)};
+    p.resume.a = (int64_t)take(saved);
+    p.resume.b = (int64_t)take(saved);
+    p.resume.record = take(saved);
+    p.resume.line = (int64_t)take(saved);
+    p.resume_rows = (uint32_t)take(saved);
+    p.order_max = (int64_t)take(saved);
+    p.event_max = (int64_t)take(saved);
+    p.has_event = take(saved) != 0;
+    p.has_own_order = take(saved) != 0;
+    p.since_cut = (uint32_t)take(saved) % BATCH_ROWS;
+    p.records = take(saved);
+    p.mark = take_text(saved);
+    return p;
+}
+
+bool positions_are_final(struct str positions)
+{
+    struct saved saved = {.left = positions};
+    return take(&saved) != 0;
+}
+
+static bool refuse(struct run *run, const char *why)
+{
+    struct diag *d = diag_error(run->diags, DIAG_E0703, (struct span){0}, "%s", why);
+    diag_hint(run->diags, d, "give the job the inputs it had, or start anew with --fresh");
+    return false;
+}
+
+static bool restore_partition(struct run *run, struct partition *p, const struct saved_partition *saved)
+{
+    struct source *source = &run->sources[p->source];
+    const struct source_kind *kind = run->plan->nodes[run->plan->sources[p->source]].source_kind;
+    p->resume = saved->resume;
+    p->resume_rows = p->skip_rows = saved->resume_rows;
+    p->order_max = saved->order_max;
+    p->event_max = saved->event_max;
+    p->has_event = saved->has_event;
+    p->has_own_order = saved->has_own_order;
+    p->since_cut = saved->since_cut;
+    p->records = saved->records;
+    run->records_before += p->records;
+    if (p->records == 0)
+        return true;
+    return (kind->mark_check == NULL || kind->mark_check(source, p->local, &p->resume, saved->mark)) &&
+           kind->seek(source, p->local, &p->resume);
+}
+
+bool sequencer_restore(struct run *run, struct str positions)
 {
     struct sequencer *s = &run->sequencer;
-    size_t words = 4 + run->plan->sources_count + (size_t)s->partitions_count * PARTITION_WORDS;
-    uint64_t version = take(&saved), number = take(&saved), sources = take(&saved);
-    if (version != POSITIONS_VERSION || sources != run->plan->sources_count ||
-        saved.length != (words - 3) * sizeof(uint64_t)) {
-        struct diag *d =
-            diag_error(run->diags, DIAG_E0703, (struct span){0},
-                       "the checkpoint was taken over other sources or another number of partitions");
-        diag_hint(run->diags, d, "give the job the inputs it had, or start anew with --fresh");
-        return false;
-    }
-    for (uint32_t i = 0; i < sources; i++)
+    struct saved saved = {.left = positions};
+    (void)take(&saved); /* whether it is final */
+    if (take(&saved) != POSITIONS_VERSION)
+        return refuse(run, "the checkpoint's positions are of another version of leat");
+    uint64_t number = take(&saved);
+    if (take(&saved) != run->plan->sources_count)
+        return refuse(run, "the checkpoint was taken over another number of sources");
+    for (uint32_t i = 0; i < run->plan->sources_count; i++) {
+        (void)take_text(&saved);
         s->source_watermarks[i] = (int64_t)take(&saved);
-    if (take(&saved) != s->partitions_count)
-        return false;
-    for (uint32_t i = 0; i < s->partitions_count; i++) {
-        struct partition *p = &s->partitions[i];
-        p->resume.a = (int64_t)take(&saved);
-        p->resume.b = (int64_t)take(&saved);
-        p->resume.record = take(&saved);
-        p->resume_rows = p->skip_rows = (uint32_t)take(&saved);
-        p->order_max = (int64_t)take(&saved);
-        p->event_max = (int64_t)take(&saved);
-        p->has_event = take(&saved) != 0;
-        p->has_own_order = take(&saved) != 0;
-        p->since_cut = (uint32_t)take(&saved) % BATCH_ROWS;
-        p->records = take(&saved);
-        run->records_before += p->records;
-        const struct source_kind *kind = run->plan->nodes[run->plan->sources[p->source]].source_kind;
-        if (p->records > 0 && !kind->seek(&run->sources[p->source], p->local, &p->resume))
-            return false;
     }
+    uint64_t count = take(&saved);
+    if (!saved.is_short && count != s->partitions_count)
+        return refuse(run, "the checkpoint was taken over another number of partitions");
+    bool is_good = !saved.is_short;
+    for (uint32_t i = 0; is_good && i < s->partitions_count; i++) {
+        struct saved_partition p = take_partition(&saved);
+        if (!saved.is_short && p.source != s->partitions[i].source)
+            return refuse(run, "the checkpoint was taken over other partitions of the sources");
+        is_good = !saved.is_short && restore_partition(run, &s->partitions[i], &p);
+    }
+    if (saved.is_short || (is_good && saved.left.length > 0))
+        return refuse(run, "the checkpoint's positions are damaged");
     s->first = number;
     atomic_store(&s->formed, number);
     atomic_store(&s->claimed, number);
-    return true;
+    return is_good;
+}
+
+void run_describe_positions(struct str positions, struct byte_buffer *out)
+{
+    struct saved saved = {.left = positions};
+    bool is_final = take(&saved) != 0;
+    uint64_t version = take(&saved), number = take(&saved), sources = take(&saved);
+    if (saved.is_short || version != POSITIONS_VERSION || sources > PLAN_SOURCES_MAX) {
+        buffer_printf(out, "source positions of another version of leat\n");
+        return;
+    }
+    buffer_printf(out, "number %llu%s\n", (unsigned long long)number,
+                  is_final ? ", and that was the last: all sources have ended" : "");
+    struct str names[PLAN_SOURCES_MAX];
+    int64_t watermarks[PLAN_SOURCES_MAX];
+    for (uint64_t i = 0; i < sources; i++) {
+        names[i] = take_text(&saved);
+        watermarks[i] = (int64_t)take(&saved);
+    }
+    uint64_t count = take(&saved);
+    for (uint64_t i = 0; i < count && !saved.is_short; i++) {
+        struct saved_partition p = take_partition(&saved);
+        if (saved.is_short || p.source >= sources)
+            break;
+        char time[32] = "none";
+        if (watermarks[p.source] != TIME_MIN && watermarks[p.source] != TIME_MAX)
+            time[civil_format(watermarks[p.source], time)] = '\0';
+        buffer_printf(out, "  source %-24.*s %12llu records  at %lld, %lld + %u  watermark %s  %.*s\n",
+                      STR_ARGS(names[p.source]), (unsigned long long)p.records, (long long)p.resume.a,
+                      (long long)p.resume.b, p.resume_rows, time, STR_ARGS(p.name));
+    }
 }

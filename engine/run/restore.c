@@ -63,11 +63,7 @@ bool checkpoints_init(struct run *run)
     }
     if (run->is_resumed) {
         c->next_epoch = checkpoint_info(c->resumed)->id.epoch + 1;
-        struct str positions = checkpoint_info(c->resumed)->sources;
-        uint64_t is_finished = 0;
-        if (positions.length >= sizeof(is_finished))
-            memcpy(&is_finished, positions.data, sizeof(is_finished));
-        run->was_finished = is_finished != 0;
+        run->was_finished = positions_are_final(checkpoint_info(c->resumed)->sources);
     }
     return true;
 }
@@ -112,10 +108,31 @@ bool checkpoints_open_state(struct run *run)
     return run->state_store != NULL;
 }
 
+bool checkpoints_have_sink(struct run *run, const struct plan_node *sink)
+{
+    if (!run->is_resumed || sink->sink_kind->snapshot == NULL)
+        return run->is_resumed;
+    char prefix[CHECKPOINT_SINK_BYTES];
+    checkpoint_sink_part(sink, prefix);
+    uint32_t group;
+    struct str data;
+    struct snapshot_reader *reader = checkpoint_reader(run->checkpoints->resumed, prefix, 0, 0, run->diags);
+    bool is_there = reader != NULL && snapshot_get(reader, &group, &data);
+    /* What is damaged is there: the restore says so. */
+    bool is_good = reader != NULL && checkpoint_reader_close(reader);
+    if (is_there || !is_good)
+        return true;
+    struct diag *d = diag_warning(run->diags, DIAG_E0707, sink->span,
+                                  "sink `%.*s` is not in the checkpoint: it begins with the rows after it",
+                                  STR_ARGS(sink->name));
+    diag_hint(run->diags, d, "to have all rows in it, start anew with --fresh");
+    return false;
+}
+
 static bool restore_counters(struct run *run, struct node_instance *node, struct checkpoint *from)
 {
-    char prefix[64];
-    snprintf(prefix, sizeof(prefix), "counters/%u/", node->node->place);
+    char prefix[CHECKPOINT_PART_BYTES];
+    checkpoint_counters_part(node->node, prefix);
     struct snapshot_reader *reader = checkpoint_reader(from, prefix, 0, 0, run->diags);
     uint32_t group;
     struct str data;
@@ -167,8 +184,9 @@ static bool restore_node(struct run *run, struct stage_instance *stage, struct n
                          struct checkpoint *from)
 {
     const struct plan_node *plan_node = node->node;
-    bool has_state = (plan_node->operator_kind != NULL && plan_node->operator_kind->restore != NULL) ||
-                     (plan_node->tag == PLAN_SINK && plan_node->sink_kind->restore != NULL);
+    bool has_state =
+        (plan_node->operator_kind != NULL && plan_node->operator_kind->restore != NULL) ||
+        (plan_node->tag == PLAN_SINK && plan_node->sink_kind->restore != NULL && node->sink.is_resumed);
     /* The counters of all lanes of before go to the first instance of now. */
     if (stage->instance == 0 && !restore_counters(run, node, from))
         return false;
@@ -179,10 +197,7 @@ bool checkpoints_restore(struct run *run)
 {
     struct run_checkpoints *c = run->checkpoints;
     failpoint("restore.begin");
-    struct str positions = checkpoint_info(c->resumed)->sources;
-    positions.data += sizeof(uint64_t);
-    positions.length -= sizeof(uint64_t);
-    if (!sequencer_restore(run, positions))
+    if (!sequencer_restore(run, checkpoint_info(c->resumed)->sources))
         return false;
     for (uint32_t i = 0; i < run->stages_total; i++) {
         struct stage_instance *stage = run->stages[i];

@@ -75,4 +75,7 @@ struct run_stats {
 };
 void run_stats(struct run *run, struct run_stats *stats);
 
+/* Where each partition goes on, as a checkpoint_info's `sources` has it; for people. Any thread. */
+void run_describe_positions(struct str positions, struct byte_buffer *out);
+
 #endif

@@ -432,7 +432,7 @@ static bool form_one(struct run *run)
     if (!is_stop && !heads_are_ready(s, &has_rows))
         return false;
     is_stop |= has_rows && is_beyond_until(s);
-    if ((is_stop || !has_rows) && run->checkpoints != NULL && barrier_is_busy(run))
+    if ((is_stop || !has_rows) && run->checkpoints != NULL && !barrier_takes_last(run))
         return false;
     slot->number = number;
     slot->slices_count = 0;

@@ -3,10 +3,17 @@
 
     tests/crash/crash.py --leat build/release/leat [--kills 40] [--seed 1] [--job NAME] [--keep]
 
-For each job of tests/crash/*.leat: a reference run (one lane, no checkpoints), then rounds of lives. A life runs with a
-random number of lanes and short checkpoints; once it has published three it is ended by `kill -9` at a random moment,
-or by a failpoint at a step of the checkpoint or sink that the seed chose. The next life must begin at the newest whole
-checkpoint. When a round is through, output files, counts and models must equal the reference, byte for byte.
+For each job of tests/crash/*.leat a reference run (one lane), then:
+
+- undisturbed runs with checkpoints off, every 100 ms and every 10 s, with each LEAT_KERNELS that this CPU has, at 1, 2,
+  3 and 7 lanes. The report's calls by variant say which kernels really ran.
+- rounds of lives (lives.py). A life runs with a random number of lanes and short checkpoints; once it has published
+  a checkpoint, and the round three, and the job that spills has evicted state to RocksDB and read some of it back, it is
+  stopped at a passage of the failpoint that the seed chose, or at a random moment, and ended by `kill -9` there. The next life must begin at the
+  newest whole checkpoint.
+
+Output files, counts, figures and models must equal the reference, byte for byte; what all lives of a round have read
+is at most all records, and the longest epoch for each kill.
 
 Prints TAP lines; the seed and the list of what was done make a failure repeatable.
 """
@@ -17,55 +24,50 @@ import hashlib
 import json
 import os
 import random
-import re
 import shutil
-import signal
 import subprocess
 import sys
-import time
+
+from lives import KILL_POINTS, LANES, LIFE_SECONDS_MAX, Failure, Inputs, Round
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-LANES = [1, 2, 3, 7]
-KILL_POINTS = [
-    "ckpt.barrier", "ckpt.write", "ckpt.manifest", "ckpt.fsync", "ckpt.fsync_directory", "ckpt.pre_rename",
-    "ckpt.rename", "ckpt.post_rename", "ckpt.fsync_parent", "ckpt.published", "ckpt.prune", "ckpt.database",
-    "sink.write", "sink.fsync", "sink.rename", "sink.truncate", "state.evict", "restore.begin", "restore.end",
-]
-LIFE_SECONDS_MAX = 120
-
-
-class Failure(Exception):
-    pass
+ROUND_KILLS_MAX = 12
+KILLS_FOR_ALL_POINTS = 200  # with fewer the seed and the machine's pace decide which are reached
+SPILLING = {"features"}  # jobs whose state does not fit into their memory
+KERNELS = {"scalar": None, "avx2": "avx2", "avx512": "avx512f"}
 
 
 class Job:
     """One job file with its input, output and state folders."""
 
-    def __init__(self, leat, path, folder, data):
-        self.leat, self.path, self.data = leat, path, data
+    def __init__(self, leat, path, folder, inputs):
+        self.leat, self.path, self.inputs = leat, path, inputs
         self.name = os.path.splitext(os.path.basename(path))[0]
         self.folder = os.path.join(folder, self.name)
+        self.never_passed = set()  # failpoints that this job does not come to
+        self.spills = self.name in SPILLING
 
     def command(self, place, lanes, state, every):
         out = os.path.join(self.folder, place)
         os.makedirs(out, exist_ok=True)
         return [
-            self.leat, "run", self.path, "--json", "--workers", str(lanes), "--set", f"data={self.data}",
+            self.leat, "run", self.path, "--json", "--workers", str(lanes), "--set", f"data={self.inputs.folder}",
             "--set", f"out={out}", "--set", f"state={state}", "--set", f"every={every}",
         ]
 
-    def reference(self):
-        state = os.path.join(self.folder, "reference-state")
-        result = subprocess.run(self.command("reference", 1, state, "1h"), capture_output=True, text=True,
-                                timeout=LIFE_SECONDS_MAX)
+    def undisturbed(self, place, lanes, state, every, kernels=None):
+        """The outcome of a whole run, and its summary."""
+        environment = dict(os.environ, LEAT_KERNELS=kernels) if kernels else dict(os.environ)
+        result = subprocess.run(self.command(place, lanes, state, every), capture_output=True, text=True,
+                                timeout=LIFE_SECONDS_MAX, env=environment)
         if result.returncode != 0:
-            raise Failure(f"the reference run failed:\n{result.stderr[-2000:]}")
-        return self.outcome("reference", state, result.stdout)
+            raise Failure(f"an undisturbed run failed:\n{result.stderr[-2000:]}")
+        return self.outcome(place, state, result.stdout), json.loads(result.stdout)
 
     def outcome(self, place, state, summary):
         """Output files, counts, figures, and the model, if there is one."""
         folder = os.path.join(self.folder, place)
-        if any(n["tag"] == "learner" for n in json.loads(summary)["nodes"]):
+        if state and any(n["tag"] == "learner" for n in json.loads(summary)["nodes"]):
             result = subprocess.run([self.leat, "model", "export", state, "--out", os.path.join(folder, "model.safetensors")],
                                     capture_output=True, text=True, timeout=LIFE_SECONDS_MAX)
             if result.returncode != 0:
@@ -98,104 +100,90 @@ def figures(report):
             for part, values in report.items()}
 
 
-def newest_checkpoint(state):
-    """(generation, epoch) of the newest published checkpoint, by name alone."""
-    found = [(0, 0)]
-    for path in glob.glob(os.path.join(state, "gen-*", "ckpt-*")):
-        match = re.search(r"gen-(\d+)/ckpt-(\d+)$", path)
-        if match:
-            found.append((int(match[1]), int(match[2])))
-    return max(found)
+def compare(found, expected, what, but=()):
+    for part in ("files", "counts", "reports"):
+        names = sorted((set(expected[part]) | set(found[part])) - set(but))
+        detail = [(k, expected[part].get(k), found[part].get(k)) for k in names
+                  if expected[part].get(k) != found[part].get(k)][:4]
+        if detail:
+            raise Failure(f"{part} differ {what}: {detail}")
 
 
-def newest_epoch(state):
-    return newest_checkpoint(state)[1]
+def kernel_calls(summary):
+    """{variant: calls} of all learners together."""
+    calls = {}
+    for node in summary["nodes"]:
+        for key, value in node["report"].get("run", {}).items():
+            if key.startswith("kernel_calls_"):
+                calls[key[len("kernel_calls_"):]] = calls.get(key[len("kernel_calls_"):], 0) + value
+    return calls
 
 
-class Round:
-    """Lives of one job until it is through."""
-
-    def __init__(self, job, rng, number):
-        self.job, self.rng = job, rng
-        self.place = f"round-{number}"
-        self.state = os.path.join(job.folder, f"state-{number}")
-        self.kills = 0
-        self.log = []
-        self.points = set()
-
-    def life(self, kill):
-        """One life; True when the job is through."""
-        lanes = self.rng.choice(LANES)
-        every = self.rng.choice(["10ms", "20ms", "40ms"])
-        environment = dict(os.environ)
-        point = None
-        if kill and self.rng.random() < 0.6:
-            point = self.rng.choice(KILL_POINTS)
-            passage = 1 if point.startswith("restore.") else self.rng.randint(4, 8)
-            environment["LEAT_FAILPOINTS"] = f"{point}=kill@{passage}"
-        before = newest_checkpoint(self.state)
-        command = self.job.command(self.place, lanes, self.state, every)
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-        if kill and point is None:
-            self.kill_later(process, before[1])
-        try:
-            out, err = process.communicate(timeout=LIFE_SECONDS_MAX)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-            raise Failure(f"a life hangs: {self.log}")
-        self.check_start(err, before)
-        self.log.append((lanes, every, environment.get("LEAT_FAILPOINTS"), process.returncode, newest_checkpoint(self.state)))
-        if process.returncode == -signal.SIGKILL:
-            self.kills += 1
-            if point:
-                self.points.add(point)
-            return False
-        if process.returncode != 0:
-            raise Failure(f"a life failed with {process.returncode}:\n{err[-3000:]}\n{self.log}")
-        self.summary = out
-        return True
-
-    def kill_later(self, process, epoch):
-        """After three checkpoints of its own, at a random moment."""
-        deadline = time.monotonic() + LIFE_SECONDS_MAX
-        while process.poll() is None and newest_epoch(self.state) < epoch + 3 and time.monotonic() < deadline:
-            time.sleep(0.002)
-        time.sleep(self.rng.random() * 0.04)
-        if process.poll() is None:
-            process.kill()
-
-    def check_start(self, err, before):
-        match = re.search(r"resuming from checkpoint (\d+)-(\d+)", err)
-        begun = (int(match[1]), int(match[2])) if match else (0, 0)
-        # A checkpoint that was renamed but not yet announced counts as well.
-        if before != (0, 0) and match and begun != before:
-            raise Failure(f"a life began at {begun} although {before} is whole: {self.log}")
+def variants_here():
+    with open("/proc/cpuinfo", encoding="utf-8") as f:
+        flags = set(f.read().split())
+    return [name for name, flag in KERNELS.items() if flag is None or flag in flags]
 
 
-def run_job(job, kills, rng, report):
-    expected = job.reference()
-    done, number, points = 0, 0, set()
+def run_variants(job, expected, has_learner, report):
+    """Checkpoints off, now and then, hardly ever; each set of kernels: the same bytes."""
+    variants = variants_here() if has_learner else [None]
+    runs, lanes = 0, LANES[1:] + LANES[:1]
+    for kernels in variants:
+        for every in ("off", "100ms", "10s"):
+            place, state = f"variant-{runs}", "" if every == "off" else os.path.join(job.folder, f"variant-state-{runs}")
+            found, summary = job.undisturbed(place, lanes[runs % len(lanes)], state, "10s" if every == "off" else every, kernels)
+            what = f"with LEAT_KERNELS={kernels} and checkpoints {every} at {lanes[runs % len(lanes)]} lanes"
+            compare(found, expected, what, but=() if state else ("model.safetensors",))
+            calls = kernel_calls(summary)
+            others = [name for name, count in calls.items() if count > 0 and name != kernels]
+            if kernels and (calls.get(kernels, 0) == 0 or others):
+                raise Failure(f"kernels of another kind ran {what}: {calls}")
+            runs += 1
+            shutil.rmtree(state, ignore_errors=True)
+            shutil.rmtree(os.path.join(job.folder, place), ignore_errors=True)
+    kinds = f", kernels {', '.join(variants)}" if has_learner else ""
+    report(f"ok - crash: {job.name}: the same bytes in {runs} runs: checkpoints off, 100 ms, 10 s{kinds}")
+
+
+def run_rounds(job, expected, kills, rng, report):
+    done, number, points, read, allowed = 0, 0, set(), 0, 0
+    # Every failpoint before any twice, in an order of the seed's own; None: a random moment.
+    moments = []
     while done < kills:
         number += 1
         round_ = Round(job, rng, number)
-        begin = done
-        while not round_.life(kill=done - begin < 12 and done < kills):
-            done = begin + round_.kills
-        done = begin + round_.kills
+        is_through = False
+        while not is_through:
+            is_wanted = round_.kills < ROUND_KILLS_MAX and done + round_.kills < kills
+            if is_wanted and not moments:
+                moments = [p for p in KILL_POINTS if p not in job.never_passed]
+                moments += [None] * (len(moments) // 3)
+                rng.shuffle(moments)
+            is_through = round_.life(moments.pop() if is_wanted else None, is_wanted)
+        done += round_.kills
         points |= round_.points
-        found = job.outcome(round_.place, round_.state, round_.summary)
-        for part in ("files", "counts", "reports"):
-            if found[part] != expected[part]:
-                detail = [(k, expected[part].get(k), found[part].get(k))
-                          for k in sorted(set(expected[part]) | set(found[part]))
-                          if expected[part].get(k) != found[part].get(k)][:4]
-                raise Failure(f"{part} differ after {round_.kills} kills: {detail}\n{round_.log}")
+        round_.check_read()
+        read += round_.read
+        allowed += job.inputs.total + round_.kills * round_.epoch_max
+        compare(job.outcome(round_.place, round_.state, round_.summary), expected,
+                f"after {round_.kills} kills, {round_.log}")
         if round_.kills == 0 and number > 3 * kills + 10:
             raise Failure("the job is too short to be killed")
         shutil.rmtree(round_.state, ignore_errors=True)
         shutil.rmtree(os.path.join(job.folder, round_.place), ignore_errors=True)
-    report(f"ok - crash: {job.name}: {done} kills in {number} rounds, at {len(points)} failpoints and at random")
+    report(f"ok - crash: {job.name}: {done} kills in {number} rounds, at random and at {', '.join(sorted(points))}; read "
+           f"{read:,} records where {allowed:,} are allowed")
+    return points
+
+
+def run_job(job, kills, rng, report):
+    expected, summary = job.undisturbed("reference", 1, os.path.join(job.folder, "reference-state"), "1h")
+    if summary["records"] != job.inputs.total:
+        raise Failure(f"the reference read {summary['records']} records of {job.inputs.total}")
+    has_learner = any(n["tag"] == "learner" for n in summary["nodes"])
+    run_variants(job, expected, has_learner, report)
+    return run_rounds(job, expected, kills, rng, report)
 
 
 def main():
@@ -216,18 +204,22 @@ def main():
     subprocess.run([leat, "generate", "ctr", "--events", str(arguments.events), "--seed", "3", "--out", data,
                     "--duplicates", "0.01", "--late", "0.01", "--malformed", "0.002"], check=True,
                    stdout=subprocess.DEVNULL)
+    inputs = Inputs(data)
     paths = sorted(glob.glob(os.path.join(HERE, "*.leat")))
     paths = [p for p in paths if not arguments.job or arguments.job in p]
-    status = 0
+    status, points = 0, set()
     for i, path in enumerate(paths):
         rng = random.Random(arguments.seed * 1000 + i)
-        job = Job(leat, path, folder, data)
+        job = Job(leat, path, folder, inputs)
         try:
-            run_job(job, max(1, arguments.kills // len(paths)), rng, print)
+            points |= run_job(job, -(-arguments.kills // len(paths)), rng, lambda line: print(line, flush=True))
         except Failure as failure:
             status = 1
-            print(f"not ok - crash: {job.name} (seed {arguments.seed}): {failure}")
-        sys.stdout.flush()
+            print(f"not ok - crash: {job.name} (seed {arguments.seed}): {failure}", flush=True)
+    missing = sorted(set(KILL_POINTS) - points)
+    if arguments.kills >= KILLS_FOR_ALL_POINTS and len(paths) > 1 and status == 0:
+        status = 1 if missing else 0
+        print(f"{'not ok' if missing else 'ok'} - crash: killed at every failpoint" + "".join(f", but {m}" for m in missing))
     if not arguments.keep and status == 0:
         shutil.rmtree(folder, ignore_errors=True)
     return status

@@ -1,0 +1,116 @@
+/* Whether a resume finds the files that it has read.
+ *
+ * A mark holds, of the files before the one in work, one digest of names, sizes and ends; of that one its
+ * name, its size when the job began, and digests of its first and last MARK_BYTES within that size. So files
+ * may be moved to another directory, the one in work may have grown, others may have come behind it. A file
+ * that was read and is another one now is refused; bytes changed in the middle of a file are not seen. */
+#include "connectors/file/mark.h"
+
+#include "core/os.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+enum { MARK_BYTES = 4096 };
+
+struct mark {
+    uint64_t before, before_all;
+    uint64_t name, head, tail;
+    int64_t size;
+    uint64_t has_file; /* 0: the position is behind the last one */
+};
+
+static uint64_t digest_at(int fd, uint64_t offset, size_t bytes)
+{
+    char data[MARK_BYTES];
+    size_t got = 0;
+    if (os_pread_all(fd, data, bytes, offset, &got) != 0)
+        return 0;
+    return XXH3_64bits(data, got);
+}
+
+void mark_file(int fd, int64_t size, uint64_t *head, uint64_t *tail)
+{
+    size_t bytes = (size_t)MIN(MAX(size, 0), MARK_BYTES);
+    *head = digest_at(fd, 0, bytes);
+    *tail = digest_at(fd, (uint64_t)MAX(size, 0) - bytes, bytes);
+}
+
+static uint64_t name_digest(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash == NULL ? path : slash + 1;
+    return XXH3_64bits(name, strlen(name));
+}
+
+void mark_before(const struct path_list *list, struct file_facts *facts)
+{
+    for (uint32_t i = 0; i < list->count; i++) {
+        uint64_t words[5] = {facts[i].before, name_digest(list->paths[i]), (uint64_t)facts[i].size,
+                             facts[i].head, facts[i].tail};
+        facts[i + 1].before = XXH3_64bits(words, sizeof(words)) | 1;
+    }
+}
+
+size_t mark_make(const struct path_list *list, const struct file_facts *facts, uint32_t file,
+                 uint64_t before_all, char out[SOURCE_MARK_BYTES])
+{
+    struct mark mark = {.before = facts[file].before, .before_all = before_all};
+    if (file < list->count) {
+        mark.name = name_digest(list->paths[file]);
+        mark.head = facts[file].head;
+        mark.tail = facts[file].tail;
+        mark.size = facts[file].size;
+        mark.has_file = 1;
+    }
+    memcpy(out, &mark, sizeof(mark));
+    return sizeof(mark);
+}
+
+static bool refuse(struct diag_list *diags, const char *path, const char *what)
+{
+    struct diag *d = diag_error(diags, DIAG_E0604, (struct span){0, 0}, "`%s` %s", path, what);
+    diag_at(diags, d, path, -1, -1);
+    diag_hint(diags, d,
+              "put the files back that the checkpoint was taken over, or start anew with --fresh; a file may "
+              "grow, and new ones may come behind it in order of name");
+    return false;
+}
+
+bool mark_compare(const struct path_list *list, const struct file_facts *facts, uint32_t file,
+                  uint64_t before_all, struct str saved, struct diag_list *diags)
+{
+    struct mark mark;
+    if (saved.length != sizeof(mark))
+        return refuse(diags, list->name, "has another mark in the checkpoint than a file source makes");
+    memcpy(&mark, saved.data, sizeof(mark));
+    if (mark.before_all != before_all)
+        return refuse(diags, list->name,
+                      "does not give the files that the checkpoint was taken over: with `order_by` all of "
+                      "them must be as they were");
+    if (before_all != 0)
+        return true;
+    if (file > list->count || mark.before != facts[file].before)
+        return refuse(diags, file > 0 && file <= list->count ? list->paths[file - 1] : list->name,
+                      "or a file before it is not the one that was read: it was replaced, renamed, or files "
+                      "were added or taken away before it");
+    if (mark.has_file == 0)
+        return true;
+    if (file == list->count)
+        return refuse(diags, list->name, "does not give the file any more that was being read");
+    const char *path = list->paths[file];
+    if (mark.name != name_digest(path))
+        return refuse(diags, path, "stands where another file was being read");
+    if (facts[file].size < mark.size)
+        return refuse(diags, path, "is shorter than the file that was being read");
+    uint64_t head = 0, tail = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        mark_file(fd, mark.size, &head, &tail);
+        close(fd);
+    }
+    if (head != mark.head || tail != mark.tail)
+        return refuse(diags, path, "is not the file that was being read: other bytes stand in it");
+    return true;
+}

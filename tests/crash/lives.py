@@ -1,0 +1,253 @@
+"""The lives of one job: how one begins, is stopped and killed, and what it has read by then.
+
+A life is not killed from within: at each passage of its failpoint (LEAT_FAILPOINTS="NAME=stop") it stops and says so,
+and this end lets it go on until it may be killed there, when nothing of it moves. What it has read is then told by the
+system: how far its input files are read (/proc/PID/fdinfo).
+"""
+
+import bisect
+import glob
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+
+LANES = [1, 2, 3, 7]
+KILL_POINTS = [
+    "ckpt.barrier", "ckpt.write", "ckpt.manifest", "ckpt.fsync", "ckpt.fsync_directory", "ckpt.pre_rename",
+    "ckpt.rename", "ckpt.post_rename", "ckpt.fsync_parent", "ckpt.published", "ckpt.prune", "ckpt.database",
+    "sink.write", "sink.fsync", "sink.rename", "sink.truncate", "spill.write", "state.evict", "state.load", "restore.begin",
+    "restore.end",
+]
+# Passed while a life begins, before it can have published anything: what came before it must have.
+AT_THE_START = ("restore.begin", "restore.end", "sink.truncate")
+CHECKPOINTS_LEAST = 3
+LIFE_SECONDS_MAX = 120
+
+
+class Failure(Exception):
+    pass
+
+
+class Inputs:
+    """The recorded files, and where their records begin."""
+
+    def __init__(self, folder):
+        self.folder, self.ends = folder, {}
+        for path in sorted(glob.glob(os.path.join(folder, "*.jsonl"))):
+            with open(path, "rb") as f:
+                data = f.read()
+            self.ends[path] = [m.end() for m in re.finditer(b"\n", data)]
+        self.total = sum(len(ends) for ends in self.ends.values())
+
+    def records_before(self, path, offset):
+        """Whole records within the first `offset` bytes."""
+        return bisect.bisect_right(self.ends[path], offset)
+
+
+def checkpoints(state):
+    """(generation, epoch) of all published checkpoints, by name alone."""
+    found = []
+    for path in glob.glob(os.path.join(state, "gen-*", "ckpt-*")):
+        match = re.search(r"gen-(\d+)/ckpt-(\d+)$", path)
+        if match:
+            found.append((int(match[1]), int(match[2])))
+    return sorted(found)
+
+
+class Round:
+    """Lives of one job until it is through."""
+
+    def __init__(self, job, rng, number):
+        self.job, self.rng, self.inputs = job, rng, job.inputs
+        self.place = f"round-{number}"
+        self.state = os.path.join(job.folder, f"state-{number}")
+        self.kills = 0
+        self.read = 0  # records, by all lives
+        self.epoch_max = 0  # records between two checkpoints
+        self.positions = {}  # of checkpoints seen: {(generation, epoch): {path: records}}
+        self.log, self.points = [], set()
+        self.published = 0  # by all lives
+        self.summary = None
+
+    def life(self, point, is_killed):
+        """One life; True when the job is through. point: the failpoint to kill it at; None: a random moment."""
+        if self.published < CHECKPOINTS_LEAST and point in AT_THE_START:
+            point = None
+        lanes, every = self.rng.choice(LANES), self.rng.choice(["10ms", "20ms", "40ms"])
+        points = [point] if point else []
+        watched = [p for p in ("state.evict", "state.load") if is_killed and self.job.spills and p != point]
+        environment = dict(os.environ)
+        environment["LEAT_FAILPOINTS"] = ",".join([f"{p}=stop" for p in points] + [f"{p}=stop@1" for p in watched])
+        self.begin = checkpoints(self.state)
+        command = self.job.command(self.place, lanes, self.state, every)
+        errors = os.path.join(self.job.folder, "stderr")
+        output = os.path.join(self.job.folder, "stdout")
+        with open(errors, "w", encoding="utf-8") as err, open(output, "w", encoding="utf-8") as out:
+            process = subprocess.Popen(command, stdout=out, stderr=err, env=environment)
+        self.log.append([lanes, every, point if is_killed else "to the end"])
+        self.passed = {}
+        status = self.watch(process, point, is_killed, errors)
+        with open(errors, encoding="utf-8") as f:
+            said = f.read()
+        self.check_start(said)
+        self.published += len(self.new_checkpoints())
+        self.log[-1] += [status, checkpoints(self.state)[-1:]]
+        if status == -signal.SIGKILL:
+            self.kills += 1
+            if point:
+                self.points.add(point)
+            return False
+        if status != 0:
+            raise Failure(f"a life failed with {status}:\n{said[-3000:]}\n{self.log}")
+        if is_killed and point and point not in self.passed:
+            self.job.never_passed.add(point)
+        with open(output, encoding="utf-8") as f:
+            self.summary = f.read()
+        found, expected = json.loads(self.summary)["records_life"], self.inputs.total - sum(self.start().values())
+        if found != expected:
+            raise Failure(f"a life says that it read {found} records, from its checkpoint on there are {expected}: {self.log}")
+        self.read += found
+        return True
+
+    # --- one life
+
+    def watch(self, process, point, is_killed, errors):
+        """Until it ends, or is killed; its exit status as subprocess has it."""
+        deadline, moment, stopped = time.monotonic() + LIFE_SECONDS_MAX, None, 0.0
+        extra = self.rng.randrange(2) if point not in AT_THE_START else 0
+        while True:
+            pid, status = os.waitpid(process.pid, os.WUNTRACED | os.WNOHANG)
+            if pid != 0 and not os.WIFSTOPPED(status):
+                process.returncode = os.waitstatus_to_exitcode(status)
+                return process.returncode
+            if pid != 0:
+                name = self.stopped_at(errors)
+                self.passed[name] = self.passed.get(name, 0) + 1
+                if name == point and self.may_be_killed(point):
+                    extra -= 1
+                    if extra < 0:
+                        return self.kill(process)
+                os.kill(process.pid, signal.SIGCONT)
+                stopped = time.monotonic()
+                continue
+            if is_killed and point is None and self.may_be_killed(None):
+                moment = moment or time.monotonic() + self.rng.random() * 0.04
+                if time.monotonic() >= moment:
+                    os.kill(process.pid, signal.SIGSTOP)
+                    return self.kill(process)
+            if time.monotonic() > deadline:
+                self.end(process)
+                raise Failure(f"a life hangs: {self.log}")
+            if time.monotonic() > stopped + 0.002:
+                time.sleep(0.001)
+
+    @staticmethod
+    def stopped_at(errors):
+        with open(errors, encoding="utf-8") as f:
+            return re.findall(r"leat: stopped at (\S+)", f.read())[-1]
+
+    def new_checkpoints(self):
+        """Published by this life, and not pruned yet."""
+        begun = self.begin[-1] if self.begin else (0, 0)
+        newest = checkpoints(self.state)
+        return range(newest[-1][1] - begun[1]) if newest and newest[-1][0] > begun[0] else []
+
+    def may_be_killed(self, point):
+        if point in AT_THE_START:
+            return self.published >= CHECKPOINTS_LEAST
+        own = len(self.new_checkpoints())
+        if own == 0 or self.published + own < CHECKPOINTS_LEAST:
+            return False
+        return not self.job.spills or {"state.evict", "state.load"} <= set(self.passed)
+
+    def end(self, process):
+        """kill -9, and its exit status."""
+        process.kill()
+        _, status = os.waitpid(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        return process.returncode
+
+    def kill(self, process):
+        """A life that stands still, or will at once: notes what it has read, and ends it."""
+        while not self.stands_still(process.pid):
+            time.sleep(0.0005)
+        begun = self.start()
+        far = self.read_so_far(process.pid, begun)
+        self.read += sum(max(0, far[path] - begun[path]) for path in begun)
+        status = self.end(process)
+        self.note_epochs(begun)
+        return status
+
+    @staticmethod
+    def stands_still(pid):
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] in "TtZX"
+
+    # --- what was read
+
+    def positions_of(self, checkpoint):
+        """{path: records} at a checkpoint, by `leat checkpoint show`; None where it is gone."""
+        if checkpoint not in self.positions:
+            result = subprocess.run([self.job.leat, "checkpoint", "show", self.state, f"{checkpoint[0]}-{checkpoint[1]}"],
+                                    capture_output=True, text=True, timeout=LIFE_SECONDS_MAX)
+            found = dict((m[2], int(m[1])) for m in
+                         re.finditer(r"^  source .* (\d+) records  at .*?  (/\S+)$", result.stdout, re.M))
+            if set(found) != set(self.inputs.ends):
+                return None
+            self.positions[checkpoint] = found
+        return self.positions[checkpoint]
+
+    def start(self):
+        """{path: records} that were done when this life began."""
+        if not self.begin:
+            return {path: 0 for path in self.inputs.ends}
+        found = self.positions_of(self.begin[-1])
+        if found is None:
+            raise Failure(f"`leat checkpoint show` does not say where {self.begin[-1]} goes on: {self.log}")
+        return found
+
+    def read_so_far(self, pid, begun):
+        """{path: records} by how far the process has read its input; a file that is closed was read to its end."""
+        is_reading = not any(p in self.passed for p in ("restore.begin", "restore.end", "sink.truncate")) or self.new_checkpoints()
+        far = {path: len(ends) if is_reading else begun[path] for path, ends in self.inputs.ends.items()}
+        for link in glob.glob(f"/proc/{pid}/fd/*"):
+            try:
+                path = os.readlink(link)
+                if path in far:
+                    with open(f"/proc/{pid}/fdinfo/{os.path.basename(link)}", encoding="utf-8") as f:
+                        far[path] = self.inputs.records_before(path, int(re.search(r"pos:\s*(\d+)", f.read())[1]))
+            except FileNotFoundError:
+                continue
+        return far
+
+    def note_epochs(self, begun):
+        """The records between checkpoints of this life, as far as they are still there."""
+        last, before = sum(begun.values()), None
+        for checkpoint in checkpoints(self.state):
+            found = self.positions_of(checkpoint)
+            if found is None or (self.begin and checkpoint <= self.begin[-1]):
+                continue
+            if before is None and checkpoint[1] == (self.begin[-1][1] if self.begin else 0) + 1:
+                before = last
+            if before is not None:
+                self.epoch_max = max(self.epoch_max, sum(found.values()) - before)
+            before = sum(found.values())
+
+    def check_start(self, said):
+        match = re.search(r"resuming from checkpoint (\d+)-(\d+): (\d+) records", said)
+        begun = (int(match[1]), int(match[2])) if match else None
+        expected = self.begin[-1] if self.begin else None
+        is_early = begun is None and any(p in self.passed for p in ("restore.begin", "restore.end", "sink.truncate"))
+        if begun != expected and not is_early:
+            raise Failure(f"a life began at {begun} although {expected} is whole: {self.log}")
+        if begun and int(match[3]) != sum(self.start().values()):
+            raise Failure(f"a life says that {match[3]} records are done, its checkpoint {self.start()}: {self.log}")
+
+    def check_read(self):
+        allowed = self.inputs.total + self.kills * self.epoch_max
+        if self.read > allowed:
+            raise Failure(f"{self.kills} kills made leat read {self.read} records; {self.inputs.total} and an epoch a kill "
+                          f"(at most {self.epoch_max}) are {allowed}: {self.log}")
