@@ -44,30 +44,51 @@ LANES_INLINE v16 ffm_partners(const float *const *rows, const float *zero, size_
 }
 
 /*
- * Each pair is met from both of its ends, so the sum is halved at the end: products and additions come in an
- * order that depends on n alone. The copy into partners is what lets rows be updated in place afterwards.
+ * Fields in tiles of four. partners of tile f (rows f..f+3) among tile g, from the four rows of tile g: row
+ * k's vector holds block f + k of each. Returns its products with the rows' own blocks, added in order.
  */
+LANES_INLINE v16 ffm_tile(float *partners, size_t stride, const float *const *rows, size_t f, size_t g,
+                          size_t n, size_t slice, v16 sum)
+{
+    const float *a = rows[g] + slice + f * 4, *b = rows[g + 1] + slice + f * 4;
+    const float *c = rows[g + 2] + slice + f * 4, *e = rows[g + 3] + slice + f * 4;
+    for (size_t k = 0; k < 4 && f + k < n; k++) {
+        v16 partner = v16_load4x4(a + k * 4, b + k * 4, c + k * 4, e + k * 4);
+        v16_store(partners + (f + k) * stride + slice + g * 4, partner);
+        sum = v16_fma(v16_load(rows[f + k] + slice + g * 4), partner, sum);
+    }
+    return sum;
+}
+
+/* The tile of four fields among themselves: a field's own block is zero, and each pair is met twice. */
+LANES_INLINE v16 ffm_tile_own(float *partners, size_t stride, const float *const *rows, const float *zero,
+                              size_t f, size_t n, size_t slice, v16 sum)
+{
+    for (size_t k = 0; k < 4 && f + k < n; k++) {
+        v16 partner = ffm_partners(rows, zero, f + k, f, slice + (f + k) * 4);
+        v16_store(partners + (f + k) * stride + slice + f * 4, partner);
+        sum = v16_fma(v16_load(rows[f + k] + slice + f * 4), partner, sum);
+    }
+    return sum;
+}
+
+/* The copy into partners is what lets rows be updated in place afterwards. */
 static float ffm_forward(float *partners, const float *const *rows, const float *zero, size_t n, size_t d)
 {
-    size_t blocks = FFM_ROUND(n);
+    size_t blocks = FFM_ROUND(n), stride = d * blocks;
     float total = 0.0F;
     for (size_t s = 0; s < d / 4; s++) {
         size_t slice = s * blocks * 4;
-        v16 even = v16_set1(0.0F);
-        v16 odd = v16_set1(0.0F);
-        for (size_t f = 0; f < n; f++) {
-            const float *row = rows[f] + slice;
-            float *out = partners + f * d * blocks + slice;
-            for (size_t g = 0; g < blocks; g += 4) {
-                v16 partner = ffm_partners(rows, zero, f, g, slice + f * 4);
-                v16_store(out + g * 4, partner);
-                if (g & 4U)
-                    odd = v16_fma(v16_load(row + g * 4), partner, odd);
-                else
-                    even = v16_fma(v16_load(row + g * 4), partner, even);
+        v16 pairs = v16_set1(0.0F);
+        v16 twice = v16_set1(0.0F);
+        for (size_t f = 0; f < n; f += 4) {
+            twice = ffm_tile_own(partners, stride, rows, zero, f, n, slice, twice);
+            for (size_t g = f + 4; g < n; g += 4) {
+                pairs = ffm_tile(partners, stride, rows, f, g, n, slice, pairs);
+                (void)ffm_tile(partners, stride, rows, g, f, n, slice, v16_set1(0.0F));
             }
         }
-        total += 0.5F * v16_sum(v16_add(even, odd));
+        total += v16_sum(v16_fma(twice, v16_set1(0.5F), pairs));
     }
     return total;
 }

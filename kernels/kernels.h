@@ -69,7 +69,8 @@ struct ftrl64_params {
  * ffm_forward: rows[FFM_ROUND(n)]; row f is d / 4 slices of FFM_ROUND(n) blocks of four floats, block g of
  * slice s being dims 4s..4s+3 of v_f,g (Juan 2016, eq. 4). Rows n and beyond are `zero`, a row of zeros.
  * partners[n] gets rows of the same shape, block g of row f = v_g,f (its own block 0): the gradient.
- * Returns the sum over pairs: slices in order, each with sixteen lanes and the tree.
+ * Returns the sum over pairs: slices in order, each with sixteen lanes (pairs of fields in tiles of four by
+ * four; a tile with itself is counted half) and the tree.
  *
  * ffm_pairs_forward: the same partners, and products[f][g] = <v_f,g, v_g,f> in rows of FFM_ROUND(n) floats,
  * 0 on the diagonal. ffm_pairs_backward: block g of partners[f] *= scales[f][g], in place.

@@ -198,27 +198,32 @@ LANES_INLINE void adagrad_block_one(float *w, const float *g, float *state, v16 
     v16_store_n(w, opt_move(old, v16_mul(rate, grad), rate, o), lanes);
 }
 
-/* Up to four whole vectors, whose sixteen accumulators share one root: the same arithmetic. */
+/*
+ * An even number of whole vectors, up to eight: sixteen accumulators share one root, and the two roots'
+ * chains of dependent instructions run beside each other. The same arithmetic.
+ */
 LANES_INLINE void adagrad_blocks(float *w, const float *g, float *state, v16 scale, int vectors,
                                  const struct opt_vectors *o)
 {
-    v16 old[4], grad[4], squares[4];
-    for (int v = 0; v < 4; v++) {
+    v16 grad[8], squares[8], rates[2];
+    for (int v = 0; v < 8; v++) {
         squares[v] = v16_set1(0.0F);
         if (v >= vectors)
             continue;
-        old[v] = v16_load(w + v * 16);
-        grad[v] = v16_fma(o->l2, old[v], v16_mul(scale, v16_load(g + v * 16)));
+        grad[v] = v16_fma(o->l2, v16_load(w + v * 16), v16_mul(scale, v16_load(g + v * 16)));
         squares[v] = v16_mul(grad[v], grad[v]);
     }
-    v16 mean = v16_mul(v16_group_sums(squares[0], squares[1], squares[2], squares[3]), v16_set1(0.25F));
-    size_t lanes = (size_t)vectors * 4;
-    v16 sum = v16_fma(v16_load_n(state, lanes), o->decay, mean);
-    v16_store_n(state, sum, lanes);
-    v16 rates = v16_mul(o->rate, v16_rsqrt(sum));
+    for (int half = 0; half * 4 < vectors; half++) {
+        const v16 *four = squares + half * 4;
+        size_t lanes = vectors - half * 4 >= 4 ? 16 : 8;
+        v16 mean = v16_mul(v16_group_sums(four[0], four[1], four[2], four[3]), v16_set1(0.25F));
+        v16 sum = v16_fma(v16_load_n(state + half * 16, lanes), o->decay, mean);
+        v16_store_n(state + half * 16, sum, lanes);
+        rates[half] = v16_mul(o->rate, v16_rsqrt(sum));
+    }
     for (int v = 0; v < vectors; v++) {
-        v16 rate = v16_group_pick(rates, v);
-        v16_store(w + v * 16, opt_move(old[v], v16_mul(rate, grad[v]), rate, o));
+        v16 rate = v16_group_pick(rates[v / 4], v % 4);
+        v16_store(w + v * 16, opt_move(v16_load(w + v * 16), v16_mul(rate, grad[v]), rate, o));
     }
 }
 
@@ -227,22 +232,19 @@ static void opt_adagrad_block(const struct opt_row *rows, size_t n, size_t d, co
     struct opt_vectors o = opt_spread(p);
     for (size_t r = 0; r < n; r++) {
         float *w = rows[r].w;
+        const float *g = rows[r].g;
         v16 scale = v16_set1(rows[r].scale);
         size_t i = 0;
-        for (; i + 64 <= d; i += 64)
-            adagrad_blocks(w + i, rows[r].g + i, w + d + i / 4, scale, 4, &o);
-        if (i + 48 <= d) {
-            adagrad_blocks(w + i, rows[r].g + i, w + d + i / 4, scale, 3, &o);
-            i += 48;
-        } else if (i + 32 <= d) {
-            adagrad_blocks(w + i, rows[r].g + i, w + d + i / 4, scale, 2, &o);
-            i += 32;
-        } else if (i + 16 <= d) {
-            adagrad_block_one(w + i, rows[r].g + i, w + d + i / 4, scale, 16, &o);
-            i += 16;
+        for (; i + 128 <= d; i += 128)
+            adagrad_blocks(w + i, g + i, w + d + i / 4, scale, 8, &o);
+        if (i + 96 <= d) { /* an FFM's row of twelve fields */
+            adagrad_blocks(w + i, g + i, w + d + i / 4, scale, 6, &o);
+            i += 96;
         }
-        if (i < d)
-            adagrad_block_one(w + i, rows[r].g + i, w + d + i / 4, scale, d - i, &o);
+        for (; i + 32 <= d; i += 32)
+            adagrad_blocks(w + i, g + i, w + d + i / 4, scale, 2, &o);
+        for (; i < d; i += 16)
+            adagrad_block_one(w + i, g + i, w + d + i / 4, scale, d - i < 16 ? d - i : 16, &o);
     }
 }
 

@@ -137,18 +137,25 @@ void lookahead_end(struct model *m);
 
 enum { LOOKAHEAD_PREFETCH = 3, LOOKAHEAD_LINE = 64 };
 
+/* Asks for the lines of event i's rows, of fields from..to. */
+static inline void lookahead_prefetch(const struct model *m, uint32_t i, uint32_t from, uint32_t to)
+{
+    for (uint32_t f = from; f < to; f++) {
+        const unsigned char *row = (const unsigned char *)m->resolved[f][i];
+        for (size_t line = 0; row && line < m->tables[f].stride; line += LOOKAHEAD_LINE)
+            prefetch_line(row + line);
+    }
+}
+
 /* Event i's rows are there, and those of some events more are on their way into the cache. */
 static inline void lookahead_rows(struct model *m, const struct call *c, uint32_t i)
 {
-    uint32_t end = MIN(i + LOOKAHEAD_PREFETCH + 1, c->in->rows);
+    uint32_t end = MIN(i + LOOKAHEAD_PREFETCH + 1, c->in->rows), fields = 0;
+    while (fields < m->options.fields && !m->options.is_list[fields])
+        fields++;
     lookahead_need(m, end - 1);
-    for (; m->ahead.prefetched < end; m->ahead.prefetched++) {
-        for (uint32_t f = 0; f < m->options.fields && !m->options.is_list[f]; f++) {
-            const unsigned char *row = (const unsigned char *)m->resolved[f][m->ahead.prefetched];
-            for (size_t line = 0; row && line < m->tables[f].stride; line += LOOKAHEAD_LINE)
-                prefetch_line(row + line);
-        }
-    }
+    for (; m->ahead.prefetched < end; m->ahead.prefetched++)
+        lookahead_prefetch(m, m->ahead.prefetched, 0, fields);
 }
 
 /* A sighting of event i's row of a field that is no list, by the learning thread. */

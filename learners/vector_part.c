@@ -51,15 +51,27 @@ static inline void learn(struct model *m, struct example *e, size_t whole)
         place[1] = w[whole + f];
     }
     size_t count = 0;
+    const float *gradients = interaction_gradient(m, e, 0);
     for (uint32_t f = 0; f < m->options.vectors; f++) {
         if (e->vectors[f] == m->zero)
             continue;
         m->opt_rows[count++] = (struct opt_row){.w = (float *)e->vectors[f],
-                                                .g = interaction_gradient(m, e, f),
+                                                .g = gradients + (size_t)f * m->vector_floats,
                                                 .scale = e->slope,
                                                 .curvature = e->curvature};
     }
     m->embedding_step(m->opt_rows, count, m->vector_floats, &m->options.embedding.params);
+}
+
+/*
+ * The lines of a later event's rows, a quarter at a time: a core can wait for so many lines at once and no
+ * more, so that asking for all of them in a row would stand still until the first have come.
+ */
+static inline void prefetch_quarter(const struct model *m, const struct call *c, uint32_t i, uint32_t quarter)
+{
+    uint32_t fields = m->options.fields;
+    if (i + LOOKAHEAD_PREFETCH < c->in->rows)
+        lookahead_prefetch(m, i + LOOKAHEAD_PREFETCH, fields * quarter / 4, fields * (quarter + 1) / 4);
 }
 
 void vectors_learn_plain(struct model *m, struct call *c)
@@ -75,12 +87,15 @@ void vectors_learn_plain(struct model *m, struct call *c)
     linear_move_dense(m, w + m->options.fields, whole, true);
     lookahead_begin(m, c);
     for (uint32_t i = 0; i < c->in->rows; i++) {
-        lookahead_rows(m, c, i);
+        lookahead_need(m, MIN(i + LOOKAHEAD_PREFETCH, c->in->rows - 1));
+        prefetch_quarter(m, c, i, 0);
         model_example_label(m, e, c, i);
         gather(m, e, c, i, whole);
         e->logit = (double)m->k->dot(w, e->values, whole) + (double)m->options.bias;
+        prefetch_quarter(m, c, i, 1);
         e->interaction = interaction_forward(m, e);
         e->logit += (double)e->interaction;
+        prefetch_quarter(m, c, i, 2);
         model_example_judge(m, e);
         model_output(c, e, (int32_t)i);
         if (!e->learns)
@@ -89,6 +104,7 @@ void vectors_learn_plain(struct model *m, struct call *c)
         m->steps++;
         if (!e->is_rejected)
             learn(m, e, whole);
+        prefetch_quarter(m, c, i, 3);
     }
     lookahead_end(m);
     linear_move_dense(m, w + m->options.fields, whole, false);

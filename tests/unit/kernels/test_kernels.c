@@ -368,9 +368,9 @@ static bool same(const struct slab *a, const struct slab *b)
 
 static void compare(const char *name, case_function *run)
 {
-    static const size_t sizes[][2] = {{0, 0},   {1, 1},    {1, 16},   {0, 8},    {3, 0},   {2, 4},
-                                      {3, 7},   {5, 8},    {7, 31},   {12, 8},   {13, 16}, {16, 17},
-                                      {33, 12}, {64, 196}, {1000, 3}, {2049, 33}};
+    static const size_t sizes[][2] = {{0, 0},   {1, 1},    {1, 16},  {0, 8},   {3, 0},    {2, 4},
+                                      {3, 7},   {5, 8},    {7, 31},  {12, 8},  {13, 16},  {16, 17},
+                                      {33, 12}, {64, 196}, {11, 96}, {3, 240}, {1000, 3}, {2049, 33}};
     struct slab expected = {.bytes = malloc(SLAB_BYTES)}, actual = {.bytes = malloc(SLAB_BYTES)};
     assert_non_null(expected.bytes);
     assert_non_null(actual.bytes);

@@ -211,11 +211,43 @@ static void test_optimizers(void **state)
     }
 }
 
+/* A long row takes whole vectors and shares roots: the same as its blocks of four one by one. */
+static void test_adagrad_blocks(void **state)
+{
+    (void)state;
+    enum { D = 256 };
+    static float row[D + D / 4], g[D], few[5];
+    const struct opt_params p = {.rate = 0.1F, .l1 = 0.001F, .l2 = 0.01F, .decay = 0.9F, .step_max = 0.05F};
+    const struct kernels *k = kernels_variant(KERNELS_SCALAR);
+    for (size_t d = 4; d <= D; d += 4) {
+        float before[D + D / 4];
+        for (size_t i = 0; i < d; i++) {
+            row[i] = (float)(i % 17) / 8.0F - 1.0F;
+            g[i] = (float)(i * i % 29) / 4.0F - 3.0F;
+        }
+        for (size_t b = 0; b < d / 4; b++)
+            row[d + b] = 0.5F + (float)(b % 5);
+        memcpy(before, row, sizeof before);
+        struct opt_row whole = {.w = row, .g = g, .scale = 0.3F};
+        k->opt_adagrad_block(&whole, 1, d, &p);
+        for (size_t b = 0; b < d / 4; b++) {
+            memcpy(few, before + b * 4, 4 * sizeof *few);
+            few[4] = before[d + b];
+            struct opt_row block = {.w = few, .g = g + b * 4, .scale = 0.3F};
+            k->opt_adagrad_block(&block, 1, 4, &p);
+            assert_memory_equal(few, row + b * 4, 4 * sizeof *few);
+            assert_memory_equal(&few[4], &row[d + b], sizeof *few);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_num), cmocka_unit_test(test_sigmoid), cmocka_unit_test(test_ffm),
-        cmocka_unit_test(test_fm),  cmocka_unit_test(test_dense),   cmocka_unit_test(test_optimizers),
+        cmocka_unit_test(test_num),        cmocka_unit_test(test_adagrad_blocks),
+        cmocka_unit_test(test_sigmoid),    cmocka_unit_test(test_ffm),
+        cmocka_unit_test(test_fm),         cmocka_unit_test(test_dense),
+        cmocka_unit_test(test_optimizers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
