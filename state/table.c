@@ -19,7 +19,7 @@ enum {
 /* Large arrays lie in pages, small ones share them; a slot never straddles two cache lines. */
 static struct keyed_slot *slots_new(struct keyed_table *table, uint32_t capacity)
 {
-    size_t bytes = capacity * sizeof(struct keyed_slot);
+    size_t bytes = group_bytes(capacity);
     if (bytes >= PAGED_BYTES)
         return pages_take(&table->pages, bytes, true);
     void *slots = NULL;
@@ -30,7 +30,7 @@ static struct keyed_slot *slots_new(struct keyed_table *table, uint32_t capacity
 
 static void slots_free(struct keyed_table *table, struct keyed_slot *slots, uint32_t capacity)
 {
-    size_t bytes = capacity * sizeof(struct keyed_slot);
+    size_t bytes = group_bytes(capacity);
     if (bytes >= PAGED_BYTES)
         pages_give(&table->pages, slots, bytes);
     else
@@ -127,15 +127,19 @@ void keyed_rebuild(struct keyed_table *table, struct table_group *group, uint32_
 {
     struct table_group old = *group;
     *group = (struct table_group){.slots = slots_new(table, capacity), .capacity = capacity};
+    group->changed = (uint64_t *)(void *)(group->slots + capacity);
     for (uint32_t i = 0; i < old.capacity; i++) {
         if ((old.slots[i].bits & SLOT_USED) == 0)
             continue;
-        *first_unused(group, key_hash(old.slots[i].key)) = old.slots[i];
+        struct keyed_slot *slot = first_unused(group, key_hash(old.slots[i].key));
+        *slot = old.slots[i];
+        if ((slot->bits & SLOT_TAG) != 0)
+            bit_set(group->changed, (size_t)(slot - group->slots));
         group->count++;
     }
     leat_assert(group->count < capacity);
-    table->slot_bytes += capacity * sizeof(struct keyed_slot);
-    table->slot_bytes -= old.capacity * sizeof(struct keyed_slot);
+    table->slot_bytes += group_bytes(capacity);
+    table->slot_bytes -= group_bytes(old.capacity);
     if (old.slots != NULL)
         slots_free(table, old.slots, old.capacity);
 }
@@ -216,8 +220,10 @@ static void load_missing(struct keyed_table *table, struct keyed_slot **missing,
             keyed_fill(table, missing[i], head.expire_us, value);
             /* It was changed and evicted after the barrier: the base being taken must not take it for its
              * own. */
-            if (table->snapshot.is_active && head.epoch > table->snapshot.epoch)
+            if (table->snapshot.is_active && head.epoch > table->snapshot.epoch) {
+                keyed_note_change(table, missing[i]);
                 missing[i]->bits |= table->tag;
+            }
             table->stats.loaded++;
         }
         rocksdb_pinnableslice_destroy(values[i]);
@@ -332,6 +338,8 @@ void *keyed_write(struct keyed_table *table, struct keyed_slot *slot, uint32_t b
     leat_assert(table->is_open && bytes <= TABLE_VALUE_MAX);
     if (unlikely(table->snapshot.is_active))
         keyed_save(table, slot);
+    if ((slot->bits & SLOT_TAG) != table->tag)
+        keyed_note_change(table, slot);
     char *block = slot_block(slot);
     uint32_t old_bytes = block == NULL ? 0 : slab_bytes(block);
     if (bytes != old_bytes) {

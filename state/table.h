@@ -25,8 +25,14 @@ enum { TABLE_VALUE_MAX = 8 << 20, TABLE_CAPACITY_MIN = 4 };
 
 struct table_group {
     struct keyed_slot *slots;
+    uint64_t *changed; /* a bit a slot, behind the slots: set where the slot has a tag, perhaps elsewhere */
     uint32_t capacity, count;
 };
+
+static inline size_t group_bytes(uint32_t capacity)
+{
+    return capacity * sizeof(struct keyed_slot) + BIT_WORDS((size_t)capacity) * sizeof(uint64_t);
+}
 
 /* The generation that a checkpoint is taking. Under the table's mutex, where nothing else is said. */
 struct table_snapshot {
@@ -107,6 +113,12 @@ static inline size_t keyed_bytes(const struct keyed_table *table)
 struct keyed_slot *keyed_find(struct keyed_table *table, struct key key, uint64_t hash);
 /* Adds an empty entry for a key that is not there; may move the slots of its group. */
 struct keyed_slot *keyed_insert(struct keyed_table *table, struct key key, uint64_t hash);
+/* The entry changes in the generation in progress: to be called before its tag is set. */
+static inline void keyed_note_change(struct keyed_table *table, const struct keyed_slot *slot)
+{
+    struct table_group *group = &table->groups[key_group(key_hash(slot->key))];
+    bit_set(group->changed, (size_t)(slot - group->slots));
+}
 /* Gives the group another capacity, without the slots that are not SLOT_USED. */
 void keyed_rebuild(struct keyed_table *table, struct table_group *group, uint32_t capacity);
 uint32_t keyed_capacity_for(uint32_t count);

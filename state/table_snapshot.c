@@ -8,7 +8,13 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { CHUNK_TARGET = 256 << 10, CHUNK_SLOTS = 64 << 10, RECORD_TARGET = 128 << 10, SERVE_WAIT_MS = 1 };
+enum {
+    CHUNK_TARGET = 256 << 10,
+    CHUNK_SLOTS = 64 << 10,
+    RECORD_TARGET = 128 << 10,
+    SERVE_WAIT_MS = 1,
+    VISIT_SLOTS = 64
+};
 
 struct __attribute__((packed)) record_head {
     uint8_t kind;
@@ -78,9 +84,11 @@ static void append_entry(struct byte_buffer *buffer, const struct keyed_slot *sl
     uint32_t bytes;
     const void *value = keyed_read(slot, &bytes);
     entry.bytes = bytes;
-    buffer_append(buffer, &entry, sizeof entry);
+    char *at = buffer_reserve(buffer, sizeof entry + bytes);
+    memcpy(at, &entry, sizeof entry);
     if (bytes > 0)
-        buffer_append(buffer, value, bytes);
+        memcpy(at + sizeof entry, value, bytes);
+    buffer->length += sizeof entry + bytes;
 }
 
 void keyed_save(struct keyed_table *table, const struct keyed_slot *slot)
@@ -99,36 +107,79 @@ void keyed_save(struct keyed_table *table, const struct keyed_slot *slot)
 
 /* --- The pass over the groups --- */
 
-/* Takes one group: its entries of the generation go into `out` (NULL: nowhere), and no tag but those of the
- * generation and of later changes stays. */
-static void take_group(struct keyed_table *table, uint32_t index, struct byte_buffer *out)
+/* Slots of a group that are looked at together, so that their values are asked for ahead. */
+struct visit {
+    uint32_t count;
+    uint32_t next; /* slot to go on from */
+    struct keyed_slot *slots[VISIT_SLOTS];
+};
+
+/* The next slots that may be of the generation: all used ones in a base, else those that changed. false:
+ * there are none. */
+static bool next_visit(const struct table_group *group, bool is_base, struct visit *visit)
+{
+    visit->count = 0;
+    while (visit->next < group->capacity && visit->count < VISIT_SLOTS) {
+        if (!is_base) {
+            uint64_t word = group->changed[visit->next / 64] >> visit->next % 64;
+            if (word == 0) {
+                visit->next = (visit->next / 64 + 1) * 64;
+                continue;
+            }
+            visit->next += (uint32_t)__builtin_ctzll(word);
+        }
+        struct keyed_slot *slot = &group->slots[visit->next++];
+        __builtin_prefetch(slot, 1);
+        visit->slots[visit->count++] = slot;
+    }
+    for (uint32_t i = 0; i < visit->count; i++)
+        __builtin_prefetch(slot_block(visit->slots[i]));
+    return visit->count > 0;
+}
+
+/* No tag but those of the generation and of later changes stays. */
+static void retag(struct keyed_table *table, struct table_group *group, struct keyed_slot *slot)
+{
+    uint64_t tag = slot->bits & SLOT_TAG;
+    if (tag != 0 && tag == table->previous_tag) {
+        tag = table->previous_is_dirty ? table->snapshot.tag : 0;
+        slot->bits = (slot->bits & ~SLOT_TAG) | tag;
+    }
+    if (tag == 0 || (slot->bits & SLOT_USED) == 0)
+        bit_clear(group->changed, (size_t)(slot - group->slots));
+}
+
+/* Takes one group: its entries of the generation go into `out` (NULL: nowhere). Returns how many slots it
+ * looked at. */
+static uint32_t take_group(struct keyed_table *table, uint32_t index, struct byte_buffer *out)
 {
     struct table_group *group = &table->groups[index];
-    struct table_snapshot *snapshot = &table->snapshot;
+    struct visit visit = {0};
+    uint32_t visited = 0;
     size_t from = SIZE_MAX;
-    for (uint32_t i = 0; i < group->capacity; i++) {
-        struct keyed_slot *slot = &group->slots[i];
-        if ((slot->bits & SLOT_USED) == 0)
-            continue;
-        bool is_written = is_taken_up(table, slot);
-        uint64_t tag = slot->bits & SLOT_TAG;
-        if (tag != 0 && tag == table->previous_tag)
-            slot->bits = (slot->bits & ~SLOT_TAG) | (table->previous_is_dirty ? snapshot->tag : 0);
-        if (!is_written || out == NULL)
-            continue;
-        if (from != SIZE_MAX && out->length - from > RECORD_TARGET) {
-            close_frame(out, from);
-            from = SIZE_MAX;
+    while (next_visit(group, table->snapshot.is_base, &visit)) {
+        visited += visit.count;
+        for (uint32_t i = 0; i < visit.count; i++) {
+            struct keyed_slot *slot = visit.slots[i];
+            bool is_written = out != NULL && (slot->bits & SLOT_USED) != 0 && is_taken_up(table, slot);
+            retag(table, group, slot);
+            if (!is_written)
+                continue;
+            if (from != SIZE_MAX && out->length - from > RECORD_TARGET) {
+                close_frame(out, from);
+                from = SIZE_MAX;
+            }
+            if (from == SIZE_MAX) {
+                from = out->length;
+                append_frame_head(out, index);
+                append_record_head(table, out);
+            }
+            append_entry(out, slot);
         }
-        if (from == SIZE_MAX) {
-            from = out->length;
-            append_frame_head(out, index);
-            append_record_head(table, out);
-        }
-        append_entry(out, slot);
     }
     if (from != SIZE_MAX)
         close_frame(out, from);
+    return visited + group->capacity / 64;
 }
 
 /* Under the mutex, while no chunk is ready. What was saved goes first, so that the copies' memory is
@@ -142,8 +193,7 @@ static void fill_chunk(struct keyed_table *table)
     buffer_clear(&snapshot->saved);
     uint64_t slots = 0;
     while (snapshot->cursor < KEY_GROUPS && snapshot->chunk.length < CHUNK_TARGET && slots < CHUNK_SLOTS) {
-        slots += table->groups[snapshot->cursor].capacity;
-        take_group(table, snapshot->cursor, &snapshot->chunk);
+        slots += take_group(table, snapshot->cursor, &snapshot->chunk);
         snapshot->cursor++;
     }
     snapshot->is_active = snapshot->cursor < KEY_GROUPS;
@@ -229,7 +279,7 @@ static void generation_done(void *argument, bool is_published)
     pthread_mutex_lock(&table->mutex);
     leat_assert(!is_published || !snapshot->is_active);
     for (; snapshot->cursor < KEY_GROUPS; snapshot->cursor++)
-        take_group(table, snapshot->cursor, NULL);
+        (void)take_group(table, snapshot->cursor, NULL);
     snapshot->is_active = false;
     atomic_store(&snapshot->is_chunk_ready, false);
     snapshot->chunk_bytes = 0;
