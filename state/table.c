@@ -138,17 +138,39 @@ void keyed_rebuild(struct keyed_table *table, struct table_group *group, uint32_
         group->count++;
     }
     leat_assert(group->count < capacity);
+    table->rebuilds++;
     table->slot_bytes += group_bytes(capacity);
     table->slot_bytes -= group_bytes(old.capacity);
     if (old.slots != NULL)
         slots_free(table, old.slots, old.capacity);
 }
 
+/* Before a group grows it gives up what has expired: with a short memory it then hardly grows at all. Entries
+ * of the open bracket are none of those: keyed_begin made them fresh. */
+static void make_room(struct keyed_table *table, uint32_t index)
+{
+    struct table_group *group = &table->groups[index];
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < group->capacity; i++) {
+        struct keyed_slot *slot = &group->slots[i];
+        if ((slot->bits & (SLOT_USED | SLOT_FRESH)) != SLOT_USED || slot->expire_us >= table->watermark ||
+            keyed_is_frozen(table, slot, index))
+            continue;
+        if (slot_block(slot) != NULL)
+            slab_give(&table->slab, slot_block(slot));
+        *slot = (struct keyed_slot){0};
+        left++;
+    }
+    table->stats.resident -= left;
+    table->stats.dropped += left;
+    keyed_rebuild(table, group, keyed_capacity_for(group->count - left + 1));
+}
+
 struct keyed_slot *keyed_insert(struct keyed_table *table, struct key key, uint64_t hash)
 {
     struct table_group *group = &table->groups[key_group(hash)];
     if ((uint64_t)(group->count + 1) * 4 > (uint64_t)group->capacity * 3)
-        keyed_rebuild(table, group, keyed_capacity_for(group->count + 1));
+        make_room(table, key_group(hash));
     struct keyed_slot *slot = first_unused(group, hash);
     group->count++;
     table->stats.resident++;
@@ -255,7 +277,7 @@ static void insert_missing(struct keyed_table *table, const struct key *keys, co
                            uint32_t count, struct keyed_slot **slots, uint16_t *missing,
                            uint32_t missing_count)
 {
-    size_t slot_bytes = table->slot_bytes;
+    uint64_t rebuilds = table->rebuilds;
     uint32_t fresh_count = 0;
     for (uint32_t i = 0; i < missing_count; i++) {
         uint32_t row = missing[i];
@@ -266,7 +288,7 @@ static void insert_missing(struct keyed_table *table, const struct key *keys, co
         }
         slots[row] = slot;
     }
-    if (table->slot_bytes != slot_bytes)
+    if (table->rebuilds != rebuilds)
         for (uint32_t i = 0; i < count; i++)
             slots[i] = keyed_find(table, keys[i], hashes[i]);
     if (!table->may_be_stored)

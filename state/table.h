@@ -61,6 +61,7 @@ struct keyed_table {
     struct pages pages;
     struct slab slab;
     size_t slot_bytes;
+    uint64_t rebuilds; /* each moves slots */
     int64_t watermark;
     uint64_t epoch;         /* label of evictions: the epoch in progress */
     uint64_t tag;           /* of changes now, shifted; 1 to 3 */

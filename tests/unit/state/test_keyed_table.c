@@ -347,8 +347,50 @@ static void writer_thread(void **state)
     teardown(&f);
 }
 
+/* Far below its budget a table gives up what has expired before it grows, and a bracket's slots are those of
+ * its keys wherever that moved them. */
+static void expired_make_room(void **state)
+{
+    (void)state;
+    enum { BATCHES = 400, ROWS = 500, ALIVE = 20 };
+    static struct fixture f;
+    setup(&f, 5);
+    struct keyed_table *table =
+        keyed_table_new(&(struct keyed_options){f.store, STATE_ID, KIND + 1, 64 << 20});
+    for (uint32_t batch = 0; batch < BATCHES; batch++) {
+        struct key keys[ROWS];
+        uint64_t hashes[ROWS];
+        struct keyed_slot *slots[ROWS];
+        for (uint32_t i = 0; i < ROWS; i++) {
+            /* Every fourth was met in the batch before. */
+            uint32_t id = batch > 0 && i % 4 == 0 ? (batch - 1) * ROWS + i + 1 : batch * ROWS + i;
+            keys[i] = (struct key){id, 7};
+            hashes[i] = key_hash(keys[i]);
+        }
+        keyed_begin(table, keys, hashes, ROWS, slots);
+        for (uint32_t i = 0; i < ROWS; i++) {
+            uint32_t bytes;
+            assert_true(key_equal(slots[i]->key, keys[i]));
+            const void *value = keyed_read(slots[i], &bytes);
+            assert_int_equal(bytes, batch > 0 && i % 4 == 0 ? sizeof keys[i] : 0);
+            if (bytes > 0)
+                assert_memory_equal(value, &keys[i], bytes);
+            memcpy(keyed_write(table, slots[i], sizeof keys[i], batch + ALIVE), &keys[i], sizeof keys[i]);
+        }
+        keyed_end(table);
+        keyed_set_watermark(table, batch);
+    }
+    struct keyed_stats stats;
+    keyed_table_stats(table, &stats);
+    assert_int_equal(stats.evicted, 0);
+    assert_true(stats.resident < 2 * ALIVE * ROWS);
+    keyed_table_free(table);
+    teardown(&f);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_life), cmocka_unit_test(writer_thread)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_life), cmocka_unit_test(writer_thread),
+                                       cmocka_unit_test(expired_make_room)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
