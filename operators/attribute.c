@@ -8,7 +8,7 @@
  * arrived before or after the row they answer does not matter. Of three times a < b < c with c - a <= within,
  * b is left out: whatever interval of length `within` holds b, holds a or c as well. So a key keeps at most
  * about two times for each `within`, however often it is clicked. */
-#include "operators/aggregate/rows.h"
+#include "operators/held.h"
 #include "operators/keys.h"
 
 enum { ATTRIBUTE_TABLE = 'k', ATTRIBUTE_QUEUE = 'q', BUCKETS = 64 };
@@ -24,15 +24,9 @@ struct attribute {
     /* The lane's. */
     struct keyed_table *table; /* key -> rising event times of the other stream */
     struct time_queue *queue;
-    struct byte_buffer row;
-};
-
-/* In front of a held row's columns. */
-struct __attribute__((packed)) held_head {
-    int64_t event_time, arrival_time;
-    uint64_t record;
-    uint32_t partition;
-    uint8_t has_arrival, has_null;
+    struct held_layout layout;
+    struct byte_buffer packed;
+    struct held_rows released;
 };
 
 static const struct option attribute_options[] = {
@@ -90,6 +84,7 @@ static bool attribute_open(struct operator_context *context)
 {
     struct attribute *attribute = context->config;
     size_t half = (size_t)context->memory_bytes / 2;
+    held_layout_init(&attribute->layout, attribute->input);
     attribute->table = keyed_table_new(&(struct keyed_options){.store = context->state_store,
                                                                .id = (uint16_t)context->place,
                                                                .kind = ATTRIBUTE_TABLE,
@@ -165,38 +160,40 @@ static void take_answers(struct operator_context *context, struct attribute *att
 
 /* --- Rows in --- */
 
-static void hold_row(struct attribute *attribute, const struct batch *batch, uint32_t row, struct key key,
-                     uint64_t hash, bool has_null)
+/* held[i]: the selected index of a row. */
+static void hold_rows(struct operator_context *context, struct attribute *attribute,
+                      const struct batch *batch, const struct row_keys *keys, const uint16_t *held,
+                      uint32_t count)
 {
-    struct row_origin origin = batch_origin(batch, row);
-    struct held_head head = {.event_time = batch->event_time[row],
-                             .arrival_time = batch->arrival_time == NULL ? 0 : batch->arrival_time[row],
-                             .record = origin.record,
-                             .partition = origin.partition,
-                             .has_arrival = batch->arrival_time != NULL,
-                             .has_null = has_null};
-    buffer_clear(&attribute->row);
-    buffer_append(&attribute->row, &head, sizeof head);
-    for (uint32_t i = 0; i < batch->schema->count; i++)
-        row_encode_value(&attribute->row, &batch->columns[i], &batch->schema->fields[i].type, row);
-    time_queue_push(attribute->queue, time_add(head.event_time, attribute->within_us), key, hash,
-                    (struct str){attribute->row.data, attribute->row.length});
+    uint16_t rows[BATCH_ROWS];
+    size_t offsets[BATCH_ROWS + 1];
+    for (uint32_t i = 0; i < count; i++)
+        rows[i] = (uint16_t)batch_row(batch, held[i]);
+    held_pack(&attribute->layout, batch, rows, count, context->scratch, &attribute->packed, offsets);
+    for (uint32_t i = 0; i < count; i++) {
+        char *data = attribute->packed.data + offsets[i];
+        ((struct held_head *)(void *)data)->has_null = keys->has_null[held[i]];
+        time_queue_push(attribute->queue, time_add(batch->event_time[rows[i]], attribute->within_us),
+                        keys->keys[held[i]], keys->hashes[held[i]],
+                        (struct str){data, offsets[i + 1] - offsets[i]});
+    }
 }
 
 static void take_rows(struct operator_context *context, struct attribute *attribute, struct batch *batch)
 {
     struct row_keys keys = keys_of(batch, attribute->keys, attribute->on.count, context->scratch);
-    uint16_t late[BATCH_ROWS];
-    uint32_t late_count = 0;
+    uint16_t late[BATCH_ROWS], held[BATCH_ROWS];
+    uint32_t late_count = 0, held_count = 0;
     for (uint32_t i = 0; i < batch->selected; i++) {
         uint32_t row = batch_row(batch, i);
         context->counters.null_keys += keys.has_null[i];
         if (time_add(batch->event_time[row], attribute->within_us) < context->watermark)
             late[late_count++] = (uint16_t)row;
         else
-            hold_row(attribute, batch, row, keys.keys[i], keys.hashes[i], keys.has_null[i]);
+            held[held_count++] = (uint16_t)i;
     }
-    context->counters.held += batch->selected - late_count;
+    hold_rows(context, attribute, batch, &keys, held, held_count);
+    context->counters.held += held_count;
     context->counters.late += late_count;
     if (late_count == 0)
         return;
@@ -219,60 +216,38 @@ static void attribute_process_merged(struct operator_context *context, struct me
 /* --- Rows out --- */
 
 struct emission {
-    struct batch *batch;
-    struct column_builder *builders;
-    struct row_order *orders;
-    struct row_origin *origins;
-    int64_t *arrivals;
-    bool has_arrivals;
-    uint32_t rows;
+    struct row_order *orders; /* in the batch's arena */
+    struct batch *batch;      /* NULL: no row yet */
     struct key keys[BATCH_ROWS];
     uint64_t hashes[BATCH_ROWS];
     bool has_null[BATCH_ROWS];
 };
 
-static void begin_emission(struct operator_context *context, const struct attribute *attribute,
-                           struct emission *emission)
+static void begin_emission(struct operator_context *context, struct emission *emission)
 {
     struct batch *batch = emission->batch = batch_new(context->pool, context->output, BATCH_ROWS);
-    emission->rows = 0;
-    emission->has_arrivals = false;
     emission->orders = arena_alloc(&batch->arena, BATCH_ROWS * sizeof *emission->orders);
-    emission->origins = arena_alloc(&batch->arena, BATCH_ROWS * sizeof *emission->origins);
-    emission->arrivals = arena_alloc(&batch->arena, BATCH_ROWS * sizeof *emission->arrivals);
-    emission->builders = arena_array(&batch->arena, struct column_builder, attribute->input->count);
-    for (uint32_t i = 0; i < attribute->input->count; i++)
-        builder_init(&emission->builders[i], batch, &batch->columns[i], attribute->input->fields[i].type);
 }
 
-/* A held row becomes the next row of the batch. What cannot be decoded is our own bug or a broken database:
- * the row then goes on with nulls. */
-static void release_row(struct operator_context *context, const struct attribute *attribute,
+/* A held row becomes the next row of the batch. What cannot be read is our own bug or a broken database: the
+ * row then goes on with nulls. */
+static void release_row(struct operator_context *context, struct attribute *attribute,
                         struct emission *emission, const struct time_record *record)
 {
-    struct held_head head = {0};
-    uint32_t row = emission->rows++;
-    const char *at = record->data.data, *end = at + record->data.length;
-    leat_assert(record->data.length >= sizeof head);
-    memcpy(&head, at, sizeof head);
-    at += sizeof head;
-    for (uint32_t i = 0; i < attribute->input->count; i++)
-        if (!builder_decode(&emission->builders[i], row, &at, end))
-            builder_null(&emission->builders[i], row);
-    emission->batch->event_time[row] = head.event_time;
-    emission->arrivals[row] = head.arrival_time;
-    emission->has_arrivals |= head.has_arrival != 0;
-    emission->origins[row] = (struct row_origin){head.partition, head.record};
+    uint32_t row = attribute->released.count;
+    const struct held_head *head = held_add(&attribute->layout, &attribute->released, record->data);
     emission->orders[row] =
         (struct row_order){.place = 1 + context->place, .time = record->time_us, .tie = record->hash};
     emission->keys[row] = record->key;
     emission->hashes[row] = record->hash;
-    emission->has_null[row] = head.has_null != 0;
+    emission->has_null[row] = head->has_null != 0;
 }
 
 /* Whether one of the rising times is in [from, from + within]. */
 static bool is_answered(const struct keyed_slot *slot, int64_t from, int64_t within_us)
 {
+    if (slot == NULL)
+        return false;
     uint32_t bytes;
     const int64_t *times = keyed_read(slot, &bytes);
     uint32_t count = bytes / (uint32_t)sizeof(int64_t), i = 0;
@@ -288,21 +263,19 @@ static void end_emission(struct operator_context *context, struct attribute *att
     emission->batch = NULL;
     if (batch == NULL)
         return;
+    uint32_t count = attribute->released.count;
+    held_unpack(&attribute->layout, &attribute->released, batch);
     struct keyed_slot *slots[BATCH_ROWS];
     int64_t *labels = batch->columns[attribute->input->count].ints;
-    keyed_begin(attribute->table, emission->keys, emission->hashes, emission->rows, slots);
-    for (uint32_t i = 0; i < emission->rows; i++)
+    keyed_look(attribute->table, emission->keys, emission->hashes, count, slots);
+    for (uint32_t i = 0; i < count; i++)
         labels[i] =
             !emission->has_null[i] && is_answered(slots[i], batch->event_time[i], attribute->within_us);
     keyed_end(attribute->table);
-    for (uint32_t i = 0; i < attribute->input->count; i++)
-        builder_finish(&emission->builders[i]);
-    batch->rows = batch->selected = emission->rows;
+    batch->rows = batch->selected = count;
     batch->orders = emission->orders;
-    batch->origins = emission->origins;
-    batch->arrival_time = emission->has_arrivals ? emission->arrivals : NULL;
-    context->counters.held -= emission->rows;
-    context->counters.passed += emission->rows;
+    context->counters.held -= count;
+    context->counters.passed += count;
     operator_emit(context, 0, batch);
 }
 
@@ -314,9 +287,9 @@ static void attribute_on_watermark(struct operator_context *context, int64_t wat
     struct time_record record;
     while (time_queue_pop(attribute->queue, watermark, &record)) {
         if (emission->batch == NULL)
-            begin_emission(context, attribute, emission);
+            begin_emission(context, emission);
         release_row(context, attribute, emission, &record);
-        if (emission->rows == BATCH_ROWS)
+        if (held_is_full(&attribute->released))
             end_emission(context, attribute, emission);
     }
     end_emission(context, attribute, emission);
@@ -347,12 +320,21 @@ static bool attribute_restore(struct operator_context *context, struct snapshot_
     return time_queue_restored(attribute->queue, context->lane, context->lanes, context->watermark);
 }
 
+static void attribute_report(struct operator_context *context, struct report *report)
+{
+    const struct attribute *attribute = context->config;
+    keys_report(attribute->table, report);
+    if (attribute->queue != NULL)
+        report_add(report, "held_bytes", (double)time_queue_bytes(attribute->queue), false);
+}
+
 static void attribute_close(struct operator_context *context)
 {
     struct attribute *attribute = context->config;
     keyed_table_free(attribute->table);
     time_queue_free(attribute->queue);
-    buffer_free(&attribute->row);
+    buffer_free(&attribute->packed);
+    held_rows_free(&attribute->released);
     attribute->table = NULL;
     attribute->queue = NULL;
 }
@@ -383,5 +365,6 @@ const struct operator_kind operator_attribute = {
     .on_watermark = attribute_on_watermark,
     .snapshot = attribute_snapshot,
     .restore = attribute_restore,
+    .report = attribute_report,
     .close = attribute_close,
 };

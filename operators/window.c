@@ -428,6 +428,11 @@ static bool window_restore(struct operator_context *context, struct snapshot_rea
     return true;
 }
 
+static void window_report(struct operator_context *context, struct report *report)
+{
+    keys_report(((struct window *)context->config)->table, report);
+}
+
 static void window_close(struct operator_context *context)
 {
     struct window *window = context->config;
@@ -466,5 +471,6 @@ const struct operator_kind operator_window = {
     .on_watermark = window_on_watermark,
     .snapshot = window_snapshot,
     .restore = window_restore,
+    .report = window_report,
     .close = window_close,
 };

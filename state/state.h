@@ -80,6 +80,10 @@ void keyed_table_free(struct keyed_table *table); /* NULL is allowed */
  * this table may be open, and no rows may be emitted inside one. */
 void keyed_begin(struct keyed_table *table, const struct key *keys, const uint64_t *hashes, uint32_t count,
                  struct keyed_slot **slots);
+/* The same for rows that only read: slots[i] is NULL where there is no entry (it may also be an empty one).
+ */
+void keyed_look(struct keyed_table *table, const struct key *keys, const uint64_t *hashes, uint32_t count,
+                struct keyed_slot **slots);
 /* Closes it and keeps the budget. */
 void keyed_end(struct keyed_table *table);
 

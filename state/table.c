@@ -314,8 +314,22 @@ static inline void prefetch_home(const struct keyed_table *table, uint64_t hash)
     prefetch_line(&group->slots[slot_home(hash, group->capacity)]);
 }
 
-void keyed_begin(struct keyed_table *table, const struct key *keys, const uint64_t *hashes, uint32_t count,
-                 struct keyed_slot **slots)
+/* Leaves out the rows whose keys are in no database: nothing is read for them. Returns how many others there
+ * are. */
+static uint32_t leave_out_absent(struct keyed_table *table, const uint64_t *hashes, uint16_t *missing,
+                                 uint32_t count)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < count && table->may_be_stored; i++)
+        if (is_perhaps_stored(table, hashes[missing[i]]))
+            missing[kept++] = missing[i];
+    if (table->may_be_stored)
+        weigh_filter(table, count - kept, count - kept);
+    return kept;
+}
+
+static void open_bracket(struct keyed_table *table, const struct key *keys, const uint64_t *hashes,
+                         uint32_t count, struct keyed_slot **slots, bool makes_entries)
 {
     leat_assert(count <= BATCH_ROWS && !table->is_open);
     pthread_mutex_lock(&table->mutex);
@@ -340,8 +354,22 @@ void keyed_begin(struct keyed_table *table, const struct key *keys, const uint64
         slot->bits |= SLOT_REFERENCED;
         prefetch_line(slot_block(slot));
     }
+    if (!makes_entries)
+        missing_count = leave_out_absent(table, hashes, missing, missing_count);
     if (missing_count > 0)
         insert_missing(table, keys, hashes, count, slots, missing, missing_count);
+}
+
+void keyed_begin(struct keyed_table *table, const struct key *keys, const uint64_t *hashes, uint32_t count,
+                 struct keyed_slot **slots)
+{
+    open_bracket(table, keys, hashes, count, slots, true);
+}
+
+void keyed_look(struct keyed_table *table, const struct key *keys, const uint64_t *hashes, uint32_t count,
+                struct keyed_slot **slots)
+{
+    open_bracket(table, keys, hashes, count, slots, false);
 }
 
 void keyed_end(struct keyed_table *table)
