@@ -169,7 +169,8 @@ const struct held_head *held_add(const struct held_layout *layout, struct held_r
     if (likely(data.length >= layout->fixed_bytes)) {
         tail = data.length - layout->fixed_bytes;
         memcpy(fixed, data.data, layout->fixed_bytes);
-        memcpy(buffer_reserve(&rows->tails, tail), data.data + layout->fixed_bytes, tail);
+        if (tail > 0)
+            memcpy(buffer_reserve(&rows->tails, tail), data.data + layout->fixed_bytes, tail);
     } else {
         memset(fixed, 0, layout->fixed_bytes);
         memset(fixed + sizeof(struct held_head), 0xff, nulls_bytes(layout));

@@ -143,6 +143,12 @@ struct batch *batch_gather(struct batch_pool *pool, const struct schema *schema,
 struct batch *batch_merge(struct batch_pool *pool, const struct schema *schema, struct batch *const *sources,
                           const uint16_t *rows, uint32_t count);
 
+/* Whether the two are views of one batch: row i of either is the same row. */
+bool batch_are_same_rows(const struct batch *a, const struct batch *b);
+/* Views of the same rows, from the from[k]-th selected row of each, as one view of them all, in the order of
+ * the rows. NULL: a row is in several, there are more than 16 views, or a column of lists differs. */
+struct batch *batch_unite(struct batch *const *views, const uint32_t *from, uint32_t count);
+
 /* xxh3-128 folded over event times, values, lengths and nulls of the selected rows, column by column in
  * order: for tests, `null` and benchmarks. Feed batch after batch; split points between batches do not
  * matter. */

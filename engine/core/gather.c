@@ -224,8 +224,7 @@ struct batch *batch_gather(struct batch_pool *pool, const struct schema *schema,
 /* --- Views of the same rows
  * ---------------------------------------------------------------------------------------------- */
 
-/* Whether the two were derived from one batch: row i of either is the same row. */
-static bool are_same_rows(const struct batch *a, const struct batch *b)
+bool batch_are_same_rows(const struct batch *a, const struct batch *b)
 {
     return a->event_time == b->event_time && a->rows == b->rows && a->origins == b->origins &&
            a->orders == b->orders && a->order_time == b->order_time && a->partition == b->partition &&
@@ -244,27 +243,70 @@ static bool is_shared(const struct few_sources *few, uint32_t index)
     return true;
 }
 
+/* Lists are not copied row by row: they must be the parent's. */
+static bool lists_are_shared(const struct few_sources *few, const struct schema *schema)
+{
+    for (uint32_t c = 0; c < schema->count; c++)
+        if (schema->fields[c].type.tag == TYPE_LIST && !is_shared(few, c))
+            return false;
+    return true;
+}
+
+/* Rows of views as a view: only the columns that differ are copied. */
+static struct batch *view_of(const struct few_sources *few, const struct schema *schema, const uint16_t *rows,
+                             uint32_t count)
+{
+    struct batch *out = batch_derive(few->batches[0], schema);
+    out->sel = arena_copy(&out->arena, rows, count * sizeof(*rows));
+    out->selected = count;
+    for (uint32_t c = 0; c < schema->count; c++) {
+        if (is_shared(few, c))
+            continue;
+        batch_column_init(out, &out->columns[c], schema->fields[c].type, out->rows);
+        copy_few(out, c, few, rows, rows, count);
+    }
+    return out;
+}
+
 struct batch *batch_merge(struct batch_pool *pool, const struct schema *schema, struct batch *const *sources,
                           const uint16_t *rows, uint32_t count)
 {
     struct few_sources few;
     bool is_view = count > 0 && find_few(&few, sources, count);
     for (uint32_t k = 1; is_view && k < few.count; k++)
-        is_view = are_same_rows(few.batches[0], few.batches[k]);
+        is_view = batch_are_same_rows(few.batches[0], few.batches[k]);
     for (uint32_t i = 1; is_view && i < count; i++)
         is_view = rows[i] > rows[i - 1];
-    for (uint32_t c = 0; is_view && c < schema->count; c++)
-        is_view = schema->fields[c].type.tag != TYPE_LIST || is_shared(&few, c);
-    if (!is_view)
+    if (!is_view || !lists_are_shared(&few, schema))
         return batch_gather(pool, schema, sources, rows, count);
-    struct batch *out = batch_derive(few.batches[0], schema);
-    out->sel = arena_copy(&out->arena, rows, count * sizeof(*rows));
-    out->selected = count;
-    for (uint32_t c = 0; c < schema->count; c++) {
-        if (is_shared(&few, c))
-            continue;
-        batch_column_init(out, &out->columns[c], schema->fields[c].type, out->rows);
-        copy_few(out, c, &few, rows, rows, count);
-    }
-    return out;
+    return view_of(&few, schema, rows, count);
+}
+
+struct batch *batch_unite(struct batch *const *views, const uint32_t *from, uint32_t count)
+{
+    leat_assert(count > 0);
+    struct few_sources few = {.count = count};
+    if (count > FEW)
+        return NULL;
+    memcpy(few.batches, views, count * sizeof(*views));
+    if (!lists_are_shared(&few, views[0]->schema))
+        return NULL;
+    uint64_t is_taken[BATCH_VALID_WORDS] = {0};
+    uint8_t view_of_row[BATCH_ROWS];
+    uint32_t total = 0;
+    for (uint32_t k = 0; k < count; k++)
+        for (uint32_t i = from[k]; i < views[k]->selected; i++, total++) {
+            uint32_t row = batch_row(views[k], i);
+            bit_set(is_taken, row);
+            view_of_row[row] = (uint8_t)k;
+        }
+    uint16_t rows[BATCH_ROWS];
+    uint32_t taken = 0;
+    for (uint32_t word = 0; word < BATCH_VALID_WORDS; word++)
+        for (uint64_t bits = is_taken[word]; bits != 0; bits &= bits - 1) {
+            uint32_t row = word * 64 + (uint32_t)__builtin_ctzll(bits);
+            few.of_row[taken] = view_of_row[row];
+            rows[taken++] = (uint16_t)row;
+        }
+    return taken == total ? view_of(&few, views[0]->schema, rows, taken) : NULL;
 }

@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+enum { UNITE_MAX = 16 }; /* views that come together without a look at each row */
+
 void batch_list_add(struct batch_list *list, struct batch *batch)
 {
     batch->next = NULL;
@@ -339,6 +341,61 @@ static struct batch *take_rest(struct merger *merger, struct merger_input *input
     return batch;
 }
 
+/* Whether all that comes after the input's batch is known to come after `last`. */
+static bool goes_on_after(const struct merger_input *input, const struct row_order *last)
+{
+    const struct packet *packet = input->packet;
+    uint32_t next = input->next;
+    while (next < packet->count && packet->entries[next].run != input->run)
+        next++;
+    if (next == packet->count)
+        return true;
+    const struct batch *batch = packet->entries[next].batch; /* NULL: spilled */
+    if (batch == NULL)
+        return false;
+    struct row_order order = batch_order(batch, batch_row(batch, 0));
+    return row_order_compare(&order, last) > 0;
+}
+
+/* What was split over lanes and not reordered by them comes together whole: the inputs' batches are views of
+ * one batch, and nothing else comes in between. NULL: it is not so. */
+static struct batch *unite(struct merger *merger, const struct merger_input *first)
+{
+    struct merger_input *inputs[UNITE_MAX];
+    struct batch *views[UNITE_MAX];
+    uint32_t from[UNITE_MAX], count = 0;
+    for (uint32_t i = 0; i < merger->count; i++) {
+        struct merger_input *in = &merger->inputs[i];
+        if (in->batch == NULL || !batch_are_same_rows(in->batch, first->batch))
+            continue;
+        if (count == UNITE_MAX)
+            return NULL;
+        inputs[count] = in;
+        views[count] = in->batch;
+        from[count++] = in->at;
+    }
+    if (count == 1)
+        return NULL;
+    uint32_t last_row = 0;
+    for (uint32_t k = 0; k < count; k++)
+        last_row = MAX(last_row, batch_row(views[k], views[k]->selected - 1));
+    struct row_order last = batch_order(first->batch, last_row);
+    for (uint32_t i = 0; i < merger->count; i++) {
+        const struct merger_input *in = &merger->inputs[i];
+        bool is_part = in->batch != NULL && batch_are_same_rows(in->batch, first->batch);
+        if (in->batch != NULL &&
+            (is_part ? !goes_on_after(in, &last) : row_order_compare(&in->order, &last) <= 0))
+            return NULL;
+    }
+    struct batch *united = batch_unite(views, from, count);
+    for (uint32_t k = 0; united != NULL && k < count; k++) {
+        batch_release(views[k]);
+        load_entry(merger, inputs[k]);
+        load_order(inputs[k]);
+    }
+    return united;
+}
+
 struct batch *merger_next(struct merger *merger)
 {
     uint32_t alive;
@@ -349,6 +406,9 @@ struct batch *merger_next(struct merger *merger)
     }
     if (alive == 1)
         return take_rest(merger, input);
+    struct batch *united = unite(merger, input);
+    if (united != NULL)
+        return united;
     struct batch *sources[BATCH_ROWS];
     uint16_t rows[BATCH_ROWS];
     struct batch *drained[BATCH_ROWS];

@@ -321,6 +321,36 @@ static void make_views(struct batch *whole, const struct schema *wider, struct b
     }
 }
 
+/* All rows, in order, from the row that is the `from`-th of each view; none where a row is in two of them. */
+static void check_unite(struct batch *const *views, uint32_t count, const struct batch *whole)
+{
+    uint32_t from[5] = {0}, expected = 0;
+    for (uint32_t k = 0; k < count; k++) {
+        from[k] = MIN(k, views[k]->selected);
+        expected += views[k]->selected - from[k];
+        assert_true(batch_are_same_rows(views[k], whole));
+    }
+    struct batch *out = batch_unite(views, from, count);
+    assert_int_equal(out->selected, expected);
+    assert_ptr_equal(out->columns[NAME].data, whole->columns[NAME].data);
+    for (uint32_t k = 0; k < count; k++)
+        for (uint32_t i = from[k]; i < views[k]->selected; i++) {
+            uint32_t row = batch_row(views[k], i), at = 0;
+            while (at < out->selected && batch_row(out, at) != row)
+                at++;
+            assert_true(at < out->selected && (at == 0 || batch_row(out, at - 1) < row));
+            assert_int_equal(column_is_valid(&out->columns[COLUMNS], row), row % 7 != 0);
+            assert_int_equal(out->columns[COLUMNS].ints[row], views[k]->columns[COLUMNS].ints[row]);
+            struct str word = column_text(&views[k]->columns[COLUMNS + 1], row);
+            assert_true(str_equal(column_text(&out->columns[COLUMNS + 1], row), word));
+        }
+    batch_release(out);
+    if (views[0]->selected == 0)
+        return;
+    struct batch *twice[2] = {views[0], views[0]};
+    assert_null(batch_unite(twice, (uint32_t[2]){0, 0}, 2));
+}
+
 /* What was split comes together: the shared columns by pointer, the others copied; and the same values where
  * the rows do not rise or come from several batches, which takes the way of batch_gather. */
 static void test_merge_of_views(void **state)
@@ -348,6 +378,7 @@ static void test_merge_of_views(void **state)
             picked[count] = (uint16_t)row;
             sources[count++] = views[lane_of[row]];
         }
+        check_unite(views, views_count, whole);
         struct batch *out = batch_merge(pool, wider, sources, picked, count);
         for (uint32_t lane = 0; lane < views_count; lane++)
             batch_release(views[lane]);
