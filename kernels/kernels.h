@@ -61,6 +61,11 @@ struct ftrl64_params {
  * from pairs[i][0] and [1], which may lie anywhere outside of w; then dot(w, values, d). pairs_store: writes
  * the first n lanes of both back; no two pairs of different content are the same place.
  *
+ * mix_keys: num_mix(key ^ seed). out may be keys.
+ *
+ * sigmoid_one, sigmoid64: 1 / (1 + e^-x), relative error < 1e-14 for |x| <= 700; NaN stays NaN. The same bits
+ * alone and in an array. logloss64: log(1 + e^x) - label * x. out may be the input.
+ *
  * fm_forward: sum[d] = sum of the rows; returns (|sum|^2 - sum of |row|^2) / 2 (Rendle 2010, eq. 5), by
  * slices of four dims: a slice's four lanes add as (0 + 2) + (1 + 3), slices in order. d % 4 == 0.
  *

@@ -200,15 +200,11 @@ bool learner_open(struct operator_context *context)
     leat_assert(s);
     c->state = s;
     s->model = model_new(&c->model, kernels);
+    s->kernels = kernels;
     model_set_team(s->model, context->team);
     s->columns = learner_columns_new(c);
     metrics_init(&s->metrics, c->model.loss, (uint64_t)c->window);
     return true;
-}
-
-static double prediction_of(const struct learner_config *c, double logit)
-{
-    return c->model.loss == LOSS_LOGISTIC ? num_sigmoid(logit) : logit;
 }
 
 /* The input's columns with the predictions beside them; null where the event was rejected. */
@@ -217,11 +213,16 @@ static void emit(struct operator_context *context, const struct learner_config *
     struct batch *out = batch_derive(batch, context->output);
     struct column *column = &out->columns[c->own_columns];
     batch_column_init(out, column, type_of(TYPE_FLOAT), batch->rows);
+    const double *logits = c->state->logits;
+    double predictions[BATCH_ROWS];
+    if (c->model.loss == LOSS_LOGISTIC)
+        c->state->kernels->sigmoid64(predictions, logits, batch->selected);
+    else
+        memcpy(predictions, logits, batch->selected * sizeof *logits);
     for (uint32_t i = 0; i < batch->selected; i++) {
         uint32_t row = batch_row(batch, i);
-        double logit = c->state->logits[i];
-        column->floats[row] = isnan(logit) ? 0.0 : prediction_of(c, logit);
-        if (isnan(logit))
+        column->floats[row] = isnan(logits[i]) ? 0.0 : predictions[i];
+        if (isnan(logits[i]))
             batch_set_null(out, column, row);
     }
     context->counters.emitted += batch->selected;

@@ -182,6 +182,7 @@ void learner_columns_read(struct learner_columns_scratch *scratch, const struct 
 /* The live part, for learner_state.c. */
 struct learner_state {
     struct model *model;
+    const struct kernels *kernels;
     struct metrics metrics;
     struct learner_columns_scratch *columns;
     uint32_t published; /* newest epoch that a published checkpoint holds */

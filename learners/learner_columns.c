@@ -1,5 +1,6 @@
 /* From a batch's columns to a model's input: ids hashed with their field, numbers as floats, dense in
  * selected rows. */
+#define XXH_INLINE_ALL
 #include "learners/learner.h"
 
 #include "kernels/num.h"
@@ -87,15 +88,22 @@ static void read_ids(struct learner_columns_scratch *s, uint32_t f, const struct
                      const struct column *column, uint32_t begin, uint32_t end)
 {
     uint64_t *ids = s->ids[f];
-    bool is_plain = column->tag == TYPE_INT && !column->valid;
-    for (uint32_t i = begin; i < end; i++) {
-        uint32_t row = batch_row(batch, i);
-        if (is_plain) {
-            uint64_t hash = num_mix((uint64_t)column->ints[row] + UINT64_C(0x9e3779b97f4a7c15));
+    bool has_all = !column->valid; /* the same as id_of, without its questions */
+    if (has_all && column->tag == TYPE_INT) {
+        for (uint32_t i = begin; i < end; i++) {
+            uint64_t hash =
+                num_mix((uint64_t)column->ints[batch_row(batch, i)] + UINT64_C(0x9e3779b97f4a7c15));
             ids[i] = hash == 0 ? 1 : hash;
-        } else {
-            ids[i] = id_of(column, row);
         }
+    } else if (has_all && column->tag == TYPE_TEXT) {
+        for (uint32_t i = begin; i < end; i++) {
+            struct str text = column_text(column, batch_row(batch, i));
+            uint64_t hash = XXH3_64bits(text.data, text.length);
+            ids[i] = hash == 0 ? 1 : hash;
+        }
+    } else {
+        for (uint32_t i = begin; i < end; i++)
+            ids[i] = id_of(column, batch_row(batch, i));
     }
 }
 

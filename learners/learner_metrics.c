@@ -75,7 +75,7 @@ void learner_metrics_add(struct operator_context *context, struct learner_config
     uint64_t every = (uint64_t)MAX(c->metrics_every, 1);
     for (uint32_t at = 0, end; at < in->rows; at = end) {
         end = (uint32_t)MIN(in->rows, at + every - s->seen % every);
-        metrics_add(&s->metrics, logits + at, in->labels + at, end - at);
+        metrics_add(&s->metrics, s->kernels, logits + at, in->labels + at, end - at);
         s->seen += end - at;
         if (s->seen % every == 0)
             emit_metrics(context, c, in->event_time_us[end - 1]);

@@ -1,10 +1,11 @@
 #include "learners/metrics.h"
 
 #include "core/base.h"
+#include "kernels/kernels.h"
 
 #include <math.h>
 
-enum { BINS_A_UNIT = 64 };
+enum { BINS_A_UNIT = 64, TILE = 128 };
 
 void metrics_init(struct metrics *m, enum loss_kind kind, uint64_t window)
 {
@@ -15,7 +16,7 @@ void metrics_init(struct metrics *m, enum loss_kind kind, uint64_t window)
 
 static size_t bin_of(double logit)
 {
-    double at = floor(logit * BINS_A_UNIT) + METRICS_BINS / 2;
+    double at = logit * BINS_A_UNIT + METRICS_BINS / 2; /* below 0 rounding does not matter: the first bin */
     return at < 0.0 ? 0 : at >= METRICS_BINS ? METRICS_BINS - 1 : (size_t)at;
 }
 
@@ -29,47 +30,92 @@ static void sums_add(struct metrics_sums *into, const struct metrics_sums *from)
     into->absolutes += from->absolutes;
 }
 
-/* Slices are cut by event count alone: where the calls' boundaries lie makes no difference to them. */
-static void slice_add(struct metrics *m, const struct metrics_sums *one)
+/* What a tile of events adds, one after another: those with finite logits. */
+struct tile {
+    size_t count;
+    double logits[TILE], labels[TILE], losses[TILE], predictions[TILE];
+};
+
+static void tile_fill(struct tile *t, const struct metrics *m, const struct kernels *k, const double *logits,
+                      const float *labels, size_t n)
 {
-    struct metrics_sums *slice = &m->slices[m->slice];
-    if (slice->count >= m->slice_events) {
-        m->slice = (m->slice + 1) % METRICS_SLICES;
-        slice = &m->slices[m->slice];
-        *slice = (struct metrics_sums){0};
-        memset(m->slice_bins[m->slice], 0, sizeof m->slice_bins[m->slice]);
+    float kept[TILE];
+    t->count = 0;
+    for (size_t i = 0; i < n; i++) {
+        t->logits[t->count] = logits[i];
+        t->labels[t->count] = (double)labels[i];
+        kept[t->count] = labels[i];
+        t->count += isfinite(logits[i]) != 0;
     }
-    sums_add(slice, one);
+    if (m->kind == LOSS_LOGISTIC) {
+        k->logloss64(t->losses, t->logits, kept, t->count);
+        k->sigmoid64(t->predictions, t->logits, t->count);
+    } else {
+        memset(t->losses, 0, t->count * sizeof *t->losses);
+        memcpy(t->predictions, t->logits, t->count * sizeof *t->logits);
+    }
 }
 
-void metrics_add(struct metrics *m, const double *logits, const float *labels, size_t n)
+static void sums_add_tile(struct metrics_sums *into, const struct tile *t, size_t from, size_t to)
 {
-    for (size_t i = 0; i < n; i++) {
-        if (!isfinite(logits[i]))
-            continue;
-        double label = (double)labels[i];
-        struct metrics_sums one = {.count = 1, .label = label};
-        if (m->kind == LOSS_LOGISTIC) {
-            double tail = num_exp(-fabs(logits[i]));
-            one.loss = (logits[i] > 0.0 ? logits[i] : 0.0) + num_log1p_unit(tail) - label * logits[i];
-            one.prediction = (logits[i] > 0.0 ? 1.0 : tail) / (1.0 + tail);
-        } else {
-            one.prediction = logits[i];
-        }
-        double error = one.prediction - label;
-        one.squares = error * error;
-        one.absolutes = fabs(error);
-        sums_add(&m->open, &one);
+    struct metrics_sums sums = *into;
+    for (size_t i = from; i < to; i++) {
+        double error = t->predictions[i] - t->labels[i];
+        sums.loss += t->losses[i];
+        sums.label += t->labels[i];
+        sums.prediction += t->predictions[i];
+        sums.squares += error * error;
+        sums.absolutes += fabs(error);
+    }
+    sums.count += to - from;
+    *into = sums;
+}
+
+static void whole_add(struct metrics *m, const struct tile *t)
+{
+    for (size_t at = 0, end; at < t->count; at = end) {
+        end = MIN(t->count, at + METRICS_BLOCK - m->open.count);
+        sums_add_tile(&m->open, t, at, end);
         if (m->open.count == METRICS_BLOCK) {
             sums_add(&m->whole, &m->open);
             m->open = (struct metrics_sums){0};
         }
-        slice_add(m, &one);
-        if (m->kind == LOSS_LOGISTIC) {
-            size_t bin = bin_of(logits[i]);
-            m->whole_bins[label > 0.5][bin]++;
-            m->slice_bins[m->slice][label > 0.5][bin]++;
+    }
+}
+
+static void bins_add(struct metrics *m, const struct tile *t, size_t from, size_t to)
+{
+    for (size_t i = from; i < to; i++) {
+        size_t bin = bin_of(t->logits[i]);
+        m->whole_bins[t->labels[i] > 0.5][bin]++;
+        m->slice_bins[m->slice][t->labels[i] > 0.5][bin]++;
+    }
+}
+
+/* Slices are cut by event count alone: where the calls' boundaries lie makes no difference to them. */
+static void slices_add(struct metrics *m, const struct tile *t)
+{
+    for (size_t at = 0, end; at < t->count; at = end) {
+        if (m->slices[m->slice].count >= m->slice_events) {
+            m->slice = (m->slice + 1) % METRICS_SLICES;
+            m->slices[m->slice] = (struct metrics_sums){0};
+            memset(m->slice_bins[m->slice], 0, sizeof m->slice_bins[m->slice]);
         }
+        end = (size_t)MIN((uint64_t)t->count, at + m->slice_events - m->slices[m->slice].count);
+        sums_add_tile(&m->slices[m->slice], t, at, end);
+        if (m->kind == LOSS_LOGISTIC)
+            bins_add(m, t, at, end);
+    }
+}
+
+void metrics_add(struct metrics *m, const struct kernels *k, const double *logits, const float *labels,
+                 size_t n)
+{
+    struct tile t;
+    for (size_t at = 0; at < n; at += TILE) {
+        tile_fill(&t, m, k, logits + at, labels + at, MIN(n - at, (size_t)TILE));
+        whole_add(m, &t);
+        slices_add(m, &t);
     }
 }
 

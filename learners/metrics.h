@@ -48,8 +48,11 @@ struct metrics_values {
 
 void metrics_init(struct metrics *metrics, enum loss_kind kind, uint64_t window);
 
+struct kernels;
+
 /* Adds n events; those with a non-finite logit are left out. labels of the logistic loss: 0 or 1. */
-void metrics_add(struct metrics *metrics, const double *logits, const float *labels, size_t n);
+void metrics_add(struct metrics *metrics, const struct kernels *kernels, const double *logits,
+                 const float *labels, size_t n);
 
 struct metrics_values metrics_values(const struct metrics *metrics, bool is_window);
 

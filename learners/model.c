@@ -234,7 +234,7 @@ void model_free(struct model *m)
     free(m->pair_weights);
     free(m->pair_slopes);
     free(m->pair_scales);
-    free(m->plain);
+    linear_plain_free(m->plain);
     free(m->list.learns);
     free(m->list.seen);
     free(m->list.steps);

@@ -192,6 +192,7 @@ void linear_init_payload(const struct model *m, void *payload);
 /* linear_plain.c: models that are nothing but this, with one float of state a weight. */
 bool linear_is_plain(const struct model *m);
 struct plain *linear_plain_new(const struct model *m);
+void linear_plain_free(struct plain *plain);
 void linear_learn_plain(struct model *m, struct call *c);
 
 /* interaction.c */

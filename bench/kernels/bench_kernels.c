@@ -46,6 +46,10 @@ LINE(sum_squares, 1024, 1, k->sum_squares(p->b, n))
 LINE(dot, 1024, 1, k->dot(p->b, p->c, n))
 LINE(pairs_dot, 12, 32, k->pairs_dot(p->a, (float *const *)p->rows, p->c, n, d))
 LINE(pairs_store, 12, 32, (k->pairs_store((float *const *)p->rows, p->a, n, d), 0.0F))
+LINE(mix_keys, 24, 1, (k->mix_keys((uint64_t *)p->x, (uint64_t *)p->y, 7, n), 0.0F))
+LINE(sigmoid_one, 1, 1, (float)k->sigmoid_one(p->x[0]))
+LINE(sigmoid64, 24, 1, (k->sigmoid64(p->x, p->y, n), 0.0F))
+LINE(logloss64, 24, 1, (k->logloss64(p->x, p->y, p->b, n), 0.0F))
 LINE(fm_forward, N, 16, k->fm_forward(p->a, p->rows, n, d))
 LINE(fm_backward, N, 16, (k->fm_backward(p->a, p->b, p->rows, n, d), 0.0F))
 LINE(ffm_forward, N, FFM_DIM, k->ffm_forward(p->a, p->rows, p->c, n, d))
@@ -206,7 +210,7 @@ int main(int argc, char **argv)
 #define KERNEL(type, fn, args, tolerance, class, byte_count, flop_count)                                     \
     if (argc < 2 || strncmp(#fn, argv[1], strlen(argv[1])) == 0) {                                           \
         size_t n = fn##_n, d = fn##_d;                                                                       \
-        (void)d;                                                                                             \
+        (void)n, (void)d;                                                                                    \
         double s = time_call(run_##fn, k, p), gb = (double)(byte_count) / s, gf = (double)(flop_count) / s;  \
         double by_bytes = gb / limits.l1_bytes, by_flops = gf / limits.fma_flops;                            \
         printf("  %-22s %-7s %9.1f ns %8.1f GB/s %8.1f GFLOP/s %5.0f %%\n", #fn, k->name, s * 1e9, gb / 1e9, \

@@ -211,8 +211,8 @@ static void replay(struct model *model, const struct columns_file *c, uint32_t c
     model_learn(model, &in, &out);
 }
 
-static double pass(struct model *model, struct metrics *metrics, const struct columns_file *c, uint32_t chunk,
-                   uint64_t limit, FILE *predictions)
+static double pass(struct model *model, const struct kernels *kernels, struct metrics *metrics,
+                   const struct columns_file *c, uint32_t chunk, uint64_t limit, FILE *predictions)
 {
     double logits[CHUNK];
     uint8_t verdicts[CHUNK];
@@ -233,7 +233,7 @@ static double pass(struct model *model, struct metrics *metrics, const struct co
             .event_time_us = c->times + at,
         };
         model_learn(model, &in, &out);
-        metrics_add(metrics, logits, in.labels, in.rows);
+        metrics_add(metrics, kernels, logits, in.labels, in.rows);
         if (predictions)
             fwrite(logits, sizeof *logits, in.rows, predictions);
         for (uint32_t r = 0; r < replays && at > 0; r++)
@@ -267,8 +267,8 @@ int main(int argc, char **argv)
     const char *path = option(argv, "out", NULL);
     FILE *predictions = path ? fopen(path, "wb") : NULL;
     for (double again = real(argv, "warm", 0.0); again > 0.0; again--)
-        (void)pass(model, &metrics, &c, CHUNK, limit, NULL);
-    double s = pass(model, &metrics, &c, (uint32_t)real(argv, "chunk", CHUNK), limit, predictions);
+        (void)pass(model, kernels, &metrics, &c, CHUNK, limit, NULL);
+    double s = pass(model, kernels, &metrics, &c, (uint32_t)real(argv, "chunk", CHUNK), limit, predictions);
     struct metrics_values v = metrics_values(&metrics, false), w = metrics_values(&metrics, true);
     uint64_t bytes = 0, rows = 0;
     for (uint32_t f = 0; f < c.fields; f++) {

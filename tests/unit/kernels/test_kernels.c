@@ -168,6 +168,31 @@ CASE(pairs_store)
     n = n < d ? n : d;
     k->pairs_store(pairs(s, n), floats(s, 2 * d, ANY), n, d);
 }
+CASE(mix_keys)
+{
+    uint64_t *keys = (uint64_t *)(void *)doubles(s, n * d, ANY);
+    k->mix_keys((uint64_t *)(void *)doubles(s, n * d, ANY), keys, 12345, n * d);
+}
+CASE(sigmoid_one)
+{
+    double *x = doubles(s, n, ANY);
+    for (size_t i = 0; i < n; i++)
+        x[i] = k->sigmoid_one(x[i] * (d % 2 ? 3.0 : 400.0));
+}
+CASE(sigmoid64)
+{
+    double *out = doubles(s, n * d, ANY), *x = doubles(s, n * d, ANY);
+    for (size_t i = 0; i < n * d; i++)
+        x[i] *= i % 3 == 0 ? 400.0 : 3.0;
+    k->sigmoid64(out, x, n * d);
+}
+CASE(logloss64)
+{
+    double *out = doubles(s, n * d, ANY), *x = doubles(s, n * d, ANY);
+    for (size_t i = 0; i < n * d; i++)
+        x[i] *= i % 3 == 0 ? 400.0 : 3.0;
+    k->logloss64(out, x, floats(s, n * d, ANY), n * d);
+}
 CASE(fm_forward)
 {
     d = (d + 3) / 4 * 4;

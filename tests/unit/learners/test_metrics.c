@@ -1,6 +1,8 @@
 /* Progressive evaluation against plain formulas, and independent of how events are cut into calls. */
 #include "learners/metrics.h"
 
+#include "kernels/kernels.h"
+
 #include "core/base.h"
 
 #include <math.h>
@@ -29,7 +31,7 @@ static void test_logistic(void **state)
 {
     (void)state;
     metrics_init(&metrics, LOSS_LOGISTIC, 1600);
-    metrics_add(&metrics, logits, labels, N);
+    metrics_add(&metrics, kernels_variant(KERNELS_SCALAR), logits, labels, N);
     double loss = 0.0, p = 0.0, y = 0.0, squares = 0.0, above = 0.0, pairs = 0.0;
     for (int i = 0; i < N; i++) {
         double q = 1.0 / (1.0 + exp(-logits[i]));
@@ -65,9 +67,9 @@ static void test_cuts(void **state)
     (void)state;
     metrics_init(&metrics, LOSS_LOGISTIC, 1600);
     metrics_init(&other, LOSS_LOGISTIC, 1600);
-    metrics_add(&metrics, logits, labels, N);
+    metrics_add(&metrics, kernels_variant(KERNELS_SCALAR), logits, labels, N);
     for (size_t at = 0, n = 1; at < N; at += n, n = n * 7 % 1023 + 1)
-        metrics_add(&other, logits + at, labels + at, MIN(n, N - at));
+        metrics_add(&other, kernels_variant(KERNELS_SCALAR), logits + at, labels + at, MIN(n, N - at));
     assert_memory_equal(&metrics, &other, sizeof metrics);
 }
 
@@ -77,7 +79,7 @@ static void test_squared(void **state)
     metrics_init(&metrics, LOSS_SQUARED, 100);
     double bad[3] = {1.0, NAN, 3.0};
     float y[3] = {2.0F, 5.0F, 3.0F};
-    metrics_add(&metrics, bad, y, 3);
+    metrics_add(&metrics, kernels_variant(KERNELS_SCALAR), bad, y, 3);
     struct metrics_values v = metrics_values(&metrics, false);
     assert_int_equal(v.count, 2);
     assert_true(fabs(v.rmse - sqrt(0.5)) < 1e-15 && v.mae == 0.5);
