@@ -440,6 +440,50 @@ def labelled_test(name, kind, better_than=None):
     return test_labelled
 
 
+def chained_job(test):
+    """jobs/ctr_best.leat with a second learner that reads the first one's predictions as a number."""
+    with open(os.path.join(JOBS, "ctr_best.leat"), encoding="utf-8") as file:
+        text = file.read()
+    head, learner = text.split("learner model = fm from events")
+    learner, sink = learner.split("sink predictions")
+    expect("places of the job's settings", head.count("  workers: 2\n"), 1)
+    expect("places of the dense features", learner.count("dense: ["), 1)
+    head = head.replace("  workers: 2\n", "  workers: 2\n  checkpoint: { every: 10s, dir: state }\n")
+    second = learner.replace("dense: [", "dense: [p, ")
+    job = test.place("chained.leat")
+    with open(job, "w", encoding="utf-8") as file:
+        file.write(f"""param state: text = ""\n{head}
+learner first = fm from events{learner}
+stream one = first.predictions | with p = log(prediction / (1.0 - prediction)) | drop prediction
+learner model = fm from one{second}
+sink predictions{sink}""")
+    return job
+
+
+def test_chained(test):
+    """A prediction derives from what came before its event, so that another learner may read it; and the two together
+    are a function of the records: at any number of lanes, and stopped half way and resumed."""
+    generate(test, "chained-data", CLEAN_EVENTS, "--labelled")
+    data, job, outputs = test.place("chained-data", "ctr.jsonl"), chained_job(test), []
+    with open(data, encoding="utf-8") as file:
+        middle = EPOCH + datetime.timedelta(milliseconds=[json.loads(line)["ts"] for line in file][CLEAN_EVENTS // 2])
+    for name, workers in (("one", 1), ("three", 3), ("resumed", 2)):
+        out = test.place(f"chained-{name}.jsonl")
+        settings = ["--set", f"data={data}", "--set", f"state={out}.state"]
+        if name == "resumed":
+            part = json.loads(test.call("run", job, "--json", "--workers", "1", "--set", f"out={out}", *settings, "--until",
+                                        middle.isoformat(timespec="milliseconds") + "Z"))
+            expect("finished half way", part["finished"], False)
+        nodes = test.run("chained", *settings, job=job, workers=workers, out=out)
+        for learner in ("first", "model"):
+            expect(f"learned by {learner}", counts(nodes, learner, "fm")["absorbed"], CLEAN_EVENTS)
+        with open(out, "rb") as file:
+            outputs.append(file.read())
+    if outputs[0] != outputs[1] or outputs[0] != outputs[2]:
+        raise Failure("one lane, three lanes and a resumed run wrote different bytes")
+    return f"{CLEAN_EVENTS} events through two learners, the same at 1 and 3 lanes and resumed"
+
+
 # --- all jobs as files
 
 
@@ -475,6 +519,7 @@ TESTS = [
     ("ctr", test_ctr, None),
     ("ctr_labels", test_ctr_labels, None),
     ("ctr_linear", labelled_test("ctr_linear", "linear"), None),
+    ("chained", test_chained, None),
     ("ctr_best", labelled_test("ctr_best", "fm", ("ctr_linear", "linear")), None),
 ]
 
