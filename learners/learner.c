@@ -241,7 +241,7 @@ static void learn(struct operator_context *context, struct learner_config *c, co
         for (uint32_t i = 0; i < in->rows; i++) {
             if (!isfinite(in->labels[i]) || (in->weights && !isfinite(in->weights[i])))
                 logits[i] = (double)NAN; /* rejected, as when it learns */
-            frozen += isfinite(logits[i]);
+            frozen += isfinite(logits[i]) ? 1 : 0;
         }
         counts[MODEL_REJECTED] = in->rows - frozen;
     } else {

@@ -393,6 +393,8 @@ bool checkpoint_start_generation(struct checkpoint_dir *dir, const struct checkp
     if (error != 0) {
         struct diag *diag = diag_error(diags, DIAG_E0708, (struct span){0, 0}, "%s cannot be made", path);
         diag_errno(diags, diag, error);
+        diag_hint(diags, diag,
+                  "make room for checkpoints and see that this user may write there, then start again");
         return false;
     }
     dir->generation = generation;

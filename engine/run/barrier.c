@@ -159,8 +159,9 @@ static void say(struct run_checkpoints *c)
 {
     for (unsigned i = 0; i < c->diags.count; i++) {
         const struct diag *d = &c->diags.items[i];
-        fprintf(stderr, "leat: %s: %s%s%s\n", diag_code_name(d->code), d->message,
-                d->cause != NULL ? ": " : "", d->cause != NULL ? d->cause : "");
+        fprintf(stderr, "leat: %s: %s%s%s%s%s\n", diag_code_name(d->code), d->message,
+                d->cause != NULL ? ": " : "", d->cause != NULL ? d->cause : "", d->hint != NULL ? "; " : "",
+                d->hint != NULL ? d->hint : "");
         c->failures += d->severity == DIAG_ERROR;
     }
     arena_reset(&c->arena);

@@ -92,7 +92,7 @@ static int letter_cost(char letter, const struct expr_node *node)
     case 'F': return element == TYPE_FLOAT ? 0 : NO_MATCH;
     case 'T': return element == TYPE_TEXT ? 0 : NO_MATCH;
     }
-    leat_assert(!"a letter of functions.def");
+    leat_assert(false && "a letter of functions.def");
     return NO_MATCH;
 }
 

@@ -1,0 +1,100 @@
+/* Arbitrary bytes as a job, up to the checked plan, with everything that is built in: kinds, functions,
+ * formats. Nothing may crash or leak, nothing is opened, and what gets no plan has a diagnostic, and every
+ * diagnostic can be written; a plan can be explained as text and pictures; a job has the same fingerprint
+ * once it is formatted. */
+#include "cli/commands.h"
+#include "plan/plan.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { BLOCK_BYTES = 16 << 10, JOB_BYTES_MAX = 16 << 10 };
+
+static void must(bool is_true, const char *what)
+{
+    if (is_true)
+        return;
+    fprintf(stderr, "fuzz_plan: not so: %s\n", what);
+    abort();
+}
+
+/* The input must not reach the environment or the disk. */
+static const char *no_env(void *argument LEAT_UNUSED, const char *name)
+{
+    return strlen(name) % 2 == 0 ? "7" : NULL;
+}
+
+static int no_file(void *argument LEAT_UNUSED, const char *path LEAT_UNUSED, size_t max_bytes LEAT_UNUSED,
+                   char **data LEAT_UNUSED, size_t *bytes LEAT_UNUSED)
+{
+    return ENOENT;
+}
+
+static struct plan *make_plan(struct str text, struct arena *arena, struct diag_list *diags)
+{
+    struct lang_settings settings = {NULL, 0, no_env, no_file, NULL};
+    struct job_file *job = lang_parse(arena, diags, &builtin_registry, text);
+    if (!lang_expand(job, arena, diags, &settings))
+        return NULL;
+    struct plan_options options = {.registry = &builtin_registry};
+    return plan_make(job, &options, arena, diags);
+}
+
+static void write_diags(const struct diag_list *diags, struct str text)
+{
+    struct diag_source source = {"fuzz.leat", text};
+    char *memory = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&memory, &bytes);
+    must(out != NULL, "memory");
+    diag_print(out, diags, &source, true);
+    diag_print_json(out, diags, &source);
+    fclose(out);
+    free(memory);
+}
+
+static void explain(const struct plan *plan)
+{
+    struct byte_buffer out = {0};
+    plan_explain(plan, &out);
+    plan_dot(plan, &out);
+    plan_svg(plan, &out);
+    buffer_free(&out);
+}
+
+static void check_formatted(const struct plan *plan, struct str text)
+{
+    struct arena arena;
+    arena_init(&arena, BLOCK_BYTES);
+    struct diag_list diags;
+    diag_list_init(&diags, &arena);
+    struct byte_buffer formatted = {0};
+    must(lang_format(&arena, &diags, &builtin_registry, text, &formatted), "a job with a plan is formatted");
+    struct plan *again = make_plan((struct str){formatted.data, formatted.length}, &arena, &diags);
+    must(again != NULL, "a formatted job has a plan");
+    must(strcmp(plan->fingerprint, again->fingerprint) == 0, "formatting keeps the fingerprint");
+    buffer_free(&formatted);
+    arena_free(&arena);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size > JOB_BYTES_MAX)
+        return -1;
+    struct str text = {(const char *)data, size};
+    struct arena arena;
+    arena_init(&arena, BLOCK_BYTES);
+    struct diag_list diags;
+    diag_list_init(&diags, &arena);
+    struct plan *plan = make_plan(text, &arena, &diags);
+    must((plan == NULL) == (diags.errors > 0), "what has no plan has an error, and what has one has none");
+    write_diags(&diags, text);
+    if (plan != NULL) {
+        explain(plan);
+        check_formatted(plan, text);
+    }
+    arena_free(&arena);
+    return 0;
+}
