@@ -98,12 +98,14 @@ def begin(leat, folder, job):
     os.makedirs(data)
     write(f"{data}/part-1.jsonl", 0, RECORDS)
     write(f"{data}/part-2.jsonl", RECORDS, 2 * RECORDS)
-    for passage in range(2, 60):
-        killed = run(leat, job, data, out, LEAT_FAILPOINTS=f"ckpt.published=kill@{passage // 2}")
+    for _ in range(60):
+        killed = run(leat, job, data, out, LEAT_FAILPOINTS="ckpt.published=kill@1")
         if killed.returncode != -signal.SIGKILL:
             raise Failure(f"the run ended before it could be killed: {killed.stderr}")
         shown = subprocess.run([leat, "checkpoint", "show", f"{out}/state"], capture_output=True, text=True, check=False).stdout
-        if "records  at 1, " in shown:
+        if "all sources have ended" in shown:  # too quick for this machine: again from the beginning
+            shutil.rmtree(out)
+        elif "records  at 1, " in shown:
             return data, out
     raise Failure("no checkpoint stands in the second file")
 
