@@ -14,7 +14,7 @@
 
 #include <stdlib.h>
 
-enum { TILE = 64 };
+enum { TILE = 64, HELP_ROUNDS = 202 };
 
 static void need(void **memory, size_t *capacity, size_t count, size_t size)
 {
@@ -88,9 +88,8 @@ void lookahead_resolve(struct model *m, struct call *c, const uint8_t *learns, u
 }
 
 /* The next tile, if there is one and nobody is at it. */
-static bool next_tile(void *argument)
+static bool next_tile(struct model *m)
 {
-    struct model *m = argument;
     struct rows_ahead *a = &m->ahead;
     if (atomic_load_explicit(&a->is_busy, memory_order_relaxed) ||
         atomic_exchange_explicit(&a->is_busy, true, memory_order_acquire))
@@ -103,6 +102,20 @@ static bool next_tile(void *argument)
     }
     atomic_store_explicit(&a->is_busy, false, memory_order_release);
     return begin < rows;
+}
+
+/* A helper's part: the owner may be at a tile itself, for as long as it takes to do one. */
+static bool help_tile(void *argument)
+{
+    struct model *m = argument;
+    for (unsigned i = 0; i < HELP_ROUNDS; i++) {
+        if (next_tile(m))
+            return true;
+        if (atomic_load_explicit(&m->ahead.done, memory_order_relaxed) >= m->ahead.call->in->rows)
+            return false;
+        team_pause(i);
+    }
+    return true;
 }
 
 bool model_reads_ahead(const struct model *m)
@@ -118,7 +131,7 @@ void lookahead_begin(struct model *m, struct call *c)
     m->ahead.prefetched = 0;
     atomic_store_explicit(&m->ahead.done, 0, memory_order_relaxed);
     if (m->team != NULL && c->in->rows > TILE)
-        team_open(m->team, next_tile, m);
+        team_open(m->team, help_tile, m);
 }
 
 void lookahead_need(struct model *m, uint32_t event)

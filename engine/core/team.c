@@ -23,7 +23,6 @@ void team_open(struct team *team, team_task *task, void *argument)
     team->wake(team->engine);
 }
 
-/* Who came when it was closed leaves again without looking at the task: that is waited for as well. */
 void team_close(struct team *team)
 {
     atomic_fetch_and_explicit(&team->state, ~(unsigned)TEAM_OPEN, memory_order_acq_rel);
@@ -33,10 +32,13 @@ void team_close(struct team *team)
 
 bool team_help(struct team *team)
 {
-    if ((atomic_load_explicit(&team->state, memory_order_relaxed) & TEAM_OPEN) == 0)
+    if (atomic_load_explicit(&team->state, memory_order_relaxed) != TEAM_OPEN)
         return false;
-    unsigned state = atomic_fetch_add_explicit(&team->state, 1, memory_order_acquire);
-    bool has_done = (state & TEAM_OPEN) != 0 && team->task(team->argument);
+    unsigned nobody = TEAM_OPEN;
+    if (!atomic_compare_exchange_strong_explicit(&team->state, &nobody, TEAM_OPEN + 1, memory_order_acquire,
+                                                 memory_order_relaxed))
+        return false;
+    bool has_more = team->task(team->argument);
     atomic_fetch_sub_explicit(&team->state, 1, memory_order_release);
-    return has_done;
+    return has_more;
 }

@@ -10,12 +10,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Does one piece (some microseconds), or says that there is none to be had now. On any thread, on several at
- * once. */
+/* Does one piece (some microseconds), or waits for as long; false: no more are to be had until the team is
+ * opened again. On any thread, beside the owner. */
 typedef bool team_task(void *argument);
 
 struct team {
-    atomic_uint state; /* TEAM_OPEN, and how many are inside */
+    atomic_uint state; /* TEAM_OPEN, and 1 while somebody is inside */
     team_task *task;
     void *argument;
     void (*wake)(void *engine); /* lanes that sleep */
@@ -27,7 +27,8 @@ void team_open(struct team *team, team_task *task, void *argument);
 /* Returns when nobody is inside. */
 void team_close(struct team *team);
 
-/* Any other thread: does one piece if there is one. */
+/* Any other thread: does one piece if there is one and nobody else helps: one helper keeps all pieces moving.
+ * Whether it should come again at once. */
 bool team_help(struct team *team);
 
 /* Once round a loop that waits for another thread's next few instructions; from the `round`-th hundred on the

@@ -242,6 +242,7 @@ struct run {
     atomic_uint spilled; /* batches, for the report */
     struct team *teams;  /* of the learners, where there are several lanes */
     uint32_t teams_count;
+    _Atomic uint64_t learning;      /* newest number that a learner with a team has begun */
     struct stage_instance **stages; /* [stage][instance], flat by stage_first */
     uint32_t *stage_first, *stage_instances, stages_total;
     atomic_bool has_failed;

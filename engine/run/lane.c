@@ -28,6 +28,13 @@ static bool help_teams(struct run *run)
     return false;
 }
 
+/* Whether so many numbers wait for the learners that helping them comes before reading more. */
+static bool is_far_ahead(struct run *run)
+{
+    return run->teams_count > 0 && atomic_load_explicit(&run->sequencer.claimed, memory_order_relaxed) >
+                                       atomic_load_explicit(&run->learning, memory_order_relaxed) + SLOTS / 2;
+}
+
 /* A lane that helps a learner is needed again within microseconds: waking it would take longer. */
 static bool spin_until_progress(struct run *run, uint64_t seen)
 {
@@ -105,7 +112,10 @@ void *lane_main(void *argument)
     struct run *run = lane->run;
     while (!atomic_load_explicit(&run->has_failed, memory_order_relaxed)) {
         uint64_t seen = atomic_load(&run->progress);
-        if (run_one_stage(lane) || run_sources(lane) || sequencer_work(run, lane)) {
+        bool has_worked = run_one_stage(lane);
+        if (!has_worked && is_far_ahead(run) && help_teams(run))
+            continue;
+        if (has_worked || run_sources(lane) || sequencer_work(run, lane)) {
             run_wake(run);
             continue;
         }

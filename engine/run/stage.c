@@ -190,6 +190,8 @@ static void run_node(struct node_instance *node)
     }
     if (node->node->tag == PLAN_SINK)
         tell_published(node);
+    if (node->context.team != NULL)
+        atomic_store_explicit(&node->stage->run->learning, slot->number, memory_order_relaxed);
     take_exchanges(node);
     if (node->node->tag == PLAN_SINK)
         return;
