@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""State under pressure: evictions that wait for a checkpoint hold the sources back; a store that fails stops the job,
+says why, and nothing is published after it.
+
+    LEAT=build/release/leat tests/soak/pressed.py
+
+Prints TAP lines.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+JOB = """
+job pressed {{ memory: 32MiB, checkpoint: {{ every: 500ms, dir: "{folder}/{name}", keep: {{ last: 1 }} }} }}
+source s = sequence {{ count: {count}, keys: {count}, rate: 1000000, event_time: ts }}
+stream d = s | dedup by key within 1h | with pair = key % 100000 | feature by pair over 1h every 10m {{ n: count() }}
+sink out = null from d {{}}
+"""
+FEW, MANY = 400_000, 1_500_000  # records
+RESIDENT_MAX = 140  # MiB; 97 were seen
+
+
+def run(leat, folder, name, count, failpoints, *arguments):
+    """(status, MiB resident at the most, stdout, stderr)."""
+    path = os.path.join(folder, f"{name}.leat")
+    with open(path, "w", encoding="ascii") as file:
+        file.write(JOB.format(folder=folder, name=name, count=count))
+    with open(os.path.join(folder, "out"), "w+", encoding="utf-8") as out, \
+         open(os.path.join(folder, "err"), "w+", encoding="utf-8") as err:
+        process = subprocess.Popen([leat, "run", path, "--json", "--workers", "2", *arguments], stdout=out, stderr=err,
+                                   env=os.environ | {"LEAT_FAILPOINTS": failpoints})
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        err.seek(0)
+        return process.returncode, usage.ru_maxrss / 1024, out.read(), err.read()
+
+
+def note_of(text):
+    return next(node["note"] for node in json.loads(text)["nodes"] if node["kind"] == "null")
+
+
+def newest(leat, folder, name):
+    result = subprocess.run([leat, "checkpoint", "list", os.path.join(folder, name)], capture_output=True, text=True)
+    return result.stdout
+
+
+def report(name, wrong, told):
+    print(f"{'not ok' if wrong else 'ok'} - pressed: {name}: {told}")
+    for line in wrong:
+        print(f"#   {line}")
+    return not wrong
+
+
+def sources_wait(leat, folder, expected):
+    """The database is held for four seconds in the middle of the second checkpoint: what cannot leave must not grow."""
+    status, peak, out, err = run(leat, folder, "slow", MANY, "ckpt.database=sleep:4000@2")
+    wrong = [] if status == 0 else [f"status {status}: {err[-400:]}"]
+    if status == 0 and note_of(out) != expected:
+        wrong.append(f"{note_of(out)}, undisturbed {expected}")
+    if peak > RESIDENT_MAX:
+        wrong.append(f"{peak:.0f} MiB resident, more than {RESIDENT_MAX}")
+    return report("sources wait while evictions wait for a checkpoint", wrong, f"{peak:.0f} MiB resident")
+
+
+def failed_store(leat, folder, expected):
+    """An eviction fails while later checkpoints are still to come: the job ends, and goes on from before."""
+    wrong = []
+    status, _, out, err = run(leat, folder, "broken", FEW, "state.evict=error:EIO@40")
+    text = out + err
+    if status == 0:
+        wrong.append("the job ended as if all was well")
+    if "writing state" not in text or "Input/output error" not in text:
+        wrong.append(f"the message does not say what failed: {text[-400:]}")
+    before = newest(leat, folder, "broken")
+    status, _, out, err = run(leat, folder, "broken", FEW, "state.evict=error:EIO@1", "--resume")
+    if status == 0 or newest(leat, folder, "broken") != before:
+        wrong.append("a run whose first eviction failed published something")
+    status, _, out, err = run(leat, folder, "broken", FEW, "", "--resume")
+    if status != 0 or note_of(out) != expected:
+        wrong.append(f"resumed: status {status}, {note_of(out) if status == 0 else err[-400:]}; undisturbed {expected}")
+    return report("nothing is published after the store failed", wrong, f"checkpoints then: {' '.join(before.split())[:80]}")
+
+
+def main():
+    leat = os.path.abspath(os.environ.get("LEAT", "build/release/leat"))
+    with tempfile.TemporaryDirectory() as folder:
+        good = True
+        for test, count in ((failed_store, FEW), (sources_wait, MANY)):
+            status, _, out, err = run(leat, folder, f"plain-{count}", count, "")
+            if status != 0:
+                sys.exit(f"not ok - pressed: status {status}: {err[-400:]}")
+            good &= test(leat, folder, note_of(out))
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
