@@ -30,6 +30,17 @@ static void test_num(void **state)
         assert_true(fabs(num_logloss(x, 0.0) - log1p(exp(x))) < 1e-12);
     }
     assert_true(num_logloss(-800.0, 1.0) == 800.0);
+    const struct kernels *k = kernels_variant(KERNELS_SCALAR);
+    for (double x = -30.0; x < 30.0; x += 0.0173) { /* one value, and a column of them */
+        double column[3] = {1.0, x, -1.0}, losses[3];
+        float labels[3] = {0.0F, 1.0F, 0.0F};
+        k->logloss64(losses, column, labels, 3);
+        k->sigmoid64(column, column, 3);
+        assert_true(column[1] == k->sigmoid_one(x));
+        assert_true(relative(column[1], 1.0 / (1.0 + exp(-x))) < 1e-14);
+        assert_true(fabs(losses[1] + log(1.0 / (1.0 + exp(-x)))) < 1e-12);
+    }
+    assert_true(k->sigmoid_one(-1e9) < 1e-300 && k->sigmoid_one(1e9) == 1.0 && isnan(k->sigmoid_one(NAN)));
 }
 
 static void test_sigmoid(void **state)
