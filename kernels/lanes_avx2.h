@@ -57,25 +57,33 @@ LANES_INLINE v16 v16_spread4(const float *p)
     return (v16){_mm256_set_m128(_mm_set1_ps(p[1]), _mm_set1_ps(p[0])),
                  _mm256_set_m128(_mm_set1_ps(p[3]), _mm_set1_ps(p[2]))};
 }
+/* a pair is moved as a double, of any alignment */
+LANES_INLINE double pair_load(const float *p)
+{
+    double pair;
+    memcpy(&pair, p, sizeof pair);
+    return pair;
+}
+LANES_INLINE void pair_store(float *p, double pair)
+{
+    memcpy(p, &pair, sizeof pair);
+}
 /* four pairs, the missing of n repeat the first */
 LANES_INLINE __m256d pairs4(float *const *p, size_t n)
 {
     const float *b = p[n > 1 ? 1 : 0], *c = p[n > 2 ? 2 : 0], *d = p[n > 3 ? 3 : 0];
-    __m128d lo =
-        _mm_loadh_pd(_mm_load_sd((const double *)(const void *)p[0]), (const double *)(const void *)b);
-    __m128d hi = _mm_loadh_pd(_mm_load_sd((const double *)(const void *)c), (const double *)(const void *)d);
-    return _mm256_insertf128_pd(_mm256_castpd128_pd256(lo), hi, 1);
+    return _mm256_set_pd(pair_load(d), pair_load(c), pair_load(b), pair_load(p[0]));
 }
 LANES_INLINE void pairs4_store(float *const *p, size_t n, __m256d pairs)
 {
     __m128d lo = _mm256_castpd256_pd128(pairs), hi = _mm256_extractf128_pd(pairs, 1);
-    _mm_storel_pd((double *)(void *)p[0], lo);
+    pair_store(p[0], _mm_cvtsd_f64(lo));
     if (n > 1)
-        _mm_storeh_pd((double *)(void *)p[1], lo);
+        pair_store(p[1], _mm_cvtsd_f64(_mm_unpackhi_pd(lo, lo)));
     if (n > 2)
-        _mm_storel_pd((double *)(void *)p[2], hi);
+        pair_store(p[2], _mm_cvtsd_f64(hi));
     if (n > 3)
-        _mm_storeh_pd((double *)(void *)p[3], hi);
+        pair_store(p[3], _mm_cvtsd_f64(_mm_unpackhi_pd(hi, hi)));
 }
 LANES_INLINE __m256 pairs8(float *const *p, size_t n, __m256 *seconds)
 {
