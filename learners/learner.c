@@ -267,7 +267,8 @@ void learner_process(struct operator_context *context, uint32_t input, struct ba
     learner_snapshot_settle(s, false);
     for (uint32_t at = 0, count; at < batch->selected; at += count) {
         struct model_input in;
-        struct batch piece = *batch; /* its rows at.. as far as nothing changes */
+        struct batch piece = {.pool = NULL};                  /* its rows at.. as far as nothing changes */
+        memcpy(&piece, batch, offsetof(struct batch, arena)); /* not the references, which others may count */
         count = learner_piece(c, batch->selected - at);
         if (count < batch->selected) {
             for (uint32_t i = 0; i < count; i++)
