@@ -49,7 +49,10 @@ static const struct argp_option options_table[] = {
     {"fresh", KEY_FRESH, NULL, 0, "start anew, whatever checkpoints there are", 3},
     {"take-over", KEY_TAKE_OVER, NULL, 0, "although another process holds the checkpoint directory", 3},
     {"supervise", KEY_SUPERVISE, NULL, 0, "start again after a crash, from the newest checkpoint", 3},
-    {"until", KEY_UNTIL, "TIME", 0, "checkpoint and stop before the first record at or after this time", 3},
+    {"until", KEY_UNTIL, "TIME", 0,
+     "checkpoint and stop when all that is left to read is at or after this time; the batch in progress is "
+     "finished",
+     3},
     {"json", KEY_JSON, NULL, 0, "diagnostics and the summary as JSON", 4},
     {"quiet", KEY_QUIET, NULL, 0, "no progress", 4},
     {0},

@@ -18,8 +18,9 @@ enum run_start_mode {
 };
 
 struct run_options {
-    uint32_t lanes;   /* 0: the job's `workers`, else one per core */
-    int64_t until_us; /* stop before the first record at or after this time; TIME_MAX: none */
+    uint32_t lanes; /* 0: the job's `workers`, else one per core */
+    int64_t
+        until_us; /* stop after the number behind which all rows are at or after this time; TIME_MAX: none */
     enum run_start_mode mode;
     bool take_over; /* break another process's lock */
 };
