@@ -26,7 +26,7 @@
 #include "core/snapshot.h"
 
 enum {
-    CHECKPOINT_FORMAT = 1,
+    CHECKPOINT_FORMAT = 2,
     CHECKPOINT_CHUNK_BYTES = 1 << 20,
     CHECKPOINT_CHAIN_MAX = 10 /* checkpoints in a chain */
 };
@@ -83,7 +83,7 @@ enum checkpoint_found { CHECKPOINT_NONE, CHECKPOINT_FOUND, CHECKPOINT_REFUSED };
 struct checkpoint; /* an opened, verified chain */
 
 /* The newest checkpoint that verifies whole; the ones skipped are warnings in diags. NONE: there is none at
- * all. REFUSED: E0703 (another job), E0704 (newer format), E0705 (there are some, but none verifies). */
+ * all. REFUSED: E0703 (another job), E0704 (another format), E0705 (there are some, but none verifies). */
 enum checkpoint_found checkpoint_find(struct checkpoint_dir *dir, struct checkpoint **found,
                                       struct diag_list *diags);
 /* That very one, for `--from` and for tests; NULL + diagnostic. */

@@ -56,7 +56,7 @@ struct generation {
     struct run_id run;
 };
 
-enum decode_result { DECODE_GOOD, DECODE_DAMAGED, DECODE_NEWER };
+enum decode_result { DECODE_GOOD, DECODE_DAMAGED, DECODE_OTHER_FORMAT };
 
 /* Everything with its magic number and digest around it. Decoding checks lengths, counts and that frames and
  * digests fit the files. Any bytes may come in. */

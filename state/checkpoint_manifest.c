@@ -259,9 +259,9 @@ enum decode_result manifest_decode(struct str text, struct arena *arena, struct 
     *why = "its fields are impossible";
     uint32_t fields = read_array(&cursor);
     info->format = (uint32_t)read_uint(&cursor, UINT32_MAX);
-    if (!cursor.is_bad && info->format > CHECKPOINT_FORMAT)
-        return DECODE_NEWER;
-    if (cursor.is_bad || fields != MANIFEST_FIELDS || info->format == 0)
+    if (!cursor.is_bad && info->format != CHECKPOINT_FORMAT)
+        return DECODE_OTHER_FORMAT;
+    if (cursor.is_bad || fields != MANIFEST_FIELDS)
         return DECODE_DAMAGED;
     info->id.generation = (uint32_t)read_uint(&cursor, UINT32_MAX);
     info->id.epoch = read_uint(&cursor, UINT64_MAX);
@@ -289,12 +289,12 @@ enum decode_result generation_decode(struct str text, struct generation *generat
     *why = "its fields are impossible";
     uint32_t fields = read_array(&cursor);
     uint64_t format = read_uint(&cursor, UINT32_MAX);
-    if (!cursor.is_bad && format > CHECKPOINT_FORMAT)
-        return DECODE_NEWER;
+    if (!cursor.is_bad && format != CHECKPOINT_FORMAT)
+        return DECODE_OTHER_FORMAT;
     generation->generation = (uint32_t)read_uint(&cursor, UINT32_MAX);
     generation->parent.generation = (uint32_t)read_uint(&cursor, UINT32_MAX);
     generation->parent.epoch = read_uint(&cursor, UINT64_MAX);
     read_run(&cursor, &generation->run);
-    bool is_good = !cursor.is_bad && cursor.at == cursor.end && fields == GENERATION_FIELDS && format > 0;
+    bool is_good = !cursor.is_bad && cursor.at == cursor.end && fields == GENERATION_FIELDS;
     return is_good ? DECODE_GOOD : DECODE_DAMAGED;
 }

@@ -117,15 +117,15 @@ bool manifest_verify(const struct checkpoint_dir *dir, const struct manifest *ma
 
 /* --- Opening --- */
 
-static bool refuse_newer(const struct checkpoint_dir *dir, struct checkpoint_id id, struct diag_list *diags)
+static bool refuse_format(const struct checkpoint_dir *dir, struct checkpoint_id id, struct diag_list *diags)
 {
     char path[PATH_BYTES];
     path_checkpoint(dir, id, path);
     struct diag *diag =
         diag_error(diags, DIAG_E0704, (struct span){0, 0},
-                   "a newer leat wrote this checkpoint; this one reads formats up to %d", CHECKPOINT_FORMAT);
+                   "another leat wrote this checkpoint; this one reads format %d alone", CHECKPOINT_FORMAT);
     diag_at(diags, diag, path, -1, -1);
-    diag_hint(diags, diag, "run the newer leat, or start afresh with `--fresh` or another directory");
+    diag_hint(diags, diag, "run the leat that wrote it, or start afresh with `--fresh` or another directory");
     return false;
 }
 
@@ -157,8 +157,8 @@ struct checkpoint *chain_open(struct checkpoint_dir *dir, struct checkpoint_id i
         checkpoint->count = count;
         return checkpoint;
     }
-    if (*result == DECODE_NEWER) {
-        refuse_newer(dir, at, diags);
+    if (*result == DECODE_OTHER_FORMAT) {
+        refuse_format(dir, at, diags);
     } else {
         char path[PATH_BYTES], message[256];
         path_checkpoint(dir, at, path);
