@@ -325,7 +325,7 @@ static void attribute_report(struct operator_context *context, struct report *re
     const struct attribute *attribute = context->config;
     keys_report(attribute->table, report);
     if (attribute->queue != NULL)
-        report_add(report, "held_bytes", (double)time_queue_bytes(attribute->queue), false);
+        report_add(report, "state_held_bytes", (double)time_queue_bytes(attribute->queue), false);
 }
 
 static void attribute_close(struct operator_context *context)

@@ -25,7 +25,8 @@ GOOD, FAILED, USAGE, BAD_JOB, INTERRUPTED = 0, 1, 2, 3, 130
 
 JOB = """
 param count: int = 4000000
-job j {{ memory: 64MiB, workers: 2, checkpoint: {{ every: 100ms, dir: "state" }} }}
+param every: duration = 100ms
+job j {{ memory: 64MiB, workers: 2, checkpoint: {{ every: every, dir: "state" }} }}
 source s = sequence {{ count: count, keys: 1000, rate: 100000, event_time: ts }}
 stream d = s | feature by key over 10m every 1m {{ n: count() }} | where n % 100 == 0
 sink o = file from d {{ path: "out.jsonl" }}
@@ -107,7 +108,7 @@ REFUSED = [
     (["run", "job.leat", "--no-such"], {}, USAGE, r"no-such"),
     (["check", "job.leat"], {"LEAT_KERNELS": "neon"}, USAGE, r"E1002.*LEAT_KERNELS"),
     (["check", "job.leat"], {"LEAT_FAILPOINTS": "nowhere=kill"}, USAGE, r"E1002.*nowhere"),
-    (["check", "job.leat"], {"LEAT_FAILPOINTS": "ckpt.fsync=jump"}, USAGE, r"E1002.*\n.*kill, exit, error"),
+    (["check", "job.leat"], {"LEAT_FAILPOINTS": "ckpt.fsync=jump"}, USAGE, r"E1002.*\n.*kill, stop, exit, error"),
     (["checkpoint", "list", "none"], {}, FAILED, r"E0701.*none"),
     (["checkpoint", "shout", "."], {}, FAILED, r"E1001.*\n.*list, show, verify and prune"),
     (["model", "show", "none"], {}, FAILED, r"E07\d\d.*none"),
@@ -179,12 +180,12 @@ def test_interrupted_twice_it_stops_at_once():
 def test_the_supervisor_starts_it_again():
     expected = undisturbed()
     with place():
-        status, out, errors = leat("run", "job.leat", "--supervise", "--json",
-                                   env={"LEAT_FAILPOINTS": "ckpt.published=kill@3"})
+        status, out, errors = leat("run", "job.leat", "--supervise", "--json", "--set", "every=20ms",
+                                   env={"LEAT_FAILPOINTS": "ckpt.published=kill@2"})
         assert status in (GOOD, FAILED), (status, errors)
         assert len(re.findall(r"ended by signal 9.*starting it again", errors)) >= 1, errors
         assert "resuming from checkpoint" in errors, errors
-        if status == FAILED:  # five short lives, each with three checkpoints: given up loudly, nothing lost
+        if status == FAILED:  # five short lives, each with two checkpoints: given up loudly, nothing lost
             assert "giving up" in errors, errors
             status, out, errors = leat("run", "job.leat", "--json")
             assert status == GOOD, errors

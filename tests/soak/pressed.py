@@ -20,7 +20,7 @@ stream d = s | dedup by key within 1h | with pair = key % 100000 | feature by pa
 sink out = null from d {{}}
 """
 FEW, MANY = 400_000, 1_500_000  # records
-RESIDENT_MAX = 140  # MiB; 97 were seen
+RESIDENT_MAX = 120  # MiB; 97 were seen, and 137 where sources do not wait
 
 
 def run(leat, folder, name, count, failpoints, *arguments):
@@ -69,7 +69,10 @@ def sources_wait(leat, folder, expected):
 def failed_store(leat, folder, expected):
     """An eviction fails while later checkpoints are still to come: the job ends, and goes on from before."""
     wrong = []
-    status, _, out, err = run(leat, folder, "broken", FEW, "state.evict=error:EIO@40")
+    status, _, _, err = run(leat, folder, "broken", FEW, "", "--until", "1970-01-01T00:00:00.100Z")
+    if status != 0:
+        wrong.append(f"the first quarter: status {status}: {err[-400:]}")
+    status, _, out, err = run(leat, folder, "broken", FEW, "state.evict=error:EIO@40", "--resume")
     text = out + err
     if status == 0:
         wrong.append("the job ended as if all was well")
