@@ -104,7 +104,7 @@ def found(pattern, run):
 
 
 def checkpoint_figures(bench, hot, name, stop, loss):
-    count, every = bench.size((200_000_000, "10s"), (80_000_000, "3s"))
+    count, every = bench.size((450_000_000, "10s"), (120_000_000, "3s"))
     losses, runs, taken = [], [], 0
     for i in range(1 if bench.is_quick else 3):
         say(f"{name}, {i + 1}")
