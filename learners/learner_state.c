@@ -3,8 +3,9 @@
  *   'S' epoch, evaluation, counts, then what model_save writes (at the barrier: it is small)
  *   'D' field, keys that are gone since the last published checkpoint
  *   'R' field, rows as table_stored_bytes says
- * 'D' and 'R' are written by the checkpoint's thread while the lane goes on (table_snapshot.c). Restoring
- * applies records in order: base, then deltas; the last 'S' counts.
+ *   'C' field, blocks of the admission sketch that changed
+ * 'D', 'R' and 'C' are written by the checkpoint's thread while the lane goes on (table_snapshot.c).
+ * Restoring applies records in order: base, then deltas; the last 'S' counts.
  */
 #include "learners/learner.h"
 
@@ -13,13 +14,13 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-enum { RECORD_BYTES = 1 << 20, STATE_VERSION = 2 };
+enum { RECORD_BYTES = 1 << 20, STATE_VERSION = 3 };
 
 struct record_head {
     uint8_t kind;
     uint8_t version;
     uint16_t field;
-    uint32_t item_bytes; /* 'R': of a stored row; 'D': of a key */
+    uint32_t item_bytes; /* 'R': of a stored row; 'D': of a key; 'C': of a block */
 };
 
 struct state_record {
@@ -60,20 +61,27 @@ static bool put_rows(void *argument, const void *rows, size_t count)
     return w->buffer.length < RECORD_BYTES || flush_rows(w);
 }
 
+static void begin_items(struct rows_writer *w, uint8_t kind, size_t item_bytes)
+{
+    w->head.kind = kind;
+    w->head.item_bytes = (uint32_t)item_bytes;
+    buffer_clear(&w->buffer);
+    buffer_append(&w->buffer, &w->head, sizeof w->head);
+}
+
 static bool write_table(struct learner_snapshot *s, uint32_t field, struct snapshot_writer *out)
 {
     const struct table_keys *removed = s->removed[field];
-    struct rows_writer w = {.out = out, .head = {'D', STATE_VERSION, (uint16_t)field, sizeof(uint64_t)}};
-    buffer_append(&w.buffer, &w.head, sizeof w.head);
+    struct rows_writer w = {.out = out, .head = {.version = STATE_VERSION, .field = (uint16_t)field}};
     bool is_ok = true;
+    begin_items(&w, 'D', sizeof(uint64_t));
     for (size_t at = 0; at < removed->count && is_ok; at += 4096)
         is_ok = put_rows(&w, removed->items + at, MIN(removed->count - at, (size_t)4096));
     is_ok = is_ok && flush_rows(&w);
-    w.head.kind = 'R';
-    w.head.item_bytes = (uint32_t)table_stored_bytes(model_table(s->state->model, field));
-    buffer_clear(&w.buffer);
-    buffer_append(&w.buffer, &w.head, sizeof w.head);
+    begin_items(&w, 'R', table_stored_bytes(model_table(s->state->model, field)));
     is_ok = is_ok && table_snapshot_write(s->tables[field], put_rows, &w) && flush_rows(&w);
+    begin_items(&w, 'C', sizeof(struct sketch_block));
+    is_ok = is_ok && table_snapshot_write_counts(s->tables[field], put_rows, &w) && flush_rows(&w);
     buffer_free(&w.buffer);
     return is_ok;
 }
@@ -127,7 +135,7 @@ static bool put_state(const struct learner_state *state, uint32_t epoch, struct 
     buffer_append(&buffer, &record, sizeof record);
     buffer_append(&buffer, &state->metrics, sizeof state->metrics);
     model_save(state->model, &buffer);
-    bool is_ok = true; /* in pieces: sketches may be large */
+    bool is_ok = true; /* in pieces: dense layers may be large */
     for (size_t at = 0; at < buffer.length && is_ok; at += 8 << 20) {
         struct byte_buffer piece = {0};
         struct record_head head = {'s', STATE_VERSION, at + (8 << 20) >= buffer.length, 0};
@@ -162,26 +170,41 @@ bool learner_snapshot(struct operator_context *context, struct snapshot_writer *
     return true;
 }
 
+/* One row, key or block of a sketch; false: no table of this job can have it. */
+static bool restore_item(struct table *table, uint8_t kind, const unsigned char *item)
+{
+    uint64_t key;
+    memcpy(&key, item, sizeof key);
+    if (kind == 'C') {
+        struct sketch_block block;
+        memcpy(&block, item, sizeof block);
+        return sketch_restore(&table->sketch, &block);
+    }
+    if (key == 0)
+        return false;
+    if (kind == 'R')
+        table_restore_row(table, item);
+    else
+        table_restore_remove(table, key);
+    return true;
+}
+
 static bool restore_items(struct learner_state *state, const struct record_head *head,
                           const unsigned char *items, size_t bytes, uint32_t fields)
 {
-    if (head->field >= fields || head->item_bytes == 0 || bytes % head->item_bytes != 0)
+    if (head->field >= fields)
         return false;
     struct table *table = model_table(state->model, head->field);
-    bool is_row = head->kind == 'R';
-    if (head->item_bytes != (is_row ? table_stored_bytes(table) : sizeof(uint64_t)))
+    size_t item_bytes = head->kind == 'R'   ? table_stored_bytes(table)
+                        : head->kind == 'C' ? sizeof(struct sketch_block)
+                        : head->kind == 'D' ? sizeof(uint64_t)
+                                            : 0;
+    if (item_bytes == 0 || head->item_bytes != item_bytes || bytes % item_bytes != 0)
         return false;
-    for (size_t at = 0; at < bytes; at += head->item_bytes) {
-        uint64_t key;
-        memcpy(&key, items + at, sizeof key);
-        if (key == 0)
-            return false;
-        if (is_row)
-            table_restore_row(table, items + at);
-        else
-            table_restore_remove(table, key);
-    }
-    return true;
+    bool is_ok = true;
+    for (size_t at = 0; at < bytes && is_ok; at += item_bytes)
+        is_ok = restore_item(table, head->kind, items + at);
+    return is_ok;
 }
 
 static bool restore_state(struct learner_state *state, const struct byte_buffer *buffer, uint32_t fields)
@@ -229,8 +252,7 @@ bool learner_restore(struct operator_context *context, struct snapshot_reader *r
             buffer_append(&newest, items, bytes);
             is_whole = head.field != 0;
         } else {
-            is_ok = (head.kind == 'R' || head.kind == 'D') &&
-                    restore_items(c->state, &head, items, bytes, c->sparse_count);
+            is_ok = restore_items(c->state, &head, items, bytes, c->sparse_count);
         }
     }
     is_ok = is_ok && is_whole && restore_state(c->state, &newest, c->sparse_count);

@@ -1,4 +1,5 @@
-/* A model's small state to bytes and back; rows of tables go their own way (table_snapshot.c). */
+/* A model's small state to bytes and back; rows and sketches of tables go their own way (table_snapshot.c).
+ */
 #include "learners/model_internal.h"
 #include "learners/table_inline.h"
 
@@ -83,7 +84,6 @@ static void walk_table(struct walk *w, struct table *t)
         return;
     }
     t->halved_at_us = s.halved_at_us, t->watermark_us = s.watermark_us, t->expired_before = s.expired_before;
-    walk_bytes(w, t->sketch.counts, sketch_bytes);
 }
 
 static void walk_weights(struct walk *w, struct model *m)

@@ -9,15 +9,42 @@ void sketch_init(struct sketch *sketch, size_t bytes)
     size_t width = 1024;
     while (width * 2 * SKETCH_DEPTH <= bytes)
         width *= 2;
-    sketch->width = width;
-    sketch->counts = calloc(SKETCH_DEPTH, width);
-    leat_assert(sketch->counts);
+    *sketch = (struct sketch){.width = width, .counts = calloc(SKETCH_DEPTH, width), .epoch = 1};
+    sketch->block_epochs = calloc(sketch_blocks(sketch), sizeof *sketch->block_epochs);
+    leat_assert(sketch->counts && sketch->block_epochs);
 }
 
 void sketch_free(struct sketch *sketch)
 {
+    sketch_snapshot_end(sketch);
     free(sketch->counts);
+    free(sketch->block_epochs);
     *sketch = (struct sketch){0};
+}
+
+size_t sketch_blocks(const struct sketch *sketch)
+{
+    return SKETCH_DEPTH * sketch->width / SKETCH_BLOCK;
+}
+
+size_t sketch_bytes(const struct sketch *sketch)
+{
+    return sketch_blocks(sketch) * (SKETCH_BLOCK + sizeof *sketch->block_epochs);
+}
+
+static void mark_changed(struct sketch *sketch, size_t block)
+{
+    if (sketch->snapshot)
+        chunks_protect(sketch->snapshot, block);
+    sketch->block_epochs[block] = sketch->epoch;
+}
+
+/* Before a count changes. */
+static void change(struct sketch *sketch, const uint8_t *count)
+{
+    size_t block = (size_t)(count - sketch->counts) / SKETCH_BLOCK;
+    if (unlikely(sketch->block_epochs[block] != sketch->epoch))
+        mark_changed(sketch, block);
 }
 
 /* Double hashing: the d-th place comes from the two halves. */
@@ -43,16 +70,24 @@ unsigned sketch_add(struct sketch *sketch, uint64_t hash)
         return lowest;
     for (unsigned d = 0; d < SKETCH_DEPTH; d++) {
         uint8_t *count = place(sketch, hash, d);
-        if (*count == lowest)
+        if (*count == lowest) {
+            change(sketch, count);
             *count = (uint8_t)(lowest + 1);
+        }
     }
     return lowest + 1;
 }
 
 void sketch_halve(struct sketch *sketch)
 {
-    for (size_t i = 0; i < SKETCH_DEPTH * sketch->width; i++)
-        sketch->counts[i] /= 2;
+    for (size_t block = 0; block < sketch_blocks(sketch); block++) {
+        if (sketch->block_epochs[block] == 0)
+            continue; /* all zero */
+        uint8_t *counts = sketch->counts + block * SKETCH_BLOCK;
+        change(sketch, counts);
+        for (size_t i = 0; i < SKETCH_BLOCK; i++)
+            counts[i] /= 2;
+    }
 }
 
 double sketch_false_rate(const struct sketch *sketch)
@@ -65,4 +100,45 @@ double sketch_false_rate(const struct sketch *sketch)
         rate *= (double)used / (double)sketch->width;
     }
     return rate;
+}
+
+static size_t copy_block(const void *owner, size_t number, unsigned char *out)
+{
+    const struct sketch *sketch = owner;
+    if (sketch->block_epochs[number] <= sketch->since || sketch->block_epochs[number] > sketch->closing)
+        return 0;
+    struct sketch_block *block = (struct sketch_block *)(void *)out;
+    block->number = number;
+    memcpy(block->counts, sketch->counts + number * SKETCH_BLOCK, SKETCH_BLOCK);
+    return 1;
+}
+
+void sketch_snapshot_begin(struct sketch *sketch, uint32_t since, uint32_t closing)
+{
+    if (sketch->counts == NULL)
+        return;
+    sketch->since = since;
+    sketch->closing = closing;
+    sketch->epoch = closing + 1;
+    sketch->snapshot = chunks_begin(sketch_blocks(sketch), sizeof(struct sketch_block), copy_block, sketch);
+}
+
+bool sketch_snapshot_write(const struct sketch *sketch, chunks_emit *emit, void *argument)
+{
+    return sketch->counts == NULL || chunks_write(sketch->snapshot, emit, argument);
+}
+
+void sketch_snapshot_end(struct sketch *sketch)
+{
+    chunks_end(sketch->snapshot);
+    sketch->snapshot = NULL;
+}
+
+bool sketch_restore(struct sketch *sketch, const struct sketch_block *block)
+{
+    if (sketch->counts == NULL || block->number >= sketch_blocks(sketch))
+        return false;
+    memcpy(sketch->counts + block->number * SKETCH_BLOCK, block->counts, SKETCH_BLOCK);
+    sketch->block_epochs[block->number] = 1; /* before any epoch that is still to come */
+    return true;
 }

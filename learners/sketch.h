@@ -2,19 +2,37 @@
  * Counts sightings of keys in bounded memory, to admit a key to a table after its n-th: a count-min sketch of
  * four rows of bytes with conservative update (Estan 2002). It never counts too low, so no key is admitted
  * late; it may admit one early: sketch_false_rate says how often, and halving (every `expire_after` of event
- * time) keeps it so. Deterministic in the order of sightings. One thread.
+ * time) keeps it so. Deterministic in the order of sightings. One thread owns it; sketch_snapshot_write runs
+ * on another.
  */
 #ifndef LEARNERS_SKETCH_H
 #define LEARNERS_SKETCH_H
 
+#include "learners/chunks.h"
+
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SKETCH_DEPTH = 4, SKETCH_COUNT_MAX = 255 };
+enum {
+    SKETCH_DEPTH = 4,
+    SKETCH_COUNT_MAX = 255,
+    SKETCH_BLOCK = 4096, /* what a snapshot copies at a time */
+};
 
 struct sketch {
-    uint8_t *counts; /* SKETCH_DEPTH rows of `width` */
-    size_t width;    /* a power of two */
+    uint8_t *counts;        /* SKETCH_DEPTH rows of `width`; NULL: no sketch */
+    size_t width;           /* a power of two, SKETCH_BLOCK / SKETCH_DEPTH at least */
+    uint32_t *block_epochs; /* checkpoint epoch of the last change; 0: never changed */
+    uint32_t epoch;         /* the one now being written to */
+    uint32_t since, closing;
+    struct chunks *snapshot;
+};
+
+/* A block as it is stored. */
+struct sketch_block {
+    uint64_t number;
+    uint8_t counts[SKETCH_BLOCK];
 };
 
 /* bytes: rounded down to SKETCH_DEPTH powers of two, at least 4 KiB. */
@@ -30,5 +48,21 @@ void sketch_halve(struct sketch *sketch);
 
 /* The chance that a key never seen has a count above 0 now. */
 double sketch_false_rate(const struct sketch *sketch);
+
+size_t sketch_blocks(const struct sketch *sketch);
+/* Memory it occupies. */
+size_t sketch_bytes(const struct sketch *sketch);
+
+/*
+ * A snapshot of the blocks that changed after epoch `since` up to and with `closing` (since 0: all that ever
+ * did), while the owner goes on (chunks.h). write: any thread, once, gives out struct sketch_block.
+ * Without a sketch all do nothing.
+ */
+void sketch_snapshot_begin(struct sketch *sketch, uint32_t since, uint32_t closing);
+bool sketch_snapshot_write(const struct sketch *sketch, chunks_emit *emit, void *argument);
+void sketch_snapshot_end(struct sketch *sketch);
+
+/* Puts a stored block back; false: there is no such block. */
+bool sketch_restore(struct sketch *sketch, const struct sketch_block *block);
 
 #endif

@@ -469,6 +469,7 @@ void table_restore_remove(struct table *t, uint64_t key)
 void table_restored(struct table *t, uint32_t epoch)
 {
     t->epoch = epoch + 1;
+    t->sketch.epoch = epoch + 1;
     t->removed.count = 0;
 }
 
@@ -476,5 +477,5 @@ size_t table_bytes(const struct table *t)
 {
     size_t page_bytes = t->options.is_inline ? 0 : TABLE_PAGE_SLOTS * sizeof(struct table_slot);
     return (size_t)t->rows_used * t->stride + (size_t)t->pages_count * (page_bytes + 2) +
-           ((size_t)4 << t->depth) + SKETCH_DEPTH * t->sketch.width + t->buckets * sizeof *t->bucket_counts;
+           ((size_t)4 << t->depth) + sketch_bytes(&t->sketch) + t->buckets * sizeof *t->bucket_counts;
 }

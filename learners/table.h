@@ -182,16 +182,19 @@ void table_restored(struct table *table, uint32_t epoch);
 
 /*
  * A snapshot of what changed after epoch `since` up to and with `closing` (since 0: everything), while the
- * owner goes on. table_snapshot_begin   at the barrier, by the owner: constant time, apart from one byte per
- * 64 rows table_snapshot_write   any thread, once: calls emit with stored rows, some at a time; false if emit
- * said so table_snapshot_end     by the owner, when the checkpoint is published or abandoned A chunk of 64
- * rows is copied either by the writer or, before its first change, by the owner. *removed: keys gone in the
- * meantime (apply them before the rows); valid until table_snapshot_end.
+ * owner goes on.
+ *   table_snapshot_begin   at the barrier, by the owner: constant time, apart from one byte per 64 rows
+ *   table_snapshot_write   any thread, once: calls emit with stored rows, some at a time; false if emit said
+ * so table_snapshot_end     by the owner, when the checkpoint is published or abandoned A chunk of 64 rows is
+ * copied either by the writer or, before its first change, by the owner. *removed: keys gone in the meantime
+ * (apply them before the rows); valid until table_snapshot_end.
  */
-typedef bool table_emit(void *argument, const void *rows, size_t count);
+typedef chunks_emit table_emit;
 struct table_snapshot *table_snapshot_begin(struct table *table, uint32_t since, uint32_t closing,
                                             const struct table_keys **removed);
 bool table_snapshot_write(struct table_snapshot *snapshot, table_emit *emit, void *argument);
+/* Likewise, after it: the sketch's changed counts, each item a struct sketch_block. */
+bool table_snapshot_write_counts(struct table_snapshot *snapshot, table_emit *emit, void *argument);
 void table_snapshot_end(struct table *table, bool is_published);
 
 /* Within the module: makes sure that a chunk of rows was copied before it changes. */

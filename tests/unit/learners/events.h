@@ -81,7 +81,18 @@ static inline struct model_options events_options(enum interaction_kind interact
                                   .seed = 5};
 }
 
-/* Digest of all rows, sorted by key, and the dense weights: equal models have equal ones. */
+/* Puts blocks of a sketch back. */
+static inline bool events_restore_counts(void *argument, const void *items, size_t count)
+{
+    struct table *t = argument;
+    const struct sketch_block *blocks = items;
+    for (size_t i = 0; i < count; i++)
+        if (!sketch_restore(&t->sketch, &blocks[i]))
+            return false;
+    return true;
+}
+
+/* Digest of all rows, sorted by key, the sketches and the dense weights: equal models have equal ones. */
 static inline uint64_t events_digest(struct model *model, uint32_t fields)
 {
     uint64_t digest = 0;
@@ -96,6 +107,8 @@ static inline uint64_t events_digest(struct model *model, uint32_t fields)
                 digest = num_mix(digest ^ words[w]);
         }
         free(rows);
+        for (size_t i = 0; t->sketch.counts != NULL && i < SKETCH_DEPTH * t->sketch.width; i++)
+            digest = digest * 31 + t->sketch.counts[i];
     }
     size_t count;
     const float *dense = model_dense_weights(model, &count);

@@ -158,6 +158,7 @@ static struct model *copy_by_snapshot(struct model *m, const struct model_option
         struct stored s = {.into = copy, .field = f};
         struct table_snapshot *snapshot = table_snapshot_begin(model_table(m, f), 0, epoch, &removed);
         assert_true(table_snapshot_write(snapshot, restore_rows, &s));
+        assert_true(table_snapshot_write_counts(snapshot, events_restore_counts, model_table(copy, f)));
         table_snapshot_end(model_table(m, f), true);
         table_restored(model_table(copy, f), epoch);
     }

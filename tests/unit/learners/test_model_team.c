@@ -73,7 +73,9 @@ static void *write_snapshots(void *argument)
     struct writer *w = argument;
     w->is_good = true;
     for (w->field = 0; w->field < EVENT_FIELDS; w->field++)
-        w->is_good = w->is_good && table_snapshot_write(w->snapshots[w->field], restore_rows, w);
+        w->is_good = w->is_good && table_snapshot_write(w->snapshots[w->field], restore_rows, w) &&
+                     table_snapshot_write_counts(w->snapshots[w->field], events_restore_counts,
+                                                 model_table(w->copy, w->field));
     return NULL;
 }
 

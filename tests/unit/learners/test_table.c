@@ -298,6 +298,70 @@ static void test_snapshots(void **state)
     run_snapshots(0);
 }
 
+/* The sketch's counts likewise: written by another thread while sightings, and a halving, go on. */
+struct counts_copy {
+    const struct sketch *sketch;
+    struct sketch *copy;
+    size_t blocks;
+};
+
+static bool emit_blocks(void *argument, const void *items, size_t count)
+{
+    struct counts_copy *c = argument;
+    const struct sketch_block *blocks = items;
+    for (size_t i = 0; i < count; i++)
+        if (!sketch_restore(c->copy, &blocks[i]))
+            return false;
+    c->blocks += count;
+    return true;
+}
+
+static void *write_counts(void *argument)
+{
+    struct counts_copy *c = argument;
+    return sketch_snapshot_write(c->sketch, emit_blocks, c) ? argument : NULL;
+}
+
+static void test_sketch_snapshots(void **state)
+{
+    (void)state;
+    enum { BYTES = 1 << 18 };
+    struct sketch s, copy;
+    sketch_init(&s, BYTES);
+    sketch_init(&copy, BYTES);
+    uint64_t at = 0;
+    uint32_t published = 0;
+    for (uint32_t epoch = 1; epoch <= 9; epoch++) {
+        for (uint64_t end = at + 3; at < end; at++) /* few: most blocks stay as they were */
+            (void)sketch_add(&s, num_mix(at));
+        unsigned char *expected = malloc(BYTES);
+        memcpy(expected, s.counts, BYTES);
+        sketch_snapshot_begin(&s, published, epoch);
+        struct counts_copy c = {.sketch = &s, .copy = &copy};
+        bool is_published = epoch % 3 != 2; /* an abandoned one leaves its changes to the next */
+        if (is_published) {
+            pthread_t thread;
+            void *result;
+            assert_int_equal(pthread_create(&thread, NULL, write_counts, &c), 0);
+            if (epoch == 4)
+                sketch_halve(&s);
+            for (uint64_t end = at + 5; at < end; at++)
+                (void)sketch_add(&s, num_mix(at));
+            pthread_join(thread, &result);
+            assert_non_null(result);
+            assert_memory_equal(copy.counts, expected, BYTES);
+            assert_in_range(c.blocks, 1, sketch_blocks(&s) - 1);
+            published = epoch;
+        }
+        sketch_snapshot_end(&s);
+        free(expected);
+    }
+    struct sketch_block beyond = {.number = sketch_blocks(&s)};
+    assert_false(sketch_restore(&copy, &beyond));
+    sketch_free(&s);
+    sketch_free(&copy);
+}
+
 /* Pages split and gaps close while a snapshot is written, slowly: each row is in it once, as it was. */
 enum { GROWN = 1 << 20 };
 
@@ -390,13 +454,10 @@ static int in_slots(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sketch),
-        IN_BOTH_LAYOUTS(test_plain),
-        IN_BOTH_LAYOUTS(test_admission),
-        IN_BOTH_LAYOUTS(test_rows_max),
-        IN_BOTH_LAYOUTS(test_expiry),
-        IN_BOTH_LAYOUTS(test_snapshots),
-        IN_BOTH_LAYOUTS(test_growth_in_snapshot),
+        cmocka_unit_test(test_sketch),   IN_BOTH_LAYOUTS(test_plain),
+        IN_BOTH_LAYOUTS(test_admission), IN_BOTH_LAYOUTS(test_rows_max),
+        IN_BOTH_LAYOUTS(test_expiry),    cmocka_unit_test(test_sketch_snapshots),
+        IN_BOTH_LAYOUTS(test_snapshots), IN_BOTH_LAYOUTS(test_growth_in_snapshot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
