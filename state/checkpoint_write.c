@@ -1,4 +1,5 @@
 /* Writing a checkpoint: parts collect records in frames, the writer thread appends frames to state.bin. */
+#include "state/block_file.h"
 #include "state/checkpoint_files.h"
 
 #include "core/key.h"
@@ -11,7 +12,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 enum { FRAME_TARGET = 1 << 20, PART_NAME_MAX = 128 };
 
@@ -42,12 +42,9 @@ struct checkpoint_writer {
     pthread_mutex_t mutex; /* the list of parts */
     struct snapshot_writer *first, *last;
     uint32_t parts_count;
-    int fd;
+    struct block_file state;
     int error;
     const char *error_step;
-    uint64_t offset;
-    XXH3_state_t *digest;
-    struct byte_buffer digests; /* of state.bin's whole chunks so far */
     struct byte_buffer frames;
     struct manifest_file *files;
     uint32_t files_count;
@@ -101,76 +98,63 @@ static void fail(struct checkpoint_writer *checkpoint, int error, const char *st
     checkpoint->error_step = step;
 }
 
-static void append_digest(struct checkpoint_writer *checkpoint)
+static void write_state(struct checkpoint_writer *checkpoint, const void *data, size_t bytes)
 {
-    XXH128_canonical_t canonical;
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(checkpoint->digest));
-    buffer_append(&checkpoint->digests, canonical.digest, DIGEST_BYTES);
-    XXH3_128bits_reset(checkpoint->digest);
-}
-
-static void write_state(struct checkpoint_writer *checkpoint, const char *data, size_t bytes)
-{
-    if (checkpoint->error != 0)
-        return;
-    fail(checkpoint, os_write_all(checkpoint->fd, data, bytes, "ckpt.write"), "writing state.bin");
-    while (bytes > 0) {
-        size_t room = CHECKPOINT_CHUNK_BYTES - checkpoint->offset % CHECKPOINT_CHUNK_BYTES;
-        size_t part = MIN(bytes, room);
-        XXH3_128bits_update(checkpoint->digest, data, part);
-        checkpoint->offset += part;
-        data += part;
-        bytes -= part;
-        if (part == room)
-            append_digest(checkpoint);
-    }
+    if (checkpoint->error == 0)
+        fail(checkpoint, block_file_append(&checkpoint->state, data, bytes), "writing state.bin");
 }
 
 static void close_frame(struct snapshot_writer *part)
 {
     if (part->open.bytes == 0)
         return;
-    buffer_append(&part->frames, &part->open, sizeof part->open);
+    part->open.part = part->index;
+    buffer_append(part->is_streaming ? &part->checkpoint->frames : &part->frames, &part->open,
+                  sizeof part->open);
     part->open = (struct manifest_frame){0};
 }
 
-/* Writes all frames of the part. */
-static void flush_part(struct snapshot_writer *part)
+/* What was put before the writer thread came: it goes into the file, what follows goes there directly. */
+static void begin_streaming(struct snapshot_writer *part)
 {
     struct checkpoint_writer *checkpoint = part->checkpoint;
     close_frame(part);
     for (size_t at = 0; at < part->frames.length; at += sizeof(struct manifest_frame)) {
         struct manifest_frame frame;
         memcpy(&frame, part->frames.data + at, sizeof frame);
-        frame.offset += checkpoint->offset;
-        frame.part = part->index;
+        frame.offset += checkpoint->state.bytes;
         buffer_append(&checkpoint->frames, &frame, sizeof frame);
     }
     write_state(checkpoint, part->buffer.data, part->buffer.length);
-    buffer_clear(&part->buffer);
-    buffer_clear(&part->frames);
+    buffer_free(&part->buffer);
+    buffer_free(&part->frames);
+    part->is_streaming = true;
 }
 
 bool snapshot_put(struct snapshot_writer *part, uint32_t key_group, const void *data, size_t bytes)
 {
     leat_assert(bytes <= CHECKPOINT_RECORD_MAX && (key_group < KEY_GROUPS || key_group == SNAPSHOT_GLOBAL));
-    if (part->checkpoint->error != 0 && part->is_streaming)
+    struct checkpoint_writer *checkpoint = part->checkpoint;
+    if (checkpoint->error != 0 && part->is_streaming)
         return false;
     if (part->open.bytes == 0) {
-        part->open.offset = part->buffer.length;
+        part->open.offset = part->is_streaming ? checkpoint->state.bytes : part->buffer.length;
         part->open.group_min = part->open.group_max = key_group;
     }
     uint32_t head[2] = {key_group, (uint32_t)bytes};
-    buffer_append(&part->buffer, head, sizeof head);
-    buffer_append(&part->buffer, data, bytes);
+    if (part->is_streaming) {
+        write_state(checkpoint, head, sizeof head);
+        write_state(checkpoint, data, bytes);
+    } else {
+        buffer_append(&part->buffer, head, sizeof head);
+        buffer_append(&part->buffer, data, bytes);
+    }
     part->open.bytes += (uint32_t)(sizeof head + bytes);
     part->open.group_min = MIN(part->open.group_min, key_group);
     part->open.group_max = MAX(part->open.group_max, key_group);
     if (part->open.bytes >= FRAME_TARGET)
         close_frame(part);
-    if (part->is_streaming && part->buffer.length >= FRAME_TARGET)
-        flush_part(part);
-    return !part->is_streaming || part->checkpoint->error == 0;
+    return !part->is_streaming || checkpoint->error == 0;
 }
 
 /* --- One checkpoint --- */
@@ -209,10 +193,7 @@ static void free_writer(struct checkpoint_writer *checkpoint)
         free((char *)(uintptr_t)checkpoint->files[i].path.data);
         free((uint8_t *)(uintptr_t)checkpoint->files[i].digests);
     }
-    if (checkpoint->fd >= 0)
-        close(checkpoint->fd);
-    XXH3_freeState(checkpoint->digest);
-    buffer_free(&checkpoint->digests);
+    block_file_close(&checkpoint->state);
     buffer_free(&checkpoint->frames);
     pthread_mutex_destroy(&checkpoint->mutex);
     free(checkpoint->files);
@@ -236,20 +217,15 @@ struct checkpoint_writer *checkpoint_begin(struct checkpoint_dir *dir, uint64_t 
     char path[PATH_BYTES];
     path_checkpoint(dir, checkpoint->info.id, path);
     checkpoint->path = strdup(path);
-    checkpoint->digest = XXH3_createState();
     bool has_paths = asprintf(&checkpoint->temporary, "%s.tmp", path) >= 0 &&
                      asprintf(&checkpoint->database, "%s.tmp/db", path) >= 0;
-    leat_assert(has_paths && checkpoint->path != NULL && checkpoint->digest != NULL);
-    XXH3_128bits_reset(checkpoint->digest);
+    leat_assert(has_paths && checkpoint->path != NULL);
     snprintf(path + strlen(path), sizeof path - strlen(path), ".tmp/state.bin");
-    checkpoint->fd = -1;
     fail(checkpoint, os_remove_tree(checkpoint->temporary), "removing an older attempt");
     if (checkpoint->error == 0)
         fail(checkpoint, os_mkdirs(checkpoint->temporary), "making its directory");
-    if (checkpoint->error == 0) {
-        checkpoint->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        fail(checkpoint, checkpoint->fd < 0 ? errno : 0, "making state.bin");
-    }
+    if (checkpoint->error == 0)
+        fail(checkpoint, block_file_create(&checkpoint->state, path), "making state.bin");
     if (!report(checkpoint, diags)) {
         free_writer(checkpoint);
         return NULL;
@@ -294,11 +270,11 @@ static const struct known_digest *known_digest(const struct checkpoint_dir *dir,
 }
 
 /* In a base each file becomes a copy, which shares no inode with earlier checkpoints. */
-static int separate(const char *path)
+static int separate(const char *path, uint64_t *bytes, uint8_t **digests)
 {
     char copy[PATH_BYTES + 8];
     snprintf(copy, sizeof copy, "%s.copy", path);
-    int error = copy_file(path, copy);
+    int error = block_file_copy(path, copy, bytes, digests);
     return error == 0 ? os_rename(copy, path, NULL) : error;
 }
 
@@ -321,8 +297,9 @@ static void add_database_file(struct checkpoint_writer *checkpoint, const char *
         return;
     }
     if (is_base)
-        fail(checkpoint, separate(path), "copying a file of the database");
-    fail(checkpoint, digest_file(path, &bytes, &digests), "reading a file of the database");
+        fail(checkpoint, separate(path, &bytes, &digests), "copying a file of the database");
+    else
+        fail(checkpoint, digest_file(path, &bytes, &digests), "reading a file of the database");
     checkpoint->written_bytes += bytes;
     add_file(checkpoint, relative, bytes, digests);
 }
@@ -354,21 +331,16 @@ static void add_database(struct checkpoint_writer *checkpoint)
 bool checkpoint_write(struct checkpoint_writer *checkpoint, bool has_database, struct diag_list *diags)
 {
     for (struct snapshot_writer *part = checkpoint->first; part != NULL; part = part->next) {
-        part->is_streaming = true;
-        flush_part(part);
+        begin_streaming(part);
         for (uint32_t i = 0; i < part->deferred_count && checkpoint->error == 0; i++)
             if (part->deferred[i].write != NULL && !part->deferred[i].write(part->deferred[i].argument, part))
                 fail(checkpoint, EIO, part->name);
-        flush_part(part);
+        close_frame(part);
     }
-    if (checkpoint->offset % CHECKPOINT_CHUNK_BYTES != 0)
-        append_digest(checkpoint);
-    uint8_t *digests = malloc(MAX(checkpoint->digests.length, 1));
-    leat_assert(digests != NULL);
-    if (checkpoint->digests.length > 0)
-        memcpy(digests, checkpoint->digests.data, checkpoint->digests.length);
-    add_file(checkpoint, "state.bin", checkpoint->offset, digests);
-    checkpoint->written_bytes += checkpoint->offset;
+    if (checkpoint->error == 0)
+        fail(checkpoint, block_file_end(&checkpoint->state), "writing state.bin");
+    add_file(checkpoint, "state.bin", checkpoint->state.bytes, block_file_take_digests(&checkpoint->state));
+    checkpoint->written_bytes += checkpoint->state.bytes;
     checkpoint->info.has_database = has_database;
     if (has_database && checkpoint->error == 0)
         add_database(checkpoint);
@@ -419,7 +391,7 @@ static void make_durable(struct checkpoint_writer *checkpoint)
     char generation[PATH_BYTES];
     path_generation(checkpoint->dir, checkpoint->info.id.generation, generation);
     if (checkpoint->error == 0)
-        fail(checkpoint, os_fsync(checkpoint->fd, "ckpt.fsync"), "fsync of state.bin");
+        fail(checkpoint, os_fsync(checkpoint->state.fd, "ckpt.fsync"), "fsync of state.bin");
     if (checkpoint->error == 0)
         write_manifest(checkpoint);
     if (checkpoint->error == 0)
@@ -448,10 +420,10 @@ static void remember(struct checkpoint_writer *checkpoint)
     dir->last = checkpoint->info.id;
     dir->chain = is_base ? 1 : dir->chain + 1;
     if (is_base) {
-        dir->base_bytes = checkpoint->offset;
+        dir->base_bytes = checkpoint->state.bytes;
         dir->delta_bytes = 0;
     } else {
-        dir->delta_bytes += checkpoint->offset;
+        dir->delta_bytes += checkpoint->state.bytes;
     }
     for (uint32_t i = 0; i < dir->known_count; i++) {
         free(dir->known[i].name);

@@ -75,8 +75,8 @@ int failpoint(const char *name)
 static const struct {
     const char *name;
     int value;
-} errno_names[] = {
-    {"EIO", EIO}, {"ENOSPC", ENOSPC}, {"EACCES", EACCES}, {"ENOENT", ENOENT}, {"EROFS", EROFS}};
+} errno_names[] = {{"EINVAL", EINVAL}, {"EIO", EIO},       {"ENOSPC", ENOSPC},
+                   {"EACCES", EACCES}, {"ENOENT", ENOENT}, {"EROFS", EROFS}};
 
 /* 0 to 1,000,000. */
 static bool parse_count(struct str text, int64_t *value)

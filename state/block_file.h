@@ -1,0 +1,34 @@
+/* Inside state/: a large file of a checkpoint, written once from its beginning to its end, in blocks of
+ * CHECKPOINT_CHUNK_BYTES with a digest each.
+ *
+ * Whole blocks go to the disk past the page cache: nobody reads them soon, and taking new pages and copying
+ * into them was two thirds of the CPU time of a checkpoint. Where a file system cannot do that, through it.
+ */
+#ifndef LEAT_STATE_BLOCK_FILE_H
+#define LEAT_STATE_BLOCK_FILE_H
+
+#include "core/buffer.h"
+
+struct block_file {
+    int fd;
+    bool is_direct;
+    char *block;
+    size_t filled;
+    uint64_t bytes;             /* appended so far */
+    struct byte_buffer digests; /* DIGEST_BYTES for each whole block, at the end for the rest */
+};
+
+/* All return 0 or an errno; after an error only block_file_close. Makes a file that must not exist. */
+int block_file_create(struct block_file *file, const char *path);
+int block_file_append(struct block_file *file, const void *data, size_t bytes);
+/* Writes what is left. Not durable before os_fsync(file->fd). */
+int block_file_end(struct block_file *file);
+/* malloc'd. */
+uint8_t *block_file_take_digests(struct block_file *file);
+/* Also of a zeroed one, or one that could not be made. Keeps nothing. */
+void block_file_close(struct block_file *file);
+
+/* Makes `to` a copy of `from`, durable. digests: malloc'd, also after an error. */
+int block_file_copy(const char *from, const char *to, uint64_t *bytes, uint8_t **digests);
+
+#endif
