@@ -67,8 +67,9 @@ void summary_text(const struct plan *plan, const struct run_stats *stats, bool i
     for (uint32_t i = 0; i < stats->nodes_count; i++)
         print_node(out, &stats->nodes[i]);
     if (stats->checkpoints > 0)
-        fprintf(out, "%" PRIu64 " checkpoints, the last with %s in %s; a lane stopped for %.3f ms at most\n",
-                stats->checkpoints, format_bytes((double)stats->checkpoint_bytes, bytes),
+        fprintf(out, "%" PRIu64 " checkpoint%s, the last with %s in %s; a lane stopped for %.3f ms at most\n",
+                stats->checkpoints, stats->checkpoints == 1 ? "" : "s",
+                format_bytes((double)stats->checkpoint_bytes, bytes),
                 format_duration(stats->checkpoint_us, duration), (double)stats->checkpoint_stop_max_us / 1e3);
     if (stats->dead_count > 0)
         fprintf(out, "dead letters, for example:\n");

@@ -431,6 +431,14 @@ void lang_tokenize(struct arena *arena, struct diag_list *diags, struct str text
                    text.length, LANG_SOURCE_BYTES_MAX);
         lexer.text.length = 0;
     }
+    const char *zero = lexer.text.length > 0 ? memchr(text.data, 0, text.length) : NULL;
+    if (zero != NULL) { /* told once, not for each byte of it */
+        uint32_t at = (uint32_t)(zero - text.data);
+        struct diag *d = diag_error(diags, DIAG_E0101, (struct span){at, at + 1},
+                                    "a zero byte (offset %u): this is no text file", at);
+        diag_hint(diags, d, "name a job file; recordings are named in it, or by --replay");
+        lexer.text.length = 0;
+    }
     if (lexer.text.length == 0)
         lexer.text.data = "";
     if (lexer.text.length >= 3 && memcmp(lexer.text.data, "\xEF\xBB\xBF", 3) == 0)

@@ -234,10 +234,10 @@ struct plan *plan_make(const struct job_file *job, const struct plan_options *op
         .diags = diags,
         .env = {arena, diags, lang_parse_value},
     };
-    unsigned errors_before = diags->errors;
+    unsigned errors_at_begin = diags->errors;
     if (!job->job_is_broken && !option_bind(job_options, "the job", job->job_span, job->job_entries,
                                             job->job_entries_count, &plan->config, &b.env))
-        leat_assert(diags->errors > errors_before);
+        leat_assert(diags->errors > errors_at_begin);
     struct str *directory = &plan->config.checkpoint.directory;
     if (options->is_replay && directory->length > 0)
         *directory = str_from(arena_printf(arena, "%.*s.replay", STR_ARGS(*directory)));
@@ -248,7 +248,8 @@ struct plan *plan_make(const struct job_file *job, const struct plan_options *op
     for (uint32_t i = 0; i < job->sinks_count; i++)
         if (!job->sinks[i].is_broken && job->sinks[i].descriptor != NULL && !build_sink(&b, &job->sinks[i]))
             leat_assert(diags->errors > 0);
-    if (job->sinks_count + job->learners_count == 0) {
+    bool is_told_why = errors_at_begin > 0 && job->sources_count == 0; /* a text that is no job at all */
+    if (job->sinks_count + job->learners_count == 0 && !is_told_why) {
         struct diag *d = diag_error(diags, DIAG_E0501, job->job_span, "nothing comes out of this job");
         diag_hint(diags, d, "add a sink, for example `sink out = console from NAME`, or a learner");
     }
