@@ -6,6 +6,7 @@ Vowpal Wabbit is measured here too where its wheel can be installed."""
 
 import json
 import os
+import shutil
 import subprocess
 
 from harness import NUMPY_PYTHON, ROOT, Broken, Figure, Peer, Skip, logloss, median, rate, same, say, wall_rate
@@ -29,6 +30,25 @@ def ctr_folder(bench):
         raise Skip(f"{NUMPY_PYTHON} has no numpy: apt-get install python3-numpy")
     return bench.made("ctr-seed7", lambda path: bench.run(
         [NUMPY_PYTHON, GENERATOR, "--events", str(EVENTS), "--seed", "7", "--vw", "--out", path]))
+
+
+def columns_of(bench):
+    """The same events as decoded columns, for programs that learn without reading."""
+    def make(path):
+        data = path + ".npz"
+        bench.run([NUMPY_PYTHON, GENERATOR, "--events", str(EVENTS), "--seed", "7", "--npz", "--no-json", "--out",
+                   data])
+        bench.run([NUMPY_PYTHON, os.path.join(ROOT, "bench", "kernels", "npz_to_columns.py"),
+                   os.path.join(data, "ctr_1m.npz"), path])
+        shutil.rmtree(data)
+    return bench.made("ctr-seed7.columns", make)
+
+
+def limit_of_linear(bench):
+    """M events/s of a bare loop over decoded columns: exact keys, hashed ones."""
+    run = bench.run([bench.program("limits", "limit_linear"), columns_of(bench)])
+    found = json.loads(run.output)
+    return found["exact_per_s"] / 1e6, found["hashed_per_s"] / 1e6
 
 
 def labels_of(bench, data):
@@ -66,9 +86,9 @@ def vw_python(bench):
 class Learning:
     """One row: a job, its peers, what it must reach."""
 
-    def __init__(self, job, target, loss, peers, workers=1, source="jsonl", vw=None):
+    def __init__(self, job, target, loss, peers, workers=1, source="jsonl", vw=None, has_limit=False):
         self.job, self.target, self.loss, self.peers = job, target, loss, peers
-        self.workers, self.source, self.vw = workers, source, vw
+        self.workers, self.source, self.vw, self.has_limit = workers, source, vw, has_limit
 
     def input(self, bench, data):
         if self.source == "jsonl":
@@ -106,7 +126,12 @@ class Learning:
             measures.append(lambda: bench.run(command))
         runs, parses, *others = bench.repeat(*measures)
         same(runs, runs[0], lambda run: run.learner()["logloss"])
-        return [self.figure(what, runs, parses, others)]
+        figure = self.figure(what, runs, parses, others)
+        if self.has_limit:
+            exact, hashed = zip(*bench.repeat(lambda: limit_of_linear(bench)))
+            figure.peers[:0] = [Peer("sixty lines of C from decoded columns, exact keys", median(exact), "same run"),
+                                Peer("the same, hashed keys", median(hashed), "same run")]
+        return [figure]
 
     def figure(self, what, runs, parses, others):
         is_alone = self.workers == 1
@@ -134,7 +159,8 @@ LEARNING = {
     "linear": ("linear, one core, from JSON",
                Learning("learn_linear.leat", 2.5, 0.4001, [("fw LR from text", 1.6)], vw=VW_LINEAR)),
     "linear-batches": ("linear, one core, from .batches",
-                       Learning("learn_linear.leat", 6.0, 0.4001, [("fw LR from its cache", 3.2)], source="batches")),
+                       Learning("learn_linear.leat", 6.0, 0.4001, [("fw LR from its cache", 3.2)], source="batches",
+                                has_limit=True)),
     "crosses": ("linear + 9 crosses, one core, from JSON",
                 Learning("learn_crosses.leat", 1.6, 0.3858, [("fw LR + 9 pairs", 0.93)], vw=VW_CROSSES)),
     "ffm": ("ffm k=8, one core, from JSON", Learning("learn_ffm.leat", 0.7, 0.3819, [("fw FFM", 0.145)])),
