@@ -43,6 +43,13 @@ struct opt_params {
     float step_max;    /* each coordinate moves at most this far in one step (not FTRL) */
 };
 
+/* What a linear learner's step needs to know of an event. Squared loss has no is_logistic. */
+struct pairs_event {
+    double bias; /* added to the dot product */
+    float label, weight;
+    bool is_logistic, learns;
+};
+
 struct ftrl64_params {
     double alpha, beta, l1, l2;
 };
@@ -60,6 +67,11 @@ struct ftrl64_params {
  * pairs_dot: w[d] and the state behind it, w + d, d a multiple of 16; the first n <= d lanes of both are read
  * from pairs[i][0] and [1], which may lie anywhere outside of w; then dot(w, values, d). pairs_store: writes
  * the first n lanes of both back; no two pairs of different content are the same place.
+ *
+ * pairs_adagrad: a whole event: logit = bias + pairs_dot, then, if it learns, opt_adagrad of all d lanes with
+ * the loss's slope at the logit, and pairs_store. Returns the logit; NaN if it or the slope is not finite:
+ * then nothing has moved. `pairs` holds places up to a multiple of four; those from n on are read and
+ * written, but not used.
  *
  * mix_keys: num_mix(key ^ seed). out may be keys.
  *

@@ -64,15 +64,20 @@ LANES_INLINE double exp_limited(double x)
     return p * scale;
 }
 
-static double sigmoid_one(double x)
+LANES_INLINE double sigmoid_of(double x)
 {
     return 1.0 / (1.0 + exp_limited(-x));
+}
+
+static double sigmoid_one(double x)
+{
+    return sigmoid_of(x);
 }
 
 static void sigmoid64(double *out, const double *x, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        out[i] = 1.0 / (1.0 + exp_limited(-x[i]));
+        out[i] = sigmoid_of(x[i]);
 }
 
 /* log(1 + t) is 2 atanh(t / (2 + t)), by num_log1p_unit's series. */
@@ -95,3 +100,86 @@ static void logloss64(double *out, const double *logits, const float *labels, si
         out[i] = (x > 0.0 ? x : 0.0) + tail - (double)labels[i] * x;
     }
 }
+
+/* Slope at the logit, for what moves weights; NaN if an event of this logit cannot be learned. */
+LANES_INLINE double pairs_slope(double logit, const struct pairs_event *e)
+{
+    double p = e->is_logistic ? sigmoid_of(logit) : logit;
+    double slope = (p - (double)e->label) * (double)e->weight;
+    return isfinite(logit) && isfinite(slope) ? slope : (double)NAN;
+}
+
+/*
+ * pairs_adagrad for at most two vectors, which stay in registers between the product and the step. The chain
+ * from one event's weights to the next one's is what a linear learner waits for. groups: pairs of each
+ * vector, in fours; constants make loads and stores whole.
+ */
+LANES_INLINE double pairs_adagrad_few(float *w, float *const *pairs, const float *values, size_t n, size_t d,
+                                      const size_t groups[2], const struct pairs_event *e,
+                                      const struct opt_params *p)
+{
+    v16 weights[2], states[2], sum = v16_set1(0.0F);
+    for (size_t c = 0; c < d / 16; c++) {
+        size_t i = c * 16;
+        weights[c] = v16_load(w + i);
+        states[c] = v16_load(w + d + i);
+        if (groups[c] > 0) {
+            v16 seconds, firsts = v16_load_pairs(pairs + i, groups[c] * 4, &seconds);
+            size_t lanes = n - i < 16 ? n - i : 16;
+            weights[c] = v16_head(firsts, weights[c], lanes);
+            states[c] = v16_head(seconds, states[c], lanes);
+        }
+        sum = v16_fma(weights[c], v16_load(values + i), sum);
+    }
+    double logit = (double)v16_sum(sum) + e->bias, slope = pairs_slope(logit, e);
+    if (isnan(slope))
+        return slope;
+    if (!e->learns)
+        return logit;
+    struct opt_vectors o = opt_spread(p);
+    v16 scale = v16_set1((float)slope);
+    for (size_t c = 0; c < d / 16; c++) {
+        size_t i = c * 16;
+        v16 grad = v16_fma(o.l2, weights[c], v16_mul(scale, v16_load(values + i)));
+        weights[c] = adagrad_step(weights[c], grad, &states[c], &o);
+        v16_store(w + i, weights[c]);
+        v16_store(w + d + i, states[c]);
+        if (groups[c] > 0)
+            v16_store_pairs(pairs + i, groups[c] * 4, weights[c], states[c]);
+    }
+    return logit;
+}
+
+#define PAIRS_FEW(vectors, first, second)                                                                    \
+    pairs_adagrad_few(w, pairs, values, n, (vectors)*16, (const size_t[2]){first, second}, e, p)
+
+static double pairs_adagrad(float *w, float *const *pairs, const float *values, size_t n, size_t d,
+                            const struct pairs_event *e, const struct opt_params *p)
+{
+    size_t groups = (n + 3) / 4;
+    switch (d == 16 ? groups : d == 32 ? 8 + groups : SIZE_MAX) {
+    case 1: return PAIRS_FEW(1, 1, 0);
+    case 2: return PAIRS_FEW(1, 2, 0);
+    case 3: return PAIRS_FEW(1, 3, 0);
+    case 4: return PAIRS_FEW(1, 4, 0);
+    case 9: return PAIRS_FEW(2, 1, 0);
+    case 10: return PAIRS_FEW(2, 2, 0);
+    case 11: return PAIRS_FEW(2, 3, 0);
+    case 12: return PAIRS_FEW(2, 4, 0);
+    case 13: return PAIRS_FEW(2, 4, 1);
+    case 14: return PAIRS_FEW(2, 4, 2);
+    case 15: return PAIRS_FEW(2, 4, 3);
+    case 16: return PAIRS_FEW(2, 4, 4);
+    default: break;
+    }
+    double logit = (double)pairs_dot(w, pairs, values, n, d) + e->bias, slope = pairs_slope(logit, e);
+    if (isnan(slope))
+        return slope;
+    if (e->learns) {
+        struct opt_row row = {.w = w, .g = values, .scale = (float)slope};
+        opt_adagrad(&row, 1, d, p);
+        pairs_store(pairs, w, n, d);
+    }
+    return logit;
+}
+#undef PAIRS_FEW

@@ -57,14 +57,21 @@ LANES_INLINE v16 momentum_vector(v16 w, v16 grad, v16 curvature, float *s0, floa
     return opt_move(w, v16_mul(o->rate, velocity), o->rate, o);
 }
 
+LANES_INLINE v16 adagrad_step(v16 w, v16 grad, v16 *sum, const struct opt_vectors *o)
+{
+    *sum = v16_fma(*sum, o->decay, v16_mul(grad, grad));
+    v16 rate = v16_mul(o->rate, v16_rsqrt(*sum));
+    return opt_move(w, v16_mul(rate, grad), rate, o);
+}
+
 LANES_INLINE v16 adagrad_vector(v16 w, v16 grad, v16 curvature, float *s0, float *s1, size_t n,
                                 const struct opt_vectors *o)
 {
     (void)curvature, (void)s1;
-    v16 sum = v16_fma(v16_load_n(s0, n), o->decay, v16_mul(grad, grad));
+    v16 sum = v16_load_n(s0, n);
+    w = adagrad_step(w, grad, &sum, o);
     v16_store_n(s0, sum, n);
-    v16 rate = v16_mul(o->rate, v16_rsqrt(sum));
-    return opt_move(w, v16_mul(rate, grad), rate, o);
+    return w;
 }
 
 LANES_INLINE v16 adam_vector(v16 w, v16 grad, v16 curvature, float *s0, float *s1, size_t n,

@@ -29,7 +29,9 @@ struct plain {
     size_t whole;                        /* lanes of the gathered arrays */
     float *values;                       /* [RING][whole]: what weights are multiplied with */
     unsigned char nobody[2 * ROW_BYTES]; /* where absent keys are at home: two rows of other keys */
+    float spare[2];                      /* of places that fill up a multiple of four */
     float *places[MODEL_FIELDS_MAX];     /* of the event in work */
+    uint32_t epoch;                      /* of all tables */
     struct wanted wanted[];              /* [RING][fields] */
 };
 
@@ -53,6 +55,8 @@ struct plain *linear_plain_new(const struct model *m)
     for (size_t i = 0; i < RING * whole; i++)
         p->values[i] = i % whole < fields || i % whole == used - 1 ? 1.0F : 0.0F;
     memset(p->nobody, 0xff, sizeof p->nobody);
+    for (size_t f = fields; f < MODEL_FIELDS_MAX; f++)
+        p->places[f] = p->spare;
     return p;
 }
 
@@ -86,6 +90,7 @@ static void make_ready(const struct model *m, const struct call *c, struct plain
     }
 }
 
+/* Beyond the last event it asks for what one before it wanted, or for nothing. */
 static inline void ask(const struct plain *p, uint32_t i)
 {
     const struct wanted *wanted = p->wanted + i % RING * p->fields;
@@ -102,78 +107,138 @@ static struct table_row *find_far(struct model *m, const struct call *c, uint32_
                : table_sight(t, key, table_hash(t, key), c->steps[i], c->learns[i], false, true, ROW_BYTES);
 }
 
-/* The weights of an event's keys; whether some have none. is_eager: headers decide who goes. */
-static inline bool find(struct model *m, const struct call *c, struct plain *p, uint32_t i, bool is_eager)
+/* The row of a key whose home is known; NULL if it is elsewhere or nowhere. */
+static inline struct table_row *find_near(const struct wanted *wanted)
+{
+    const unsigned char *home = wanted->home;
+    uint64_t beside;
+    memcpy(&beside, home + ROW_BYTES, sizeof beside);
+    home += beside == wanted->key ? ROW_BYTES : 0;
+    struct table_row *row = (struct table_row *)(uintptr_t)home;
+    return likely(row->key == wanted->key) ? row : NULL;
+}
+
+/* No weight: its value is 0 for this event. */
+static inline float *without(const struct model *m, struct plain *p, uint32_t f, uint32_t i)
+{
+    p->values[i % RING * p->whole + f] = 0.0F;
+    return m->absent;
+}
+
+/* The weights of an event's keys; whether some have none. Headers decide who goes, or stay as they are. */
+static bool find_slowly(struct model *m, const struct call *c, struct plain *p, uint32_t i)
 {
     const struct wanted *wanted = p->wanted + i % RING * p->fields;
-    float *values = p->values + i % RING * p->whole;
-    uint32_t seen = c->seen[i], step = c->steps[i];
-    bool learns = c->learns[i], has_absent = false;
+    bool has_absent = false;
+    ask(p, i + AHEAD);
     for (uint32_t f = 0; f < p->fields; f++) {
-        const unsigned char *home = wanted[f].home;
-        uint64_t key = wanted[f].key, beside;
-        memcpy(&beside, home + ROW_BYTES, sizeof beside);
-        home += beside == key ? ROW_BYTES : 0;
-        struct table_row *row = (struct table_row *)(uintptr_t)home;
-        if (unlikely(row->key != key) || (is_eager && table_is_expired(&m->tables[f], row)))
-            row = find_far(m, c, f, key, i);
-        if (unlikely(row == NULL)) {
-            values[f] = 0.0F;
-            p->places[f] = m->absent;
-            has_absent = true;
-            continue;
-        }
-        if (learns)
-            table_touch(&m->tables[f], row, seen, step);
-        p->places[f] = table_payload(row);
+        struct table *t = &m->tables[f];
+        struct table_row *row = find_near(&wanted[f]);
+        if (row == NULL || table_is_expired(t, row))
+            row = find_far(m, c, f, wanted[f].key, i);
+        if (row != NULL && c->learns[i])
+            table_touch(t, row, c->seen[i], c->steps[i]);
+        has_absent |= row == NULL;
+        p->places[f] = row != NULL ? table_payload(row) : without(m, p, f, i);
     }
     return has_absent;
 }
 
-/* Slope and curvature at the logit, into the step to make; false if the event is rejected. */
-static inline bool judge_logit(const struct model *m, const struct call *c, uint32_t i, double logit,
-                               struct opt_row *row)
+/*
+ * The same where headers decide nothing and the event learns: first all that are near, with nothing in the
+ * way of looking at several at once, and the slots of an event to come are asked for; then the others. A
+ * field's table has one key of the event: what comes to it moves no other row of the event.
+ */
+static inline bool find(struct model *m, const struct call *c, struct plain *p, uint32_t i)
 {
-    double label = (double)c->in->labels[i], p = logit;
-    float weight = c->in->weights ? c->in->weights[i] : 1.0F;
-    if (m->options.loss == LOSS_LOGISTIC) {
-        p = m->k->sigmoid_one(logit);
-        weight *= m->options.class_weights[label > 0.5];
+    const struct wanted *wanted = p->wanted + i % RING * p->fields;
+    const struct wanted *ahead = p->wanted + (i + AHEAD) % RING * p->fields;
+    uint32_t seen = c->seen[i], step = c->steps[i], fields = p->fields, epoch = p->epoch;
+    uint64_t others = 0;
+    bool has_absent = false;
+    for (uint32_t f = 0; f < fields; f++) {
+        prefetch_line(ahead[f].home);
+        struct table_row *row = find_near(&wanted[f]);
+        if (unlikely(row == NULL || row->epoch != epoch)) {
+            others |= UINT64_C(1) << f;
+            continue;
+        }
+        table_touch_again(row, seen, step);
+        p->places[f] = table_payload(row);
     }
-    double slope = (p - label) * (double)weight;
-    double curvature = m->options.loss == LOSS_LOGISTIC ? p * (1.0 - p) : 1.0;
-    row->scale = (float)slope;
-    row->curvature = (float)(curvature * (double)weight);
-    bool is_good = isfinite(logit) && isfinite(slope) && c->out->verdicts[i] != MODEL_REJECTED;
-    c->out->logits[i] = is_good ? logit + c->correction : (double)NAN;
-    if (!is_good)
-        c->out->verdicts[i] = MODEL_REJECTED;
-    return is_good;
+    for (; others != 0; others &= others - 1) {
+        uint32_t f = (uint32_t)__builtin_ctzll(others);
+        struct table_row *row = find_near(&wanted[f]);
+        row = row == NULL ? find_far(m, c, f, wanted[f].key, i) : row;
+        if (row != NULL)
+            table_touch(&m->tables[f], row, seen, step);
+        has_absent |= row == NULL;
+        p->places[f] = row != NULL ? table_payload(row) : without(m, p, f, i);
+    }
+    return has_absent;
+}
+
+/* The event with an optimizer that has no kernel for whole events: the same in its parts. */
+static double step(struct model *m, const struct plain *p, const float *values, const struct pairs_event *e)
+{
+    float *w = m->examples[0].weights;
+    double logit = (double)m->k->pairs_dot(w, p->places, values, p->fields, p->whole) + e->bias;
+    double guess = e->is_logistic ? m->k->sigmoid_one(logit) : logit;
+    double slope = (guess - (double)e->label) * (double)e->weight;
+    double curvature = e->is_logistic ? guess * (1.0 - guess) : 1.0;
+    struct opt_row row = {
+        .w = w, .g = values, .scale = (float)slope, .curvature = (float)(curvature * (double)e->weight)};
+    if (!isfinite(logit) || !isfinite(slope))
+        return (double)NAN;
+    if (e->learns) {
+        m->linear_step(&row, 1, p->whole, &m->options.linear.params);
+        m->k->pairs_store(p->places, w, p->fields, p->whole);
+    }
+    return logit;
+}
+
+static inline struct pairs_event event_at(const struct model *m, const struct call *c, uint32_t i)
+{
+    bool is_logistic = m->options.loss == LOSS_LOGISTIC;
+    float weight = c->in->weights ? c->in->weights[i] : 1.0F;
+    return (struct pairs_event){
+        .bias = (double)m->options.bias,
+        .label = c->in->labels[i],
+        .weight = is_logistic ? weight * m->options.class_weights[c->in->labels[i] > 0.5F] : weight,
+        .is_logistic = is_logistic,
+        .learns = c->learns[i] && c->out->verdicts[i] != MODEL_REJECTED,
+    };
 }
 
 static inline void learn(struct model *m, struct call *c, bool is_eager)
 {
     struct plain *p = m->plain;
-    size_t whole = p->whole;
     float *w = m->examples[0].weights;
+    bool is_adagrad = m->options.linear.kind == OPT_ADAGRAD;
     for (uint32_t i = 0; i < c->in->rows; i++) {
         if (i % TILE == 0)
             make_ready(m, c, p, i + TILE);
-        if (i + AHEAD < c->in->rows)
-            ask(p, i + AHEAD);
-        bool has_absent = find(m, c, p, i, is_eager);
-        struct opt_row row = {.w = w, .g = p->values + i % RING * whole};
-        double logit =
-            (double)m->k->pairs_dot(w, p->places, row.g, p->fields, whole) + (double)m->options.bias;
-        bool is_good = judge_logit(m, c, i, logit, &row);
+        bool has_absent = is_eager || !c->learns[i] ? find_slowly(m, c, p, i) : find(m, c, p, i);
+        float *values = p->values + i % RING * p->whole;
+        struct pairs_event e = event_at(m, c, i);
+        double logit = is_adagrad ? m->k->pairs_adagrad(w, p->places, values, p->fields, p->whole, &e,
+                                                        &m->options.linear.params)
+                                  : step(m, p, values, &e);
+        if (isnan(logit) || c->out->verdicts[i] == MODEL_REJECTED)
+            logit = (double)NAN, c->out->verdicts[i] = MODEL_REJECTED;
+        c->out->logits[i] = logit + c->correction;
         m->steps += c->learns[i];
-        if (is_good && c->learns[i]) {
-            m->linear_step(&row, 1, whole, &m->options.linear.params);
-            m->k->pairs_store(p->places, w, p->fields, whole);
-        }
         for (uint32_t f = 0; f < p->fields && has_absent; f++)
-            ((float *)row.g)[f] = 1.0F;
+            values[f] = 1.0F;
     }
+}
+
+/* Tables all begin an epoch at a checkpoint; what they disagree on would be found one by one. */
+static uint32_t epoch_of_all(const struct model *m)
+{
+    for (uint32_t f = 1; f < m->options.fields; f++)
+        leat_assert(m->tables[f].epoch == m->tables[0].epoch);
+    return m->options.fields > 0 ? m->tables[0].epoch : 0;
 }
 
 void linear_learn_plain(struct model *m, struct call *c)
@@ -183,8 +248,9 @@ void linear_learn_plain(struct model *m, struct call *c)
     for (size_t i = 0; i < p->whole; i++)
         w[i] = 0.0F, w[p->whole + i] = 1.0F;
     linear_move_dense(m, w + p->fields, p->whole, true);
+    p->epoch = epoch_of_all(m);
     make_ready(m, c, p, 0);
-    for (uint32_t i = 0; i < MIN((uint32_t)AHEAD, c->in->rows); i++)
+    for (uint32_t i = 0; i < AHEAD; i++)
         ask(p, i);
     if (p->fields > 0 && table_is_eager(&m->tables[0]))
         learn(m, c, true);

@@ -90,13 +90,19 @@ static inline struct table_row *table_sight(struct table *t, uint64_t key, uint6
     return table_sight_slow(t, key, hash, step, learns, is_counted);
 }
 
+/* A sighting of a row that changed in this epoch before. */
+static inline void table_touch_again(struct table_row *row, uint32_t seen, uint32_t step)
+{
+    row->count += row->count != UINT32_MAX;
+    row->seen = MAX(row->seen, seen);
+    row->step = step;
+}
+
 static inline void table_touch(struct table *t, struct table_row *row, uint32_t seen, uint32_t step)
 {
     if (unlikely(row->epoch != t->epoch))
         table_mark_changed(t, row);
-    row->count += row->count != UINT32_MAX;
-    row->seen = MAX(row->seen, seen);
-    row->step = step;
+    table_touch_again(row, seen, step);
 }
 
 #endif

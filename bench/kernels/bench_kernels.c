@@ -46,6 +46,9 @@ LINE(sum_squares, 1024, 1, k->sum_squares(p->b, n))
 LINE(dot, 1024, 1, k->dot(p->b, p->c, n))
 LINE(pairs_dot, 12, 32, k->pairs_dot(p->a, (float *const *)p->rows, p->c, n, d))
 LINE(pairs_store, 12, 32, (k->pairs_store((float *const *)p->rows, p->a, n, d), 0.0F))
+static const struct pairs_event event = {.label = 1.0F, .weight = 1.0F, .is_logistic = true, .learns = true};
+LINE(pairs_adagrad, 12, 32,
+     (float)k->pairs_adagrad(p->a, (float *const *)p->rows, p->c, n, d, &event, &params))
 LINE(mix_keys, 24, 1, (k->mix_keys((uint64_t *)p->x, (uint64_t *)p->y, 7, n), 0.0F))
 LINE(sigmoid_one, 1, 1, (float)k->sigmoid_one(p->x[0]))
 LINE(sigmoid64, 24, 1, (k->sigmoid64(p->x, p->y, n), 0.0F))

@@ -168,6 +168,42 @@ CASE(pairs_store)
     n = n < d ? n : d;
     k->pairs_store(pairs(s, n), floats(s, 2 * d, ANY), n, d);
 }
+/* Beside the variants, which agree on it: the same as its parts. */
+CASE(pairs_adagrad)
+{
+    struct opt_params p = {.rate = 0.1F, .l2 = 0.02F, .decay = 0.99F, .step_max = 0.5F};
+    struct pairs_event e = {
+        .label = n % 2 ? 1.0F : 0.0F, .weight = 0.7F, .is_logistic = n % 3 > 0, .bias = 0.1};
+    d = (d + 15) / 16 * 16;
+    n = n < d ? n : d;
+    e.learns = n % 5 > 0;
+    p.l1 = n % 4 ? 0.0F : 0.01F;
+    float *all = floats(s, 2 * (n + 3), ANY), *values = floats(s, d, ANY), *w = floats(s, 2 * d, ANY);
+    float *all2 = floats(s, 2 * (n + 3), ANY), *w2 = floats(s, 2 * d, ANY);
+    float *pointers[ROWS_MAX], *pointers2[ROWS_MAX];
+    for (size_t i = 0; i < 2 * (n + 3); i++)
+        all[i] = all2[i] = i % 2 ? fabsf(all[i]) + 0.01F : all[i];
+    for (size_t i = 0; i < 2 * d; i++)
+        w[i] = w2[i] = i >= d ? fabsf(w[i]) + 0.01F : w[i];
+    for (size_t i = 0; i < n + 3; i++) {
+        size_t at = 2 * (i < n ? n - 1 - i : i);
+        pointers[i] = all + at, pointers2[i] = all2 + at;
+    }
+    double logit = k->pairs_adagrad(w, pointers, values, n, d, &e, &p);
+    double same = (double)k->pairs_dot(w2, pointers2, values, n, d) + e.bias;
+    double guess = e.is_logistic ? k->sigmoid_one(same) : same;
+    struct opt_row row = {
+        .w = w2, .g = values, .scale = (float)((guess - (double)e.label) * (double)e.weight)};
+    bool is_good = isfinite(same) && isfinite(row.scale);
+    if (e.learns && is_good) {
+        k->opt_adagrad(&row, 1, d, &p);
+        k->pairs_store(pointers2, w2, n, d);
+        assert_memory_equal(w, w2, 2 * d * sizeof *w);
+    }
+    assert_memory_equal(all, all2, 2 * n * sizeof *all);
+    assert_true(is_good ? logit == same : isnan(logit));
+    result(s, (float)logit);
+}
 CASE(mix_keys)
 {
     uint64_t *keys = (uint64_t *)(void *)doubles(s, n * d, ANY);
