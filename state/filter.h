@@ -34,9 +34,11 @@ void filter_add(struct key_filter *filter, uint64_t hash, int64_t expire_us);
 /* Gives back segments whose keys are all dead. */
 void filter_expire(struct key_filter *filter, int64_t watermark);
 
+/* Not by the hash's upper bits as they are: they are the key group, and a lane has a range of groups. */
 static inline uint64_t *filter_line(const struct filter_segment *segment, uint64_t hash)
 {
-    return segment->words + (((hash >> 32) * segment->lines) >> 32) * FILTER_LINE_WORDS;
+    uint64_t spread = (hash * UINT64_C(0xff51afd7ed558ccd)) >> 32;
+    return segment->words + ((spread * segment->lines) >> 32) * FILTER_LINE_WORDS;
 }
 
 /* One bit in each word of the line. */

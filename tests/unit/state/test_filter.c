@@ -46,9 +46,25 @@ static void lives_as_long_as_its_keys(void **state)
     filter_free(&filter);
 }
 
+/* A lane's keys are those of a range of key groups: the upper bits of their hashes are the same. */
+static void of_one_lane(void **state)
+{
+    (void)state;
+    struct key_filter filter;
+    filter_init(&filter, 1 << 20);
+    struct test_random random = {3};
+    for (uint32_t i = 0; i < KEYS; i++)
+        filter_add(&filter, random_next(&random) >> 4, 5);
+    uint32_t wrong = 0;
+    for (uint32_t i = 0; i < KEYS; i++)
+        wrong += filter_has(&filter, random_next(&random) >> 4);
+    assert_true(wrong < KEYS / 40);
+    filter_free(&filter);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(has_what_was_added),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(has_what_was_added), cmocka_unit_test(of_one_lane),
                                        cmocka_unit_test(lives_as_long_as_its_keys)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
