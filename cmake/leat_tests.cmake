@@ -1,11 +1,12 @@
 # How tests are declared.
 #
 #   add_leat_test(NAME SOURCE.c... LIBRARY...)                a cmocka executable
-#   add_leat_test(NAME SOURCES a.c b.c LIBS x y LABELS lanes TIMEOUT 60)
+#   add_leat_test(NAME SOURCES a.c b.c LIBS x y LABELS lanes TIMEOUT 60 COST 9)
 #   add_leat_script(NAME LABELS golden COMMAND python3 ...)   any other program; run in the repository's root
 #   add_leat_fuzzer(NAME SOURCE.c... LIBRARY...)              a libFuzzer program, built by the preset `fuzz` alone;
 #                                                             seeds: tests/fuzz/corpus/NAME/, words: tests/fuzz/NAME.dict
 #
+# COST: about how many seconds it takes, where these are many; the longest begin first, so that none is waited for.
 # Labels decide where `./dev test` runs a test:
 #   unit (the default), property   under ASan + UBSan
 #   lanes                          under ASan + UBSan, and again under TSan
@@ -17,7 +18,7 @@ set(LEAT_TEST_TIMEOUT_S 120)
 # Sets arg_SOURCES, arg_LIBS, arg_LABELS, arg_COMMAND, arg_TIMEOUT; what has no keyword is a source by its suffix,
 # else a library.
 macro(leat_parse_test_arguments)
-    cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LIBS;LABELS;COMMAND" ${ARGN})
+    cmake_parse_arguments(arg "" "TIMEOUT;COST" "SOURCES;LIBS;LABELS;COMMAND" ${ARGN})
     foreach(item IN LISTS arg_UNPARSED_ARGUMENTS)
         if(item MATCHES "\\.(c|cc|cpp)$")
             list(APPEND arg_SOURCES ${item})
@@ -31,6 +32,9 @@ macro(leat_parse_test_arguments)
     if(NOT arg_TIMEOUT)
         set(arg_TIMEOUT ${LEAT_TEST_TIMEOUT_S})
     endif()
+    if(NOT arg_COST)
+        set(arg_COST 1)
+    endif()
 endmacro()
 
 function(add_leat_script name)
@@ -39,7 +43,8 @@ function(add_leat_script name)
     endif()
     leat_parse_test_arguments(${ARGN})
     add_test(NAME ${name} COMMAND ${arg_COMMAND} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-    set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77)
+    set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77
+                         COST ${arg_COST})
 endfunction()
 
 function(add_leat_test name)
@@ -50,7 +55,7 @@ function(add_leat_test name)
     add_executable(${name} ${arg_SOURCES})
     target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
     target_link_libraries(${name} PRIVATE leat_flags ${arg_LIBS} cmocka)
-    add_leat_script(${name} COMMAND ${name} LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT})
+    add_leat_script(${name} COMMAND ${name} LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} COST ${arg_COST})
     if("lanes" IN_LIST arg_LABELS)
         set_property(GLOBAL APPEND PROPERTY LEAT_LANE_TESTS ${name})
     endif()

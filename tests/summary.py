@@ -3,7 +3,7 @@
 
     tests/summary.py FOLDER
 
-phases.tsv has a line for each phase: name, seconds. *.xml are JUnit files of ctest, *.tap lists of `ok - ...` lines
+phases.tsv has a line for each phase: name, second it began, second it ended; they may overlap. *.xml are JUnit files of ctest, *.tap lists of `ok - ...` lines
 (build steps, fuzz targets). One test executable may hold many sub-tests: they are counted from cmocka's closing
 lines or from TAP lines in its output, else it counts as one. Prints each failure with the end of its output, each
 skipped test with its reason, a table of durations, and as the very last line `N passed, N failed, N skipped`.
@@ -128,9 +128,10 @@ def main():
     if os.path.exists(phases):
         print("\nphase                       seconds")
         rows = [line.rstrip("\n").split("\t") for line in open(phases, encoding="utf-8")]
-        for name, seconds in rows:
-            print(f"{name:<24} {int(seconds):>10}")
-        print(f"{'all':<24} {sum(int(row[1]) for row in rows):>10}")
+        rows = sorted([(int(begin), int(end), name) for name, begin, end in rows])
+        for begin, end, name in rows:
+            print(f"{name:<24} {end - begin:>10}")
+        print(f"{'all':<24} {max(row[1] for row in rows) - rows[0][0]:>10}")
     print(f"\n{totals.passed} passed, {totals.failed} failed, {len(totals.skipped)} skipped")
     return 1 if totals.failed or totals.passed == 0 else 0
 

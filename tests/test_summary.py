@@ -49,7 +49,7 @@ ROWS = [
     ("tap_file", {"fuzz.tap": "ok - json\nok - csv\n"}, "2 passed, 0 failed, 0 skipped", 0, ""),
     ("unreadable_report_is_a_failure", {"a.xml": "\x01"}, "0 passed, 1 failed, 0 skipped", 1, ""),
     ("nothing_at_all_is_no_success", {}, "0 passed, 0 failed, 0 skipped", 1, ""),
-    ("phases", {"phases.tsv": "build release\t12\ntests\t3\n", "a.tap": "ok\n"}, "1 passed, 0 failed, 0 skipped", 0,
+    ("phases", {"phases.tsv": "tests\t13\t19\nbuild release\t4\t16\n", "a.tap": "ok\n"}, "1 passed, 0 failed, 0 skipped", 0,
      "all                              15"),
 ]
 

@@ -131,7 +131,7 @@ static void model_run(struct model *m, struct byte_buffer *out)
         for (uint32_t w = 0; w < m->windows; w++)
             buffer_printf(out, "|%s", seen[w].last == NULL ? "null" : seen[w].last);
         for (uint32_t w = 0; w < m->windows; w++)
-            show_or_null(out, seen[w].rows > 0, MAX(row->ts - seen[w].last_time, 0));
+            show_or_null(out, seen[w].rows > 0, seen[w].rows > 0 ? MAX(row->ts - seen[w].last_time, 0) : 0);
         buffer_printf(out, "\n");
     }
 }
