@@ -3,7 +3,9 @@
  *     DIR/LOCK                            pid and host of the process that uses it
  *     DIR/gen-000007/GENERATION           run id, job fingerprint, parent checkpoint: one generation a start
  *     DIR/gen-000007/db/                  the database's working directory; never restored from
- *     DIR/gen-000007/ckpt-000000000042/   MANIFEST, state.bin, db/ (hard links; in a base: copies)
+ *     DIR/gen-000007/ckpt-000000000042/   MANIFEST, state.bin, order.log, db/ (hard links; in a base: copies)
+ *     DIR/gen-000007/order-000000000041   order.log of a checkpoint that pruning removed
+ *     DIR/gen-000007/redo-000001          order log of what this generation executes again
  *
  * A checkpoint is written into `ckpt-N.tmp`: the data with a digest (xxh3-128) of each MiB, the MANIFEST that
  * names files, digests and what the job needs to know, fsync of the files and of the directory, rename, fsync
@@ -15,6 +17,15 @@
  * never hits all of them; pruning keeps the chain before the newest for that reason. checkpoint_find walks
  * from the newest generation to its parents and takes the newest checkpoint whose whole chain verifies, byte
  * for byte.
+ *
+ * The order log (core/order_log.h) of the epoch that a checkpoint closes lies in it, digested like its other
+ * files. When pruning removes the checkpoint and keeps an older one, the segment stays: the log reaches back
+ * to the oldest checkpoint kept, so that a run which must fall back to it does again what it did. Such loose
+ * segments are at most CHECKPOINT_LOOSE_MAX, and CHECKPOINT_LOOSE_BYTES together; the oldest go first.
+ * Falling back, redo_find takes the segments that follow each other from the restored number on (of the
+ * checkpoints that were skipped, loose ones, and what the newest generation was to execute again), each by
+ * its own digest, and start_generation gives the new generation links to them before it counts: a crash in
+ * the middle loses none, and what a zombie writes later is not among them.
  *
  * Use: open -> find -> start_generation (restoring from what was found) -> { begin, part..., write, publish |
  * abandon }
@@ -28,7 +39,9 @@
 enum {
     CHECKPOINT_FORMAT = 2,
     CHECKPOINT_CHUNK_BYTES = 1 << 20,
-    CHECKPOINT_CHAIN_MAX = 10 /* checkpoints in a chain */
+    CHECKPOINT_CHAIN_MAX = 10, /* checkpoints in a chain */
+    CHECKPOINT_LOOSE_MAX = 8192,
+    CHECKPOINT_LOOSE_BYTES = 256 << 20
 };
 
 struct checkpoint_id {
@@ -102,6 +115,19 @@ bool checkpoint_reader_close(struct snapshot_reader *reader);
 /* Puts the checkpoint's database into `path` (made anew), for state_store_open(..., is_restored). */
 bool checkpoint_restore_database(struct checkpoint *checkpoint, const char *path, struct diag_list *diags);
 
+/* --- The order log of what must be executed again --- */
+
+/* After find, before start_generation: notes the segments from the number on with which `from` goes on. What
+ * is damaged or missing is a warning: behind it the order is computed again. */
+void checkpoint_redo_find(struct checkpoint_dir *dir, const struct checkpoint *from, uint64_t number,
+                          struct diag_list *diags);
+/* Of the generation that was started: paths of its segments, in their order; NULL: no more. */
+const char *checkpoint_redo(const struct checkpoint_dir *dir, uint32_t index);
+/* The number behind the last of them; 0: there are none. */
+uint64_t checkpoint_redo_next(const struct checkpoint_dir *dir);
+/* A checkpoint before this number was published: once it is beyond the last segment, they go. */
+void checkpoint_redo_passed(struct checkpoint_dir *dir, uint64_t number);
+
 /* --- Writing --- */
 
 /* Opens a generation of its own for this process. parent: what is resumed, or NULL: a new run. Afterwards
@@ -126,6 +152,9 @@ const char *checkpoint_writer_database(const struct checkpoint_writer *writer);
  * has_database, digests the database's files. Writer thread. */
 LEAT_CHECKED bool checkpoint_write(struct checkpoint_writer *writer, bool has_database,
                                    struct diag_list *diags);
+/* After checkpoint_write: the segment of the order log. false + E0708. Writer thread. */
+LEAT_CHECKED bool checkpoint_write_order(struct checkpoint_writer *writer, struct str segment,
+                                         struct diag_list *diags);
 /* Publishes it and frees the writer, or abandons it: false + E0708. info: sources and notes. Then tells the
  * parts (snapshot_done). Writer thread. */
 LEAT_CHECKED bool checkpoint_publish(struct checkpoint_writer *writer, const struct checkpoint_info *info,

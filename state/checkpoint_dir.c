@@ -157,6 +157,7 @@ void checkpoint_dir_close(struct checkpoint_dir *dir)
         free(dir->known[i].digests);
     }
     free(dir->known);
+    redo_free(dir);
     free((char *)(uintptr_t)dir->fingerprint.data);
     free((char *)(uintptr_t)dir->profile.data);
     free(dir->database_path);
@@ -174,8 +175,7 @@ static int descending(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Numbers n of the entries "PREFIXn", largest first; malloc'd. */
-static uint64_t *numbers_list(const char *path, const char *prefix, uint32_t *count)
+uint64_t *numbers_list(const char *path, const char *prefix, uint32_t *count)
 {
     uint64_t *numbers = NULL;
     uint32_t capacity = 0;
@@ -318,11 +318,13 @@ enum decode_result manifest_read(const struct checkpoint_dir *dir, struct checkp
     return DECODE_GOOD;
 }
 
-struct checkpoint_id *ids_walk(const struct checkpoint_dir *dir, uint32_t *count)
+struct generation_span *spans_walk(const struct checkpoint_dir *dir, uint32_t *count)
 {
     uint32_t generations_count;
     uint32_t *generations = generations_list(dir, &generations_count);
-    struct id_array ids = {0};
+    struct generation_span *spans = malloc(MAX(generations_count, 1) * sizeof *spans);
+    leat_assert(spans != NULL);
+    *count = 0;
     uint64_t limit = UINT64_MAX;
     uint32_t number = generations_count == 0 ? 0 : generations[0];
     for (uint32_t i = 0; i < generations_count && number != 0; i++) {
@@ -331,7 +333,7 @@ struct checkpoint_id *ids_walk(const struct checkpoint_dir *dir, uint32_t *count
         if (generations[i] > number)
             continue;
         if (generations[i] == number)
-            add_ids(dir, &ids, number, limit);
+            spans[(*count)++] = (struct generation_span){number, limit};
         bool is_known =
             generations[i] == number && generation_read(dir, number, &generation, &why) == DECODE_GOOD;
         /* Without the word of GENERATION the parent is the generation before. */
@@ -339,6 +341,17 @@ struct checkpoint_id *ids_walk(const struct checkpoint_dir *dir, uint32_t *count
         limit = is_known ? generation.parent.epoch : UINT64_MAX;
     }
     free(generations);
+    return spans;
+}
+
+struct checkpoint_id *ids_walk(const struct checkpoint_dir *dir, uint32_t *count)
+{
+    uint32_t spans_count;
+    struct generation_span *spans = spans_walk(dir, &spans_count);
+    struct id_array ids = {0};
+    for (uint32_t i = 0; i < spans_count; i++)
+        add_ids(dir, &ids, spans[i].generation, spans[i].limit);
+    free(spans);
     *count = ids.count;
     return ids.items;
 }
@@ -384,6 +397,8 @@ bool checkpoint_start_generation(struct checkpoint_dir *dir, const struct checkp
     int error = os_remove_tree(temporary);
     if (error == 0)
         error = os_mkdirs(temporary);
+    if (error == 0)
+        error = redo_link(dir, temporary, path);
     if (error == 0)
         error = write_generation_file(temporary, &generation);
     if (error == 0)

@@ -87,6 +87,9 @@ struct checkpoint_dir {
     uint64_t base_bytes, delta_bytes;
     struct known_digest *known; /* of the database's files in the last checkpoint */
     uint32_t known_count;
+    char **redo; /* segments to execute again: where they lie, then links in the own generation */
+    uint32_t redo_count;
+    uint64_t redo_next; /* the number behind them */
 };
 
 struct checkpoint {
@@ -115,6 +118,34 @@ enum decode_result manifest_read(const struct checkpoint_dir *dir, struct checkp
 /* The newest-first order in which a restore looks at checkpoints: those of the newest generation, then those
  * of its parents up to the parent checkpoint. malloc'd. */
 struct checkpoint_id *ids_walk(const struct checkpoint_dir *dir, uint32_t *count);
+
+/* Generations in the order of a restore, newest first, with the last epoch that counts in each. malloc'd. */
+struct generation_span {
+    uint32_t generation;
+    uint64_t limit;
+};
+struct generation_span *spans_walk(const struct checkpoint_dir *dir, uint32_t *count);
+/* Numbers n of the entries "PREFIXn" in a directory, largest first; malloc'd. */
+uint64_t *numbers_list(const char *path, const char *prefix, uint32_t *count);
+
+/* checkpoint_order.c. PATH_BYTES each. */
+void path_order(const struct checkpoint_dir *dir, struct checkpoint_id id, char *path); /* in a checkpoint */
+void path_loose(const struct checkpoint_dir *dir, struct checkpoint_id id, char *path);
+/* Keeps the order log of a checkpoint that is about to be removed. 0 or an errno. */
+int order_keep(const struct checkpoint_dir *dir, struct checkpoint_id id);
+/* Removes loose segments that no kept checkpoint needs, and the oldest beyond the bounds; oldest_kept: in the
+ * order of a restore. */
+int order_prune(const struct checkpoint_dir *dir, struct checkpoint_id oldest_kept);
+bool order_has_loose(const struct checkpoint_dir *dir, uint32_t generation);
+/* Gives the generation that is made in this directory the segments of dir->redo. 0 or an errno. */
+int redo_link(struct checkpoint_dir *dir, const char *temporary, const char *generation);
+void redo_free(struct checkpoint_dir *dir);
+/* Checks every entry, beyond what digests say; false + E0702. */
+bool order_verify(const struct checkpoint_dir *dir, struct checkpoint_id id, struct diag_list *diags);
+/* The loose segments too. */
+bool order_verify_loose(const struct checkpoint_dir *dir, struct diag_list *diags);
+void order_show(const struct checkpoint_dir *dir, struct checkpoint_id id, struct byte_buffer *out);
+void order_show_loose(const struct checkpoint_dir *dir, struct byte_buffer *out);
 
 /* Digests of a whole file: DIGEST_BYTES for each chunk, malloc'd. 0 or an errno. */
 int digest_file(const char *path, uint64_t *bytes, uint8_t **digests);

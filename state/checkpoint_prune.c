@@ -152,23 +152,30 @@ bool checkpoint_prune(struct checkpoint_dir *dir, const struct checkpoint_keep *
     mark_kept(entries, count, keep == NULL ? &dir->keep : keep);
     int error = 0;
     *removed = 0;
-    bool has_any = false;
+    const struct entry *oldest = NULL; /* that is kept */
     for (uint32_t i = 0; i < count; i++)
-        has_any |= entries[i].is_kept;
+        if (entries[i].is_kept)
+            oldest = &entries[i];
     /* Where nothing can be kept, nothing is removed: somebody may still mend it. */
-    for (uint32_t i = 0; has_any && error == 0 && i < all_count; i++) {
+    for (uint32_t i = 0; oldest != NULL && error == 0 && i < all_count; i++) {
         const struct entry *entry = find_entry(entries, count, all[i]);
         if (entry != NULL && entry->is_kept)
             continue;
-        error = remove_checkpoint(dir, all[i]);
+        if (entry != NULL && entry < oldest)
+            error = order_keep(dir, all[i]);
+        if (error == 0)
+            error = remove_checkpoint(dir, all[i]);
         *removed += error == 0;
     }
-    for (uint32_t i = 0; has_any && error == 0 && i < generations_count; i++) {
+    if (oldest != NULL && error == 0)
+        error = order_prune(dir, oldest->id);
+    for (uint32_t i = 0; oldest != NULL && error == 0 && i < generations_count; i++) {
         char path[PATH_BYTES];
         bool is_own = generations[i] == dir->generation.generation;
         bool is_newest = i == 0; /* its GENERATION says which parents count */
         path_generation(dir, generations[i], path);
-        if (!is_own && !is_newest && !has_kept(entries, count, generations[i]))
+        if (!is_own && !is_newest && !has_kept(entries, count, generations[i]) &&
+            !order_has_loose(dir, generations[i]))
             error = os_remove_tree(path);
         else if (!is_own)
             error = sweep_generation(dir, generations[i]);
@@ -213,9 +220,10 @@ bool checkpoint_verify(struct checkpoint_dir *dir, struct checkpoint_id id, stru
     struct checkpoint *checkpoint = chain_open(dir, id, false, &result, diags);
     bool is_good = checkpoint != NULL;
     for (uint32_t i = 0; is_good && i < checkpoint->count; i++)
-        is_good = manifest_verify(dir, &checkpoint->chain[i], false, diags);
+        is_good = manifest_verify(dir, &checkpoint->chain[i], false, diags) &&
+                  order_verify(dir, checkpoint->chain[i].info.id, diags);
     checkpoint_close(checkpoint);
-    return is_good;
+    return is_good && order_verify_loose(dir, diags);
 }
 
 static void show_parts(const struct manifest *manifest, struct byte_buffer *out)
@@ -254,9 +262,11 @@ bool checkpoint_show(struct checkpoint_dir *dir, struct checkpoint_id id, struct
                           is_empty ? 0 : digest[3]);
         }
         show_parts(manifest, out);
+        order_show(dir, info->id, out);
         if (i + 1 == checkpoint->count && info->notes.length > 0)
             buffer_printf(out, "%.*s\n", STR_ARGS(info->notes));
     }
+    order_show_loose(dir, out);
     checkpoint_close(checkpoint);
     return true;
 }

@@ -347,6 +347,27 @@ bool checkpoint_write(struct checkpoint_writer *checkpoint, bool has_database, s
     return report(checkpoint, diags);
 }
 
+bool checkpoint_write_order(struct checkpoint_writer *checkpoint, struct str segment, struct diag_list *diags)
+{
+    char path[PATH_BYTES];
+    uint64_t bytes = 0;
+    uint8_t *digests = NULL;
+    snprintf(path, sizeof path, "%s/order.log", checkpoint->temporary);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    fail(checkpoint, fd < 0 ? errno : os_write_all(fd, segment.data, segment.length, "ckpt.order"),
+         "writing the order log");
+    if (checkpoint->error == 0)
+        fail(checkpoint, os_fsync(fd, "ckpt.fsync"), "fsync of the order log");
+    if (fd >= 0)
+        close(fd);
+    if (checkpoint->error == 0)
+        fail(checkpoint, digest_file(path, &bytes, &digests), "reading the order log");
+    if (checkpoint->error == 0)
+        add_file(checkpoint, "order.log", bytes, digests);
+    checkpoint->written_bytes += bytes;
+    return report(checkpoint, diags);
+}
+
 /* --- Publishing --- */
 
 static void tell_parts(struct checkpoint_writer *checkpoint, bool is_published)

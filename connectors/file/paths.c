@@ -66,7 +66,7 @@ static bool manifest_partition(json_t *item, const char *directory, struct arena
 }
 
 static bool expand_directory(const char *directory, struct arena *arena, struct diag_list *diags,
-                             struct path_list **lists, uint32_t *count)
+                             struct path_list **lists, uint32_t *count, const char **order_log)
 {
     const char *path = arena_printf(arena, "%s/manifest.json", directory);
     char *data;
@@ -92,10 +92,16 @@ static bool expand_directory(const char *directory, struct arena *arena, struct 
         is_good = manifest_partition(json_array_get(partitions, i), directory, arena, &list) &&
                   add_list(arena, lists, count, list);
     }
+    json_t *order = json_object_get(root, "order_log");
+    bool has_order = json_is_string(order) && is_inside(json_string_value(order));
+    if (has_order && *order_log == NULL)
+        *order_log = arena_printf(arena, "%s/%s", directory, json_string_value(order));
     json_decref(root);
     if (!is_good)
         return bad_manifest(diags, path, "partitions with names and files inside the directory were expected",
                             -1);
+    if (order != NULL && !has_order)
+        return bad_manifest(diags, path, "`order_log` names no file inside the directory", -1);
     return true;
 }
 
@@ -153,17 +159,18 @@ static int compare_paths(const void *a, const void *b)
 }
 
 bool paths_expand(const struct texts *entries, struct arena *arena, struct diag_list *diags,
-                  struct path_list **lists, uint32_t *count)
+                  struct path_list **lists, uint32_t *count, const char **order_log)
 {
     bool is_good = true;
     *lists = NULL;
     *count = 0;
+    *order_log = NULL;
     for (uint32_t i = 0; i < entries->count; i++) {
         struct stat info;
         const char *path = arena_strndup(arena, entries->items[i].data, entries->items[i].length);
         uint32_t first = *count;
         if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) {
-            is_good &= expand_directory(path, arena, diags, lists, count);
+            is_good &= expand_directory(path, arena, diags, lists, count, order_log);
             continue;
         }
         is_good &= expand_glob(path, arena, diags, lists, count);

@@ -13,9 +13,11 @@ struct path_list {
 
 /* One partition for each entry: a path or glob (its files in order of name), or a directory with a
  * manifest.json, which names partitions of its own:
- *     {"partitions": [{"name": "impressions-0", "files": ["0000.jsonl.zst", "0001.jsonl.zst"]}, ...]}
+ *     {"partitions": [{"name": "impressions-0", "files": ["0000.jsonl.zst", "0001.jsonl.zst"]}, ...],
+ *      "order_log": "order.log"}
+ * order_log: of the first manifest that has one (core/order_log.h); NULL: none has.
  * False after diagnostics (E0601, E0602, E0603). */
 LEAT_CHECKED bool paths_expand(const struct texts *entries, struct arena *arena, struct diag_list *diags,
-                               struct path_list **lists, uint32_t *count);
+                               struct path_list **lists, uint32_t *count, const char **order_log);
 
 #endif

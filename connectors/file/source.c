@@ -147,7 +147,8 @@ static bool sort_partition(struct source *source, uint32_t index)
 static bool file_open(struct source *source)
 {
     struct file_source *file = source->config;
-    if (!paths_expand(&file->path, source->arena, source->diags, &file->lists, &file->partitions_count))
+    if (!paths_expand(&file->path, source->arena, source->diags, &file->lists, &file->partitions_count,
+                      &source->order_log))
         return false;
     pthread_mutex_init(&file->mutex, NULL);
     file->has_mutex = true;
@@ -262,7 +263,10 @@ const struct source_kind source_file = {
         "Files may be compressed by gzip, zstd or lz4. The files of one glob follow each other in order of "
         "name "
         "and are one partition; several globs in a list are several partitions, which are merged by time. A "
-        "directory with a manifest.json is a recording and names its own partitions. A record that does not "
+        "directory with a manifest.json is a recording and names its own partitions; where its manifest also "
+        "names an `order_log`, as `leat run "
+        "--record-order` writes it, rows are merged in that order (all sources of the job must have the same "
+        "one; `leat run --order` names another, or none). A record that does not "
         "fit the schema goes to dead letters and hurts none of its neighbours.",
     .options = file_options,
     .size = sizeof(struct file_source),

@@ -25,6 +25,8 @@ enum {
     KEY_RESUME,
     KEY_FRESH,
     KEY_UNTIL,
+    KEY_ORDER,
+    KEY_RECORD_ORDER,
     KEY_TAKE_OVER,
     KEY_QUIET,
     KEY_SUPERVISE
@@ -53,8 +55,14 @@ static const struct argp_option options_table[] = {
      "checkpoint and stop when all that is left to read is at or after this time; the batch in progress is "
      "finished",
      3},
-    {"json", KEY_JSON, NULL, 0, "diagnostics and the summary as JSON", 4},
-    {"quiet", KEY_QUIET, NULL, 0, "no progress", 4},
+    {"record-order", KEY_RECORD_ORDER, "FILE", 0,
+     "write the order in which the sources' rows were merged to FILE, for --order", 4},
+    {"order", KEY_ORDER, "FILE", 0,
+     "merge the sources' rows as FILE says, which --record-order wrote, and not anew; `none`: not even as a "
+     "recording's manifest says",
+     4},
+    {"json", KEY_JSON, NULL, 0, "diagnostics and the summary as JSON", 5},
+    {"quiet", KEY_QUIET, NULL, 0, "no progress", 5},
     {0},
 };
 
@@ -111,6 +119,8 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         if (!civil_parse(str_from(argument), &arguments->options.until_us))
             argp_error(state, "--until wants a time like 2024-05-01T00:00:00Z, not `%s`", argument);
         return 0;
+    case KEY_ORDER: arguments->options.order = argument; return 0;
+    case KEY_RECORD_ORDER: arguments->options.record_order = argument; return 0;
     case KEY_JSON: arguments->load.is_json = true; return 0;
     case KEY_SUPERVISE: arguments->is_supervised = true; return 0;
     case KEY_QUIET: arguments->is_quiet = true; return 0;
@@ -176,6 +186,11 @@ static int run_job(struct run_arguments *arguments)
     if (stats->is_resumed)
         fprintf(stderr, "leat: resuming from checkpoint %u-%" PRIu64 ": %" PRIu64 " records are done\n",
                 stats->resumed_generation, stats->resumed_epoch, stats->records);
+    if (stats->redo_next > 0)
+        fprintf(stderr, "leat: numbers %" PRIu64 " to %" PRIu64 " are executed again by the order log\n",
+                stats->numbers, stats->redo_next - 1);
+    if (stats->order != NULL)
+        fprintf(stderr, "leat: obeying the order log %s\n", stats->order);
     struct view *view = view_new(load->plan, arguments->is_quiet || load->is_json);
     bool is_good = run_start(run);
     if (is_good)

@@ -108,6 +108,7 @@ struct source {
     struct arena *arena; /* lives as long as the source; only used in open */
     struct diag_list *diags;
     uint32_t partitions_count; /* set by open */
+    const char *order_log;     /* set by open: of the recording (core/order_log.h); NULL: none */
 };
 
 /* For the live view: how much there is and how much is read; -1 unknown. Bytes as they lie on disk. */

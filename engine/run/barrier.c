@@ -11,6 +11,8 @@
  * job goes on, says so, and tries again at the next turn. */
 #include "run/barrier.h"
 
+#include "run/order.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -52,9 +54,21 @@ uint64_t barrier_at(struct run *run, const struct slot *slot)
         c->barrier_us = os_monotonic_us();
         buffer_clear(&c->positions);
         sequencer_save(run, slot->is_final, &c->positions);
+        order_barrier(run);
     }
     pthread_mutex_unlock(&c->mutex);
     return epoch;
+}
+
+void barrier_ask(struct run *run)
+{
+    struct run_checkpoints *c = run->checkpoints;
+    pthread_mutex_lock(&c->mutex);
+    if (!c->is_wanted && !c->has_lately_failed && c->state == BARRIER_IDLE) {
+        c->is_wanted = true;
+        pthread_cond_broadcast(&c->condition);
+    }
+    pthread_mutex_unlock(&c->mutex);
 }
 
 /* --- Called by the lanes
@@ -195,7 +209,8 @@ static void begin_checkpoint(struct run_checkpoints *c)
     pthread_mutex_lock(&c->mutex);
     c->state = is_good ? BARRIER_REQUESTED : BARRIER_IDLE;
     c->last_is_refused = !is_good && c->last_is_wanted;
-    c->last_is_wanted = false;
+    c->last_is_wanted = c->is_wanted = false;
+    c->has_lately_failed |= !is_good;
     if (!is_good)
         return;
     c->epoch = c->next_epoch++;
@@ -204,6 +219,12 @@ static void begin_checkpoint(struct run_checkpoints *c)
     c->remaining = 0;
     for (uint32_t stage = 0; stage < c->run->plan->stages_count; stage++)
         c->remaining += stage_pieces(c->run, stage);
+}
+
+static bool write_order(struct run_checkpoints *c)
+{
+    struct str segment = order_segment(c->run, c->epoch, &c->diags);
+    return segment.data != NULL && checkpoint_write_order(c->writer, segment, &c->diags);
 }
 
 static bool write_and_publish(struct run_checkpoints *c)
@@ -223,7 +244,7 @@ static bool write_and_publish(struct run_checkpoints *c)
         run_fail(run); /* run_wait says why */
         return false;
     }
-    if (c->has_failed || !checkpoint_write(c->writer, has_database, &c->diags)) {
+    if (c->has_failed || !checkpoint_write(c->writer, has_database, &c->diags) || !write_order(c)) {
         checkpoint_abandon(c->writer);
         return false;
     }
@@ -239,6 +260,8 @@ static void finish_checkpoint(struct run_checkpoints *c)
 {
     bool is_published = write_and_publish(c);
     if (is_published) {
+        order_published(c->run);
+        checkpoint_redo_passed(c->dir, c->run->order->sealed.next);
         struct checkpoint_keep keep = {.last = c->run->plan->config.checkpoint.keep.last,
                                        .hourly = c->run->plan->config.checkpoint.keep.hourly,
                                        .daily = c->run->plan->config.checkpoint.keep.daily};
@@ -249,6 +272,7 @@ static void finish_checkpoint(struct run_checkpoints *c)
     pthread_mutex_lock(&c->mutex);
     c->writer = NULL;
     c->state = BARRIER_IDLE;
+    c->has_lately_failed = !is_published;
     if (is_published) {
         c->count++;
         c->published_us = os_monotonic_us();
@@ -274,7 +298,7 @@ static void wait_for_turn(struct run_checkpoints *c)
         until.tv_nsec -= 1000000000;
         until.tv_sec++;
     }
-    while (!c->must_end && !c->last_is_wanted)
+    while (!c->must_end && !c->last_is_wanted && !c->is_wanted)
         if (pthread_cond_timedwait(&c->condition, &c->mutex, &until) != 0)
             break;
 }

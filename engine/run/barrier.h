@@ -35,6 +35,8 @@ struct run_checkpoints {
     unsigned remaining; /* stage instances that have not snapshot yet */
     bool has_failed, is_last, last_is_published, must_end;
     bool last_is_wanted, last_is_refused; /* the end waits for a checkpoint; there can be none */
+    bool is_wanted;                       /* before its turn */
+    bool has_lately_failed;               /* since the last one that was published */
     struct byte_buffer positions;
     _Atomic uint64_t published; /* epoch */
     struct arena arena;

@@ -49,10 +49,12 @@ struct partition {
     uint64_t head, tail; /* pieces [head, tail) are in the ring */
     uint32_t head_row;   /* rows of the head that are sequenced */
     bool is_reading, is_ended;
-    bool is_live;       /* what is there is what has come: each end of a batch is a cut */
-    bool has_own_order; /* of some piece so far */
-    uint32_t since_cut; /* records sequenced since the last cut */
-    int64_t order_max;  /* of what is sequenced */
+    bool is_over;         /* all of it is in numbers; the order log says after which */
+    bool is_live;         /* what is there is what has come: each end of a batch is a cut */
+    bool has_own_order;   /* of some piece so far */
+    uint32_t since_cut;   /* records sequenced since the last cut */
+    int64_t order_max;    /* of what is sequenced */
+    int64_t order_logged; /* of the last slice in the order log */
     int64_t event_max;
     bool has_event;
     /* Where a resume begins: this raw batch, less its first `resume_rows` rows. */
@@ -74,8 +76,8 @@ struct slice {
 
 struct slot {
     uint64_t number;
-    struct slice *slices; /* room for all partitions */
-    uint32_t slices_count;
+    struct slice *slices; /* room for all partitions at least; malloc'd */
+    uint32_t slices_count, slices_room;
     int64_t *watermarks;                     /* per source, after this number */
     bool is_end;                             /* nothing follows */
     bool is_final;                           /* all sources have ended: watermarks are TIME_MAX */
@@ -94,6 +96,7 @@ struct sequencer {
     uint64_t first;           /* number this life began with */
     bool has_ended;           /* the last number was formed */
     bool is_finished;         /* and it was the final one */
+    bool is_obeying;          /* the order log says what the next number is */
     int64_t until_us;         /* TIME_MAX: none */
     atomic_bool stop_requested;
     uint64_t barrier_requested; /* epoch, 0: none */
@@ -253,6 +256,7 @@ struct run {
     atomic_uint idle_sleepers;
     _Atomic uint64_t progress;
     struct run_checkpoints *checkpoints; /* NULL: none */
+    struct run_order *order;
     int64_t started_us, ended_us;
     pthread_mutex_t reports_mutex;
     atomic_int report_epoch; /* raised by whoever wants fresh reports */
@@ -272,8 +276,11 @@ bool sequencer_form(struct run *run);
 struct slot *sequencer_claim(struct run *run);
 
 /* positions.c */
+struct str sequencer_partition_name(struct run *run, const struct partition *p);
 void sequencer_save(struct run *run, bool is_finished, struct byte_buffer *out);
 bool sequencer_restore(struct run *run, struct str positions);
+/* The first number after them; UINT64_MAX: of another version. */
+uint64_t positions_number(struct str positions);
 /* Whether all sources had ended. */
 bool positions_are_final(struct str positions);
 
@@ -355,6 +362,8 @@ bool barrier_is_busy(struct run *run);
  * refuses one. Asks for a checkpoint if there is none. */
 bool barrier_takes_last(struct run *run);
 uint64_t checkpoints_published(const struct run *run);
+/* The order log of the epoch is long: a checkpoint soon. */
+void barrier_ask(struct run *run);
 /* Whether the checkpoint that the run resumes has something of the sink: one that the job did not have then
  * begins anew. */
 bool checkpoints_have_sink(struct run *run, const struct plan_node *sink);

@@ -1,6 +1,6 @@
 /* The sequencer's beginning and end, and its place in checkpoints: where each partition goes on. */
 #include "core/civil.h"
-#include "run/internal.h"
+#include "run/order.h"
 
 #include <stdlib.h>
 
@@ -49,7 +49,9 @@ bool sequencer_init(struct run *run)
     for (uint32_t i = 0; i < run->plan->sources_count; i++)
         s->source_watermarks[i] = TIME_MIN;
     for (uint32_t i = 0; i < SLOTS; i++) {
-        run->slots[i].slices = arena_array(&run->arena, struct slice, total);
+        run->slots[i].slices = malloc(total * sizeof(struct slice));
+        leat_assert(run->slots[i].slices != NULL);
+        run->slots[i].slices_room = total;
         run->slots[i].watermarks = arena_array(&run->arena, int64_t, MAX(run->plan->sources_count, 1));
         run->slots[i].number = UINT64_MAX;
     }
@@ -65,6 +67,8 @@ void sequencer_free(struct run *run)
             batch_release(piece->batch);
             arena_free(&piece->raw.arena);
         }
+    for (uint32_t i = 0; i < SLOTS; i++)
+        free(run->slots[i].slices);
     free(s->partitions);
     s->partitions = NULL;
     s->partitions_count = 0;
@@ -79,7 +83,7 @@ void sequencer_free(struct run *run)
 
 /* --- In a checkpoint: words of 64 bits, and texts as their length and bytes --- */
 
-enum { POSITIONS_VERSION = 2, SAVED_TEXT_MAX = 1 << 16 };
+enum { POSITIONS_VERSION = 3, SAVED_TEXT_MAX = 1 << 16 };
 
 static void put(struct byte_buffer *out, uint64_t value)
 {
@@ -92,7 +96,7 @@ static void put_text(struct byte_buffer *out, struct str text)
     buffer_append(out, text.data, text.length);
 }
 
-static struct str name_of_partition(struct run *run, const struct partition *p)
+struct str sequencer_partition_name(struct run *run, const struct partition *p)
 {
     const struct source_kind *kind = run->plan->nodes[run->plan->sources[p->source]].source_kind;
     if (kind->partition_name == NULL)
@@ -110,6 +114,7 @@ void sequencer_save(struct run *run, bool is_finished, struct byte_buffer *out)
     put(out, is_finished);
     put(out, POSITIONS_VERSION);
     put(out, atomic_load(&s->formed) + 1);
+    put(out, obey_identity(run));
     put(out, plan->sources_count);
     for (uint32_t i = 0; i < plan->sources_count; i++) {
         put_text(out, plan->nodes[plan->sources[i]].name);
@@ -120,7 +125,7 @@ void sequencer_save(struct run *run, bool is_finished, struct byte_buffer *out)
         const struct partition *p = &s->partitions[i];
         const struct source_kind *kind = plan->nodes[plan->sources[p->source]].source_kind;
         put(out, p->source);
-        put_text(out, name_of_partition(run, p));
+        put_text(out, sequencer_partition_name(run, p));
         put(out, (uint64_t)p->resume.a);
         put(out, (uint64_t)p->resume.b);
         put(out, p->resume.record);
@@ -197,6 +202,13 @@ static struct saved_partition take_partition(struct saved *saved)
     return p;
 }
 
+uint64_t positions_number(struct str positions)
+{
+    struct saved saved = {.left = positions};
+    (void)take(&saved);
+    return take(&saved) == POSITIONS_VERSION ? take(&saved) : UINT64_MAX;
+}
+
 bool positions_are_final(struct str positions)
 {
     struct saved saved = {.left = positions};
@@ -207,6 +219,15 @@ static bool refuse(struct run *run, const char *why)
 {
     struct diag *d = diag_error(run->diags, DIAG_E0703, (struct span){0}, "%s", why);
     diag_hint(run->diags, d, "give the job the inputs it had, or start anew with --fresh");
+    return false;
+}
+
+static bool refuse_order(struct run *run)
+{
+    struct diag *d = diag_error(run->diags, DIAG_E0703, (struct span){0},
+                                "the run so far obeyed another order log, or none where one is given now");
+    diag_hint(run->diags, d,
+              "give it the --order and the recordings that it was started with, or start anew with --fresh");
     return false;
 }
 
@@ -237,6 +258,8 @@ bool sequencer_restore(struct run *run, struct str positions)
     if (take(&saved) != POSITIONS_VERSION)
         return refuse(run, "the checkpoint's positions are of another version of leat");
     uint64_t number = take(&saved);
+    if (take(&saved) != obey_identity(run))
+        return refuse_order(run);
     if (take(&saved) != run->plan->sources_count)
         return refuse(run, "the checkpoint was taken over another number of sources");
     for (uint32_t i = 0; i < run->plan->sources_count; i++) {
@@ -265,13 +288,15 @@ void run_describe_positions(struct str positions, struct byte_buffer *out)
 {
     struct saved saved = {.left = positions};
     bool is_final = take(&saved) != 0;
-    uint64_t version = take(&saved), number = take(&saved), sources = take(&saved);
+    uint64_t version = take(&saved), number = take(&saved), obeyed = take(&saved), sources = take(&saved);
     if (saved.is_short || version != POSITIONS_VERSION || sources > PLAN_SOURCES_MAX) {
         buffer_printf(out, "source positions of another version of leat\n");
         return;
     }
     buffer_printf(out, "number %llu%s\n", (unsigned long long)number,
                   is_final ? ", and that was the last: all sources have ended" : "");
+    if (obeyed != 0)
+        buffer_printf(out, "  obeys the order log %016llx\n", (unsigned long long)obeyed);
     struct str names[PLAN_SOURCES_MAX];
     int64_t watermarks[PLAN_SOURCES_MAX];
     for (uint64_t i = 0; i < sources; i++) {

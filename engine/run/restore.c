@@ -82,6 +82,9 @@ bool checkpoints_open_state(struct run *run)
     struct run_checkpoints *c = run->checkpoints;
     const char *path = NULL;
     if (c != NULL) {
+        if (run->is_resumed)
+            checkpoint_redo_find(c->dir, c->resumed, positions_number(checkpoint_info(c->resumed)->sources),
+                                 run->diags);
         if (!checkpoint_start_generation(c->dir, c->resumed, run->diags))
             return false;
         path = checkpoint_database_path(c->dir);

@@ -1,5 +1,6 @@
 /* The public face: build, start, wait, free, figures. */
 #include "run/barrier.h"
+#include "run/order.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,8 +56,8 @@ struct run *run_new(const struct plan *plan, const struct run_options *options, 
     init_stage_counts(run);
     init_lanes(run);
     bool is_good = checkpoints_init(run) && checkpoints_open_state(run);
-    is_good = is_good && sequencer_init(run) && stages_init(run);
-    is_good = is_good && (!run->is_resumed || checkpoints_restore(run));
+    is_good = is_good && sequencer_init(run) && order_init(run) && stages_init(run);
+    is_good = is_good && (!run->is_resumed || checkpoints_restore(run)) && order_begin(run);
     if (is_good)
         return run;
     run_free(run);
@@ -142,7 +143,7 @@ bool run_wait(struct run *run)
         is_good = false;
     }
     if (is_good)
-        is_good = finish_sinks(run);
+        is_good = order_finish(run) && finish_sinks(run);
     const char *error = run->state_store != NULL ? state_store_error(run->state_store) : NULL;
     if (error != NULL) {
         diag_cause(run->diags, diag_error(run->diags, DIAG_E0801, (struct span){0}, "the state store failed"),
@@ -168,6 +169,7 @@ void run_free(struct run *run)
         arena_free(&run->lanes[i].scratch);
     }
     sequencer_free(run);
+    order_free(run);
     if (run->state_store != NULL)
         state_store_close(run->state_store);
     checkpoints_free(run);

@@ -22,7 +22,9 @@ struct run_options {
     int64_t
         until_us; /* stop after the number behind which all rows are at or after this time; TIME_MAX: none */
     enum run_start_mode mode;
-    bool take_over; /* break another process's lock */
+    bool take_over;           /* break another process's lock */
+    const char *record_order; /* file that the order log is written to; NULL: none */
+    const char *order; /* file of an order log to obey; "none": not even a recording's; NULL: that, if any */
 };
 
 /* Opens sources and sinks, restores state. NULL after diagnostics. */
@@ -55,6 +57,8 @@ struct run_stats {
     bool is_resumed, was_finished, is_finished;
     uint32_t resumed_generation; /* checkpoint this life began with */
     uint64_t resumed_epoch;
+    const char *order;  /* the order log that this life obeys; NULL: none, or what a fall back does again */
+    uint64_t redo_next; /* numbers below are executed again by the order log of an earlier life; 0: none */
     uint64_t numbers;
     uint64_t records;      /* over all lives of the run */
     uint64_t records_life; /* read and sequenced by this process */

@@ -18,7 +18,7 @@
  * order time would be that maximum, and it would have come before): T less max_delay is the watermark, and
  * makes no record late that keeps to its partition's max_delay. Where rows have an order of their own
  * (arrival, or as recorded), the watermark is the least over partitions that have not ended. */
-#include "run/internal.h"
+#include "run/order.h"
 #include "state/state.h"
 
 /* --- Reading and decoding
@@ -157,7 +157,7 @@ bool sequencer_work(struct run *run, struct lane *lane)
 
 /* Makes the head ready to be cut: takes in the partition's running maximum, skips what was sequenced before a
  * resume. False: not decoded yet. */
-static bool prepare_head(struct partition *p)
+bool partition_prepare(struct partition *p)
 {
     struct piece *piece = &p->pieces[p->head % PIECES_MAX];
     if (!atomic_load_explicit(&piece->is_ready, memory_order_acquire))
@@ -176,7 +176,7 @@ static bool prepare_head(struct partition *p)
     return true;
 }
 
-static void drop_head(struct partition *p)
+void partition_drop_head(struct partition *p)
 {
     struct piece *piece = &p->pieces[p->head % PIECES_MAX];
     batch_release(piece->batch);
@@ -185,23 +185,26 @@ static void drop_head(struct partition *p)
     p->head_row = 0;
 }
 
-/* Every partition that goes on has a decoded head with rows left. */
-static bool heads_are_ready(struct sequencer *s, bool *has_rows)
+/* Every partition that goes on has a decoded head with rows left; the others are over. */
+static bool heads_are_ready(struct run *run, bool *has_rows)
 {
+    struct sequencer *s = &run->sequencer;
     *has_rows = false;
     for (uint32_t i = 0; i < s->partitions_count; i++) {
         struct partition *p = &s->partitions[i];
         while (p->head < p->tail) {
-            if (!prepare_head(p))
+            if (!partition_prepare(p))
                 return false;
             if (p->head_row < p->pieces[p->head % PIECES_MAX].batch->rows)
                 break;
-            drop_head(p);
+            partition_drop_head(p);
         }
-        if (p->head < p->tail)
-            *has_rows = true;
-        else if (!p->is_ended || p->is_reading)
+        if (p->head == p->tail && (!p->is_ended || p->is_reading))
             return false;
+        *has_rows |= p->head < p->tail;
+        if (p->head == p->tail && !p->is_over)
+            order_ended(run, p);
+        p->is_over = p->head == p->tail;
     }
     return true;
 }
@@ -271,7 +274,7 @@ static void keep_bad_rows(struct slice *slice, const struct piece *piece)
     slice->bad = bad;
 }
 
-static void cut_slice(struct partition *p, uint32_t end, struct slice *slice)
+void partition_cut(struct partition *p, uint32_t end, struct slice *slice)
 {
     struct piece *piece = &p->pieces[p->head % PIECES_MAX];
     struct batch *whole = piece->batch;
@@ -319,7 +322,7 @@ static bool partition_watermark(const struct partition *p, const struct plan_nod
                                 int64_t *watermark)
 {
     bool is_by_event = node->has_time && !p->has_own_order;
-    if (!is_by_event && p->is_ended && p->head == p->tail)
+    if (!is_by_event && p->is_over)
         return false;
     bool is_known = is_by_event ? bound != TIME_MIN : node->has_time && p->has_event;
     int64_t time = is_by_event ? bound : p->event_max;
@@ -378,8 +381,8 @@ static struct slot *free_slot(struct run *run, uint64_t number)
     return slot;
 }
 
-/* True where the number ends at a cut. */
-static bool fill_slices(struct sequencer *s, struct slot *slot)
+/* The partition at whose cut the number ends, or NULL. */
+static struct partition *fill_slices(struct sequencer *s, struct slot *slot)
 {
     int64_t bound = TIME_MAX;
     struct partition *last = earliest_end(s, &bound);
@@ -390,16 +393,19 @@ static bool fill_slices(struct sequencer *s, struct slot *slot)
             continue;
         uint32_t end = p == last ? head_end(p) : rows_up_to(p, bound, p->id < last->id);
         if (end > p->head_row)
-            cut_slice(p, end, &slot->slices[slot->slices_count++]);
+            partition_cut(p, end, &slot->slices[slot->slices_count++]);
     }
-    return take_cut(last);
+    return take_cut(last) ? last : NULL;
 }
 
 /* Whether the next row is at or beyond --until. */
-static bool is_beyond_until(struct sequencer *s)
+static bool is_beyond_until(struct run *run)
 {
+    struct sequencer *s = &run->sequencer;
     if (s->until_us == TIME_MAX)
         return false;
+    if (s->is_obeying)
+        return obey_is_beyond(run);
     for (uint32_t i = 0; i < s->partitions_count; i++) {
         const struct partition *p = &s->partitions[i];
         if (p->head < p->tail && p->pieces[p->head % PIECES_MAX].batch->order_time[p->head_row] < s->until_us)
@@ -417,6 +423,19 @@ static bool state_is_pressed(struct run *run)
            barrier_is_busy(run);
 }
 
+/* Whether the rows of the next number are there: those that the order log has in it, else a head of every
+ * partition. has_rows: it is not the last. */
+static bool rows_are_ready(struct run *run, bool *has_rows)
+{
+    enum obey_state state = run->sequencer.is_obeying ? obey_ready(run) : OBEY_WAIT;
+    if (atomic_load_explicit(&run->has_failed, memory_order_relaxed))
+        return false;
+    if (!run->sequencer.is_obeying)
+        return heads_are_ready(run, has_rows);
+    *has_rows = state == OBEY_NUMBER;
+    return state != OBEY_WAIT;
+}
+
 /* Forms one number; false: not possible now. */
 static bool form_one(struct run *run)
 {
@@ -425,21 +444,24 @@ static bool form_one(struct run *run)
     if (s->has_ended)
         return false;
     struct slot *slot = free_slot(run, number);
-    if (slot == NULL || state_is_pressed(run))
+    if (slot == NULL || state_is_pressed(run) || order_is_full(run))
         return false;
     bool is_stop = atomic_load_explicit(&s->stop_requested, memory_order_relaxed);
     bool has_rows = false;
-    if (!is_stop && !heads_are_ready(s, &has_rows))
+    if (!is_stop && !rows_are_ready(run, &has_rows))
         return false;
-    is_stop |= has_rows && is_beyond_until(s);
+    is_stop |= has_rows && is_beyond_until(run);
     if ((is_stop || !has_rows) && run->checkpoints != NULL && !barrier_takes_last(run))
         return false;
     slot->number = number;
     slot->slices_count = 0;
     slot->is_final = !is_stop && !has_rows;
     slot->is_end = is_stop || slot->is_final;
-    bool is_cut = !slot->is_end && fill_slices(s, slot);
-    set_watermarks(run, slot, is_cut);
+    const struct partition *cut = NULL;
+    if (!is_stop)
+        cut = s->is_obeying ? obey_fill(run, slot) : slot->is_final ? NULL : fill_slices(s, slot);
+    set_watermarks(run, slot, cut != NULL);
+    order_number(run, slot, cut);
     s->is_finished = slot->is_final;
     slot->barrier = 0;
     if (run->checkpoints != NULL)
@@ -448,7 +470,7 @@ static bool form_one(struct run *run)
         atomic_store_explicit(&slot->stage_done[stage], 0, memory_order_relaxed);
     s->has_ended = slot->is_end;
     atomic_store_explicit(&s->formed, number + 1, memory_order_release);
-    return true;
+    return order_keep_up(run);
 }
 
 bool sequencer_form(struct run *run)

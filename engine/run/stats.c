@@ -1,6 +1,7 @@
 /* Figures for the live view, the summary and tests. Counters are read while lanes write them: stale, not
  * torn. */
 #include "run/barrier.h"
+#include "run/order.h"
 
 static void describe_sink(const struct node_instance *instance, struct run_node_stats *node)
 {
@@ -136,6 +137,8 @@ void run_stats(struct run *run, struct run_stats *stats)
     add_queues(run, stats);
     stats->resumed_generation = run->resumed_generation;
     stats->resumed_epoch = run->resumed_epoch;
+    stats->order = run->order->script.identity == 0 ? NULL : run->order->script.paths[0];
+    stats->redo_next = run->order->script.redo_next;
     stats->elapsed_us = (run->is_joined ? run->ended_us : os_monotonic_us()) - run->started_us;
     if (run->is_joined)
         add_dead_examples(run, stats);

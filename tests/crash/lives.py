@@ -16,7 +16,7 @@ import time
 
 LANES = [1, 2, 3, 7]
 KILL_POINTS = [
-    "ckpt.barrier", "ckpt.write", "ckpt.manifest", "ckpt.fsync", "ckpt.fsync_directory", "ckpt.pre_rename",
+    "ckpt.barrier", "ckpt.write", "ckpt.order", "ckpt.manifest", "ckpt.fsync", "ckpt.fsync_directory", "ckpt.pre_rename",
     "ckpt.rename", "ckpt.post_rename", "ckpt.fsync_parent", "ckpt.published", "ckpt.prune", "ckpt.database",
     "sink.write", "sink.fsync", "sink.rename", "sink.truncate", "spill.write", "state.evict", "state.load", "restore.begin",
     "restore.end",

@@ -2,7 +2,9 @@
  *   a MANIFEST or a GENERATION, its digest set right: decoding must not crash, and what decodes says the same
  * after encoding and decoding again; state.bin, digests and frames set right: the reader, and the restore of
  * keyed tables and time queues, must not crash, whatever the records say; a row held in state: decoding into
- * columns must not crash, and what decodes says the same after encoding. */
+ * columns must not crash, and what decodes says the same after encoding; a segment of the order log, its
+ * digest set right: reading must not crash, and what is good has the numbers that its head says. */
+#include "core/order_log.h"
 #include "core/os.h"
 #include "operators/aggregate/rows.h"
 #include "state/checkpoint_files.h"
@@ -204,10 +206,36 @@ static void fuzz_row(const uint8_t *data, size_t size)
     arena_free(&arena);
 }
 
+/* A segment of an order log; its length and its digest are set right. */
+static void fuzz_order(const uint8_t *data, size_t size)
+{
+    size_t length;
+    char *text = sealed(data, size, &length);
+    uint64_t bytes = size < ORDER_HEAD_BYTES ? 0 : size - ORDER_HEAD_BYTES;
+    if (size >= ORDER_HEAD_BYTES) {
+        memcpy(text, "leatord1", 8);
+        memcpy(text + ORDER_HEAD_BYTES - sizeof bytes, &bytes, sizeof bytes);
+        manifest_seal(text, length);
+    }
+    struct order_reader reader;
+    struct order_entry entry;
+    uint64_t entries = 0;
+    if (order_open(&reader, (struct str){text, length}))
+        while (order_next(&reader, &entry)) {
+            entries++;
+            must(entry.partition < ORDER_PARTITIONS_MAX, "a partition is within its bounds");
+        }
+    must(entries <= size, "an entry takes a byte at least");
+    must(reader.why != NULL || reader.number == reader.head.next,
+         "a good segment has the numbers of its head");
+    order_close(&reader);
+    free(text);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static void (*const targets[])(const uint8_t *data, size_t size) = {fuzz_manifest, fuzz_generation,
-                                                                        fuzz_state, fuzz_row};
+                                                                        fuzz_state, fuzz_row, fuzz_order};
     if (size > 0 && size < 1 << 16)
         targets[data[0] % ARRAY_COUNT(targets)](data + 1, size - 1);
     return 0;

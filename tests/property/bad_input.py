@@ -367,11 +367,11 @@ def cases(leat):
     yield "a full disk during output", lambda at: test_small_disk(leat, at, 2048, "E0608", "good.jsonl", "the disk is full", "make room")
     yield "a full disk during a checkpoint", lambda at: test_small_disk_for_checkpoints(leat, at)
     yield "no space for output", lambda at: test_failing_step(leat, at, "sink.write=error:ENOSPC@1", True, "good.jsonl", "the disk is full", "hint")
-    for point in ("ckpt.write@1", "ckpt.manifest@2", "ckpt.fsync@2", "ckpt.pre_rename@1", "ckpt.rename@2"):
+    for point in ("ckpt.write@1", "ckpt.order@1", "ckpt.manifest@2", "ckpt.fsync@2", "ckpt.pre_rename@1", "ckpt.rename@2"):
         step = point.replace("@", "=error:ENOSPC@")
         yield f"no space at {point}", lambda at, s=step: test_failing_step(leat, at, s, None, "E0708", "free",
                                                                            "No space left on device")
-    for name in ("MANIFEST", "state.bin"):
+    for name in ("MANIFEST", "state.bin", "order.log"):
         yield f"a flipped bit in {name}", lambda at, n=name: test_torn_checkpoint(leat, at, n, flip)
         yield f"a torn {name}", lambda at, n=name: test_torn_checkpoint(leat, at, n, lambda p: os.truncate(p, os.path.getsize(p) // 2))
         yield f"a lost {name}", lambda at, n=name: test_torn_checkpoint(leat, at, n, os.remove)

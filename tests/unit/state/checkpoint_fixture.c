@@ -1,6 +1,7 @@
 #include "checkpoint_fixture.h"
 
 #include "core/key.h"
+#include "core/order_log.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -60,7 +61,33 @@ static void deferred_done(void *argument, bool is_published)
     f->done_abandoned += !is_published;
 }
 
+static bool write_order(struct fixture *f, struct checkpoint_writer *writer, uint64_t epoch, uint64_t first,
+                        uint64_t next)
+{
+    struct byte_buffer partitions = {0}, entries = {0}, text = {0};
+    struct order_partition partition = {0, STR("source"), STR("in.jsonl"), first * 100, 0, false};
+    order_put_partition(&partitions, &partition);
+    for (uint64_t number = first; number < next; number++) {
+        order_put_slice(&entries, 0, 100, (int64_t)number, (int64_t)MAX(number, 1) - 1);
+        order_put(&entries, ORDER_NUMBER);
+    }
+    struct order_head head = {.epoch = epoch, .first = first, .next = next};
+    order_seal(&head, (struct str){partitions.data, partitions.length},
+               (struct str){entries.data, entries.length}, (struct str){"", 0}, next - first,
+               (next - first) * 100, &text);
+    bool is_good = checkpoint_write_order(writer, (struct str){text.data, text.length}, &f->diags);
+    buffer_free(&partitions);
+    buffer_free(&entries);
+    buffer_free(&text);
+    return is_good;
+}
+
 bool fixture_write(struct fixture *f, uint64_t epoch, bool is_base)
+{
+    return fixture_write_numbers(f, epoch, is_base, (epoch - 1) * 10, epoch * 10);
+}
+
+bool fixture_write_numbers(struct fixture *f, uint64_t epoch, bool is_base, uint64_t first, uint64_t next)
 {
     struct checkpoint_writer *writer = checkpoint_begin(f->dir, epoch, is_base, &f->diags);
     if (writer == NULL)
@@ -72,7 +99,7 @@ bool fixture_write(struct fixture *f, uint64_t epoch, bool is_base)
         assert_true(put_records(part, epoch, 0, FIXTURE_RECORDS / 2));
         snapshot_defer(part, deferred_write, i == 0 ? deferred_done : NULL, f);
     }
-    if (!checkpoint_write(writer, false, &f->diags)) {
+    if (!checkpoint_write(writer, false, &f->diags) || !write_order(f, writer, epoch, first, next)) {
         checkpoint_abandon(writer);
         return false;
     }

@@ -21,6 +21,8 @@ void fixture_open(struct fixture *f, bool take_over);
 /* Parts op/1/0, op/1/1, op/12/0, each with FIXTURE_RECORDS records of key groups and a global one; half of
  * them deferred. false: it was abandoned. */
 bool fixture_write(struct fixture *f, uint64_t epoch, bool is_base);
+/* Its order log has these numbers; without: ten for each epoch. */
+bool fixture_write_numbers(struct fixture *f, uint64_t epoch, bool is_base, uint64_t first, uint64_t next);
 /* The number of records; checks that they say what was written. */
 uint32_t fixture_read(struct fixture *f, struct checkpoint *checkpoint, const char *prefix, uint32_t lane,
                       uint32_t lanes);

@@ -136,6 +136,7 @@ static void damage(void **state)
     assert_true(fixture_write(&f, 1, true) && fixture_write(&f, 2, false));
     every_byte(&f, "ckpt-000000000002/MANIFEST", true);
     every_byte(&f, "ckpt-000000000002/state.bin", true);
+    every_byte(&f, "ckpt-000000000002/order.log", true);
     every_byte(&f, "GENERATION", false);
     fixture_free(&f);
 }
@@ -257,9 +258,9 @@ static void locks(void **state)
 static void failing_steps(void **state)
 {
     (void)state;
-    static const char *const points[] = {"ckpt.write",           "ckpt.manifest",    "ckpt.fsync",
-                                         "ckpt.fsync_directory", "ckpt.pre_rename",  "ckpt.rename",
-                                         "ckpt.post_rename",     "ckpt.fsync_parent"};
+    static const char *const points[] = {"ckpt.write",  "ckpt.order",           "ckpt.manifest",
+                                         "ckpt.fsync",  "ckpt.fsync_directory", "ckpt.pre_rename",
+                                         "ckpt.rename", "ckpt.post_rename",     "ckpt.fsync_parent"};
     for (size_t i = 0; i < ARRAY_COUNT(points); i++) {
         struct fixture f;
         char rule[128];

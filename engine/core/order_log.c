@@ -1,0 +1,278 @@
+#include "core/order_log.h"
+
+#include <stdlib.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+enum { MAGIC_BYTES = 8, VARINT_MAX = 10 };
+
+static const char magic[MAGIC_BYTES + 1] = "leatord1";
+
+/* --- Writing
+ * ------------------------------------------------------------------------------------------------------- */
+
+static void put_varint(struct byte_buffer *out, uint64_t value)
+{
+    uint8_t *at = (uint8_t *)buffer_reserve(out, VARINT_MAX);
+    size_t length = 0;
+    for (; value >= 0x80; value >>= 7)
+        at[length++] = (uint8_t)(value | 0x80);
+    at[length++] = (uint8_t)value;
+    out->length += length;
+}
+
+/* Small for times near each other; times wrap, as their difference does. */
+static uint64_t zigzag(uint64_t difference)
+{
+    return difference << 1 ^ (0 - (difference >> 63));
+}
+
+static uint64_t unzigzag(uint64_t value)
+{
+    return value >> 1 ^ (0 - (value & 1));
+}
+
+static void put_text(struct byte_buffer *out, struct str text)
+{
+    leat_assert(text.length <= ORDER_NAME_MAX);
+    put_varint(out, text.length);
+    buffer_append(out, text.data, text.length);
+}
+
+void order_put(struct byte_buffer *out, enum order_tag tag)
+{
+    *buffer_reserve(out, 1) = (char)tag;
+    out->length++;
+}
+
+void order_put_of(struct byte_buffer *out, enum order_tag tag, uint32_t partition)
+{
+    order_put(out, tag);
+    put_varint(out, partition);
+}
+
+void order_put_partition(struct byte_buffer *out, const struct order_partition *partition)
+{
+    order_put_of(out, ORDER_PARTITION, partition->id);
+    put_text(out, partition->source);
+    put_text(out, partition->name);
+    put_varint(out, partition->records);
+    put_varint(out, zigzag((uint64_t)partition->time));
+    put_varint(out, partition->has_ended);
+}
+
+void order_put_slice(struct byte_buffer *out, uint32_t partition, uint64_t records, int64_t time,
+                     int64_t time_before)
+{
+    order_put_of(out, ORDER_SLICE, partition);
+    put_varint(out, records);
+    put_varint(out, zigzag((uint64_t)time - (uint64_t)time_before));
+}
+
+static void digest_of(const char *data, size_t bytes, uint8_t digest[ORDER_DIGEST_BYTES])
+{
+    XXH128_canonical_t canonical;
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits(data, bytes));
+    memcpy(digest, canonical.digest, ORDER_DIGEST_BYTES);
+}
+
+void order_seal(struct order_head *head, struct str partitions, struct str entries, struct str more,
+                uint64_t slices, uint64_t records, struct byte_buffer *out)
+{
+    size_t begin = out->length;
+    buffer_append(out, magic, MAGIC_BYTES);
+    buffer_append(out, head, sizeof(*head));
+    size_t body = out->length;
+    buffer_append(out, partitions.data, partitions.length);
+    buffer_append(out, entries.data, entries.length);
+    buffer_append(out, more.data, more.length);
+    order_put(out, ORDER_EPOCH);
+    put_varint(out, slices);
+    put_varint(out, records);
+    head->bytes = out->length - body;
+    leat_assert(head->bytes <= ORDER_SEGMENT_MAX);
+    memcpy(out->data + begin + MAGIC_BYTES, head, sizeof(*head));
+    uint8_t digest[ORDER_DIGEST_BYTES];
+    digest_of(out->data + begin, out->length - begin, digest);
+    buffer_append(out, digest, sizeof(digest));
+}
+
+_Static_assert(sizeof(struct order_head) + MAGIC_BYTES == ORDER_HEAD_BYTES, "the head is written as it is");
+
+/* --- Reading
+ * ------------------------------------------------------------------------------------------------------- */
+
+const char *order_head_read(struct str text, struct order_head *head)
+{
+    if (text.length < ORDER_HEAD_BYTES)
+        return "it ends within the head of a segment";
+    if (memcmp(text.data, magic, MAGIC_BYTES - 1) != 0)
+        return "it is no order log";
+    if (text.data[MAGIC_BYTES - 1] != magic[MAGIC_BYTES - 1])
+        return "it is an order log of another leat";
+    memcpy(head, text.data + MAGIC_BYTES, sizeof(*head));
+    if (head->bytes > ORDER_SEGMENT_MAX || head->next < head->first)
+        return "the head of a segment is impossible";
+    return NULL;
+}
+
+bool order_open(struct order_reader *reader, struct str text)
+{
+    *reader = (struct order_reader){0};
+    reader->why = order_head_read(text, &reader->head);
+    if (reader->why != NULL)
+        return false;
+    uint64_t bytes = order_segment_bytes(&reader->head);
+    if (text.length < bytes) {
+        reader->why = "it ends within a segment";
+        return false;
+    }
+    uint8_t digest[ORDER_DIGEST_BYTES];
+    digest_of(text.data, bytes - ORDER_DIGEST_BYTES, digest);
+    if (memcmp(digest, text.data + bytes - ORDER_DIGEST_BYTES, ORDER_DIGEST_BYTES) != 0) {
+        reader->why = "the digest of a segment does not match its bytes";
+        return false;
+    }
+    reader->begin = text.data;
+    reader->at = text.data + ORDER_HEAD_BYTES;
+    reader->end = reader->at + reader->head.bytes;
+    reader->number = reader->head.first;
+    return true;
+}
+
+void order_close(struct order_reader *reader)
+{
+    free(reader->times);
+    reader->times = NULL;
+}
+
+static uint64_t take_varint(struct order_reader *reader)
+{
+    uint64_t value = 0;
+    for (unsigned shift = 0; shift < 64; shift += 7) {
+        if (reader->at == reader->end)
+            break;
+        uint8_t byte = (uint8_t)*reader->at++;
+        if (shift == 63 && byte > 1)
+            break;
+        value |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80)
+            return value;
+    }
+    reader->why = "an entry ends too early";
+    return 0;
+}
+
+static struct str take_text(struct order_reader *reader)
+{
+    uint64_t length = take_varint(reader);
+    if (reader->why == NULL && (length > ORDER_NAME_MAX || length > (uint64_t)(reader->end - reader->at)))
+        reader->why = "a name is longer than its entry";
+    if (reader->why != NULL)
+        return (struct str){"", 0};
+    struct str text = {reader->at, length};
+    reader->at += length;
+    return text;
+}
+
+static void take_partition(struct order_reader *reader, struct order_entry *entry)
+{
+    struct order_partition *added = &entry->added;
+    uint64_t id = take_varint(reader);
+    added->id = entry->partition = (uint32_t)MIN(id, UINT32_MAX);
+    added->source = take_text(reader);
+    added->name = take_text(reader);
+    added->records = take_varint(reader);
+    added->time = (int64_t)unzigzag(take_varint(reader));
+    added->has_ended = take_varint(reader) != 0;
+    if (reader->why == NULL &&
+        (reader->has_begun || added->id != reader->partitions || reader->partitions == ORDER_PARTITIONS_MAX))
+        reader->why = "a partition stands where none may";
+    if (reader->why != NULL)
+        return;
+    if ((reader->partitions & (reader->partitions - 1)) == 0) { /* doubles at powers of two */
+        reader->times = realloc(reader->times, MAX(reader->partitions * 2, 1) * sizeof(*reader->times));
+        leat_assert(reader->times != NULL);
+    }
+    reader->times[reader->partitions++] = added->time;
+}
+
+static void take_known_partition(struct order_reader *reader, struct order_entry *entry)
+{
+    uint64_t id = take_varint(reader);
+    if (reader->why == NULL && id >= reader->partitions)
+        reader->why = "an entry names a partition that the log does not have";
+    entry->partition = (uint32_t)MIN(id, UINT32_MAX);
+}
+
+static void take_slice(struct order_reader *reader, struct order_entry *entry)
+{
+    take_known_partition(reader, entry);
+    entry->records = take_varint(reader);
+    uint64_t difference = unzigzag(take_varint(reader));
+    if (reader->why == NULL && (entry->records == 0 || entry->records > UINT32_MAX))
+        reader->why = "a slice has an impossible number of records";
+    if (reader->why != NULL)
+        return;
+    entry->time = (int64_t)((uint64_t)reader->times[entry->partition] + difference);
+    reader->times[entry->partition] = entry->time;
+    reader->slices++;
+    reader->records += entry->records;
+}
+
+static void take_epoch(struct order_reader *reader, struct order_entry *entry)
+{
+    entry->slices = take_varint(reader);
+    entry->records = take_varint(reader);
+    reader->has_ended = true;
+    if (reader->why == NULL && (entry->slices != reader->slices || entry->records != reader->records ||
+                                reader->number != reader->head.next || reader->at != reader->end))
+        reader->why = "a segment's end does not fit its entries";
+}
+
+bool order_next(struct order_reader *reader, struct order_entry *entry)
+{
+    *entry = (struct order_entry){0};
+    if (reader->why != NULL || reader->has_ended)
+        return false;
+    if (reader->at == reader->end) {
+        reader->why = "a segment has no end";
+        return false;
+    }
+    entry->tag = (enum order_tag)(uint8_t)*reader->at++;
+    bool is_first = entry->tag == ORDER_PARTITION;
+    switch (entry->tag) {
+    case ORDER_PARTITION: take_partition(reader, entry); break;
+    case ORDER_SLICE: take_slice(reader, entry); break;
+    case ORDER_ENDED:
+    case ORDER_CUT: take_known_partition(reader, entry); break;
+    case ORDER_NUMBER:
+    case ORDER_LAST: break;
+    case ORDER_EPOCH: take_epoch(reader, entry); break;
+    default:
+        reader->why = (unsigned)entry->tag >= ORDER_LIVE_FIRST && (unsigned)entry->tag <= ORDER_LIVE_LAST
+                          ? "it has an entry of a live source, which this leat cannot execute again"
+                          : "it has an entry of a type that no leat knows";
+    }
+    reader->has_begun |= !is_first;
+    reader->number += entry->tag == ORDER_NUMBER || entry->tag == ORDER_CUT || entry->tag == ORDER_LAST;
+    return reader->why == NULL;
+}
+
+const char *order_figures(struct str text, struct order_figures *figures)
+{
+    struct order_reader reader;
+    struct order_entry entry;
+    *figures = (struct order_figures){0};
+    if (order_open(&reader, text))
+        while (order_next(&reader, &entry))
+            figures->entries++;
+    figures->head = reader.head;
+    figures->partitions = reader.partitions;
+    figures->slices = reader.slices;
+    figures->records = reader.records;
+    figures->bytes = order_segment_bytes(&reader.head);
+    order_close(&reader);
+    return reader.why;
+}

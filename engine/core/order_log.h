@@ -1,0 +1,123 @@
+/* The order log: what the sequencer decided, so that it can be decided again (design, section 6).
+ *
+ * A log is a sequence of segments, one for each epoch. A segment stands alone:
+ *
+ *     "leatord1"                          magic and format version
+ *     u64 epoch, first, next, bytes       numbers [first, next) are in it; `bytes` of entries follow
+ *     entries
+ *     16 bytes                            xxh3-128 of all before it
+ *
+ * Words of 64 bits are little-endian. An entry is a type of one byte and its fields, which are LEB128 varints
+ * (times: zigzag) and texts (length, bytes). Types:
+ *
+ *      1 partition   id, source's name, partition's name, records before, order time before, has it ended
+ *      2 slice       partition, records it gave to the number, order time of the last: less that of its last
+ *                    slice (or of the partition entry)
+ *      3 ended       partition: it has no more records
+ *      4 number      the number is complete
+ *      5 cut         partition: the number is complete and ends at a cut of this partition; watermarks
+ *                    advance (run/sequencer.c)
+ *      6 last        the number is complete and the last of all: every source has ended
+ *      7 epoch       the epoch is complete: slices in it, records in it
+ *
+ * A segment begins with a partition entry for each partition, in the order of their ids (0, 1, 2 ...), and
+ * ends with an epoch entry. Entries 2 and 3 belong to the number that the next 4, 5 or 6 completes. A slice
+ * takes 5 to 14 bytes. Types 16 to 31 are kept for what only live sources decide, and are refused until
+ * somebody makes them: 16 idle, 17 active, 18 clock tick, 19 partition added, 20 micro-batch cut.
+ *
+ * What a slice was is checked when it is read again: its count, and the order time of its last record. */
+#ifndef LEAT_CORE_ORDER_LOG_H
+#define LEAT_CORE_ORDER_LOG_H
+
+#include "core/buffer.h"
+
+enum order_tag {
+    ORDER_PARTITION = 1,
+    ORDER_SLICE,
+    ORDER_ENDED,
+    ORDER_NUMBER,
+    ORDER_CUT,
+    ORDER_LAST,
+    ORDER_EPOCH,
+    ORDER_LIVE_FIRST = 16,
+    ORDER_LIVE_LAST = 31,
+};
+
+enum {
+    ORDER_HEAD_BYTES = 40,
+    ORDER_DIGEST_BYTES = 16,
+    ORDER_PARTITIONS_MAX = 4096,
+    ORDER_NAME_MAX = 1 << 12,
+};
+#define ORDER_SEGMENT_MAX ((uint64_t)1 << 30) /* bytes of entries */
+
+struct order_head {
+    uint64_t epoch, first, next, bytes;
+};
+
+struct order_partition {
+    uint32_t id;
+    struct str source, name;
+    uint64_t records;
+    int64_t time;
+    bool has_ended;
+};
+
+/* --- Writing: entries are put into a buffer, without allocation once it has grown --- */
+
+void order_put_partition(struct byte_buffer *out, const struct order_partition *partition);
+void order_put_slice(struct byte_buffer *out, uint32_t partition, uint64_t records, int64_t time,
+                     int64_t time_before);
+/* tag: ended, cut. */
+void order_put_of(struct byte_buffer *out, enum order_tag tag, uint32_t partition);
+/* tag: number, last. */
+void order_put(struct byte_buffer *out, enum order_tag tag);
+/* A whole segment of what was put: partitions, then entries in one or two pieces. head->bytes is set. */
+void order_seal(struct order_head *head, struct str partitions, struct str entries, struct str more,
+                uint64_t slices, uint64_t records, struct byte_buffer *out);
+
+/* --- Reading: any bytes may come in --- */
+
+/* Of the first ORDER_HEAD_BYTES of a segment; NULL where it is one, else what is wrong. */
+const char *order_head_read(struct str text, struct order_head *head);
+static inline uint64_t order_segment_bytes(const struct order_head *head)
+{
+    return ORDER_HEAD_BYTES + head->bytes + ORDER_DIGEST_BYTES;
+}
+
+struct order_entry {
+    enum order_tag tag;
+    uint32_t partition;
+    uint64_t records;
+    int64_t time; /* of the slice's last record */
+    struct order_partition added;
+    uint64_t slices; /* epoch */
+};
+
+struct order_reader {
+    struct order_head head;
+    const char *begin, *at, *end;
+    const char *why;     /* what is wrong; NULL: nothing */
+    int64_t *times;      /* by partition; malloc'd */
+    uint32_t partitions; /* so far */
+    uint64_t number;     /* that the next entry belongs to */
+    uint64_t slices, records;
+    bool has_begun, has_ended;
+};
+
+/* The segment that `text` begins with, once its digest is checked; false: `why` says what is wrong. Its bytes
+ * must stay until order_close, which is always called. */
+LEAT_CHECKED bool order_open(struct order_reader *reader, struct str text);
+/* The next entry; false: at the end, or reader->why. */
+bool order_next(struct order_reader *reader, struct order_entry *entry);
+void order_close(struct order_reader *reader);
+
+struct order_figures {
+    struct order_head head;
+    uint32_t partitions;
+    uint64_t entries, slices, records, bytes; /* bytes: of the whole segment */
+};
+/* Reads all entries of the segment; NULL, or what is wrong. */
+const char *order_figures(struct str text, struct order_figures *figures);
+
+#endif

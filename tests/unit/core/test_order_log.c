@@ -1,0 +1,196 @@
+#include "cmocka_all.h"
+#include "core/order_log.h"
+
+#include <stdlib.h>
+
+/* Two partitions, three numbers, as the sequencer would write them. */
+static void put_segment(struct byte_buffer *out)
+{
+    struct byte_buffer partitions = {0}, entries = {0}, more = {0};
+    struct order_partition impressions = {0, STR("impressions"), STR("a/*.jsonl"), 0, INT64_MIN, false};
+    struct order_partition clicks = {1, STR("clicks"), STR(""), 1ULL << 40, 1700000000000000, true};
+    order_put_partition(&partitions, &impressions);
+    order_put_partition(&partitions, &clicks);
+    order_put_slice(&entries, 0, 1024, 1700000000000001, INT64_MIN);
+    order_put_slice(&entries, 1, 1, 1700000000000000, 1700000000000000);
+    order_put_of(&entries, ORDER_CUT, 0);
+    order_put(&entries, ORDER_NUMBER);
+    order_put_of(&more, ORDER_ENDED, 1);
+    order_put_slice(&more, 0, 7, INT64_MAX, 1700000000000001);
+    order_put(&more, ORDER_LAST);
+    struct order_head head = {.epoch = 5, .first = 40, .next = 43};
+    order_seal(&head, (struct str){partitions.data, partitions.length},
+               (struct str){entries.data, entries.length}, (struct str){more.data, more.length}, 3, 1032,
+               out);
+    buffer_free(&partitions);
+    buffer_free(&entries);
+    buffer_free(&more);
+}
+
+static struct str text_of(const struct byte_buffer *buffer)
+{
+    return (struct str){buffer->data, buffer->length};
+}
+
+static void test_round_trip(void **state)
+{
+    (void)state;
+    static const struct {
+        enum order_tag tag;
+        uint32_t partition;
+        uint64_t records;
+        int64_t time;
+    } expected[] = {
+        {ORDER_PARTITION, 0, 0, 0},
+        {ORDER_PARTITION, 1, 0, 0},
+        {ORDER_SLICE, 0, 1024, 1700000000000001},
+        {ORDER_SLICE, 1, 1, 1700000000000000},
+        {ORDER_CUT, 0, 0, 0},
+        {ORDER_NUMBER, 0, 0, 0},
+        {ORDER_ENDED, 1, 0, 0},
+        {ORDER_SLICE, 0, 7, INT64_MAX},
+        {ORDER_LAST, 0, 0, 0},
+    };
+    struct byte_buffer text = {0};
+    put_segment(&text);
+    put_segment(&text); /* what follows is no part of it */
+    struct order_reader reader;
+    struct order_entry entry;
+    assert_true(order_open(&reader, text_of(&text)));
+    assert_int_equal(order_segment_bytes(&reader.head) * 2, text.length);
+    for (size_t i = 0; i < ARRAY_COUNT(expected); i++) {
+        assert_true(order_next(&reader, &entry));
+        assert_int_equal(entry.tag, expected[i].tag);
+        assert_int_equal(entry.partition, expected[i].partition);
+        assert_int_equal(entry.time, expected[i].time);
+        assert_int_equal(entry.records, expected[i].records);
+        if (i == 1) {
+            assert_true(str_is(entry.added.source, "clicks"));
+            assert_int_equal(entry.added.name.length, 0);
+            assert_int_equal(entry.added.records, 1ULL << 40);
+            assert_int_equal(entry.added.time, 1700000000000000);
+            assert_true(entry.added.has_ended);
+        }
+    }
+    assert_int_equal(reader.number, 43);
+    assert_true(order_next(&reader, &entry));
+    assert_int_equal(entry.tag, ORDER_EPOCH);
+    assert_int_equal(entry.records, 1032);
+    assert_false(order_next(&reader, &entry));
+    assert_null(reader.why);
+    order_close(&reader);
+    struct order_figures figures;
+    assert_null(order_figures(text_of(&text), &figures));
+    assert_int_equal(figures.head.epoch, 5);
+    assert_int_equal(figures.slices, 3);
+    assert_int_equal(figures.entries, 10);
+    assert_int_equal(figures.partitions, 2);
+    buffer_free(&text);
+}
+
+static void test_torn_and_flipped(void **state)
+{
+    (void)state;
+    struct byte_buffer text = {0};
+    struct order_figures figures;
+    put_segment(&text);
+    for (size_t length = 0; length < text.length; length++) {
+        /* Memory of its own, so that reading too far is seen. */
+        char *torn = malloc(MAX(length, 1));
+        assert_non_null(torn);
+        memcpy(torn, text.data, length);
+        assert_non_null(order_figures((struct str){torn, length}, &figures));
+        free(torn);
+    }
+    for (size_t i = 0; i < text.length * 8; i++) {
+        text.data[i / 8] ^= (char)(1 << i % 8);
+        if (order_figures(text_of(&text), &figures) == NULL)
+            fail_msg("bit %zu", i);
+        text.data[i / 8] ^= (char)(1 << i % 8);
+    }
+    assert_null(order_figures(text_of(&text), &figures));
+    buffer_free(&text);
+}
+
+/* Bytes with a good digest: what order_seal wraps is taken as it is. */
+static const char *why_refused(const char *partitions, size_t partitions_bytes, const char *entries,
+                               size_t entries_bytes, uint64_t numbers, uint64_t slices, uint64_t records)
+{
+    struct byte_buffer text = {0};
+    struct order_figures figures;
+    struct order_head head = {.first = 0, .next = numbers};
+    order_seal(&head, (struct str){partitions, partitions_bytes}, (struct str){entries, entries_bytes},
+               (struct str){"", 0}, slices, records, &text);
+    const char *why = order_figures(text_of(&text), &figures);
+    buffer_free(&text);
+    return why;
+}
+
+#define P "\1\0\1a\1b\0\0\0"
+#define WHY(entries, numbers, slices, records)                                                               \
+    why_refused(P, sizeof(P) - 1, entries, sizeof(entries) - 1, numbers, slices, records)
+
+static void test_impossible(void **state)
+{
+    (void)state;
+    assert_null(WHY("\2\0\12\0\4", 1, 1, 10));
+    assert_non_null(WHY("\2\0\12\0\4", 2, 1, 10)); /* numbers */
+    assert_non_null(WHY("\2\0\12\0\4", 1, 2, 10)); /* slices */
+    assert_non_null(WHY("\2\0\12\0\4", 1, 1, 11)); /* records */
+    assert_non_null(WHY("\2\1\12\0\4", 1, 1, 10)); /* a partition that is not there */
+    assert_non_null(WHY("\5\1", 1, 0, 0));
+    assert_non_null(WHY("\2\0\0\0\4", 1, 1, 0));                                      /* no records */
+    assert_non_null(WHY("\2\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\2\0\4", 1, 1, 10)); /* more than 64 bits */
+    assert_non_null(WHY("\4" P, 1, 0, 0));                                            /* a partition later */
+    assert_non_null(WHY("\1\2\0\0\0\0\0\4", 1, 0, 0));                                /* and out of turn */
+    assert_non_null(WHY("\1\1\x90\1a\0\0\0\0\4", 1, 0, 0)); /* a name that is too long */
+    assert_non_null(WHY("\7\0\0\4", 1, 0, 0));              /* something behind the end */
+    for (unsigned tag = 0; tag < 256; tag++) {
+        char entries[] = {(char)tag};
+        const char *why = why_refused(P, sizeof(P) - 1, entries, 1, 1, 0, 0);
+        bool is_live = tag >= ORDER_LIVE_FIRST && tag <= ORDER_LIVE_LAST;
+        bool is_unknown = tag == 0 || (tag > ORDER_EPOCH && !is_live);
+        assert_int_equal(why == NULL, tag == ORDER_NUMBER || tag == ORDER_LAST);
+        assert_int_equal(why != NULL && strstr(why, "live source") != NULL, is_live);
+        assert_int_equal(why != NULL && strstr(why, "no leat knows") != NULL, is_unknown);
+    }
+}
+
+static void test_no_log(void **state)
+{
+    (void)state;
+    struct byte_buffer text = {0};
+    struct order_figures figures;
+    put_segment(&text);
+    text.data[7] = '2';
+    assert_non_null(strstr(order_figures(text_of(&text), &figures), "another leat"));
+    text.data[0] = 'L';
+    assert_non_null(strstr(order_figures(text_of(&text), &figures), "no order log"));
+    buffer_free(&text);
+}
+
+/* What the design allows: 16 to 32 bytes a slice. */
+static void test_size(void **state)
+{
+    (void)state;
+    struct byte_buffer entries = {0};
+    enum { SLICES = 10000 };
+    int64_t time = 1700000000000000;
+    for (int i = 0; i < SLICES; i++) {
+        order_put_slice(&entries, (uint32_t)(i % 300), 1024, time + 60 * US_PER_SECOND, time);
+        order_put_of(&entries, ORDER_CUT, (uint32_t)(i % 300));
+        time += 60 * US_PER_SECOND;
+    }
+    assert_true(entries.length <= (size_t)16 * SLICES);
+    buffer_free(&entries);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_torn_and_flipped),
+        cmocka_unit_test(test_impossible), cmocka_unit_test(test_no_log),
+        cmocka_unit_test(test_size),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
