@@ -69,18 +69,17 @@ void linear_plain_free(struct plain *p)
 
 static void make_ready(const struct model *m, const struct call *c, struct plain *p, uint32_t first)
 {
-    uint32_t count = MIN((uint32_t)TILE, c->in->rows - MIN(first, c->in->rows));
+    uint32_t count = MIN((uint32_t)TILE, c->in->rows - MIN(first, c->in->rows)), fields = p->fields;
     uint64_t hashes[TILE];
-    for (uint32_t f = 0; f < p->fields && count > 0; f++) {
+    for (uint32_t f = 0; f < fields && count > 0; f++) {
         const struct table *t = &m->tables[f];
         const uint64_t *ids = c->in->ids[f] + first;
-        struct wanted *wanted = p->wanted + first % RING * p->fields + f;
+        struct wanted *wanted = p->wanted + first % RING * fields + f;
         m->k->mix_keys(hashes, ids, t->options.seed, count);
-        for (uint32_t i = 0; i < count; i++, wanted += p->fields) {
-            wanted->home = ids[i] != 0
-                               ? table_page(t, hashes[i], ROW_BYTES) + table_home(true, hashes[i]) * ROW_BYTES
-                               : p->nobody;
-            wanted->key = ids[i];
+        struct table_place place = table_place_of(t);
+        for (uint32_t i = 0; i < count; i++, wanted += fields) {
+            const unsigned char *home = table_place_home(&place, hashes[i], ROW_BYTES);
+            *wanted = (struct wanted){.home = ids[i] != 0 ? home : p->nobody, .key = ids[i]};
         }
     }
     float *values = p->values + first % RING * p->whole + p->fields;

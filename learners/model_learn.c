@@ -38,7 +38,7 @@ static bool is_sampled_out(const struct model *m, const struct model_input *in, 
 
 static void judge(const struct model *m, struct call *c)
 {
-    uint64_t learned = 0;
+    uint64_t learned = 0, pending = m->pending, block = m->options.block;
     judge_finite(m, c->in, c->learns);
     for (uint32_t i = 0; i < c->in->rows; i++) {
         bool is_good = c->learns[i];
@@ -47,7 +47,8 @@ static void judge(const struct model *m, struct call *c)
         c->out->verdicts[i] = !is_good ? MODEL_REJECTED : is_out ? MODEL_SAMPLED_OUT : MODEL_LEARNED;
         int64_t seconds = c->in->event_time_us ? c->in->event_time_us[i] / US_PER_SECOND : 0;
         c->seen[i] = (uint32_t)MIN(MAX(seconds, 0), (int64_t)UINT32_MAX);
-        c->steps[i] = (uint32_t)(m->steps + (m->pending + learned) / m->options.block) + 1;
+        c->steps[i] =
+            (uint32_t)(m->steps + (block == 1 ? pending + learned : (pending + learned) / block)) + 1;
         learned += c->learns[i];
     }
     c->all_learn = learned == c->in->rows;

@@ -11,6 +11,7 @@ enum {
     HUGE_PAGE = 2 << 20,
     HUGE_FROM =
         2 * HUGE_PAGE, /* small tables take small pages: zeroing huge ones would cost more than they save */
+    POPULATE_FROM = 2 * RANGE_STEP,
     DEPTH_MAX = 32,
     LOOK_AHEAD = 24,
     TOUCH_BEHIND = 16,
@@ -63,7 +64,9 @@ static void range_need(struct table_range *range, size_t bytes)
     if (target >= HUGE_FROM) {
         size_t from = MAX(range->usable / HUGE_PAGE * HUGE_PAGE, (size_t)HUGE_FROM - HUGE_PAGE);
         (void)madvise(range->base + from, target - from, MADV_HUGEPAGE);
-    }
+    } else if (target >=
+               POPULATE_FROM) /* all at once, not page by page when touched; an old kernel says no */
+        (void)madvise(range->base + range->usable, target - range->usable, MADV_POPULATE_WRITE);
     range->usable = target;
 }
 
@@ -353,7 +356,7 @@ struct table_row *table_sight_slow(struct table *t, uint64_t key, uint64_t hash,
 {
     if (!learns)
         return NULL;
-    if (table_slot_of(t, key, hash)) {
+    if (t->expired_before > 0 && table_slot_of(t, key, hash)) {
         table_remove(t, key, hash);
         t->stats.expired++;
     }

@@ -46,6 +46,26 @@ static inline unsigned char *table_page(const struct table *t, uint64_t hash, si
     return t->slots + (size_t)table_page_of(t, hash) * (TABLE_PAGE_SLOTS * slot_bytes);
 }
 
+/* What homes of an inline table's keys are made of, for loops that store in between. */
+struct table_place {
+    const uint32_t *directory;
+    const unsigned char *slots;
+    unsigned shift;
+};
+
+static inline struct table_place table_place_of(const struct table *t)
+{
+    return (struct table_place){t->directory, t->slots, 64 - t->depth};
+}
+
+static inline const unsigned char *table_place_home(const struct table_place *place, uint64_t hash,
+                                                    size_t slot_bytes)
+{
+    return place->slots +
+           ((size_t)place->directory[hash >> place->shift] * TABLE_PAGE_SLOTS + table_home(true, hash)) *
+               slot_bytes;
+}
+
 /* The slot of a key, or NULL. is_inline and slot_bytes are the table's: constants where the caller knows
  * them. */
 static inline uint64_t *table_probe(const struct table *t, uint64_t key, uint64_t hash, bool is_inline,
