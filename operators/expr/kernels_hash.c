@@ -37,10 +37,15 @@ uint64_t expr_hash_value(const struct column *column, uint32_t row)
     return column_is_valid(column, row) ? hash_at(column, row) : null_hash;
 }
 
-uint64_t expr_hash_combine(uint64_t hash, uint64_t next)
+static inline uint64_t combine(uint64_t hash, uint64_t next)
 {
     uint64_t pair[] = {hash, next};
     return XXH3_64bits(pair, sizeof(pair));
+}
+
+uint64_t expr_hash_combine(uint64_t hash, uint64_t next)
+{
+    return combine(hash, next);
 }
 
 void kernel_hash(struct expr_call *call)
@@ -68,17 +73,41 @@ void kernel_hash_mod(struct expr_call *call)
     }
 }
 
+/* hashes[i] = with the value of live row i: expr_hash_combine, without its questions for the two usual kinds.
+ */
+static void combine_column(uint64_t *hashes, const struct expr_call *call, const struct expr_vec *arg)
+{
+    const struct column *column = &arg->column;
+    uint32_t count = call->rows.count;
+    if (column->valid == NULL && column->tag == TYPE_TEXT) {
+        for (uint32_t i = 0; i < count; i++) {
+            struct text_ref text = column->texts[rows_at(&call->rows, i) & arg->mask];
+            uint64_t value = XXH3_64bits_withSeed(column->heap + text.offset, text.length, TYPE_TEXT);
+            hashes[i] = combine(hashes[i], value);
+        }
+    } else if (column->valid == NULL && column->tag == TYPE_INT) {
+        for (uint32_t i = 0; i < count; i++) {
+            int64_t number = column->ints[rows_at(&call->rows, i) & arg->mask];
+            uint64_t value = XXH3_64bits_withSeed(&number, sizeof(number), TYPE_INT);
+            hashes[i] = combine(hashes[i], value);
+        }
+    } else {
+        for (uint32_t i = 0; i < count; i++) {
+            uint32_t row = rows_at(&call->rows, i) & arg->mask;
+            hashes[i] = combine(hashes[i], expr_hash_value(column, row));
+        }
+    }
+}
+
+/* Column by column: rows do not wait for each other. */
 void kernel_cross(struct expr_call *call)
 {
-    for (uint32_t i = 0; i < call->rows.count; i++) {
-        uint32_t row = rows_at(&call->rows, i);
-        uint64_t hash = 0;
-        for (uint32_t k = 0; k < call->node->args_count; k++) {
-            const struct expr_vec *arg = &call->args[k];
-            hash = expr_hash_combine(hash, expr_hash_value(&arg->column, row & arg->mask));
-        }
-        call->out->column.ints[row] = (int64_t)hash;
-    }
+    uint64_t hashes[BATCH_ROWS] = {0};
+    leat_assert(call->rows.count <= BATCH_ROWS);
+    for (uint32_t k = 0; k < call->node->args_count; k++)
+        combine_column(hashes, call, &call->args[k]);
+    for (uint32_t i = 0; i < call->rows.count; i++)
+        call->out->column.ints[rows_at(&call->rows, i)] = (int64_t)hashes[i];
 }
 
 /* --- buckets -------------------------------------------------------------------------------------------- */
