@@ -324,7 +324,8 @@ uint32_t snapshot_lanes(const struct snapshot_reader *reader)
 
 static void state_path(const struct snapshot_reader *reader, char *path)
 {
-    path_checkpoint(reader->checkpoint->dir, reader->checkpoint->chain[reader->link].info.id, path);
+    uint32_t last = MIN(reader->link, reader->checkpoint->count - 1); /* all of it is read */
+    path_checkpoint(reader->checkpoint->dir, reader->checkpoint->chain[last].info.id, path);
     strcat(path, "/state.bin");
 }
 

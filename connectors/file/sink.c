@@ -378,6 +378,13 @@ static char *copy_path(struct str path)
     return copy;
 }
 
+static void clear_pending(struct file_sink *sink)
+{
+    for (uint32_t i = 0; i < sink->pending_count; i++)
+        free(sink->pending[i].path);
+    sink->pending_count = 0;
+}
+
 static bool read_record(struct file_sink *sink, struct str record, struct restored *restored)
 {
     char type = record.length == 0 ? '\0' : record.data[0];
@@ -387,8 +394,11 @@ static bool read_record(struct file_sink *sink, struct str record, struct restor
     if (record.length < head)
         return false;
     struct str rest = {record.data + head, record.length - head};
-    if (type == RECORD_STATE) {
+    if (type == RECORD_STATE) { /* the first of a checkpoint: what the chain before it said is over */
         memcpy(&restored->state, record.data, sizeof(restored->state));
+        buffer_clear(&restored->raw);
+        buffer_clear(&restored->encoder);
+        clear_pending(sink);
         free(restored->path);
         restored->path = copy_path(rest);
         leat_assert(restored->path != NULL);
@@ -427,9 +437,8 @@ static bool redo_pending(struct sink_context *context)
             error = 0;
         if (error != 0)
             is_good = cannot_restore(context, sink->pending[i].path, error);
-        free(sink->pending[i].path);
     }
-    sink->pending_count = 0;
+    clear_pending(sink);
     return is_good;
 }
 

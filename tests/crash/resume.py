@@ -146,6 +146,34 @@ def test_new_sink(leat, folder):
         raise Failure(f"the old sink's rows and counts must be whole:\n{found.stdout}")
 
 
+BLOCKS = ("t.jsonl.gz", "t.csv.zst", "t.msgpack.lz4", "t.batches")
+
+
+def test_open_blocks(leat, folder):
+    """Outputs of blocks: the open one is in the checkpoint. Of a delta, it is not that of the base as well."""
+    data, job = f"{folder}/data", f"{folder}/blocks.leat"
+    with open(job, "w", encoding="utf-8") as f:
+        f.write(JOB[:JOB.index("sink t")] + "".join(
+            f'sink s{i} = file from t {{ path: concat(out, "/{name}") }}\n' for i, name in enumerate(BLOCKS)))
+    run(leat, job, data, f"{folder}/whole")
+    deltas = 0
+    for at in range(1, 6):
+        out = f"{folder}/blocks-{at}"
+        killed = run(leat, job, data, out, LEAT_FAILPOINTS=f"ckpt.published=kill@{at}")
+        newest = subprocess.run([leat, "checkpoint", "list", f"{out}/state"], capture_output=True, text=True,
+                                check=False).stdout.partition("\n")[0]
+        deltas += killed.returncode == -signal.SIGKILL and "delta" in newest
+        found = run(leat, job, data, out)
+        if found.returncode != 0:
+            raise Failure(f"it does not go on after a kill at checkpoint {at} ({newest}): {found.stderr}")
+        for name in BLOCKS:
+            with open(f"{out}/{name}", "rb") as f, open(f"{folder}/whole/{name}", "rb") as g:
+                if f.read() != g.read():
+                    raise Failure(f"{name} has other bytes after a kill at checkpoint {at} ({newest})")
+    if deltas == 0:
+        raise Failure("no life went on from a delta: the test shows nothing")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--leat", required=True)
@@ -162,6 +190,7 @@ def main():
     os.rename(work, template)
     tests = [(name, lambda at, c=change, r=refusal: test_case(leat, at, c, r)) for name, change, refusal in CASES]
     tests.append(("a sink is new", lambda at: test_new_sink(leat, at)))
+    tests.append(("outputs of blocks", lambda at: test_open_blocks(leat, at)))
     failed = 0
     for name, test in tests:
         shutil.rmtree(work, ignore_errors=True)
