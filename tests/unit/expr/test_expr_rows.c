@@ -255,6 +255,26 @@ static void test_filter(void **state)
     end(&r);
 }
 
+/* A cross is what its row's values hash to, one after the other, whatever ways there are to go through
+ * columns. */
+static void test_cross(void **state)
+{
+    (void)state;
+    static const int columns[] = {COLUMN_S, COLUMN_A, COLUMN_X, COLUMN_T};
+    for (int has_nulls = 0; has_nulls < 2; has_nulls++) {
+        struct run r;
+        begin(&r, 700, has_nulls);
+        eval(&r, "cross(s, a, x, t)");
+        for (uint32_t row = 0; row < 700; row++) {
+            uint64_t hash = 0;
+            for (size_t k = 0; k < ARRAY_COUNT(columns); k++)
+                hash = expr_hash_combine(hash, expr_hash_value(&r.batch->columns[columns[k]], row));
+            assert_true((uint64_t)r.out.ints[row] == hash);
+        }
+        end(&r);
+    }
+}
+
 /* A text that grows beyond 1 MiB is refused, and only in its row. */
 static void test_long_text(void **state)
 {
@@ -310,9 +330,11 @@ static void test_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_empty),      cmocka_unit_test(test_marks),         cmocka_unit_test(test_lazy),
-        cmocka_unit_test(test_unselected), cmocka_unit_test(test_result_memory), cmocka_unit_test(test_split),
-        cmocka_unit_test(test_filter),     cmocka_unit_test(test_long_text),     cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_empty),         cmocka_unit_test(test_marks),
+        cmocka_unit_test(test_lazy),          cmocka_unit_test(test_unselected),
+        cmocka_unit_test(test_result_memory), cmocka_unit_test(test_split),
+        cmocka_unit_test(test_filter),        cmocka_unit_test(test_cross),
+        cmocka_unit_test(test_long_text),     cmocka_unit_test(test_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
