@@ -128,21 +128,22 @@ static void merge_fixed(const struct aggregates *aggregates, char *into, const c
 
 /* --- Dropping --- */
 
-static void copy_pane(const struct panes *panes, char *data, uint32_t i, struct byte_buffer *panes_out,
-                      struct byte_buffer *heap)
+/* Copies a pane or a node, whose partials begin at `place`, and what they refer to. */
+static void copy_partials(struct panes *panes, char *data, const char *from, uint32_t stride, size_t place)
 {
-    size_t at = panes_out->length;
-    buffer_append(panes_out, pane_at(panes, data, i), panes->stride);
-    char *partials = panes_out->data + at + sizeof(int64_t);
+    struct byte_buffer *out = &panes->scratch, *heap = &panes->partial;
+    size_t at = out->length;
+    buffer_append(out, from, stride);
+    char *partials = out->data + at + place;
     for (uint32_t k = 0; k < panes->aggregates->count; k++) {
         const struct aggregate *aggregate = &panes->aggregates->items[k];
         if (aggregate->kind->bytes > 0)
             continue;
         struct reference *reference = (struct reference *)(void *)(partials + aggregate->offset);
-        const char *from = heap_of(panes, data) + reference->offset;
+        const char *bytes = heap_of(panes, data) + reference->offset;
         reference->offset = (uint32_t)heap->length;
         reference->capacity = reference->length;
-        buffer_append(heap, from, reference->length);
+        buffer_append(heap, bytes, reference->length);
     }
 }
 
@@ -158,13 +159,13 @@ static void compact(struct panes *panes, struct keyed_slot *slot, int64_t first_
     buffer_append(out, data, sizeof head + head.prefix_room);
     uint32_t first = lower_bound(panes, data, first_alive), first_node = 0;
     for (uint32_t i = first; i < head.panes; i++)
-        copy_pane(panes, data, i, out, heap);
+        copy_partials(panes, data, pane_at(panes, data, i), panes->stride, sizeof(int64_t));
     /* A node with a dropped pane would be read by no one, and is not kept. */
     while (first_node < head.nodes && run_first(panes, node_at(panes, data, first_node)->index) < first_alive)
         first_node++;
-    if (head.nodes > first_node)
-        buffer_append(out, node_at(panes, data, first_node),
-                      (size_t)(head.nodes - first_node) * panes->node_stride);
+    for (uint32_t i = first_node; i < head.nodes; i++)
+        copy_partials(panes, data, (char *)node_at(panes, data, i), panes->node_stride,
+                      sizeof(struct node_head));
     buffer_append(out, heap->data, heap->length);
     head.panes -= first;
     head.nodes -= first_node;
@@ -198,40 +199,114 @@ static char *make_entry(struct panes *panes, struct keyed_slot *slot, struct str
     return data;
 }
 
-/* Merges the run's panes into the node's partials. */
-static void fill_node(const struct panes *panes, char *data, struct node_head *node)
+/* Sets the variable partial that the reference at `place` of the value stands for to panes->partial, with
+ * room to grow. */
+static char *keep_partial(struct panes *panes, struct keyed_slot *slot, char *data, size_t place,
+                          uint32_t spare)
 {
-    char *partials = (char *)(node + 1);
-    memset(partials, 0, panes->aggregates->bytes);
-    node->panes = 0;
-    int64_t last = run_last(panes, node->index);
-    for (uint32_t i = lower_bound(panes, data, run_first(panes, node->index));
-         i < head_of(data)->panes && index_at(panes, data, i) <= last; i++) {
-        merge_fixed(panes->aggregates, partials, pane_at(panes, data, i) + sizeof(int64_t));
-        node->panes++;
+    const struct byte_buffer *partial = &panes->partial;
+    struct reference *reference = (struct reference *)(void *)(data + place);
+    if (partial->length > reference->capacity) {
+        uint32_t bytes, capacity = ((uint32_t)partial->length + spare + 7) & ~7U;
+        capacity = MIN(capacity, (uint32_t)partial->length + VARIABLE_BYTES);
+        head_of(data)->garbage_bytes += reference->capacity;
+        keyed_read(slot, &bytes);
+        data = open_gap(panes, slot, bytes, capacity);
+        reference = (struct reference *)(void *)(data + place);
+        reference->offset = head_of(data)->heap_bytes;
+        reference->capacity = capacity;
+        head_of(data)->heap_bytes += capacity;
     }
+    reference->length = (uint32_t)partial->length;
+    if (partial->length > 0)
+        memcpy(heap_of(panes, data) + reference->offset, partial->data, partial->length);
+    return data;
+}
+
+static struct str variable_at(const struct panes *panes, char *data, const char *partials,
+                              const struct aggregate *aggregate)
+{
+    struct reference reference;
+    memcpy(&reference, partials + aggregate->offset, sizeof reference);
+    return (struct str){heap_of(panes, data) + reference.offset, reference.length};
+}
+
+/* One variable partial of the panes from i on, merged in order. */
+static void combine_panes(const struct panes *panes, char *data, uint32_t i, uint32_t count,
+                          const struct aggregate *aggregate, struct byte_buffer *into)
+{
+    for (uint32_t end = i + count; i < end; i++) {
+        struct str partial = variable_at(panes, data, pane_at(panes, data, i) + sizeof(int64_t), aggregate);
+        if (partial.length > 0)
+            aggregate->kind->combine(aggregate, into, partial);
+    }
+}
+
+static char *drop_node(struct panes *panes, struct keyed_slot *slot, char *data, uint32_t at)
+{
+    char *node = (char *)node_at(panes, data, at);
+    for (uint32_t k = 0; k < panes->aggregates->count; k++) {
+        struct reference reference;
+        memcpy(&reference, node + sizeof(struct node_head) + panes->aggregates->items[k].offset,
+               sizeof reference);
+        if (panes->aggregates->items[k].kind->bytes == 0)
+            head_of(data)->garbage_bytes += reference.capacity;
+    }
+    uint32_t bytes;
+    keyed_read(slot, &bytes);
+    memmove(node, node + panes->node_stride, bytes - (size_t)(node - data) - panes->node_stride);
+    head_of(data)->nodes--;
+    return keyed_write(panes->table, slot, bytes - panes->node_stride, TIME_MIN);
+}
+
+/* Merges the run's panes into the node's partials. A node that the entry has no room for is dropped: a reader
+ * then merges its panes. */
+static char *fill_node(struct panes *panes, struct keyed_slot *slot, char *data, uint32_t at)
+{
+    struct node_head *node = node_at(panes, data, at);
+    char *partials = (char *)(node + 1);
+    int64_t last = run_last(panes, node->index);
+    uint32_t first = lower_bound(panes, data, run_first(panes, node->index)), count = 0;
+    for (uint32_t k = 0; k < panes->aggregates->count; k++)
+        memset(partials + panes->aggregates->items[k].offset, 0, panes->aggregates->items[k].kind->bytes);
+    for (; first + count < head_of(data)->panes && index_at(panes, data, first + count) <= last; count++)
+        merge_fixed(panes->aggregates, partials, pane_at(panes, data, first + count) + sizeof(int64_t));
+    node->panes = count;
+    for (uint32_t k = 0; k < panes->aggregates->count && panes->aggregates->variable > 0; k++) {
+        const struct aggregate *aggregate = &panes->aggregates->items[k];
+        if (aggregate->kind->bytes > 0)
+            continue;
+        uint32_t bytes;
+        buffer_clear(&panes->partial);
+        combine_panes(panes, data, first, count, aggregate, &panes->partial);
+        keyed_read(slot, &bytes);
+        if (bytes + panes->partial.length > PANES_BYTES_MAX / 2)
+            return drop_node(panes, slot, data, at);
+        size_t place = (size_t)((char *)node_at(panes, data, at) - data) + sizeof(struct node_head);
+        data = keep_partial(panes, slot, data, place + aggregate->offset, 0);
+    }
+    return data;
 }
 
 /* A pane was changed or inserted at i: its run's node follows; a run that a later pane has left behind gets
  * one. */
-static char *mend_nodes(struct panes *panes, struct keyed_slot *slot, char *data, uint32_t i, bool is_new)
+static void mend_nodes(struct panes *panes, struct keyed_slot *slot, char *data, uint32_t i, bool is_new)
 {
     bool found;
     int64_t index = index_at(panes, data, i) >> panes->shift;
     uint32_t at = find_node(panes, data, index, &found);
     if (found)
-        fill_node(panes, data, node_at(panes, data, at));
+        data = fill_node(panes, slot, data, at);
     if (!is_new || i == 0 || i + 1 != head_of(data)->panes || head_of(data)->panes <= PANES_NODES_ABOVE)
-        return data;
+        return;
     int64_t previous = index_at(panes, data, i - 1) >> panes->shift;
     at = find_node(panes, data, previous, &found);
     if (previous == index || found)
-        return data;
+        return;
     data = open_gap(panes, slot, (size_t)((char *)node_at(panes, data, at) - data), panes->node_stride);
     head_of(data)->nodes++;
     node_at(panes, data, at)->index = previous;
-    fill_node(panes, data, node_at(panes, data, at));
-    return data;
+    (void)fill_node(panes, slot, data, at);
 }
 
 /* Adds the row to one variable partial of pane i. */
@@ -239,27 +314,14 @@ static char *update_variable(struct panes *panes, struct keyed_slot *slot, char 
                              uint32_t which, const struct panes_row *row)
 {
     const struct aggregate *aggregate = &panes->aggregates->items[which];
-    size_t place = sizeof(int64_t) + aggregate->offset;
-    struct reference *reference = (struct reference *)(void *)(pane_at(panes, data, i) + place);
+    const char *partials = pane_at(panes, data, i) + sizeof(int64_t);
+    struct str before = variable_at(panes, data, partials, aggregate);
     struct byte_buffer *partial = &panes->partial;
     buffer_clear(partial);
-    buffer_append(partial, heap_of(panes, data) + reference->offset, reference->length);
+    buffer_append(partial, before.data, before.length);
     aggregate->kind->absorb(aggregate, partial, &row->arguments[which], row->row, row->time);
-    if (partial->length > reference->capacity) {
-        uint32_t capacity = (uint32_t)partial->length + (uint32_t)partial->length / 2;
-        capacity = MIN((capacity + 7) & ~7U, (uint32_t)partial->length + VARIABLE_BYTES);
-        head_of(data)->garbage_bytes += reference->capacity;
-        uint32_t bytes;
-        keyed_read(slot, &bytes);
-        data = open_gap(panes, slot, bytes, capacity);
-        reference = (struct reference *)(void *)(pane_at(panes, data, i) + place);
-        reference->offset = head_of(data)->heap_bytes;
-        reference->capacity = capacity;
-        head_of(data)->heap_bytes += capacity;
-    }
-    reference->length = (uint32_t)partial->length;
-    memcpy(heap_of(panes, data) + reference->offset, partial->data, partial->length);
-    return data;
+    return keep_partial(panes, slot, data, (size_t)(partials - data) + aggregate->offset,
+                        (uint32_t)partial->length / 2);
 }
 
 /* The most that the row can add to the entry. */
@@ -348,22 +410,36 @@ void panes_sum_free(const struct panes *panes, struct panes_sum *sum)
     for (uint32_t i = 0; sum->variable != NULL && i < panes->aggregates->count; i++)
         buffer_free(&sum->variable[i]);
     free(sum->variable);
+    buffer_free(&sum->run_variable);
     free(sum->run);
     free(sum->fixed);
 }
 
-static void merge_variable(const struct panes *panes, char *data, uint32_t i, struct panes_sum *sum)
+static void merge_variable(const struct panes *panes, char *data, const char *partials, struct panes_sum *sum)
 {
-    const char *partials = pane_at(panes, data, i) + sizeof(int64_t);
-    for (uint32_t k = 0; k < panes->aggregates->count; k++) {
+    for (uint32_t k = 0; k < panes->aggregates->count && panes->aggregates->variable > 0; k++) {
         const struct aggregate *aggregate = &panes->aggregates->items[k];
         if (aggregate->kind->bytes > 0)
             continue;
-        struct reference reference;
-        memcpy(&reference, partials + aggregate->offset, sizeof reference);
-        if (reference.length > 0)
-            aggregate->kind->combine(aggregate, &sum->variable[k],
-                                     (struct str){heap_of(panes, data) + reference.offset, reference.length});
+        struct str partial = variable_at(panes, data, partials, aggregate);
+        if (partial.length > 0)
+            aggregate->kind->combine(aggregate, &sum->variable[k], partial);
+    }
+}
+
+/* The same bytes as from a node. */
+static void merge_run_variable(const struct panes *panes, char *data, uint32_t i, uint32_t count,
+                               struct panes_sum *sum)
+{
+    for (uint32_t k = 0; k < panes->aggregates->count && panes->aggregates->variable > 0; k++) {
+        const struct aggregate *aggregate = &panes->aggregates->items[k];
+        if (aggregate->kind->bytes > 0)
+            continue;
+        struct byte_buffer *run = &sum->run_variable;
+        buffer_clear(run);
+        combine_panes(panes, data, i, count, aggregate, run);
+        if (run->length > 0)
+            aggregate->kind->combine(aggregate, &sum->variable[k], (struct str){run->data, run->length});
     }
 }
 
@@ -377,6 +453,7 @@ static uint32_t merge_run(const struct panes *panes, char *data, uint32_t i, int
     if (found) {
         const struct node_head *node = node_at(panes, data, at);
         merge_fixed(panes->aggregates, sum->fixed, (const char *)(node + 1));
+        merge_variable(panes, data, (const char *)(node + 1), sum);
         end = i + node->panes;
     } else {
         int64_t last = run_last(panes, run);
@@ -384,9 +461,8 @@ static uint32_t merge_run(const struct panes *panes, char *data, uint32_t i, int
         for (; end < head_of(data)->panes && index_at(panes, data, end) <= last; end++)
             merge_fixed(panes->aggregates, sum->run, pane_at(panes, data, end) + sizeof(int64_t));
         merge_fixed(panes->aggregates, sum->fixed, sum->run);
+        merge_run_variable(panes, data, i, end - i, sum);
     }
-    for (uint32_t k = i; k < end && panes->aggregates->variable > 0; k++)
-        merge_variable(panes, data, k, sum);
     return end;
 }
 
@@ -414,8 +490,7 @@ void panes_read(const struct panes *panes, const struct keyed_slot *slot, int64_
             continue;
         }
         merge_fixed(panes->aggregates, sum->fixed, pane_at(panes, data, i) + sizeof(int64_t));
-        if (panes->aggregates->variable > 0)
-            merge_variable(panes, data, i, sum);
+        merge_variable(panes, data, pane_at(panes, data, i) + sizeof(int64_t), sum);
         i++;
     }
 }

@@ -4,7 +4,7 @@
  *     head | prefix | panes by rising index | nodes | heap
  *
  * A pane is its index (8 bytes) and the partials (aggregates.bytes); a variable partial is a reference into
- * the heap. A node is the fixed partials of a run of 2^shift panes, merged in order; nodes are made when a
+ * the heap. A node is the partials of a run of 2^shift panes, merged in order; nodes are made when a
  * run is complete, so that a reader of a long window merges few runs instead of many panes. A window's value
  * is the merge, in order, of its first panes up to a run's edge, its whole runs, and its last panes: a
  * function of the panes' content alone, whether a node is there or not. */
@@ -28,6 +28,7 @@ struct panes {
 struct panes_sum {
     char *fixed, *run;
     struct byte_buffer *variable; /* by aggregate */
+    struct byte_buffer run_variable;
 };
 
 /* window_panes: of the longest window. */

@@ -2,6 +2,7 @@
 #include "keyed_script.h"
 
 #include "operators/panes.h"
+#include "unit/support/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -275,6 +276,48 @@ static void sketches(void **state)
     fake_close(&engine);
 }
 
+/* Windows of many panes are read by runs of panes, whose sketches change when a row comes late; both sketches
+ * are exact for few values. */
+static void sketches_of_long_windows(void **state)
+{
+    (void)state;
+    enum { ROWS = 4000, STEP = 100, PANES = 200, VALUES = 40 };
+    static struct fake_row rows[ROWS];
+    struct fake_engine engine;
+    struct test_random random = {5};
+    fake_open(&engine, NULL, 1);
+    assert_true(fake_bind(&engine, "feature by k over 200m every 1m { u: distinct(x), t: top(x, 1) }", 1));
+    fake_start(&engine, 1, 4 << 20);
+    for (int64_t i = 0; i < ROWS; i++) {
+        int64_t minute = 1000 + i / 5 - (random_chance(&random, 20) ? random_below(&random, 150) : 0);
+        rows[i] =
+            (struct fake_row){.id = i, .k = 1, .has_k = true, .ts = minute * US_PER_MINUTE, .has_x = true};
+        rows[i].x = random_below(&random, 10 + (uint32_t)(i % 300) / 10);
+    }
+    for (int64_t at = 0; at < ROWS; at += STEP)
+        fake_number(&engine, rows + at, STEP, 0);
+    const char *line = fake_text(&engine.output);
+    for (int64_t i = 0; i < ROWS; i++, line = strchr(line, '\n') + 1) {
+        int64_t counts[VALUES] = {0}, distinct = 0, most = 0, pane = pane_of(rows[i].ts, US_PER_MINUTE);
+        for (int64_t k = 0; k < i; k++) {
+            int64_t p = pane_of(rows[k].ts, US_PER_MINUTE);
+            if (p >= pane - PANES && p <= pane)
+                counts[rows[k].x]++;
+        }
+        for (int v = 0; v < VALUES; v++)
+            distinct += counts[v] > 0, most = MAX(most, counts[v]);
+        const char *cell = line;
+        for (int column = 0; column < 8; column++)
+            cell = strchr(cell, '|') + 1;
+        char *next;
+        assert_int_equal(strtoll(cell, &next, 10), distinct);
+        assert_true(next[0] == '|' && next[1] == '[');
+        if (distinct > 0)
+            assert_int_equal(counts[strtoll(next + 2, NULL, 10)], most);
+    }
+    fake_close(&engine);
+}
+
 static void from_another_stream(void **state)
 {
     (void)state;
@@ -400,6 +443,7 @@ int main(void)
                                        cmocka_unit_test(all_aggregates),
                                        cmocka_unit_test(additive_windows),
                                        cmocka_unit_test(ties),
-                                       cmocka_unit_test(sketches)};
+                                       cmocka_unit_test(sketches),
+                                       cmocka_unit_test(sketches_of_long_windows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
