@@ -20,12 +20,12 @@
 #define FFM_ROUND(fields) (((fields) + 3U) / 4U * 4U)
 
 /*
- * One row to update. `w` holds d weights, followed by the optimizer's state (opt_state_floats(d) floats).
+ * One row to update: d weights and the optimizer's state (opt_state_floats(d) floats).
  * The gradient is scale * g[i]; newton's curvature is curvature * g[i]^2. `g` may be read by several rows; it
- * never overlaps a `w`. Two rows of one call have different `w`.
+ * never overlaps a `w` or `state`. Two rows of one call have different ones.
  */
 struct opt_row {
-    float *w;
+    float *w, *state;
     const float *g;
     float scale;
     float curvature;
@@ -92,7 +92,7 @@ struct ftrl64_params {
  * ffm_pairs_forward: the same partners, and products[f][g] = <v_f,g, v_g,f> in rows of FFM_ROUND(n) floats,
  * 0 on the diagonal. ffm_pairs_backward: block g of partners[f] *= scales[f][g], in place.
  *
- * opt_*: one optimizer step on n rows of d weights each; the state follows the weights (opt_state_floats):
+ * opt_*: one optimizer step on n rows of d weights each, whose state is (opt_state_floats):
  * sgd none; momentum d; adagrad d; adagrad_row 1; adagrad_block d / 4 (d % 4 == 0); adam 2d (m, v); ftrl 2d
  * (z, n); newton d. AdaGrad: Duchi 2011. Lazy Adam: Kingma 2015 on touched rows. FTRL-proximal: McMahan 2013,
  * alg. 1. Newton: a Gaussian posterior a weight, diagonal (Graepel 2010): precision += curvature, step = rate
@@ -148,7 +148,7 @@ struct kernels_calls {
 };
 void kernels_count(struct kernels_calls *calls, const struct kernels *kernels);
 
-/* Floats of state that opt_<name> keeps after d weights. */
+/* Floats of state that opt_<name> keeps for d weights. */
 enum opt_kind {
     OPT_SGD,
     OPT_MOMENTUM,

@@ -230,14 +230,39 @@ LANES_INLINE __m256 v8_group_sums(__m256 a, __m256 b, __m256 c, __m256 d)
     __m256 cd = _mm256_add_ps(_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
     return _mm256_add_ps(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xee));
 }
-LANES_INLINE v16 v16_group_sums(v16 a, v16 b, v16 c, v16 d)
+LANES_INLINE __m256 v8_group_squares(__m256 a, __m256 b, __m256 c, __m256 d)
 {
-    __m256 lo = v8_group_sums(a.lo, b.lo, c.lo, d.lo);
-    __m256 hi = v8_group_sums(a.hi, b.hi, c.hi, d.hi);
+    __m256 ab = _mm256_unpacklo_ps(a, b), ab2 = _mm256_unpackhi_ps(a, b);
+    __m256 cd = _mm256_unpacklo_ps(c, d), cd2 = _mm256_unpackhi_ps(c, d);
+    ab = _mm256_fmadd_ps(ab2, ab2, _mm256_mul_ps(ab, ab));
+    cd = _mm256_fmadd_ps(cd2, cd2, _mm256_mul_ps(cd, cd));
+    return _mm256_add_ps(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xee));
+}
+/* Four groups each in lo and hi, by group: by vector. */
+LANES_INLINE v16 v16_groups_turn(__m256 lo, __m256 hi)
+{
     __m128 r0 = _mm256_castps256_ps128(lo), r1 = _mm256_extractf128_ps(lo, 1);
     __m128 r2 = _mm256_castps256_ps128(hi), r3 = _mm256_extractf128_ps(hi, 1);
     _MM_TRANSPOSE4_PS(r0, r1, r2, r3);
     return (v16){_mm256_set_m128(r1, r0), _mm256_set_m128(r3, r2)};
+}
+LANES_INLINE v16 v16_group_sums(v16 a, v16 b, v16 c, v16 d)
+{
+    return v16_groups_turn(v8_group_sums(a.lo, b.lo, c.lo, d.lo), v8_group_sums(a.hi, b.hi, c.hi, d.hi));
+}
+LANES_INLINE v16 v16_group_squares(v16 a, v16 b, v16 c, v16 d)
+{
+    return v16_groups_turn(v8_group_squares(a.lo, b.lo, c.lo, d.lo),
+                           v8_group_squares(a.hi, b.hi, c.hi, d.hi));
+}
+LANES_INLINE v16 v16_load_halves(const float *lo, const float *hi)
+{
+    return (v16){_mm256_loadu_ps(lo), _mm256_loadu_ps(hi)};
+}
+LANES_INLINE void v16_store_halves(float *lo, float *hi, v16 a)
+{
+    _mm256_storeu_ps(lo, a.lo);
+    _mm256_storeu_ps(hi, a.hi);
 }
 LANES_INLINE v16 v16_group_pick(v16 a, int v)
 {

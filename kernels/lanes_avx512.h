@@ -186,13 +186,34 @@ LANES_INLINE v16 v16_group_sum(v16 a)
     a = _mm512_add_ps(a, _mm512_permute_ps(a, 0x4e));
     return _mm512_add_ps(a, _mm512_permute_ps(a, 0xb1));
 }
+/* Half sums of a and b, of c and d, in turns: their sums, by vector. */
+LANES_INLINE v16 v16_groups_turn(v16 ab, v16 cd)
+{
+    v16 sums = _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xee));
+    __m512i natural = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+    return _mm512_permutexvar_ps(natural, sums);
+}
 LANES_INLINE v16 v16_group_sums(v16 a, v16 b, v16 c, v16 d)
 {
     v16 ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
     v16 cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
-    v16 sums = _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xee));
-    __m512i natural = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
-    return _mm512_permutexvar_ps(natural, sums);
+    return v16_groups_turn(ab, cd);
+}
+LANES_INLINE v16 v16_group_squares(v16 a, v16 b, v16 c, v16 d)
+{
+    v16 ab = _mm512_unpacklo_ps(a, b), ab2 = _mm512_unpackhi_ps(a, b);
+    v16 cd = _mm512_unpacklo_ps(c, d), cd2 = _mm512_unpackhi_ps(c, d);
+    return v16_groups_turn(_mm512_fmadd_ps(ab2, ab2, _mm512_mul_ps(ab, ab)),
+                           _mm512_fmadd_ps(cd2, cd2, _mm512_mul_ps(cd, cd)));
+}
+LANES_INLINE v16 v16_load_halves(const float *lo, const float *hi)
+{
+    return _mm512_insertf32x8(_mm512_castps256_ps512(_mm256_loadu_ps(lo)), _mm256_loadu_ps(hi), 1);
+}
+LANES_INLINE void v16_store_halves(float *lo, float *hi, v16 a)
+{
+    _mm256_storeu_ps(lo, _mm512_castps512_ps256(a));
+    _mm256_storeu_ps(hi, _mm512_extractf32x8_ps(a, 1));
 }
 LANES_INLINE v16 v16_group_pick(v16 a, int v)
 {

@@ -179,10 +179,31 @@ LANES_INLINE v16 v16_group_sums(v16 a, v16 b, v16 c, v16 d)
     v16_sum4(r.f + 12, d);
     return r;
 }
+/* the same of squares: (l0^2 + l2^2) + (l1^2 + l3^2), the inner sums by fma */
+LANES_INLINE v16 v16_group_squares(v16 a, v16 b, v16 c, v16 d)
+{
+    v16 r;
+    const v16 *of[] = {&a, &b, &c, &d};
+    for (size_t i = 0; i < 16; i++) {
+        const float *l = of[i / 4]->f + i % 4 * 4;
+        r.f[i] = fmaf(l[2], l[2], l[0] * l[0]) + fmaf(l[3], l[3], l[1] * l[1]);
+    }
+    return r;
+}
 /* lanes 4 v .. 4 v + 3, each over the four lanes of a group */
 LANES_INLINE v16 v16_group_pick(v16 a, int v)
 {
     return v16_spread4(a.f + (size_t)v * 4);
+}
+/* eight floats of each of two places */
+LANES_INLINE v16 v16_load_halves(const float *lo, const float *hi)
+{
+    LANES_EACH(v16, 16, i < 8 ? lo[i] : hi[i - 8]);
+}
+LANES_INLINE void v16_store_halves(float *lo, float *hi, v16 a)
+{
+    memcpy(lo, a.f, 8 * sizeof *lo);
+    memcpy(hi, a.f + 8, 8 * sizeof *hi);
 }
 /* the first lane of each group */
 LANES_INLINE void v16_store_groups(float *p, v16 a)

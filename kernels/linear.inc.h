@@ -176,7 +176,7 @@ static double pairs_adagrad(float *w, float *const *pairs, const float *values, 
     if (isnan(slope))
         return slope;
     if (e->learns) {
-        struct opt_row row = {.w = w, .g = values, .scale = (float)slope};
+        struct opt_row row = {.w = w, .state = w + d, .g = values, .scale = (float)slope};
         opt_adagrad(&row, 1, d, p);
         pairs_store(pairs, w, n, d);
     }

@@ -1,5 +1,5 @@
 /*
- * Optimizer steps over rows of weights with their state behind them. The arithmetic of one vector is one
+ * Optimizer steps over rows of weights, each with its state. The arithmetic of one vector is one
  * function; the walk over rows, whole vectors and the tail is shared.
  */
 
@@ -113,8 +113,8 @@ LANES_INLINE v16 newton_vector(v16 w, v16 grad, v16 curvature, float *s0, float 
     return opt_move(w, v16_mul(rate, grad), rate, o);
 }
 
-LANES_INLINE void opt_one(float *w, const float *g, v16 scale, v16 curvature, size_t d, size_t lanes,
-                          const struct opt_vectors *o, opt_vector *vector, bool l2_in_gradient,
+LANES_INLINE void opt_one(float *w, const float *g, float *state, v16 scale, v16 curvature, size_t d,
+                          size_t lanes, const struct opt_vectors *o, opt_vector *vector, bool l2_in_gradient,
                           bool has_curvature)
 {
     v16 old = v16_load_n(w, lanes);
@@ -123,7 +123,7 @@ LANES_INLINE void opt_one(float *w, const float *g, v16 scale, v16 curvature, si
     if (l2_in_gradient)
         grad = v16_fma(o->l2, old, grad);
     v16 second = has_curvature ? v16_mul(v16_mul(base, base), curvature) : base;
-    v16_store_n(w, vector(old, grad, second, w + d, w + 2 * d, lanes, o), lanes);
+    v16_store_n(w, vector(old, grad, second, state, state + d, lanes, o), lanes);
 }
 
 LANES_INLINE void opt_walk(const struct opt_row *rows, size_t n, size_t d, const struct opt_params *p,
@@ -135,12 +135,12 @@ LANES_INLINE void opt_walk(const struct opt_row *rows, size_t n, size_t d, const
         v16 curvature = v16_set1(rows[r].curvature);
         size_t i = 0;
         for (; i + 16 <= d; i += 16) { /* the constant 16 makes loads and stores whole */
-            opt_one(rows[r].w + i, rows[r].g + i, scale, curvature, d, 16, &o, vector, l2_in_gradient,
-                    has_curvature);
+            opt_one(rows[r].w + i, rows[r].g + i, rows[r].state + i, scale, curvature, d, 16, &o, vector,
+                    l2_in_gradient, has_curvature);
         }
         if (i < d) {
-            opt_one(rows[r].w + i, rows[r].g + i, scale, curvature, d, d - i, &o, vector, l2_in_gradient,
-                    has_curvature);
+            opt_one(rows[r].w + i, rows[r].g + i, rows[r].state + i, scale, curvature, d, d - i, &o, vector,
+                    l2_in_gradient, has_curvature);
         }
     }
 }
@@ -173,8 +173,8 @@ static void opt_adagrad_row(const struct opt_row *rows, size_t n, size_t d, cons
             squares = v16_fma(grad, grad, squares);
         }
         float mean = v16_sum(squares) / (float)d;
-        float sum = fmaf(w[d], p->decay, mean);
-        w[d] = sum;
+        float sum = fmaf(rows[r].state[0], p->decay, mean);
+        rows[r].state[0] = sum;
         v16 rate = v16_mul(o.rate, v16_rsqrt(v16_set1(sum)));
         for (size_t i = 0; i < d; i += 16) {
             size_t lanes = d - i < 16 ? d - i : 16;
@@ -182,76 +182,6 @@ static void opt_adagrad_row(const struct opt_row *rows, size_t n, size_t d, cons
             v16 grad = v16_fma(o.l2, old, v16_mul(scale, v16_load_n(g + i, lanes)));
             v16_store_n(w + i, opt_move(old, v16_mul(rate, grad), rate, &o), lanes);
         }
-    }
-}
-
-/* One accumulator for four weights (a slice of one field's vector in FFM): the mean of their squared
- * gradients. */
-LANES_INLINE void adagrad_block_one(float *w, const float *g, float *state, v16 scale, size_t lanes,
-                                    const struct opt_vectors *o)
-{
-    float few[4] = {0};
-    size_t groups = lanes / 4;
-    v16 old = v16_load_n(w, lanes);
-    v16 grad = v16_fma(o->l2, old, v16_mul(scale, v16_load_n(g, lanes)));
-    v16 mean = v16_mul(v16_group_sum(v16_mul(grad, grad)), v16_set1(0.25F));
-    if (groups < 4)
-        memcpy(few, state, groups * sizeof *few);
-    v16 sum = v16_fma(v16_spread4(groups < 4 ? few : state), o->decay, mean);
-    v16_store_groups(groups < 4 ? few : state, sum);
-    if (groups < 4)
-        memcpy(state, few, groups * sizeof *few);
-    v16 rate = v16_mul(o->rate, v16_rsqrt(sum));
-    v16_store_n(w, opt_move(old, v16_mul(rate, grad), rate, o), lanes);
-}
-
-/*
- * An even number of whole vectors, up to eight: sixteen accumulators share one root, and the two roots'
- * chains of dependent instructions run beside each other. The same arithmetic.
- */
-LANES_INLINE void adagrad_blocks(float *w, const float *g, float *state, v16 scale, int vectors,
-                                 const struct opt_vectors *o)
-{
-    v16 grad[8], squares[8], rates[2];
-    for (int v = 0; v < 8; v++) {
-        squares[v] = v16_set1(0.0F);
-        if (v >= vectors)
-            continue;
-        grad[v] = v16_fma(o->l2, v16_load(w + v * 16), v16_mul(scale, v16_load(g + v * 16)));
-        squares[v] = v16_mul(grad[v], grad[v]);
-    }
-    for (int half = 0; half * 4 < vectors; half++) {
-        const v16 *four = squares + half * 4;
-        size_t lanes = vectors - half * 4 >= 4 ? 16 : 8;
-        v16 mean = v16_mul(v16_group_sums(four[0], four[1], four[2], four[3]), v16_set1(0.25F));
-        v16 sum = v16_fma(v16_load_n(state + half * 16, lanes), o->decay, mean);
-        v16_store_n(state + half * 16, sum, lanes);
-        rates[half] = v16_mul(o->rate, v16_rsqrt(sum));
-    }
-    for (int v = 0; v < vectors; v++) {
-        v16 rate = v16_group_pick(rates[v / 4], v % 4);
-        v16_store(w + v * 16, opt_move(v16_load(w + v * 16), v16_mul(rate, grad[v]), rate, o));
-    }
-}
-
-static void opt_adagrad_block(const struct opt_row *rows, size_t n, size_t d, const struct opt_params *p)
-{
-    struct opt_vectors o = opt_spread(p);
-    for (size_t r = 0; r < n; r++) {
-        float *w = rows[r].w;
-        const float *g = rows[r].g;
-        v16 scale = v16_set1(rows[r].scale);
-        size_t i = 0;
-        for (; i + 128 <= d; i += 128)
-            adagrad_blocks(w + i, g + i, w + d + i / 4, scale, 8, &o);
-        if (i + 96 <= d) { /* an FFM's row of twelve fields */
-            adagrad_blocks(w + i, g + i, w + d + i / 4, scale, 6, &o);
-            i += 96;
-        }
-        for (; i + 32 <= d; i += 32)
-            adagrad_blocks(w + i, g + i, w + d + i / 4, scale, 2, &o);
-        for (; i < d; i += 16)
-            adagrad_block_one(w + i, g + i, w + d + i / 4, scale, d - i < 16 ? d - i : 16, &o);
     }
 }
 
@@ -263,7 +193,7 @@ static float newton_variance(const struct opt_row *rows, size_t n, size_t d)
         for (size_t i = 0; i < d; i += 16) {
             size_t lanes = d - i < 16 ? d - i : 16;
             v16 g = v16_load_n(rows[r].g + i, lanes);
-            v16 precision = v16_load_n(rows[r].w + d + i, lanes);
+            v16 precision = v16_load_n(rows[r].state + i, lanes);
             if (lanes < 16)
                 precision = v16_max(precision, v16_set1(1e-30F)); /* lanes beyond: no zero divisor */
             v16 root = v16_mul(g, v16_rsqrt(precision));

@@ -11,6 +11,8 @@
 
 #include "kernels/optimizer.inc.h"
 
+#include "kernels/adagrad_block.inc.h"
+
 #include "kernels/linear.inc.h"
 
 #include "kernels/dense.inc.h"

@@ -118,8 +118,13 @@ void head_step(struct head *head, const struct kernels *k, const struct opt_para
     }
     for (size_t l = 0; l < head->layers; l++) {
         struct head_layer *layer = &head->items[l];
-        struct opt_row row = {.w = layer->weights, .g = layer->gradient, .scale = scale, .curvature = 1.0F};
-        opt_pick(k, head->opt)(&row, 1, layer_weights(layer), params);
+        size_t weights = layer_weights(layer);
+        struct opt_row row = {.w = layer->weights,
+                              .state = layer->weights + weights,
+                              .g = layer->gradient,
+                              .scale = scale,
+                              .curvature = 1.0F};
+        opt_pick(k, head->opt)(&row, 1, weights, params);
     }
 }
 

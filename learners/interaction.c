@@ -3,12 +3,6 @@
 
 #include "core/base.h"
 
-static const float *entry_vector(const struct example *e, uint32_t i)
-{
-    const unsigned char *payload = (const void *)table_payload(e->rows[i]);
-    return (const float *)(const void *)(payload + VECTOR_AT);
-}
-
 /* Points vectors[f] at the field's vector: in the row itself, or, for a list, at the mean of its rows. */
 void interaction_pool(struct model *m, struct example *e)
 {
@@ -19,7 +13,7 @@ void interaction_pool(struct model *m, struct example *e)
         size_t count = 0;
         for (; i < e->entries && e->fields[i] == f; i++) {
             if (e->rows[i] && count < ARRAY_COUNT(list))
-                list[count++] = entry_vector(e, i);
+                list[count++] = model_vector(m, e->rows[i]);
         }
         e->vectors[f] = count == 0 ? m->zero : list[0];
         if (count > 0 && i - first > 1) {
@@ -72,8 +66,11 @@ void interaction_pairs_step(struct model *m, struct example *e, float *scales)
             scales[f * m->blocks + g] = scales[g * m->blocks + f] = m->pair_weights[pair];
         }
     }
-    struct opt_row row = {
-        .w = m->pair_weights, .g = m->pair_slopes, .scale = e->slope, .curvature = e->curvature};
+    struct opt_row row = {.w = m->pair_weights,
+                          .state = m->pair_weights + count,
+                          .g = m->pair_slopes,
+                          .scale = e->slope,
+                          .curvature = e->curvature};
     opt_pick(m->k, m->options.pairs.kind)(&row, 1, count, &m->options.pairs.params);
 }
 
@@ -94,7 +91,8 @@ static size_t vector_rows(struct model *m, const struct example *e, float slope,
             continue;
         float scale = e->scales[i];
         m->opt_rows[count++] = (struct opt_row){
-            .w = (float *)entry_vector(e, i),
+            .w = model_vector(m, e->rows[i]),
+            .state = model_vector_state(m, e->rows[i]),
             .g = interaction_gradient(m, e, e->fields[i]),
             .scale = slope * scale,
             .curvature = curvature * scale * scale,

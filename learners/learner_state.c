@@ -14,7 +14,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-enum { RECORD_BYTES = 1 << 20, STATE_VERSION = 3 };
+enum { RECORD_BYTES = 1 << 20, STATE_VERSION = 4 };
 
 struct record_head {
     uint8_t kind;

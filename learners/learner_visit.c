@@ -60,10 +60,9 @@ static bool visit_table(struct model *m, uint32_t field, const char *name, bool 
     leat_assert(weights != NULL);
     bool is_good = v->table(v->argument, name, dim, count);
     for (size_t i = 0; i < count && is_good; i++) {
-        const unsigned char *payload = (const unsigned char *)table_payload(rows[i]);
-        weights[0] = linear_weight(m, payload);
+        weights[0] = linear_weight(m, (const unsigned char *)table_payload(rows[i]));
         if (dim > 1)
-            memcpy(weights + 1, payload + VECTOR_AT, (dim - 1) * sizeof(*weights));
+            memcpy(weights + 1, model_vector(m, rows[i]), (dim - 1) * sizeof(*weights));
         is_good = v->row(v->argument, rows[i]->key, weights, rows[i]->count,
                          (int64_t)rows[i]->seen * US_PER_SECOND);
     }

@@ -89,7 +89,7 @@ float linear_variance(struct model *m, const struct example *e)
     if (m->options.linear_is_double || m->options.linear.kind != OPT_NEWTON)
         return 0.0F;
     size_t whole = ((size_t)e->entries + m->options.dense + 1 + 15) / 16 * 16;
-    struct opt_row row = {.w = e->weights, .g = e->values};
+    struct opt_row row = {.w = e->weights, .state = e->weights + whole, .g = e->values};
     return m->k->newton_variance(&row, 1, whole);
 }
 
@@ -115,7 +115,8 @@ void linear_update(struct model *m, struct example *e, double slope, float curva
     }
     float *w = e->weights;
     size_t whole = (used + 15) / 16 * 16;
-    struct opt_row row = {.w = w, .g = e->values, .scale = (float)slope, .curvature = curvature};
+    struct opt_row row = {
+        .w = w, .state = w + whole, .g = e->values, .scale = (float)slope, .curvature = curvature};
     m->linear_step(&row, 1, whole, &m->options.linear.params);
     for (size_t s = 0; s <= m->linear_states; s++) {
         for (size_t i = 0; i < used; i++)
@@ -142,7 +143,8 @@ void linear_step_places(struct model *m, void *const *places, float *slopes, siz
             weights[s * whole + i] = i < count ? ((float *)places[i])[s] : 1.0F;
     }
     memset(slopes + count, 0, (whole - count) * sizeof *slopes);
-    struct opt_row row = {.w = weights, .g = slopes, .scale = 1.0F, .curvature = 1.0F};
+    struct opt_row row = {
+        .w = weights, .state = weights + whole, .g = slopes, .scale = 1.0F, .curvature = 1.0F};
     m->linear_step(&row, 1, whole, &m->options.linear.params);
     for (size_t s = 0; s <= m->linear_states; s++) {
         for (size_t i = 0; i < count; i++)

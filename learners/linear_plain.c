@@ -185,8 +185,11 @@ static double step(struct model *m, const struct plain *p, const float *values, 
     double guess = e->is_logistic ? m->k->sigmoid_one(logit) : logit;
     double slope = (guess - (double)e->label) * (double)e->weight;
     double curvature = e->is_logistic ? guess * (1.0 - guess) : 1.0;
-    struct opt_row row = {
-        .w = w, .g = values, .scale = (float)slope, .curvature = (float)(curvature * (double)e->weight)};
+    struct opt_row row = {.w = w,
+                          .state = w + p->whole,
+                          .g = values,
+                          .scale = (float)slope,
+                          .curvature = (float)(curvature * (double)e->weight)};
     if (!isfinite(logit) || !isfinite(slope))
         return (double)NAN;
     if (e->learns) {

@@ -24,6 +24,34 @@ static void *zeroed(size_t bytes)
     return p;
 }
 
+static size_t linear_bytes(const struct model *m)
+{
+    return m->options.linear_is_double ? LINEAR_BYTES : (1 + m->linear_states) * sizeof(float);
+}
+
+static size_t vector_state_bytes(const struct model *m)
+{
+    return opt_state_floats(m->options.embedding.kind, m->vector_floats) * sizeof(float);
+}
+
+/* The first place of a payload, from `used` on, that begins a line of the row. */
+static size_t next_line(size_t used)
+{
+    return (TABLE_ROW_HEADER + used + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES - TABLE_ROW_HEADER;
+}
+
+static void place_vector(struct model *m)
+{
+    size_t linear = linear_bytes(m), vector = m->vector_floats * sizeof(float), state = vector_state_bytes(m);
+    size_t behind = next_line(linear) + vector, before = next_line(linear + state);
+    m->vector_at = next_line(linear);
+    m->state_at = behind;
+    if (next_line(before + vector) < next_line(behind + state)) {
+        m->vector_at = before;
+        m->state_at = before - state;
+    }
+}
+
 static void init_payload(void *argument, uint64_t key, void *payload)
 {
     const struct model_init *init = argument;
@@ -33,25 +61,24 @@ static void init_payload(void *argument, uint64_t key, void *payload)
         ((float *)payload)[1] = init->precision;
     if (!init->has_vector)
         return;
-    float *vector = (float *)(void *)((unsigned char *)payload + VECTOR_AT);
-    memset((unsigned char *)payload + LINEAR_BYTES, 0, VECTOR_AT - LINEAR_BYTES);
+    unsigned char *bytes = payload;
+    size_t linear = linear_bytes(m), first = MIN(m->vector_at, m->state_at);
+    memset(bytes + linear, 0, first - linear);
+    float *vector = (float *)(void *)(bytes + m->vector_at), *states = (float *)(void *)(bytes + m->state_at);
     m->k->init_uniform(vector, num_mix(init->seed ^ key), init->bound, m->vector_floats);
     const struct optimizer_options *o = &m->options.embedding;
     size_t state = opt_state_floats(o->kind, m->vector_floats);
     float start = opt_state_init(o->kind, o->accumulator);
     for (size_t i = 0; i < state; i++)
-        vector[m->vector_floats + i] = start;
+        states[i] = start;
 }
 
 static size_t payload_bytes(const struct model *m, uint32_t field)
 {
-    if (field < m->options.vectors)
-        return VECTOR_AT +
-               (m->vector_floats + opt_state_floats(m->options.embedding.kind, m->vector_floats)) *
-                   sizeof(float);
-    if (m->options.linear_is_double)
-        return LINEAR_BYTES;
-    return (1 + opt_state_floats(m->options.linear.kind, 1)) * sizeof(float);
+    if (field >= m->options.vectors)
+        return linear_bytes(m);
+    size_t vector_end = m->vector_at + m->vector_floats * sizeof(float);
+    return MAX(vector_end, m->state_at + vector_state_bytes(m));
 }
 
 static void example_free(struct example *e)
@@ -189,6 +216,7 @@ struct model *model_new(const struct model_options *options, const struct kernel
     m->linear_states = opt_state_floats(options->linear.kind, 1);
     m->absent = zeroed(LINEAR_BYTES);
     linear_init_payload(m, m->absent);
+    place_vector(m);
     tables_init(m);
     m->dense_weights = zeroed((options->dense + 1) * LINEAR_BYTES);
     for (uint32_t i = 0; i <= options->dense; i++)

@@ -143,8 +143,8 @@ static void vectors_step(struct model *m, size_t segments)
     m->k->segment_sum(b->sums, b->gradients, b->order, b->starts, segments, floats);
     for (size_t s = 0; s < segments; s++) {
         struct table_row *row = entry_row(m, &b->entries[b->starts[s]]);
-        unsigned char *payload = (void *)table_payload(row);
-        b->rows[s] = (struct opt_row){.w = (float *)(void *)(payload + VECTOR_AT),
+        b->rows[s] = (struct opt_row){.w = model_vector(m, row),
+                                      .state = model_vector_state(m, row),
                                       .g = b->sums + s * floats,
                                       .scale = 1.0F,
                                       .curvature = 1.0F};

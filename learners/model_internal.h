@@ -9,10 +9,11 @@
 #include <stdatomic.h>
 
 /*
- * A row's payload: the linear weight (float weight, then its state; or FTRL's z and sum as doubles) in 16
- * bytes, then, if there is an interaction, padding up to a line and the vector with its optimizer's state.
+ * A row's payload: the linear weight (float weight, then its state, one or two floats; or FTRL's z and sum as
+ * doubles), then, if there is an interaction, the vector, which begins on a line, and its optimizer's state:
+ * before the vector, next to the linear weight, if the row is a line shorter then; else behind it.
  */
-enum { LINEAR_BYTES = 16, LINEAR_FLOATS = 4, VECTOR_AT = 64 - TABLE_ROW_HEADER };
+enum { LINEAR_BYTES = 16, LINEAR_FLOATS = 4, LINE_BYTES = 64 };
 
 /* One event, resolved. Entries are (row, field) pairs: one a field, more where a field is a list. */
 struct example {
@@ -75,12 +76,13 @@ struct model {
     struct model_options options;
     const struct kernels *k;
     opt_function linear_step, embedding_step;
-    uint32_t blocks;        /* FFM_ROUND(fields) */
-    uint32_t vector_floats; /* weights of a row's vector */
-    size_t linear_states;   /* floats of state a linear weight has */
-    float *zero;            /* a vector of zeros */
-    float *absent;          /* the linear weight of an absent entry: its value is 0, so it never moves */
-    struct table *tables;   /* [fields] */
+    uint32_t blocks;            /* FFM_ROUND(fields) */
+    uint32_t vector_floats;     /* weights of a row's vector */
+    size_t vector_at, state_at; /* where it and its state lie in a row's payload */
+    size_t linear_states;       /* floats of state a linear weight has */
+    float *zero;                /* a vector of zeros */
+    float *absent;              /* the linear weight of an absent entry: its value is 0, so it never moves */
+    struct table *tables;       /* [fields] */
     struct model_init *inits;
     float *dense_weights; /* (dense + 1) * LINEAR_FLOATS: as in a row; the bias last */
     bool has_pairs;
@@ -115,6 +117,16 @@ struct call {
     uint32_t steps[MODEL_ROWS_MAX];
 };
 
+static inline float *model_vector(const struct model *m, struct table_row *row)
+{
+    return (float *)(void *)((unsigned char *)table_payload(row) + m->vector_at);
+}
+
+static inline float *model_vector_state(const struct model *m, struct table_row *row)
+{
+    return (float *)(void *)((unsigned char *)table_payload(row) + m->state_at);
+}
+
 /* model_learn.c, for model_batch.c and linear_part.c */
 void model_example_label(const struct model *m, struct example *e, const struct call *c, uint32_t i);
 void model_output(const struct call *c, const struct example *e, int32_t event);
@@ -135,14 +147,14 @@ void lookahead_begin(struct model *m, struct call *c);
 void lookahead_need(struct model *m, uint32_t event);
 void lookahead_end(struct model *m);
 
-enum { LOOKAHEAD_PREFETCH = 3, LOOKAHEAD_LINE = 64 };
+enum { LOOKAHEAD_PREFETCH = 3 };
 
 /* Asks for the lines of event i's rows, of fields from..to. */
 static inline void lookahead_prefetch(const struct model *m, uint32_t i, uint32_t from, uint32_t to)
 {
     for (uint32_t f = from; f < to; f++) {
         const unsigned char *row = (const unsigned char *)m->resolved[f][i];
-        for (size_t line = 0; row && line < m->tables[f].stride; line += LOOKAHEAD_LINE)
+        for (size_t line = 0; row && line < m->tables[f].stride; line += LINE_BYTES)
             prefetch_line(row + line);
     }
 }

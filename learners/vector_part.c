@@ -27,7 +27,7 @@ static inline void gather(struct model *m, struct example *e, const struct call 
         const float *vector = m->zero;
         if (likely(row != NULL)) {
             place = table_payload(row);
-            vector = (const float *)(const void *)((const unsigned char *)place + VECTOR_AT);
+            vector = model_vector(m, row);
             lookahead_touch(m, c, f, i);
         }
         e->places[f] = place;
@@ -39,39 +39,76 @@ static inline void gather(struct model *m, struct example *e, const struct call 
     }
 }
 
-static inline void learn(struct model *m, struct example *e, size_t whole)
+/*
+ * The lines of later events' rows. A core can wait for so many lines at once and no more, and asking stands
+ * still where it must also find out which page of memory it asks for: so the first lines of an event's rows
+ * are asked for some fields at a time, and the others later, the n-th of every row together, a few at each
+ * place of the loop: four of them, and one for each STEP_ROWS rows that make their step.
+ */
+enum { PARTS = 4, STEP_ROWS = 4 };
+
+static inline void prefetch_lines(const struct model *m, const struct call *c, uint32_t i, uint32_t part)
 {
-    const float *w = e->weights;
-    struct opt_row linear = {
-        .w = e->weights, .g = e->values, .scale = (float)e->slope_exact, .curvature = e->curvature};
+    size_t lines = m->tables[0].stride / LINE_BYTES - 1, parts = PARTS + m->blocks / STEP_ROWS;
+    size_t from = 1 + lines * part / parts, to = 1 + lines * (part + 1) / parts;
+    if (i + LOOKAHEAD_PREFETCH >= c->in->rows || from == to)
+        return;
+    for (uint32_t f = 0; f < m->options.vectors; f++) {
+        const unsigned char *row = (const unsigned char *)m->resolved[f][i + LOOKAHEAD_PREFETCH];
+        for (size_t line = from; row != NULL && line < to; line++)
+            prefetch_line(row + line * LINE_BYTES);
+    }
+}
+
+static inline void prefetch_first(const struct model *m, const struct call *c, uint32_t i, uint32_t first,
+                                  uint32_t end)
+{
+    uint32_t later = i + LOOKAHEAD_PREFETCH + 1;
+    if (later >= c->in->rows)
+        return;
+    for (uint32_t f = first; f < end; f++) {
+        if (m->resolved[f][later] != NULL)
+            prefetch_line(m->resolved[f][later]);
+    }
+}
+
+static inline void learn_linear(struct model *m, struct example *e, size_t whole)
+{
+    float *w = e->weights;
+    struct opt_row linear = {.w = w,
+                             .state = w + whole,
+                             .g = e->values,
+                             .scale = (float)e->slope_exact,
+                             .curvature = e->curvature};
     m->linear_step(&linear, 1, whole, &m->options.linear.params);
     for (uint32_t f = 0; f < m->options.fields; f++) {
         float *place = e->places[f];
         place[0] = w[f];
         place[1] = w[whole + f];
     }
-    size_t count = 0;
-    const float *gradients = interaction_gradient(m, e, 0);
-    for (uint32_t f = 0; f < m->options.vectors; f++) {
-        if (e->vectors[f] == m->zero)
-            continue;
-        m->opt_rows[count++] = (struct opt_row){.w = (float *)e->vectors[f],
-                                                .g = gradients + (size_t)f * m->vector_floats,
-                                                .scale = e->slope,
-                                                .curvature = e->curvature};
-    }
-    m->embedding_step(m->opt_rows, count, m->vector_floats, &m->options.embedding.params);
 }
 
-/*
- * The lines of a later event's rows, a quarter at a time: a core can wait for so many lines at once and no
- * more, so that asking for all of them in a row would stand still until the first have come.
- */
-static inline void prefetch_quarter(const struct model *m, const struct call *c, uint32_t i, uint32_t quarter)
+static inline void learn_vectors(struct model *m, const struct example *e, const struct call *c, uint32_t i)
 {
-    uint32_t fields = m->options.fields;
-    if (i + LOOKAHEAD_PREFETCH < c->in->rows)
-        lookahead_prefetch(m, i + LOOKAHEAD_PREFETCH, fields * quarter / 4, fields * (quarter + 1) / 4);
+    const float *gradients = interaction_gradient(m, e, 0);
+    for (uint32_t first = 0; first < m->options.vectors; first += STEP_ROWS) {
+        uint32_t end = MIN(first + STEP_ROWS, m->options.vectors);
+        size_t count = 0;
+        for (uint32_t f = first; f < end; f++) {
+            struct table_row *row = m->resolved[f][i];
+            if (row == NULL)
+                continue;
+            m->opt_rows[count++] = (struct opt_row){.w = model_vector(m, row),
+                                                    .state = model_vector_state(m, row),
+                                                    .g = gradients + (size_t)f * m->vector_floats,
+                                                    .scale = e->slope,
+                                                    .curvature = e->curvature};
+        }
+        prefetch_first(m, c, i, first, end);
+        m->embedding_step(m->opt_rows, count, m->vector_floats, &m->options.embedding.params);
+        prefetch_lines(m, c, i, PARTS + first / STEP_ROWS);
+    }
+    prefetch_first(m, c, i, m->options.vectors, m->options.fields);
 }
 
 void vectors_learn_plain(struct model *m, struct call *c)
@@ -87,24 +124,26 @@ void vectors_learn_plain(struct model *m, struct call *c)
     linear_move_dense(m, w + m->options.fields, whole, true);
     lookahead_begin(m, c);
     for (uint32_t i = 0; i < c->in->rows; i++) {
-        lookahead_need(m, MIN(i + LOOKAHEAD_PREFETCH, c->in->rows - 1));
-        prefetch_quarter(m, c, i, 0);
+        lookahead_need(m, MIN(i + LOOKAHEAD_PREFETCH + 1, c->in->rows - 1));
+        prefetch_lines(m, c, i, 0);
         model_example_label(m, e, c, i);
         gather(m, e, c, i, whole);
         e->logit = (double)m->k->dot(w, e->values, whole) + (double)m->options.bias;
-        prefetch_quarter(m, c, i, 1);
+        prefetch_lines(m, c, i, 1);
         e->interaction = interaction_forward(m, e);
         e->logit += (double)e->interaction;
-        prefetch_quarter(m, c, i, 2);
+        prefetch_lines(m, c, i, 2);
         model_example_judge(m, e);
         model_output(c, e, (int32_t)i);
         if (!e->learns)
             continue;
         model_step_begin(m);
         m->steps++;
-        if (!e->is_rejected)
-            learn(m, e, whole);
-        prefetch_quarter(m, c, i, 3);
+        if (e->is_rejected)
+            continue;
+        learn_linear(m, e, whole);
+        prefetch_lines(m, c, i, 3);
+        learn_vectors(m, e, c, i);
     }
     lookahead_end(m);
     linear_move_dense(m, w + m->options.fields, whole, false);

@@ -193,7 +193,9 @@ static struct place *make_place(void)
     for (size_t i = 0; i < 16; i++)
         p->rows[i] = rows + i * ROW_FLOATS;
     for (uint32_t i = 0; i < N; i++) {
-        p->opt[i] = (struct opt_row){.w = rows + i * ROW_FLOATS, .g = p->c, .scale = 0.1F, .curvature = 0.1F};
+        float *w = rows + i * ROW_FLOATS; /* the state behind the longest row of any kernel */
+        p->opt[i] = (struct opt_row){
+            .w = w, .state = w + ROW_FLOATS / 3, .g = p->c, .scale = 0.1F, .curvature = 0.1F};
         p->order[i] = i, p->starts[i] = i;
     }
     p->starts[N] = N;

@@ -201,7 +201,7 @@ static void test_optimizers(void **state)
     };
     for (int kind = 0; kind < OPT_KINDS; kind++) {
         float row[12], grad[4] = {1.1F, 1.1F, 1.1F, 1.1F};
-        struct opt_row r = {.w = row, .g = grad, .scale = 0.3F, .curvature = 0.25F};
+        struct opt_row r = {.w = row, .state = row + 4, .g = grad, .scale = 0.3F, .curvature = 0.25F};
         fill_row(row);
         opt_pick(k, (enum opt_kind)kind)(&r, 1, 4, &p);
         assert_true(fabs((double)row[0] - expected[kind]) < 2e-6);
@@ -215,49 +215,103 @@ static void test_optimizers(void **state)
     p.l1 = 20.0F; /* draws everything to zero */
     for (int kind = 0; kind < OPT_KINDS; kind++) {
         float row[12], grad[4] = {1.1F, 1.1F, 1.1F, 1.1F};
-        struct opt_row r = {.w = row, .g = grad, .scale = 0.3F, .curvature = 0.25F};
+        struct opt_row r = {.w = row, .state = row + 4, .g = grad, .scale = 0.3F, .curvature = 0.25F};
         fill_row(row);
         opt_pick(k, (enum opt_kind)kind)(&r, 1, 4, &p);
         assert_true(row[0] == 0.0F);
     }
 }
 
-/* A long row takes whole vectors and shares roots: the same as its blocks of four one by one. */
+/* Rows of one call share roots, within a row and from row to row: the same as their blocks of four one by
+ * one. */
+static void check_adagrad_blocks(const struct opt_params *p, const float scales[3])
+{
+    enum { D = 256, ROWS = 3 };
+    static float w[ROWS][D], sums[ROWS][D / 4], g[ROWS][D], before[ROWS][D], sums_before[ROWS][D / 4];
+    const struct kernels *k = kernels_variant(KERNELS_SCALAR);
+    for (size_t d = 4; d <= D; d += 4) {
+        struct opt_row rows[ROWS];
+        for (size_t r = 0; r < ROWS; r++) {
+            for (size_t i = 0; i < d; i++) {
+                w[r][i] = (float)((i + r) % 17) / 8.0F - 1.0F;
+                g[r][i] = (float)((i * i + r) % 29) / 4.0F - 3.0F;
+                sums[r][i / 4] = 0.5F + (float)((i / 4 + r) % 5);
+            }
+            rows[r] = (struct opt_row){.w = w[r], .state = sums[r], .g = g[r], .scale = scales[r]};
+        }
+        memcpy(before, w, sizeof before);
+        memcpy(sums_before, sums, sizeof sums_before);
+        k->opt_adagrad_block(rows, ROWS, d, p);
+        for (size_t r = 0; r < ROWS; r++) {
+            for (size_t b = 0; b < d / 4; b++) {
+                float *few = before[r] + b * 4, *sum = &sums_before[r][b];
+                struct opt_row block = {.w = few, .state = sum, .g = g[r] + b * 4, .scale = scales[r]};
+                k->opt_adagrad_block(&block, 1, 4, p);
+                assert_memory_equal(few, w[r] + b * 4, 4 * sizeof *few);
+                assert_memory_equal(sum, &sums[r][b], sizeof *sum);
+            }
+        }
+    }
+}
+
 static void test_adagrad_blocks(void **state)
 {
     (void)state;
-    enum { D = 256 };
-    static float row[D + D / 4], g[D], few[5];
-    const struct opt_params p = {.rate = 0.1F, .l1 = 0.001F, .l2 = 0.01F, .decay = 0.9F, .step_max = 0.05F};
+    struct opt_params p = {.rate = 0.1F, .l1 = 0.001F, .l2 = 0.01F, .decay = 0.9F, .step_max = 0.05F};
+    const float scales[3] = {0.3F, -0.2F, 0.1F}, mixed[3] = {0.3F, 2e9F, 0.1F};
+    check_adagrad_blocks(&p, scales);
+    p.l1 = p.l2 = 0.0F;
+    check_adagrad_blocks(&p, scales); /* a limit that is reached */
+    p.step_max = 1.0F;
+    check_adagrad_blocks(&p, scales); /* free */
+    check_adagrad_blocks(&p, mixed);  /* a row that is not, in between */
+}
+
+/* Without l1, l2 and a limit within reach rows are stepped in another way: the same but for rounding, and
+ * never farther than two rates, at which the other way begins. */
+static void test_adagrad_block_free(void **state)
+{
+    (void)state;
+    enum { D = 96 };
     const struct kernels *k = kernels_variant(KERNELS_SCALAR);
-    for (size_t d = 4; d <= D; d += 4) {
-        float before[D + D / 4];
-        for (size_t i = 0; i < d; i++) {
-            row[i] = (float)(i % 17) / 8.0F - 1.0F;
-            g[i] = (float)(i * i % 29) / 4.0F - 3.0F;
+    for (int exponent = -30; exponent <= 30; exponent++) {
+        float w[2][D], sums[2][D / 4], g[D], scale = ldexpf(0.7F, exponent / 2);
+        for (size_t i = 0; i < D; i++) {
+            w[0][i] = w[1][i] = 0.0F;
+            sums[0][i / 4] = sums[1][i / 4] = 1e-6F;
+            g[i] = i % 4 == 1 ? ldexpf((float)(i % 7) - 3.0F, exponent) : 1e-3F;
         }
-        for (size_t b = 0; b < d / 4; b++)
-            row[d + b] = 0.5F + (float)(b % 5);
-        memcpy(before, row, sizeof before);
-        struct opt_row whole = {.w = row, .g = g, .scale = 0.3F};
-        k->opt_adagrad_block(&whole, 1, d, &p);
-        for (size_t b = 0; b < d / 4; b++) {
-            memcpy(few, before + b * 4, 4 * sizeof *few);
-            few[4] = before[d + b];
-            struct opt_row block = {.w = few, .g = g + b * 4, .scale = 0.3F};
-            k->opt_adagrad_block(&block, 1, 4, &p);
-            assert_memory_equal(few, row + b * 4, 4 * sizeof *few);
-            assert_memory_equal(&few[4], &row[d + b], sizeof *few);
+        for (int limited = 0; limited < 2; limited++) {
+            struct opt_params p = {.rate = 0.1F, .decay = 1.0F, .step_max = limited ? 0.2F : 0.21F};
+            struct opt_row row = {.w = w[limited], .state = sums[limited], .g = g, .scale = scale};
+            k->opt_adagrad_block(&row, 1, D, &p);
         }
+        for (size_t i = 0; i < D; i++) {
+            assert_true(fabsf(w[0][i] - w[1][i]) <= 2e-6F * fabsf(w[1][i]) + 1e-12F);
+            assert_true(fabsf(sums[0][i / 4] - sums[1][i / 4]) <= 1e-6F * sums[1][i / 4]);
+            assert_true(fabsf(w[0][i]) <= 0.2F * 1.000002F);
+        }
+        struct opt_params near = {.rate = 0.1F, .decay = 1.0F, .step_max = 0.15F};
+        struct opt_row row = {.w = w[0], .state = sums[0], .g = g, .scale = scale};
+        memset(w[0], 0, sizeof w[0]);
+        for (size_t i = 0; i < D / 4; i++)
+            sums[0][i] = 1e-6F;
+        k->opt_adagrad_block(&row, 1, D, &near);
+        for (size_t i = 0; i < D; i++)
+            assert_true(fabsf(w[0][i]) <= 0.15F);
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_num),        cmocka_unit_test(test_adagrad_blocks),
-        cmocka_unit_test(test_sigmoid),    cmocka_unit_test(test_ffm),
-        cmocka_unit_test(test_fm),         cmocka_unit_test(test_dense),
+        cmocka_unit_test(test_num),
+        cmocka_unit_test(test_adagrad_blocks),
+        cmocka_unit_test(test_adagrad_block_free),
+        cmocka_unit_test(test_sigmoid),
+        cmocka_unit_test(test_ffm),
+        cmocka_unit_test(test_fm),
+        cmocka_unit_test(test_dense),
         cmocka_unit_test(test_optimizers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -115,8 +115,9 @@ static void test_short_way(void **state)
 {
     (void)state;
     static const enum interaction_kind kinds[] = {INTERACTION_FM, INTERACTION_FFM};
-    for (size_t i = 0; i < ARRAY_COUNT(kinds); i++) {
-        struct model_options o = events_options(kinds[i], 0);
+    for (size_t i = 0; i < 2 * ARRAY_COUNT(kinds); i++) {
+        struct model_options o = events_options(kinds[i / 2], 0);
+        o.embedding.kind = i % 2 ? OPT_ADAGRAD_BLOCK : OPT_ADAGRAD;
         o.vectors = EVENT_FIELDS - 1; /* the last field is linear only */
         o.admit_after = 2;            /* some rows are absent */
         o.sketch_bytes = 4096;
@@ -130,6 +131,31 @@ static void test_short_way(void **state)
         model_free(shorter);
         model_free(longer);
     }
+}
+
+/* A vector begins on a line; its few sums lie before it, where the linear weight leaves room. */
+static void test_row_layout(void **state)
+{
+    (void)state;
+    enum { SUMS = 8, WEIGHTS = 32 }; /* three fields, padded to four */
+    struct model_options o = events_options(INTERACTION_FFM, 0);
+    o.dim = 8;
+    o.embedding.kind = OPT_ADAGRAD_BLOCK;
+    o.embedding.accumulator = 0.5F;
+    o.embedding.params.rate = 0.0F;
+    struct model *m = model_new(&o, best());
+    events_learn(&events, m, 0, 1, 1, logits, verdicts);
+    struct table_row *row = table_find(model_table(m, 0), events.ids[0][0]);
+    assert_non_null(row);
+    assert_int_equal(model_table(m, 0)->stride, 192);
+    const float *payload = table_payload(row), *sums = payload + 2, *vector = sums + SUMS;
+    assert_true((uintptr_t)vector % 64 == 0);
+    assert_true(payload[0] != 0.0F && payload[1] >= o.linear.accumulator);
+    for (int i = 0; i < SUMS; i++)
+        assert_true(sums[i] >= 0.5F && sums[i] < 0.51F);
+    for (int i = 0; i < WEIGHTS; i++)
+        assert_true(vector[i] != 0.0F && fabsf(vector[i]) <= o.init_bound);
+    model_free(m);
 }
 
 struct stored {
@@ -369,7 +395,7 @@ int main(void)
         cmocka_unit_test(test_gradients), cmocka_unit_test(test_same_bits),
         cmocka_unit_test(test_resume),    cmocka_unit_test(test_rejected),
         cmocka_unit_test(test_sampling),  cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_short_way),
+        cmocka_unit_test(test_short_way), cmocka_unit_test(test_row_layout),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }
