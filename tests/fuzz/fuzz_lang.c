@@ -1,6 +1,6 @@
 /* Arbitrary bytes as a job file: parsing, expansion, formatting and printing must neither crash nor leak, and
  *   formatting keeps the meaning, and once formatted a job stays as it is;
- *   a printed value reads back as one that prints the same;
+ *   a printed value reads back as one that prints the same; it is UTF-8 where the job was;
  *   the JSON of the diagnostics and their text can always be written. */
 #include "lang/lang.h"
 #include "unit/lang/kinds.h"
@@ -39,12 +39,15 @@ static int no_file(void *argument, const char *path, size_t max_bytes, char **da
     return 0;
 }
 
+static bool input_is_utf8;
+
 static void check_value(struct arena *arena, const struct ast *value)
 {
     struct diag_list diags;
     arena_reset(arena);
     diag_list_init(&diags, arena);
     const char *text = ast_text(arena, value);
+    must(!input_is_utf8 || lang_is_utf8(str_from(text)), "a printed value is UTF-8");
     bool is_list =
         value->tag == AST_LIST || value->tag == AST_ASSIGN; /* of assignments: no value by itself */
     struct ast *again = is_list || strlen(text) > LANG_SOURCE_BYTES_MAX
@@ -122,6 +125,7 @@ static void print_all(const struct diag_list *diags, struct str text)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct str text = {(const char *)data, size};
+    input_is_utf8 = lang_is_utf8(text);
     struct arena arena;
     arena_init(&arena, BLOCK_BYTES);
     struct diag_list diags;

@@ -157,7 +157,7 @@ std::string read_value(char key, ondemand::value value)
 std::string read_document(const padded_string &record, size_t fields)
 {
     static const std::string keys = "ifsbtle";
-    ondemand::parser parser;
+    static ondemand::parser parser; /* its memory is used again */
     ondemand::document document;
     ondemand::object object;
     std::string values[7], out;

@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""Plants bugs in a copy of the tree, one after the other, and fuzzes until each is found.
+
+    tests/fuzz/planted.py [SECONDS] [NAME]          (./dev fuzz --planted ...)
+
+SECONDS: for each bug at most (60). NAME: bugs whose target or name has it. A bug is a piece of code that is there
+exactly once and what stands in its place; whoever changes that code changes it here as well. The copy and its build
+stay in build/planted. Prints a TAP line for each bug, with the time and runs that it took.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+COPY = os.path.join(ROOT, "build", "planted")
+
+# target, name, file, the code, the bug
+BUGS = [
+    ("json", "low_surrogate_is_any", "formats/json_text.c",
+     "if (low < 0xdc00 || low > 0xdfff)", "if (low < 0xdc00)"),
+    ("json", "fast_text_keeps_escapes", "formats/json_decode.c",
+     "_mm_movemask_epi8(_mm_or_si128(escape, other))", "_mm_movemask_epi8(other) + 0 * (unsigned)_mm_movemask_epi8(escape)"),
+    ("json", "fast_int_with_leading_zero", "formats/json_decode.c",
+     "if (count == 0 || (count > 1 && *at == '0'))\n        return NULL;\n    at += count;\n    if (count == 8) {",
+     "if (count == 0)\n        return NULL;\n    at += count;\n    if (count == 8) {"),
+    ("json", "absent_columns_keep_the_row_before", "formats/json_decode.c",
+     "if (fields->columns[i].seen != object)\n            decoder->absent",
+     "if (i > 0 && fields->columns[i].seen != object)\n            decoder->absent"),
+    ("csv", "escaped_text_is_not_checked", "formats/csv_decode.c",
+     "*length = unquote(field, out);\n        return text_is_utf8(out, *length);", "*length = unquote(field, out);\n        return true;"),
+    ("csv", "cr_at_the_end_of_a_piece", "formats/csv.c",
+     "if (*at == '\\r' && stop - at == 1 && !is_last && bytes < TOO_LONG)", "if (false)"),
+    ("csv", "bad_base64_has_a_length", "formats/csv_decode.c",
+     "    if (length == SIZE_MAX)\n        return bad_field(decoder, column, field, \"not base64\");\n", ""),
+    ("lang", "character_cut_at_the_end", "engine/lang/lexer.c",
+     "if (s[0] < 0xC2 || s[0] > 0xF4 || left < length)", "if (s[0] < 0xC2 || s[0] > 0xF4 || left + 1 < length)"),
+    ("lang", "smallest_number_by_minus_one", "engine/lang/fold.c",
+     "b == 0 || (a == INT64_MIN && b == -1) || ", "b == 0 || "),
+    ("lang", "surrogates_in_text", "engine/lang/lexer.c",
+     "code > 0x10FFFF ||\n        (code >= 0xD800 && code <= 0xDFFF))", "code > 0x10FFFF)"),
+    ("plan", "one_input_too_many", "engine/plan/build_nodes.c",
+     "if (node->inputs_count == OPERATOR_INPUTS_MAX ||\n                node->inputs_count == node->operator_kind->inputs_max) {",
+     "if (false) {"),
+    ("plan", "output_that_is_not_there", "engine/plan/plan.c",
+     "if (output < 0 || node->outputs[output] == NULL) {", "if (node->outputs[output] == NULL) {"),
+    ("checkpoint", "bytes_without_bound", "state/checkpoint_manifest.c",
+     "if (cursor->is_bad || (uint64_t)(cursor->end - cursor->at) < length) {", "if (cursor->is_bad) {"),
+    ("checkpoint", "entry_longer_than_record", "state/table_snapshot.c",
+     "entry.bytes <= TABLE_VALUE_MAX && entry.bytes <= record.length - at;", "entry.bytes <= TABLE_VALUE_MAX;"),
+    ("checkpoint", "row_text_a_byte_too_long", "operators/aggregate/rows.c",
+     "if (!take(at, end, &length, sizeof length) || length > (size_t)(end - *at))",
+     "if (!take(at, end, &length, sizeof length) || length > (size_t)(end - *at) + 1)"),
+]
+
+
+def make_copy():
+    """The files that git knows or would; those that have not changed keep their time, so that little is built."""
+    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-co", "--exclude-standard"], check=True, capture_output=True,
+                            text=True).stdout.split("\n")
+    for path in filter(None, listed):
+        source, target = os.path.join(ROOT, path), os.path.join(COPY, path)
+        if os.path.isfile(source):
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            if not os.path.exists(target) or read(source) != read(target):
+                shutil.copy(source, target)
+    release = os.path.join(COPY, "build", "release")
+    os.makedirs(release, exist_ok=True)
+    if not os.path.lexists(os.path.join(release, "leat")):
+        os.symlink(os.path.join(ROOT, "build", "release", "leat"), os.path.join(release, "leat"))
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def write(path, data):
+    with open(path, "wb") as file:
+        file.write(data)
+
+
+def build(target):
+    is_new = not os.path.exists(os.path.join(COPY, "build", "fuzz", "build.ninja"))
+    commands = [["cmake", "--preset", "fuzz"]] * is_new + [["cmake", "--build", "--preset", "fuzz", "--target", target]]
+    for command in commands:
+        result = subprocess.run(command, cwd=COPY, capture_output=True, text=True, check=False)
+        if result.returncode != 0:
+            sys.exit(f"not ok - planted: {target} does not build:\n{result.stdout[-3000:]}{result.stderr[-1000:]}")
+
+
+def fuzz(target, seconds):
+    """(found, seconds, runs, what was said)."""
+    for folder in ("corpus", "found"):
+        shutil.rmtree(os.path.join(COPY, "build", "fuzz", folder, target), ignore_errors=True)
+    begin = time.monotonic()
+    result = subprocess.run(["./dev", "fuzz-one", target, str(seconds)], cwd=COPY, capture_output=True, text=True, check=False)
+    took = time.monotonic() - begin
+    log = read(os.path.join(COPY, "build", "fuzz", f"{target}.log")).decode("utf-8", "replace")
+    runs = re.findall(r"number_of_executed_units: (\d+)", log)
+    what = re.findall(r"(?:SUMMARY: |not so: |runtime error: |Assertion ).*", log)
+    return result.returncode != 0, took, int(runs[-1]) if runs else 0, what[0][:90] if what else ""
+
+
+def main():
+    numbers = [a for a in sys.argv[1:] if a.isdigit()]
+    names = [a for a in sys.argv[1:] if not a.isdigit()]
+    seconds, status = int(numbers[0]) if numbers else 60, 0
+    make_copy()
+    for target, name, path, code, bug in BUGS:
+        if names and not any(n in target or n in name for n in names):
+            continue
+        place = os.path.join(COPY, path)
+        good = read(place)
+        if good.count(code.encode()) != 1:
+            status = 1
+            print(f"not ok - planted: {target}: {name}: its code is {good.count(code.encode())} times in {path}", flush=True)
+            continue
+        try:
+            write(place, good.replace(code.encode(), bug.encode()))
+            build(target)
+            is_found, took, runs, what = fuzz(target, seconds)
+        finally:
+            write(place, good)
+        status |= not is_found
+        print(f"{'ok' if is_found else 'not ok'} - planted: {target}: {name}: "
+              f"{'found' if is_found else 'not found'} in {took:.1f} s, {runs:,} runs: {what}", flush=True)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
