@@ -250,6 +250,18 @@ static bool take_entries(struct run *run)
     return false;
 }
 
+/* Behind the last number of a segment: its end says how much was in it. */
+static bool ends_well(struct run *run)
+{
+    struct order_script *script = &run->order->script;
+    struct order_entry entry;
+    if (order_next(&script->reader, &entry) && entry.tag == ORDER_EPOCH)
+        return true;
+    refuse(run, DIAG_E0603, "%s",
+           script->reader.why != NULL ? script->reader.why : "a segment goes on behind its last number");
+    return false;
+}
+
 /* False: the script is through, or there was an error. */
 static bool next_number(struct run *run)
 {
@@ -258,8 +270,9 @@ static bool next_number(struct run *run)
     if (script->has_number)
         return true;
     if (!script->has_segment || script->reader.number >= script->reader.head.next) {
+        bool is_good = !script->has_segment || ends_well(run);
         script->has_segment = false;
-        bool is_good = find_segment(run, number) && (!script->has_segment || begin_segment(run, number));
+        is_good = is_good && find_segment(run, number) && (!script->has_segment || begin_segment(run, number));
         run->sequencer.is_obeying = is_good && script->has_segment;
         if (!run->sequencer.is_obeying)
             return false;

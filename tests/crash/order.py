@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 
@@ -56,6 +57,11 @@ def write(path, lines):
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w", encoding="utf-8") as f:
         f.writelines(lines)
+
+
+def append(path, data):
+    with open(path, "ab") as f:
+        f.write(data)
 
 
 def read(path):
@@ -238,16 +244,30 @@ def test_misfits(leat, folder):
         raise Failure("the log fits again, and gives other rows")
 
 
+def split(log):
+    """Its segments, by their heads; nothing may stand between them or behind the last."""
+    segments, next_number = [], 0
+    while log:
+        epoch, first, following, length = struct.unpack_from("<4Q", log.ljust(40), 8)
+        if log[:8] != b"leatord1" or first != next_number or following < first or 56 + length > len(log):
+            raise Failure(f"no segment with number {next_number} behind {len(segments)} others (epoch {epoch})")
+        segments.append(log[:56 + length])
+        log, next_number = log[56 + length:], following
+    return segments
+
+
 def test_stopped(leat, folder):
     """A log that ends before the records do: behind it, the order is computed. Killed runs go on with their file."""
     place = Place(leat, folder, MANY)
-    expected, _ = place.good("whole")
+    expected, _ = place.good("whole", "--record-order", f"{folder}/whole.order")
     log = f"{folder}/log"
     killed = 0
     for point in ("ckpt.order=kill@2", "ckpt.published=kill@1", "ckpt.pre_rename=kill@2", "sink.fsync=kill@3", ""):
         environment = {"LEAT_FAILPOINTS": point} if point else {}
         result = place.run("parts", "--record-order", log, state="state", lanes=LANES[killed % 4], **environment)
-        killed += result.returncode == -signal.SIGKILL
+        if result.returncode == -signal.SIGKILL:
+            killed += 1
+            append(log, b"a segment that the kill left, and whose checkpoint does not count" * 1000)
         if result.returncode not in (0, -signal.SIGKILL):
             raise Failure(f"at {point}: {result.stderr[-2000:]}")
     if killed < 3 or read(f"{folder}/parts/both.jsonl") != expected:
@@ -255,14 +275,23 @@ def test_stopped(leat, folder):
     by_log, result = place.good("by-log", "--order", log, "--record-order", f"{folder}/again")
     if by_log != expected or json.loads(result.stdout)["records"] != 2 * MANY:
         raise Failure("the log of a run that was killed is not that of its rows")
-    with open(log, "rb") as f:
-        head = f.read(40)
-    first = 40 + int.from_bytes(head[32:40], "little") + 16
+    segments = split(read(log))
+    if len(segments) < 2:
+        raise Failure("a log of one segment: the test shows nothing")
     with open(f"{folder}/short.order", "wb") as f:
-        f.write(read(log)[:first])
-    found, _ = place.good("short", "--order", f"{folder}/short.order")
-    if found != expected:
-        raise Failure("behind the end of a log the order is not computed")
+        f.write(segments[0])
+    found, _ = place.good("short", "--order", f"{folder}/short.order", "--record-order", f"{folder}/long.order")
+    if found != expected or read(f"{folder}/long.order") != read(f"{folder}/whole.order"):
+        raise Failure("behind the end of a log the order is not computed as without one")
+    # A checkpoint that fails leaves its part of the log to the next.
+    place.good("failed", "--record-order", f"{folder}/failed.order", state="failed-state",
+               LEAT_FAILPOINTS="ckpt.order=error:ENOSPC@2")
+    found, _ = place.good("by-failed", "--order", f"{folder}/failed.order", "--record-order", f"{folder}/failed-2.order")
+    if found != expected or read(f"{folder}/failed-2.order") != read(f"{folder}/whole.order"):
+        raise Failure("after a checkpoint that failed the log is another")
+    shown = subprocess.run([leat, "checkpoint", "verify", f"{folder}/failed-state"], capture_output=True, text=True, check=False)
+    if shown.returncode != 0:
+        raise Failure(shown.stderr)
     # A file that is not of this run, or lacks a part.
     shutil.rmtree(f"{folder}/state")
     shutil.rmtree(f"{folder}/parts")
