@@ -269,7 +269,7 @@ static bool file_finish(struct sink_context *context)
 /* --- checkpoints --- */
 
 /* Record types of a snapshot, by their first byte. */
-enum { RECORD_STATE = 'S', RECORD_PENDING = 'P', RECORD_RAW = 'B', RECORD_ENCODER = 'E' };
+enum { RECORD_STATE = 'S', RECORD_PENDING = 'P', RECORD_RAW = 'B', RECORD_ENCODER = 'E', RECORD_PATH = 'N' };
 
 struct state_record {
     uint8_t type, has_open, unused[6];
@@ -341,7 +341,9 @@ static bool file_snapshot(struct sink_context *context, struct snapshot_writer *
         state.open_block_rows = output->block_rows;
         path = output->path;
     }
-    bool is_good = put(writer, &state, sizeof(state), path, strlen(path));
+    const char named = RECORD_PATH;
+    bool is_good = put(writer, &state, sizeof(state), path, strlen(path)) &&
+                   put(writer, &named, 1, sink->path.data, sink->path.length);
     for (uint32_t i = 0; is_good && i < sink->pending_count; i++) {
         struct pending *pending = &sink->pending[i];
         if (pending->epoch == 0)
@@ -364,7 +366,8 @@ static bool file_snapshot(struct sink_context *context, struct snapshot_writer *
 /* What the records of a snapshot say. */
 struct restored {
     struct state_record state;
-    char *path;
+    char *path;  /* of the open file */
+    char *named; /* the `path` of the job */
     struct byte_buffer raw, encoder;
 };
 
@@ -408,6 +411,9 @@ static bool read_record(struct file_sink *sink, struct str record, struct restor
         char *path = copy_path(rest);
         add_pending(sink, path, pending.epoch);
         free(path);
+    } else if (type == RECORD_PATH) {
+        free(restored->named);
+        restored->named = copy_path(rest);
     } else if (type == RECORD_RAW || type == RECORD_ENCODER) {
         buffer_append(type == RECORD_RAW ? &restored->raw : &restored->encoder, rest.data, rest.length);
     } else {
@@ -459,6 +465,21 @@ static bool reopen(struct sink_context *context, struct restored *restored)
            sink->format_kind->encoder_load(encoder, restored->encoder.data, restored->encoder.length);
 }
 
+/* Rows before the checkpoint are in the file of before, and exactly once only if those after it go there. */
+static bool is_other_path(struct sink_context *context, const char *named)
+{
+    const struct file_sink *sink = context->config;
+    if (str_is(sink->path, named))
+        return false;
+    struct diag *d = diag_error(context->diags, DIAG_E0707, (struct span){0, 0},
+                                "a file sink wrote to `%s` so far, and its `path` is `%.*s` now", named,
+                                STR_ARGS(sink->path));
+    diag_hint(context->diags, d,
+              "give it its path back; or give the sink another name: it then begins with the rows after the "
+              "checkpoint, and what was written stays; or start anew with --fresh");
+    return true;
+}
+
 static bool file_restore(struct sink_context *context, struct snapshot_reader *reader)
 {
     struct file_sink *sink = context->config;
@@ -468,9 +489,10 @@ static bool file_restore(struct sink_context *context, struct snapshot_reader *r
     bool is_good = true;
     while (is_good && snapshot_get(reader, &group, &record))
         is_good = read_record(sink, record, &restored);
-    is_good = is_good && restored.path != NULL;
+    is_good = is_good && restored.path != NULL && restored.named != NULL;
     if (!is_good)
         snapshot_corrupt(reader, context->diags, "a file sink's record that is none");
+    is_good = is_good && !is_other_path(context, restored.named);
     sink->files = restored.state.files;
     sink->slot = restored.state.slot;
     sink->rows = restored.state.rows;
@@ -481,6 +503,7 @@ static bool file_restore(struct sink_context *context, struct snapshot_reader *r
             snapshot_corrupt(reader, context->diags, "rows of an open block that cannot be read");
     }
     free(restored.path);
+    free(restored.named);
     buffer_free(&restored.raw);
     buffer_free(&restored.encoder);
     return is_good;

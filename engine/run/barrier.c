@@ -92,6 +92,11 @@ void checkpoint_counters_part(const struct plan_node *node, char name[CHECKPOINT
         checkpoint_sink_part(node, name + length);
 }
 
+void checkpoint_kind_part(const struct plan_node *sink, char name[CHECKPOINT_PART_BYTES])
+{
+    checkpoint_sink_part(sink, name + strlen(strcpy(name, "kind/")));
+}
+
 static bool snapshot_counters(struct run_checkpoints *c, struct node_instance *node,
                               const struct counters *counters)
 {
@@ -113,6 +118,9 @@ static bool snapshot_node(struct run_checkpoints *c, struct node_instance *node)
         is_good &= plan_node->operator_kind->snapshot(&node->context, checkpoint_part(c->writer, name));
     }
     if (plan_node->tag == PLAN_SINK && plan_node->sink_kind->snapshot != NULL) {
+        checkpoint_kind_part(plan_node, name);
+        const char *kind = plan_node->sink_kind->name;
+        is_good &= snapshot_put(checkpoint_part(c->writer, name), SNAPSHOT_GLOBAL, kind, strlen(kind));
         checkpoint_sink_part(plan_node, name);
         is_good &= plan_node->sink_kind->snapshot(&node->sink, checkpoint_part(c->writer, name));
     }

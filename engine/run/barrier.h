@@ -60,6 +60,8 @@ void checkpoints_free(struct run *run);
  * those of longer names. */
 enum { CHECKPOINT_SINK_BYTES = 120, CHECKPOINT_PART_BYTES = CHECKPOINT_SINK_BYTES + 32 };
 void checkpoint_sink_part(const struct plan_node *sink, char name[CHECKPOINT_SINK_BYTES]);
+/* And the one that says of which kind it was. */
+void checkpoint_kind_part(const struct plan_node *sink, char name[CHECKPOINT_PART_BYTES]);
 /* And that of a node's counters, but for the instance. */
 void checkpoint_counters_part(const struct plan_node *node, char name[CHECKPOINT_PART_BYTES]);
 

@@ -272,7 +272,8 @@ static bool next_number(struct run *run)
     if (!script->has_segment || script->reader.number >= script->reader.head.next) {
         bool is_good = !script->has_segment || ends_well(run);
         script->has_segment = false;
-        is_good = is_good && find_segment(run, number) && (!script->has_segment || begin_segment(run, number));
+        is_good =
+            is_good && find_segment(run, number) && (!script->has_segment || begin_segment(run, number));
         run->sequencer.is_obeying = is_good && script->has_segment;
         if (!run->sequencer.is_obeying)
             return false;

@@ -156,10 +156,35 @@ static bool restore_counters(struct run *run, struct node_instance *node, struct
     return reader != NULL && checkpoint_reader_close(reader);
 }
 
+/* A sink that has kept its name and changed its kind cannot take the other's state. */
+static bool is_other_kind(struct run *run, const struct plan_node *sink, struct checkpoint *from)
+{
+    char name[CHECKPOINT_PART_BYTES], kind[64] = "";
+    uint32_t group;
+    struct str data;
+    checkpoint_kind_part(sink, name);
+    struct snapshot_reader *reader = checkpoint_reader(from, name, 0, 0, run->diags);
+    while (snapshot_get(reader, &group, &data))
+        snprintf(kind, sizeof(kind), "%.*s", STR_ARGS(data));
+    if (!checkpoint_reader_close(reader))
+        return true;
+    if (strcmp(kind, sink->sink_kind->name) == 0)
+        return false;
+    struct diag *d = diag_error(run->diags, DIAG_E0707, sink->span,
+                                "sink `%.*s` was of kind `%s` when the checkpoint was taken, and is `%s` now",
+                                STR_ARGS(sink->name), kind, sink->sink_kind->name);
+    diag_hint(run->diags, d,
+              "give it its kind back; or give the sink another name: it then begins with the rows after the "
+              "checkpoint; or start anew with --fresh");
+    return true;
+}
+
 static bool restore_state(struct run *run, struct node_instance *node, struct checkpoint *from)
 {
     const struct plan_node *plan_node = node->node;
     bool is_sink = plan_node->tag == PLAN_SINK;
+    if (is_sink && is_other_kind(run, plan_node, from))
+        return false;
     char prefix[CHECKPOINT_PART_BYTES];
     if (is_sink)
         checkpoint_sink_part(plan_node, prefix);

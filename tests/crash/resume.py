@@ -146,6 +146,23 @@ def test_new_sink(leat, folder):
         raise Failure(f"the old sink's rows and counts must be whole:\n{found.stdout}")
 
 
+def test_changed_sink(leat, folder):
+    """Another path or kind under the same name: said, with the ways out; the old one goes on, a new name begins."""
+    job, out = f"{folder}/resume.leat", f"{folder}/out"
+    for new, what in (('file from t { path: concat(out, "/elsewhere.jsonl") }', "elsewhere.jsonl` now"),
+                      ("null from t {}", "was of kind `file`")):
+        with open(job, "w", encoding="utf-8") as f:
+            f.write(JOB[:JOB.index("sink t")] + f"sink t = {new}\n")
+        found = run(leat, job, f"{folder}/data", out)
+        if found.returncode == 0 or any(text not in found.stderr for text in (what, "E0707", "another name", "--fresh")):
+            raise Failure(f"expected a refusal with `{what}`: {found.returncode}\n{found.stderr}")
+    with open(job, "w", encoding="utf-8") as f:
+        f.write(JOB)
+    found = run(leat, job, f"{folder}/data", out)
+    if found.returncode != 0 or content(out).count(b"\n") != 2 * RECORDS:
+        raise Failure(f"with its old path it does not go on: {found.stderr}")
+
+
 BLOCKS = ("t.jsonl.gz", "t.csv.zst", "t.msgpack.lz4", "t.batches")
 
 
@@ -190,6 +207,7 @@ def main():
     os.rename(work, template)
     tests = [(name, lambda at, c=change, r=refusal: test_case(leat, at, c, r)) for name, change, refusal in CASES]
     tests.append(("a sink is new", lambda at: test_new_sink(leat, at)))
+    tests.append(("a sink has another path or kind", lambda at: test_changed_sink(leat, at)))
     tests.append(("outputs of blocks", lambda at: test_open_blocks(leat, at)))
     failed = 0
     for name, test in tests:
