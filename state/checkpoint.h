@@ -37,7 +37,7 @@
 #include "core/snapshot.h"
 
 enum {
-    CHECKPOINT_FORMAT = 3,
+    CHECKPOINT_FORMAT = 4,
     CHECKPOINT_CHUNK_BYTES = 1 << 20,
     CHECKPOINT_CHAIN_MAX = 10, /* checkpoints in a chain */
     CHECKPOINT_LOOSE_MAX = 8192,
