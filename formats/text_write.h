@@ -5,7 +5,7 @@
 
 #include "core/schema.h"
 
-enum { TEXT_WRITE_MAX = 48 };
+enum { TEXT_WRITE_MAX = 40 };
 
 char *text_write_int(char *out, int64_t value);
 /* The shortest decimal that reads back as the same double. Finite values only. */
