@@ -1,6 +1,7 @@
 /* Cold rows of learners over the same database; see core/cold_store.h. Rows that come while a checkpoint
  * holds the database wait in a table of their own and are read from there. */
 #include "core/buffer.h"
+#include "core/os.h"
 #include "state/store.h"
 
 #include <stdlib.h>
@@ -10,6 +11,7 @@ enum { COLD_KIND = 'c', COLD_KEY_BYTES = STORE_PREFIX_BYTES + 8 };
 /* Open addressing; state 0: unused, 1: a row, 2: removed. */
 struct waiting {
     uint64_t key;
+    int64_t time_us;
     uint32_t row; /* index in rows */
     uint8_t state;
 };
@@ -17,6 +19,7 @@ struct waiting {
 struct cold {
     struct cold_store store;
     struct store_user user;
+    uint32_t table; /* of the learner: stands where others have the key group */
     size_t row_bytes;
     struct waiting *waiting;
     uint32_t capacity, count;
@@ -26,7 +29,7 @@ struct cold {
 
 static void make_key(const struct cold *cold, char *out, uint64_t key)
 {
-    store_prefix(out, cold->user.id, COLD_KIND, 0);
+    store_prefix(out, cold->user.id, COLD_KIND, cold->table);
     for (int i = 0; i < 8; i++)
         out[STORE_PREFIX_BYTES + i] = (char)(key >> (56 - 8 * i));
 }
@@ -39,7 +42,7 @@ static struct waiting *find_waiting(const struct cold *cold, uint64_t key)
     return &cold->waiting[at];
 }
 
-static void wait_with(struct cold *cold, uint64_t key, const void *row)
+static void wait_with(struct cold *cold, uint64_t key, int64_t time_us, const void *row)
 {
     if ((cold->count + 1) * 2 > cold->capacity) {
         struct cold old = *cold;
@@ -60,11 +63,12 @@ static void wait_with(struct cold *cold, uint64_t key, const void *row)
         cold->rows.length += cold->row_bytes;
     }
     slot->state = row == NULL ? 2 : 1;
+    slot->time_us = time_us;
     if (row != NULL)
         memcpy(cold->rows.data + slot->row * cold->row_bytes, row, cold->row_bytes);
 }
 
-static void put_row(struct cold *cold, uint64_t key, const void *row)
+static void put_row(struct cold *cold, uint64_t key, int64_t time_us, const void *row)
 {
     char text[COLD_KEY_BYTES];
     size_t key_bytes = sizeof text;
@@ -73,7 +77,7 @@ static void put_row(struct cold *cold, uint64_t key, const void *row)
         rocksdb_writebatch_delete(cold->batch, text, key_bytes);
         return;
     }
-    struct stored_value head = {.expire_us = TIME_MAX};
+    struct stored_value head = {.expire_us = time_us};
     const char *keys[1] = {text}, *parts[2] = {(const char *)&head, row};
     size_t lengths[2] = {sizeof head, cold->row_bytes};
     rocksdb_writebatch_putv(cold->batch, 1, keys, &key_bytes, 2, parts, lengths);
@@ -91,18 +95,20 @@ static bool commit(struct cold *cold)
 /* Writes what waited, once the database is free again. */
 static void settle(struct cold *cold)
 {
-    for (uint32_t i = 0; i < cold->capacity; i++)
-        if (cold->waiting[i].state != 0)
-            put_row(cold, cold->waiting[i].key,
-                    cold->waiting[i].state == 1 ? cold->rows.data + cold->waiting[i].row * cold->row_bytes
-                                                : NULL);
+    for (uint32_t i = 0; i < cold->capacity; i++) {
+        const struct waiting *slot = &cold->waiting[i];
+        if (slot->state != 0)
+            put_row(cold, slot->key, slot->time_us,
+                    slot->state == 1 ? cold->rows.data + slot->row * cold->row_bytes : NULL);
+    }
     if (cold->count > 0)
         memset(cold->waiting, 0, cold->capacity * sizeof *cold->waiting);
     cold->count = 0;
     buffer_clear(&cold->rows);
 }
 
-static bool write_rows(struct cold *cold, const uint64_t *keys, const void *rows, size_t count)
+static bool write_rows(struct cold *cold, const uint64_t *keys, const int64_t *times_us, const void *rows,
+                       size_t count)
 {
     struct state_store *store = cold->user.store;
     if (state_store_error(store) != NULL)
@@ -112,24 +118,32 @@ static bool write_rows(struct cold *cold, const uint64_t *keys, const void *rows
         settle(cold);
     for (size_t i = 0; i < count; i++) {
         const void *row = rows == NULL ? NULL : (const char *)rows + i * cold->row_bytes;
+        int64_t time_us = times_us == NULL ? TIME_MAX : times_us[i];
         if (can_write)
-            put_row(cold, keys[i], row);
+            put_row(cold, keys[i], time_us, row);
         else
-            wait_with(cold, keys[i], row);
+            wait_with(cold, keys[i], time_us, row);
     }
     return commit(cold);
 }
 
-static bool cold_put(void *self, const uint64_t *keys, const void *rows, size_t row_bytes, size_t count)
+static bool cold_takes_rows(void *self)
+{
+    const struct cold *cold = self;
+    return store_can_write(&cold->user);
+}
+
+static bool cold_put(void *self, const uint64_t *keys, const int64_t *times_us, const void *rows,
+                     size_t row_bytes, size_t count)
 {
     struct cold *cold = self;
     leat_assert(row_bytes == cold->row_bytes);
-    return count == 0 || write_rows(cold, keys, rows, count);
+    return count == 0 || write_rows(cold, keys, times_us, rows, count);
 }
 
 static bool cold_remove(void *self, const uint64_t *keys, size_t count)
 {
-    return count == 0 || write_rows(self, keys, NULL, count);
+    return count == 0 || write_rows(self, keys, NULL, NULL, count);
 }
 
 /* One call of at most STORE_READ_MAX keys that are not waiting. */
@@ -145,7 +159,7 @@ static bool get_stored(struct cold *cold, const uint64_t *keys, const size_t *in
         texts[i] = text[i];
         lengths[i] = COLD_KEY_BYTES;
     }
-    bool is_good = store_get(cold->user.store, (uint32_t)count, texts, lengths, values);
+    bool has_found = false, is_good = store_get(cold->user.store, (uint32_t)count, texts, lengths, values);
     for (size_t i = 0; i < count; i++) {
         if (values[i] == NULL)
             continue;
@@ -154,8 +168,11 @@ static bool get_stored(struct cold *cold, const uint64_t *keys, const size_t *in
         found[index[i]] = bytes == sizeof(struct stored_value) + cold->row_bytes;
         if (found[index[i]])
             memcpy(rows + index[i] * cold->row_bytes, data + sizeof(struct stored_value), cold->row_bytes);
+        has_found |= found[index[i]];
         rocksdb_pinnableslice_destroy(values[i]);
     }
+    if (has_found)
+        (void)failpoint("state.load"); /* rows were read back; nothing can fail here */
     return is_good;
 }
 
@@ -224,8 +241,8 @@ static bool cold_scan(void *self, void (*visit)(void *argument, uint64_t key, co
 {
     struct cold *cold = self;
     char first[STORE_PREFIX_BYTES], limit[STORE_PREFIX_BYTES];
-    store_prefix(first, cold->user.id, COLD_KIND, 0);
-    store_prefix(limit, cold->user.id, COLD_KIND, 1);
+    store_prefix(first, cold->user.id, COLD_KIND, cold->table);
+    store_prefix(limit, cold->user.id, COLD_KIND, cold->table + 1);
     struct cold_scan scan = {.cold = cold, .visit = visit, .argument = argument};
     scan.sorted = malloc(MAX(cold->count, 1) * sizeof(void *));
     leat_assert(scan.sorted != NULL);
@@ -241,36 +258,43 @@ static bool cold_scan(void *self, void (*visit)(void *argument, uint64_t key, co
     return is_good;
 }
 
-struct cold_store *cold_store_new(struct state_store *store, uint16_t id, size_t row_bytes)
+static void cold_barrier(void *self, int64_t expired_us)
 {
-    struct cold *cold = calloc(1, sizeof *cold);
-    leat_assert(cold != NULL && row_bytes > 0);
-    cold->store = (struct cold_store){cold, cold_put, cold_get, cold_remove, cold_scan};
-    cold->user = (struct store_user){.store = store, .id = id, .kind = COLD_KIND};
-    cold->row_bytes = row_bytes;
-    cold->batch = store_batch_new();
-    store_add_user(&cold->user);
-    return &cold->store;
-}
-
-void cold_store_barrier(struct cold_store *store)
-{
-    struct cold *cold = store->self;
+    struct cold *cold = self;
     /* What waited since an earlier checkpoint belongs to this one: it is written before the database is
      * copied. */
     settle(cold);
     (void)commit(cold); /* the store keeps its error */
     store_hold(&cold->user);
+    __atomic_store_n(&cold->user.barrier_watermark, expired_us, __ATOMIC_RELEASE);
 }
 
-void cold_store_free(struct cold_store *store)
+static void cold_free(void *self)
 {
-    if (store == NULL)
-        return;
-    struct cold *cold = store->self;
+    struct cold *cold = self;
     store_remove_user(&cold->user);
     rocksdb_writebatch_destroy(cold->batch);
     buffer_free(&cold->rows);
     free(cold->waiting);
     free(cold);
+}
+
+struct cold_store *cold_store_new(struct state_store *store, uint16_t id, uint32_t table, size_t row_bytes)
+{
+    struct cold *cold = calloc(1, sizeof *cold);
+    leat_assert(cold != NULL && row_bytes > 0 && table < UINT16_MAX);
+    cold->store = (struct cold_store){.self = cold,
+                                      .takes_rows = cold_takes_rows,
+                                      .put = cold_put,
+                                      .get = cold_get,
+                                      .remove = cold_remove,
+                                      .scan = cold_scan,
+                                      .barrier = cold_barrier,
+                                      .free = cold_free};
+    cold->user = (struct store_user){.store = store, .id = id, .kind = COLD_KIND};
+    cold->table = table;
+    cold->row_bytes = row_bytes;
+    cold->batch = store_batch_new();
+    store_add_user(&cold->user);
+    return &cold->store;
 }

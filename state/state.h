@@ -171,11 +171,8 @@ bool time_queue_restored(struct time_queue *queue, uint32_t lane, uint32_t lanes
 
 /* --- Cold rows of learners
  * ------------------------------------------------------------------------------------- The store behind
- * core/cold_store.h. id: as above. Rows carry their own epoch, if the learner wants one; while a checkpoint
- * holds the database they wait in memory. */
-struct cold_store *cold_store_new(struct state_store *store, uint16_t id, size_t row_bytes);
-void cold_store_free(struct cold_store *cold);
-/* At the learner's barrier. */
-void cold_store_barrier(struct cold_store *cold);
+ * core/cold_store.h. id: as above; table: which of that learner's. Rows carry their own epoch, if the learner
+ * wants one; while a checkpoint holds the database they wait in memory. */
+struct cold_store *cold_store_new(struct state_store *store, uint16_t id, uint32_t table, size_t row_bytes);
 
 #endif

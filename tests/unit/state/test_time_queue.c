@@ -74,7 +74,7 @@ static void start(struct fixture *f)
     assert_true(!is_restored || checkpoint_restore_database(found, path, &f->diags));
     f->store = state_store_open(path, 4 << 20, is_restored, &f->diags);
     assert_non_null(f->store);
-    f->cold = cold_store_new(f->store, COLD_ID, sizeof(uint64_t));
+    f->cold = cold_store_new(f->store, COLD_ID, 1, sizeof(uint64_t));
     for (uint32_t lane = 0; lane < f->lanes; lane++) {
         struct time_queue_options options = {f->store, QUEUE_ID, QUEUE_KIND, QUEUE_BUDGET, 1000};
         struct time_queue *queue = f->queues[lane] = time_queue_new(&options);
@@ -99,7 +99,7 @@ static void stop(struct fixture *f)
     f->writer = NULL;
     for (uint32_t lane = 0; lane < f->lanes; lane++)
         time_queue_free(f->queues[lane]);
-    cold_store_free(f->cold);
+    f->cold->free(f->cold->self);
     assert_null(state_store_error(f->store));
     state_store_close(f->store);
     checkpoint_dir_close(f->dir);
@@ -169,7 +169,7 @@ static void use_cold(struct fixture *f)
     }
     uint32_t what = random_below(&f->random, 4);
     if (what < 2) {
-        assert_true(f->cold->put(f->cold->self, keys, rows, sizeof rows[0], count));
+        assert_true(f->cold->put(f->cold->self, keys, NULL, rows, sizeof rows[0], count));
         for (uint64_t i = 0; i < count; i++)
             f->model.cold.values[keys[i]] = rows[i];
     } else if (what == 2) {
@@ -203,7 +203,7 @@ static void barrier(struct fixture *f)
         snprintf(name, sizeof name, "op/4/%u", lane);
         assert_true(time_queue_snapshot(f->queues[lane], checkpoint_part(f->writer, name)));
     }
-    cold_store_barrier(f->cold);
+    f->cold->barrier(f->cold->self, TIME_MIN);
     f->pending = f->model;
 }
 
