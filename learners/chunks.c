@@ -64,6 +64,11 @@ void chunks_protect(struct chunks *c, size_t chunk)
     struct copied *copy = malloc(sizeof *copy + c->chunk_bytes);
     leat_assert(copy);
     copy->count = c->copy(c->owner, chunk, copy->items);
+    if (copy->count == 0) { /* nothing of it belongs to the snapshot */
+        free(copy);
+        set_copied(c, chunk);
+        return;
+    }
     pthread_mutex_lock(&c->mutex);
     copy->next = c->first;
     c->first = copy;

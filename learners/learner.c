@@ -1,5 +1,6 @@
 /* What every learner does at bind, open, for each batch, and for reports. */
 #include "learners/learner.h"
+#include "learners/table_cold.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -183,6 +184,7 @@ bool learner_bind(struct operator_bind *bind, enum interaction_kind interaction)
     bind->outputs[1] = c->metrics_schema = learner_metrics_schema(bind->arena);
     c->input_schema = bind->inputs[0].schema;
     common_options(c, &c->model);
+    bind->needs_memory = c->sparse_count > 0 && c->model.rows_max == 0;
     c->model.interaction = interaction;
     return true;
 }
@@ -202,6 +204,9 @@ bool learner_open(struct operator_context *context)
     s->model = model_new(&c->model, kernels);
     s->kernels = kernels;
     model_set_team(s->model, context->team);
+    for (uint32_t f = 0; f < c->sparse_count && context->cold_store != NULL && c->model.rows_max == 0; f++)
+        model_set_cold(s->model, f,
+                       context->cold_store(context, f, table_stored_bytes(model_table(s->model, f))));
     s->columns = learner_columns_new(c);
     metrics_init(&s->metrics, c->model.loss, (uint64_t)c->window);
     return true;
@@ -265,6 +270,7 @@ void learner_process(struct operator_context *context, uint32_t input, struct ba
     struct learner_state *s = c->state;
     uint16_t selection[BATCH_ROWS];
     learner_snapshot_settle(s, false);
+    model_keep_memory(s->model, context->memory_bytes);
     for (uint32_t at = 0, count; at < batch->selected; at += count) {
         struct model_input in;
         struct batch piece = {.pool = NULL};                  /* its rows at.. as far as nothing changes */
@@ -321,16 +327,20 @@ void learner_report(struct operator_context *context, struct report *report)
     report_add(report, "frozen", (double)s->frozen, false);
     report_add(report, "is_frozen", s->is_frozen ? 1.0 : 0.0, false);
     report_add(report, "rejected", (double)s->rejected, false);
-    uint64_t rows = 0, bytes = 0, evicted = 0, expired = 0, waiting = 0;
+    uint64_t rows = 0, cold = 0, loaded = 0, bytes = 0, evicted = 0, expired = 0, waiting = 0;
     for (uint32_t f = 0; f < c->sparse_count; f++) {
         const struct table *t = model_table(s->model, f);
-        rows += t->stats.rows;
+        rows += table_rows(t);
+        cold += t->cold == NULL ? 0 : t->cold->rows;
+        loaded += t->cold == NULL ? 0 : t->cold->loaded;
         evicted += t->stats.evicted;
         expired += t->stats.expired;
         waiting += t->stats.waiting;
         bytes += table_bytes(t);
     }
     report_add(report, "rows", (double)rows, false);
+    report_add(report, "rows_cold", (double)cold, false);
+    report_add(report, "rows_loaded", (double)loaded, false);
     report_add(report, "rows_evicted", (double)evicted, false);
     report_add(report, "rows_expired", (double)expired, false);
     report_add(report, "sightings_waiting", (double)waiting, false);

@@ -185,7 +185,8 @@ struct learner_state {
     const struct kernels *kernels;
     struct metrics metrics;
     struct learner_columns_scratch *columns;
-    uint32_t published; /* newest epoch that a published checkpoint holds */
+    uint64_t totals[MODEL_FIELDS_MAX]; /* of a restore: rows of tables that have cold ones */
+    uint32_t published;                /* newest epoch that a published checkpoint holds */
     struct learner_snapshot *snapshot;
     uint64_t seen, learned, sampled_out, frozen, rejected;
     bool is_frozen;

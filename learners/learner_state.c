@@ -4,10 +4,13 @@
  *   'D' field, keys that are gone since the last published checkpoint
  *   'R' field, rows as table_stored_bytes says
  *   'C' field, blocks of the admission sketch that changed
+ *   'T' field, how many rows the table has, in memory and cold; only where it has cold ones (at the barrier)
  * 'D', 'R' and 'C' are written by the checkpoint's thread while the lane goes on (table_snapshot.c).
  * Restoring applies records in order: base, then deltas; the last 'S' counts.
  */
 #include "learners/learner.h"
+#include "learners/table_cold.h"
+#include "learners/table_inline.h"
 
 #include "core/buffer.h"
 
@@ -148,6 +151,21 @@ static bool put_state(const struct learner_state *state, uint32_t epoch, struct 
     return is_ok;
 }
 
+static bool put_totals(const struct learner_state *state, uint32_t fields, struct snapshot_writer *out)
+{
+    bool is_ok = true;
+    for (uint32_t f = 0; f < fields && is_ok; f++) {
+        const struct table *table = model_table(state->model, f);
+        struct {
+            struct record_head head;
+            uint64_t rows;
+        } record = {{'T', STATE_VERSION, (uint16_t)f, sizeof record.rows}, table_rows(table)};
+        if (table->cold != NULL && table->cold->rows > 0)
+            is_ok = snapshot_put(out, SNAPSHOT_GLOBAL, &record, sizeof record);
+    }
+    return is_ok;
+}
+
 bool learner_snapshot(struct operator_context *context, struct snapshot_writer *writer)
 {
     struct learner_config *c = context->config;
@@ -155,7 +173,7 @@ bool learner_snapshot(struct operator_context *context, struct snapshot_writer *
     learner_snapshot_settle(state, false);
     leat_assert(!state->snapshot); /* one checkpoint at a time */
     uint32_t epoch = (uint32_t)snapshot_epoch(writer);
-    if (!put_state(state, epoch, writer))
+    if (!put_state(state, epoch, writer) || !put_totals(state, c->sparse_count, writer))
         return false;
     struct learner_snapshot *s = calloc(1, sizeof *s);
     leat_assert(s);
@@ -163,8 +181,12 @@ bool learner_snapshot(struct operator_context *context, struct snapshot_writer *
     s->fields = c->sparse_count;
     s->epoch = epoch;
     uint32_t since = snapshot_is_base(writer) ? 0 : state->published;
-    for (uint32_t f = 0; f < s->fields; f++)
-        s->tables[f] = table_snapshot_begin(model_table(state->model, f), since, epoch, &s->removed[f]);
+    for (uint32_t f = 0; f < s->fields; f++) {
+        struct table *table = model_table(state->model, f);
+        s->tables[f] = table_snapshot_begin(table, since, epoch, &s->removed[f]);
+        if (table->cold != NULL)
+            table_cold_barrier(table);
+    }
     state->snapshot = s;
     snapshot_defer(writer, write_tables, snapshot_outcome, s);
     return true;
@@ -195,12 +217,20 @@ static bool restore_items(struct learner_state *state, const struct record_head 
     if (head->field >= fields)
         return false;
     struct table *table = model_table(state->model, head->field);
-    size_t item_bytes = head->kind == 'R'   ? table_stored_bytes(table)
-                        : head->kind == 'C' ? sizeof(struct sketch_block)
-                        : head->kind == 'D' ? sizeof(uint64_t)
-                                            : 0;
+    size_t item_bytes = head->kind == 'R'                        ? table_stored_bytes(table)
+                        : head->kind == 'C'                      ? sizeof(struct sketch_block)
+                        : head->kind == 'D' || head->kind == 'T' ? sizeof(uint64_t)
+                                                                 : 0;
     if (item_bytes == 0 || head->item_bytes != item_bytes || bytes % item_bytes != 0)
         return false;
+    if (head->kind == 'T') {
+        leat_assert(head->field < MODEL_FIELDS_MAX);
+        if (bytes != item_bytes || table->cold == NULL)
+            return false;
+        memcpy(&state->totals[head->field], items, item_bytes);
+        return true;
+    }
+    table_begin(table); /* rows that a 'D' took away make room for others */
     bool is_ok = true;
     for (size_t at = 0; at < bytes && is_ok; at += item_bytes)
         is_ok = restore_item(table, head->kind, items + at);
@@ -224,8 +254,11 @@ static bool restore_state(struct learner_state *state, const struct byte_buffer 
     state->is_frozen = record.is_frozen != 0;
     state->rejected = record.rejected;
     state->published = record.epoch;
-    for (uint32_t f = 0; f < fields; f++)
+    for (uint32_t f = 0; f < fields; f++) {
         table_restored(model_table(state->model, f), record.epoch);
+        if (state->totals[f] > 0)
+            table_cold_restored(model_table(state->model, f), state->totals[f]);
+    }
     size_t at = sizeof record + sizeof state->metrics;
     return state->metrics.slice < METRICS_SLICES &&
            model_load(state->model, buffer->data + at, buffer->length - at);

@@ -2,6 +2,7 @@
  */
 #include "learners/learner.h"
 #include "learners/model_internal.h"
+#include "learners/table_cold.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,24 +51,42 @@ static bool visit_dense(struct model *m, struct model_visitor *v)
     return is_good;
 }
 
+struct row_visit {
+    const struct model *model;
+    struct model_visitor *visitor;
+    size_t dim;
+    float *weights;
+    uint64_t count;
+};
+
+static bool count_row(void *argument, struct table_row *row)
+{
+    (void)row;
+    ((struct row_visit *)argument)->count++;
+    return true;
+}
+
+static bool visit_row(void *argument, struct table_row *row)
+{
+    const struct row_visit *r = argument;
+    struct model_visitor *v = r->visitor;
+    r->weights[0] = linear_weight(r->model, table_payload(row));
+    if (r->dim > 1)
+        memcpy(r->weights + 1, model_vector(r->model, row), (r->dim - 1) * sizeof(*r->weights));
+    return v->row(v->argument, row->key, r->weights, row->count, (int64_t)row->seen * US_PER_SECOND);
+}
+
 static bool visit_table(struct model *m, uint32_t field, const char *name, bool has_vector,
                         struct model_visitor *v)
 {
-    struct table *table = &m->tables[field];
-    size_t count, dim = 1 + (has_vector ? m->vector_floats : 0);
-    struct table_row **rows = table_sorted(table, &count);
-    float *weights = calloc(dim, sizeof(*weights));
-    leat_assert(weights != NULL);
-    bool is_good = v->table(v->argument, name, dim, count);
-    for (size_t i = 0; i < count && is_good; i++) {
-        weights[0] = linear_weight(m, (const unsigned char *)table_payload(rows[i]));
-        if (dim > 1)
-            memcpy(weights + 1, model_vector(m, rows[i]), (dim - 1) * sizeof(*weights));
-        is_good = v->row(v->argument, rows[i]->key, weights, rows[i]->count,
-                         (int64_t)rows[i]->seen * US_PER_SECOND);
-    }
-    free(weights);
-    free(rows);
+    const struct table *table = &m->tables[field];
+    struct row_visit visit = {.model = m, .visitor = v, .dim = 1 + (has_vector ? m->vector_floats : 0)};
+    visit.weights = calloc(visit.dim, sizeof(*visit.weights));
+    leat_assert(visit.weights != NULL);
+    bool is_good = table_visit(table, count_row, &visit) &&
+                   v->table(v->argument, name, visit.dim, visit.count) &&
+                   table_visit(table, visit_row, &visit);
+    free(visit.weights);
     return is_good;
 }
 

@@ -107,6 +107,13 @@ void model_free(struct model *model);
 struct team;
 void model_set_team(struct model *model, struct team *team);
 
+/* Rows of the field's table beyond the memory go to the store, which the model frees. Before the first event.
+ */
+struct cold_store;
+void model_set_cold(struct model *model, uint32_t field, struct cold_store *store);
+/* Between calls: keeps all tables together within so many bytes, where they have stores. */
+void model_keep_memory(struct model *model, int64_t bytes);
+
 /* Whether model_learn takes input whose ids are read while it learns (read_ids). */
 bool model_reads_ahead(const struct model *model);
 

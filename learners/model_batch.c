@@ -207,6 +207,7 @@ static void head_batch(struct model *m)
 void model_batch_step(struct model *m)
 {
     model_step_begin(m);
+    model_warm_batch(m);
     resolve_batch(m);
     for (uint32_t x = 0; x < m->pending; x++) {
         struct example *e = &m->examples[x];

@@ -179,6 +179,12 @@ static inline void lookahead_touch(struct model *m, const struct call *c, uint32
         table_touch(t, row, c->seen[i], c->steps[i]);
 }
 
+/* model_cold.c: before rows are looked up event by event: the call's keys, or those of the batch that makes
+ * its step.
+ */
+void model_warm(struct model *m, const struct call *c);
+void model_warm_batch(struct model *m);
+
 /* vector_part.c */
 bool vectors_are_plain(const struct model *m);
 void vectors_learn_plain(struct model *m, struct call *c);

@@ -438,6 +438,7 @@ void model_learn(struct model *m, const struct model_input *input, struct model_
         c.all_learn = false;
         learn_batches(m, &c);
     } else if (m->plain != NULL) {
+        model_warm(m, &c);
         linear_learn_plain(m, &c);
     } else if (vectors_are_plain(m)) {
         vectors_learn_plain(m, &c);

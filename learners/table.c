@@ -1,4 +1,5 @@
 /* Finding, making and removing rows; table.h tells the layout. */
+#include "learners/table_cold.h"
 #include "learners/table_inline.h"
 
 #include "core/base.h"
@@ -152,6 +153,7 @@ void table_free(struct table *t)
     free(t->limbo_rows);
     free(t->bucket_counts);
     free(t->removed.items);
+    table_cold_free(t);
     *t = (struct table){0};
 }
 
@@ -269,7 +271,7 @@ void table_mark_changed(struct table *t, struct table_row *row)
     set_chunk_epoch(t, number / TABLE_CHUNK_ROWS, t->epoch);
 }
 
-static struct table_row *insert(struct table *t, uint64_t key, uint64_t hash)
+struct table_row *table_add_row(struct table *t, uint64_t key, uint64_t hash)
 {
     while (*page_count(t, table_page_of(t, hash)) >= TABLE_PAGE_SPLIT)
         page_split(t, hash);
@@ -279,10 +281,16 @@ static struct table_row *insert(struct table *t, uint64_t key, uint64_t hash)
     struct table_row *row = table_slot_row(t, slot);
     table_mark_changed(t, row);
     *row = (struct table_row){.key = key, .epoch = t->epoch};
-    t->options.init(t->options.init_argument, key, table_payload(row));
     if (t->bucket_counts)
         t->bucket_counts[(uint64_t)((__uint128_t)hash * t->buckets >> 64)]++;
     t->stats.rows++;
+    return row;
+}
+
+static struct table_row *insert(struct table *t, uint64_t key, uint64_t hash)
+{
+    struct table_row *row = table_add_row(t, key, hash);
+    t->options.init(t->options.init_argument, key, table_payload(row));
     t->stats.inserted++;
     return row;
 }
@@ -311,6 +319,16 @@ static void erase_slot(struct table *t, uint64_t *slot, uint64_t hash)
     }
 }
 
+static void list_removed(struct table_keys *removed, uint64_t key)
+{
+    if (removed->count == removed->capacity) {
+        removed->capacity = MAX(2 * removed->capacity, 256);
+        removed->items = realloc(removed->items, removed->capacity * sizeof *removed->items);
+        leat_assert(removed->items);
+    }
+    removed->items[removed->count++] = key;
+}
+
 void table_remove(struct table *t, uint64_t key, uint64_t hash)
 {
     uint64_t *slot = table_slot_of(t, key, hash);
@@ -322,12 +340,8 @@ void table_remove(struct table *t, uint64_t key, uint64_t hash)
         row->key = 0;
         push_number(&t->limbo_rows, &t->limbo_count, &t->limbo_capacity, table_row_number(t, row));
     }
-    if (t->removed.count == t->removed.capacity) {
-        t->removed.capacity = MAX(2 * t->removed.capacity, 256);
-        t->removed.items = realloc(t->removed.items, t->removed.capacity * sizeof *t->removed.items);
-        leat_assert(t->removed.items);
-    }
-    t->removed.items[t->removed.count++] = key;
+    if (t->lists_removed)
+        list_removed(&t->removed, key);
     if (t->bucket_counts)
         t->bucket_counts[(uint64_t)((__uint128_t)hash * t->buckets >> 64)]--;
     t->stats.rows--;
@@ -419,6 +433,7 @@ static void resolve(struct table *t, const uint64_t *keys, const uint32_t *seen,
 void table_look(struct table *t, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,
                 const uint8_t *learns, size_t n, bool touches, struct table_row **out)
 {
+    table_warm(t, keys, n, n > 0 ? steps[0] : 0);
     for (size_t at = 0; at < n; at += TILE)
         resolve_tile(t, keys + at, seen + at, steps + at, learns ? learns + at : NULL,
                      MIN(n - at, (size_t)TILE), out + at, false, touches);
@@ -427,6 +442,7 @@ void table_look(struct table *t, const uint64_t *keys, const uint32_t *seen, con
 void table_resolve(struct table *t, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,
                    const uint8_t *learns, size_t n, struct table_row **out)
 {
+    table_warm(t, keys, n, n > 0 ? steps[0] : 0);
     resolve(t, keys, seen, steps, learns, n, out, false);
 }
 
@@ -457,7 +473,7 @@ void table_restore_row(struct table *t, const void *stored)
     memcpy(&header, stored, offsetof(struct table_row, step));
     uint64_t hash = table_hash(t, header.key);
     const uint64_t *slot = table_slot_of(t, header.key, hash);
-    struct table_row *row = slot ? table_slot_row(t, slot) : insert(t, header.key, hash);
+    struct table_row *row = slot ? table_slot_row(t, slot) : table_add_row(t, header.key, hash);
     memcpy(row, stored, offsetof(struct table_row, step));
     memcpy(table_payload(row), (const unsigned char *)stored + offsetof(struct table_row, step),
            t->options.payload_bytes);
@@ -474,6 +490,7 @@ void table_restored(struct table *t, uint32_t epoch)
     t->epoch = epoch + 1;
     t->sketch.epoch = epoch + 1;
     t->removed.count = 0;
+    t->lists_removed = true;
 }
 
 size_t table_bytes(const struct table *t)

@@ -21,7 +21,8 @@
  * pointer is valid until the next sighting that learns. For small payloads, and steps that look up, learn and
  * forget event by event.
  *
- * One thread owns a table; table_snapshot_write runs on another (see there).
+ * One thread owns a table; table_snapshot_write runs on another (see there). Rows beyond a table's memory lie
+ * in a cold store: table_cold.h.
  */
 #ifndef LEARNERS_TABLE_H
 #define LEARNERS_TABLE_H
@@ -94,6 +95,7 @@ struct table_keys {
 };
 
 struct table_snapshot;
+struct table_cold;
 
 struct table {
     struct table_options options;
@@ -118,7 +120,9 @@ struct table {
     uint32_t expired_before;   /* rows with seen below this are gone, logically */
     uint32_t sweep_at;         /* next row number the expiry sweep looks at */
     uint32_t epoch;            /* the one now being written to */
-    struct table_keys removed; /* keys gone since the last snapshot */
+    bool lists_removed;        /* there was a snapshot, or a restore: the next must know who went */
+    struct table_keys removed; /* keys gone from memory since the last snapshot */
+    struct table_cold *cold;   /* table_cold.c; NULL: rows stay in memory */
     struct table_snapshot *snapshot;
     struct table_stats stats;
 };
@@ -150,12 +154,13 @@ void table_look(struct table *table, const uint64_t *keys, const uint32_t *seen,
                 const uint8_t *learns, size_t n, bool touches, struct table_row **out);
 
 /* For steps of several events: counts n sightings first, so that a key which reaches admit_after with them
- * counts for all of them. table_resolve must follow with counted = true. */
+ * counts for all of them. table_resolve_counted must follow. Before both, table_warm of all their keys. */
 void table_count_sightings(struct table *table, const uint64_t *keys, const uint8_t *learns, size_t n);
 void table_resolve_counted(struct table *table, const uint64_t *keys, const uint32_t *seen,
                            const uint32_t *steps, const uint8_t *learns, size_t n, struct table_row **out);
 
-/* Looks a key up; no sighting. NULL if there is no row or it has expired. */
+/* Looks a key up; no sighting. NULL if there is no row or it has expired; a cold one is not seen
+ * (table_warm). */
 struct table_row *table_find(const struct table *table, uint64_t key);
 
 static inline float *table_payload(struct table_row *row)
@@ -163,7 +168,8 @@ static inline float *table_payload(struct table_row *row)
     return (float *)(void *)((unsigned char *)row + TABLE_ROW_HEADER);
 }
 
-/* Live rows by rising key: an array the caller frees, *count long. */
+/* Live rows in memory by rising key: an array the caller frees, *count long. table_visit has cold ones too.
+ */
 struct table_row **table_sorted(const struct table *table, size_t *count);
 
 /* Bytes this table occupies, reserved but untouched memory not counted. */
@@ -200,7 +206,7 @@ void table_snapshot_end(struct table *table, bool is_published);
 /* Within the module: makes sure that a chunk of rows was copied before it changes. */
 void table_snapshot_protect(struct table *table, uint32_t row);
 
-/* Within the module: used by table.c and table_evict.c. */
+/* Within the module: used by table.c, table_cold.c and table_evict.c. */
 void table_remove(struct table *table, uint64_t key, uint64_t hash);
 bool table_make_room(struct table *table, uint64_t hash, uint32_t step);
 void table_sweep(struct table *table, uint32_t rows, uint32_t step_in_progress);

@@ -13,6 +13,8 @@
 /* Rows that went before this call may be used again. */
 void table_begin(struct table *table);
 void table_mark_changed(struct table *table, struct table_row *row);
+/* A row for a key that has none, marked as changed, its header zeroed, its payload not set. */
+struct table_row *table_add_row(struct table *table, uint64_t key, uint64_t hash);
 struct table_row *table_sight_slow(struct table *table, uint64_t key, uint64_t hash, uint32_t step,
                                    bool learns, bool is_counted);
 

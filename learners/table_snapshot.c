@@ -46,6 +46,7 @@ struct table_snapshot *table_snapshot_begin(struct table *t, uint32_t since, uin
     sketch_snapshot_begin(&t->sketch, since, closing);
     s->removed = t->removed;
     t->removed = (struct table_keys){0};
+    t->lists_removed = true;
     t->epoch = closing + 1;
     t->snapshot = s;
     *removed = &s->removed;

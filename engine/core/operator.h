@@ -55,7 +55,7 @@ struct operator_bind {
     int64_t hold_us;     /* the output's watermark is the input's less this */
     bool is_timer_kind;  /* may emit rows from on_watermark */
     bool sets_time;      /* gives rows an event time of their own, although the input may have none */
-    bool needs_memory;   /* keeps keyed state: takes a share of the job's `memory:` */
+    bool needs_memory;   /* keeps keyed state or rows: takes a share of the job's `memory:` */
     uint32_t label_root; /* in: a lineage bit of its own, where the kind has makes_label */
 
     /* Learners only (core/learner.h). base_columns: columns of input 0 before add_column added any. */
@@ -64,6 +64,7 @@ struct operator_bind {
     struct learner_columns *learner;
 };
 
+struct cold_store;
 struct team;
 
 struct operator_context {
@@ -73,7 +74,7 @@ struct operator_context {
     uint32_t lane, lanes;
     int64_t watermark; /* of the number before; TIME_MIN at first */
     uint64_t number;
-    int64_t memory_bytes;        /* this instance's share of the budget, for keyed state */
+    int64_t memory_bytes;        /* this instance's share of the budget, for keyed state and rows */
     const struct schema *output; /* outputs[0] of bind */
     struct batch_pool *pool;
     struct arena *scratch; /* reset after each call */
@@ -81,6 +82,9 @@ struct operator_context {
     struct diag_list *diags;         /* for open, restore */
     struct team *team;               /* other lanes that may help within process (core/team.h); NULL: none */
     struct state_store *state_store; /* where keyed state lives; NULL in an operator without needs_memory */
+    /* Learners with needs_memory: where the rows of one of its tables go that do not fit (core/cold_store.h);
+     * theirs to free. NULL: they stay in memory. */
+    struct cold_store *(*cold_store)(struct operator_context *context, uint32_t table, size_t row_bytes);
 };
 
 /* Rows of several inputs in the one order of the number. Filled by the engine, read with merge_next. */

@@ -97,10 +97,11 @@ static void put_memory(struct byte_buffer *out, const struct plan *plan, struct 
     }
     const char *bytes = explain_bytes(plan->config.memory_bytes, arena);
     buffer_printf(out, "  memory      ");
-    put_wrapped(out, 14, 14,
-                names == NULL
-                    ? arena_printf(arena, "%s for queues and caches; no step keeps state", bytes)
-                    : arena_printf(arena, "%s; equal shares for each instance of: %s", bytes, names));
+    put_wrapped(
+        out, 14, 14,
+        names == NULL
+            ? arena_printf(arena, "%s for queues and caches; no step keeps state", bytes)
+            : arena_printf(arena, "%s; equal shares, each split among its instances, for: %s", bytes, names));
 }
 
 static void put_head(struct byte_buffer *out, const struct plan *plan, struct arena *arena)

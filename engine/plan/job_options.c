@@ -26,8 +26,10 @@ static const struct option checkpoint_options[] = {
 const struct option job_options[] = {
     OPTION_INT(struct job_config, workers, "workers", OPTION_RUNTIME, "0", "0", "256",
                "lanes, each a thread; 0: one per core"),
-    OPTION_BYTES(struct job_config, memory_bytes, "memory", OPTION_RUNTIME, "1GiB", "32MiB", "16TiB",
-                 "budget for state, tables, queues and caches"),
+    OPTION_BYTES(
+        struct job_config, memory_bytes, "memory", OPTION_RUNTIME, "1GiB", "32MiB", "16TiB",
+        "budget for state, models' rows, queues and caches; state and rows beyond it go to disk, but for a "
+        "model with `rows_max`, which that bounds"),
     OPTION_BLOCK(struct job_config, checkpoint, struct job_checkpoint, "checkpoint", OPTION_RUNTIME,
                  checkpoint_options, "checkpoints"),
     OPTIONS_END,

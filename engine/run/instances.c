@@ -1,5 +1,6 @@
 /* Builds the stage instances of all lanes: copies of option structs, contexts, wiring. */
 #include "run/internal.h"
+#include "run/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,14 +100,14 @@ static struct team *team_for(struct run *run, const struct plan_node *node)
     return team;
 }
 
-/* How many instances share the memory budget. */
-static uint32_t memory_shares(const struct run *run)
+/* Nodes that keep state share the budget alike, at any number of lanes; a node's share is split among its
+ * instances. */
+static int64_t memory_of(const struct run *run, const struct plan_node *node)
 {
-    uint32_t shares = 0;
+    uint32_t nodes = 0;
     for (uint32_t i = 0; i < run->plan->nodes_count; i++)
-        if (run->plan->nodes[i].needs_memory)
-            shares += run->stage_instances[run->plan->nodes[i].stage];
-    return MAX(shares, 1);
+        nodes += run->plan->nodes[i].needs_memory;
+    return run->operator_memory_bytes / MAX(nodes, 1) / run->stage_instances[node->stage];
 }
 
 static void init_node(struct stage_instance *stage, struct node_instance *node,
@@ -122,12 +123,13 @@ static void init_node(struct stage_instance *stage, struct node_instance *node,
         .lane = stage->instance,
         .lanes = run->stage_instances[stage->index],
         .watermark = TIME_MIN,
-        .memory_bytes = run->operator_memory_bytes / memory_shares(run),
+        .memory_bytes = memory_of(run, plan_node),
         .output = plan_node->outputs[0],
         .pool = run->pool,
         .scratch = &node->scratch,
         .diags = run->diags,
         .state_store = run->state_store,
+        .cold_store = plan_node->tag == PLAN_LEARNER && plan_node->needs_memory ? model_cold_store : NULL,
         .team = team_for(run, plan_node),
     };
     if (plan_node->operator_kind != NULL)

@@ -1,4 +1,5 @@
-/* A model out of a checkpoint, without running its job. Control thread. */
+/* A model out of a checkpoint, without running its job, and where models keep their cold rows. Control
+ * thread. */
 #ifndef LEAT_RUN_MODEL_H
 #define LEAT_RUN_MODEL_H
 
@@ -12,5 +13,8 @@ LEAT_CHECKED bool model_job(struct checkpoint *checkpoint, struct arena *arena, 
 LEAT_CHECKED bool model_visit(const struct plan *plan, const struct plan_node *learner,
                               struct checkpoint *checkpoint, struct model_visitor *visitor,
                               struct diag_list *diags);
+
+/* operator_context.cold_store: over the context's state store. */
+struct cold_store *model_cold_store(struct operator_context *context, uint32_t table, size_t row_bytes);
 
 #endif

@@ -33,7 +33,7 @@ from lives import KILL_POINTS, LANES, LIFE_SECONDS_MAX, Failure, Inputs, Round
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROUND_KILLS_MAX = 12
 KILLS_FOR_ALL_POINTS = 200  # with fewer the seed and the machine's pace decide which are reached
-SPILLING = {"features"}  # jobs whose state does not fit into their memory
+SPILLING = {"features", "cold"}  # jobs whose state does not fit into their memory
 KERNELS = {"scalar": None, "avx2": "avx2", "avx512": "avx512f"}
 
 
@@ -91,8 +91,9 @@ def outcome(folder, summary):
     return {"files": files, "counts": counts, "reports": reports}
 
 
-# What a process did, not what the records make of it: rows that expired but were not swept yet, calls, memory.
-PHYSICAL = {"rows", "rows_expired", "rows_evicted", "sightings_waiting", "table_bytes"}
+# What a process did, not what the records make of it: rows that expired but were not swept yet or lie on disk, calls,
+# memory.
+PHYSICAL = {"rows", "rows_cold", "rows_loaded", "rows_expired", "rows_evicted", "sightings_waiting", "table_bytes"}
 
 
 def figures(report):

@@ -79,11 +79,11 @@ static void test_text(void **state)
         "  dead      sink out\n"
         "        from dead_letters\n";
     char *text = explain(job, plan_explain);
-    const char *head =
-        "job ctr: 2 sources, 5 steps, 1 learner, 3 sinks in 6 stages\n  workers     2\n"
-        "  memory      2GiB; equal shares for each instance of: features keyed (stage 1), examples "
-        "keyed\n              (stage 2), hourly aggregate (stage 1)\n"
-        "  checkpoint  every 10s into state/ctr\n  fingerprint ";
+    const char *head = "job ctr: 2 sources, 5 steps, 1 learner, 3 sinks in 6 stages\n  workers     2\n"
+                       "  memory      2GiB; equal shares, each split among its instances, for: features "
+                       "keyed (stage 1),\n              "
+                       "examples keyed (stage 2), hourly aggregate (stage 1)\n"
+                       "  checkpoint  every 10s into state/ctr\n  fingerprint ";
     assert_memory_equal(text, head, strlen(head));
     assert_string_equal(strstr(text, "\n\n") + 1, expected);
     for (const char *line = text; *line != '\0'; line = strchr(line, '\n') + 1)
