@@ -4,6 +4,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#ifdef ARENA_IS_WATCHED
+#include <sanitizer/asan_interface.h>
+#define forbid(memory, bytes) ASAN_POISON_MEMORY_REGION(memory, bytes)
+#define allow(memory, bytes)  ASAN_UNPOISON_MEMORY_REGION(memory, bytes)
+#else
+#define forbid(memory, bytes) ((void)(memory))
+#define allow(memory, bytes)  ((void)(memory))
+#endif
+
 enum { ARENA_BLOCK_BYTES = 64 * 1024, ARENA_BLOCK_MAX = 4 * 1024 * 1024, ARENA_HEADER = 64 };
 
 struct arena_block {
@@ -13,6 +22,11 @@ struct arena_block {
 };
 
 _Static_assert(sizeof(struct arena_block) <= ARENA_HEADER, "the payload starts on a cache line");
+
+static char *payload(struct arena_block *block)
+{
+    return (char *)block + ARENA_HEADER;
+}
 
 static _Noreturn void out_of_memory(size_t bytes)
 {
@@ -69,6 +83,7 @@ void arena_free(struct arena *arena)
     struct arena_block *block = arena->first;
     while (block != NULL) {
         struct arena_block *next = block->next;
+        allow(payload(block), block->size);
         free(block);
         block = next;
     }
@@ -79,15 +94,12 @@ void arena_free(struct arena *arena)
 void arena_reset(struct arena *arena)
 {
     run_cleanups(arena);
-    for (struct arena_block *block = arena->first; block != NULL; block = block->next)
+    for (struct arena_block *block = arena->first; block != NULL; block = block->next) {
         block->used = 0;
+        forbid(payload(block), block->size);
+    }
     arena->current = arena->first;
     arena->used_bytes = 0;
-}
-
-static char *payload(struct arena_block *block)
-{
-    return (char *)block + ARENA_HEADER;
 }
 
 /* Moves on to the next spare block that holds `bytes`, else inserts a new one after the current. */
@@ -106,6 +118,7 @@ static struct arena_block *next_block(struct arena *arena, size_t bytes)
     if (block == NULL)
         out_of_memory(size);
     *block = (struct arena_block){.size = size};
+    forbid(payload(block), size);
     if (after == NULL)
         arena->first = block;
     else
@@ -123,10 +136,11 @@ void *arena_alloc(struct arena *arena, size_t bytes)
     struct arena_block *block = arena->current;
     if (block != NULL)
         block->used = (block->used + alignment - 1) & ~(alignment - 1);
-    if (block == NULL || block->used > block->size || block->size - block->used < bytes)
-        block = next_block(arena, bytes);
+    if (block == NULL || block->used > block->size || block->size - block->used < bytes + ARENA_GAP)
+        block = next_block(arena, bytes + ARENA_GAP);
     char *memory = payload(block) + block->used;
-    block->used += bytes;
+    allow(memory, bytes);
+    block->used += bytes + ARENA_GAP;
     arena->used_bytes += bytes;
     return memory;
 }

@@ -8,6 +8,22 @@
 
 #include "core/base.h"
 
+/* AddressSanitizer sees what runs past a piece: pieces stand apart, and what is not handed out is poisoned.
+ */
+#ifdef __has_feature
+#if __has_feature(address_sanitizer)
+#define ARENA_IS_WATCHED
+#endif
+#endif
+#ifdef __SANITIZE_ADDRESS__
+#define ARENA_IS_WATCHED
+#endif
+#ifdef ARENA_IS_WATCHED
+enum { ARENA_GAP = 16 };
+#else
+enum { ARENA_GAP = 0 };
+#endif
+
 struct arena_block;
 struct arena_cleanup;
 

@@ -218,7 +218,7 @@ static bool bind_assignments(const struct binding *b, struct ast *value, struct 
 {
     struct ast *const *items = NULL;
     uint32_t count = value->tag == AST_BLOCK ? value->entries_count : list_items(&value, &items);
-    target->items = arena_array(b->env->arena, struct assignment, count);
+    *target = (struct assignments){arena_array(b->env->arena, struct assignment, count), 0};
     bool is_good = true;
     for (uint32_t i = 0; i < count; i++) {
         if (value->tag == AST_BLOCK) {

@@ -77,7 +77,8 @@ static void test_block_end(void **state)
         memset(arena_alloc(&arena, 32), 2, 32);
         struct arena_block *first = arena.current;
         memset(arena_alloc(&arena, last), 3, last);
-        assert_int_equal(arena.current == first, last <= 16);
+        /* With gaps the second piece began a larger block already. */
+        assert_int_equal(arena.current == first, last <= 16 || ARENA_GAP > 0);
         arena_free(&arena);
     }
 }
