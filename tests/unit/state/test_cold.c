@@ -1,0 +1,83 @@
+/* Cold rows on the disk: those that expired before a barrier leave it when the database comes by, no others
+ * do. */
+#include "state/state.h"
+#include "unit/support/temporary.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { ROWS = 40000, EXPIRED = 30000, PIECE = 4000, ROW_BYTES = 64, OTHERS = 20, ROUNDS_MAX = 100 };
+
+struct seen {
+    uint64_t expired, alive, last;
+};
+
+static void count_row(void *argument, uint64_t key, const void *row)
+{
+    struct seen *seen = argument;
+    uint64_t first;
+    memcpy(&first, row, sizeof first);
+    assert_true(first == key && (key > seen->last || key == 0));
+    seen->last = key;
+    seen->expired += key % 2 == 0 && key / 2 < EXPIRED;
+    seen->alive += key % 2 == 0 && key / 2 >= EXPIRED;
+}
+
+/* Even keys in a row with the time key / 2, or odd ones far and wide that stay. */
+static void put_piece(struct cold_store *cold, uint64_t first, bool is_timed)
+{
+    static unsigned char rows[PIECE][ROW_BYTES];
+    static uint64_t keys[PIECE];
+    static int64_t times[PIECE];
+    for (uint64_t i = 0; i < PIECE; i++) {
+        keys[i] = is_timed ? 2 * (first + i) : 2 * (i * OTHERS + first) + 1;
+        times[i] = (int64_t)keys[i] / 2;
+        memcpy(rows[i], &keys[i], sizeof keys[i]);
+    }
+    assert_true(cold->put(cold->self, keys, is_timed ? times : NULL, rows, ROW_BYTES, PIECE));
+}
+
+static void test_expiry(void **state)
+{
+    (void)state;
+    struct arena arena = {0};
+    struct diag_list diags;
+    diag_list_init(&diags, &arena);
+    char path[TEMPORARY_PATH_BYTES], database[TEMPORARY_PATH_BYTES + 16], copy[TEMPORARY_PATH_BYTES + 16];
+    temporary_make(path);
+    snprintf(database, sizeof database, "%s/db", path);
+    snprintf(copy, sizeof copy, "%s/copy", path);
+    struct state_store *store = state_store_open(database, 4 << 20, false, &diags);
+    struct cold_store *cold = cold_store_new(store, 7, 3, ROW_BYTES);
+    for (uint64_t at = 0; at < ROWS; at += PIECE)
+        put_piece(cold, at, true);
+    assert_true(cold->takes_rows(cold->self));
+    cold->barrier(cold->self, EXPIRED);
+    assert_false(cold->takes_rows(cold->self));
+    bool has_database;
+    assert_true(state_store_checkpoint(store, copy, &has_database, &diags) && has_database);
+    assert_true(cold->takes_rows(cold->self));
+    struct seen seen = {.expired = EXPIRED};
+    /* Other rows among them, until compactions have been everywhere. */
+    for (uint64_t round = 0; round < ROUNDS_MAX && seen.expired > EXPIRED / 10; round++) {
+        put_piece(cold, round % OTHERS, false);
+        seen = (struct seen){0};
+        assert_true(cold->scan(cold->self, count_row, &seen));
+        assert_int_equal(seen.alive, ROWS - EXPIRED);
+    }
+    assert_in_range(seen.expired, 0, EXPIRED / 10);
+    cold->free(cold->self);
+    state_store_close(store);
+    temporary_remove(path);
+    arena_free(&arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_expiry)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
