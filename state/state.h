@@ -133,7 +133,8 @@ bool keyed_table_restore(struct keyed_table *table, struct snapshot_reader *read
  * --------------------------------------------------------------------------------------------- Records that
  * wait for event time: timers, and rows that a join holds back. A record is immutable; it leaves when the
  * watermark has passed its time, in the order (time, hash, order of pushing), which is the same at any number
- * of lanes. Buckets of time far ahead go to the database when the queue is beyond its budget. */
+ * of lanes. Buckets of time far ahead go to the database when the queue is beyond its budget, and come back
+ * in pieces: a bucket may have any number of records, of one time too. */
 
 struct time_record {
     int64_t time_us;
@@ -148,7 +149,7 @@ struct time_queue_options {
     uint16_t id;
     uint8_t kind;
     size_t budget_bytes;
-    int64_t bucket_us; /* > 0; the usual wait / 64 or so: a bucket is loaded whole when it comes up */
+    int64_t bucket_us; /* > 0; the usual wait / 64 or so */
 };
 
 struct time_queue;
@@ -159,8 +160,6 @@ void time_queue_push(struct time_queue *queue, int64_t time_us, struct key key, 
                      struct str data);
 /* The first record with time_us < before, or false. Its data is valid until the next call. */
 bool time_queue_pop(struct time_queue *queue, int64_t before, struct time_record *record);
-/* Records that wait. */
-uint64_t time_queue_count(const struct time_queue *queue);
 size_t time_queue_bytes(const struct time_queue *queue);
 bool time_queue_snapshot(struct time_queue *queue, struct snapshot_writer *writer);
 /* watermark: records before it have left already. */

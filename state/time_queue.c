@@ -18,6 +18,7 @@ struct time_queue *time_queue_new(const struct time_queue_options *options)
     queue->spill_bytes = options->budget_bytes;
     queue->batch = store_batch_new();
     queue->group_limit = KEY_GROUPS;
+    queue->refill = KEY_GROUPS;
     return queue;
 }
 
@@ -25,6 +26,14 @@ void queue_block_release(struct queue_block *block)
 {
     if (__atomic_sub_fetch(&block->references, 1, __ATOMIC_ACQ_REL) == 0)
         free(block);
+}
+
+void queue_block_drop(struct time_queue *queue, struct queue_block *block)
+{
+    size_t bytes = sizeof *block + block->capacity;
+    queue->bytes -= bytes;
+    queue->loaded_bytes -= block->is_stored ? bytes : 0;
+    queue_block_release(block);
 }
 
 static void release_blocks(struct queue_block *block)
@@ -48,18 +57,15 @@ void time_queue_free(struct time_queue *queue)
     rocksdb_writebatch_destroy(queue->batch);
     free(queue->buckets);
     free(queue->heap);
+    free(queue->cursors);
     free(queue);
-}
-
-uint64_t time_queue_count(const struct time_queue *queue)
-{
-    return queue->count;
 }
 
 size_t time_queue_bytes(const struct time_queue *queue)
 {
     return queue->bytes + queue->heap_capacity * sizeof(struct queue_item) +
-           queue->buckets_capacity * sizeof(struct queue_bucket);
+           queue->buckets_capacity * sizeof(struct queue_bucket) +
+           (queue->cursors == NULL ? 0 : KEY_GROUPS * sizeof(struct queue_cursor));
 }
 
 int64_t queue_bucket_index(const struct time_queue *queue, int64_t time_us)
@@ -95,7 +101,8 @@ struct queue_bucket *queue_bucket(struct time_queue *queue, int64_t index)
 static struct queue_block *new_block(struct time_queue *queue, struct queue_bucket *bucket, size_t bytes,
                                      bool is_stored)
 {
-    size_t capacity = bucket->last == NULL ? BLOCK_FIRST : MIN(bucket->last->capacity * 2, BLOCK_MAX);
+    size_t first = bucket->block_bytes == 0 ? BLOCK_FIRST : bucket->block_bytes;
+    size_t capacity = bucket->last == NULL ? first : MIN(bucket->last->capacity * 2, BLOCK_MAX);
     capacity = MAX(capacity, bytes);
     leat_assert(capacity <= UINT32_MAX);
     struct queue_block *block = malloc(sizeof *block + capacity);
@@ -107,6 +114,7 @@ static struct queue_block *new_block(struct time_queue *queue, struct queue_buck
         bucket->last->next = block;
     bucket->last = block;
     queue->bytes += sizeof *block + capacity;
+    queue->loaded_bytes += is_stored ? sizeof *block + capacity : 0;
     return block;
 }
 
@@ -123,7 +131,6 @@ struct queue_record *queue_append(struct time_queue *queue, struct queue_bucket 
     if (head->length > 0)
         memcpy(record->data, data, head->length);
     block->length += (uint32_t)bytes;
-    bucket->records++;
     *where = block;
     return record;
 }
@@ -180,7 +187,34 @@ static struct queue_item heap_pop(struct time_queue *queue)
     return top;
 }
 
-/* Opens the first bucket: its records go into the heap, which is empty or holds late pushes. */
+void queue_enter(struct time_queue *queue, const struct queue_bucket *bucket)
+{
+    bool was_empty = queue->heap_count == 0;
+    for (struct queue_block *block = bucket->first; block != NULL; block = block->next) {
+        for (uint32_t at = 0; at < block->length;) {
+            struct queue_record *record = (struct queue_record *)(void *)(block->data + at);
+            struct queue_item item = {record->time_us, record->hash, record, block};
+            block->alive++;
+            at += (uint32_t)queue_record_bytes(record->length);
+            if (!was_empty) {
+                heap_push(queue, item);
+                continue;
+            }
+            heap_reserve(queue, queue->heap_count + 1);
+            queue->heap[queue->heap_count++] = item;
+        }
+    }
+    for (uint32_t at = queue->heap_count / 2; was_empty && at-- > 0;)
+        sift_down(queue, at, queue->heap[at]);
+    if (bucket->first == NULL)
+        return;
+    bucket->last->next = queue->open.first;
+    queue->open.first = bucket->first;
+    if (queue->open.last == NULL)
+        queue->open.last = bucket->last;
+}
+
+/* Opens the first bucket. The one before it is empty: all that is pushed into an open bucket is in it. */
 static void open_bucket(struct time_queue *queue)
 {
     struct queue_bucket bucket = queue->buckets[0];
@@ -189,26 +223,8 @@ static void open_bucket(struct time_queue *queue)
     queue->buckets_count--;
     memmove(queue->buckets, queue->buckets + 1, queue->buckets_count * sizeof *queue->buckets);
     queue->open_until = bucket.index + 1;
-    heap_reserve(queue, queue->heap_count + bucket.records);
-    uint32_t before = queue->heap_count;
-    for (struct queue_block *block = bucket.first; block != NULL; block = block->next) {
-        for (uint32_t at = 0; at < block->length;) {
-            struct queue_record *record = (struct queue_record *)(void *)(block->data + at);
-            queue->heap[queue->heap_count++] =
-                (struct queue_item){record->time_us, record->hash, record, block};
-            block->alive++;
-            at += (uint32_t)queue_record_bytes(record->length);
-        }
-    }
-    if (queue->heap_count > before)
-        for (uint32_t at = queue->heap_count / 2; at-- > 0;)
-            sift_down(queue, at, queue->heap[at]);
-    if (bucket.first == NULL)
-        return;
-    bucket.last->next = queue->open.first;
-    queue->open.first = bucket.first;
-    if (queue->open.last == NULL)
-        queue->open.last = bucket.last;
+    queue->open.index = bucket.index;
+    queue_enter(queue, &bucket);
 }
 
 /* Gives back blocks of the open bucket whose records all left; the last one may still be appended to. */
@@ -224,10 +240,25 @@ static void drop_empty_blocks(struct time_queue *queue)
             continue;
         }
         *at = block->next;
-        queue->bytes -= sizeof *block + block->capacity;
-        queue_block_release(block);
+        queue_block_drop(queue, block);
     }
     queue->open.last = last;
+}
+
+static bool is_record(const struct queue_record *record, int64_t time_us, uint64_t hash, uint64_t sequence)
+{
+    return record->time_us == time_us && record->hash == hash && record->sequence == sequence;
+}
+
+/* After the record left: the next piece of its key group is due where it was the last one of its own. */
+static void note_read(struct time_queue *queue, const struct queue_record *record)
+{
+    if (queue->cursors == NULL)
+        return;
+    uint32_t group = key_group(record->hash);
+    const struct queue_cursor *cursor = &queue->cursors[group];
+    if (cursor->has_more && is_record(record, cursor->time_us, cursor->hash, cursor->sequence))
+        queue->refill = group;
 }
 
 bool time_queue_pop(struct time_queue *queue, int64_t before, struct time_record *record)
@@ -236,12 +267,14 @@ bool time_queue_pop(struct time_queue *queue, int64_t before, struct time_record
         drop_empty_blocks(queue);
     queue->popped_block = NULL;
     for (;;) {
+        if (queue->refill != KEY_GROUPS)
+            queue_refill(queue);
         if (queue->heap_count > 0 && queue->heap[0].time_us < before) {
             struct queue_item item = heap_pop(queue);
             struct queue_record *top = item.record;
-            bool is_copy = queue->has_last && top->time_us == queue->last_time &&
-                           top->hash == queue->last_hash && top->sequence == queue->last_sequence;
-            queue->count--;
+            bool is_copy =
+                queue->has_last && is_record(top, queue->last_time, queue->last_hash, queue->last_sequence);
+            note_read(queue, top);
             if (is_copy) {
                 if (--item.block->alive == 0)
                     drop_empty_blocks(queue);
@@ -276,7 +309,6 @@ void time_queue_push(struct time_queue *queue, int64_t time_us, struct key key, 
                                 .length = (uint32_t)data.length};
     int64_t index = queue_bucket_index(queue, time_us);
     struct queue_block *block;
-    queue->count++;
     if (index < queue->open_until) {
         struct queue_record *record = queue_append(queue, &queue->open, &head, data.data, false, &block);
         block->alive++;

@@ -2,7 +2,11 @@
  *
  * Records are appended to blocks, which never change before their end and are counted by references, so that
  * a checkpoint's writer can read them while the lane goes on. A bucket of time is a list of blocks; the
- * bucket that has come up is opened: its records, those of the database among them, go into a heap. */
+ * bucket that has come up is opened: its records go into a heap.
+ *
+ * What the database has of the open bucket is read in pieces, for each key group on its own, in the order in
+ * which records leave. The heap holds the first records of each group; when the last one of those leaves, the
+ * group's next piece is read. So whatever is first in the heap is first of all. */
 #ifndef LEAT_STATE_TIME_QUEUE_H
 #define LEAT_STATE_TIME_QUEUE_H
 
@@ -31,8 +35,15 @@ struct queue_block {
 struct queue_bucket {
     int64_t index; /* of the time: floor(time / bucket_us) */
     struct queue_block *first, *last;
-    uint32_t records; /* in memory */
-    bool is_stored;   /* the database has records of it */
+    bool is_stored;       /* the database has records of it */
+    uint32_t block_bytes; /* of the first block; 0: the usual */
+};
+
+/* How far a key group of the open bucket was read. */
+struct queue_cursor {
+    int64_t time_us; /* of the last record that was */
+    uint64_t hash, sequence;
+    bool has_more;
 };
 
 struct queue_item {
@@ -49,19 +60,21 @@ struct time_queue {
     uint32_t buckets_count, buckets_capacity;
     struct queue_item *heap;
     uint32_t heap_count, heap_capacity;
-    struct queue_bucket open;    /* blocks of the open bucket and of late pushes */
-    int64_t open_until;          /* index: buckets below are open or gone */
-    struct queue_record *popped; /* the last one; its block is released at the next call */
+    struct queue_bucket open;     /* blocks of the open bucket and of late pushes */
+    int64_t open_until;           /* index: buckets below are open or gone */
+    struct queue_cursor *cursors; /* of each key group; NULL: no bucket was too large yet */
+    uint32_t refill;              /* the key group whose next piece is due; KEY_GROUPS: none */
+    struct queue_record *popped;  /* the last one; its block is released at the next call */
     struct queue_block *popped_block;
     int64_t last_time; /* identity of the last record that left, to leave out a second copy */
     uint64_t last_hash, last_sequence;
     bool has_last;
     int64_t gone_before; /* records before it have left */
     uint64_t sequence;   /* the next */
-    uint64_t count;
     uint64_t epoch;
     size_t bytes;
-    size_t spill_bytes; /* tries to spill above this */
+    size_t loaded_bytes; /* of these: of blocks read from the database */
+    size_t spill_bytes;  /* tries to spill above this */
     int64_t pressure;
     rocksdb_writebatch_t *batch;
     uint32_t group_first, group_limit; /* of this lane, for reading the database */
@@ -81,10 +94,16 @@ struct queue_record *queue_append(struct time_queue *queue, struct queue_bucket 
                                   const struct queue_record *head, const char *data, bool is_stored,
                                   struct queue_block **block);
 void queue_block_release(struct queue_block *block);
+/* Takes a block that left its list out of the count. */
+void queue_block_drop(struct time_queue *queue, struct queue_block *block);
+/* The bucket's records go into the heap, its blocks to those of the open bucket. */
+void queue_enter(struct time_queue *queue, const struct queue_bucket *bucket);
 
 /* time_queue_store.c */
 void queue_spill(struct time_queue *queue);
-/* Reads the database's records of the bucket into it. */
+/* Reads the first piece of each key group of the bucket into it. */
 void queue_load(struct time_queue *queue, struct queue_bucket *bucket);
+/* Reads the piece that is due. */
+void queue_refill(struct time_queue *queue);
 
 #endif

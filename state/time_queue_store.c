@@ -10,7 +10,16 @@
 
 #include <stdlib.h>
 
-enum { QUEUE_KEY_BYTES = 3 + 8 + 2 + 8 + 8 + 8, SPILL_FREE_SHARE = 8, SPILL_BATCH = 4096 };
+enum {
+    QUEUE_KEY_BYTES = 3 + 8 + 2 + 8 + 8 + 8,
+    SPILL_FREE_SHARE = 8,
+    SPILL_BATCH = 256 << 10, /* bytes */
+    HEAP_KEPT = 256,         /* items */
+    LOAD_SHARE = 4,          /* of the budget: what was read of the open bucket */
+    PIECE_SHARE = 4,         /* of what is left of that */
+    PIECE_MIN = 512,         /* bytes, but at least a record */
+    PIECE_BLOCK_MAX = 64 << 10
+};
 
 enum queue_record_type { QUEUE_SEQUENCE, QUEUE_RECORD };
 
@@ -51,19 +60,33 @@ static void bucket_key(const struct time_queue *queue, char *out, int64_t bucket
 
 /* --- Spilling --- */
 
+static void record_key(const struct time_queue *queue, char *out, int64_t bucket, int64_t time_us,
+                       uint64_t hash, uint64_t sequence)
+{
+    bucket_key(queue, out, bucket, key_group(hash));
+    put_be(out + 13, biased(time_us), 8);
+    put_be(out + 21, hash, 8);
+    put_be(out + 29, sequence, 8);
+}
+
 static void put_record(struct time_queue *queue, int64_t bucket, const struct queue_record *record)
 {
     char key[QUEUE_KEY_BYTES];
-    bucket_key(queue, key, bucket, key_group(record->hash));
-    put_be(key + 13, biased(record->time_us), 8);
-    put_be(key + 21, record->hash, 8);
-    put_be(key + 29, record->sequence, 8);
+    record_key(queue, key, bucket, record->time_us, record->hash, record->sequence);
     struct stored_value head = {.epoch = (uint32_t)queue->epoch, .expire_us = record->time_us};
     const char *keys[1] = {key};
     size_t key_bytes = sizeof key;
     const char *parts[3] = {(const char *)&head, (const char *)&record->key, record->data};
     size_t lengths[3] = {sizeof head, sizeof record->key, record->length};
     rocksdb_writebatch_putv(queue->batch, 1, keys, &key_bytes, 3, parts, lengths);
+}
+
+static bool commit_records(struct time_queue *queue)
+{
+    if (rocksdb_writebatch_count(queue->batch) == 0 || store_commit(queue->options.store, queue->batch))
+        return true;
+    rocksdb_writebatch_clear(queue->batch);
+    return false;
 }
 
 static bool spill_bucket(struct time_queue *queue, struct queue_bucket *bucket)
@@ -75,21 +98,58 @@ static bool spill_bucket(struct time_queue *queue, struct queue_bucket *bucket)
             put_record(queue, bucket->index, record);
             at += (uint32_t)queue_record_bytes(record->length);
         }
-        if (rocksdb_writebatch_count(queue->batch) > 0 && !store_commit(queue->options.store, queue->batch)) {
-            rocksdb_writebatch_clear(queue->batch);
+        bucket->is_stored = true;
+        if (!commit_records(queue))
             return false;
-        }
         bucket->first = block->next;
-        queue->bytes -= sizeof *block + block->capacity;
-        queue_block_release(block);
+        queue_block_drop(queue, block);
     }
     bucket->last = NULL;
-    bucket->records = 0;
-    bucket->is_stored = true;
     return true;
 }
 
-/* Buckets leave from the far end. */
+/* The open bucket leaves as a whole and is closed: it opens again, a piece of it, when it is asked for. Not
+ * between two records that leave: those of them that are gone are told by gone_before. */
+static void spill_open(struct time_queue *queue)
+{
+    if (queue->open.first == NULL || queue->popped_block != NULL)
+        return;
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < queue->heap_count; i++) {
+        if (queue->heap[i].block->is_stored)
+            continue;
+        put_record(queue, queue->open.index, queue->heap[i].record);
+        bytes += queue_record_bytes(queue->heap[i].record->length);
+        if (bytes < SPILL_BATCH)
+            continue;
+        if (!commit_records(queue))
+            return;
+        bytes = 0;
+    }
+    if (!commit_records(queue))
+        return;
+    while (queue->open.first != NULL) {
+        struct queue_block *block = queue->open.first;
+        queue->open.first = block->next;
+        queue_block_drop(queue, block);
+    }
+    queue->heap_count = 0;
+    queue->open_until = queue->open.index;
+    queue_bucket(queue, queue->open.index)->is_stored = true;
+    queue->open = (struct queue_bucket){0};
+}
+
+/* Gives back what the heap needed for a bucket that is gone. */
+static void shrink_heap(struct time_queue *queue)
+{
+    if (queue->heap_capacity <= MAX(4 * queue->heap_count, HEAP_KEPT))
+        return;
+    queue->heap_capacity = MAX(queue->heap_count, HEAP_KEPT);
+    queue->heap = realloc(queue->heap, queue->heap_capacity * sizeof *queue->heap);
+    leat_assert(queue->heap != NULL);
+}
+
+/* Buckets leave from the far end, the open one last. */
 void queue_spill(struct time_queue *queue)
 {
     size_t budget = queue->options.budget_bytes;
@@ -99,6 +159,9 @@ void queue_spill(struct time_queue *queue)
          can_write && i-- > 0 && queue->bytes > budget - budget / SPILL_FREE_SHARE;)
         if (queue->buckets[i].first != NULL && !spill_bucket(queue, &queue->buckets[i]))
             break;
+    if (can_write && queue->bytes > budget)
+        spill_open(queue);
+    shrink_heap(queue);
     queue->spill_bytes = MAX(budget, queue->bytes + budget / SPILL_FREE_SHARE);
     int64_t pressure =
         has_directory && !can_write && queue->bytes > budget ? (int64_t)(queue->bytes - budget) : 0;
@@ -106,9 +169,15 @@ void queue_spill(struct time_queue *queue)
     queue->pressure = pressure;
 }
 
+/* --- Reading the open bucket --- */
+
 struct load {
     struct time_queue *queue;
     struct queue_bucket *bucket;
+    size_t piece_bytes;
+    uint32_t group; /* being read */
+    size_t bytes;   /* of it */
+    struct queue_cursor last;
 };
 
 static bool load_record(void *argument, struct str key, struct str value)
@@ -117,27 +186,79 @@ static bool load_record(void *argument, struct str key, struct str value)
     struct stored_value stored;
     struct queue_record head = {0};
     leat_assert(key.length == QUEUE_KEY_BYTES && value.length >= sizeof stored + sizeof head.key);
+    uint32_t group = (uint32_t)get_be(key.data + 11, 2);
+    if (group != load->group) {
+        load->group = group;
+        load->bytes = 0;
+    }
+    load->last.has_more = load->bytes >= load->piece_bytes;
+    if (load->last.has_more)
+        return false;
     head.time_us = (int64_t)(get_be(key.data + 13, 8) ^ UINT64_C(1) << 63);
     head.hash = get_be(key.data + 21, 8);
     head.sequence = get_be(key.data + 29, 8);
     memcpy(&head.key, value.data + sizeof stored, sizeof head.key);
     head.length = (uint32_t)(value.length - sizeof stored - sizeof head.key);
+    if (head.time_us < load->queue->gone_before)
+        return true;
     struct queue_block *block;
-    if (head.time_us >= load->queue->gone_before)
-        queue_append(load->queue, load->bucket, &head, value.data + sizeof stored + sizeof head.key, true,
-                     &block);
+    queue_append(load->queue, load->bucket, &head, value.data + sizeof stored + sizeof head.key, true,
+                 &block);
+    load->bytes += queue_record_bytes(head.length);
+    load->last = (struct queue_cursor){head.time_us, head.hash, head.sequence, false};
     return true;
+}
+
+/* Half of what may be read at all, for each key group: the other half is for the next pieces. */
+static size_t piece_bytes(const struct time_queue *queue)
+{
+    size_t groups = queue->group_limit - queue->group_first;
+    return MAX(queue->options.budget_bytes / LOAD_SHARE / 2 / MAX(groups, 1), PIECE_MIN);
 }
 
 void queue_load(struct time_queue *queue, struct queue_bucket *bucket)
 {
+    if (queue->cursors != NULL)
+        memset(queue->cursors, 0, KEY_GROUPS * sizeof *queue->cursors);
     char first[13], limit[13];
-    bucket_key(queue, first, bucket->index, queue->group_first);
     bucket_key(queue, limit, bucket->index, queue->group_limit);
-    struct load load = {queue, bucket};
+    struct load load = {queue, bucket, piece_bytes(queue), KEY_GROUPS, 0, {0}};
+    /* One range, but for what is beyond the piece of a group. The store keeps its error. */
+    for (uint32_t group = queue->group_first; group < queue->group_limit; group = load.group + 1) {
+        bucket_key(queue, first, bucket->index, group);
+        if (!store_scan(queue->options.store, (struct str){first, sizeof first},
+                        (struct str){limit, sizeof limit}, load_record, &load) ||
+            !load.last.has_more)
+            return;
+        if (queue->cursors == NULL)
+            queue->cursors = calloc(KEY_GROUPS, sizeof *queue->cursors);
+        leat_assert(queue->cursors != NULL);
+        queue->cursors[load.group] = load.last;
+        load.last.has_more = false;
+    }
+}
+
+/* One key group alone, where all records have one time, may take more and more of what the others leave. */
+void queue_refill(struct time_queue *queue)
+{
+    uint32_t group = queue->refill;
+    struct queue_cursor *cursor = &queue->cursors[group];
+    queue->refill = KEY_GROUPS;
+    size_t limit_bytes = queue->options.budget_bytes / LOAD_SHARE;
+    size_t room = limit_bytes - MIN(queue->loaded_bytes, limit_bytes);
+    size_t bytes = MAX(piece_bytes(queue), room / PIECE_SHARE);
+    struct queue_bucket piece = {.index = queue->open.index,
+                                 .block_bytes = (uint32_t)MIN(bytes, PIECE_BLOCK_MAX)};
+    struct load load = {queue, &piece, bytes, group, 0, {0}};
+    char first[QUEUE_KEY_BYTES + 1], limit[13];
+    record_key(queue, first, piece.index, cursor->time_us, cursor->hash, cursor->sequence);
+    first[QUEUE_KEY_BYTES] = 0; /* just beyond that record */
+    bucket_key(queue, limit, piece.index, group + 1);
     bool is_good = store_scan(queue->options.store, (struct str){first, sizeof first},
                               (struct str){limit, sizeof limit}, load_record, &load);
-    (void)is_good; /* the store keeps its error */
+    *cursor = load.last;
+    cursor->has_more &= is_good;
+    queue_enter(queue, &piece);
 }
 
 /* --- Checkpoints --- */
@@ -257,7 +378,6 @@ bool time_queue_restore(struct time_queue *queue, struct snapshot_reader *reader
     struct queue_block *block;
     queue_append(queue, queue_bucket(queue, queue_bucket_index(queue, record.time_us)), &record,
                  data.data + sizeof head + sizeof record, false, &block);
-    queue->count++;
     if (queue->bytes > queue->spill_bytes)
         queue_spill(queue);
     return true;

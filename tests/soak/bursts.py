@@ -4,9 +4,9 @@
     LEAT=build/release/leat tests/soak/bursts.py
 
 A window that closes a million rows at once, and an `unnest` that makes a thousand rows of each, go through two more
-exchanges in the smallest `memory:`, with three lanes. What is resident is measured, the rows are compared with a run
-that has room for all of them, and each burst has a limit of time: a ring of full rings would stand still. Prints TAP
-lines.
+exchanges in the smallest `memory:`, with three lanes; `attribute` holds a million rows of one microsecond back and lets
+them go at once. What is resident is measured, the rows are compared with a run that has room for all of them, and each
+burst has a limit of time: a ring of full rings would stand still. Prints TAP lines.
 """
 
 import json
@@ -36,6 +36,14 @@ stream u = s | unnest items | feature by items over 1h every 1m {{ seen: count()
 stream x = u | feature by half over 1h every 1m {{ again: count() }}
 sink u = null from u {{}}
 sink x = null from x {{}}
+"""
+# Every row is held until the one deadline; a half of them are answered.
+HELD = """
+job bursts {{ memory: {memory} }}
+source s = sequence {{ count: 1000000, keys: 1000000, rate: 1000000000000, event_time: ts }}
+source answers = sequence {{ count: 500000, keys: 500000, rate: 1000000000000, event_time: ts }}
+stream h = s | attribute answers on key within 1h as hit
+sink h = null from h {{}}
 """
 
 
@@ -94,6 +102,7 @@ def main():
         write_lists(folder)
         good = check(leat, folder, "bursts: a window closes a million rows", WINDOW)
         good &= check(leat, folder, "bursts: unnest makes a thousand rows of each", UNNEST)
+        good &= check(leat, folder, "bursts: attribute holds a million rows of one microsecond", HELD)
     return 0 if good else 1
 
 

@@ -1,5 +1,5 @@
-/* The time queue against a sorted list: spilling, checkpoints with kills, other numbers of lanes. And cold
- * rows. */
+/* The time queue against a sorted list: spilling, checkpoints with kills, other numbers of lanes, many
+ * records of one time. And cold rows. */
 #include "state/checkpoint.h"
 #include "state/state.h"
 
@@ -17,6 +17,8 @@ enum {
     QUEUE_ID = 4,
     QUEUE_KIND = 'q',
     QUEUE_BUDGET = 30000,
+    BURST_ITEMS = 4500, /* a lane's are several budgets */
+    BURST_BYTES = 5 * QUEUE_BUDGET,
     COLD_ID = 9,
     COLD_KEYS = 500
 };
@@ -105,21 +107,26 @@ static void stop(struct fixture *f)
     checkpoint_dir_close(f->dir);
 }
 
-static void push(struct fixture *f)
+static void push_item(struct fixture *f, int64_t time_us)
 {
     struct model *m = &f->model;
-    for (uint32_t i = random_below(&f->random, 60); i > 0 && m->count < ITEMS_MAX; i--) {
+    assert_true(m->count < ITEMS_MAX);
+    struct item *item = &m->items[m->count];
+    *item = (struct item){.id = m->count, .bytes = random_below(&f->random, 60), .time_us = time_us};
+    item->hash = key_hash(key_of(item->id % 50));
+    char data[80];
+    memset(data, (int)item->id, sizeof data);
+    uint32_t lane = key_lane(key_group(item->hash), f->lanes);
+    time_queue_push(f->queues[lane], item->time_us, key_of(item->id % 50), item->hash,
+                    (struct str){data, item->bytes});
+    m->count++;
+}
+
+static void push(struct fixture *f)
+{
+    for (uint32_t i = random_below(&f->random, 60); i > 0 && f->model.count < ITEMS_MAX; i--) {
         int64_t ahead = random_chance(&f->random, 5) ? 200000 : random_chance(&f->random, 30) ? 500 : 20000;
-        struct item *item = &m->items[m->count];
-        *item = (struct item){.id = m->count, .bytes = random_below(&f->random, 60)};
-        item->hash = key_hash(key_of(item->id % 50));
-        item->time_us = m->before + random_below(&f->random, (uint32_t)ahead) / 20 * 20;
-        char data[80];
-        memset(data, (int)item->id, sizeof data);
-        uint32_t lane = key_lane(key_group(item->hash), f->lanes);
-        time_queue_push(f->queues[lane], item->time_us, key_of(item->id % 50), item->hash,
-                        (struct str){data, item->bytes});
-        m->count++;
+        push_item(f, f->model.before + random_below(&f->random, (uint32_t)ahead) / 20 * 20);
     }
 }
 
@@ -138,9 +145,8 @@ static struct item *next_item(struct fixture *f, uint32_t lane, int64_t before)
     return best;
 }
 
-static void pop(struct fixture *f)
+static void pop_until(struct fixture *f, int64_t before, size_t bytes_max)
 {
-    int64_t before = f->model.before + (random_chance(&f->random, 5) ? 30000 : random_below(&f->random, 800));
     for (uint32_t lane = 0; lane < f->lanes; lane++) {
         struct time_record record;
         struct item *item;
@@ -152,11 +158,18 @@ static void pop(struct fixture *f)
             for (uint32_t i = 0; i < item->bytes; i++)
                 assert_int_equal((unsigned char)record.data.data[i], (unsigned char)item->id);
             item->is_gone = true;
+            assert_true(time_queue_bytes(f->queues[lane]) < bytes_max);
         }
         assert_false(time_queue_pop(f->queues[lane], before, &record));
-        assert_true(time_queue_bytes(f->queues[lane]) < 20 * QUEUE_BUDGET);
+        assert_true(time_queue_bytes(f->queues[lane]) < bytes_max);
     }
     f->model.before = before;
+}
+
+static void pop(struct fixture *f)
+{
+    int64_t ahead = random_chance(&f->random, 5) ? 30000 : random_below(&f->random, 800);
+    pop_until(f, f->model.before + ahead, 20 * QUEUE_BUDGET);
 }
 
 static void use_cold(struct fixture *f)
@@ -264,8 +277,58 @@ static void random_life(void **state)
     }
 }
 
+/* Pushes records of one time; where nothing holds the database they stay in budget. */
+static void push_burst(struct fixture *f, int64_t time_us)
+{
+    for (int i = 0; i < BURST_ITEMS; i++) {
+        push_item(f, time_us);
+        for (uint32_t lane = 0; lane < f->lanes && f->writer == NULL; lane++)
+            assert_true(time_queue_bytes(f->queues[lane]) < BURST_BYTES);
+    }
+}
+
+/* A bucket with two times, each of many records: a checkpoint while it fills, one when the first time is gone
+ * and others came late, a kill after some of the second time's are gone at another number of lanes. */
+static void one_time(void **state)
+{
+    (void)state;
+    static struct fixture f;
+    enum { FIRST = 5000, SECOND = FIRST + 500 };
+    for (uint32_t lanes = 1; lanes <= LANES_MAX; lanes++) {
+        memset(&f, 0, sizeof f);
+        temporary_make(f.path);
+        diag_list_init(&f.diags, &f.arena);
+        f.random.state = f.lanes = lanes;
+        start(&f);
+        push_burst(&f, SECOND);
+        barrier(&f);
+        push_burst(&f, FIRST);
+        publish(&f);
+        assert_true(f.model.before < FIRST);
+        pop_until(&f, FIRST + 1, 20 * QUEUE_BUDGET); /* held by the barrier, all the first are in memory */
+        push_burst(&f, SECOND);                      /* into the open bucket */
+        barrier(&f);
+        publish(&f);
+        pop_until(&f, SECOND + 1, BURST_BYTES);
+        stop(&f);
+        f.lanes = lanes % LANES_MAX + 1;
+        f.model = f.published;
+        assert_int_equal(f.model.before, FIRST + 1);
+        start(&f);
+        push_burst(&f, SECOND);
+        pop_until(&f, SECOND, BURST_BYTES);
+        pop_until(&f, SECOND + 1, BURST_BYTES);
+        pop_until(&f, 1000000, BURST_BYTES);
+        for (uint32_t i = 0; i < f.model.count; i++)
+            assert_true(f.model.items[i].is_gone);
+        stop(&f);
+        arena_free(&f.arena);
+        temporary_remove(f.path);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_life)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_life), cmocka_unit_test(one_time)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
