@@ -50,7 +50,9 @@ static bool wrong_type(const struct binding *b, const struct ast *value)
 {
     struct diag *d = diag_error(b->env->diags, DIAG_E0403, value->span, "`%s` of %s takes a value of type %s",
                                 b->option->name, b->what, option_type_name(b->option));
-    if (b->option->default_text != NULL)
+    if (value->tag == AST_BINARY && value->op == AST_OP_ADD)
+        diag_hint(b->env->diags, d, "texts are joined by concat(a, b)");
+    else if (b->option->default_text != NULL)
         diag_hint(b->env->diags, d, "for example `%s: %s`", b->option->name, b->option->default_text);
     else
         diag_hint(b->env->diags, d, "%s", b->option->help);
