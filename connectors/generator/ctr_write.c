@@ -116,7 +116,8 @@ static bool write_clicks_until(struct writer *writer, int64_t until_ms)
 
 static bool no_memory(struct writer *writer)
 {
-    diag_error(writer->diags, DIAG_E0802, (struct span){0}, "no memory for the generator");
+    struct diag *d = diag_error(writer->diags, DIAG_E0802, (struct span){0}, "no memory for the generator");
+    diag_hint(writer->diags, d, "its world takes 60 MB: free some, or raise the limit (ulimit -v)");
     return false;
 }
 

@@ -131,6 +131,16 @@ def test_threads_that_the_system_refuses():
         assert status == FAILED and "E0505" in errors, (status, errors)
 
 
+def test_memory_that_the_system_refuses():
+    with place():
+        starts = next(b for b in range(16 << 20, 1 << 34, 8 << 20)
+                      if leat("help", "sources", limit=(resource.RLIMIT_AS, b))[0] == GOOD)
+        status, _, errors = leat("generate", "ctr", "--events", "1000", "--out", "ctr",
+                                 limit=(resource.RLIMIT_AS, starts + (16 << 20)))
+        assert status == FAILED and "E0802" in errors and "hint" in errors, (status, errors)
+        assert leat("generate", "ctr", "--events", "1000", "--out", "ctr")[0] == GOOD  # nothing stands in its way
+
+
 def test_a_foreign_folder_is_left_alone():
     with place():
         os.mkdir("state")

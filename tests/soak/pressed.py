@@ -76,7 +76,7 @@ def failed_store(leat, folder, expected):
     text = out + err
     if status == 0:
         wrong.append("the job ended as if all was well")
-    if "writing state" not in text or "Input/output error" not in text:
+    if any(words not in text for words in ("E0801", "writing state", "Input/output error")):
         wrong.append(f"the message does not say what failed: {text[-400:]}")
     before = newest(leat, folder, "broken")
     status, _, out, err = run(leat, folder, "broken", FEW, "state.evict=error:EIO@1", "--resume")
