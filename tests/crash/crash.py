@@ -8,9 +8,9 @@ For each job of tests/crash/*.leat a reference run (one lane), then:
 - undisturbed runs with checkpoints off, every 100 ms and every 10 s, with each LEAT_KERNELS that this CPU has, at 1, 2,
   3 and 7 lanes. The report's calls by variant say which kernels really ran.
 - rounds of lives (lives.py). A life runs with a random number of lanes and short checkpoints; once it has published
-  a checkpoint, and the round three, and the job that spills has evicted state to RocksDB and read some of it back, it is
-  stopped at a passage of the failpoint that the seed chose, or at a random moment, and ended by `kill -9` there. The next life must begin at the
-  newest whole checkpoint.
+  a checkpoint, and the round three, and a job that spills has evicted state to RocksDB and read some of it back, it is
+  stopped at a passage of the failpoint that the seed chose, or at a random moment, and ended by `kill -9` there. The
+  next life must begin at the newest whole checkpoint.
 
 Output files, counts, figures and models must equal the reference, byte for byte; what all lives have read is
 at most all records in each round, and the longest epoch for each kill.
