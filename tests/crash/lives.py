@@ -165,8 +165,8 @@ class Round:
         return not self.job.spills or {"state.evict", "state.load"} <= set(self.passed)
 
     def end(self, process):
-        """kill -9, and its exit status."""
-        process.kill()
+        """kill -9, and its exit status. (Popen.kill looks after an ended process, and would take its status away.)"""
+        os.kill(process.pid, signal.SIGKILL)
         _, status = os.waitpid(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         return process.returncode
@@ -175,6 +175,8 @@ class Round:
         """A life that stands still, or will at once: notes what it has read, and ends it."""
         while not self.stands_still(process.pid):
             time.sleep(0.0005)
+        if self.state_of(process.pid) in "ZX":  # it was through before
+            return self.end(process)
         begun = self.start()
         far = self.read_so_far(process.pid, begun)
         self.read += sum(max(0, far[path] - begun[path]) for path in begun)
@@ -183,9 +185,12 @@ class Round:
         return status
 
     @staticmethod
-    def stands_still(pid):
+    def state_of(pid):
         with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
-            return f.read().rsplit(")", 1)[1].split()[0] in "TtZX"
+            return f.read().rsplit(")", 1)[1].split()[0]
+
+    def stands_still(self, pid):
+        return self.state_of(pid) in "TtZX"
 
     # --- what was read
 
