@@ -14,6 +14,8 @@
 #include "core/option.h"
 #include "core/snapshot.h"
 
+#include <stdatomic.h>
+
 enum { SOURCE_BATCH_BYTES = 1 << 20, SOURCE_GRID_BYTES = 4 << 20, SOURCE_RECORD_BYTES_MAX = 1 << 20 };
 enum { SOURCE_MARK_BYTES = 512 };
 
@@ -69,7 +71,8 @@ static inline int64_t raw_record_line(const struct raw_batch *raw, uint32_t row)
 
 enum read_status {
     READ_BATCH, /* a raw batch was filled, count > 0 */
-    READ_LATER, /* nothing now (stdin, Kafka); ask again */
+    READ_LATER, /* nothing now, but there is more (stdin, a broker that is behind): numbers wait for it */
+    READ_QUIET, /* live: all that there is was read; numbers go on without it until it has something */
     READ_END,   /* the partition is finished */
     READ_ERROR, /* a diagnostic was added; the job stops */
 };
@@ -99,6 +102,7 @@ struct source_bind {
     const struct schema *schema;
     bool is_bounded;        /* ends by itself */
     bool is_replayable;     /* can be read again from a position */
+    bool is_live;           /* what is there depends on when it is asked: READ_QUIET, new partitions */
     uint32_t streams_count; /* sources that make several (generator ctr): 1 by default */
 };
 
@@ -107,8 +111,13 @@ struct source {
     const struct schema *schema;
     struct arena *arena; /* lives as long as the source; only used in open */
     struct diag_list *diags;
-    uint32_t partitions_count; /* set by open */
+    uint32_t partitions_count; /* set by open, raised by discover */
     const char *order_log;     /* set by open: of the recording (core/order_log.h); NULL: none */
+    /* Live: something may be there again where READ_LATER or READ_QUIET was answered, or a partition was
+     * found. Any thread; cheap; never from within a callback of the source. Set before open. */
+    void (*wake)(void *engine);
+    void *engine;
+    struct str job, name; /* of the job and of the source: for client ids and messages */
 };
 
 /* For the live view: how much there is and how much is read; -1 unknown. Bytes as they lie on disk. */
@@ -127,6 +136,10 @@ struct source_kind {
     bool (*open)(struct source *source);
     const char *(*partition_name)(struct source *source,
                                   uint32_t partition); /* for messages and dead letters */
+    /* Live sources: partitions that were found since the last call; raises partitions_count, and keeps the
+     * numbers of those before. Called now and then, beside `read` of other partitions; cheap, without I/O.
+     * false: a diagnostic was added. NULL: there are never more. */
+    bool (*discover)(struct source *source);
     /* The next read of the partition begins there; before the first read. false + diagnostic: gone or
      * changed. */
     bool (*seek)(struct source *source, uint32_t partition, const struct source_position *position);
@@ -228,6 +241,16 @@ struct sink_context {
                           */
     bool has_checkpoints; /* `published` will be called; without it complete files get their names at once */
     uint64_t number;
+    struct str job, name; /* of the job and of the sink */
+    uint8_t run_id[16];   /* of the checkpoints; zero where there are none */
+    /* Set before restore: numbers below this are executed again by the order log, just as they were. 0: none.
+     */
+    uint64_t redo_next;
+    /* Set by the sink, any thread: what it holds has reached its budget. The sources wait until it is false
+     * again, and a checkpoint is taken soon. After clearing it: wake(engine). */
+    _Atomic bool is_full;
+    void (*wake)(void *engine);
+    void *engine;
     /* Set by a sink that cannot go on (disk full): message for the user. The job stops, or waits and tries
      * again. */
     char error[512];
@@ -246,8 +269,16 @@ struct sink_kind {
     /* At the barrier: flush and fsync what is written; the record holds the length. */
     bool (*snapshot)(struct sink_context *context, struct snapshot_writer *writer);
     bool (*restore)(struct sink_context *context, struct snapshot_reader *reader);
-    /* The checkpoint with that epoch is published: files that it covers get their final names. */
+    /* The checkpoint with that epoch is published: files that it covers get their final names. On the sink's
+     * lane, before it writes what comes after. */
     bool (*published)(struct sink_context *context, uint64_t epoch);
+    /* The same, at once, on the coordinator's thread, beside write: for sinks that only then send what the
+     * checkpoint holds. Returns without waiting. order: the epoch's segment of the order log
+     * (core/order_log.h), valid during the call. false: as for write, and the job stops. */
+    bool (*committed)(struct sink_context *context, uint64_t epoch, struct str order);
+    /* After the last number, at Ctrl-C too, on the control thread: waits a while until what is committed is
+     * out; what is not stays in the checkpoint for the next start. false: as for write. */
+    bool (*drain)(struct sink_context *context);
     /* The input has ended (not after Ctrl-C): finish the open file. */
     bool (*finish)(struct sink_context *context);
     /* Appends a few words for the summary at the end ("digest 9f3a..., 3 files"). NULL: nothing to say. */
