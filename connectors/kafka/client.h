@@ -27,12 +27,21 @@ struct kafka_property {
 /* Where a message of librdkafka (log, error callback) is kept until it explains a failure; one per client. */
 struct kafka_errors;
 
-/* A client of that type with the options, then the fixed properties. job, name: of the job and of the source
- * or sink, for client.id. NULL after a diagnostic that says which option is wrong. errors is freed by
- * kafka_client_free. Any thread. */
+/* What librdkafka tells by callback, on the thread that polls (or flushes, commits, aborts); the client's own
+ * opaque stays client.c's. Members may be NULL. */
+struct kafka_hooks {
+    void *argument;
+    /* A delivery report, of each message that was produced. */
+    void (*delivered)(void *argument, const rd_kafka_message_t *message);
+};
+
+/* A client of that type with the options, then the fixed properties. hooks: copied; NULL: none. job, name: of
+ * the job and of the source or sink, for client.id. NULL after a diagnostic that says which option is wrong.
+ * errors is freed by kafka_client_free. Any thread. */
 rd_kafka_t *kafka_client_new(const struct kafka_client *client, rd_kafka_type_t type,
-                             const struct kafka_property *fixed, struct str job, struct str name,
-                             struct kafka_errors **errors, struct diag_list *diags);
+                             const struct kafka_property *fixed, const struct kafka_hooks *hooks,
+                             struct str job, struct str name, struct kafka_errors **errors,
+                             struct diag_list *diags);
 void kafka_client_free(rd_kafka_t *client, struct kafka_errors *errors); /* NULLs are allowed */
 
 /* The most telling reason so far why brokers cannot be used: wrong password, certificate that has expired or is
