@@ -35,7 +35,7 @@ const struct format_kind *format_by_suffix(struct str path)
             break;
         }
     for (size_t i = 0; formats_all[i] != NULL; i++)
-        if (ends_with(path, formats_all[i]->suffix))
+        if (!formats_all[i]->is_payload && ends_with(path, formats_all[i]->suffix))
             return formats_all[i];
     /* What others call the same. */
     if (ends_with(path, ".json") || ends_with(path, ".ndjson"))
@@ -53,10 +53,26 @@ bool format_delimiter_check(struct str delimiter, struct diag_list *diags, struc
     return false;
 }
 
+static bool raw_schema_check(const struct schema *schema, struct diag_list *diags, struct span span)
+{
+    if (schema->count == 1 &&
+        (schema->fields[0].type.tag == TYPE_TEXT || schema->fields[0].type.tag == TYPE_BYTES))
+        return true;
+    static const char what[] = "a raw payload is one column, a text or bytes";
+    struct diag *d = schema->count == 1
+                         ? diag_error(diags, DIAG_E0303, span, "%s, and `%.*s` is neither", what,
+                                      STR_ARGS(schema->fields[0].name))
+                         : diag_error(diags, DIAG_E0303, span, "%s; here are %u", what, schema->count);
+    diag_hint(diags, d, "for example `schema: { payload: bytes }`; other formats make columns of a payload");
+    return false;
+}
+
 bool format_schema_check(const struct format_kind *format, const struct schema *schema,
                          struct diag_list *diags, struct span span)
 {
     bool is_good = true;
+    if (format == &format_raw)
+        return raw_schema_check(schema, diags, span);
     for (uint32_t i = 0; format == &format_csv && i < schema->count; i++) {
         if (schema->fields[i].type.tag != TYPE_LIST)
             continue;

@@ -167,7 +167,8 @@ struct source_kind {
  *
  * A stream format (json, csv, msgpack) cuts records one after another from bytes. A block format (batches)
  * has self-contained blocks of whole columns: one block makes one raw batch, and `split` says how many rows
- * it has. */
+ * it has. A payload format (raw) cannot cut records from bytes: it is for sources that know where each ends
+ * (raw_batch.records), and has no suffix, header or `split`. */
 struct format_split {
     const void *config;         /* the format's, e.g. struct csv_config */
     const char *data;           /* at the beginning of a record */
@@ -191,10 +192,11 @@ enum format_header_status { HEADER_READ, HEADER_MORE, HEADER_BAD };
 
 struct format_kind {
     const char *name, *summary;
-    const char *suffix; /* ".jsonl" */
+    const char *suffix; /* ".jsonl"; NULL: a payload format */
     bool has_lines;     /* records end at newlines */
     bool is_blocks;     /* a block format */
     bool has_end_mark;  /* a file without its end mark is truncated */
+    bool is_payload;    /* a payload format */
     /* The bytes at a file's start that are no records (csv: the header line, a byte-order mark): *used, maybe
      * 0. HEADER_MORE: not enough bytes yet (never with is_last). HEADER_BAD: *damage says why. NULL: none. */
     enum format_header_status (*header)(const void *config, const char *data, size_t bytes, bool is_last,

@@ -200,6 +200,39 @@ void harness_decode(const struct format_kind *format, const struct schema *schem
     free(padded);
 }
 
+void harness_payloads(const struct format_kind *format, const struct schema *schema, const void *config,
+                      const struct str *payloads, uint32_t count, struct byte_buffer *out)
+{
+    struct raw_record records[BATCH_ROWS];
+    struct byte_buffer all = {0};
+    struct decoding decoding = {.format = format, .schema = schema, .out = out};
+    for (uint32_t i = 0; i < count; i++) {
+        records[i] = (struct raw_record){(uint32_t)all.length, (uint32_t)payloads[i].length};
+        buffer_append(&all, payloads[i].data, payloads[i].length);
+    }
+    struct format_split split = {.used = all.length, .count = count, .records = records};
+    decoding.pool = batch_pool_new();
+    decoding.decoder = format->decoder_new(schema, config);
+    buffer_reserve(&all, 1);
+    decode_batch(&decoding, all.data, &split);
+    format->decoder_free(decoding.decoder);
+    batch_pool_free(decoding.pool);
+    buffer_free(&all);
+}
+
+size_t harness_from_hex(const char *hex, char *out)
+{
+    size_t length = 0;
+    for (; *hex != '\0'; hex++) {
+        if (*hex == ' ')
+            continue;
+        char pair[3] = {hex[0], hex[1], '\0'};
+        out[length++] = (char)strtol(pair, NULL, 16);
+        hex++;
+    }
+    return length;
+}
+
 char *harness_text(const struct format_kind *format, const struct schema *schema, const void *config,
                    const char *text)
 {
@@ -220,7 +253,8 @@ static void append_value(const struct column *column, uint32_t row, struct byte_
     switch (column->tag) {
     case TYPE_BOOL: buffer_printf(out, "%d", column->bools[row]); break;
     case TYPE_FLOAT: buffer_printf(out, "%a", column->floats[row]); break;
-    case TYPE_TEXT: {
+    case TYPE_TEXT:
+    case TYPE_BYTES: {
         struct str text = column_text(column, row);
         buffer_printf(out, "'");
         for (size_t i = 0; i < text.length; i++)

@@ -17,6 +17,12 @@ void harness_decode(const struct format_kind *format, const struct schema *schem
 char *harness_text(const struct format_kind *format, const struct schema *schema, const void *config,
                    const char *text);
 
+/* Decodes payloads, all in one batch, in memory that ends where it may; a line each, as above. */
+void harness_payloads(const struct format_kind *format, const struct schema *schema, const void *config,
+                      const struct str *payloads, uint32_t count, struct byte_buffer *out);
+/* "82 a161 01" -> bytes; returns how many. */
+size_t harness_from_hex(const char *hex, char *out);
+
 /* Appends the rows of a decoded batch, bad ones included, as harness_decode does. */
 void harness_render(const struct schema *schema, const struct decode_output *output, struct byte_buffer *out);
 

@@ -54,19 +54,6 @@ static const struct {
     {"a int", "81 a161 05 dd ffffffff", "{\"a\":5}\n?ends inside a record\n"},
 };
 
-static size_t from_hex(const char *hex, char *out)
-{
-    size_t length = 0;
-    for (; *hex != '\0'; hex++) {
-        if (*hex == ' ')
-            continue;
-        char pair[3] = {hex[0], hex[1], '\0'};
-        out[length++] = (char)strtol(pair, NULL, 16);
-        hex++;
-    }
-    return length;
-}
-
 static void test_cases(void **state)
 {
     (void)state;
@@ -74,7 +61,7 @@ static void test_cases(void **state)
         struct arena arena = {0};
         struct byte_buffer out = {0};
         char bytes[512];
-        size_t length = from_hex(cases[i].hex, bytes);
+        size_t length = harness_from_hex(cases[i].hex, bytes);
         harness_decode(&format_msgpack, harness_schema(&arena, cases[i].schema), NULL, bytes, length, 2,
                        &out);
         buffer_append(&out, "", 1);
