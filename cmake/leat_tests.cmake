@@ -11,6 +11,7 @@
 #   unit (the default), property   under ASan + UBSan
 #   lanes                          under ASan + UBSan, and again under TSan
 #   golden, crash, jobs, tidy      with the release build
+#   kafka                          with the release build, beside a real Kafka (tests/kafka)
 # A test that cannot run here prints why and ends with status 77. Lines `ok - what`, `not ok - what` and
 # `ok - what # SKIP why` in a test's output count as sub-tests, as cmocka's do.
 set(LEAT_TEST_TIMEOUT_S 120)

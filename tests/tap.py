@@ -10,10 +10,11 @@ def run(module):
         try:
             test()
             print(f"ok - {name}", flush=True)
-        except AssertionError as error:
+        except Exception as error:  # pylint: disable=broad-except
             failed += 1
+            what = str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
             place = error.__traceback__
             while place.tb_next:
                 place = place.tb_next
-            print(f"not ok - {name}\n#   line {place.tb_lineno}: {str(error)[:600]}", flush=True)
+            print(f"not ok - {name}\n#   line {place.tb_lineno}: {what[:600]}", flush=True)
     return 1 if failed else 0
