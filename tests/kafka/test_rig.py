@@ -65,9 +65,9 @@ def test_kcat_reads_the_same():
 
 def test_topics_change():
     kafka = rig.shared()
-    topic = kafka.create_topic("rig-topic", partitions=2, retention_ms=1000000)
-    assert kafka.topic_config(topic)["retention.ms"] == "1000000"
-    kafka.alter_topic(topic, retention_ms=5000, segment_bytes=2000000)
+    topic = kafka.create_topic("rig-topic", partitions=2, max_message_bytes=5000)
+    assert kafka.topic_config(topic)["max.message.bytes"] == "5000"
+    kafka.alter_topic(topic, segment_bytes=2000000)
     rig.wait_for(lambda: kafka.topic_config(topic)["segment.bytes"] == "2000000", "another configuration")
     kafka.produce(topic, rig.numbered(10, partition=0))
     kafka.delete_records(topic, {0: 4})
