@@ -118,6 +118,8 @@ struct source {
     void (*wake)(void *engine);
     void *engine;
     struct str job, name; /* of the job and of the source: for client ids and messages */
+    bool is_resumed; /* set before open: `seek` follows for every partition of the checkpoint; the others are
+                        new, and begin where they begin, not where the job's options say */
 };
 
 /* For the live view: how much there is and how much is read; -1 unknown. Bytes as they lie on disk. */
@@ -140,8 +142,11 @@ struct source_kind {
      * numbers of those before. Called now and then, beside `read` of other partitions; cheap, without I/O.
      * false: a diagnostic was added. NULL: there are never more. */
     bool (*discover)(struct source *source);
-    /* The next read of the partition begins there; before the first read. false + diagnostic: gone or
-     * changed. */
+    /* Live sources: where the partition will be read first, as open or discover decided it, so that a
+     * checkpoint before its first record has it. NULL: at zero. */
+    void (*begin)(struct source *source, uint32_t partition, struct source_position *position);
+    /* The next read of the partition begins there; before the first read. Live sources are told even of
+     * partitions that had no record yet. false + diagnostic: gone or changed. */
     bool (*seek)(struct source *source, uint32_t partition, const struct source_position *position);
     /* One caller at a time per partition; different partitions may be read at the same time. */
     enum read_status (*read)(struct source *source, uint32_t partition, struct raw_batch *raw);
@@ -249,8 +254,10 @@ struct sink_context {
      */
     uint64_t redo_next;
     /* Set by the sink, any thread: what it holds has reached its budget. The sources wait until it is false
-     * again, and a checkpoint is taken soon. After clearing it: wake(engine). */
+     * again. After clearing it: wake(engine). */
     _Atomic bool is_full;
+    bool sends_checkpoints; /* set by open: what it holds goes out by `committed` alone: when it is full, a
+                               checkpoint is taken at once */
     void (*wake)(void *engine);
     void *engine;
     /* Set by a sink that cannot go on (disk full): message for the user. The job stops, or waits and tries
@@ -276,7 +283,8 @@ struct sink_kind {
     bool (*published)(struct sink_context *context, uint64_t epoch);
     /* The same, at once, on the coordinator's thread, beside write: for sinks that only then send what the
      * checkpoint holds. Returns without waiting. order: the epoch's segment of the order log
-     * (core/order_log.h), valid during the call. false: as for write, and the job stops. */
+     * (core/order_log.h), valid during the call. false: as for write, and the job stops (error is then
+     * written under the sink's own lock, if `write` may fail meanwhile). */
     bool (*committed)(struct sink_context *context, uint64_t epoch, struct str order);
     /* After the last number, at Ctrl-C too, on the control thread: waits a while until what is committed is
      * out; what is not stays in the checkpoint for the next start. false: as for write. */
