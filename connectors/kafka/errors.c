@@ -82,6 +82,7 @@ static const struct {
     {"Disconnected while requesting ApiVersion", REASON_PROTOCOL, "the broker does not speak this protocol"},
     {"connecting to a PLAINTEXT", REASON_PROTOCOL, "the broker does not speak TLS at this port"},
     {"wrong version number", REASON_PROTOCOL, "the broker does not speak TLS at this port"},
+    {"unexpected eof while reading", REASON_PROTOCOL, "the broker does not speak TLS at this port"},
     {"security.protocol", REASON_PROTOCOL, "the broker does not speak this protocol"},
     {"SSL handshake failed", REASON_TLS, "TLS cannot be agreed on"},
     {"Failed to resolve", REASON_UNKNOWN_HOST, "no such host is known"},
@@ -242,6 +243,15 @@ bool kafka_errors_are_final(struct kafka_errors *errors)
     return reason != REASONS && reason >= REASON_PROTOCOL;
 }
 
+/* It repeated the client's nonce, which brokers forgave until Kafka 4 (librdkafka's pull request 4895). */
+static bool has_old_scram(const struct kafka_client *client)
+{
+    enum { FIRST_GOOD = 0x02060100 };
+    int mechanism = client->security.mechanism;
+    return (mechanism == KAFKA_SCRAM_SHA_256 || mechanism == KAFKA_SCRAM_SHA_512) &&
+           rd_kafka_version() < FIRST_GOOD;
+}
+
 void kafka_errors_report(struct kafka_errors *errors, rd_kafka_resp_err_t err, struct diag_list *diags,
                          const char *format, ...)
 {
@@ -255,5 +265,12 @@ void kafka_errors_report(struct kafka_errors *errors, rd_kafka_resp_err_t err, s
     snprintf(why, sizeof(why), "%s", reason == REASONS ? rd_kafka_err2str(err) : errors->told[reason].text);
     pthread_mutex_unlock(&errors->mutex);
     struct diag *d = diag_error(diags, DIAG_E0610, (struct span){0, 0}, "cannot %s: %s", what, why);
-    diag_hint(diags, d, "%s", hints[reason == REASONS ? REASON_OTHER : reason]);
+    if (reason == REASON_PASSWORD && has_old_scram(errors->client))
+        diag_hint(
+            diags, d,
+            "mend `user` and `password` in `security`; if they are right: brokers of Kafka 4 refuse every "
+            "login by SCRAM of a librdkafka before 2.6.1, and here is %s: install a newer one",
+            rd_kafka_version_str());
+    else
+        diag_hint(diags, d, "%s", hints[reason == REASONS ? REASON_OTHER : reason]);
 }

@@ -161,6 +161,32 @@ static bool add_report(struct view *view, const struct report *report, bool is_w
     return !is_first;
 }
 
+static const struct report_item *report_find(const struct report *report, const char *name)
+{
+    for (uint32_t i = 0; i < report->count; i++)
+        if (strcmp(report->items[i].name, name) == 0)
+            return &report->items[i];
+    return NULL;
+}
+
+/* How far a live source is behind, and what it has fetched ahead; false: it does not say. */
+static bool add_lag(struct view *view, const struct report *report)
+{
+    const struct report_item *records = report_find(report, "lag_records");
+    const struct report_item *seconds = report_find(report, "lag_seconds");
+    const struct report_item *fetched = report_find(report, "fetched_bytes");
+    const struct report_item *round_trip = report_find(report, "round_trip_ms");
+    char bytes[32];
+    if (records == NULL || seconds == NULL)
+        return false;
+    buffer_printf(&view->out, "    behind: %.0f records, %.1f s", records->value, seconds->value);
+    if (fetched != NULL)
+        buffer_printf(&view->out, "  fetched ahead: %s", format_bytes(fetched->value, bytes));
+    if (round_trip != NULL)
+        buffer_printf(&view->out, "  round trip: %.1f ms", round_trip->value);
+    return true;
+}
+
 static void draw_screen(struct view *view)
 {
     unsigned width = terminal_width();
@@ -183,6 +209,9 @@ static void draw_screen(struct view *view)
             if (add_report(view, &view->stats.nodes[i].report, is_window == 1))
                 end_line(view, begin, width);
         }
+        begin = view->out.length;
+        if (add_lag(view, &view->stats.nodes[i].report))
+            end_line(view, begin, width);
     }
     buffer_printf(&view->out, "\x1b[J");
     fwrite(view->out.data, 1, view->out.length, stderr);

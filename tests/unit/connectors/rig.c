@@ -27,7 +27,7 @@ static void *bind_options(struct arena *arena, struct diag_list *diags, const st
 
 /* --- sources --- */
 
-bool rig_source_open(struct rig_source *rig, const struct source_kind *kind, const char *options,
+bool rig_source_bind(struct rig_source *rig, const struct source_kind *kind, const char *options,
                      const char *schema)
 {
     *rig = (struct rig_source){.kind = kind};
@@ -44,13 +44,24 @@ bool rig_source_open(struct rig_source *rig, const struct source_kind *kind, con
     rig->is_bound = true;
     rig->source =
         (struct source){.config = config, .schema = bind.schema, .arena = &rig->arena, .diags = &rig->diags};
-    rig->is_open = kind->open(&rig->source);
+    return true;
+}
+
+bool rig_source_begin(struct rig_source *rig)
+{
+    rig->is_open = rig->kind->open(&rig->source);
     if (!rig->is_open)
         return false;
     rig->pool = batch_pool_new();
-    if (kind->decoder_new != NULL)
-        rig->decoder = kind->decoder_new(&rig->source);
+    if (rig->kind->decoder_new != NULL)
+        rig->decoder = rig->kind->decoder_new(&rig->source);
     return true;
+}
+
+bool rig_source_open(struct rig_source *rig, const struct source_kind *kind, const char *options,
+                     const char *schema)
+{
+    return rig_source_bind(rig, kind, options, schema) && rig_source_begin(rig);
 }
 
 void rig_source_close(struct rig_source *rig)

@@ -20,6 +20,10 @@ struct rig_source {
  */
 bool rig_source_open(struct rig_source *rig, const struct source_kind *kind, const char *options,
                      const char *schema);
+/* The two halves of it: what `leat check` does, and the rest. */
+bool rig_source_bind(struct rig_source *rig, const struct source_kind *kind, const char *options,
+                     const char *schema);
+bool rig_source_begin(struct rig_source *rig);
 void rig_source_close(struct rig_source *rig);
 
 /* The raw batches of a partition, from where it stands. */

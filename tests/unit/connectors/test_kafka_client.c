@@ -1,5 +1,6 @@
 /* Kafka clients without a broker: what a job may set, what goes together, what is said about failures. */
 #include "connectors/kafka/errors.h"
+#include "connectors/kafka/properties.h"
 #include "connectors/kafka/token.h"
 #include "unit/connectors/rig.h"
 
@@ -8,6 +9,141 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
+
+extern const struct source_kind source_kafka;
+
+#define COMMON "brokers: \"localhost:9092\", topic: \"clicks\""
+
+/* The code of the first diagnostic for these options; "" where they are good. */
+static void check_options(const char *options, const char *schema, const char *code, const char *says)
+{
+    struct rig_source rig;
+    bool is_good = rig_source_bind(&rig, &source_kafka, options, schema);
+    const char *found = rig.diags.count == 0 ? "" : diag_code_name(rig.diags.items[0].code);
+    if (strcmp(found, code) != 0 || is_good != (rig.diags.errors == 0))
+        fail_msg("%s: %s, expected %s: %s", options, found, code,
+                 rig.diags.count == 0 ? "" : rig_message(&rig));
+    if (says != NULL && strstr(rig_message(&rig), says) == NULL)
+        fail_msg("%s: not said `%s`: %s", options, says, rig_message(&rig));
+    rig_source_close(&rig);
+}
+
+static void test_options(void **state)
+{
+    (void)state;
+    check_options("{ " COMMON " }", "a int", "", NULL);
+    check_options("{ " COMMON " }", NULL, "E0402", "schema");
+    check_options("{ topic: \"clicks\" }", "a int", "E0402", "brokers");
+    check_options("{ brokers: \"\", topic: \"clicks\" }", "a int", "E0404", "names nobody");
+    check_options("{ brokers: \"localhost:9092,,x:1\", topic: \"clicks\" }", "a int", "E0404", "host:port");
+    check_options("{ brokers: \"http://localhost:9092\", topic: \"clicks\" }", "a int", "E0404", "host:port");
+    check_options("{ " COMMON ", group: \"g\" }", "a int", "E0407", "exactly once");
+    check_options("{ brokers: \"localhost:9092\", topic: \"a b\" }", "a int", "E0404", "`a b`");
+    check_options("{ brokers: \"localhost:9092\", topic: \"\" }", "a int", "E0404", NULL);
+    check_options("{ brokers: \"localhost:9092\", topic: [] }", "a int", "E0402", "names none");
+    check_options("{ brokers: \"localhost:9092\", topic: [\"^a(\", \"b\"] }", "a int", "E0307", "^a(");
+    check_options("{ brokers: \"localhost:9092\", topic: [\"^a.*\", \"b\"] }", "a int", "", NULL);
+    check_options("{ " COMMON ", format: csv, delimiter: \"ab\" }", "a int", "E0404", "delimiter");
+    check_options("{ " COMMON ", format: csv }", "a [int]", "E0303", "csv");
+    check_options("{ " COMMON ", format: raw }", "a text", "", NULL);
+    check_options("{ " COMMON ", format: raw }", "a int", "E0303", NULL);
+    check_options("{ " COMMON ", format: raw, meta: { key: k } }", "a bytes, k text", "", NULL);
+}
+
+static void test_start(void **state)
+{
+    (void)state;
+    check_options("{ " COMMON ", start: latest }", "a int", "", NULL);
+    check_options("{ " COMMON ", start: time(\"2026-01-31T12:00:00Z\") }", "a int", "", NULL);
+    check_options("{ " COMMON ", start: offsets(0, 5) }", "a int", "", NULL);
+    check_options("{ " COMMON ", start: newest }", "a int", "E0405", "earliest, latest");
+    check_options("{ " COMMON ", start: 5 }", "a int", "E0405", NULL);
+    check_options("{ " COMMON ", start: time(5) }", "a int", "E0405", NULL);
+    check_options("{ " COMMON ", start: time(\"yesterday\") }", "a int", "E0404", "not a time");
+    check_options("{ " COMMON ", start: offsets() }", "a int", "E0405", NULL);
+    check_options("{ " COMMON ", start: offsets(\"a\") }", "a int", "E0405", NULL);
+    check_options("{ brokers: \"localhost\", topic: [\"a\", \"b\"], start: offsets(1) }", "a int", "E0407",
+                  "one topic");
+}
+
+static void test_meta_options(void **state)
+{
+    (void)state;
+    check_options("{ " COMMON
+                  ", meta: { key: k, offset: o, partition: p, topic: t, timestamp: at, headers: { h: "
+                  "\"x-h\" } } }",
+                  "v int, k bytes, o int, p int, t text, at ms, h text", "", NULL);
+    check_options("{ " COMMON ", meta: { key: k } }", "a int", "E0302", "`k`");
+    check_options("{ " COMMON ", meta: { key: k } }", "a int, k int", "E0303", "text` or `bytes");
+    check_options("{ " COMMON ", meta: { offset: k } }", "a int, k text", "E0303", "k: int");
+    check_options("{ " COMMON ", meta: { timestamp: k } }", "a int, k int", "E0303", "k: time(ms)");
+    check_options("{ " COMMON ", meta: { offset: k, partition: k } }", "a int, k int", "E0406", "two values");
+    check_options("{ " COMMON ", meta: { headers: { k: 5 } } }", "a int, k text", "E0403", "header");
+    check_options("{ " COMMON ", meta: { key: a } }", "a text", "E0402", "left for the payload");
+}
+
+static void test_security(void **state)
+{
+    (void)state;
+    check_options("{ brokers: \"10.1.1.1:9092\", topic: \"a\" }", "a int", "E0609", "10.1.1.1:9092");
+    check_options("{ brokers: \"127.0.0.1:9092, kafka-2:9092\", topic: \"a\" }", "a int", "E0609", "kafka-2");
+    check_options("{ brokers: \"kafka:9092\", topic: \"a\", security: { protocol: ssl } }", "a int", "",
+                  NULL);
+    check_options("{ " COMMON ", security: { protocol: sasl_ssl, user: \"u\", password: \"secret\" } }",
+                  "a int", "E0408", "is a secret");
+    check_options("{ " COMMON ", security: { protocol: sasl_ssl, user: \"u\" } }", "a int", "E0407",
+                  "`user` and `password`");
+    check_options("{ " COMMON ", security: { user: \"u\" } }", "a int", "E0407", "SASL");
+    check_options("{ " COMMON ", security: { ca: \"ca.pem\" } }", "a int", "E0407", "TLS");
+    check_options("{ " COMMON ", security: { protocol: ssl, key: \"k.pem\" } }", "a int", "E0407", "its key");
+    check_options("{ " COMMON
+                  ", security: { protocol: ssl, certificate: \"c\", key: \"k\", token_file: \"t\" } }",
+                  "a int", "E0407", "SASL");
+    check_options("{ " COMMON ", security: { protocol: sasl_ssl, mechanism: oauthbearer } }", "a int",
+                  "E0407", "token");
+    check_options("{ " COMMON
+                  ", security: { protocol: sasl_ssl, mechanism: oauthbearer, token_file: \"t\" } }",
+                  "a int", "", NULL);
+    check_options(
+        "{ " COMMON
+        ", security: { protocol: sasl_ssl, mechanism: oauthbearer, token_file: \"t\", user: \"u\" } }",
+        "a int", "E0407", "instead of");
+}
+
+static void test_properties(void **state)
+{
+    (void)state;
+    static const char *const forbidden[] = {
+        "plugin_library_paths: \"x.so\"",
+        "sasl_kerberos_kinit_cmd: \"sh\"",
+        "ssl_engine_location: \"x\"",
+        "sasl_oauthbearer_token_endpoint_url: \"http://x\"",
+        "isolation_level: read_uncommitted",
+        "auto_offset_reset: latest",
+        "check_crcs: false",
+        "ssl_endpoint_identification_algorithm: none",
+        "enable_ssl_certificate_verification: false",
+        "bootstrap_servers: \"x\"",
+        "group_id: \"x\"",
+        "sasl_password: \"x\"",
+        "enable_auto_commit: true",
+        "debug: all",
+    };
+    char options[256];
+    for (size_t i = 0; i < ARRAY_COUNT(forbidden); i++) {
+        snprintf(options, sizeof(options), "{ %s, properties: { %s } }", COMMON, forbidden[i]);
+        check_options(options, "a int", "E0401", "cannot be set in a job");
+    }
+    check_options("{ " COMMON
+                  ", properties: { socket_timeout_ms: 30s, client_rack: \"r1\", `fetch.min.bytes`: 1KB, "
+                  "socket_keepalive_enable: true, broker_address_family: v4 } }",
+                  "a int", "", NULL);
+    check_options("{ " COMMON ", properties: { socket_timeout: 1 } }", "a int", "E0401", "socket.timeout.ms");
+    check_options("{ " COMMON ", properties: { linger_ms: 1 } }", "a int", "E0401", "sinks alone");
+    check_options("{ " COMMON ", properties: { socket_timeout_ms: 1 } }", "a int", "E0404", "range");
+    check_options("{ " COMMON ", properties: { socket_timeout_ms: [1] } }", "a int", "E0403", NULL);
+    check_options("{ " COMMON ", properties: { fetch_min_bytes: 10s } }", "a int", "E0403", NULL);
+}
 
 /* --- errors --- */
 
@@ -37,6 +173,9 @@ static const struct {
      "Disconnected: "
      "connecting to a PLAINTEXT broker listener? (after 5ms in state SSL_HANDSHAKE)",
      "does not speak TLS", true},
+    {"[thrd:ssl://127.0.0.1:9092/bootstrap]: ssl://127.0.0.1:9092/bootstrap: SSL handshake failed: "
+     "error:0A000126:SSL routines::unexpected eof while reading (after 8ms in state SSL_HANDSHAKE)",
+     "127.0.0.1:9092: the broker does not speak TLS", true},
     {"1/1 brokers are down", "1/1 brokers are down", false},
 };
 
@@ -133,7 +272,13 @@ static void test_files_that_are_not_there(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_reasons), cmocka_unit_test(test_certificates),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_options),
+                                       cmocka_unit_test(test_start),
+                                       cmocka_unit_test(test_meta_options),
+                                       cmocka_unit_test(test_security),
+                                       cmocka_unit_test(test_properties),
+                                       cmocka_unit_test(test_reasons),
+                                       cmocka_unit_test(test_certificates),
                                        cmocka_unit_test(test_tokens),
                                        cmocka_unit_test(test_files_that_are_not_there)};
     return cmocka_run_group_tests(tests, NULL, NULL);

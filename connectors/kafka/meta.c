@@ -1,0 +1,305 @@
+#include "connectors/kafka/meta.h"
+
+#include "connectors/kafka/client.h"
+#include "formats/text.h"
+
+#include <stdlib.h>
+
+const struct option kafka_meta_options[] = {
+    OPTION_COLUMN(struct kafka_meta, key, "key", 0, "text or bytes: the record's key; null: it has none"),
+    OPTION_COLUMN(struct kafka_meta, topic, "topic", 0, "text: the name of its topic"),
+    OPTION_COLUMN(struct kafka_meta, partition, "partition", 0, "int: the number of its partition"),
+    OPTION_COLUMN(struct kafka_meta, offset, "offset", 0, "int: its offset there"),
+    OPTION_COLUMN(struct kafka_meta, timestamp, "timestamp", 0,
+                  "time: when the broker says that it was made, or appended where the topic is so set"),
+    OPTION_ASSIGNMENTS(
+        struct kafka_meta, headers, "headers", 0,
+        "text or bytes, as { trace: \"x-trace-id\" }: columns, each with the last header of that "
+        "name; null: it has none"),
+    OPTIONS_END,
+};
+
+/* --- bind --- */
+
+static bool is_text(enum type_tag tag)
+{
+    return tag == TYPE_TEXT || tag == TYPE_BYTES;
+}
+
+/* Resolves a column and takes it away from the payload. what: "the key". */
+static bool take_column(struct column_ref *ref, const char *what, enum type_tag wanted, bool *is_taken,
+                        const struct schema *schema, struct arena *arena, struct diag_list *diags)
+{
+    static const char *const hints[] = {[TYPE_INT] = "int", [TYPE_TIME] = "time(ms)", [TYPE_TEXT] = "text"};
+    if (ref->name.length == 0)
+        return true;
+    if (!column_resolve(ref, schema, arena, diags))
+        return false;
+    const struct type *type = &schema->fields[ref->index].type;
+    bool is_fit = type->tag == wanted || (wanted == TYPE_BYTES && is_text(type->tag));
+    if (!is_fit) {
+        struct diag *d =
+            diag_error(diags, DIAG_E0303, ref->span, "%s cannot be %s", what, type_name(arena, type));
+        diag_hint(diags, d, "declare it as `%.*s: %s` in the schema", STR_ARGS(ref->name),
+                  wanted == TYPE_BYTES ? "text` or `bytes" : hints[wanted]);
+        return false;
+    }
+    if (is_taken[ref->index]) {
+        diag_error(diags, DIAG_E0406, ref->span, "`%.*s` is given two values", STR_ARGS(ref->name));
+        return false;
+    }
+    is_taken[ref->index] = true;
+    return true;
+}
+
+static bool take_headers(struct kafka_meta *meta, bool *is_taken, const struct schema *schema,
+                         struct arena *arena, struct diag_list *diags)
+{
+    bool is_good = true;
+    for (uint32_t i = 0; i < meta->headers.count; i++) {
+        const struct assignment *header = &meta->headers.items[i];
+        if (meta->headers_count == KAFKA_HEADERS_MAX) {
+            diag_error(diags, DIAG_E0503, header->name_span, "there can be %d columns of headers",
+                       KAFKA_HEADERS_MAX);
+            return false;
+        }
+        if (header->value->tag != AST_TEXT || header->value->text.length == 0) {
+            struct diag *d =
+                diag_error(diags, DIAG_E0403, header->value->span, "the name of a header is a text");
+            diag_hint(diags, d, "for example `headers: { trace: \"x-trace-id\" }`");
+            is_good = false;
+            continue;
+        }
+        struct column_ref *column = &meta->header_columns[meta->headers_count];
+        *column = (struct column_ref){header->name, header->name_span, -1};
+        meta->header_names[meta->headers_count++] =
+            arena_strndup(arena, header->value->text.data, header->value->text.length);
+        is_good &= take_column(column, "a header", TYPE_BYTES, is_taken, schema, arena, diags);
+    }
+    return is_good;
+}
+
+bool kafka_meta_bind(struct kafka_meta *meta, const struct schema *schema, struct span span,
+                     struct arena *arena, struct diag_list *diags)
+{
+    bool is_taken[SCHEMA_FIELDS_MAX] = {false};
+    bool is_good = take_column(&meta->key, "the key", TYPE_BYTES, is_taken, schema, arena, diags);
+    is_good &= take_column(&meta->topic, "the topic", TYPE_TEXT, is_taken, schema, arena, diags);
+    is_good &= take_column(&meta->partition, "the partition", TYPE_INT, is_taken, schema, arena, diags);
+    is_good &= take_column(&meta->offset, "the offset", TYPE_INT, is_taken, schema, arena, diags);
+    is_good &= take_column(&meta->timestamp, "the broker's time", TYPE_TIME, is_taken, schema, arena, diags);
+    is_good &= take_headers(meta, is_taken, schema, arena, diags);
+    if (!is_good)
+        return false;
+    struct schema *payload = arena_new(arena, struct schema);
+    payload->fields = arena_array(arena, struct field, schema->count);
+    meta->payload_columns = arena_array(arena, uint32_t, schema->count);
+    for (uint32_t i = 0; i < schema->count; i++) {
+        if (is_taken[i])
+            continue;
+        if (schema->fields[i].is_required && meta->required == NULL)
+            meta->required = arena_strndup(arena, schema->fields[i].name.data, schema->fields[i].name.length);
+        meta->payload_columns[payload->count] = i;
+        payload->fields[payload->count++] = schema->fields[i];
+    }
+    meta->payload = payload;
+    meta->has_columns = payload->count < schema->count;
+    if (payload->count > 0)
+        return true;
+    struct diag *d = diag_error(diags, DIAG_E0402, span, "no column is left for the payload");
+    diag_hint(diags, d, "with `format: raw` a column of type bytes takes it as it is");
+    return false;
+}
+
+/* --- decode --- */
+
+struct fill {
+    const struct kafka_meta *meta;
+    const struct kafka_frame *frame;
+    struct batch *batch;
+    uint32_t rows;
+    const char *
+        *reasons; /* by row; NULL: none has one. GOOD: what the payload's decoder says does not count */
+};
+
+static const char good[] = "";
+
+static void set_reason(struct fill *fill, uint32_t row, const char *reason)
+{
+    if (fill->reasons == NULL)
+        fill->reasons = arena_calloc(&fill->batch->arena, fill->rows, sizeof(*fill->reasons));
+    fill->reasons[row] = reason;
+}
+
+static const struct field *field_of(const struct fill *fill, const struct column *column)
+{
+    return &fill->batch->schema->fields[column - fill->batch->columns];
+}
+
+static void missing(struct fill *fill, struct column *column, uint32_t row)
+{
+    const struct field *field = field_of(fill, column);
+    batch_set_null(fill->batch, column, row);
+    if (field->is_required)
+        set_reason(fill, row,
+                   arena_printf(&fill->batch->arena, "`%.*s` is missing", (int)MIN(field->name.length, 64),
+                                field->name.data));
+}
+
+/* Key or header number `which` (from 1) of each record; heap: the frame's, copied into the batch. */
+static void fill_texts(struct fill *fill, struct column *column, uint32_t which, const char *heap)
+{
+    uint32_t each = 1 + fill->meta->headers_count;
+    column->heap = heap;
+    for (uint32_t row = 0; row < fill->rows; row++) {
+        struct text_ref ref = fill->frame->texts[row * each + which];
+        bool is_null = ref.length == KAFKA_TEXT_NULL;
+        column->texts[row] = is_null ? (struct text_ref){0, 0} : ref;
+        if (is_null) {
+            missing(fill, column, row);
+        } else if (column->tag == TYPE_TEXT && !text_is_utf8(heap + ref.offset, ref.length)) {
+            const struct field *field = field_of(fill, column);
+            set_reason(fill, row,
+                       arena_printf(&fill->batch->arena, "`%.*s`: not valid UTF-8",
+                                    (int)MIN(field->name.length, 64), field->name.data));
+            batch_set_null(fill->batch, column, row);
+            column->texts[row] = (struct text_ref){0, 0};
+        }
+    }
+}
+
+static struct column *column_at(const struct fill *fill, const struct column_ref *ref)
+{
+    return ref->name.length == 0 ? NULL : &fill->batch->columns[ref->index];
+}
+
+static void fill_columns(struct fill *fill)
+{
+    const struct kafka_meta *meta = fill->meta;
+    const struct kafka_frame *frame = fill->frame;
+    struct arena *arena = &fill->batch->arena;
+    struct column *column = column_at(fill, &meta->topic);
+    if (column != NULL) {
+        column->heap = arena_strdup(arena, frame->topic);
+        for (uint32_t row = 0; row < fill->rows; row++)
+            column->texts[row] = (struct text_ref){0, (uint32_t)strlen(frame->topic)};
+    }
+    column = column_at(fill, &meta->partition);
+    for (uint32_t row = 0; column != NULL && row < fill->rows; row++)
+        column->ints[row] = frame->partition;
+    column = column_at(fill, &meta->offset);
+    if (column != NULL)
+        memcpy(column->ints, frame->offsets, fill->rows * sizeof(int64_t));
+    column = column_at(fill, &meta->timestamp);
+    for (uint32_t row = 0; column != NULL && row < fill->rows; row++) {
+        column->ints[row] = frame->times[row];
+        if (unlikely(frame->times[row] == 0))
+            missing(fill, column, row);
+    }
+    if (frame->texts == NULL)
+        return;
+    const char *heap = arena_copy(arena, frame->heap, frame->heap_bytes);
+    column = column_at(fill, &meta->key);
+    if (column != NULL)
+        fill_texts(fill, column, 0, heap);
+    for (uint32_t i = 0; i < meta->headers_count; i++)
+        fill_texts(fill, column_at(fill, &meta->header_columns[i]), 1 + i, heap);
+}
+
+static void null_value(struct batch *batch, struct column *column, uint32_t row)
+{
+    batch_set_null(batch, column, row);
+    if (column->tag == TYPE_BOOL)
+        column->bools[row] = 0;
+    else /* all others have 8 bytes */
+        column->ints[row] = 0;
+}
+
+/* A record without a payload says, in a topic with keys, that the key's last value holds no more: a row whose
+ * other columns are null. Without a column for the key it says nothing. */
+static void judge_flags(struct fill *fill)
+{
+    const struct kafka_meta *meta = fill->meta;
+    struct arena *arena = &fill->batch->arena;
+    for (uint32_t row = 0; row < fill->rows; row++) {
+        if (fill->frame->flags[row] == KAFKA_TOO_LONG)
+            set_reason(fill, row, "a record longer than 1 MiB");
+        if (fill->frame->flags[row] != KAFKA_TOMBSTONE)
+            continue;
+        for (uint32_t i = 0; i < meta->payload->count; i++)
+            null_value(fill->batch, &fill->batch->columns[meta->payload_columns[i]], row);
+        if (meta->key.name.length == 0)
+            set_reason(fill, row, "no payload (a tombstone), and the source has no column for the key");
+        else if (meta->required != NULL)
+            set_reason(fill, row,
+                       arena_printf(arena, "no payload (a tombstone): `%.64s` is missing", meta->required));
+        else if (fill->reasons == NULL || fill->reasons[row] == NULL)
+            set_reason(fill, row, good);
+    }
+}
+
+/* The payload's bad records and ours as one list, in the order of their rows. */
+static void merge_reasons(const struct fill *fill, struct decode_output *output)
+{
+    const struct bad_record *theirs =
+        arena_copy(&fill->batch->arena, output->bad, output->bad_count * sizeof(*theirs));
+    uint32_t count = output->bad_count, at = 0;
+    output->bad_count = 0;
+    for (uint32_t row = 0; row < fill->rows; row++) {
+        const char *reason = fill->reasons[row];
+        const struct bad_record *bad = at < count && theirs[at].row == row ? &theirs[at++] : NULL;
+        if (reason == NULL && bad != NULL)
+            output->bad[output->bad_count++] = *bad;
+        else if (reason != NULL && reason != good)
+            output->bad[output->bad_count++] = (struct bad_record){row, UINT32_MAX, reason};
+    }
+    leat_assert(at == count);
+}
+
+/* A bad row has no values. */
+static void null_bad_rows(const struct fill *fill, const struct decode_output *output)
+{
+    for (uint32_t i = 0; i < output->bad_count; i++)
+        for (uint32_t k = 0; k < fill->batch->schema->count; k++)
+            null_value(fill->batch, &fill->batch->columns[k], output->bad[i].row);
+}
+
+static void decode_payload(const struct kafka_meta *meta, void *format, struct raw_batch *raw,
+                           struct decode_output *output)
+{
+    struct batch *batch = output->batch;
+    if (!meta->has_columns) {
+        format_decode(format, raw, output);
+        return;
+    }
+    /* The decoder sees a batch that has its columns alone. */
+    const struct schema *schema = batch->schema;
+    struct column *columns = batch->columns;
+    struct column *own = arena_array(&batch->arena, struct column, meta->payload->count);
+    for (uint32_t i = 0; i < meta->payload->count; i++)
+        own[i] = columns[meta->payload_columns[i]];
+    batch->schema = meta->payload;
+    batch->columns = own;
+    format_decode(format, raw, output);
+    batch->schema = schema;
+    batch->columns = columns;
+    for (uint32_t i = 0; i < meta->payload->count; i++)
+        columns[meta->payload_columns[i]] = own[i];
+}
+
+void kafka_meta_decode(const struct kafka_meta *meta, void *format, struct raw_batch *raw,
+                       struct decode_output *output)
+{
+    struct fill fill = {.meta = meta, .frame = raw->extra, .batch = output->batch, .rows = raw->count};
+    decode_payload(meta, format, raw, output);
+    fill.batch->arrival_time =
+        arena_copy(&fill.batch->arena, fill.frame->times, raw->count * sizeof(*fill.frame->times));
+    if (meta->has_columns)
+        fill_columns(&fill);
+    if (fill.frame->flags != NULL)
+        judge_flags(&fill);
+    if (fill.reasons != NULL)
+        merge_reasons(&fill, output);
+    if (unlikely(output->bad_count > 0))
+        null_bad_rows(&fill, output);
+}

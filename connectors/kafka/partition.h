@@ -1,0 +1,88 @@
+/* One partition of a topic: from librdkafka's queue to raw batches. Private to connectors/kafka.
+ *
+ * Each partition has a queue of its own that `kafka_partition_read` takes records from, without waiting.
+ * librdkafka's threads fetch ahead into it within a budget of bytes and records. We use its "simple consumer"
+ * (rd_kafka_consume_start), not assign(): partitions are then independent of each other, one can be added
+ * while others are read, there is nothing to rebalance, and no group whose rights are needed. */
+#ifndef LEAT_CONNECTORS_KAFKA_PARTITION_H
+#define LEAT_CONNECTORS_KAFKA_PARTITION_H
+
+#include "connectors/kafka/client.h"
+#include "connectors/kafka/meta.h"
+
+#include "core/connector.h"
+
+#include <pthread.h>
+
+/* The last record of a batch: what a resume compares to see that the topic is still the one it was. */
+struct kafka_mark {
+    int64_t offset, time;
+    uint64_t digest; /* xxh3 of the payload */
+};
+
+enum { KAFKA_MARKS = 64 }; /* more than the engine reads ahead */
+
+/* What all partitions of a source share. */
+struct kafka_shared {
+    rd_kafka_t *client;
+    struct kafka_errors *errors;
+    const struct kafka_client *options;
+    const struct kafka_meta *meta;
+    struct source *source;
+    int64_t queue_records, queue_bytes; /* what is fetched ahead of one partition */
+    pthread_mutex_t mutex;              /* of the source's diagnostics and of `rate` */
+    bool is_bounded;                    /* until: latest */
+
+    int64_t rate;        /* records a second; 0: no limit */
+    double allowance;    /* records that may be read now */
+    int64_t rate_at_us;  /* when it was counted */
+    atomic_bool is_held; /* the rate held a read back: the watching thread wakes the engine */
+    _Atomic int64_t nudged_us;
+};
+
+struct kafka_partition {
+    struct kafka_shared *shared;
+    const char *topic; /* as long as the source */
+    int32_t id;
+    char *name;        /* "topic/3" */
+    int64_t low, high; /* the log's ends when it was found */
+    int64_t first;     /* offset where reading began */
+    int64_t end;       /* until: latest; else INT64_MAX; atomic */
+
+    rd_kafka_topic_t *handle;
+    rd_kafka_queue_t *queue;      /* NULL: not begun */
+    rd_kafka_message_t **pending; /* BATCH_ROWS: taken from the queue, and not yet in a batch */
+    uint32_t pending_count;
+    size_t pending_bytes;
+    size_t queue_peak; /* the longest that the queue was since the last nudge */
+    int64_t next;      /* offset behind the last record in a batch; atomic for the live view */
+    int64_t eof;       /* the log ended there, and nothing has come since; -1: unknown */
+    int64_t time_us;   /* of the last record read; atomic; INT64_MIN: none */
+    uint64_t records;
+    bool is_failed;
+    atomic_bool is_quiet; /* the last read found it at its end */
+    atomic_bool is_lost;  /* the topic is gone: the watching thread has seen it */
+
+    pthread_mutex_t mutex; /* of the marks */
+    struct kafka_mark marks[KAFKA_MARKS];
+    uint64_t marks_count;
+    struct kafka_mark check; /* of the checkpoint, until its record has been seen; offset -1: none */
+
+    /* From librdkafka's statistics; atomic. */
+    int64_t log_end, fetched_records, fetched_bytes; /* log_end -1: unknown */
+};
+
+/* handle: the topic's, as long as the partition. */
+struct kafka_partition *kafka_partition_new(struct kafka_shared *shared, rd_kafka_topic_t *handle,
+                                            int32_t id);
+/* NULL is allowed. After the last read. */
+void kafka_partition_free(struct kafka_partition *partition);
+
+/* As source_kind.read, seek, mark, mark_check. */
+enum read_status kafka_partition_read(struct kafka_partition *partition, struct raw_batch *raw);
+bool kafka_partition_seek(struct kafka_partition *partition, const struct source_position *position);
+size_t kafka_partition_mark(struct kafka_partition *partition, const struct source_position *position,
+                            char out[SOURCE_MARK_BYTES]);
+bool kafka_partition_mark_check(struct kafka_partition *partition, struct str mark);
+
+#endif

@@ -1,0 +1,378 @@
+/* Source `kafka`: the partitions of topics, live or up to where they end now. */
+#include "connectors/kafka/meta.h"
+#include "connectors/kafka/partition.h"
+#include "connectors/kafka/start.h"
+#include "connectors/kafka/watch.h"
+
+#include "core/operator.h"
+#include "core/os.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    /* What librdkafka keeps of a record beside its payload, about. */
+    RECORD_BYTES = 512,
+    PARTITION_BYTES_MIN = 64 << 10,
+    FETCH_BYTES_MIN = 16 << 10,
+    FETCH_BYTES_MAX = 1 << 20,
+};
+
+enum kafka_until { UNTIL_NEVER, UNTIL_LATEST };
+
+struct kafka_source {
+    struct kafka_client client;
+    struct texts topic;
+    int format, until;
+    struct str delimiter, group;
+    struct kafka_meta meta;
+    struct expression start;
+    int64_t queue_bytes, rate, refresh_us;
+
+    const struct format_kind *format_kind;
+    struct format_config format_config;
+    struct kafka_start first;
+
+    struct kafka_shared shared;
+    struct kafka_topics topics;
+    struct kafka_watch watch;
+    bool has_mutex;
+};
+
+#define FORMATS "json|csv|msgpack|raw"
+
+static const struct option kafka_options[] = {
+    KAFKA_CLIENT_OPTIONS(struct kafka_source, client),
+    OPTION_TEXTS(
+        struct kafka_source, topic, "topic", OPTION_REQUIRED, NULL,
+        "the topic, or several; one that begins with ^ is a pattern (POSIX extended regular expression), "
+        "and topics that match it later are read too"),
+    OPTION_ENUM(struct kafka_source, format, "format", 0, "json", FORMATS,
+                "what a payload is; raw: its bytes, in one column of type text or bytes"),
+    OPTION_TEXT(struct kafka_source, delimiter, "delimiter", 0, "\",\"",
+                "csv: what stands between fields, which are the columns of the schema in its order"),
+    OPTION_BLOCK(struct kafka_source, meta, struct kafka_meta, "meta", 0, kafka_meta_options,
+                 "columns of the schema that are not in the payload"),
+    {.name = "start",
+     .type = OPTION_EXPRESSION_T,
+     .flags = OPTION_RUNTIME,
+     .offset = OPTION_PLACE(struct kafka_source, start, struct expression),
+     .default_text = "earliest",
+     .help = "where a job without a checkpoint begins: earliest, latest, time(\"2026-01-31T12:00:00Z\"), or "
+             "offsets(0, 17), one for each partition"},
+    OPTION_ENUM(struct kafka_source, until, "until", OPTION_RUNTIME, "never", "never|latest",
+                "latest: reads what is there when the job begins, and ends"),
+    OPTION_BYTES(struct kafka_source, queue_bytes, "queue", OPTION_RUNTIME, "64MiB", "1MiB", "64GiB",
+                 "memory for records that are fetched ahead, shared among the partitions"),
+    OPTION_INT(struct kafka_source, rate, "max_rate", OPTION_RUNTIME, "0", "0", "1000000000",
+               "records read in a second at most; 0: no limit"),
+    OPTION_DURATION(struct kafka_source, refresh_us, "refresh", OPTION_RUNTIME, "5s", "1s", "1h",
+                    "how often it looks for new partitions, and new topics that match a pattern"),
+    OPTION_TEXT(struct kafka_source, group, "group", OPTION_RUNTIME, "\"\"",
+                "several processes that share the partitions: not possible yet"),
+    OPTIONS_END,
+};
+
+/* --- bind --- */
+
+static const struct format_kind *format_of(const struct kafka_source *kafka)
+{
+    const char *at = FORMATS;
+    for (int i = 0; i < kafka->format; i++)
+        at = strchr(at, '|') + 1;
+    const struct format_kind *format = format_find((struct str){at, strcspn(at, "|")});
+    leat_assert(format != NULL);
+    return format;
+}
+
+static bool refuse_group(const struct kafka_source *kafka, struct source_bind *bind)
+{
+    if (kafka->group.length == 0)
+        return true;
+    struct diag *d =
+        diag_error(bind->diags, DIAG_E0407, bind->span,
+                   "`group`: several processes cannot yet share a job's partitions exactly once");
+    diag_hint(
+        bind->diags, d,
+        "leave it out: this process reads all partitions, and its checkpoints hold the offsets; to split the "
+        "work, give each job topics of its own");
+    return false;
+}
+
+static bool kafka_bind(struct source_bind *bind)
+{
+    struct kafka_source *kafka = bind->config;
+    if (bind->declared == NULL) {
+        struct diag *d = diag_error(bind->diags, DIAG_E0402, bind->span, "a kafka source needs a `schema:`");
+        diag_hint(bind->diags, d, "for example `schema: { user_id: int, ts: time(ms) }`");
+        return false;
+    }
+    kafka->format_kind = format_of(kafka);
+    kafka->format_config = (struct format_config){.has_no_header = true};
+    bool is_good = kafka_client_check(&kafka->client, RD_KAFKA_CONSUMER, bind->span, bind->diags);
+    is_good &= kafka_topics_check(kafka->topic, bind->span, bind->diags);
+    is_good &= refuse_group(kafka, bind);
+    is_good &= kafka_start_bind(&kafka->first, kafka->start.ast, kafka->topic, bind->arena, bind->diags);
+    is_good &= format_delimiter_check(kafka->delimiter, bind->diags, bind->span);
+    is_good = kafka_meta_bind(&kafka->meta, bind->declared, bind->span, bind->arena, bind->diags) && is_good;
+    if (!is_good || !format_schema_check(kafka->format_kind, kafka->meta.payload, bind->diags, bind->span))
+        return false;
+    kafka->format_config.delimiter = kafka->delimiter.data[0];
+    bind->schema = bind->declared;
+    bind->is_bounded = kafka->until == UNTIL_LATEST;
+    bind->is_replayable = true;
+    bind->is_live = !bind->is_bounded;
+    return true;
+}
+
+/* --- open --- */
+
+/* What is there, asked by a client of its own: how much each partition may fetch ahead is a setting of the
+ * client that reads, and depends on how many there are. */
+static struct kafka_place *survey(struct kafka_source *kafka, struct source *source, uint32_t *count,
+                                  struct kafka_range **ranges)
+{
+    static const struct kafka_property fixed[] = {
+        {"isolation.level", "read_committed"}, {"allow.auto.create.topics", "false"}, {NULL, NULL}};
+    struct kafka_errors *errors;
+    struct kafka_place *places = NULL;
+    rd_kafka_t *client = kafka_client_new(&kafka->client, RD_KAFKA_CONSUMER, fixed, NULL, source->job,
+                                          source->name, &errors, source->diags);
+    const struct rd_kafka_metadata *metadata =
+        client == NULL ? NULL : kafka_client_metadata(client, errors, NULL, source->diags);
+    if (metadata != NULL) {
+        places = kafka_topics_find(&kafka->topics, metadata, count, source->arena, source->diags);
+        rd_kafka_metadata_destroy(metadata);
+    }
+    if (places != NULL && *count > KAFKA_PARTITIONS_MAX) {
+        diag_error(source->diags, DIAG_E0503, (struct span){0, 0},
+                   "%u partitions are more than the %d that a source can have", *count, KAFKA_PARTITIONS_MAX);
+        places = NULL;
+    }
+    if (places != NULL) {
+        *ranges = arena_array(source->arena, struct kafka_range, *count);
+        if (!kafka_start_find(&kafka->first, client, errors, places, *count, *ranges, source->diags))
+            places = NULL;
+    }
+    kafka_client_free(client, errors);
+    return places;
+}
+
+/* The client that reads; what it fetches ahead of each partition stays within `queue`, with room for some
+ * partitions that are not there yet. */
+static bool connect_reader(struct kafka_source *kafka, struct source *source, uint32_t count)
+{
+    char records[24], kilobytes[24], fetch[24];
+    struct kafka_shared *shared = &kafka->shared;
+    int64_t each = MAX(kafka->queue_bytes / (count + MAX(count / 4, 2)), PARTITION_BYTES_MIN);
+    shared->queue_records = MAX(each / 2 / RECORD_BYTES, 1);
+    shared->queue_bytes = each / 2 / 1024 * 1024;
+    snprintf(records, sizeof(records), "%lld", (long long)MIN(shared->queue_records, 10000000));
+    snprintf(kilobytes, sizeof(kilobytes), "%lld", (long long)MIN(shared->queue_bytes / 1024, 2097151));
+    snprintf(fetch, sizeof(fetch), "%lld", (long long)MIN(MAX(each / 4, FETCH_BYTES_MIN), FETCH_BYTES_MAX));
+    const struct kafka_property fixed[] = {
+        {"isolation.level", "read_committed"},
+        {"allow.auto.create.topics", "false"},
+        {"auto.offset.reset", "error"}, /* never a jump to where nobody sent it */
+        {"enable.auto.commit", "false"},
+        {"enable.auto.offset.store", "false"},
+        {"enable.partition.eof", "true"},
+        {"check.crcs", "true"},
+        {"queued.min.messages", records},
+        {"queued.max.messages.kbytes", kilobytes},
+        {"fetch.message.max.bytes", fetch},
+        {"statistics.interval.ms", "1000"},
+        {NULL, NULL},
+    };
+    const struct kafka_hooks hooks = {.argument = &kafka->watch, .statistics = kafka_watch_statistics};
+    shared->client = kafka_client_new(&kafka->client, RD_KAFKA_CONSUMER, fixed, &hooks, source->job,
+                                      source->name, &shared->errors, source->diags);
+    return shared->client != NULL;
+}
+
+static bool kafka_open(struct source *source)
+{
+    struct kafka_source *kafka = source->config;
+    uint32_t count = 0;
+    struct kafka_range *ranges = NULL;
+    pthread_mutex_init(&kafka->shared.mutex, NULL);
+    kafka->has_mutex = true;
+    kafka_topics_open(&kafka->topics, kafka->topic, source->arena);
+    /* Those that no checkpoint knows have come since: none of their records was seen. */
+    if (source->is_resumed)
+        kafka->first = (struct kafka_start){.tag = KAFKA_EARLIEST};
+    struct kafka_place *places = survey(kafka, source, &count, &ranges);
+    kafka->shared.options = &kafka->client;
+    kafka->shared.meta = &kafka->meta;
+    kafka->shared.source = source;
+    kafka->shared.is_bounded = kafka->until == UNTIL_LATEST;
+    kafka->shared.rate = kafka->rate;
+    kafka->shared.rate_at_us = os_monotonic_us();
+    if (places == NULL || !connect_reader(kafka, source, count))
+        return false;
+    kafka->watch.shared = &kafka->shared;
+    kafka->watch.topics = &kafka->topics;
+    kafka->watch.refresh_us = kafka->refresh_us;
+    kafka->watch.partitions = arena_array(source->arena, struct kafka_partition *, KAFKA_PARTITIONS_MAX);
+    atomic_store(&kafka->watch.round_trip_us, -1);
+    for (uint32_t i = 0; i < count; i++)
+        kafka_watch_add(&kafka->watch, &places[i], &ranges[i]);
+    source->partitions_count = count;
+    kafka_watch_start(&kafka->watch);
+    return true;
+}
+
+static void kafka_close(struct source *source)
+{
+    struct kafka_source *kafka = source->config;
+    kafka_watch_close(&kafka->watch);
+    kafka_client_free(kafka->shared.client, kafka->shared.errors);
+    kafka->shared.client = NULL;
+    kafka->shared.errors = NULL;
+    kafka_topics_close(&kafka->topics);
+    if (kafka->has_mutex)
+        pthread_mutex_destroy(&kafka->shared.mutex);
+    kafka->has_mutex = false;
+}
+
+/* --- Partitions --- */
+
+static struct kafka_partition *partition_at(const struct source *source, uint32_t index)
+{
+    return ((struct kafka_source *)source->config)->watch.partitions[index];
+}
+
+static const char *kafka_partition_name(struct source *source, uint32_t partition)
+{
+    return partition_at(source, partition)->name;
+}
+
+static bool kafka_discover(struct source *source)
+{
+    struct kafka_source *kafka = source->config;
+    source->partitions_count = atomic_load_explicit(&kafka->watch.partitions_count, memory_order_acquire);
+    if (!atomic_load(&kafka->watch.are_too_many))
+        return true;
+    pthread_mutex_lock(&kafka->shared.mutex);
+    diag_error(source->diags, DIAG_E0503, (struct span){0, 0},
+               "its topics have more than %d partitions by now", KAFKA_PARTITIONS_MAX);
+    pthread_mutex_unlock(&kafka->shared.mutex);
+    return false;
+}
+
+static void kafka_begin(struct source *source, uint32_t partition, struct source_position *position)
+{
+    const struct kafka_partition *p = partition_at(source, partition);
+    *position = (struct source_position){.b = p->next, .record = p->records};
+}
+
+static bool kafka_seek(struct source *source, uint32_t partition, const struct source_position *position)
+{
+    return kafka_partition_seek(partition_at(source, partition), position);
+}
+
+static size_t kafka_mark(struct source *source, uint32_t partition, const struct source_position *position,
+                         char out[SOURCE_MARK_BYTES])
+{
+    return kafka_partition_mark(partition_at(source, partition), position, out);
+}
+
+static bool kafka_mark_check(struct source *source, uint32_t partition,
+                             const struct source_position *position LEAT_UNUSED, struct str mark)
+{
+    return kafka_partition_mark_check(partition_at(source, partition), mark);
+}
+
+static enum read_status kafka_read(struct source *source, uint32_t partition, struct raw_batch *raw)
+{
+    return kafka_partition_read(partition_at(source, partition), raw);
+}
+
+static void *kafka_decoder_new(struct source *source)
+{
+    const struct kafka_source *kafka = source->config;
+    return format_decoder_new(kafka->format_kind, kafka->meta.payload, &kafka->format_config);
+}
+
+static void kafka_decode(struct source *source, void *decoder, struct raw_batch *raw,
+                         struct decode_output *output)
+{
+    kafka_meta_decode(&((struct kafka_source *)source->config)->meta, decoder, raw, output);
+}
+
+/* --- What it says of itself --- */
+
+static void kafka_progress(struct source *source, struct source_progress *progress)
+{
+    const struct kafka_source *kafka = source->config;
+    *progress = (struct source_progress){.bytes_total = -1, .bytes_done = -1, .records_total = -1};
+    if (kafka->until != UNTIL_LATEST)
+        return;
+    uint32_t count = atomic_load_explicit(&kafka->watch.partitions_count, memory_order_acquire);
+    progress->records_total = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct kafka_partition *p = kafka->watch.partitions[i];
+        progress->records_total += __atomic_load_n(&p->end, __ATOMIC_RELAXED) - p->first;
+    }
+}
+
+/* How far reading is behind the end of the log: in records, and in the time since the last one read, while
+ * there are more. */
+static void kafka_report(struct source *source, struct report *report)
+{
+    const struct kafka_source *kafka = source->config;
+    uint32_t count = atomic_load_explicit(&kafka->watch.partitions_count, memory_order_acquire);
+    int64_t lag = 0, behind_us = 0, records = 0, bytes = 0, now = os_wall_us();
+    for (uint32_t i = 0; i < count; i++) {
+        struct kafka_partition *p = kafka->watch.partitions[i];
+        int64_t end = __atomic_load_n(&p->log_end, __ATOMIC_RELAXED);
+        int64_t next = __atomic_load_n(&p->next, __ATOMIC_RELAXED);
+        int64_t time = __atomic_load_n(&p->time_us, __ATOMIC_RELAXED);
+        bool is_behind = end > next && !atomic_load_explicit(&p->is_quiet, memory_order_relaxed);
+        lag += is_behind ? end - next : 0;
+        behind_us = is_behind && time > 0 ? MAX(behind_us, now - time) : behind_us;
+        records += __atomic_load_n(&p->fetched_records, __ATOMIC_RELAXED);
+        bytes += __atomic_load_n(&p->fetched_bytes, __ATOMIC_RELAXED);
+    }
+    int64_t round_trip = atomic_load(&kafka->watch.round_trip_us);
+    report_add(report, "lag_records", (double)lag, false);
+    report_add(report, "lag_seconds", (double)behind_us / 1e6, false);
+    report_add(report, "fetched_records", (double)records, false);
+    report_add(report, "fetched_bytes", (double)bytes, false);
+    if (round_trip >= 0)
+        report_add(report, "round_trip_ms", (double)round_trip / 1e3, false);
+}
+
+const struct source_kind source_kafka = {
+    .name = "kafka",
+    .summary = "topics of Kafka, exactly once",
+    .example =
+        "source clicks = kafka { brokers: env(\"KAFKA_BROKERS\", \"localhost:9092\"), topic: \"clicks\", "
+        "schema: { user_id: int, ts: time(ms) }, event_time: ts, max_delay: 5s }",
+    .details = "Each partition of each topic is read in order, what is committed alone; where reading goes "
+               "on is in the "
+               "job's checkpoints, never in a group of the broker. Partitions are merged by the brokers' "
+               "timestamps. A "
+               "record without payload (a tombstone) is a row of nulls where `meta` has a column for the "
+               "key, else it is "
+               "dead. An offset that is gone, a topic that was deleted or made again: the job stops and says "
+               "so, it never "
+               "jumps.",
+    .options = kafka_options,
+    .size = sizeof(struct kafka_source),
+    .bind = kafka_bind,
+    .open = kafka_open,
+    .partition_name = kafka_partition_name,
+    .discover = kafka_discover,
+    .begin = kafka_begin,
+    .seek = kafka_seek,
+    .read = kafka_read,
+    .decode = kafka_decode,
+    .decoder_new = kafka_decoder_new,
+    .decoder_free = format_decoder_free,
+    .progress = kafka_progress,
+    .report = kafka_report,
+    .mark = kafka_mark,
+    .mark_check = kafka_mark_check,
+    .close = kafka_close,
+};

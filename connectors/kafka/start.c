@@ -1,0 +1,164 @@
+#include "connectors/kafka/start.h"
+
+#include "core/civil.h"
+#include "core/os.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+enum { ANSWER_MS = 2000, WAIT_US = 15 * 1000000 };
+
+static const struct span no_span = {0, 0};
+
+/* --- The option --- */
+
+static bool bad_start(const struct ast *ast, struct diag_list *diags)
+{
+    struct diag *d = diag_error(diags, DIAG_E0405, ast->span, "`start` cannot be this");
+    diag_hint(diags, d,
+              "it is earliest, latest, time(\"2026-01-31T12:00:00Z\"), or offsets(0, 17, ...), one for each "
+              "partition of the topic");
+    return false;
+}
+
+static bool bind_time(struct kafka_start *start, const struct ast *ast, struct diag_list *diags)
+{
+    int64_t time_us = 0;
+    if (ast->count != 1 || ast->children[0]->tag != AST_TEXT)
+        return bad_start(ast, diags);
+    if (!civil_parse(ast->children[0]->text, &time_us) || time_us < 0) {
+        struct diag *d =
+            diag_error(diags, DIAG_E0404, ast->children[0]->span, "this is not a time since 1970");
+        diag_hint(diags, d, "for example time(\"2026-01-31T12:00:00Z\")");
+        return false;
+    }
+    start->time_ms = (time_us + 999) / 1000;
+    return true;
+}
+
+static bool bind_offsets(struct kafka_start *start, const struct ast *ast, struct texts topics,
+                         struct arena *arena, struct diag_list *diags)
+{
+    if (topics.count != 1 || (topics.items[0].length > 0 && topics.items[0].data[0] == '^')) {
+        struct diag *d = diag_error(diags, DIAG_E0407, ast->span,
+                                    "offsets(...) are those of one topic, and here are more");
+        diag_hint(diags, d, "make each topic a source of its own and `union` them");
+        return false;
+    }
+    start->offsets = arena_array(arena, int64_t, ast->count);
+    for (uint32_t i = 0; i < ast->count; i++) {
+        if (ast->children[i]->tag != AST_INT || ast->children[i]->integer < 0)
+            return bad_start(ast->children[i], diags);
+        start->offsets[start->offsets_count++] = ast->children[i]->integer;
+    }
+    return ast->count > 0 || bad_start(ast, diags);
+}
+
+bool kafka_start_bind(struct kafka_start *start, const struct ast *ast, struct texts topics,
+                      struct arena *arena, struct diag_list *diags)
+{
+    static const struct {
+        enum ast_tag tag;
+        const char *name;
+        enum kafka_start_tag start;
+    } forms[] = {{AST_NAME, "earliest", KAFKA_EARLIEST},
+                 {AST_NAME, "latest", KAFKA_LATEST},
+                 {AST_CALL, "time", KAFKA_AT_TIME},
+                 {AST_CALL, "offsets", KAFKA_AT_OFFSETS}};
+    for (size_t i = 0; i < ARRAY_COUNT(forms); i++) {
+        if (ast->tag != forms[i].tag || !str_is(ast->text, forms[i].name))
+            continue;
+        start->tag = forms[i].start;
+        if (start->tag == KAFKA_AT_TIME)
+            return bind_time(start, ast, diags);
+        return start->tag != KAFKA_AT_OFFSETS || bind_offsets(start, ast, topics, arena, diags);
+    }
+    return bad_start(ast, diags);
+}
+
+/* --- Asking --- */
+
+/* For each place what ListOffsets answers: `what` is a time in milliseconds, or RD_KAFKA_OFFSET_BEGINNING or
+ * _END, whose numbers are the protocol's own. Tried again while leaders are being found. */
+static bool ask(rd_kafka_t *client, struct kafka_errors *errors, const struct kafka_place *places,
+                uint32_t count, int64_t what, int64_t *offsets, struct diag_list *diags)
+{
+    int64_t begin = os_monotonic_us();
+    for (;;) {
+        rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)count);
+        for (uint32_t i = 0; i < count; i++)
+            rd_kafka_topic_partition_list_add(list, places[i].topic, places[i].id)->offset = what;
+        rd_kafka_resp_err_t err = rd_kafka_offsets_for_times(client, list, ANSWER_MS);
+        uint32_t bad = 0;
+        for (uint32_t i = 0; i < count && err == RD_KAFKA_RESP_ERR_NO_ERROR; i++) {
+            const rd_kafka_topic_partition_t *found = &list->elems[i];
+            err = found->err;
+            offsets[i] = found->offset;
+            bad = i;
+        }
+        rd_kafka_topic_partition_list_destroy(list);
+        if (err == RD_KAFKA_RESP_ERR_NO_ERROR)
+            return true;
+        if (os_monotonic_us() - begin < WAIT_US && err != RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED &&
+            !kafka_errors_are_final(errors)) {
+            nanosleep(&(struct timespec){.tv_nsec = 50 * 1000 * 1000}, NULL);
+            continue;
+        }
+        if (err == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED) {
+            struct diag *d = diag_error(diags, DIAG_E0610, no_span, "cannot read the topic `%s`: no right to",
+                                        places[bad].topic);
+            diag_hint(diags, d, "the user of `security` needs the rights Read and Describe on the topic");
+        } else {
+            kafka_errors_report(errors, err, diags, "ask where the partitions of `%s` begin and end",
+                                places[bad].topic);
+        }
+        return false;
+    }
+}
+
+static bool take_offsets(const struct kafka_start *start, const struct kafka_place *places, uint32_t count,
+                         struct kafka_range *ranges, struct diag_list *diags)
+{
+    /* In order of their numbers, which count from 0. */
+    if (start->offsets_count != count || places[count - 1].id != (int32_t)count - 1) {
+        diag_error(diags, DIAG_E0404, no_span, "`start` has %u offsets, and the topic `%s` has %u partitions",
+                   start->offsets_count, places[0].topic, count);
+        return false;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        ranges[i].first = start->offsets[i];
+        if (ranges[i].first >= ranges[i].low && ranges[i].first <= ranges[i].high)
+            continue;
+        struct diag *d =
+            diag_error(diags, DIAG_E0612, no_span, "`%s/%d` has no offset %lld: it has %lld to %lld",
+                       places[i].topic, (int)places[i].id, (long long)ranges[i].first,
+                       (long long)ranges[i].low, (long long)ranges[i].high);
+        diag_hint(diags, d, "`start: earliest` begins with what there is");
+        return false;
+    }
+    return true;
+}
+
+bool kafka_start_find(const struct kafka_start *start, rd_kafka_t *client, struct kafka_errors *errors,
+                      const struct kafka_place *places, uint32_t count, struct kafka_range *ranges,
+                      struct diag_list *diags)
+{
+    int64_t *offsets = calloc(count, sizeof(*offsets));
+    leat_assert(offsets != NULL);
+    bool is_good = ask(client, errors, places, count, RD_KAFKA_OFFSET_BEGINNING, offsets, diags);
+    for (uint32_t i = 0; i < count; i++)
+        ranges[i].low = ranges[i].first = offsets[i];
+    is_good = is_good && ask(client, errors, places, count, RD_KAFKA_OFFSET_END, offsets, diags);
+    for (uint32_t i = 0; i < count; i++) {
+        ranges[i].high = offsets[i];
+        if (start->tag == KAFKA_LATEST)
+            ranges[i].first = offsets[i];
+    }
+    if (is_good && start->tag == KAFKA_AT_TIME) {
+        is_good = ask(client, errors, places, count, start->time_ms, offsets, diags);
+        for (uint32_t i = 0; i < count; i++) /* no record is that young: what comes will be */
+            ranges[i].first = offsets[i] < 0 ? ranges[i].high : MAX(offsets[i], ranges[i].low);
+    }
+    free(offsets);
+    return is_good && (start->tag != KAFKA_AT_OFFSETS || take_offsets(start, places, count, ranges, diags));
+}

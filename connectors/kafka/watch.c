@@ -1,0 +1,252 @@
+#include "connectors/kafka/watch.h"
+
+#include "core/os.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+
+enum {
+    POLL_MS = 100,
+    POLL_HELD_MS = 10, /* where a rate holds reads back */
+    METADATA_MS = 2000,
+    MISSING_TIMES = 3, /* a broker that has just started may not know all topics yet */
+    MISSING_US = 1000000,
+    ASK_ALL_ABOVE = 8, /* topics: one request for all costs less than one for each */
+};
+
+/* --- What there is --- */
+
+static struct kafka_topic *find_topic(struct kafka_watch *watch, const char *name)
+{
+    for (uint32_t i = 0; i < watch->known_count; i++)
+        if (strcmp(rd_kafka_topic_name(watch->known[i].handle), name) == 0)
+            return &watch->known[i];
+    return NULL;
+}
+
+static struct kafka_topic *add_topic(struct kafka_watch *watch, const char *name)
+{
+    if (watch->known_count == watch->known_room) {
+        watch->known_room = MAX(2 * watch->known_room, 8);
+        watch->known = realloc(watch->known, watch->known_room * sizeof(*watch->known));
+        leat_assert(watch->known != NULL);
+    }
+    struct kafka_topic *topic = &watch->known[watch->known_count++];
+    *topic = (struct kafka_topic){.handle = rd_kafka_topic_new(watch->shared->client, name, NULL)};
+    leat_assert(topic->handle != NULL);
+    return topic;
+}
+
+void kafka_watch_add(struct kafka_watch *watch, const struct kafka_place *place,
+                     const struct kafka_range *range)
+{
+    uint32_t count = atomic_load(&watch->partitions_count);
+    if (count == KAFKA_PARTITIONS_MAX) {
+        atomic_store(&watch->are_too_many, true);
+        return;
+    }
+    struct kafka_topic *topic = find_topic(watch, place->topic);
+    if (topic == NULL)
+        topic = add_topic(watch, place->topic);
+    struct kafka_partition *p = kafka_partition_new(watch->shared, topic->handle, place->id);
+    p->low = range->low;
+    p->high = range->high;
+    p->first = p->next = range->first;
+    if (watch->shared->is_bounded)
+        p->end = MAX(range->high, range->first);
+    topic->partitions = MAX(topic->partitions, place->id + 1);
+    watch->partitions[count] = p;
+    atomic_store_explicit(&watch->partitions_count, count + 1, memory_order_release);
+}
+
+static void wake(const struct kafka_watch *watch)
+{
+    const struct source *source = watch->shared->source;
+    if (source->wake != NULL)
+        source->wake(source->engine);
+}
+
+/* --- Looking again --- */
+
+/* Partitions that the topic did not have; where they begin is asked first, so that one whose leader is not
+ * there yet is left for the next time. */
+static void add_partitions(struct kafka_watch *watch, const struct rd_kafka_metadata_topic *found,
+                           int32_t known)
+{
+    static const struct kafka_start earliest = {.tag = KAFKA_EARLIEST};
+    struct arena arena = {0};
+    struct diag_list unheard;
+    diag_list_init(&unheard, &arena);
+    uint32_t count = (uint32_t)(found->partition_cnt - known);
+    struct kafka_place *places = arena_array(&arena, struct kafka_place, count);
+    struct kafka_range *ranges = arena_array(&arena, struct kafka_range, count);
+    for (uint32_t i = 0; i < count; i++)
+        places[i] = (struct kafka_place){found->topic, known + (int32_t)i};
+    if (kafka_start_find(&earliest, watch->shared->client, watch->shared->errors, places, count, ranges,
+                         &unheard)) {
+        for (uint32_t i = 0; i < count; i++)
+            kafka_watch_add(watch, &places[i], &ranges[i]);
+        wake(watch);
+    }
+    arena_free(&arena);
+}
+
+static void lose(struct kafka_watch *watch, const struct kafka_topic *topic)
+{
+    uint32_t count = atomic_load(&watch->partitions_count);
+    for (uint32_t i = 0; i < count; i++)
+        if (watch->partitions[i]->handle == topic->handle)
+            atomic_store(&watch->partitions[i]->is_lost, true);
+    wake(watch);
+}
+
+static void look_at(struct kafka_watch *watch, const struct rd_kafka_metadata_topic *found)
+{
+    struct kafka_topic *topic = find_topic(watch, found->topic);
+    bool is_there = found->err == RD_KAFKA_RESP_ERR_NO_ERROR && found->partition_cnt > 0;
+    if (topic != NULL && found->err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) {
+        topic->missing++;
+        return;
+    }
+    if (topic != NULL && is_there)
+        topic->missing = found->partition_cnt < topic->partitions ? topic->missing + 1 : 0;
+    int32_t known = topic == NULL ? 0 : topic->partitions;
+    if (is_there && found->partition_cnt > known && !watch->shared->is_bounded)
+        add_partitions(watch, found, known);
+}
+
+static void look_at_all(struct kafka_watch *watch)
+{
+    const struct rd_kafka_metadata *metadata = NULL;
+    if (rd_kafka_metadata(watch->shared->client, 1, NULL, &metadata, METADATA_MS) !=
+        RD_KAFKA_RESP_ERR_NO_ERROR)
+        return;
+    uint32_t known = watch->known_count;
+    for (uint32_t i = 0; i < known; i++) {
+        const char *name = rd_kafka_topic_name(watch->known[i].handle);
+        bool is_listed = false;
+        for (int k = 0; k < metadata->topic_cnt && !is_listed; k++)
+            is_listed = strcmp(metadata->topics[k].topic, name) == 0;
+        watch->known[i].missing += !is_listed;
+    }
+    for (int i = 0; i < metadata->topic_cnt; i++)
+        if (kafka_topics_match(watch->topics, metadata->topics[i].topic))
+            look_at(watch, &metadata->topics[i]);
+    rd_kafka_metadata_destroy(metadata);
+}
+
+/* One by one: asked for "all that this client knows", librdkafka lets brokers make those again that were
+ * deleted. */
+static void look_at_each(struct kafka_watch *watch)
+{
+    uint32_t known = watch->known_count;
+    for (uint32_t i = 0; i < known && !atomic_load(&watch->is_stopping); i++) {
+        const struct rd_kafka_metadata *metadata = NULL;
+        if (rd_kafka_metadata(watch->shared->client, 0, watch->known[i].handle, &metadata, METADATA_MS) !=
+            RD_KAFKA_RESP_ERR_NO_ERROR)
+            return;
+        if (metadata->topic_cnt == 1)
+            look_at(watch, &metadata->topics[0]);
+        rd_kafka_metadata_destroy(metadata);
+    }
+}
+
+/* When to look the next time: soon, where a topic seems to be gone. */
+static int64_t look(struct kafka_watch *watch)
+{
+    if (kafka_topics_have_patterns(watch->topics) || watch->known_count > ASK_ALL_ABOVE)
+        look_at_all(watch);
+    else
+        look_at_each(watch);
+    bool is_missing = false;
+    for (uint32_t i = 0; i < watch->known_count; i++) {
+        is_missing |= watch->known[i].missing > 0;
+        if (watch->known[i].missing >= MISSING_TIMES)
+            lose(watch, &watch->known[i]);
+    }
+    return os_monotonic_us() + (is_missing ? MIN(MISSING_US, watch->refresh_us) : watch->refresh_us);
+}
+
+static void *run(void *argument)
+{
+    struct kafka_watch *watch = argument;
+    struct kafka_shared *shared = watch->shared;
+    int64_t look_at_us = os_monotonic_us() + watch->refresh_us;
+    while (!atomic_load(&watch->is_stopping)) {
+        rd_kafka_poll(shared->client, shared->rate > 0 ? POLL_HELD_MS : POLL_MS);
+        if (atomic_exchange(&shared->is_held, false))
+            wake(watch);
+        if (os_monotonic_us() >= look_at_us)
+            look_at_us = look(watch);
+    }
+    return NULL;
+}
+
+void kafka_watch_start(struct kafka_watch *watch)
+{
+    int error = pthread_create(&watch->thread, NULL, run, watch);
+    leat_assert(error == 0);
+    watch->is_running = true;
+}
+
+void kafka_watch_close(struct kafka_watch *watch)
+{
+    atomic_store(&watch->is_stopping, true);
+    if (watch->is_running)
+        pthread_join(watch->thread, NULL);
+    watch->is_running = false;
+    for (uint32_t i = 0; i < atomic_load(&watch->partitions_count); i++)
+        kafka_partition_free(watch->partitions[i]);
+    for (uint32_t i = 0; i < watch->known_count; i++)
+        rd_kafka_topic_destroy(watch->known[i].handle);
+    free(watch->known);
+    watch->known = NULL;
+    watch->known_count = 0;
+    atomic_store(&watch->partitions_count, 0);
+}
+
+/* --- Statistics: their form is librdkafka's STATISTICS.md --- */
+
+static int64_t number_of(const json_t *object, const char *name)
+{
+    return (int64_t)json_integer_value(json_object_get(object, name));
+}
+
+static void take_round_trips(struct kafka_watch *watch, json_t *brokers)
+{
+    const char *name;
+    json_t *broker;
+    int64_t sum = 0, count = 0;
+    json_object_foreach(brokers, name, broker)
+    {
+        const json_t *rtt = json_object_get(broker, "rtt");
+        int64_t answers = number_of(rtt, "cnt");
+        sum += number_of(rtt, "avg") * answers;
+        count += answers;
+    }
+    if (count > 0)
+        atomic_store(&watch->round_trip_us, sum / count);
+}
+
+void kafka_watch_statistics(void *argument, const char *text, size_t bytes)
+{
+    struct kafka_watch *watch = argument;
+    json_t *root = json_loadb(text, bytes, 0, NULL);
+    take_round_trips(watch, json_object_get(root, "brokers"));
+    const json_t *topics = json_object_get(root, "topics");
+    uint32_t count = atomic_load_explicit(&watch->partitions_count, memory_order_acquire);
+    for (uint32_t i = 0; i < count; i++) {
+        struct kafka_partition *p = watch->partitions[i];
+        const json_t *partitions = json_object_get(json_object_get(topics, p->topic), "partitions");
+        char id[16];
+        snprintf(id, sizeof(id), "%d", (int)p->id);
+        const json_t *partition = json_object_get(partitions, id);
+        if (partition == NULL)
+            continue;
+        int64_t end = number_of(partition, "ls_offset");
+        __atomic_store_n(&p->log_end, end >= 0 ? end : -1, __ATOMIC_RELAXED);
+        __atomic_store_n(&p->fetched_records, number_of(partition, "fetchq_cnt"), __ATOMIC_RELAXED);
+        __atomic_store_n(&p->fetched_bytes, number_of(partition, "fetchq_size"), __ATOMIC_RELAXED);
+    }
+    json_decref(root);
+}

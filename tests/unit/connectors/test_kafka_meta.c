@@ -1,0 +1,172 @@
+/* Key, headers and place of Kafka's records as columns beside those of the payload; tombstones. */
+#include "connectors/kafka/meta.h"
+#include "lang/lang.h"
+#include "unit/connectors/rig.h"
+#include "unit/formats/harness.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+/* value, key, header: NULL: null. */
+struct record {
+    const char *value, *key, *header;
+    int64_t time;
+};
+
+static struct kafka_meta *bind_meta(const char *text, const struct schema *schema, struct arena *arena)
+{
+    struct diag_list diags;
+    diag_list_init(&diags, arena);
+    struct option_env env = {arena, &diags, lang_parse_value};
+    struct ast *block = lang_parse_value(arena, &diags, str_from(text));
+    struct kafka_meta *meta = arena_new(arena, struct kafka_meta);
+    assert_true(option_bind(kafka_meta_options, "meta", (struct span){0, 0}, block->entries,
+                            block->entries_count, meta, &env));
+    assert_true(kafka_meta_bind(meta, schema, (struct span){0, 0}, arena, &diags));
+    return meta;
+}
+
+static void add_text(struct kafka_frame *frame, struct byte_buffer *heap, uint32_t at, const char *text)
+{
+    frame->texts[at] =
+        (struct text_ref){(uint32_t)heap->length, text == NULL ? KAFKA_TEXT_NULL : (uint32_t)strlen(text)};
+    if (text != NULL)
+        buffer_append(heap, text, strlen(text));
+}
+
+static void make_raw(struct raw_batch *raw, const struct kafka_meta *meta, const struct record *records,
+                     uint32_t count, struct byte_buffer *data, struct byte_buffer *heap)
+{
+    struct arena *arena = &raw->arena;
+    struct kafka_frame *frame = arena_new(arena, struct kafka_frame);
+    frame->topic = "clicks";
+    frame->partition = 3;
+    frame->times = arena_array(arena, int64_t, count);
+    frame->offsets = arena_array(arena, int64_t, count);
+    frame->texts = arena_array(arena, struct text_ref, count * (1 + meta->headers_count));
+    frame->flags = arena_calloc(arena, BATCH_ROWS, 1);
+    raw->records = arena_array(arena, struct raw_record, count);
+    raw->count = count;
+    raw->extra = frame;
+    for (uint32_t i = 0; i < count; i++) {
+        const char *value = records[i].value;
+        frame->times[i] = records[i].time;
+        frame->offsets[i] = 100 + 2 * i;
+        frame->flags[i] = value == NULL ? KAFKA_TOMBSTONE : strcmp(value, "LONG") == 0 ? KAFKA_TOO_LONG : 0;
+        raw->records[i] =
+            (struct raw_record){(uint32_t)data->length, value == NULL ? 0 : (uint32_t)strlen(value)};
+        buffer_printf(data, "%s\n", value == NULL ? "" : value);
+        add_text(frame, heap, i * (1 + meta->headers_count), records[i].key);
+        if (meta->headers_count > 0)
+            add_text(frame, heap, i * (1 + meta->headers_count) + 1, records[i].header);
+    }
+    frame->heap = heap->data;
+    frame->heap_bytes = heap->length;
+    raw->data_bytes = data->length;
+    raw->data = buffer_reserve(data, RAW_PADDING) - data->length;
+}
+
+/* Decodes and compares with lines as harness_render gives them. */
+static void check(const char *format, const char *schema_text, const char *meta_text,
+                  const struct record *records, uint32_t count, const char *expected)
+{
+    struct arena arena = {0};
+    struct raw_batch raw = {0};
+    struct byte_buffer data = {0}, heap = {0}, out = {0};
+    const struct schema *schema = harness_schema(&arena, schema_text);
+    struct kafka_meta *meta = bind_meta(meta_text, schema, &arena);
+    const struct format_config config = {.delimiter = ',', .has_no_header = true};
+    void *decoder = format_decoder_new(format_find(str_from(format)), meta->payload, &config);
+    struct batch_pool *pool = batch_pool_new();
+    make_raw(&raw, meta, records, count, &data, &heap);
+    struct batch *batch = batch_new(pool, schema, count);
+    struct decode_output output = {.batch = batch,
+                                   .bad = arena_array(&batch->arena, struct bad_record, count)};
+    kafka_meta_decode(meta, decoder, &raw, &output);
+    assert_ptr_equal(batch->schema, schema);
+    for (uint32_t i = 0; i < count; i++)
+        assert_int_equal(batch->arrival_time[i], records[i].time);
+    for (uint32_t i = 1; i < output.bad_count; i++)
+        assert_true(output.bad[i - 1].row < output.bad[i].row);
+    harness_render(schema, &output, &out);
+    buffer_append(&out, "", 1);
+    assert_string_equal(out.data, expected);
+    batch_release(batch);
+    batch_pool_free(pool);
+    format_decoder_free(decoder);
+    buffer_free(&data);
+    buffer_free(&heap);
+    buffer_free(&out);
+    arena_free(&raw.arena);
+    arena_free(&arena);
+}
+
+static void test_all_columns(void **state)
+{
+    (void)state;
+    static const struct record records[] = {
+        {"{\"a\":1,\"b\":\"x\"}", "k1", "h1", 1000000},
+        {"{\"a\":2}", NULL, NULL, 2000000},
+        {"{\"a\":3", "k3", "", 3000000},
+        {"{\"b\":\"\"}", "", "h4", 0},
+    };
+    check("json", "k bytes, a int, o int, h text, b text, p int, at ms, t text",
+          "{ key: k, offset: o, headers: { h: \"x-h\" }, partition: p, timestamp: at, topic: t }", records,
+          ARRAY_COUNT(records),
+          "{\"k\":\"azE=\",\"a\":1,\"o\":100,\"h\":\"h1\",\"b\":\"x\",\"p\":3,\"at\":\"1970-01-01T00:00:"
+          "01Z\",\"t\":"
+          "\"clicks\"}\n"
+          "{\"k\":null,\"a\":2,\"o\":102,\"h\":null,\"b\":null,\"p\":3,\"at\":\"1970-01-01T00:00:02Z\",\"t\":"
+          "\"clicks\"}\n"
+          "!6 `,` or `}` was expected (the record ends here)\n"
+          "{\"k\":\"\",\"a\":null,\"o\":106,\"h\":\"h4\",\"b\":\"\",\"p\":3,\"at\":null,\"t\":\"clicks\"}\n");
+}
+
+static void test_none(void **state)
+{
+    (void)state;
+    static const struct record records[] = {
+        {"{\"a\":1}", NULL, NULL, 5}, {NULL, "k", NULL, 6}, {"{", "k", NULL, 7}};
+    check("json", "a int", "{ }", records, 2,
+          "{\"a\":1}\n!-1 no payload (a tombstone), and the source has no column for the key\n");
+}
+
+static void test_tombstones(void **state)
+{
+    (void)state;
+    static const struct record records[] = {{NULL, "k0", NULL, 1},
+                                            {"7,x", "k1", NULL, 2},
+                                            {NULL, "k2", NULL, 3},
+                                            {"bad,y", "k3", NULL, 4},
+                                            {NULL, NULL, NULL, 5}};
+    check("csv", "a int, b text, k text", "{ key: k }", records, 5,
+          "{\"a\":null,\"b\":null,\"k\":\"k0\"}\n{\"a\":7,\"b\":\"x\",\"k\":\"k1\"}\n"
+          "{\"a\":null,\"b\":null,\"k\":\"k2\"}\n!0 `a`: not a number\n{\"a\":null,\"b\":null,\"k\":null}\n");
+    check("json", "a int!, k text", "{ key: k }", records, 1,
+          "!-1 no payload (a tombstone): `a` is missing\n");
+    check("json", "a int, k text!", "{ key: k }", records + 4, 1, "!-1 `k` is missing\n");
+    check("raw", "value text, k text", "{ key: k }", records, 2,
+          "{\"value\":null,\"k\":\"k0\"}\n{\"value\":\"7,x\",\"k\":\"k1\"}\n");
+}
+
+static void test_bad_texts(void **state)
+{
+    (void)state;
+    static const struct record records[] = {{"{\"a\":1}", "\xff", "h", 1},
+                                            {"{\"a\":2}", "k", "\xc3\xa9", 2},
+                                            {"LONG", "k", "\xc3", 3},
+                                            {"{\"a\":4}", "k", NULL, 4}};
+    check("json", "a int, k text, h text!", "{ key: k, headers: { h: \"x\" } }", records, 4,
+          "!-1 `k`: not valid UTF-8\n{\"a\":2,\"k\":\"k\",\"h\":\"\xc3\xa9\"}\n"
+          "!-1 a record longer than 1 MiB\n!-1 `h` is missing\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_columns), cmocka_unit_test(test_none),
+                                       cmocka_unit_test(test_tombstones), cmocka_unit_test(test_bad_texts)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
