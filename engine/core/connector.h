@@ -254,8 +254,10 @@ struct sink_context {
      */
     uint64_t redo_next;
     /* Set by the sink, any thread: what it holds has reached its budget. The sources wait until it is false
-     * again, and a checkpoint is taken soon. After clearing it: wake(engine). */
+     * again. After clearing it: wake(engine). */
     _Atomic bool is_full;
+    bool sends_checkpoints; /* set by open: what it holds goes out by `committed` alone: when it is full, a
+                               checkpoint is taken at once */
     void (*wake)(void *engine);
     void *engine;
     /* Set by a sink that cannot go on (disk full): message for the user. The job stops, or waits and tries
@@ -281,7 +283,8 @@ struct sink_kind {
     bool (*published)(struct sink_context *context, uint64_t epoch);
     /* The same, at once, on the coordinator's thread, beside write: for sinks that only then send what the
      * checkpoint holds. Returns without waiting. order: the epoch's segment of the order log
-     * (core/order_log.h), valid during the call. false: as for write, and the job stops. */
+     * (core/order_log.h), valid during the call. false: as for write, and the job stops (error is then
+     * written under the sink's own lock, if `write` may fail meanwhile). */
     bool (*committed)(struct sink_context *context, uint64_t epoch, struct str order);
     /* After the last number, at Ctrl-C too, on the control thread: waits a while until what is committed is
      * out; what is not stays in the checkpoint for the next start. false: as for write. */

@@ -52,9 +52,9 @@ void order_put_of(struct byte_buffer *out, enum order_tag tag, uint32_t partitio
     put_varint(out, partition);
 }
 
-void order_put_partition(struct byte_buffer *out, const struct order_partition *partition)
+void order_put_partition(struct byte_buffer *out, enum order_tag tag, const struct order_partition *partition)
 {
-    order_put_of(out, ORDER_PARTITION, partition->id);
+    order_put_of(out, tag, partition->id);
     put_text(out, partition->source);
     put_text(out, partition->name);
     put_varint(out, partition->records);
@@ -187,7 +187,8 @@ static void take_partition(struct order_reader *reader, struct order_entry *entr
     added->time = (int64_t)unzigzag(take_varint(reader));
     added->has_ended = take_varint(reader) != 0;
     if (reader->why == NULL &&
-        (reader->has_begun || added->id != reader->partitions || reader->partitions == ORDER_PARTITIONS_MAX))
+        ((reader->has_begun && entry->tag == ORDER_PARTITION) || added->id != reader->partitions ||
+         reader->partitions == ORDER_PARTITIONS_MAX))
         reader->why = "a partition stands where none may";
     if (reader->why != NULL)
         return;
@@ -243,9 +244,11 @@ bool order_next(struct order_reader *reader, struct order_entry *entry)
     entry->tag = (enum order_tag)(uint8_t)*reader->at++;
     bool is_first = entry->tag == ORDER_PARTITION;
     switch (entry->tag) {
-    case ORDER_PARTITION: take_partition(reader, entry); break;
+    case ORDER_PARTITION:
+    case ORDER_ADDED: take_partition(reader, entry); break;
     case ORDER_SLICE: take_slice(reader, entry); break;
     case ORDER_ENDED:
+    case ORDER_IDLE:
     case ORDER_CUT: take_known_partition(reader, entry); break;
     case ORDER_NUMBER:
     case ORDER_LAST: break;

@@ -19,11 +19,13 @@
  *                    advance (run/sequencer.c)
  *      6 last        the number is complete and the last of all: every source has ended
  *      7 epoch       the epoch is complete: slices in it, records in it
+ *     16 idle        partition: left out of the watermark until its next slice
+ *     19 added       as 1: found while running
  *
  * A segment begins with a partition entry for each partition, in the order of their ids (0, 1, 2 ...), and
- * ends with an epoch entry. Entries 2 and 3 belong to the number that the next 4, 5 or 6 completes. A slice
- * takes 5 to 14 bytes. Types 16 to 31 are kept for what only live sources decide, and are refused until
- * somebody makes them: 16 idle, 17 active, 18 clock tick, 19 partition added, 20 micro-batch cut.
+ * ends with an epoch entry. Entries 2, 3, 16 and 19 belong to the number that the next 4, 5 or 6 completes;
+ * it may have no slice. A slice takes 5 to 14 bytes. Types 16 to 31 are what only live sources decide; those
+ * kept for later are refused until somebody makes them: 18 clock tick, 20 micro-batch cut.
  *
  * What a slice was is checked when it is read again: its count, and the order time of its last record. */
 #ifndef LEAT_CORE_ORDER_LOG_H
@@ -40,6 +42,8 @@ enum order_tag {
     ORDER_LAST,
     ORDER_EPOCH,
     ORDER_LIVE_FIRST = 16,
+    ORDER_IDLE = ORDER_LIVE_FIRST,
+    ORDER_ADDED = 19,
     ORDER_LIVE_LAST = 31,
 };
 
@@ -65,10 +69,12 @@ struct order_partition {
 
 /* --- Writing: entries are put into a buffer, without allocation once it has grown --- */
 
-void order_put_partition(struct byte_buffer *out, const struct order_partition *partition);
+/* tag: partition, added. */
+void order_put_partition(struct byte_buffer *out, enum order_tag tag,
+                         const struct order_partition *partition);
 void order_put_slice(struct byte_buffer *out, uint32_t partition, uint64_t records, int64_t time,
                      int64_t time_before);
-/* tag: ended, cut. */
+/* tag: ended, cut, idle. */
 void order_put_of(struct byte_buffer *out, enum order_tag tag, uint32_t partition);
 /* tag: number, last. */
 void order_put(struct byte_buffer *out, enum order_tag tag);

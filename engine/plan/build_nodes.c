@@ -119,6 +119,7 @@ bool build_source(struct plan_build *b, const struct source_decl *decl, uint32_t
     node->outputs[0] = schema;
     node->is_bounded = bind.is_bounded;
     node->is_replayable = bind.is_replayable;
+    node->is_live = bind.is_live;
     struct str common_text = build_settings(b, source_options, common_entries, common_count, true);
     struct str own_text = build_settings(b, kind->options, own_entries, own_count, true);
     node->settings_text =

@@ -45,5 +45,8 @@ const struct option source_options[] = {
     OPTION_DURATION(
         struct source_common, idle_after_us, "idle_after", 0, "0s", "0s", "1d",
         "live only: a partition without records for this long is left out of the watermark; 0s: never"),
+    OPTION_DURATION(struct source_common, order_wait_us, "order_wait", OPTION_RUNTIME, "10s", "0s", "1h",
+                    "live only: how long rows wait for a partition that is known to have more and does not "
+                    "deliver it, so that all stay in the order of their arrival at the broker"),
     OPTIONS_END,
 };

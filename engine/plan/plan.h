@@ -45,6 +45,7 @@ struct source_common {
     struct column_ref event_time; /* length 0: none */
     int64_t max_delay_us;
     int64_t idle_after_us;
+    int64_t order_wait_us;
 };
 extern const struct option source_options[];
 
@@ -68,7 +69,7 @@ struct plan_node {
     void *config;                 /* the bound option struct */
     struct source_common *common; /* PLAN_SOURCE */
     uint32_t source_index;        /* PLAN_SOURCE: among the sources */
-    bool is_bounded, is_replayable;
+    bool is_bounded, is_replayable, is_live;
     struct plan_edge inputs[OPERATOR_INPUTS_MAX];
     uint32_t inputs_count;
     struct operator_input bound[OPERATOR_INPUTS_MAX]; /* schemas and key columns as bind left them */

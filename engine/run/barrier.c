@@ -17,6 +17,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+enum { DISK_LOOK_US = 200000 };
+
 /* --- Called by the sequencer, under its mutex
  * ----------------------------------------------------------------------- */
 
@@ -27,6 +29,38 @@ bool barrier_is_busy(struct run *run)
     bool is_busy = c->state == BARRIER_RUNNING || c->state == BARRIER_WRITING;
     pthread_mutex_unlock(&c->mutex);
     return is_busy;
+}
+
+bool barrier_disk_is_low(struct run *run)
+{
+    struct run_checkpoints *c = run->checkpoints;
+    const struct job_checkpoint *config = &run->plan->config.checkpoint;
+    int64_t now = os_monotonic_us();
+    if (now - c->disk_looked_us < DISK_LOOK_US)
+        return c->disk_is_low;
+    c->disk_looked_us = now;
+    int64_t left = os_free_bytes(c->path);
+    bool is_low = left >= 0 && left < config->free_bytes;
+    if (is_low && !c->disk_is_low)
+        fprintf(stderr,
+                "leat: the disk of `%.*s` has %lld MiB left, less than `min_free` (%lld MiB): the sources "
+                "pause until "
+                "there is more\n",
+                STR_ARGS(config->directory), (long long)(left >> 20), (long long)(config->free_bytes >> 20));
+    if (!is_low && c->disk_is_low)
+        fprintf(stderr, "leat: the disk of `%.*s` has %lld MiB left: the sources go on\n",
+                STR_ARGS(config->directory), (long long)(left >> 20));
+    c->disk_is_low = is_low;
+    return is_low;
+}
+
+bool barrier_is_waiting(struct run *run)
+{
+    struct run_checkpoints *c = run->checkpoints;
+    pthread_mutex_lock(&c->mutex);
+    bool is_waiting = c->state == BARRIER_REQUESTED;
+    pthread_mutex_unlock(&c->mutex);
+    return is_waiting;
 }
 
 bool barrier_takes_last(struct run *run)
@@ -264,10 +298,24 @@ static bool write_and_publish(struct run_checkpoints *c)
     return checkpoint_publish(c->writer, &info, &c->diags);
 }
 
+/* Sinks that send what the checkpoint holds begin at once, whatever the lanes are at. */
+static void tell_committed(struct run_checkpoints *c)
+{
+    const struct byte_buffer *segment = &c->run->order->segment;
+    for (uint32_t i = 0; i < c->run->sinks_count; i++) {
+        struct node_instance *sink = c->run->sinks[i];
+        bool (*committed)(struct sink_context *, uint64_t, struct str) = sink->node->sink_kind->committed;
+        if (committed != NULL &&
+            !committed(&sink->sink, c->epoch, (struct str){segment->data, segment->length}))
+            sink_failed(sink);
+    }
+}
+
 static void finish_checkpoint(struct run_checkpoints *c)
 {
     bool is_published = write_and_publish(c);
     if (is_published) {
+        tell_committed(c);
         order_published(c->run);
         checkpoint_redo_passed(c->dir, c->run->order->sealed.next);
         struct checkpoint_keep keep = {.last = c->run->plan->config.checkpoint.keep.last,

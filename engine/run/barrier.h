@@ -24,6 +24,7 @@ struct saved_counters {
 struct run_checkpoints {
     struct run *run;
     struct checkpoint_dir *dir;
+    const char *path;           /* of the directory */
     struct checkpoint *resumed; /* what this run began from, until it is restored */
     pthread_t thread;
     bool has_thread;
@@ -37,6 +38,8 @@ struct run_checkpoints {
     bool last_is_wanted, last_is_refused; /* the end waits for a checkpoint; there can be none */
     bool is_wanted;                       /* before its turn */
     bool has_lately_failed;               /* since the last one that was published */
+    int64_t disk_looked_us;               /* of the sequencer: when its free space was last asked for */
+    bool disk_is_low;                     /* of the sequencer: the sources pause */
     struct byte_buffer positions;
     _Atomic uint64_t published; /* epoch */
     struct arena arena;

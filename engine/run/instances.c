@@ -1,6 +1,7 @@
 /* Builds the stage instances of all lanes: copies of option structs, contexts, wiring. */
-#include "run/internal.h"
+#include "run/barrier.h"
 #include "run/model.h"
+#include "run/order.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -143,7 +144,14 @@ static void init_node(struct stage_instance *stage, struct node_instance *node,
             .is_resumed = checkpoints_have_sink(run, plan_node),
             .replaces_parts = run->replaces_parts,
             .has_checkpoints = run->checkpoints != NULL,
+            .job = run->plan->name,
+            .name = plan_node->name,
+            .redo_next = run->order->script.redo_next,
+            .wake = live_wake,
+            .engine = run,
         };
+    if (plan_node->tag == PLAN_SINK && run->checkpoints != NULL)
+        memcpy(node->sink.run_id, checkpoint_run(run->checkpoints->dir).bytes, sizeof(node->sink.run_id));
 }
 
 static bool open_node(struct node_instance *node)
@@ -194,6 +202,11 @@ bool stages_init(struct run *run)
     for (uint32_t stage = 0; stage < plan->stages_count; stage++)
         for (uint32_t i = 0; i < run->stage_instances[stage]; i++)
             run->stages[run->stage_first[stage] + i] = new_instance(run, stage, i);
+    run->sinks = arena_array(&run->arena, struct node_instance *, MAX(plan->nodes_count, 1));
+    for (uint32_t i = 0; i < run->stages_total; i++)
+        for (uint32_t k = 0; k < run->stages[i]->stage->nodes_count; k++)
+            if (run->stages[i]->nodes[k].node->tag == PLAN_SINK)
+                run->sinks[run->sinks_count++] = &run->stages[i]->nodes[k];
     exchange_init(run);
     for (uint32_t i = 0; i < run->stages_total; i++)
         wire(run, run->stages[i]);

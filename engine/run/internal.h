@@ -51,6 +51,10 @@ struct partition {
     bool is_reading, is_ended;
     bool is_over;         /* all of it is in numbers; the order log says after which */
     bool is_live;         /* what is there is what has come: each end of a batch is a cut */
+    bool is_quiet;        /* live: the last read found that there is no more for now */
+    bool is_idle;         /* live: left out of the watermark until its next row */
+    uint64_t dry_at;      /* sequencer.wakes when a read last found nothing; 0: it found something */
+    int64_t dry_us;       /* since when, by the monotonic clock; 0: not dry */
     bool has_own_order;   /* of some piece so far */
     uint32_t since_cut;   /* records sequenced since the last cut */
     int64_t order_max;    /* of what is sequenced */
@@ -99,7 +103,13 @@ struct sequencer {
     bool is_obeying;          /* the order log says what the next number is */
     int64_t until_us;         /* TIME_MAX: none */
     atomic_bool stop_requested;
-    uint64_t barrier_requested; /* epoch, 0: none */
+    /* Live sources. */
+    bool is_live;           /* there is one at least */
+    _Atomic uint64_t wakes; /* from 1; raised when a source may have something again */
+    uint64_t discovered_at; /* wakes, when sources were last asked for new partitions */
+    uint32_t *known;        /* per source: partitions below this are in the sequencer */
+    uint32_t partitions_room;
+    uint64_t last_barrier; /* number behind that of the last barrier */
 };
 
 /* --- Stages
@@ -247,6 +257,8 @@ struct run {
     uint32_t teams_count;
     _Atomic uint64_t learning;      /* newest number that a learner with a team has begun */
     struct stage_instance **stages; /* [stage][instance], flat by stage_first */
+    struct node_instance **sinks;   /* of all stages */
+    uint32_t sinks_count;
     uint32_t *stage_first, *stage_instances, stages_total;
     atomic_bool has_failed;
     atomic_uint lanes_running;
@@ -275,7 +287,30 @@ bool sequencer_form(struct run *run);
 /* The next number for stage 0, or NULL. */
 struct slot *sequencer_claim(struct run *run);
 
+/* live.c */
+/* source.wake and sink_context.wake; engine: the run. */
+void live_wake(void *engine);
+/* What a read answered, under the sequencer's mutex. */
+/* wakes: as it was before the read. Whether what numbers may have has changed. */
+bool live_was_read(struct partition *p, enum read_status status, uint64_t wakes);
+/* Whether the partition is worth a read: it was not dry, or something came since. */
+bool live_may_read(const struct run *run, const struct partition *p);
+/* Takes in partitions that sources have found. false after a diagnostic. */
+bool live_discover(struct run *run);
+/* Whether numbers go on without this partition, of which nothing is there. */
+bool live_goes_without(struct run *run, const struct partition *p);
+/* Notes which partitions are idle from now on; the last of them, or NULL. */
+struct partition *live_take_idle(struct run *run);
+/* Whether a sink holds so much that the sources wait for it. */
+bool live_sinks_are_full(const struct run *run);
+/* Then: whether a number may be formed all the same, to carry the barrier that lets them send. */
+bool live_may_form_held(struct run *run, uint64_t number);
+
 /* positions.c */
+/* NULL after a diagnostic: there are too many. */
+struct partition *sequencer_add_partition(struct run *run, uint32_t source, uint32_t local);
+/* The number of the partition of that name within its source; UINT32_MAX: it has none. */
+uint32_t sequencer_find_local(struct run *run, uint32_t source, struct str name);
 struct str sequencer_partition_name(struct run *run, const struct partition *p);
 void sequencer_save(struct run *run, bool is_finished, struct byte_buffer *out);
 bool sequencer_restore(struct run *run, struct str positions);
@@ -316,6 +351,8 @@ void stages_free(struct run *run);
 void stage_reports(struct stage_instance *stage);
 
 /* stage.c */
+/* The sink has said why: the job stops. */
+void sink_failed(struct node_instance *node);
 bool stage_is_ready(const struct stage_instance *stage);
 void stage_run(struct stage_instance *stage, struct slot *slot);
 /* Watermarks of all nodes, from those of the sources in the slot. */
@@ -352,6 +389,11 @@ void run_wake(struct run *run);
 void run_fail(struct run *run);
 
 /* barrier.c */
+/* Whether the disk of the checkpoints has less than `min_free`: the sources pause, so that it is never full
+ * in the middle of what the database writes. */
+bool barrier_disk_is_low(struct run *run);
+/* Whether the next number formed gets a barrier. */
+bool barrier_is_waiting(struct run *run);
 /* At the end of a number with a barrier, by the instance that finished it. */
 void checkpoints_snapshot(struct stage_instance *stage, uint64_t epoch);
 /* While the number is formed: the epoch of the checkpoint after it, or 0. */

@@ -65,6 +65,8 @@ static void sleep_until_progress(struct run *run, uint64_t seen)
             break;
     atomic_fetch_sub(&run->idle_sleepers, 1);
     pthread_mutex_unlock(&run->idle_mutex);
+    if (run->sequencer.is_live) /* dry partitions are worth another look */
+        atomic_fetch_add(&run->sequencer.wakes, 1);
 }
 
 /* One number of the first stage, from the last one on, that can run. */

@@ -127,33 +127,54 @@ struct logged {
     bool has_ended, is_there;
 };
 
-/* The partition of the run that stands in the same place of the source of that name; UINT32_MAX: none. */
-static uint32_t find_partition(const struct run *run, const struct order_partition *added, uint32_t place)
+static uint32_t find_source(const struct run *run, struct str name)
 {
-    const struct sequencer *s = &run->sequencer;
-    for (uint32_t i = 0; i < s->partitions_count; i++) {
-        const struct partition *p = &s->partitions[i];
-        if (p->local == place &&
-            str_equal(run->plan->nodes[run->plan->sources[p->source]].name, added->source))
-            return i;
-    }
-    return UINT32_MAX;
+    uint32_t source = 0;
+    while (source < run->plan->sources_count &&
+           !str_equal(run->plan->nodes[run->plan->sources[source]].name, name))
+        source++;
+    return source;
 }
 
-static bool map_partition(struct run *run, struct logged *logged, const struct order_partition *added,
-                          uint32_t *place, struct str *source)
+/* The partition of the run: of a live source by its name, which is made known here where the log says that it
+ * was found; else the one in the same place of the source. UINT32_MAX: none. */
+static uint32_t find_partition(struct run *run, const struct order_partition *added, uint32_t source,
+                               uint32_t place)
 {
-    *place = added->id > 0 && str_equal(*source, added->source) ? *place + 1 : 0;
-    *source = added->source;
-    uint32_t index = find_partition(run, added, *place);
-    if (index == UINT32_MAX || logged[index].is_there) {
+    const struct sequencer *s = &run->sequencer;
+    if (source == run->plan->sources_count)
+        return UINT32_MAX;
+    bool is_live = run->plan->nodes[run->plan->sources[source]].is_live;
+    uint32_t local = is_live ? sequencer_find_local(run, source, added->name) : place;
+    for (uint32_t i = 0; i < s->partitions_count; i++)
+        if (s->partitions[i].source == source && s->partitions[i].local == local)
+            return i;
+    if (!is_live || local == UINT32_MAX)
+        return UINT32_MAX;
+    struct partition *p = sequencer_add_partition(run, source, local);
+    if (p == NULL)
+        return UINT32_MAX;
+    order_added(run, p);
+    return p->id;
+}
+
+/* The partition's index in the run; UINT32_MAX after a diagnostic. */
+static uint32_t map_partition(struct run *run, const struct order_partition *added)
+{
+    struct order_script *script = &run->order->script;
+    uint32_t source = find_source(run, added->source);
+    uint32_t place = source < run->plan->sources_count ? script->places[source]++ : 0;
+    uint32_t index = find_partition(run, added, source, place);
+    bool is_twice = false;
+    for (uint32_t i = 0; i < added->id; i++)
+        is_twice |= script->map[i] == index;
+    if (index == UINT32_MAX || is_twice) {
         refuse(run, DIAG_E0604, "it has `%.*s`, partition %u of source `%.*s`, which this job does not read",
-               STR_ARGS(added->name), *place, STR_ARGS(added->source));
-        return false;
+               STR_ARGS(added->name), place, STR_ARGS(added->source));
+        return UINT32_MAX;
     }
-    run->order->script.map[added->id] = index;
-    logged[index] = (struct logged){added->records, added->time, added->has_ended, true};
-    return true;
+    script->map[added->id] = index;
+    return index;
 }
 
 /* Reads what stands before the number. */
@@ -162,8 +183,6 @@ static bool skip_to(struct run *run, uint64_t number, struct logged *logged)
     struct order_script *script = &run->order->script;
     struct order_reader *reader = &script->reader;
     struct order_entry entry;
-    uint32_t place = 0;
-    struct str source = {"", 0};
     for (;;) {
         bool is_there = reader->number == number && (reader->has_begun || reader->at[0] != ORDER_PARTITION);
         if (is_there || reader->at == reader->end)
@@ -172,9 +191,13 @@ static bool skip_to(struct run *run, uint64_t number, struct logged *logged)
             refuse(run, DIAG_E0603, "%s", reader->why);
             return false;
         }
-        struct logged *of = &logged[script->map[entry.partition]];
-        if (entry.tag == ORDER_PARTITION && !map_partition(run, logged, &entry.added, &place, &source))
+        bool is_named = entry.tag == ORDER_PARTITION || entry.tag == ORDER_ADDED;
+        uint32_t index = is_named ? map_partition(run, &entry.added) : script->map[entry.partition];
+        if (index == UINT32_MAX)
             return false;
+        struct logged *of = &logged[index];
+        if (is_named)
+            *of = (struct logged){entry.added.records, entry.added.time, entry.added.has_ended, true};
         of->records += entry.tag == ORDER_SLICE ? entry.records : 0;
         of->time = entry.tag == ORDER_SLICE ? entry.time : of->time;
         of->has_ended |= entry.tag == ORDER_ENDED;
@@ -210,9 +233,10 @@ static bool fits_positions(struct run *run, const struct logged *logged, uint64_
 static bool begin_segment(struct run *run, uint64_t number)
 {
     struct order_script *script = &run->order->script;
-    struct logged *logged = calloc(MAX(run->sequencer.partitions_count, 1), sizeof(*logged));
+    struct logged *logged = calloc(MAX(run->sequencer.partitions_room, 1), sizeof(*logged));
     leat_assert(logged != NULL);
     memset(script->map, 0, ORDER_PARTITIONS_MAX * sizeof(*script->map));
+    memset(script->places, 0, run->plan->sources_count * sizeof(*script->places));
     bool is_good = skip_to(run, number, logged) && fits_positions(run, logged, number);
     free(logged);
     return is_good;
@@ -226,10 +250,16 @@ static bool take_entries(struct run *run)
     struct order_script *script = &run->order->script;
     struct order_entry entry;
     script->slices_count = 0;
-    memset(script->is_ended, 0, run->sequencer.partitions_count * sizeof(*script->is_ended));
+    memset(script->is_ended, 0, run->sequencer.partitions_room * sizeof(*script->is_ended));
+    memset(script->is_idle, 0, run->sequencer.partitions_room * sizeof(*script->is_idle));
     while (order_next(&script->reader, &entry)) {
         uint32_t partition = script->map[entry.partition];
         switch (entry.tag) {
+        case ORDER_ADDED:
+            if (map_partition(run, &entry.added) == UINT32_MAX)
+                return false;
+            break;
+        case ORDER_IDLE: script->is_idle[partition] = true; break;
         case ORDER_SLICE:
             for (uint32_t i = 0; i < script->slices_count; i++)
                 if (script->slices[i].partition == partition) {
@@ -413,6 +443,11 @@ struct partition *obey_fill(struct run *run, struct slot *slot)
             s->partitions[i].is_over = true;
             order_ended(run, &s->partitions[i]);
         }
+    for (uint32_t i = 0; i < s->partitions_count; i++)
+        if (script->is_idle[i]) {
+            s->partitions[i].is_idle = true;
+            order_idle(run, &s->partitions[i]);
+        }
     for (uint32_t i = 0; i < script->slices_count; i++) {
         struct partition *p = &s->partitions[script->slices[i].partition];
         for (uint64_t left = script->slices[i].records; left > 0;) {
@@ -504,7 +539,8 @@ bool obey_init(struct run *run)
     bool is_good = path == NULL                ? recorded_path(run, &path, &identity)
                    : strcmp(path, "none") == 0 ? (path = NULL, true)
                                                : read_identity(run, path, &identity);
-    uint32_t partitions = run->sequencer.partitions_count;
+    uint32_t partitions = run->sequencer.partitions_room;
+    script->places = arena_array(&run->arena, uint32_t, MAX(run->plan->sources_count, 1));
     if (!is_good)
         return false;
     uint32_t redo = 0;
@@ -520,6 +556,7 @@ bool obey_init(struct run *run)
     script->map = arena_array(&run->arena, uint32_t, ORDER_PARTITIONS_MAX);
     script->slices = arena_array(&run->arena, struct order_slice, MAX(partitions, 1));
     script->is_ended = arena_array(&run->arena, bool, MAX(partitions, 1));
+    script->is_idle = arena_array(&run->arena, bool, MAX(partitions, 1));
     run->sequencer.is_obeying = script->paths_count > 0;
     return true;
 }

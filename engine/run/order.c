@@ -10,23 +10,27 @@
 /* --- What was decided
  * ---------------------------------------------------------------------------------------------- */
 
+static void put_partition(struct run *run, const struct partition *p, enum order_tag tag,
+                          struct byte_buffer *out)
+{
+    const struct plan_node *node = &run->plan->nodes[run->plan->sources[p->source]];
+    struct order_partition entry = {.id = p->id,
+                                    .source = node->name,
+                                    .name = sequencer_partition_name(run, p),
+                                    .records = p->records,
+                                    .time = p->order_max,
+                                    .has_ended = p->is_over};
+    entry.source.length = MIN(entry.source.length, ORDER_NAME_MAX);
+    entry.name.length = MIN(entry.name.length, ORDER_NAME_MAX);
+    order_put_partition(out, tag, &entry);
+}
+
 static void put_partitions(struct run *run, struct byte_buffer *out)
 {
     struct sequencer *s = &run->sequencer;
     buffer_clear(out);
-    for (uint32_t i = 0; i < s->partitions_count; i++) {
-        const struct partition *p = &s->partitions[i];
-        const struct plan_node *node = &run->plan->nodes[run->plan->sources[p->source]];
-        struct order_partition entry = {.id = i,
-                                        .source = node->name,
-                                        .name = sequencer_partition_name(run, p),
-                                        .records = p->records,
-                                        .time = p->order_max,
-                                        .has_ended = p->is_over};
-        entry.source.length = MIN(entry.source.length, ORDER_NAME_MAX);
-        entry.name.length = MIN(entry.name.length, ORDER_NAME_MAX);
-        order_put_partition(out, &entry);
-    }
+    for (uint32_t i = 0; i < s->partitions_count; i++)
+        put_partition(run, &s->partitions[i], ORDER_PARTITION, out);
 }
 
 static void piece_begin(struct run *run, struct order_piece *piece, uint64_t first)
@@ -52,6 +56,19 @@ void order_ended(struct run *run, const struct partition *p)
 {
     if (run->order->is_written)
         order_put_of(&run->order->open.entries, ORDER_ENDED, p->id);
+}
+
+void order_idle(struct run *run, const struct partition *p)
+{
+    if (run->order->is_written)
+        order_put_of(&run->order->open.entries, ORDER_IDLE, p->id);
+}
+
+void order_added(struct run *run, struct partition *p)
+{
+    p->order_logged = p->order_max;
+    if (run->order->is_written)
+        put_partition(run, p, ORDER_ADDED, &run->order->open.entries);
 }
 
 void order_number(struct run *run, const struct slot *slot, const struct partition *cut)

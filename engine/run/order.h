@@ -53,7 +53,8 @@ struct order_script {
     uint32_t cut;
     struct order_slice *slices;
     uint32_t slices_count;
-    bool *is_ended; /* of the run's partitions */
+    bool *is_ended, *is_idle; /* of the run's partitions */
+    uint32_t *places;         /* per source: partitions of it that the segment has named so far */
 };
 
 struct run_order {
@@ -75,6 +76,8 @@ void order_free(struct run *run);
 /* The number is formed; cut: the partition at whose cut it ends, or NULL. */
 void order_number(struct run *run, const struct slot *slot, const struct partition *cut);
 void order_ended(struct run *run, const struct partition *p);
+void order_idle(struct run *run, const struct partition *p);
+void order_added(struct run *run, struct partition *p);
 /* While the number with the barrier is formed, after order_number. */
 void order_barrier(struct run *run);
 bool order_is_full(const struct run *run);

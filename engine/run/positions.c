@@ -8,11 +8,72 @@ static bool open_source(struct run *run, uint32_t index)
 {
     const struct plan_node *node = &run->plan->nodes[run->plan->sources[index]];
     struct source *source = &run->sources[index];
-    *source = (struct source){
-        .config = node->config, .schema = node->outputs[0], .arena = &run->arena, .diags = run->diags};
+    *source = (struct source){.config = node->config,
+                              .schema = node->outputs[0],
+                              .arena = &run->arena,
+                              .diags = run->diags,
+                              .wake = live_wake,
+                              .engine = run,
+                              .job = run->plan->name,
+                              .name = node->name,
+                              .is_resumed = run->is_resumed};
     if (!node->source_kind->open(source))
         return false;
     leat_assert(source->partitions_count > 0);
+    return true;
+}
+
+static bool refuse_partitions(struct run *run, uint32_t total)
+{
+    diag_error(run->diags, DIAG_E0503, (struct span){0},
+               "%u partitions are more than the %d that a job can have", total, PARTITIONS_MAX);
+    return false;
+}
+
+struct partition *sequencer_add_partition(struct run *run, uint32_t source, uint32_t local)
+{
+    struct sequencer *s = &run->sequencer;
+    const struct plan_node *node = &run->plan->nodes[run->plan->sources[source]];
+    if (s->partitions_count == s->partitions_room) {
+        refuse_partitions(run, s->partitions_count + 1);
+        return NULL;
+    }
+    struct partition *p = &s->partitions[s->partitions_count];
+    p->id = s->partitions_count++;
+    p->source = source;
+    p->local = local;
+    p->order_max = p->event_max = TIME_MIN;
+    p->is_live = node->is_live || !node->is_bounded || !node->is_replayable;
+    p->has_own_order = node->is_live; /* that of arrival */
+    s->is_live |= p->is_live;
+    if (node->source_kind->begin != NULL)
+        node->source_kind->begin(&run->sources[source], local, &p->resume);
+    return p;
+}
+
+/* A resume has the partitions of its checkpoint, in its order. */
+static bool add_partitions(struct run *run)
+{
+    struct sequencer *s = &run->sequencer;
+    uint32_t total = 0;
+    bool is_live = false;
+    for (uint32_t i = 0; i < run->plan->sources_count; i++) {
+        if (!open_source(run, i))
+            return false;
+        total += run->sources[i].partitions_count;
+        is_live |= run->plan->nodes[run->plan->sources[i]].is_live;
+    }
+    if (total > PARTITIONS_MAX)
+        return refuse_partitions(run, total);
+    s->partitions_room = is_live ? PARTITIONS_MAX : total; /* found while running: nothing may move */
+    s->partitions = calloc(s->partitions_room, sizeof(*s->partitions));
+    s->known = arena_array(&run->arena, uint32_t, MAX(run->plan->sources_count, 1));
+    leat_assert(s->partitions != NULL);
+    for (uint32_t i = 0; i < run->plan->sources_count && !run->is_resumed; i++) {
+        s->known[i] = run->sources[i].partitions_count;
+        for (uint32_t local = 0; local < s->known[i]; local++)
+            sequencer_add_partition(run, i, local);
+    }
     return true;
 }
 
@@ -20,29 +81,10 @@ bool sequencer_init(struct run *run)
 {
     struct sequencer *s = &run->sequencer;
     pthread_mutex_init(&s->mutex, NULL);
-    uint32_t total = 0;
-    for (uint32_t i = 0; i < run->plan->sources_count; i++) {
-        if (!open_source(run, i))
-            return false;
-        total += run->sources[i].partitions_count;
-    }
-    if (total > PARTITIONS_MAX) {
-        diag_error(run->diags, DIAG_E0503, (struct span){0},
-                   "%u partitions are more than the %d that a job can have", total, PARTITIONS_MAX);
+    atomic_init(&s->wakes, 1);
+    if (!add_partitions(run))
         return false;
-    }
-    s->partitions = calloc(total, sizeof(*s->partitions));
-    leat_assert(s->partitions != NULL);
-    for (uint32_t i = 0; i < run->plan->sources_count; i++)
-        for (uint32_t local = 0; local < run->sources[i].partitions_count; local++) {
-            struct partition *p = &s->partitions[s->partitions_count];
-            p->id = s->partitions_count++;
-            p->source = i;
-            p->local = local;
-            p->order_max = p->event_max = TIME_MIN;
-            const struct plan_node *node = &run->plan->nodes[run->plan->sources[i]];
-            p->is_live = !node->is_bounded || !node->is_replayable;
-        }
+    uint32_t total = s->partitions_room;
     s->pieces_ahead = MIN(PIECES_MAX, 2 + 2 * run->lanes_count);
     s->until_us = run->options.until_us;
     s->source_watermarks = arena_array(&run->arena, int64_t, MAX(run->plan->sources_count, 1));
@@ -83,7 +125,7 @@ void sequencer_free(struct run *run)
 
 /* --- In a checkpoint: words of 64 bits, and texts as their length and bytes --- */
 
-enum { POSITIONS_VERSION = 3, SAVED_TEXT_MAX = 1 << 16 };
+enum { POSITIONS_VERSION = 4, SAVED_TEXT_MAX = 1 << 16 };
 
 static void put(struct byte_buffer *out, uint64_t value)
 {
@@ -135,6 +177,7 @@ void sequencer_save(struct run *run, bool is_finished, struct byte_buffer *out)
         put(out, (uint64_t)p->event_max);
         put(out, p->has_event);
         put(out, p->has_own_order);
+        put(out, p->is_idle);
         put(out, p->since_cut);
         put(out, p->records);
         char mark[SOURCE_MARK_BYTES];
@@ -180,7 +223,7 @@ struct saved_partition {
     struct source_position resume;
     uint32_t resume_rows, since_cut;
     int64_t order_max, event_max;
-    bool has_event, has_own_order;
+    bool has_event, has_own_order, is_idle;
     uint64_t records;
 };
 
@@ -196,6 +239,7 @@ static struct saved_partition take_partition(struct saved *saved)
     p.event_max = (int64_t)take(saved);
     p.has_event = take(saved) != 0;
     p.has_own_order = take(saved) != 0;
+    p.is_idle = take(saved) != 0;
     p.since_cut = (uint32_t)take(saved) % BATCH_ROWS;
     p.records = take(saved);
     p.mark = take_text(saved);
@@ -241,13 +285,57 @@ static bool restore_partition(struct run *run, struct partition *p, const struct
     p->event_max = saved->event_max;
     p->has_event = saved->has_event;
     p->has_own_order = saved->has_own_order;
+    p->is_idle = saved->is_idle;
     p->since_cut = saved->since_cut;
     p->records = saved->records;
     run->records_before += p->records;
     if (p->records == 0)
-        return true;
+        return kind->begin == NULL || kind->seek(source, p->local, &p->resume);
     return (kind->mark_check == NULL || kind->mark_check(source, p->local, &p->resume, saved->mark)) &&
            kind->seek(source, p->local, &p->resume);
+}
+
+uint32_t sequencer_find_local(struct run *run, uint32_t source, struct str name)
+{
+    const struct source_kind *kind = run->plan->nodes[run->plan->sources[source]].source_kind;
+    for (uint32_t i = 0; kind->partition_name != NULL && i < run->sources[source].partitions_count; i++)
+        if (str_is(name, kind->partition_name(&run->sources[source], i)))
+            return i;
+    return UINT32_MAX;
+}
+
+static bool refuse_gone(struct run *run, uint32_t source, struct str name)
+{
+    struct diag *d = diag_error(run->diags, DIAG_E0703, run->plan->nodes[run->plan->sources[source]].span,
+                                "`%.*s` of source `%.*s` is in the checkpoint, and is not there any more",
+                                STR_ARGS(name), STR_ARGS(run->plan->nodes[run->plan->sources[source]].name));
+    diag_hint(run->diags, d, "bring it back with the records it had, or start anew with --fresh");
+    return false;
+}
+
+/* The partitions of a live source are known by their names: some may have been added meanwhile. */
+static bool add_saved(struct run *run, const struct saved_partition *saved)
+{
+    uint32_t source = (uint32_t)saved->source;
+    bool is_live = run->plan->nodes[run->plan->sources[source]].is_live;
+    uint32_t *next = &run->sequencer.known[source];
+    uint32_t local = is_live ? sequencer_find_local(run, source, saved->name) : (*next)++;
+    if (is_live && local == UINT32_MAX)
+        return refuse_gone(run, source, saved->name);
+    if (local >= run->sources[source].partitions_count)
+        return refuse(run, "the checkpoint was taken over more partitions than there are");
+    struct partition *p = sequencer_add_partition(run, source, local);
+    return p != NULL && restore_partition(run, p, saved);
+}
+
+/* Whether the sources that cannot gain partitions have those of the checkpoint. */
+static bool all_are_saved(struct run *run)
+{
+    for (uint32_t i = 0; i < run->plan->sources_count; i++)
+        if (!run->plan->nodes[run->plan->sources[i]].is_live &&
+            run->sequencer.known[i] != run->sources[i].partitions_count)
+            return refuse(run, "the checkpoint was taken over fewer partitions than there are");
+    return true;
 }
 
 bool sequencer_restore(struct run *run, struct str positions)
@@ -267,18 +355,16 @@ bool sequencer_restore(struct run *run, struct str positions)
         s->source_watermarks[i] = (int64_t)take(&saved);
     }
     uint64_t count = take(&saved);
-    if (!saved.is_short && count != s->partitions_count)
-        return refuse(run, "the checkpoint was taken over another number of partitions");
     bool is_good = !saved.is_short;
-    for (uint32_t i = 0; is_good && i < s->partitions_count; i++) {
+    for (uint64_t i = 0; is_good && i < count; i++) {
         struct saved_partition p = take_partition(&saved);
-        if (!saved.is_short && p.source != s->partitions[i].source)
-            return refuse(run, "the checkpoint was taken over other partitions of the sources");
-        is_good = !saved.is_short && restore_partition(run, &s->partitions[i], &p);
+        saved.is_short |= p.source >= run->plan->sources_count;
+        is_good = !saved.is_short && add_saved(run, &p);
     }
     if (saved.is_short || (is_good && saved.left.length > 0))
         return refuse(run, "the checkpoint's positions are damaged");
-    s->first = number;
+    is_good = is_good && all_are_saved(run);
+    s->first = s->last_barrier = number;
     atomic_store(&s->formed, number);
     atomic_store(&s->claimed, number);
     return is_good;

@@ -51,6 +51,7 @@ bool checkpoints_init(struct run *run)
         .profile = STR("cpu"),
         .keep = {.last = config->keep.last, .hourly = config->keep.hourly, .daily = config->keep.daily},
     };
+    c->path = options.path;
     c->dir = checkpoint_dir_open(&options, run->diags);
     if (c->dir == NULL)
         return false;

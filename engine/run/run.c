@@ -120,6 +120,8 @@ static bool finish_sinks(struct run *run)
                 is_node_good = kind->published(&node->sink, epoch);
             if (is_node_good && (run->sequencer.is_finished || run->was_finished) && kind->finish != NULL)
                 is_node_good = kind->finish(&node->sink);
+            if (is_node_good && kind->drain != NULL)
+                is_node_good = kind->drain(&node->sink);
             if (!is_node_good)
                 diag_error(run->diags, sink_error_code(&node->sink), node->node->span, "sink `%.*s`: %s",
                            STR_ARGS(node->node->name), node->sink.error);

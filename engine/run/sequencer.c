@@ -21,6 +21,8 @@
 #include "run/order.h"
 #include "state/state.h"
 
+#include <stdlib.h>
+
 /* --- Reading and decoding
  * ------------------------------------------------------------------------------------------- */
 
@@ -31,12 +33,13 @@ static uint32_t pieces_in_ring(const struct partition *p)
 
 /* The partition that needs a piece most: a head that is missing holds everybody up. NULL: none may read now.
  */
-static struct partition *choose_partition(struct sequencer *s)
+static struct partition *choose_partition(struct run *run)
 {
+    struct sequencer *s = &run->sequencer;
     struct partition *best = NULL;
     for (uint32_t i = 0; i < s->partitions_count; i++) {
         struct partition *p = &s->partitions[i];
-        if (p->is_ended || p->is_reading || pieces_in_ring(p) >= s->pieces_ahead)
+        if (p->is_ended || p->is_reading || pieces_in_ring(p) >= s->pieces_ahead || !live_may_read(run, p))
             continue;
         if (best == NULL || pieces_in_ring(p) < pieces_in_ring(best))
             best = p;
@@ -117,26 +120,31 @@ static void decode_piece(struct run *run, struct lane *lane, struct partition *p
     atomic_store_explicit(&piece->is_ready, true, memory_order_release);
 }
 
-bool sequencer_work(struct run *run, struct lane *lane)
+enum work { WORK_NONE, WORK_DRY, WORK_DONE };
+
+/* Reads, and decodes, a piece of one partition. */
+static enum work read_piece(struct run *run, struct lane *lane)
 {
     struct sequencer *s = &run->sequencer;
     pthread_mutex_lock(&s->mutex);
-    struct partition *p = s->has_ended ? NULL : choose_partition(s);
+    struct partition *p = s->has_ended ? NULL : choose_partition(run);
     if (p == NULL) {
         pthread_mutex_unlock(&s->mutex);
-        return false;
+        return WORK_NONE;
     }
     p->is_reading = true;
     struct piece *piece = &p->pieces[p->tail % PIECES_MAX];
     pthread_mutex_unlock(&s->mutex);
 
     const struct source_kind *kind = run->plan->nodes[run->plan->sources[p->source]].source_kind;
+    uint64_t wakes = atomic_load(&s->wakes);
     arena_reset(&piece->raw.arena);
     enum read_status status = kind->read(&run->sources[p->source], p->local, &piece->raw);
     leat_assert(status != READ_BATCH || (piece->raw.count > 0 && piece->raw.count <= BATCH_ROWS));
 
     pthread_mutex_lock(&s->mutex);
     p->is_reading = false;
+    bool has_changed = live_was_read(p, status, wakes);
     if (status == READ_BATCH) {
         atomic_store_explicit(&piece->is_ready, false, memory_order_relaxed);
         piece->is_fixed = false;
@@ -149,7 +157,15 @@ bool sequencer_work(struct run *run, struct lane *lane)
         run_fail(run);
     if (status == READ_BATCH)
         decode_piece(run, lane, p, piece);
-    return status != READ_LATER;
+    return has_changed ? WORK_DONE : WORK_DRY;
+}
+
+bool sequencer_work(struct run *run, struct lane *lane)
+{
+    enum work work = WORK_DRY;
+    while (work == WORK_DRY) /* that partition has nothing: another may have */
+        work = read_piece(run, lane);
+    return work == WORK_DONE;
 }
 
 /* --- Numbers
@@ -185,28 +201,39 @@ void partition_drop_head(struct partition *p)
     p->head_row = 0;
 }
 
-/* Every partition that goes on has a decoded head with rows left; the others are over. */
-static bool heads_are_ready(struct run *run, bool *has_rows)
+/* What is there for the next number. */
+enum heads {
+    HEADS_WAIT, /* for a partition's rows */
+    HEADS_ROWS,
+    HEADS_LULL, /* no rows for now, of live sources */
+    HEADS_OVER, /* no rows any more */
+};
+
+/* Every partition that goes on, and is waited for, has a decoded head with rows left; the others are over. */
+static enum heads find_heads(struct run *run)
 {
     struct sequencer *s = &run->sequencer;
-    *has_rows = false;
+    bool has_rows = false, is_over = true;
     for (uint32_t i = 0; i < s->partitions_count; i++) {
         struct partition *p = &s->partitions[i];
         while (p->head < p->tail) {
             if (!partition_prepare(p))
-                return false;
+                return HEADS_WAIT;
             if (p->head_row < p->pieces[p->head % PIECES_MAX].batch->rows)
                 break;
             partition_drop_head(p);
         }
-        if (p->head == p->tail && (!p->is_ended || p->is_reading))
-            return false;
-        *has_rows |= p->head < p->tail;
-        if (p->head == p->tail && !p->is_over)
+        bool is_empty = p->head == p->tail;
+        bool goes_on = !p->is_ended || p->is_reading;
+        if (is_empty && goes_on && !live_goes_without(run, p))
+            return HEADS_WAIT;
+        has_rows |= !is_empty;
+        is_over &= is_empty && !goes_on;
+        if (is_empty && !goes_on && !p->is_over)
             order_ended(run, p);
-        p->is_over = p->head == p->tail;
+        p->is_over = is_empty && !goes_on;
     }
-    return true;
+    return has_rows ? HEADS_ROWS : is_over ? HEADS_OVER : HEADS_LULL;
 }
 
 /* Behind the last row of the head that a number may have: its end, or the next cut. */
@@ -299,6 +326,7 @@ void partition_cut(struct partition *p, uint32_t end, struct slice *slice)
     for (uint32_t i = 0; i < batch->selected; i++)
         p->event_max = MAX(p->event_max, batch->event_time[batch_row(batch, i)]);
     p->has_event |= batch->selected > 0;
+    p->is_idle = false;
     p->order_max = whole->order_time[end - 1];
     p->records += end - p->head_row;
     p->since_cut += end - p->head_row;
@@ -330,8 +358,8 @@ static bool partition_watermark(const struct partition *p, const struct plan_nod
     return true;
 }
 
-/* At a cut. A source that has ended and has no say keeps pace with the others, so that it holds nobody back.
- */
+/* At a cut. Idle partitions are left out. A source that has ended, or never had a record and is idle, has no
+ * say and keeps pace with the others, so that it holds nobody back. */
 static void advance_watermarks(struct run *run)
 {
     struct sequencer *s = &run->sequencer;
@@ -341,14 +369,19 @@ static void advance_watermarks(struct run *run)
     for (uint32_t i = 0; i < s->partitions_count; i++)
         bound = MAX(bound, s->partitions[i].order_max);
     for (uint32_t source = 0; source < plan->sources_count; source++) {
-        int64_t lowest = TIME_MAX, watermark;
+        int64_t lowest = TIME_MAX, highest_idle = TIME_MIN, watermark;
         for (uint32_t i = 0; i < s->partitions_count; i++) {
             const struct partition *p = &s->partitions[i];
             if (p->source != source ||
                 !partition_watermark(p, &plan->nodes[plan->sources[source]], bound, &watermark))
                 continue;
+            highest_idle = p->is_idle ? MAX(highest_idle, watermark) : highest_idle;
+            lowest = p->is_idle ? lowest : MIN(lowest, watermark);
+            has_say[source] |= !p->is_idle;
+        }
+        if (!has_say[source] && highest_idle != TIME_MIN) { /* all are idle: nobody holds it back */
             has_say[source] = true;
-            lowest = MIN(lowest, watermark);
+            lowest = highest_idle;
         }
         if (!has_say[source])
             continue;
@@ -423,17 +456,33 @@ static bool state_is_pressed(struct run *run)
            barrier_is_busy(run);
 }
 
-/* Whether the rows of the next number are there: those that the order log has in it, else a head of every
- * partition. has_rows: it is not the last. */
-static bool rows_are_ready(struct run *run, bool *has_rows)
+/* What the next number may have: what the order log says, else a head of every partition. */
+static enum heads next_heads(struct run *run)
 {
     enum obey_state state = run->sequencer.is_obeying ? obey_ready(run) : OBEY_WAIT;
     if (atomic_load_explicit(&run->has_failed, memory_order_relaxed))
-        return false;
+        return HEADS_WAIT;
     if (!run->sequencer.is_obeying)
-        return heads_are_ready(run, has_rows);
-    *has_rows = state == OBEY_NUMBER;
-    return state != OBEY_WAIT;
+        return find_heads(run);
+    return state == OBEY_NUMBER ? HEADS_ROWS : state == OBEY_LAST ? HEADS_OVER : HEADS_WAIT;
+}
+
+/* A number without rows, in a lull or while sinks are full: where a partition has become idle, or a
+ * checkpoint waits for one to close an epoch. */
+static bool is_worth_a_number(struct run *run, uint64_t number, const struct partition *idle)
+{
+    return idle != NULL ||
+           (run->checkpoints != NULL && number > run->sequencer.last_barrier && barrier_is_waiting(run));
+}
+
+static void set_room(struct run *run, struct slot *slot)
+{
+    uint32_t room = run->sequencer.partitions_count;
+    if (slot->slices_room >= room)
+        return;
+    slot->slices = realloc(slot->slices, room * sizeof(*slot->slices));
+    leat_assert(slot->slices != NULL);
+    slot->slices_room = room;
 }
 
 /* Forms one number; false: not possible now. */
@@ -444,28 +493,44 @@ static bool form_one(struct run *run)
     if (s->has_ended)
         return false;
     struct slot *slot = free_slot(run, number);
-    if (slot == NULL || state_is_pressed(run) || order_is_full(run))
+    if (slot == NULL || state_is_pressed(run) || order_is_full(run) || !live_discover(run))
         return false;
     bool is_stop = atomic_load_explicit(&s->stop_requested, memory_order_relaxed);
-    bool has_rows = false;
-    if (!is_stop && !rows_are_ready(run, &has_rows))
+    bool is_held = !is_stop && live_sinks_are_full(run);
+    if (is_held && !live_may_form_held(run, number))
         return false;
-    is_stop |= has_rows && is_beyond_until(run);
-    if ((is_stop || !has_rows) && run->checkpoints != NULL && !barrier_takes_last(run))
+    if (!is_stop && run->checkpoints != NULL && barrier_disk_is_low(run))
+        return false;
+    enum heads heads = is_stop ? HEADS_LULL : is_held && !s->is_obeying ? HEADS_LULL : next_heads(run);
+    if (heads == HEADS_WAIT)
+        return false;
+    is_stop |= heads == HEADS_ROWS && is_beyond_until(run);
+    bool is_final = !is_stop && heads == HEADS_OVER;
+    if ((is_stop || is_final) && run->checkpoints != NULL && !barrier_takes_last(run))
+        return false;
+    bool is_computed = !is_stop && !is_final && !s->is_obeying;
+    struct partition *idle = is_computed ? live_take_idle(run) : NULL;
+    if (is_computed && heads == HEADS_LULL && !is_worth_a_number(run, number, idle))
         return false;
     slot->number = number;
     slot->slices_count = 0;
-    slot->is_final = !is_stop && !has_rows;
-    slot->is_end = is_stop || slot->is_final;
-    const struct partition *cut = NULL;
-    if (!is_stop)
-        cut = s->is_obeying ? obey_fill(run, slot) : slot->is_final ? NULL : fill_slices(s, slot);
+    slot->is_final = is_final;
+    slot->is_end = is_stop || is_final;
+    set_room(run, slot);
+    struct partition *cut = NULL;
+    if (!is_stop && s->is_obeying)
+        cut = obey_fill(run, slot);
+    else if (is_computed && heads == HEADS_ROWS)
+        cut = fill_slices(s, slot);
+    else if (idle != NULL)
+        (cut = idle)->since_cut = 0;
     set_watermarks(run, slot, cut != NULL);
     order_number(run, slot, cut);
     s->is_finished = slot->is_final;
     slot->barrier = 0;
     if (run->checkpoints != NULL)
         slot->barrier = barrier_at(run, slot);
+    s->last_barrier = slot->barrier != 0 ? number + 1 : s->last_barrier;
     for (uint32_t stage = 0; stage < run->plan->stages_count; stage++)
         atomic_store_explicit(&slot->stage_done[stage], 0, memory_order_relaxed);
     s->has_ended = slot->is_end;

@@ -12,7 +12,7 @@
 /* --- Calls of nodes
  * ------------------------------------------------------------------------------------------------- */
 
-static void sink_failed(struct node_instance *node)
+void sink_failed(struct node_instance *node)
 {
     struct run *run = node->stage->run;
     pthread_mutex_lock(&run->diags_mutex);

@@ -110,6 +110,8 @@ class Broker:
             file.write(f"{process.pid} {process_start(process.pid)}\n")
         os.rename(self.pid_file + ".part", self.pid_file)
         self.process = process
+        while process.poll() is None and self.pid() is None:
+            time.sleep(POLL_SECONDS)  # a process has no arguments for a moment after exec
 
     def wait_until_it_answers(self, expected, deadline):
         """Until it knows the brokers of these numbers, and a controller."""

@@ -18,6 +18,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 MIB = 1 << 20
 GOOD = 2000
@@ -27,7 +28,8 @@ JOB = """
 param data: text = "."
 param out: text = "out"
 param limit: int = 1000000000
-job bad { checkpoint: { every: 10ms, dir: concat(out, "/state") } }
+param min_free: bytes = 0B
+job bad { checkpoint: { every: 10ms, dir: concat(out, "/state"), min_free: min_free } }
 source s = file { path: concat(data, "/%s"), schema: { n: int!, x: float, t: text } }
 stream good = s | where n < limit
 sink good = file from good { path: concat(out, "/good.jsonl") }
@@ -74,6 +76,11 @@ CSV_RECORDS = [
     ("csv: bad UTF-8", b"7,1.5,\xff", "UTF-8"),
     ("csv: a quoted newline", b'900000,1.5,"two\nlines"', None),
 ]
+
+
+def read(path):
+    with open(path, "rb") as f:
+        return f.read()
 
 
 def write(path, data):
@@ -306,6 +313,35 @@ def test_small_disk_for_checkpoints(leat, folder):
     return None
 
 
+def test_low_disk(leat, folder):
+    """Less free space than `min_free`: the sources pause and say so, and go on by themselves once there is more."""
+    place = Place(leat, folder)
+    write(f"{place.data}/in.jsonl", good_lines(200_000))
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "leat-test", place.out], capture_output=True,
+                             text=True, check=False)
+    if mounted.returncode != 0:
+        return f"no file system can be mounted here: {mounted.stderr.strip()}"
+    try:
+        write(f"{place.out}/ballast", b"x" * (40 << 20))
+        with open(f"{folder}/said", "wb") as said:
+            process = subprocess.Popen([leat, "run", place.job, "--set", f"data={place.data}", "--set", f"out={place.out}",
+                                        "--set", "min_free=32MiB"], stdout=said, stderr=said)
+        time.sleep(1)
+        if process.poll() is not None or b"less than `min_free` (32 MiB): the sources pause" not in read(f"{folder}/said"):
+            process.kill()
+            raise Failure(f"it does not pause: {process.wait()} {read(f'{folder}/said')}")
+        os.unlink(f"{place.out}/ballast")
+        freed = time.monotonic()
+        if process.wait(timeout=60) != 0 or b"the sources go on" not in read(f"{folder}/said"):
+            raise Failure(f"it does not go on: {read(f'{folder}/said')}")
+        if time.monotonic() - freed > 10:
+            raise Failure(f"it took {time.monotonic() - freed:.1f} s to go on and end")
+        place.demand_good(200_000)
+    finally:
+        subprocess.run(["umount", "-l", place.out], check=False)
+    return None
+
+
 # --- checkpoints
 
 
@@ -365,6 +401,7 @@ def cases(leat):
                        ("no whole checkpoint", test_no_whole_checkpoint)):
         yield name, lambda at, t=test: t(leat, at)
     yield "a full disk during output", lambda at: test_small_disk(leat, at, 2048, "E0608", "good.jsonl", "the disk is full", "make room")
+    yield "a disk with less space than min_free", lambda at: test_low_disk(leat, at)
     yield "a full disk during a checkpoint", lambda at: test_small_disk_for_checkpoints(leat, at)
     yield "no space for output", lambda at: test_failing_step(leat, at, "sink.write=error:ENOSPC@1", True, "good.jsonl", "the disk is full", "hint")
     for point in ("ckpt.write@1", "ckpt.order@1", "ckpt.manifest@2", "ckpt.fsync@2", "ckpt.pre_rename@1", "ckpt.rename@2"):

@@ -9,8 +9,8 @@ static void put_segment(struct byte_buffer *out)
     struct byte_buffer partitions = {0}, entries = {0}, more = {0};
     struct order_partition impressions = {0, STR("impressions"), STR("a/*.jsonl"), 0, INT64_MIN, false};
     struct order_partition clicks = {1, STR("clicks"), STR(""), 1ULL << 40, 1700000000000000, true};
-    order_put_partition(&partitions, &impressions);
-    order_put_partition(&partitions, &clicks);
+    order_put_partition(&partitions, ORDER_PARTITION, &impressions);
+    order_put_partition(&partitions, ORDER_PARTITION, &clicks);
     order_put_slice(&entries, 0, 1024, 1700000000000001, INT64_MIN);
     order_put_slice(&entries, 1, 1, 1700000000000000, 1700000000000000);
     order_put_of(&entries, ORDER_CUT, 0);
@@ -145,13 +145,19 @@ static void test_impossible(void **state)
     assert_non_null(WHY("\1\2\0\0\0\0\0\4", 1, 0, 0));                                /* and out of turn */
     assert_non_null(WHY("\1\1\x90\1a\0\0\0\0\4", 1, 0, 0)); /* a name that is too long */
     assert_non_null(WHY("\7\0\0\4", 1, 0, 0));              /* something behind the end */
+    assert_null(WHY("\20\0\4", 1, 0, 0));                   /* idle */
+    assert_non_null(WHY("\20\1\4", 1, 0, 0));
+    assert_null(WHY("\23\1\1a\1c\0\0\0\4", 1, 0, 0)); /* added while running */
+    assert_null(WHY("\23\1\1a\1c\0\0\0\2\1\12\0\4", 1, 1, 10));
+    assert_non_null(WHY("\23\2\1a\1c\0\0\0\4", 1, 0, 0)); /* out of turn */
     for (unsigned tag = 0; tag < 256; tag++) {
         char entries[] = {(char)tag};
         const char *why = why_refused(P, sizeof(P) - 1, entries, 1, 1, 0, 0);
         bool is_live = tag >= ORDER_LIVE_FIRST && tag <= ORDER_LIVE_LAST;
+        bool is_made = tag == ORDER_IDLE || tag == ORDER_ADDED;
         bool is_unknown = tag == 0 || (tag > ORDER_EPOCH && !is_live);
         assert_int_equal(why == NULL, tag == ORDER_NUMBER || tag == ORDER_LAST);
-        assert_int_equal(why != NULL && strstr(why, "live source") != NULL, is_live);
+        assert_int_equal(why != NULL && strstr(why, "live source") != NULL, is_live && !is_made);
         assert_int_equal(why != NULL && strstr(why, "no leat knows") != NULL, is_unknown);
     }
 }

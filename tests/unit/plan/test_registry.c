@@ -154,8 +154,8 @@ static void test_tables(void **state)
     }
     for (uint32_t i = 0; r->formats[i] != NULL; i++) {
         check_sentence(r->formats[i]->name, "summary", r->formats[i]->summary);
-        if (!r->formats[i]->is_payload)
-            assert_int_equal(r->formats[i]->suffix[0], '.');
+        assert_int_equal(r->formats[i]->suffix == NULL, r->formats[i]->is_payload);
+        assert_true(r->formats[i]->is_payload || r->formats[i]->suffix[0] == '.');
         assert_true(registry_format(r, str_from(r->formats[i]->name)) == r->formats[i]);
     }
     check_table(job_options, "job");

@@ -1,0 +1,134 @@
+/* Live sources: what is there depends on when it is asked, so here, and nowhere else, a clock has a say.
+ *
+ * A partition of which nothing is there is dry: its last read answered READ_QUIET (all was read) or
+ * READ_LATER (there is more, and it has not come yet). Numbers go on without a quiet one, and wait for a late
+ * one, within `order_wait`: so after an hour down the partitions are merged in the order of their arrival at
+ * the broker, and none runs ahead of the others. A dry partition is read again when its source wakes the
+ * engine, or after a lane's nap.
+ *
+ * What the clock decided goes into the order log: which rows a number has, which partition is idle (left out
+ * of the watermark until its next row), which was found meanwhile. All under the sequencer's mutex, but for
+ * live_wake. */
+#include "core/os.h"
+#include "run/barrier.h"
+#include "run/order.h"
+
+static const struct plan_node *source_node(const struct run *run, uint32_t source)
+{
+    return &run->plan->nodes[run->plan->sources[source]];
+}
+
+void live_wake(void *engine)
+{
+    struct run *run = engine;
+    atomic_fetch_add(&run->sequencer.wakes, 1);
+    run_wake(run);
+}
+
+bool live_was_read(struct partition *p, enum read_status status, uint64_t wakes)
+{
+    bool was_quiet = p->is_quiet;
+    if (status != READ_LATER && status != READ_QUIET) {
+        p->dry_at = 0;
+        p->dry_us = 0;
+        p->is_quiet = false;
+        return true;
+    }
+    p->dry_at = wakes;
+    p->is_quiet = status == READ_QUIET;
+    if (p->dry_us == 0 || p->is_quiet != was_quiet)
+        p->dry_us = os_monotonic_us();
+    return p->is_quiet != was_quiet;
+}
+
+bool live_may_read(const struct run *run, const struct partition *p)
+{
+    return p->dry_at != atomic_load_explicit(&run->sequencer.wakes, memory_order_relaxed);
+}
+
+bool live_goes_without(struct run *run, const struct partition *p)
+{
+    const struct plan_node *node = source_node(run, p->source);
+    if (!node->is_live || p->is_ended || p->dry_at == 0)
+        return false;
+    return p->is_quiet || os_monotonic_us() - p->dry_us > node->common->order_wait_us;
+}
+
+struct partition *live_take_idle(struct run *run)
+{
+    struct sequencer *s = &run->sequencer;
+    struct partition *idle = NULL;
+    for (uint32_t i = 0; s->is_live && i < s->partitions_count; i++) {
+        struct partition *p = &s->partitions[i];
+        const struct plan_node *node = source_node(run, p->source);
+        if (!node->is_live || node->common->idle_after_us == 0 || p->is_idle || p->is_ended || !p->is_quiet ||
+            p->head < p->tail || p->is_reading || os_monotonic_us() - p->dry_us < node->common->idle_after_us)
+            continue;
+        order_idle(run, p);
+        p->is_idle = true;
+        idle = p;
+    }
+    return idle;
+}
+
+static bool is_known(const struct sequencer *s, uint32_t source, uint32_t local)
+{
+    for (uint32_t i = 0; i < s->partitions_count; i++)
+        if (s->partitions[i].source == source && s->partitions[i].local == local)
+            return true;
+    return false;
+}
+
+bool live_discover(struct run *run)
+{
+    struct sequencer *s = &run->sequencer;
+    uint64_t wakes = atomic_load_explicit(&s->wakes, memory_order_relaxed);
+    if (!s->is_live || s->is_obeying || s->discovered_at == wakes)
+        return true;
+    s->discovered_at = wakes;
+    for (uint32_t i = 0; i < run->plan->sources_count; i++) {
+        const struct source_kind *kind = source_node(run, i)->source_kind;
+        uint32_t found = run->sources[i].partitions_count;
+        if (kind->discover == NULL)
+            continue;
+        if (!kind->discover(&run->sources[i])) {
+            run_fail(run);
+            return false;
+        }
+        leat_assert(run->sources[i].partitions_count >= found);
+        for (uint32_t local = s->known[i]; local < run->sources[i].partitions_count; local++)
+            if (!is_known(s, i, local)) {
+                struct partition *p = sequencer_add_partition(run, i, local);
+                if (p == NULL) {
+                    run_fail(run);
+                    return false;
+                }
+                order_added(run, p);
+            }
+        s->known[i] = run->sources[i].partitions_count;
+    }
+    return true;
+}
+
+bool live_sinks_are_full(const struct run *run)
+{
+    for (uint32_t i = 0; i < run->sinks_count; i++)
+        if (atomic_load_explicit(&run->sinks[i]->sink.is_full, memory_order_acquire))
+            return true;
+    return false;
+}
+
+/* A sink that sends only what a checkpoint holds has its number: the one with a barrier, once. */
+bool live_may_form_held(struct run *run, uint64_t number)
+{
+    bool needs_checkpoint = false;
+    for (uint32_t i = 0; i < run->sinks_count; i++) {
+        const struct sink_context *sink = &run->sinks[i]->sink;
+        needs_checkpoint |=
+            atomic_load_explicit(&sink->is_full, memory_order_acquire) && sink->sends_checkpoints;
+    }
+    if (!needs_checkpoint || run->checkpoints == NULL || number == run->sequencer.last_barrier)
+        return false;
+    barrier_ask(run);
+    return barrier_is_waiting(run);
+}
