@@ -309,6 +309,8 @@ bool live_may_form_held(struct run *run, uint64_t number);
 /* positions.c */
 /* NULL after a diagnostic: there are too many. */
 struct partition *sequencer_add_partition(struct run *run, uint32_t source, uint32_t local);
+/* Whether its partitions are known by their names, not their places: some may be added. */
+bool sequencer_is_named(const struct run *run, uint32_t source);
 /* The number of the partition of that name within its source; UINT32_MAX: it has none. */
 uint32_t sequencer_find_local(struct run *run, uint32_t source, struct str name);
 struct str sequencer_partition_name(struct run *run, const struct partition *p);

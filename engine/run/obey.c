@@ -136,20 +136,20 @@ static uint32_t find_source(const struct run *run, struct str name)
     return source;
 }
 
-/* The partition of the run: of a live source by its name, which is made known here where the log says that it
- * was found; else the one in the same place of the source. UINT32_MAX: none. */
+/* The partition of the run: of a source that can gain some by its name, which is made known here where the
+ * log says that it was found; else the one in the same place of the source. UINT32_MAX: none. */
 static uint32_t find_partition(struct run *run, const struct order_partition *added, uint32_t source,
                                uint32_t place)
 {
     const struct sequencer *s = &run->sequencer;
     if (source == run->plan->sources_count)
         return UINT32_MAX;
-    bool is_live = run->plan->nodes[run->plan->sources[source]].is_live;
-    uint32_t local = is_live ? sequencer_find_local(run, source, added->name) : place;
+    bool is_named = sequencer_is_named(run, source);
+    uint32_t local = is_named ? sequencer_find_local(run, source, added->name) : place;
     for (uint32_t i = 0; i < s->partitions_count; i++)
         if (s->partitions[i].source == source && s->partitions[i].local == local)
             return i;
-    if (!is_live || local == UINT32_MAX)
+    if (!is_named || local == UINT32_MAX)
         return UINT32_MAX;
     struct partition *p = sequencer_add_partition(run, source, local);
     if (p == NULL)

@@ -23,6 +23,11 @@ static bool open_source(struct run *run, uint32_t index)
     return true;
 }
 
+bool sequencer_is_named(const struct run *run, uint32_t source)
+{
+    return run->plan->nodes[run->plan->sources[source]].source_kind->discover != NULL;
+}
+
 static bool refuse_partitions(struct run *run, uint32_t total)
 {
     diag_error(run->diags, DIAG_E0503, (struct span){0},
@@ -45,7 +50,7 @@ struct partition *sequencer_add_partition(struct run *run, uint32_t source, uint
     p->order_max = p->event_max = TIME_MIN;
     p->is_live = node->is_live || !node->is_bounded || !node->is_replayable;
     p->has_own_order = node->is_live; /* that of arrival */
-    s->is_live |= p->is_live;
+    s->is_live |= p->is_live || sequencer_is_named(run, source);
     if (node->source_kind->begin != NULL)
         node->source_kind->begin(&run->sources[source], local, &p->resume);
     return p;
@@ -61,7 +66,7 @@ static bool add_partitions(struct run *run)
         if (!open_source(run, i))
             return false;
         total += run->sources[i].partitions_count;
-        is_live |= run->plan->nodes[run->plan->sources[i]].is_live;
+        is_live |= sequencer_is_named(run, i);
     }
     if (total > PARTITIONS_MAX)
         return refuse_partitions(run, total);
@@ -313,14 +318,13 @@ static bool refuse_gone(struct run *run, uint32_t source, struct str name)
     return false;
 }
 
-/* The partitions of a live source are known by their names: some may have been added meanwhile. */
 static bool add_saved(struct run *run, const struct saved_partition *saved)
 {
     uint32_t source = (uint32_t)saved->source;
-    bool is_live = run->plan->nodes[run->plan->sources[source]].is_live;
+    bool is_named = sequencer_is_named(run, source);
     uint32_t *next = &run->sequencer.known[source];
-    uint32_t local = is_live ? sequencer_find_local(run, source, saved->name) : (*next)++;
-    if (is_live && local == UINT32_MAX)
+    uint32_t local = is_named ? sequencer_find_local(run, source, saved->name) : (*next)++;
+    if (is_named && local == UINT32_MAX)
         return refuse_gone(run, source, saved->name);
     if (local >= run->sources[source].partitions_count)
         return refuse(run, "the checkpoint was taken over more partitions than there are");
@@ -332,8 +336,7 @@ static bool add_saved(struct run *run, const struct saved_partition *saved)
 static bool all_are_saved(struct run *run)
 {
     for (uint32_t i = 0; i < run->plan->sources_count; i++)
-        if (!run->plan->nodes[run->plan->sources[i]].is_live &&
-            run->sequencer.known[i] != run->sources[i].partitions_count)
+        if (!sequencer_is_named(run, i) && run->sequencer.known[i] != run->sources[i].partitions_count)
             return refuse(run, "the checkpoint was taken over fewer partitions than there are");
     return true;
 }
