@@ -18,9 +18,10 @@ const struct format_kind *format_by_suffix(struct str path);
 
 /* What decoders and encoders of every format take as `config`; NULL: a zeroed one with times as RFC 3339. */
 struct format_config {
-    char delimiter;       /* csv; 0: , */
-    bool has_no_header;   /* csv: no header line, the columns are those of the schema in its order */
-    enum time_unit times; /* encoders: how times are written (batches keeps microseconds) */
+    char delimiter;          /* csv; 0: , */
+    bool has_no_header;      /* csv: no header line, the columns are those of the schema in its order */
+    enum time_unit times;    /* encoders: how times are written (batches keeps microseconds) */
+    struct payload *payload; /* avro, protobuf: what payload_open made (formats/payload.h) */
 };
 
 /* Whether csv can have this delimiter; E0404. */

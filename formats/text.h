@@ -36,6 +36,22 @@ size_t text_from_base64(const char *text, size_t length, char *out);
 /* Appends base64. */
 void text_to_base64(const char *data, size_t length, struct byte_buffer *out);
 
+/* Whether all bytes are below 128. Loads up to 7 bytes behind the text. */
+static inline bool text_is_ascii(const char *text, size_t length)
+{
+    uint64_t all = 0, word;
+    size_t i = 0;
+    for (; i + 8 <= length; i += 8) {
+        memcpy(&word, text + i, 8);
+        all |= word;
+    }
+    if (i < length) {
+        memcpy(&word, text + i, 8); /* padding follows */
+        all |= word << (8 * (8 - (length - i)));
+    }
+    return (all & UINT64_C(0x8080808080808080)) == 0;
+}
+
 /* Microseconds in one unit of a time that is written as a number; 0: written as text. */
 static inline int64_t text_unit_us(enum time_unit unit)
 {

@@ -1,0 +1,430 @@
+/* Avro's binary encoding -> columns, by a plan (avro_plan.c). Nothing in a payload is trusted: numbers end
+ * after ten bytes, lengths are held against what is left, lists and depths against budgets. */
+#include "formats/avro.h"
+#include "formats/text.h"
+
+#include "core/civil.h"
+
+#include <stdlib.h>
+
+struct avro_decoder {
+    struct rows *rows;
+    struct payload_batch batch;
+    /* The record in progress. Up to RAW_PADDING bytes behind `end` may be loaded, but mean nothing. */
+    const char *begin, *end;
+    uint32_t base;
+    int64_t budget;
+    const char *reason, *at;
+};
+
+static const char ends_inside[] = "the payload ends inside a value";
+static const char beyond_32[] = "an int of more than 32 bits";
+static const char no_symbol[] = "a symbol that its enum does not have";
+static const char wrong_block[] = "a block that is not as long as it says";
+
+static const char *fail(struct avro_decoder *decoder, const char *at, const char *what)
+{
+    decoder->at = MIN(at, decoder->end);
+    decoder->reason = what;
+    return NULL;
+}
+
+static const char *fail_column(struct avro_decoder *decoder, const char *at, const struct row_column *column,
+                               const char *what)
+{
+    if (column->name.length > 0)
+        what = arena_printf(&decoder->rows->output->batch->arena, "`%.*s`: %s",
+                            (int)MIN(column->name.length, 64), column->name.data, what);
+    return fail(decoder, at, what);
+}
+
+/* The byte behind a zigzag varint of at most 64 bits, or NULL. May load 10 bytes; the caller compares what is
+ * returned with the end. */
+static inline const char *varint(const char *at, int64_t *value)
+{
+    const uint8_t *byte = (const uint8_t *)at;
+    uint64_t bits = byte[0] & 0x7f;
+    unsigned i = 0;
+    while (byte[i] >= 0x80) {
+        if (++i == 10)
+            return NULL;
+        bits |= (uint64_t)(byte[i] & 0x7f) << (7 * i);
+    }
+    if (i == 9 && byte[9] > 1)
+        return NULL;
+    *value = (int64_t)(bits >> 1 ^ (0 - (bits & 1)));
+    return at + i + 1;
+}
+
+static const char *bad_varint(struct avro_decoder *decoder, const char *at, const char *behind)
+{
+    return fail(decoder, at, behind == NULL ? "a number of more than 64 bits" : ends_inside);
+}
+
+static inline const char *number(struct avro_decoder *decoder, const char *at, int64_t *value)
+{
+    const char *behind = varint(at, value);
+    return likely(behind != NULL && behind <= decoder->end) ? behind : bad_varint(decoder, at, behind);
+}
+
+/* A length and as many bytes: returns where they begin. */
+static inline const char *length_of(struct avro_decoder *decoder, const char *at, size_t *length)
+{
+    int64_t value = 0;
+    const char *behind = number(decoder, at, &value);
+    if (behind == NULL)
+        return NULL;
+    if (unlikely(value < 0))
+        return fail(decoder, at, "a negative length");
+    if (unlikely(value > decoder->end - behind))
+        return fail(decoder, at, ends_inside);
+    *length = (size_t)value;
+    return behind;
+}
+
+/* --- what no column takes --- */
+
+static const char *skip(struct avro_decoder *decoder, const struct avro_type *type, const char *at,
+                        int depth);
+
+/* The head of the next block of a list or map: how many items, 0 at the end; *behind is where it ends, if it
+ * says so. */
+static const char *block(struct avro_decoder *decoder, const char *at, int64_t *count, const char **behind)
+{
+    int64_t bytes = 0;
+    const char *head = number(decoder, at, count);
+    *behind = NULL;
+    if (head == NULL || *count >= 0)
+        return head;
+    if (*count == INT64_MIN)
+        return fail(decoder, at, "an impossible number of items");
+    *count = -*count;
+    head = number(decoder, head, &bytes);
+    if (head == NULL)
+        return NULL;
+    if (bytes < 0 || bytes > decoder->end - head)
+        return fail(decoder, at, wrong_block);
+    *behind = head + bytes;
+    return head;
+}
+
+static const char *skip_items(struct avro_decoder *decoder, const struct avro_type *type, const char *at,
+                              int depth)
+{
+    for (;;) {
+        int64_t count = 0;
+        const char *behind;
+        size_t length;
+        at = block(decoder, at, &count, &behind);
+        if (at == NULL || count == 0)
+            return at;
+        for (; count > 0 && at != NULL; count--) {
+            if (type->tag == AVRO_MAP) {
+                at = length_of(decoder, at, &length);
+                if (at == NULL)
+                    return NULL;
+                at += length;
+            }
+            at = skip(decoder, type->items[0], at, depth + 1);
+        }
+        if (at == NULL)
+            return NULL;
+        if (behind != NULL && at != behind)
+            return fail(decoder, at, wrong_block);
+    }
+}
+
+static const char *skip_bytes(struct avro_decoder *decoder, const char *at, int64_t bytes)
+{
+    return likely(bytes <= decoder->end - at) ? at + bytes : fail(decoder, at, ends_inside);
+}
+
+static const char *skip(struct avro_decoder *decoder, const struct avro_type *type, const char *at, int depth)
+{
+    int64_t value = 0;
+    size_t length;
+    if (depth > AVRO_DEPTH_MAX)
+        return fail(decoder, at, "values are nested more than 200 deep");
+    if (--decoder->budget < 0)
+        return fail(decoder, at, "too many values in so few bytes");
+    switch (type->tag) {
+    case AVRO_NULL: return at;
+    case AVRO_BOOLEAN: return skip_bytes(decoder, at, 1);
+    case AVRO_FLOAT: return skip_bytes(decoder, at, 4);
+    case AVRO_DOUBLE: return skip_bytes(decoder, at, 8);
+    case AVRO_FIXED: return skip_bytes(decoder, at, type->size);
+    case AVRO_LONG: return number(decoder, at, &value);
+    case AVRO_INT:
+    case AVRO_ENUM: {
+        const char *behind = number(decoder, at, &value);
+        if (behind == NULL)
+            return NULL;
+        if (type->tag == AVRO_INT ? value != (int32_t)value : value < 0 || value >= type->count)
+            return fail(decoder, at, type->tag == AVRO_INT ? beyond_32 : no_symbol);
+        return behind;
+    }
+    case AVRO_BYTES:
+    case AVRO_STRING: at = length_of(decoder, at, &length); return at == NULL ? NULL : at + length;
+    case AVRO_ARRAY:
+    case AVRO_MAP: return skip_items(decoder, type, at, depth);
+    case AVRO_UNION: {
+        const char *behind = number(decoder, at, &value);
+        if (behind == NULL)
+            return NULL;
+        if (value < 0 || value >= type->count)
+            return fail(decoder, at, "a branch that its union does not have");
+        return skip(decoder, type->items[value], behind, depth + 1);
+    }
+    case AVRO_RECORD:
+        for (uint32_t i = 0; i < type->count && at != NULL; i++)
+            at = skip(decoder, type->fields[i].type, at, depth + 1);
+        return at;
+    }
+    return NULL;
+}
+
+/* --- what columns take --- */
+
+static const char *run(struct avro_decoder *decoder, const struct avro_step *step, struct row_fields *fields,
+                       uint32_t row, const struct row_list *list, const char *at);
+
+static const char *run_null(struct avro_decoder *decoder, const struct avro_step *step,
+                            struct row_column *column, uint32_t row, const struct row_list *list,
+                            const char *at)
+{
+    if (step->is_required)
+        return fail_column(decoder, at, column, "null, but the schema requires a value");
+    rows_null(decoder->rows, column, row, list);
+    return at;
+}
+
+static const char *run_text(struct avro_decoder *decoder, const struct avro_step *step,
+                            struct row_column *column, uint32_t row, const char *at)
+{
+    size_t length = (size_t)step->number;
+    const char *text = step->op != AVRO_OP_FIXED           ? length_of(decoder, at, &length)
+                       : step->number <= decoder->end - at ? at
+                                                           : fail(decoder, at, ends_inside);
+    if (text == NULL)
+        return NULL;
+    if (step->op == AVRO_OP_CIVIL)
+        return civil_parse((struct str){text, length}, &column->ints[row])
+                   ? text + length
+                   : fail_column(decoder, at, column, "not a time like 2015-09-12T00:46:58Z");
+    if (step->op == AVRO_OP_TEXT && !text_is_ascii(text, length) && !text_is_utf8(text, length))
+        return fail_column(decoder, text + text_utf8_error(text, length), column, "not valid UTF-8");
+    memcpy(decoder->rows->heap, text, length);
+    rows_text(decoder->rows, column, row, length);
+    return text + length;
+}
+
+static const char *run_whole(struct avro_decoder *decoder, const struct avro_step *step,
+                             struct row_column *column, uint32_t row, const char *at)
+{
+    int64_t value = 0;
+    const char *behind = number(decoder, at, &value);
+    bool is_32 = step->op == AVRO_OP_INT || step->op == AVRO_OP_DATE ||
+                 (step->op == AVRO_OP_TIME && step->count == 32) ||
+                 (step->op == AVRO_OP_WHOLE && step->number == 32);
+    if (behind == NULL)
+        return NULL;
+    if (is_32 && value != (int32_t)value)
+        return fail_column(decoder, at, column, beyond_32);
+    if (step->op == AVRO_OP_WHOLE)
+        column->floats[row] = (double)value;
+    else if (step->op == AVRO_OP_DATE)
+        column->ints[row] = value * US_PER_DAY;
+    else if (step->op != AVRO_OP_TIME)
+        column->ints[row] = value;
+    else if (__builtin_mul_overflow(value, step->number, &column->ints[row]))
+        return fail_column(decoder, at, column, "a time out of range");
+    return behind;
+}
+
+static const char *run_float(struct avro_decoder *decoder, const struct avro_step *step,
+                             struct row_column *column, uint32_t row, const char *at)
+{
+    int64_t bytes = step->op == AVRO_OP_FLOAT ? 4 : 8;
+    if (bytes > decoder->end - at)
+        return fail(decoder, at, ends_inside);
+    if (bytes == 4) {
+        float single;
+        memcpy(&single, at, 4);
+        column->floats[row] = (double)single;
+    } else {
+        memcpy(&column->floats[row], at, 8);
+    }
+    return at + bytes;
+}
+
+static const char *run_enum(struct avro_decoder *decoder, const struct avro_step *step,
+                            struct row_column *column, uint32_t row, const char *at)
+{
+    int64_t value = 0;
+    const char *behind = number(decoder, at, &value);
+    if (behind == NULL)
+        return NULL;
+    if (value < 0 || value >= step->count)
+        return fail_column(decoder, at, column, no_symbol);
+    column->texts[row] = step->texts[value];
+    column->texts[row].offset += decoder->base;
+    return behind;
+}
+
+static const char *run_list(struct avro_decoder *decoder, const struct avro_step *step,
+                            struct row_column *column, uint32_t row, const char *at)
+{
+    struct row_list *list = column->list;
+    uint32_t first = list->rows;
+    for (;;) {
+        int64_t count = 0;
+        const char *begin = at, *behind;
+        at = block(decoder, at, &count, &behind);
+        if (at == NULL)
+            return NULL;
+        if (count == 0)
+            break;
+        for (; count > 0 && at != NULL; count--) {
+            uint32_t element = --decoder->budget < 0 ? UINT32_MAX : rows_element(decoder->rows, list);
+            if (element == UINT32_MAX)
+                return fail_column(decoder, at, column, "too many values in lists");
+            at = run(decoder, &step->steps[0], &list->fields, element, list, at);
+            if (at != NULL && step->op == AVRO_OP_MAP)
+                at = run(decoder, &step->steps[1], &list->fields, element, list, at);
+        }
+        if (at != NULL && behind != NULL && at != behind)
+            return fail_column(decoder, begin, column, wrong_block);
+        if (at == NULL)
+            return NULL;
+    }
+    column->lists[row] = (struct list_ref){first, list->rows - first};
+    return at;
+}
+
+static const char *run_constant(struct avro_decoder *decoder, const struct avro_step *step,
+                                struct row_column *column, uint32_t row, const char *at)
+{
+    switch (step->op) {
+    case AVRO_OP_CONSTANT_BOOL: column->bools[row] = (uint8_t)step->number; break;
+    case AVRO_OP_CONSTANT_INT: column->ints[row] = step->number; break;
+    case AVRO_OP_CONSTANT_TEXT:
+        column->texts[row] = *step->texts;
+        column->texts[row].offset += decoder->base;
+        break;
+    default: column->lists[row] = (struct list_ref){column->list->rows, 0}; break;
+    }
+    return at;
+}
+
+static const char *run_skip(struct avro_decoder *decoder, const struct avro_step *step, const char *at)
+{
+    int64_t value;
+    size_t length;
+    switch (step->op) {
+    case AVRO_OP_SKIP_VARINT: return number(decoder, at, &value);
+    case AVRO_OP_SKIP_TEXT: at = length_of(decoder, at, &length); return at == NULL ? NULL : at + length;
+    case AVRO_OP_SKIP_FIXED: return skip_bytes(decoder, at, step->number);
+    default: return skip(decoder, step->type, at, 0);
+    }
+}
+
+static const char *run(struct avro_decoder *decoder, const struct avro_step *step, struct row_fields *fields,
+                       uint32_t row, const struct row_list *list, const char *at)
+{
+    while (step->op == AVRO_OP_UNION) {
+        int64_t branch = 0;
+        const char *behind = number(decoder, at, &branch);
+        if (behind == NULL)
+            return NULL;
+        if (branch < 0 || branch >= step->count)
+            return fail(decoder, at, "a branch that its union does not have");
+        step = &step->steps[branch];
+        at = behind;
+    }
+    struct row_column *column = &fields->columns[step->column];
+    switch (step->op) {
+    case AVRO_OP_NULL:
+    case AVRO_OP_CONSTANT_NULL: return run_null(decoder, step, column, row, list, at);
+    case AVRO_OP_BOOL:
+        if (at == decoder->end)
+            return fail(decoder, at, ends_inside);
+        column->bools[row] = (uint8_t)(*at & 1);
+        return (*at & ~1) == 0 ? at + 1 : fail_column(decoder, at, column, "neither true nor false");
+    case AVRO_OP_INT:
+    case AVRO_OP_LONG:
+    case AVRO_OP_TIME:
+    case AVRO_OP_DATE:
+    case AVRO_OP_WHOLE: return run_whole(decoder, step, column, row, at);
+    case AVRO_OP_FLOAT:
+    case AVRO_OP_DOUBLE: return run_float(decoder, step, column, row, at);
+    case AVRO_OP_CIVIL:
+    case AVRO_OP_TEXT:
+    case AVRO_OP_BYTES:
+    case AVRO_OP_FIXED: return run_text(decoder, step, column, row, at);
+    case AVRO_OP_ENUM: return run_enum(decoder, step, column, row, at);
+    case AVRO_OP_LIST:
+    case AVRO_OP_MAP: return run_list(decoder, step, column, row, at);
+    case AVRO_OP_RECORD:
+        for (uint32_t i = 0; i < step->count && at != NULL; i++)
+            at = run(decoder, &step->steps[i], fields, row, list, at);
+        return at;
+    case AVRO_OP_CONSTANT_BOOL:
+    case AVRO_OP_CONSTANT_INT:
+    case AVRO_OP_CONSTANT_TEXT:
+    case AVRO_OP_CONSTANT_LIST: return run_constant(decoder, step, column, row, at);
+    default: return run_skip(decoder, step, at);
+    }
+}
+
+/* --- a batch --- */
+
+static bool decode_record(struct avro_decoder *decoder, uint32_t row)
+{
+    const struct payload_use *use = payload_batch_use(&decoder->batch, row);
+    decoder->at = decoder->begin;
+    decoder->reason = decoder->batch.reason_of[row];
+    if (use == NULL)
+        return false;
+    const struct avro_plan *plan = (const struct avro_plan *)use->plan;
+    decoder->base = use->base;
+    decoder->budget = AVRO_VALUES_MAX + AVRO_VALUES_PER_BYTE * (decoder->end - decoder->begin);
+    const char *at = run(decoder, &plan->record, &decoder->rows->fields, row, NULL,
+                         decoder->begin + decoder->batch.header_of[row]);
+    if (at != NULL && at != decoder->end)
+        return fail(decoder, at, "something follows the record") != NULL;
+    return at != NULL;
+}
+
+void avro_decode(void *self, struct raw_batch *raw, struct decode_output *output)
+{
+    struct avro_decoder *decoder = self;
+    struct rows *rows = decoder->rows;
+    payload_batch_begin(&decoder->batch, rows, raw, output, raw->data_bytes);
+    for (uint32_t row = 0; row < raw->count; row++) {
+        decoder->begin = raw->data + raw->records[row].offset;
+        decoder->end = decoder->begin + raw->records[row].length;
+        rows_mark(rows);
+        if (!decode_record(decoder, row))
+            rows_bad(rows, row, (uint32_t)(decoder->at - decoder->begin), decoder->reason);
+    }
+    rows_end(rows);
+}
+
+void *avro_decoder_new(const struct schema *schema, const void *config)
+{
+    struct avro_decoder *decoder = calloc(1, sizeof(*decoder));
+    const struct format_config *format = config;
+    leat_assert(decoder != NULL && format != NULL && format->payload != NULL);
+    decoder->rows = rows_new(schema);
+    decoder->batch.payload = format->payload;
+    return decoder;
+}
+
+void avro_decoder_free(void *self)
+{
+    struct avro_decoder *decoder = self;
+    if (decoder == NULL)
+        return;
+    rows_free(decoder->rows);
+    free(decoder);
+}

@@ -1,0 +1,94 @@
+#include "unit/formats/avro_cases.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define RECORD(fields)    "{\"type\":\"record\",\"name\":\"R\",\"fields\":[" fields "]}"
+#define FIELD(name, type) "{\"name\":\"" name "\",\"type\":" type "}"
+#define NULLABLE(type)    "[\"null\"," type "]"
+#define ARRAY(type)       "{\"type\":\"array\",\"items\":" type "}"
+#define MAP(type)         "{\"type\":\"map\",\"values\":" type "}"
+#define COLOURS           "{\"type\":\"enum\",\"name\":\"Colour\",\"symbols\":[\"RED\",\"GREEN\",\"BLUE\"]}"
+#define PAIR                                                                                                 \
+    "{\"type\":\"record\",\"name\":\"Pair\",\"fields\":[" FIELD("x", "\"int\"") "," FIELD("y",               \
+                                                                                          "\"string\"") "]}"
+
+const struct avro_case avro_cases[AVRO_CASES] = {
+    {RECORD(FIELD("a", "\"int\"") "," FIELD("b", "\"long\"") "," FIELD("c", "\"float\"") "," FIELD(
+         "d",
+         "\"double\"") "," FIELD("e",
+                                 "\"boolean\"") "," FIELD("f",
+                                                          "\"string\"") "," FIELD("g",
+                                                                                  "\"bytes\"") "," FIELD("h",
+                                                                                                         COLOURS)),
+     "a int, b int, c float, d float, e bool, f text, g bytes, h text",
+     {"a", "b", "c", "d", "e", "f", "g", "h"},
+     {false}},
+    {RECORD(FIELD("skip1", NULLABLE("\"string\"")) "," FIELD("a", NULLABLE("\"long\"")) "," FIELD(
+         "b",
+         "[\"st"
+         "ring"
+         "\","
+         "\"nul"
+         "l\"]") "," FIELD("skip2",
+                           "\"double\"") "," FIELD("skip3",
+                                                   "\"boolean\"") "," FIELD("c",
+                                                                            NULLABLE(
+                                                                                "{\"type\":\"fixed\","
+                                                                                "\"name\":\"F\",\"size\":"
+                                                                                "5}")) "," FIELD("d",
+                                                                                                 NULLABLE(
+                                                                                                     COLOURS)) "," FIELD("skip"
+                                                                                                                         "4",
+                                                                                                                         "\"Col"
+                                                                                                                         "our"
+                                                                                                                         "\"")),
+     "d text, c bytes, b text, a int",
+     {"d", "c", "b", "a"},
+     {false}},
+    {RECORD(FIELD("l", ARRAY("\"long\"")) "," FIELD("m", ARRAY(NULLABLE("\"string\""))) "," FIELD(
+         "n", ARRAY(PAIR)) "," FIELD("o",
+                                     NULLABLE(ARRAY("\"Pair\""))) "," FIELD("p",
+                                                                            ARRAY(ARRAY("\"boolean\"")))),
+     "l [int], m [text], n [{x int, y text}], o [{x int, y text}], p [[bool]]",
+     {"l", "m", "n", "o", "p"},
+     {false}},
+    {RECORD(FIELD("skip1", MAP(ARRAY(PAIR))) "," FIELD("skip2", NULLABLE("\"R\"")) "," FIELD(
+         "skip3",
+         "{\"type\""
+         ":\"fixed"
+         "\","
+         "\"name\":"
+         "\"F\","
+         "\"size\":"
+         "3}") "," FIELD("skip4",
+                         "\"Pair\"") "," FIELD("skip5",
+                                               "[" COLOURS
+                                               ",\"bytes\",\"Pair\",\"float\"]") "," FIELD("a", "\"int\"")),
+     "a int",
+     {"a"},
+     {false}},
+    {RECORD(FIELD("a", "\"int\"") "," FIELD("b", "\"long\"") "," FIELD(
+         "c",
+         "[\"int\",\"double\",\"null\"]") "," FIELD("d",
+                                                    "\"string\"") "," FIELD("e",
+                                                                            "\"bytes\"") "," FIELD("f",
+                                                                                                   "\"long"
+                                                                                                   "\"")),
+     "a float, b float, c float, d bytes, e text, f us",
+     {"a", "b", "c", "d", "e", "f"},
+     {true, true, true}},
+};
+
+bool avro_case_is_stricter(const char *bad)
+{
+    static const char *const reasons[] = {
+        "not valid UTF-8",        "not as long as it says", "more than 64 bits",
+        "neither true nor false", "too many values",        "more than 200 deep",
+    };
+    for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
+        if (strstr(bad, reasons[i]) != NULL)
+            return true;
+    /* Of what no column takes. */
+    return strstr(bad, "a symbol that") != NULL && strchr(bad, '`') == NULL;
+}
