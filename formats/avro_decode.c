@@ -56,15 +56,20 @@ static inline const char *varint(const char *at, int64_t *value)
     return at + i + 1;
 }
 
-static const char *bad_varint(struct avro_decoder *decoder, const char *at, const char *behind)
+/* By the payload's own bytes alone: those behind it are another's. */
+static const char *bad_varint(struct avro_decoder *decoder, const char *at)
 {
-    return fail(decoder, at, behind == NULL ? "a number of more than 64 bits" : ends_inside);
+    const char *byte = at;
+    while (byte < decoder->end && (*byte & 0x80) != 0)
+        byte++;
+    return fail(decoder, at,
+                byte == decoder->end && byte - at < 10 ? ends_inside : "a number of more than 64 bits");
 }
 
 static inline const char *number(struct avro_decoder *decoder, const char *at, int64_t *value)
 {
     const char *behind = varint(at, value);
-    return likely(behind != NULL && behind <= decoder->end) ? behind : bad_varint(decoder, at, behind);
+    return likely(behind != NULL && behind <= decoder->end) ? behind : bad_varint(decoder, at);
 }
 
 /* A length and as many bytes: returns where they begin. */

@@ -73,7 +73,10 @@ static inline const char *number(struct protobuf_decoder *decoder, const char *a
     const char *behind = varint(at, value);
     if (likely(behind != NULL && behind <= end))
         return behind;
-    return fail(decoder, at, behind == NULL ? "a number of more than 64 bits" : ends_inside);
+    /* Why is told by the payload's own bytes alone: those behind it are another's. */
+    for (behind = at; behind < end && (*behind & 0x80) != 0;)
+        behind++;
+    return fail(decoder, at, behind == end && end - at < 10 ? ends_inside : "a number of more than 64 bits");
 }
 
 static inline const char *length_of(struct protobuf_decoder *decoder, const char *at, const char *end,

@@ -87,7 +87,7 @@ bool schema_registry_bind(const struct schema_registry_options *options, struct 
         return false;
     }
     if (options->user.length > 0 && !is_tls && !is_loopback(host)) {
-        struct diag *d = diag_warning(diags, DIAG_E0407, span,
+        struct diag *d = diag_warning(diags, DIAG_E0609, span,
                                       "the password goes to the registry readable for everybody on the way");
         diag_hint(diags, d, "use an https address");
     }

@@ -19,7 +19,7 @@ void payloads_open(struct payloads *payloads, const struct format_kind *format, 
     *payloads = (struct payloads){0};
     diag_list_init(&payloads->diags, &payloads->arena);
     payloads->schema = harness_schema(&payloads->arena, columns);
-    payloads->options.registry.timeout_us = 2 * US_PER_SECOND;
+    payloads->options.registry.timeout_us = 20 * US_PER_SECOND;
     if (file_name != NULL) {
         temporary_make(payloads->directory);
         char *path = arena_printf(&payloads->arena, "%s/%s", payloads->directory, file_name);
