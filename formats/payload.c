@@ -283,7 +283,8 @@ static void *work(void *argument)
             entry->state = entry->plan != NULL ? ENTRY_READY : ENTRY_FAILED;
         }
         pthread_mutex_unlock(&payload->mutex);
-        payload->wake(payload->engine);
+        if (payload->wake != NULL)
+            payload->wake(payload->engine);
         pthread_mutex_lock(&payload->mutex);
     }
     pthread_mutex_unlock(&payload->mutex);

@@ -20,7 +20,7 @@ const struct option schema_registry_options[] = {
                 "where it is, for example \"http://127.0.0.1:8081\""),
     OPTION_TEXT(struct schema_registry_options, user, "user", OPTION_RUNTIME, "\"\"",
                 "for basic authentication"),
-    OPTION_TEXT(struct schema_registry_options, password, "password", OPTION_SECRET | OPTION_RUNTIME, "\"\"",
+    OPTION_TEXT(struct schema_registry_options, password, "password", OPTION_SECRET | OPTION_RUNTIME, NULL,
                 "for basic authentication"),
     OPTION_TEXT(struct schema_registry_options, ca, "ca", OPTION_RUNTIME, "\"\"",
                 "https: a file with the certificates to trust; by default the system's"),

@@ -327,10 +327,10 @@ static bool take_messages(struct kafka_partition *p)
 }
 
 /* How many of the pending records make a batch: as bytes allow, one at least. */
-static uint32_t batch_count(const struct kafka_partition *p, size_t *bytes)
+static uint32_t batch_count(const struct kafka_partition *p, uint32_t limit, size_t *bytes)
 {
     uint32_t count = 0;
-    for (*bytes = 0; count < p->pending_count; count++) {
+    for (*bytes = 0; count < limit; count++) {
         size_t record = payload_bytes(p->pending[count]);
         if (count > 0 && *bytes + record > SOURCE_BATCH_BYTES)
             break;
@@ -397,10 +397,11 @@ static void flag(struct kafka_frame *frame, uint32_t row, enum kafka_record_flag
     frame->flags[row] = (uint8_t)what;
 }
 
-static void make_batch(struct kafka_partition *p, struct raw_batch *raw)
+/* Of the first `limit` pending records, at most. */
+static void make_batch(struct kafka_partition *p, struct raw_batch *raw, uint32_t limit)
 {
     size_t bytes;
-    uint32_t count = batch_count(p, &bytes);
+    uint32_t count = batch_count(p, limit, &bytes);
     struct arena *arena = &raw->arena;
     struct kafka_frame *frame = arena_new(arena, struct kafka_frame);
     *frame = (struct kafka_frame){.topic = p->topic,
@@ -497,8 +498,35 @@ static enum read_status lost(struct kafka_partition *p)
     return READ_ERROR;
 }
 
+/* How many of the first `count` pending records have schemas that are there; *status: of the next. */
+static uint32_t ready_count(const struct kafka_partition *p, uint32_t count, enum payload_status *status)
+{
+    uint32_t ready = 0;
+    *status = PAYLOAD_READY;
+    for (; ready < count && p->shared->payload != NULL; ready++) {
+        const rd_kafka_message_t *message = p->pending[ready];
+        if (message->payload == NULL || message->len > SOURCE_RECORD_BYTES_MAX)
+            continue;
+        *status = payload_ready(p->shared->payload, message->payload, message->len);
+        if (*status != PAYLOAD_READY)
+            return ready;
+    }
+    return count;
+}
+
+static enum read_status fail_schema(struct kafka_partition *p, const rd_kafka_message_t *message)
+{
+    char place[512];
+    snprintf(place, sizeof(place), "%s, offset %lld", p->name, (long long)message->offset);
+    payload_report(p->shared->payload, message->payload, message->len, place, lock_diags(p));
+    fail(p);
+    return READ_ERROR;
+}
+
 enum read_status kafka_partition_read(struct kafka_partition *p, struct raw_batch *raw)
 {
+    size_t bytes;
+    enum payload_status status;
     if (p->is_failed)
         return READ_ERROR;
     if (atomic_load_explicit(&p->is_lost, memory_order_relaxed))
@@ -517,6 +545,9 @@ enum read_status kafka_partition_read(struct kafka_partition *p, struct raw_batc
     if (p->shared->is_bounded && !is_whole)
         return READ_LATER;
     atomic_store_explicit(&p->is_quiet, false, memory_order_relaxed);
-    make_batch(p, raw);
+    uint32_t count = batch_count(p, p->pending_count, &bytes), ready = ready_count(p, count, &status);
+    if (ready < count && (ready == 0 || p->shared->is_bounded))
+        return status == PAYLOAD_FAILED ? fail_schema(p, p->pending[ready]) : READ_LATER;
+    make_batch(p, raw, ready);
     return READ_BATCH;
 }

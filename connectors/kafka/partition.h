@@ -10,6 +10,8 @@
 #include "connectors/kafka/client.h"
 #include "connectors/kafka/meta.h"
 
+#include "formats/payload.h"
+
 #include "core/connector.h"
 
 #include <pthread.h>
@@ -28,6 +30,7 @@ struct kafka_shared {
     struct kafka_errors *errors;
     const struct kafka_client *options;
     const struct kafka_meta *meta;
+    struct payload *payload; /* schemas of payloads; NULL: they need none */
     struct source *source;
     int64_t queue_records, queue_bytes; /* what is fetched ahead of one partition */
     pthread_mutex_t mutex;              /* of the source's diagnostics and of `rate` */

@@ -29,6 +29,8 @@ struct kafka_source {
     struct expression start;
     int64_t queue_bytes, rate, refresh_us;
 
+    struct payload_options payload;
+
     const struct format_kind *format_kind;
     struct format_config format_config;
     struct kafka_start first;
@@ -39,7 +41,7 @@ struct kafka_source {
     bool has_mutex;
 };
 
-#define FORMATS "json|csv|msgpack|raw"
+#define FORMATS "json|csv|msgpack|raw|avro|protobuf"
 
 static const struct option kafka_options[] = {
     KAFKA_CLIENT_OPTIONS(struct kafka_source, client),
@@ -48,7 +50,9 @@ static const struct option kafka_options[] = {
         "the topic, or several; one that begins with ^ is a pattern (POSIX extended regular expression), "
         "and topics that match it later are read too"),
     OPTION_ENUM(struct kafka_source, format, "format", 0, "json", FORMATS,
-                "what a payload is; raw: its bytes, in one column of type text or bytes"),
+                "what a payload is; raw: its bytes, in one column of type text or bytes; avro, protobuf: by "
+                "`schema_file`, or as `registry` says"),
+    PAYLOAD_OPTIONS(struct kafka_source, payload),
     OPTION_TEXT(struct kafka_source, delimiter, "delimiter", 0, "\",\"",
                 "csv: what stands between fields, which are the columns of the schema in its order"),
     OPTION_BLOCK(struct kafka_source, meta, struct kafka_meta, "meta", 0, kafka_meta_options,
@@ -114,6 +118,7 @@ static bool kafka_bind(struct source_bind *bind)
     is_good &= refuse_group(kafka, bind);
     is_good &= kafka_start_bind(&kafka->first, kafka->start.ast, kafka->topic, bind->arena, bind->diags);
     is_good &= format_delimiter_check(kafka->delimiter, bind->diags, bind->span);
+    is_good &= payload_bind(kafka->format_kind, &kafka->payload, bind->diags, bind->span);
     is_good = kafka_meta_bind(&kafka->meta, bind->declared, bind->span, bind->arena, bind->diags) && is_good;
     if (!is_good || !format_schema_check(kafka->format_kind, kafka->meta.payload, bind->diags, bind->span))
         return false;
@@ -197,6 +202,10 @@ static bool kafka_open(struct source *source)
     struct kafka_range *ranges = NULL;
     pthread_mutex_init(&kafka->shared.mutex, NULL);
     kafka->has_mutex = true;
+    if (!payload_open(kafka->format_kind, &kafka->payload, kafka->meta.payload, source->wake, source->engine,
+                      source->diags, &kafka->shared.payload))
+        return false;
+    kafka->format_config.payload = kafka->shared.payload;
     kafka_topics_open(&kafka->topics, kafka->topic, source->arena);
     /* Those that no checkpoint knows have come since: none of their records was seen. */
     if (source->is_resumed)
@@ -230,6 +239,8 @@ static void kafka_close(struct source *source)
     kafka->shared.client = NULL;
     kafka->shared.errors = NULL;
     kafka_topics_close(&kafka->topics);
+    payload_close(kafka->shared.payload);
+    kafka->shared.payload = NULL;
     if (kafka->has_mutex)
         pthread_mutex_destroy(&kafka->shared.mutex);
     kafka->has_mutex = false;

@@ -3,13 +3,13 @@
 #include "core/os.h"
 #include "unit/formats/harness.h"
 #include "unit/formats/payloads.h"
+#include "unit/formats/registry.h"
 
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -17,48 +17,6 @@
 #define RECORD(fields)    "{\\\"type\\\":\\\"record\\\",\\\"name\\\":\\\"R\\\",\\\"fields\\\":[" fields "]}"
 #define FIELD(name, type) "{\\\"name\\\":\\\"" name "\\\",\\\"type\\\":\\\"" type "\\\"}"
 #define SCHEMA(text)      "{\"schema\":\"" text "\"}"
-
-struct registry {
-    pid_t pid;
-    FILE *out;
-    int in;
-    char url[64];
-};
-
-static void registry_open(struct registry *registry, const char *what)
-{
-    int in[2], out[2];
-    char line[64];
-    assert_int_equal(pipe(in), 0);
-    assert_int_equal(pipe(out), 0);
-    registry->pid = fork();
-    assert_true(registry->pid >= 0);
-    if (registry->pid == 0) {
-        dup2(in[0], STDIN_FILENO);
-        dup2(out[1], STDOUT_FILENO);
-        close(in[1]);
-        close(out[0]);
-        execlp("python3", "python3", LEAT_SOURCE_DIR "/tests/unit/formats/registry.py", what, (char *)NULL);
-        _exit(127);
-    }
-    close(in[0]);
-    close(out[1]);
-    registry->in = in[1];
-    registry->out = fdopen(out[0], "r");
-    assert_non_null(fgets(line, sizeof(line), registry->out));
-    snprintf(registry->url, sizeof(registry->url), "http://127.0.0.1:%d", atoi(line));
-}
-
-/* Ends it; what it was asked, a path a line. */
-static void registry_close(struct registry *registry, char *asked, size_t room)
-{
-    int status;
-    close(registry->in);
-    size_t length = fread(asked, 1, room - 1, registry->out);
-    asked[length] = '\0';
-    fclose(registry->out);
-    waitpid(registry->pid, &status, 0);
-}
 
 /* Asks until the answer is another than LATER. */
 static enum payload_status wait_for(struct payloads *payloads, const char *hex)

@@ -1,0 +1,198 @@
+/* Source `kafka` with payloads that only a schema explains, against librdkafka's mock cluster and a small
+ * registry: records wait for their schema, none is lost, and those before one whose schema cannot be had are
+ * read. */
+#include "core/os.h"
+#include "unit/connectors/rig.h"
+#include "unit/formats/harness.h"
+#include "unit/formats/registry.h"
+#include "unit/support/temporary.h"
+
+#include <librdkafka/rdkafka.h>
+#include <librdkafka/rdkafka_mock.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+extern const struct source_kind source_kafka;
+
+enum { WAIT_US = 60 * 1000000 };
+
+#define RECORD(fields)    "{\\\"type\\\":\\\"record\\\",\\\"name\\\":\\\"R\\\",\\\"fields\\\":[" fields "]}"
+#define FIELD(name, type) "{\\\"name\\\":\\\"" name "\\\",\\\"type\\\":\\\"" type "\\\"}"
+#define SCHEMA(text)      "{\"schema\":\"" text "\"}"
+
+struct mock {
+    rd_kafka_t *producer;
+    rd_kafka_mock_cluster_t *cluster;
+};
+
+static void quiet(const rd_kafka_t *client, int level, const char *facility, const char *text)
+{
+    (void)client, (void)level, (void)facility, (void)text;
+}
+
+static int set_up(void **state)
+{
+    struct mock *mock = calloc(1, sizeof(*mock));
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    char reason[256];
+    rd_kafka_conf_set_log_cb(conf, quiet);
+    rd_kafka_conf_set(conf, "test.mock.num.brokers", "1", reason, sizeof(reason));
+    mock->producer = rd_kafka_new(RD_KAFKA_PRODUCER, conf, reason, sizeof(reason));
+    assert_non_null(mock->producer);
+    mock->cluster = rd_kafka_handle_mock_cluster(mock->producer);
+    rd_kafka_mock_topic_create(mock->cluster, "clicks", 1, 1);
+    *state = mock;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct mock *mock = *state;
+    rd_kafka_destroy(mock->producer);
+    free(mock);
+    return 0;
+}
+
+/* Payloads in hex, `|` between them; "null": a tombstone. */
+static void produce(struct mock *mock, const char *hex)
+{
+    char *copy = strdup(hex), bytes[512];
+    for (char *part = copy, *next; part != NULL; part = next) {
+        next = strchr(part, '|');
+        if (next != NULL)
+            *next++ = '\0';
+        bool is_null = strstr(part, "null") != NULL;
+        size_t length = is_null ? 0 : harness_from_hex(part, bytes);
+        assert_int_equal(rd_kafka_producev(mock->producer, RD_KAFKA_V_TOPIC("clicks"),
+                                           RD_KAFKA_V_PARTITION(0),
+                                           RD_KAFKA_V_VALUE(is_null ? NULL : bytes, length),
+                                           RD_KAFKA_V_TIMESTAMP(1700000000000),
+                                           RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_END),
+                         0);
+    }
+    assert_int_equal(rd_kafka_flush(mock->producer, 10000), 0);
+    free(copy);
+}
+
+/* Reads until READ_LATER is no more the answer; all rows as text. */
+static char *read_all(struct rig_source *rig, enum read_status status)
+{
+    struct byte_buffer out = {0};
+    int64_t begin = os_monotonic_us();
+    for (enum read_status got = READ_LATER; got == READ_LATER;) {
+        struct rig_reading part = rig_read(rig, 0);
+        char *text = rig_text(&part);
+        buffer_append(&out, text, strlen(text));
+        free(text);
+        got = part.status;
+        rig_reading_free(&part);
+        assert_true(os_monotonic_us() - begin < WAIT_US);
+        assert_true(got == READ_LATER || got == status);
+        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+    }
+    buffer_append(&out, "", 1);
+    return out.data;
+}
+
+static bool open_source(struct rig_source *rig, struct mock *mock, const char *more, const char *schema)
+{
+    static char options[1024]; /* values stay in it */
+    snprintf(options, sizeof(options), "{ brokers: \"%s\", topic: \"clicks\", %s }",
+             rd_kafka_mock_cluster_bootstraps(mock->cluster), more);
+    return rig_source_bind(rig, &source_kafka, options, schema) && rig_source_begin(rig);
+}
+
+/* Schemas that come late, one that is not there, noise, a tombstone: live, and up to the end of the log. */
+static void test_registry(void **state)
+{
+    struct mock *mock = *state;
+    struct registry registry;
+    static const char *const more[] = {"", ", until: latest"};
+    char asked[4096], options[512];
+    registry_open(&registry,
+                  "{\"schemas\":{\"1\":" SCHEMA(RECORD(FIELD("n", "int"))) ",\"2\":" SCHEMA(RECORD(
+                      FIELD("s", "string") "," FIELD("n", "long"))) "},\"late\":{\"2\":2},\"fail\":1}");
+    produce(mock, "00 00000001 02|00 00000001 04|00 00000002 0278 06|ff|null|00 00000009 02|00 00000001 08");
+    for (size_t i = 0; i < ARRAY_COUNT(more); i++) {
+        struct rig_source rig;
+        snprintf(options, sizeof(options), "format: avro, registry: { url: \"%s\" }%s", registry.url,
+                 more[i]);
+        assert_true(open_source(&rig, mock, options, "n int, s text"));
+        char *text = read_all(&rig, i == 0 ? READ_QUIET : READ_END);
+        assert_string_equal(text, "{\"n\":1,\"s\":null}\n{\"n\":2,\"s\":null}\n{\"n\":3,\"s\":\"x\"}\n"
+                                  "!0 it does not begin with a registry's 0 and number\n"
+                                  "!-1 no payload (a tombstone), and the source has no column for the key\n"
+                                  "!0 the registry does not have its schema\n{\"n\":4,\"s\":null}\n");
+        free(text);
+        rig_source_close(&rig);
+    }
+    registry_close(&registry, asked, sizeof(asked));
+}
+
+/* What does not fit the columns stops the job there, and says where; what comes before it is read. */
+static void test_schema_that_does_not_fit(void **state)
+{
+    struct mock *mock = *state;
+    struct registry registry;
+    struct rig_source rig;
+    char asked[4096], options[512];
+    registry_open(&registry, "{\"schemas\":{\"1\":" SCHEMA(RECORD(FIELD("n", "int"))) ",\"2\":" SCHEMA(
+                                 RECORD(FIELD("n", "string"))) "}}");
+    produce(mock, "00 00000001 02|00 00000002 0278|00 00000001 04");
+    snprintf(options, sizeof(options), "format: avro, registry: { url: \"%s\" }", registry.url);
+    assert_true(open_source(&rig, mock, options, "n int"));
+    char *text = read_all(&rig, READ_ERROR);
+    assert_string_equal(text, "{\"n\":1}\n");
+    assert_string_equal(rig_error(&rig.diags), "E0614");
+    assert_non_null(strstr(rig_message(&rig),
+                           "clicks/0, offset 1: the field `n` of schema 2 is string, which a "
+                           "column int cannot hold"));
+    free(text);
+    rig_source_close(&rig);
+    registry_close(&registry, asked, sizeof(asked));
+}
+
+/* One schema for all, from a file. */
+static void test_files(void **state)
+{
+    struct mock *mock = *state;
+    struct rig_source rig;
+    char directory[TEMPORARY_PATH_BYTES], path[512], options[1024];
+    temporary_make(directory);
+    snprintf(path, sizeof(path), "%s/click.proto", directory);
+    static const char proto[] = "syntax = \"proto3\"; message A {} message Click { int64 n = 1; }";
+    rig_write_file(path, proto, strlen(proto));
+    produce(mock, "0805|0806|08");
+    snprintf(options, sizeof(options), "format: protobuf, schema_file: \"%s\", message: \"Click\"", path);
+    assert_true(open_source(&rig, mock, options, "n int"));
+    char *text = read_all(&rig, READ_QUIET);
+    assert_string_equal(text, "{\"n\":5}\n{\"n\":6}\n!1 the payload ends inside a value\n");
+    free(text);
+    rig_source_close(&rig);
+    assert_false(open_source(&rig, mock, options, "m int"));
+    assert_string_equal(rig_error(&rig.diags), "E0614");
+    rig_source_close(&rig);
+    assert_false(open_source(&rig, mock, "format: protobuf, schema_file: \"/no/such.proto\"", "n int"));
+    assert_string_equal(rig_error(&rig.diags), "E0601");
+    rig_source_close(&rig);
+    assert_false(open_source(&rig, mock, "format: avro", "n int"));
+    assert_string_equal(rig_error(&rig.diags), "E0402");
+    rig_source_close(&rig);
+    temporary_remove(directory);
+}
+
+int main(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_registry, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_schema_that_does_not_fit, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_files, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
