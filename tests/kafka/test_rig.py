@@ -93,10 +93,12 @@ def test_what_is_checked_once():
         return [rig.Record(0, i, 0, b"k%d" % (n % 2), b'{"n":%d}' % n, []) for i, n in enumerate(ns)]
 
     rig.check_once(records(1, 0, 3, 2), range(4))
-    for wrong in ((0, 1, 2), (0, 1, 2, 3, 3), (0, 1, 2, 3, 4), (2, 1, 0, 3)):
+    for wrong, expected in (((0, 1, 2), "missing 1 [3], twice 0"), ((0, 1, 2, 3, 3), "twice 1 [3]"),
+                            ((0, 1, 2, 3, 4), "foreign 1 [4]"), ((2, 1, 0, 3), "b'k0': 0 after 2")):
         try:
             rig.check_once(records(*wrong), range(4))
-        except AssertionError:
+        except AssertionError as error:
+            assert expected in str(error), error
             continue
         raise RuntimeError(f"accepted: {wrong}")
 
@@ -199,13 +201,15 @@ def commit_by(kafka, topic, first, **properties):
     producer.begin_transaction()
     kafka.produce(topic, rig.numbered(10, first=first), producer)
     try:
-        producer.commit_transaction(1.5)
+        producer.commit_transaction(1)
     except KafkaException as error:
         return error.args[0]
     return None
 
 
 def test_clients_of_a_proxy_stay_with_it():
+    from confluent_kafka.admin import AdminClient
+
     kafka = rig.shared()
     topic = kafka.create_topic("rig-proxy")
     with kafka.proxied() as one, kafka.proxied() as other:
@@ -215,15 +219,17 @@ def test_clients_of_a_proxy_stay_with_it():
         for api in ("Metadata", "FindCoordinator", "InitProducerId", "Produce", "EndTxn"):
             assert one.requests[api] > 0, one.requests
         assert not other.requests, other.requests
-        begin = time.monotonic()
-        one.delay(0.2)
-        kafka.produce(topic, rig.numbered(1, first=10), **through)
-        assert time.monotonic() - begin > 0.4, "latency did nothing"
-        one.delay(0)
+        client = AdminClient({**kafka.client(), **through})
+        client.list_topics(timeout=rig.SECONDS_MAX)
+        for held in (lambda: one.delay(0.2), lambda: (one.delay(0), one.lose(1, 0.2))):
+            held()
+            begin = time.monotonic()
+            client.list_topics(timeout=rig.SECONDS_MAX)
+            assert time.monotonic() - begin > 0.4, "nothing was held"
         one.lose(0.2, 0.1)
-        kafka.produce(topic, rig.numbered(100, first=11), batch_num_messages=5, **through)
+        kafka.produce(topic, rig.numbered(100, first=10), batch_num_messages=5, **through)
         one.lose(0, 0)
-    assert rig.numbers(kafka.consume(topic)) == list(range(111))
+    assert rig.numbers(kafka.consume(topic)) == list(range(110))
 
 
 def test_a_paused_proxy_holds_all_and_loses_nothing():
@@ -380,10 +386,9 @@ def test_two_of_three_brokers_suffice():
         kafka.kill(2)
         assert [broker.number for broker in kafka.instance.running()] == [1, 3]
         kafka.commit(topic, rig.numbered(1000, first=1000), "rig-three")
+        rig.check_once(kafka.consume(topic), range(2000))
         kafka.start(2)
-        kafka.kill(3)
-        kafka.commit(topic, rig.numbered(1000, first=2000), "rig-three")
-        assert sorted(rig.numbers(kafka.consume(topic))) == list(range(3000))
+        assert len(kafka.instance.running()) == 3
 
 
 def test_no_process_of_others_is_ended():
@@ -407,7 +412,7 @@ def test_no_process_of_others_is_ended():
 
 
 def test_a_broker_ends_with_the_tests():
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL, None):
+    for number in (signal.SIGTERM, signal.SIGKILL, None):
         command = ["sh", "-c", "echo $LEAT_KAFKA; " + ("exec sleep 60" if number else "exit 3")]
         during = subprocess.Popen([*BROKER, "during", *command], stdout=subprocess.PIPE, text=True,
                                   start_new_session=True)
