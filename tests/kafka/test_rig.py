@@ -412,19 +412,21 @@ def test_no_process_of_others_is_ended():
 
 
 def test_a_broker_ends_with_the_tests():
+    endings = {}
     for number in (signal.SIGTERM, signal.SIGKILL, None):
-        command = ["sh", "-c", "echo $LEAT_KAFKA; " + ("exec sleep 60" if number else "exit 3")]
-        during = subprocess.Popen([*BROKER, "during", *command], stdout=subprocess.PIPE, text=True,
-                                  start_new_session=True)
+        command = ["sh", "-c", "echo $LEAT_KAFKA; " + ("exec sleep 300" if number else "exit 3")]
+        endings[number] = subprocess.Popen([*BROKER, "during", *command], stdout=subprocess.PIPE, text=True,
+                                           start_new_session=True)
+    for number, during in endings.items():
         name = during.stdout.readline().strip()
         if number:
             pids = [broker.pid() for broker in Instance(name).brokers.values()]
             during.send_signal(number)
-        assert during.wait(20) == (-number if number else 3), (number, during.returncode)
+        assert during.wait(rig.SECONDS_MAX) == (-number if number else 3), (number, during.returncode)
         during.stdout.close()
         if number:
             assert len(pids) == 1 and pids[0] is not None, pids
-            rig.wait_for(lambda: not os.path.exists(f"/proc/{pids[0]}"), "the broker's end", seconds=5)
+            rig.wait_for(lambda: not os.path.exists(f"/proc/{pids[0]}"), "the broker's end", seconds=10)
         left = os.path.exists(os.path.join(install.HOME, name))
         assert left == (number == signal.SIGKILL), name
         if left:
