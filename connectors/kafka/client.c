@@ -7,11 +7,13 @@
 #include "core/os.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { METADATA_ATTEMPT_MS = 1000, METADATA_WAIT_US = 10 * 1000000 };
+enum { METADATA_ATTEMPT_MS = 1000, METADATA_WAIT_US = 10 * 1000000, DESTROY_SECONDS = 3 };
 
 #define MECHANISMS "scram_sha_256|scram_sha_512|plain|oauthbearer"
 
@@ -320,10 +322,28 @@ rd_kafka_t *kafka_client_new(const struct kafka_client *client, rd_kafka_type_t 
     return made;
 }
 
+static void *destroy(void *client)
+{
+    rd_kafka_destroy(client);
+    return NULL;
+}
+
+/* librdkafka 2.0 never ends where the topic of a partition that is read was deleted: a reference to the
+ * partition is lost. Then it is left behind; the process ends soon. */
 void kafka_client_free(rd_kafka_t *client, struct kafka_errors *errors)
 {
-    if (client != NULL)
-        rd_kafka_destroy(client);
+    pthread_t thread;
+    struct timespec until;
+    if (client != NULL) {
+        int error = pthread_create(&thread, NULL, destroy, client);
+        leat_assert(error == 0);
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += DESTROY_SECONDS;
+        if (pthread_timedjoin_np(thread, NULL, &until) != 0) {
+            pthread_detach(thread);
+            return; /* it may still write to `errors` */
+        }
+    }
     kafka_errors_free(errors);
 }
 

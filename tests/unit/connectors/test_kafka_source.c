@@ -170,9 +170,11 @@ static void test_wake(void **state)
     read_all(&rig, 2, &reading);
     int before = atomic_load(&wakes);
     produce(mock, "clicks", 2, 0, 1);
-    for (int64_t begin = os_monotonic_us(); atomic_load(&wakes) == before; nap())
+    for (int64_t begin = os_monotonic_us(); reading.count == 0; nap()) {
         assert_true(os_monotonic_us() - begin < WAIT_US);
-    read_all(&rig, 2, &reading);
+        if (atomic_load(&wakes) > before) /* the record's, or of an end of the log that was told late */
+            read_all(&rig, 2, &reading);
+    }
     check_numbers(&reading, 0, 1);
     rig_reading_free(&reading);
     rig_source_close(&rig);
