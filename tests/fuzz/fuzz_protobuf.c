@@ -39,22 +39,18 @@ static void check_schema(struct str text, struct str payload)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
-    static struct payload_fuzz fuzz;
-    static int last = -1;
+    static struct payload_fuzz fuzzes[PROTOBUF_CASES];
     if (size < 1)
         return 0;
     int choice = bytes[0] % (PROTOBUF_CASES + 1);
     struct str rest = {(const char *)bytes + 1, size - 1};
     if (choice < PROTOBUF_CASES) {
         /* libprotobuf takes its time to read a .proto file. */
-        if (last != choice && last >= 0)
-            payload_fuzz_close(&fuzz);
-        if (last != choice)
-            payload_fuzz_open(&fuzz, &format_protobuf, "m.proto", str_from(protobuf_cases[choice].proto), "M",
-                              protobuf_cases[choice].columns);
-        last = choice;
-        payload_fuzz_must(fuzz.payload != NULL, "the schema is good");
-        check_payload(&protobuf_cases[choice], &fuzz, rest);
+        if (fuzzes[choice].payload == NULL)
+            payload_fuzz_open(&fuzzes[choice], &format_protobuf, "m.proto",
+                              str_from(protobuf_cases[choice].proto), "M", protobuf_cases[choice].columns);
+        payload_fuzz_must(fuzzes[choice].payload != NULL, "the schema is good");
+        check_payload(&protobuf_cases[choice], &fuzzes[choice], rest);
         return 0;
     }
     const char *end = memchr(rest.data, '\0', rest.length);

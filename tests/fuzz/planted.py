@@ -54,7 +54,7 @@ BUGS = [
     ("payload_avro", "length_a_byte_too_long", "formats/avro_decode.c",
      "if (unlikely(value > decoder->end - behind))", "if (unlikely(value > decoder->end - behind + 1))"),
     ("payload_avro", "int_of_33_bits", "formats/avro_decode.c",
-     "if (is_32 && value != (int32_t)value)", "if (is_32 && value != (int32_t)value && value != 1LL << 32)"),
+     "if (is_32 && value != (int32_t)value)", "if (is_32 && value > INT32_MAX)"),
     ("payload_protobuf", "packed_list_runs_on", "formats/protobuf_decode.c",
      "for (end = at + length; at != NULL && at < end;)", "for (const char *stop = at + length; at != NULL && at < stop;)"),
     ("payload_protobuf", "oneof_keeps_both", "formats/protobuf_decode.c",

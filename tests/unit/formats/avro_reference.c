@@ -57,27 +57,29 @@ static void free_since(const struct block *kept)
     }
 }
 
-/* The schema that was used last is kept parsed. */
+/* Schemas are kept parsed, by the address of their text. */
 static avro_value_iface_t *class_of(const char *json, avro_schema_t *schema)
 {
-    static const char *last;
-    static avro_schema_t last_schema;
-    static avro_value_iface_t *last_class;
-    static int has_allocator;
-    if (!has_allocator)
-        avro_set_allocator(allocate, NULL);
-    has_allocator = 1;
-    if (last == NULL || strcmp(last, json) != 0) {
-        if (last != NULL) {
-            avro_value_iface_decref(last_class);
-            avro_schema_decref(last_schema);
+    enum { SCHEMAS_MAX = 16 };
+    static struct {
+        const char *json;
+        avro_schema_t schema;
+        avro_value_iface_t *class;
+    } known[SCHEMAS_MAX];
+    static size_t count;
+    for (size_t i = 0; i < count; i++)
+        if (known[i].json == json) {
+            *schema = known[i].schema;
+            return known[i].class;
         }
-        must(avro_schema_from_json_length(json, strlen(json), &last_schema) == 0, "the schema");
-        last_class = avro_generic_class_from_schema(last_schema);
-        last = json;
-    }
-    *schema = last_schema;
-    return last_class;
+    must(count < SCHEMAS_MAX, "too many schemas");
+    if (count == 0)
+        avro_set_allocator(allocate, NULL);
+    must(avro_schema_from_json_length(json, strlen(json), &known[count].schema) == 0, "the schema");
+    known[count].class = avro_generic_class_from_schema(known[count].schema);
+    known[count].json = json;
+    *schema = known[count].schema;
+    return known[count++].class;
 }
 
 /* --- writing --- */

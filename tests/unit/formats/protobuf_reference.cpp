@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -46,9 +47,8 @@ void parse(const char *text, pb::FileDescriptorProto *proto)
     proto->set_name("m.proto");
 }
 
-/* What belongs to one .proto text; that which was used last is kept. */
+/* What belongs to one .proto text. */
 struct Loaded {
-    std::string text;
     pb::DescriptorPool pool;
     pb::DynamicMessageFactory factory;
     const pb::Message *prototype = nullptr;
@@ -56,11 +56,10 @@ struct Loaded {
 
 const pb::Message *prototype_of(const char *text)
 {
-    static std::unique_ptr<Loaded> last;
-    if (last != nullptr && last->text == text)
-        return last->prototype;
-    last.reset(new Loaded());
-    last->text = text;
+    static std::map<std::string, Loaded> known;
+    if (known.count(text) > 0)
+        return known[text].prototype;
+    Loaded *last = &known[text];
     pb::FileDescriptorProto proto;
     parse(text, &proto);
     for (const std::string &name : proto.dependency()) {
