@@ -16,6 +16,9 @@ const struct format_kind format_avro = {
         "... "
         "}): map. A union goes where all its branches go; its null is null. With a registry a field that a "
         "writer lacks is null, or what `schema_file` gives as its default.",
+    .example =
+        "source clicks = kafka { brokers: \"localhost:9092\", topic: \"clicks\", format: avro, "
+        "registry: { url: \"http://127.0.0.1:8081\" }, schema: { user_id: int, ts: time }, event_time: ts }",
     .is_payload = true,
     .decoder_new = avro_decoder_new,
     .decode = avro_decode,

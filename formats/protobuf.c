@@ -17,6 +17,9 @@ const struct format_kind format_protobuf = {
         "and value. The wrappers (google.protobuf.Int64Value ...) are what they hold, or null. An absent "
         "field "
         "is null where it can be told apart (`optional`, oneof, proto2 without default), else its default.",
+    .example = "source clicks = kafka { brokers: \"localhost:9092\", topic: \"clicks\", format: protobuf, "
+               "schema_file: \"click.proto\", message: \"Click\", schema: { user_id: int, ts: time }, "
+               "event_time: ts }",
     .is_payload = true,
     .decoder_new = protobuf_decoder_new,
     .decode = protobuf_decode,

@@ -185,6 +185,7 @@ static void add_connectors(struct help *help, const struct registry *r)
         const struct format_kind *kind = r->formats[i];
         struct help_entry *entry = add(help, HELP_FORMATS, kind->name, kind->summary);
         entry->details = kind->details;
+        entry->example = kind->example;
         entry->note = kind->is_payload
                           ? "For payloads whose ends somebody else knows (Kafka), not for files."
                           : arena_printf(&help->arena, "Files of this format end in %s.", kind->suffix);

@@ -197,12 +197,12 @@ enum format_header_status { HEADER_READ, HEADER_MORE, HEADER_BAD };
 
 struct format_kind {
     const char *name, *summary;
-    const char *details; /* for help, may be NULL */
-    const char *suffix;  /* ".jsonl"; NULL: a payload format */
-    bool has_lines;      /* records end at newlines */
-    bool is_blocks;      /* a block format */
-    bool has_end_mark;   /* a file without its end mark is truncated */
-    bool is_payload;     /* a payload format */
+    const char *details, *example; /* for help; the example is a source; may be NULL */
+    const char *suffix;            /* ".jsonl"; NULL: a payload format */
+    bool has_lines;                /* records end at newlines */
+    bool is_blocks;                /* a block format */
+    bool has_end_mark;             /* a file without its end mark is truncated */
+    bool is_payload;               /* a payload format */
     /* The bytes at a file's start that are no records (csv: the header line, a byte-order mark): *used, maybe
      * 0. HEADER_MORE: not enough bytes yet (never with is_last). HEADER_BAD: *damage says why. NULL: none. */
     enum format_header_status (*header)(const void *config, const char *data, size_t bytes, bool is_last,

@@ -225,6 +225,14 @@ static void test_examples(void **state)
         buffer_printf(&job, "%s\nsink out = null from %s", r->sources[i]->example, name);
         check_job(&job, r->sources[i]->name);
     }
+    for (uint32_t i = 0; r->formats[i] != NULL; i++) {
+        struct byte_buffer job = {0};
+        if (r->formats[i]->example == NULL)
+            continue;
+        declared_name(r->formats[i]->example, name);
+        buffer_printf(&job, "%s\nsink out = null from %s", r->formats[i]->example, name);
+        check_job(&job, r->formats[i]->name);
+    }
     for (uint32_t i = 0; r->sinks[i] != NULL; i++) {
         struct byte_buffer job = {0};
         add_sources(&job, "");
