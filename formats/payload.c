@@ -12,7 +12,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-enum { HEADER_BYTES = 5, PATH_BYTES_MAX = 16, MISSING_SLOTS = 4096, BUCKETS = 1024 };
+enum { HEADER_BYTES = 5, PATH_BYTES_MAX = 16, MISSING_SLOTS = 4096, BUCKETS = 1024, RECENT = 16 };
 enum { MISSING_BELIEVED_US = 60 * 1000 * 1000, MISSING_REST_US = 20 * 1000 };
 
 static const struct payload_kind *const kinds[] = {&payload_avro, &payload_protobuf};
@@ -53,7 +53,8 @@ struct payload {
     void *engine;
 
     struct schema_registry *registry;
-    _Atomic(struct payload_entry *) last; /* ready, and probably the next payload's as well */
+    /* Ready, and probably the next payloads' as well: found without the mutex. */
+    _Atomic(struct payload_entry *) recent[RECENT];
     pthread_t thread;
     pthread_mutex_t mutex; /* of all that follows */
     pthread_cond_t asked;
@@ -168,6 +169,18 @@ static uint64_t key_hash(const struct payload_key *key)
     memcpy(words, key, sizeof(words));
     uint64_t hash = (words[0] ^ (words[1] << 29 | words[1] >> 35) ^ words[2]) * UINT64_C(0x9e3779b97f4a7c15);
     return hash >> 40;
+}
+
+static _Atomic(struct payload_entry *) *recent_slot(struct payload *payload, const struct payload_key *key)
+{
+    return &payload->recent[(key->number + key->path[1] + key->path[2]) % RECENT];
+}
+
+/* The entry, if it is ready and was among the last; else NULL. */
+static struct payload_entry *find_recent(struct payload *payload, const struct payload_key *key)
+{
+    struct payload_entry *entry = atomic_load_explicit(recent_slot(payload, key), memory_order_acquire);
+    return entry != NULL && key_equal(&entry->key, key) ? entry : NULL;
 }
 
 /* --- entries; under the mutex --- */
@@ -406,8 +419,7 @@ enum payload_status payload_ask(struct payload *payload, const char *data, size_
     struct payload_key key;
     if (payload->registry == NULL || read_key(payload, data, bytes, &key) == 0)
         return PAYLOAD_READY;
-    struct payload_entry *last = atomic_load_explicit(&payload->last, memory_order_acquire);
-    if (last != NULL && key_equal(&last->key, &key))
+    if (find_recent(payload, &key) != NULL)
         return PAYLOAD_READY;
     enum payload_status status = PAYLOAD_LATER;
     pthread_mutex_lock(&payload->mutex);
@@ -420,7 +432,7 @@ enum payload_status payload_ask(struct payload *payload, const char *data, size_
     } else if (entry == NULL) {
         add_entry(payload, &key);
     } else if (entry->state == ENTRY_READY) {
-        atomic_store_explicit(&payload->last, entry, memory_order_release);
+        atomic_store_explicit(recent_slot(payload, &key), entry, memory_order_release);
         status = PAYLOAD_READY;
     } else if (entry->state == ENTRY_FAILED) {
         status = PAYLOAD_FAILED;
@@ -466,9 +478,9 @@ const struct payload_plan *payload_plan(struct payload *payload, const char *dat
                                           : "it does not begin with a registry's 0 and number";
         return NULL;
     }
-    struct payload_entry *last = atomic_load_explicit(&payload->last, memory_order_acquire);
-    if (last != NULL && key_equal(&last->key, &key))
-        return last->plan;
+    const struct payload_entry *recent = find_recent(payload, &key);
+    if (recent != NULL)
+        return recent->plan;
     pthread_mutex_lock(&payload->mutex);
     const struct payload_entry *entry = find_entry(payload, &key);
     const struct missing_slot *missing = missing_slot(payload, &key);

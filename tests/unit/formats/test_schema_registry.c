@@ -5,6 +5,7 @@
 #include "unit/formats/payloads.h"
 #include "unit/formats/registry.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -299,6 +300,50 @@ static void test_references(void **state)
     registry_close(&registry, asked, sizeof(asked));
 }
 
+static void *decode_again_and_again(void *argument)
+{
+    struct payloads *payloads = argument;
+    for (int i = 0; i < 200; i++) {
+        char *text =
+            payloads_decode(payloads, &format_avro, "00 00000001 02|00 00000011 00 04|00 00000001 06");
+        assert_string_equal(text, "{\"a\":1}\n{\"a\":2}\n{\"a\":3}\n");
+        free(text);
+    }
+    return NULL;
+}
+
+/* Lanes decode what is known while others ask for more. 1 and 17 share a place among the recent ones. */
+static void test_threads(void **state)
+{
+    (void)state;
+    static const char schema[] = SCHEMA(RECORD(FIELD("a", "int")));
+    static const char other[] = SCHEMA(RECORD(FIELD("b", "string") "," FIELD("a", "int")));
+    struct registry registry;
+    struct payloads payloads;
+    struct byte_buffer what = {0};
+    char asked[4096], hex[16];
+    pthread_t threads[3];
+    buffer_printf(&what, "{\"schemas\":{\"1\":%s", schema);
+    for (int i = 2; i < 40; i++)
+        buffer_printf(&what, ",\"%d\":%s", i, i == 17 ? other : schema);
+    buffer_printf(&what, "}}");
+    registry_open(&registry, what.data);
+    payloads_open(&payloads, &format_avro, NULL, NULL, 0, NULL, registry.url, "a int");
+    assert_int_equal(wait_for(&payloads, "00 00000001"), PAYLOAD_READY);
+    assert_int_equal(wait_for(&payloads, "00 00000011"), PAYLOAD_READY);
+    for (size_t i = 0; i < ARRAY_COUNT(threads); i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, decode_again_and_again, &payloads), 0);
+    for (int i = 1; i < 41; i++) {
+        snprintf(hex, sizeof(hex), "00 000000%02x", i);
+        assert_int_equal(wait_for(&payloads, hex), PAYLOAD_READY);
+    }
+    for (size_t i = 0; i < ARRAY_COUNT(threads); i++)
+        pthread_join(threads[i], NULL);
+    payloads_close(&payloads);
+    registry_close(&registry, asked, sizeof(asked));
+    buffer_free(&what);
+}
+
 static void test_options(void **state)
 {
     (void)state;
@@ -355,6 +400,7 @@ int main(void)
         cmocka_unit_test(test_without_reader), cmocka_unit_test(test_missing),
         cmocka_unit_test(test_failures),       cmocka_unit_test(test_password),
         cmocka_unit_test(test_away),           cmocka_unit_test(test_references),
+        cmocka_unit_test(test_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
