@@ -1,0 +1,492 @@
+#include "connectors/kafka/outbox.h"
+
+#include "core/os.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+enum { PIECE_BYTES = 4 << 20 };
+
+/* --- The queue of epochs --- */
+
+void outbox_init(struct outbox *outbox, uint64_t budget_bytes, _Atomic bool *is_full,
+                 void (*wake)(void *engine), void *engine)
+{
+    *outbox =
+        (struct outbox){.budget_bytes = budget_bytes, .is_full = is_full, .wake = wake, .engine = engine};
+    pthread_mutex_init(&outbox->mutex, NULL);
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&outbox->condition, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+void outbox_clear(struct outbox *outbox)
+{
+    while (outbox->closed != NULL) {
+        struct outbox_epoch *epoch = outbox->closed;
+        leat_assert(epoch->holds == 0);
+        outbox->closed = epoch->following;
+        chunks_free(epoch->chunks);
+        free(epoch);
+    }
+    outbox->closed_last = NULL;
+    outbox->closed_bytes = outbox->held_records = 0;
+}
+
+void outbox_free(struct outbox *outbox)
+{
+    outbox_clear(outbox);
+    chunks_free(outbox->open.chunks);
+    pthread_cond_destroy(&outbox->condition);
+    pthread_mutex_destroy(&outbox->mutex);
+}
+
+/* Under the mutex. */
+static void add_closed(struct outbox *outbox, struct outbox_epoch *epoch)
+{
+    if (outbox->closed_last == NULL)
+        outbox->closed = epoch;
+    else
+        outbox->closed_last->following = epoch;
+    outbox->closed_last = epoch;
+    outbox->closed_bytes += epoch->bytes;
+    outbox->held_records += epoch->records;
+}
+
+/* Under the mutex: takes the epochs away that are out and that no snapshot reads. They are the first. */
+static void remove_out(struct outbox *outbox)
+{
+    while (outbox->closed != NULL && outbox->closed->is_out && outbox->closed->holds == 0) {
+        struct outbox_epoch *epoch = outbox->closed;
+        outbox->closed = epoch->following;
+        if (outbox->closed == NULL)
+            outbox->closed_last = NULL;
+        chunks_free(epoch->chunks);
+        free(epoch);
+    }
+}
+
+/* Under the mutex. True: who waits for room is to be woken, once the mutex is free. */
+static bool has_become_free(struct outbox *outbox)
+{
+    if (!atomic_load_explicit(outbox->is_full, memory_order_relaxed) ||
+        (outbox->open_bytes + outbox->closed_bytes >= outbox->budget_bytes / 2 && !outbox->has_failed))
+        return false;
+    atomic_store_explicit(outbox->is_full, false, memory_order_release);
+    return true;
+}
+
+void outbox_append(struct outbox *outbox, uint64_t number, uint64_t index, const struct kafka_record *record)
+{
+    struct outbox_epoch *open = &outbox->open;
+    if (open->records == 0) {
+        open->first = number;
+        open->base = index;
+    }
+    open->bytes += chunk_append(&open->chunks, &open->last, record);
+    open->records++;
+}
+
+void outbox_account(struct outbox *outbox)
+{
+    pthread_mutex_lock(&outbox->mutex);
+    outbox->open_bytes = outbox->open.bytes;
+    if (outbox->open_bytes + outbox->closed_bytes >= outbox->budget_bytes && !outbox->has_failed)
+        atomic_store_explicit(outbox->is_full, true, memory_order_release);
+    pthread_mutex_unlock(&outbox->mutex);
+}
+
+void outbox_close(struct outbox *outbox, uint64_t epoch, uint64_t next)
+{
+    struct outbox_epoch *open = &outbox->open;
+    pthread_mutex_lock(&outbox->mutex);
+    if (open->records > 0) {
+        leat_assert(open->first < next);
+        struct outbox_epoch *closed = malloc(sizeof(*closed));
+        leat_assert(closed != NULL);
+        *closed = *open;
+        closed->epoch = epoch;
+        closed->next = next;
+        closed->position = (struct chunk_cursor){closed->chunks, 0};
+        add_closed(outbox, closed);
+    }
+    *open = (struct outbox_epoch){0};
+    outbox->open_bytes = 0;
+    pthread_mutex_unlock(&outbox->mutex);
+}
+
+void outbox_committed(struct outbox *outbox, uint64_t epoch)
+{
+    pthread_mutex_lock(&outbox->mutex);
+    outbox->committed = MAX(outbox->committed, epoch);
+    pthread_cond_broadcast(&outbox->condition);
+    pthread_mutex_unlock(&outbox->mutex);
+}
+
+/* The first epoch that is not out. */
+static struct outbox_epoch *first_held(struct outbox *outbox)
+{
+    struct outbox_epoch *epoch = outbox->closed;
+    while (epoch != NULL && epoch->is_out)
+        epoch = epoch->following;
+    return epoch;
+}
+
+bool outbox_is_sent(struct outbox *outbox)
+{
+    pthread_mutex_lock(&outbox->mutex);
+    const struct outbox_epoch *epoch = first_held(outbox);
+    bool is_sent = epoch == NULL || epoch->epoch > outbox->committed;
+    pthread_mutex_unlock(&outbox->mutex);
+    return is_sent;
+}
+
+void outbox_fail(struct outbox *outbox)
+{
+    pthread_mutex_lock(&outbox->mutex);
+    outbox->has_failed = true;
+    has_become_free(outbox);
+    pthread_cond_broadcast(&outbox->condition);
+    pthread_mutex_unlock(&outbox->mutex);
+    if (outbox->wake != NULL)
+        outbox->wake(outbox->engine);
+}
+
+/* --- Snapshots --- */
+
+struct epoch_record {
+    uint8_t type, unused[7];
+    uint64_t epoch, first, next, base, records;
+};
+
+struct chunk_record {
+    uint8_t type, unused[3];
+    uint32_t bytes, records, padding;
+    /* then the chunk's first bytes; what is longer than a piece goes on in records of type MORE */
+};
+
+struct held_epochs {
+    struct outbox *outbox;
+    struct outbox_epoch **epochs;
+    uint32_t count;
+};
+
+static bool put_record(struct snapshot_writer *writer, const void *head, size_t head_bytes, const void *data,
+                       size_t bytes)
+{
+    struct byte_buffer record = {0};
+    buffer_reserve(&record, head_bytes + bytes);
+    buffer_append(&record, head, head_bytes);
+    buffer_append(&record, data, bytes);
+    bool is_good = snapshot_put(writer, SNAPSHOT_GLOBAL, record.data, record.length);
+    buffer_free(&record);
+    return is_good;
+}
+
+static bool write_chunk(struct snapshot_writer *writer, const struct chunk *chunk)
+{
+    enum { ROOM = PIECE_BYTES - 64 };
+    struct chunk_record head = {.type = OUTBOX_RECORD_CHUNK, .bytes = chunk->used, .records = chunk->records};
+    uint32_t at = MIN(chunk->used, (uint32_t)ROOM);
+    bool is_good = put_record(writer, &head, sizeof(head), chunk->data, at);
+    const char more = OUTBOX_RECORD_MORE;
+    while (is_good && at < chunk->used) {
+        uint32_t bytes = MIN(chunk->used - at, (uint32_t)ROOM);
+        is_good = put_record(writer, &more, 1, chunk->data + at, bytes);
+        at += bytes;
+    }
+    return is_good;
+}
+
+static bool write_epochs(void *argument, struct snapshot_writer *writer)
+{
+    const struct held_epochs *held = argument;
+    bool is_good = true;
+    for (uint32_t i = 0; is_good && i < held->count; i++) {
+        const struct outbox_epoch *epoch = held->epochs[i];
+        struct epoch_record record = {.type = OUTBOX_RECORD_EPOCH,
+                                      .epoch = epoch->epoch,
+                                      .first = epoch->first,
+                                      .next = epoch->next,
+                                      .base = epoch->base,
+                                      .records = epoch->records};
+        is_good =
+            failpoint("kafka.outbox") == 0 && snapshot_put(writer, SNAPSHOT_GLOBAL, &record, sizeof(record));
+        for (const struct chunk *chunk = epoch->chunks; is_good && chunk != NULL; chunk = chunk->following)
+            is_good = write_chunk(writer, chunk);
+    }
+    return is_good;
+}
+
+static void release_epochs(void *argument, bool is_published LEAT_UNUSED)
+{
+    struct held_epochs *held = argument;
+    pthread_mutex_lock(&held->outbox->mutex);
+    for (uint32_t i = 0; i < held->count; i++)
+        held->epochs[i]->holds--;
+    remove_out(held->outbox);
+    pthread_mutex_unlock(&held->outbox->mutex);
+    free(held->epochs);
+    free(held);
+}
+
+void outbox_snapshot(struct outbox *outbox, struct snapshot_writer *writer)
+{
+    struct held_epochs *held = calloc(1, sizeof(*held));
+    leat_assert(held != NULL);
+    held->outbox = outbox;
+    pthread_mutex_lock(&outbox->mutex);
+    uint32_t count = 0;
+    for (struct outbox_epoch *epoch = first_held(outbox); epoch != NULL; epoch = epoch->following)
+        count++;
+    held->epochs = malloc(MAX(count, 1) * sizeof(*held->epochs));
+    leat_assert(held->epochs != NULL);
+    for (struct outbox_epoch *epoch = first_held(outbox); epoch != NULL; epoch = epoch->following) {
+        epoch->holds++;
+        held->epochs[held->count++] = epoch;
+    }
+    pthread_mutex_unlock(&outbox->mutex);
+    snapshot_defer(writer, write_epochs, release_epochs, held);
+}
+
+/* --- Restoring: single-threaded --- */
+
+static bool restore_epoch(struct outbox *outbox, struct str data)
+{
+    struct epoch_record record;
+    if (data.length != sizeof(record))
+        return false;
+    memcpy(&record, data.data, sizeof(record));
+    struct outbox_epoch *epoch = calloc(1, sizeof(*epoch));
+    leat_assert(epoch != NULL);
+    *epoch = (struct outbox_epoch){.epoch = record.epoch,
+                                   .first = record.first,
+                                   .next = record.next,
+                                   .base = record.base,
+                                   .records = record.records};
+    add_closed(outbox, epoch);
+    return true;
+}
+
+static bool restore_chunk(struct outbox_epoch *epoch, struct str data)
+{
+    struct chunk_record head;
+    if (data.length < sizeof(head))
+        return false;
+    memcpy(&head, data.data, sizeof(head));
+    size_t bytes = data.length - sizeof(head);
+    if (head.bytes < bytes || head.bytes > CHUNK_BYTES_MAX)
+        return false;
+    struct chunk *chunk = chunk_add(&epoch->chunks, &epoch->last, head.bytes);
+    memcpy(chunk->data, data.data + sizeof(head), bytes);
+    chunk->used = (uint32_t)bytes;
+    chunk->records = head.records;
+    return true;
+}
+
+static bool restore_more(struct chunk *chunk, struct str data)
+{
+    size_t bytes = data.length - 1;
+    if (chunk == NULL || chunk->capacity - chunk->used < bytes)
+        return false;
+    memcpy(chunk->data + chunk->used, data.data + 1, bytes);
+    chunk->used += (uint32_t)bytes;
+    return true;
+}
+
+bool outbox_restore(struct outbox *outbox, struct str record)
+{
+    if (record.length == 0)
+        return false;
+    if (record.data[0] == OUTBOX_RECORD_EPOCH)
+        return restore_epoch(outbox, record);
+    if (outbox->closed_last == NULL)
+        return false;
+    if (record.data[0] == OUTBOX_RECORD_CHUNK)
+        return restore_chunk(outbox->closed_last, record);
+    return record.data[0] == OUTBOX_RECORD_MORE && restore_more(outbox->closed_last->last, record);
+}
+
+bool outbox_restored(struct outbox *outbox)
+{
+    uint64_t next = 0;
+    outbox->closed_bytes = 0;
+    for (struct outbox_epoch *epoch = outbox->closed; epoch != NULL; epoch = epoch->following) {
+        uint64_t records = 0;
+        for (const struct chunk *chunk = epoch->chunks; chunk != NULL; chunk = chunk->following) {
+            if (!chunk_is_whole(chunk))
+                return false;
+            records += chunk->records;
+            epoch->bytes += chunk->used;
+        }
+        if (records == 0 || records != epoch->records || epoch->first < next || epoch->next <= epoch->first ||
+            epoch->base > UINT64_MAX / 2)
+            return false;
+        next = epoch->next;
+        epoch->position = (struct chunk_cursor){epoch->chunks, 0};
+        outbox->closed_bytes += epoch->bytes;
+        outbox->committed = MAX(outbox->committed, epoch->epoch);
+    }
+    return true;
+}
+
+/* --- The sender --- */
+
+/* Cuts a part where it has `room` bytes; at least one record is in it. Records of closed epochs stand still.
+ */
+static void cut_part(struct outbox_part *part, uint64_t room)
+{
+    struct chunk_cursor cursor = part->begin;
+    uint64_t bytes = 0, to = part->from;
+    while (to < part->to && (to == part->from || bytes < room)) {
+        const struct chunk *chunk = cursor.chunk;
+        uint32_t before = cursor.offset;
+        chunk_next(&cursor);
+        bytes += cursor.chunk == chunk ? cursor.offset - before : cursor.offset;
+        to++;
+    }
+    part->to = to;
+    part->end = cursor;
+    part->bytes = bytes;
+}
+
+uint32_t outbox_take(struct outbox *outbox, uint64_t bytes, struct outbox_part *parts, uint32_t room)
+{
+    uint32_t count = 0;
+    uint64_t taken = 0;
+    pthread_mutex_lock(&outbox->mutex);
+    struct outbox_epoch *epoch = first_held(outbox);
+    for (; epoch != NULL && epoch->epoch <= outbox->committed && count < room && taken < bytes;
+         epoch = epoch->following) {
+        parts[count++] = (struct outbox_part){.epoch = epoch,
+                                              .begin = epoch->position,
+                                              .from = epoch->sent_records,
+                                              .to = epoch->records,
+                                              .bytes = epoch->bytes - epoch->sent_bytes};
+        taken += parts[count - 1].bytes;
+    }
+    pthread_mutex_unlock(&outbox->mutex);
+    if (taken > bytes)
+        cut_part(&parts[count - 1], bytes - MIN(bytes, taken - parts[count - 1].bytes));
+    return count;
+}
+
+void outbox_wait(struct outbox *outbox, int64_t wait_us)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += wait_us / US_PER_SECOND;
+    until.tv_nsec += wait_us % US_PER_SECOND * 1000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    pthread_mutex_lock(&outbox->mutex);
+    const struct outbox_epoch *epoch = first_held(outbox);
+    if (epoch == NULL || epoch->epoch > outbox->committed)
+        pthread_cond_timedwait(&outbox->condition, &outbox->mutex, &until);
+    pthread_mutex_unlock(&outbox->mutex);
+}
+
+/* Under the mutex. */
+static void set_out(struct outbox *outbox, struct outbox_epoch *epoch)
+{
+    epoch->is_out = true;
+    outbox->closed_bytes -= epoch->bytes;
+    outbox->held_records -= epoch->records;
+}
+
+/* After epochs were set to be out; gives the mutex back. */
+static void tell_out(struct outbox *outbox)
+{
+    remove_out(outbox);
+    bool is_free = has_become_free(outbox);
+    pthread_cond_broadcast(&outbox->condition);
+    pthread_mutex_unlock(&outbox->mutex);
+    if (is_free && outbox->wake != NULL)
+        outbox->wake(outbox->engine);
+}
+
+void outbox_sent(struct outbox *outbox, const struct outbox_part *parts, uint32_t count)
+{
+    pthread_mutex_lock(&outbox->mutex);
+    for (uint32_t i = 0; i < count; i++) {
+        struct outbox_epoch *epoch = parts[i].epoch;
+        leat_assert(epoch->sent_records == parts[i].from && parts[i].to <= epoch->records);
+        epoch->sent_records = parts[i].to;
+        epoch->sent_bytes += parts[i].bytes;
+        epoch->position = parts[i].end;
+        if (epoch->sent_records == epoch->records)
+            set_out(outbox, epoch);
+    }
+    tell_out(outbox);
+}
+
+/* Under the mutex: what `last`, which begins with the same number, says of the epoch. */
+static const char *skip_epoch(struct outbox *outbox, struct outbox_epoch *epoch,
+                              const struct progress_part *last)
+{
+    uint64_t sent = epoch->base + epoch->sent_records;
+    if (last->to < sent)
+        return "rows that were out are not in it";
+    if (last->to == epoch->base)
+        return NULL;
+    if (last->next != epoch->next || last->total != epoch->base + epoch->records)
+        return "the rows that it says are out are not those of the checkpoint";
+    struct outbox_part part = {
+        .epoch = epoch, .begin = epoch->position, .from = epoch->sent_records, .to = last->to - epoch->base};
+    cut_part(&part, UINT64_MAX);
+    epoch->sent_records = part.to;
+    epoch->sent_bytes += part.bytes;
+    epoch->position = part.end;
+    if (epoch->sent_records == epoch->records)
+        set_out(outbox, epoch);
+    return NULL;
+}
+
+const char *outbox_skip(struct outbox *outbox, const struct progress_part *last)
+{
+    const char *why = NULL;
+    if (last == NULL)
+        return NULL;
+    pthread_mutex_lock(&outbox->mutex);
+    struct outbox_epoch *epoch = first_held(outbox);
+    for (; why == NULL && epoch != NULL && epoch->first < last->first; epoch = epoch->following)
+        if (epoch->next <= last->first)
+            set_out(outbox, epoch);
+        else
+            why = "it begins amid the rows of an epoch";
+    if (why == NULL && epoch != NULL && epoch->first == last->first) {
+        why = skip_epoch(outbox, epoch, last);
+        epoch = epoch->following;
+    }
+    /* What a torn epoch left over was made again, and may have been cut otherwise. */
+    if (why == NULL && epoch != NULL && epoch->first < last->next && epoch->first != last->first &&
+        last->to == last->total)
+        why = "it ends amid the rows of an epoch";
+    tell_out(outbox);
+    return why;
+}
+
+struct progress_part outbox_part_progress(const struct outbox_part *part)
+{
+    const struct outbox_epoch *epoch = part->epoch;
+    struct progress_part progress = {.epoch = epoch->epoch,
+                                     .first = epoch->first,
+                                     .next = epoch->next,
+                                     .from = epoch->base + part->from,
+                                     .to = epoch->base + part->to,
+                                     .total = epoch->base + epoch->records,
+                                     .bytes = part->bytes};
+    XXH3_state_t state;
+    XXH3_128bits_reset(&state);
+    struct chunk_cursor cursor = part->begin;
+    for (uint64_t i = part->from; i < part->to; i++) {
+        struct kafka_record record = chunk_next(&cursor);
+        record_digest(&state, &record);
+    }
+    record_digest_end(&state, progress.digest);
+    return progress;
+}

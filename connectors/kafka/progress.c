@@ -1,0 +1,220 @@
+#include "connectors/kafka/progress.h"
+
+#include <stdlib.h>
+#include <xxhash.h>
+
+enum { FORMAT_VERSION = 1, KIND_LIFE = 'l', KIND_PART = 'p', CHECK_BYTES = 8 };
+
+struct key_head {
+    char magic[4];
+    uint8_t version, kind;
+    uint16_t name_bytes;
+    uint8_t run[16];
+    uint64_t first, from;
+};
+_Static_assert(sizeof(struct key_head) == 40, "without padding");
+_Static_assert(sizeof(struct progress_part) == 72, "without padding");
+_Static_assert(sizeof(struct progress_life) == 112, "without padding");
+
+void progress_init(struct progress *progress, const uint8_t run[16], struct str sink)
+{
+    leat_assert(sink.length <= PROGRESS_NAME_MAX);
+    *progress = (struct progress){.sink = sink};
+    memcpy(progress->run, run, 16);
+}
+
+void progress_clear(struct progress *progress)
+{
+    progress->begin = progress->count = 0;
+    progress->has_life = false;
+    progress->others = progress->foreign = 0;
+}
+
+void progress_free(struct progress *progress)
+{
+    free(progress->parts);
+    *progress = (struct progress){0};
+}
+
+static int compare_place(const struct progress_part *part, uint64_t first, uint64_t from)
+{
+    if (part->first != first)
+        return part->first < first ? -1 : 1;
+    return part->from < from ? -1 : part->from > from;
+}
+
+/* Where a part of that place is, or would go: 0 .. count. */
+static uint32_t find_part(const struct progress *progress, uint64_t first, uint64_t from)
+{
+    uint32_t low = 0, high = progress->count;
+    /* What comes in goes behind all others, but for what is taken back. */
+    if (high > 0 && compare_place(progress_at(progress, high - 1), first, from) < 0)
+        return high;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (compare_place(progress_at(progress, middle), first, from) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static bool is_at(const struct progress *progress, uint32_t index, uint64_t first, uint64_t from)
+{
+    return index < progress->count && compare_place(progress_at(progress, index), first, from) == 0;
+}
+
+static void remove_part(struct progress *progress, uint64_t first, uint64_t from)
+{
+    uint32_t at = find_part(progress, first, from);
+    if (!is_at(progress, at, first, from))
+        return;
+    struct progress_part *parts = progress->parts + progress->begin;
+    if (at == 0) /* the oldest, nearly always */
+        progress->begin++;
+    else
+        memmove(parts + at, parts + at + 1, (progress->count - at - 1) * sizeof(*parts));
+    progress->count--;
+}
+
+static bool add_part(struct progress *progress, const struct progress_part *part)
+{
+    uint32_t at = find_part(progress, part->first, part->from);
+    if (is_at(progress, at, part->first, part->from)) {
+        progress->parts[progress->begin + at] = *part;
+        return true;
+    }
+    if (progress->count == PROGRESS_PARTS_MAX)
+        return false;
+    if (progress->begin > 0 && progress->begin + progress->count == progress->capacity) {
+        memmove(progress->parts, progress->parts + progress->begin,
+                progress->count * sizeof(*progress->parts));
+        progress->begin = 0;
+    }
+    /* Twice what is used, so that what is moved was paid for. */
+    if (2 * (progress->count + 1) > progress->capacity) {
+        progress->capacity = MAX(64, 4 * (progress->count + 1));
+        progress->parts = realloc(progress->parts, progress->capacity * sizeof(*progress->parts));
+        leat_assert(progress->parts != NULL);
+    }
+    struct progress_part *parts = progress->parts + progress->begin;
+    memmove(parts + at + 1, parts + at, (progress->count - at) * sizeof(*parts));
+    parts[at] = *part;
+    progress->count++;
+    return true;
+}
+
+static uint64_t check_of(struct str key, struct str fields)
+{
+    return XXH3_64bits_withSeed(fields.data, fields.length, XXH3_64bits(key.data, key.length));
+}
+
+/* The value's fields, once its check was seen to be right. */
+static bool take_fields(struct str key, struct str value, void *fields, size_t bytes)
+{
+    uint64_t check;
+    if (value.length != bytes + CHECK_BYTES)
+        return false;
+    memcpy(&check, value.data + bytes, sizeof(check));
+    memcpy(fields, value.data, bytes);
+    return check == check_of(key, (struct str){value.data, bytes});
+}
+
+static enum progress_read apply_part(struct progress *progress, const struct key_head *head, struct str key,
+                                     struct str value)
+{
+    struct progress_part part;
+    if (value.data == NULL) {
+        remove_part(progress, head->first, head->from);
+        return PROGRESS_READ;
+    }
+    if (!take_fields(key, value, &part, sizeof(part)) || part.first != head->first ||
+        part.from != head->from || part.next <= part.first || part.to <= part.from || part.to > part.total)
+        return PROGRESS_DAMAGED;
+    return add_part(progress, &part) ? PROGRESS_READ : PROGRESS_DAMAGED;
+}
+
+static enum progress_read apply_life(struct progress *progress, struct str key, struct str value)
+{
+    struct progress_life life;
+    if (value.data == NULL || !take_fields(key, value, &life, sizeof(life)) ||
+        memchr(life.holder, '\0', sizeof(life.holder)) == NULL)
+        return PROGRESS_DAMAGED;
+    progress->life = life;
+    progress->has_life = true;
+    return PROGRESS_READ;
+}
+
+enum progress_read progress_apply(struct progress *progress, struct str key, struct str value)
+{
+    struct key_head head;
+    if (key.length < sizeof(head) || memcmp(key.data, "leat", 4) != 0) {
+        progress->foreign++;
+        return PROGRESS_IGNORED;
+    }
+    memcpy(&head, key.data, sizeof(head));
+    if (head.version > FORMAT_VERSION)
+        return PROGRESS_NEWER;
+    struct str name = {key.data + sizeof(head), key.length - sizeof(head)};
+    if (head.version == 0 || head.name_bytes != name.length || head.name_bytes > PROGRESS_NAME_MAX)
+        return PROGRESS_DAMAGED;
+    if (!str_equal(name, progress->sink))
+        return PROGRESS_IGNORED;
+    if (memcmp(head.run, progress->run, sizeof(head.run)) != 0) {
+        progress->others++;
+        return PROGRESS_IGNORED;
+    }
+    return head.kind == KIND_PART   ? apply_part(progress, &head, key, value)
+           : head.kind == KIND_LIFE ? apply_life(progress, key, value)
+                                    : PROGRESS_NEWER;
+}
+
+const struct progress_part *progress_last(const struct progress *progress)
+{
+    return progress->count == 0 ? NULL : progress_at(progress, progress->count - 1);
+}
+
+static void put_key(const struct progress *progress, uint8_t kind, uint64_t first, uint64_t from,
+                    struct byte_buffer *key)
+{
+    struct key_head head = {.magic = {'l', 'e', 'a', 't'},
+                            .version = FORMAT_VERSION,
+                            .kind = kind,
+                            .name_bytes = (uint16_t)progress->sink.length,
+                            .first = first,
+                            .from = from};
+    memcpy(head.run, progress->run, sizeof(head.run));
+    buffer_append(key, &head, sizeof(head));
+    buffer_append(key, progress->sink.data, progress->sink.length);
+}
+
+static void put_value(struct str key, const void *fields, size_t bytes, struct byte_buffer *value)
+{
+    uint64_t check = check_of(key, (struct str){fields, bytes});
+    buffer_append(value, fields, bytes);
+    buffer_append(value, &check, sizeof(check));
+}
+
+void progress_put_key(const struct progress *progress, const struct progress_part *part,
+                      struct byte_buffer *key)
+{
+    put_key(progress, KIND_PART, part->first, part->from, key);
+}
+
+void progress_put_part(const struct progress *progress, const struct progress_part *part,
+                       struct byte_buffer *key, struct byte_buffer *value)
+{
+    size_t begin = key->length;
+    leat_assert(part->first < part->next && part->from < part->to && part->to <= part->total);
+    progress_put_key(progress, part, key);
+    put_value((struct str){key->data + begin, key->length - begin}, part, sizeof(*part), value);
+}
+
+void progress_put_life(const struct progress *progress, const struct progress_life *life,
+                       struct byte_buffer *key, struct byte_buffer *value)
+{
+    size_t begin = key->length;
+    put_key(progress, KIND_LIFE, 0, 0, key);
+    put_value((struct str){key->data + begin, key->length - begin}, life, sizeof(*life), value);
+}

@@ -1,0 +1,203 @@
+/* Progress records: what is written is read, and bytes from outside do no harm. */
+#include "connectors/kafka/progress.h"
+#include "unit/support/random.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <xxhash.h>
+
+#include <cmocka.h>
+
+static const uint8_t run_a[16] = "run a", run_b[16] = "run b";
+
+static struct str text(const struct byte_buffer *buffer)
+{
+    return (struct str){buffer->data, buffer->length};
+}
+
+static struct progress_part part(uint64_t first, uint64_t next, uint64_t from, uint64_t to, uint64_t total)
+{
+    struct progress_part made = {
+        .epoch = first, .first = first, .next = next, .from = from, .to = to, .total = total, .bytes = 5};
+    memset(made.digest, (int)first, sizeof(made.digest));
+    return made;
+}
+
+static enum progress_read give(struct progress *to, const struct progress *as, struct progress_part what)
+{
+    struct byte_buffer key = {0}, value = {0};
+    progress_put_part(as, &what, &key, &value);
+    enum progress_read read = progress_apply(to, text(&key), text(&value));
+    buffer_free(&key);
+    buffer_free(&value);
+    return read;
+}
+
+static enum progress_read take_back(struct progress *to, uint64_t first, uint64_t from)
+{
+    struct byte_buffer key = {0};
+    struct progress_part gone = {.first = first, .from = from};
+    progress_put_key(to, &gone, &key);
+    enum progress_read read = progress_apply(to, text(&key), (struct str){NULL, 0});
+    buffer_free(&key);
+    return read;
+}
+
+static void test_order(void **state LEAT_UNUSED)
+{
+    struct progress progress;
+    progress_init(&progress, run_a, STR("out"));
+    assert_null(progress_last(&progress));
+    assert_int_equal(give(&progress, &progress, part(10, 20, 0, 4, 9)), PROGRESS_READ);
+    assert_int_equal(give(&progress, &progress, part(20, 30, 0, 9, 9)), PROGRESS_READ);
+    assert_int_equal(give(&progress, &progress, part(10, 20, 4, 9, 9)), PROGRESS_READ);
+    assert_int_equal(give(&progress, &progress, part(20, 30, 0, 9, 9)), PROGRESS_READ); /* twice the same */
+    assert_int_equal(progress.count, 3);
+    assert_int_equal(progress_at(&progress, 0)->to, 4);
+    assert_int_equal(progress_at(&progress, 1)->to, 9);
+    assert_int_equal(progress_last(&progress)->first, 20);
+    assert_int_equal(take_back(&progress, 10, 0), PROGRESS_READ);
+    assert_int_equal(take_back(&progress, 10, 0), PROGRESS_READ); /* it is gone already */
+    assert_int_equal(take_back(&progress, 20, 0), PROGRESS_READ);
+    assert_int_equal(progress.count, 1);
+    assert_int_equal(progress_last(&progress)->from, 4);
+    progress_free(&progress);
+}
+
+/* A topic of a month: parts come, and old ones get tombstones; time is linear. */
+static void test_many(void **state LEAT_UNUSED)
+{
+    enum { COUNT = 200000, KEPT = 4096 };
+    struct progress progress;
+    progress_init(&progress, run_a, STR("out"));
+    for (uint64_t i = 0; i < COUNT; i++) {
+        assert_int_equal(give(&progress, &progress, part(i, i + 1, 0, 1, 1)), PROGRESS_READ);
+        if (i >= KEPT)
+            assert_int_equal(take_back(&progress, i - KEPT, 0), PROGRESS_READ);
+    }
+    assert_int_equal(progress.count, KEPT);
+    for (uint32_t i = 0; i < KEPT; i++)
+        assert_int_equal(progress_at(&progress, i)->first, COUNT - KEPT + i);
+    assert_true(progress.capacity < 10 * KEPT);
+    progress_free(&progress);
+}
+
+static void test_others(void **state LEAT_UNUSED)
+{
+    struct progress ours, other_run, other_sink;
+    progress_init(&ours, run_a, STR("out"));
+    progress_init(&other_run, run_b, STR("out"));
+    progress_init(&other_sink, run_a, STR("outer"));
+    assert_int_equal(give(&ours, &other_run, part(1, 2, 0, 1, 1)), PROGRESS_IGNORED);
+    assert_int_equal(give(&ours, &other_sink, part(1, 2, 0, 1, 1)), PROGRESS_IGNORED);
+    assert_int_equal(progress_apply(&ours, STR("somebody's key"), STR("x")), PROGRESS_IGNORED);
+    assert_int_equal(progress_apply(&ours, STR(""), STR("")), PROGRESS_IGNORED);
+    assert_int_equal(ours.count, 0);
+    assert_int_equal(ours.others, 1);
+    assert_int_equal(ours.foreign, 2);
+    progress_free(&ours);
+}
+
+static void test_life(void **state LEAT_UNUSED)
+{
+    struct progress progress;
+    struct byte_buffer key = {0}, value = {0};
+    struct progress_life life = {.id = "an id", .holder = "host mill, process 7"};
+    progress_init(&progress, run_a, STR("out"));
+    progress_put_life(&progress, &life, &key, &value);
+    assert_int_equal(progress_apply(&progress, text(&key), text(&value)), PROGRESS_READ);
+    assert_true(progress.has_life);
+    assert_string_equal(progress.life.holder, "host mill, process 7");
+    /* A life is never taken back. */
+    assert_int_equal(progress_apply(&progress, text(&key), (struct str){NULL, 0}), PROGRESS_DAMAGED);
+    buffer_free(&key);
+    buffer_free(&value);
+    progress_free(&progress);
+}
+
+/* Each byte of key and value counts. */
+static void test_damage(void **state LEAT_UNUSED)
+{
+    struct progress progress;
+    struct byte_buffer key = {0}, value = {0};
+    struct progress_part whole = part(10, 20, 0, 4, 9);
+    progress_init(&progress, run_a, STR("out"));
+    progress_put_part(&progress, &whole, &key, &value);
+    for (size_t i = 0; i < value.length; i++) {
+        value.data[i] ^= 4;
+        assert_int_equal(progress_apply(&progress, text(&key), text(&value)), PROGRESS_DAMAGED);
+        value.data[i] ^= 4;
+        assert_int_equal(progress_apply(&progress, text(&key), (struct str){value.data, i}),
+                         PROGRESS_DAMAGED);
+    }
+    for (size_t i = 0; i < key.length; i++) {
+        key.data[i] ^= 4;
+        assert_int_not_equal(progress_apply(&progress, text(&key), text(&value)), PROGRESS_READ);
+        key.data[i] ^= 4;
+    }
+    key.data[4]++;
+    assert_int_equal(progress_apply(&progress, text(&key), text(&value)), PROGRESS_NEWER);
+    assert_int_equal(progress.count, 0);
+    buffer_free(&key);
+    buffer_free(&value);
+    progress_free(&progress);
+}
+
+/* Impossible parts are none, though their check is right. */
+static void test_impossible(void **state LEAT_UNUSED)
+{
+    static const size_t places[] = {8, 16, 32, 40}; /* first (the key has another), next, to, total */
+    struct progress_part good = part(10, 11, 0, 1, 1);
+    for (size_t i = 0; i <= ARRAY_COUNT(places); i++) {
+        struct progress progress;
+        struct byte_buffer key = {0}, value = {0};
+        progress_init(&progress, run_a, STR("out"));
+        progress_put_part(&progress, &good, &key, &value);
+        if (i < ARRAY_COUNT(places))
+            memset(value.data + places[i], 0, 8);
+        uint64_t check =
+            XXH3_64bits_withSeed(value.data, value.length - 8, XXH3_64bits(key.data, key.length));
+        memcpy(value.data + value.length - 8, &check, sizeof(check));
+        assert_int_equal(progress_apply(&progress, text(&key), text(&value)),
+                         i < ARRAY_COUNT(places) ? PROGRESS_DAMAGED : PROGRESS_READ);
+        buffer_free(&key);
+        buffer_free(&value);
+        progress_free(&progress);
+    }
+}
+
+static void test_random_bytes(void **state LEAT_UNUSED)
+{
+    struct progress progress;
+    struct test_random random = {7};
+    progress_init(&progress, run_a, STR("out"));
+    for (int turn = 0; turn < 20000; turn++) {
+        char key[64], value[128];
+        for (size_t i = 0; i < sizeof(key); i++)
+            key[i] = (char)random_next(&random);
+        for (size_t i = 0; i < sizeof(value); i++)
+            value[i] = (char)random_next(&random);
+        memcpy(key, "leat\1p", random_chance(&random, 50) ? 6 : 4);
+        if (random_chance(&random, 80)) {
+            memcpy(key + 6, "\3\0run a\0\0\0\0\0\0\0\0\0\0\0", 18);
+            memcpy(key + 40, "out", 3);
+        }
+        size_t key_bytes = random_chance(&random, 60) ? 43 : random_below(&random, sizeof(key));
+        size_t value_bytes = random_chance(&random, 60) ? 80 : random_below(&random, sizeof(value));
+        progress_apply(&progress, (struct str){key, key_bytes},
+                       (struct str){random_chance(&random, 10) ? NULL : value, value_bytes});
+    }
+    assert_int_equal(progress.count, 0);
+    progress_free(&progress);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_order),        cmocka_unit_test(test_many),   cmocka_unit_test(test_others),
+        cmocka_unit_test(test_life),         cmocka_unit_test(test_damage), cmocka_unit_test(test_impossible),
+        cmocka_unit_test(test_random_bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
