@@ -134,6 +134,14 @@ static struct outbox_epoch *first_held(struct outbox *outbox)
     return epoch;
 }
 
+void outbox_figures(struct outbox *outbox, uint64_t *records, uint64_t *bytes)
+{
+    pthread_mutex_lock(&outbox->mutex);
+    *records = outbox->out_records;
+    *bytes = outbox->out_bytes;
+    pthread_mutex_unlock(&outbox->mutex);
+}
+
 bool outbox_is_sent(struct outbox *outbox)
 {
     pthread_mutex_lock(&outbox->mutex);
@@ -398,6 +406,19 @@ static void set_out(struct outbox *outbox, struct outbox_epoch *epoch)
     outbox->held_records -= epoch->records;
 }
 
+/* Under the mutex. */
+static void move_on(struct outbox *outbox, const struct outbox_part *part)
+{
+    struct outbox_epoch *epoch = part->epoch;
+    outbox->out_records += part->to - epoch->sent_records;
+    outbox->out_bytes += part->bytes;
+    epoch->sent_records = part->to;
+    epoch->sent_bytes += part->bytes;
+    epoch->position = part->end;
+    if (epoch->sent_records == epoch->records)
+        set_out(outbox, epoch);
+}
+
 /* After epochs were set to be out; gives the mutex back. */
 static void tell_out(struct outbox *outbox)
 {
@@ -415,11 +436,7 @@ void outbox_sent(struct outbox *outbox, const struct outbox_part *parts, uint32_
     for (uint32_t i = 0; i < count; i++) {
         struct outbox_epoch *epoch = parts[i].epoch;
         leat_assert(epoch->sent_records == parts[i].from && parts[i].to <= epoch->records);
-        epoch->sent_records = parts[i].to;
-        epoch->sent_bytes += parts[i].bytes;
-        epoch->position = parts[i].end;
-        if (epoch->sent_records == epoch->records)
-            set_out(outbox, epoch);
+        move_on(outbox, &parts[i]);
     }
     tell_out(outbox);
 }
@@ -438,11 +455,7 @@ static const char *skip_epoch(struct outbox *outbox, struct outbox_epoch *epoch,
     struct outbox_part part = {
         .epoch = epoch, .begin = epoch->position, .from = epoch->sent_records, .to = last->to - epoch->base};
     cut_part(&part, UINT64_MAX);
-    epoch->sent_records = part.to;
-    epoch->sent_bytes += part.bytes;
-    epoch->position = part.end;
-    if (epoch->sent_records == epoch->records)
-        set_out(outbox, epoch);
+    move_on(outbox, &part);
     return NULL;
 }
 
@@ -454,9 +467,11 @@ const char *outbox_skip(struct outbox *outbox, const struct progress_part *last)
     pthread_mutex_lock(&outbox->mutex);
     struct outbox_epoch *epoch = first_held(outbox);
     for (; why == NULL && epoch != NULL && epoch->first < last->first; epoch = epoch->following)
-        if (epoch->next <= last->first)
+        if (epoch->next <= last->first) {
+            outbox->out_records += epoch->records - epoch->sent_records;
+            outbox->out_bytes += epoch->bytes - epoch->sent_bytes;
             set_out(outbox, epoch);
-        else
+        } else
             why = "it begins amid the rows of an epoch";
     if (why == NULL && epoch != NULL && epoch->first == last->first) {
         why = skip_epoch(outbox, epoch, last);

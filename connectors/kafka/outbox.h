@@ -38,6 +38,7 @@ struct outbox {
     /* Guarded by the mutex. */
     struct outbox_epoch *closed, *closed_last;
     uint64_t open_bytes, closed_bytes, held_records; /* held: closed, and not out */
+    uint64_t out_records, out_bytes;                 /* since it was opened */
     uint64_t committed;                              /* epoch */
     uint64_t budget_bytes;
     bool has_failed;
@@ -75,6 +76,8 @@ bool outbox_restored(struct outbox *outbox);
 
 /* Epochs up to this one are in a published checkpoint. */
 void outbox_committed(struct outbox *outbox, uint64_t epoch);
+/* Records and bytes that went out in this life. */
+void outbox_figures(struct outbox *outbox, uint64_t *records, uint64_t *bytes);
 /* No epoch that is committed is left. */
 bool outbox_is_sent(struct outbox *outbox);
 /* The sender gave up: nobody waits for room. */

@@ -1,0 +1,300 @@
+#include "connectors/kafka/admin.h"
+
+#include "core/os.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+enum { SLICE_MS = 500, REQUEST_MS = 10000 };
+
+bool admin_is_refusal(rd_kafka_resp_err_t error)
+{
+    switch (error) {
+    case RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED:
+    case RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED:
+    case RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED:
+    case RD_KAFKA_RESP_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+    case RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART:
+    case RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC:
+    case RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION:
+    case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
+    case RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE:
+    case RD_KAFKA_RESP_ERR_INVALID_RECORD:
+    case RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP:
+    case RD_KAFKA_RESP_ERR_INVALID_MSG:
+    case RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION:
+    case RD_KAFKA_RESP_ERR_POLICY_VIOLATION:
+    case RD_KAFKA_RESP_ERR_INVALID_PARTITIONS:
+    case RD_KAFKA_RESP_ERR_INVALID_REPLICATION_FACTOR:
+    case RD_KAFKA_RESP_ERR_INVALID_CONFIG:
+    case RD_KAFKA_RESP_ERR_INVALID_TRANSACTION_TIMEOUT:
+    case RD_KAFKA_RESP_ERR_UNSUPPORTED_COMPRESSION_TYPE:
+    case RD_KAFKA_RESP_ERR_UNSUPPORTED_VERSION:
+    case RD_KAFKA_RESP_ERR_UNSUPPORTED_FOR_MESSAGE_FORMAT:
+    case RD_KAFKA_RESP_ERR__AUTHENTICATION: return true;
+    default: return false;
+    }
+}
+
+static bool is_over(const struct admin_call *call, struct kafka_errors *errors)
+{
+    return kafka_errors_are_final(errors) || atomic_load(call->must_stop) ||
+           os_monotonic_us() >= call->deadline_us;
+}
+
+/* What librdkafka logged says more than a code that means "no answer". */
+static enum admin_answer fail(struct admin_call *call, struct kafka_errors *errors, const char *what,
+                              const char *topic, rd_kafka_resp_err_t error)
+{
+    char reason[256];
+    if (kafka_errors_why(errors, reason, sizeof(reason)) == 0)
+        snprintf(reason, sizeof(reason), "%s", rd_kafka_err2str(error));
+    snprintf(call->why, sizeof(call->why), "%s `%s`: %s", what, topic, reason);
+    return admin_is_refusal(error) || kafka_errors_are_final(errors) ? ADMIN_REFUSED : ADMIN_LATER;
+}
+
+static rd_kafka_t *new_client(struct admin_call *call, rd_kafka_type_t type,
+                              const struct kafka_property *properties, struct kafka_errors **errors)
+{
+    struct arena arena = {0};
+    struct diag_list diags;
+    diag_list_init(&diags, &arena);
+    rd_kafka_t *client =
+        kafka_client_new(call->client, type, properties, NULL, call->job, call->name, errors, &diags);
+    if (client == NULL)
+        snprintf(call->why, sizeof(call->why), "%s%s%s",
+                 diags.count == 0 ? "no client can be made" : diags.items[0].message,
+                 diags.count == 0 || diags.items[0].cause == NULL ? "" : ": ",
+                 diags.count == 0 || diags.items[0].cause == NULL ? "" : diags.items[0].cause);
+    arena_free(&arena);
+    return client;
+}
+
+static rd_kafka_t *new_reader(struct admin_call *call, const char *isolation, struct kafka_errors **errors)
+{
+    const struct kafka_property properties[] = {{"isolation.level", isolation},
+                                                {"enable.partition.eof", "true"},
+                                                {"auto.offset.reset", "error"},
+                                                {"enable.auto.commit", "false"},
+                                                {"enable.auto.offset.store", "false"},
+                                                {"check.crcs", "true"},
+                                                {"allow.auto.create.topics", "false"},
+                                                {"queued.max.messages.kbytes", "4096"},
+                                                {NULL, NULL}};
+    return new_client(call, RD_KAFKA_CONSUMER, properties, errors);
+}
+
+/* One question for the metadata of a topic. */
+static rd_kafka_resp_err_t ask_partitions(rd_kafka_t *client, const char *topic, int32_t *partitions)
+{
+    const struct rd_kafka_metadata *metadata = NULL;
+    rd_kafka_topic_t *handle = rd_kafka_topic_new(client, topic, NULL);
+    if (handle == NULL)
+        return rd_kafka_last_error();
+    rd_kafka_resp_err_t error = rd_kafka_metadata(client, 0, handle, &metadata, SLICE_MS * 4);
+    if (error == RD_KAFKA_RESP_ERR_NO_ERROR && metadata->topic_cnt == 1) {
+        error = metadata->topics[0].err;
+        *partitions = metadata->topics[0].partition_cnt;
+    }
+    if (metadata != NULL)
+        rd_kafka_metadata_destroy(metadata);
+    rd_kafka_topic_destroy(handle);
+    return error;
+}
+
+enum admin_answer admin_partitions(struct admin_call *call, const char *topic, int32_t *partitions)
+{
+    struct kafka_errors *errors = NULL;
+    rd_kafka_t *client = new_reader(call, "read_committed", &errors);
+    if (client == NULL)
+        return ADMIN_REFUSED;
+    rd_kafka_resp_err_t error;
+    bool is_settled;
+    do {
+        *partitions = 0;
+        error = ask_partitions(client, topic, partitions);
+        is_settled = (error == RD_KAFKA_RESP_ERR_NO_ERROR && *partitions > 0) || admin_is_refusal(error);
+        rd_kafka_poll(client, is_settled ? 0 : 100);
+    } while (!is_settled && !is_over(call, errors));
+    enum admin_answer answer = ADMIN_GOOD;
+    if (error == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART || error == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC)
+        answer = ADMIN_MISSING;
+    else if (error != RD_KAFKA_RESP_ERR_NO_ERROR || *partitions == 0)
+        answer = fail(call, errors, "topic", topic, error);
+    kafka_client_free(client, errors);
+    return answer;
+}
+
+/* --- Making topics --- */
+
+static rd_kafka_resp_err_t ask_create(rd_kafka_t *client, rd_kafka_NewTopic_t *wanted, char *why, size_t room)
+{
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
+    rd_kafka_AdminOptions_t *options = rd_kafka_AdminOptions_new(client, RD_KAFKA_ADMIN_OP_CREATETOPICS);
+    char error_text[200];
+    rd_kafka_AdminOptions_set_request_timeout(options, REQUEST_MS, error_text, sizeof(error_text));
+    rd_kafka_AdminOptions_set_operation_timeout(options, REQUEST_MS, error_text, sizeof(error_text));
+    rd_kafka_CreateTopics(client, &wanted, 1, options, queue);
+    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, 2 * REQUEST_MS);
+    rd_kafka_resp_err_t error = RD_KAFKA_RESP_ERR__TIMED_OUT;
+    why[0] = '\0';
+    if (event != NULL)
+        error = rd_kafka_event_error(event);
+    if (event != NULL && error == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        size_t count;
+        const rd_kafka_topic_result_t **results =
+            rd_kafka_CreateTopics_result_topics(rd_kafka_event_CreateTopics_result(event), &count);
+        error = count == 1 ? rd_kafka_topic_result_error(results[0]) : RD_KAFKA_RESP_ERR__BAD_MSG;
+        if (count == 1 && rd_kafka_topic_result_error_string(results[0]) != NULL)
+            snprintf(why, room, "%s", rd_kafka_topic_result_error_string(results[0]));
+    }
+    if (event != NULL)
+        rd_kafka_event_destroy(event);
+    rd_kafka_AdminOptions_destroy(options);
+    rd_kafka_queue_destroy(queue);
+    return error == RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS ? RD_KAFKA_RESP_ERR_NO_ERROR : error;
+}
+
+enum admin_answer admin_create(struct admin_call *call, const char *topic, int32_t partitions,
+                               int32_t replication, const struct admin_config *config)
+{
+    const struct kafka_property none[] = {{NULL, NULL}};
+    char reason[256];
+    rd_kafka_NewTopic_t *wanted =
+        rd_kafka_NewTopic_new(topic, partitions, replication, reason, sizeof(reason));
+    if (wanted == NULL) {
+        snprintf(call->why, sizeof(call->why), "topic `%s` cannot be made: %s", topic, reason);
+        return ADMIN_REFUSED;
+    }
+    for (; config != NULL && config->name != NULL; config++)
+        rd_kafka_NewTopic_set_config(wanted, config->name, config->value);
+    struct kafka_errors *errors = NULL;
+    rd_kafka_t *client = new_client(call, RD_KAFKA_PRODUCER, none, &errors);
+    enum admin_answer answer = ADMIN_REFUSED;
+    while (client != NULL) {
+        rd_kafka_resp_err_t error = ask_create(client, wanted, reason, sizeof(reason));
+        answer = ADMIN_GOOD;
+        if (error == RD_KAFKA_RESP_ERR_NO_ERROR)
+            break;
+        answer = fail(call, errors, "making topic", topic, error);
+        if (answer == ADMIN_REFUSED && reason[0] != '\0')
+            snprintf(call->why, sizeof(call->why), "topic `%s` cannot be made: %s", topic, reason);
+        if (answer == ADMIN_REFUSED || is_over(call, errors))
+            break;
+        rd_kafka_poll(client, SLICE_MS);
+    }
+    kafka_client_free(client, errors);
+    rd_kafka_NewTopic_destroy(wanted);
+    return answer;
+}
+
+enum admin_answer admin_create_progress(struct admin_call *call, const char *topic)
+{
+    /* Small segments, compacted often: what is read at each start stays short. */
+    static const struct admin_config config[] = {{"cleanup.policy", "compact"},
+                                                 {"retention.ms", "-1"},
+                                                 {"retention.bytes", "-1"},
+                                                 {"segment.bytes", "16777216"},
+                                                 {"segment.ms", "3600000"},
+                                                 {"min.cleanable.dirty.ratio", "0.1"},
+                                                 {NULL, NULL}};
+    return admin_create(call, topic, 1, -1, config);
+}
+
+/* --- Reading a progress topic --- */
+
+/* The end of the topic, whatever transactions are open in it. */
+static enum admin_answer find_end(struct admin_call *call, const char *topic, int64_t *end)
+{
+    struct kafka_errors *errors = NULL;
+    rd_kafka_t *client = new_reader(call, "read_uncommitted", &errors);
+    if (client == NULL)
+        return ADMIN_REFUSED;
+    int64_t begin;
+    rd_kafka_resp_err_t error;
+    do {
+        error = rd_kafka_query_watermark_offsets(client, topic, 0, &begin, end, SLICE_MS * 4);
+        if (error != RD_KAFKA_RESP_ERR_NO_ERROR)
+            rd_kafka_poll(client, 100);
+    } while (error != RD_KAFKA_RESP_ERR_NO_ERROR && !admin_is_refusal(error) && !is_over(call, errors));
+    enum admin_answer answer =
+        error == RD_KAFKA_RESP_ERR_NO_ERROR ? ADMIN_GOOD : fail(call, errors, "progress topic", topic, error);
+    kafka_client_free(client, errors);
+    return answer;
+}
+
+static enum admin_answer apply(struct admin_call *call, const char *topic, struct progress *progress,
+                               const rd_kafka_message_t *message)
+{
+    struct str key = {message->key == NULL ? "" : message->key, message->key_len};
+    struct str value = {message->payload, message->len};
+    enum progress_read read = progress_apply(progress, key, value);
+    if (read == PROGRESS_DAMAGED)
+        snprintf(call->why, sizeof(call->why),
+                 "the record at offset %" PRId64 " of progress topic `%s` is damaged", message->offset,
+                 topic);
+    else if (read == PROGRESS_NEWER)
+        snprintf(call->why, sizeof(call->why),
+                 "the record at offset %" PRId64 " of progress topic `%s` was written by a newer leat",
+                 message->offset, topic);
+    return read == PROGRESS_DAMAGED || read == PROGRESS_NEWER ? ADMIN_REFUSED : ADMIN_GOOD;
+}
+
+/* The last stable offset stays before an open transaction: with `end` behind it, records of ours may lie
+ * beyond, and the reading waits. */
+static enum admin_answer read_to(struct admin_call *call, const char *topic, int64_t end,
+                                 struct progress *progress, rd_kafka_t *client, rd_kafka_topic_t *handle,
+                                 struct kafka_errors *errors)
+{
+    int64_t at = 0;
+    while (at < end) {
+        rd_kafka_message_t *message = rd_kafka_consume(handle, 0, SLICE_MS);
+        enum admin_answer answer = ADMIN_GOOD;
+        rd_kafka_poll(client, 0);
+        if (message != NULL && message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+            answer = apply(call, topic, progress, message);
+            at = message->offset + 1;
+        } else if (message != NULL && message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
+            at = message->offset;
+        } else if (message != NULL) {
+            answer = fail(call, errors, "progress topic", topic, message->err);
+        }
+        if (message != NULL)
+            rd_kafka_message_destroy(message);
+        if (answer == ADMIN_REFUSED)
+            return answer;
+        if (at < end && is_over(call, errors)) {
+            if (answer == ADMIN_GOOD)
+                snprintf(call->why, sizeof(call->why),
+                         "progress topic `%s` cannot be read beyond offset %" PRId64 " of %" PRId64
+                         ": a transaction of another producer is open there, or no broker answers",
+                         topic, at, end);
+            return ADMIN_LATER;
+        }
+    }
+    return ADMIN_GOOD;
+}
+
+enum admin_answer admin_read_progress(struct admin_call *call, const char *topic, struct progress *progress)
+{
+    int64_t end;
+    progress_clear(progress);
+    enum admin_answer answer = find_end(call, topic, &end);
+    if (answer != ADMIN_GOOD || end == 0)
+        return answer;
+    struct kafka_errors *errors = NULL;
+    rd_kafka_t *client = new_reader(call, "read_committed", &errors);
+    if (client == NULL)
+        return ADMIN_REFUSED;
+    rd_kafka_topic_t *handle = rd_kafka_topic_new(client, topic, NULL);
+    if (handle == NULL || rd_kafka_consume_start(handle, 0, RD_KAFKA_OFFSET_BEGINNING) != 0) {
+        answer = fail(call, errors, "progress topic", topic, rd_kafka_last_error());
+    } else {
+        answer = read_to(call, topic, end, progress, client, handle, errors);
+        rd_kafka_consume_stop(handle, 0);
+    }
+    if (handle != NULL)
+        rd_kafka_topic_destroy(handle);
+    kafka_client_free(client, errors);
+    return answer;
+}

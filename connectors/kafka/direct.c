@@ -1,0 +1,213 @@
+#include "connectors/kafka/direct.h"
+
+#include "connectors/kafka/admin.h"
+#include "core/os.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { POLL_MS = 100, SLOT_BITS = 6, FLUSH_US = 30000000, SILENT_US = 30000000 };
+_Static_assert(DIRECT_SLOTS == 1 << SLOT_BITS, "a slot fits its bits");
+
+static void nap(void)
+{
+    struct timespec moment = {0, 1000000};
+    nanosleep(&moment, NULL);
+}
+
+static void fail(struct direct *direct, const char *what, const char *reason)
+{
+    char why[256];
+    pthread_mutex_lock(&direct->mutex);
+    if (!atomic_load(&direct->has_failed)) {
+        size_t known = direct->errors == NULL ? 0 : kafka_errors_why(direct->errors, why, sizeof(why));
+        snprintf(direct->error, sizeof(direct->error), "topic `%s`: %s%s%s%s", direct->options.topic, what,
+                 reason, known > 0 ? "; " : "", known > 0 ? why : "");
+        atomic_store(&direct->has_failed, true);
+    }
+    pthread_mutex_unlock(&direct->mutex);
+    atomic_store(direct->options.is_full, false);
+    if (direct->options.wake != NULL)
+        direct->options.wake(direct->options.engine);
+}
+
+static void delivered(void *argument, const rd_kafka_message_t *message)
+{
+    struct direct *direct = argument;
+    uint64_t tag = (uintptr_t)message->_private, bytes = tag >> SLOT_BITS;
+    if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR && !atomic_load(&direct->must_stop)) {
+        char what[96];
+        snprintf(what, sizeof(what), "partition %d: a record of %" PRIu64 " bytes: ", message->partition,
+                 bytes);
+        fail(direct, what, rd_kafka_err2str(message->err));
+    }
+    if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR)
+        atomic_fetch_sub_explicit(&direct->waiting[tag & (DIRECT_SLOTS - 1)], 1, memory_order_release);
+    uint64_t before = atomic_fetch_sub(&direct->held_bytes, bytes);
+    if (before - bytes < direct->options.budget_bytes / 2 && atomic_load(direct->options.is_full)) {
+        atomic_store(direct->options.is_full, false);
+        if (direct->options.wake != NULL)
+            direct->options.wake(direct->options.engine);
+    }
+}
+
+static void *poll_main(void *argument)
+{
+    struct direct *direct = argument;
+    int64_t heard_us = os_monotonic_us();
+    while (!atomic_load(&direct->must_stop)) {
+        if (rd_kafka_poll(direct->producer, POLL_MS) > 0 || atomic_load(&direct->held_bytes) == 0)
+            heard_us = os_monotonic_us();
+        char why[256];
+        if (os_monotonic_us() - heard_us < SILENT_US)
+            continue;
+        heard_us = os_monotonic_us();
+        if (kafka_errors_why(direct->errors, why, sizeof(why)) == 0)
+            snprintf(why, sizeof(why), "no broker answers");
+        fprintf(stderr, "leat: sink `%.*s`: %s; trying again\n", STR_ARGS(direct->options.sink), why);
+    }
+    return NULL;
+}
+
+bool direct_open(struct direct *direct, const struct direct_options *options)
+{
+    direct->options = *options;
+    pthread_mutex_init(&direct->mutex, NULL);
+    const struct kafka_property properties[] = {{"enable.idempotence", "true"},
+                                                {"compression.codec", options->compression},
+                                                {"partitioner", "murmur2_random"},
+                                                {"linger.ms", options->linger_ms},
+                                                {"message.timeout.ms", "0"}, /* brokers may be away */
+                                                {"message.max.bytes", "100000000"},
+                                                {"queue.buffering.max.messages", "10000000"},
+                                                {"queue.buffering.max.kbytes", "2000000"},
+                                                {NULL, NULL}};
+    const struct kafka_hooks hooks = {.argument = direct, .delivered = delivered};
+    struct arena arena = {0};
+    struct diag_list diags;
+    diag_list_init(&diags, &arena);
+    direct->producer = kafka_client_new(options->client, RD_KAFKA_PRODUCER, properties, &hooks, options->job,
+                                        options->sink, &direct->errors, &diags);
+    if (direct->producer == NULL)
+        fail(direct, "", diags.count > 0 ? diags.items[0].message : "no client can be made");
+    arena_free(&arena);
+    if (direct->producer == NULL)
+        return false;
+    direct->topic = rd_kafka_topic_new(direct->producer, options->topic, NULL);
+    if (direct->topic == NULL) {
+        fail(direct, "", rd_kafka_err2str(rd_kafka_last_error()));
+        return false;
+    }
+    direct->has_thread = pthread_create(&direct->thread, NULL, poll_main, direct) == 0;
+    leat_assert(direct->has_thread);
+    return true;
+}
+
+bool direct_write(struct direct *direct, const struct kafka_record *record)
+{
+    uint64_t bytes = record->key.length + record->value.length + record->headers.length + 64;
+    void *tag = (void *)(uintptr_t)(bytes << SLOT_BITS | direct->slot);
+    atomic_fetch_add_explicit(&direct->waiting[direct->slot], 1, memory_order_relaxed);
+    uint64_t held = atomic_fetch_add(&direct->held_bytes, bytes) + bytes;
+    if (held >= direct->options.budget_bytes && !atomic_load(&direct->has_failed))
+        atomic_store(direct->options.is_full, true);
+    rd_kafka_resp_err_t error;
+    int64_t deadline_us = 0;
+    while (!atomic_load(&direct->has_failed)) {
+        error = record_produce(direct->producer, direct->topic, record, RD_KAFKA_MSG_F_COPY, tag);
+        if (error == RD_KAFKA_RESP_ERR_NO_ERROR) {
+            atomic_fetch_add_explicit(&direct->records, 1, memory_order_relaxed);
+            atomic_fetch_add_explicit(&direct->bytes, bytes - 64, memory_order_relaxed);
+            return true;
+        }
+        /* Far beyond the budget: what the engine had in work when the sources began to wait. */
+        if (deadline_us == 0)
+            deadline_us = os_monotonic_us() + direct->options.patience_us;
+        if (error != RD_KAFKA_RESP_ERR__QUEUE_FULL || os_monotonic_us() >= deadline_us)
+            fail(direct, "a record cannot be sent: ", rd_kafka_err2str(error));
+        else
+            nap();
+    }
+    return false;
+}
+
+/* --- Waiting for acknowledgements --- */
+
+struct flush {
+    struct direct *direct;
+    uint32_t except; /* the slot of what came after the barrier; DIRECT_SLOTS: none */
+};
+
+static bool is_acknowledged(struct direct *direct, uint32_t except)
+{
+    for (uint32_t i = 0; i < DIRECT_SLOTS; i++)
+        if (i != except && atomic_load_explicit(&direct->waiting[i], memory_order_acquire) > 0)
+            return false;
+    return true;
+}
+
+static bool wait_for(struct direct *direct, uint32_t except, int64_t wait_us)
+{
+    int64_t deadline_us = os_monotonic_us() + wait_us;
+    while (!is_acknowledged(direct, except)) {
+        if (atomic_load(&direct->has_failed) || atomic_load(&direct->must_stop) ||
+            os_monotonic_us() >= deadline_us)
+            return false;
+        nap();
+    }
+    return !atomic_load(&direct->has_failed);
+}
+
+static bool write_flush(void *argument, struct snapshot_writer *writer LEAT_UNUSED)
+{
+    const struct flush *flush = argument;
+    return failpoint("kafka.flush") == 0 && wait_for(flush->direct, flush->except, FLUSH_US);
+}
+
+static void flush_done(void *argument, bool is_published LEAT_UNUSED)
+{
+    free(argument);
+}
+
+void direct_snapshot(struct direct *direct, struct snapshot_writer *writer)
+{
+    struct flush *flush = malloc(sizeof(*flush));
+    leat_assert(flush != NULL);
+    uint32_t next = (direct->slot + 1) % DIRECT_SLOTS;
+    /* Where all slots are in use (so many checkpoints failed) everything is waited for. */
+    bool is_free = atomic_load(&direct->waiting[next]) == 0;
+    *flush = (struct flush){direct, is_free ? next : DIRECT_SLOTS};
+    direct->slot = is_free ? next : direct->slot;
+    snapshot_defer(writer, write_flush, flush_done, flush);
+}
+
+bool direct_drain(struct direct *direct)
+{
+    if (wait_for(direct, DIRECT_SLOTS, direct->options.patience_us))
+        return true;
+    if (!atomic_load(&direct->has_failed))
+        fail(direct, "", "brokers did not acknowledge all rows in time");
+    return false;
+}
+
+void direct_close(struct direct *direct)
+{
+    if (direct->options.topic == NULL)
+        return;
+    atomic_store(&direct->must_stop, true);
+    if (direct->has_thread)
+        pthread_join(direct->thread, NULL);
+    direct->has_thread = false;
+    if (direct->topic != NULL)
+        rd_kafka_topic_destroy(direct->topic);
+    direct->topic = NULL;
+    if (direct->producer != NULL)
+        rd_kafka_purge(direct->producer, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
+    kafka_client_free(direct->producer, direct->errors);
+    direct->producer = NULL;
+    direct->errors = NULL;
+    pthread_mutex_destroy(&direct->mutex);
+    direct->options.topic = NULL;
+}

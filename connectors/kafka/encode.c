@@ -1,0 +1,102 @@
+#include "connectors/kafka/encode.h"
+
+#include "formats/text_write.h"
+
+bool encode_check_text(const struct column_ref *column, const struct schema *schema, struct diag_list *diags)
+{
+    const struct type *type = &schema->fields[column->index].type;
+    if (type->tag != TYPE_LIST && type->tag != TYPE_FLOAT)
+        return true;
+    diag_hint(diags,
+              diag_error(diags, DIAG_E0303, column->span,
+                         "column `%.*s` is %s: keys and headers are texts, bytes, ints, bools or times",
+                         STR_ARGS(column->name), type->tag == TYPE_LIST ? "a list" : "a float"),
+              "make another column of it, for example `with k = text(%.*s)`", STR_ARGS(column->name));
+    return false;
+}
+
+bool encode_check_partition(const struct column_ref *column, const struct schema *schema,
+                            struct diag_list *diags)
+{
+    if (schema->fields[column->index].type.tag == TYPE_INT)
+        return true;
+    diag_error(diags, DIAG_E0303, column->span, "column `%.*s` is no int: it cannot say a partition",
+               STR_ARGS(column->name));
+    return false;
+}
+
+void encode_open(struct encode *encode, const struct encode_options *options)
+{
+    *encode = (struct encode){.options = *options};
+    encode->encoder = options->format->encoder_new(options->schema, &encode->options.config);
+}
+
+/* The value as text, data NULL where it is null. The bytes are the column's, or in `out`. */
+static struct str text_of(const struct encode *encode, const struct column *column, uint32_t row,
+                          struct byte_buffer *out)
+{
+    static const char none[1];
+    if (!column_is_valid(column, row))
+        return (struct str){NULL, 0};
+    if (column->tag == TYPE_TEXT || column->tag == TYPE_BYTES) {
+        struct str text = column_text(column, row);
+        return text.length == 0 ? (struct str){none, 0} : text;
+    }
+    if (column->tag == TYPE_BOOL)
+        return column->bools[row] ? STR("true") : STR("false");
+    buffer_clear(out);
+    char *to = buffer_reserve(out, TEXT_WRITE_MAX);
+    char *end = column->tag == TYPE_TIME
+                    ? text_write_time(to, column->ints[row], encode->options.config.times)
+                    : text_write_int(to, column->ints[row]);
+    return (struct str){to, (size_t)(end - to)};
+}
+
+static void put_headers(struct encode *encode, const struct batch *batch, uint32_t row)
+{
+    const struct columns *columns = encode->options.headers;
+    struct byte_buffer scratch = {0};
+    buffer_clear(&encode->headers);
+    for (uint32_t i = 0; i < columns->count; i++) {
+        const struct column_ref *ref = &columns->items[i];
+        struct str value = text_of(encode, &batch->columns[ref->index], row, &scratch);
+        if (value.data != NULL) /* a null is no header */
+            record_put_header(&encode->headers, ref->name, value);
+    }
+    buffer_free(&scratch);
+}
+
+struct kafka_record encode_row(struct encode *encode, const struct batch *batch, uint32_t index)
+{
+    const struct encode_options *options = &encode->options;
+    uint32_t row = batch_row(batch, index);
+    struct kafka_record record = {.partition = -1, .origin = batch_origin(batch, row)};
+    buffer_clear(&encode->value);
+    options->format->encode(encode->encoder, batch, index, 1, &encode->value);
+    record.value = (struct str){encode->value.data, encode->value.length};
+    if (options->format->has_lines && record.value.length > 0 &&
+        record.value.data[record.value.length - 1] == '\n')
+        record.value.length--;
+    if (options->key >= 0)
+        record.key = text_of(encode, &batch->columns[options->key], row, &encode->key);
+    if (options->headers->count > 0) {
+        put_headers(encode, batch, row);
+        record.headers = (struct str){encode->headers.data, encode->headers.length};
+    }
+    const struct column *partition = options->partition < 0 ? NULL : &batch->columns[options->partition];
+    if (partition != NULL && column_is_valid(partition, row)) {
+        int64_t wanted = partition->ints[row];
+        record.partition = wanted < 0 || wanted > INT32_MAX ? INT32_MAX : (int32_t)wanted;
+    }
+    return record;
+}
+
+void encode_close(struct encode *encode)
+{
+    if (encode->encoder != NULL)
+        encode->options.format->encoder_free(encode->encoder);
+    buffer_free(&encode->key);
+    buffer_free(&encode->value);
+    buffer_free(&encode->headers);
+    *encode = (struct encode){0};
+}

@@ -1,0 +1,256 @@
+#include "connectors/kafka/exact.h"
+
+#include "core/os.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+enum { STATE_VERSION = 1, RECORD_STATE = 'S', RECORD_REDO = 'R' };
+
+/* The first record of a checkpoint; the outbox's epochs come behind it. */
+struct state_record {
+    uint8_t type, version, has_told, unused[5];
+    uint64_t next; /* number behind the barrier */
+    uint64_t rows;
+    struct progress_part told;
+};
+
+struct remake_record {
+    uint8_t type, unused[63];
+    struct remake_saved saved;
+};
+
+static const char fresh_hint[] =
+    "find out what happened to the progress topic; or start a new run with --fresh (rows that the topic has "
+    "already come again, unless `topic` or the start of the sources is another)";
+
+void exact_prepare(struct exact *exact, struct sink_context *context, const struct sender_options *options,
+                   uint64_t budget_bytes)
+{
+    exact->number = UINT64_MAX;
+    exact->context = context;
+    exact->options = *options;
+    outbox_init(&exact->outbox, budget_bytes, &context->is_full, context->wake, context->engine);
+    exact->has_outbox = true;
+}
+
+static bool cannot_connect(struct exact *exact)
+{
+    struct diag *d = diag_error(exact->context->diags, DIAG_E0605, (struct span){0, 0}, "sink `%.*s`: %s",
+                                STR_ARGS(exact->options.sink), exact->sender.error);
+    diag_hint(exact->context->diags, d,
+              "nothing is lost: what was not sent is in the checkpoint; mend the cause and start again");
+    return false;
+}
+
+static bool refuse(struct exact *exact, const char *why)
+{
+    struct diag *d = diag_error(exact->context->diags, DIAG_E0707, (struct span){0, 0},
+                                "progress topic `%s`: %s", exact->options.progress_topic, why);
+    diag_hint(exact->context->diags, d, "%s", fresh_hint);
+    return false;
+}
+
+bool exact_open(struct exact *exact, struct sink_context *context, const struct sender_options *options,
+                uint64_t budget_bytes)
+{
+    exact_prepare(exact, context, options, budget_bytes);
+    if (!sender_open(&exact->sender, &exact->options, &exact->outbox))
+        return cannot_connect(exact);
+    const struct progress *progress = &exact->sender.progress;
+    if (progress->others > 0) {
+        struct diag *d = diag_warning(context->diags, DIAG_E0707, (struct span){0, 0},
+                                      "topic `%s` has rows of an earlier run of this sink", options->topic);
+        diag_hint(context->diags, d, "this is a new run: what it reads again, it sends again");
+    }
+    const struct progress_part *last = progress_last(progress);
+    exact->floor = last == NULL ? 0 : last->next;
+    sender_start(&exact->sender);
+    return true;
+}
+
+/* --- Rows --- */
+
+static bool differs(struct exact *exact)
+{
+    exact->has_differed = true;
+    return exact_is_well(exact, exact->context->error, sizeof(exact->context->error));
+}
+
+bool exact_is_well(struct exact *exact, char *error, size_t room)
+{
+    if (exact->has_differed)
+        snprintf(error, room,
+                 "what is made again is not what was sent to `%s` before: nothing of it is sent; start a new "
+                 "run with --fresh",
+                 exact->options.topic);
+    else if (atomic_load(&exact->sender.has_failed))
+        snprintf(error, room, "%s", exact->sender.error);
+    else
+        return true;
+    return false;
+}
+
+bool exact_write(struct exact *exact, const struct kafka_record *record)
+{
+    uint64_t number = exact->context->number;
+    exact->index = number == exact->number ? exact->index + 1 : 0;
+    exact->number = number;
+    if (exact->remake.is_on) {
+        enum remake_verdict verdict = remake_record(&exact->remake, number, exact->index, record);
+        if (verdict == REMAKE_DIFFERS)
+            return differs(exact);
+        if (verdict == REMAKE_OUT) {
+            exact->redone++;
+            exact->rows++;
+            return true;
+        }
+    }
+    if (number < exact->floor)
+        return differs(exact);
+    outbox_append(&exact->outbox, number, exact->index, record);
+    exact->rows++;
+    return true;
+}
+
+void exact_account(struct exact *exact)
+{
+    outbox_account(&exact->outbox);
+}
+
+/* --- Checkpoints --- */
+
+bool exact_snapshot(struct exact *exact, struct snapshot_writer *writer)
+{
+    uint64_t next = exact->context->number + 1;
+    if (exact->has_differed || (exact->remake.is_on && !remake_barrier(&exact->remake, next)))
+        return differs(exact);
+    struct state_record state = {
+        .type = RECORD_STATE, .version = STATE_VERSION, .next = next, .rows = exact->rows};
+    state.has_told = sender_out(&exact->sender, &state.told);
+    outbox_close(&exact->outbox, snapshot_epoch(writer), next);
+    bool is_good = snapshot_put(writer, SNAPSHOT_GLOBAL, &state, sizeof(state));
+    if (is_good && exact->remake.is_on) {
+        struct remake_record remake = {.type = RECORD_REDO};
+        remake_save(&exact->remake, &remake.saved);
+        is_good = snapshot_put(writer, SNAPSHOT_GLOBAL, &remake, sizeof(remake));
+    }
+    outbox_snapshot(&exact->outbox, writer);
+    return is_good;
+}
+
+bool exact_restore_record(struct exact *exact, struct str record)
+{
+    struct state_record state;
+    if (record.length == 0)
+        return false;
+    if (record.data[0] == RECORD_STATE) {
+        /* The first of a checkpoint: what the chain before it said is over. */
+        if (record.length != sizeof(state))
+            return false;
+        memcpy(&state, record.data, sizeof(state));
+        outbox_clear(&exact->outbox);
+        exact->restored_next = state.next;
+        exact->rows = state.rows;
+        exact->has_told = state.has_told != 0;
+        exact->told = state.told;
+        exact->saved.first = UINT64_MAX;
+        return state.version == STATE_VERSION;
+    }
+    if (record.data[0] == RECORD_REDO) {
+        size_t head = offsetof(struct remake_record, saved);
+        return record.length == sizeof(struct remake_record) &&
+               remake_load(&exact->saved, (struct str){record.data + head, record.length - head});
+    }
+    return outbox_restore(&exact->outbox, record);
+}
+
+static int compare_parts(const struct progress_part *a, const struct progress_part *b)
+{
+    if (a->first != b->first)
+        return a->first < b->first ? -1 : 1;
+    return a->to < b->to ? -1 : a->to > b->to;
+}
+
+/* What is out, as the progress topic says; it must go as far as the checkpoint knew. */
+static bool take_progress(struct exact *exact)
+{
+    const struct progress *progress = &exact->sender.progress;
+    const struct progress_part *last = progress_last(progress);
+    if (!exact->sender.had_life)
+        return refuse(exact, "nothing of this run is in it: it was emptied, or made anew");
+    if (exact->has_told && (last == NULL || compare_parts(last, &exact->told) < 0))
+        return refuse(exact, "rows that were out when the checkpoint was taken are not in it: it was cut");
+    const char *why = outbox_skip(&exact->outbox, last);
+    exact->outbox.out_records = exact->outbox.out_bytes = 0; /* an earlier life's */
+    if (why == NULL)
+        why = remake_begin(&exact->remake, progress, exact->restored_next, &exact->saved);
+    if (why != NULL)
+        return refuse(exact, why);
+    if (!exact->remake.is_on)
+        return true;
+    if (remake_next(&exact->remake) > exact->context->redo_next) {
+        char text[200];
+        snprintf(text, sizeof(text),
+                 "rows up to number %" PRIu64
+                 " are out, and the order in which they were made is known up to "
+                 "%" PRIu64 " only",
+                 remake_next(&exact->remake), exact->context->redo_next);
+        return refuse(exact, text);
+    }
+    exact->floor = remake_floor(&exact->remake);
+    return true;
+}
+
+bool exact_restored(struct exact *exact, struct snapshot_reader *reader)
+{
+    if (!outbox_restored(&exact->outbox)) {
+        snapshot_corrupt(reader, exact->context->diags, "an outbox that is not whole");
+        return false;
+    }
+    exact->options.is_resumed = true;
+    if (!sender_open(&exact->sender, &exact->options, &exact->outbox))
+        return cannot_connect(exact);
+    if (!take_progress(exact))
+        return false;
+    sender_start(&exact->sender);
+    return true;
+}
+
+bool exact_committed(struct exact *exact, uint64_t epoch)
+{
+    failpoint("kafka.committed");
+    outbox_committed(&exact->outbox, epoch);
+    return exact_is_well(exact, exact->context->error, sizeof(exact->context->error));
+}
+
+bool exact_drain(struct exact *exact)
+{
+    return !exact->has_differed && sender_drain(&exact->sender)
+               ? true
+               : exact_is_well(exact, exact->context->error, sizeof(exact->context->error));
+}
+
+void exact_describe(struct exact *exact, struct byte_buffer *out)
+{
+    struct sender_figures *figures = &exact->sender.figures;
+    uint64_t aborted = atomic_load(&figures->aborted), records, bytes;
+    outbox_figures(&exact->outbox, &records, &bytes);
+    buffer_printf(out, "%" PRIu64 " rows", exact->rows);
+    if (exact->redone > 0)
+        buffer_printf(out, ", %" PRIu64 " made again and not sent", exact->redone);
+    buffer_printf(out, "; sent %" PRIu64 " records, %" PRIu64 " bytes in %" PRIu64 " transactions", records,
+                  bytes, atomic_load(&figures->transactions));
+    if (aborted > 0)
+        buffer_printf(out, ", %" PRIu64 " aborted", aborted);
+}
+
+void exact_close(struct exact *exact)
+{
+    if (!exact->has_outbox)
+        return;
+    sender_close(&exact->sender);
+    remake_free(&exact->remake);
+    outbox_free(&exact->outbox);
+    exact->has_outbox = false;
+}

@@ -1,0 +1,312 @@
+#include "connectors/kafka/sender.h"
+
+#include "core/os.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { PART_BYTES_MIN = 64 << 10, PART_BYTES_FIRST = 4 << 20, PART_BYTES_MAX = 16 << 20 };
+enum { IDLE_US = 500000, BACKOFF_MIN_US = 100000, BACKOFF_MAX_US = 5000000, TOLD_EVERY_US = 30000000 };
+/* A new owner has so long to write its life before a process that lost its producer looks. */
+enum { FENCED_WAIT_US = 2000000 };
+/* Failures in a row that no missing broker explains. */
+enum { STRANGE_TRIES = 20 };
+
+/* --- Failing and telling --- */
+
+static void fail(struct sender *sender, const char *format, ...) LEAT_PRINTF(2, 3);
+static void fail(struct sender *sender, const char *format, ...)
+{
+    va_list arguments;
+    pthread_mutex_lock(&sender->outbox->mutex);
+    if (!atomic_load(&sender->has_failed)) {
+        va_start(arguments, format);
+        vsnprintf(sender->error, sizeof(sender->error), format, arguments);
+        va_end(arguments);
+        atomic_store(&sender->has_failed, true);
+    }
+    pthread_mutex_unlock(&sender->outbox->mutex);
+}
+
+/* The first failure of a row, and one now and then: a broker can be away for long. */
+static void tell(struct sender *sender)
+{
+    int64_t now = os_monotonic_us();
+    if (sender->said_us != 0 && now - sender->said_us < TOLD_EVERY_US)
+        return;
+    sender->said_us = now;
+    fprintf(stderr, "leat: sink `%.*s`: %s; trying again\n", STR_ARGS(sender->options.sink), sender->why);
+}
+
+static void wait_a_while(struct sender *sender, int64_t *backoff_us)
+{
+    int64_t until = os_monotonic_us() + *backoff_us;
+    while (!atomic_load(&sender->must_stop) && os_monotonic_us() < until) {
+        struct timespec nap = {0, 50000000};
+        nanosleep(&nap, NULL);
+    }
+    *backoff_us = MIN(*backoff_us * 2, (int64_t)BACKOFF_MAX_US);
+}
+
+static void note_out(struct sender *sender)
+{
+    const struct progress_part *last = progress_last(&sender->progress);
+    pthread_mutex_lock(&sender->outbox->mutex);
+    sender->has_out = last != NULL;
+    if (last != NULL)
+        sender->out = *last;
+    pthread_mutex_unlock(&sender->outbox->mutex);
+}
+
+bool sender_out(struct sender *sender, struct progress_part *part)
+{
+    pthread_mutex_lock(&sender->outbox->mutex);
+    bool has_out = sender->has_out;
+    *part = sender->out;
+    pthread_mutex_unlock(&sender->outbox->mutex);
+    return has_out;
+}
+
+/* --- Connecting --- */
+
+static struct admin_call call_of(struct sender *sender, int64_t patience_us)
+{
+    const struct sender_options *options = &sender->options;
+    return (struct admin_call){.client = options->client,
+                               .job = options->job,
+                               .name = options->sink,
+                               .deadline_us = os_monotonic_us() + patience_us,
+                               .must_stop = &sender->must_stop};
+}
+
+static enum admin_answer read_progress(struct sender *sender, int64_t patience_us)
+{
+    struct admin_call call = call_of(sender, patience_us);
+    enum admin_answer answer = admin_read_progress(&call, sender->options.progress_topic, &sender->progress);
+    if (answer != ADMIN_GOOD)
+        snprintf(sender->why, sizeof(sender->why), "%s", call.why);
+    if (answer == ADMIN_GOOD && failpoint("kafka.read") != 0)
+        return ADMIN_LATER;
+    return answer;
+}
+
+static void make_life(struct sender *sender)
+{
+    char host[64] = "";
+    if (getrandom(sender->life.id, sizeof(sender->life.id), 0) != (ssize_t)sizeof(sender->life.id)) {
+        int64_t now = os_wall_us(), pid = getpid();
+        memcpy(sender->life.id, &now, sizeof(now));
+        memcpy(sender->life.id + sizeof(now), &pid, sizeof(pid));
+    }
+    gethostname(host, sizeof(host) - 1);
+    snprintf(sender->life.holder, sizeof(sender->life.holder), "host %s, process %d", host, (int)getpid());
+}
+
+/* A producer, and with it the progress as it stands now that nobody else writes. */
+static enum sent begin(struct sender *sender, int64_t patience_us)
+{
+    enum sent sent = transaction_producer(sender, os_monotonic_us() + patience_us);
+    if (sent != SENT_GOOD)
+        return sent;
+    enum admin_answer answer = read_progress(sender, patience_us);
+    return answer == ADMIN_GOOD ? SENT_GOOD : answer == ADMIN_LATER ? SENT_UNKNOWN : SENT_REFUSED;
+}
+
+bool sender_open(struct sender *sender, const struct sender_options *options, struct outbox *outbox)
+{
+    sender->options = *options;
+    sender->outbox = outbox;
+    sender->part_bytes = PART_BYTES_FIRST;
+    progress_init(&sender->progress, options->run_id, options->sink);
+    make_life(sender);
+    enum sent sent = SENT_UNKNOWN;
+    int64_t backoff_us = BACKOFF_MIN_US, deadline_us = os_monotonic_us() + options->patience_us;
+    while (sent != SENT_GOOD) {
+        sent = begin(sender, deadline_us - os_monotonic_us());
+        if (sent == SENT_GOOD) {
+            sender->had_life = sender->progress.has_life;
+            /* Nothing is written into a topic that has lost the run. */
+            if (!sender->had_life && options->is_resumed)
+                break;
+            sent = transaction_run(sender, NULL, 0); /* shows rights and brokers before there are rows */
+        }
+        if (sent == SENT_GOOD)
+            break;
+        transaction_producer_free(sender);
+        if (sent == SENT_REFUSED || os_monotonic_us() >= deadline_us) {
+            fail(sender, "%s", sender->why);
+            return false;
+        }
+        wait_a_while(sender, &backoff_us);
+    }
+    note_out(sender);
+    return true;
+}
+
+static bool is_own_life(const struct sender *sender)
+{
+    return sender->progress.has_life &&
+           memcmp(sender->progress.life.id, sender->life.id, sizeof(sender->life.id)) == 0;
+}
+
+/* After a transaction whose outcome is not known: whether this process is still the one that sends; then what
+ * is out, from the topic. SENT_UNKNOWN: not yet. */
+static enum sent reconnect(struct sender *sender)
+{
+    enum { PATIENCE_US = 5000000 };
+    enum admin_answer answer = read_progress(sender, PATIENCE_US);
+    if (answer != ADMIN_GOOD)
+        return answer == ADMIN_LATER ? SENT_UNKNOWN : SENT_REFUSED;
+    if (!is_own_life(sender)) {
+        if (sender->progress.has_life)
+            snprintf(sender->why, sizeof(sender->why),
+                     "another leat (%s) sends for this sink now: this one has been fenced, and stops",
+                     sender->progress.life.holder);
+        else
+            snprintf(sender->why, sizeof(sender->why),
+                     "progress topic `%s` was emptied: what is out is not known any more",
+                     sender->options.progress_topic);
+        return SENT_REFUSED;
+    }
+    enum sent sent = begin(sender, PATIENCE_US);
+    if (sent != SENT_GOOD) {
+        transaction_producer_free(sender);
+        return sent;
+    }
+    const char *why = !is_own_life(sender) ? "another process has written into it"
+                                           : outbox_skip(sender->outbox, progress_last(&sender->progress));
+    if (why == NULL)
+        return SENT_GOOD;
+    snprintf(sender->why, sizeof(sender->why), "progress topic `%s`: %s", sender->options.progress_topic,
+             why);
+    transaction_producer_free(sender);
+    return SENT_REFUSED;
+}
+
+/* --- The thread --- */
+
+/* A transaction stays well inside its timeout: smaller ones where they are slow. */
+static void adapt(struct sender *sender, enum sent sent, int64_t took_us)
+{
+    if (sent != SENT_GOOD || took_us > sender->options.timeout_us / 4)
+        sender->part_bytes = MAX(sender->part_bytes / 2, (uint64_t)PART_BYTES_MIN);
+    else if (took_us < sender->options.timeout_us / 16)
+        sender->part_bytes = MIN(sender->part_bytes * 2, (uint64_t)PART_BYTES_MAX);
+}
+
+/* Until a producer is there again; false: it is over. */
+static bool recover(struct sender *sender, unsigned *tries)
+{
+    int64_t backoff_us = FENCED_WAIT_US;
+    for (enum sent sent = SENT_UNKNOWN; sent != SENT_GOOD;) {
+        tell(sender);
+        wait_a_while(sender, &backoff_us);
+        if (atomic_load(&sender->must_stop))
+            return false;
+        sent = reconnect(sender);
+        if (sent == SENT_REFUSED) {
+            fail(sender, "%s", sender->why);
+            return false;
+        }
+    }
+    note_out(sender);
+    if (++*tries < STRANGE_TRIES)
+        return true;
+    fail(sender, "%u transactions in a row failed though brokers answer; the last: %s", *tries, sender->why);
+    return false;
+}
+
+static bool send_some(struct sender *sender, unsigned *tries, int64_t *backoff_us)
+{
+    struct outbox_part parts[SENDER_PARTS_MAX];
+    uint32_t count = outbox_take(sender->outbox, sender->part_bytes, parts, SENDER_PARTS_MAX);
+    if (count == 0) {
+        rd_kafka_poll(sender->producer, 0);
+        outbox_wait(sender->outbox, IDLE_US);
+        return true;
+    }
+    int64_t begin_us = os_monotonic_us();
+    enum sent sent = transaction_run(sender, parts, count);
+    adapt(sender, sent, os_monotonic_us() - begin_us);
+    if (sent == SENT_GOOD) {
+        atomic_fetch_add(&sender->figures.transactions, 1);
+        note_out(sender);
+        outbox_sent(sender->outbox, parts, count);
+        *tries = 0;
+        *backoff_us = BACKOFF_MIN_US;
+        sender->said_us = 0;
+        return true;
+    }
+    atomic_fetch_add(&sender->figures.aborted, 1);
+    if (sent == SENT_REFUSED) {
+        fail(sender, "%s", sender->why);
+        return false;
+    }
+    if (sent == SENT_UNKNOWN)
+        return recover(sender, tries);
+    tell(sender);
+    wait_a_while(sender, backoff_us);
+    return true;
+}
+
+static void *sender_main(void *argument)
+{
+    struct sender *sender = argument;
+    unsigned tries = 0;
+    int64_t backoff_us = BACKOFF_MIN_US;
+    while (!atomic_load(&sender->must_stop) && send_some(sender, &tries, &backoff_us))
+        ;
+    if (atomic_load(&sender->has_failed))
+        outbox_fail(sender->outbox);
+    return NULL;
+}
+
+void sender_start(struct sender *sender)
+{
+    sender->has_thread = pthread_create(&sender->thread, NULL, sender_main, sender) == 0;
+    leat_assert(sender->has_thread);
+}
+
+bool sender_drain(struct sender *sender)
+{
+    uint64_t seen = 0;
+    int64_t moved_us = os_monotonic_us();
+    while (!outbox_is_sent(sender->outbox) && !atomic_load(&sender->has_failed)) {
+        uint64_t transactions = atomic_load(&sender->figures.transactions);
+        if (transactions != seen)
+            moved_us = os_monotonic_us();
+        seen = transactions;
+        if (os_monotonic_us() - moved_us > sender->options.patience_us)
+            break;
+        struct timespec nap = {0, 2000000};
+        nanosleep(&nap, NULL);
+    }
+    if (!atomic_load(&sender->has_failed) && !outbox_is_sent(sender->outbox))
+        fail(sender, "brokers did not take all rows in time; those that are left are in the checkpoint, and "
+                     "are sent when the job is started again");
+    return !atomic_load(&sender->has_failed);
+}
+
+void sender_close(struct sender *sender)
+{
+    if (sender->outbox == NULL)
+        return;
+    atomic_store(&sender->must_stop, true);
+    pthread_mutex_lock(&sender->outbox->mutex);
+    /* What waits for brokers comes back at once. */
+    if (sender->producer != NULL && sender->has_thread)
+        rd_kafka_purge(sender->producer, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
+    pthread_cond_broadcast(&sender->outbox->condition);
+    pthread_mutex_unlock(&sender->outbox->mutex);
+    if (sender->has_thread)
+        pthread_join(sender->thread, NULL);
+    sender->has_thread = false;
+    transaction_producer_free(sender);
+    progress_free(&sender->progress);
+}

@@ -1,0 +1,89 @@
+/* The thread that sends what is committed, exactly once.
+ *
+ * One transactional producer whose id is the sink's: its init_transactions fences whoever sent before. A
+ * transaction holds the records of a few epochs, or of a part of a large one, and in the progress topic says
+ * so; after it these are out. Where the outcome of a commit is not known, the producer is given up: a new one
+ * finishes the old transaction, and the progress topic says what became of it.
+ *
+ * Fenced or expired? The broker gives the same answer to a producer whose transaction took too long and to
+ * one that another process has replaced. So each process writes its life into the progress topic when it
+ * begins, and whoever lost its producer reads whose life is the last there before it makes another. */
+#ifndef LEAT_CONNECTORS_KAFKA_SENDER_H
+#define LEAT_CONNECTORS_KAFKA_SENDER_H
+
+#include "connectors/kafka/admin.h"
+#include "connectors/kafka/client.h"
+#include "connectors/kafka/outbox.h"
+#include "connectors/kafka/progress.h"
+
+enum { SENDER_PARTS_MAX = 64 };
+
+struct sender_options {
+    const struct kafka_client *client;
+    struct str job, sink;
+    const char *topic, *progress_topic, *compression;
+    int64_t timeout_us;  /* of a transaction */
+    int64_t patience_us; /* how long a start, and the end of a run, wait for brokers */
+    uint8_t run_id[16];
+    bool is_resumed; /* the progress topic must have this run */
+};
+
+struct sender_figures {
+    _Atomic uint64_t transactions, aborted, producers;
+};
+
+struct sender {
+    struct sender_options options;
+    struct outbox *outbox;
+    struct progress progress; /* as the topic has it; the sender's once it runs */
+    struct progress_life life;
+    bool had_life; /* an earlier process of the run wrote into the progress topic */
+    struct sender_figures figures;
+    pthread_t thread;
+    bool has_thread;
+    _Atomic bool must_stop;
+    _Atomic bool has_failed; /* then `error` says why, and stays as it is */
+    char error[512];
+    struct progress_part out; /* the last; guarded by the outbox's mutex */
+    bool has_out;
+    /* The sender's. */
+    rd_kafka_t *producer; /* written under the outbox's mutex */
+    struct kafka_errors *errors;
+    rd_kafka_topic_t *topic, *progress_topic;
+    uint64_t part_bytes; /* of one transaction */
+    char why[400];       /* of the last failure */
+    int64_t said_us;     /* when the user was last told */
+    /* The transaction in work: the first record that was not taken. */
+    uint64_t refused_index;
+    rd_kafka_resp_err_t refused;
+    int32_t refused_partition;
+};
+
+/* Connects: makes the producer, ends what a dead process left, reads the progress topic, and writes this life
+ * into it. false: sender->error. Control thread; `sender` is zeroed before. */
+bool sender_open(struct sender *sender, const struct sender_options *options, struct outbox *outbox);
+/* The thread begins. */
+void sender_start(struct sender *sender);
+/* The last part that is known to be out; false: none is. Any thread. */
+bool sender_out(struct sender *sender, struct progress_part *part);
+/* Waits until what is committed is out; false: sender->error. Control thread. */
+bool sender_drain(struct sender *sender);
+void sender_close(struct sender *sender);
+
+/* --- Between sender.c and transaction.c --- */
+
+enum sent {
+    SENT_GOOD,
+    SENT_AGAIN,   /* nothing of it is out: the producer can try again */
+    SENT_UNKNOWN, /* the producer is of no use any more, and the outcome is not known */
+    SENT_REFUSED, /* nothing of it is out, and the same would be refused again */
+};
+
+/* Sends parts and their progress records in one transaction; count 0: this life's record. On success the
+ * progress is taken into sender->progress. Else sender->why. */
+enum sent transaction_run(struct sender *sender, const struct outbox_part *parts, uint32_t count);
+/* A new producer whose init_transactions is done. */
+enum sent transaction_producer(struct sender *sender, int64_t deadline_us);
+void transaction_producer_free(struct sender *sender);
+
+#endif

@@ -1,0 +1,348 @@
+/* One producer and one transaction of the sender. */
+#include "connectors/kafka/sender.h"
+
+#include "core/os.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+enum { INIT_SLICE_MS = 1000, FULL_WAIT_MS = 100 };
+
+/* Tombstones and progress records of one transaction: lengths, key, value. */
+struct note {
+    uint32_t key_bytes, value_bytes; /* value_bytes 0: a tombstone */
+};
+
+/* --- What an error means --- */
+
+enum judgement { TRY_AGAIN, MUST_ABORT, GIVE_UP, REFUSED };
+
+/* In this order: fatal, abortable, retriable; anything else is fatal. Frees the error. */
+static enum judgement judge(struct sender *sender, const char *what, rd_kafka_error_t *error)
+{
+    char reason[256];
+    rd_kafka_resp_err_t code = rd_kafka_error_code(error);
+    enum judgement judgement = rd_kafka_error_is_fatal(error)             ? GIVE_UP
+                               : rd_kafka_error_txn_requires_abort(error) ? MUST_ABORT
+                               : rd_kafka_error_is_retriable(error)       ? TRY_AGAIN
+                                                                          : GIVE_UP;
+    if (admin_is_refusal(code) && judgement != TRY_AGAIN)
+        judgement = REFUSED;
+    if (kafka_errors_why(sender->errors, reason, sizeof(reason)) == 0)
+        reason[0] = '\0';
+    snprintf(sender->why, sizeof(sender->why), "%s: %s%s%s", what, rd_kafka_error_string(error),
+             reason[0] != '\0' ? "; " : "", reason);
+    rd_kafka_error_destroy(error);
+    return judgement;
+}
+
+static void delivered(void *argument, const rd_kafka_message_t *message)
+{
+    struct sender *sender = argument;
+    uint64_t index = (uintptr_t)message->_private;
+    if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR || message->err == RD_KAFKA_RESP_ERR__PURGE_QUEUE ||
+        message->err == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT)
+        return;
+    if (sender->refused != RD_KAFKA_RESP_ERR_NO_ERROR && index > sender->refused_index)
+        return;
+    sender->refused = message->err;
+    sender->refused_index = index;
+    sender->refused_partition = message->partition;
+}
+
+/* --- Producers --- */
+
+enum sent transaction_producer(struct sender *sender, int64_t deadline_us)
+{
+    const struct sender_options *options = &sender->options;
+    char id[512], timeout[32];
+    snprintf(id, sizeof(id), "leat.%.*s.%.*s", STR_ARGS(options->job), STR_ARGS(options->sink));
+    snprintf(timeout, sizeof(timeout), "%" PRId64, options->timeout_us / 1000);
+    const struct kafka_property properties[] = {{"transactional.id", id},
+                                                {"transaction.timeout.ms", timeout},
+                                                {"compression.codec", options->compression},
+                                                {"partitioner", "murmur2_random"},
+                                                {"message.max.bytes", "100000000"},
+                                                {"queue.buffering.max.messages", "1000000"},
+                                                {NULL, NULL}};
+    const struct kafka_hooks hooks = {.argument = sender, .delivered = delivered};
+    struct arena arena = {0};
+    struct diag_list diags;
+    diag_list_init(&diags, &arena);
+    rd_kafka_t *producer = kafka_client_new(options->client, RD_KAFKA_PRODUCER, properties, &hooks,
+                                            options->job, options->sink, &sender->errors, &diags);
+    if (producer == NULL)
+        snprintf(sender->why, sizeof(sender->why), "%s",
+                 diags.count > 0 ? diags.items[0].message : "no client can be made");
+    arena_free(&arena);
+    if (producer == NULL)
+        return SENT_REFUSED;
+    pthread_mutex_lock(&sender->outbox->mutex);
+    sender->producer = producer;
+    pthread_mutex_unlock(&sender->outbox->mutex);
+    atomic_fetch_add(&sender->figures.producers, 1);
+    for (;;) {
+        rd_kafka_error_t *error = rd_kafka_init_transactions(producer, INIT_SLICE_MS);
+        if (error == NULL)
+            break;
+        enum judgement judgement = judge(sender, "the producer of transactions cannot begin", error);
+        if (judgement == REFUSED || kafka_errors_are_final(sender->errors))
+            return SENT_REFUSED;
+        if (judgement != TRY_AGAIN || atomic_load(&sender->must_stop) || os_monotonic_us() >= deadline_us)
+            return SENT_UNKNOWN;
+    }
+    sender->topic = rd_kafka_topic_new(producer, options->topic, NULL);
+    sender->progress_topic = rd_kafka_topic_new(producer, options->progress_topic, NULL);
+    if (sender->topic == NULL || sender->progress_topic == NULL) {
+        snprintf(sender->why, sizeof(sender->why), "`%s` or `%s` cannot be a topic: %s", options->topic,
+                 options->progress_topic, rd_kafka_err2str(rd_kafka_last_error()));
+        return SENT_REFUSED;
+    }
+    return failpoint("kafka.init") == 0 ? SENT_GOOD : SENT_UNKNOWN;
+}
+
+void transaction_producer_free(struct sender *sender)
+{
+    pthread_mutex_lock(&sender->outbox->mutex);
+    rd_kafka_t *producer = sender->producer;
+    sender->producer = NULL;
+    pthread_mutex_unlock(&sender->outbox->mutex);
+    if (sender->topic != NULL)
+        rd_kafka_topic_destroy(sender->topic);
+    if (sender->progress_topic != NULL)
+        rd_kafka_topic_destroy(sender->progress_topic);
+    sender->topic = sender->progress_topic = NULL;
+    if (producer != NULL)
+        rd_kafka_purge(producer, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
+    kafka_client_free(producer, sender->errors);
+    sender->errors = NULL;
+}
+
+/* --- Records --- */
+
+/* Whether to try once more, after waiting for room. */
+static bool waits_for_room(struct sender *sender, rd_kafka_resp_err_t error, int64_t deadline_us)
+{
+    if (error != RD_KAFKA_RESP_ERR__QUEUE_FULL || atomic_load(&sender->must_stop) ||
+        os_monotonic_us() >= deadline_us)
+        return false;
+    rd_kafka_poll(sender->producer, FULL_WAIT_MS);
+    return true;
+}
+
+/* Records stay in the outbox until the transaction has ended: nothing is copied. */
+static rd_kafka_resp_err_t produce_parts(struct sender *sender, const struct outbox_part *parts,
+                                         uint32_t count, int64_t deadline_us)
+{
+    uint64_t index = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct chunk_cursor cursor = parts[i].begin;
+        for (uint64_t k = parts[i].from; k < parts[i].to; k++) {
+            struct kafka_record record = chunk_next(&cursor);
+            rd_kafka_resp_err_t error;
+            index++;
+            do
+                error = record_produce(sender->producer, sender->topic, &record, 0, (void *)(uintptr_t)index);
+            while (waits_for_room(sender, error, deadline_us));
+            if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
+                sender->refused = error;
+                sender->refused_index = index;
+                sender->refused_partition = record.partition;
+                return error;
+            }
+            if ((index & 1023) == 0)
+                rd_kafka_poll(sender->producer, 0);
+        }
+        if (failpoint("kafka.produce") != 0)
+            return RD_KAFKA_RESP_ERR__FAIL;
+    }
+    return RD_KAFKA_RESP_ERR_NO_ERROR;
+}
+
+static void add_note(struct byte_buffer *notes, const struct byte_buffer *key,
+                     const struct byte_buffer *value)
+{
+    struct note note = {(uint32_t)key->length, (uint32_t)value->length};
+    buffer_append(notes, &note, sizeof(note));
+    buffer_append(notes, key->data, key->length);
+    buffer_append(notes, value->data, value->length);
+}
+
+/* What the transaction says in the progress topic. */
+static void make_notes(const struct sender *sender, const struct outbox_part *parts, uint32_t count,
+                       struct byte_buffer *notes)
+{
+    const struct progress *progress = &sender->progress;
+    struct byte_buffer key = {0}, value = {0};
+    if (count == 0) {
+        progress_put_life(progress, &sender->life, &key, &value);
+        add_note(notes, &key, &value);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        struct progress_part part = outbox_part_progress(&parts[i]);
+        buffer_clear(&key);
+        buffer_clear(&value);
+        progress_put_part(progress, &part, &key, &value);
+        add_note(notes, &key, &value);
+    }
+    buffer_clear(&value);
+    for (uint32_t i = 0; i + PROGRESS_KEPT < progress->count + count && i < progress->count; i++) {
+        buffer_clear(&key);
+        progress_put_key(progress, progress_at(progress, i), &key);
+        add_note(notes, &key, &value);
+    }
+    buffer_free(&key);
+    buffer_free(&value);
+}
+
+static bool next_note(const struct byte_buffer *notes, size_t *at, struct str *key, struct str *value)
+{
+    struct note note;
+    if (*at == notes->length)
+        return false;
+    memcpy(&note, notes->data + *at, sizeof(note));
+    const char *bytes = notes->data + *at + sizeof(note);
+    *key = (struct str){bytes, note.key_bytes};
+    *value = (struct str){note.value_bytes == 0 ? NULL : bytes + note.key_bytes, note.value_bytes};
+    *at += sizeof(note) + note.key_bytes + note.value_bytes;
+    return true;
+}
+
+static rd_kafka_resp_err_t produce_notes(struct sender *sender, const struct byte_buffer *notes,
+                                         int64_t deadline_us)
+{
+    struct str key, value;
+    size_t at = 0;
+    while (next_note(notes, &at, &key, &value)) {
+        rd_kafka_resp_err_t error;
+        do
+            error = rd_kafka_produce(sender->progress_topic, 0, 0, (void *)(uintptr_t)value.data,
+                                     value.length, key.data, key.length, NULL) == 0
+                        ? RD_KAFKA_RESP_ERR_NO_ERROR
+                        : rd_kafka_last_error();
+        while (waits_for_room(sender, error, deadline_us));
+        if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
+            sender->refused = error;
+            sender->refused_index = 0;
+            return error;
+        }
+    }
+    return failpoint("kafka.progress") == 0 ? RD_KAFKA_RESP_ERR_NO_ERROR : RD_KAFKA_RESP_ERR__FAIL;
+}
+
+/* --- The transaction --- */
+
+/* Which record it was, and what the brokers have against it. */
+static void say_refused(struct sender *sender, const struct outbox_part *parts, uint32_t count)
+{
+    uint64_t index = 0;
+    const char *reason = rd_kafka_err2str(sender->refused);
+    if (sender->refused_index == 0) {
+        snprintf(sender->why, sizeof(sender->why), "progress topic `%s`: %s", sender->options.progress_topic,
+                 reason);
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        struct chunk_cursor cursor = parts[i].begin;
+        for (uint64_t k = parts[i].from; k < parts[i].to; k++) {
+            struct kafka_record record = chunk_next(&cursor);
+            if (++index < sender->refused_index)
+                continue;
+            char place[64] = "", origin[96] = "";
+            if (sender->refused_partition >= 0)
+                snprintf(place, sizeof(place), ", partition %d", sender->refused_partition);
+            if (record.origin.partition != PARTITION_NONE)
+                snprintf(origin, sizeof(origin), ", made of record %" PRIu64 " of input partition %u",
+                         record.origin.record, record.origin.partition);
+            snprintf(sender->why, sizeof(sender->why), "topic `%s`%s: a record of %zu bytes%s: %s",
+                     sender->options.topic, place,
+                     record.key.length + record.value.length + record.headers.length, origin, reason);
+            return;
+        }
+    }
+}
+
+/* Nothing of the transaction will be out, or nobody knows. */
+static enum sent end_badly(struct sender *sender, const struct outbox_part *parts, uint32_t count,
+                           enum judgement judgement)
+{
+    bool is_refused = judgement == REFUSED || admin_is_refusal(sender->refused);
+    if (judgement == GIVE_UP && !is_refused)
+        return SENT_UNKNOWN;
+    if (sender->refused != RD_KAFKA_RESP_ERR_NO_ERROR)
+        say_refused(sender, parts, count);
+    rd_kafka_error_t *error = NULL;
+    char why[sizeof(sender->why)];
+    memcpy(why, sender->why, sizeof(why));
+    if (!atomic_load(&sender->must_stop))
+        error = rd_kafka_abort_transaction(sender->producer, -1);
+    bool is_aborted = error == NULL;
+    if (error != NULL)
+        judge(sender, "a transaction cannot be aborted", error);
+    if (is_refused) {
+        memcpy(sender->why, why, sizeof(why));
+        return SENT_REFUSED;
+    }
+    return is_aborted ? SENT_AGAIN : SENT_UNKNOWN;
+}
+
+static enum sent commit(struct sender *sender, const struct outbox_part *parts, uint32_t count,
+                        int64_t deadline_us)
+{
+    for (;;) {
+        /* -1: what remains of the transaction's timeout. */
+        rd_kafka_error_t *error = rd_kafka_commit_transaction(sender->producer, -1);
+        if (error == NULL)
+            return SENT_GOOD;
+        enum judgement judgement = judge(sender, "a transaction cannot be committed", error);
+        if (judgement != TRY_AGAIN)
+            return end_badly(sender, parts, count, judgement);
+        if (atomic_load(&sender->must_stop) || os_monotonic_us() >= deadline_us)
+            return SENT_UNKNOWN;
+    }
+}
+
+static enum sent send_all(struct sender *sender, const struct outbox_part *parts, uint32_t count,
+                          const struct byte_buffer *notes)
+{
+    int64_t deadline_us = os_monotonic_us() + sender->options.timeout_us;
+    rd_kafka_error_t *begun = rd_kafka_begin_transaction(sender->producer);
+    if (begun != NULL)
+        return judge(sender, "a transaction cannot begin", begun) == REFUSED ? SENT_REFUSED : SENT_UNKNOWN;
+    rd_kafka_resp_err_t error =
+        failpoint("kafka.begin") == 0 ? RD_KAFKA_RESP_ERR_NO_ERROR : RD_KAFKA_RESP_ERR__FAIL;
+    if (error == RD_KAFKA_RESP_ERR_NO_ERROR)
+        error = produce_parts(sender, parts, count, deadline_us);
+    if (error == RD_KAFKA_RESP_ERR_NO_ERROR)
+        error = produce_notes(sender, notes, deadline_us);
+    if (error == RD_KAFKA_RESP_ERR_NO_ERROR && failpoint("kafka.commit.before") != 0)
+        error = RD_KAFKA_RESP_ERR__FAIL;
+    if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        snprintf(sender->why, sizeof(sender->why), "topic `%s`: %s", sender->options.topic,
+                 rd_kafka_err2str(error));
+        return end_badly(sender, parts, count, error == RD_KAFKA_RESP_ERR__FATAL ? GIVE_UP : MUST_ABORT);
+    }
+    enum sent sent = commit(sender, parts, count, deadline_us + sender->options.timeout_us);
+    if (sent != SENT_GOOD || failpoint("kafka.commit.after") == 0)
+        return sent;
+    snprintf(sender->why, sizeof(sender->why), "the answer to a commit was lost");
+    return SENT_UNKNOWN;
+}
+
+enum sent transaction_run(struct sender *sender, const struct outbox_part *parts, uint32_t count)
+{
+    struct byte_buffer notes = {0};
+    struct str key, value;
+    size_t at = 0;
+    sender->refused = RD_KAFKA_RESP_ERR_NO_ERROR;
+    sender->why[0] = '\0';
+    make_notes(sender, parts, count, &notes);
+    enum sent sent = send_all(sender, parts, count, &notes);
+    while (sent == SENT_GOOD && next_note(&notes, &at, &key, &value))
+        leat_assert(progress_apply(&sender->progress, key, value) == PROGRESS_READ);
+    /* What is still on its way points into the notes and the outbox. */
+    if (sent == SENT_UNKNOWN || sent == SENT_REFUSED)
+        transaction_producer_free(sender);
+    buffer_free(&notes);
+    return sent;
+}

@@ -1,0 +1,421 @@
+/* Exactly once, without a broker: the topic is a list, a transaction is atomic, and processes die at any
+ * step, lose checkpoints, and do not hear of commits. Thousands of seeded histories; in each the topic has
+ * every row once, in order. */
+#include "connectors/kafka/exact.h"
+#include "unit/connectors/rig.h"
+#include "unit/kafka/fixture.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { NUMBERS = 60, CHECKPOINTS_MAX = 512 };
+
+/* --- The brokers: they outlive processes --- */
+
+static struct {
+    struct byte_buffer rows;  /* the topic, printed */
+    struct byte_buffer notes; /* the progress topic: lengths, key, value */
+    bool has_life;
+    uint32_t kept; /* parts that stay; older ones get tombstones */
+} brokers;
+
+static void add_note(const struct byte_buffer *key, const struct byte_buffer *value)
+{
+    uint32_t lengths[2] = {(uint32_t)key->length, (uint32_t)value->length};
+    buffer_append(&brokers.notes, lengths, sizeof(lengths));
+    buffer_append(&brokers.notes, key->data, key->length);
+    buffer_append(&brokers.notes, value->data, value->length);
+}
+
+static void read_notes(struct progress *progress)
+{
+    progress_clear(progress);
+    for (size_t at = 0; at < brokers.notes.length;) {
+        uint32_t lengths[2];
+        memcpy(lengths, brokers.notes.data + at, sizeof(lengths));
+        const char *bytes = brokers.notes.data + at + sizeof(lengths);
+        struct str value = {lengths[1] == 0 ? NULL : bytes + lengths[0], lengths[1]};
+        assert_int_equal(progress_apply(progress, (struct str){bytes, lengths[0]}, value), PROGRESS_READ);
+        at += sizeof(lengths) + lengths[0] + lengths[1];
+    }
+}
+
+/* --- A sender without a broker: what exact.c sees of sender.c --- */
+
+bool sender_open(struct sender *sender, const struct sender_options *options, struct outbox *outbox)
+{
+    sender->options = *options;
+    sender->outbox = outbox;
+    progress_init(&sender->progress, options->run_id, options->sink);
+    read_notes(&sender->progress);
+    sender->had_life = brokers.has_life;
+    brokers.has_life = true;
+    return true;
+}
+
+void sender_start(struct sender *sender)
+{
+    sender->has_thread = true;
+}
+
+bool sender_out(struct sender *sender, struct progress_part *part)
+{
+    const struct progress_part *last = progress_last(&sender->progress);
+    if (last != NULL)
+        *part = *last;
+    return last != NULL;
+}
+
+bool sender_drain(struct sender *sender LEAT_UNUSED)
+{
+    return true;
+}
+
+void sender_close(struct sender *sender)
+{
+    progress_free(&sender->progress);
+}
+
+/* All of it, or nothing. */
+static void commit(struct sender *sender, const struct outbox_part *parts, uint32_t count)
+{
+    struct byte_buffer key = {0}, value = {0};
+    for (uint32_t i = 0; i < count; i++) {
+        struct chunk_cursor cursor = parts[i].begin;
+        for (uint64_t k = parts[i].from; k < parts[i].to; k++) {
+            struct kafka_record record = chunk_next(&cursor);
+            fixture_print(&record, &brokers.rows);
+        }
+        struct progress_part part = outbox_part_progress(&parts[i]);
+        buffer_clear(&key);
+        buffer_clear(&value);
+        progress_put_part(&sender->progress, &part, &key, &value);
+        add_note(&key, &value);
+    }
+    struct progress after;
+    progress_init(&after, sender->options.run_id, sender->options.sink);
+    read_notes(&after);
+    buffer_clear(&value);
+    for (uint32_t i = 0; i + brokers.kept < after.count; i++) {
+        buffer_clear(&key);
+        progress_put_key(&after, progress_at(&after, i), &key);
+        add_note(&key, &value);
+    }
+    progress_free(&after);
+    buffer_free(&key);
+    buffer_free(&value);
+}
+
+enum turn { WENT_ON, DIED };
+
+static enum turn send_some(struct sender *sender, struct test_random *random)
+{
+    struct outbox_part parts[3];
+    uint32_t count =
+        outbox_take(sender->outbox, 1 + random_below(random, 2000), parts, 1 + random_below(random, 3));
+    if (count == 0 || random_chance(random, 10)) /* aborted */
+        return WENT_ON;
+    commit(sender, parts, count);
+    if (random_chance(random, 5))
+        return DIED;
+    if (random_chance(random, 10)) { /* the outcome is not known: a new producer reads what is out */
+        read_notes(&sender->progress);
+        assert_null(outbox_skip(sender->outbox, progress_last(&sender->progress)));
+        return WENT_ON;
+    }
+    read_notes(&sender->progress);
+    outbox_sent(sender->outbox, parts, count);
+    return WENT_ON;
+}
+
+/* --- The sink --- */
+
+static const struct option no_options[] = {OPTIONS_END};
+static uint64_t known_next; /* the order log reaches so far */
+
+static bool test_open(struct sink_context *context)
+{
+    const struct sender_options options = {.sink = STR("out"), .topic = "t", .progress_topic = "p"};
+    context->redo_next = known_next;
+    if (!context->is_resumed)
+        return exact_open(context->config, context, &options, 1000);
+    exact_prepare(context->config, context, &options, 1000);
+    return true;
+}
+
+static bool test_snapshot(struct sink_context *context, struct snapshot_writer *writer)
+{
+    return exact_snapshot(context->config, writer);
+}
+
+static bool test_restore(struct sink_context *context, struct snapshot_reader *reader)
+{
+    uint32_t group;
+    struct str record;
+    while (snapshot_get(reader, &group, &record))
+        assert_true(exact_restore_record(context->config, record));
+    return exact_restored(context->config, reader);
+}
+
+static void test_close(struct sink_context *context)
+{
+    exact_close(context->config);
+}
+
+static const struct sink_kind kind = {.name = "exact",
+                                      .options = no_options,
+                                      .size = sizeof(struct exact),
+                                      .open = test_open,
+                                      .snapshot = test_snapshot,
+                                      .restore = test_restore,
+                                      .close = test_close};
+
+/* --- Histories --- */
+
+struct saved {
+    struct rig_checkpoint checkpoint;
+    uint64_t next;
+};
+
+struct history {
+    struct test_random random;
+    struct saved saved[CHECKPOINTS_MAX];
+    uint32_t count;
+    uint64_t changed; /* a number whose rows are others in every later life; 0: none */
+    bool is_first_life;
+    char why[512]; /* it was refused */
+};
+
+static void write_number(struct rig_sink *rig, struct history *history, uint64_t number, bool *is_good)
+{
+    struct exact *exact = rig->context.config;
+    struct byte_buffer value = {0}, headers = {0};
+    rig->context.number = number;
+    for (uint32_t i = 0; i < fixture_rows(number) && *is_good; i++) {
+        struct kafka_record record = fixture_record(number, i, &value, &headers);
+        if (number == history->changed && !history->is_first_life)
+            value.data[0] ^= 1;
+        *is_good = exact_write(exact, &record);
+    }
+    exact_account(exact);
+    buffer_free(&value);
+    buffer_free(&headers);
+}
+
+/* The barrier after a number. Sometimes its checkpoint is abandoned. */
+static bool take_checkpoint(struct rig_sink *rig, struct history *history, uint64_t next, uint64_t *epoch)
+{
+    struct saved *saved = &history->saved[history->count];
+    *saved = (struct saved){.next = next};
+    if (!rig_sink_snapshot(rig, ++*epoch, &saved->checkpoint))
+        return false;
+    if (next < NUMBERS && random_chance(&history->random, 10)) {
+        rig_checkpoint_free(&saved->checkpoint);
+        return true;
+    }
+    assert_true(history->count++ < CHECKPOINTS_MAX - 1);
+    known_next = MAX(known_next, next);
+    /* A process may die between the two. */
+    return random_chance(&history->random, 97) ? exact_committed(rig->context.config, *epoch) : true;
+}
+
+enum end { FINISHED, CRASHED, REFUSED };
+
+static enum end run_life(struct rig_sink *rig, struct history *history, uint64_t number, uint64_t epoch)
+{
+    struct exact *exact = rig->context.config;
+    bool is_good = true;
+    for (; number < NUMBERS; number++) {
+        if (random_chance(&history->random, 2))
+            return CRASHED;
+        write_number(rig, history, number, &is_good);
+        if (is_good && (number + 1 == NUMBERS || random_chance(&history->random, 25)))
+            is_good = take_checkpoint(rig, history, number + 1, &epoch);
+        if (!is_good)
+            return REFUSED;
+        if (random_chance(&history->random, 60) && send_some(&exact->sender, &history->random) == DIED)
+            return CRASHED;
+    }
+    while (!outbox_is_sent(&exact->outbox))
+        if (send_some(&exact->sender, &history->random) == DIED)
+            return CRASHED;
+    return outbox_take(&exact->outbox, 1, (struct outbox_part[1]){{0}}, 1) == 0 &&
+                   exact->outbox.closed == NULL
+               ? FINISHED
+               : CRASHED;
+}
+
+/* Which checkpoint the next process finds; those behind it are damaged. */
+static struct saved *find_checkpoint(struct history *history)
+{
+    uint32_t lost = random_chance(&history->random, 30) ? random_below(&history->random, 4) : 0;
+    if (history->count == 0)
+        return NULL;
+    lost = MIN(lost, history->count - 1);
+    for (; lost > 0; lost--)
+        rig_checkpoint_free(&history->saved[--history->count].checkpoint);
+    return &history->saved[history->count - 1];
+}
+
+static void begin_history(struct history *history, uint64_t seed)
+{
+    *history = (struct history){.random = {seed}, .is_first_life = true};
+    buffer_clear(&brokers.rows);
+    buffer_clear(&brokers.notes);
+    brokers.has_life = false;
+    brokers.kept = random_chance(&history->random, 30) ? 3 : PROGRESS_KEPT;
+    known_next = 0;
+}
+
+static enum end run_history(struct history *history, uint64_t *redone)
+{
+    for (;;) {
+        struct rig_sink rig;
+        struct saved *from = find_checkpoint(history);
+        enum end end = REFUSED;
+        if (rig_sink_open(&rig, &kind, "{}", NULL, true, from == NULL ? NULL : &from->checkpoint))
+            end = run_life(&rig, history, from == NULL ? 0 : from->next,
+                           from == NULL ? 0 : from->checkpoint.epoch);
+        *redone += ((struct exact *)rig.context.config)->redone;
+        if (end == REFUSED)
+            snprintf(history->why, sizeof(history->why), "%s",
+                     rig.diags.count > 0 ? rig.diags.items[0].message : rig.context.error);
+        rig_sink_close(&rig);
+        history->is_first_life &= history->count == 0;
+        if (end != CRASHED)
+            return end;
+    }
+}
+
+static void end_history(struct history *history)
+{
+    while (history->count > 0)
+        rig_checkpoint_free(&history->saved[--history->count].checkpoint);
+}
+
+static void test_histories(void **state LEAT_UNUSED)
+{
+    struct byte_buffer expected = {0}, value = {0}, headers = {0};
+    static struct history history;
+    uint64_t redone = 0;
+    for (uint64_t number = 0; number < NUMBERS; number++)
+        for (uint32_t i = 0; i < fixture_rows(number); i++) {
+            struct kafka_record record = fixture_record(number, i, &value, &headers);
+            fixture_print(&record, &expected);
+        }
+    for (uint64_t seed = 1; seed <= 3000; seed++) {
+        begin_history(&history, seed);
+        if (run_history(&history, &redone) != FINISHED)
+            fail_msg("history %llu was refused: %s", (unsigned long long)seed, history.why);
+        if (brokers.rows.length != expected.length ||
+            memcmp(brokers.rows.data, expected.data, expected.length) != 0)
+            fail_msg("history %llu: the topic has other rows", (unsigned long long)seed);
+        end_history(&history);
+    }
+    assert_true(redone > 3000); /* falling back was tried, and not only a little */
+    buffer_free(&expected);
+    buffer_free(&value);
+    buffer_free(&headers);
+}
+
+/* Rows that were sent and are others when they come again are refused, and those behind them are not sent. */
+static void test_changed_rows(void **state LEAT_UNUSED)
+{
+    static struct history history;
+    uint32_t refused = 0, finished = 0;
+    for (uint64_t seed = 1; seed <= 1000; seed++) {
+        uint64_t redone = 0;
+        begin_history(&history, seed);
+        brokers.kept = PROGRESS_KEPT;
+        history.changed = 7 + seed % 20;
+        while (fixture_rows(history.changed) == 0)
+            history.changed++;
+        enum end end = run_history(&history, &redone);
+        refused += end == REFUSED;
+        finished += end == FINISHED;
+        end_history(&history);
+    }
+    assert_true(refused > 30);
+    assert_true(finished > 30); /* it was not executed again, or not out yet */
+}
+
+/* --- What is refused at a start --- */
+
+static const char *restart(struct history *history, uint32_t index)
+{
+    static char message[512];
+    struct rig_sink rig;
+    message[0] = '\0';
+    if (!rig_sink_open(&rig, &kind, "{}", NULL, true, &history->saved[index].checkpoint))
+        snprintf(message, sizeof(message), "%s %s", diag_code_name(rig.diags.items[0].code),
+                 rig.diags.items[0].message);
+    rig_sink_close(&rig);
+    return message;
+}
+
+/* Three checkpoints; what the first two hold is out. */
+static void make_three(struct history *history)
+{
+    struct rig_sink rig;
+    bool is_good = true;
+    begin_history(history, 1);
+    brokers.kept = PROGRESS_KEPT;
+    assert_true(rig_sink_open(&rig, &kind, "{}", NULL, true, NULL));
+    struct exact *exact = rig.context.config;
+    for (uint64_t number = 0; number < 30; number++) {
+        write_number(&rig, history, number, &is_good);
+        if (number % 10 != 9)
+            continue;
+        struct saved *saved = &history->saved[history->count++];
+        saved->next = known_next = number + 1;
+        assert_true(rig_sink_snapshot(&rig, history->count, &saved->checkpoint));
+        if (history->count == 3)
+            break;
+        exact_committed(exact, history->count);
+        struct outbox_part parts[3];
+        uint32_t count = outbox_take(&exact->outbox, 1 << 20, parts, 3);
+        commit(&exact->sender, parts, count);
+        read_notes(&exact->sender.progress);
+        outbox_sent(&exact->outbox, parts, count);
+    }
+    assert_true(is_good);
+    rig_sink_close(&rig);
+}
+
+static void test_refusals(void **state LEAT_UNUSED)
+{
+    static struct history history;
+    make_three(&history);
+    assert_string_equal(restart(&history, 2), "");
+    assert_string_equal(restart(&history, 1), "");
+    assert_string_equal(restart(&history, 0), ""); /* falls back: number 19 is out, and the log reaches it */
+    known_next = 19;
+    assert_non_null(strstr(restart(&history, 0), "E0707 progress topic `p`: rows up to number 20 are out"));
+    assert_string_equal(restart(&history, 1), "");
+    /* Cut: the second transaction is not in it. */
+    uint32_t lengths[2];
+    memcpy(lengths, brokers.notes.data, sizeof(lengths));
+    brokers.notes.length = sizeof(lengths) + lengths[0] + lengths[1];
+    assert_non_null(strstr(restart(&history, 2), "it was cut"));
+    brokers.notes.length = 0;
+    assert_non_null(strstr(restart(&history, 2), "it was cut"));
+    brokers.has_life = false;
+    assert_non_null(strstr(restart(&history, 0), "it was emptied"));
+    end_history(&history);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_histories),
+        cmocka_unit_test(test_changed_rows),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    buffer_free(&brokers.rows);
+    buffer_free(&brokers.notes);
+    return failed;
+}
