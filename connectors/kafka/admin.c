@@ -275,7 +275,8 @@ static enum admin_answer read_to(struct admin_call *call, const char *topic, int
     return ADMIN_GOOD;
 }
 
-enum admin_answer admin_read_progress(struct admin_call *call, const char *topic, struct progress *progress)
+enum admin_answer admin_read_progress(struct admin_call *call, const char *topic, bool with_open,
+                                      struct progress *progress)
 {
     int64_t end;
     progress_clear(progress);
@@ -283,7 +284,7 @@ enum admin_answer admin_read_progress(struct admin_call *call, const char *topic
     if (answer != ADMIN_GOOD || end == 0)
         return answer;
     struct kafka_errors *errors = NULL;
-    rd_kafka_t *client = new_reader(call, "read_committed", &errors);
+    rd_kafka_t *client = new_reader(call, with_open ? "read_uncommitted" : "read_committed", &errors);
     if (client == NULL)
         return ADMIN_REFUSED;
     rd_kafka_topic_t *handle = rd_kafka_topic_new(client, topic, NULL);

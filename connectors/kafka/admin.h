@@ -38,8 +38,10 @@ enum admin_answer admin_create(struct admin_call *call, const char *topic, int32
 enum admin_answer admin_create_progress(struct admin_call *call, const char *topic);
 
 /* Reads the progress topic up to what its end is now; what is committed until then is in `progress`, also
- * where other transactions are open beside it: those are waited for. */
-enum admin_answer admin_read_progress(struct admin_call *call, const char *topic, struct progress *progress);
+ * where other transactions are open beside it: those are waited for. with_open: whatever is in the topic,
+ * committed, open or aborted, without waiting. */
+enum admin_answer admin_read_progress(struct admin_call *call, const char *topic, bool with_open,
+                                      struct progress *progress);
 
 /* Whether the error says that what was asked will be refused again: rights, names, sizes. */
 bool admin_is_refusal(rd_kafka_resp_err_t error);

@@ -70,6 +70,17 @@ uint32_t chunk_append(struct chunk **first, struct chunk **last, const struct ka
     return bytes;
 }
 
+void chunk_trim(struct chunk **first, struct chunk **last)
+{
+    struct chunk *only = *first;
+    if (only == NULL || only != *last || only->used > only->capacity / 2)
+        return;
+    only = realloc(only, sizeof(*only) + only->used);
+    leat_assert(only != NULL);
+    only->capacity = only->used;
+    *first = *last = only;
+}
+
 struct kafka_record chunk_next(struct chunk_cursor *cursor)
 {
     while (cursor->offset == cursor->chunk->used) {

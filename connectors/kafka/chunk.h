@@ -19,6 +19,8 @@ struct chunk {
 struct chunk *chunk_add(struct chunk **first, struct chunk **last, uint32_t capacity);
 /* Copies the record; returns the bytes that it takes. */
 uint32_t chunk_append(struct chunk **first, struct chunk **last, const struct kafka_record *record);
+/* Gives back what the only chunk has left over. */
+void chunk_trim(struct chunk **first, struct chunk **last);
 /* Whether the bytes, which come from outside, are the records that the chunk says it has. */
 bool chunk_is_whole(const struct chunk *chunk);
 void chunks_free(struct chunk *first);

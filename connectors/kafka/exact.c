@@ -29,6 +29,7 @@ void exact_prepare(struct exact *exact, struct sink_context *context, const stru
 {
     exact->number = UINT64_MAX;
     exact->context = context;
+    context->sends_checkpoints = true;
     exact->options = *options;
     outbox_init(&exact->outbox, budget_bytes, &context->is_full, context->wake, context->engine);
     exact->has_outbox = true;
@@ -74,20 +75,23 @@ bool exact_open(struct exact *exact, struct sink_context *context, const struct 
 static bool differs(struct exact *exact)
 {
     exact->has_differed = true;
-    return exact_is_well(exact, exact->context->error, sizeof(exact->context->error));
+    exact_is_well(exact, exact->context->error, sizeof(exact->context->error));
+    return false;
 }
 
 bool exact_is_well(struct exact *exact, char *error, size_t room)
 {
+    if (!exact->has_differed && !atomic_load(&exact->sender.has_failed))
+        return true;
+    pthread_mutex_lock(&exact->outbox.mutex); /* the lane and the coordinator may say it at once */
     if (exact->has_differed)
         snprintf(error, room,
                  "what is made again is not what was sent to `%s` before: nothing of it is sent; start a new "
                  "run with --fresh",
                  exact->options.topic);
-    else if (atomic_load(&exact->sender.has_failed))
-        snprintf(error, room, "%s", exact->sender.error);
     else
-        return true;
+        snprintf(error, room, "%s", exact->sender.error);
+    pthread_mutex_unlock(&exact->outbox.mutex);
     return false;
 }
 
@@ -123,8 +127,12 @@ void exact_account(struct exact *exact)
 bool exact_snapshot(struct exact *exact, struct snapshot_writer *writer)
 {
     uint64_t next = exact->context->number + 1;
-    if (exact->has_differed || (exact->remake.is_on && !remake_barrier(&exact->remake, next)))
-        return differs(exact);
+    if (exact->has_differed || (exact->remake.is_on && !remake_barrier(&exact->remake, next))) {
+        differs(exact);
+        /* Nobody else says why the checkpoint is given up. */
+        fprintf(stderr, "leat: sink `%.*s`: %s\n", STR_ARGS(exact->options.sink), exact->context->error);
+        return false;
+    }
     struct state_record state = {
         .type = RECORD_STATE, .version = STATE_VERSION, .next = next, .rows = exact->rows};
     state.has_told = sender_out(&exact->sender, &state.told);

@@ -85,10 +85,11 @@ static struct admin_call call_of(struct sender *sender, int64_t patience_us)
                                .must_stop = &sender->must_stop};
 }
 
-static enum admin_answer read_progress(struct sender *sender, int64_t patience_us)
+static enum admin_answer read_progress(struct sender *sender, bool with_open, int64_t patience_us)
 {
     struct admin_call call = call_of(sender, patience_us);
-    enum admin_answer answer = admin_read_progress(&call, sender->options.progress_topic, &sender->progress);
+    enum admin_answer answer =
+        admin_read_progress(&call, sender->options.progress_topic, with_open, &sender->progress);
     if (answer != ADMIN_GOOD)
         snprintf(sender->why, sizeof(sender->why), "%s", call.why);
     if (answer == ADMIN_GOOD && failpoint("kafka.read") != 0)
@@ -114,7 +115,7 @@ static enum sent begin(struct sender *sender, int64_t patience_us)
     enum sent sent = transaction_producer(sender, os_monotonic_us() + patience_us);
     if (sent != SENT_GOOD)
         return sent;
-    enum admin_answer answer = read_progress(sender, patience_us);
+    enum admin_answer answer = read_progress(sender, false, patience_us);
     return answer == ADMIN_GOOD ? SENT_GOOD : answer == ADMIN_LATER ? SENT_UNKNOWN : SENT_REFUSED;
 }
 
@@ -160,7 +161,8 @@ static bool is_own_life(const struct sender *sender)
 static enum sent reconnect(struct sender *sender)
 {
     enum { PATIENCE_US = 5000000 };
-    enum admin_answer answer = read_progress(sender, PATIENCE_US);
+    /* A life that is not committed yet counts too; and a transaction of this process may still be open. */
+    enum admin_answer answer = read_progress(sender, true, PATIENCE_US);
     if (answer != ADMIN_GOOD)
         return answer == ADMIN_LATER ? SENT_UNKNOWN : SENT_REFUSED;
     if (!is_own_life(sender)) {
@@ -205,8 +207,11 @@ static bool recover(struct sender *sender, unsigned *tries)
 {
     int64_t backoff_us = FENCED_WAIT_US;
     for (enum sent sent = SENT_UNKNOWN; sent != SENT_GOOD;) {
-        tell(sender);
-        wait_a_while(sender, &backoff_us);
+        if (!sender->is_smaller) {
+            tell(sender);
+            wait_a_while(sender, &backoff_us);
+        }
+        sender->is_smaller = false;
         if (atomic_load(&sender->must_stop))
             return false;
         sent = reconnect(sender);

@@ -51,6 +51,8 @@ struct sender {
     struct kafka_errors *errors;
     rd_kafka_topic_t *topic, *progress_topic;
     uint64_t part_bytes; /* of one transaction */
+    uint32_t batch;      /* how small the producer's batches are: an index of its sizes */
+    bool is_smaller;     /* the next producer's are: nothing has to be waited for */
     char why[400];       /* of the last failure */
     int64_t said_us;     /* when the user was last told */
     /* The transaction in work: the first record that was not taken. */

@@ -52,6 +52,20 @@ static void delivered(void *argument, const rd_kafka_message_t *message)
 
 /* --- Producers --- */
 
+/* A topic may take less than a batch: what it refuses is tried in smaller ones, at last alone. */
+static const char *const batch_bytes[] = {"1000000", "100000", "10000", "1"};
+
+static bool make_smaller(struct sender *sender)
+{
+    bool is_too_large = sender->refused == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE ||
+                        sender->refused == RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE;
+    if (!is_too_large || sender->batch + 1 == ARRAY_COUNT(batch_bytes))
+        return false;
+    sender->batch++;
+    sender->is_smaller = true;
+    return true;
+}
+
 enum sent transaction_producer(struct sender *sender, int64_t deadline_us)
 {
     const struct sender_options *options = &sender->options;
@@ -63,6 +77,7 @@ enum sent transaction_producer(struct sender *sender, int64_t deadline_us)
                                                 {"compression.codec", options->compression},
                                                 {"partitioner", "murmur2_random"},
                                                 {"message.max.bytes", "100000000"},
+                                                {"batch.size", batch_bytes[sender->batch]},
                                                 {"queue.buffering.max.messages", "1000000"},
                                                 {NULL, NULL}};
     const struct kafka_hooks hooks = {.argument = sender, .delivered = delivered};
@@ -268,6 +283,8 @@ static enum sent end_badly(struct sender *sender, const struct outbox_part *part
 {
     bool is_refused = judgement == REFUSED || admin_is_refusal(sender->refused);
     if (judgement == GIVE_UP && !is_refused)
+        return SENT_UNKNOWN;
+    if (make_smaller(sender))
         return SENT_UNKNOWN;
     if (sender->refused != RD_KAFKA_RESP_ERR_NO_ERROR)
         say_refused(sender, parts, count);

@@ -1,0 +1,482 @@
+/* Sink `kafka`: rows to a topic, each once.
+ *
+ * Exactly once (exact.c): rows become records in an outbox, a checkpoint holds it, and once that is published
+ * a transaction sends them together with a note of it in the sink's progress topic. A reader that reads
+ * committed records alone sees each row once, whatever crashed; a row is seen when the checkpoint behind it
+ * is published.
+ *
+ * At least once (direct.c): rows are sent as they come, and the checkpoint waits for their acknowledgement;
+ * after a crash those since the last checkpoint come again. */
+#include "connectors/kafka/direct.h"
+#include "connectors/kafka/encode.h"
+#include "connectors/kafka/exact.h"
+
+#include "core/os.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+enum delivery { EXACTLY_ONCE, AT_LEAST_ONCE };
+enum { TOPIC_NAME_MAX = 249, RECORD_NAMES = 'N' };
+
+struct kafka_create {
+    int64_t partitions, replication, retention_us;
+};
+
+struct kafka_sink {
+    struct kafka_client client;
+    struct str topic, progress_topic, delimiter;
+    int delivery, format, compression, times;
+    struct column_ref key, partition;
+    struct columns headers;
+    struct kafka_create create;
+    int64_t outbox_bytes, linger_us, timeout_us, patience_us;
+
+    const char *topic_name, *progress_name;
+    char linger_ms[32];
+    struct encode encode;
+    uint32_t resume_row; /* of the batch that could not be taken */
+    struct exact exact;
+    struct direct direct;
+};
+
+static const struct option create_options[] = {
+    OPTION_INT(struct kafka_create, partitions, "partitions", 0, "0", "0", "100000",
+               "partitions of a topic that is made; 0: a missing topic is an error"),
+    OPTION_INT(struct kafka_create, replication, "replication", 0, "0", "0", "100",
+               "copies of each partition; 0: the cluster's default"),
+    OPTION_DURATION(struct kafka_create, retention_us, "retention", 0, "0s", "0s", "36500d",
+                    "how long records are kept; 0: the cluster's default"),
+    OPTIONS_END,
+};
+
+static const struct option kafka_options[] = {
+    KAFKA_CLIENT_OPTIONS(struct kafka_sink, client),
+    OPTION_TEXT(struct kafka_sink, topic, "topic", OPTION_REQUIRED | OPTION_RUNTIME, NULL,
+                "the topic to write to"),
+    OPTION_ENUM(struct kafka_sink, format, "format", 0, "json", "json|csv|msgpack",
+                "what a record's value is: one row without a line end"),
+    OPTION_COLUMN(
+        struct kafka_sink, key, "key", 0,
+        "the column that is the record's key: rows of one key stay in order; without it keys are null"),
+    OPTION_COLUMNS(struct kafka_sink, headers, "headers", 0,
+                   "columns that are headers as well, by their names; a null is left out"),
+    OPTION_COLUMN(
+        struct kafka_sink, partition, "partition", 0,
+        "the column that says the partition; without it, and where it is null, the key does, as with "
+        "the Java client"),
+    OPTION_ENUM(struct kafka_sink, delivery, "delivery", 0, "exactly_once", "exactly_once|at_least_once",
+                "exactly_once: rows are sent, in transactions, once a checkpoint has them; at_least_once: at "
+                "once, and after a crash some again"),
+    OPTION_ENUM(struct kafka_sink, compression, "compression", OPTION_RUNTIME, "lz4",
+                "none|gzip|snappy|lz4|zstd", "of what is sent"),
+    OPTION_BYTES(
+        struct kafka_sink, outbox_bytes, "outbox", OPTION_RUNTIME, "64MiB", "1MiB", "1TiB",
+        "rows held until brokers have them; beyond it the sources wait, and a checkpoint comes soon"),
+    OPTION_TEXT(
+        struct kafka_sink, progress_topic, "progress_topic", OPTION_RUNTIME, "\"\"",
+        "exactly_once: where transactions note what is out; made if missing; by default the topic's name "
+        "with `.leat-` and the sink's"),
+    OPTION_DURATION(struct kafka_sink, timeout_us, "transaction_timeout", OPTION_RUNTIME, "60s", "1s", "15m",
+                    "exactly_once: after so long brokers abort a transaction whose producer is gone"),
+    OPTION_DURATION(struct kafka_sink, linger_us, "linger", OPTION_RUNTIME, "1ms", "0ms", "10s",
+                    "at_least_once: how long a record waits for others to go with it"),
+    OPTION_DURATION(
+        struct kafka_sink, patience_us, "patience", OPTION_RUNTIME, "60s", "1s", "1d",
+        "how long the start, and the end of a run, wait for brokers; in between there is no limit"),
+    OPTION_BLOCK(struct kafka_sink, create, struct kafka_create, "create", OPTION_RUNTIME, create_options,
+                 "make the topic if it is missing"),
+    OPTION_TEXT(struct kafka_sink, delimiter, "delimiter", 0, "\",\"", "csv: what stands between fields"),
+    OPTION_ENUM(struct kafka_sink, times, "times", 0, "rfc3339", "rfc3339|s|ms|us", "how times are written"),
+    OPTIONS_END,
+};
+
+/* --- Binding --- */
+
+static bool check_topic(const struct sink_bind *bind, const char *option, struct str topic)
+{
+    bool is_good =
+        topic.length > 0 && topic.length <= TOPIC_NAME_MAX && !str_is(topic, ".") && !str_is(topic, "..");
+    for (size_t i = 0; i < topic.length && is_good; i++) {
+        char c = topic.data[i];
+        is_good = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+                  c == '_' || c == '-';
+    }
+    if (is_good)
+        return true;
+    diag_hint(bind->diags,
+              diag_error(bind->diags, DIAG_E0404, bind->span, "`%s`: `%.*s` cannot be a topic", option,
+                         (int)MIN(topic.length, 300), topic.data),
+              "letters, digits, `.`, `_` and `-`, at most %d", TOPIC_NAME_MAX);
+    return false;
+}
+
+static bool bind_columns(struct kafka_sink *sink, struct sink_bind *bind)
+{
+    bool is_good = columns_resolve(&sink->headers, bind->input, bind->arena, bind->diags);
+    for (uint32_t i = 0; i < sink->headers.count && is_good; i++)
+        is_good = encode_check_text(&sink->headers.items[i], bind->input, bind->diags);
+    if (sink->headers.count > RECORD_HEADERS_MAX) {
+        diag_error(bind->diags, DIAG_E0404, sink->headers.items[RECORD_HEADERS_MAX].span,
+                   "a record can have %d headers", RECORD_HEADERS_MAX);
+        is_good = false;
+    }
+    if (sink->key.name.length > 0)
+        is_good &= column_resolve(&sink->key, bind->input, bind->arena, bind->diags) &&
+                   encode_check_text(&sink->key, bind->input, bind->diags);
+    if (sink->partition.name.length > 0)
+        is_good &= column_resolve(&sink->partition, bind->input, bind->arena, bind->diags) &&
+                   encode_check_partition(&sink->partition, bind->input, bind->diags);
+    return is_good;
+}
+
+static const struct format_kind *format_of(const struct kafka_sink *sink)
+{
+    static const char *const names[] = {"json", "csv", "msgpack"};
+    return format_find(str_from(names[sink->format]));
+}
+
+static bool kafka_bind(struct sink_bind *bind)
+{
+    struct kafka_sink *sink = bind->config;
+    bool is_good = kafka_client_check(&sink->client, RD_KAFKA_PRODUCER, bind->span, bind->diags);
+    is_good &= check_topic(bind, "topic", sink->topic);
+    if (sink->progress_topic.length > 0)
+        is_good &= check_topic(bind, "progress_topic", sink->progress_topic);
+    if (sink->progress_topic.length > 0 && str_equal(sink->progress_topic, sink->topic)) {
+        diag_error(bind->diags, DIAG_E0407, bind->span, "`progress_topic` cannot be the `topic` itself");
+        is_good = false;
+    }
+    is_good &= format_delimiter_check(sink->delimiter, bind->diags, bind->span);
+    is_good &= format_schema_check(format_of(sink), bind->input, bind->diags, bind->span);
+    return is_good && bind_columns(sink, bind);
+}
+
+/* --- Opening --- */
+
+static bool cannot_open(struct sink_context *context, const char *why, const char *hint)
+{
+    struct diag *d = diag_error(context->diags, DIAG_E0605, (struct span){0, 0}, "sink `%.*s`: %s",
+                                STR_ARGS(context->name), why);
+    diag_hint(context->diags, d, "%s", hint);
+    return false;
+}
+
+static bool ensure_topic(struct kafka_sink *sink, struct sink_context *context, struct admin_call *call)
+{
+    int32_t partitions = 0;
+    enum admin_answer answer = admin_partitions(call, sink->topic_name, &partitions);
+    if (answer == ADMIN_MISSING && sink->create.partitions > 0) {
+        char retention[32];
+        snprintf(retention, sizeof(retention), "%" PRId64, sink->create.retention_us / 1000);
+        const struct admin_config config[] = {
+            {sink->create.retention_us > 0 ? "retention.ms" : NULL, retention}, {NULL, NULL}};
+        int32_t replication = sink->create.replication > 0 ? (int32_t)sink->create.replication : -1;
+        answer = admin_create(call, sink->topic_name, (int32_t)sink->create.partitions, replication, config);
+    }
+    if (answer == ADMIN_GOOD)
+        return true;
+    if (answer != ADMIN_MISSING)
+        return cannot_open(context, call->why, "mend the cause and start again");
+    char why[320];
+    snprintf(why, sizeof(why), "topic `%s` does not exist", sink->topic_name);
+    return cannot_open(context, why, "make it, or let leat do so: `create: { partitions: 4 }`");
+}
+
+/* A job that goes on needs the progress of before: a topic that is gone is not made anew. */
+static bool ensure_progress(struct kafka_sink *sink, struct sink_context *context, struct admin_call *call)
+{
+    int32_t partitions = 0;
+    char why[400];
+    enum admin_answer answer = admin_partitions(call, sink->progress_name, &partitions);
+    if (answer == ADMIN_MISSING && !context->is_resumed) {
+        answer = admin_create_progress(call, sink->progress_name);
+        partitions = 1;
+    }
+    if (answer == ADMIN_GOOD && partitions == 1)
+        return true;
+    if (answer == ADMIN_GOOD) {
+        snprintf(why, sizeof(why), "progress topic `%s` has %d partitions", sink->progress_name, partitions);
+        return cannot_open(context, why, "it must have one: its records have one order");
+    }
+    if (answer != ADMIN_MISSING)
+        return cannot_open(context, call->why, "mend the cause and start again");
+    struct diag *d =
+        diag_error(context->diags, DIAG_E0707, (struct span){0, 0},
+                   "progress topic `%s` is gone: what is out is not known any more", sink->progress_name);
+    diag_hint(context->diags, d,
+              "give `progress_topic` the name it has; or start a new run with --fresh (rows that `%s` has "
+              "already come again)",
+              sink->topic_name);
+    return false;
+}
+
+static void open_encoder(struct kafka_sink *sink, const struct sink_context *context)
+{
+    static const enum time_unit units[] = {TIME_UNIT_RFC3339, TIME_UNIT_S, TIME_UNIT_MS, TIME_UNIT_US};
+    struct encode_options options = {
+        .schema = context->input,
+        .format = format_of(sink),
+        .config = {.delimiter = sink->delimiter.data[0], .has_no_header = true, .times = units[sink->times]},
+        .key = sink->key.name.length > 0 ? sink->key.index : -1,
+        .partition = sink->partition.name.length > 0 ? sink->partition.index : -1,
+        .headers = &sink->headers};
+    encode_open(&sink->encode, &options);
+}
+
+static const char *compression_name(const struct kafka_sink *sink)
+{
+    static const char *const names[] = {"none", "gzip", "snappy", "lz4", "zstd"};
+    return names[sink->compression];
+}
+
+static bool open_direct(struct kafka_sink *sink, struct sink_context *context)
+{
+    snprintf(sink->linger_ms, sizeof(sink->linger_ms), "%" PRId64 ".%03" PRId64, sink->linger_us / 1000,
+             sink->linger_us % 1000);
+    struct direct_options options = {.client = &sink->client,
+                                     .job = context->job,
+                                     .sink = context->name,
+                                     .topic = sink->topic_name,
+                                     .compression = compression_name(sink),
+                                     .linger_ms = sink->linger_ms,
+                                     .budget_bytes = (uint64_t)sink->outbox_bytes,
+                                     .patience_us = sink->patience_us,
+                                     .is_full = &context->is_full,
+                                     .wake = context->wake,
+                                     .engine = context->engine};
+    return direct_open(&sink->direct, &options) ||
+           cannot_open(context, sink->direct.error, "mend the cause and start again");
+}
+
+static bool open_exact(struct kafka_sink *sink, struct sink_context *context)
+{
+    struct sender_options options = {.client = &sink->client,
+                                     .job = context->job,
+                                     .sink = context->name,
+                                     .topic = sink->topic_name,
+                                     .progress_topic = sink->progress_name,
+                                     .compression = compression_name(sink),
+                                     .timeout_us = sink->timeout_us,
+                                     .patience_us = sink->patience_us};
+    memcpy(options.run_id, context->run_id, sizeof(options.run_id));
+    uint64_t budget = (uint64_t)sink->outbox_bytes;
+    if (!context->is_resumed)
+        return exact_open(&sink->exact, context, &options, budget);
+    exact_prepare(&sink->exact, context, &options, budget);
+    return true;
+}
+
+static bool name_topics(struct kafka_sink *sink, struct sink_context *context)
+{
+    sink->topic_name = arena_strndup(context->arena, sink->topic.data, sink->topic.length);
+    sink->progress_name =
+        sink->progress_topic.length > 0
+            ? arena_strndup(context->arena, sink->progress_topic.data, sink->progress_topic.length)
+            : arena_printf(context->arena, "%s.leat-%.*s", sink->topic_name, STR_ARGS(context->name));
+    if (strlen(sink->progress_name) <= TOPIC_NAME_MAX)
+        return true;
+    return cannot_open(context, "the name of its progress topic is too long", "give it a `progress_topic`");
+}
+
+static bool kafka_open(struct sink_context *context)
+{
+    struct kafka_sink *sink = context->config;
+    bool is_exact = sink->delivery == EXACTLY_ONCE;
+    _Atomic bool never = false;
+    if (is_exact && !context->has_checkpoints) {
+        struct diag *d =
+            diag_error(context->diags, DIAG_E0407, (struct span){0, 0},
+                       "sink `%.*s` delivers exactly once, and the job has no checkpoints that rows could be "
+                       "kept in until they are sent",
+                       STR_ARGS(context->name));
+        diag_hint(context->diags, d,
+                  "say `checkpoint: { dir: \"state/%.*s\" }` in the job block, or `delivery: at_least_once`",
+                  STR_ARGS(context->job));
+        return false;
+    }
+    if (!name_topics(sink, context))
+        return false;
+    struct admin_call call = {.client = &sink->client,
+                              .job = context->job,
+                              .name = context->name,
+                              .deadline_us = os_monotonic_us() + sink->patience_us,
+                              .must_stop = &never};
+    if (!ensure_topic(sink, context, &call) || (is_exact && !ensure_progress(sink, context, &call)))
+        return false;
+    open_encoder(sink, context);
+    return is_exact ? open_exact(sink, context) : open_direct(sink, context);
+}
+
+/* --- Rows --- */
+
+/* Whether the sink can go on; else context->error says why. */
+static bool is_well(struct sink_context *context)
+{
+    struct kafka_sink *sink = context->config;
+    context->error_code = DIAG_E0605;
+    if (sink->delivery == EXACTLY_ONCE)
+        return exact_is_well(&sink->exact, context->error, sizeof(context->error));
+    if (!atomic_load(&sink->direct.has_failed))
+        return true;
+    pthread_mutex_lock(&sink->direct.mutex); /* the lane and the coordinator may say it at once */
+    snprintf(context->error, sizeof(context->error), "%s", sink->direct.error);
+    pthread_mutex_unlock(&sink->direct.mutex);
+    return false;
+}
+
+static bool kafka_write(struct sink_context *context, const struct batch *batch)
+{
+    struct kafka_sink *sink = context->config;
+    bool is_good = is_well(context);
+    for (; is_good && sink->resume_row < batch->selected; sink->resume_row += is_good) {
+        struct kafka_record record = encode_row(&sink->encode, batch, sink->resume_row);
+        is_good = sink->delivery == EXACTLY_ONCE ? exact_write(&sink->exact, &record)
+                                                 : direct_write(&sink->direct, &record);
+    }
+    if (sink->delivery == EXACTLY_ONCE)
+        exact_account(&sink->exact);
+    if (is_good)
+        sink->resume_row = 0;
+    return is_good || is_well(context);
+}
+
+/* --- Checkpoints --- */
+
+/* The names stand in front of the rest: rows before the checkpoint went there. */
+static void put_names(const struct kafka_sink *sink, struct byte_buffer *out)
+{
+    const char head[] = {RECORD_NAMES, (char)('0' + sink->delivery)};
+    buffer_append(out, head, sizeof(head));
+    buffer_append(out, sink->topic_name, strlen(sink->topic_name) + 1);
+    if (sink->delivery == EXACTLY_ONCE)
+        buffer_append(out, sink->progress_name, strlen(sink->progress_name));
+}
+
+static bool kafka_snapshot(struct sink_context *context, struct snapshot_writer *writer)
+{
+    struct kafka_sink *sink = context->config;
+    struct byte_buffer names = {0};
+    put_names(sink, &names);
+    bool is_good = snapshot_put(writer, SNAPSHOT_GLOBAL, names.data, names.length);
+    buffer_free(&names);
+    if (!is_good)
+        return false;
+    if (sink->delivery == EXACTLY_ONCE)
+        return exact_snapshot(&sink->exact, writer);
+    direct_snapshot(&sink->direct, writer);
+    return true;
+}
+
+static bool is_other(struct sink_context *context, const struct byte_buffer *names)
+{
+    struct kafka_sink *sink = context->config;
+    struct byte_buffer now = {0};
+    put_names(sink, &now);
+    bool is_same = now.length == names->length && memcmp(now.data, names->data, now.length) == 0;
+    buffer_free(&now);
+    if (is_same)
+        return false;
+    static const char *const deliveries[] = {"exactly_once", "at_least_once"};
+    struct diag *d =
+        diag_error(context->diags, DIAG_E0707, (struct span){0, 0},
+                   "sink `%.*s` wrote to topic `%.*s` with `delivery: %s` so far, and `topic`, `delivery` or "
+                   "`progress_topic` is another now",
+                   STR_ARGS(context->name), (int)strnlen(names->data + 2, names->length - 2), names->data + 2,
+                   deliveries[names->data[1] == '1']);
+    diag_hint(
+        context->diags, d,
+        "give it back what it had; or give the sink another name: it then begins with the rows after the "
+        "checkpoint; or start anew with --fresh");
+    return true;
+}
+
+static bool kafka_restore(struct sink_context *context, struct snapshot_reader *reader)
+{
+    struct kafka_sink *sink = context->config;
+    struct byte_buffer names = {0};
+    struct str record;
+    uint32_t group;
+    bool is_good = true;
+    while (is_good && snapshot_get(reader, &group, &record)) {
+        if (record.length > 3 && record.data[0] == RECORD_NAMES) {
+            buffer_clear(&names);
+            buffer_append(&names, record.data, record.length);
+        } else {
+            is_good =
+                names.length > 0 && (names.data[1] != '0' + EXACTLY_ONCE || sink->delivery != EXACTLY_ONCE ||
+                                     exact_restore_record(&sink->exact, record));
+        }
+    }
+    if (!is_good || names.length == 0) {
+        snapshot_corrupt(reader, context->diags, "a Kafka sink's record that is none");
+        is_good = false;
+    }
+    is_good = is_good && !is_other(context, &names);
+    buffer_free(&names);
+    if (!is_good || sink->delivery != EXACTLY_ONCE)
+        return is_good;
+    return exact_restored(&sink->exact, reader);
+}
+
+static bool kafka_committed(struct sink_context *context, uint64_t epoch, struct str order LEAT_UNUSED)
+{
+    struct kafka_sink *sink = context->config;
+    if (sink->delivery == EXACTLY_ONCE)
+        return exact_committed(&sink->exact, epoch);
+    return is_well(context);
+}
+
+static bool kafka_drain(struct sink_context *context)
+{
+    struct kafka_sink *sink = context->config;
+    context->error_code = DIAG_E0605;
+    if (sink->delivery == EXACTLY_ONCE)
+        return exact_drain(&sink->exact);
+    return direct_drain(&sink->direct) || is_well(context);
+}
+
+static void kafka_describe(struct sink_context *context, struct byte_buffer *out)
+{
+    struct kafka_sink *sink = context->config;
+    if (sink->delivery == EXACTLY_ONCE)
+        exact_describe(&sink->exact, out);
+    else
+        buffer_printf(out, "sent %" PRIu64 " records, %" PRIu64 " bytes", atomic_load(&sink->direct.records),
+                      atomic_load(&sink->direct.bytes));
+}
+
+static void kafka_close(struct sink_context *context)
+{
+    struct kafka_sink *sink = context->config;
+    exact_close(&sink->exact);
+    direct_close(&sink->direct);
+    encode_close(&sink->encode);
+}
+
+const struct sink_kind sink_kafka = {
+    .name = "kafka",
+    .summary = "rows to a Kafka topic, each once, whatever crashes",
+    .example =
+        "sink scored = kafka from features { brokers: \"localhost:9092\", topic: \"scores\", key: user_id }",
+    .details =
+        "With `delivery: exactly_once` rows become visible to readers of committed records "
+        "(`isolation.level: "
+        "read_committed`) when a checkpoint has them: at its interval, not at once. What is out is noted in "
+        "the "
+        "sink's progress topic, in the transactions that send the rows; leave that topic alone. With "
+        "`at_least_once` rows are visible within milliseconds, and after a crash those since the last "
+        "checkpoint "
+        "come again. Records of one key go to one partition, the one that the Java client would choose.",
+    .options = kafka_options,
+    .size = sizeof(struct kafka_sink),
+    .bind = kafka_bind,
+    .open = kafka_open,
+    .write = kafka_write,
+    .snapshot = kafka_snapshot,
+    .restore = kafka_restore,
+    .committed = kafka_committed,
+    .drain = kafka_drain,
+    .describe = kafka_describe,
+    .close = kafka_close,
+};

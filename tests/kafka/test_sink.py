@@ -1,0 +1,335 @@
+#!/usr/bin/env python3
+"""The sink `kafka` against a real broker: rows that a stock client reads are there once, in order per key, whatever
+happens to leat, to its checkpoints, to the brokers and to the progress topic. Prints TAP."""
+
+import glob
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import rig
+
+LEAT = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else os.path.join("build", "release", "leat")
+ROWS = 20000  # of an ordinary job: some 15 MB, fifteen times what its outbox may hold
+POINTS = ["kafka.outbox", "kafka.committed", "kafka.init", "kafka.read", "kafka.begin", "kafka.produce", "kafka.progress",
+          "kafka.commit.before", "kafka.commit.after", "ckpt.barrier", "ckpt.pre_rename", "ckpt.post_rename",
+          "ckpt.published"]
+
+
+class Job:
+    """A job from a file to a topic, in a folder of its own."""
+
+    def __init__(self, kafka, rows=ROWS, partitions=3, every="50ms", topic=None, bad=0, job="", source="", **options):
+        self.kafka, self.rows, self.lives = kafka, rows, 0
+        self.folder = tempfile.mkdtemp(prefix="leat-sink-")
+        self.state = os.path.join(self.folder, "state")
+        self.topic = topic or kafka.create_topic("sink", partitions=partitions)
+        self.progress = f"{self.topic}.leat-out"
+        self.bad = set(range(7, rows, rows // bad)) if bad else set()
+        with open(os.path.join(self.folder, "in.jsonl"), "w", encoding="utf-8") as file:
+            for n in range(rows):
+                row = {"n": n, "key": f"k{n % 10}", "ts": 1_700_000_000_000 + n, "note": "x" * (n % 1200)}
+                file.write("{bad %d\n" % n if n in self.bad else json.dumps(row) + "\n")
+        more = "".join(f", {name}: {value}" for name, value in {"outbox": "1MiB", "transaction_timeout": "10s",
+                                                                 "patience": "30s", **options}.items())
+        self.path = os.path.join(self.folder, "job.leat")
+        self.write(f"""job sink_test {{ workers: 2, checkpoint: {{ every: {every}, dir: "{self.state}", keep: {{ last: 5 }} }} {job} }}
+source rows = file {{
+  path: "{self.folder}/in.jsonl", schema: {{ n: int!, key: text, ts: time(ms), note: text }}, event_time: ts {source}
+}}
+stream good = rows | where n >= 0
+sink out = kafka from good {{ brokers: "{kafka.brokers}", topic: "{self.topic}", key: key {more} }}
+""")
+
+    def write(self, text):
+        self.text = text
+        with open(self.path, "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def start(self, *arguments, failpoints=""):
+        self.lives += 1
+        return subprocess.Popen([LEAT, "run", self.path, "--json", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                text=True, env={**os.environ, "LEAT_FAILPOINTS": failpoints})
+
+    def run(self, *arguments, failpoints="", seconds=60):
+        """Exit status, summary (or None), what it said."""
+        process = self.start(*arguments, failpoints=failpoints)
+        return self.end(process, seconds)
+
+    def end(self, process, seconds=60):
+        try:
+            out, err = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        try:
+            summary = json.loads(out)
+        except ValueError:
+            summary = None
+        return process.returncode, summary, err
+
+    def finish(self, *arguments):
+        status, summary, err = self.run(*arguments)
+        assert status == 0, (status, summary, err)
+        return summary, err
+
+    def expected(self):
+        return [n for n in range(self.rows) if n not in self.bad]
+
+    def check(self):
+        rig.check_once(self.kafka.consume(self.topic), self.expected())
+
+    def checkpoints(self):
+        return sorted(glob.glob(os.path.join(self.state, "gen-*", "ckpt-*[0-9]")), key=os.path.getmtime)
+
+    def close(self):
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def kill_when(process, condition):
+    """kill -9 as soon as the condition holds; whether it lived until then."""
+    while process.poll() is None and not condition():
+        time.sleep(0.005)
+    process.kill()
+    return process.wait() == -signal.SIGKILL
+
+
+def test_killed_at_every_step():
+    kafka = rig.shared()
+    rng = random.Random(1)
+    left = [(point, at) for point in POINTS for at in (2, 1)]
+    rng.shuffle(left)
+    while left:
+        job = Job(kafka)
+        while left:
+            point, at = left[-1]
+            status, _, err = job.run(failpoints=f"{point}=kill@{at}")
+            assert status in (0, -signal.SIGKILL), (point, status, err)
+            if status == 0:  # it came to the end before
+                assert job.lives > 1 or at > 1, f"{point} is never passed"
+                if job.lives == 1:
+                    left.pop()
+                break
+            left.pop()
+            if rng.random() < 0.3 and job.checkpoints():
+                kill_when(job.start(), lambda t=time.monotonic() + rng.random() / 2: time.monotonic() > t)
+        else:
+            job.finish()
+        job.check()
+        job.close()
+
+
+def damage(path):
+    """One byte of the checkpoint's largest file is another."""
+    largest = max((os.path.join(path, name) for name in os.listdir(path)), key=os.path.getsize)
+    copy = largest + ".copy"  # files of checkpoints share inodes
+    shutil.copyfile(largest, copy)
+    os.replace(copy, largest)
+    with open(largest, "r+b") as file:
+        file.seek(os.path.getsize(largest) // 2)
+        byte = file.read(1)
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte[0] ^ 255]))
+
+
+def test_falls_back_and_sends_nothing_twice():
+    kafka = rig.shared()
+    again = 0
+    for seed in range(3):
+        job = Job(kafka)
+        # What the newest checkpoint holds is out; then it is lost.
+        status, summary, err = job.run(failpoints=f"kafka.commit.after=kill@{3 + seed}")
+        assert status == -signal.SIGKILL, (status, summary, err)
+        for path in job.checkpoints()[-1 - seed % 2:]:
+            damage(path)
+        if seed == 2:  # and it dies while rows are made again
+            job.run(failpoints="ckpt.published=kill@1")
+        summary, err = job.finish()
+        again += "made again and not sent" in json.dumps(summary)
+        job.check()
+        job.close()
+    assert again > 0, "no row was made again"
+
+
+def test_progress_that_was_emptied_is_refused():
+    kafka = rig.shared()
+    job = Job(kafka)
+    status, summary, err = job.run(failpoints="kafka.commit.after=kill@4")
+    assert status == -signal.SIGKILL, (status, summary, err)
+    before = len(kafka.consume(job.topic, beside_open=True))
+    kafka.delete_topic(job.progress)
+    status, _, err = job.run()
+    assert status == 1 and "E0707" in err and "is gone" in err and "--fresh" in err, err
+    kafka.create_topic(job.progress, exact=True)
+    status, _, err = job.run()
+    assert status == 1 and "E0707" in err and "it was emptied" in err, err
+    assert len(kafka.consume(job.topic, beside_open=True)) == before
+    # A new run says that there is one before it, once there is progress of both.
+    job.finish("--fresh")
+    _, _, err = job.run("--fresh")
+    assert "has rows of an earlier run" in err, err
+    job.close()
+
+
+def test_a_zombie_is_fenced():
+    kafka = rig.shared()
+    job = Job(kafka, rows=60000)
+    zombie = job.start()
+    rig.wait_for(lambda: len(job.checkpoints()) >= 3 or zombie.poll() is not None, "checkpoints")
+    zombie.send_signal(signal.SIGSTOP)
+    assert zombie.poll() is None
+    status, _, err = job.run("--take-over")
+    zombie.send_signal(signal.SIGCONT)
+    assert status == 0, (status, summary, err)
+    status, _, err = job.end(zombie)
+    assert status == 1 and "another leat" in err, (status, err)
+    job.check()
+    job.close()
+
+
+def test_topics_that_refuse():
+    kafka = rig.shared()
+    job = Job(kafka, rows=100, topic=f"nowhere-{os.getpid()}")
+    status, _, err = job.run()
+    assert status == 1 and "E0605" in err and "does not exist" in err and "create:" in err, err
+    job.write(job.text.replace("key: key", "key: key, create: { partitions: 2 }"))
+    job.finish()
+    assert kafka.partitions(job.topic) == [0, 1]
+    job.check()
+    job.close()
+    # One record is too large for the topic: the job stops, says which, and loses nothing.
+    topic = kafka.create_topic("small", max_message_bytes=2000)
+    job = Job(kafka, rows=100, topic=topic)
+    with open(os.path.join(job.folder, "in.jsonl"), "a", encoding="utf-8") as file:
+        file.write(json.dumps({"n": 100, "key": "k0", "ts": 0, "note": os.urandom(3000).hex()}) + "\n")
+    job.rows = 101
+    status, _, err = job.run()
+    assert status == 1 and f"`{topic}`" in err and "made of record 100" in err and "too large" in err, err
+    kafka.alter_topic(topic, max_message_bytes=100000)
+    rig.wait_for(lambda: job.run()[0] == 0, "the broker takes the record")
+    job.check()
+    job.close()
+
+
+def test_records_have_keys_headers_partitions():
+    kafka = rig.shared()
+    job = Job(kafka, rows=500, partitions=7, headers="[key, n]")
+    job.finish()
+    job.check()
+    where = {}
+    for record in kafka.consume(job.topic):
+        row = json.loads(record.value)
+        assert record.key.decode() == row["key"]
+        assert record.headers == [("key", row["key"].encode()), ("n", str(row["n"]).encode())], record
+        assert not record.value.endswith(b"\n")
+        where.setdefault(record.key, set()).add(record.partition)
+    other = kafka.create_topic("java", partitions=7)
+    kafka.produce(other, [{"key": key, "value": b""} for key in where])
+    assert {r.key: {r.partition} for r in kafka.consume(other)} == where
+    job.close()
+    job = Job(kafka, rows=500, partitions=4, format="csv")
+    job.write(job.text.replace("where n >= 0", "with p = n % 4, gone = case when n % 3 == 0 then null else key end")
+              .replace("key: key", "key: gone, partition: p"))
+    job.finish()
+    for record in kafka.consume(job.topic):
+        fields = record.value.decode().split(",")
+        assert record.partition == int(fields[0]) % 4 and len(fields) == 6, record
+        assert record.key == (None if int(fields[0]) % 3 == 0 else fields[1].encode()), record
+    job.close()
+
+
+def test_dead_letters():
+    kafka = rig.shared()
+    dead = kafka.create_topic("dead")
+    job = Job(kafka, rows=20000, bad=40)
+    job.write(job.text + f'sink dead = kafka from dead_letters {{ brokers: "{kafka.brokers}", topic: "{dead}" }}\n')
+    for at in (2, 4):
+        job.run(failpoints=f"kafka.commit.before=kill@{at}")
+    job.finish()
+    job.check()
+    found = [json.loads(r.value) for r in kafka.consume(dead)]
+    assert [row["raw"] for row in found] == ["{bad %d" % n for n in sorted(job.bad)], found[:3]
+    for row in found:
+        assert row["record"] == int(row["raw"][5:]) and row["source"] == "rows" and "in quotes" in row["reason"], row
+        assert row["place"].endswith("in.jsonl"), row
+    job.close()
+
+
+def test_at_least_once():
+    kafka = rig.shared()
+    job = Job(kafka, delivery="at_least_once")
+    job.finish()
+    job.check()
+    job.close()
+    job = Job(kafka, delivery="at_least_once")
+    for _ in range(2):
+        status, summary, err = job.run(failpoints="kafka.flush=kill@1")
+        assert status == -signal.SIGKILL, (status, summary, err)
+    job.finish()
+    assert set(rig.numbers(kafka.consume(job.topic))) == set(job.expected())
+    job.close()
+
+
+def test_another_transaction_on_the_progress_topic():
+    """What is out may lie behind it: a start waits until that can be read."""
+    kafka = rig.shared()
+    progress = kafka.create_topic("progress", cleanup_policy="compact")
+    job = Job(kafka, progress_topic=f'"{progress}"')
+    process = job.start(failpoints="kafka.begin=sleep:200,kafka.commit.after=kill@4")
+    rig.wait_for(lambda: len(job.checkpoints()) >= 2 or process.poll() is not None, "checkpoints")
+    other = kafka.producer(f"other-{os.getpid()}")
+    other.begin_transaction()
+    other.produce(progress, b"somebody's value", b"somebody's key")
+    other.flush()
+    status, _, err = job.end(process)
+    assert status == -signal.SIGKILL, (status, err)
+    process = job.start()
+    time.sleep(2)
+    assert process.poll() is None
+    other.abort_transaction()
+    status, _, err = job.end(process)
+    assert status == 0, err
+    job.check()
+    job.close()
+
+
+def test_answers_to_commits_are_lost():
+    kafka = rig.shared()
+    with kafka.proxied() as proxied:
+        for place in ("request", "answer"):
+            job = Job(kafka)
+            job.write(job.text.replace(kafka.brokers, proxied.brokers))
+            cuts = proxied.cuts
+            proxied.cut_at("EndTxn", place, skip=2)
+            job.finish()
+            assert proxied.cuts > cuts
+            job.check()
+            job.close()
+
+
+def test_brokers_are_lost():
+    with rig.own() as kafka:
+        job = Job(kafka, rows=100000)
+        process = job.start()
+        rig.wait_for(lambda: len(job.checkpoints()) >= 2 or process.poll() is not None, "checkpoints")
+        kafka.kill(1)
+        time.sleep(2)
+        kafka.start(1)
+        rig.wait_for(lambda: len(kafka.consume(job.topic, beside_open=True)) > 30000 or process.poll() is not None, "rows")
+        kafka.pause(1)  # longer than a transaction may last
+        time.sleep(12)
+        kafka.resume(1)
+        status, summary, err = job.end(process, 120)
+        assert status == 0, (status, summary, err)
+        job.check()
+        job.close()
+
+
+if __name__ == "__main__":
+    sys.exit(rig.run(globals()))
