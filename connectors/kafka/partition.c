@@ -410,9 +410,14 @@ static void make_batch(struct kafka_partition *p, struct raw_batch *raw, uint32_
                                   .offsets = arena_alloc(arena, count * sizeof(int64_t))};
     raw->records = arena_alloc(arena, count * sizeof(*raw->records));
     raw->data = arena_alloc(arena, bytes + count + RAW_PADDING);
+    const rd_kafka_message_t *last = p->pending[count - 1];
+    raw->next = (struct source_position){.b = last->offset + 1, .record = p->records + count};
+    struct kafka_mark mark = mark_of(last);
+    add_mark(p, &mark);
+    copy_texts(p, frame, count, arena);
     char *at = raw->data;
     for (uint32_t i = 0; i < count; i++) {
-        const rd_kafka_message_t *message = p->pending[i];
+        rd_kafka_message_t *message = p->pending[i];
         rd_kafka_timestamp_type_t type;
         int64_t time_ms = rd_kafka_message_timestamp(message, &type);
         size_t length = payload_bytes(message);
@@ -426,25 +431,19 @@ static void make_batch(struct kafka_partition *p, struct raw_batch *raw, uint32_
             flag(frame, i, KAFKA_TOO_LONG, arena);
         raw->records[i] = (struct raw_record){(uint32_t)(at - raw->data), (uint32_t)length};
         at += length;
-        *at++ = '\n'; /* as between lines: ends whatever a decoder scans for */
+        *at++ = '\n';                      /* as between lines: ends whatever a decoder scans for */
+        rd_kafka_message_destroy(message); /* while it is in the cache */
     }
-    copy_texts(p, frame, count, arena);
-    const rd_kafka_message_t *last = p->pending[count - 1];
     raw->data_bytes = (size_t)(at - raw->data);
     raw->count = count;
     raw->position = (struct source_position){.b = p->next, .record = p->records};
-    raw->next = (struct source_position){.b = last->offset + 1, .record = p->records + count};
     raw->path = p->name;
     raw->first_line = raw->first_offset = -1;
     raw->header = (struct str){"", 0};
     raw->extra = frame;
-    struct kafka_mark mark = mark_of(last);
-    add_mark(p, &mark);
     __atomic_store_n(&p->time_us, frame->times[count - 1], __ATOMIC_RELAXED);
-    __atomic_store_n(&p->next, last->offset + 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&p->next, raw->next.b, __ATOMIC_RELAXED);
     p->records += count;
-    for (uint32_t i = 0; i < count; i++)
-        rd_kafka_message_destroy(p->pending[i]);
     p->pending_count -= count;
     p->pending_bytes -= bytes;
     memmove(p->pending, p->pending + count, p->pending_count * sizeof(*p->pending));
