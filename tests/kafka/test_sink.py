@@ -157,6 +157,35 @@ def test_falls_back_and_sends_nothing_twice():
     assert again > 0, "no row was made again"
 
 
+def test_from_topic_to_topic():
+    """Live: killed after what it read was sent, some checkpoints lost, bad records among the good ones."""
+    kafka = rig.shared()
+    source, dead = kafka.create_topic("live-in", partitions=3), kafka.create_topic("live-dead")
+    job = Job(kafka, rows=0)
+    job.write(job.text.replace(f"""file {{
+  path: "{job.folder}/in.jsonl", """, f"""kafka {{
+  brokers: "{kafka.brokers}", topic: "{source}", format: json, start: earliest, """)
+              + f'sink dead = kafka from dead_letters {{ brokers: "{kafka.brokers}", topic: "{dead}" }}\n')
+    for life in range(4):
+        process = job.start(failpoints=f"kafka.commit.{'after' if life % 2 else 'before'}=kill@4")
+        while process.poll() is None:
+            kafka.produce(source, [*rig.numbered(500, first=job.rows), {"value": b"{bad %d" % job.rows}])
+            job.rows += 500
+        assert process.wait() == -signal.SIGKILL, job.end(process)
+        if life % 2 and len(job.checkpoints()) > 1:
+            damage(job.checkpoints()[-1])
+    process = job.start()
+    rig.wait_for(lambda: process.poll() is not None
+                 or len(kafka.consume(job.topic, beside_open=True)) >= job.rows, "all rows")
+    process.send_signal(signal.SIGINT)
+    status, _, err = job.end(process)
+    assert status == 0, err
+    job.check()
+    found = sorted(json.loads(r.value)["raw"] for r in kafka.consume(dead))
+    assert found == sorted("{bad %d" % n for n in range(0, job.rows, 500)), found[:5]
+    job.close()
+
+
 def test_progress_that_was_emptied_is_refused():
     kafka = rig.shared()
     job = Job(kafka)
