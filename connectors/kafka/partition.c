@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <xxhash.h>
 
-enum { NUDGE_EVERY_US = 2000 };
+enum { NUDGE_EVERY_US = 2000, ASK_MS = 2000 };
 
 static const struct span no_span = {0, 0};
 
@@ -72,10 +72,13 @@ static struct diag_list *lock_diags(struct kafka_partition *p)
 
 static bool fail_gone(struct kafka_partition *p, int64_t offset, int64_t low)
 {
+    char oldest[64] = "";
     struct diag_list *diags = lock_diags(p);
-    struct diag *d = diag_error(diags, DIAG_E0612, no_span,
-                                "the records of `%s` from offset %lld on are gone: the oldest is now %lld",
-                                p->name, (long long)offset, (long long)low);
+    if (low >= 0)
+        snprintf(oldest, sizeof(oldest), ": the oldest is now %lld", (long long)low);
+    struct diag *d =
+        diag_error(diags, DIAG_E0612, no_span, "the records of `%s` from offset %lld on are gone%s", p->name,
+                   (long long)offset, oldest);
     diag_hint(
         diags, d,
         "the topic's retention has deleted what this job had not read; start anew with --fresh (state and "
@@ -204,7 +207,9 @@ static bool take_event(struct kafka_partition *p, const rd_kafka_message_t *mess
     case RD_KAFKA_RESP_ERR__PARTITION_EOF: p->eof = message->offset; return true;
     case RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET:
     case RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE:
-        (void)rd_kafka_get_watermark_offsets(p->shared->client, p->topic, p->id, &low, &high);
+        if (rd_kafka_query_watermark_offsets(p->shared->client, p->topic, p->id, &low, &high, ASK_MS) !=
+            RD_KAFKA_RESP_ERR_NO_ERROR)
+            low = high = -1;
         return low > p->next || low < 0
                    ? fail_gone(p, p->next, low)
                    : fail_other_topic(p, "it ends before the place where reading goes on");

@@ -88,7 +88,8 @@ static enum read_status read_all(struct rig_source *rig, uint32_t partition, str
         struct rig_reading part = rig_read(rig, partition);
         reading->batches =
             realloc(reading->batches, (reading->count + part.count + 1) * sizeof(*reading->batches));
-        memcpy(reading->batches + reading->count, part.batches, part.count * sizeof(*part.batches));
+        if (part.count > 0)
+            memcpy(reading->batches + reading->count, part.batches, part.count * sizeof(*part.batches));
         reading->count += part.count;
         reading->status = part.status;
         free(part.batches);
@@ -325,6 +326,8 @@ static void test_rate(void **state)
     int64_t begin = os_monotonic_us();
     assert_int_equal(read_all(&rig, 0, &reading), READ_END);
     check_numbers(&reading, 0, 3001);
+    assert_int_equal(reading.count, 3); /* still whole batches, though they came in pieces */
+    assert_int_equal(reading.batches[1].count, BATCH_ROWS);
     assert_in_range(os_monotonic_us() - begin, 430000,
                     WAIT_US); /* 3,001 less the 300 of a burst, at 6,000/s */
     rig_reading_free(&reading);
