@@ -125,6 +125,17 @@ def test_killed_at_every_step():
         job.close()
 
 
+def test_a_finished_job_sends_what_is_left():
+    for point in ("kafka.committed=kill@1", "kafka.commit.before=kill@2"):
+        job = Job(rig.shared(), rows=200, every="10s")
+        status, _, err = job.run(failpoints=point)  # the only checkpoint is the last
+        assert status == -signal.SIGKILL, (status, err)
+        assert not job.kafka.consume(job.topic, beside_open=True)
+        job.finish()
+        job.check()
+        job.close()
+
+
 def damage(path):
     """One byte of the checkpoint's largest file is another."""
     largest = max((os.path.join(path, name) for name in os.listdir(path)), key=os.path.getsize)
