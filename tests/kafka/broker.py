@@ -94,8 +94,23 @@ class Stopped(BaseException):
     """By a signal."""
 
 
-def stop_by_signal(number, frame):
-    raise Stopped(number)
+class Stopping:
+    """Signals that end `during`: raised, or while something must not be interrupted kept until raise_kept."""
+
+    def __init__(self):
+        self.kept, self.is_keeping = [], False
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self.come)
+
+    def come(self, number, frame):
+        self.kept.append(number)
+        if not self.is_keeping:
+            raise Stopped(number)
+
+    def raise_kept(self):
+        self.is_keeping = False
+        if self.kept:
+            raise Stopped(self.kept[0])
 
 
 def sweep():
@@ -109,12 +124,13 @@ def sweep():
 def cmd_during(instance, arguments):
     sweep()
     instance = Instance(f"during-{os.getpid()}")
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, stop_by_signal)
+    stopping = Stopping()
     try:
         environment = dict(os.environ, **start_during(instance))
+        stopping.is_keeping = True  # or a command that has begun would be nobody's
         command = subprocess.Popen(arguments.command, env=environment)
         try:
+            stopping.raise_kept()
             return command.wait()
         except Stopped:
             command.send_signal(signal.SIGTERM)

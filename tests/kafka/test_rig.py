@@ -414,7 +414,7 @@ def test_no_process_of_others_is_ended():
 def test_a_broker_ends_with_the_tests():
     endings = {}
     for number in (signal.SIGTERM, signal.SIGKILL, None):
-        command = ["sh", "-c", "echo $LEAT_KAFKA; " + ("exec sleep 300" if number else "exit 3")]
+        command = ["sh", "-c", "echo $LEAT_KAFKA; " + ("exec sleep 60" if number else "exit 3")]
         endings[number] = subprocess.Popen([*BROKER, "during", *command], stdout=subprocess.PIPE, text=True,
                                            start_new_session=True)
     for number, during in endings.items():
