@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { SLICE_MS = 500, REQUEST_MS = 10000 };
+enum { SLICE_MS = 500, REQUEST_MS = 10000, KNOWN_US = 10000000 };
 
 bool admin_is_refusal(rd_kafka_resp_err_t error)
 {
@@ -203,6 +203,12 @@ enum admin_answer admin_create_progress(struct admin_call *call, const char *top
 
 /* --- Reading a progress topic --- */
 
+static bool is_unknown(rd_kafka_resp_err_t error)
+{
+    return error == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART || error == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC ||
+           error == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION;
+}
+
 /* The end of the topic, whatever transactions are open in it. */
 static enum admin_answer find_end(struct admin_call *call, const char *topic, int64_t *end)
 {
@@ -210,13 +216,17 @@ static enum admin_answer find_end(struct admin_call *call, const char *topic, in
     rd_kafka_t *client = new_reader(call, "read_uncommitted", &errors);
     if (client == NULL)
         return ADMIN_REFUSED;
-    int64_t begin;
+    int64_t begin, made_until_us = os_monotonic_us() + KNOWN_US;
     rd_kafka_resp_err_t error;
+    bool is_new;
     do {
         error = rd_kafka_query_watermark_offsets(client, topic, 0, &begin, end, SLICE_MS * 4);
         if (error != RD_KAFKA_RESP_ERR_NO_ERROR)
             rd_kafka_poll(client, 100);
-    } while (error != RD_KAFKA_RESP_ERR_NO_ERROR && !admin_is_refusal(error) && !is_over(call, errors));
+        /* A topic that has just been made is known to a broker after a moment. */
+        is_new = is_unknown(error) && os_monotonic_us() < made_until_us;
+    } while (error != RD_KAFKA_RESP_ERR_NO_ERROR && (is_new || !admin_is_refusal(error)) &&
+             !is_over(call, errors));
     enum admin_answer answer =
         error == RD_KAFKA_RESP_ERR_NO_ERROR ? ADMIN_GOOD : fail(call, errors, "progress topic", topic, error);
     kafka_client_free(client, errors);

@@ -157,7 +157,7 @@ def test_falls_back_and_sends_nothing_twice():
         # What the newest checkpoint holds is out; then it is lost.
         status, summary, err = job.run(failpoints=f"kafka.commit.after=kill@{3 + seed}")
         assert status == -signal.SIGKILL, (status, summary, err)
-        for path in job.checkpoints()[-1 - seed % 2:]:
+        for path in job.checkpoints()[1:][-1 - seed % 2:]:
             damage(path)
         if seed == 2:  # and it dies while rows are made again
             job.run(failpoints="ckpt.published=kill@1")
