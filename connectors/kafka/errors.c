@@ -47,8 +47,8 @@ static const char *const hints[REASONS] = {
     [REASON_TIMEOUT] = "is there a way to that host from here, or a firewall between?",
     [REASON_REFUSED] = "start the broker, or mend `brokers`",
     [REASON_UNKNOWN_HOST] =
-        "mend `brokers`; a broker also announces a name of its own (advertised.listeners) "
-        "that must be known here",
+        ("mend `brokers`; a broker also announces a name of its own (advertised.listeners) "
+         "that must be known here"),
     [REASON_PROTOCOL] = "`protocol` in `security` must be that of the broker's listener at this port",
     [REASON_TLS] =
         "look at `ca` in `security`, the file of the authority that signed the broker's certificate",
