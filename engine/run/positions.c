@@ -28,6 +28,13 @@ bool sequencer_is_named(const struct run *run, uint32_t source)
     return run->plan->nodes[run->plan->sources[source]].source_kind->discover != NULL;
 }
 
+/* What is there is what has come. */
+static bool is_live_source(const struct run *run, uint32_t source)
+{
+    const struct plan_node *node = &run->plan->nodes[run->plan->sources[source]];
+    return node->is_live || !node->is_bounded || !node->is_replayable;
+}
+
 static bool refuse_partitions(struct run *run, uint32_t total)
 {
     diag_error(run->diags, DIAG_E0503, (struct span){0},
@@ -48,9 +55,8 @@ struct partition *sequencer_add_partition(struct run *run, uint32_t source, uint
     p->source = source;
     p->local = local;
     p->order_max = p->event_max = TIME_MIN;
-    p->is_live = node->is_live || !node->is_bounded || !node->is_replayable;
+    p->is_live = is_live_source(run, source);
     p->has_own_order = node->is_live; /* that of arrival */
-    s->is_live |= p->is_live || sequencer_is_named(run, source);
     if (node->source_kind->begin != NULL)
         node->source_kind->begin(&run->sources[source], local, &p->resume);
     return p;
@@ -61,16 +67,18 @@ static bool add_partitions(struct run *run)
 {
     struct sequencer *s = &run->sequencer;
     uint32_t total = 0;
-    bool is_live = false;
+    bool is_named = false;
     for (uint32_t i = 0; i < run->plan->sources_count; i++) {
         if (!open_source(run, i))
             return false;
         total += run->sources[i].partitions_count;
-        is_live |= sequencer_is_named(run, i);
+        is_named |= sequencer_is_named(run, i);
+        s->is_live |= is_live_source(run, i) ||
+                      sequencer_is_named(run, i); /* never again: lanes read it without the mutex */
     }
     if (total > PARTITIONS_MAX)
         return refuse_partitions(run, total);
-    s->partitions_room = is_live ? PARTITIONS_MAX : total; /* found while running: nothing may move */
+    s->partitions_room = is_named ? PARTITIONS_MAX : total; /* found while running: nothing may move */
     s->partitions = calloc(s->partitions_room, sizeof(*s->partitions));
     s->known = arena_array(&run->arena, uint32_t, MAX(run->plan->sources_count, 1));
     leat_assert(s->partitions != NULL);
