@@ -13,7 +13,7 @@ enum {
     CHUNK_SLOTS = 64 << 10,
     RECORD_TARGET = 128 << 10,
     SERVE_WAIT_MS = 1,
-    VISIT_SLOTS = 64
+    VISIT_SLOTS = 32
 };
 
 struct __attribute__((packed)) record_head {
@@ -107,34 +107,32 @@ void keyed_save(struct keyed_table *table, const struct keyed_slot *slot)
 
 /* --- The pass over the groups --- */
 
-/* Slots of a group that are looked at together, so that their values are asked for ahead. */
+/* Slots of a group that are looked at together: while those of one visit are taken, the values of the next
+ * are on their way. */
 struct visit {
     uint32_t count;
-    uint32_t next; /* slot to go on from */
     struct keyed_slot *slots[VISIT_SLOTS];
 };
 
-/* The next slots that may be of the generation: all used ones in a base, else those that changed. false:
- * there are none. */
-static bool next_visit(const struct table_group *group, bool is_base, struct visit *visit)
+/* The slots from *next on that may be of the generation: all used ones in a base, else those that changed. */
+static void plan_visit(const struct table_group *group, bool is_base, uint32_t *next, struct visit *visit)
 {
     visit->count = 0;
-    while (visit->next < group->capacity && visit->count < VISIT_SLOTS) {
+    while (*next < group->capacity && visit->count < VISIT_SLOTS) {
         if (!is_base) {
-            uint64_t word = group->changed[visit->next / 64] >> visit->next % 64;
+            uint64_t word = group->changed[*next / 64] >> *next % 64;
             if (word == 0) {
-                visit->next = (visit->next / 64 + 1) * 64;
+                *next = (*next / 64 + 1) * 64;
                 continue;
             }
-            visit->next += (uint32_t)__builtin_ctzll(word);
+            *next += (uint32_t)__builtin_ctzll(word);
         }
-        struct keyed_slot *slot = &group->slots[visit->next++];
+        struct keyed_slot *slot = &group->slots[(*next)++];
         __builtin_prefetch(slot, 1);
         visit->slots[visit->count++] = slot;
     }
     for (uint32_t i = 0; i < visit->count; i++)
         __builtin_prefetch(slot_block(visit->slots[i]));
-    return visit->count > 0;
 }
 
 /* No tag but those of the generation and of later changes stays. */
@@ -154,13 +152,16 @@ static void retag(struct keyed_table *table, struct table_group *group, struct k
 static uint32_t take_group(struct keyed_table *table, uint32_t index, struct byte_buffer *out)
 {
     struct table_group *group = &table->groups[index];
-    struct visit visit = {0};
-    uint32_t visited = 0;
+    struct visit visits[2];
+    uint32_t next = 0, visited = 0;
     size_t from = SIZE_MAX;
-    while (next_visit(group, table->snapshot.is_base, &visit)) {
-        visited += visit.count;
-        for (uint32_t i = 0; i < visit.count; i++) {
-            struct keyed_slot *slot = visit.slots[i];
+    plan_visit(group, table->snapshot.is_base, &next, &visits[0]);
+    for (uint32_t turn = 0; visits[turn % 2].count > 0; turn++) {
+        const struct visit *visit = &visits[turn % 2];
+        plan_visit(group, table->snapshot.is_base, &next, &visits[(turn + 1) % 2]);
+        visited += visit->count;
+        for (uint32_t i = 0; i < visit->count; i++) {
+            struct keyed_slot *slot = visit->slots[i];
             bool is_written = out != NULL && (slot->bits & SLOT_USED) != 0 && is_taken_up(table, slot);
             retag(table, group, slot);
             if (!is_written)
