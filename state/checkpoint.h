@@ -125,6 +125,12 @@ void checkpoint_redo_find(struct checkpoint_dir *dir, const struct checkpoint *f
 const char *checkpoint_redo(const struct checkpoint_dir *dir, uint32_t index);
 /* The number behind the last of them; 0: there are none. */
 uint64_t checkpoint_redo_next(const struct checkpoint_dir *dir);
+/* For a replay: the segments that the directory still has from the number on, in their order, up to the first
+ * that is missing or damaged (a warning), and whose they are. oldest: the least number that any has;
+ * UINT64_MAX: there are none. The paths are the arena's. */
+void checkpoint_order_paths(struct checkpoint_dir *dir, uint64_t number, struct arena *arena,
+                            const char ***paths, uint32_t *count, uint64_t *oldest, struct run_id *run,
+                            struct diag_list *diags);
 /* A checkpoint before this number was published: once it is beyond the last segment, they go. */
 void checkpoint_redo_passed(struct checkpoint_dir *dir, uint64_t number);
 
@@ -136,6 +142,9 @@ LEAT_CHECKED bool checkpoint_start_generation(struct checkpoint_dir *dir, const 
                                               struct diag_list *diags);
 const char *checkpoint_database_path(const struct checkpoint_dir *dir);
 struct run_id checkpoint_run(const struct checkpoint_dir *dir);
+uint32_t checkpoint_generation(const struct checkpoint_dir *dir);
+/* Whether a generation that is still there was of that run. */
+bool checkpoint_had_run(const struct checkpoint_dir *dir, const struct run_id *run);
 
 struct checkpoint_writer;
 /* Whether the next one must be a base: the chain is long, or its deltas are larger than its base. */

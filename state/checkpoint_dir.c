@@ -424,6 +424,26 @@ const char *checkpoint_database_path(const struct checkpoint_dir *dir)
     return dir->database_path;
 }
 
+uint32_t checkpoint_generation(const struct checkpoint_dir *dir)
+{
+    return dir->generation.generation;
+}
+
+bool checkpoint_had_run(const struct checkpoint_dir *dir, const struct run_id *run)
+{
+    uint32_t count;
+    uint32_t *generations = generations_list(dir, &count);
+    bool is_there = false;
+    for (uint32_t i = 0; i < count && !is_there; i++) {
+        struct generation generation;
+        const char *why;
+        is_there = generation_read(dir, generations[i], &generation, &why) == DECODE_GOOD &&
+                   memcmp(generation.run.bytes, run->bytes, sizeof run->bytes) == 0;
+    }
+    free(generations);
+    return is_there;
+}
+
 struct run_id checkpoint_run(const struct checkpoint_dir *dir)
 {
     return dir->generation.run;

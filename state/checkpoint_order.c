@@ -236,6 +236,33 @@ void checkpoint_redo_find(struct checkpoint_dir *dir, const struct checkpoint *f
     }
 }
 
+void checkpoint_order_paths(struct checkpoint_dir *dir, uint64_t number, struct arena *arena,
+                            const char ***paths, uint32_t *count, uint64_t *oldest, struct run_id *run,
+                            struct diag_list *diags)
+{
+    struct candidates found = {0};
+    struct generation newest;
+    const char *why;
+    uint32_t spans_count;
+    struct generation_span *spans = spans_walk(dir, &spans_count);
+    for (uint32_t i = 0; i < spans_count; i++)
+        add_generation(dir, &found, &spans[i], i == 0, 0);
+    bool is_known =
+        spans_count > 0 && generation_read(dir, spans[0].generation, &newest, &why) == DECODE_GOOD;
+    *run = is_known ? newest.run : (struct run_id){{0}};
+    free(spans);
+    *paths = arena_array(arena, const char *, MAX(found.count, 1));
+    *count = 0;
+    *oldest = UINT64_MAX;
+    for (struct candidate *c; (c = choose_candidate(&found, number, diags)) != NULL; number = c->next)
+        (*paths)[(*count)++] = arena_strdup(arena, c->path);
+    for (uint32_t i = 0; i < found.count; i++) {
+        *oldest = MIN(*oldest, found.items[i].first);
+        free(found.items[i].path);
+    }
+    free(found.items);
+}
+
 int redo_link(struct checkpoint_dir *dir, const char *temporary, const char *generation)
 {
     for (uint32_t i = 0; i < dir->redo_count; i++) {

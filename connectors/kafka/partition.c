@@ -441,6 +441,7 @@ static void make_batch(struct kafka_partition *p, struct raw_batch *raw, uint32_
     }
     raw->data_bytes = (size_t)(at - raw->data);
     raw->count = count;
+    raw->offsets = frame->offsets;
     raw->position = (struct source_position){.b = p->next, .record = p->records};
     raw->path = p->name;
     raw->first_line = raw->first_offset = -1;

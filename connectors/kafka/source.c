@@ -371,6 +371,7 @@ const struct source_kind source_kafka = {
                "jumps.",
     .options = kafka_options,
     .size = sizeof(struct kafka_source),
+    .has_offsets = true,
     .bind = kafka_bind,
     .open = kafka_open,
     .partition_name = kafka_partition_name,

@@ -55,11 +55,16 @@ static const struct argp_option options_table[] = {
      "checkpoint and stop when all that is left to read is at or after this time; the batch in progress is "
      "finished",
      3},
-    {"record-order", KEY_RECORD_ORDER, "FILE", 0,
-     "write the order in which the sources' rows were merged to FILE, for --order", 4},
-    {"order", KEY_ORDER, "FILE", 0,
-     "merge the sources' rows as FILE says, which --record-order wrote, and not anew; `none`: not even as a "
-     "recording's manifest says",
+    {"record-order", KEY_RECORD_ORDER, "PATH", 0,
+     "write the order in which the sources' rows were merged to the file PATH, for --order; or into files of "
+     "a "
+     "directory, DIR/: for jobs that run for months",
+     4},
+    {"order", KEY_ORDER, "PATH", 0,
+     "merge the sources' rows as PATH says, and not anew: what --record-order wrote, or the directory of a "
+     "job's "
+     "checkpoints, as far as it goes back; a live job's log, with recordings of its topics, gives that job's "
+     "output and models; `none`: not even as a recording's manifest says",
      4},
     {"json", KEY_JSON, NULL, 0, "diagnostics and the summary as JSON", 5},
     {"quiet", KEY_QUIET, NULL, 0, "no progress", 5},
@@ -174,6 +179,21 @@ static void watch(struct run *run, struct view *view)
     }
 }
 
+/* A live run's order log ended before what it was obeyed on. */
+static void tell_order_end(const struct run *run, const struct run_stats *stats)
+{
+    struct byte_buffer where = {0};
+    if (!stats->has_order_run_out)
+        return;
+    run_describe_order_end(run, &where);
+    fprintf(stderr,
+            "leat: the order log ends before number %" PRIu64
+            ", and so does the run: %.*s; what comes behind has "
+            "no order that could be done again\n",
+            stats->order_next, (int)where.length, where.data);
+    buffer_free(&where);
+}
+
 static int run_job(struct run_arguments *arguments)
 {
     struct job_load *load = &arguments->load;
@@ -198,6 +218,7 @@ static int run_job(struct run_arguments *arguments)
     view_free(view);
     is_good &= run_wait(run);
     run_stats(run, stats);
+    tell_order_end(run, stats);
     if (load->is_json)
         summary_json(load->plan, stats, is_good, stdout);
     else

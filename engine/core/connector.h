@@ -38,6 +38,7 @@ struct raw_batch {
     size_t data_bytes;
     struct raw_record *records;
     uint32_t count;
+    const int64_t *offsets;          /* of each record, where the source's kind says has_offsets */
     struct source_position position; /* of the first record */
     struct source_position next;     /* where the partition goes on behind this batch */
     const char *path;                /* the file, for messages; lives as long as the source */
@@ -133,6 +134,8 @@ struct source_kind {
     const char *name, *summary, *example, *details;
     const struct option *options;
     size_t size; /* of the option struct, which holds the state too; one per source, shared by all lanes */
+    /* Records have places of their own in a partition: raw_batch.offsets, source_position.b. */
+    bool has_offsets;
     bool (*bind)(struct source_bind *bind);
     /* Finds the partitions and sets partitions_count. */
     bool (*open)(struct source *source);

@@ -7,7 +7,7 @@
 
 enum { MAGIC_BYTES = 8, VARINT_MAX = 10 };
 
-static const char magic[MAGIC_BYTES + 1] = "leatord1";
+static const char magic[MAGIC_BYTES + 1] = "leatord2";
 
 /* --- Writing
  * ------------------------------------------------------------------------------------------------------- */
@@ -59,15 +59,19 @@ void order_put_partition(struct byte_buffer *out, enum order_tag tag, const stru
     put_text(out, partition->name);
     put_varint(out, partition->records);
     put_varint(out, zigzag((uint64_t)partition->time));
-    put_varint(out, partition->has_ended);
+    put_varint(out, partition->is);
+    if (partition->is & ORDER_HAS_OFFSETS)
+        put_varint(out, zigzag((uint64_t)partition->offset));
 }
 
-void order_put_slice(struct byte_buffer *out, uint32_t partition, uint64_t records, int64_t time,
-                     int64_t time_before)
+void order_put_slice(struct byte_buffer *out, const struct order_slice *slice)
 {
-    order_put_of(out, ORDER_SLICE, partition);
-    put_varint(out, records);
-    put_varint(out, zigzag((uint64_t)time - (uint64_t)time_before));
+    order_put_of(out, ORDER_SLICE, slice->partition);
+    put_varint(out, slice->records);
+    put_varint(out, zigzag((uint64_t)slice->time - (uint64_t)slice->time_before));
+    if (slice->has_offset)
+        put_varint(out,
+                   zigzag((uint64_t)slice->offset + 1 - (uint64_t)slice->offset_before - slice->records));
 }
 
 static void digest_of(const char *data, size_t bytes, uint8_t digest[ORDER_DIGEST_BYTES])
@@ -143,8 +147,8 @@ bool order_open(struct order_reader *reader, struct str text)
 
 void order_close(struct order_reader *reader)
 {
-    free(reader->times);
-    reader->times = NULL;
+    free(reader->places);
+    reader->places = NULL;
 }
 
 static uint64_t take_varint(struct order_reader *reader)
@@ -185,7 +189,11 @@ static void take_partition(struct order_reader *reader, struct order_entry *entr
     added->name = take_text(reader);
     added->records = take_varint(reader);
     added->time = (int64_t)unzigzag(take_varint(reader));
-    added->has_ended = take_varint(reader) != 0;
+    uint64_t is = take_varint(reader);
+    added->is = (unsigned)(is & ORDER_IS_ALL);
+    added->offset = added->is & ORDER_HAS_OFFSETS ? (int64_t)unzigzag(take_varint(reader)) : 0;
+    if (reader->why == NULL && is > ORDER_IS_ALL)
+        reader->why = "a partition is what no leat knows";
     if (reader->why == NULL &&
         ((reader->has_begun && entry->tag == ORDER_PARTITION) || added->id != reader->partitions ||
          reader->partitions == ORDER_PARTITIONS_MAX))
@@ -193,10 +201,11 @@ static void take_partition(struct order_reader *reader, struct order_entry *entr
     if (reader->why != NULL)
         return;
     if ((reader->partitions & (reader->partitions - 1)) == 0) { /* doubles at powers of two */
-        reader->times = realloc(reader->times, MAX(reader->partitions * 2, 1) * sizeof(*reader->times));
-        leat_assert(reader->times != NULL);
+        reader->places = realloc(reader->places, MAX(reader->partitions * 2, 1) * sizeof(*reader->places));
+        leat_assert(reader->places != NULL);
     }
-    reader->times[reader->partitions++] = added->time;
+    reader->places[reader->partitions++] =
+        (struct order_place){added->time, added->offset, (added->is & ORDER_HAS_OFFSETS) != 0};
 }
 
 static void take_known_partition(struct order_reader *reader, struct order_entry *entry)
@@ -212,12 +221,18 @@ static void take_slice(struct order_reader *reader, struct order_entry *entry)
     take_known_partition(reader, entry);
     entry->records = take_varint(reader);
     uint64_t difference = unzigzag(take_varint(reader));
+    struct order_place *place = reader->why == NULL ? &reader->places[entry->partition] : NULL;
+    entry->has_offset = place != NULL && place->has_offsets;
+    uint64_t gap = entry->has_offset ? unzigzag(take_varint(reader)) : 0;
     if (reader->why == NULL && (entry->records == 0 || entry->records > UINT32_MAX))
         reader->why = "a slice has an impossible number of records";
     if (reader->why != NULL)
         return;
-    entry->time = (int64_t)((uint64_t)reader->times[entry->partition] + difference);
-    reader->times[entry->partition] = entry->time;
+    entry->time = place->time = (int64_t)((uint64_t)place->time + difference);
+    if (entry->has_offset) {
+        place->offset = (int64_t)((uint64_t)place->offset + entry->records + gap);
+        entry->offset = (int64_t)((uint64_t)place->offset - 1);
+    }
     reader->slices++;
     reader->records += entry->records;
 }

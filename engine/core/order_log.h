@@ -2,7 +2,7 @@
  *
  * A log is a sequence of segments, one for each epoch. A segment stands alone:
  *
- *     "leatord1"                          magic and format version
+ *     "leatord2"                          magic and format version
  *     u64 epoch, first, next, bytes       numbers [first, next) are in it; `bytes` of entries follow
  *     entries
  *     16 bytes                            xxh3-128 of all before it
@@ -10,9 +10,12 @@
  * Words of 64 bits are little-endian. An entry is a type of one byte and its fields, which are LEB128 varints
  * (times: zigzag) and texts (length, bytes). Types:
  *
- *      1 partition   id, source's name, partition's name, records before, order time before, has it ended
+ *      1 partition   id, source's name, partition's name, records before, order time before, what it is (enum
+ *                    order_is), and where it has offsets, the one behind the last record before: that of the
+ *                    next record, if there is no gap
  *      2 slice       partition, records it gave to the number, order time of the last: less that of its last
- *                    slice (or of the partition entry)
+ *                    slice (or of the partition entry); and where it has offsets, that of the last: less what
+ *                    it were without gaps
  *      3 ended       partition: it has no more records
  *      4 number      the number is complete
  *      5 cut         partition: the number is complete and ends at a cut of this partition; watermarks
@@ -24,10 +27,12 @@
  *
  * A segment begins with a partition entry for each partition, in the order of their ids (0, 1, 2 ...), and
  * ends with an epoch entry. Entries 2, 3, 16 and 19 belong to the number that the next 4, 5 or 6 completes;
- * it may have no slice. A slice takes 5 to 14 bytes. Types 16 to 31 are what only live sources decide; those
- * kept for later are refused until somebody makes them: 18 clock tick, 20 micro-batch cut.
+ * it may have no slice. A slice takes 5 to 14 bytes, and one more where there are offsets. Types 16 to 31 are
+ * what only live sources decide; those kept for later are refused until somebody makes them: 18 clock tick,
+ * 20 micro-batch cut.
  *
- * What a slice was is checked when it is read again: its count, and the order time of its last record. */
+ * What a slice was is checked when it is read again: its count, and the order time and offset of its last
+ * record. A log is not of a recording: it says what was read of each partition, wherever that is kept. */
 #ifndef LEAT_CORE_ORDER_LOG_H
 #define LEAT_CORE_ORDER_LOG_H
 
@@ -55,6 +60,13 @@ enum {
 };
 #define ORDER_SEGMENT_MAX ((uint64_t)1 << 30) /* bytes of entries */
 
+enum order_is {
+    ORDER_HAS_ENDED = 1,
+    ORDER_IS_LIVE = 2,     /* what it gave to a number depended on when: nobody can compute that again */
+    ORDER_HAS_OFFSETS = 4, /* its records have places of their own (kafka) */
+    ORDER_IS_ALL = 7,
+};
+
 struct order_head {
     uint64_t epoch, first, next, bytes;
 };
@@ -64,7 +76,17 @@ struct order_partition {
     struct str source, name;
     uint64_t records;
     int64_t time;
-    bool has_ended;
+    unsigned is;    /* enum order_is */
+    int64_t offset; /* behind the last record before; ORDER_HAS_OFFSETS */
+};
+
+/* What a number takes of a partition, and what was before it. */
+struct order_slice {
+    uint32_t partition;
+    uint64_t records;
+    int64_t time, time_before;     /* of the last record */
+    int64_t offset, offset_before; /* of the last record; behind the last one before */
+    bool has_offset;
 };
 
 /* --- Writing: entries are put into a buffer, without allocation once it has grown --- */
@@ -72,8 +94,7 @@ struct order_partition {
 /* tag: partition, added. */
 void order_put_partition(struct byte_buffer *out, enum order_tag tag,
                          const struct order_partition *partition);
-void order_put_slice(struct byte_buffer *out, uint32_t partition, uint64_t records, int64_t time,
-                     int64_t time_before);
+void order_put_slice(struct byte_buffer *out, const struct order_slice *slice);
 /* tag: ended, cut, idle. */
 void order_put_of(struct byte_buffer *out, enum order_tag tag, uint32_t partition);
 /* tag: number, last. */
@@ -95,18 +116,25 @@ struct order_entry {
     enum order_tag tag;
     uint32_t partition;
     uint64_t records;
-    int64_t time; /* of the slice's last record */
+    int64_t time;   /* of the slice's last record */
+    int64_t offset; /* likewise; has_offset */
+    bool has_offset;
     struct order_partition added;
     uint64_t slices; /* epoch */
+};
+
+struct order_place {
+    int64_t time, offset; /* of the last record; behind it */
+    bool has_offsets;
 };
 
 struct order_reader {
     struct order_head head;
     const char *begin, *at, *end;
-    const char *why;     /* what is wrong; NULL: nothing */
-    int64_t *times;      /* by partition; malloc'd */
-    uint32_t partitions; /* so far */
-    uint64_t number;     /* that the next entry belongs to */
+    const char *why;            /* what is wrong; NULL: nothing */
+    struct order_place *places; /* by partition: where the entries so far have got to; malloc'd */
+    uint32_t partitions;        /* so far */
+    uint64_t number;            /* that the next entry belongs to */
     uint64_t slices, records;
     bool has_begun, has_ended;
 };

@@ -31,6 +31,13 @@ bool barrier_is_busy(struct run *run)
     return is_busy;
 }
 
+bool barrier_state_is_pressed(struct run *run)
+{
+    return run->state_store != NULL && run->checkpoints != NULL &&
+           state_store_pressure(run->state_store) > (size_t)run->operator_memory_bytes / 4 &&
+           barrier_is_busy(run);
+}
+
 bool barrier_disk_is_low(struct run *run)
 {
     struct run_checkpoints *c = run->checkpoints;

@@ -59,6 +59,8 @@ struct partition {
     uint32_t since_cut;   /* records sequenced since the last cut */
     int64_t order_max;    /* of what is sequenced */
     int64_t order_logged; /* of the last slice in the order log */
+    int64_t offset;       /* behind the last record that is sequenced; of kinds that have offsets */
+    int64_t offset_logged;
     int64_t event_max;
     bool has_event;
     /* Where a resume begins: this raw batch, less its first `resume_rows` rows. */
@@ -307,6 +309,9 @@ bool live_sinks_are_full(const struct run *run);
 bool live_may_form_held(struct run *run, uint64_t number);
 
 /* positions.c */
+/* All that there are: of a run that begins anew, and whose order no log says. A resume has the partitions of
+ * its checkpoint, in its order; what obeys a log has those of the log. */
+void sequencer_add_partitions(struct run *run);
 /* NULL after a diagnostic: there are too many. */
 struct partition *sequencer_add_partition(struct run *run, uint32_t source, uint32_t local);
 /* Whether its partitions are known by their names, not their places: some may be added. */
@@ -391,6 +396,9 @@ void run_wake(struct run *run);
 void run_fail(struct run *run);
 
 /* barrier.c */
+/* Whether evictions that wait for a checkpoint hold memory beyond the budget: the sources wait for it as
+ * well. Only until it is through: what waits is written when the lanes go on. */
+bool barrier_state_is_pressed(struct run *run);
 /* Whether the disk of the checkpoints has less than `min_free`: the sources pause, so that it is never full
  * in the middle of what the database writes. */
 bool barrier_disk_is_low(struct run *run);

@@ -12,8 +12,10 @@
 #include <unistd.h>
 
 enum { MESSAGE_BYTES = 512 };
+/* Indices of partitions that are none. */
+enum { INDEX_NONE = -1, INDEX_FAILED = -2 };
 
-static bool is_redo(const struct run *run)
+bool obey_is_redo(const struct run *run)
 {
     return run->order->script.identity == 0;
 }
@@ -30,11 +32,12 @@ static void LEAT_PRINTF(3, 4) refuse(struct run *run, enum diag_code code, const
     pthread_mutex_lock(&run->diags_mutex);
     struct diag *d = diag_error(run->diags, code, (struct span){0}, "the order log does not fit: %s", what);
     if (script->path < script->paths_count)
-        diag_at(run->diags, d, script->paths[script->path], (int64_t)script->offset, -1);
+        diag_at(run->diags, d, script->paths[script->path].path, (int64_t)script->offset, -1);
     diag_hint(run->diags, d,
-              is_redo(run) ? "give the job the inputs it had, or start anew with --fresh"
-                           : "give the run the recording that the log was written for, or let it compute the "
-                             "order with --order=none");
+              obey_is_redo(run)
+                  ? "give the job the inputs it had, or start anew with --fresh"
+                  : "give the run the recording that the log was written for, or let it compute "
+                    "the order with --order=none");
     pthread_mutex_unlock(&run->diags_mutex);
     run_fail(run);
 }
@@ -54,7 +57,7 @@ static void close_path(struct order_script *script)
 static bool open_path(struct run *run)
 {
     struct order_script *script = &run->order->script;
-    const char *path = script->paths[script->path];
+    const char *path = script->paths[script->path].path;
     script->fd = open(path, O_RDONLY | O_CLOEXEC);
     int64_t bytes = os_file_bytes(path);
     if (script->fd < 0 || bytes < 0) {
@@ -80,9 +83,19 @@ static bool read_segment(struct run *run, const struct order_head *head)
     }
     order_close(&script->reader);
     script->has_segment = order_open(&script->reader, (struct str){script->text, got});
+    script->until = MIN(head->next, script->paths[script->path].until);
     if (!script->has_segment)
         refuse(run, DIAG_E0603, "%s", script->reader.why);
     return script->has_segment;
+}
+
+/* What is left of the file is no whole segment, and need not be one: it is still being written, or was when
+ * its life ended. */
+static bool is_torn(const struct order_script *script, struct str text, const struct order_head *head)
+{
+    uint64_t left = script->bytes - script->offset;
+    return script->paths[script->path].may_be_torn &&
+           (text.length < ORDER_HEAD_BYTES || order_segment_bytes(head) > left);
 }
 
 /* The segment that has the number, or none: the script is through. False: an error. */
@@ -93,6 +106,10 @@ static bool find_segment(struct run *run, uint64_t number)
         char text[ORDER_HEAD_BYTES];
         struct order_head head;
         size_t got = 0;
+        if (number >= script->paths[script->path].until) {
+            close_path(script);
+            continue;
+        }
         if (script->fd < 0 && !open_path(run))
             return false;
         if (script->offset == script->bytes) {
@@ -101,6 +118,11 @@ static bool find_segment(struct run *run, uint64_t number)
         }
         int error = os_pread_all(script->fd, text, sizeof(text), script->offset, &got);
         const char *why = error != 0 ? strerror(error) : order_head_read((struct str){text, got}, &head);
+        bool is_head = why == NULL || (error == 0 && got < sizeof(text));
+        if (is_head && is_torn(script, (struct str){text, got}, &head)) {
+            close_path(script);
+            continue;
+        }
         if (why != NULL) {
             refuse(run, DIAG_E0603, "%s", why);
             return false;
@@ -136,45 +158,64 @@ static uint32_t find_source(const struct run *run, struct str name)
     return source;
 }
 
-/* The partition of the run: of a source that can gain some by its name, which is made known here where the
- * log says that it was found; else the one in the same place of the source. UINT32_MAX: none. */
-static uint32_t find_partition(struct run *run, const struct order_partition *added, uint32_t source,
-                               uint32_t place)
+/* It begins where it began then. */
+static bool begin_partition(struct run *run, struct partition *p, const struct order_partition *added)
+{
+    const struct source_kind *kind = run->plan->nodes[run->plan->sources[p->source]].source_kind;
+    if (!(added->is & ORDER_HAS_OFFSETS) || !kind->has_offsets || added->records > 0)
+        return true;
+    p->resume = (struct source_position){.b = added->offset};
+    p->offset = added->offset;
+    return kind->seek(&run->sources[p->source], p->local, &p->resume);
+}
+
+/* The partition of the run: of a source that can gain some by its name, else the one in the same place of the
+ * source. One that the run does not have is made known here. */
+static int64_t find_partition(struct run *run, const struct order_partition *added, uint32_t source,
+                              uint32_t place)
 {
     const struct sequencer *s = &run->sequencer;
     if (source == run->plan->sources_count)
-        return UINT32_MAX;
+        return INDEX_NONE;
     bool is_named = sequencer_is_named(run, source);
     uint32_t local = is_named ? sequencer_find_local(run, source, added->name) : place;
     for (uint32_t i = 0; i < s->partitions_count; i++)
         if (s->partitions[i].source == source && s->partitions[i].local == local)
             return i;
-    if (!is_named || local == UINT32_MAX)
-        return UINT32_MAX;
+    if (local >= run->sources[source].partitions_count || (run->is_resumed && !is_named))
+        return INDEX_NONE;
     struct partition *p = sequencer_add_partition(run, source, local);
-    if (p == NULL)
-        return UINT32_MAX;
+    if (p == NULL || !begin_partition(run, p, added))
+        return INDEX_FAILED;
     order_added(run, p);
     return p->id;
 }
 
-/* The partition's index in the run; UINT32_MAX after a diagnostic. */
-static uint32_t map_partition(struct run *run, const struct order_partition *added)
+/* False after a diagnostic. */
+static bool map_partition(struct run *run, const struct order_partition *added)
 {
     struct order_script *script = &run->order->script;
     uint32_t source = find_source(run, added->source);
-    uint32_t place = source < run->plan->sources_count ? script->places[source]++ : 0;
-    uint32_t index = find_partition(run, added, source, place);
+    uint32_t place = source < run->plan->sources_count ? script->sources_places[source]++ : 0;
+    int64_t index = find_partition(run, added, source, place);
     bool is_twice = false;
     for (uint32_t i = 0; i < added->id; i++)
         is_twice |= script->map[i] == index;
-    if (index == UINT32_MAX || is_twice) {
+    if (index == INDEX_FAILED) {
+        run_fail(run);
+        return false;
+    }
+    if (index == INDEX_NONE || is_twice) {
         refuse(run, DIAG_E0604, "it has `%.*s`, partition %u of source `%.*s`, which this job does not read",
                STR_ARGS(added->name), place, STR_ARGS(added->source));
-        return UINT32_MAX;
+        return false;
     }
-    script->map[added->id] = index;
-    return index;
+    struct partition *p = &run->sequencer.partitions[index];
+    bool is_live = (added->is & ORDER_IS_LIVE) != 0;
+    script->map[added->id] = p->id;
+    script->is_live |= is_live;
+    p->has_own_order |= is_live; /* that of arrival */
+    return true;
 }
 
 /* Reads what stands before the number. */
@@ -192,16 +233,34 @@ static bool skip_to(struct run *run, uint64_t number, struct logged *logged)
             return false;
         }
         bool is_named = entry.tag == ORDER_PARTITION || entry.tag == ORDER_ADDED;
-        uint32_t index = is_named ? map_partition(run, &entry.added) : script->map[entry.partition];
-        if (index == UINT32_MAX)
+        if (is_named && !map_partition(run, &entry.added))
             return false;
-        struct logged *of = &logged[index];
+        struct logged *of = &logged[script->map[entry.partition]];
         if (is_named)
-            *of = (struct logged){entry.added.records, entry.added.time, entry.added.has_ended, true};
+            *of = (struct logged){entry.added.records, entry.added.time,
+                                  (entry.added.is & ORDER_HAS_ENDED) != 0, true};
         of->records += entry.tag == ORDER_SLICE ? entry.records : 0;
         of->time = entry.tag == ORDER_SLICE ? entry.time : of->time;
         of->has_ended |= entry.tag == ORDER_ENDED;
     }
+}
+
+/* Partitions of sources that cannot gain any are all in the log; of others some may be found later. */
+static bool has_all(struct run *run)
+{
+    for (uint32_t i = 0; i < run->plan->sources_count; i++) {
+        uint32_t found = run->order->script.sources_places[i];
+        const struct plan_node *node = &run->plan->nodes[run->plan->sources[i]];
+        if (sequencer_is_named(run, i) || found >= run->sources[i].partitions_count)
+            continue;
+        refuse(run, DIAG_E0604, "it does not have `%s`, partition %u of source `%.*s`",
+               node->source_kind->partition_name == NULL
+                   ? ""
+                   : node->source_kind->partition_name(&run->sources[i], found),
+               found, STR_ARGS(node->name));
+        return false;
+    }
+    return true;
 }
 
 static bool fits_positions(struct run *run, const struct logged *logged, uint64_t number)
@@ -236,8 +295,8 @@ static bool begin_segment(struct run *run, uint64_t number)
     struct logged *logged = calloc(MAX(run->sequencer.partitions_room, 1), sizeof(*logged));
     leat_assert(logged != NULL);
     memset(script->map, 0, ORDER_PARTITIONS_MAX * sizeof(*script->map));
-    memset(script->places, 0, run->plan->sources_count * sizeof(*script->places));
-    bool is_good = skip_to(run, number, logged) && fits_positions(run, logged, number);
+    memset(script->sources_places, 0, run->plan->sources_count * sizeof(*script->sources_places));
+    bool is_good = skip_to(run, number, logged) && has_all(run) && fits_positions(run, logged, number);
     free(logged);
     return is_good;
 }
@@ -256,7 +315,7 @@ static bool take_entries(struct run *run)
         uint32_t partition = script->map[entry.partition];
         switch (entry.tag) {
         case ORDER_ADDED:
-            if (map_partition(run, &entry.added) == UINT32_MAX)
+            if (!map_partition(run, &entry.added))
                 return false;
             break;
         case ORDER_IDLE: script->is_idle[partition] = true; break;
@@ -266,8 +325,11 @@ static bool take_entries(struct run *run)
                     refuse(run, DIAG_E0603, "a number has two slices of a partition");
                     return false;
                 }
-            script->slices[script->slices_count++] =
-                (struct order_slice){partition, entry.records, entry.time};
+            script->slices[script->slices_count++] = (struct order_slice){.partition = partition,
+                                                                          .records = entry.records,
+                                                                          .time = entry.time,
+                                                                          .offset = entry.offset,
+                                                                          .has_offset = entry.has_offset};
             break;
         case ORDER_ENDED: script->is_ended[partition] = true; break;
         case ORDER_CUT: script->cut = partition; /* fall through */
@@ -292,24 +354,44 @@ static bool ends_well(struct run *run)
     return false;
 }
 
-/* False: the script is through, or there was an error. */
+/* The segment that has the next number, with all before it read. False: the script is through, or there was
+ * an error. */
+static bool turn_segment(struct run *run)
+{
+    struct order_script *script = &run->order->script;
+    bool is_whole = script->has_segment && script->reader.number >= script->reader.head.next;
+    bool is_good = !is_whole || ends_well(run);
+    script->has_segment = false;
+    is_good = is_good && find_segment(run, script->next);
+    if (is_good && script->has_segment)
+        return begin_segment(run, script->next);
+    script->has_run_out = is_good && script->is_live && !obey_is_redo(run);
+    run->sequencer.is_obeying = script->has_run_out;
+    return false;
+}
+
+/* False: as above. */
 static bool next_number(struct run *run)
 {
     struct order_script *script = &run->order->script;
-    uint64_t number = atomic_load_explicit(&run->sequencer.formed, memory_order_relaxed);
     if (script->has_number)
         return true;
-    if (!script->has_segment || script->reader.number >= script->reader.head.next) {
-        bool is_good = !script->has_segment || ends_well(run);
-        script->has_segment = false;
-        is_good =
-            is_good && find_segment(run, number) && (!script->has_segment || begin_segment(run, number));
-        run->sequencer.is_obeying = is_good && script->has_segment;
-        if (!run->sequencer.is_obeying)
-            return false;
-    }
+    if (script->has_run_out)
+        return false;
+    if ((!script->has_segment || script->reader.number >= script->until) && !turn_segment(run))
+        return false;
     script->has_number = take_entries(run);
     return script->has_number;
+}
+
+bool obey_begin(struct run *run)
+{
+    if (!run->sequencer.is_obeying)
+        return true;
+    if (!script_list(run))
+        return false;
+    (void)turn_segment(run);
+    return run->diags->errors == 0;
 }
 
 /* --- Whether what is read fits
@@ -317,11 +399,17 @@ static bool next_number(struct run *run)
 
 enum rows_state { ROWS_THERE, ROWS_LATER, ROWS_NEVER, ROWS_TOO_MANY_BATCHES };
 
-/* Whether the partition has so many rows decoded; then the order time of the last of them. */
+/* The rows of a partition that are decoded, as many as are wanted. */
+struct rows {
+    uint64_t found;
+    int64_t time, offset; /* order time, and offset, of the last */
+    bool has_offset;
+};
+
 static enum rows_state rows_ready(const struct sequencer *s, struct partition *p, uint64_t wanted,
-                                  uint64_t *found, int64_t *time)
+                                  struct rows *rows)
 {
-    *found = 0;
+    *rows = (struct rows){0};
     while (p->head < p->tail) {
         if (!partition_prepare(p))
             return ROWS_LATER;
@@ -329,18 +417,21 @@ static enum rows_state rows_ready(const struct sequencer *s, struct partition *p
             break;
         partition_drop_head(p);
     }
-    *time = p->order_max;
-    for (uint64_t i = p->head; i < p->tail && *found < wanted; i++) {
+    rows->time = p->order_max;
+    for (uint64_t i = p->head; i < p->tail && rows->found < wanted; i++) {
         struct piece *piece = &p->pieces[i % PIECES_MAX];
         if (!atomic_load_explicit(&piece->is_ready, memory_order_acquire))
             return ROWS_LATER;
         uint32_t first = i == p->head ? p->head_row : 0;
-        uint64_t rows = MIN(wanted - *found, piece->batch->rows - first);
-        if (rows > 0)
-            *time = MAX(*time, piece->batch->order_time[first + rows - 1]);
-        *found += rows;
+        uint64_t count = MIN(wanted - rows->found, piece->batch->rows - first);
+        rows->found += count;
+        if (count == 0)
+            continue;
+        rows->time = MAX(rows->time, piece->batch->order_time[first + count - 1]);
+        rows->has_offset = piece->raw.offsets != NULL;
+        rows->offset = rows->has_offset ? piece->raw.offsets[first + count - 1] : 0;
     }
-    if (*found >= wanted)
+    if (rows->found >= wanted)
         return ROWS_THERE;
     if (p->tail - p->head >= s->pieces_ahead)
         return ROWS_TOO_MANY_BATCHES;
@@ -350,31 +441,38 @@ static enum rows_state rows_ready(const struct sequencer *s, struct partition *p
 static void slice_differs(struct run *run, const struct partition *p, const struct order_slice *slice,
                           const char *found)
 {
+    char offset[64] = "";
+    if (slice->has_offset)
+        snprintf(offset, sizeof(offset), ", offset %lld", (long long)slice->offset);
     refuse(run, DIAG_E0604,
            "number %llu takes %llu records of `%.*s` of source `%.*s`, from record %llu on, up to order time "
-           "%lld; found are %s",
-           (unsigned long long)atomic_load(&run->sequencer.formed), (unsigned long long)slice->records,
+           "%lld%s; found are %s",
+           (unsigned long long)run->order->script.next, (unsigned long long)slice->records,
            STR_ARGS(sequencer_partition_name(run, p)),
            STR_ARGS(run->plan->nodes[run->plan->sources[p->source]].name), (unsigned long long)p->records,
-           (long long)slice->time, found);
+           (long long)slice->time, offset, found);
 }
 
 static bool slice_is_ready(struct run *run, const struct order_slice *slice)
 {
     struct partition *p = &run->sequencer.partitions[slice->partition];
-    uint64_t found;
-    int64_t time = p->order_max;
+    struct rows rows;
     char text[128];
-    switch (rows_ready(&run->sequencer, p, slice->records, &found, &time)) {
+    switch (rows_ready(&run->sequencer, p, slice->records, &rows)) {
     case ROWS_LATER: return false;
     case ROWS_NEVER:
-        snprintf(text, sizeof(text), "%llu: the input is shorter", (unsigned long long)found);
+        snprintf(text, sizeof(text), "%llu: the input is shorter", (unsigned long long)rows.found);
         break;
     case ROWS_TOO_MANY_BATCHES: snprintf(text, sizeof(text), "more batches than are read ahead"); break;
     case ROWS_THERE:
-        if (time == slice->time)
+        if (rows.time == slice->time &&
+            (!slice->has_offset || !rows.has_offset || rows.offset == slice->offset))
             return true;
-        snprintf(text, sizeof(text), "records up to %lld", (long long)time);
+        if (slice->has_offset && rows.has_offset)
+            snprintf(text, sizeof(text), "records up to %lld, offset %lld", (long long)rows.time,
+                     (long long)rows.offset);
+        else
+            snprintf(text, sizeof(text), "records up to %lld", (long long)rows.time);
     }
     slice_differs(run, p, slice, text);
     return false;
@@ -384,11 +482,10 @@ static bool slice_is_ready(struct run *run, const struct order_slice *slice)
  * behind the script. */
 static bool end_is_ready(struct run *run, struct partition *p)
 {
-    uint64_t found;
-    int64_t time;
-    if (is_redo(run))
+    struct rows rows;
+    if (obey_is_redo(run))
         return true;
-    enum rows_state state = rows_ready(&run->sequencer, p, 1, &found, &time);
+    enum rows_state state = rows_ready(&run->sequencer, p, 1, &rows);
     if (state == ROWS_THERE)
         refuse(run, DIAG_E0604, "`%.*s` of source `%.*s` ends in it after %llu records, and has more",
                STR_ARGS(sequencer_partition_name(run, p)),
@@ -401,8 +498,10 @@ enum obey_state obey_ready(struct run *run)
 {
     struct order_script *script = &run->order->script;
     struct sequencer *s = &run->sequencer;
-    if (atomic_load_explicit(&run->has_failed, memory_order_relaxed) || !next_number(run))
+    if (atomic_load_explicit(&run->has_failed, memory_order_relaxed))
         return OBEY_WAIT;
+    if (!next_number(run))
+        return script->has_run_out ? OBEY_OUT : OBEY_WAIT;
     for (uint32_t i = 0; i < s->partitions_count; i++)
         if ((script->is_ended[i] || (script->tag == ORDER_LAST && !s->partitions[i].is_over)) &&
             !end_is_ready(run, &s->partitions[i]))
@@ -464,101 +563,11 @@ struct partition *obey_fill(struct run *run, struct slot *slot)
         p->since_cut = MIN(p->since_cut, BATCH_ROWS - 1); /* a log may have other cuts */
     }
     script->has_number = false;
+    script->next++;
     if (script->tag != ORDER_CUT)
         return NULL;
     s->partitions[script->cut].since_cut = 0;
     return &s->partitions[script->cut];
-}
-
-/* --- Which script
- * ---------------------------------------------------------------------------------------------------- */
-
-static bool read_identity(struct run *run, const char *path, uint64_t *identity)
-{
-    char head_text[ORDER_HEAD_BYTES];
-    struct order_head head;
-    size_t got = 0;
-    const char *why = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    int error = fd < 0 ? errno : os_pread_all(fd, head_text, sizeof(head_text), 0, &got);
-    if (error == 0)
-        why = order_head_read((struct str){head_text, got}, &head);
-    if (error == 0 && why == NULL)
-        error = os_pread_all(fd, identity, sizeof(*identity), ORDER_HEAD_BYTES + head.bytes, &got);
-    if (error == 0 && why == NULL && got < sizeof(*identity))
-        why = "it ends within a segment";
-    if (fd >= 0)
-        close(fd);
-    if (error == 0 && why == NULL) {
-        *identity |= 1; /* 0: none */
-        return true;
-    }
-    struct diag *d = diag_error(run->diags,
-                                error == ENOENT ? DIAG_E0602
-                                : error != 0    ? DIAG_E0601
-                                                : DIAG_E0603,
-                                (struct span){0}, "the order log `%s` cannot be obeyed%s%s", path,
-                                why != NULL ? ": " : "", why != NULL ? why : "");
-    if (error != 0)
-        diag_errno(run->diags, d, error);
-    diag_hint(run->diags, d,
-              "name a file that `leat run --record-order` wrote, or compute the order with --order=none");
-    return false;
-}
-
-/* What the recordings have: one log, in the manifest of each. */
-static bool recorded_path(struct run *run, const char **path, uint64_t *identity)
-{
-    for (uint32_t i = 0; i < run->plan->sources_count; i++) {
-        const char *own = run->sources[i].order_log;
-        uint64_t found = 0;
-        if (own != NULL && !read_identity(run, own, &found))
-            return false;
-        if (i > 0 && (found != *identity || (own != NULL && os_file_bytes(own) != os_file_bytes(*path)))) {
-            struct diag *d =
-                diag_error(run->diags, DIAG_E0604, run->plan->nodes[run->plan->sources[i]].span,
-                           "the recordings of sources `%.*s` and `%.*s` do not have the same order log",
-                           STR_ARGS(run->plan->nodes[run->plan->sources[0]].name),
-                           STR_ARGS(run->plan->nodes[run->plan->sources[i]].name));
-            diag_hint(run->diags, d,
-                      "replay recordings of one run together, name a log with --order=FILE, or compute the "
-                      "order with --order=none");
-            return false;
-        }
-        *path = own;
-        *identity = found;
-    }
-    return true;
-}
-
-bool obey_init(struct run *run)
-{
-    struct order_script *script = &run->order->script;
-    const char *path = run->options.order;
-    uint64_t identity = 0;
-    bool is_good = path == NULL                ? recorded_path(run, &path, &identity)
-                   : strcmp(path, "none") == 0 ? (path = NULL, true)
-                                               : read_identity(run, path, &identity);
-    uint32_t partitions = run->sequencer.partitions_room;
-    script->places = arena_array(&run->arena, uint32_t, MAX(run->plan->sources_count, 1));
-    if (!is_good)
-        return false;
-    uint32_t redo = 0;
-    while (path == NULL && run->checkpoints != NULL && checkpoint_redo(run->checkpoints->dir, redo) != NULL)
-        redo++;
-    script->paths_count = path != NULL ? 1 : redo;
-    script->paths = arena_array(&run->arena, const char *, MAX(script->paths_count, 1));
-    for (uint32_t i = 0; i < script->paths_count; i++)
-        script->paths[i] =
-            arena_strdup(&run->arena, path != NULL ? path : checkpoint_redo(run->checkpoints->dir, i));
-    script->identity = identity;
-    script->redo_next = redo == 0 ? 0 : checkpoint_redo_next(run->checkpoints->dir);
-    script->map = arena_array(&run->arena, uint32_t, ORDER_PARTITIONS_MAX);
-    script->slices = arena_array(&run->arena, struct order_slice, MAX(partitions, 1));
-    script->is_ended = arena_array(&run->arena, bool, MAX(partitions, 1));
-    script->is_idle = arena_array(&run->arena, bool, MAX(partitions, 1));
-    run->sequencer.is_obeying = script->paths_count > 0;
-    return true;
 }
 
 uint64_t obey_identity(const struct run *run)

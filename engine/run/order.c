@@ -1,14 +1,16 @@
 #include "run/order.h"
 
-#include "core/os.h"
-
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 /* --- What was decided
  * ---------------------------------------------------------------------------------------------- */
+
+/* A replay of what a live run decided writes what that wrote. */
+static bool obeys_live(const struct run *run)
+{
+    return run->order->script.is_live;
+}
 
 static void put_partition(struct run *run, const struct partition *p, enum order_tag tag,
                           struct byte_buffer *out)
@@ -19,7 +21,9 @@ static void put_partition(struct run *run, const struct partition *p, enum order
                                     .name = sequencer_partition_name(run, p),
                                     .records = p->records,
                                     .time = p->order_max,
-                                    .has_ended = p->is_over};
+                                    .offset = p->offset};
+    entry.is = (p->is_over ? ORDER_HAS_ENDED : 0) | (node->is_live || obeys_live(run) ? ORDER_IS_LIVE : 0) |
+               (node->source_kind->has_offsets ? ORDER_HAS_OFFSETS : 0);
     entry.source.length = MIN(entry.source.length, ORDER_NAME_MAX);
     entry.name.length = MIN(entry.name.length, ORDER_NAME_MAX);
     order_put_partition(out, tag, &entry);
@@ -67,6 +71,7 @@ void order_idle(struct run *run, const struct partition *p)
 void order_added(struct run *run, struct partition *p)
 {
     p->order_logged = p->order_max;
+    p->offset_logged = p->offset;
     if (run->order->is_written)
         put_partition(run, p, ORDER_ADDED, &run->order->open.entries);
 }
@@ -82,8 +87,16 @@ void order_number(struct run *run, const struct slot *slot, const struct partiti
         for (; i < slot->slices_count && slot->slices[i].partition == p;
              i++) /* of several batches, obeying */
             records += slot->slices[i].end - slot->slices[i].begin;
-        order_put_slice(&open->entries, p->id, records, p->order_max, p->order_logged);
+        struct order_slice slice = {.partition = p->id,
+                                    .records = records,
+                                    .time = p->order_max,
+                                    .time_before = p->order_logged,
+                                    .offset = p->offset - 1,
+                                    .offset_before = p->offset_logged};
+        slice.has_offset = run->plan->nodes[run->plan->sources[p->source]].source_kind->has_offsets;
+        order_put_slice(&open->entries, &slice);
         p->order_logged = p->order_max;
+        p->offset_logged = p->offset;
         open->slices++;
         open->records += records;
     }
@@ -116,76 +129,8 @@ bool order_is_full(const struct run *run)
     return run->order->open.entries.length > ORDER_HELD_BYTES;
 }
 
-/* --- The order file
- * ------------------------------------------------------------------------------------------------ */
-
-static bool file_failed(struct run_order *order, int error, const char *what, struct diag_list *diags)
-{
-    struct diag *d = diag_error(diags, error == ENOSPC || error == EDQUOT ? DIAG_E0608 : DIAG_E0605,
-                                (struct span){0}, "the order log `%s` cannot be %s", order->file_path, what);
-    diag_errno(diags, d, error);
-    diag_hint(diags, d, "mend the cause, or run without --record-order");
-    return false;
-}
-
-/* Behind what is published; a part that is there from an attempt that failed goes. */
-static bool file_append(struct run_order *order, struct diag_list *diags)
-{
-    int error = ftruncate(order->file_fd, (off_t)order->file_end) == 0 ? 0 : errno;
-    if (error == 0)
-        error = os_pwrite_all(order->file_fd, order->segment.data, order->segment.length, order->file_end,
-                              "sink.write");
-    if (error == 0)
-        error = os_fsync(order->file_fd, "sink.fsync");
-    return error == 0 || file_failed(order, error, "written", diags);
-}
-
-static bool file_is_short(struct run *run, uint64_t next)
-{
-    struct diag *d =
-        diag_error(run->diags, DIAG_E0603, (struct span){0},
-                   "the order log `%s` has the numbers up to %llu, and the run goes on at %llu",
-                   run->order->file_path, (unsigned long long)next, (unsigned long long)run->sequencer.first);
-    diag_hint(run->diags, d, "name the file that this run has written so far, or run without --record-order");
-    return false;
-}
-
-/* A resume keeps the segments up to its checkpoint. */
-static bool file_resume(struct run *run)
-{
-    struct run_order *order = run->order;
-    uint64_t next = 0;
-    while (next < run->sequencer.first) {
-        char text[ORDER_HEAD_BYTES];
-        size_t got = 0;
-        struct order_head head;
-        int error = os_pread_all(order->file_fd, text, sizeof(text), order->file_end, &got);
-        if (error != 0)
-            return file_failed(order, error, "read", run->diags);
-        if (order_head_read((struct str){text, got}, &head) != NULL || head.first != next ||
-            head.next > run->sequencer.first || head.next == next)
-            return file_is_short(run, next);
-        next = head.next;
-        order->file_end += order_segment_bytes(&head);
-    }
-    return true;
-}
-
-static bool file_open(struct run *run)
-{
-    struct run_order *order = run->order;
-    bool may_exist = run->is_resumed || run->replaces_parts;
-    order->file_fd = open(order->file_path, O_RDWR | O_CREAT | O_CLOEXEC | (may_exist ? 0 : O_EXCL), 0666);
-    if (order->file_fd < 0 && errno == EEXIST) {
-        struct diag *d = diag_error(run->diags, DIAG_E0606, (struct span){0},
-                                    "the order log `%s` exists already", order->file_path);
-        diag_hint(run->diags, d, "remove it, or give --record-order another name");
-        return false;
-    }
-    if (order->file_fd < 0)
-        return file_failed(order, errno, "opened", run->diags);
-    return file_resume(run);
-}
+/* --- Segments
+ * ------------------------------------------------------------------------------------------------------ */
 
 struct str order_segment(struct run *run, uint64_t epoch, struct diag_list *diags)
 {
@@ -195,7 +140,7 @@ struct str order_segment(struct run *run, uint64_t epoch, struct diag_list *diag
     buffer_clear(&order->segment);
     order_seal(&head, text_of(&sealed->partitions), text_of(&sealed->entries), (struct str){"", 0},
                sealed->slices, sealed->records, &order->segment);
-    if (order->file_path != NULL && !file_append(order, diags))
+    if (order->file_path != NULL && !order_file_append(order, head.first, diags))
         return (struct str){NULL, 0};
     return text_of(&order->segment);
 }
@@ -205,7 +150,7 @@ void order_published(struct run *run)
     struct run_order *order = run->order;
     buffer_clear(&order->sealed.entries);
     if (order->file_path != NULL)
-        order->file_end += order->segment.length;
+        order_file_published(order);
 }
 
 /* Without checkpoints nothing is published: each segment stands when it is written. */
@@ -254,17 +199,22 @@ bool order_init(struct run *run)
     order->file_fd = order->script.fd = -1;
     order->file_path = run->options.record_order;
     order->is_written = run->checkpoints != NULL || order->file_path != NULL;
-    return obey_init(run);
+    return script_init(run);
 }
 
 bool order_begin(struct run *run)
 {
     struct run_order *order = run->order;
-    for (uint32_t i = 0; i < run->sequencer.partitions_count; i++)
-        run->sequencer.partitions[i].order_logged = run->sequencer.partitions[i].order_max;
+    if (!run->was_finished && !obey_begin(run))
+        return false;
+    for (uint32_t i = 0; i < run->sequencer.partitions_count; i++) {
+        struct partition *p = &run->sequencer.partitions[i];
+        p->order_logged = p->order_max;
+        p->offset_logged = p->offset;
+    }
     if (order->is_written)
         piece_begin(run, &order->open, run->sequencer.first);
-    return order->file_path == NULL || run->was_finished || file_open(run);
+    return order->file_path == NULL || run->was_finished || order_file_open(run);
 }
 
 void order_free(struct run *run)
@@ -276,6 +226,7 @@ void order_free(struct run *run)
     piece_free(&order->open);
     piece_free(&order->sealed);
     buffer_free(&order->segment);
+    free(order->part_path);
     if (order->file_fd >= 0)
         close(order->file_fd);
     free(order);

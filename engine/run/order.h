@@ -3,13 +3,17 @@
  *
  * Writing. The sequencer puts entries into a buffer while it forms numbers. At a barrier the buffer is
  * sealed: it becomes the segment that the checkpoint publishes, and a new one begins. Where a checkpoint is
- * abandoned, its segment goes on with the next. With --record-order segments are appended to a file as well:
- * before their checkpoint is published, so that a resume finds at least what it needs, and cuts the rest off.
+ * abandoned, its segment goes on with the next. With --record-order segments are appended to a file, or to
+ * files of a directory, as well (order_file.c): before their checkpoint is published, so that a resume finds
+ * at least what it needs, and what is behind that does not count.
  *
  * Obeying. A script of segments, read one after another, says what each number takes from each partition; the
- * sequencer waits for that, compares counts and order times, and forms the number. Scripts come from
+ * sequencer waits for that, compares counts, order times and offsets, and forms the number. Scripts come from
  * checkpoints that a resume could not use (state/checkpoint.h: redo), from --order, or from a recording's
- * manifest. Behind its end the order is computed again.
+ * manifest (script.c). Partitions get the places that they have in the log, when the log names them: rows of
+ * one time are put in order by these. Behind its end the order is computed again; where it is that of live
+ * sources it cannot be, and the run stops there. What is obeyed has numbers of its own (script.next): a
+ * replay that is stopped, and goes on, has one more.
  *
  * Under the sequencer's mutex, or before lanes start, unless said otherwise. */
 #ifndef LEAT_RUN_ORDER_H
@@ -30,31 +34,38 @@ struct order_piece {
     uint64_t first, next, slices, records;
 };
 
-struct order_slice {
-    uint32_t partition; /* of the run */
-    uint64_t records;
-    int64_t time;
+/* Files with segments. Numbers from `until` on are another file's: a later life of the run began there. */
+struct order_path {
+    const char *path;
+    uint64_t until;
+    bool may_be_torn; /* it may end within a segment: a life was killed, or goes on */
 };
 
 struct order_script {
-    const char **paths;
+    struct order_path *paths;
     uint32_t paths_count, path; /* the one in work */
     int fd;
     uint64_t offset, bytes; /* in the file in work */
     char *text;             /* of the segment in work; malloc'd */
+    uint64_t until;         /* and where it ends */
     struct order_reader reader;
     bool has_segment;
+    const char *name; /* of the log, for people */
+    bool is_of_checkpoints;
     uint32_t *map;      /* partition of the log -> of the run */
     uint64_t identity;  /* of --order or a recording's; 0: what a fall back executes again, or none */
     uint64_t redo_next; /* of a fall back: the number behind it; 0: none */
+    uint64_t next;      /* the log's number that comes next */
+    bool is_live;       /* of live sources: what is behind its end cannot be computed */
+    bool has_run_out;   /* and that was reached */
     /* The next number. */
     bool has_number;
     enum order_tag tag;
     uint32_t cut;
-    struct order_slice *slices;
+    struct order_slice *slices; /* partition: of the run */
     uint32_t slices_count;
     bool *is_ended, *is_idle; /* of the run's partitions */
-    uint32_t *places;         /* per source: partitions of it that the segment has named so far */
+    uint32_t *sources_places; /* per source: partitions of it that the segment has named so far */
 };
 
 struct run_order {
@@ -62,8 +73,11 @@ struct run_order {
     struct order_piece open, sealed; /* sealed: from a barrier until it is published; of the coordinator */
     struct byte_buffer segment;      /* of the coordinator */
     const char *file_path;           /* --record-order; NULL: none */
-    int file_fd;
-    uint64_t file_end; /* of what is published */
+    const char *directory;           /* where that is one; file_path is then the file in work */
+    char *part_path;                 /* its name; malloc'd */
+    uint32_t life;                   /* the generation */
+    int file_fd;                     /* -1: none is in work */
+    uint64_t file_end;               /* of what is published */
     struct order_script script;
 };
 
@@ -91,12 +105,36 @@ void order_published(struct run *run);
 /* After the lanes have ended well, without checkpoints: the rest goes to the order file. */
 bool order_finish(struct run *run);
 
+/* order_file.c: --record-order */
+/* Once positions are restored. false after a diagnostic, as the others. */
+bool order_file_open(struct run *run);
+/* Appends the segment that was sealed last; from number `first` on. */
+bool order_file_append(struct run_order *order, uint64_t first, struct diag_list *diags);
+/* It counts. */
+void order_file_published(struct run_order *order);
+enum { ORDER_RUN_BYTES = 16 };
+/* The files of such a directory, in the order in which they count, in the arena; run: whose they are. NULL,
+ * or what is wrong; *count 0 with *error 0: it is none. */
+const char *order_directory(const char *path, struct arena *arena, struct order_path **paths, uint32_t *count,
+                            uint8_t run[ORDER_RUN_BYTES], int *error);
+
+/* script.c */
+/* Which log is obeyed, if any: after the sources were opened. */
+bool script_init(struct run *run);
+/* Its files, once script.next is known. */
+bool script_list(struct run *run);
+
 /* obey.c */
-bool obey_init(struct run *run);
+/* Finds the first segment, and in a run that begins anew makes its partitions known. Once positions are
+ * restored. */
+bool obey_begin(struct run *run);
 void obey_free(struct run *run);
-enum obey_state { OBEY_WAIT, OBEY_NUMBER, OBEY_LAST };
-/* Whether the script's next number can be formed; WAIT as well after its end, when sequencer.is_obeying is
- * false, and after an error. */
+/* Whether what is obeyed has gone out already: no number may come in between. */
+bool obey_is_redo(const struct run *run);
+enum obey_state { OBEY_WAIT, OBEY_NUMBER, OBEY_LAST, OBEY_OUT };
+/* Whether the script's next number can be formed; OUT: it ends there, and nobody can say what comes next;
+ * WAIT as well after the end of one that can be gone on from, when sequencer.is_obeying is false, and after
+ * an error. */
 enum obey_state obey_ready(struct run *run);
 /* Whether the next number begins at or after --until. */
 bool obey_is_beyond(const struct run *run);

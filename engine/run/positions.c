@@ -59,11 +59,11 @@ struct partition *sequencer_add_partition(struct run *run, uint32_t source, uint
     p->has_own_order = node->is_live; /* that of arrival */
     if (node->source_kind->begin != NULL)
         node->source_kind->begin(&run->sources[source], local, &p->resume);
+    p->offset = p->resume.b;
     return p;
 }
 
-/* A resume has the partitions of its checkpoint, in its order. */
-static bool add_partitions(struct run *run)
+static bool open_sources(struct run *run)
 {
     struct sequencer *s = &run->sequencer;
     uint32_t total = 0;
@@ -82,12 +82,17 @@ static bool add_partitions(struct run *run)
     s->partitions = calloc(s->partitions_room, sizeof(*s->partitions));
     s->known = arena_array(&run->arena, uint32_t, MAX(run->plan->sources_count, 1));
     leat_assert(s->partitions != NULL);
-    for (uint32_t i = 0; i < run->plan->sources_count && !run->is_resumed; i++) {
+    return true;
+}
+
+void sequencer_add_partitions(struct run *run)
+{
+    struct sequencer *s = &run->sequencer;
+    for (uint32_t i = 0; i < run->plan->sources_count; i++) {
         s->known[i] = run->sources[i].partitions_count;
         for (uint32_t local = 0; local < s->known[i]; local++)
             sequencer_add_partition(run, i, local);
     }
-    return true;
 }
 
 bool sequencer_init(struct run *run)
@@ -95,7 +100,7 @@ bool sequencer_init(struct run *run)
     struct sequencer *s = &run->sequencer;
     pthread_mutex_init(&s->mutex, NULL);
     atomic_init(&s->wakes, 1);
-    if (!add_partitions(run))
+    if (!open_sources(run))
         return false;
     uint32_t total = s->partitions_room;
     s->pieces_ahead = MIN(PIECES_MAX, 2 + 2 * run->lanes_count);
@@ -138,7 +143,7 @@ void sequencer_free(struct run *run)
 
 /* --- In a checkpoint: words of 64 bits, and texts as their length and bytes --- */
 
-enum { POSITIONS_VERSION = 4, SAVED_TEXT_MAX = 1 << 16 };
+enum { POSITIONS_VERSION = 5, SAVED_TEXT_MAX = 1 << 16 };
 
 static void put(struct byte_buffer *out, uint64_t value)
 {
@@ -170,6 +175,7 @@ void sequencer_save(struct run *run, bool is_finished, struct byte_buffer *out)
     put(out, POSITIONS_VERSION);
     put(out, atomic_load(&s->formed) + 1);
     put(out, obey_identity(run));
+    put(out, run->order->script.next);
     put(out, plan->sources_count);
     for (uint32_t i = 0; i < plan->sources_count; i++) {
         put_text(out, plan->nodes[plan->sources[i]].name);
@@ -294,6 +300,7 @@ static bool restore_partition(struct run *run, struct partition *p, const struct
     const struct source_kind *kind = run->plan->nodes[run->plan->sources[p->source]].source_kind;
     p->resume = saved->resume;
     p->resume_rows = p->skip_rows = saved->resume_rows;
+    p->offset = p->resume.b + p->resume_rows; /* if there is no gap */
     p->order_max = saved->order_max;
     p->event_max = saved->event_max;
     p->has_event = saved->has_event;
@@ -357,8 +364,10 @@ bool sequencer_restore(struct run *run, struct str positions)
     if (take(&saved) != POSITIONS_VERSION)
         return refuse(run, "the checkpoint's positions are of another version of leat");
     uint64_t number = take(&saved);
-    if (take(&saved) != obey_identity(run))
+    uint64_t obeyed = take(&saved), next = take(&saved);
+    if (obeyed != obey_identity(run))
         return refuse_order(run);
+    run->order->script.next = obeyed == 0 ? number : next;
     if (take(&saved) != run->plan->sources_count)
         return refuse(run, "the checkpoint was taken over another number of sources");
     for (uint32_t i = 0; i < run->plan->sources_count; i++) {
@@ -381,11 +390,31 @@ bool sequencer_restore(struct run *run, struct str positions)
     return is_good;
 }
 
+enum { DESCRIBED_MAX = 8 };
+
+void run_describe_order_end(const struct run *run, struct byte_buffer *out)
+{
+    const struct sequencer *s = &run->sequencer;
+    for (uint32_t i = 0; i < MIN(s->partitions_count, DESCRIBED_MAX); i++) {
+        const struct partition *p = &s->partitions[i];
+        const struct source_kind *kind = run->plan->nodes[run->plan->sources[p->source]].source_kind;
+        struct source *source = &run->sources[p->source];
+        buffer_printf(out, "%s%s %llu records", i > 0 ? ", " : "",
+                      kind->partition_name == NULL ? "" : kind->partition_name(source, p->local),
+                      (unsigned long long)p->records);
+        if (kind->has_offsets)
+            buffer_printf(out, " (the next offset is %lld)", (long long)p->offset);
+    }
+    if (s->partitions_count > DESCRIBED_MAX)
+        buffer_printf(out, " and %u more partitions", s->partitions_count - DESCRIBED_MAX);
+}
+
 void run_describe_positions(struct str positions, struct byte_buffer *out)
 {
     struct saved saved = {.left = positions};
     bool is_final = take(&saved) != 0;
-    uint64_t version = take(&saved), number = take(&saved), obeyed = take(&saved), sources = take(&saved);
+    uint64_t version = take(&saved), number = take(&saved), obeyed = take(&saved), next = take(&saved),
+             sources = take(&saved);
     if (saved.is_short || version != POSITIONS_VERSION || sources > PLAN_SOURCES_MAX) {
         buffer_printf(out, "source positions of another version of leat\n");
         return;
@@ -393,7 +422,8 @@ void run_describe_positions(struct str positions, struct byte_buffer *out)
     buffer_printf(out, "number %llu%s\n", (unsigned long long)number,
                   is_final ? ", and that was the last: all sources have ended" : "");
     if (obeyed != 0)
-        buffer_printf(out, "  obeys the order log %016llx\n", (unsigned long long)obeyed);
+        buffer_printf(out, "  obeys the order log %016llx, number %llu of it is next\n",
+                      (unsigned long long)obeyed, (unsigned long long)next);
     struct str names[PLAN_SOURCES_MAX];
     int64_t watermarks[PLAN_SOURCES_MAX];
     for (uint64_t i = 0; i < sources; i++) {

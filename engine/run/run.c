@@ -56,7 +56,10 @@ struct run *run_new(const struct plan *plan, const struct run_options *options, 
     init_stage_counts(run);
     init_lanes(run);
     bool is_good = checkpoints_init(run) && checkpoints_open_state(run);
-    is_good = is_good && sequencer_init(run) && order_init(run) && stages_init(run);
+    is_good = is_good && sequencer_init(run) && order_init(run);
+    if (is_good && !run->is_resumed && obey_identity(run) == 0)
+        sequencer_add_partitions(run);
+    is_good = is_good && stages_init(run);
     is_good = is_good && (!run->is_resumed || checkpoints_restore(run)) && order_begin(run);
     if (is_good)
         return run;

@@ -23,8 +23,9 @@ struct run_options {
         until_us; /* stop after the number behind which all rows are at or after this time; TIME_MAX: none */
     enum run_start_mode mode;
     bool take_over;           /* break another process's lock */
-    const char *record_order; /* file that the order log is written to; NULL: none */
-    const char *order; /* file of an order log to obey; "none": not even a recording's; NULL: that, if any */
+    const char *record_order; /* file or directory that the order log is written to; NULL: none */
+    const char *order; /* of an order log to obey: such a file or directory, or one of checkpoints; "none":
+                          not even a recording's; NULL: that, if any */
 };
 
 /* Opens sources and sinks, restores state. NULL after diagnostics. */
@@ -57,7 +58,9 @@ struct run_stats {
     bool is_resumed, was_finished, is_finished;
     uint32_t resumed_generation; /* checkpoint this life began with */
     uint64_t resumed_epoch;
-    const char *order;  /* the order log that this life obeys; NULL: none, or what a fall back does again */
+    const char *order;   /* the order log that this life obeys; NULL: none, or what a fall back does again */
+    uint64_t order_next; /* its number that comes next */
+    bool has_order_run_out; /* it ended, and what comes behind it cannot be computed: the run stopped there */
     uint64_t redo_next; /* numbers below are executed again by the order log of an earlier life; 0: none */
     uint64_t numbers;
     uint64_t records;      /* over all lives of the run */
@@ -79,6 +82,9 @@ struct run_stats {
     uint32_t lanes;
 };
 void run_stats(struct run *run, struct run_stats *stats);
+
+/* Where each partition is by now, in words: for an order log that ended. After run_wait. */
+void run_describe_order_end(const struct run *run, struct byte_buffer *out);
 
 /* Where each partition goes on, as a checkpoint_info's `sources` has it; for people. Any thread. */
 void run_describe_positions(struct str positions, struct byte_buffer *out);

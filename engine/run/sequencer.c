@@ -19,7 +19,6 @@
  * makes no record late that keeps to its partition's max_delay. Where rows have an order of their own
  * (arrival, or as recorded), the watermark is the least over partitions that have not ended. */
 #include "run/order.h"
-#include "state/state.h"
 
 #include <stdlib.h>
 
@@ -206,6 +205,7 @@ enum heads {
     HEADS_WAIT, /* for a partition's rows */
     HEADS_ROWS,
     HEADS_LULL, /* no rows for now, of live sources */
+    HEADS_STOP, /* what is obeyed ends here, and nobody can say what comes next */
     HEADS_OVER, /* no rows any more */
 };
 
@@ -328,6 +328,7 @@ void partition_cut(struct partition *p, uint32_t end, struct slice *slice)
     p->has_event |= batch->selected > 0;
     p->is_idle = false;
     p->order_max = whole->order_time[end - 1];
+    p->offset = piece->raw.offsets != NULL ? piece->raw.offsets[end - 1] + 1 : 0;
     p->records += end - p->head_row;
     p->since_cut += end - p->head_row;
     p->head_row = end;
@@ -447,15 +448,6 @@ static bool is_beyond_until(struct run *run)
     return true;
 }
 
-/* Evictions that wait for a checkpoint hold memory beyond the budget: the sources wait for it as well. Only
- * until it is through: what waits is written when the lanes go on. */
-static bool state_is_pressed(struct run *run)
-{
-    return run->state_store != NULL && run->checkpoints != NULL &&
-           state_store_pressure(run->state_store) > (size_t)run->operator_memory_bytes / 4 &&
-           barrier_is_busy(run);
-}
-
 /* What the next number may have: what the order log says, else a head of every partition. */
 static enum heads next_heads(struct run *run)
 {
@@ -464,7 +456,19 @@ static enum heads next_heads(struct run *run)
         return HEADS_WAIT;
     if (!run->sequencer.is_obeying)
         return find_heads(run);
-    return state == OBEY_NUMBER ? HEADS_ROWS : state == OBEY_LAST ? HEADS_OVER : HEADS_WAIT;
+    switch (state) {
+    case OBEY_NUMBER: return HEADS_ROWS;
+    case OBEY_LAST: return HEADS_OVER;
+    case OBEY_OUT: return HEADS_STOP;
+    default: return HEADS_WAIT;
+    }
+}
+
+static enum heads choose_heads(struct run *run, bool is_stop, bool is_held)
+{
+    bool is_obeying = run->sequencer.is_obeying;
+    bool is_empty = is_stop ? !is_obeying || !obey_is_redo(run) : is_held && !is_obeying;
+    return is_empty ? HEADS_LULL : next_heads(run);
 }
 
 /* A number without rows, in a lull or while sinks are full: where a partition has become idle, or a
@@ -493,7 +497,7 @@ static bool form_one(struct run *run)
     if (s->has_ended)
         return false;
     struct slot *slot = free_slot(run, number);
-    if (slot == NULL || state_is_pressed(run) || order_is_full(run) || !live_discover(run))
+    if (slot == NULL || barrier_state_is_pressed(run) || order_is_full(run) || !live_discover(run))
         return false;
     bool is_stop = atomic_load_explicit(&s->stop_requested, memory_order_relaxed);
     bool is_held = !is_stop && live_sinks_are_full(run);
@@ -501,11 +505,14 @@ static bool form_one(struct run *run)
         return false;
     if (!is_stop && run->checkpoints != NULL && barrier_disk_is_low(run))
         return false;
-    enum heads heads = is_stop ? HEADS_LULL : is_held && !s->is_obeying ? HEADS_LULL : next_heads(run);
+    enum heads heads = choose_heads(run, is_stop, is_held);
     if (heads == HEADS_WAIT)
         return false;
-    is_stop |= heads == HEADS_ROWS && is_beyond_until(run);
-    bool is_final = !is_stop && heads == HEADS_OVER;
+    /* What is executed again keeps its numbers: a stop is the next of them. */
+    bool is_redo = s->is_obeying && obey_is_redo(run);
+    is_stop |= heads == HEADS_STOP || (heads == HEADS_ROWS && !is_redo && is_beyond_until(run));
+    bool is_filled = !is_stop || is_redo;
+    bool is_final = is_filled && heads == HEADS_OVER;
     if ((is_stop || is_final) && run->checkpoints != NULL && !barrier_takes_last(run))
         return false;
     bool is_computed = !is_stop && !is_final && !s->is_obeying;
@@ -518,7 +525,7 @@ static bool form_one(struct run *run)
     slot->is_end = is_stop || is_final;
     set_room(run, slot);
     struct partition *cut = NULL;
-    if (!is_stop && s->is_obeying)
+    if (is_filled && s->is_obeying)
         cut = obey_fill(run, slot);
     else if (is_computed && heads == HEADS_ROWS)
         cut = fill_slices(s, slot);

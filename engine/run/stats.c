@@ -137,7 +137,9 @@ void run_stats(struct run *run, struct run_stats *stats)
     add_queues(run, stats);
     stats->resumed_generation = run->resumed_generation;
     stats->resumed_epoch = run->resumed_epoch;
-    stats->order = run->order->script.identity == 0 ? NULL : run->order->script.paths[0];
+    stats->order = run->order->script.identity == 0 ? NULL : run->order->script.name;
+    stats->order_next = run->order->script.next;
+    stats->has_order_run_out = run->order->script.has_run_out;
     stats->redo_next = run->order->script.redo_next;
     stats->elapsed_us = (run->is_joined ? run->ended_us : os_monotonic_us()) - run->started_us;
     if (run->is_joined)

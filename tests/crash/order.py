@@ -249,7 +249,7 @@ def split(log):
     segments, next_number = [], 0
     while log:
         epoch, first, following, length = struct.unpack_from("<4Q", log.ljust(40), 8)
-        if log[:8] != b"leatord1" or first != next_number or following < first or 56 + length > len(log):
+        if log[:8] != b"leatord2" or first != next_number or following < first or 56 + length > len(log):
             raise Failure(f"no segment with number {next_number} behind {len(segments)} others (epoch {epoch})")
         segments.append(log[:56 + length])
         log, next_number = log[56 + length:], following
@@ -300,6 +300,32 @@ def test_stopped(leat, folder):
     place.refused("parts", ["E0603", "goes on at", "--record-order"], "--record-order", f"{folder}/log-2", state="state")
 
 
+def test_directory(leat, folder):
+    """A directory of --record-order has the log of all lives, those too that ended before their first checkpoint."""
+    place = Place(leat, folder, MANY)
+    expected, _ = place.good("whole", "--record-order", f"{folder}/whole.order")
+    killed = 0
+    for point in ("ckpt.order=kill@1", "ckpt.post_rename=kill@1", "ckpt.order=kill@2", "ckpt.published=kill@1",
+                  "sink.fsync=kill@5", ""):
+        environment = {"LEAT_FAILPOINTS": point} if point else {}
+        result = place.run("parts", "--record-order", f"{folder}/log/", state="state", lanes=LANES[killed % 4], **environment)
+        killed += result.returncode == -signal.SIGKILL
+        if result.returncode not in (0, -signal.SIGKILL):
+            raise Failure(f"at {point}: {result.stderr[-2000:]}")
+    lives = {os.path.basename(path)[:8] for path in glob.glob(f"{folder}/log/0*")}
+    if killed < 4 or len(lives) < 4 or read(f"{folder}/parts/both.jsonl") != expected:
+        raise Failure(f"{killed} kills, lives {lives}, or the rows differ")
+    found, _ = place.good("by-log", "--order", f"{folder}/log", "--record-order", f"{folder}/again.order", lanes=3)
+    if found != expected or b"".join(split(read(f"{folder}/again.order"))) == b"":
+        raise Failure("the log of a run that was killed is not that of its rows")
+    place.refused("by-state", ["E0603", "have the order from number", "--from", "--record-order DIR/"],
+                  "--order", f"{folder}/state")
+    place.refused("other", ["E0606", "of another run"], "--record-order", f"{folder}/log/", state="other")
+    for path in glob.glob(f"{folder}/log/*-{0:020}"):
+        os.remove(path)
+    place.refused("short", ["E0603", "are missing in it"], "--order", f"{folder}/log")
+
+
 def checkpoints(folder):
     return sorted(glob.glob(f"{folder}/state/gen-*/ckpt-*[0-9]"))
 
@@ -348,7 +374,8 @@ def test_falls_back(leat, folder):
 
 
 TESTS = {"own order": test_own_order, "another order": test_other_order, "recordings": test_recordings,
-         "logs that do not fit": test_misfits, "stopped and killed": test_stopped, "falling back": test_falls_back}
+         "logs that do not fit": test_misfits, "stopped and killed": test_stopped, "falling back": test_falls_back,
+         "a directory": test_directory}
 
 
 def main():

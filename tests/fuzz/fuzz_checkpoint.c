@@ -215,7 +215,7 @@ static void fuzz_order(const uint8_t *data, size_t size)
     char *text = sealed(data, size, &length);
     uint64_t bytes = size < ORDER_HEAD_BYTES ? 0 : size - ORDER_HEAD_BYTES;
     if (size >= ORDER_HEAD_BYTES) {
-        memcpy(text, "leatord1", 8);
+        memcpy(text, "leatord2", 8);
         memcpy(text + ORDER_HEAD_BYTES - sizeof bytes, &bytes, sizeof bytes);
         manifest_seal(text, length);
     }

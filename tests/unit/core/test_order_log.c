@@ -7,20 +7,42 @@
 static void put_segment(struct byte_buffer *out)
 {
     struct byte_buffer partitions = {0}, entries = {0}, more = {0};
-    struct order_partition impressions = {0, STR("impressions"), STR("a/*.jsonl"), 0, INT64_MIN, false};
-    struct order_partition clicks = {1, STR("clicks"), STR(""), 1ULL << 40, 1700000000000000, true};
+    struct order_partition impressions = {0, STR("impressions"), STR("a/*.jsonl"), 0, INT64_MIN, 0, 0};
+    struct order_partition clicks = {
+        1,          STR("clicks"),    STR(""),
+        1ULL << 40, 1700000000000000, ORDER_HAS_ENDED | ORDER_IS_LIVE | ORDER_HAS_OFFSETS,
+        1LL << 50};
     order_put_partition(&partitions, ORDER_PARTITION, &impressions);
     order_put_partition(&partitions, ORDER_PARTITION, &clicks);
-    order_put_slice(&entries, 0, 1024, 1700000000000001, INT64_MIN);
-    order_put_slice(&entries, 1, 1, 1700000000000000, 1700000000000000);
+    struct order_slice slice = {
+        .partition = 0, .records = 1024, .time = 1700000000000001, .time_before = INT64_MIN};
+    order_put_slice(&entries, &slice);
+    slice = (struct order_slice){.partition = 1,
+                                 .records = 1,
+                                 .time = 1700000000000000,
+                                 .time_before = 1700000000000000,
+                                 .has_offset = true,
+                                 .offset = (1LL << 50) + 3, /* three are missing */
+                                 .offset_before = 1LL << 50};
+    order_put_slice(&entries, &slice);
     order_put_of(&entries, ORDER_CUT, 0);
     order_put(&entries, ORDER_NUMBER);
     order_put_of(&more, ORDER_ENDED, 1);
-    order_put_slice(&more, 0, 7, INT64_MAX, 1700000000000001);
+    slice = (struct order_slice){
+        .partition = 0, .records = 7, .time = INT64_MAX, .time_before = 1700000000000001};
+    order_put_slice(&more, &slice);
+    slice = (struct order_slice){.partition = 1,
+                                 .records = 4,
+                                 .time = 1,
+                                 .time_before = 1700000000000000,
+                                 .has_offset = true,
+                                 .offset = (1LL << 50) + 7,
+                                 .offset_before = (1LL << 50) + 4};
+    order_put_slice(&more, &slice);
     order_put(&more, ORDER_LAST);
     struct order_head head = {.epoch = 5, .first = 40, .next = 43};
     order_seal(&head, (struct str){partitions.data, partitions.length},
-               (struct str){entries.data, entries.length}, (struct str){more.data, more.length}, 3, 1032,
+               (struct str){entries.data, entries.length}, (struct str){more.data, more.length}, 4, 1036,
                out);
     buffer_free(&partitions);
     buffer_free(&entries);
@@ -39,17 +61,18 @@ static void test_round_trip(void **state)
         enum order_tag tag;
         uint32_t partition;
         uint64_t records;
-        int64_t time;
+        int64_t time, offset;
     } expected[] = {
-        {ORDER_PARTITION, 0, 0, 0},
-        {ORDER_PARTITION, 1, 0, 0},
-        {ORDER_SLICE, 0, 1024, 1700000000000001},
-        {ORDER_SLICE, 1, 1, 1700000000000000},
-        {ORDER_CUT, 0, 0, 0},
-        {ORDER_NUMBER, 0, 0, 0},
-        {ORDER_ENDED, 1, 0, 0},
-        {ORDER_SLICE, 0, 7, INT64_MAX},
-        {ORDER_LAST, 0, 0, 0},
+        {ORDER_PARTITION, 0, 0, 0, 0},
+        {ORDER_PARTITION, 1, 0, 0, 0},
+        {ORDER_SLICE, 0, 1024, 1700000000000001, 0},
+        {ORDER_SLICE, 1, 1, 1700000000000000, (1LL << 50) + 3},
+        {ORDER_CUT, 0, 0, 0, 0},
+        {ORDER_NUMBER, 0, 0, 0, 0},
+        {ORDER_ENDED, 1, 0, 0, 0},
+        {ORDER_SLICE, 0, 7, INT64_MAX, 0},
+        {ORDER_SLICE, 1, 4, 1, (1LL << 50) + 7},
+        {ORDER_LAST, 0, 0, 0, 0},
     };
     struct byte_buffer text = {0};
     put_segment(&text);
@@ -64,26 +87,29 @@ static void test_round_trip(void **state)
         assert_int_equal(entry.partition, expected[i].partition);
         assert_int_equal(entry.time, expected[i].time);
         assert_int_equal(entry.records, expected[i].records);
+        assert_int_equal(entry.offset, expected[i].offset);
+        assert_int_equal(entry.has_offset, expected[i].offset != 0);
         if (i == 1) {
             assert_true(str_is(entry.added.source, "clicks"));
             assert_int_equal(entry.added.name.length, 0);
             assert_int_equal(entry.added.records, 1ULL << 40);
             assert_int_equal(entry.added.time, 1700000000000000);
-            assert_true(entry.added.has_ended);
+            assert_int_equal(entry.added.is, ORDER_HAS_ENDED | ORDER_IS_LIVE | ORDER_HAS_OFFSETS);
+            assert_int_equal(entry.added.offset, 1LL << 50);
         }
     }
     assert_int_equal(reader.number, 43);
     assert_true(order_next(&reader, &entry));
     assert_int_equal(entry.tag, ORDER_EPOCH);
-    assert_int_equal(entry.records, 1032);
+    assert_int_equal(entry.records, 1036);
     assert_false(order_next(&reader, &entry));
     assert_null(reader.why);
     order_close(&reader);
     struct order_figures figures;
     assert_null(order_figures(text_of(&text), &figures));
     assert_int_equal(figures.head.epoch, 5);
-    assert_int_equal(figures.slices, 3);
-    assert_int_equal(figures.entries, 10);
+    assert_int_equal(figures.slices, 4);
+    assert_int_equal(figures.entries, 11);
     assert_int_equal(figures.partitions, 2);
     buffer_free(&text);
 }
@@ -149,7 +175,10 @@ static void test_impossible(void **state)
     assert_non_null(WHY("\20\1\4", 1, 0, 0));
     assert_null(WHY("\23\1\1a\1c\0\0\0\4", 1, 0, 0)); /* added while running */
     assert_null(WHY("\23\1\1a\1c\0\0\0\2\1\12\0\4", 1, 1, 10));
-    assert_non_null(WHY("\23\2\1a\1c\0\0\0\4", 1, 0, 0)); /* out of turn */
+    assert_non_null(WHY("\23\2\1a\1c\0\0\0\4", 1, 0, 0));             /* out of turn */
+    assert_null(WHY("\23\1\1a\1c\0\0\4\6\2\1\12\0\0\4", 1, 1, 10));   /* with offsets */
+    assert_non_null(WHY("\23\1\1a\1c\0\0\4\6\2\1\12\0\4", 1, 1, 10)); /* a slice without one */
+    assert_non_null(WHY("\23\1\1a\1c\0\0\10\4", 1, 0, 0));            /* what nobody knows */
     for (unsigned tag = 0; tag < 256; tag++) {
         char entries[] = {(char)tag};
         const char *why = why_refused(P, sizeof(P) - 1, entries, 1, 1, 0, 0);
@@ -183,7 +212,14 @@ static void test_size(void **state)
     enum { SLICES = 10000 };
     int64_t time = 1700000000000000;
     for (int i = 0; i < SLICES; i++) {
-        order_put_slice(&entries, (uint32_t)(i % 300), 1024, time + 60 * US_PER_SECOND, time);
+        struct order_slice slice = {.partition = (uint32_t)(i % 300),
+                                    .records = 1024,
+                                    .time = time + 60 * US_PER_SECOND,
+                                    .time_before = time,
+                                    .has_offset = true,
+                                    .offset = 1024LL * i + 1023,
+                                    .offset_before = 1024LL * i};
+        order_put_slice(&entries, &slice);
         order_put_of(&entries, ORDER_CUT, (uint32_t)(i % 300));
         time += 60 * US_PER_SECOND;
     }

@@ -1,307 +1,13 @@
 /* Live sources, driven by hand: what numbers wait for, what they go on without, who is idle, what is found
  * while running, and what full sinks hold up. The same on several lanes, and under TSan. */
-#include "cli/commands.h"
-#include "core/order_log.h"
-#include "core/os.h"
-#include "run/run.h"
+#include "live_rig.h"
 
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
+#include "core/order_log.h"
+
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-enum { PARTITIONS = 4, ROWS_MAX = 4096, WAIT_US = 20 * US_PER_SECOND };
-
-/* --- Source `drip`: rows that the test gives it --- */
-
-struct drip_row {
-    int64_t id, arrival_us;
-};
-
-static struct {
-    pthread_mutex_t mutex;
-    struct drip_row rows[PARTITIONS][ROWS_MAX];
-    uint32_t given[PARTITIONS], read[PARTITIONS];
-    bool is_late[PARTITIONS]; /* there is more, it says, than it has */
-    uint32_t partitions;
-    bool has_ended;
-    void (*wake)(void *);
-    void *engine;
-} drip = {.mutex = PTHREAD_MUTEX_INITIALIZER};
-
-struct drip_source {
-    int64_t unused;
-};
-
-static const struct option drip_options[] = {
-    OPTION_INT(struct drip_source, unused, "unused", 0, "0", "0", "1", "nothing"),
-    OPTIONS_END,
-};
-
-static bool drip_bind(struct source_bind *bind)
-{
-    struct schema *schema = arena_new(bind->arena, struct schema);
-    schema->fields = arena_array(bind->arena, struct field, 2);
-    schema_add(schema, STR("id"), type_of(TYPE_INT));
-    schema_add(schema, STR("ts"), type_of(TYPE_TIME));
-    bind->schema = schema;
-    bind->is_live = bind->is_replayable = true;
-    return true;
-}
-
-static bool drip_open(struct source *source)
-{
-    source->partitions_count = drip.partitions;
-    drip.wake = source->wake;
-    drip.engine = source->engine;
-    return true;
-}
-
-static const char *drip_partition_name(struct source *source, uint32_t partition)
-{
-    (void)source;
-    static const char *const names[PARTITIONS] = {"drip/0", "drip/1", "drip/2", "drip/3"};
-    return names[partition];
-}
-
-static bool drip_discover(struct source *source)
-{
-    pthread_mutex_lock(&drip.mutex);
-    source->partitions_count = drip.partitions;
-    pthread_mutex_unlock(&drip.mutex);
-    return true;
-}
-
-static bool drip_seek(struct source *source, uint32_t partition, const struct source_position *position)
-{
-    (void)source;
-    drip.read[partition] = (uint32_t)position->b;
-    return true;
-}
-
-static enum read_status drip_read(struct source *source, uint32_t partition, struct raw_batch *raw)
-{
-    (void)source;
-    pthread_mutex_lock(&drip.mutex);
-    uint32_t read = drip.read[partition], there = drip.given[partition] - read;
-    enum read_status status = drip.has_ended ? READ_END : drip.is_late[partition] ? READ_LATER : READ_QUIET;
-    if (there > 0) {
-        status = READ_BATCH;
-        raw->count = MIN(there, BATCH_ROWS);
-        raw->records = NULL;
-        raw->position = (struct source_position){.b = read, .record = read};
-        raw->next = (struct source_position){.b = read + raw->count, .record = read + raw->count};
-        raw->path = "drip";
-        raw->first_line = raw->first_offset = -1;
-        raw->extra = &drip.rows[partition][read];
-        drip.read[partition] += raw->count;
-    }
-    pthread_mutex_unlock(&drip.mutex);
-    return status;
-}
-
-static void drip_decode(struct source *source, void *decoder, struct raw_batch *raw,
-                        struct decode_output *output)
-{
-    (void)source, (void)decoder;
-    struct batch *batch = output->batch;
-    const struct drip_row *rows = raw->extra;
-    batch->arrival_time = arena_alloc(&batch->arena, raw->count * sizeof(int64_t));
-    for (uint32_t i = 0; i < raw->count; i++) {
-        batch->columns[0].ints[i] = rows[i].id;
-        batch->columns[1].ints[i] = batch->arrival_time[i] = rows[i].arrival_us;
-    }
-}
-
-static const struct source_kind source_drip = {.name = "drip",
-                                               .options = drip_options,
-                                               .size = sizeof(struct drip_source),
-                                               .bind = drip_bind,
-                                               .open = drip_open,
-                                               .partition_name = drip_partition_name,
-                                               .discover = drip_discover,
-                                               .seek = drip_seek,
-                                               .read = drip_read,
-                                               .decode = drip_decode};
-
-static void give(uint32_t partition, int64_t id, int64_t arrival_us)
-{
-    pthread_mutex_lock(&drip.mutex);
-    drip.rows[partition][drip.given[partition]++] = (struct drip_row){id, arrival_us};
-    drip.is_late[partition] = false;
-    pthread_mutex_unlock(&drip.mutex);
-    drip.wake(drip.engine);
-}
-
-static void end_drip(void)
-{
-    pthread_mutex_lock(&drip.mutex);
-    drip.has_ended = true;
-    pthread_mutex_unlock(&drip.mutex);
-    drip.wake(drip.engine);
-}
-
-/* --- Sink `cup`: what came, in its order; full when told --- */
-
-static struct {
-    pthread_mutex_t mutex;
-    int64_t ids[PARTITIONS * ROWS_MAX];
-    uint32_t count, committed_rows;
-    uint64_t committed;
-    uint32_t snapshots;
-    bool sends_checkpoints;
-    struct sink_context *context;
-} cup = {.mutex = PTHREAD_MUTEX_INITIALIZER};
-
-static bool cup_open(struct sink_context *context)
-{
-    cup.context = context;
-    context->sends_checkpoints = cup.sends_checkpoints;
-    return true;
-}
-
-static bool cup_write(struct sink_context *context, const struct batch *batch)
-{
-    (void)context;
-    pthread_mutex_lock(&cup.mutex);
-    for (uint32_t i = 0; i < batch->selected; i++)
-        cup.ids[cup.count++] = batch->columns[0].ints[batch_row(batch, i)];
-    pthread_mutex_unlock(&cup.mutex);
-    return true;
-}
-
-static bool cup_snapshot(struct sink_context *context, struct snapshot_writer *writer)
-{
-    (void)context;
-    pthread_mutex_lock(&cup.mutex);
-    cup.snapshots = cup.count;
-    pthread_mutex_unlock(&cup.mutex);
-    return snapshot_put(writer, SNAPSHOT_GLOBAL, "cup", 3);
-}
-
-static bool cup_restore(struct sink_context *context, struct snapshot_reader *reader)
-{
-    (void)context;
-    uint32_t group;
-    struct str record;
-    while (snapshot_get(reader, &group, &record))
-        assert_int_equal(record.length, 3);
-    return true;
-}
-
-static bool cup_committed(struct sink_context *context, uint64_t epoch, struct str order)
-{
-    (void)context;
-    assert_true(order.length > 0);
-    pthread_mutex_lock(&cup.mutex);
-    cup.committed = epoch;
-    cup.committed_rows = cup.snapshots;
-    pthread_mutex_unlock(&cup.mutex);
-    return true;
-}
-
-static const struct sink_kind sink_cup = {.name = "cup",
-                                          .options = drip_options,
-                                          .size = sizeof(struct drip_source),
-                                          .open = cup_open,
-                                          .write = cup_write,
-                                          .snapshot = cup_snapshot,
-                                          .restore = cup_restore,
-                                          .committed = cup_committed};
-
-static uint32_t cup_count(const uint32_t *counter)
-{
-    pthread_mutex_lock(&cup.mutex);
-    uint32_t count = *counter;
-    pthread_mutex_unlock(&cup.mutex);
-    return count;
-}
-
-/* Waits until the counter is there; fails when that takes far too long. */
-static void wait_for(const uint32_t *counter, uint32_t count)
-{
-    for (int64_t begin = os_monotonic_us(); cup_count(counter) < count; usleep(1000))
-        if (os_monotonic_us() - begin > WAIT_US)
-            fail_msg("%u came, not %u", cup_count(counter), count);
-    assert_int_equal(cup_count(counter), count);
-}
-
-/* --- Runs --- */
-
-static const struct source_kind *const sources[] = {&source_drip, NULL};
-static const struct sink_kind *const sinks[] = {&sink_cup, NULL};
-
-struct live {
-    struct arena arena;
-    struct diag_list diags;
-    struct run *run;
-    struct run_stats stats;
-};
-
-static void reset(uint32_t partitions)
-{
-    memset(drip.given, 0, sizeof(drip.given));
-    memset(drip.read, 0, sizeof(drip.read));
-    memset(drip.is_late, 0, sizeof(drip.is_late));
-    drip.partitions = partitions;
-    drip.has_ended = false;
-    cup.count = cup.committed_rows = cup.snapshots = 0;
-    cup.committed = 0;
-    cup.sends_checkpoints = false;
-}
-
-static struct live *begin(const char *text, const struct run_options *options)
-{
-    static struct registry registry;
-    registry = builtin_registry;
-    registry.sources = sources;
-    registry.sinks = sinks;
-    struct live *live = calloc(1, sizeof(*live));
-    assert_non_null(live);
-    diag_list_init(&live->diags, &live->arena);
-    struct job_file *job = lang_parse(&live->arena, &live->diags, &registry, str_from(text));
-    struct plan_options plan_options = {.registry = &registry};
-    bool is_good = lang_expand(job, &live->arena, &live->diags, NULL);
-    struct plan *plan = is_good ? plan_make(job, &plan_options, &live->arena, &live->diags) : NULL;
-    live->run = plan != NULL ? run_new(plan, options, &live->diags) : NULL;
-    if (live->run == NULL) {
-        struct diag_source source = {"job", str_from(text)};
-        diag_print(stderr, &live->diags, &source, false);
-        fail();
-    }
-    assert_true(run_start(live->run));
-    return live;
-}
-
-static void end(struct live *live)
-{
-    if (!run_wait(live->run)) {
-        diag_print(stderr, &live->diags, &(struct diag_source){"job", {"", 0}}, false);
-        fail();
-    }
-    run_free(live->run);
-    arena_free(&live->arena);
-    free(live);
-}
-
-static struct run_options on(uint32_t lanes)
-{
-    return (struct run_options){.lanes = lanes, .until_us = TIME_MAX};
-}
-
 #define JOB(options) "source s = drip { event_time: ts" options " }\nsink out = cup from s {}\n"
-
-static void assert_order(const int64_t *ids, uint32_t count)
-{
-    assert_int_equal(cup.count, count);
-    for (uint32_t i = 0; i < count; i++)
-        if (cup.ids[i] != ids[i])
-            fail_msg("row %u is %lld, not %lld", i, (long long)cup.ids[i], (long long)ids[i]);
-}
 
 static void test_goes_on_without_the_quiet(void **state)
 {
@@ -420,11 +126,8 @@ static void test_idle(void **state)
 static void test_found_while_running(void **state)
 {
     (void)state;
-    char path[] = "/tmp/test_live-XXXXXX";
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
-    unlink(path);
+    char path[64];
+    new_path(path);
     reset(1);
     struct run_options options = on(2);
     options.record_order = path;
@@ -463,11 +166,8 @@ static void test_found_while_running(void **state)
 static void test_done_again_by_the_log(void **state)
 {
     (void)state;
-    char path[] = "/tmp/test_live-XXXXXX";
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
-    unlink(path);
+    char path[64];
+    new_path(path);
     reset(2);
     struct run_options options = on(2);
     options.record_order = path;
@@ -481,8 +181,7 @@ static void test_done_again_by_the_log(void **state)
     end_drip();
     end(live);
     for (uint32_t lanes = 1; lanes <= 3; lanes++) {
-        memset(drip.read, 0, sizeof(drip.read));
-        cup.count = 0;
+        reset_cup();
         options = on(lanes);
         options.order = path;
         end(begin(JOB(", idle_after: 30ms"), &options));
@@ -503,8 +202,8 @@ static void with_checkpoints(const char *every, const char *path, char *text, si
 static void test_commits_in_a_lull(void **state)
 {
     (void)state;
-    char path[] = "/tmp/test_live-XXXXXX", text[512];
-    assert_non_null(mkdtemp(path));
+    char path[64], text[512];
+    new_directory(path);
     with_checkpoints("50ms", path, text, sizeof(text));
     reset(2);
     struct run_options options = on(2);
@@ -525,8 +224,8 @@ static void test_commits_in_a_lull(void **state)
 static void test_full_sink(void **state)
 {
     (void)state;
-    char path[] = "/tmp/test_live-XXXXXX", text[512];
-    assert_non_null(mkdtemp(path));
+    char path[64], text[512];
+    new_directory(path);
     with_checkpoints("1h", path, text, sizeof(text));
     reset(1);
     cup.sends_checkpoints = true;
@@ -552,8 +251,8 @@ static void test_full_sink(void **state)
 static void test_resume(void **state)
 {
     (void)state;
-    char path[] = "/tmp/test_live-XXXXXX", text[512];
-    assert_non_null(mkdtemp(path));
+    char path[64], text[512];
+    new_directory(path);
     with_checkpoints("50ms", path, text, sizeof(text));
     reset(2);
     struct run_options options = on(2);
@@ -564,8 +263,8 @@ static void test_resume(void **state)
     run_stop(live->run);
     end(live);
     drip.partitions = 3;
+    reset_cup();
     drip.read[0] = drip.read[1] = 77; /* seek says where to begin */
-    cup.count = cup.committed_rows = 0;
     live = begin(text, &options);
     give(2, 2, 1002);
     wait_for(&cup.count, 1);

@@ -65,10 +65,12 @@ static bool write_order(struct fixture *f, struct checkpoint_writer *writer, uin
                         uint64_t next)
 {
     struct byte_buffer partitions = {0}, entries = {0}, text = {0};
-    struct order_partition partition = {0, STR("source"), STR("in.jsonl"), first * 100, 0, false};
+    struct order_partition partition = {0, STR("source"), STR("in.jsonl"), first * 100, 0, 0, 0};
     order_put_partition(&partitions, ORDER_PARTITION, &partition);
     for (uint64_t number = first; number < next; number++) {
-        order_put_slice(&entries, 0, 100, (int64_t)number, (int64_t)MAX(number, 1) - 1);
+        const struct order_slice slice = {
+            .records = 100, .time = (int64_t)number, .time_before = (int64_t)MAX(number, 1) - 1};
+        order_put_slice(&entries, &slice);
         order_put(&entries, ORDER_NUMBER);
     }
     struct order_head head = {.epoch = epoch, .first = first, .next = next};

@@ -1,0 +1,82 @@
+/* What tests of live sources share: source `drip`, whose rows the test gives by hand; `tank`, a recording of
+ * what dripped; sink `cup`, which keeps what came, and is full when told; runs of jobs with these. */
+#ifndef LEAT_TESTS_LIVE_RIG_H
+#define LEAT_TESTS_LIVE_RIG_H
+
+#include "core/os.h"
+#include "run/run.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+enum { PARTITIONS = 4, ROWS_MAX = 4096, WAIT_US = 20 * US_PER_SECOND };
+
+struct drip_row {
+    int64_t id, arrival_us;
+};
+
+struct drip {
+    pthread_mutex_t mutex;
+    struct drip_row rows[PARTITIONS][ROWS_MAX];
+    uint32_t given[PARTITIONS], read[PARTITIONS];
+    bool is_late[PARTITIONS]; /* there is more, it says, than it has */
+    uint32_t partitions;
+    bool has_ended;
+    uint32_t missing; /* records that a tank lacks at the beginning of each partition */
+    uint32_t gap;     /* from this record on offsets are 2 more */
+    void (*wake)(void *);
+    void *engine;
+};
+extern struct drip drip;
+
+/* A row; its offset is twice its place in the partition. */
+void give(uint32_t partition, int64_t id, int64_t arrival_us);
+void end_drip(void);
+
+struct cup {
+    pthread_mutex_t mutex;
+    int64_t ids[PARTITIONS * ROWS_MAX]; /* the first column */
+    uint64_t hash;                      /* of all columns of all rows */
+    uint32_t count, committed_rows;
+    uint64_t committed;
+    uint32_t snapshots;
+    bool sends_checkpoints;
+    struct sink_context *context;
+};
+extern struct cup cup;
+
+/* A figure of the cup, under its mutex. */
+uint32_t cup_count(const uint32_t *counter);
+/* Waits until it is there; fails when that takes far too long. */
+void wait_for(const uint32_t *counter, uint32_t count);
+void assert_order(const int64_t *ids, uint32_t count);
+
+struct live {
+    struct arena arena;
+    struct diag_list diags;
+    struct run *run;
+    struct run_stats stats;
+};
+
+/* Nothing was given, nothing came. */
+void reset(uint32_t partitions);
+/* What was given is there to be read again, by a run of its own. */
+void reset_cup(void);
+struct run_options on(uint32_t lanes);
+struct live *begin(const char *text, const struct run_options *options);
+/* The run must fail: what it says. */
+void begin_refused(const char *text, const struct run_options *options, const char *const *says);
+/* Waits for its end. */
+void end(struct live *live);
+/* As end; it must fail, and say this (NULL at the end). */
+void end_failed(struct live *live, const char *const *says);
+
+/* A path in /tmp that is not there; a directory that is. */
+void new_path(char path[64]);
+void new_directory(char path[64]);
+
+#endif

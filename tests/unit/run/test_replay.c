@@ -1,0 +1,310 @@
+/* What a live run decided, done again from a recording by its order log: the same rows, at any number of
+ * lanes. The live run has several lives, partitions that come and go idle, and lulls. */
+#include "live_rig.h"
+
+#include "core/order_log.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* Counts so far, and windows over them, which say what was late: they tell order and watermarks. */
+#define STREAMS                                                                                              \
+    "stream counted = s | with k = id %% 5 | feature by k over 1h every 1m { n: count() }\n"                 \
+    "stream closed = counted | window by k over tumbling(5ms) { rows: count(), most: max(n) }\n"             \
+    "sink out = cup from closed {}\n"
+
+enum { TEXT = 2048, LIFE = 400, STEP_US = 500 };
+
+static char folder[64];
+typedef char part_text[1 << 20];
+
+static const char *at(const char *name)
+{
+    static char paths[8][96];
+    static unsigned next;
+    char *path = paths[next++ % 8];
+    snprintf(path, sizeof(paths[0]), "%s/%s", folder, name);
+    return path;
+}
+
+static const char *job(char text[TEXT], const char *source, const char *state, const char *keep)
+{
+    snprintf(text, TEXT,
+             "job j { checkpoint: { dir: \"%s\", every: 20ms, min_free: 0B, keep: { last: %s } } }\n"
+             "source s = %s { event_time: ts, idle_after: 40ms }\n" STREAMS,
+             state, keep, source);
+    return text;
+}
+
+/* Rows whose arrival is not the order in which they are given: some partitions lag. */
+static void feed(uint32_t first, uint32_t partitions)
+{
+    for (uint32_t i = first; i < first + LIFE; i++) {
+        uint32_t partition = i * 7 % partitions;
+        int64_t lag = partition == 0 ? 0 : (int64_t)partition * 3 * STEP_US;
+        give(partition, i, 1000000 + (int64_t)i * STEP_US - lag);
+        if (i % 16 == 0)
+            usleep(i % 64 == 0 ? 3000 : 100);
+    }
+}
+
+struct result {
+    uint32_t count;
+    uint64_t hash, records;
+};
+
+static struct result result_of(struct live *live)
+{
+    while (!run_has_ended(live->run))
+        usleep(500);
+    run_stats(live->run, &live->stats);
+    struct result result = {.records = live->stats.records};
+    end(live);
+    result.count = cup.count;
+    result.hash = cup.hash;
+    return result;
+}
+
+static void assert_same(struct result found, struct result expected)
+{
+    assert_int_equal(found.records, expected.records);
+    assert_int_equal(found.count, expected.count);
+    assert_true(found.hash == expected.hash);
+}
+
+/* One life of the live run; with a lull in which partitions become idle. */
+static struct result live_life(const char *text, const struct run_options *options, uint32_t life)
+{
+    struct live *live = begin(text, options);
+    if (life == 1) { /* one is found while rows come */
+        feed(life * LIFE, drip.partitions);
+        pthread_mutex_lock(&drip.mutex);
+        drip.partitions++;
+        pthread_mutex_unlock(&drip.mutex);
+        feed((life + 1) * LIFE, drip.partitions);
+    } else {
+        feed(life == 0 ? 0 : (life + 1) * LIFE,
+             life == 0 ? drip.partitions : 1); /* then all but one are idle */
+    }
+    usleep(120000);
+    run_stop(live->run);
+    return result_of(live);
+}
+
+enum { LIVES = 3 };
+
+/* The results after each life. */
+static void live_run(const char *keep, struct result results[LIVES])
+{
+    char text[TEXT];
+    new_directory(folder);
+    reset(2);
+    job(text, "drip", at("live"), keep);
+    struct run_options options = on(2);
+    char order[96];
+    snprintf(order, sizeof(order), "%s/", at("order"));
+    options.record_order = order;
+    for (uint32_t life = 0; life < LIVES; life++) {
+        results[life] = live_life(text, &options, life);
+        memset(drip.read, 0x7f, sizeof(drip.read)); /* the next life seeks */
+    }
+    assert_true(results[0].count > 10 && results[0].count < results[1].count);
+}
+
+static struct result replay(const char *order, const char *state, uint32_t lanes)
+{
+    char text[TEXT];
+    struct run_options options = on(lanes);
+    job(text, "tank", state, "3");
+    options.order = order;
+    return result_of(begin(text, &options));
+}
+
+static struct str read_part(uint32_t life, char path[128], part_text text)
+{
+    DIR *stream = opendir(at("order"));
+    struct dirent *entry;
+    size_t bytes = 0;
+    assert_non_null(stream);
+    while ((entry = readdir(stream)) != NULL && strtoul(entry->d_name, NULL, 10) != life)
+        continue;
+    assert_non_null(entry);
+    snprintf(path, 128, "%s/%.40s", at("order"), entry->d_name);
+    closedir(stream);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    bytes = fread(text, 1, sizeof(part_text), file);
+    fclose(file);
+    return (struct str){text, bytes};
+}
+
+/* What a life wrote that was thought dead, after another had begun: numbers without rows. */
+static void zombie_writes(void)
+{
+    static part_text text;
+    char path[128];
+    struct order_reader reader;
+    struct order_entry entry;
+    struct byte_buffer segment = {0};
+    assert_true(order_open(&reader, read_part(2, path, text)));
+    const char *begin = reader.at, *behind = begin;
+    while (order_next(&reader, &entry) && entry.tag == ORDER_PARTITION)
+        behind = reader.at;
+    struct order_head head = {.epoch = 99, .first = reader.head.first, .next = reader.head.first + 3};
+    order_seal(&head, (struct str){begin, (size_t)(behind - begin)}, STR("\4\4\4"), STR(""), 0, 0, &segment);
+    order_close(&reader);
+    (void)read_part(1, path, text);
+    FILE *file = fopen(path, "ab");
+    assert_non_null(file);
+    assert_int_equal(fwrite(segment.data, 1, segment.length, file), segment.length);
+    fclose(file);
+    buffer_free(&segment);
+}
+
+static void test_the_live_rows(void **state)
+{
+    (void)state;
+    struct result expected[LIVES];
+    char own[16];
+    live_run("1000", expected);
+    zombie_writes();
+    for (uint32_t lanes = 1; lanes <= 3; lanes++) {
+        reset_cup();
+        snprintf(own, sizeof(own), "own-%u", lanes);
+        assert_same(replay(at("order"), at(own), lanes), expected[LIVES - 1]);
+        reset_cup();
+        snprintf(own, sizeof(own), "own-c-%u", lanes);
+        assert_same(replay(at("live"), at(own), lanes), expected[LIVES - 1]);
+    }
+    os_remove_tree(folder);
+}
+
+/* Its own log is that of the live run: a replay of the replay gives the rows again. And it may be stopped. */
+static void test_stopped(void **state)
+{
+    (void)state;
+    struct result expected[LIVES];
+    char text[TEXT];
+    live_run("1000", expected);
+    reset_cup();
+    job(text, "tank", at("own"), "3");
+    struct run_options options = on(2);
+    options.order = at("order");
+    options.record_order = at("again");
+    uint32_t lives = 0;
+    for (bool has_run_out = false; !has_run_out; lives++) {
+        struct live *live = begin(text, &options);
+        if (lives < 4)
+            usleep(lives * 700);
+        if (lives < 4)
+            run_stop(live->run);
+        while (!run_has_ended(live->run))
+            usleep(500);
+        run_stats(live->run, &live->stats);
+        has_run_out = live->stats.has_order_run_out;
+        end(live);
+    }
+    assert_int_equal(cup.count, expected[LIVES - 1].count);
+    assert_true(cup.hash == expected[LIVES - 1].hash);
+    reset_cup();
+    assert_same(replay(at("again"), at("third"), 3), expected[LIVES - 1]);
+    os_remove_tree(folder);
+}
+
+/* What is in the cup by now, to go on with later. */
+static void put_back(const struct result *kept)
+{
+    cup.count = kept->count;
+    cup.hash = kept->hash;
+}
+
+/* The log goes on, as that of a job that runs: so does its replay. */
+static void test_follows(void **state)
+{
+    (void)state;
+    struct result live_result = {0}, replayed = {0};
+    char text[TEXT], order[96];
+    new_directory(folder);
+    reset(2);
+    snprintf(order, sizeof(order), "%s/", at("order"));
+    for (uint32_t life = 0; life < LIVES; life++) {
+        struct run_options options = on(2);
+        options.record_order = order;
+        job(text, "drip", at("live"), "2");
+        put_back(&live_result);
+        live_result = live_life(text, &options, life);
+        reset_cup();
+        put_back(&replayed);
+        replayed = replay(order, at("own"), 1 + life);
+        assert_same(replayed, live_result);
+    }
+    os_remove_tree(folder);
+}
+
+#define SAYS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static void test_misfits(void **state)
+{
+    (void)state;
+    struct result expected[LIVES];
+    char text[TEXT], order[96];
+    live_run("2", expected);
+    struct run_options options = on(2);
+    snprintf(order, sizeof(order), "%s", at("order"));
+    options.order = order;
+    job(text, "tank", at("own"), "3");
+
+    reset_cup();
+    drip.missing = 5;
+    begin_refused(text, &options, SAYS("begins behind offset 0"));
+    drip.missing = 0;
+
+    drip.partitions = 1;
+    begin_refused(text, &options, SAYS("it has `drip/1`", "which this job does not read"));
+    drip.partitions = 3;
+
+    reset_cup();
+    drip.gap = 100;
+    end_failed(begin(text, &options), SAYS("does not fit", "offset", "drip/", "the recording that the log"));
+    drip.gap = UINT32_MAX;
+    os_remove_tree(at("own"));
+
+    reset_cup();
+    drip.given[0] -= 5;
+    end_failed(begin(text, &options), SAYS("does not fit", "drip/0", "the input is shorter"));
+    drip.given[0] += 5;
+    os_remove_tree(at("own"));
+
+    reset_cup();
+    drip.partitions = 4; /* one that the live run never had */
+    assert_same(replay(order, at("own"), 2), expected[LIVES - 1]);
+    drip.partitions = 3;
+
+    /* Checkpoints went, and their part of the log with them. */
+    options.order = at("live");
+    job(text, "tank", at("own-2"), "3");
+    begin_refused(text, &options, SAYS("have the order from number", "--from", "--record-order DIR"));
+    options.order = at("nothing");
+    assert_int_equal(os_mkdirs(options.order), 0);
+    begin_refused(text, &options, SAYS("it is neither a directory of --record-order nor of checkpoints"));
+
+    /* Such a directory is of one run. */
+    options = on(2);
+    options.record_order = order;
+    job(text, "drip", at("other"), "3");
+    begin_refused(text, &options, SAYS("is of another run", "--record-order"));
+    os_remove_tree(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_live_rows),
+        cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_follows),
+        cmocka_unit_test(test_misfits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
