@@ -197,7 +197,7 @@ static void test_no_log(void **state)
     struct byte_buffer text = {0};
     struct order_figures figures;
     put_segment(&text);
-    text.data[7] = '2';
+    text.data[7] = '3';
     assert_non_null(strstr(order_figures(text_of(&text), &figures), "another leat"));
     text.data[0] = 'L';
     assert_non_null(strstr(order_figures(text_of(&text), &figures), "no order log"));
