@@ -42,7 +42,7 @@ static const char *drip_partition_name(struct source *source, uint32_t partition
 {
     (void)source;
     static const char *const names[PARTITIONS] = {"drip/0", "drip/1", "drip/2", "drip/3"};
-    return names[partition];
+    return names[drip.is_turned ? drip.partitions - 1 - partition : partition];
 }
 
 static bool drip_discover(struct source *source)
@@ -287,7 +287,7 @@ void reset(uint32_t partitions)
     drip.partitions = partitions;
     drip.missing = 0;
     drip.gap = UINT32_MAX;
-    drip.has_ended = false;
+    drip.has_ended = drip.is_turned = false;
     reset_cup();
 }
 

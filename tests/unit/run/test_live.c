@@ -2,6 +2,8 @@
  * while running, and what full sinks hold up. The same on several lanes, and under TSan. */
 #include "live_rig.h"
 
+#include <stdio.h>
+
 #include "core/order_log.h"
 
 #include <stdlib.h>
@@ -123,6 +125,27 @@ static void test_idle(void **state)
     end(live);
 }
 
+/* How often the order log, a file, has the entry. */
+static uint32_t entries(const char *path, enum order_tag tag, uint32_t partition)
+{
+    static char text[1 << 16];
+    struct order_reader reader;
+    struct order_entry entry;
+    uint32_t count = 0;
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    size_t bytes = fread(text, 1, sizeof(text), file);
+    fclose(file);
+    for (size_t at = 0; at < bytes; at += order_segment_bytes(&reader.head)) {
+        assert_true(order_open(&reader, (struct str){text + at, bytes - at}));
+        while (order_next(&reader, &entry))
+            count += entry.tag == tag && entry.partition == partition;
+        assert_null(reader.why);
+        order_close(&reader);
+    }
+    return count;
+}
+
 static void test_found_while_running(void **state)
 {
     (void)state;
@@ -144,21 +167,8 @@ static void test_found_while_running(void **state)
     end_drip();
     end(live);
     assert_order((const int64_t[]){1, 2, 3}, 3);
-    FILE *file = fopen(path, "rb");
-    assert_non_null(file);
-    static char text[1 << 16];
-    size_t bytes = fread(text, 1, sizeof(text), file);
-    fclose(file);
+    assert_int_equal(entries(path, ORDER_ADDED, 1) + entries(path, ORDER_ADDED, 2), 2);
     unlink(path);
-    struct order_reader reader;
-    struct order_entry entry;
-    uint32_t added = 0;
-    assert_true(order_open(&reader, (struct str){text, bytes}));
-    while (order_next(&reader, &entry))
-        added += entry.tag == ORDER_ADDED;
-    assert_null(reader.why);
-    assert_int_equal(added, 2);
-    order_close(&reader);
 }
 
 /* What a live run did is done again by its order log: numbers without rows, idle partitions, and rows in an
@@ -276,6 +286,69 @@ static void test_resume(void **state)
     os_remove_tree(path);
 }
 
+/* A source may number its partitions anew: each goes on where the one of its name ended. */
+static void test_resume_by_name(void **state)
+{
+    (void)state;
+    char path[64], text[512];
+    new_directory(path);
+    with_checkpoints("50ms", path, text, sizeof(text));
+    reset(2);
+    struct run_options options = on(2);
+    struct live *live = begin(text, &options);
+    for (uint32_t i = 0; i < 3; i++)
+        give(0, i, 1000 + i);
+    give(1, 3, 1003);
+    wait_for(&cup.committed_rows, 4);
+    run_stop(live->run);
+    end(live);
+    drip.is_turned = true;
+    drip.given[0] = drip.read[0] = 1;
+    drip.given[1] = drip.read[1] = 3;
+    reset_cup();
+    live = begin(text, &options);
+    give(0, 4, 1004);
+    wait_for(&cup.count, 1);
+    give(1, 5, 1005);
+    wait_for(&cup.count, 2);
+    end_drip();
+    end(live);
+    assert_order((const int64_t[]){4, 5}, 2);
+    os_remove_tree(path);
+}
+
+/* A partition that was idle at the checkpoint is idle after it: the watermark does not wait for it again. */
+static void test_resume_idle(void **state)
+{
+    (void)state;
+    char path[64], log[64], text[512];
+    new_directory(path);
+    new_path(log);
+    snprintf(text, sizeof(text), "job j { checkpoint: { dir: \"%s\", every: 30ms, min_free: 0B } }\n%s", path,
+             JOB(", idle_after: 40ms"));
+    reset(2);
+    struct run_options options = on(2);
+    options.record_order = log;
+    struct live *live = begin(text, &options);
+    give(0, 0, 5000);
+    wait_for_watermark(live, 5000); /* the other one is idle */
+    give(0, 1, 6000);
+    wait_for(&cup.committed_rows, 2);
+    run_stop(live->run);
+    end(live);
+    reset_cup();
+    live = begin(text, &options);
+    give(0, 2, 9000);
+    wait_for_watermark(live, 9000);
+    give(1, 3, 9500);
+    wait_for(&cup.count, 2);
+    end_drip();
+    end(live);
+    assert_int_equal(entries(log, ORDER_IDLE, 1), 1); /* of the first life */
+    unlink(log);
+    os_remove_tree(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -288,6 +361,8 @@ int main(void)
         cmocka_unit_test(test_commits_in_a_lull),
         cmocka_unit_test(test_full_sink),
         cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_resume_by_name),
+        cmocka_unit_test(test_resume_idle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
