@@ -321,10 +321,11 @@ static void check_required(struct decode_output *output)
         int missing = missing_value(batch, row);
         if (missing < 0)
             continue;
-        output->bad[output->bad_count++] =
-            (struct bad_record){row, UINT32_MAX,
-                                arena_printf(&batch->arena, "`%.*s`: null, but the schema requires a value",
-                                             STR_ARGS(batch->schema->fields[missing].name))};
+        output->bad[output->bad_count++] = (struct bad_record){
+            .row = row,
+            .column = UINT32_MAX,
+            .reason = arena_printf(&batch->arena, "`%.*s`: null, but the schema requires a value",
+                                   STR_ARGS(batch->schema->fields[missing].name))};
     }
 }
 
@@ -343,7 +344,8 @@ void batches_decode(void *self, struct raw_batch *raw, struct decode_output *out
             null_column(batch, &batch->columns[i]);
     }
     for (uint32_t row = 0; !is_good && row < batch->rows; row++)
-        output->bad[output->bad_count++] = (struct bad_record){row, UINT32_MAX, "its block is impossible"};
+        output->bad[output->bad_count++] =
+            (struct bad_record){.row = row, .column = UINT32_MAX, .reason = "its block is impossible"};
     if (is_good && has_required)
         check_required(output);
 }

@@ -44,7 +44,8 @@ static void raw_decode(void *self, struct raw_batch *raw, struct decode_output *
         if (is_checked || text_is_utf8(raw->data + record.offset, record.length))
             continue;
         size_t at = text_utf8_error(raw->data + record.offset, record.length);
-        output->bad[output->bad_count++] = (struct bad_record){row, (uint32_t)at, "not valid UTF-8"};
+        output->bad[output->bad_count++] =
+            (struct bad_record){.row = row, .column = (uint32_t)at, .reason = "not valid UTF-8"};
         batch_set_null(batch, column, row);
         column->texts[row] = (struct text_ref){0, 0};
     }

@@ -189,7 +189,7 @@ void rows_bad(struct rows *rows, uint32_t row, uint32_t at, const char *reason)
 {
     struct decode_output *output = rows->output;
     leat_assert(output->bad_count < rows->raw->count);
-    output->bad[output->bad_count++] = (struct bad_record){row, at, reason};
+    output->bad[output->bad_count++] = (struct bad_record){.row = row, .column = at, .reason = reason};
     rows->heap = rows->heap_mark;
     for (uint32_t i = 0; i < rows->fields.count; i++)
         rows_null(rows, &rows->fields.columns[i], row, NULL);

@@ -1,4 +1,4 @@
-/* Bytes of one file, decompressed. Private to connectors/file. One thread at a time. */
+/* Bytes of one file, decompressed. For connectors. One thread at a time. */
 #ifndef LEAT_CONNECTORS_FILE_INPUT_H
 #define LEAT_CONNECTORS_FILE_INPUT_H
 

@@ -85,6 +85,13 @@ static bool expand_directory(const char *directory, struct arena *arena, struct 
     free(data);
     if (root == NULL)
         return bad_manifest(diags, path, place.text, place.line);
+    if (json_object_get(root, "leat_recording") != NULL) {
+        json_decref(root);
+        struct diag *d =
+            diag_error(diags, DIAG_E0602, no_span, "`%s` is a recording of Kafka's topics", directory);
+        diag_hint(diags, d, "it takes the place of a source `kafka`: --replay SOURCE=%s", directory);
+        return false;
+    }
     json_t *partitions = json_object_get(root, "partitions");
     bool is_good = json_is_array(partitions) && json_array_size(partitions) > 0;
     for (size_t i = 0; is_good && i < json_array_size(partitions); i++) {

@@ -9,6 +9,7 @@ struct record_head {
     uint32_t key_bytes, value_bytes, headers_bytes;
     int32_t partition;
     uint64_t origin_record;
+    int64_t time_ms;
     uint32_t origin_partition, unused;
 };
 
@@ -55,6 +56,7 @@ uint32_t chunk_append(struct chunk **first, struct chunk **last, const struct ka
                                .value_bytes = length_of(record->value),
                                .headers_bytes = (uint32_t)record->headers.length,
                                .partition = record->partition,
+                               .time_ms = record->time_ms,
                                .origin_record = record->origin.record,
                                .origin_partition = record->origin.partition};
     uint32_t bytes = (uint32_t)record_bytes(&head);
@@ -92,6 +94,7 @@ struct kafka_record chunk_next(struct chunk_cursor *cursor)
     memcpy(&head, at, sizeof(head));
     cursor->offset += (uint32_t)record_bytes(&head);
     struct kafka_record record = {.partition = head.partition,
+                                  .time_ms = head.time_ms,
                                   .origin = {head.origin_partition, head.origin_record}};
     at += sizeof(head);
     if (head.key_bytes != LENGTH_NULL) {

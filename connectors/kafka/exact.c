@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { STATE_VERSION = 1, RECORD_STATE = 'S', RECORD_REDO = 'R' };
+enum { STATE_VERSION = 2, RECORD_STATE = 'S', RECORD_REDO = 'R' };
 
 /* The first record of a checkpoint; the outbox's epochs come behind it. */
 struct state_record {

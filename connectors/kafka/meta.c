@@ -1,6 +1,7 @@
 #include "connectors/kafka/meta.h"
 
 #include "connectors/kafka/client.h"
+#include "connectors/kafka/recording_form.h"
 #include "formats/text.h"
 
 #include <stdlib.h>
@@ -251,7 +252,8 @@ static void merge_reasons(const struct fill *fill, struct decode_output *output)
         if (reason == NULL && bad != NULL)
             output->bad[output->bad_count++] = *bad;
         else if (reason != NULL && reason != good)
-            output->bad[output->bad_count++] = (struct bad_record){row, UINT32_MAX, reason};
+            output->bad[output->bad_count++] =
+                (struct bad_record){.row = row, .column = UINT32_MAX, .reason = reason};
     }
     leat_assert(at == count);
 }
@@ -262,6 +264,38 @@ static void null_bad_rows(const struct fill *fill, const struct decode_output *o
     for (uint32_t i = 0; i < output->bad_count; i++)
         for (uint32_t k = 0; k < fill->batch->schema->count; k++)
             null_value(fill->batch, &fill->batch->columns[k], output->bad[i].row);
+}
+
+void kafka_frame_keep(struct kafka_frame *frame, uint32_t row, uint32_t rows, struct str key,
+                      struct str headers, struct arena *arena)
+{
+    if (frame->keys == NULL) {
+        frame->keys = arena_array(arena, struct str, rows);
+        frame->headers = arena_array(arena, struct str, rows);
+    }
+    frame->keys[row] = key.data == NULL ? key : arena_str(arena, key);
+    frame->headers[row] = headers.length == 0 ? (struct str){NULL, 0} : arena_str(arena, headers);
+}
+
+/* What bad records had beside their payloads, which may not be what the raw batch has. */
+static void add_originals(const struct fill *fill, struct decode_output *output)
+{
+    const struct kafka_frame *frame = fill->frame;
+    struct arena *arena = &fill->batch->arena;
+    for (uint32_t i = 0; i < output->bad_count; i++) {
+        struct bad_record *bad = &output->bad[i];
+        bad->has_no_bytes = frame->flags != NULL && frame->flags[bad->row] != 0;
+        if (frame->keys == NULL)
+            continue;
+        struct str key = frame->keys[bad->row], headers = frame->headers[bad->row];
+        bad->key = key.data == NULL ? key : arena_str(arena, key);
+        if (headers.length == 0)
+            continue;
+        struct byte_buffer text = {0};
+        recorded_put_headers(headers, &text);
+        bad->headers = arena_str(arena, (struct str){text.data, text.length});
+        buffer_free(&text);
+    }
 }
 
 static void decode_payload(const struct kafka_meta *meta, void *format, struct raw_batch *raw,
@@ -300,6 +334,8 @@ void kafka_meta_decode(const struct kafka_meta *meta, void *format, struct raw_b
         judge_flags(&fill);
     if (fill.reasons != NULL)
         merge_reasons(&fill, output);
-    if (unlikely(output->bad_count > 0))
+    if (unlikely(output->bad_count > 0)) {
         null_bad_rows(&fill, output);
+        add_originals(&fill, output);
+    }
 }

@@ -24,6 +24,7 @@ struct kafka_meta {
     uint32_t *payload_columns;    /* their indices in the source's schema */
     bool has_columns;             /* any but those of the payload */
     const char *required;         /* a payload's column that must not be null, or NULL */
+    bool keeps_originals; /* set at open: keys and headers of all records are there for dead letters */
 };
 
 extern const struct option kafka_meta_options[];
@@ -42,7 +43,12 @@ struct kafka_frame {
     struct text_ref *texts; /* of record i: key and headers from i * (1 + headers_count); NULL: not wanted */
     const char *heap;       /* of the texts */
     size_t heap_bytes;
+    struct str *keys, *headers; /* meta->keeps_originals: of each record; headers as in record.h */
 };
+
+/* Keeps key and headers of a record for dead letters; rows: of the batch. They are copied into the arena. */
+void kafka_frame_keep(struct kafka_frame *frame, uint32_t row, uint32_t rows, struct str key,
+                      struct str headers, struct arena *arena);
 
 enum { KAFKA_TEXT_NULL = UINT32_MAX }; /* text_ref.length: there is none */
 

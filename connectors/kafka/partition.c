@@ -4,7 +4,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <xxhash.h>
 
 enum { NUDGE_EVERY_US = 2000, ASK_MS = 2000 };
 
@@ -26,7 +25,7 @@ struct kafka_partition *kafka_partition_new(struct kafka_shared *shared, rd_kafk
     p->eof = p->check.offset = -1;
     p->time_us = INT64_MIN;
     p->log_end = -1;
-    pthread_mutex_init(&p->mutex, NULL);
+    marks_init(&p->marks);
     return p;
 }
 
@@ -49,7 +48,7 @@ void kafka_partition_free(struct kafka_partition *p)
     if (p == NULL)
         return;
     stop(p);
-    pthread_mutex_destroy(&p->mutex);
+    marks_free(&p->marks);
     free(p->pending);
     free(p->name);
     free(p);
@@ -121,25 +120,7 @@ bool kafka_partition_seek(struct kafka_partition *p, const struct source_positio
 size_t kafka_partition_mark(struct kafka_partition *p, const struct source_position *position,
                             char out[SOURCE_MARK_BYTES])
 {
-    size_t bytes = 0;
-    pthread_mutex_lock(&p->mutex);
-    uint64_t oldest = p->marks_count > KAFKA_MARKS ? p->marks_count - KAFKA_MARKS : 0;
-    for (uint64_t i = p->marks_count; bytes == 0 && i > oldest; i--) {
-        const struct kafka_mark *mark = &p->marks[(i - 1) % KAFKA_MARKS];
-        if (mark->offset < position->b) {
-            bytes = sizeof(*mark);
-            memcpy(out, mark, bytes);
-        }
-    }
-    pthread_mutex_unlock(&p->mutex);
-    return bytes;
-}
-
-static void add_mark(struct kafka_partition *p, const struct kafka_mark *mark)
-{
-    pthread_mutex_lock(&p->mutex);
-    p->marks[p->marks_count++ % KAFKA_MARKS] = *mark;
-    pthread_mutex_unlock(&p->mutex);
+    return marks_before(&p->marks, position->b, out);
 }
 
 /* The record itself is compared when reading begins there: see check_before. */
@@ -148,23 +129,22 @@ bool kafka_partition_mark_check(struct kafka_partition *p, struct str mark)
     if (mark.length != sizeof(p->check))
         return mark.length == 0 || fail_other_topic(p, "the checkpoint's mark of it is damaged");
     memcpy(&p->check, mark.data, sizeof(p->check));
-    add_mark(p, &p->check);
+    marks_add(&p->marks, &p->check);
     return true;
 }
 
-static struct kafka_mark mark_of(const rd_kafka_message_t *message)
+static struct kafka_mark mark_of_message(const rd_kafka_message_t *message)
 {
     rd_kafka_timestamp_type_t type;
-    return (struct kafka_mark){.offset = message->offset,
-                               .time = rd_kafka_message_timestamp(message, &type),
-                               .digest = XXH3_64bits(message->payload, message->len)};
+    return mark_of(message->offset, rd_kafka_message_timestamp(message, &type),
+                   (struct str){message->payload, message->len});
 }
 
 /* A record before the place where reading begins: there to be compared. A compacted topic may have lost it.
  */
 static bool check_before(struct kafka_partition *p, const rd_kafka_message_t *message)
 {
-    struct kafka_mark found = mark_of(message);
+    struct kafka_mark found = mark_of_message(message);
     bool is_it = found.offset == p->check.offset;
     bool is_same = found.time == p->check.time && found.digest == p->check.digest;
     char what[160];
@@ -395,6 +375,16 @@ static void copy_texts(struct kafka_partition *p, struct kafka_frame *frame, uin
             memcpy(heap + frame->texts[i].offset, data[i], frame->texts[i].length);
 }
 
+static void keep_original(struct kafka_frame *frame, uint32_t row, uint32_t rows,
+                          const rd_kafka_message_t *message, struct arena *arena)
+{
+    struct byte_buffer out = {0};
+    record_put_headers_of(message, &out);
+    kafka_frame_keep(frame, row, rows, (struct str){message->key, message->key_len},
+                     (struct str){out.data, out.length}, arena);
+    buffer_free(&out);
+}
+
 static void flag(struct kafka_frame *frame, uint32_t row, enum kafka_record_flag what, struct arena *arena)
 {
     if (frame->flags == NULL)
@@ -417,8 +407,8 @@ static void make_batch(struct kafka_partition *p, struct raw_batch *raw, uint32_
     raw->data = arena_alloc(arena, bytes + count + RAW_PADDING);
     const rd_kafka_message_t *last = p->pending[count - 1];
     raw->next = (struct source_position){.b = last->offset + 1, .record = p->records + count};
-    struct kafka_mark mark = mark_of(last);
-    add_mark(p, &mark);
+    struct kafka_mark mark = mark_of_message(last);
+    marks_add(&p->marks, &mark);
     copy_texts(p, frame, count, arena);
     char *at = raw->data;
     for (uint32_t i = 0; i < count; i++) {
@@ -434,6 +424,8 @@ static void make_batch(struct kafka_partition *p, struct raw_batch *raw, uint32_
             memcpy(at, message->payload, length);
         if (unlikely(length > SOURCE_RECORD_BYTES_MAX))
             flag(frame, i, KAFKA_TOO_LONG, arena);
+        if (p->shared->meta->keeps_originals)
+            keep_original(frame, i, count, message, arena);
         raw->records[i] = (struct raw_record){(uint32_t)(at - raw->data), (uint32_t)length};
         at += length;
         *at++ = '\n';                      /* as between lines: ends whatever a decoder scans for */

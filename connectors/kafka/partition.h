@@ -8,6 +8,7 @@
 #define LEAT_CONNECTORS_KAFKA_PARTITION_H
 
 #include "connectors/kafka/client.h"
+#include "connectors/kafka/marks.h"
 #include "connectors/kafka/meta.h"
 
 #include "formats/payload.h"
@@ -15,14 +16,6 @@
 #include "core/connector.h"
 
 #include <pthread.h>
-
-/* The last record of a batch: what a resume compares to see that the topic is still the one it was. */
-struct kafka_mark {
-    int64_t offset, time;
-    uint64_t digest; /* xxh3 of the payload */
-};
-
-enum { KAFKA_MARKS = 64 }; /* more than the engine reads ahead */
 
 /* What all partitions of a source share. */
 struct kafka_shared {
@@ -66,9 +59,7 @@ struct kafka_partition {
     atomic_bool is_quiet; /* the last read found it at its end */
     atomic_bool is_lost;  /* the topic is gone: the watching thread has seen it */
 
-    pthread_mutex_t mutex; /* of the marks */
-    struct kafka_mark marks[KAFKA_MARKS];
-    uint64_t marks_count;
+    struct kafka_marks marks;
     struct kafka_mark check; /* of the checkpoint, until its record has been seen; offset -1: none */
 
     /* From librdkafka's statistics; atomic. */

@@ -1,7 +1,5 @@
 #include "connectors/kafka/record.h"
 
-#include <stdio.h>
-
 enum { LENGTH_NULL = UINT32_MAX };
 
 struct header_head {
@@ -15,6 +13,19 @@ void record_put_header(struct byte_buffer *headers, struct str name, struct str 
     buffer_append(headers, &head, sizeof(head));
     buffer_append(headers, name.data, name.length);
     buffer_append(headers, value.data, value.length);
+}
+
+void record_put_headers_of(const rd_kafka_message_t *message, struct byte_buffer *headers)
+{
+    rd_kafka_headers_t *found = NULL;
+    const char *name;
+    const void *value;
+    size_t bytes;
+    if (rd_kafka_message_headers(message, &found) != RD_KAFKA_RESP_ERR_NO_ERROR)
+        return;
+    for (size_t i = 0; rd_kafka_header_get_all(found, i, &name, &value, &bytes) == RD_KAFKA_RESP_ERR_NO_ERROR;
+         i++)
+        record_put_header(headers, str_from(name), (struct str){value, bytes});
 }
 
 static bool take(struct str *from, struct str *part, size_t bytes)
@@ -62,11 +73,22 @@ void record_digest_end(const XXH3_state_t *state, uint8_t digest[16])
     memcpy(digest, canonical.digest, 16);
 }
 
-static rd_kafka_resp_err_t produce_with_headers(rd_kafka_t *producer, rd_kafka_topic_t *topic,
-                                                const struct kafka_record *record, int flags, void *opaque)
+static rd_kafka_headers_t *make_headers(struct str from)
 {
-    rd_kafka_vu_t values[6 + RECORD_HEADERS_MAX];
+    struct str name, value;
+    rd_kafka_headers_t *headers = from.length == 0 ? NULL : rd_kafka_headers_new(8);
+    while (record_take_header(&from, &name, &value))
+        rd_kafka_header_add(headers, name.data, (ssize_t)name.length, value.data,
+                            value.data == NULL ? -1 : (ssize_t)value.length);
+    return headers;
+}
+
+static rd_kafka_resp_err_t produce_with_more(rd_kafka_t *producer, rd_kafka_topic_t *topic,
+                                             const struct kafka_record *record, int flags, void *opaque)
+{
+    rd_kafka_vu_t values[8];
     size_t count = 0;
+    rd_kafka_headers_t *headers = make_headers(record->headers);
     values[count++] = (rd_kafka_vu_t){.vtype = RD_KAFKA_VTYPE_RKT, .u.rkt = topic};
     values[count++] = (rd_kafka_vu_t){.vtype = RD_KAFKA_VTYPE_PARTITION, .u.i32 = record->partition};
     values[count++] = (rd_kafka_vu_t){.vtype = RD_KAFKA_VTYPE_MSGFLAGS, .u.i = flags};
@@ -75,26 +97,25 @@ static rd_kafka_resp_err_t produce_with_headers(rd_kafka_t *producer, rd_kafka_t
     values[count++] = (rd_kafka_vu_t){.vtype = RD_KAFKA_VTYPE_KEY,
                                       .u.mem = {(void *)(uintptr_t)record->key.data, record->key.length}};
     values[count++] = (rd_kafka_vu_t){.vtype = RD_KAFKA_VTYPE_OPAQUE, .u.ptr = opaque};
-    char names[RECORD_HEADERS_MAX][RECORD_HEADER_NAME_MAX + 1]; /* librdkafka wants them terminated */
-    struct str rest = record->headers, name, value;
-    for (uint32_t i = 0; i < RECORD_HEADERS_MAX && record_take_header(&rest, &name, &value); i++) {
-        snprintf(names[i], sizeof(names[i]), "%.*s", STR_ARGS(name));
-        values[count++] = (rd_kafka_vu_t){
-            .vtype = RD_KAFKA_VTYPE_HEADER,
-            .u.header = {names[i], value.data, value.data == NULL ? -1 : (ssize_t)value.length}};
-    }
+    if (record->time_ms > 0)
+        values[count++] = (rd_kafka_vu_t){.vtype = RD_KAFKA_VTYPE_TIMESTAMP, .u.i64 = record->time_ms};
+    if (headers != NULL)
+        values[count++] = (rd_kafka_vu_t){.vtype = RD_KAFKA_VTYPE_HEADERS, .u.headers = headers};
     rd_kafka_error_t *error = rd_kafka_produceva(producer, values, count);
     rd_kafka_resp_err_t code = error == NULL ? RD_KAFKA_RESP_ERR_NO_ERROR : rd_kafka_error_code(error);
-    if (error != NULL)
+    if (error != NULL) {
         rd_kafka_error_destroy(error);
+        if (headers != NULL) /* else they are librdkafka's now */
+            rd_kafka_headers_destroy(headers);
+    }
     return code;
 }
 
 rd_kafka_resp_err_t record_produce(rd_kafka_t *producer, rd_kafka_topic_t *topic,
                                    const struct kafka_record *record, int flags, void *opaque)
 {
-    if (record->headers.length > 0)
-        return produce_with_headers(producer, topic, record, flags, opaque);
+    if (record->headers.length > 0 || record->time_ms > 0)
+        return produce_with_more(producer, topic, record, flags, opaque);
     if (rd_kafka_produce(topic, record->partition, flags, (void *)(uintptr_t)record->value.data,
                          record->value.length, record->key.data, record->key.length, opaque) == 0)
         return RD_KAFKA_RESP_ERR_NO_ERROR;

@@ -14,15 +14,18 @@ struct kafka_record {
     struct str key, value;
     struct str headers;       /* as record_put_header makes them */
     int32_t partition;        /* -1: by the key */
+    int64_t time_ms;          /* 0: when it is sent */
     struct row_origin origin; /* of the row, for messages; not part of the record */
 };
 
 /* Appends a header; a null value's data is NULL. */
 void record_put_header(struct byte_buffer *headers, struct str name, struct str value);
+/* Appends all headers of a message that was read. */
+void record_put_headers_of(const rd_kafka_message_t *message, struct byte_buffer *headers);
 /* Takes the first header off; false: there is none, or the bytes are none. */
 bool record_take_header(struct str *headers, struct str *name, struct str *value);
 
-enum { RECORD_HEADERS_MAX = 32, RECORD_HEADER_NAME_MAX = 128 };
+enum { RECORD_HEADERS_MAX = 32 }; /* columns of a sink that can be headers */
 
 /* Gives the record to a producer. flags: RD_KAFKA_MSG_F_COPY, or 0 where key and value stay until the
  * delivery report. */

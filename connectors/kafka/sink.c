@@ -7,6 +7,7 @@
  *
  * At least once (direct.c): rows are sent as they come, and the checkpoint waits for their acknowledgement;
  * after a crash those since the last checkpoint come again. */
+#include "connectors/kafka/sink.h"
 #include "connectors/kafka/direct.h"
 #include "connectors/kafka/encode.h"
 #include "connectors/kafka/exact.h"
@@ -452,6 +453,11 @@ static void kafka_close(struct sink_context *context)
     exact_close(&sink->exact);
     direct_close(&sink->direct);
     encode_close(&sink->encode);
+}
+
+const struct kafka_client *kafka_sink_client(const void *config)
+{
+    return &((const struct kafka_sink *)config)->client;
 }
 
 const struct sink_kind sink_kafka = {

@@ -1,8 +1,5 @@
 /* Source `kafka`: the partitions of topics, live or up to where they end now. */
-#include "connectors/kafka/meta.h"
-#include "connectors/kafka/partition.h"
-#include "connectors/kafka/start.h"
-#include "connectors/kafka/watch.h"
+#include "connectors/kafka/source.h"
 
 #include "core/operator.h"
 #include "core/os.h"
@@ -18,32 +15,9 @@ enum {
     FETCH_BYTES_MAX = 1 << 20,
 };
 
-enum kafka_until { UNTIL_NEVER, UNTIL_LATEST };
-
-struct kafka_source {
-    struct kafka_client client;
-    struct texts topic;
-    int format, until;
-    struct str delimiter, group;
-    struct kafka_meta meta;
-    struct expression start;
-    int64_t queue_bytes, rate, refresh_us;
-
-    struct payload_options payload;
-
-    const struct format_kind *format_kind;
-    struct format_config format_config;
-    struct kafka_start first;
-
-    struct kafka_shared shared;
-    struct kafka_topics topics;
-    struct kafka_watch watch;
-    bool has_mutex;
-};
-
 #define FORMATS "json|csv|msgpack|raw|avro|protobuf"
 
-static const struct option kafka_options[] = {
+const struct option kafka_source_options[] = {
     KAFKA_CLIENT_OPTIONS(struct kafka_source, client),
     OPTION_TEXTS(
         struct kafka_source, topic, "topic", OPTION_REQUIRED, NULL,
@@ -103,7 +77,7 @@ static bool refuse_group(const struct kafka_source *kafka, struct source_bind *b
     return false;
 }
 
-static bool kafka_bind(struct source_bind *bind)
+bool kafka_bind(struct source_bind *bind)
 {
     struct kafka_source *kafka = bind->config;
     if (bind->declared == NULL) {
@@ -124,7 +98,8 @@ static bool kafka_bind(struct source_bind *bind)
         return false;
     kafka->format_config.delimiter = kafka->delimiter.data[0];
     bind->schema = bind->declared;
-    bind->is_bounded = kafka->until == UNTIL_LATEST;
+    kafka->recording = bind->recording;
+    bind->is_bounded = kafka->until == UNTIL_LATEST || bind->recording.length > 0;
     bind->is_replayable = true;
     bind->is_live = !bind->is_bounded;
     return true;
@@ -202,6 +177,7 @@ static bool kafka_open(struct source *source)
     struct kafka_range *ranges = NULL;
     pthread_mutex_init(&kafka->shared.mutex, NULL);
     kafka->has_mutex = true;
+    kafka->meta.keeps_originals = source->has_dead_letters;
     if (!payload_open(kafka->format_kind, &kafka->payload, kafka->meta.payload, source->wake, source->engine,
                       source->diags, &kafka->shared.payload))
         return false;
@@ -258,6 +234,13 @@ static const char *kafka_partition_name(struct source *source, uint32_t partitio
     return partition_at(source, partition)->name;
 }
 
+static const char *kafka_partition_topic(struct source *source, uint32_t partition, int32_t *number)
+{
+    const struct kafka_partition *p = partition_at(source, partition);
+    *number = p->id;
+    return p->topic;
+}
+
 static bool kafka_discover(struct source *source)
 {
     struct kafka_source *kafka = source->config;
@@ -299,14 +282,13 @@ static enum read_status kafka_read(struct source *source, uint32_t partition, st
     return kafka_partition_read(partition_at(source, partition), raw);
 }
 
-static void *kafka_decoder_new(struct source *source)
+void *kafka_decoder_new(struct source *source)
 {
     const struct kafka_source *kafka = source->config;
     return format_decoder_new(kafka->format_kind, kafka->meta.payload, &kafka->format_config);
 }
 
-static void kafka_decode(struct source *source, void *decoder, struct raw_batch *raw,
-                         struct decode_output *output)
+void kafka_decode(struct source *source, void *decoder, struct raw_batch *raw, struct decode_output *output)
 {
     kafka_meta_decode(&((struct kafka_source *)source->config)->meta, decoder, raw, output);
 }
@@ -354,6 +336,16 @@ static void kafka_report(struct source *source, struct report *report)
         report_add(report, "round_trip_ms", (double)round_trip / 1e3, false);
 }
 
+const struct kafka_client *kafka_source_client(const void *config)
+{
+    return &((const struct kafka_source *)config)->client;
+}
+
+struct texts kafka_source_topics(const void *config)
+{
+    return ((const struct kafka_source *)config)->topic;
+}
+
 const struct source_kind source_kafka = {
     .name = "kafka",
     .summary = "topics of Kafka, exactly once",
@@ -369,12 +361,15 @@ const struct source_kind source_kafka = {
                "dead. An offset that is gone, a topic that was deleted or made again: the job stops and says "
                "so, it never "
                "jumps.",
-    .options = kafka_options,
+    .options = kafka_source_options,
     .size = sizeof(struct kafka_source),
     .has_offsets = true,
+    .replay = &source_kafka_recording,
+    .is_recording = recording_is,
     .bind = kafka_bind,
     .open = kafka_open,
     .partition_name = kafka_partition_name,
+    .partition_topic = kafka_partition_topic,
     .discover = kafka_discover,
     .begin = kafka_begin,
     .seek = kafka_seek,

@@ -23,5 +23,7 @@ int cmd_model(int argc, char **argv);
 int cmd_checkpoint(int argc, char **argv);
 int cmd_help(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
+int cmd_record(int argc, char **argv);
+int cmd_produce(int argc, char **argv);
 
 #endif

@@ -18,6 +18,8 @@ static const struct {
     {"model", cmd_model, "look inside the models of a checkpoint"},
     {"checkpoint", cmd_checkpoint, "look inside a checkpoint directory"},
     {"help", cmd_help, "reference of every source, operator, function, learner and sink"},
+    {"record", cmd_record, "record topics of Kafka to files"},
+    {"produce", cmd_produce, "send recordings, files or dead letters to a topic of Kafka"},
     {"generate", cmd_generate, "write recorded events of a built-in generator"},
 };
 

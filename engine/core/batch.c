@@ -174,6 +174,17 @@ void batch_set_null(struct batch *batch, struct column *column, uint32_t row)
     bit_clear(column->valid, row);
 }
 
+void batch_number(struct batch *batch, uint64_t first, const int64_t *numbers)
+{
+    batch->first_record = numbers == NULL ? first : (uint64_t)numbers[0];
+    if (numbers == NULL || numbers[batch->rows - 1] - numbers[0] == (int64_t)batch->rows - 1)
+        return;
+    struct row_origin *origins = arena_alloc(&batch->arena, batch->rows * sizeof(*origins));
+    for (uint32_t i = 0; i < batch->rows; i++)
+        origins[i] = (struct row_origin){batch->partition, (uint64_t)numbers[i]};
+    batch->origins = origins;
+}
+
 struct row_origin batch_origin(const struct batch *batch, uint32_t row)
 {
     if (batch->origins != NULL)

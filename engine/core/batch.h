@@ -129,6 +129,9 @@ static inline struct str column_text(const struct column *column, uint32_t row)
 /* Marks a row null; allocates the bitmap on first use. */
 void batch_set_null(struct batch *batch, struct column *column, uint32_t row);
 
+/* Record numbers of the rows of a partition's batch: numbers, which rise, or, where that is NULL, first and
+ * on. */
+void batch_number(struct batch *batch, uint64_t first, const int64_t *numbers);
 struct row_origin batch_origin(const struct batch *batch, uint32_t row);
 struct row_order batch_order(const struct batch *batch, uint32_t row);
 

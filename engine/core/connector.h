@@ -38,7 +38,7 @@ struct raw_batch {
     size_t data_bytes;
     struct raw_record *records;
     uint32_t count;
-    const int64_t *offsets;          /* of each record, where the source's kind says has_offsets */
+    const int64_t *offsets;          /* of each record, rising, where the source's kind says has_offsets */
     struct source_position position; /* of the first record */
     struct source_position next;     /* where the partition goes on behind this batch */
     const char *path;                /* the file, for messages; lives as long as the source */
@@ -83,6 +83,9 @@ struct bad_record {
     uint32_t row;
     uint32_t column;    /* 0-based byte in the record where it went wrong, UINT32_MAX unknown */
     const char *reason; /* in the batch's arena, or static */
+    /* For dead letters, where the source knows them; in the batch's arena. */
+    struct str key, headers; /* data NULL: none; headers: JSON, [["name","value"]] */
+    bool has_no_bytes;       /* what the raw batch has is not the record as it was */
 };
 
 /* Where a decoder puts a batch: rows = raw->count; it fills columns, and lists bad records (their rows it
@@ -99,6 +102,7 @@ struct source_bind {
     struct diag_list *diags;
     struct span span;
     const struct schema *declared; /* the job's `schema:`, or NULL */
+    struct str recording;          /* of source_kind.replay: what --replay names; else length 0 */
     /* Filled by `bind`. */
     const struct schema *schema;
     bool is_bounded;        /* ends by itself */
@@ -118,7 +122,8 @@ struct source {
      * found. Any thread; cheap; never from within a callback of the source. Set before open. */
     void (*wake)(void *engine);
     void *engine;
-    struct str job, name; /* of the job and of the source: for client ids and messages */
+    struct str job, name;  /* of the job and of the source: for client ids and messages */
+    bool has_dead_letters; /* set before open: a sink takes them */
     bool is_resumed; /* set before open: `seek` follows for every partition of the checkpoint; the others are
                         new, and begin where they begin, not where the job's options say */
 };
@@ -134,13 +139,20 @@ struct source_kind {
     const char *name, *summary, *example, *details;
     const struct option *options;
     size_t size; /* of the option struct, which holds the state too; one per source, shared by all lanes */
-    /* Records have places of their own in a partition: raw_batch.offsets, source_position.b. */
+    /* Records have places of their own in a partition: raw_batch.offsets, source_position.b; these are the
+     * numbers of rows, too (row_origin.record). */
     bool has_offsets;
+    /* Recordings of this kind's own: the kind that reads them, which has the same options, and whether a path
+     * or pattern of --replay names some. NULL: files take its place. */
+    const struct source_kind *replay;
+    bool (*is_recording)(struct str path);
     bool (*bind)(struct source_bind *bind);
     /* Finds the partitions and sets partitions_count. */
     bool (*open)(struct source *source);
     const char *(*partition_name)(struct source *source,
                                   uint32_t partition); /* for messages and dead letters */
+    /* The topic that the partition is of, and its number there. NULL: the source has no topics. */
+    const char *(*partition_topic)(struct source *source, uint32_t partition, int32_t *number);
     /* Live sources: partitions that were found since the last call; raises partitions_count, and keeps the
      * numbers of those before. Called now and then, beside `read` of other partitions; cheap, without I/O.
      * false: a diagnostic was added. NULL: there are never more. */

@@ -1,14 +1,16 @@
 /* Declarations -> bound nodes: sources, steps, sinks. */
 #include "plan/build.h"
 
+#define DEAD_FIELD(text, tag_)                                                                               \
+    {                                                                                                        \
+        .name = {text, sizeof(text) - 1}, .type = {.tag = tag_ }                                             \
+    }
 static struct field dead_fields[] = {
-    {.name = {"source", 6}, .type = {.tag = TYPE_TEXT}},
-    {.name = {"place", 5}, .type = {.tag = TYPE_TEXT}},
-    {.name = {"record", 6}, .type = {.tag = TYPE_INT}},
-    {.name = {"step", 4}, .type = {.tag = TYPE_TEXT}},
-    {.name = {"reason", 6}, .type = {.tag = TYPE_TEXT}},
-    {.name = {"raw", 3}, .type = {.tag = TYPE_TEXT}},
-    {.name = {"raw_bytes", 9}, .type = {.tag = TYPE_BYTES}},
+    DEAD_FIELD("job", TYPE_TEXT),     DEAD_FIELD("source", TYPE_TEXT),   DEAD_FIELD("place", TYPE_TEXT),
+    DEAD_FIELD("topic", TYPE_TEXT),   DEAD_FIELD("partition", TYPE_INT), DEAD_FIELD("offset", TYPE_INT),
+    DEAD_FIELD("time", TYPE_TIME),    DEAD_FIELD("record", TYPE_INT),    DEAD_FIELD("step", TYPE_TEXT),
+    DEAD_FIELD("reason", TYPE_TEXT),  DEAD_FIELD("key", TYPE_TEXT),      DEAD_FIELD("key_bytes", TYPE_BYTES),
+    DEAD_FIELD("headers", TYPE_TEXT), DEAD_FIELD("raw", TYPE_TEXT),      DEAD_FIELD("raw_bytes", TYPE_BYTES),
 };
 _Static_assert(ARRAY_COUNT(dead_fields) == DEAD_COLUMNS, "one field per column");
 const struct schema plan_dead_schema = {.fields = dead_fields, .count = DEAD_COLUMNS};
@@ -86,7 +88,10 @@ bool build_source(struct plan_build *b, const struct source_decl *decl, uint32_t
             common_entries[common_count++] = entries[i];
         else
             own_entries[own_count++] = entries[i];
-    if (replay != NULL) {
+    bool is_recording = replay != NULL && kind->replay != NULL && kind->is_recording(replay->value);
+    if (is_recording) {
+        kind = kind->replay;
+    } else if (replay != NULL) {
         bool is_file = strcmp(kind->name, "file") == 0;
         struct ast_entry *replaced = arena_array(b->arena, struct ast_entry, own_count + 1);
         own_count =
@@ -112,7 +117,8 @@ bool build_source(struct plan_build *b, const struct source_decl *decl, uint32_t
                                .arena = b->arena,
                                .diags = b->diags,
                                .span = decl->kind.span,
-                               .declared = node->common->schema};
+                               .declared = node->common->schema,
+                               .recording = is_recording ? replay->value : (struct str){NULL, 0}};
     if (!kind->bind(&bind))
         return false;
     struct schema *schema = schema_copy(b->arena, bind.schema, 0);

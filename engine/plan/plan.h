@@ -146,10 +146,28 @@ struct plan_options {
 struct plan *plan_make(const struct job_file *job, const struct plan_options *options, struct arena *arena,
                        struct diag_list *diags);
 
-/* The rows of dead letters. raw: the record, where it is known; bytes that are not UTF-8 as `?`, and then
- * raw_bytes has the record as it was. */
+/* The rows of dead letters. place: the partition's name; topic, partition, offset: where sources have them.
+ * time: of arrival. raw, key, headers (JSON, [["name","value"]]): of the record, where they are known; bytes
+ * that are not UTF-8 as `?`, and then raw_bytes and key_bytes are what they were. */
 extern const struct schema plan_dead_schema;
-enum { DEAD_SOURCE, DEAD_PLACE, DEAD_RECORD, DEAD_STEP, DEAD_REASON, DEAD_RAW, DEAD_RAW_BYTES, DEAD_COLUMNS };
+enum {
+    DEAD_JOB,
+    DEAD_SOURCE,
+    DEAD_PLACE,
+    DEAD_TOPIC,
+    DEAD_PARTITION,
+    DEAD_OFFSET,
+    DEAD_TIME,
+    DEAD_RECORD,
+    DEAD_STEP,
+    DEAD_REASON,
+    DEAD_KEY,
+    DEAD_KEY_BYTES,
+    DEAD_HEADERS,
+    DEAD_RAW,
+    DEAD_RAW_BYTES,
+    DEAD_COLUMNS
+};
 
 /* The plan as text, as Graphviz dot, as SVG. */
 void plan_explain(const struct plan *plan, struct byte_buffer *out);

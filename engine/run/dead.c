@@ -58,16 +58,26 @@ static void keep_example(struct stage_instance *stage, const struct dead_row *ro
     const struct plan_node *source;
     const char *place = partition_name(stage->run, row->origin.partition, &source);
     snprintf(example->text, sizeof(example->text), "%s: record %llu: %s: %.*s", place,
-             (unsigned long long)row->origin.record, row->node->label, STR_ARGS(row->reason));
+             (unsigned long long)row->origin.record, row->node->label, STR_ARGS(row->letter.reason));
     mend_utf8(example->text, strlen(example->text));
 }
 
+/* As text; what is not UTF-8 as it is, too. */
+static void keep(struct stage_instance *stage, struct str *text, struct str *bytes)
+{
+    if (text->data == NULL)
+        return;
+    if (!lang_is_utf8(*text))
+        *bytes = arena_str(&stage->dead_arena, *text);
+    *text = mended(&stage->dead_arena, *text);
+}
+
 void dead_add(struct node_instance *node, const struct row_origin *origin, const struct row_order *order,
-              struct str reason, struct str raw)
+              const struct dead_letter *letter)
 {
     struct stage_instance *stage = node->stage;
     node->context.counters.dead++;
-    struct dead_row row = {*origin, *order, node->node, reason, raw, {0}};
+    struct dead_row row = {.origin = *origin, .order = *order, .node = node->node, .letter = *letter};
     keep_example(stage, &row);
     if (stage->dead_exchange == NULL)
         return;
@@ -76,12 +86,11 @@ void dead_add(struct node_instance *node, const struct row_origin *origin, const
         stage->dead = realloc(stage->dead, stage->dead_capacity * sizeof(*stage->dead));
         leat_assert(stage->dead != NULL);
     }
-    row.reason = mended(&stage->dead_arena, reason);
-    if (raw.data != NULL) {
-        row.raw = mended(&stage->dead_arena, raw);
-        if (!lang_is_utf8(raw))
-            row.raw_bytes = arena_str(&stage->dead_arena, raw);
-    }
+    row.letter.reason = mended(&stage->dead_arena, letter->reason);
+    keep(stage, &row.letter.raw, &row.raw_bytes);
+    keep(stage, &row.letter.key, &row.key_bytes);
+    if (letter->headers.data != NULL)
+        row.letter.headers = arena_str(&stage->dead_arena, letter->headers);
     stage->dead[stage->dead_count++] = row;
 }
 
@@ -90,7 +99,8 @@ void operator_reject(struct operator_context *context, const struct batch *batch
 {
     struct row_origin origin = batch_origin(batch, row);
     struct row_order order = batch_order(batch, row);
-    dead_add(context->engine, &origin, &order, str_from(reason), (struct str){0});
+    struct dead_letter letter = {.reason = str_from(reason), .time_us = dead_time(batch, row)};
+    dead_add(context->engine, &origin, &order, &letter);
 }
 
 /* By the row's order, then by the step that rejected it. */
@@ -103,34 +113,87 @@ static int compare_dead(const void *a, const void *b)
     return x->node->place < y->node->place ? -1 : x->node->place > y->node->place;
 }
 
-static void set_text(struct batch *batch, uint32_t column, uint32_t row, struct str text, char *heap,
-                     uint32_t *used)
+/* Texts of a batch under construction. */
+struct heap {
+    struct batch *batch;
+    char *data;
+    size_t used, room;
+};
+
+/* A text of nothing is null. */
+static void set_text(struct heap *heap, uint32_t column, uint32_t row, struct str text)
 {
-    batch->columns[column].heap = heap;
-    batch->columns[column].texts[row] = (struct text_ref){*used, (uint32_t)text.length};
+    struct column *to = &heap->batch->columns[column];
+    leat_assert(heap->used + text.length <= heap->room);
+    to->heap = heap->data;
+    to->texts[row] = (struct text_ref){(uint32_t)heap->used, (uint32_t)text.length};
     if (text.length > 0)
-        memcpy(heap + *used, text.data, text.length);
-    *used += (uint32_t)text.length;
+        memcpy(heap->data + heap->used, text.data, text.length);
+    heap->used += text.length;
+    if (text.data == NULL)
+        batch_set_null(heap->batch, to, row);
 }
 
-static void fill_row(struct run *run, struct batch *batch, uint32_t i, const struct dead_row *row, char *heap,
-                     uint32_t *used)
+static void set_int(struct heap *heap, uint32_t column, uint32_t row, int64_t value, bool is_there)
 {
-    const struct plan_node *source;
-    const char *place = partition_name(run, row->origin.partition, &source);
-    set_text(batch, DEAD_SOURCE, i, source == NULL ? STR("") : source->name, heap, used);
-    set_text(batch, DEAD_PLACE, i, str_from(place), heap, used);
-    mend_utf8(heap + *used - strlen(place), strlen(place));
-    batch->columns[DEAD_RECORD].ints[i] = (int64_t)row->origin.record;
-    set_text(batch, DEAD_STEP, i, str_from(row->node->label), heap, used);
-    set_text(batch, DEAD_REASON, i, row->reason, heap, used);
-    set_text(batch, DEAD_RAW, i, row->raw, heap, used);
-    set_text(batch, DEAD_RAW_BYTES, i, row->raw_bytes, heap, used);
-    if (row->raw.data == NULL)
-        batch_set_null(batch, &batch->columns[DEAD_RAW], i);
-    if (row->raw_bytes.data == NULL)
-        batch_set_null(batch, &batch->columns[DEAD_RAW_BYTES], i);
-    batch->event_time[i] = 0;
+    struct column *to = &heap->batch->columns[column];
+    to->ints[row] = is_there ? value : 0;
+    if (!is_there)
+        batch_set_null(heap->batch, to, row);
+}
+
+/* Where a row comes from. */
+struct dead_place {
+    const struct plan_node *source; /* NULL: nowhere */
+    const char *name, *topic;       /* topic NULL: of none */
+    int32_t number;
+};
+
+static struct dead_place place_of(struct run *run, const struct dead_row *row)
+{
+    struct dead_place place = {.topic = NULL};
+    uint32_t id = row->origin.partition;
+    place.name = partition_name(run, id, &place.source);
+    if (place.source == NULL || place.source->source_kind->partition_topic == NULL)
+        return place;
+    const struct partition *p = &run->sequencer.partitions[id];
+    place.topic =
+        place.source->source_kind->partition_topic(&run->sources[p->source], p->local, &place.number);
+    return place;
+}
+
+static void fill_row(struct run *run, struct heap *heap, uint32_t i, const struct dead_row *row)
+{
+    struct dead_place place = place_of(run, row);
+    const struct dead_letter *letter = &row->letter;
+    bool has_topic = place.topic != NULL;
+    set_text(heap, DEAD_JOB, i, run->plan->name);
+    set_text(heap, DEAD_SOURCE, i, place.source == NULL ? STR("") : place.source->name);
+    set_text(heap, DEAD_PLACE, i, str_from(place.name));
+    mend_utf8(heap->data + heap->used - strlen(place.name), strlen(place.name));
+    set_text(heap, DEAD_TOPIC, i, has_topic ? str_from(place.topic) : (struct str){NULL, 0});
+    set_int(heap, DEAD_PARTITION, i, place.number, has_topic);
+    set_int(heap, DEAD_OFFSET, i, (int64_t)row->origin.record, has_topic);
+    set_int(heap, DEAD_TIME, i, letter->time_us, letter->time_us != 0);
+    set_int(heap, DEAD_RECORD, i, (int64_t)row->origin.record, true);
+    set_text(heap, DEAD_STEP, i, str_from(row->node->label));
+    set_text(heap, DEAD_REASON, i, letter->reason);
+    set_text(heap, DEAD_KEY, i, letter->key);
+    set_text(heap, DEAD_KEY_BYTES, i, row->key_bytes);
+    set_text(heap, DEAD_HEADERS, i, letter->headers);
+    set_text(heap, DEAD_RAW, i, letter->raw);
+    set_text(heap, DEAD_RAW_BYTES, i, row->raw_bytes);
+    heap->batch->event_time[i] = 0;
+}
+
+static size_t text_bytes(struct run *run, const struct dead_row *row)
+{
+    struct dead_place place = place_of(run, row);
+    const struct dead_letter *letter = &row->letter;
+    return run->plan->name.length + (place.source == NULL ? 0 : place.source->name.length) +
+           strlen(place.name) + (place.topic == NULL ? 0 : strlen(place.topic)) + strlen(row->node->label) +
+           letter->reason.length + letter->key.length + row->key_bytes.length + letter->headers.length +
+           letter->raw.length + row->raw_bytes.length;
 }
 
 static void push_rows(struct stage_instance *stage, const struct dead_row *rows, uint32_t count)
@@ -139,21 +202,15 @@ static void push_rows(struct stage_instance *stage, const struct dead_row *rows,
     struct batch *batch = batch_new(run->pool, &plan_dead_schema, count);
     struct row_origin *origins = arena_alloc(&batch->arena, count * sizeof(*origins));
     struct row_order *orders = arena_alloc(&batch->arena, count * sizeof(*orders));
-    size_t bytes = 0;
+    struct heap heap = {.batch = batch};
+    for (uint32_t i = 0; i < count; i++)
+        heap.room += text_bytes(run, &rows[i]);
+    heap.data = arena_alloc(&batch->arena, heap.room);
     for (uint32_t i = 0; i < count; i++) {
-        const struct plan_node *source;
-        bytes += strlen(partition_name(run, rows[i].origin.partition, &source)) + strlen(rows[i].node->label);
-        bytes += rows[i].reason.length + rows[i].raw.length + rows[i].raw_bytes.length;
-        bytes += (source == NULL ? 0 : source->name.length);
-    }
-    char *heap = arena_alloc(&batch->arena, bytes);
-    uint32_t used = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        fill_row(run, batch, i, &rows[i], heap, &used);
+        fill_row(run, &heap, i, &rows[i]);
         origins[i] = rows[i].origin;
         orders[i] = rows[i].order;
     }
-    leat_assert(used == bytes);
     batch->origins = origins;
     batch->orders = orders;
     exchange_push(stage->dead_exchange, stage, batch);

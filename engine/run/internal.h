@@ -131,12 +131,19 @@ struct batch_list {
     uint32_t count;
 };
 
+/* What is known of a bad row beside its place. data NULL: not known, or there is none. */
+struct dead_letter {
+    struct str reason, raw, key;
+    struct str headers; /* JSON */
+    int64_t time_us;    /* of arrival; 0: not known */
+};
+
 struct dead_row {
     struct row_origin origin;
     struct row_order order;
     const struct plan_node *node;
-    struct str reason, raw;
-    struct str raw_bytes; /* where raw is not UTF-8 */
+    struct dead_letter letter;       /* texts are UTF-8 */
+    struct str raw_bytes, key_bytes; /* where they are not UTF-8 */
 };
 
 struct node_instance {
@@ -386,7 +393,12 @@ static inline enum diag_code sink_error_code(const struct sink_context *sink)
 struct run_dead_example *dead_example_room(struct run_dead_example *examples, uint32_t *count,
                                            const struct row_order *order);
 void dead_add(struct node_instance *node, const struct row_origin *origin, const struct row_order *order,
-              struct str reason, struct str raw);
+              const struct dead_letter *letter);
+/* When the row arrived, or 0. */
+static inline int64_t dead_time(const struct batch *batch, uint32_t row)
+{
+    return batch->arrival_time == NULL ? 0 : batch->arrival_time[row];
+}
 void dead_flush(struct stage_instance *stage);
 
 /* lane.c */

@@ -4,6 +4,14 @@
 
 #include <stdlib.h>
 
+static bool has_dead_letters(const struct plan *plan)
+{
+    for (uint32_t i = 0; i < plan->exchanges_count; i++)
+        if (plan->exchanges[i].from.output == PLAN_OUTPUT_DEAD)
+            return true;
+    return false;
+}
+
 static bool open_source(struct run *run, uint32_t index)
 {
     const struct plan_node *node = &run->plan->nodes[run->plan->sources[index]];
@@ -16,6 +24,7 @@ static bool open_source(struct run *run, uint32_t index)
                               .engine = run,
                               .job = run->plan->name,
                               .name = node->name,
+                              .has_dead_letters = has_dead_letters(run->plan),
                               .is_resumed = run->is_resumed};
     if (!node->source_kind->open(source))
         return false;

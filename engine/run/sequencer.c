@@ -107,7 +107,7 @@ static void decode_piece(struct run *run, struct lane *lane, struct partition *p
         lane->decoders[p->source] = kind->decoder_new(source);
     struct batch *batch = batch_new(run->pool, source->schema, piece->raw.count);
     batch->partition = p->id;
-    batch->first_record = piece->raw.position.record;
+    batch_number(batch, piece->raw.position.record, kind->has_offsets ? piece->raw.offsets : NULL);
     piece->output = (struct decode_output){
         .batch = batch,
         .bad = arena_alloc(&batch->arena, MAX(piece->raw.count, 1) * sizeof(struct bad_record)),
@@ -295,7 +295,9 @@ static void keep_bad_rows(struct slice *slice, const struct piece *piece)
         struct bad_record record = piece->output.bad[i];
         if (record.row < slice->begin || record.row >= slice->end)
             continue;
-        slice->bad_raw[count] = arena_str(arena, raw_record_text(&piece->raw, record.row));
+        slice->bad_raw[count] = record.has_no_bytes
+                                    ? (struct str){NULL, 0}
+                                    : arena_str(arena, raw_record_text(&piece->raw, record.row));
         bad[count++] = record;
     }
     slice->bad = bad;

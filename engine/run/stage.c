@@ -148,8 +148,12 @@ static void run_source(struct node_instance *node, struct slot *slot)
                              : snprintf(reason, sizeof(reason), "%s, at byte %u", bad->reason, bad->column);
             struct row_origin origin = batch_origin(slice->batch, bad->row);
             struct row_order order = batch_order(slice->batch, bad->row);
-            dead_add(node, &origin, &order, (struct str){reason, MIN((size_t)length, sizeof(reason) - 1)},
-                     slice->bad_raw[k]);
+            struct dead_letter letter = {.reason = {reason, MIN((size_t)length, sizeof(reason) - 1)},
+                                         .raw = slice->bad_raw[k],
+                                         .key = bad->key,
+                                         .headers = bad->headers,
+                                         .time_us = dead_time(slice->batch, bad->row)};
+            dead_add(node, &origin, &order, &letter);
         }
         operator_emit(&node->context, 0, slice->batch);
         slice->batch = NULL;

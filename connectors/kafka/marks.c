@@ -1,0 +1,44 @@
+#include "connectors/kafka/marks.h"
+
+void marks_init(struct kafka_marks *marks)
+{
+    pthread_mutex_init(&marks->mutex, NULL);
+}
+
+void marks_free(struct kafka_marks *marks)
+{
+    pthread_mutex_destroy(&marks->mutex);
+}
+
+void marks_add(struct kafka_marks *marks, const struct kafka_mark *mark)
+{
+    pthread_mutex_lock(&marks->mutex);
+    marks->items[marks->count++ % KAFKA_MARKS] = *mark;
+    pthread_mutex_unlock(&marks->mutex);
+}
+
+size_t marks_before(struct kafka_marks *marks, int64_t offset, char out[SOURCE_MARK_BYTES])
+{
+    size_t bytes = 0;
+    pthread_mutex_lock(&marks->mutex);
+    uint64_t oldest = marks->count > KAFKA_MARKS ? marks->count - KAFKA_MARKS : 0;
+    for (uint64_t i = marks->count; bytes == 0 && i > oldest; i--) {
+        const struct kafka_mark *mark = &marks->items[(i - 1) % KAFKA_MARKS];
+        if (mark->offset < offset) {
+            bytes = sizeof(*mark);
+            memcpy(out, mark, bytes);
+        }
+    }
+    pthread_mutex_unlock(&marks->mutex);
+    return bytes;
+}
+
+struct kafka_mark mark_of(int64_t offset, int64_t time_ms, struct str payload)
+{
+    return (struct kafka_mark){offset, time_ms, XXH3_64bits(payload.data, payload.length)};
+}
+
+bool mark_is(const struct kafka_mark *a, const struct kafka_mark *b)
+{
+    return a->offset == b->offset && a->time == b->time && a->digest == b->digest;
+}

@@ -1,0 +1,593 @@
+#include "connectors/kafka/recorder.h"
+
+#include "connectors/kafka/marks.h"
+#include "connectors/kafka/recording_write.h"
+#include "connectors/kafka/topics.h"
+
+#include "core/os.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+enum {
+    POLL_MS = 50,
+    TAKE = 1024,
+    SHOW_EVERY_US = 100000,
+    LOOK_EVERY_US = 5000000,
+    SAY_WHY_US = 3000000,
+    ASK_MS = 2000,
+    MISSING_TIMES = 3,
+    QUEUE_BYTES = 256 << 20, /* fetched ahead, of all partitions together */
+};
+
+static const struct span no_span = {0, 0};
+
+struct topic {
+    const char *name;
+    rd_kafka_topic_t *handle;
+    struct partition **partitions; /* by number */
+    int32_t count;
+    uint32_t missing; /* times in a row that it was not there */
+};
+
+/* What is recorded of a partition, and the span in work. */
+struct partition {
+    struct topic *topic;
+    int32_t id;
+    char name[300];
+    int64_t next, end; /* offsets; end: INT64_MAX: none is known */
+    struct kafka_mark check, last;
+    struct recording_writer writer;
+    bool is_done;
+};
+
+struct recorder {
+    const struct recorder_options *options;
+    struct diag_list *diags;
+    struct arena arena;
+    struct recording recording;
+    struct kafka_topics topics;
+    int lock_fd;
+    rd_kafka_t *client;
+    struct kafka_errors *errors;
+    rd_kafka_queue_t *queue;
+    struct topic **known;
+    uint32_t known_count;
+    struct partition **partitions;
+    uint32_t partitions_count, done_count;
+    struct recorder_figures *figures;
+    int64_t taken_us; /* when something came last */
+    char waits[256];
+    bool has_changed; /* the manifest is to be written */
+};
+
+/* --- What goes wrong --- */
+
+static bool fail_write(struct recorder *r, const char *path, int error)
+{
+    struct diag *d = diag_error(r->diags, error == ENOSPC || error == EDQUOT ? DIAG_E0608 : DIAG_E0605,
+                                no_span, "`%s` cannot be written", path);
+    diag_errno(r->diags, d, error);
+    diag_hint(r->diags, d,
+              "the spans that are complete are in the recording; `leat record` with the same --to goes "
+              "on behind them");
+    return false;
+}
+
+static bool fail_gone(struct recorder *r, const struct partition *p, int64_t low)
+{
+    struct diag *d =
+        diag_error(r->diags, DIAG_E0612, no_span,
+                   "the records of `%s` from offset %" PRId64 " on are gone: the oldest is now %" PRId64,
+                   p->name, p->next, low);
+    diag_hint(r->diags, d,
+              "a recording has no holes: record into another directory, from what there is now; and "
+              "give the topic a longer retention");
+    return false;
+}
+
+static bool fail_other(struct recorder *r, const struct partition *p, const char *what)
+{
+    struct diag *d = diag_error(r->diags, DIAG_E0611, no_span, "`%s` is not what `%s` has recorded: %s",
+                                p->name, r->options->directory, what);
+    diag_hint(
+        r->diags, d,
+        "the topic was deleted and made again, or its end was cut off: record it into another directory");
+    return false;
+}
+
+/* --- The directory --- */
+
+static bool refuse_directory(struct recorder *r, enum diag_code code, const char *what, const char *hint)
+{
+    struct diag *d = diag_error(r->diags, code, no_span, "`%s`: %s", r->options->directory, what);
+    diag_hint(r->diags, d, "%s", hint);
+    return false;
+}
+
+static bool is_empty(const char *directory)
+{
+    DIR *listing = opendir(directory);
+    struct dirent *entry;
+    bool is_one = true;
+    while (listing != NULL && (entry = readdir(listing)) != NULL)
+        is_one &= entry->d_name[0] == '.' || strcmp(entry->d_name, "manifest.json.part") == 0;
+    if (listing != NULL)
+        closedir(listing);
+    return is_one;
+}
+
+static bool open_directory(struct recorder *r)
+{
+    const char *directory = r->options->directory;
+    char path[4096];
+    int error = os_mkdirs(directory);
+    snprintf(path, sizeof(path), "%s/.lock", directory);
+    if (error == 0 && (r->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666)) < 0)
+        error = errno;
+    if (error != 0)
+        return fail_write(r, directory, error);
+    if (flock(r->lock_fd, LOCK_EX | LOCK_NB) != 0)
+        return refuse_directory(r, DIAG_E0605, "another process records into it",
+                                "wait until it has ended, or record into another directory");
+    struct str name = str_from(directory);
+    snprintf(path, sizeof(path), "%s/manifest.json", directory);
+    if (access(path, F_OK) == 0)
+        return recording_open(&r->recording, &name, 1, NULL, 0, &r->arena, r->diags);
+    return is_empty(directory) ||
+           refuse_directory(r, DIAG_E0606, "there are files in it, and they are no recording",
+                            "give --to a directory that is empty, or new");
+}
+
+/* What was read in vain would be lost without it. */
+static bool save(struct recorder *r)
+{
+    const char *log = r->recording.order_log;
+    if (log != NULL) /* as the manifest had it */
+        log += strlen(r->options->directory) + 1;
+    int error = recording_save(&r->recording, r->options->directory, log);
+    r->has_changed = false;
+    return error == 0 || fail_write(r, r->options->directory, error);
+}
+
+/* --- Partitions --- */
+
+static struct topic *find_topic(struct recorder *r, const char *name)
+{
+    for (uint32_t i = 0; i < r->known_count; i++)
+        if (strcmp(r->known[i]->name, name) == 0)
+            return r->known[i];
+    struct topic *topic = arena_new(&r->arena, struct topic);
+    topic->name = arena_strdup(&r->arena, name);
+    rd_kafka_topic_conf_t *conf = rd_kafka_topic_conf_new();
+    rd_kafka_topic_conf_set_opaque(conf, topic);
+    topic->handle = rd_kafka_topic_new(r->client, name, conf);
+    leat_assert(topic->handle != NULL);
+    if ((r->known_count & (r->known_count + 1)) == 0) {
+        r->known = realloc(r->known, (2 * (size_t)r->known_count + 2) * sizeof(struct topic *));
+        leat_assert(r->known != NULL);
+    }
+    r->known[r->known_count++] = topic;
+    r->figures->topics = r->known_count;
+    recording_sweep(&r->recording, r->options->directory, name);
+    return topic;
+}
+
+static struct partition *new_partition(struct recorder *r, struct topic *topic, int32_t id)
+{
+    if (topic->count <= id) {
+        topic->partitions = realloc(topic->partitions, ((size_t)id + 1) * sizeof(struct partition *));
+        leat_assert(topic->partitions != NULL);
+        while (topic->count <= id)
+            topic->partitions[topic->count++] = NULL;
+    }
+    struct partition *p = calloc(1, sizeof(*p));
+    r->partitions = realloc(r->partitions, (r->partitions_count + 1) * sizeof(struct partition *));
+    leat_assert(p != NULL && r->partitions != NULL);
+    topic->partitions[id] = r->partitions[r->partitions_count++] = p;
+    r->figures->partitions = r->partitions_count;
+    *p = (struct partition){.topic = topic, .id = id, .end = INT64_MAX, .check = {.offset = -1}};
+    p->last.offset = -1;
+    snprintf(p->name, sizeof(p->name), "%s/%d", topic->name, (int)id);
+    p->writer = (struct recording_writer){.directory = r->options->directory,
+                                          .topic = topic->name,
+                                          .id = id,
+                                          .format = r->options->format,
+                                          .fd = -1};
+    return p;
+}
+
+/* Reading begins where the recording ends, at the record before that, to see that it is still there. */
+static bool add_partition(struct recorder *r, const struct kafka_place *place,
+                          const struct kafka_range *range)
+{
+    char what[160];
+    struct partition *p = new_partition(r, find_topic(r, place->topic), place->id);
+    struct recording_partition *recorded = recording_add(&r->recording, p->topic->name, p->id, &r->arena);
+    bool is_new = recorded->first < 0;
+    if (is_new)
+        recorded->first = recorded->next = range->first;
+    r->has_changed |= is_new;
+    p->next = recorded->next;
+    if (p->next < range->low)
+        return fail_gone(r, p, range->low);
+    if (p->next > range->high) {
+        snprintf(what, sizeof(what), "it ends at offset %" PRId64 ", and the recording at %" PRId64,
+                 range->high, p->next);
+        return fail_other(r, p, what);
+    }
+    if (r->options->until_latest)
+        p->end = range->high;
+    if (recorded->mark.offset >= range->low && recorded->mark.offset < p->next)
+        p->check = recorded->mark;
+    if (p->next >= p->end) {
+        p->is_done = true;
+        r->done_count++;
+        return true;
+    }
+    int64_t from = p->check.offset >= 0 ? p->check.offset : p->next;
+    if (rd_kafka_consume_start_queue(p->topic->handle, p->id, from, r->queue) == 0)
+        return true;
+    kafka_errors_report(r->errors, rd_kafka_last_error(), r->diags, "read `%s`", p->name);
+    return false;
+}
+
+static bool check_topics(struct recorder *r, const struct kafka_place *places, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (strcmp(places[i].topic, "manifest.json") == 0)
+            return refuse_directory(r, DIAG_E0605, "a topic `manifest.json` has no place in a recording",
+                                    "leave it out: a pattern can say which topics are meant");
+    return true;
+}
+
+/* All partitions that match and are not known. is_first: where the user says; those that come later have come
+ * since, and begin at their beginning. */
+static bool add_partitions(struct recorder *r, const struct rd_kafka_metadata *metadata, bool is_first,
+                           struct diag_list *diags)
+{
+    static const struct kafka_start earliest = {.tag = KAFKA_EARLIEST};
+    struct arena arena = {0};
+    uint32_t count = 0, fresh = 0;
+    struct kafka_place *places = kafka_topics_find(&r->topics, metadata, &count, &arena, diags);
+    bool is_good = places != NULL && check_topics(r, places, count);
+    for (uint32_t i = 0; is_good && !is_first && i < count; i++) {
+        const struct topic *topic = NULL;
+        for (uint32_t k = 0; k < r->known_count && topic == NULL; k++)
+            topic = strcmp(r->known[k]->name, places[i].topic) == 0 ? r->known[k] : NULL;
+        if (topic == NULL || places[i].id >= topic->count || topic->partitions[places[i].id] == NULL)
+            places[fresh++] = places[i];
+    }
+    count = is_first ? count : fresh;
+    if (is_good && count > 0) {
+        struct kafka_range *ranges = arena_array(&arena, struct kafka_range, count);
+        is_good = kafka_start_find(is_first ? &r->options->from : &earliest, r->client, r->errors, places,
+                                   count, ranges, diags);
+        for (uint32_t i = 0; is_good && i < count; i++)
+            is_good = add_partition(r, &places[i], &ranges[i]);
+    }
+    arena_free(&arena);
+    return is_good;
+}
+
+static rd_kafka_t *connect_client(struct recorder *r, uint32_t partitions)
+{
+    char kilobytes[24];
+    snprintf(kilobytes, sizeof(kilobytes), "%u", MAX(QUEUE_BYTES / 1024 / MAX(partitions, 1), 256));
+    const struct kafka_property fixed[] = {{"isolation.level", "read_committed"},
+                                           {"allow.auto.create.topics", "false"},
+                                           {"auto.offset.reset", "error"},
+                                           {"enable.auto.commit", "false"},
+                                           {"enable.auto.offset.store", "false"},
+                                           {"enable.partition.eof", "true"},
+                                           {"check.crcs", "true"},
+                                           {"queued.min.messages", "100000"},
+                                           {"queued.max.messages.kbytes", kilobytes},
+                                           {NULL, NULL}};
+    return kafka_client_new(r->options->client, RD_KAFKA_CONSUMER, fixed, NULL, STR("leat"), STR("record"),
+                            &r->errors, r->diags);
+}
+
+static bool open_topics(struct recorder *r)
+{
+    kafka_topics_open(&r->topics, r->options->topics, &r->arena);
+    r->client = connect_client(r, 1);
+    const struct rd_kafka_metadata *metadata =
+        r->client == NULL ? NULL : kafka_client_metadata(r->client, r->errors, NULL, r->diags);
+    if (metadata == NULL)
+        return false;
+    /* What a client fetches ahead of each partition depends on how many there are. */
+    uint32_t count = 0;
+    if (kafka_topics_find(&r->topics, metadata, &count, &r->arena, r->diags) != NULL && count > 1) {
+        kafka_client_free(r->client, r->errors);
+        r->client = connect_client(r, count);
+    }
+    if (count == 0 || r->client == NULL) {
+        rd_kafka_metadata_destroy(metadata);
+        return false;
+    }
+    r->queue = rd_kafka_queue_new(r->client);
+    for (uint32_t i = 0; i < r->recording.partitions_count; i++)
+        r->figures->before += r->recording.partitions[i].records;
+    bool is_good = add_partitions(r, metadata, true, r->diags);
+    rd_kafka_metadata_destroy(metadata);
+    return is_good && save(r);
+}
+
+/* Partitions and topics that are new; topics that are gone. What cannot be asked now is asked again. */
+static bool look_again(struct recorder *r)
+{
+    const struct rd_kafka_metadata *metadata = NULL;
+    if (rd_kafka_metadata(r->client, 1, NULL, &metadata, ASK_MS) != RD_KAFKA_RESP_ERR_NO_ERROR)
+        return true;
+    struct arena arena = {0};
+    struct diag_list unheard;
+    diag_list_init(&unheard, &arena);
+    uint32_t errors = r->diags->errors;
+    add_partitions(r, metadata, false, &unheard); /* what cannot be asked now, can later */
+    arena_free(&arena);
+    for (uint32_t i = 0; i < r->known_count; i++) {
+        bool is_there = false;
+        for (int k = 0; k < metadata->topic_cnt; k++)
+            is_there |= strcmp(metadata->topics[k].topic, r->known[i]->name) == 0 &&
+                        metadata->topics[k].err == RD_KAFKA_RESP_ERR_NO_ERROR;
+        r->known[i]->missing = is_there ? 0 : r->known[i]->missing + 1;
+        if (r->known[i]->missing == MISSING_TIMES) {
+            struct diag *d =
+                diag_error(r->diags, DIAG_E0611, no_span,
+                           "the topic `%s` is gone: it was deleted while it was read", r->known[i]->name);
+            diag_hint(r->diags, d, "what was read of it is in the recording");
+        }
+    }
+    rd_kafka_metadata_destroy(metadata);
+    return r->diags->errors == errors;
+}
+
+/* --- Records --- */
+
+/* The recording ends before it. */
+static bool abandon_span(struct recorder *r, struct partition *p, int error)
+{
+    fail_write(r, p->writer.path, error);
+    recording_writer_close(&p->writer);
+    p->next = recording_add(&r->recording, p->topic->name, p->id, &r->arena)->next;
+    return false;
+}
+
+static bool finish_span(struct recorder *r, struct partition *p)
+{
+    struct recording_span span;
+    if (!p->writer.is_open)
+        return true;
+    int error = recording_writer_finish(&p->writer, p->next, &span, &r->arena);
+    if (error != 0)
+        return abandon_span(r, p, error);
+    struct recording_partition *recorded = recording_add(&r->recording, p->topic->name, p->id, &r->arena);
+    recording_add_span(recorded, &span, &r->arena);
+    recorded->next = span.next;
+    recorded->records += span.records;
+    recorded->mark = p->last;
+    r->figures->spans++;
+    r->figures->bytes += span.bytes;
+    r->has_changed = true;
+    return true;
+}
+
+static bool finish_partition(struct recorder *r, struct partition *p)
+{
+    if (p->is_done)
+        return true;
+    p->is_done = true;
+    r->done_count++;
+    rd_kafka_consume_stop(p->topic->handle, p->id);
+    return finish_span(r, p);
+}
+
+static bool is_full(const struct recorder *r, const struct partition *p, int64_t now_us)
+{
+    const struct recorder_options *o = r->options;
+    const struct recording_writer *w = &p->writer;
+    return w->is_open &&
+           ((int64_t)w->span.records >= o->span_records ||
+            w->raw_bytes + (int64_t)w->raw.length >= o->span_bytes || now_us - w->begin_us >= o->span_us);
+}
+
+static bool take_record(struct recorder *r, struct partition *p, const rd_kafka_message_t *message,
+                        struct byte_buffer *headers)
+{
+    rd_kafka_timestamp_type_t type;
+    struct recorded record = {
+        .offset = message->offset,
+        .time_ms = rd_kafka_message_timestamp(message, &type),
+        .record = {.key = {message->key, message->key_len}, .value = {message->payload, message->len}}};
+    struct kafka_mark mark = mark_of(record.offset, record.time_ms, record.record.value);
+    if (message->offset < p->next) /* there to be compared */
+        return message->offset != p->check.offset || mark_is(&mark, &p->check) ||
+               fail_other(r, p, "at the recording's end there is another record than there was");
+    if (message->offset >= p->end ||
+        (r->options->until_us != TIME_MAX && record.time_ms >= r->options->until_us / 1000))
+        return finish_partition(r, p);
+    buffer_clear(headers);
+    record_put_headers_of(message, headers);
+    record.record.headers = (struct str){headers->data, headers->length};
+    int error = recording_writer_put(&p->writer, p->next, &record);
+    if (error != 0)
+        return abandon_span(r, p, error);
+    p->next = message->offset + 1;
+    p->last = mark;
+    r->figures->records++;
+    if (is_full(r, p, INT64_MIN) && !finish_span(r, p))
+        return false;
+    return p->next < p->end || finish_partition(r, p);
+}
+
+/* As partition.c's. */
+static bool take_event(struct recorder *r, struct partition *p, const rd_kafka_message_t *message)
+{
+    int64_t low = -1, high = -1;
+    switch ((int)message->err) {
+    case RD_KAFKA_RESP_ERR__PARTITION_EOF:
+        p->next = MAX(p->next, message->offset);
+        return (p->next < p->end &&
+                (r->options->until_us == TIME_MAX || os_wall_us() < r->options->until_us)) ||
+               finish_partition(r, p);
+    case RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET:
+    case RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE:
+        if (rd_kafka_query_watermark_offsets(r->client, p->topic->name, p->id, &low, &high, ASK_MS) !=
+            RD_KAFKA_RESP_ERR_NO_ERROR)
+            low = -1;
+        return low > p->next ? fail_gone(r, p, low)
+                             : fail_other(r, p, "it ends before the place where the recording goes on");
+    case RD_KAFKA_RESP_ERR__BAD_MSG:
+    case RD_KAFKA_RESP_ERR__BAD_COMPRESSION:
+    case RD_KAFKA_RESP_ERR_INVALID_MSG:
+        diag_cause(r->diags,
+                   diag_error(r->diags, DIAG_E0612, no_span,
+                              "the records of `%s` at offset %" PRId64 " are damaged", p->name,
+                              message->offset),
+                   "%s", rd_kafka_message_errstr(message));
+        return false;
+    case RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED: {
+        struct diag *d = diag_error(r->diags, DIAG_E0610, no_span, "cannot read `%s`: no right to", p->name);
+        diag_hint(r->diags, d, "the user of `security` needs the rights Read and Describe on the topic");
+        return false;
+    }
+    default: return true; /* passes by itself, or the next look at the topics says what it is */
+    }
+}
+
+static bool take(struct recorder *r, rd_kafka_message_t **messages, struct byte_buffer *headers)
+{
+    ssize_t got = rd_kafka_consume_batch_queue(r->queue, POLL_MS, messages, TAKE);
+    bool is_good = true;
+    if (got > 0)
+        r->taken_us = os_monotonic_us();
+    for (ssize_t i = 0; i < got; i++) {
+        struct topic *topic = rd_kafka_topic_opaque(messages[i]->rkt);
+        struct partition *p = topic->partitions[messages[i]->partition];
+        if (is_good && !p->is_done)
+            is_good = messages[i]->err == RD_KAFKA_RESP_ERR_NO_ERROR ? take_record(r, p, messages[i], headers)
+                                                                     : take_event(r, p, messages[i]);
+        rd_kafka_message_destroy(messages[i]);
+    }
+    return is_good;
+}
+
+/* --- The run --- */
+
+static void show(struct recorder *r, bool is_last)
+{
+    int64_t lag = 0;
+    for (uint32_t i = 0; i < r->partitions_count; i++) {
+        const struct partition *p = r->partitions[i];
+        int64_t low = -1, high = -1;
+        if (p->is_done || rd_kafka_get_watermark_offsets(r->client, p->topic->name, p->id, &low, &high) !=
+                              RD_KAFKA_RESP_ERR_NO_ERROR)
+            continue;
+        int64_t end = MIN(p->end, high);
+        lag += end > p->next ? end - p->next : 0;
+    }
+    r->figures->lag = lag;
+    bool is_waiting = !is_last && os_monotonic_us() - r->taken_us > SAY_WHY_US &&
+                      kafka_errors_why(r->errors, r->waits, sizeof(r->waits)) > 0;
+    r->figures->waits = is_waiting ? r->waits : NULL;
+    if (r->options->show != NULL)
+        r->options->show(r->options->argument, r->figures, is_last);
+}
+
+static bool end_old_spans(struct recorder *r, int64_t now_us)
+{
+    for (uint32_t i = 0; i < r->partitions_count; i++)
+        if (is_full(r, r->partitions[i], now_us) && !finish_span(r, r->partitions[i]))
+            return false;
+    return true;
+}
+
+static bool record_all(struct recorder *r)
+{
+    rd_kafka_message_t *messages[TAKE];
+    struct byte_buffer headers = {0};
+    int64_t shown_us = os_monotonic_us(), looked_us = shown_us;
+    r->taken_us = shown_us;
+    bool is_good = true;
+    while (is_good && r->done_count < r->partitions_count && !*r->options->stop) {
+        is_good = take(r, messages, &headers);
+        int64_t now = os_monotonic_us();
+        if (is_good && now - shown_us >= SHOW_EVERY_US) {
+            rd_kafka_poll(r->client, 0);
+            is_good = end_old_spans(r, now);
+            show(r, false);
+            shown_us = now;
+        }
+        if (is_good && !r->options->until_latest && now - looked_us >= LOOK_EVERY_US) {
+            is_good = look_again(r);
+            looked_us = os_monotonic_us();
+        }
+        if (is_good && r->has_changed)
+            is_good = save(r);
+    }
+    buffer_free(&headers);
+    return is_good;
+}
+
+/* What is complete up to here becomes part of the recording, after an error too. */
+static bool end_all(struct recorder *r)
+{
+    bool is_good = true;
+    for (uint32_t i = 0; i < r->partitions_count; i++) {
+        struct partition *p = r->partitions[i];
+        is_good = finish_span(r, p) && is_good;
+        struct recording_partition *recorded = recording_add(&r->recording, p->topic->name, p->id, &r->arena);
+        if (!p->writer.is_open && recorded->next < p->next) {
+            recorded->next = p->next; /* markers of transactions alone */
+            r->has_changed = true;
+        }
+    }
+    return (!r->has_changed || save(r)) && is_good;
+}
+
+static void close_all(struct recorder *r)
+{
+    for (uint32_t i = 0; i < r->partitions_count; i++) {
+        struct partition *p = r->partitions[i];
+        if (!p->is_done)
+            rd_kafka_consume_stop(p->topic->handle, p->id);
+        recording_writer_close(&p->writer);
+        free(p);
+    }
+    if (r->queue != NULL)
+        rd_kafka_queue_destroy(r->queue);
+    for (uint32_t i = 0; i < r->known_count; i++) {
+        rd_kafka_topic_destroy(r->known[i]->handle);
+        free(r->known[i]->partitions);
+    }
+    kafka_client_free(r->client, r->errors);
+    kafka_topics_close(&r->topics);
+    if (r->lock_fd >= 0)
+        close(r->lock_fd);
+    free(r->known);
+    free(r->partitions);
+    arena_free(&r->arena);
+}
+
+bool recorder_run(const struct recorder_options *options, struct recorder_figures *figures,
+                  struct diag_list *diags)
+{
+    struct recorder r = {.options = options, .diags = diags, .lock_fd = -1, .figures = figures};
+    *figures = (struct recorder_figures){.lag = -1};
+    bool is_good = open_directory(&r) && open_topics(&r);
+    if (is_good) {
+        is_good = record_all(&r);
+        is_good = end_all(&r) && is_good;
+        show(&r, true);
+    }
+    figures->waits = NULL;
+    close_all(&r);
+    return is_good;
+}

@@ -1,0 +1,188 @@
+#include "connectors/kafka/recording_write.h"
+
+#include "connectors/kafka/recording_form.h"
+
+#include "core/os.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <zstd.h>
+
+enum { FRAME_BYTES = 4 << 20, LEVEL = 3 };
+
+static const char *const suffixes[] = {[RECORDING_JSONL] = "jsonl.zst", [RECORDING_MSGPACK] = "msgpack.zst"};
+
+static char *joined(const char *format, ...) LEAT_PRINTF(1, 2);
+static char *joined(const char *format, ...)
+{
+    char *text;
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vasprintf(&text, format, arguments);
+    va_end(arguments);
+    leat_assert(length >= 0);
+    return text;
+}
+
+static int open_span(struct recording_writer *w, int64_t first)
+{
+    char *folder = joined("%s/%s", w->directory, w->topic);
+    int error = os_mkdirs(folder);
+    free(folder);
+    if (error != 0)
+        return error;
+    w->path = joined("%s/%s/%05d-%020" PRId64 ".%s", w->directory, w->topic, (int)w->id, first,
+                     suffixes[w->format]);
+    w->part = joined("%s.part", w->path);
+    w->is_open = true;
+    w->span = (struct recording_span){.first = first, .next = first, .first_ms = -1, .last_ms = -1};
+    w->raw_bytes = 0;
+    w->begin_us = os_monotonic_us();
+    w->fd = open(w->part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (w->fd < 0)
+        return errno;
+    if (w->packer == NULL) {
+        ZSTD_CCtx *packer = ZSTD_createCCtx();
+        leat_assert(packer != NULL);
+        ZSTD_CCtx_setParameter(packer, ZSTD_c_compressionLevel, LEVEL);
+        ZSTD_CCtx_setParameter(packer, ZSTD_c_checksumFlag, 1);
+        w->packer = packer;
+    }
+    return 0;
+}
+
+/* What is collected, as a frame of its own. */
+static int write_frame(struct recording_writer *w)
+{
+    if (w->raw.length == 0)
+        return 0;
+    size_t room = ZSTD_compressBound(w->raw.length);
+    buffer_clear(&w->packed);
+    size_t bytes =
+        ZSTD_compress2(w->packer, buffer_reserve(&w->packed, room), room, w->raw.data, w->raw.length);
+    leat_assert(!ZSTD_isError(bytes)); /* there is room, and memory never runs out */
+    w->span.bytes += (int64_t)bytes;
+    w->raw_bytes += (int64_t)w->raw.length;
+    buffer_clear(&w->raw);
+    return os_write_all(w->fd, w->packed.data, bytes, "record.write");
+}
+
+int recording_writer_put(struct recording_writer *w, int64_t first, const struct recorded *record)
+{
+    int error = w->is_open ? 0 : open_span(w, first);
+    if (error != 0)
+        return error;
+    leat_assert(record->offset >= w->span.next);
+    if (w->format == RECORDING_JSONL)
+        recorded_put_json(record, &w->raw);
+    else
+        recorded_put_msgpack(record, &w->raw);
+    struct recording_span *span = &w->span;
+    span->records++;
+    span->next = record->offset + 1;
+    if (record->time_ms > 0) {
+        span->first_ms = span->first_ms < 0 ? record->time_ms : MIN(span->first_ms, record->time_ms);
+        span->last_ms = MAX(span->last_ms, record->time_ms);
+    }
+    return w->raw.length < FRAME_BYTES ? 0 : write_frame(w);
+}
+
+static void forget(struct recording_writer *w)
+{
+    free(w->path);
+    free(w->part);
+    w->path = w->part = NULL;
+    w->is_open = false;
+    w->fd = -1;
+    buffer_clear(&w->raw);
+}
+
+int recording_writer_finish(struct recording_writer *w, int64_t next, struct recording_span *span,
+                            struct arena *arena)
+{
+    leat_assert(w->is_open && next >= w->span.next);
+    int error = write_frame(w);
+    if (error == 0)
+        error = os_fsync(w->fd, "record.fsync");
+    if (error == 0)
+        error = os_rename(w->part, w->path, "record.rename");
+    if (error != 0)
+        return error;
+    char *folder = joined("%s/%s", w->directory, w->topic);
+    error = os_fsync_directory(folder, "record.fsync");
+    if (error == 0) /* the folder itself may be new */
+        error = os_fsync_directory(w->directory, "record.fsync");
+    free(folder);
+    if (error != 0)
+        return error;
+    *span = w->span;
+    span->next = next;
+    span->path = arena_strdup(arena, w->path);
+    span->file = span->path + strlen(w->directory) + 1;
+    close(w->fd);
+    forget(w);
+    return 0;
+}
+
+void recording_writer_close(struct recording_writer *w)
+{
+    if (w->is_open) {
+        if (w->fd >= 0)
+            close(w->fd);
+        unlink(w->part);
+        forget(w);
+    }
+    ZSTD_freeCCtx(w->packer);
+    w->packer = NULL;
+    buffer_free(&w->raw);
+    buffer_free(&w->packed);
+}
+
+/* --- What was left behind --- */
+
+static bool is_span_name(const char *name)
+{
+    size_t id = strspn(name, "0123456789");
+    if (id < 5 || name[id] != '-' || strspn(name + id + 1, "0123456789") != 20)
+        return false;
+    const char *suffix = name + id + 1 + 20;
+    for (size_t i = 0; i < ARRAY_COUNT(suffixes); i++) {
+        size_t length = strlen(suffixes[i]);
+        if (suffix[0] == '.' && strncmp(suffix + 1, suffixes[i], length) == 0 &&
+            (suffix[1 + length] == '\0' || strcmp(suffix + 1 + length, ".part") == 0))
+            return true;
+    }
+    return false;
+}
+
+static bool is_named(const struct recording *recording, const char *topic, const char *name)
+{
+    for (uint32_t i = 0; i < recording->partitions_count; i++) {
+        const struct recording_partition *p = &recording->partitions[i];
+        if (strcmp(p->topic, topic) != 0)
+            continue;
+        for (uint32_t k = 0; k < p->spans_count; k++)
+            if (strcmp(strrchr(p->spans[k].file, '/') + 1, name) == 0)
+                return true;
+    }
+    return false;
+}
+
+void recording_sweep(const struct recording *recording, const char *directory, const char *topic)
+{
+    char *folder = joined("%s/%s", directory, topic);
+    DIR *listing = opendir(folder);
+    struct dirent *entry;
+    while (listing != NULL && (entry = readdir(listing)) != NULL)
+        if (is_span_name(entry->d_name) && !is_named(recording, topic, entry->d_name))
+            unlinkat(dirfd(listing), entry->d_name, 0);
+    if (listing != NULL)
+        closedir(listing);
+    free(folder);
+}

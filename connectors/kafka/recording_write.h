@@ -1,0 +1,48 @@
+/* Writing a recording. Private to connectors/kafka. One thread at a time. */
+#ifndef LEAT_CONNECTORS_KAFKA_RECORDING_WRITE_H
+#define LEAT_CONNECTORS_KAFKA_RECORDING_WRITE_H
+
+#include "connectors/kafka/recording.h"
+
+/* The partition, added where it is new (then first is -1); valid until the next call. */
+struct recording_partition *recording_add(struct recording *recording, const char *topic, int32_t id,
+                                          struct arena *arena);
+void recording_add_span(struct recording_partition *partition, const struct recording_span *span,
+                        struct arena *arena);
+/* Replaces the manifest, durably. order_log: its path in the directory, or NULL. 0 or an errno. */
+LEAT_CHECKED int recording_save(const struct recording *recording, const char *directory,
+                                const char *order_log);
+
+/* The span of one partition that is being written. */
+struct recording_writer {
+    /* Given by the owner. */
+    const char *directory, *topic;
+    int32_t id;
+    enum recording_format format;
+
+    bool is_open;
+    int fd;
+    char *path, *part; /* the final name, and the one until then */
+    struct recording_span span;
+    void *packer; /* ZSTD_CCtx */
+    struct byte_buffer raw, packed;
+    int64_t raw_bytes; /* of the span, before they are packed */
+    int64_t begin_us;  /* os_monotonic_us() of its first record */
+};
+
+/* Appends a record; the first one opens a span that begins at `first`. 0 or an errno: the span is of no use
+ * any more, and is to be abandoned. */
+LEAT_CHECKED int recording_writer_put(struct recording_writer *writer, int64_t first,
+                                      const struct recorded *record);
+/* The span is complete up to `next`: durable, and under its final name. *span: what the manifest is to say of
+ * it, in the arena. */
+LEAT_CHECKED int recording_writer_finish(struct recording_writer *writer, int64_t next,
+                                         struct recording_span *span, struct arena *arena);
+/* Removes a span that was begun. Tolerates a zeroed writer. */
+void recording_writer_close(struct recording_writer *writer);
+
+/* Removes what an earlier process left in the topic's folder: files of spans that the manifest does not name.
+ */
+void recording_sweep(const struct recording *recording, const char *directory, const char *topic);
+
+#endif

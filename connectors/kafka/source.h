@@ -1,0 +1,55 @@
+/* The source `kafka`: its options, and what reading a topic and reading a recording of it share. */
+#ifndef LEAT_CONNECTORS_KAFKA_SOURCE_H
+#define LEAT_CONNECTORS_KAFKA_SOURCE_H
+
+#include "connectors/kafka/meta.h"
+#include "connectors/kafka/partition.h"
+#include "connectors/kafka/start.h"
+#include "connectors/kafka/watch.h"
+
+enum kafka_until { UNTIL_NEVER, UNTIL_LATEST };
+
+struct recording_feed;
+
+struct kafka_source {
+    struct kafka_client client;
+    struct texts topic;
+    int format, until;
+    struct str delimiter, group;
+    struct kafka_meta meta;
+    struct expression start;
+    int64_t queue_bytes, rate, refresh_us;
+
+    struct payload_options payload;
+
+    const struct format_kind *format_kind;
+    struct format_config format_config;
+    struct kafka_start first;
+
+    struct kafka_shared shared;
+    struct kafka_topics topics;
+    struct kafka_watch watch;
+    bool has_mutex;
+
+    /* Of source_kafka_recording. */
+    struct str recording; /* what --replay named */
+    struct recording recorded;
+    struct recording_feed **feeds; /* by partition */
+    uint32_t feeds_count;
+};
+
+extern const struct source_kind source_kafka;
+extern const struct option kafka_source_options[];
+/* What stands for it with --replay: recordings of its topics (recording_source.c). */
+extern const struct source_kind source_kafka_recording;
+
+/* As in source_kind. */
+bool kafka_bind(struct source_bind *bind);
+void *kafka_decoder_new(struct source *source);
+void kafka_decode(struct source *source, void *decoder, struct raw_batch *raw, struct decode_output *output);
+
+/* Of a bound source's config, for commands that go to the same brokers. */
+const struct kafka_client *kafka_source_client(const void *config);
+struct texts kafka_source_topics(const void *config);
+
+#endif
