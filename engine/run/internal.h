@@ -63,10 +63,11 @@ struct partition {
     int64_t offset_logged;
     int64_t event_max;
     bool has_event;
-    /* Where a resume begins: this raw batch, less its first `resume_rows` rows. */
+    /* Where a resume begins: this raw batch, less its first `resume_rows` rows, and what is still to be
+     * skipped. */
     struct source_position resume;
     uint32_t resume_rows;
-    uint32_t skip_rows; /* of the first batch after a resume */
+    uint32_t skip_rows; /* of the first batches after a resume */
     uint64_t records;   /* sequenced, over all lives */
 };
 

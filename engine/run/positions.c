@@ -200,7 +200,7 @@ void sequencer_save(struct run *run, bool is_finished, struct byte_buffer *out)
         put(out, (uint64_t)p->resume.b);
         put(out, p->resume.record);
         put(out, (uint64_t)p->resume.line);
-        put(out, p->resume_rows);
+        put(out, p->resume_rows + p->skip_rows);
         put(out, (uint64_t)p->order_max);
         put(out, (uint64_t)p->event_max);
         put(out, p->has_event);
@@ -308,8 +308,8 @@ static bool restore_partition(struct run *run, struct partition *p, const struct
     struct source *source = &run->sources[p->source];
     const struct source_kind *kind = run->plan->nodes[run->plan->sources[p->source]].source_kind;
     p->resume = saved->resume;
-    p->resume_rows = p->skip_rows = saved->resume_rows;
-    p->offset = p->resume.b + p->resume_rows; /* if there is no gap */
+    p->skip_rows = saved->resume_rows;
+    p->offset = p->resume.b + p->skip_rows; /* if there is no gap */
     p->order_max = saved->order_max;
     p->event_max = saved->event_max;
     p->has_event = saved->has_event;

@@ -182,8 +182,8 @@ bool partition_prepare(struct partition *p)
     struct batch *batch = piece->batch;
     for (uint32_t row = 0; row < batch->rows && batch->order_time[row] < p->order_max; row++)
         batch->order_time[row] = p->order_max;
-    p->head_row = MIN(p->skip_rows, batch->rows);
-    p->skip_rows = 0;
+    p->head_row = MIN(p->skip_rows, batch->rows); /* live, what was one batch may come as several */
+    p->skip_rows -= p->head_row;
     p->has_own_order |= piece->has_own_order;
     p->resume = piece->raw.position;
     p->resume_rows = p->head_row;

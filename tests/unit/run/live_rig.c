@@ -64,7 +64,7 @@ static bool drip_seek(struct source *source, uint32_t partition, const struct so
 static void fill(uint32_t partition, uint32_t end, struct raw_batch *raw)
 {
     uint32_t read = drip.read[partition];
-    raw->count = MIN(end - read, BATCH_ROWS);
+    raw->count = MIN(end - read, drip.batch_max);
     raw->records = NULL;
     raw->position = (struct source_position){.b = 2 * read, .record = read};
     raw->next = (struct source_position){.b = 2 * (read + raw->count) - 1, .record = read + raw->count};
@@ -285,6 +285,7 @@ void reset(uint32_t partitions)
     memset(drip.given, 0, sizeof(drip.given));
     memset(drip.is_late, 0, sizeof(drip.is_late));
     drip.partitions = partitions;
+    drip.batch_max = BATCH_ROWS;
     drip.missing = 0;
     drip.gap = UINT32_MAX;
     drip.has_ended = drip.is_turned = false;

@@ -26,9 +26,10 @@ struct drip {
     bool is_late[PARTITIONS]; /* there is more, it says, than it has */
     uint32_t partitions;
     bool has_ended;
-    bool is_turned;   /* the source names its partitions from the last to the first */
-    uint32_t missing; /* records that a tank lacks at the beginning of each partition */
-    uint32_t gap;     /* from this record on offsets are 2 more */
+    uint32_t batch_max; /* rows that a read gives */
+    bool is_turned;     /* the source names its partitions from the last to the first */
+    uint32_t missing;   /* records that a tank lacks at the beginning of each partition */
+    uint32_t gap;       /* from this record on offsets are 2 more */
     void (*wake)(void *);
     void *engine;
 };

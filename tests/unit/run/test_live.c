@@ -349,6 +349,43 @@ static void test_resume_idle(void **state)
     os_remove_tree(path);
 }
 
+/* What was read as one batch may come in smaller ones after a resume: none of its rows counts again, also
+ * when the next checkpoint is taken while some of them are still to be skipped. */
+static void test_resume_in_smaller_batches(void **state)
+{
+    (void)state;
+    char path[64], text[512];
+    new_directory(path);
+    with_checkpoints("30ms", path, text, sizeof(text));
+    reset(1);
+    struct run_options options = on(2);
+    for (uint32_t i = 0; i < 10; i++) /* before anybody reads */
+        drip.rows[0][drip.given[0]++] = (struct drip_row){i, 1000 + i};
+    struct live *live = begin(text, &options);
+    wait_for(&cup.committed_rows, 10);
+    run_stop(live->run);
+    end(live);
+    uint32_t lives = 0;
+    for (uint32_t given = 0; lives < 3; lives++) {
+        reset_cup();
+        drip.batch_max = 3;
+        drip.is_late[0] = lives == 0; /* so that it is stopped in the middle of them */
+        drip.given[0] = lives == 0 ? 4 : 10 + given;
+        live = begin(text, &options);
+        if (lives == 0) {
+            usleep(100000);
+        } else {
+            give(0, 10 + given, 2000 + given);
+            wait_for(&cup.count, 1);
+            assert_int_equal(cup.ids[0], 10 + given++);
+        }
+        run_stop(live->run);
+        end(live);
+        assert_int_equal(cup.count, lives > 0);
+    }
+    os_remove_tree(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -363,6 +400,7 @@ int main(void)
         cmocka_unit_test(test_resume),
         cmocka_unit_test(test_resume_by_name),
         cmocka_unit_test(test_resume_idle),
+        cmocka_unit_test(test_resume_in_smaller_batches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
