@@ -185,6 +185,7 @@ void sequencer_save(struct run *run, bool is_finished, struct byte_buffer *out)
     put(out, atomic_load(&s->formed) + 1);
     put(out, obey_identity(run));
     put(out, run->order->script.next);
+    put(out, run->order->script.is_live);
     put(out, plan->sources_count);
     for (uint32_t i = 0; i < plan->sources_count; i++) {
         put_text(out, plan->nodes[plan->sources[i]].name);
@@ -373,10 +374,11 @@ bool sequencer_restore(struct run *run, struct str positions)
     if (take(&saved) != POSITIONS_VERSION)
         return refuse(run, "the checkpoint's positions are of another version of leat");
     uint64_t number = take(&saved);
-    uint64_t obeyed = take(&saved), next = take(&saved);
+    uint64_t obeyed = take(&saved), next = take(&saved), is_live = take(&saved);
     if (obeyed != obey_identity(run))
         return refuse_order(run);
     run->order->script.next = obeyed == 0 ? number : next;
+    run->order->script.is_live = is_live != 0;
     if (take(&saved) != run->plan->sources_count)
         return refuse(run, "the checkpoint was taken over another number of sources");
     for (uint32_t i = 0; i < run->plan->sources_count; i++) {
@@ -423,7 +425,7 @@ void run_describe_positions(struct str positions, struct byte_buffer *out)
     struct saved saved = {.left = positions};
     bool is_final = take(&saved) != 0;
     uint64_t version = take(&saved), number = take(&saved), obeyed = take(&saved), next = take(&saved),
-             sources = take(&saved);
+             is_live = take(&saved), sources = take(&saved);
     if (saved.is_short || version != POSITIONS_VERSION || sources > PLAN_SOURCES_MAX) {
         buffer_printf(out, "source positions of another version of leat\n");
         return;
@@ -431,8 +433,8 @@ void run_describe_positions(struct str positions, struct byte_buffer *out)
     buffer_printf(out, "number %llu%s\n", (unsigned long long)number,
                   is_final ? ", and that was the last: all sources have ended" : "");
     if (obeyed != 0)
-        buffer_printf(out, "  obeys the order log %016llx, number %llu of it is next\n",
-                      (unsigned long long)obeyed, (unsigned long long)next);
+        buffer_printf(out, "  obeys the order log %016llx%s, number %llu of it is next\n",
+                      (unsigned long long)obeyed, is_live ? " of a live run" : "", (unsigned long long)next);
     struct str names[PLAN_SOURCES_MAX];
     int64_t watermarks[PLAN_SOURCES_MAX];
     for (uint64_t i = 0; i < sources; i++) {

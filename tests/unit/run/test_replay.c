@@ -208,6 +208,9 @@ static void test_stopped(void **state)
     }
     assert_int_equal(cup.count, expected[LIVES - 1].count);
     assert_true(cup.hash == expected[LIVES - 1].hash);
+    /* Nothing is left of the log, nor is anything made up. */
+    struct live *live = begin(text, &options);
+    assert_int_equal(result_of(live).count, expected[LIVES - 1].count);
     reset_cup();
     assert_same(replay(at("again"), at("third"), 3), expected[LIVES - 1]);
     os_remove_tree(folder);
