@@ -23,7 +23,7 @@ enum {
     SAY_WHY_US = 3000000,
     ASK_MS = 2000,
     MISSING_TIMES = 3,
-    QUEUE_BYTES = 256 << 20, /* fetched ahead, of all partitions together */
+    QUEUE_BYTES = 64 << 20, /* fetched ahead, of all partitions together */
 };
 
 static const struct span no_span = {0, 0};
@@ -62,6 +62,7 @@ struct recorder {
     struct partition **partitions;
     uint32_t partitions_count, done_count;
     struct recorder_figures *figures;
+    struct recording_packer packer;
     int64_t taken_us; /* when something came last */
     char waits[256];
     bool has_changed; /* the manifest is to be written */
@@ -199,6 +200,7 @@ static struct partition *new_partition(struct recorder *r, struct topic *topic, 
                                           .topic = topic->name,
                                           .id = id,
                                           .format = r->options->format,
+                                          .packer = &r->packer,
                                           .fd = -1};
     return p;
 }
@@ -389,13 +391,10 @@ static bool finish_partition(struct recorder *r, struct partition *p)
     return finish_span(r, p);
 }
 
-static bool is_full(const struct recorder *r, const struct partition *p, int64_t now_us)
+static bool is_full(const struct recorder *r, const struct recording_writer *w)
 {
-    const struct recorder_options *o = r->options;
-    const struct recording_writer *w = &p->writer;
-    return w->is_open &&
-           ((int64_t)w->span.records >= o->span_records ||
-            w->raw_bytes + (int64_t)w->raw.length >= o->span_bytes || now_us - w->begin_us >= o->span_us);
+    return w->is_open && ((int64_t)w->span.records >= r->options->span_records ||
+                          w->raw_bytes + (int64_t)w->raw.length >= r->options->span_bytes);
 }
 
 static bool take_record(struct recorder *r, struct partition *p, const rd_kafka_message_t *message,
@@ -422,7 +421,7 @@ static bool take_record(struct recorder *r, struct partition *p, const rd_kafka_
     p->next = message->offset + 1;
     p->last = mark;
     r->figures->records++;
-    if (is_full(r, p, INT64_MIN) && !finish_span(r, p))
+    if (is_full(r, &p->writer) && !finish_span(r, p))
         return false;
     return p->next < p->end || finish_partition(r, p);
 }
@@ -503,9 +502,11 @@ static void show(struct recorder *r, bool is_last)
 
 static bool end_old_spans(struct recorder *r, int64_t now_us)
 {
-    for (uint32_t i = 0; i < r->partitions_count; i++)
-        if (is_full(r, r->partitions[i], now_us) && !finish_span(r, r->partitions[i]))
+    for (uint32_t i = 0; i < r->partitions_count; i++) {
+        const struct recording_writer *w = &r->partitions[i]->writer;
+        if (w->is_open && now_us - w->begin_us >= r->options->span_us && !finish_span(r, r->partitions[i]))
             return false;
+    }
     return true;
 }
 
@@ -571,6 +572,7 @@ static void close_all(struct recorder *r)
     kafka_topics_close(&r->topics);
     if (r->lock_fd >= 0)
         close(r->lock_fd);
+    recording_packer_free(&r->packer);
     free(r->known);
     free(r->partitions);
     arena_free(&r->arena);

@@ -14,7 +14,8 @@
 #include <unistd.h>
 #include <zstd.h>
 
-enum { FRAME_BYTES = 4 << 20, LEVEL = 3 };
+/* A frame is a reader's window, of each partition. */
+enum { FRAME_BYTES = 1 << 20, LEVEL = 3 };
 
 static const char *const suffixes[] = {[RECORDING_JSONL] = "jsonl.zst", [RECORDING_MSGPACK] = "msgpack.zst"};
 
@@ -45,16 +46,26 @@ static int open_span(struct recording_writer *w, int64_t first)
     w->raw_bytes = 0;
     w->begin_us = os_monotonic_us();
     w->fd = open(w->part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (w->fd < 0)
-        return errno;
-    if (w->packer == NULL) {
-        ZSTD_CCtx *packer = ZSTD_createCCtx();
-        leat_assert(packer != NULL);
-        ZSTD_CCtx_setParameter(packer, ZSTD_c_compressionLevel, LEVEL);
-        ZSTD_CCtx_setParameter(packer, ZSTD_c_checksumFlag, 1);
-        w->packer = packer;
+    return w->fd < 0 ? errno : 0;
+}
+
+void recording_packer_free(struct recording_packer *packer)
+{
+    ZSTD_freeCCtx(packer->context);
+    packer->context = NULL;
+    buffer_free(&packer->bytes);
+}
+
+static ZSTD_CCtx *context_of(struct recording_packer *packer)
+{
+    if (packer->context == NULL) {
+        ZSTD_CCtx *context = ZSTD_createCCtx();
+        leat_assert(context != NULL);
+        ZSTD_CCtx_setParameter(context, ZSTD_c_compressionLevel, LEVEL);
+        ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1);
+        packer->context = context;
     }
-    return 0;
+    return packer->context;
 }
 
 /* What is collected, as a frame of its own. */
@@ -62,15 +73,16 @@ static int write_frame(struct recording_writer *w)
 {
     if (w->raw.length == 0)
         return 0;
+    struct byte_buffer *packed = &w->packer->bytes;
     size_t room = ZSTD_compressBound(w->raw.length);
-    buffer_clear(&w->packed);
+    buffer_clear(packed);
     size_t bytes =
-        ZSTD_compress2(w->packer, buffer_reserve(&w->packed, room), room, w->raw.data, w->raw.length);
+        ZSTD_compress2(context_of(w->packer), buffer_reserve(packed, room), room, w->raw.data, w->raw.length);
     leat_assert(!ZSTD_isError(bytes)); /* there is room, and memory never runs out */
     w->span.bytes += (int64_t)bytes;
     w->raw_bytes += (int64_t)w->raw.length;
     buffer_clear(&w->raw);
-    return os_write_all(w->fd, w->packed.data, bytes, "record.write");
+    return os_write_all(w->fd, packed->data, bytes, "record.write");
 }
 
 int recording_writer_put(struct recording_writer *w, int64_t first, const struct recorded *record)
@@ -138,10 +150,7 @@ void recording_writer_close(struct recording_writer *w)
         unlink(w->part);
         forget(w);
     }
-    ZSTD_freeCCtx(w->packer);
-    w->packer = NULL;
     buffer_free(&w->raw);
-    buffer_free(&w->packed);
 }
 
 /* --- What was left behind --- */

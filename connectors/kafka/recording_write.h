@@ -13,19 +13,26 @@ void recording_add_span(struct recording_partition *partition, const struct reco
 LEAT_CHECKED int recording_save(const struct recording *recording, const char *directory,
                                 const char *order_log);
 
+/* What packs the spans of all partitions; zeroed before. */
+struct recording_packer {
+    void *context; /* ZSTD_CCtx */
+    struct byte_buffer bytes;
+};
+void recording_packer_free(struct recording_packer *packer);
+
 /* The span of one partition that is being written. */
 struct recording_writer {
     /* Given by the owner. */
     const char *directory, *topic;
     int32_t id;
     enum recording_format format;
+    struct recording_packer *packer;
 
     bool is_open;
     int fd;
     char *path, *part; /* the final name, and the one until then */
     struct recording_span span;
-    void *packer; /* ZSTD_CCtx */
-    struct byte_buffer raw, packed;
+    struct byte_buffer raw;
     int64_t raw_bytes; /* of the span, before they are packed */
     int64_t begin_us;  /* os_monotonic_us() of its first record */
 };

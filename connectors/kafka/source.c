@@ -352,15 +352,17 @@ const struct source_kind source_kafka = {
     .example =
         "source clicks = kafka { brokers: env(\"KAFKA_BROKERS\", \"localhost:9092\"), topic: \"clicks\", "
         "schema: { user_id: int, ts: time(ms) }, event_time: ts, max_delay: 5s }",
-    .details = "Each partition of each topic is read in order, what is committed alone; where reading goes "
-               "on is in the "
-               "job's checkpoints, never in a group of the broker. Partitions are merged by the brokers' "
-               "timestamps. A "
-               "record without payload (a tombstone) is a row of nulls where `meta` has a column for the "
-               "key, else it is "
-               "dead. An offset that is gone, a topic that was deleted or made again: the job stops and says "
-               "so, it never "
-               "jumps.",
+    .details =
+        "Each partition of each topic is read in order, what is committed alone; where reading goes "
+        "on is in the "
+        "job's checkpoints, never in a group of the broker. Partitions are merged by the brokers' "
+        "timestamps. A "
+        "record without payload (a tombstone) is a row of nulls where `meta` has a column for the "
+        "key, else it is "
+        "dead. An offset that is gone, a topic that was deleted or made again: the job stops and says "
+        "so, it never "
+        "jumps. Dead letters of it say topic, partition, offset, key and headers, so that `leat produce "
+        "--dead-letters` can send the records again.",
     .options = kafka_source_options,
     .size = sizeof(struct kafka_source),
     .has_offsets = true,

@@ -47,7 +47,7 @@ static const struct argp_option options_table[] = {
     {"span-records", KEY_SPAN_RECORDS, "N", 0, "records in a file at most (default: 1000000)", 1},
     {"span-bytes", KEY_SPAN_BYTES, "BYTES", 0, "bytes in a file before they are packed (default: 512MiB)", 1},
     {"span-time", KEY_SPAN_TIME, "TIME", 0,
-     "how long a file stays open; what it has is lost to a crash, and recorded anew (default: 5min)", 1},
+     "how long a file stays open; what it has is lost to a crash, and recorded anew (default: 5m)", 1},
     CLUSTER_OPTIONS(2),
     PROGRESS_OPTIONS(3),
     {0},
@@ -104,7 +104,7 @@ static void parse_span(struct record_arguments *a, int key, const char *text, st
     if (key == KEY_SPAN_BYTES && (!literal_bytes(value, &o->span_bytes) || o->span_bytes < 1))
         argp_error(state, "--span-bytes wants a size like 512MiB, not `%s`", text);
     if (key == KEY_SPAN_TIME && (!literal_duration(value, &o->span_us) || o->span_us < 1))
-        argp_error(state, "--span-time wants a duration like 5min, not `%s`", text);
+        argp_error(state, "--span-time wants a duration like 5m, not `%s`", text);
 }
 
 static error_t parse(int key, char *argument, struct argp_state *state)

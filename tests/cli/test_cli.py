@@ -113,7 +113,33 @@ REFUSED = [
     (["checkpoint", "shout", "."], {}, FAILED, r"E1001.*\n.*list, show, verify and prune"),
     (["model", "show", "none"], {}, FAILED, r"E07\d\d.*none"),
     (["generate", "nothing"], {}, USAGE, r"ctr"),
+    (["record"], {}, USAGE, r"leat record clicks --to rec"),
+    (["record", "--to", "rec"], {}, USAGE, r"which topics"),
+    (["record", "t", "--to", "rec", "--from", "yesterday"], {}, USAGE, r"earliest, latest, a time.*`yesterday`"),
+    (["record", "t", "--to", "rec", "--until", "then"], {}, USAGE, r"--until wants latest"),
+    (["record", "t", "--to", "rec", "--format", "xml"], {}, USAGE, r"jsonl or msgpack"),
+    (["record", "t", "--to", "rec", "--span-time", "5min"], {}, USAGE, r"a duration like 5m,"),
+    (["record", "a b", "--to", "rec"], {}, BAD_JOB, r"E0404.*`a b`"),
+    (["record", "t", "--to", "rec", "--brokers", "http://x"], {}, BAD_JOB, r"E0404.*host:port"),
+    (["record", "t", "--to", "rec", "--source", "job.leat"], {}, BAD_JOB, r"E1001.*JOB:NAME"),
+    (["record", "t", "--to", "rec", "--source", "job.leat:s"], {}, BAD_JOB, r"E1001.*not of kind kafka\n.*none"),
+    (["produce", "t"], {}, USAGE, r"leat produce clicks clicks.jsonl"),
+    (["produce", "t", "f", "--rate", "0/s"], {}, USAGE, r"a number above 0, as 10/s"),
+    (["produce", "t", "f", "--speed", "fast"], {}, USAGE, r"as 10x, not `fast`"),
+    (["produce", "t", "f", "--format", "avro"], {}, USAGE, r"json, csv or msgpack"),
+    (["produce", "t", "f", "--skip-lost"], {}, USAGE, r"for --dead-letters"),
+    (["produce", "--dead-letters"], {}, USAGE, r"which dead letters"),
+    (["produce", "t", "none.jsonl"], {}, FAILED, r"E0602.*none.jsonl"),
+    (["produce", "t", "job.leat"], {}, FAILED, r"E0402.*job.leat.*\n.*--format json"),
 ]
+
+
+def test_every_command_helps():
+    _, text, _ = leat("--help")
+    for command in re.findall(r"^  (\w+) +\S", text, re.M):
+        status, said, _ = leat(command, "--help")
+        assert status == GOOD and said.startswith(f"Usage: leat {command}"), (command, status, said)
+        assert all(len(line) < 100 for line in said.split("\n")), command
 
 
 def test_what_cannot_be_meant_is_refused():

@@ -119,8 +119,9 @@ static void write_records(const char *folder, uint64_t from, uint64_t to, uint64
     struct recording recording = {0};
     struct byte_buffer headers = {0};
     struct recording_span span;
+    struct recording_packer packer = {0};
     struct recording_writer writer = {
-        .directory = folder, .topic = "clicks", .id = 3, .format = format, .fd = -1};
+        .directory = folder, .topic = "clicks", .id = 3, .format = format, .packer = &packer, .fd = -1};
     struct recording_partition *p = recording_add(&recording, "clicks", 3, &arena);
     p->first = p->next = record_at(from, &headers).offset;
     for (uint64_t i = from; i < to; i++) {
@@ -134,6 +135,7 @@ static void write_records(const char *folder, uint64_t from, uint64_t to, uint64
         p->records += span.records;
     }
     recording_writer_close(&writer);
+    recording_packer_free(&packer);
     assert_int_equal(recording_save(&recording, folder, NULL), 0);
     buffer_free(&headers);
     arena_free(&arena);
