@@ -201,12 +201,11 @@ bool learner_open(struct operator_context *context)
     struct learner_state *s = calloc(1, sizeof *s);
     leat_assert(s);
     c->state = s;
-    s->model = model_new(&c->model, kernels);
     s->kernels = kernels;
-    model_set_team(s->model, context->team);
-    for (uint32_t f = 0; f < c->sparse_count && context->cold_store != NULL && c->model.rows_max == 0; f++)
-        model_set_cold(s->model, f,
-                       context->cold_store(context, f, table_stored_bytes(model_table(s->model, f))));
+    s->tables_next = c->sparse_count;
+    for (uint32_t f = 0; f < c->sparse_count; f++)
+        s->tables[f] = (uint16_t)f;
+    learner_make_model(context);
     s->columns = learner_columns_new(c);
     metrics_init(&s->metrics, c->model.loss, (uint64_t)c->window);
     return true;

@@ -157,14 +157,24 @@ bool learner_snapshot(struct operator_context *context, struct snapshot_writer *
 bool learner_restore(struct operator_context *context, struct snapshot_reader *reader);
 void learner_report(struct operator_context *context, struct report *report);
 bool learner_visit(struct operator_context *context, struct model_visitor *visitor); /* learner_visit.c */
+/* learner_visit.c: FIELD VALUE -> its row. */
+bool learner_describe(struct operator_context *context, struct state_query *query, struct describe *out);
 void learner_close(struct operator_context *context);
+/* learner_features.c */
+void learner_shape(const struct operator_bind *bind, struct byte_buffer *out);
+void learner_features_save(const struct learner_config *c, struct byte_buffer *out);
+/* Before any row: false: no such bytes can be. */
+bool learner_features_load(struct operator_context *context, struct str list);
+/* An empty model, with the tables' numbers as the state has them. */
+void learner_make_model(struct operator_context *context);
 
 /* The callbacks of a kind whose option struct is, or begins with, struct learner_config. */
 #define LEARNER_KIND(structure, table, bind_)                                                                \
     .options = table, .size = sizeof(structure), .determinism = DETERMINISM_BY_ALL_ROWS, .inputs_min = 1,    \
     .inputs_max = 1, .bind = bind_, .open = learner_open, .process = learner_process,                        \
-    .on_watermark = learner_on_watermark, .snapshot = learner_snapshot, .restore = learner_restore,          \
-    .report = learner_report, .visit = learner_visit, .close = learner_close
+    .on_watermark = learner_on_watermark, .shape = learner_shape, .snapshot = learner_snapshot,              \
+    .restore = learner_restore, .report = learner_report, .visit = learner_visit,                            \
+    .describe = learner_describe, .close = learner_close
 
 /* learner_metrics.c: the rows of `NAME.metrics`, one at each multiple of metrics_every examples, wherever
  * batches end. */
@@ -176,6 +186,8 @@ void learner_metrics_add(struct operator_context *context, struct learner_config
 struct learner_columns_scratch;
 struct learner_columns_scratch *learner_columns_new(const struct learner_config *c);
 void learner_columns_free(struct learner_columns_scratch *scratch);
+/* The id of one value, as the model sees it. */
+uint64_t learner_id(const struct column *column, uint32_t row);
 void learner_columns_read(struct learner_columns_scratch *scratch, const struct learner_config *c,
                           const struct batch *batch, struct model_input *in);
 
@@ -185,6 +197,9 @@ struct learner_state {
     const struct kernels *kernels;
     struct metrics metrics;
     struct learner_columns_scratch *columns;
+    uint16_t tables[MODEL_FIELDS_MAX]; /* numbers of the fields' tables; none had tables_next so far */
+    uint32_t tables_next;
+    struct model_saved saved;          /* of a restore: what the checkpoint is of */
     uint64_t totals[MODEL_FIELDS_MAX]; /* of a restore: rows of tables that have cold ones */
     uint32_t published;                /* newest epoch that a published checkpoint holds */
     struct learner_snapshot *snapshot;

@@ -84,6 +84,11 @@ static uint64_t id_of(const struct column *column, uint32_t row)
     return hash == 0 ? 1 : hash;
 }
 
+uint64_t learner_id(const struct column *column, uint32_t row)
+{
+    return id_of(column, row);
+}
+
 static void read_ids(struct learner_columns_scratch *s, uint32_t f, const struct batch *batch,
                      const struct column *column, uint32_t begin, uint32_t end)
 {

@@ -1,5 +1,6 @@
 /*
  * A learner's checkpoints. Records, all global:
+ *   'F' the features (learner_features.c), before all others; those below name them by their places in it
  *   'S' epoch, evaluation, counts, then what model_save writes (at the barrier: it is small)
  *   'D' field, keys that are gone since the last published checkpoint
  *   'R' field, rows as table_stored_bytes says
@@ -17,7 +18,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-enum { RECORD_BYTES = 1 << 20, STATE_VERSION = 4 };
+enum { RECORD_BYTES = 1 << 20, STATE_VERSION = 5 };
 
 struct record_head {
     uint8_t kind;
@@ -151,6 +152,17 @@ static bool put_state(const struct learner_state *state, uint32_t epoch, struct 
     return is_ok;
 }
 
+static bool put_features(const struct learner_config *c, struct snapshot_writer *out)
+{
+    struct byte_buffer record = {0};
+    struct record_head head = {'F', STATE_VERSION, 0, 0};
+    buffer_append(&record, &head, sizeof head);
+    learner_features_save(c, &record);
+    bool is_ok = snapshot_put(out, SNAPSHOT_GLOBAL, record.data, record.length);
+    buffer_free(&record);
+    return is_ok;
+}
+
 static bool put_totals(const struct learner_state *state, uint32_t fields, struct snapshot_writer *out)
 {
     bool is_ok = true;
@@ -173,7 +185,8 @@ bool learner_snapshot(struct operator_context *context, struct snapshot_writer *
     learner_snapshot_settle(state, false);
     leat_assert(!state->snapshot); /* one checkpoint at a time */
     uint32_t epoch = (uint32_t)snapshot_epoch(writer);
-    if (!put_state(state, epoch, writer) || !put_totals(state, c->sparse_count, writer))
+    if (!put_features(c, writer) || !put_state(state, epoch, writer) ||
+        !put_totals(state, c->sparse_count, writer))
         return false;
     struct learner_snapshot *s = calloc(1, sizeof *s);
     leat_assert(s);
@@ -211,12 +224,16 @@ static bool restore_item(struct table *table, uint8_t kind, const unsigned char 
     return true;
 }
 
+/* What is of a field that the job does not have any more is passed over. */
 static bool restore_items(struct learner_state *state, const struct record_head *head,
-                          const unsigned char *items, size_t bytes, uint32_t fields)
+                          const unsigned char *items, size_t bytes)
 {
-    if (head->field >= fields)
+    if (head->field >= state->saved.fields)
         return false;
-    struct table *table = model_table(state->model, head->field);
+    int16_t field = state->saved.field_of[head->field];
+    if (field < 0)
+        return true;
+    struct table *table = model_table(state->model, (uint32_t)field);
     size_t item_bytes = head->kind == 'R'                        ? table_stored_bytes(table)
                         : head->kind == 'C'                      ? sizeof(struct sketch_block)
                         : head->kind == 'D' || head->kind == 'T' ? sizeof(uint64_t)
@@ -224,10 +241,9 @@ static bool restore_items(struct learner_state *state, const struct record_head 
     if (item_bytes == 0 || head->item_bytes != item_bytes || bytes % item_bytes != 0)
         return false;
     if (head->kind == 'T') {
-        leat_assert(head->field < MODEL_FIELDS_MAX);
         if (bytes != item_bytes || table->cold == NULL)
             return false;
-        memcpy(&state->totals[head->field], items, item_bytes);
+        memcpy(&state->totals[field], items, item_bytes);
         return true;
     }
     table_begin(table); /* rows that a 'D' took away make room for others */
@@ -235,6 +251,19 @@ static bool restore_items(struct learner_state *state, const struct record_head 
     for (size_t at = 0; at < bytes && is_ok; at += item_bytes)
         is_ok = restore_item(table, head->kind, items + at);
     return is_ok;
+}
+
+/* A window of another length begins anew; the whole goes on. */
+static void restore_metrics(struct metrics *metrics, const char *data)
+{
+    uint64_t slice_events = metrics->slice_events;
+    memcpy(metrics, data, sizeof *metrics);
+    if (metrics->slice_events == slice_events)
+        return;
+    metrics->slice_events = slice_events;
+    metrics->slice = 0;
+    memset(metrics->slices, 0, sizeof metrics->slices);
+    memset(metrics->slice_bins, 0, sizeof metrics->slice_bins);
 }
 
 static bool restore_state(struct learner_state *state, const struct byte_buffer *buffer, uint32_t fields)
@@ -246,7 +275,7 @@ static bool restore_state(struct learner_state *state, const struct byte_buffer 
     if (record.head.kind != 'S' || record.head.version != STATE_VERSION ||
         record.metrics_bytes != sizeof state->metrics)
         return false;
-    memcpy(&state->metrics, buffer->data + sizeof record, sizeof state->metrics);
+    restore_metrics(&state->metrics, buffer->data + sizeof record);
     state->seen = record.seen;
     state->learned = record.learned;
     state->sampled_out = record.sampled_out;
@@ -261,14 +290,14 @@ static bool restore_state(struct learner_state *state, const struct byte_buffer 
     }
     size_t at = sizeof record + sizeof state->metrics;
     return state->metrics.slice < METRICS_SLICES &&
-           model_load(state->model, buffer->data + at, buffer->length - at);
+           model_load_saved(state->model, &state->saved, buffer->data + at, buffer->length - at);
 }
 
 bool learner_restore(struct operator_context *context, struct snapshot_reader *reader)
 {
     struct learner_config *c = context->config;
     struct byte_buffer newest = {0};
-    bool is_ok = true, is_whole = true;
+    bool is_ok = true, is_whole = true, has_features = false;
     uint32_t group;
     struct str data;
     while (is_ok && snapshot_get(reader, &group, &data)) {
@@ -284,11 +313,15 @@ bool learner_restore(struct operator_context *context, struct snapshot_reader *r
                 buffer_clear(&newest);
             buffer_append(&newest, items, bytes);
             is_whole = head.field != 0;
+        } else if (head.kind == 'F') { /* the same in all checkpoints of a chain */
+            struct str list = {(const char *)items, bytes};
+            is_ok = has_features || learner_features_load(context, list);
+            has_features = true;
         } else {
-            is_ok = restore_items(c->state, &head, items, bytes, c->sparse_count);
+            is_ok = has_features && restore_items(c->state, &head, items, bytes);
         }
     }
-    is_ok = is_ok && is_whole && restore_state(c->state, &newest, c->sparse_count);
+    is_ok = is_ok && is_whole && has_features && restore_state(c->state, &newest, c->sparse_count);
     if (!is_ok)
         snapshot_corrupt(reader, context->diags, "a learner's rows or weights that cannot be of this job");
     buffer_free(&newest);

@@ -1,5 +1,6 @@
 /* Shows a learner's model to `leat model` (core/learner.h): weights as they predict, without optimizer state.
  */
+#include "core/describe.h"
 #include "learners/learner.h"
 #include "learners/model_internal.h"
 #include "learners/table_cold.h"
@@ -101,5 +102,105 @@ bool learner_visit(struct operator_context *context, struct model_visitor *v)
         if (!visit_table(m, f, name, f < m->options.vectors, v))
             return false;
     }
+    return true;
+}
+
+/* --- One row, for `leat state get` --- */
+
+static const char *field_names(struct operator_context *context, const struct learner_config *c)
+{
+    const char *all = "";
+    for (uint32_t f = 0; f < c->sparse_count; f++)
+        all = arena_printf(context->scratch, "%s%s%s", all, f > 0 ? ", " : "",
+                           column_name(context->scratch, c->input_schema, c->sparse_columns[f]));
+    return all;
+}
+
+/* The field of that name; -1 after a diagnostic. */
+static int query_field(struct operator_context *context, const struct learner_config *c,
+                       const struct state_query *query)
+{
+    struct str name = query->count > 0 ? query->words[0] : (struct str){"", 0};
+    for (uint32_t f = 0; f < c->sparse_count; f++)
+        if (query->count == 2 && str_equal(c->input_schema->fields[c->sparse_columns[f]].name, name))
+            return (int)f;
+    struct diag *d = query->count == 2
+                         ? diag_error(context->diags, DIAG_E1001, (struct span){0, 0},
+                                      "the learner has no sparse feature `%.*s`", STR_ARGS(name))
+                         : diag_error(context->diags, DIAG_E1001, (struct span){0, 0},
+                                      "a learner is asked by the name of a feature and a value of it");
+    diag_hint(context->diags, d, "it has: %s", field_names(context, c));
+    return -1;
+}
+
+/* Of the value as it is written; 0 after a diagnostic. Of a list's feature: of one of its elements. */
+static uint64_t query_key(struct operator_context *context, const struct learner_config *c, uint32_t field,
+                          struct str word)
+{
+    const struct type *type = &c->input_schema->fields[c->sparse_columns[field]].type;
+    const struct type *single = type->tag == TYPE_LIST ? type->element : type;
+    struct schema *schema = schema_copy(context->scratch, &(struct schema){0}, 1);
+    (void)schema_add(schema, STR("value"), *single);
+    struct batch *batch = batch_new(context->pool, schema, 1);
+    bool is_value = describe_parse(batch, &batch->columns[0], single, 0, word);
+    uint64_t key = is_value ? learner_id(&batch->columns[0], 0) : 0;
+    batch_release(batch);
+    if (!is_value)
+        diag_error(context->diags, DIAG_E1001, (struct span){0, 0}, "`%.*s` is no %s", STR_ARGS(word),
+                   type_name(context->scratch, single));
+    return key;
+}
+
+static void describe_floats(struct describe *out, const char *name, const float *values, size_t count)
+{
+    if (count == 0)
+        return;
+    describe_list(out, name);
+    for (size_t i = 0; i < count; i++)
+        describe_float(out, NULL, (double)values[i]);
+    describe_close(out);
+}
+
+static void describe_row(const struct model *m, uint32_t field, struct table_row *row, struct describe *out)
+{
+    const float *payload = table_payload(row);
+    describe_int(out, "sightings", row->count);
+    describe_time(out, "last_seen", (int64_t)row->seen * US_PER_SECOND);
+    describe_float(out, "weight", (double)linear_weight(m, payload));
+    if (m->options.linear_is_double) {
+        describe_float(out, "ftrl_z", ((const double *)(const void *)payload)[0]);
+        describe_float(out, "ftrl_n", ((const double *)(const void *)payload)[1]);
+    } else {
+        describe_floats(out, "weight_state", payload + 1, m->linear_states);
+    }
+    if (field >= m->options.vectors)
+        return;
+    describe_floats(out, "vector", model_vector(m, row), m->vector_floats);
+    describe_floats(out, "vector_state", model_vector_state(m, row),
+                    opt_state_floats(m->options.embedding.kind, m->vector_floats));
+}
+
+bool learner_describe(struct operator_context *context, struct state_query *query, struct describe *out)
+{
+    struct learner_config *c = context->config;
+    struct model *m = c->state->model;
+    int field = query_field(context, c, query);
+    uint64_t key = field < 0 ? 0 : query_key(context, c, (uint32_t)field, query->words[1]);
+    if (key == 0)
+        return false;
+    struct table *t = &m->tables[field];
+    query->looked_for = arena_printf(context->scratch, "key %016llx", (unsigned long long)key);
+    table_warm(t, &key, 1, (uint32_t)m->steps + 1);
+    struct table_row *row = table_find(t, key);
+    describe_text(out, "key", str_from(arena_printf(context->scratch, "%016llx", (unsigned long long)key)));
+    if (row != NULL) {
+        describe_row(m, (uint32_t)field, row, out);
+        return true;
+    }
+    unsigned sightings = t->sketch.counts == NULL ? 0 : sketch_count(&t->sketch, table_hash(t, key));
+    if (sightings == 0)
+        return false;
+    describe_int(out, "sightings", sightings);
+    describe_int(out, "admit_after", m->options.admit_after);
     return true;
 }

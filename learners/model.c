@@ -148,6 +148,7 @@ static void tables_init(struct model *m)
     m->inits = zeroed(o->fields * sizeof *m->inits);
     for (uint32_t f = 0; f < o->fields; f++) {
         float own = o->field_init[f];
+        uint32_t number = o->tables == NULL ? f : o->tables[f];
         bool has_precision = o->linear.kind == OPT_NEWTON && !o->linear_is_double;
         bool has_vector = f < o->vectors;
         m->inits[f] = (struct model_init){
@@ -155,7 +156,7 @@ static void tables_init(struct model *m)
             .precision = has_precision ? o->field_precision[f] : 0.0F,
             .has_vector = has_vector,
             .bound = own > 0.0F ? own : (own < 0.0F ? 0.0F : o->init_bound),
-            .seed = num_mix(o->seed + f + 1),
+            .seed = num_mix(o->seed + number + 1),
         };
         struct table_options table = {
             .payload_bytes = payload_bytes(m, f),
@@ -165,7 +166,7 @@ static void tables_init(struct model *m)
             .sketch_bytes = o->sketch_bytes,
             .expire_after_us = o->expire_after_us,
             .rows_max = o->rows_max,
-            .seed = num_mix(o->seed ^ (f + 1)),
+            .seed = num_mix(o->seed ^ (number + 1)),
             .init = init_payload,
             .init_argument = &m->inits[f],
         };

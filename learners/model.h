@@ -67,6 +67,7 @@ struct model_options {
     float class_weights[2]; /* of labels 0 and 1 */
     double negatives_kept;  /* share of label-0 events that are learned, by hash of the identity; 1: all */
     uint64_t seed;
+    const uint16_t *tables; /* [fields]: numbers that the tables' seeds stand on; NULL: 0, 1, 2 ... */
     uint32_t admit_after;
     size_t sketch_bytes;
     int64_t expire_after_us;
@@ -144,6 +145,20 @@ double model_correction(const struct model_options *options);
 struct byte_buffer;
 void model_save(const struct model *model, struct byte_buffer *out);
 bool model_load(struct model *model, const void *data, size_t bytes);
+
+/* A model that was saved with other features or dense layers, seen from this one. */
+struct model_saved {
+    uint32_t fields, vectors, dense;
+    uint32_t hidden[MODEL_LAYERS_MAX];
+    int16_t field_of[MODEL_FIELDS_MAX]; /* where a field of then is now; -1: gone */
+    int16_t dense_of[MODEL_DENSE_MAX];
+};
+/* As this model is saved itself. */
+struct model_saved model_saved_as(const struct model *model);
+/* model_load of such a one: weights of features that stay, and dense layers whose shape and inputs are the
+ * same; the others stay as they were made. Vectors that pairs of features weigh are all there, in their order
+ * (FFM, `pairs`). */
+bool model_load_saved(struct model *model, const struct model_saved *saved, const void *data, size_t bytes);
 
 struct table *model_table(struct model *model, uint32_t field);
 const struct kernels_calls *model_calls(const struct model *model);

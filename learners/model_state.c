@@ -25,100 +25,226 @@ struct state_table {
     uint64_t sketch_bytes;
 };
 
-/* One walk serves both directions: `in` NULL appends, else reads. */
-struct walk {
-    struct byte_buffer *out;
-    const unsigned char *in;
+/* --- Saving --- */
+
+static void save_example(const struct model *m, const struct example *e, struct byte_buffer *out)
+{
+    struct state_example s = {e->entries, e->seen, e->label, e->weight};
+    buffer_append(out, &s, sizeof s);
+    /* A key that had no row when its event came has none for that event, whatever came later. */
+    for (uint32_t i = 0; m->options.batch <= 1 && i < e->entries; i++)
+        if (e->rows[i] == NULL)
+            e->keys[i] = 0;
+    buffer_append(out, e->keys, e->entries * sizeof *e->keys);
+    buffer_append(out, e->fields, e->entries * sizeof *e->fields);
+    buffer_append(out, e->scales, e->entries * sizeof *e->scales);
+    if (m->options.dense > 0)
+        buffer_append(out, e->dense, m->options.dense * sizeof *e->dense);
+}
+
+void model_save(const struct model *m, struct byte_buffer *out)
+{
+    struct state_head head = {STATE_MAGIC, m->pending, m->steps, m->watermark_us, 0};
+    buffer_append(out, &head, sizeof head);
+    buffer_append(out, m->dense_weights, (m->options.dense + 1) * (size_t)LINEAR_BYTES);
+    if (m->has_pairs) {
+        size_t count = interaction_pairs(m);
+        buffer_append(out, m->pair_weights,
+                      (count + opt_state_floats(m->options.pairs.kind, count)) * sizeof(float));
+    }
+    for (size_t l = 0; l < m->head.layers; l++)
+        buffer_append(out, m->head.items[l].weights, head_layer_floats(&m->head, l) * sizeof(float));
+    for (uint32_t f = 0; f < m->options.fields; f++) {
+        const struct table *t = &m->tables[f];
+        struct state_table s = {t->halved_at_us, t->watermark_us, t->expired_before, 0,
+                                SKETCH_DEPTH * t->sketch.width};
+        buffer_append(out, &s, sizeof s);
+    }
+    for (uint32_t i = 0; i < m->pending; i++)
+        save_example(m, &m->examples[i], out);
+}
+
+/* --- Loading --- */
+
+struct model_saved model_saved_as(const struct model *m)
+{
+    struct model_saved saved = {
+        .fields = m->options.fields, .vectors = m->options.vectors, .dense = m->options.dense};
+    memcpy(saved.hidden, m->options.hidden, sizeof saved.hidden);
+    for (uint32_t f = 0; f < saved.fields; f++)
+        saved.field_of[f] = (int16_t)f;
+    for (uint32_t d = 0; d < saved.dense; d++)
+        saved.dense_of[d] = (int16_t)d;
+    return saved;
+}
+
+struct reading {
+    const unsigned char *at;
     size_t left;
     bool is_bad;
 };
 
-static void walk_bytes(struct walk *w, void *data, size_t bytes)
+/* The next bytes, or NULL. */
+static const void *next_bytes(struct reading *r, size_t bytes)
 {
-    if (w->out) {
-        if (bytes > 0)
-            buffer_append(w->out, data, bytes);
-        return;
+    if (r->is_bad || r->left < bytes) {
+        r->is_bad = true;
+        return NULL;
     }
-    if (w->is_bad || w->left < bytes) {
-        w->is_bad = true;
-        return;
-    }
-    if (bytes > 0)
-        memcpy(data, w->in, bytes);
-    w->in += bytes;
-    w->left -= bytes;
+    const void *data = r->at;
+    r->at += bytes;
+    r->left -= bytes;
+    return data;
 }
 
-static void walk_example(struct walk *w, struct model *m, struct example *e)
+static void load_bytes(struct reading *r, void *data, size_t bytes)
 {
-    struct state_example s = {e->entries, e->seen, e->label, e->weight};
-    walk_bytes(w, &s, sizeof s);
-    if (w->is_bad || s.entries > m->entries_max) {
-        w->is_bad = true;
-        return;
-    }
-    e->entries = s.entries, e->seen = s.seen, e->label = s.label, e->weight = s.weight;
-    /* A key that had no row when its event came has none for that event, whatever came later. */
-    for (uint32_t i = 0; w->out != NULL && m->options.batch <= 1 && i < e->entries; i++)
-        if (e->rows[i] == NULL)
-            e->keys[i] = 0;
-    walk_bytes(w, e->keys, e->entries * sizeof *e->keys);
-    walk_bytes(w, e->fields, e->entries * sizeof *e->fields);
-    walk_bytes(w, e->scales, e->entries * sizeof *e->scales);
-    walk_bytes(w, e->dense, m->options.dense * sizeof *e->dense);
-    for (uint32_t i = 0; i < e->entries; i++)
-        w->is_bad = w->is_bad || e->fields[i] >= m->options.fields;
-    e->learns = true;
-    e->is_rejected = false;
+    const void *from = next_bytes(r, bytes);
+    if (from != NULL && bytes > 0)
+        memcpy(data, from, bytes);
 }
 
-static void walk_table(struct walk *w, struct table *t)
+static void load_dense(struct reading *r, struct model *m, const struct model_saved *saved)
 {
-    struct state_table s = {t->halved_at_us, t->watermark_us, t->expired_before, 0,
-                            SKETCH_DEPTH * t->sketch.width};
-    uint64_t sketch_bytes = s.sketch_bytes;
-    walk_bytes(w, &s, sizeof s);
-    if (w->is_bad || s.sketch_bytes != sketch_bytes) {
-        w->is_bad = true;
+    for (uint32_t d = 0; d <= saved->dense; d++) {
+        float weight[LINEAR_FLOATS] = {0};
+        int own = d == saved->dense ? (int)m->options.dense : saved->dense_of[d]; /* the bias is the last */
+        load_bytes(r, weight, LINEAR_BYTES);
+        if (own >= 0 && !r->is_bad)
+            memcpy(m->dense_weights + (size_t)own * LINEAR_FLOATS, weight, LINEAR_BYTES);
+    }
+}
+
+static size_t layers_of(const uint32_t hidden[MODEL_LAYERS_MAX])
+{
+    size_t count = 0;
+    while (count < MODEL_LAYERS_MAX && hidden[count] > 0)
+        count++;
+    return count == 0 ? 0 : count + 1;
+}
+
+/* Whether the first dense layer reads what it read. */
+static bool has_same_inputs(const struct model *m, const struct model_saved *saved)
+{
+    bool is_same = saved->vectors == m->options.vectors && saved->dense == m->options.dense;
+    for (uint32_t f = 0; is_same && f < saved->vectors; f++)
+        is_same = saved->field_of[f] == (int)f;
+    for (uint32_t d = 0; is_same && d < saved->dense; d++)
+        is_same = saved->dense_of[d] == (int)d;
+    return is_same;
+}
+
+static void load_layers(struct reading *r, struct model *m, const struct model_saved *saved)
+{
+    size_t count = layers_of(saved->hidden), n = saved->vectors;
+    size_t sparse = m->options.interaction == INTERACTION_FFM ? n * (n - 1) / 2 : n * m->options.dim;
+    size_t d = sparse + saved->dense;
+    for (size_t l = 0; l < count && !r->is_bad; l++) {
+        size_t outputs = l + 1 < count ? saved->hidden[l] : 1, weights = outputs * d + outputs;
+        size_t floats = weights + opt_state_floats(m->head.opt, weights);
+        const void *data = next_bytes(r, floats * sizeof(float));
+        bool is_same = data != NULL && l < m->head.layers && m->head.items[l].n == outputs &&
+                       m->head.items[l].d == d && (l > 0 || has_same_inputs(m, saved));
+        if (is_same)
+            memcpy(m->head.items[l].weights, data, floats * sizeof(float));
+        d = outputs;
+    }
+}
+
+static void load_table(struct reading *r, struct table *t)
+{
+    struct state_table s = {0};
+    load_bytes(r, &s, sizeof s);
+    if (t == NULL || r->is_bad)
+        return;
+    if (s.sketch_bytes != SKETCH_DEPTH * t->sketch.width) {
+        r->is_bad = true;
         return;
     }
     t->halved_at_us = s.halved_at_us, t->watermark_us = s.watermark_us, t->expired_before = s.expired_before;
 }
 
-static void walk_weights(struct walk *w, struct model *m)
+/* Entries are in the order of fields. */
+static void add_entry(struct example *e, uint64_t key, uint16_t field, float scale)
 {
-    walk_bytes(w, m->dense_weights, (m->options.dense + 1) * (size_t)LINEAR_BYTES);
-    if (m->has_pairs) {
-        size_t count = interaction_pairs(m);
-        walk_bytes(w, m->pair_weights,
-                   (count + opt_state_floats(m->options.pairs.kind, count)) * sizeof(float));
+    uint32_t at = e->entries++;
+    for (; at > 0 && e->fields[at - 1] > field; at--) {
+        e->keys[at] = e->keys[at - 1];
+        e->fields[at] = e->fields[at - 1];
+        e->scales[at] = e->scales[at - 1];
     }
-    for (size_t l = 0; l < m->head.layers; l++)
-        walk_bytes(w, m->head.items[l].weights, head_layer_floats(&m->head, l) * sizeof(float));
+    e->keys[at] = key, e->fields[at] = field, e->scales[at] = scale;
 }
 
-static void walk_model(struct walk *w, struct model *m)
+/* Features that have come since: absent; those that are no list have an entry all the same. */
+static void add_absent(const struct model *m, const struct model_saved *saved, struct example *e)
 {
-    struct state_head head = {STATE_MAGIC, m->pending, m->steps, m->watermark_us, 0};
-    walk_bytes(w, &head, sizeof head);
-    if (w->is_bad || head.magic != STATE_MAGIC || head.pending > MAX(m->options.block, m->options.batch)) {
-        w->is_bad = true;
+    for (uint32_t f = 0; f < m->options.fields; f++) {
+        bool was_there = m->options.is_list[f];
+        for (uint32_t k = 0; k < saved->fields; k++)
+            was_there |= saved->field_of[k] == (int)f;
+        if (!was_there)
+            add_entry(e, 0, (uint16_t)f, 1.0F);
+    }
+}
+
+static void load_example(struct reading *r, struct model *m, const struct model_saved *saved,
+                         struct example *e)
+{
+    struct state_example s = {0};
+    load_bytes(r, &s, sizeof s);
+    size_t count = r->is_bad ? 0 : s.entries;
+    r->is_bad |= count > (size_t)saved->fields * MODEL_LIST_MAX;
+    const unsigned char *keys = next_bytes(r, count * sizeof *e->keys);
+    const unsigned char *fields = next_bytes(r, count * sizeof *e->fields);
+    const unsigned char *scales = next_bytes(r, count * sizeof *e->scales);
+    const unsigned char *dense = next_bytes(r, saved->dense * sizeof *e->dense);
+    if (r->is_bad)
+        return;
+    e->entries = 0;
+    e->seen = s.seen, e->label = s.label, e->weight = s.weight;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t key;
+        uint16_t field;
+        float scale;
+        memcpy(&key, keys + i * sizeof key, sizeof key);
+        memcpy(&field, fields + i * sizeof field, sizeof field);
+        memcpy(&scale, scales + i * sizeof scale, sizeof scale);
+        r->is_bad |= field >= saved->fields || e->entries == m->entries_max;
+        if (r->is_bad)
+            return;
+        if (saved->field_of[field] >= 0)
+            add_entry(e, key, (uint16_t)saved->field_of[field], scale);
+    }
+    for (uint32_t d = 0; d < saved->dense; d++)
+        if (saved->dense_of[d] >= 0)
+            memcpy(&e->dense[saved->dense_of[d]], dense + d * sizeof(float), sizeof(float));
+    add_absent(m, saved, e);
+    e->learns = true;
+    e->is_rejected = false;
+}
+
+static void load_model(struct reading *r, struct model *m, const struct model_saved *saved)
+{
+    struct state_head head = {0};
+    load_bytes(r, &head, sizeof head);
+    if (r->is_bad || head.magic != STATE_MAGIC || head.pending > MAX(m->options.block, m->options.batch)) {
+        r->is_bad = true;
         return;
     }
     m->pending = head.pending, m->steps = head.steps;
     m->watermark_us = head.watermark_us;
-    walk_weights(w, m);
-    for (uint32_t f = 0; f < m->options.fields; f++)
-        walk_table(w, &m->tables[f]);
-    for (uint32_t i = 0; i < m->pending && !w->is_bad; i++)
-        walk_example(w, m, &m->examples[i]);
-}
-
-void model_save(const struct model *m, struct byte_buffer *out)
-{
-    struct walk w = {.out = out};
-    walk_model(&w, (struct model *)m); /* an appending walk writes back what it read */
+    load_dense(r, m, saved);
+    if (m->has_pairs) {
+        size_t count = interaction_pairs(m);
+        load_bytes(r, m->pair_weights,
+                   (count + opt_state_floats(m->options.pairs.kind, count)) * sizeof(float));
+    }
+    load_layers(r, m, saved);
+    for (uint32_t f = 0; f < saved->fields; f++)
+        load_table(r, saved->field_of[f] < 0 ? NULL : &m->tables[saved->field_of[f]]);
+    for (uint32_t i = 0; i < m->pending && !r->is_bad; i++)
+        load_example(r, m, saved, &m->examples[i]);
 }
 
 /* Rows of a block in progress are spared from expiry. */
@@ -130,9 +256,15 @@ static struct table_row *pending_row(struct table *t, uint64_t key)
 
 bool model_load(struct model *m, const void *data, size_t bytes)
 {
-    struct walk w = {.in = data, .left = bytes};
-    walk_model(&w, m);
-    if (w.is_bad || w.left != 0)
+    struct model_saved same = model_saved_as(m);
+    return model_load_saved(m, &same, data, bytes);
+}
+
+bool model_load_saved(struct model *m, const struct model_saved *saved, const void *data, size_t bytes)
+{
+    struct reading r = {.at = data, .left = bytes};
+    load_model(&r, m, saved);
+    if (r.is_bad || r.left != 0)
         return false;
     if (m->options.batch > 1)
         return true; /* a batch resolves its rows itself */

@@ -11,7 +11,9 @@
 #include "operators/held.h"
 #include "operators/keys.h"
 
-enum { ATTRIBUTE_TABLE = 'k', ATTRIBUTE_QUEUE = 'q', BUCKETS = 64 };
+#include <stdlib.h>
+
+enum { ATTRIBUTE_TABLE = 'k', ATTRIBUTE_QUEUE = 'q', ATTRIBUTE_LAYOUTS = 'L', BUCKETS = 64 };
 
 struct attribute {
     struct name_ref stream;
@@ -25,6 +27,7 @@ struct attribute {
     struct keyed_table *table; /* key -> rising event times of the other stream */
     struct time_queue *queue;
     struct held_layout layout;
+    struct held_layouts *layouts;
     struct byte_buffer packed;
     struct held_rows released;
 };
@@ -80,18 +83,30 @@ static bool attribute_bind(struct operator_bind *bind)
     return true;
 }
 
+static void attribute_shape(const struct operator_bind *bind, struct byte_buffer *out)
+{
+    const struct attribute *attribute = bind->config;
+    buffer_printf(out, "=answers: %.*s within %lld us\n", STR_ARGS(attribute->stream.name),
+                  (long long)attribute->within_us);
+    for (uint32_t i = 0; i < attribute->on.count; i++)
+        buffer_printf(out, "=on %.*s: %s\n", STR_ARGS(attribute->on.items[i].name),
+                      type_name(bind->arena, &attribute->input->fields[attribute->keys[i]].type));
+    held_shape(attribute->input, bind->arena, out);
+}
+
 static bool attribute_open(struct operator_context *context)
 {
     struct attribute *attribute = context->config;
     size_t half = (size_t)context->memory_bytes / 2;
     held_layout_init(&attribute->layout, attribute->input);
-    attribute->table = keyed_table_new(&(struct keyed_options){.store = context->state_store,
-                                                               .id = (uint16_t)context->place,
-                                                               .kind = ATTRIBUTE_TABLE,
-                                                               .budget_bytes = half});
+    attribute->layouts = calloc(1, sizeof *attribute->layouts);
+    leat_assert(attribute->layouts != NULL);
+    held_layouts_init(attribute->layouts, attribute->input);
+    attribute->table = keyed_table_new(&(struct keyed_options){
+        .store = context->state_store, .id = context->id, .kind = ATTRIBUTE_TABLE, .budget_bytes = half});
     attribute->queue =
         time_queue_new(&(struct time_queue_options){.store = context->state_store,
-                                                    .id = (uint16_t)context->place,
+                                                    .id = context->id,
                                                     .kind = ATTRIBUTE_QUEUE,
                                                     .budget_bytes = half,
                                                     .bucket_us = MAX(attribute->within_us / BUCKETS, 1)});
@@ -172,7 +187,9 @@ static void hold_rows(struct operator_context *context, struct attribute *attrib
     held_pack(&attribute->layout, batch, rows, count, context->scratch, &attribute->packed, offsets);
     for (uint32_t i = 0; i < count; i++) {
         char *data = attribute->packed.data + offsets[i];
-        ((struct held_head *)(void *)data)->has_null = keys->has_null[held[i]];
+        struct held_head *head = (struct held_head *)(void *)data;
+        head->has_null = keys->has_null[held[i]];
+        head->layout = attribute->layouts->current;
         time_queue_push(attribute->queue, time_add(batch->event_time[rows[i]], attribute->within_us),
                         keys->keys[held[i]], keys->hashes[held[i]],
                         (struct str){data, offsets[i + 1] - offsets[i]});
@@ -235,7 +252,8 @@ static void release_row(struct operator_context *context, struct attribute *attr
                         struct emission *emission, const struct time_record *record)
 {
     uint32_t row = attribute->released.count;
-    const struct held_head *head = held_add(&attribute->layout, &attribute->released, record->data);
+    struct str data = held_layouts_convert(attribute->layouts, &attribute->layout, record->data);
+    const struct held_head *head = held_add(&attribute->layout, &attribute->released, data);
     emission->orders[row] =
         (struct row_order){.place = 1 + context->place, .time = record->time_us, .tie = record->hash};
     emission->keys[row] = record->key;
@@ -298,10 +316,22 @@ static void attribute_on_watermark(struct operator_context *context, int64_t wat
 
 /* --- Checkpoints, the end --- */
 
+static bool put_layouts(const struct attribute *attribute, struct snapshot_writer *writer)
+{
+    struct byte_buffer record = {0};
+    const char kind = ATTRIBUTE_LAYOUTS;
+    buffer_append(&record, &kind, 1);
+    held_layouts_save(attribute->layouts, &record);
+    bool is_good = snapshot_put(writer, SNAPSHOT_GLOBAL, record.data, record.length);
+    buffer_free(&record);
+    return is_good;
+}
+
 static bool attribute_snapshot(struct operator_context *context, struct snapshot_writer *writer)
 {
     struct attribute *attribute = context->config;
-    return keyed_table_snapshot(attribute->table, writer) && time_queue_snapshot(attribute->queue, writer);
+    return put_layouts(attribute, writer) && keyed_table_snapshot(attribute->table, writer) &&
+           time_queue_snapshot(attribute->queue, writer);
 }
 
 static bool attribute_restore(struct operator_context *context, struct snapshot_reader *reader)
@@ -311,13 +341,67 @@ static bool attribute_restore(struct operator_context *context, struct snapshot_
     uint32_t group;
     struct str record;
     while (snapshot_get(reader, &group, &record)) {
-        bool is_held = record.length > 0 && record.data[0] == ATTRIBUTE_QUEUE;
-        if (is_held
+        char kind = record.length > 0 ? record.data[0] : '\0';
+        if (kind == ATTRIBUTE_LAYOUTS) {
+            struct str layouts = {record.data + 1, record.length - 1};
+            if (held_layouts_load(attribute->layouts, layouts, attribute->input))
+                continue;
+            snapshot_corrupt(reader, context->diags, "the columns of rows held are none");
+            return false;
+        }
+        if (kind == ATTRIBUTE_QUEUE
                 ? !time_queue_restore(attribute->queue, reader, record, context->watermark, context->diags)
                 : !keyed_table_restore(attribute->table, reader, record, context->diags))
             return false;
     }
     return time_queue_restored(attribute->queue, context->lane, context->lanes, context->watermark);
+}
+
+/* All rows that are held for the key; takes them out of the queue. */
+static bool describe_held(struct operator_context *context, struct attribute *attribute, struct key key,
+                          struct describe *out)
+{
+    struct time_record record;
+    bool is_there = false;
+    describe_list(out, "held");
+    while (time_queue_pop(attribute->queue, TIME_MAX, &record)) {
+        if (!key_equal(record.key, key))
+            continue;
+        struct batch *batch = batch_new(context->pool, attribute->input, BATCH_ROWS);
+        struct str data = held_layouts_convert(attribute->layouts, &attribute->layout, record.data);
+        (void)held_add(&attribute->layout, &attribute->released, data);
+        held_unpack(&attribute->layout, &attribute->released, batch);
+        describe_record(out, NULL);
+        describe_time(out, "deadline", record.time_us);
+        for (uint32_t k = 0; k < attribute->input->count; k++) {
+            const struct field *field = &attribute->input->fields[k];
+            describe_value(out, arena_strndup(context->scratch, field->name.data, field->name.length),
+                           &batch->columns[k], &field->type, 0);
+        }
+        describe_close(out);
+        batch_release(batch);
+        is_there = true;
+    }
+    describe_close(out);
+    return is_there;
+}
+
+static bool attribute_describe(struct operator_context *context, struct state_query *query,
+                               struct describe *out)
+{
+    struct attribute *attribute = context->config;
+    struct keyed_slot *slot =
+        keys_look(context, query, attribute->table, attribute->keys, attribute->on.count);
+    uint32_t bytes = 0;
+    const int64_t *times = slot == NULL ? NULL : keyed_read(slot, &bytes);
+    uint32_t count = bytes / (uint32_t)sizeof(int64_t);
+    describe_list(out, "answers");
+    for (uint32_t i = 0; i < count; i++)
+        describe_time(out, NULL, times[i]);
+    describe_close(out);
+    keyed_end(attribute->table);
+    struct row_keys keys = keys_of(query->row, attribute->keys, attribute->on.count, context->scratch);
+    return describe_held(context, attribute, keys.keys[0], out) || count > 0;
 }
 
 static void attribute_report(struct operator_context *context, struct report *report)
@@ -333,6 +417,10 @@ static void attribute_close(struct operator_context *context)
     struct attribute *attribute = context->config;
     keyed_table_free(attribute->table);
     time_queue_free(attribute->queue);
+    if (attribute->layouts != NULL)
+        held_layouts_free(attribute->layouts);
+    free(attribute->layouts);
+    attribute->layouts = NULL;
     buffer_free(&attribute->packed);
     held_rows_free(&attribute->released);
     attribute->table = NULL;
@@ -360,11 +448,13 @@ const struct operator_kind operator_attribute = {
     .inputs_min = 2,
     .inputs_max = 2,
     .bind = attribute_bind,
+    .shape = attribute_shape,
     .open = attribute_open,
     .process_merged = attribute_process_merged,
     .on_watermark = attribute_on_watermark,
     .snapshot = attribute_snapshot,
     .restore = attribute_restore,
     .report = attribute_report,
+    .describe = attribute_describe,
     .close = attribute_close,
 };

@@ -239,6 +239,7 @@ const struct operator_kind operator_clean = {
     .inputs_max = 1,
     .bind = clean_bind,
     .process = clean_process,
+    .keeps_figures_alone = true,
     .snapshot = clean_snapshot,
     .restore = clean_restore,
     .report = clean_report,

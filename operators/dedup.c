@@ -43,7 +43,7 @@ static bool dedup_open(struct operator_context *context)
 {
     struct dedup *dedup = context->config;
     dedup->table = keyed_table_new(&(struct keyed_options){.store = context->state_store,
-                                                           .id = (uint16_t)context->place,
+                                                           .id = context->id,
                                                            .kind = DEDUP_TABLE,
                                                            .budget_bytes = (size_t)context->memory_bytes});
     return true;
@@ -120,6 +120,19 @@ static bool dedup_restore(struct operator_context *context, struct snapshot_read
     return true;
 }
 
+static bool dedup_describe(struct operator_context *context, struct state_query *query, struct describe *out)
+{
+    struct dedup *dedup = context->config;
+    struct keyed_slot *slot = keys_look(context, query, dedup->table, dedup->columns, dedup->by.count);
+    bool is_there = slot != NULL && slot->expire_us != TIME_MIN;
+    if (is_there) {
+        describe_time(out, "seen", slot->expire_us - dedup->within_us + 1);
+        describe_time(out, "until", slot->expire_us);
+    }
+    keyed_end(dedup->table);
+    return is_there;
+}
+
 static void dedup_report(struct operator_context *context, struct report *report)
 {
     keys_report(((struct dedup *)context->config)->table, report);
@@ -154,5 +167,6 @@ const struct operator_kind operator_dedup = {
     .snapshot = dedup_snapshot,
     .restore = dedup_restore,
     .report = dedup_report,
+    .describe = dedup_describe,
     .close = dedup_close,
 };

@@ -184,7 +184,7 @@ static bool feature_open(struct operator_context *context)
 {
     struct feature *feature = context->config;
     feature->table = keyed_table_new(&(struct keyed_options){.store = context->state_store,
-                                                             .id = (uint16_t)context->place,
+                                                             .id = context->id,
                                                              .kind = FEATURE_TABLE,
                                                              .budget_bytes = (size_t)context->memory_bytes});
     panes_init(&feature->panes, &feature->aggregates, feature->table,
@@ -412,6 +412,18 @@ static bool feature_restore(struct operator_context *context, struct snapshot_re
     return true;
 }
 
+static bool feature_describe(struct operator_context *context, struct state_query *query,
+                             struct describe *out)
+{
+    struct feature *feature = context->config;
+    struct keyed_slot *slot = keys_look(context, query, feature->table, feature->keys, feature->by.count);
+    bool is_there = slot != NULL && panes_count(slot) > 0;
+    if (is_there)
+        panes_describe(&feature->panes, &feature->sum, slot, feature->every_us, context, out);
+    keyed_end(feature->table);
+    return is_there;
+}
+
 static void feature_report(struct operator_context *context, struct report *report)
 {
     keys_report(((struct feature *)context->config)->table, report);
@@ -455,5 +467,6 @@ const struct operator_kind operator_feature = {
     .snapshot = feature_snapshot,
     .restore = feature_restore,
     .report = feature_report,
+    .describe = feature_describe,
     .close = feature_close,
 };

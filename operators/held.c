@@ -13,7 +13,7 @@ static size_t nulls_bytes(const struct held_layout *layout)
     return BIT_WORDS((size_t)layout->schema->count) * sizeof(uint64_t);
 }
 
-static size_t column_at(const struct held_layout *layout, uint32_t column)
+size_t held_column_at(const struct held_layout *layout, uint32_t column)
 {
     return sizeof(struct held_head) + nulls_bytes(layout) + column * sizeof(uint64_t);
 }
@@ -21,7 +21,7 @@ static size_t column_at(const struct held_layout *layout, uint32_t column)
 void held_layout_init(struct held_layout *layout, const struct schema *schema)
 {
     layout->schema = schema;
-    layout->fixed_bytes = (uint32_t)column_at(layout, schema->count);
+    layout->fixed_bytes = (uint32_t)held_column_at(layout, schema->count);
 }
 
 /* --- Packing --- */
@@ -105,7 +105,7 @@ static void pack_column(const struct packing *p, uint32_t c, const struct text_r
                         uint32_t limit)
 {
     const struct column *column = &p->batch->columns[c];
-    size_t at = column_at(p->layout, c);
+    size_t at = held_column_at(p->layout, c);
     for (uint32_t i = first; i < limit; i++) {
         uint32_t row = p->rows[i];
         char *out = p->out + p->offsets[i];
@@ -309,7 +309,7 @@ void held_unpack(const struct held_layout *layout, struct held_rows *rows, struc
         for (uint32_t row = 0; row < rows->count && has_nulls; row++)
             if ((nulls_of(layout, rows, row, c / 64) >> c % 64 & 1) != 0)
                 bit_set(is_null, row);
-        struct unpacking u = {rows, rows->fixed.data + column_at(layout, c), layout->fixed_bytes};
+        struct unpacking u = {rows, rows->fixed.data + held_column_at(layout, c), layout->fixed_bytes};
         unpack_column(&u, batch, c, heap, is_null, has_nulls);
     }
     rows->count = 0;

@@ -15,7 +15,7 @@ struct held_head {
     uint64_t record;
     uint32_t partition;
     uint8_t has_arrival, has_null; /* has_null: the operator's own, of the key */
-    uint8_t spare[2];
+    uint16_t layout;               /* which of the held_layouts it was packed by */
 };
 
 struct held_layout {
@@ -24,6 +24,32 @@ struct held_layout {
 };
 
 void held_layout_init(struct held_layout *layout, const struct schema *schema);
+/* Where the 8 bytes of a column are. */
+size_t held_column_at(const struct held_layout *layout, uint32_t column);
+
+/* The layouts that rows of one operator may have, once its job has changed: each row says which. Those of
+ * before are kept until they are HELD_LAYOUTS_MAX, which no row outlives. */
+enum { HELD_LAYOUTS_MAX = 64 };
+struct held_layouts {
+    struct held_layout items[HELD_LAYOUTS_MAX];
+    uint16_t numbers[HELD_LAYOUTS_MAX];
+    uint32_t count;
+    uint16_t current; /* the number that rows are packed with; the layout is the operator's */
+    struct byte_buffer row;
+    struct arena arena;
+};
+
+/* A new run's: there is the one. */
+void held_layouts_init(struct held_layouts *layouts, const struct schema *schema);
+void held_layouts_free(struct held_layouts *layouts);
+/* All of them, for a checkpoint, and back: the schema is then that of now. false: no such bytes can be. */
+void held_layouts_save(const struct held_layouts *layouts, struct byte_buffer *out);
+bool held_layouts_load(struct held_layouts *layouts, struct str data, const struct schema *schema);
+/* The row by the layout of now: as it is, or with null in columns that it did not have. Valid until the next
+ * call. */
+struct str held_layouts_convert(struct held_layouts *layouts, const struct held_layout *now, struct str row);
+/* What `operator_kind.shape` says of such rows. */
+void held_shape(const struct schema *schema, struct arena *arena, struct byte_buffer *out);
 
 /* Packs rows of the batch (`count` of them, rows[i] physical indices), one after the other; row i lies at
  * offsets[i], up to offsets[i + 1]. The heads' has_null is 0. `out` is cleared before. */

@@ -2,6 +2,7 @@
 #ifndef LEAT_OPERATORS_KEYS_H
 #define LEAT_OPERATORS_KEYS_H
 
+#include "core/describe.h"
 #include "core/operator.h"
 #include "state/state.h"
 
@@ -21,6 +22,11 @@ bool keys_bind(struct operator_bind *bind, uint32_t input, struct columns *by, i
 
 /* Lineage of the key columns of an input: what a group's value says about the row that reads it. */
 void keys_lineage(const struct operator_bind *bind, uint32_t input, struct lineage *lineage);
+
+/* For `describe`: opens a bracket with the query's key, and says in the query what is looked for. The slot,
+ * or NULL. keyed_end must follow. */
+struct keyed_slot *keys_look(struct operator_context *context, struct state_query *query,
+                             struct keyed_table *table, const int *columns, uint32_t columns_count);
 
 /* Figures of a table for the live view and the summary: its size, look-ups, and how many of them went to the
  * database. */

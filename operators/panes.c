@@ -508,6 +508,19 @@ void panes_finish(const struct panes *panes, const struct panes_sum *sum, int64_
     }
 }
 
+uint32_t panes_count(const struct keyed_slot *slot)
+{
+    uint32_t bytes;
+    char *data = keyed_read(slot, &bytes);
+    return bytes == 0 ? 0 : head_of(data)->panes;
+}
+
+int64_t panes_index(const struct panes *panes, const struct keyed_slot *slot, uint32_t i)
+{
+    uint32_t bytes;
+    return index_at(panes, keyed_read(slot, &bytes), i);
+}
+
 bool panes_has(const struct panes *panes, const struct keyed_slot *slot, int64_t pane)
 {
     uint32_t bytes;

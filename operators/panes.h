@@ -60,9 +60,18 @@ void panes_read(const struct panes *panes, const struct keyed_slot *slot, int64_
 void panes_finish(const struct panes *panes, const struct panes_sum *sum, int64_t time,
                   struct column_builder *const *builders, uint32_t row);
 
+/* Panes of the entry, and the index of one of them, rising. */
+uint32_t panes_count(const struct keyed_slot *slot);
+int64_t panes_index(const struct panes *panes, const struct keyed_slot *slot, uint32_t i);
 /* Whether the entry has the pane. */
 bool panes_has(const struct panes *panes, const struct keyed_slot *slot, int64_t pane);
 struct str panes_prefix(const struct keyed_slot *slot);
+
+struct describe;
+/* `leat state get`: the entry's panes as a list: start, end and the aggregates' values. width: of a pane, us.
+ */
+void panes_describe(const struct panes *panes, struct panes_sum *sum, const struct keyed_slot *slot,
+                    int64_t width, struct operator_context *context, struct describe *out);
 
 /* Brings the entry's value near, some rows ahead of its use. */
 static inline void panes_prefetch(const struct keyed_slot *slot)

@@ -149,7 +149,7 @@ static bool window_open(struct operator_context *context)
 {
     struct window *window = context->config;
     window->table = keyed_table_new(&(struct keyed_options){.store = context->state_store,
-                                                            .id = (uint16_t)context->place,
+                                                            .id = context->id,
                                                             .kind = WINDOW_TABLE,
                                                             .budget_bytes = (size_t)context->memory_bytes});
     panes_init(&window->panes, &window->aggregates, window->table, 1);
@@ -428,6 +428,17 @@ static bool window_restore(struct operator_context *context, struct snapshot_rea
     return true;
 }
 
+static bool window_describe(struct operator_context *context, struct state_query *query, struct describe *out)
+{
+    struct window *window = context->config;
+    struct keyed_slot *slot = keys_look(context, query, window->table, window->keys, window->by.count);
+    bool is_there = slot != NULL && panes_count(slot) > 0;
+    if (is_there)
+        panes_describe(&window->panes, &window->sum, slot, window->size_us, context, out);
+    keyed_end(window->table);
+    return is_there;
+}
+
 static void window_report(struct operator_context *context, struct report *report)
 {
     keys_report(((struct window *)context->config)->table, report);
@@ -472,5 +483,6 @@ const struct operator_kind operator_window = {
     .snapshot = window_snapshot,
     .restore = window_restore,
     .report = window_report,
+    .describe = window_describe,
     .close = window_close,
 };

@@ -1,8 +1,8 @@
 /* Checkpoint storage (design, section 8).
  *
  *     DIR/LOCK                            pid and host of the process that uses it
- *     DIR/gen-000007/GENERATION           run id, job fingerprint, parent checkpoint: one generation a start
- *     DIR/gen-000007/db/                  the database's working directory; never restored from
+ *     DIR/gen-000007/GENERATION           run id, parent checkpoint, what it began from: one generation a
+ * start DIR/gen-000007/db/                  the database's working directory; never restored from
  *     DIR/gen-000007/ckpt-000000000042/   MANIFEST, state.bin, order.log, db/ (hard links; in a base: copies)
  *     DIR/gen-000007/order-000000000041   order.log of a checkpoint that pruning removed
  *     DIR/gen-000007/redo-000001          order log of what this generation executes again
@@ -37,7 +37,7 @@
 #include "core/snapshot.h"
 
 enum {
-    CHECKPOINT_FORMAT = 4,
+    CHECKPOINT_FORMAT = 5,
     CHECKPOINT_CHUNK_BYTES = 1 << 20,
     CHECKPOINT_CHAIN_MAX = 10, /* checkpoints in a chain */
     CHECKPOINT_LOOSE_MAX = 8192,
@@ -49,8 +49,18 @@ struct checkpoint_id {
     uint64_t epoch;
 };
 
+/* "3-17" as `leat checkpoint list` prints it. */
+bool checkpoint_id_parse(struct str text, struct checkpoint_id *id);
+
 struct run_id {
     uint8_t bytes[16];
+};
+
+/* What a run began with that is not the first of its job: the checkpoint of another one. */
+struct checkpoint_from {
+    char *path;              /* of its directory, absolute; NULL: none */
+    struct checkpoint_id id; /* generation 0: the newest that is whole */
+    struct str dropped;      /* names of parts whose state was left behind, one a line */
 };
 
 /* What an engine puts into a MANIFEST, and reads from it. */
@@ -75,9 +85,9 @@ struct checkpoint_keep {
 
 struct checkpoint_dir_options {
     const char *path;
-    bool take_over; /* although another process holds the lock */
-    bool read_only; /* no lock: list, show, verify */
-    struct str fingerprint, profile;
+    bool take_over;                  /* although another process holds the lock */
+    bool read_only;                  /* no lock: list, show, verify */
+    struct str fingerprint, profile; /* fingerprint of length 0: checkpoints of any job are found */
     struct checkpoint_keep keep;
 };
 
@@ -99,6 +109,12 @@ struct checkpoint; /* an opened, verified chain */
  * all. REFUSED: E0703 (another job), E0704 (another format), E0705 (there are some, but none verifies). */
 enum checkpoint_found checkpoint_find(struct checkpoint_dir *dir, struct checkpoint **found,
                                       struct diag_list *diags);
+/* Where checkpoint_find found none: what the newest generation began from, if it did; the caller frees it
+ * with checkpoint_from_free. Its run id: a generation that begins from there again must have it. */
+bool checkpoint_find_from(const struct checkpoint_dir *dir, struct checkpoint_from *from, struct run_id *run);
+void checkpoint_from_free(struct checkpoint_from *from);
+/* Whether the newest run here began from that directory. */
+bool checkpoint_began_from(const struct checkpoint_dir *dir, const char *path);
 /* That very one, for `--from` and for tests; NULL + diagnostic. */
 struct checkpoint *checkpoint_open(struct checkpoint_dir *dir, struct checkpoint_id id,
                                    struct diag_list *diags);
@@ -140,6 +156,10 @@ void checkpoint_redo_passed(struct checkpoint_dir *dir, uint64_t number);
  * checkpoint_database_path is where the state store's database goes. */
 LEAT_CHECKED bool checkpoint_start_generation(struct checkpoint_dir *dir, const struct checkpoint *parent,
                                               struct diag_list *diags);
+/* The same for a new run that begins with another's checkpoint. run: of an attempt before that never came to
+ * a checkpoint; NULL: a new one. */
+LEAT_CHECKED bool checkpoint_start_from(struct checkpoint_dir *dir, const struct checkpoint_from *from,
+                                        const struct run_id *run, struct diag_list *diags);
 const char *checkpoint_database_path(const struct checkpoint_dir *dir);
 struct run_id checkpoint_run(const struct checkpoint_dir *dir);
 uint32_t checkpoint_generation(const struct checkpoint_dir *dir);
@@ -177,6 +197,13 @@ LEAT_CHECKED bool checkpoint_prune(struct checkpoint_dir *dir, const struct chec
                                    uint32_t *removed, struct diag_list *diags);
 
 /* --- For the command line --- */
+
+/* Copies the checkpoint, with the chain it stands on, into the directory `to`, which is not there yet or is
+ * empty: a checkpoint directory that holds nothing else, whose inodes nobody shares. Every byte is checked on
+ * the way; `to` is there when all of it is on the disk. id: generation 0 for the newest that is whole, which
+ * it is then set to. Needs no lock: a job may run beside it. false: E0701, E0702, E0705, E0706, E0708. */
+LEAT_CHECKED bool checkpoint_copy(struct checkpoint_dir *dir, struct checkpoint_id *id, const char *to,
+                                  uint64_t *bytes, struct diag_list *diags);
 
 struct checkpoint_list {
     uint32_t count;

@@ -1,6 +1,7 @@
 /* The checkpoint directory: its lock, its generations, what lies in it. */
 #include "state/checkpoint_files.h"
 
+#include "core/option.h"
 #include "core/os.h"
 
 #include <dirent.h>
@@ -23,6 +24,18 @@ void path_checkpoint(const struct checkpoint_dir *dir, struct checkpoint_id id, 
 {
     snprintf(path, PATH_BYTES, "%s/gen-%06u/ckpt-%012llu", dir->path, id.generation,
              (unsigned long long)id.epoch);
+}
+
+bool checkpoint_id_parse(struct str text, struct checkpoint_id *id)
+{
+    const char *dash = memchr(text.data, '-', text.length);
+    int64_t generation, epoch;
+    if (dash == NULL || !literal_int((struct str){text.data, (size_t)(dash - text.data)}, &generation) ||
+        !literal_int((struct str){dash + 1, text.length - (size_t)(dash + 1 - text.data)}, &epoch) ||
+        generation < 1 || generation > UINT32_MAX || epoch < 1)
+        return false;
+    *id = (struct checkpoint_id){(uint32_t)generation, (uint64_t)epoch};
+    return true;
 }
 
 /* --- The lock --- */
@@ -270,8 +283,10 @@ static enum decode_result read_text(const char *path, char **text, size_t *bytes
     return DECODE_DAMAGED;
 }
 
-enum decode_result generation_read(const struct checkpoint_dir *dir, uint32_t number,
-                                   struct generation *generation, const char **why)
+/* from: what it began from, malloc'd; may be NULL. */
+static enum decode_result generation_load(const struct checkpoint_dir *dir, uint32_t number,
+                                          struct generation *generation, struct checkpoint_from *from,
+                                          const char **why)
 {
     char path[PATH_BYTES], *text;
     size_t bytes;
@@ -281,6 +296,13 @@ enum decode_result generation_read(const struct checkpoint_dir *dir, uint32_t nu
     if (result != DECODE_GOOD)
         return result;
     result = generation_decode((struct str){text, bytes}, generation, why);
+    if (result == DECODE_GOOD && from != NULL && generation->from_path.length > 0)
+        *from = (struct checkpoint_from){
+            .path = strndup(generation->from_path.data, generation->from_path.length),
+            .id = generation->from,
+            .dropped = own_str(generation->from_dropped),
+        };
+    generation->from_path = generation->from_dropped = (struct str){"", 0}; /* the text goes */
     free(text);
     if (result == DECODE_GOOD &&
         (generation->generation != number || generation->parent.generation >= number)) {
@@ -288,6 +310,12 @@ enum decode_result generation_read(const struct checkpoint_dir *dir, uint32_t nu
         return DECODE_DAMAGED;
     }
     return result;
+}
+
+enum decode_result generation_read(const struct checkpoint_dir *dir, uint32_t number,
+                                   struct generation *generation, const char **why)
+{
+    return generation_load(dir, number, generation, NULL, why);
 }
 
 enum decode_result manifest_read(const struct checkpoint_dir *dir, struct checkpoint_id id,
@@ -374,23 +402,24 @@ static int write_generation_file(const char *directory, const struct generation 
     return error == 0 ? os_fsync_directory(directory, "ckpt.fsync_directory") : error;
 }
 
-bool checkpoint_start_generation(struct checkpoint_dir *dir, const struct checkpoint *parent,
-                                 struct diag_list *diags)
+static bool new_run(struct run_id *run, struct diag_list *diags)
+{
+    if (getrandom(run->bytes, sizeof run->bytes, 0) == sizeof run->bytes)
+        return true;
+    struct diag *diag = diag_error(diags, DIAG_E0708, (struct span){0, 0}, "no randomness for a run id");
+    diag_errno(diags, diag, errno);
+    return false;
+}
+
+/* All but its number is set. */
+static bool start_generation(struct checkpoint_dir *dir, struct generation generation,
+                             struct diag_list *diags)
 {
     leat_assert(!dir->is_read_only && dir->generation.generation == 0);
     uint32_t count;
     uint32_t *generations = generations_list(dir, &count);
-    struct generation generation = {.generation = count == 0 ? 1 : generations[0] + 1};
+    generation.generation = count == 0 ? 1 : generations[0] + 1;
     free(generations);
-    if (parent != NULL) {
-        generation.parent = checkpoint_info(parent)->id;
-        generation.run = checkpoint_info(parent)->run;
-    } else if (getrandom(generation.run.bytes, sizeof generation.run.bytes, 0) !=
-               sizeof generation.run.bytes) {
-        struct diag *diag = diag_error(diags, DIAG_E0708, (struct span){0, 0}, "no randomness for a run id");
-        diag_errno(diags, diag, errno);
-        return false;
-    }
     char path[PATH_BYTES], temporary[PATH_BYTES + 8];
     path_generation(dir, generation.generation, path);
     snprintf(temporary, sizeof temporary, "%s.tmp", path);
@@ -413,10 +442,73 @@ bool checkpoint_start_generation(struct checkpoint_dir *dir, const struct checkp
         return false;
     }
     dir->generation = generation;
+    dir->generation.from_path = dir->generation.from_dropped = (struct str){"", 0};
     if (asprintf(&dir->database_path, "%s/db", path) < 0)
         dir->database_path = NULL;
     leat_assert(dir->database_path != NULL);
     return true;
+}
+
+bool checkpoint_start_generation(struct checkpoint_dir *dir, const struct checkpoint *parent,
+                                 struct diag_list *diags)
+{
+    struct generation generation = {0};
+    if (parent != NULL) {
+        generation.parent = checkpoint_info(parent)->id;
+        generation.run = checkpoint_info(parent)->run;
+    } else if (!new_run(&generation.run, diags)) {
+        return false;
+    }
+    return start_generation(dir, generation, diags);
+}
+
+bool checkpoint_start_from(struct checkpoint_dir *dir, const struct checkpoint_from *from,
+                           const struct run_id *run, struct diag_list *diags)
+{
+    struct generation generation = {
+        .from_path = str_from(from->path), .from = from->id, .from_dropped = from->dropped};
+    if (run != NULL)
+        generation.run = *run;
+    else if (!new_run(&generation.run, diags))
+        return false;
+    return start_generation(dir, generation, diags);
+}
+
+bool checkpoint_find_from(const struct checkpoint_dir *dir, struct checkpoint_from *from, struct run_id *run)
+{
+    uint32_t count;
+    uint32_t *generations = generations_list(dir, &count);
+    struct generation generation;
+    const char *why;
+    *from = (struct checkpoint_from){0};
+    if (count > 0 && generation_load(dir, generations[0], &generation, from, &why) == DECODE_GOOD)
+        *run = generation.run;
+    else
+        checkpoint_from_free(from);
+    free(generations);
+    return from->path != NULL;
+}
+
+bool checkpoint_began_from(const struct checkpoint_dir *dir, const char *path)
+{
+    uint32_t count;
+    struct generation_span *spans = spans_walk(dir, &count);
+    struct generation generation;
+    struct checkpoint_from from = {0};
+    const char *why;
+    if (count > 0) /* the last has no parent */
+        (void)generation_load(dir, spans[count - 1].generation, &generation, &from, &why);
+    free(spans);
+    bool is_same = from.path != NULL && strcmp(from.path, path) == 0;
+    checkpoint_from_free(&from);
+    return is_same;
+}
+
+void checkpoint_from_free(struct checkpoint_from *from)
+{
+    free(from->path);
+    free((char *)(uintptr_t)from->dropped.data);
+    *from = (struct checkpoint_from){0};
 }
 
 const char *checkpoint_database_path(const struct checkpoint_dir *dir)

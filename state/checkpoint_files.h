@@ -54,6 +54,9 @@ struct generation {
     uint32_t generation;
     struct checkpoint_id parent;
     struct run_id run;
+    /* Decoded, these point into its text. from_path of length 0: it began from nothing else. */
+    struct str from_path, from_dropped;
+    struct checkpoint_id from;
 };
 
 enum decode_result { DECODE_GOOD, DECODE_DAMAGED, DECODE_OTHER_FORMAT };

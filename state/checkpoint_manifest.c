@@ -6,7 +6,7 @@
 #include <msgpack.h>
 #include <xxhash.h>
 
-enum { MAGIC_BYTES = 8, MANIFEST_FIELDS = 15, GENERATION_FIELDS = 5, PATH_LENGTH_MAX = 512 };
+enum { MAGIC_BYTES = 8, MANIFEST_FIELDS = 15, GENERATION_FIELDS = 9, PATH_LENGTH_MAX = 512 };
 
 static const char manifest_magic[MAGIC_BYTES + 1] = "leatmf1\n";
 static const char generation_magic[MAGIC_BYTES + 1] = "leatgn1\n";
@@ -22,7 +22,8 @@ static int write_to_buffer(void *data, const char *bytes, size_t count)
 static void pack_bytes(msgpack_packer *packer, struct str bytes)
 {
     msgpack_pack_bin(packer, bytes.length);
-    msgpack_pack_bin_body(packer, bytes.data, bytes.length);
+    if (bytes.length > 0)
+        msgpack_pack_bin_body(packer, bytes.data, bytes.length);
 }
 
 static void digest_of(const char *data, size_t bytes, uint8_t digest[DIGEST_BYTES])
@@ -91,6 +92,10 @@ void generation_encode(const struct generation *generation, struct byte_buffer *
     msgpack_pack_uint64(&packer, generation->parent.generation);
     msgpack_pack_uint64(&packer, generation->parent.epoch);
     pack_bytes(&packer, (struct str){(const char *)generation->run.bytes, sizeof generation->run.bytes});
+    pack_bytes(&packer, generation->from_path);
+    msgpack_pack_uint64(&packer, generation->from.generation);
+    msgpack_pack_uint64(&packer, generation->from.epoch);
+    pack_bytes(&packer, generation->from_dropped);
     seal_buffer(out);
 }
 
@@ -295,6 +300,10 @@ enum decode_result generation_decode(struct str text, struct generation *generat
     generation->parent.generation = (uint32_t)read_uint(&cursor, UINT32_MAX);
     generation->parent.epoch = read_uint(&cursor, UINT64_MAX);
     read_run(&cursor, &generation->run);
+    generation->from_path = read_bytes(&cursor);
+    generation->from.generation = (uint32_t)read_uint(&cursor, UINT32_MAX);
+    generation->from.epoch = read_uint(&cursor, UINT64_MAX);
+    generation->from_dropped = read_bytes(&cursor);
     bool is_good = !cursor.is_bad && cursor.at == cursor.end && fields == GENERATION_FIELDS;
     return is_good ? DECODE_GOOD : DECODE_DAMAGED;
 }

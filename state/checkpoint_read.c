@@ -181,13 +181,17 @@ static bool verify_chain(struct checkpoint *checkpoint, bool is_warning, struct 
 static bool is_same_job(const struct checkpoint *checkpoint, struct diag_list *diags)
 {
     const struct checkpoint_info *info = checkpoint_info(checkpoint);
-    if (str_equal(info->fingerprint, checkpoint->dir->fingerprint))
+    if (checkpoint->dir->fingerprint.length == 0 ||
+        str_equal(info->fingerprint, checkpoint->dir->fingerprint))
         return true;
     struct diag *diag = diag_error(
         diags, DIAG_E0703, (struct span){0, 0},
         "the checkpoints in %s are of another job, or of this one before it changed", checkpoint->dir->path);
-    diag_hint(diags, diag,
-              "`--fresh` starts anew and says what may be emitted again; or name another `dir:`");
+    diag_hint(
+        diags, diag,
+        "`--from %s` starts a new run with what still matches, and `--fresh` one with nothing: both say "
+        "what may be emitted again; or name another `dir:`",
+        checkpoint->dir->path);
     return false;
 }
 

@@ -291,7 +291,8 @@ struct cold_store *cold_store_new(struct state_store *store, uint16_t id, uint32
                                       .scan = cold_scan,
                                       .barrier = cold_barrier,
                                       .free = cold_free};
-    cold->user = (struct store_user){.store = store, .id = id, .kind = COLD_KIND};
+    cold->user =
+        (struct store_user){.store = store, .id = id, .kind = COLD_KIND, .has_table = true, .table = table};
     cold->table = table;
     cold->row_bytes = row_bytes;
     cold->batch = store_batch_new();

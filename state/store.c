@@ -15,10 +15,13 @@ enum { FILTER_USERS_MAX = 1024, BLOOM_BITS = 10, BLOCK_BYTES = 4096, CHECKSUM_XX
 struct filter_rule {
     uint16_t id;
     uint8_t kind;
+    bool has_table;
+    uint32_t table;
     int64_t watermark;
 };
 
 struct filter {
+    bool is_complete; /* what no rule is for has no user any more: a changed job left it behind */
     uint32_t count;
     struct filter_rule rules[];
 };
@@ -57,7 +60,14 @@ const char *state_store_error(struct state_store *store)
     return atomic_load(&store->error);
 }
 
-/* --- The compaction filter: drops values that expired before the watermark of the last barrier. --- */
+/* --- The compaction filter: drops values that expired before the watermark of the last barrier, and those of
+ * parts that the job does not have any more. --- */
+
+static bool is_same_user(const struct filter_rule *rule, const struct store_user *user)
+{
+    return rule->id == user->id && rule->kind == user->kind && rule->has_table == user->has_table &&
+           rule->table == user->table;
+}
 
 static unsigned char filter_drops(void *state, int level, const char *key, size_t key_bytes,
                                   const char *value, size_t value_bytes, char **new_value, size_t *new_bytes,
@@ -71,10 +81,13 @@ static unsigned char filter_drops(void *state, int level, const char *key, size_
         return 0;
     uint16_t id = (uint16_t)((unsigned char)key[0] << 8 | (unsigned char)key[1]);
     memcpy(&head, value, sizeof head);
-    for (uint32_t i = 0; i < filter->count; i++)
-        if (filter->rules[i].id == id && filter->rules[i].kind == (uint8_t)key[2])
-            return head.expire_us < filter->rules[i].watermark;
-    return 0;
+    uint32_t table = (uint32_t)((unsigned char)key[3] << 8 | (unsigned char)key[4]);
+    for (uint32_t i = 0; i < filter->count; i++) {
+        const struct filter_rule *rule = &filter->rules[i];
+        if (rule->id == id && rule->kind == (uint8_t)key[2] && (!rule->has_table || rule->table == table))
+            return head.expire_us < rule->watermark;
+    }
+    return filter->is_complete;
 }
 
 static const char *filter_name(void *state)
@@ -132,14 +145,18 @@ static void set_rules(struct state_store *store)
     pthread_mutex_lock(&store->mutex);
     struct filter *rules = store->rules;
     rules->count = 0;
+    rules->is_complete = true;
     for (struct store_user *user = store->users; user != NULL; user = user->next) {
         int64_t watermark = __atomic_load_n(&user->barrier_watermark, __ATOMIC_ACQUIRE);
         uint32_t i = 0;
-        while (i < rules->count && (rules->rules[i].id != user->id || rules->rules[i].kind != user->kind))
+        while (i < rules->count && !is_same_user(&rules->rules[i], user))
             i++;
         if (i == rules->count && i < FILTER_USERS_MAX)
-            rules->rules[rules->count++] = (struct filter_rule){user->id, user->kind, watermark};
-        else if (i < rules->count)
+            rules->rules[rules->count++] =
+                (struct filter_rule){user->id, user->kind, user->has_table, user->table, watermark};
+        else if (i == FILTER_USERS_MAX)
+            rules->is_complete = false;
+        else
             rules->rules[i].watermark = MIN(rules->rules[i].watermark, watermark);
     }
     pthread_mutex_unlock(&store->mutex);

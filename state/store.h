@@ -22,6 +22,8 @@ struct store_user {
     struct state_store *store;
     uint16_t id;
     uint8_t kind;
+    bool has_table; /* it has one of the values that stand where others have the key group */
+    uint32_t table;
     int64_t barrier_watermark; /* at the last barrier; atomic */
     uint64_t held_at;          /* state_store's releases when it was held; UINT64_MAX: never */
     struct store_user *next;

@@ -99,6 +99,22 @@ static bool file_bind(struct sink_bind *bind)
     return format_schema_check(sink->format_kind, bind->input, bind->diags, bind->span);
 }
 
+/* A file goes on with rows of other columns, where each row names them. */
+static void file_shape(const struct sink_bind *bind, struct byte_buffer *out)
+{
+    static const char *const compressions[] = {"none", "gzip", "zstd", "lz4"};
+    const struct file_sink *sink = bind->config;
+    buffer_printf(out, "=path: %.*s\n=format: %s, %s\n", STR_ARGS(sink->path), sink->format_kind->name,
+                  compressions[sink->compression_kind]);
+    if (sink->format_kind->encode_header == NULL && !sink->format_kind->is_blocks)
+        return;
+    buffer_printf(out, "=columns: ");
+    for (uint32_t i = 0; i < bind->input->count; i++)
+        buffer_printf(out, "%s%.*s %s", i > 0 ? ", " : "", STR_ARGS(bind->input->fields[i].name),
+                      type_name(bind->arena, &bind->input->fields[i].type));
+    buffer_printf(out, "\n");
+}
+
 /* --- files --- */
 
 static bool sink_error(struct sink_context *context, const char *path, int error)
@@ -541,6 +557,7 @@ const struct sink_kind sink_file = {
     .options = file_options,
     .size = sizeof(struct file_sink),
     .bind = file_bind,
+    .shape = file_shape,
     .open = file_open,
     .write = file_write,
     .snapshot = file_snapshot,

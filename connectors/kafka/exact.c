@@ -21,8 +21,9 @@ struct remake_record {
 };
 
 static const char fresh_hint[] =
-    "find out what happened to the progress topic; or start a new run with --fresh (rows that the topic has "
-    "already come again, unless `topic` or the start of the sources is another)";
+    "find out what happened to the progress topic; or start a new run with --fresh, or with --from and "
+    "--drop-state for this sink (rows that the topic has already come again, unless `topic` or the start of "
+    "the sources is another)";
 
 void exact_prepare(struct exact *exact, struct sink_context *context, const struct sender_options *options,
                    uint64_t budget_bytes)
@@ -52,21 +53,28 @@ static bool refuse(struct exact *exact, const char *why)
     return false;
 }
 
+/* Connects as a run of which nothing is out. */
+static bool begin(struct exact *exact)
+{
+    if (!sender_open(&exact->sender, &exact->options, &exact->outbox))
+        return cannot_connect(exact);
+    const struct progress_part *last = progress_last(&exact->sender.progress);
+    exact->floor = last == NULL ? 0 : last->next;
+    sender_start(&exact->sender);
+    return true;
+}
+
 bool exact_open(struct exact *exact, struct sink_context *context, const struct sender_options *options,
                 uint64_t budget_bytes)
 {
     exact_prepare(exact, context, options, budget_bytes);
-    if (!sender_open(&exact->sender, &exact->options, &exact->outbox))
-        return cannot_connect(exact);
-    const struct progress *progress = &exact->sender.progress;
-    if (progress->others > 0) {
+    if (!begin(exact))
+        return false;
+    if (exact->sender.progress.others > 0) {
         struct diag *d = diag_warning(context->diags, DIAG_E0707, (struct span){0, 0},
                                       "topic `%s` has rows of an earlier run of this sink", options->topic);
         diag_hint(context->diags, d, "this is a new run: what it reads again, it sends again");
     }
-    const struct progress_part *last = progress_last(progress);
-    exact->floor = last == NULL ? 0 : last->next;
-    sender_start(&exact->sender);
     return true;
 }
 
@@ -210,12 +218,60 @@ static bool take_progress(struct exact *exact)
     return true;
 }
 
+/* Rows that the other run has sent behind the checkpoint: they are made again by this one. */
+static void warn_of_rows(struct exact *exact)
+{
+    const struct progress_part *last = progress_last(&exact->sender.progress);
+    if (last == NULL || last->next <= exact->restored_next)
+        return;
+    struct diag *d = diag_warning(
+        exact->context->diags, DIAG_E0707, (struct span){0, 0},
+        "topic `%s` has rows that were made behind the checkpoint, of the numbers %" PRIu64 " to %" PRIu64,
+        exact->options.topic, exact->restored_next, last->next - 1);
+    diag_hint(exact->context->diags, d, "this is a new run: what it reads again, it sends again");
+}
+
+/* A run that begins with another's checkpoint: what the checkpoint holds and is not out goes out in the other
+ * run's name, and is known there, however often this one begins. Then the sink is this run's, and empty. */
+static bool take_over(struct exact *exact)
+{
+    struct sink_context *context = exact->context;
+    struct sender_options own = exact->options;
+    memcpy(exact->options.run_id, context->from_run, sizeof(exact->options.run_id));
+    exact->options.job = context->from_job;
+    exact->options.is_resumed = true;
+    bool is_good = sender_open(&exact->sender, &exact->options, &exact->outbox);
+    if (!is_good)
+        return cannot_connect(exact);
+    const struct progress_part *last = progress_last(&exact->sender.progress);
+    if (!exact->sender.had_life)
+        return refuse(exact,
+                      "nothing of the run that the checkpoint is of is in it: it was emptied, or made anew");
+    if (exact->has_told && (last == NULL || compare_parts(last, &exact->told) < 0))
+        return refuse(exact, "rows that were out when the checkpoint was taken are not in it: it was cut");
+    const char *why = outbox_skip(&exact->outbox, last);
+    if (why != NULL)
+        return refuse(exact, why);
+    warn_of_rows(exact);
+    sender_start(&exact->sender);
+    if (!sender_drain(&exact->sender))
+        return cannot_connect(exact);
+    sender_close(&exact->sender);
+    memset(&exact->sender, 0, sizeof(exact->sender));
+    outbox_free(&exact->outbox);
+    exact_prepare(exact, context, &own, exact->outbox.budget_bytes);
+    exact->has_told = false;
+    return begin(exact);
+}
+
 bool exact_restored(struct exact *exact, struct snapshot_reader *reader)
 {
     if (!outbox_restored(&exact->outbox)) {
         snapshot_corrupt(reader, exact->context->diags, "an outbox that is not whole");
         return false;
     }
+    if (exact->context->is_from)
+        return take_over(exact);
     exact->options.is_resumed = true;
     if (!sender_open(&exact->sender, &exact->options, &exact->outbox))
         return cannot_connect(exact);

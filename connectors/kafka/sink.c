@@ -153,6 +153,16 @@ static bool kafka_bind(struct sink_bind *bind)
     return is_good && bind_columns(sink, bind);
 }
 
+/* Whatever a record's value has: a topic takes all. */
+static void kafka_shape(const struct sink_bind *bind, struct byte_buffer *out)
+{
+    static const char *const deliveries[] = {"exactly_once", "at_least_once"};
+    const struct kafka_sink *sink = bind->config;
+    buffer_printf(out, "=topic: %.*s\n=delivery: %s\n", STR_ARGS(sink->topic), deliveries[sink->delivery]);
+    if (sink->delivery == EXACTLY_ONCE)
+        buffer_printf(out, "=progress_topic: %.*s\n", STR_ARGS(sink->progress_topic));
+}
+
 /* --- Opening --- */
 
 static bool cannot_open(struct sink_context *context, const char *why, const char *hint)
@@ -477,6 +487,7 @@ const struct sink_kind sink_kafka = {
     .options = kafka_options,
     .size = sizeof(struct kafka_sink),
     .bind = kafka_bind,
+    .shape = kafka_shape,
     .open = kafka_open,
     .write = kafka_write,
     .snapshot = kafka_snapshot,

@@ -1,4 +1,5 @@
-/* leat checkpoint list|show|verify|prune DIR: looks inside a checkpoint directory. */
+/* leat checkpoint list|show|verify|prune|save|restore DIR: what lies in a checkpoint directory, and copies of
+ * it. */
 #include "cli/argp.h"
 #include "cli/commands.h"
 #include "control/summary.h"
@@ -11,10 +12,10 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { KEY_LAST = 256 };
+enum { KEY_LAST = 256, KEY_TO };
 
 struct checkpoint_arguments {
-    const char *verb, *directory, *which;
+    const char *verb, *directory, *which, *to;
     int64_t last;
     struct arena arena;
     struct diag_list diags;
@@ -22,6 +23,7 @@ struct checkpoint_arguments {
 
 static const struct argp_option options_table[] = {
     {"last", KEY_LAST, "N", 0, "prune: how many of the newest stay (default: 1)", 0},
+    {"to", KEY_TO, "DIR", 0, "save, restore: the directory to make; it must not be there, or be empty", 0},
     {0},
 };
 
@@ -33,6 +35,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         if (!literal_int(str_from(argument), &a->last) || a->last < 1)
             argp_error(state, "--last wants a number from 1, not `%s`", argument);
         return 0;
+    case KEY_TO: a->to = argument; return 0;
     case ARGP_KEY_ARG:
         if (a->verb == NULL)
             a->verb = argument;
@@ -81,23 +84,25 @@ static bool list(struct checkpoint_dir *dir, struct checkpoint_arguments *a)
     return true;
 }
 
+/* "3-17"; generation 0 where no name is given. */
+static bool named(struct checkpoint_arguments *a, struct checkpoint_id *id)
+{
+    *id = (struct checkpoint_id){0};
+    if (a->which == NULL || checkpoint_id_parse(str_from(a->which), id))
+        return true;
+    struct diag *d =
+        diag_error(&a->diags, DIAG_E1001, (struct span){0}, "`%s` names no checkpoint", a->which);
+    diag_hint(&a->diags, d, "`leat checkpoint list %s` shows their names, such as 3-17", a->directory);
+    return false;
+}
+
 /* "3-17", else the newest. */
 static bool choose(struct checkpoint_dir *dir, struct checkpoint_arguments *a, struct checkpoint_id *id)
 {
-    if (a->which != NULL) {
-        const char *dash = strchr(a->which, '-');
-        int64_t generation, epoch;
-        if (dash != NULL && literal_int((struct str){a->which, (size_t)(dash - a->which)}, &generation) &&
-            literal_int(str_from(dash + 1), &epoch) && generation > 0 && generation <= UINT32_MAX &&
-            epoch > 0) {
-            *id = (struct checkpoint_id){(uint32_t)generation, (uint64_t)epoch};
-            return true;
-        }
-        struct diag *d =
-            diag_error(&a->diags, DIAG_E1001, (struct span){0}, "`%s` names no checkpoint", a->which);
-        diag_hint(&a->diags, d, "`leat checkpoint list %s` shows their names, such as 3-17", a->directory);
+    if (!named(a, id))
         return false;
-    }
+    if (id->generation != 0)
+        return true;
     struct checkpoint_list found;
     if (!checkpoint_list(dir, &a->arena, &found, &a->diags))
         return false;
@@ -142,11 +147,35 @@ static bool prune(struct checkpoint_dir *dir, struct checkpoint_arguments *a)
     return is_good;
 }
 
+/* Both ways: the copy is a checkpoint directory, and what is put back is one. */
+static bool copy(struct checkpoint_dir *dir, struct checkpoint_arguments *a)
+{
+    struct checkpoint_id id;
+    uint64_t bytes;
+    char text[32];
+    bool is_save = strcmp(a->verb, "save") == 0;
+    if (a->to == NULL) {
+        struct diag *d =
+            diag_error(&a->diags, DIAG_E1001, (struct span){0}, "`leat checkpoint %s` wants --to", a->verb);
+        diag_hint(&a->diags, d,
+                  is_save ? "for example `leat checkpoint save %s --to savepoint`"
+                          : "for example `leat checkpoint restore %s --to state/ctr`",
+                  a->directory);
+        return false;
+    }
+    if (!named(a, &id) || !checkpoint_copy(dir, &id, a->to, &bytes, &a->diags))
+        return false;
+    print_id(id);
+    printf(": %s copied to %s, every byte checked\n", format_bytes((double)bytes, text), a->to);
+    return true;
+}
+
 static const struct {
     const char *name;
     bool (*run)(struct checkpoint_dir *dir, struct checkpoint_arguments *a);
     bool writes;
-} verbs[] = {{"list", list, false}, {"show", show, false}, {"verify", verify, false}, {"prune", prune, true}};
+} verbs[] = {{"list", list, false},  {"show", show, false}, {"verify", verify, false},
+             {"prune", prune, true}, {"save", copy, false}, {"restore", copy, false}};
 
 static bool run_verb(struct checkpoint_arguments *a)
 {
@@ -165,7 +194,7 @@ static bool run_verb(struct checkpoint_arguments *a)
     }
     struct diag *d =
         diag_error(&a->diags, DIAG_E1001, (struct span){0}, "`leat checkpoint` cannot `%s`", a->verb);
-    diag_hint(&a->diags, d, "it can list, show, verify and prune");
+    diag_hint(&a->diags, d, "it can list, show, verify, prune, save and restore");
     return false;
 }
 
@@ -174,9 +203,16 @@ int cmd_checkpoint(int argc, char **argv)
     static const struct argp argp = {
         options_table,
         parse,
-        "list|show|verify|prune DIR [CHECKPOINT]",
-        "Looks inside a checkpoint directory.\vCHECKPOINT is a name as `list` prints it "
-        "(generation-epoch); without it the newest is meant.",
+        "list|show|verify|prune|save|restore DIR [CHECKPOINT]",
+        "Looks inside a checkpoint directory, saves a checkpoint, and puts a saved one back.\vCHECKPOINT is "
+        "a "
+        "name as `list` prints it (generation-epoch); without it the newest is meant.\n\n"
+        "`save DIR --to SAVEPOINT` copies a checkpoint with all that it stands on, also while a job runs; "
+        "`restore SAVEPOINT --to DIR` makes a checkpoint directory of the copy, for the run that it is of to "
+        "go "
+        "on (`leat run JOB`). `leat run JOB --from SAVEPOINT` begins a new run with it instead. Files that "
+        "sinks "
+        "wrote are not in it.",
         0,
         0,
         0};

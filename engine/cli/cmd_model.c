@@ -1,5 +1,6 @@
 /* leat model show|top|export DIR: looks inside the models of a checkpoint. */
 #include "cli/argp.h"
+#include "cli/checkpoint_job.h"
 #include "cli/commands.h"
 #include "cli/model_export.h"
 #include "control/summary.h"
@@ -16,14 +17,10 @@
 enum { KEY_TOP = 256, KEY_OUT, KEY_CSV, TOP_MAX = 1000, FIELDS_MAX = 512 };
 
 struct model_arguments {
-    const char *verb, *directory, *out;
+    const char *verb, *out;
     int64_t top;
     bool is_csv;
-    struct arena arena;
-    struct diag_list diags;
-    struct checkpoint_dir *dir;
-    struct checkpoint *checkpoint;
-    struct plan *plan;
+    struct checkpoint_job job;
 };
 
 static const struct argp_option options_table[] = {
@@ -46,87 +43,20 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case ARGP_KEY_ARG:
         if (a->verb == NULL)
             a->verb = argument;
-        else if (a->directory == NULL)
-            a->directory = argument;
+        else if (a->job.directory == NULL)
+            a->job.directory = argument;
         else
             argp_error(state, "too many arguments");
         return 0;
     case ARGP_KEY_END:
-        if (a->verb == NULL || a->directory == NULL)
+        if (a->verb == NULL || a->job.directory == NULL)
             argp_error(state, "say what to do and where: `leat model show DIR`");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
 
-/* --- Opening: newest checkpoint, its job, a plan
- * ---------------------------------------------------------------------- */
-
-static const char *no_environment(void *argument, const char *name)
-{
-    (void)argument;
-    (void)name;
-    return ""; /* a model does not depend on where brokers are */
-}
-
-static int no_file(void *argument, const char *path, size_t max_bytes, char **data, size_t *bytes)
-{
-    (void)argument;
-    (void)path;
-    (void)max_bytes;
-    *data = calloc(1, 1);
-    *bytes = 0;
-    return *data == NULL ? ENOMEM : 0;
-}
-
-static struct lang_settings settings_of(struct arena *arena, struct str lines)
-{
-    uint32_t count = 0;
-    for (size_t i = 0; i < lines.length; i++)
-        count += lines.data[i] == '\n';
-    struct lang_setting *items = arena_array(arena, struct lang_setting, count);
-    const char *at = lines.data;
-    for (uint32_t i = 0; i < count; i++) {
-        const char *end = memchr(at, '\n', (size_t)(lines.data + lines.length - at));
-        const char *equals = memchr(at, '=', (size_t)(end - at));
-        leat_assert(equals != NULL);
-        items[i].name = (struct str){at, (size_t)(equals - at)};
-        items[i].value = (struct str){equals + 1, (size_t)(end - equals - 1)};
-        at = end + 1;
-    }
-    return (struct lang_settings){
-        .items = items, .count = count, .get_env = no_environment, .read_file = no_file};
-}
-
-static bool open_model(struct model_arguments *a)
-{
-    if (access(a->directory, F_OK) != 0) {
-        diag_error(&a->diags, DIAG_E0701, (struct span){0}, "there is no directory `%s`", a->directory);
-        return false;
-    }
-    struct checkpoint_dir_options options = {.path = a->directory, .read_only = true};
-    a->dir = checkpoint_dir_open(&options, &a->diags);
-    if (a->dir == NULL)
-        return false;
-    struct checkpoint_list found;
-    if (!checkpoint_list(a->dir, &a->arena, &found, &a->diags))
-        return false;
-    if (found.count == 0) {
-        diag_error(&a->diags, DIAG_E0705, (struct span){0}, "there is no checkpoint in `%s`", a->directory);
-        return false;
-    }
-    a->checkpoint = checkpoint_open(a->dir, found.items[0].id, &a->diags);
-    struct str text, lines;
-    if (a->checkpoint == NULL || !model_job(a->checkpoint, &a->arena, &text, &lines, &a->diags))
-        return false;
-    struct lang_settings settings = settings_of(&a->arena, lines);
-    struct job_file *job = lang_parse(&a->arena, &a->diags, &builtin_registry, text);
-    struct plan_options plan_options = {.registry = &builtin_registry};
-    if (!lang_expand(job, &a->arena, &a->diags, &settings))
-        return false;
-    a->plan = plan_make(job, &plan_options, &a->arena, &a->diags);
-    return a->plan != NULL;
-}
+/* --- Learners --- */
 
 /* One learner, as a model_walk. */
 struct learner_walk {
@@ -137,8 +67,8 @@ struct learner_walk {
 static bool walk(void *argument, struct model_visitor *visitor)
 {
     struct learner_walk *w = argument;
-    return model_visit(w->arguments->plan, w->learner, w->arguments->checkpoint, visitor,
-                       &w->arguments->diags);
+    struct checkpoint_job *job = &w->arguments->job;
+    return model_visit(job->plan, w->learner, job->checkpoint, visitor, &job->diags);
 }
 
 /* --- show
@@ -276,13 +206,13 @@ static bool export(struct learner_walk *w)
     struct model_arguments *a = w->arguments;
     const char *path = a->out;
     if (path == NULL)
-        path =
-            arena_printf(&a->arena, "%.*s.%s", STR_ARGS(w->learner->name), a->is_csv ? "csv" : "safetensors");
+        path = arena_printf(&a->job.arena, "%.*s.%s", STR_ARGS(w->learner->name),
+                            a->is_csv ? "csv" : "safetensors");
     int error;
     bool is_good = a->is_csv ? model_csv(walk, w, path, &error) : model_safetensors(walk, w, path, &error);
     if (error != 0)
-        diag_errno(&a->diags,
-                   diag_error(&a->diags, DIAG_E0605, (struct span){0}, "`%s` cannot be written", path),
+        diag_errno(&a->job.diags,
+                   diag_error(&a->job.diags, DIAG_E0605, (struct span){0}, "`%s` cannot be written", path),
                    error);
     if (is_good)
         printf("%s\n", path);
@@ -299,13 +229,13 @@ static bool run_verb(struct model_arguments *a)
     for (size_t i = 0; i < ARRAY_COUNT(verbs); i++) {
         if (strcmp(a->verb, verbs[i].name) != 0)
             continue;
-        if (!open_model(a))
+        if (!checkpoint_job_open(&a->job))
             return false;
         bool is_good = true;
         uint32_t learners = 0;
-        for (uint32_t k = 0; k < a->plan->nodes_count; k++)
-            if (a->plan->nodes[k].tag == PLAN_LEARNER) {
-                struct learner_walk w = {a, &a->plan->nodes[k]};
+        for (uint32_t k = 0; k < a->job.plan->nodes_count; k++)
+            if (a->job.plan->nodes[k].tag == PLAN_LEARNER) {
+                struct learner_walk w = {a, &a->job.plan->nodes[k]};
                 learners++;
                 is_good &= verbs[i].run(&w);
             }
@@ -313,8 +243,9 @@ static bool run_verb(struct model_arguments *a)
             printf("the job of this checkpoint has no learner\n");
         return is_good;
     }
-    struct diag *d = diag_error(&a->diags, DIAG_E1001, (struct span){0}, "`leat model` cannot `%s`", a->verb);
-    diag_hint(&a->diags, d, "it can show, top and export");
+    struct diag *d =
+        diag_error(&a->job.diags, DIAG_E1001, (struct span){0}, "`leat model` cannot `%s`", a->verb);
+    diag_hint(&a->job.diags, d, "it can show, top and export");
     return false;
 }
 
@@ -328,12 +259,10 @@ int cmd_model(int argc, char **argv)
                                      0,
                                      0};
     struct model_arguments arguments = {.top = 10};
-    diag_list_init(&arguments.diags, &arguments.arena);
+    checkpoint_job_init(&arguments.job);
     argp_command(&argp, argc, argv, &arguments);
     bool is_good = run_verb(&arguments);
-    diag_print(stderr, &arguments.diags, NULL, isatty(STDERR_FILENO) != 0);
-    checkpoint_close(arguments.checkpoint);
-    checkpoint_dir_close(arguments.dir);
-    arena_free(&arguments.arena);
+    diag_print(stderr, &arguments.job.diags, NULL, isatty(STDERR_FILENO) != 0);
+    checkpoint_job_close(&arguments.job);
     return is_good ? EXIT_GOOD : EXIT_FAILED;
 }

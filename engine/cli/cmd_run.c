@@ -24,6 +24,8 @@ enum {
     KEY_WORKERS,
     KEY_RESUME,
     KEY_FRESH,
+    KEY_FROM,
+    KEY_DROP_STATE,
     KEY_UNTIL,
     KEY_ORDER,
     KEY_RECORD_ORDER,
@@ -32,13 +34,14 @@ enum {
     KEY_SUPERVISE
 };
 
-enum { ARGUMENTS_MAX = 1024 };
+enum { ARGUMENTS_MAX = 1024, DROPS_MAX = 256 };
 
 struct run_arguments {
     struct job_load load;
     struct run_options options;
     bool is_quiet, is_supervised;
     bool is_fresh, is_resume;
+    const char *drops[DROPS_MAX];
 };
 
 static const struct argp_option options_table[] = {
@@ -49,6 +52,12 @@ static const struct argp_option options_table[] = {
     {"workers", KEY_WORKERS, "N", 0, "lanes; the result is the same at any number", 2},
     {"resume", KEY_RESUME, NULL, 0, "there must be a checkpoint to go on from", 3},
     {"fresh", KEY_FRESH, NULL, 0, "start anew, whatever checkpoints there are", 3},
+    {"from", KEY_FROM, "DIR", 0,
+     "start a new run with the state of the newest checkpoint in DIR, a checkpoint directory or a savepoint; "
+     "DIR@3-17 for that very one. The job may have changed: what of its state does not match is listed",
+     3},
+    {"drop-state", KEY_DROP_STATE, "NAME", 0,
+     "with --from: leave behind what the checkpoint has of this part; may be given several times", 3},
     {"take-over", KEY_TAKE_OVER, NULL, 0, "although another process holds the checkpoint directory", 3},
     {"supervise", KEY_SUPERVISE, NULL, 0, "start again after a crash, from the newest checkpoint", 3},
     {"until", KEY_UNTIL, "TIME", 0,
@@ -119,6 +128,12 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_WORKERS: parse_workers(argument, state); return 0;
     case KEY_RESUME: arguments->is_resume = true; return 0;
     case KEY_FRESH: arguments->is_fresh = true; return 0;
+    case KEY_FROM: arguments->options.from = argument; return 0;
+    case KEY_DROP_STATE:
+        if (arguments->options.drops_count == DROPS_MAX)
+            argp_error(state, "--drop-state can be given %d times", DROPS_MAX);
+        arguments->drops[arguments->options.drops_count++] = argument;
+        return 0;
     case KEY_TAKE_OVER: arguments->options.take_over = true; return 0;
     case KEY_UNTIL:
         if (!civil_parse(str_from(argument), &arguments->options.until_us))
@@ -138,9 +153,16 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case ARGP_KEY_END:
         if (arguments->is_fresh && arguments->is_resume)
             argp_error(state, "--fresh starts anew, --resume goes on: only one of them");
-        arguments->options.mode = arguments->is_fresh    ? RUN_FRESH
-                                  : arguments->is_resume ? RUN_RESUME
-                                                         : RUN_AUTO;
+        if (arguments->options.from != NULL && (arguments->is_fresh || arguments->is_resume))
+            argp_error(state, "--from begins with another's checkpoint, %s: only one of them",
+                       arguments->is_fresh ? "--fresh with none" : "--resume with the own one");
+        if (arguments->options.drops_count > 0 && arguments->options.from == NULL)
+            argp_error(state, "--drop-state goes with --from");
+        arguments->options.drops = arguments->drops;
+        arguments->options.mode = arguments->options.from != NULL ? RUN_FROM
+                                  : arguments->is_fresh           ? RUN_FRESH
+                                  : arguments->is_resume          ? RUN_RESUME
+                                                                  : RUN_AUTO;
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -194,6 +216,12 @@ static void tell_order_end(const struct run *run, const struct run_stats *stats)
     buffer_free(&where);
 }
 
+static void say_notes(const char *notes)
+{
+    for (const char *end; (end = strchr(notes, '\n')) != NULL; notes = end + 1)
+        fprintf(stderr, "leat: %.*s\n", (int)(end - notes), notes);
+}
+
 static int run_job(struct run_arguments *arguments)
 {
     struct job_load *load = &arguments->load;
@@ -203,7 +231,10 @@ static int run_job(struct run_arguments *arguments)
     struct run_stats *stats = calloc(1, sizeof(*stats));
     leat_assert(stats != NULL);
     run_stats(run, stats);
-    if (stats->is_resumed)
+    say_notes(stats->notes);
+    if (stats->is_from)
+        fprintf(stderr, "leat: %" PRIu64 " records are done\n", stats->records);
+    else if (stats->is_resumed)
         fprintf(stderr, "leat: resuming from checkpoint %u-%" PRIu64 ": %" PRIu64 " records are done\n",
                 stats->resumed_generation, stats->resumed_epoch, stats->records);
     if (stats->redo_next > 0)
@@ -235,7 +266,8 @@ int cmd_run(int argc, char **argv)
                                      "JOB",
                                      "Runs a job.\vCtrl-C once: checkpoint and stop; twice: stop now. A job "
                                      "with a checkpoint directory goes on "
-                                     "where its newest checkpoint ends.",
+                                     "where its newest checkpoint ends. A job that has changed goes on with "
+                                     "--from and its own directory, or a savepoint (`leat checkpoint save`).",
                                      0,
                                      0,
                                      0};
@@ -247,7 +279,9 @@ int cmd_run(int argc, char **argv)
         int ended = supervise(&is_restart);
         if (ended >= 0)
             return ended;
-        if (is_restart) /* what began anew goes on now, from its own checkpoints */
+        /* What began anew goes on now, from its own checkpoints. */
+        arguments.options.is_restart = is_restart;
+        if (is_restart && arguments.options.mode != RUN_FROM)
             arguments.options.mode = RUN_AUTO;
     }
     catch_signals();

@@ -260,6 +260,12 @@ struct sink_context {
     struct diag_list *diags;  /* open, restore */
     struct counters counters; /* in = absorbed */
     bool is_resumed;          /* `restore` follows `open` */
+    /* The run began with another's checkpoint, and this is its first start from there: what is restored is
+     * state of the run `from_run` of the job `from_job`. What that one had promised is done in its name;
+     * what comes from now on is this run's. */
+    bool is_from;
+    uint8_t from_run[16];
+    struct str from_job;
     bool replaces_parts; /* an earlier life ended before its first checkpoint: what it left unfinished is void
                           */
     bool has_checkpoints; /* `published` will be called; without it complete files get their names at once */
@@ -287,6 +293,9 @@ struct sink_kind {
     const struct option *options;
     size_t size;
     bool (*bind)(struct sink_bind *bind);
+    /* After bind: what goes on only if it stays as it is (operator_kind.shape): where rows go, what a file
+     * that is not complete begins with. NULL: nothing. */
+    void (*shape)(const struct sink_bind *bind, struct byte_buffer *out);
     bool (*open)(struct sink_context *context);
     /* Rows come in the job's one order. false: context->error says why; the same batch may be written again
      * once there is hope, and goes on where it stopped. */

@@ -18,6 +18,7 @@
 #define LEAT_CORE_OPERATOR_H
 
 #include "core/batch.h"
+#include "core/buffer.h"
 #include "core/counters.h"
 #include "core/key.h"
 #include "core/option.h"
@@ -71,6 +72,7 @@ struct operator_context {
     void *config;   /* this lane's copy of the option struct */
     void *engine;   /* for operator_* functions */
     uint32_t place; /* the operator's place in the plan, from 0 */
+    uint16_t id;    /* of its keyed state: the same at every start of the run, wherever its place is then */
     uint32_t lane, lanes;
     int64_t watermark; /* of the number before; TIME_MIN at first */
     uint64_t number;
@@ -117,6 +119,16 @@ void report_add(struct report *report, const char *name, double value, bool is_w
 void report_merge(struct report *report, const struct report_item *item);
 
 struct model_visitor;
+struct describe;
+
+/* Whose state `leat state get` asks for. */
+struct state_query {
+    const struct batch *row; /* one row of input 0, whose key columns are set; NULL: a learner's */
+    const struct str *words; /* as they were given */
+    uint32_t count;
+    /* Set by `describe` where there is nothing: what was looked for; in the scratch arena. */
+    const char *looked_for;
+};
 
 struct operator_kind {
     const char *name;
@@ -145,6 +157,16 @@ struct operator_kind {
     /* Figures for the live view and the summary (learners: logloss ...); on the lane's thread, between
      * numbers. */
     void (*report)(struct operator_context *context, struct report *report);
+    /* What the state in a checkpoint stands on, after bind, a line each: `=WHAT: VALUE` must be the same in
+     * the checkpoint and in the job that takes it, `?WHAT: VALUE` may come or go but not change, `~WHAT:
+     * VALUE` may be another (core/shape.h). NULL: the options as they are, and the types of the columns that
+     * they name. restore gets whatever may differ. */
+    void (*shape)(const struct operator_bind *bind, struct byte_buffer *out);
+    bool keeps_figures_alone; /* what it snapshots are figures for people: a changed one begins anew */
+    /* Writes what is stored for a key into `out` (core/describe.h); false: nothing is. Called after a restore
+     * into lanes = KEY_GROUPS, lane = the key's group, or 1 lane for what is not keyed. NULL: there is
+     * nothing to ask for. */
+    bool (*describe)(struct operator_context *context, struct state_query *query, struct describe *out);
     /* Learners: shows the model (core/learner.h). NULL: nothing to show. */
     bool (*visit)(struct operator_context *context, struct model_visitor *visitor);
     void (*close)(struct operator_context *context);

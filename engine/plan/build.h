@@ -2,6 +2,7 @@
 #ifndef LEAT_PLAN_BUILD_H
 #define LEAT_PLAN_BUILD_H
 
+#include "core/connector.h"
 #include "plan/plan.h"
 
 enum symbol_tag { SYMBOL_SOURCE, SYMBOL_STREAM, SYMBOL_LEARNER };
@@ -54,5 +55,9 @@ bool build_bind(struct plan_build *b, struct plan_node *node, struct operator_bi
 /* Cuts the finished node list into stages and exchanges. */
 void build_stages(struct plan_build *b);
 void build_fingerprint(struct plan_build *b);
+/* parts.c: after build_bind, what the node's state stands on; then, of all nodes that stay, their names. */
+void build_shape(struct plan_build *b, struct plan_node *node, const struct operator_bind *bind);
+void build_sink_shape(struct plan_build *b, struct plan_node *node, const struct sink_bind *bind);
+void build_parts(struct plan_build *b);
 
 #endif

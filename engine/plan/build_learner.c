@@ -165,6 +165,7 @@ bool build_learner(struct plan_build *b, const struct learner_decl *decl, uint32
     if (learner.with != NULL)
         node->inputs[0] = (struct plan_edge){learner.with->place, 0};
     node->settings_text = build_settings(b, kind->options, decl->entries, decl->count, true);
+    build_shape(b, node, &bind);
     *index = node->place;
     return true;
 }

@@ -247,6 +247,7 @@ static bool build_step(struct plan_build *b, const struct stream_decl *stream, c
     struct operator_bind bind = {0};
     if (!build_bind(b, node, &bind))
         return false;
+    build_shape(b, node, &bind);
     *edge = (struct plan_edge){node->place, 0};
     return true;
 }
@@ -322,5 +323,8 @@ bool build_sink(struct plan_build *b, const struct sink_decl *decl)
                              .diags = b->diags,
                              .span = decl->kind.span,
                              .input = node->bound[0].schema};
-    return kind->bind == NULL || kind->bind(&bind);
+    if (kind->bind != NULL && !kind->bind(&bind))
+        return false;
+    build_sink_shape(b, node, &bind);
+    return true;
 }

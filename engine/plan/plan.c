@@ -257,6 +257,7 @@ struct plan *plan_make(const struct job_file *job, const struct plan_options *op
         return NULL;
     prune(&b);
     check_sources(&b);
+    build_parts(&b);
     build_stages(&b);
     build_fingerprint(&b);
     return diags->errors > 0 ? NULL : plan;

@@ -82,6 +82,11 @@ struct plan_node {
     struct str *partitioned_by;
     uint32_t partitioned_count;
     struct str settings_text; /* canonical text of its options: fingerprint, explain */
+    /* How checkpoints know it: "features/dedup", "features/feature.2", of a source or learner its name, of a
+     * sink "sink/NAME". What is put before it does not change it, but for another of its kind. */
+    const char *part;
+    struct str shape; /* what its state stands on (core/shape.h) */
+    bool has_state;
 };
 
 enum plan_stage_tag { STAGE_SOURCES, STAGE_KEYED, STAGE_SINGLE };

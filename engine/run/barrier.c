@@ -124,13 +124,13 @@ void checkpoint_sink_part(const struct plan_node *sink, char name[CHECKPOINT_SIN
         snprintf(name, CHECKPOINT_SINK_BYTES, "sink/%.*s#%u/", 64, text.data, sink->place);
 }
 
-void checkpoint_counters_part(const struct plan_node *node, char name[CHECKPOINT_PART_BYTES])
+void checkpoint_counters_part(const struct node_instance *node, char name[CHECKPOINT_PART_BYTES])
 {
     size_t length = strlen(strcpy(name, "counters/"));
-    if (node->tag != PLAN_SINK)
-        snprintf(name + length, CHECKPOINT_PART_BYTES - length, "%u/", node->place);
+    if (node->node->tag != PLAN_SINK)
+        snprintf(name + length, CHECKPOINT_PART_BYTES - length, "%u/", node->context.id);
     else
-        checkpoint_sink_part(node, name + length);
+        checkpoint_sink_part(node->node, name + length);
 }
 
 void checkpoint_kind_part(const struct plan_node *sink, char name[CHECKPOINT_PART_BYTES])
@@ -142,7 +142,7 @@ static bool snapshot_counters(struct run_checkpoints *c, struct node_instance *n
                               const struct counters *counters)
 {
     char name[CHECKPOINT_PART_BYTES];
-    checkpoint_counters_part(node->node, name);
+    checkpoint_counters_part(node, name);
     size_t length = strlen(name);
     snprintf(name + length, sizeof(name) - length, "%u", node->stage->instance);
     struct saved_counters saved = {c->epoch, *counters};
@@ -155,7 +155,7 @@ static bool snapshot_node(struct run_checkpoints *c, struct node_instance *node)
     char name[CHECKPOINT_PART_BYTES];
     bool is_good = true;
     if (plan_node->operator_kind != NULL && plan_node->operator_kind->snapshot != NULL) {
-        snprintf(name, sizeof(name), "op/%u/%u", plan_node->place, node->stage->instance);
+        snprintf(name, sizeof(name), "op/%u/%u", node->context.id, node->stage->instance);
         is_good &= plan_node->operator_kind->snapshot(&node->context, checkpoint_part(c->writer, name));
     }
     if (plan_node->tag == PLAN_SINK && plan_node->sink_kind->snapshot != NULL) {
@@ -239,8 +239,10 @@ static bool make_writer(struct run_checkpoints *c)
         return false;
     const struct plan *plan = c->run->plan;
     struct snapshot_writer *job = checkpoint_part(c->writer, "job");
+    struct snapshot_writer *parts = checkpoint_part(c->writer, "parts");
     if (snapshot_put(job, SNAPSHOT_GLOBAL, plan->job_text.data, plan->job_text.length) &&
-        snapshot_put(job, SNAPSHOT_GLOBAL, plan->job_settings.data, plan->job_settings.length))
+        snapshot_put(job, SNAPSHOT_GLOBAL, plan->job_settings.data, plan->job_settings.length) &&
+        snapshot_put(parts, SNAPSHOT_GLOBAL, c->parts.data, c->parts.length))
         return true;
     checkpoint_abandon(c->writer);
     c->writer = NULL;
@@ -425,7 +427,10 @@ void checkpoints_free(struct run *run)
     if (c == NULL)
         return;
     checkpoint_close(c->resumed);
+    checkpoint_dir_close(c->from_dir);
     checkpoint_dir_close(c->dir);
+    checkpoint_from_free(&c->from);
+    buffer_free(&c->parts);
     buffer_free(&c->positions);
     arena_free(&c->arena);
     pthread_cond_destroy(&c->condition);

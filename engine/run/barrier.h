@@ -24,8 +24,13 @@ struct saved_counters {
 struct run_checkpoints {
     struct run *run;
     struct checkpoint_dir *dir;
-    const char *path;           /* of the directory */
-    struct checkpoint *resumed; /* what this run began from, until it is restored */
+    const char *path;                /* of the directory */
+    struct checkpoint *resumed;      /* what this run began from, until it is restored */
+    struct checkpoint_from from;     /* of a run from another's checkpoint; path NULL: none */
+    struct checkpoint_dir *from_dir; /* that one's */
+    struct run_id from_run;          /* of the attempt before that came to no checkpoint */
+    bool has_from_run;
+    struct byte_buffer parts; /* the record of every checkpoint */
     pthread_t thread;
     bool has_thread;
     pthread_mutex_t mutex; /* everything below; taken inside the sequencer's mutex, never around it */
@@ -66,6 +71,6 @@ void checkpoint_sink_part(const struct plan_node *sink, char name[CHECKPOINT_SIN
 /* And the one that says of which kind it was. */
 void checkpoint_kind_part(const struct plan_node *sink, char name[CHECKPOINT_PART_BYTES]);
 /* And that of a node's counters, but for the instance. */
-void checkpoint_counters_part(const struct plan_node *node, char name[CHECKPOINT_PART_BYTES]);
+void checkpoint_counters_part(const struct node_instance *node, char name[CHECKPOINT_PART_BYTES]);
 
 #endif

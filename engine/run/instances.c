@@ -121,6 +121,7 @@ static void init_node(struct stage_instance *stage, struct node_instance *node,
         .config = plan_node->config,
         .engine = node,
         .place = plan_node->place,
+        .id = run->ids[plan_node->place],
         .lane = stage->instance,
         .lanes = run->stage_instances[stage->index],
         .watermark = TIME_MIN,
@@ -150,6 +151,12 @@ static void init_node(struct stage_instance *stage, struct node_instance *node,
             .wake = live_wake,
             .engine = run,
         };
+    if (plan_node->tag == PLAN_SINK && run->is_from) {
+        const struct checkpoint_info *info = checkpoint_info(run->checkpoints->resumed);
+        node->sink.is_from = true;
+        node->sink.from_job = arena_str(&run->arena, info->notes);
+        memcpy(node->sink.from_run, info->run.bytes, sizeof(node->sink.from_run));
+    }
     if (plan_node->tag == PLAN_SINK && run->checkpoints != NULL)
         memcpy(node->sink.run_id, checkpoint_run(run->checkpoints->dir).bytes, sizeof(node->sink.run_id));
 }

@@ -254,6 +254,11 @@ struct run {
     const char *temporary_path;      /* of a state store without checkpoints; NULL: none */
     int64_t operator_memory_bytes;   /* for all keyed state together */
     bool is_resumed, was_finished;
+    bool is_from;                /* resumed from another run's checkpoint, as a new one */
+    uint16_t *ids;               /* per node of the plan: of its state (parts.h) */
+    bool *has_saved;             /* per node: the checkpoint has something that it takes back */
+    uint32_t next_id;            /* no part had it so far */
+    struct byte_buffer notes;    /* for people, where the run begins */
     bool replaces_parts;         /* earlier lives of this run never published a checkpoint */
     uint32_t resumed_generation; /* the checkpoint this life began with */
     uint64_t resumed_epoch;
@@ -329,6 +334,8 @@ uint32_t sequencer_find_local(struct run *run, uint32_t source, struct str name)
 struct str sequencer_partition_name(struct run *run, const struct partition *p);
 void sequencer_save(struct run *run, bool is_finished, struct byte_buffer *out);
 bool sequencer_restore(struct run *run, struct str positions);
+/* Watermarks of the plan's sources; TIME_MIN where they say nothing. */
+void positions_watermarks(struct str positions, const struct plan *plan, int64_t *sources);
 /* The first number after them; UINT64_MAX: of another version. */
 uint64_t positions_number(struct str positions);
 /* Whether all sources had ended. */
@@ -370,6 +377,8 @@ void stage_reports(struct stage_instance *stage);
 void sink_failed(struct node_instance *node);
 bool stage_is_ready(const struct stage_instance *stage);
 void stage_run(struct stage_instance *stage, struct slot *slot);
+/* Watermarks of all nodes after a number: a function of those of the sources alone. */
+void plan_watermarks(const struct plan *plan, const int64_t *sources, int64_t *after);
 /* Watermarks of all nodes, from those of the sources in the slot. */
 void stage_set_watermarks(struct stage_instance *stage, const struct slot *slot);
 int64_t stage_input_watermark(const struct node_instance *node);

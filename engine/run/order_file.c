@@ -46,11 +46,22 @@ static bool file_is_short(struct run *run, const char *path, uint64_t next)
     return false;
 }
 
+/* The number that the file begins with: 0, but of a run from another's checkpoint. */
+static uint64_t file_first(const struct run *run)
+{
+    char text[ORDER_HEAD_BYTES];
+    size_t got = 0;
+    struct order_head head;
+    int error = os_pread_all(run->order->file_fd, text, sizeof(text), 0, &got);
+    bool has_head = error == 0 && order_head_read((struct str){text, got}, &head) == NULL;
+    return has_head ? head.first : run->is_from ? run->sequencer.first : 0;
+}
+
 /* A resume keeps the segments up to its checkpoint. */
 static bool file_resume(struct run *run)
 {
     struct run_order *order = run->order;
-    uint64_t next = 0;
+    uint64_t next = file_first(run);
     while (next < run->sequencer.first) {
         char text[ORDER_HEAD_BYTES];
         size_t got = 0;
@@ -78,7 +89,7 @@ static bool file_exists(struct run *run, const char *path)
 static bool file_open(struct run *run)
 {
     struct run_order *order = run->order;
-    bool may_exist = run->is_resumed || run->replaces_parts;
+    bool may_exist = (run->is_resumed && !run->is_from) || run->replaces_parts;
     order->file_fd = open(order->file_path, O_RDWR | O_CREAT | O_CLOEXEC | (may_exist ? 0 : O_EXCL), 0666);
     if (order->file_fd < 0 && errno == EEXIST)
         return file_exists(run, order->file_path);
@@ -261,14 +272,14 @@ static bool directory_open(struct run *run)
     bool is_other = error == EINVAL || (error == 0 && memcmp(found, own, sizeof(own)) != 0);
     if (is_other && !is_void(run, found))
         return is_other_run(run);
-    if (error == ENOENT && run->is_resumed && run->sequencer.first > 0)
+    if (error == ENOENT && run->is_resumed && !run->is_from && run->sequencer.first > 0)
         return file_is_short(run, order->directory, 0);
     if (error == ENOENT || is_other)
         error = write_run(order->directory, own, &run->arena);
     if (error != 0)
         return file_failed(order->directory, error, "opened", run->diags);
     (void)order_directory(order->directory, &run->arena, &paths, &count, found, &error);
-    return run->sequencer.first == 0 || directory_reaches(run, paths, count);
+    return run->sequencer.first == 0 || run->is_from || directory_reaches(run, paths, count);
 }
 
 /* The file that takes what comes next. */

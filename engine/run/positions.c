@@ -25,7 +25,7 @@ static bool open_source(struct run *run, uint32_t index)
                               .job = run->plan->name,
                               .name = node->name,
                               .has_dead_letters = has_dead_letters(run->plan),
-                              .is_resumed = run->is_resumed};
+                              .is_resumed = run->has_saved[node->place]};
     if (!node->source_kind->open(source))
         return false;
     leat_assert(source->partitions_count > 0);
@@ -275,6 +275,23 @@ static struct saved_partition take_partition(struct saved *saved)
     return p;
 }
 
+void positions_watermarks(struct str positions, const struct plan *plan, int64_t *sources)
+{
+    struct saved saved = {.left = positions};
+    for (uint32_t i = 0; i < plan->sources_count; i++)
+        sources[i] = TIME_MIN;
+    for (int word = 0; word < 6; word++) /* as in sequencer_restore */
+        (void)take(&saved);
+    uint64_t count = take(&saved);
+    for (uint64_t i = 0; i < count && !saved.is_short; i++) {
+        struct str name = take_text(&saved);
+        int64_t watermark = (int64_t)take(&saved);
+        for (uint32_t k = 0; k < plan->sources_count && !saved.is_short; k++)
+            if (str_equal(plan->nodes[plan->sources[k]].name, name))
+                sources[k] = watermark;
+    }
+}
+
 uint64_t positions_number(struct str positions)
 {
     struct saved saved = {.left = positions};
@@ -291,7 +308,10 @@ bool positions_are_final(struct str positions)
 static bool refuse(struct run *run, const char *why)
 {
     struct diag *d = diag_error(run->diags, DIAG_E0703, (struct span){0}, "%s", why);
-    diag_hint(run->diags, d, "give the job the inputs it had, or start anew with --fresh");
+    diag_hint(run->diags, d,
+              run->is_from
+                  ? "give the job the inputs it had, or let the source begin anew: --drop-state SOURCE"
+                  : "give the job the inputs it had, or start anew with --fresh");
     return false;
 }
 
@@ -339,13 +359,21 @@ static bool refuse_gone(struct run *run, uint32_t source, struct str name)
     struct diag *d = diag_error(run->diags, DIAG_E0703, run->plan->nodes[run->plan->sources[source]].span,
                                 "`%.*s` of source `%.*s` is in the checkpoint, and is not there any more",
                                 STR_ARGS(name), STR_ARGS(run->plan->nodes[run->plan->sources[source]].name));
-    diag_hint(run->diags, d, "bring it back with the records it had, or start anew with --fresh");
+    if (run->is_from)
+        diag_hint(run->diags, d,
+                  "bring it back with the records it had, or let the source begin anew: --drop-state %.*s",
+                  STR_ARGS(run->plan->nodes[run->plan->sources[source]].name));
+    else
+        diag_hint(run->diags, d, "bring it back with the records it had, or start anew with --fresh");
     return false;
 }
 
-static bool add_saved(struct run *run, const struct saved_partition *saved)
+/* sources: for each of the checkpoint's the run's, UINT32_MAX where it is left behind. */
+static bool add_saved(struct run *run, const struct saved_partition *saved, const uint32_t *sources)
 {
-    uint32_t source = (uint32_t)saved->source;
+    uint32_t source = sources[saved->source];
+    if (source == UINT32_MAX)
+        return true;
     bool is_named = sequencer_is_named(run, source);
     uint32_t *next = &run->sequencer.known[source];
     uint32_t local = is_named ? sequencer_find_local(run, source, saved->name) : (*next)++;
@@ -357,12 +385,44 @@ static bool add_saved(struct run *run, const struct saved_partition *saved)
     return p != NULL && restore_partition(run, p, saved);
 }
 
+/* Sources that the checkpoint does not have begin behind those it has. */
+static bool add_new_sources(struct run *run)
+{
+    for (uint32_t i = 0; i < run->plan->sources_count; i++)
+        for (uint32_t local = 0;
+             !run->has_saved[run->plan->sources[i]] && local < run->sources[i].partitions_count; local++) {
+            run->sequencer.known[i] = local + 1;
+            if (sequencer_add_partition(run, i, local) == NULL)
+                return false;
+        }
+    return true;
+}
+
 /* Whether the sources that cannot gain partitions have those of the checkpoint. */
 static bool all_are_saved(struct run *run)
 {
     for (uint32_t i = 0; i < run->plan->sources_count; i++)
         if (!sequencer_is_named(run, i) && run->sequencer.known[i] != run->sources[i].partitions_count)
             return refuse(run, "the checkpoint was taken over fewer partitions than there are");
+    return true;
+}
+
+/* Watermarks, and which source is which: by name. */
+static bool take_sources(struct run *run, struct saved *saved, uint64_t count, uint32_t *sources)
+{
+    const struct plan *plan = run->plan;
+    for (uint64_t i = 0; i < count; i++) {
+        struct str name = take_text(saved);
+        int64_t watermark = (int64_t)take(saved);
+        sources[i] = UINT32_MAX;
+        for (uint32_t k = 0; k < plan->sources_count; k++)
+            if (run->has_saved[plan->sources[k]] && str_equal(plan->nodes[plan->sources[k]].name, name)) {
+                sources[i] = k;
+                run->sequencer.source_watermarks[k] = watermark;
+            }
+        if (sources[i] == UINT32_MAX && !run->is_from)
+            return refuse(run, "the checkpoint was taken over other sources");
+    }
     return true;
 }
 
@@ -375,26 +435,28 @@ bool sequencer_restore(struct run *run, struct str positions)
         return refuse(run, "the checkpoint's positions are of another version of leat");
     uint64_t number = take(&saved);
     uint64_t obeyed = take(&saved), next = take(&saved), is_live = take(&saved);
-    if (obeyed != obey_identity(run))
+    bool is_same_order = obeyed == obey_identity(run);
+    if (!is_same_order && !run->is_from)
         return refuse_order(run);
-    run->order->script.next = obeyed == 0 ? number : next;
-    run->order->script.is_live = is_live != 0;
-    if (take(&saved) != run->plan->sources_count)
+    run->order->script.next = obeyed == 0 || !is_same_order ? number : next;
+    run->order->script.is_live = is_live != 0 && is_same_order;
+    uint64_t sources_count = take(&saved);
+    uint32_t sources[PLAN_SOURCES_MAX];
+    saved.is_short |= sources_count > PLAN_SOURCES_MAX;
+    if (!saved.is_short && sources_count != run->plan->sources_count && !run->is_from)
         return refuse(run, "the checkpoint was taken over another number of sources");
-    for (uint32_t i = 0; i < run->plan->sources_count; i++) {
-        (void)take_text(&saved);
-        s->source_watermarks[i] = (int64_t)take(&saved);
-    }
+    if (!saved.is_short && !take_sources(run, &saved, sources_count, sources))
+        return false;
     uint64_t count = take(&saved);
     bool is_good = !saved.is_short;
     for (uint64_t i = 0; is_good && i < count; i++) {
         struct saved_partition p = take_partition(&saved);
-        saved.is_short |= p.source >= run->plan->sources_count;
-        is_good = !saved.is_short && add_saved(run, &p);
+        saved.is_short |= p.source >= sources_count;
+        is_good = !saved.is_short && add_saved(run, &p, sources);
     }
     if (saved.is_short || (is_good && saved.left.length > 0))
         return refuse(run, "the checkpoint's positions are damaged");
-    is_good = is_good && all_are_saved(run);
+    is_good = is_good && add_new_sources(run) && all_are_saved(run);
     s->first = s->last_barrier = number;
     atomic_store(&s->formed, number);
     atomic_store(&s->claimed, number);

@@ -1,5 +1,6 @@
 /* From a checkpoint to a run that goes on: which one, what it says, every node's state. */
 #include "run/barrier.h"
+#include "run/parts.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -30,19 +31,41 @@ static struct run_checkpoints *new_checkpoints(struct run *run)
     return c;
 }
 
+static bool refuse_without(struct run *run)
+{
+    struct diag *d = diag_error(run->diags, DIAG_E0707, (struct span){0}, "this job takes no checkpoints");
+    diag_hint(run->diags, d, "give it a directory: `checkpoint: { dir: \"state/%.*s\" }` in the job block",
+              STR_ARGS(run->plan->name));
+    return false;
+}
+
+/* The checkpoint to begin with: the newest of the directory, another run's, or none. */
+static bool find_begin(struct run *run)
+{
+    struct run_checkpoints *c = run->checkpoints;
+    enum run_start_mode mode = run->options.mode;
+    if (mode == RUN_FRESH)
+        return true;
+    if (mode == RUN_FROM && !from_has_begun(run))
+        return from_open(run);
+    enum checkpoint_found found = checkpoint_find(c->dir, &c->resumed, run->diags);
+    if (found == CHECKPOINT_NONE && from_is_unfinished(run)) {
+        run->replaces_parts = true;
+        return from_open(run);
+    }
+    if (found == CHECKPOINT_REFUSED || !refuse_choice(run, found == CHECKPOINT_FOUND))
+        return false;
+    run->is_resumed = found == CHECKPOINT_FOUND;
+    run->replaces_parts = found == CHECKPOINT_NONE && !checkpoint_dir_is_empty(c->dir);
+    return true;
+}
+
 bool checkpoints_init(struct run *run)
 {
     const struct job_checkpoint *config = &run->plan->config.checkpoint;
-    if (config->directory.length == 0) {
-        if (run->options.mode != RUN_RESUME)
-            return true;
-        struct diag *d =
-            diag_error(run->diags, DIAG_E0707, (struct span){0}, "this job takes no checkpoints");
-        diag_hint(run->diags, d,
-                  "give it a directory: `checkpoint: { dir: \"state/%.*s\" }` in the job block",
-                  STR_ARGS(run->plan->name));
-        return false;
-    }
+    if (config->directory.length == 0)
+        return run->options.mode != RUN_RESUME && run->options.mode != RUN_FROM ? parts_init(run)
+                                                                                : refuse_without(run);
     struct run_checkpoints *c = new_checkpoints(run);
     struct checkpoint_dir_options options = {
         .path = arena_strndup(&run->arena, config->directory.data, config->directory.length),
@@ -55,16 +78,12 @@ bool checkpoints_init(struct run *run)
     c->dir = checkpoint_dir_open(&options, run->diags);
     if (c->dir == NULL)
         return false;
-    if (run->options.mode != RUN_FRESH) {
-        enum checkpoint_found found = checkpoint_find(c->dir, &c->resumed, run->diags);
-        if (found == CHECKPOINT_REFUSED || !refuse_choice(run, found == CHECKPOINT_FOUND))
-            return false;
-        run->is_resumed = found == CHECKPOINT_FOUND;
-        run->replaces_parts = found == CHECKPOINT_NONE && !checkpoint_dir_is_empty(c->dir);
-    }
+    if (!find_begin(run) || !parts_init(run))
+        return false;
+    parts_put(run, &c->parts);
     if (run->is_resumed) {
         c->next_epoch = checkpoint_info(c->resumed)->id.epoch + 1;
-        run->was_finished = positions_are_final(checkpoint_info(c->resumed)->sources);
+        run->was_finished = !run->is_from && positions_are_final(checkpoint_info(c->resumed)->sources);
     }
     return true;
 }
@@ -83,10 +102,12 @@ bool checkpoints_open_state(struct run *run)
     struct run_checkpoints *c = run->checkpoints;
     const char *path = NULL;
     if (c != NULL) {
-        if (run->is_resumed)
+        if (run->is_resumed && !run->is_from)
             checkpoint_redo_find(c->dir, c->resumed, positions_number(checkpoint_info(c->resumed)->sources),
                                  run->diags);
-        if (!checkpoint_start_generation(c->dir, c->resumed, run->diags))
+        const struct run_id *before = c->has_from_run ? &c->from_run : NULL;
+        if (run->is_from ? !checkpoint_start_from(c->dir, &c->from, before, run->diags)
+                         : !checkpoint_start_generation(c->dir, c->resumed, run->diags))
             return false;
         path = checkpoint_database_path(c->dir);
     } else if (run->plan->has_state) {
@@ -116,6 +137,8 @@ bool checkpoints_have_sink(struct run *run, const struct plan_node *sink)
 {
     if (!run->is_resumed || sink->sink_kind->snapshot == NULL)
         return run->is_resumed;
+    if (run->is_from && !run->has_saved[sink->place])
+        return false; /* parts.h has said so */
     char prefix[CHECKPOINT_SINK_BYTES];
     checkpoint_sink_part(sink, prefix);
     uint32_t group;
@@ -136,7 +159,7 @@ bool checkpoints_have_sink(struct run *run, const struct plan_node *sink)
 static bool restore_counters(struct run *run, struct node_instance *node, struct checkpoint *from)
 {
     char prefix[CHECKPOINT_PART_BYTES];
-    checkpoint_counters_part(node->node, prefix);
+    checkpoint_counters_part(node, prefix);
     struct snapshot_reader *reader = checkpoint_reader(from, prefix, 0, 0, run->diags);
     uint32_t group;
     struct str data;
@@ -190,7 +213,7 @@ static bool restore_state(struct run *run, struct node_instance *node, struct ch
     if (is_sink)
         checkpoint_sink_part(plan_node, prefix);
     else
-        snprintf(prefix, sizeof(prefix), "op/%u/", plan_node->place);
+        snprintf(prefix, sizeof(prefix), "op/%u/", node->context.id);
     struct snapshot_reader *reader = checkpoint_reader(from, prefix, node->stage->instance,
                                                        run->stage_instances[node->stage->index], run->diags);
     if (reader == NULL)
@@ -213,11 +236,14 @@ static bool restore_node(struct run *run, struct stage_instance *stage, struct n
                          struct checkpoint *from)
 {
     const struct plan_node *plan_node = node->node;
-    bool has_state =
-        (plan_node->operator_kind != NULL && plan_node->operator_kind->restore != NULL) ||
-        (plan_node->tag == PLAN_SINK && plan_node->sink_kind->restore != NULL && node->sink.is_resumed);
+    bool is_sink = plan_node->tag == PLAN_SINK;
+    if (!run->has_saved[plan_node->place] && !is_sink)
+        return true;
+    bool has_state = (plan_node->operator_kind != NULL && plan_node->operator_kind->restore != NULL) ||
+                     (is_sink && plan_node->sink_kind->restore != NULL && node->sink.is_resumed);
     /* The counters of all lanes of before go to the first instance of now. */
-    if (stage->instance == 0 && !restore_counters(run, node, from))
+    bool has_counters = run->has_saved[plan_node->place];
+    if (stage->instance == 0 && has_counters && !restore_counters(run, node, from))
         return false;
     return !has_state || restore_state(run, node, from);
 }

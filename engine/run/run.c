@@ -181,6 +181,7 @@ void run_free(struct run *run)
     if (run->temporary_path != NULL)
         os_remove_tree(run->temporary_path);
     batch_pool_free(run->pool);
+    buffer_free(&run->notes);
     pthread_mutex_destroy(&run->diags_mutex);
     pthread_mutex_destroy(&run->idle_mutex);
     pthread_mutex_destroy(&run->reports_mutex);

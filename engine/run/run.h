@@ -15,6 +15,7 @@ enum run_start_mode {
     RUN_AUTO,   /* resume if there is a matching checkpoint, start if the directory is empty, else refuse */
     RUN_RESUME, /* there must be a checkpoint */
     RUN_FRESH,  /* a new run, whatever is there; old checkpoints stay until `keep` drops them */
+    RUN_FROM,   /* the same, with the state of another's checkpoint */
 };
 
 struct run_options {
@@ -23,6 +24,10 @@ struct run_options {
         until_us; /* stop after the number behind which all rows are at or after this time; TIME_MAX: none */
     enum run_start_mode mode;
     bool take_over;           /* break another process's lock */
+    const char *from;         /* RUN_FROM: a checkpoint directory or savepoint, or DIR@3-17 */
+    const char *const *drops; /* RUN_FROM: names of parts (plan_node.part) to leave behind */
+    uint32_t drops_count;
+    bool is_restart;          /* RUN_FROM: by the supervisor: what has begun from there goes on */
     const char *record_order; /* file or directory that the order log is written to; NULL: none */
     const char *order; /* of an order log to obey: such a file or directory, or one of checkpoints; "none":
                           not even a recording's; NULL: that, if any */
@@ -56,6 +61,8 @@ struct run_node_stats {
 
 struct run_stats {
     bool is_resumed, was_finished, is_finished;
+    bool is_from;                /* resumed, as a new run */
+    const char *notes;           /* what is to be said at the start, a line each; "" where there is nothing */
     uint32_t resumed_generation; /* checkpoint this life began with */
     uint64_t resumed_epoch;
     const char *order;   /* the order log that this life obeys; NULL: none, or what a fall back does again */

@@ -210,19 +210,22 @@ static void run_node(struct node_instance *node)
     node->context.watermark = watermark;
 }
 
-/* Watermarks of all nodes after this number: a function of those of the sources alone. */
-void stage_set_watermarks(struct stage_instance *stage, const struct slot *slot)
+void plan_watermarks(const struct plan *plan, const int64_t *sources, int64_t *after)
 {
-    const struct plan *plan = stage->run->plan;
     for (uint32_t i = 0; i < plan->nodes_count; i++) {
         const struct plan_node *node = &plan->nodes[i];
-        int64_t watermark = node->tag == PLAN_SOURCE ? slot->watermarks[node->source_index] : TIME_MAX;
+        int64_t watermark = node->tag == PLAN_SOURCE ? sources[node->source_index] : TIME_MAX;
         for (uint32_t k = 0; k < node->inputs_count; k++)
             if (node->inputs[k].node < i)
-                watermark = MIN(watermark, stage->slot_watermarks[node->inputs[k].node]);
+                watermark = MIN(watermark, after[node->inputs[k].node]);
         /* The last watermark lets everything out, held rows too. */
-        stage->slot_watermarks[i] = watermark == TIME_MAX ? TIME_MAX : time_add(watermark, -node->hold_us);
+        after[i] = watermark == TIME_MAX ? TIME_MAX : time_add(watermark, -node->hold_us);
     }
+}
+
+void stage_set_watermarks(struct stage_instance *stage, const struct slot *slot)
+{
+    plan_watermarks(stage->run->plan, slot->watermarks, stage->slot_watermarks);
 }
 
 bool stage_is_ready(const struct stage_instance *stage)

@@ -123,8 +123,11 @@ static void add_dead_examples(struct run *run, struct run_stats *stats)
 
 void run_stats(struct run *run, struct run_stats *stats)
 {
-    *stats = (struct run_stats){
-        .is_resumed = run->is_resumed, .was_finished = run->was_finished, .lanes = run->lanes_count};
+    *stats = (struct run_stats){.is_resumed = run->is_resumed,
+                                .was_finished = run->was_finished,
+                                .is_from = run->is_from,
+                                .notes = run->notes.data == NULL ? "" : run->notes.data,
+                                .lanes = run->lanes_count};
     atomic_fetch_add(&run->report_epoch, 1);
     if (run->is_joined)
         for (uint32_t i = 0; i < run->stages_total; i++)

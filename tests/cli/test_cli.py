@@ -110,7 +110,7 @@ REFUSED = [
     (["check", "job.leat"], {"LEAT_FAILPOINTS": "nowhere=kill"}, USAGE, r"E1002.*nowhere"),
     (["check", "job.leat"], {"LEAT_FAILPOINTS": "ckpt.fsync=jump"}, USAGE, r"E1002.*\n.*kill, stop, exit, error"),
     (["checkpoint", "list", "none"], {}, FAILED, r"E0701.*none"),
-    (["checkpoint", "shout", "."], {}, FAILED, r"E1001.*\n.*list, show, verify and prune"),
+    (["checkpoint", "shout", "."], {}, FAILED, r"E1001.*\n.*list, show, verify, prune, save and restore"),
     (["model", "show", "none"], {}, FAILED, r"E07\d\d.*none"),
     (["generate", "nothing"], {}, USAGE, r"ctr"),
     (["record"], {}, USAGE, r"leat record clicks --to rec"),

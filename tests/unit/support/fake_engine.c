@@ -403,6 +403,7 @@ void fake_start(struct fake_engine *engine, uint32_t lanes, int64_t memory_bytes
             .config = arena_copy(&engine->arena, engine->master, engine->kind->size),
             .engine = engine,
             .place = 7,
+            .id = 7,
             .lane = lane,
             .lanes = lanes,
             .watermark = TIME_MIN,

@@ -1,0 +1,254 @@
+#include "core/describe.h"
+
+#include "core/civil.h"
+#include "core/option.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static void put_string(struct byte_buffer *out, struct str text)
+{
+    buffer_append(out, "\"", 1);
+    for (size_t i = 0; i < text.length; i++) {
+        unsigned char c = (unsigned char)text.data[i];
+        if (c == '"' || c == '\\')
+            buffer_printf(out, "\\%c", c);
+        else if (c < 0x20 || c == 0x7f)
+            buffer_printf(out, "\\u%04x", c);
+        else
+            buffer_append(out, &text.data[i], 1);
+    }
+    buffer_append(out, "\"", 1);
+}
+
+/* A list's values, and records within a list, stand on one line. */
+static bool is_inline(const struct describe *d)
+{
+    for (uint32_t i = 0; i <= d->depth; i++)
+        if (d->is_list[i] && i < d->depth)
+            return true;
+    return false;
+}
+
+/* What stands before a value. */
+static void begin_item(struct describe *d, const char *name, bool is_record)
+{
+    struct byte_buffer *out = d->out;
+    bool is_first = !d->has_item[d->depth], is_list = d->is_list[d->depth];
+    d->has_item[d->depth] = true;
+    if (d->is_json) {
+        if (!is_first)
+            buffer_printf(out, ", ");
+        if (name != NULL) {
+            put_string(out, str_from(name));
+            buffer_printf(out, ": ");
+        }
+        return;
+    }
+    if (is_inline(d)) {
+        if (!is_first)
+            buffer_printf(out, ", ");
+    } else if (is_list && is_record) {
+        buffer_printf(out, "\n%*s- ", (int)(2 * d->depth), "");
+    } else if (is_list) {
+        buffer_printf(out, is_first ? " " : ", ");
+    } else {
+        buffer_printf(out, "%s%*s", out->length == 0 ? "" : "\n", (int)(2 * d->depth), "");
+    }
+    if (name != NULL)
+        buffer_printf(out, "%s:%s", name, is_record ? "" : " ");
+}
+
+void describe_begin(struct describe *d, struct byte_buffer *out, bool is_json)
+{
+    *d = (struct describe){.out = out, .is_json = is_json};
+    if (is_json)
+        buffer_append(out, "{", 1);
+}
+
+void describe_end(struct describe *d)
+{
+    leat_assert(d->depth == 0);
+    buffer_printf(d->out, d->is_json ? "}\n" : "\n");
+}
+
+static void open_item(struct describe *d, const char *name, bool is_list)
+{
+    begin_item(d, name, true);
+    leat_assert(d->depth + 1 < DESCRIBE_DEPTH_MAX);
+    d->depth++;
+    d->is_list[d->depth] = is_list;
+    d->has_item[d->depth] = false;
+    if (d->is_json)
+        buffer_append(d->out, is_list ? "[" : "{", 1);
+}
+
+void describe_record(struct describe *d, const char *name)
+{
+    open_item(d, name, false);
+}
+
+void describe_list(struct describe *d, const char *name)
+{
+    open_item(d, name, true);
+}
+
+void describe_close(struct describe *d)
+{
+    leat_assert(d->depth > 0);
+    if (d->is_json)
+        buffer_append(d->out, d->is_list[d->depth] ? "]" : "}", 1);
+    else if (!d->has_item[d->depth])
+        buffer_printf(d->out, " none");
+    d->depth--;
+}
+
+void describe_int(struct describe *d, const char *name, int64_t value)
+{
+    begin_item(d, name, false);
+    buffer_printf(d->out, "%lld", (long long)value);
+}
+
+static void put_float(struct describe *d, double value)
+{
+    char text[32];
+    if (!isfinite(value)) {
+        buffer_printf(d->out, d->is_json ? "null" : isnan(value) ? "nan" : value < 0 ? "-inf" : "inf");
+        return;
+    }
+    /* The shortest that reads back as the same. */
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(text, sizeof(text), "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    buffer_printf(d->out, "%s", text);
+}
+
+void describe_float(struct describe *d, const char *name, double value)
+{
+    begin_item(d, name, false);
+    put_float(d, value);
+}
+
+static void put_text(struct describe *d, struct str text)
+{
+    bool is_plain = !d->is_json && text.length > 0;
+    for (size_t i = 0; is_plain && i < text.length; i++)
+        is_plain = (unsigned char)text.data[i] > 0x20 && (unsigned char)text.data[i] < 0x7f &&
+                   text.data[i] != '"' && text.data[i] != ',';
+    if (is_plain)
+        buffer_append(d->out, text.data, text.length);
+    else
+        put_string(d->out, text);
+}
+
+void describe_text(struct describe *d, const char *name, struct str value)
+{
+    begin_item(d, name, false);
+    put_text(d, value);
+}
+
+static void put_time(struct describe *d, int64_t value)
+{
+    char text[32];
+    if (value == TIME_MIN || value == TIME_MAX) {
+        buffer_printf(d->out, "null");
+        return;
+    }
+    int length = (int)civil_format(value, text);
+    buffer_printf(d->out, d->is_json ? "\"%.*s\"" : "%.*s", length, text);
+}
+
+void describe_time(struct describe *d, const char *name, int64_t value)
+{
+    begin_item(d, name, false);
+    put_time(d, value);
+}
+
+/* Bytes as hexadecimal digits. */
+static void put_bytes(struct describe *d, struct str bytes)
+{
+    if (d->is_json)
+        buffer_append(d->out, "\"", 1);
+    for (size_t i = 0; i < bytes.length; i++)
+        buffer_printf(d->out, "%02x", (unsigned char)bytes.data[i]);
+    if (d->is_json)
+        buffer_append(d->out, "\"", 1);
+}
+
+static void put_list(struct describe *d, const char *name, const struct column *column,
+                     const struct type *type, uint32_t row)
+{
+    struct list_ref list = column->lists[row];
+    const struct type *element = type->element;
+    describe_list(d, name);
+    for (uint32_t i = 0; i < list.length; i++) {
+        if (element->tag != TYPE_RECORD) {
+            describe_value(d, NULL, &column->children[0], element, list.offset + i);
+            continue;
+        }
+        describe_record(d, NULL);
+        for (uint32_t k = 0; k < element->fields->count; k++) {
+            const struct field *field = &element->fields->fields[k];
+            char own[256];
+            snprintf(own, sizeof(own), "%.*s", STR_ARGS(field->name));
+            describe_value(d, own, &column->children[k], &field->type, list.offset + i);
+        }
+        describe_close(d);
+    }
+    describe_close(d);
+}
+
+void describe_value(struct describe *d, const char *name, const struct column *column,
+                    const struct type *type, uint32_t row)
+{
+    if (column_is_valid(column, row) && type->tag == TYPE_LIST) {
+        put_list(d, name, column, type, row);
+        return;
+    }
+    begin_item(d, name, false);
+    if (!column_is_valid(column, row)) {
+        buffer_printf(d->out, "null");
+        return;
+    }
+    switch (type->tag) {
+    case TYPE_BOOL: buffer_printf(d->out, column->bools[row] != 0 ? "true" : "false"); break;
+    case TYPE_INT: buffer_printf(d->out, "%lld", (long long)column->ints[row]); break;
+    case TYPE_FLOAT: put_float(d, column->floats[row]); break;
+    case TYPE_TEXT: put_text(d, column_text(column, row)); break;
+    case TYPE_BYTES: put_bytes(d, column_text(column, row)); break;
+    case TYPE_TIME: put_time(d, column->ints[row]); break;
+    case TYPE_LIST:
+    case TYPE_RECORD: buffer_printf(d->out, "null"); break;
+    }
+}
+
+bool describe_parse(struct batch *batch, struct column *column, const struct type *type, uint32_t row,
+                    struct str text)
+{
+    if (type->tag != TYPE_TEXT && type->tag != TYPE_BYTES && str_is(text, "null")) {
+        column->ints[row] = 0;
+        batch_set_null(batch, column, row);
+        return true;
+    }
+    switch (type->tag) {
+    case TYPE_BOOL:
+        column->bools[row] = str_is(text, "true");
+        return str_is(text, "true") || str_is(text, "false");
+    case TYPE_INT: return literal_int(text, &column->ints[row]);
+    case TYPE_FLOAT: return literal_float(text, &column->floats[row]);
+    case TYPE_TIME: return civil_parse(text, &column->ints[row]);
+    case TYPE_TEXT:
+    case TYPE_BYTES: {
+        struct str copy = arena_str(&batch->arena, text);
+        column->heap = copy.data;
+        column->texts[row] = (struct text_ref){0, (uint32_t)copy.length};
+        return true;
+    }
+    case TYPE_LIST:
+    case TYPE_RECORD: break;
+    }
+    return false;
+}

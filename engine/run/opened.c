@@ -1,0 +1,209 @@
+#include "run/opened.h"
+
+#include "core/os.h"
+#include "run/internal.h"
+#include "run/model.h"
+#include "run/parts.h"
+#include "state/state.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { READ_MEMORY = 64 << 20 }; /* of the database, while something is shown */
+
+/* A database of its own, which may write beside its files: the checkpoint's are linked or copied. */
+struct borrowed {
+    char *path;
+    struct state_store *store;
+};
+
+static bool borrow_database(struct checkpoint *checkpoint, struct borrowed *b, struct arena *arena,
+                            struct diag_list *diags)
+{
+    if (!checkpoint_info(checkpoint)->has_database)
+        return true;
+    const char *root = getenv("TMPDIR");
+    char *path = arena_printf(arena, "%s/leat-opened-XXXXXX", root != NULL && *root != '\0' ? root : "/tmp");
+    b->path = mkdtemp(path);
+    if (b->path == NULL) {
+        diag_errno(diags,
+                   diag_error(diags, DIAG_E0801, (struct span){0},
+                              "no temporary directory can be made for the rows that lie on disk"),
+                   errno);
+        return false;
+    }
+    const char *database = arena_printf(arena, "%s/db", b->path);
+    if (checkpoint_restore_database(checkpoint, database, diags))
+        b->store = state_store_open(database, READ_MEMORY, true, diags);
+    return b->store != NULL;
+}
+
+static void give_database_back(struct borrowed *b)
+{
+    if (b->store != NULL)
+        state_store_close(b->store);
+    if (b->path != NULL)
+        os_remove_tree(b->path);
+}
+
+/* Which number its state has. */
+static bool find_id(const struct opened_query *query, struct arena *arena, uint16_t *id,
+                    struct diag_list *diags)
+{
+    struct parts parts;
+    if (!parts_read(query->checkpoint, arena, &parts, diags))
+        return false;
+    const struct part *part = parts_find(&parts, str_from(query->node->part));
+    if (part == NULL)
+        diag_error(diags, DIAG_E0702, (struct span){0}, "the checkpoint knows nothing of `%s`",
+                   query->node->part);
+    else
+        *id = (uint16_t)part->id;
+    return part != NULL;
+}
+
+/* As it was after the last number: what has left by then is not shown. */
+static int64_t watermark_of(const struct opened_query *query)
+{
+    const struct plan *plan = query->plan;
+    int64_t sources[PLAN_SOURCES_MAX], after[PLAN_NODES_MAX], input = TIME_MAX;
+    positions_watermarks(checkpoint_info(query->checkpoint)->sources, plan, sources);
+    plan_watermarks(plan, sources, after);
+    for (uint32_t i = 0; i < query->node->inputs_count; i++)
+        if (query->node->inputs[i].node < plan->nodes_count)
+            input = MIN(input, after[query->node->inputs[i].node]);
+    return input;
+}
+
+static bool use_restored(const struct opened_query *query, struct operator_context *context, opened_use *use,
+                         void *argument)
+{
+    const struct operator_kind *kind = query->node->operator_kind;
+    char prefix[64];
+    snprintf(prefix, sizeof(prefix), "op/%u/", context->id);
+    if (kind->open != NULL && !kind->open(context))
+        return false;
+    struct snapshot_reader *reader =
+        checkpoint_reader(query->checkpoint, prefix, query->lane, query->lanes, context->diags);
+    bool is_good = kind->restore == NULL || kind->restore(context, reader);
+    is_good &= checkpoint_reader_close(reader);
+    is_good = is_good && use(argument, kind, context);
+    const char *error = context->state_store == NULL ? NULL : state_store_error(context->state_store);
+    if (error != NULL)
+        diag_cause(context->diags,
+                   diag_error(context->diags, DIAG_E0801, (struct span){0}, "the state store failed"), "%s",
+                   error);
+    return is_good && error == NULL;
+}
+
+bool opened_call(const struct opened_query *query, opened_use *use, void *argument, struct diag_list *diags)
+{
+    const struct operator_kind *kind = query->node->operator_kind;
+    struct arena arena = {0}, scratch = {0};
+    struct borrowed database = {0};
+    uint16_t id = 0;
+    if (!find_id(query, &arena, &id, diags)) {
+        arena_free(&arena);
+        return false;
+    }
+    struct operator_context context = {
+        .config = arena_copy(&arena, query->node->config, kind->size),
+        .place = query->node->place,
+        .id = id,
+        .lane = query->lane,
+        .lanes = query->lanes,
+        .watermark = watermark_of(query),
+        .memory_bytes = query->plan->config.memory_bytes / 2,
+        .output = query->node->outputs[0],
+        .pool = batch_pool_new(),
+        .scratch = &scratch,
+        .diags = diags,
+    };
+    bool is_good = !query->node->needs_memory || borrow_database(query->checkpoint, &database, &arena, diags);
+    if (is_good && database.store == NULL && query->node->needs_memory) /* all of it is in the deltas */
+        is_good = (database.store = state_store_open(NULL, READ_MEMORY, false, diags)) != NULL;
+    context.state_store = database.store;
+    context.cold_store = database.store != NULL && query->node->tag == PLAN_LEARNER ? model_cold_store : NULL;
+    is_good = is_good && use_restored(query, &context, use, argument);
+    kind->close(&context);
+    give_database_back(&database);
+    batch_pool_free(context.pool);
+    arena_free(&scratch);
+    arena_free(&arena);
+    return is_good;
+}
+
+/* --- One key --- */
+
+struct describing {
+    struct state_query query;
+    struct describe *out;
+    struct arena *arena;
+    bool is_found;
+};
+
+static bool describe_one(void *argument, const struct operator_kind *kind, struct operator_context *context)
+{
+    struct describing *d = argument;
+    unsigned errors = context->diags->errors;
+    d->is_found = kind->describe(context, &d->query, d->out);
+    if (d->query.looked_for != NULL)
+        d->query.looked_for = arena_strdup(d->arena, d->query.looked_for);
+    return context->diags->errors == errors;
+}
+
+static bool refuse_words(const struct plan_node *node, struct arena *arena, struct diag_list *diags)
+{
+    const struct operator_input *input = &node->bound[0];
+    const char *all = "";
+    for (uint32_t i = 0; i < input->key_count; i++) {
+        const struct field *field = &input->schema->fields[input->key_columns[i]];
+        all = arena_printf(arena, "%s%s%.*s (%s)", all, i > 0 ? ", " : "", STR_ARGS(field->name),
+                           type_name(arena, &field->type));
+    }
+    struct diag *d = diag_error(diags, DIAG_E1001, (struct span){0}, "this is no key of `%s`", node->part);
+    diag_hint(diags, d, "give a value of each, in this order: %s", all);
+    return false;
+}
+
+/* One row whose key columns have the words' values. */
+static bool parse_key(const struct plan_node *node, const struct str *words, uint32_t count,
+                      struct batch *row, struct arena *arena, struct diag_list *diags)
+{
+    const struct operator_input *input = &node->bound[0];
+    bool is_good = count == input->key_count;
+    for (uint32_t i = 0; is_good && i < count; i++) {
+        int column = input->key_columns[i];
+        is_good =
+            describe_parse(row, &row->columns[column], &input->schema->fields[column].type, 0, words[i]);
+    }
+    return is_good || refuse_words(node, arena, diags);
+}
+
+bool state_describe(const struct plan *plan, const struct plan_node *node, struct checkpoint *checkpoint,
+                    const struct str *words, uint32_t count, struct describe *out, bool *is_found,
+                    const char **looked_for, struct arena *arena, struct diag_list *diags)
+{
+    struct opened_query query = {.plan = plan, .node = node, .checkpoint = checkpoint, .lanes = 1};
+    struct describing describing = {.query = {.words = words, .count = count}, .out = out, .arena = arena};
+    struct batch_pool *pool = batch_pool_new();
+    struct batch *row = NULL;
+    bool is_good = true;
+    if (node->bound[0].key_count > 0) {
+        row = batch_new(pool, node->bound[0].schema, 1);
+        is_good = parse_key(node, words, count, row, arena, diags);
+        struct key key = {0};
+        if (is_good)
+            key_encode(row, node->bound[0].key_columns, count, &key, NULL);
+        query.lanes = KEY_GROUPS;
+        query.lane = key_group(key_hash(key));
+        describing.query.row = row;
+    }
+    is_good = is_good && opened_call(&query, describe_one, &describing, diags);
+    batch_release(row);
+    batch_pool_free(pool);
+    *is_found = describing.is_found;
+    *looked_for = describing.query.looked_for;
+    return is_good;
+}

@@ -1,0 +1,444 @@
+/* A copy of one checkpoint with the chain it stands on, as a checkpoint directory of its own: savepoints, and
+ * putting them back.
+ *
+ * All files are opened before the first byte is copied, so that a running job may prune the checkpoint in the
+ * meantime. Each MiB is compared with its digest on the way. What is written lies in TO.tmp until it is whole
+ * and on the disk; then it gets its name. */
+#include "state/checkpoint_files.h"
+
+#include "core/os.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+enum { TRIES = 8 }; /* of the newest checkpoint, while a job prunes */
+
+struct copying {
+    struct checkpoint_dir *dir;
+    struct checkpoint *chain;
+    int *files; /* of all manifests, base first; -1: not open */
+    uint32_t count;
+    char *chunk;
+    char temporary[PATH_BYTES + 8];
+    uint64_t bytes;
+    struct diag_list *diags;
+};
+
+/* --- Reading --- */
+
+static bool is_gone(const struct checkpoint_dir *dir, struct checkpoint_id id)
+{
+    char path[PATH_BYTES];
+    path_checkpoint(dir, id, path);
+    return access(path, F_OK) != 0 && errno == ENOENT;
+}
+
+static bool cannot_read(struct copying *c, const char *path, int error)
+{
+    struct diag *diag =
+        diag_error(c->diags, DIAG_E0702, (struct span){0, 0}, "a file of the checkpoint cannot be read");
+    diag_errno(c->diags, diag, error);
+    diag_at(c->diags, diag, path, -1, -1);
+    return false;
+}
+
+/* A database has many files. */
+static void raise_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* Opens every file of the chain. */
+static bool open_files(struct copying *c)
+{
+    char path[PATH_BYTES + 1024];
+    raise_limit();
+    for (uint32_t link = 0; link < c->chain->count; link++)
+        c->count += c->chain->chain[link].files_count;
+    c->files = malloc(MAX(c->count, 1) * sizeof *c->files);
+    leat_assert(c->files != NULL);
+    for (uint32_t i = 0; i < c->count; i++)
+        c->files[i] = -1;
+    uint32_t at = 0;
+    for (uint32_t link = 0; link < c->chain->count; link++) {
+        const struct manifest *manifest = &c->chain->chain[link];
+        for (uint32_t i = 0; i < manifest->files_count; i++, at++) {
+            path_checkpoint(c->dir, manifest->info.id, path);
+            size_t length = strlen(path);
+            snprintf(path + length, sizeof path - length, "/%.*s", STR_ARGS(manifest->files[i].path));
+            c->files[at] = open(path, O_RDONLY | O_CLOEXEC);
+            if (c->files[at] < 0)
+                return cannot_read(c, path, errno);
+        }
+    }
+    return true;
+}
+
+static void close_files(struct copying *c)
+{
+    for (uint32_t i = 0; i < c->count; i++)
+        if (c->files[i] >= 0)
+            close(c->files[i]);
+    free(c->files);
+    c->files = NULL;
+    c->count = 0;
+    checkpoint_close(c->chain);
+    c->chain = NULL;
+}
+
+/* --- Writing --- */
+
+static bool cannot_write(struct copying *c, const char *path, int error)
+{
+    struct diag *diag = diag_error(c->diags, DIAG_E0708, (struct span){0, 0}, "the copy cannot be written");
+    diag_errno(c->diags, diag, error);
+    diag_at(c->diags, diag, path, -1, -1);
+    diag_hint(c->diags, diag, "make room and see that this user may write there, then copy it again");
+    return false;
+}
+
+static bool damaged(struct copying *c, const struct manifest_file *file, uint64_t offset)
+{
+    struct diag *diag = diag_error(c->diags, DIAG_E0702, (struct span){0, 0},
+                                   "the digest of this MiB does not match its bytes");
+    char *path = arena_printf(c->diags->arena, "%.*s", STR_ARGS(file->path));
+    diag_at(c->diags, diag, path, (int64_t)offset, -1);
+    return false;
+}
+
+/* From the open file to a new one; every chunk is what the manifest says. */
+static bool copy_bytes(struct copying *c, int in, int out, const struct manifest_file *file, const char *path)
+{
+    for (uint64_t at = 0; at < file->bytes; at += CHECKPOINT_CHUNK_BYTES) {
+        size_t want = (size_t)MIN(file->bytes - at, (uint64_t)CHECKPOINT_CHUNK_BYTES), got = 0;
+        int error = os_pread_all(in, c->chunk, want, at, &got);
+        if (error != 0)
+            return cannot_read(c, path, error);
+        XXH128_canonical_t canonical;
+        XXH128_canonicalFromHash(&canonical, XXH3_128bits(c->chunk, got));
+        const uint8_t *digest = file->digests + at / CHECKPOINT_CHUNK_BYTES * DIGEST_BYTES;
+        if (got != want || memcmp(canonical.digest, digest, DIGEST_BYTES) != 0)
+            return damaged(c, file, at);
+        error = os_write_all(out, c->chunk, got, "ckpt.write");
+        if (error != 0)
+            return cannot_write(c, path, error);
+        c->bytes += got;
+    }
+    int error = os_fsync(out, "ckpt.fsync");
+    return error == 0 || cannot_write(c, path, error);
+}
+
+static bool copy_one(struct copying *c, int in, const char *directory, const struct manifest_file *file)
+{
+    char path[PATH_BYTES * 2];
+    snprintf(path, sizeof path, "%s/%.*s", directory, STR_ARGS(file->path));
+    char *slash = strrchr(path, '/');
+    *slash = '\0';
+    int error = os_mkdirs(path);
+    *slash = '/';
+    int out = error == 0 ? open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666) : -1;
+    if (out < 0)
+        return cannot_write(c, path, error != 0 ? error : errno);
+    bool is_good = copy_bytes(c, in, out, file, path);
+    close(out);
+    return is_good;
+}
+
+/* A text of its own, such as the MANIFEST, which was verified when it was read. */
+static bool write_text(struct copying *c, const char *directory, const char *name,
+                       const struct byte_buffer *text)
+{
+    char path[PATH_BYTES * 2];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    int error = fd < 0 ? errno : os_write_all(fd, text->data, text->length, "ckpt.manifest");
+    if (error == 0)
+        error = os_fsync(fd, "ckpt.fsync");
+    if (fd >= 0)
+        close(fd);
+    return error == 0 || cannot_write(c, path, error);
+}
+
+static bool sync_directory(struct copying *c, const char *path)
+{
+    int error = os_fsync_directory(path, "ckpt.fsync_directory");
+    return error == 0 || cannot_write(c, path, error);
+}
+
+/* One link of the chain. files: those of the manifest. */
+static bool copy_link(struct copying *c, const struct manifest *manifest, const int *files,
+                      const char *generation)
+{
+    char directory[PATH_BYTES + 64], database[PATH_BYTES + 80];
+    snprintf(directory, sizeof directory, "%.*s/ckpt-%012llu", PATH_BYTES, generation,
+             (unsigned long long)manifest->info.id.epoch);
+    snprintf(database, sizeof database, "%s/db", directory);
+    int error = os_mkdirs(directory);
+    bool is_good = error == 0 || cannot_write(c, directory, error);
+    for (uint32_t i = 0; is_good && i < manifest->files_count; i++)
+        is_good = copy_one(c, files[i], directory, &manifest->files[i]);
+    struct byte_buffer text = {0};
+    manifest_encode(manifest, &text);
+    is_good = is_good && write_text(c, directory, "MANIFEST", &text);
+    buffer_free(&text);
+    if (is_good && access(database, F_OK) == 0)
+        is_good = sync_directory(c, database);
+    return is_good && sync_directory(c, directory);
+}
+
+/* A directory with one generation that has no parent. */
+static bool copy_chain(struct copying *c)
+{
+    const struct checkpoint_info *info = checkpoint_info(c->chain);
+    struct generation own = {.generation = info->id.generation, .run = info->run};
+    char generation[PATH_BYTES + 32];
+    int error = os_remove_tree(c->temporary);
+    snprintf(generation, sizeof generation, "%s/gen-%06u", c->temporary, own.generation);
+    if (error == 0)
+        error = os_mkdirs(generation);
+    if (error != 0)
+        return cannot_write(c, generation, error);
+    struct byte_buffer text = {0};
+    generation_encode(&own, &text);
+    bool is_good = write_text(c, generation, "GENERATION", &text);
+    buffer_free(&text);
+    const int *files = c->files;
+    for (uint32_t link = 0; is_good && link < c->chain->count; link++) {
+        is_good = copy_link(c, &c->chain->chain[link], files, generation);
+        files += c->chain->chain[link].files_count;
+    }
+    return is_good && sync_directory(c, generation) && sync_directory(c, c->temporary);
+}
+
+/* --- Where it goes --- */
+
+static bool refuse_target(struct copying *c, const char *to, const char *why, const char *hint)
+{
+    struct diag *diag = diag_error(c->diags, DIAG_E0701, (struct span){0, 0}, "`%s` %s", to, why);
+    diag_hint(c->diags, diag, "%s", hint);
+    return false;
+}
+
+/* A LOCK that nobody holds is all that an empty checkpoint directory may have. */
+static bool take_lock_away(struct copying *c, const char *to)
+{
+    char path[PATH_BYTES + 8];
+    snprintf(path, sizeof path, "%s/LOCK", to);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    bool is_free = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
+    if (is_free)
+        (void)unlink(path);
+    if (fd >= 0)
+        close(fd);
+    if (is_free)
+        return true;
+    struct diag *diag =
+        diag_error(c->diags, DIAG_E0706, (struct span){0, 0}, "%s is used by another process", to);
+    diag_hint(c->diags, diag, "stop that process, or copy to another directory");
+    return false;
+}
+
+static bool is_free_target(struct copying *c, const char *to)
+{
+    DIR *stream = opendir(to);
+    if (stream == NULL && errno == ENOENT)
+        return true;
+    if (stream == NULL)
+        return refuse_target(c, to, "is there already, and is no directory",
+                             "name a directory that is not there");
+    bool has_lock = false, has_more = false;
+    for (struct dirent *entry; (entry = readdir(stream)) != NULL;) {
+        bool is_own = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+        bool is_lock = strcmp(entry->d_name, "LOCK") == 0;
+        has_lock |= is_lock;
+        has_more |= !is_own && !is_lock;
+    }
+    closedir(stream);
+    if (has_more)
+        return refuse_target(c, to, "is not empty: what is there could be mistaken for the copy",
+                             "name another directory, or move away what this one holds");
+    return !has_lock || take_lock_away(c, to);
+}
+
+/* The directory that holds `to`, as a malloc'd real path, or NULL. */
+static char *parent_of(const char *to)
+{
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "%s", to);
+    char *slash = strrchr(path, '/');
+    if (slash == NULL)
+        return realpath(".", NULL);
+    *(slash == path ? slash + 1 : slash) = '\0';
+    return os_mkdirs(path) == 0 ? realpath(path, NULL) : NULL;
+}
+
+static bool check_target(struct copying *c, const char *to)
+{
+    if (strlen(to) > PATH_BYTES / 2)
+        return refuse_target(c, to, "is too long a path", "name a shorter one");
+    char *parent = parent_of(to), *own = realpath(c->dir->path, NULL);
+    size_t length = own == NULL ? 0 : strlen(own);
+    bool is_inside = parent != NULL && own != NULL && strncmp(parent, own, length) == 0 &&
+                     (parent[length] == '/' || parent[length] == '\0');
+    bool has_parent = parent != NULL;
+    free(parent);
+    free(own);
+    if (!has_parent)
+        return cannot_write(c, to, errno);
+    if (is_inside)
+        return refuse_target(c, to, "lies within the directory that is copied", "name a place outside of it");
+    return is_free_target(c, to);
+}
+
+static bool give_name(struct copying *c, const char *to)
+{
+    int error = os_rename(c->temporary, to, "ckpt.rename");
+    if (error != 0)
+        return cannot_write(c, to, error);
+    char *parent = parent_of(to);
+    error = parent == NULL ? errno : os_fsync_directory(parent, "ckpt.fsync_parent");
+    free(parent);
+    return error == 0 || cannot_write(c, to, error);
+}
+
+/* --- Which --- */
+
+enum copied { COPIED, COPY_GONE, COPY_FAILED };
+
+static enum copied copy_id(struct copying *c, struct checkpoint_id id, struct diag_list *said)
+{
+    enum decode_result result;
+    struct diag_list *diags = c->diags;
+    c->diags = said;
+    c->bytes = 0;
+    c->chain = chain_open(c->dir, id, false, &result, said);
+    bool is_open = c->chain != NULL && open_files(c);
+    bool is_good = is_open && copy_chain(c);
+    bool went = !is_open && is_gone(c->dir, id);
+    close_files(c);
+    c->diags = diags;
+    return is_good ? COPIED : went ? COPY_GONE : COPY_FAILED;
+}
+
+/* What was said of a checkpoint that is passed over becomes a warning. */
+static void warn(struct copying *c, const struct diag_list *said)
+{
+    for (unsigned i = 0; i < said->count; i++) {
+        const struct diag *d = &said->items[i];
+        struct diag *warning =
+            diag_warning(c->diags, d->code, (struct span){0, 0}, "skipped: %s", d->message);
+        warning->path = d->path, warning->offset = d->offset, warning->cause = d->cause;
+    }
+}
+
+static bool is_of_source(const struct diag_list *said)
+{
+    bool is_source = said->errors > 0;
+    for (unsigned i = 0; i < said->count; i++)
+        is_source &= said->items[i].code == DIAG_E0702;
+    return is_source;
+}
+
+static void say_all(struct copying *c, const struct diag_list *said)
+{
+    for (unsigned i = 0; i < said->count; i++) {
+        const struct diag *d = &said->items[i];
+        struct diag *copy = diag_error(c->diags, d->code, d->span, "%s", d->message);
+        copy->hint = d->hint, copy->cause = d->cause;
+        copy->path = d->path, copy->offset = d->offset;
+    }
+}
+
+static bool none_left(struct copying *c, uint32_t count)
+{
+    struct diag *diag =
+        count == 0 ? diag_error(c->diags, DIAG_E0705, (struct span){0, 0}, "there is no checkpoint in `%s`",
+                                c->dir->path)
+                   : diag_error(c->diags, DIAG_E0705, (struct span){0, 0},
+                                "%s holds %u checkpoints, and none of them is whole", c->dir->path, count);
+    diag_hint(c->diags, diag,
+              count == 0 ? "name the directory that `checkpoint: { dir: ... }` of the job names"
+                         : "`leat checkpoint verify` says what is damaged");
+    return false;
+}
+
+/* In the order of a restore, until one is whole; from the start again where a job took one away. */
+static bool copy_newest(struct copying *c, struct checkpoint_id *id)
+{
+    uint32_t count = 0;
+    for (int tries = 0; tries < TRIES; tries++) {
+        struct checkpoint_id *ids = ids_walk(c->dir, &count);
+        enum copied copied = COPY_FAILED;
+        for (uint32_t i = 0; i < count && copied == COPY_FAILED; i++) {
+            struct diag_list said;
+            diag_list_init(&said, c->diags->arena);
+            *id = ids[i];
+            copied = copy_id(c, ids[i], &said);
+            if (copied == COPY_FAILED && !is_of_source(&said)) {
+                say_all(c, &said);
+                free(ids);
+                return false;
+            }
+            if (copied == COPY_FAILED)
+                warn(c, &said);
+        }
+        free(ids);
+        if (copied != COPY_GONE)
+            return copied == COPIED || none_left(c, count);
+    }
+    struct diag *diag = diag_error(c->diags, DIAG_E0705, (struct span){0, 0},
+                                   "the job removes its checkpoints faster than they can be opened");
+    diag_hint(c->diags, diag, "let it `keep` more of them, or take them less often");
+    return false;
+}
+
+static bool copy_named(struct copying *c, struct checkpoint_id id)
+{
+    struct diag_list said;
+    diag_list_init(&said, c->diags->arena);
+    enum copied copied = copy_id(c, id, &said);
+    if (copied == COPY_FAILED)
+        say_all(c, &said);
+    if (copied == COPY_GONE) {
+        struct diag *diag =
+            diag_error(c->diags, DIAG_E0705, (struct span){0, 0}, "there is no checkpoint %u-%llu in `%s`",
+                       id.generation, (unsigned long long)id.epoch, c->dir->path);
+        diag_hint(c->diags, diag, "`leat checkpoint list` shows those that are there");
+    }
+    return copied == COPIED;
+}
+
+bool checkpoint_copy(struct checkpoint_dir *dir, struct checkpoint_id *id, const char *to, uint64_t *bytes,
+                     struct diag_list *diags)
+{
+    struct copying c = {.dir = dir, .diags = diags};
+    char path[PATH_BYTES];
+    size_t length = strlen(to);
+    while (length > 1 && to[length - 1] == '/')
+        length--;
+    snprintf(path, sizeof path, "%.*s", (int)MIN(length, (size_t)PATH_BYTES - 1), to);
+    if (!check_target(&c, path))
+        return false;
+    snprintf(c.temporary, sizeof c.temporary, "%s.tmp", path);
+    c.chunk = malloc(CHECKPOINT_CHUNK_BYTES);
+    leat_assert(c.chunk != NULL);
+    bool is_good = id->generation != 0 ? copy_named(&c, *id) : copy_newest(&c, id);
+    is_good = is_good && give_name(&c, path);
+    if (!is_good)
+        (void)os_remove_tree(c.temporary);
+    free(c.chunk);
+    *bytes = c.bytes;
+    return is_good;
+}

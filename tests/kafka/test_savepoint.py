@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""New runs from old checkpoints with the sink `kafka`: what the old run had promised goes out once, under its name; what
+comes behind the checkpoint is the new run's, and comes again. Prints TAP."""
+
+import collections
+import os
+import signal
+import subprocess
+import sys
+
+import rig
+from test_sink import LEAT, Job
+
+POINTS = ["kafka.committed=kill@2", "kafka.commit.before=kill@2", "kafka.commit.after=kill@2"]
+
+
+def save(job, name):
+    subprocess.run([LEAT, "checkpoint", "save", job.state, "--to", os.path.join(job.folder, name)], check=True,
+                   capture_output=True)
+    return os.path.join(job.folder, name)
+
+
+def counts(job):
+    return collections.Counter(rig.numbers(job.kafka.consume(job.topic)))
+
+
+def killed(job, failpoint):
+    status, _, err = job.run(failpoints=failpoint)
+    assert status == -signal.SIGKILL, (failpoint, status, err)
+
+
+def test_a_new_run_sends_what_the_other_had_promised():
+    for point in POINTS:
+        job = Job(rig.shared())
+        killed(job, point)
+        savepoint = save(job, "sp")
+        # It dies while it sends for the other; then it begins there again, by itself.
+        status, _, err = job.run("--from", savepoint, failpoints="kafka.commit.after=kill@2")
+        assert status in (0, -signal.SIGKILL), (point, status, err)
+        if status != 0:
+            job.finish()
+        job.check()
+        job.close()
+
+
+def test_what_comes_behind_an_old_savepoint_comes_again():
+    job = Job(rig.shared())
+    killed(job, "ckpt.published=kill@3")
+    savepoint = save(job, "sp")
+    job.finish()
+    job.check()
+    for again in range(2):
+        _, err = job.finish("--from", savepoint)
+        assert "were made behind the checkpoint" in err, err
+        assert "sends again" in err, err
+        found = counts(job)
+        assert sorted(found) == job.expected(), len(found)
+        # The order of rows is that of the file: up to some row each is there once, from there on once a run.
+        first = min((n for n in found if found[n] > 1), default=job.rows)
+        assert 0 < first < job.rows, first
+        assert all(found[n] == (1 if n < first else 2 + again) for n in found), (first, again)
+    job.close()
+
+
+def test_another_topic_is_said_and_left_by_name():
+    job = Job(rig.shared())
+    killed(job, "kafka.commit.before=kill@2")
+    savepoint = save(job, "sp")
+    other = job.kafka.create_topic("sink", partitions=2)
+    job.write(job.text.replace(f'topic: "{job.topic}"', f'topic: "{other}"'))
+    status, _, err = job.run("--from", savepoint)
+    assert status == 1 and "`sink/out` does not match: topic: the checkpoint has" in err, err
+    assert "--drop-state sink/out" in err, err
+    _, err = job.finish("--from", savepoint, "--drop-state", "sink/out")
+    assert "`sink/out`: what the checkpoint has of it is left behind" in err, err
+    found = collections.Counter(rig.numbers(job.kafka.consume(other)))
+    assert found and max(found.values()) == 1 and sorted(found) == job.expected()[-len(found):], len(found)
+    job.close()
+
+
+def test_progress_that_was_emptied_is_refused():
+    job = Job(rig.shared())
+    killed(job, "kafka.commit.before=kill@2")
+    savepoint = save(job, "sp")
+    job.kafka.delete_topic(job.progress)
+    job.kafka.create_topic(job.progress, exact=True)
+    before = len(job.kafka.consume(job.topic, beside_open=True))
+    status, _, err = job.run("--from", savepoint)
+    assert status == 1 and "progress topic" in err and "--drop-state" in err, err
+    assert len(job.kafka.consume(job.topic)) == before
+    job.close()
+
+
+if __name__ == "__main__":
+    sys.exit(rig.run(globals()))
