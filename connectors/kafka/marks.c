@@ -35,7 +35,8 @@ size_t marks_before(struct kafka_marks *marks, int64_t offset, char out[SOURCE_M
 
 struct kafka_mark mark_of(int64_t offset, int64_t time_ms, struct str payload)
 {
-    return (struct kafka_mark){offset, time_ms, XXH3_64bits(payload.data, payload.length)};
+    size_t bytes = MIN(payload.length, (size_t)SOURCE_RECORD_BYTES_MAX + 1);
+    return (struct kafka_mark){offset, MAX(time_ms, 0), XXH3_64bits(payload.data, bytes)};
 }
 
 bool mark_is(const struct kafka_mark *a, const struct kafka_mark *b)

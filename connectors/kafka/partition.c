@@ -19,8 +19,6 @@ struct kafka_partition *kafka_partition_new(struct kafka_shared *shared, rd_kafk
     p->id = id;
     int length = asprintf(&p->name, "%s/%d", p->topic, (int)id);
     leat_assert(length > 0);
-    p->pending = calloc(BATCH_ROWS, sizeof(rd_kafka_message_t *));
-    leat_assert(p->pending != NULL);
     p->end = INT64_MAX;
     p->eof = p->check.offset = -1;
     p->time_us = INT64_MIN;
@@ -34,9 +32,8 @@ static void stop(struct kafka_partition *p)
 {
     if (p->queue == NULL)
         return;
-    for (uint32_t i = 0; i < p->pending_count; i++)
-        rd_kafka_message_destroy(p->pending[i]);
-    p->pending_count = 0;
+    kafka_intake_clear(&p->intake);
+    kafka_intake_clear(&p->beyond);
     rd_kafka_queue_cb_event_enable(p->queue, NULL, NULL);
     rd_kafka_consume_stop(p->handle, p->id);
     rd_kafka_queue_destroy(p->queue);
@@ -48,8 +45,9 @@ void kafka_partition_free(struct kafka_partition *p)
     if (p == NULL)
         return;
     stop(p);
+    kafka_intake_free(&p->intake);
+    kafka_intake_free(&p->beyond);
     marks_free(&p->marks);
-    free(p->pending);
     free(p->name);
     free(p);
 }
@@ -133,18 +131,12 @@ bool kafka_partition_mark_check(struct kafka_partition *p, struct str mark)
     return true;
 }
 
-static struct kafka_mark mark_of_message(const rd_kafka_message_t *message)
-{
-    rd_kafka_timestamp_type_t type;
-    return mark_of(message->offset, rd_kafka_message_timestamp(message, &type),
-                   (struct str){message->payload, message->len});
-}
-
 /* A record before the place where reading begins: there to be compared. A compacted topic may have lost it.
  */
 static bool check_before(struct kafka_partition *p, const rd_kafka_message_t *message)
 {
-    struct kafka_mark found = mark_of_message(message);
+    struct kafka_mark found =
+        mark_of(message->offset, kafka_time_ms(message), (struct str){message->payload, message->len});
     bool is_it = found.offset == p->check.offset;
     bool is_same = found.time == p->check.time && found.digest == p->check.digest;
     char what[160];
@@ -180,11 +172,12 @@ static bool start(struct kafka_partition *p)
 
 /* Not a record. Errors that pass by themselves (a broker that goes, a leader that moves) are librdkafka's to
  * mend; what it may not do is to go on somewhere else. */
-static bool take_event(struct kafka_partition *p, const rd_kafka_message_t *message)
+static bool take_event(struct kafka_partition *p)
 {
     int64_t low = -1, high = -1;
-    switch ((int)message->err) {
-    case RD_KAFKA_RESP_ERR__PARTITION_EOF: p->eof = message->offset; return true;
+    rd_kafka_resp_err_t code = p->event.code;
+    p->event.code = RD_KAFKA_RESP_ERR_NO_ERROR;
+    switch ((int)code) {
     case RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET:
     case RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE:
         if (rd_kafka_query_watermark_offsets(p->shared->client, p->topic, p->id, &low, &high, ASK_MS) !=
@@ -199,8 +192,8 @@ static bool take_event(struct kafka_partition *p, const rd_kafka_message_t *mess
         struct diag_list *diags = lock_diags(p);
         struct diag *d =
             diag_error(diags, DIAG_E0612, no_span, "the records of `%s` at offset %lld are damaged", p->name,
-                       (long long)message->offset);
-        diag_cause(diags, d, "%s", rd_kafka_message_errstr(message));
+                       (long long)p->event.offset);
+        diag_cause(diags, d, "%s", p->event.text);
         diag_hint(diags, d, "is a replica of the partition whole? Nothing after them was read");
         return fail(p);
     }
@@ -215,11 +208,6 @@ static bool take_event(struct kafka_partition *p, const rd_kafka_message_t *mess
 }
 
 /* --- Reading --- */
-
-static size_t payload_bytes(const rd_kafka_message_t *message)
-{
-    return MIN(message->len, SOURCE_RECORD_BYTES_MAX + 1);
-}
 
 /* How many records the rate allows now, at most `wanted`. */
 static uint32_t take_allowance(struct kafka_shared *shared, uint32_t wanted)
@@ -249,33 +237,45 @@ static void give_allowance_back(struct kafka_shared *shared, uint32_t unused)
     pthread_mutex_unlock(&shared->mutex);
 }
 
-/* Keeps the records among what came, drops the rest; false after a diagnostic. */
-static bool sort_out(struct kafka_partition *p, uint32_t got)
+/* What is no record: judged when librdkafka's callback is left. */
+static void keep_event(struct kafka_partition *p, const rd_kafka_message_t *message)
 {
-    rd_kafka_message_t **from = p->pending + p->pending_count;
-    bool is_good = true;
-    for (uint32_t i = 0; i < got; i++) {
-        rd_kafka_message_t *message = from[i];
-        bool is_kept = false;
-        if (unlikely(message->err != RD_KAFKA_RESP_ERR_NO_ERROR)) {
-            is_good = is_good && take_event(p, message);
-        } else if (unlikely(message->offset < p->next)) {
-            is_good = is_good && check_before(p, message);
-        } else if (unlikely(message->offset >= p->end)) {
-            p->eof = message->offset;
-        } else {
-            prefetch_line(message->payload);
-            p->eof = -1;
-            is_kept = true;
-        }
-        if (!is_kept || !is_good) {
-            rd_kafka_message_destroy(message);
-            continue;
-        }
-        p->pending_bytes += payload_bytes(message);
-        p->pending[p->pending_count++] = message;
+    if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
+        p->eof = message->offset;
+        return;
     }
-    return is_good;
+    p->event.code = message->err;
+    p->event.offset = message->offset;
+    snprintf(p->event.text, sizeof(p->event.text), "%s", rd_kafka_message_errstr(message));
+    rd_kafka_yield(p->shared->client);
+}
+
+/* librdkafka's callback: one record, which is its own again behind that. What the batch has no place for goes
+ * beyond it. */
+static void take(rd_kafka_message_t *message, void *argument)
+{
+    struct kafka_partition *p = argument;
+    if (unlikely(message->err != RD_KAFKA_RESP_ERR_NO_ERROR)) {
+        keep_event(p, message);
+    } else if (unlikely(message->offset < p->next)) {
+        if (!check_before(p, message))
+            rd_kafka_yield(p->shared->client);
+    } else if (unlikely(message->offset >= p->end)) {
+        p->eof = message->offset;
+    } else {
+        bool is_beyond = !kafka_intake_fits(&p->intake, kafka_payload_bytes(message));
+        kafka_intake_add(is_beyond ? &p->beyond : &p->intake, p->shared->meta, message);
+        p->eof = -1;
+        p->wanted--;
+        if (is_beyond || p->wanted == 0)
+            rd_kafka_yield(p->shared->client);
+    }
+}
+
+/* Whether the batch that is being made cannot have more. */
+static bool is_full(const struct kafka_partition *p)
+{
+    return p->beyond.count > 0 || p->intake.count == BATCH_ROWS;
 }
 
 /* A queue that was as full as it may be and is half empty now: its broker's thread may be asleep. */
@@ -286,7 +286,7 @@ static void nudge(struct kafka_partition *p, uint32_t got)
     p->queue_peak = MAX(p->queue_peak, length + got);
     if (length >= p->queue_peak / 2)
         return;
-    size_t record_bytes = p->pending_count == 0 ? 0 : p->pending_bytes / p->pending_count;
+    size_t record_bytes = p->intake.count == 0 ? 0 : p->intake.payload_bytes / p->intake.count;
     bool was_full = p->queue_peak >= (size_t)shared->queue_records / 8 * 7 ||
                     p->queue_peak * record_bytes >= (size_t)shared->queue_bytes / 8 * 7;
     int64_t now = os_monotonic_us();
@@ -299,152 +299,65 @@ static void nudge(struct kafka_partition *p, uint32_t got)
 
 static bool take_messages(struct kafka_partition *p)
 {
-    uint32_t wanted = take_allowance(p->shared, BATCH_ROWS - p->pending_count);
+    uint32_t wanted = take_allowance(p->shared, BATCH_ROWS - p->intake.count);
     if (wanted == 0)
         return true;
-    ssize_t got = rd_kafka_consume_batch_queue(p->queue, 0, p->pending + p->pending_count, wanted);
-    uint32_t count = got < 0 ? 0 : (uint32_t)got;
-    give_allowance_back(p->shared, wanted - count);
-    bool is_good = sort_out(p, count);
-    if (count > 0)
-        nudge(p, count);
-    return is_good;
+    p->wanted = wanted;
+    rd_kafka_consume_callback_queue(p->queue, 0, take, p);
+    give_allowance_back(p->shared, p->wanted);
+    if (p->wanted < wanted)
+        nudge(p, wanted - p->wanted);
+    return !p->is_failed && (p->event.code == RD_KAFKA_RESP_ERR_NO_ERROR || take_event(p));
 }
 
-/* How many of the pending records make a batch: as bytes allow, one at least. */
-static uint32_t batch_count(const struct kafka_partition *p, uint32_t limit, size_t *bytes)
-{
-    uint32_t count = 0;
-    for (*bytes = 0; count < limit; count++) {
-        size_t record = payload_bytes(p->pending[count]);
-        if (count > 0 && *bytes + record > SOURCE_BATCH_BYTES)
-            break;
-        *bytes += record;
-    }
-    return count;
-}
-
-static const rd_kafka_headers_t *headers_of(const struct kafka_meta *meta, const rd_kafka_message_t *message)
-{
-    rd_kafka_headers_t *headers = NULL;
-    if (meta->headers_count == 0 || rd_kafka_message_headers(message, &headers) != RD_KAFKA_RESP_ERR_NO_ERROR)
-        return NULL;
-    return headers;
-}
-
-/* Key (0) or header (1 ...) of a record; NULL: there is none. */
-static const void *text_of(const struct kafka_meta *meta, const rd_kafka_message_t *message,
-                           const rd_kafka_headers_t *headers, uint32_t which, size_t *bytes)
-{
-    const void *data = NULL;
-    if (which == 0) {
-        *bytes = message->key_len;
-        return message->key;
-    }
-    if (headers == NULL || rd_kafka_header_get_last(headers, meta->header_names[which - 1], &data, bytes) !=
-                               RD_KAFKA_RESP_ERR_NO_ERROR)
-        return NULL;
-    return data;
-}
-
-/* Keys and headers, where the job has columns for them. */
-static void copy_texts(struct kafka_partition *p, struct kafka_frame *frame, uint32_t count,
-                       struct arena *arena)
+/* Keeps the first `count` of what is there, and gives the rest to what comes behind them. */
+static void split(struct kafka_partition *p, uint32_t count, struct kafka_intake *first)
 {
     const struct kafka_meta *meta = p->shared->meta;
-    if (meta->key.name.length == 0 && meta->headers_count == 0)
-        return;
-    uint32_t each = 1 + meta->headers_count;
-    const void **data = arena_alloc(arena, (size_t)count * each * sizeof(*data));
-    frame->texts = arena_alloc(arena, (size_t)count * each * sizeof(*frame->texts));
-    for (uint32_t i = 0; i < count; i++) {
-        const rd_kafka_headers_t *headers = headers_of(meta, p->pending[i]);
-        for (uint32_t k = 0; k < each; k++) {
-            size_t bytes = 0;
-            data[i * each + k] = text_of(meta, p->pending[i], headers, k, &bytes);
-            bool is_null = data[i * each + k] == NULL;
-            frame->texts[i * each + k] =
-                (struct text_ref){(uint32_t)frame->heap_bytes, is_null ? KAFKA_TEXT_NULL : (uint32_t)bytes};
-            frame->heap_bytes += is_null ? 0 : bytes;
-        }
-    }
-    char *heap = arena_alloc(arena, frame->heap_bytes + RAW_PADDING);
-    frame->heap = heap;
-    for (uint32_t i = 0; i < count * each; i++)
-        if (frame->texts[i].length != KAFKA_TEXT_NULL && frame->texts[i].length > 0)
-            memcpy(heap + frame->texts[i].offset, data[i], frame->texts[i].length);
+    *first = p->intake;
+    struct kafka_intake beyond = p->beyond;
+    p->intake = p->beyond = (struct kafka_intake){.usual = first->usual};
+    for (uint32_t i = count; i < first->count; i++)
+        kafka_intake_move(&p->intake, meta, first, i);
+    for (uint32_t i = 0; i < beyond.count; i++)
+        kafka_intake_move(kafka_intake_fits(&p->intake, beyond.records[i].length) ? &p->intake : &p->beyond,
+                          meta, &beyond, i);
+    first->count = count;
+    first->used = first->records[count - 1].offset + first->records[count - 1].length + 1;
+    kafka_intake_free(&beyond);
 }
 
-static void keep_original(struct kafka_frame *frame, uint32_t row, uint32_t rows,
-                          const rd_kafka_message_t *message, struct arena *arena)
+/* Of the first `count` records that are there. */
+static void make_batch(struct kafka_partition *p, struct raw_batch *raw, uint32_t count)
 {
-    struct byte_buffer out = {0};
-    record_put_headers_of(message, &out);
-    kafka_frame_keep(frame, row, rows, (struct str){message->key, message->key_len},
-                     (struct str){out.data, out.length}, arena);
-    buffer_free(&out);
-}
-
-static void flag(struct kafka_frame *frame, uint32_t row, enum kafka_record_flag what, struct arena *arena)
-{
-    if (frame->flags == NULL)
-        frame->flags = arena_calloc(arena, BATCH_ROWS, 1);
-    frame->flags[row] = (uint8_t)what;
-}
-
-/* Of the first `limit` pending records, at most. */
-static void make_batch(struct kafka_partition *p, struct raw_batch *raw, uint32_t limit)
-{
-    size_t bytes;
-    uint32_t count = batch_count(p, limit, &bytes);
-    struct arena *arena = &raw->arena;
-    struct kafka_frame *frame = arena_new(arena, struct kafka_frame);
-    *frame = (struct kafka_frame){.topic = p->topic,
-                                  .partition = p->id,
-                                  .times = arena_alloc(arena, count * sizeof(int64_t)),
-                                  .offsets = arena_alloc(arena, count * sizeof(int64_t))};
-    raw->records = arena_alloc(arena, count * sizeof(*raw->records));
-    raw->data = arena_alloc(arena, bytes + count + RAW_PADDING);
-    const rd_kafka_message_t *last = p->pending[count - 1];
-    raw->next = (struct source_position){.b = last->offset + 1, .record = p->records + count};
-    struct kafka_mark mark = mark_of_message(last);
+    struct kafka_intake first, *intake = &p->intake;
+    if (count < intake->count)
+        split(p, count, intake = &first);
+    struct kafka_frame *frame = intake->frame;
+    const struct raw_record *last = &intake->records[count - 1];
+    int64_t time_us = frame->times[count - 1];
+    frame->topic = p->topic;
+    frame->partition = p->id;
+    raw->next = (struct source_position){.b = frame->offsets[count - 1] + 1, .record = p->records + count};
+    struct kafka_mark mark =
+        mark_of(raw->next.b - 1, time_us / 1000, (struct str){intake->data + last->offset, last->length});
     marks_add(&p->marks, &mark);
-    copy_texts(p, frame, count, arena);
-    char *at = raw->data;
-    for (uint32_t i = 0; i < count; i++) {
-        rd_kafka_message_t *message = p->pending[i];
-        rd_kafka_timestamp_type_t type;
-        int64_t time_ms = rd_kafka_message_timestamp(message, &type);
-        size_t length = payload_bytes(message);
-        frame->times[i] = time_ms <= 0 ? 0 : time_ms * 1000;
-        frame->offsets[i] = message->offset;
-        if (unlikely(message->payload == NULL))
-            flag(frame, i, KAFKA_TOMBSTONE, arena);
-        else
-            memcpy(at, message->payload, length);
-        if (unlikely(length > SOURCE_RECORD_BYTES_MAX))
-            flag(frame, i, KAFKA_TOO_LONG, arena);
-        if (p->shared->meta->keeps_originals)
-            keep_original(frame, i, count, message, arena);
-        raw->records[i] = (struct raw_record){(uint32_t)(at - raw->data), (uint32_t)length};
-        at += length;
-        *at++ = '\n';                      /* as between lines: ends whatever a decoder scans for */
-        rd_kafka_message_destroy(message); /* while it is in the cache */
-    }
-    raw->data_bytes = (size_t)(at - raw->data);
-    raw->count = count;
-    raw->offsets = frame->offsets;
+    kafka_intake_give(intake, raw);
     raw->position = (struct source_position){.b = p->next, .record = p->records};
     raw->path = p->name;
     raw->first_line = raw->first_offset = -1;
     raw->header = (struct str){"", 0};
-    raw->extra = frame;
-    __atomic_store_n(&p->time_us, frame->times[count - 1], __ATOMIC_RELAXED);
+    __atomic_store_n(&p->time_us, time_us, __ATOMIC_RELAXED);
     __atomic_store_n(&p->next, raw->next.b, __ATOMIC_RELAXED);
     p->records += count;
-    p->pending_count -= count;
-    p->pending_bytes -= bytes;
-    memmove(p->pending, p->pending + count, p->pending_count * sizeof(*p->pending));
+    if (intake == &first) {
+        kafka_intake_free(intake);
+    } else if (p->beyond.count > 0) {
+        struct kafka_intake empty = p->intake;
+        p->intake = p->beyond;
+        p->intake.usual = empty.usual;
+        p->beyond = empty;
+    }
 }
 
 /* Live: whether all that the broker had when it last answered is read. EOF is told only by an answer without
@@ -464,7 +377,8 @@ static bool is_at_end(const struct kafka_partition *p)
 /* Bounded: whether all records before the end are there. */
 static bool has_ended(const struct kafka_partition *p)
 {
-    int64_t behind = p->pending_count == 0 ? p->next : p->pending[p->pending_count - 1]->offset + 1;
+    const struct kafka_intake *last = p->beyond.count > 0 ? &p->beyond : &p->intake;
+    int64_t behind = last->count == 0 ? p->next : last->frame->offsets[last->count - 1] + 1;
     return p->eof >= p->end || behind >= p->end;
 }
 
@@ -495,34 +409,36 @@ static enum read_status lost(struct kafka_partition *p)
     return READ_ERROR;
 }
 
-/* How many of the first `count` pending records have schemas that are there; *status: of the next. */
-static uint32_t ready_count(const struct kafka_partition *p, uint32_t count, enum payload_status *status)
+/* How many of the records have schemas that are there; *status: of the next. */
+static uint32_t ready_count(const struct kafka_partition *p, enum payload_status *status)
 {
+    const struct kafka_intake *intake = &p->intake;
     uint32_t ready = 0;
     *status = PAYLOAD_READY;
-    for (; ready < count && p->shared->payload != NULL; ready++) {
-        const rd_kafka_message_t *message = p->pending[ready];
-        if (message->payload == NULL || message->len > SOURCE_RECORD_BYTES_MAX)
+    for (; ready < intake->count && p->shared->payload != NULL; ready++) {
+        if (intake->frame->flags != NULL && intake->frame->flags[ready] != 0)
             continue;
-        *status = payload_ready(p->shared->payload, message->payload, message->len);
+        const struct raw_record *record = &intake->records[ready];
+        *status = payload_ready(p->shared->payload, intake->data + record->offset, record->length);
         if (*status != PAYLOAD_READY)
             return ready;
     }
-    return count;
+    return intake->count;
 }
 
-static enum read_status fail_schema(struct kafka_partition *p, const rd_kafka_message_t *message)
+static enum read_status fail_schema(struct kafka_partition *p, uint32_t row)
 {
     char place[512];
-    snprintf(place, sizeof(place), "%s, offset %lld", p->name, (long long)message->offset);
-    payload_report(p->shared->payload, message->payload, message->len, place, lock_diags(p));
+    const struct kafka_intake *intake = &p->intake;
+    const struct raw_record *record = &intake->records[row];
+    snprintf(place, sizeof(place), "%s, offset %lld", p->name, (long long)intake->frame->offsets[row]);
+    payload_report(p->shared->payload, intake->data + record->offset, record->length, place, lock_diags(p));
     fail(p);
     return READ_ERROR;
 }
 
 enum read_status kafka_partition_read(struct kafka_partition *p, struct raw_batch *raw)
 {
-    size_t bytes;
     enum payload_status status;
     if (p->is_failed)
         return READ_ERROR;
@@ -532,19 +448,18 @@ enum read_status kafka_partition_read(struct kafka_partition *p, struct raw_batc
         return READ_END;
     if (p->queue == NULL && !start(p))
         return READ_ERROR;
-    if (!has_ended(p) && p->pending_count < BATCH_ROWS && !take_messages(p))
+    if (!has_ended(p) && !is_full(p) && !take_messages(p))
         return READ_ERROR;
-    if (p->pending_count == 0)
+    if (p->intake.count == 0)
         return nothing(p);
     /* A bounded source gives the same batches whenever it is read: only whole ones, cut by the records alone.
      */
-    bool is_whole = p->pending_count == BATCH_ROWS || p->pending_bytes >= SOURCE_BATCH_BYTES || has_ended(p);
-    if (p->shared->is_bounded && !is_whole)
+    if (p->shared->is_bounded && !is_full(p) && !has_ended(p))
         return READ_LATER;
     atomic_store_explicit(&p->is_quiet, false, memory_order_relaxed);
-    uint32_t count = batch_count(p, p->pending_count, &bytes), ready = ready_count(p, count, &status);
-    if (ready < count && (ready == 0 || p->shared->is_bounded))
-        return status == PAYLOAD_FAILED ? fail_schema(p, p->pending[ready]) : READ_LATER;
+    uint32_t ready = ready_count(p, &status);
+    if (ready < p->intake.count && (ready == 0 || p->shared->is_bounded))
+        return status == PAYLOAD_FAILED ? fail_schema(p, ready) : READ_LATER;
     make_batch(p, raw, ready);
     return READ_BATCH;
 }

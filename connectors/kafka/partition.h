@@ -8,8 +8,8 @@
 #define LEAT_CONNECTORS_KAFKA_PARTITION_H
 
 #include "connectors/kafka/client.h"
+#include "connectors/kafka/intake.h"
 #include "connectors/kafka/marks.h"
-#include "connectors/kafka/meta.h"
 
 #include "formats/payload.h"
 
@@ -46,16 +46,21 @@ struct kafka_partition {
     int64_t end;       /* until: latest; else INT64_MAX; atomic */
 
     rd_kafka_topic_t *handle;
-    rd_kafka_queue_t *queue;      /* NULL: not begun */
-    rd_kafka_message_t **pending; /* BATCH_ROWS: taken from the queue, and not yet in a batch */
-    uint32_t pending_count;
-    size_t pending_bytes;
-    size_t queue_peak; /* the longest that the queue was since the last nudge */
-    int64_t next;      /* offset behind the last record in a batch; atomic for the live view */
-    int64_t eof;       /* the log ended there, and nothing has come since; -1: unknown */
-    int64_t time_us;   /* of the last record read; atomic; INT64_MIN: none */
+    rd_kafka_queue_t *queue;    /* NULL: not begun */
+    struct kafka_intake intake; /* taken from the queue, and not yet in a batch */
+    struct kafka_intake beyond; /* what came when that was full: a record, if any */
+    uint32_t wanted;            /* records that the queue is asked for now */
+    size_t queue_peak;          /* the longest that the queue was since the last nudge */
+    int64_t next;               /* offset behind the last record in a batch; atomic for the live view */
+    int64_t eof;                /* the log ended there, and nothing has come since; -1: unknown */
+    int64_t time_us;            /* of the last record read; atomic; INT64_MIN: none */
     uint64_t records;
     bool is_failed;
+    struct {
+        rd_kafka_resp_err_t code; /* what came instead of a record; NO_ERROR: nothing */
+        int64_t offset;
+        char text[256];
+    } event;
     atomic_bool is_quiet; /* the last read found it at its end */
     atomic_bool is_lost;  /* the topic is gone: the watching thread has seen it */
 

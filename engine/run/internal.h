@@ -46,6 +46,7 @@ struct partition {
     uint32_t source; /* index in plan->sources */
     uint32_t local;  /* number within the source */
     struct piece pieces[PIECES_MAX];
+    uint32_t ring;       /* pieces that are used: few, so that their memory stays in the caches */
     uint64_t head, tail; /* pieces [head, tail) are in the ring */
     uint32_t head_row;   /* rows of the head that are sequenced */
     bool is_reading, is_ended;
@@ -70,6 +71,8 @@ struct partition {
     uint32_t skip_rows; /* of the first batches after a resume */
     uint64_t records;   /* sequenced, over all lives */
 };
+
+#define PIECE_AT(partition, index) (&(partition)->pieces[(index) % (partition)->ring])
 
 /* The rows of one partition in one number. */
 struct slice {

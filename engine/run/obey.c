@@ -413,13 +413,13 @@ static enum rows_state rows_ready(const struct sequencer *s, struct partition *p
     while (p->head < p->tail) {
         if (!partition_prepare(p))
             return ROWS_LATER;
-        if (p->head_row < p->pieces[p->head % PIECES_MAX].batch->rows)
+        if (p->head_row < PIECE_AT(p, p->head)->batch->rows)
             break;
         partition_drop_head(p);
     }
     rows->time = p->order_max;
     for (uint64_t i = p->head; i < p->tail && rows->found < wanted; i++) {
-        struct piece *piece = &p->pieces[i % PIECES_MAX];
+        struct piece *piece = PIECE_AT(p, i);
         if (!atomic_load_explicit(&piece->is_ready, memory_order_acquire))
             return ROWS_LATER;
         uint32_t first = i == p->head ? p->head_row : 0;
@@ -517,7 +517,7 @@ bool obey_is_beyond(const struct run *run)
     const struct order_script *script = &run->order->script;
     for (uint32_t i = 0; i < script->slices_count; i++) {
         const struct partition *p = &run->sequencer.partitions[script->slices[i].partition];
-        if (p->pieces[p->head % PIECES_MAX].batch->order_time[p->head_row] < run->sequencer.until_us)
+        if (PIECE_AT(p, p->head)->batch->order_time[p->head_row] < run->sequencer.until_us)
             return false;
     }
     return script->slices_count > 0;
@@ -552,7 +552,7 @@ struct partition *obey_fill(struct run *run, struct slot *slot)
         for (uint64_t left = script->slices[i].records; left > 0;) {
             bool is_ready = partition_prepare(p);
             leat_assert(is_ready);
-            uint32_t rows = p->pieces[p->head % PIECES_MAX].batch->rows;
+            uint32_t rows = PIECE_AT(p, p->head)->batch->rows;
             uint32_t count = (uint32_t)MIN(left, rows - p->head_row);
             if (count > 0)
                 partition_cut(p, p->head_row + count, add_slice(slot));

@@ -63,6 +63,7 @@ struct partition *sequencer_add_partition(struct run *run, uint32_t source, uint
     p->id = s->partitions_count++;
     p->source = source;
     p->local = local;
+    p->ring = s->pieces_ahead;
     p->order_max = p->event_max = TIME_MIN;
     p->is_live = is_live_source(run, source);
     p->has_own_order = node->is_live; /* that of arrival */

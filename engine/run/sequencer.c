@@ -132,7 +132,7 @@ static enum work read_piece(struct run *run, struct lane *lane)
         return WORK_NONE;
     }
     p->is_reading = true;
-    struct piece *piece = &p->pieces[p->tail % PIECES_MAX];
+    struct piece *piece = PIECE_AT(p, p->tail);
     pthread_mutex_unlock(&s->mutex);
 
     const struct source_kind *kind = run->plan->nodes[run->plan->sources[p->source]].source_kind;
@@ -174,7 +174,7 @@ bool sequencer_work(struct run *run, struct lane *lane)
  * resume. False: not decoded yet. */
 bool partition_prepare(struct partition *p)
 {
-    struct piece *piece = &p->pieces[p->head % PIECES_MAX];
+    struct piece *piece = PIECE_AT(p, p->head);
     if (!atomic_load_explicit(&piece->is_ready, memory_order_acquire))
         return false;
     if (piece->is_fixed)
@@ -193,7 +193,7 @@ bool partition_prepare(struct partition *p)
 
 void partition_drop_head(struct partition *p)
 {
-    struct piece *piece = &p->pieces[p->head % PIECES_MAX];
+    struct piece *piece = PIECE_AT(p, p->head);
     batch_release(piece->batch);
     piece->batch = NULL;
     p->head++;
@@ -219,7 +219,7 @@ static enum heads find_heads(struct run *run)
         while (p->head < p->tail) {
             if (!partition_prepare(p))
                 return HEADS_WAIT;
-            if (p->head_row < p->pieces[p->head % PIECES_MAX].batch->rows)
+            if (p->head_row < PIECE_AT(p, p->head)->batch->rows)
                 break;
             partition_drop_head(p);
         }
@@ -239,7 +239,7 @@ static enum heads find_heads(struct run *run)
 /* Behind the last row of the head that a number may have: its end, or the next cut. */
 static uint32_t head_end(const struct partition *p)
 {
-    const struct batch *batch = p->pieces[p->head % PIECES_MAX].batch;
+    const struct batch *batch = PIECE_AT(p, p->head)->batch;
     return MIN(batch->rows, p->head_row + BATCH_ROWS - p->since_cut);
 }
 
@@ -251,7 +251,7 @@ static struct partition *earliest_end(struct sequencer *s, int64_t *bound)
         struct partition *p = &s->partitions[i];
         if (p->head == p->tail)
             continue;
-        const struct batch *batch = p->pieces[p->head % PIECES_MAX].batch;
+        const struct batch *batch = PIECE_AT(p, p->head)->batch;
         int64_t end = batch->order_time[head_end(p) - 1];
         if (first == NULL || end < *bound) {
             first = p;
@@ -264,7 +264,7 @@ static struct partition *earliest_end(struct sequencer *s, int64_t *bound)
 /* Rows of the head up to the bound: order times never fall. */
 static uint32_t rows_up_to(const struct partition *p, int64_t bound, bool is_inclusive)
 {
-    const struct batch *batch = p->pieces[p->head % PIECES_MAX].batch;
+    const struct batch *batch = PIECE_AT(p, p->head)->batch;
     uint32_t low = p->head_row, high = batch->rows;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
@@ -305,7 +305,7 @@ static void keep_bad_rows(struct slice *slice, const struct piece *piece)
 
 void partition_cut(struct partition *p, uint32_t end, struct slice *slice)
 {
-    struct piece *piece = &p->pieces[p->head % PIECES_MAX];
+    struct piece *piece = PIECE_AT(p, p->head);
     struct batch *whole = piece->batch;
     *slice = (struct slice){.partition = p, .begin = p->head_row, .end = end};
     if (p->head_row == 0 && end == whole->rows && piece->output.bad_count == 0) {
@@ -340,7 +340,7 @@ void partition_cut(struct partition *p, uint32_t end, struct slice *slice)
 /* Whether what is sequenced of the partition ends at a cut; the next one is counted from there. */
 static bool take_cut(struct partition *p)
 {
-    const struct batch *batch = p->pieces[p->head % PIECES_MAX].batch;
+    const struct batch *batch = PIECE_AT(p, p->head)->batch;
     bool is_cut = p->since_cut == BATCH_ROWS ||
                   (p->head_row == batch->rows && (batch->rows == BATCH_ROWS || p->is_live));
     if (is_cut)
@@ -444,7 +444,7 @@ static bool is_beyond_until(struct run *run)
         return obey_is_beyond(run);
     for (uint32_t i = 0; i < s->partitions_count; i++) {
         const struct partition *p = &s->partitions[i];
-        if (p->head < p->tail && p->pieces[p->head % PIECES_MAX].batch->order_time[p->head_row] < s->until_us)
+        if (p->head < p->tail && PIECE_AT(p, p->head)->batch->order_time[p->head_row] < s->until_us)
             return false;
     }
     return true;

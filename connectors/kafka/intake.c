@@ -1,0 +1,168 @@
+#include "connectors/kafka/intake.h"
+
+#include "connectors/kafka/record.h"
+
+enum { DATA_BYTES_FIRST = 16 << 10 };
+
+static void begin(struct kafka_intake *intake, const struct kafka_meta *meta)
+{
+    struct arena *arena = &intake->arena;
+    bool has_texts = meta->key.name.length > 0 || meta->headers_count > 0;
+    struct kafka_frame *frame = intake->frame = arena_new(arena, struct kafka_frame);
+    frame->times = arena_alloc(arena, BATCH_ROWS * sizeof(*frame->times));
+    frame->offsets = arena_alloc(arena, BATCH_ROWS * sizeof(*frame->offsets));
+    if (has_texts)
+        frame->texts = arena_alloc(arena, BATCH_ROWS * (1 + meta->headers_count) * sizeof(*frame->texts));
+    intake->records = arena_alloc(arena, BATCH_ROWS * sizeof(*intake->records));
+    intake->room = MAX(intake->usual, (size_t)DATA_BYTES_FIRST);
+    intake->data = arena_alloc(arena, intake->room + RAW_PADDING);
+}
+
+static void grow(struct kafka_intake *intake, size_t bytes)
+{
+    intake->room = MAX(2 * intake->room, intake->used + bytes);
+    char *data = arena_alloc(&intake->arena, intake->room + RAW_PADDING);
+    memcpy(data, intake->data, intake->used);
+    intake->data = data;
+}
+
+static void flag(struct kafka_intake *intake, uint8_t what)
+{
+    if (what == 0)
+        return;
+    if (intake->frame->flags == NULL)
+        intake->frame->flags = arena_calloc(&intake->arena, BATCH_ROWS, 1);
+    intake->frame->flags[intake->count] = what;
+}
+
+/* What comes to a record's place, but for its texts. A newline follows it, as between lines: it ends whatever
+ * a decoder scans for. */
+static inline void add(struct kafka_intake *intake, const struct kafka_meta *meta, const void *payload,
+                       size_t bytes, int64_t time_us, int64_t offset)
+{
+    if (unlikely(intake->frame == NULL))
+        begin(intake, meta);
+    if (unlikely(intake->room - intake->used < bytes + 1))
+        grow(intake, bytes + 1);
+    char *at = intake->data + intake->used;
+    intake->records[intake->count] = (struct raw_record){(uint32_t)intake->used, (uint32_t)bytes};
+    if (bytes > 0)
+        memcpy(at, payload, bytes);
+    at[bytes] = '\n';
+    intake->frame->times[intake->count] = time_us;
+    intake->frame->offsets[intake->count] = offset;
+    intake->used += bytes + 1;
+    intake->payload_bytes += bytes;
+}
+
+/* Key (which 0) or header (1 ...) of the record that is being added; data NULL: there is none. */
+static void add_text(struct kafka_intake *intake, const struct kafka_meta *meta, uint32_t which,
+                     const void *data, size_t bytes)
+{
+    struct text_ref *ref = &intake->frame->texts[intake->count * (1 + meta->headers_count) + which];
+    *ref = (struct text_ref){(uint32_t)intake->heap.length, data == NULL ? KAFKA_TEXT_NULL : (uint32_t)bytes};
+    if (data != NULL)
+        buffer_append(&intake->heap, data, bytes);
+}
+
+static void add_texts(struct kafka_intake *intake, const struct kafka_meta *meta,
+                      const rd_kafka_message_t *message)
+{
+    rd_kafka_headers_t *headers = NULL;
+    add_text(intake, meta, 0, message->key, message->key_len);
+    if (meta->headers_count > 0 && rd_kafka_message_headers(message, &headers) != RD_KAFKA_RESP_ERR_NO_ERROR)
+        headers = NULL;
+    for (uint32_t i = 0; i < meta->headers_count; i++) {
+        const void *data = NULL;
+        size_t bytes = 0;
+        if (headers == NULL || rd_kafka_header_get_last(headers, meta->header_names[i], &data, &bytes) !=
+                                   RD_KAFKA_RESP_ERR_NO_ERROR)
+            data = NULL;
+        add_text(intake, meta, 1 + i, data, bytes);
+    }
+}
+
+/* For dead letters: all that the record had. */
+static void keep_original(struct kafka_intake *intake, const rd_kafka_message_t *message)
+{
+    struct byte_buffer headers = {0};
+    record_put_headers_of(message, &headers);
+    kafka_frame_keep(intake->frame, intake->count, BATCH_ROWS, (struct str){message->key, message->key_len},
+                     (struct str){headers.data, headers.length}, &intake->arena);
+    buffer_free(&headers);
+}
+
+void kafka_intake_add(struct kafka_intake *intake, const struct kafka_meta *meta,
+                      const rd_kafka_message_t *message)
+{
+    size_t bytes = kafka_payload_bytes(message);
+    add(intake, meta, message->payload, bytes, kafka_time_ms(message) * 1000, message->offset);
+    if (unlikely(message->payload == NULL))
+        flag(intake, KAFKA_TOMBSTONE);
+    if (unlikely(bytes > SOURCE_RECORD_BYTES_MAX))
+        flag(intake, KAFKA_TOO_LONG);
+    if (intake->frame->texts != NULL)
+        add_texts(intake, meta, message);
+    if (meta->keeps_originals)
+        keep_original(intake, message);
+    intake->count++;
+}
+
+void kafka_intake_move(struct kafka_intake *intake, const struct kafka_meta *meta,
+                       const struct kafka_intake *from, uint32_t row)
+{
+    const struct kafka_frame *frame = from->frame;
+    uint32_t each = 1 + meta->headers_count;
+    add(intake, meta, from->data + from->records[row].offset, from->records[row].length, frame->times[row],
+        frame->offsets[row]);
+    flag(intake, frame->flags == NULL ? 0 : frame->flags[row]);
+    for (uint32_t i = 0; frame->texts != NULL && i < each; i++) {
+        struct text_ref ref = frame->texts[row * each + i];
+        bool is_null = ref.length == KAFKA_TEXT_NULL;
+        add_text(intake, meta, i, is_null ? NULL : from->heap.data + ref.offset, ref.length);
+    }
+    if (frame->keys != NULL)
+        kafka_frame_keep(intake->frame, intake->count, BATCH_ROWS, frame->keys[row], frame->headers[row],
+                         &intake->arena);
+    intake->count++;
+}
+
+void kafka_intake_clear(struct kafka_intake *intake)
+{
+    arena_reset(&intake->arena);
+    buffer_clear(&intake->heap);
+    intake->count = 0;
+    intake->payload_bytes = intake->used = intake->room = 0;
+    intake->frame = NULL;
+}
+
+void kafka_intake_give(struct kafka_intake *intake, struct raw_batch *raw)
+{
+    struct kafka_frame *frame = intake->frame;
+    leat_assert(intake->count > 0);
+    frame->heap_bytes = intake->heap.length;
+    if (frame->texts != NULL) {
+        char *heap = arena_alloc(&intake->arena, frame->heap_bytes + RAW_PADDING);
+        if (frame->heap_bytes > 0)
+            memcpy(heap, intake->heap.data, frame->heap_bytes);
+        frame->heap = heap;
+    }
+    raw->data = intake->data;
+    raw->data_bytes = intake->used;
+    raw->records = intake->records;
+    raw->count = intake->count;
+    raw->extra = frame;
+    raw->offsets = frame->offsets;
+    intake->usual = MIN(intake->used + intake->used / 8, 2 * (size_t)SOURCE_BATCH_BYTES);
+    struct arena given = intake->arena;
+    intake->arena = raw->arena; /* which the engine has reset */
+    raw->arena = given;
+    kafka_intake_clear(intake);
+}
+
+void kafka_intake_free(struct kafka_intake *intake)
+{
+    arena_free(&intake->arena);
+    buffer_free(&intake->heap);
+    *intake = (struct kafka_intake){0};
+}
