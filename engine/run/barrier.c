@@ -253,6 +253,7 @@ static bool make_writer(struct run_checkpoints *c)
 static void begin_checkpoint(struct run_checkpoints *c)
 {
     c->state = BARRIER_OPENING;
+    c->begun_us = os_monotonic_us();
     pthread_mutex_unlock(&c->mutex);
     bool is_good = make_writer(c);
     if (!is_good)
@@ -351,12 +352,15 @@ static void finish_checkpoint(struct run_checkpoints *c)
     run_wake(c->run);
 }
 
-/* Waits for the next turn, a snapshot that is complete, or the end. */
+/* Waits for the next turn, a snapshot that is complete, or the end. Turns are `every` apart, whatever a
+ * checkpoint takes, or as long after its end as it took: what follows checkpoints comes at their rate. */
 static void wait_for_turn(struct run_checkpoints *c)
 {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
-    int64_t turn = c->run->plan->config.checkpoint.every_us;
+    int64_t every = c->run->plan->config.checkpoint.every_us, now = os_monotonic_us();
+    int64_t took = c->begun_us == 0 ? 0 : now - c->begun_us;
+    int64_t turn = MIN(MAX(every - took, took), every);
     until.tv_sec += turn / US_PER_SECOND;
     until.tv_nsec += turn % US_PER_SECOND * 1000;
     if (until.tv_nsec >= 1000000000) {

@@ -50,6 +50,7 @@ struct run_checkpoints {
     struct arena arena;
     struct diag_list diags; /* of the coordinator */
     uint64_t count, failures, bytes;
+    int64_t begun_us; /* the last one */
     int64_t barrier_us, published_us, duration_us, stop_us;
     int64_t stop_max_us; /* of all checkpoints of this life */
 };
