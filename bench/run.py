@@ -16,7 +16,9 @@ import platform
 import sys
 import time
 
+import kafka_broker
 import rows_engine
+import rows_kafka
 import rows_learn
 import rows_state
 from harness import ROOT, Bench, Broken, Skip
@@ -26,7 +28,8 @@ TOOLS = {
     "expr": ("expressions: nanoseconds a row", ("expr", "expr_bench")),
     "kernels": ("each kernel in each variant, beside the machine's limits", ("kernels", "bench_kernels")),
 }
-ROWS = {**rows_engine.ROWS, **rows_state.ROWS, **rows_learn.ROWS}
+ROWS = {**rows_engine.ROWS, **rows_state.ROWS, **rows_learn.ROWS, **rows_kafka.ROWS}
+GROUPS = {"kafka": list(rows_kafka.ROWS)}
 
 
 def machine():
@@ -104,10 +107,13 @@ def arguments_of_command_line():
     if arguments.list:
         for name, (what, _) in {**ROWS, **TOOLS}.items():
             print(f"{name:20} {what}")
+        for name, rows in GROUPS.items():
+            print(f"{name:20} {', '.join(rows)}")
         sys.exit(0)
+    arguments.rows = [one for name in arguments.rows for one in GROUPS.get(name, [name])]
     unknown = [name for name in arguments.rows if name not in ROWS and name not in TOOLS]
     if unknown:
-        parser.error(f"no row {', '.join(unknown)}; there are: {', '.join([*ROWS, *TOOLS])}")
+        parser.error(f"no row {', '.join(unknown)}; there are: {', '.join([*ROWS, *TOOLS, *GROUPS])}")
     return arguments
 
 
@@ -122,15 +128,18 @@ def main():
     report = {"machine": machine(), "when": time.strftime("%Y-%m-%d %H:%M"), "repeats": bench.repeats,
               "quick": arguments.quick, "rows": []}
     lines = []
-    for name in rows:
-        row, more = measure(bench, name)
-        report["rows"].append(row)
-        lines += more
-        print(table([HEAD] + more), flush=True)
-        with open(bench.path("report.json"), "w", encoding="utf-8") as file:
-            json.dump(report, file, indent=1)
-        with open(bench.path("report.md"), "w", encoding="utf-8") as file:
-            file.write(markdown(report, lines))
+    try:
+        for name in rows:
+            row, more = measure(bench, name)
+            report["rows"].append(row)
+            lines += more
+            print(table([HEAD] + more), flush=True)
+            with open(bench.path("report.json"), "w", encoding="utf-8") as file:
+                json.dump(report, file, indent=1)
+            with open(bench.path("report.md"), "w", encoding="utf-8") as file:
+                file.write(markdown(report, lines))
+    finally:
+        kafka_broker.close()
     print("\n" + table([HEAD] + lines))
     print(f"report: {bench.path('report.json')} and report.md")
     return 1 if failures or any("failed" in row for row in report["rows"]) else 0

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { BATCH = 1024, WAIT_MS = 10000 };
+enum { BATCH = 1024, WAIT_MS = 10000, TURN_MS = 20 }; /* a turn ends when its batch is full */
 
 static double now(clockid_t clock)
 {
@@ -66,9 +66,10 @@ int main(int count, char **arguments)
     static rd_kafka_message_t *messages[BATCH];
     uint64_t records = 0, bytes = 0, sum = 0;
     double begin = now(CLOCK_MONOTONIC);
-    while (at_end < partitions) {
-        ssize_t got = rd_kafka_consume_batch_queue(queue, WAIT_MS, messages, BATCH);
-        if (got <= 0)
+    for (int silent = 0; at_end < partitions;) {
+        ssize_t got = rd_kafka_consume_batch_queue(queue, TURN_MS, messages, BATCH);
+        silent = got > 0 ? 0 : silent + 1;
+        if (got < 0 || silent == WAIT_MS / TURN_MS)
             fail("nothing comes");
         for (ssize_t i = 0; i < got; i++) {
             rd_kafka_message_t *message = messages[i];
