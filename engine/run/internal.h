@@ -163,6 +163,7 @@ struct node_instance {
     uint32_t exchanges_count[OPERATOR_INPUTS_MAX];
     int64_t watermark; /* of its output, this number */
     uint64_t published_seen;
+    bool has_failed;      /* a sink: under run.diags_mutex */
     struct report report; /* under run.reports_mutex */
 };
 

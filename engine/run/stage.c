@@ -16,9 +16,12 @@ void sink_failed(struct node_instance *node)
 {
     struct run *run = node->stage->run;
     pthread_mutex_lock(&run->diags_mutex);
-    struct diag *d = diag_error(run->diags, sink_error_code(&node->sink), node->node->span,
-                                "sink `%.*s` stopped: %s", STR_ARGS(node->node->name), node->sink.error);
-    diag_hint(run->diags, d, "what is written so far stays; mend the cause and start again to go on");
+    if (!node->has_failed) { /* its lane and the coordinator may both find out */
+        struct diag *d = diag_error(run->diags, sink_error_code(&node->sink), node->node->span,
+                                    "sink `%.*s` stopped: %s", STR_ARGS(node->node->name), node->sink.error);
+        diag_hint(run->diags, d, "what is written so far stays; mend the cause and start again to go on");
+    }
+    node->has_failed = true;
     pthread_mutex_unlock(&run->diags_mutex);
     run_fail(run);
 }
@@ -187,7 +190,6 @@ static void take_exchanges(struct node_instance *node)
 static void run_node(struct node_instance *node)
 {
     struct slot *slot = node->stage->slot;
-    node->context.number = node->sink.number = slot->number;
     if (node->node->tag == PLAN_SOURCE) {
         run_source(node, slot);
         return;
@@ -246,6 +248,9 @@ bool stage_is_ready(const struct stage_instance *stage)
 void stage_run(struct stage_instance *stage, struct slot *slot)
 {
     stage->slot = slot;
+    /* All before any runs: a node gives rows to those behind it in the stage at once. */
+    for (uint32_t i = 0; i < stage->stage->nodes_count; i++)
+        stage->nodes[i].context.number = stage->nodes[i].sink.number = slot->number;
     stage_set_watermarks(stage, slot);
     for (uint32_t i = 0; i < stage->stage->nodes_count; i++)
         run_node(&stage->nodes[i]);
