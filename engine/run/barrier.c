@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { DISK_LOOK_US = 200000 };
+enum { DISK_LOOK_US = 200000, RETRY_US = 5000000 };
 
 /* --- Called by the sequencer, under its mutex
  * ----------------------------------------------------------------------- */
@@ -321,6 +321,15 @@ static void tell_committed(struct run_checkpoints *c)
     }
 }
 
+/* What the abandoned checkpoint held is in none: the next one gets a number even where no rows follow, or
+ * none may while a sink waits for it. */
+static void forget_barrier(struct run *run)
+{
+    pthread_mutex_lock(&run->sequencer.mutex);
+    run->sequencer.last_barrier = 0;
+    pthread_mutex_unlock(&run->sequencer.mutex);
+}
+
 static void finish_checkpoint(struct run_checkpoints *c)
 {
     bool is_published = write_and_publish(c);
@@ -334,6 +343,8 @@ static void finish_checkpoint(struct run_checkpoints *c)
         uint32_t removed;
         if (!checkpoint_prune(c->dir, &keep, &removed, &c->diags))
             c->diags.errors = 0; /* it stays for the next turn; say() tells */
+    } else {
+        forget_barrier(c->run);
     }
     pthread_mutex_lock(&c->mutex);
     c->writer = NULL;
@@ -361,6 +372,8 @@ static void wait_for_turn(struct run_checkpoints *c)
     int64_t every = c->run->plan->config.checkpoint.every_us, now = os_monotonic_us();
     int64_t took = c->begun_us == 0 ? 0 : now - c->begun_us;
     int64_t turn = MIN(MAX(every - took, took), every);
+    if (c->has_lately_failed) /* there may be room on the disk again */
+        turn = MIN(turn, (int64_t)RETRY_US);
     until.tv_sec += turn / US_PER_SECOND;
     until.tv_nsec += turn % US_PER_SECOND * 1000;
     if (until.tv_nsec >= 1000000000) {
