@@ -325,7 +325,6 @@ static bool kafka_open(struct sink_context *context)
 static bool is_well(struct sink_context *context)
 {
     struct kafka_sink *sink = context->config;
-    context->error_code = DIAG_E0605;
     if (sink->delivery == EXACTLY_ONCE)
         return exact_is_well(&sink->exact, context->error, sizeof(context->error));
     if (!atomic_load(&sink->direct.has_failed))
@@ -441,7 +440,6 @@ static bool kafka_committed(struct sink_context *context, uint64_t epoch, struct
 static bool kafka_drain(struct sink_context *context)
 {
     struct kafka_sink *sink = context->config;
-    context->error_code = DIAG_E0605;
     if (sink->delivery == EXACTLY_ONCE)
         return exact_drain(&sink->exact);
     return direct_drain(&sink->direct) || is_well(context);
@@ -490,6 +488,7 @@ const struct sink_kind sink_kafka = {
     .shape = kafka_shape,
     .open = kafka_open,
     .write = kafka_write,
+    .is_well = is_well,
     .snapshot = kafka_snapshot,
     .restore = kafka_restore,
     .committed = kafka_committed,

@@ -300,6 +300,9 @@ struct sink_kind {
     /* Rows come in the job's one order. false: context->error says why; the same batch may be written again
      * once there is hope, and goes on where it stopped. */
     bool (*write)(struct sink_context *context, const struct batch *batch);
+    /* Whether it can go on, asked on its lane while that has nothing to do: sinks that send by themselves
+     * fail while no rows come. false: as for write. NULL: it fails in write alone. */
+    bool (*is_well)(struct sink_context *context);
     /* At the barrier: flush and fsync what is written; the record holds the length. */
     bool (*snapshot)(struct sink_context *context, struct snapshot_writer *writer);
     bool (*restore)(struct sink_context *context, struct snapshot_reader *reader);

@@ -108,6 +108,18 @@ static bool is_finished(struct lane *lane)
     return true;
 }
 
+/* Sinks of this lane that send by themselves: what they could not do is said now, not with the next rows. */
+static void look_at_sinks(struct lane *lane)
+{
+    struct run *run = lane->run;
+    for (uint32_t i = 0; i < run->sinks_count; i++) {
+        struct node_instance *sink = run->sinks[i];
+        const struct sink_kind *kind = sink->node->sink_kind;
+        if (sink->stage->lane == lane->index && kind->is_well != NULL && !kind->is_well(&sink->sink))
+            sink_failed(sink);
+    }
+}
+
 void *lane_main(void *argument)
 {
     struct lane *lane = argument;
@@ -125,6 +137,7 @@ void *lane_main(void *argument)
             continue;
         if (is_finished(lane))
             break;
+        look_at_sinks(lane);
         sleep_until_progress(run, seen);
     }
     atomic_fetch_sub(&run->lanes_running, 1);
