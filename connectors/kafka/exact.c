@@ -7,9 +7,9 @@
 
 enum { STATE_VERSION = 2, RECORD_STATE = 'S', RECORD_REDO = 'R' };
 
-/* The first record of a checkpoint; the outbox's epochs come behind it. */
+/* The first record of a base or a delta; the outbox's come behind it. */
 struct state_record {
-    uint8_t type, version, has_told, unused[5];
+    uint8_t type, version, has_told, is_delta, unused[4];
     uint64_t next; /* number behind the barrier */
     uint64_t rows;
     struct progress_part told;
@@ -141,8 +141,11 @@ bool exact_snapshot(struct exact *exact, struct snapshot_writer *writer)
         fprintf(stderr, "leat: sink `%.*s`: %s\n", STR_ARGS(exact->options.sink), exact->context->error);
         return false;
     }
-    struct state_record state = {
-        .type = RECORD_STATE, .version = STATE_VERSION, .next = next, .rows = exact->rows};
+    struct state_record state = {.type = RECORD_STATE,
+                                 .version = STATE_VERSION,
+                                 .is_delta = !snapshot_is_base(writer),
+                                 .next = next,
+                                 .rows = exact->rows};
     state.has_told = sender_out(&exact->sender, &state.told);
     outbox_close(&exact->outbox, snapshot_epoch(writer), next);
     bool is_good = snapshot_put(writer, SNAPSHOT_GLOBAL, &state, sizeof(state));
@@ -151,8 +154,7 @@ bool exact_snapshot(struct exact *exact, struct snapshot_writer *writer)
         remake_save(&exact->remake, &remake.saved);
         is_good = snapshot_put(writer, SNAPSHOT_GLOBAL, &remake, sizeof(remake));
     }
-    outbox_snapshot(&exact->outbox, writer);
-    return is_good;
+    return outbox_snapshot(&exact->outbox, writer) && is_good;
 }
 
 bool exact_restore_record(struct exact *exact, struct str record)
@@ -161,11 +163,11 @@ bool exact_restore_record(struct exact *exact, struct str record)
     if (record.length == 0)
         return false;
     if (record.data[0] == RECORD_STATE) {
-        /* The first of a checkpoint: what the chain before it said is over. */
         if (record.length != sizeof(state))
             return false;
         memcpy(&state, record.data, sizeof(state));
-        outbox_clear(&exact->outbox);
+        if (!state.is_delta)
+            outbox_clear(&exact->outbox);
         exact->restored_next = state.next;
         exact->rows = state.rows;
         exact->has_told = state.has_told != 0;

@@ -14,9 +14,9 @@ struct exact {
     struct sender sender;
     struct remake remake;
     bool has_outbox;
-    bool has_differed;      /* what came again is not what was sent */
-    uint64_t number, index; /* of the last record: the index-th of the number */
-    uint64_t floor;         /* numbers below it cannot be sent any more */
+    _Atomic bool has_differed; /* what came again is not what was sent */
+    uint64_t number, index;    /* of the last record: the index-th of the number */
+    uint64_t floor;            /* numbers below it cannot be sent any more */
     uint64_t rows, redone;
     /* Of the checkpoint: */
     uint64_t restored_next;    /* its next number */

@@ -22,16 +22,21 @@ void outbox_init(struct outbox *outbox, uint64_t budget_bytes, _Atomic bool *is_
     pthread_condattr_destroy(&attributes);
 }
 
+static void remove_first(struct outbox *outbox)
+{
+    struct outbox_epoch *epoch = outbox->closed;
+    leat_assert(epoch->holds == 0);
+    outbox->closed = epoch->following;
+    if (outbox->closed == NULL)
+        outbox->closed_last = NULL;
+    chunks_free(epoch->chunks);
+    free(epoch);
+}
+
 void outbox_clear(struct outbox *outbox)
 {
-    while (outbox->closed != NULL) {
-        struct outbox_epoch *epoch = outbox->closed;
-        leat_assert(epoch->holds == 0);
-        outbox->closed = epoch->following;
-        chunks_free(epoch->chunks);
-        free(epoch);
-    }
-    outbox->closed_last = NULL;
+    while (outbox->closed != NULL)
+        remove_first(outbox);
     outbox->closed_bytes = outbox->held_records = 0;
 }
 
@@ -58,14 +63,8 @@ static void add_closed(struct outbox *outbox, struct outbox_epoch *epoch)
 /* Under the mutex: takes the epochs away that are out and that no snapshot reads. They are the first. */
 static void remove_out(struct outbox *outbox)
 {
-    while (outbox->closed != NULL && outbox->closed->is_out && outbox->closed->holds == 0) {
-        struct outbox_epoch *epoch = outbox->closed;
-        outbox->closed = epoch->following;
-        if (outbox->closed == NULL)
-            outbox->closed_last = NULL;
-        chunks_free(epoch->chunks);
-        free(epoch);
-    }
+    while (outbox->closed != NULL && outbox->closed->is_out && outbox->closed->holds == 0)
+        remove_first(outbox);
 }
 
 /* Under the mutex. True: who waits for room is to be woken, once the mutex is free. */
@@ -165,6 +164,11 @@ void outbox_fail(struct outbox *outbox)
 
 /* --- Snapshots --- */
 
+struct held_record {
+    uint8_t type, unused[7];
+    uint64_t first; /* of the first epoch that is held; UINT64_MAX: none is */
+};
+
 struct epoch_record {
     uint8_t type, unused[7];
     uint64_t epoch, first, next, base, records;
@@ -229,38 +233,62 @@ static bool write_epochs(void *argument, struct snapshot_writer *writer)
     return is_good;
 }
 
-static void release_epochs(void *argument, bool is_published LEAT_UNUSED)
+static void release_epochs(void *argument, bool is_published)
 {
     struct held_epochs *held = argument;
     pthread_mutex_lock(&held->outbox->mutex);
-    for (uint32_t i = 0; i < held->count; i++)
+    for (uint32_t i = 0; i < held->count; i++) {
         held->epochs[i]->holds--;
+        held->epochs[i]->is_saved |= is_published;
+    }
     remove_out(held->outbox);
     pthread_mutex_unlock(&held->outbox->mutex);
     free(held->epochs);
     free(held);
 }
 
-void outbox_snapshot(struct outbox *outbox, struct snapshot_writer *writer)
+bool outbox_snapshot(struct outbox *outbox, struct snapshot_writer *writer)
 {
+    bool is_base = snapshot_is_base(writer);
+    struct held_record record = {.type = OUTBOX_RECORD_HELD, .first = UINT64_MAX};
     struct held_epochs *held = calloc(1, sizeof(*held));
     leat_assert(held != NULL);
     held->outbox = outbox;
     pthread_mutex_lock(&outbox->mutex);
+    struct outbox_epoch *first = first_held(outbox);
     uint32_t count = 0;
-    for (struct outbox_epoch *epoch = first_held(outbox); epoch != NULL; epoch = epoch->following)
-        count++;
+    for (struct outbox_epoch *epoch = first; epoch != NULL; epoch = epoch->following)
+        count += is_base || !epoch->is_saved;
     held->epochs = malloc(MAX(count, 1) * sizeof(*held->epochs));
     leat_assert(held->epochs != NULL);
-    for (struct outbox_epoch *epoch = first_held(outbox); epoch != NULL; epoch = epoch->following) {
-        epoch->holds++;
-        held->epochs[held->count++] = epoch;
-    }
+    for (struct outbox_epoch *epoch = first; epoch != NULL; epoch = epoch->following)
+        if (is_base || !epoch->is_saved) {
+            epoch->holds++;
+            held->epochs[held->count++] = epoch;
+        }
+    if (first != NULL)
+        record.first = first->first;
     pthread_mutex_unlock(&outbox->mutex);
+    bool is_good = is_base || snapshot_put(writer, SNAPSHOT_GLOBAL, &record, sizeof(record));
     snapshot_defer(writer, write_epochs, release_epochs, held);
+    return is_good;
 }
 
 /* --- Restoring: single-threaded --- */
+
+/* What a delta no longer holds went out before it. */
+static bool restore_held(struct outbox *outbox, struct str data)
+{
+    struct held_record record;
+    if (data.length != sizeof(record))
+        return false;
+    memcpy(&record, data.data, sizeof(record));
+    while (outbox->closed != NULL && outbox->closed->first < record.first) {
+        outbox->held_records -= outbox->closed->records;
+        remove_first(outbox);
+    }
+    return outbox->closed == NULL || outbox->closed->first == record.first;
+}
 
 static bool restore_epoch(struct outbox *outbox, struct str data)
 {
@@ -309,6 +337,8 @@ bool outbox_restore(struct outbox *outbox, struct str record)
 {
     if (record.length == 0)
         return false;
+    if (record.data[0] == OUTBOX_RECORD_HELD)
+        return restore_held(outbox, record);
     if (record.data[0] == OUTBOX_RECORD_EPOCH)
         return restore_epoch(outbox, record);
     if (outbox->closed_last == NULL)

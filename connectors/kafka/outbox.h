@@ -1,9 +1,11 @@
 /* The outbox of a sink that sends exactly once: the records of epochs that are not known to be out.
  *
  * Rows are appended to the open epoch. The barrier closes it: its records are those of the numbers
- * [first, next), first being the number of its first record. A checkpoint holds every epoch that is not known
- * to be out, so each stands alone; once one is published, what it holds is committed, and the sender takes it
- * in order, whole epochs or parts of them, and says when they are out.
+ * [first, next), first being the number of its first record. A base holds every epoch that is not known to be
+ * out, a delta those that no published checkpoint has yet, and which of the earlier ones are held still:
+ * while brokers are away an epoch is written once for each base, not for each checkpoint. Once a checkpoint
+ * is published, what it holds is committed, and the sender takes it in order, whole epochs or parts of them,
+ * and says when they are out.
  *
  * Records of closed epochs do not change. Who appends: the sink's lane. Who takes: the sender. Everything
  * else is guarded by one mutex, which is held for moments only. */
@@ -27,6 +29,7 @@ struct outbox_epoch {
     struct chunk *chunks, *last;
     uint32_t holds;                    /* snapshots that read it */
     bool is_out;                       /* only a snapshot still holds it */
+    bool is_saved;                     /* a published checkpoint of this process has it */
     uint64_t sent_records, sent_bytes; /* out so far */
     struct chunk_cursor position;      /* behind them */
 };
@@ -61,11 +64,16 @@ void outbox_append(struct outbox *outbox, uint64_t number, uint64_t index, const
 void outbox_account(struct outbox *outbox);
 /* The barrier behind number next - 1: the epoch is closed, another is open. */
 void outbox_close(struct outbox *outbox, uint64_t epoch, uint64_t next);
-/* Writes all epochs that are not out, in the background. */
-void outbox_snapshot(struct outbox *outbox, struct snapshot_writer *writer);
+/* Writes epochs that are not out, in the background; false: the disk refused. */
+bool outbox_snapshot(struct outbox *outbox, struct snapshot_writer *writer);
 
 /* Restoring. Each record that is the outbox's (its type says so) in order; false: it is none. */
-enum { OUTBOX_RECORD_EPOCH = 'E', OUTBOX_RECORD_CHUNK = 'C', OUTBOX_RECORD_MORE = 'c' };
+enum {
+    OUTBOX_RECORD_HELD = 'H', /* of a delta, before its epochs */
+    OUTBOX_RECORD_EPOCH = 'E',
+    OUTBOX_RECORD_CHUNK = 'C',
+    OUTBOX_RECORD_MORE = 'c',
+};
 bool outbox_restore(struct outbox *outbox, struct str record);
 /* Forgets what was restored. */
 void outbox_clear(struct outbox *outbox);

@@ -163,7 +163,8 @@ struct snapshot_writer {
 };
 
 struct snapshot_reader {
-    struct rig_checkpoint *checkpoint;
+    struct rig_checkpoint *checkpoint; /* that is being read */
+    struct rig_checkpoint *last;
 };
 
 bool snapshot_put(struct snapshot_writer *writer, uint32_t key_group, const void *data, size_t bytes)
@@ -186,6 +187,11 @@ void snapshot_defer(struct snapshot_writer *writer, snapshot_job *write, snapsho
     writer->arguments[writer->jobs_count++] = argument;
 }
 
+bool snapshot_is_base(const struct snapshot_writer *writer)
+{
+    return writer->checkpoint->previous == NULL;
+}
+
 uint64_t snapshot_epoch(const struct snapshot_writer *writer)
 {
     return writer->checkpoint->epoch;
@@ -193,7 +199,13 @@ uint64_t snapshot_epoch(const struct snapshot_writer *writer)
 
 bool snapshot_get(struct snapshot_reader *reader, uint32_t *key_group, struct str *data)
 {
-    struct rig_checkpoint *checkpoint = reader->checkpoint;
+    struct rig_checkpoint *checkpoint = reader->checkpoint, *last = reader->last;
+    while (checkpoint->next == checkpoint->count && checkpoint != last) {
+        for (checkpoint = last; checkpoint->previous != reader->checkpoint;)
+            checkpoint = checkpoint->previous;
+        checkpoint->next = 0;
+        reader->checkpoint = checkpoint;
+    }
     if (checkpoint->next == checkpoint->count)
         return false;
     *key_group = SNAPSHOT_GLOBAL;
@@ -239,21 +251,30 @@ bool rig_sink_open(struct rig_sink *rig, const struct sink_kind *kind, const cha
         return false;
     if (from == NULL)
         return true;
-    struct snapshot_reader reader = {from};
-    from->next = 0;
+    struct snapshot_reader reader = {from, from};
+    while (reader.checkpoint->previous != NULL)
+        reader.checkpoint = reader.checkpoint->previous;
+    reader.checkpoint->next = 0;
     return kind->restore(&rig->context, &reader);
 }
 
 bool rig_sink_snapshot(struct rig_sink *rig, uint64_t epoch, struct rig_checkpoint *checkpoint)
 {
+    return rig_sink_snapshot_on(rig, epoch, NULL, true, checkpoint);
+}
+
+bool rig_sink_snapshot_on(struct rig_sink *rig, uint64_t epoch, struct rig_checkpoint *previous,
+                          bool is_published, struct rig_checkpoint *checkpoint)
+{
     rig_checkpoint_free(checkpoint);
     checkpoint->epoch = epoch;
+    checkpoint->previous = previous;
     struct snapshot_writer writer = {.checkpoint = checkpoint};
     bool is_good = rig->kind->snapshot(&rig->context, &writer);
     for (size_t i = 0; i < writer.jobs_count; i++)
         is_good = is_good && writer.jobs[i](writer.arguments[i], &writer);
     for (size_t i = 0; i < writer.jobs_count; i++)
-        writer.dones[i](writer.arguments[i], is_good);
+        writer.dones[i](writer.arguments[i], is_good && is_published);
     return is_good;
 }
 

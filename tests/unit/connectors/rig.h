@@ -56,6 +56,7 @@ struct rig_record {
 };
 struct rig_checkpoint {
     uint64_t epoch;
+    struct rig_checkpoint *previous; /* of a delta; NULL: a base. It must live as long */
     struct rig_record records[256];
     size_t count, next;
     bool is_corrupt;
@@ -69,11 +70,14 @@ struct rig_sink {
     struct sink_context context;
 };
 
-/* from: NULL for a fresh start. */
+/* from: NULL for a fresh start; a delta is read behind those before it. */
 bool rig_sink_open(struct rig_sink *rig, const struct sink_kind *kind, const char *options,
                    const struct schema *input, bool has_checkpoints, struct rig_checkpoint *from);
 /* Snapshot, with what was deferred; false where it was refused. */
 bool rig_sink_snapshot(struct rig_sink *rig, uint64_t epoch, struct rig_checkpoint *checkpoint);
+/* The same as a delta (previous NULL: as a base), which is published or abandoned. */
+bool rig_sink_snapshot_on(struct rig_sink *rig, uint64_t epoch, struct rig_checkpoint *previous,
+                          bool is_published, struct rig_checkpoint *checkpoint);
 void rig_sink_close(struct rig_sink *rig);
 
 /* --- files --- */

@@ -186,7 +186,8 @@ struct history {
     uint32_t count;
     uint64_t changed; /* a number whose rows are others in every later life; 0: none */
     bool is_first_life;
-    char why[512]; /* it was refused */
+    uint32_t chain; /* checkpoints of this life since the base, and with it; 0: the next is a base */
+    char why[512];  /* it was refused */
 };
 
 static void write_number(struct rig_sink *rig, struct history *history, uint64_t number, bool *is_good)
@@ -209,14 +210,18 @@ static void write_number(struct rig_sink *rig, struct history *history, uint64_t
 static bool take_checkpoint(struct rig_sink *rig, struct history *history, uint64_t next, uint64_t *epoch)
 {
     struct saved *saved = &history->saved[history->count];
+    bool is_base = history->chain == 0 || history->chain > 5;
     *saved = (struct saved){.next = next};
-    if (!rig_sink_snapshot(rig, ++*epoch, &saved->checkpoint))
+    bool is_abandoned = next < NUMBERS && random_chance(&history->random, 10);
+    if (!rig_sink_snapshot_on(rig, ++*epoch, is_base ? NULL : &saved[-1].checkpoint, !is_abandoned,
+                              &saved->checkpoint))
         return false;
-    if (next < NUMBERS && random_chance(&history->random, 10)) {
+    if (is_abandoned) {
         rig_checkpoint_free(&saved->checkpoint);
         return true;
     }
     assert_true(history->count++ < CHECKPOINTS_MAX - 1);
+    history->chain = is_base ? 1 : history->chain + 1;
     known_next = MAX(known_next, next);
     /* A process may die between the two. */
     return random_chance(&history->random, 97) ? exact_committed(rig->context.config, *epoch) : true;
@@ -276,6 +281,7 @@ static enum end run_history(struct history *history, uint64_t *redone)
         struct rig_sink rig;
         struct saved *from = find_checkpoint(history);
         enum end end = REFUSED;
+        history->chain = 0;
         if (rig_sink_open(&rig, &kind, "{}", NULL, true, from == NULL ? NULL : &from->checkpoint))
             end = run_life(&rig, history, from == NULL ? 0 : from->next,
                            from == NULL ? 0 : from->checkpoint.epoch);

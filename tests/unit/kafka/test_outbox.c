@@ -85,8 +85,7 @@ static bool holder_open(struct sink_context *context)
 
 static bool holder_snapshot(struct sink_context *context LEAT_UNUSED, struct snapshot_writer *writer)
 {
-    outbox_snapshot(current, writer);
-    return true;
+    return outbox_snapshot(current, writer);
 }
 
 static bool holder_restore(struct sink_context *context, struct snapshot_reader *reader)
@@ -188,6 +187,59 @@ static void test_snapshot(void **state LEAT_UNUSED)
     outbox_free(&outbox);
 }
 
+/* Brokers are away: each epoch is in one delta, and the chain gives what is held, whatever went out
+ * meanwhile. */
+static void test_deltas(void **state LEAT_UNUSED)
+{
+    static const struct {
+        uint64_t numbers; /* of the epoch */
+        bool is_abandoned;
+        size_t records;  /* of the delta: what is held, then an epoch and its chunk for each that is new */
+        uint32_t go_out; /* epochs, after it */
+    } turns[] = {{10, false, 2, 0}, {10, false, 3, 0}, {10, false, 3, 2}, {10, true, 3, 0}, {10, true, 5, 1},
+                 {10, false, 7, 0}, {10, false, 3, 4}, {0, false, 1, 0},  {10, false, 3, 0}};
+    struct rig_checkpoint checkpoints[ARRAY_COUNT(turns)] = {{0}}, *previous = NULL;
+    struct rig_sink rig, again;
+    struct outbox outbox;
+    struct outbox_part part;
+    struct byte_buffer in = {0}, gone = {0}, out = {0};
+    uint64_t number = 0;
+    init(&outbox, 1 << 30);
+    current = &outbox;
+    assert_true(rig_sink_open(&rig, &holder_kind, "{}", NULL, true, NULL));
+    for (size_t i = 0; i < ARRAY_COUNT(turns); i++, number += 10) {
+        append_numbers(&outbox, number, number + turns[i].numbers, &in);
+        outbox_close(&outbox, i + 1, number + 10);
+        assert_true(rig_sink_snapshot_on(&rig, i + 1, previous, !turns[i].is_abandoned, &checkpoints[i]));
+        assert_int_equal(checkpoints[i].count, turns[i].records);
+        if (!turns[i].is_abandoned) {
+            previous = &checkpoints[i];
+            outbox_committed(&outbox, i + 1);
+            struct outbox *same = restored(&again, previous);
+            assert_non_null(same);
+            assert_int_equal(same->closed_bytes, outbox.closed_bytes);
+            assert_int_equal(same->held_records, outbox.held_records);
+            buffer_clear(&out);
+            buffer_append(&out, gone.data, gone.length);
+            send_all(same, 5000, &out);
+            check_same(&in, &out);
+            rig_sink_close(&again);
+        }
+        for (uint32_t k = 0; k < turns[i].go_out; k++) {
+            assert_int_equal(outbox_take(&outbox, 1 << 20, &part, 1), 1);
+            print_parts(&part, 1, &gone);
+            outbox_sent(&outbox, &part, 1);
+        }
+    }
+    rig_sink_close(&rig);
+    for (size_t i = 0; i < ARRAY_COUNT(turns); i++)
+        rig_checkpoint_free(&checkpoints[i]);
+    buffer_free(&in);
+    buffer_free(&gone);
+    buffer_free(&out);
+    outbox_free(&outbox);
+}
+
 /* A record longer than a piece of a snapshot. */
 static void test_large_record(void **state LEAT_UNUSED)
 {
@@ -259,7 +311,7 @@ static struct outbox *snapshot_of;
 static bool sends_meanwhile(struct sink_context *context LEAT_UNUSED, struct snapshot_writer *writer)
 {
     struct byte_buffer out = {0};
-    outbox_snapshot(snapshot_of, writer);
+    assert_true(outbox_snapshot(snapshot_of, writer));
     send_all(snapshot_of, 1 << 20, &out);
     assert_non_null(snapshot_of->closed);
     assert_true(outbox_is_sent(snapshot_of));
@@ -397,10 +449,15 @@ static void test_damaged_snapshot(void **state LEAT_UNUSED)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),   cmocka_unit_test(test_snapshot),
-        cmocka_unit_test(test_large_record), cmocka_unit_test(test_budget),
-        cmocka_unit_test(test_held),         cmocka_unit_test(test_skip),
-        cmocka_unit_test(test_skip_refuses), cmocka_unit_test(test_damaged_snapshot),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_snapshot),
+        cmocka_unit_test(test_deltas),
+        cmocka_unit_test(test_large_record),
+        cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_held),
+        cmocka_unit_test(test_skip),
+        cmocka_unit_test(test_skip_refuses),
+        cmocka_unit_test(test_damaged_snapshot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
