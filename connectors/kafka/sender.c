@@ -150,6 +150,32 @@ bool sender_open(struct sender *sender, const struct sender_options *options, st
     return true;
 }
 
+/* Whether one of the topics was deleted: producers take that for something that passes. Brokers that have
+ * just started may not know a topic yet. */
+static bool has_lost_topic(struct sender *sender)
+{
+    enum { TIMES = 3, PATIENCE_US = 5000000 };
+    const char *const topics[] = {sender->options.topic, sender->options.progress_topic};
+    for (size_t i = 0; i < ARRAY_COUNT(topics); i++) {
+        int64_t pause_us = 500000;
+        uint32_t missing = 0;
+        int32_t partitions;
+        for (struct admin_call call = call_of(sender, PATIENCE_US);
+             admin_partitions(&call, topics[i], &partitions) == ADMIN_MISSING;
+             call = call_of(sender, PATIENCE_US)) {
+            if (++missing == TIMES) {
+                snprintf(sender->why, sizeof(sender->why),
+                         "topic `%s` is gone: it was deleted while rows were sent to it", topics[i]);
+                return true;
+            }
+            wait_a_while(sender, &pause_us);
+            if (atomic_load(&sender->must_stop))
+                return false;
+        }
+    }
+    return false;
+}
+
 static bool is_own_life(const struct sender *sender)
 {
     return sender->progress.has_life &&
@@ -214,7 +240,7 @@ static bool recover(struct sender *sender, unsigned *tries)
         sender->is_smaller = false;
         if (atomic_load(&sender->must_stop))
             return false;
-        sent = reconnect(sender);
+        sent = has_lost_topic(sender) ? SENT_REFUSED : reconnect(sender);
         if (sent == SENT_REFUSED) {
             fail(sender, "%s", sender->why);
             return false;
@@ -257,7 +283,10 @@ static bool send_some(struct sender *sender, unsigned *tries, int64_t *backoff_u
         return recover(sender, tries);
     tell(sender);
     wait_a_while(sender, backoff_us);
-    return true;
+    if (!has_lost_topic(sender))
+        return true;
+    fail(sender, "%s", sender->why);
+    return false;
 }
 
 static void *sender_main(void *argument)

@@ -79,6 +79,8 @@ enum sent transaction_producer(struct sender *sender, int64_t deadline_us)
                                                 {"message.max.bytes", "100000000"},
                                                 {"batch.size", batch_bytes[sender->batch]},
                                                 {"queue.buffering.max.messages", "1000000"},
+                                                /* Topics are there when it begins. */
+                                                {"topic.metadata.propagation.max.ms", "5000"},
                                                 {NULL, NULL}};
     const struct kafka_hooks hooks = {.argument = sender, .delivered = delivered};
     struct arena arena = {0};
@@ -277,6 +279,15 @@ static void say_refused(struct sender *sender, const struct outbox_part *parts, 
     }
 }
 
+/* What was refused as a whole: brokers do not say which topic they mean. */
+static void say_topics(struct sender *sender)
+{
+    char reason[sizeof(sender->why)];
+    memcpy(reason, sender->why, sizeof(reason));
+    snprintf(sender->why, sizeof(sender->why), "topic `%s`, or progress topic `%s`: %.200s",
+             sender->options.topic, sender->options.progress_topic, reason);
+}
+
 /* Nothing of the transaction will be out, or nobody knows. */
 static enum sent end_badly(struct sender *sender, const struct outbox_part *parts, uint32_t count,
                            enum judgement judgement)
@@ -288,6 +299,8 @@ static enum sent end_badly(struct sender *sender, const struct outbox_part *part
         return SENT_UNKNOWN;
     if (sender->refused != RD_KAFKA_RESP_ERR_NO_ERROR)
         say_refused(sender, parts, count);
+    else if (is_refused)
+        say_topics(sender);
     rd_kafka_error_t *error = NULL;
     char why[sizeof(sender->why)];
     memcpy(why, sender->why, sizeof(why));
