@@ -320,20 +320,21 @@ class Cluster:
         """Names of consumer groups."""
         return sorted(g.group_id for g in self.admin().list_consumer_groups().result(SECONDS_MAX).valid)
 
-    def allow(self, user, topic, *operations):
-        """Gives a user of settings.USERS rights on a topic: "READ", "WRITE", "DESCRIBE", ...; "ALL"."""
-        self.acl("create_acls", user, topic, operations)
+    def allow(self, user, name, *operations, kind="TOPIC"):
+        """Gives a user of settings.USERS rights on a topic: "READ", "WRITE", "DESCRIBE", ...; "ALL". kind: of what the name
+        is, TRANSACTIONAL_ID for example."""
+        self.acl("create_acls", user, name, operations, kind)
 
-    def forbid(self, user, topic, *operations):
+    def forbid(self, user, name, *operations, kind="TOPIC"):
         """Takes these rights back."""
-        self.acl("delete_acls", user, topic, operations)
+        self.acl("delete_acls", user, name, operations, kind)
 
-    def acl(self, what, user, topic, operations):
+    def acl(self, what, user, name, operations, kind):
         from confluent_kafka import admin
 
         make = admin.AclBinding if what == "create_acls" else admin.AclBindingFilter
         settle(getattr(self.admin(), what)([
-            make(admin.ResourceType.TOPIC, topic, admin.ResourcePatternType.LITERAL, f"User:{user}", "*",
+            make(admin.ResourceType[kind], name, admin.ResourcePatternType.LITERAL, f"User:{user}", "*",
                  admin.AclOperation[operation], admin.AclPermissionType.ALLOW) for operation in operations]))
 
     # --- records ------------------------------------------------------------------------------------------------

@@ -1,44 +1,39 @@
 #!/usr/bin/env python3
 """The sink `kafka` against a real broker: rows that a stock client reads are there once, in order per key, whatever
-happens to leat, to its checkpoints, to the brokers and to the progress topic. Prints TAP."""
+happens to leat, to its checkpoints and to the progress topic. Prints TAP."""
 
-import glob
 import json
 import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
-import tempfile
 import time
 
+import oracle
 import rig
 
-LEAT = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else os.path.join("build", "release", "leat")
 ROWS = 20000  # of an ordinary job: some 15 MB, fifteen times what its outbox may hold
 POINTS = ["kafka.outbox", "kafka.committed", "kafka.init", "kafka.read", "kafka.begin", "kafka.produce", "kafka.progress",
           "kafka.commit.before", "kafka.commit.after", "ckpt.barrier", "ckpt.pre_rename", "ckpt.post_rename",
           "ckpt.published"]
 
 
-class Job:
-    """A job from a file to a topic, in a folder of its own."""
+class Job(oracle.Lives):
+    """A job from a file to a topic."""
 
     def __init__(self, kafka, rows=ROWS, partitions=3, every="50ms", topic=None, bad=0, job="", source="", **options):
-        self.kafka, self.rows, self.lives = kafka, rows, 0
-        self.folder = tempfile.mkdtemp(prefix="leat-sink-")
-        self.state = os.path.join(self.folder, "state")
+        super().__init__()
+        self.kafka, self.rows = kafka, rows
         self.topic = topic or kafka.create_topic("sink", partitions=partitions)
         self.progress = f"{self.topic}.leat-out"
         self.bad = set(range(7, rows, rows // bad)) if bad else set()
-        with open(os.path.join(self.folder, "in.jsonl"), "w", encoding="utf-8") as file:
+        with open(self.at("in.jsonl"), "w", encoding="utf-8") as file:
             for n in range(rows):
                 row = {"n": n, "key": f"k{n % 10}", "ts": 1_700_000_000_000 + n, "note": "x" * (n % 1200)}
                 file.write("{bad %d\n" % n if n in self.bad else json.dumps(row) + "\n")
         more = "".join(f", {name}: {value}" for name, value in {"outbox": "1MiB", "transaction_timeout": "10s",
                                                                  "patience": "30s", **options}.items())
-        self.path = os.path.join(self.folder, "job.leat")
         self.write(f"""job sink_test {{ workers: 2, checkpoint: {{ every: {every}, dir: "{self.state}", keep: {{ last: 5 }} }} {job} }}
 source rows = file {{
   path: "{self.folder}/in.jsonl", schema: {{ n: int!, key: text, ts: time(ms), note: text }}, event_time: ts {source}
@@ -47,49 +42,11 @@ stream good = rows | where n >= 0
 sink out = kafka from good {{ brokers: "{kafka.brokers}", topic: "{self.topic}", key: key {more} }}
 """)
 
-    def write(self, text):
-        self.text = text
-        with open(self.path, "w", encoding="utf-8") as file:
-            file.write(text)
-
-    def start(self, *arguments, failpoints=""):
-        self.lives += 1
-        return subprocess.Popen([LEAT, "run", self.path, "--json", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                text=True, env={**os.environ, "LEAT_FAILPOINTS": failpoints})
-
-    def run(self, *arguments, failpoints="", seconds=60):
-        """Exit status, summary (or None), what it said."""
-        process = self.start(*arguments, failpoints=failpoints)
-        return self.end(process, seconds)
-
-    def end(self, process, seconds=60):
-        try:
-            out, err = process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise
-        try:
-            summary = json.loads(out)
-        except ValueError:
-            summary = None
-        return process.returncode, summary, err
-
-    def finish(self, *arguments):
-        status, summary, err = self.run(*arguments)
-        assert status == 0, (status, summary, err)
-        return summary, err
-
     def expected(self):
         return [n for n in range(self.rows) if n not in self.bad]
 
     def check(self):
         rig.check_once(self.kafka.consume(self.topic), self.expected())
-
-    def checkpoints(self):
-        return sorted(glob.glob(os.path.join(self.state, "gen-*", "ckpt-*[0-9]")), key=os.path.getmtime)
-
-    def close(self):
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def kill_when(process, condition):
@@ -246,7 +203,7 @@ def test_topics_that_refuse():
     # One record is too large for the topic: the job stops, says which, and loses nothing.
     topic = kafka.create_topic("small", max_message_bytes=2000)
     job = Job(kafka, rows=100, topic=topic)
-    with open(os.path.join(job.folder, "in.jsonl"), "a", encoding="utf-8") as file:
+    with open(job.at("in.jsonl"), "a", encoding="utf-8") as file:
         file.write(json.dumps({"n": 100, "key": "k0", "ts": 0, "note": os.urandom(3000).hex()}) + "\n")
     job.rows = 101
     status, _, err = job.run()
@@ -351,24 +308,6 @@ def test_answers_to_commits_are_lost():
             assert proxied.cuts > cuts
             job.check()
             job.close()
-
-
-def test_brokers_are_lost():
-    with rig.own() as kafka:
-        job = Job(kafka, rows=100000)
-        process = job.start()
-        rig.wait_for(lambda: len(job.checkpoints()) >= 2 or process.poll() is not None, "checkpoints")
-        kafka.kill(1)
-        time.sleep(2)
-        kafka.start(1)
-        rig.wait_for(lambda: len(kafka.consume(job.topic, beside_open=True)) > 30000 or process.poll() is not None, "rows")
-        kafka.pause(1)  # longer than a transaction may last
-        time.sleep(12)
-        kafka.resume(1)
-        status, summary, err = job.end(process, 120)
-        assert status == 0, (status, summary, err)
-        job.check()
-        job.close()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,264 @@
+#!/usr/bin/env python3
+"""Faults between a topic and a topic, each judged by the oracle (oracle.py): kills, networks, records and rights that are
+gone, poison, a sink that stands still, a full disk, a directory that somebody else has. test_brokers.py has those of the
+brokers themselves, test_sink.py what the sink does by itself. Prints TAP.
+
+    tests/kafka/test_faults.py PATH_OF_LEAT
+"""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import oracle  # noqa: E402
+import rig  # noqa: E402
+
+KILLS = 15
+_cases = {}
+
+
+def shared_case(name="ends", **more):
+    if name not in _cases:
+        _cases[name] = oracle.Case(rig.shared(), **more)
+    return _cases[name]
+
+
+def live_case():
+    return shared_case("live", is_live=True)
+
+
+def test_killed_fifteen_times():
+    case = live_case()
+    done, _, passed = oracle.lives_until(KILLS, random.Random(4), lambda: case.job(rate=8000))
+    assert done == KILLS and len(passed) > 5, (done, passed)
+
+
+def test_a_network_that_is_slow_and_loses():
+    case = shared_case()
+    with case.kafka.proxied() as proxied:
+        job = case.job(source_brokers=proxied.brokers, sink_brokers=proxied.brokers, rate=8000, every="200ms")
+        proxied.delay(0.2)
+        process = job.start()
+        job.wait_rows(process, 1)
+        proxied.delay(0.02)
+        proxied.lose(0.03, 0.7)
+        for place in ("request", "half", "answer", "half answer"):
+            cuts = proxied.cuts
+            proxied.cut_at("EndTxn", place)
+            rig.wait_for(lambda: proxied.cuts > cuts or process.poll() is not None, f"an EndTxn that is cut: {place}")
+        for api in ("Produce", "AddPartitionsToTxn"):
+            proxied.cut_at(api, "answer")
+        proxied.lose(0, 0)
+        job.finish(process=process)
+        assert proxied.cuts >= 4, proxied.cuts
+        job.check()
+        job.close()
+
+
+def test_offsets_that_go_while_the_job_runs():
+    """Retention overtakes a job that stands still: it says so, and no row of what comes behind the gap is sent."""
+    kafka = rig.shared()
+    case = oracle.Case(kafka, rows=6000, is_live=True, note_bytes=1000)
+    job = case.job(rate=6000, source_options=", queue: 1MiB")
+    process = job.start()
+    job.wait_checkpoints(process, 3)
+    process.send_signal(signal.SIGSTOP)
+    kafka.delete_records(case.source, {0: 5990})
+    process.send_signal(signal.SIGCONT)
+    job.refused("E0612", f"the records of `{case.source}/0` from offset", "the oldest is now 5990", "--fresh", process=process)
+    job.refused("E0612", "the oldest is now 5990", "--fresh")
+    found = sorted(rig.numbers(job.out()))
+    assert found == list(range(len(found))) and len(found) < 5990, (len(found), found[-3:])
+    job.close()
+
+
+def test_poison():
+    """One record in a hundred is bad, and some come one behind the other; killed in between."""
+    rng = random.Random(2)
+    bad = {n for n in range(20000) if rng.random() < 0.01} | set(range(7000, 7040))
+    case = oracle.Case(rig.shared(), rows=20000, bad=bad)
+    job = case.job(rate=10000)
+    for point in ("kafka.commit.after=kill@3", "kafka.commit.before=kill@4"):
+        status, _, err = job.run(failpoints=point)
+        assert status == -signal.SIGKILL, (status, err)
+    job.finish()
+    job.check()
+    job.close()
+
+
+def test_nothing_but_poison():
+    """All records are bad: each in dead letters once, in memory that does not depend on how many there are."""
+    kafka, peaks = rig.shared(), []
+    for rows in (4000, 80000):
+        case = oracle.Case(kafka, rows=rows, bad=range(rows))
+        job = case.job(source_options=", queue: 2MiB")
+        process = job.start()
+        peak = 0
+        while process.poll() is None:
+            peak = max(peak, oracle.memory_bytes(process, "VmHWM") or 0)
+            time.sleep(0.01)
+        status, _, err = job.end(process)
+        assert status == 0 and not job.out(), (status, err[-1500:])
+        job.check_dead()
+        job.close()
+        peaks.append(peak)
+    assert peaks[1] - peaks[0] < 24 << 20, peaks
+
+
+def test_no_rights():
+    """Taken while it runs and before it starts; each is named, and with them it goes on."""
+    kafka, case = rig.shared(), live_case()
+    topic = kafka.create_topic("fault-rights")
+    progress = kafka.create_topic(f"{topic}.leat-out", exact=True, cleanup_policy="compact")
+    job = case.job(topic=topic, rate=4000, every="200ms", sink_brokers=kafka.address("SASL"))
+    with open(job.at("token"), "w", encoding="utf-8") as file:
+        file.write(rig.token("guest"))
+    job.write(job.text.replace("outbox: 1MiB", f"""outbox: 1MiB, security: {{
+      protocol: sasl_ssl, mechanism: oauthbearer, token_file: "{job.at('token')}", ca: "{kafka.certificates}/ca.pem" }}"""))
+    for name, operations in ((topic, ("DESCRIBE", "WRITE")), (progress, ("DESCRIBE", "READ", "WRITE"))):
+        job.refused(f"`{name}`", "author")
+        kafka.allow("guest", name, *operations)
+    job.refused("ransactional", "author")  # the id of its transactions
+    kafka.allow("guest", "leat.fault.out", "WRITE", "DESCRIBE", kind="TRANSACTIONAL_ID")
+    process = job.start()
+    job.wait_rows(process, 1000)
+    kafka.forbid("guest", topic, "WRITE")
+    job.refused(f"`{topic}`", "author", process=process)
+    job.refused(f"`{topic}`", "author")
+    kafka.allow("guest", topic, "WRITE")
+    job.finish()
+    job.check()
+    job.close()
+
+
+def test_the_topic_is_deleted():
+    """The job stops and names it; rows that were not out when it went go to the one that is made in its place."""
+    kafka, case = rig.shared(), shared_case()
+    job = case.job(rate=8000)
+    process = job.start()
+    job.wait_rows(process, 3000)
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(0.5)  # a commit that brokers have begun is complete
+    before = job.out()
+    kafka.delete_topic(job.topic)
+    process.send_signal(signal.SIGCONT)
+    job.refused(f"`{job.topic}`", process=process)
+    job.refused("E0605", f"topic `{job.topic}` does not exist")
+    kafka.create_topic(job.topic, partitions=3, exact=True)
+    job.finish()
+    rig.check_once(before + kafka.consume(job.topic), case.expected())
+    job.close()
+
+
+def test_a_refusal_in_a_lull():
+    """Nothing follows the rows that cannot be sent: it is said at once all the same."""
+    kafka = rig.shared()
+    case = oracle.Case(kafka, rows=100, is_live=True)
+    job = case.job(every="4s", partitions=1, sink_options=", partition: clicked")
+    job.refused(f"`{job.topic}`, partition 1", "made of record", "nknown partition")
+    late = time.time() - max(os.path.getmtime(path) for path in job.checkpoints())
+    assert late < 2.5, f"said {late:.1f} s after the checkpoint"
+    assert not job.out()
+    kafka.add_partitions(job.topic, 2)
+    job.write(job.text.replace("every: 4s", "every: 100ms"))
+    job.finish()
+    assert sorted(rig.numbers(kafka.consume(job.topic))) == list(range(100))
+    job.close()
+
+
+def test_a_sink_that_stands_still():
+    """For longer than a transaction may last: the source waits, memory stays, and all comes when it goes on."""
+    case = shared_case("long", rows=40000, note_bytes=400)
+    with case.kafka.proxied() as proxied:
+        job = case.job(sink_brokers=proxied.brokers, source_options=", queue: 2MiB")
+        process = job.start()
+        job.wait_rows(process, 1000)
+        proxied.pause()
+        time.sleep(2)
+        memory, read = oracle.memory_bytes(process), oracle.records_read(job)
+        time.sleep(9)
+        grown, more = oracle.memory_bytes(process) - memory, oracle.records_read(job) - read
+        assert 0 < read < 30000 and more == 0 and grown < 8 << 20, (read, more, grown)
+        proxied.resume()
+        job.finish(process=process)
+        job.check()
+        job.close()
+
+
+def fill(folder):
+    """Leaves no byte free."""
+    with open(os.path.join(folder, "ballast"), "wb", buffering=0) as file:
+        for size in (1 << 20, 1 << 12):
+            try:
+                while True:
+                    file.write(b"x" * size)
+            except OSError:
+                pass
+    return file.name
+
+
+def test_a_full_disk():
+    """No checkpoint can be written, so nothing is sent; with room it goes on by itself, within 10 s."""
+    case = live_case()
+    job = case.job(rate=2000, every="500ms", checkpoint=", min_free: 0B")
+    os.makedirs(job.state)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "leat-test", job.state], capture_output=True,
+                             text=True, check=False)
+    if mounted.returncode != 0:
+        return f"no file system can be mounted here: {mounted.stderr.strip()}"
+    try:
+        process = job.start()
+        job.wait_rows(process, 1000)
+        ballast = fill(job.state)
+        time.sleep(1)  # what was on its way
+        count = len(job.out())
+        time.sleep(3)
+        assert process.poll() is None and len(job.out()) == count, (count, len(job.out()), job.end(process))
+        os.unlink(ballast)
+        freed = time.monotonic()
+        job.wait_rows(process, count + 1)
+        assert time.monotonic() - freed < 10, f"rows again after {time.monotonic() - freed:.1f} s"
+        job.finish(process=process)
+        job.check()
+    finally:
+        subprocess.run(["umount", "-l", job.state], check=False)
+        job.close()
+    return None
+
+
+def test_a_directory_that_is_in_use():
+    case = shared_case()
+    job = case.job(rate=8000)
+    process = job.start()
+    job.wait_checkpoints(process, 1)
+    for _ in range(2):
+        job.refused("E0706", f"pid {process.pid} on {os.uname().nodename}", "--take-over")
+    job.finish(process=process)
+    job.check()
+    job.close()
+
+
+def test_progress_that_was_cut():
+    """The topic is made again with its first records only, as an unclean election leaves it."""
+    kafka, case = rig.shared(), shared_case()
+    job = case.job(rate=8000)
+    status, _, err = job.run(failpoints="kafka.commit.after=kill@6")
+    assert status == -signal.SIGKILL, (status, err)
+    count, records = len(job.out()), kafka.consume(job.progress)
+    kafka.delete_topic(job.progress)
+    kafka.create_topic(job.progress, exact=True, cleanup_policy="compact")
+    kafka.produce(job.progress, [{"key": r.key, "value": r.value} for r in records[:3]])
+    job.refused("E0707", "it was cut", "--fresh")
+    assert len(job.out()) == count
+    kafka.produce(job.progress, [{"key": r.key, "value": r.value} for r in records[3:]])
+    job.finish()
+    job.check()
+    job.close()
+
+
+if __name__ == "__main__":
+    sys.exit(rig.run(globals()))
