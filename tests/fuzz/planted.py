@@ -59,6 +59,12 @@ BUGS = [
      "for (end = at + length; at != NULL && at < end;)", "for (const char *stop = at + length; at != NULL && at < stop;)"),
     ("payload_protobuf", "oneof_keeps_both", "formats/protobuf_decode.c",
      "columns[record->steps[i].column].seen = 0;", "columns[record->steps[i].column].seen += 0;"),
+    ("kafka_progress", "a_part_longer_than_its_epoch", "connectors/kafka/progress.c",
+     "part.to <= part.from || part.to > part.total)", "part.to <= part.from)"),
+    ("kafka_progress", "a_part_that_comes_again_is_two", "connectors/kafka/progress.c",
+     "compare_place(progress_at(progress, high - 1), first, from) < 0)", "compare_place(progress_at(progress, high - 1), first, from) <= 0)"),
+    ("kafka_progress", "taking_the_second_back_takes_the_first", "connectors/kafka/progress.c",
+     "if (at == 0) /* the oldest", "if (at <= 1) /* the oldest"),
 ]
 
 
