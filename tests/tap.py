@@ -1,21 +1,25 @@
 """Runs a module's functions named test_*: a TAP line for each, with the line and text of what failed. A test that cannot
 be made here returns why."""
 
+import concurrent.futures
 
-def run(module):
-    """module: its globals(). Returns the exit status."""
-    failed = 0
-    for name, test in list(module.items()):
-        if not name.startswith("test_"):
-            continue
-        try:
-            why = test()
-            print(f"ok - {name}" + (f" # SKIP {why}" if why else ""), flush=True)
-        except Exception as error:  # pylint: disable=broad-except
-            failed += 1
-            what = str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
-            place = error.__traceback__
-            while place.tb_next:
-                place = place.tb_next
-            print(f"not ok - {name}\n#   line {place.tb_lineno}: {what[:600]}", flush=True)
-    return 1 if failed else 0
+
+def run(module, threads=1):
+    """module: its globals(). threads: that many tests at once, of those that mostly wait. Returns the exit status."""
+    tests = [(name, test) for name, test in module.items() if name.startswith("test_")]
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        return 0 if all(list(pool.map(lambda one: run_one(*one), tests))) else 1
+
+
+def run_one(name, test):
+    try:
+        why = test()
+        print(f"ok - {name}" + (f" # SKIP {why}" if why else ""), flush=True)
+        return True
+    except Exception as error:  # pylint: disable=broad-except
+        what = str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
+        place = error.__traceback__
+        while place.tb_next:
+            place = place.tb_next
+        print(f"not ok - {name}\n#   line {place.tb_lineno}: {what[:600]}", flush=True)
+        return False

@@ -17,6 +17,7 @@ partition for a live one. A job that ends has no state left to compare: all wind
 import contextlib
 import glob
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -39,7 +40,7 @@ STATEFUL = 3  # operators of the job with keyed state
 BEGIN_MS, STEP_MS = 1_700_000_000_000, 10
 LIFE_SECONDS_MAX = 120
 
-JOB = """job fault {{ workers: 2, memory: 64MiB, checkpoint: {{ every: {every}, dir: "{state}", keep: {{ last: 5 }} {checkpoint} }} }}
+JOB = """job {name} {{ workers: 2, memory: 64MiB, checkpoint: {{ every: {every}, dir: "{state}", keep: {{ last: 5 }} {checkpoint} }} }}
 source events = kafka {{
   brokers: "{source_brokers}", topic: "{source}", format: json, start: earliest{until}, event_time: ts, refresh: 1s {source_options}
   schema: {{ n: int!, key: text, ts: time(ms), item: int, x: float, clicked: int, note: text }}
@@ -127,15 +128,21 @@ class Lives:
 
 
 class Case:
-    """A topic of numbered records; the n of `bad` are none."""
+    """A topic of numbered records; the n of `bad` are none. All are there from the beginning; of a live case one part of
+    `parts`, and give() brings the next."""
 
-    def __init__(self, kafka, rows=20000, bad=(), is_live=False, note_bytes=0, has_dead=False, seed=1):
+    def __init__(self, kafka, rows=20000, bad=(), is_live=False, parts=1, note_bytes=0, seed=1):
         self.kafka, self.rows, self.is_live = kafka, rows, is_live
-        self.bad, self.has_dead = frozenset(bad), has_dead or bool(bad)
+        self.bad, self.has_dead = frozenset(bad), bool(bad)
         self.source = kafka.create_topic("fault-in", partitions=1 if is_live else 3)
-        self.wanted = None
-        kafka.produce(self.source, self.records(random.Random(seed), note_bytes), linger_ms=20,
-                      queue_buffering_max_messages=1000000)
+        self.wanted, self.given, self.part = None, 0, -(-rows // parts)
+        self.left = self.records(random.Random(seed), note_bytes)
+        self.give()
+
+    def give(self):
+        part = list(itertools.islice(self.left, self.part))
+        self.kafka.produce(self.source, part, linger_ms=20, queue_buffering_max_messages=1000000)
+        self.given += len(part)
 
     def records(self, rng, note_bytes):
         for n in range(self.rows):
@@ -154,6 +161,7 @@ class Case:
     def undisturbed(self):
         """Its outcome; run once."""
         if self.wanted is None:
+            assert self.given == self.rows, (self.given, self.rows)
             job = self.job()
             job.finish()
             self.wanted = job.outcome(job.summary)
@@ -170,10 +178,11 @@ class Job(Lives):
         self.case, self.kafka = case, case.kafka
         self.topic = topic or self.kafka.create_topic("fault-out", partitions=partitions)
         self.progress = f"{self.topic}.leat-out"
+        self.name = "fault_" + re.sub(r"\W", "_", self.topic)  # its producer's id is made of it: of this job alone
         self.dead = self.kafka.create_topic("fault-dead") if case.has_dead else None
         rate = f", max_rate: {rate}" if rate else ""
         self.write((JOB + (DEAD if self.dead else "")).format(
-            every=every, state=self.state, checkpoint=checkpoint, source=case.source, sink=self.topic, dead=self.dead,
+            name=self.name, every=every, state=self.state, checkpoint=checkpoint, source=case.source, sink=self.topic, dead=self.dead,
             until="" if case.is_live else ", until: latest", source_options=rate + source_options, sink_options=sink_options,
             outbox=outbox, source_brokers=source_brokers or self.kafka.brokers, sink_brokers=sink_brokers or self.kafka.brokers))
         self.summary, self.out_count, self.out_next = None, 0, None
@@ -202,6 +211,11 @@ class Job(Lives):
         self.out_next.update({record.partition: record.offset + 1 for record in found})
         self.out_count += len(found)
         return self.out_count
+
+    def wait_given(self, process, seconds=60):
+        """Until all that the case has given is out, and it lives."""
+        rig.wait_for(lambda: process.poll() is not None or self.count_out() >= self.case.given, "rows", seconds)
+        assert process.poll() is None, self.end(process)
 
     def out(self):
         """Rows that are out; transactions may be open."""

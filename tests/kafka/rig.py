@@ -26,6 +26,7 @@ import itertools
 import json
 import os
 import sys
+import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -46,8 +47,8 @@ _names = itertools.count(1)
 _shared = []
 
 
-def run(module):
-    """As tap.run, with a broker; where there can be none, each test is skipped."""
+def run(module, threads=1):
+    """As tap.run, with a broker; where there can be none, each test is skipped. threads: not for tests with own()."""
     try:
         shared()
     except install.Missing as error:
@@ -57,7 +58,7 @@ def run(module):
                 print(f"ok - {name} # SKIP no broker: {error}")
         return 0
     try:
-        return tap.run(module)
+        return tap.run(module, threads)
     finally:
         while _shared:
             _shared.pop().close()
@@ -146,7 +147,7 @@ class Cluster:
     def __init__(self, instance, is_own=False):
         self.instance, self.is_own, self.proxies = instance, is_own, []
         self.certificates = certificates.FOLDER
-        self.admins = {}
+        self.admins, self.making = {}, threading.Lock()
         install.packages()
 
     def __enter__(self):
@@ -188,11 +189,12 @@ class Cluster:
 
     def admin(self, number=None):
         """An AdminClient, of the cluster or of one broker."""
-        if number not in self.admins:
-            from confluent_kafka.admin import AdminClient
+        from confluent_kafka.admin import AdminClient
 
-            self.admins[number] = AdminClient({**QUIET, "bootstrap.servers": self.instance.address("PLAIN", number)})
-        return self.admins[number]
+        with self.making:
+            if number not in self.admins:
+                self.admins[number] = AdminClient({**QUIET, "bootstrap.servers": self.instance.address("PLAIN", number)})
+            return self.admins[number]
 
     # --- brokers; only of one's own cluster ---------------------------------------------------------------------
     def own_instance(self):
