@@ -1,4 +1,4 @@
-#include "connectors/kafka/partition.h"
+#include "connectors/kafka/backfill.h"
 
 #include "core/os.h"
 
@@ -38,6 +38,7 @@ static void stop(struct kafka_partition *p)
     rd_kafka_consume_stop(p->handle, p->id);
     rd_kafka_queue_destroy(p->queue);
     p->queue = NULL;
+    p->must_start_again = false;
 }
 
 void kafka_partition_free(struct kafka_partition *p)
@@ -45,6 +46,7 @@ void kafka_partition_free(struct kafka_partition *p)
     if (p == NULL)
         return;
     stop(p);
+    kafka_backfill_free(p);
     kafka_intake_free(&p->intake);
     kafka_intake_free(&p->beyond);
     marks_free(&p->marks);
@@ -97,10 +99,24 @@ static bool fail_other_topic(struct kafka_partition *p, const char *what)
 
 /* --- Where it goes on --- */
 
+/* position->a: what of the first batch was given before (carry, backfill.c). */
+static void go_on_at(struct kafka_partition *p, const struct source_position *position)
+{
+    p->first = p->next = position->b;
+    p->records = position->record;
+    p->intake.carried_count = p->shared->is_bounded ? (uint32_t)(position->a % BATCH_ROWS) : 0;
+    p->intake.carried_bytes = p->intake.carried_count == 0 ? 0 : (size_t)(position->a / BATCH_ROWS);
+}
+
 bool kafka_partition_seek(struct kafka_partition *p, const struct source_position *position)
 {
     char what[160];
+    bool is_good = true;
     leat_assert(p->queue == NULL);
+    if (p->history != NULL && kafka_backfill_seek(p, position, &is_good)) {
+        go_on_at(p, position);
+        return is_good;
+    }
     if (position->b < p->low)
         return fail_gone(p, position->b, p->low);
     if (position->b > p->high) {
@@ -110,8 +126,7 @@ bool kafka_partition_seek(struct kafka_partition *p, const struct source_positio
     }
     if (p->check.offset >= position->b || p->check.offset < p->low)
         p->check.offset = -1; /* it has been deleted in its turn: nothing to compare */
-    p->first = p->next = position->b;
-    p->records = position->record;
+    go_on_at(p, position);
     return true;
 }
 
@@ -157,9 +172,8 @@ static void on_event(rd_kafka_t *client LEAT_UNUSED, void *argument)
         source->wake(source->engine);
 }
 
-static bool start(struct kafka_partition *p)
+bool kafka_partition_start(struct kafka_partition *p, int64_t offset)
 {
-    int64_t offset = p->check.offset >= 0 ? p->check.offset : p->next;
     if (rd_kafka_consume_start(p->handle, p->id, offset) != 0) {
         kafka_errors_report(p->shared->errors, rd_kafka_last_error(), lock_diags(p), "read `%s`", p->name);
         return fail(p);
@@ -183,6 +197,12 @@ static bool take_event(struct kafka_partition *p)
         if (rd_kafka_query_watermark_offsets(p->shared->client, p->topic, p->id, &low, &high, ASK_MS) !=
             RD_KAFKA_RESP_ERR_NO_ERROR)
             low = high = -1;
+        if (low <= p->next && p->check.offset >= 0 && p->check.offset < low) {
+            /* The record that was to be compared has been deleted meanwhile. */
+            p->check.offset = -1;
+            p->must_start_again = true;
+            return true;
+        }
         return low > p->next || low < 0
                    ? fail_gone(p, p->next, low)
                    : fail_other_topic(p, "it ends before the place where reading goes on");
@@ -208,34 +228,6 @@ static bool take_event(struct kafka_partition *p)
 }
 
 /* --- Reading --- */
-
-/* How many records the rate allows now, at most `wanted`. */
-static uint32_t take_allowance(struct kafka_shared *shared, uint32_t wanted)
-{
-    if (shared->rate == 0)
-        return wanted;
-    pthread_mutex_lock(&shared->mutex);
-    int64_t now = os_monotonic_us();
-    double most = MAX((double)shared->rate / 20, 1); /* of 50 ms: no bursts */
-    double more = (double)(now - shared->rate_at_us) * (double)shared->rate / 1e6;
-    shared->allowance = MIN(shared->allowance + more, most);
-    shared->rate_at_us = now;
-    uint32_t allowed = (uint32_t)MIN(shared->allowance, (double)wanted);
-    shared->allowance -= allowed;
-    pthread_mutex_unlock(&shared->mutex);
-    if (allowed == 0)
-        atomic_store(&shared->is_held, true);
-    return allowed;
-}
-
-static void give_allowance_back(struct kafka_shared *shared, uint32_t unused)
-{
-    if (shared->rate == 0 || unused == 0)
-        return;
-    pthread_mutex_lock(&shared->mutex);
-    shared->allowance += unused;
-    pthread_mutex_unlock(&shared->mutex);
-}
 
 /* What is no record: judged when librdkafka's callback is left. */
 static void keep_event(struct kafka_partition *p, const rd_kafka_message_t *message)
@@ -264,6 +256,11 @@ static void take(rd_kafka_message_t *message, void *argument)
         p->eof = message->offset;
     } else {
         bool is_beyond = !kafka_intake_fits(&p->intake, kafka_payload_bytes(message));
+        if (unlikely(is_beyond && p->intake.count == 0)) { /* the recording's last batch was whole */
+            p->intake.carried_count = 0;
+            p->intake.carried_bytes = 0;
+            is_beyond = false;
+        }
         kafka_intake_add(is_beyond ? &p->beyond : &p->intake, p->shared->meta, message);
         p->eof = -1;
         p->wanted--;
@@ -275,7 +272,7 @@ static void take(rd_kafka_message_t *message, void *argument)
 /* Whether the batch that is being made cannot have more. */
 static bool is_full(const struct kafka_partition *p)
 {
-    return p->beyond.count > 0 || p->intake.count == BATCH_ROWS;
+    return p->beyond.count > 0 || p->intake.count + p->intake.carried_count == BATCH_ROWS;
 }
 
 /* A queue that was as full as it may be and is half empty now: its broker's thread may be asleep. */
@@ -299,12 +296,12 @@ static void nudge(struct kafka_partition *p, uint32_t got)
 
 static bool take_messages(struct kafka_partition *p)
 {
-    uint32_t wanted = take_allowance(p->shared, BATCH_ROWS - p->intake.count);
+    uint32_t wanted = kafka_rate_ask(p->shared, BATCH_ROWS - p->intake.count - p->intake.carried_count);
     if (wanted == 0)
         return true;
     p->wanted = wanted;
     rd_kafka_consume_callback_queue(p->queue, 0, take, p);
-    give_allowance_back(p->shared, p->wanted);
+    kafka_rate_give_back(p->shared, p->wanted);
     if (p->wanted < wanted)
         nudge(p, wanted - p->wanted);
     return !p->is_failed && (p->event.code == RD_KAFKA_RESP_ERR_NO_ERROR || take_event(p));
@@ -343,7 +340,12 @@ static void make_batch(struct kafka_partition *p, struct raw_batch *raw, uint32_
         mark_of(raw->next.b - 1, time_us / 1000, (struct str){intake->data + last->offset, last->length});
     marks_add(&p->marks, &mark);
     kafka_intake_give(intake, raw);
-    raw->position = (struct source_position){.b = p->next, .record = p->records};
+    raw->position = (struct source_position){
+        .a = (int64_t)(p->intake.carried_bytes * BATCH_ROWS + p->intake.carried_count),
+        .b = p->next,
+        .record = p->records};
+    p->intake.carried_count = 0;
+    p->intake.carried_bytes = 0;
     raw->path = p->name;
     raw->first_line = raw->first_offset = -1;
     raw->header = (struct str){"", 0};
@@ -444,12 +446,19 @@ enum read_status kafka_partition_read(struct kafka_partition *p, struct raw_batc
         return READ_ERROR;
     if (atomic_load_explicit(&p->is_lost, memory_order_relaxed))
         return lost(p);
+    enum read_status recorded = p->history == NULL ? READ_END : kafka_backfill_read(p, raw);
+    if (recorded != READ_END)
+        return recorded;
     if (p->queue == NULL && p->next >= p->end)
         return READ_END;
-    if (p->queue == NULL && !start(p))
+    if (p->queue == NULL && !kafka_partition_start(p, p->check.offset >= 0 ? p->check.offset : p->next))
         return READ_ERROR;
     if (!has_ended(p) && !is_full(p) && !take_messages(p))
         return READ_ERROR;
+    if (p->must_start_again) {
+        stop(p);
+        return READ_LATER;
+    }
     if (p->intake.count == 0)
         return nothing(p);
     /* A bounded source gives the same batches whenever it is read: only whole ones, cut by the records alone.

@@ -36,6 +36,8 @@ struct kafka_shared {
     _Atomic int64_t nudged_us;
 };
 
+struct kafka_history;
+
 struct kafka_partition {
     struct kafka_shared *shared;
     const char *topic; /* as long as the source */
@@ -44,6 +46,8 @@ struct kafka_partition {
     int64_t low, high; /* the log's ends when it was found */
     int64_t first;     /* offset where reading began */
     int64_t end;       /* until: latest; else INT64_MAX; atomic */
+
+    struct kafka_history *history; /* what a recording has, until that is read (backfill.h); NULL: none */
 
     rd_kafka_topic_t *handle;
     rd_kafka_queue_t *queue;    /* NULL: not begun */
@@ -55,7 +59,7 @@ struct kafka_partition {
     int64_t eof;                /* the log ended there, and nothing has come since; -1: unknown */
     int64_t time_us;            /* of the last record read; atomic; INT64_MIN: none */
     uint64_t records;
-    bool is_failed;
+    bool is_failed, must_start_again;
     struct {
         rd_kafka_resp_err_t code; /* what came instead of a record; NO_ERROR: nothing */
         int64_t offset;
@@ -76,6 +80,16 @@ struct kafka_partition *kafka_partition_new(struct kafka_shared *shared, rd_kafk
                                             int32_t id);
 /* NULL is allowed. After the last read. */
 void kafka_partition_free(struct kafka_partition *partition);
+
+/* Begins to fetch from the offset on. False after a diagnostic. */
+LEAT_CHECKED bool kafka_partition_start(struct kafka_partition *partition, int64_t offset);
+
+/* The rate (rate.c): how many records it allows now, at most `wanted`; those of them that were not there. */
+uint32_t kafka_rate_ask(struct kafka_shared *shared, uint32_t wanted);
+void kafka_rate_give_back(struct kafka_shared *shared, uint32_t unused);
+/* For batches whose size is known only when they are there: whether one may be read; that it was. */
+bool kafka_rate_has(struct kafka_shared *shared);
+void kafka_rate_take(struct kafka_shared *shared, uint32_t records);
 
 /* As source_kind.read, seek, mark, mark_check. */
 enum read_status kafka_partition_read(struct kafka_partition *partition, struct raw_batch *raw);

@@ -1,6 +1,8 @@
 /* Source `kafka`: the partitions of topics, live or up to where they end now. */
 #include "connectors/kafka/source.h"
 
+#include "connectors/kafka/backfill.h"
+
 #include "core/operator.h"
 #include "core/os.h"
 
@@ -38,6 +40,11 @@ const struct option kafka_source_options[] = {
      .default_text = "earliest",
      .help = "where a job without a checkpoint begins: earliest, latest, time(\"2026-01-31T12:00:00Z\"), or "
              "offsets(0, 17), one for each partition"},
+    OPTION_TEXTS(
+        struct kafka_source, backfill, "backfill", OPTION_RUNTIME, "[]",
+        "recordings of the topics, made by `leat record`: each partition is read there first, and goes on in "
+        "its topic behind the recording's last record; where the topic has more of it than the recording "
+        "nothing is read twice, and where records between are gone the job does not begin"),
     OPTION_ENUM(struct kafka_source, until, "until", OPTION_RUNTIME, "never", "never|latest",
                 "latest: reads what is there when the job begins, and ends"),
     OPTION_BYTES(struct kafka_source, queue_bytes, "queue", OPTION_RUNTIME, "64MiB", "1MiB", "64GiB",
@@ -77,6 +84,18 @@ static bool refuse_group(const struct kafka_source *kafka, struct source_bind *b
     return false;
 }
 
+/* `backfill` says where a job begins. */
+static bool check_backfill(const struct kafka_source *kafka, struct source_bind *bind)
+{
+    if (kafka->backfill.count == 0 || kafka->first.tag == KAFKA_EARLIEST)
+        return true;
+    struct diag *d =
+        diag_error(bind->diags, DIAG_E0407, bind->span,
+                   "with `backfill` a job begins where the recording begins, not where `start` says");
+    diag_hint(bind->diags, d, "leave one of them out");
+    return false;
+}
+
 bool kafka_bind(struct source_bind *bind)
 {
     struct kafka_source *kafka = bind->config;
@@ -91,6 +110,7 @@ bool kafka_bind(struct source_bind *bind)
     is_good &= kafka_topics_check(kafka->topic, bind->span, bind->diags);
     is_good &= refuse_group(kafka, bind);
     is_good &= kafka_start_bind(&kafka->first, kafka->start.ast, kafka->topic, bind->arena, bind->diags);
+    is_good = is_good && check_backfill(kafka, bind);
     is_good &= format_delimiter_check(kafka->delimiter, bind->diags, bind->span);
     is_good &= payload_bind(kafka->format_kind, &kafka->payload, bind->diags, bind->span);
     is_good = kafka_meta_bind(&kafka->meta, bind->declared, bind->span, bind->arena, bind->diags) && is_good;
@@ -193,15 +213,22 @@ static bool kafka_open(struct source *source)
     kafka->shared.is_bounded = kafka->until == UNTIL_LATEST;
     kafka->shared.rate = kafka->rate;
     kafka->shared.rate_at_us = os_monotonic_us();
-    if (places == NULL || !connect_reader(kafka, source, count))
+    if (places == NULL ||
+        (kafka->backfill.count > 0 && !kafka_backfill_open(&kafka->recorded, kafka->backfill, &kafka->topics,
+                                                           source, places, count, ranges)))
+        return false;
+    if (!connect_reader(kafka, source, count))
         return false;
     kafka->watch.shared = &kafka->shared;
     kafka->watch.topics = &kafka->topics;
     kafka->watch.refresh_us = kafka->refresh_us;
     kafka->watch.partitions = arena_array(source->arena, struct kafka_partition *, KAFKA_PARTITIONS_MAX);
     atomic_store(&kafka->watch.round_trip_us, -1);
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count; i++) {
         kafka_watch_add(&kafka->watch, &places[i], &ranges[i]);
+        if (kafka->backfill.count > 0 && !kafka_backfill_attach(kafka->watch.partitions[i], &kafka->recorded))
+            return false;
+    }
     source->partitions_count = count;
     kafka_watch_start(&kafka->watch);
     return true;

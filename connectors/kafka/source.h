@@ -18,6 +18,7 @@ struct kafka_source {
     struct str delimiter, group;
     struct kafka_meta meta;
     struct expression start;
+    struct texts backfill;
     int64_t queue_bytes, rate, refresh_us;
 
     struct payload_options payload;
@@ -31,9 +32,10 @@ struct kafka_source {
     struct kafka_watch watch;
     bool has_mutex;
 
+    struct recording recorded; /* of `backfill`, or of --replay */
+
     /* Of source_kafka_recording. */
-    struct str recording; /* what --replay named */
-    struct recording recorded;
+    struct str recording;          /* what --replay named */
     struct recording_feed **feeds; /* by partition */
     uint32_t feeds_count;
 };
