@@ -353,11 +353,46 @@ static void test_a_span_that_was_cut(void **state LEAT_UNUSED)
     end(&place);
 }
 
+/* Reads until it fails, and wants this to be said. */
+static void assert_unreadable(struct place *place, const char *says)
+{
+    struct recorded record;
+    enum recorded_status status;
+    struct recording_reader *reader =
+        recording_reader_new(&place->recording.partitions[0], &place->diags, NULL);
+    while ((status = recording_reader_next(reader, &record)) == RECORDED)
+        ;
+    assert_int_equal(status, RECORDED_ERROR);
+    assert_int_equal(recording_reader_next(reader, &record), RECORDED_ERROR);
+    assert_refused(place, DIAG_E0603, says);
+    recording_reader_free(reader);
+}
+
+static void test_a_span_with_other_records(void **state LEAT_UNUSED)
+{
+    struct place place;
+    char *text;
+    size_t bytes;
+    begin(&place);
+    first_span(&place);
+    const char *path = below(&place, "manifest.json");
+    assert_int_equal(os_read_file(path, 1 << 20, &text, &bytes), 0);
+    char *at = strstr(strstr(text, "\"spans\""), "\"records\":10,");
+    assert_non_null(at);
+    memcpy(at, "\"records\": 9,", strlen("\"records\": 9,"));
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, bytes, file), bytes);
+    fclose(file);
+    free(text);
+    assert_true(open_one(&place, place.folder));
+    assert_unreadable(&place, "not as many records");
+    end(&place);
+}
+
 static void test_a_byte_that_changed(void **state LEAT_UNUSED)
 {
     struct place place;
-    struct recorded record;
-    enum recorded_status status;
     begin(&place);
     const char *path = first_span(&place);
     int fd = open(path, O_RDWR);
@@ -366,14 +401,7 @@ static void test_a_byte_that_changed(void **state LEAT_UNUSED)
     byte ^= 4;
     assert_int_equal(pwrite(fd, &byte, 1, 40), 1);
     close(fd);
-    struct recording_reader *reader =
-        recording_reader_new(&place.recording.partitions[0], &place.diags, NULL);
-    while ((status = recording_reader_next(reader, &record)) == RECORDED)
-        ;
-    assert_int_equal(status, RECORDED_ERROR);
-    assert_int_equal(recording_reader_next(reader, &record), RECORDED_ERROR);
-    assert_refused(&place, DIAG_E0603, path);
-    recording_reader_free(reader);
+    assert_unreadable(&place, path);
     end(&place);
 }
 
@@ -438,6 +466,7 @@ int main(void)
         cmocka_unit_test(test_a_span_that_is_gone),
         cmocka_unit_test(test_a_span_that_was_cut),
         cmocka_unit_test(test_a_byte_that_changed),
+        cmocka_unit_test(test_a_span_with_other_records),
         cmocka_unit_test(test_bad_manifests),
         cmocka_unit_test(test_what_a_crash_left),
     };
