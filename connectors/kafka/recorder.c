@@ -118,7 +118,8 @@ static bool is_empty(const char *directory)
     struct dirent *entry;
     bool is_one = true;
     while (listing != NULL && (entry = readdir(listing)) != NULL)
-        is_one &= entry->d_name[0] == '.' || strcmp(entry->d_name, "manifest.json.part") == 0;
+        is_one &= entry->d_name[0] == '.' || strcmp(entry->d_name, "manifest.json.part") == 0 ||
+                  recording_is_order_log(entry->d_name);
     if (listing != NULL)
         closedir(listing);
     return is_one;

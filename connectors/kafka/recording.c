@@ -418,10 +418,30 @@ static void put_partition(const struct recording_partition *p, bool is_first, st
     buffer_printf(out, "]}");
 }
 
+bool recording_is_order_log(const char *name)
+{
+    return strcmp(name, "order") == 0 || strcmp(name, "order.log") == 0;
+}
+
+/* What a live run wrote into the recording's directory, if it did. */
+static const char *find_order_log(const char *directory)
+{
+    static const char *const names[] = {"order", "order.log"};
+    char path[4096];
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+        snprintf(path, sizeof(path), "%s/%s", directory, names[i]);
+        if (access(path, F_OK) == 0)
+            return names[i];
+    }
+    return NULL;
+}
+
 int recording_save(const struct recording *recording, const char *directory, const char *order_log)
 {
     struct byte_buffer out = {0};
     char path[4096], part[4096 + 8];
+    if (order_log == NULL)
+        order_log = find_order_log(directory);
     snprintf(path, sizeof(path), "%s/%s", directory, manifest_name);
     snprintf(part, sizeof(part), "%s.part", path);
     buffer_printf(&out, "{\"leat_recording\":%d,", RECORDING_VERSION);

@@ -9,7 +9,12 @@ struct recording_partition *recording_add(struct recording *recording, const cha
                                           struct arena *arena);
 void recording_add_span(struct recording_partition *partition, const struct recording_span *span,
                         struct arena *arena);
-/* Replaces the manifest, durably. order_log: its path in the directory, or NULL. 0 or an errno. */
+/* Whether a file or folder of that name in a recording's directory is an order log that a live run writes
+ * there
+ * (`leat run --record-order DIR/order/`). */
+bool recording_is_order_log(const char *name);
+/* Replaces the manifest, durably. order_log: its path in the directory; NULL: the one that is there by its
+ * name, if there is. 0 or an errno. */
 LEAT_CHECKED int recording_save(const struct recording *recording, const char *directory,
                                 const char *order_log);
 

@@ -30,7 +30,10 @@ static const char help[] = "Records topics of Kafka: what is committed there, ea
                            "goes on where the recording "
                            "ends, after a crash too: no record is lost or there twice. Ctrl-C ends it "
                            "cleanly. DIR/TOPIC/ has one file "
-                           "for each partition and span (zstd), DIR/manifest.json says what is complete.";
+                           "for each partition and span (zstd), DIR/manifest.json says what is complete. "
+                           "With an order log in DIR/order, which "
+                           "`leat run --record-order DIR/order/` writes, a replay obeys it and does what the "
+                           "live run did, bit for bit.";
 
 static const struct argp_option options_table[] = {
     {"to", KEY_TO, "DIR", 0, "the recording's directory", 0},

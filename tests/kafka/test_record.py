@@ -259,6 +259,23 @@ sink out = null from s
         assert result.returncode == 0 and "10 records" in result.stdout, (result.stdout, result.stderr)
 
 
+def test_an_order_log_beside_it_is_obeyed():
+    kafka = rig.shared()
+    topic = kafka.create_topic("record-order", partitions=3)
+    kafka.produce(topic, rig.numbered(3000))
+    with Place(kafka, topic) as place:
+        place.leat("--record-order", place.at("rec/order/"))
+        expected = open(place.at("live.jsonl"), "rb").read()
+        place.record()
+        assert place.manifest()["order_log"] == "order", place.manifest().keys()
+        place.record()
+        assert place.manifest()["order_log"] == "order"
+        result = subprocess.run([LEAT, "run", place.job, "--replay", f"s={place.at('rec')}", "--sink",
+                                 f"out={place.at('r.jsonl')}"], capture_output=True, text=True, check=False)
+        assert result.returncode == 0 and "obeying the order log" in result.stderr, result.stderr
+        assert open(place.at("r.jsonl"), "rb").read() == expected
+
+
 def test_topics_that_are_not_what_they_were():
     kafka = rig.shared()
     topic = kafka.create_topic("record-gone")
