@@ -231,12 +231,16 @@ static bool send_all(struct produce *p)
     if (!find_begin(p, &record, &status))
         return false;
     p->begin_us = p->committed_us = os_monotonic_us();
+    bool is_paced = p->options->rate > 0 || p->options->speed > 0;
     for (; status == RECORDED && !is_over(p); status = p->input->next(p->input->self, &record)) {
-        if (p->options->rate > 0 || p->options->speed > 0)
+        if (is_paced)
             wait_for(p, due_us(p, &record));
         if (is_over(p))
             break;
-        record.record.time_ms = p->options->keeps_times && record.time_ms > 0 ? record.time_ms : 0;
+        /* The client puts in the time of sending where there is none: many at once, at the next commit. */
+        record.record.time_ms = p->options->keeps_times && record.time_ms > 0 ? record.time_ms
+                                : is_paced                                    ? os_wall_us() / 1000
+                                                                              : 0;
         leat_assert(record.number >= p->next);
         outbox_append(&p->outbox, record.number, 0, &record.record);
         p->next = record.number + 1;

@@ -3,8 +3,10 @@
 #include "connectors/kafka/recording_form.h"
 
 #include "connectors/file/reader.h"
+#include "core/civil.h"
 #include "formats/formats.h"
 
+#include <math.h>
 #include <msgpack.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +28,7 @@ struct files {
     struct diag_list *diags;
 };
 
-/* --- Keys --- */
+/* --- Keys and times --- */
 
 static bool take_msgpack(const msgpack_object *object, struct arena *arena, struct str *key)
 {
@@ -62,7 +64,7 @@ static const char *key_of_msgpack(struct str record, struct str column, struct a
             if (name->type == MSGPACK_OBJECT_STR &&
                 str_equal((struct str){name->via.str.ptr, name->via.str.size}, column) &&
                 !take_msgpack(&map->ptr[i].val, arena, key))
-                why = "its key is neither text nor a whole number";
+                why = "it is neither text nor a whole number";
         }
     }
     msgpack_unpacked_destroy(&unpacked);
@@ -79,7 +81,7 @@ static const char *key_of_json(struct str record, struct str column, struct aren
         if (!str_equal(name, column))
             continue;
         if (value.data[0] == '"')
-            return json_unescape(value, arena, key) ? NULL : "its key has half of a code";
+            return json_unescape(value, arena, key) ? NULL : "it has half of a code";
         if (!str_equal(value, STR("null")))
             *key = value;
         return NULL;
@@ -135,15 +137,34 @@ static const char *key_of_csv(struct str record, struct str header, char delimit
     return "its file has no such column";
 }
 
-const char *produce_key(struct str format, struct str record, struct str header, char delimiter,
-                        struct str column, struct arena *arena, struct str *key)
+const char *produce_column(struct str format, struct str record, struct str header, char delimiter,
+                           struct str column, struct arena *arena, struct str *value)
 {
-    *key = (struct str){NULL, 0};
+    *value = (struct str){NULL, 0};
     if (str_is(format, "csv"))
-        return key_of_csv(record, header, delimiter, column, arena, key);
+        return key_of_csv(record, header, delimiter, column, arena, value);
     if (str_is(format, "msgpack"))
-        return key_of_msgpack(record, column, arena, key);
-    return key_of_json(record, column, arena, key);
+        return key_of_msgpack(record, column, arena, value);
+    return key_of_json(record, column, arena, value);
+}
+
+/* In milliseconds since 1970; what is behind them is cut. */
+static bool parse_time(struct str text, int64_t per_s, int64_t *time_ms)
+{
+    int64_t whole;
+    double part;
+    if (literal_int(text, &whole)) {
+        *time_ms = per_s > 1000 ? whole / (per_s / 1000) : whole;
+        return per_s >= 1000 || !__builtin_mul_overflow(whole, 1000 / per_s, time_ms);
+    }
+    if (literal_float(text, &part) && fabs(part) < 1e18) {
+        *time_ms = (int64_t)(part * 1000 / (double)per_s);
+        return true;
+    }
+    if (!civil_parse(text, &whole))
+        return false;
+    *time_ms = whole / 1000;
+    return true;
 }
 
 /* --- Records --- */
@@ -154,6 +175,34 @@ static void refuse_record(struct files *f, const char *why)
     struct diag *d = diag_error(f->diags, DIAG_E0603, no_span, "a record %s", why);
     diag_at(f->diags, d, f->raw.path, -1, line);
     diag_hint(f->diags, d, "records before it are sent; mend it, and the same command goes on");
+}
+
+/* A column of the record; false: a diagnostic was added. */
+static bool take_column(struct files *f, const char *what, struct str column, struct str record,
+                        struct str *value)
+{
+    const char *why = produce_column(str_from(f->format->name), record, f->raw.header, f->options.delimiter,
+                                     column, &f->scratch, value);
+    if (why != NULL)
+        refuse_record(f, arena_printf(&f->scratch, "has no %s `%.*s`: %s", what, STR_ARGS(column), why));
+    return why == NULL;
+}
+
+static bool take_columns(struct files *f, struct produced *record)
+{
+    struct str payload = record->record.value, time = {NULL, 0};
+    const struct produce_files_options *o = &f->options;
+    arena_reset(&f->scratch);
+    if ((o->key.length > 0 && !take_column(f, "key", o->key, payload, &record->record.key)) ||
+        (o->time.length > 0 && !take_column(f, "time", o->time, payload, &time)))
+        return false;
+    if (time.data == NULL || parse_time(time, o->time_per_s, &record->time_ms))
+        return true;
+    refuse_record(f, arena_printf(&f->scratch,
+                                  "has `%.*s` for the time `%.*s`: neither a number nor as "
+                                  "2026-01-31T12:00:00Z",
+                                  STR_ARGS(time), STR_ARGS(o->time)));
+    return false;
 }
 
 static enum recorded_status next(void *self, struct produced *record)
@@ -179,16 +228,8 @@ static enum recorded_status next(void *self, struct produced *record)
         refuse_record(f, "is longer than 1 MiB");
         return RECORDED_ERROR;
     }
-    if (f->options.key.length > 0) {
-        arena_reset(&f->scratch);
-        const char *why = produce_key(str_from(f->format->name), record->record.value, f->raw.header,
-                                      f->options.delimiter, f->options.key, &f->scratch, &record->record.key);
-        if (why != NULL) {
-            refuse_record(f,
-                          arena_printf(&f->scratch, "has no key `%.*s`: %s", STR_ARGS(f->options.key), why));
-            return RECORDED_ERROR;
-        }
-    }
+    if (!take_columns(f, record))
+        return RECORDED_ERROR;
     f->number++;
     f->row++;
     return RECORDED;

@@ -14,11 +14,13 @@ void produce_recording(struct produce_input *input, const struct recording *reco
 
 /* Plain files, as the source `file` reads them: one partition after the other in the order given; each record
  * (line, object) is a payload as it stands. format: json, csv, msgpack, or length 0: by their suffixes. key:
- * the column that is the record's key, or length 0; a null or missing one: no key. has_header: csv, the first
- * line names the columns and is none. False after a diagnostic. */
+ * the column that is the record's key, or length 0; a null or missing one: no key. time: the column that says
+ * when it was made, or length 0: text as 2026-01-31T12:00:00Z, or a number in parts of a second, time_per_s
+ * of them. has_header: csv, the first line names the columns and is none. False after a diagnostic. */
 struct produce_files_options {
     struct texts paths;
-    struct str format, key;
+    struct str format, key, time;
+    int64_t time_per_s;
     char delimiter;
     bool has_header;
 };
@@ -27,7 +29,7 @@ LEAT_CHECKED bool produce_files(struct produce_input *input, const struct produc
 
 /* The value of a column of a record as text, in the arena; data NULL: null, or there is none. header: csv's
  * first line. NULL, or why there can be no value. */
-const char *produce_key(struct str format, struct str record, struct str header, char delimiter,
-                        struct str column, struct arena *arena, struct str *key);
+const char *produce_column(struct str format, struct str record, struct str header, char delimiter,
+                           struct str column, struct arena *arena, struct str *value);
 
 #endif

@@ -14,6 +14,7 @@ enum {
     KEY_RATE = 256,
     KEY_SPEED,
     KEY_KEY,
+    KEY_TIME,
     KEY_FORMAT,
     KEY_DELIMITER,
     KEY_NO_HEADER,
@@ -35,6 +36,7 @@ static const char help[] = "Sends recordings, files or dead letters to a topic, 
                            "with the same arguments, it goes on behind the last record that is there.\v"
                            "    leat produce impressions rec --speed 10x\n"
                            "    leat produce clicks clicks.jsonl --key user --rate 1000/s --create 4\n"
+                           "    leat produce clicks clicks.csv --time ts:s --speed 60x\n"
                            "    leat produce --dead-letters out/dead.jsonl\n\n"
                            "A recording (leat record) keeps keys, headers and partitions; of jsonl, csv and "
                            "msgpack files each record is a "
@@ -51,8 +53,12 @@ static const char help[] = "Sends recordings, files or dead letters to a topic, 
 
 static const struct argp_option options_table[] = {
     {"rate", KEY_RATE, "N/s", 0, "records a second at most", 0},
-    {"speed", KEY_SPEED, "Nx", 0, "a recording with the spacing of its times, 1x, or so much faster", 0},
+    {"speed", KEY_SPEED, "Nx", 0, "with the spacing of the recorded times, 1x, or so much faster", 0},
     {"key", KEY_KEY, "COLUMN", 0, "files: the column that is the record's key", 1},
+    {"time", KEY_TIME, "COLUMN", 0,
+     "files: the column that says when a record was made, for --speed and --keep-times: text as "
+     "2026-01-31T12:00:00Z, or milliseconds; COLUMN:s, COLUMN:us, COLUMN:ns: other parts of a second",
+     1},
     {"format", KEY_FORMAT, "NAME", 0, "files: json, csv or msgpack (default: by their suffixes)", 1},
     {"delimiter", KEY_DELIMITER, "C", 0, "csv: what stands between fields (default: ,)", 1},
     {"no-header", KEY_NO_HEADER, NULL, 0, "csv: the first line is a record, too", 1},
@@ -110,12 +116,32 @@ static double parse_amount(const char *name, const char *text, const char *unit,
     return amount;
 }
 
+/* COLUMN or COLUMN:UNIT. */
+static void parse_time(struct produce_files_options *files, const char *text)
+{
+    static const struct {
+        const char *suffix;
+        int64_t per_s;
+    } units[] = {{":s", 1}, {":ms", 1000}, {":us", US_PER_SECOND}, {":ns", 1000 * US_PER_SECOND}};
+    files->time = str_from(text);
+    files->time_per_s = 1000;
+    for (size_t i = 0; i < ARRAY_COUNT(units); i++) {
+        size_t length = strlen(units[i].suffix);
+        if (files->time.length <= length || strcmp(text + files->time.length - length, units[i].suffix) != 0)
+            continue;
+        files->time.length -= length;
+        files->time_per_s = units[i].per_s;
+        return;
+    }
+}
+
 static void parse_file_option(struct produce_arguments *a, int key, const char *text,
                               struct argp_state *state)
 {
     struct produce_files_options *f = &a->files;
     switch (key) {
     case KEY_KEY: f->key = str_from(text); return;
+    case KEY_TIME: parse_time(f, text); return;
     case KEY_NO_HEADER: f->has_header = false; return;
     case KEY_DELIMITER:
         if (strlen(text) != 1 || text[0] == '"' || text[0] == '\n' || text[0] == '\r')
@@ -152,6 +178,8 @@ static void check_arguments(struct produce_arguments *a, struct argp_state *stat
         argp_error(state, "which topic, and what? For example `leat produce clicks clicks.jsonl`");
     if (a->topic != NULL || a->skips_lost)
         argp_error(state, "--topic and --skip-lost are for --dead-letters");
+    if (a->files.time.length > 0 && a->options.speed == 0 && !a->options.keeps_times)
+        argp_error(state, "--time is for --speed or --keep-times: say which, or both");
     a->topic = a->paths[0].data;
     a->paths_count--;
     memmove(a->paths, a->paths + 1, a->paths_count * sizeof(a->paths[0]));
@@ -167,6 +195,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_RATE: a->options.rate = parse_amount("rate", argument, "/s", state); return 0;
     case KEY_SPEED: a->options.speed = parse_amount("speed", argument, "x", state); return 0;
     case KEY_KEY:
+    case KEY_TIME:
     case KEY_FORMAT:
     case KEY_DELIMITER:
     case KEY_NO_HEADER: parse_file_option(a, key, argument, state); return 0;
@@ -317,12 +346,11 @@ static bool produce_plain(struct produce_arguments *a)
 {
     struct job_load *load = &a->cluster.load;
     struct produce_input input;
-    if (a->options.speed > 0 || a->options.keeps_times) {
-        struct diag *d =
-            diag_error(&load->diags, DIAG_E1001, (struct span){0, 0},
-                       "--speed and --keep-times want a recording: these files do not say when their "
-                       "records were made");
-        diag_hint(&load->diags, d, "--rate 1000/s sends them evenly");
+    if (a->files.time.length == 0 && (a->options.speed > 0 || a->options.keeps_times)) {
+        struct diag *d = diag_error(&load->diags, DIAG_E1001, (struct span){0, 0},
+                                    "--speed and --keep-times want to know when records were made");
+        diag_hint(&load->diags, d,
+                  "--time COLUMN says it, and a recording knows; --rate 1000/s sends them evenly");
         return false;
     }
     name_input(a, a->topic, "files");

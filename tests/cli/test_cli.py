@@ -128,6 +128,7 @@ REFUSED = [
     (["produce", "t", "f", "--speed", "fast"], {}, USAGE, r"as 10x, not `fast`"),
     (["produce", "t", "f", "--format", "avro"], {}, USAGE, r"json, csv or msgpack"),
     (["produce", "t", "f", "--skip-lost"], {}, USAGE, r"for --dead-letters"),
+    (["produce", "t", "f", "--time", "ts"], {}, USAGE, r"--speed or --keep-times"),
     (["produce", "--dead-letters"], {}, USAGE, r"which dead letters"),
     (["produce", "t", "none.jsonl"], {}, FAILED, r"E0602.*none.jsonl"),
     (["produce", "t", "job.leat"], {}, FAILED, r"E0402.*job.leat.*\n.*--format json"),

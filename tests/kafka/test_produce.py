@@ -133,8 +133,31 @@ def test_plain_files():
         kafka.produce(stock, ({"key": k.encode(), "value": b"x"} for k in keys))
         assert {r.key: r.partition for r in kafka.consume(topic)} == {r.key: r.partition for r in kafka.consume(stock)}
         place.refused("E0603", "no key `k`", topic, place.write("bad.jsonl", '{"k":1}\n{k}\n'), "--key", "k")
-        place.refused("E1001", "--rate", topic, jsonl, "--speed", "2x")
+        place.refused("E1001", "--time", topic, jsonl, "--speed", "2x")
         place.refused("E0602", "no file", topic, place.at("nothing.jsonl"))
+
+
+def test_times_of_files():
+    kafka = rig.shared()
+    begin = 1_700_000_000_000
+    cases = [("ts", "a.jsonl", "".join(f'{{"ts":{begin + n}}}\n' for n in range(3))),
+             ("ts:s", "b.csv", "n,ts\n" + "".join(f"{n},{begin / 1000 + n / 1000:.3f}\n" for n in range(3))),
+             ("ts:us", "c.jsonl", "".join(f'{{"ts":{(begin + n) * 1000 + 999}}}\n' for n in range(3))),
+             ("at", "d.jsonl", "".join(f'{{"at":"2023-11-14T22:13:20.00{n}Z"}}\n' for n in range(3)))]
+    with Place(kafka) as place:
+        for column, name, text in cases:
+            topic = kafka.create_topic("produce-times")
+            place.finish(topic, place.write(name, text), "--time", column, "--keep-times")
+            found = [r.timestamp for r in kafka.consume(topic)]
+            assert found == [begin, begin + 1, begin + 2], (name, found)
+        # Two seconds of it, four times as fast; the records' times are those of sending.
+        path = place.write("e.jsonl", "".join(f'{{"ts":{begin + 500 * n}}}\n' for n in range(5)))
+        topic, begun = kafka.create_topic("produce-speed"), time.time()
+        place.finish(topic, path, "--time", "ts", "--speed", "4x")
+        times = [r.timestamp / 1000 for r in kafka.consume(topic)]
+        assert 0.4 < times[-1] - times[0] < 5 and times[0] > begun - 1, times
+        place.refused("E0603", "`soon` for the time `ts`", topic, place.write("f.jsonl", '{"ts":"soon"}\n'),
+                      "--time", "ts", "--keep-times")
 
 
 def test_killed_at_every_step_each_is_there_once():
