@@ -12,7 +12,7 @@ static const char *no_environment(void *argument, const char *name)
 {
     (void)argument;
     (void)name;
-    return ""; /* a model does not depend on where brokers are */
+    return NULL;
 }
 
 static int no_file(void *argument, const char *path, size_t max_bytes, char **data, size_t *bytes)
@@ -40,8 +40,12 @@ static struct lang_settings settings_of(struct arena *arena, struct str lines)
         items[i].value = (struct str){equals + 1, (size_t)(end - equals - 1)};
         at = end + 1;
     }
-    return (struct lang_settings){
-        .items = items, .count = count, .get_env = no_environment, .read_file = no_file};
+    /* State does not depend on where brokers are; what says so must read well all the same. */
+    return (struct lang_settings){.items = items,
+                                  .count = count,
+                                  .get_env = no_environment,
+                                  .unset = "unknown:1",
+                                  .read_file = no_file};
 }
 
 /* Of a job file: the directory that its job block names. */

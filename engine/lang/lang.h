@@ -162,6 +162,7 @@ struct lang_settings {
     /* Where env() and file() look; NULL: the process's environment and the file system. read_file returns 0
      * or an errno; its result is copied into the arena by the caller of the hook, then freed with free(). */
     const char *(*get_env)(void *argument, const char *name);
+    const char *unset; /* what a variable without a value or default counts as; NULL: that is an error */
     int (*read_file)(void *argument, const char *path, size_t max_bytes, char **data, size_t *bytes);
     void *argument;
 };

@@ -56,6 +56,8 @@ static struct ast *read_env(struct expander *expander, const struct ast *call, s
         return checked(expander, str_from(value), call, span);
     if (call->count == 2)
         return secret_text(expander, call->children[1]->text, call, span);
+    if (settings != NULL && settings->unset != NULL)
+        return secret_text(expander, str_from(settings->unset), call, span);
     struct diag *d =
         diag_error(expander->diags, DIAG_E0207, span, "the environment variable `%s` is not set", name);
     diag_hint(expander->diags, d, "set it before leat is started, or give a default: env(\"%s\", \"...\")",

@@ -27,7 +27,8 @@ static int test_file(void *argument, const char *path, size_t max_bytes, char **
 static struct job_file *expand(struct fixture *f, const char *text, const struct lang_setting *items,
                                uint32_t count)
 {
-    struct lang_settings settings = {items, count, test_env, test_file, NULL};
+    struct lang_settings settings = {
+        .items = items, .count = count, .get_env = test_env, .read_file = test_file};
     struct job_file *job = parse_job(f, text);
     unsigned errors = f->diags.errors;
     bool is_good = lang_expand(job, &f->arena, &f->diags, &settings);
@@ -219,6 +220,19 @@ static void test_marks(void **state)
     assert_entry(f, &job->sinks[0], "p", "1");
 }
 
+/* Where a job is only looked at, variables need no values. */
+static void test_unset(void **state)
+{
+    struct fixture *f = *state;
+    struct lang_settings settings = {.get_env = test_env, .unset = "unknown"};
+    struct job_file *job =
+        parse_job(f, "job j { a: env(\"NONE\"), b: env(\"NONE\", \"d\"), c: env(\"USER_NAME\") }\n");
+    static const char *const expected[] = {"unknown", "d", "hunter2"};
+    assert_true(lang_expand(job, &f->arena, &f->diags, &settings));
+    for (uint32_t i = 0; i < 3; i++)
+        assert_true(str_is(job->job_entries[i].value->text, expected[i]));
+}
+
 /* Functions that double their argument again and again end in one report, soon. */
 static void test_growth(void **state)
 {
@@ -247,8 +261,8 @@ static void test_growth(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        test_case(test_expansions), test_case(test_secrets), test_case(test_settings),
-        test_case(test_places),     test_case(test_marks),   test_case(test_growth),
+        test_case(test_expansions), test_case(test_secrets), test_case(test_settings), test_case(test_places),
+        test_case(test_marks),      test_case(test_unset),   test_case(test_growth),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
