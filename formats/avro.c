@@ -20,9 +20,9 @@ const struct format_kind format_avro = {
         "source clicks = kafka { brokers: \"localhost:9092\", topic: \"clicks\", format: avro, "
         "registry: { url: \"http://127.0.0.1:8081\" }, schema: { user_id: int, ts: time }, event_time: ts }",
     .is_payload = true,
-    .decoder_new = avro_decoder_new,
+    .decoder_new = payload_decoder_new,
     .decode = avro_decode,
-    .decoder_free = avro_decoder_free,
+    .decoder_free = payload_decoder_free,
 };
 
 const struct payload_kind payload_avro = {

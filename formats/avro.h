@@ -118,8 +118,6 @@ struct avro_plan {
 
 /* payload_kind.plan_new. */
 const struct payload_plan *avro_plan_new(struct payload_request *request);
-void *avro_decoder_new(const struct schema *schema, const void *config);
 void avro_decode(void *decoder, struct raw_batch *raw, struct decode_output *output);
-void avro_decoder_free(void *decoder);
 
 #endif

@@ -5,96 +5,41 @@
 
 #include "core/civil.h"
 
-#include <stdlib.h>
-
-struct avro_decoder {
-    struct rows *rows;
-    struct payload_batch batch;
-    /* The record in progress. Up to RAW_PADDING bytes behind `end` may be loaded, but mean nothing. */
-    const char *begin, *end;
-    uint32_t base;
-    int64_t budget;
-    const char *reason, *at;
-};
-
-static const char ends_inside[] = "the payload ends inside a value";
 static const char beyond_32[] = "an int of more than 32 bits";
 static const char no_symbol[] = "a symbol that its enum does not have";
 static const char wrong_block[] = "a block that is not as long as it says";
 
-static const char *fail(struct avro_decoder *decoder, const char *at, const char *what)
+static inline const char *number(struct payload_decoder *decoder, const char *at, int64_t *value)
 {
-    decoder->at = MIN(at, decoder->end);
-    decoder->reason = what;
-    return NULL;
-}
-
-static const char *fail_column(struct avro_decoder *decoder, const char *at, const struct row_column *column,
-                               const char *what)
-{
-    if (column->name.length > 0)
-        what = arena_printf(&decoder->rows->output->batch->arena, "`%.*s`: %s",
-                            (int)MIN(column->name.length, 64), column->name.data, what);
-    return fail(decoder, at, what);
-}
-
-/* The byte behind a zigzag varint of at most 64 bits, or NULL. May load 10 bytes; the caller compares what is
- * returned with the end. */
-static inline const char *varint(const char *at, int64_t *value)
-{
-    const uint8_t *byte = (const uint8_t *)at;
-    uint64_t bits = byte[0] & 0x7f;
-    unsigned i = 0;
-    while (byte[i] >= 0x80) {
-        if (++i == 10)
-            return NULL;
-        bits |= (uint64_t)(byte[i] & 0x7f) << (7 * i);
-    }
-    if (i == 9 && byte[9] > 1)
-        return NULL;
+    uint64_t bits = 0;
+    const char *behind = payload_number(decoder, at, decoder->end, &bits);
     *value = (int64_t)(bits >> 1 ^ (0 - (bits & 1)));
-    return at + i + 1;
-}
-
-/* By the payload's own bytes alone: those behind it are another's. */
-static const char *bad_varint(struct avro_decoder *decoder, const char *at)
-{
-    const char *byte = at;
-    while (byte < decoder->end && (*byte & 0x80) != 0)
-        byte++;
-    return fail(decoder, at,
-                byte == decoder->end && byte - at < 10 ? ends_inside : "a number of more than 64 bits");
-}
-
-static inline const char *number(struct avro_decoder *decoder, const char *at, int64_t *value)
-{
-    const char *behind = varint(at, value);
-    return likely(behind != NULL && behind <= decoder->end) ? behind : bad_varint(decoder, at);
+    return behind;
 }
 
 /* A length and as many bytes: returns where they begin. */
-static inline const char *length_of(struct avro_decoder *decoder, const char *at, size_t *length)
+static inline const char *length_of(struct payload_decoder *decoder, const char *at, size_t *length)
 {
     int64_t value = 0;
     const char *behind = number(decoder, at, &value);
     if (behind == NULL)
         return NULL;
     if (unlikely(value < 0))
-        return fail(decoder, at, "a negative length");
+        return payload_fail(decoder, at, "a negative length");
     if (unlikely(value > decoder->end - behind))
-        return fail(decoder, at, ends_inside);
+        return payload_fail(decoder, at, payload_ends_inside);
     *length = (size_t)value;
     return behind;
 }
 
 /* --- what no column takes --- */
 
-static const char *skip(struct avro_decoder *decoder, const struct avro_type *type, const char *at,
+static const char *skip(struct payload_decoder *decoder, const struct avro_type *type, const char *at,
                         int depth);
 
 /* The head of the next block of a list or map: how many items, 0 at the end; *behind is where it ends, if it
  * says so. */
-static const char *block(struct avro_decoder *decoder, const char *at, int64_t *count, const char **behind)
+static const char *block(struct payload_decoder *decoder, const char *at, int64_t *count, const char **behind)
 {
     int64_t bytes = 0;
     const char *head = number(decoder, at, count);
@@ -102,18 +47,18 @@ static const char *block(struct avro_decoder *decoder, const char *at, int64_t *
     if (head == NULL || *count >= 0)
         return head;
     if (*count == INT64_MIN)
-        return fail(decoder, at, "an impossible number of items");
+        return payload_fail(decoder, at, "an impossible number of items");
     *count = -*count;
     head = number(decoder, head, &bytes);
     if (head == NULL)
         return NULL;
     if (bytes < 0 || bytes > decoder->end - head)
-        return fail(decoder, at, wrong_block);
+        return payload_fail(decoder, at, wrong_block);
     *behind = head + bytes;
     return head;
 }
 
-static const char *skip_items(struct avro_decoder *decoder, const struct avro_type *type, const char *at,
+static const char *skip_items(struct payload_decoder *decoder, const struct avro_type *type, const char *at,
                               int depth)
 {
     for (;;) {
@@ -135,23 +80,24 @@ static const char *skip_items(struct avro_decoder *decoder, const struct avro_ty
         if (at == NULL)
             return NULL;
         if (behind != NULL && at != behind)
-            return fail(decoder, at, wrong_block);
+            return payload_fail(decoder, at, wrong_block);
     }
 }
 
-static const char *skip_bytes(struct avro_decoder *decoder, const char *at, int64_t bytes)
+static const char *skip_bytes(struct payload_decoder *decoder, const char *at, int64_t bytes)
 {
-    return likely(bytes <= decoder->end - at) ? at + bytes : fail(decoder, at, ends_inside);
+    return likely(bytes <= decoder->end - at) ? at + bytes : payload_fail(decoder, at, payload_ends_inside);
 }
 
-static const char *skip(struct avro_decoder *decoder, const struct avro_type *type, const char *at, int depth)
+static const char *skip(struct payload_decoder *decoder, const struct avro_type *type, const char *at,
+                        int depth)
 {
     int64_t value = 0;
     size_t length;
     if (depth > AVRO_DEPTH_MAX)
-        return fail(decoder, at, "values are nested more than 200 deep");
+        return payload_fail(decoder, at, "values are nested more than 200 deep");
     if (--decoder->budget < 0)
-        return fail(decoder, at, "too many values in so few bytes");
+        return payload_fail(decoder, at, "too many values in so few bytes");
     switch (type->tag) {
     case AVRO_NULL: return at;
     case AVRO_BOOLEAN: return skip_bytes(decoder, at, 1);
@@ -165,7 +111,7 @@ static const char *skip(struct avro_decoder *decoder, const struct avro_type *ty
         if (behind == NULL)
             return NULL;
         if (type->tag == AVRO_INT ? value != (int32_t)value : value < 0 || value >= type->count)
-            return fail(decoder, at, type->tag == AVRO_INT ? beyond_32 : no_symbol);
+            return payload_fail(decoder, at, type->tag == AVRO_INT ? beyond_32 : no_symbol);
         return behind;
     }
     case AVRO_BYTES:
@@ -177,7 +123,7 @@ static const char *skip(struct avro_decoder *decoder, const struct avro_type *ty
         if (behind == NULL)
             return NULL;
         if (value < 0 || value >= type->count)
-            return fail(decoder, at, "a branch that its union does not have");
+            return payload_fail(decoder, at, "a branch that its union does not have");
         return skip(decoder, type->items[value], behind, depth + 1);
     }
     case AVRO_RECORD:
@@ -190,40 +136,40 @@ static const char *skip(struct avro_decoder *decoder, const struct avro_type *ty
 
 /* --- what columns take --- */
 
-static const char *run(struct avro_decoder *decoder, const struct avro_step *step, struct row_fields *fields,
-                       uint32_t row, const struct row_list *list, const char *at);
+static const char *run(struct payload_decoder *decoder, const struct avro_step *step,
+                       struct row_fields *fields, uint32_t row, const struct row_list *list, const char *at);
 
-static const char *run_null(struct avro_decoder *decoder, const struct avro_step *step,
+static const char *run_null(struct payload_decoder *decoder, const struct avro_step *step,
                             struct row_column *column, uint32_t row, const struct row_list *list,
                             const char *at)
 {
     if (step->is_required)
-        return fail_column(decoder, at, column, "null, but the schema requires a value");
+        return payload_fail_column(decoder, at, column, "null, but the schema requires a value");
     rows_null(decoder->rows, column, row, list);
     return at;
 }
 
-static const char *run_text(struct avro_decoder *decoder, const struct avro_step *step,
+static const char *run_text(struct payload_decoder *decoder, const struct avro_step *step,
                             struct row_column *column, uint32_t row, const char *at)
 {
     size_t length = (size_t)step->number;
     const char *text = step->op != AVRO_OP_FIXED           ? length_of(decoder, at, &length)
                        : step->number <= decoder->end - at ? at
-                                                           : fail(decoder, at, ends_inside);
+                                                           : payload_fail(decoder, at, payload_ends_inside);
     if (text == NULL)
         return NULL;
     if (step->op == AVRO_OP_CIVIL)
         return civil_parse((struct str){text, length}, &column->ints[row])
                    ? text + length
-                   : fail_column(decoder, at, column, "not a time like 2015-09-12T00:46:58Z");
+                   : payload_fail_column(decoder, at, column, "not a time like 2015-09-12T00:46:58Z");
     if (step->op == AVRO_OP_TEXT && !text_is_ascii(text, length) && !text_is_utf8(text, length))
-        return fail_column(decoder, text + text_utf8_error(text, length), column, "not valid UTF-8");
+        return payload_fail_column(decoder, text + text_utf8_error(text, length), column, "not valid UTF-8");
     memcpy(decoder->rows->heap, text, length);
     rows_text(decoder->rows, column, row, length);
     return text + length;
 }
 
-static const char *run_whole(struct avro_decoder *decoder, const struct avro_step *step,
+static const char *run_whole(struct payload_decoder *decoder, const struct avro_step *step,
                              struct row_column *column, uint32_t row, const char *at)
 {
     int64_t value = 0;
@@ -234,7 +180,7 @@ static const char *run_whole(struct avro_decoder *decoder, const struct avro_ste
     if (behind == NULL)
         return NULL;
     if (is_32 && value != (int32_t)value)
-        return fail_column(decoder, at, column, beyond_32);
+        return payload_fail_column(decoder, at, column, beyond_32);
     if (step->op == AVRO_OP_WHOLE)
         column->floats[row] = (double)value;
     else if (step->op == AVRO_OP_DATE)
@@ -242,16 +188,16 @@ static const char *run_whole(struct avro_decoder *decoder, const struct avro_ste
     else if (step->op != AVRO_OP_TIME)
         column->ints[row] = value;
     else if (__builtin_mul_overflow(value, step->number, &column->ints[row]))
-        return fail_column(decoder, at, column, "a time out of range");
+        return payload_fail_column(decoder, at, column, "a time out of range");
     return behind;
 }
 
-static const char *run_float(struct avro_decoder *decoder, const struct avro_step *step,
+static const char *run_float(struct payload_decoder *decoder, const struct avro_step *step,
                              struct row_column *column, uint32_t row, const char *at)
 {
     int64_t bytes = step->op == AVRO_OP_FLOAT ? 4 : 8;
     if (bytes > decoder->end - at)
-        return fail(decoder, at, ends_inside);
+        return payload_fail(decoder, at, payload_ends_inside);
     if (bytes == 4) {
         float single;
         memcpy(&single, at, 4);
@@ -262,7 +208,7 @@ static const char *run_float(struct avro_decoder *decoder, const struct avro_ste
     return at + bytes;
 }
 
-static const char *run_enum(struct avro_decoder *decoder, const struct avro_step *step,
+static const char *run_enum(struct payload_decoder *decoder, const struct avro_step *step,
                             struct row_column *column, uint32_t row, const char *at)
 {
     int64_t value = 0;
@@ -270,13 +216,13 @@ static const char *run_enum(struct avro_decoder *decoder, const struct avro_step
     if (behind == NULL)
         return NULL;
     if (value < 0 || value >= step->count)
-        return fail_column(decoder, at, column, no_symbol);
+        return payload_fail_column(decoder, at, column, no_symbol);
     column->texts[row] = step->texts[value];
     column->texts[row].offset += decoder->base;
     return behind;
 }
 
-static const char *run_list(struct avro_decoder *decoder, const struct avro_step *step,
+static const char *run_list(struct payload_decoder *decoder, const struct avro_step *step,
                             struct row_column *column, uint32_t row, const char *at)
 {
     struct row_list *list = column->list;
@@ -292,13 +238,13 @@ static const char *run_list(struct avro_decoder *decoder, const struct avro_step
         for (; count > 0 && at != NULL; count--) {
             uint32_t element = --decoder->budget < 0 ? UINT32_MAX : rows_element(decoder->rows, list);
             if (element == UINT32_MAX)
-                return fail_column(decoder, at, column, "too many values in lists");
+                return payload_fail_column(decoder, at, column, "too many values in lists");
             at = run(decoder, &step->steps[0], &list->fields, element, list, at);
             if (at != NULL && step->op == AVRO_OP_MAP)
                 at = run(decoder, &step->steps[1], &list->fields, element, list, at);
         }
         if (at != NULL && behind != NULL && at != behind)
-            return fail_column(decoder, begin, column, wrong_block);
+            return payload_fail_column(decoder, begin, column, wrong_block);
         if (at == NULL)
             return NULL;
     }
@@ -306,7 +252,7 @@ static const char *run_list(struct avro_decoder *decoder, const struct avro_step
     return at;
 }
 
-static const char *run_constant(struct avro_decoder *decoder, const struct avro_step *step,
+static const char *run_constant(struct payload_decoder *decoder, const struct avro_step *step,
                                 struct row_column *column, uint32_t row, const char *at)
 {
     switch (step->op) {
@@ -321,7 +267,7 @@ static const char *run_constant(struct avro_decoder *decoder, const struct avro_
     return at;
 }
 
-static const char *run_skip(struct avro_decoder *decoder, const struct avro_step *step, const char *at)
+static const char *run_skip(struct payload_decoder *decoder, const struct avro_step *step, const char *at)
 {
     int64_t value;
     size_t length;
@@ -333,8 +279,8 @@ static const char *run_skip(struct avro_decoder *decoder, const struct avro_step
     }
 }
 
-static const char *run(struct avro_decoder *decoder, const struct avro_step *step, struct row_fields *fields,
-                       uint32_t row, const struct row_list *list, const char *at)
+static const char *run(struct payload_decoder *decoder, const struct avro_step *step,
+                       struct row_fields *fields, uint32_t row, const struct row_list *list, const char *at)
 {
     while (step->op == AVRO_OP_UNION) {
         int64_t branch = 0;
@@ -342,7 +288,7 @@ static const char *run(struct avro_decoder *decoder, const struct avro_step *ste
         if (behind == NULL)
             return NULL;
         if (branch < 0 || branch >= step->count)
-            return fail(decoder, at, "a branch that its union does not have");
+            return payload_fail(decoder, at, "a branch that its union does not have");
         step = &step->steps[branch];
         at = behind;
     }
@@ -352,9 +298,9 @@ static const char *run(struct avro_decoder *decoder, const struct avro_step *ste
     case AVRO_OP_CONSTANT_NULL: return run_null(decoder, step, column, row, list, at);
     case AVRO_OP_BOOL:
         if (at == decoder->end)
-            return fail(decoder, at, ends_inside);
+            return payload_fail(decoder, at, payload_ends_inside);
         column->bools[row] = (uint8_t)(*at & 1);
-        return (*at & ~1) == 0 ? at + 1 : fail_column(decoder, at, column, "neither true nor false");
+        return (*at & ~1) == 0 ? at + 1 : payload_fail_column(decoder, at, column, "neither true nor false");
     case AVRO_OP_INT:
     case AVRO_OP_LONG:
     case AVRO_OP_TIME:
@@ -383,53 +329,18 @@ static const char *run(struct avro_decoder *decoder, const struct avro_step *ste
 
 /* --- a batch --- */
 
-static bool decode_record(struct avro_decoder *decoder, uint32_t row)
+static bool decode_record(struct payload_decoder *decoder, const struct payload_plan *plan, uint32_t row,
+                          const char *body)
 {
-    const struct payload_use *use = payload_batch_use(&decoder->batch, row);
-    decoder->at = decoder->begin;
-    decoder->reason = decoder->batch.reason_of[row];
-    if (use == NULL)
-        return false;
-    const struct avro_plan *plan = (const struct avro_plan *)use->plan;
-    decoder->base = use->base;
     decoder->budget = AVRO_VALUES_MAX + AVRO_VALUES_PER_BYTE * (decoder->end - decoder->begin);
-    const char *at = run(decoder, &plan->record, &decoder->rows->fields, row, NULL,
-                         decoder->begin + decoder->batch.header_of[row]);
+    const char *at =
+        run(decoder, &((const struct avro_plan *)plan)->record, &decoder->rows->fields, row, NULL, body);
     if (at != NULL && at != decoder->end)
-        return fail(decoder, at, "something follows the record") != NULL;
+        return payload_fail(decoder, at, "something follows the record") != NULL;
     return at != NULL;
 }
 
-void avro_decode(void *self, struct raw_batch *raw, struct decode_output *output)
+void avro_decode(void *decoder, struct raw_batch *raw, struct decode_output *output)
 {
-    struct avro_decoder *decoder = self;
-    struct rows *rows = decoder->rows;
-    payload_batch_begin(&decoder->batch, rows, raw, output, raw->data_bytes);
-    for (uint32_t row = 0; row < raw->count; row++) {
-        decoder->begin = raw->data + raw->records[row].offset;
-        decoder->end = decoder->begin + raw->records[row].length;
-        rows_mark(rows);
-        if (!decode_record(decoder, row))
-            rows_bad(rows, row, (uint32_t)(decoder->at - decoder->begin), decoder->reason);
-    }
-    rows_end(rows);
-}
-
-void *avro_decoder_new(const struct schema *schema, const void *config)
-{
-    struct avro_decoder *decoder = calloc(1, sizeof(*decoder));
-    const struct format_config *format = config;
-    leat_assert(decoder != NULL && format != NULL && format->payload != NULL);
-    decoder->rows = rows_new(schema);
-    decoder->batch.payload = format->payload;
-    return decoder;
-}
-
-void avro_decoder_free(void *self)
-{
-    struct avro_decoder *decoder = self;
-    if (decoder == NULL)
-        return;
-    rows_free(decoder->rows);
-    free(decoder);
+    payload_decode(decoder, raw, output, decode_record);
 }

@@ -1,5 +1,7 @@
 #include "formats/payload_batch.h"
 
+#include <stdlib.h>
+
 bool payload_constant(struct payload_plan *plan, const struct payload_request *request, const char *data,
                       size_t bytes, struct text_ref *ref)
 {
@@ -61,4 +63,44 @@ void payload_batch_begin(struct payload_batch *batch, struct rows *rows, struct 
             memcpy(rows->heap, constants->data, constants->length);
         rows->heap += constants->length;
     }
+}
+
+/* --- Decoders --- */
+
+const char payload_ends_inside[] = "the payload ends inside a value";
+
+void *payload_decoder_new(const struct schema *schema, const void *config)
+{
+    struct payload_decoder *decoder = calloc(1, sizeof(*decoder));
+    const struct format_config *format = config;
+    leat_assert(decoder != NULL && format != NULL && format->payload != NULL);
+    decoder->rows = rows_new(schema);
+    decoder->batch.payload = format->payload;
+    return decoder;
+}
+
+void payload_decoder_free(void *self)
+{
+    struct payload_decoder *decoder = self;
+    if (decoder == NULL)
+        return;
+    rows_free(decoder->rows);
+    free(decoder);
+}
+
+const char *payload_of_column(const struct payload_decoder *decoder, const struct row_column *column,
+                              const char *what)
+{
+    if (column->name.length == 0)
+        return what;
+    return arena_printf(&decoder->rows->output->batch->arena, "`%.*s`: %s", (int)MIN(column->name.length, 64),
+                        column->name.data, what);
+}
+
+const char *payload_bad_number(const char *at, const char *end)
+{
+    const char *byte = at;
+    while (byte < end && (*byte & 0x80) != 0)
+        byte++;
+    return byte == end && end - at < 10 ? payload_ends_inside : "a number of more than 64 bits";
 }

@@ -45,4 +45,80 @@ static inline const struct payload_use *payload_batch_use(const struct payload_b
     return batch->use_of[row] == UINT16_MAX ? NULL : &batch->uses[batch->use_of[row]];
 }
 
+/* A decoder: the record in progress. Up to RAW_PADDING bytes behind `end` may be loaded, but mean nothing. */
+struct payload_decoder {
+    struct rows *rows;
+    struct payload_batch batch;
+    const char *begin, *end;
+    uint32_t base;           /* where its plan's constants lie */
+    int64_t budget;          /* avro: values that may still be read */
+    const char *reason, *at; /* why it is bad, and where */
+};
+
+void *payload_decoder_new(const struct schema *schema, const void *config);
+void payload_decoder_free(void *decoder); /* NULL is allowed */
+
+/* What is wrong with a number that payload_number refuses: told by the payload's own bytes alone. */
+const char *payload_bad_number(const char *at, const char *end);
+/* "`column`: what", in the batch's arena. */
+const char *payload_of_column(const struct payload_decoder *decoder, const struct row_column *column,
+                              const char *what);
+
+/* The record is bad. NULL. */
+static inline const char *payload_fail(struct payload_decoder *decoder, const char *at, const char *what)
+{
+    decoder->at = MIN(at, decoder->end);
+    decoder->reason = what;
+    return NULL;
+}
+
+static inline const char *payload_fail_column(struct payload_decoder *decoder, const char *at,
+                                              const struct row_column *column, const char *what)
+{
+    return payload_fail(decoder, at, payload_of_column(decoder, column, what));
+}
+
+extern const char payload_ends_inside[];
+
+/* The byte behind a varint of at most 64 bits that ends before `end`, or NULL after payload_fail. May load 10
+ * bytes. */
+static inline const char *payload_number(struct payload_decoder *decoder, const char *at, const char *end,
+                                         uint64_t *value)
+{
+    const uint8_t *byte = (const uint8_t *)at;
+    uint64_t bits = byte[0] & 0x7f;
+    unsigned i = 0;
+    while (byte[i] >= 0x80) {
+        if (++i == 10)
+            return payload_fail(decoder, at, payload_bad_number(at, end));
+        bits |= (uint64_t)(byte[i] & 0x7f) << (7 * i);
+    }
+    if (unlikely((i == 9 && byte[9] > 1) || at + i + 1 > end))
+        return payload_fail(decoder, at, payload_bad_number(at, end));
+    *value = bits;
+    return at + i + 1;
+}
+
+/* All records of a raw batch; decode: one, whose body begins there. */
+static inline void payload_decode(struct payload_decoder *decoder, struct raw_batch *raw,
+                                  struct decode_output *output,
+                                  bool (*decode)(struct payload_decoder *decoder,
+                                                 const struct payload_plan *plan, uint32_t row,
+                                                 const char *body))
+{
+    struct rows *rows = decoder->rows;
+    payload_batch_begin(&decoder->batch, rows, raw, output, raw->data_bytes);
+    for (uint32_t row = 0; row < raw->count; row++) {
+        const struct payload_use *use = payload_batch_use(&decoder->batch, row);
+        decoder->at = decoder->begin = raw->data + raw->records[row].offset;
+        decoder->end = decoder->begin + raw->records[row].length;
+        decoder->reason = decoder->batch.reason_of[row];
+        decoder->base = use == NULL ? 0 : use->base;
+        rows_mark(rows);
+        if (use == NULL || !decode(decoder, use->plan, row, decoder->begin + decoder->batch.header_of[row]))
+            rows_bad(rows, row, (uint32_t)(decoder->at - decoder->begin), decoder->reason);
+    }
+    rows_end(rows);
+}
+
 #endif

@@ -21,9 +21,9 @@ const struct format_kind format_protobuf = {
                "schema_file: \"click.proto\", message: \"Click\", schema: { user_id: int, ts: time }, "
                "event_time: ts }",
     .is_payload = true,
-    .decoder_new = protobuf_decoder_new,
+    .decoder_new = payload_decoder_new,
     .decode = protobuf_decode,
-    .decoder_free = protobuf_decoder_free,
+    .decoder_free = payload_decoder_free,
 };
 
 const struct payload_kind payload_protobuf = {

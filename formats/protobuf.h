@@ -65,8 +65,6 @@ struct protobuf_plan {
 /* payload_kind.plan_new. */
 const struct payload_plan *protobuf_plan_new(struct payload_request *request);
 
-void *protobuf_decoder_new(const struct schema *schema, const void *config);
 void protobuf_decode(void *decoder, struct raw_batch *raw, struct decode_output *output);
-void protobuf_decoder_free(void *decoder);
 
 #endif

@@ -7,22 +7,11 @@
 
 #include "core/civil.h"
 
-#include <stdlib.h>
-
 enum { TAG_BYTES_MAX = 5 };
 enum wire { WIRE_VARINT, WIRE_64, WIRE_BYTES, WIRE_GROUP, WIRE_END, WIRE_32 };
 /* Of google.protobuf.Timestamp: years 1 to 9999. */
 #define TIMESTAMP_SECONDS_MIN (-INT64_C(62135596800))
 #define TIMESTAMP_SECONDS_MAX INT64_C(253402300799)
-
-struct protobuf_decoder {
-    struct rows *rows;
-    struct payload_batch batch;
-    /* The record in progress. Up to RAW_PADDING bytes behind it may be loaded, but mean nothing. */
-    const char *begin, *end;
-    uint32_t base;
-    const char *reason, *at;
-};
 
 /* Where values go: the fields of the batch, or of a list. */
 struct protobuf_place {
@@ -31,85 +20,37 @@ struct protobuf_place {
     uint32_t row;
 };
 
-static const char ends_inside[] = "the payload ends inside a value";
-
-static const char *fail(struct protobuf_decoder *decoder, const char *at, const char *what)
-{
-    decoder->at = MIN(at, decoder->end);
-    decoder->reason = what;
-    return NULL;
-}
-
-static const char *fail_column(struct protobuf_decoder *decoder, const char *at,
-                               const struct row_column *column, const char *what)
-{
-    if (column->name.length > 0)
-        what = arena_printf(&decoder->rows->output->batch->arena, "`%.*s`: %s",
-                            (int)MIN(column->name.length, 64), column->name.data, what);
-    return fail(decoder, at, what);
-}
-
-/* The byte behind a varint of at most 64 bits, or NULL. May load 10 bytes; the caller compares what is
- * returned with the end. */
-static inline const char *varint(const char *at, uint64_t *value)
-{
-    const uint8_t *byte = (const uint8_t *)at;
-    uint64_t bits = byte[0] & 0x7f;
-    unsigned i = 0;
-    while (byte[i] >= 0x80) {
-        if (++i == 10)
-            return NULL;
-        bits |= (uint64_t)(byte[i] & 0x7f) << (7 * i);
-    }
-    if (i == 9 && byte[9] > 1)
-        return NULL;
-    *value = bits;
-    return at + i + 1;
-}
-
-static inline const char *number(struct protobuf_decoder *decoder, const char *at, const char *end,
-                                 uint64_t *value)
-{
-    const char *behind = varint(at, value);
-    if (likely(behind != NULL && behind <= end))
-        return behind;
-    /* Why is told by the payload's own bytes alone: those behind it are another's. */
-    for (behind = at; behind < end && (*behind & 0x80) != 0;)
-        behind++;
-    return fail(decoder, at, behind == end && end - at < 10 ? ends_inside : "a number of more than 64 bits");
-}
-
-static inline const char *length_of(struct protobuf_decoder *decoder, const char *at, const char *end,
+static inline const char *length_of(struct payload_decoder *decoder, const char *at, const char *end,
                                     size_t *length)
 {
     uint64_t value = 0;
-    const char *behind = number(decoder, at, end, &value);
+    const char *behind = payload_number(decoder, at, end, &value);
     if (behind == NULL)
         return NULL;
     if (unlikely(value > (uint64_t)(end - behind)))
-        return fail(decoder, at, ends_inside);
+        return payload_fail(decoder, at, payload_ends_inside);
     *length = (size_t)value;
     return behind;
 }
 
-static inline const char *tag(struct protobuf_decoder *decoder, const char *at, const char *end,
+static inline const char *tag(struct payload_decoder *decoder, const char *at, const char *end,
                               uint32_t *field, enum wire *wire)
 {
     uint64_t value = 0;
-    const char *behind = number(decoder, at, end, &value);
+    const char *behind = payload_number(decoder, at, end, &value);
     if (behind == NULL)
         return NULL;
     *field = (uint32_t)(value >> 3);
     *wire = (enum wire)(value & 7);
     if (unlikely(value > UINT32_MAX || behind - at > TAG_BYTES_MAX))
-        return fail(decoder, at, "the number of a field of more than 32 bits");
+        return payload_fail(decoder, at, "the number of a field of more than 32 bits");
     if (unlikely(*field == 0 || *wire > WIRE_32))
-        return fail(decoder, at, "a field that no message has");
+        return payload_fail(decoder, at, "a field that no message has");
     return behind;
 }
 
 /* Skips a value that nobody asked for. */
-static const char *skip(struct protobuf_decoder *decoder, uint32_t field, enum wire wire, const char *at,
+static const char *skip(struct payload_decoder *decoder, uint32_t field, enum wire wire, const char *at,
                         const char *end, int depth)
 {
     uint64_t value;
@@ -117,24 +58,24 @@ static const char *skip(struct protobuf_decoder *decoder, uint32_t field, enum w
     uint32_t inner;
     const char *begin = at;
     switch (wire) {
-    case WIRE_VARINT: return number(decoder, at, end, &value);
-    case WIRE_64: return end - at < 8 ? fail(decoder, at, ends_inside) : at + 8;
-    case WIRE_32: return end - at < 4 ? fail(decoder, at, ends_inside) : at + 4;
+    case WIRE_VARINT: return payload_number(decoder, at, end, &value);
+    case WIRE_64: return end - at < 8 ? payload_fail(decoder, at, payload_ends_inside) : at + 8;
+    case WIRE_32: return end - at < 4 ? payload_fail(decoder, at, payload_ends_inside) : at + 4;
     case WIRE_BYTES: at = length_of(decoder, at, end, &length); return at == NULL ? NULL : at + length;
-    case WIRE_END: return fail(decoder, at, "the end of a group that was not begun");
+    case WIRE_END: return payload_fail(decoder, at, "the end of a group that was not begun");
     case WIRE_GROUP: break;
     }
     if (depth > PROTOBUF_DEPTH_MAX)
-        return fail(decoder, at, "groups are nested more than 100 deep");
+        return payload_fail(decoder, at, "groups are nested more than 100 deep");
     while (at != NULL && at < end) {
         at = tag(decoder, at, end, &inner, &wire);
         if (at == NULL)
             return NULL;
         if (wire == WIRE_END)
-            return inner == field ? at : fail(decoder, at, "the end of another group");
+            return inner == field ? at : payload_fail(decoder, at, "the end of another group");
         at = skip(decoder, inner, wire, at, end, depth + 1);
     }
-    return at == NULL ? NULL : fail(decoder, begin, ends_inside);
+    return at == NULL ? NULL : payload_fail(decoder, begin, payload_ends_inside);
 }
 
 /* --- single values --- */
@@ -157,14 +98,14 @@ static enum wire wire_of(enum protobuf_type type)
 }
 
 /* The bits of a number as they are on the wire. */
-static inline const char *bits_of(struct protobuf_decoder *decoder, enum wire wire, const char *at,
+static inline const char *bits_of(struct payload_decoder *decoder, enum wire wire, const char *at,
                                   const char *end, uint64_t *bits)
 {
     size_t bytes = wire == WIRE_64 ? 8 : 4;
     if (wire == WIRE_VARINT)
-        return number(decoder, at, end, bits);
+        return payload_number(decoder, at, end, bits);
     if ((size_t)(end - at) < bytes)
-        return fail(decoder, at, ends_inside);
+        return payload_fail(decoder, at, payload_ends_inside);
     *bits = 0;
     memcpy(bits, at, bytes);
     return at + bytes;
@@ -214,7 +155,7 @@ static int value_index(const struct protobuf_enum *enumeration, int64_t value)
 }
 
 /* *is_set: false where a closed enum does not know the number, which then counts as absent. */
-static bool set_number(struct protobuf_decoder *decoder, const struct protobuf_step *step,
+static bool set_number(struct payload_decoder *decoder, const struct protobuf_step *step,
                        struct row_column *column, uint32_t row, const char *at, uint64_t bits, bool *is_set)
 {
     int64_t value = whole_of(step->type, bits);
@@ -228,34 +169,35 @@ static bool set_number(struct protobuf_decoder *decoder, const struct protobuf_s
     case PROTOBUF_TO_FLOAT: column->floats[row] = float_of(step->type, bits); return true;
     case PROTOBUF_TO_NAME:
         if (index < 0)
-            return fail_column(decoder, at, column, "a number that its enum does not have") != NULL;
+            return payload_fail_column(decoder, at, column, "a number that its enum does not have") != NULL;
         column->texts[row] = step->names[index];
         column->texts[row].offset += decoder->base;
         return true;
     case PROTOBUF_TO_TIME:
         if (!is_beyond && !__builtin_mul_overflow(value, step->unit_us, &column->ints[row]))
             return true;
-        return fail_column(decoder, at, column, "a time out of range") != NULL;
+        return payload_fail_column(decoder, at, column, "a time out of range") != NULL;
     default:
         column->ints[row] = value;
-        return !is_beyond || fail_column(decoder, at, column, "a number out of range") != NULL;
+        return !is_beyond || payload_fail_column(decoder, at, column, "a number out of range") != NULL;
     }
 }
 
-static bool set_text(struct protobuf_decoder *decoder, const struct protobuf_step *step,
+static bool set_text(struct payload_decoder *decoder, const struct protobuf_step *step,
                      struct row_column *column, uint32_t row, const char *text, size_t length)
 {
     if (step->target == PROTOBUF_TO_CIVIL)
         return civil_parse((struct str){text, length}, &column->ints[row]) ||
-               fail_column(decoder, text, column, "not a time like 2015-09-12T00:46:58Z") != NULL;
+               payload_fail_column(decoder, text, column, "not a time like 2015-09-12T00:46:58Z") != NULL;
     if (step->target == PROTOBUF_TO_TEXT && !text_is_ascii(text, length) && !text_is_utf8(text, length))
-        return fail_column(decoder, text + text_utf8_error(text, length), column, "not valid UTF-8") != NULL;
+        return payload_fail_column(decoder, text + text_utf8_error(text, length), column,
+                                   "not valid UTF-8") != NULL;
     memcpy(decoder->rows->heap, text, length);
     rows_text(decoder->rows, column, row, length);
     return true;
 }
 
-static void set_absent(struct protobuf_decoder *decoder, const struct protobuf_step *step,
+static void set_absent(struct payload_decoder *decoder, const struct protobuf_step *step,
                        struct row_column *column, const struct protobuf_place *place)
 {
     uint32_t row = place->row;
@@ -276,11 +218,11 @@ static void set_absent(struct protobuf_decoder *decoder, const struct protobuf_s
 
 /* --- messages --- */
 
-static const char *read_record(struct protobuf_decoder *decoder, const struct protobuf_record *record,
+static const char *read_record(struct payload_decoder *decoder, const struct protobuf_record *record,
                                const struct protobuf_place *place, const char *at, const char *end);
 
 /* google.protobuf.Timestamp. was_set: it came before, and what this one lacks stays. */
-static bool read_timestamp(struct protobuf_decoder *decoder, struct row_column *column, uint32_t row,
+static bool read_timestamp(struct payload_decoder *decoder, struct row_column *column, uint32_t row,
                            const char *at, const char *end, bool was_set)
 {
     const char *begin = at;
@@ -298,7 +240,7 @@ static bool read_timestamp(struct protobuf_decoder *decoder, struct row_column *
         if (at == NULL)
             return false;
         bool is_known = field <= 2 && wire == WIRE_VARINT;
-        at = is_known ? number(decoder, at, end, &value) : skip(decoder, field, wire, at, end, 0);
+        at = is_known ? payload_number(decoder, at, end, &value) : skip(decoder, field, wire, at, end, 0);
         if (at == NULL)
             return false;
         if (is_known && field == 1)
@@ -308,17 +250,17 @@ static bool read_timestamp(struct protobuf_decoder *decoder, struct row_column *
     }
     if (seconds < TIMESTAMP_SECONDS_MIN || seconds > TIMESTAMP_SECONDS_MAX || nanoseconds < 0 ||
         nanoseconds >= 1000000000)
-        return fail_column(decoder, begin, column, "a time out of range") != NULL;
+        return payload_fail_column(decoder, begin, column, "a time out of range") != NULL;
     column->ints[row] = seconds * US_PER_SECOND + nanoseconds / 1000;
     return true;
 }
 
 /* A value of the step's type at `at`, in a place that is its own: a column's row, or a list's element. */
-static const char *read_value(struct protobuf_decoder *decoder, const struct protobuf_step *step,
+static const char *read_value(struct payload_decoder *decoder, const struct protobuf_step *step,
                               struct row_column *column, const struct protobuf_place *place, const char *at,
                               const char *end, bool was_set, bool *is_set);
 
-static bool read_wrapped(struct protobuf_decoder *decoder, const struct protobuf_step *step,
+static bool read_wrapped(struct payload_decoder *decoder, const struct protobuf_step *step,
                          struct row_column *column, const struct protobuf_place *place, const char *at,
                          const char *end, bool was_set)
 {
@@ -341,7 +283,7 @@ static bool read_wrapped(struct protobuf_decoder *decoder, const struct protobuf
     return true;
 }
 
-static const char *read_value(struct protobuf_decoder *decoder, const struct protobuf_step *step,
+static const char *read_value(struct payload_decoder *decoder, const struct protobuf_step *step,
                               struct row_column *column, const struct protobuf_place *place, const char *at,
                               const char *end, bool was_set, bool *is_set)
 {
@@ -375,7 +317,7 @@ static const char *read_value(struct protobuf_decoder *decoder, const struct pro
 }
 
 /* One element of a list; closed enums leave out what they do not know. */
-static const char *read_element(struct protobuf_decoder *decoder, const struct protobuf_step *step,
+static const char *read_element(struct payload_decoder *decoder, const struct protobuf_step *step,
                                 struct row_column *column, uint32_t row, const char *at, const char *end)
 {
     struct row_list *list = column->list;
@@ -383,7 +325,7 @@ static const char *read_element(struct protobuf_decoder *decoder, const struct p
     struct protobuf_place place = {.fields = &list->fields, .list = list};
     place.row = rows_element(decoder->rows, list);
     if (place.row == UINT32_MAX)
-        return fail_column(decoder, at, column, "too many values in lists");
+        return payload_fail_column(decoder, at, column, "too many values in lists");
     at = read_value(decoder, step, &list->fields.columns[0], &place, at, end, false, &is_set);
     if (is_set)
         column->lists[row].length++;
@@ -392,7 +334,7 @@ static const char *read_element(struct protobuf_decoder *decoder, const struct p
     return at;
 }
 
-static const char *read_list(struct protobuf_decoder *decoder, const struct protobuf_step *step,
+static const char *read_list(struct payload_decoder *decoder, const struct protobuf_step *step,
                              struct row_column *column, uint32_t row, enum wire wire, const char *at,
                              const char *end)
 {
@@ -423,7 +365,7 @@ static const struct protobuf_step *find_step(const struct protobuf_record *recor
     return low < record->count && record->steps[low].number == field ? &record->steps[low] : NULL;
 }
 
-static const char *read_field(struct protobuf_decoder *decoder, const struct protobuf_record *record,
+static const char *read_field(struct payload_decoder *decoder, const struct protobuf_record *record,
                               const struct protobuf_step *step, const struct protobuf_place *place,
                               uint64_t object, enum wire wire, const char *at, const char *end)
 {
@@ -431,7 +373,8 @@ static const char *read_field(struct protobuf_decoder *decoder, const struct pro
     enum wire expected = wire_of(step->type);
     bool was_set = column->seen == object, is_set = true;
     if (unlikely(wire != expected && !(step->is_list && wire == WIRE_BYTES)))
-        return fail_column(decoder, at, column, "its bytes are those of another type than its schema's");
+        return payload_fail_column(decoder, at, column,
+                                   "its bytes are those of another type than its schema's");
     if (step->is_list)
         return read_list(decoder, step, column, place->row, wire, at, end);
     at = read_value(decoder, step, column, place, at, end, was_set, &is_set);
@@ -445,7 +388,7 @@ static const char *read_field(struct protobuf_decoder *decoder, const struct pro
 }
 
 /* Behind the last field: what did not come. */
-static const char *finish_record(struct protobuf_decoder *decoder, const struct protobuf_record *record,
+static const char *finish_record(struct payload_decoder *decoder, const struct protobuf_record *record,
                                  const struct protobuf_place *place, uint64_t object, const char *end)
 {
     for (uint32_t i = 0; i < record->count; i++) {
@@ -454,15 +397,15 @@ static const char *finish_record(struct protobuf_decoder *decoder, const struct 
         if (column->seen == object || step->is_list)
             continue;
         if (step->is_message_required)
-            return fail_column(decoder, end, column, "missing, but its message requires it");
+            return payload_fail_column(decoder, end, column, "missing, but its message requires it");
         if (step->is_required && step->absent == PROTOBUF_ABSENT_NULL)
-            return fail_column(decoder, end, column, "missing, but the schema requires it");
+            return payload_fail_column(decoder, end, column, "missing, but the schema requires it");
         set_absent(decoder, step, column, place);
     }
     return end;
 }
 
-static const char *read_record(struct protobuf_decoder *decoder, const struct protobuf_record *record,
+static const char *read_record(struct payload_decoder *decoder, const struct protobuf_record *record,
                                const struct protobuf_place *place, const char *at, const char *end)
 {
     uint64_t object = ++decoder->rows->objects;
@@ -488,49 +431,15 @@ static const char *read_record(struct protobuf_decoder *decoder, const struct pr
 
 /* --- a batch --- */
 
-static bool decode_record(struct protobuf_decoder *decoder, uint32_t row)
+static bool decode_record(struct payload_decoder *decoder, const struct payload_plan *plan, uint32_t row,
+                          const char *body)
 {
-    const struct payload_use *use = payload_batch_use(&decoder->batch, row);
     struct protobuf_place place = {.fields = &decoder->rows->fields, .row = row};
-    decoder->at = decoder->begin;
-    decoder->reason = decoder->batch.reason_of[row];
-    if (use == NULL)
-        return false;
-    decoder->base = use->base;
-    return read_record(decoder, &((const struct protobuf_plan *)use->plan)->record, &place,
-                       decoder->begin + decoder->batch.header_of[row], decoder->end) != NULL;
+    return read_record(decoder, &((const struct protobuf_plan *)plan)->record, &place, body, decoder->end) !=
+           NULL;
 }
 
-void protobuf_decode(void *self, struct raw_batch *raw, struct decode_output *output)
+void protobuf_decode(void *decoder, struct raw_batch *raw, struct decode_output *output)
 {
-    struct protobuf_decoder *decoder = self;
-    struct rows *rows = decoder->rows;
-    payload_batch_begin(&decoder->batch, rows, raw, output, raw->data_bytes);
-    for (uint32_t row = 0; row < raw->count; row++) {
-        decoder->begin = raw->data + raw->records[row].offset;
-        decoder->end = decoder->begin + raw->records[row].length;
-        rows_mark(rows);
-        if (!decode_record(decoder, row))
-            rows_bad(rows, row, (uint32_t)(decoder->at - decoder->begin), decoder->reason);
-    }
-    rows_end(rows);
-}
-
-void *protobuf_decoder_new(const struct schema *schema, const void *config)
-{
-    struct protobuf_decoder *decoder = calloc(1, sizeof(*decoder));
-    const struct format_config *format = config;
-    leat_assert(decoder != NULL && format != NULL && format->payload != NULL);
-    decoder->rows = rows_new(schema);
-    decoder->batch.payload = format->payload;
-    return decoder;
-}
-
-void protobuf_decoder_free(void *self)
-{
-    struct protobuf_decoder *decoder = self;
-    if (decoder == NULL)
-        return;
-    rows_free(decoder->rows);
-    free(decoder);
+    payload_decode(decoder, raw, output, decode_record);
 }

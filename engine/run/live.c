@@ -110,24 +110,27 @@ bool live_discover(struct run *run)
     return true;
 }
 
+/* sends_checkpoints: only one that sends what a checkpoint holds. */
+static bool has_full_sink(const struct run *run, bool sends_checkpoints)
+{
+    for (uint32_t i = 0; i < run->sinks_count; i++) {
+        const struct sink_context *sink = &run->sinks[i]->sink;
+        if (atomic_load_explicit(&sink->is_full, memory_order_acquire) &&
+            (sink->sends_checkpoints || !sends_checkpoints))
+            return true;
+    }
+    return false;
+}
+
 bool live_sinks_are_full(const struct run *run)
 {
-    for (uint32_t i = 0; i < run->sinks_count; i++)
-        if (atomic_load_explicit(&run->sinks[i]->sink.is_full, memory_order_acquire))
-            return true;
-    return false;
+    return has_full_sink(run, false);
 }
 
 /* A sink that sends only what a checkpoint holds has its number: the one with a barrier, once. */
 bool live_may_form_held(struct run *run, uint64_t number)
 {
-    bool needs_checkpoint = false;
-    for (uint32_t i = 0; i < run->sinks_count; i++) {
-        const struct sink_context *sink = &run->sinks[i]->sink;
-        needs_checkpoint |=
-            atomic_load_explicit(&sink->is_full, memory_order_acquire) && sink->sends_checkpoints;
-    }
-    if (!needs_checkpoint || run->checkpoints == NULL || number == run->sequencer.last_barrier)
+    if (!has_full_sink(run, true) || run->checkpoints == NULL || number == run->sequencer.last_barrier)
         return false;
     barrier_ask(run);
     return barrier_is_waiting(run);

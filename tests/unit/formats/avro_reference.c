@@ -279,7 +279,7 @@ static void put_value(struct text *text, avro_value_t *value, bool is_float)
 }
 
 bool avro_reference_read(const char *json, const char *data, size_t bytes, const char *const *names,
-                         const bool *is_float, char *out, size_t room)
+                         char *out, size_t room)
 {
     struct text text = {out, out + room, 0};
     avro_schema_t schema;
@@ -291,9 +291,11 @@ bool avro_reference_read(const char *json, const char *data, size_t bytes, const
     char rest;
     bool is_good = avro_value_read(reader, &value) == 0 && avro_read(reader, &rest, 1) != 0;
     for (size_t i = 0; is_good && names[i] != NULL; i++) {
-        must(avro_value_get_by_name(&value, names[i], &field, NULL) == 0, "a field");
-        put(&text, "%s%s=", i > 0 ? " " : "", names[i]);
-        put_value(&text, &field, is_float[i]);
+        bool is_float = names[i][0] == '+';
+        const char *name = names[i] + is_float;
+        must(avro_value_get_by_name(&value, name, &field, NULL) == 0, "a field");
+        put(&text, "%s%s=", i > 0 ? " " : "", name);
+        put_value(&text, &field, is_float);
     }
     avro_value_decref(&value);
     avro_reader_free(reader);

@@ -10,9 +10,9 @@
 size_t avro_reference_write(const char *schema, uint64_t (*draw)(void *argument), void *argument, char *out,
                             size_t room);
 
-/* The record as text, as harness_exact writes it, with its fields in the order of `names` (NULL at the end);
- * is_float[i]: whole numbers are shown as floats. False: Avro C calls it bad, or something follows it. */
+/* The record as text, as harness_exact writes it, with its fields in the order of `names`
+ * (payload_cases.h). False: Avro C calls it bad, or something follows it. */
 bool avro_reference_read(const char *schema, const char *data, size_t bytes, const char *const *names,
-                         const bool *is_float, char *out, size_t room);
+                         char *out, size_t room);
 
 #endif

@@ -1,9 +1,8 @@
-#include "unit/formats/protobuf_cases.h"
+#include "formats/formats.h"
+#include "unit/formats/payload_cases.h"
+#include "unit/formats/protobuf_reference.h"
 
-#include <stddef.h>
-#include <string.h>
-
-const struct protobuf_case protobuf_cases[PROTOBUF_CASES] = {
+static const struct payload_case cases[PAYLOAD_CASES] = {
     {"syntax = \"proto3\"; message M { int32 a = 1; int64 b = 2; uint32 c = 3; uint64 d = 4; sint32 e = 5; "
      "sint64 f = 6; fixed32 g = 7; fixed64 h = 8; sfixed32 i = 9; sfixed64 j = 10; bool k = 11; float l = "
      "12; "
@@ -52,7 +51,7 @@ const struct protobuf_case protobuf_cases[PROTOBUF_CASES] = {
      true},
 };
 
-bool protobuf_case_is_stricter(const char *bad)
+static bool is_stricter(const char *bad)
 {
     static const char *const reasons[] = {
         "not valid UTF-8", "of another type",      "more than 64 bits", "more than 32 bits",
@@ -63,3 +62,13 @@ bool protobuf_case_is_stricter(const char *bad)
             return true;
     return false;
 }
+
+const struct payload_cases protobuf_cases = {
+    .format = &format_protobuf,
+    .schema_name = "m.proto",
+    .message = "M",
+    .cases = cases,
+    .write = protobuf_reference_write,
+    .read = protobuf_reference_read,
+    .is_stricter = is_stricter,
+};

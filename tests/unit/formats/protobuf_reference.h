@@ -14,7 +14,7 @@ extern "C" {
 size_t protobuf_reference_write(const char *proto, uint64_t (*draw)(void *argument), void *argument,
                                 char *out, size_t room);
 /* The message as text, as harness_exact writes it, with its fields in the order of `names`
- * (protobuf_cases.h). False: libprotobuf calls it bad. */
+ * (payload_cases.h). False: libprotobuf calls it bad. */
 bool protobuf_reference_read(const char *proto, const char *data, size_t bytes, const char *const *names,
                              char *out, size_t room);
 /* The .proto text, and what it imports of google/protobuf, as a FileDescriptorSet; returns its bytes. */

@@ -1,9 +1,9 @@
-/* Random messages that libprotobuf wrote, and such messages with bytes changed: the decoder and libprotobuf's
- * own parser say the same of them, but for what libprotobuf lets pass, and what only it looks into. */
+/* Random payloads that the library of their format wrote, and such payloads with bytes changed: the decoder
+ * and the library's own reader say the same of them, but for what the library lets pass, and what only it
+ * looks into. */
 #include "formats/payload.h"
 #include "unit/formats/harness.h"
-#include "unit/formats/protobuf_cases.h"
-#include "unit/formats/protobuf_reference.h"
+#include "unit/formats/payload_cases.h"
 #include "unit/support/random.h"
 
 #include <setjmp.h>
@@ -36,9 +36,9 @@ static void mutate(struct test_random *random, char *data, size_t *bytes)
     }
 }
 
-/* A batch of records of a case; *good counts those that both read. */
-static void check_batch(const struct protobuf_case *test, struct test_random *random, bool is_mutated,
-                        unsigned *good)
+/* A batch of payloads of a case; *good counts those that both read. */
+static void check_batch(const struct payload_cases *cases, const struct payload_case *test,
+                        struct test_random *random, bool is_mutated, unsigned *good)
 {
     struct arena arena = {0};
     struct diag_list diags;
@@ -48,13 +48,13 @@ static void check_batch(const struct protobuf_case *test, struct test_random *ra
     char data[BYTES_MAX];
     diag_list_init(&diags, &arena);
     const struct schema *schema = harness_schema(&arena, test->columns);
-    struct payload *payload =
-        payload_of_text(&format_protobuf, "m.proto", str_from(test->proto), STR("M"), schema, &diags);
+    struct payload *payload = payload_of_text(cases->format, cases->schema_name, str_from(test->schema),
+                                              str_from(cases->message), schema, &diags);
     struct format_config config = {.payload = payload};
     struct batch_pool *pool = batch_pool_new();
     assert_non_null(payload);
     for (uint32_t i = 0; i < RECORDS; i++) {
-        size_t length = protobuf_reference_write(test->proto, draw, random, data, sizeof(data));
+        size_t length = cases->write(test->schema, draw, random, data, sizeof(data));
         if (is_mutated)
             mutate(random, data, &length);
         records[i] = (struct raw_record){(uint32_t)bytes.length, (uint32_t)length};
@@ -65,24 +65,24 @@ static void check_batch(const struct protobuf_case *test, struct test_random *ra
         .data = bytes.data, .data_bytes = bytes.length, .records = records, .count = RECORDS};
     struct decode_output output = {.batch = batch_new(pool, schema, RECORDS)};
     output.bad = arena_array(&output.batch->arena, struct bad_record, RECORDS);
-    void *decoder = format_protobuf.decoder_new(schema, &config);
-    format_protobuf.decode(decoder, &raw, &output);
+    void *decoder = cases->format->decoder_new(schema, &config);
+    cases->format->decode(decoder, &raw, &output);
     for (uint32_t row = 0; row < RECORDS; row++) {
-        bool is_good = protobuf_reference_read(test->proto, bytes.data + records[row].offset,
-                                               records[row].length, test->names, expected, sizeof(expected));
+        bool is_good = cases->read(test->schema, bytes.data + records[row].offset, records[row].length,
+                                   test->names, expected, sizeof(expected));
         buffer_clear(&text);
         harness_exact(&output, row, &text);
         bool is_bad = text.data[0] == '!';
         *good += is_good && !is_bad;
         assert_true(is_mutated || is_good);
-        if (is_good && is_bad && !protobuf_case_is_stricter(text.data))
+        if (is_good && is_bad && !cases->is_stricter(text.data))
             assert_string_equal(text.data, expected);
         if (!is_good && !is_bad && !test->has_unread)
             assert_string_equal(text.data, "!");
         if (is_good && !is_bad)
             assert_string_equal(text.data, expected);
     }
-    format_protobuf.decoder_free(decoder);
+    cases->format->decoder_free(decoder);
     batch_release(output.batch);
     batch_pool_free(pool);
     payload_close(payload);
@@ -91,35 +91,42 @@ static void check_batch(const struct protobuf_case *test, struct test_random *ra
     arena_free(&arena);
 }
 
-static void test_written_by_libprotobuf(void **state)
+static void test_written(void **state)
 {
-    (void)state;
     struct test_random random = {17};
-    for (size_t i = 0; i < PROTOBUF_CASES; i++) {
+    const struct payload_cases *cases = *state;
+    for (size_t i = 0; i < PAYLOAD_CASES; i++) {
         unsigned good = 0;
         for (int round = 0; round < ROUNDS; round++)
-            check_batch(&protobuf_cases[i], &random, false, &good);
+            check_batch(cases, &cases->cases[i], &random, false, &good);
         assert_int_equal(good, ROUNDS * RECORDS);
     }
 }
 
 static void test_changed_bytes(void **state)
 {
-    (void)state;
     struct test_random random = {18};
-    for (size_t i = 0; i < PROTOBUF_CASES; i++) {
+    const struct payload_cases *cases = *state;
+    for (size_t i = 0; i < PAYLOAD_CASES; i++) {
         unsigned good = 0;
         for (int round = 0; round < ROUNDS; round++)
-            check_batch(&protobuf_cases[i], &random, true, &good);
+            check_batch(cases, &cases->cases[i], &random, true, &good);
         assert_in_range(good, ROUNDS * RECORDS / 5, ROUNDS * RECORDS * 19 / 20);
     }
 }
 
+#define TEST(name, cases)                                                                                    \
+    {                                                                                                        \
+#name ": " #cases, test_##name, NULL, NULL, (void *)(uintptr_t) & (cases)                            \
+    }
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_written_by_libprotobuf),
-        cmocka_unit_test(test_changed_bytes),
+        TEST(written, avro_cases),
+        TEST(changed_bytes, avro_cases),
+        TEST(written, protobuf_cases),
+        TEST(changed_bytes, protobuf_cases),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
