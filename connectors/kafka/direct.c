@@ -37,6 +37,7 @@ static void delivered(void *argument, const rd_kafka_message_t *message)
 {
     struct direct *direct = argument;
     uint64_t tag = (uintptr_t)message->_private, bytes = tag >> SLOT_BITS;
+    atomic_fetch_add_explicit(&direct->answers, 1, memory_order_relaxed);
     if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR && !atomic_load(&direct->must_stop)) {
         char what[96];
         snprintf(what, sizeof(what), "partition %d: a record of %" PRIu64 " bytes: ", message->partition,
@@ -53,13 +54,22 @@ static void delivered(void *argument, const rd_kafka_message_t *message)
     }
 }
 
+static void take_statistics(void *argument, const char *json, size_t bytes)
+{
+    kafka_round_trip_statistics(&((struct direct *)argument)->round_trip, json, bytes);
+}
+
 static void *poll_main(void *argument)
 {
     struct direct *direct = argument;
     int64_t heard_us = os_monotonic_us();
+    uint64_t heard = 0;
     while (!atomic_load(&direct->must_stop)) {
-        if (rd_kafka_poll(direct->producer, POLL_MS) > 0 || atomic_load(&direct->held_bytes) == 0)
+        rd_kafka_poll(direct->producer, POLL_MS);
+        uint64_t answers = atomic_load_explicit(&direct->answers, memory_order_relaxed);
+        if (answers != heard || atomic_load(&direct->held_bytes) == 0)
             heard_us = os_monotonic_us();
+        heard = answers;
         char why[256];
         if (os_monotonic_us() - heard_us < SILENT_US)
             continue;
@@ -83,8 +93,10 @@ bool direct_open(struct direct *direct, const struct direct_options *options)
                                                 {"message.max.bytes", "100000000"},
                                                 {"queue.buffering.max.messages", "10000000"},
                                                 {"queue.buffering.max.kbytes", "2000000"},
+                                                KAFKA_STATISTICS,
                                                 {NULL, NULL}};
-    const struct kafka_hooks hooks = {.argument = direct, .delivered = delivered};
+    const struct kafka_hooks hooks = {
+        .argument = direct, .delivered = delivered, .statistics = take_statistics};
     struct arena arena = {0};
     struct diag_list diags;
     diag_list_init(&diags, &arena);
@@ -190,6 +202,20 @@ bool direct_drain(struct direct *direct)
     if (!atomic_load(&direct->has_failed))
         fail(direct, "", "brokers did not acknowledge all rows in time");
     return false;
+}
+
+void direct_report(struct direct *direct, struct report *report)
+{
+    uint64_t waiting = 0, held = atomic_load(&direct->held_bytes);
+    for (uint32_t i = 0; i < DIRECT_SLOTS; i++)
+        waiting += atomic_load_explicit(&direct->waiting[i], memory_order_relaxed);
+    report_add(report, "records_waiting", (double)waiting, false);
+    report_add(report, "bytes_waiting", (double)held, false);
+    report_add(report, "outbox_share", (double)held / (double)direct->options.budget_bytes, false);
+    report_add(report, "records_sent", (double)atomic_load(&direct->records), false);
+    report_add(report, "bytes_sent", (double)atomic_load(&direct->bytes), false);
+    kafka_round_trip_report(&direct->round_trip, report);
+    kafka_errors_why(direct->errors, report->error, sizeof(report->error));
 }
 
 void direct_close(struct direct *direct)

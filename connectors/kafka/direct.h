@@ -4,6 +4,7 @@
 #define LEAT_CONNECTORS_KAFKA_DIRECT_H
 
 #include "connectors/kafka/client.h"
+#include "connectors/kafka/figures.h"
 #include "connectors/kafka/record.h"
 #include "core/snapshot.h"
 
@@ -33,6 +34,8 @@ struct direct {
     _Atomic bool must_stop;
     _Atomic uint64_t held_bytes; /* not acknowledged */
     _Atomic uint64_t records, bytes;
+    _Atomic uint64_t answers; /* deliveries and failures */
+    struct kafka_round_trip round_trip;
     /* Records that are not acknowledged, by the barrier they came after. */
     _Atomic uint64_t waiting[DIRECT_SLOTS];
     uint32_t slot; /* of the lane */
@@ -49,6 +52,8 @@ bool direct_write(struct direct *direct, const struct kafka_record *record);
 void direct_snapshot(struct direct *direct, struct snapshot_writer *writer);
 /* Waits until all is acknowledged; false: direct->error. */
 bool direct_drain(struct direct *direct);
+/* Any thread. */
+void direct_report(struct direct *direct, struct report *report);
 void direct_close(struct direct *direct);
 
 #endif

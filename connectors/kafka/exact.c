@@ -300,15 +300,29 @@ bool exact_drain(struct exact *exact)
 void exact_describe(struct exact *exact, struct byte_buffer *out)
 {
     struct sender_figures *figures = &exact->sender.figures;
-    uint64_t aborted = atomic_load(&figures->aborted), records, bytes;
-    outbox_figures(&exact->outbox, &records, &bytes);
+    struct outbox_figures outbox = outbox_figures(&exact->outbox);
+    uint64_t aborted = atomic_load(&figures->aborted);
     buffer_printf(out, "%" PRIu64 " rows", exact->rows);
     if (exact->redone > 0)
         buffer_printf(out, ", %" PRIu64 " made again and not sent", exact->redone);
-    buffer_printf(out, "; sent %" PRIu64 " records, %" PRIu64 " bytes in %" PRIu64 " transactions", records,
-                  bytes, atomic_load(&figures->transactions));
+    buffer_printf(out, "; sent %" PRIu64 " records, %" PRIu64 " bytes in %" PRIu64 " transactions",
+                  outbox.out_records, outbox.out_bytes, atomic_load(&figures->transactions));
     if (aborted > 0)
         buffer_printf(out, ", %" PRIu64 " aborted", aborted);
+}
+
+void exact_report(struct exact *exact, struct report *report)
+{
+    if (!exact->has_outbox)
+        return;
+    struct outbox_figures figures = outbox_figures(&exact->outbox);
+    report_add(report, "epochs_waiting", (double)figures.epochs, false);
+    report_add(report, "records_waiting", (double)figures.records, false);
+    report_add(report, "bytes_waiting", (double)figures.bytes, false);
+    report_add(report, "outbox_share", (double)figures.bytes / (double)exact->outbox.budget_bytes, false);
+    report_add(report, "records_sent", (double)figures.out_records, false);
+    report_add(report, "bytes_sent", (double)figures.out_bytes, false);
+    sender_report(&exact->sender, report);
 }
 
 void exact_close(struct exact *exact)

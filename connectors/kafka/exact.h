@@ -45,6 +45,8 @@ bool exact_is_well(struct exact *exact, char *error, size_t room);
 bool exact_committed(struct exact *exact, uint64_t epoch);
 bool exact_drain(struct exact *exact);
 void exact_describe(struct exact *exact, struct byte_buffer *out);
+/* Any thread. */
+void exact_report(struct exact *exact, struct report *report);
 /* Tolerates zeroed state. */
 void exact_close(struct exact *exact);
 

@@ -17,6 +17,8 @@ const struct option kafka_meta_options[] = {
         struct kafka_meta, headers, "headers", 0,
         "text or bytes, as { trace: \"x-trace-id\" }: columns, each with the last header of that "
         "name; null: it has none"),
+    OPTION_COLUMN(struct kafka_meta, all_headers, "all_headers", 0,
+                  "list({ key: text, value: bytes }): all headers of the record, in their order"),
     OPTIONS_END,
 };
 
@@ -80,6 +82,37 @@ static bool take_headers(struct kafka_meta *meta, bool *is_taken, const struct s
     return is_good;
 }
 
+static bool take_list(struct kafka_meta *meta, bool *is_taken, const struct schema *schema,
+                      struct arena *arena, struct diag_list *diags)
+{
+    struct column_ref *ref = &meta->all_headers;
+    if (ref->name.length == 0)
+        return true;
+    if (!column_resolve(ref, schema, arena, diags))
+        return false;
+    const struct type *type = &schema->fields[ref->index].type;
+    const struct schema *fields =
+        type->tag == TYPE_LIST && type->element->tag == TYPE_RECORD ? type->element->fields : NULL;
+    int name = fields == NULL ? -1 : schema_find(fields, STR("key"));
+    int value = fields == NULL ? -1 : schema_find(fields, STR("value"));
+    bool is_fit = name >= 0 && value >= 0 && fields->count == 2 &&
+                  fields->fields[name].type.tag == TYPE_TEXT && is_text(fields->fields[value].type.tag);
+    if (!is_fit) {
+        struct diag *d = diag_error(diags, DIAG_E0303, ref->span, "a list of headers cannot be %s",
+                                    type_name(arena, type));
+        diag_hint(diags, d, "declare it as `%.*s: list({ key: text, value: bytes })` in the schema",
+                  STR_ARGS(ref->name));
+        return false;
+    }
+    if (is_taken[ref->index]) {
+        diag_error(diags, DIAG_E0406, ref->span, "`%.*s` is given two values", STR_ARGS(ref->name));
+        return false;
+    }
+    meta->list_name = (uint32_t)name;
+    meta->list_value = (uint32_t)value;
+    return is_taken[ref->index] = true;
+}
+
 bool kafka_meta_bind(struct kafka_meta *meta, const struct schema *schema, struct span span,
                      struct arena *arena, struct diag_list *diags)
 {
@@ -90,6 +123,7 @@ bool kafka_meta_bind(struct kafka_meta *meta, const struct schema *schema, struc
     is_good &= take_column(&meta->offset, "the offset", TYPE_INT, is_taken, schema, arena, diags);
     is_good &= take_column(&meta->timestamp, "the broker's time", TYPE_TIME, is_taken, schema, arena, diags);
     is_good &= take_headers(meta, is_taken, schema, arena, diags);
+    is_good &= take_list(meta, is_taken, schema, arena, diags);
     if (!is_good)
         return false;
     struct schema *payload = arena_new(arena, struct schema);
@@ -110,6 +144,11 @@ bool kafka_meta_bind(struct kafka_meta *meta, const struct schema *schema, struc
     struct diag *d = diag_error(diags, DIAG_E0402, span, "no column is left for the payload");
     diag_hint(diags, d, "with `format: raw` a column of type bytes takes it as it is");
     return false;
+}
+
+void kafka_meta_open(struct kafka_meta *meta, bool has_dead_letters)
+{
+    meta->keeps_originals = has_dead_letters || meta->all_headers.name.length > 0;
 }
 
 /* --- decode --- */
@@ -169,6 +208,71 @@ static void fill_texts(struct fill *fill, struct column *column, uint32_t which,
     }
 }
 
+/* Name or value of a header in the list, at its place in the heap; false: the bytes are none of its type. */
+static bool fill_part(struct column *column, uint32_t at, const char *heap, struct str part, size_t offset)
+{
+    bool is_null = part.data == NULL;
+    column->texts[at] =
+        is_null ? (struct text_ref){0, 0} : (struct text_ref){(uint32_t)offset, (uint32_t)part.length};
+    if (is_null)
+        bit_clear(column->valid, at);
+    return is_null || column->tag != TYPE_TEXT || text_is_utf8(heap + offset, part.length);
+}
+
+/* The headers of one record from element `at` on; how many there are. */
+static uint32_t fill_headers(struct fill *fill, uint32_t row, struct column *children, uint32_t at,
+                             const char *heap, size_t offset)
+{
+    const struct kafka_meta *meta = fill->meta;
+    const struct str all = fill->frame->headers[row];
+    struct str rest = all, name, value;
+    uint32_t count = 0;
+    bool is_good = true;
+    while (count < KAFKA_LIST_MAX && record_take_header(&rest, &name, &value)) {
+        is_good &= fill_part(&children[meta->list_name], at + count, heap, name,
+                             offset + (size_t)(name.data - all.data));
+        is_good &= fill_part(&children[meta->list_value], at + count, heap, value,
+                             value.data == NULL ? 0 : offset + (size_t)(value.data - all.data));
+        count++;
+    }
+    if (record_take_header(&rest, &name, &value))
+        set_reason(fill, row, "more than 1,024 headers");
+    else if (!is_good)
+        set_reason(fill, row, "a header: not valid UTF-8");
+    return count;
+}
+
+static void fill_list(struct fill *fill)
+{
+    struct batch *batch = fill->batch;
+    const struct kafka_meta *meta = fill->meta;
+    struct column *list = &batch->columns[meta->all_headers.index];
+    const struct schema *fields = batch->schema->fields[meta->all_headers.index].type.element->fields;
+    uint32_t total = 0;
+    struct byte_buffer bytes = {0};
+    for (uint32_t row = 0; row < fill->rows; row++) {
+        struct str rest = fill->frame->headers[row], name, value;
+        buffer_append(&bytes, rest.data, rest.length);
+        for (uint32_t i = 0; i < KAFKA_LIST_MAX && record_take_header(&rest, &name, &value); i++)
+            total++;
+    }
+    const char *heap = arena_copy(&batch->arena, bytes.data, bytes.length);
+    buffer_free(&bytes);
+    for (uint32_t i = 0; i < list->children_count; i++) {
+        batch_column_init(batch, &list->children[i], fields->fields[i].type, total);
+        list->children[i].heap = heap;
+        list->children[i].valid = batch_valid_new(batch, total);
+    }
+    size_t offset = 0;
+    list->child_rows = total;
+    for (uint32_t row = 0, at = 0; row < fill->rows; row++) {
+        list->lists[row].offset = at;
+        list->lists[row].length = fill_headers(fill, row, list->children, at, heap, offset);
+        at += list->lists[row].length;
+        offset += fill->frame->headers[row].length;
+    }
+}
+
 static struct column *column_at(const struct fill *fill, const struct column_ref *ref)
 {
     return ref->name.length == 0 ? NULL : &fill->batch->columns[ref->index];
@@ -197,6 +301,8 @@ static void fill_columns(struct fill *fill)
         if (unlikely(frame->times[row] == 0))
             missing(fill, column, row);
     }
+    if (meta->all_headers.name.length > 0)
+        fill_list(fill);
     if (frame->texts == NULL)
         return;
     const char *heap = arena_copy(arena, frame->heap, frame->heap_bytes);

@@ -134,12 +134,17 @@ static struct outbox_epoch *first_held(struct outbox *outbox)
     return epoch;
 }
 
-void outbox_figures(struct outbox *outbox, uint64_t *records, uint64_t *bytes)
+struct outbox_figures outbox_figures(struct outbox *outbox)
 {
     pthread_mutex_lock(&outbox->mutex);
-    *records = outbox->out_records;
-    *bytes = outbox->out_bytes;
+    struct outbox_figures figures = {.out_records = outbox->out_records,
+                                     .out_bytes = outbox->out_bytes,
+                                     .records = outbox->held_records,
+                                     .bytes = outbox->open_bytes + outbox->closed_bytes};
+    for (const struct outbox_epoch *epoch = outbox->closed; epoch != NULL; epoch = epoch->following)
+        figures.epochs += !epoch->is_out;
     pthread_mutex_unlock(&outbox->mutex);
+    return figures;
 }
 
 bool outbox_is_sent(struct outbox *outbox)

@@ -84,8 +84,12 @@ bool outbox_restored(struct outbox *outbox);
 
 /* Epochs up to this one are in a published checkpoint. */
 void outbox_committed(struct outbox *outbox, uint64_t epoch);
-/* Records and bytes that went out in this life. */
-void outbox_figures(struct outbox *outbox, uint64_t *records, uint64_t *bytes);
+struct outbox_figures {
+    uint64_t out_records, out_bytes; /* in this life */
+    uint64_t epochs, records;        /* closed, and not out */
+    uint64_t bytes;                  /* of these and of the open epoch, as they count for the budget */
+};
+struct outbox_figures outbox_figures(struct outbox *outbox);
 /* No epoch that is committed is left. */
 bool outbox_is_sent(struct outbox *outbox);
 /* The sender gave up: nobody waits for room. */

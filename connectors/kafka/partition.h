@@ -73,7 +73,17 @@ struct kafka_partition {
 
     /* From librdkafka's statistics; atomic. */
     int64_t log_end, fetched_records, fetched_bytes; /* log_end -1: unknown */
+    int64_t newest_us; /* of the watching thread: time of the log's last record; atomic; INT64_MIN: unknown */
 };
+
+/* How many records of the log were not read when the broker was last heard; any thread. */
+static inline int64_t kafka_partition_lag(struct kafka_partition *partition)
+{
+    int64_t end = __atomic_load_n(&partition->log_end, __ATOMIC_RELAXED);
+    int64_t next = __atomic_load_n(&partition->next, __ATOMIC_RELAXED);
+    bool is_behind = end > next && !atomic_load_explicit(&partition->is_quiet, memory_order_relaxed);
+    return is_behind ? end - next : 0;
+}
 
 /* handle: the topic's, as long as the partition. */
 struct kafka_partition *kafka_partition_new(struct kafka_shared *shared, rd_kafka_topic_t *handle,

@@ -180,7 +180,9 @@ static void show(struct produce *p, bool is_last)
     if (!is_last && now - p->shown_us < SHOW_EVERY_US)
         return;
     p->shown_us = now;
-    outbox_figures(&p->outbox, &p->figures->sent, &p->figures->sent_bytes);
+    struct outbox_figures outbox = outbox_figures(&p->outbox);
+    p->figures->sent = outbox.out_records;
+    p->figures->sent_bytes = outbox.out_bytes;
     p->figures->transactions = atomic_load(&p->sender.figures.transactions);
     if (p->options->show != NULL)
         p->options->show(p->options->argument, p->figures, is_last);

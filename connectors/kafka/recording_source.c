@@ -47,7 +47,7 @@ static bool recording_source_open(struct source *source)
     struct kafka_source *kafka = source->config;
     pthread_mutex_init(&kafka->shared.mutex, NULL);
     kafka->has_mutex = true;
-    kafka->meta.keeps_originals = source->has_dead_letters;
+    kafka_meta_open(&kafka->meta, source->has_dead_letters);
     kafka_topics_open(&kafka->topics, kafka->topic, source->arena);
     if (!payload_open(kafka->format_kind, &kafka->payload, kafka->meta.payload, source->wake, source->engine,
                       source->diags, &kafka->shared.payload) ||

@@ -73,6 +73,28 @@ bool sender_out(struct sender *sender, struct progress_part *part)
     return has_out;
 }
 
+/* What the last try came to, for who looks. */
+static void note_trouble(struct sender *sender, bool is_good)
+{
+    pthread_mutex_lock(&sender->outbox->mutex);
+    snprintf(sender->trouble, sizeof(sender->trouble), "%s", is_good ? "" : sender->why);
+    pthread_mutex_unlock(&sender->outbox->mutex);
+    atomic_store(&sender->figures.state, is_good ? SENDER_IDLE : SENDER_WAITING);
+}
+
+void sender_report(struct sender *sender, struct report *report)
+{
+    static const char *const states[] = {"idle", "open", "committing", "waiting"};
+    struct sender_figures *figures = &sender->figures;
+    report_add_text(report, "transaction", states[atomic_load(&figures->state)]);
+    report_add(report, "transactions", (double)atomic_load(&figures->transactions), false);
+    report_add(report, "transactions_aborted", (double)atomic_load(&figures->aborted), false);
+    kafka_round_trip_report(&figures->round_trip, report);
+    pthread_mutex_lock(&sender->outbox->mutex);
+    snprintf(report->error, sizeof(report->error), "%s", sender->trouble);
+    pthread_mutex_unlock(&sender->outbox->mutex);
+}
+
 /* --- Connecting --- */
 
 static struct admin_call call_of(struct sender *sender, int64_t patience_us)
@@ -247,6 +269,7 @@ static bool recover(struct sender *sender, unsigned *tries)
         }
     }
     note_out(sender);
+    note_trouble(sender, true);
     if (++*tries < STRANGE_TRIES)
         return true;
     fail(sender, "%u transactions in a row failed though brokers answer; the last: %s", *tries, sender->why);
@@ -264,6 +287,7 @@ static bool send_some(struct sender *sender, unsigned *tries, int64_t *backoff_u
     }
     int64_t begin_us = os_monotonic_us();
     enum sent sent = transaction_run(sender, parts, count);
+    note_trouble(sender, sent == SENT_GOOD);
     adapt(sender, sent, os_monotonic_us() - begin_us);
     if (sent == SENT_GOOD) {
         atomic_fetch_add(&sender->figures.transactions, 1);

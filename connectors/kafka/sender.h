@@ -13,6 +13,7 @@
 
 #include "connectors/kafka/admin.h"
 #include "connectors/kafka/client.h"
+#include "connectors/kafka/figures.h"
 #include "connectors/kafka/outbox.h"
 #include "connectors/kafka/progress.h"
 
@@ -28,8 +29,17 @@ struct sender_options {
     bool is_resumed; /* the progress topic must have this run */
 };
 
+enum sender_state {
+    SENDER_IDLE,       /* nothing is committed that is not out */
+    SENDER_OPEN,       /* a transaction is filled */
+    SENDER_COMMITTING, /* and ended */
+    SENDER_WAITING,    /* the last one failed; the next try is in a moment */
+};
+
 struct sender_figures {
     _Atomic uint64_t transactions, aborted, producers;
+    _Atomic int state; /* enum sender_state */
+    struct kafka_round_trip round_trip;
 };
 
 struct sender {
@@ -44,8 +54,10 @@ struct sender {
     _Atomic bool must_stop;
     _Atomic bool has_failed; /* then `error` says why, and stays as it is */
     char error[512];
-    struct progress_part out; /* the last; guarded by the outbox's mutex */
+    /* Guarded by the outbox's mutex. */
+    struct progress_part out; /* the last */
     bool has_out;
+    char trouble[REPORT_ERROR_BYTES]; /* why the last try failed; empty: it did not */
     /* The sender's. */
     rd_kafka_t *producer; /* written under the outbox's mutex */
     struct kafka_errors *errors;
@@ -66,6 +78,8 @@ struct sender {
 bool sender_open(struct sender *sender, const struct sender_options *options, struct outbox *outbox);
 /* The thread begins. */
 void sender_start(struct sender *sender);
+/* Transactions, what brokers say, what went wrong last. Any thread. */
+void sender_report(struct sender *sender, struct report *report);
 /* The last part that is known to be out; false: none is. Any thread. */
 bool sender_out(struct sender *sender, struct progress_part *part);
 /* Waits until what is committed is out; false: sender->error. Control thread. */

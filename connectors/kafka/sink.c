@@ -455,6 +455,15 @@ static void kafka_describe(struct sink_context *context, struct byte_buffer *out
                       atomic_load(&sink->direct.bytes));
 }
 
+static void kafka_report(struct sink_context *context, struct report *report)
+{
+    struct kafka_sink *sink = context->config;
+    if (sink->delivery == EXACTLY_ONCE)
+        exact_report(&sink->exact, report);
+    else
+        direct_report(&sink->direct, report);
+}
+
 static void kafka_close(struct sink_context *context)
 {
     struct kafka_sink *sink = context->config;
@@ -493,6 +502,7 @@ const struct sink_kind sink_kafka = {
     .restore = kafka_restore,
     .committed = kafka_committed,
     .drain = kafka_drain,
+    .report = kafka_report,
     .describe = kafka_describe,
     .close = kafka_close,
 };

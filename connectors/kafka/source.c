@@ -3,9 +3,9 @@
 
 #include "connectors/kafka/backfill.h"
 
-#include "core/operator.h"
 #include "core/os.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -181,7 +181,7 @@ static bool connect_reader(struct kafka_source *kafka, struct source *source, ui
         {"queued.min.messages", records},
         {"queued.max.messages.kbytes", kilobytes},
         {"fetch.message.max.bytes", fetch},
-        {"statistics.interval.ms", "1000"},
+        KAFKA_STATISTICS,
         {NULL, NULL},
     };
     const struct kafka_hooks hooks = {.argument = &kafka->watch, .statistics = kafka_watch_statistics};
@@ -197,7 +197,7 @@ static bool kafka_open(struct source *source)
     struct kafka_range *ranges = NULL;
     pthread_mutex_init(&kafka->shared.mutex, NULL);
     kafka->has_mutex = true;
-    kafka->meta.keeps_originals = source->has_dead_letters;
+    kafka_meta_open(&kafka->meta, source->has_dead_letters);
     if (!payload_open(kafka->format_kind, &kafka->payload, kafka->meta.payload, source->wake, source->engine,
                       source->diags, &kafka->shared.payload))
         return false;
@@ -223,7 +223,6 @@ static bool kafka_open(struct source *source)
     kafka->watch.topics = &kafka->topics;
     kafka->watch.refresh_us = kafka->refresh_us;
     kafka->watch.partitions = arena_array(source->arena, struct kafka_partition *, KAFKA_PARTITIONS_MAX);
-    atomic_store(&kafka->watch.round_trip_us, -1);
     for (uint32_t i = 0; i < count; i++) {
         kafka_watch_add(&kafka->watch, &places[i], &ranges[i]);
         if (kafka->backfill.count > 0 && !kafka_backfill_attach(kafka->watch.partitions[i], &kafka->recorded))
@@ -336,31 +335,54 @@ static void kafka_progress(struct source *source, struct source_progress *progre
     }
 }
 
-/* How far reading is behind the end of the log: in records, and in the time since the last one read, while
- * there are more. */
+/* How far reading is behind the end of the log: in records, and in time, from the last record read to the
+ * newest one of its partition, by the broker's timestamps. The worst partition is the one that is furthest
+ * behind in time, then in records. */
+struct lag {
+    int64_t records, worst_records, worst_us; /* worst_us -1: not measured yet */
+    const char *worst;
+};
+
+static void add_lag(struct lag *lag, struct kafka_partition *p)
+{
+    int64_t records = kafka_partition_lag(p), us = -1;
+    int64_t time = __atomic_load_n(&p->time_us, __ATOMIC_RELAXED);
+    int64_t newest = __atomic_load_n(&p->newest_us, __ATOMIC_RELAXED);
+    if (records == 0)
+        return;
+    if (time > 0 && newest > 0)
+        us = MAX(newest - time, 0);
+    if (lag->worst == NULL || us > lag->worst_us || (us == lag->worst_us && records > lag->worst_records)) {
+        lag->worst = p->name;
+        lag->worst_records = records;
+        lag->worst_us = us;
+    }
+    lag->records += records;
+}
+
 static void kafka_report(struct source *source, struct report *report)
 {
-    const struct kafka_source *kafka = source->config;
+    struct kafka_source *kafka = source->config;
+    const struct kafka_shared *shared = &kafka->shared;
     uint32_t count = atomic_load_explicit(&kafka->watch.partitions_count, memory_order_acquire);
-    int64_t lag = 0, behind_us = 0, records = 0, bytes = 0, now = os_wall_us();
+    int64_t records = 0, bytes = 0;
+    struct lag lag = {0};
     for (uint32_t i = 0; i < count; i++) {
-        struct kafka_partition *p = kafka->watch.partitions[i];
-        int64_t end = __atomic_load_n(&p->log_end, __ATOMIC_RELAXED);
-        int64_t next = __atomic_load_n(&p->next, __ATOMIC_RELAXED);
-        int64_t time = __atomic_load_n(&p->time_us, __ATOMIC_RELAXED);
-        bool is_behind = end > next && !atomic_load_explicit(&p->is_quiet, memory_order_relaxed);
-        lag += is_behind ? end - next : 0;
-        behind_us = is_behind && time > 0 ? MAX(behind_us, now - time) : behind_us;
-        records += __atomic_load_n(&p->fetched_records, __ATOMIC_RELAXED);
-        bytes += __atomic_load_n(&p->fetched_bytes, __ATOMIC_RELAXED);
+        add_lag(&lag, kafka->watch.partitions[i]);
+        records += __atomic_load_n(&kafka->watch.partitions[i]->fetched_records, __ATOMIC_RELAXED);
+        bytes += __atomic_load_n(&kafka->watch.partitions[i]->fetched_bytes, __ATOMIC_RELAXED);
     }
-    int64_t round_trip = atomic_load(&kafka->watch.round_trip_us);
-    report_add(report, "lag_records", (double)lag, false);
-    report_add(report, "lag_seconds", (double)behind_us / 1e6, false);
+    double share = MAX((double)records / (double)(shared->queue_records * MAX(count, 1)),
+                       (double)bytes / (double)(shared->queue_bytes * MAX(count, 1)));
+    report_add(report, "lag_records", (double)lag.records, false);
+    report_add(report, "lag_seconds", lag.worst_us < 0 ? (double)NAN : (double)lag.worst_us / 1e6, false);
+    report_add_text(report, "lag_worst_partition", lag.worst == NULL ? "" : lag.worst);
+    report_add(report, "lag_worst_records", (double)lag.worst_records, false);
     report_add(report, "fetched_records", (double)records, false);
     report_add(report, "fetched_bytes", (double)bytes, false);
-    if (round_trip >= 0)
-        report_add(report, "round_trip_ms", (double)round_trip / 1e3, false);
+    report_add(report, "fetched_share", share, false);
+    kafka_round_trip_report(&kafka->watch.round_trip, report);
+    kafka_errors_why(shared->errors, report->error, sizeof(report->error));
 }
 
 const struct kafka_client *kafka_source_client(const void *config)
@@ -388,8 +410,10 @@ const struct source_kind source_kafka = {
         "key, else it is "
         "dead. An offset that is gone, a topic that was deleted or made again: the job stops and says "
         "so, it never "
-        "jumps. Dead letters of it say topic, partition, offset, key and headers, so that `leat produce "
-        "--dead-letters` can send the records again.",
+        "jumps. How far it is behind is shown in records, and in seconds: from the last record read to the "
+        "newest of its partition, by the broker's timestamps. Dead letters of it say topic, partition, "
+        "offset, "
+        "key and headers, so that `leat produce --dead-letters` can send the records again.",
     .options = kafka_source_options,
     .size = sizeof(struct kafka_source),
     .has_offsets = true,

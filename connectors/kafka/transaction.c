@@ -50,6 +50,12 @@ static void delivered(void *argument, const rd_kafka_message_t *message)
     sender->refused_partition = message->partition;
 }
 
+static void take_statistics(void *argument, const char *json, size_t bytes)
+{
+    struct sender *sender = argument;
+    kafka_round_trip_statistics(&sender->figures.round_trip, json, bytes);
+}
+
 /* --- Producers --- */
 
 /* A topic may take less than a batch: what it refuses is tried in smaller ones, at last alone. */
@@ -81,8 +87,10 @@ enum sent transaction_producer(struct sender *sender, int64_t deadline_us)
                                                 {"queue.buffering.max.messages", "1000000"},
                                                 /* Topics are there when it begins. */
                                                 {"topic.metadata.propagation.max.ms", "5000"},
+                                                KAFKA_STATISTICS,
                                                 {NULL, NULL}};
-    const struct kafka_hooks hooks = {.argument = sender, .delivered = delivered};
+    const struct kafka_hooks hooks = {
+        .argument = sender, .delivered = delivered, .statistics = take_statistics};
     struct arena arena = {0};
     struct diag_list diags;
     diag_list_init(&diags, &arena);
@@ -336,6 +344,7 @@ static enum sent send_all(struct sender *sender, const struct outbox_part *parts
                           const struct byte_buffer *notes)
 {
     int64_t deadline_us = os_monotonic_us() + sender->options.timeout_us;
+    atomic_store(&sender->figures.state, SENDER_OPEN);
     rd_kafka_error_t *begun = rd_kafka_begin_transaction(sender->producer);
     if (begun != NULL)
         return judge(sender, "a transaction cannot begin", begun) == REFUSED ? SENT_REFUSED : SENT_UNKNOWN;
@@ -352,6 +361,7 @@ static enum sent send_all(struct sender *sender, const struct outbox_part *parts
                  rd_kafka_err2str(error));
         return end_badly(sender, parts, count, error == RD_KAFKA_RESP_ERR__FATAL ? GIVE_UP : MUST_ABORT);
     }
+    atomic_store(&sender->figures.state, SENDER_COMMITTING);
     enum sent sent = commit(sender, parts, count, deadline_us + sender->options.timeout_us);
     if (sent != SENT_GOOD || failpoint("kafka.commit.after") == 0)
         return sent;

@@ -2,7 +2,6 @@
 
 #include "core/os.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 
 enum {
@@ -12,6 +11,7 @@ enum {
     MISSING_TIMES = 3, /* a broker that has just started may not know all topics yet */
     MISSING_US = 1000000,
     ASK_ALL_ABOVE = 8, /* topics: one request for all costs less than one for each */
+    NEWEST_MAX = 256,  /* partitions whose lag in time is measured */
 };
 
 /* --- What there is --- */
@@ -50,7 +50,7 @@ void kafka_watch_add(struct kafka_watch *watch, const struct kafka_place *place,
         topic = add_topic(watch, place->topic);
     struct kafka_partition *p = kafka_partition_new(watch->shared, topic->handle, place->id);
     p->low = range->low;
-    p->high = range->high;
+    p->high = p->log_end = range->high;
     p->first = p->next = range->first;
     if (watch->shared->is_bounded)
         p->end = MAX(range->high, range->first);
@@ -167,6 +167,26 @@ static int64_t look(struct kafka_watch *watch)
     return os_monotonic_us() + (is_missing ? MIN(MISSING_US, watch->refresh_us) : watch->refresh_us);
 }
 
+/* The newest times of the partitions that are behind, once a second. */
+static void measure(struct kafka_watch *watch)
+{
+    struct kafka_newest found[NEWEST_MAX];
+    struct kafka_partition *of[NEWEST_MAX];
+    uint32_t all = atomic_load(&watch->partitions_count), count = 0;
+    for (uint32_t i = 0; i < all && count < NEWEST_MAX; i++) {
+        struct kafka_partition *p = watch->partitions[i];
+        int64_t time = MAX(__atomic_load_n(&p->time_us, __ATOMIC_RELAXED), p->newest_us);
+        if (kafka_partition_lag(p) == 0 || time == INT64_MIN)
+            continue;
+        of[count] = p;
+        found[count++] = (struct kafka_newest){p->topic, p->id, time / 1000, false, 0};
+    }
+    kafka_newest_find(watch->shared->client, found, count, os_wall_us() / 1000);
+    for (uint32_t i = 0; i < count; i++)
+        if (found[i].is_known)
+            __atomic_store_n(&of[i]->newest_us, found[i].known_ms * 1000, __ATOMIC_RELAXED);
+}
+
 static void *run(void *argument)
 {
     struct kafka_watch *watch = argument;
@@ -176,6 +196,9 @@ static void *run(void *argument)
         rd_kafka_poll(shared->client, shared->rate > 0 ? POLL_HELD_MS : POLL_MS);
         if (atomic_exchange(&shared->is_held, false))
             wake(watch);
+        if (watch->has_statistics)
+            measure(watch);
+        watch->has_statistics = false;
         if (os_monotonic_us() >= look_at_us)
             look_at_us = look(watch);
     }
@@ -212,27 +235,12 @@ static int64_t number_of(const json_t *object, const char *name)
     return (int64_t)json_integer_value(json_object_get(object, name));
 }
 
-static void take_round_trips(struct kafka_watch *watch, json_t *brokers)
-{
-    const char *name;
-    json_t *broker;
-    int64_t sum = 0, count = 0;
-    json_object_foreach(brokers, name, broker)
-    {
-        const json_t *rtt = json_object_get(broker, "rtt");
-        int64_t answers = number_of(rtt, "cnt");
-        sum += number_of(rtt, "avg") * answers;
-        count += answers;
-    }
-    if (count > 0)
-        atomic_store(&watch->round_trip_us, sum / count);
-}
-
 void kafka_watch_statistics(void *argument, const char *text, size_t bytes)
 {
     struct kafka_watch *watch = argument;
     json_t *root = json_loadb(text, bytes, 0, NULL);
-    take_round_trips(watch, json_object_get(root, "brokers"));
+    watch->has_statistics = true;
+    kafka_round_trip_take(&watch->round_trip, root);
     const json_t *topics = json_object_get(root, "topics");
     uint32_t count = atomic_load_explicit(&watch->partitions_count, memory_order_acquire);
     for (uint32_t i = 0; i < count; i++) {

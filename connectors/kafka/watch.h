@@ -3,6 +3,7 @@
 #ifndef LEAT_CONNECTORS_KAFKA_WATCH_H
 #define LEAT_CONNECTORS_KAFKA_WATCH_H
 
+#include "connectors/kafka/figures.h"
 #include "connectors/kafka/partition.h"
 #include "connectors/kafka/start.h"
 
@@ -25,7 +26,8 @@ struct kafka_watch {
     struct kafka_partition **partitions; /* KAFKA_PARTITIONS_MAX: entries never move */
     _Atomic uint32_t partitions_count;   /* entries that are complete */
     atomic_bool are_too_many;
-    _Atomic int64_t round_trip_us; /* mean over brokers, of the last second; -1: unknown */
+    struct kafka_round_trip round_trip;
+    bool has_statistics; /* new ones: of the thread */
 
     pthread_t thread;
     atomic_bool is_stopping;

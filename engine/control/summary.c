@@ -39,10 +39,16 @@ static void print_node(FILE *out, const struct run_node_stats *node)
     fprintf(out, "%s%s%s\n", is_first ? "nothing came" : "", node->note[0] != '\0' ? ": " : "", node->note);
     for (uint32_t i = 0; i < node->report.count; i++) {
         const struct report_item *item = &node->report.items[i];
+        if (item->text != NULL || isnan(item->value)) {
+            fprintf(out, "    %-26s %s\n", item->name, item->text != NULL ? item->text : "not known");
+            continue;
+        }
         bool is_whole = item->value == floor(item->value) && fabs(item->value) < 1e15;
         fprintf(out, is_whole ? "    %s%-26s %.0f\n" : "    %s%-26s %.6g\n",
                 item->is_window ? "last window: " : "", item->name, item->value);
     }
+    if (node->report.error[0] != '\0')
+        fprintf(out, "    %-26s %s\n", "trouble", node->report.error);
     if (!counters_balance(c))
         fprintf(out, "    THE COUNTS DO NOT ADD UP: this is a bug in leat\n");
 }
@@ -97,7 +103,9 @@ static json_t *report_json(const struct report *report)
     for (uint32_t i = 0; i < report->count; i++) {
         const struct report_item *item = &report->items[i];
         /* NaN and Inf are no JSON. */
-        json_t *value = __builtin_isfinite(item->value) ? json_real(item->value) : json_null();
+        json_t *value = item->text != NULL                ? json_string(item->text)
+                        : __builtin_isfinite(item->value) ? json_real(item->value)
+                                                          : json_null();
         json_object_set_new(item->is_window ? window : whole, item->name, value);
     }
     return json_pack("{s:o, s:o}", "run", whole, "window", window);
@@ -110,9 +118,10 @@ static json_t *node_json(const struct run_node_stats *node)
     const char *kind = n->tag == PLAN_SOURCE ? n->source_kind->name
                        : n->tag == PLAN_SINK ? n->sink_kind->name
                                              : n->operator_kind->name;
-    return json_pack("{s:s%, s:s, s:s, s:s, s:o, s:o}", "name", n->name.data, n->name.length, "tag",
+    json_t *error = node->report.error[0] == '\0' ? NULL : json_string(node->report.error);
+    return json_pack("{s:s%, s:s, s:s, s:s, s:o, s:o, s:o}", "name", n->name.data, n->name.length, "tag",
                      tags[n->tag], "kind", kind, "note", node->note, "counts", counters_json(&node->counters),
-                     "report", report_json(&node->report));
+                     "report", report_json(&node->report), "error", error != NULL ? error : json_null());
 }
 
 void summary_json(const struct plan *plan, const struct run_stats *stats, bool is_good, FILE *out)

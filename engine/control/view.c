@@ -5,6 +5,7 @@
 #include "core/os.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -161,31 +162,74 @@ static bool add_report(struct view *view, const struct report *report, bool is_w
     return !is_first;
 }
 
-static const struct report_item *report_find(const struct report *report, const char *name)
+static double figure(const struct report *report, const char *name)
 {
-    for (uint32_t i = 0; i < report->count; i++)
-        if (strcmp(report->items[i].name, name) == 0)
-            return &report->items[i];
-    return NULL;
+    const struct report_item *item = report_find(report, name);
+    return item == NULL ? (double)NAN : item->value;
+}
+
+static const char *words(const struct report *report, const char *name)
+{
+    const struct report_item *item = report_find(report, name);
+    return item == NULL || item->text == NULL ? "" : item->text;
+}
+
+/* "  round trip 1.2 ms, p99 3.4": how long brokers take to answer. */
+static void add_round_trip(struct byte_buffer *out, const struct report *report)
+{
+    double average = figure(report, "round_trip_ms"), p99 = figure(report, "round_trip_p99_ms");
+    if (!isnan(average))
+        buffer_printf(out, "  round trip %.1f ms, p99 %.1f", average, p99);
 }
 
 /* How far a live source is behind, and what it has fetched ahead; false: it does not say. */
-static bool add_lag(struct view *view, const struct report *report)
+static bool add_lag(struct byte_buffer *out, const struct report *report)
 {
-    const struct report_item *records = report_find(report, "lag_records");
-    const struct report_item *seconds = report_find(report, "lag_seconds");
-    const struct report_item *fetched = report_find(report, "fetched_bytes");
-    const struct report_item *round_trip = report_find(report, "round_trip_ms");
-    char bytes[32];
-    if (records == NULL || seconds == NULL)
+    double records = figure(report, "lag_records"), seconds = figure(report, "lag_seconds");
+    const char *worst = words(report, "lag_worst_partition");
+    char bytes[32], time[32] = "?";
+    if (isnan(records))
         return false;
-    buffer_printf(&view->out, "    behind: %.0f records, %.1f s", records->value, seconds->value);
-    if (fetched != NULL)
-        buffer_printf(&view->out, "  fetched ahead: %s", format_bytes(fetched->value, bytes));
-    if (round_trip != NULL)
-        buffer_printf(&view->out, "  round trip: %.1f ms", round_trip->value);
+    if (!isnan(seconds))
+        snprintf(time, sizeof(time), "%.1f s", seconds);
+    buffer_printf(out, "    behind %.0f records, %s", records, records == 0 ? "0 s" : time);
+    if (worst[0] != '\0')
+        buffer_printf(out, " (%s: %.0f)", worst, figure(report, "lag_worst_records"));
+    buffer_printf(out, "  fetched ahead %s, %.0f %%", format_bytes(figure(report, "fetched_bytes"), bytes),
+                  figure(report, "fetched_share") * 100);
+    add_round_trip(out, report);
     return true;
 }
+
+/* What a sink has not sent yet; false: it sends at once, or does not say. */
+static bool add_waiting(struct byte_buffer *out, const struct report *report)
+{
+    const struct report_item *epochs = report_find(report, "epochs_waiting");
+    double bytes = figure(report, "bytes_waiting");
+    char text[32];
+    if (isnan(bytes))
+        return false;
+    if (epochs != NULL)
+        buffer_printf(out, "    transaction %s  epochs not out %.0f,", words(report, "transaction"),
+                      epochs->value);
+    else
+        buffer_printf(out, "    records not acknowledged %.0f,", figure(report, "records_waiting"));
+    buffer_printf(out, " %s, %.0f %% of the outbox", format_bytes(bytes, text),
+                  figure(report, "outbox_share") * 100);
+    add_round_trip(out, report);
+    return true;
+}
+
+static bool add_error(struct byte_buffer *out, const struct report *report)
+{
+    if (report->error[0] == '\0')
+        return false;
+    buffer_printf(out, "    trouble: %s", report->error);
+    return true;
+}
+
+static bool (*const live_lines[])(struct byte_buffer *out,
+                                  const struct report *report) = {add_lag, add_waiting, add_error};
 
 static void draw_screen(struct view *view)
 {
@@ -209,9 +253,11 @@ static void draw_screen(struct view *view)
             if (add_report(view, &view->stats.nodes[i].report, is_window == 1))
                 end_line(view, begin, width);
         }
-        begin = view->out.length;
-        if (add_lag(view, &view->stats.nodes[i].report))
-            end_line(view, begin, width);
+        for (size_t k = 0; k < ARRAY_COUNT(live_lines); k++) {
+            begin = view->out.length;
+            if (live_lines[k](&view->out, &view->stats.nodes[i].report))
+                end_line(view, begin, width);
+        }
     }
     buffer_printf(&view->out, "\x1b[J");
     fwrite(view->out.data, 1, view->out.length, stderr);
@@ -232,6 +278,8 @@ static void print_line(struct view *view)
     for (uint32_t i = 0; i < view->stats.nodes_count; i++) {
         add_report(view, &view->stats.nodes[i].report, false);
         add_report(view, &view->stats.nodes[i].report, true);
+        for (size_t k = 0; k < ARRAY_COUNT(live_lines); k++)
+            live_lines[k](&view->out, &view->stats.nodes[i].report);
     }
     fprintf(stderr, "%.*s\n", (int)view->out.length, view->out.data);
 }

@@ -319,6 +319,9 @@ struct sink_kind {
     bool (*drain)(struct sink_context *context);
     /* The input has ended (not after Ctrl-C): finish the open file. */
     bool (*finish)(struct sink_context *context);
+    /* Figures for the live view and the summary (core/operator.h); any thread, also while rows are written.
+     * NULL: none. */
+    void (*report)(struct sink_context *context, struct report *report);
     /* Appends a few words for the summary at the end ("digest 9f3a..., 3 files"). NULL: nothing to say. */
     void (*describe)(struct sink_context *context, struct byte_buffer *out);
     void (*close)(struct sink_context *context);

@@ -103,20 +103,42 @@ bool merge_next(struct merge *merge, struct merge_row *row);
 /* The batches of one input, in order, linked by `next`; for work ahead (hashing, prefetch). */
 struct batch *merge_batches(struct merge *merge, uint32_t input);
 
-/* Named figures of one operator or learner. */
+/* Named figures of one operator, learner, source or sink. */
 struct report_item {
     const char *name; /* static */
-    double value;
-    bool is_window; /* over the last window instead of the whole run */
+    double value;     /* NaN: not known */
+    bool is_window;   /* over the last window instead of the whole run */
+    const char *text; /* instead of the value; lives as long as the run; NULL: a value */
 };
-enum { REPORT_ITEMS_MAX = 48 };
+enum { REPORT_ITEMS_MAX = 48, REPORT_ERROR_BYTES = 400 };
 struct report {
     uint32_t count;
     struct report_item items[REPORT_ITEMS_MAX];
+    char error[REPORT_ERROR_BYTES]; /* what went wrong lately, and is not known to be over; empty: nothing */
 };
 void report_add(struct report *report, const char *name, double value, bool is_window);
+void report_add_text(struct report *report, const char *name, const char *text);
+/* NULL: there is none. */
+const struct report_item *report_find(const struct report *report, const char *name);
 /* Adds the item to the one of the same name, else as a new one: sums over lanes. */
 void report_merge(struct report *report, const struct report_item *item);
+
+/* What decides about one row, beside the operator's options and the row itself: for `leat trace`. */
+enum { ROW_FACTS_MAX = 4 };
+struct row_facts {
+    uint32_t count;
+    struct {
+        const char *name; /* static */
+        int64_t time;
+    } items[ROW_FACTS_MAX];
+};
+
+static inline void row_facts_add_time(struct row_facts *facts, const char *name, int64_t time)
+{
+    leat_assert(facts->count < ROW_FACTS_MAX);
+    facts->items[facts->count].name = name;
+    facts->items[facts->count++].time = time;
+}
 
 struct model_visitor;
 struct describe;
@@ -167,6 +189,10 @@ struct operator_kind {
      * into lanes = KEY_GROUPS, lane = the key's group, or 1 lane for what is not keyed. NULL: there is
      * nothing to ask for. */
     bool (*describe)(struct operator_context *context, struct state_query *query, struct describe *out);
+    /* Before a batch that holds this row alone is processed: what it is about to be judged by. NULL: nothing
+     * but what the row and the options say. */
+    void (*facts)(struct operator_context *context, uint32_t input, const struct batch *batch,
+                  struct row_facts *facts);
     /* Learners: shows the model (core/learner.h). NULL: nothing to show. */
     bool (*visit)(struct operator_context *context, struct model_visitor *visitor);
     void (*close)(struct operator_context *context);

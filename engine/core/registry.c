@@ -18,7 +18,21 @@ FIND(registry_format, format_kind, formats)
 void report_add(struct report *report, const char *name, double value, bool is_window)
 {
     if (report->count < REPORT_ITEMS_MAX)
-        report->items[report->count++] = (struct report_item){name, value, is_window};
+        report->items[report->count++] = (struct report_item){name, value, is_window, NULL};
+}
+
+void report_add_text(struct report *report, const char *name, const char *text)
+{
+    if (report->count < REPORT_ITEMS_MAX)
+        report->items[report->count++] = (struct report_item){name, 0, false, text};
+}
+
+const struct report_item *report_find(const struct report *report, const char *name)
+{
+    for (uint32_t i = 0; i < report->count; i++)
+        if (strcmp(report->items[i].name, name) == 0)
+            return &report->items[i];
+    return NULL;
 }
 
 void report_merge(struct report *report, const struct report_item *item)

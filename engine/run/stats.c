@@ -28,6 +28,9 @@ static void add_node(struct run *run, struct run_stats *stats, uint32_t place)
             if (instance->node != plan_node)
                 continue;
             counters_add(&node->counters, &instance->context.counters);
+            if (plan_node->tag == PLAN_SINK && plan_node->sink_kind->report != NULL)
+                plan_node->sink_kind->report((struct sink_context *)(uintptr_t)&instance->sink,
+                                             &node->report);
             if (plan_node->tag == PLAN_SINK && run->is_joined)
                 describe_sink(instance, node);
             pthread_mutex_lock(&run->reports_mutex);

@@ -178,6 +178,12 @@ def test_headers():
         one.finish()
         assert one.rows() == [{"n": 1, "trace": "t1", "other": "/w=="}, {"n": 2, "trace": None, "other": None},
                               {"n": 3, "trace": None, "other": None}]
+    meta = ', meta: { all_headers: all, headers: { trace: "trace" } }'
+    with job(of(kafka, topic, meta), schema="{ n: int, trace: text, all: list({ key: text, value: bytes }) }") as one:
+        one.finish()
+        old, new, other, null = ({"key": key, "value": value} for key, value in
+                                 (("trace", "b2xk"), ("trace", "dDE="), ("x", "/w=="), ("trace", None)))
+        assert [(row["trace"], row["all"]) for row in one.rows()] == [("t1", [old, new, other]), (None, []), (None, [null])]
 
 
 def test_compressed():

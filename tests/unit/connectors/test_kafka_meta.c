@@ -1,5 +1,6 @@
 /* Key, headers and place of Kafka's records as columns beside those of the payload; tombstones. */
 #include "connectors/kafka/meta.h"
+#include "connectors/kafka/record.h"
 #include "lang/lang.h"
 #include "unit/connectors/rig.h"
 #include "unit/formats/harness.h"
@@ -37,6 +38,23 @@ static void add_text(struct kafka_frame *frame, struct byte_buffer *heap, uint32
         buffer_append(heap, text, strlen(text));
 }
 
+/* Record i has i headers (with the key `many`: 1,025), named as its key, with its header's value. */
+static void add_headers(struct kafka_frame *frame, const struct record *records, uint32_t count,
+                        struct arena *arena)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct byte_buffer headers = {0};
+        uint32_t wanted = strcmp(records[i].key, "many") == 0 ? KAFKA_LIST_MAX + 1 : i;
+        const char *value = records[i].header;
+        for (uint32_t k = 0; k < wanted; k++)
+            record_put_header(&headers, str_from(records[i].key),
+                              (struct str){value, value == NULL ? 0 : strlen(value)});
+        kafka_frame_keep(frame, i, count, str_from(records[i].key),
+                         (struct str){headers.data, headers.length}, arena);
+        buffer_free(&headers);
+    }
+}
+
 static void make_raw(struct raw_batch *raw, const struct kafka_meta *meta, const struct record *records,
                      uint32_t count, struct byte_buffer *data, struct byte_buffer *heap)
 {
@@ -63,6 +81,8 @@ static void make_raw(struct raw_batch *raw, const struct kafka_meta *meta, const
         if (meta->headers_count > 0)
             add_text(frame, heap, i * (1 + meta->headers_count) + 1, records[i].header);
     }
+    if (meta->all_headers.name.length > 0)
+        add_headers(frame, records, count, arena);
     frame->heap = heap->data;
     frame->heap_bytes = heap->length;
     raw->data_bytes = data->length;
@@ -164,9 +184,33 @@ static void test_bad_texts(void **state)
           "!-1 a record longer than 1 MiB\n!-1 `h` is missing\n");
 }
 
+static void test_all_headers(void **state)
+{
+    (void)state;
+    static const struct record records[] = {
+        {"1", "a", "x", 1},    {"2", "b", "y", 2},   {"3", "c", NULL, 3}, {"4", "d", "\xff", 4},
+        {"5", "\xff", "x", 5}, {"6", "many", "", 6}, {NULL, "e", "", 7}};
+    check("csv", "a int, l [{key text, value bytes}]", "{ all_headers: l }", records, 6,
+          "{\"a\":1,\"l\":[]}\n"
+          "{\"a\":2,\"l\":[{\"key\":\"b\",\"value\":\"eQ==\"}]}\n"
+          "{\"a\":3,\"l\":[{\"key\":\"c\",\"value\":null},{\"key\":\"c\",\"value\":null}]}\n"
+          "{\"a\":4,\"l\":[{\"key\":\"d\",\"value\":\"/w==\"},{\"key\":\"d\",\"value\":\"/w==\"},"
+          "{\"key\":\"d\",\"value\":\"/w==\"}]}\n"
+          "!-1 a header: not valid UTF-8\n!-1 more than 1,024 headers\n");
+    check("csv", "l [{value text, key text}], a int, k text", "{ all_headers: l, key: k }", records + 1, 2,
+          "{\"l\":[],\"a\":2,\"k\":\"b\"}\n{\"l\":[{\"value\":null,\"key\":\"c\"}],\"a\":3,\"k\":\"c\"}\n");
+    check("csv", "l [{value text, key text}], a int, k text", "{ all_headers: l, key: k }", records + 3, 1,
+          "{\"l\":[],\"a\":4,\"k\":\"d\"}\n");
+    check("csv", "l [{value text, key text}], a int, k text", "{ all_headers: l, key: k }", records + 2, 2,
+          "{\"l\":[],\"a\":3,\"k\":\"c\"}\n!-1 a header: not valid UTF-8\n");
+    check("csv", "l [{value text, key text}], a int, k text", "{ all_headers: l, key: k }", records + 5, 2,
+          "!-1 more than 1,024 headers\n{\"l\":[{\"value\":\"\",\"key\":\"e\"}],\"a\":null,\"k\":\"e\"}\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_columns), cmocka_unit_test(test_none),
-                                       cmocka_unit_test(test_tombstones), cmocka_unit_test(test_bad_texts)};
+                                       cmocka_unit_test(test_tombstones), cmocka_unit_test(test_bad_texts),
+                                       cmocka_unit_test(test_all_headers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,6 +69,10 @@ bool sender_out(struct sender *sender, struct progress_part *part)
     return last != NULL;
 }
 
+void sender_report(struct sender *sender LEAT_UNUSED, struct report *report LEAT_UNUSED)
+{
+}
+
 bool sender_drain(struct sender *sender LEAT_UNUSED)
 {
     return true;
