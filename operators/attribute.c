@@ -230,6 +230,17 @@ static void attribute_process_merged(struct operator_context *context, struct me
         take_rows(context, attribute, batch);
 }
 
+static void attribute_facts(struct operator_context *context, uint32_t input, const struct batch *batch,
+                            struct row_facts *facts)
+{
+    const struct attribute *attribute = context->config;
+    int64_t time = batch->event_time[batch_row(batch, 0)];
+    if (input == 0)
+        row_facts_add_time(facts, "deadline", time_add(time, attribute->within_us));
+    else
+        row_facts_add_time(facts, "answers rows from", time_add(time, -attribute->within_us));
+}
+
 /* --- Rows out --- */
 
 struct emission {
@@ -451,6 +462,7 @@ const struct operator_kind operator_attribute = {
     .shape = attribute_shape,
     .open = attribute_open,
     .process_merged = attribute_process_merged,
+    .facts = attribute_facts,
     .on_watermark = attribute_on_watermark,
     .snapshot = attribute_snapshot,
     .restore = attribute_restore,

@@ -96,6 +96,20 @@ static void dedup_process(struct operator_context *context, uint32_t input, stru
     operator_emit(context, 0, out);
 }
 
+static void dedup_facts(struct operator_context *context, uint32_t input LEAT_UNUSED,
+                        const struct batch *batch, struct row_facts *facts)
+{
+    struct dedup *dedup = context->config;
+    struct row_keys keys = keys_of(batch, dedup->columns, dedup->by.count, context->scratch);
+    struct keyed_slot *slot;
+    keyed_look(dedup->table, keys.keys, keys.hashes, 1, &slot);
+    if (slot != NULL && slot->expire_us != TIME_MIN && !keys.has_null[0]) {
+        row_facts_add_time(facts, "first seen", slot->expire_us - dedup->within_us + 1);
+        row_facts_add_time(facts, "remembered until", slot->expire_us);
+    }
+    keyed_end(dedup->table);
+}
+
 static void dedup_on_watermark(struct operator_context *context, int64_t watermark)
 {
     struct dedup *dedup = context->config;
@@ -163,6 +177,7 @@ const struct operator_kind operator_dedup = {
     .bind = dedup_bind,
     .open = dedup_open,
     .process = dedup_process,
+    .facts = dedup_facts,
     .on_watermark = dedup_on_watermark,
     .snapshot = dedup_snapshot,
     .restore = dedup_restore,

@@ -386,6 +386,16 @@ static void feature_process_merged(struct operator_context *context, struct merg
     }
 }
 
+static void feature_facts(struct operator_context *context, uint32_t input LEAT_UNUSED,
+                          const struct batch *batch, struct row_facts *facts)
+{
+    const struct feature *feature = context->config;
+    int64_t slice = pane_of(batch->event_time[batch_row(batch, 0)], feature->every_us);
+    row_facts_add_time(facts, "slice start", pane_end(slice - 1, feature->every_us, 0));
+    row_facts_add_time(facts, "slice gone at watermark",
+                       pane_end(slice, feature->every_us, feature->longest_us));
+}
+
 /* --- Time, checkpoints, the end --- */
 
 static void feature_on_watermark(struct operator_context *context, int64_t watermark)
@@ -463,6 +473,7 @@ const struct operator_kind operator_feature = {
     .open = feature_open,
     .process = feature_process,
     .process_merged = feature_process_merged,
+    .facts = feature_facts,
     .on_watermark = feature_on_watermark,
     .snapshot = feature_snapshot,
     .restore = feature_restore,

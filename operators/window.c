@@ -251,6 +251,16 @@ static void window_process(struct operator_context *context, uint32_t input, str
     emit_late(context, batch, late, late_count);
 }
 
+static void window_facts(struct operator_context *context, uint32_t input LEAT_UNUSED,
+                         const struct batch *batch, struct row_facts *facts)
+{
+    const struct window *window = context->config;
+    int64_t index = pane_of(batch->event_time[batch_row(batch, 0)], window->size_us);
+    row_facts_add_time(facts, "window start", pane_end(index - 1, window->size_us, 0));
+    row_facts_add_time(facts, "window end", pane_end(index, window->size_us, 0));
+    row_facts_add_time(facts, "closes at watermark", closed_at(window, index));
+}
+
 /* --- Rows out --- */
 
 /* A batch that is being filled. */
@@ -479,6 +489,7 @@ const struct operator_kind operator_window = {
     .bind = window_bind,
     .open = window_open,
     .process = window_process,
+    .facts = window_facts,
     .on_watermark = window_on_watermark,
     .snapshot = window_snapshot,
     .restore = window_restore,

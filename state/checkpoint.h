@@ -113,7 +113,9 @@ enum checkpoint_found checkpoint_find(struct checkpoint_dir *dir, struct checkpo
  * with checkpoint_from_free. Its run id: a generation that begins from there again must have it. */
 bool checkpoint_find_from(const struct checkpoint_dir *dir, struct checkpoint_from *from, struct run_id *run);
 void checkpoint_from_free(struct checkpoint_from *from);
-/* Whether the newest run here began from that directory. */
+/* What the first of the generations that the newest grew from began from; false: from nothing. */
+bool checkpoint_first_from(const struct checkpoint_dir *dir, struct checkpoint_from *from);
+/* Whether that is this directory. */
 bool checkpoint_began_from(const struct checkpoint_dir *dir, const char *path);
 /* That very one, for `--from` and for tests; NULL + diagnostic. */
 struct checkpoint *checkpoint_open(struct checkpoint_dir *dir, struct checkpoint_id id,
@@ -212,6 +214,9 @@ struct checkpoint_list {
 };
 /* Reads the MANIFESTs alone. */
 bool checkpoint_list(struct checkpoint_dir *dir, struct arena *arena, struct checkpoint_list *list,
+                     struct diag_list *diags);
+/* The same of those that the newest run can go back to: its own, and those its generations grew from. */
+bool checkpoint_walk(struct checkpoint_dir *dir, struct arena *arena, struct checkpoint_list *list,
                      struct diag_list *diags);
 /* Reads every byte of the checkpoint and of its chain; false + E0702 with file and offset. */
 bool checkpoint_verify(struct checkpoint_dir *dir, struct checkpoint_id id, struct diag_list *diags);

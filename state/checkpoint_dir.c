@@ -489,17 +489,23 @@ bool checkpoint_find_from(const struct checkpoint_dir *dir, struct checkpoint_fr
     return from->path != NULL;
 }
 
-bool checkpoint_began_from(const struct checkpoint_dir *dir, const char *path)
+bool checkpoint_first_from(const struct checkpoint_dir *dir, struct checkpoint_from *from)
 {
     uint32_t count;
     struct generation_span *spans = spans_walk(dir, &count);
     struct generation generation;
-    struct checkpoint_from from = {0};
     const char *why;
+    *from = (struct checkpoint_from){0};
     if (count > 0) /* the last has no parent */
-        (void)generation_load(dir, spans[count - 1].generation, &generation, &from, &why);
+        (void)generation_load(dir, spans[count - 1].generation, &generation, from, &why);
     free(spans);
-    bool is_same = from.path != NULL && strcmp(from.path, path) == 0;
+    return from->path != NULL;
+}
+
+bool checkpoint_began_from(const struct checkpoint_dir *dir, const char *path)
+{
+    struct checkpoint_from from;
+    bool is_same = checkpoint_first_from(dir, &from) && strcmp(from.path, path) == 0;
     checkpoint_from_free(&from);
     return is_same;
 }

@@ -193,12 +193,10 @@ bool checkpoint_prune(struct checkpoint_dir *dir, const struct checkpoint_keep *
 
 /* --- For the command line --- */
 
-bool checkpoint_list(struct checkpoint_dir *dir, struct arena *arena, struct checkpoint_list *list,
-                     struct diag_list *diags)
+/* Takes ids, which are malloc'd. */
+static bool read_infos(const struct checkpoint_dir *dir, struct checkpoint_id *ids, uint32_t count,
+                       struct arena *arena, struct checkpoint_list *list)
 {
-    (void)diags;
-    uint32_t count;
-    struct checkpoint_id *ids = ids_list(dir, &count);
     list->count = count;
     list->items = arena_array(arena, struct checkpoint_info, MAX(count, 1));
     list->is_damaged = arena_array(arena, bool, MAX(count, 1));
@@ -212,6 +210,24 @@ bool checkpoint_list(struct checkpoint_dir *dir, struct arena *arena, struct che
     }
     free(ids);
     return true;
+}
+
+bool checkpoint_list(struct checkpoint_dir *dir, struct arena *arena, struct checkpoint_list *list,
+                     struct diag_list *diags)
+{
+    (void)diags;
+    uint32_t count;
+    struct checkpoint_id *ids = ids_list(dir, &count);
+    return read_infos(dir, ids, count, arena, list);
+}
+
+bool checkpoint_walk(struct checkpoint_dir *dir, struct arena *arena, struct checkpoint_list *list,
+                     struct diag_list *diags)
+{
+    (void)diags;
+    uint32_t count;
+    struct checkpoint_id *ids = ids_walk(dir, &count);
+    return read_infos(dir, ids, count, arena, list);
 }
 
 bool checkpoint_verify(struct checkpoint_dir *dir, struct checkpoint_id id, struct diag_list *diags)

@@ -34,7 +34,7 @@ enum {
     KEY_SUPERVISE
 };
 
-enum { ARGUMENTS_MAX = 1024, DROPS_MAX = 256 };
+enum { DROPS_MAX = 256 };
 
 struct run_arguments {
     struct job_load load;
@@ -79,25 +79,6 @@ static const struct argp_option options_table[] = {
     {"quiet", KEY_QUIET, NULL, 0, "no progress", 5},
     {0},
 };
-
-/* An argument that may be left out must be joined by `=`, for argp; people write a space. */
-static char **join_replays(int *argc, char **argv)
-{
-    static char *joined[ARGUMENTS_MAX + 1];
-    int count = 0;
-    for (int i = 0; i < *argc && count < ARGUMENTS_MAX; i++) {
-        const char *next = argv[i + 1];
-        joined[count] = argv[i];
-        bool has_value =
-            strcmp(argv[i], "--replay") == 0 && next != NULL && next[0] != '-' && strchr(next, '=') != NULL;
-        if (has_value && asprintf(&joined[count], "--replay=%s", next) < 0)
-            leat_assert(false);
-        i += has_value;
-        count++;
-    }
-    *argc = count;
-    return joined;
-}
 
 static void parse_workers(const char *argument, struct argp_state *state)
 {
@@ -272,7 +253,7 @@ int cmd_run(int argc, char **argv)
                                      0,
                                      0};
     struct run_arguments arguments = {.options = {.until_us = TIME_MAX}};
-    argv = join_replays(&argc, argv);
+    argv = job_join_replays(&argc, argv);
     argp_command(&argp, argc, argv, &arguments);
     if (arguments.is_supervised) {
         bool is_restart;

@@ -22,6 +22,7 @@ int cmd_fmt(int argc, char **argv);
 int cmd_model(int argc, char **argv);
 int cmd_checkpoint(int argc, char **argv);
 int cmd_state(int argc, char **argv);
+int cmd_trace(int argc, char **argv);
 int cmd_help(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
 int cmd_record(int argc, char **argv);

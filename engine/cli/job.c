@@ -3,8 +3,11 @@
 #include "cli/commands.h"
 #include "core/os.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+enum { ARGUMENTS_MAX = 1024 };
 
 bool job_pair_add(struct job_pairs *pairs, const char *text)
 {
@@ -14,6 +17,24 @@ bool job_pair_add(struct job_pairs *pairs, const char *text)
     pairs->names[pairs->count] = (struct str){text, (size_t)(equals - text)};
     pairs->values[pairs->count++] = str_from(equals + 1);
     return true;
+}
+
+char **job_join_replays(int *argc, char **argv)
+{
+    static char *joined[ARGUMENTS_MAX + 1];
+    int count = 0;
+    for (int i = 0; i < *argc && count < ARGUMENTS_MAX; i++) {
+        const char *next = argv[i + 1];
+        joined[count] = argv[i];
+        bool has_value =
+            strcmp(argv[i], "--replay") == 0 && next != NULL && next[0] != '-' && strchr(next, '=') != NULL;
+        if (has_value && asprintf(&joined[count], "--replay=%s", next) < 0)
+            leat_assert(false);
+        i += has_value;
+        count++;
+    }
+    *argc = count;
+    return joined;
 }
 
 static struct plan_replace *replaces(struct job_load *load, const struct job_pairs *pairs)

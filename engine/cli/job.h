@@ -28,6 +28,9 @@ struct job_load {
 
 /* Splits "NAME=VALUE"; false where there is no `=` or too many were given. */
 bool job_pair_add(struct job_pairs *pairs, const char *text);
+/* Arguments with `--replay SOURCE=GLOB` joined by `=`: argp wants that where an argument may be left out,
+ * people write a space. */
+char **job_join_replays(int *argc, char **argv);
 /* Reads, parses, expands and plans. false: diags->errors > 0. Nothing is printed. */
 bool job_load(struct job_load *load);
 /* Prints what is in diags (warnings too) to stderr. */

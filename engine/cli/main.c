@@ -18,6 +18,7 @@ static const struct {
     {"model", cmd_model, "look inside the models of a checkpoint"},
     {"checkpoint", cmd_checkpoint, "look inside a checkpoint directory; save and restore checkpoints"},
     {"state", cmd_state, "show what a checkpoint holds for a key"},
+    {"trace", cmd_trace, "why one record was late, filtered, duplicate or dead, or where it went"},
     {"help", cmd_help, "reference of every source, operator, function, learner and sink"},
     {"record", cmd_record, "record topics of Kafka to files"},
     {"produce", cmd_produce, "send recordings, files or dead letters to a topic of Kafka"},

@@ -77,6 +77,8 @@ void dead_add(struct node_instance *node, const struct row_origin *origin, const
 {
     struct stage_instance *stage = node->stage;
     node->context.counters.dead++;
+    if (unlikely(stage->run->trace != NULL))
+        trace_dead(node, origin, letter);
     struct dead_row row = {.origin = *origin, .order = *order, .node = node->node, .letter = *letter};
     keep_example(stage, &row);
     if (stage->dead_exchange == NULL)

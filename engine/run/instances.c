@@ -142,7 +142,7 @@ static void init_node(struct stage_instance *stage, struct node_instance *node,
             .input = plan_node->bound[0].schema,
             .arena = &run->arena,
             .diags = run->diags,
-            .is_resumed = checkpoints_have_sink(run, plan_node),
+            .is_resumed = run->trace == NULL && checkpoints_have_sink(run, plan_node),
             .replaces_parts = run->replaces_parts,
             .has_checkpoints = run->checkpoints != NULL,
             .job = run->plan->name,
@@ -157,7 +157,7 @@ static void init_node(struct stage_instance *stage, struct node_instance *node,
         node->sink.from_job = arena_str(&run->arena, info->notes);
         memcpy(node->sink.from_run, info->run.bytes, sizeof(node->sink.from_run));
     }
-    if (plan_node->tag == PLAN_SINK && run->checkpoints != NULL)
+    if (plan_node->tag == PLAN_SINK && run->checkpoints != NULL && run->trace == NULL)
         memcpy(node->sink.run_id, checkpoint_run(run->checkpoints->dir).bytes, sizeof(node->sink.run_id));
 }
 
@@ -166,7 +166,7 @@ static bool open_node(struct node_instance *node)
     const struct plan_node *plan_node = node->node;
     if (plan_node->operator_kind != NULL && plan_node->operator_kind->open != NULL)
         return plan_node->operator_kind->open(&node->context);
-    if (plan_node->tag == PLAN_SINK && plan_node->sink_kind->open != NULL)
+    if (plan_node->tag == PLAN_SINK && plan_node->sink_kind->open != NULL && node->stage->run->trace == NULL)
         return plan_node->sink_kind->open(&node->sink);
     return true;
 }
@@ -232,7 +232,7 @@ static void close_node(struct node_instance *node)
         batch_list_release(&node->queues[i]);
     if (plan_node->operator_kind != NULL && plan_node->operator_kind->close != NULL)
         plan_node->operator_kind->close(&node->context);
-    if (plan_node->tag == PLAN_SINK && plan_node->sink_kind->close != NULL)
+    if (plan_node->tag == PLAN_SINK && plan_node->sink_kind->close != NULL && node->stage->run->trace == NULL)
         plan_node->sink_kind->close(&node->sink);
     arena_free(&node->scratch);
 }

@@ -247,6 +247,7 @@ struct lane {
 struct run {
     const struct plan *plan;
     struct run_options options;
+    struct trace *trace; /* NULL: none */
     struct arena arena;
     struct diag_list *diags;
     pthread_mutex_t diags_mutex;
@@ -342,6 +343,10 @@ bool sequencer_restore(struct run *run, struct str positions);
 void positions_watermarks(struct str positions, const struct plan *plan, int64_t *sources);
 /* The first number after them; UINT64_MAX: of another version. */
 uint64_t positions_number(struct str positions);
+/* Whether a record that is traced was not taken yet, as far as that can be told; *resumed_at: offset at which
+ * its partition goes on, INT64_MIN: at its beginning, or it does not count so. */
+bool positions_are_before(struct str positions, const struct plan *plan, const struct trace *trace,
+                          int64_t *resumed_at);
 /* Whether all sources had ended. */
 bool positions_are_final(struct str positions);
 
@@ -376,7 +381,27 @@ void stages_free(struct run *run);
 /* Refreshes the reports of a stage's nodes when somebody asked. */
 void stage_reports(struct stage_instance *stage);
 
+/* trace.c: only where run->trace is set, which is on one lane. */
+/* From the checkpoint directory, without changing it: what to restore. false after a diagnostic. */
+bool trace_choose(struct run *run);
+/* When everything is restored: the directory is of no use any more. */
+void trace_begin(struct run *run);
+void trace_piece(struct run *run, const struct partition *p, const struct piece *piece);
+/* Whether rows of the record were among these, and the node has got all of them. */
+bool trace_give(struct node_instance *node, uint32_t input, struct batch *batch);
+/* The same of the node's queues. */
+bool trace_merged(struct node_instance *node);
+void trace_emit(struct node_instance *node, uint32_t output, const struct batch *batch);
+void trace_dead(struct node_instance *node, const struct row_origin *origin,
+                const struct dead_letter *letter);
+/* A stage has run a number; there is nothing to read for now. */
+void trace_stage(struct run *run);
+void trace_lull(struct run *run);
+
 /* stage.c */
+/* Gives rows to the node; those of its queues. */
+void stage_give(struct node_instance *node, uint32_t input, struct batch *batch);
+void stage_merge(struct node_instance *node);
 /* The sink has said why: the job stops. */
 void sink_failed(struct node_instance *node);
 bool stage_is_ready(const struct stage_instance *stage);

@@ -198,7 +198,7 @@ bool order_init(struct run *run)
     run->order = order;
     order->file_fd = order->script.fd = -1;
     order->file_path = run->options.record_order;
-    order->is_written = run->checkpoints != NULL || order->file_path != NULL;
+    order->is_written = (run->checkpoints != NULL || order->file_path != NULL) && run->trace == NULL;
     return script_init(run);
 }
 

@@ -1,6 +1,7 @@
 /* The sequencer's beginning and end, and its place in checkpoints: where each partition goes on. */
 #include "core/civil.h"
 #include "run/order.h"
+#include "run/trace.h"
 
 #include <stdlib.h>
 
@@ -276,14 +277,20 @@ static struct saved_partition take_partition(struct saved *saved)
     return p;
 }
 
+/* To the sources, and how many they are: what sequencer_restore takes. */
+static uint64_t skip_head(struct saved *saved)
+{
+    for (int word = 0; word < 6; word++)
+        (void)take(saved);
+    return take(saved);
+}
+
 void positions_watermarks(struct str positions, const struct plan *plan, int64_t *sources)
 {
     struct saved saved = {.left = positions};
     for (uint32_t i = 0; i < plan->sources_count; i++)
         sources[i] = TIME_MIN;
-    for (int word = 0; word < 6; word++) /* as in sequencer_restore */
-        (void)take(&saved);
-    uint64_t count = take(&saved);
+    uint64_t count = skip_head(&saved);
     for (uint64_t i = 0; i < count && !saved.is_short; i++) {
         struct str name = take_text(&saved);
         int64_t watermark = (int64_t)take(&saved);
@@ -298,6 +305,35 @@ uint64_t positions_number(struct str positions)
     struct saved saved = {.left = positions};
     (void)take(&saved);
     return take(&saved) == POSITIONS_VERSION ? take(&saved) : UINT64_MAX;
+}
+
+/* A partition that can be found while running goes by its name; others by their place among the source's. */
+bool positions_are_before(struct str positions, const struct plan *plan, const struct trace *trace,
+                          int64_t *resumed_at)
+{
+    struct saved saved = {.left = positions};
+    const struct plan_node *node = &plan->nodes[plan->sources[trace->source_index]];
+    uint64_t wanted = UINT64_MAX, count = skip_head(&saved);
+    for (uint64_t i = 0; i < count && !saved.is_short; i++) {
+        wanted = str_equal(take_text(&saved), node->name) ? i : wanted;
+        (void)take(&saved);
+    }
+    uint32_t place = 0;
+    *resumed_at = INT64_MIN;
+    if (positions_number(positions) == UINT64_MAX)
+        return false;
+    for (count = take(&saved); count > 0 && !saved.is_short; count--) {
+        struct saved_partition p = take_partition(&saved);
+        bool is_named = node->source_kind->discover != NULL;
+        if (p.source != wanted ||
+            !(is_named ? str_is(p.name, trace->partition_name) : place++ == trace->partition))
+            continue;
+        if (trace->by == TRACE_BY_RECORD)
+            return p.records <= (uint64_t)trace->at;
+        *resumed_at = p.resume.b;
+        return p.resume.b + p.resume_rows <= trace->at && p.resume.b < trace->limit;
+    }
+    return !saved.is_short; /* nothing of it was read */
 }
 
 bool positions_are_final(struct str positions)

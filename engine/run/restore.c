@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static bool refuse_choice(struct run *run, bool has_checkpoint)
 {
@@ -66,10 +67,14 @@ bool checkpoints_init(struct run *run)
     if (config->directory.length == 0)
         return run->options.mode != RUN_RESUME && run->options.mode != RUN_FROM ? parts_init(run)
                                                                                 : refuse_without(run);
+    const char *path = arena_strndup(&run->arena, config->directory.data, config->directory.length);
+    if (run->trace != NULL && access(path, F_OK) != 0)
+        return parts_init(run);
     struct run_checkpoints *c = new_checkpoints(run);
     struct checkpoint_dir_options options = {
-        .path = arena_strndup(&run->arena, config->directory.data, config->directory.length),
+        .path = path,
         .take_over = run->options.take_over,
+        .read_only = run->trace != NULL,
         .fingerprint = str_from(run->plan->fingerprint),
         .profile = STR("cpu"),
         .keep = {.last = config->keep.last, .hourly = config->keep.hourly, .daily = config->keep.daily},
@@ -78,7 +83,7 @@ bool checkpoints_init(struct run *run)
     c->dir = checkpoint_dir_open(&options, run->diags);
     if (c->dir == NULL)
         return false;
-    if (!find_begin(run) || !parts_init(run))
+    if (!(run->trace != NULL ? trace_choose(run) : find_begin(run)) || !parts_init(run))
         return false;
     parts_put(run, &c->parts);
     if (run->is_resumed) {
@@ -101,7 +106,7 @@ bool checkpoints_open_state(struct run *run)
 {
     struct run_checkpoints *c = run->checkpoints;
     const char *path = NULL;
-    if (c != NULL) {
+    if (c != NULL && run->trace == NULL) {
         if (run->is_resumed && !run->is_from)
             checkpoint_redo_find(c->dir, c->resumed, positions_number(checkpoint_info(c->resumed)->sources),
                                  run->diags);

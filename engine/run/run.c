@@ -46,7 +46,8 @@ struct run *run_new(const struct plan *plan, const struct run_options *options, 
     run->plan = plan;
     run->options = *options;
     run->diags = diags;
-    run->lanes_count = choose_lanes(plan, options);
+    run->trace = options->trace;
+    run->lanes_count = run->trace != NULL ? 1 : choose_lanes(plan, options);
     pthread_mutex_init(&run->diags_mutex, NULL);
     pthread_mutex_init(&run->idle_mutex, NULL);
     pthread_mutex_init(&run->reports_mutex, NULL);
@@ -61,6 +62,8 @@ struct run *run_new(const struct plan *plan, const struct run_options *options, 
         sequencer_add_partitions(run);
     is_good = is_good && stages_init(run);
     is_good = is_good && (!run->is_resumed || checkpoints_restore(run)) && order_begin(run);
+    if (is_good && run->trace != NULL)
+        trace_begin(run);
     if (is_good)
         return run;
     run_free(run);
@@ -148,7 +151,7 @@ bool run_wait(struct run *run)
         is_good = false;
     }
     if (is_good)
-        is_good = order_finish(run) && finish_sinks(run);
+        is_good = order_finish(run) && (run->trace != NULL || finish_sinks(run));
     const char *error = run->state_store != NULL ? state_store_error(run->state_store) : NULL;
     if (error != NULL) {
         diag_cause(run->diags, diag_error(run->diags, DIAG_E0801, (struct span){0}, "the state store failed"),

@@ -10,6 +10,7 @@
 #include "plan/plan.h"
 
 struct run;
+struct trace;
 
 enum run_start_mode {
     RUN_AUTO,   /* resume if there is a matching checkpoint, start if the directory is empty, else refuse */
@@ -29,6 +30,7 @@ struct run_options {
     uint32_t drops_count;
     bool is_restart;          /* RUN_FROM: by the supervisor: what has begun from there goes on */
     const char *record_order; /* file or directory that the order log is written to; NULL: none */
+    struct trace *trace;      /* run/trace.h: follow a record, and change nothing; NULL: none */
     const char *order; /* of an order log to obey: such a file or directory, or one of checkpoints; "none":
                           not even a recording's; NULL: that, if any */
 };

@@ -116,6 +116,8 @@ static void decode_piece(struct run *run, struct lane *lane, struct partition *p
     leat_assert(piece->output.bad_count <= piece->raw.count);
     piece->batch = batch;
     set_times(run, p, piece);
+    if (unlikely(run->trace != NULL))
+        trace_piece(run, p, piece);
     atomic_store_explicit(&piece->is_ready, true, memory_order_release);
 }
 
@@ -518,6 +520,8 @@ static bool form_one(struct run *run)
     if ((is_stop || is_final) && run->checkpoints != NULL && !barrier_takes_last(run))
         return false;
     bool is_computed = !is_stop && !is_final && !s->is_obeying;
+    if (unlikely(run->trace != NULL) && heads == HEADS_LULL)
+        trace_lull(run);
     struct partition *idle = is_computed ? live_take_idle(run) : NULL;
     if (is_computed && heads == HEADS_LULL && !is_worth_a_number(run, number, idle))
         return false;

@@ -42,20 +42,18 @@ static void give_sink(struct node_instance *node, struct batch *batch)
     node->context.counters.in += batch->selected;
     if (atomic_load_explicit(&node->stage->run->has_failed, memory_order_relaxed))
         return;
-    if (node->node->sink_kind->write(&node->sink, batch))
+    if (unlikely(node->stage->run->trace != NULL)) /* it is not open */
+        node->context.counters.absorbed += batch->selected;
+    else if (node->node->sink_kind->write(&node->sink, batch))
         node->context.counters.absorbed += batch->selected;
     else
         sink_failed(node);
 }
 
-static void give(struct node_instance *node, uint32_t input, struct batch *batch)
+void stage_give(struct node_instance *node, uint32_t input, struct batch *batch)
 {
     if (node->node->tag == PLAN_SINK) {
         give_sink(node, batch);
-        return;
-    }
-    if (node->node->inputs_count > 1) {
-        batch_list_add(&node->queues[input], batch_derive(batch, batch->schema));
         return;
     }
     node->context.counters.in += batch->selected;
@@ -63,10 +61,20 @@ static void give(struct node_instance *node, uint32_t input, struct batch *batch
     arena_reset(&node->scratch);
 }
 
+static void give(struct node_instance *node, uint32_t input, struct batch *batch)
+{
+    if (node->node->inputs_count > 1 && node->node->tag != PLAN_SINK)
+        batch_list_add(&node->queues[input], batch_derive(batch, batch->schema));
+    else if (likely(node->stage->run->trace == NULL) || !trace_give(node, input, batch))
+        stage_give(node, input, batch);
+}
+
 void operator_emit(struct operator_context *context, uint32_t output, struct batch *batch)
 {
     struct node_instance *node = context->engine;
     leat_assert(output < OPERATOR_OUTPUTS_MAX);
+    if (unlikely(node->stage->run->trace != NULL))
+        trace_emit(node, output, batch);
     if (batch->selected > 0)
         for (uint32_t i = 0; i < node->consumers_count[output]; i++) {
             struct consumer *consumer = &node->consumers[output][i];
@@ -101,19 +109,9 @@ static void process_runs(struct node_instance *node, struct merge *merge)
     }
 }
 
-static void run_merged(struct node_instance *node)
+void stage_merge(struct node_instance *node)
 {
     struct merge merge;
-    bool has_rows = false;
-    for (uint32_t i = 0; i < node->node->inputs_count; i++) {
-        /* A producer with several chains gives rows out of order: put them right. */
-        struct batch_list sorted;
-        merge_lists(node->stage->run->pool, &node->queues[i], node->queues[i].count > 0, &sorted);
-        node->queues[i] = sorted;
-        has_rows |= sorted.count > 0;
-    }
-    if (!has_rows)
-        return;
     bool is_in_order = node->node->operator_kind->process_merged != NULL;
     for (uint32_t i = 0; i < node->node->inputs_count; i++)
         for (const struct batch *batch = node->queues[i].first; batch != NULL; batch = batch->next)
@@ -127,6 +125,20 @@ static void run_merged(struct node_instance *node)
     arena_reset(&node->scratch);
     for (uint32_t i = 0; i < node->node->inputs_count; i++)
         batch_list_release(&node->queues[i]);
+}
+
+static void run_merged(struct node_instance *node)
+{
+    bool has_rows = false;
+    for (uint32_t i = 0; i < node->node->inputs_count; i++) {
+        /* A producer with several chains gives rows out of order: put them right. */
+        struct batch_list sorted;
+        merge_lists(node->stage->run->pool, &node->queues[i], node->queues[i].count > 0, &sorted);
+        node->queues[i] = sorted;
+        has_rows |= sorted.count > 0;
+    }
+    if (has_rows && (likely(node->stage->run->trace == NULL) || !trace_merged(node)))
+        stage_merge(node);
 }
 
 /* --- One number
@@ -261,4 +273,6 @@ void stage_run(struct stage_instance *stage, struct slot *slot)
         checkpoints_snapshot(stage, slot->barrier);
     stage->next = slot->number + 1;
     atomic_fetch_add_explicit(&slot->stage_done[stage->index], 1, memory_order_acq_rel);
+    if (unlikely(stage->run->trace != NULL))
+        trace_stage(stage->run);
 }

@@ -28,10 +28,10 @@ static void add_node(struct run *run, struct run_stats *stats, uint32_t place)
             if (instance->node != plan_node)
                 continue;
             counters_add(&node->counters, &instance->context.counters);
-            if (plan_node->tag == PLAN_SINK && plan_node->sink_kind->report != NULL)
+            if (plan_node->tag == PLAN_SINK && plan_node->sink_kind->report != NULL && run->trace == NULL)
                 plan_node->sink_kind->report((struct sink_context *)(uintptr_t)&instance->sink,
                                              &node->report);
-            if (plan_node->tag == PLAN_SINK && run->is_joined)
+            if (plan_node->tag == PLAN_SINK && run->is_joined && run->trace == NULL)
                 describe_sink(instance, node);
             pthread_mutex_lock(&run->reports_mutex);
             for (uint32_t r = 0; r < instance->report.count; r++)

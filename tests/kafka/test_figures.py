@@ -97,7 +97,7 @@ def test_behind():
     begin_ms = int(time.time() * 1000) - 3_600_000  # nobody produces now: an hour ago is not an hour behind
     kafka.produce(topic, spaced(20000, 0, begin_ms, 10) + spaced(100, 1, begin_ms, 10))
     with running(kafka, topic, "--json", more=", max_rate: 1000") as (process, folder):
-        rig.wait_for(lambda: len(rows(folder)) >= 2000, "rows")
+        rig.wait_for(lambda: len(rows(folder)) >= 3500, "rows")
         nodes = stop(process)
         last = max(row["o"] for row in rows(folder) if row["p"] == 0)
     run = nodes["s"]["report"]["run"]

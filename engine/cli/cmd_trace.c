@@ -1,0 +1,143 @@
+/* leat trace JOB SOURCE RECORD: why one record was late, filtered, duplicate, dead, or where it went. */
+#include "cli/argp.h"
+#include "cli/commands.h"
+#include "cli/job.h"
+#include "cli/trace_print.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum { KEY_SET = 256, KEY_JSON, KEY_REPLAY, KEY_ORDER };
+
+struct trace_arguments {
+    struct job_load load;
+    const char *source, *place, *order;
+};
+
+static const struct argp_option options_table[] = {
+    {"set", KEY_SET, "NAME=VALUE", 0, "as the run has it", 0},
+    {"replay", KEY_REPLAY, "SOURCE=GLOB", OPTION_ARG_OPTIONAL, "as the run has it", 1},
+    {"order", KEY_ORDER, "PATH", 0, "as the run has it", 2},
+    {"json", KEY_JSON, NULL, 0, "the answer, and diagnostics, as JSON", 3},
+    {0},
+};
+
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+    struct trace_arguments *a = state->input;
+    switch (key) {
+    case KEY_SET:
+        if (!job_pair_add(&a->load.settings, argument))
+            argp_error(state, "--set wants NAME=VALUE, not `%s`", argument);
+        return 0;
+    case KEY_REPLAY:
+        a->load.is_replay = true;
+        if (argument != NULL && !job_pair_add(&a->load.replays, argument))
+            argp_error(state, "--replay wants SOURCE=GLOB, not `%s`", argument);
+        return 0;
+    case KEY_ORDER: a->order = argument; return 0;
+    case KEY_JSON: a->load.is_json = true; return 0;
+    case ARGP_KEY_ARG:
+        if (a->load.path == NULL)
+            a->load.path = argument;
+        else if (a->source == NULL)
+            a->source = argument;
+        else if (a->place == NULL)
+            a->place = argument;
+        else
+            argp_error(state, "one record at a time");
+        return 0;
+    case ARGP_KEY_END:
+        if (a->place == NULL)
+            argp_error(state, "which record? For example `leat trace jobs/ctr.leat clicks clicks/3@1234`, or "
+                              "`leat trace jobs/ctr.leat clicks data/clicks.jsonl:17`");
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static bool refuse_missing(struct job_load *load, const struct trace *trace)
+{
+    struct diag *d =
+        diag_error(&load->diags, DIAG_E1001, (struct span){0}, "source `%.*s` has no record at `%.*s`",
+                   STR_ARGS(trace->source), STR_ARGS(trace->place));
+    diag_hint(&load->diags, d,
+              trace->end == TRACE_BEYOND
+                  ? "the partition ends before it"
+                  : "the partition goes on behind it: the offset is that of a marker of a "
+                    "transaction, of an aborted record, or of one that was compacted away");
+    return false;
+}
+
+/* One run; false with TRACE_BEFORE: once more, from an earlier checkpoint. */
+static bool follow(struct job_load *load, struct trace *trace, const char *order)
+{
+    struct run_options options = {.until_us = TIME_MAX, .trace = trace, .order = order};
+    struct run *run = run_new(load->plan, &options, &load->diags);
+    if (run == NULL)
+        return false;
+    struct run_stats *stats = calloc(1, sizeof(*stats));
+    leat_assert(stats != NULL);
+    bool is_good = run_start(run);
+    is_good &= run_wait(run);
+    trace_finish(trace);
+    run_stats(run, stats);
+    if (is_good && (trace->end == TRACE_NOTHING || trace->end == TRACE_BEYOND))
+        is_good = refuse_missing(load, trace);
+    else if (is_good && trace->end == TRACE_BEFORE)
+        is_good = false;
+    else if (is_good && load->is_json)
+        trace_json(load->plan, trace, stats->records_life, stdout);
+    else if (is_good)
+        trace_text(load->plan, trace, stats->records_life, stdout);
+    trace_release(trace);
+    free(stats);
+    run_free(run);
+    return is_good;
+}
+
+/* A plan is opened once: each pass loads the job anew. */
+static int pass(const struct trace_arguments *arguments, struct trace *trace)
+{
+    struct job_load load = arguments->load;
+    int status = EXIT_BAD_JOB;
+    bool is_resolved = trace->partition_name != NULL;
+    if (job_load(&load)) {
+        bool is_good = is_resolved ? follow(&load, trace, arguments->order)
+                                   : trace_resolve(trace, load.plan, &load.diags);
+        status = is_good ? EXIT_GOOD : EXIT_FAILED;
+    }
+    load.is_json &= load.diags.errors > 0; /* else stdout has the answer */
+    if (load.diags.errors > 0 || is_resolved)
+        job_print_diags(&load);
+    job_free(&load);
+    return status;
+}
+
+int cmd_trace(int argc, char **argv)
+{
+    static const struct argp argp = {
+        options_table,
+        parse,
+        "JOB SOURCE RECORD",
+        "Why one record was late, filtered, duplicate or dead, or where it went.\vRECORD is "
+        "topic/partition@offset of a topic, path:line of a file, or partition@record with the number that "
+        "dead "
+        "letters have. The job is executed again, from the newest checkpoint before the record, in the order "
+        "in "
+        "which it was executed; nothing is written, and the job may be running meanwhile.",
+        0,
+        0,
+        0};
+    struct trace_arguments arguments = {0};
+    argv = job_join_replays(&argc, argv);
+    argp_command(&argp, argc, argv, &arguments);
+    struct trace trace = {.source = str_from(arguments.source), .place = str_from(arguments.place)};
+    int status = pass(&arguments, &trace);
+    for (bool is_wanted = status == EXIT_GOOD; is_wanted; is_wanted = trace.end == TRACE_BEFORE) {
+        trace.end = TRACE_FOLLOWED;
+        status = pass(&arguments, &trace);
+    }
+    arena_free(&trace.arena);
+    return status;
+}
