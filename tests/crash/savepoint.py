@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Savepoints, new runs from old checkpoints, changed jobs, and what is stored for a key.
 
-    tests/crash/savepoint.py --leat build/release/leat [--folder DIR]
+    tests/crash/savepoint.py --leat build/release/leat [--folder DIR] [--only NAME]
 
 A job with every kind of state, some of it in the database, is killed after a checkpoint; copies of what is left of it go
 on: from the checkpoint itself put back from a savepoint, as a new run, as another job. What has not changed must come out
@@ -26,6 +26,7 @@ import tap  # noqa: E402
 PARSER = argparse.ArgumentParser()
 PARSER.add_argument("--leat", required=True)
 PARSER.add_argument("--folder", default="build/savepoint-test")
+PARSER.add_argument("--only", default="", help="tests whose names have this")
 ARGUMENTS = PARSER.parse_args()
 LEAT = os.path.abspath(ARGUMENTS.leat)
 ROWS = 60_000
@@ -193,6 +194,28 @@ def test_a_new_run_that_dies_at_once_begins_again():
     run("out", "state", "--from", "state", failpoints="ckpt.published=kill@1")
     run("out", "state", check=0)
     is_whole()
+
+
+def test_a_supervised_new_run_goes_on():
+    again()
+    status, _, errors = run("out", "state", "--from", "state", "--supervise", failpoints="ckpt.published=kill@2")
+    assert "starting it again" not in errors or "resuming from checkpoint" in errors, errors
+    assert errors.count("a new run, with the state of") == 1, errors
+    if status != 0:  # five short lives: given up
+        run("out", "state", check=0)
+    is_whole()
+
+
+def test_a_new_run_keeps_an_order_of_its_own():
+    for name in ("order.log", "order/"):
+        again()
+        arguments = ("--record-order", name)
+        assert run("out", "state", "--from", "state", *arguments, failpoints="ckpt.published=kill@1")[0] == -signal.SIGKILL
+        run("out", "state", *arguments, check=0)
+        is_whole()
+        again()
+        run("out", "state", "--from", "state", "--order", name, check=0)
+        is_whole()
 
 
 def test_stateless_changes_simply_work():
@@ -471,4 +494,4 @@ def test_a_key_that_is_not_there():
 
 
 prepare()
-sys.exit(tap.run(globals()))
+sys.exit(tap.run({name: item for name, item in globals().items() if ARGUMENTS.only in name}))

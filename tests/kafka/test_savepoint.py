@@ -3,10 +3,12 @@
 comes behind the checkpoint is the new run's, and comes again. Prints TAP."""
 
 import collections
+import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 
 import rig
 from test_sink import LEAT, Job
@@ -89,6 +91,51 @@ def test_progress_that_was_emptied_is_refused():
     assert status == 1 and "progress topic" in err and "--drop-state" in err, err
     assert len(job.kafka.consume(job.topic)) == before
     job.close()
+
+
+def test_a_source_goes_on_by_the_names_of_its_partitions():
+    kafka = rig.shared()
+    one, two = kafka.create_topic("from-a", partitions=2), kafka.create_topic("from-b")
+    kafka.produce(one, rig.numbered(500))
+    with tempfile.TemporaryDirectory(prefix="leat-from-") as folder:
+        job, out = os.path.join(folder, "job.leat"), os.path.join(folder, "rows.jsonl")
+
+        def write(topics, more="", step=""):
+            with open(job, "w", encoding="utf-8") as file:
+                file.write(f"""
+job from_test {{ workers: 2, checkpoint: {{ every: 50ms, dir: "{folder}/state" }} }}
+source s = kafka {{ brokers: "{kafka.brokers}", topic: {topics}, schema: {{ n: int, key: text }} {more} }}
+stream rows = s {step}
+sink out = file from rows {{ path: "{out}" }}
+""")
+
+        def rows():
+            with open(out if os.path.exists(out) else f"{out}.part", encoding="utf-8") as file:
+                return [json.loads(line)["n"] for line in file.read().split("\n")[:-1]]
+
+        def run(*arguments):
+            return subprocess.run([LEAT, "run", job, *arguments], capture_output=True, text=True, check=False, timeout=60)
+
+        write(f'"{one}"')
+        live = subprocess.Popen([LEAT, "run", job, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        rig.wait_for(lambda: os.path.exists(f"{out}.part") and len(rows()) >= 500, "rows")
+        live.send_signal(signal.SIGINT)
+        live.communicate(timeout=60)
+        subprocess.run([LEAT, "checkpoint", "save", f"{folder}/state", "--to", f"{folder}/sp"], check=True, capture_output=True)
+        kafka.produce(one, rig.numbered(300, first=500))
+        kafka.produce(two, rig.numbered(200, first=800))
+        write(f'["{two}", "{one}"]', ", until: latest", "| where n >= 0 | with more = n + 1")
+        done = run("--from", f"{folder}/state")
+        assert done.returncode == 0, done.stderr
+        assert sorted(rows()) == list(range(1000)), len(rows())
+        write(f'"{two}"', ", until: latest")
+        done = run("--from", f"{folder}/sp")
+        assert done.returncode == 1 and f"`{one}/0` of source `s`" in done.stderr, done.stderr
+        assert "--drop-state s" in done.stderr, done.stderr
+        os.remove(out)
+        done = run("--from", f"{folder}/sp", "--drop-state", "s", "--drop-state", "sink/out")
+        assert done.returncode == 0 and "`s` has no position in the checkpoint" in done.stderr, done.stderr
+        assert sorted(rows()) == list(range(800, 1000)), len(rows())
 
 
 if __name__ == "__main__":

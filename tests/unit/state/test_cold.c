@@ -1,5 +1,5 @@
-/* Cold rows on the disk: those that expired before a barrier leave it when the database comes by, no others
- * do. */
+/* Cold rows on the disk: those that expired before a barrier leave it when the database comes by, and those
+ * of tables that nobody has any more; no others do. */
 #include "state/state.h"
 #include "unit/support/temporary.h"
 
@@ -25,6 +25,12 @@ static void count_row(void *argument, uint64_t key, const void *row)
     seen->last = key;
     seen->expired += key % 2 == 0 && key / 2 < EXPIRED;
     seen->alive += key % 2 == 0 && key / 2 >= EXPIRED;
+}
+
+static void count_other(void *argument, uint64_t key, const void *row)
+{
+    (void)key, (void)row;
+    ((struct seen *)argument)->alive++;
 }
 
 /* Even keys in a row with the time key / 2, or odd ones far and wide that stay. */
@@ -53,23 +59,38 @@ static void test_expiry(void **state)
     snprintf(copy, sizeof copy, "%s/copy", path);
     struct state_store *store = state_store_open(database, 4 << 20, false, &diags);
     struct cold_store *cold = cold_store_new(store, 7, 3, ROW_BYTES);
-    for (uint64_t at = 0; at < ROWS; at += PIECE)
+    struct cold_store *gone = cold_store_new(store, 7, 4, ROW_BYTES);
+    struct cold_store *other = cold_store_new(store, 7, 5, ROW_BYTES);
+    for (uint64_t at = 0; at < ROWS; at += PIECE) {
         put_piece(cold, at, true);
+        put_piece(gone, at, true);
+    }
+    gone->free(gone->self); /* a job that has changed does not have its table */
     assert_true(cold->takes_rows(cold->self));
     cold->barrier(cold->self, EXPIRED);
+    other->barrier(other->self, TIME_MIN);
     assert_false(cold->takes_rows(cold->self));
     bool has_database;
     assert_true(state_store_checkpoint(store, copy, &has_database, &diags) && has_database);
     assert_true(cold->takes_rows(cold->self));
-    struct seen seen = {.expired = EXPIRED};
+    struct seen seen = {.expired = EXPIRED}, of_gone = {.alive = ROWS}, of_other = {0};
+    gone = cold_store_new(store, 7, 4, ROW_BYTES); /* too late to be asked about */
     /* Other rows among them, until compactions have been everywhere. */
-    for (uint64_t round = 0; round < ROUNDS_MAX && seen.expired > EXPIRED / 10; round++) {
+    for (uint64_t round = 0;
+         round < ROUNDS_MAX && MAX(seen.expired, of_gone.expired + of_gone.alive) > EXPIRED / 10; round++) {
         put_piece(cold, round % OTHERS, false);
-        seen = (struct seen){0};
+        put_piece(other, round % OTHERS, false);
+        seen = of_gone = of_other = (struct seen){0};
         assert_true(cold->scan(cold->self, count_row, &seen));
+        assert_true(gone->scan(gone->self, count_row, &of_gone));
+        assert_true(other->scan(other->self, count_other, &of_other));
         assert_int_equal(seen.alive, ROWS - EXPIRED);
+        assert_in_range(of_other.alive, PIECE, ROWS * OTHERS);
     }
     assert_in_range(seen.expired, 0, EXPIRED / 10);
+    assert_in_range(of_gone.expired + of_gone.alive, 0, EXPIRED / 10);
+    gone->free(gone->self);
+    other->free(other->self);
     cold->free(cold->self);
     state_store_close(store);
     temporary_remove(path);
