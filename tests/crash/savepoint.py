@@ -349,6 +349,41 @@ def test_a_learner_gains_and_loses_a_field_and_changes_hidden():
     assert after["user"] == whole["user"], (after, whole)
 
 
+STILL = """
+param out: text = "unused"
+param dir: text = "state"
+param count: int = 300000
+job still { workers: 2, checkpoint: { every: 10ms, dir: dir } }
+source s = sequence { count: count, keys: 20000, rate: 1000, event_time: ts }
+stream rows = s | with a = key % 7919, b = id % 5003
+learner m = fm from rows {
+  label: value > 0.5
+  sparse: [a, b, key]
+  linear: sgd { rate: 0.0 }
+  embedding: { dim: 4, admit_after: 3, sketch: 16KiB, optimizer: sgd { rate: 0.0 } }
+}
+"""
+
+
+def test_tables_keep_their_numbers():
+    """Where nothing moves, a row's vector says which table it was made for, and its count what the sketch had seen."""
+    again()
+    job(STILL)
+    run("out", "other", check=0)
+    assert run("out", "new", failpoints="ckpt.published=kill@1")[0] == -signal.SIGKILL
+    job(STILL, ("[a, b, key]", "[key, cross(a, b), a]"))
+    run("out", "new", "--from", "new", check=0)
+    found = {}
+    for state in ("other", "new"):
+        leat("model", "export", state, "--csv", "--out", f"{state}.csv", check=0)
+        with open(f"{state}.csv", encoding="utf-8") as file:
+            found[state] = {name: sorted(line for line in file_lines if line.startswith(f'row,"{name}",'))
+                            for file_lines in [file.read().split("\n")] for name in ("a", "key", "b")}
+    assert len(found["new"]["a"]) > 5000 and not found["new"]["b"], {k: len(v) for k, v in found["new"].items()}
+    for name in ("a", "key"):
+        assert found["new"][name] == found["other"][name], (name, found["new"][name][:2], found["other"][name][:2])
+
+
 def test_a_learner_that_is_another():
     again()
     job(JOB, ("dim: 8", "dim: 16, optimizer: adam { rate: 0.01 }"))
@@ -466,6 +501,9 @@ def test_what_is_stored_for_a_key():
     found = get("examples/attribute", row["id"])
     assert found["held"][0]["item"] == row["item"] and found["held"][0]["deadline"] > found["held"][0]["ts"], found
     gone = learned_last("state")
+    for imp in imps[imps.index(gone) - 6000:imps.index(gone):200]:  # those that have left are not held
+        status, out, _ = leat("state", "get", "state", "examples/attribute", str(imp["id"]), "--json")
+        assert status == 1 or json.loads(out)["held"] == [], out
     later = imps[imps.index(gone):imps.index(gone) + 60]  # an hour may have ended just behind one of them
     found = next(json.loads(out) for status, out, _ in (
         leat("state", "get", "state", "hourly/window", str(imp["item"]), "--json") for imp in later) if status == 0)
