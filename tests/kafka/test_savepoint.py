@@ -11,7 +11,8 @@ import sys
 import tempfile
 
 import rig
-from test_sink import LEAT, Job
+from oracle import LEAT
+from test_sink import Job
 
 POINTS = ["kafka.committed=kill@2", "kafka.commit.before=kill@2", "kafka.commit.after=kill@2"]
 
