@@ -9,6 +9,7 @@ as from a run that nothing disturbed, byte for byte. Prints TAP lines.
 """
 
 import argparse
+import datetime
 import glob
 import json
 import os
@@ -299,17 +300,20 @@ def test_a_source_that_is_another():
 
 
 def impressions(state):
-    """All of them, and how many were read when the checkpoint was taken."""
+    """All of them, how many were read when the checkpoint was taken, and how many had left the join."""
     with open("imps.jsonl", encoding="utf-8") as file:
         imps = [json.loads(line) for line in file]
     shown = leat("checkpoint", "show", state, check=0)[1]
-    return imps, int(re.search(r"source imps\s+(\d+) records", shown).group(1))
+    times = [datetime.datetime.fromisoformat(time[:19] + "+00:00") for time in re.findall(r"watermark (\d\S+)Z", shown)]
+    left = min(times).timestamp() * 1000 - 30 * 60_000
+    return (imps, int(re.search(r"source imps\s+(\d+) records", shown).group(1)),
+            next(i for i, imp in enumerate(imps) if imp["ts"] >= left))
 
 
 def learned_last(state):
     """One of the last rows that had left the join by then."""
-    imps, read = impressions(state)
-    return imps[max(read - 31 * 150 - 60, 0)]
+    imps, _, left = impressions(state)
+    return imps[max(left - 60, 0)]
 
 
 def tables(state):
@@ -490,7 +494,7 @@ def test_what_is_stored_for_a_key():
     names = {part["part"] for part in json.loads(leat("state", "list", "state", "--json", check=0)[1])["parts"]}
     assert names == {"features/dedup", "features/feature", "features/feature.2", "examples/attribute", "hourly/window",
                      "model"}, names
-    imps, read = impressions("state")
+    imps, read, left = impressions("state")
     row = imps[read - read % 50 - 1]
     found = get("features/dedup", row["id"])
     assert found["until"] > found["seen"] > "2023-11-14", found
@@ -501,10 +505,10 @@ def test_what_is_stored_for_a_key():
     found = get("examples/attribute", row["id"])
     assert found["held"][0]["item"] == row["item"] and found["held"][0]["deadline"] > found["held"][0]["ts"], found
     gone = learned_last("state")
-    for imp in imps[imps.index(gone) - 6000:imps.index(gone):200]:  # those that have left are not held
+    for imp in imps[max(left - 6000, 0):left:200]:  # those that have left are not held
         status, out, _ = leat("state", "get", "state", "examples/attribute", str(imp["id"]), "--json")
         assert status == 1 or json.loads(out)["held"] == [], out
-    later = imps[imps.index(gone):imps.index(gone) + 60]  # an hour may have ended just behind one of them
+    later = imps[left - 60:left]  # an hour may have ended just behind one of them
     found = next(json.loads(out) for status, out, _ in (
         leat("state", "get", "state", "hourly/window", str(imp["item"]), "--json") for imp in later) if status == 0)
     assert found["panes"] and found["panes"][-1]["n"] >= 1, found
