@@ -6,13 +6,10 @@
 
 #include "core/os.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 enum {
@@ -20,6 +17,7 @@ enum {
     TAKE = 1024,
     SHOW_EVERY_US = 100000,
     LOOK_EVERY_US = 5000000,
+    MISSING_US = 1000000,
     SAY_WHY_US = 3000000,
     ASK_MS = 2000,
     MISSING_TIMES = 3,
@@ -66,6 +64,7 @@ struct recorder {
     int64_t taken_us; /* when something came last */
     char waits[256];
     bool has_changed; /* the manifest is to be written */
+    bool is_missing;  /* a topic was not there at the last look */
 };
 
 /* --- What goes wrong --- */
@@ -104,48 +103,6 @@ static bool fail_other(struct recorder *r, const struct partition *p, const char
 }
 
 /* --- The directory --- */
-
-static bool refuse_directory(struct recorder *r, enum diag_code code, const char *what, const char *hint)
-{
-    struct diag *d = diag_error(r->diags, code, no_span, "`%s`: %s", r->options->directory, what);
-    diag_hint(r->diags, d, "%s", hint);
-    return false;
-}
-
-static bool is_empty(const char *directory)
-{
-    DIR *listing = opendir(directory);
-    struct dirent *entry;
-    bool is_one = true;
-    while (listing != NULL && (entry = readdir(listing)) != NULL)
-        is_one &= entry->d_name[0] == '.' || strcmp(entry->d_name, "manifest.json.part") == 0 ||
-                  recording_is_order_log(entry->d_name);
-    if (listing != NULL)
-        closedir(listing);
-    return is_one;
-}
-
-static bool open_directory(struct recorder *r)
-{
-    const char *directory = r->options->directory;
-    char path[4096];
-    int error = os_mkdirs(directory);
-    snprintf(path, sizeof(path), "%s/.lock", directory);
-    if (error == 0 && (r->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666)) < 0)
-        error = errno;
-    if (error != 0)
-        return fail_write(r, directory, error);
-    if (flock(r->lock_fd, LOCK_EX | LOCK_NB) != 0)
-        return refuse_directory(r, DIAG_E0605, "another process records into it",
-                                "wait until it has ended, or record into another directory");
-    struct str name = str_from(directory);
-    snprintf(path, sizeof(path), "%s/manifest.json", directory);
-    if (access(path, F_OK) == 0)
-        return recording_open(&r->recording, &name, 1, NULL, 0, &r->arena, r->diags);
-    return is_empty(directory) ||
-           refuse_directory(r, DIAG_E0606, "there are files in it, and they are no recording",
-                            "give --to a directory that is empty, or new");
-}
 
 /* What was read in vain would be lost without it. */
 static bool save(struct recorder *r)
@@ -245,8 +202,9 @@ static bool check_topics(struct recorder *r, const struct kafka_place *places, u
 {
     for (uint32_t i = 0; i < count; i++)
         if (strcmp(places[i].topic, "manifest.json") == 0)
-            return refuse_directory(r, DIAG_E0605, "a topic `manifest.json` has no place in a recording",
-                                    "leave it out: a pattern can say which topics are meant");
+            return recording_refuse(r->options->directory, DIAG_E0605,
+                                    "a topic `manifest.json` has no place in a recording",
+                                    "leave it out: a pattern can say which topics are meant", r->diags);
     return true;
 }
 
@@ -332,8 +290,10 @@ static bool look_again(struct recorder *r)
     struct arena arena = {0};
     struct diag_list unheard;
     diag_list_init(&unheard, &arena);
+    r->is_missing = false;
     uint32_t errors = r->diags->errors;
-    add_partitions(r, metadata, false, &unheard); /* what cannot be asked now, can later */
+    if (!r->options->until_latest)
+        add_partitions(r, metadata, false, &unheard); /* what cannot be asked now, can later */
     arena_free(&arena);
     for (uint32_t i = 0; i < r->known_count; i++) {
         bool is_there = false;
@@ -341,6 +301,7 @@ static bool look_again(struct recorder *r)
             is_there |= strcmp(metadata->topics[k].topic, r->known[i]->name) == 0 &&
                         metadata->topics[k].err == RD_KAFKA_RESP_ERR_NO_ERROR;
         r->known[i]->missing = is_there ? 0 : r->known[i]->missing + 1;
+        r->is_missing |= !is_there;
         if (r->known[i]->missing == MISSING_TIMES) {
             struct diag *d =
                 diag_error(r->diags, DIAG_E0611, no_span,
@@ -453,11 +414,11 @@ static bool take_event(struct recorder *r, struct partition *p, const rd_kafka_m
                               message->offset),
                    "%s", rd_kafka_message_errstr(message));
         return false;
-    case RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED: {
-        struct diag *d = diag_error(r->diags, DIAG_E0610, no_span, "cannot read `%s`: no right to", p->name);
-        diag_hint(r->diags, d, "the user of `security` needs the rights Read and Describe on the topic");
+    case RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED:
+        diag_hint(r->diags,
+                  diag_error(r->diags, DIAG_E0610, no_span, "cannot read `%s`: no right to", p->name),
+                  "the user of `security` needs the rights Read and Describe on the topic");
         return false;
-    }
     default: return true; /* passes by itself, or the next look at the topics says what it is */
     }
 }
@@ -527,7 +488,7 @@ static bool record_all(struct recorder *r)
             show(r, false);
             shown_us = now;
         }
-        if (is_good && !r->options->until_latest && now - looked_us >= LOOK_EVERY_US) {
+        if (is_good && now - looked_us >= (r->is_missing ? MISSING_US : LOOK_EVERY_US)) {
             is_good = look_again(r);
             looked_us = os_monotonic_us();
         }
@@ -584,7 +545,8 @@ bool recorder_run(const struct recorder_options *options, struct recorder_figure
 {
     struct recorder r = {.options = options, .diags = diags, .lock_fd = -1, .figures = figures};
     *figures = (struct recorder_figures){.lag = -1};
-    bool is_good = open_directory(&r) && open_topics(&r);
+    bool is_good =
+        recording_begin(options->directory, &r.recording, &r.lock_fd, &r.arena, diags) && open_topics(&r);
     if (is_good) {
         is_good = record_all(&r);
         is_good = end_all(&r) && is_good;

@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <unistd.h>
 #include <zstd.h>
 
@@ -151,6 +152,58 @@ void recording_writer_close(struct recording_writer *w)
         forget(w);
     }
     buffer_free(&w->raw);
+}
+
+/* --- Beginning --- */
+
+bool recording_refuse(const char *directory, enum diag_code code, const char *what, const char *hint,
+                      struct diag_list *diags)
+{
+    struct diag *d = diag_error(diags, code, (struct span){0, 0}, "`%s`: %s", directory, what);
+    diag_hint(diags, d, "%s", hint);
+    return false;
+}
+
+static bool is_empty(const char *directory)
+{
+    DIR *listing = opendir(directory);
+    struct dirent *entry;
+    bool is_one = true;
+    while (listing != NULL && (entry = readdir(listing)) != NULL)
+        is_one &= entry->d_name[0] == '.' || strcmp(entry->d_name, "manifest.json.part") == 0 ||
+                  recording_is_order_log(entry->d_name);
+    if (listing != NULL)
+        closedir(listing);
+    return is_one;
+}
+
+bool recording_begin(const char *directory, struct recording *recording, int *lock_fd, struct arena *arena,
+                     struct diag_list *diags)
+{
+    struct str name = str_from(directory);
+    char *lock = joined("%s/.lock", directory), *manifest = joined("%s/manifest.json", directory);
+    int error = os_mkdirs(directory);
+    if (error == 0 && (*lock_fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0666)) < 0)
+        error = errno;
+    bool is_locked = error == 0 && flock(*lock_fd, LOCK_EX | LOCK_NB) == 0;
+    bool is_there = access(manifest, F_OK) == 0;
+    free(lock);
+    free(manifest);
+    if (error != 0) {
+        struct diag *d =
+            diag_error(diags, DIAG_E0605, (struct span){0, 0}, "`%s` cannot be written", directory);
+        diag_errno(diags, d, error);
+        diag_hint(diags, d, "--to is a directory for the recording, which is made if it is not there");
+        return false;
+    }
+    if (!is_locked)
+        return recording_refuse(directory, DIAG_E0605, "another process records into it",
+                                "wait until it has ended, or record into another directory", diags);
+    if (is_there)
+        return recording_open(recording, &name, 1, NULL, 0, arena, diags);
+    return is_empty(directory) ||
+           recording_refuse(directory, DIAG_E0606, "there are files in it, and they are no recording",
+                            "give --to a directory that is empty, or new", diags);
 }
 
 /* --- What was left behind --- */

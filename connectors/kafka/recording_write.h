@@ -53,6 +53,14 @@ LEAT_CHECKED int recording_writer_finish(struct recording_writer *writer, int64_
 /* Removes a span that was begun. Tolerates a zeroed writer. */
 void recording_writer_close(struct recording_writer *writer);
 
+/* Makes the directory, takes its lock (closed with *lock_fd) and reads what is recorded there. False after a
+ * diagnostic: another process records into it (E0605), or it has something else (E0606). */
+LEAT_CHECKED bool recording_begin(const char *directory, struct recording *recording, int *lock_fd,
+                                  struct arena *arena, struct diag_list *diags);
+/* Adds a diagnostic about the directory; false. */
+bool recording_refuse(const char *directory, enum diag_code code, const char *what, const char *hint,
+                      struct diag_list *diags);
+
 /* Removes what an earlier process left in the topic's folder: files of spans that the manifest does not name.
  */
 void recording_sweep(const struct recording *recording, const char *directory, const char *topic);

@@ -93,7 +93,8 @@ struct produce_arguments {
     struct produce_figures total;
     uint64_t lost;
     struct progress_line line;
-    int64_t begin_us;
+    int64_t begin_us, first_us; /* when it began; when the first record was there to be sent, or 0 */
+    uint64_t records;           /* of the input; 0: not known */
 };
 
 /* --- Arguments --- */
@@ -230,11 +231,17 @@ static void show(void *argument, const struct produce_figures *f, bool is_last L
     struct produce_arguments *a = argument;
     char text[256], rate[32], bytes[32], took[32];
     uint64_t sent = a->total.sent + f->sent, before = a->total.there_before + f->there_before;
-    int64_t us = os_monotonic_us() - a->begin_us;
+    int64_t now = os_monotonic_us();
+    if (a->first_us == 0 && f->taken > 0)
+        a->first_us = now;
+    double rate_now = a->first_us == 0 ? 0 : (double)sent * 1e6 / (double)MAX(now - a->first_us, 1);
     int length = snprintf(text, sizeof(text), "%" PRIu64 " records sent  %s  %s  %s", sent,
-                          format_rate((double)sent * 1e6 / (double)MAX(us, 1), rate),
+                          format_rate(rate_now, rate),
                           format_bytes((double)(a->total.sent_bytes + f->sent_bytes), bytes),
-                          format_duration(us, took));
+                          format_duration(now - a->begin_us, took));
+    if (a->records > 0)
+        length += snprintf(text + length, sizeof(text) - (size_t)length, "  %.0f %%",
+                           100.0 * (double)(sent + before) / (double)a->records);
     if (before > 0)
         snprintf(text + length, sizeof(text) - (size_t)length, "  %" PRIu64 " were there", before);
     progress_line_show(&a->line, text, false);
@@ -332,8 +339,11 @@ static bool produce_recorded(struct produce_arguments *a)
     struct str only = str_from(topic);
     if (!recording_open(&recording, a->paths, a->paths_count, &only, 1, &load->arena, &load->diags))
         return false;
-    for (uint32_t i = 0; i < recording.partitions_count && !a->is_by_key; i++)
-        a->options.partitions = MAX(a->options.partitions, recording.partitions[i].id + 1);
+    for (uint32_t i = 0; i < recording.partitions_count; i++) {
+        a->records += recording.partitions[i].records;
+        if (!a->is_by_key)
+            a->options.partitions = MAX(a->options.partitions, recording.partitions[i].id + 1);
+    }
     name_input(a, a->topic, topic);
     identify_recording(a, &recording);
     produce_recording(&input, &recording, a->is_by_key, &load->diags);

@@ -213,6 +213,12 @@ def test_stopped_and_started_again():
         assert summary["records"] + more["records"] == 670 and more["records_before"] == summary["records"], (summary, more)
         assert place.record()["records"] == 0
         assert place.replay() == place.live()
+        before = os.stat(place.at("rec/manifest.json")).st_ino
+        process = place.start(topics=["^" + name])
+        rig.wait_for(lambda: os.stat(place.at("rec/manifest.json")).st_ino != before, "that it has begun")
+        kafka.delete_topic(other)
+        out, err = process.communicate(timeout=30)
+        assert process.returncode == 1 and "E0611" in err and f"`{other}` is gone: it was deleted while" in err, (out, err)
 
 
 def test_from_and_until():
