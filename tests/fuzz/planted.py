@@ -63,6 +63,8 @@ BUGS = [
      "part.to <= part.from || part.to > part.total)", "part.to <= part.from)"),
     ("kafka_progress", "a_part_that_comes_again_is_two", "connectors/kafka/progress.c",
      "compare_place(progress_at(progress, high - 1), first, from) < 0)", "compare_place(progress_at(progress, high - 1), first, from) <= 0)"),
+    ("kafka_progress", "a_record_of_version_0", "connectors/kafka/progress.c",
+     "if (head.version == 0 || head.name_bytes", "if (head.name_bytes"),
     ("kafka_progress", "taking_the_second_back_takes_the_first", "connectors/kafka/progress.c",
      "if (at == 0) /* the oldest", "if (at <= 1) /* the oldest"),
 ]

@@ -48,7 +48,8 @@ _shared = []
 
 
 def run(module, threads=1):
-    """As tap.run, with a broker; where there can be none, each test is skipped. threads: not for tests with own()."""
+    """As tap.run, with a broker; where there can be none, each test is skipped. Brokers that a thread starts end with it,
+    which is when the last test has ended."""
     try:
         shared()
     except install.Missing as error:

@@ -56,4 +56,4 @@ def test_a_broker_that_hangs():
 
 
 if __name__ == "__main__":
-    sys.exit(rig.run(globals()))
+    sys.exit(rig.run(globals(), threads=2))
