@@ -221,8 +221,10 @@ static enum admin_answer find_end(struct admin_call *call, const char *topic, in
     bool is_new;
     do {
         error = rd_kafka_query_watermark_offsets(client, topic, 0, &begin, end, SLICE_MS * 4);
-        if (error != RD_KAFKA_RESP_ERR_NO_ERROR)
+        if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
             rd_kafka_poll(client, 100);
+            kafka_client_ask_leaders(client, topic);
+        }
         /* A topic that has just been made is known to a broker after a moment. */
         is_new = is_unknown(error) && os_monotonic_us() < made_until_us;
     } while (error != RD_KAFKA_RESP_ERR_NO_ERROR && (is_new || !admin_is_refusal(error)) &&

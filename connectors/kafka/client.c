@@ -364,6 +364,17 @@ const struct rd_kafka_metadata *kafka_client_metadata(rd_kafka_t *client, struct
     }
 }
 
+void kafka_client_ask_leaders(rd_kafka_t *client, const char *topic)
+{
+    const struct rd_kafka_metadata *metadata = NULL;
+    rd_kafka_topic_t *handle = rd_kafka_topic_new(client, topic, NULL);
+    if (handle == NULL)
+        return;
+    if (rd_kafka_metadata(client, 0, handle, &metadata, METADATA_ATTEMPT_MS) == RD_KAFKA_RESP_ERR_NO_ERROR)
+        rd_kafka_metadata_destroy(metadata);
+    rd_kafka_topic_destroy(handle);
+}
+
 /* The one call of librdkafka 2.0 that does it: the credentials are those that it has. */
 void kafka_client_nudge(rd_kafka_t *client, const struct kafka_client *options)
 {

@@ -11,6 +11,8 @@
 
 #include <librdkafka/rdkafka.h>
 
+#include <stdatomic.h>
+
 enum kafka_protocol { KAFKA_PLAINTEXT, KAFKA_SSL, KAFKA_SASL_SSL, KAFKA_SASL_PLAINTEXT };
 enum kafka_mechanism { KAFKA_SCRAM_SHA_256, KAFKA_SCRAM_SHA_512, KAFKA_PLAIN, KAFKA_OAUTHBEARER };
 
@@ -26,6 +28,8 @@ struct kafka_client {
     struct str brokers;
     struct kafka_security security;
     struct assignments properties;
+    /* Set once brokers have let us in: what looks like a wrong protocol is a broker that goes, then. */
+    _Atomic bool was_well;
 };
 
 extern const struct option kafka_security_options[];
@@ -76,6 +80,9 @@ void kafka_client_free(rd_kafka_t *client, struct kafka_errors *errors); /* NULL
  * rd_kafka_metadata_destroy. */
 const struct rd_kafka_metadata *kafka_client_metadata(rd_kafka_t *client, struct kafka_errors *errors,
                                                       rd_kafka_topic_t *only, struct diag_list *diags);
+/* Who leads the topic's partitions is asked again: librdkafka does not by itself where the leader is there
+ * and does not answer. Waits a second at most. */
+void kafka_client_ask_leaders(rd_kafka_t *client, const char *topic);
 /* Wakes librdkafka's threads that talk to brokers: one whose partitions had all they may fetch ahead sleeps
  * up to a second otherwise, however fast they are emptied. Any thread, but not in a callback. */
 void kafka_client_nudge(rd_kafka_t *client, const struct kafka_client *options);
@@ -84,7 +91,8 @@ void kafka_client_nudge(rd_kafka_t *client, const struct kafka_client *options);
  * is of another host, nobody listens, name unknown. Empty text: none is known. Copied into `out`. Any thread.
  */
 size_t kafka_errors_why(struct kafka_errors *errors, char *out, size_t room);
-/* Whether that is a reason that waiting does not mend: a wrong password, certificate, protocol. */
+/* Whether that is a reason that waiting does not mend: a wrong password, certificate, protocol. A connection
+ * that ends at once is one after some times only: behind a proxy a broker that is down looks like that. */
 bool kafka_errors_are_final(struct kafka_errors *errors);
 /* Adds E0610, "cannot WHAT: why", with the way out; err: librdkafka's answer, where no broker said more. */
 void kafka_errors_report(struct kafka_errors *errors, rd_kafka_resp_err_t err, struct diag_list *diags,

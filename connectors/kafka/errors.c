@@ -27,11 +27,12 @@ enum reason {
     REASONS,
 };
 
-enum { REASON_ROOM = 400, BROKER_ROOM = 128, RECENT_US = 60 * 1000000 };
+enum { REASON_ROOM = 400, BROKER_ROOM = 128, RECENT_US = 60 * 1000000, PROTOCOL_TIMES = 4 };
 
 struct told {
     char text[REASON_ROOM];
     int64_t at_us; /* monotonic; 0: never */
+    uint32_t times;
 };
 
 struct kafka_errors {
@@ -125,6 +126,7 @@ static void keep(struct kafka_errors *errors, enum reason reason, const char *te
     struct told *told = &errors->told[reason];
     snprintf(told->text, sizeof(told->text), "%s", text);
     told->at_us = os_monotonic_us();
+    told->times++;
     pthread_mutex_unlock(&errors->mutex);
 }
 
@@ -239,8 +241,10 @@ bool kafka_errors_are_final(struct kafka_errors *errors)
 {
     pthread_mutex_lock(&errors->mutex);
     enum reason reason = most_telling(errors);
+    bool is_sure = reason != REASON_PROTOCOL ||
+                   (errors->told[reason].times >= PROTOCOL_TIMES && !atomic_load(&errors->client->was_well));
     pthread_mutex_unlock(&errors->mutex);
-    return reason != REASONS && reason >= REASON_PROTOCOL;
+    return reason != REASONS && reason >= REASON_PROTOCOL && is_sure;
 }
 
 /* It repeated the client's nonce, which brokers forgave until Kafka 4 (librdkafka's pull request 4895). */

@@ -315,6 +315,7 @@ static bool kafka_open(struct sink_context *context)
                               .must_stop = &never};
     if (!ensure_topic(sink, context, &call) || (is_exact && !ensure_progress(sink, context, &call)))
         return false;
+    atomic_store(&sink->client.was_well, true);
     open_encoder(sink, context);
     return is_exact ? open_exact(sink, context) : open_direct(sink, context);
 }

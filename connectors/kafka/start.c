@@ -102,6 +102,7 @@ static bool ask(rd_kafka_t *client, struct kafka_errors *errors, const struct ka
         if (os_monotonic_us() - begin < WAIT_US && err != RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED &&
             !kafka_errors_are_final(errors)) {
             nanosleep(&(struct timespec){.tv_nsec = 50 * 1000 * 1000}, NULL);
+            kafka_client_ask_leaders(client, places[bad].topic);
             continue;
         }
         if (err == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED) {

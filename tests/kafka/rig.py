@@ -305,8 +305,9 @@ class Cluster:
                 return {p.partition: future.result(SECONDS_MAX).offset for p, future in found.items()}
             except KafkaException as error:
                 if error.args[0].code() in (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE,
-                                            KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.FENCED_LEADER_EPOCH):
-                    return None  # it has just become the leader, and does not know yet
+                                            KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.FENCED_LEADER_EPOCH,
+                                            KafkaError.UNKNOWN_TOPIC_OR_PART):
+                    return None  # it has just become the leader, or started, and does not know yet
                 raise
 
         begins = wait_for(lambda: ask(OffsetSpec.earliest()), f"leaders of {topic}'s partitions")
