@@ -87,9 +87,10 @@ static void add_head(struct view *view)
     if (view->is_terminal)
         add_bar(&view->out, MIN(share, 1));
     buffer_printf(&view->out, " %3.0f %%", MIN(share, 1) * 100);
-    if (share > 0.01 && share < 1)
+    double own = share * (double)s->records_life / (double)MAX(s->records, 1); /* of this life */
+    if (own > 0.01 && share < 1)
         buffer_printf(&view->out, "  %s left",
-                      format_duration((int64_t)((double)s->elapsed_us * (1 - share) / share), left));
+                      format_duration((int64_t)((double)s->elapsed_us * (1 - share) / own), left));
 }
 
 static void add_totals(struct view *view, struct counters *sum, uint64_t *written)
@@ -291,9 +292,10 @@ void view_update(struct view *view, struct run *run)
     if (view->is_quiet || now - view->last_us < every)
         return;
     run_stats(run, &view->stats);
-    double rate = (double)(view->stats.records - view->last_records) / ((double)(now - view->last_us) / 1e6);
+    uint64_t records = view->stats.records_life; /* not those of the lives before */
+    double rate = (double)(records - view->last_records) / ((double)(now - view->last_us) / 1e6);
     view->rate = view->last_records == 0 ? rate : view->rate * 0.7 + rate * 0.3;
-    view->last_records = view->stats.records;
+    view->last_records = records;
     view->last_us = now;
     if (view->is_terminal)
         draw_screen(view);
