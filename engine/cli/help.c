@@ -12,7 +12,7 @@ const struct help_group_text help_groups[] = {
     [HELP_LEARNERS] = {"learners", "learner", "models that learn as events arrive"},
     [HELP_OPTIMIZERS] = {"optimizers", "optimizer", "how a learner's weights move"},
     [HELP_SINKS] = {"sinks", "sink", "where rows go"},
-    [HELP_JOB] = {"job", "job", "the options of the whole job"},
+    [HELP_JOB] = {"job", "job", "the options of the whole job, and what it gives besides its streams"},
 };
 
 static struct help_entry *add(struct help *help, enum help_group group, const char *name, const char *summary)
@@ -162,7 +162,7 @@ static uint32_t entries_max(const struct registry *r)
                      count_pointers((const void *const *)r->sinks) +
                      count_pointers((const void *const *)r->formats) +
                      2 * count_pointers((const void *const *)r->operators) +
-                     count_pointers((const void *const *)r->learners) + 1;
+                     count_pointers((const void *const *)r->learners) + 2;
     for (const struct function_help *f = r->functions; f->name != NULL; f++)
         count += 2;
     for (uint32_t i = 0; r->learners[i] != NULL; i++)
@@ -199,6 +199,29 @@ static void add_connectors(struct help *help, const struct registry *r)
     }
 }
 
+static void add_dead_letters(struct help *help)
+{
+    const char *columns = "";
+    for (uint32_t i = 0; i < plan_dead_schema.count; i++) {
+        const struct field *field = &plan_dead_schema.fields[i];
+        columns = arena_printf(&help->arena, "%s%s%.*s %s", columns, i == 0 ? "" : ", ",
+                               STR_ARGS(field->name), type_name(&help->arena, &field->type));
+    }
+    struct help_entry *dead =
+        add(help, HELP_JOB, "dead_letters", "the stream of what could not be used, for one sink to take");
+    dead->example = "sink dead = file from dead_letters { path: \"dead.jsonl\" }";
+    dead->details = arena_printf(
+        &help->arena,
+        "Bad records, and rows that a step could not compute, one row each. Columns: %s. topic, partition, "
+        "offset: "
+        "of records from Kafka. time: when the record arrived, as its source says. raw, key, headers: of "
+        "records "
+        "that could not be decoded; where these are not UTF-8, raw_bytes and key_bytes are what they were; "
+        "headers "
+        "as [[\"name\",\"value\"]]. `leat produce --dead-letters` sends records of topics back to them.",
+        columns);
+}
+
 void help_collect(struct help *help, const struct registry *r)
 {
     *help = (struct help){0};
@@ -218,9 +241,10 @@ void help_collect(struct help *help, const struct registry *r)
         add_operator(help, HELP_LEARNERS, r->learners[i]);
     for (uint32_t i = 0; r->learners[i] != NULL; i++)
         add_optimizers(help, r->learners[i]->options);
-    struct help_entry *job = add(help, HELP_JOB, "job", help_groups[HELP_JOB].summary);
+    struct help_entry *job = add(help, HELP_JOB, "job", "the options of the whole job");
     job->options = job_options;
     job->example = "job ctr { workers: 2, memory: 2GiB, checkpoint: { every: 10s, dir: \"state/ctr\" } }";
+    add_dead_letters(help);
 }
 
 void help_free(struct help *help)

@@ -64,6 +64,8 @@ def test_what_is_said():
     assert "what every source has\n" in text and re.search(r"^  max_delay  duration; .*default 0s$", text, re.M)
     _, text, _ = leat("job")
     assert re.search(r"^      keep  {.*\n.*\n          last  int; 1 to 1000; default 3$", text, re.M), text
+    _, text, _ = leat("dead_letters")
+    assert re.search(r"job text.*\braw_bytes\s+bytes\.", text, re.S) and "from dead_letters {" in text, text
     _, text, _ = leat("optimizer", "ftrl")
     assert "rate" in text and "l1" in text
     _, text, _ = leat("deepfm")

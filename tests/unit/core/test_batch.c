@@ -232,6 +232,28 @@ static void test_recycling(void **state)
     batch_pool_free(pool);
 }
 
+/* Rows have the numbers that their source gave them, with or without holes. */
+static void test_numbers(void **state)
+{
+    static const int64_t whole[] = {70, 71, 72}, holes[] = {70, 72, 90};
+    struct batch_pool *pool = batch_pool_new();
+    struct batch *batch = batch_new(pool, &schema, 3);
+    batch->partition = 2;
+    (void)state;
+    batch_number(batch, 5, NULL);
+    assert_int_equal(batch_origin(batch, 2).record, 7);
+    batch_number(batch, 5, whole);
+    assert_null(batch->origins);
+    assert_int_equal(batch_origin(batch, 2).record, 72);
+    batch_number(batch, 5, holes);
+    for (uint32_t row = 0; row < 3; row++) {
+        assert_int_equal(batch_origin(batch, row).record, holes[row]);
+        assert_int_equal(batch_origin(batch, row).partition, 2);
+    }
+    batch_release(batch);
+    batch_pool_free(pool);
+}
+
 static void test_set_null(void **state)
 {
     (void)state;
@@ -552,6 +574,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_derive_and_release),
         cmocka_unit_test(test_recycling),
+        cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_set_null),
         cmocka_unit_test(test_gather),
         cmocka_unit_test(test_merge_of_views),
