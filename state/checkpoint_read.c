@@ -14,7 +14,43 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-enum { COPY_BYTES = 1 << 20, DIGEST_THREADS_MAX = 3, DIGEST_BLOCKS_ALONE = 16 };
+enum { COPY_BYTES = 1 << 20, DIGEST_THREADS_MAX = 3, DIGEST_BLOCKS_ALONE = 16, DIRECT_ALIGNMENT = 4096 };
+
+/* --- Reading past the page cache --- */
+
+/* Large files of checkpoints are written past the page cache, and read once or twice: new pages for it would
+ * cost more than the reading. Where a file system cannot do that, through it. */
+static int open_direct(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
+    return fd < 0 && errno == EINVAL ? open(path, O_RDONLY | O_CLOEXEC) : fd;
+}
+
+/* Reads whole blocks of the disk into memory for as many, which is aligned to them; *data: where the bytes
+ * begin. */
+static int read_direct(int fd, char *memory, size_t bytes, uint64_t offset, char **data)
+{
+    uint64_t first = offset / DIRECT_ALIGNMENT * DIRECT_ALIGNMENT;
+    size_t wanted = (size_t)(offset - first) + bytes, got = 0;
+    size_t rounded = (wanted + DIRECT_ALIGNMENT - 1) / DIRECT_ALIGNMENT * DIRECT_ALIGNMENT;
+    *data = memory + (offset - first);
+    ssize_t count = pread(fd, memory, rounded, (off_t)first);
+    if (count >= (ssize_t)wanted)
+        return 0;
+    /* A signal, another alignment, or a file that ends here. */
+    int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_DIRECT) < 0)
+        return errno;
+    int error = os_pread_all(fd, *data, bytes, offset, &got);
+    return error != 0 ? error : got == bytes ? 0 : EIO;
+}
+
+static char *direct_memory(size_t bytes)
+{
+    void *memory = NULL;
+    leat_assert(posix_memalign(&memory, DIRECT_ALIGNMENT, bytes + 2 * DIRECT_ALIGNMENT) == 0);
+    return memory;
+}
 
 /* --- Digests of a file --- */
 
@@ -31,30 +67,29 @@ struct digesting {
 static void *digest_blocks(void *argument)
 {
     struct digesting *file = argument;
-    char *block = malloc(CHECKPOINT_CHUNK_BYTES);
-    leat_assert(block != NULL);
+    char *memory = direct_memory(CHECKPOINT_CHUNK_BYTES), *block;
     while (atomic_load(&file->error) == 0) {
         uint64_t offset = atomic_fetch_add(&file->next, 1) * CHECKPOINT_CHUNK_BYTES;
         if (offset >= file->bytes)
             break;
-        size_t wanted = MIN(file->bytes - offset, (uint64_t)CHECKPOINT_CHUNK_BYTES), got = 0;
-        int error = os_pread_all(file->fd, block, wanted, offset, &got);
-        if (error != 0 || got != wanted) {
-            atomic_store(&file->error, error != 0 ? error : EIO);
+        size_t wanted = MIN(file->bytes - offset, (uint64_t)CHECKPOINT_CHUNK_BYTES);
+        int error = read_direct(file->fd, memory, wanted, offset, &block);
+        if (error != 0) {
+            atomic_store(&file->error, error);
             break;
         }
         XXH128_canonical_t canonical;
-        XXH128_canonicalFromHash(&canonical, XXH3_128bits(block, got));
+        XXH128_canonicalFromHash(&canonical, XXH3_128bits(block, wanted));
         memcpy(file->digests + offset / CHECKPOINT_CHUNK_BYTES * DIGEST_BYTES, canonical.digest,
                DIGEST_BYTES);
     }
-    free(block);
+    free(memory);
     return NULL;
 }
 
 int digest_file(const char *path, uint64_t *bytes, uint8_t **digests)
 {
-    struct digesting file = {.fd = open(path, O_RDONLY | O_CLOEXEC)};
+    struct digesting file = {.fd = open_direct(path)};
     *bytes = 0;
     *digests = NULL;
     struct stat status;
@@ -70,8 +105,6 @@ int digest_file(const char *path, uint64_t *bytes, uint8_t **digests)
     leat_assert(file.digests != NULL);
     pthread_t threads[DIGEST_THREADS_MAX];
     uint32_t wanted = blocks < DIGEST_BLOCKS_ALONE ? 0 : DIGEST_THREADS_MAX, count = 0;
-    if (wanted > 0)
-        (void)posix_fadvise(file.fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     while (count < wanted && pthread_create(&threads[count], NULL, digest_blocks, &file) == 0)
         count++;
     digest_blocks(&file);
@@ -352,7 +385,8 @@ struct snapshot_reader {
     uint32_t link; /* in the chain */
     uint64_t next_frame;
     int fd;
-    char *data; /* the frame */
+    char *memory; /* of the frame, with room for whole blocks of the disk */
+    char *data;   /* the frame */
     size_t data_capacity, length, at;
     uint64_t frame_offset;
     size_t record_at; /* of the last record */
@@ -405,7 +439,7 @@ bool checkpoint_reader_close(struct snapshot_reader *reader)
     if (reader->fd >= 0)
         close(reader->fd);
     free(reader->prefix);
-    free(reader->data);
+    free(reader->memory);
     free(reader);
     return is_good;
 }
@@ -436,17 +470,16 @@ static bool load_frame(struct snapshot_reader *reader, const struct manifest_fra
     reader->record_at = 0;
     reader->frame_offset = frame->offset;
     if (reader->fd < 0)
-        reader->fd = open(path, O_RDONLY | O_CLOEXEC);
+        reader->fd = open_direct(path);
     if (reader->data_capacity < frame->bytes) {
         reader->data_capacity = MAX(frame->bytes, CHECKPOINT_CHUNK_BYTES);
-        free(reader->data);
-        reader->data = malloc(reader->data_capacity);
-        leat_assert(reader->data != NULL);
+        free(reader->memory);
+        reader->memory = direct_memory(reader->data_capacity);
     }
-    size_t got = 0;
-    int error =
-        reader->fd < 0 ? errno : os_pread_all(reader->fd, reader->data, frame->bytes, frame->offset, &got);
-    if (error != 0 || got != frame->bytes) {
+    int error = reader->fd < 0
+                    ? errno
+                    : read_direct(reader->fd, reader->memory, frame->bytes, frame->offset, &reader->data);
+    if (error != 0) {
         snapshot_corrupt(reader, reader->diags, "state.bin ends before its frame");
         return false;
     }

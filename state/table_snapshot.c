@@ -13,6 +13,8 @@ enum {
     CHUNK_SLOTS = 64 << 10,
     RECORD_TARGET = 128 << 10,
     SERVE_WAIT_MS = 1,
+    EXPECT_MIN = 32,
+    EXPECT_TIMES = 64,
     VISIT_SLOTS = 32
 };
 
@@ -357,6 +359,41 @@ static void restore_entry(struct keyed_table *table, const struct record_entry *
     slot->bits |= SLOT_UNSAVED;
 }
 
+/* The next entry of a record; false: there is none that is whole. */
+static bool next_entry(struct str record, size_t *at, struct record_entry *entry)
+{
+    if (record.length - *at < sizeof *entry)
+        return false;
+    memcpy(entry, record.data + *at, sizeof *entry);
+    if (entry->bytes > TABLE_VALUE_MAX || entry->bytes > record.length - *at - sizeof *entry)
+        return false;
+    *at += sizeof *entry + entry->bytes;
+    return true;
+}
+
+/* Entries come in the order of their homes. In a group that grows as they come, all would crowd at its
+ * beginning, each searched for past all others: so it gets room for all before, as many as there must be if
+ * they lie as densely everywhere as between the first and the third quarter of this record. */
+static void expect_entries(struct keyed_table *table, struct str record, uint32_t lane, uint32_t lanes)
+{
+    struct record_entry entry;
+    uint32_t count = 0, group = 0, homes[2] = {0, 0};
+    for (size_t at = sizeof(struct record_head); next_entry(record, &at, &entry); count++)
+        group = key_group(key_hash(entry.key));
+    if (count < EXPECT_MIN || (lanes > 0 && key_lane(group, lanes) != lane))
+        return;
+    uint32_t first = count / 4, last = count - 1 - first, i = 0;
+    for (size_t at = sizeof(struct record_head); i <= last && next_entry(record, &at, &entry); i++)
+        if (i == first || i == last)
+            homes[i == last] = (uint32_t)key_hash(entry.key);
+    struct table_group *g = &table->groups[group];
+    double all = homes[1] <= homes[0] ? 0 : (last - first) * 4294967296.0 / (homes[1] - homes[0]);
+    all = MIN(MAX(all, g->count + count), (double)(g->count + count) * EXPECT_TIMES);
+    uint32_t capacity = keyed_capacity_for((uint32_t)MIN(all, UINT32_MAX / 4));
+    if (capacity > g->capacity && keyed_bytes(table) + group_bytes(capacity) <= table->maintain_bytes)
+        keyed_rebuild(table, g, capacity);
+}
+
 bool keyed_table_restore(struct keyed_table *table, struct snapshot_reader *reader, struct str record,
                          struct diag_list *diags)
 {
@@ -375,17 +412,12 @@ bool keyed_table_restore(struct keyed_table *table, struct snapshot_reader *read
         keyed_groups(lane, lanes, &first, &table->learn_limit);
         table->next_unknown = MAX(table->next_unknown, first);
     }
+    expect_entries(table, record, lane, lanes);
     for (size_t at = sizeof head; is_good && at < record.length;) {
         struct record_entry entry;
-        is_good = record.length - at >= sizeof entry;
-        if (!is_good)
-            break;
-        memcpy(&entry, record.data + at, sizeof entry);
-        at += sizeof entry;
-        is_good = entry.bytes <= TABLE_VALUE_MAX && entry.bytes <= record.length - at;
+        is_good = next_entry(record, &at, &entry);
         if (is_good && (lanes == 0 || key_lane(key_group(key_hash(entry.key)), lanes) == lane))
-            restore_entry(table, &entry, record.data + at, head.epoch);
-        at += entry.bytes;
+            restore_entry(table, &entry, record.data + at - entry.bytes, head.epoch);
     }
     if (keyed_bytes(table) > table->maintain_bytes)
         keyed_maintain(table);

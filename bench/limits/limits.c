@@ -1,10 +1,14 @@
 /* What the machine itself can do, on one core, for rows that keep state. Prints one JSON line.
  *
- *     limits memory BYTES COUNT             random read-modify-writes of a cache line in BYTES, asked for
- * ahead limits rocksdb FOLDER KEYS MEMORY COUNT   get and put of a value of 48 bytes in RocksDB alone, 1,024
- * uniform keys at a time by one multi-get and one write batch, MEMORY of block cache and write buffers
+ *     limits touch BYTES
+ *         seconds of wall time for so much new memory
+ *     limits memory BYTES COUNT
+ *         random read-modify-writes of a cache line in BYTES, asked for ahead
+ *     limits rocksdb FOLDER KEYS MEMORY COUNT
+ *         get and put of a value of 48 bytes in RocksDB alone, 1,024 uniform keys at a time by one multi-get
+ * and one write batch, MEMORY of block cache and write buffers
  *
- * Figures are per second of CPU time of the whole process. */
+ * Figures but the first are per second of CPU time of the whole process. */
 #include "core/base.h"
 
 #include <rocksdb/c.h>
@@ -44,6 +48,24 @@ static int memory(size_t bytes, uint64_t count)
         *word += i;
     }
     printf("{\"per_s\": %.0f}\n", (double)count / (now() - begin));
+    munmap(data, bytes);
+    return 0;
+}
+
+/* Seconds of wall time until the kernel has given that much, and each page of it was written to. */
+static int touch(size_t bytes)
+{
+    struct timespec begin, end;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    char *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED)
+        return 1;
+    (void)madvise(data, bytes, MADV_HUGEPAGE);
+    for (size_t at = 0; at < bytes; at += 4096)
+        data[at] = 1;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    printf("{\"seconds\": %.3f}\n",
+           (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) * 1e-9);
     munmap(data, bytes);
     return 0;
 }
@@ -148,6 +170,10 @@ int main(int argc, char **argv)
     if (argc == 6 && strcmp(argv[1], "rocksdb") == 0)
         return rocks(argv[2], strtoull(argv[3], NULL, 10), strtoull(argv[4], NULL, 10),
                      strtoull(argv[5], NULL, 10));
-    fprintf(stderr, "usage: limits memory BYTES COUNT | limits rocksdb FOLDER KEYS MEMORY COUNT\n");
+    if (argc == 3 && strcmp(argv[1], "touch") == 0)
+        return touch(strtoull(argv[2], NULL, 10));
+    fprintf(
+        stderr,
+        "usage: limits touch BYTES | limits memory BYTES COUNT | limits rocksdb FOLDER KEYS MEMORY COUNT\n");
     return 2;
 }

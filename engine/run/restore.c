@@ -208,23 +208,33 @@ static bool is_other_kind(struct run *run, const struct plan_node *sink, struct 
     return true;
 }
 
-static bool restore_state(struct run *run, struct node_instance *node, struct checkpoint *from)
+static bool restore_sink(struct run *run, struct node_instance *node, struct checkpoint *from)
 {
-    const struct plan_node *plan_node = node->node;
-    bool is_sink = plan_node->tag == PLAN_SINK;
-    if (is_sink && is_other_kind(run, plan_node, from))
+    if (is_other_kind(run, node->node, from))
         return false;
     char prefix[CHECKPOINT_PART_BYTES];
-    if (is_sink)
-        checkpoint_sink_part(plan_node, prefix);
-    else
-        snprintf(prefix, sizeof(prefix), "op/%u/", node->context.id);
-    struct snapshot_reader *reader = checkpoint_reader(from, prefix, node->stage->instance,
-                                                       run->stage_instances[node->stage->index], run->diags);
+    checkpoint_sink_part(node->node, prefix);
+    struct snapshot_reader *reader = checkpoint_reader(from, prefix, 0, 1, run->diags);
     if (reader == NULL)
         return false;
-    bool is_good = is_sink ? plan_node->sink_kind->restore(&node->sink, reader)
-                           : plan_node->operator_kind->restore(&node->context, reader);
+    bool is_good = node->node->sink_kind->restore(&node->sink, reader);
+    return checkpoint_reader_close(reader) && is_good;
+}
+
+/* Any thread, one for an instance. */
+static bool restore_operator(struct node_instance *node, struct checkpoint *from, struct diag_list *diags)
+{
+    char prefix[CHECKPOINT_PART_BYTES];
+    struct run *run = node->stage->run;
+    struct diag_list *usual = node->context.diags;
+    snprintf(prefix, sizeof(prefix), "op/%u/", node->context.id);
+    struct snapshot_reader *reader = checkpoint_reader(from, prefix, node->stage->instance,
+                                                       run->stage_instances[node->stage->index], diags);
+    if (reader == NULL)
+        return false;
+    node->context.diags = diags;
+    bool is_good = node->node->operator_kind->restore(&node->context, reader);
+    node->context.diags = usual;
     return checkpoint_reader_close(reader) && is_good;
 }
 
@@ -238,19 +248,83 @@ static void restore_watermarks(struct run *run, struct stage_instance *stage)
 }
 
 static bool restore_node(struct run *run, struct stage_instance *stage, struct node_instance *node,
-                         struct checkpoint *from)
+                         struct checkpoint *from, struct diag_list *diags)
 {
     const struct plan_node *plan_node = node->node;
-    bool is_sink = plan_node->tag == PLAN_SINK;
-    if (!run->has_saved[plan_node->place] && !is_sink)
-        return true;
-    bool has_state = (plan_node->operator_kind != NULL && plan_node->operator_kind->restore != NULL) ||
-                     (is_sink && plan_node->sink_kind->restore != NULL && node->sink.is_resumed);
+    bool is_saved = run->has_saved[plan_node->place];
     /* The counters of all lanes of before go to the first instance of now. */
-    bool has_counters = run->has_saved[plan_node->place];
-    if (stage->instance == 0 && has_counters && !restore_counters(run, node, from))
+    if (stage->instance == 0 && is_saved && !restore_counters(run, node, from))
         return false;
-    return !has_state || restore_state(run, node, from);
+    if (plan_node->tag == PLAN_SINK)
+        return plan_node->sink_kind->restore == NULL || !node->sink.is_resumed ||
+               restore_sink(run, node, from);
+    return !is_saved || plan_node->operator_kind == NULL || plan_node->operator_kind->restore == NULL ||
+           restore_operator(node, from, diags);
+}
+
+/* The instances of one number, of all stages: each lane's state is its own, and most of the time goes into
+ * reading it and into memory that it takes for the first time. The first brings back what there is once. */
+struct restoring {
+    struct run *run;
+    uint32_t instance;
+    struct arena arena;
+    struct diag_list diags;
+    pthread_t thread;
+    bool has_thread, is_good;
+};
+
+static void *restore_instances(void *argument)
+{
+    struct restoring *r = argument;
+    struct run *run = r->run;
+    struct diag_list *diags = r->instance == 0 ? run->diags : &r->diags;
+    r->is_good = true;
+    for (uint32_t i = 0; i < run->stages_total && r->is_good; i++) {
+        struct stage_instance *stage = run->stages[i];
+        for (uint32_t k = 0; k < stage->stage->nodes_count && stage->instance == r->instance && r->is_good;
+             k++)
+            r->is_good = restore_node(run, stage, &stage->nodes[k], run->checkpoints->resumed, diags);
+    }
+    return NULL;
+}
+
+static void copy_diags(struct diag_list *to, const struct diag_list *from)
+{
+    for (unsigned i = 0; i < from->count; i++) {
+        const struct diag *item = &from->items[i];
+        struct diag *d = item->severity == DIAG_ERROR
+                             ? diag_error(to, item->code, item->span, "%s", item->message)
+                             : diag_warning(to, item->code, item->span, "%s", item->message);
+        if (item->hint != NULL)
+            diag_hint(to, d, "%s", item->hint);
+        if (item->cause != NULL)
+            diag_cause(to, d, "%s", item->cause);
+        if (item->path != NULL)
+            diag_at(to, d, item->path, item->offset, item->line);
+    }
+}
+
+static bool restore_all(struct run *run)
+{
+    bool is_good = true;
+    struct restoring *all = arena_array(&run->arena, struct restoring, run->lanes_count);
+    for (uint32_t i = 0; i < run->lanes_count; i++) {
+        all[i].run = run;
+        all[i].instance = i;
+        diag_list_init(&all[i].diags, &all[i].arena);
+        all[i].has_thread = i > 0 && pthread_create(&all[i].thread, NULL, restore_instances, &all[i]) == 0;
+    }
+    for (uint32_t i = 0; i < run->lanes_count; i++)
+        if (!all[i].has_thread)
+            restore_instances(&all[i]);
+    for (uint32_t i = 0; i < run->lanes_count; i++) {
+        if (all[i].has_thread)
+            pthread_join(all[i].thread, NULL);
+        copy_diags(run->diags, &all[i].diags);
+        arena_free(&all[i].arena);
+        is_good &= all[i].is_good;
+    }
+    return is_good;
 }
 
 bool checkpoints_restore(struct run *run)
@@ -263,10 +337,9 @@ bool checkpoints_restore(struct run *run)
         struct stage_instance *stage = run->stages[i];
         stage->next = run->sequencer.first;
         restore_watermarks(run, stage);
-        for (uint32_t k = 0; k < stage->stage->nodes_count; k++)
-            if (!restore_node(run, stage, &stage->nodes[k], c->resumed))
-                return false;
     }
+    if (!restore_all(run))
+        return false;
     atomic_store(&c->published, checkpoint_info(c->resumed)->id.epoch);
     run->resumed_generation = checkpoint_info(c->resumed)->id.generation;
     run->resumed_epoch = checkpoint_info(c->resumed)->id.epoch;
