@@ -313,6 +313,7 @@ bool build_sink(struct plan_build *b, const struct sink_decl *decl)
     if (node == NULL)
         return false;
     node->sink_kind = kind;
+    node->is_stand_in = path != NULL || b->options->is_replay;
     node->config = config;
     node->inputs[0] = edge;
     node->inputs_count = 1;

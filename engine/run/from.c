@@ -274,6 +274,8 @@ static void match_part(struct matching *m, const struct part *part)
         run_note(run, "`%s`: what the checkpoint has of it is left behind", m->part);
         return;
     }
+    if (node != NULL && node->is_stand_in) /* what the job's own sink had is not for this one */
+        return;
     if (part->has_state && node == NULL)
         match_lost(m, part);
     else if (has_state)

@@ -46,7 +46,7 @@ sink dead = file from dead_letters { path: "%(folder)s/dead.jsonl" }
 class Job:
     """A job over two topics, in lives of its own."""
 
-    def __init__(self, kafka, sinks, impressions="", clicks="", brokers=None, every="100ms", keep=3, partitions=(3, 2)):
+    def __init__(self, kafka, sinks, impressions="", clicks="", brokers=None, every="100ms", keep=100, partitions=(3, 2)):
         self.kafka, self.process = kafka, None
         self.folder = tempfile.mkdtemp(prefix="leat-replay-")
         self.impressions = kafka.create_topic("impressions", partitions=partitions[0])
@@ -54,7 +54,7 @@ class Job:
         self.scores = kafka.create_topic("scores")
         self.path = self.write("job.leat", sinks, impressions, clicks, brokers, every, keep)
 
-    def write(self, name, sinks, impressions="", clicks="", brokers=None, every="100ms", keep=3):
+    def write(self, name, sinks, impressions="", clicks="", brokers=None, every="100ms", keep=100):
         names = {"brokers": self.kafka.brokers, "scores": self.scores, "folder": self.folder}
         with open(self.at(name), "w", encoding="utf-8") as file:
             file.write(f"""
@@ -172,15 +172,15 @@ def model(job, state, name):
         return file.read()
 
 
-def replay(job, recording, order, name, lanes, *more, says=()):
-    """The job's files, counts and model by a replay in a directory of its own."""
+def replay(job, recording, name, lanes, *more, says=()):
+    """The job's files, counts and model by a replay in a directory of its own. The recording has the order log."""
     folder = job.at(name)
     os.makedirs(folder)
     path = job.at(name + ".leat")
     with open(job.path, encoding="utf-8") as file, open(path, "w", encoding="utf-8") as out:
         out.write(file.read().replace(f'"{job.at("state")}"', f'"{folder}/state"'))
     arguments = ["run", path, "--json", "--workers", str(lanes), "--replay", f"impressions={recording}",
-                 "--replay", f"clicks={recording}", "--order", order, *more]
+                 "--replay", f"clicks={recording}", *more]
     for sink in ("scored", "minutes", "dead"):
         arguments += ["--sink", f"{sink}={folder}/{sink}.jsonl"]
     summary, _ = leat(*arguments, says=says)
@@ -198,7 +198,7 @@ def test_replay_of_a_live_job():
     kafka = rig.shared()
     job = Job(kafka, LEARN)
     traffic = Traffic(job, 1)
-    order = job.at("order") + "/"
+    order = job.at("rec/order") + "/"
     thread = threading.Thread(target=lambda: traffic.send(1.5, 2))  # nothing in impressions/2, and clicks/1
     thread.start()
     job.start("--record-order", order)
@@ -215,6 +215,7 @@ def test_replay_of_a_live_job():
     kafka.produce(job.impressions, [impression(2 * 10**6 + n, int(time.time() * 1000), 3) for n in range(50)])
     time.sleep(0.8)
     job.kill()
+    leat("checkpoint", "save", job.at("state"), "--to", job.at("saved"))
     thread.join()
     job.start("--record-order", order)
     traffic.flush(2)
@@ -229,21 +230,32 @@ def test_replay_of_a_live_job():
 
     leat("record", job.impressions, job.clicks, "--to", job.at("rec"), "--until", "latest", "--brokers", kafka.brokers)
     for lanes in (1, 2, 3):
-        files, found_counts, found_model = replay(job, job.at("rec"), order, f"replay-{lanes}", lanes,
-                                                  says=["the order log ends before number"])
+        files, found_counts, found_model = replay(job, job.at("rec"), f"replay-{lanes}", lanes,
+                                                  says=["obeying the order log", "the order log ends before number"])
         for name, content in files.items():
             assert content == expected[name], (name, lanes, len(content), len(expected[name]))
-        assert {k: v for k, v in found_counts.items() if "/sink" not in k} == {
-            k: v for k, v in expected_counts.items() if "/sink" not in k}
+        check_counts(found_counts, expected_counts)
         assert found_model == expected_model, f"another model at {lanes} lanes"
+    # From a savepoint on: by the log of the whole job, and by what its checkpoints still have.
+    for i, log in enumerate(([], ["--order", job.at("state")])):
+        files, found_counts, found_model = replay(job, job.at("rec"), f"saved-{i}", 2, "--from", job.at("saved"), *log)
+        assert 0 < len(files["scored"]) < len(scored) and scored.endswith(files["scored"]), len(files["scored"])
+        assert found_model == expected_model
+        check_counts(found_counts, expected_counts)
     misfits(job, order)
     job.close()
+
+
+def check_counts(found, expected):
+    for name in expected:
+        assert "/sink" in name or found[name] == expected[name], (name, found[name], expected[name])
 
 
 def misfits(job, order):
     """Recordings that are not what the log was written over."""
     names = ["--replay", f"impressions={job.at('rec')}", "--replay", f"clicks={job.at('rec')}"]
     leat("run", job.path, *names, "--order", job.at("nowhere"), status=1, says=["E0602", "nowhere", "--record-order"])
+    leat("checkpoint", "prune", job.at("state"), "--last", "1")
     leat("run", job.path, *names, "--order", job.at("state"), status=1,
          says=["E0603", "have the order from number", "--from", "--record-order DIR"])
     job.kafka.delete_records(job.impressions, {0: 50})
