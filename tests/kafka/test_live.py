@@ -5,6 +5,7 @@ and go while it runs, brokers that do, how far it is behind.
     tests/kafka/test_live.py PATH_OF_LEAT
 """
 
+import glob
 import json
 import os
 import signal
@@ -76,6 +77,9 @@ sink out = file from s {{ path: "{self.out}/rows.jsonl" }}
                 with open(path, encoding="utf-8") as file:
                     return [json.loads(line) for line in file.read().split("\n")[:-1]]
         return []
+
+    def checkpoints(self):
+        return sorted(glob.glob(self.at("state/gen-*/ckpt-*[0-9]")))
 
     def wait_rows(self, count):
         rig.wait_for(lambda: self.process.poll() is not None or len(self.rows()) >= count, f"{count} rows")
@@ -169,8 +173,11 @@ def test_broker_goes_and_comes():
             live.start()
             live.wait_rows(1000)
             kafka.kill()
-            time.sleep(1)
+            time.sleep(0.5)
+            checkpoints = live.checkpoints()
+            time.sleep(0.7)
             assert live.process.poll() is None
+            assert live.checkpoints() == checkpoints, "checkpoints of nothing"
             kafka.start()
             kafka.produce(topic, rig.numbered(1000, first=1000))
             live.wait_rows(2000)
