@@ -69,7 +69,7 @@ struct plan_node {
     void *config;                 /* the bound option struct */
     struct source_common *common; /* PLAN_SOURCE */
     uint32_t source_index;        /* PLAN_SOURCE: among the sources */
-    bool is_stand_in; /* sink: of --sink or --replay, in place of the job's own */
+    bool is_stand_in;             /* sink: of --sink or --replay, in place of the job's own */
     bool is_bounded, is_replayable, is_live;
     struct plan_edge inputs[OPERATOR_INPUTS_MAX];
     uint32_t inputs_count;
