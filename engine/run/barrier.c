@@ -300,7 +300,9 @@ static bool write_and_publish(struct run_checkpoints *c)
         checkpoint_abandon(c->writer);
         return false;
     }
+    pthread_mutex_lock(&c->mutex); /* of the figures */
     c->bytes = checkpoint_written_bytes(c->writer);
+    pthread_mutex_unlock(&c->mutex);
     struct checkpoint_info info = {
         .sources = {c->positions.data, c->positions.length},
         .notes = run->plan->name,
