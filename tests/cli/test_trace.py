@@ -229,6 +229,21 @@ def test_from_a_checkpoint_and_from_the_beginning():
         assert tree() == before, "it has changed something"
 
 
+def test_of_a_run_that_began_with_anothers_checkpoint():
+    rows, clicks = mixed(6000, seed=3)
+    with place(rows, clicks):
+        run("--until", "2023-11-14T22:50:00Z")
+        with open("job.leat", encoding="utf-8") as file:
+            text = file.read()
+        with open("job.leat", "w", encoding="utf-8") as file:
+            file.write(text.replace('dir: "state"', 'dir: "other"').replace("n >= 0", "n >= 2"))
+        assert run("--from", "state")["nodes"][0]["counts"]["in"] == 6000
+        answer = trace("s", "s.jsonl@5000")
+        assert answer["checkpoint"] and answer["records_read"] < 6000 and "n >= 2" in step_of(answer, "kept: where")["settings"]
+        status, _, errors = leat("trace", "job.leat", "s", "s.jsonl@5")
+        assert status == FAILED and "before the checkpoint that this run began with" in errors and "state" in errors, errors
+
+
 def test_while_the_job_runs_and_before_it_ever_ran():
     rows = [row(number) for number in range(200)]
     with place(rows):
