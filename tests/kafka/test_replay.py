@@ -173,14 +173,16 @@ def model(job, state, name):
 
 
 def replay(job, recording, name, lanes, *more, says=()):
-    """The job's files, counts and model by a replay in a directory of its own. The recording has the order log."""
+    """The job's files, counts and model by a replay in a directory of its own. The recording has the order log; without
+    one the topics are read again, by a log that is named."""
     folder = job.at(name)
     os.makedirs(folder)
     path = job.at(name + ".leat")
     with open(job.path, encoding="utf-8") as file, open(path, "w", encoding="utf-8") as out:
         out.write(file.read().replace(f'"{job.at("state")}"', f'"{folder}/state"'))
-    arguments = ["run", path, "--json", "--workers", str(lanes), "--replay", f"impressions={recording}",
-                 "--replay", f"clicks={recording}", *more]
+    arguments = ["run", path, "--json", "--workers", str(lanes), *more]
+    if recording:
+        arguments += ["--replay", f"impressions={recording}", "--replay", f"clicks={recording}"]
     for sink in ("scored", "minutes", "dead"):
         arguments += ["--sink", f"{sink}={folder}/{sink}.jsonl"]
     summary, _ = leat(*arguments, says=says)
@@ -189,7 +191,7 @@ def replay(job, recording, name, lanes, *more, says=()):
         done = f"{folder}/{sink}.jsonl"
         with open(done if os.path.exists(done) else done + ".part", "rb") as file:
             files[sink] = file.read()
-    return files, counts(summary), model(job, f"{folder}/state.replay", name + ".safetensors")
+    return files, counts(summary), model(job, f"{folder}/state" + (".replay" if recording else ""), name + ".safetensors")
 
 
 def test_replay_of_a_live_job():
@@ -229,8 +231,9 @@ def test_replay_of_a_live_job():
     expected_model = model(job, job.at("state"), "live.safetensors")
 
     leat("record", job.impressions, job.clicks, "--to", job.at("rec"), "--until", "latest", "--brokers", kafka.brokers)
-    for lanes in (1, 2, 3):
-        files, found_counts, found_model = replay(job, job.at("rec"), f"replay-{lanes}", lanes,
+    for lanes in (1, 2, 3, 0):
+        recording, more = (job.at("rec"), []) if lanes else (None, ["--order", order])
+        files, found_counts, found_model = replay(job, recording, f"replay-{lanes}", lanes or 2, *more,
                                                   says=["obeying the order log", "the order log ends before number"])
         for name, content in files.items():
             assert content == expected[name], (name, lanes, len(content), len(expected[name]))

@@ -326,6 +326,16 @@ struct live *begin(const char *text, const struct run_options *options)
     return live;
 }
 
+struct live *begin_stopped(const char *text, const struct run_options *options)
+{
+    struct live *live = make(text, options);
+    if (live->run == NULL)
+        fail_by_diags(live, text);
+    run_stop(live->run);
+    assert_true(run_start(live->run));
+    return live;
+}
+
 static void free_live(struct live *live)
 {
     run_free(live->run);

@@ -70,6 +70,8 @@ void reset(uint32_t partitions);
 void reset_cup(void);
 struct run_options on(uint32_t lanes);
 struct live *begin(const char *text, const struct run_options *options);
+/* As begin; it is told to stop before it begins. */
+struct live *begin_stopped(const char *text, const struct run_options *options);
 /* The run must fail: what it says. */
 void begin_refused(const char *text, const struct run_options *options, const char *const *says);
 /* Waits for its end. */

@@ -5,6 +5,7 @@
 #include "core/order_log.h"
 
 #include <dirent.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -246,6 +247,59 @@ static void test_follows(void **state)
     os_remove_tree(folder);
 }
 
+/* Damages all but the oldest checkpoints of the live run; how many. */
+static uint32_t damage_checkpoints(uint32_t whole)
+{
+    char pattern[128];
+    glob_t found;
+    snprintf(pattern, sizeof(pattern), "%s/gen-*/ckpt-*/state.bin", at("live"));
+    assert_int_equal(glob(pattern, 0, NULL, &found), 0);
+    uint32_t count = 0;
+    for (size_t i = whole; i < found.gl_pathc; i++, count++) {
+        FILE *file = fopen(found.gl_pathv[i], "r+b");
+        assert_non_null(file);
+        assert_int_equal(fseek(file, 100, SEEK_SET), 0);
+        int byte = fgetc(file);
+        fseek(file, 100, SEEK_SET);
+        fputc(byte ^ 1, file);
+        fclose(file);
+    }
+    globfree(&found);
+    return count;
+}
+
+/* After a fall back, what went out is executed again, number by number: a stop takes the next of them, so
+ * that the run goes on where it was, and its log is that of the rows. */
+static void test_stopped_while_executing_again(void **state)
+{
+    (void)state;
+    char text[TEXT];
+    new_directory(folder);
+    reset(2);
+    job(text, "drip", at("live"), "1000");
+    struct run_options options = on(2);
+    char order[96];
+    snprintf(order, sizeof(order), "%s/", at("order"));
+    options.record_order = order;
+    struct result expected = live_life(text, &options, 1);
+    assert_true(damage_checkpoints(1) > 1);
+    bool is_redone = false;
+    for (uint32_t lives = 0; !is_redone; lives++) {
+        memset(drip.read, 0x7f, sizeof(drip.read));
+        struct live *live = lives < 3 ? begin_stopped(text, &options) : begin(text, &options);
+        run_stats(live->run, &live->stats);
+        is_redone = live->stats.redo_next == 0;
+        assert_true(!is_redone || lives > 3);
+        usleep(lives < 3 ? 0 : 100000);
+        run_stop(live->run);
+        end(live);
+    }
+    reset_cup();
+    struct result found = replay(order, at("own"), 3);
+    assert_same(found, expected);
+    os_remove_tree(folder);
+}
+
 #define SAYS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 static void test_misfits(void **state)
@@ -304,9 +358,8 @@ static void test_misfits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_live_rows),
-        cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_follows),
+        cmocka_unit_test(test_the_live_rows), cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_follows),       cmocka_unit_test(test_stopped_while_executing_again),
         cmocka_unit_test(test_misfits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
