@@ -211,6 +211,29 @@ def test_ctrl_c_and_pace():
             rig.check_once(kafka.consume(to), range(1000))
 
 
+def test_a_broker_that_goes_and_comes_back():
+    with rig.own() as kafka, Place(kafka) as place:
+        topic = kafka.create_topic("produce-broker", partitions=2)
+        path = place.write("in.jsonl", "".join(json.dumps({"n": n, "key": f"k{n % 10}"}) + "\n" for n in range(6000)))
+        recorder = place.start(topic, "--to", place.at("rec"), command="record")
+        producer = place.start(topic, path, "--key", "key", "--rate", "2000/s")
+        rig.wait_for(lambda: len(kafka.consume(topic, beside_open=True)) > 1000, "some of them", 20)
+        kafka.kill(1)
+        time.sleep(1)
+        kafka.start(1)
+        out, err = producer.communicate(timeout=60)
+        assert producer.returncode == 0 and json.loads(out)["records"] == 6000, (out, err)
+        rig.check_once(kafka.consume(topic), range(6000))
+        recorder.send_signal(signal.SIGINT)
+        out, err = recorder.communicate(timeout=30)
+        assert recorder.returncode == 0, (out, err)
+        place.recording(topic)  # what is left
+        to = kafka.create_topic("produce-again", partitions=2)
+        place.finish(to, place.at("rec"))
+        assert [(r.partition, r.key, r.value) for r in kafka.consume(to)] == [
+            (r.partition, r.key, r.value) for r in kafka.consume(topic)]
+
+
 class Dead:
     """A job that calls some records dead, and its letters."""
 
