@@ -67,6 +67,12 @@ BUGS = [
      "if (head.version == 0 || head.name_bytes", "if (head.name_bytes"),
     ("kafka_progress", "taking_the_second_back_takes_the_first", "connectors/kafka/progress.c",
      "if (at == 0) /* the oldest", "if (at <= 1) /* the oldest"),
+    ("kafka_recording", "a_payload_of_two_lines", "connectors/kafka/recording_json.c",
+     "memchr(payload.data, '\\n', payload.length) == NULL && is_utf8(payload);", "is_utf8(payload);"),
+    ("kafka_recording", "null_is_a_tombstone", "connectors/kafka/recording_json.c",
+     "payload.length > 0 && payload.data[0] != 'n' &&", "payload.length > 0 &&"),
+    ("kafka_recording", "bytes_a_byte_too_long", "connectors/kafka/recording_msgpack.c",
+     "if ((uint64_t)(c->end - c->at) < bytes)", "if ((uint64_t)(c->end - c->at) + 1 < bytes)"),
 ]
 
 
