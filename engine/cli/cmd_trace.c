@@ -4,8 +4,9 @@
 #include "cli/job.h"
 #include "cli/trace_print.h"
 
-#include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <time.h>
 
 enum { KEY_SET = 256, KEY_JSON, KEY_REPLAY, KEY_ORDER };
 
@@ -69,6 +70,25 @@ static bool refuse_missing(struct job_load *load, const struct trace *trace)
     return false;
 }
 
+static volatile sig_atomic_t is_interrupted;
+
+static void on_signal(int number)
+{
+    (void)number;
+    is_interrupted = 1;
+}
+
+/* At Ctrl-C too the run ends by itself: what it keeps on disk goes with it. */
+static void watch(struct run *run)
+{
+    while (!run_has_ended(run)) {
+        struct timespec rest = {0, 2 * 1000 * 1000};
+        nanosleep(&rest, NULL);
+        if (is_interrupted)
+            run_stop(run);
+    }
+}
+
 /* One run; false with TRACE_BEFORE: once more, from an earlier checkpoint. */
 static bool follow(struct job_load *load, struct trace *trace, const char *order)
 {
@@ -79,10 +99,14 @@ static bool follow(struct job_load *load, struct trace *trace, const char *order
     struct run_stats *stats = calloc(1, sizeof(*stats));
     leat_assert(stats != NULL);
     bool is_good = run_start(run);
+    if (is_good)
+        watch(run);
     is_good &= run_wait(run);
     trace_finish(trace);
     run_stats(run, stats);
-    if (is_good && (trace->end == TRACE_NOTHING || trace->end == TRACE_BEYOND))
+    if (is_interrupted)
+        is_good = false;
+    else if (is_good && (trace->end == TRACE_NOTHING || trace->end == TRACE_BEYOND))
         is_good = refuse_missing(load, trace);
     else if (is_good && trace->end == TRACE_BEFORE)
         is_good = false;
@@ -133,11 +157,14 @@ int cmd_trace(int argc, char **argv)
     argv = job_join_replays(&argc, argv);
     argp_command(&argp, argc, argv, &arguments);
     struct trace trace = {.source = str_from(arguments.source), .place = str_from(arguments.place)};
+    struct sigaction action = {.sa_handler = on_signal};
     int status = pass(&arguments, &trace);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
     for (bool is_wanted = status == EXIT_GOOD; is_wanted; is_wanted = trace.end == TRACE_BEFORE) {
         trace.end = TRACE_FOLLOWED;
         status = pass(&arguments, &trace);
     }
     arena_free(&trace.arena);
-    return status;
+    return is_interrupted ? EXIT_INTERRUPTED : status;
 }

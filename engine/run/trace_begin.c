@@ -173,7 +173,8 @@ bool trace_resolve(struct trace *trace, const struct plan *plan, struct diag_lis
                                             : find_partition(trace, &source, kind, &place, diags));
     if (is_good)
         trace->partition_name = arena_strdup(&trace->arena, name_of(&source, kind, trace->partition));
-    kind->close(&source);
+    if (kind->close != NULL)
+        kind->close(&source);
     return is_good;
 }
 

@@ -11,16 +11,18 @@ import hashlib
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import tap  # noqa: E402
 
 LEAT = os.path.abspath(sys.argv[1])
 LONG = 60
-GOOD, FAILED, USAGE = 0, 1, 2
+GOOD, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 BEGIN_MS = 1_700_000_040_000  # a whole minute
 
 JOB = """
@@ -257,6 +259,26 @@ def test_while_the_job_runs_and_before_it_ever_ran():
         assert trace("s", "s.jsonl@7")["steps"] == answer["steps"]
         assert process.poll() is None, "the job ended too early for this test"
         process.wait(LONG)
+
+
+def test_interrupted():
+    job = """
+job t { memory: 64MiB, checkpoint: { every: 1h, dir: "state" } }
+source s = sequence { count: 2000000000, keys: 1000, rate: 100000, event_time: ts }
+stream d = s | feature by key over 10m every 1m { n: count() }
+sink o = null from d { }
+"""
+    with place([], job=job):
+        os.mkdir("tmp")
+        process = subprocess.Popen([LEAT, "trace", "job.leat", "s", "sequence@1999999999"], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, env={**os.environ, "TMPDIR": os.path.abspath("tmp")})
+        deadline = time.monotonic() + LONG
+        while not os.listdir("tmp") and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=LONG)
+        assert process.returncode == INTERRUPTED and not out and not os.listdir("tmp"), (process.returncode, out)
 
 
 def test_as_text():
