@@ -2,6 +2,7 @@
  * published or abandoned while entries change, restores at other numbers of lanes. */
 #include "state/checkpoint.h"
 #include "state/state.h"
+#include "state/table.h"
 
 #include "unit/support/random.h"
 #include "unit/support/temporary.h"
@@ -388,9 +389,64 @@ static void expired_make_room(void **state)
     teardown(&f);
 }
 
+/* Fills a group of the table, and no other. */
+static void fill_group(struct keyed_table *table, uint32_t group, uint32_t count)
+{
+    for (uint32_t id = 0; count > 0; id++) {
+        struct key key = {id, 7};
+        uint64_t hash = key_hash(key);
+        struct keyed_slot *slot;
+        if (key_group(hash) != group)
+            continue;
+        keyed_begin(table, &key, &hash, 1, &slot);
+        memcpy(keyed_write(table, slot, sizeof key, TIME_MAX), &key, sizeof key);
+        keyed_end(table);
+        count--;
+    }
+}
+
+/* Entries come back in the order of their homes: in a group that grew meanwhile, they would crowd at its
+ * beginning, and each be searched for past all others. */
+static void restored_groups_do_not_grow(void **state)
+{
+    (void)state;
+    enum { ENTRIES = 20000, GROUP = 17, REBUILDS_MAX = 4 };
+    static struct fixture f;
+    struct keyed_stats stats;
+    struct checkpoint *found;
+    bool has_database = false;
+    setup(&f, 5);
+    const struct keyed_options options = {f.store, STATE_ID, KIND + 1, 64 << 20};
+    struct keyed_table *table = keyed_table_new(&options);
+    fill_group(table, GROUP, ENTRIES);
+    f.writer = checkpoint_begin(f.dir, 1, true, &f.diags);
+    assert_true(keyed_table_snapshot(table, checkpoint_part(f.writer, "op/3/lane/0")));
+    assert_true(
+        state_store_checkpoint(f.store, checkpoint_writer_database(f.writer), &has_database, &f.diags));
+    assert_true(checkpoint_write(f.writer, has_database, &f.diags));
+    struct checkpoint_info info = {.sources = STR("s"), .notes = STR("n")};
+    assert_true(checkpoint_publish(f.writer, &info, &f.diags));
+    keyed_table_free(table);
+    table = keyed_table_new(&options);
+    assert_int_equal(checkpoint_find(f.dir, &found, &f.diags), CHECKPOINT_FOUND);
+    struct snapshot_reader *reader = checkpoint_reader(found, "op/3/", 0, 0, &f.diags);
+    uint32_t group;
+    struct str record;
+    while (snapshot_get(reader, &group, &record))
+        assert_true(keyed_table_restore(table, reader, record, &f.diags));
+    assert_true(checkpoint_reader_close(reader));
+    checkpoint_close(found);
+    keyed_table_stats(table, &stats);
+    assert_int_equal(stats.resident, ENTRIES);
+    assert_in_range(table->rebuilds, 1, REBUILDS_MAX);
+    keyed_table_free(table);
+    teardown(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(random_life), cmocka_unit_test(writer_thread),
-                                       cmocka_unit_test(expired_make_room)};
+                                       cmocka_unit_test(expired_make_room),
+                                       cmocka_unit_test(restored_groups_do_not_grow)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
