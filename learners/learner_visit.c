@@ -157,7 +157,7 @@ static void describe_floats(struct describe *out, const char *name, const float 
         return;
     describe_list(out, name);
     for (size_t i = 0; i < count; i++)
-        describe_float(out, NULL, (double)values[i]);
+        describe_float32(out, NULL, values[i]);
     describe_close(out);
 }
 
@@ -166,7 +166,7 @@ static void describe_row(const struct model *m, uint32_t field, struct table_row
     const float *payload = table_payload(row);
     describe_int(out, "sightings", row->count);
     describe_time(out, "last_seen", (int64_t)row->seen * US_PER_SECOND);
-    describe_float(out, "weight", (double)linear_weight(m, payload));
+    describe_float32(out, "weight", linear_weight(m, payload));
     if (m->options.linear_is_double) {
         describe_float(out, "ftrl_z", ((const double *)(const void *)payload)[0]);
         describe_float(out, "ftrl_n", ((const double *)(const void *)payload)[1]);

@@ -110,7 +110,7 @@ void describe_int(struct describe *d, const char *name, int64_t value)
     buffer_printf(d->out, "%lld", (long long)value);
 }
 
-static void put_float(struct describe *d, double value)
+static void put_float(struct describe *d, double value, bool is_single)
 {
     char text[32];
     if (!isfinite(value)) {
@@ -120,7 +120,8 @@ static void put_float(struct describe *d, double value)
     /* The shortest that reads back as the same. */
     for (int digits = 6; digits <= 17; digits++) {
         snprintf(text, sizeof(text), "%.*g", digits, value);
-        if (strtod(text, NULL) == value)
+        double read = strtod(text, NULL);
+        if (is_single ? (float)read == (float)value : read == value)
             break;
     }
     buffer_printf(d->out, "%s", text);
@@ -129,7 +130,13 @@ static void put_float(struct describe *d, double value)
 void describe_float(struct describe *d, const char *name, double value)
 {
     begin_item(d, name, false);
-    put_float(d, value);
+    put_float(d, value, false);
+}
+
+void describe_float32(struct describe *d, const char *name, float value)
+{
+    begin_item(d, name, false);
+    put_float(d, (double)value, true);
 }
 
 static void put_text(struct describe *d, struct str text)
@@ -216,7 +223,7 @@ void describe_value(struct describe *d, const char *name, const struct column *c
     switch (type->tag) {
     case TYPE_BOOL: buffer_printf(d->out, column->bools[row] != 0 ? "true" : "false"); break;
     case TYPE_INT: buffer_printf(d->out, "%lld", (long long)column->ints[row]); break;
-    case TYPE_FLOAT: put_float(d, column->floats[row]); break;
+    case TYPE_FLOAT: put_float(d, column->floats[row], false); break;
     case TYPE_TEXT: put_text(d, column_text(column, row)); break;
     case TYPE_BYTES: put_bytes(d, column_text(column, row)); break;
     case TYPE_TIME: put_time(d, column->ints[row]); break;

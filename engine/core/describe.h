@@ -29,6 +29,8 @@ void describe_end(struct describe *d);
 
 void describe_int(struct describe *d, const char *name, int64_t value);
 void describe_float(struct describe *d, const char *name, double value);
+/* Of single precision: with its digits alone. */
+void describe_float32(struct describe *d, const char *name, float value);
 void describe_text(struct describe *d, const char *name, struct str value);
 /* TIME_MIN and TIME_MAX are the beginning and the end of time: null. */
 void describe_time(struct describe *d, const char *name, int64_t value);

@@ -9,11 +9,12 @@ static bool is_word(char c)
     return isalnum((unsigned char)c) || c == '_';
 }
 
-/* Whether the name stands in the text as a word of its own. */
+/* Whether the name stands in the text as a word of its own that is no name given there (`n: count()`). */
 static bool mentions(struct str text, struct str name)
 {
     for (size_t at = 0; name.length > 0 && at + name.length <= text.length; at++) {
-        bool is_end = at + name.length == text.length || !is_word(text.data[at + name.length]);
+        size_t end = at + name.length;
+        bool is_end = end == text.length || (!is_word(text.data[end]) && text.data[end] != ':');
         if ((at == 0 || !is_word(text.data[at - 1])) && is_end &&
             memcmp(text.data + at, name.data, name.length) == 0)
             return true;
@@ -21,7 +22,7 @@ static bool mentions(struct str text, struct str name)
     return false;
 }
 
-/* The columns that the options name, with their types. */
+/* The columns that the options name, with their types: those that they need are there in both jobs. */
 static void default_shape(struct plan_build *b, const struct plan_node *node,
                           const struct operator_bind *bind, struct byte_buffer *out)
 {
@@ -30,7 +31,7 @@ static void default_shape(struct plan_build *b, const struct plan_node *node,
         const struct schema *schema = bind->inputs[i].schema;
         for (uint32_t k = 0; k < schema->count; k++)
             if (mentions(node->settings_text, schema->fields[k].name))
-                buffer_printf(out, "=column %.*s%s%.*s: %s\n",
+                buffer_printf(out, "?column %.*s%s%.*s: %s\n",
                               i == 0 ? 0 : (int)bind->inputs[i].stream.length, bind->inputs[i].stream.data,
                               i == 0 ? "" : ".", STR_ARGS(schema->fields[k].name),
                               type_name(b->arena, &schema->fields[k].type));

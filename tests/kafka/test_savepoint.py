@@ -48,7 +48,7 @@ def test_a_new_run_sends_what_the_other_had_promised():
 
 def test_what_comes_behind_an_old_savepoint_comes_again():
     job = Job(rig.shared())
-    killed(job, "ckpt.published=kill@3")
+    killed(job, "ckpt.published=kill@1")
     savepoint = save(job, "sp")
     job.finish()
     job.check()

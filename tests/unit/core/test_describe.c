@@ -15,6 +15,7 @@ static void fill(struct describe *d)
     describe_list(d, "numbers");
     describe_int(d, NULL, 1);
     describe_float(d, NULL, 2.5);
+    describe_float32(d, NULL, 0.1F);
     describe_close(d);
     describe_list(d, "panes");
     for (int i = 0; i < 2; i++) {
@@ -31,10 +32,10 @@ static void test_both_forms(void **state)
     (void)state;
     static const char *const expected[2] = {
         "count: -3\nshare: 0.1\nname: \"a \\\"b\\\"\\u000a\"\nseen: 2023-11-14T22:13:20Z\nnever: null\n"
-        "none: none\nnumbers: 1, 2.5\npanes:\n  - n: 0, word: x\n  - n: 1, word: x\n",
+        "none: none\nnumbers: 1, 2.5, 0.1\npanes:\n  - n: 0, word: x\n  - n: 1, word: x\n",
         "{\"count\": -3, \"share\": 0.1, \"name\": \"a \\\"b\\\"\\u000a\", \"seen\": "
         "\"2023-11-14T22:13:20Z\", "
-        "\"never\": null, \"none\": [], \"numbers\": [1, 2.5], \"panes\": [{\"n\": 0, \"word\": \"x\"}, "
+        "\"never\": null, \"none\": [], \"numbers\": [1, 2.5, 0.1], \"panes\": [{\"n\": 0, \"word\": \"x\"}, "
         "{\"n\": 1, \"word\": \"x\"}]}\n"};
     for (int is_json = 0; is_json < 2; is_json++) {
         struct byte_buffer out = {0};
