@@ -80,7 +80,9 @@ static bool fail_gone(struct kafka_partition *p, int64_t offset, int64_t low)
                    (long long)offset, oldest);
     diag_hint(
         diags, d,
-        "the topic's retention has deleted what this job had not read; start anew with --fresh (state and "
+        "the topic's retention has deleted what this job had not read; if a recording has it, name that in "
+        "the "
+        "source's `backfill` and start again: the job goes on there; else start anew with --fresh (state and "
         "models begin empty, `start:` says where), and give the topic a longer retention");
     return fail(p);
 }

@@ -4,6 +4,7 @@
     tests/kafka/test_backfill.py PATH_OF_LEAT
 """
 
+import glob
 import os
 import random
 import shutil
@@ -72,6 +73,31 @@ def test_recording_then_topic():
     job.wait(lambda: b"1000001" in job.rows("out.jsonl"), "the newest partition's row")
     job.stop()
     assert len(job.rows("out.jsonl").splitlines()) == 2 * COUNT + 2
+    job.close()
+
+
+def test_recording_goes_on_meanwhile():
+    """Retention takes what comes behind the recording's end before the job is there; the recording has gone on, too. It
+    also helps a job that had none."""
+    job = Job(rig.shared(), OWN)
+    begin = int(time.time() * 1000) - 7_200_000
+    hour(job, 0, begin, COUNT)
+    slow = record(job, "rec") + ", max_rate: 1500"
+    hour(job, COUNT, begin + 3_600_000, COUNT)
+    expected = read_all(job, job.path)
+    job.path = job.write("slow.leat", OWN, slow, slow)
+    job.start()
+    job.wait(lambda: job.rows("out.jsonl") and glob.glob(job.at("state/gen-*/ckpt-*[0-9]")), "rows, and a checkpoint")
+    job.kill()
+    shutil.copytree(job.at("rec"), job.at("short"))
+    record(job, "rec")
+    for topic, partitions in ((job.impressions, 3), (job.clicks, 2)):
+        job.kafka.delete_records(topic, {p: 2 * COUNT // partitions for p in range(partitions)})
+    short = slow.replace(job.at("rec"), job.at("short"))
+    leat("run", job.write("short.leat", OWN, short, short), status=1, says=["E0612", "are gone"])
+    leat("run", job.write("bare.leat", OWN), status=1, says=["E0612", "are gone", "name that in the source's `backfill`"])
+    found = read_all(job, job.path)
+    assert found == expected, (found.count(b"\n"), expected.count(b"\n"))
     job.close()
 
 
