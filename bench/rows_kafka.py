@@ -323,12 +323,15 @@ def streams_program(bench):
         java = broker.install.java()
     except broker.install.Missing as why:
         raise Skip(str(why)) from None
+    javac = os.path.join(os.path.dirname(java), "javac")
+    if not os.access(javac, os.X_OK):
+        raise Skip(f"{javac} is not there: a JDK is needed (./dev setup)")
     sources, path = glob.glob(os.path.join(source, "src", "*.java")), os.path.join(jars, "*")
     mark = os.path.join(classes, ".version")
     version = broker.install.digest(pom, *sources)
     if not os.path.exists(mark) or open(mark, encoding="ascii").read() != version:
         remove(classes)
-        bench.run([os.path.join(os.path.dirname(java), "javac"), "-nowarn", "-d", classes, "-cp", path, *sources])
+        bench.run([javac, "-nowarn", "-d", classes, "-cp", path, *sources])
         with open(mark, "w", encoding="ascii") as file:
             file.write(version)
     return [java, *JAVA, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{classes}:{path}", "Feature"]

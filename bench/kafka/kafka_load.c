@@ -4,8 +4,7 @@
  *         each line is a record without a key, the partitions in turn; the file again and again
  *     kafka_load BROKERS TOPIC events COUNT KEYS RATE FIRST
  *         made events, numbered from FIRST, of KEYS users at random (0: each of a user of its own); RATE a
- *         second (0: as fast as it goes), sent twice each millisecond what is due; key and partition by the
- * user
+ *         second (0: as fast as it goes), each millisecond what is due; key and partition by the user
  *
  * An event is {"id":17,"ts":1700000000000,"user":42,"value":7,"sent":...}: all but `sent` (when it was given
  * to the producer, microseconds of the wall clock) follow from its number. Prints one JSON line. */
@@ -16,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { TICK_NS = 500000, EVENTS_A_MS = 100 };
+enum { TICK_NS = 1000000, EVENTS_A_MS = 100 };
 #define FIRST_TIME_MS INT64_C(1700000000000)
 
 static uint64_t refused;
