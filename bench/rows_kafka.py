@@ -177,7 +177,7 @@ WARM_SECONDS = 4
 
 def latency(bench, delivery):
     """(what kafka_read says, what kafka_load says, run) at 100 k records/s."""
-    seconds = bench.size(10, 6)
+    seconds = bench.size(10, 5)
     count, skip = RATE * (WARM_SECONDS + seconds), RATE * WARM_SECONDS
     name, out, state = broker.topic("paced"), broker.topic("paced-out"), bench.path("kafka-state")
     remove(state)
@@ -257,7 +257,7 @@ def touch(bench):
 def restart(bench, live, loads, out, is_memory_there):
     """After kill -9: seconds from the start of leat to the first output of a record that was sent after the kill, to
     the first output of all, and touch() where it was called before."""
-    loading = loads.begin(80_000, STATE_KEYS, 10_000)
+    loading = loads.begin(50_000, STATE_KEYS, 10_000)
     time.sleep(2.5)
     live.kill()
     reader = broker.start(bench, "kafka_read", out, "first", now_us())
