@@ -66,7 +66,7 @@ struct keyed_slot {
 
 struct keyed_options {
     struct state_store *store;
-    uint16_t id;         /* of the state within the job: same at every start, e.g. the operator's place */
+    uint16_t id;         /* of the state within the job: same at every start (operator_context.id) */
     uint8_t kind;        /* apart from other state of the same id: the first byte of its snapshot records */
     size_t budget_bytes; /* everything the table keeps in memory */
 };
