@@ -133,7 +133,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct job_file *job = lang_parse(&arena, &diags, &lang_test_registry, text);
     check_values(job);
     const struct lang_setting set[] = {{STR("days"), STR("7")}, {STR("x"), STR("1h")}};
-    struct lang_settings settings = {set, ARRAY_COUNT(set), no_env, no_file, NULL};
+    struct lang_settings settings = {
+        .items = set, .count = ARRAY_COUNT(set), .get_env = no_env, .read_file = no_file};
     bool is_good = lang_expand(job, &arena, &diags, &settings);
     must(is_good || diags.errors > 0, "what is not expanded has a diagnostic");
     check_values(job);

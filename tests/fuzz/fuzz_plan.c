@@ -34,7 +34,7 @@ static int no_file(void *argument LEAT_UNUSED, const char *path LEAT_UNUSED, siz
 
 static struct plan *make_plan(struct str text, struct arena *arena, struct diag_list *diags)
 {
-    struct lang_settings settings = {NULL, 0, no_env, no_file, NULL};
+    struct lang_settings settings = {.get_env = no_env, .read_file = no_file};
     struct job_file *job = lang_parse(arena, diags, &builtin_registry, text);
     if (!lang_expand(job, arena, diags, &settings))
         return NULL;
