@@ -12,7 +12,7 @@ network   latency of 200 ms, loss, and a connection cut in the middle of some re
 stall     the sink's brokers answer nothing for ten minutes: the source waits, neither memory nor disk grows, then it catches
           up
 
-Some 30 minutes on two cores; with --quick, which does a tenth of it, 3. The seed and the part make a failure
+Some 30 minutes on two cores; with --quick, which does a tenth of it, 5. The seed and the part make a failure
 repeatable; the folder of the job that failed is named and stays. Prints what it is at, and one TAP line in the end.
 """
 
