@@ -441,6 +441,27 @@ static enum read_status fail_schema(struct kafka_partition *p, uint32_t row)
     return READ_ERROR;
 }
 
+/* After a pause the topic may be another that was made in its place, with as many records: before more is
+ * read, the last record that was read is read again, and compared. true: that begins. */
+static bool has_paused(struct kafka_partition *p)
+{
+    struct kafka_shared *shared = p->shared;
+    int64_t alive_us = atomic_load(&shared->alive_us);
+    uint64_t pauses = atomic_load(&shared->pauses);
+    bool is_pause = os_monotonic_us() - alive_us >= KAFKA_PAUSE_US && p->paused_us != alive_us;
+    if (shared->is_bounded || p->queue == NULL || (!is_pause && p->pauses == pauses))
+        return false;
+    p->pauses = pauses;
+    char mark[SOURCE_MARK_BYTES];
+    p->paused_us = alive_us;
+    p->check.offset = -1;
+    if (marks_before(&p->marks, p->next, mark) == sizeof(p->check))
+        memcpy(&p->check, mark, sizeof(p->check));
+    stop(p);
+    p->eof = -1;
+    return true;
+}
+
 enum read_status kafka_partition_read(struct kafka_partition *p, struct raw_batch *raw)
 {
     enum payload_status status;
@@ -453,6 +474,8 @@ enum read_status kafka_partition_read(struct kafka_partition *p, struct raw_batc
         return recorded;
     if (p->queue == NULL && p->next >= p->end)
         return READ_END;
+    if (has_paused(p))
+        return READ_LATER;
     if (p->queue == NULL && !kafka_partition_start(p, p->check.offset >= 0 ? p->check.offset : p->next))
         return READ_ERROR;
     if (!has_ended(p) && !is_full(p) && !take_messages(p))

@@ -17,6 +17,8 @@
 
 #include <pthread.h>
 
+enum { KAFKA_PAUSE_US = 1500000 };
+
 /* What all partitions of a source share. */
 struct kafka_shared {
     rd_kafka_t *client;
@@ -34,6 +36,10 @@ struct kafka_shared {
     int64_t rate_at_us;  /* when it was counted */
     atomic_bool is_held; /* the rate held a read back: the watching thread wakes the engine */
     _Atomic int64_t nudged_us;
+    /* When the watching thread last went round, and how often that was long ago: the process stood still, or
+     * brokers did not answer. */
+    _Atomic int64_t alive_us;
+    _Atomic uint64_t pauses;
 };
 
 struct kafka_history;
@@ -60,6 +66,8 @@ struct kafka_partition {
     int64_t time_us;            /* of the last record read; atomic; INT64_MIN: none */
     uint64_t records;
     bool is_failed, must_start_again;
+    int64_t paused_us; /* alive_us, and pauses, when it was last read from its mark again */
+    uint64_t pauses;
     struct {
         rd_kafka_resp_err_t code; /* what came instead of a record; NO_ERROR: nothing */
         int64_t offset;

@@ -193,6 +193,9 @@ static void *run(void *argument)
     struct kafka_shared *shared = watch->shared;
     int64_t look_at_us = os_monotonic_us() + watch->refresh_us;
     while (!atomic_load(&watch->is_stopping)) {
+        if (os_monotonic_us() - atomic_load(&shared->alive_us) >= KAFKA_PAUSE_US)
+            atomic_fetch_add(&shared->pauses, 1);
+        atomic_store(&shared->alive_us, os_monotonic_us());
         rd_kafka_poll(shared->client, shared->rate > 0 ? POLL_HELD_MS : POLL_MS);
         if (atomic_exchange(&shared->is_held, false))
             wake(watch);
@@ -207,6 +210,7 @@ static void *run(void *argument)
 
 void kafka_watch_start(struct kafka_watch *watch)
 {
+    atomic_store(&watch->shared->alive_us, os_monotonic_us());
     int error = pthread_create(&watch->thread, NULL, run, watch);
     leat_assert(error == 0);
     watch->is_running = true;

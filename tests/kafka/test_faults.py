@@ -86,6 +86,26 @@ def test_offsets_that_go_while_the_job_runs():
     job.close()
 
 
+def test_a_topic_that_is_made_again():
+    """While the job stands still, and is longer than before: no record of it is taken for one of the old topic."""
+    kafka = rig.shared()
+    case = oracle.Case(kafka, rows=500, is_live=True)
+    job = case.job()
+    process = job.start()
+    job.wait_given(process)
+    process.send_signal(signal.SIGSTOP)
+    kafka.delete_topic(case.source)
+    kafka.create_topic(case.source, exact=True)
+    kafka.produce(case.source, rig.numbered(1000, first=5000))
+    time.sleep(1.5)
+    process.send_signal(signal.SIGCONT)
+    says = ("E0611", f"`{case.source}/0`", "there is another record than there was", "--fresh")
+    job.refused(*says, process=process, seconds=30)
+    job.refused(*says)
+    assert sorted(rig.numbers(job.out())) == list(range(500))
+    job.close()
+
+
 def test_poison():
     """One record in a hundred is bad, and some come one behind the other; killed in between."""
     rng = random.Random(2)
