@@ -33,6 +33,15 @@ size_t marks_before(struct kafka_marks *marks, int64_t offset, char out[SOURCE_M
     return bytes;
 }
 
+size_t marks_first(struct kafka_marks *marks, char out[SOURCE_MARK_BYTES])
+{
+    pthread_mutex_lock(&marks->mutex);
+    size_t bytes = marks->count > 0 && marks->count <= KAFKA_MARKS ? sizeof(marks->items[0]) : 0;
+    memcpy(out, &marks->items[0], bytes);
+    pthread_mutex_unlock(&marks->mutex);
+    return bytes;
+}
+
 struct kafka_mark mark_of(int64_t offset, int64_t time_ms, struct str payload)
 {
     size_t bytes = MIN(payload.length, (size_t)SOURCE_RECORD_BYTES_MAX + 1);

@@ -22,6 +22,9 @@ void marks_add(struct kafka_marks *marks, const struct kafka_mark *mark);
 /* As source_kind.mark: the newest before the offset. */
 size_t marks_before(struct kafka_marks *marks, int64_t offset, char out[SOURCE_MARK_BYTES]);
 
+/* Of the first batch of all, while it is among those kept; 0: it is not. */
+size_t marks_first(struct kafka_marks *marks, char out[SOURCE_MARK_BYTES]);
+
 /* Of the payload as much as is read of one that is too long (SOURCE_RECORD_BYTES_MAX, and a byte); a time
  * that brokers do not know is 0. */
 struct kafka_mark mark_of(int64_t offset, int64_t time_ms, struct str payload);

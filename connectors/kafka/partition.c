@@ -126,7 +126,9 @@ bool kafka_partition_seek(struct kafka_partition *p, const struct source_positio
                  (long long)p->high, (long long)position->b);
         return fail_other_topic(p, what);
     }
-    if (p->check.offset >= position->b || p->check.offset < p->low)
+    if (p->check.offset >= p->high)
+        return fail_other_topic(p, "it ends before a record that this job has read");
+    if (p->check.offset < p->low)
         p->check.offset = -1; /* it has been deleted in its turn: nothing to compare */
     go_on_at(p, position);
     return true;
@@ -135,7 +137,9 @@ bool kafka_partition_seek(struct kafka_partition *p, const struct source_positio
 size_t kafka_partition_mark(struct kafka_partition *p, const struct source_position *position,
                             char out[SOURCE_MARK_BYTES])
 {
-    return marks_before(&p->marks, position->b, out);
+    size_t bytes = marks_before(&p->marks, position->b, out);
+    /* The first batch has none before it, and a resume reads it again: its own last record is compared. */
+    return bytes > 0 || p->history != NULL ? bytes : marks_first(&p->marks, out);
 }
 
 /* The record itself is compared when reading begins there: see check_before. */
@@ -159,8 +163,7 @@ static bool check_before(struct kafka_partition *p, const rd_kafka_message_t *me
     char what[160];
     if (!is_it || is_same)
         return true;
-    snprintf(what, sizeof(what),
-             "at offset %lld, before the checkpoint, there is another record than there was",
+    snprintf(what, sizeof(what), "at offset %lld there is another record than there was",
              (long long)found.offset);
     return fail_other_topic(p, what);
 }
@@ -256,6 +259,8 @@ static void take(rd_kafka_message_t *message, void *argument)
             rd_kafka_yield(p->shared->client);
     } else if (unlikely(message->offset >= p->end)) {
         p->eof = message->offset;
+    } else if (unlikely(message->offset == p->check.offset) && !check_before(p, message)) {
+        rd_kafka_yield(p->shared->client);
     } else {
         bool is_beyond = !kafka_intake_fits(&p->intake, kafka_payload_bytes(message));
         if (unlikely(is_beyond && p->intake.count == 0)) { /* the recording's last batch was whole */
@@ -476,7 +481,8 @@ enum read_status kafka_partition_read(struct kafka_partition *p, struct raw_batc
         return READ_END;
     if (has_paused(p))
         return READ_LATER;
-    if (p->queue == NULL && !kafka_partition_start(p, p->check.offset >= 0 ? p->check.offset : p->next))
+    int64_t offset = p->check.offset >= 0 ? MIN(p->check.offset, p->next) : p->next;
+    if (p->queue == NULL && !kafka_partition_start(p, offset))
         return READ_ERROR;
     if (!has_ended(p) && !is_full(p) && !take_messages(p))
         return READ_ERROR;
