@@ -5,6 +5,7 @@ And catching up after an hour down, when one topic comes far slower than the oth
     tests/kafka/test_replay.py PATH_OF_LEAT
 """
 
+import atexit
 import json
 import os
 import random
@@ -48,6 +49,7 @@ class Job:
 
     def __init__(self, kafka, sinks, impressions="", clicks="", brokers=None, every="100ms", keep=100, partitions=(3, 2)):
         self.kafka, self.process = kafka, None
+        atexit.register(self.close)  # also where the test fails
         self.folder = tempfile.mkdtemp(prefix="leat-replay-")
         self.impressions = kafka.create_topic("impressions", partitions=partitions[0])
         self.clicks = kafka.create_topic("clicks", partitions=partitions[1])
