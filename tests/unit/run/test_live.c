@@ -71,13 +71,6 @@ static void test_waits_no_longer_than_told(void **state)
     assert_order((const int64_t[]){1, 2}, 2);
 }
 
-/* Figures are read while lanes write them: stale, not torn, but that TSan does not know. */
-#ifdef __SANITIZE_THREAD__
-enum { CAN_LOOK = 0 };
-#else
-enum { CAN_LOOK = 1 };
-#endif
-
 static int64_t watermark(struct live *live)
 {
     run_stats(live->run, &live->stats);

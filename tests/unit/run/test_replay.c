@@ -287,8 +287,9 @@ static void test_stopped_while_executing_again(void **state)
     for (uint32_t lives = 0; !is_redone; lives++) {
         memset(drip.read, 0x7f, sizeof(drip.read));
         struct live *live = lives < 3 ? begin_stopped(text, &options) : begin(text, &options);
-        run_stats(live->run, &live->stats);
-        is_redone = live->stats.redo_next == 0;
+        if (CAN_LOOK)
+            run_stats(live->run, &live->stats);
+        is_redone = CAN_LOOK ? live->stats.redo_next == 0 : lives > 5;
         assert_true(!is_redone || lives > 3);
         usleep(lives < 3 ? 0 : 100000);
         run_stop(live->run);
