@@ -27,7 +27,8 @@ PORTS_EACH = 16
 PORTS_FIRST, PORTS_END, PORTS_BLOCK = 20000, 32000, 64
 DEV_PORT = 9092  # of `./dev kafka start`, if nobody has it; the next brokers have the next
 
-USERS = {"leat": "leat-secret", "guest": "guest-secret"}  # by SCRAM; guest may nothing until a test allows it
+# By SCRAM. guest and visitor may nothing until a test allows it; each test of rights has one of its own.
+USERS = {"leat": "leat-secret", "guest": "guest-secret", "visitor": "visitor-secret"}
 CLUSTER_ID = "bGVhdC10ZXN0cy1rYWZrYQ"
 
 COMMON = """

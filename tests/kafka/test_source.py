@@ -388,12 +388,12 @@ def test_rights():
     topic = kafka.create_topic("source-rights")
     kafka.produce(topic, rig.numbered(10))
     source = (f'brokers: "{kafka.address("SASL")}", topic: "{topic}", until: latest, '
-              f"security: {{ {login(kafka, 'guest')} }}")
-    with newer_library("guest-secret") as env, job(source) as one:
+              f"security: {{ {login(kafka, 'visitor')} }}")
+    with newer_library("visitor-secret") as env, job(source) as one:
         one.refused("E0611", "has no topic", "none that this user may see", env=env)
-        kafka.allow("guest", topic, "DESCRIBE")
+        kafka.allow("visitor", topic, "DESCRIBE")
         one.refused("E0610", "no right to", env=env)
-        kafka.allow("guest", topic, "READ")
+        kafka.allow("visitor", topic, "READ")
         one.finish(env=env)
         assert len(one.rows()) == 10
 
