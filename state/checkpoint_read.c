@@ -471,7 +471,7 @@ static bool load_frame(struct snapshot_reader *reader, const struct manifest_fra
     reader->frame_offset = frame->offset;
     if (reader->fd < 0)
         reader->fd = open_direct(path);
-    if (reader->data_capacity < frame->bytes) {
+    if (reader->memory == NULL || reader->data_capacity < frame->bytes) { /* a frame may be empty */
         reader->data_capacity = MAX(frame->bytes, CHECKPOINT_CHUNK_BYTES);
         free(reader->memory);
         reader->memory = direct_memory(reader->data_capacity);
