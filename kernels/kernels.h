@@ -119,7 +119,6 @@ struct kernels {
     const char *name;
 #define KERNEL(type, name, args, tolerance, class, bytes, flops) type(*name) args;
 #include "kernels/kernels.def"
-#undef KERNEL
 };
 
 enum kernels_variant { KERNELS_SCALAR, KERNELS_AVX2, KERNELS_AVX512, KERNELS_VARIANTS };

@@ -22,5 +22,4 @@ const struct kernels VARIANT_TABLE = {
     .name = VARIANT_NAME,
 #define KERNEL(type, fn, args, tolerance, class, bytes, flops) .fn = fn,
 #include "kernels/kernels.def"
-#undef KERNEL
 };

@@ -222,7 +222,6 @@ int main(int argc, char **argv)
                gf / 1e9, 100.0 * (by_bytes > by_flops ? by_bytes : by_flops));                               \
     }
 #include "kernels/kernels.def"
-#undef KERNEL
     }
     return 0;
 }

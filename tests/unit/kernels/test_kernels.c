@@ -471,7 +471,6 @@ static void compare(const char *name, case_function *run)
         compare(#name, case_##name);                                                                         \
     }
 #include "kernels/kernels.def"
-#undef KERNEL
 
 static void test_pick(void **state)
 {
@@ -499,7 +498,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define KERNEL(type, name, args, tolerance, class, bytes, flops) cmocka_unit_test(test_##name),
 #include "kernels/kernels.def"
-#undef KERNEL
         cmocka_unit_test(test_pick),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,203 @@
+/*
+ * Kernels over a whole batch: what a training step is made of where it does not go event by event. One
+ * contract for all variants: scalar, AVX2 and AVX-512 (batch.inc.h, compiled three times) and CUDA (cuda/).
+ * Rows of kernels.def that say BATCH; what a variant does to its arguments is bit for bit the same in each,
+ * on a GPU as well.
+ *
+ * A variant is a function of its arguments alone. With CPU variants all pointers are to host memory, `stream`
+ * is NULL and the work is done at return; with CUDA they are to device memory (the struct itself lies on the
+ * host and may go after the call), and the work is done when the stream is there. Counts that an earlier
+ * kernel of the step computed
+ * (`count`) are read where they lie, so that a step needs no wait in between and can be captured as a graph;
+ * `n` is then the room that there is, known to the host. Kernels that need scratch memory: called with
+ * scratch = NULL they set scratch_bytes to what they need for these n and touch nothing else; any n not
+ * greater needs no more.
+ *
+ * Pointers: rows and matrices of floats aligned to 16 bytes on a GPU, to their elements on a CPU; no output
+ * overlaps an input unless said so. d: a multiple of 4, up to BATCH_DIM_MAX. n may be 0. Failures of a device
+ * are sticky and told by the next gpu_sync (gpu.h).
+ */
+#ifndef KERNELS_BATCH_H
+#define KERNELS_BATCH_H
+
+#include "kernels/kernels.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    BATCH_DIM_MAX = 512,
+    BATCH_TABLES_MAX = 256,
+    BATCH_CHUNK =
+        128, /* entries of a segment that are summed in order; the sums of its chunks then in order */
+};
+
+#define BATCH_NONE UINT32_MAX
+
+/* How a row's weights are stored. The optimizer's state behind them is always float. */
+enum row_format {
+    ROW_FP32,
+    ROW_BF16,
+    ROW_FP16,
+    ROW_INT8, /* one float, the scale, then a signed byte a weight: w = scale * byte; read only (serving) */
+    ROW_FORMATS
+};
+
+/* Bytes of d weights, a multiple of 16; the optimizer's state begins there. */
+size_t row_weight_bytes(enum row_format format, size_t d);
+/* Bytes of weights and `state_floats` of state, a multiple of 16: the least stride of rows. */
+size_t row_bytes(enum row_format format, size_t d, size_t state_floats);
+
+/*
+ * dedupe: the distinct ids of a batch. ids[n] are grouped by table: those of table t lie from tables[t] up to
+ * tables[t + 1] (tables_count + 1 offsets, in the memory of ids). id 0 is absent, and padding. An id of two
+ * tables is two ids. Distinct ids are numbered by their first place in ids, from 0. count[1]            how
+ * many there are: m unique[n]           of a place: its id's number, BATCH_NONE if absent unique_ids[n],
+ * unique_tables[n]   of a number, m filled order[n]            places by (number, place): the places of
+ * number u are order[starts[u]] up to starts[n + 1]       order[starts[u + 1]]; m + 1 filled; absent places
+ * are not listed method: sort or hash; the results are the same.
+ */
+enum dedupe_method { DEDUPE_SORT, DEDUPE_HASH, DEDUPE_METHODS };
+struct batch_dedupe {
+    const uint64_t *ids;
+    const uint32_t *tables;
+    uint32_t tables_count;
+    uint32_t n;
+    enum dedupe_method method;
+    uint32_t *count, *unique;
+    uint64_t *unique_ids;
+    uint32_t *unique_tables;
+    uint32_t *order, *starts;
+    void *scratch;
+    size_t scratch_bytes;
+};
+
+/*
+ * gather_pool: out[b][d] = sum (or mean) of the weights of rows[i], i from offsets[b] up to offsets[b + 1],
+ * in order; b < bags. rows[i] NULL counts as zeros (and for the mean's divisor). No offsets: one row a bag.
+ * An empty bag is zeros. With `unique`, the row of place i is rows[unique[i]] (BATCH_NONE: NULL).
+ */
+struct batch_gather_pool {
+    const void *const *rows;
+    const uint32_t *unique;  /* or NULL */
+    const uint32_t *offsets; /* [bags + 1] or NULL */
+    uint32_t bags, d;
+    enum row_format format;
+    bool is_mean;
+    float *out;
+};
+
+/*
+ * segment_reduce: sums[u][d] = sum over the places p of number u (order, starts: as dedupe leaves them) of
+ * scales[p] * grads[bag[p]][d]: chunks of BATCH_CHUNK places each in order from 0 (fmaf(scale, grad, sum)),
+ * then the chunks' sums in order. No `bag`: p itself. No scales: 1. u < *count.
+ */
+struct batch_segments {
+    const float *grads;
+    const uint32_t *bag;
+    const float *scales;
+    const uint32_t *order, *starts, *count;
+    uint32_t n; /* places at most, and numbers at most */
+    uint32_t d;
+};
+struct batch_segment_reduce {
+    struct batch_segments in;
+    float *sums;
+    void *scratch;
+    size_t scratch_bytes;
+};
+
+/*
+ * update: each row rows[u], u < *count, makes one step of the optimizer `kind` (kernels.h, opt_*) with the
+ * sum that segment_reduce would give as its gradient, without writing that. rows[u] NULL is passed over.
+ * State lies at row_weight_bytes(format, d). Rows of bf16 and fp16: weights are read, the step is made in
+ * float, and each is rounded stochastically by batch_round's rule with seed, number = key of the row: keys[u]
+ * (format fp32: keys may be NULL). A row whose gradient is not finite is left as it is, and counted in
+ * rejected[0] (may be NULL).
+ */
+struct batch_update {
+    struct batch_segments in;
+    void *const *rows;
+    const uint64_t *keys;
+    enum row_format format;
+    enum opt_kind kind; /* not ROW_INT8; OPT_NEWTON takes curvature = 1 */
+    struct opt_params params;
+    uint64_t seed;
+    uint32_t *rejected;
+    void *scratch;
+    size_t scratch_bytes;
+};
+
+/*
+ * fm: vectors[b][fields][d] -> logits[b] and, with slopes, grads[b][fields][d] = slopes[b] * (sum - vector).
+ * Arithmetic: fm_forward and fm_backward of kernels.h. Forward alone: grads NULL. Backward alone: logits
+ * NULL. ffm: vectors[b][fields][d * FFM_ROUND(fields)] likewise (ffm_forward; the gradient is the partners
+ * times the slope).
+ */
+struct batch_interaction {
+    const float *vectors;
+    uint32_t bags, fields, d;
+    float *logits;
+    const float *slopes;
+    float *grads;
+};
+
+/*
+ * round: out[i] = x[i] in bf16 or fp16. seed 0: to nearest even. Else stochastically: up or down to the next
+ * representable number, up with the share of the way there: the bits below the last are added to as many
+ * random ones, taken from num_mix(seed ^ num_mix(number ^ i)), and the sum is cut. fp16: likewise on its own
+ * grid, denormals included; beyond its range the largest finite number. NaN and infinity stay what they are.
+ * widen: the way back, exact.
+ */
+struct batch_round {
+    const float *x;
+    uint64_t n;
+    enum row_format format; /* ROW_BF16 or ROW_FP16 */
+    uint64_t seed, number;
+    uint16_t *out;
+};
+struct batch_widen {
+    const uint16_t *x;
+    uint64_t n;
+    enum row_format format;
+    float *out;
+};
+
+/* quantize: rows[u] of x[count][d] -> out + u * row_bytes(ROW_INT8, d, 0): scale = largest |w| / 127 (0: all
+ * zero), byte = w / scale to nearest even. A row with a NaN or an infinity has scale NaN. */
+struct batch_quantize {
+    const float *x;
+    uint32_t rows, d;
+    void *out;
+};
+
+/*
+ * check: of x[rows][d]: is_finite[r] = no NaN nor infinity in the row (may be NULL); squares[r] = sum_squares
+ * of the row (kernels.h; may be NULL); total[0] = the rows' sum_squares, finite rows alone, chunks of
+ * BATCH_CHUNK rows in order, then the chunks in order, in double (may be NULL).
+ */
+struct batch_check {
+    const float *x;
+    uint32_t rows, d;
+    uint8_t *is_finite;
+    float *squares;
+    double *total;
+    void *scratch;
+    size_t scratch_bytes;
+};
+
+/* One table of functions a variant. */
+struct batch_kernels {
+    const char *name;
+#define BATCH(name, args, tolerance, class, bytes, flops) void (*name)(struct args * a, void *stream);
+#include "kernels/kernels.def"
+};
+
+/* The CPU's, or NULL if it is not supported here; static. CUDA's comes from an open device (gpu.h). */
+const struct batch_kernels *batch_variant(enum kernels_variant variant);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

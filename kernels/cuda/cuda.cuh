@@ -1,0 +1,62 @@
+/*
+ * The words that device code is written in. The same .cu files are compiled twice: by nvcc for a GPU, and by
+ * the host's C++ compiler against the execution model of tests/cuda_on_host (CUDA_ON_HOST), where sanitizers
+ * see every index and threads take turns in a seeded order. What both know under one name is used as it is:
+ * threadIdx, blockIdx, blockDim, gridDim, __syncthreads, __syncwarp, __shfl_sync and its kin, __ballot_sync,
+ * __any_sync,
+ * __all_sync, __match_any_sync, __reduce_*_sync, atomicAdd / Min / Max / Or / And / Exch / CAS (32 and 64
+ * bits, integers only), __popc, __ffs, __clz, __brev, __byte_perm, __vcmpeq4, __ldg, fmaf, float4, uint2,
+ * uint4, dim3, the bf16 and fp16 conversions, and of the run time what gpu.cu uses. What differs has a word
+ * here.
+ *
+ *   LAUNCH(kernel, grid, block, shared_bytes, stream, arguments...)   in place of <<<>>>
+ *   SHARED(type, name)             an array or a struct of the block: SHARED(float[4][128], tile);
+ *   SHARED_DYNAMIC(type, name)     type *name = the block's shared_bytes of the launch
+ *   WARP_ALL                       the mask of all lanes
+ *
+ * Rules: no float atomics; no clock; no result may depend on the order in which threads, warps or blocks run;
+ * each rounding is one that the source names (nvcc -fmad=false, g++ -ffp-contract=off: fmaf where one is
+ * meant).
+ */
+#ifndef KERNELS_CUDA_CUDA_CUH
+#define KERNELS_CUDA_CUDA_CUH
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef CUDA_ON_HOST
+#include "tests/cuda_on_host/model.h"
+#else
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#define LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                               \
+    kernel<<<(grid), (block), (shared_bytes), (stream)>>>(__VA_ARGS__)
+
+template <typename type> struct cuda_shared_type {
+    using is = type;
+};
+#define SHARED(type, name) __shared__ alignas(16) cuda_shared_type<type>::is name
+#define SHARED_DYNAMIC(type, name)                                                                           \
+    extern __shared__ __align__(16) unsigned char cuda_shared_bytes[];                                       \
+    type *name = (type *)(void *)cuda_shared_bytes
+#endif
+
+#define WARP_ALL 0xffffffffU
+
+enum { WARP_LANES = 32 };
+
+/* How many blocks of `block` threads (or tiles) cover n items. */
+static inline __host__ __device__ unsigned cuda_blocks(size_t n, size_t block)
+{
+    return (unsigned)((n + block - 1) / block);
+}
+
+/* This thread's number in the grid, one dimension. */
+static inline __device__ size_t cuda_thread(void)
+{
+    return (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+#endif

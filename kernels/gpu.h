@@ -1,0 +1,111 @@
+/*
+ * The GPU: one shared object (leat_cuda.so, kernels/cuda/) that is opened when somebody asks for a device, so
+ * that one leat binary serves machines with and without one. gpu_open_library finds it and gives the table of
+ * its functions, struct gpu_api; everything else goes through that table. The tests open the same sources
+ * built for the host (tests/cuda_on_host) through the same table.
+ *
+ * Threads: one thread at a time uses a struct gpu, but gpu_api.wait and copies on a stream of its own may be
+ * another's. Errors: functions that may fail say so and fill struct gpu_error; kernels and copies fail later:
+ * the first failure of a device is sticky, and told by every wait from then on. After one nothing on the
+ * device can be trusted: the process has to end (design, section 9) and be started again from its last
+ * checkpoint.
+ */
+#ifndef KERNELS_GPU_H
+#define KERNELS_GPU_H
+
+#include "kernels/batch.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { GPU_API_VERSION = 1, GPU_DEVICES_MAX = 16, GPU_CAPABILITY_MIN = 70 };
+
+enum gpu_failure {
+    GPU_OK,
+    GPU_NO_LIBRARY,  /* leat_cuda.so is not there, cannot be opened or is of another version of leat */
+    GPU_NO_DRIVER,   /* no NVIDIA driver, or one too old for this run time */
+    GPU_NO_DEVICE,   /* no such device */
+    GPU_TOO_OLD,     /* compute capability below GPU_CAPABILITY_MIN */
+    GPU_NO_MEMORY,   /* what was asked for does not fit */
+    GPU_UNSUPPORTED, /* a dim or a format that no kernel has */
+    GPU_FAILED,      /* sticky: illegal access, ECC, lost device ... */
+};
+
+struct gpu_error {
+    enum gpu_failure failure;
+    char text[256]; /* what was expected, what was found, what to do; whole sentences */
+};
+
+struct gpu_device {
+    char name[64];
+    int capability; /* 90: sm_90 */
+    int multiprocessors;
+    uint64_t memory_bytes, memory_free;
+    uint64_t l2_bytes;
+    bool is_usable;
+    struct gpu_error why; /* not usable */
+};
+
+struct gpu;
+struct gpu_stream; /* work in order; different streams overlap */
+struct gpu_event;
+struct gpu_tables; /* gpu_table.h */
+
+struct gpu_api {
+    uint32_t version;
+    const struct batch_kernels *kernels; /* name "cuda" */
+
+    /* How many devices there are, at most GPU_DEVICES_MAX described; -1: error says why none can be asked
+     * for. */
+    int (*devices)(struct gpu_device *devices, struct gpu_error *error);
+    struct gpu *(*open)(int device, struct gpu_error *error); /* NULL: error */
+    void (*close)(struct gpu *gpu);                           /* waits for all work; NULL is fine */
+
+    /* Device and pinned host memory. NULL: does not fit (error tells how much is free). free(NULL) is fine.
+     */
+    void *(*alloc)(struct gpu *gpu, size_t bytes, struct gpu_error *error);
+    void (*free)(struct gpu *gpu, void *memory);
+    void *(*alloc_pinned)(struct gpu *gpu, size_t bytes, struct gpu_error *error);
+    void (*free_pinned)(struct gpu *gpu, void *memory);
+
+    struct gpu_stream *(*stream)(struct gpu *gpu, struct gpu_error *error);
+    void (*stream_free)(struct gpu *gpu, struct gpu_stream *stream); /* waits for its work */
+    struct gpu_event *(*event)(struct gpu *gpu, struct gpu_error *error);
+    void (*event_free)(struct gpu *gpu, struct gpu_event *event);
+    void (*record)(struct gpu_event *event, struct gpu_stream *stream);
+    void (*wait_event)(struct gpu_stream *stream,
+                       struct gpu_event *event); /* the stream waits, not the caller */
+    /* Until the work is done. false: the device has failed. */
+    bool (*wait)(struct gpu_stream *stream, struct gpu_error *error);
+    bool (*wait_for)(struct gpu_event *event, struct gpu_error *error);
+    /* Milliseconds between two recorded events that are done. */
+    float (*elapsed_ms)(struct gpu_event *from, struct gpu_event *to);
+
+    /* In stream order; either side may be device or pinned memory (pageable memory is not asynchronous). */
+    void (*copy)(struct gpu_stream *stream, void *to, const void *from, size_t bytes);
+    void (*fill)(struct gpu_stream *stream, void *to, uint8_t byte, size_t bytes);
+
+    const struct gpu_table_api *tables; /* gpu_table.h */
+};
+
+/*
+ * Opens `path`, or NULL: what LEAT_CUDA_LIBRARY names, else leat_cuda.so beside the program. The library
+ * stays open until the process ends (a CUDA run time cannot be unloaded). NULL: error.
+ */
+const struct gpu_api *gpu_open_library(const char *path, struct gpu_error *error);
+
+/* A short word of a failure: "no driver" ... */
+const char *gpu_failure_name(enum gpu_failure failure);
+
+/* What the shared object exports, its only symbol: "leat_gpu_api". */
+typedef const struct gpu_api *gpu_api_function(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

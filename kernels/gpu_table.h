@@ -1,0 +1,160 @@
+/*
+ * Embedding tables in a GPU's memory. A set holds several tables (fields of a model) that share dim, format
+ * and optimizer, so that one launch serves all of them; each has its own options of admission, expiry and
+ * size.
+ *
+ * The logical rule is the CPU's (learners/table.h), batch by batch: the map key -> row after each batch, its
+ * weights, state and header, is the same as that of a CPU table which was given the same batches
+ * (table_resolve_batch). Where a row lies is not part of the rule: slots differ, and rows may lie in the cold
+ * tier below.
+ *
+ * Places. A table is buckets of 128 slots (struct gpu_bucket of cuda/table.cuh): a line of one-byte digests,
+ * the keys, the headers; the rows lie apart, row s of bucket b at ((b * 128) + s) * stride. bounded (rows_max
+ * > 0): as many buckets as the logical rule has, bucket = hash * buckets >> 64: the logical bucket itself, so
+ * a full one makes room by the rule, and nothing can overflow. free (rows_max = 0): two buckets a key, of its
+ * hash's low bits and of another hash of it; linear hashing (Litwin 1980), so that the table grows a bucket
+ * at a time, in place. What finds both full goes to the table's stash, and from there, before the next batch,
+ * to new buckets or to the cold tier: it is never lost. All of it lies in address ranges that were reserved
+ * once (cuMemAddressReserve) and get memory as they grow: no address of a row changes but by the split of its
+ * bucket.
+ *
+ * All functions queue work on the stream given and return, but those that say they wait. One thread a set.
+ */
+#ifndef KERNELS_GPU_TABLE_H
+#define KERNELS_GPU_TABLE_H
+
+#include "kernels/gpu.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { GPU_BUCKET_SLOTS = 128, GPU_STASH_BUCKETS = 8 };
+
+struct gpu_table_options {
+    uint32_t admit_after;  /* 0 and 1: at the first sighting */
+    uint64_t sketch_bytes; /* used if admit_after > 1 */
+    uint64_t rows_max;     /* 0: free */
+    uint64_t seed;         /* of the hash: num_mix(key ^ seed) */
+    uint64_t init_seed;    /* weights start as init_uniform(num_mix(key ^ init_seed), init_bound) */
+    float init_bound;
+};
+
+struct gpu_tables_options {
+    uint32_t tables; /* 1 .. BATCH_TABLES_MAX */
+    const struct gpu_table_options *table;
+    uint32_t d;
+    enum row_format format;
+    enum opt_kind optimizer; /* its state lies behind the weights */
+    float accumulator;       /* what AdaGrad's sums start at (opt_state_init) */
+    uint32_t batch_max;      /* places of a batch, at most */
+    uint64_t memory_bytes;   /* that the set may take; free tables take what is left by the bounded ones */
+};
+
+/* What a set needs at least and takes at most; error (GPU_UNSUPPORTED, GPU_NO_MEMORY with how much is needed)
+ * before anything is allocated. free_bytes: of the device. */
+struct gpu_tables_plan {
+    uint64_t bytes_least, bytes_most;
+    uint64_t rows_most; /* that fit into memory_bytes */
+};
+
+/* Of one row, as it is stored and moved: learners/table.h's header without the step. */
+struct gpu_row_head {
+    uint64_t key;
+    uint32_t table;
+    uint32_t count, seen, epoch;
+};
+
+/* A batch of distinct keys, as dedupe leaves them, all in device memory. */
+struct gpu_batch {
+    const uint32_t *count;  /* [1] */
+    const uint64_t *keys;   /* [n] by their numbers, which is the order of their first records */
+    const uint32_t *tables; /* [n] */
+    const uint32_t *starts; /* [n + 1]: sightings = starts[u + 1] - starts[u] */
+    const uint32_t *order;  /* [n]: places by number */
+    const uint32_t *seen;   /* [n] by place: event time in seconds; the key's is the latest; NULL: 0 */
+    uint32_t n;
+    uint32_t step;  /* of this batch; not TABLE_STEP_NONE */
+    uint32_t epoch; /* of the checkpoint being written to */
+};
+
+struct gpu_table_stats {
+    uint64_t rows, inserted, evicted, expired, refused, waiting; /* as struct table_stats */
+    uint64_t stashed;                                            /* now in the stash */
+    uint64_t buckets, bytes;
+};
+
+struct gpu_table_api {
+    bool (*plan)(const struct gpu_tables_options *options, uint64_t free_bytes, struct gpu_tables_plan *plan,
+                 struct gpu_error *error);
+    struct gpu_tables *(*create)(struct gpu *gpu, const struct gpu_tables_options *options,
+                                 struct gpu_error *error);
+    void (*destroy)(struct gpu_tables *tables); /* waits; NULL is fine */
+
+    /* rows[i] = the row of keys[i] in table tables[i] (NULL tables: 0), or NULL; no sighting. count NULL: n
+     * of them. */
+    void (*find)(struct gpu_tables *tables, struct gpu_stream *stream, const uint64_t *keys,
+                 const uint32_t *table, const uint32_t *count, uint32_t n, void **rows);
+    /* find and gather_pool of one row a key in one pass: out[i][d] as floats, zeros where there is none;
+     * found[i]. */
+    void (*find_values)(struct gpu_tables *tables, struct gpu_stream *stream, const uint64_t *keys,
+                        const uint32_t *table, const uint32_t *count, uint32_t n, float *out, uint8_t *found);
+    /* One batch's sightings: finds or makes rows, by the rule of table_resolve_batch. rows[u] = the row,
+     * NULL: waiting for admission, or refused. */
+    void (*resolve)(struct gpu_tables *tables, struct gpu_stream *stream, const struct gpu_batch *batch,
+                    void **rows);
+
+    /* Rows with seen below `expired_before` are gone (from now on they are not found); of table `table`. */
+    void (*expire)(struct gpu_tables *tables, struct gpu_stream *stream, uint32_t table,
+                   uint32_t expired_before);
+    void (*halve_sketch)(struct gpu_tables *tables, struct gpu_stream *stream, uint32_t table);
+
+    /*
+     * Between batches: waits for the stream, empties stashes, and grows free tables so that `n` new rows find
+     * room at a load of 0.95 at most. Splits at most a few buckets a call beyond what must be ("without
+     * stopping"). rows_cold: where memory_bytes is reached, how many rows of each table have to go to the
+     * cold tier first (take_oldest).
+     */
+    bool (*make_room)(struct gpu_tables *tables, struct gpu_stream *stream, uint32_t n, uint64_t *rows_cold,
+                      struct gpu_error *error);
+
+    /*
+     * Rows leave and come as heads[] and payloads[] (weights as float [d], then the state), in device or
+     * pinned memory. select: marks the rows with epoch in (since, closing] (since 0: all) as they are now, by
+     * table and slot; waits; *rows how many. They must not change until they were copied: copy them before
+     * the next batch, or into `staging`. export_rows: the next up to `room` of them; *count (pinned or
+     * device) how many. take_removed: keys gone for good (evicted, expired, refused never) since the last
+     * call, by rising (table, key); waits; those that came back later are listed, too: apply removals before
+     * rows. import_rows: puts rows in place of what is there; a head's step is 0. waits. remove: takes keys
+     * away, listed nowhere. take_oldest: the next up to `room` rows of `table` with the lowest (step, key),
+     * none of them of `step_spared` or later, leave the table, for the cold tier; *count; waits.
+     */
+    bool (*select)(struct gpu_tables *tables, struct gpu_stream *stream, uint32_t since, uint32_t closing,
+                   uint64_t *rows, struct gpu_error *error);
+    void (*export_rows)(struct gpu_tables *tables, struct gpu_stream *stream, uint32_t room,
+                        struct gpu_row_head *heads, float *payloads, uint32_t *count);
+    bool (*take_removed)(struct gpu_tables *tables, struct gpu_stream *stream, struct gpu_row_head *removed,
+                         uint64_t room, uint64_t *count, struct gpu_error *error);
+    bool (*import_rows)(struct gpu_tables *tables, struct gpu_stream *stream,
+                        const struct gpu_row_head *heads, const float *payloads, uint32_t count,
+                        struct gpu_error *error);
+    void (*remove)(struct gpu_tables *tables, struct gpu_stream *stream, const uint64_t *keys,
+                   const uint32_t *table, uint32_t count);
+    bool (*take_oldest)(struct gpu_tables *tables, struct gpu_stream *stream, uint32_t table,
+                        uint32_t step_spared, uint32_t room, struct gpu_row_head *heads, float *payloads,
+                        uint32_t *count, struct gpu_error *error);
+
+    /* Which keys of a batch to come have no row here: missing[] by number, *count; for fetching them from the
+     * cold tier ahead. Rows that are there are marked as used by batch->step, so that take_oldest spares
+     * them. */
+    void (*missing)(struct gpu_tables *tables, struct gpu_stream *stream, const struct gpu_batch *batch,
+                    uint32_t *missing, uint32_t *count);
+
+    bool (*stats)(struct gpu_tables *tables, struct gpu_stream *stream, uint32_t table,
+                  struct gpu_table_stats *stats, struct gpu_error *error); /* waits */
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif
