@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-enum { GPU_API_VERSION = 1, GPU_DEVICES_MAX = 16, GPU_CAPABILITY_MIN = 70 };
+enum { GPU_API_VERSION = 1, GPU_DEVICES_MAX = 16, GPU_CAPABILITY_MIN = 75 /* what CUDA 13 compiles for */ };
 
 enum gpu_failure {
     GPU_OK,
@@ -66,8 +66,8 @@ struct gpu_api {
     struct gpu *(*open)(int device, struct gpu_error *error); /* NULL: error */
     void (*close)(struct gpu *gpu);                           /* waits for all work; NULL is fine */
 
-    /* Device and pinned host memory. NULL: does not fit (error tells how much is free). free(NULL) is fine.
-     */
+    /* Device and pinned host memory, aligned to 256 bytes. NULL: does not fit (error tells how much is free),
+     * or the device has failed. 0 bytes are memory, too. free(NULL) is fine; frees wait for the device. */
     void *(*alloc)(struct gpu *gpu, size_t bytes, struct gpu_error *error);
     void (*free)(struct gpu *gpu, void *memory);
     void *(*alloc_pinned)(struct gpu *gpu, size_t bytes, struct gpu_error *error);
@@ -83,7 +83,7 @@ struct gpu_api {
     /* Until the work is done. false: the device has failed. */
     bool (*wait)(struct gpu_stream *stream, struct gpu_error *error);
     bool (*wait_for)(struct gpu_event *event, struct gpu_error *error);
-    /* Milliseconds between two recorded events that are done. */
+    /* Milliseconds between two recorded events that are done; NaN: they are not, or the device has failed. */
     float (*elapsed_ms)(struct gpu_event *from, struct gpu_event *to);
 
     /* In stream order; either side may be device or pinned memory (pageable memory is not asynchronous). */

@@ -5,10 +5,13 @@
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/gpu.h"
 
+#include <pthread.h>
+
 struct gpu {
     int device;
     int multiprocessors;
-    gpu_error failed; /* the first failure; failure == GPU_OK: none */
+    pthread_mutex_t lock; /* over failed */
+    gpu_error failed;     /* the first failure; failure == GPU_OK: none */
 };
 
 struct gpu_stream {
@@ -16,14 +19,40 @@ struct gpu_stream {
     cudaStream_t stream;
 };
 
+struct gpu_event {
+    struct gpu *gpu;
+    cudaEvent_t event;
+};
+
+/* Calls of the run time by this thread are for this device from now on. */
+static inline void gpu_use(const gpu *gpu)
+{
+    (void)cudaSetDevice(gpu->device); /* a failure comes back with the next call that gpu_note sees */
+}
+
+/* The stream of a kernel's `stream` argument; makes its device the thread's. */
 static inline cudaStream_t gpu_cuda_stream(void *stream)
 {
-    return static_cast<gpu_stream *>(stream)->stream;
+    gpu_stream *of = static_cast<gpu_stream *>(stream);
+    gpu_use(of->gpu);
+    return of->stream;
 }
+
+/* Fills error (NULL: nobody asks); false, so that it can be returned. */
+bool gpu_refuse(gpu_error *error, enum gpu_failure failure, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Notes the first failure of a device. `what`: what was being done. Returns whether status is a success. */
 bool gpu_note(gpu *gpu, cudaError_t status, const char *what);
 /* After launches: notes those that could not be launched. */
 bool gpu_launched(void *stream, const char *kernel);
+/* Whether the device has not failed so far; else error says how it did. */
+bool gpu_is_good(gpu *gpu, gpu_error *error);
+
+/* How many devices the driver shows; -1: error says why it cannot be asked (gpu_devices.cu). */
+int gpu_count(gpu_error *error);
+/* One of them; false: it cannot be used, described->why says why not. */
+bool gpu_describe(int device, gpu_device *described);
+int gpu_devices(gpu_device *devices, gpu_error *error); /* gpu_api.devices */
 
 #endif

@@ -1,0 +1,269 @@
+/*
+ * The device itself: opening, memory, streams, events, copies, and its first failure, which stays.
+ *
+ * No ladder: nothing here is a kernel. Each call costs one of the run time; none of those that are made in a
+ * step (record, wait_event, copy, fill) waits for the device.
+ */
+#include "kernels/cuda/gpu.cuh"
+#include "kernels/cuda/parts.cuh"
+
+#include <math.h>
+#include <new>
+#include <string.h>
+
+bool gpu_is_good(gpu *gpu, gpu_error *error)
+{
+    pthread_mutex_lock(&gpu->lock);
+    gpu_error failed = gpu->failed;
+    pthread_mutex_unlock(&gpu->lock);
+    if (failed.failure == GPU_OK)
+        return true;
+    if (error != NULL)
+        *error = failed;
+    return false;
+}
+
+bool gpu_note(gpu *gpu, cudaError_t status, const char *what)
+{
+    if (status == cudaSuccess)
+        return true;
+    (void)cudaGetLastError();
+    pthread_mutex_lock(&gpu->lock);
+    if (gpu->failed.failure == GPU_OK)
+        gpu_refuse(
+            &gpu->failed, GPU_FAILED,
+            "Device %d failed in %s: %s (%s). Nothing on it can be trusted any more: the process has to end "
+            "and be started again from its last checkpoint.",
+            gpu->device, what, cudaGetErrorString(status), cudaGetErrorName(status));
+    pthread_mutex_unlock(&gpu->lock);
+    return false;
+}
+
+bool gpu_launched(void *stream, const char *kernel)
+{
+    return gpu_note(static_cast<gpu_stream *>(stream)->gpu, cudaGetLastError(), kernel);
+}
+
+/* --- opening ---------------------------------------------------------------------------------------------
+ */
+
+static gpu *gpu_open(int device, gpu_error *error)
+{
+    int count = gpu_count(error);
+    if (count < 0)
+        return NULL;
+    if (device < 0 || device >= count) {
+        gpu_refuse(
+            error, GPU_NO_DEVICE,
+            "Device %d was asked for, and there %s %d, numbered from 0. `leat help device` lists them; "
+            "CUDA_VISIBLE_DEVICES may hide some.",
+            device, count == 1 ? "is" : "are", count);
+        return NULL;
+    }
+    gpu_device described;
+    if (!gpu_describe(device, &described)) {
+        if (error != NULL)
+            *error = described.why;
+        return NULL;
+    }
+    gpu *opened = new (std::nothrow) gpu{};
+    if (opened == NULL) {
+        gpu_refuse(error, GPU_NO_MEMORY, "The host has no memory left.");
+        return NULL;
+    }
+    opened->device = device;
+    opened->multiprocessors = described.multiprocessors;
+    pthread_mutex_init(&opened->lock, NULL);
+    return opened;
+}
+
+static void gpu_close(gpu *gpu)
+{
+    if (gpu == NULL)
+        return;
+    gpu_use(gpu);
+    gpu_note(gpu, cudaDeviceSynchronize(), "close");
+    pthread_mutex_destroy(&gpu->lock);
+    delete gpu;
+}
+
+/* --- memory ----------------------------------------------------------------------------------------------
+ */
+
+/* What does not fit is no failure of the device; everything else is. */
+static void *allocated(gpu *gpu, void *memory, cudaError_t status, size_t bytes, const char *where,
+                       gpu_error *error)
+{
+    if (status == cudaSuccess)
+        return memory;
+    if (status != cudaErrorMemoryAllocation) {
+        gpu_note(gpu, status, "an allocation");
+        gpu_is_good(gpu, error);
+        return NULL;
+    }
+    (void)cudaGetLastError();
+    size_t free_bytes = 0, all_bytes = 0;
+    if (cudaMemGetInfo(&free_bytes, &all_bytes) != cudaSuccess)
+        (void)cudaGetLastError();
+    gpu_refuse(
+        error, GPU_NO_MEMORY,
+        "%zu MiB of %s were asked for and do not fit; device %d has %zu of %zu MiB free. Make tables or "
+        "batches smaller, or end who else uses it.",
+        bytes >> 20, where, gpu->device, free_bytes >> 20, all_bytes >> 20);
+    return NULL;
+}
+
+static void *gpu_alloc(gpu *gpu, size_t bytes, gpu_error *error)
+{
+    if (!gpu_is_good(gpu, error))
+        return NULL;
+    void *memory = NULL;
+    gpu_use(gpu);
+    cudaError_t status = cudaMalloc(&memory, bytes > 0 ? bytes : 1);
+    return allocated(gpu, memory, status, bytes, "device memory", error);
+}
+
+static void gpu_free(gpu *gpu, void *memory)
+{
+    if (memory == NULL)
+        return;
+    gpu_use(gpu);
+    gpu_note(gpu, cudaFree(memory), "free");
+}
+
+static void *gpu_alloc_pinned(gpu *gpu, size_t bytes, gpu_error *error)
+{
+    if (!gpu_is_good(gpu, error))
+        return NULL;
+    void *memory = NULL;
+    gpu_use(gpu);
+    cudaError_t status = cudaMallocHost(&memory, bytes > 0 ? bytes : 1);
+    return allocated(gpu, memory, status, bytes, "pinned host memory", error);
+}
+
+static void gpu_free_pinned(gpu *gpu, void *memory)
+{
+    if (memory == NULL)
+        return;
+    gpu_use(gpu);
+    gpu_note(gpu, cudaFreeHost(memory), "free_pinned");
+}
+
+/* --- streams and events ----------------------------------------------------------------------------------
+ */
+
+static gpu_stream *stream_new(gpu *gpu, gpu_error *error)
+{
+    if (!gpu_is_good(gpu, error))
+        return NULL;
+    gpu_stream *made = new (std::nothrow) gpu_stream{gpu, NULL};
+    if (made == NULL) {
+        gpu_refuse(error, GPU_NO_MEMORY, "The host has no memory left.");
+        return NULL;
+    }
+    gpu_use(gpu);
+    if (!gpu_note(gpu, cudaStreamCreateWithFlags(&made->stream, cudaStreamNonBlocking), "making a stream")) {
+        gpu_is_good(gpu, error);
+        delete made;
+        return NULL;
+    }
+    return made;
+}
+
+static void stream_free(gpu *gpu, gpu_stream *stream)
+{
+    if (stream == NULL)
+        return;
+    gpu_use(gpu);
+    gpu_note(gpu, cudaStreamSynchronize(stream->stream), "the end of a stream");
+    gpu_note(gpu, cudaStreamDestroy(stream->stream), "the end of a stream");
+    delete stream;
+}
+
+static gpu_event *event_new(gpu *gpu, gpu_error *error)
+{
+    if (!gpu_is_good(gpu, error))
+        return NULL;
+    gpu_event *made = new (std::nothrow) gpu_event{gpu, NULL};
+    if (made == NULL) {
+        gpu_refuse(error, GPU_NO_MEMORY, "The host has no memory left.");
+        return NULL;
+    }
+    gpu_use(gpu);
+    if (!gpu_note(gpu, cudaEventCreate(&made->event), "making an event")) {
+        gpu_is_good(gpu, error);
+        delete made;
+        return NULL;
+    }
+    return made;
+}
+
+static void event_free(gpu *gpu, gpu_event *event)
+{
+    if (event == NULL)
+        return;
+    gpu_use(gpu);
+    gpu_note(gpu, cudaEventDestroy(event->event), "the end of an event");
+    delete event;
+}
+
+static void event_record(gpu_event *event, gpu_stream *stream)
+{
+    gpu_note(event->gpu, cudaEventRecord(event->event, gpu_cuda_stream(stream)), "record");
+}
+
+static void stream_wait_event(gpu_stream *stream, gpu_event *event)
+{
+    gpu_note(stream->gpu, cudaStreamWaitEvent(gpu_cuda_stream(stream), event->event, 0), "wait_event");
+}
+
+static bool stream_wait(gpu_stream *stream, gpu_error *error)
+{
+    gpu_note(stream->gpu, cudaStreamSynchronize(gpu_cuda_stream(stream)), "wait");
+    return gpu_is_good(stream->gpu, error);
+}
+
+static bool event_wait(gpu_event *event, gpu_error *error)
+{
+    gpu_use(event->gpu);
+    gpu_note(event->gpu, cudaEventSynchronize(event->event), "wait_for");
+    return gpu_is_good(event->gpu, error);
+}
+
+static float event_elapsed_ms(gpu_event *from, gpu_event *to)
+{
+    float ms = 0.0F;
+    gpu_use(from->gpu);
+    if (cudaEventElapsedTime(&ms, from->event, to->event) == cudaSuccess)
+        return ms;
+    (void)cudaGetLastError(); /* not done yet: no failure */
+    return NAN;
+}
+
+/* --- copies ----------------------------------------------------------------------------------------------
+ */
+
+static void stream_copy(gpu_stream *stream, void *to, const void *from, size_t bytes)
+{
+    if (bytes > 0)
+        gpu_note(stream->gpu, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, gpu_cuda_stream(stream)),
+                 "a copy");
+}
+
+static void stream_fill(gpu_stream *stream, void *to, uint8_t byte, size_t bytes)
+{
+    if (bytes > 0)
+        gpu_note(stream->gpu, cudaMemsetAsync(to, byte, bytes, gpu_cuda_stream(stream)), "a fill");
+}
+
+/* What the shared object hands over; the kernels' and the tables' functions are cuda/parts.cuh's. */
+static const gpu_api api = {
+    GPU_API_VERSION,   &cuda_kernels,   gpu_devices, gpu_open,         gpu_close,   gpu_alloc,   gpu_free,
+    gpu_alloc_pinned,  gpu_free_pinned, stream_new,  stream_free,      event_new,   event_free,  event_record,
+    stream_wait_event, stream_wait,     event_wait,  event_elapsed_ms, stream_copy, stream_fill, &cuda_tables,
+};
+
+extern "C" __attribute__((visibility("default"))) const gpu_api *leat_gpu_api(void)
+{
+    return &api;
+}

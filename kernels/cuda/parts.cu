@@ -1,0 +1,15 @@
+/* The two tables of functions that the device library hands over (parts.cuh). */
+#include "kernels/cuda/parts.cuh"
+
+const batch_kernels cuda_kernels = {
+    "cuda",
+#define BATCH(name, args, tolerance, class, bytes, flops) cuda_##name,
+#include "kernels/kernels.def"
+};
+
+const gpu_table_api cuda_tables = {
+    tables_plan,        tables_create,       tables_destroy,      tables_find,      tables_find_values,
+    tables_resolve,     tables_expire,       tables_halve_sketch, tables_make_room, tables_select,
+    tables_export_rows, tables_take_removed, tables_import_rows,  tables_remove,    tables_take_oldest,
+    tables_missing,     tables_stats,
+};

@@ -1,0 +1,108 @@
+/* Opens the device library, leat_cuda.so (gpu.h). It is the only code of the host's side that knows of it. */
+#include "kernels/gpu.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LIBRARY_NAME "leat_cuda.so"
+
+static const struct gpu_api *refuse(struct gpu_error *error, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static const struct gpu_api *refuse(struct gpu_error *error, const char *format, ...)
+{
+    if (error == NULL)
+        return NULL;
+    error->failure = GPU_NO_LIBRARY;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(error->text, sizeof error->text, format, arguments);
+    va_end(arguments);
+    return NULL;
+}
+
+/* leat_cuda.so beside the program; false: the program's own path is not known, or too long. */
+static bool beside_program(char *path, size_t size)
+{
+    ssize_t length = readlink("/proc/self/exe", path, size);
+    if (length < 0 || (size_t)length >= size)
+        return false;
+    path[length] = '\0';
+    char *name = strrchr(path, '/');
+    size_t folder = name == NULL ? 0 : (size_t)(name - path) + 1;
+    if (folder + sizeof LIBRARY_NAME > size)
+        return false;
+    memcpy(path + folder, LIBRARY_NAME, sizeof LIBRARY_NAME);
+    return true;
+}
+
+static const struct gpu_api *open_path(const char *path, struct gpu_error *error)
+{
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL)
+        return refuse(error, "The device library cannot be opened: %s.", dlerror());
+    void *symbol = dlsym(library, "leat_gpu_api");
+    if (symbol == NULL) {
+        dlclose(library);
+        return refuse(
+            error,
+            "%s is not leat's device library: it has no symbol leat_gpu_api. LEAT_CUDA_LIBRARY has to "
+            "name a " LIBRARY_NAME ".",
+            path);
+    }
+    gpu_api_function *function;
+    memcpy(&function, &symbol, sizeof function); /* ISO C has no cast between the two kinds of pointers */
+    const struct gpu_api *api = function();
+    if (api->version != GPU_API_VERSION)
+        return refuse(
+            error,
+            "%s is of another build of leat: version %u of its functions was expected, %u found. Take "
+            "the one that was built with this program.",
+            path, (unsigned)GPU_API_VERSION, (unsigned)api->version);
+    return api;
+}
+
+const struct gpu_api *gpu_open_library(const char *path, struct gpu_error *error)
+{
+    if (path == NULL)
+        path = getenv("LEAT_CUDA_LIBRARY");
+    if (path != NULL && path[0] != '\0')
+        return open_path(path, error);
+    char beside[PATH_MAX];
+    if (!beside_program(beside, sizeof beside))
+        return refuse(error, "The path of this program is not known, and so not that of " LIBRARY_NAME
+                             ": name it in LEAT_CUDA_LIBRARY.");
+    if (access(beside, F_OK) != 0)
+#ifdef LEAT_WITH_CUDA
+        return refuse(
+            error,
+            "%s is not there. It is built with this program and has to lie beside it, or LEAT_CUDA_LIBRARY "
+            "has to name it.",
+            beside);
+#else
+        return refuse(
+            error,
+            "This leat was built without CUDA (LEAT_CUDA=OFF, or no nvcc was found). `./dev setup --cuda` "
+            "brings an nvcc; then build again.");
+#endif
+    return open_path(beside, error);
+}
+
+const char *gpu_failure_name(enum gpu_failure failure)
+{
+    static const char *const names[] = {
+        [GPU_OK] = "ok",
+        [GPU_NO_LIBRARY] = "no device library",
+        [GPU_NO_DRIVER] = "no driver",
+        [GPU_NO_DEVICE] = "no such device",
+        [GPU_TOO_OLD] = "too old",
+        [GPU_NO_MEMORY] = "no memory",
+        [GPU_UNSUPPORTED] = "unsupported",
+        [GPU_FAILED] = "failed",
+    };
+    return names[failure];
+}
