@@ -21,17 +21,14 @@
 #define KERNELS_BATCH_H
 
 #include "kernels/kernels.h"
+#include "kernels/num.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-enum {
-    BATCH_DIM_MAX = 512,
-    BATCH_TABLES_MAX = 256,
-    BATCH_CHUNK =
-        128, /* entries of a segment that are summed in order; the sums of its chunks then in order */
-};
+/* Places of a segment are summed in order by chunks of BATCH_CHUNK; then the chunks' sums in order. */
+enum { BATCH_DIM_MAX = 512, BATCH_TABLES_MAX = 256, BATCH_CHUNK = 128 };
 
 #define BATCH_NONE UINT32_MAX
 
@@ -45,18 +42,30 @@ enum row_format {
 };
 
 /* Bytes of d weights, a multiple of 16; the optimizer's state begins there. */
-size_t row_weight_bytes(enum row_format format, size_t d);
+static inline KERNELS_BOTH size_t row_weight_bytes(enum row_format format, size_t d)
+{
+    size_t bytes = format == ROW_FP32 ? 4 * d : format == ROW_INT8 ? 4 + d : 2 * d;
+    return (bytes + 15) / 16 * 16;
+}
+
 /* Bytes of weights and `state_floats` of state, a multiple of 16: the least stride of rows. */
-size_t row_bytes(enum row_format format, size_t d, size_t state_floats);
+static inline KERNELS_BOTH size_t row_bytes(enum row_format format, size_t d, size_t state_floats)
+{
+    return row_weight_bytes(format, d) + (4 * state_floats + 15) / 16 * 16;
+}
 
 /*
  * dedupe: the distinct ids of a batch. ids[n] are grouped by table: those of table t lie from tables[t] up to
- * tables[t + 1] (tables_count + 1 offsets, in the memory of ids). id 0 is absent, and padding. An id of two
- * tables is two ids. Distinct ids are numbered by their first place in ids, from 0. count[1]            how
- * many there are: m unique[n]           of a place: its id's number, BATCH_NONE if absent unique_ids[n],
- * unique_tables[n]   of a number, m filled order[n]            places by (number, place): the places of
- * number u are order[starts[u]] up to starts[n + 1]       order[starts[u + 1]]; m + 1 filled; absent places
- * are not listed method: sort or hash; the results are the same.
+ * tables[t + 1] (tables_count + 1 offsets, in the memory of ids, from 0 to n). id 0 is absent, and padding.
+ * An id of two tables is two ids. Distinct ids are numbered by their first place in ids, from 0.
+ *
+ *   count[1]                        how many there are: m
+ *   unique[n]                       of a place: its id's number, BATCH_NONE if absent
+ *   unique_ids[n], unique_tables[n] of a number; m filled
+ *   order[n]                        places by (number, place): those of number u are order[starts[u]] up to
+ *   starts[n + 1]                   order[starts[u + 1]]; m + 1 filled; absent places are not listed
+ *
+ * What lies behind the filled part of an output is undefined. method: sort or hash; the results are the same.
  */
 enum dedupe_method { DEDUPE_SORT, DEDUPE_HASH, DEDUPE_METHODS };
 struct batch_dedupe {
@@ -194,7 +203,8 @@ struct batch_kernels {
 #include "kernels/kernels.def"
 };
 
-/* The CPU's, or NULL if it is not supported here; static. CUDA's comes from an open device (gpu.h). */
+/* The CPU's, or NULL if it is not supported here; static storage. CUDA's comes from an open device (gpu.h).
+ */
 const struct batch_kernels *batch_variant(enum kernels_variant variant);
 
 #ifdef __cplusplus

@@ -1,11 +1,12 @@
 /* Which variants this machine runs, and which one is taken. */
-#include "kernels/kernels.h"
+#include "kernels/batch.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 extern const struct kernels kernels_table_scalar;
+extern const struct batch_kernels batch_table_scalar;
 static const char *const names[KERNELS_VARIANTS] = {"scalar", "avx2", "avx512"};
 
 #if defined(__x86_64__)
@@ -13,8 +14,12 @@ static const char *const names[KERNELS_VARIANTS] = {"scalar", "avx2", "avx512"};
 
 extern const struct kernels kernels_table_avx2;
 extern const struct kernels kernels_table_avx512;
+extern const struct batch_kernels batch_table_avx2;
+extern const struct batch_kernels batch_table_avx512;
 static const struct kernels *const tables[KERNELS_VARIANTS] = {&kernels_table_scalar, &kernels_table_avx2,
                                                                &kernels_table_avx512};
+static const struct batch_kernels *const batch_tables[KERNELS_VARIANTS] = {
+    &batch_table_scalar, &batch_table_avx2, &batch_table_avx512};
 
 /* The register state the operating system saves: XCR0, 0 without OSXSAVE. */
 static uint64_t os_saved_state(void)
@@ -34,7 +39,8 @@ bool kernels_supports(enum kernels_variant variant)
     if (variant == KERNELS_SCALAR)
         return true;
     uint64_t saved = os_saved_state();
-    if ((saved & YMM) != YMM || !__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_FMA) || !(c & bit_AVX))
+    if ((saved & YMM) != YMM || !__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_FMA) || !(c & bit_AVX) ||
+        !(c & bit_F16C))
         return false;
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & bit_AVX2))
         return false;
@@ -45,6 +51,7 @@ bool kernels_supports(enum kernels_variant variant)
 }
 #else
 static const struct kernels *const tables[KERNELS_VARIANTS] = {&kernels_table_scalar, NULL, NULL};
+static const struct batch_kernels *const batch_tables[KERNELS_VARIANTS] = {&batch_table_scalar, NULL, NULL};
 
 bool kernels_supports(enum kernels_variant variant)
 {
@@ -56,6 +63,12 @@ const struct kernels *kernels_variant(enum kernels_variant variant)
 {
     assert(variant >= 0 && variant < KERNELS_VARIANTS);
     return kernels_supports(variant) ? tables[variant] : NULL;
+}
+
+const struct batch_kernels *batch_variant(enum kernels_variant variant)
+{
+    assert(variant >= 0 && variant < KERNELS_VARIANTS);
+    return kernels_supports(variant) ? batch_tables[variant] : NULL;
 }
 
 const char *kernels_variant_name(enum kernels_variant variant)

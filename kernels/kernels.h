@@ -12,6 +12,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* A block of dense work is sixteen events: one a lane. */
 #define KERNELS_BLOCK 16
 
@@ -167,4 +171,7 @@ opt_function opt_pick(const struct kernels *kernels, enum opt_kind kind);
 /* The n-th float of a row's state when the row is made (accumulators start at `init`, the rest at 0). */
 float opt_state_init(enum opt_kind kind, float init);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -32,6 +32,7 @@
 #else
 #include "lanes_scalar.h"
 #endif
+#include "lanes_formats.h"
 
 /*
  * 1/sqrt(x) by an integer guess, one Newton step with constants fitted to it (Walczyk, Moroz, Cieslinski

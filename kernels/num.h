@@ -9,6 +9,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Small functions that device code calls as well. */
+#ifdef __CUDACC__
+#define KERNELS_BOTH __host__ __device__
+#else
+#define KERNELS_BOTH
+#endif
+
 /* e^x, relative error < 4e-16; 0 below -708, infinity above 709; NaN stays NaN. */
 double num_exp(double x);
 
@@ -25,11 +36,14 @@ double num_sigmoid(double x);
 double num_logloss(double logit, double label);
 
 /* splitmix64's finish: a bijection of 64 bits. */
-static inline uint64_t num_mix(uint64_t x)
+static inline KERNELS_BOTH uint64_t num_mix(uint64_t x)
 {
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
     return x ^ (x >> 31);
 }
 
+#ifdef __cplusplus
+}
+#endif
 #endif

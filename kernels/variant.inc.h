@@ -1,8 +1,9 @@
 /*
  * Everything a variant consists of, included once by each variant_*.c, which names its lanes
- * (KERNELS_LANES_...) and its table (VARIANT_TABLE, VARIANT_NAME) first.
+ * (KERNELS_LANES_...) and its tables (VARIANT_TABLE, BATCH_TABLE, VARIANT_NAME) first. Kernels over a whole
+ * batch are static functions batch_<name>.
  */
-#include "kernels/kernels.h"
+#include "kernels/batch.h"
 #include "kernels/lanes.h"
 
 #include "kernels/pool.inc.h"
@@ -22,4 +23,10 @@ const struct kernels VARIANT_TABLE = {
     .name = VARIANT_NAME,
 #define KERNEL(type, fn, args, tolerance, class, bytes, flops) .fn = fn,
 #include "kernels/kernels.def"
+};
+
+/* Each kernel's line stands in the order of kernels.def. */
+extern const struct batch_kernels BATCH_TABLE;
+const struct batch_kernels BATCH_TABLE = {
+    .name = VARIANT_NAME,
 };

@@ -1,5 +1,6 @@
 /* The kernels compiled for scalar; CMakeLists.txt gives this file its flags. */
 #define KERNELS_LANES_SCALAR
 #define VARIANT_TABLE kernels_table_scalar
+#define BATCH_TABLE   batch_table_scalar
 #define VARIANT_NAME  "scalar"
 #include "kernels/variant.inc.h"

@@ -1,0 +1,163 @@
+/*
+ * The program of the differential tests (trial.h); prints TAP.
+ *
+ *   test_batch [--seed N] [--kernel NAME] [--variant scalar|avx2|avx512|cuda] [--case N] [--library PATH]
+ *
+ * Without --variant: all variants of this CPU. cuda: on the first device that leat_cuda.so finds (--library
+ * says where that is; else as gpu_open_library). Built with the model of tests/cuda_on_host (LEAT_ON_HOST) it
+ * runs cuda alone, on the model. A failure is had again with the seed, the kernel, the variant and the case
+ * that it names. Ends with 1 if something failed, 77 if there is no such device.
+ */
+#include "trial_internal.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    void (*run)(struct suite *suite);
+    size_t offset;
+} suites[] = {
+#define BATCH(name, args, tolerance, class, bytes, flops)                                                    \
+    {#name, suite_##name, offsetof(struct batch_kernels, name)},
+#include "kernels/kernels.def"
+};
+
+struct options {
+    uint64_t seed;
+    const char *kernel, *variant, *library;
+    int only;
+};
+
+static bool has_kernel(const struct batch_kernels *kernels, size_t offset)
+{
+    void (*function)(void);
+    memcpy(&function, (const char *)kernels + offset, sizeof function);
+    return function != NULL;
+}
+
+static unsigned run_target(const struct target *scalar, const struct target *target, const struct options *o)
+{
+    unsigned failed = 0;
+    for (size_t i = 0; i < sizeof suites / sizeof *suites; i++) {
+        if (o->kernel && strcmp(o->kernel, suites[i].name) != 0)
+            continue;
+        struct suite suite = {.kernel = suites[i].name,
+                              .scalar = scalar,
+                              .target = target,
+                              .seed = o->seed,
+                              .only = o->only,
+                              .text = ""};
+        if (!has_kernel(scalar->kernels, suites[i].offset) ||
+            !has_kernel(target->kernels, suites[i].offset)) {
+            printf("ok - %s, %s # SKIP no such kernel yet\n", suite.kernel, target->name);
+            continue;
+        }
+        suites[i].run(&suite);
+        if (suite.cases == 0)
+            printf("# %s: no case was tried\n", suite.kernel);
+        bool is_ok = suite.failures == 0 && suite.cases > 0;
+        printf("%s - %s, %s: %u cases\n", is_ok ? "ok" : "not ok", suite.kernel, target->name, suite.cases);
+        fflush(stdout);
+        failed += !is_ok;
+    }
+    return failed;
+}
+
+static unsigned run_cpu(const struct target *scalar, const struct options *o)
+{
+    unsigned failed = 0, tried = 0;
+    for (int v = 0; v < KERNELS_VARIANTS; v++) {
+        struct target target = {.name = kernels_variant_name((enum kernels_variant)v),
+                                .kernels = batch_variant((enum kernels_variant)v)};
+        if (o->variant && strcmp(o->variant, target.name) != 0)
+            continue;
+        tried++;
+        if (!target.kernels)
+            printf("ok - %s # SKIP this CPU does not support it\n", target.name);
+        else
+            failed += run_target(scalar, &target, o);
+    }
+    if (tried == 0) {
+        printf("Bail out! %s: not a variant: scalar, avx2, avx512 and cuda are\n", o->variant);
+        return 1;
+    }
+    return failed;
+}
+
+#ifdef LEAT_ON_HOST
+const struct gpu_api *leat_gpu_api(void);
+
+static const struct gpu_api *device_api(const struct options *o, struct gpu_error *error)
+{
+    (void)o, (void)error;
+    return leat_gpu_api();
+}
+#else
+static const struct gpu_api *device_api(const struct options *o, struct gpu_error *error)
+{
+    return gpu_open_library(o->library, error);
+}
+#endif
+
+/* Returns the exit status. */
+static int run_device(const struct target *scalar, const struct options *o)
+{
+    struct gpu_error error = {0};
+    const struct gpu_api *api = device_api(o, &error);
+    struct gpu *gpu = api ? api->open(0, &error) : NULL;
+    struct gpu_stream *stream = gpu ? api->stream(gpu, &error) : NULL;
+    if (!stream) {
+        printf("ok - cuda # SKIP no device: %s\n", error.text);
+        return 77;
+    }
+    struct target target = {
+        .name = "cuda", .kernels = api->kernels, .api = api, .gpu = gpu, .stream = stream};
+#ifdef LEAT_ON_HOST
+    target.is_model = true;
+#endif
+    unsigned failed = run_target(scalar, &target, o);
+    api->stream_free(gpu, stream);
+    api->close(gpu);
+    return failed > 0;
+}
+
+static struct options read_options(int argc, char **argv)
+{
+    static const struct option names[] = {
+        {"seed", required_argument, NULL, 's'},    {"kernel", required_argument, NULL, 'k'},
+        {"variant", required_argument, NULL, 'v'}, {"case", required_argument, NULL, 'c'},
+        {"library", required_argument, NULL, 'l'}, {0}};
+    struct options o = {.seed = 6, .only = -1};
+#ifdef LEAT_ON_HOST
+    o.variant = "cuda";
+#endif
+    for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;) {
+        switch (c) {
+        case 's': o.seed = strtoull(optarg, NULL, 0); break;
+        case 'k': o.kernel = optarg; break;
+        case 'v': o.variant = optarg; break;
+        case 'c': o.only = atoi(optarg); break;
+        case 'l': o.library = optarg; break;
+        default:
+            fprintf(stderr,
+                    "usage: %s [--seed N] [--kernel NAME] [--variant scalar|avx2|avx512|cuda] "
+                    "[--case N] [--library PATH]\n",
+                    argv[0]);
+            exit(2);
+        }
+    }
+    return o;
+}
+
+int main(int argc, char **argv)
+{
+    struct options o = read_options(argc, argv);
+    struct target scalar = {.name = "scalar", .kernels = batch_variant(KERNELS_SCALAR)};
+    printf("# seed %llu\n", (unsigned long long)o.seed);
+    if (o.variant && strcmp(o.variant, "cuda") == 0)
+        return run_device(&scalar, &o);
+    return run_cpu(&scalar, &o) > 0;
+}

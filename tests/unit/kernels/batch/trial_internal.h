@@ -1,0 +1,42 @@
+/* What trial.c, fill.c and main.c share. */
+#ifndef TESTS_UNIT_KERNELS_BATCH_TRIAL_INTERNAL_H
+#define TESTS_UNIT_KERNELS_BATCH_TRIAL_INTERNAL_H
+
+#include "trial.h"
+
+enum { BUFFERS_MAX = 32 };
+
+enum role { ROLE_INPUT, ROLE_OUTPUT, ROLE_CHANGED, ROLE_SCRATCH };
+
+/* A block of host memory and one of the variant's, both: guard, shift, `bytes` of content, guard. */
+struct buffer {
+    const char *name;
+    enum role role;
+    size_t bytes, valid;        /* of the content; what is compared of it */
+    size_t offset, total;       /* of the content in the blocks; of the blocks */
+    unsigned char *block;       /* host */
+    unsigned char *place_block; /* the variant's */
+    trial_same *same;
+    struct trial_rows rows; /* count > 0: the content is rows */
+};
+
+struct trial {
+    struct suite *suite;
+    const struct target *target;
+    uint64_t random;
+    unsigned char poison;
+    bool is_shifted, has_failed;
+    unsigned buffers;
+    struct buffer buffer[BUFFERS_MAX];
+};
+
+struct suite {
+    const char *kernel;
+    const struct target *scalar, *target;
+    uint64_t seed;
+    int only; /* the one case to try, or -1 */
+    unsigned cases, failures;
+    const char *text; /* the case in progress */
+};
+
+#endif
