@@ -1,4 +1,5 @@
 # What every folder's CMakeLists.txt uses: leat_library here, flags and tests in the files beside this one.
+get_filename_component(LEAT_ROOT ${CMAKE_CURRENT_LIST_DIR} DIRECTORY) # also where cmake/gpu is the top
 set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_EXTENSIONS ON)
 set(CMAKE_CXX_STANDARD 17)
@@ -12,7 +13,7 @@ set(CMAKE_C_FLAGS_RELEASE "${optimization}")
 set(CMAKE_CXX_FLAGS_RELEASE "${optimization}")
 find_package(Threads REQUIRED)
 include(leat_flags)
-target_compile_definitions(leat_flags INTERFACE _GNU_SOURCE LEAT_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+target_compile_definitions(leat_flags INTERFACE _GNU_SOURCE LEAT_SOURCE_DIR="${LEAT_ROOT}"
                            LEAT_VERSION="${PROJECT_VERSION}")
 include(leat_tests)
 

@@ -4,7 +4,7 @@
 set(LEAT_SANITIZE "" CACHE STRING "sanitizers for all code, as for -fsanitize=")
 
 add_library(leat_flags INTERFACE)
-target_include_directories(leat_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/engine)
+target_include_directories(leat_flags INTERFACE ${LEAT_ROOT} ${LEAT_ROOT}/engine)
 target_compile_options(leat_flags INTERFACE
     -Wall -Wextra -Werror -Wshadow -Wconversion -fno-omit-frame-pointer
     $<$<COMPILE_LANGUAGE:C>:-std=gnu11>

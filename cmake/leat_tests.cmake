@@ -3,6 +3,9 @@
 #   add_leat_test(NAME SOURCE.c... LIBRARY...)                a cmocka executable
 #   add_leat_test(NAME SOURCES a.c b.c LIBS x y LABELS lanes TIMEOUT 60 COST 9)
 #   add_leat_script(NAME LABELS golden COMMAND python3 ...)   any other program; run in the repository's root
+#   add_leat_device_test(NAME SOURCES a.c LIBS leat_kernels)  a program of device code, without cmocka; prints TAP lines. It
+#                                                             opens the device library by gpu_open_library(NULL): here
+#                                                             that of tests/cuda_on_host, on a GPU machine leat_cuda.so
 #   add_leat_fuzzer(NAME SOURCE.c... LIBRARY...)              a libFuzzer program, built by the preset `fuzz` alone;
 #                                                             seeds: tests/fuzz/corpus/NAME/, words: tests/fuzz/NAME.dict
 #
@@ -12,6 +15,8 @@
 #   lanes                          under ASan + UBSan, and again under TSan
 #   golden, crash, jobs, tidy      with the release build
 #   kafka                          with the release build, beside a real Kafka (tests/kafka)
+# Where kernels and learners are built alone (LEAT_ALONE: cmake/gpu, for a bare GPU machine) there are tests of device code
+# alone; `./dev gpu` runs them: with the argument `--reduced` they take small sizes (compute-sanitizer).
 # A test that cannot run here prints why and ends with status 77. Lines `ok - what`, `not ok - what` and
 # `ok - what # SKIP why` in a test's output count as sub-tests, as cmocka's do.
 set(LEAT_TEST_TIMEOUT_S 120)
@@ -39,24 +44,44 @@ macro(leat_parse_test_arguments)
 endmacro()
 
 function(add_leat_script name)
-    if(NOT LEAT_TESTS)
+    if(NOT LEAT_TESTS OR LEAT_ALONE)
         return()
     endif()
     leat_parse_test_arguments(${ARGN})
-    add_test(NAME ${name} COMMAND ${arg_COMMAND} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+    add_test(NAME ${name} COMMAND ${arg_COMMAND} WORKING_DIRECTORY ${LEAT_ROOT})
     set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77
                          COST ${arg_COST})
 endfunction()
 
 function(add_leat_test name)
+    if(NOT LEAT_TESTS OR LEAT_ALONE)
+        return()
+    endif()
+    leat_parse_test_arguments(${ARGN})
+    add_executable(${name} ${arg_SOURCES})
+    target_include_directories(${name} PRIVATE ${LEAT_ROOT}/tests)
+    target_link_libraries(${name} PRIVATE leat_flags ${arg_LIBS} cmocka)
+    add_leat_script(${name} COMMAND ${name} LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} COST ${arg_COST})
+    if("lanes" IN_LIST arg_LABELS)
+        set_property(GLOBAL APPEND PROPERTY LEAT_LANE_TESTS ${name})
+    endif()
+endfunction()
+
+function(add_leat_device_test name)
     if(NOT LEAT_TESTS)
         return()
     endif()
     leat_parse_test_arguments(${ARGN})
     add_executable(${name} ${arg_SOURCES})
-    target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
-    target_link_libraries(${name} PRIVATE leat_flags ${arg_LIBS} cmocka)
+    target_include_directories(${name} PRIVATE ${LEAT_ROOT}/tests)
+    target_link_libraries(${name} PRIVATE leat_flags ${arg_LIBS})
+    if(LEAT_ALONE)
+        set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/device)
+        return()
+    endif()
     add_leat_script(${name} COMMAND ${name} LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} COST ${arg_COST})
+    add_dependencies(${name} leat_cuda_on_host)
+    set_property(TEST ${name} PROPERTY ENVIRONMENT LEAT_CUDA_LIBRARY=$<TARGET_FILE:leat_cuda_on_host>)
     if("lanes" IN_LIST arg_LABELS)
         set_property(GLOBAL APPEND PROPERTY LEAT_LANE_TESTS ${name})
     endif()
@@ -68,7 +93,7 @@ function(add_leat_fuzzer name)
     endif()
     leat_parse_test_arguments(${ARGN})
     add_executable(${name} ${arg_SOURCES})
-    target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+    target_include_directories(${name} PRIVATE ${LEAT_ROOT}/tests)
     target_link_libraries(${name} PRIVATE leat_flags ${arg_LIBS})
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzzers)
