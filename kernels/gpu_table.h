@@ -110,13 +110,14 @@ struct gpu_table_api {
     void (*halve_sketch)(struct gpu_tables *tables, struct gpu_stream *stream, uint32_t table);
 
     /*
-     * Between batches: waits for the stream, empties stashes, and grows free tables so that `n` new rows find
-     * room at a load of 0.95 at most. Splits at most a few buckets a call beyond what must be ("without
-     * stopping"). rows_cold: where memory_bytes is reached, how many rows of each table have to go to the
-     * cold tier first (take_oldest).
+     * Between batches: waits for the stream, empties stashes, evens out full buckets, and grows free tables
+     * so that rows_new[t] new rows of each table (host memory) find room at a load of 0.95 at most. Splits at
+     * most a few buckets a call beyond what must be ("without stopping"). rows_cold (host memory): where
+     * memory_bytes is reached, how many rows of each table have to go to the cold tier first (take_oldest);
+     * then again. false: error.
      */
-    bool (*make_room)(struct gpu_tables *tables, struct gpu_stream *stream, uint32_t n, uint64_t *rows_cold,
-                      struct gpu_error *error);
+    bool (*make_room)(struct gpu_tables *tables, struct gpu_stream *stream, const uint32_t *rows_new,
+                      uint64_t *rows_cold, struct gpu_error *error);
 
     /*
      * Rows leave and come as heads[] and payloads[] (weights as float [d], then the state), in device or

@@ -25,8 +25,8 @@ CUDA_PART void tables_find_values(gpu_tables *tables, gpu_stream *stream, const 
 CUDA_PART void tables_resolve(gpu_tables *tables, gpu_stream *stream, const gpu_batch *batch, void **rows);
 CUDA_PART void tables_expire(gpu_tables *tables, gpu_stream *stream, uint32_t table, uint32_t expired_before);
 CUDA_PART void tables_halve_sketch(gpu_tables *tables, gpu_stream *stream, uint32_t table);
-CUDA_PART bool tables_make_room(gpu_tables *tables, gpu_stream *stream, uint32_t n, uint64_t *rows_cold,
-                                gpu_error *error);
+CUDA_PART bool tables_make_room(gpu_tables *tables, gpu_stream *stream, const uint32_t *rows_new,
+                                uint64_t *rows_cold, gpu_error *error);
 CUDA_PART bool tables_select(gpu_tables *tables, gpu_stream *stream, uint32_t since, uint32_t closing,
                              uint64_t *rows, gpu_error *error);
 CUDA_PART void tables_export_rows(gpu_tables *tables, gpu_stream *stream, uint32_t room, gpu_row_head *heads,

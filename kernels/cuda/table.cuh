@@ -10,6 +10,7 @@
 
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/gpu_table.h"
+#include "kernels/num.h"
 
 struct gpu_head {
     uint32_t count, seen, epoch, step;
@@ -36,5 +37,60 @@ struct gpu_table_view {
     uint8_t *sketch;
     uint32_t stashed; /* rows in the stash: it is looked at if there are any */
 };
+
+/* All bits of it are used somewhere: a free table's first bucket takes the low half, its second the high one;
+ * a bounded table's bucket the top; the digest bits 24 to 31. */
+static inline __host__ __device__ uint64_t table_hash_of(const gpu_table_view *t, uint64_t key)
+{
+    return num_mix(key ^ t->seed);
+}
+
+static inline __host__ __device__ uint8_t table_digest(uint64_t hash)
+{
+    return (uint8_t)(2 + ((uint32_t)(hash >> 24 & 255) * 254 >> 8));
+}
+
+/*
+ * Linear hashing (Litwin 1980): of `buckets` (at least 1), level = the highest power of two not above them,
+ * those below buckets - level are split: they and their partners take a bit more of the word. Bucket
+ * `buckets`, appended, takes its rows from bucket table_split_from(buckets) alone.
+ */
+static inline __host__ __device__ uint64_t table_level(uint64_t buckets)
+{
+#ifdef __CUDA_ARCH__
+    return (uint64_t)1 << (63 - __clzll((long long)buckets));
+#else
+    return (uint64_t)1 << (63 - __builtin_clzll(buckets));
+#endif
+}
+
+static inline __host__ __device__ uint64_t table_linear(uint32_t word, uint64_t buckets)
+{
+    uint64_t level = table_level(buckets);
+    uint64_t bucket = word & (2 * level - 1);
+    return bucket < buckets ? bucket : bucket - level;
+}
+
+static inline __host__ __device__ uint64_t table_split_from(uint64_t buckets)
+{
+    return buckets - table_level(buckets);
+}
+
+/* Buckets of a key, without the stash; a bounded table has the first alone. They may be the same. */
+static inline __host__ __device__ uint64_t table_first(const gpu_table_view *t, uint64_t hash)
+{
+    if (!t->is_bounded)
+        return table_linear((uint32_t)hash, t->bucket_count);
+#ifdef __CUDA_ARCH__
+    return __umul64hi(hash, t->bucket_count);
+#else
+    return (uint64_t)((unsigned __int128)hash * t->bucket_count >> 64);
+#endif
+}
+
+static inline __host__ __device__ uint64_t table_second(const gpu_table_view *t, uint64_t hash)
+{
+    return table_linear((uint32_t)(hash >> 32), t->bucket_count);
+}
 
 #endif
