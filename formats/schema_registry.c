@@ -3,7 +3,7 @@
 #include "formats/schema_registry.h"
 
 #include "core/buffer.h"
-#include "core/os.h"
+#include "core/wait.h"
 
 #include <curl/curl.h>
 #include <jansson.h>
@@ -162,7 +162,6 @@ static void set_up(struct schema_registry *registry)
 struct schema_registry *schema_registry_open(const struct schema_registry_options *options)
 {
     struct schema_registry *registry = calloc(1, sizeof(*registry));
-    pthread_condattr_t monotonic;
     struct str url = options->url;
     leat_assert(registry != NULL);
     pthread_once(&curl_once, curl_begin);
@@ -178,10 +177,7 @@ struct schema_registry *schema_registry_open(const struct schema_registry_option
         curl_slist_append(NULL, "Accept: application/vnd.schemaregistry.v1+json, application/json");
     leat_assert(registry->curl != NULL && registry->headers != NULL);
     pthread_mutex_init(&registry->mutex, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&registry->stopped, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    wait_init(&registry->stopped);
     set_up(registry);
     return registry;
 }
@@ -272,9 +268,8 @@ static enum answer request(struct schema_registry *registry, const char *path, s
 
 bool schema_registry_rest(struct schema_registry *registry, int64_t pause_us)
 {
-    struct timespec until;
     int64_t end = os_monotonic_us() + pause_us;
-    until = (struct timespec){.tv_sec = end / US_PER_SECOND, .tv_nsec = end % US_PER_SECOND * 1000};
+    struct timespec until = wait_until(pause_us);
     pthread_mutex_lock(&registry->mutex);
     while (!atomic_load(&registry->is_stopping) && os_monotonic_us() < end)
         pthread_cond_timedwait(&registry->stopped, &registry->mutex, &until);

@@ -1,6 +1,6 @@
 #include "operators/lookup_versions.h"
 
-#include "core/os.h"
+#include "core/wait.h"
 #include "operators/lookup_kept.h"
 
 #include <dirent.h>
@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { DIGEST_BYTES = LOOKUP_DIGEST_BYTES, LINE_BYTES = 20 + 1 + DIGEST_BYTES + 1, LOG_BYTES_MAX = 64 << 20 };
@@ -339,11 +338,7 @@ static void *looking(void *argument)
     int64_t wait_us = MIN(v->refresh_us, (int64_t)SETTLE_US);
     pthread_mutex_lock(&v->mutex);
     while (!v->must_end) {
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        int64_t ns = until.tv_nsec + wait_us % US_PER_SECOND * 1000;
-        until.tv_sec += wait_us / US_PER_SECOND + ns / 1000000000;
-        until.tv_nsec = ns % 1000000000;
+        struct timespec until = wait_until(wait_us);
         while (!v->must_end && pthread_cond_timedwait(&v->condition, &v->mutex, &until) == 0)
             ;
         if (v->must_end)
@@ -368,8 +363,9 @@ void versions_turn(struct versions *v, uint64_t number)
         candidate->from = number + 1;
         add(v, candidate);
         int error = log_write(v);
-        if (error != 0) { /* at another barrier */
+        if (error != 0) { /* at another barrier; a log that is there without its fsync must not name it */
             v->count--;
+            (void)log_write(v);
             fprintf(stderr, "leat: E0605: the log of `%s` cannot be written: %s\n", v->source.path,
                     strerror(error));
         } else {
@@ -402,7 +398,7 @@ struct versions *versions_new(const struct lookup_source *source, int64_t refres
                                    .base = slash == NULL ? source->path : slash + 1,
                                    .pool = context->pool};
     pthread_mutex_init(&v->mutex, NULL);
-    pthread_cond_init(&v->condition, NULL);
+    wait_init(&v->condition);
     return v;
 }
 

@@ -4,9 +4,10 @@
  */
 #include "state/table.h"
 
+#include "core/wait.h"
+
 #include <errno.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum {
     CHUNK_TARGET = 256 << 10,
@@ -228,14 +229,8 @@ static void wait_for_chunk(struct keyed_table *table)
             pthread_mutex_unlock(&table->mutex);
             break;
         }
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += SERVE_WAIT_MS * 1000000;
-        if (until.tv_nsec >= 1000000000) {
-            until.tv_nsec -= 1000000000;
-            until.tv_sec++;
-        }
-        while (sem_timedwait(&snapshot->served, &until) != 0 && errno == EINTR)
+        struct timespec until = wait_until(SERVE_WAIT_MS * 1000);
+        while (sem_clockwait(&snapshot->served, CLOCK_MONOTONIC, &until) != 0 && errno == EINTR)
             ;
     }
     atomic_store(&snapshot->is_wanted, false);

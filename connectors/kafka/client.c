@@ -4,13 +4,12 @@
 #include "connectors/kafka/properties.h"
 #include "connectors/kafka/token.h"
 
-#include "core/os.h"
+#include "core/wait.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { METADATA_ATTEMPT_MS = 1000, METADATA_WAIT_US = 10 * 1000000, DESTROY_SECONDS = 3 };
@@ -333,13 +332,11 @@ static void *destroy(void *client)
 void kafka_client_free(rd_kafka_t *client, struct kafka_errors *errors)
 {
     pthread_t thread;
-    struct timespec until;
     if (client != NULL) {
         int error = pthread_create(&thread, NULL, destroy, client);
         leat_assert(error == 0);
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec += DESTROY_SECONDS;
-        if (pthread_timedjoin_np(thread, NULL, &until) != 0) {
+        struct timespec until = wait_until(DESTROY_SECONDS * US_PER_SECOND);
+        if (pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &until) != 0) {
             pthread_detach(thread);
             return; /* it may still write to `errors` */
         }

@@ -1,9 +1,8 @@
 #include "connectors/kafka/outbox.h"
 
-#include "core/os.h"
+#include "core/wait.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 enum { PIECE_BYTES = 4 << 20 };
 
@@ -15,11 +14,7 @@ void outbox_init(struct outbox *outbox, uint64_t budget_bytes, _Atomic bool *is_
     *outbox =
         (struct outbox){.budget_bytes = budget_bytes, .is_full = is_full, .wake = wake, .engine = engine};
     pthread_mutex_init(&outbox->mutex, NULL);
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&outbox->condition, &attributes);
-    pthread_condattr_destroy(&attributes);
+    wait_init(&outbox->condition);
 }
 
 static void remove_first(struct outbox *outbox)
@@ -419,14 +414,7 @@ uint32_t outbox_take(struct outbox *outbox, uint64_t bytes, struct outbox_part *
 
 void outbox_wait(struct outbox *outbox, int64_t wait_us)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += wait_us / US_PER_SECOND;
-    until.tv_nsec += wait_us % US_PER_SECOND * 1000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_nsec -= 1000000000;
-        until.tv_sec++;
-    }
+    struct timespec until = wait_until(wait_us);
     pthread_mutex_lock(&outbox->mutex);
     const struct outbox_epoch *epoch = first_held(outbox);
     if (epoch == NULL || epoch->epoch > outbox->committed)

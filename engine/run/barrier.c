@@ -13,9 +13,10 @@
 
 #include "run/order.h"
 
+#include "core/wait.h"
+
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum { DISK_LOOK_US = 200000, RETRY_US = 5000000 };
 
@@ -370,19 +371,12 @@ static void finish_checkpoint(struct run_checkpoints *c)
  * checkpoint takes, or as long after its end as it took: what follows checkpoints comes at their rate. */
 static void wait_for_turn(struct run_checkpoints *c)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
     int64_t every = c->run->plan->config.checkpoint.every_us, now = os_monotonic_us();
     int64_t took = c->begun_us == 0 ? 0 : now - c->begun_us;
     int64_t turn = MIN(MAX(every - took, took), every);
     if (c->has_lately_failed) /* there may be room on the disk again */
         turn = MIN(turn, (int64_t)RETRY_US);
-    until.tv_sec += turn / US_PER_SECOND;
-    until.tv_nsec += turn % US_PER_SECOND * 1000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_nsec -= 1000000000;
-        until.tv_sec++;
-    }
+    struct timespec until = wait_until(turn);
     while (!c->must_end && !c->last_is_wanted && !c->is_wanted)
         if (pthread_cond_timedwait(&c->condition, &c->mutex, &until) != 0)
             break;

@@ -1,7 +1,11 @@
 /* Lanes: each a thread that looks for work, downstream first. */
+#include "core/wait.h"
 #include "run/internal.h"
 
-enum { SPINS = 500 }; /* some tens of microseconds */
+enum {
+    SPINS = 500, /* some tens of microseconds */
+    SLEEP_US = 20000,
+};
 
 void run_wake(struct run *run)
 {
@@ -51,13 +55,7 @@ static void sleep_until_progress(struct run *run, uint64_t seen)
 {
     if (spin_until_progress(run, seen))
         return;
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += 20 * 1000 * 1000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_nsec -= 1000000000;
-        until.tv_sec++;
-    }
+    struct timespec until = wait_until(SLEEP_US);
     pthread_mutex_lock(&run->idle_mutex);
     atomic_fetch_add(&run->idle_sleepers, 1);
     while (atomic_load(&run->progress) == seen)

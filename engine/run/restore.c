@@ -2,6 +2,8 @@
 #include "run/barrier.h"
 #include "run/parts.h"
 
+#include "core/wait.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +28,7 @@ static struct run_checkpoints *new_checkpoints(struct run *run)
     c->run = run;
     c->next_epoch = 1;
     pthread_mutex_init(&c->mutex, NULL);
-    pthread_cond_init(&c->condition, NULL);
+    wait_init(&c->condition);
     diag_list_init(&c->diags, &c->arena);
     run->checkpoints = c;
     return c;

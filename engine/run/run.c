@@ -2,6 +2,8 @@
 #include "run/barrier.h"
 #include "run/order.h"
 
+#include "core/wait.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -51,7 +53,7 @@ struct run *run_new(const struct plan *plan, const struct run_options *options, 
     pthread_mutex_init(&run->diags_mutex, NULL);
     pthread_mutex_init(&run->idle_mutex, NULL);
     pthread_mutex_init(&run->reports_mutex, NULL);
-    pthread_cond_init(&run->idle_condition, NULL);
+    wait_init(&run->idle_condition);
     run->pool = batch_pool_new();
     run->sources = arena_array(&run->arena, struct source, MAX(plan->sources_count, 1));
     init_stage_counts(run);
