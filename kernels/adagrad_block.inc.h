@@ -2,9 +2,8 @@
  * AdaGrad with one accumulator for four weights (a slice of one field's vector in FFM): the mean of their
  * squared gradients.
  *
- * Two ways to compute it. With l1, l2 or a step_max that may be reached, weight by weight as the other
- * optimizers do. Else freely: a step is at most |gradient| / sqrt(mean of four squares) = 2 rates long, so
- * nothing need limit it; and as the gradient is scale * g and no more, scale goes into a row's factors once.
+ * Two ways to compute it (optimizer_step.inc.h). With l1, l2 or a step_max that may be reached, weight by
+ * weight as the other optimizers do. Else freely.
  */
 
 /* Sixteen weights at most. */
@@ -13,17 +12,13 @@ LANES_INLINE void block_vector(float *w, const float *g, float *state, v16 scale
 {
     float few[4] = {0};
     size_t groups = lanes / 4;
-    v16 old = v16_load_n(w, lanes);
-    v16 grad = v16_fma(o->l2, old, v16_mul(scale, v16_load_n(g, lanes)));
-    v16 mean = v16_mul(v16_group_sum(v16_mul(grad, grad)), v16_set1(0.25F));
     if (groups < 4)
         memcpy(few, state, groups * sizeof *few);
-    v16 sum = v16_fma(v16_spread4(groups < 4 ? few : state), o->decay, mean);
+    v16 sum = v16_spread4(groups < 4 ? few : state), old = v16_load_n(w, lanes);
+    v16_store_n(w, block_step(old, opt_gradient(old, v16_load_n(g, lanes), scale, o), &sum, o), lanes);
     v16_store_groups(groups < 4 ? few : state, sum);
     if (groups < 4)
         memcpy(state, few, groups * sizeof *few);
-    v16 rate = v16_mul(o->rate, v16_rsqrt(sum));
-    v16_store_n(w, opt_move(old, v16_mul(rate, grad), rate, o), lanes);
 }
 
 /*
@@ -38,7 +33,7 @@ LANES_INLINE void block_vectors(float *w, const float *g, float *state, v16 scal
         squares[v] = v16_set1(0.0F);
         if (v >= vectors)
             continue;
-        grad[v] = v16_fma(o->l2, v16_load(w + v * 16), v16_mul(scale, v16_load(g + v * 16)));
+        grad[v] = opt_gradient(v16_load(w + v * 16), v16_load(g + v * 16), scale, o);
         squares[v] = v16_mul(grad[v], grad[v]);
     }
     for (int half = 0; half * 4 < vectors; half++) {
@@ -47,18 +42,12 @@ LANES_INLINE void block_vectors(float *w, const float *g, float *state, v16 scal
         v16 mean = v16_mul(v16_group_sums(four[0], four[1], four[2], four[3]), v16_set1(0.25F));
         v16 sum = v16_fma(v16_load_n(state + half * 16, lanes), o->decay, mean);
         v16_store_n(state + half * 16, sum, lanes);
-        rates[half] = v16_mul(o->rate, v16_rsqrt(sum));
+        rates[half] = adagrad_rate(sum, o);
     }
     for (int v = 0; v < vectors; v++) {
         v16 rate = v16_group_pick(rates[v / 4], v % 4);
         v16_store(w + v * 16, opt_move(v16_load(w + v * 16), v16_mul(rate, grad[v]), rate, o));
     }
-}
-
-/* Whether the row may be stepped freely. The bound on scale keeps squares finite. */
-LANES_INLINE bool block_is_free(const struct opt_row *row, const struct opt_params *p)
-{
-    return p->l1 == 0.0F && p->l2 == 0.0F && p->step_max >= 2.001F * p->rate && fabsf(row->scale) <= 1e9F;
 }
 
 /* A row and what its squares and its steps are multiplied with. */
@@ -70,20 +59,14 @@ struct block_row {
 
 LANES_INLINE struct block_row block_row(const struct opt_row *row, const struct opt_params *p)
 {
-    float scale = row->scale;
-    return (struct block_row){row->w, row->state, row->g, v16_set1(scale * scale * 0.25F),
-                              v16_set1(p->rate * scale)};
-}
-
-LANES_INLINE v16 block_sums(v16 old, v16 squares, v16 mean, const struct opt_vectors *o)
-{
-    return v16_fma(old, o->decay, v16_mul(squares, mean));
+    return (struct block_row){row->w, row->state, row->g, block_mean(row->scale), block_rate(row->scale, p)};
 }
 
 /* The vector of weights at w, by the v-th four of the rates. */
 LANES_INLINE void block_move(float *w, const float *g, v16 rates, int v, size_t lanes)
 {
-    v16_store_n(w, v16_fnma(v16_group_pick(rates, v), v16_load_n(g, lanes), v16_load_n(w, lanes)), lanes);
+    v16 moved = block_free_move(v16_load_n(w, lanes), v16_load_n(g, lanes), v16_group_pick(rates, v));
+    v16_store_n(w, moved, lanes);
 }
 
 /* One, two or four vectors, of which only a single one may have fewer lanes than sixteen. */
@@ -95,9 +78,9 @@ LANES_INLINE void block_free(const struct block_row *row, size_t i, int vectors,
     size_t sums = (size_t)(vectors - 1) * 4 + lanes / 4;
     for (int v = 0; v < 4; v++)
         g[v] = v < vectors ? v16_load_n(row->g + i + v * 16, lanes) : v16_set1(0.0F);
-    v16 sum = block_sums(v16_load_n(state, sums), v16_group_squares(g[0], g[1], g[2], g[3]), row->mean, o);
+    v16 sum = v16_load_n(state, sums);
+    v16 rates = block_free_rates(&sum, v16_group_squares(g[0], g[1], g[2], g[3]), row->mean, row->rate, o);
     v16_store_n(state, sum, sums);
-    v16 rates = v16_mul(row->rate, v16_rsqrt(sum));
     for (int v = 0; v < vectors; v++)
         block_move(w + v * 16, row->g + i + v * 16, rates, v, lanes);
 }
@@ -108,10 +91,10 @@ LANES_INLINE void block_free_halves(const struct block_row *a, const struct bloc
 {
     v16 squares = v16_group_squares(v16_load(a->g + i), v16_load(a->g + i + 16), v16_load(b->g + i),
                                     v16_load(b->g + i + 16));
-    v16 sum = block_sums(v16_load_halves(a->state + i / 4, b->state + i / 4), squares,
-                         v16_head(a->mean, b->mean, 8), o);
+    v16 sum = v16_load_halves(a->state + i / 4, b->state + i / 4);
+    v16 rates =
+        block_free_rates(&sum, squares, v16_head(a->mean, b->mean, 8), v16_head(a->rate, b->rate, 8), o);
     v16_store_halves(a->state + i / 4, b->state + i / 4, sum);
-    v16 rates = v16_mul(v16_head(a->rate, b->rate, 8), v16_rsqrt(sum));
     block_move(a->w + i, a->g + i, rates, 0, 16);
     block_move(a->w + i + 16, a->g + i + 16, rates, 1, 16);
     block_move(b->w + i, b->g + i, rates, 2, 16);
@@ -179,8 +162,8 @@ static void opt_adagrad_block(const struct opt_row *rows, size_t n, size_t d, co
 {
     struct opt_vectors o = opt_spread(p);
     for (size_t r = 0; r < n; r++) {
-        bool is_free = block_is_free(&rows[r], p);
-        if (is_free && r + 1 < n && block_is_free(&rows[r + 1], p))
+        bool is_free = block_is_free(rows[r].scale, p);
+        if (is_free && r + 1 < n && block_is_free(rows[r + 1].scale, p))
             block_free_pair(&rows[r++], d, p, &o);
         else if (is_free)
             block_free_row(&rows[r], d, p, &o);
