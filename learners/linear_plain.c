@@ -101,9 +101,8 @@ static inline void ask(const struct plain *p, uint32_t i)
 static struct table_row *find_far(struct model *m, const struct call *c, uint32_t f, uint64_t key, uint32_t i)
 {
     struct table *t = &m->tables[f];
-    return key == 0
-               ? NULL
-               : table_sight(t, key, table_hash(t, key), c->steps[i], c->learns[i], false, true, ROW_BYTES);
+    return key == 0 ? NULL
+                    : table_sight(t, key, table_hash(t, key), c->steps[i], c->learns[i], true, ROW_BYTES);
 }
 
 /* The row of a key whose home is known; NULL if it is elsewhere or nowhere. */

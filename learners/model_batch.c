@@ -23,6 +23,9 @@ void model_batch_init(struct model *m)
     m->batch = (struct model_batch){
         .entries = room(entries, sizeof(struct model_entry)),
         .sorted = room(entries, sizeof(struct model_entry)),
+        .keys = room(entries, sizeof(uint64_t)),
+        .seen = room(entries, sizeof(uint32_t)),
+        .found = room(entries, sizeof(void *)),
         .order = room(entries, sizeof(uint32_t)),
         .starts = room(entries + 1, sizeof(uint32_t)),
         .gradients = room(vectors, sizeof(float)),
@@ -40,6 +43,9 @@ void model_batch_free(struct model *m)
     struct model_batch *b = &m->batch;
     free(b->entries);
     free(b->sorted);
+    free(b->keys);
+    free(b->seen);
+    free(b->found);
     free(b->order);
     free(b->starts);
     free(b->gradients);
@@ -52,22 +58,33 @@ void model_batch_free(struct model *m)
     *b = (struct model_batch){0};
 }
 
-/* All sightings of the batch first, then the rows: a key that reaches admit_after with the batch counts for
- * all of it. */
+/* The keys of all events, field by field and in record order; rows for them; and back to the events. */
 static void resolve_batch(struct model *m)
 {
-    for (int pass = 0; pass < 2; pass++) {
-        for (uint32_t b = 0; b < m->pending; b++) {
-            struct example *e = &m->examples[b];
-            for (uint32_t i = 0; i < e->entries; i++) {
-                struct table *t = &m->tables[e->fields[i]];
-                uint32_t step = (uint32_t)m->steps + 1;
-                if (pass == 0)
-                    table_count_sightings(t, &e->keys[i], NULL, 1);
-                else
-                    table_resolve_counted(t, &e->keys[i], &e->seen, &step, NULL, 1, &e->rows[i]);
-            }
+    struct model_batch *b = &m->batch;
+    uint32_t step = (uint32_t)m->steps + 1, at[MODEL_FIELDS_MAX + 1] = {0};
+    for (uint32_t x = 0; x < m->pending; x++)
+        for (uint32_t i = 0; i < m->examples[x].entries; i++)
+            at[m->examples[x].fields[i] + 1]++;
+    for (uint32_t f = 0; f < m->options.fields; f++)
+        at[f + 1] += at[f];
+    uint32_t first[MODEL_FIELDS_MAX + 1];
+    memcpy(first, at, sizeof first);
+    for (uint32_t x = 0; x < m->pending; x++) {
+        const struct example *e = &m->examples[x];
+        for (uint32_t i = 0; i < e->entries; i++) {
+            uint32_t place = at[e->fields[i]]++;
+            b->keys[place] = e->keys[i];
+            b->seen[place] = e->seen;
         }
+    }
+    for (uint32_t f = 0; f < m->options.fields; f++)
+        table_resolve_batch(&m->tables[f], b->keys + first[f], b->seen + first[f], first[f + 1] - first[f],
+                            step, b->found + first[f]);
+    for (uint32_t x = 0; x < m->pending; x++) {
+        struct example *e = &m->examples[x];
+        for (uint32_t i = 0; i < e->entries; i++)
+            e->rows[i] = b->found[first[e->fields[i]]++];
     }
 }
 
@@ -207,7 +224,6 @@ static void head_batch(struct model *m)
 void model_batch_step(struct model *m)
 {
     model_step_begin(m);
-    model_warm_batch(m);
     resolve_batch(m);
     for (uint32_t x = 0; x < m->pending; x++) {
         struct example *e = &m->examples[x];

@@ -43,26 +43,3 @@ void model_warm(struct model *m, const struct call *c)
     for (uint32_t f = 0; f < m->options.fields; f++)
         table_warm(&m->tables[f], c->in->ids[f], c->in->rows, c->steps[0]);
 }
-
-void model_warm_batch(struct model *m)
-{
-    uint64_t keys[MODEL_ROWS_MAX];
-    for (uint32_t f = 0; f < m->options.fields; f++) {
-        size_t count = 0;
-        if (m->tables[f].cold == NULL || m->tables[f].cold->rows == 0)
-            continue;
-        for (uint32_t x = 0; x < m->pending; x++) {
-            const struct example *e = &m->examples[x];
-            for (uint32_t i = 0; i < e->entries; i++) {
-                if (e->fields[i] != f)
-                    continue;
-                keys[count++] = e->keys[i];
-                if (count == ARRAY_COUNT(keys)) {
-                    table_warm(&m->tables[f], keys, count, (uint32_t)m->steps + 1);
-                    count = 0;
-                }
-            }
-        }
-        table_warm(&m->tables[f], keys, count, (uint32_t)m->steps + 1);
-    }
-}

@@ -55,6 +55,9 @@ struct model_entry {
 };
 
 struct model_batch {
+    uint64_t *keys; /* of all entries, field by field */
+    uint32_t *seen;
+    struct table_row **found;
     struct model_entry *entries, *sorted;
     uint32_t *order, *starts;
     float *gradients, *sums; /* a vector an entry; a vector a distinct row */
@@ -179,11 +182,8 @@ static inline void lookahead_touch(struct model *m, const struct call *c, uint32
         table_touch(t, row, c->seen[i], c->steps[i]);
 }
 
-/* model_cold.c: before rows are looked up event by event: the call's keys, or those of the batch that makes
- * its step.
- */
+/* model_cold.c: before rows are looked up event by event: the call's keys. */
 void model_warm(struct model *m, const struct call *c);
-void model_warm_batch(struct model *m);
 
 /* vector_part.c */
 bool vectors_are_plain(const struct model *m);

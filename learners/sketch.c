@@ -78,6 +78,37 @@ unsigned sketch_add(struct sketch *sketch, uint64_t hash)
     return lowest + 1;
 }
 
+enum { PREFETCH_AHEAD = 16 };
+
+static void prefetch(const struct sketch *sketch, const uint64_t *hashes, size_t i, size_t n)
+{
+    for (unsigned d = 0; d < SKETCH_DEPTH && i < n; d++)
+        prefetch_line(place(sketch, hashes[i], d));
+}
+
+void sketch_add_batch(struct sketch *sketch, const uint64_t *hashes, const uint32_t *counts, size_t n,
+                      uint8_t *after)
+{
+    for (size_t i = 0; i < MIN(n, (size_t)PREFETCH_AHEAD); i++)
+        prefetch(sketch, hashes, i, n);
+    for (size_t i = 0; i < n; i++) {
+        prefetch(sketch, hashes, i + PREFETCH_AHEAD, n);
+        uint64_t sum = (uint64_t)sketch_count(sketch, hashes[i]) + counts[i];
+        after[i] = (uint8_t)MIN(sum, (uint64_t)SKETCH_COUNT_MAX);
+    }
+    for (size_t i = 0; i < n; i++) {
+        for (unsigned d = 0; d < SKETCH_DEPTH; d++) {
+            uint8_t *count = place(sketch, hashes[i], d);
+            if (*count < after[i]) {
+                change(sketch, count);
+                *count = after[i];
+            }
+        }
+    }
+    for (size_t i = 0; i < n; i++)
+        after[i] = (uint8_t)sketch_count(sketch, hashes[i]);
+}
+
 void sketch_halve(struct sketch *sketch)
 {
     for (size_t block = 0; block < sketch_blocks(sketch); block++) {

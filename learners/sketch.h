@@ -4,6 +4,15 @@
  * late; it may admit one early: sketch_false_rate says how often, and halving (every `expire_after` of event
  * time) keeps it so. Deterministic in the order of sightings. One thread owns it; sketch_snapshot_write runs
  * on another.
+ *
+ * A batch of distinct keys, each with its k sightings, at once (sketch_add_batch): every estimate, lowest
+ * cell + k, is taken from the sketch as it was before the batch, then each cell rises to the highest estimate
+ * of its keys. So the order of the keys does not matter, and a GPU can do it with atomic maxima. Never too
+ * low: if before the batch each cell was at least the true count of each of its keys, so was a key's lowest
+ * cell; its estimate is at least its count with the batch, and all its cells are at least its estimate
+ * afterwards. Never higher than the same sightings one by one leave it: those too raise a key's lowest cell
+ * by k, from a sketch that holds at least as much (other keys came before), and nothing ever falls. Counts
+ * end at SKETCH_COUNT_MAX in both.
  */
 #ifndef LEARNERS_SKETCH_H
 #define LEARNERS_SKETCH_H
@@ -42,6 +51,11 @@ void sketch_free(struct sketch *sketch);
 /* Counts one sighting of a well-mixed hash; returns the (over)estimate with it. */
 unsigned sketch_add(struct sketch *sketch, uint64_t hash);
 unsigned sketch_count(const struct sketch *sketch, uint64_t hash);
+
+/* One batch's sightings of n keys: their hashes, which differ, and how many each has. after[i]: the estimate
+ * with all of them. */
+void sketch_add_batch(struct sketch *sketch, const uint64_t *hashes, const uint32_t *counts, size_t n,
+                      uint8_t *after);
 
 /* Halves every count. */
 void sketch_halve(struct sketch *sketch);

@@ -129,8 +129,7 @@ void table_init(struct table *t, const struct table_options *options)
     leat_assert(t->directory);
     t->directory[0] = t->directory[1] = page_new(t, 0);
     if (options->rows_max > 0) {
-        t->buckets = MAX(options->rows_max / TABLE_BUCKET_ROWS, 1);
-        t->bucket_rows = (uint32_t)(options->rows_max / t->buckets);
+        t->buckets = (options->rows_max + TABLE_BUCKET_ROWS - 1) / TABLE_BUCKET_ROWS;
         t->bucket_counts = calloc(t->buckets, sizeof *t->bucket_counts);
         leat_assert(t->bucket_counts);
     }
@@ -154,6 +153,7 @@ void table_free(struct table *t)
     free(t->bucket_counts);
     free(t->removed.items);
     table_cold_free(t);
+    table_batch_free(t);
     *t = (struct table){0};
 }
 
@@ -282,12 +282,12 @@ struct table_row *table_add_row(struct table *t, uint64_t key, uint64_t hash)
     table_mark_changed(t, row);
     *row = (struct table_row){.key = key, .epoch = t->epoch};
     if (t->bucket_counts)
-        t->bucket_counts[(uint64_t)((__uint128_t)hash * t->buckets >> 64)]++;
+        t->bucket_counts[table_bucket(t, hash)]++;
     t->stats.rows++;
     return row;
 }
 
-static struct table_row *insert(struct table *t, uint64_t key, uint64_t hash)
+struct table_row *table_insert(struct table *t, uint64_t key, uint64_t hash)
 {
     struct table_row *row = table_add_row(t, key, hash);
     t->options.init(t->options.init_argument, key, table_payload(row));
@@ -343,16 +343,15 @@ void table_remove(struct table *t, uint64_t key, uint64_t hash)
     if (t->lists_removed)
         list_removed(&t->removed, key);
     if (t->bucket_counts)
-        t->bucket_counts[(uint64_t)((__uint128_t)hash * t->buckets >> 64)]--;
+        t->bucket_counts[table_bucket(t, hash)]--;
     t->stats.rows--;
 }
 
 /* A sighting of a key that has no row: NULL until it is admitted. */
-static struct table_row *admit(struct table *t, uint64_t key, uint64_t hash, uint32_t step, bool is_counted)
+static struct table_row *admit(struct table *t, uint64_t key, uint64_t hash, uint32_t step)
 {
     if (t->options.admit_after > 1) {
-        unsigned count = is_counted ? sketch_count(&t->sketch, hash) : sketch_add(&t->sketch, hash);
-        if (count < MIN(t->options.admit_after, (uint32_t)SKETCH_COUNT_MAX)) {
+        if (sketch_add(&t->sketch, hash) < MIN(t->options.admit_after, (uint32_t)SKETCH_COUNT_MAX)) {
             t->stats.waiting++;
             return NULL;
         }
@@ -361,12 +360,11 @@ static struct table_row *admit(struct table *t, uint64_t key, uint64_t hash, uin
         t->stats.refused++;
         return NULL;
     }
-    return insert(t, key, hash);
+    return table_insert(t, key, hash);
 }
 
 /* The cold part of table_sight: an expired row goes when it is met; then the key is a new one. */
-struct table_row *table_sight_slow(struct table *t, uint64_t key, uint64_t hash, uint32_t step, bool learns,
-                                   bool is_counted)
+struct table_row *table_sight_slow(struct table *t, uint64_t key, uint64_t hash, uint32_t step, bool learns)
 {
     if (!learns)
         return NULL;
@@ -374,7 +372,7 @@ struct table_row *table_sight_slow(struct table *t, uint64_t key, uint64_t hash,
         table_remove(t, key, hash);
         t->stats.expired++;
     }
-    return admit(t, key, hash, step, is_counted);
+    return admit(t, key, hash, step);
 }
 
 /*
@@ -383,8 +381,7 @@ struct table_row *table_sight_slow(struct table *t, uint64_t key, uint64_t hash,
  * headers decide who goes (rows_max, expiry) they are written at once: those tables pay the miss.
  */
 static void resolve_tile(struct table *t, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,
-                         const uint8_t *learns, size_t n, struct table_row **out, bool is_counted,
-                         bool touches)
+                         const uint8_t *learns, size_t n, struct table_row **out, bool touches)
 {
     uint64_t hashes[TILE];
     bool is_eager = table_is_eager(t), is_inline = t->options.is_inline;
@@ -399,9 +396,9 @@ static void resolve_tile(struct table *t, const uint64_t *keys, const uint32_t *
             table_prefetch(t, hashes[i + LOOK_AHEAD], is_inline, t->slot_bytes);
         if (i < n) {
             bool is_learned = !learns || learns[i];
-            out[i] = likely(keys[i] != 0) ? table_sight(t, keys[i], hashes[i], steps[i], is_learned,
-                                                        is_counted, is_inline, t->stride)
-                                          : NULL;
+            out[i] = likely(keys[i] != 0)
+                         ? table_sight(t, keys[i], hashes[i], steps[i], is_learned, is_inline, t->stride)
+                         : NULL;
             if (touches)
                 prefetch_line(out[i]);
         }
@@ -421,45 +418,23 @@ void table_begin(struct table *t)
     t->limbo_count = 0;
 }
 
-static void resolve(struct table *t, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,
-                    const uint8_t *learns, size_t n, struct table_row **out, bool is_counted)
-{
-    table_begin(t);
-    for (size_t at = 0; at < n; at += TILE)
-        resolve_tile(t, keys + at, seen + at, steps + at, learns ? learns + at : NULL,
-                     MIN(n - at, (size_t)TILE), out + at, is_counted, true);
-}
-
 void table_look(struct table *t, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,
                 const uint8_t *learns, size_t n, bool touches, struct table_row **out)
 {
     table_warm(t, keys, n, n > 0 ? steps[0] : 0);
     for (size_t at = 0; at < n; at += TILE)
         resolve_tile(t, keys + at, seen + at, steps + at, learns ? learns + at : NULL,
-                     MIN(n - at, (size_t)TILE), out + at, false, touches);
+                     MIN(n - at, (size_t)TILE), out + at, touches);
 }
 
 void table_resolve(struct table *t, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,
                    const uint8_t *learns, size_t n, struct table_row **out)
 {
     table_warm(t, keys, n, n > 0 ? steps[0] : 0);
-    resolve(t, keys, seen, steps, learns, n, out, false);
-}
-
-void table_resolve_counted(struct table *t, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,
-                           const uint8_t *learns, size_t n, struct table_row **out)
-{
-    resolve(t, keys, seen, steps, learns, n, out, true);
-}
-
-void table_count_sightings(struct table *t, const uint64_t *keys, const uint8_t *learns, size_t n)
-{
-    if (t->options.admit_after <= 1)
-        return;
-    for (size_t i = 0; i < n; i++) {
-        if (keys[i] != 0 && (!learns || learns[i]) && !table_find(t, keys[i]))
-            (void)sketch_add(&t->sketch, table_hash(t, keys[i]));
-    }
+    table_begin(t);
+    for (size_t at = 0; at < n; at += TILE)
+        resolve_tile(t, keys + at, seen + at, steps + at, learns ? learns + at : NULL,
+                     MIN(n - at, (size_t)TILE), out + at, true);
 }
 
 size_t table_stored_bytes(const struct table *t)

@@ -4,10 +4,12 @@
  * The logical rule (design, section 9), the same on every device:
  *   - rows are made by the n-th sighting of their key (sketch.h), from (table seed, key) alone;
  *   - a row goes only by expiry (last seen + expire_after <= watermark) or by `rows_max`: keys belong to
- *     rows_max / 128 logical buckets by hash; when one holds its share and a new key comes, the row with the
- *     lowest count goes, then the one seen longest ago, then the lowest key; rows of the step being applied
- *     are spared;
- *   - all of it is decided in step order. Equal are the map key -> row and the sorted export, nothing else.
+ *     rows_max / 128, rounded up, logical buckets by hash, whose shares differ by one at most and add up to
+ *     rows_max; when one holds its share and a new key comes, its expired rows go, and if there are none, the
+ *     row with the lowest count, then the one seen longest ago, then the lowest key; rows of the step being
+ *     applied are spared;
+ *   - all of it is decided in step order, a batch at once (table_resolve_batch). Equal are the map key -> row
+ *     and the sorted export, nothing else.
  *
  * The physical layout is another one, because it is faster here. Literal buckets of 128 slots with digests
  * cost two lines for the digests and two more for key and row; an inline slot costs one. So: extendible
@@ -96,6 +98,7 @@ struct table_keys {
 
 struct table_snapshot;
 struct table_cold;
+struct table_batch;
 
 struct table {
     struct table_options options;
@@ -113,7 +116,7 @@ struct table {
     size_t limbo_count, limbo_capacity;
     uint16_t *bucket_counts; /* rows a logical bucket, if rows_max is set */
     uint64_t buckets;
-    uint32_t bucket_rows;
+    struct table_batch *batch; /* scratch of table_batch.c, not in table_bytes; NULL: none yet */
     struct sketch sketch;
     int64_t halved_at_us; /* watermark of the last halving, INT64_MIN: none yet */
     int64_t watermark_us;
@@ -153,11 +156,23 @@ void table_resolve(struct table *table, const uint64_t *keys, const uint32_t *se
 void table_look(struct table *table, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,
                 const uint8_t *learns, size_t n, bool touches, struct table_row **out);
 
-/* For steps of several events: counts n sightings first, so that a key which reaches admit_after with them
- * counts for all of them. table_resolve_counted must follow. Before both, table_warm of all their keys. */
-void table_count_sightings(struct table *table, const uint64_t *keys, const uint8_t *learns, size_t n);
-void table_resolve_counted(struct table *table, const uint64_t *keys, const uint32_t *seen,
-                           const uint32_t *steps, const uint8_t *learns, size_t n, struct table_row **out);
+/*
+ * The sightings of one step of several events, n of them in record order, duplicates and absent keys (0)
+ * among them. The rule, the same on a GPU (gpu_table.h, resolve); a key's k sightings count as one:
+ *   1. A key that has a row: count += k, seen = the latest, step. A row that has expired, and was not used by
+ *      this step, goes: it counts as not there.
+ *   2. The other keys, if admit_after > 1: all are counted as sketch_add_batch says. Those whose estimate
+ *      with the whole batch is below admit_after wait. So a key that reaches it with the batch counts for all
+ *      of the batch, wherever in it that is.
+ *   3. The rest get rows in the order of their first records: count = k, seen = the latest. Where a bucket is
+ *      full, its expired rows go, all of them, or else a victim, one a new row, by the order above. No row of
+ *      this step goes: none of the keys in the batch, those that come later in it included. If no victim is
+ *      left the key is refused.
+ * out[i] = the row of keys[i], NULL if it is 0, waits or was refused. `waiting` and `refused` count
+ * sightings. Pointers: as of table_resolve; those of an inline table until the next sighting of another call.
+ */
+void table_resolve_batch(struct table *table, const uint64_t *keys, const uint32_t *seen, size_t n,
+                         uint32_t step, struct table_row **out);
 
 /* Looks a key up; no sighting. NULL if there is no row or it has expired; a cold one is not seen
  * (table_warm). */
@@ -206,7 +221,9 @@ void table_snapshot_end(struct table *table, bool is_published);
 /* Within the module: makes sure that a chunk of rows was copied before it changes. */
 void table_snapshot_protect(struct table *table, uint32_t row);
 
-/* Within the module: used by table.c, table_cold.c and table_evict.c. */
+/* Within the module: used by table.c, table_batch.c, table_cold.c and table_evict.c. */
+void table_batch_free(struct table *table);
+struct table_row *table_insert(struct table *table, uint64_t key, uint64_t hash);
 void table_remove(struct table *table, uint64_t key, uint64_t hash);
 bool table_make_room(struct table *table, uint64_t hash, uint32_t step);
 void table_sweep(struct table *table, uint32_t rows, uint32_t step_in_progress);
@@ -233,6 +250,18 @@ static inline struct table_row *table_slot_row(const struct table *table, const 
     return table->options.is_inline
                ? (struct table_row *)(void *)slot
                : table_row_at(table, ((const struct table_slot *)(const void *)slot)->row);
+}
+
+/* Of keys with a hash: their logical bucket, and how many rows it may hold: at most TABLE_BUCKET_ROWS. */
+static inline uint64_t table_bucket(const struct table *table, uint64_t hash)
+{
+    return (uint64_t)((__uint128_t)hash * table->buckets >> 64);
+}
+
+static inline uint32_t table_bucket_rows(const struct table *table, uint64_t bucket)
+{
+    uint64_t rows = table->options.rows_max;
+    return (uint32_t)(rows / table->buckets + (bucket < rows % table->buckets));
 }
 
 static inline bool table_is_expired(const struct table *table, const struct table_row *row)

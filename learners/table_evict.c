@@ -62,8 +62,8 @@ static bool goes_before(const struct table_row *a, const struct table_row *b)
  */
 bool table_make_room(struct table *t, uint64_t hash, uint32_t step)
 {
-    uint64_t bucket = (uint64_t)((__uint128_t)hash * t->buckets >> 64);
-    if (t->bucket_counts[bucket] < t->bucket_rows)
+    uint64_t bucket = table_bucket(t, hash);
+    if (t->bucket_counts[bucket] < table_bucket_rows(t, bucket))
         return true;
     uint64_t first = (uint64_t)((((__uint128_t)bucket << 64) + t->buckets - 1) / t->buckets);
     uint64_t last = (uint64_t)((((__uint128_t)(bucket + 1) << 64) - 1) / t->buckets);
@@ -78,7 +78,7 @@ bool table_make_room(struct table *t, uint64_t hash, uint32_t step)
         for (size_t i = 0; i < TABLE_PAGE_SLOTS; i++) {
             const uint64_t *slot = table_slot_at(t, t->directory[d], i);
             uint64_t key = *slot;
-            if (key == 0 || (uint64_t)((__uint128_t)table_hash(t, key) * t->buckets >> 64) != bucket)
+            if (key == 0 || table_bucket(t, table_hash(t, key)) != bucket)
                 continue;
             const struct table_row *row = table_slot_row(t, slot);
             if (table_is_expired(t, row) && row->step != step && expired_count < ARRAY_COUNT(expired))

@@ -16,7 +16,7 @@ void table_mark_changed(struct table *table, struct table_row *row);
 /* A row for a key that has none, marked as changed, its header zeroed, its payload not set. */
 struct table_row *table_add_row(struct table *table, uint64_t key, uint64_t hash);
 struct table_row *table_sight_slow(struct table *table, uint64_t key, uint64_t hash, uint32_t step,
-                                   bool learns, bool is_counted);
+                                   bool learns);
 
 /* Headers decide who goes: they must be written before the next key is looked up. */
 static inline bool table_is_eager(const struct table *t)
@@ -98,7 +98,7 @@ static inline uint64_t *table_slot_of(const struct table *t, uint64_t key, uint6
  * is_inline and stride are the table's: constants where the caller knows them.
  */
 static inline struct table_row *table_sight(struct table *t, uint64_t key, uint64_t hash, uint32_t step,
-                                            bool learns, bool is_counted, bool is_inline, size_t stride)
+                                            bool learns, bool is_inline, size_t stride)
 {
     const uint64_t *slot =
         table_probe(t, key, hash, is_inline, is_inline ? stride : sizeof(struct table_slot));
@@ -109,7 +109,7 @@ static inline struct table_row *table_sight(struct table *t, uint64_t key, uint6
         if (likely(t->expired_before == 0) || !table_is_expired(t, row) || row->step == step)
             return row;
     }
-    return table_sight_slow(t, key, hash, step, learns, is_counted);
+    return table_sight_slow(t, key, hash, step, learns);
 }
 
 /* A sighting of a row that changed in this epoch before. */

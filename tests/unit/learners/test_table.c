@@ -76,7 +76,7 @@ static void naive_sight(const struct table *t, uint64_t key, uint32_t seen, uint
             if (naive[k].step != step && (!victim || naive_goes_before(k, victim)))
                 victim = k;
         }
-        if (t->buckets && used >= t->bucket_rows)
+        if (t->buckets && used >= table_bucket_rows(t, bucket))
             naive[victim].is_there = false;
         *row = (struct naive_row){.is_there = true, .sightings = row->sightings};
     }

@@ -1,0 +1,207 @@
+/*
+ * One batch's sightings of a table at once; table.h tells the rule.
+ *
+ * Sightings of rows that are there need no order and no counting of duplicates: each touches its row. Only
+ * what has no row is sorted out by key, in a small hash table, counted and admitted; then rows are made in
+ * the order of first records. By then all rows of the batch that were there carry its step, so that none of
+ * them can be a victim.
+ */
+#include "learners/table_cold.h"
+#include "learners/table_inline.h"
+
+#include "core/base.h"
+
+#include <stdlib.h>
+
+enum { LOOK_AHEAD = 24, TOUCH_BEHIND = 16, TILE = 512 };
+
+/* Sightings without a row, and the distinct keys of them, by first record. */
+struct table_batch {
+    size_t capacity, map_capacity;
+    uint32_t *missing; /* [capacity] places of the batch */
+    uint32_t *number;  /* [capacity] which key: an index into the arrays below */
+    uint32_t *map;     /* [map_capacity] number + 1; 0: empty */
+    uint64_t *keys, *hashes;
+    uint32_t *counts, *seen;
+    uint8_t *after;
+    struct table_row **rows;
+};
+
+static void *room(void *old, size_t count, size_t size)
+{
+    void *p = realloc(old, count * size);
+    leat_assert(p);
+    return p;
+}
+
+static struct table_batch *need(struct table *t, size_t n)
+{
+    struct table_batch *b = t->batch;
+    if (!b) {
+        b = t->batch = calloc(1, sizeof *b);
+        leat_assert(b);
+    }
+    if (likely(n <= b->capacity))
+        return b;
+    leat_assert(n < UINT32_MAX / 4);
+    b->capacity = MAX(n, 2 * b->capacity);
+    b->missing = room(b->missing, b->capacity, sizeof *b->missing);
+    b->number = room(b->number, b->capacity, sizeof *b->number);
+    b->keys = room(b->keys, b->capacity, sizeof *b->keys);
+    b->hashes = room(b->hashes, b->capacity, sizeof *b->hashes);
+    b->counts = room(b->counts, b->capacity, sizeof *b->counts);
+    b->seen = room(b->seen, b->capacity, sizeof *b->seen);
+    b->after = room(b->after, b->capacity, sizeof *b->after);
+    b->rows = room(b->rows, b->capacity, sizeof(void *));
+    b->map_capacity = 64;
+    while (b->map_capacity < 2 * b->capacity)
+        b->map_capacity *= 2;
+    b->map = room(b->map, b->map_capacity, sizeof *b->map);
+    return b;
+}
+
+void table_batch_free(struct table *t)
+{
+    struct table_batch *b = t->batch;
+    if (!b)
+        return;
+    free(b->missing);
+    free(b->number);
+    free(b->map);
+    free(b->keys);
+    free(b->hashes);
+    free(b->counts);
+    free(b->seen);
+    free(b->after);
+    free(b->rows);
+    free(b);
+    t->batch = NULL;
+}
+
+static struct table_row *find_row(const struct table *t, uint64_t key, uint64_t hash)
+{
+    const uint64_t *slot = key != 0 ? table_slot_of(t, key, hash) : NULL;
+    return slot ? table_slot_row(t, slot) : NULL;
+}
+
+/* A sighting of a row that may have gone since it was found, or may have to go now. NULL: it is not there. */
+static struct table_row *touch(struct table *t, struct table_row *row, uint64_t key, uint64_t hash,
+                               uint32_t seen, uint32_t step)
+{
+    if (row->key != key) /* an earlier sighting of it took it away */
+        return NULL;
+    if (unlikely(table_is_expired(t, row)) && row->step != step) {
+        table_remove(t, key, hash);
+        t->stats.expired++;
+        return NULL;
+    }
+    table_touch(t, row, seen, step);
+    return row;
+}
+
+/*
+ * Finds and touches what is there, lists what is not; returns how many. Slots are asked for LOOK_AHEAD keys
+ * ahead, and rows that lie apart are touched TOUCH_BEHIND keys after they were asked for; a row in its slot
+ * at once, since it moves when another one goes.
+ */
+static size_t look(struct table *t, const uint64_t *keys, const uint32_t *seen, size_t n, uint32_t step,
+                   struct table_row **out)
+{
+    uint64_t hashes[TILE];
+    bool is_inline = t->options.is_inline;
+    size_t behind = is_inline ? 0 : TOUCH_BEHIND, missing = 0;
+    for (size_t first = 0; first < n; first += TILE) {
+        size_t count = MIN(n - first, (size_t)TILE);
+        for (size_t i = 0; i < count; i++)
+            hashes[i] = table_hash(t, keys[first + i]);
+        for (size_t i = 0; i < MIN(count, (size_t)LOOK_AHEAD); i++)
+            table_prefetch(t, hashes[i], is_inline, t->slot_bytes);
+        for (size_t i = 0; i < count + behind; i++) {
+            if (i + LOOK_AHEAD < count)
+                table_prefetch(t, hashes[i + LOOK_AHEAD], is_inline, t->slot_bytes);
+            if (i < count) {
+                struct table_row *row = find_row(t, keys[first + i], hashes[i]);
+                out[first + i] = row;
+                if (!is_inline)
+                    prefetch_line(row);
+            }
+            if (i < behind)
+                continue;
+            size_t late = first + i - behind;
+            uint64_t key = keys[late];
+            if (likely(out[late] != NULL))
+                out[late] = touch(t, out[late], key, hashes[i - behind], seen[late], step);
+            if (unlikely(out[late] == NULL) && key != 0)
+                t->batch->missing[missing++] = (uint32_t)late;
+        }
+    }
+    return missing;
+}
+
+/* The distinct keys of the missing places, how often each is among them, and its latest sighting. */
+static size_t collect(struct table *t, const uint64_t *keys, const uint32_t *seen, size_t missing)
+{
+    struct table_batch *b = t->batch;
+    size_t size = 64, count = 0;
+    while (size < 2 * missing)
+        size *= 2;
+    memset(b->map, 0, size * sizeof *b->map);
+    for (size_t i = 0; i < missing; i++) {
+        uint32_t place = b->missing[i], number;
+        uint64_t key = keys[place], hash = table_hash(t, key);
+        size_t at = hash & (size - 1);
+        while ((number = b->map[at]) != 0 && b->keys[number - 1] != key)
+            at = (at + 1) & (size - 1);
+        if (number == 0) {
+            number = b->map[at] = (uint32_t)++count;
+            b->keys[number - 1] = key;
+            b->hashes[number - 1] = hash;
+            b->counts[number - 1] = b->seen[number - 1] = 0;
+        }
+        b->number[i] = --number;
+        b->counts[number]++;
+        b->seen[number] = MAX(b->seen[number], seen[place]);
+    }
+    return count;
+}
+
+/* Rows for the keys that are admitted, in their order. */
+static void admit(struct table *t, size_t count, uint32_t step)
+{
+    struct table_batch *b = t->batch;
+    uint32_t wanted = MIN(t->options.admit_after, (uint32_t)SKETCH_COUNT_MAX);
+    if (wanted > 1)
+        sketch_add_batch(&t->sketch, b->hashes, b->counts, count, b->after);
+    for (size_t i = 0; i < count; i++) {
+        b->rows[i] = NULL;
+        if (wanted > 1 && b->after[i] < wanted) {
+            t->stats.waiting += b->counts[i];
+        } else if (t->bucket_counts && !table_make_room(t, b->hashes[i], step)) {
+            t->stats.refused += b->counts[i];
+        } else {
+            struct table_row *row = table_insert(t, b->keys[i], b->hashes[i]);
+            row->count = b->counts[i];
+            row->seen = b->seen[i];
+            row->step = step;
+            b->rows[i] = row;
+        }
+    }
+}
+
+void table_resolve_batch(struct table *t, const uint64_t *keys, const uint32_t *seen, size_t n, uint32_t step,
+                         struct table_row **out)
+{
+    struct table_batch *b = need(t, n);
+    uint64_t gone = t->stats.expired + t->stats.evicted, made = t->stats.inserted;
+    table_warm(t, keys, n, step);
+    table_begin(t);
+    size_t missing = look(t, keys, seen, n, step, out);
+    if (missing > 0) {
+        admit(t, collect(t, keys, seen, missing), step);
+        for (size_t i = 0; i < missing; i++)
+            out[b->missing[i]] = b->rows[b->number[i]];
+    }
+    bool has_moved = t->stats.expired + t->stats.evicted != gone || t->stats.inserted != made;
+    for (size_t i = 0; i < n && t->options.is_inline && has_moved; i++)
+        out[i] = find_row(t, keys[i], table_hash(t, keys[i]));
+}

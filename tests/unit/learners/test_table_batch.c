@@ -1,0 +1,357 @@
+/* table_resolve_batch against its rule in the plainest form, under random options; snapshots and a cold store
+ * in between. */
+#include "fake_cold.h"
+
+#include "learners/table_cold.h"
+#include "learners/table_inline.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+enum { KEYS = 1200, BATCH_MAX = 300, BATCHES = 120, SKETCH_BYTES = 4096, WIDTH = SKETCH_BYTES / 4 };
+
+static uint64_t random_state;
+static uint64_t draw(uint64_t below)
+{
+    return num_mix(++random_state) % below;
+}
+
+static void init_row(void *argument, uint64_t key, void *payload)
+{
+    (void)argument;
+    uint64_t *p = payload;
+    p[0] = num_mix(key);
+    p[1] = 0;
+}
+
+struct plain_row {
+    bool is_there;
+    uint32_t count, seen, step;
+    uint64_t learned;
+};
+
+static struct plain {
+    struct table_options options;
+    struct plain_row rows[KEYS + 1];
+    uint8_t cells[4][WIDTH];
+    uint32_t expired_before;
+    int64_t halved_at_us;
+    uint64_t waiting, refused, evicted;
+} plain;
+
+static uint64_t hash_of(uint64_t key)
+{
+    return num_mix(key ^ plain.options.seed);
+}
+
+static uint8_t *cell(uint64_t key, unsigned d)
+{
+    uint32_t low = (uint32_t)hash_of(key), step = (uint32_t)(hash_of(key) >> 32) | 1;
+    return &plain.cells[d][(low + d * step) % WIDTH];
+}
+
+static unsigned lowest_cell(uint64_t key)
+{
+    unsigned lowest = 255;
+    for (unsigned d = 0; d < 4; d++)
+        lowest = MIN(lowest, (unsigned)*cell(key, d));
+    return lowest;
+}
+
+/* Makes room in the key's bucket; false: all its rows are of this step. */
+static bool plain_make_room(uint64_t key, uint32_t step)
+{
+    uint64_t max = plain.options.rows_max, buckets = (max + 127) / 128, used = 0, victim = 0;
+    uint64_t bucket = (uint64_t)((__uint128_t)hash_of(key) * buckets >> 64);
+    bool has_expired = false;
+    for (uint64_t k = 1; k <= KEYS; k++) {
+        struct plain_row *r = &plain.rows[k], *v = &plain.rows[victim];
+        if (!r->is_there || (uint64_t)((__uint128_t)hash_of(k) * buckets >> 64) != bucket)
+            continue;
+        used++;
+        if (r->step == step)
+            continue;
+        has_expired |= r->seen < plain.expired_before;
+        if (victim == 0 || r->count < v->count || (r->count == v->count && r->seen < v->seen))
+            victim = k;
+    }
+    if (used < max / buckets + (bucket < max % buckets))
+        return true;
+    for (uint64_t k = 1; k <= KEYS && has_expired; k++)
+        if ((uint64_t)((__uint128_t)hash_of(k) * buckets >> 64) == bucket && plain.rows[k].step != step &&
+            plain.rows[k].seen < plain.expired_before)
+            plain.rows[k].is_there = false;
+    if (has_expired)
+        return true;
+    plain.rows[victim].is_there = false; /* or rows[0], which nobody has */
+    plain.evicted += victim != 0;
+    return victim != 0;
+}
+
+struct sighted {
+    uint64_t key;
+    uint32_t count, seen;
+    bool is_new;
+};
+
+static void plain_batch(const uint64_t *keys, const uint32_t *seen, size_t n, uint32_t step)
+{
+    static struct sighted list[BATCH_MAX];
+    static unsigned estimates[BATCH_MAX];
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t at = 0;
+        while (at < count && list[at].key != keys[i])
+            at++;
+        if (keys[i] == 0)
+            continue;
+        if (at == count)
+            list[count++] = (struct sighted){.key = keys[i]};
+        list[at].count++;
+        list[at].seen = MAX(list[at].seen, seen[i]);
+    }
+    for (size_t i = 0; i < count; i++) {
+        struct plain_row *row = &plain.rows[list[i].key];
+        if (row->seen < plain.expired_before && row->step != step)
+            row->is_there = false;
+        list[i].is_new = !row->is_there;
+        estimates[i] = MIN(lowest_cell(list[i].key) + list[i].count, 255U);
+    }
+    bool counts = plain.options.admit_after > 1;
+    for (size_t i = 0; i < count; i++)
+        for (unsigned d = 0; d < 4 && counts && list[i].is_new; d++)
+            *cell(list[i].key, d) = (uint8_t)MAX(*cell(list[i].key, d), estimates[i]);
+    for (size_t i = 0; i < count; i++) { /* before any row is made: none of the batch may go */
+        struct plain_row *row = &plain.rows[list[i].key];
+        if (list[i].is_new)
+            continue;
+        row->count += list[i].count;
+        row->seen = MAX(row->seen, list[i].seen);
+        row->step = step;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (!list[i].is_new)
+            continue;
+        if (counts && lowest_cell(list[i].key) < MIN(plain.options.admit_after, 255U)) {
+            plain.waiting += list[i].count;
+        } else if (plain.options.rows_max > 0 && !plain_make_room(list[i].key, step)) {
+            plain.refused += list[i].count;
+        } else {
+            plain.rows[list[i].key] = (struct plain_row){
+                .is_there = true, .count = list[i].count, .seen = list[i].seen, .step = step};
+        }
+    }
+}
+
+static void plain_watermark(int64_t watermark_us)
+{
+    int64_t after = plain.options.expire_after_us;
+    if (after == 0)
+        return;
+    plain.expired_before = (uint32_t)((watermark_us - after) / US_PER_SECOND) + 1;
+    if (plain.halved_at_us == 0)
+        plain.halved_at_us = watermark_us;
+    for (; plain.halved_at_us + after <= watermark_us; plain.halved_at_us += after)
+        for (size_t i = 0; i < sizeof plain.cells; i++)
+            ((uint8_t *)plain.cells)[i] /= 2;
+}
+
+static bool check_row(void *argument, struct table_row *row)
+{
+    const struct plain_row *p = &plain.rows[row->key];
+    uint64_t payload[2];
+    memcpy(payload, table_payload(row), sizeof payload);
+    assert_true(row->key >= 1 && row->key <= KEYS && p->is_there);
+    assert_int_equal(row->count, p->count);
+    assert_int_equal(row->seen, p->seen);
+    assert_true(payload[0] == num_mix(row->key) && payload[1] == p->learned);
+    ++*(size_t *)argument;
+    return true;
+}
+
+static void check(const struct table *t)
+{
+    size_t found = 0, expected = 0;
+    assert_true(table_visit(t, check_row, &found));
+    for (uint64_t k = 1; k <= KEYS; k++)
+        expected += plain.rows[k].is_there && plain.rows[k].seen >= plain.expired_before;
+    assert_int_equal(found, expected);
+    if (plain.options.admit_after > 1)
+        assert_memory_equal(t->sketch.counts, plain.cells, sizeof plain.cells);
+    assert_int_equal(t->stats.waiting, plain.waiting);
+    assert_int_equal(t->stats.refused, plain.refused);
+    assert_int_equal(t->stats.evicted, plain.evicted);
+}
+
+static void step_batch(struct table *t, uint32_t step, uint32_t now, size_t n)
+{
+    uint64_t keys[BATCH_MAX] = {0}, narrow = 1 + draw(KEYS);
+    uint32_t seen[BATCH_MAX] = {0};
+    struct table_row *rows[BATCH_MAX];
+    for (size_t i = 0; i < n; i++) {
+        keys[i] = draw(16) == 0 ? 0 : 1 + draw(draw(2) ? narrow : KEYS) * draw(KEYS) / KEYS;
+        seen[i] = now - (uint32_t)draw(30);
+    }
+    table_resolve_batch(t, keys, seen, n, step, rows);
+    plain_batch(keys, seen, n, step);
+    for (size_t i = 0; i < n; i++) {
+        struct plain_row *p = &plain.rows[keys[i]];
+        assert_true((rows[i] != NULL) == p->is_there);
+        if (!p->is_there)
+            continue;
+        uint64_t *payload = (uint64_t *)(void *)table_payload(rows[i]);
+        assert_true(rows[i]->key == keys[i] && rows[i]->step == step && rows[i]->epoch == t->epoch);
+        payload[1] += i; /* every sighting of a key has the same row */
+        p->learned += i;
+    }
+}
+
+static bool emit_rows(void *argument, const void *rows, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        table_restore_row(argument, (const unsigned char *)rows + i * table_stored_bytes(argument));
+    return true;
+}
+
+static bool emit_counts(void *argument, const void *items, size_t count)
+{
+    struct table *copy = argument;
+    bool is_good = true;
+    for (size_t i = 0; i < count; i++)
+        is_good &= sketch_restore(&copy->sketch, (const struct sketch_block *)items + i);
+    return is_good;
+}
+
+/* What changed goes to `copy`, which is then what the table was at the barrier, though it has gone on. */
+static void snapshot(struct table *t, struct table *copy, uint32_t epoch, uint32_t *step, uint32_t now)
+{
+    const struct table_keys *removed;
+    struct table_snapshot *s = table_snapshot_begin(t, epoch - 1, epoch, &removed);
+    struct plain before = plain;
+    for (int i = 0; i < 3; i++)
+        step_batch(t, ++*step, now, draw(BATCH_MAX));
+    for (size_t i = 0; i < removed->count; i++)
+        table_restore_remove(copy, removed->items[i]);
+    assert_true(table_snapshot_write(s, emit_rows, copy) &&
+                table_snapshot_write_counts(s, emit_counts, copy));
+    table_snapshot_end(t, true);
+    struct plain after = plain;
+    plain = before;
+    copy->stats = t->stats;
+    plain.waiting = after.waiting, plain.refused = after.refused, plain.evicted = after.evicted;
+    copy->expired_before = plain.expired_before;
+    check(copy);
+    plain = after;
+}
+
+static void run(uint64_t seed)
+{
+    static const uint32_t admissions[] = {0, 1, 2, 3, 7, 300};
+    random_state = seed << 32;
+    plain = (struct plain){.options = {.payload_bytes = 16,
+                                       .align = 8,
+                                       .is_inline = draw(2),
+                                       .seed = seed,
+                                       .admit_after = admissions[draw(ARRAY_COUNT(admissions))],
+                                       .sketch_bytes = SKETCH_BYTES,
+                                       .expire_after_us = draw(2) ? 150 * US_PER_SECOND : 0,
+                                       .rows_max = draw(2) ? 1 + draw(600) : 0,
+                                       .init = init_row}};
+    struct table t, copy;
+    table_init(&t, &plain.options);
+    table_init(&copy, &plain.options);
+    bool is_cold = plain.options.rows_max == 0 && draw(2);
+    if (is_cold)
+        table_cold_init(&t, &fake_new(table_stored_bytes(&t))->store);
+    uint32_t now = 1000, step = 1, epoch = 0;
+    for (int i = 0; i < BATCHES; i++) {
+        step_batch(&t, step, now, draw(BATCH_MAX + 1));
+        bool goes_on = draw(8) == 0; /* the watermark comes within a step */
+        now += (uint32_t)draw(draw(8) == 0 ? 400 : 40);
+        if (plain.options.expire_after_us > 0 && draw(2)) { /* a sweep that has not come by yet */
+            t.expired_before = plain.expired_before = now - 149;
+        } else if (draw(2)) {
+            table_set_watermark(&t, now * US_PER_SECOND, goes_on ? step : TABLE_STEP_NONE);
+            plain_watermark(now * US_PER_SECOND);
+        }
+        if (is_cold && draw(3) == 0)
+            assert_true(table_evict(&t, draw(KEYS / 2), step, goes_on));
+        else if (!is_cold && draw(10) == 0)
+            snapshot(&t, &copy, ++epoch, &step, now);
+        step += !goes_on;
+        check(&t);
+    }
+    table_free(&t);
+    table_free(&copy);
+}
+
+static void test_rule(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        print_message("seed %d\n", (int)seed);
+        run(seed);
+    }
+}
+
+static struct table_options small(uint64_t rows_max)
+{
+    return (struct table_options){
+        .payload_bytes = 16, .align = 8, .seed = 3, .rows_max = rows_max, .init = init_row};
+}
+
+/* Event by event, key 2 would take the place of key 1, which the same batch sights right after it. */
+static void test_later_sightings_spare(void **state)
+{
+    (void)state;
+    struct table t;
+    struct table_options o = small(1);
+    table_init(&t, &o);
+    struct table_row *rows[3];
+    table_resolve_batch(&t, (const uint64_t[]){1}, (const uint32_t[]){5}, 1, 1, rows);
+    rows[0]->count = UINT32_MAX - 1;
+    table_resolve_batch(&t, (const uint64_t[]){2, 1, 1}, (const uint32_t[]){6, 7, 6}, 3, 2, rows);
+    assert_null(rows[0]);
+    assert_true(rows[1] == rows[2] && rows[1]->key == 1 && rows[1]->seen == 7);
+    assert_int_equal(rows[1]->count, UINT32_MAX); /* saturates */
+    assert_int_equal(t.stats.refused, 1);
+    table_resolve_batch(&t, (const uint64_t[]){2, 3}, (const uint32_t[]){9, 9}, 2, 3, rows);
+    assert_true(rows[0] != NULL && rows[1] == NULL); /* in the order of records */
+    table_free(&t);
+}
+
+/* Buckets of 128 rows at most that hold rows_max in all, whatever it is. */
+static void test_shares(void **state)
+{
+    (void)state;
+    static const uint64_t limits[] = {1, 127, 128, 129, 255, 256, 257, 1000, 4096, 5001};
+    for (size_t i = 0; i < ARRAY_COUNT(limits); i++) {
+        struct table t;
+        struct table_options o = small(limits[i]);
+        table_init(&t, &o);
+        uint64_t sum = 0;
+        for (uint64_t b = 0; b < t.buckets; b++) {
+            assert_in_range(table_bucket_rows(&t, b), 1, TABLE_BUCKET_ROWS);
+            sum += table_bucket_rows(&t, b);
+        }
+        assert_int_equal(sum, limits[i]);
+        struct table_row *row;
+        for (uint64_t k = 1; k <= 40000; k++)
+            table_resolve_batch(&t, &k, &(uint32_t){1}, 1, (uint32_t)k, &row);
+        assert_int_equal(t.stats.rows, limits[i]);
+        table_free(&t);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rule),
+        cmocka_unit_test(test_later_sightings_spare),
+        cmocka_unit_test(test_shares),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
