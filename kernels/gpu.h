@@ -63,6 +63,9 @@ struct gpu_api {
     /* How many devices there are, at most GPU_DEVICES_MAX described; -1: error says why none can be asked
      * for. */
     int (*devices)(struct gpu_device *devices, struct gpu_error *error);
+    /* Of CUDA, 13000 being 13.0: what the library was built with, and the latest that the driver knows (0: no
+     * driver). */
+    void (*versions)(int *library, int *driver);
     struct gpu *(*open)(int device, struct gpu_error *error); /* NULL: error */
     void (*close)(struct gpu *gpu);                           /* waits for all work; NULL is fine */
 
@@ -98,6 +101,9 @@ struct gpu_api {
  * stays open until the process ends (a CUDA run time cannot be unloaded). NULL: error.
  */
 const struct gpu_api *gpu_open_library(const char *path, struct gpu_error *error);
+
+/* What gpu_open_library(NULL) opens, as a path that may not be there; false: not known, or too long. */
+bool gpu_library_path(char *path, size_t size);
 
 /* A short word of a failure: "no driver" ... */
 const char *gpu_failure_name(enum gpu_failure failure);

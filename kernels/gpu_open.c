@@ -66,30 +66,37 @@ static const struct gpu_api *open_path(const char *path, struct gpu_error *error
     return api;
 }
 
+bool gpu_library_path(char *path, size_t size)
+{
+    const char *named = getenv("LEAT_CUDA_LIBRARY");
+    if (named == NULL || named[0] == '\0')
+        return beside_program(path, size);
+    int length = snprintf(path, size, "%s", named);
+    return length > 0 && (size_t)length < size;
+}
+
 const struct gpu_api *gpu_open_library(const char *path, struct gpu_error *error)
 {
-    if (path == NULL)
-        path = getenv("LEAT_CUDA_LIBRARY");
-    if (path != NULL && path[0] != '\0')
+    char found[PATH_MAX];
+    if (path != NULL)
         return open_path(path, error);
-    char beside[PATH_MAX];
-    if (!beside_program(beside, sizeof beside))
+    if (!gpu_library_path(found, sizeof found))
         return refuse(error, "The path of this program is not known, and so not that of " LIBRARY_NAME
                              ": name it in LEAT_CUDA_LIBRARY.");
-    if (access(beside, F_OK) != 0)
+    bool is_named = getenv("LEAT_CUDA_LIBRARY") != NULL && getenv("LEAT_CUDA_LIBRARY")[0] != '\0';
+    if (is_named || access(found, F_OK) == 0)
+        return open_path(found, error);
 #ifdef LEAT_WITH_CUDA
-        return refuse(
-            error,
-            "%s is not there. It is built with this program and has to lie beside it, or LEAT_CUDA_LIBRARY "
-            "has to name it.",
-            beside);
+    return refuse(
+        error,
+        "%s is not there. It is built with this program and has to lie beside it, or LEAT_CUDA_LIBRARY has "
+        "to name it.",
+        found);
 #else
-        return refuse(
-            error,
-            "This leat was built without CUDA (LEAT_CUDA=OFF, or no nvcc was found). `./dev setup --cuda` "
-            "brings an nvcc; then build again.");
+    return refuse(error,
+                  "This leat was built without CUDA (LEAT_CUDA=OFF, or no nvcc was found). `./dev setup "
+                  "--cuda` brings an nvcc; then build again.");
 #endif
-    return open_path(beside, error);
 }
 
 const char *gpu_failure_name(enum gpu_failure failure)

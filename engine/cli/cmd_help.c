@@ -68,7 +68,7 @@ static uint32_t put_entries(const struct help *help, enum help_group group, cons
 
 static int unknown(struct help *help, enum help_group group, const char *name)
 {
-    const char **names = arena_array(&help->arena, const char *, help->count + 2 * HELP_GROUPS_COUNT);
+    const char **names = arena_array(&help->arena, const char *, help->count + 2 * HELP_GROUPS_COUNT + 1);
     size_t count = 0;
     for (uint32_t i = 0; i < help->count; i++)
         if (group == HELP_GROUPS_COUNT || help->entries[i].group == group)
@@ -77,6 +77,8 @@ static int unknown(struct help *help, enum help_group group, const char *name)
         names[count++] = help_groups[g].plural;
         names[count++] = help_groups[g].singular;
     }
+    if (group == HELP_GROUPS_COUNT)
+        names[count++] = "device";
     const char *what = group == HELP_GROUPS_COUNT ? "group or name" : help_groups[group].singular;
     fprintf(stderr, "leat: error[E1001]: there is no %s `%s`\n", what, name);
     const char *near = diag_nearest(str_from(name), names, count);
@@ -110,6 +112,16 @@ static void put_library(const struct help *help, struct byte_buffer *out)
     help_free(&own);
 }
 
+static int answer_device(const char *name, struct byte_buffer *out)
+{
+    if (help_device(name, out))
+        return EXIT_GOOD;
+    fprintf(stderr,
+            "leat: error[E1001]: there is no device `%s`\nhint: `leat help device` lists what there is\n",
+            name);
+    return EXIT_USAGE;
+}
+
 static int answer(struct help *help, const struct help_arguments *arguments, struct byte_buffer *out)
 {
     if (arguments->is_dictionary) {
@@ -124,6 +136,8 @@ static int answer(struct help *help, const struct help_arguments *arguments, str
         help_text_overview(help, out);
         return EXIT_GOOD;
     }
+    if (strcmp(arguments->words[0], "device") == 0 || strcmp(arguments->words[0], "devices") == 0)
+        return answer_device(arguments->count == 2 ? arguments->words[1] : NULL, out);
     enum help_group group = find_group(arguments->words[0]);
     if (arguments->count == 2) {
         if (group == HELP_GROUPS_COUNT)
@@ -163,7 +177,8 @@ int cmd_help(int argc, char **argv)
                                      parse,
                                      "[GROUP] [NAME]",
                                      "Says what there is to build a job from.\vGroups: sources, formats, "
-                                     "operators, functions, windows, learners, optimizers, sinks, job.",
+                                     "operators, functions, windows, learners, optimizers, sinks, job; and "
+                                     "device: what kernels run on, as found on this machine.",
                                      0,
                                      0,
                                      0};

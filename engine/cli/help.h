@@ -63,6 +63,15 @@ void help_text_overview(const struct help *help, struct byte_buffer *out);
 void help_text_group(const struct help *help, enum help_group group, struct byte_buffer *out);
 void help_text_entry(const struct help *help, const struct help_entry *entry, struct byte_buffer *out);
 
+/* An indented paragraph; and "  name      summary", the summaries below each other from `column` on. */
+void help_put_wrapped(struct byte_buffer *out, uint32_t indent, const char *text);
+void help_put_item(struct byte_buffer *out, const char *name, const char *summary, uint32_t column);
+
+/* What kernels run on, as found on this machine: all of it, or one device ("cpu", "cuda", "cuda(1)"); false:
+ * there is none of that name. */
+extern const char help_device_summary[];
+bool help_device(const char *name, struct byte_buffer *out);
+
 /* The pages as files in the directory; 0 or an errno. */
 int help_html(const struct help *help, const char *directory);
 

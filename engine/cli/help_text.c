@@ -3,15 +3,14 @@
 
 enum { LINE_COLUMNS = 96, INDENT = 2, SUMMARY_COLUMN_MAX = 34 };
 
-static void put_wrapped(struct byte_buffer *out, uint32_t indent, const char *text)
+void help_put_wrapped(struct byte_buffer *out, uint32_t indent, const char *text)
 {
     buffer_printf(out, "%*s", (int)indent, "");
     buffer_wrap(out, indent, indent, LINE_COLUMNS, str_from(text));
     buffer_append(out, "\n", 1);
 }
 
-/* "name      summary", the summaries below each other. */
-static void put_item(struct byte_buffer *out, const char *name, const char *summary, uint32_t column)
+void help_put_item(struct byte_buffer *out, const char *name, const char *summary, uint32_t column)
 {
     buffer_printf(out, "  %s", name);
     uint32_t at = INDENT + text_columns(str_from(name));
@@ -39,6 +38,7 @@ void help_text_overview(const struct help *help, struct byte_buffer *out)
         buffer_append(out, "\n", 1);
         buffer_free(&names);
     }
+    buffer_printf(out, "\n%s\n  cpu, cuda\n", help_device_summary);
 }
 
 void help_text_group(const struct help *help, enum help_group group, struct byte_buffer *out)
@@ -56,7 +56,7 @@ void help_text_group(const struct help *help, enum help_group group, struct byte
         const struct help_entry *e = &help->entries[i];
         const char *shown = group == HELP_FUNCTIONS || e->options == NULL ? e->usage : NULL;
         if (e->group == group)
-            put_item(out, shown != NULL ? shown : e->name, e->summary, MAX(column, 12));
+            help_put_item(out, shown != NULL ? shown : e->name, e->summary, MAX(column, 12));
     }
     buffer_printf(out, "\n`leat help %s NAME` says more.\n", help_groups[group].singular);
 }
@@ -78,7 +78,7 @@ static void put_option(const struct help *help, const struct option *option, uin
     uint32_t at = indent + text_columns(str_from(said.name)) + 2;
     buffer_wrap(out, at, indent + 8, LINE_COLUMNS, str_from(facts));
     buffer_append(out, "\n", 1);
-    put_wrapped(out, indent + 4, said.text);
+    help_put_wrapped(out, indent + 4, said.text);
     if (said.nested != NULL)
         put_options(help, said.nested, indent + 4, out);
     for (const struct kind_choice *k = said.kinds; k != NULL && k->name != NULL; k++) {
@@ -112,11 +112,11 @@ void help_text_entry(const struct help *help, const struct help_entry *e, struct
     }
     if (e->details != NULL) {
         buffer_append(out, "\n", 1);
-        put_wrapped(out, INDENT, e->details);
+        help_put_wrapped(out, INDENT, e->details);
     }
     if (e->note != NULL) {
         buffer_append(out, "\n", 1);
-        put_wrapped(out, INDENT, e->note);
+        help_put_wrapped(out, INDENT, e->note);
     }
     if (e->example != NULL)
         buffer_printf(out, "\nexample\n  %s\n", e->example);

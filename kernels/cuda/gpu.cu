@@ -258,9 +258,10 @@ static void stream_fill(gpu_stream *stream, void *to, uint8_t byte, size_t bytes
 
 /* What the shared object hands over; the kernels' and the tables' functions are cuda/parts.cuh's. */
 static const gpu_api api = {
-    GPU_API_VERSION,   &cuda_kernels,   gpu_devices, gpu_open,         gpu_close,   gpu_alloc,   gpu_free,
-    gpu_alloc_pinned,  gpu_free_pinned, stream_new,  stream_free,      event_new,   event_free,  event_record,
-    stream_wait_event, stream_wait,     event_wait,  event_elapsed_ms, stream_copy, stream_fill, &cuda_tables,
+    GPU_API_VERSION,  &cuda_kernels, gpu_devices,      gpu_versions,      gpu_open,    gpu_close,
+    gpu_alloc,        gpu_free,      gpu_alloc_pinned, gpu_free_pinned,   stream_new,  stream_free,
+    event_new,        event_free,    event_record,     stream_wait_event, stream_wait, event_wait,
+    event_elapsed_ms, stream_copy,   stream_fill,      &cuda_tables,
 };
 
 extern "C" __attribute__((visibility("default"))) const gpu_api *leat_gpu_api(void)

@@ -54,5 +54,6 @@ int gpu_count(gpu_error *error);
 /* One of them; false: it cannot be used, described->why says why not. */
 bool gpu_describe(int device, gpu_device *described);
 int gpu_devices(gpu_device *devices, gpu_error *error); /* gpu_api.devices */
+void gpu_versions(int *library, int *driver);           /* gpu_api.versions */
 
 #endif

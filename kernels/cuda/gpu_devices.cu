@@ -28,12 +28,20 @@ static version_text version_of(int version)
     return v;
 }
 
+void gpu_versions(int *library, int *driver)
+{
+    if (cudaRuntimeGetVersion(library) != cudaSuccess)
+        *library = 0;
+    if (cudaDriverGetVersion(driver) != cudaSuccess)
+        *driver = 0;
+    (void)cudaGetLastError();
+}
+
 /* The driver has to know this library's major version of CUDA, or a later one. */
 static bool has_driver(gpu_error *error)
 {
     int driver = 0, needed = 0;
-    if (cudaRuntimeGetVersion(&needed) != cudaSuccess || cudaDriverGetVersion(&driver) != cudaSuccess)
-        driver = 0;
+    gpu_versions(&needed, &driver);
     if (driver == 0)
         return gpu_refuse(
             error, GPU_NO_DRIVER,

@@ -30,7 +30,9 @@ def overview():
     status, text, _ = leat()
     assert status == 0
     groups = {}
-    for part in text.split("\n\n")[1:]:
+    *parts, device = text.split("\n\n")
+    assert device == "device: what kernels run on, as found on this machine\n  cpu, cuda\n", device
+    for part in parts[1:]:
         head, _, names = part.partition("\n")
         groups[head.split(":")[0]] = re.split(r",\s+", names.strip())
     return groups
