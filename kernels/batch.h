@@ -10,8 +10,9 @@
  * kernel of the step computed
  * (`count`) are read where they lie, so that a step needs no wait in between and can be captured as a graph;
  * `n` is then the room that there is, known to the host. Kernels that need scratch memory: called with
- * scratch = NULL they set scratch_bytes to what they need for these n and touch nothing else; any n not
- * greater needs no more.
+ * scratch = NULL they set scratch_bytes to what they need for these n, BATCH_SCRATCH_MIN at least, and touch
+ * nothing else; any n not greater needs no more. Scratch memory is aligned to 64 bytes on a CPU, to 256 on a
+ * GPU.
  *
  * Pointers: rows and matrices of floats aligned to 16 bytes on a GPU, to their elements on a CPU; no output
  * overlaps an input unless said so. d: a multiple of 4, up to BATCH_DIM_MAX. n may be 0. Failures of a device
@@ -28,7 +29,7 @@ extern "C" {
 #endif
 
 /* Places of a segment are summed in order by chunks of BATCH_CHUNK; then the chunks' sums in order. */
-enum { BATCH_DIM_MAX = 512, BATCH_TABLES_MAX = 256, BATCH_CHUNK = 128 };
+enum { BATCH_DIM_MAX = 512, BATCH_TABLES_MAX = 256, BATCH_CHUNK = 128, BATCH_SCRATCH_MIN = 256 };
 
 #define BATCH_NONE UINT32_MAX
 

@@ -25,8 +25,14 @@ const struct kernels VARIANT_TABLE = {
 #include "kernels/kernels.def"
 };
 
+#include "kernels/batch_gather.inc.h"
+
+#include "kernels/batch_segments.inc.h"
+
 /* Each kernel's line stands in the order of kernels.def. */
 extern const struct batch_kernels BATCH_TABLE;
 const struct batch_kernels BATCH_TABLE = {
     .name = VARIANT_NAME,
+    .gather_pool = batch_gather_pool,
+    .segment_reduce = batch_segment_reduce,
 };

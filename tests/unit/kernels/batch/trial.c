@@ -12,7 +12,7 @@ enum { GUARD = 0 };
 #else
 enum { GUARD = 64 };
 #endif
-enum { GUARD_BYTE = 0xc3, ALIGN_MAX = 64, FAILURES_SHOWN = 5 };
+enum { GUARD_BYTE = 0xc3, ALIGN_MAX = 256, FAILURES_SHOWN = 5 };
 
 static void stop(const char *what, const char *why)
 {
