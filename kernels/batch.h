@@ -29,7 +29,13 @@ extern "C" {
 #endif
 
 /* Places of a segment are summed in order by chunks of BATCH_CHUNK; then the chunks' sums in order. */
-enum { BATCH_DIM_MAX = 512, BATCH_TABLES_MAX = 256, BATCH_CHUNK = 128, BATCH_SCRATCH_MIN = 256 };
+enum {
+    BATCH_DIM_MAX = 512,
+    BATCH_FIELDS_MAX = 64,
+    BATCH_TABLES_MAX = 256,
+    BATCH_CHUNK = 128,
+    BATCH_SCRATCH_MIN = 256,
+};
 
 #define BATCH_NONE UINT32_MAX
 
@@ -140,10 +146,14 @@ struct batch_update {
 };
 
 /*
- * fm: vectors[b][fields][d] -> logits[b] and, with slopes, grads[b][fields][d] = slopes[b] * (sum - vector).
- * Arithmetic: fm_forward and fm_backward of kernels.h. Forward alone: grads NULL. Backward alone: logits
- * NULL. ffm: vectors[b][fields][d * FFM_ROUND(fields)] likewise (ffm_forward; the gradient is the partners
- * times the slope).
+ * fm: vectors[b][fields][d] -> logits[b], and with slopes grads[b][fields][d] = slopes[b] * (sum - vector).
+ * ffm: vectors[b][fields][d * FFM_ROUND(fields)] likewise; the gradient is slopes[b] times the partners,
+ * zeros of a field's own block and of blocks from `fields` on included (0 * NaN is NaN). Arithmetic:
+ * fm_forward, fm_backward and ffm_forward of kernels.h. logits NULL: backward alone; what it needs of the
+ * sums it computes again. grads NULL: forward alone; slopes are not read then. Both: in one pass over the
+ * vectors, for slopes that are known before (they are not the derivatives of these logits' loss). fields: 1
+ * up to BATCH_FIELDS_MAX. grads does not overlap vectors. ffm of 61 fields and more asks for 65 KiB of shared
+ * memory a block: a device of compute capability 7.5 has 64.
  */
 struct batch_interaction {
     const float *vectors;

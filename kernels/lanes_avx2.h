@@ -52,6 +52,13 @@ LANES_INLINE v16 v16_load4x4(const float *a, const float *b, const float *c, con
     return (v16){_mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(a)), _mm_loadu_ps(b), 1),
                  _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(c)), _mm_loadu_ps(d), 1)};
 }
+LANES_INLINE void v16_store4x4(float *a, float *b, float *c, float *d, v16 v)
+{
+    _mm_storeu_ps(a, _mm256_castps256_ps128(v.lo));
+    _mm_storeu_ps(b, _mm256_extractf128_ps(v.lo, 1));
+    _mm_storeu_ps(c, _mm256_castps256_ps128(v.hi));
+    _mm_storeu_ps(d, _mm256_extractf128_ps(v.hi, 1));
+}
 LANES_INLINE v16 v16_spread4(const float *p)
 {
     return (v16){_mm256_set_m128(_mm_set1_ps(p[1]), _mm_set1_ps(p[0])),

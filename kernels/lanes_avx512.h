@@ -43,6 +43,13 @@ LANES_INLINE v16 v16_load4x4(const float *a, const float *b, const float *c, con
     __m256 hi = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(c)), _mm_loadu_ps(d), 1);
     return _mm512_insertf32x8(_mm512_castps256_ps512(lo), hi, 1);
 }
+LANES_INLINE void v16_store4x4(float *a, float *b, float *c, float *d, v16 v)
+{
+    _mm_storeu_ps(a, _mm512_castps512_ps128(v));
+    _mm_storeu_ps(b, _mm512_extractf32x4_ps(v, 1));
+    _mm_storeu_ps(c, _mm512_extractf32x4_ps(v, 2));
+    _mm_storeu_ps(d, _mm512_extractf32x4_ps(v, 3));
+}
 LANES_INLINE v16 v16_spread4(const float *p)
 {
     __m512i group = _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);

@@ -45,6 +45,13 @@ LANES_INLINE v16 v16_load4x4(const float *a, const float *b, const float *c, con
     memcpy(r.f + 12, d, 16);
     return r;
 }
+LANES_INLINE void v16_store4x4(float *a, float *b, float *c, float *d, v16 v)
+{
+    memcpy(a, v.f, 16);
+    memcpy(b, v.f + 4, 16);
+    memcpy(c, v.f + 8, 16);
+    memcpy(d, v.f + 12, 16);
+}
 /* each of four floats over the four lanes of its group */
 LANES_INLINE v16 v16_spread4(const float *p)
 {

@@ -18,6 +18,8 @@
 
 #include "kernels/dense.inc.h"
 
+#include "kernels/batch_interaction.inc.h"
+
 extern const struct kernels VARIANT_TABLE;
 const struct kernels VARIANT_TABLE = {
     .name = VARIANT_NAME,
@@ -35,4 +37,6 @@ const struct batch_kernels BATCH_TABLE = {
     .name = VARIANT_NAME,
     .gather_pool = batch_gather_pool,
     .segment_reduce = batch_segment_reduce,
+    .fm = batch_fm,
+    .ffm = batch_ffm,
 };

@@ -1,11 +1,177 @@
+/*
+ * fm and ffm: all shapes with every variant; and, whatever the variant, logits and gradients against plain
+ * sums over pairs in double, the gradients by central differences of those (both are quadratic: exact but for
+ * rounding).
+ */
 #include "trial.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum mode { FORWARD, BACKWARD, BOTH, MODES };
+static const char *const mode_names[] = {"forward", "backward", "both"};
+
+struct shape {
+    bool is_ffm;
+    uint32_t bags, fields, d;
+    enum mode mode;
+    enum fill fill;
+};
+
+/* Weights of a field's row. */
+static size_t row_floats(const struct shape *shape)
+{
+    return shape->is_ffm ? (size_t)shape->d * FFM_ROUND(shape->fields) : shape->d;
+}
+
+/* The weight of field f for partner g, dim i, in a bag's rows. */
+static double weight(const struct shape *shape, const double *bag, size_t f, size_t g, size_t i)
+{
+    const double *row = bag + f * row_floats(shape);
+    return shape->is_ffm ? row[i / 4 * FFM_ROUND(shape->fields) * 4 + g * 4 + i % 4] : row[i];
+}
+
+/* A bag's logit; *size is what its terms add up to without their signs. */
+static double plain_logit(const struct shape *shape, const double *bag, double *size)
+{
+    double total = 0.0, sizes = 0.0;
+    for (size_t f = 0; f < shape->fields; f++) {
+        for (size_t g = f + 1; g < shape->fields; g++) {
+            for (size_t i = 0; i < shape->d; i++) {
+                double product = weight(shape, bag, f, g, i) * weight(shape, bag, g, f, i);
+                total += product;
+                sizes += fabs(product);
+            }
+        }
+    }
+    *size = sizes + 1.0;
+    return total;
+}
+
+static void check_bag(struct trial *t, const struct shape *shape, const float *vectors, const float *logit,
+                      float slope, const float *grads)
+{
+    size_t n = shape->fields * row_floats(shape);
+    double *bag = malloc(n * sizeof *bag), size = 0.0;
+    for (size_t i = 0; i < n; i++)
+        bag[i] = (double)vectors[i];
+    double value = plain_logit(shape, bag, &size);
+    if (logit && fabs((double)*logit - value) > 1e-5 * size)
+        trial_fail(t, "a logit is %g, the pairs' sum %g", (double)*logit, value);
+    for (int k = 0; grads && k < 6; k++) {
+        size_t at = trial_below(t, (uint32_t)n);
+        double old = bag[at], h = 0.5;
+        bag[at] = old + h;
+        double above = plain_logit(shape, bag, &size);
+        bag[at] = old - h;
+        double numeric = (double)slope * (above - plain_logit(shape, bag, &size)) / (2.0 * h);
+        bag[at] = old;
+        if (fabs(numeric - (double)grads[at]) > 1e-3 * fmax(fabs(numeric), 0.1))
+            trial_fail(t, "the gradient by weight %zu is %g, by differences %g", at, (double)grads[at],
+                       numeric);
+    }
+    free(bag);
+}
+
+/* What the kernels of single events (kernels.h) make of a bag: the same bits. */
+static void check_event(struct trial *t, const struct shape *shape, const float *vectors, const float *logit,
+                        float slope, const float *grads)
+{
+    const struct kernels *k = kernels_variant(KERNELS_SCALAR);
+    size_t n = shape->fields, length = row_floats(shape);
+    float *zero = calloc(length, sizeof *zero), *sum = calloc(length, sizeof *sum);
+    float *expected = calloc(n * length, sizeof *expected), value;
+    const float *rows[BATCH_FIELDS_MAX];
+    for (size_t f = 0; f < FFM_ROUND(n); f++)
+        rows[f] = f < n ? vectors + f * length : zero;
+    if (shape->is_ffm) {
+        value = k->ffm_forward(expected, rows, zero, n, shape->d);
+    } else {
+        value = k->fm_forward(sum, rows, n, shape->d);
+        k->fm_backward(expected, sum, rows, n, shape->d);
+    }
+    for (size_t i = 0; i < n * length; i++)
+        expected[i] = slope * expected[i];
+    TRIAL_CHECK(t, !logit || same_floats(logit, &value, sizeof value));
+    TRIAL_CHECK(t, !grads || same_floats(grads, expected, n * length * sizeof *expected));
+    free(zero);
+    free(sum);
+    free(expected);
+}
+
+static void build(struct trial *t, const void *arg)
+{
+    const struct shape *shape = arg;
+    size_t bag = shape->fields * row_floats(shape), n = shape->bags * bag;
+    float *vectors = trial_input(t, "vectors", n * sizeof *vectors, TRIAL_MATRIX);
+    trial_floats(t, vectors, n, shape->fill);
+    float *slopes = NULL, *grads = NULL, *logits = NULL;
+    if (shape->mode != BACKWARD)
+        logits = trial_output(t, "logits", shape->bags * sizeof *logits, sizeof *logits, same_floats);
+    if (shape->mode != FORWARD) {
+        slopes = trial_input(t, "slopes", shape->bags * sizeof *slopes, sizeof *slopes);
+        trial_floats(t, slopes, shape->bags, shape->fill);
+        grads = trial_output(t, "grads", n * sizeof *grads, TRIAL_MATRIX, same_floats);
+    }
+    struct batch_interaction a = {.vectors = PLACE(t, vectors),
+                                  .bags = shape->bags,
+                                  .fields = shape->fields,
+                                  .d = shape->d,
+                                  .logits = PLACE(t, logits),
+                                  .slopes = PLACE(t, slopes),
+                                  .grads = PLACE(t, grads)};
+    if (shape->is_ffm)
+        TRIAL_CALL(t, ffm, &a);
+    else
+        TRIAL_CALL(t, fm, &a);
+    for (size_t b = 0; b<shape->bags; b += shape->bags> 1 ? shape->bags - 1 : 1) {
+        const float *logit = logits ? logits + b : NULL, *grad = grads ? grads + b * bag : NULL;
+        float slope = slopes ? slopes[b] : 0.0F;
+        if (shape->fill == FILL_PLAIN)
+            check_bag(t, shape, vectors + b * bag, logit, slope, grad);
+        if (trial_is_scalar(t))
+            check_event(t, shape, vectors + b * bag, logit, slope, grad);
+    }
+}
+
+static void try_shape(struct suite *suite, struct shape shape)
+{
+    suite_try(suite, build, &shape, "%u bags, %u fields, d %u, %s, %s numbers", shape.bags, shape.fields,
+              shape.d, mode_names[shape.mode], shape.fill == FILL_PLAIN ? "plain" : "special");
+}
+
+/* `floats`: of the vectors of one case, at most, where it has more than a bag. */
+static void try_shapes(struct suite *suite, bool is_ffm, size_t floats)
+{
+    static const uint32_t fields[] = {1, 2, 3, 4, 5, 8, 13, 39, 64};
+    static const uint32_t dims[] = {4, 8, 12, 16, 32, 64, 128};
+    enum { FIELDS = sizeof fields / sizeof *fields, DIMS = sizeof dims / sizeof *dims };
+    for (unsigned i = 0; i < FIELDS * DIMS; i++) {
+        struct shape shape = {.is_ffm = is_ffm, .fields = fields[i / DIMS], .d = dims[i % DIMS]};
+        size_t many = floats / (shape.fields * row_floats(&shape));
+        for (unsigned k = 0; k < 4; k++) {
+            const uint32_t bags[] = {1, 3, (uint32_t)(many > 301 ? 301 : many), 0};
+            shape.bags = bags[k];
+            shape.mode = (enum mode)((i + k) % MODES);
+            shape.fill = (i + k) / MODES % 3 == 2 ? FILL_SPECIAL : FILL_PLAIN;
+            if (shape.bags == 1 || shape.bags <= many)
+                try_shape(suite, shape);
+        }
+    }
+}
 
 void suite_fm(struct suite *suite)
 {
-    (void)suite;
+    try_shapes(suite, false, 1 << 15);
+    try_shape(suite, (struct shape){.bags = 5, .fields = 64, .d = 512, .mode = BOTH});
+    try_shape(suite, (struct shape){.bags = 2, .fields = 39, .d = 508, .mode = BOTH});
+    try_shape(suite, (struct shape){.bags = suite_huge(suite), .fields = 2, .d = 4, .mode = FORWARD});
 }
 
 void suite_ffm(struct suite *suite)
 {
-    (void)suite;
+    try_shapes(suite, true, 1 << 16);
+    try_shape(suite, (struct shape){.is_ffm = true, .bags = 1, .fields = 9, .d = 512, .mode = BOTH});
+    uint32_t huge = suite_huge(suite) / 4 + 1;
+    try_shape(suite, (struct shape){.is_ffm = true, .bags = huge, .fields = 2, .d = 4, .mode = BOTH});
 }
