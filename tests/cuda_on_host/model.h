@@ -1,0 +1,35 @@
+/*
+ * What kernels/cuda/cuda.cuh includes in place of the CUDA headers when device code is compiled as host C++
+ * (-DCUDA_ON_HOST): CUDA's own names, as far as our kernels use them. How to test with it: README.md and
+ * testing.h.
+ *
+ *   types.h       float4, dim3, ...; bf16 and fp16
+ *   arithmetic.h  bits, words of four bytes, conversions, named roundings
+ *   threads.h     threadIdx, barriers, warp collectives, atomics, shared memory, LAUNCH
+ *   runtime.h     memory, streams, events, devices
+ */
+#ifndef CUDA_ON_HOST_MODEL_H
+#define CUDA_ON_HOST_MODEL_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#define __host__
+#define __device__
+#define __global__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__    __attribute__((noinline))
+#define __restrict__ __restrict
+#define __align__(n) alignas(n)
+#define __launch_bounds__(...)
+
+#include "tests/cuda_on_host/types.h"
+
+#include "tests/cuda_on_host/arithmetic.h"
+#include "tests/cuda_on_host/runtime.h"
+#include "tests/cuda_on_host/threads.h"
+
+#endif

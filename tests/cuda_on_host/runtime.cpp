@@ -1,0 +1,594 @@
+/*
+ * The run time's stand-ins. A stream is a queue of work; what a call queues is done by some later call: how
+ * much of it, and of which stream, is the seed's choice, but all that somebody waits for is done first.
+ */
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <stdlib.h>
+#include <time.h>
+#include <vector>
+
+#include "tests/cuda_on_host/machine.h"
+#include "tests/cuda_on_host/sanitizers.h"
+
+struct event_state {
+    uint64_t recorded, done; /* how often it was; how many of these the stream has come to */
+    double at_ms;
+    char sync;
+};
+
+struct CUevent_st {
+    std::shared_ptr<event_state> state;
+    bool has_time;
+};
+
+struct stream_work {
+    std::function<void()> act;
+    std::shared_ptr<event_state> wait_for; /* may begin when this was done `wait_times` times */
+    uint64_t wait_times;
+    char sync;
+};
+
+struct CUstream_st {
+    std::deque<std::unique_ptr<stream_work>> queue;
+    void *tsan;
+    char sync;
+};
+
+struct allocation {
+    size_t bytes;
+    bool is_device;
+};
+
+enum eagerness { WHEN_WAITED_FOR, AT_ONCE, SOMETIME };
+
+static std::recursive_mutex lock;
+static std::vector<CUstream_st *> streams;
+static std::map<uintptr_t, allocation> allocations;
+static std::map<const void *, size_t> shared_allowed; /* by kernel */
+static size_t device_bytes;
+static cudaError_t last_error, sticky;
+static eagerness when;
+
+static cudaError_t fail(cudaError_t error)
+{
+    if (error != cudaSuccess && error != cudaErrorNotReady) {
+        last_error = error;
+    }
+    return error;
+}
+
+#define ENTER()                                                                                              \
+    const std::lock_guard<std::recursive_mutex> guard(lock);                                                 \
+    run_begin_if_needed()
+#define ENTER_UNLESS_FAILED()                                                                                \
+    ENTER();                                                                                                 \
+    if (sticky != cudaSuccess) {                                                                             \
+        return sticky;                                                                                       \
+    }
+
+void runtime_reset(void)
+{
+    const std::lock_guard<std::recursive_mutex> guard(lock);
+    for (const CUstream_st *stream : streams) {
+        if (!stream->queue.empty() && sticky == cudaSuccess) {
+            model_report(NULL, "cuda_model_begin: a stream still has work that nobody waited for");
+        }
+    }
+    last_error = sticky = cudaSuccess;
+    when = (eagerness)random_below(&run.random, 3);
+}
+
+/* --- doing what was queued
+ * -------------------------------------------------------------------------------------- */
+static bool can_begin(const CUstream_st *stream)
+{
+    const stream_work *work = stream->queue.empty() ? NULL : stream->queue.front().get();
+    return work != NULL && (work->wait_for == NULL || work->wait_for->done >= work->wait_times);
+}
+
+static void do_one(CUstream_st *stream)
+{
+    const std::unique_ptr<stream_work> work = std::move(stream->queue.front());
+    stream->queue.pop_front();
+#ifdef MODEL_TSAN /* the device's work is no part of the thread that happens to do it */
+    void *host = __tsan_get_current_fiber();
+    __tsan_switch_to_fiber(stream->tsan, __tsan_switch_to_fiber_no_sync);
+#endif
+    tsan_acquire(&work->sync);
+    if (work->wait_for != NULL) {
+        tsan_acquire(&work->wait_for->sync);
+    }
+    if (work->act && sticky == cudaSuccess) {
+        work->act();
+    }
+    tsan_release(&stream->sync);
+#ifdef MODEL_TSAN
+    __tsan_switch_to_fiber(host, __tsan_switch_to_fiber_no_sync);
+#endif
+}
+
+/* Does one piece of work of a stream that the seed chooses; false: there is none that can begin. */
+static bool do_any(void)
+{
+    const size_t first = streams.empty() ? 0 : random_below(&run.random, (uint32_t)streams.size());
+    for (size_t i = 0; i < streams.size(); i++) {
+        CUstream_st *stream = streams[(first + i) % streams.size()];
+        if (can_begin(stream)) {
+            do_one(stream);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void do_some(void)
+{
+    switch (when) {
+    case WHEN_WAITED_FOR: break;
+    case AT_ONCE:
+        while (do_any()) {
+        }
+        break;
+    case SOMETIME:
+        while (random_below(&run.random, 2) == 0 && do_any()) {
+        }
+        break;
+    }
+}
+
+static void drain(CUstream_st *stream)
+{
+    while (!stream->queue.empty()) {
+        if (!do_any()) {
+            model_report(NULL, "a stream waits for an event that never comes");
+        }
+    }
+    tsan_acquire(&stream->sync);
+}
+
+static void drain_all(void)
+{
+    for (CUstream_st *stream : streams) {
+        drain(stream);
+    }
+}
+
+static void queue(CUstream_st *stream, std::function<void()> act,
+                  std::shared_ptr<event_state> wait_for = nullptr)
+{
+    if (stream == NULL) {
+        model_report(NULL, "work for the default stream: name a stream");
+    }
+    std::unique_ptr<stream_work> work(new stream_work());
+    work->act = std::move(act);
+    work->wait_times = wait_for != nullptr ? wait_for->recorded : 0;
+    work->wait_for = std::move(wait_for);
+    tsan_release(&work->sync);
+    stream->queue.push_back(std::move(work));
+    do_some();
+}
+
+/* --- devices
+ * ------------------------------------------------------------------------------------------------------ */
+cudaError_t cudaGetDeviceCount(int *count)
+{
+    ENTER();
+    *count = 0;
+    if (run.driver == 0) {
+        return fail(cudaErrorInsufficientDriver);
+    }
+    *count = run.devices;
+    return run.devices > 0 ? cudaSuccess : fail(cudaErrorNoDevice);
+}
+
+cudaError_t cudaGetDevice(int *device)
+{
+    ENTER_UNLESS_FAILED();
+    *device = 0;
+    return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+    ENTER_UNLESS_FAILED();
+    return device >= 0 && device < run.devices ? cudaSuccess : fail(cudaErrorInvalidDevice);
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
+{
+    ENTER_UNLESS_FAILED();
+    if (device < 0 || device >= run.devices) {
+        return fail(cudaErrorInvalidDevice);
+    }
+    *properties = cudaDeviceProp{};
+    snprintf(properties->name, sizeof properties->name, "the host's model of a GPU");
+    properties->totalGlobalMem = run.memory_bytes;
+    properties->sharedMemPerBlock = SHARED_BYTES_MAX;
+    properties->sharedMemPerBlockOptin = SHARED_BYTES_OPTIN;
+    properties->sharedMemPerMultiprocessor = SHARED_BYTES_OPTIN + 1024;
+    properties->major = run.capability / 10;
+    properties->minor = run.capability % 10;
+    properties->multiProcessorCount = 2;
+    properties->l2CacheSize = 1 << 20;
+    properties->maxThreadsPerBlock = THREADS_MAX;
+    properties->maxThreadsPerMultiProcessor = 2 * THREADS_MAX;
+    properties->warpSize = LANES;
+    properties->unifiedAddressing = 1;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device)
+{
+    cudaDeviceProp properties;
+    const cudaError_t status = cudaGetDeviceProperties(&properties, device);
+    switch (attribute) {
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
+        *value = (int)properties.sharedMemPerMultiprocessor;
+        break;
+    case cudaDevAttrMultiProcessorCount: *value = properties.multiProcessorCount; break;
+    case cudaDevAttrL2CacheSize: *value = properties.l2CacheSize; break;
+    case cudaDevAttrComputeCapabilityMajor: *value = properties.major; break;
+    case cudaDevAttrComputeCapabilityMinor: *value = properties.minor; break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = (int)properties.sharedMemPerBlockOptin; break;
+    }
+    return status;
+}
+
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    ENTER();
+    *version = run.driver;
+    return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version)
+{
+    *version = 13000;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceSynchronize(void)
+{
+    ENTER_UNLESS_FAILED();
+    drain_all();
+    return sticky;
+}
+
+/* --- errors
+ * ---------------------------------------------------------------------------------------------------------
+ */
+cudaError_t cudaGetLastError(void)
+{
+    ENTER_UNLESS_FAILED();
+    const cudaError_t error = last_error;
+    last_error = cudaSuccess;
+    return error;
+}
+
+cudaError_t cudaPeekAtLastError(void)
+{
+    ENTER_UNLESS_FAILED();
+    return last_error;
+}
+
+const char *cudaGetErrorName(cudaError_t error)
+{
+    switch (error) {
+#define MODEL_ERROR(name, number, text)                                                                      \
+    case name: return #name;
+        MODEL_ERRORS(MODEL_ERROR)
+#undef MODEL_ERROR
+    }
+    return "unrecognized error code";
+}
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+    switch (error) {
+#define MODEL_ERROR(name, number, text)                                                                      \
+    case name: return text;
+        MODEL_ERRORS(MODEL_ERROR)
+#undef MODEL_ERROR
+    }
+    return "unrecognized error code";
+}
+
+/* --- memory
+ * -----------------------------------------------------------------------------------------------------------
+ */
+static cudaError_t allocate(void **memory, size_t bytes, bool is_device)
+{
+    *memory = NULL;
+    if (run.allocations_to_failure > 0 && --run.allocations_to_failure == 0) {
+        return fail(cudaErrorMemoryAllocation);
+    }
+    if (bytes == 0) {
+        return cudaSuccess;
+    }
+    if ((is_device && bytes > run.memory_bytes - device_bytes) || posix_memalign(memory, 256, bytes) != 0) {
+        return fail(cudaErrorMemoryAllocation);
+    }
+    model_poison(*memory, bytes);
+    allocations[(uintptr_t)*memory] = {bytes, is_device};
+    device_bytes += is_device ? bytes : 0;
+    return cudaSuccess;
+}
+
+static cudaError_t release(void *memory, bool is_device)
+{
+    if (memory == NULL) {
+        return sticky;
+    }
+    const auto found = allocations.find((uintptr_t)memory);
+    if (found == allocations.end() || found->second.is_device != is_device) {
+        model_report(NULL, "%s(%p): not from %s, or freed before", is_device ? "cudaFree" : "cudaFreeHost",
+                     memory, is_device ? "cudaMalloc" : "cudaMallocHost");
+    }
+    drain_all();
+    device_bytes -= is_device ? found->second.bytes : 0;
+    allocations.erase(found);
+    free(memory);
+    return sticky;
+}
+
+/* The allocation that an address lies in; NULL: pageable memory. */
+static const allocation *find_allocation(const void *address)
+{
+    auto after = allocations.upper_bound((uintptr_t)address);
+    if (after == allocations.begin()) {
+        return NULL;
+    }
+    --after;
+    return (uintptr_t)address - after->first < after->second.bytes ? &after->second : NULL;
+}
+
+cudaError_t cudaMalloc(void **memory, size_t bytes)
+{
+    ENTER_UNLESS_FAILED();
+    return allocate(memory, bytes, true);
+}
+
+cudaError_t cudaFree(void *memory)
+{
+    ENTER();
+    return release(memory, true);
+}
+
+cudaError_t cudaMallocHost(void **memory, size_t bytes)
+{
+    ENTER_UNLESS_FAILED();
+    return allocate(memory, bytes, false);
+}
+
+cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned)
+{
+    return cudaMallocHost(memory, bytes);
+}
+
+cudaError_t cudaFreeHost(void *memory)
+{
+    ENTER();
+    return release(memory, false);
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *all_bytes)
+{
+    ENTER_UNLESS_FAILED();
+    *free_bytes = run.memory_bytes - device_bytes;
+    *all_bytes = run.memory_bytes;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream)
+{
+    ENTER_UNLESS_FAILED();
+    const allocation *target = find_allocation(to), *source = find_allocation(from);
+    const bool to_device = target != NULL && target->is_device,
+               from_device = source != NULL && source->is_device;
+    if (bytes == 0) {
+        return cudaSuccess;
+    }
+    if (kind != cudaMemcpyDefault &&
+        (to_device != (kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice) ||
+         from_device != (kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice))) {
+        return fail(cudaErrorInvalidValue);
+    }
+    if (source == NULL) { /* pageable: read at once, as CUDA may */
+        const auto staged =
+            std::make_shared<std::vector<char>>((const char *)from, (const char *)from + bytes);
+        queue(stream, [to, staged] { memcpy(to, staged->data(), staged->size()); });
+    } else {
+        queue(stream, [to, from, bytes] { memcpy(to, from, bytes); });
+    }
+    if (target == NULL) {
+        drain(stream);
+    }
+    return sticky;
+}
+
+cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t stream)
+{
+    ENTER_UNLESS_FAILED();
+    if (bytes > 0 && find_allocation(to) == NULL) {
+        return fail(cudaErrorInvalidValue);
+    }
+    queue(stream, [to, byte, bytes] { memset(to, byte, bytes); });
+    return sticky;
+}
+
+/* --- streams and events
+ * --------------------------------------------------------------------------------------------- */
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
+{
+    ENTER_UNLESS_FAILED();
+    *stream = new CUstream_st();
+#ifdef MODEL_TSAN
+    (*stream)->tsan = __tsan_create_fiber(0);
+#endif
+    streams.push_back(*stream);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+    ENTER();
+    drain(stream);
+    for (size_t i = 0; i < streams.size(); i++) {
+        if (streams[i] == stream) {
+            streams.erase(streams.begin() + (ptrdiff_t)i);
+            break;
+        }
+    }
+#ifdef MODEL_TSAN
+    __tsan_destroy_fiber(stream->tsan);
+#endif
+    delete stream;
+    return sticky;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+    ENTER_UNLESS_FAILED();
+    drain(stream);
+    return sticky;
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream)
+{
+    ENTER_UNLESS_FAILED();
+    if (!stream->queue.empty() && random_below(&run.random, 2) == 0) {
+        do_any();
+    }
+    if (!stream->queue.empty()) {
+        return cudaErrorNotReady;
+    }
+    tsan_acquire(&stream->sync);
+    return sticky;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
+{
+    ENTER_UNLESS_FAILED();
+    queue(stream, nullptr, event->state);
+    return sticky;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
+{
+    ENTER_UNLESS_FAILED();
+    *event = new CUevent_st{std::make_shared<event_state>(), (flags & cudaEventDisableTiming) == 0};
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *event)
+{
+    return cudaEventCreateWithFlags(event, cudaEventDefault);
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+    ENTER();
+    delete event;
+    return sticky;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    ENTER_UNLESS_FAILED();
+    const std::shared_ptr<event_state> state = event->state;
+    const uint64_t times = ++state->recorded;
+    queue(stream, [state, times] {
+        timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        state->at_ms = (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
+        state->done = times;
+        tsan_release(&state->sync);
+    });
+    return sticky;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+    ENTER_UNLESS_FAILED();
+    while (event->state->done < event->state->recorded && sticky == cudaSuccess && do_any()) {
+    }
+    tsan_acquire(&event->state->sync);
+    return sticky;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+    ENTER_UNLESS_FAILED();
+    if (event->state->done < event->state->recorded && random_below(&run.random, 2) == 0) {
+        do_any();
+    }
+    if (event->state->done < event->state->recorded) {
+        return cudaErrorNotReady;
+    }
+    tsan_acquire(&event->state->sync);
+    return sticky;
+}
+
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEvent_t to)
+{
+    ENTER_UNLESS_FAILED();
+    if (!from->has_time || !to->has_time || from->state->recorded == 0 || to->state->recorded == 0) {
+        return fail(cudaErrorInvalidResourceHandle);
+    }
+    if (from->state->done < from->state->recorded || to->state->done < to->state->recorded) {
+        return cudaErrorNotReady;
+    }
+    *milliseconds = (float)(to->state->at_ms - from->state->at_ms);
+    return cudaSuccess;
+}
+
+/* --- kernels
+ * ------------------------------------------------------------------------------------------------------------
+ */
+cudaError_t model_func_set_attribute(const void *kernel, cudaFuncAttribute attribute, int value)
+{
+    ENTER_UNLESS_FAILED();
+    if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
+        if (value < 0 || value > SHARED_BYTES_OPTIN) {
+            return fail(cudaErrorInvalidValue);
+        }
+        shared_allowed[kernel] = (size_t)value;
+    }
+    return cudaSuccess;
+}
+
+void model_queue_launch(const char *kernel, const void *address, dim3 grid, dim3 block, size_t shared_bytes,
+                        cudaStream_t stream, std::function<void()> call)
+{
+    ENTER();
+    const auto allowed = shared_allowed.find(address);
+    const size_t shared_max =
+        max(allowed != shared_allowed.end() ? allowed->second : 0, (size_t)SHARED_BYTES_MAX);
+    const uint64_t threads = (uint64_t)block.x * block.y * block.z;
+    if (sticky != cudaSuccess) {
+        return;
+    }
+    if (threads == 0 || threads > THREADS_MAX || grid.x == 0 || grid.y == 0 || grid.z == 0 ||
+        grid.x > INT32_MAX || grid.y > 65535 || grid.z > 65535 || block.z > 64) {
+        fail(cudaErrorInvalidConfiguration);
+        return;
+    }
+    if (shared_bytes > shared_max) {
+        fail(cudaErrorInvalidValue);
+        return;
+    }
+    const bool fails = run.launches_to_failure > 0 && --run.launches_to_failure == 0;
+    const uint64_t seed = random_next(&run.random);
+    queue(stream, [=] {
+        model_launch_now now = {kernel, grid, block, shared_bytes, &call, {seed}};
+        if (fails) {
+            sticky = run.launch_error;
+        } else {
+            scheduler_run(&now);
+        }
+    });
+}

@@ -1,0 +1,369 @@
+/*
+ * Who goes on. Some blocks of a grid are in place at a time; their threads that can go on stand in a ring,
+ * and the seed decides from where the next one is taken. A thread that has not begun has no stack: it begins
+ * on that of the one before it, if that has ended, so that a kernel without waits costs a function call a
+ * thread.
+ */
+#include "tests/cuda_on_host/machine.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include "tests/cuda_on_host/sanitizers.h"
+#include "tests/cuda_on_host/testing.h"
+
+enum { BLOCKS_AT_ONCE = 4, THREADS_AT_ONCE = 4096, RING = THREADS_AT_ONCE, STEPS_IN_VAIN_MAX = 50000000 };
+
+/* From where the next thread is taken: each gives some bugs more room than the others. */
+enum order { ORDER_RANDOM, ORDER_OLDEST, ORDER_NEWEST, ORDERS };
+
+static struct {
+    model_launch_now *launch;
+    model_thread *ring[RING]; /* those that can go on */
+    uint32_t head, count;
+    order take;
+    bool is_backward;
+    uint32_t yield_one_in;
+    uint64_t blocks, blocks_begun, block_step, block_first, live;
+    uint64_t steps_in_vain, serial;
+    model_block *places[BLOCKS_AT_ONCE];
+    model_fiber host, *free_fibers, *now;
+    char begin_sync, end_sync;
+} machine;
+
+model_thread_place *model_now;
+
+const model_launch_now *scheduler_launch(void)
+{
+    return machine.launch;
+}
+
+/* --- the ring
+ * ----------------------------------------------------------------------------------------------- */
+static model_thread **ring_at(uint32_t i)
+{
+    return &machine.ring[(machine.head + i) % RING];
+}
+
+static model_thread *ring_take(void)
+{
+    uint32_t i = 0;
+    switch (machine.take) {
+    case ORDER_OLDEST: break;
+    case ORDER_NEWEST: i = machine.count - 1; break;
+    default: i = random_below(&machine.launch->random, machine.count); break;
+    }
+    model_thread *thread = *ring_at(i);
+    if (machine.take == ORDER_NEWEST) {
+        machine.count--;
+        return thread;
+    }
+    *ring_at(i) = *ring_at(0);
+    machine.head = (machine.head + 1) % RING;
+    machine.count--;
+    return thread;
+}
+
+void scheduler_ready(model_thread *thread)
+{
+    thread->state = MODEL_READY;
+    *ring_at(machine.count++) = thread;
+}
+
+/* Likewise, but at the other end: a thread that only lets others go first must not be the next. */
+static void ring_put_last(model_thread *thread)
+{
+    if (machine.take != ORDER_NEWEST) {
+        scheduler_ready(thread);
+        return;
+    }
+    thread->state = MODEL_READY;
+    machine.head = (machine.head + RING - 1) % RING;
+    machine.count++;
+    *ring_at(0) = thread;
+}
+
+/* --- blocks
+ * ------------------------------------------------------------------------------------------------- */
+static void place_block(model_block *block)
+{
+    const model_launch_now *launch = machine.launch;
+    const uint64_t i = (machine.block_first + machine.blocks_begun++ * machine.block_step) % machine.blocks;
+    const dim3 grid = launch->grid, size = launch->block;
+    block->index = {(unsigned)(i % grid.x), (unsigned)(i / grid.x % grid.y), (unsigned)(i / grid.x / grid.y)};
+    block->serial = ++machine.serial;
+    block->returned = block->arrived = 0;
+    for (unsigned n = 0; n < block->size; n++) {
+        const unsigned number = machine.is_backward ? block->size - 1 - n : n;
+        model_thread *thread = &block->threads[number];
+        thread->index = {number % size.x, number / size.x % size.y, number / size.x / size.y};
+        thread->fiber = NULL;
+        scheduler_ready(thread);
+    }
+}
+
+static model_block *make_block(void)
+{
+    const model_launch_now *launch = machine.launch;
+    model_block *block = (model_block *)calloc(1, sizeof *block);
+    block->block_dim = launch->block;
+    block->grid_dim = launch->grid;
+    block->size = launch->block.x * launch->block.y * launch->block.z;
+    block->threads = (model_thread *)calloc(block->size, sizeof *block->threads);
+    for (unsigned n = 0; n < block->size; n++) {
+        block->threads[n].block = block;
+        block->threads[n].in = block;
+        block->threads[n].number = n;
+    }
+    return block;
+}
+
+static void free_block(model_block *block)
+{
+    while (block->shared != NULL) {
+        model_shared_piece *piece = block->shared;
+        block->shared = piece->next;
+        free(piece->memory);
+        free(piece);
+    }
+    free(block->threads);
+    free(block);
+}
+
+/* --- turns
+ * -------------------------------------------------------------------------------------------------- */
+static void fiber_main(model_fiber *self);
+
+static void switch_to(model_fiber *fiber)
+{
+    model_fiber *from = machine.now;
+    if (fiber != from) {
+        machine.now = fiber;
+        fiber_switch(from, fiber);
+    }
+}
+
+/* `thread` goes on, or begins, on a stack of its own. */
+static void run_thread(model_thread *thread)
+{
+    if (thread->fiber == NULL) {
+        model_fiber *fiber = machine.free_fibers;
+        if (fiber != NULL) {
+            machine.free_fibers = fiber->next;
+        } else {
+            fiber = fiber_new(fiber_main);
+        }
+        fiber->work = thread;
+        thread->fiber = fiber;
+    }
+    model_now = thread;
+    switch_to(thread->fiber);
+}
+
+[[noreturn]] static void report_deadlock(void)
+{
+    for (unsigned b = 0; b < BLOCKS_AT_ONCE; b++) {
+        const model_block *block = machine.places[b];
+        for (unsigned n = 0; block != NULL && n < block->size; n++) {
+            const model_thread *thread = &block->threads[n];
+            if (thread->state == MODEL_AT_BARRIER || thread->state == MODEL_AT_WARP) {
+                model_report(thread, "deadlock: all threads wait; this one in %s at %s:%d",
+                             waits_name(thread), thread->site.file, thread->site.line);
+            }
+        }
+    }
+    abort();
+}
+
+static model_thread *next_thread(void)
+{
+    if (machine.count == 0) {
+        if (machine.live > 0) {
+            report_deadlock();
+        }
+        return NULL;
+    }
+    return ring_take();
+}
+
+void scheduler_give_way(void)
+{
+    model_thread *self = scheduler_self(), *next = next_thread();
+    if (++machine.steps_in_vain > STEPS_IN_VAIN_MAX) {
+        model_report(self, "%d turns, and no thread has ended: a loop waits in vain", STEPS_IN_VAIN_MAX);
+    }
+    if (next != self) {
+        run_thread(next);
+    }
+    model_now = self;
+}
+
+void model_may_yield(void)
+{
+    if (random_below(&machine.launch->random, machine.yield_one_in) == 0) {
+        ring_put_last(scheduler_self());
+        scheduler_give_way();
+    }
+}
+
+/* The end of a thread: its block's end may be the beginning of another block. */
+static void end_thread(model_thread *thread)
+{
+    model_block *block = thread->in;
+    waits_returned(thread);
+    machine.steps_in_vain = 0;
+    machine.live--;
+    if (++block->returned == block->size && machine.blocks_begun < machine.blocks) {
+        machine.live += block->size;
+        place_block(block);
+    }
+}
+
+/* Runs threads from their beginning to their end, one after another. */
+static void fiber_main(model_fiber *self)
+{
+    for (;;) {
+        model_thread *thread = (model_thread *)self->work;
+        tsan_acquire(&machine.begin_sync);
+        (*machine.launch->call)();
+        tsan_release(&machine.end_sync);
+        end_thread(thread);
+        model_thread *next = next_thread();
+#ifndef MODEL_TSAN /* which takes what one fiber does for ordered */
+        if (next != NULL && next->fiber == NULL) {
+            next->fiber = self;
+            self->work = next;
+            model_now = next;
+            continue;
+        }
+#endif
+        self->next = machine.free_fibers;
+        machine.free_fibers = self;
+        if (next == NULL) {
+            switch_to(&machine.host);
+        } else {
+            run_thread(next);
+        }
+    }
+}
+
+static void choose_order(void)
+{
+    model_random *random = &machine.launch->random;
+    static const uint32_t one_in[] = {1, 1, 4, 16};
+    static const order takes[] = {ORDER_RANDOM, ORDER_RANDOM, ORDER_OLDEST, ORDER_NEWEST};
+    machine.take = takes[random_below(random, 4)];
+    machine.is_backward = random_below(random, 2);
+    machine.yield_one_in = one_in[random_below(random, 4)];
+    machine.block_first = random_next(random) % machine.blocks;
+    switch (random_below(random, 3)) {
+    case 0:
+        machine.block_first = 0;
+        machine.block_step = 1;
+        break;
+    case 1: machine.block_step = machine.blocks - 1; break;
+    default: /* a prime that does not divide the number of blocks: each comes once */
+        machine.block_step = machine.blocks % 1000003 == 0 ? 1 : 1000003;
+    }
+    if (machine.block_step == 0) {
+        machine.block_step = 1;
+    }
+}
+
+void scheduler_run(model_launch_now *launch)
+{
+    machine.launch = launch;
+    machine.blocks = (uint64_t)launch->grid.x * launch->grid.y * launch->grid.z;
+    machine.blocks_begun = 0;
+    machine.head = machine.count = 0;
+    machine.steps_in_vain = 0;
+    choose_order();
+    fiber_adopt(&machine.host);
+    machine.now = &machine.host;
+    tsan_release(&machine.begin_sync);
+    const unsigned size = launch->block.x * launch->block.y * launch->block.z;
+    for (unsigned b = 0; b < BLOCKS_AT_ONCE && b < machine.blocks && (b + 1) * size <= THREADS_AT_ONCE; b++) {
+        machine.places[b] = make_block();
+        machine.live += size;
+        place_block(machine.places[b]);
+    }
+    run_thread(next_thread());
+    tsan_acquire(&machine.end_sync);
+    for (unsigned b = 0; b < BLOCKS_AT_ONCE; b++) {
+        if (machine.places[b] != NULL) {
+            free_block(machine.places[b]);
+            machine.places[b] = NULL;
+        }
+    }
+    machine.launch = NULL;
+    model_now = NULL;
+}
+
+/* --- shared memory
+ * -------------------------------------------------------------------------------------------- */
+void model_poison(void *memory, size_t bytes)
+{
+    volatile uint8_t *at = (volatile uint8_t *)memory; /* no memset: TSan would take it for the thread's */
+    for (size_t i = 0; i < bytes; i++) {
+        at[i] = run.poison;
+    }
+}
+
+void *model_shared(const void *site, size_t bytes, size_t align)
+{
+    model_block *block = scheduler_self()->in;
+    model_shared_piece *piece = block->shared;
+    while (piece != NULL && piece->site != site) {
+        piece = piece->next;
+    }
+    if (piece == NULL) {
+        piece = (model_shared_piece *)calloc(1, sizeof *piece);
+        piece->site = site;
+        piece->bytes = bytes;
+        piece->next = block->shared;
+        block->shared = piece;
+        if (posix_memalign(&piece->memory, align < 16 ? 16 : align, bytes > 0 ? bytes : 1) != 0) {
+            model_report(scheduler_self(), "no memory for %zu bytes of shared memory", bytes);
+        }
+    }
+    if (piece->filled_for != block->serial) {
+        piece->filled_for = block->serial;
+        model_poison(piece->memory, bytes);
+        tsan_release(piece);
+    }
+    tsan_acquire(piece);
+    return piece->memory;
+}
+
+void *model_shared_dynamic(void)
+{
+    static const char site = 0;
+    return model_shared(&site, machine.launch->shared_bytes, 128);
+}
+
+/* --- reports
+ * -------------------------------------------------------------------------------------------------- */
+void model_report(const model_thread *thread, const char *format, ...)
+{
+    va_list arguments;
+    fflush(stdout);
+    fprintf(stderr, "cuda_on_host: ");
+    if (machine.launch != NULL) {
+        fprintf(stderr, "kernel %s: ", machine.launch->kernel);
+    }
+    if (thread != NULL) {
+        const uint3 block = thread->in->index, index = thread->index;
+        fprintf(stderr, "block (%u,%u,%u) thread (%u,%u,%u): ", block.x, block.y, block.z, index.x, index.y,
+                index.z);
+    }
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "\ncuda_on_host: again: LEAT_CUDA_SEED=%llu\n", (unsigned long long)run.seed);
+    abort();
+}
+
+void model_trap(model_site site)
+{
+    model_report(scheduler_self(), "__trap() at %s:%d", site.file, site.line);
+}

@@ -1,0 +1,129 @@
+#include "tests/cuda_on_host/testing.h"
+
+#include <stdlib.h>
+#include <string>
+
+#include "tests/cuda_on_host/machine.h"
+
+model_run run;
+static bool run_has_begun;
+
+void cuda_model_begin(uint64_t seed, uint8_t poison)
+{
+    run_has_begun = true;
+    run = model_run{};
+    run.seed = seed;
+    run.random.state = seed;
+    run.poison = poison;
+    run.devices = 1;
+    run.capability = 90;
+    run.driver = 13000;
+    run.memory_bytes = (size_t)4 << 30;
+    runtime_reset();
+}
+
+static uint64_t seed_of_environment(uint64_t otherwise)
+{
+    const char *seed = getenv("LEAT_CUDA_SEED");
+    return seed != NULL && *seed != 0 ? strtoull(seed, NULL, 10) : otherwise;
+}
+
+void run_begin_if_needed(void)
+{
+    if (!run_has_begun) {
+        const char *poison = getenv("LEAT_CUDA_POISON");
+        cuda_model_begin(seed_of_environment(1), poison != NULL && (*poison == 'b' || *poison == 'B')
+                                                     ? CUDA_MODEL_POISON_B
+                                                     : CUDA_MODEL_POISON_A);
+    }
+}
+
+uint64_t cuda_model_seed(void)
+{
+    run_begin_if_needed();
+    return run.seed;
+}
+
+/* --- runs that must agree
+ * ------------------------------------------------------------------------------------- */
+struct cuda_model_output {
+    std::string bytes;
+};
+
+void cuda_model_add(cuda_model_output *output, const void *bytes, size_t size)
+{
+    output->bytes.append(static_cast<const char *>(bytes), size);
+}
+
+bool cuda_model_runs_agree(const char *what, void (*body)(void *context, cuda_model_output *output),
+                           void *context, int seeds)
+{
+    static const uint8_t poisons[] = {CUDA_MODEL_POISON_A, CUDA_MODEL_POISON_B};
+    const uint64_t replay = seed_of_environment(0);
+    cuda_model_output first, next;
+    uint64_t first_seed = 0;
+    for (int i = 0; i < (replay != 0 ? 2 : 2 * seeds); i++) {
+        const uint64_t seed = replay != 0 && i > 0 ? replay : (uint64_t)i + 1;
+        cuda_model_output *output = i == 0 ? &first : &next;
+        output->bytes.clear();
+        cuda_model_begin(seed, poisons[i % 2]);
+        body(context, output);
+        if (i == 0) {
+            first_seed = seed;
+        } else if (first.bytes != next.bytes) {
+            const size_t shorter =
+                first.bytes.size() < next.bytes.size() ? first.bytes.size() : next.bytes.size();
+            size_t at = 0;
+            while (at < shorter && first.bytes[at] == next.bytes[at]) {
+                at++;
+            }
+            printf("# %s: the result depends on the order of threads or on memory that was not written: "
+                   "seeds %llu "
+                   "(poison %02x) and %llu (poison %02x) differ at byte %zu of %zu and %zu; again: "
+                   "LEAT_CUDA_SEED=%llu\n",
+                   what, (unsigned long long)first_seed, poisons[0], (unsigned long long)seed, poisons[i % 2],
+                   at, first.bytes.size(), next.bytes.size(), (unsigned long long)seed);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* --- planted failures
+ * ------------------------------------------------------------------------------------------ */
+void cuda_model_fail_allocation(int nth)
+{
+    run_begin_if_needed();
+    run.allocations_to_failure = nth;
+}
+
+void cuda_model_fail_launch(int nth, int error)
+{
+    run_begin_if_needed();
+    run.launches_to_failure = nth;
+    run.launch_error = (cudaError_t)error;
+}
+
+void cuda_model_set_devices(int count)
+{
+    run_begin_if_needed();
+    run.devices = count;
+}
+
+void cuda_model_set_capability(int capability)
+{
+    run_begin_if_needed();
+    run.capability = capability;
+}
+
+void cuda_model_set_driver(int version)
+{
+    run_begin_if_needed();
+    run.driver = version;
+}
+
+void cuda_model_set_memory(size_t bytes)
+{
+    run_begin_if_needed();
+    run.memory_bytes = bytes;
+}
