@@ -44,7 +44,7 @@ extern model_thread_place *model_now;
 #define blockIdx  (model_now->block->index)
 #define blockDim  (model_now->block->block_dim)
 #define gridDim   (model_now->block->grid_dim)
-static const int warpSize = 32;
+static constexpr int warpSize = 32;
 
 /* --- launches ------------------------------------------------------------------------------------------- */
 void model_queue_launch(const char *kernel, const void *address, dim3 grid, dim3 block, size_t shared_bytes,
