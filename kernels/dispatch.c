@@ -110,23 +110,6 @@ void kernels_count(struct kernels_calls *calls, const struct kernels *kernels)
     }
 }
 
-size_t opt_state_floats(enum opt_kind kind, size_t d)
-{
-    switch (kind) {
-    case OPT_SGD: return 0;
-    case OPT_MOMENTUM:
-    case OPT_ADAGRAD:
-    case OPT_NEWTON: return d;
-    case OPT_ADAGRAD_ROW: return 1;
-    case OPT_ADAGRAD_BLOCK: return (d + 3) / 4;
-    case OPT_ADAM:
-    case OPT_FTRL: return 2 * d;
-    case OPT_KINDS: break;
-    }
-    assert(false);
-    return 0;
-}
-
 opt_function opt_pick(const struct kernels *kernels, enum opt_kind kind)
 {
     switch (kind) {
@@ -142,11 +125,4 @@ opt_function opt_pick(const struct kernels *kernels, enum opt_kind kind)
     }
     assert(false);
     return NULL;
-}
-
-float opt_state_init(enum opt_kind kind, float init)
-{
-    bool has_accumulator =
-        kind == OPT_ADAGRAD || kind == OPT_ADAGRAD_ROW || kind == OPT_ADAGRAD_BLOCK || kind == OPT_NEWTON;
-    return has_accumulator ? init : 0.0F;
 }

@@ -35,6 +35,7 @@ struct gpu_table_options {
     uint32_t admit_after;  /* 0 and 1: at the first sighting */
     uint64_t sketch_bytes; /* used if admit_after > 1 */
     uint64_t rows_max;     /* 0: free */
+    uint64_t rows_start;   /* free: rows that there is room for from the start */
     uint64_t seed;         /* of the hash: num_mix(key ^ seed) */
     uint64_t init_seed;    /* weights start as init_uniform(num_mix(key ^ init_seed), init_bound) */
     float init_bound;
@@ -47,9 +48,25 @@ struct gpu_tables_options {
     enum row_format format;
     enum opt_kind optimizer; /* its state lies behind the weights */
     float accumulator;       /* what AdaGrad's sums start at (opt_state_init) */
-    uint32_t batch_max;      /* places of a batch, at most */
+    uint32_t batch_max;      /* places of a batch, at most; 0 (ROW_INT8: always): nothing is resolved */
     uint64_t memory_bytes;   /* that the set may take; free tables take what is left by the bounded ones */
 };
+
+/*
+ * The rule of a batch, the same as table_resolve_batch's. k: a key's sightings in the batch, s: the latest.
+ *   1. A key that has a row: count += k (saturating), seen = max(seen, s), step and epoch are the batch's. A
+ *      row with seen < expired_before counts as not there, and goes.
+ *   2. Other keys, admit_after > 1: all read the sketch as it was before the batch: estimate = the least of
+ *      the key's four cells + k (255 at most); then each of the four becomes max(cell, estimate). A key is
+ *      admitted if the least of its cells is then min(admit_after, 255) or more; else its k sightings wait.
+ *   3. Admitted keys get rows {count = k, seen = s} in the order of their numbers. Bounded: there are
+ *      ceil(rows_max / 128) buckets, bucket = hash * buckets >> 64, of rows_max / buckets rows, one more in
+ *      the first rows_max % buckets. Where a bucket is full, the row goes that is first by (has expired,
+ *      lowest count, lowest seen, lowest key), but none of this batch; if there is no such row the key is
+ *      refused (its k sightings are). Free: there is room, make_room saw to it.
+ * Rows that have expired are nowhere seen, so when they go makes no difference but to stats and take_removed;
+ * the CPU's table may count them earlier or later. A step makes one resolve.
+ */
 
 /* What a set needs at least and takes at most; error (GPU_UNSUPPORTED, GPU_NO_MEMORY with how much is needed)
  * before anything is allocated. free_bytes: of the device. */

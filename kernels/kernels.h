@@ -8,6 +8,7 @@
 #ifndef KERNELS_H
 #define KERNELS_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -151,7 +152,6 @@ struct kernels_calls {
 };
 void kernels_count(struct kernels_calls *calls, const struct kernels *kernels);
 
-/* Floats of state that opt_<name> keeps for d weights. */
 enum opt_kind {
     OPT_SGD,
     OPT_MOMENTUM,
@@ -165,11 +165,33 @@ enum opt_kind {
 };
 typedef void (*opt_function)(const struct opt_row *, size_t, size_t, const struct opt_params *);
 
-size_t opt_state_floats(enum opt_kind kind, size_t d);
+/* Floats of state that opt_<name> keeps for d weights. */
+static inline size_t opt_state_floats(enum opt_kind kind, size_t d)
+{
+    switch (kind) {
+    case OPT_SGD: return 0;
+    case OPT_MOMENTUM:
+    case OPT_ADAGRAD:
+    case OPT_NEWTON: return d;
+    case OPT_ADAGRAD_ROW: return 1;
+    case OPT_ADAGRAD_BLOCK: return (d + 3) / 4;
+    case OPT_ADAM:
+    case OPT_FTRL: return 2 * d;
+    case OPT_KINDS: break;
+    }
+    assert(false);
+    return 0;
+}
+
 opt_function opt_pick(const struct kernels *kernels, enum opt_kind kind);
 
 /* The n-th float of a row's state when the row is made (accumulators start at `init`, the rest at 0). */
-float opt_state_init(enum opt_kind kind, float init);
+static inline float opt_state_init(enum opt_kind kind, float init)
+{
+    bool has_accumulator =
+        kind == OPT_ADAGRAD || kind == OPT_ADAGRAD_ROW || kind == OPT_ADAGRAD_BLOCK || kind == OPT_NEWTON;
+    return has_accumulator ? init : 0.0F;
+}
 
 #ifdef __cplusplus
 }

@@ -9,6 +9,8 @@
 
 #include <math.h>
 #include <new>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 bool gpu_is_good(gpu *gpu, gpu_error *error)
@@ -37,6 +39,19 @@ bool gpu_note(gpu *gpu, cudaError_t status, const char *what)
             gpu->device, what, cudaGetErrorString(status), cudaGetErrorName(status));
     pthread_mutex_unlock(&gpu->lock);
     return false;
+}
+
+void gpu_fail(gpu *gpu, const char *format, ...)
+{
+    char text[sizeof gpu->failed.text];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    pthread_mutex_lock(&gpu->lock);
+    if (gpu->failed.failure == GPU_OK)
+        gpu_refuse(&gpu->failed, GPU_FAILED, "%s", text);
+    pthread_mutex_unlock(&gpu->lock);
 }
 
 bool gpu_launched(void *stream, const char *kernel)
@@ -264,7 +279,7 @@ static const gpu_api api = {
     event_elapsed_ms, stream_copy,   stream_fill,      &cuda_tables,
 };
 
-extern "C" __attribute__((visibility("default"))) const gpu_api *leat_gpu_api(void)
+extern "C" const gpu_api *leat_gpu_api(void)
 {
     return &api;
 }

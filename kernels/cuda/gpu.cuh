@@ -49,6 +49,12 @@ bool gpu_launched(void *stream, const char *kernel);
 /* Whether the device has not failed so far; else error says how it did. */
 bool gpu_is_good(gpu *gpu, gpu_error *error);
 
+/* Notes what else makes a device's results worthless, in whole sentences, as its first failure. */
+void gpu_fail(gpu *gpu, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The functions that the library hands over, for its own use: memory that does not fit says so. */
+extern "C" __attribute__((visibility("default"))) const gpu_api *leat_gpu_api(void);
+
 /* How many devices the driver shows; -1: error says why it cannot be asked (gpu_devices.cu). */
 int gpu_count(gpu_error *error);
 /* One of them; false: it cannot be used, described->why says why not. */

@@ -1,0 +1,154 @@
+/*
+ * find: keys -> rows; find_values: keys -> weights as floats.
+ *
+ * Ladder: (1) a thread a key that walks its bucket: 128 keys of 8 bytes read to find one; (2) digests: a line
+ * of 128 bytes instead of a kilobyte, a warp a key, most of it idle; (3) eight lanes a key, 16 bytes each:
+ * the line in one load, sixteen digests compared in four instructions, and the second bucket looked at only
+ * where the first was full once; (4) KEYS keys a tile at once, so that four loads a lane are under way before
+ * the first is waited for; (5) the weights are read by the tile that found them, 16 bytes a lane: no pointers
+ * are written and read again, 690 bytes a key at dim 64 (128 digests, 32 of keys, 256 + 256 weights, the rest
+ * key, table and found). Not measured.
+ */
+#include "kernels/cuda/table_probe.cuh"
+#include "kernels/cuda/tables.cuh"
+
+enum { BLOCK = 256, KEYS = 4, BLOCK_KEYS = BLOCK / TILE_LANES * KEYS };
+
+/* What is looked for, as an argument. */
+struct find_keys {
+    const gpu_table_view *views;
+    const gpu_table_counts *counts;
+    const uint64_t *keys;
+    const uint32_t *tables; /* NULL: 0 */
+    const uint32_t *count;  /* NULL: n */
+    uint32_t n, stride;
+};
+
+/*
+ * Finds the keys of this thread's tile: first + k * WARP_TILES, key by key, so that those of a warp lie
+ * beside each other. False: beyond the last one, for the whole warp.
+ */
+static __device__ bool find(const find_keys &in, table_search (&searches)[KEYS], uint32_t *first, uint32_t *n)
+{
+    const uint32_t warp = (uint32_t)(cuda_thread() / WARP_LANES);
+    *n = in.count != NULL && *in.count < in.n ? *in.count : in.n;
+    if ((uint64_t)warp * WARP_TILES * KEYS >= *n)
+        return false;
+    *first = warp * (WARP_TILES * KEYS) + threadIdx.x % WARP_LANES / TILE_LANES;
+#pragma unroll
+    for (int k = 0; k < KEYS; k++) {
+        const uint32_t u = *first + (uint32_t)k * WARP_TILES;
+        searches[k].table = u < *n && in.tables != NULL ? in.tables[u] : 0;
+        searches[k].view = in.views + searches[k].table;
+        searches[k].key = u < *n ? in.keys[u] : 0;
+    }
+    table_probe(searches, in.counts);
+#pragma unroll
+    for (int k = 0; k < KEYS; k++) {
+        const table_search *s = &searches[k];
+        if (s->slot != SLOT_NONE && s->view->expired_before > 0 &&
+            table_head(s->view, s->slot)->seen < s->view->expired_before)
+            searches[k].slot = SLOT_NONE;
+    }
+    return true;
+}
+
+static __global__ void __launch_bounds__(BLOCK) find_rows(find_keys in, void **rows)
+{
+    table_search searches[KEYS];
+    uint32_t first, n;
+    if (!find(in, searches, &first, &n))
+        return;
+#pragma unroll
+    for (int k = 0; k < KEYS; k++) {
+        const uint32_t u = first + (uint32_t)k * WARP_TILES;
+        const table_search *s = &searches[k];
+        if (u < n && threadIdx.x % TILE_LANES == 0)
+            rows[u] = s->slot != SLOT_NONE ? table_row(s->view, s->slot, in.stride) : NULL;
+    }
+}
+
+static __device__ float from_bf16(uint32_t bits)
+{
+    return __uint_as_float(bits << 16);
+}
+
+static __device__ float from_fp16(uint32_t bits)
+{
+    return __half2float(__ushort_as_half((unsigned short)bits));
+}
+
+/* Weights 4 * i .. 4 * i + 3 of a row. */
+template <row_format format> static __device__ float4 four_weights(const unsigned char *row, uint32_t i)
+{
+    if (format == ROW_FP32)
+        return reinterpret_cast<const float4 *>(row)[i];
+    if (format == ROW_INT8) {
+        const float scale = *reinterpret_cast<const float *>(row);
+        const uint32_t four = reinterpret_cast<const uint32_t *>(row)[1 + i];
+        return make_float4(scale * (float)(int8_t)(four & 255), scale * (float)(int8_t)(four >> 8 & 255),
+                           scale * (float)(int8_t)(four >> 16 & 255), scale * (float)(int8_t)(four >> 24));
+    }
+    const uint2 halves = reinterpret_cast<const uint2 *>(row)[i];
+    if (format == ROW_BF16)
+        return make_float4(from_bf16(halves.x & 0xffff), from_bf16(halves.x >> 16),
+                           from_bf16(halves.y & 0xffff), from_bf16(halves.y >> 16));
+    return make_float4(from_fp16(halves.x & 0xffff), from_fp16(halves.x >> 16), from_fp16(halves.y & 0xffff),
+                       from_fp16(halves.y >> 16));
+}
+
+template <row_format format>
+static __global__ void __launch_bounds__(BLOCK)
+    find_weights(find_keys in, uint32_t d, float4 *out, uint8_t *found)
+{
+    const uint32_t lane = threadIdx.x % TILE_LANES;
+    table_search searches[KEYS];
+    uint32_t first, n;
+    if (!find(in, searches, &first, &n))
+        return;
+    const unsigned char *rows[KEYS];
+#pragma unroll
+    for (int k = 0; k < KEYS; k++) {
+        const uint32_t u = first + (uint32_t)k * WARP_TILES;
+        const table_search *s = &searches[k];
+        rows[k] = s->slot != SLOT_NONE ? table_row(s->view, s->slot, in.stride) : NULL;
+        if (u < n && lane == 0)
+            found[u] = rows[k] != NULL;
+    }
+    for (uint32_t i = lane; i < d / 4; i += TILE_LANES) {
+        float4 four[KEYS];
+#pragma unroll
+        for (int k = 0; k < KEYS; k++)
+            four[k] =
+                rows[k] != NULL ? four_weights<format>(rows[k], i) : make_float4(0.0F, 0.0F, 0.0F, 0.0F);
+#pragma unroll
+        for (int k = 0; k < KEYS; k++) {
+            const uint32_t u = first + (uint32_t)k * WARP_TILES;
+            if (u < n)
+                out[(size_t)u * (d / 4) + i] = four[k];
+        }
+    }
+}
+
+void tables_find(gpu_tables *tables, gpu_stream *stream, const uint64_t *keys, const uint32_t *table,
+                 const uint32_t *count, uint32_t n, void **rows)
+{
+    if (n == 0)
+        return;
+    const find_keys in = {tables->views, tables->counts, keys, table, count, n, tables->stride};
+    LAUNCH(find_rows, cuda_blocks(n, BLOCK_KEYS), BLOCK, 0, gpu_cuda_stream(stream), in, rows);
+    gpu_launched(stream, "tables: find");
+}
+
+void tables_find_values(gpu_tables *tables, gpu_stream *stream, const uint64_t *keys, const uint32_t *table,
+                        const uint32_t *count, uint32_t n, float *out, uint8_t *found)
+{
+    static void (*const kernels[ROW_FORMATS])(find_keys, uint32_t, float4 *, uint8_t *) = {
+        find_weights<ROW_FP32>, find_weights<ROW_BF16>, find_weights<ROW_FP16>, find_weights<ROW_INT8>};
+    if (n == 0)
+        return;
+    const find_keys in = {tables->views, tables->counts, keys, table, count, n, tables->stride};
+    LAUNCH(kernels[tables->options.format], cuda_blocks(n, BLOCK_KEYS), BLOCK, 0, gpu_cuda_stream(stream), in,
+           tables->options.d, reinterpret_cast<float4 *>(out), found);
+    gpu_launched(stream, "tables: find_values");
+}

@@ -1,0 +1,140 @@
+/*
+ * Finding keys: eight lanes a key read the line of digests as 16 bytes each, compare sixteen digests in four
+ * instructions, and look at the keys of those that match: half a one a line that is not it. A warp has
+ * 4 * KEYS keys under way at once; the second bucket and the stash are looked at by all of it or by none.
+ */
+#ifndef KERNELS_CUDA_TABLE_PROBE_CUH
+#define KERNELS_CUDA_TABLE_PROBE_CUH
+
+#include "kernels/cuda/table.cuh"
+
+enum { TILE_LANES = 8, WARP_TILES = WARP_LANES / TILE_LANES };
+
+/* What a tile looks for, the same in all its lanes. */
+struct table_search {
+    const gpu_table_view *view;
+    uint32_t table;
+    uint64_t key; /* 0: nothing */
+    uint64_t hash;
+    uint64_t slot; /* found; else SLOT_NONE */
+};
+
+/* Which bytes of a word are ones' masks, as four bits. */
+static inline __device__ uint32_t table_byte_bits(uint32_t mask)
+{
+    return ((mask & 0x01010101U) * 0x01020408U) >> 24;
+}
+
+/* Which of a lane's sixteen digests equal `digest`. */
+static inline __device__ uint32_t table_matches(uint4 line, uint32_t digest)
+{
+    uint32_t all = digest * 0x01010101U;
+    return table_byte_bits(__vcmpeq4(line.x, all)) | table_byte_bits(__vcmpeq4(line.y, all)) << 4 |
+           table_byte_bits(__vcmpeq4(line.z, all)) << 8 | table_byte_bits(__vcmpeq4(line.w, all)) << 12;
+}
+
+/*
+ * Looks into one bucket a key (places[], counted from the stash's first), for keys that `looks`; clears that
+ * where the search is over: found, or there is a digest 0. The whole warp calls it.
+ */
+template <int KEYS>
+static __device__ void table_look(table_search (&searches)[KEYS], const uint64_t (&places)[KEYS],
+                                  bool (&looks)[KEYS])
+{
+    const uint32_t lane = threadIdx.x % TILE_LANES;
+    const uint32_t shift = threadIdx.x % WARP_LANES - lane;
+    uint4 lines[KEYS];
+    uint32_t matches[KEYS], hits[KEYS];
+#pragma unroll
+    for (int k = 0; k < KEYS; k++) {
+        const gpu_bucket *bucket = searches[k].view->buckets + places[k];
+        lines[k] = looks[k] ? reinterpret_cast<const uint4 *>(bucket->digests)[lane]
+                            : make_uint4(WARP_ALL, WARP_ALL, WARP_ALL, WARP_ALL);
+    }
+    bool again = true;
+#pragma unroll
+    for (int k = 0; k < KEYS; k++) {
+        matches[k] = looks[k] ? table_matches(lines[k], table_digest(searches[k].hash)) : 0;
+        hits[k] = BATCH_NONE;
+    }
+    while (again) {
+        uint64_t stored[KEYS];
+#pragma unroll
+        for (int k = 0; k < KEYS; k++) {
+            const gpu_bucket *bucket = searches[k].view->buckets + places[k];
+            uint32_t at = lane * 16 + (uint32_t)__ffs((int)matches[k]) - 1;
+            stored[k] = matches[k] != 0 ? bucket->keys[at] : 0;
+        }
+        uint32_t left = 0;
+#pragma unroll
+        for (int k = 0; k < KEYS; k++) {
+            if (matches[k] != 0 && stored[k] == searches[k].key)
+                hits[k] = lane * 16 + (uint32_t)__ffs((int)matches[k]) - 1;
+            matches[k] &= matches[k] - 1;
+            left |= hits[k] == BATCH_NONE ? matches[k] : 0;
+        }
+        again = __any_sync(WARP_ALL, left != 0);
+    }
+#pragma unroll
+    for (int k = 0; k < KEYS; k++) {
+        uint32_t found = __ballot_sync(WARP_ALL, hits[k] != BATCH_NONE) >> shift & 255;
+        uint32_t zeros = __ballot_sync(WARP_ALL, table_matches(lines[k], DIGEST_FREE) != 0) >> shift & 255;
+        uint32_t hit = __shfl_sync(WARP_ALL, hits[k], (int)shift + (found != 0 ? __ffs((int)found) - 1 : 0));
+        if (looks[k] && found != 0)
+            searches[k].slot = places[k] * GPU_BUCKET_SLOTS + hit;
+        looks[k] = looks[k] && found == 0 && zeros == 0;
+    }
+}
+
+/* Sets slot of each search: expired rows are found, too. The whole warp calls it; key 0 looks for nothing. */
+template <int KEYS>
+static __device__ void table_probe(table_search (&searches)[KEYS], const gpu_table_counts *counts)
+{
+    uint64_t places[KEYS];
+    bool looks[KEYS], goes_on = false;
+#pragma unroll
+    for (int k = 0; k < KEYS; k++) {
+        table_search *s = &searches[k];
+        s->slot = SLOT_NONE;
+        s->hash = table_hash_of(s->view, s->key);
+        places[k] = s->view->stash_buckets + table_first(s->view, s->hash);
+        looks[k] = s->key != 0;
+    }
+    table_look(searches, places, looks);
+    bool is_second[KEYS];
+#pragma unroll
+    for (int k = 0; k < KEYS; k++) {
+        table_search *s = &searches[k];
+        looks[k] = looks[k] && !s->view->is_bounded;
+        uint64_t second = s->view->stash_buckets + table_second(s->view, s->hash);
+        is_second[k] = looks[k] && second != places[k];
+        places[k] = second;
+        goes_on |= looks[k];
+    }
+    if (!__any_sync(WARP_ALL, goes_on))
+        return;
+    bool looks_second[KEYS];
+#pragma unroll
+    for (int k = 0; k < KEYS; k++)
+        looks_second[k] = is_second[k];
+    table_look(searches, places, looks_second);
+    goes_on = false;
+#pragma unroll
+    for (int k = 0; k < KEYS; k++) {
+        looks[k] = is_second[k] ? looks_second[k] : looks[k];
+        looks[k] = looks[k] && counts[searches[k].table].stashed > 0;
+        goes_on |= looks[k];
+    }
+    for (uint32_t b = 0; b < GPU_STASH_BUCKETS && __any_sync(WARP_ALL, goes_on); b++) {
+#pragma unroll
+        for (int k = 0; k < KEYS; k++)
+            places[k] = b;
+        table_look(searches, places, looks);
+        goes_on = false;
+#pragma unroll
+        for (int k = 0; k < KEYS; k++)
+            goes_on |= looks[k];
+    }
+}
+
+#endif

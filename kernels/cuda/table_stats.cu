@@ -1,0 +1,216 @@
+/*
+ * What the host asks of a set between batches: counts, what went wrong, who has gone; expiry and halving.
+ *
+ * Ladder of expire: naive, a pass over all headers each time the watermark moves: a table of 100 M rows costs
+ * 1.6 GB of reads. As it is: expired rows are passed over wherever they are met, and each call looks through
+ * SWEEP_BUCKETS more of them, so that they do not hold memory for ever. A warp a bucket, 16 bytes a lane; the
+ * keys are read of those rows alone that go. halve_sketch: a byte a thread, then 16 bytes: four counters in
+ * one instruction. Not measured.
+ */
+#include "kernels/cuda/tables.cuh"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const uint32_t SWEEP_BUCKETS = 256, WARPS_A_BLOCK = 8;
+
+/* --- what the host reads ---------------------------------------------------------------------------------
+ */
+
+static bool read_back(gpu_tables *tables, gpu_stream *stream, void *to, const void *from, size_t bytes)
+{
+    cudaStream_t queue = gpu_cuda_stream(stream);
+    if (!gpu_note(tables->gpu, cudaMemcpyAsync(tables->pinned, from, bytes, cudaMemcpyDeviceToHost, queue),
+                  "tables: reading counts") ||
+        !gpu_note(tables->gpu, cudaStreamSynchronize(queue), "tables: waiting"))
+        return false;
+    memcpy(to, tables->pinned, bytes);
+    return true;
+}
+
+/* Waits, and notes as a failure of the device what must not have happened. */
+static bool read_flags(gpu_tables *tables, gpu_stream *stream, gpu_table_flags *flags, gpu_error *error)
+{
+    if (!gpu_is_good(tables->gpu, error))
+        return false;
+    if (read_back(tables, stream, flags, tables->flags, sizeof *flags) && flags->overflowed > 0)
+        gpu_fail(tables->gpu,
+                 "Embedding tables had no room for %u new rows: make_room was not asked for them.",
+                 flags->overflowed);
+    else if (flags->removed > tables->removed_room)
+        gpu_fail(tables->gpu, "%u keys went from embedding tables; %u can be listed: a bug of leat.",
+                 flags->removed, tables->removed_room);
+    return gpu_is_good(tables->gpu, error);
+}
+
+bool tables_wait(gpu_tables *tables, gpu_stream *stream, gpu_error *error)
+{
+    gpu_table_flags flags = {};
+    return read_flags(tables, stream, &flags, error);
+}
+
+bool tables_read_counts(gpu_tables *tables, gpu_stream *stream, uint32_t t, gpu_table_counts *counts,
+                        gpu_error *error)
+{
+    if (!tables_wait(tables, stream, error))
+        return false;
+    read_back(tables, stream, counts, tables->counts + t, sizeof *counts);
+    return gpu_is_good(tables->gpu, error);
+}
+
+/* --- removals --------------------------------------------------------------------------------------------
+ */
+
+static bool drain(gpu_tables *tables, gpu_stream *stream, uint32_t count, gpu_error *error)
+{
+    if (count == 0)
+        return true;
+    if (tables->gone_count + count > tables->gone_room) {
+        size_t room = 2 * (tables->gone_count + count);
+        void *grown = realloc(tables->gone, room * sizeof *tables->gone);
+        if (grown == NULL)
+            return gpu_refuse(error, GPU_NO_MEMORY, "The host has no memory left for %zu removed keys.",
+                              room);
+        tables->gone = static_cast<gpu_removed *>(grown);
+        tables->gone_room = room;
+    }
+    cudaStream_t queue = gpu_cuda_stream(stream);
+    if (gpu_note(tables->gpu,
+                 cudaMemcpyAsync(tables->gone + tables->gone_count, tables->removed,
+                                 count * sizeof *tables->gone, cudaMemcpyDeviceToHost, queue),
+                 "tables: reading removals") &&
+        gpu_note(tables->gpu, cudaMemsetAsync(&tables->flags->removed, 0, sizeof(uint32_t), queue),
+                 "tables: reading removals") &&
+        gpu_note(tables->gpu, cudaStreamSynchronize(queue), "tables: waiting"))
+        tables->gone_count += count, tables->removed_most = 0;
+    return gpu_is_good(tables->gpu, error);
+}
+
+bool tables_drain_removed(gpu_tables *tables, gpu_stream *stream, gpu_error *error)
+{
+    gpu_table_flags flags = {};
+    return read_flags(tables, stream, &flags, error) && drain(tables, stream, flags.removed, error);
+}
+
+bool tables_reserve_removed(gpu_tables *tables, gpu_stream *stream, uint64_t n, gpu_error *error)
+{
+    gpu_table_flags flags = {};
+    if (!tables->lists_removed)
+        return true;
+    if (tables->removed_most + n > tables->removed_room) {
+        if (!read_flags(tables, stream, &flags, error))
+            return false;
+        tables->removed_most = flags.removed;
+    }
+    if (tables->removed_most + n > tables->removed_room && !drain(tables, stream, flags.removed, error))
+        return false;
+    tables->removed_most += (uint32_t)n;
+    return true;
+}
+
+bool tables_stats(gpu_tables *tables, gpu_stream *stream, uint32_t t, gpu_table_stats *stats,
+                  gpu_error *error)
+{
+    gpu_table_counts counts = {};
+    if (!tables_read_counts(tables, stream, t, &counts, error))
+        return false;
+    const gpu_table *table = &tables->tables[t];
+    *stats = {};
+    stats->rows = counts.rows;
+    stats->inserted = counts.inserted;
+    stats->evicted = counts.evicted;
+    stats->expired = counts.expired;
+    stats->refused = counts.refused;
+    stats->waiting = counts.waiting;
+    stats->stashed = counts.stashed;
+    stats->buckets = table->view.bucket_count;
+    stats->bytes = table->buckets.usable + table->rows.usable + 4 * table->view.sketch_width;
+    return true;
+}
+
+/* --- expiry ----------------------------------------------------------------------------------------------
+ */
+
+static __global__ void set_expired_before(gpu_table_view *view, uint32_t expired_before)
+{
+    if (cuda_thread() == 0)
+        view->expired_before = expired_before;
+}
+
+/* A warp a bucket, `count` of them from `first` on, all the table's buckets taken as a ring. */
+static __global__ void sweep(const gpu_table_view *view, uint32_t table, uint64_t first, uint32_t count,
+                             gpu_table_counts *counts, gpu_removed_list list)
+{
+    const uint32_t warp = (uint32_t)(cuda_thread() / WARP_LANES), lane = threadIdx.x % WARP_LANES;
+    if (warp >= count)
+        return;
+    const uint64_t place = (first + warp) % (view->stash_buckets + view->bucket_count);
+    gpu_bucket *bucket = view->buckets + place;
+    const uint32_t line = reinterpret_cast<const uint32_t *>(bucket->digests)[lane];
+    const bool has_zero = __any_sync(WARP_ALL, __vcmpeq4(line, 0) != 0);
+    uint32_t gone = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < GPU_BUCKET_SLOTS / WARP_LANES; i++) {
+        const uint32_t slot = lane * 4 + i;
+        if ((line >> 8 * i & 255) < DIGEST_KEYS || bucket->heads[slot].seen >= view->expired_before)
+            continue;
+        table_list_removed(&list, table, bucket->keys[slot]);
+        bucket->keys[slot] = 0;
+        bucket->digests[slot] = has_zero ? DIGEST_FREE : DIGEST_WAS_FULL;
+        gone++;
+    }
+    gone = warp_sum(gone);
+    if (lane == 0 && gone > 0) {
+        atomicAdd(&counts[table].expired, (unsigned long long)gone);
+        atomicAdd(&counts[table].rows, 0ULL - gone);
+        if (place < view->stash_buckets)
+            atomicAdd(&counts[table].stashed, 0U - gone);
+    }
+}
+
+void tables_expire(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint32_t expired_before)
+{
+    gpu_table *table = &tables->tables[t];
+    gpu_table_view *view = tables->views + t;
+    cudaStream_t queue = gpu_cuda_stream(stream);
+    uint64_t buckets = table->view.stash_buckets + table->view.bucket_count;
+    uint32_t count = buckets < SWEEP_BUCKETS ? (uint32_t)buckets : SWEEP_BUCKETS;
+    uint64_t first = table->sweep_at % buckets;
+    if (expired_before <= table->view.expired_before)
+        return;
+    if (!tables_reserve_removed(tables, stream, (uint64_t)count * GPU_BUCKET_SLOTS, NULL))
+        return;
+    table->view.expired_before = expired_before;
+    LAUNCH(set_expired_before, 1, 1, 0, queue, view, expired_before);
+    LAUNCH(sweep, cuda_blocks(count, WARPS_A_BLOCK), WARPS_A_BLOCK * WARP_LANES, 0, queue, view, t, first,
+           count, tables->counts, tables_removed_list(tables));
+    table->sweep_at = first + count;
+    gpu_launched(stream, "tables: expire");
+}
+
+/* --- the sketch ------------------------------------------------------------------------------------------
+ */
+
+static __global__ void halve(uint4 *counts, size_t n)
+{
+    const size_t i = cuda_thread();
+    if (i >= n)
+        return;
+    uint4 c = counts[i];
+    c.x = c.x >> 1 & 0x7f7f7f7fU;
+    c.y = c.y >> 1 & 0x7f7f7f7fU;
+    c.z = c.z >> 1 & 0x7f7f7f7fU;
+    c.w = c.w >> 1 & 0x7f7f7f7fU;
+    counts[i] = c;
+}
+
+void tables_halve_sketch(gpu_tables *tables, gpu_stream *stream, uint32_t t)
+{
+    const gpu_table_view *view = &tables->tables[t].view;
+    size_t n = 4 * view->sketch_width / sizeof(uint4);
+    if (n == 0)
+        return;
+    LAUNCH(halve, cuda_blocks(n, 256), 256, 0, gpu_cuda_stream(stream),
+           reinterpret_cast<uint4 *>(view->sketch), n);
+    gpu_launched(stream, "tables: halve_sketch");
+}
