@@ -130,7 +130,7 @@ static inline __host__ __device__ uint64_t table_second(const gpu_table_view *t,
 /* Rows that bucket b may hold. */
 static inline __device__ uint32_t table_room(const gpu_table_view *view, uint64_t b)
 {
-    return view->is_bounded ? view->bucket_rows + (b < view->bucket_rows_more) : GPU_BUCKET_SLOTS;
+    return view->is_bounded ? view->bucket_rows + (b < view->bucket_rows_more) : (uint32_t)GPU_BUCKET_SLOTS;
 }
 
 /* slot: counted from the first bucket of the stash. */

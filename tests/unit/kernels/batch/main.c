@@ -1,15 +1,17 @@
 /*
  * The program of the differential tests (trial.h); prints TAP.
  *
- *   test_batch [--seed N] [--kernel NAME] [--variant scalar|avx2|avx512|cuda] [--case N] [--library PATH]
+ *   test_batch [--seed N] [--kernel NAME] [--case N] [--variant scalar|avx2|avx512|cuda] [--library PATH]
  *
- * Without --variant: all variants of this CPU. cuda: on the first device that leat_cuda.so finds (--library
- * says where that is; else as gpu_open_library). Built with the model of tests/cuda_on_host (LEAT_ON_HOST) it
- * runs cuda alone, on the model. A failure is had again with the seed, the kernel, the variant and the case
- * that it names. Ends with 1 if something failed, 77 if there is no such device.
+ * Without --variant: all variants of this CPU. cuda: on the first device that a device library finds, the one
+ * of --library or as gpu_open_library. If that library is the host's model of a GPU (leat_cuda_on_host.so),
+ * sizes are small, and each call has an order of threads and a poison of its own. A failure is had again with
+ * the seed, the kernel, the variant and the case that it names. Ends with 1 if something failed, 77 if there
+ * is no such device.
  */
 #include "trial_internal.h"
 
+#include <dlfcn.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,26 +89,20 @@ static unsigned run_cpu(const struct target *scalar, const struct options *o)
     return failed;
 }
 
-#ifdef LEAT_ON_HOST
-const struct gpu_api *leat_gpu_api(void);
-
-static const struct gpu_api *device_api(const struct options *o, struct gpu_error *error)
+/* The model's own function, if the library is one. */
+static void find_model(const struct options *o, struct target *target)
 {
-    (void)o, (void)error;
-    return leat_gpu_api();
+    void *library = o->library ? dlopen(o->library, RTLD_NOW | RTLD_NOLOAD) : NULL;
+    void *symbol = library ? dlsym(library, "cuda_model_begin") : NULL;
+    if (symbol)
+        memcpy(&target->model_begin, &symbol, sizeof target->model_begin);
 }
-#else
-static const struct gpu_api *device_api(const struct options *o, struct gpu_error *error)
-{
-    return gpu_open_library(o->library, error);
-}
-#endif
 
 /* Returns the exit status. */
 static int run_device(const struct target *scalar, const struct options *o)
 {
     struct gpu_error error = {0};
-    const struct gpu_api *api = device_api(o, &error);
+    const struct gpu_api *api = gpu_open_library(o->library, &error);
     struct gpu *gpu = api ? api->open(0, &error) : NULL;
     struct gpu_stream *stream = gpu ? api->stream(gpu, &error) : NULL;
     if (!stream) {
@@ -115,9 +111,7 @@ static int run_device(const struct target *scalar, const struct options *o)
     }
     struct target target = {
         .name = "cuda", .kernels = api->kernels, .api = api, .gpu = gpu, .stream = stream};
-#ifdef LEAT_ON_HOST
-    target.is_model = true;
-#endif
+    find_model(o, &target);
     unsigned failed = run_target(scalar, &target, o);
     api->stream_free(gpu, stream);
     api->close(gpu);
@@ -131,9 +125,6 @@ static struct options read_options(int argc, char **argv)
         {"variant", required_argument, NULL, 'v'}, {"case", required_argument, NULL, 'c'},
         {"library", required_argument, NULL, 'l'}, {0}};
     struct options o = {.seed = 6, .only = -1};
-#ifdef LEAT_ON_HOST
-    o.variant = "cuda";
-#endif
     for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;) {
         switch (c) {
         case 's': o.seed = strtoull(optarg, NULL, 0); break;
@@ -143,8 +134,8 @@ static struct options read_options(int argc, char **argv)
         case 'l': o.library = optarg; break;
         default:
             fprintf(stderr,
-                    "usage: %s [--seed N] [--kernel NAME] [--variant scalar|avx2|avx512|cuda] "
-                    "[--case N] [--library PATH]\n",
+                    "usage: %s [--seed N] [--kernel NAME] [--case N] "
+                    "[--variant scalar|avx2|avx512|cuda] [--library PATH]\n",
                     argv[0]);
             exit(2);
         }

@@ -14,6 +14,17 @@ enum { GUARD = 64 };
 #endif
 enum { GUARD_BYTE = 0xc3, ALIGN_MAX = 256, FAILURES_SHOWN = 5 };
 
+/* The suite in progress, for reports that end the process: what sanitizers call first of all. */
+static const struct suite *suite_now;
+void __asan_on_error(void);
+void __asan_on_error(void)
+{
+    if (suite_now)
+        printf("# %s, %s, case %u (%s):\n", suite_now->kernel, suite_now->target->name, suite_now->cases,
+               suite_now->text);
+    fflush(stdout);
+}
+
 static void stop(const char *what, const char *why)
 {
     printf("Bail out! %s: %s\n", what, why);
@@ -338,6 +349,8 @@ static struct trial *trial_run(struct suite *suite, const struct target *target,
     t->random = num_mix(suite->seed ^ num_mix(suite->cases + 1)) | 1;
     t->poison = pass == 0 ? 0xa5 : 0x5a;
     t->is_shifted = pass != 0;
+    if (target->model_begin)
+        target->model_begin(t->random + (uint64_t)pass, t->poison);
     build(t, shape);
     return t;
 }
@@ -350,6 +363,7 @@ void suite_try(struct suite *suite, trial_builder *build, const void *shape, con
     vsnprintf(line, sizeof line, text, list);
     va_end(list);
     suite->text = line;
+    suite_now = suite;
     if (suite->only < 0 || suite->only == (int)suite->cases) {
         struct trial *truth = trial_run(suite, suite->scalar, build, shape, 0);
         bool has_failed = truth->has_failed;
@@ -364,16 +378,17 @@ void suite_try(struct suite *suite, trial_builder *build, const void *shape, con
     }
     suite->cases++;
     suite->text = "";
+    suite_now = NULL;
 }
 
 const uint32_t *suite_sizes(const struct suite *suite)
 {
     static const uint32_t all[] = {0, 1, 2, 3, 15, 31, 33, 127, 129, 255, 1000, 4097, 20011, SIZES_END};
     static const uint32_t few[] = {0, 1, 3, 33, 129, 600, SIZES_END};
-    return suite->target->is_model ? few : all;
+    return suite->target->model_begin ? few : all;
 }
 
 uint32_t suite_huge(const struct suite *suite)
 {
-    return suite->target->is_model ? 5001 : (1 << 20) + 1;
+    return suite->target->model_begin ? 5001 : (1 << 20) + 1;
 }

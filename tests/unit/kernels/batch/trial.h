@@ -38,7 +38,8 @@ struct target {
     const struct gpu_api *api;
     struct gpu *gpu;
     struct gpu_stream *stream;
-    bool is_model; /* a GPU that the host plays: sizes are small */
+    /* A GPU that the host plays (tests/cuda_on_host/testing.h): sizes are small; else NULL. */
+    void (*model_begin)(uint64_t seed, uint8_t poison);
 };
 
 struct suite; /* one kernel with one target */
