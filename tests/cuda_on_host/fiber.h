@@ -8,10 +8,9 @@ struct model_fiber {
     void *place; /* the stack pointer while it does not run */
     char *stack; /* NULL: the stack that the process gave us */
     size_t bytes;
-    void *fake_stack;  /* ASan's */
-    void *tsan;        /* TSan's */
-    void *work;        /* the user's */
-    model_fiber *next; /* of those that are free */
+    void *fake_stack; /* ASan's */
+    void *tsan;       /* TSan's */
+    void *work;       /* the user's */
 };
 
 /* A new fiber; what it does first is entry(), which never returns. */

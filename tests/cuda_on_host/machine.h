@@ -39,6 +39,7 @@ static inline uint32_t random_below(model_random *random, uint32_t n)
 enum model_state { MODEL_READY, MODEL_AT_BARRIER, MODEL_AT_WARP, MODEL_RETURNED };
 
 struct model_block;
+struct model_copy;
 
 struct model_thread : model_thread_place {
     model_state state;
@@ -53,6 +54,9 @@ struct model_thread : model_thread_place {
     unsigned operand;
     int width;
     uint64_t result;
+    /* asynchronous copies under way, and how many groups of them were committed */
+    model_copy *copy;
+    unsigned copies, copies_landed, copies_room, groups;
 };
 
 struct model_shared_piece {
@@ -60,6 +64,7 @@ struct model_shared_piece {
     void *memory;
     size_t bytes;
     uint64_t filled_for; /* the block that it was last filled with poison for */
+    char sync;
     model_shared_piece *next;
 };
 
@@ -100,6 +105,7 @@ void scheduler_give_way(void);
 
 /* waits.cpp: this thread ends; tells if others wait for it in vain. */
 void waits_returned(model_thread *thread);
+void async_returned(model_thread *thread);
 const char *waits_name(const model_thread *thread);
 
 /* What has gone wrong, at which thread of which kernel, and the seed; ends the process. thread NULL: none. */
@@ -124,6 +130,10 @@ void run_begin_if_needed(void);
 /* runtime.cpp: forgets errors; says if work is queued. */
 void runtime_reset(void);
 const model_launch_now *scheduler_launch(void);
+void *scheduler_launcher(void); /* TSan's fiber of whoever launched */
+
+/* shared.cpp */
+void shared_free(model_block *block);
 void model_poison(void *memory, size_t bytes);
 
 #endif

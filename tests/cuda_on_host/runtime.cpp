@@ -91,12 +91,11 @@ static bool can_begin(const CUstream_st *stream)
 
 static void do_one(CUstream_st *stream)
 {
-    const std::unique_ptr<stream_work> work = std::move(stream->queue.front());
+    std::unique_ptr<stream_work> taken = std::move(stream->queue.front());
     stream->queue.pop_front();
-#ifdef MODEL_TSAN /* the device's work is no part of the thread that happens to do it */
-    void *host = __tsan_get_current_fiber();
-    __tsan_switch_to_fiber(stream->tsan, __tsan_switch_to_fiber_no_sync);
-#endif
+    /* The device's work is no part of the thread that happens to do it. */
+    const tsan_as device(stream->tsan);
+    const std::unique_ptr<stream_work> work = std::move(taken);
     tsan_acquire(&work->sync);
     if (work->wait_for != NULL) {
         tsan_acquire(&work->wait_for->sync);
@@ -105,9 +104,6 @@ static void do_one(CUstream_st *stream)
         work->act();
     }
     tsan_release(&stream->sync);
-#ifdef MODEL_TSAN
-    __tsan_switch_to_fiber(host, __tsan_switch_to_fiber_no_sync);
-#endif
 }
 
 /* Does one piece of work of a stream that the seed chooses; false: there is none that can begin. */

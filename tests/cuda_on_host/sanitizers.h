@@ -21,6 +21,19 @@ static inline void tsan_acquire(void *object)
 {
     __tsan_acquire(object);
 }
+/* While one of these lives, what is done is done by another of TSan's fibers than the one that runs. */
+struct tsan_as {
+    void *before;
+
+    explicit tsan_as(void *fiber) : before(__tsan_get_current_fiber())
+    {
+        __tsan_switch_to_fiber(fiber, __tsan_switch_to_fiber_no_sync);
+    }
+    ~tsan_as()
+    {
+        __tsan_switch_to_fiber(before, __tsan_switch_to_fiber_no_sync);
+    }
+};
 #else
 static inline void tsan_release(void *)
 {
@@ -28,6 +41,14 @@ static inline void tsan_release(void *)
 static inline void tsan_acquire(void *)
 {
 }
+struct tsan_as {
+    explicit tsan_as(void *)
+    {
+    }
+    ~tsan_as()
+    {
+    }
+};
 #endif
 
 #ifdef MODEL_ASAN

@@ -12,7 +12,13 @@
 #include "tests/cuda_on_host/sanitizers.h"
 #include "tests/cuda_on_host/testing.h"
 
-enum { BLOCKS_AT_ONCE = 4, THREADS_AT_ONCE = 4096, RING = THREADS_AT_ONCE, STEPS_IN_VAIN_MAX = 50000000 };
+enum {
+    BLOCKS_AT_ONCE = 4,
+    THREADS_AT_ONCE = 4096,
+    RING = THREADS_AT_ONCE,
+    STEPS_IN_VAIN_MAX = 50000000,
+    FIBERS_UNDER_TSAN = 97
+};
 
 /* From where the next thread is taken: each gives some bugs more room than the others. */
 enum order { ORDER_RANDOM, ORDER_OLDEST, ORDER_NEWEST, ORDERS };
@@ -27,7 +33,8 @@ static struct {
     uint64_t blocks, blocks_begun, block_step, block_first, live;
     uint64_t steps_in_vain, serial;
     model_block *places[BLOCKS_AT_ONCE];
-    model_fiber host, *free_fibers, *now;
+    model_fiber host, *now, *free_fibers[THREADS_AT_ONCE + 1];
+    uint32_t fibers, fibers_free;
     char begin_sync, end_sync;
 } machine;
 
@@ -36,6 +43,11 @@ model_thread_place *model_now;
 const model_launch_now *scheduler_launch(void)
 {
     return machine.launch;
+}
+
+void *scheduler_launcher(void)
+{
+    return machine.host.tsan;
 }
 
 /* --- the ring
@@ -120,11 +132,9 @@ static model_block *make_block(void)
 
 static void free_block(model_block *block)
 {
-    while (block->shared != NULL) {
-        model_shared_piece *piece = block->shared;
-        block->shared = piece->next;
-        free(piece->memory);
-        free(piece);
+    shared_free(block);
+    for (unsigned n = 0; n < block->size; n++) {
+        free(block->threads[n].copy);
     }
     free(block->threads);
     free(block);
@@ -143,18 +153,35 @@ static void switch_to(model_fiber *fiber)
     }
 }
 
+/*
+ * A stack to begin on. TSan takes what one fiber does for ordered: so that it sees what threads do to each
+ * other, they begin on fibers that chance chooses among many.
+ */
+static model_fiber *take_fiber(void)
+{
+#ifdef MODEL_TSAN
+    if (machine.fibers_free > 0 && machine.fibers >= FIBERS_UNDER_TSAN) {
+        const uint32_t i = random_below(&machine.launch->random, machine.fibers_free);
+        model_fiber *chosen = machine.free_fibers[i];
+        machine.free_fibers[i] = machine.free_fibers[--machine.fibers_free];
+        return chosen;
+    }
+#else
+    if (machine.fibers_free > 0) {
+        return machine.free_fibers[--machine.fibers_free];
+    }
+#endif
+    machine.fibers++;
+    const tsan_as launcher(machine.host.tsan);
+    return fiber_new(fiber_main);
+}
+
 /* `thread` goes on, or begins, on a stack of its own. */
 static void run_thread(model_thread *thread)
 {
     if (thread->fiber == NULL) {
-        model_fiber *fiber = machine.free_fibers;
-        if (fiber != NULL) {
-            machine.free_fibers = fiber->next;
-        } else {
-            fiber = fiber_new(fiber_main);
-        }
-        fiber->work = thread;
-        thread->fiber = fiber;
+        thread->fiber = take_fiber();
+        thread->fiber->work = thread;
     }
     model_now = thread;
     switch_to(thread->fiber);
@@ -211,6 +238,7 @@ static void end_thread(model_thread *thread)
 {
     model_block *block = thread->in;
     waits_returned(thread);
+    async_returned(thread);
     machine.steps_in_vain = 0;
     machine.live--;
     if (++block->returned == block->size && machine.blocks_begun < machine.blocks) {
@@ -229,7 +257,7 @@ static void fiber_main(model_fiber *self)
         tsan_release(&machine.end_sync);
         end_thread(thread);
         model_thread *next = next_thread();
-#ifndef MODEL_TSAN /* which takes what one fiber does for ordered */
+#ifndef MODEL_TSAN
         if (next != NULL && next->fiber == NULL) {
             next->fiber = self;
             self->work = next;
@@ -237,8 +265,7 @@ static void fiber_main(model_fiber *self)
             continue;
         }
 #endif
-        self->next = machine.free_fibers;
-        machine.free_fibers = self;
+        machine.free_fibers[machine.fibers_free++] = self;
         if (next == NULL) {
             switch_to(&machine.host);
         } else {
@@ -280,13 +307,13 @@ void scheduler_run(model_launch_now *launch)
     choose_order();
     fiber_adopt(&machine.host);
     machine.now = &machine.host;
-    tsan_release(&machine.begin_sync);
     const unsigned size = launch->block.x * launch->block.y * launch->block.z;
     for (unsigned b = 0; b < BLOCKS_AT_ONCE && b < machine.blocks && (b + 1) * size <= THREADS_AT_ONCE; b++) {
         machine.places[b] = make_block();
         machine.live += size;
         place_block(machine.places[b]);
     }
+    tsan_release(&machine.begin_sync);
     run_thread(next_thread());
     tsan_acquire(&machine.end_sync);
     for (unsigned b = 0; b < BLOCKS_AT_ONCE; b++) {
@@ -297,48 +324,6 @@ void scheduler_run(model_launch_now *launch)
     }
     machine.launch = NULL;
     model_now = NULL;
-}
-
-/* --- shared memory
- * -------------------------------------------------------------------------------------------- */
-void model_poison(void *memory, size_t bytes)
-{
-    volatile uint8_t *at = (volatile uint8_t *)memory; /* no memset: TSan would take it for the thread's */
-    for (size_t i = 0; i < bytes; i++) {
-        at[i] = run.poison;
-    }
-}
-
-void *model_shared(const void *site, size_t bytes, size_t align)
-{
-    model_block *block = scheduler_self()->in;
-    model_shared_piece *piece = block->shared;
-    while (piece != NULL && piece->site != site) {
-        piece = piece->next;
-    }
-    if (piece == NULL) {
-        piece = (model_shared_piece *)calloc(1, sizeof *piece);
-        piece->site = site;
-        piece->bytes = bytes;
-        piece->next = block->shared;
-        block->shared = piece;
-        if (posix_memalign(&piece->memory, align < 16 ? 16 : align, bytes > 0 ? bytes : 1) != 0) {
-            model_report(scheduler_self(), "no memory for %zu bytes of shared memory", bytes);
-        }
-    }
-    if (piece->filled_for != block->serial) {
-        piece->filled_for = block->serial;
-        model_poison(piece->memory, bytes);
-        tsan_release(piece);
-    }
-    tsan_acquire(piece);
-    return piece->memory;
-}
-
-void *model_shared_dynamic(void)
-{
-    static const char site = 0;
-    return model_shared(&site, machine.launch->shared_bytes, 128);
 }
 
 /* --- reports

@@ -308,6 +308,13 @@ static inline void __nanosleep(unsigned)
     model_may_yield();
 }
 
+/* --- asynchronous copies (kernels/cuda/async.cuh) ---------------------------------------------------------
+ */
+void model_async_copy(uint4 *to, const uint4 *from);
+void model_async_commit(void);
+/* The next copy to land, if all groups but the latest `groups` have to. */
+bool model_async_landed(unsigned groups, uint4 **to, const uint4 **from);
+
 [[noreturn]] void model_trap(model_site site);
 
 static inline void __trap(MODEL_HERE)

@@ -1,0 +1,125 @@
+/*
+ * What CUDA C++ has no word for: asynchronous copies into shared memory, and loads, stores and prefetches
+ * with a say in the caches. The only inline PTX in the house; on the host each has a twin (a copy lands when
+ * it is waited for, not before).
+ *
+ * Copies: each thread waits for its own. Who reads what others copied waits for a barrier after that:
+ *
+ *   async_copy_16(&tile[threadIdx.x], &rows[i]);   any number of them
+ *   async_copy_commit();                           those since the last commit are a group
+ *   async_copy_wait<1>();                          all groups but the latest 1 have landed
+ *   __syncthreads();
+ */
+#ifndef KERNELS_CUDA_ASYNC_CUH
+#define KERNELS_CUDA_ASYNC_CUH
+
+#include "kernels/cuda/cuda.cuh"
+
+#ifdef CUDA_ON_HOST
+
+static inline void async_copy_16(void *shared, const void *global)
+{
+    model_async_copy(static_cast<uint4 *>(shared), static_cast<const uint4 *>(global));
+}
+
+static inline void async_copy_commit(void)
+{
+    model_async_commit();
+}
+
+template <int groups> static inline void async_copy_wait(void)
+{
+    uint4 *to;
+    const uint4 *from;
+    while (model_async_landed(groups, &to, &from)) {
+        *to = *from;
+    }
+}
+
+static inline void prefetch_l2(const void *)
+{
+}
+
+template <typename type> static inline type load_past_l1(const type *address)
+{
+    return *address;
+}
+
+template <typename type> static inline void store_past_l1(type *address, type value)
+{
+    *address = value;
+}
+
+#else
+
+/* 16 bytes, aligned to 16 on both sides, past the first cache (cp.async.cg; before sm_80: at once). */
+static __device__ __forceinline__ void async_copy_16(void *shared, const void *global)
+{
+#if __CUDA_ARCH__ >= 800
+    const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(to), "l"(global) : "memory");
+#else
+    *static_cast<uint4 *>(shared) = *static_cast<const uint4 *>(global);
+#endif
+}
+
+static __device__ __forceinline__ void async_copy_commit(void)
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" : : : "memory");
+#endif
+}
+
+template <int groups> static __device__ __forceinline__ void async_copy_wait(void)
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" : : "n"(groups) : "memory");
+#endif
+}
+
+/* The line of an address is on its way into the second cache. */
+static __device__ __forceinline__ void prefetch_l2(const void *address)
+{
+    asm volatile("prefetch.global.L2 [%0];" : : "l"(address));
+}
+
+/* 16 bytes of rows that this multiprocessor will not read again: they take no room in its first cache. */
+static __device__ __forceinline__ uint4 load_past_l1(const uint4 *address)
+{
+    uint4 value;
+    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+                 : "l"(address)
+                 : "memory");
+    return value;
+}
+
+static __device__ __forceinline__ float4 load_past_l1(const float4 *address)
+{
+    float4 value;
+    asm volatile("ld.global.L1::no_allocate.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+                 : "l"(address)
+                 : "memory");
+    return value;
+}
+
+static __device__ __forceinline__ void store_past_l1(uint4 *address, uint4 value)
+{
+    asm volatile("st.global.L1::no_allocate.v4.u32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "l"(address), "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w)
+                 : "memory");
+}
+
+static __device__ __forceinline__ void store_past_l1(float4 *address, float4 value)
+{
+    asm volatile("st.global.L1::no_allocate.v4.f32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "l"(address), "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w)
+                 : "memory");
+}
+
+#endif
+
+#endif
