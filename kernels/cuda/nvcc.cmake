@@ -11,7 +11,8 @@ set(LEAT_NVCC_VERSION_MIN 13.0)
 
 # Sets LEAT_NVCC, and LEAT_NVCC_SEEN: what was looked at, one a line.
 function(leat_find_nvcc)
-    file(GLOB pinned "${CMAKE_CURRENT_LIST_DIR}/../../build/cuda-toolkit/lib/python*/site-packages/nvidia/cu13/bin/nvcc")
+    get_filename_component(root ${CMAKE_CURRENT_LIST_DIR}/../.. ABSOLUTE)
+    file(GLOB pinned "${root}/build/cuda-toolkit/lib/python*/site-packages/nvidia/cu13/bin/nvcc")
     find_program(in_path nvcc NO_CACHE NO_CMAKE_SYSTEM_PATH)
     set(seen "")
     foreach(candidate "$ENV{CUDACXX}" "${in_path}" /usr/local/cuda/bin/nvcc ${pinned})

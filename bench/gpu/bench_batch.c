@@ -1,0 +1,363 @@
+/*
+ * The batch kernels of kernels.def (BATCH), each in each variant, beside what copying reaches in the same
+ * run: bench_batch [--tiny] [VARIANT...]        scalar, avx2, avx512, cuda; without any: all One line of JSON
+ * a figure (place.h). --tiny: small sizes, each call made once, nothing timed. A kernel without a bench_NAME
+ * here does not link.
+ */
+#include "place.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Places, rows and so on of a benchmark, by where it runs. */
+static const struct sizes {
+    uint32_t places, tables, rows, d;
+    uint32_t fm_bags, fm_fields, fm_d, ffm_bags, ffm_fields, ffm_d;
+    uint32_t numbers, matrix_rows, matrix_d;
+} all_sizes[SIZES] = {
+    [SIZE_TINY] = {600, 10, 700, 16, 5, 6, 8, 3, 5, 4, 1001, 33, 12},
+    [SIZE_CPU] = {104857, 10, 150000, 128, 4096, 26, 16, 2048, 12, 8, 1 << 23, 1 << 16, 64},
+    [SIZE_GPU] = {1048570, 10, 2000000, 128, 1 << 17, 26, 16, 1 << 16, 12, 8, 1 << 27, 1 << 21, 64},
+};
+
+struct bench {
+    struct place *place;
+    const struct sizes *sizes;
+};
+
+struct call {
+    void (*run)(const struct batch_kernels *kernels, void *args, void *stream);
+    void *args;
+};
+
+static void run_call(struct place *place, void *state)
+{
+    struct call *c = state;
+    c->run(place->kernels, c->args, place->stream);
+}
+
+/* Of each kernel: its call, its bytes and flops; u: distinct ids. */
+#define BATCH(name, args, tolerance, class, byte_count, flop_count)                                          \
+    static void call_##name(const struct batch_kernels *k, void *a, void *stream)                            \
+    {                                                                                                        \
+        k->name((struct args *)a, stream);                                                                   \
+    }                                                                                                        \
+    static double bytes_##name(const struct args *a, double u)                                               \
+    {                                                                                                        \
+        (void)a, (void)u;                                                                                    \
+        return (double)(byte_count);                                                                         \
+    }                                                                                                        \
+    static double flops_##name(const struct args *a, double u)                                               \
+    {                                                                                                        \
+        (void)a, (void)u;                                                                                    \
+        return (double)(flop_count);                                                                         \
+    }                                                                                                        \
+    static void bench_##name(struct bench *b);
+#include "kernels/kernels.def"
+
+static void measure(struct bench *b, const char *kernel, const char *what, struct call call, double bytes,
+                    double flops)
+{
+    line_print(&(struct line){.group = "kernels",
+                              .figure = kernel,
+                              .what = what,
+                              .variant = b->place->name,
+                              .ms = place_time_ms(b->place, run_call, NULL, &call),
+                              .bytes = bytes,
+                              .items = flops,
+                              .unit = "flop"});
+}
+#define MEASURE(b, name, a, u, what)                                                                         \
+    measure(b, #name, what, (struct call){call_##name, a}, bytes_##name(a, u), flops_##name(a, u))
+
+/* Asks a kernel what scratch memory it needs, and gives it that. */
+#define ROOM_FOR(b, name, a)                                                                                 \
+    do {                                                                                                     \
+        (a)->scratch = NULL;                                                                                 \
+        (b)->place->kernels->name(a, (b)->place->stream);                                                    \
+        (a)->scratch = place_zeros((b)->place, (a)->scratch_bytes > 0 ? (a)->scratch_bytes : 1);             \
+    } while (0)
+
+/* --- dedupe, and what stands on it -----------------------------------------------------------------------
+ */
+
+static struct batch_dedupe make_dedupe(struct bench *b, enum ids kind, enum dedupe_method method)
+{
+    uint32_t n = b->sizes->places, tables = b->sizes->tables, each = n / tables;
+    uint64_t *ids = host_room(n * sizeof *ids);
+    uint32_t offsets[BATCH_TABLES_MAX + 1] = {0};
+    for (uint32_t t = 0; t < tables; t++) {
+        ids_fill(ids + t * each, each, kind, 77 + t);
+        offsets[t + 1] = (t + 1) * each;
+    }
+    n = each * tables;
+    struct batch_dedupe a = {.ids = place_upload(b->place, ids, n * sizeof *ids),
+                             .tables = place_upload(b->place, offsets, (tables + 1) * sizeof *offsets),
+                             .tables_count = tables,
+                             .n = n,
+                             .method = method,
+                             .count = place_zeros(b->place, sizeof(uint32_t)),
+                             .unique = place_zeros(b->place, n * sizeof(uint32_t)),
+                             .unique_ids = place_zeros(b->place, n * sizeof(uint64_t)),
+                             .unique_tables = place_zeros(b->place, n * sizeof(uint32_t)),
+                             .order = place_zeros(b->place, n * sizeof(uint32_t)),
+                             .starts = place_zeros(b->place, (n + 1) * sizeof(uint32_t))};
+    free(ids);
+    ROOM_FOR(b, dedupe, &a);
+    return a;
+}
+
+static uint32_t distinct(struct bench *b, struct batch_dedupe *a)
+{
+    uint32_t count = 0;
+    b->place->kernels->dedupe(a, b->place->stream);
+    place_download(b->place, &count, a->count, sizeof count);
+    return count;
+}
+
+static void bench_dedupe(struct bench *b)
+{
+    static const char *const texts[IDS_KINDS][DEDUPE_METHODS] = {
+        {"by sorting, ids all distinct", "by hashing, ids all distinct"},
+        {"by sorting, Zipf, half of the ids distinct", "by hashing, Zipf, half of the ids distinct"}};
+    for (int kind = 0; kind < IDS_KINDS; kind++)
+        for (int method = 0; method < DEDUPE_METHODS; method++) {
+            struct batch_dedupe a = make_dedupe(b, (enum ids)kind, (enum dedupe_method)method);
+            uint32_t count = distinct(b, &a);
+            MEASURE(b, dedupe, &a, count, texts[kind][method]);
+            place_release(b->place);
+        }
+}
+
+/* Pointers to `n` of `rows` rows, each another, in no order; in the place's memory. */
+static void **make_rows(struct bench *b, uint32_t n, uint32_t rows, size_t stride)
+{
+    unsigned char *base = (unsigned char *)place_floats(b->place, rows * stride / sizeof(float));
+    void **host = host_room(n * sizeof *host);
+    uint64_t step =
+        0x9e3779b1U % rows | 1; /* a stride that meets each row once where it has no factor of rows */
+    while (rows % step == 0 && step > 1)
+        step += 2;
+    for (uint32_t i = 0; i < n; i++)
+        host[i] = base + (i * step % rows) * stride;
+    void **there = place_upload(b->place, host, n * sizeof *host);
+    free(host);
+    return there;
+}
+
+static void bench_gather_pool(struct bench *b)
+{
+    static const char *const texts[ROW_FORMATS] = {"one row a bag, fp32", "one row a bag, bf16",
+                                                   "one row a bag, fp16", "one row a bag, int8"};
+    uint32_t n = b->sizes->places, d = b->sizes->d, rows = b->sizes->rows;
+    for (int format = 0; format < ROW_FORMATS; format++) {
+        struct batch_gather_pool a = {.bags = n, .d = d, .format = (enum row_format)format};
+        a.rows = (const void *const *)make_rows(b, n, rows, row_bytes(a.format, d, 0));
+        a.out = place_zeros(b->place, (size_t)n * d * sizeof(float));
+        MEASURE(b, gather_pool, &a, n, texts[format]);
+        place_release(b->place);
+    }
+}
+
+static struct batch_segments make_segments(struct bench *b, struct batch_dedupe *a)
+{
+    return (struct batch_segments){.grads = place_floats(b->place, (size_t)a->n * b->sizes->d),
+                                   .order = a->order,
+                                   .starts = a->starts,
+                                   .count = a->count,
+                                   .n = a->n,
+                                   .d = b->sizes->d};
+}
+
+static void bench_segment_reduce(struct bench *b)
+{
+    for (int kind = 0; kind < IDS_KINDS && b->place->kernels->dedupe != NULL; kind++) {
+        struct batch_dedupe ids = make_dedupe(b, (enum ids)kind, DEDUPE_SORT);
+        uint32_t count = distinct(b, &ids);
+        struct batch_segment_reduce a = {.in = make_segments(b, &ids)};
+        a.sums = place_zeros(b->place, (size_t)ids.n * b->sizes->d * sizeof(float));
+        ROOM_FOR(b, segment_reduce, &a);
+        MEASURE(b, segment_reduce, &a, count, ids_names[kind]);
+        place_release(b->place);
+    }
+}
+
+static const struct opt_params params = {.rate = 1e-6F,
+                                         .epsilon = 1e-3F,
+                                         .decay = 1.0F,
+                                         .beta1 = 0.9F,
+                                         .beta2 = 0.99F,
+                                         .correction1 = 1.0F,
+                                         .correction2 = 1.0F,
+                                         .step_max = 1.0F};
+
+static void bench_update(struct bench *b)
+{
+    static const struct {
+        enum opt_kind kind;
+        enum row_format format;
+        enum ids ids;
+        const char *text;
+    } cases[] = {
+        {OPT_SGD, ROW_FP32, IDS_DISTINCT, "SGD, all distinct"},
+        {OPT_ADAGRAD_ROW, ROW_FP32, IDS_DISTINCT, "row-wise AdaGrad, all distinct"},
+        {OPT_ADAGRAD, ROW_FP32, IDS_DISTINCT, "AdaGrad, all distinct"},
+        {OPT_FTRL, ROW_FP32, IDS_DISTINCT, "FTRL, all distinct"},
+        {OPT_ADAM, ROW_FP32, IDS_DISTINCT, "Adam, all distinct"},
+        {OPT_ADAM, ROW_BF16, IDS_DISTINCT, "Adam, bf16, all distinct"},
+        {OPT_ADAM, ROW_FP32, IDS_ZIPF, "Adam, Zipf, half distinct"},
+    };
+    uint32_t d = b->sizes->d, rows = b->sizes->rows;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases && b->place->kernels->dedupe != NULL; i++) {
+        struct batch_dedupe ids = make_dedupe(b, cases[i].ids, DEDUPE_SORT);
+        uint32_t count = distinct(b, &ids);
+        struct batch_update a = {.in = make_segments(b, &ids),
+                                 .keys = ids.unique_ids,
+                                 .format = cases[i].format,
+                                 .kind = cases[i].kind,
+                                 .params = params,
+                                 .seed = 3,
+                                 .rejected = place_zeros(b->place, sizeof(uint32_t))};
+        a.rows = make_rows(b, ids.n, rows, row_bytes(a.format, d, opt_state_floats(a.kind, d)));
+        ROOM_FOR(b, update, &a);
+        MEASURE(b, update, &a, count, cases[i].text);
+        place_release(b->place);
+    }
+}
+
+/* --- interactions ----------------------------------------------------------------------------------------
+ */
+
+static struct batch_interaction make_interaction(struct bench *b, uint32_t bags, uint32_t fields, uint32_t d,
+                                                 size_t row_floats)
+{
+    size_t floats = (size_t)bags * fields * row_floats;
+    return (struct batch_interaction){.vectors = place_floats(b->place, floats),
+                                      .bags = bags,
+                                      .fields = fields,
+                                      .d = d,
+                                      .logits = place_zeros(b->place, bags * sizeof(float)),
+                                      .slopes = place_floats(b->place, bags),
+                                      .grads = place_zeros(b->place, floats * sizeof(float))};
+}
+
+static void bench_fm(struct bench *b)
+{
+    const struct sizes *s = b->sizes;
+    struct batch_interaction a = make_interaction(b, s->fm_bags, s->fm_fields, s->fm_d, s->fm_d);
+    MEASURE(b, fm, &a, 0, "forward and backward");
+    a.grads = NULL;
+    MEASURE(b, fm, &a, 0, "forward");
+    place_release(b->place);
+}
+
+static void bench_ffm(struct bench *b)
+{
+    const struct sizes *s = b->sizes;
+    struct batch_interaction a = make_interaction(b, s->ffm_bags, s->ffm_fields, s->ffm_d,
+                                                  (size_t)s->ffm_d * FFM_ROUND(s->ffm_fields));
+    MEASURE(b, ffm, &a, 0, "forward and backward");
+    a.grads = NULL;
+    MEASURE(b, ffm, &a, 0, "forward");
+    place_release(b->place);
+}
+
+/* --- numbers ---------------------------------------------------------------------------------------------
+ */
+
+static void bench_round(struct bench *b)
+{
+    static const char *const texts[2][2] = {{"to nearest, bf16", "to nearest, fp16"},
+                                            {"stochastic, bf16", "stochastic, fp16"}};
+    uint64_t n = b->sizes->numbers;
+    struct batch_round a = {.x = place_floats(b->place, n), .n = n, .out = place_zeros(b->place, n * 2)};
+    for (unsigned seed = 0; seed < 2; seed++)
+        for (int format = ROW_BF16; format <= ROW_FP16; format++) {
+            a.seed = seed;
+            a.format = (enum row_format)format;
+            MEASURE(b, round, &a, 0, texts[seed][format - ROW_BF16]);
+        }
+    place_release(b->place);
+}
+
+static void bench_widen(struct bench *b)
+{
+    uint64_t n = b->sizes->numbers;
+    struct batch_widen a = {.x = (const uint16_t *)place_floats(b->place, n / 2 + 1),
+                            .n = n,
+                            .out = place_zeros(b->place, n * sizeof(float))};
+    a.format = ROW_BF16;
+    MEASURE(b, widen, &a, 0, "bf16");
+    a.format = ROW_FP16;
+    MEASURE(b, widen, &a, 0, "fp16");
+    place_release(b->place);
+}
+
+static void bench_quantize(struct bench *b)
+{
+    uint32_t rows = b->sizes->matrix_rows, d = b->sizes->matrix_d;
+    struct batch_quantize a = {.x = place_floats(b->place, (size_t)rows * d), .rows = rows, .d = d};
+    a.out = place_zeros(b->place, rows * row_bytes(ROW_INT8, d, 0));
+    MEASURE(b, quantize, &a, 0, "rows of fp32 to int8 with a scale");
+    place_release(b->place);
+}
+
+static void bench_check(struct bench *b)
+{
+    uint32_t rows = b->sizes->matrix_rows, d = b->sizes->matrix_d;
+    struct batch_check a = {.x = place_floats(b->place, (size_t)rows * d),
+                            .rows = rows,
+                            .d = d,
+                            .is_finite = place_zeros(b->place, rows),
+                            .squares = place_zeros(b->place, rows * sizeof(float)),
+                            .total = place_zeros(b->place, sizeof(double))};
+    ROOM_FOR(b, check, &a);
+    MEASURE(b, check, &a, 0, "finite, squares of rows, and their total");
+    place_release(b->place);
+}
+
+/* --- all of them -----------------------------------------------------------------------------------------
+ */
+
+static void bench_place(struct place *place)
+{
+    struct bench b = {place, &all_sizes[place->size]};
+    const char *variant = place->name;
+    place_limits(place);
+#define BATCH(name, args, tolerance, class, bytes, flops)                                                    \
+    if (place->kernels->name != NULL)                                                                        \
+        bench_##name(&b);                                                                                    \
+    else                                                                                                     \
+        line_missing("kernels", #name, variant, "this variant has no such kernel yet");
+#include "kernels/kernels.def"
+    place_close(place);
+}
+
+static bool is_wanted(int argc, char **argv, const char *variant)
+{
+    bool is_any = false;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], variant) == 0)
+            return true;
+        is_any |= argv[i][0] != '-';
+    }
+    return !is_any;
+}
+
+int main(int argc, char **argv)
+{
+    struct place place;
+    bool is_tiny = argc > 1 && strcmp(argv[1], "--tiny") == 0;
+    for (int v = 0; v < KERNELS_VARIANTS; v++) {
+        const char *name = kernels_variant_name((enum kernels_variant)v);
+        if (!is_wanted(argc, argv, name))
+            continue;
+        if (place_open_cpu(&place, (enum kernels_variant)v, is_tiny))
+            bench_place(&place);
+        else
+            line_missing("kernels", "all", name, "this CPU does not support it");
+    }
+    if (is_wanted(argc, argv, "cuda") && place_open_device(&place, is_tiny))
+        bench_place(&place);
+    return 0;
+}
