@@ -27,6 +27,8 @@ const struct kernels VARIANT_TABLE = {
 #include "kernels/kernels.def"
 };
 
+#include "kernels/batch_dedupe.inc.h"
+
 #include "kernels/batch_gather.inc.h"
 
 #include "kernels/batch_segments.inc.h"
@@ -35,6 +37,7 @@ const struct kernels VARIANT_TABLE = {
 extern const struct batch_kernels BATCH_TABLE;
 const struct batch_kernels BATCH_TABLE = {
     .name = VARIANT_NAME,
+    .dedupe = batch_dedupe,
     .gather_pool = batch_gather_pool,
     .segment_reduce = batch_segment_reduce,
     .fm = batch_fm,

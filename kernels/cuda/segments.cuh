@@ -107,7 +107,7 @@ static __device__ __forceinline__ segment_seen segment_of_lane(const segment_see
 /* Floats column .. column + 3 of the first place's part; zeros if there is no such number. No branch but
  * that: several in flight. */
 static __device__ __forceinline__ float4 segment_first(const batch_segments &in, const segment_seen &seen,
-                                              uint32_t column)
+                                                       uint32_t column)
 {
     const float4 zero = make_float4(0.0F, 0.0F, 0.0F, 0.0F);
     return seen.from < seen.to ? segment_fma(seen.scale, segment_grad(in, seen.row, column), zero) : zero;
@@ -115,7 +115,7 @@ static __device__ __forceinline__ float4 segment_first(const batch_segments &in,
 
 /* The same floats of the whole sum, from those of the first place. */
 static __device__ __forceinline__ float4 segment_rest(const batch_segments &in, const float *partials,
-                                             const segment_seen &seen, uint32_t column, float4 first)
+                                                      const segment_seen &seen, uint32_t column, float4 first)
 {
     enum { AT_ONCE = 4 };
     const uint32_t length = seen.to - seen.from;

@@ -1,6 +1,140 @@
+/* dedupe: both methods, all kinds of ids, one table and many, empty ones among them. */
 #include "trial.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct dedupe_shape {
+    uint32_t n, tables;
+    enum ids kind;
+    enum dedupe_method method;
+    bool is_same; /* all tables have the same ids */
+};
+
+/* Offsets of tables: some are empty, the first and the last now and then. */
+static void fill_tables(struct trial *t, uint32_t *offsets, uint32_t tables, uint32_t n)
+{
+    offsets[0] = 0;
+    for (uint32_t i = 1; i < tables; i++)
+        offsets[i] =
+            trial_below(t, 3) == 0 ? offsets[i - 1] : offsets[i - 1] + (n - offsets[i - 1]) / (tables - i);
+    offsets[tables] = n;
+}
+
+/* Whether the outputs are what batch.h says. */
+static void check_plainly(struct trial *t, const uint64_t *ids, const uint32_t *offsets, uint32_t tables,
+                          const struct batch_dedupe *out)
+{
+    uint32_t m = out->count[0], at = 0, next = 0;
+    TRIAL_CHECK(t, out->starts[0] == 0);
+    for (uint32_t table = 0; table < tables; table++) {
+        for (uint32_t p = offsets[table]; p < offsets[table + 1]; p++) {
+            uint32_t u = out->unique[p];
+            TRIAL_CHECK(t, (u == BATCH_NONE) == (ids[p] == 0));
+            if (u == BATCH_NONE)
+                continue;
+            TRIAL_CHECK(t,
+                        u < m && u <= next && out->unique_ids[u] == ids[p] && out->unique_tables[u] == table);
+            next += u == next; /* numbers appear in the order of first places */
+        }
+    }
+    TRIAL_CHECK(t, next == m);
+    for (uint32_t u = 0; u < m; u++) {
+        TRIAL_CHECK(t, out->starts[u] < out->starts[u + 1]);
+        for (; at < out->starts[u + 1]; at++) {
+            TRIAL_CHECK(t, out->unique[out->order[at]] == u);
+            TRIAL_CHECK(t, at == out->starts[u] || out->order[at - 1] < out->order[at]);
+        }
+    }
+    uint32_t present = 0;
+    for (uint32_t p = 0; p < out->n; p++)
+        present += ids[p] != 0;
+    TRIAL_CHECK(t, at == present);
+    /* each number has an id of its own (all pairs, so few numbers) */
+    for (uint32_t u = 1; u < m && m < 200; u++) {
+        for (uint32_t v = 0; v < u; v++)
+            TRIAL_CHECK(t, out->unique_ids[u] != out->unique_ids[v] ||
+                               out->unique_tables[u] != out->unique_tables[v]);
+    }
+}
+
+static void build_dedupe(struct trial *t, const void *arg)
+{
+    const struct dedupe_shape *s = arg;
+    size_t n = s->n;
+    uint64_t *ids = trial_input(t, "ids", n * sizeof *ids, sizeof *ids);
+    uint32_t *tables = trial_input(t, "tables", (s->tables + 1) * sizeof *tables, sizeof *tables);
+    fill_tables(t, tables, s->tables, s->n);
+    trial_ids(t, ids, n, s->kind);
+    for (uint32_t i = 1; s->is_same && i < s->tables; i++) {
+        for (uint32_t p = tables[i], from = 0; p < tables[i + 1]; p++, from++)
+            ids[p] = from < p ? ids[from] : ids[p];
+    }
+    struct batch_dedupe host = {.n = s->n};
+    host.count = trial_output(t, "count", sizeof *host.count, sizeof *host.count, same_bits);
+    host.unique = trial_output(t, "unique", n * sizeof *host.unique, sizeof *host.unique, same_bits);
+    host.unique_ids = trial_output(t, "unique_ids", n * sizeof *ids, sizeof *ids, same_bits);
+    host.unique_tables = trial_output(t, "unique_tables", n * sizeof *tables, sizeof *tables, same_bits);
+    host.order = trial_output(t, "order", n * sizeof *host.order, sizeof *host.order, same_bits);
+    host.starts = trial_output(t, "starts", (n + 1) * sizeof *host.starts, sizeof *host.starts, same_bits);
+    struct batch_dedupe a = {.ids = PLACE(t, ids),
+                             .tables = PLACE(t, tables),
+                             .tables_count = s->tables,
+                             .n = s->n,
+                             .method = s->method,
+                             .count = PLACE(t, host.count),
+                             .unique = PLACE(t, host.unique),
+                             .unique_ids = PLACE(t, host.unique_ids),
+                             .unique_tables = PLACE(t, host.unique_tables),
+                             .order = PLACE(t, host.order),
+                             .starts = PLACE(t, host.starts)};
+    TRIAL_CALL_SCRATCH(t, dedupe, &a);
+    size_t m = host.count[0];
+    if (m > n) {
+        trial_fail(t, "%zu distinct ids of %zu", m, n);
+        return;
+    }
+    trial_valid(t, host.unique_ids, m * sizeof *ids);
+    trial_valid(t, host.unique_tables, m * sizeof *tables);
+    trial_valid(t, host.order, host.starts[m] * sizeof *host.order);
+    trial_valid(t, host.starts, (m + 1) * sizeof *host.starts);
+    if (trial_is_scalar(t))
+        check_plainly(t, ids, tables, s->tables, &host);
+}
+
+static void try_dedupe(struct suite *suite, struct dedupe_shape s)
+{
+    for (int method = 0; method < DEDUPE_METHODS; method++) {
+        s.method = (enum dedupe_method)method;
+        suite_try(suite, build_dedupe, &s, "n %u, tables %u, ids %s%s, %s", s.n, s.tables, ids_names[s.kind],
+                  s.is_same ? ", the same in all tables" : "", method == DEDUPE_SORT ? "sort" : "hash");
+    }
+}
+
+/* Scratch for n places does for fewer. */
+static void build_scratch(struct trial *t, const void *arg)
+{
+    const uint32_t *n = arg;
+    size_t before = 0;
+    for (uint32_t i = 0; i < 20; i++) {
+        struct batch_dedupe a = {.tables_count = 3, .n = *n * i, .method = (enum dedupe_method)(*n % 2)};
+        trial_kernels(t)->dedupe(&a, trial_stream(t));
+        TRIAL_CHECK(t, a.scratch_bytes >= before && a.scratch_bytes >= BATCH_SCRATCH_MIN);
+        before = a.scratch_bytes;
+    }
+}
 
 void suite_dedupe(struct suite *suite)
 {
-    (void)suite;
+    for (const uint32_t *n = suite_sizes(suite); *n != SIZES_END; n++) {
+        for (int kind = 0; kind < IDS_KINDS; kind++) {
+            try_dedupe(suite, (struct dedupe_shape){*n, 1, (enum ids)kind, DEDUPE_SORT, false});
+            try_dedupe(suite,
+                       (struct dedupe_shape){*n, 3 + *n % 9, (enum ids)kind, DEDUPE_SORT, kind % 2 == 0});
+        }
+    }
+    try_dedupe(suite, (struct dedupe_shape){700, BATCH_TABLES_MAX, IDS_ZIPF, DEDUPE_SORT, true});
+    for (uint32_t n = 1000; n < 1002; n++)
+        suite_try(suite, build_scratch, &n, "scratch");
+    try_dedupe(suite, (struct dedupe_shape){suite_huge(suite), 10, IDS_ZIPF, DEDUPE_SORT, false});
 }

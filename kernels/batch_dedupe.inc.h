@@ -1,0 +1,160 @@
+/*
+ * dedupe of batch.h, by sorting or by hashing. Tables are done one after the other, as their places lie: so
+ * the numbers of a table's ids follow those of the table before.
+ *
+ * Sorting: pairs of id and place by a stable radix sort, in which bytes that are the same everywhere take no
+ * pass. A run of equal ids begins with its first place. Hashing: open addressing, at most half full, slots
+ * fetched ahead.
+ */
+
+enum { DEDUPE_BYTE = 256, DEDUPE_AHEAD = 16 };
+
+struct dedupe_pair {
+    uint64_t id;
+    uint32_t place; /* hashing: number */
+};
+
+/* Slots for n ids: a power of two, twice as many at least. */
+static size_t dedupe_slots(size_t n)
+{
+    size_t slots = 2 * DEDUPE_AHEAD;
+    while (slots < 2 * n)
+        slots *= 2;
+    return slots;
+}
+
+static size_t dedupe_bytes(const struct batch_dedupe *a)
+{
+    size_t pairs = a->method == DEDUPE_SORT ? 2 * (size_t)a->n : dedupe_slots(a->n);
+    return pairs * sizeof(struct dedupe_pair) + BATCH_SCRATCH_MIN;
+}
+
+/* Sorts n pairs by id; `other` has room for as many. Returns which of the two has them. */
+static struct dedupe_pair *sort_pairs(struct dedupe_pair *pairs, struct dedupe_pair *other, size_t n)
+{
+    uint64_t differs = 0;
+    for (size_t i = 1; i < n; i++)
+        differs |= pairs[i].id ^ pairs[0].id;
+    for (unsigned shift = 0; shift < 64; shift += 8) {
+        if ((differs >> shift & (DEDUPE_BYTE - 1)) == 0)
+            continue;
+        size_t at[DEDUPE_BYTE] = {0}, sum = 0;
+        for (size_t i = 0; i < n; i++)
+            at[pairs[i].id >> shift & (DEDUPE_BYTE - 1)]++;
+        for (size_t digit = 0; digit < DEDUPE_BYTE; digit++) {
+            size_t count = at[digit];
+            at[digit] = sum;
+            sum += count;
+        }
+        for (size_t i = 0; i < n; i++)
+            other[at[pairs[i].id >> shift & (DEDUPE_BYTE - 1)]++] = pairs[i];
+        struct dedupe_pair *swap = pairs;
+        pairs = other;
+        other = swap;
+    }
+    return pairs;
+}
+
+/* A new number: m, for the id at `place`. */
+LANES_INLINE void dedupe_add(const struct batch_dedupe *a, uint32_t m, size_t place, uint32_t table)
+{
+    a->unique_ids[m] = a->ids[place];
+    a->unique_tables[m] = table;
+}
+
+/* One table's places from `from` up to `to`; m numbers so far. Returns how many then. */
+static uint32_t dedupe_sorted(const struct batch_dedupe *a, uint32_t table, size_t from, size_t to,
+                              uint32_t m)
+{
+    struct dedupe_pair *pairs = a->scratch;
+    size_t count = 0;
+    for (size_t place = from; place < to; place++) {
+        a->unique[place] = BATCH_NONE;
+        if (a->ids[place] != 0)
+            pairs[count++] = (struct dedupe_pair){.id = a->ids[place], .place = (uint32_t)place};
+    }
+    pairs = sort_pairs(pairs, pairs + a->n, count);
+    for (size_t i = 0, first = 0; i < count; i++) { /* of each place the first one of its id */
+        first = pairs[i].id == pairs[first].id ? first : i;
+        a->unique[pairs[i].place] = pairs[first].place;
+    }
+    for (size_t place = from; place < to; place++) {
+        if (a->unique[place] == BATCH_NONE)
+            continue;
+        if (a->unique[place] == place)
+            dedupe_add(a, m, place, table), a->unique[place] = m++;
+        else
+            a->unique[place] = a->unique[a->unique[place]]; /* lies before, and has its number */
+    }
+    return m;
+}
+
+static uint32_t dedupe_hashed(const struct batch_dedupe *a, uint32_t table, size_t from, size_t to,
+                              uint32_t m)
+{
+    struct dedupe_pair *slots = a->scratch;
+    size_t mask = dedupe_slots(to - from) - 1, hashes[DEDUPE_AHEAD];
+    memset(slots, 0, (mask + 1) * sizeof *slots);
+    for (size_t first = from; first < to; first += DEDUPE_AHEAD) {
+        size_t count = to - first < DEDUPE_AHEAD ? to - first : DEDUPE_AHEAD;
+        for (size_t i = 0; i < count; i++) {
+            hashes[i] = (size_t)num_mix(a->ids[first + i]) & mask;
+            __builtin_prefetch(&slots[hashes[i]], 1);
+        }
+        for (size_t i = 0; i < count; i++) {
+            size_t place = first + i, at = hashes[i];
+            a->unique[place] = BATCH_NONE;
+            if (a->ids[place] == 0)
+                continue;
+            while (slots[at].id != a->ids[place] && slots[at].id != 0)
+                at = (at + 1) & mask;
+            if (slots[at].id == 0) {
+                slots[at] = (struct dedupe_pair){.id = a->ids[place], .place = m};
+                dedupe_add(a, m++, place, table);
+            }
+            a->unique[place] = slots[at].place;
+        }
+    }
+    return m;
+}
+
+/* order and starts: places counted by number, then dealt out in order. */
+static void dedupe_order(const struct batch_dedupe *a, uint32_t m)
+{
+    memset(a->starts, 0, ((size_t)m + 1) * sizeof *a->starts);
+    for (size_t place = 0; place < a->n; place++) {
+        if (a->unique[place] != BATCH_NONE)
+            a->starts[a->unique[place]]++;
+    }
+    uint32_t sum = 0;
+    for (size_t u = 0; u <= m; u++) {
+        uint32_t count = a->starts[u];
+        a->starts[u] = sum;
+        sum += count;
+    }
+    for (size_t place = 0; place < a->n; place++) {
+        if (a->unique[place] != BATCH_NONE)
+            a->order[a->starts[a->unique[place]]++] = (uint32_t)place;
+    }
+    memmove(a->starts + 1, a->starts, m * sizeof *a->starts); /* each has come to the next one's */
+    a->starts[0] = 0;
+}
+
+static void batch_dedupe(struct batch_dedupe *a, void *stream)
+{
+    (void)stream;
+    if (!a->scratch) {
+        a->scratch_bytes = dedupe_bytes(a);
+        return;
+    }
+    uint32_t m = 0;
+    for (uint32_t table = 0; table < a->tables_count; table++) {
+        size_t from = a->tables[table], to = a->tables[table + 1];
+        if (from == to)
+            continue;
+        m = a->method == DEDUPE_SORT ? dedupe_sorted(a, table, from, to, m)
+                                     : dedupe_hashed(a, table, from, to, m);
+    }
+    a->count[0] = m;
+    dedupe_order(a, m);
+}
