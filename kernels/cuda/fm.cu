@@ -1,0 +1,78 @@
+/*
+ * fm of a batch: each bag's logit, and its gradient by each vector (batch.h). What it moves is all that
+ * counts: every vector in once, every gradient out once, three operations a float.
+ *
+ * The ladder (not measured: no GPU was at hand):
+ *   1. One warp a bag, vectors read twice, for the sum and for the gradients: half more traffic than there
+ * must be once the batch does not fit in L2.
+ *   2. Vectors wait in shared memory between the two: read once.
+ *   3. A tile of several bags a block, copied as one run in 16-byte asynchronous copies: full sectors
+ * whatever d is, the whole tile in flight at once, no registers held. A thread then sums one slice of four
+ * dims of a bag over its fields in order, the order that scalar has; slices add up in order.
+ *   4. Bags an odd stride apart in shared memory: with d = 4 and 64 fields all eight threads of a phase would
+ * read one bank. The chain of sums, n adds and n fmas, is hidden by the other blocks of the multiprocessor
+ * (four at least).
+ */
+#include "kernels/cuda/interaction.cuh"
+#include "kernels/cuda/parts.cuh"
+
+/* One slice of a bag: the sum of its fields' vectors in *sum; returns the pairs' products. fm_forward's
+ * order. */
+static __device__ float fm_slice(const float4 *tile, uint32_t fields, uint32_t stride, float4 *sum)
+{
+    float4 s = make_float4(0.0F, 0.0F, 0.0F, 0.0F), squares = s;
+#pragma unroll 4
+    for (uint32_t f = 0; f < fields; f++) {
+        float4 v = tile[f * stride];
+        s = make_float4(s.x + v.x, s.y + v.y, s.z + v.z, s.w + v.w);
+        squares = make_float4(fmaf(v.x, v.x, squares.x), fmaf(v.y, v.y, squares.y), fmaf(v.z, v.z, squares.z),
+                              fmaf(v.w, v.w, squares.w));
+    }
+    *sum = s;
+    float x = (s.x * s.x - squares.x) * 0.5F, y = (s.y * s.y - squares.y) * 0.5F;
+    float z = (s.z * s.z - squares.z) * 0.5F, w = (s.w * s.w - squares.w) * 0.5F;
+    return (x + z) + (y + w);
+}
+
+static __device__ void fm_grads(const interaction &a, const interaction_tile &t, const float4 *tile,
+                                const float4 *sums)
+{
+    for (uint32_t i = threadIdx.x; i < t.count; i += INTERACTION_THREADS) {
+        interaction_place p = interaction_place_of(a, t, i);
+        float4 v = tile[interaction_shared(a, p)], s = sums[p.bag * t.slices + p.column];
+        a.grads[interaction_global(a, t, p)] = interaction_scale(
+            __ldg(a.slopes + t.bag + p.bag), make_float4(s.x - v.x, s.y - v.y, s.z - v.z, s.w - v.w));
+    }
+}
+
+static __global__ void __launch_bounds__(INTERACTION_THREADS) fm_kernel(interaction a)
+{
+    SHARED_DYNAMIC(float4, tile);
+    float4 *sums = tile + a.tile_bags * a.bag_stride; /* [bags][slices], and the slices' products likewise */
+    float *products = reinterpret_cast<float *>(sums + a.tile_bags * a.tile_slices);
+    float total = 0.0F; /* of the bag threadIdx.x */
+    for (uint32_t slice = 0; slice < a.slices; slice += a.tile_slices) {
+        interaction_tile t = interaction_tile_at(a, slice);
+        interaction_load(a, t, tile);
+        for (uint32_t i = threadIdx.x; i < t.bags * t.slices; i += INTERACTION_THREADS) {
+            uint32_t bag = i / t.slices, column = i - bag * t.slices;
+            products[i] = fm_slice(tile + bag * a.bag_stride + column, a.fields, a.row_stride, &sums[i]);
+        }
+        __syncthreads();
+        if (threadIdx.x < t.bags) {
+            for (uint32_t s = 0; s < t.slices; s++)
+                total += products[threadIdx.x * t.slices + s];
+        }
+        if (a.grads != NULL)
+            fm_grads(a, t, tile, sums);
+        __syncthreads(); /* the next slices come over these */
+    }
+    uint32_t bag = blockIdx.x * a.tile_bags + threadIdx.x;
+    if (a.logits != NULL && threadIdx.x < a.tile_bags && bag < a.bags)
+        a.logits[bag] = total;
+}
+
+void cuda_fm(batch_interaction *a, void *stream)
+{
+    interaction_launch(fm_kernel, a, 1, 0, sizeof(float4) + sizeof(float), stream, "fm");
+}

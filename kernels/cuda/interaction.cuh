@@ -1,0 +1,162 @@
+/*
+ * What fm.cu and ffm.cu have in common: a block takes a tile of the batch, some slices of four dims of some
+ * whole bags, through shared memory. Everything moves in float4s: a field's row is slices of `width` of them,
+ * one (fm) or one for each partner (ffm: FFM_ROUND(fields)). A tile's rows are runs of global memory, all of
+ * it one run if it holds all slices.
+ */
+#ifndef KERNELS_CUDA_INTERACTION_CUH
+#define KERNELS_CUDA_INTERACTION_CUH
+
+#include "kernels/cuda/async.cuh"
+#include "kernels/cuda/gpu.cuh"
+
+enum {
+    INTERACTION_THREADS = 256,
+    /* Of a tile, where one slice of a bag needs no more: four blocks a multiprocessor, and what every kernel
+     * may have without asking. */
+    INTERACTION_SHARED = 48 << 10,
+    INTERACTION_WAVES = 8, /* blocks a multiprocessor at least, before a block gets more bags */
+};
+
+/* The argument of both kernels. */
+struct interaction {
+    const float4 *vectors;
+    float *logits; /* or NULL */
+    const float *slopes;
+    float4 *grads; /* or NULL */
+    uint32_t bags, fields, slices, width;
+    uint32_t tile_bags, tile_slices; /* of a tile, at most */
+    uint32_t row_stride, bag_stride; /* of a tile in shared memory */
+};
+
+/* x / by without a division, for x and by below 2^16. */
+struct interaction_divider {
+    uint64_t factor; /* 2^32 / by, rounded up */
+};
+static inline __device__ interaction_divider interaction_divide_by(uint32_t by)
+{
+    return {(uint64_t)(UINT32_MAX / by) + 1};
+}
+static inline __device__ uint32_t interaction_divide(uint32_t x, interaction_divider by)
+{
+    return (uint32_t)(x * by.factor >> 32);
+}
+
+/* The block's tile whose first slice is `slice`. */
+struct interaction_tile {
+    uint32_t bag, bags, slice, slices;
+    uint32_t columns, count; /* float4s of a row, of all rows */
+    interaction_divider by_bag, by_row;
+};
+
+static inline __device__ interaction_tile interaction_tile_at(const interaction &a, uint32_t slice)
+{
+    interaction_tile t;
+    t.bag = blockIdx.x * a.tile_bags;
+    t.bags = min(a.tile_bags, a.bags - t.bag);
+    t.slice = slice;
+    t.slices = min(a.tile_slices, a.slices - slice);
+    t.columns = t.slices * a.width;
+    t.count = t.bags * a.fields * t.columns;
+    t.by_bag = interaction_divide_by(a.fields * t.columns);
+    t.by_row = interaction_divide_by(t.columns);
+    return t;
+}
+
+/* Where the i-th float4 of a tile belongs. */
+struct interaction_place {
+    uint32_t bag, field, column; /* of the tile */
+};
+
+static inline __device__ interaction_place interaction_place_of(const interaction &a,
+                                                                const interaction_tile &t, uint32_t i)
+{
+    interaction_place p;
+    p.bag = interaction_divide(i, t.by_bag);
+    uint32_t rest = i - p.bag * a.fields * t.columns;
+    p.field = interaction_divide(rest, t.by_row);
+    p.column = rest - p.field * t.columns;
+    return p;
+}
+
+static inline __device__ size_t interaction_global(const interaction &a, const interaction_tile &t,
+                                                   interaction_place p)
+{
+    size_t row = (size_t)(t.bag + p.bag) * a.fields + p.field;
+    return (row * a.slices + t.slice) * a.width + p.column;
+}
+
+static inline __device__ uint32_t interaction_shared(const interaction &a, interaction_place p)
+{
+    return p.bag * a.bag_stride + p.field * a.row_stride + p.column;
+}
+
+/* Copies the tile into shared memory; it is there for all threads of the block at return. */
+static inline __device__ void interaction_load(const interaction &a, const interaction_tile &t, float4 *tile)
+{
+    for (uint32_t i = threadIdx.x; i < t.count; i += INTERACTION_THREADS) {
+        interaction_place p = interaction_place_of(a, t, i);
+        async_copy_16(tile + interaction_shared(a, p), a.vectors + interaction_global(a, t, p));
+    }
+    async_copy_commit();
+    async_copy_wait<0>();
+    __syncthreads();
+}
+
+static inline __device__ float4 interaction_scale(float slope, float4 v)
+{
+    return make_float4(slope * v.x, slope * v.y, slope * v.z, slope * v.w);
+}
+
+/*
+ * Fills in the tiles: `pad` float4s behind each row; `each` more bytes a bag and slice, behind the tile. Bags
+ * have an odd stride, so that threads at the same place of several bags meet in few banks. Returns the bytes
+ * of shared memory that a block needs.
+ */
+static inline size_t interaction_plan(interaction *a, uint32_t multiprocessors, uint32_t pad, size_t each)
+{
+    size_t slice_bytes = 16 * (size_t)a->fields * (a->width + pad) + 16 + each;
+    size_t fit = INTERACTION_SHARED / slice_bytes;
+    size_t slices = fit < 1 ? 1 : fit < a->slices ? fit : a->slices;
+    uint32_t steps = cuda_blocks(a->slices, slices);
+    a->tile_slices = cuda_blocks(a->slices, steps);
+    a->row_stride = a->tile_slices * a->width + pad;
+    a->bag_stride = (a->fields * a->row_stride) | 1;
+    size_t bag_bytes = 16 * (size_t)a->bag_stride + each * a->tile_slices;
+    size_t bags = a->bags / (INTERACTION_WAVES * (size_t)multiprocessors);
+    if (bags > INTERACTION_SHARED / bag_bytes)
+        bags = INTERACTION_SHARED / bag_bytes;
+    if (bags > INTERACTION_THREADS)
+        bags = INTERACTION_THREADS;
+    a->tile_bags = steps > 1 || bags < 1 ? 1 : (uint32_t)bags;
+    return a->tile_bags * bag_bytes;
+}
+
+/* Launches one of the two kernels with a block for each tile of bags. */
+static inline void interaction_launch(void (*kernel)(interaction), const batch_interaction *batch,
+                                      uint32_t width, uint32_t pad, size_t each, void *stream,
+                                      const char *name)
+{
+    if (batch->bags == 0 || (batch->logits == NULL && batch->grads == NULL))
+        return;
+    interaction a = {};
+    a.vectors = reinterpret_cast<const float4 *>(batch->vectors);
+    a.logits = batch->logits;
+    a.slopes = batch->slopes;
+    a.grads = reinterpret_cast<float4 *>(batch->grads);
+    a.bags = batch->bags;
+    a.fields = batch->fields;
+    a.slices = batch->d / 4;
+    a.width = width;
+    gpu *gpu = static_cast<gpu_stream *>(stream)->gpu;
+    size_t bytes = interaction_plan(&a, (uint32_t)gpu->multiprocessors, pad, each);
+    cudaStream_t on = gpu_cuda_stream(stream);
+    if (bytes > INTERACTION_SHARED &&
+        !gpu_note(gpu, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
+                  name))
+        return;
+    LAUNCH(kernel, cuda_blocks(a.bags, a.tile_bags), INTERACTION_THREADS, bytes, on, a);
+    gpu_launched(stream, name);
+}
+
+#endif
