@@ -9,56 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef CUDA_ON_HOST
-#include <sys/mman.h>
-#else
+#ifndef CUDA_ON_HOST
 #include <cudaTypedefs.h>
 #endif
-
-#ifdef CUDA_ON_HOST
-
-enum { GRANULE = 64 << 10 };
-
-static bool reserve(gpu *gpu, gpu_range *range, size_t bytes, gpu_error *error)
-{
-    range->granule = GRANULE;
-    range->reserved = range_rounded(range, bytes);
-    void *base = mmap(NULL, range->reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (base == MAP_FAILED)
-        return gpu_refuse(error, GPU_NO_MEMORY, "%zu MiB of addresses were asked for on device %d.",
-                          bytes >> 20, gpu->device);
-    range->base = static_cast<unsigned char *>(base);
-    return true;
-}
-
-static void unreserve(gpu *gpu, gpu_range *range)
-{
-    (void)gpu;
-    munmap(range->base, range->reserved);
-}
-
-/* The model counts, fails and poisons what is allocated; the pages are filled like that. */
-static cudaError_t map_piece(gpu *gpu, const gpu_range *range, gpu_range_piece *piece)
-{
-    (void)gpu;
-    cudaError_t status = cudaMalloc(&piece->shadow, piece->bytes);
-    if (status != cudaSuccess)
-        return status;
-    if (mprotect(range->base + range->usable, piece->bytes, PROT_READ | PROT_WRITE) != 0) {
-        cudaFree(piece->shadow);
-        return cudaErrorMemoryAllocation;
-    }
-    memcpy(range->base + range->usable, piece->shadow, piece->bytes);
-    return cudaSuccess;
-}
-
-static void unmap_piece(gpu *gpu, unsigned char *at, const gpu_range_piece *piece)
-{
-    (void)at;
-    gpu_note(gpu, cudaFree(piece->shadow), "the end of a range");
-}
-
-#else
 
 /* The driver's functions, found at run time: this library does not link libcuda, which machines without a
  * GPU lack. */
@@ -179,8 +132,6 @@ static void unmap_piece(gpu *gpu, unsigned char *at, const gpu_range_piece *piec
              "the end of a range");
 }
 
-#endif
-
 bool range_init(gpu *gpu, gpu_range *range, size_t bytes, gpu_error *error)
 {
     *range = gpu_range{};
@@ -217,7 +168,7 @@ bool range_need(gpu *gpu, gpu_range *range, size_t bytes, gpu_error *error)
     if (pieces == NULL)
         return gpu_refuse(error, GPU_NO_MEMORY, "The host has no memory left.");
     range->pieces = static_cast<gpu_range_piece *>(pieces);
-    gpu_range_piece piece = {range_rounded(range, bytes) - range->usable, NULL};
+    gpu_range_piece piece = {range_rounded(range, bytes) - range->usable};
     gpu_use(gpu);
     cudaError_t status = map_piece(gpu, range, &piece);
     if (status == cudaErrorMemoryAllocation) {

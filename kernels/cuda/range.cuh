@@ -13,7 +13,6 @@
 
 struct gpu_range_piece {
     size_t bytes;
-    void *shadow; /* on the host's model: what counts it as device memory */
 };
 
 /* All zero: none, which range_free accepts. */

@@ -7,6 +7,7 @@
  *   arithmetic.h  bits, words of four bytes, conversions, named roundings
  *   threads.h     threadIdx, barriers, warp collectives, atomics, shared memory, LAUNCH
  *   runtime.h     memory, streams, events, devices
+ *   driver.h      memory in reserved addresses
  */
 #ifndef CUDA_ON_HOST_MODEL_H
 #define CUDA_ON_HOST_MODEL_H
@@ -29,6 +30,7 @@
 #include "tests/cuda_on_host/types.h"
 
 #include "tests/cuda_on_host/arithmetic.h"
+#include "tests/cuda_on_host/driver.h"
 #include "tests/cuda_on_host/runtime.h"
 #include "tests/cuda_on_host/threads.h"
 

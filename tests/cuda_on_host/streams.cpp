@@ -1,16 +1,15 @@
 /*
- * The run time's stand-ins. A stream is a queue of work; what a call queues is done by some later call: how
+ * The run time's streams. A stream is a queue of work; what a call queues is done by some later call: how
  * much of it, and of which stream, is the seed's choice, but all that somebody waits for is done first.
  */
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <stdlib.h>
 #include <time.h>
 #include <vector>
 
-#include "tests/cuda_on_host/machine.h"
+#include "tests/cuda_on_host/runtime_internal.h"
 #include "tests/cuda_on_host/sanitizers.h"
 
 struct event_state {
@@ -37,47 +36,19 @@ struct CUstream_st {
     char sync;
 };
 
-struct allocation {
-    size_t bytes;
-    bool is_device;
-};
-
 enum eagerness { WHEN_WAITED_FOR, AT_ONCE, SOMETIME };
 
-static std::recursive_mutex lock;
 static std::vector<CUstream_st *> streams;
-static std::map<uintptr_t, allocation> allocations;
 static std::map<const void *, size_t> shared_allowed; /* by kernel */
-static size_t device_bytes;
-static cudaError_t last_error, sticky;
 static eagerness when;
 
-static cudaError_t fail(cudaError_t error)
+void streams_begin(void)
 {
-    if (error != cudaSuccess && error != cudaErrorNotReady) {
-        last_error = error;
-    }
-    return error;
-}
-
-#define ENTER()                                                                                              \
-    const std::lock_guard<std::recursive_mutex> guard(lock);                                                 \
-    run_begin_if_needed()
-#define ENTER_UNLESS_FAILED()                                                                                \
-    ENTER();                                                                                                 \
-    if (sticky != cudaSuccess) {                                                                             \
-        return sticky;                                                                                       \
-    }
-
-void runtime_reset(void)
-{
-    const std::lock_guard<std::recursive_mutex> guard(lock);
     for (const CUstream_st *stream : streams) {
-        if (!stream->queue.empty() && sticky == cudaSuccess) {
+        if (!stream->queue.empty() && runtime_sticky == cudaSuccess) {
             model_report(NULL, "cuda_model_begin: a stream still has work that nobody waited for");
         }
     }
-    last_error = sticky = cudaSuccess;
     when = (eagerness)random_below(&run.random, 3);
 }
 
@@ -100,7 +71,7 @@ static void do_one(CUstream_st *stream)
     if (work->wait_for != NULL) {
         tsan_acquire(&work->wait_for->sync);
     }
-    if (work->act && sticky == cudaSuccess) {
+    if (work->act && runtime_sticky == cudaSuccess) {
         work->act();
     }
     tsan_release(&stream->sync);
@@ -145,7 +116,7 @@ static void drain(CUstream_st *stream)
     tsan_acquire(&stream->sync);
 }
 
-static void drain_all(void)
+void streams_drain_all(void)
 {
     for (CUstream_st *stream : streams) {
         drain(stream);
@@ -167,253 +138,48 @@ static void queue(CUstream_st *stream, std::function<void()> act,
     do_some();
 }
 
-/* --- devices
- * ------------------------------------------------------------------------------------------------------ */
-cudaError_t cudaGetDeviceCount(int *count)
-{
-    ENTER();
-    *count = 0;
-    if (run.driver == 0) {
-        return fail(cudaErrorInsufficientDriver);
-    }
-    *count = run.devices;
-    return run.devices > 0 ? cudaSuccess : fail(cudaErrorNoDevice);
-}
-
-cudaError_t cudaGetDevice(int *device)
-{
-    ENTER_UNLESS_FAILED();
-    *device = 0;
-    return cudaSuccess;
-}
-
-cudaError_t cudaSetDevice(int device)
-{
-    ENTER_UNLESS_FAILED();
-    return device >= 0 && device < run.devices ? cudaSuccess : fail(cudaErrorInvalidDevice);
-}
-
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
-{
-    ENTER_UNLESS_FAILED();
-    if (device < 0 || device >= run.devices) {
-        return fail(cudaErrorInvalidDevice);
-    }
-    *properties = cudaDeviceProp{};
-    snprintf(properties->name, sizeof properties->name, "the host's model of a GPU");
-    properties->totalGlobalMem = run.memory_bytes;
-    properties->sharedMemPerBlock = SHARED_BYTES_MAX;
-    properties->sharedMemPerBlockOptin = SHARED_BYTES_OPTIN;
-    properties->sharedMemPerMultiprocessor = SHARED_BYTES_OPTIN + 1024;
-    properties->major = run.capability / 10;
-    properties->minor = run.capability % 10;
-    properties->multiProcessorCount = 2;
-    properties->l2CacheSize = 1 << 20;
-    properties->maxThreadsPerBlock = THREADS_MAX;
-    properties->maxThreadsPerMultiProcessor = 2 * THREADS_MAX;
-    properties->warpSize = LANES;
-    properties->unifiedAddressing = 1;
-    return cudaSuccess;
-}
-
-cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device)
-{
-    cudaDeviceProp properties;
-    const cudaError_t status = cudaGetDeviceProperties(&properties, device);
-    switch (attribute) {
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
-        *value = (int)properties.sharedMemPerMultiprocessor;
-        break;
-    case cudaDevAttrMultiProcessorCount: *value = properties.multiProcessorCount; break;
-    case cudaDevAttrL2CacheSize: *value = properties.l2CacheSize; break;
-    case cudaDevAttrComputeCapabilityMajor: *value = properties.major; break;
-    case cudaDevAttrComputeCapabilityMinor: *value = properties.minor; break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = (int)properties.sharedMemPerBlockOptin; break;
-    }
-    return status;
-}
-
-cudaError_t cudaDriverGetVersion(int *version)
-{
-    ENTER();
-    *version = run.driver;
-    return cudaSuccess;
-}
-
-cudaError_t cudaRuntimeGetVersion(int *version)
-{
-    *version = 13000;
-    return cudaSuccess;
-}
-
 cudaError_t cudaDeviceSynchronize(void)
 {
     ENTER_UNLESS_FAILED();
-    drain_all();
-    return sticky;
-}
-
-/* --- errors
- * ---------------------------------------------------------------------------------------------------------
- */
-cudaError_t cudaGetLastError(void)
-{
-    ENTER_UNLESS_FAILED();
-    const cudaError_t error = last_error;
-    last_error = cudaSuccess;
-    return error;
-}
-
-cudaError_t cudaPeekAtLastError(void)
-{
-    ENTER_UNLESS_FAILED();
-    return last_error;
-}
-
-const char *cudaGetErrorName(cudaError_t error)
-{
-    switch (error) {
-#define MODEL_ERROR(name, number, text)                                                                      \
-    case name: return #name;
-        MODEL_ERRORS(MODEL_ERROR)
-#undef MODEL_ERROR
-    }
-    return "unrecognized error code";
-}
-
-const char *cudaGetErrorString(cudaError_t error)
-{
-    switch (error) {
-#define MODEL_ERROR(name, number, text)                                                                      \
-    case name: return text;
-        MODEL_ERRORS(MODEL_ERROR)
-#undef MODEL_ERROR
-    }
-    return "unrecognized error code";
-}
-
-/* --- memory
- * -----------------------------------------------------------------------------------------------------------
- */
-static cudaError_t allocate(void **memory, size_t bytes, bool is_device)
-{
-    *memory = NULL;
-    if (run.allocations_to_failure > 0 && --run.allocations_to_failure == 0) {
-        return fail(cudaErrorMemoryAllocation);
-    }
-    if (bytes == 0) {
-        return cudaSuccess;
-    }
-    if ((is_device && bytes > run.memory_bytes - device_bytes) || posix_memalign(memory, 256, bytes) != 0) {
-        return fail(cudaErrorMemoryAllocation);
-    }
-    model_poison(*memory, bytes);
-    allocations[(uintptr_t)*memory] = {bytes, is_device};
-    device_bytes += is_device ? bytes : 0;
-    return cudaSuccess;
-}
-
-static cudaError_t release(void *memory, bool is_device)
-{
-    if (memory == NULL) {
-        return sticky;
-    }
-    const auto found = allocations.find((uintptr_t)memory);
-    if (found == allocations.end() || found->second.is_device != is_device) {
-        model_report(NULL, "%s(%p): not from %s, or freed before", is_device ? "cudaFree" : "cudaFreeHost",
-                     memory, is_device ? "cudaMalloc" : "cudaMallocHost");
-    }
-    drain_all();
-    device_bytes -= is_device ? found->second.bytes : 0;
-    allocations.erase(found);
-    free(memory);
-    return sticky;
-}
-
-/* The allocation that an address lies in; NULL: pageable memory. */
-static const allocation *find_allocation(const void *address)
-{
-    auto after = allocations.upper_bound((uintptr_t)address);
-    if (after == allocations.begin()) {
-        return NULL;
-    }
-    --after;
-    return (uintptr_t)address - after->first < after->second.bytes ? &after->second : NULL;
-}
-
-cudaError_t cudaMalloc(void **memory, size_t bytes)
-{
-    ENTER_UNLESS_FAILED();
-    return allocate(memory, bytes, true);
-}
-
-cudaError_t cudaFree(void *memory)
-{
-    ENTER();
-    return release(memory, true);
-}
-
-cudaError_t cudaMallocHost(void **memory, size_t bytes)
-{
-    ENTER_UNLESS_FAILED();
-    return allocate(memory, bytes, false);
-}
-
-cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned)
-{
-    return cudaMallocHost(memory, bytes);
-}
-
-cudaError_t cudaFreeHost(void *memory)
-{
-    ENTER();
-    return release(memory, false);
-}
-
-cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *all_bytes)
-{
-    ENTER_UNLESS_FAILED();
-    *free_bytes = run.memory_bytes - device_bytes;
-    *all_bytes = run.memory_bytes;
-    return cudaSuccess;
+    streams_drain_all();
+    return runtime_sticky;
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream)
 {
     ENTER_UNLESS_FAILED();
-    const allocation *target = find_allocation(to), *source = find_allocation(from);
-    const bool to_device = target != NULL && target->is_device,
-               from_device = source != NULL && source->is_device;
+    const memory_kind target = memory_of(to), source = memory_of(from);
+    const bool to_device = target == MEMORY_DEVICE, from_device = source == MEMORY_DEVICE;
     if (bytes == 0) {
         return cudaSuccess;
     }
     if (kind != cudaMemcpyDefault &&
         (to_device != (kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice) ||
          from_device != (kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice))) {
-        return fail(cudaErrorInvalidValue);
+        return runtime_fail(cudaErrorInvalidValue);
     }
-    if (source == NULL) { /* pageable: read at once, as CUDA may */
+    if (source == MEMORY_PAGEABLE) { /* read at once, as CUDA may */
         const auto staged =
             std::make_shared<std::vector<char>>((const char *)from, (const char *)from + bytes);
         queue(stream, [to, staged] { memcpy(to, staged->data(), staged->size()); });
     } else {
         queue(stream, [to, from, bytes] { memcpy(to, from, bytes); });
     }
-    if (target == NULL) {
+    if (target == MEMORY_PAGEABLE) {
         drain(stream);
     }
-    return sticky;
+    return runtime_sticky;
 }
 
 cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t stream)
 {
     ENTER_UNLESS_FAILED();
-    if (bytes > 0 && find_allocation(to) == NULL) {
-        return fail(cudaErrorInvalidValue);
+    if (bytes > 0 && memory_of(to) == MEMORY_PAGEABLE) {
+        return runtime_fail(cudaErrorInvalidValue);
     }
     queue(stream, [to, byte, bytes] { memset(to, byte, bytes); });
-    return sticky;
+    return runtime_sticky;
 }
 
 /* --- streams and events
@@ -443,14 +209,14 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     __tsan_destroy_fiber(stream->tsan);
 #endif
     delete stream;
-    return sticky;
+    return runtime_sticky;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     ENTER_UNLESS_FAILED();
     drain(stream);
-    return sticky;
+    return runtime_sticky;
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream)
@@ -463,14 +229,14 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
         return cudaErrorNotReady;
     }
     tsan_acquire(&stream->sync);
-    return sticky;
+    return runtime_sticky;
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
 {
     ENTER_UNLESS_FAILED();
     queue(stream, nullptr, event->state);
-    return sticky;
+    return runtime_sticky;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
@@ -489,7 +255,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
     ENTER();
     delete event;
-    return sticky;
+    return runtime_sticky;
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
@@ -504,16 +270,16 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
         state->done = times;
         tsan_release(&state->sync);
     });
-    return sticky;
+    return runtime_sticky;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
     ENTER_UNLESS_FAILED();
-    while (event->state->done < event->state->recorded && sticky == cudaSuccess && do_any()) {
+    while (event->state->done < event->state->recorded && runtime_sticky == cudaSuccess && do_any()) {
     }
     tsan_acquire(&event->state->sync);
-    return sticky;
+    return runtime_sticky;
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event)
@@ -526,14 +292,14 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
         return cudaErrorNotReady;
     }
     tsan_acquire(&event->state->sync);
-    return sticky;
+    return runtime_sticky;
 }
 
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEvent_t to)
 {
     ENTER_UNLESS_FAILED();
     if (!from->has_time || !to->has_time || from->state->recorded == 0 || to->state->recorded == 0) {
-        return fail(cudaErrorInvalidResourceHandle);
+        return runtime_fail(cudaErrorInvalidResourceHandle);
     }
     if (from->state->done < from->state->recorded || to->state->done < to->state->recorded) {
         return cudaErrorNotReady;
@@ -550,7 +316,7 @@ cudaError_t model_func_set_attribute(const void *kernel, cudaFuncAttribute attri
     ENTER_UNLESS_FAILED();
     if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
         if (value < 0 || value > SHARED_BYTES_OPTIN) {
-            return fail(cudaErrorInvalidValue);
+            return runtime_fail(cudaErrorInvalidValue);
         }
         shared_allowed[kernel] = (size_t)value;
     }
@@ -565,16 +331,16 @@ void model_queue_launch(const char *kernel, const void *address, dim3 grid, dim3
     const size_t shared_max =
         max(allowed != shared_allowed.end() ? allowed->second : 0, (size_t)SHARED_BYTES_MAX);
     const uint64_t threads = (uint64_t)block.x * block.y * block.z;
-    if (sticky != cudaSuccess) {
+    if (runtime_sticky != cudaSuccess) {
         return;
     }
     if (threads == 0 || threads > THREADS_MAX || grid.x == 0 || grid.y == 0 || grid.z == 0 ||
         grid.x > INT32_MAX || grid.y > 65535 || grid.z > 65535 || block.z > 64) {
-        fail(cudaErrorInvalidConfiguration);
+        runtime_fail(cudaErrorInvalidConfiguration);
         return;
     }
     if (shared_bytes > shared_max) {
-        fail(cudaErrorInvalidValue);
+        runtime_fail(cudaErrorInvalidValue);
         return;
     }
     const bool fails = run.launches_to_failure > 0 && --run.launches_to_failure == 0;
@@ -582,7 +348,7 @@ void model_queue_launch(const char *kernel, const void *address, dim3 grid, dim3
     queue(stream, [=] {
         model_launch_now now = {kernel, grid, block, shared_bytes, &call, {seed}};
         if (fails) {
-            sticky = run.launch_error;
+            runtime_sticky = run.launch_error;
         } else {
             scheduler_run(&now);
         }

@@ -1,0 +1,251 @@
+/*
+ * The run time's memory: heap blocks with ASan's red zones, filled with the run's poison, and reserved
+ * addresses that get memory piece by piece, where what has none faults.
+ */
+#include <map>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "tests/cuda_on_host/driver.h"
+#include "tests/cuda_on_host/runtime_internal.h"
+
+struct allocation {
+    size_t bytes;
+    memory_kind kind;
+    bool is_mapped; /* into reserved addresses */
+};
+
+static std::map<uintptr_t, allocation> allocations;
+static size_t device_bytes;
+
+/* --- what there is
+ * -------------------------------------------------------------------------------------------------- */
+memory_kind memory_of(const void *address)
+{
+    auto after = allocations.upper_bound((uintptr_t)address);
+    if (after == allocations.begin()) {
+        return MEMORY_PAGEABLE;
+    }
+    --after;
+    return (uintptr_t)address - after->first < after->second.bytes ? after->second.kind : MEMORY_PAGEABLE;
+}
+
+static bool is_planted(void)
+{
+    return run.allocations_to_failure > 0 && --run.allocations_to_failure == 0;
+}
+
+static bool fits(size_t bytes)
+{
+    return device_bytes <= run.memory_bytes && bytes <= run.memory_bytes - device_bytes;
+}
+
+static cudaError_t allocate(void **memory, size_t bytes, memory_kind kind)
+{
+    *memory = NULL;
+    if (is_planted()) {
+        return runtime_fail(cudaErrorMemoryAllocation);
+    }
+    if (bytes == 0) {
+        return cudaSuccess;
+    }
+    if ((kind == MEMORY_DEVICE && !fits(bytes)) || posix_memalign(memory, 256, bytes) != 0) {
+        return runtime_fail(cudaErrorMemoryAllocation);
+    }
+    model_poison(*memory, bytes);
+    allocations[(uintptr_t)*memory] = {bytes, kind, false};
+    device_bytes += kind == MEMORY_DEVICE ? bytes : 0;
+    return cudaSuccess;
+}
+
+static cudaError_t release(void *memory, memory_kind kind, const char *call, const char *origin)
+{
+    if (memory == NULL) {
+        return runtime_sticky;
+    }
+    const auto found = allocations.find((uintptr_t)memory);
+    if (found == allocations.end() || found->second.kind != kind || found->second.is_mapped) {
+        model_report(NULL, "%s(%p): not from %s, or freed before", call, memory, origin);
+    }
+    streams_drain_all();
+    device_bytes -= kind == MEMORY_DEVICE ? found->second.bytes : 0;
+    allocations.erase(found);
+    free(memory);
+    return runtime_sticky;
+}
+
+cudaError_t cudaMalloc(void **memory, size_t bytes)
+{
+    ENTER_UNLESS_FAILED();
+    return allocate(memory, bytes, MEMORY_DEVICE);
+}
+
+cudaError_t cudaFree(void *memory)
+{
+    ENTER();
+    return release(memory, MEMORY_DEVICE, "cudaFree", "cudaMalloc");
+}
+
+cudaError_t cudaMallocHost(void **memory, size_t bytes)
+{
+    ENTER_UNLESS_FAILED();
+    return allocate(memory, bytes, MEMORY_PINNED);
+}
+
+cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned)
+{
+    return cudaMallocHost(memory, bytes);
+}
+
+cudaError_t cudaFreeHost(void *memory)
+{
+    ENTER();
+    return release(memory, MEMORY_PINNED, "cudaFreeHost", "cudaMallocHost");
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *all_bytes)
+{
+    ENTER_UNLESS_FAILED();
+    *free_bytes = fits(0) ? run.memory_bytes - device_bytes : 0;
+    *all_bytes = run.memory_bytes;
+    return cudaSuccess;
+}
+
+/* --- memory in reserved addresses: cuMemCreate's handle is an allocation that cuMemMap gives an address
+ * ----------------- */
+enum { GRANULE = 64 << 10 }; /* a device's is 2 MiB; tests are about growth, not about memory */
+
+struct driver_memory {
+    size_t bytes;
+    int uses; /* the handle, and where it is mapped */
+};
+static std::map<CUdeviceptr, driver_memory *> mapped;
+
+static void *address_of(CUdeviceptr at)
+{
+    return (void *)(uintptr_t)at;
+}
+
+static CUresult granularity(size_t *bytes, const CUmemAllocationProp *, CUmemAllocationGranularity_flags)
+{
+    *bytes = GRANULE;
+    return CUDA_SUCCESS;
+}
+
+static CUresult reserve(CUdeviceptr *base, size_t bytes, size_t, CUdeviceptr, unsigned long long)
+{
+    if (bytes == 0 || bytes % GRANULE != 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    void *addresses = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    *base = (uintptr_t)addresses;
+    return addresses == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+static CUresult unreserve(CUdeviceptr base, size_t bytes)
+{
+    const auto next = mapped.lower_bound(base);
+    if (next != mapped.end() && next->first < base + bytes) {
+        model_report(NULL, "cuMemAddressFree: memory is still mapped there");
+    }
+    munmap(address_of(base), bytes);
+    return CUDA_SUCCESS;
+}
+
+static void drop(driver_memory *memory)
+{
+    if (--memory->uses == 0) {
+        device_bytes -= memory->bytes;
+        delete memory;
+    }
+}
+
+static CUresult create(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *,
+                       unsigned long long)
+{
+    const std::lock_guard<std::recursive_mutex> guard(runtime_lock);
+    if (bytes == 0 || bytes % GRANULE != 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (is_planted() || !fits(bytes)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    device_bytes += bytes;
+    *handle = (uintptr_t) new driver_memory{bytes, 1};
+    return CUDA_SUCCESS;
+}
+
+static CUresult release_handle(CUmemGenericAllocationHandle handle)
+{
+    const std::lock_guard<std::recursive_mutex> guard(runtime_lock);
+    drop((driver_memory *)(uintptr_t)handle);
+    return CUDA_SUCCESS;
+}
+
+static CUresult map(CUdeviceptr at, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+                    unsigned long long)
+{
+    const std::lock_guard<std::recursive_mutex> guard(runtime_lock);
+    driver_memory *memory = (driver_memory *)(uintptr_t)handle;
+    if (bytes != memory->bytes || offset != 0 || at % GRANULE != 0 || mapped.count(at) > 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    memory->uses++;
+    mapped[at] = memory;
+    return CUDA_SUCCESS;
+}
+
+static CUresult unmap(CUdeviceptr at, size_t bytes)
+{
+    const std::lock_guard<std::recursive_mutex> guard(runtime_lock);
+    const auto found = mapped.find(at);
+    if (found == mapped.end() || found->second->bytes != bytes) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    streams_drain_all();
+    drop(found->second);
+    mapped.erase(found);
+    allocations.erase((uintptr_t)at);
+    mmap(address_of(at), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    return CUDA_SUCCESS;
+}
+
+static CUresult set_access(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *, size_t)
+{
+    const std::lock_guard<std::recursive_mutex> guard(runtime_lock);
+    const auto found = mapped.find(at);
+    if (found == mapped.end() || found->second->bytes != bytes ||
+        mprotect(address_of(at), bytes, PROT_READ | PROT_WRITE) != 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    model_poison(address_of(at), bytes);
+    allocations[(uintptr_t)at] = {bytes, MEMORY_DEVICE, true};
+    return CUDA_SUCCESS;
+}
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **function, unsigned, unsigned long long,
+                                             cudaDriverEntryPointQueryResult *result)
+{
+    static const struct {
+        const char *name;
+        void *function;
+    } functions[] = {{"cuMemGetAllocationGranularity", (void *)granularity},
+                     {"cuMemAddressReserve", (void *)reserve},
+                     {"cuMemAddressFree", (void *)unreserve},
+                     {"cuMemCreate", (void *)create},
+                     {"cuMemRelease", (void *)release_handle},
+                     {"cuMemMap", (void *)map},
+                     {"cuMemUnmap", (void *)unmap},
+                     {"cuMemSetAccess", (void *)set_access}};
+    ENTER_UNLESS_FAILED();
+    *function = NULL;
+    for (const auto &known : functions) {
+        if (strcmp(known.name, name) == 0) {
+            *function = known.function;
+        }
+    }
+    if (result != NULL) {
+        *result = *function != NULL ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+    }
+    return cudaSuccess;
+}
