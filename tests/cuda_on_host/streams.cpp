@@ -160,8 +160,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
         return runtime_fail(cudaErrorInvalidValue);
     }
     if (source == MEMORY_PAGEABLE) { /* read at once, as CUDA may */
-        const auto staged =
-            std::make_shared<std::vector<char>>((const char *)from, (const char *)from + bytes);
+        auto staged = std::make_shared<std::vector<char>>((const char *)from, (const char *)from + bytes);
         queue(stream, [to, staged = std::move(staged)] { memcpy(to, staged->data(), staged->size()); });
     } else {
         queue(stream, [to, from, bytes] { memcpy(to, from, bytes); });
