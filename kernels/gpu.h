@@ -23,7 +23,8 @@
 extern "C" {
 #endif
 
-enum { GPU_API_VERSION = 1, GPU_DEVICES_MAX = 16, GPU_CAPABILITY_MIN = 75 /* what CUDA 13 compiles for */ };
+/* The least capability: that of __reduce_max_sync and of copies to shared memory that nobody waits for. */
+enum { GPU_API_VERSION = 1, GPU_DEVICES_MAX = 16, GPU_CAPABILITY_MIN = 80 };
 
 enum gpu_failure {
     GPU_OK,

@@ -52,7 +52,7 @@ def test_devices_that_are_there():
 def test_one_device():
     assert said("cuda(0)", fake="two") == """device cuda(0): A device of 2022
 
-  capability  9.0 (sm_90); 7.5 is needed at least
+  capability  9.0 (sm_90); 8.0 is needed at least
   memory      141.0 GiB, 140.0 of them free
   cores       132 multiprocessors, 50 MiB of second-level cache
   library     of CUDA 13.0; the driver knows CUDA up to 13.1

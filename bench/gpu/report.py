@@ -1,0 +1,189 @@
+"""The report of `./dev gpu`, as Markdown and JSON, from what was found so far. Nothing is estimated: what was not measured
+says so."""
+
+import datetime
+import json
+import os
+import platform
+import re
+import subprocess
+
+NOT = "not measured"
+
+# The table of what must hold: key of bench_tables, what, the best known elsewhere, what must be reached: at least so many
+# G keys/s, at most so many ms, or at least so large a part of a limit of the same run.
+FIGURES = (
+    ("find 0.5", "find, values gathered, dim 64 fp32, 1 M keys an operation, load 0.5",
+     "HKV 1.98 G/s on A100, up to 3.9 on H100 NVL (dim not stated)", "rate", 5.0, "5 G/s"),
+    ("find 1.0", "the same, load 1.0", "HKV 2.02 G/s on A100", "rate", 5.0, "5 G/s"),
+    ("resolve 0.5", "find-or-insert, dim 64, load 0.5, in the deterministic order", "HKV 1.11 G/s on A100", "rate", 2.4,
+     "2.4 G/s"),
+    ("resolve 1.0", "the same, load 1.0", "HKV 0.61 G/s on A100", "rate", 1.3, "1.3 G/s"),
+    ("forward distinct", "10 tables, D=128 fp32, 1,048,570 look-ups, all distinct: forward with probe",
+     "FBGEMM TBE 0.347 ms on H100 (distribution not stated)", "ms", 0.30, "0.30 ms"),
+    ("backward distinct", "the same: backward + Adam", "TBE 1.005 ms", "ms", 1.05, "1.05 ms"),
+    ("forward Zipf", "the same, Zipf ids, half of them distinct: forward with probe", "TBE 0.347 ms", "ms", 0.28, "0.28 ms"),
+    ("backward Zipf", "the same: backward + Adam", "TBE 1.005 ms", "ms", 0.65, "0.65 ms"),
+    ("tiers", "the same with 10 % of the rows in HBM, Zipf 1.05", "TBE 3.36 + 11.0 ms; dynamicemb 11.3 + 0.97 ms", "ms", 5.0,
+     "5 ms in all, or 70 % of the PCIe rate"),
+    ("export", "export of 10 % dirty rows of a 20 GB table to pinned memory", "PCIe rate", "share", 0.9,
+     "90 % of the copy rate"),
+)
+# Which limit each figure moves against.
+LIMIT = {"tiers": "to pinned memory", "export": "to pinned memory"}
+
+
+def lines_of(run):
+    return [line for result in run.found["parts"].get("bench", {}).values() for line in result.get("lines", [])]
+
+
+def limits(lines):
+    """{(variant, limit): GB/s}"""
+    return {(l["variant"], l["figure"]): l["gbs"] for l in lines if l["group"] == "limits" and "gbs" in l}
+
+
+def share(line, known):
+    limit = known.get((line["variant"], LIMIT.get(line["figure"], "copy")))
+    return line["gbs"] / limit if limit and "gbs" in line else None
+
+
+def percent(part):
+    return "-" if part is None else f"{100 * part:.0f} %"
+
+
+def is_reached(kind, target, line, part):
+    if kind == "rate":
+        return line.get("rate", 0) >= target
+    if kind == "ms":
+        return line["ms"] <= target or (line["figure"] == "tiers" and part is not None and part >= 0.7)
+    return part is not None and part >= target
+
+
+def figure_rows(lines, known):
+    rows = []
+    for key, what, best, kind, target, text in FIGURES:
+        line = next((l for l in lines if l["group"] == "tables" and l["figure"] == key and l.get("ms") is not None), None)
+        row = {"figure": key, "what": what, "best known": best, "must reach": text}
+        if line is None:
+            why = next((l["missing"] for l in lines if l["group"] == "tables" and l["figure"] == key and "missing" in l), "")
+            rows.append({**row, "measured": NOT, "why": why, "ratio": "-", "reached": "-"})
+            continue
+        part = share(line, known)
+        measured = f"{line['rate']:.2f} {line['unit']}" if kind == "rate" else f"{line['ms']:.3f} ms"
+        rows.append({**row, "measured": measured, "ms": line["ms"], "ratio": percent(part),
+                     "reached": "reached" if is_reached(kind, target, line, part) else "MISSED"})
+    return rows
+
+
+def kernel_rows(lines, known):
+    rows = []
+    for line in lines:
+        if line["group"] != "kernels":
+            continue
+        row = {"kernel": line["figure"], "what": line.get("what", line.get("missing", "")), "variant": line["variant"]}
+        if line.get("ms") is None:
+            rows.append({**row, "measured": NOT, "GB/s": "-", "ratio": "-"})
+        else:
+            rows.append({**row, "measured": f"{line['ms']:.4g} ms", "GB/s": f"{line['gbs']:.4g}" if "gbs" in line else "-",
+                         "ratio": percent(share(line, known))})
+    return rows
+
+
+def other_rows(lines, known):
+    """Figures of tables beside those that have a target: parts of a step, and other mixes of keys."""
+    named = {key for key, *_ in FIGURES}
+    return [{"figure": l["figure"], "what": l.get("what", l.get("missing", "")),
+             "measured": f"{l['ms']:.4g} ms" if l.get("ms") is not None else NOT,
+             "G keys/s": f"{l['rate']:.3g}" if "rate" in l else "-", "ratio": percent(share(l, known))}
+            for l in lines if l["group"] == "tables" and l["figure"] not in named]
+
+
+def limit_rows(lines):
+    return [{"limit": l["figure"], "variant": l["variant"], "GB/s": f"{l['gbs']:.4g}" if "gbs" in l else NOT}
+            for l in lines if l["group"] == "limits"]
+
+
+def first_line(*command):
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20)
+        return done.stdout.strip().split("\n")[-1]
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+
+
+def cpu_name():
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+    return f"{names[0] if names else platform.machine()}, {os.cpu_count()} cores"
+
+
+def table(rows, columns):
+    if not rows:
+        return [NOT, ""]
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    return lines + ["| " + " | ".join(str(row.get(c, "")).replace("|", "/") for c in columns) + " |" for row in rows] + [""]
+
+
+def part_rows(run):
+    rows = []
+    for part in ("build", "test", "sanitize", "soak", "bench"):
+        items = run.found["parts"].get(part, {})
+        if not items:
+            rows.append({"part": part, "item": "all", "": "", "found": NOT + ": it was not run"})
+        rows += [{"part": part, "item": name, "": "ok" if result["ok"] else "FAILED", "found": result["text"]}
+                 for name, result in items.items()]
+    return rows
+
+
+def make(run, root):
+    lines = lines_of(run)
+    known = limits(lines)
+    device = run.device()
+    return {
+        "when": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "commit": first_line("git", "-C", root, "rev-parse", "--short", "HEAD"),
+        "cpu": cpu_name(),
+        "device": f"{device['name']}, sm_{device['sm']}, {device['memory_gib']:.1f} GiB" if device
+                  else f"none: {run.machine['why']}",
+        "cuda": f"library {run.machine.get('library', 0)}, driver {run.machine.get('driver', 0)}",
+        "is_model": run.is_host,
+        "parts": part_rows(run),
+        "figures": figure_rows(lines, known),
+        "limits": limit_rows(lines),
+        "kernels": kernel_rows(lines, known),
+        "others": other_rows(lines, known),
+    }
+
+
+def markdown(made):
+    owed = [row["what"] for row in made["figures"] if row["measured"] == NOT]
+    owed += [f"{row['part']}: {row['item']}" for row in made["parts"] if NOT in row["found"] or "skipped" in row["found"]]
+    head = "The host's model of a GPU: nothing here is a measurement." if made["is_model"] else f"Device: {made['device'].rstrip('.')}."
+    out = [f"# The device side, {made['when']}", "", head, f"CUDA: {made['cuda']}. CPU: {made['cpu']}. Commit {made['commit']}.",
+           "Each ratio is to the copy bandwidth measured in the same run (export, tiers: to that over PCIe).", "",
+           "## What must be reached", ""]
+    out += table(made["figures"], ("what", "best known", "must reach", "measured", "ratio", "reached"))
+    out += ["## Limits of this machine", ""] + table(made["limits"], ("limit", "variant", "GB/s"))
+    out += ["## Batch kernels", "",
+            "Bytes are those of kernels.def. CPU variants: CPU time of one thread, beside its memcpy.", ""]
+    out += table(made["kernels"], ("kernel", "what", "variant", "measured", "GB/s", "ratio"))
+    out += ["## Tables, other figures", ""] + table(made["others"], ("figure", "what", "measured", "G keys/s", "ratio"))
+    out += ["## Built, tested, checked", ""] + table(made["parts"], ("part", "item", "", "found"))
+    out += ["## Not measured", ""] + ([f"- {line}" for line in owed] or ["Nothing is owed."]) + [""]
+    return "\n".join(out)
+
+
+def write(run, root):
+    """Writes both files; the path of the Markdown."""
+    made = make(run, root)
+    device = run.device()
+    name = re.sub(r"[^a-z0-9]+", "-", (device["name"] if device else "no-gpu").lower()).strip("-")
+    folder = os.path.join(root, "build", "gpu", "reports") if run.is_host else os.path.join(root, "bench", "reports")
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, f"{made['when'][:10]}-{name}")
+    with open(path + ".json", "w", encoding="utf-8") as file:
+        json.dump(made, file, indent=1)
+        file.write("\n")
+    with open(path + ".md", "w", encoding="utf-8") as file:
+        file.write(markdown(made))
+    return path + ".md"
