@@ -17,7 +17,7 @@
 #include "kernels/cuda/interaction.cuh"
 #include "kernels/cuda/parts.cuh"
 
-enum { QUADS = INTERACTION_THREADS / 4, WARPS = INTERACTION_THREADS / WARP_LANES };
+enum { QUADS = INTERACTION_THREADS / 4 };
 
 static __device__ float4 ffm_fma(float4 a, float4 b, float4 c)
 {
@@ -119,5 +119,11 @@ static __global__ void __launch_bounds__(INTERACTION_THREADS) ffm_kernel(interac
 
 void cuda_ffm(batch_interaction *a, void *stream)
 {
-    interaction_launch(ffm_kernel, a, FFM_ROUND(a->fields), 1, sizeof(float), stream, "ffm");
+    interaction_launch launch =
+        interaction_prepare(ffm_kernel, a, FFM_ROUND(a->fields), 1, sizeof(float), stream, "ffm");
+    if (launch.blocks == 0)
+        return;
+    LAUNCH(ffm_kernel, launch.blocks, INTERACTION_THREADS, launch.shared_bytes, gpu_cuda_stream(stream),
+           launch.a);
+    gpu_launched(stream, "ffm");
 }

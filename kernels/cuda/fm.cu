@@ -74,5 +74,11 @@ static __global__ void __launch_bounds__(INTERACTION_THREADS) fm_kernel(interact
 
 void cuda_fm(batch_interaction *a, void *stream)
 {
-    interaction_launch(fm_kernel, a, 1, 0, sizeof(float4) + sizeof(float), stream, "fm");
+    interaction_launch launch =
+        interaction_prepare(fm_kernel, a, 1, 0, sizeof(float4) + sizeof(float), stream, "fm");
+    if (launch.blocks == 0)
+        return;
+    LAUNCH(fm_kernel, launch.blocks, INTERACTION_THREADS, launch.shared_bytes, gpu_cuda_stream(stream),
+           launch.a);
+    gpu_launched(stream, "fm");
 }

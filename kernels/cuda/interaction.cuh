@@ -132,31 +132,40 @@ static inline size_t interaction_plan(interaction *a, uint32_t multiprocessors, 
     return a->tile_bags * bag_bytes;
 }
 
-/* Launches one of the two kernels with a block for each tile of bags. */
-static inline void interaction_launch(void (*kernel)(interaction), const batch_interaction *batch,
-                                      uint32_t width, uint32_t pad, size_t each, void *stream,
-                                      const char *name)
+/* A launch of one of the two kernels: a block for each tile of bags. */
+struct interaction_launch {
+    interaction a;
+    unsigned blocks; /* 0: there is nothing to do */
+    size_t shared_bytes;
+};
+
+static inline interaction_launch interaction_prepare(void (*kernel)(interaction),
+                                                     const batch_interaction *batch, uint32_t width,
+                                                     uint32_t pad, size_t each, void *stream,
+                                                     const char *name)
 {
+    interaction_launch launch = {};
+    interaction *a = &launch.a;
     if (batch->bags == 0 || (batch->logits == NULL && batch->grads == NULL))
-        return;
-    interaction a = {};
-    a.vectors = reinterpret_cast<const float4 *>(batch->vectors);
-    a.logits = batch->logits;
-    a.slopes = batch->slopes;
-    a.grads = reinterpret_cast<float4 *>(batch->grads);
-    a.bags = batch->bags;
-    a.fields = batch->fields;
-    a.slices = batch->d / 4;
-    a.width = width;
+        return launch;
+    a->vectors = reinterpret_cast<const float4 *>(batch->vectors);
+    a->logits = batch->logits;
+    a->slopes = batch->slopes;
+    a->grads = reinterpret_cast<float4 *>(batch->grads);
+    a->bags = batch->bags;
+    a->fields = batch->fields;
+    a->slices = batch->d / 4;
+    a->width = width;
     gpu *gpu = static_cast<gpu_stream *>(stream)->gpu;
-    size_t bytes = interaction_plan(&a, (uint32_t)gpu->multiprocessors, pad, each);
-    cudaStream_t on = gpu_cuda_stream(stream);
-    if (bytes > INTERACTION_SHARED &&
-        !gpu_note(gpu, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
-                  name))
-        return;
-    LAUNCH(kernel, cuda_blocks(a.bags, a.tile_bags), INTERACTION_THREADS, bytes, on, a);
-    gpu_launched(stream, name);
+    launch.shared_bytes = interaction_plan(a, (uint32_t)gpu->multiprocessors, pad, each);
+    gpu_use(gpu);
+    if (launch.shared_bytes <= INTERACTION_SHARED ||
+        gpu_note(gpu,
+                 cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                      (int)launch.shared_bytes),
+                 name))
+        launch.blocks = cuda_blocks(a->bags, a->tile_bags);
+    return launch;
 }
 
 #endif

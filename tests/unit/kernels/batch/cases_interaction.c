@@ -140,9 +140,13 @@ static void try_shape(struct suite *suite, struct shape shape)
               shape.d, mode_names[shape.mode], shape.fill == FILL_PLAIN ? "plain" : "special");
 }
 
-/* `floats`: of the vectors of one case, at most, where it has more than a bag. */
+/* `floats`: of the vectors of one case, at most, where it has more than a bag; less where threads are fibers.
+ */
 static void try_shapes(struct suite *suite, bool is_ffm, size_t floats)
 {
+    bool is_slow = suite_huge(suite) < 1 << 20;
+    size_t bags_max = is_slow ? 37 : 301;
+    floats /= is_slow ? 8 : 1;
     static const uint32_t fields[] = {1, 2, 3, 4, 5, 8, 13, 39, 64};
     static const uint32_t dims[] = {4, 8, 12, 16, 32, 64, 128};
     enum { FIELDS = sizeof fields / sizeof *fields, DIMS = sizeof dims / sizeof *dims };
@@ -150,11 +154,11 @@ static void try_shapes(struct suite *suite, bool is_ffm, size_t floats)
         struct shape shape = {.is_ffm = is_ffm, .fields = fields[i / DIMS], .d = dims[i % DIMS]};
         size_t many = floats / (shape.fields * row_floats(&shape));
         for (unsigned k = 0; k < 4; k++) {
-            const uint32_t bags[] = {1, 3, (uint32_t)(many > 301 ? 301 : many), 0};
+            const uint32_t bags[] = {1, 3, (uint32_t)(many > bags_max ? bags_max : many), 0};
             shape.bags = bags[k];
             shape.mode = (enum mode)((i + k) % MODES);
             shape.fill = (i + k) / MODES % 3 == 2 ? FILL_SPECIAL : FILL_PLAIN;
-            if (shape.bags == 1 || shape.bags <= many)
+            if ((shape.bags == 1 || shape.bags <= many) && !(is_slow && (i + k) % 2 == 0))
                 try_shape(suite, shape);
         }
     }
@@ -163,8 +167,8 @@ static void try_shapes(struct suite *suite, bool is_ffm, size_t floats)
 void suite_fm(struct suite *suite)
 {
     try_shapes(suite, false, 1 << 15);
-    try_shape(suite, (struct shape){.bags = 5, .fields = 64, .d = 512, .mode = BOTH});
-    try_shape(suite, (struct shape){.bags = 2, .fields = 39, .d = 508, .mode = BOTH});
+    try_shape(suite, (struct shape){.bags = 2, .fields = 64, .d = 512, .mode = BOTH});
+    try_shape(suite, (struct shape){.bags = 1, .fields = 39, .d = 508, .mode = BOTH});
     try_shape(suite, (struct shape){.bags = suite_huge(suite), .fields = 2, .d = 4, .mode = FORWARD});
 }
 
