@@ -11,7 +11,7 @@ import shutil
 # takes long is tested elsewhere; `reduced`: beside compute-sanitizer, which is a hundred times slower.
 ARGUMENTS = {
     "test_batch": {"device": ["--variant", "cuda"], "reduced": ["--variant", "cuda", "--reduced"],
-                   "host": ["--variant", "cuda", "--kernel", "widen"]},
+                   "host": ["--variant", "cuda", "--kernel", "fm"]},
 }
 TEST_S, SANITIZE_S, BENCH_S = 300, 300, 240
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""What `./dev gpu` makes of what programs say: TAP, compute-sanitizer, lines of benchmarks, what is left for the next call."""
+
+import os
+import sys
+import types
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.dirname(HERE), os.path.join(os.path.dirname(os.path.dirname(HERE)), "bench", "gpu")]
+import parts  # noqa: E402
+import report  # noqa: E402
+import tap  # noqa: E402
+
+
+class FakeRun:
+    """Stands for a call of the command: programs that answer from a table, in at most `calls` calls."""
+
+    def __init__(self, answers, calls=1000, found=None):
+        self.answers, self.calls, self.made = answers, calls, []
+        self.found = found or {"key": "", "parts": {}}
+        self.machine = {"devices": [{"name": "D", "sm": 90, "memory_gib": 1.0, "usable": True}], "why": ""}
+        self.is_host = False
+
+    def device(self):
+        return self.machine["devices"][0] if self.machine["devices"] else None
+
+    def programs(self, prefix):
+        return sorted(name for name in self.answers if name.startswith(prefix))
+
+    def program(self, name):
+        return name
+
+    def item(self, part, name):
+        return self.found["parts"].get(part, {}).get(name)
+
+    def keep(self, part, name, result):
+        self.found["parts"].setdefault(part, {})[name] = result
+
+    def call(self, command, _limit_s, _log):
+        if self.calls == 0:
+            return None
+        self.calls -= 1
+        self.made.append(command)
+        return self.answers[next(word for word in command if word in self.answers)]
+
+
+def test_tap():
+    assert parts.tap(0, "ok - a\nok - b # SKIP none\nnoise ok\n") == {"ok": True, "text": "1 passed, 1 skipped"}
+    assert parts.tap(0, "")["skipped"] and parts.tap(77, "ok - cuda # SKIP no device: none\n")["skipped"]
+    for status, output in ((1, "ok - a\n"), (-11, "ok - a\n"), (0, "ok - a\nnot ok - b\n"), (0, "Bail out! no memory\n"),
+                           (124, "ok - a\nran past 300 s\n")):
+        assert not parts.tap(status, output)["ok"], (status, output)
+
+
+def test_compute_sanitizer():
+    assert parts.sanitized(0, "ok - a\n========= ERROR SUMMARY: 0 errors\n")["ok"]
+    assert parts.sanitized(0, "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)\n")["ok"]
+    for status, output in ((99, "========= ERROR SUMMARY: 3 errors\n"), (1, "not ok - a\n========= ERROR SUMMARY: 0 errors\n"),
+                           (0, "========= RACECHECK SUMMARY: 2 hazards displayed (2 errors, 0 warnings)\n"),
+                           (139, "Segmentation fault\n"), (0, "")):
+        result = parts.sanitized(status, output)
+        assert not result["ok"] and "skipped" not in result, (status, output, result)
+    refused = parts.sanitized(1, "========= Error: Device not supported. Please refer to the documentation\n")
+    assert refused["ok"] and refused["text"].startswith("not measured: "), refused
+
+
+def test_what_is_left_is_done_by_the_next_call():
+    answers = {"test_a": (0, "ok - x\n"), "test_b": (0, "not ok - x\n"), "test_c": (0, "ok - x\n")}
+    first = FakeRun(answers, calls=2)
+    parts.test(first)
+    assert list(first.found["parts"]["test"]) == ["test_a", "test_b"]
+    second = FakeRun(answers, found=first.found)
+    parts.test(second)
+    assert second.made == [["test_c"]]
+    assert {name: result["ok"] for name, result in second.found["parts"]["test"].items()} == {
+        "test_a": True, "test_b": False, "test_c": True}
+    soak = FakeRun({"soak_a": (0, "ok - x\n")}, calls=3)
+    parts.soak(soak)
+    parts.soak(soak)
+    assert len(soak.made) == 3
+    soak.calls = 100
+    parts.soak(soak)
+    assert [int(command[-1]) for command in soak.made] == list(range(1, parts.SOAK_PIECES + 1))
+    assert sum(int(command[2]) for command in soak.made) == 600, "ten minutes"
+
+
+def test_no_device():
+    run = FakeRun({"test_a": (0, "ok - x\n")})
+    run.machine = {"devices": [], "why": "no driver."}
+    for name in ("test", "sanitize", "soak"):
+        parts.PARTS[name](run)
+        assert run.found["parts"][name]["all"]["text"] == "skipped: no CUDA device: no driver."
+    assert not run.made
+
+
+def line(group, figure, ms, **more):
+    return {"group": group, "figure": figure, "what": figure, "variant": "cuda", "ms": ms, **more}
+
+
+def measured(*lines):
+    run = types.SimpleNamespace(found={"parts": {"bench": {"all": {"ok": True, "text": "", "lines": list(lines)}}}},
+                                machine={"devices": [], "why": "none"}, is_host=False, device=lambda: None)
+    made = report.make(run, HERE)
+    return {row["figure"]: row for row in made["figures"]}, made, report.markdown(made)
+
+
+def test_report():
+    figures, made, text = measured(
+        line("limits", "copy", 1.0, gbs=4000.0), line("limits", "to pinned memory", 1.0, gbs=50.0),
+        line("tables", "find 0.5", 0.2, rate=5.1, unit="G keys/s", gbs=3500.0),
+        line("tables", "find 1.0", 0.3, rate=4.9, unit="G keys/s", gbs=3300.0),
+        line("tables", "forward distinct", 0.29, gbs=3700.0), line("tables", "backward distinct", 1.06, gbs=3500.0),
+        line("tables", "tiers", 9.0, gbs=36.0), line("tables", "export", 50.0, gbs=44.0),
+        line("tables", "dedupe distinct", 0.1, gbs=300.0),
+        line("kernels", "widen", 0.5, gbs=2000.0), line("kernels", "round", None))
+    assert figures["find 0.5"]["reached"] == "reached" and figures["find 0.5"]["ratio"] == "88 %"
+    assert figures["find 1.0"]["reached"] == "MISSED"
+    assert figures["forward distinct"]["reached"] == "reached" and figures["backward distinct"]["reached"] == "MISSED"
+    assert figures["tiers"]["reached"] == "reached" and figures["tiers"]["ratio"] == "72 %"
+    assert figures["export"]["reached"] == "MISSED" and figures["export"]["ratio"] == "88 %"
+    assert figures["forward Zipf"]["measured"] == "not measured" and figures["forward Zipf"]["reached"] == "-"
+    assert made["kernels"][0]["ratio"] == "50 %" and made["kernels"][1]["measured"] == "not measured"
+    assert made["others"][0]["figure"] == "dedupe distinct"
+    owed = text.split("## Not measured")[1]
+    assert "find-or-insert" in owed and "soak: all" in owed and "find, values" not in owed, owed
+
+
+def test_nothing_is_estimated():
+    figures, made, text = measured(line("tables", "find 0.5", None), line("limits", "copy", None),
+                                   {"group": "tables", "figure": "tiers", "variant": "cuda", "missing": "not there yet"})
+    assert all(row["measured"] == "not measured" and row["ratio"] == "-" for row in figures.values())
+    assert made["limits"] == [{"limit": "copy", "variant": "cuda", "GB/s": "not measured"}]
+    assert figures["tiers"]["why"] == "not there yet" and "reached |" in text and "| reached |\n|---" in text
+
+
+if __name__ == "__main__":
+    sys.exit(tap.run(globals()))
