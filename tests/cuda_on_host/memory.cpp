@@ -137,9 +137,18 @@ static CUresult reserve(CUdeviceptr *base, size_t bytes, size_t, CUdeviceptr, un
     if (bytes == 0 || bytes % GRANULE != 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    void *addresses = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    *base = (uintptr_t)addresses;
-    return addresses == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    void *addresses =
+        mmap(NULL, bytes + GRANULE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (addresses == MAP_FAILED) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    const CUdeviceptr first = (uintptr_t)addresses, skew = -first & (GRANULE - 1); /* as aligned as it maps */
+    if (skew > 0) {
+        munmap(addresses, skew);
+    }
+    munmap(address_of(first + skew + bytes), GRANULE - skew);
+    *base = first + skew;
+    return CUDA_SUCCESS;
 }
 
 static CUresult unreserve(CUdeviceptr base, size_t bytes)
