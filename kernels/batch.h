@@ -64,7 +64,7 @@ static inline KERNELS_BOTH size_t row_bytes(enum row_format format, size_t d, si
 /*
  * dedupe: the distinct ids of a batch. ids[n] are grouped by table: those of table t lie from tables[t] up to
  * tables[t + 1] (tables_count + 1 offsets, in the memory of ids, from 0 to n). id 0 is absent, and padding.
- * An id of two tables is two ids. Distinct ids are numbered by their first place in ids, from 0.
+ * An id of two tables is two ids. n < 2^31. Distinct ids are numbered by their first place in ids, from 0.
  *
  *   count[1]                        how many there are: m
  *   unique[n]                       of a place: its id's number, BATCH_NONE if absent

@@ -13,6 +13,8 @@
  *   SHARED(type, name)             an array or a struct of the block: SHARED(float[4][128], tile);
  *   SHARED_DYNAMIC(type, name)     type *name = the block's shared_bytes of the launch
  *   WARP_ALL                       the mask of all lanes
+ *   load_relaxed(address)          a word that others change by atomics at the same time, not from the L1
+ * cache
  *
  * Rules: no float atomics; no clock; no result may depend on the order in which threads, warps or blocks run;
  * each rounding is one that the source names (nvcc -fmad=false, g++ -ffp-contract=off: fmaf where one is
@@ -26,6 +28,12 @@
 
 #ifdef CUDA_ON_HOST
 #include "tests/cuda_on_host/model.h"
+
+template <typename type> static inline type load_relaxed(const type *address)
+{
+    model_may_yield();
+    return __atomic_load_n(address, __ATOMIC_RELAXED);
+}
 #else
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -33,6 +41,11 @@
 
 #define LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                               \
     kernel<<<(grid), (block), (shared_bytes), (stream)>>>(__VA_ARGS__)
+
+template <typename type> static __device__ __forceinline__ type load_relaxed(const type *address)
+{
+    return *static_cast<const volatile type *>(address);
+}
 
 template <typename type> struct cuda_shared_type {
     using is = type;
