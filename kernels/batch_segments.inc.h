@@ -21,10 +21,13 @@ LANES_INLINE v16 chunk_sum(const struct batch_segments *in, size_t from, size_t 
 LANES_INLINE v16 segment_lanes(const struct batch_segments *in, size_t u, size_t i, size_t n)
 {
     size_t from = in->starts[u], to = in->starts[u + 1];
-    v16 sum = v16_set1(0.0F);
-    for (; to - from > BATCH_CHUNK; from += BATCH_CHUNK)
-        sum = v16_add(sum, chunk_sum(in, from, from + BATCH_CHUNK, i, n));
-    return v16_add(sum, chunk_sum(in, from, to, i, n));
+    size_t end = to - from > BATCH_CHUNK ? from + BATCH_CHUNK : to;
+    v16 sum = chunk_sum(in, from, end, i, n); /* nothing is added to it: -0 stays */
+    for (from = end; from < to; from = end) {
+        end = to - from > BATCH_CHUNK ? from + BATCH_CHUNK : to;
+        sum = v16_add(sum, chunk_sum(in, from, end, i, n));
+    }
+    return sum;
 }
 
 /* The sum of number u, d floats. */

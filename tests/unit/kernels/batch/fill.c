@@ -173,6 +173,7 @@ struct trial_rows trial_rows(struct trial *t, enum row_format format, uint32_t d
     size_t bytes = rows.stride * count;
     rows.host = is_changed ? trial_changed(t, "rows", bytes, TRIAL_MATRIX, same_bits)
                            : trial_input(t, "rows", bytes, TRIAL_MATRIX);
+    memset(rows.host, 0x77, bytes); /* between rows: nobody's */
     for (uint32_t u = 0; u < count; u++)
         fill_row(t, &rows, rows.host + u * rows.stride, fill);
     if (is_changed)
