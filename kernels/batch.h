@@ -128,9 +128,9 @@ struct batch_segment_reduce {
  * update: each row rows[u], u < *count, makes one step of the optimizer `kind` (kernels.h, opt_*) with the
  * sum that segment_reduce would give as its gradient, without writing that. rows[u] NULL is passed over.
  * State lies at row_weight_bytes(format, d). Rows of bf16 and fp16: weights are read, the step is made in
- * float, and each is rounded stochastically by batch_round's rule with seed, number = key of the row: keys[u]
- * (format fp32: keys may be NULL). A row whose gradient is not finite is left as it is, and counted in
- * rejected[0] (may be NULL).
+ * float, and each is rounded by batch_round's rule with seed, number = key of the row: keys[u] (format fp32:
+ * keys may be NULL). A row whose gradient is not finite is left as it is, and rejected[0] (may be NULL) is
+ * one more for each. No two rows are the same.
  */
 struct batch_update {
     struct batch_segments in;
@@ -164,11 +164,15 @@ struct batch_interaction {
 };
 
 /*
- * round: out[i] = x[i] in bf16 or fp16. seed 0: to nearest even. Else stochastically: up or down to the next
- * representable number, up with the share of the way there: the bits below the last are added to as many
- * random ones, taken from num_mix(seed ^ num_mix(number ^ i)), and the sum is cut. fp16: likewise on its own
- * grid, denormals included; beyond its range the largest finite number. NaN and infinity stay what they are.
- * widen: the way back, exact.
+ * round: out[i] = x[i] in bf16 or fp16, on the format's own grid, denormals included. seed 0: to nearest
+ * even. Else stochastically, up or down to a neighbour, up with the share of the way there: |x| in steps of
+ * the grid, cut to sixteen binary digits behind the point, plus r / 2^16, is cut to a whole number of steps.
+ * r is sixteen random bits of element i: those from 16 * (i % 4) on of word i / 4 of splitmix64 begun at
+ * num_mix(seed ^ num_mix(number)) (rounding.h). Exact numbers stay what they are; |out - x| < one step; the
+ * expectation of out over seeds is x: exactly in bf16, and in fp16 from 2^-17 on; below that it is less than
+ * 2^-40 nearer to 0. Either way a finite number beyond the range becomes the largest finite one, infinity
+ * stays, and every NaN becomes 0x7fc0 or 0x7e00. widen: the way back, exact. x and out: aligned to 16 bytes
+ * on a GPU.
  */
 struct batch_round {
     const float *x;
@@ -184,8 +188,12 @@ struct batch_widen {
     float *out;
 };
 
-/* quantize: rows[u] of x[count][d] -> out + u * row_bytes(ROW_INT8, d, 0): scale = largest |w| / 127 (0: all
- * zero), byte = w / scale to nearest even. A row with a NaN or an infinity has scale NaN. */
+/*
+ * quantize: row u of x[rows][d] -> out + u * row_bytes(ROW_INT8, d, 0): scale = largest |w| / 127, byte = w /
+ * scale to nearest even, zeros up to the next row. |w - scale * byte| <= scale / 2, but for the rounding of
+ * the division, 2^-17 of that. A scale below 2^-126 is 0, and so is the row. A row with a NaN or an infinity
+ * has scale NaN and bytes 0. out: aligned as x.
+ */
 struct batch_quantize {
     const float *x;
     uint32_t rows, d;

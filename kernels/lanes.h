@@ -19,20 +19,26 @@
 #include <string.h>
 
 /* Instrumented scalar code inlined whole would compile for minutes. */
-#if defined(KERNELS_LANES_SCALAR) && (defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__))
+#if defined(KERNELS_LANES_CUDA)
+#define LANES_INLINE static __forceinline__ __device__ __attribute__((unused))
+#elif defined(KERNELS_LANES_SCALAR) && (defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__))
 #define LANES_INLINE static __attribute__((unused))
 #else
 #define LANES_INLINE static inline __attribute__((always_inline, unused))
 #endif
 
-#if defined(KERNELS_LANES_AVX512)
+#if defined(KERNELS_LANES_CUDA)
+#include "cuda/lanes.cuh" /* some of the words */
+#elif defined(KERNELS_LANES_AVX512)
 #include "lanes_avx512.h"
 #elif defined(KERNELS_LANES_AVX2)
 #include "lanes_avx2.h"
 #else
 #include "lanes_scalar.h"
 #endif
+#ifndef KERNELS_LANES_CUDA
 #include "lanes_formats.h"
+#endif
 
 /*
  * 1/sqrt(x) by an integer guess, one Newton step with constants fitted to it (Walczyk, Moroz, Cieslinski
@@ -44,8 +50,8 @@ LANES_INLINE v16 v16_rsqrt(v16 x)
     v16 y = v16_rsqrt_guess(x);
     v16 t = v16_fnma(v16_mul(x, y), y, v16_set1(2.38924456F));
     y = v16_mul(v16_mul(y, v16_set1(0.703952253F)), t);
-    v16 half = v16_mul(x, v16_set1(0.5F));
-    t = v16_fnma(v16_mul(half, y), y, v16_set1(0.5F)); /* (1 - x y^2) / 2 */
+    v16 part = v16_mul(x, v16_set1(0.5F));
+    t = v16_fnma(v16_mul(part, y), y, v16_set1(0.5F)); /* (1 - x y^2) / 2 */
     return v16_fma(y, t, y);
 }
 

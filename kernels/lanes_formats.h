@@ -6,6 +6,8 @@
 #ifndef KERNELS_LANES_FORMATS_H
 #define KERNELS_LANES_FORMATS_H
 
+#include "kernels/rounding.h"
+
 #if defined(KERNELS_LANES_AVX512) || defined(KERNELS_LANES_AVX2)
 
 /* n elements of `size` bytes, the rest zero: whole loads stay inside of what may be read. */
@@ -63,27 +65,11 @@ LANES_INLINE v16 v16_load_int8(const int8_t *p, size_t n)
                  _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)))};
 }
 #else
-LANES_INLINE float float_of_bits(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-LANES_INLINE float float_of_fp16(uint16_t half)
-{
-    uint32_t sign = (uint32_t)(half & 0x8000U) << 16, rest = half & 0x7fffU;
-    if (rest >= 0x7c00U) /* infinity and NaN */
-        return float_of_bits(sign | 0x7f800000U | (rest & 0x3ffU) << 13);
-    if (rest >= 0x400U)
-        return float_of_bits(sign | ((rest << 13) + (112U << 23)));
-    float tiny = (float)rest * 0x1p-24F; /* denormals: exact */
-    return sign != 0 ? -tiny : tiny;
-}
 LANES_INLINE v16 v16_load_bf16(const uint16_t *p, size_t n)
 {
     v16 r;
     for (size_t i = 0; i < 16; i++)
-        r.f[i] = i < n ? float_of_bits((uint32_t)p[i] << 16) : 0.0F;
+        r.f[i] = i < n ? float_of_bf16(p[i]) : 0.0F;
     return r;
 }
 LANES_INLINE v16 v16_load_fp16(const uint16_t *p, size_t n)

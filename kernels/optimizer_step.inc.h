@@ -93,10 +93,12 @@ LANES_INLINE v16 newton_step(v16 w, v16 grad, v16 curvature, v16 *precision, con
     return opt_move(w, v16_mul(rate, grad), rate, o);
 }
 
-/* How many floats of state the optimizers below keep beside each weight. */
+/* How many floats of state stand beside each weight; accumulators of several weights do not. */
 LANES_INLINE int opt_states(enum opt_kind kind)
 {
-    return kind == OPT_SGD ? 0 : kind == OPT_ADAM || kind == OPT_FTRL ? 2 : 1;
+    if (kind == OPT_ADAM || kind == OPT_FTRL)
+        return 2;
+    return kind == OPT_MOMENTUM || kind == OPT_ADAGRAD || kind == OPT_NEWTON;
 }
 
 /*

@@ -33,6 +33,10 @@ const struct kernels VARIANT_TABLE = {
 
 #include "kernels/batch_segments.inc.h"
 
+#include "kernels/batch_round.inc.h"
+
+#include "kernels/batch_update.inc.h"
+
 /* Each kernel's line stands in the order of kernels.def. */
 extern const struct batch_kernels BATCH_TABLE;
 const struct batch_kernels BATCH_TABLE = {
@@ -40,6 +44,11 @@ const struct batch_kernels BATCH_TABLE = {
     .dedupe = batch_dedupe,
     .gather_pool = batch_gather_pool,
     .segment_reduce = batch_segment_reduce,
+    .update = batch_update,
     .fm = batch_fm,
     .ffm = batch_ffm,
+    .round = batch_round,
+    .widen = batch_widen,
+    .quantize = batch_quantize,
+    .check = batch_check,
 };

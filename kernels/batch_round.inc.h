@@ -1,0 +1,128 @@
+/*
+ * round, widen, quantize and check of batch.h. One number's arithmetic is rounding.h's; sixteen of them have
+ * a constant length here, so that the compiler takes them in vectors.
+ */
+#include "kernels/rounding.h"
+
+/* Sixteen numbers; i, the index of the first, is a multiple of four. */
+LANES_INLINE void round_sixteen(uint16_t *out, const float *x, enum row_format format, bool is_nearest,
+                                uint64_t begin, uint64_t i)
+{
+    uint32_t random[16] = {0};
+    for (unsigned k = 0; k < 16 && !is_nearest; k += 4) {
+        uint64_t word = rounding_word(begin, (i + k) / 4);
+        for (unsigned j = 0; j < 4; j++)
+            random[k + j] = rounding_random(word, j);
+    }
+    for (unsigned k = 0; k < 16; k++) {
+        uint32_t bits = float_bits(x[k]);
+        out[k] =
+            format == ROW_BF16 ? bf16_of(bits, random[k], is_nearest) : fp16_of(bits, random[k], is_nearest);
+    }
+}
+
+LANES_INLINE void round_format(uint16_t *out, const float *x, size_t n, enum row_format format,
+                               bool is_nearest, uint64_t begin)
+{
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        round_sixteen(out + i, x + i, format, is_nearest, begin, i);
+    if (i == n)
+        return;
+    float rest[16] = {0};
+    uint16_t rounded[16];
+    memcpy(rest, x + i, (n - i) * sizeof *rest);
+    round_sixteen(rounded, rest, format, is_nearest, begin, i);
+    memcpy(out + i, rounded, (n - i) * sizeof *out);
+}
+
+static void round_floats(uint16_t *out, const float *x, size_t n, enum row_format format, uint64_t seed,
+                         uint64_t number)
+{
+    uint64_t begin = rounding_begin(seed, number);
+    if (format == ROW_BF16 && seed == 0)
+        round_format(out, x, n, ROW_BF16, true, begin);
+    else if (format == ROW_BF16)
+        round_format(out, x, n, ROW_BF16, false, begin);
+    else if (seed == 0)
+        round_format(out, x, n, ROW_FP16, true, begin);
+    else
+        round_format(out, x, n, ROW_FP16, false, begin);
+}
+
+static void batch_round(struct batch_round *a, void *stream)
+{
+    (void)stream;
+    round_floats(a->out, a->x, a->n, a->format, a->seed, a->number);
+}
+
+static void widen_floats(float *out, const uint16_t *x, size_t n, enum row_format format)
+{
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        v16_store(out + i, format == ROW_BF16 ? v16_load_bf16(x + i, 16) : v16_load_fp16(x + i, 16));
+    if (i < n) {
+        v16 rest = format == ROW_BF16 ? v16_load_bf16(x + i, n - i) : v16_load_fp16(x + i, n - i);
+        v16_store_n(out + i, rest, n - i);
+    }
+}
+
+static void batch_widen(struct batch_widen *a, void *stream)
+{
+    (void)stream;
+    widen_floats(a->out, a->x, a->n, a->format);
+}
+
+static void batch_quantize(struct batch_quantize *a, void *stream)
+{
+    (void)stream;
+    size_t d = a->d, stride = row_bytes(ROW_INT8, d, 0);
+    for (size_t r = 0; r < a->rows; r++) {
+        const float *x = a->x + r * d;
+        unsigned char *row = (unsigned char *)a->out + r * stride;
+        uint32_t largest = 0; /* bits of sizes are ordered as the sizes, NaN above all */
+        for (size_t i = 0; i < d; i++) {
+            uint32_t size = float_bits(x[i]) & 0x7fffffffU;
+            largest = size > largest ? size : largest;
+        }
+        float scale = int8_scale(largest);
+        memcpy(row, &scale, sizeof scale);
+        int8_t *bytes = (int8_t *)row + sizeof scale;
+        for (size_t i = 0; i < d; i++)
+            bytes[i] = int8_of(x[i], scale);
+        memset(bytes + d, 0, stride - sizeof scale - d);
+    }
+}
+
+LANES_INLINE bool floats_are_finite(const float *x, size_t n)
+{
+    uint32_t broken = 0;
+    for (size_t i = 0; i < n; i++)
+        broken |= !float_is_finite(x[i]);
+    return broken == 0;
+}
+
+static void batch_check(struct batch_check *a, void *stream)
+{
+    (void)stream;
+    if (!a->scratch) {
+        a->scratch_bytes = BATCH_SCRATCH_MIN;
+        return;
+    }
+    double total = 0.0;
+    for (size_t from = 0; from < a->rows; from += BATCH_CHUNK) {
+        double chunk = 0.0;
+        for (size_t r = from; r < a->rows && r < from + BATCH_CHUNK; r++) {
+            bool is_finite = floats_are_finite(a->x + r * a->d, a->d);
+            float squares = sum_squares(a->x + r * a->d, a->d);
+            if (a->is_finite)
+                a->is_finite[r] = is_finite;
+            if (a->squares)
+                a->squares[r] = squares;
+            chunk += is_finite ? (double)squares : 0.0;
+        }
+        total += chunk;
+    }
+    if (a->total)
+        a->total[0] = total;
+}

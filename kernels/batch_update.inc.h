@@ -1,0 +1,92 @@
+/*
+ * update of batch.h: a few rows at a time have their gradients summed (batch_segments.inc.h) and make their
+ * step by the functions for rows (optimizer.inc.h), while the next ones are fetched. Rows of sixteen bits are
+ * widened first, and rounded behind.
+ */
+
+enum { UPDATE_ROWS = 16, UPDATE_LINE = 64 };
+
+/* The rows of a block that make a step. */
+struct update_block {
+    size_t n;
+    struct opt_row rows[UPDATE_ROWS];
+    uint32_t numbers[UPDATE_ROWS];
+    float grads[UPDATE_ROWS][BATCH_DIM_MAX];
+    float wide[UPDATE_ROWS][BATCH_DIM_MAX];
+};
+
+static void update_step(const struct update_block *b, size_t d, enum opt_kind kind,
+                        const struct opt_params *p)
+{
+    switch (kind) {
+    case OPT_SGD: opt_sgd(b->rows, b->n, d, p); break;
+    case OPT_MOMENTUM: opt_momentum(b->rows, b->n, d, p); break;
+    case OPT_ADAGRAD: opt_adagrad(b->rows, b->n, d, p); break;
+    case OPT_ADAGRAD_ROW: opt_adagrad_row(b->rows, b->n, d, p); break;
+    case OPT_ADAGRAD_BLOCK: opt_adagrad_block(b->rows, b->n, d, p); break;
+    case OPT_ADAM: opt_adam(b->rows, b->n, d, p); break;
+    case OPT_FTRL: opt_ftrl(b->rows, b->n, d, p); break;
+    case OPT_NEWTON: opt_newton(b->rows, b->n, d, p); break;
+    case OPT_KINDS: break;
+    }
+}
+
+LANES_INLINE void update_fetch(const struct batch_update *a, size_t from, size_t count, size_t bytes)
+{
+    for (size_t u = from; u < count && u < from + UPDATE_ROWS; u++) {
+        const unsigned char *row = a->rows[u];
+        for (size_t at = 0; row && at < bytes; at += UPDATE_LINE)
+            __builtin_prefetch(row + at, 1);
+    }
+}
+
+/* Sums of the numbers from `from` on, as far as they have a row and their sum is finite. */
+static void update_gather(struct update_block *b, const struct batch_update *a, size_t from, size_t to)
+{
+    size_t d = a->in.d;
+    b->n = 0;
+    for (size_t u = from; u < to; u++) {
+        unsigned char *row = a->rows[u];
+        if (!row)
+            continue;
+        float *grad = b->grads[b->n], *w = (float *)(void *)row;
+        segment_of(grad, &a->in, u);
+        if (!floats_are_finite(grad, d)) {
+            if (a->rejected)
+                a->rejected[0]++;
+            continue;
+        }
+        if (a->format != ROW_FP32) {
+            w = b->wide[b->n];
+            widen_floats(w, (const uint16_t *)(const void *)row, d, a->format);
+        }
+        b->numbers[b->n] = (uint32_t)u;
+        b->rows[b->n++] = (struct opt_row){.w = w,
+                                           .state = (float *)(void *)(row + row_weight_bytes(a->format, d)),
+                                           .g = grad,
+                                           .scale = 1.0F,
+                                           .curvature = 1.0F};
+    }
+}
+
+static void batch_update(struct batch_update *a, void *stream)
+{
+    (void)stream;
+    if (!a->scratch) {
+        a->scratch_bytes = BATCH_SCRATCH_MIN;
+        return;
+    }
+    struct update_block block;
+    size_t d = a->in.d, count = a->in.count[0];
+    size_t bytes = row_bytes(a->format, d, opt_state_floats(a->kind, d));
+    for (size_t from = 0; from < count; from += UPDATE_ROWS) {
+        size_t to = count - from < UPDATE_ROWS ? count : from + UPDATE_ROWS;
+        update_fetch(a, to, count, bytes);
+        update_gather(&block, a, from, to);
+        update_step(&block, d, a->kind, &a->params);
+        for (size_t k = 0; k < block.n && a->format != ROW_FP32; k++) {
+            uint32_t u = block.numbers[k];
+            round_floats(a->rows[u], block.wide[k], d, a->format, a->seed, a->keys[u]);
+        }
+    }
+}

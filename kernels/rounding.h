@@ -1,0 +1,120 @@
+/*
+ * Floats in sixteen bits: the one source of batch_round's rule (batch.h) for every variant, CPU and GPU, one
+ * number at a time and without branches, so that compilers take several numbers at once. All work on the
+ * bits of a float.
+ *
+ * Both ways of rounding are one: what lies below the last bit that is kept is added to `below`, sixteen bits
+ * wide, and the sum is cut. Random bits round up with the share of the way there; to nearest even, `below` is
+ * half a step less one, or half a step if the last bit is set.
+ */
+#ifndef KERNELS_ROUNDING_H
+#define KERNELS_ROUNDING_H
+
+#include "kernels/num.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+static inline KERNELS_BOTH uint32_t float_bits(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static inline KERNELS_BOTH float bits_float(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* Neither NaN nor infinite. */
+static inline KERNELS_BOTH bool float_is_finite(float x)
+{
+    return (float_bits(x) & 0x7f800000U) != 0x7f800000U;
+}
+
+/*
+ * Random bits: splitmix64 (Steele, Lea, Flood 2014), begun at rounding_begin(seed, number); element i takes
+ * sixteen bits of word i / 4, those from 16 * (i % 4) on.
+ */
+static inline KERNELS_BOTH uint64_t rounding_begin(uint64_t seed, uint64_t number)
+{
+    return num_mix(seed ^ num_mix(number));
+}
+
+static inline KERNELS_BOTH uint64_t rounding_word(uint64_t begin, uint64_t index)
+{
+    return num_mix(begin + (index + 1) * 0x9e3779b97f4a7c15U);
+}
+
+static inline KERNELS_BOTH uint32_t rounding_random(uint64_t word, unsigned i)
+{
+    return (uint32_t)(word >> 16 * i) & 0xffffU;
+}
+
+/* bf16: the upper half of a float's bits. */
+static inline KERNELS_BOTH uint16_t bf16_of(uint32_t bits, uint32_t random, bool is_nearest)
+{
+    uint32_t size = bits & 0x7fffffffU;
+    uint32_t below = is_nearest ? 0x7fffU + (size >> 16 & 1U) : random;
+    uint32_t cut = (size + below) >> 16;
+    cut = cut > 0x7f7fU ? 0x7f7fU : cut;
+    cut = size == 0x7f800000U ? 0x7f80U : cut;
+    cut |= bits >> 16 & 0x8000U;
+    return (uint16_t)(size > 0x7f800000U ? 0x7fc0U : cut);
+}
+
+/*
+ * fp16. Normal numbers lose thirteen bits: the upper thirteen of the random ones meet them. Below 2^-14 the
+ * grid is 2^-24, and numbers are cut to 2^-40 before the random bits are added; to nearest, the sum with 0.5,
+ * whose last bit is 2^-24, rounds.
+ */
+static inline KERNELS_BOTH uint16_t fp16_of(uint32_t bits, uint32_t random, bool is_nearest)
+{
+    uint32_t size = bits & 0x7fffffffU;
+    bool is_small = size < 0x38800000U;
+    float small = bits_float(is_small ? size : 0U);
+    uint32_t tiny = is_nearest ? float_bits(small + 0.5F) - 0x3f000000U
+                               : ((uint32_t)(int32_t)(small * 0x1p40F) + random) >> 16;
+    uint32_t below = is_nearest ? 0xfffU + (size >> 13 & 1U) : random >> 3;
+    uint32_t cut = (size - 0x38000000U + below) >> 13;
+    cut = cut > 0x7bffU ? 0x7bffU : cut;
+    cut = is_small ? tiny : cut;
+    cut = size == 0x7f800000U ? 0x7c00U : cut;
+    cut |= bits >> 16 & 0x8000U;
+    return (uint16_t)(size > 0x7f800000U ? 0x7e00U : cut);
+}
+
+static inline KERNELS_BOTH float float_of_bf16(uint16_t x)
+{
+    return bits_float((uint32_t)x << 16);
+}
+
+/* Of a denormal: the bits behind 2^-14, less 2^-14. */
+static inline KERNELS_BOTH float float_of_fp16(uint16_t x)
+{
+    uint32_t sign = (x & 0x8000U) << 16, size = (x & 0x7fffU) << 13;
+    uint32_t normal = size + (size >= 0x0f800000U ? 0x70000000U : 0x38000000U);
+    uint32_t denormal = float_bits(bits_float(size + 0x38800000U) - 0x1p-14F);
+    return bits_float(sign | (size < 0x00800000U ? denormal : normal));
+}
+
+/* int8: what the weights of a row are divided by, from the bits of its largest |w|. */
+static inline KERNELS_BOTH float int8_scale(uint32_t largest)
+{
+    float scale = bits_float(largest) / 127.0F;
+    scale = scale < 0x1p-126F ? 0.0F : scale;
+    return largest >= 0x7f800000U ? bits_float(0x7fc00000U) : scale;
+}
+
+/* w / scale to nearest even: the last byte of a float of 1.5 * 2^23 and it. */
+static inline KERNELS_BOTH int8_t int8_of(float w, float scale)
+{
+    bool is_usable = scale > 0.0F; /* neither 0 nor NaN */
+    float share = is_usable ? w / scale : 0.0F;
+    return (int8_t)(uint8_t)float_bits(share + 12582912.0F);
+}
+
+#endif
