@@ -38,6 +38,12 @@ static inline cudaStream_t gpu_cuda_stream(void *stream)
     return of->stream;
 }
 
+/* How many multiprocessors the device of a kernel's `stream` argument has. */
+static inline int gpu_multiprocessors(void *stream)
+{
+    return static_cast<gpu_stream *>(stream)->gpu->multiprocessors;
+}
+
 /* Fills error (NULL: nobody asks); false, so that it can be returned. */
 bool gpu_refuse(gpu_error *error, enum gpu_failure failure, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -1,0 +1,105 @@
+/*
+ * The words of kernels/lanes.h that the shared arithmetic is written in (optimizer_step.inc.h), for a thread
+ * of a GPU: a v16 is the thread's four of a vector's lanes, so that a group of four threads holds what a CPU
+ * holds in one. Each operation is rounded as on a CPU (nvcc -fmad=false, no flushing of denormals).
+ * lanes.h includes this where KERNELS_LANES_CUDA is defined.
+ */
+#ifndef KERNELS_CUDA_LANES_CUH
+#define KERNELS_CUDA_LANES_CUH
+
+#include "kernels/cuda/cuda.cuh"
+#include "kernels/rounding.h"
+
+struct alignas(16) v16 {
+    float f[4];
+};
+
+#define LANES_EACH(expr)                                                                                     \
+    v16 r;                                                                                                   \
+    for (int i = 0; i < 4; i++)                                                                              \
+        r.f[i] = (expr);                                                                                     \
+    return r
+
+LANES_INLINE v16 v16_set1(float x)
+{
+    LANES_EACH(x);
+}
+LANES_INLINE v16 v16_of(float4 x)
+{
+    v16 r = {{x.x, x.y, x.z, x.w}};
+    return r;
+}
+/* Sixteen bytes, aligned to as many. */
+LANES_INLINE v16 v16_load(const float *p)
+{
+    return v16_of(*(const float4 *)(const void *)p);
+}
+LANES_INLINE void v16_store(float *p, v16 a)
+{
+    *(float4 *)(void *)p = make_float4(a.f[0], a.f[1], a.f[2], a.f[3]);
+}
+LANES_INLINE v16 v16_add(v16 a, v16 b)
+{
+    LANES_EACH(a.f[i] + b.f[i]);
+}
+LANES_INLINE v16 v16_sub(v16 a, v16 b)
+{
+    LANES_EACH(a.f[i] - b.f[i]);
+}
+LANES_INLINE v16 v16_mul(v16 a, v16 b)
+{
+    LANES_EACH(a.f[i] * b.f[i]);
+}
+LANES_INLINE v16 v16_div(v16 a, v16 b)
+{
+    LANES_EACH(a.f[i] / b.f[i]);
+}
+LANES_INLINE v16 v16_sqrt(v16 a)
+{
+    LANES_EACH(sqrtf(a.f[i]));
+}
+LANES_INLINE v16 v16_fma(v16 a, v16 b, v16 c)
+{
+    LANES_EACH(fmaf(a.f[i], b.f[i], c.f[i]));
+}
+LANES_INLINE v16 v16_fnma(v16 a, v16 b, v16 c)
+{
+    LANES_EACH(fmaf(-a.f[i], b.f[i], c.f[i]));
+}
+LANES_INLINE v16 v16_max(v16 a, v16 b)
+{
+    LANES_EACH(a.f[i] > b.f[i] ? a.f[i] : b.f[i]);
+}
+LANES_INLINE v16 v16_min(v16 a, v16 b)
+{
+    LANES_EACH(a.f[i] < b.f[i] ? a.f[i] : b.f[i]);
+}
+LANES_INLINE v16 v16_keep_gt(v16 x, v16 a, v16 b)
+{
+    LANES_EACH(a.f[i] > b.f[i] ? x.f[i] : 0.0F);
+}
+LANES_INLINE v16 v16_copysign(v16 a, v16 b)
+{
+    LANES_EACH(copysignf(a.f[i], b.f[i]));
+}
+LANES_INLINE v16 v16_abs(v16 a)
+{
+    LANES_EACH(fabsf(a.f[i]));
+}
+LANES_INLINE v16 v16_rsqrt_guess(v16 a)
+{
+    LANES_EACH(bits_float(0x5f1ffff9U - (float_bits(a.f[i]) >> 1)));
+}
+/* The thread's four are one group. */
+LANES_INLINE v16 v16_group_sum(v16 a)
+{
+    return v16_set1((a.f[0] + a.f[2]) + (a.f[1] + a.f[3]));
+}
+LANES_INLINE v16 v16_group_squares1(v16 a)
+{
+    return v16_set1(fmaf(a.f[2], a.f[2], a.f[0] * a.f[0]) + fmaf(a.f[3], a.f[3], a.f[1] * a.f[1]));
+}
+
+#undef LANES_EACH
+
+#endif
