@@ -60,7 +60,7 @@ static uint64_t batch_bytes(uint32_t batch_max)
     if (batch_max == 0)
         return 0;
     sort_pairs_32(NULL, &sort, NULL, NULL, NULL, NULL, batch_max, 32, NULL);
-    return (uint64_t)batch_max * (sizeof(uint64_t) + 8 * sizeof(uint32_t)) + sort +
+    return (uint64_t)batch_max * (sizeof(uint64_t) + 9 * sizeof(uint32_t)) + sort +
            (uint64_t)removed_room(batch_max) * sizeof(gpu_removed);
 }
 
@@ -224,7 +224,7 @@ static bool scratch_init(gpu_tables *tables, gpu_stream *stream, gpu_error *erro
     unsigned char *sort = NULL;
     if (!make(tables, stream, &s->seen, n, error) || !make(tables, stream, &s->waiting, n, error) ||
         !make(tables, stream, &s->gone, n, error) || !make(tables, stream, &s->numbers, n, error) ||
-        !make(tables, stream, &s->numbers_sorted, n, error) ||
+        !make(tables, stream, &s->numbers_sorted, n, error) || !make(tables, stream, &s->seconds, n, error) ||
         !make(tables, stream, &s->order_sorted, n, error) || !make(tables, stream, &s->iota, n, error) ||
         !make(tables, stream, &s->lists[0], n, error) || !make(tables, stream, &s->lists[1], n, error) ||
         !make(tables, stream, &sort, s->sort_bytes, error))
@@ -275,24 +275,22 @@ static bool table_init(gpu_tables *tables, gpu_stream *stream, uint32_t t, const
     return true;
 }
 
-static bool tables_init(gpu_tables *tables, const gpu_tables_plan *plan, gpu_error *error)
+static bool tables_init(gpu_tables *tables, gpu_stream *stream, const gpu_tables_plan *plan, gpu_error *error)
 {
-    gpu_stream stream = {tables->gpu, NULL}; /* the default one; waited for before anybody else begins */
     uint32_t n = tables->options.tables;
     bool has_batches = tables->options.batch_max > 0;
     tables->removed_room = has_batches ? removed_room(tables->options.batch_max) : 0;
     tables->pinned =
         static_cast<unsigned char *>(leat_gpu_api()->alloc_pinned(tables->gpu, PINNED_BYTES, error));
-    if (tables->pinned == NULL || !make(tables, &stream, &tables->views, n, error) ||
-        !make(tables, &stream, &tables->counts, n, error) ||
-        !make(tables, &stream, &tables->flags, 1, error) ||
-        !make(tables, &stream, &tables->removed, tables->removed_room, error) ||
-        !scratch_init(tables, &stream, error))
+    if (tables->pinned == NULL || !make(tables, stream, &tables->views, n, error) ||
+        !make(tables, stream, &tables->counts, n, error) || !make(tables, stream, &tables->flags, 1, error) ||
+        !make(tables, stream, &tables->removed, tables->removed_room, error) ||
+        !scratch_init(tables, stream, error))
         return false;
     for (uint32_t t = 0; t < n; t++)
-        if (!table_init(tables, &stream, t, plan, error))
+        if (!table_init(tables, stream, t, plan, error))
             return false;
-    return tables_wait(tables, &stream, error);
+    return tables_wait(tables, stream, error);
 }
 
 gpu_tables *tables_create(gpu *gpu, const gpu_tables_options *options, gpu_error *error)
@@ -324,9 +322,14 @@ gpu_tables *tables_create(gpu *gpu, const gpu_tables_options *options, gpu_error
     tables->state_floats = (uint32_t)opt_state_floats(options->optimizer, options->d);
     tables->stride = stride_of(options);
     tables->state_init = opt_state_init(options->optimizer, options->accumulator);
-    if (tables_init(tables, &plan, error))
+    gpu_stream *stream = leat_gpu_api()->stream(gpu, error);
+    bool is_made = stream != NULL && tables_init(tables, stream, &plan, error);
+    if (stream != NULL)
+        leat_gpu_api()->stream_free(gpu, stream);
+    if (is_made)
         return tables;
     tables_destroy(tables);
+    gpu_is_good(gpu, error);
     return NULL;
 }
 
@@ -343,9 +346,9 @@ void tables_destroy(gpu_tables *tables)
         leat_gpu_api()->free(gpu, tables->tables[t].view.sketch);
     }
     table_scratch *s = &tables->scratch;
-    void *const scratch[] = {s->seen,           s->waiting,      s->gone, s->numbers,
-                             s->numbers_sorted, s->order_sorted, s->iota, s->lists[0],
-                             s->lists[1],       s->counters,     s->sort};
+    void *const scratch[] = {s->seen,           s->waiting,  s->gone,         s->numbers,
+                             s->numbers_sorted, s->seconds,  s->order_sorted, s->iota,
+                             s->lists[0],       s->lists[1], s->counters,     s->sort};
     for (void *memory : scratch)
         leat_gpu_api()->free(gpu, memory);
     leat_gpu_api()->free(gpu, tables->views);

@@ -20,6 +20,7 @@ struct table_scratch {
     uint32_t *waiting; /* the estimate with this batch's sightings, of keys that admission is asked about */
     uint64_t *gone;    /* the slot of an expired row, or SLOT_NONE */
     uint32_t *numbers, *numbers_sorted; /* buckets where new keys want to go; BATCH_NONE: they do not */
+    uint32_t *seconds; /* likewise: the second buckets of those that the first had no room for */
     uint32_t *order_sorted;
     uint32_t *iota;     /* 0, 1, 2 ... */
     uint32_t *lists[2]; /* keys with many sightings, and very many; then: keys for the stash */

@@ -1,0 +1,294 @@
+/*
+ * resolve: a batch's sightings of distinct keys; gpu_table.h tells the rule.
+ *
+ * Ladder: (1) a lock a bucket and a key a thread: which key gets the last slot is a matter of luck, and the
+ * same batch gives other rows each time; (2) phases, so that nothing is decided before all of the batch that
+ * bears on it is known, each a kernel: the latest sightings; look (a tile a key, as find); settle (expired
+ * rows go, sketches rise: maxima, so that their order is nothing); admit; then rows are made, sorted by
+ * bucket (table_insert.cu). No count comes to the host: nothing waits. (3) what a set does not have costs no
+ * launch: no admission, no expiry, no sighting times. (4) headers are one access of 16 bytes; the latest
+ * sighting of a key is a thread's work up to 64 of them, a warp's up to 4096, the device's beyond. Not
+ * measured.
+ */
+#include "kernels/cuda/table_probe.cuh"
+#include "kernels/cuda/tables.cuh"
+
+enum {
+    BLOCK = 256,
+    KEYS = 2,
+    BLOCK_KEYS = BLOCK / TILE_LANES * KEYS,
+    SKETCH_DEPTH = 4,
+    COUNT_MAX = 255,
+    MANY = 64,
+    VERY_MANY = 4096
+};
+
+/* A batch and where its phases leave things, as an argument. */
+struct resolve_batch {
+    gpu_batch batch;
+    const gpu_table_view *views;
+    gpu_table_counts *counts;
+    table_scratch scratch;
+    gpu_removed_list removed;
+    uint32_t stride;
+    void **rows;
+};
+
+static __device__ uint32_t keys_of(const gpu_batch &batch)
+{
+    return *batch.count < batch.n ? *batch.count : batch.n;
+}
+
+static __device__ uint32_t sightings(const gpu_batch &batch, uint32_t u)
+{
+    return batch.starts[u + 1] - batch.starts[u];
+}
+
+/* --- the latest sighting of each key ----------------------------------------------------------------------
+ */
+
+static __global__ void seen_few(resolve_batch in)
+{
+    const uint32_t u = (uint32_t)cuda_thread();
+    if (u >= keys_of(in.batch))
+        return;
+    const uint32_t from = in.batch.starts[u], to = in.batch.starts[u + 1];
+    uint32_t latest = 0;
+    if (to - from > MANY) {
+        const int which = to - from > VERY_MANY ? COUNT_VERY_MANY : COUNT_MANY;
+        in.scratch.lists[which][atomicAdd(&in.scratch.counters[which], 1U)] = u;
+    } else {
+        for (uint32_t i = from; i < to; i++)
+            latest = max(latest, in.batch.seen[in.batch.order[i]]);
+    }
+    in.scratch.seen[u] = latest;
+}
+
+/* The latest of sightings first, first + stride ... of key u; to all lanes. */
+static __device__ uint32_t latest_of(const gpu_batch &batch, uint32_t u, uint32_t first, uint32_t stride)
+{
+    const uint32_t to = batch.starts[u + 1];
+    uint32_t latest = 0;
+#pragma unroll 4
+    for (uint64_t i = (uint64_t)batch.starts[u] + first; i < to; i += stride)
+        latest = max(latest, batch.seen[batch.order[i]]);
+    return warp_most(latest);
+}
+
+static __global__ void seen_many(resolve_batch in)
+{
+    const uint32_t warp = (uint32_t)(cuda_thread() / WARP_LANES), lane = threadIdx.x % WARP_LANES;
+    const uint32_t warps = gridDim.x * blockDim.x / WARP_LANES;
+    const uint32_t many = in.scratch.counters[COUNT_MANY], very_many = in.scratch.counters[COUNT_VERY_MANY];
+    for (uint32_t i = warp; i < many; i += warps) {
+        const uint32_t u = in.scratch.lists[COUNT_MANY][i], latest = latest_of(in.batch, u, lane, WARP_LANES);
+        if (lane == 0)
+            in.scratch.seen[u] = latest;
+    }
+    for (uint32_t i = 0; i < very_many; i++) {
+        const uint32_t u = in.scratch.lists[COUNT_VERY_MANY][i];
+        const uint32_t latest = latest_of(in.batch, u, warp * WARP_LANES + lane, warps * WARP_LANES);
+        if (lane == 0)
+            atomicMax(&in.scratch.seen[u], latest);
+    }
+}
+
+/* --- look -------------------------------------------------------------------------------------------------
+ */
+
+static __device__ uint8_t *sketch_cell(const gpu_table_view *view, uint64_t hash, uint32_t d)
+{
+    const uint32_t step = (uint32_t)(hash >> 32) | 1;
+    return view->sketch + d * view->sketch_width + (((uint32_t)hash + d * step) & (view->sketch_width - 1));
+}
+
+static __device__ uint32_t sketch_estimate(const gpu_table_view *view, uint64_t hash)
+{
+    uint32_t least = COUNT_MAX;
+#pragma unroll
+    for (uint32_t d = 0; d < SKETCH_DEPTH; d++)
+        least = min(least, (uint32_t)*sketch_cell(view, hash, d));
+    return least;
+}
+
+static __device__ uint32_t number_of(const gpu_table_view *view, uint64_t hash)
+{
+    return view->number + (uint32_t)table_first(view, hash);
+}
+
+/* A sighted row: its header, by one lane. */
+static __device__ void touch(const resolve_batch &in, gpu_head *at, uint32_t u)
+{
+    gpu_head head = *at;
+    const uint32_t k = sightings(in.batch, u);
+    head.count = head.count + k < head.count ? UINT32_MAX : head.count + k;
+    head.seen = max(head.seen, in.batch.seen != NULL ? in.scratch.seen[u] : 0);
+    head.epoch = in.batch.epoch;
+    head.step = in.batch.step;
+    *at = head;
+}
+
+/* What becomes of a key without a row, before anything changes; by one lane. */
+static __device__ void ask(const resolve_batch &in, const table_search *s, uint32_t u)
+{
+    uint32_t waiting = 0;
+    if (s->view->admit_after > 1)
+        waiting = min(sketch_estimate(s->view, s->hash) + min(sightings(in.batch, u), (uint32_t)COUNT_MAX),
+                      (uint32_t)COUNT_MAX);
+    in.scratch.waiting[u] = waiting;
+    in.scratch.numbers[u] = waiting == 0 ? number_of(s->view, s->hash) : BATCH_NONE;
+}
+
+static __global__ void __launch_bounds__(BLOCK) look(resolve_batch in)
+{
+    const uint32_t warp = (uint32_t)(cuda_thread() / WARP_LANES), n = keys_of(in.batch);
+    const uint32_t first = warp * (WARP_TILES * KEYS) + threadIdx.x % WARP_LANES / TILE_LANES;
+    table_search searches[KEYS];
+#pragma unroll
+    for (int k = 0; k < KEYS; k++) {
+        const uint32_t u = first + (uint32_t)k * WARP_TILES;
+        searches[k].table = u < n ? in.batch.tables[u] : 0;
+        searches[k].view = in.views + searches[k].table;
+        searches[k].key = u < n ? in.batch.keys[u] : 0;
+    }
+    table_probe(searches, in.counts);
+    if (threadIdx.x % TILE_LANES != 0)
+        return;
+#pragma unroll
+    for (int k = 0; k < KEYS; k++) {
+        const uint32_t u = first + (uint32_t)k * WARP_TILES;
+        const table_search *s = &searches[k];
+        if (u >= in.batch.n)
+            continue;
+        in.scratch.numbers[u] = BATCH_NONE;
+        in.scratch.waiting[u] = 0;
+        in.scratch.gone[u] = SLOT_NONE;
+        if (u >= n || s->key == 0)
+            continue;
+        gpu_head *head = s->slot != SLOT_NONE ? table_head(s->view, s->slot) : NULL;
+        if (head != NULL && head->seen >= s->view->expired_before) {
+            touch(in, head, u);
+            in.rows[u] = table_row(s->view, s->slot, in.stride);
+            continue;
+        }
+        in.rows[u] = NULL;
+        in.scratch.gone[u] = s->slot;
+        ask(in, s, u);
+    }
+}
+
+/* --- settle and admit -------------------------------------------------------------------------------------
+ */
+
+static __device__ void raise_cell(uint8_t *cell, uint32_t estimate)
+{
+    const uintptr_t address = (uintptr_t)cell;
+    uint32_t *word = (uint32_t *)(address & ~(uintptr_t)3);
+    const uint32_t shift = 8 * (uint32_t)(address & 3);
+    uint32_t old = atomicOr(word, 0U);
+    while ((old >> shift & 255) < estimate) {
+        const uint32_t seen = old;
+        old = atomicCAS(word, seen, (seen & ~(255U << shift)) | estimate << shift);
+        if (old == seen)
+            return;
+    }
+}
+
+/* Expired rows of sighted keys go; the sketch counts sightings without a row. Nobody reads either here. */
+static __global__ void settle(resolve_batch in)
+{
+    const uint32_t u = (uint32_t)cuda_thread();
+    const bool is_key = u < keys_of(in.batch);
+    const uint32_t table = is_key ? in.batch.tables[u] : 0;
+    const gpu_table_view *view = in.views + table;
+    const uint64_t slot = is_key ? in.scratch.gone[u] : SLOT_NONE;
+    const uint32_t estimate = is_key ? in.scratch.waiting[u] : 0;
+    if (slot != SLOT_NONE) {
+        gpu_bucket *bucket = view->buckets + slot / GPU_BUCKET_SLOTS;
+        bucket->keys[slot % GPU_BUCKET_SLOTS] = 0;
+        bucket->digests[slot % GPU_BUCKET_SLOTS] = DIGEST_WAS_FULL; /* a 0 elsewhere in the line says more */
+        table_list_removed(&in.removed, table, in.batch.keys[u]);
+        if (slot / GPU_BUCKET_SLOTS < view->stash_buckets)
+            atomicSub(&in.counts[table].stashed, 1U);
+        atomicAdd(&in.counts[table].rows, ~0ULL);
+    }
+    table_count(in.counts, &gpu_table_counts::expired, table, slot != SLOT_NONE);
+    if (estimate == 0)
+        return;
+    const uint64_t hash = table_hash_of(view, in.batch.keys[u]);
+#pragma unroll
+    for (uint32_t d = 0; d < SKETCH_DEPTH; d++)
+        raise_cell(sketch_cell(view, hash, d), estimate);
+}
+
+static __global__ void admit(resolve_batch in)
+{
+    const uint32_t u = (uint32_t)cuda_thread();
+    const bool asks = u < keys_of(in.batch) && in.scratch.waiting[u] != 0;
+    const uint32_t table = asks ? in.batch.tables[u] : 0;
+    uint32_t waits = 0;
+    if (asks) {
+        const gpu_table_view *view = in.views + table;
+        const uint64_t hash = table_hash_of(view, in.batch.keys[u]);
+        if (sketch_estimate(view, hash) >= view->admit_after)
+            in.scratch.numbers[u] = number_of(view, hash);
+        else
+            waits = sightings(in.batch, u);
+    }
+    table_count(in.counts, &gpu_table_counts::waiting, table, waits);
+}
+
+/* --- a batch ----------------------------------------------------------------------------------------------
+ */
+
+static void queue_phases(gpu_tables *tables, cudaStream_t queue, const resolve_batch &in)
+{
+    bool expires = false, admits = false;
+    for (uint32_t t = 0; t < tables->options.tables; t++) {
+        expires |= tables->tables[t].view.expired_before > 0;
+        admits |= tables->tables[t].view.admit_after > 1;
+    }
+    const uint32_t n = in.batch.n, blocks = cuda_blocks(n, BLOCK);
+    if (in.batch.seen != NULL) {
+        LAUNCH(seen_few, blocks, BLOCK, 0, queue, in);
+        const uint32_t warps = cuda_blocks(n, MANY), most = 2 * (uint32_t)tables->gpu->multiprocessors;
+        LAUNCH(seen_many, min(cuda_blocks(warps, BLOCK / WARP_LANES), most), BLOCK, 0, queue, in);
+    }
+    LAUNCH(look, cuda_blocks(n, BLOCK_KEYS), BLOCK, 0, queue, in);
+    if (expires || admits)
+        LAUNCH(settle, blocks, BLOCK, 0, queue, in);
+    if (admits)
+        LAUNCH(admit, blocks, BLOCK, 0, queue, in);
+}
+
+void tables_resolve(gpu_tables *tables, gpu_stream *stream, const gpu_batch *batch, void **rows)
+{
+    const uint32_t n = batch->n;
+    if (n > tables->options.batch_max) {
+        gpu_fail(tables->gpu, "A batch of %u keys was resolved; the tables were made for %u.", n,
+                 tables->options.batch_max);
+        return;
+    }
+    if (n == 0 || !tables_reserve_removed(tables, stream, 2 * (uint64_t)n, NULL))
+        return;
+    cudaStream_t queue = gpu_cuda_stream(stream);
+    const resolve_batch in = {
+        *batch,         tables->views, tables->counts, tables->scratch, tables_removed_list(tables),
+        tables->stride, rows};
+    gpu_note(tables->gpu,
+             cudaMemsetAsync(tables->scratch.counters, 0, TABLE_COUNTERS * sizeof(uint32_t), queue),
+             "tables: resolve");
+    queue_phases(tables, queue, in);
+    gpu_launched(stream, "tables: resolve");
+    const table_insertion insertion = {batch->count,
+                                       n,
+                                       batch->keys,
+                                       batch->tables,
+                                       NULL,
+                                       batch->starts,
+                                       batch->seen != NULL ? tables->scratch.seen : NULL,
+                                       batch->step,
+                                       batch->epoch,
+                                       rows};
+    tables_insert(tables, stream, &insertion);
+}

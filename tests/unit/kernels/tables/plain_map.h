@@ -1,0 +1,72 @@
+/*
+ * What a set of embedding tables holds, as plainly as it can be said: a std::map a table, and the rule of a
+ * batch as gpu_table.h tells it, step by step, without a thought for speed. Shares nothing with the kernels
+ * but the hash.
+ */
+#ifndef TESTS_KERNELS_TABLES_PLAIN_MAP_H
+#define TESTS_KERNELS_TABLES_PLAIN_MAP_H
+
+#include "kernels/gpu_table.h"
+
+#include <map>
+#include <set>
+#include <vector>
+
+struct plain_row {
+    uint32_t count, seen, epoch, step;
+    std::vector<unsigned char> bytes; /* weights in their format, then the state */
+};
+
+/* A sighting: one place of a batch. */
+struct place {
+    uint32_t table;
+    uint64_t key;
+    uint32_t seen;
+};
+
+/* The distinct keys of a batch, in the order of their first places. */
+struct distinct_key {
+    uint32_t table;
+    uint64_t key;
+    uint32_t sightings, seen; /* the latest */
+};
+std::vector<distinct_key> distinct_keys(const std::vector<place> &batch);
+
+struct plain_table {
+    gpu_table_options options;
+    std::map<uint64_t, plain_row> rows; /* those that have expired are taken out when they are in the way */
+    std::map<uint64_t, plain_row> cold; /* moved out by the test: part of the table, but not on the device */
+    std::vector<std::set<uint64_t>> buckets; /* bounded: keys of each */
+    std::vector<uint8_t> sketch;
+    uint64_t sketch_width = 0;
+    uint32_t expired_before = 0;
+    uint64_t inserted = 0, evicted = 0, refused = 0, waiting = 0;
+
+    bool is_live(const plain_row &row) const
+    {
+        return row.seen >= expired_before;
+    }
+    const plain_row *find(uint64_t key) const; /* live, and not cold */
+};
+
+struct plain_set {
+    gpu_tables_options options;
+    std::vector<plain_table> tables;
+
+    plain_set(const gpu_tables_options &set_options, const std::vector<gpu_table_options> &table_options);
+    void resolve(const std::vector<place> &batch, uint32_t step, uint32_t epoch);
+    void expire(uint32_t table, uint32_t expired_before);
+    void halve_sketch(uint32_t table);
+    void erase(uint32_t table, uint64_t key);                     /* from wherever it is; not a removal */
+    void put(uint32_t table, uint64_t key, const plain_row &row); /* imported; bounded: there is room */
+    std::vector<float> weights(const plain_row &row) const;
+    size_t row_bytes_used() const; /* weights and state, without padding behind */
+    uint64_t rows_live(uint32_t table) const;
+
+  private:
+    void admit(const distinct_key &key, uint32_t step, uint32_t epoch);
+    bool make_way(plain_table &table, uint64_t bucket, uint32_t step);
+    plain_row new_row(const plain_table &table, const distinct_key &key, uint32_t step, uint32_t epoch) const;
+};
+
+#endif

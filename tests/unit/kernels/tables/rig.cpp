@@ -1,0 +1,417 @@
+#include "rig.h"
+
+#include <algorithm>
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- the device ------------------------------------------------------------------------------------------
+ */
+
+bool device::open()
+{
+    gpu_error error = {};
+    const char *path = getenv("LEAT_CUDA_LIBRARY");
+    api = gpu_open_library(NULL, &error);
+    on = api != NULL ? api->open(0, &error) : NULL;
+    stream = on != NULL ? api->stream(on, &error) : NULL;
+    void *library = path != NULL ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
+    void *symbol = library != NULL ? dlsym(library, "cuda_model_begin") : NULL;
+    if (symbol != NULL)
+        memcpy(&model_begin, &symbol, sizeof model_begin);
+    why = error.text;
+    return stream != NULL;
+}
+
+void device::close()
+{
+    api->stream_free(on, stream);
+    api->close(on);
+}
+
+void device::shuffle(uint64_t seed)
+{
+    if (model_begin != NULL)
+        model_begin(seed, seed % 2 == 0 ? 0xa5 : 0x5a);
+}
+
+template <typename type> void mirror<type>::need(device *d, size_t n)
+{
+    gpu_error error = {};
+    if (n <= room && room > 0)
+        return;
+    free();
+    of = d;
+    room = n + n / 2 + 16;
+    there = static_cast<type *>(d->api->alloc(d->on, room * sizeof(type), &error));
+    here = static_cast<type *>(d->api->alloc_pinned(d->on, room * sizeof(type), &error));
+    if (there == NULL || here == NULL) {
+        printf("Bail out! %s\n", error.text);
+        exit(1);
+    }
+}
+
+template <typename type> void mirror<type>::push(size_t n)
+{
+    if (n > 0)
+        of->api->copy(of->stream, there, here, n * sizeof(type));
+}
+
+template <typename type> void mirror<type>::pull(size_t n)
+{
+    if (n > 0)
+        of->api->copy(of->stream, here, there, n * sizeof(type));
+}
+
+template <typename type> void mirror<type>::free()
+{
+    if (of != NULL) {
+        of->api->free(of->on, there);
+        of->api->free_pinned(of->on, here);
+    }
+    there = here = NULL;
+    room = 0;
+}
+
+/* --- the rig ---------------------------------------------------------------------------------------------
+ */
+
+static gpu_tables_options with(gpu_tables_options options, const std::vector<gpu_table_options> &tables)
+{
+    options.tables = (uint32_t)tables.size();
+    options.table = tables.data();
+    return options;
+}
+
+rig::rig(device *on, gpu_tables_options options, std::vector<gpu_table_options> table_options)
+    : d(on), plain(with(options, table_options), table_options)
+{
+    gpu_error error = {};
+    gpu_tables_options o = with(options, table_options);
+    tables = d->api->tables->create(d->on, &o, &error);
+    if (tables == NULL)
+        fail("create: %s", error.text);
+}
+
+rig::~rig()
+{
+    d->api->tables->destroy(tables);
+    keys.free();
+    table_of.free();
+    starts.free();
+    order.free();
+    seen.free();
+    count.free();
+    rows.free();
+    values.free();
+    found.free();
+    bytes.free();
+    heads.free();
+    payloads.free();
+}
+
+void rig::fail(const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+    if (!failure.empty())
+        return;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    failure = text;
+}
+
+bool rig::wait(const char *what)
+{
+    gpu_error error = {};
+    if (!d->api->wait(d->stream, &error))
+        fail("%s: %s", what, error.text);
+    return is_good();
+}
+
+/* Keys by number, their sightings' places, and when those were. */
+void rig::upload(const std::vector<place> &places, const std::vector<distinct_key> &distinct)
+{
+    size_t n = places.size();
+    keys.need(d, n), table_of.need(d, n), starts.need(d, n + 1), order.need(d, n), seen.need(d, n);
+    count.need(d, 1), rows.need(d, n);
+    std::map<std::pair<uint32_t, uint64_t>, uint32_t> numbers;
+    uint32_t at = 0;
+    for (size_t u = 0; u < distinct.size(); u++) {
+        keys.here[u] = distinct[u].key;
+        table_of.here[u] = distinct[u].table;
+        starts.here[u] = at;
+        at += distinct[u].sightings;
+        numbers[{distinct[u].table, distinct[u].key}] = (uint32_t)u;
+    }
+    starts.here[distinct.size()] = at;
+    std::vector<uint32_t> next(starts.here, starts.here + distinct.size());
+    for (size_t p = 0; p < n; p++) {
+        seen.here[p] = places[p].seen;
+        if (places[p].key != 0)
+            order.here[next[numbers[{places[p].table, places[p].key}]]++] = (uint32_t)p;
+    }
+    count.here[0] = (uint32_t)distinct.size();
+    keys.push(distinct.size()), table_of.push(distinct.size()), starts.push(distinct.size() + 1);
+    order.push(at), seen.push(n), count.push(1);
+}
+
+/* For what of a batch is new: growth. */
+bool rig::room_for(const std::vector<distinct_key> &distinct)
+{
+    gpu_error error = {};
+    std::vector<uint32_t> rows_new(plain.tables.size());
+    std::vector<uint64_t> rows_cold(plain.tables.size());
+    if (d->api->tables->make_room == NULL)
+        return true;
+    for (const distinct_key &key : distinct)
+        rows_new[key.table] += plain.tables[key.table].options.rows_max == 0;
+    if (!d->api->tables->make_room(tables, d->stream, rows_new.data(), rows_cold.data(), &error))
+        fail("make_room: %s", error.text);
+    for (uint64_t cold : rows_cold)
+        if (cold > 0)
+            fail("make_room: %llu rows have to go", (unsigned long long)cold);
+    return is_good();
+}
+
+bool rig::batch(const std::vector<place> &places)
+{
+    std::vector<distinct_key> distinct = distinct_keys(places);
+    if (!is_good() || !room_for(distinct))
+        return false;
+    upload(places, distinct);
+    gpu_batch on_device = {count.there, keys.there, table_of.there,          starts.there,
+                           order.there, seen.there, (uint32_t)places.size(), ++step,
+                           epoch};
+    d->api->tables->resolve(tables, d->stream, &on_device, rows.there);
+    rows.pull(distinct.size());
+    if (!wait("resolve"))
+        return false;
+    plain.resolve(places, step, epoch);
+    last = distinct;
+    last_rows.assign(rows.here, rows.here + distinct.size());
+    for (const distinct_key &key : distinct)
+        known.insert({key.table, key.key});
+    return check_last();
+}
+
+/* The rows that a batch was given are those of its keys, and there is one a key. */
+bool rig::check_last()
+{
+    std::set<void *> all;
+    for (size_t u = 0; u < last.size() && is_good(); u++) {
+        const plain_table &table = plain.tables[last[u].table];
+        bool has_row = table.rows.count(last[u].key) != 0;
+        if (has_row != (last_rows[u] != NULL))
+            fail("step %u: key %llu of table %u, the %zuth: a row is %s, and was %s", step,
+                 (unsigned long long)last[u].key, last[u].table, u, has_row ? "expected" : "not expected",
+                 last_rows[u] != NULL ? "given" : "not given");
+        if (last_rows[u] != NULL && !all.insert(last_rows[u]).second)
+            fail("step %u: two keys were given one row", step);
+    }
+    return is_good();
+}
+
+bool rig::expire(uint32_t table, uint32_t expired_before)
+{
+    if (!is_good())
+        return false;
+    d->api->tables->expire(tables, d->stream, table, expired_before);
+    plain.expire(table, expired_before);
+    return wait("expire");
+}
+
+bool rig::halve(uint32_t table)
+{
+    if (!is_good())
+        return false;
+    d->api->tables->halve_sketch(tables, d->stream, table);
+    plain.halve_sketch(table);
+    return wait("halve_sketch");
+}
+
+bool rig::write_rows(random_numbers *random, uint32_t share)
+{
+    size_t size = plain.row_bytes_used();
+    bytes.need(d, size * last.size());
+    for (size_t u = 0; u < last.size() && is_good(); u++) {
+        if (last_rows[u] == NULL || random->below(share) != 0)
+            continue;
+        plain_row &row = plain.tables[last[u].table].rows[last[u].key];
+        for (size_t i = 0; i < size; i += 2) { /* small finite numbers in every format */
+            uint16_t bits = (uint16_t)(random->next() & 0x3fff);
+            memcpy(&row.bytes[i], &bits, 2);
+        }
+        memcpy(bytes.here + u * size, row.bytes.data(), size);
+        d->api->copy(d->stream, last_rows[u], bytes.here + u * size, size);
+    }
+    return wait("writing rows");
+}
+
+/* --- comparing -------------------------------------------------------------------------------------------
+ */
+
+bool rig::find_all(const std::vector<std::pair<uint32_t, uint64_t>> &wanted, std::vector<void *> *out)
+{
+    size_t n = wanted.size();
+    keys.need(d, n), table_of.need(d, n), rows.need(d, n), count.need(d, 1);
+    for (size_t i = 0; i < n; i++) {
+        keys.here[i] = wanted[i].second;
+        table_of.here[i] = wanted[i].first;
+    }
+    count.here[0] = (uint32_t)n;
+    keys.push(n), table_of.push(n), count.push(1);
+    d->api->tables->find(tables, d->stream, keys.there, table_of.there, count.there, (uint32_t)rows.room,
+                         rows.there);
+    rows.pull(n);
+    if (!wait("find"))
+        return false;
+    out->assign(rows.here, rows.here + n);
+    return true;
+}
+
+bool rig::check_values(const std::vector<std::pair<uint32_t, uint64_t>> &wanted)
+{
+    size_t n = wanted.size(), dims = plain.options.d;
+    keys.need(d, n), table_of.need(d, n), values.need(d, n * dims), found.need(d, n);
+    for (size_t i = 0; i < n; i++) {
+        keys.here[i] = wanted[i].second;
+        table_of.here[i] = wanted[i].first;
+    }
+    keys.push(n), table_of.push(n);
+    d->api->tables->find_values(tables, d->stream, keys.there, table_of.there, NULL, (uint32_t)n,
+                                values.there, found.there);
+    values.pull(n * dims), found.pull(n);
+    if (!wait("find_values"))
+        return false;
+    for (size_t i = 0; i < n && is_good(); i++) {
+        const plain_row *row = plain.tables[wanted[i].first].find(wanted[i].second);
+        std::vector<float> weights = row != NULL ? plain.weights(*row) : std::vector<float>(dims, 0.0F);
+        if (found.here[i] != (row != NULL))
+            fail("step %u: key %llu of table %u is %s, and was %s", step,
+                 (unsigned long long)wanted[i].second, wanted[i].first, row != NULL ? "there" : "not there",
+                 found.here[i] ? "found" : "not found");
+        else if (memcmp(values.here + i * dims, weights.data(), 4 * dims) != 0)
+            fail("step %u: key %llu of table %u has other weights: %g, and not %g", step,
+                 (unsigned long long)wanted[i].second, wanted[i].first, (double)values.here[i * dims],
+                 (double)weights[0]);
+    }
+    return is_good();
+}
+
+/* find, and the bytes of some rows. */
+bool rig::check_bytes(const std::vector<std::pair<uint32_t, uint64_t>> &wanted)
+{
+    enum { SOME = 64 };
+    size_t size = plain.row_bytes_used(), every = wanted.size() / SOME + 1, copied = 0;
+    std::vector<void *> found_rows;
+    if (!find_all(wanted, &found_rows))
+        return false;
+    bytes.need(d, size * SOME);
+    for (size_t i = 0; i < wanted.size(); i++) {
+        const plain_row *row = plain.tables[wanted[i].first].find(wanted[i].second);
+        if ((row != NULL) != (found_rows[i] != NULL))
+            fail("step %u: find of key %llu of table %u", step, (unsigned long long)wanted[i].second,
+                 wanted[i].first);
+        else if (row != NULL && i % every == 0)
+            d->api->copy(d->stream, bytes.here + copied++ * size, found_rows[i], size);
+    }
+    if (!wait("reading rows"))
+        return false;
+    copied = 0;
+    for (size_t i = 0; i < wanted.size(); i += every) {
+        const plain_row *row = plain.tables[wanted[i].first].find(wanted[i].second);
+        if (row != NULL && memcmp(bytes.here + copied++ * size, row->bytes.data(), size) != 0)
+            fail("step %u: key %llu of table %u has another row", step, (unsigned long long)wanted[i].second,
+                 wanted[i].first);
+    }
+    return is_good();
+}
+
+bool rig::check_stats()
+{
+    for (uint32_t t = 0; t < plain.tables.size() && is_good(); t++) {
+        const plain_table &table = plain.tables[t];
+        gpu_table_stats stats = {};
+        gpu_error error = {};
+        if (!d->api->tables->stats(tables, d->stream, t, &stats, &error)) {
+            fail("stats: %s", error.text);
+            return false;
+        }
+        if (stats.inserted != table.inserted || stats.evicted != table.evicted ||
+            stats.refused != table.refused || stats.waiting != table.waiting)
+            fail("step %u, table %u: inserted %llu, evicted %llu, refused %llu, waiting %llu; expected %llu, "
+                 "%llu, %llu, %llu",
+                 step, t, (unsigned long long)stats.inserted, (unsigned long long)stats.evicted,
+                 (unsigned long long)stats.refused, (unsigned long long)stats.waiting,
+                 (unsigned long long)table.inserted, (unsigned long long)table.evicted,
+                 (unsigned long long)table.refused, (unsigned long long)table.waiting);
+        if (stats.rows < plain.rows_live(t) ||
+            (table.options.rows_max > 0 && stats.rows > table.options.rows_max))
+            fail("step %u, table %u: %llu rows, of which %llu are live", step, t,
+                 (unsigned long long)stats.rows, (unsigned long long)plain.rows_live(t));
+    }
+    return is_good();
+}
+
+/* Headers and payloads of all rows, as they are exported. */
+bool rig::check_heads()
+{
+    const gpu_table_api *api = d->api->tables;
+    size_t floats = plain.options.d + opt_state_floats(plain.options.optimizer, plain.options.d);
+    size_t seen_rows = 0, live = 0;
+    uint64_t all = 0;
+    gpu_error error = {};
+    if (api->select == NULL || api->export_rows == NULL)
+        return true;
+    if (!api->select(tables, d->stream, 0, UINT32_MAX, &all, &error)) {
+        fail("select: %s", error.text);
+        return false;
+    }
+    const uint32_t room = (uint32_t)(all / 2 + 1);
+    heads.need(d, room), payloads.need(d, room * floats), count.need(d, 1);
+    for (size_t done = 0; done < all && is_good(); done += count.here[0]) {
+        api->export_rows(tables, d->stream, room, heads.there, payloads.there, count.there);
+        heads.pull(room), payloads.pull(room * floats), count.pull(1);
+        if (!wait("export_rows") || count.here[0] == 0)
+            break;
+        for (uint32_t i = 0; i < count.here[0]; i++, seen_rows++) {
+            const gpu_row_head *head = heads.here + i;
+            const plain_row *row = plain.tables[head->table].find(head->key);
+            if (row == NULL && head->seen < plain.tables[head->table].expired_before)
+                continue; /* gone, and not swept yet */
+            live++;
+            if (row == NULL || row->count != head->count || row->seen != head->seen ||
+                row->epoch != head->epoch)
+                fail("step %u: key %llu of table %u is exported with count %u, seen %u, epoch %u; expected "
+                     "%u, %u, %u",
+                     step, (unsigned long long)head->key, head->table, head->count, head->seen, head->epoch,
+                     row != NULL ? row->count : 0, row != NULL ? row->seen : 0, row != NULL ? row->epoch : 0);
+            else if (memcmp(payloads.here + i * floats, plain.weights(*row).data(), 4 * plain.options.d) != 0)
+                fail("step %u: key %llu of table %u is exported with other weights", step,
+                     (unsigned long long)head->key, head->table);
+        }
+    }
+    uint64_t expected = 0;
+    for (uint32_t t = 0; t < plain.tables.size(); t++)
+        expected += plain.rows_live(t);
+    if (is_good() && (live != expected || seen_rows != all))
+        fail("step %u: %zu rows were exported, %zu of them live; selected %llu, live %llu", step, seen_rows,
+             live, (unsigned long long)all, (unsigned long long)expected);
+    return is_good();
+}
+
+bool rig::check()
+{
+    std::vector<std::pair<uint32_t, uint64_t>> wanted(known.begin(), known.end());
+    random_numbers random = {step};
+    for (int i = 0; i < 32; i++) /* never seen, but for very little */
+        wanted.push_back({(uint32_t)random.below(plain.tables.size()), random.next()});
+    return is_good() && check_values(wanted) && check_bytes(wanted) && check_stats() && check_heads();
+}
+
+template struct mirror<uint64_t>;
+template struct mirror<uint32_t>;

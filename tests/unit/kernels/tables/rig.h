@@ -1,0 +1,113 @@
+/*
+ * A set of embedding tables on a device, and the plain map beside it: what is done to one is done to the
+ * other, and check compares them.
+ */
+#ifndef TESTS_KERNELS_TABLES_RIG_H
+#define TESTS_KERNELS_TABLES_RIG_H
+
+#include "plain_map.h"
+
+#include <memory>
+#include <string>
+
+/* The device of a test, opened once; api NULL: why says why there is none. */
+struct device {
+    const gpu_api *api = NULL;
+    gpu *on = NULL;
+    gpu_stream *stream = NULL;
+    std::string why;
+    void (*model_begin)(uint64_t seed, uint8_t poison) = NULL; /* the host's model */
+
+    bool open();
+    void close();
+    /* Between tests: another order of threads, if this is the host's model. */
+    void shuffle(uint64_t seed);
+};
+
+/* splitmix64. */
+struct random_numbers {
+    uint64_t state;
+
+    uint64_t next()
+    {
+        uint64_t x = (state += 0x9e3779b97f4a7c15U);
+        x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
+        x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
+        return x ^ (x >> 31);
+    }
+    uint64_t below(uint64_t n)
+    {
+        return next() % n;
+    }
+};
+
+/* Device memory, and pinned memory that it is copied to and from. */
+template <typename type> struct mirror {
+    device *of = NULL;
+    type *there = NULL, *here = NULL;
+    size_t room = 0;
+
+    void need(device *d, size_t n);
+    void push(size_t n);
+    void pull(size_t n); /* to be waited for */
+    void free();
+};
+
+struct row_heads { /* as exported */
+    gpu_row_head head;
+    std::vector<float> payload;
+};
+
+class rig
+{
+  public:
+    rig(device *d, gpu_tables_options options, std::vector<gpu_table_options> table_options);
+    ~rig();
+    bool is_good() const
+    {
+        return failure.empty();
+    }
+    void fail(const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+    /* One batch on both sides: the next step. False: it failed. */
+    bool batch(const std::vector<place> &places);
+    bool expire(uint32_t table, uint32_t expired_before);
+    bool halve(uint32_t table);
+    /* Other weights and state for some of the rows of the last batch, written through their pointers. */
+    bool write_rows(random_numbers *random, uint32_t share);
+    /* All keys ever seen, and some that never were: found or not, weights; some rows' bytes; stats; and, if
+     * the library exports, all headers. */
+    bool check();
+
+    device *d;
+    gpu_tables *tables = NULL;
+    plain_set plain;
+    uint32_t step = 0, epoch = 1;
+    std::string failure;
+    std::vector<distinct_key> last; /* keys of the last batch, and their rows' addresses on the device */
+    std::vector<void *> last_rows;
+    std::set<std::pair<uint32_t, uint64_t>> known;
+
+    bool wait(const char *what);
+    bool room_for(const std::vector<distinct_key> &keys);
+    bool find_all(const std::vector<std::pair<uint32_t, uint64_t>> &keys, std::vector<void *> *rows);
+
+  private:
+    bool check_last();
+    bool check_values(const std::vector<std::pair<uint32_t, uint64_t>> &keys);
+    bool check_bytes(const std::vector<std::pair<uint32_t, uint64_t>> &keys);
+    bool check_stats();
+    bool check_heads();
+    void upload(const std::vector<place> &places, const std::vector<distinct_key> &keys);
+
+    mirror<uint64_t> keys;
+    mirror<uint32_t> table_of, starts, order, seen, count;
+    mirror<void *> rows;
+    mirror<float> values;
+    mirror<uint8_t> found;
+    mirror<unsigned char> bytes;
+    mirror<gpu_row_head> heads;
+    mirror<float> payloads;
+};
+
+#endif
