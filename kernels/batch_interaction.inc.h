@@ -73,7 +73,7 @@ static void batch_fm(struct batch_interaction *a, void *stream)
     }
 }
 
-/* One bag. Rows behind the last field are zeros; so is a field's own block. */
+/* One bag. Rows behind the last field are zeros. */
 LANES_INLINE float ffm_bag(const struct batch_interaction *a, size_t bag, bool has_grads)
 {
     static const float zeros[BATCH_FIELDS_MAX * 4];
@@ -86,7 +86,7 @@ LANES_INLINE float ffm_bag(const struct batch_interaction *a, size_t bag, bool h
         struct ffm_out to = {.out = has_grads ? a->grads + first + slice : NULL,
                              .stride = stride,
                              .slope = has_grads ? a->slopes + bag : NULL};
-        total += ffm_slice(to, rows, zeros, n, 0);
+        total += ffm_slice(to, rows, n, 0);
     }
     return total;
 }

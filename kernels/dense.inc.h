@@ -114,9 +114,25 @@ static void dense_gradient(float *dw, float *dbias, const float *dout, const flo
         dbias[o] = v16_sum(v16_load(dout + o * 16));
 }
 
+/* Four vectors of sixteen, of what lies four by four, sixteen times: vector k takes the k-th of each. */
+LANES_INLINE void turn_16x4(float *out, size_t out_stride, const float *in, size_t in_stride)
+{
+    v16 v[4];
+    for (int k = 0; k < 4; k++) {
+        const float *first = in + (size_t)k * in_stride;
+        v[k] = v16_load4x4(first, first + 4 * in_stride, first + 8 * in_stride, first + 12 * in_stride);
+    }
+    v16_turn_groups(v);
+    for (int k = 0; k < 4; k++)
+        v16_store(out + (size_t)k * out_stride, v[k]);
+}
+
 static void dense_rows_to_lanes(float *lanes, const float *rows, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
+    size_t i = 0;
+    for (; i + 4 <= n; i += 4)
+        turn_16x4(lanes + i * 16, 16, rows + i, n);
+    for (; i < n; i++) {
         for (size_t e = 0; e < 16; e++)
             lanes[i * 16 + e] = rows[e * n + i];
     }
@@ -124,38 +140,53 @@ static void dense_rows_to_lanes(float *lanes, const float *rows, size_t n)
 
 static void dense_lanes_to_rows(float *rows, const float *lanes, size_t n)
 {
-    for (size_t e = 0; e < 16; e++) {
-        for (size_t i = 0; i < n; i++)
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        for (size_t e = 0; e < 16; e += 4)
+            turn_16x4(rows + e * n + i, n, lanes + i * 16 + e, 16);
+    }
+    for (; i < n; i++) {
+        for (size_t e = 0; e < 16; e++)
             rows[e * n + i] = lanes[i * 16 + e];
     }
+}
+
+/* Element by element: whole vectors, for which the constant 16 makes loads and stores whole, then the rest.
+ */
+LANES_INLINE void blend_vector(float *x, const float *y, v16 scale, size_t lanes)
+{
+    v16_store_n(x, v16_fma(v16_load_n(x, lanes), scale, v16_load_n(y, lanes)), lanes);
 }
 
 static void blend(float *x, const float *y, float scale, size_t n)
 {
     v16 s = v16_set1(scale);
-    for (size_t i = 0; i < n; i += 16) {
-        size_t lanes = n - i < 16 ? n - i : 16;
-        v16_store_n(x + i, v16_fma(v16_load_n(x + i, lanes), s, v16_load_n(y + i, lanes)), lanes);
-    }
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        blend_vector(x + i, y + i, s, 16);
+    if (i < n)
+        blend_vector(x + i, y + i, s, n - i);
 }
 
-static void relu_forward(float *x, size_t n)
+/* dx = x > 0 ? dx : 0 */
+LANES_INLINE void relu_vector(float *dx, const float *x, size_t lanes)
 {
-    v16 zero = v16_set1(0.0F);
-    for (size_t i = 0; i < n; i += 16) {
-        size_t lanes = n - i < 16 ? n - i : 16;
-        v16 v = v16_load_n(x + i, lanes);
-        v16_store_n(x + i, v16_keep_gt(v, v, zero), lanes);
-    }
+    v16 kept = v16_keep_gt(v16_load_n(dx, lanes), v16_load_n(x, lanes), v16_set1(0.0F));
+    v16_store_n(dx, kept, lanes);
 }
 
 static void relu_backward(float *dx, const float *x, size_t n)
 {
-    v16 zero = v16_set1(0.0F);
-    for (size_t i = 0; i < n; i += 16) {
-        size_t lanes = n - i < 16 ? n - i : 16;
-        v16_store_n(dx + i, v16_keep_gt(v16_load_n(dx + i, lanes), v16_load_n(x + i, lanes), zero), lanes);
-    }
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        relu_vector(dx + i, x + i, 16);
+    if (i < n)
+        relu_vector(dx + i, x + i, n - i);
+}
+
+static void relu_forward(float *x, size_t n)
+{
+    relu_backward(x, x, n);
 }
 
 /* exp(x) for |x| <= 87 in fma: Cody-Waite reduction, degree 6 (Cephes expf); relative error < 2e-7. */
@@ -184,19 +215,25 @@ LANES_INLINE v16 v16_sigmoid(v16 x)
 
 static void sigmoid(float *out, const float *x, size_t n)
 {
-    for (size_t i = 0; i < n; i += 16) {
-        size_t lanes = n - i < 16 ? n - i : 16;
-        v16_store_n(out + i, v16_sigmoid(v16_load_n(x + i, lanes)), lanes);
-    }
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        v16_store(out + i, v16_sigmoid(v16_load(x + i)));
+    if (i < n)
+        v16_store_n(out + i, v16_sigmoid(v16_load_n(x + i, n - i)), n - i);
+}
+
+LANES_INLINE v16 logloss_slope(const float *logits, const float *labels, size_t lanes)
+{
+    return v16_sub(v16_sigmoid(v16_load_n(logits, lanes)), v16_load_n(labels, lanes));
 }
 
 static void logloss_gradient(float *out, const float *logits, const float *labels, size_t n)
 {
-    for (size_t i = 0; i < n; i += 16) {
-        size_t lanes = n - i < 16 ? n - i : 16;
-        v16 p = v16_sigmoid(v16_load_n(logits + i, lanes));
-        v16_store_n(out + i, v16_sub(p, v16_load_n(labels + i, lanes)), lanes);
-    }
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        v16_store(out + i, logloss_slope(logits + i, labels + i, 16));
+    if (i < n)
+        v16_store_n(out + i, logloss_slope(logits + i, labels + i, n - i), n - i);
 }
 
 /* Integer mixing (splitmix64's finish), then an exact conversion: plain C is the same everywhere. */

@@ -59,6 +59,30 @@ LANES_INLINE void v16_store4x4(float *a, float *b, float *c, float *d, v16 v)
     _mm_storeu_ps(c, _mm256_castps256_ps128(v.hi));
     _mm_storeu_ps(d, _mm256_extractf128_ps(v.hi, 1));
 }
+LANES_INLINE void v8_turn_groups(__m256 *a, __m256 *b, __m256 *c, __m256 *d)
+{
+    __m256 ab = _mm256_unpacklo_ps(*a, *b), ab2 = _mm256_unpackhi_ps(*a, *b);
+    __m256 cd = _mm256_unpacklo_ps(*c, *d), cd2 = _mm256_unpackhi_ps(*c, *d);
+    *a = _mm256_shuffle_ps(ab, cd, 0x44), *b = _mm256_shuffle_ps(ab, cd, 0xee);
+    *c = _mm256_shuffle_ps(ab2, cd2, 0x44), *d = _mm256_shuffle_ps(ab2, cd2, 0xee);
+}
+LANES_INLINE void v16_turn_groups(v16 v[4])
+{
+    v8_turn_groups(&v[0].lo, &v[1].lo, &v[2].lo, &v[3].lo);
+    v8_turn_groups(&v[0].hi, &v[1].hi, &v[2].hi, &v[3].hi);
+}
+LANES_INLINE void v16_load_turned(v16 v[4], const float *a, const float *b, const float *c, const float *d)
+{
+    for (int k = 0; k < 4; k++)
+        v[k] = v16_load4x4(a + 4 * k, b + 4 * k, c + 4 * k, d + 4 * k);
+}
+LANES_INLINE v16 v16_clear_group(v16 v, int k)
+{
+    static const int32_t kept[28] = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0,  0,
+                                     0,  0,  -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+    const float *from = (const float *)(const void *)(kept + 12 - 4 * k);
+    return (v16){_mm256_and_ps(v.lo, _mm256_loadu_ps(from)), _mm256_and_ps(v.hi, _mm256_loadu_ps(from + 8))};
+}
 LANES_INLINE v16 v16_spread4(const float *p)
 {
     return (v16){_mm256_set_m128(_mm_set1_ps(p[1]), _mm_set1_ps(p[0])),

@@ -50,6 +50,25 @@ LANES_INLINE void v16_store4x4(float *a, float *b, float *c, float *d, v16 v)
     _mm_storeu_ps(c, _mm512_extractf32x4_ps(v, 2));
     _mm_storeu_ps(d, _mm512_extractf32x4_ps(v, 3));
 }
+LANES_INLINE void v16_turn_groups(v16 v[4])
+{
+    __m512 ab = _mm512_unpacklo_ps(v[0], v[1]), ab2 = _mm512_unpackhi_ps(v[0], v[1]);
+    __m512 cd = _mm512_unpacklo_ps(v[2], v[3]), cd2 = _mm512_unpackhi_ps(v[2], v[3]);
+    v[0] = _mm512_shuffle_ps(ab, cd, 0x44), v[1] = _mm512_shuffle_ps(ab, cd, 0xee);
+    v[2] = _mm512_shuffle_ps(ab2, cd2, 0x44), v[3] = _mm512_shuffle_ps(ab2, cd2, 0xee);
+}
+LANES_INLINE void v16_load_turned(v16 v[4], const float *a, const float *b, const float *c, const float *d)
+{
+    __m512 x = v16_load(a), y = v16_load(b), z = v16_load(c), w = v16_load(d);
+    __m512 xy = _mm512_shuffle_f32x4(x, y, 0x44), xy2 = _mm512_shuffle_f32x4(x, y, 0xee);
+    __m512 zw = _mm512_shuffle_f32x4(z, w, 0x44), zw2 = _mm512_shuffle_f32x4(z, w, 0xee);
+    v[0] = _mm512_shuffle_f32x4(xy, zw, 0x88), v[1] = _mm512_shuffle_f32x4(xy, zw, 0xdd);
+    v[2] = _mm512_shuffle_f32x4(xy2, zw2, 0x88), v[3] = _mm512_shuffle_f32x4(xy2, zw2, 0xdd);
+}
+LANES_INLINE v16 v16_clear_group(v16 v, int k)
+{
+    return _mm512_maskz_mov_ps((__mmask16) ~(0xfU << 4 * k), v);
+}
 LANES_INLINE v16 v16_spread4(const float *p)
 {
     __m512i group = _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);

@@ -52,6 +52,27 @@ LANES_INLINE void v16_store4x4(float *a, float *b, float *c, float *d, v16 v)
     memcpy(c, v.f + 8, 16);
     memcpy(d, v.f + 12, 16);
 }
+/* group g of vector k: lane k of group g of each of the four */
+LANES_INLINE void v16_turn_groups(v16 v[4])
+{
+    v16 old[4];
+    memcpy(old, v, sizeof old);
+    for (int k = 0; k < 4; k++)
+        for (int l = 0; l < 16; l++)
+            v[k].f[l] = old[l % 4].f[l / 4 * 4 + k];
+}
+/* vector k: group k of each of four vectors in memory */
+LANES_INLINE void v16_load_turned(v16 v[4], const float *a, const float *b, const float *c, const float *d)
+{
+    for (int k = 0; k < 4; k++)
+        v[k] = v16_load4x4(a + 4 * k, b + 4 * k, c + 4 * k, d + 4 * k);
+}
+/* group k becomes zero */
+LANES_INLINE v16 v16_clear_group(v16 v, int k)
+{
+    memset(v.f + 4 * k, 0, 16);
+    return v;
+}
 /* each of four floats over the four lanes of its group */
 LANES_INLINE v16 v16_spread4(const float *p)
 {

@@ -51,29 +51,50 @@ OPT(newton, OPT_NEWTON)
 #undef OPT
 
 /* One accumulator a row: the mean of its squared gradients. */
+LANES_INLINE v16 row_gradient(const struct opt_row *row, size_t i, size_t lanes, v16 scale,
+                              const struct opt_vectors *o)
+{
+    return opt_gradient(v16_load_n(row->w + i, lanes), v16_load_n(row->g + i, lanes), scale, o);
+}
+
+LANES_INLINE void row_move(const struct opt_row *row, size_t i, size_t lanes, v16 scale, v16 rate,
+                           const struct opt_vectors *o)
+{
+    v16 step = v16_mul(rate, row_gradient(row, i, lanes, scale, o));
+    v16_store_n(row->w + i, opt_move(v16_load_n(row->w + i, lanes), step, rate, o), lanes);
+}
+
 static void opt_adagrad_row(const struct opt_row *rows, size_t n, size_t d, const struct opt_params *p)
 {
     struct opt_vectors o = opt_spread(p);
     for (size_t r = 0; r < n && d > 0; r++) {
-        float *w = rows[r].w;
-        const float *g = rows[r].g;
-        v16 scale = v16_set1(rows[r].scale);
-        v16 squares = v16_set1(0.0F);
-        for (size_t i = 0; i < d; i += 16) {
-            size_t lanes = d - i < 16 ? d - i : 16;
-            v16 grad = opt_gradient(v16_load_n(w + i, lanes), v16_load_n(g + i, lanes), scale, &o);
+        v16 scale = v16_set1(rows[r].scale), squares = v16_set1(0.0F), grad;
+        size_t i = 0;
+        for (; i + 16 <= d; i += 16) {
+            grad = row_gradient(&rows[r], i, 16, scale, &o);
+            squares = v16_fma(grad, grad, squares);
+        }
+        if (i < d) {
+            grad = row_gradient(&rows[r], i, d - i, scale, &o);
             squares = v16_fma(grad, grad, squares);
         }
         float sum = adagrad_row_sum(rows[r].state[0], v16_sum(squares), (float)d, p->decay);
         rows[r].state[0] = sum;
         v16 rate = adagrad_rate(v16_set1(sum), &o);
-        for (size_t i = 0; i < d; i += 16) {
-            size_t lanes = d - i < 16 ? d - i : 16;
-            v16 old = v16_load_n(w + i, lanes);
-            v16 grad = opt_gradient(old, v16_load_n(g + i, lanes), scale, &o);
-            v16_store_n(w + i, opt_move(old, v16_mul(rate, grad), rate, &o), lanes);
-        }
+        for (i = 0; i + 16 <= d; i += 16)
+            row_move(&rows[r], i, 16, scale, rate, &o);
+        if (i < d)
+            row_move(&rows[r], i, d - i, scale, rate, &o);
     }
+}
+
+LANES_INLINE v16 variance_vector(const struct opt_row *row, size_t i, size_t lanes, v16 sum)
+{
+    v16 precision = v16_load_n(row->state + i, lanes);
+    if (lanes < 16)
+        precision = v16_max(precision, v16_set1(1e-30F)); /* lanes beyond: no zero divisor */
+    v16 root = v16_mul(v16_load_n(row->g + i, lanes), v16_rsqrt(precision));
+    return v16_fma(root, root, sum);
 }
 
 static float newton_variance(const struct opt_row *rows, size_t n, size_t d)
@@ -81,15 +102,11 @@ static float newton_variance(const struct opt_row *rows, size_t n, size_t d)
     float total = 0.0F;
     for (size_t r = 0; r < n; r++) {
         v16 sum = v16_set1(0.0F);
-        for (size_t i = 0; i < d; i += 16) {
-            size_t lanes = d - i < 16 ? d - i : 16;
-            v16 g = v16_load_n(rows[r].g + i, lanes);
-            v16 precision = v16_load_n(rows[r].state + i, lanes);
-            if (lanes < 16)
-                precision = v16_max(precision, v16_set1(1e-30F)); /* lanes beyond: no zero divisor */
-            v16 root = v16_mul(g, v16_rsqrt(precision));
-            sum = v16_fma(root, root, sum);
-        }
+        size_t i = 0;
+        for (; i + 16 <= d; i += 16)
+            sum = variance_vector(&rows[r], i, 16, sum);
+        if (i < d)
+            sum = variance_vector(&rows[r], i, d - i, sum);
         total += v16_sum(sum);
     }
     return total;

@@ -1,41 +1,76 @@
 /* Pooling and reductions over rows. Rows are added in order, a vector of dims at a time: no tree is needed.
  */
 
+enum { POOL_VECTORS = 6 }; /* side by side: nobody waits for one sum's additions */
+
+/* `vectors` whole vectors of dims from i on, or one of `lanes`: the sum over rows, then by the divisor. */
+LANES_INLINE void pool_vectors(float *out, const float *const *rows, size_t n, size_t i, int vectors,
+                               size_t lanes, const v16 *divisor)
+{
+    v16 sums[POOL_VECTORS];
+    for (int v = 0; v < vectors; v++)
+        sums[v] = v16_set1(0.0F);
+    for (size_t r = 0; r < n; r++) {
+        for (int v = 0; v < vectors; v++)
+            sums[v] = v16_add(sums[v], v16_load_n(rows[r] + i + v * 16, lanes));
+    }
+    for (int v = 0; v < vectors; v++)
+        v16_store_n(out + i + v * 16, divisor ? v16_div(sums[v], *divisor) : sums[v], lanes);
+}
+
+LANES_INLINE void pool(float *out, const float *const *rows, size_t n, size_t d, const v16 *divisor)
+{
+    size_t i = 0;
+    for (; i + POOL_VECTORS * 16 <= d; i += POOL_VECTORS * 16)
+        pool_vectors(out, rows, n, i, POOL_VECTORS, 16, divisor);
+    for (; i + 32 <= d; i += 32)
+        pool_vectors(out, rows, n, i, 2, 16, divisor);
+    for (; i + 16 <= d; i += 16)
+        pool_vectors(out, rows, n, i, 1, 16, divisor);
+    if (i < d)
+        pool_vectors(out, rows, n, i, 1, d - i, divisor);
+}
+
 static void pool_sum(float *out, const float *const *rows, size_t n, size_t d)
 {
-    for (size_t i = 0; i < d; i += 16) {
-        size_t lanes = d - i < 16 ? d - i : 16;
-        v16 sum = v16_set1(0.0F);
-        for (size_t r = 0; r < n; r++)
-            sum = v16_add(sum, v16_load_n(rows[r] + i, lanes));
-        v16_store_n(out + i, sum, lanes);
-    }
+    pool(out, rows, n, d, NULL);
 }
 
 static void pool_mean(float *out, const float *const *rows, size_t n, size_t d)
 {
     v16 count = v16_set1(n ? (float)n : 1.0F);
-    for (size_t i = 0; i < d; i += 16) {
-        size_t lanes = d - i < 16 ? d - i : 16;
-        v16 sum = v16_set1(0.0F);
-        for (size_t r = 0; r < n; r++)
-            sum = v16_add(sum, v16_load_n(rows[r] + i, lanes));
-        v16_store_n(out + i, v16_div(sum, count), lanes);
+    pool(out, rows, n, d, &count);
+}
+
+LANES_INLINE void segment_vectors(float *out, const float *grads, const uint32_t *order, size_t count,
+                                  size_t d, size_t i, int vectors, size_t lanes)
+{
+    v16 sums[POOL_VECTORS];
+    for (int v = 0; v < vectors; v++)
+        sums[v] = v16_set1(0.0F);
+    for (size_t r = 0; r < count; r++) {
+        const float *grad = grads + (size_t)order[r] * d + i;
+        for (int v = 0; v < vectors; v++)
+            sums[v] = v16_add(sums[v], v16_load_n(grad + v * 16, lanes));
     }
+    for (int v = 0; v < vectors; v++)
+        v16_store_n(out + i + v * 16, sums[v], lanes);
 }
 
 static void segment_sum(float *out, const float *grads, const uint32_t *order, const uint32_t *starts,
                         size_t n, size_t d)
 {
-    for (size_t s = 0; s < n; s++) {
-        for (size_t i = 0; i < d; i += 16) {
-            size_t lanes = d - i < 16 ? d - i : 16;
-            v16 sum = v16_set1(0.0F);
-            for (uint32_t r = starts[s]; r < starts[s + 1]; r++) {
-                sum = v16_add(sum, v16_load_n(grads + (size_t)order[r] * d + i, lanes));
-            }
-            v16_store_n(out + s * d + i, sum, lanes);
-        }
+    for (size_t s = 0; s < n; s++, out += d) {
+        const uint32_t *places = order + starts[s];
+        size_t count = starts[s + 1] - starts[s], i = 0;
+        for (; i + POOL_VECTORS * 16 <= d; i += POOL_VECTORS * 16)
+            segment_vectors(out, grads, places, count, d, i, POOL_VECTORS, 16);
+        for (; i + 32 <= d; i += 32)
+            segment_vectors(out, grads, places, count, d, i, 2, 16);
+        for (; i + 16 <= d; i += 16)
+            segment_vectors(out, grads, places, count, d, i, 1, 16);
+        if (i < d)
+            segment_vectors(out, grads, places, count, d, i, 1, d - i);
     }
 }
 

@@ -127,13 +127,45 @@ static void test_fm(void **state)
     }
 }
 
+/* Rows added up one after the other, dim by dim. */
+static void test_sums(void **state)
+{
+    (void)state;
+    enum { N = 5, D = 230 };
+    static float rows[N][D], out[N * D], mean[D];
+    static const uint32_t order[] = {4, 0, 3, 3, 1}, starts[] = {0, 2, 2, 5};
+    const float *list[N];
+    for (int i = 0; i < N * D; i++)
+        rows[i / D][i % D] = (float)(num_mix((uint64_t)i) % 1000) / 7.0F - 70.0F;
+    const struct kernels *k = kernels_variant(KERNELS_SCALAR);
+    for (size_t d = 0; d <= D; d += d % 2 ? 23 : 1) {
+        for (int r = 0; r < N; r++)
+            list[r] = rows[0] + (size_t)r * d;
+        k->segment_sum(out, rows[0], order, starts, 3, d);
+        for (size_t i = 0; i < 3 * d; i++) {
+            float sum = 0.0F;
+            for (uint32_t p = starts[i / d]; p < starts[i / d + 1]; p++)
+                sum += list[order[p]][i % d];
+            assert_true(out[i] == sum);
+        }
+        k->pool_sum(out, list, N, d);
+        k->pool_mean(mean, list, N, d);
+        for (size_t i = 0; i < d; i++) {
+            float sum = 0.0F;
+            for (int r = 0; r < N; r++)
+                sum += list[r][i];
+            assert_true(out[i] == sum && mean[i] == sum / (float)N);
+        }
+    }
+}
+
 /* Central differences of sum(out * weight) by inputs, weights and biases of a layer. */
 static void test_dense(void **state)
 {
     (void)state;
     enum { O = 11, I = 21 };
     static float w[O * I], bias[O], in[I * 16], out[O * 16], c[O * 16], din[I * 16], dw[O * I], db[O],
-        rows[16 * I];
+        rows[16 * I], back[I * 16];
     const struct kernels *k = kernels_variant(KERNELS_SCALAR);
     srand(5);
     for (int i = 0; i < O * I; i++)
@@ -144,6 +176,8 @@ static void test_dense(void **state)
         c[i] = (float)(rand() % 1000) / 500.0F - 1.0F;
     k->dense_backward(din, c, w, O, I);
     k->dense_lanes_to_rows(rows, in, I);
+    k->dense_rows_to_lanes(back, rows, I);
+    assert_memory_equal(back, in, sizeof in);
     k->dense_gradient(dw, db, c, rows, O, I);
     float *const places[3] = {in, w, bias}, *const slopes[3] = {din, dw, db};
     const int lengths[3] = {I * 16, O * I, O};
@@ -311,6 +345,7 @@ int main(void)
         cmocka_unit_test(test_sigmoid),
         cmocka_unit_test(test_ffm),
         cmocka_unit_test(test_fm),
+        cmocka_unit_test(test_sums),
         cmocka_unit_test(test_dense),
         cmocka_unit_test(test_optimizers),
     };
