@@ -1,20 +1,27 @@
 /*
- * Each kernel of kernels.def in each variant, beside the machine's limits measured in the same run:
- *   bench_kernels [NAME-PREFIX]
- * Columns: ns a call, GB/s and GFLOP/s by the bytes and flops of kernels.def, and the larger of the two
- * shares of the limit (L1-resident reading and writing; fma). A kernel without a line here does not compile.
+ * Each kernel of kernels.def in each variant, within the L1 cache, beside the machine's limits measured in
+ * the same run, on one core:
+ *   bench_kernels [--rows] [NAME-PREFIX]
+ * A line says ns a call, GB/s and GFLOP/s by the bytes and flops of kernels.def, the limit that the kernel is
+ * at, and its share: the time that the call's work takes at the least, by what the machine's parts can do
+ * (units.h), over the time that it takes. Both in turns, median of the turns. --rows: `kernel variant share
+ * limit` alone, for programs. Scalar has no limit: it is the truth, not meant to be fast. A kernel without a
+ * line here does not compile.
  */
+#include "bench/kernels/units.h"
+
 #include "kernels/kernels.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-enum { N = 12, D = 96, FFM_DIM = 8, FLOATS = 1 << 18, ROW_FLOATS = 3 * 16 * D };
+enum { N = 12, D = 96, FFM_DIM = 8, FLOATS = 1 << 14, ROW_FLOATS = 3 * 16 * D, TURNS = 9 };
 
 struct place {
-    float *a, *b, *c;
+    float *memory, *a, *b, *c, *pairs;
+    double one;
     double *x, *y, *z, *g;
     const float *rows[16];
     struct opt_row opt[N];
@@ -30,196 +37,269 @@ static const struct opt_params params = {.rate = 1e-6F,
                                          .step_max = 1.0F};
 static const struct ftrl64_params ftrl = {0.1, 1.0, 0.1, 0.1};
 
-/* What one call of each kernel is; n and d as kernels.def means them. */
-#define LINE(name, rows, dims, call)                                                                         \
+/*
+ * What one call of each kernel is; n and d as kernels.def means them; and what it cannot do without: struct
+ * units, in vectors of sixteen floats or eight doubles (V(n): of n floats). Arithmetic is counted by the
+ * source: what its order, its divisions and roots are is the contract. Instructions that are no vectors
+ * count as one.
+ */
+#define V(n)      ((double)(n) / 16)
+#define WORK(...) ((struct units){.call = 1, __VA_ARGS__})
+#define LINE(name, rows, dims, work, result)                                                                 \
     enum { name##_n = rows, name##_d = dims };                                                               \
+    static struct units work_##name(void)                                                                    \
+    {                                                                                                        \
+        enum { n = rows, d = dims };                                                                         \
+        return work;                                                                                         \
+    }                                                                                                        \
     static float run_##name(const struct kernels *k, struct place *p)                                        \
     {                                                                                                        \
         enum { n = rows, d = dims };                                                                         \
         (void)p;                                                                                             \
-        return call;                                                                                         \
+        return result;                                                                                       \
     }
-LINE(pool_sum, N, D, (k->pool_sum(p->a, p->rows, n, d), 0.0F))
-LINE(pool_mean, N, D, (k->pool_mean(p->a, p->rows, n, d), 0.0F))
-LINE(segment_sum, N, D, (k->segment_sum(p->a, p->b, p->order, p->starts, n, d), 0.0F))
-LINE(sum_squares, 1024, 1, k->sum_squares(p->b, n))
-LINE(dot, 1024, 1, k->dot(p->b, p->c, n))
-LINE(pairs_dot, 12, 32, k->pairs_dot(p->a, (float *const *)p->rows, p->c, n, d))
-LINE(pairs_store, 12, 32, (k->pairs_store((float *const *)p->rows, p->a, n, d), 0.0F))
+LINE(pool_sum, N, D, WORK(.read = V(n * d), .write = V(d), .fma = V(n * d)),
+     (k->pool_sum(p->a, p->rows, n, d), 0.0F))
+LINE(pool_mean, N, D, WORK(.read = V(n * d), .write = V(d), .fma = V(n * d), .div = V(d)),
+     (k->pool_mean(p->a, p->rows, n, d), 0.0F))
+LINE(segment_sum, N, D, WORK(.read = V(n * d), .write = V(n * d), .fma = V(n * d)),
+     (k->segment_sum(p->a, p->b, p->order, p->starts, n, d), 0.0F))
+LINE(sum_squares, 1024, 1, WORK(.read = V(n), .chain = V(n) + 4), (p->b[0] = k->sum_squares(p->b, n) * 1e-4F))
+LINE(dot, 1024, 1, WORK(.read = V(2 * n), .chain = V(n) + 4), (p->b[0] = k->dot(p->b, p->c, n) * 1e-4F))
+LINE(pairs_dot, 12, 32, WORK(.read = n + V(3 * d), .write = V(2 * d), .fma = 8, .shuffle = n + 5),
+     k->pairs_dot(p->a, (float *const *)p->rows, p->c, n, d))
+LINE(pairs_store, 12, 32, WORK(.read = 2, .write = n, .shuffle = n),
+     (k->pairs_store((float *const *)p->rows, p->a, n, d), 0.0F))
 static const struct pairs_event event = {.label = 1.0F, .weight = 1.0F, .is_logistic = true, .learns = true};
-LINE(pairs_adagrad, 12, 32,
-     (float)k->pairs_adagrad(p->a, (float *const *)p->rows, p->c, n, d, &event, &params))
-LINE(mix_keys, 24, 1, (k->mix_keys((uint64_t *)p->x, (uint64_t *)p->y, 7, n), 0.0F))
-LINE(sigmoid_one, 1, 1, (float)k->sigmoid_one(p->x[0]))
-LINE(sigmoid64, 24, 1, (k->sigmoid64(p->x, p->y, n), 0.0F))
-LINE(logloss64, 24, 1, (k->logloss64(p->x, p->y, p->b, n), 0.0F))
-LINE(fm_forward, N, 16, k->fm_forward(p->a, p->rows, n, d))
-LINE(fm_backward, N, 16, (k->fm_backward(p->a, p->b, p->rows, n, d), 0.0F))
-LINE(ffm_forward, N, FFM_DIM, k->ffm_forward(p->a, p->rows, p->c, n, d))
-LINE(ffm_pairs_forward, N, FFM_DIM, (k->ffm_pairs_forward(p->b, p->a, p->rows, p->c, n, d), 0.0F))
-LINE(ffm_pairs_backward, N, FFM_DIM, (k->ffm_pairs_backward(p->a, p->c, n, d), 0.0F))
-LINE(opt_sgd, N, D, (k->opt_sgd(p->opt, n, d, &params), 0.0F))
-LINE(opt_momentum, N, D, (k->opt_momentum(p->opt, n, d, &params), 0.0F))
-LINE(opt_adagrad, N, D, (k->opt_adagrad(p->opt, n, d, &params), 0.0F))
-LINE(opt_adagrad_row, N, D, (k->opt_adagrad_row(p->opt, n, d, &params), 0.0F))
-LINE(opt_adagrad_block, N, D, (k->opt_adagrad_block(p->opt, n, d, &params), 0.0F))
-LINE(opt_adam, N, D, (k->opt_adam(p->opt, n, d, &params), 0.0F))
-LINE(opt_ftrl, N, D, (k->opt_ftrl(p->opt, n, d, &params), 0.0F))
-LINE(opt_newton, N, D, (k->opt_newton(p->opt, n, d, &params), 0.0F))
-LINE(newton_variance, N, D, k->newton_variance(p->opt, n, d))
-LINE(ftrl64_weights, 24, 1, (k->ftrl64_weights(p->x, p->y, p->z, n, &ftrl), 0.0F))
-LINE(ftrl64_update, 24, 1, (k->ftrl64_update(p->y, p->z, p->x, p->g, n, &ftrl), 0.0F))
-LINE(dense_forward, 128, 196, (k->dense_forward(p->a, p->b, p->c, p->b, n, d), 0.0F))
-LINE(dense_backward, 128, 196, (k->dense_backward(p->a, p->b, p->c, n, d), 0.0F))
-LINE(dense_gradient, 128, 196, (k->dense_gradient(p->a, p->a + n * d, p->b, p->c, n, d), 0.0F))
-LINE(blend, 1024, 1, (k->blend(p->a, p->b, 0.5F, n), 0.0F))
-LINE(dense_rows_to_lanes, 196, 1, (k->dense_rows_to_lanes(p->a, p->b, n), 0.0F))
-LINE(dense_lanes_to_rows, 196, 1, (k->dense_lanes_to_rows(p->a, p->b, n), 0.0F))
-LINE(relu_forward, 1024, 1, (k->relu_forward(p->a, n), 0.0F))
-LINE(relu_backward, 1024, 1, (k->relu_backward(p->a, p->b, n), 0.0F))
-LINE(sigmoid, 1024, 1, (k->sigmoid(p->a, p->b, n), 0.0F))
-LINE(logloss_gradient, 1024, 1, (k->logloss_gradient(p->a, p->b, p->c, n), 0.0F))
-LINE(init_uniform, D, 1, (k->init_uniform(p->a, 3, 0.1F, n), 0.0F))
-
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
+LINE(pairs_adagrad, 12, 32, WORK(.chain = 45),
+     (float)k->pairs_adagrad(p->pairs, (float *const *)p->rows, p->c, n, d, &event, &params))
+LINE(mix_keys, 24, 1, WORK(.read = n / 8, .write = n / 8, .mul64 = n / 4),
+     (k->mix_keys((uint64_t *)p->x, (uint64_t *)p->y, 7, n), 0.0F))
+LINE(sigmoid_one, 1, 1, WORK(.chain = 17), (float)(p->one = k->sigmoid_one(p->one)))
+LINE(sigmoid64, 128, 1, WORK(.fma = 26 * n / 8, .div64 = n / 8), (k->sigmoid64(p->x, p->y, n), 0.0F))
+LINE(logloss64, 128, 1, WORK(.fma = 53 * n / 8, .div64 = n / 8), (k->logloss64(p->x, p->y, p->b, n), 0.0F))
+LINE(fm_forward, N, 16, WORK(.read = V(n * d), .fma = V(2 * n * d) + 5, .shuffle = 3),
+     k->fm_forward(p->a, p->rows, n, d))
+LINE(fm_backward, N, 16, WORK(.read = V(n * d), .write = V(n * d), .fma = V(n * d)),
+     (k->fm_backward(p->a, p->b, p->rows, n, d), 0.0F))
+#define FFM V(n *d *FFM_ROUND(n))
+LINE(ffm_forward, N, FFM_DIM, WORK(.read = FFM * 2, .write = FFM, .fma = FFM / 2, .shuffle = FFM * 2),
+     k->ffm_forward(p->a, p->rows, p->c, n, d))
+LINE(ffm_pairs_forward, N, FFM_DIM, WORK(.read = FFM * 2, .write = FFM, .fma = FFM, .shuffle = FFM * 2),
+     (k->ffm_pairs_forward(p->b, p->a, p->rows, p->c, n, d), 0.0F))
+LINE(ffm_pairs_backward, N, FFM_DIM, WORK(.read = FFM, .write = FFM, .fma = FFM),
+     (k->ffm_pairs_backward(p->a, p->c, n, d), 0.0F))
+#define OPT_LINE(name, states, ops, ...)                                                                     \
+    LINE(opt_##name, N, D,                                                                                   \
+         WORK(.read = V(n * d) * (2 + states), .write = V(n * d) * (1 + states), .fma = V(n * d) * (ops),    \
+              __VA_ARGS__),                                                                                  \
+         (k->opt_##name(p->opt, n, d, &params), 0.0F))
+OPT_LINE(sgd, 0, 6, )
+OPT_LINE(momentum, 1, 7, )
+OPT_LINE(adagrad, 1, 19, )
+OPT_LINE(adagrad_row, 0, 9, )
+OPT_LINE(adagrad_block, 0.25, 5.5, .shuffle = V(n * d) * 2.75)
+OPT_LINE(adam, 2, 14, .div = V(n * d), .root = V(n * d))
+OPT_LINE(ftrl, 2, 12, .div = V(3 * n * d), .root = V(2 * n * d))
+OPT_LINE(newton, 1, 20, )
+LINE(newton_variance, N, D, WORK(.read = V(2 * n * d), .fma = V(12 * n * d)),
+     k->newton_variance(p->opt, n, d))
+LINE(ftrl64_weights, 24, 1, WORK(.div64 = 2 * n / 8, .root64 = n / 8),
+     (k->ftrl64_weights(p->x, p->y, p->z, n, &ftrl), 0.0F))
+LINE(ftrl64_update, 24, 1, WORK(.div64 = n / 8, .root64 = 2 * n / 8),
+     (k->ftrl64_update(p->y, p->z, p->x, p->g, n, &ftrl), 0.0F))
+LINE(dense_forward, 128, 64, WORK(.fma = n * d), (k->dense_forward(p->a, p->b, p->c, p->b, n, d), 0.0F))
+LINE(dense_backward, 128, 64, WORK(.fma = n * d), (k->dense_backward(p->a, p->b, p->c, n, d), 0.0F))
+LINE(dense_gradient, 128, 64, WORK(.fma = n * d, .write = V(n * d)),
+     (k->dense_gradient(p->a, p->a + n * d, p->b, p->c, n, d), 0.0F))
+LINE(blend, 1024, 1, WORK(.read = V(2 * n), .write = V(n), .fma = V(n)),
+     (k->blend(p->a, p->b, 0.5F, n), 0.0F))
+LINE(dense_rows_to_lanes, 196, 1, WORK(.read = n, .write = n, .fma = 3 * n, .shuffle = 2 * n),
+     (k->dense_rows_to_lanes(p->a, p->b, n), 0.0F))
+LINE(dense_lanes_to_rows, 196, 1, WORK(.read = n, .write = n, .fma = 3 * n, .shuffle = 2 * n),
+     (k->dense_lanes_to_rows(p->a, p->b, n), 0.0F))
+LINE(relu_forward, 1024, 1, WORK(.read = V(n), .write = V(n), .fma = V(2 * n)),
+     (k->relu_forward(p->a, n), 0.0F))
+LINE(relu_backward, 1024, 1, WORK(.read = V(2 * n), .write = V(n), .fma = V(2 * n)),
+     (k->relu_backward(p->a, p->b, n), 0.0F))
+LINE(sigmoid, 1024, 1, WORK(.fma = V(20 * n), .div = V(n)), (k->sigmoid(p->a, p->b, n), 0.0F))
+LINE(logloss_gradient, 1024, 1, WORK(.fma = V(21 * n), .div = V(n)),
+     (k->logloss_gradient(p->a, p->b, p->c, n), 0.0F))
+LINE(init_uniform, D, 1, WORK(.mul64 = n / 4, .fma = n / 8 * 11), (k->init_uniform(p->a, 3, 0.1F, n), 0.0F))
 
 static volatile float sink;
 
-/* Best of five, each at least 2 ms. */
-static double time_call(float (*run)(const struct kernels *, struct place *), const struct kernels *k,
-                        struct place *p)
+/* Seconds that some work takes at the least: the slowest of the machine's parts that have to do it. Lanes
+ * change places where half of the other arithmetic is done, too; quotients and roots share one divider, and
+ * take two turns of the arithmetic's ports beside. */
+static double least(const struct units *w, const struct units *unit, const char **part)
 {
-    size_t calls = 1;
-    double best = 1e9;
-    for (int round = 0; round < 5;) {
-        double begin = seconds();
-        for (size_t i = 0; i < calls; i++)
+    double quotients = 2.0 * (w->div + w->root + w->div64 + w->root64);
+    struct {
+        double seconds;
+        const char *name;
+    } parts[] = {
+        {w->read * unit->read, "L1 read"},
+        {w->write * unit->write, "L1 write"},
+        {(w->fma + w->shuffle + quotients) * unit->fma + w->mul64 * unit->mul64,
+         w->mul64 > 0.0 ? "64-bit products" : "fma"},
+        {w->shuffle * unit->shuffle, "shuffles"},
+        {w->chain * unit->chain, "latency"},
+        {w->div * unit->div + w->root * unit->root + w->div64 * unit->div64 + w->root64 * unit->root64,
+         "divider"},
+    };
+    size_t most = 0;
+    for (size_t i = 1; i < sizeof parts / sizeof *parts; i++)
+        most = parts[i].seconds > parts[most].seconds ? i : most;
+    *part = parts[most].name;
+    return parts[most].seconds + w->call * unit->call;
+}
+
+/* Seconds a call, best of three, each at least 0.2 ms. */
+static double time_call(float (*run)(const struct kernels *, struct place *), const struct kernels *k,
+                        struct place *p, size_t *calls)
+{
+    double best = 1.0;
+    for (int round = 0; round < 3;) {
+        double begin = units_now();
+        for (size_t i = 0; i < *calls; i++)
             sink = run(k, p);
-        double took = seconds() - begin;
-        if (took < 2e-3) {
-            calls *= 2;
+        double took = units_now() - begin;
+        if (took < 2e-4) {
+            *calls *= 2;
             continue;
         }
         round++;
-        if (took / (double)calls < best)
-            best = took / (double)calls;
+        best = took / (double)*calls < best ? took / (double)*calls : best;
     }
     return best;
 }
 
 static void *room(size_t bytes)
 {
-    void *p = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    void *p = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
     if (!p)
         abort();
     memset(p, 0, bytes);
     return p;
 }
 
-struct limits {
-    double l1_bytes, copy_bytes, random_bytes, fma_flops;
+struct result {
+    double seconds, share;
+    const char *part;
 };
 
-static float run_copy(const struct kernels *k, struct place *p)
+static int by_value(const void *a, const void *b)
 {
-    (void)k;
-    enum { HALF = 64 << 20 };
-    static unsigned char *big;
-    if (!big)
-        big = room(2 * (size_t)HALF);
-    (void)p;
-    memcpy(big, big + HALF, HALF);
-    return (float)big[77];
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
 }
 
-/* 832-byte rows (an FFM row of 12 fields, 8 dims) at random places of 1 GiB: read, changed, written. */
-static float run_random(const struct kernels *k, struct place *p)
+static void fill(struct place *p);
+
+static struct result measure(const struct kernels *k, void (*units_measure)(struct units *),
+                             float (*run)(const struct kernels *, struct place *), struct units work,
+                             struct place *p)
 {
-    enum { ROWS = 1 << 20, ROW = 208 };
-    static float *table;
-    static uint64_t state = 88172645463325252U;
-    if (!table)
-        table = room((size_t)ROWS * ROW * sizeof *table);
-    uint32_t at[8];
-    for (int i = 0; i < 8; i++) {
-        state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-        at[i] = (uint32_t)(state % ROWS);
-        for (size_t l = 0; l < 13; l++)
-            __builtin_prefetch(table + (size_t)at[i] * ROW + l * 16, 1);
+    struct result r = {.part = "-"};
+    double seconds[TURNS], shares[TURNS];
+    size_t calls = 1;
+    fill(p);
+    for (int i = 0; i < TURNS; i++) {
+        struct units units = {0};
+        if (units_measure != NULL)
+            units_measure(&units);
+        seconds[i] = time_call(run, k, p, &calls);
+        shares[i] = units_measure == NULL ? 0.0 : least(&work, &units, &r.part) / seconds[i];
     }
-    for (int i = 0; i < 8; i++)
-        k->blend(table + (size_t)at[i] * ROW, p->c, 1.0F, ROW);
-    return 0.0F;
-}
-
-static float run_dense_l1(const struct kernels *k, struct place *p)
-{
-    k->dense_forward(p->a, p->b, p->c, p->b, 8, 64); /* all in L1: the fma limit */
-    return 0.0F;
-}
-
-static struct limits measure(const struct kernels *k, struct place *p)
-{
-    struct limits l = {
-        .l1_bytes = 12.0 * 1024 / time_call(run_blend, k, p),
-        .copy_bytes = 2.0 * (64 << 20) / time_call(run_copy, k, p),
-        .random_bytes = 8.0 * 2 * 832 / time_call(run_random, k, p),
-        .fma_flops = 32.0 * 8 * 64 / time_call(run_dense_l1, k, p),
-    };
-    printf("limits [%s]: L1 read-write %.1f GB/s, memory copy %.1f GB/s, random 832-byte rows %.1f GB/s, fma "
-           "%.1f GFLOP/s\n",
-           k->name, l.l1_bytes / 1e9, l.copy_bytes / 1e9, l.random_bytes / 1e9, l.fma_flops / 1e9);
-    return l;
+    qsort(seconds, TURNS, sizeof *seconds, by_value);
+    qsort(shares, TURNS, sizeof *shares, by_value);
+    r.seconds = seconds[TURNS / 2];
+    r.share = shares[TURNS / 2];
+    return r;
 }
 
 static struct place *make_place(void)
 {
     struct place *p = room(sizeof *p);
-    float *rows = room(16 * ROW_FLOATS * sizeof *rows);
-    p->a = room(FLOATS * sizeof(float)), p->b = room(FLOATS * sizeof(float)),
-    p->c = room(FLOATS * sizeof(float));
-    p->x = room(512), p->y = room(512), p->z = room(512), p->g = room(512);
+    p->memory = room(16 * ROW_FLOATS * sizeof(float));
+    p->a = room(FLOATS * sizeof(float)), p->b = room((FLOATS + 1024) * sizeof(float)),
+    p->c = room((FLOATS + 512) * sizeof(float));
+    /* Not all at the same place of a page: loads would wait for stores that look alike. */
+    p->b += 512, p->c += 256;
+    p->pairs = room(64 * sizeof(float));
+    p->x = room(1024), p->y = room(1024), p->z = room(1024), p->g = room(1024);
+    return p;
+}
+
+/* Before each kernel: what the one before has left may be anything. */
+static void fill(struct place *p)
+{
     for (size_t i = 0; i < 16 * ROW_FLOATS; i++)
-        rows[i] = (float)(i % 97 + 1) / 97.0F;
+        p->memory[i] = (float)(i % 97 + 1) / 97.0F;
     for (size_t i = 0; i < FLOATS; i++)
-        p->c[i] = 1.0F; /* not 0: states must not decay into denormals */
-    for (size_t i = 0; i < 64; i++)
+        p->a[i] = p->b[i] = p->c[i] = 1.0F; /* not 0: states must not decay into denormals */
+    for (size_t i = 0; i < 128; i++)
         p->x[i] = p->y[i] = p->z[i] = p->g[i] = (double)(i + 1) / 64.0;
+    for (size_t i = 0; i < 64; i++)
+        p->pairs[i] = 0.1F;
     for (size_t i = 0; i < 16; i++)
-        p->rows[i] = rows + i * ROW_FLOATS;
+        p->rows[i] = p->memory + i * ROW_FLOATS;
     for (uint32_t i = 0; i < N; i++) {
-        float *w = rows + i * ROW_FLOATS; /* the state behind the longest row of any kernel */
+        float *w = p->memory + i * ROW_FLOATS; /* the state behind the longest row of any kernel */
         p->opt[i] = (struct opt_row){
             .w = w, .state = w + ROW_FLOATS / 3, .g = p->c, .scale = 0.1F, .curvature = 0.1F};
         p->order[i] = i, p->starts[i] = i;
     }
     p->starts[N] = N;
-    return p;
+    p->one = 0.3;
+}
+
+static void print_units(const struct kernels *k, void (*units_measure)(struct units *))
+{
+    struct units u;
+    units_measure(&u);
+    printf(
+        "limits [%s]: L1 read %.0f, write %.0f GB/s; fma %.0f GFLOP/s, after another %.2f ns; shuffles %.2f, "
+        "divisions %.2f, roots %.2f ns a vector of 16 floats, %.2f and %.2f of 8 doubles; a call %.2f ns\n",
+        k->name, 64e-9 / u.read, 64e-9 / u.write, 32e-9 / u.fma, u.chain * 1e9, u.shuffle * 1e9, u.div * 1e9,
+        u.root * 1e9, u.div64 * 1e9, u.root64 * 1e9, u.call * 1e9);
+}
+
+static void print_result(const char *name, const struct kernels *k, const struct result *r, double bytes,
+                         double flops, bool rows_only)
+{
+    double ns = r->seconds * 1e9;
+    if (rows_only)
+        printf("%s %s %.3f %s\n", name, k->name, r->share, r->part);
+    else if (r->share > 0.0)
+        printf("  %-22s %-7s %9.1f ns %8.1f GB/s %8.1f GFLOP/s  %-15s %4.0f %%\n", name, k->name, ns,
+               bytes / ns, flops / ns, r->part, 100.0 * r->share);
+    else
+        printf("  %-22s %-7s %9.1f ns %8.1f GB/s %8.1f GFLOP/s\n", name, k->name, ns, bytes / ns, flops / ns);
 }
 
 int main(int argc, char **argv)
 {
+    static void (*const units[KERNELS_VARIANTS])(struct units *) = {NULL, units_measure_avx2,
+                                                                    units_measure_avx512};
+    bool rows_only = argc > 1 && strcmp(argv[1], "--rows") == 0;
+    const char *prefix = argc > 1 + rows_only ? argv[1 + rows_only] : "";
     struct place *p = make_place();
     for (int v = 0; v < KERNELS_VARIANTS; v++) {
         const struct kernels *k = kernels_variant((enum kernels_variant)v);
-        if (!k)
+        if (!k || (rows_only && units[v] == NULL))
             continue;
-        struct limits limits = measure(k, p);
         const uint32_t *starts = p->starts;
         (void)starts;
+        if (units[v] != NULL && !rows_only)
+            print_units(k, units[v]);
 #define KERNEL(type, fn, args, tolerance, class, byte_count, flop_count)                                     \
-    if (argc < 2 || strncmp(#fn, argv[1], strlen(argv[1])) == 0) {                                           \
+    if (strncmp(#fn, prefix, strlen(prefix)) == 0) {                                                         \
         size_t n = fn##_n, d = fn##_d;                                                                       \
         (void)n, (void)d;                                                                                    \
-        double s = time_call(run_##fn, k, p), gb = (double)(byte_count) / s, gf = (double)(flop_count) / s;  \
-        double by_bytes = gb / limits.l1_bytes, by_flops = gf / limits.fma_flops;                            \
-        printf("  %-22s %-7s %9.1f ns %8.1f GB/s %8.1f GFLOP/s %5.0f %%\n", #fn, k->name, s * 1e9, gb / 1e9, \
-               gf / 1e9, 100.0 * (by_bytes > by_flops ? by_bytes : by_flops));                               \
+        struct result r = measure(k, units[v], run_##fn, work_##fn(), p);                                    \
+        print_result(#fn, k, &r, (double)(byte_count), (double)(flop_count), rows_only);                     \
     }
 #include "kernels/kernels.def"
     }

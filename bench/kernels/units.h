@@ -1,0 +1,42 @@
+/*
+ * What the machine's parts can do, in seconds a unit, by loops of nothing else: what kernels are held
+ * against. One set for each width of vectors; a vector is sixteen floats, in one register or two. One thread.
+ */
+#ifndef BENCH_KERNELS_UNITS_H
+#define BENCH_KERNELS_UNITS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+/* Of each: how much of it a call needs, or what one of it takes. */
+#define UNITS(X)                                                                                             \
+    X(read)    /* a vector loaded from the L1 cache */                                                       \
+    X(write)   /* a vector stored to it */                                                                   \
+    X(fma)     /* a vector of fmas, or other arithmetic, that do not depend on each other */                 \
+    X(chain)   /* the same, each on the one before */                                                        \
+    X(shuffle) /* a vector whose lanes change places */                                                      \
+    X(div)     /* a vector of quotients */                                                                   \
+    X(root)    /* of square roots */                                                                         \
+    X(div64)   /* eight quotients in double */                                                               \
+    X(root64)  /* eight square roots in double */                                                            \
+    X(mul64)   /* eight products of 64-bit integers */                                                       \
+    X(call)    /* a call through a pointer */
+
+struct units {
+#define UNIT(name) double name;
+    UNITS(UNIT)
+#undef UNIT
+};
+
+void units_measure_avx2(struct units *units);
+void units_measure_avx512(struct units *units);
+
+static inline double units_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+#endif
