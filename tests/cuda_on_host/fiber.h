@@ -3,6 +3,7 @@
 #define CUDA_ON_HOST_FIBER_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 struct model_fiber {
     void *place; /* the stack pointer while it does not run */
@@ -11,6 +12,8 @@ struct model_fiber {
     void *fake_stack; /* ASan's */
     void *tsan;       /* TSan's */
     void *work;       /* the user's */
+    uint64_t serial;
+    model_fiber *next;
 };
 
 /* A new fiber; what it does first is entry(), which never returns. */

@@ -31,9 +31,9 @@ static struct {
     bool is_backward;
     uint32_t yield_one_in;
     uint64_t blocks, blocks_begun, block_step, block_first, live;
-    uint64_t steps_in_vain, serial;
+    uint64_t steps_in_vain, serial, launches;
     model_block *places[BLOCKS_AT_ONCE];
-    model_fiber host, *now, *free_fibers[THREADS_AT_ONCE + 1];
+    model_fiber host, *now, *used_fibers, *free_fibers[THREADS_AT_ONCE + 1];
     uint32_t fibers, fibers_free;
     char begin_sync, end_sync;
 } machine;
@@ -247,14 +247,39 @@ static void end_thread(model_thread *thread)
     }
 }
 
+/* What the host did before the launch was done before any thread, and what threads do before what follows the
+ * launch. Once a fiber: TSan's clocks are as long as there are fibers. */
+static void tsan_begin(model_fiber *self)
+{
+#ifdef MODEL_TSAN
+    if (self->serial != machine.launches) {
+        self->serial = machine.launches;
+        self->next = machine.used_fibers;
+        machine.used_fibers = self;
+        tsan_acquire(&machine.begin_sync);
+    }
+#else
+    (void)self;
+#endif
+}
+
+static void tsan_end(void)
+{
+    for (model_fiber *fiber = machine.used_fibers; fiber != NULL; fiber = fiber->next) {
+        const tsan_as thread(fiber->tsan);
+        tsan_release(&machine.end_sync);
+    }
+    machine.used_fibers = NULL;
+    tsan_acquire(&machine.end_sync);
+}
+
 /* Runs threads from their beginning to their end, one after another. */
 static void fiber_main(model_fiber *self)
 {
     for (;;) {
         model_thread *thread = (model_thread *)self->work;
-        tsan_acquire(&machine.begin_sync);
+        tsan_begin(self);
         (*machine.launch->call)();
-        tsan_release(&machine.end_sync);
         end_thread(thread);
         model_thread *next = next_thread();
 #ifndef MODEL_TSAN
@@ -300,6 +325,7 @@ static void choose_order(void)
 void scheduler_run(model_launch_now *launch)
 {
     machine.launch = launch;
+    machine.launches++;
     machine.blocks = (uint64_t)launch->grid.x * launch->grid.y * launch->grid.z;
     machine.blocks_begun = 0;
     machine.head = machine.count = 0;
@@ -315,7 +341,7 @@ void scheduler_run(model_launch_now *launch)
     }
     tsan_release(&machine.begin_sync);
     run_thread(next_thread());
-    tsan_acquire(&machine.end_sync);
+    tsan_end();
     for (unsigned b = 0; b < BLOCKS_AT_ONCE; b++) {
         if (machine.places[b] != NULL) {
             free_block(machine.places[b]);

@@ -18,7 +18,7 @@ const char *waits_name(const model_thread *thread)
 
 static bool same_site(model_site a, model_site b)
 {
-    return a.line == b.line && strcmp(a.file, b.file) == 0;
+    return a.line == b.line && (a.file == b.file || strcmp(a.file, b.file) == 0);
 }
 
 /* --- barriers
