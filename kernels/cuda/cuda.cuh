@@ -16,9 +16,10 @@
  *   load_relaxed(address)          a word that others change by atomics at the same time, not from the L1
  * cache
  *
- * Rules: no float atomics; no clock; no result may depend on the order in which threads, warps or blocks run;
- * each rounding is one that the source names (nvcc -fmad=false, g++ -ffp-contract=off: fmaf where one is
- * meant).
+ * Rules: what lanes of a warp tell each other through memory has a __syncwarp in between (shuffles and votes
+ * order no memory); no float atomics; no clock; no result may depend on the order in which threads, warps or
+ * blocks run; each rounding is one that the source names (nvcc -fmad=false, g++ -ffp-contract=off: fmaf where
+ * one is meant).
  */
 #ifndef KERNELS_CUDA_CUDA_CUH
 #define KERNELS_CUDA_CUDA_CUH

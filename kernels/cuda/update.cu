@@ -133,8 +133,11 @@ static __forceinline__ __device__ void update_store(const row_group<shape> &grou
         if (kind == OPT_ADAGRAD_BLOCK)
             state[i / 4] = r.s0[v].f[0];
     }
-    if (kind == OPT_ADAGRAD_ROW && group.lane == 0)
-        state[0] = r.s0[0].f[0];
+    if (kind == OPT_ADAGRAD_ROW) {
+        __syncwarp(group.mask); /* all have read it */
+        if (group.lane == 0)
+            state[0] = r.s0[0].f[0];
+    }
 }
 
 /* What a lane looked up of a number, for the whole tile: its row, and where its random bits begin. */
