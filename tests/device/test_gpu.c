@@ -1,0 +1,159 @@
+/*
+ * The device library's own functions (gpu.h) on the first device: what is refused, memory, copies, streams
+ * that wait for each other, and the first failure, which stays. Prints TAP; ends with 77 where there is no
+ * device.
+ */
+#include "kernels/gpu.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BYTES = 100003, NO_DEVICE_STATUS = 77 };
+
+static unsigned failed;
+
+static void check(bool is_good, const char *what)
+{
+    printf("%s - %s\n", is_good ? "ok" : "not ok", what);
+    failed += !is_good;
+}
+
+static void test_refusals(const struct gpu_api *api, struct gpu *gpu)
+{
+    struct gpu_error error = {0};
+    struct gpu_device devices[GPU_DEVICES_MAX];
+    int count = api->devices(devices, &error);
+    check(count > 0 && devices[0].is_usable && devices[0].capability >= GPU_CAPABILITY_MIN &&
+              devices[0].memory_free <= devices[0].memory_bytes && devices[0].name[0] != '\0',
+          "devices are described");
+    check(api->open(count, &error) == NULL && error.failure == GPU_NO_DEVICE &&
+              strstr(error.text, "numbered from 0") != NULL,
+          "a device that is not there");
+    error = (struct gpu_error){0};
+    check(api->open(-1, &error) == NULL && error.failure == GPU_NO_DEVICE, "device -1");
+    check(api->open(-1, NULL) == NULL, "nobody asks why");
+    error = (struct gpu_error){0};
+    check(api->alloc(gpu, (size_t)1 << 50, &error) == NULL && error.failure == GPU_NO_MEMORY &&
+              strstr(error.text, "1073741824 MiB of device memory") != NULL &&
+              strstr(error.text, "MiB free") != NULL,
+          "more memory than there is, and how much there is");
+    void *none = api->alloc(gpu, 0, &error), *pinned = api->alloc_pinned(gpu, 0, &error);
+    check(none != NULL && pinned != NULL, "no bytes are memory, and the device has not failed");
+    api->free(gpu, none);
+    api->free_pinned(gpu, pinned);
+    api->free(gpu, NULL);
+    api->free_pinned(gpu, NULL);
+    api->close(NULL);
+}
+
+static void test_copies(const struct gpu_api *api, struct gpu *gpu)
+{
+    struct gpu_error error = {0};
+    struct gpu_stream *stream = api->stream(gpu, &error);
+    unsigned char *from = api->alloc_pinned(gpu, BYTES, &error), *to = api->alloc_pinned(gpu, BYTES, &error);
+    unsigned char *a = api->alloc(gpu, BYTES, &error), *b = api->alloc(gpu, BYTES, &error);
+    check(stream && from && to && a && b && (uintptr_t)a % 256 == 0 && (uintptr_t)b % 256 == 0,
+          "memory of both kinds");
+    for (int i = 0; i < BYTES; i++)
+        from[i] = (unsigned char)(i * 7 + i / 256);
+    memset(to, 0, BYTES);
+    api->copy(stream, a, from, BYTES);
+    api->copy(stream, b, a, BYTES);
+    api->fill(stream, b + 1000, 0xa5, 500);
+    api->copy(stream, b, a, 0);
+    api->fill(stream, b, 0, 0);
+    api->copy(stream, to, b, BYTES);
+    check(api->wait(stream, &error), "the stream is waited for");
+    memset(from + 1000, 0xa5, 500);
+    check(memcmp(from, to, BYTES) == 0, "what was copied there, over and back, with a piece filled");
+    api->free_pinned(gpu, from);
+    api->free_pinned(gpu, to);
+    api->free(gpu, a);
+    api->free(gpu, b);
+    api->stream_free(gpu, stream);
+    api->stream_free(gpu, NULL);
+}
+
+static void test_order(const struct gpu_api *api, struct gpu *gpu)
+{
+    enum { ROUNDS = 20 };
+    struct gpu_error error = {0};
+    struct gpu_stream *first = api->stream(gpu, &error), *second = api->stream(gpu, &error);
+    struct gpu_event *begin = api->event(gpu, &error), *filled = api->event(gpu, &error),
+                     *read = api->event(gpu, &error);
+    unsigned char *memory = api->alloc(gpu, BYTES, &error),
+                  *seen = api->alloc_pinned(gpu, ROUNDS * BYTES, &error);
+    check(first && second && begin && filled && read && memory && seen, "two streams and events");
+    check(isnan(api->elapsed_ms(begin, filled)), "no time lies between events that were not recorded");
+    api->record(begin, first);
+    for (int i = 0; i < ROUNDS; i++) {
+        api->fill(first, memory, (uint8_t)i, BYTES);
+        api->record(filled, first);
+        api->wait_event(second, filled);
+        api->copy(second, seen + i * BYTES, memory, BYTES);
+        api->record(read, second);
+        api->wait_event(first, read);
+    }
+    bool is_right = api->wait_for(read, &error);
+    for (int i = 0; i < ROUNDS; i++)
+        for (int k = 0; k < BYTES; k++)
+            is_right &= seen[i * BYTES + k] == i;
+    check(is_right, "each stream waits for the other's event");
+    check(api->elapsed_ms(begin, read) >= 0.0F, "time between two events");
+    api->event_free(gpu, begin);
+    api->event_free(gpu, filled);
+    api->event_free(gpu, read);
+    api->event_free(gpu, NULL);
+    api->stream_free(gpu, first);
+    api->stream_free(gpu, second);
+    api->free(gpu, memory);
+    api->free_pinned(gpu, seen);
+}
+
+/* Nothing works after a failure: to fill what is nowhere is one. */
+static void test_first_failure(const struct gpu_api *api, struct gpu *gpu)
+{
+    struct gpu_error error = {0}, again = {0};
+    struct gpu_stream *stream = api->stream(gpu, &error);
+    unsigned char *memory = api->alloc(gpu, 16, &error);
+    check(api->wait(stream, &error) && error.failure == GPU_OK, "no failure so far");
+    api->fill(stream, NULL, 0, 16);
+    check(!api->wait(stream, &error) && error.failure == GPU_FAILED &&
+              strstr(error.text, "failed in a fill") != NULL && strstr(error.text, "last checkpoint") != NULL,
+          "filling what is nowhere is told by the next wait, with what to do");
+    check(!api->wait(stream, &again) && strcmp(again.text, error.text) == 0, "and by every other, as it was");
+    again = (struct gpu_error){0};
+    check(api->alloc(gpu, 16, &again) == NULL && strcmp(again.text, error.text) == 0,
+          "there is no memory then");
+    check(api->stream(gpu, &again) == NULL && api->event(gpu, &again) == NULL &&
+              api->alloc_pinned(gpu, 16, NULL) == NULL,
+          "nor streams nor events");
+    api->free(gpu, memory);
+    api->stream_free(gpu, stream);
+}
+
+int main(void)
+{
+    struct gpu_error error = {0};
+    const struct gpu_api *api = gpu_open_library(NULL, &error);
+    struct gpu *gpu = api != NULL ? api->open(0, &error) : NULL;
+    if (gpu == NULL) {
+        printf("ok - cuda # SKIP no CUDA device: %s\n", error.text);
+        return NO_DEVICE_STATUS;
+    }
+    int library = 0, driver = 0;
+    api->versions(&library, &driver);
+    check(api->version == GPU_API_VERSION && library >= 13000 && driver >= library / 1000 * 1000, "versions");
+    check(gpu_open_library(getenv("LEAT_CUDA_LIBRARY"), &error) == api, "the library is opened once");
+    test_refusals(api, gpu);
+    test_copies(api, gpu);
+    test_order(api, gpu);
+    test_first_failure(api, gpu);
+    api->close(gpu);
+    gpu = api->open(0, &error);
+    check(gpu != NULL, "a device that is opened anew knows nothing of it");
+    api->close(gpu);
+    return failed > 0;
+}
