@@ -7,12 +7,14 @@ import os
 import re
 import shutil
 
-# Programs of device code, by name; what is not named here takes no arguments. `host`: with the host's model, where what
-# takes long is tested elsewhere; `reduced`: beside compute-sanitizer, which is a hundred times slower.
+# Tests of device code, by name. `reduced`: beside compute-sanitizer, which is a hundred times slower; `host`: with the host's
+# model, where what takes long is tested elsewhere.
 ARGUMENTS = {
     "test_batch": {"device": ["--variant", "cuda"], "reduced": ["--variant", "cuda", "--reduced"],
-                   "host": ["--variant", "cuda", "--kernel", "fm"]},
+                   "host": ["--variant", "cuda", "--reduced", "--kernel", "fm"]},
+    "test_tables": {"device": [], "reduced": ["--reduced"], "host": ["--reduced", "one key"]},
 }
+OTHERS = {"device": [], "reduced": ["--reduced"], "host": ["--reduced"]}
 TEST_S, SANITIZE_S, BENCH_S = 300, 300, 240
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 SOAK_PIECES, SOAK_PIECE_S = 10, 60
@@ -20,8 +22,7 @@ NO_DEVICE = "skipped: no CUDA device"
 
 
 def arguments(run, name, how):
-    known = ARGUMENTS.get(name, {})
-    return known.get("host" if run.is_host else how, known.get(how, []))
+    return ARGUMENTS.get(name, OTHERS)["host" if run.is_host else how]
 
 
 def skipped(run, part):

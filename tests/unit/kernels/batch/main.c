@@ -2,12 +2,13 @@
  * The program of the differential tests (trial.h); prints TAP.
  *
  *   test_batch [--seed N] [--kernel NAME] [--case N] [--variant scalar|avx2|avx512|cuda] [--library PATH]
+ *              [--reduced]
  *
  * Without --variant: all variants of this CPU. cuda: on the first device that a device library finds, the one
  * of --library or as gpu_open_library. If that library is the host's model of a GPU (leat_cuda_on_host.so),
- * sizes are small, and each call has an order of threads and a poison of its own. A failure is had again with
- * the seed, the kernel, the variant and the case that it names. Ends with 1 if something failed, 77 if there
- * is no such device.
+ * sizes are small (as with --reduced), and each call has an order of threads and a poison of its own. A
+ * failure is had again with the seed, the kernel, the variant and the case that it names. Ends with 1 if
+ * something failed, 77 if there is no such device.
  */
 #include "trial_internal.h"
 
@@ -31,6 +32,7 @@ struct options {
     uint64_t seed;
     const char *kernel, *variant, *library;
     int only;
+    bool is_reduced;
 };
 
 static bool has_kernel(const struct batch_kernels *kernels, size_t offset)
@@ -96,6 +98,7 @@ static void find_model(const struct options *o, struct target *target)
     void *symbol = library ? dlsym(library, "cuda_model_begin") : NULL;
     if (symbol)
         memcpy(&target->model_begin, &symbol, sizeof target->model_begin);
+    target->is_reduced = o->is_reduced || symbol != NULL;
 }
 
 /* Returns the exit status. */
@@ -120,10 +123,13 @@ static int run_device(const struct target *scalar, const struct options *o)
 
 static struct options read_options(int argc, char **argv)
 {
-    static const struct option names[] = {
-        {"seed", required_argument, NULL, 's'},    {"kernel", required_argument, NULL, 'k'},
-        {"variant", required_argument, NULL, 'v'}, {"case", required_argument, NULL, 'c'},
-        {"library", required_argument, NULL, 'l'}, {0}};
+    static const struct option names[] = {{"seed", required_argument, NULL, 's'},
+                                          {"kernel", required_argument, NULL, 'k'},
+                                          {"variant", required_argument, NULL, 'v'},
+                                          {"case", required_argument, NULL, 'c'},
+                                          {"library", required_argument, NULL, 'l'},
+                                          {"reduced", no_argument, NULL, 'r'},
+                                          {0}};
     struct options o = {.seed = 6, .only = -1};
     for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;) {
         switch (c) {
@@ -132,10 +138,11 @@ static struct options read_options(int argc, char **argv)
         case 'v': o.variant = optarg; break;
         case 'c': o.only = atoi(optarg); break;
         case 'l': o.library = optarg; break;
+        case 'r': o.is_reduced = true; break;
         default:
             fprintf(stderr,
                     "usage: %s [--seed N] [--kernel NAME] [--case N] "
-                    "[--variant scalar|avx2|avx512|cuda] [--library PATH]\n",
+                    "[--variant scalar|avx2|avx512|cuda] [--library PATH] [--reduced]\n",
                     argv[0]);
             exit(2);
         }

@@ -394,10 +394,10 @@ const uint32_t *suite_sizes(const struct suite *suite)
 {
     static const uint32_t all[] = {0, 1, 2, 3, 15, 31, 33, 127, 129, 255, 1000, 4097, 20011, SIZES_END};
     static const uint32_t few[] = {0, 1, 3, 33, 129, 600, SIZES_END};
-    return suite->target->model_begin ? few : all;
+    return suite->target->is_reduced ? few : all;
 }
 
 uint32_t suite_huge(const struct suite *suite)
 {
-    return suite->target->model_begin ? 5001 : (1 << 20) + 1;
+    return suite->target->is_reduced ? 5001 : (1 << 20) + 1;
 }

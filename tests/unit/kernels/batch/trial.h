@@ -38,7 +38,8 @@ struct target {
     const struct gpu_api *api;
     struct gpu *gpu;
     struct gpu_stream *stream;
-    /* A GPU that the host plays (tests/cuda_on_host/testing.h): sizes are small; else NULL. */
+    bool is_reduced; /* sizes are small: a GPU that the host plays, or one beside compute-sanitizer */
+    /* Of a GPU that the host plays (tests/cuda_on_host/testing.h); else NULL. */
     void (*model_begin)(uint64_t seed, uint8_t poison);
 };
 
