@@ -125,6 +125,7 @@ static __device__ void open(open_bucket *b, uint64_t place)
     for (uint32_t j = 0; j < 4; j++)
         b->free_slots[j] =
             __ballot_sync(WARP_ALL, (line >> 8 * j & 255) < DIGEST_KEYS && 4 * lane + j < room);
+    __syncwarp(); /* all have read before one writes */
 }
 
 /* A free slot, the same each time; BATCH_NONE: there is none. */
@@ -146,6 +147,7 @@ static __device__ void read_heads(open_bucket *b, uint32_t step)
 {
     const uint32_t lane = threadIdx.x % WARP_LANES, room = table_room(b->view, b->place);
     b->has_heads = true;
+    __syncwarp(); /* rows that this warp has just made */
 #pragma unroll
     for (uint32_t j = 0; j < HEADS; j++) {
         const uint32_t slot = lane + j * WARP_LANES;
@@ -205,6 +207,7 @@ static __device__ uint32_t take_victim(open_bucket *b, uint32_t step, bool *was_
         keep_least(&is_in, (uint32_t)key);
         left = __ballot_sync(WARP_ALL, is_in);
     }
+    __syncwarp(); /* likewise headers, and keys */
     const int winner = __ffs((int)left) - 1;
     const uint32_t slot = __shfl_sync(WARP_ALL, mine.slot, winner);
     *was_expired = __shfl_sync(WARP_ALL, mine.is_live, winner) == 0;

@@ -75,8 +75,8 @@ class rig
     bool halve(uint32_t table);
     /* Other weights and state for some of the rows of the last batch, written through their pointers. */
     bool write_rows(random_numbers *random, uint32_t share);
-    /* All keys ever seen, and some that never were: found or not, weights; some rows' bytes; stats; and, if
-     * the library exports, all headers. */
+    /* Keys that were ever seen (all of them, on the host's model some hundred), and some that never were:
+     * found or not, weights; some rows' bytes; stats; and, if the library exports, all headers. */
     bool check();
 
     device *d;
