@@ -54,6 +54,7 @@ struct model_thread : model_thread_place {
     unsigned operand;
     int width;
     uint64_t result;
+    char warp_sync; /* for TSan */
     /* asynchronous copies under way, and how many groups of them were committed */
     model_copy *copy;
     unsigned copies, copies_landed, copies_room, groups;
@@ -77,15 +78,13 @@ struct model_block : model_block_place {
     int vote;
     unsigned phase; /* barriers so far */
     char barrier_sync[2];
-    unsigned warp_phase[THREADS_MAX];
-    char warp_sync[THREADS_MAX][2];
     char end_sync;
 };
 
 struct model_launch_now {
     const char *kernel;
     dim3 grid, block;
-    size_t shared_bytes;
+    size_t shared_bytes, shared_max; /* of the launch; with what the kernel declares */
     const std::function<void()> *call;
     model_random random;
 };

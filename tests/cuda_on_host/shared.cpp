@@ -53,6 +53,23 @@ static model_shared_piece *find_piece(model_block *block, const void *site)
     return piece;
 }
 
+static const char dynamic_site = 0;
+
+static void check_size(const model_block *block)
+{
+    const model_launch_now *launch = scheduler_launch();
+    size_t declared = 0;
+    for (const model_shared_piece *piece = block->shared; piece != NULL; piece = piece->next) {
+        declared += piece->site != &dynamic_site ? piece->bytes : 0;
+    }
+    if (declared + launch->shared_bytes > launch->shared_max) {
+        model_report(scheduler_self(),
+                     "%zu bytes of shared memory are declared and %zu launched, a block has %zu: a device "
+                     "would not launch this",
+                     declared, launch->shared_bytes, launch->shared_max);
+    }
+}
+
 /* As the launcher, for TSan: of what the first thread that comes here did before, the others know nothing. */
 static void fill_piece(model_block *block, const void *site, size_t bytes, size_t align)
 {
@@ -64,6 +81,7 @@ static void fill_piece(model_block *block, const void *site, size_t bytes, size_
         piece->bytes = max(bytes, (size_t)1);
         piece->next = block->shared;
         block->shared = piece;
+        check_size(block);
     }
     piece->memory = renew(piece->memory, piece->bytes, max(align, (size_t)16));
     if (piece->memory == NULL) {
@@ -88,8 +106,7 @@ void *model_shared(const void *site, size_t bytes, size_t align)
 
 void *model_shared_dynamic(void)
 {
-    static const char site = 0;
-    return model_shared(&site, scheduler_launch()->shared_bytes, 128);
+    return model_shared(&dynamic_site, scheduler_launch()->shared_bytes, 128);
 }
 
 void shared_free(model_block *block)

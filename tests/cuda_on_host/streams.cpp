@@ -327,8 +327,8 @@ void model_queue_launch(const char *kernel, const void *address, dim3 grid, dim3
 {
     ENTER();
     const auto allowed = shared_allowed.find(address);
-    const size_t shared_max =
-        max(allowed != shared_allowed.end() ? allowed->second : 0, (size_t)SHARED_BYTES_MAX);
+    const bool is_allowed_more = allowed != shared_allowed.end();
+    const size_t shared_max = max(is_allowed_more ? allowed->second : 0, (size_t)SHARED_BYTES_MAX);
     const uint64_t threads = (uint64_t)block.x * block.y * block.z;
     if (runtime_sticky != cudaSuccess) {
         return;
@@ -345,7 +345,8 @@ void model_queue_launch(const char *kernel, const void *address, dim3 grid, dim3
     const bool fails = run.launches_to_failure > 0 && --run.launches_to_failure == 0;
     const uint64_t seed = random_next(&run.random);
     queue(stream, [=] {
-        model_launch_now now = {kernel, grid, block, shared_bytes, &call, {seed}};
+        const size_t block_max = is_allowed_more ? SHARED_BYTES_OPTIN : SHARED_BYTES_MAX;
+        model_launch_now now = {kernel, grid, block, shared_bytes, block_max, &call, {seed}};
         if (fails) {
             runtime_sticky = run.launch_error;
         } else {

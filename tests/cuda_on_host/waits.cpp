@@ -35,15 +35,20 @@ static const model_thread *thread_with(const model_block *block, model_state sta
     return NULL;
 }
 
+[[noreturn]] static void report_returned(const model_thread *waiting, const model_thread *returned)
+{
+    model_report(waiting,
+                 "barrier not reached by all: waits in %s at %s:%d, but thread (%u,%u,%u) has returned",
+                 waits_name(waiting), waiting->site.file, waiting->site.line, returned->index.x,
+                 returned->index.y, returned->index.z);
+}
+
 static void check_barrier(model_thread *self)
 {
     const model_block *block = self->in;
     const model_thread *returned = block->returned > 0 ? thread_with(block, MODEL_RETURNED, self) : NULL;
     if (returned != NULL) {
-        model_report(self,
-                     "barrier not reached by all: waits in %s at %s:%d, but thread (%u,%u,%u) has returned",
-                     waits_name(self), self->site.file, self->site.line, returned->index.x, returned->index.y,
-                     returned->index.z);
+        report_returned(self, returned);
     }
     const model_thread *other = block->arrived > 0 ? thread_with(block, MODEL_AT_BARRIER, self) : NULL;
     if (other != NULL && (other->kind != self->kind || !same_site(other->site, self->site))) {
@@ -208,6 +213,21 @@ static bool all_came(const model_thread *lanes, unsigned lane_count, const model
     return all;
 }
 
+/* For TSan: what each lane of the mask did before, all of them know. Groups may have lanes in common. */
+static void order_lanes(model_thread *lanes, unsigned mask)
+{
+    for (unsigned i = 0; i < LANES; i++) {
+        if (mask >> i & 1) {
+            tsan_acquire(&lanes[i].warp_sync);
+        }
+    }
+    for (unsigned i = 0; i < LANES; i++) {
+        if (mask >> i & 1) {
+            tsan_release(&lanes[i].warp_sync);
+        }
+    }
+}
+
 uint64_t model_warp(model_warp_kind kind, unsigned mask, uint64_t value, unsigned operand, int width,
                     model_site site)
 {
@@ -228,14 +248,13 @@ uint64_t model_warp(model_warp_kind kind, unsigned mask, uint64_t value, unsigne
                      site.line, width);
     }
     const bool is_complete = all_came(lanes, lane_count, self);
-    /* Of the groups that can be under way at a time, each has another lowest lane. */
-    const unsigned leader = first + (unsigned)__builtin_ctz(mask);
-    char *sync = &block->warp_sync[leader][block->warp_phase[leader] % 2];
     if (kind == MODEL_SYNCWARP) {
-        tsan_release(sync);
+        tsan_release(&self->warp_sync);
     }
     if (is_complete) {
-        block->warp_phase[leader]++;
+        if (kind == MODEL_SYNCWARP) {
+            order_lanes(lanes, mask);
+        }
         for (unsigned i = 0; i < LANES; i++) {
             if (mask >> i & 1) {
                 lanes[i].result = collective(lanes, &lanes[i]);
@@ -249,7 +268,7 @@ uint64_t model_warp(model_warp_kind kind, unsigned mask, uint64_t value, unsigne
     }
     scheduler_give_way();
     if (kind == MODEL_SYNCWARP) {
-        tsan_acquire(sync);
+        tsan_acquire(&self->warp_sync);
     }
     return self->result;
 }
@@ -262,7 +281,7 @@ void waits_returned(model_thread *thread)
     const unsigned first = thread->number - lane_of(thread);
     thread->state = MODEL_RETURNED;
     if (block->arrived > 0) {
-        check_barrier(const_cast<model_thread *>(thread_with(block, MODEL_AT_BARRIER, thread)));
+        report_returned(thread_with(block, MODEL_AT_BARRIER, thread), thread);
     }
     for (unsigned n = first; n < first + LANES && n < block->size; n++) {
         const model_thread *other = &block->threads[n];
