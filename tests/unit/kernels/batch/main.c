@@ -6,8 +6,9 @@
  *
  * Without --variant: all variants of this CPU. cuda: on the first device that a device library finds, the one
  * of --library or as gpu_open_library. If that library is the host's model of a GPU (leat_cuda_on_host.so),
- * sizes are small (as with --reduced), and each call has an order of threads and a poison of its own. A
- * failure is had again with the seed, the kernel, the variant and the case that it names. Ends with 1 if
+ * sizes are small, and each call has an order of threads and a poison of its own. A failure is had again with
+ * the seed, the kernel, the variant and the case that it names. --reduced: small sizes, and no guard zones,
+ * for checkers that see the ends of allocations themselves and are slow (compute-sanitizer). Ends with 1 if
  * something failed, 77 if there is no such device.
  */
 #include "trial_internal.h"
@@ -28,6 +29,13 @@ static const struct {
 #include "kernels/kernels.def"
 };
 
+/* Instrumented scalar code is slow: sizes are small there. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SMALL_HERE = true };
+#else
+enum { SMALL_HERE = false };
+#endif
+
 struct options {
     uint64_t seed;
     const char *kernel, *variant, *library;
@@ -42,7 +50,9 @@ static bool has_kernel(const struct batch_kernels *kernels, size_t offset)
     return function != NULL;
 }
 
-static unsigned run_target(const struct target *scalar, const struct target *target, const struct options *o)
+/* All kernels with the given targets: how many failed. */
+static unsigned run_targets(const struct target *scalar, const struct target *targets, unsigned count,
+                            const struct options *o)
 {
     unsigned failed = 0;
     for (size_t i = 0; i < sizeof suites / sizeof *suites; i++) {
@@ -50,55 +60,59 @@ static unsigned run_target(const struct target *scalar, const struct target *tar
             continue;
         struct suite suite = {.kernel = suites[i].name,
                               .scalar = scalar,
-                              .target = target,
+                              .targets_count = count,
                               .seed = o->seed,
                               .only = o->only,
+                              .is_small = o->is_reduced || SMALL_HERE || targets->model_begin,
                               .text = ""};
+        memcpy(suite.targets, targets, count * sizeof *targets);
         if (!has_kernel(scalar->kernels, suites[i].offset) ||
-            !has_kernel(target->kernels, suites[i].offset)) {
-            printf("ok - %s, %s # SKIP no such kernel yet\n", suite.kernel, target->name);
+            !has_kernel(targets->kernels, suites[i].offset)) {
+            printf("not ok - %s, %s: there is no such kernel\n", suite.kernel, targets->name);
+            failed++;
             continue;
         }
         suites[i].run(&suite);
-        if (suite.cases == 0)
-            printf("# %s: no case was tried\n", suite.kernel);
-        bool is_ok = suite.failures == 0 && suite.cases > 0;
-        printf("%s - %s, %s: %u cases\n", is_ok ? "ok" : "not ok", suite.kernel, target->name, suite.cases);
+        for (unsigned k = 0; k < count; k++) {
+            bool is_ok = suite.failures[k] == 0 && suite.cases > 0;
+            printf("%s - %s, %s: %u cases\n", is_ok ? "ok" : "not ok", suite.kernel, targets[k].name,
+                   suite.cases);
+            failed += !is_ok;
+        }
         fflush(stdout);
-        failed += !is_ok;
     }
     return failed;
 }
 
 static unsigned run_cpu(const struct target *scalar, const struct options *o)
 {
-    unsigned failed = 0, tried = 0;
+    struct target targets[TARGETS_MAX];
+    unsigned count = 0, named = 0;
     for (int v = 0; v < KERNELS_VARIANTS; v++) {
-        struct target target = {.name = kernels_variant_name((enum kernels_variant)v),
-                                .kernels = batch_variant((enum kernels_variant)v)};
-        if (o->variant && strcmp(o->variant, target.name) != 0)
+        const char *name = kernels_variant_name((enum kernels_variant)v);
+        const struct batch_kernels *kernels = batch_variant((enum kernels_variant)v);
+        if (o->variant && strcmp(o->variant, name) != 0)
             continue;
-        tried++;
-        if (!target.kernels)
-            printf("ok - %s # SKIP this CPU does not support it\n", target.name);
+        named++;
+        if (!kernels)
+            printf("ok - %s # SKIP this CPU does not support it\n", name);
         else
-            failed += run_target(scalar, &target, o);
+            targets[count++] =
+                (struct target){.name = name, .kernels = kernels, .has_guards = !o->is_reduced};
     }
-    if (tried == 0) {
+    if (named == 0)
         printf("Bail out! %s: not a variant: scalar, avx2, avx512 and cuda are\n", o->variant);
-        return 1;
-    }
-    return failed;
+    return count > 0 ? run_targets(scalar, targets, count, o) : named == 0;
 }
 
 /* The model's own function, if the library is one. */
 static void find_model(const struct options *o, struct target *target)
 {
-    void *library = o->library ? dlopen(o->library, RTLD_NOW | RTLD_NOLOAD) : NULL;
+    const char *path = o->library ? o->library : getenv("LEAT_CUDA_LIBRARY");
+    void *library = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
     void *symbol = library ? dlsym(library, "cuda_model_begin") : NULL;
     if (symbol)
         memcpy(&target->model_begin, &symbol, sizeof target->model_begin);
-    target->is_reduced = o->is_reduced || symbol != NULL;
 }
 
 /* Returns the exit status. */
@@ -115,7 +129,8 @@ static int run_device(const struct target *scalar, const struct options *o)
     struct target target = {
         .name = "cuda", .kernels = api->kernels, .api = api, .gpu = gpu, .stream = stream};
     find_model(o, &target);
-    unsigned failed = run_target(scalar, &target, o);
+    target.has_guards = !o->is_reduced;
+    unsigned failed = run_targets(scalar, &target, 1, o);
     api->stream_free(gpu, stream);
     api->close(gpu);
     return failed > 0;

@@ -20,7 +20,7 @@ enum { GUARD = 0 };
 #else
 enum { GUARD = 64 };
 #endif
-enum { GUARD_BYTE = 0xc3, ALIGN_MAX = 256, FAILURES_SHOWN = 5 };
+enum { GUARD_BYTE = 0xc3, ALIGN_MAX = 256, FAILURES_SHOWN = 20 };
 
 /* The suite in progress, for reports that end the process: what sanitizers call first of all. */
 static const struct suite *suite_now;
@@ -28,8 +28,7 @@ void __asan_on_error(void);
 void __asan_on_error(void)
 {
     if (suite_now)
-        printf("# %s, %s, case %u (%s):\n", suite_now->kernel, suite_now->target->name, suite_now->cases,
-               suite_now->text);
+        printf("# %s, case %u (%s):\n", suite_now->kernel, suite_now->cases, suite_now->text);
     fflush(stdout);
 }
 
@@ -87,13 +86,14 @@ static struct buffer *add_buffer(struct trial *t, const char *name, enum role ro
     struct buffer *b = &t->buffer[t->buffers++];
     if (align == TRIAL_MATRIX)
         align = t->target->api ? 16 : 4;
-    size_t offset = GUARD + (t->is_shifted ? align % ALIGN_MAX : 0);
+    size_t guard = t->target->has_guards ? (size_t)GUARD : 0;
+    size_t offset = guard + (t->is_shifted ? align % ALIGN_MAX : 0);
     *b = (struct buffer){.name = name,
                          .role = role,
                          .bytes = bytes,
                          .valid = bytes,
                          .offset = offset,
-                         .total = offset + bytes + GUARD,
+                         .total = offset + bytes + guard,
                          .same = same};
     b->block = malloc(b->total + 1);
     if (!b->block)
@@ -178,7 +178,8 @@ void *trial_stream(const struct trial *t)
 void trial_fail(struct trial *t, const char *text, ...)
 {
     t->has_failed = true;
-    if (t->suite->failures >= FAILURES_SHOWN)
+    static unsigned shown;
+    if (shown++ >= FAILURES_SHOWN)
         return;
     printf("# %s, %s, case %u (%s): ", t->suite->kernel, t->target->name, t->suite->cases, t->suite->text);
     va_list list;
@@ -363,6 +364,20 @@ static struct trial *trial_run(struct suite *suite, const struct target *target,
     return t;
 }
 
+/* One shape with one target, twice. Returns whether something was wrong. */
+static bool try_target(struct suite *suite, const struct target *target, const struct trial *truth,
+                       trial_builder *build, const void *shape)
+{
+    bool has_failed = truth->has_failed;
+    for (int pass = 0; pass < PASSES; pass++) {
+        struct trial *t = trial_run(suite, target, build, shape, pass);
+        compare(truth, t);
+        has_failed |= t->has_failed;
+        trial_free(t);
+    }
+    return has_failed;
+}
+
 void suite_try(struct suite *suite, trial_builder *build, const void *shape, const char *text, ...)
 {
     char line[200];
@@ -372,18 +387,12 @@ void suite_try(struct suite *suite, trial_builder *build, const void *shape, con
     va_end(list);
     suite->text = line;
     suite_now = suite;
-    bool is_chosen = !suite->target->model_begin || (suite->cases + suite->seed) % ONE_CASE_OF == 0;
+    bool is_chosen = !suite->targets->model_begin || (suite->cases + suite->seed) % ONE_CASE_OF == 0;
     if (suite->only < 0 ? is_chosen : suite->only == (int)suite->cases) {
         struct trial *truth = trial_run(suite, suite->scalar, build, shape, 0);
-        bool has_failed = truth->has_failed;
-        for (int pass = 0; pass < PASSES; pass++) {
-            struct trial *t = trial_run(suite, suite->target, build, shape, pass);
-            compare(truth, t);
-            has_failed |= t->has_failed;
-            trial_free(t);
-        }
+        for (unsigned i = 0; i < suite->targets_count; i++)
+            suite->failures[i] += try_target(suite, &suite->targets[i], truth, build, shape);
         trial_free(truth);
-        suite->failures += has_failed;
     }
     suite->cases++;
     suite->text = "";
@@ -394,10 +403,10 @@ const uint32_t *suite_sizes(const struct suite *suite)
 {
     static const uint32_t all[] = {0, 1, 2, 3, 15, 31, 33, 127, 129, 255, 1000, 4097, 20011, SIZES_END};
     static const uint32_t few[] = {0, 1, 3, 33, 129, 600, SIZES_END};
-    return suite->target->is_reduced ? few : all;
+    return suite->is_small ? few : all;
 }
 
 uint32_t suite_huge(const struct suite *suite)
 {
-    return suite->target->is_reduced ? 5001 : (1 << 20) + 1;
+    return suite->is_small ? 5001 : (1 << 20) + 1;
 }

@@ -5,8 +5,8 @@
  *
  * A suite calls suite_try for each shape that it wants to see, with a builder that fills the arguments of one
  * call and makes it. The builder is run several times for a shape, each time with the same random numbers:
- * with the scalar variant, and twice with the variant under test, whose outputs and scratch memory begin with
- * other rubbish each time. The trial it is given says whose memory is in use, and owns it:
+ * with the scalar variant, and twice with each variant under test, whose outputs and scratch memory begin
+ * with other rubbish each time. The trial it is given says whose memory is in use, and owns it:
  *
  *   static void build_widen(struct trial *t, const void *arg)
  *   {
@@ -38,12 +38,12 @@ struct target {
     const struct gpu_api *api;
     struct gpu *gpu;
     struct gpu_stream *stream;
-    bool is_reduced; /* sizes are small: a GPU that the host plays, or one beside compute-sanitizer */
-    /* Of a GPU that the host plays (tests/cuda_on_host/testing.h); else NULL. */
+    bool has_guards;
+    /* Of a GPU that the host plays (tests/cuda_on_host/testing.h), else NULL. */
     void (*model_begin)(uint64_t seed, uint8_t poison);
 };
 
-struct suite; /* one kernel with one target */
+struct suite; /* one kernel with all targets */
 struct trial_rows;
 struct trial; /* one call */
 
@@ -56,7 +56,7 @@ typedef void trial_builder(struct trial *t, const void *shape);
 void suite_try(struct suite *suite, trial_builder *build, const void *shape, const char *text, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Sizes that are to be tried, SIZES_END behind the last; fewer on the host's model of a GPU. */
+/* Sizes that are to be tried, SIZES_END behind the last; fewer where they are to be small. */
 #define SIZES_END UINT32_MAX
 const uint32_t *suite_sizes(const struct suite *suite);
 /* 1 M + 1, or what is affordable here: to be tried once a kernel. */

@@ -30,12 +30,17 @@ struct trial {
     struct buffer buffer[BUFFERS_MAX];
 };
 
+enum { TARGETS_MAX = KERNELS_VARIANTS };
+
 struct suite {
     const char *kernel;
-    const struct target *scalar, *target;
+    const struct target *scalar; /* the truth: runs once a case */
+    struct target targets[TARGETS_MAX];
+    unsigned failures[TARGETS_MAX]; /* cases that failed */
+    unsigned targets_count, cases;
     uint64_t seed;
     int only; /* the one case to try, or -1 */
-    unsigned cases, failures;
+    bool is_small;
     const char *text; /* the case in progress */
 };
 
