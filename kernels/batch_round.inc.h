@@ -1,38 +1,45 @@
 /*
- * round, widen, quantize and check of batch.h. One number's arithmetic is rounding.h's; sixteen of them have
- * a constant length here, so that the compiler takes them in vectors.
+ * round, widen, quantize and check of batch.h. One number's arithmetic is rounding.h's; blocks of them have a
+ * constant length here, and each step of theirs a loop, so that the compiler takes them in vectors.
  */
 #include "kernels/rounding.h"
 
-/* Sixteen numbers; i, the index of the first, is a multiple of four. */
-LANES_INLINE void round_sixteen(uint16_t *out, const float *x, enum row_format format, bool is_nearest,
-                                uint64_t begin, uint64_t i)
+#include <assert.h>
+
+enum { ROUND_BLOCK = 64 };
+
+/* n numbers, a constant multiple of sixteen; i, the index of the first, is a multiple of four. */
+LANES_INLINE void round_block(uint16_t *out, const float *x, size_t n, enum row_format format,
+                              bool is_nearest, uint64_t begin, uint64_t i)
 {
-    uint32_t random[16] = {0};
-    for (unsigned k = 0; k < 16 && !is_nearest; k += 4) {
-        uint64_t word = rounding_word(begin, (i + k) / 4);
-        for (unsigned j = 0; j < 4; j++)
-            random[k + j] = rounding_random(word, j);
-    }
-    for (unsigned k = 0; k < 16; k++) {
-        uint32_t bits = float_bits(x[k]);
-        out[k] =
-            format == ROW_BF16 ? bf16_of(bits, random[k], is_nearest) : fp16_of(bits, random[k], is_nearest);
-    }
+    uint64_t words[ROUND_BLOCK / 4] = {0};
+    uint32_t bits[ROUND_BLOCK];
+    uint16_t random[ROUND_BLOCK], rounded[ROUND_BLOCK];
+    for (size_t k = 0; k < n / 4 && !is_nearest; k++)
+        words[k] = rounding_word(begin, i / 4 + k);
+    static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "bits 16 (i % 4) of a word are its i-th half");
+    memcpy(random, words, n * sizeof *random);
+    memcpy(bits, x, n * sizeof *bits);
+    for (size_t k = 0; k < n; k++)
+        rounded[k] = format == ROW_BF16 ? bf16_of(bits[k], random[k], is_nearest)
+                                        : fp16_of(bits[k], random[k], is_nearest);
+    memcpy(out, rounded, n * sizeof *out);
 }
 
 LANES_INLINE void round_format(uint16_t *out, const float *x, size_t n, enum row_format format,
                                bool is_nearest, uint64_t begin)
 {
     size_t i = 0;
+    for (; i + ROUND_BLOCK <= n; i += ROUND_BLOCK)
+        round_block(out + i, x + i, ROUND_BLOCK, format, is_nearest, begin, i);
     for (; i + 16 <= n; i += 16)
-        round_sixteen(out + i, x + i, format, is_nearest, begin, i);
+        round_block(out + i, x + i, 16, format, is_nearest, begin, i);
     if (i == n)
         return;
     float rest[16] = {0};
     uint16_t rounded[16];
     memcpy(rest, x + i, (n - i) * sizeof *rest);
-    round_sixteen(rounded, rest, format, is_nearest, begin, i);
+    round_block(rounded, rest, 16, format, is_nearest, begin, i);
     memcpy(out + i, rounded, (n - i) * sizeof *out);
 }
 

@@ -68,20 +68,24 @@ static inline KERNELS_BOTH uint16_t bf16_of(uint32_t bits, uint32_t random, bool
 
 /*
  * fp16. Normal numbers lose thirteen bits: the upper thirteen of the random ones meet them. Below 2^-14 the
- * grid is 2^-24, and numbers are cut to 2^-40 before the random bits are added; to nearest, the sum with 0.5,
- * whose last bit is 2^-24, rounds.
+ * grid is 2^-24, and numbers are cut to 2^-40, sixteen bits, before the random ones are added; to nearest,
+ * the last of these bits stands for all that were cut. Integers alone: a compiler may not take what computes
+ * with floats out of a branch.
  */
 static inline KERNELS_BOTH uint16_t fp16_of(uint32_t bits, uint32_t random, bool is_nearest)
 {
     uint32_t size = bits & 0x7fffffffU;
-    bool is_small = size < 0x38800000U;
-    float small = bits_float(is_small ? size : 0U);
-    uint32_t tiny = is_nearest ? float_bits(small + 0.5F) - 0x3f000000U
-                               : ((uint32_t)(int32_t)(small * 0x1p40F) + random) >> 16;
+    uint32_t share = (size << 2 & 0x1ffffffU) | 0x2000000U, down = 112U - (size >> 23);
+    down = down > 31U ? 31U : down;
+    uint32_t tiny = share >> down;
+    if (is_nearest)
+        tiny += (uint32_t)(tiny << down != share && (tiny & 1U) == 0U) + 0x7fffU + (tiny >> 16 & 1U);
+    else
+        tiny += random;
     uint32_t below = is_nearest ? 0xfffU + (size >> 13 & 1U) : random >> 3;
     uint32_t cut = (size - 0x38000000U + below) >> 13;
     cut = cut > 0x7bffU ? 0x7bffU : cut;
-    cut = is_small ? tiny : cut;
+    cut = size < 0x38800000U ? tiny >> 16 : cut;
     cut = size == 0x7f800000U ? 0x7c00U : cut;
     cut |= bits >> 16 & 0x8000U;
     return (uint16_t)(size > 0x7f800000U ? 0x7e00U : cut);
