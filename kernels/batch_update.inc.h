@@ -41,12 +41,14 @@ LANES_INLINE void update_fetch(const struct batch_update *a, size_t from, size_t
 }
 
 /* Sums of the numbers from `from` on, as far as they have a row and their sum is finite. */
-static void update_gather(struct update_block *b, const struct batch_update *a, size_t from, size_t to)
+static void update_gather(struct update_block *b, const struct batch_update *a, size_t from, size_t to,
+                          size_t *ahead)
 {
     size_t d = a->in.d;
     b->n = 0;
     for (size_t u = from; u < to; u++) {
         unsigned char *row = a->rows[u];
+        segment_fetch(&a->in, u, ahead);
         if (!row)
             continue;
         float *grad = b->grads[b->n], *w = (float *)(void *)row;
@@ -77,12 +79,12 @@ static void batch_update(struct batch_update *a, void *stream)
         return;
     }
     struct update_block block;
-    size_t d = a->in.d, count = a->in.count[0];
+    size_t d = a->in.d, count = a->in.count[0], ahead = 0;
     size_t bytes = row_bytes(a->format, d, opt_state_floats(a->kind, d));
     for (size_t from = 0; from < count; from += UPDATE_ROWS) {
         size_t to = count - from < UPDATE_ROWS ? count : from + UPDATE_ROWS;
         update_fetch(a, to, count, bytes);
-        update_gather(&block, a, from, to);
+        update_gather(&block, a, from, to, &ahead);
         update_step(&block, d, a->kind, &a->params);
         for (size_t k = 0; k < block.n && a->format != ROW_FP32; k++) {
             uint32_t u = block.numbers[k];
