@@ -15,8 +15,8 @@
  * hash's low bits and of another hash of it; linear hashing (Litwin 1980), so that the table grows a bucket
  * at a time, in place. What finds both full goes to the table's stash, and from there, before the next batch,
  * to new buckets or to the cold tier: it is never lost. All of it lies in address ranges that were reserved
- * once (cuMemAddressReserve) and get memory as they grow: no address of a row changes but by the split of its
- * bucket.
+ * once (cuMemAddressReserve) and get memory as they grow: addresses of rows change in make_room (and so in
+ * import_rows) alone: where a bucket splits, or a full one is evened out.
  *
  * All functions queue work on the stream given and return, but those that say they wait. One thread a set.
  */
@@ -138,14 +138,19 @@ struct gpu_table_api {
 
     /*
      * Rows leave and come as heads[] and payloads[] (weights as float [d], then the state), in device or
-     * pinned memory. select: marks the rows with epoch in (since, closing] (since 0: all) as they are now, by
-     * table and slot; waits; *rows how many. They must not change until they were copied: copy them before
-     * the next batch, or into `staging`. export_rows: the next up to `room` of them; *count (pinned or
-     * device) how many. take_removed: keys gone for good (evicted, expired, refused never) since the last
-     * call, by rising (table, key); waits; those that came back later are listed, too: apply removals before
-     * rows. import_rows: puts rows in place of what is there; a head's step is 0. waits. remove: takes keys
-     * away, listed nowhere. take_oldest: the next up to `room` rows of `table` with the lowest (step, key),
-     * none of them of `step_spared` or later, leave the table, for the cold tier; *count; waits.
+     * pinned memory; with `at` (likewise; or NULL), the i-th row is number at[i] of both. select: marks the
+     * rows with epoch in (since, closing] (since 0: all) as they are now, by table and slot; waits; *rows how
+     * many. They must not change until they were copied: copy them before the next batch, or into `staging`.
+     * export_rows: the next up to `room` of them; *count (pinned or device) how many. take_removed: keys gone
+     * for good (evicted, expired; refused never) since the last call, by rising (table, key), each once;
+     * waits; those that came back later are listed, too: apply removals before rows. *count <= room; equal:
+     * there may be more. Nothing is listed before the first call of it, which gives none. import_rows: makes
+     * rows, or puts them in place of what is there (`keeps`: what is there stays, only used); makes room for
+     * them first, waits. Used by `step` (0: by none). Keys of one call are distinct. false: they do not fit
+     * (how many is said); of a call of at most batch_max rows, none came. remove: takes keys away, listed
+     * nowhere. take_oldest: up to `room` rows of `table` with the lowest (step, key), none of them of
+     * `step_spared` or later, leave the table, for the cold tier, by slot; *count (host memory); waits.
+     * Expired ones are among them: who puts rows below leaves them out.
      */
     bool (*select)(struct gpu_tables *tables, struct gpu_stream *stream, uint32_t since, uint32_t closing,
                    uint64_t *rows, struct gpu_error *error);
@@ -155,12 +160,12 @@ struct gpu_table_api {
                          uint64_t room, uint64_t *count, struct gpu_error *error);
     bool (*import_rows)(struct gpu_tables *tables, struct gpu_stream *stream,
                         const struct gpu_row_head *heads, const float *payloads, uint32_t count,
-                        struct gpu_error *error);
+                        const uint32_t *at, uint32_t step, bool keeps, struct gpu_error *error);
     void (*remove)(struct gpu_tables *tables, struct gpu_stream *stream, const uint64_t *keys,
                    const uint32_t *table, uint32_t count);
     bool (*take_oldest)(struct gpu_tables *tables, struct gpu_stream *stream, uint32_t table,
                         uint32_t step_spared, uint32_t room, struct gpu_row_head *heads, float *payloads,
-                        uint32_t *count, struct gpu_error *error);
+                        const uint32_t *at, uint32_t *count, struct gpu_error *error);
 
     /* Which keys of a batch to come have no row here: missing[] by number, *count; for fetching them from the
      * cold tier ahead. Rows that are there are marked as used by batch->step, so that take_oldest spares

@@ -34,12 +34,13 @@ CUDA_PART void tables_export_rows(gpu_tables *tables, gpu_stream *stream, uint32
 CUDA_PART bool tables_take_removed(gpu_tables *tables, gpu_stream *stream, gpu_row_head *removed,
                                    uint64_t room, uint64_t *count, gpu_error *error);
 CUDA_PART bool tables_import_rows(gpu_tables *tables, gpu_stream *stream, const gpu_row_head *heads,
-                                  const float *payloads, uint32_t count, gpu_error *error);
+                                  const float *payloads, uint32_t count, const uint32_t *at, uint32_t step,
+                                  bool keeps, gpu_error *error);
 CUDA_PART void tables_remove(gpu_tables *tables, gpu_stream *stream, const uint64_t *keys,
                              const uint32_t *table, uint32_t count);
 CUDA_PART bool tables_take_oldest(gpu_tables *tables, gpu_stream *stream, uint32_t table,
                                   uint32_t step_spared, uint32_t room, gpu_row_head *heads, float *payloads,
-                                  uint32_t *count, gpu_error *error);
+                                  const uint32_t *at, uint32_t *count, gpu_error *error);
 CUDA_PART void tables_missing(gpu_tables *tables, gpu_stream *stream, const gpu_batch *batch,
                               uint32_t *missing, uint32_t *count);
 CUDA_PART bool tables_stats(gpu_tables *tables, gpu_stream *stream, uint32_t table, gpu_table_stats *stats,

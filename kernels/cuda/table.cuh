@@ -127,6 +127,12 @@ static inline __host__ __device__ uint64_t table_second(const gpu_table_view *t,
     return table_linear((uint32_t)(hash >> 32), t->bucket_count);
 }
 
+/* The later of two steps; 0: none. A batch that is fetched ahead marks rows before earlier ones use them. */
+static inline __device__ uint32_t table_later_step(uint32_t a, uint32_t b)
+{
+    return a == 0 || (b != 0 && (int32_t)(b - a) > 0) ? b : a;
+}
+
 /* Rows that bucket b may hold. */
 static inline __device__ uint32_t table_room(const gpu_table_view *view, uint64_t b)
 {

@@ -117,14 +117,14 @@ static __device__ uint32_t number_of(const gpu_table_view *view, uint64_t hash)
 }
 
 /* A sighted row: its header, by one lane. */
-static __device__ void touch(const resolve_batch &in, gpu_head *at, uint32_t u)
+static __device__ void touch(const resolve_batch &in, const gpu_table_view *view, gpu_head *at, uint32_t u)
 {
     gpu_head head = *at;
     const uint32_t k = sightings(in.batch, u);
     head.count = head.count + k < head.count ? UINT32_MAX : head.count + k;
     head.seen = max(head.seen, in.batch.seen != NULL ? in.scratch.seen[u] : 0);
     head.epoch = in.batch.epoch;
-    head.step = in.batch.step;
+    head.step = view->is_bounded ? in.batch.step : table_later_step(head.step, in.batch.step);
     *at = head;
 }
 
@@ -167,7 +167,7 @@ static __global__ void __launch_bounds__(BLOCK) look(resolve_batch in)
             continue;
         gpu_head *head = s->slot != SLOT_NONE ? table_head(s->view, s->slot) : NULL;
         if (head != NULL && head->seen >= s->view->expired_before) {
-            touch(in, head, u);
+            touch(in, s->view, head, u);
             in.rows[u] = table_row(s->view, s->slot, in.stride);
             continue;
         }

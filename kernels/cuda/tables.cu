@@ -4,7 +4,7 @@
  * No ladder: the kernels here set a few words. What is made here is made once: the arrays of a batch, so that
  * a step allocates nothing, and the ranges of addresses that tables grow in.
  */
-#include "kernels/cuda/tables.cuh"
+#include "kernels/cuda/table_moves.cuh"
 
 #include "kernels/cuda/sort.cuh"
 
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const uint32_t REMOVED_ROOM_LEAST = 1 << 16;
+static const uint32_t REMOVED_ROOM_LEAST = 1 << 16, SCRATCH_ROOM_LEAST = 1 << 12;
 static const uint64_t SKETCH_WIDTH_LEAST = 1024, SKETCH_DEPTH = 4, BUCKETS_LEAST = 2;
 static const uint64_t ROWS_MAX_MOST = (uint64_t)1 << 37; /* numbers of buckets have 32 bits */
 static const uint64_t ADDRESSES_LEAST = (uint64_t)1 << 20;
@@ -53,15 +53,30 @@ static uint32_t removed_room(uint32_t batch_max)
     return batch_max > REMOVED_ROOM_LEAST / 8 ? 8 * batch_max : REMOVED_ROOM_LEAST;
 }
 
+/* What is imported at a time fits, too. */
+static uint32_t scratch_room(uint32_t batch_max)
+{
+    return batch_max > SCRATCH_ROOM_LEAST ? batch_max : SCRATCH_ROOM_LEAST;
+}
+
 /* Of a batch's arrays: everything that scratch_init makes. */
 static uint64_t batch_bytes(uint32_t batch_max)
 {
     size_t sort = 0;
-    if (batch_max == 0)
-        return 0;
-    sort_pairs_32(NULL, &sort, NULL, NULL, NULL, NULL, batch_max, 32, NULL);
-    return (uint64_t)batch_max * (sizeof(uint64_t) + 9 * sizeof(uint32_t)) + sort +
-           (uint64_t)removed_room(batch_max) * sizeof(gpu_removed);
+    uint32_t room = scratch_room(batch_max);
+    sort_pairs_32(NULL, &sort, NULL, NULL, NULL, NULL, room, 32, NULL);
+    return (uint64_t)room * (sizeof(uint64_t) + 9 * sizeof(uint32_t)) + sort +
+           (batch_max > 0 ? (uint64_t)removed_room(batch_max) * sizeof(gpu_removed) : 0) +
+           moves_bytes(BATCH_TABLES_MAX, room);
+}
+
+/* All but the memory of buckets and rows. */
+static uint64_t fixed_bytes(const gpu_tables_options *o)
+{
+    uint64_t bytes = batch_bytes(o->batch_max);
+    for (uint32_t t = 0; t < o->tables; t++)
+        bytes += sketch_bytes(&o->table[t]);
+    return bytes;
 }
 
 static bool check_table(const gpu_table_options *t, uint32_t number, gpu_error *error)
@@ -117,12 +132,12 @@ bool tables_plan(const gpu_tables_options *o, uint64_t free_bytes, gpu_tables_pl
     if (!check_options(o, error))
         return false;
     const uint64_t bucket_bytes = sizeof(gpu_bucket) + (uint64_t)GPU_BUCKET_SLOTS * stride_of(o);
-    uint64_t fixed = batch_bytes(o->batch_max), buckets = 0, rows_bounded = 0;
+    uint64_t fixed = fixed_bytes(o), buckets = 0, rows_bounded = 0;
     bool grows = false;
     for (uint32_t t = 0; t < o->tables; t++) {
         const gpu_table_options *table = &o->table[t];
         bool is_free = table->rows_max == 0;
-        fixed += sketch_bytes(table) + (is_free ? GPU_STASH_BUCKETS * bucket_bytes : 0);
+        fixed += is_free ? GPU_STASH_BUCKETS * bucket_bytes : 0;
         buckets += buckets_at_start(table);
         rows_bounded += table->rows_max;
         grows |= is_free;
@@ -215,11 +230,9 @@ static __global__ void count_up(uint32_t *out, uint32_t n)
 static bool scratch_init(gpu_tables *tables, gpu_stream *stream, gpu_error *error)
 {
     table_scratch *s = &tables->scratch;
-    uint32_t n = tables->options.batch_max;
+    uint32_t n = s->room = scratch_room(tables->options.batch_max);
     if (!make(tables, stream, &s->counters, TABLE_COUNTERS, error))
         return false;
-    if (n == 0)
-        return true;
     sort_pairs_32(NULL, &s->sort_bytes, NULL, NULL, NULL, NULL, n, 32, NULL);
     unsigned char *sort = NULL;
     if (!make(tables, stream, &s->seen, n, error) || !make(tables, stream, &s->waiting, n, error) ||
@@ -290,7 +303,7 @@ static bool tables_init(gpu_tables *tables, gpu_stream *stream, const gpu_tables
     for (uint32_t t = 0; t < n; t++)
         if (!table_init(tables, stream, t, plan, error))
             return false;
-    return tables_wait(tables, stream, error);
+    return moves_need(tables, error) && tables_wait(tables, stream, error);
 }
 
 gpu_tables *tables_create(gpu *gpu, const gpu_tables_options *options, gpu_error *error)
@@ -321,6 +334,7 @@ gpu_tables *tables_create(gpu *gpu, const gpu_tables_options *options, gpu_error
     tables->weight_bytes = (uint32_t)row_weight_bytes(options->format, options->d);
     tables->state_floats = (uint32_t)opt_state_floats(options->optimizer, options->d);
     tables->stride = stride_of(options);
+    tables->fixed_bytes = fixed_bytes(options);
     tables->state_init = opt_state_init(options->optimizer, options->accumulator);
     gpu_stream *stream = leat_gpu_api()->stream(gpu, error);
     bool is_made = stream != NULL && tables_init(tables, stream, &plan, error);
@@ -345,10 +359,11 @@ void tables_destroy(gpu_tables *tables)
         range_free(gpu, &tables->tables[t].rows);
         leat_gpu_api()->free(gpu, tables->tables[t].view.sketch);
     }
+    moves_free(tables);
     table_scratch *s = &tables->scratch;
-    void *const scratch[] = {s->seen,           s->waiting,  s->gone,         s->numbers,
-                             s->numbers_sorted, s->seconds,  s->order_sorted, s->iota,
-                             s->lists[0],       s->lists[1], s->counters,     s->sort};
+    void *const scratch[] = {s->seen,           s->waiting,      s->gone, s->numbers,
+                             s->numbers_sorted, s->order_sorted, s->iota, s->lists[0],
+                             s->lists[1],       s->counters,     s->sort, s->seconds};
     for (void *memory : scratch)
         leat_gpu_api()->free(gpu, memory);
     leat_gpu_api()->free(gpu, tables->views);

@@ -14,8 +14,9 @@ struct gpu_table {
     uint64_t sweep_at;     /* the next bucket that expire looks through, the stash's among them */
 };
 
-/* Memory of one batch's resolve: arrays of batch_max. */
+/* Memory of one batch's resolve, or of an import: arrays of `room`, batch_max at least. */
 struct table_scratch {
+    uint32_t room;
     uint32_t *seen;    /* the latest sighting of a key */
     uint32_t *waiting; /* the estimate with this batch's sightings, of keys that admission is asked about */
     uint64_t *gone;    /* the slot of an expired row, or SLOT_NONE */
@@ -46,6 +47,8 @@ struct gpu_tables {
     size_t gone_count, gone_room;
     unsigned char *pinned; /* PINNED_BYTES for what the host reads back */
     table_scratch scratch;
+    struct table_moves *moves; /* table_moves.cuh; NULL: none yet */
+    uint64_t fixed_bytes;      /* of memory_bytes: all but the ranges */
 };
 enum { PINNED_BYTES = 4096 };
 

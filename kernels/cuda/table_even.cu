@@ -1,0 +1,233 @@
+/*
+ * Rows on the way to where there is room: out of the stash, and from full buckets to their keys' other ones.
+ *
+ * Ladder: (1) a thread a row that takes a free slot by compare-and-swap: where rows lie would depend on the
+ * order of threads; (2) offers: each bucket that has too many says which rows it would give to whom; sorted
+ * by the receiving bucket (stable), the first that fit there are accepted, and a warp copies a row. No
+ * atomics, the same places on every run; buckets only give or only take in a round, so a round is free of
+ * conflicts. It reads a line of 128 bytes a bucket, and keys where there is something to give. Not measured.
+ */
+#include "kernels/cuda/table_moves.cuh"
+
+#include "kernels/cuda/sort.cuh"
+
+enum { BLOCK = 256, ROUNDS = 4 };
+
+/* Who gives: the stash all it has, or buckets of the table what they have above `most`. */
+struct even_round {
+    const gpu_table_view *view;
+    const uint32_t *used; /* rows of each place of the table */
+    uint64_t places;
+    uint32_t most; /* that a receiving bucket may have afterwards */
+    bool is_stash;
+};
+
+/* --- who gives what --------------------------------------------------------------------------------------
+ */
+
+static __global__ void __launch_bounds__(BLOCK)
+    count_used(const gpu_table_view *view, uint64_t places, uint32_t *used)
+{
+    uint64_t place = cuda_thread() / WARP_LANES;
+    uint32_t lane = threadIdx.x % WARP_LANES, count = 0;
+    if (place >= places)
+        return;
+    uint32_t line = reinterpret_cast<const uint32_t *>(view->buckets[place].digests)[lane];
+    for (uint32_t i = 0; i < 4; i++)
+        count += (line >> 8 * i & 255) >= DIGEST_KEYS;
+    count = warp_sum(count);
+    if (lane == 0)
+        used[place] = count;
+}
+
+/* Where a row of `place` might go; SLOT_NONE: nowhere. */
+static __device__ uint64_t other_place(const even_round &r, uint64_t place, uint64_t key)
+{
+    const uint64_t hash = table_hash_of(r.view, key);
+    const uint64_t first = r.view->stash_buckets + table_first(r.view, hash);
+    const uint64_t second = r.view->stash_buckets + table_second(r.view, hash);
+    if (r.is_stash && r.used[first] < r.most)
+        return first;
+    const uint64_t other = place == second ? first : second;
+    return other != place && r.used[other] < r.most ? other : SLOT_NONE;
+}
+
+/*
+ * A warp a bucket, its slots in order, 32 at a time. offers NULL: counts[place] = how many it gives; else
+ * writes them from offsets[place] on: to[], the receiving place, and from[], the slot.
+ */
+static __global__ void __launch_bounds__(BLOCK)
+    make_offers(even_round r, uint32_t *counts, const uint32_t *offsets, uint32_t *to, uint32_t *from)
+{
+    const uint64_t place = cuda_thread() / WARP_LANES;
+    const uint32_t lane = threadIdx.x % WARP_LANES;
+    if (place >= r.places)
+        return;
+    const bool is_in_stash = place < r.view->stash_buckets;
+    const uint32_t used = r.used[place];
+    uint32_t gives = r.is_stash ? used : used > r.most ? used - r.most : 0;
+    if (is_in_stash != r.is_stash)
+        gives = 0;
+    uint32_t given = 0;
+    const gpu_bucket *bucket = r.view->buckets + place;
+    for (uint32_t s = lane; __any_sync(WARP_ALL, given < gives && s < GPU_BUCKET_SLOTS); s += WARP_LANES) {
+        const bool is_row = bucket->digests[s] >= DIGEST_KEYS;
+        const uint64_t other = is_row ? other_place(r, place, bucket->keys[s]) : SLOT_NONE;
+        const uint32_t votes = __ballot_sync(WARP_ALL, other != SLOT_NONE);
+        const uint32_t rank = given + (uint32_t)__popc(votes & ((1U << lane) - 1U));
+        if (to != NULL && other != SLOT_NONE && rank < gives && offsets[place] + rank < MOVES_OFFERS) {
+            to[offsets[place] + rank] = (uint32_t)other;
+            from[offsets[place] + rank] = (uint32_t)(place * GPU_BUCKET_SLOTS + s);
+        }
+        given += (uint32_t)__popc(votes);
+    }
+    if (to == NULL && lane == 0)
+        counts[place] = given < gives ? given : gives;
+}
+
+/* --- who takes it ----------------------------------------------------------------------------------------
+ */
+
+/* The n-th free slot of a bucket, from 0; it has that many. */
+static __device__ uint32_t free_slot(const gpu_bucket *bucket, uint32_t n)
+{
+    const uint32_t *line = reinterpret_cast<const uint32_t *>(bucket->digests);
+    for (uint32_t i = 0; i < GPU_BUCKET_SLOTS / 4; i++) {
+        const uint32_t word = line[i];
+        for (uint32_t b = 0; b < 4; b++) {
+            if ((word >> 8 * b & 255) >= DIGEST_KEYS)
+                continue;
+            if (n == 0)
+                return i * 4 + b;
+            n--;
+        }
+    }
+    return GPU_BUCKET_SLOTS;
+}
+
+/* targets[i]: the slot for the i-th offer, to[] and from[] sorted; BATCH_NONE: refused. A thread an offer. */
+static __global__ void accept_offers(even_round r, uint32_t n, const uint32_t *to, uint32_t *targets)
+{
+    const uint32_t i = (uint32_t)cuda_thread();
+    if (i >= n)
+        return;
+    const uint32_t place = to[i];
+    uint32_t low = 0, high = i;
+    while (low < high) {
+        const uint32_t middle = (low + high) / 2;
+        if (to[middle] < place)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    targets[i] = i - low < r.most - r.used[place]
+                     ? place * GPU_BUCKET_SLOTS + free_slot(r.view->buckets + place, i - low)
+                     : BATCH_NONE;
+}
+
+/* A warp an offer. What is freed may have been passed by keys that went on: 1 is always right. */
+static __global__ void __launch_bounds__(BLOCK)
+    move_rows(even_round r, uint32_t n, const uint32_t *from, const uint32_t *targets, uint32_t stride,
+              gpu_table_counts *counts)
+{
+    const uint32_t i = (uint32_t)(cuda_thread() / WARP_LANES), lane = threadIdx.x % WARP_LANES;
+    if (i >= n || targets[i] == BATCH_NONE)
+        return;
+    const uint32_t old_slot = from[i] % GPU_BUCKET_SLOTS, new_slot = targets[i] % GPU_BUCKET_SLOTS;
+    gpu_bucket *old_bucket = r.view->buckets + from[i] / GPU_BUCKET_SLOTS;
+    gpu_bucket *new_bucket = r.view->buckets + targets[i] / GPU_BUCKET_SLOTS;
+    const uint4 *old_row = reinterpret_cast<const uint4 *>(table_row(r.view, from[i], stride));
+    uint4 *new_row = reinterpret_cast<uint4 *>(table_row(r.view, targets[i], stride));
+    for (uint32_t v = lane; v < stride / sizeof(uint4); v += WARP_LANES)
+        new_row[v] = old_row[v];
+    if (lane != 0)
+        return;
+    new_bucket->heads[new_slot] = old_bucket->heads[old_slot];
+    new_bucket->keys[new_slot] = old_bucket->keys[old_slot];
+    new_bucket->digests[new_slot] = old_bucket->digests[old_slot];
+    old_bucket->keys[old_slot] = 0;
+    old_bucket->digests[old_slot] = DIGEST_WAS_FULL;
+    if (r.is_stash)
+        atomicSub(&counts->stashed, 1U);
+}
+
+/* Buckets that gave: a look has to go on behind them from now on. A warp a bucket. */
+static __global__ void __launch_bounds__(BLOCK) mark_givers(even_round r, const uint32_t *offsets)
+{
+    const uint64_t place = cuda_thread() / WARP_LANES;
+    if (place >= r.places || offsets[place + 1] == offsets[place])
+        return;
+    uint32_t *word = reinterpret_cast<uint32_t *>(r.view->buckets[place].digests) + threadIdx.x % WARP_LANES;
+    *word |= __vcmpeq4(*word, 0) & 0x01010101U;
+}
+
+/* Of a stash that is empty. */
+static __global__ void clear_stash(const gpu_table_view *view, const gpu_table_counts *counts)
+{
+    const uint32_t place = blockIdx.x;
+    if (counts->stashed == 0 && place < view->stash_buckets)
+        view->buckets[place].digests[threadIdx.x] = DIGEST_FREE;
+}
+
+/* --- rounds ----------------------------------------------------------------------------------------------
+ */
+
+/* *offers: how many there were; waits. */
+static bool one_round(gpu_tables *tables, gpu_stream *stream, uint32_t t, even_round r, uint32_t *offers,
+                      gpu_error *error)
+{
+    table_moves *m = tables->moves;
+    cudaStream_t queue = gpu_cuda_stream(stream);
+    const unsigned blocks = cuda_blocks(r.places * WARP_LANES, BLOCK);
+    LAUNCH(count_used, blocks, BLOCK, 0, queue, r.view, r.places, m->counts);
+    LAUNCH(make_offers, blocks, BLOCK, 0, queue, r, m->offsets, m->offsets, (uint32_t *)NULL,
+           (uint32_t *)NULL);
+    gpu_note(tables->gpu, cudaMemsetAsync(m->offsets + r.places, 0, sizeof *m->offsets, queue),
+             "tables: offers");
+    scan_exclusive_32(m->scan, &m->scan_room, m->offsets, m->offsets, (uint32_t)r.places + 1, queue);
+    gpu_note(
+        tables->gpu,
+        cudaMemcpyAsync(m->offsets_host, m->offsets + r.places, sizeof *m->offsets, cudaMemcpyDefault, queue),
+        "tables: offers");
+    if (!tables_wait(tables, stream, error))
+        return false;
+    *offers = m->offsets_host[0];
+    if (*offers == 0)
+        return true;
+    const uint32_t n = *offers < MOVES_OFFERS ? *offers : (uint32_t)MOVES_OFFERS;
+    LAUNCH(make_offers, blocks, BLOCK, 0, queue, r, (uint32_t *)NULL, m->offsets, m->offers[0], m->offers[1]);
+    sort_pairs_32(m->sort, &m->sort_room, m->offers[0], m->offers[2], m->offers[1], m->offers[3], n, 32,
+                  queue);
+    LAUNCH(accept_offers, cuda_blocks(n, BLOCK), BLOCK, 0, queue, r, n, m->offers[2], m->offers[0]);
+    LAUNCH(move_rows, cuda_blocks((size_t)n * WARP_LANES, BLOCK), BLOCK, 0, queue, r, n, m->offers[3],
+           m->offers[0], tables->stride, tables->counts + t);
+    if (r.is_stash)
+        LAUNCH(clear_stash, GPU_STASH_BUCKETS, GPU_BUCKET_SLOTS, 0, queue, r.view, tables->counts + t);
+    else
+        LAUNCH(mark_givers, blocks, BLOCK, 0, queue, r, m->offsets);
+    return gpu_launched(stream, "tables: moving rows to where there is room");
+}
+
+static bool rounds(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint32_t most, bool is_stash,
+                   gpu_error *error)
+{
+    if (!moves_need(tables, error))
+        return false;
+    even_round r = {tables->views + t, tables->moves->counts, table_places(&tables->tables[t].view), most,
+                    is_stash};
+    uint32_t offers = 1;
+    for (int i = 0; i < ROUNDS && offers > 0; i++)
+        if (!one_round(tables, stream, t, r, &offers, error))
+            return false;
+    return true;
+}
+
+bool moves_empty_stash(gpu_tables *tables, gpu_stream *stream, uint32_t t, gpu_error *error)
+{
+    return rounds(tables, stream, t, GPU_BUCKET_SLOTS, true, error);
+}
+
+bool moves_even_out(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint32_t most, gpu_error *error)
+{
+    return rounds(tables, stream, t, most, false, error);
+}

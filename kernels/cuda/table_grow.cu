@@ -1,0 +1,252 @@
+/*
+ * make_room: free tables grow, bucket by bucket, by linear hashing (Litwin 1980: "Linear hashing: a new tool
+ * for file and table addressing").
+ *
+ * Bucket b, appended, takes over a part of the rows of one other (table_split_from): those of which the
+ * choice that put them there, first or second, addresses b with one bit more. The new bucket is empty before,
+ * so no split overflows, and splits of one launch are of different buckets: none waits for another.
+ *
+ * Between two doublings of the buckets, keys prefer those that are not split yet, up to twice. Second choices
+ * carry up to a sixth of all rows then (at 1.41 times a power of two), and two things keep full buckets rare
+ * (test_table_room.c simulates them): rows are evened out beforehand, where the new ones would find less than
+ * they need (table_even.cu), and new rows count as many times as they prefer some buckets, and an eighth
+ * more. What overflows in one batch all the same goes to the stash.
+ *
+ * Ladder: (1) rehash everything into twice the memory: needs both, and stops for the whole of it; (2) a
+ * bucket at a time, in place; (3) a block a split: a thread a slot decides, warps copy the rows, 16 bytes a
+ * lane; all splits of a call in one launch. Not measured.
+ */
+#include "kernels/cuda/table_moves.cuh"
+
+#include <math.h>
+
+enum {
+    BLOCK = GPU_BUCKET_SLOTS,
+    SPLITS_AHEAD = 16, /* a call, beyond what must be */
+};
+static const double LOAD_MOST = 0.95, LOAD_AHEAD = 0.80, NEW_ROWS_MORE = 1.125;
+
+/* --- splitting -------------------------------------------------------------------------------------------
+ */
+
+/* Slots that go to the new bucket, in order. */
+struct split_list {
+    uint32_t warps[BLOCK / WARP_LANES], zeros[BLOCK / WARP_LANES];
+    uint8_t slots[BLOCK];
+};
+
+/* Of a row in bucket `from`, level apart from the new one: whether its choice is the new one now. */
+static __device__ bool goes_over(const gpu_table_view *view, uint64_t key, uint64_t from, uint64_t level)
+{
+    const uint64_t hash = table_hash_of(view, key);
+    const uint32_t first = (uint32_t)hash, second = (uint32_t)(hash >> 32);
+    const bool is_first = (first & (level - 1)) == from;
+    return ((is_first ? first : second) & level) != 0;
+}
+
+/* A block a new bucket: first_new + blockIdx.x, all below twice `level`. */
+static __global__ void __launch_bounds__(BLOCK)
+    split(const gpu_table_view *view, uint64_t first_new, uint64_t level, uint32_t stride)
+{
+    SHARED(split_list, list);
+    const uint32_t s = threadIdx.x, lane = s % WARP_LANES, warp = s / WARP_LANES;
+    const uint64_t from = first_new + blockIdx.x - level, place = view->stash_buckets + from;
+    gpu_bucket *old_bucket = view->buckets + place, *new_bucket = old_bucket + level;
+    const uint8_t digest = old_bucket->digests[s];
+    const uint64_t key = old_bucket->keys[s];
+    const gpu_head head = old_bucket->heads[s];
+    const bool goes = digest >= DIGEST_KEYS && goes_over(view, key, from, level);
+    const uint32_t votes = __ballot_sync(WARP_ALL, goes);
+    const uint32_t zeros = __ballot_sync(WARP_ALL, digest == DIGEST_FREE);
+    if (lane == 0) {
+        list.warps[warp] = (uint32_t)__popc(votes);
+        list.zeros[warp] = zeros;
+    }
+    __syncthreads();
+    uint32_t rank = (uint32_t)__popc(votes & ((1U << lane) - 1U)), count = 0, any_zero = 0;
+    for (uint32_t w = 0; w < BLOCK / WARP_LANES; w++) {
+        rank += w < warp ? list.warps[w] : 0;
+        count += list.warps[w];
+        any_zero |= list.zeros[w];
+    }
+    /* Without a 0, keys of this bucket may lie elsewhere, and so may those of the new one. */
+    const uint8_t free_digest = any_zero != 0 ? DIGEST_FREE : DIGEST_WAS_FULL;
+    if (goes) {
+        list.slots[rank] = (uint8_t)s;
+        new_bucket->digests[rank] = digest;
+        new_bucket->keys[rank] = key;
+        new_bucket->heads[rank] = head;
+        old_bucket->digests[s] = free_digest;
+        old_bucket->keys[s] = 0;
+    }
+    if (s >= count) {
+        new_bucket->digests[s] = free_digest;
+        new_bucket->keys[s] = 0;
+    }
+    __syncthreads();
+    const uint64_t new_slots = (place + level) * GPU_BUCKET_SLOTS;
+    for (uint32_t i = warp; i < count; i += BLOCK / WARP_LANES) {
+        const uint64_t old_slot = place * GPU_BUCKET_SLOTS + list.slots[i];
+        const uint4 *old_row = reinterpret_cast<const uint4 *>(table_row(view, old_slot, stride));
+        uint4 *new_row = reinterpret_cast<uint4 *>(table_row(view, new_slots + i, stride));
+        for (uint32_t v = lane; v < stride / sizeof(uint4); v += WARP_LANES)
+            new_row[v] = old_row[v];
+    }
+}
+
+/* Table t gets `buckets`, for which it has memory. */
+static void split_up_to(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint64_t buckets)
+{
+    gpu_table_view *view = &tables->tables[t].view;
+    while (view->bucket_count < buckets) {
+        const uint64_t level = table_level(view->bucket_count);
+        const uint64_t end = buckets < 2 * level ? buckets : 2 * level;
+        LAUNCH(split, (unsigned)(end - view->bucket_count), BLOCK, 0, gpu_cuda_stream(stream),
+               tables->views + t, view->bucket_count, level, tables->stride);
+        gpu_launched(stream, "tables: split");
+        view->bucket_count = end;
+        tables_set_view(tables, stream, t);
+    }
+}
+
+/* --- how many buckets ------------------------------------------------------------------------------------
+ */
+
+/* How many times a bucket that is not split yet gets what one of the average gets. */
+static double preference(uint64_t buckets)
+{
+    return (double)buckets / (double)table_level(buckets);
+}
+
+/* Rows that `buckets` have no room for if `more` come; negative: room that is left. */
+static double rows_over(uint64_t rows, uint64_t more, uint64_t buckets)
+{
+    return (double)rows + (double)more * preference(buckets) * NEW_ROWS_MORE -
+           LOAD_MOST * GPU_BUCKET_SLOTS * (double)buckets;
+}
+
+/* Whether `buckets` of table t stay within what the set may take. */
+static bool may_have(const gpu_tables *tables, uint32_t t, uint64_t buckets)
+{
+    const gpu_table *of = &tables->tables[t];
+    const uint64_t all = of->view.stash_buckets + buckets;
+    uint64_t bytes = tables->fixed_bytes;
+    for (uint32_t i = 0; i < tables->options.tables; i++)
+        if (i != t)
+            bytes += tables->tables[i].buckets.usable + tables->tables[i].rows.usable;
+    bytes += range_rounded(&of->buckets, all * sizeof(gpu_bucket));
+    bytes += range_rounded(&of->rows, all * GPU_BUCKET_SLOTS * tables->stride);
+    return buckets <= of->buckets_most && bytes <= tables->options.memory_bytes;
+}
+
+/* That table t has memory for. */
+static uint64_t buckets_mapped(const gpu_tables *tables, uint32_t t)
+{
+    const gpu_table *of = &tables->tables[t];
+    uint64_t a = of->buckets.usable / sizeof(gpu_bucket);
+    uint64_t b = of->rows.usable / ((uint64_t)GPU_BUCKET_SLOTS * tables->stride);
+    uint64_t all = a < b ? a : b;
+    return all - of->view.stash_buckets < of->buckets_most ? all - of->view.stash_buckets : of->buckets_most;
+}
+
+/* As many of [buckets, wanted] as the set may take. */
+static uint64_t within_memory(const gpu_tables *tables, uint32_t t, uint64_t buckets, uint64_t wanted)
+{
+    uint64_t low = buckets, high = wanted;
+    const uint64_t mapped = buckets_mapped(tables, t);
+    if (wanted <= mapped)
+        return wanted;
+    while (low < high) {
+        const uint64_t middle = low + (high - low + 1) / 2;
+        if (middle <= mapped || may_have(tables, t, middle))
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+/* How many buckets table t should have. */
+static uint64_t wanted_buckets(const gpu_tables *tables, uint32_t t, uint64_t rows, uint64_t more)
+{
+    const uint64_t now = tables->tables[t].view.bucket_count;
+    uint64_t wanted = now;
+    while (rows_over(rows, more, wanted) > 0)
+        wanted++;
+    for (int i = 0; i < SPLITS_AHEAD; i++)
+        if ((double)(rows + more) > LOAD_AHEAD * GPU_BUCKET_SLOTS * (double)wanted)
+            wanted++;
+    return within_memory(tables, t, now, wanted);
+}
+
+/* Memory for `buckets`, with an eighth ahead if that may be; what could be had of it. */
+static uint64_t map_buckets(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint64_t buckets)
+{
+    if (buckets <= buckets_mapped(tables, t))
+        return buckets;
+    const uint64_t ahead = within_memory(tables, t, buckets, buckets + buckets / 8);
+    gpu_error full; /* no failure: rows go to the cold tier instead */
+    if (!tables_need_buckets(tables, stream, t, ahead, &full))
+        (void)tables_need_buckets(tables, stream, t, buckets, &full);
+    const uint64_t mapped = buckets_mapped(tables, t);
+    return buckets < mapped ? buckets : mapped;
+}
+
+/* --- the function ----------------------------------------------------------------------------------------
+ */
+
+/* What a bucket may have before `more` rows come: the arrivals at the busiest ones have to fit on top. */
+static uint32_t rows_before(uint64_t rows, uint64_t more, uint64_t buckets)
+{
+    const double arrivals = (double)more / (double)table_level(buckets);
+    const double most = GPU_BUCKET_SLOTS - ceil(arrivals + 4 * sqrt(arrivals) + 4);
+    const double average = ceil((double)rows / (double)buckets) + 2;
+    const double chosen = most > average ? most : average;
+    return chosen < GPU_BUCKET_SLOTS - 2 ? (uint32_t)chosen : GPU_BUCKET_SLOTS - 2;
+}
+
+static bool make_table_room(gpu_tables *tables, gpu_stream *stream, uint32_t t,
+                            const gpu_table_counts *counts, uint64_t more, uint64_t *rows_cold,
+                            gpu_error *error)
+{
+    const gpu_table_view *view = &tables->tables[t].view;
+    const uint64_t rows = counts->rows;
+    split_up_to(tables, stream, t, map_buckets(tables, stream, t, wanted_buckets(tables, t, rows, more)));
+    const double over = ceil(rows_over(rows, more, view->bucket_count));
+    if (over > 0)
+        *rows_cold = over < (double)rows ? (uint64_t)over : rows;
+    if (counts->stashed > 0 && !moves_empty_stash(tables, stream, t, error))
+        return false;
+    const double busiest = (double)(rows + more) / (double)table_level(view->bucket_count);
+    if (busiest + 6 * sqrt(busiest) <= GPU_BUCKET_SLOTS)
+        return true; /* by first choices alone, hardly any bucket gets full */
+    return moves_even_out(tables, stream, t, rows_before(rows, more, view->bucket_count), error) &&
+           (counts->stashed == 0 || moves_empty_stash(tables, stream, t, error));
+}
+
+bool tables_make_room(gpu_tables *tables, gpu_stream *stream, const uint32_t *rows_new, uint64_t *rows_cold,
+                      gpu_error *error)
+{
+    gpu_table_counts counts[BATCH_TABLES_MAX];
+    const uint32_t n = tables->options.tables;
+    for (uint32_t t = 0; t < n; t++)
+        rows_cold[t] = 0;
+    if (!gpu_is_good(tables->gpu, error))
+        return false;
+    gpu_note(tables->gpu,
+             cudaMemcpyAsync(counts, tables->counts, n * sizeof *counts, cudaMemcpyDefault,
+                             gpu_cuda_stream(stream)),
+             "tables: make_room");
+    if (!tables_wait(tables, stream, error))
+        return false;
+    if (tables->removed_most > tables->removed_room / 2) {
+        if (!tables_drain_removed(tables, stream, error))
+            return false;
+        tables->removed_most = 0;
+    }
+    for (uint32_t t = 0; t < n; t++)
+        if (!tables->tables[t].view.is_bounded &&
+            !make_table_room(tables, stream, t, &counts[t], rows_new[t], &rows_cold[t], error))
+            return false;
+    return moves_need(tables, error) && gpu_is_good(tables->gpu, error);
+}

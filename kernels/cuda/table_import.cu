@@ -1,0 +1,358 @@
+/*
+ * Rows that come, and keys that are asked for or taken away: import_rows, missing, remove, take_removed.
+ *
+ * Ladder of import: (1) a thread a row that probes and copies: a row's bytes are read 4 at a time; (2) keys
+ * are found eight lanes a key (table_probe.cuh), those without a row get one as a batch's new keys do
+ * (table_insert.cu), and a warp copies a row, sixteen bytes a lane. missing: the probe, a prefix sum, and a
+ * list in order. Not measured.
+ */
+#include "kernels/cuda/table_payload.cuh"
+#include "kernels/cuda/table_probe.cuh"
+
+#include "kernels/cuda/sort.cuh"
+
+#include <algorithm>
+#include <string.h>
+
+enum { BLOCK = 256, KEYS = 4, TILE_STEP = WARP_TILES * KEYS };
+
+/* What a warp's tiles look for: keys[u] of table tables[u] (heads: theirs), u < n. */
+struct lookup {
+    const gpu_table_view *views;
+    const gpu_table_counts *counts;
+    const uint64_t *keys;
+    const uint32_t *tables; /* NULL: 0 */
+    const gpu_row_head *heads;
+    const uint32_t *count; /* NULL: n */
+    uint32_t n;
+};
+
+/* Fills searches, of keys first + k * WARP_TILES; false for the whole warp: beyond the last. */
+static __device__ bool look_up(const lookup &in, table_search (&searches)[KEYS], uint32_t *first, uint32_t *n)
+{
+    const uint32_t warp = (uint32_t)(cuda_thread() / WARP_LANES);
+    *n = in.count != NULL && *in.count < in.n ? *in.count : in.n;
+    if ((uint64_t)warp * TILE_STEP >= *n)
+        return false;
+    *first = warp * TILE_STEP + threadIdx.x % WARP_LANES / TILE_LANES;
+#pragma unroll
+    for (int k = 0; k < KEYS; k++) {
+        const uint32_t u = *first + (uint32_t)k * WARP_TILES;
+        const bool is_asked = u < *n;
+        uint32_t table = 0;
+        if (is_asked && in.heads != NULL)
+            table = in.heads[u].table;
+        else if (is_asked && in.tables != NULL)
+            table = in.tables[u];
+        searches[k].table = table;
+        searches[k].view = in.views + table;
+        searches[k].key = !is_asked ? 0 : in.heads != NULL ? in.heads[u].key : in.keys[u];
+    }
+    table_probe(searches, in.counts);
+    return true;
+}
+
+static lookup lookup_of(const gpu_tables *tables)
+{
+    lookup in = {};
+    in.views = tables->views;
+    in.counts = tables->counts;
+    return in;
+}
+
+static unsigned look_up_blocks(uint32_t n)
+{
+    return cuda_blocks((size_t)n * TILE_LANES, (size_t)BLOCK * KEYS);
+}
+
+/* --- import ----------------------------------------------------------------------------------------------
+ */
+
+static __global__ void __launch_bounds__(BLOCK)
+    import_find(lookup in, uint32_t stride, void **rows, uint32_t *numbers, uint32_t *missing_by_table)
+{
+    table_search searches[KEYS];
+    uint32_t first, n;
+    if (!look_up(in, searches, &first, &n) || threadIdx.x % TILE_LANES != 0)
+        return;
+#pragma unroll
+    for (int k = 0; k < KEYS; k++) {
+        const uint32_t u = first + (uint32_t)k * WARP_TILES;
+        const table_search *s = &searches[k];
+        if (u >= n)
+            continue;
+        const bool is_there = s->slot != SLOT_NONE;
+        rows[u] = is_there ? table_row(s->view, s->slot, stride) : NULL;
+        numbers[u] =
+            is_there || s->key == 0 ? BATCH_NONE : s->view->number + (uint32_t)table_first(s->view, s->hash);
+        if (!is_there && s->key != 0)
+            atomicAdd(&missing_by_table[s->table], 1U);
+    }
+}
+
+struct import_arguments {
+    const gpu_table_view *views;
+    table_shape shape;
+    const gpu_row_head *heads;
+    const float *payloads;
+    const uint32_t *at; /* or NULL: of payloads */
+    void *const *rows;
+    const uint32_t *numbers; /* BATCH_NONE: the row was there */
+    uint32_t n, step;
+    bool keeps;
+};
+
+/* A warp a row. */
+static __global__ void __launch_bounds__(BLOCK) import_write(import_arguments a)
+{
+    const uint32_t u = (uint32_t)(cuda_thread() / WARP_LANES), lane = threadIdx.x % WARP_LANES;
+    if (u >= a.n || a.rows[u] == NULL)
+        return;
+    const gpu_row_head in = a.heads[u];
+    const gpu_table_view *view = a.views + in.table;
+    unsigned char *row = static_cast<unsigned char *>(a.rows[u]);
+    gpu_head *head = table_head(view, (uint64_t)(row - view->rows) / a.shape.stride);
+    const bool stays = a.keeps && a.numbers[u] == BATCH_NONE;
+    if (lane == 0 && stays)
+        head->step = table_later_step(head->step, a.step);
+    if (stays)
+        return;
+    if (lane == 0)
+        *head = {in.count, in.seen, in.epoch, a.step};
+    payload_in(a.shape, row,
+               a.payloads + (size_t)(a.at != NULL ? a.at[u] : u) * (a.shape.d + a.shape.state_floats), lane);
+}
+
+/* Heads are read several times: once from where they come. */
+static __global__ void gather_heads(const gpu_row_head *heads, const uint32_t *at, uint32_t n,
+                                    gpu_row_head *out)
+{
+    size_t u = cuda_thread();
+    if (u < n)
+        out[u] = heads[at != NULL ? at[u] : u];
+}
+
+/* Where the rows of one piece are or are to be; how many each table lacks, on the host. */
+static bool find_places(gpu_tables *tables, gpu_stream *stream, const gpu_row_head *heads, uint32_t n,
+                        gpu_error *error)
+{
+    table_moves *m = tables->moves;
+    size_t bytes = tables->options.tables * sizeof *m->missing_by_table;
+    lookup in = lookup_of(tables);
+    in.heads = heads;
+    in.n = n;
+    gpu_note(tables->gpu, cudaMemsetAsync(m->missing_by_table, 0, bytes, gpu_cuda_stream(stream)),
+             "tables: import");
+    LAUNCH(import_find, look_up_blocks(n), BLOCK, 0, gpu_cuda_stream(stream), in, tables->stride, m->rows,
+           tables->scratch.numbers, m->missing_by_table);
+    gpu_note(tables->gpu,
+             cudaMemcpyAsync(m->missing_by_table_host, m->missing_by_table, bytes, cudaMemcpyDefault,
+                             gpu_cuda_stream(stream)),
+             "tables: import");
+    return tables_wait(tables, stream, error);
+}
+
+/* Room for the rows that are missing; where the others are may change. */
+static bool make_import_room(gpu_tables *tables, gpu_stream *stream, gpu_error *error)
+{
+    uint64_t cold[BATCH_TABLES_MAX] = {};
+    uint32_t missing[BATCH_TABLES_MAX];
+    memcpy(missing, tables->moves->missing_by_table_host, tables->options.tables * sizeof *missing);
+    if (!tables_make_room(tables, stream, missing, cold, error))
+        return false;
+    for (uint32_t t = 0; t < tables->options.tables; t++)
+        if (cold[t] > 0)
+            return gpu_refuse(error, GPU_NO_MEMORY,
+                              "%u rows do not fit into table %u within the %llu MiB that its set may take: "
+                              "%llu others have to leave it first.",
+                              missing[t], t, (unsigned long long)(tables->options.memory_bytes >> 20),
+                              (unsigned long long)cold[t]);
+    return true;
+}
+
+static bool import_piece(gpu_tables *tables, gpu_stream *stream, const import_arguments *piece,
+                         gpu_error *error)
+{
+    table_moves *m = tables->moves;
+    import_arguments a = *piece;
+    LAUNCH(gather_heads, cuda_blocks(a.n, BLOCK), BLOCK, 0, gpu_cuda_stream(stream), a.heads, a.at, a.n,
+           m->heads);
+    a.heads = m->heads;
+    a.rows = m->rows;
+    if (!find_places(tables, stream, a.heads, a.n, error))
+        return false;
+    bool has_new = false;
+    for (uint32_t t = 0; t < tables->options.tables; t++)
+        has_new |= m->missing_by_table_host[t] > 0;
+    if (has_new) {
+        if (!make_import_room(tables, stream, error) || !find_places(tables, stream, a.heads, a.n, error))
+            return false;
+        table_insertion insertion = {};
+        insertion.n = a.n;
+        insertion.heads = a.heads;
+        insertion.step = a.step;
+        insertion.rows = m->rows;
+        tables_insert(tables, stream, &insertion);
+    }
+    LAUNCH(import_write, cuda_blocks((size_t)a.n * WARP_LANES, BLOCK), BLOCK, 0, gpu_cuda_stream(stream), a);
+    gpu_launched(stream, "tables: import");
+    return true;
+}
+
+bool tables_import_rows(gpu_tables *tables, gpu_stream *stream, const gpu_row_head *heads,
+                        const float *payloads, uint32_t count, const uint32_t *at, uint32_t step, bool keeps,
+                        gpu_error *error)
+{
+    if (!gpu_is_good(tables->gpu, error) || !moves_need(tables, error))
+        return false;
+    size_t floats = tables->options.d + tables->state_floats;
+    for (uint32_t from = 0; from < count; from += tables->scratch.room) {
+        import_arguments piece = {};
+        piece.views = tables->views;
+        piece.shape = tables_shape(tables);
+        piece.heads = at != NULL ? heads : heads + from;
+        piece.payloads = at != NULL ? payloads : payloads + from * floats;
+        piece.at = at != NULL ? at + from : NULL;
+        piece.numbers = tables->scratch.numbers;
+        piece.n = count - from < tables->scratch.room ? count - from : tables->scratch.room;
+        piece.step = step;
+        piece.keeps = keeps;
+        if (!import_piece(tables, stream, &piece, error))
+            return false;
+    }
+    return tables_wait(tables, stream, error);
+}
+
+/* --- missing ---------------------------------------------------------------------------------------------
+ */
+
+static __global__ void __launch_bounds__(BLOCK) mark_missing(lookup in, uint32_t step, uint32_t *is_missing)
+{
+    table_search searches[KEYS];
+    uint32_t first, n;
+    if (!look_up(in, searches, &first, &n) || threadIdx.x % TILE_LANES != 0)
+        return;
+#pragma unroll
+    for (int k = 0; k < KEYS; k++) {
+        const uint32_t u = first + (uint32_t)k * WARP_TILES;
+        const table_search *s = &searches[k];
+        if (u >= n)
+            continue;
+        is_missing[u] = s->key != 0 && s->slot == SLOT_NONE;
+        if (s->slot == SLOT_NONE || s->view->is_bounded)
+            continue;
+        gpu_head *head = table_head(s->view, s->slot);
+        head->step = table_later_step(head->step, step);
+    }
+}
+
+static __global__ void list_missing(const uint32_t *is_missing, const uint32_t *places, uint32_t n,
+                                    uint32_t *missing, uint32_t *count)
+{
+    size_t u = cuda_thread();
+    if (u < n && is_missing[u])
+        missing[places[u]] = (uint32_t)u;
+    if (u + 1 == n)
+        *count = places[u] + is_missing[u];
+}
+
+void tables_missing(gpu_tables *tables, gpu_stream *stream, const gpu_batch *batch, uint32_t *missing,
+                    uint32_t *count)
+{
+    table_scratch *s = &tables->scratch;
+    cudaStream_t queue = gpu_cuda_stream(stream);
+    lookup in = lookup_of(tables);
+    in.keys = batch->keys;
+    in.tables = batch->tables;
+    in.count = batch->count;
+    in.n = batch->n;
+    gpu_note(tables->gpu, cudaMemsetAsync(count, 0, sizeof *count, queue), "tables: missing");
+    if (batch->n == 0)
+        return;
+    gpu_note(tables->gpu, cudaMemsetAsync(s->numbers, 0, batch->n * sizeof *s->numbers, queue),
+             "tables: missing");
+    LAUNCH(mark_missing, look_up_blocks(batch->n), BLOCK, 0, queue, in, batch->step, s->numbers);
+    scan_exclusive_32(tables->moves->scan, &tables->moves->scan_room, s->numbers, s->numbers_sorted, batch->n,
+                      queue);
+    LAUNCH(list_missing, cuda_blocks(batch->n, BLOCK), BLOCK, 0, queue, s->numbers, s->numbers_sorted,
+           batch->n, missing, count);
+    gpu_launched(stream, "tables: missing");
+}
+
+/* --- keys that go ----------------------------------------------------------------------------------------
+ */
+
+static __global__ void __launch_bounds__(BLOCK) find_slots(lookup in, uint64_t *slots)
+{
+    table_search searches[KEYS];
+    uint32_t first, n;
+    if (!look_up(in, searches, &first, &n) || threadIdx.x % TILE_LANES != 0)
+        return;
+#pragma unroll
+    for (int k = 0; k < KEYS; k++) {
+        const uint32_t u = first + (uint32_t)k * WARP_TILES;
+        if (u < n)
+            slots[u] = searches[k].slot;
+    }
+}
+
+/* Slots are freed as if their buckets had been full: 1 is always right. */
+static __global__ void free_slots(lookup in, const uint64_t *slots, gpu_table_counts *counts)
+{
+    size_t u = cuda_thread();
+    if (u >= in.n || slots[u] == SLOT_NONE)
+        return;
+    uint32_t table = in.tables != NULL ? in.tables[u] : 0;
+    gpu_bucket *bucket = in.views[table].buckets + slots[u] / GPU_BUCKET_SLOTS;
+    bucket->keys[slots[u] % GPU_BUCKET_SLOTS] = 0;
+    bucket->digests[slots[u] % GPU_BUCKET_SLOTS] = DIGEST_WAS_FULL;
+    atomicAdd(&counts[table].rows, 0ULL - 1);
+    if (slots[u] / GPU_BUCKET_SLOTS < in.views[table].stash_buckets)
+        atomicSub(&counts[table].stashed, 1U);
+}
+
+void tables_remove(gpu_tables *tables, gpu_stream *stream, const uint64_t *keys, const uint32_t *table,
+                   uint32_t count)
+{
+    table_scratch *s = &tables->scratch;
+    for (uint32_t at = 0; at < count; at += s->room) {
+        lookup in = lookup_of(tables);
+        in.keys = keys + at;
+        in.tables = table != NULL ? table + at : NULL;
+        in.n = count - at < s->room ? count - at : s->room;
+        LAUNCH(find_slots, look_up_blocks(in.n), BLOCK, 0, gpu_cuda_stream(stream), in, s->gone);
+        LAUNCH(free_slots, cuda_blocks(in.n, BLOCK), BLOCK, 0, gpu_cuda_stream(stream), in, s->gone,
+               tables->counts);
+    }
+    gpu_launched(stream, "tables: remove");
+}
+
+static bool is_less(const gpu_removed &a, const gpu_removed &b)
+{
+    return a.table != b.table ? a.table < b.table : a.key < b.key;
+}
+
+static bool is_same(const gpu_removed &a, const gpu_removed &b)
+{
+    return a.table == b.table && a.key == b.key;
+}
+
+bool tables_take_removed(gpu_tables *tables, gpu_stream *stream, gpu_row_head *removed, uint64_t room,
+                         uint64_t *count, gpu_error *error)
+{
+    *count = 0;
+    if (!tables_drain_removed(tables, stream, error))
+        return false;
+    tables->lists_removed = true;
+    gpu_removed *first = tables->gone, *end = first + tables->gone_count;
+    std::sort(first, end, is_less);
+    end = std::unique(first, end, is_same);
+    uint64_t n = (uint64_t)(end - first) < room ? (uint64_t)(end - first) : room;
+    for (uint64_t i = 0; i < n; i++)
+        removed[i] = {first[i].key, first[i].table, 0, 0, 0};
+    tables->gone_count = (size_t)(end - first) - n;
+    if (tables->gone_count > 0)
+        memmove(first, first + n, tables->gone_count * sizeof *first);
+    *count = n;
+    return true;
+}

@@ -1,0 +1,115 @@
+/* Payloads of rows, weights as floats and the optimizer's state behind them, to and from their formats. A
+ * warp a row; lanes take neighbouring fours of floats. */
+#ifndef KERNELS_CUDA_TABLE_PAYLOAD_CUH
+#define KERNELS_CUDA_TABLE_PAYLOAD_CUH
+
+#include "kernels/cuda/table_moves.cuh"
+#include "kernels/rounding.h"
+
+static inline __device__ float4 payload_weights(const table_shape &s, const unsigned char *row, uint32_t i)
+{
+    if (s.format == ROW_FP32)
+        return *reinterpret_cast<const float4 *>(row + (size_t)i * 4);
+    if (s.format == ROW_INT8) {
+        float scale = *reinterpret_cast<const float *>(row);
+        uint32_t bytes = *reinterpret_cast<const uint32_t *>(row + 4 + i);
+        return {scale * (float)(int8_t)(bytes & 255), scale * (float)(int8_t)(bytes >> 8 & 255),
+                scale * (float)(int8_t)(bytes >> 16 & 255), scale * (float)(int8_t)(bytes >> 24)};
+    }
+    uint2 two = *reinterpret_cast<const uint2 *>(row + (size_t)i * 2);
+    uint16_t h[4] = {(uint16_t)two.x, (uint16_t)(two.x >> 16), (uint16_t)two.y, (uint16_t)(two.y >> 16)};
+    if (s.format == ROW_BF16)
+        return {float_of_bf16(h[0]), float_of_bf16(h[1]), float_of_bf16(h[2]), float_of_bf16(h[3])};
+    return {float_of_fp16(h[0]), float_of_fp16(h[1]), float_of_fp16(h[2]), float_of_fp16(h[3])};
+}
+
+static inline __device__ uint32_t payload_half(const table_shape &s, float x)
+{
+    return s.format == ROW_BF16 ? bf16_of(float_bits(x), 0, true) : fp16_of(float_bits(x), 0, true);
+}
+
+/* To nearest: what was exact comes back exactly. scale: of int8. */
+static inline __device__ void payload_set_weights(const table_shape &s, unsigned char *row, uint32_t i,
+                                                  float4 w, float scale)
+{
+    if (s.format == ROW_FP32)
+        *reinterpret_cast<float4 *>(row + (size_t)i * 4) = w;
+    else if (s.format == ROW_INT8)
+        *reinterpret_cast<uint32_t *>(row + 4 + i) =
+            (uint32_t)(uint8_t)int8_of(w.x, scale) | (uint32_t)(uint8_t)int8_of(w.y, scale) << 8 |
+            (uint32_t)(uint8_t)int8_of(w.z, scale) << 16 | (uint32_t)(uint8_t)int8_of(w.w, scale) << 24;
+    else
+        *reinterpret_cast<uint2 *>(row + (size_t)i * 2) =
+            make_uint2(payload_half(s, w.x) | payload_half(s, w.y) << 16,
+                       payload_half(s, w.z) | payload_half(s, w.w) << 16);
+}
+
+/* Payloads of which the first float is number `at` of an array that is aligned to 16 bytes. */
+static inline __device__ bool payload_is_aligned(const float *payload)
+{
+    return ((uintptr_t)payload & 15) == 0;
+}
+
+static inline __device__ float4 payload_load(const float *x, bool is_aligned)
+{
+    return is_aligned ? *reinterpret_cast<const float4 *>(x) : float4{x[0], x[1], x[2], x[3]};
+}
+
+static inline __device__ void payload_store(float *x, float4 v, bool is_aligned)
+{
+    if (is_aligned)
+        *reinterpret_cast<float4 *>(x) = v;
+    else
+        x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
+}
+
+static inline __device__ void payload_out(const table_shape &s, const unsigned char *row, float *out,
+                                          uint32_t lane)
+{
+    const float *state = reinterpret_cast<const float *>(row + s.weight_bytes);
+    bool is_aligned = payload_is_aligned(out);
+    for (uint32_t i = lane * 4; i < s.d; i += WARP_LANES * 4)
+        payload_store(out + i, payload_weights(s, row, i), is_aligned);
+    if (s.state_floats % 4 == 0) {
+        for (uint32_t i = lane * 4; i < s.state_floats; i += WARP_LANES * 4)
+            payload_store(out + s.d + i, *reinterpret_cast<const float4 *>(state + i), is_aligned);
+    } else {
+        for (uint32_t i = lane; i < s.state_floats; i += WARP_LANES)
+            out[s.d + i] = state[i];
+    }
+}
+
+/* The whole warp calls it. */
+static inline __device__ float payload_scale(const table_shape &s, const float *in, uint32_t lane)
+{
+    uint32_t largest = 0;
+    for (uint32_t i = lane; i < s.d; i += WARP_LANES) {
+        uint32_t size = float_bits(in[i]) & 0x7fffffffU;
+        largest = size > largest ? size : largest;
+    }
+    return int8_scale(warp_most(largest));
+}
+
+static inline __device__ void payload_in(const table_shape &s, unsigned char *row, const float *in,
+                                         uint32_t lane)
+{
+    float *state = reinterpret_cast<float *>(row + s.weight_bytes);
+    bool is_aligned = payload_is_aligned(in);
+    float scale = 0.0F;
+    if (s.format == ROW_INT8) {
+        scale = payload_scale(s, in, lane);
+        if (lane == 0)
+            *reinterpret_cast<float *>(row) = scale;
+    }
+    for (uint32_t i = lane * 4; i < s.d; i += WARP_LANES * 4)
+        payload_set_weights(s, row, i, payload_load(in + i, is_aligned), scale);
+    if (s.state_floats % 4 == 0) {
+        for (uint32_t i = lane * 4; i < s.state_floats; i += WARP_LANES * 4)
+            *reinterpret_cast<float4 *>(state + i) = payload_load(in + s.d + i, is_aligned);
+    } else {
+        for (uint32_t i = lane; i < s.state_floats; i += WARP_LANES)
+            state[i] = in[s.d + i];
+    }
+}
+
+#endif

@@ -1,0 +1,102 @@
+/*
+ * Rows that are put into a set of embedding tables, moved and taken out again, beside a std::map of them.
+ * Rows are made up here and imported: nothing is resolved.
+ */
+#ifndef TESTS_KERNELS_ROWS_ROWS_H
+#define TESTS_KERNELS_ROWS_ROWS_H
+
+#include "kernels/gpu_table.h"
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+struct row {
+    uint32_t count, seen, epoch, step;
+    std::vector<float> payload;
+};
+typedef std::pair<uint32_t, uint64_t> table_key;
+typedef std::map<table_key, row> row_map;
+
+struct random_numbers {
+    uint64_t state;
+
+    uint64_t next();
+    uint64_t below(uint64_t n)
+    {
+        return next() % n;
+    }
+};
+
+struct device {
+    const gpu_api *api = NULL;
+    gpu *on = NULL;
+    gpu_stream *stream = NULL;
+    void (*model_begin)(uint64_t seed, uint8_t poison) = NULL; /* of the host's model; else NULL */
+    void (*model_fail_allocation)(int nth) = NULL;
+
+    bool open(gpu_error *error);
+    void close();
+};
+
+/* What was asked of a set, and what it should hold. Failures are kept: the first one says why. */
+struct rig {
+    device *d;
+    gpu_tables_options options;
+    std::vector<gpu_table_options> table_options;
+    gpu_tables *tables = NULL;
+    row_map rows;
+    std::string failure;
+    gpu_error error = {};
+    /* pinned and device memory for up to `room` rows */
+    uint32_t room;
+    gpu_row_head *heads = NULL, *device_heads = NULL;
+    float *payloads = NULL, *device_payloads = NULL;
+    uint64_t *keys = NULL, *device_keys = NULL;
+    uint32_t *of_table = NULL, *device_tables = NULL, *counts = NULL, *device_counts = NULL;
+    void **places = NULL, **device_places = NULL;
+    unsigned char *bytes = NULL;
+
+    rig(device *on, uint32_t tables_count, uint32_t dim, row_format format, opt_kind optimizer,
+        uint64_t memory_bytes, uint32_t rows_room);
+    ~rig();
+    void fail(const char *format, ...) __attribute__((format(printf, 2, 3)));
+    bool is_good() const
+    {
+        return failure.empty();
+    }
+    size_t floats() const;
+    /* A payload whose numbers the format holds exactly. */
+    row made(random_numbers *random, uint32_t epoch) const;
+    /* Imports rows, from pinned or device memory; what the map holds then. false: it was refused. */
+    bool import_rows(const row_map &some, uint32_t step, bool keeps, bool from_device);
+    void remove(const std::vector<table_key> &some);
+    /* Up to n of the oldest of a table, into *taken; they leave the map. */
+    void take_oldest(uint32_t table, uint32_t step_spared, uint32_t n, row_map *taken);
+    std::vector<uint64_t> make_room(const std::vector<uint32_t> &rows_new);
+    /* Which of the keys are missing; the others are marked as used by `step`. */
+    std::vector<uint32_t> missing(const std::vector<table_key> &some, uint32_t step);
+    gpu_table_stats stats(uint32_t table);
+
+    /* Compares: what select and export_rows give, `piece` rows at a time; each row through its pointer. */
+    void check_export(uint32_t since, uint32_t closing, uint32_t piece);
+    void check_find();
+    void check()
+    {
+        check_export(0, 0, room);
+        check_find();
+    }
+
+  private:
+    template <typename type> void make(type **memory, size_t count, bool is_pinned);
+    void find_piece(const std::vector<table_key> &some);
+    void compare_bytes(const table_key &key, const unsigned char *stored, const row &expected);
+};
+
+/* rows.cpp counts and prints: ok - what, not ok - what. */
+void report(const rig &r, const char *what);
+void report(bool is_good, const char *what);
+int report_end();
+
+#endif
