@@ -108,9 +108,9 @@ def fingerprint(run):
 def build(run):
     generator = ["-G", "Ninja"] if shutil.which("ninja") else []
     jobs = os.environ.get("LEAT_JOBS") or str(os.cpu_count())
-    cuda = "AUTO" if run.is_host else "ON"
+    options = ["-DLEAT_CUDA=AUTO", "-DLEAT_WERROR=ON"] if run.is_host else ["-DLEAT_CUDA=ON", "-DLEAT_WERROR=OFF"]
     for name, command, limit_s in (
-            ("configure", ["cmake", "-S", "cmake/gpu", "-B", BUILD, f"-DLEAT_CUDA={cuda}", *generator], 120),
+            ("configure", ["cmake", "-S", "cmake/gpu", "-B", BUILD, *options, *generator], 120),
             ("compile", ["cmake", "--build", BUILD, "-j", jobs], 460)):
         begin = time.monotonic()
         answer = run.call(command, limit_s, "build-" + name)

@@ -1,6 +1,6 @@
 # Finds an nvcc that can build the device library: LEAT_NVCC, or nothing (LEAT_CUDA=ON: an error). The first of
 #   what the environment's CUDACXX names, one in PATH, that of /usr/local/cuda,
-#   the pinned one of `./dev setup --cuda` (build/cuda-toolkit, a virtual environment)
+#   the pinned one of `./dev setup --cuda` (LEAT_CUDA_TOOLKIT: build/cuda-toolkit, a virtual environment)
 # whose version is LEAT_NVCC_VERSION_MIN at least. Looked for anew at each configuring: it may have been installed.
 set(LEAT_CUDA AUTO CACHE STRING "the device library, leat_cuda.so: AUTO (where an nvcc is found), ON or OFF")
 set_property(CACHE LEAT_CUDA PROPERTY STRINGS AUTO ON OFF)
@@ -8,11 +8,12 @@ if(NOT LEAT_CUDA MATCHES "^(AUTO|ON|OFF)$")
     message(FATAL_ERROR "LEAT_CUDA is ${LEAT_CUDA}; it has to be AUTO, ON or OFF")
 endif()
 set(LEAT_NVCC_VERSION_MIN 13.0)
+get_filename_component(toolkit ${CMAKE_CURRENT_LIST_DIR}/../../build/cuda-toolkit ABSOLUTE)
+set(LEAT_CUDA_TOOLKIT ${toolkit} CACHE PATH "where `./dev setup --cuda` has put an nvcc")
 
 # Sets LEAT_NVCC, and LEAT_NVCC_SEEN: what was looked at, one a line.
 function(leat_find_nvcc)
-    get_filename_component(root ${CMAKE_CURRENT_LIST_DIR}/../.. ABSOLUTE)
-    file(GLOB pinned "${root}/build/cuda-toolkit/lib/python*/site-packages/nvidia/cu13/bin/nvcc")
+    file(GLOB pinned "${LEAT_CUDA_TOOLKIT}/lib/python*/site-packages/nvidia/cu13/bin/nvcc")
     find_program(in_path nvcc NO_CACHE NO_CMAKE_SYSTEM_PATH)
     set(seen "")
     foreach(candidate "$ENV{CUDACXX}" "${in_path}" /usr/local/cuda/bin/nvcc ${pinned})
@@ -40,7 +41,7 @@ if(NOT LEAT_CUDA STREQUAL "OFF")
     leat_find_nvcc()
     if(NOT LEAT_NVCC AND LEAT_CUDA STREQUAL "ON")
         message(FATAL_ERROR "LEAT_CUDA=ON, and there is no nvcc of CUDA ${LEAT_NVCC_VERSION_MIN} or later in CUDACXX, "
-                "PATH, /usr/local/cuda or build/cuda-toolkit: `./dev setup --cuda` installs one${LEAT_NVCC_SEEN}")
+                "PATH, /usr/local/cuda or ${LEAT_CUDA_TOOLKIT}: `./dev setup --cuda` installs one${LEAT_NVCC_SEEN}")
     elseif(NOT LEAT_NVCC)
         message(STATUS "CUDA: no nvcc; without the device library (`./dev setup --cuda` installs one)${LEAT_NVCC_SEEN}")
     endif()
