@@ -122,6 +122,7 @@ struct model_run {
     cudaError_t launch_error;
     int devices, capability, driver;
     size_t memory_bytes;
+    uint64_t turns; /* see cuda_model_set_turns */
 };
 extern model_run run;
 /* Reads the environment, the first time. */

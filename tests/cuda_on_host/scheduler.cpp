@@ -16,7 +16,7 @@ enum {
     BLOCKS_AT_ONCE = 4,
     THREADS_AT_ONCE = 4096,
     RING = THREADS_AT_ONCE,
-    STEPS_IN_VAIN_MAX = 50000000,
+
     FIBERS_UNDER_TSAN = 97
 };
 
@@ -216,8 +216,9 @@ static model_thread *next_thread(void)
 void scheduler_give_way(void)
 {
     model_thread *self = scheduler_self(), *next = next_thread();
-    if (++machine.steps_in_vain > STEPS_IN_VAIN_MAX) {
-        model_report(self, "%d turns, and no thread has ended: a loop waits in vain", STEPS_IN_VAIN_MAX);
+    if (++machine.steps_in_vain > run.turns) {
+        model_report(self, "%llu turns, and no thread has ended: a loop waits in vain",
+                     (unsigned long long)run.turns);
     }
     if (next != self) {
         run_thread(next);

@@ -19,6 +19,7 @@ void cuda_model_begin(uint64_t seed, uint8_t poison)
     run.capability = 90;
     run.driver = 13000;
     run.memory_bytes = (size_t)4 << 30;
+    run.turns = 50000000;
     runtime_reset();
 }
 
@@ -126,4 +127,10 @@ void cuda_model_set_memory(size_t bytes)
 {
     run_begin_if_needed();
     run.memory_bytes = bytes;
+}
+
+void cuda_model_set_turns(uint64_t turns)
+{
+    run_begin_if_needed();
+    run.turns = turns;
 }

@@ -41,6 +41,9 @@ void cuda_model_set_capability(int capability); /* 90 */
 void cuda_model_set_driver(int version);        /* 13000; 0: there is none */
 void cuda_model_set_memory(size_t bytes);       /* of the device; 0: 1 TiB */
 
+/* After how many turns in which no thread ended the kernel is taken for one that waits in vain. */
+void cuda_model_set_turns(uint64_t turns);
+
 #ifdef __cplusplus
 }
 #endif
