@@ -78,7 +78,6 @@ struct model_block : model_block_place {
     int vote;
     unsigned phase; /* barriers so far */
     char barrier_sync[2];
-    char end_sync;
 };
 
 struct model_launch_now {

@@ -16,8 +16,7 @@ enum {
     BLOCKS_AT_ONCE = 4,
     THREADS_AT_ONCE = 4096,
     RING = THREADS_AT_ONCE,
-
-    FIBERS_UNDER_TSAN = 97
+    FIBERS_UNDER_TSAN = 97, /* at least */
 };
 
 /* From where the next thread is taken: each gives some bugs more room than the others. */

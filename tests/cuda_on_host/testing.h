@@ -36,10 +36,10 @@ bool cuda_model_runs_agree(const char *what, void (*body)(void *context, struct 
  */
 void cuda_model_fail_allocation(int nth);        /* the n-th allocation from now, from 1 */
 void cuda_model_fail_launch(int nth, int error); /* the n-th launch from now ends with error: sticky */
-void cuda_model_set_devices(int count);
-void cuda_model_set_capability(int capability); /* 90 */
-void cuda_model_set_driver(int version);        /* 13000; 0: there is none */
-void cuda_model_set_memory(size_t bytes);       /* of the device; 0: 1 TiB */
+void cuda_model_set_devices(int count);          /* 1 */
+void cuda_model_set_capability(int capability);  /* 90 */
+void cuda_model_set_driver(int version);         /* 13000; 0: there is none */
+void cuda_model_set_memory(size_t bytes);        /* of the device */
 
 /* After how many turns in which no thread ended the kernel is taken for one that waits in vain. */
 void cuda_model_set_turns(uint64_t turns);
