@@ -107,7 +107,7 @@ struct batch_gather_pool {
 /*
  * segment_reduce: sums[u][d] = sum over the places p of number u (order, starts: as dedupe leaves them) of
  * scales[p] * grads[bag[p]][d]: chunks of BATCH_CHUNK places each in order from 0 (fmaf(scale, grad, sum)),
- * then the chunks' sums in order. No `bag`: p itself. No scales: 1. u < *count.
+ * then the chunks' sums in order. No `bag`: p itself. No scales: 1. u < *count. On a CPU d may be any.
  */
 struct batch_segments {
     const float *grads;
@@ -225,6 +225,8 @@ struct batch_kernels {
 /* The CPU's, or NULL if it is not supported here; static storage. CUDA's comes from an open device (gpu.h).
  */
 const struct batch_kernels *batch_variant(enum kernels_variant variant);
+/* Those of the variant that `kernels` is of. */
+const struct batch_kernels *batch_beside(const struct kernels *kernels);
 
 #ifdef __cplusplus
 }

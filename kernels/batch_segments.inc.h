@@ -3,41 +3,52 @@
  * sums: so that a long segment can be shared out, and the rule is the same for who does not.
  */
 
-enum { SEGMENT_AHEAD = 12 };
+enum { SEGMENT_AHEAD = 12, SEGMENT_VECTORS = 4 }; /* vectors side by side: nobody waits for one sum's fma */
 
-/* Sixteen dims of one chunk: places order[from] up to order[to]. */
-LANES_INLINE v16 chunk_sum(const struct batch_segments *in, size_t from, size_t to, size_t i, size_t n)
+/* `vectors` whole vectors of dims from i on, or one of n, of one chunk: places order[from] up to order[to].
+ */
+LANES_INLINE void chunk_sums(v16 *sums, const struct batch_segments *in, size_t from, size_t to, size_t i,
+                             int vectors, size_t n)
 {
-    v16 sum = v16_set1(0.0F);
+    for (int v = 0; v < vectors; v++)
+        sums[v] = v16_set1(0.0F);
     for (size_t at = from; at < to; at++) {
         size_t place = in->order[at], row = in->bag ? in->bag[place] : place;
-        v16 grad = v16_load_n(in->grads + row * in->d + i, n);
-        sum = in->scales ? v16_fma(v16_set1(in->scales[place]), grad, sum) : v16_add(sum, grad);
+        const float *grad = in->grads + row * in->d + i;
+        v16 scale = v16_set1(in->scales ? in->scales[place] : 1.0F);
+        for (int v = 0; v < vectors; v++)
+            sums[v] = v16_fma(scale, v16_load_n(grad + v * 16, n), sums[v]);
     }
-    return sum;
 }
 
-/* Sixteen dims of the sum of number u. */
-LANES_INLINE v16 segment_lanes(const struct batch_segments *in, size_t u, size_t i, size_t n)
+/* The same dims of the whole sum of number u, written to out. */
+LANES_INLINE void segment_vectors(float *out, const struct batch_segments *in, size_t u, size_t i,
+                                  int vectors, size_t n)
 {
     size_t from = in->starts[u], to = in->starts[u + 1];
     size_t end = to - from > BATCH_CHUNK ? from + BATCH_CHUNK : to;
-    v16 sum = chunk_sum(in, from, end, i, n); /* nothing is added to it: -0 stays */
+    v16 sums[SEGMENT_VECTORS], chunk[SEGMENT_VECTORS];
+    chunk_sums(sums, in, from, end, i, vectors, n); /* nothing is added to it: -0 stays */
     for (from = end; from < to; from = end) {
         end = to - from > BATCH_CHUNK ? from + BATCH_CHUNK : to;
-        sum = v16_add(sum, chunk_sum(in, from, end, i, n));
+        chunk_sums(chunk, in, from, end, i, vectors, n);
+        for (int v = 0; v < vectors; v++)
+            sums[v] = v16_add(sums[v], chunk[v]);
     }
-    return sum;
+    for (int v = 0; v < vectors; v++)
+        v16_store_n(out + i + v * 16, sums[v], n);
 }
 
 /* The sum of number u, d floats. */
 LANES_INLINE void segment_of(float *out, const struct batch_segments *in, size_t u)
 {
     size_t d = in->d, i = 0;
+    for (; i + SEGMENT_VECTORS * 16 <= d; i += SEGMENT_VECTORS * 16)
+        segment_vectors(out, in, u, i, SEGMENT_VECTORS, 16);
     for (; i + 16 <= d; i += 16)
-        v16_store(out + i, segment_lanes(in, u, i, 16));
+        segment_vectors(out, in, u, i, 1, 16);
     if (i < d)
-        v16_store_n(out + i, segment_lanes(in, u, i, d - i), d - i);
+        segment_vectors(out, in, u, i, 1, d - i);
 }
 
 /* Fetches the gradients of places that come soon: from *ahead on, up to SEGMENT_AHEAD behind number u. */

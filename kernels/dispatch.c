@@ -71,6 +71,16 @@ const struct batch_kernels *batch_variant(enum kernels_variant variant)
     return kernels_supports(variant) ? batch_tables[variant] : NULL;
 }
 
+const struct batch_kernels *batch_beside(const struct kernels *kernels)
+{
+    for (int v = 0; v < KERNELS_VARIANTS; v++) {
+        if (kernels == tables[v])
+            return batch_tables[v];
+    }
+    assert(false);
+    return NULL;
+}
+
 const char *kernels_variant_name(enum kernels_variant variant)
 {
     assert(variant >= 0 && variant < KERNELS_VARIANTS);

@@ -65,8 +65,6 @@ struct ftrl64_params {
  *
  * pool_sum, pool_mean: out[d] = sum (mean) of n rows of d floats, rows added in order; n = 0 gives zeros.
  *
- * segment_sum: out[s][d] = sum of grads[order[i]][d], i from starts[s] up to starts[s + 1], in order; s < n.
- *
  * sum_squares, dot: sixteen interleaved partial sums in fma, then the tree of v16_sum.
  *
  * pairs_dot: w[d] and the state behind it, w + d, d a multiple of 16; the first n <= d lanes of both are read

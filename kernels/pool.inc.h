@@ -42,38 +42,6 @@ static void pool_mean(float *out, const float *const *rows, size_t n, size_t d)
     pool(out, rows, n, d, &count);
 }
 
-LANES_INLINE void segment_vectors(float *out, const float *grads, const uint32_t *order, size_t count,
-                                  size_t d, size_t i, int vectors, size_t lanes)
-{
-    v16 sums[POOL_VECTORS];
-    for (int v = 0; v < vectors; v++)
-        sums[v] = v16_set1(0.0F);
-    for (size_t r = 0; r < count; r++) {
-        const float *grad = grads + (size_t)order[r] * d + i;
-        for (int v = 0; v < vectors; v++)
-            sums[v] = v16_add(sums[v], v16_load_n(grad + v * 16, lanes));
-    }
-    for (int v = 0; v < vectors; v++)
-        v16_store_n(out + i + v * 16, sums[v], lanes);
-}
-
-static void segment_sum(float *out, const float *grads, const uint32_t *order, const uint32_t *starts,
-                        size_t n, size_t d)
-{
-    for (size_t s = 0; s < n; s++, out += d) {
-        const uint32_t *places = order + starts[s];
-        size_t count = starts[s + 1] - starts[s], i = 0;
-        for (; i + POOL_VECTORS * 16 <= d; i += POOL_VECTORS * 16)
-            segment_vectors(out, grads, places, count, d, i, POOL_VECTORS, 16);
-        for (; i + 32 <= d; i += 32)
-            segment_vectors(out, grads, places, count, d, i, 2, 16);
-        for (; i + 16 <= d; i += 16)
-            segment_vectors(out, grads, places, count, d, i, 1, 16);
-        if (i < d)
-            segment_vectors(out, grads, places, count, d, i, 1, d - i);
-    }
-}
-
 static float dot(const float *x, const float *y, size_t n)
 {
     v16 sum = v16_set1(0.0F);

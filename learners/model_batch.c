@@ -28,6 +28,7 @@ void model_batch_init(struct model *m)
         .found = room(entries, sizeof(void *)),
         .order = room(entries, sizeof(uint32_t)),
         .starts = room(entries + 1, sizeof(uint32_t)),
+        .scales = room(entries, sizeof(float)),
         .gradients = room(vectors, sizeof(float)),
         .sums = room(vectors, sizeof(float)),
         .rows = room(entries, sizeof(struct opt_row)),
@@ -48,6 +49,7 @@ void model_batch_free(struct model *m)
     free(b->found);
     free(b->order);
     free(b->starts);
+    free(b->scales);
     free(b->gradients);
     free(b->sums);
     free(b->rows);
@@ -140,6 +142,25 @@ static struct table_row *entry_row(const struct model *m, const struct model_ent
     return m->examples[entry->example].rows[entry->entry];
 }
 
+/* The gradients of `count` entries, summed by segment, by the rule of all devices (kernels/batch.h). */
+static void sum_gradients(struct model *m, size_t count, size_t segments)
+{
+    struct model_batch *b = &m->batch;
+    uint32_t numbers = (uint32_t)segments;
+    _Alignas(64) unsigned char scratch[BATCH_SCRATCH_MIN]; /* a CPU takes no more */
+    struct batch_segment_reduce reduce = {.in = {.grads = b->gradients,
+                                                 .scales = b->scales,
+                                                 .order = b->order,
+                                                 .starts = b->starts,
+                                                 .count = &numbers,
+                                                 .n = (uint32_t)count,
+                                                 .d = (uint32_t)m->vector_floats},
+                                          .sums = b->sums,
+                                          .scratch = scratch,
+                                          .scratch_bytes = sizeof scratch};
+    batch_beside(m->k)->segment_reduce(&reduce, NULL);
+}
+
 /* Entries are sorted by field first: those with vectors lie in front. */
 static void vectors_step(struct model *m, size_t segments)
 {
@@ -151,13 +172,13 @@ static void vectors_step(struct model *m, size_t segments)
     for (size_t i = 0; i < count; i++) {
         const struct example *e = &m->examples[b->entries[i].example];
         uint32_t entry = b->entries[i].entry;
-        float *gradient = b->gradients + i * floats;
-        memcpy(gradient, interaction_gradient(m, e, e->fields[entry]), floats * sizeof *gradient);
+        memcpy(b->gradients + i * floats, interaction_gradient(m, e, e->fields[entry]),
+               floats * sizeof(float));
         float slope = m->head.layers > 0 ? 1.0F : e->slope; /* the head's gradients hold it already */
-        m->k->blend(gradient, m->zero, slope * e->scales[entry], floats);
+        b->scales[i] = slope * e->scales[entry];
         b->order[i] = (uint32_t)i;
     }
-    m->k->segment_sum(b->sums, b->gradients, b->order, b->starts, segments, floats);
+    sum_gradients(m, count, segments);
     for (size_t s = 0; s < segments; s++) {
         struct table_row *row = entry_row(m, &b->entries[b->starts[s]]);
         b->rows[s] = (struct opt_row){.w = model_vector(m, row),

@@ -2,6 +2,7 @@
 #ifndef LEARNERS_MODEL_INTERNAL_H
 #define LEARNERS_MODEL_INTERNAL_H
 
+#include "kernels/batch.h"
 #include "learners/head.h"
 #include "learners/model.h"
 #include "learners/table_inline.h"
@@ -61,6 +62,7 @@ struct model_batch {
     struct model_entry *entries, *sorted;
     uint32_t *order, *starts;
     float *gradients, *sums; /* a vector an entry; a vector a distinct row */
+    float *scales;           /* of an entry's gradient */
     struct opt_row *rows;
     void **places;
     float *slopes, *weights;

@@ -25,7 +25,6 @@ struct place {
     double *x, *y, *z, *g;
     const float *rows[16];
     struct opt_row opt[N];
-    uint32_t order[N], starts[N + 1];
 };
 static const struct opt_params params = {.rate = 1e-6F,
                                          .epsilon = 1e-3F,
@@ -62,8 +61,6 @@ LINE(pool_sum, N, D, WORK(.read = V(n * d), .write = V(d), .fma = V(n * d)),
      (k->pool_sum(p->a, p->rows, n, d), 0.0F))
 LINE(pool_mean, N, D, WORK(.read = V(n * d), .write = V(d), .fma = V(n * d), .div = V(d)),
      (k->pool_mean(p->a, p->rows, n, d), 0.0F))
-LINE(segment_sum, N, D, WORK(.read = V(n * d), .write = V(n * d), .fma = V(n * d)),
-     (k->segment_sum(p->a, p->b, p->order, p->starts, n, d), 0.0F))
 LINE(sum_squares, 1024, 1, WORK(.read = V(n), .chain = V(n) + 4), (p->b[0] = k->sum_squares(p->b, n) * 1e-4F))
 LINE(dot, 1024, 1, WORK(.read = V(2 * n), .chain = V(n) + 4), (p->b[0] = k->dot(p->b, p->c, n) * 1e-4F))
 LINE(pairs_dot, 12, 32, WORK(.read = n + V(3 * d), .write = V(2 * d), .fma = 8, .shuffle = n + 5),
@@ -249,9 +246,7 @@ static void fill(struct place *p)
         float *w = p->memory + i * ROW_FLOATS; /* the state behind the longest row of any kernel */
         p->opt[i] = (struct opt_row){
             .w = w, .state = w + ROW_FLOATS / 3, .g = p->c, .scale = 0.1F, .curvature = 0.1F};
-        p->order[i] = i, p->starts[i] = i;
     }
-    p->starts[N] = N;
     p->one = 0.3;
 }
 
@@ -290,8 +285,6 @@ int main(int argc, char **argv)
         const struct kernels *k = kernels_variant((enum kernels_variant)v);
         if (!k || (rows_only && units[v] == NULL))
             continue;
-        const uint32_t *starts = p->starts;
-        (void)starts;
         if (units[v] != NULL && !rows_only)
             print_units(k, units[v]);
 #define KERNEL(type, fn, args, tolerance, class, byte_count, flop_count)                                     \

@@ -124,19 +124,6 @@ CASE(pool_mean)
     float *out = floats(s, d, ANY);
     k->pool_mean(out, rows(s, n, d), n, d);
 }
-CASE(segment_sum)
-{
-    float *grads = floats(s, n * d, ANY);
-    float *out = floats(s, n * d, ANY);
-    uint32_t *order = take(s, n * 4 + 4), *starts = take(s, n * 4 + 8);
-    for (size_t i = 0; i < n; i++)
-        order[i] = (uint32_t)(n - 1 - i);
-    uint32_t segments = 0;
-    starts[0] = 0;
-    for (uint32_t at = 0; at < n; segments++)
-        starts[segments + 1] = at = (uint32_t)(at + 3 < n ? at + 3 : n);
-    k->segment_sum(out, grads, order, starts, segments, d);
-}
 CASE(sum_squares)
 {
     result(s, k->sum_squares(floats(s, n * d, ANY), n * d));
