@@ -4,14 +4,14 @@
  *
  *   test_tables [--reduced] [case]
  */
-#include "rig.h"
+#include "cases.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static bool is_reduced;
+bool is_reduced;
 
-static gpu_tables_options some_options(uint32_t dims)
+gpu_tables_options some_options(uint32_t dims)
 {
     gpu_tables_options o = {};
     o.d = dims;
@@ -23,7 +23,7 @@ static gpu_tables_options some_options(uint32_t dims)
     return o;
 }
 
-static gpu_table_options bounded(uint64_t rows_max)
+gpu_table_options bounded(uint64_t rows_max)
 {
     gpu_table_options o = {};
     o.rows_max = rows_max;
@@ -33,15 +33,15 @@ static gpu_table_options bounded(uint64_t rows_max)
     return o;
 }
 
-static gpu_table_options unbounded(uint64_t rows_start)
+gpu_table_options unbounded(uint64_t rows_start)
 {
     gpu_table_options o = bounded(0);
     o.rows_start = rows_start;
     return o;
 }
 
-static std::vector<place> some_places(random_numbers *random, size_t n, uint64_t keys, uint32_t tables,
-                                      uint32_t seen)
+std::vector<place> some_places(random_numbers *random, size_t n, uint64_t keys, uint32_t tables,
+                               uint32_t seen)
 {
     std::vector<place> places;
     for (size_t i = 0; i < n; i++)
@@ -111,7 +111,8 @@ static void admission(device *d, std::string *failure)
         rig r(d, some_options(4), {o});
         random_numbers random = {after};
         for (int i = 0; i < (is_reduced ? 5 : 10) && r.is_good(); i++) {
-            std::vector<place> places = some_places(&random, is_reduced ? 400 : 800, after < 10 ? 1000 : 4, 1, 7);
+            std::vector<place> places =
+                some_places(&random, is_reduced ? 400 : 800, after < 10 ? 1000 : 4, 1, 7);
             r.batch(places);
             r.check();
             if (i % 4 == 3)
@@ -358,7 +359,8 @@ int main(int argc, char **argv)
                  {"free at 0.95", free_at_095},
                  {"several tables", several_tables},
                  {"saturation", saturation},
-                 {"dims and formats", dims_and_formats}};
+                 {"dims and formats", dims_and_formats},
+                 {"the CPU's tables", cpu_tables}};
     const char *only = NULL;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--reduced") == 0)

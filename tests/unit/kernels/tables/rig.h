@@ -53,9 +53,9 @@ template <typename type> struct mirror {
     void free();
 };
 
-struct row_heads { /* as exported */
+struct exported_row {
     gpu_row_head head;
-    std::vector<float> payload;
+    std::vector<float> payload; /* weights, then the state */
 };
 
 class rig
@@ -79,6 +79,10 @@ class rig
      * found or not, weights; some rows' bytes; stats; and, if the library exports, all headers. */
     bool check();
 
+    /* Live rows with epoch in (since, closing], since 0: all; by rising table and key. A library that does
+     * not export: those of the plain map. */
+    std::vector<exported_row> export_all(uint32_t since, uint32_t closing);
+
     device *d;
     gpu_tables *tables = NULL;
     plain_set plain;
@@ -99,6 +103,8 @@ class rig
     bool check_stats();
     bool check_heads();
     void upload(const std::vector<place> &places, const std::vector<distinct_key> &keys);
+
+    std::vector<float> payload_of(const plain_row &row) const;
 
     mirror<uint64_t> keys;
     mirror<uint32_t> table_of, starts, order, seen, count;

@@ -1,0 +1,18 @@
+/* What the cases of test_tables share. */
+#ifndef TESTS_KERNELS_TABLES_CASES_H
+#define TESTS_KERNELS_TABLES_CASES_H
+
+#include "rig.h"
+
+extern bool is_reduced; /* small sizes: the host plays the GPU, or a sanitizer watches it */
+
+gpu_tables_options some_options(uint32_t dims);
+gpu_table_options bounded(uint64_t rows_max);
+gpu_table_options unbounded(uint64_t rows_start);
+/* n sightings of `keys` keys in all tables, at `seen` or a little later. */
+std::vector<place> some_places(random_numbers *random, size_t n, uint64_t keys, uint32_t tables,
+                               uint32_t seen);
+
+void cpu_tables(device *d, std::string *failure); /* cases_cpu.cpp */
+
+#endif
