@@ -1,9 +1,9 @@
 /*
  * gather_pool of batch.h: rows at random places, so the next ones are fetched ahead of their use. One row is
- * added to a bag at a time, sixteen dims of it, in the order of its places.
+ * added to a bag at a time, four vectors of it, in the order of its places.
  */
 
-enum { GATHER_AHEAD = 8, CACHE_LINE = 64 };
+enum { GATHER_AHEAD = 8, GATHER_VECTORS = 4, CACHE_LINE = 64 };
 
 LANES_INLINE const unsigned char *gather_row(const struct batch_gather_pool *a, size_t place)
 {
@@ -29,17 +29,33 @@ LANES_INLINE v16 row_load(const unsigned char *row, size_t i, size_t n, enum row
     return v16_load_n((const float *)weights + i, n);
 }
 
-/* Sixteen dims of a bag: the sum over its places, in order; NULL rows add nothing. */
-LANES_INLINE v16 bag_sum(const struct batch_gather_pool *a, size_t from, size_t to, size_t i, size_t n,
-                         enum row_format format)
+/* `vectors` whole vectors of dims from i on, or one of n, of a bag: the sum over its places, in order, by the
+ * divisor. NULL rows add nothing. */
+LANES_INLINE void bag_vectors(float *out, const struct batch_gather_pool *a, size_t from, size_t to, size_t i,
+                              int vectors, size_t n, const v16 *divisor, enum row_format format)
 {
-    v16 sum = v16_set1(0.0F);
+    v16 sums[GATHER_VECTORS];
+    for (int v = 0; v < vectors; v++)
+        sums[v] = v16_set1(0.0F);
     for (size_t place = from; place < to; place++) {
         const unsigned char *row = gather_row(a, place);
-        if (row)
-            sum = v16_add(sum, row_load(row, i, n, format));
+        for (int v = 0; row && v < vectors; v++)
+            sums[v] = v16_add(sums[v], row_load(row, i + (size_t)v * 16, n, format));
     }
-    return sum;
+    for (int v = 0; v < vectors; v++)
+        v16_store_n(out + i + v * 16, divisor ? v16_div(sums[v], *divisor) : sums[v], n);
+}
+
+LANES_INLINE void bag_sum(float *out, const struct batch_gather_pool *a, size_t from, size_t to,
+                          const v16 *divisor, enum row_format format)
+{
+    size_t d = a->d, i = 0;
+    for (; i + GATHER_VECTORS * 16 <= d; i += GATHER_VECTORS * 16)
+        bag_vectors(out, a, from, to, i, GATHER_VECTORS, 16, divisor, format);
+    for (; i + 16 <= d; i += 16)
+        bag_vectors(out, a, from, to, i, 1, 16, divisor, format);
+    if (i < d)
+        bag_vectors(out, a, from, to, i, 1, d - i, divisor, format);
 }
 
 LANES_INLINE void gather_format(const struct batch_gather_pool *a, enum row_format format)
@@ -53,13 +69,8 @@ LANES_INLINE void gather_format(const struct batch_gather_pool *a, enum row_form
             for (size_t line = 0; row && line < bytes; line += CACHE_LINE)
                 __builtin_prefetch(row + line);
         }
-        v16 count = v16_set1(a->is_mean && to > from ? (float)(to - from) : 1.0F);
-        float *out = a->out + b * d;
-        size_t i = 0;
-        for (; i + 16 <= d; i += 16)
-            v16_store(out + i, v16_div(bag_sum(a, from, to, i, 16, format), count));
-        if (i < d)
-            v16_store_n(out + i, v16_div(bag_sum(a, from, to, i, d - i, format), count), d - i);
+        v16 count = v16_set1(to > from ? (float)(to - from) : 1.0F);
+        bag_sum(a->out + b * d, a, from, to, a->is_mean ? &count : NULL, format);
     }
 }
 

@@ -9,6 +9,7 @@
  * are written and read again, 690 bytes a key at dim 64 (128 digests, 32 of keys, 256 + 256 weights, the rest
  * key, table and found). Not measured.
  */
+#include "kernels/cuda/formats.cuh"
 #include "kernels/cuda/table_probe.cuh"
 #include "kernels/cuda/tables.cuh"
 
@@ -68,35 +69,6 @@ static __global__ void __launch_bounds__(BLOCK) find_rows(find_keys in, void **r
     }
 }
 
-static __device__ float from_bf16(uint32_t bits)
-{
-    return __uint_as_float(bits << 16);
-}
-
-static __device__ float from_fp16(uint32_t bits)
-{
-    return __half2float(__ushort_as_half((unsigned short)bits));
-}
-
-/* Weights 4 * i .. 4 * i + 3 of a row. */
-template <row_format format> static __device__ float4 four_weights(const unsigned char *row, uint32_t i)
-{
-    if (format == ROW_FP32)
-        return reinterpret_cast<const float4 *>(row)[i];
-    if (format == ROW_INT8) {
-        const float scale = *reinterpret_cast<const float *>(row);
-        const uint32_t four = reinterpret_cast<const uint32_t *>(row)[1 + i];
-        return make_float4(scale * (float)(int8_t)(four & 255), scale * (float)(int8_t)(four >> 8 & 255),
-                           scale * (float)(int8_t)(four >> 16 & 255), scale * (float)(int8_t)(four >> 24));
-    }
-    const uint2 halves = reinterpret_cast<const uint2 *>(row)[i];
-    if (format == ROW_BF16)
-        return make_float4(from_bf16(halves.x & 0xffff), from_bf16(halves.x >> 16),
-                           from_bf16(halves.y & 0xffff), from_bf16(halves.y >> 16));
-    return make_float4(from_fp16(halves.x & 0xffff), from_fp16(halves.x >> 16), from_fp16(halves.y & 0xffff),
-                       from_fp16(halves.y >> 16));
-}
-
 template <row_format format>
 static __global__ void __launch_bounds__(BLOCK)
     find_weights(find_keys in, uint32_t d, float4 *out, uint8_t *found)
@@ -119,8 +91,7 @@ static __global__ void __launch_bounds__(BLOCK)
         float4 four[KEYS];
 #pragma unroll
         for (int k = 0; k < KEYS; k++)
-            four[k] =
-                rows[k] != NULL ? four_weights<format>(rows[k], i) : make_float4(0.0F, 0.0F, 0.0F, 0.0F);
+            four[k] = row_load<format>(rows[k], 4 * i);
 #pragma unroll
         for (int k = 0; k < KEYS; k++) {
             const uint32_t u = first + (uint32_t)k * WARP_TILES;
