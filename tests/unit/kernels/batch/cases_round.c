@@ -138,6 +138,10 @@ void suite_round(struct suite *suite)
                           (unsigned)seed);
             }
         }
+        for (uint32_t n = 4; n < 24; n++) { /* every end of a thread's eight numbers, of a vector's sixteen */
+            struct round_shape s = {n, format, n % 3, NAN};
+            suite_try(suite, build_round, &s, "%s, n %u, seed %u", format_names[format], n, n % 3);
+        }
         for (uint32_t i = 0; i < sizeof constants / sizeof *constants; i++) {
             if (fabs((double)constants[i]) > largest_of(format))
                 continue;
@@ -175,6 +179,10 @@ void suite_widen(struct suite *suite)
         for (const uint32_t *n = suite_sizes(suite); *n != SIZES_END; n++) {
             struct widen_shape s = {*n, format};
             suite_try(suite, build_widen, &s, "%s, n %u", format_names[format], *n);
+        }
+        for (uint32_t n = 4; n < 24; n++) {
+            struct widen_shape s = {n, format};
+            suite_try(suite, build_widen, &s, "%s, n %u", format_names[format], n);
         }
         struct widen_shape all = {65536, format};
         suite_try(suite, build_widen, &all, "%s, all that there are", format_names[format]);
