@@ -37,44 +37,6 @@ void device::shuffle(uint64_t seed)
         model_begin(seed, seed % 2 == 0 ? 0xa5 : 0x5a);
 }
 
-template <typename type> void mirror<type>::need(device *d, size_t n)
-{
-    gpu_error error = {};
-    if (n <= room && room > 0)
-        return;
-    free();
-    of = d;
-    room = n + n / 2 + 16;
-    there = static_cast<type *>(d->api->alloc(d->on, room * sizeof(type), &error));
-    here = static_cast<type *>(d->api->alloc_pinned(d->on, room * sizeof(type), &error));
-    if (there == NULL || here == NULL) {
-        printf("Bail out! %s\n", error.text);
-        exit(1);
-    }
-}
-
-template <typename type> void mirror<type>::push(size_t n)
-{
-    if (n > 0)
-        of->api->copy(of->stream, there, here, n * sizeof(type));
-}
-
-template <typename type> void mirror<type>::pull(size_t n)
-{
-    if (n > 0)
-        of->api->copy(of->stream, here, there, n * sizeof(type));
-}
-
-template <typename type> void mirror<type>::free()
-{
-    if (of != NULL) {
-        of->api->free(of->on, there);
-        of->api->free_pinned(of->on, here);
-    }
-    there = here = NULL;
-    room = 0;
-}
-
 /* --- the rig ---------------------------------------------------------------------------------------------
  */
 
@@ -171,16 +133,24 @@ bool rig::room_for(const std::vector<distinct_key> &distinct)
         rows_new[key.table] += plain.tables[key.table].options.rows_max == 0;
     if (!d->api->tables->make_room(tables, d->stream, rows_new.data(), rows_cold.data(), &error))
         fail("make_room: %s", error.text);
+    bool is_again = false;
+    for (uint32_t t = 0; t < rows_cold.size(); t++) {
+        is_again |= rows_cold[t] > 0;
+        if (rows_cold[t] > 0)
+            move_cold(t, rows_cold[t]);
+    }
+    if (is_again && !d->api->tables->make_room(tables, d->stream, rows_new.data(), rows_cold.data(), &error))
+        fail("make_room: %s", error.text);
     for (uint64_t cold : rows_cold)
         if (cold > 0)
-            fail("make_room: %llu rows have to go", (unsigned long long)cold);
+            fail("make_room: still %llu rows have to go", (unsigned long long)cold);
     return is_good();
 }
 
 bool rig::batch(const std::vector<place> &places)
 {
     std::vector<distinct_key> distinct = distinct_keys(places);
-    if (!is_good() || !room_for(distinct))
+    if (!is_good() || !fetch_cold(distinct) || !room_for(distinct))
         return false;
     upload(places, distinct);
     gpu_batch on_device = {count.there, keys.there, table_of.there,          starts.there,
@@ -452,6 +422,3 @@ bool rig::check()
         wanted.push_back({(uint32_t)random.below(plain.tables.size()), random.next()});
     return is_good() && check_values(wanted) && check_bytes(wanted) && check_stats() && check_heads();
 }
-
-template struct mirror<uint64_t>;
-template struct mirror<uint32_t>;

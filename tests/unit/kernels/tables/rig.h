@@ -8,6 +8,8 @@
 #include "plain_map.h"
 
 #include <memory>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string>
 
 /* The device of a test, opened once; api NULL: why says why there is none. */
@@ -53,6 +55,44 @@ template <typename type> struct mirror {
     void free();
 };
 
+template <typename type> void mirror<type>::need(device *d, size_t n)
+{
+    gpu_error error = {};
+    if (n <= room && room > 0)
+        return;
+    free();
+    of = d;
+    room = n + n / 2 + 16;
+    there = static_cast<type *>(d->api->alloc(d->on, room * sizeof(type), &error));
+    here = static_cast<type *>(d->api->alloc_pinned(d->on, room * sizeof(type), &error));
+    if (there == NULL || here == NULL) {
+        printf("Bail out! %s\n", error.text);
+        exit(1);
+    }
+}
+
+template <typename type> void mirror<type>::push(size_t n)
+{
+    if (n > 0)
+        of->api->copy(of->stream, there, here, n * sizeof(type));
+}
+
+template <typename type> void mirror<type>::pull(size_t n)
+{
+    if (n > 0)
+        of->api->copy(of->stream, here, there, n * sizeof(type));
+}
+
+template <typename type> void mirror<type>::free()
+{
+    if (of != NULL) {
+        of->api->free(of->on, there);
+        of->api->free_pinned(of->on, here);
+    }
+    there = here = NULL;
+    room = 0;
+}
+
 struct exported_row {
     gpu_row_head head;
     std::vector<float> payload; /* weights, then the state */
@@ -82,6 +122,18 @@ class rig
     /* Live rows with epoch in (since, closing], since 0: all; by rising table and key. A library that does
      * not export: those of the plain map. */
     std::vector<exported_row> export_all(uint32_t since, uint32_t closing);
+
+    /* Moves rows between the device and the plain map's `cold`: up to n of the oldest there; those of a batch
+     * to come back. */
+    bool move_cold(uint32_t table, uint64_t n);
+    bool fetch_cold(const std::vector<distinct_key> &keys);
+    /* Puts rows in on both sides, used by `step`. */
+    bool import_all(const std::vector<std::pair<exported_row, plain_row>> &all, uint32_t used_by);
+    std::vector<gpu_row_head> take_removed();
+    /* Takes some keys away, from a replica of the set as well. */
+    bool remove_some(random_numbers *random, std::map<std::pair<uint32_t, uint64_t>, exported_row> *replica);
+    exported_row exported(uint32_t table, uint64_t key, const plain_row &row) const;
+    bool is_row(const exported_row &got, const plain_row &row) const;
 
     device *d;
     gpu_tables *tables = NULL;
