@@ -178,11 +178,6 @@ static void step_with(struct tables_bench *b, enum ids kind)
 
 void bench_step(struct tables_bench *b)
 {
-    const struct batch_kernels *k = b->place->kernels;
-    bool is_there = b->api->find_values != NULL && b->api->resolve != NULL && b->api->find != NULL &&
-                    k->dedupe != NULL && k->gather_pool != NULL && k->update != NULL;
-    if (!tables_have(b, "forward distinct", is_there))
-        return;
     for (int kind = 0; kind < IDS_KINDS; kind++)
         step_with(b, (enum ids)kind);
 }

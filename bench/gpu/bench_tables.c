@@ -87,8 +87,6 @@ static void find_at(struct tables_bench *b, const char *figure, uint64_t inserte
 
 static void bench_find(struct tables_bench *b)
 {
-    if (!tables_have(b, "find 0.5", b->api->find_values != NULL && b->api->resolve != NULL))
-        return;
     find_at(b, "find 0.5", b->sizes->rows / 2);
     find_at(b, "find 1.0", b->sizes->rows * 5 / 2); /* so many that every bucket is full */
 }
@@ -116,7 +114,7 @@ static void before_resolve(struct place *place, void *state)
     struct gpu_error error = {0};
     uint64_t count = 0;
     uint32_t half = r->batch.n / 2;
-    if (r->is_full && api->take_removed != NULL)
+    if (r->is_full)
         tables_check(api->take_removed(r->b->set, place->stream, r->removed, r->batch.n, &count, &error),
                      &error);
     if (!r->is_full && r->turn > 0)
@@ -164,8 +162,6 @@ static void resolve_at(struct tables_bench *b, const char *figure, uint64_t inse
 
 static void bench_resolve(struct tables_bench *b)
 {
-    if (!tables_have(b, "resolve 0.5", b->api->resolve != NULL && b->api->remove != NULL))
-        return;
     resolve_at(b, "resolve 0.5", b->sizes->rows / 2, false);
     resolve_at(b, "resolve 1.0", b->sizes->rows * 5 / 2, true);
 }
@@ -194,9 +190,6 @@ static void run_export(struct place *place, void *state)
 
 static void bench_export(struct tables_bench *b)
 {
-    if (!tables_have(b, "export",
-                     b->api->select != NULL && b->api->export_rows != NULL && b->api->resolve != NULL))
-        return;
     const struct tables_sizes *s = b->sizes;
     size_t floats = s->export_d + opt_state_floats(OPT_ADAM, s->export_d);
     tables_make(b, &(struct tables_shape){1, s->export_rows, s->export_d, OPT_ADAM, s->n});
@@ -224,7 +217,7 @@ static void bench_export(struct tables_bench *b)
 
 static void bench_tiers(struct tables_bench *b)
 {
-    tables_have(b, "tiers", false);
+    line_missing("tables", "tiers", b->place->name, "there is no benchmark of it yet");
 }
 
 int main(int argc, char **argv)

@@ -2,13 +2,6 @@
 
 #include <stdlib.h>
 
-bool tables_have(const struct tables_bench *b, const char *figure, bool is_there)
-{
-    if (!is_there)
-        line_missing("tables", figure, b->place->name, "the functions that it needs are not there yet");
-    return is_there;
-}
-
 void tables_check(bool is_good, const struct gpu_error *error)
 {
     if (is_good)
@@ -93,9 +86,9 @@ void tables_fill(struct tables_bench *b, uint32_t first, uint32_t tables, uint64
             put(b, batch.count, &batch.n, sizeof batch.n);
             batch.step = ++b->step;
             b->api->resolve(b->set, b->place->stream, &batch, rows);
-            if (b->api->take_removed != NULL) /* or the list of who went would run over */
-                tables_check(b->api->take_removed(b->set, b->place->stream, removed, most, &count, &error),
-                             &error);
+            /* or the list of who went would run over */
+            tables_check(b->api->take_removed(b->set, b->place->stream, removed, most, &count, &error),
+                         &error);
         }
     place_wait(b->place);
     b->place->api->free_pinned(b->place->gpu, removed);

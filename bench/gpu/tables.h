@@ -30,8 +30,6 @@ struct tables_shape {
     uint32_t batch_max;
 };
 
-/* Whether the functions that a figure needs are there; prints a line if not. */
-bool tables_have(const struct tables_bench *b, const char *figure, bool is_there);
 /* Ends the program with what the error says if !is_good. */
 void tables_check(bool is_good, const struct gpu_error *error);
 
