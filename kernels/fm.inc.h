@@ -55,12 +55,24 @@ static void fm_backward(float *grads, const float *sum, const float *const *rows
         fm_rows_left(grads, sum, rows, n, d, i, d - i);
 }
 
+/* What lies `bytes` behind a place, beyond the end too, is on its way into the cache. */
+LANES_INLINE void fetch_to_read(const float *place, size_t bytes)
+{
+    __builtin_prefetch((const void *)((uintptr_t)place + bytes), 0);
+}
+
+LANES_INLINE void fetch_to_write(const float *place, size_t bytes)
+{
+    __builtin_prefetch((const void *)((uintptr_t)place + bytes), 1);
+}
+
 /* What becomes of the partners of a slice: gradients times `slope` (NULL: as they are), or nothing (out
  * NULL). */
 struct ffm_out {
     float *out;
     size_t stride; /* of out's rows */
     const float *slope;
+    size_t ahead; /* bytes up to the same place in what comes later, which is fetched meanwhile; 0: nothing */
 };
 
 LANES_INLINE void ffm_put(struct ffm_out to, size_t f, size_t g, v16 partner)
@@ -90,6 +102,11 @@ LANES_INLINE v16 ffm_tile(struct ffm_out to, const float *const *rows, size_t f,
     ffm_partners(partners, rows, f, g, slice);
     for (size_t k = 0; k < 4 && f + k < n; k++) {
         ffm_put(to, f + k, g, partners[k]);
+        if (to.ahead > 0) {
+            fetch_to_read(rows[f + k] + slice + g * 4, to.ahead);
+            if (to.out)
+                fetch_to_write(to.out + (f + k) * to.stride + g * 4, to.ahead);
+        }
         sum = v16_fma(v16_load(rows[f + k] + slice + g * 4), partners[k], sum);
     }
     return sum;
