@@ -155,8 +155,12 @@ LANES_INLINE void ffm_pairs_tile(float *products, float *partners, const float *
             sums[k] = v16_fma(v16_load(rows[f + k] + slice + g * 4), p[k], sums[k]);
         }
     }
-    for (size_t k = 0; k < 4 && k < count; k++)
-        v16_sum4(products + (f + k) * blocks + g, sums[k]);
+    float *out = products + f * blocks + g;
+    v16 four = v16_group_sums(sums[0], sums[1], sums[2], sums[3]);
+    if (count == 4)
+        v16_store4x4(out, out + blocks, out + 2 * blocks, out + 3 * blocks, four);
+    for (size_t k = 0; k < count && count < 4; k++)
+        v16_sum4(out + k * blocks, sums[k]);
 }
 
 static void ffm_pairs_forward(float *products, float *partners, const float *const *rows, const float *zero,

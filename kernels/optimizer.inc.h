@@ -64,27 +64,43 @@ LANES_INLINE void row_move(const struct opt_row *row, size_t i, size_t lanes, v1
     v16_store_n(row->w + i, opt_move(v16_load_n(row->w + i, lanes), step, rate, o), lanes);
 }
 
+/* Moves the row's accumulator; returns what its gradients are multiplied with. */
+LANES_INLINE v16 row_rate(const struct opt_row *row, size_t d, const struct opt_params *p,
+                          const struct opt_vectors *o)
+{
+    v16 scale = v16_set1(row->scale), squares = v16_set1(0.0F), grad;
+    size_t i = 0;
+    for (; i + 16 <= d; i += 16) {
+        grad = row_gradient(row, i, 16, scale, o);
+        squares = v16_fma(grad, grad, squares);
+    }
+    if (i < d) {
+        grad = row_gradient(row, i, d - i, scale, o);
+        squares = v16_fma(grad, grad, squares);
+    }
+    float sum = adagrad_row_sum(row->state[0], v16_sum(squares), (float)d, p->decay);
+    row->state[0] = sum;
+    return adagrad_rate(v16_set1(sum), o);
+}
+
+/* Four rows' sums before their steps: from the first gradient to the rate is one chain, a row each. */
 static void opt_adagrad_row(const struct opt_row *rows, size_t n, size_t d, const struct opt_params *p)
 {
+    enum { BESIDE = 4 };
     struct opt_vectors o = opt_spread(p);
-    for (size_t r = 0; r < n && d > 0; r++) {
-        v16 scale = v16_set1(rows[r].scale), squares = v16_set1(0.0F), grad;
-        size_t i = 0;
-        for (; i + 16 <= d; i += 16) {
-            grad = row_gradient(&rows[r], i, 16, scale, &o);
-            squares = v16_fma(grad, grad, squares);
+    for (size_t first = 0; first < n && d > 0; first += BESIDE) {
+        size_t end = n - first < BESIDE ? n : first + BESIDE;
+        v16 rates[BESIDE];
+        for (size_t r = first; r < end; r++)
+            rates[r - first] = row_rate(&rows[r], d, p, &o);
+        for (size_t r = first; r < end; r++) {
+            v16 scale = v16_set1(rows[r].scale), rate = rates[r - first];
+            size_t i = 0;
+            for (; i + 16 <= d; i += 16)
+                row_move(&rows[r], i, 16, scale, rate, &o);
+            if (i < d)
+                row_move(&rows[r], i, d - i, scale, rate, &o);
         }
-        if (i < d) {
-            grad = row_gradient(&rows[r], i, d - i, scale, &o);
-            squares = v16_fma(grad, grad, squares);
-        }
-        float sum = adagrad_row_sum(rows[r].state[0], v16_sum(squares), (float)d, p->decay);
-        rows[r].state[0] = sum;
-        v16 rate = adagrad_rate(v16_set1(sum), &o);
-        for (i = 0; i + 16 <= d; i += 16)
-            row_move(&rows[r], i, 16, scale, rate, &o);
-        if (i < d)
-            row_move(&rows[r], i, d - i, scale, rate, &o);
     }
 }
 
