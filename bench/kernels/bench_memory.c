@@ -1,0 +1,396 @@
+/*
+ * The batch kernels over memory, on one core and on all, beside what the same cores reach in the same run:
+ *   bench_memory [--rows] [NAME-PREFIX]
+ * The limits are plain loops of vectors that go through memory in order (read; copy: read and written, with
+ * plain stores, since a step reads next what a kernel wrote) and rows of 512 bytes at random places of 512
+ * MiB a core, asked for ahead (read; changed: read and written). Each thread has memory of its own; all are
+ * at the same loop at the same time. A kernel's share: the time its bytes take at the least, or its divisions
+ * if they take longer (units.h), over the time that it takes; by CPU time of each thread, in turns, median.
+ * --rows: `kernel variant cores share limit` alone, for programs.
+ */
+#include "bench/kernels/units.h"
+
+#include "kernels/batch.h"
+#include "kernels/num.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+    D = 64,
+    ROW_FLOATS = 2 * D, /* weights and AdaGrad's sums: 512 bytes */
+    ROWS = 1 << 20,
+    PLACES = 1 << 15,
+    FLOATS = PLACES * D, /* 8 MiB: beyond L2 */
+    FIELDS = 16,
+    AHEAD = 8,
+    TURNS = 7,
+    CORES = 2,
+};
+
+/* What one thread works on. */
+struct own {
+    const struct kernels *k;
+    const struct batch_kernels *batch;
+    float *table, *x, *y;
+    uint16_t *halves;
+    float *small; /* logits, slopes, squares */
+    void **rows;
+    uint32_t *order, *starts, count;
+    void *scratch;
+    uint64_t random;
+};
+
+static void *room(size_t bytes)
+{
+    size_t huge = (size_t)2 << 20;
+    void *p = aligned_alloc(huge, (bytes + huge - 1) / huge * huge);
+    if (!p)
+        abort();
+    (void)madvise(p, bytes, MADV_HUGEPAGE);
+    memset(p, 0, bytes);
+    return p;
+}
+
+/* Other rows each time: none may be left in a cache. Sorted places, each of a number of its own. */
+static void draw_rows(struct own *o)
+{
+    for (uint32_t i = 0; i < PLACES; i++)
+        o->rows[i] = o->table + num_mix(++o->random) % ROWS * ROW_FLOATS;
+}
+
+/* --- limits -----------------------------------------------------------------------------------------------
+ */
+
+static volatile float sink;
+
+static void run_read(struct own *o)
+{
+    sink = o->k->sum_squares(o->x, FLOATS / 2) + o->k->sum_squares(o->x + FLOATS / 2, FLOATS / 2);
+}
+
+static void run_copy(struct own *o)
+{
+    for (size_t i = 0; i < FLOATS; i += 16)
+        __builtin_memcpy(o->y + i, o->x + i, 64);
+}
+
+static void ask_for(const struct own *o, uint32_t i, bool changes)
+{
+    const char *row = i < PLACES ? o->rows[i] : o->rows[0];
+    for (size_t line = 0; line < ROW_FLOATS * sizeof(float); line += 64) {
+        if (changes)
+            __builtin_prefetch(row + line, 1);
+        else
+            __builtin_prefetch(row + line);
+    }
+}
+
+static void run_rows_read(struct own *o)
+{
+    float sum = 0.0F;
+    for (uint32_t i = 0; i < PLACES; i++) {
+        ask_for(o, i + AHEAD, false);
+        sum += o->k->sum_squares(o->rows[i], ROW_FLOATS);
+    }
+    sink = sum;
+}
+
+static void run_rows_change(struct own *o)
+{
+    for (uint32_t i = 0; i < PLACES; i++) {
+        ask_for(o, i + AHEAD, true);
+        o->k->blend(o->rows[i], o->x, 1.0F, ROW_FLOATS);
+    }
+}
+
+/* Seconds a byte: read in order; read and written, each byte counted once for both; a row's of 512. */
+enum limit { READ, COPY, ROWS_READ, ROWS_CHANGE, LIMITS };
+static const struct {
+    const char *name;
+    void (*run)(struct own *);
+    double bytes;
+} limits[LIMITS] = {
+    [READ] = {"read", run_read, 4.0 * FLOATS},
+    [COPY] = {"copy", run_copy, 8.0 * FLOATS},
+    [ROWS_READ] = {"random rows read", run_rows_read, 512.0 * PLACES},
+    [ROWS_CHANGE] = {"random rows changed", run_rows_change, 1024.0 * PLACES},
+};
+
+/* --- kernels ----------------------------------------------------------------------------------------------
+ */
+
+static void run_gather_pool(struct own *o)
+{
+    struct batch_gather_pool a = {.rows = (const void *const *)o->rows, .bags = PLACES, .d = D, .out = o->y};
+    o->batch->gather_pool(&a, NULL);
+}
+
+static struct batch_segments segments(struct own *o)
+{
+    return (struct batch_segments){
+        .grads = o->x, .order = o->order, .starts = o->starts, .count = &o->count, .n = PLACES, .d = D};
+}
+
+static void run_segment_reduce(struct own *o)
+{
+    struct batch_segment_reduce a = {.in = segments(o), .sums = o->y, .scratch = o->scratch};
+    o->batch->segment_reduce(&a, NULL);
+}
+
+static void run_update(struct own *o)
+{
+    struct batch_update a = {.in = segments(o),
+                             .rows = o->rows,
+                             .format = ROW_FP32,
+                             .kind = OPT_ADAGRAD,
+                             .params = {.rate = 1e-6F, .decay = 1.0F, .step_max = 1.0F},
+                             .scratch = o->scratch};
+    o->batch->update(&a, NULL);
+}
+
+static void run_fm(struct own *o)
+{
+    struct batch_interaction a = {.vectors = o->x,
+                                  .bags = PLACES / FIELDS,
+                                  .fields = FIELDS,
+                                  .d = D,
+                                  .logits = o->small,
+                                  .slopes = o->small + PLACES,
+                                  .grads = o->y};
+    o->batch->fm(&a, NULL);
+}
+
+static void run_ffm(struct own *o)
+{
+    struct batch_interaction a = {.vectors = o->x,
+                                  .bags = FLOATS / (FIELDS * FIELDS * 4),
+                                  .fields = FIELDS,
+                                  .d = 4,
+                                  .logits = o->small,
+                                  .slopes = o->small + PLACES,
+                                  .grads = o->y};
+    o->batch->ffm(&a, NULL);
+}
+
+static void run_round(struct own *o)
+{
+    struct batch_round a = {.x = o->x, .n = FLOATS, .format = ROW_BF16, .out = o->halves};
+    o->batch->round(&a, NULL);
+}
+
+static void run_widen(struct own *o)
+{
+    struct batch_widen a = {.x = o->halves, .n = FLOATS, .format = ROW_BF16, .out = o->y};
+    o->batch->widen(&a, NULL);
+}
+
+static void run_quantize(struct own *o)
+{
+    struct batch_quantize a = {.x = o->x, .rows = PLACES, .d = D, .out = o->y};
+    o->batch->quantize(&a, NULL);
+}
+
+static void run_check(struct own *o)
+{
+    struct batch_check a = {.x = o->x, .rows = PLACES, .d = D, .squares = o->small, .scratch = o->scratch};
+    o->batch->check(&a, NULL);
+}
+
+/* What each moves at the least, by the limit that it counts for. */
+static const struct kernel {
+    const char *name;
+    void (*run)(struct own *);
+    double bytes[LIMITS];
+    double quotients; /* vectors of sixteen */
+} kernels[] = {
+    {"gather_pool", run_gather_pool, {[ROWS_READ] = 256.0 * PLACES, [COPY] = 256.0 * PLACES}, 0.0},
+    {"segment_reduce", run_segment_reduce, {[COPY] = 8.0 * FLOATS}, 0.0},
+    {"update", run_update, {[ROWS_CHANGE] = 1024.0 * PLACES, [READ] = 4.0 * FLOATS}, 0.0},
+    {"fm", run_fm, {[COPY] = 8.0 * FLOATS}, 0.0},
+    {"ffm", run_ffm, {[COPY] = 8.0 * FLOATS}, 0.0},
+    {"round", run_round, {[COPY] = 6.0 * FLOATS}, 0.0},
+    {"widen", run_widen, {[COPY] = 6.0 * FLOATS}, 0.0},
+    {"quantize", run_quantize, {[COPY] = 5.0 * FLOATS}, FLOATS / 16.0},
+    {"check", run_check, {[READ] = 4.0 * FLOATS}, 0.0},
+};
+enum { KERNELS = sizeof kernels / sizeof *kernels };
+
+/* --- measuring --------------------------------------------------------------------------------------------
+ */
+
+static void own_init(struct own *o, const struct kernels *k, const struct batch_kernels *batch, uint64_t seed)
+{
+    *o = (struct own){.k = k, .batch = batch, .random = seed << 40, .count = PLACES};
+    o->table = room((size_t)ROWS * ROW_FLOATS * sizeof(float));
+    o->x = room(FLOATS * sizeof(float)), o->y = room((FLOATS + 256) * sizeof(float));
+    o->y += 256; /* not at the same place of a page */
+    o->halves = room(FLOATS * sizeof *o->halves);
+    o->small = room(2 * PLACES * sizeof(float));
+    o->rows = room(PLACES * sizeof *o->rows);
+    o->order = room(PLACES * 4), o->starts = room((PLACES + 1) * 4);
+    for (size_t i = 0; i < (size_t)ROWS * ROW_FLOATS; i++)
+        o->table[i] = 1.0F;
+    for (size_t i = 0; i < FLOATS; i++)
+        o->x[i] = (float)(i % 97) / 97.0F;
+    for (uint32_t i = 0; i < PLACES; i++) {
+        o->order[i] = i, o->starts[i] = i;
+        o->small[PLACES + i] = 0.5F;
+    }
+    o->starts[PLACES] = PLACES;
+    o->scratch = room((size_t)64 << 20);
+}
+
+struct team {
+    pthread_barrier_t barrier;
+    unsigned threads;
+    struct own *owns;
+    const char *prefix;
+    void (*measure_units)(struct units *); /* NULL: scalar */
+    double rates[CORES][LIMITS][TURNS];    /* bytes a second */
+    double shares[CORES][KERNELS][TURNS], took[CORES][KERNELS][TURNS];
+};
+struct member {
+    struct team *team;
+    unsigned number;
+};
+
+static double time_run(struct team *team, struct own *o, void (*run)(struct own *))
+{
+    draw_rows(o);
+    pthread_barrier_wait(&team->barrier);
+    double begin = units_now();
+    run(o);
+    return units_now() - begin;
+}
+
+/* Seconds that a vector of quotients takes. */
+static double quotient_of(const struct team *team)
+{
+    struct units units;
+    team->measure_units(&units);
+    return units.div;
+}
+
+static void *work(void *argument)
+{
+    struct member *m = argument;
+    struct team *t = m->team;
+    struct own *o = &t->owns[m->number];
+    for (int turn = -1; turn < TURNS; turn++) { /* the first one counts for nothing */
+        double seconds[LIMITS];
+        for (int l = 0; l < LIMITS; l++) {
+            seconds[l] = time_run(t, o, limits[l].run) / limits[l].bytes;
+            if (turn >= 0)
+                t->rates[m->number][l][turn] = 1.0 / seconds[l];
+        }
+        double quotient = t->measure_units ? quotient_of(t) : 0.0;
+        for (int k = 0; k < KERNELS; k++) {
+            if (strncmp(kernels[k].name, t->prefix, strlen(t->prefix)) != 0)
+                continue;
+            double took = time_run(t, o, kernels[k].run), least = 0.0;
+            for (int l = 0; l < LIMITS; l++)
+                least += kernels[k].bytes[l] * seconds[l];
+            if (least < kernels[k].quotients * quotient)
+                least = kernels[k].quotients * quotient;
+            if (turn >= 0) {
+                t->took[m->number][k][turn] = took;
+                t->shares[m->number][k][turn] = least / took;
+            }
+        }
+    }
+    return NULL;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values)
+{
+    qsort(values, TURNS, sizeof *values, by_value);
+    return values[TURNS / 2];
+}
+
+static void print_kernel(struct team *t, int k, bool rows_only)
+{
+    double share = 0.0, took = 0.0, bytes = 0.0;
+    char parts[128] = "";
+    for (unsigned i = 0; i < t->threads; i++) {
+        share += median(t->shares[i][k]) / t->threads;
+        took += median(t->took[i][k]) / t->threads;
+    }
+    for (int l = 0; l < LIMITS; l++) {
+        bytes += kernels[k].bytes[l];
+        if (kernels[k].bytes[l] > 0.0)
+            snprintf(parts + strlen(parts), sizeof parts - strlen(parts), "%s%s", *parts ? " + " : "",
+                     limits[l].name);
+    }
+    if (took == 0.0)
+        return;
+    if (kernels[k].quotients > 0.0)
+        snprintf(parts + strlen(parts), sizeof parts - strlen(parts), " or divider");
+    if (rows_only)
+        printf("%s %s %u %.3f %s\n", kernels[k].name, t->owns[0].k->name, t->threads, share, parts);
+    else
+        printf("  %-16s %u %8.2f ms %7.1f GB/s  %4.0f %%  of %s\n", kernels[k].name, t->threads, took * 1e3,
+               bytes * t->threads / took / 1e9, 100.0 * share, parts);
+}
+
+static void measure(unsigned threads, struct own *owns, const char *prefix, bool rows_only)
+{
+    static struct team t;
+    struct member members[CORES];
+    pthread_t ids[CORES];
+    t = (struct team){.threads = threads, .owns = owns, .prefix = prefix};
+    t.measure_units = strcmp(owns[0].k->name, "avx512") == 0 ? units_measure_avx512
+                      : strcmp(owns[0].k->name, "avx2") == 0 ? units_measure_avx2
+                                                             : NULL;
+    pthread_barrier_init(&t.barrier, NULL, threads);
+    for (unsigned i = 0; i < threads; i++) {
+        members[i] = (struct member){&t, i};
+        if (pthread_create(&ids[i], NULL, work, &members[i]) != 0)
+            abort();
+    }
+    for (unsigned i = 0; i < threads; i++)
+        pthread_join(ids[i], NULL);
+    pthread_barrier_destroy(&t.barrier);
+    for (int l = 0; l < LIMITS && !rows_only; l++) {
+        double rate = 0.0;
+        for (unsigned i = 0; i < threads; i++)
+            rate += median(t.rates[i][l]);
+        printf("%s%s %.1f GB/s", l == 0 ? threads == 1 ? "one core: " : "all cores: " : ", ", limits[l].name,
+               rate / 1e9);
+    }
+    printf(rows_only ? "" : "\n");
+    for (int k = 0; k < KERNELS; k++)
+        print_kernel(&t, k, rows_only);
+}
+
+int main(int argc, char **argv)
+{
+    bool rows_only = argc > 1 && strcmp(argv[1], "--rows") == 0;
+    const char *prefix = argc > 1 + rows_only ? argv[1 + rows_only] : "", *reason;
+    const struct kernels *k = kernels_pick_env(&reason);
+    if (!k) {
+        fprintf(stderr, "LEAT_KERNELS: %s\n", reason);
+        return 2;
+    }
+    int v = 0;
+    while (kernels_variant((enum kernels_variant)v) != k)
+        v++;
+    struct own owns[CORES];
+    for (unsigned i = 0; i < CORES; i++)
+        own_init(&owns[i], k, batch_variant((enum kernels_variant)v), i + 1);
+    if (!rows_only)
+        printf("[%s]\n", k->name);
+    measure(1, owns, prefix, rows_only);
+    measure(CORES, owns, prefix, rows_only);
+    return 0;
+}
