@@ -18,8 +18,7 @@ void runtime_reset(void)
     last_error = runtime_sticky = cudaSuccess;
 }
 
-/* --- devices
- * ------------------------------------------------------------------------------------------------------ */
+/* --- devices --- */
 cudaError_t cudaGetDeviceCount(int *count)
 {
     ENTER();
@@ -97,9 +96,7 @@ cudaError_t cudaRuntimeGetVersion(int *version)
     return cudaSuccess;
 }
 
-/* --- errors
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- errors --- */
 cudaError_t cudaGetLastError(void)
 {
     ENTER_UNLESS_FAILED();

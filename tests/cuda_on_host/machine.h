@@ -110,8 +110,7 @@ const char *waits_name(const model_thread *thread);
 [[noreturn]] void model_report(const model_thread *thread, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* --- what a run was begun with (testing.cpp)
- * ---------------------------------------------------------------- */
+/* --- what a run was begun with (testing.cpp) --- */
 struct model_run {
     uint64_t seed;
     uint8_t poison;

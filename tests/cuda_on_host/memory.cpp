@@ -8,6 +8,7 @@
 
 #include "tests/cuda_on_host/driver.h"
 #include "tests/cuda_on_host/runtime_internal.h"
+#include "tests/cuda_on_host/sanitizers.h"
 
 struct allocation {
     size_t bytes;
@@ -18,8 +19,7 @@ struct allocation {
 static std::map<uintptr_t, allocation> allocations;
 static size_t device_bytes;
 
-/* --- what there is
- * -------------------------------------------------------------------------------------------------- */
+/* --- what there is --- */
 memory_kind memory_of(const void *address)
 {
     auto after = allocations.upper_bound((uintptr_t)address);
@@ -28,6 +28,40 @@ memory_kind memory_of(const void *address)
     }
     --after;
     return (uintptr_t)address - after->first < after->second.bytes ? after->second.kind : MEMORY_PAGEABLE;
+}
+
+bool memory_is_for_kernels(const void *address)
+{
+    return address == NULL || memory_of(address) != MEMORY_PAGEABLE ||
+           memory_of(static_cast<const char *>(address) - 1) != MEMORY_PAGEABLE;
+}
+
+/*
+ * Between the device's work, device memory is hidden from the host, which cannot read or write it on a
+ * machine with a GPU either: ASan tells. Each piece of work shows and hides all of it, so that it is not done
+ * for large memories.
+ */
+enum { HIDDEN_BYTES_MAX = 4 << 20 };
+static bool is_hidden;
+
+void memory_hide(bool is_to_be)
+{
+#ifdef MODEL_ASAN
+    is_to_be = is_to_be && device_bytes <= HIDDEN_BYTES_MAX;
+    if (!is_to_be && !is_hidden) {
+        return;
+    }
+    for (const auto &a : allocations) {
+        if (a.second.kind == MEMORY_DEVICE && is_to_be) {
+            ASAN_POISON_MEMORY_REGION((void *)a.first, a.second.bytes);
+        } else if (a.second.kind == MEMORY_DEVICE) {
+            ASAN_UNPOISON_MEMORY_REGION((void *)a.first, a.second.bytes);
+        }
+    }
+    is_hidden = is_to_be;
+#else
+    is_hidden = is_to_be;
+#endif
 }
 
 static bool is_planted(void)
@@ -55,6 +89,7 @@ static cudaError_t allocate(void **memory, size_t bytes, memory_kind kind)
     model_poison(*memory, bytes);
     allocations[(uintptr_t)*memory] = {bytes, kind, false};
     device_bytes += kind == MEMORY_DEVICE ? bytes : 0;
+    memory_hide(true);
     return cudaSuccess;
 }
 
@@ -68,9 +103,11 @@ static cudaError_t release(void *memory, memory_kind kind, const char *call, con
         model_report(NULL, "%s(%p): not from %s, or freed before", call, memory, origin);
     }
     streams_drain_all();
+    memory_hide(false);
     device_bytes -= kind == MEMORY_DEVICE ? found->second.bytes : 0;
     allocations.erase(found);
     free(memory);
+    memory_hide(true);
     return runtime_sticky;
 }
 
@@ -111,8 +148,8 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *all_bytes)
     return cudaSuccess;
 }
 
-/* --- memory in reserved addresses: cuMemCreate's handle is an allocation that cuMemMap gives an address
- * ----------------- */
+/* --- memory in reserved addresses --- */
+/* cuMemCreate's handle is an allocation that cuMemMap gives an address. */
 enum { GRANULE = 64 << 10 }; /* a device's is 2 MiB; tests are about growth, not about memory */
 
 struct driver_memory {
@@ -212,10 +249,12 @@ static CUresult unmap(CUdeviceptr at, size_t bytes)
         return CUDA_ERROR_INVALID_VALUE;
     }
     streams_drain_all();
+    memory_hide(false);
     drop(found->second);
     mapped.erase(found);
     allocations.erase((uintptr_t)at);
     mmap(address_of(at), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    memory_hide(true);
     return CUDA_SUCCESS;
 }
 
@@ -229,6 +268,7 @@ static CUresult set_access(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *
     }
     model_poison(address_of(at), bytes);
     allocations[(uintptr_t)at] = {bytes, MEMORY_DEVICE, true};
+    memory_hide(true);
     return CUDA_SUCCESS;
 }
 

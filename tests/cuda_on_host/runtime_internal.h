@@ -29,5 +29,9 @@ void streams_drain_all(void); /* does all that is queued */
 /* memory.cpp: what is known of an address */
 enum memory_kind { MEMORY_PAGEABLE, MEMORY_PINNED, MEMORY_DEVICE };
 memory_kind memory_of(const void *address);
+/* NULL, in such memory, or at its end: what a kernel may be given. */
+bool memory_is_for_kernels(const void *address);
+/* Whether the host may touch device memory: only while it plays the device. */
+void memory_hide(bool is_to_be);
 
 #endif

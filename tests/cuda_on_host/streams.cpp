@@ -52,8 +52,7 @@ void streams_begin(void)
     when = (eagerness)random_below(&run.random, 3);
 }
 
-/* --- doing what was queued
- * -------------------------------------------------------------------------------------- */
+/* --- doing what was queued --- */
 static bool can_begin(const CUstream_st *stream)
 {
     const stream_work *work = stream->queue.empty() ? NULL : stream->queue.front().get();
@@ -72,7 +71,9 @@ static void do_one(CUstream_st *stream)
         tsan_acquire(&work->wait_for->sync);
     }
     if (work->act && runtime_sticky == cudaSuccess) {
+        memory_hide(false);
         work->act();
+        memory_hide(true);
     }
     tsan_release(&stream->sync);
 }
@@ -181,8 +182,7 @@ cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t strea
     return runtime_sticky;
 }
 
-/* --- streams and events
- * --------------------------------------------------------------------------------------------- */
+/* --- streams and events --- */
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 {
     ENTER_UNLESS_FAILED();
@@ -307,9 +307,7 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEven
     return cudaSuccess;
 }
 
-/* --- kernels
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- kernels --- */
 cudaError_t model_func_set_attribute(const void *kernel, cudaFuncAttribute attribute, int value)
 {
     ENTER_UNLESS_FAILED();
@@ -320,6 +318,15 @@ cudaError_t model_func_set_attribute(const void *kernel, cudaFuncAttribute attri
         shared_allowed[kernel] = (size_t)value;
     }
     return cudaSuccess;
+}
+
+void model_check_pointer(const char *kernel, const void *address)
+{
+    const std::lock_guard<std::recursive_mutex> guard(runtime_lock);
+    if (!memory_is_for_kernels(address)) {
+        model_report(NULL, "kernel %s is given the pointer %p, which is neither device nor pinned memory",
+                     kernel, address);
+    }
 }
 
 void model_queue_launch(const char *kernel, const void *address, dim3 grid, dim3 block, size_t shared_bytes,

@@ -45,8 +45,7 @@ uint64_t cuda_model_seed(void)
     return run.seed;
 }
 
-/* --- runs that must agree
- * ------------------------------------------------------------------------------------- */
+/* --- runs that must agree --- */
 struct cuda_model_output {
     std::string bytes;
 };
@@ -90,8 +89,7 @@ bool cuda_model_runs_agree(const char *what, void (*body)(void *context, cuda_mo
     return true;
 }
 
-/* --- planted failures
- * ------------------------------------------------------------------------------------------ */
+/* --- planted failures --- */
 void cuda_model_fail_allocation(int nth)
 {
     run_begin_if_needed();

@@ -46,15 +46,26 @@ extern model_thread_place *model_now;
 #define gridDim   (model_now->block->grid_dim)
 static constexpr int warpSize = 32;
 
-/* --- launches ------------------------------------------------------------------------------------------- */
+/* --- launches --- */
 void model_queue_launch(const char *kernel, const void *address, dim3 grid, dim3 block, size_t shared_bytes,
                         cudaStream_t stream, std::function<void()> call);
+
+/* An argument that points to the host's pageable memory, which a kernel cannot reach, is reported. */
+void model_check_pointer(const char *kernel, const void *address);
+
+template <typename type> static inline void model_check_argument(const char *kernel, const type &value)
+{
+    if constexpr (std::is_pointer<type>::value) {
+        model_check_pointer(kernel, (const void *)value);
+    }
+}
 
 template <typename... parameters, typename... arguments>
 static inline void model_launch(const char *name, void (*kernel)(parameters...), dim3 grid, dim3 block,
                                 size_t shared_bytes, cudaStream_t stream, arguments &&...given)
 {
     std::tuple<std::decay_t<parameters>...> values(std::forward<arguments>(given)...);
+    std::apply([name](const auto &...value) { (model_check_argument(name, value), ...); }, values);
     model_queue_launch(name, (const void *)kernel, grid, block, shared_bytes, stream,
                        [kernel, values] { std::apply(kernel, values); });
 }
@@ -76,7 +87,7 @@ template <typename type> struct cuda_shared_type {
         model_shared(&name##_site, sizeof(cuda_shared_type<type>::is), alignof(cuda_shared_type<type>::is)))
 #define SHARED_DYNAMIC(type, name) type *name = static_cast<type *>(model_shared_dynamic())
 
-/* --- barriers ------------------------------------------------------------------------------------------- */
+/* --- barriers --- */
 enum model_barrier_kind {
     MODEL_SYNCTHREADS,
     MODEL_SYNCTHREADS_OR,
@@ -105,7 +116,7 @@ static inline int __syncthreads_count(int predicate, MODEL_HERE)
     return model_barrier(MODEL_SYNCTHREADS_COUNT, predicate, here);
 }
 
-/* --- warp collectives ----------------------------------------------------------------------------------- */
+/* --- warp collectives --- */
 enum model_warp_kind {
     MODEL_SYNCWARP,
     MODEL_SHFL,

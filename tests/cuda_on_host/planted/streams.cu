@@ -47,10 +47,27 @@ static void default_stream(planted_run *run)
     LAUNCH(write_all, 4, 64, 0, run->has_bug ? NULL : run->stream, run->device, 5U);
 }
 
+static void host_in_device_memory(planted_run *run)
+{
+    LAUNCH(write_all, 4, 64, 0, run->stream, run->device, 5U);
+    cudaStreamSynchronize(run->stream);
+    run->pinned[0] = run->has_bug ? run->device[0] : 5U;
+}
+
+static void pointer_to_the_stack(planted_run *run)
+{
+    uint32_t local[64];
+    LAUNCH(write_all, 1, 64, 0, run->stream, run->has_bug ? local : run->device, 5U);
+    cudaStreamSynchronize(run->stream);
+}
+
 const planted planted_streams[] = {
     {"host reads before the stream is there", early_host, PLANTED_DIFFERS, PLANTED_RACE},
     {"host overwrites what is still to be copied", overwritten_source, PLANTED_DIFFERS, PLANTED_RACE},
     {"stream that does not wait for the event of another", missing_event, PLANTED_DIFFERS, PLANTED_RACE},
+    {"host reads device memory", host_in_device_memory, "use-after-poison", NULL},
+    {"pointer to the stack of the host", pointer_to_the_stack, "neither device nor pinned memory",
+     "neither device nor pinned"},
     {"the default stream", default_stream, "name a stream", "name a stream"},
     {NULL, NULL, NULL, NULL},
 };
