@@ -75,7 +75,8 @@ const planted planted_bounds[] = {
     {"index beyond device memory", beyond_global, "heap-buffer-overflow", NULL},
     {"index beyond shared memory", beyond_shared, "heap-buffer-overflow", NULL},
     {"index beyond dynamic shared memory", beyond_dynamic, "heap-buffer-overflow", NULL},
-    {"memory that was freed", freed_memory, "heap-use-after-free", NULL},
+    {"memory that was freed", freed_memory, "neither device nor pinned memory",
+     "neither device nor pinned memory"},
     {"misaligned row", misaligned_row, "misaligned address", NULL},
     {NULL, NULL, NULL, NULL},
 };
