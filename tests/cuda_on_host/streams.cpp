@@ -41,6 +41,7 @@ enum eagerness { WHEN_WAITED_FOR, AT_ONCE, SOMETIME };
 static std::vector<CUstream_st *> streams;
 static std::map<const void *, size_t> shared_allowed; /* by kernel */
 static eagerness when;
+static double now_ms;
 
 void streams_begin(void)
 {
@@ -63,6 +64,9 @@ static void do_one(CUstream_st *stream)
 {
     std::unique_ptr<stream_work> taken = std::move(stream->queue.front());
     stream->queue.pop_front();
+    timespec now; /* TSan would take it for memory that the device writes */
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    now_ms = (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
     /* The device's work is no part of the thread that happens to do it. */
     const tsan_as device(stream->tsan);
     const std::unique_ptr<stream_work> work = std::move(taken);
@@ -263,9 +267,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     const std::shared_ptr<event_state> state = event->state;
     const uint64_t times = ++state->recorded;
     queue(stream, [state, times] {
-        timespec now;
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        state->at_ms = (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
+        state->at_ms = now_ms;
         state->done = times;
         tsan_release(&state->sync);
     });
