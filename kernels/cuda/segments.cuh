@@ -124,6 +124,7 @@ static __device__ __forceinline__ float4 segment_rest(const batch_segments &in, 
         BATCH_CHUNK) { /* the first chunk is in its window's second place, the others in first ones */
         const float *chunk = partials + (size_t)(seen.from / BATCH_CHUNK) * 2 * in.d + column;
         sum = *reinterpret_cast<const float4 *>(chunk + in.d);
+#pragma unroll 8 /* the loads wait for nothing but their turn */
         for (uint32_t left = (length - 1) / BATCH_CHUNK; left > 0; left--) {
             chunk += 2 * (size_t)in.d;
             sum = segment_add(sum, *reinterpret_cast<const float4 *>(chunk));
