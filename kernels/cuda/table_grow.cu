@@ -214,7 +214,7 @@ static bool make_table_room(gpu_tables *tables, gpu_stream *stream, uint32_t t,
     split_up_to(tables, stream, t, map_buckets(tables, stream, t, wanted_buckets(tables, t, rows, more)));
     const double over = ceil(rows_over(rows, more, view->bucket_count));
     if (over > 0)
-        *rows_cold = over < (double)rows ? (uint64_t)over : rows;
+        *rows_cold = (uint64_t)over; /* may be more than there are: then nothing helps */
     if (counts->stashed > 0 && !moves_empty_stash(tables, stream, t, error))
         return false;
     const double busiest = (double)(rows + more) / (double)table_level(view->bucket_count);

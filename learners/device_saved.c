@@ -1,0 +1,203 @@
+/* Checkpoints of a device_table; device_table.h tells the rules. */
+#include "learners/device_table_internal.h"
+
+#include <stdlib.h>
+
+enum { REMOVED_PIECE = 4096 };
+
+/* --- who went ---------------------------------------------------------------------------------------------
+ */
+
+static void list_key(struct table_keys *keys, uint64_t key)
+{
+    if (keys->count == keys->capacity) {
+        keys->capacity = MAX(2 * keys->capacity, (size_t)64);
+        keys->items = realloc(keys->items, keys->capacity * sizeof *keys->items);
+        leat_assert(keys->items);
+    }
+    keys->items[keys->count++] = key;
+}
+
+void device_list_removed(struct device_table *t, uint32_t table, uint64_t key)
+{
+    list_key(t->is_in_snapshot ? &t->removed_since[table] : &t->removed[table], key);
+}
+
+static int by_number(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void sort_keys(struct table_keys *keys)
+{
+    size_t count = 0;
+    if (keys->count == 0)
+        return;
+    qsort(keys->items, keys->count, sizeof *keys->items, by_number);
+    for (size_t i = 0; i < keys->count; i++)
+        if (i == 0 || keys->items[i] != keys->items[count - 1])
+            keys->items[count++] = keys->items[i];
+    keys->count = count;
+}
+
+/* What the GPU listed joins the lists here. */
+static bool collect_removed(struct device_table *t, struct gpu_error *error)
+{
+    struct gpu_row_head *heads = calloc(REMOVED_PIECE, sizeof *heads);
+    uint64_t count = REMOVED_PIECE;
+    bool is_good = true;
+    leat_assert(heads);
+    while (is_good && count == REMOVED_PIECE) {
+        is_good = t->api->tables->take_removed(t->tables, t->stream, heads, REMOVED_PIECE, &count, error);
+        for (uint64_t i = 0; is_good && i < count; i++)
+            device_list_removed(t, heads[i].table, heads[i].key);
+    }
+    free(heads);
+    return is_good;
+}
+
+const struct table_keys *device_table_removed(const struct device_table *t, uint32_t table)
+{
+    leat_assert(t->is_in_snapshot);
+    return &t->removed[table];
+}
+
+void device_table_snapshot_end(struct device_table *t, bool is_published)
+{
+    leat_assert(t->is_in_snapshot);
+    t->is_in_snapshot = false;
+    for (uint32_t i = 0; i < t->options.tables; i++) {
+        if (is_published)
+            t->removed[i].count = 0;
+        for (size_t k = 0; k < t->removed_since[i].count; k++)
+            list_key(&t->removed[i], t->removed_since[i].items[k]);
+        t->removed_since[i].count = 0;
+    }
+}
+
+/* --- rows -------------------------------------------------------------------------------------------------
+ */
+
+struct writer {
+    struct device_table *t;
+    device_table_emit *emit;
+    void *argument;
+    unsigned char *stored; /* [room] rows of `table` */
+    size_t count, room;
+    uint32_t table;
+};
+
+static bool flush(struct writer *w)
+{
+    size_t count = w->count;
+    w->count = 0;
+    return count == 0 || w->emit(w->argument, w->table, w->stored, count);
+}
+
+static bool write_row(struct writer *w, const struct gpu_row_head *head, const float *payload)
+{
+    if ((w->count == w->room || head->table != w->table) && !flush(w))
+        return false;
+    w->table = head->table;
+    device_pack(w->t, head, payload, w->stored + w->count++ * w->t->stored_bytes);
+    return true;
+}
+
+static bool write_rows(void *argument, const struct gpu_row_head *heads, const float *payloads,
+                       uint32_t count)
+{
+    struct writer *w = argument;
+    for (uint32_t i = 0; i < count; i++)
+        if (!write_row(w, &heads[i], payloads + i * w->t->floats))
+            return false;
+    return true;
+}
+
+static bool write_pinned(struct writer *w, uint32_t since, uint32_t closing)
+{
+    const struct device_pool *p = &w->t->pool;
+    for (uint32_t slot = 0; slot < p->room; slot++) {
+        const struct gpu_row_head *head = &p->heads[slot];
+        bool is_meant = since == 0 || (head->epoch > since && head->epoch <= closing);
+        if (head->key != 0 && !p->is_busy[slot] && is_meant && !device_table_is_expired(w->t, head) &&
+            !write_row(w, head, device_pool_payload(p, slot)))
+            return false;
+    }
+    return flush(w);
+}
+
+bool device_table_snapshot(struct device_table *t, uint32_t since, uint32_t closing, device_table_emit *emit,
+                           void *argument, struct gpu_error *error)
+{
+    leat_assert(!t->is_in_snapshot);
+    struct writer w = {.t = t, .emit = emit, .argument = argument, .room = t->stage};
+    bool is_good = collect_removed(t, error);
+    for (uint32_t i = 0; i < t->options.tables; i++)
+        sort_keys(&t->removed[i]);
+    t->is_in_snapshot = true;
+    w.stored = malloc(w.room * t->stored_bytes);
+    leat_assert(w.stored);
+    is_good =
+        is_good && device_export_run(&t->export, t->tables, t->stream, since, closing, write_rows, &w, error);
+    if (is_good && !write_pinned(&w, since, closing)) {
+        *error = (struct gpu_error){.failure = GPU_OK};
+        is_good = false;
+    }
+    free(w.stored);
+    return is_good;
+}
+
+bool device_table_restore(struct device_table *t, uint32_t table, const void *stored, size_t count,
+                          struct gpu_error *error)
+{
+    const unsigned char *rows = stored;
+    for (size_t from = 0; from < count; from += t->stage) {
+        uint32_t n = (uint32_t)MIN(count - from, (size_t)t->stage);
+        for (uint32_t i = 0; i < n; i++) {
+            t->at[i] = t->pool.room + i;
+            device_unpack(t, table, rows + (from + i) * t->stored_bytes, t->at[i]);
+            uint32_t old = device_pool_find(&t->pool, table, t->pool.heads[t->at[i]].key);
+            if (old != BATCH_NONE)
+                device_pool_drop(&t->pool, old);
+        }
+        if (!device_import(t, n, TABLE_STEP_NONE, false, error))
+            return false;
+    }
+    return true;
+}
+
+bool device_table_restore_remove(struct device_table *t, uint32_t table, const uint64_t *keys, size_t count,
+                                 struct gpu_error *error)
+{
+    uint64_t *device_keys = t->api->alloc(t->gpu, t->stage * sizeof *device_keys, error);
+    uint32_t *device_tables = t->api->alloc(t->gpu, t->stage * sizeof *device_tables, error);
+    bool is_good = device_keys != NULL && device_tables != NULL;
+    for (size_t from = 0; is_good && from < count; from += t->stage) {
+        uint32_t n = (uint32_t)MIN(count - from, (size_t)t->stage);
+        for (uint32_t i = 0; i < n; i++) {
+            uint32_t slot = device_pool_find(&t->pool, table, keys[from + i]);
+            if (slot != BATCH_NONE)
+                device_pool_drop(&t->pool, slot);
+            t->at[i] = table;
+        }
+        t->api->copy(t->stream, device_keys, keys + from, n * sizeof *keys);
+        t->api->copy(t->stream, device_tables, t->at, n * sizeof *t->at);
+        t->api->tables->remove(t->tables, t->stream, device_keys, device_tables, n);
+        is_good = t->api->wait(t->stream, error);
+    }
+    t->api->free(t->gpu, device_keys);
+    t->api->free(t->gpu, device_tables);
+    return is_good;
+}
+
+bool device_table_restored(struct device_table *t, struct gpu_error *error)
+{
+    leat_assert(!t->is_in_snapshot);
+    bool is_good = collect_removed(t, error);
+    for (uint32_t i = 0; i < t->options.tables; i++) {
+        t->removed[i].count = 0;
+        t->has_stored[i] = t->stores[i] != NULL; /* its copy may hold rows */
+    }
+    return is_good;
+}

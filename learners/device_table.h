@@ -1,0 +1,100 @@
+/*
+ * A learner's tables on a GPU, with tiers below: rows lie in the GPU's memory, in pinned host memory
+ * (device_pool.h), or in a cold store (core/cold_store.h), and where they lie changes no result.
+ *
+ *   - A row lies in one tier, which has the truth: the highest that has it. Older copies may stay in the cold
+ *     store; nobody asks for them.
+ *   - Each batch is announced some steps before it is due (device_table_ahead): the GPU is asked which of its
+ *     keys it has no row of, and marks those that it has, so that they stay. What the cold store has of the
+ *     others comes up to pinned memory while earlier batches are at work. When the batch is due
+ *     (device_table_step), all that lies below comes into the GPU's memory before its keys are resolved, so
+ *     that they meet what they would have met had nothing ever left. What is neither there nor below is new.
+ *   - Rows go down between batches only, when the GPU's memory is full: those used longest ago, by (step,
+ *     key), with their headers. Rows that announced batches need are spared as long as there are others; else
+ *     they come back when their batch is due.
+ *   - Only expiry removes rows of such a table. An expired row is never put back: a last sighting only rises,
+ *     so every older copy has expired as well. Tables with rows_max are bounded by it and do not go down.
+ *
+ * Checkpoints are the CPU's (table.h): rows as they are stored, those of pinned memory among them; the cold
+ * store's copy of its own has the rest, and keys that went there since the last one are listed with those
+ * that were removed, which a restore applies before the rows.
+ *
+ * One thread. Functions that return bool: false is an error (error->text), after which nothing is certain but
+ * what was emitted before.
+ */
+#ifndef LEARNERS_DEVICE_TABLE_H
+#define LEARNERS_DEVICE_TABLE_H
+
+#include "core/cold_store.h"
+#include "kernels/gpu_table.h"
+#include "learners/table.h"
+
+struct device_table;
+
+struct device_table_options {
+    const struct gpu_api *api;
+    struct gpu *gpu;
+    struct gpu_stream *stream; /* all work is queued on it */
+    struct gpu_tables_options tables;
+    uint64_t pinned_bytes; /* of rows below the GPU's memory; 0: as few as can be */
+    struct cold_store *const
+        *stores;    /* [tables], each or all NULL; they are the device_table's from now on */
+    uint32_t ahead; /* batches announced at most: 1 or more */
+};
+
+struct device_table_stats {
+    uint64_t fetched;     /* rows that came into the GPU's memory from below */
+    uint64_t sent;        /* that left it for pinned memory */
+    uint64_t spilled;     /* that left pinned memory for the cold store */
+    uint64_t loaded;      /* that came from the cold store */
+    uint64_t pinned_rows; /* now there */
+    uint64_t unspared;    /* times that rows of announced batches had to go */
+};
+
+/* NULL: error; stores are freed then, too. */
+struct device_table *device_table_new(const struct device_table_options *options, struct gpu_error *error);
+void device_table_free(struct device_table *t); /* waits; NULL is fine */
+
+struct gpu_tables *device_table_tables(struct device_table *t);
+struct device_table_stats device_table_stats(const struct device_table *t);
+
+/* A batch to come, in the order of steps; its arrays stay until its step is made. No waiting. */
+bool device_table_ahead(struct device_table *t, const struct gpu_batch *batch, struct gpu_error *error);
+/*
+ * The batch is due (announced before, or not): brings its rows, makes room, and resolves it: rows[u] (device
+ * memory) as gpu_table_api.resolve. They may be used by what is queued on the stream before the next call of
+ * device_table_step, _expire, _restore or _snapshot.
+ */
+bool device_table_step(struct device_table *t, const struct gpu_batch *batch, void **rows,
+                       struct gpu_error *error);
+
+/* Rows of a table with seen below `expired_before` are gone, wherever they lie. Never goes back. */
+void device_table_expire(struct device_table *t, uint32_t table, uint32_t expired_before);
+
+/* --- checkpoints: rows as table_stored_bytes says, their payload d weights and then the state -------------
+ */
+
+size_t device_table_stored_bytes(const struct device_table *t);
+
+/* `count` stored rows of one table; false: the disk refused. */
+typedef bool device_table_emit(void *argument, uint32_t table, const void *stored, size_t count);
+/*
+ * Rows in GPU and pinned memory with epoch in (since, closing] (since 0: all), by table for those of the GPU.
+ * Then device_table_removed(table): keys that have gone, or went to the cold store, since the last snapshot
+ * or restore, rising, each once; apply them before the rows. Until device_table_snapshot_end; if it was not
+ * published, they belong to the next one.
+ */
+bool device_table_snapshot(struct device_table *t, uint32_t since, uint32_t closing, device_table_emit *emit,
+                           void *argument, struct gpu_error *error);
+const struct table_keys *device_table_removed(const struct device_table *t, uint32_t table);
+void device_table_snapshot_end(struct device_table *t, bool is_published);
+
+/* Puts rows back, in place of what is there; takes keys away (from GPU and pinned memory). After the last of
+ * them device_table_restored: nothing is removed since. */
+bool device_table_restore(struct device_table *t, uint32_t table, const void *stored, size_t count,
+                          struct gpu_error *error);
+bool device_table_restore_remove(struct device_table *t, uint32_t table, const uint64_t *keys, size_t count,
+                                 struct gpu_error *error);
+bool device_table_restored(struct device_table *t, struct gpu_error *error);
+
+#endif

@@ -1,0 +1,398 @@
+/* Rows on their way between a GPU's memory, pinned memory and the cold store; device_table.h tells the rules.
+ */
+#include "learners/device_table_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static bool no_store(struct gpu_error *error, const char *what)
+{
+    *error = (struct gpu_error){.failure = GPU_FAILED};
+    (void)snprintf(
+        error->text, sizeof error->text,
+        "The cold store of an embedding table could not %s rows; the job has to end and be started "
+        "again from its last checkpoint.",
+        what);
+    return false;
+}
+
+/* --- from the pool to the cold store ---------------------------------------------------------------------
+ */
+
+struct spill {
+    uint32_t table, slot;
+    uint64_t key;
+};
+
+static int by_table_and_key(const void *a, const void *b)
+{
+    const struct spill *x = a, *y = b;
+    if (x->table != y->table)
+        return x->table < y->table ? -1 : 1;
+    return (x->key > y->key) - (x->key < y->key);
+}
+
+/* Rows of one table, by rising key. */
+static bool put_rows(struct device_table *t, const struct spill *rows, size_t count, struct gpu_error *error)
+{
+    uint32_t table = rows[0].table;
+    struct cold_store *store = t->stores[table];
+    for (size_t i = 0; i < count; i++) {
+        const struct gpu_row_head *head = &t->pool.heads[rows[i].slot];
+        t->store_keys[i] = head->key;
+        t->store_times[i] = (int64_t)head->seen * US_PER_SECOND;
+        device_pack(t, head, device_pool_payload(&t->pool, rows[i].slot),
+                    t->store_rows + i * t->stored_bytes);
+    }
+    if (!store->put(store->self, t->store_keys, t->store_times, t->store_rows, t->stored_bytes, count))
+        return no_store(error, "take");
+    t->has_stored[table] = true;
+    t->stats.spilled += count;
+    for (size_t i = 0; i < count; i++) {
+        device_list_removed(t, table, rows[i].key);
+        device_pool_drop(&t->pool, rows[i].slot);
+    }
+    return true;
+}
+
+/* Up to `limit` rows that may go, from the hand on, once round; expired ones go for good. */
+static size_t collect(struct device_table *t, struct spill *rows, size_t limit)
+{
+    struct device_pool *p = &t->pool;
+    size_t count = 0;
+    for (uint32_t passed = 0; passed < p->room && count < limit; passed++) {
+        uint32_t slot = p->hand;
+        p->hand = p->hand + 1 < p->room ? p->hand + 1 : 0;
+        const struct gpu_row_head *head = &p->heads[slot];
+        if (head->key == 0 || p->is_busy[slot])
+            continue;
+        if (device_table_is_expired(t, head)) {
+            device_list_removed(t, head->table, head->key);
+            device_pool_drop(p, slot);
+        } else if (t->stores[head->table] != NULL) {
+            rows[count++] = (struct spill){head->table, slot, head->key};
+        }
+    }
+    qsort(rows, count, sizeof *rows, by_table_and_key);
+    return count;
+}
+
+bool device_pool_room(struct device_table *t, uint32_t count, struct gpu_error *error)
+{
+    struct spill rows[DEVICE_STORE_BATCH];
+    while (t->pool.free_count < count) {
+        size_t wanted = MIN((size_t)count - t->pool.free_count + t->pool.room / 16, ARRAY_COUNT(rows));
+        size_t found = collect(t, rows, wanted);
+        for (size_t at = 0, end; at < found; at = end) {
+            for (end = at + 1; end < found && rows[end].table == rows[at].table; end++)
+                continue;
+            if (!put_rows(t, rows + at, end - at, error))
+                return false;
+        }
+        if (found == 0 && t->pool.free_count < count) {
+            *error = (struct gpu_error){.failure = GPU_NO_MEMORY};
+            (void)snprintf(
+                error->text, sizeof error->text,
+                "Pinned memory for cold rows of embedding tables is full (%u rows), and there is no "
+                "cold store below it. Give the learner more memory, or rows_max.",
+                t->pool.room);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* --- from the GPU's memory to the pool -------------------------------------------------------------------
+ */
+
+/* Up to `count` of a table's oldest rows that no step from `spared` on uses; *sent: how many went. */
+static bool send(struct device_table *t, uint32_t table, uint64_t count, uint32_t spared, uint64_t *sent,
+                 struct gpu_error *error)
+{
+    *sent = 0;
+    while (*sent < count) {
+        uint32_t n = (uint32_t)MIN(count - *sent, (uint64_t)t->stage), taken = 0;
+        if (!device_pool_room(t, n, error))
+            return false;
+        for (uint32_t i = 0; i < n; i++)
+            t->at[i] = device_pool_take(&t->pool);
+        if (!t->api->tables->take_oldest(t->tables, t->stream, table, spared, n, t->pool.heads,
+                                         t->pool.payloads, t->at, &taken, error))
+            return false;
+        for (uint32_t i = 0; i < n; i++) {
+            const struct gpu_row_head *head = &t->pool.heads[t->at[i]];
+            bool is_row = i < taken && !device_table_is_expired(t, head);
+            if (i < taken && !is_row)
+                device_list_removed(t, table, head->key);
+            if (is_row)
+                device_pool_add(&t->pool, t->at[i]);
+            else
+                device_pool_give(&t->pool, t->at[i]);
+        }
+        *sent += taken;
+        t->stats.sent += taken;
+        if (taken < n)
+            break;
+    }
+    return true;
+}
+
+/*
+ * What announced batches need is not spared any more, but what `step` needs: those rows are marked as used
+ * by a step behind all that are announced. Returns that step.
+ */
+static uint32_t unspare(struct device_table *t, uint32_t step)
+{
+    uint32_t last = step;
+    const struct device_batch *due = NULL;
+    for (uint32_t i = 0; i < t->ahead_count; i++) {
+        struct device_batch *b = &t->ahead[i];
+        if (b->batch.step == TABLE_STEP_NONE)
+            continue;
+        if (b->batch.step == step)
+            due = b;
+        if ((int32_t)(b->batch.step - last) > 0)
+            last = b->batch.step;
+    }
+    if (due != NULL) {
+        struct gpu_batch marked = due->batch;
+        marked.step = last + 1;
+        t->api->tables->missing(t->tables, t->stream, &marked, due->device_missing, due->device_count);
+    }
+    t->stats.unspared++;
+    return last + 1;
+}
+
+static bool too_small(const struct device_table *t, uint64_t rows, struct gpu_error *error)
+{
+    *error = (struct gpu_error){.failure = GPU_NO_MEMORY};
+    (void)snprintf(error->text, sizeof error->text,
+                   "A batch needs %llu rows more than fit into the %llu MiB of device memory that embedding "
+                   "tables may take. Give them more, or make batches smaller.",
+                   (unsigned long long)rows, (unsigned long long)(t->options.memory_bytes >> 20));
+    return false;
+}
+
+bool device_room(struct device_table *t, uint32_t step, struct gpu_error *error)
+{
+    uint32_t spared = step;
+    for (int round = 0;; round++) {
+        if (!t->api->tables->make_room(t->tables, t->stream, t->rows_new, t->rows_cold, error))
+            return false;
+        uint64_t lacking = 0;
+        bool is_short = false;
+        for (uint32_t i = 0; i < t->options.tables; i++) {
+            uint64_t sent = 0;
+            lacking += t->rows_cold[i];
+            if (t->rows_cold[i] == 0)
+                continue;
+            uint64_t more = t->rows_cold[i] + MIN(t->rows_cold[i] / 4, (uint64_t)t->stage);
+            if (!send(t, i, more, spared, &sent, error))
+                return false;
+            is_short |= sent < t->rows_cold[i];
+        }
+        if (lacking == 0)
+            return true;
+        if (is_short && spared != step)
+            return too_small(t, lacking, error);
+        if (is_short)
+            spared = unspare(t, step);
+    }
+}
+
+/* --- up --------------------------------------------------------------------------------------------------
+ */
+
+/* Room for rows of t->at[0 .. count), which are kept: sending others down uses the same list. */
+static bool import_room(struct device_table *t, uint32_t count, uint32_t step, struct gpu_error *error)
+{
+    memset(t->rows_new, 0, t->options.tables * sizeof *t->rows_new);
+    for (uint32_t i = 0; i < count; i++)
+        t->rows_new[t->pool.heads[t->at[i]].table]++;
+    memcpy(t->at_waiting, t->at, count * sizeof *t->at);
+    bool has_room = device_room(t, step, error);
+    memcpy(t->at, t->at_waiting, count * sizeof *t->at);
+    return has_room;
+}
+
+/* A slot of a row that came up: it may be in the index, or was raised for its batch. */
+static void leave_pool(struct device_table *t, uint32_t slot)
+{
+    const struct gpu_row_head *head = &t->pool.heads[slot];
+    if (device_pool_find(&t->pool, head->table, head->key) == slot)
+        device_pool_drop(&t->pool, slot);
+    else
+        device_pool_give(&t->pool, slot);
+}
+
+bool device_import(struct device_table *t, uint32_t count, uint32_t step, bool keeps, struct gpu_error *error)
+{
+    if (count == 0)
+        return true;
+    for (uint32_t i = 0; i < count; i++)
+        if (t->at[i] < t->pool.room)
+            t->pool.is_busy[t->at[i]] = true;
+    while (!t->api->tables->import_rows(t->tables, t->stream, t->pool.heads, t->pool.payloads, count, t->at,
+                                        step, keeps, error))
+        if (error->failure != GPU_NO_MEMORY || !import_room(t, count, step, error))
+            return false;
+    for (uint32_t i = 0; i < count; i++)
+        if (t->at[i] < t->pool.room)
+            leave_pool(t, t->at[i]);
+    t->stats.fetched += count;
+    return true;
+}
+
+/* Asks the store of `table` for t->store_keys[0 .. count); found[i] and rows of those that are alive. */
+static bool get_rows(struct device_table *t, uint32_t table, size_t count, struct gpu_error *error)
+{
+    struct cold_store *store = t->stores[table];
+    if (!store->get(store->self, t->store_keys, t->store_rows, t->stored_bytes, count, t->store_found))
+        return no_store(error, "give back");
+    for (size_t i = 0; i < count; i++) {
+        struct table_row head = {0};
+        memcpy(&head, t->store_rows + i * t->stored_bytes, offsetof(struct table_row, step));
+        t->store_found[i] = t->store_found[i] && head.seen >= t->expired_before[table];
+        t->stats.loaded += t->store_found[i];
+    }
+    return true;
+}
+
+void device_unraise(struct device_table *t, struct device_batch *b)
+{
+    for (uint32_t u = 0; b->is_raised && u < b->batch.n; u++)
+        if (b->raised[u] != BATCH_NONE)
+            device_pool_give(&t->pool, b->raised[u]);
+    b->is_raised = false;
+}
+
+/* Those of one table. */
+static bool raise_table(struct device_table *t, struct device_batch *b, uint32_t table,
+                        struct gpu_error *error)
+{
+    for (uint32_t m = 0; m < b->counts[1];) {
+        size_t count = 0;
+        uint32_t spare = t->pool.free_count - MIN(t->pool.free_count, 2 * t->stage);
+        for (; m < b->counts[1] && count < MIN(spare, (uint32_t)DEVICE_STORE_BATCH); m++) {
+            uint32_t u = b->missing[m];
+            if (b->tables[u] != table || device_pool_find(&t->pool, table, b->keys[u]) != BATCH_NONE)
+                continue;
+            t->store_slots[count] = m;
+            t->store_keys[count++] = b->keys[u];
+        }
+        if (count == 0)
+            break;
+        if (!get_rows(t, table, count, error))
+            return false;
+        for (size_t i = 0; i < count; i++) {
+            if (!t->store_found[i])
+                continue;
+            uint32_t slot = device_pool_take(&t->pool);
+            device_unpack(t, table, t->store_rows + i * t->stored_bytes, slot);
+            t->pool.is_busy[slot] = true;
+            b->raised[b->missing[t->store_slots[i]]] = slot;
+        }
+    }
+    return true;
+}
+
+bool device_raise(struct device_table *t, struct device_batch *b, struct gpu_error *error)
+{
+    memset(b->raised, 0xff, b->batch.n * sizeof *b->raised);
+    b->is_raised = true;
+    b->spilled = t->stats.spilled;
+    for (uint32_t table = 0; table < t->options.tables; table++)
+        if (t->has_stored[table] && !raise_table(t, b, table, error))
+            return false;
+    return true;
+}
+
+/*
+ * The slot of the m-th missing key's row in pinned memory, or BATCH_NONE. A row that was raised is of no use
+ * where the pool has one: it came up for another batch in the meantime, and went down again.
+ */
+static uint32_t pinned_slot(struct device_table *t, struct device_batch *b, uint32_t m)
+{
+    uint32_t u = b->missing[m], slot = device_pool_find(&t->pool, b->tables[u], b->keys[u]);
+    uint32_t raised = b->is_raised ? b->raised[u] : BATCH_NONE;
+    if (raised == BATCH_NONE)
+        return slot;
+    b->raised[u] = BATCH_NONE;
+    if (slot == BATCH_NONE)
+        return raised;
+    device_pool_give(&t->pool, raised);
+    return slot;
+}
+
+/* Missing rows that lie in pinned memory. */
+static bool fetch_pinned(struct device_table *t, struct device_batch *b, struct gpu_error *error)
+{
+    if (b->is_raised && b->spilled != t->stats.spilled)
+        device_unraise(t, b); /* the store may have newer ones */
+    for (uint32_t m = 0; m < b->counts[1];) {
+        uint32_t count = 0;
+        for (; m < b->counts[1] && count < t->stage; m++) {
+            uint32_t slot = pinned_slot(t, b, m);
+            if (slot == BATCH_NONE)
+                continue;
+            if (device_table_is_expired(t, &t->pool.heads[slot])) {
+                device_list_removed(t, t->pool.heads[slot].table, t->pool.heads[slot].key);
+                leave_pool(t, slot);
+            } else {
+                b->missing[m] = BATCH_NONE;
+                t->at[count++] = slot;
+            }
+        }
+        if (!device_import(t, count, b->batch.step, true, error))
+            return false;
+        if (b->is_raised && b->spilled != t->stats.spilled)
+            device_unraise(t, b);
+    }
+    device_unraise(t, b); /* of keys that are not missing any more */
+    return true;
+}
+
+/* Rows of the cold stores that are still missing, through the slots for rows on their way. */
+static bool fetch_cold(struct device_table *t, struct device_batch *b, uint32_t table,
+                       struct gpu_error *error)
+{
+    size_t most = MIN(t->stage, (uint32_t)DEVICE_STORE_BATCH);
+    for (uint32_t m = 0; m < b->counts[1];) {
+        size_t count = 0;
+        for (; m < b->counts[1] && count < most; m++) {
+            if (b->missing[m] == BATCH_NONE || b->tables[b->missing[m]] != table)
+                continue;
+            t->store_slots[count] = m;
+            t->store_keys[count++] = b->keys[b->missing[m]];
+        }
+        if (count == 0)
+            break;
+        if (!get_rows(t, table, count, error))
+            return false;
+        uint32_t found = 0;
+        for (size_t i = 0; i < count; i++) {
+            if (!t->store_found[i])
+                continue;
+            b->missing[t->store_slots[i]] = BATCH_NONE;
+            t->at[found] = t->pool.room + found;
+            device_unpack(t, table, t->store_rows + i * t->stored_bytes, t->at[found++]);
+        }
+        if (!device_import(t, found, b->batch.step, true, error))
+            return false;
+    }
+    return true;
+}
+
+bool device_fetch(struct device_table *t, struct device_batch *b, struct gpu_error *error)
+{
+    if (!fetch_pinned(t, b, error))
+        return false;
+    for (uint32_t table = 0; table < t->options.tables; table++)
+        if (t->has_stored[table] && !fetch_cold(t, b, table, error))
+            return false;
+    memset(t->rows_new, 0, t->options.tables * sizeof *t->rows_new);
+    for (uint32_t m = 0; m < b->counts[1]; m++)
+        if (b->missing[m] != BATCH_NONE)
+            t->rows_new[b->tables[b->missing[m]]]++;
+    return true;
+}
