@@ -39,4 +39,18 @@ static __device__ __forceinline__ float4 row_load(const unsigned char *row, uint
                        fp16_float(halves.y & 0xffff), fp16_float(halves.y >> 16));
 }
 
+/* The same where the format is known to the launch alone; not NULL. */
+static __device__ __forceinline__ float4 row_load_as(row_format format, const unsigned char *row,
+                                                     uint32_t column)
+{
+    switch (format) {
+    case ROW_BF16: return row_load<ROW_BF16>(row, column);
+    case ROW_FP16: return row_load<ROW_FP16>(row, column);
+    case ROW_INT8: return row_load<ROW_INT8>(row, column);
+    case ROW_FP32:
+    case ROW_FORMATS: break;
+    }
+    return row_load<ROW_FP32>(row, column);
+}
+
 #endif

@@ -3,25 +3,9 @@
 #ifndef KERNELS_CUDA_TABLE_PAYLOAD_CUH
 #define KERNELS_CUDA_TABLE_PAYLOAD_CUH
 
+#include "kernels/cuda/formats.cuh"
 #include "kernels/cuda/table_moves.cuh"
 #include "kernels/rounding.h"
-
-static inline __device__ float4 payload_weights(const table_shape &s, const unsigned char *row, uint32_t i)
-{
-    if (s.format == ROW_FP32)
-        return *reinterpret_cast<const float4 *>(row + (size_t)i * 4);
-    if (s.format == ROW_INT8) {
-        float scale = *reinterpret_cast<const float *>(row);
-        uint32_t bytes = *reinterpret_cast<const uint32_t *>(row + 4 + i);
-        return {scale * (float)(int8_t)(bytes & 255), scale * (float)(int8_t)(bytes >> 8 & 255),
-                scale * (float)(int8_t)(bytes >> 16 & 255), scale * (float)(int8_t)(bytes >> 24)};
-    }
-    uint2 two = *reinterpret_cast<const uint2 *>(row + (size_t)i * 2);
-    uint16_t h[4] = {(uint16_t)two.x, (uint16_t)(two.x >> 16), (uint16_t)two.y, (uint16_t)(two.y >> 16)};
-    if (s.format == ROW_BF16)
-        return {float_of_bf16(h[0]), float_of_bf16(h[1]), float_of_bf16(h[2]), float_of_bf16(h[3])};
-    return {float_of_fp16(h[0]), float_of_fp16(h[1]), float_of_fp16(h[2]), float_of_fp16(h[3])};
-}
 
 static inline __device__ uint32_t payload_half(const table_shape &s, float x)
 {
@@ -69,7 +53,7 @@ static inline __device__ void payload_out(const table_shape &s, const unsigned c
     const float *state = reinterpret_cast<const float *>(row + s.weight_bytes);
     bool is_aligned = payload_is_aligned(out);
     for (uint32_t i = lane * 4; i < s.d; i += WARP_LANES * 4)
-        payload_store(out + i, payload_weights(s, row, i), is_aligned);
+        payload_store(out + i, row_load_as(s.format, row, i), is_aligned);
     if (s.state_floats % 4 == 0) {
         for (uint32_t i = lane * 4; i < s.state_floats; i += WARP_LANES * 4)
             payload_store(out + s.d + i, *reinterpret_cast<const float4 *>(state + i), is_aligned);

@@ -14,27 +14,13 @@
  * The limit is the memory's: of each row weights and state once in each direction, of each place its gradient
  * and twelve bytes.
  */
+#include "kernels/cuda/formats.cuh"
 #include "kernels/cuda/gpu.cuh"
 #include "kernels/cuda/parts.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/segments.cuh"
 
 #include "kernels/optimizer_step.inc.h"
-
-/* The weights of a row, widened: dims i up to i + 4. */
-static __forceinline__ __device__ v16 weights_load(const unsigned char *row, uint32_t i,
-                                                   enum row_format format)
-{
-    if (format == ROW_FP32)
-        return v16_load((const float *)(const void *)row + i);
-    uint2 two = *(const uint2 *)(const void *)(row + 2 * (size_t)i);
-    v16 w;
-    for (int k = 0; k < 4; k++) {
-        uint16_t bits = (uint16_t)((k < 2 ? two.x : two.y) >> (16 * (k % 2)));
-        w.f[k] = format == ROW_BF16 ? float_of_bf16(bits) : float_of_fp16(bits);
-    }
-    return w;
-}
 
 /* Rounded by the rule of batch_round; begin: rounding_begin's. */
 static __forceinline__ __device__ void weights_store(unsigned char *row, uint32_t i, enum row_format format,
@@ -68,7 +54,7 @@ static __forceinline__ __device__ void update_load(const row_group<shape> &group
 #pragma unroll
     for (unsigned v = 0; v < shape::vectors; v++) {
         uint32_t i = group.dim(v);
-        r->w[v] = group.has(v) ? weights_load(row, i, format) : v16_set1(0.0F);
+        r->w[v] = group.has(v) ? v16_of(row_load_as(format, row, i)) : v16_set1(0.0F);
         r->s0[v] = r->s1[v] = v16_set1(1.0F);
         if (opt_states(kind) > 0 && group.has(v))
             r->s0[v] = v16_load(state + i);
