@@ -7,10 +7,10 @@
  * so no split overflows, and splits of one launch are of different buckets: none waits for another.
  *
  * Between two doublings of the buckets, keys prefer those that are not split yet, up to twice. Second choices
- * carry up to a sixth of all rows then (at 1.41 times a power of two), and two things keep full buckets rare
- * (test_table_room.c simulates them): rows are evened out beforehand, where the new ones would find less than
- * they need (table_even.cu), and new rows count as many times as they prefer some buckets, and an eighth
- * more. What overflows in one batch all the same goes to the stash.
+ * carry up to a sixth of all rows then (at 1.41 times a power of two), and two things keep full buckets rare:
+ * rows are evened out beforehand, where the new ones would find less than they need (table_even.cu), and new
+ * rows count as many times as they prefer some buckets, and an eighth more. What overflows in one batch all
+ * the same goes to the stash.
  *
  * Ladder: (1) rehash everything into twice the memory: needs both, and stops for the whole of it; (2) a
  * bucket at a time, in place; (3) a block a split: a thread a slot decides, warps copy the rows, 16 bytes a
