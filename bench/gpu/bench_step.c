@@ -125,14 +125,7 @@ static void make_update(struct step *s)
                                       .rows = s->rows,
                                       .keys = s->ids.unique_ids,
                                       .kind = OPT_ADAM,
-                                      .params = {.rate = 1e-6F,
-                                                 .epsilon = 1e-3F,
-                                                 .decay = 1.0F,
-                                                 .beta1 = 0.9F,
-                                                 .beta2 = 0.99F,
-                                                 .correction1 = 1.0F,
-                                                 .correction2 = 1.0F,
-                                                 .step_max = 1.0F},
+                                      .params = tables_params,
                                       .rejected = place_zeros(place, sizeof(uint32_t))};
     place->kernels->update(&s->update, place->stream);
     s->update.scratch = place_zeros(place, s->update.scratch_bytes + 1);

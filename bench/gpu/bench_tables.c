@@ -215,11 +215,6 @@ static void bench_export(struct tables_bench *b)
     tables_end(b);
 }
 
-static void bench_tiers(struct tables_bench *b)
-{
-    line_missing("tables", "tiers", b->place->name, "there is no benchmark of it yet");
-}
-
 int main(int argc, char **argv)
 {
     static const struct {

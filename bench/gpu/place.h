@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-enum { PLACE_BLOCKS_MAX = 64 };
+enum { PLACE_BLOCKS_MAX = 256 };
 
 enum place_size { SIZE_TINY, SIZE_CPU, SIZE_GPU, SIZES };
 

@@ -30,7 +30,7 @@ FIGURES = (
      "90 % of the copy rate"),
 )
 # Which limit each figure moves against.
-LIMIT = {"tiers": "to pinned memory", "export": "to pinned memory"}
+LIMIT = {"tiers": "from pinned memory", "export": "to pinned memory"}
 
 
 def lines_of(run):

@@ -107,6 +107,7 @@ def measured(*lines):
 def test_report():
     figures, made, text = measured(
         line("limits", "copy", 1.0, gbs=4000.0), line("limits", "to pinned memory", 1.0, gbs=50.0),
+        line("limits", "from pinned memory", 1.0, gbs=50.0),
         line("tables", "find 0.5", 0.2, rate=5.1, unit="G keys/s", gbs=3500.0),
         line("tables", "find 1.0", 0.3, rate=4.9, unit="G keys/s", gbs=3300.0),
         line("tables", "forward distinct", 0.29, gbs=3700.0), line("tables", "backward distinct", 1.06, gbs=3500.0),
