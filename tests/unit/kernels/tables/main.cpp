@@ -276,13 +276,19 @@ static void several_tables(device *d, std::string *failure)
 /* Counts stay at their highest value. */
 static void saturation(device *d, std::string *failure)
 {
-    const gpu_table_api *api = d->api->tables;
     rig r(d, some_options(4), {bounded(4)});
-    r.batch({{0, 5, 1}, {0, 6, 1}, {0, 5, 1}});
-    if (api->import_rows == NULL || !r.is_good()) {
-        *failure = r.failure;
-        return;
+    r.batch({{0, 5, 1}, {0, 6, 1}, {0, 7, 1}});
+    std::vector<std::pair<exported_row, plain_row>> rows;
+    for (uint64_t key = 5; key <= 7 && r.is_good(); key++) {
+        plain_row row = *r.plain.tables[0].find(key);
+        row.count = UINT32_MAX - 7 + (uint32_t)key;
+        rows.push_back({r.exported(0, key, row), row});
     }
+    r.import_all(rows, 0);
+    r.batch({{0, 5, 1}, {0, 6, 1}, {0, 5, 1}, {0, 7, 1}, {0, 5, 1}});
+    r.check();
+    if (r.is_good() && r.plain.tables[0].find(5)->count != UINT32_MAX)
+        r.fail("the plain map is wrong");
     *failure = r.failure;
 }
 

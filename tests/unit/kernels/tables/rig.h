@@ -149,6 +149,7 @@ class rig
     bool find_all(const std::vector<std::pair<uint32_t, uint64_t>> &keys, std::vector<void *> *rows);
 
   private:
+    bool is_same(const unsigned char *got, const plain_row &row) const;
     bool check_last();
     bool check_values(const std::vector<std::pair<uint32_t, uint64_t>> &keys);
     bool check_bytes(const std::vector<std::pair<uint32_t, uint64_t>> &keys);
