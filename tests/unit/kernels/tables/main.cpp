@@ -243,6 +243,7 @@ static void free_at_095(device *d, std::string *failure)
     o.batch_max = 8192;
     const uint64_t rows = 128 * (is_reduced ? 16 : 60) * 95 / 100;
     rig r(d, o, {unbounded(rows)});
+    r.grows = false;
     std::vector<place> places;
     for (uint64_t key = 1; key <= rows; key++)
         places.push_back({0, key * 3, (uint32_t)key});
@@ -250,6 +251,7 @@ static void free_at_095(device *d, std::string *failure)
     r.check();
     r.expire(0, (uint32_t)rows / 3);
     r.check();
+    r.grows = true;
     run_random(&r, 8, 4, 300, 3000);
     *failure = r.failure;
 }

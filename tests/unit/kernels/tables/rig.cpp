@@ -127,7 +127,7 @@ bool rig::room_for(const std::vector<distinct_key> &distinct)
     gpu_error error = {};
     std::vector<uint32_t> rows_new(plain.tables.size());
     std::vector<uint64_t> rows_cold(plain.tables.size());
-    if (d->api->tables->make_room == NULL)
+    if (!grows)
         return true;
     for (const distinct_key &key : distinct)
         rows_new[key.table] += plain.tables[key.table].options.rows_max == 0;

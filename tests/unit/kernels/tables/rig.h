@@ -138,6 +138,7 @@ class rig
     device *d;
     gpu_tables *tables = NULL;
     plain_set plain;
+    bool grows = true; /* make_room before each batch */
     uint32_t step = 0, epoch = 1;
     std::string failure;
     std::vector<distinct_key> last; /* keys of the last batch, and their rows' addresses on the device */
