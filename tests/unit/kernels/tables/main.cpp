@@ -142,6 +142,38 @@ static void expiry(device *d, std::string *failure)
     }
 }
 
+/*
+ * Rows of full buckets have expired, are sighted again, and not admitted: they go, and behind the slots that
+ * they leave lie keys in their second buckets and in the stash, which are found all the same. expire looks
+ * through a table of this size at once, so rows are born expired.
+ */
+static void expired_unadmitted(device *d, std::string *failure)
+{
+    enum { BUCKETS = 16, ROWS = BUCKETS * GPU_BUCKET_SLOTS * 19 / 20 };
+    gpu_table_options o = unbounded(ROWS);
+    o.admit_after = 2;
+    o.sketch_bytes = 1 << 20;
+    rig r(d, some_options(4), {o});
+    r.grows = false;
+    std::vector<place> all, expired, live;
+    for (uint64_t key = 1; key <= ROWS; key++) {
+        const place at = {0, key * 0x10001U, key % 3 == 0 ? 50U : 200U};
+        all.push_back(at);
+        all.push_back(at);
+        (key % 3 == 0 ? expired : live).push_back(at);
+    }
+    r.expire(0, 100);
+    r.batch(all);
+    for (int i = 0; i < 2; i++)
+        r.halve(0); /* nothing is left of two sightings */
+    r.batch(expired);
+    if (r.is_good() && r.plain.tables[0].waiting == 0)
+        r.fail("all were admitted");
+    r.batch(live);
+    r.check();
+    *failure = r.failure;
+}
+
 /* Every row of a bucket is the batch's: the rest is refused; then batches that are larger than the table. */
 static void refused(device *d, std::string *failure)
 {
@@ -359,6 +391,7 @@ int main(int argc, char **argv)
                  {"free", free_rows},
                  {"admission", admission},
                  {"expiry", expiry},
+                 {"expired, not admitted", expired_unadmitted},
                  {"refused", refused},
                  {"one key", one_key},
                  {"one bucket", one_bucket},
