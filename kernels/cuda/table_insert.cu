@@ -12,6 +12,7 @@
  */
 #include "kernels/cuda/sort.cuh"
 #include "kernels/cuda/tables.cuh"
+#include "kernels/rounding.h"
 
 enum {
     BLOCK = 256,
@@ -76,10 +77,10 @@ static __device__ float init_weight(uint64_t seed, uint32_t i, float bound)
     return ((float)(int32_t)(x >> 40) * 0x1p-23F - 1.0F) * bound;
 }
 
+/* To nearest, by the one rule (rounding.h). */
 static __device__ uint32_t to_bits(row_format format, float x)
 {
-    return format == ROW_BF16 ? __bfloat16_as_ushort(__float2bfloat16_rn(x))
-                              : __half_as_ushort(__float2half_rn(x));
+    return format == ROW_BF16 ? bf16_of(float_bits(x), 0, true) : fp16_of(float_bits(x), 0, true);
 }
 
 /* Weights and state of a new row, by a warp. */
