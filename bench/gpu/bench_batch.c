@@ -132,7 +132,7 @@ static void bench_dedupe(struct bench *b)
 /* Pointers to `n` of `rows` rows, each another, in no order; in the place's memory. */
 static void **make_rows(struct bench *b, uint32_t n, uint32_t rows, size_t stride)
 {
-    unsigned char *base = (unsigned char *)place_floats(b->place, rows * stride / sizeof(float));
+    unsigned char *base = (unsigned char *)place_rows(b->place, rows * stride / sizeof(float));
     void **host = host_room(n * sizeof *host);
     const uint64_t prime = 2654435761U; /* a stride that meets each row once */
     for (uint32_t i = 0; i < n; i++)

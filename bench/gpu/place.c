@@ -109,18 +109,27 @@ void *place_upload(struct place *place, const void *from, size_t bytes)
     return memory;
 }
 
-float *place_floats(struct place *place, size_t n)
+/* n floats, uniform from `least` on, up to 1 more: a pattern, over and over. */
+static float *pattern_from(struct place *place, size_t n, float least)
 {
-    static float *pattern;
-    if (pattern == NULL) {
-        pattern = host_room(PATTERN_FLOATS * sizeof *pattern);
-        for (size_t i = 0; i < PATTERN_FLOATS; i++)
-            pattern[i] = (float)(num_mix(i) >> 40) * 0x1p-24F - 0.5F;
-    }
+    float *pattern = host_room(PATTERN_FLOATS * sizeof *pattern);
+    for (size_t i = 0; i < PATTERN_FLOATS; i++)
+        pattern[i] = (float)(num_mix(i) >> 40) * 0x1p-24F + least;
     float *memory = room(place, n * sizeof *memory);
     for (size_t i = 0; i < n; i += PATTERN_FLOATS)
         copy(place, memory + i, pattern, (n - i < PATTERN_FLOATS ? n - i : PATTERN_FLOATS) * sizeof *memory);
+    free(pattern);
     return memory;
+}
+
+float *place_floats(struct place *place, size_t n)
+{
+    return pattern_from(place, n, -0.5F);
+}
+
+float *place_rows(struct place *place, size_t n)
+{
+    return pattern_from(place, n, 0.5F);
 }
 
 void place_download(struct place *place, void *to, const void *from, size_t bytes)

@@ -31,10 +31,12 @@ bool place_open_cpu(struct place *place, enum kernels_variant variant, bool is_t
 bool place_open_device(struct place *place, bool is_tiny);
 void place_close(struct place *place);
 
-/* Memory of the place, of zeros, until place_release; with what the host has at `from`; with some floats. */
+/* Memory of the place, of zeros, until place_release; with what the host has at `from`; with floats
+ * of either sign, or above 0 (rows: an optimizer's sums are). */
 void *place_zeros(struct place *place, size_t bytes);
 void *place_upload(struct place *place, const void *from, size_t bytes);
 float *place_floats(struct place *place, size_t n);
+float *place_rows(struct place *place, size_t n);
 void place_download(struct place *place, void *to, const void *from, size_t bytes);
 void place_release(struct place *place);
 void place_wait(struct place *place);
