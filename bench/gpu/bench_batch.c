@@ -91,19 +91,9 @@ static struct batch_dedupe make_dedupe(struct bench *b, enum ids kind, enum dedu
         offsets[t + 1] = (t + 1) * each;
     }
     n = each * tables;
-    struct batch_dedupe a = {.ids = place_upload(b->place, ids, n * sizeof *ids),
-                             .tables = place_upload(b->place, offsets, (tables + 1) * sizeof *offsets),
-                             .tables_count = tables,
-                             .n = n,
-                             .method = method,
-                             .count = place_zeros(b->place, sizeof(uint32_t)),
-                             .unique = place_zeros(b->place, n * sizeof(uint32_t)),
-                             .unique_ids = place_zeros(b->place, n * sizeof(uint64_t)),
-                             .unique_tables = place_zeros(b->place, n * sizeof(uint32_t)),
-                             .order = place_zeros(b->place, n * sizeof(uint32_t)),
-                             .starts = place_zeros(b->place, (n + 1) * sizeof(uint32_t))};
+    struct batch_dedupe a = place_dedupe(b->place, ids, offsets, tables);
+    a.method = method;
     free(ids);
-    ROOM_FOR(b, dedupe, &a);
     return a;
 }
 
@@ -179,15 +169,6 @@ static void bench_segment_reduce(struct bench *b)
     }
 }
 
-static const struct opt_params params = {.rate = 1e-6F,
-                                         .epsilon = 1e-3F,
-                                         .decay = 1.0F,
-                                         .beta1 = 0.9F,
-                                         .beta2 = 0.99F,
-                                         .correction1 = 1.0F,
-                                         .correction2 = 1.0F,
-                                         .step_max = 1.0F};
-
 static void bench_update(struct bench *b)
 {
     static const struct {
@@ -212,7 +193,7 @@ static void bench_update(struct bench *b)
                                  .keys = ids.unique_ids,
                                  .format = cases[i].format,
                                  .kind = cases[i].kind,
-                                 .params = params,
+                                 .params = place_params,
                                  .seed = 3,
                                  .rejected = place_zeros(b->place, sizeof(uint32_t))};
         a.rows = make_rows(b, ids.n, rows, row_bytes(a.format, d, opt_state_floats(a.kind, d)));

@@ -71,19 +71,7 @@ static void make_ids(struct step *s, enum ids kind)
             numbers[i] = t;
     }
     s->place_tables = place_upload(place, numbers, n * sizeof *numbers);
-    s->ids = (struct batch_dedupe){.ids = place_upload(place, ids, n * sizeof *ids),
-                                   .tables = place_upload(place, offsets, (tables + 1) * sizeof *offsets),
-                                   .tables_count = tables,
-                                   .n = n,
-                                   .method = DEDUPE_SORT,
-                                   .count = place_zeros(place, sizeof(uint32_t)),
-                                   .unique = place_zeros(place, n * sizeof(uint32_t)),
-                                   .unique_ids = place_zeros(place, n * sizeof(uint64_t)),
-                                   .unique_tables = place_zeros(place, n * sizeof(uint32_t)),
-                                   .order = place_zeros(place, n * sizeof(uint32_t)),
-                                   .starts = place_zeros(place, (n + 1) * sizeof(uint32_t))};
-    place->kernels->dedupe(&s->ids, place->stream);
-    s->ids.scratch = place_zeros(place, s->ids.scratch_bytes + 1);
+    s->ids = place_dedupe(place, ids, offsets, tables);
     free(ids), free(numbers);
 }
 
@@ -125,7 +113,7 @@ static void make_update(struct step *s)
                                       .rows = s->rows,
                                       .keys = s->ids.unique_ids,
                                       .kind = OPT_ADAM,
-                                      .params = tables_params,
+                                      .params = place_params,
                                       .rejected = place_zeros(place, sizeof(uint32_t))};
     place->kernels->update(&s->update, place->stream);
     s->update.scratch = place_zeros(place, s->update.scratch_bytes + 1);

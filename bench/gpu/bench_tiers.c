@@ -20,7 +20,7 @@ struct tiers {
     void **rows;
     float *out, *grads;
     uint32_t *rejected;
-    void *scratch;
+    void *scratch; /* of update */
     size_t row_bytes;
 };
 
@@ -44,18 +44,7 @@ static struct batch_dedupe make_batch(struct tables_bench *b)
     uint32_t tables = b->sizes->step_tables, n = places(b->sizes), offsets[BATCH_TABLES_MAX + 1] = {0};
     for (uint32_t t = 0; t < tables; t++)
         offsets[t + 1] = (t + 1) * (n / tables);
-    struct batch_dedupe a = {.ids = place_zeros(place, n * sizeof(uint64_t)),
-                             .tables = place_upload(place, offsets, (tables + 1) * sizeof *offsets),
-                             .tables_count = tables,
-                             .n = n,
-                             .method = DEDUPE_SORT,
-                             .count = place_zeros(place, sizeof(uint32_t)),
-                             .unique = place_zeros(place, n * sizeof(uint32_t)),
-                             .unique_ids = place_zeros(place, n * sizeof(uint64_t)),
-                             .unique_tables = place_zeros(place, n * sizeof(uint32_t)),
-                             .order = place_zeros(place, n * sizeof(uint32_t)),
-                             .starts = place_zeros(place, (n + 1) * sizeof(uint32_t))};
-    return a;
+    return place_dedupe(place, NULL, offsets, tables);
 }
 
 /* first >= 0: ranks first .. of each table; else by Zipf's law, with a seed. */
@@ -70,11 +59,6 @@ static void put_ids(struct tiers *t, struct batch_dedupe *a, int64_t first, uint
     }
     place_download(t->b->place, (void *)(uintptr_t)a->ids, host, a->n * sizeof *host);
     free(host);
-    if (t->scratch == NULL) {
-        t->b->place->kernels->dedupe(a, t->b->place->stream);
-        t->scratch = place_zeros(t->b->place, a->scratch_bytes + 1);
-    }
-    a->scratch = t->scratch;
     t->b->place->kernels->dedupe(a, t->b->place->stream);
     place_wait(t->b->place);
 }
@@ -115,7 +99,7 @@ static void run_step(struct place *place, void *state)
                                   .rows = t->rows,
                                   .keys = ids->unique_ids,
                                   .kind = OPT_ADAM,
-                                  .params = tables_params,
+                                  .params = place_params,
                                   .rejected = t->rejected};
     place->kernels->gather_pool(&gather, place->stream);
     place->kernels->update(&update, place->stream); /* how much scratch memory it needs */

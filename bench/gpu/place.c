@@ -122,6 +122,43 @@ static float *pattern_from(struct place *place, size_t n, float least)
     return memory;
 }
 
+struct batch_dedupe place_dedupe(struct place *place, const uint64_t *ids, const uint32_t *offsets,
+                                 uint32_t tables)
+{
+    uint32_t n = offsets[tables];
+    struct batch_dedupe a = {.ids = ids != NULL ? place_upload(place, ids, n * sizeof *ids)
+                                                : place_zeros(place, n * sizeof *ids),
+                             .tables = place_upload(place, offsets, (tables + 1) * sizeof *offsets),
+                             .tables_count = tables,
+                             .n = n,
+                             .method = DEDUPE_SORT,
+                             .count = place_zeros(place, sizeof(uint32_t)),
+                             .unique = place_zeros(place, n * sizeof(uint32_t)),
+                             .unique_ids = place_zeros(place, n * sizeof(uint64_t)),
+                             .unique_tables = place_zeros(place, n * sizeof(uint32_t)),
+                             .order = place_zeros(place, n * sizeof(uint32_t)),
+                             .starts = place_zeros(place, (n + 1) * sizeof(uint32_t))};
+    size_t least = 0;
+    for (int method = 0; method < DEDUPE_METHODS; method++) {
+        a.method = (enum dedupe_method)method;
+        place->kernels->dedupe(&a, place->stream);
+        least = a.scratch_bytes > least ? a.scratch_bytes : least;
+    }
+    a.method = DEDUPE_SORT;
+    a.scratch_bytes = least;
+    a.scratch = place_zeros(place, least);
+    return a;
+}
+
+const struct opt_params place_params = {.rate = 1e-6F,
+                                        .epsilon = 1e-3F,
+                                        .decay = 1.0F,
+                                        .beta1 = 0.9F,
+                                        .beta2 = 0.99F,
+                                        .correction1 = 1.0F,
+                                        .correction2 = 1.0F,
+                                        .step_max = 1.0F};
+
 float *place_floats(struct place *place, size_t n)
 {
     return pattern_from(place, n, -0.5F);

@@ -37,6 +37,12 @@ void *place_zeros(struct place *place, size_t bytes);
 void *place_upload(struct place *place, const void *from, size_t bytes);
 float *place_floats(struct place *place, size_t n);
 float *place_rows(struct place *place, size_t n);
+/* A dedupe by sorting of offsets[tables] ids, with room for its results and for the scratch of either method;
+ * ids NULL: zeros. */
+struct batch_dedupe place_dedupe(struct place *place, const uint64_t *ids, const uint32_t *offsets,
+                                 uint32_t tables);
+/* Of any optimizer: small steps. */
+extern const struct opt_params place_params;
 void place_download(struct place *place, void *to, const void *from, size_t bytes);
 void place_release(struct place *place);
 void place_wait(struct place *place);

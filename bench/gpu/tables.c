@@ -2,15 +2,6 @@
 
 #include <stdlib.h>
 
-const struct opt_params tables_params = {.rate = 1e-6F,
-                                         .epsilon = 1e-3F,
-                                         .decay = 1.0F,
-                                         .beta1 = 0.9F,
-                                         .beta2 = 0.99F,
-                                         .correction1 = 1.0F,
-                                         .correction2 = 1.0F,
-                                         .step_max = 1.0F};
-
 void tables_check(bool is_good, const struct gpu_error *error)
 {
     if (is_good)

@@ -46,8 +46,6 @@ struct gpu_batch tables_batch(struct tables_bench *b, uint32_t n, uint32_t epoch
 /* n distinct keys, in device memory and no order, of the first `inserted` of table 0, that have a row. */
 uint64_t *tables_present(struct tables_bench *b, uint64_t inserted, uint32_t n);
 
-extern const struct opt_params tables_params; /* of Adam */
-
 /* bench_tiers.c: steps over tables that lie in the GPU's memory and below it. */
 void bench_tiers(struct tables_bench *b);
 /* bench_step.c: forward and backward of several tables in one launch. */

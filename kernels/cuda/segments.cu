@@ -139,8 +139,7 @@ static __global__ void __launch_bounds__(BLOCK)
 void cuda_segment_reduce(batch_segment_reduce *a, void *stream)
 {
     if (a->scratch == nullptr) {
-        const size_t bytes = segments_partials_bytes(a->in.n, a->in.d);
-        a->scratch_bytes = bytes > BATCH_SCRATCH_MIN ? bytes : (size_t)BATCH_SCRATCH_MIN;
+        a->scratch_bytes = segments_scratch_bytes(&a->in);
         return;
     }
     if (a->in.n == 0)

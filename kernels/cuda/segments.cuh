@@ -26,6 +26,13 @@ static inline size_t segments_partials_bytes(uint32_t n, uint32_t d)
     return (2 * windows * d * sizeof(float) + 255) / 256 * 256;
 }
 
+/* The scratch of a kernel that needs room for these partial sums alone. */
+static inline size_t segments_scratch_bytes(const batch_segments *in)
+{
+    const size_t bytes = segments_partials_bytes(in->n, in->d);
+    return bytes > BATCH_SCRATCH_MIN ? bytes : (size_t)BATCH_SCRATCH_MIN;
+}
+
 /* Queues the sums of the chunks of long segments. */
 void segments_chunks(const batch_segments *in, float *partials, cudaStream_t stream);
 

@@ -215,8 +215,7 @@ template <typename shape> static void update_launch(const batch_update &a, float
 void cuda_update(batch_update *a, void *stream)
 {
     if (!a->scratch) {
-        const size_t bytes = segments_partials_bytes(a->in.n, a->in.d);
-        a->scratch_bytes = bytes > BATCH_SCRATCH_MIN ? bytes : (size_t)BATCH_SCRATCH_MIN;
+        a->scratch_bytes = segments_scratch_bytes(&a->in);
         return;
     }
     if (a->in.n == 0)
