@@ -11,7 +11,7 @@
 
 #include "kernels/cuda/sort.cuh"
 
-enum { BLOCK = 256, ROUNDS = 4 };
+enum { BLOCK = 256 };
 
 /* Who gives: the stash all it has, or buckets of the table what they have above `most`. */
 struct even_round {
@@ -216,7 +216,8 @@ static bool rounds(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint32_t 
     even_round r = {tables->views + t, tables->moves->counts, table_places(&tables->tables[t].view), most,
                     is_stash};
     uint32_t offers = 1;
-    for (int i = 0; i < ROUNDS && offers > 0; i++)
+    /* A round with more offers than there is room for is not one: each moves a row at least. */
+    for (int i = 0; i < ROOM_ROUNDS && offers > 0; i += offers <= MOVES_OFFERS)
         if (!one_round(tables, stream, t, r, &offers, error))
             return false;
     return true;

@@ -9,7 +9,7 @@
  * Between two doublings of the buckets, keys prefer those that are not split yet, up to twice. Second choices
  * carry up to a sixth of all rows then (at 1.41 times a power of two), and two things keep full buckets rare:
  * rows are evened out beforehand, where the new ones would find less than they need (table_even.cu), and new
- * rows count as many times as they prefer some buckets, and an eighth more. What overflows in one batch all
+ * rows count as many times as they prefer some buckets, and a quarter more. What overflows in one batch all
  * the same goes to the stash.
  *
  * Ladder: (1) rehash everything into twice the memory: needs both, and stops for the whole of it; (2) a
@@ -18,13 +18,7 @@
  */
 #include "kernels/cuda/table_moves.cuh"
 
-#include <math.h>
-
-enum {
-    BLOCK = GPU_BUCKET_SLOTS,
-    SPLITS_AHEAD = 16, /* a call, beyond what must be */
-};
-static const double LOAD_MOST = 0.95, LOAD_AHEAD = 0.80, NEW_ROWS_MORE = 1.125;
+enum { BLOCK = GPU_BUCKET_SLOTS };
 
 /* --- splitting -------------------------------------------------------------------------------------------
  */
@@ -112,19 +106,6 @@ static void split_up_to(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint
 /* --- how many buckets ------------------------------------------------------------------------------------
  */
 
-/* How many times a bucket that is not split yet gets what one of the average gets. */
-static double preference(uint64_t buckets)
-{
-    return (double)buckets / (double)table_level(buckets);
-}
-
-/* Rows that `buckets` have no room for if `more` come; negative: room that is left. */
-static double rows_over(uint64_t rows, uint64_t more, uint64_t buckets)
-{
-    return (double)rows + (double)more * preference(buckets) * NEW_ROWS_MORE -
-           LOAD_MOST * GPU_BUCKET_SLOTS * (double)buckets;
-}
-
 /* Whether `buckets` of table t stay within what the set may take. */
 static bool may_have(const gpu_tables *tables, uint32_t t, uint64_t buckets)
 {
@@ -170,13 +151,7 @@ static uint64_t within_memory(const gpu_tables *tables, uint32_t t, uint64_t buc
 static uint64_t wanted_buckets(const gpu_tables *tables, uint32_t t, uint64_t rows, uint64_t more)
 {
     const uint64_t now = tables->tables[t].view.bucket_count;
-    uint64_t wanted = now;
-    while (rows_over(rows, more, wanted) > 0)
-        wanted++;
-    for (int i = 0; i < SPLITS_AHEAD; i++)
-        if ((double)(rows + more) > LOAD_AHEAD * GPU_BUCKET_SLOTS * (double)wanted)
-            wanted++;
-    return within_memory(tables, t, now, wanted);
+    return within_memory(tables, t, now, room_buckets(rows, more, now));
 }
 
 /* Memory for `buckets`, with an eighth ahead if that may be; what could be had of it. */
@@ -195,16 +170,6 @@ static uint64_t map_buckets(gpu_tables *tables, gpu_stream *stream, uint32_t t, 
 /* --- the function ----------------------------------------------------------------------------------------
  */
 
-/* What a bucket may have before `more` rows come: the arrivals at the busiest ones have to fit on top. */
-static uint32_t rows_before(uint64_t rows, uint64_t more, uint64_t buckets)
-{
-    const double arrivals = (double)more / (double)table_level(buckets);
-    const double most = GPU_BUCKET_SLOTS - ceil(arrivals + 4 * sqrt(arrivals) + 4);
-    const double average = ceil((double)rows / (double)buckets) + 2;
-    const double chosen = most > average ? most : average;
-    return chosen < GPU_BUCKET_SLOTS - 2 ? (uint32_t)chosen : GPU_BUCKET_SLOTS - 2;
-}
-
 static bool make_table_room(gpu_tables *tables, gpu_stream *stream, uint32_t t,
                             const gpu_table_counts *counts, uint64_t more, uint64_t *rows_cold,
                             gpu_error *error)
@@ -212,15 +177,14 @@ static bool make_table_room(gpu_tables *tables, gpu_stream *stream, uint32_t t,
     const gpu_table_view *view = &tables->tables[t].view;
     const uint64_t rows = counts->rows;
     split_up_to(tables, stream, t, map_buckets(tables, stream, t, wanted_buckets(tables, t, rows, more)));
-    const double over = ceil(rows_over(rows, more, view->bucket_count));
+    const double over = ceil(room_rows_over(rows, more, view->bucket_count));
     if (over > 0)
         *rows_cold = (uint64_t)over; /* may be more than there are: then nothing helps */
     if (counts->stashed > 0 && !moves_empty_stash(tables, stream, t, error))
         return false;
-    const double busiest = (double)(rows + more) / (double)table_level(view->bucket_count);
-    if (busiest + 6 * sqrt(busiest) <= GPU_BUCKET_SLOTS)
-        return true; /* by first choices alone, hardly any bucket gets full */
-    return moves_even_out(tables, stream, t, rows_before(rows, more, view->bucket_count), error) &&
+    if (!room_is_tight(rows, more, view->bucket_count))
+        return true;
+    return moves_even_out(tables, stream, t, room_rows_before(rows, more, view->bucket_count), error) &&
            (counts->stashed == 0 || moves_empty_stash(tables, stream, t, error));
 }
 

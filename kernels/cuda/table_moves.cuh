@@ -6,10 +6,11 @@
 #ifndef KERNELS_CUDA_TABLE_MOVES_CUH
 #define KERNELS_CUDA_TABLE_MOVES_CUH
 
+#include "kernels/cuda/table_room.cuh"
 #include "kernels/cuda/tables.cuh"
 
 enum {
-    MOVES_OFFERS = 1 << 14, /* rows that make_room moves to their other bucket in one round */
+    MOVES_OFFERS = ROOM_OFFERS,
     MOVES_DIGITS = 1 << 11, /* of take_oldest's histograms */
 };
 
