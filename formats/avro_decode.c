@@ -7,6 +7,13 @@
 
 static const char beyond_32[] = "an int of more than 32 bits";
 static const char no_symbol[] = "a symbol that its enum does not have";
+static const char symbol_beyond_32[] = "the number of a symbol has more than 32 bits";
+
+/* Why `value` is the number of no symbol. */
+static const char *symbol_fault(int64_t value)
+{
+    return value == (int32_t)value ? no_symbol : symbol_beyond_32;
+}
 static const char wrong_block[] = "a block that is not as long as it says";
 
 static inline const char *number(struct payload_decoder *decoder, const char *at, int64_t *value)
@@ -111,7 +118,7 @@ static const char *skip(struct payload_decoder *decoder, const struct avro_type 
         if (behind == NULL)
             return NULL;
         if (type->tag == AVRO_INT ? value != (int32_t)value : value < 0 || value >= type->count)
-            return payload_fail(decoder, at, type->tag == AVRO_INT ? beyond_32 : no_symbol);
+            return payload_fail(decoder, at, type->tag == AVRO_INT ? beyond_32 : symbol_fault(value));
         return behind;
     }
     case AVRO_BYTES:
@@ -216,7 +223,7 @@ static const char *run_enum(struct payload_decoder *decoder, const struct avro_s
     if (behind == NULL)
         return NULL;
     if (value < 0 || value >= step->count)
-        return payload_fail_column(decoder, at, column, no_symbol);
+        return payload_fail_column(decoder, at, column, symbol_fault(value));
     column->texts[row] = step->texts[value];
     column->texts[row].offset += decoder->base;
     return behind;

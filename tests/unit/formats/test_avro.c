@@ -42,10 +42,11 @@ static const struct {
      "{\"a\":\"AQID\"}\n!0 the payload ends inside a value\n"},
     {RECORD(FIELD("a", "{\"type\":\"enum\",\"name\":\"E\",\"symbols\":[\"RED\",\"GREEN\"]}") "," FIELD(
          "b", "\"E\"")),
-     "a text, b text", "0200 | 0402 | 0001 | 0000",
+     "a text, b text", "0200 | 0402 | 0001 | 0000 | 00808080802000",
      "{\"a\":\"GREEN\",\"b\":\"RED\"}\n!0 `a`: a symbol that its enum does not have\n!1 `b`: a symbol that "
      "its "
-     "enum does not have\n{\"a\":\"RED\",\"b\":\"RED\"}\n"},
+     "enum does not have\n{\"a\":\"RED\",\"b\":\"RED\"}\n"
+     "!1 `b`: the number of a symbol has more than 32 bits\n"},
     /* Unions. */
     {RECORD(FIELD("a", "[\"null\",\"long\"]")), "a int", "0208 | 00 | 04 | 01",
      "{\"a\":4}\n{\"a\":null}\n!0 a branch that its union does not have\n!0 a branch that its union does not "
