@@ -93,12 +93,15 @@ struct batch_dedupe {
  * gather_pool: out[b][d] = sum (or mean) of the weights of rows[i], i from offsets[b] up to offsets[b + 1],
  * in order; b < bags. rows[i] NULL counts as zeros (and for the mean's divisor). No offsets: one row a bag.
  * An empty bag is zeros. With `unique`, the row of place i is rows[unique[i]] (BATCH_NONE: NULL).
+ * fields > 0: bags lie field after field, as dedupe wants ids; bag f * n + e, n = bags / fields events, goes
+ * to out[e * stride + f * d]: a row an event (stride: floats between events; 0: fields * d).
  */
 struct batch_gather_pool {
     const void *const *rows;
     const uint32_t *unique;  /* or NULL */
     const uint32_t *offsets; /* [bags + 1] or NULL */
     uint32_t bags, d;
+    uint32_t fields, stride;
     enum row_format format;
     bool is_mean;
     float *out;
@@ -108,6 +111,8 @@ struct batch_gather_pool {
  * segment_reduce: sums[u][d] = sum over the places p of number u (order, starts: as dedupe leaves them) of
  * scales[p] * grads[bag[p]][d]: chunks of BATCH_CHUNK places each in order from 0 (fmaf(scale, grad, sum)),
  * then the chunks' sums in order. No `bag`: p itself. No scales: 1. u < *count. On a CPU d may be any.
+ * unit > 0: the gradient of bag[p] begins at grads + bag[p] * unit instead of bag[p] * d (a multiple of 4 on
+ * a GPU), so that gradients may lie in the rows of a matrix.
  */
 struct batch_segments {
     const float *grads;
@@ -116,6 +121,7 @@ struct batch_segments {
     const uint32_t *order, *starts, *count;
     uint32_t n; /* places at most, and numbers at most */
     uint32_t d;
+    uint32_t unit;
 };
 struct batch_segment_reduce {
     struct batch_segments in;
@@ -152,8 +158,9 @@ struct batch_update {
  * fm_forward, fm_backward and ffm_forward of kernels.h. logits NULL: backward alone; what it needs of the
  * sums it computes again. grads NULL: forward alone; slopes are not read then. Both: in one pass over the
  * vectors, for slopes that are known before (they are not the derivatives of these logits' loss). fields: 1
- * up to BATCH_FIELDS_MAX. grads does not overlap vectors. ffm of 61 fields and more asks for 65 KiB of shared
- * memory a block: a device of compute capability 7.5 has 64.
+ * up to BATCH_FIELDS_MAX. grads does not overlap vectors. stride, grads_stride: floats between bags (0: as
+ * many as a bag has). adds: gradients are added to what lies in grads, logits to what lies in logits. ffm of
+ * 61 fields and more asks for 65 KiB of shared memory a block: a device of compute capability 7.5 has 64.
  */
 struct batch_interaction {
     const float *vectors;
@@ -161,6 +168,8 @@ struct batch_interaction {
     float *logits;
     const float *slopes;
     float *grads;
+    uint32_t stride, grads_stride;
+    bool adds;
 };
 
 /*
@@ -214,6 +223,8 @@ struct batch_check {
     void *scratch;
     size_t scratch_bytes;
 };
+
+#include "kernels/batch_train.h"
 
 /* One table of functions a variant. */
 struct batch_kernels {

@@ -58,19 +58,47 @@ LANES_INLINE void bag_sum(float *out, const struct batch_gather_pool *a, size_t 
         bag_vectors(out, a, from, to, i, 1, d - i, divisor, format);
 }
 
+/* Where the sums of bags go, one after another: field after field, each a column of rows of events. */
+struct gather_out {
+    float *first, *next; /* of the field in progress: its first event's, the next one's */
+    size_t events, left; /* of a field */
+    size_t stride, d;
+};
+
+LANES_INLINE struct gather_out gather_begin(const struct batch_gather_pool *a)
+{
+    size_t d = a->d, events = a->fields > 0 ? a->bags / a->fields : a->bags;
+    size_t stride = a->fields == 0 ? d : a->stride > 0 ? a->stride : a->fields * d;
+    return (struct gather_out){a->out, a->out, events, events, stride, d};
+}
+
+LANES_INLINE float *gather_next(struct gather_out *to)
+{
+    if (to->left == 0) {
+        to->first += to->d;
+        to->next = to->first;
+        to->left = to->events;
+    }
+    float *out = to->next;
+    to->next += to->stride;
+    to->left--;
+    return out;
+}
+
 LANES_INLINE void gather_format(const struct batch_gather_pool *a, enum row_format format)
 {
     size_t d = a->d, bytes = row_weight_bytes(format, d), ahead = 0;
     size_t places = a->offsets ? a->offsets[a->bags] : a->bags;
+    struct gather_out to = gather_begin(a);
     for (size_t b = 0; b < a->bags; b++) {
-        size_t from = a->offsets ? a->offsets[b] : b, to = a->offsets ? a->offsets[b + 1] : b + 1;
-        for (; ahead < to + GATHER_AHEAD && ahead < places; ahead++) {
+        size_t from = a->offsets ? a->offsets[b] : b, end = a->offsets ? a->offsets[b + 1] : b + 1;
+        for (; ahead < end + GATHER_AHEAD && ahead < places; ahead++) {
             const unsigned char *row = gather_row(a, ahead);
             for (size_t line = 0; row && line < bytes; line += CACHE_LINE)
                 __builtin_prefetch(row + line);
         }
-        v16 count = v16_set1(to > from ? (float)(to - from) : 1.0F);
-        bag_sum(a->out + b * d, a, from, to, a->is_mean ? &count : NULL, format);
+        v16 count = v16_set1(end > from ? (float)(end - from) : 1.0F);
+        bag_sum(gather_next(&to), a, from, end, a->is_mean ? &count : NULL, format);
     }
 }
 

@@ -4,12 +4,15 @@
  */
 
 /*
- * A batch that is larger than this is fetched ahead of its use. Fields are not read in the order in which
- * they lie, and the hardware's own prefetching does not follow: ffm of 64 fields and 16 dims, backward, moved
- * 0.39 of what copying does without this, 0.63 with it; fm of 26 and 12: 0.60 and 0.90 (AVX-512, beyond the
- * caches). What fits into a second cache would only be slower by it.
+ * A batch that is larger than this is fetched ahead of its use, but for whole vectors of fm, which lie as
+ * they are read. The fields of others do not, and the hardware's own prefetching does not follow: ffm of 64
+ * fields and 16 dims, backward, moved 0.39 of what copying does without this, 0.63 with it; fm of 26 and 12:
+ * 0.60 and 0.90 (AVX-512, beyond the caches). What fits into a second cache would only be slower by it.
  */
 enum { INTERACTION_FETCHED_BYTES = 1 << 20 };
+
+/* Sums of fm side by side, and as many of squares: half of the registers. */
+enum { FM_VECTORS = LANES_REGISTERS < 16 ? LANES_REGISTERS / 4 : 4 };
 
 LANES_INLINE bool is_fetched(const struct batch_interaction *a, size_t bag_floats)
 {
@@ -24,109 +27,192 @@ struct fm_bags {
     size_t ahead;        /* bytes up to the same place in the next four; 0: they are not fetched */
 };
 
-/* Sixteen floats of a row: `each` dims (16, 8 or 4) of as many bags, from bag j on. */
-LANES_INLINE v16 fm_load(const struct fm_bags *b, size_t j, size_t at, size_t each)
-{
-    if (each == 16)
-        return v16_load(b->v[j] + at);
-    if (each == 8)
-        return v16_load_halves(b->v[j] + at, b->v[j + 1] + at);
-    return v16_load4x4(b->v[0] + at, b->v[1] + at, b->v[2] + at, b->v[3] + at);
-}
-
-LANES_INLINE void fm_store(const struct fm_bags *b, size_t j, size_t at, size_t each, v16 x)
-{
-    if (each == 16)
-        v16_store(b->grads[j] + at, x);
-    else if (each == 8)
-        v16_store_halves(b->grads[j] + at, b->grads[j + 1] + at, x);
-    else
-        v16_store4x4(b->grads[0] + at, b->grads[1] + at, b->grads[2] + at, b->grads[3] + at, x);
-}
-
-/* Rows of four dims share their cache lines. */
-LANES_INLINE void fm_ahead(const struct fm_bags *b, size_t j, size_t at, size_t each, bool is_written)
-{
-    if (b->ahead == 0 || (each == 4 && at % 16 != 0))
-        return;
-    for (size_t i = j; i < j + 16 / each; i++) {
-        if (is_written)
-            fetch_to_write(b->grads[i] + at, b->ahead);
-        else
-            fetch_to_read(b->v[i] + at, b->ahead);
-    }
-}
-
-LANES_INLINE v16 fm_slopes(const struct fm_bags *b, size_t j, size_t each)
-{
-    if (each == 16)
-        return v16_set1(b->slopes[j]);
-    float of[4] = {b->slopes[j], b->slopes[each == 8 ? j : 1], b->slopes[each == 8 ? j + 1 : 2],
-                   b->slopes[each == 8 ? j + 1 : 3]};
-    return v16_spread4(of);
-}
-
-/* `each` dims from `at` on of the bags from j on; their slices are added to totals. `size`: floats of a bag.
+/*
+ * What is left of a row behind whole vectors: 4, 8 or 12 dims of each of the four bags from `at` on, in one,
+ * two or three vectors. Eight dims of two bags are one vector, four of four are one.
  */
-LANES_INLINE void fm_bags_dims(const struct fm_bags *b, size_t j, size_t at, size_t each, size_t d,
-                               size_t size, float totals[4], bool has_grads)
+LANES_INLINE bool fm_is_halves(size_t v, size_t rest)
 {
-    v16 sum = v16_set1(0.0F), squares = v16_set1(0.0F);
-    for (size_t r = at; r < size; r += d) {
-        fm_ahead(b, j, r, each, false);
-        fm_add(&sum, &squares, fm_load(b, j, r, each));
-    }
-    float slices[4];
-    fm_slices(slices, sum, squares);
-    for (size_t i = 0; i < 4; i++)
-        totals[j + i / (each / 4)] += slices[i];
-    if (!has_grads)
+    return v < 2 && rest >= 8;
+}
+
+LANES_INLINE v16 fm_load(const float *const bags[4], size_t v, size_t at, size_t rest)
+{
+    if (fm_is_halves(v, rest))
+        return v16_load_halves(bags[2 * v] + at, bags[2 * v + 1] + at);
+    at += rest & 8;
+    return v16_load4x4(bags[0] + at, bags[1] + at, bags[2] + at, bags[3] + at);
+}
+
+LANES_INLINE void fm_store(const struct fm_bags *b, size_t v, size_t at, size_t rest, v16 x, bool adds)
+{
+    if (adds)
+        x = v16_add(fm_load((const float *const *)b->grads, v, at, rest), x);
+    if (fm_is_halves(v, rest)) {
+        v16_store_halves(b->grads[2 * v] + at, b->grads[2 * v + 1] + at, x);
         return;
-    v16 slopes = fm_slopes(b, j, each);
-    for (size_t r = at; r < size; r += d) {
-        fm_ahead(b, j, r, each, true);
-        fm_store(b, j, r, each, v16_mul(slopes, v16_sub(sum, fm_load(b, j, r, each))));
+    }
+    at += rest & 8;
+    v16_store4x4(b->grads[0] + at, b->grads[1] + at, b->grads[2] + at, b->grads[3] + at, x);
+}
+
+LANES_INLINE v16 fm_slopes(const struct fm_bags *b, size_t v, size_t rest)
+{
+    const float *s = b->slopes;
+    if (!fm_is_halves(v, rest))
+        return v16_spread4(s);
+    return v16_head(v16_set1(s[2 * v]), v16_set1(s[2 * v + 1]), 8);
+}
+
+/* A row lies within two cache lines; one of four dims is fetched where the next one begins. */
+LANES_INLINE void fm_ahead(float *const bags[4], const struct fm_bags *b, size_t at, size_t rest,
+                           bool is_written)
+{
+    if (b->ahead == 0 || (rest == 4 && at % 16 != 0))
+        return;
+    for (size_t i = 0; i < 4; i++) {
+        if (is_written)
+            fetch_to_write(bags[i] + at, b->ahead);
+        else
+            fetch_to_read(bags[i] + at, b->ahead);
     }
 }
 
-/* Whole vectors of a bag's dims, bag by bag; then eight dims of two bags in a vector, four of four. */
-LANES_INLINE void fm_four_bags(const struct fm_bags *b, size_t count, size_t d, size_t size, float totals[4],
-                               bool has_grads)
+/* What becomes of the gradients. */
+enum fm_grads { FM_NO_GRADS, FM_WRITES, FM_ADDS };
+
+/*
+ * The chains of the rows' sums run side by side. `size`: floats of a bag. Of `count` bags what is there twice
+ * in one vector is added to once; that of two vectors is left out of the second.
+ */
+LANES_INLINE void fm_bags_rest(const struct fm_bags *b, size_t count, size_t at, size_t rest, size_t d,
+                               size_t size, float totals[4], enum fm_grads grads)
 {
+    const size_t vectors = rest / 8 * 2 + rest % 8 / 4;
+    v16 sums[3], squares[3];
+    for (size_t v = 0; v < vectors; v++)
+        sums[v] = squares[v] = v16_set1(0.0F);
+    for (size_t r = at; r < size; r += d) {
+        fm_ahead((float *const *)b->v, b, r, rest, false);
+        for (size_t v = 0; v < vectors; v++)
+            fm_add(&sums[v], &squares[v], fm_load(b->v, v, r, rest));
+    }
+    for (size_t v = 0; v < vectors; v++) {
+        float slices[4];
+        fm_slices(slices, sums[v], squares[v]);
+        for (size_t i = 0; i < 4; i++)
+            totals[fm_is_halves(v, rest) ? 2 * v + i / 2 : i] += slices[i];
+    }
+    for (size_t r = at; r < size && grads != FM_NO_GRADS; r += d) {
+        fm_ahead(b->grads, b, r, rest, true);
+        for (size_t v = 0; v < vectors; v++) {
+            if (grads == FM_ADDS && v == 1 && fm_is_halves(v, rest) && count <= 2)
+                continue;
+            v16 left = v16_sub(sums[v], fm_load(b->v, v, r, rest));
+            fm_store(b, v, r, rest, v16_mul(fm_slopes(b, v, rest), left), grads == FM_ADDS);
+        }
+    }
+}
+
+/*
+ * `vectors` vectors of dims from `at` on of one bag: their sums, side by side, for each is a chain over the
+ * rows; the slices are added to the total. `size`: floats of a bag.
+ */
+LANES_INLINE float fm_bag_sums(float *sums, const float *bag, size_t at, int vectors, size_t d, size_t size,
+                               float total)
+{
+    v16 sum[FM_VECTORS], squares[FM_VECTORS];
+    for (int v = 0; v < vectors; v++)
+        sum[v] = squares[v] = v16_set1(0.0F);
+    for (const float *row = bag + at; row < bag + size; row += d) {
+        for (int v = 0; v < vectors; v++)
+            fm_add(&sum[v], &squares[v], v16_load(row + (size_t)v * 16));
+    }
+    for (int v = 0; v < vectors; v++) {
+        float slices[4];
+        v16_store(sums + at + (size_t)v * 16, sum[v]);
+        fm_slices(slices, sum[v], squares[v]);
+        for (int i = 0; i < 4; i++)
+            total += slices[i];
+    }
+    return total;
+}
+
+LANES_INLINE void fm_bag_grads(float *grads, const float *sums, const float *bag, float slope, size_t whole,
+                               size_t d, size_t size, bool adds)
+{
+    v16 slopes = v16_set1(slope);
+    for (size_t r = 0; r < size; r += d) {
+        for (size_t i = 0; i < whole; i += 16) {
+            v16 left = v16_sub(v16_load(sums + i), v16_load(bag + r + i));
+            v16 grad = v16_mul(slopes, left);
+            v16_store(grads + r + i, adds ? v16_add(v16_load(grads + r + i), grad) : grad);
+        }
+    }
+}
+
+/* The whole vectors of a bag's dims; gradients go through memory in the order in which they lie. */
+LANES_INLINE float fm_bag_whole(float *grads, const float *bag, float slope, size_t d, size_t size,
+                                enum fm_grads what)
+{
+    _Alignas(64) float sums[BATCH_DIM_MAX];
+    float total = 0.0F;
     size_t at = 0;
-    for (; at + 16 <= d; at += 16) {
-        for (size_t j = 0; j < count; j++)
-            fm_bags_dims(b, j, at, 16, d, size, totals, has_grads);
+    for (; at + FM_VECTORS * 16 <= d; at += FM_VECTORS * 16)
+        total = fm_bag_sums(sums, bag, at, FM_VECTORS, d, size, total);
+    for (; at + 16 <= d; at += 16)
+        total = fm_bag_sums(sums, bag, at, 1, d, size, total);
+    if (what != FM_NO_GRADS && at == 16)
+        fm_bag_grads(grads, sums, bag, slope, 16, d, size, what == FM_ADDS);
+    else if (what != FM_NO_GRADS)
+        fm_bag_grads(grads, sums, bag, slope, at, d, size, what == FM_ADDS);
+    return total;
+}
+
+/* Whole vectors of a bag's dims, bag by bag; then what is left of all four. */
+LANES_INLINE void fm_four_bags(const struct fm_bags *b, size_t count, size_t d, size_t size, float totals[4],
+                               enum fm_grads grads)
+{
+    size_t at = d - d % 16;
+    for (size_t j = 0; j < count && at > 0; j++)
+        totals[j] = fm_bag_whole(b->grads[j], b->v[j], b->slopes[j], d, size, grads);
+    switch (d - at) {
+    case 4: fm_bags_rest(b, count, at, 4, d, size, totals, grads); break;
+    case 8: fm_bags_rest(b, count, at, 8, d, size, totals, grads); break;
+    case 12: fm_bags_rest(b, count, at, 12, d, size, totals, grads); break;
+    default: break;
     }
-    if (at + 8 <= d) {
-        fm_bags_dims(b, 0, at, 8, d, size, totals, has_grads);
-        fm_bags_dims(b, 2, at, 8, d, size, totals, has_grads);
-        at += 8;
-    }
-    if (at < d)
-        fm_bags_dims(b, 0, at, 4, d, size, totals, has_grads);
+}
+
+/* Sets or adds to the logits of `count` bags from `bag` on. */
+LANES_INLINE void put_logits(const struct batch_interaction *a, size_t bag, const float *totals, size_t count)
+{
+    for (size_t j = 0; a->logits && j < count; j++)
+        a->logits[bag + j] = a->adds ? a->logits[bag + j] + totals[j] : totals[j];
 }
 
 static void batch_fm(struct batch_interaction *a, void *stream)
 {
     (void)stream;
-    size_t size = (size_t)a->fields * a->d;
+    size_t size = (size_t)a->fields * a->d, stride = a->stride > 0 ? a->stride : size;
+    size_t grads_stride = a->grads_stride > 0 ? a->grads_stride : size;
     for (size_t bag = 0; bag < a->bags; bag += 4) {
         size_t count = a->bags - bag < 4 ? a->bags - bag : 4;
         float totals[4] = {0}, slopes[4] = {0};
-        struct fm_bags b = {.slopes = slopes, .ahead = is_fetched(a, size) ? 16 * size : 0};
+        struct fm_bags b = {.slopes = slopes, .ahead = is_fetched(a, size) ? 16 * stride : 0};
         for (size_t j = 0; j < 4; j++) {
             size_t one = bag + (j < count ? j : count - 1);
-            b.v[j] = a->vectors + one * size;
-            b.grads[j] = a->grads ? a->grads + one * size : NULL;
+            b.v[j] = a->vectors + one * stride;
+            b.grads[j] = a->grads ? a->grads + one * grads_stride : NULL;
             slopes[j] = a->grads ? a->slopes[one] : 0.0F;
         }
-        if (a->grads)
-            fm_four_bags(&b, count, a->d, size, totals, true);
+        if (!a->grads)
+            fm_four_bags(&b, count, a->d, size, totals, FM_NO_GRADS);
+        else if (a->adds)
+            fm_four_bags(&b, count, a->d, size, totals, FM_ADDS);
         else
-            fm_four_bags(&b, count, a->d, size, totals, false);
-        if (a->logits)
-            memcpy(a->logits + bag, totals, count * sizeof *totals);
+            fm_four_bags(&b, count, a->d, size, totals, FM_WRITES);
+        put_logits(a, bag, totals, count);
     }
 }
 
@@ -136,24 +222,31 @@ LANES_INLINE size_t ffm_next(const struct batch_interaction *a, size_t slice)
     size_t width = FFM_ROUND(a->fields) * 4, row = FFM_ROUND(a->fields) * a->d;
     if (!is_fetched(a, a->fields * row))
         return 0;
-    return sizeof(float) * (slice + width < row ? width : a->fields * row - slice);
+    size_t bag = a->stride > 0 ? a->stride : a->fields * row;
+    return sizeof(float) * (slice + width < row ? width : bag - slice);
 }
 
 /* One bag. Rows behind the last field are zeros. */
-LANES_INLINE float ffm_bag(const struct batch_interaction *a, size_t bag, bool has_grads)
+LANES_INLINE float ffm_bag(const struct batch_interaction *a, size_t bag, bool has_grads, bool adds)
 {
     static const float zeros[BATCH_FIELDS_MAX * 4];
-    size_t n = a->fields, blocks = FFM_ROUND(n), stride = a->d * blocks, first = bag * n * stride;
-    const float *rows[BATCH_FIELDS_MAX];
+    size_t n = a->fields, blocks = FFM_ROUND(n), stride = a->d * blocks;
+    size_t grads_first = bag * (a->grads_stride > 0 ? a->grads_stride : n * stride);
+    const float *rows[BATCH_FIELDS_MAX], *row = a->vectors + bag * (a->stride > 0 ? a->stride : n * stride);
+    for (size_t f = 0; f < n; f++, row += stride)
+        rows[f] = row;
+    for (size_t f = n; f < blocks; f++)
+        rows[f] = zeros;
+    struct ffm_out to = {.stride = stride, .has_out = has_grads, .has_slopes = has_grads, .adds = adds};
+    to.slopes = v16_set1(has_grads ? a->slopes[bag] : 0.0F);
     float total = 0.0F;
     for (size_t slice = 0; slice < stride; slice += blocks * 4) {
-        for (size_t f = 0; f < blocks; f++)
-            rows[f] = f < n ? a->vectors + first + f * stride + slice : zeros;
-        struct ffm_out to = {.out = has_grads ? a->grads + first + slice : NULL,
-                             .stride = stride,
-                             .slope = has_grads ? a->slopes + bag : NULL,
-                             .ahead = ffm_next(a, slice)};
+        if (has_grads)
+            to.out = a->grads + grads_first + slice;
+        to.ahead = ffm_next(a, slice);
         total += ffm_slice(to, rows, n, 0);
+        for (size_t f = 0; f < n; f++)
+            rows[f] += blocks * 4;
     }
     return total;
 }
@@ -162,8 +255,9 @@ static void batch_ffm(struct batch_interaction *a, void *stream)
 {
     (void)stream;
     for (size_t bag = 0; bag < a->bags; bag++) {
-        float total = a->grads ? ffm_bag(a, bag, true) : ffm_bag(a, bag, false);
-        if (a->logits)
-            a->logits[bag] = total;
+        float total = !a->grads ? ffm_bag(a, bag, false, false)
+                      : a->adds ? ffm_bag(a, bag, true, true)
+                                : ffm_bag(a, bag, true, false);
+        put_logits(a, bag, &total, 1);
     }
 }

@@ -80,33 +80,57 @@ static void batch_widen(struct batch_widen *a, void *stream)
     widen_floats(a->out, a->x, a->n, a->format);
 }
 
+/* The bits of the largest size of n floats, and `largest`: they are ordered as the sizes, NaN above all. */
+LANES_INLINE uint32_t largest_size(const float *x, size_t n, uint32_t largest)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t size = float_bits(x[i]) & 0x7fffffffU;
+        largest = size > largest ? size : largest;
+    }
+    return largest;
+}
+
+LANES_INLINE void int8_block(int8_t *out, const float *x, size_t n, float scale)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = int8_of(x[i], scale);
+}
+
 static void batch_quantize(struct batch_quantize *a, void *stream)
 {
     (void)stream;
-    size_t d = a->d, stride = row_bytes(ROW_INT8, d, 0);
+    size_t d = a->d, stride = row_bytes(ROW_INT8, d, 0), blocks = d - d % ROUND_BLOCK;
     for (size_t r = 0; r < a->rows; r++) {
         const float *x = a->x + r * d;
         unsigned char *row = (unsigned char *)a->out + r * stride;
-        uint32_t largest = 0; /* bits of sizes are ordered as the sizes, NaN above all */
-        for (size_t i = 0; i < d; i++) {
-            uint32_t size = float_bits(x[i]) & 0x7fffffffU;
-            largest = size > largest ? size : largest;
-        }
+        uint32_t largest = 0;
+        for (size_t i = 0; i < blocks; i += ROUND_BLOCK)
+            largest = largest_size(x + i, ROUND_BLOCK, largest);
+        if (blocks < d)
+            largest = largest_size(x + blocks, d - blocks, largest);
         float scale = int8_scale(largest);
+        memset(row + stride - 16, 0, 16); /* what is left behind the bytes is less: a constant is no call */
         memcpy(row, &scale, sizeof scale);
         int8_t *bytes = (int8_t *)row + sizeof scale;
-        for (size_t i = 0; i < d; i++)
-            bytes[i] = int8_of(x[i], scale);
-        memset(bytes + d, 0, stride - sizeof scale - d);
+        for (size_t i = 0; i < blocks; i += ROUND_BLOCK)
+            int8_block(bytes + i, x + i, ROUND_BLOCK, scale);
+        if (blocks < d)
+            int8_block(bytes + blocks, x + blocks, d - blocks, scale);
     }
 }
 
+/* x - x is 0, or NaN if x is not finite; and so is what is added to it. */
 LANES_INLINE bool floats_are_finite(const float *x, size_t n)
 {
-    uint32_t broken = 0;
-    for (size_t i = 0; i < n; i++)
-        broken |= !float_is_finite(x[i]);
-    return broken == 0;
+    v16 sum = v16_set1(0.0F);
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        sum = v16_add(sum, v16_sub(v16_load(x + i), v16_load(x + i)));
+    if (i < n) {
+        v16 rest = v16_load_n(x + i, n - i);
+        sum = v16_add(sum, v16_sub(rest, rest));
+    }
+    return v16_sum(sum) == 0.0F;
 }
 
 static void batch_check(struct batch_check *a, void *stream)
@@ -120,8 +144,9 @@ static void batch_check(struct batch_check *a, void *stream)
     for (size_t from = 0; from < a->rows; from += BATCH_CHUNK) {
         double chunk = 0.0;
         for (size_t r = from; r < a->rows && r < from + BATCH_CHUNK; r++) {
-            bool is_finite = floats_are_finite(a->x + r * a->d, a->d);
-            float squares = sum_squares(a->x + r * a->d, a->d);
+            const float *x = a->x + r * a->d;
+            float squares = sum_squares(x, a->d);
+            bool is_finite = isfinite(squares) || floats_are_finite(x, a->d); /* squares may overflow */
             if (a->is_finite)
                 a->is_finite[r] = is_finite;
             if (a->squares)

@@ -5,6 +5,12 @@
 
 enum { SEGMENT_AHEAD = 12, SEGMENT_VECTORS = 4 }; /* vectors side by side: nobody waits for one sum's fma */
 
+/* Floats from the gradient of one row to that of the next. */
+LANES_INLINE size_t segment_unit(const struct batch_segments *in)
+{
+    return in->unit > 0 ? in->unit : in->d;
+}
+
 /* `vectors` whole vectors of dims from i on, or one of n, of one chunk: places order[from] up to order[to].
  */
 LANES_INLINE void chunk_sums(v16 *sums, const struct batch_segments *in, size_t from, size_t to, size_t i,
@@ -14,7 +20,7 @@ LANES_INLINE void chunk_sums(v16 *sums, const struct batch_segments *in, size_t 
         sums[v] = v16_set1(0.0F);
     for (size_t at = from; at < to; at++) {
         size_t place = in->order[at], row = in->bag ? in->bag[place] : place;
-        const float *grad = in->grads + row * in->d + i;
+        const float *grad = in->grads + row * segment_unit(in) + i;
         v16 scale = v16_set1(in->scales ? in->scales[place] : 1.0F);
         for (int v = 0; v < vectors; v++)
             sums[v] = v16_fma(scale, v16_load_n(grad + v * 16, n), sums[v]);
@@ -57,7 +63,7 @@ LANES_INLINE void segment_fetch(const struct batch_segments *in, size_t u, size_
     size_t end = in->starts[in->count[0]], until = in->starts[u + 1] + SEGMENT_AHEAD;
     for (; *ahead < until && *ahead < end; (*ahead)++) {
         size_t place = in->order[*ahead];
-        const char *row = (const char *)(in->grads + (in->bag ? in->bag[place] : place) * in->d);
+        const char *row = (const char *)(in->grads + (in->bag ? in->bag[place] : place) * segment_unit(in));
         for (size_t line = 0; line < in->d * sizeof(float); line += CACHE_LINE)
             __builtin_prefetch(row + line);
     }

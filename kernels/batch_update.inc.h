@@ -1,10 +1,10 @@
 /*
  * update of batch.h: a few rows at a time have their gradients summed (batch_segments.inc.h) and make their
- * step by the functions for rows (optimizer.inc.h), while the next ones are fetched. Rows of sixteen bits are
- * widened first, and rounded behind.
+ * step by the functions for rows (optimizer.inc.h), while later ones are fetched, one by one: lines asked for
+ * all at once wait for each other. Rows of sixteen bits are widened first, and rounded behind.
  */
 
-enum { UPDATE_ROWS = 16, UPDATE_LINE = 64 };
+enum { UPDATE_ROWS = 4, UPDATE_AHEAD = 12, UPDATE_LINE = 64 };
 
 /* The rows of a block that make a step. */
 struct update_block {
@@ -31,24 +31,24 @@ static void update_step(const struct update_block *b, size_t d, enum opt_kind ki
     }
 }
 
-LANES_INLINE void update_fetch(const struct batch_update *a, size_t from, size_t count, size_t bytes)
+/* The row of number u is on its way into the cache, if there is one. */
+LANES_INLINE void update_fetch(const struct batch_update *a, size_t u, size_t bytes)
 {
-    for (size_t u = from; u < count && u < from + UPDATE_ROWS; u++) {
-        const unsigned char *row = a->rows[u];
-        for (size_t at = 0; row && at < bytes; at += UPDATE_LINE)
-            __builtin_prefetch(row + at, 1);
-    }
+    const unsigned char *row = u < a->in.count[0] ? a->rows[u] : NULL;
+    for (size_t at = 0; row && at < bytes; at += UPDATE_LINE)
+        __builtin_prefetch(row + at, 1);
 }
 
 /* Sums of the numbers from `from` on, as far as they have a row and their sum is finite. */
 static void update_gather(struct update_block *b, const struct batch_update *a, size_t from, size_t to,
                           size_t *ahead)
 {
-    size_t d = a->in.d;
+    size_t d = a->in.d, bytes = row_bytes(a->format, d, opt_state_floats(a->kind, d));
     b->n = 0;
     for (size_t u = from; u < to; u++) {
         unsigned char *row = a->rows[u];
         segment_fetch(&a->in, u, ahead);
+        update_fetch(a, u + UPDATE_AHEAD, bytes);
         if (!row)
             continue;
         float *grad = b->grads[b->n], *w = (float *)(void *)row;
@@ -80,10 +80,8 @@ static void batch_update(struct batch_update *a, void *stream)
     }
     struct update_block block;
     size_t d = a->in.d, count = a->in.count[0], ahead = 0;
-    size_t bytes = row_bytes(a->format, d, opt_state_floats(a->kind, d));
     for (size_t from = 0; from < count; from += UPDATE_ROWS) {
         size_t to = count - from < UPDATE_ROWS ? count : from + UPDATE_ROWS;
-        update_fetch(a, to, count, bytes);
         update_gather(&block, a, from, to, &ahead);
         update_step(&block, d, a->kind, &a->params);
         for (size_t k = 0; k < block.n && a->format != ROW_FP32; k++) {

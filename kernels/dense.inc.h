@@ -4,112 +4,99 @@
  * gradient puts sixteen inputs in the lanes and runs over the events in order.
  *
  * Ladder (128 x 196, AVX-512): one output at a time, two loads a fma; eight outputs at a time share the
- * input's load.
+ * input's load. With sixteen registers of half the width eight do not fit: six do.
  */
+enum { DENSE_OUTPUTS = LANES_REGISTERS < 16 ? 6 : 8 };
 
-/* Eight outputs. Named sums, not an array: they must stay in registers. */
-LANES_INLINE void dense_forward8(float *out, const float *in, const float *w, const float *bias, size_t d)
+/* A constant number of outputs, whose sums stay in registers. */
+LANES_INLINE void dense_forward_some(float *out, const float *in, const float *w, const float *bias, size_t d,
+                                     size_t outputs)
 {
-    v16 s0 = v16_set1(bias[0]), s1 = v16_set1(bias[1]), s2 = v16_set1(bias[2]), s3 = v16_set1(bias[3]);
-    v16 s4 = v16_set1(bias[4]), s5 = v16_set1(bias[5]), s6 = v16_set1(bias[6]), s7 = v16_set1(bias[7]);
+    v16 sums[DENSE_OUTPUTS];
+    for (size_t o = 0; o < outputs; o++)
+        sums[o] = v16_set1(bias[o]);
     for (size_t i = 0; i < d; i++) {
         v16 x = v16_load(in + i * 16);
-        s0 = v16_fma(v16_set1(w[i]), x, s0);
-        s1 = v16_fma(v16_set1(w[d + i]), x, s1);
-        s2 = v16_fma(v16_set1(w[2 * d + i]), x, s2);
-        s3 = v16_fma(v16_set1(w[3 * d + i]), x, s3);
-        s4 = v16_fma(v16_set1(w[4 * d + i]), x, s4);
-        s5 = v16_fma(v16_set1(w[5 * d + i]), x, s5);
-        s6 = v16_fma(v16_set1(w[6 * d + i]), x, s6);
-        s7 = v16_fma(v16_set1(w[7 * d + i]), x, s7);
+        for (size_t o = 0; o < outputs; o++)
+            sums[o] = v16_fma(v16_set1(w[o * d + i]), x, sums[o]);
     }
-    v16_store(out, s0), v16_store(out + 16, s1), v16_store(out + 32, s2), v16_store(out + 48, s3);
-    v16_store(out + 64, s4), v16_store(out + 80, s5), v16_store(out + 96, s6), v16_store(out + 112, s7);
+    for (size_t o = 0; o < outputs; o++)
+        v16_store(out + o * 16, sums[o]);
 }
 
 static void dense_forward(float *out, const float *in, const float *w, const float *bias, size_t n, size_t d)
 {
     size_t o = 0;
-    for (; o + 8 <= n; o += 8)
-        dense_forward8(out + o * 16, in, w + o * d, bias + o, d);
-    for (; o < n; o++) {
-        v16 sum = v16_set1(bias[o]);
-        for (size_t i = 0; i < d; i++)
-            sum = v16_fma(v16_set1(w[o * d + i]), v16_load(in + i * 16), sum);
-        v16_store(out + o * 16, sum);
-    }
+    for (; o + DENSE_OUTPUTS <= n; o += DENSE_OUTPUTS)
+        dense_forward_some(out + o * 16, in, w + o * d, bias + o, d, DENSE_OUTPUTS);
+    for (; o + 2 <= n; o += 2)
+        dense_forward_some(out + o * 16, in, w + o * d, bias + o, d, 2);
+    if (o < n)
+        dense_forward_some(out + o * 16, in, w + o * d, bias + o, d, 1);
 }
 
-LANES_INLINE void dense_backward8(float *din, const float *dout, const float *w, size_t n, size_t d)
+LANES_INLINE void dense_backward_some(float *din, const float *dout, const float *w, size_t n, size_t d,
+                                      size_t inputs)
 {
-    v16 z = v16_set1(0.0F);
-    v16 s0 = z, s1 = z, s2 = z, s3 = z, s4 = z, s5 = z, s6 = z, s7 = z;
+    v16 sums[DENSE_OUTPUTS];
+    for (size_t i = 0; i < inputs; i++)
+        sums[i] = v16_set1(0.0F);
     for (size_t o = 0; o < n; o++) {
         v16 dy = v16_load(dout + o * 16);
-        const float *row = w + o * d;
-        s0 = v16_fma(v16_set1(row[0]), dy, s0);
-        s1 = v16_fma(v16_set1(row[1]), dy, s1);
-        s2 = v16_fma(v16_set1(row[2]), dy, s2);
-        s3 = v16_fma(v16_set1(row[3]), dy, s3);
-        s4 = v16_fma(v16_set1(row[4]), dy, s4);
-        s5 = v16_fma(v16_set1(row[5]), dy, s5);
-        s6 = v16_fma(v16_set1(row[6]), dy, s6);
-        s7 = v16_fma(v16_set1(row[7]), dy, s7);
+        for (size_t i = 0; i < inputs; i++)
+            sums[i] = v16_fma(v16_set1(w[o * d + i]), dy, sums[i]);
     }
-    v16_store(din, s0), v16_store(din + 16, s1), v16_store(din + 32, s2), v16_store(din + 48, s3);
-    v16_store(din + 64, s4), v16_store(din + 80, s5), v16_store(din + 96, s6), v16_store(din + 112, s7);
+    for (size_t i = 0; i < inputs; i++)
+        v16_store(din + i * 16, sums[i]);
 }
 
 static void dense_backward(float *din, const float *dout, const float *w, size_t n, size_t d)
 {
     size_t i = 0;
-    for (; i + 8 <= d; i += 8)
-        dense_backward8(din + i * 16, dout, w + i, n, d);
-    for (; i < d; i++) {
-        v16 sum = v16_set1(0.0F);
-        for (size_t o = 0; o < n; o++)
-            sum = v16_fma(v16_set1(w[o * d + i]), v16_load(dout + o * 16), sum);
-        v16_store(din + i * 16, sum);
-    }
+    for (; i + DENSE_OUTPUTS <= d; i += DENSE_OUTPUTS)
+        dense_backward_some(din + i * 16, dout, w + i, n, d, DENSE_OUTPUTS);
+    for (; i + 2 <= d; i += 2)
+        dense_backward_some(din + i * 16, dout, w + i, n, d, 2);
+    if (i < d)
+        dense_backward_some(din + i * 16, dout, w + i, n, d, 1);
 }
 
-/* Four outputs by sixteen inputs: one load of the inputs serves four fmas. */
-LANES_INLINE void dense_gradient4(float *dw, const float *dout, const float *in_rows, size_t d, size_t lanes)
+/* Some outputs by sixteen inputs: one load of the inputs serves a fma for each. */
+LANES_INLINE void dense_gradient_block(float *dw, const float *dout, const float *in_rows, size_t d,
+                                       size_t outputs, size_t lanes)
 {
-    v16 z = v16_set1(0.0F);
-    v16 s0 = z, s1 = z, s2 = z, s3 = z;
+    v16 sums[DENSE_OUTPUTS];
+    for (size_t o = 0; o < outputs; o++)
+        sums[o] = v16_set1(0.0F);
     for (size_t e = 0; e < 16; e++) {
         v16 x = v16_load_n(in_rows + e * d, lanes);
-        s0 = v16_fma(v16_set1(dout[e]), x, s0);
-        s1 = v16_fma(v16_set1(dout[16 + e]), x, s1);
-        s2 = v16_fma(v16_set1(dout[32 + e]), x, s2);
-        s3 = v16_fma(v16_set1(dout[48 + e]), x, s3);
+        for (size_t o = 0; o < outputs; o++)
+            sums[o] = v16_fma(v16_set1(dout[o * 16 + e]), x, sums[o]);
     }
-    v16_store_n(dw, s0, lanes), v16_store_n(dw + d, s1, lanes);
-    v16_store_n(dw + 2 * d, s2, lanes), v16_store_n(dw + 3 * d, s3, lanes);
+    for (size_t o = 0; o < outputs; o++)
+        v16_store_n(dw + o * d, sums[o], lanes);
+}
+
+LANES_INLINE void dense_gradient_some(float *dw, const float *dout, const float *in_rows, size_t d,
+                                      size_t outputs)
+{
+    size_t i = 0;
+    for (; i + 16 <= d; i += 16)
+        dense_gradient_block(dw + i, dout, in_rows + i, d, outputs, 16);
+    if (i < d)
+        dense_gradient_block(dw + i, dout, in_rows + i, d, outputs, d - i);
 }
 
 static void dense_gradient(float *dw, float *dbias, const float *dout, const float *in_rows, size_t n,
                            size_t d)
 {
     size_t o = 0;
-    for (; o + 4 <= n; o += 4) {
-        size_t i = 0;
-        for (; i + 16 <= d; i += 16)
-            dense_gradient4(dw + o * d + i, dout + o * 16, in_rows + i, d, 16);
-        if (i < d)
-            dense_gradient4(dw + o * d + i, dout + o * 16, in_rows + i, d, d - i);
-    }
-    for (; o < n; o++) {
-        for (size_t i = 0; i < d; i += 16) {
-            size_t lanes = d - i < 16 ? d - i : 16;
-            v16 sum = v16_set1(0.0F);
-            for (size_t e = 0; e < 16; e++) {
-                sum = v16_fma(v16_set1(dout[o * 16 + e]), v16_load_n(in_rows + e * d + i, lanes), sum);
-            }
-            v16_store_n(dw + o * d + i, sum, lanes);
-        }
-    }
+    for (; o + DENSE_OUTPUTS <= n; o += DENSE_OUTPUTS)
+        dense_gradient_some(dw + o * d, dout + o * 16, in_rows, d, DENSE_OUTPUTS);
+    for (; o + 2 <= n; o += 2)
+        dense_gradient_some(dw + o * d, dout + o * 16, in_rows, d, 2);
+    if (o < n)
+        dense_gradient_some(dw + o * d, dout + o * 16, in_rows, d, 1);
     for (o = 0; o < n; o++)
         dbias[o] = v16_sum(v16_load(dout + o * 16));
 }
@@ -187,23 +174,6 @@ static void relu_backward(float *dx, const float *x, size_t n)
 static void relu_forward(float *x, size_t n)
 {
     relu_backward(x, x, n);
-}
-
-/* exp(x) for |x| <= 87 in fma: Cody-Waite reduction, degree 6 (Cephes expf); relative error < 2e-7. */
-LANES_INLINE v16 v16_exp(v16 x)
-{
-    v16 round = v16_set1(12582912.0F); /* 1.5 * 2^23: adding and taking it away rounds to an integer */
-    v16 k = v16_sub(v16_fma(x, v16_set1(1.44269504F), round), round);
-    v16 r = v16_fnma(k, v16_set1(0.693359375F), x);
-    r = v16_fnma(k, v16_set1(-2.12194440e-4F), r);
-    v16 p = v16_set1(1.9875691500e-4F);
-    p = v16_fma(p, r, v16_set1(1.3981999507e-3F));
-    p = v16_fma(p, r, v16_set1(8.3334519073e-3F));
-    p = v16_fma(p, r, v16_set1(4.1665795894e-2F));
-    p = v16_fma(p, r, v16_set1(1.6666665459e-1F));
-    p = v16_fma(p, r, v16_set1(5.0000001201e-1F));
-    p = v16_fma(v16_mul(r, r), p, v16_add(r, v16_set1(1.0F)));
-    return v16_ldexp(p, k);
 }
 
 /* Limited to |x| <= 87 first: beyond it the float result is 0 or 1 anyway. A NaN counts as -87. */

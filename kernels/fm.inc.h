@@ -66,65 +66,121 @@ LANES_INLINE void fetch_to_write(const float *place, size_t bytes)
     __builtin_prefetch((const void *)((uintptr_t)place + bytes), 1);
 }
 
-/* What becomes of the partners of a slice: gradients times `slope` (NULL: as they are), or nothing (out
- * NULL). */
+/*
+ * FFM goes through fields in tiles of four: tile (f, g) of a slice is blocks g..g+3 of rows f..f+3. Its
+ * partners are tile (g, f) turned: vector k has block f + k of each row of that. Two such tiles are loaded,
+ * multiplied and turned together. Whole tiles have a way of their own, in which all lies in registers.
+ */
+
+/* What becomes of the partners of a slice: gradients, times the slopes if they are given, that are written to
+ * out or, `adds`, added to it; or nothing. */
 struct ffm_out {
     float *out;
     size_t stride; /* of out's rows */
-    const float *slope;
+    v16 slopes;
     size_t ahead; /* bytes up to the same place in what comes later, which is fetched meanwhile; 0: nothing */
+    bool has_out, has_slopes, adds;
 };
 
-LANES_INLINE void ffm_put(struct ffm_out to, size_t f, size_t g, v16 partner)
+/* Vectors k below n of a tile's partners. */
+LANES_INLINE void ffm_put(struct ffm_out to, size_t f, size_t g, size_t n, const v16 partners[4])
 {
-    if (to.out)
-        v16_store(to.out + f * to.stride + g * 4, to.slope ? v16_mul(partner, v16_set1(*to.slope)) : partner);
+    float *out = to.out + f * to.stride + g * 4;
+    for (size_t k = 0; k < 4 && k < n && to.has_out; k++, out += to.stride) {
+        v16 grad = to.has_slopes ? v16_mul(partners[k], to.slopes) : partners[k];
+        v16_store(out, to.adds ? v16_add(v16_load(out), grad) : grad);
+    }
+}
+
+/* Partners of fields f..f+3 among the fields of the four rows. */
+LANES_INLINE void ffm_turned(v16 partners[4], const float *const rows[4], size_t f, size_t slice)
+{
+    size_t at = slice + f * 4;
+    v16_load_turned(partners, rows[0] + at, rows[1] + at, rows[2] + at, rows[3] + at);
+}
+
+/* The products of tile (f, g), which has n rows, with its partners, added to the sum in order. */
+LANES_INLINE v16 ffm_products(const float *const rows[4], size_t g, size_t n, size_t slice,
+                              const v16 partners[4], v16 sum)
+{
+    for (size_t k = 0; k < 4 && k < n; k++)
+        sum = v16_fma(v16_load(rows[k] + slice + g * 4), partners[k], sum);
+    return sum;
+}
+
+/* A tile with itself, in which a field's own block is zero; it has n rows. */
+LANES_INLINE v16 ffm_own_tile(struct ffm_out to, const float *const *rows, size_t f, size_t n, size_t slice,
+                              v16 sum)
+{
+    v16 partners[4];
+    ffm_turned(partners, rows + f, f, slice);
+    for (int k = 0; k < 4; k++)
+        partners[k] = v16_clear_group(partners[k], k);
+    sum = ffm_products(rows + f, f, n, slice, partners, sum);
+    ffm_put(to, f, f, n, partners);
+    return sum;
+}
+
+/* Tiles (f, g) and (g, f), f before g: the first has four rows, the second n. Each pair is counted once. */
+LANES_INLINE v16 ffm_two_tiles(struct ffm_out to, const float *const own[4], const float *const *rows,
+                               size_t f, size_t g, size_t n, size_t slice, v16 sum)
+{
+    const float *const others[4] = {rows[g], rows[g + 1], rows[g + 2], rows[g + 3]};
+    v16 partners[4];
+    ffm_turned(partners, others, f, slice);
+    sum = ffm_products(own, g, 4, slice, partners, sum);
+    ffm_put(to, f, g, 4, partners);
+    if (!to.has_out)
+        return sum;
+    ffm_turned(partners, own, g, slice);
+    ffm_put(to, g, f, n, partners);
+    return sum;
 }
 
 /*
- * Fields in tiles of four: partners of tile f (rows f..f+3) among tile g, from the four rows of tile g:
- * vector k holds block f + k of each. A field's own block is zero.
+ * The same with the last fields, if they are fewer than four: tiles (f, g) and (g, f), of which g has n rows,
+ * or g with itself. Apart, so that the registers of the loop over whole tiles are not shared with it.
  */
-LANES_INLINE void ffm_partners(v16 partners[4], const float *const *rows, size_t f, size_t g, size_t slice)
+static __attribute__((noinline)) v16 ffm_last_tiles(const struct ffm_out *to, const float *const *rows,
+                                                    size_t f, size_t g, size_t n, size_t slice, v16 sum)
 {
-    size_t at = slice + f * 4;
-    v16_load_turned(partners, rows[g] + at, rows[g + 1] + at, rows[g + 2] + at, rows[g + 3] + at);
-    for (int k = 0; k < 4 && f == g; k++)
-        partners[k] = v16_clear_group(partners[k], k);
+    if (f == g)
+        return ffm_own_tile(*to, rows, g, n, slice, sum);
+    return ffm_two_tiles(*to, rows + f, rows, f, g, n, slice, sum);
 }
 
-/* Puts a tile's partners where they belong; returns their products with the rows' own blocks, added in order.
- */
-LANES_INLINE v16 ffm_tile(struct ffm_out to, const float *const *rows, size_t f, size_t g, size_t n,
-                          size_t slice, v16 sum)
+/* Fetches what comes later where the slice of rows f up to f + 3 is now, and where their partners go. */
+LANES_INLINE void ffm_ahead(const struct ffm_out *to, const float *const *rows, size_t f, size_t n,
+                            size_t slice)
 {
-    v16 partners[4];
-    ffm_partners(partners, rows, f, g, slice);
-    for (size_t k = 0; k < 4 && f + k < n; k++) {
-        ffm_put(to, f + k, g, partners[k]);
-        if (to.ahead > 0) {
-            fetch_to_read(rows[f + k] + slice + g * 4, to.ahead);
-            if (to.out)
-                fetch_to_write(to.out + (f + k) * to.stride + g * 4, to.ahead);
+    for (size_t k = f; k < f + 4 && k < n && to->ahead > 0; k++) {
+        for (size_t i = 0; i < FFM_ROUND(n) * 4; i += 16) {
+            fetch_to_read(rows[k] + slice + i, to->ahead);
+            if (to->has_out)
+                fetch_to_write(to->out + k * to->stride + i, to->ahead);
         }
-        sum = v16_fma(v16_load(rows[f + k] + slice + g * 4), partners[k], sum);
     }
-    return sum;
 }
 
 /* All pairs of one slice, which begins at `slice` in each row. In a tile with itself each pair is met twice.
  */
 LANES_INLINE float ffm_slice(struct ffm_out to, const float *const *rows, size_t n, size_t slice)
 {
-    v16 pairs = v16_set1(0.0F);
-    v16 twice = v16_set1(0.0F);
-    for (size_t f = 0; f < n; f += 4) {
-        twice = ffm_tile(to, rows, f, f, n, slice, twice);
-        for (size_t g = f + 4; g < n; g += 4) {
-            pairs = ffm_tile(to, rows, f, g, n, slice, pairs);
-            (void)ffm_tile(to, rows, g, f, n, slice, v16_set1(0.0F));
-        }
+    v16 pairs = v16_set1(0.0F), twice = v16_set1(0.0F);
+    size_t f = 0;
+    for (; f + 4 <= n; f += 4) {
+        const float *const own[4] = {rows[f], rows[f + 1], rows[f + 2], rows[f + 3]};
+        ffm_ahead(&to, rows, f, n, slice);
+        twice = ffm_own_tile(to, rows, f, 4, slice, twice);
+        size_t g = f + 4;
+        for (; g + 4 <= n; g += 4)
+            pairs = ffm_two_tiles(to, own, rows, f, g, 4, slice, pairs);
+        if (g < n)
+            pairs = ffm_last_tiles(&to, rows, f, g, n - g, slice, pairs);
     }
+    ffm_ahead(&to, rows, f, n, slice);
+    if (f < n)
+        twice = ffm_last_tiles(&to, rows, f, f, n - f, slice, twice);
     return v16_sum(v16_fma(twice, v16_set1(0.5F), pairs));
 }
 
@@ -136,41 +192,81 @@ static float ffm_forward(float *partners, const float *const *rows, const float 
     float total = 0.0F;
     for (size_t s = 0; s < d / 4; s++) {
         size_t slice = s * blocks * 4;
-        struct ffm_out to = {.out = partners + slice, .stride = d * blocks};
+        struct ffm_out to = {.out = partners + slice, .stride = d * blocks, .has_out = true};
         total += ffm_slice(to, rows, n, slice);
     }
     return total;
 }
 
-/* A tile's partners in all slices, and its products, summed over them. */
-LANES_INLINE void ffm_pairs_tile(float *products, float *partners, const float *const *rows, size_t f,
-                                 size_t g, size_t n, size_t d)
+/* Products f + k with g..g+3 stand in group k of `four`; there are n such rows. */
+LANES_INLINE void ffm_put_products(float *out, size_t blocks, size_t n, v16 four)
 {
-    size_t blocks = FFM_ROUND(n), stride = d * blocks, count = n - f < 4 ? n - f : 4;
-    v16 z = v16_set1(0.0F), sums[4] = {z, z, z, z}, p[4];
-    for (size_t slice = 0; slice < stride; slice += blocks * 4) {
-        ffm_partners(p, rows, f, g, slice);
-        for (size_t k = 0; k < 4 && k < count; k++) {
-            v16_store(partners + (f + k) * stride + slice + g * 4, p[k]);
-            sums[k] = v16_fma(v16_load(rows[f + k] + slice + g * 4), p[k], sums[k]);
-        }
-    }
-    float *out = products + f * blocks + g;
-    v16 four = v16_group_sums(sums[0], sums[1], sums[2], sums[3]);
-    if (count == 4)
+    if (n >= 4) {
         v16_store4x4(out, out + blocks, out + 2 * blocks, out + 3 * blocks, four);
-    for (size_t k = 0; k < count && count < 4; k++)
-        v16_sum4(out + k * blocks, sums[k]);
+        return;
+    }
+    float some[16];
+    v16_store(some, four);
+    for (size_t k = 0; k < n; k++)
+        memcpy(out + k * blocks, some + k * 4, 4 * sizeof *out);
+}
+
+/* A tile's partners in all slices, which are `width` floats wide; its products, summed over them. */
+LANES_INLINE v16 ffm_pairs_tile(struct ffm_out to, const float *const *rows, size_t f, size_t g, size_t n,
+                                size_t width, bool has_products)
+{
+    v16 z = v16_set1(0.0F), sums[4] = {z, z, z, z}, p[4];
+    for (size_t slice = 0; slice < to.stride; slice += width) {
+        ffm_turned(p, rows + g, f, slice);
+        for (int k = 0; k < 4 && f == g; k++)
+            p[k] = v16_clear_group(p[k], k);
+        for (size_t k = 0; k < 4 && k < n && has_products; k++)
+            sums[k] = v16_fma(v16_load(rows[f + k] + slice + g * 4), p[k], sums[k]);
+        ffm_put(to, f, g, n, p);
+        to.out += width;
+    }
+    return v16_group_sums(sums[0], sums[1], sums[2], sums[3]);
+}
+
+/* Tiles (f, g) and (g, f), of which the second has n rows, or one with itself. A product of g with f has the
+ * bits of one of f with g. */
+LANES_INLINE void ffm_pairs_tiles(float *products, struct ffm_out to, const float *const *rows, size_t f,
+                                  size_t g, size_t n, size_t blocks)
+{
+    if (f == g) {
+        v16 own = ffm_pairs_tile(to, rows, f, f, n, 4 * blocks, true);
+        ffm_put_products(products + f * blocks + f, blocks, n, own);
+        return;
+    }
+    v16 four = ffm_pairs_tile(to, rows, f, g, 4, 4 * blocks, true);
+    ffm_put_products(products + f * blocks + g, blocks, 4, four);
+    (void)ffm_pairs_tile(to, rows, g, f, n, 4 * blocks, false);
+    ffm_put_products(products + g * blocks + f, blocks, n, v16_turn(four));
+}
+
+static __attribute__((noinline)) void ffm_pairs_last(float *products, const struct ffm_out *to,
+                                                     const float *const *rows, size_t f, size_t g, size_t n,
+                                                     size_t blocks)
+{
+    ffm_pairs_tiles(products, *to, rows, f, g, n, blocks);
 }
 
 static void ffm_pairs_forward(float *products, float *partners, const float *const *rows, const float *zero,
                               size_t n, size_t d)
 {
     (void)zero;
-    for (size_t f = 0; f < n; f += 4) {
-        for (size_t g = 0; g < n; g += 4)
-            ffm_pairs_tile(products, partners, rows, f, g, n, d);
+    size_t blocks = FFM_ROUND(n), f = 0;
+    struct ffm_out to = {.out = partners, .stride = d * blocks, .has_out = true};
+    for (; f + 4 <= n; f += 4) {
+        ffm_pairs_tiles(products, to, rows, f, f, 4, blocks);
+        size_t g = f + 4;
+        for (; g + 4 <= n; g += 4)
+            ffm_pairs_tiles(products, to, rows, f, g, 4, blocks);
+        if (g < n)
+            ffm_pairs_last(products, &to, rows, f, g, n - g, blocks);
     }
+    if (f < n)
+        ffm_pairs_last(products, &to, rows, f, f, n - f, blocks);
 }
 
 /* A field's scales are spread once for all slices. */

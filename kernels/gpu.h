@@ -24,7 +24,7 @@ extern "C" {
 #endif
 
 /* The least capability: that of __reduce_max_sync and of copies to shared memory that nobody waits for. */
-enum { GPU_API_VERSION = 1, GPU_DEVICES_MAX = 16, GPU_CAPABILITY_MIN = 80 };
+enum { GPU_API_VERSION = 2, GPU_DEVICES_MAX = 16, GPU_CAPABILITY_MIN = 80 };
 
 enum gpu_failure {
     GPU_OK,
@@ -95,6 +95,10 @@ struct gpu_api {
     void (*fill)(struct gpu_stream *stream, void *to, uint8_t byte, size_t bytes);
 
     const struct gpu_table_api *tables; /* gpu_table.h */
+
+    /* Whether the kernel matmul can be used: its products are those of a library that may be missing. To be
+     * asked before a job begins; false: error says what to install. */
+    bool (*can_matmul)(struct gpu *gpu, struct gpu_error *error);
 };
 
 /*

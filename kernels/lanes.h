@@ -61,4 +61,29 @@ LANES_INLINE v16 v16_clamp(v16 x, v16 bound)
     return v16_min(v16_max(x, v16_sub(v16_set1(0.0F), bound)), bound);
 }
 
+/* exp(x) for |x| <= 87 in fma: Cody-Waite reduction, degree 6 (Cephes expf); relative error < 2e-7. */
+LANES_INLINE v16 v16_exp(v16 x)
+{
+    v16 round = v16_set1(12582912.0F); /* 1.5 * 2^23: adding and taking it away rounds to an integer */
+    v16 k = v16_sub(v16_fma(x, v16_set1(1.44269504F), round), round);
+    v16 r = v16_fnma(k, v16_set1(0.693359375F), x);
+    r = v16_fnma(k, v16_set1(-2.12194440e-4F), r);
+    v16 p = v16_set1(1.9875691500e-4F);
+    p = v16_fma(p, r, v16_set1(1.3981999507e-3F));
+    p = v16_fma(p, r, v16_set1(8.3334519073e-3F));
+    p = v16_fma(p, r, v16_set1(4.1665795894e-2F));
+    p = v16_fma(p, r, v16_set1(1.6666665459e-1F));
+    p = v16_fma(p, r, v16_set1(5.0000001201e-1F));
+    p = v16_fma(v16_mul(r, r), p, v16_add(r, v16_set1(1.0F)));
+    return v16_ldexp(p, k);
+}
+
+/* e^x for x <= 0, and 0 below -87; a NaN stays one. What it gives for x > 0 is nobody's. */
+LANES_INLINE v16 v16_exp_below0(v16 x)
+{
+    v16 least = v16_set1(-87.0F);
+    v16 power = v16_keep_gt(v16_exp(v16_clamp(x, v16_set1(87.0F))), x, least); /* of a NaN 0 */
+    return v16_fma(v16_max(least, x), v16_set1(0.0F), power);                  /* max keeps its second then */
+}
+
 #endif

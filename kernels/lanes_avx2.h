@@ -10,6 +10,7 @@ typedef struct {
 typedef struct {
     __m256d lo, hi;
 } d8;
+enum { LANES_REGISTERS = 8 }; /* for v16 */
 
 #define V16_2(op, a, b) ((v16){op((a).lo, (b).lo), op((a).hi, (b).hi)})
 #define D8_2(op, a, b)  ((d8){op((a).lo, (b).lo), op((a).hi, (b).hi)})
@@ -73,8 +74,12 @@ LANES_INLINE void v16_turn_groups(v16 v[4])
 }
 LANES_INLINE void v16_load_turned(v16 v[4], const float *a, const float *b, const float *c, const float *d)
 {
-    for (int k = 0; k < 4; k++)
-        v[k] = v16_load4x4(a + 4 * k, b + 4 * k, c + 4 * k, d + 4 * k);
+    for (int k = 0; k < 4; k += 2) {
+        __m256 x = _mm256_loadu_ps(a + 4 * k), y = _mm256_loadu_ps(b + 4 * k);
+        __m256 z = _mm256_loadu_ps(c + 4 * k), w = _mm256_loadu_ps(d + 4 * k);
+        v[k] = (v16){_mm256_permute2f128_ps(x, y, 0x20), _mm256_permute2f128_ps(z, w, 0x20)};
+        v[k + 1] = (v16){_mm256_permute2f128_ps(x, y, 0x31), _mm256_permute2f128_ps(z, w, 0x31)};
+    }
 }
 LANES_INLINE v16 v16_clear_group(v16 v, int k)
 {
@@ -87,6 +92,24 @@ LANES_INLINE v16 v16_spread4(const float *p)
 {
     return (v16){_mm256_set_m128(_mm_set1_ps(p[1]), _mm_set1_ps(p[0])),
                  _mm256_set_m128(_mm_set1_ps(p[3]), _mm_set1_ps(p[2]))};
+}
+/* eight of the indexes, those of lanes that have none are negative */
+LANES_INLINE __m256 v8_gather(const float *base, __m256i index)
+{
+    __m256i is_there = _mm256_xor_si256(index, _mm256_set1_epi32(-1)); /* by its sign */
+    return _mm256_mask_i32gather_ps(_mm256_set1_ps(-0.0F), base, index, _mm256_castsi256_ps(is_there), 4);
+}
+LANES_INLINE v16 v16_gather(const float *base, const uint32_t *index, size_t n)
+{
+    uint32_t some[16];
+    if (n < 16) { /* the lanes beyond are none */
+        memset(some, 0xff, sizeof some);
+        memcpy(some, index, n * sizeof *some);
+        index = some;
+    }
+    const __m256i *halves = (const __m256i *)(const void *)index;
+    return (v16){v8_gather(base, _mm256_loadu_si256(halves)),
+                 v8_gather(base, _mm256_loadu_si256(halves + 1))};
 }
 /* a pair is moved as a double, of any alignment */
 LANES_INLINE double pair_load(const float *p)
@@ -232,6 +255,20 @@ LANES_INLINE float v16_sum(v16 a)
     t = _mm_add_ps(t, _mm_movehl_ps(t, t));
     return _mm_cvtss_f32(_mm_add_ss(t, _mm_movehdup_ps(t)));
 }
+LANES_INLINE void v16_sums(float out[4], v16 a, v16 b, v16 c, v16 d)
+{
+    __m256 ac = _mm256_add_ps(a.lo, a.hi), bd = _mm256_add_ps(b.lo, b.hi); /* l + 8 */
+    __m256 of_c = _mm256_add_ps(c.lo, c.hi), of_d = _mm256_add_ps(d.lo, d.hi);
+    __m256 first = _mm256_permute2f128_ps(ac, of_c, 0x20), second = _mm256_permute2f128_ps(ac, of_c, 0x31);
+    ac = _mm256_add_ps(first, second); /* l + 4: the four of a, those of c */
+    first = _mm256_permute2f128_ps(bd, of_d, 0x20), second = _mm256_permute2f128_ps(bd, of_d, 0x31);
+    bd = _mm256_add_ps(first, second);
+    first = _mm256_shuffle_ps(ac, bd, 0x44), second = _mm256_shuffle_ps(ac, bd, 0xee);
+    ac = _mm256_add_ps(first, second);              /* l + 2: two of a, two of b; c and d likewise */
+    ac = _mm256_add_ps(ac, _mm256_movehdup_ps(ac)); /* l + 1, in places 0 and 2 */
+    __m128 lo = _mm256_castps256_ps128(ac), hi = _mm256_extractf128_ps(ac, 1);
+    _mm_storeu_ps(out, _mm_shuffle_ps(lo, hi, 0x88));
+}
 LANES_INLINE void v8_sum4(float out[2], __m256 a)
 {
     a = _mm256_add_ps(a, _mm256_permute_ps(a, 0x4e)); /* l + 2 */
@@ -276,6 +313,10 @@ LANES_INLINE v16 v16_groups_turn(__m256 lo, __m256 hi)
     __m128 r2 = _mm256_castps256_ps128(hi), r3 = _mm256_extractf128_ps(hi, 1);
     _MM_TRANSPOSE4_PS(r0, r1, r2, r3);
     return (v16){_mm256_set_m128(r1, r0), _mm256_set_m128(r3, r2)};
+}
+LANES_INLINE v16 v16_turn(v16 a)
+{
+    return v16_groups_turn(a.lo, a.hi);
 }
 LANES_INLINE v16 v16_group_sums(v16 a, v16 b, v16 c, v16 d)
 {

@@ -6,6 +6,7 @@
 
 typedef __m512 v16;
 typedef __m512d d8;
+enum { LANES_REGISTERS = 32 }; /* for v16 */
 
 LANES_INLINE v16 v16_set1(float x)
 {
@@ -57,13 +58,22 @@ LANES_INLINE void v16_turn_groups(v16 v[4])
     v[0] = _mm512_shuffle_ps(ab, cd, 0x44), v[1] = _mm512_shuffle_ps(ab, cd, 0xee);
     v[2] = _mm512_shuffle_ps(ab2, cd2, 0x44), v[3] = _mm512_shuffle_ps(ab2, cd2, 0xee);
 }
+/* Halves are put together on their way from memory: one change of lanes a vector is left. */
 LANES_INLINE void v16_load_turned(v16 v[4], const float *a, const float *b, const float *c, const float *d)
 {
-    __m512 x = v16_load(a), y = v16_load(b), z = v16_load(c), w = v16_load(d);
-    __m512 xy = _mm512_shuffle_f32x4(x, y, 0x44), xy2 = _mm512_shuffle_f32x4(x, y, 0xee);
-    __m512 zw = _mm512_shuffle_f32x4(z, w, 0x44), zw2 = _mm512_shuffle_f32x4(z, w, 0xee);
-    v[0] = _mm512_shuffle_f32x4(xy, zw, 0x88), v[1] = _mm512_shuffle_f32x4(xy, zw, 0xdd);
-    v[2] = _mm512_shuffle_f32x4(xy2, zw2, 0x88), v[3] = _mm512_shuffle_f32x4(xy2, zw2, 0xdd);
+    for (int k = 0; k < 4; k += 2) {
+        __m512 ab = _mm512_insertf32x8(_mm512_castps256_ps512(_mm256_loadu_ps(a + 4 * k)),
+                                       _mm256_loadu_ps(b + 4 * k), 1);
+        __m512 cd = _mm512_insertf32x8(_mm512_castps256_ps512(_mm256_loadu_ps(c + 4 * k)),
+                                       _mm256_loadu_ps(d + 4 * k), 1);
+        v[k] = _mm512_shuffle_f32x4(ab, cd, 0x88);
+        v[k + 1] = _mm512_shuffle_f32x4(ab, cd, 0xdd);
+    }
+}
+LANES_INLINE v16 v16_turn(v16 a)
+{
+    __m512i turned = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+    return _mm512_permutexvar_ps(turned, a);
 }
 LANES_INLINE v16 v16_clear_group(v16 v, int k)
 {
@@ -74,6 +84,16 @@ LANES_INLINE v16 v16_spread4(const float *p)
     __m512i group = _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
     return _mm512_permutexvar_ps(group, _mm512_castps128_ps512(_mm_loadu_ps(p)));
 }
+/* Without -O the intrinsic is a macro, whose conversion of the mask gcc warns of. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+LANES_INLINE v16 v16_gather(const float *base, const uint32_t *index, size_t n)
+{
+    __m512i of = _mm512_maskz_loadu_epi32(v16_mask(n), index);
+    __mmask16 is_there = _mm512_mask_cmpge_epi32_mask(v16_mask(n), of, _mm512_setzero_si512());
+    return _mm512_mask_i32gather_ps(_mm512_set1_ps(-0.0F), is_there, of, base, 4);
+}
+#pragma GCC diagnostic pop
 /* a pair is moved as a double, of any alignment */
 LANES_INLINE double pair_load(const float *p)
 {
@@ -191,6 +211,17 @@ LANES_INLINE v16 v16_ldexp(v16 a, v16 k)
 {
     __m512i e = _mm512_slli_epi32(_mm512_add_epi32(_mm512_cvttps_epi32(k), _mm512_set1_epi32(127)), 23);
     return _mm512_mul_ps(a, _mm512_castsi512_ps(e));
+}
+LANES_INLINE void v16_sums(float out[4], v16 a, v16 b, v16 c, v16 d)
+{
+    v16 ab = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee)); /* l + 8 */
+    v16 cd = _mm512_add_ps(_mm512_shuffle_f32x4(c, d, 0x44), _mm512_shuffle_f32x4(c, d, 0xee));
+    v16 all =
+        _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd)); /* l + 4 */
+    all = _mm512_add_ps(all, _mm512_permute_ps(all, 0x4e));                                    /* l + 2 */
+    all = _mm512_add_ps(all, _mm512_permute_ps(all, 0xb1));                                    /* l + 1 */
+    __m512i first = _mm512_set_epi32(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 8, 4, 0);
+    _mm_storeu_ps(out, _mm512_castps512_ps128(_mm512_permutexvar_ps(first, all)));
 }
 LANES_INLINE float v16_sum(v16 a)
 {

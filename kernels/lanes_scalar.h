@@ -8,6 +8,7 @@ typedef struct {
 typedef struct {
     double f[8];
 } d8;
+enum { LANES_REGISTERS = 8 }; /* for v16 */
 
 #define LANES_EACH(type, n, expr)                                                                            \
     type r;                                                                                                  \
@@ -67,6 +68,11 @@ LANES_INLINE void v16_load_turned(v16 v[4], const float *a, const float *b, cons
     for (int k = 0; k < 4; k++)
         v[k] = v16_load4x4(a + 4 * k, b + 4 * k, c + 4 * k, d + 4 * k);
 }
+/* lane 4 k + l becomes lane 4 l + k */
+LANES_INLINE v16 v16_turn(v16 a)
+{
+    LANES_EACH(v16, 16, a.f[i % 4 * 4 + i / 4]);
+}
 /* group k becomes zero */
 LANES_INLINE v16 v16_clear_group(v16 v, int k)
 {
@@ -77,6 +83,12 @@ LANES_INLINE v16 v16_clear_group(v16 v, int k)
 LANES_INLINE v16 v16_spread4(const float *p)
 {
     LANES_EACH(v16, 16, p[i / 4]);
+}
+/* base[index[i]] for n of 0..16 indexes below 2^31; -0, which changes no sum, where one is UINT32_MAX and in
+ * lanes beyond */
+LANES_INLINE v16 v16_gather(const float *base, const uint32_t *index, size_t n)
+{
+    LANES_EACH(v16, 16, (size_t)i < n && index[i] != UINT32_MAX ? base[index[i]] : -0.0F);
 }
 /* p[i][0], and p[i][1] in *seconds, for n of 1..16 pointers; lanes beyond repeat one of them */
 LANES_INLINE v16 v16_load_pairs(float *const *p, size_t n, v16 *seconds)
@@ -180,6 +192,11 @@ LANES_INLINE float v16_sum(v16 a)
             a.f[i] += a.f[i + half];
     }
     return a.f[0];
+}
+/* that tree of each of four vectors */
+LANES_INLINE void v16_sums(float out[4], v16 a, v16 b, v16 c, v16 d)
+{
+    out[0] = v16_sum(a), out[1] = v16_sum(b), out[2] = v16_sum(c), out[3] = v16_sum(d);
 }
 /* sums of the four groups of four lanes: (l0 + l2) + (l1 + l3) */
 LANES_INLINE void v16_sum4(float out[4], v16 a)

@@ -2,6 +2,7 @@
  * The linear part of a model: weights and one float of state each, which lie in pairs all over memory, and
  * what the tables and losses of single events need.
  */
+#include "kernels/logistic.inc.h"
 
 static float pairs_dot(float *w, float *const *pairs, const float *values, size_t n, size_t d)
 {
@@ -35,38 +36,6 @@ static void mix_keys(uint64_t *out, const uint64_t *keys, uint64_t seed, size_t 
         x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
         out[i] = x ^ (x >> 31);
     }
-}
-
-/*
- * num_exp with fma, x limited to +-708, without branches: Cody and Waite's reduction to |r| <= ln2 / 2, then
- * Taylor of degree 13 by Estrin's scheme, for its latency is on every event's path. Plain C over doubles, so
- * that single values and arrays, which the compiler takes several lanes at a time, have the same bits.
- */
-LANES_INLINE double exp_limited(double x)
-{
-    x = x < -708.0 ? -708.0 : x;
-    x = x > 708.0 ? 708.0 : x;
-    double shifted = fma(x, 1.4426950408889634, 6755399441055744.0); /* + 1.5 * 2^52 rounds to an integer */
-    double k = shifted - 6755399441055744.0;
-    double r = fma(k, -6.93147180369123816490e-01, x);
-    r = fma(k, -1.90821492927058770002e-10, r);
-    double r2 = r * r, r4 = r2 * r2;
-    double a = fma(r2, fma(r, 1.0 / 6, 1.0 / 2), 1.0 + r);
-    double b = fma(r2, fma(r, 1.0 / 5040, 1.0 / 720), fma(r, 1.0 / 120, 1.0 / 24));
-    double c = fma(r2, fma(r, 1.0 / 39916800, 1.0 / 3628800), fma(r, 1.0 / 362880, 1.0 / 40320));
-    double d = fma(r, 1.0 / 6227020800, 1.0 / 479001600);
-    double p = fma(r4, fma(r4, fma(r4, d, c), b), a);
-    uint64_t bits; /* its low bits are k's */
-    memcpy(&bits, &shifted, sizeof bits);
-    bits = (bits + 1023) << 52;
-    double scale;
-    memcpy(&scale, &bits, sizeof scale);
-    return p * scale;
-}
-
-LANES_INLINE double sigmoid_of(double x)
-{
-    return 1.0 / (1.0 + exp_limited(-x));
 }
 
 static double sigmoid_one(double x)

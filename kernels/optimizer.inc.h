@@ -131,28 +131,19 @@ static float newton_variance(const struct opt_row *rows, size_t n, size_t d)
 static void ftrl64_weights(double *w, const double *z, const double *sums, size_t n,
                            const struct ftrl64_params *p)
 {
-    d8 l1 = d8_set1(p->l1);
     for (size_t i = 0; i < n; i += 8) {
         size_t lanes = n - i < 8 ? n - i : 8;
-        d8 zi = d8_load_n(z + i, lanes);
-        d8 root = d8_sqrt(d8_load_n(sums + i, lanes));
-        d8 scale = d8_add(d8_div(d8_add(d8_set1(p->beta), root), d8_set1(p->alpha)), d8_set1(p->l2));
-        d8 over = d8_sub(d8_copysign(l1, zi), zi);
-        d8_store_n(w + i, d8_keep_gt(d8_div(over, scale), d8_abs(zi), l1), lanes);
+        d8_store_n(w + i, ftrl64_weight(d8_load_n(z + i, lanes), d8_load_n(sums + i, lanes), p), lanes);
     }
 }
 
 static void ftrl64_update(double *z, double *sums, const double *w, const double *g, size_t n,
                           const struct ftrl64_params *p)
 {
-    d8 alpha = d8_set1(p->alpha);
     for (size_t i = 0; i < n; i += 8) {
         size_t lanes = n - i < 8 ? n - i : 8;
-        d8 grad = d8_load_n(g + i, lanes);
-        d8 old = d8_load_n(sums + i, lanes);
-        d8 sum = d8_add(old, d8_mul(grad, grad));
-        d8 sigma = d8_div(d8_sub(d8_sqrt(sum), d8_sqrt(old)), alpha);
-        d8 moved = d8_sub(d8_add(d8_load_n(z + i, lanes), grad), d8_mul(sigma, d8_load_n(w + i, lanes)));
+        d8 moved = d8_load_n(z + i, lanes), sum = d8_load_n(sums + i, lanes);
+        ftrl64_step(&moved, &sum, d8_load_n(w + i, lanes), d8_load_n(g + i, lanes), p);
         d8_store_n(z + i, moved, lanes);
         d8_store_n(sums + i, sum, lanes);
     }

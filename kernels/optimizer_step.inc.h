@@ -1,7 +1,7 @@
 /*
  * The arithmetic of the optimizers, one vector of weights at a time, in the words of lanes.h: the one source
- * of the rows' steps on a CPU (optimizer.inc.h, adagrad_block.inc.h) and of the batch's on a GPU
- * (cuda/update.cu, with the words of cuda/lanes.cuh). Compiled as C and as C++.
+ * of the rows' steps on a CPU (optimizer.inc.h, adagrad_block.inc.h, batch_weights.inc.h) and of the batch's
+ * on a GPU (cuda/update.cu and cuda/weights.cu, with the words of cuda/lanes.cuh). Compiled as C and as C++.
  */
 #ifndef KERNELS_OPTIMIZER_STEP_INC_H
 #define KERNELS_OPTIMIZER_STEP_INC_H
@@ -44,6 +44,12 @@ LANES_INLINE v16 opt_move(v16 w, v16 step, v16 threshold_rate, const struct opt_
 LANES_INLINE v16 opt_gradient(v16 w, v16 g, v16 scale, const struct opt_vectors *o)
 {
     return v16_fma(o->l2, w, v16_mul(scale, g));
+}
+
+/* x where it is finite, else 0. */
+LANES_INLINE v16 opt_finite(v16 x)
+{
+    return v16_keep_gt(x, v16_set1(INFINITY), v16_abs(x));
 }
 
 LANES_INLINE v16 momentum_step(v16 w, v16 grad, v16 *velocity, const struct opt_vectors *o)
@@ -124,6 +130,24 @@ LANES_INLINE v16 opt_step(enum opt_kind kind, v16 w, v16 g, v16 scale, v16 curva
 LANES_INLINE float adagrad_row_sum(float old, float squares, float d, float decay)
 {
     return fmaf(old, decay, squares / d);
+}
+
+/* FTRL in double (McMahan 2013, alg. 1): the weights that z and the sums of squared gradients stand for. */
+LANES_INLINE d8 ftrl64_weight(d8 z, d8 sum, const struct ftrl64_params *p)
+{
+    d8 l1 = d8_set1(p->l1);
+    d8 scale = d8_add(d8_div(d8_add(d8_set1(p->beta), d8_sqrt(sum)), d8_set1(p->alpha)), d8_set1(p->l2));
+    d8 over = d8_sub(d8_copysign(l1, z), z);
+    return d8_keep_gt(d8_div(over, scale), d8_abs(z), l1);
+}
+
+/* Both, moved by the gradient at weights w. */
+LANES_INLINE void ftrl64_step(d8 *z, d8 *sum, d8 w, d8 grad, const struct ftrl64_params *p)
+{
+    d8 old = *sum;
+    *sum = d8_add(old, d8_mul(grad, grad));
+    d8 sigma = d8_div(d8_sub(d8_sqrt(*sum), d8_sqrt(old)), d8_set1(p->alpha));
+    *z = d8_sub(d8_add(*z, grad), d8_mul(sigma, w));
 }
 
 /*

@@ -37,6 +37,20 @@ const struct kernels VARIANT_TABLE = {
 
 #include "kernels/batch_update.inc.h"
 
+#include "kernels/batch_matmul.inc.h"
+
+#include "kernels/batch_pack.inc.h"
+#include "kernels/batch_params.inc.h"
+
+#include "kernels/batch_net.inc.h"
+
+#include "kernels/batch_dot.inc.h"
+
+#include "kernels/batch_mixture.inc.h"
+#include "kernels/batch_weights.inc.h"
+
+#include "kernels/batch_loss.inc.h"
+
 /* Each kernel's line stands in the order of kernels.def. */
 extern const struct batch_kernels BATCH_TABLE;
 const struct batch_kernels BATCH_TABLE = {
@@ -51,4 +65,17 @@ const struct batch_kernels BATCH_TABLE = {
     .widen = batch_widen,
     .quantize = batch_quantize,
     .check = batch_check,
+    .matmul = batch_matmul,
+    .params_update = batch_params_update,
+    .pack = batch_pack,
+    .mask_rows = batch_mask_rows,
+    .relu_mask = batch_relu_mask,
+    .clip = batch_clip,
+    .dot_interaction = batch_dot_interaction,
+    .cross = batch_cross,
+    .mixture = batch_mixture,
+    .weights_read = batch_weights_read,
+    .weights_forward = batch_weights_forward,
+    .weights_update = batch_weights_update,
+    .loss = batch_loss,
 };

@@ -131,6 +131,8 @@ bool device_table_snapshot(struct device_table *t, uint32_t since, uint32_t clos
                            void *argument, struct gpu_error *error)
 {
     leat_assert(!t->is_in_snapshot);
+    t->since = since;
+    t->closing = closing;
     struct writer w = {.t = t, .emit = emit, .argument = argument, .room = t->stage};
     bool is_good = collect_removed(t, error);
     for (uint32_t i = 0; i < t->options.tables; i++)

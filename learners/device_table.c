@@ -13,7 +13,13 @@ void device_pack(const struct device_table *t, const struct gpu_row_head *head, 
 {
     struct table_row row = {.key = head->key, .count = head->count, .seen = head->seen, .epoch = head->epoch};
     memcpy(stored, &row, offsetof(struct table_row, step));
-    memcpy(stored + offsetof(struct table_row, step), payload, t->floats * sizeof *payload);
+    const struct device_stored *s = &t->stored;
+    size_t d = t->options.d, state = gpu_state_floats(&t->options);
+    unsigned char *out = stored + offsetof(struct table_row, step);
+    memset(out, 0, s->payload_bytes);
+    memcpy(out + s->vector_at, payload, d * sizeof *payload);
+    memcpy(out + s->state_at, payload + d, state * sizeof *payload);
+    memcpy(out + s->linear_at, payload + d + state, s->linear_bytes);
 }
 
 void device_unpack(const struct device_table *t, uint32_t table, const unsigned char *stored, uint32_t slot)
@@ -22,8 +28,31 @@ void device_unpack(const struct device_table *t, uint32_t table, const unsigned 
     memcpy(&row, stored, offsetof(struct table_row, step));
     t->pool.heads[slot] = (struct gpu_row_head){
         .key = row.key, .table = table, .count = row.count, .seen = row.seen, .epoch = row.epoch};
-    memcpy(device_pool_payload(&t->pool, slot), stored + offsetof(struct table_row, step),
-           t->floats * sizeof(float));
+    const struct device_stored *s = &t->stored;
+    size_t d = t->options.d, state = gpu_state_floats(&t->options);
+    const unsigned char *in = stored + offsetof(struct table_row, step);
+    float *payload = device_pool_payload(&t->pool, slot);
+    memcpy(payload, in + s->vector_at, d * sizeof *payload);
+    memcpy(payload + d, in + s->state_at, state * sizeof *payload);
+    memset(payload + d + state, 0, t->options.extra_floats * sizeof *payload);
+    memcpy(payload + d + state, in + s->linear_at, s->linear_bytes);
+}
+
+/* The layout asked for, or all parts one behind the other. */
+static struct device_stored stored_as(const struct device_table_options *options)
+{
+    const struct gpu_tables_options *o = &options->tables;
+    struct device_stored s = options->stored;
+    size_t vector = o->d * sizeof(float), state = gpu_state_floats(o) * sizeof(float);
+    size_t extra = o->extra_floats * sizeof(float);
+    if (s.payload_bytes == 0)
+        s = (struct device_stored){.payload_bytes = vector + state + extra,
+                                   .state_at = vector,
+                                   .linear_at = vector + state,
+                                   .linear_bytes = extra};
+    leat_assert(s.linear_bytes <= extra && s.linear_at + s.linear_bytes <= s.payload_bytes);
+    leat_assert(s.vector_at + vector <= s.payload_bytes && s.state_at + state <= s.payload_bytes);
+    return s;
 }
 
 size_t device_table_stored_bytes(const struct device_table *t)
@@ -76,6 +105,9 @@ static void make_arrays(struct device_table *t, const struct device_table_option
     t->options.table = copies;
     t->has_stored = zeroed(n, sizeof *t->has_stored);
     t->expired_before = zeroed(n, sizeof *t->expired_before);
+    t->halved_at_us = zeroed(n, sizeof *t->halved_at_us);
+    for (size_t i = 0; i < n; i++)
+        t->halved_at_us[i] = INT64_MIN;
     t->rows_new = zeroed(n, sizeof *t->rows_new);
     t->rows_cold = zeroed(n, sizeof *t->rows_cold);
     t->removed = zeroed(n, sizeof *t->removed);
@@ -103,6 +135,8 @@ static bool init(struct device_table *t, const struct device_table_options *opti
     for (uint32_t i = 0; i < t->ahead_count; i++)
         if (!batch_init(t, &t->ahead[i], error))
             return false;
+    if (!batch_init(t, &t->found, error) || !device_counts_init(t, error))
+        return false;
     return t->api->tables->take_removed(t->tables, t->stream, NULL, 0, &none, error); /* lists from now on */
 }
 
@@ -114,8 +148,11 @@ struct device_table *device_table_new(const struct device_table_options *options
     t->gpu = options->gpu;
     t->stream = options->stream;
     t->options = *o;
-    t->floats = o->d + opt_state_floats(o->optimizer, o->d);
-    t->stored_bytes = offsetof(struct table_row, step) + t->floats * sizeof(float);
+    t->floats = gpu_payload_floats(o);
+    t->expire_after_us = options->expire_after_us;
+    t->watermark_us = INT64_MIN;
+    t->stored = stored_as(options);
+    t->stored_bytes = offsetof(struct table_row, step) + t->stored.payload_bytes;
     t->stage = MIN(MAX(o->batch_max, (uint32_t)STAGE_LEAST), (uint32_t)STAGE_MOST);
     t->stores = zeroed(o->tables, sizeof(struct cold_store *));
     for (uint32_t i = 0; i < o->tables && options->stores != NULL; i++)
@@ -135,29 +172,21 @@ void device_table_free(struct device_table *t)
     device_pool_free(&t->pool);
     device_export_free(&t->export);
     t->api->free_pinned(t->gpu, t->at);
+    t->api->free_pinned(t->gpu, t->blocks);
+    t->api->free_pinned(t->gpu, t->blocks_count);
     for (uint32_t i = 0; i < t->ahead_count; i++)
         batch_free(t, &t->ahead[i]);
+    batch_free(t, &t->found);
     for (uint32_t i = 0; i < t->options.tables; i++) {
         if (t->stores[i] != NULL)
             t->stores[i]->free(t->stores[i]->self);
         free(t->removed[i].items);
         free(t->removed_since[i].items);
     }
-    void *const memory[] = {(void *)t->options.table,
-                            (void *)t->stores,
-                            t->has_stored,
-                            t->expired_before,
-                            t->rows_new,
-                            t->rows_cold,
-                            t->removed,
-                            t->removed_since,
-                            t->at_waiting,
-                            t->store_keys,
-                            t->store_times,
-                            t->store_found,
-                            t->store_slots,
-                            t->store_rows,
-                            t->ahead};
+    void *const memory[] = {(void *)t->options.table, (void *)t->stores, t->has_stored, t->expired_before,
+                            t->halved_at_us,          t->rows_new,       t->rows_cold,  t->removed,
+                            t->removed_since,         t->at_waiting,     t->store_keys, t->store_times,
+                            t->store_found,           t->store_slots,    t->store_rows, t->ahead};
     for (size_t i = 0; i < ARRAY_COUNT(memory); i++)
         free(memory[i]);
     free(t);
@@ -173,12 +202,6 @@ struct device_table_stats device_table_stats(const struct device_table *t)
     struct device_table_stats stats = t->stats;
     stats.pinned_rows = device_pool_rows(&t->pool);
     return stats;
-}
-
-void device_table_expire(struct device_table *t, uint32_t table, uint32_t expired_before)
-{
-    t->expired_before[table] = MAX(t->expired_before[table], expired_before);
-    t->api->tables->expire(t->tables, t->stream, table, expired_before);
 }
 
 /* --- batches ----------------------------------------------------------------------------------------------
@@ -204,6 +227,15 @@ static void ask(struct device_table *t, struct device_batch *b)
     api->copy(t->stream, b->keys, batch->keys, batch->n * sizeof *b->keys);
     api->copy(t->stream, b->tables, batch->tables, batch->n * sizeof *b->tables);
     api->record(b->asked, t->stream);
+    b->is_asked = true;
+}
+
+static bool lies_below(const struct device_table *t)
+{
+    bool is_below = device_pool_rows(&t->pool) > 0;
+    for (uint32_t i = 0; i < t->options.tables; i++)
+        is_below |= t->has_stored[i];
+    return is_below;
 }
 
 bool device_table_ahead(struct device_table *t, const struct gpu_batch *batch, struct gpu_error *error)
@@ -211,7 +243,7 @@ bool device_table_ahead(struct device_table *t, const struct gpu_batch *batch, s
     /* While this batch's question waits for the work queued before it: what is cold of earlier ones. */
     for (uint32_t i = 0; i < t->ahead_count; i++) {
         struct device_batch *b = &t->ahead[i];
-        if (b->batch.step == TABLE_STEP_NONE || b->is_raised)
+        if (b->batch.step == TABLE_STEP_NONE || !b->is_asked || b->is_raised)
             continue;
         if (!t->api->wait_for(b->asked, error) || !device_raise(t, b, error))
             return false;
@@ -219,9 +251,40 @@ bool device_table_ahead(struct device_table *t, const struct gpu_batch *batch, s
     struct device_batch *b = announced(t, TABLE_STEP_NONE);
     leat_assert(b != NULL && batch->step != TABLE_STEP_NONE && announced(t, batch->step) == NULL);
     b->batch = *batch;
-    b->is_raised = false;
-    ask(t, b);
+    b->is_raised = b->is_asked = false;
+    if (lies_below(t))
+        ask(t, b);
     return true;
+}
+
+/* Room for all rows that the batch may bring, while nothing lies below. *has_room false: keys have to be
+ * asked for. */
+static bool room_unasked(struct device_table *t, const struct gpu_batch *batch, bool *has_room,
+                         struct gpu_error *error)
+{
+    const struct gpu_table_api *api = t->api->tables;
+    *has_room = false;
+    if (t->is_tight || lies_below(t))
+        return true;
+    for (uint32_t i = 0; i < t->options.tables; i++)
+        t->rows_new[i] = batch->places != NULL ? batch->places[i] : batch->n;
+    *has_room = api->has_room(t->tables, t->rows_new, batch->n);
+    if (*has_room)
+        return true;
+    if (!api->make_room(t->tables, t->stream, t->rows_new, t->rows_cold, error))
+        return false;
+    *has_room = true;
+    for (uint32_t i = 0; i < t->options.tables; i++)
+        *has_room = *has_room && t->rows_cold[i] == 0;
+    t->is_tight = !*has_room;
+    return true;
+}
+
+/* All that lies below of a batch's keys comes up. */
+static bool bring(struct device_table *t, struct device_batch *b, struct gpu_error *error)
+{
+    ask(t, b);
+    return t->api->wait_for(b->asked, error) && device_fetch(t, b, error);
 }
 
 bool device_table_step(struct device_table *t, const struct gpu_batch *batch, void **rows,
@@ -233,13 +296,31 @@ bool device_table_step(struct device_table *t, const struct gpu_batch *batch, vo
             return false;
         b = announced(t, batch->step);
     }
-    /* Again: rows that came for other batches since are to be spared from now on, and some may have had to
-     * go. */
-    ask(t, b);
-    if (!t->api->wait_for(b->asked, error) || !device_fetch(t, b, error) ||
-        !device_room(t, batch->step, error))
+    bool has_room = false;
+    if (!room_unasked(t, batch, &has_room, error))
         return false;
+    /* It was asked when it was announced; again: rows that came for other batches since are to be spared from
+     * now on, and some may have had to go. */
+    t->due = b;
+    if (!has_room && (!bring(t, b, error) || !device_room(t, batch->step, error)))
+        return false;
+    t->due = NULL;
     t->api->tables->resolve(t->tables, t->stream, batch, rows);
     b->batch.step = TABLE_STEP_NONE;
+    return true;
+}
+
+bool device_table_find(struct device_table *t, const struct gpu_batch *batch, void **rows,
+                       struct gpu_error *error)
+{
+    leat_assert(batch->step != TABLE_STEP_NONE);
+    if (lies_below(t)) {
+        t->found.batch = *batch;
+        t->due = &t->found;
+        if (!bring(t, &t->found, error))
+            return false;
+        t->due = NULL;
+    }
+    t->api->tables->find(t->tables, t->stream, batch->keys, batch->tables, batch->count, batch->n, rows);
     return true;
 }

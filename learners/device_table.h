@@ -12,6 +12,8 @@
  *   - Rows go down between batches only, when the GPU's memory is full: those used longest ago, by (step,
  *     key), with their headers. Rows that announced batches need are spared as long as there are others; else
  *     they come back when their batch is due.
+ *   - As long as nothing lies below, no key is asked for: a step waits only where room has to be made, once,
+ * and most steps find that there is room by what was counted before (gpu_table_api.has_room).
  *   - Only expiry removes rows of such a table. An expired row is never put back: a last sighting only rises,
  *     so every older copy has expired as well. Tables with rows_max are bounded by it and do not go down.
  *
@@ -31,15 +33,28 @@
 
 struct device_table;
 
+/*
+ * Where the parts of a payload lie as it is stored, so that rows are those of the CPU's tables, byte for byte
+ * (model_internal.h says where a model's are); what lies between them is zeros. A GPU's row always has four
+ * extra floats or none: what of them is not stored comes back as zeros.
+ */
+struct device_stored {
+    size_t payload_bytes;           /* 0: vector, state and extra floats, with nothing in between */
+    size_t linear_at, linear_bytes; /* the first bytes of the extra floats: a linear weight and its state */
+    size_t vector_at, state_at;     /* d floats; their optimizer's state */
+};
+
 struct device_table_options {
     const struct gpu_api *api;
     struct gpu *gpu;
     struct gpu_stream *stream; /* all work is queued on it */
     struct gpu_tables_options tables;
+    struct device_stored stored;
     uint64_t pinned_bytes; /* of rows below the GPU's memory; 0: as few as can be */
     struct cold_store *const
-        *stores;    /* [tables], each or all NULL; they are the device_table's from now on */
-    uint32_t ahead; /* batches announced at most: 1 or more */
+        *stores;             /* [tables], each or all NULL; they are the device_table's from now on */
+    uint32_t ahead;          /* batches announced at most: 1 or more */
+    int64_t expire_after_us; /* what set_watermark goes by; 0: nothing expires */
 };
 
 struct device_table_stats {
@@ -63,15 +78,34 @@ bool device_table_ahead(struct device_table *t, const struct gpu_batch *batch, s
 /*
  * The batch is due (announced before, or not): brings its rows, makes room, and resolves it: rows[u] (device
  * memory) as gpu_table_api.resolve. They may be used by what is queued on the stream before the next call of
- * device_table_step, _expire, _restore or _snapshot.
+ * device_table_step, _find, _expire, _restore or _snapshot.
  */
 bool device_table_step(struct device_table *t, const struct gpu_batch *batch, void **rows,
                        struct gpu_error *error);
 
+/*
+ * Rows for prediction, of batch->count keys, keys and tables: rows[u] (device memory), NULL where there is
+ * none; no sighting, nothing is made or counted. What lies below comes up, as for a step; batch->step: of the
+ * batch that is due next, or later, with whose rows these are kept. rows: as of device_table_step.
+ */
+bool device_table_find(struct device_table *t, const struct gpu_batch *batch, void **rows,
+                       struct gpu_error *error);
+
 /* Rows of a table with seen below `expired_before` are gone, wherever they lie. Never goes back. */
 void device_table_expire(struct device_table *t, uint32_t table, uint32_t expired_before);
+/* Advances event time, as table_set_watermark does on the CPU: expiry and the sketches' halving follow it.
+ * epoch: of the checkpoint being written to. */
+void device_table_set_watermark(struct device_table *t, int64_t watermark_us, uint32_t epoch);
+/* What a model's state keeps of a table's times (struct table has them under the same names); set: at a
+ * restore. */
+struct device_table_times {
+    int64_t halved_at_us, watermark_us; /* INT64_MIN: none yet */
+    uint32_t expired_before;
+};
+struct device_table_times device_table_times(const struct device_table *t, uint32_t table);
+void device_table_set_times(struct device_table *t, uint32_t table, const struct device_table_times *times);
 
-/* --- checkpoints: rows as table_stored_bytes says, their payload d weights and then the state -------------
+/* --- checkpoints: rows as table_stored_bytes says, their payload as device_stored says --------------------
  */
 
 size_t device_table_stored_bytes(const struct device_table *t);
@@ -87,6 +121,10 @@ typedef bool device_table_emit(void *argument, uint32_t table, const void *store
 bool device_table_snapshot(struct device_table *t, uint32_t since, uint32_t closing, device_table_emit *emit,
                            void *argument, struct gpu_error *error);
 const struct table_keys *device_table_removed(const struct device_table *t, uint32_t table);
+/* Likewise until device_table_snapshot_end, and before the next batch: the blocks of a table's sketch that
+ * changed in those epochs, each item a struct sketch_block. Waits. */
+bool device_table_snapshot_counts(struct device_table *t, uint32_t table, device_table_emit *emit,
+                                  void *argument, struct gpu_error *error);
 void device_table_snapshot_end(struct device_table *t, bool is_published);
 
 /* Puts rows back, in place of what is there; takes keys away (from GPU and pinned memory). After the last of
@@ -95,6 +133,9 @@ bool device_table_restore(struct device_table *t, uint32_t table, const void *st
                           struct gpu_error *error);
 bool device_table_restore_remove(struct device_table *t, uint32_t table, const uint64_t *keys, size_t count,
                                  struct gpu_error *error);
+/* Stored blocks of its sketch. false: there are no such blocks (GPU_UNSUPPORTED), or as always. */
+bool device_table_restore_counts(struct device_table *t, uint32_t table, const struct sketch_block *blocks,
+                                 size_t count, struct gpu_error *error);
 bool device_table_restored(struct device_table *t, struct gpu_error *error);
 
 #endif

@@ -8,7 +8,10 @@
 
 #include "core/base.h"
 
-enum { DEVICE_STORE_BATCH = 4096 }; /* rows a call of a cold store */
+enum {
+    DEVICE_STORE_BATCH = 4096, /* rows a call of a cold store */
+    DEVICE_SKETCH_PIECE = 256, /* blocks of a sketch that move at a time */
+};
 
 /* A batch that was announced. */
 struct device_batch {
@@ -19,6 +22,7 @@ struct device_batch {
     uint32_t *counts;           /* pinned: [0] keys, [1] missing */
     uint32_t *device_missing, *device_count;
     uint32_t *raised; /* of each key: a slot of the pool, not in its index; BATCH_NONE: none */
+    bool is_asked;    /* the answer comes, or is there */
     bool is_raised;   /* what the cold store has of it was asked for, and lies in `raised` */
     uint64_t spilled; /* stats.spilled at that time */
 };
@@ -29,15 +33,21 @@ struct device_table {
     struct gpu_stream *stream;
     struct gpu_tables *tables;
     struct gpu_tables_options options; /* .table: a copy */
+    struct device_stored stored;       /* .payload_bytes is set */
     size_t floats, stored_bytes;       /* of a payload; of a row as it is stored */
     struct cold_store **stores;        /* [tables] NULL: none */
     bool *has_stored;                  /* [tables] whether a store was ever given rows */
     uint32_t *expired_before;          /* [tables] */
-    uint32_t *rows_new;                /* [tables] scratch */
-    uint64_t *rows_cold;               /* [tables] scratch */
-    struct table_keys *removed;        /* [tables] since the last snapshot; while one lasts, of that one */
-    struct table_keys *removed_since;  /* [tables] while a snapshot lasts */
+    int64_t *halved_at_us;             /* [tables] */
+    int64_t expire_after_us, watermark_us;
+    uint32_t *rows_new;               /* [tables] scratch */
+    uint64_t *rows_cold;              /* [tables] scratch */
+    struct table_keys *removed;       /* [tables] since the last snapshot; while one lasts, of that one */
+    struct table_keys *removed_since; /* [tables] while a snapshot lasts */
     bool is_in_snapshot;
+    uint32_t since, closing;         /* of the snapshot */
+    struct gpu_sketch_block *blocks; /* pinned, [DEVICE_SKETCH_PIECE]; NULL: no table has a sketch */
+    uint32_t *blocks_count;          /* pinned */
     struct device_pool pool;
     struct device_export export;
     uint32_t stage;            /* rows that move at a time */
@@ -50,6 +60,11 @@ struct device_table {
     unsigned char *store_rows; /* likewise: as they are stored */
     struct device_batch *ahead;
     uint32_t ahead_count;
+    struct device_batch found;      /* of device_table_find */
+    const struct device_batch *due; /* the batch that rows are brought for; NULL: none */
+    bool is_tight; /* the GPU's memory had no room for all that a batch might bring: its keys are asked for */
+    uint32_t unspared_for,
+        unspared_mark; /* the last step that needed it, and what its rows are marked with */
     struct device_table_stats stats;
 };
 
@@ -59,6 +74,9 @@ static inline bool device_table_is_expired(const struct device_table *t, const s
 }
 
 void device_list_removed(struct device_table *t, uint32_t table, uint64_t key);
+
+/* device_counts.c: memory for sketches on their way. */
+bool device_counts_init(struct device_table *t, struct gpu_error *error);
 
 /* A row between its stored form and a slot of the pool. */
 void device_pack(const struct device_table *t, const struct gpu_row_head *head, const float *payload,

@@ -138,29 +138,30 @@ static bool send(struct device_table *t, uint32_t table, uint64_t count, uint32_
 }
 
 /*
- * What announced batches need is not spared any more, but what `step` needs: those rows are marked as used
- * by a step behind all that are announced. Returns that step.
+ * What announced batches need is not spared any more, but what the due one needs: those rows are marked as
+ * used by a step behind all that are announced, and behind what rows of earlier steps were marked with: these
+ * may go. Returns that step.
  */
 static uint32_t unspare(struct device_table *t, uint32_t step)
 {
     uint32_t last = step;
-    const struct device_batch *due = NULL;
     for (uint32_t i = 0; i < t->ahead_count; i++) {
-        struct device_batch *b = &t->ahead[i];
-        if (b->batch.step == TABLE_STEP_NONE)
-            continue;
-        if (b->batch.step == step)
-            due = b;
-        if ((int32_t)(b->batch.step - last) > 0)
-            last = b->batch.step;
+        uint32_t other = t->ahead[i].batch.step;
+        if (other != TABLE_STEP_NONE && (int32_t)(other - last) > 0)
+            last = other;
     }
-    if (due != NULL) {
-        struct gpu_batch marked = due->batch;
-        marked.step = last + 1;
-        t->api->tables->missing(t->tables, t->stream, &marked, due->device_missing, due->device_count);
+    if (t->stats.unspared == 0 || t->unspared_for != step) {
+        bool is_behind = t->stats.unspared > 0 && (int32_t)(t->unspared_mark - last) > 0;
+        t->unspared_mark = (is_behind ? t->unspared_mark : last) + 1;
+        t->unspared_for = step;
+    }
+    if (t->due != NULL) {
+        struct gpu_batch marked = t->due->batch;
+        marked.step = t->unspared_mark;
+        t->api->tables->missing(t->tables, t->stream, &marked, t->due->device_missing, t->due->device_count);
     }
     t->stats.unspared++;
-    return last + 1;
+    return t->unspared_mark;
 }
 
 static bool too_small(const struct device_table *t, uint64_t rows, struct gpu_error *error)
@@ -176,7 +177,9 @@ static bool too_small(const struct device_table *t, uint64_t rows, struct gpu_er
 bool device_room(struct device_table *t, uint32_t step, struct gpu_error *error)
 {
     uint32_t spared = step;
-    for (int round = 0;; round++) {
+    if (t->api->tables->has_room(t->tables, t->rows_new, t->due != NULL ? t->due->batch.n : 0))
+        return true;
+    for (;;) {
         if (!t->api->tables->make_room(t->tables, t->stream, t->rows_new, t->rows_cold, error))
             return false;
         uint64_t lacking = 0;

@@ -11,7 +11,7 @@ static bool is_id_type(const struct type *type)
 }
 
 /* Column of an expression; -1 after a diagnostic. */
-static int bind_column(struct operator_bind *bind, const struct ast *ast, bool is_number)
+int learner_bind_column(struct operator_bind *bind, const struct ast *ast, bool is_number)
 {
     int column = bind->add_column(bind, ast);
     if (column < 0)
@@ -51,7 +51,7 @@ static bool bind_sparse(struct operator_bind *bind, struct learner_config *c, co
                        "a learner has at most %d sparse features", MODEL_FIELDS_MAX);
             return false;
         }
-        int column = bind_column(bind, list->items[i], false);
+        int column = learner_bind_column(bind, list->items[i], false);
         is_ok = column >= 0 && feature_add(bind, column, list->items[i]->span) && is_ok;
         if (column < 0)
             continue;
@@ -70,7 +70,7 @@ static bool bind_dense(struct operator_bind *bind, struct learner_config *c)
                        "a learner has at most %d dense features", MODEL_DENSE_MAX);
             return false;
         }
-        int column = bind_column(bind, c->dense.items[i], true);
+        int column = learner_bind_column(bind, c->dense.items[i], true);
         is_ok = column >= 0 && feature_add(bind, column, c->dense.items[i]->span) && is_ok;
         if (column >= 0)
             c->dense_columns[c->dense_count++] = column;
@@ -78,13 +78,17 @@ static bool bind_dense(struct operator_bind *bind, struct learner_config *c)
     return is_ok;
 }
 
-/* The input's own columns and the prediction, which derives from what the features derive from. */
+/* The input's own columns and the predictions, which derive from what the features derive from. */
 static const struct schema *output_schema(struct operator_bind *bind, const struct schema *own)
 {
-    struct schema *out = schema_copy(bind->arena, own, 1);
-    struct field *field = schema_add(out, STR("prediction"), type_of(TYPE_FLOAT));
-    for (uint32_t i = 0; i < bind->learner->count; i++)
-        lineage_merge(&field->lineage, &bind->inputs[0].schema->fields[bind->learner->features[i]].lineage);
+    const struct learner_config *c = bind->config;
+    struct schema *out = schema_copy(bind->arena, own, c->labels_count);
+    for (uint32_t l = 0; l < c->labels_count; l++) {
+        struct field *field = schema_add(out, str_from(c->label_names[l].prediction), type_of(TYPE_FLOAT));
+        for (uint32_t i = 0; i < bind->learner->count; i++)
+            lineage_merge(&field->lineage,
+                          &bind->inputs[0].schema->fields[bind->learner->features[i]].lineage);
+    }
     return out;
 }
 
@@ -101,8 +105,8 @@ static bool check_options(struct operator_bind *bind, const struct learner_confi
         problem = "a learner needs features: `sparse: [...]`, `dense: [...]` or both";
     else if (c->embedding.dim % 4 != 0)
         problem = "`dim` must be a multiple of 4: vectors are computed in slices of four";
-    else if (c->hidden.count >= MODEL_LAYERS_MAX)
-        problem = "`hidden` has too many layers";
+    else if (c->hidden.count >= MODEL_LAYERS_MAX || c->bottom.count >= MODEL_LAYERS_MAX)
+        problem = "at most five dense layers stand behind each other";
     else if (c->batch > 1 &&
              ((c->embedding.optimizer.config && c->embedding.optimizer.choice == OPT_NEWTON) ||
               (c->linear.config && c->linear.choice == OPT_NEWTON)))
@@ -144,6 +148,11 @@ static void common_options(const struct learner_config *c, struct model_options 
     o->rows_max = (uint64_t)c->embedding.rows_max;
     for (uint32_t i = 0; i < c->hidden.count; i++)
         o->hidden[i] = (uint32_t)c->hidden.items[i];
+    for (uint32_t i = 0; i < c->bottom.count; i++)
+        o->bottom[i] = (uint32_t)c->bottom.items[i];
+    o->cross_layers = (uint32_t)c->cross_layers;
+    o->experts = (uint32_t)c->experts;
+    o->labels = c->labels_count;
     if (c->linear.config) {
         o->linear = optimizer_from(&c->linear);
         o->linear_is_double = c->linear.choice == OPT_FTRL;
@@ -159,17 +168,16 @@ static void common_options(const struct learner_config *c, struct model_options 
         o->pairs = optimizer_from(&c->pair_weights);
 }
 
-bool learner_bind(struct operator_bind *bind, enum interaction_kind interaction)
+static bool bind_model(struct operator_bind *bind, enum interaction_kind interaction)
 {
     struct learner_config *c = bind->config;
     const struct schema *own = bind->inputs[0].schema;
     c->own_columns = own->count;
     c->weight_column = -1;
     c->model = (struct model_options){0};
-    c->label_column = bind_column(bind, c->label.ast, true);
-    bool is_ok = c->label_column >= 0;
+    bool is_ok = learner_bind_labels(bind, c);
     if (c->weight.ast) {
-        c->weight_column = bind_column(bind, c->weight.ast, true);
+        c->weight_column = learner_bind_column(bind, c->weight.ast, true);
         is_ok = c->weight_column >= 0 && is_ok;
     }
     is_ok = bind_sparse(bind, c, &c->sparse) && is_ok;
@@ -182,16 +190,40 @@ bool learner_bind(struct operator_bind *bind, enum interaction_kind interaction)
     is_ok = columns_resolve(&c->known_early, bind->inputs[0].schema, bind->arena, bind->diags) && is_ok;
     if (!is_ok || !check_options(bind, c))
         return false;
-    bind->learner->label = c->label_column;
-    bind->learner->label_span = c->label.ast->span;
+    learner_name_labels(bind, c);
     bind->learner->known = c->known_early;
     bind->outputs[0] = output_schema(bind, own);
-    bind->outputs[1] = c->metrics_schema = learner_metrics_schema(bind->arena);
+    bind->outputs[1] = c->metrics_schema = learner_metrics_schema(bind->arena, c->labels_count);
     c->input_schema = bind->inputs[0].schema;
     common_options(c, &c->model);
     bind->needs_memory = c->sparse_count > 0 && c->model.rows_max == 0;
     c->model.interaction = interaction;
     return true;
+}
+
+bool learner_bind(struct operator_bind *bind, enum interaction_kind interaction)
+{
+    return bind_model(bind, interaction) && learner_bind_device(bind, bind->config);
+}
+
+bool learner_bind_network(struct operator_bind *bind, enum network_kind network)
+{
+    struct learner_config *c = bind->config;
+    if (!bind_model(bind, INTERACTION_NONE))
+        return false;
+    enum opt_kind kind = c->model.head.kind;
+    const char *problem = NULL;
+    if (kind == OPT_ADAGRAD_ROW || kind == OPT_ADAGRAD_BLOCK || kind == OPT_NEWTON)
+        problem = "dense layers of a batch move by `sgd`, `momentum`, `adagrad`, `adam` or `ftrl`";
+    else if (c->embedding.optimizer.choice == OPT_NEWTON)
+        problem = "the newton optimizer learns one example at a time: vectors of a batch need another one";
+    if (problem) {
+        diag_error(bind->diags, DIAG_E0901, bind->span, "%s", problem);
+        return false;
+    }
+    c->model.network = network;
+    c->model.linear_is_off = true;
+    return learner_bind_device(bind, c);
 }
 
 bool learner_open(struct operator_context *context)
@@ -210,19 +242,22 @@ bool learner_open(struct operator_context *context)
     s->tables_next = c->sparse_count;
     for (uint32_t f = 0; f < c->sparse_count; f++)
         s->tables[f] = (uint16_t)f;
-    learner_make_model(context);
+    if (!learner_pick_device(context) || !learner_make_model(context))
+        return false;
     s->columns = learner_columns_new(c);
-    metrics_init(&s->metrics, c->model.loss, (uint64_t)c->window);
+    s->metrics = calloc(c->labels_count, sizeof *s->metrics);
+    s->logits = calloc((size_t)c->labels_count * BATCH_ROWS, sizeof *s->logits);
+    leat_assert(s->metrics && s->logits);
+    for (uint32_t l = 0; l < c->labels_count; l++)
+        metrics_init(&s->metrics[l], c->model.loss, (uint64_t)c->window);
     return true;
 }
 
-/* The input's columns with the predictions beside them; null where the event was rejected. */
-static void emit(struct operator_context *context, const struct learner_config *c, struct batch *batch)
+/* A column of predictions; null where the event was rejected. */
+static void put_predictions(const struct learner_config *c, const double *logits, struct batch *batch,
+                            struct batch *out, struct column *column)
 {
-    struct batch *out = batch_derive(batch, context->output);
-    struct column *column = &out->columns[c->own_columns];
     batch_column_init(out, column, type_of(TYPE_FLOAT), batch->rows);
-    const double *logits = c->state->logits;
     double predictions[BATCH_ROWS];
     if (c->model.loss == LOSS_LOGISTIC)
         c->state->kernels->sigmoid64(predictions, logits, batch->selected);
@@ -234,8 +269,30 @@ static void emit(struct operator_context *context, const struct learner_config *
         if (isnan(logits[i]))
             batch_set_null(out, column, row);
     }
+}
+
+static void emit(struct operator_context *context, const struct learner_config *c, struct batch *batch)
+{
+    struct batch *out = batch_derive(batch, context->output);
+    for (uint32_t l = 0; l < c->labels_count; l++)
+        put_predictions(c, c->state->logits + (size_t)l * BATCH_ROWS, batch, out,
+                        &out->columns[c->own_columns + l]);
     context->counters.emitted += batch->selected;
     operator_emit(context, 0, out);
+}
+
+/* Whether an event that was predicted would have been learned; else, as when it learns, it is rejected. */
+static bool is_frozen_out(const struct learner_config *c, const struct model_input *in, double *logits,
+                          uint32_t i)
+{
+    bool is_good = isfinite(in->labels[i]) && (!in->weights || isfinite(in->weights[i]));
+    for (uint32_t l = 1; l < c->labels_count; l++)
+        is_good = is_good && isfinite(in->more_labels[l - 1][i]);
+    for (uint32_t l = 0; l < c->labels_count; l++)
+        is_good = is_good && isfinite(logits[(size_t)l * BATCH_ROWS + i]);
+    for (uint32_t l = 0; l < c->labels_count && !is_good; l++)
+        logits[(size_t)l * BATCH_ROWS + i] = (double)NAN;
+    return is_good;
 }
 
 /* Predicts, and learns unless frozen. */
@@ -247,11 +304,8 @@ static void learn(struct operator_context *context, struct learner_config *c, co
     uint64_t counts[3] = {0}, frozen = 0;
     if (s->is_frozen) {
         model_predict(s->model, in, logits);
-        for (uint32_t i = 0; i < in->rows; i++) {
-            if (!isfinite(in->labels[i]) || (in->weights && !isfinite(in->weights[i])))
-                logits[i] = (double)NAN; /* rejected, as when it learns */
-            frozen += isfinite(logits[i]) ? 1 : 0;
-        }
+        for (uint32_t i = 0; i < in->rows; i++)
+            frozen += is_frozen_out(c, in, logits, i) ? 1 : 0;
         counts[MODEL_REJECTED] = in->rows - frozen;
     } else {
         model_learn(s->model, in, &out);
@@ -289,6 +343,8 @@ void learner_process(struct operator_context *context, uint32_t input, struct ba
         learner_schedule(c);
         learner_columns_read(s->columns, c, &piece, &in);
         learn(context, c, &in, s->logits + at);
+        if (!learner_check_device(context))
+            return;
         learner_metrics_add(context, c, &in, s->logits + at);
     }
     emit(context, c, batch);
@@ -300,39 +356,25 @@ void learner_on_watermark(struct operator_context *context, int64_t watermark)
     model_set_watermark(c->state->model, watermark);
 }
 
-static void report_values(struct report *report, const struct learner_config *c,
-                          const struct metrics_values *v, bool is_window)
-{
-    report_add(report, "examples", (double)v->count, is_window);
-    if (v->count == 0)
-        return;
-    if (c->model.loss == LOSS_LOGISTIC) {
-        report_add(report, "logloss", v->logloss, is_window);
-        report_add(report, "auc", v->auc, is_window);
-        report_add(report, "auc_error", v->auc_error, is_window);
-        report_add(report, "normalized_entropy", v->normalized_entropy, is_window);
-        report_add(report, "calibration", v->calibration, is_window);
-    }
-    report_add(report, "rmse", v->rmse, is_window);
-    report_add(report, "mae", v->mae, is_window);
-    report_add(report, "label_mean", v->label_mean, is_window);
-}
-
 void learner_report(struct operator_context *context, struct report *report)
 {
     struct learner_config *c = context->config;
     struct learner_state *s = c->state;
-    struct metrics_values whole = metrics_values(&s->metrics, false),
-                          window = metrics_values(&s->metrics, true);
-    report_values(report, c, &whole, false);
-    report_values(report, c, &window, true);
+    learner_report_labels(c, report);
     report_add(report, "learned", (double)s->learned, false);
     report_add(report, "sampled_out", (double)s->sampled_out, false);
     report_add(report, "frozen", (double)s->frozen, false);
     report_add(report, "is_frozen", s->is_frozen ? 1.0 : 0.0, false);
     report_add(report, "rejected", (double)s->rejected, false);
     uint64_t rows = 0, cold = 0, loaded = 0, bytes = 0, evicted = 0, expired = 0, waiting = 0;
+    uint64_t device_bytes = 0;
     for (uint32_t f = 0; f < c->sparse_count; f++) {
+        if (s->gpu_api) {
+            struct table_stats on_device = model_device_stats(s->model, f, &device_bytes);
+            rows += on_device.rows, evicted += on_device.evicted, expired += on_device.expired;
+            waiting += on_device.waiting, bytes += device_bytes;
+            continue;
+        }
         const struct table *t = model_table(s->model, f);
         rows += table_rows(t);
         cold += t->cold == NULL ? 0 : t->cold->rows;
@@ -362,7 +404,10 @@ void learner_close(struct operator_context *context)
         return;
     learner_snapshot_settle(c->state, true);
     model_free(c->state->model);
+    learner_close_device(c->state);
     learner_columns_free(c->state->columns);
+    free(c->state->metrics);
+    free(c->state->logits);
     free(c->state);
     c->state = NULL;
 }

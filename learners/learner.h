@@ -30,18 +30,27 @@ struct learner_state;
 
 struct learner_config {
     struct expression label, weight;
+    struct expressions labels; /* of a kind that learns several */
     struct expressions sparse, wide, dense, pairs;
     struct columns known_early;
     struct embedding_config embedding; /* the kind's own table binds it */
     struct kind_ref linear, head, pair_weights;
-    struct ints hidden;
+    struct ints hidden, bottom;
+    int64_t cross_layers, experts;
     struct freeze_config freeze;
+    struct expression device;
+    int64_t device_memory, pinned_memory;
+    enum { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA } device_kind; /* bind: of `device`, and which of them */
+    int device_number;
     int loss;
     int64_t batch, hidden_batch, window, metrics_every, seed;
     double clip_norm, positive_weight, negative_weight, keep_negatives, bias;
     bool fake_negatives;
     /* bind */
-    int label_column, weight_column; /* weight_column -1: none */
+    int label_columns[LEARNER_LABELS_MAX];
+    uint32_t labels_count;
+    const struct learner_label *label_names; /* [labels_count] learner_labels.c */
+    int weight_column;                       /* -1: none */
     int sparse_columns[MODEL_FIELDS_MAX], dense_columns[MODEL_DENSE_MAX];
     uint32_t sparse_count, vectors_count, dense_count;
     uint32_t own_columns; /* of the input, without those added for expressions */
@@ -55,12 +64,19 @@ struct learner_config {
 #define LEARNER_INPUT_OPTIONS                                                                                \
     OPTION_EXPRESSION(struct learner_config, label, "label", OPTION_REQUIRED,                                \
                       "what to predict: a bool or number of the input"),                                     \
-        OPTION_EXPRESSIONS(struct learner_config, dense, "dense", 0,                                         \
-                           "numbers the model reads as they are; scale them to about 1"),                    \
+        LEARNER_NUMBERS_OPTIONS
+
+#define LEARNER_NUMBERS_OPTIONS                                                                              \
+    OPTION_EXPRESSIONS(struct learner_config, dense, "dense", 0,                                             \
+                       "numbers the model reads as they are; scale them to about 1"),                        \
         OPTION_EXPRESSION(struct learner_config, weight, "weight", 0,                                        \
                           "how much an example counts, 1 where not given"),                                  \
         OPTION_COLUMNS(struct learner_config, known_early, "known_early", 0,                                 \
                        "columns the label is computed from that are known when serving")
+
+#define LEARNER_VECTORS_OPTION                                                                               \
+    OPTION_EXPRESSIONS(struct learner_config, sparse, "sparse", OPTION_REQUIRED,                             \
+                       "ids: single values or lists; a vector for each")
 
 #define LEARNER_IDS_OPTIONS                                                                                  \
     OPTION_EXPRESSIONS(struct learner_config, sparse, "sparse", OPTION_REQUIRED,                             \
@@ -110,11 +126,14 @@ struct learner_config {
                     optimizer_kinds,                                                                         \
                     "how a learned weight for each pair of features moves (Pan 2018); rate 0.0: all stay 1")
 
-#define LEARNER_HEAD_OPTIONS(hidden_def, hidden_help)                                                        \
+#define LEARNER_LAYERS_OPTIONS(hidden_def, hidden_help)                                                      \
     OPTION_INTS(struct learner_config, hidden, "hidden", 0, hidden_def, "1", "4096", hidden_help),           \
         OPTION_KIND(struct learner_config, head, "hidden_optimizer", 0,                                      \
                     "adagrad { rate: 0.05, accumulator: 0.1 }", optimizer_kinds,                             \
-                    "how the dense layers move"),                                                            \
+                    "how the dense layers move")
+
+#define LEARNER_HEAD_OPTIONS(hidden_def, hidden_help)                                                        \
+    LEARNER_LAYERS_OPTIONS(hidden_def, hidden_help),                                                         \
         OPTION_INT(struct learner_config, hidden_batch, "hidden_batch", 0, "16", "1", "16",                  \
                    "with batch: 1, examples a step of the dense layers; ids then move example by example, "  \
                    "by gradients taken before that step")
@@ -122,10 +141,24 @@ struct learner_config {
 #define LEARNER_TRAINING_OPTIONS                                                                             \
     OPTION_INT(struct learner_config, batch, "batch", 0, "1", "1", "65536",                                  \
                "examples a step; 1 learns from each example at once, and learns best"),                      \
-        OPTION_FLOAT(struct learner_config, clip_norm, "clip_norm", 0, "0.0", "0.0", NULL,                   \
-                     "largest norm of an example's gradient; 0: not limited"),                               \
-        OPTION_FLOAT(struct learner_config, positive_weight, "positive_weight", 0, "1.0", "1e-6", "1e6",     \
-                     "weight of label 1"),                                                                   \
+        LEARNER_STEP_OPTIONS
+
+/* Of kinds that learn by batches alone. */
+#define LEARNER_BATCH_SIZE_OPTIONS                                                                           \
+    OPTION_INT(struct learner_config, batch, "batch", 0, "512", "1", "65536", "examples a step"),            \
+        LEARNER_CLIP_OPTION
+#define LEARNER_BATCH_OPTIONS LEARNER_BATCH_SIZE_OPTIONS, LEARNER_BALANCE_OPTIONS, LEARNER_RUN_OPTIONS
+
+#define LEARNER_CLIP_OPTION                                                                                  \
+    OPTION_FLOAT(struct learner_config, clip_norm, "clip_norm", 0, "0.0", "0.0", NULL,                       \
+                 "largest norm of an example's gradient, with dense layers of a step's by them; 0: not "     \
+                 "limited")
+
+#define LEARNER_STEP_OPTIONS LEARNER_CLIP_OPTION, LEARNER_BALANCE_OPTIONS, LEARNER_RUN_OPTIONS
+
+#define LEARNER_BALANCE_OPTIONS                                                                              \
+    OPTION_FLOAT(struct learner_config, positive_weight, "positive_weight", 0, "1.0", "1e-6", "1e6",         \
+                 "weight of label 1"),                                                                       \
         OPTION_FLOAT(struct learner_config, negative_weight, "negative_weight", 0, "1.0", "1e-6", "1e6",     \
                      "weight of label 0"),                                                                   \
         OPTION_FLOAT(struct learner_config, keep_negatives, "keep_negatives", 0, "1.0", "1e-6", "1.0",       \
@@ -134,19 +167,32 @@ struct learner_config {
                     "the examples come from `attribute ... emit fake_negative`: weighs them so that "        \
                     "predictions are of the true labels (Ktena 2019, fake negative weighted; without it, "   \
                     "`prediction / (1.0 - prediction)` is, fake negative calibration); the metrics are of "  \
-                    "the rows as they come"),                                                                \
-        OPTION_FLOAT(struct learner_config, bias, "bias", 0, "0.0", "-1000.0", "1000.0",                     \
-                     "where the bias starts"),                                                               \
+                    "the rows as they come")
+
+#define LEARNER_RUN_OPTIONS                                                                                  \
+    OPTION_FLOAT(struct learner_config, bias, "bias", 0, "0.0", "-1000.0", "1000.0",                         \
+                 "where the bias starts"),                                                                   \
         OPTION_INT(struct learner_config, window, "window", 0, "100000", "16", "1000000000",                 \
                    "examples of the sliding evaluation"),                                                    \
         OPTION_INT(struct learner_config, metrics_every, "metrics_every", 0, "100000", "1", NULL,            \
                    "examples between two rows of `metrics`"),                                                \
         OPTION_BLOCK(struct learner_config, freeze, struct freeze_config, "freeze", 0, learner_freeze,       \
                      "when to stop learning, not predicting, until the window's figures are back"),          \
+        OPTION_EXPRESSION(struct learner_config, device, "device", OPTION_RUNTIME,                           \
+                          "where it learns: `cpu`, `cuda(0)` a GPU by its number, `auto` a GPU where there " \
+                          "is one and it learns by batches"),                                                \
+        OPTION_BYTES(struct learner_config, device_memory, "device_memory", OPTION_RUNTIME, "0B", "0B",      \
+                     NULL, "of a GPU, for rows; 0B: two thirds of what is free"),                            \
+        OPTION_BYTES(struct learner_config, pinned_memory, "pinned_memory", OPTION_RUNTIME, "64MiB", "1MiB", \
+                     NULL, "of the host, for rows that do not fit into the GPU's"),                          \
         OPTION_INT(struct learner_config, seed, "seed", 0, "1", "0", NULL, "of the rows' first values")
 
+/* The column of an expression, a number's or an id's; -1 after a diagnostic. */
+int learner_bind_column(struct operator_bind *bind, const struct ast *ast, bool is_number);
 /* Makes columns of the expressions, checks types, makes the output schema and c->model. */
 bool learner_bind(struct operator_bind *bind, enum interaction_kind interaction);
+/* Likewise, of a kind that is a network alone, without a linear part or an interaction. */
+bool learner_bind_network(struct operator_bind *bind, enum network_kind network);
 /* learner_schedule.c. learner_piece: how many of so many rows come before the next decision;
  * learner_schedule: decides, before each piece. */
 extern const struct option learner_freeze[];
@@ -172,7 +218,8 @@ void learner_features_save(const struct learner_config *c, struct byte_buffer *o
 /* Before any row: false: no such bytes can be. */
 bool learner_features_load(struct operator_context *context, struct str list);
 /* An empty model, with the tables' numbers as the state has them. */
-void learner_make_model(struct operator_context *context);
+/* false: a device refused, and a diagnostic says why. */
+bool learner_make_model(struct operator_context *context);
 
 /* The callbacks of a kind whose option struct is, or begins with, struct learner_config. */
 #define LEARNER_KIND(structure, table, bind_)                                                                \
@@ -184,9 +231,51 @@ void learner_make_model(struct operator_context *context);
 
 /* learner_metrics.c: the rows of `NAME.metrics`, one at each multiple of metrics_every examples, wherever
  * batches end. */
-const struct schema *learner_metrics_schema(struct arena *arena);
+const struct schema *learner_metrics_schema(struct arena *arena, uint32_t labels);
 void learner_metrics_add(struct operator_context *context, struct learner_config *c,
                          const struct model_input *in, const double *logits);
+
+/* learner_labels.c: what is said of each label: the columns of its predictions, its rows of metrics, its part
+ * of the report. */
+enum { LEARNER_FIGURES = 8 };
+struct learner_figure {
+    const char *name;
+    size_t offset; /* in struct metrics_values */
+    bool is_of_probabilities, is_in_rows;
+};
+extern const struct learner_figure learner_figures[LEARNER_FIGURES];
+struct learner_label {
+    const char *name, *prediction;
+    const char *report[1 + LEARNER_FIGURES]; /* of how many examples, and of each figure */
+};
+bool learner_bind_labels(struct operator_bind *bind, struct learner_config *c);
+/* After the input's columns are known. */
+void learner_name_labels(struct operator_bind *bind, struct learner_config *c);
+void learner_report_labels(const struct learner_config *c, struct report *report);
+
+/*
+ * learner_device.c: learning on a GPU. bind: what `device` says; pick: which device it is at this start
+ * (open); attach: the model to it. check: whether it has failed since, which ends the run. Its part of a
+ * checkpoint is gathered at the barrier.
+ */
+struct learner_device_rows {
+    size_t row_bytes;
+    struct byte_buffer removed, rows, counts;
+};
+bool learner_bind_device(struct operator_bind *bind, struct learner_config *c);
+bool learner_pick_device(struct operator_context *context);
+bool learner_attach(struct operator_context *context);
+bool learner_check_device(struct operator_context *context);
+void learner_close_device(struct learner_state *state);
+/* [fields], or NULL: the device has failed. */
+struct learner_device_rows *learner_device_gather(struct learner_state *state, uint32_t fields,
+                                                  uint32_t since, uint32_t epoch);
+void learner_device_settle(struct learner_state *state, uint32_t fields, struct learner_device_rows *rows,
+                           bool is_published);
+/* Stored items of a field, of a record's kind; false: they cannot be, or the device has failed. */
+bool learner_device_restore(struct learner_state *state, uint32_t field, uint8_t kind, const void *items,
+                            size_t count);
+bool learner_device_restored(struct learner_state *state, uint32_t fields, uint32_t epoch);
 
 /* learner_columns.c: a batch's columns as the model reads them; valid until the next call. */
 struct learner_columns_scratch;
@@ -200,8 +289,11 @@ void learner_columns_read(struct learner_columns_scratch *scratch, const struct 
 /* The live part, for learner_state.c. */
 struct learner_state {
     struct model *model;
+    const struct gpu_api *gpu_api; /* NULL: it learns on the CPU */
+    struct gpu *gpu;
+    struct gpu_stream *gpu_stream;
     const struct kernels *kernels;
-    struct metrics metrics;
+    struct metrics *metrics; /* [labels] */
     struct learner_columns_scratch *columns;
     uint16_t tables[MODEL_FIELDS_MAX]; /* numbers of the fields' tables; none had tables_next so far */
     uint32_t tables_next;
@@ -211,7 +303,7 @@ struct learner_state {
     struct learner_snapshot *snapshot;
     uint64_t seen, learned, sampled_out, frozen, rejected;
     bool is_frozen;
-    double logits[BATCH_ROWS];
+    double *logits; /* [labels][BATCH_ROWS] */
     uint8_t verdicts[BATCH_ROWS];
 };
 

@@ -16,7 +16,8 @@ struct learner_columns_scratch {
     size_t ids_capacity[MODEL_FIELDS_MAX];
     uint32_t *offsets[MODEL_FIELDS_MAX];
     float *dense[MODEL_DENSE_MAX];
-    float labels[BATCH_ROWS], weights[BATCH_ROWS];
+    float labels[LEARNER_LABELS_MAX][BATCH_ROWS], weights[BATCH_ROWS];
+    const float *more_labels[LEARNER_LABELS_MAX]; /* from the second on */
     int64_t times[BATCH_ROWS];
     uint64_t identity[BATCH_ROWS];
     const struct learner_config *config; /* of the call, for read_ahead */
@@ -189,7 +190,10 @@ void learner_columns_read(struct learner_columns_scratch *s, const struct learne
     s->batch = batch;
     for (uint32_t d = 0; d < c->dense_count; d++)
         read_numbers(s->dense[d], batch, &batch->columns[c->dense_columns[d]], 0.0F);
-    read_numbers(s->labels, batch, &batch->columns[c->label_column], (float)NAN);
+    for (uint32_t l = 0; l < c->labels_count; l++) {
+        read_numbers(s->labels[l], batch, &batch->columns[c->label_columns[l]], (float)NAN);
+        s->more_labels[l] = s->labels[l];
+    }
     if (c->weight_column >= 0)
         read_numbers(s->weights, batch, &batch->columns[c->weight_column], 1.0F);
     for (uint32_t i = 0; i < batch->selected; i++)
@@ -201,7 +205,8 @@ void learner_columns_read(struct learner_columns_scratch *s, const struct learne
         .ids = (const uint64_t *const *)s->ids,
         .offsets = (const uint32_t *const *)s->offsets,
         .dense = (const float *const *)s->dense,
-        .labels = s->labels,
+        .labels = s->labels[0],
+        .more_labels = s->more_labels + 1,
         .weights = c->weight_column >= 0 ? s->weights : NULL,
         .event_time_us = s->times,
         .identity = is_sampled ? s->identity : NULL,

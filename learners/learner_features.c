@@ -39,8 +39,30 @@ static const char *optimizer_name(const struct kind_ref *ref)
     return ref->config == NULL ? "none" : optimizer_kinds[ref->choice].name;
 }
 
+/* Networks whose layers do not change one by one. */
+static void put_network(const struct learner_config *c, struct byte_buffer *out)
+{
+    const struct {
+        const char *name;
+        const struct ints *widths;
+    } lists[] = {{"hidden", &c->hidden}, {"bottom", &c->bottom}};
+    buffer_printf(out, "=dense layers: %s\n", optimizer_name(&c->head));
+    for (size_t l = 0; l < ARRAY_COUNT(lists); l++) {
+        buffer_printf(out, "=%s:", lists[l].name);
+        for (uint32_t i = 0; i < lists[l].widths->count; i++)
+            buffer_printf(out, " %lld", (long long)lists[l].widths->items[i]);
+        buffer_printf(out, "\n");
+    }
+    buffer_printf(out, "=cross layers: %lld, experts: %lld, labels: %u\n", (long long)c->cross_layers,
+                  (long long)c->experts, c->labels_count);
+}
+
 static void put_layers(const struct learner_config *c, struct byte_buffer *out)
 {
+    if (c->model.network > NETWORK_HIDDEN) {
+        put_network(c, out);
+        return;
+    }
     if (c->hidden.count == 0) {
         buffer_printf(out, "=dense layers: none\n");
         return;
@@ -163,7 +185,7 @@ bool learner_features_load(struct operator_context *context, struct str list)
     if (head.fields > MODEL_FIELDS_MAX || head.dense > MODEL_DENSE_MAX || head.vectors > head.fields ||
         head.next_table >= UINT16_MAX - MODEL_FIELDS_MAX)
         return false;
-    bool has_vectors = c->model.interaction != INTERACTION_NONE;
+    bool has_vectors = c->model.interaction != INTERACTION_NONE || c->model.network > NETWORK_HIDDEN;
     struct model_saved *saved = &s->saved;
     *saved = (struct model_saved){
         .fields = head.fields, .vectors = has_vectors ? head.vectors : 0, .dense = head.dense};
@@ -190,21 +212,25 @@ bool learner_features_load(struct operator_context *context, struct str list)
     s->tables_next = head.next_table;
     if (memcmp(tables, s->tables, c->sparse_count * sizeof *tables) != 0) {
         memcpy(s->tables, tables, sizeof tables);
-        learner_make_model(context);
+        if (!learner_make_model(context))
+            return false;
     }
     return list.length == 0;
 }
 
-void learner_make_model(struct operator_context *context)
+bool learner_make_model(struct operator_context *context)
 {
     struct learner_config *c = context->config;
     struct learner_state *s = c->state;
     model_free(s->model);
     c->model.tables = s->tables;
     s->model = model_new(&c->model, s->kernels);
+    if (c->model.is_on_device)
+        return learner_attach(context);
     model_set_team(s->model, context->team);
     for (uint32_t f = 0; f < c->sparse_count && context->cold_store != NULL && c->model.rows_max == 0; f++)
         model_set_cold(
             s->model, f,
             context->cold_store(context, s->tables[f], table_stored_bytes(model_table(s->model, f))));
+    return true;
 }

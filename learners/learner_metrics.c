@@ -3,35 +3,29 @@
 
 #include <math.h>
 
-/* Names and where their values are, whole and window; the first two columns are the time and the examples so
- * far. Null where a figure does not exist: those of probabilities with squared loss, all before the first
- * example. */
-static const struct {
-    const char *name;
-    size_t offset;
-    bool is_of_probabilities;
-} values[] = {
-    {"logloss", offsetof(struct metrics_values, logloss), true},
-    {"auc", offsetof(struct metrics_values, auc), true},
-    {"normalized_entropy", offsetof(struct metrics_values, normalized_entropy), true},
-    {"calibration", offsetof(struct metrics_values, calibration), true},
-    {"rmse", offsetof(struct metrics_values, rmse), false},
-    {"mae", offsetof(struct metrics_values, mae), false},
-    {"label_mean", offsetof(struct metrics_values, label_mean), false},
-};
-enum { FIRST_VALUE = 2 };
+/* Columns: the time, the examples so far, of several labels which one the row is of; then the figures, whole
+ * and window. Null where a figure does not exist: those of probabilities with squared loss, all before the
+ * first example. */
+static uint32_t first_value(uint32_t labels)
+{
+    return labels > 1 ? 3 : 2;
+}
 
-const struct schema *learner_metrics_schema(struct arena *arena)
+const struct schema *learner_metrics_schema(struct arena *arena, uint32_t labels)
 {
     static const struct schema empty;
-    struct schema *schema = schema_copy(arena, &empty, FIRST_VALUE + 2 * ARRAY_COUNT(values));
+    struct schema *schema = schema_copy(arena, &empty, first_value(labels) + 2 * LEARNER_FIGURES);
     schema_add(schema, STR("time"), type_of(TYPE_TIME));
     schema_add(schema, STR("examples"), type_of(TYPE_INT));
-    for (size_t i = 0; i < 2 * ARRAY_COUNT(values); i++) {
-        const char *name = values[i % ARRAY_COUNT(values)].name;
-        bool is_window = i >= ARRAY_COUNT(values);
-        schema_add(schema, str_from(is_window ? arena_printf(arena, "%s_window", name) : name),
-                   type_of(TYPE_FLOAT));
+    if (labels > 1)
+        schema_add(schema, STR("label"), type_of(TYPE_TEXT));
+    for (size_t i = 0; i < 2 * LEARNER_FIGURES; i++) {
+        const struct learner_figure *figure = &learner_figures[i % LEARNER_FIGURES];
+        bool is_window = i >= LEARNER_FIGURES;
+        if (figure->is_in_rows)
+            schema_add(schema,
+                       str_from(is_window ? arena_printf(arena, "%s_window", figure->name) : figure->name),
+                       type_of(TYPE_FLOAT));
     }
     return schema;
 }
@@ -43,27 +37,41 @@ static void put(struct batch *batch, uint32_t column, double value)
         batch_set_null(batch, &batch->columns[column], 0);
 }
 
-/* The row's order is that of the time of the example it came after, behind all rows that sources read. */
-static void emit_metrics(struct operator_context *context, const struct learner_config *c, int64_t time)
+/* Names live as long as the plan. */
+static void put_label(struct column *column, const char *name)
 {
-    const struct metrics *metrics = &c->state->metrics;
+    column->heap = name;
+    column->texts[0] = (struct text_ref){0, (uint32_t)strlen(name)};
+}
+
+/* The row's order is that of the time of the example it came after, behind all rows that sources read. */
+static void emit_metrics(struct operator_context *context, const struct learner_config *c, uint32_t label,
+                         int64_t time)
+{
+    const struct metrics *metrics = &c->state->metrics[label];
     struct metrics_values parts[2] = {metrics_values(metrics, false), metrics_values(metrics, true)};
     struct batch *batch = batch_new(context->pool, c->metrics_schema, 1);
     struct row_order *order = arena_new(&batch->arena, struct row_order);
-    *order = (struct row_order){
-        .place = context->place + 1, .partition = PARTITION_NONE, .time = time, .tie = parts[0].count};
+    *order = (struct row_order){.place = context->place + 1,
+                                .partition = PARTITION_NONE,
+                                .time = time,
+                                .tie = c->state->seen * c->labels_count + label};
     batch->orders = order;
     batch->partition = PARTITION_NONE;
     batch->event_time[0] = time;
     batch->columns[0].ints[0] = time;
     batch->columns[1].ints[0] = (int64_t)parts[0].count;
-    for (size_t i = 0; i < 2 * ARRAY_COUNT(values); i++) {
-        const struct metrics_values *part = &parts[i / ARRAY_COUNT(values)];
-        size_t k = i % ARRAY_COUNT(values);
+    if (c->labels_count > 1)
+        put_label(&batch->columns[2], c->label_names[label].name);
+    uint32_t column = first_value(c->labels_count);
+    for (size_t i = 0; i < 2 * LEARNER_FIGURES; i++) {
+        const struct metrics_values *part = &parts[i / LEARNER_FIGURES];
+        const struct learner_figure *figure = &learner_figures[i % LEARNER_FIGURES];
         double value = (double)NAN;
-        if (part->count > 0 && (!values[k].is_of_probabilities || c->model.loss == LOSS_LOGISTIC))
-            memcpy(&value, (const char *)part + values[k].offset, sizeof value);
-        put(batch, (uint32_t)(FIRST_VALUE + i), value);
+        if (part->count > 0 && (!figure->is_of_probabilities || c->model.loss == LOSS_LOGISTIC))
+            memcpy(&value, (const char *)part + figure->offset, sizeof value);
+        if (figure->is_in_rows)
+            put(batch, column++, value);
     }
     operator_emit(context, 1, batch);
 }
@@ -75,9 +83,13 @@ void learner_metrics_add(struct operator_context *context, struct learner_config
     uint64_t every = (uint64_t)MAX(c->metrics_every, 1);
     for (uint32_t at = 0, end; at < in->rows; at = end) {
         end = (uint32_t)MIN(in->rows, at + every - s->seen % every);
-        metrics_add(&s->metrics, s->kernels, logits + at, in->labels + at, end - at);
+        for (uint32_t l = 0; l < c->labels_count; l++) {
+            const float *labels = l == 0 ? in->labels : in->more_labels[l - 1];
+            metrics_add(&s->metrics[l], s->kernels, logits + (size_t)l * BATCH_ROWS + at, labels + at,
+                        end - at);
+        }
         s->seen += end - at;
-        if (s->seen % every == 0)
-            emit_metrics(context, c, in->event_time_us[end - 1]);
+        for (uint32_t l = 0; l < c->labels_count && s->seen % every == 0; l++)
+            emit_metrics(context, c, l, in->event_time_us[end - 1]);
     }
 }

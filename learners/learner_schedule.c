@@ -83,7 +83,7 @@ static bool is_off_band(const struct learner_config *c)
     const struct freeze_config *f = &c->freeze;
     if (!has_band(f) || c->state->seen < (uint64_t)f->after)
         return false;
-    struct metrics_values v = metrics_values(&c->state->metrics, true);
+    struct metrics_values v = metrics_values(&c->state->metrics[0], true);
     if (v.count == 0)
         return false;
     /* No label 1 at all: there are more predicted than came, by any factor. */

@@ -40,7 +40,8 @@ struct learner_snapshot {
     uint32_t fields, epoch;
     struct table_snapshot *tables[MODEL_FIELDS_MAX];
     const struct table_keys *removed[MODEL_FIELDS_MAX];
-    atomic_int outcome; /* 0: not known; 1: published; 2: abandoned */
+    struct learner_device_rows *device; /* [fields] of a GPU, instead of tables */
+    atomic_int outcome;                 /* 0: not known; 1: published; 2: abandoned */
 };
 
 struct rows_writer {
@@ -73,6 +74,28 @@ static void begin_items(struct rows_writer *w, uint8_t kind, size_t item_bytes)
     buffer_append(&w->buffer, &w->head, sizeof w->head);
 }
 
+/* Items that lie in a buffer, some at a time. */
+static bool write_items(struct rows_writer *w, uint8_t kind, const struct byte_buffer *items,
+                        size_t item_bytes)
+{
+    size_t count = items->length / item_bytes, piece = MAX(RECORD_BYTES / item_bytes, (size_t)1);
+    bool is_ok = true;
+    begin_items(w, kind, item_bytes);
+    for (size_t at = 0; at < count && is_ok; at += piece)
+        is_ok = put_rows(w, items->data + at * item_bytes, MIN(count - at, piece));
+    return is_ok && flush_rows(w);
+}
+
+static bool write_device(const struct learner_device_rows *rows, uint32_t field, struct snapshot_writer *out)
+{
+    struct rows_writer w = {.out = out, .head = {.version = STATE_VERSION, .field = (uint16_t)field}};
+    bool is_ok = write_items(&w, 'D', &rows->removed, sizeof(uint64_t)) &&
+                 write_items(&w, 'R', &rows->rows, rows->row_bytes) &&
+                 write_items(&w, 'C', &rows->counts, sizeof(struct sketch_block));
+    buffer_free(&w.buffer);
+    return is_ok;
+}
+
 static bool write_table(struct learner_snapshot *s, uint32_t field, struct snapshot_writer *out)
 {
     const struct table_keys *removed = s->removed[field];
@@ -95,7 +118,7 @@ static bool write_tables(void *argument, struct snapshot_writer *out)
     struct learner_snapshot *s = argument;
     bool is_ok = true;
     for (uint32_t f = 0; f < s->fields && is_ok; f++)
-        is_ok = write_table(s, f, out);
+        is_ok = s->device ? write_device(&s->device[f], f, out) : write_table(s, f, out);
     return is_ok;
 }
 
@@ -114,15 +137,18 @@ void learner_snapshot_settle(struct learner_state *state, bool is_closing)
     int outcome = atomic_load_explicit(&s->outcome, memory_order_acquire);
     if (outcome == 0 && !is_closing)
         return;
-    for (uint32_t f = 0; f < s->fields; f++)
+    for (uint32_t f = 0; f < s->fields && !s->device; f++)
         table_snapshot_end(model_table(state->model, f), outcome == 1);
+    if (s->device)
+        learner_device_settle(state, s->fields, s->device, outcome == 1);
     if (outcome == 1)
         state->published = s->epoch;
     state->snapshot = NULL;
     free(s);
 }
 
-static bool put_state(const struct learner_state *state, uint32_t epoch, struct snapshot_writer *out)
+static bool put_state(const struct learner_state *state, uint32_t labels, uint32_t epoch,
+                      struct snapshot_writer *out)
 {
     struct state_record record = {
         .head = {'S', STATE_VERSION, 0, 0},
@@ -133,11 +159,11 @@ static bool put_state(const struct learner_state *state, uint32_t epoch, struct 
         .frozen = state->frozen,
         .is_frozen = state->is_frozen,
         .rejected = state->rejected,
-        .metrics_bytes = sizeof state->metrics,
+        .metrics_bytes = labels * sizeof *state->metrics,
     };
     struct byte_buffer buffer = {0};
     buffer_append(&buffer, &record, sizeof record);
-    buffer_append(&buffer, &state->metrics, sizeof state->metrics);
+    buffer_append(&buffer, state->metrics, labels * sizeof *state->metrics);
     model_save(state->model, &buffer);
     bool is_ok = true; /* in pieces: dense layers may be large */
     for (size_t at = 0; at < buffer.length && is_ok; at += 8 << 20) {
@@ -185,7 +211,7 @@ bool learner_snapshot(struct operator_context *context, struct snapshot_writer *
     learner_snapshot_settle(state, false);
     leat_assert(!state->snapshot); /* one checkpoint at a time */
     uint32_t epoch = (uint32_t)snapshot_epoch(writer);
-    if (!put_features(c, writer) || !put_state(state, epoch, writer) ||
+    if (!put_features(c, writer) || !put_state(state, c->labels_count, epoch, writer) ||
         !put_totals(state, c->sparse_count, writer))
         return false;
     struct learner_snapshot *s = calloc(1, sizeof *s);
@@ -194,7 +220,14 @@ bool learner_snapshot(struct operator_context *context, struct snapshot_writer *
     s->fields = c->sparse_count;
     s->epoch = epoch;
     uint32_t since = snapshot_is_base(writer) ? 0 : state->published;
-    for (uint32_t f = 0; f < s->fields; f++) {
+    if (state->gpu_api) {
+        s->device = learner_device_gather(state, s->fields, since, epoch);
+        if (!learner_check_device(context)) {
+            free(s);
+            return false;
+        }
+    }
+    for (uint32_t f = 0; f < s->fields && !s->device; f++) {
         struct table *table = model_table(state->model, f);
         s->tables[f] = table_snapshot_begin(table, since, epoch, &s->removed[f]);
         if (table->cold != NULL)
@@ -246,6 +279,8 @@ static bool restore_items(struct learner_state *state, const struct record_head 
         memcpy(&state->totals[field], items, item_bytes);
         return true;
     }
+    if (state->gpu_api)
+        return learner_device_restore(state, (uint32_t)field, head->kind, items, bytes / item_bytes);
     table_begin(table); /* rows that a 'D' took away make room for others */
     bool is_ok = true;
     for (size_t at = 0; at < bytes && is_ok; at += item_bytes)
@@ -266,16 +301,22 @@ static void restore_metrics(struct metrics *metrics, const char *data)
     memset(metrics->slice_bins, 0, sizeof metrics->slice_bins);
 }
 
-static bool restore_state(struct learner_state *state, const struct byte_buffer *buffer, uint32_t fields)
+static bool restore_state(struct learner_state *state, const struct learner_config *c,
+                          const struct byte_buffer *buffer)
 {
     struct state_record record;
-    if (buffer->length < sizeof record + sizeof state->metrics)
+    size_t metrics_bytes = c->labels_count * sizeof *state->metrics;
+    if (buffer->length < sizeof record + metrics_bytes)
         return false;
     memcpy(&record, buffer->data, sizeof record);
     if (record.head.kind != 'S' || record.head.version != STATE_VERSION ||
-        record.metrics_bytes != sizeof state->metrics)
+        record.metrics_bytes != metrics_bytes)
         return false;
-    restore_metrics(&state->metrics, buffer->data + sizeof record);
+    bool is_good = true;
+    for (uint32_t l = 0; l < c->labels_count; l++) {
+        restore_metrics(&state->metrics[l], buffer->data + sizeof record + l * sizeof *state->metrics);
+        is_good = is_good && state->metrics[l].slice < METRICS_SLICES;
+    }
     state->seen = record.seen;
     state->learned = record.learned;
     state->sampled_out = record.sampled_out;
@@ -283,14 +324,15 @@ static bool restore_state(struct learner_state *state, const struct byte_buffer 
     state->is_frozen = record.is_frozen != 0;
     state->rejected = record.rejected;
     state->published = record.epoch;
-    for (uint32_t f = 0; f < fields; f++) {
+    if (state->gpu_api && !learner_device_restored(state, c->sparse_count, record.epoch))
+        return false;
+    for (uint32_t f = 0; f < c->sparse_count && !state->gpu_api; f++) {
         table_restored(model_table(state->model, f), record.epoch);
         if (state->totals[f] > 0)
             table_cold_restored(model_table(state->model, f), state->totals[f]);
     }
-    size_t at = sizeof record + sizeof state->metrics;
-    return state->metrics.slice < METRICS_SLICES &&
-           model_load_saved(state->model, &state->saved, buffer->data + at, buffer->length - at);
+    size_t at = sizeof record + metrics_bytes;
+    return is_good && model_load_saved(state->model, &state->saved, buffer->data + at, buffer->length - at);
 }
 
 bool learner_restore(struct operator_context *context, struct snapshot_reader *reader)
@@ -321,7 +363,7 @@ bool learner_restore(struct operator_context *context, struct snapshot_reader *r
             is_ok = has_features && restore_items(c->state, &head, items, bytes);
         }
     }
-    is_ok = is_ok && is_whole && has_features && restore_state(c->state, &newest, c->sparse_count);
+    is_ok = is_ok && is_whole && has_features && restore_state(c->state, c, &newest);
     if (!is_ok)
         snapshot_corrupt(reader, context->diags, "a learner's rows or weights that cannot be of this job");
     buffer_free(&newest);

@@ -29,7 +29,9 @@ static const char *column_name(struct arena *arena, const struct schema *schema,
 
 static bool visit_dense(struct model *m, struct model_visitor *v)
 {
-    size_t count = (size_t)m->options.dense + 1;
+    size_t count;
+    (void)model_dense_weights(m, &count); /* as the last step has left them */
+    count /= LINEAR_FLOATS;
     float *weights = calloc(count, sizeof(*weights));
     leat_assert(weights != NULL);
     for (size_t i = 0; i < count; i++)
@@ -37,14 +39,18 @@ static bool visit_dense(struct model *m, struct model_visitor *v)
     weights[count - 1] += m->options.bias;
     bool is_good = v->tensor(v->argument, "dense.weights", weights, 1, count);
     free(weights);
-    const struct head *head = &m->head;
-    for (size_t l = 0; l < head->layers && is_good; l++) {
-        const struct head_layer *layer = &head->items[l];
+    for (size_t l = 0; l < model_layers(m) && is_good; l++) {
+        size_t n, d;
+        model_layer_shape(m, l, &n, &d);
+        float *floats = malloc(model_layer_floats(m, l) * sizeof *floats);
+        leat_assert(floats != NULL);
+        model_layer_get(m, l, floats);
         char name[64];
         snprintf(name, sizeof(name), "hidden.%zu.weights", l);
-        is_good = v->tensor(v->argument, name, layer->weights, layer->n, layer->d);
+        is_good = v->tensor(v->argument, name, floats, n, d);
         snprintf(name, sizeof(name), "hidden.%zu.bias", l);
-        is_good = is_good && v->tensor(v->argument, name, layer->weights + layer->n * layer->d, 1, layer->n);
+        is_good = is_good && v->tensor(v->argument, name, floats + n * d, 1, n);
+        free(floats);
     }
     size_t fields = m->options.vectors;
     if (is_good && m->has_pairs && fields > 1)

@@ -24,8 +24,10 @@ static void *zeroed(size_t bytes)
     return p;
 }
 
-static size_t linear_bytes(const struct model *m)
+size_t model_linear_bytes(const struct model *m)
 {
+    if (m->options.linear_is_off)
+        return 0;
     return m->options.linear_is_double ? LINEAR_BYTES : (1 + m->linear_states) * sizeof(float);
 }
 
@@ -42,11 +44,13 @@ static size_t next_line(size_t used)
 
 static void place_vector(struct model *m)
 {
-    size_t linear = linear_bytes(m), vector = m->vector_floats * sizeof(float), state = vector_state_bytes(m);
+    size_t linear = model_linear_bytes(m), vector = m->vector_floats * sizeof(float),
+           state = vector_state_bytes(m);
     size_t behind = next_line(linear) + vector, before = next_line(linear + state);
     m->vector_at = next_line(linear);
     m->state_at = behind;
-    if (next_line(before + vector) < next_line(behind + state)) {
+    /* A batch's update wants the state behind the vector. */
+    if (m->options.batch <= 1 && next_line(before + vector) < next_line(behind + state)) {
         m->vector_at = before;
         m->state_at = before - state;
     }
@@ -56,13 +60,14 @@ static void init_payload(void *argument, uint64_t key, void *payload)
 {
     const struct model_init *init = argument;
     const struct model *m = init->model;
-    linear_init_payload(m, payload);
+    if (!m->options.linear_is_off)
+        linear_init_payload(m, payload);
     if (init->precision > 0.0F)
         ((float *)payload)[1] = init->precision;
     if (!init->has_vector)
         return;
     unsigned char *bytes = payload;
-    size_t linear = linear_bytes(m), first = MIN(m->vector_at, m->state_at);
+    size_t linear = model_linear_bytes(m), first = MIN(m->vector_at, m->state_at);
     memset(bytes + linear, 0, first - linear);
     float *vector = (float *)(void *)(bytes + m->vector_at), *states = (float *)(void *)(bytes + m->state_at);
     m->k->init_uniform(vector, num_mix(init->seed ^ key), init->bound, m->vector_floats);
@@ -76,7 +81,7 @@ static void init_payload(void *argument, uint64_t key, void *payload)
 static size_t payload_bytes(const struct model *m, uint32_t field)
 {
     if (field >= m->options.vectors)
-        return linear_bytes(m);
+        return model_linear_bytes(m);
     size_t vector_end = m->vector_at + m->vector_floats * sizeof(float);
     return MAX(vector_end, m->state_at + vector_state_bytes(m));
 }
@@ -101,6 +106,8 @@ static void example_free(struct example *e)
 
 static size_t example_slots(const struct model *m)
 {
+    if (model_is_trained(m))
+        return 1; /* events of a batch lie in columns */
     return MAX(m->options.block, m->options.batch) + (m->head.layers > 0 ? KERNELS_BLOCK : 1);
 }
 
@@ -206,11 +213,13 @@ struct model *model_new(const struct model_options *options, const struct kernel
     leat_assert(m->options.block <= KERNELS_BLOCK);
     m->linear_step = opt_pick(kernels, options->linear.kind);
     m->embedding_step = opt_pick(kernels, options->embedding.kind);
-    if (options->interaction == INTERACTION_NONE)
+    if (options->network == NETWORK_NONE && hidden > 0)
+        m->options.network = NETWORK_HIDDEN;
+    if (options->interaction == INTERACTION_NONE && options->network <= NETWORK_HIDDEN)
         m->options.vectors = 0;
     leat_assert(m->options.vectors <= options->fields);
     m->blocks = (uint32_t)FFM_ROUND(m->options.vectors);
-    if (options->interaction != INTERACTION_NONE)
+    if (m->options.vectors > 0)
         m->vector_floats = options->interaction == INTERACTION_FFM ? m->blocks * options->dim : options->dim;
     m->zero = zeroed(m->vector_floats * sizeof(float) + 64);
     m->watermark_us = INT64_MIN;
@@ -222,20 +231,24 @@ struct model *model_new(const struct model_options *options, const struct kernel
     m->dense_weights = zeroed((options->dense + 1) * LINEAR_BYTES);
     for (uint32_t i = 0; i <= options->dense; i++)
         linear_init_payload(m, m->dense_weights + i * LINEAR_FLOATS);
-    if (hidden > 0)
-        head_init(&m->head, kernels, head_inputs(m), options->hidden, hidden, options->head.kind,
-                  options->head.accumulator, num_mix(options->seed ^ 0x4ead));
+    for (uint32_t f = 0; f < options->fields; f++)
+        m->entries_max += options->is_list[f] ? MODEL_LIST_MAX : 1;
     size_t pairs = interaction_pairs(m);
     bool some_off = memchr(options->pair_is_off, 1, MIN(pairs, sizeof options->pair_is_off)) != NULL;
     if (options->interaction != INTERACTION_NONE && (options->pairs.params.rate > 0.0F || some_off))
         pairs_init(m);
-    for (uint32_t f = 0; f < options->fields; f++)
-        m->entries_max += options->is_list[f] ? MODEL_LIST_MAX : 1;
+    bool is_trained = model_is_trained(m);
+    leat_assert(is_trained || !options->is_on_device);
+    if (is_trained && !options->is_on_device)
+        model_train_init(m);
+    else if (!is_trained && hidden > 0)
+        head_init(&m->head, kernels, head_inputs(m), options->hidden, hidden, options->head.kind,
+                  options->head.accumulator, num_mix(options->seed ^ 0x4ead));
     m->examples = zeroed(example_slots(m) * sizeof *m->examples);
     for (size_t i = 0; i < example_slots(m); i++)
         example_init(m, &m->examples[i]);
     m->opt_rows = zeroed(m->entries_max * sizeof *m->opt_rows);
-    if (m->options.batch > 1)
+    if (m->options.batch > 1 && !is_trained)
         model_batch_init(m);
     m->plain = linear_is_plain(m) ? linear_plain_new(m) : NULL;
     return m;
@@ -268,6 +281,8 @@ void model_free(struct model *m)
     free(m->list.seen);
     free(m->list.steps);
     model_batch_free(m);
+    model_train_free(m);
+    model_device_free(m);
     free(m);
 }
 
@@ -275,6 +290,16 @@ double model_correction(const struct model_options *o)
 {
     double odds = (double)o->class_weights[1] / ((double)o->class_weights[0] * o->negatives_kept);
     return o->loss == LOSS_LOGISTIC && odds != 1.0 ? -log(odds) : 0.0;
+}
+
+float model_field_bound(const struct model *m, uint32_t field)
+{
+    return m->inits[field].bound;
+}
+
+uint64_t model_field_seed(const struct model *m, uint32_t field)
+{
+    return m->inits[field].seed;
 }
 
 struct table *model_table(struct model *m, uint32_t field)
@@ -293,8 +318,10 @@ const struct kernels_calls *model_calls(const struct model *m)
     return &m->calls;
 }
 
-const float *model_dense_weights(const struct model *m, size_t *count)
+const float *model_dense_weights(struct model *m, size_t *count)
 {
+    if (m->train)
+        model_train_read(m);
     *count = (size_t)(m->options.dense + 1) * LINEAR_FLOATS;
     return m->dense_weights;
 }
@@ -313,6 +340,10 @@ void model_set_watermark(struct model *m, int64_t watermark_us)
      * stay. */
     uint32_t step = m->pending > 0 ? (uint32_t)m->steps + 1 : TABLE_STEP_NONE;
     m->watermark_us = MAX(m->watermark_us, watermark_us);
+    if (m->device_rows) {
+        model_device_watermark(m);
+        return;
+    }
     for (uint32_t f = 0; f < m->options.fields; f++)
         table_set_watermark(&m->tables[f], m->watermark_us, step);
 }

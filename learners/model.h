@@ -22,15 +22,22 @@
 #include "learners/loss.h"
 #include "learners/table.h"
 
+#include "kernels/batch.h"
+
 enum {
     MODEL_ROWS_MAX = 1024, /* events in one call */
     MODEL_FIELDS_MAX = 64,
     MODEL_DENSE_MAX = 256,
     MODEL_LAYERS_MAX = 6,
+    MODEL_LABELS_MAX = 8,
     MODEL_LIST_MAX = 64, /* ids of a list that count; further ones are not looked at */
 };
 
 enum interaction_kind { INTERACTION_NONE, INTERACTION_FM, INTERACTION_FFM };
+
+/* Dense layers (train/net.h): none; `hidden` over vectors and numbers, added to the rest (DeepFM); and those
+ * that learn by batches alone, with neither a linear part nor an interaction: DCN V2, DLRM, MMoE. */
+enum network_kind { NETWORK_NONE, NETWORK_HIDDEN, NETWORK_CROSS, NETWORK_DOT, NETWORK_EXPERTS };
 
 struct optimizer_options {
     enum opt_kind kind;
@@ -56,7 +63,14 @@ struct model_options {
     bool linear_is_double; /* FTRL in double (McMahan 2013); else `linear` */
     struct ftrl64_params ftrl;
     struct optimizer_options embedding;
+    enum network_kind network;         /* NETWORK_NONE with `hidden`: NETWORK_HIDDEN */
     uint32_t hidden[MODEL_LAYERS_MAX]; /* 0 ends */
+    uint32_t bottom[MODEL_LAYERS_MAX]; /* NETWORK_DOT, _EXPERTS: train/net.h */
+    uint32_t cross_layers, experts;
+    uint32_t labels;           /* 0 and 1: one */
+    bool linear_is_off;        /* ids have vectors alone */
+    enum row_format precision; /* of the dense layers' products */
+    bool is_on_device;         /* model_attach follows */
     struct optimizer_options head;
     uint32_t block; /* events a head step: 1..16; 1 without a head */
     uint32_t batch; /* 1: an update per event (per block) */
@@ -82,11 +96,12 @@ struct model_input {
         *ids; /* [fields]: hashed ids, 0 = absent; a list field's are all its events' in a row */
     const uint32_t *const
         *offsets; /* [fields]: NULL, or rows + 1 offsets into ids of a list field; NULL: no lists */
-    const float *const *dense;    /* [dense][rows] */
-    const float *labels;          /* [rows] */
-    const float *weights;         /* [rows] or NULL */
-    const int64_t *event_time_us; /* [rows] */
-    const uint64_t *identity;     /* [rows]: hash of the event's identity; NULL without down-sampling */
+    const float *const *dense;       /* [dense][rows] */
+    const float *labels;             /* [rows] */
+    const float *const *more_labels; /* [labels - 1][rows] of a model of several */
+    const float *weights;            /* [rows] or NULL */
+    const int64_t *event_time_us;    /* [rows] */
+    const uint64_t *identity;        /* [rows]: hash of the event's identity; NULL without down-sampling */
     /* NULL, or makes `ids` of events begin..end, for a model that model_reads_ahead: called piece by piece,
      * by whoever looks up their rows. */
     void (*read_ids)(void *argument, uint32_t begin, uint32_t end);
@@ -105,13 +120,39 @@ struct model;
 struct model *model_new(const struct model_options *options, const struct kernels *kernels);
 void model_free(struct model *model);
 
+/*
+ * A GPU on which a model of `is_on_device` learns, from before its first event on: rows, weights and steps
+ * are there. memory_bytes: of it for rows; pinned_bytes: of host memory for those below; stores[fields], or
+ * NULL: for those below these, the model's from now on. false: error; then, too. model_error: what has made
+ * the device fail since, or NULL: nothing that was learned after can be trusted.
+ */
+struct cold_store;
+struct model_device {
+    const struct gpu_api *api;
+    struct gpu *gpu;
+    struct gpu_stream *stream;
+    uint64_t memory_bytes, pinned_bytes;
+    struct cold_store *const *stores;
+};
+struct gpu_error;
+bool model_can_attach(const struct model_options *options);
+bool model_attach(struct model *model, const struct model_device *device, struct gpu_error *error);
+const struct gpu_error *model_error(const struct model *model);
+/* Of a field's table on a device, and what it takes there; waits. */
+struct table_stats model_device_stats(struct model *model, uint32_t field, uint64_t *bytes);
+/* The set of tables on a device that has a field, and the field's number there. */
+struct device_table *model_device_table(const struct model *model, uint32_t field, uint32_t *number);
+/* Where what fails on it is noted. */
+struct gpu_error *model_error_place(struct model *model);
+/* A checkpoint: rows that change from now on belong to `epoch`. */
+void model_device_set_epoch(struct model *model, uint32_t epoch);
+
 /* Lanes that may help within model_learn; NULL: none. The result is the same. */
 struct team;
 void model_set_team(struct model *model, struct team *team);
 
 /* Rows of the field's table beyond the memory go to the store, which the model frees. Before the first event.
  */
-struct cold_store;
 void model_set_cold(struct model *model, uint32_t field, struct cold_store *store);
 /* Between calls: keeps all tables together within so many bytes, where they have stores. */
 void model_keep_memory(struct model *model, int64_t bytes);
@@ -144,7 +185,7 @@ double model_correction(const struct model_options *options);
  * rows were restored before; false if the bytes cannot be that.
  */
 struct byte_buffer;
-void model_save(const struct model *model, struct byte_buffer *out);
+void model_save(struct model *model, struct byte_buffer *out);
 bool model_load(struct model *model, const void *data, size_t bytes);
 
 /* A model that was saved with other features or dense layers, seen from this one. */
@@ -165,7 +206,7 @@ struct table *model_table(struct model *model, uint32_t field);
 const struct kernels_calls *model_calls(const struct model *model);
 
 /* The dense weights, bias last, and the head's: for export and tests. */
-const float *model_dense_weights(const struct model *model, size_t *count);
+const float *model_dense_weights(struct model *model, size_t *count);
 
 /* The learned weight of each pair of fields, (0, 1), (0, 2) ... (n - 2, n - 1); NULL without `pairs`. */
 const float *model_pair_weights(const struct model *model);

@@ -2,7 +2,7 @@
 #ifndef LEARNERS_MODEL_INTERNAL_H
 #define LEARNERS_MODEL_INTERNAL_H
 
-#include "kernels/batch.h"
+#include "kernels/gpu.h"
 #include "learners/head.h"
 #include "learners/model.h"
 #include "learners/table_inline.h"
@@ -25,6 +25,7 @@ struct example {
     float *scales;           /* entries_max: 1, or 1 / length of the list */
     float *dense;            /* options.dense */
     float label, weight;
+    float more_labels[MODEL_LABELS_MAX - 1];
     uint32_t seen;
     bool learns;
     bool is_rejected;
@@ -77,6 +78,10 @@ struct rows_ahead {
     uint32_t prefetched; /* events, by the learning thread */
 };
 
+struct train;
+struct rows_cpu;
+struct rows_gpu;
+
 struct model {
     struct model_options options;
     const struct kernels *k;
@@ -106,6 +111,10 @@ struct model {
     struct team *team;      /* who may help; NULL: nobody */
     struct model_list list; /* list fields: what table_resolve wants to know of each id */
     struct model_batch batch;
+    struct train *train; /* batches (train/train.h); NULL: batch 1, or a model that model_batch.c steps */
+    struct rows_cpu *rows;
+    struct rows_gpu *device_rows; /* on a GPU, instead of rows (model_device.c) */
+    struct gpu_error error;       /* of the device; failure GPU_OK: none */
     struct opt_row *opt_rows;
     struct plain *plain; /* scratch of linear_plain.c */
     struct kernels_calls calls;
@@ -195,6 +204,38 @@ void vectors_learn_plain(struct model *m, struct call *c);
 void model_batch_init(struct model *m);
 void model_batch_free(struct model *m);
 void model_batch_step(struct model *m);
+
+/* model_device.c: rows on a GPU. */
+void model_device_free(struct model *m);
+void model_device_watermark(struct model *m);
+void model_device_times(const struct model *m, uint32_t field, int64_t *halved_at_us, int64_t *watermark_us,
+                        uint32_t *expired_before);
+void model_device_set_times(struct model *m, uint32_t field, int64_t halved_at_us, int64_t watermark_us,
+                            uint32_t expired_before);
+
+/* model_train.c: a model that learns by batches of flat columns, on any device. */
+bool model_is_trained(const struct model *m);
+void model_train_init(struct model *m);
+size_t model_linear_bytes(const struct model *m);
+float model_field_bound(const struct model *m, uint32_t field);
+uint64_t model_field_seed(const struct model *m, uint32_t field);
+void model_train_free(struct model *m);
+void model_train_learn(struct model *m, struct call *c);
+void model_train_predict(struct model *m, struct call *c);
+/* An event of the batch in progress, to a checkpoint and back; false: it cannot be one. */
+void model_train_get(const struct model *m, uint32_t event, struct example *e);
+bool model_train_put(struct model *m, const struct example *e);
+/* m->dense_weights as the step has left them; and the way back. What fails on a device is in m->error, here
+ * and in all that has no result. */
+void model_train_read(struct model *m);
+void model_train_write(struct model *m);
+
+/* Dense layers, wherever they lie: how many; outputs and inputs of one; its weights, biases and state. */
+size_t model_layers(const struct model *m);
+void model_layer_shape(const struct model *m, size_t layer, size_t *n, size_t *d);
+size_t model_layer_floats(const struct model *m, size_t layer);
+void model_layer_get(struct model *m, size_t layer, float *floats);
+void model_layer_put(struct model *m, size_t layer, const float *floats);
 
 /* linear_part.c: one step of `count` separate linear weights, at places, with gradients slopes. The scratch
  * arrays have room for four times count rounded up to 16. */

@@ -19,6 +19,9 @@ static void judge_finite(const struct model *m, const struct model_input *in, ui
 {
     for (uint32_t i = 0; i < in->rows; i++)
         is_good[i] = in->labels[i] - in->labels[i] == 0.0F;
+    for (uint32_t l = 1; l < m->options.labels; l++)
+        for (uint32_t i = 0; i < in->rows; i++)
+            is_good[i] &= in->more_labels[l - 1][i] - in->more_labels[l - 1][i] == 0.0F;
     for (uint32_t i = 0; in->weights && i < in->rows; i++)
         is_good[i] &= in->weights[i] - in->weights[i] == 0.0F;
     for (uint32_t d = 0; d < m->options.dense; d++) {
@@ -401,12 +404,19 @@ void model_predict(struct model *m, const struct model_input *input, double *log
     uint8_t verdicts[MODEL_ROWS_MAX], none[MODEL_ROWS_MAX] = {0};
     struct model_output out = {.logits = logits, .verdicts = verdicts};
     struct model_input in = *input;
-    in.labels = zeros;
+    const float *const no_labels[] = {zeros, zeros, zeros, zeros, zeros, zeros, zeros, zeros};
+    _Static_assert(ARRAY_COUNT(no_labels) >= MODEL_LABELS_MAX, "zeros for each");
+    in.labels = zeros, in.more_labels = no_labels;
     in.weights = NULL;
     struct call c = {.in = &in, .out = &out, .correction = model_correction(&m->options)};
     judge(m, &c);
     c.all_learn = false;
     memset(c.learns, 0, sizeof c.learns);
+    if (m->train) {
+        model_train_predict(m, &c);
+        kernels_count(&m->calls, m->k);
+        return;
+    }
     lookahead_resolve(m, &c, none, 0, in.rows);
     struct origins o = {.scored_count = 0};
     for (uint32_t i = 0; i < in.rows; i++) {
@@ -437,7 +447,9 @@ void model_learn(struct model *m, const struct model_input *input, struct model_
     leat_assert(input->rows <= MODEL_ROWS_MAX);
     struct call c = {.in = input, .out = out, .correction = model_correction(&m->options)};
     judge(m, &c);
-    if (m->options.batch > 1) {
+    if (m->train) {
+        model_train_learn(m, &c);
+    } else if (m->options.batch > 1) {
         c.all_learn = false;
         learn_batches(m, &c);
     } else if (m->plain != NULL) {

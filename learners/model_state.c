@@ -2,9 +2,12 @@
  */
 #include "learners/model_internal.h"
 #include "learners/table_inline.h"
+#include "learners/train/train.h"
 
 #include "core/base.h"
 #include "core/buffer.h"
+
+#include <stdlib.h>
 
 enum { STATE_MAGIC = 0x6c6d7331 };
 
@@ -40,10 +43,24 @@ static void save_example(const struct model *m, const struct example *e, struct 
     buffer_append(out, e->scales, e->entries * sizeof *e->scales);
     if (m->options.dense > 0)
         buffer_append(out, e->dense, m->options.dense * sizeof *e->dense);
+    if (m->options.labels > 1)
+        buffer_append(out, e->more_labels, (m->options.labels - 1) * sizeof *e->more_labels);
 }
 
-void model_save(const struct model *m, struct byte_buffer *out)
+static void save_layer(struct model *m, size_t layer, struct byte_buffer *out)
 {
+    size_t bytes = model_layer_floats(m, layer) * sizeof(float);
+    float *floats = malloc(bytes);
+    leat_assert(floats);
+    model_layer_get(m, layer, floats);
+    buffer_append(out, floats, bytes);
+    free(floats);
+}
+
+void model_save(struct model *m, struct byte_buffer *out)
+{
+    if (m->train)
+        model_train_read(m);
     struct state_head head = {STATE_MAGIC, m->pending, m->steps, m->watermark_us, 0};
     buffer_append(out, &head, sizeof head);
     buffer_append(out, m->dense_weights, (m->options.dense + 1) * (size_t)LINEAR_BYTES);
@@ -52,16 +69,21 @@ void model_save(const struct model *m, struct byte_buffer *out)
         buffer_append(out, m->pair_weights,
                       (count + opt_state_floats(m->options.pairs.kind, count)) * sizeof(float));
     }
-    for (size_t l = 0; l < m->head.layers; l++)
-        buffer_append(out, m->head.items[l].weights, head_layer_floats(&m->head, l) * sizeof(float));
+    for (size_t l = 0; l < model_layers(m); l++)
+        save_layer(m, l, out);
     for (uint32_t f = 0; f < m->options.fields; f++) {
         const struct table *t = &m->tables[f];
         struct state_table s = {t->halved_at_us, t->watermark_us, t->expired_before, 0,
                                 SKETCH_DEPTH * t->sketch.width};
+        if (m->device_rows)
+            model_device_times(m, f, &s.halved_at_us, &s.watermark_us, &s.expired_before);
         buffer_append(out, &s, sizeof s);
     }
-    for (uint32_t i = 0; i < m->pending; i++)
-        save_example(m, &m->examples[i], out);
+    for (uint32_t i = 0; i < m->pending; i++) {
+        if (m->train)
+            model_train_get(m, i, &m->examples[0]);
+        save_example(m, &m->examples[m->train ? 0 : i], out);
+    }
 }
 
 /* --- Loading --- */
@@ -134,31 +156,61 @@ static bool has_same_inputs(const struct model *m, const struct model_saved *sav
     return is_same;
 }
 
+/* Floats of a layer in a checkpoint: weights, biases, and what the optimizer has for all of them. */
+static size_t layer_floats(const struct model *m, size_t n, size_t d)
+{
+    size_t weights = n * d + n, each = opt_state_floats(m->options.head.kind, weights);
+    return weights + each;
+}
+
+static void load_layer(struct reading *r, struct model *m, size_t layer, size_t n, size_t d, bool is_same)
+{
+    const void *data = next_bytes(r, layer_floats(m, n, d) * sizeof(float));
+    size_t own_n = 0, own_d = 0;
+    if (layer < model_layers(m))
+        model_layer_shape(m, layer, &own_n, &own_d);
+    if (data == NULL || !is_same || own_n != n || own_d != d)
+        return;
+    float *floats = malloc(layer_floats(m, n, d) * sizeof *floats); /* aligned */
+    leat_assert(floats);
+    memcpy(floats, data, layer_floats(m, n, d) * sizeof *floats);
+    model_layer_put(m, layer, floats);
+    free(floats);
+}
+
 static void load_layers(struct reading *r, struct model *m, const struct model_saved *saved)
 {
+    if (m->options.network > NETWORK_HIDDEN) { /* of no other shape than this model's */
+        for (size_t l = 0; l < model_layers(m) && !r->is_bad; l++) {
+            size_t own_n, own_d;
+            model_layer_shape(m, l, &own_n, &own_d);
+            load_layer(r, m, l, own_n, own_d, true);
+        }
+        return;
+    }
     size_t count = layers_of(saved->hidden), n = saved->vectors;
     size_t sparse = m->options.interaction == INTERACTION_FFM ? n * (n - 1) / 2 : n * m->options.dim;
     size_t d = sparse + saved->dense;
     for (size_t l = 0; l < count && !r->is_bad; l++) {
-        size_t outputs = l + 1 < count ? saved->hidden[l] : 1, weights = outputs * d + outputs;
-        size_t floats = weights + opt_state_floats(m->head.opt, weights);
-        const void *data = next_bytes(r, floats * sizeof(float));
-        bool is_same = data != NULL && l < m->head.layers && m->head.items[l].n == outputs &&
-                       m->head.items[l].d == d && (l > 0 || has_same_inputs(m, saved));
-        if (is_same)
-            memcpy(m->head.items[l].weights, data, floats * sizeof(float));
+        size_t outputs = l + 1 < count ? saved->hidden[l] : 1;
+        load_layer(r, m, l, outputs, d, l > 0 || has_same_inputs(m, saved));
         d = outputs;
     }
 }
 
-static void load_table(struct reading *r, struct table *t)
+static void load_table(struct reading *r, struct model *m, int16_t field)
 {
     struct state_table s = {0};
     load_bytes(r, &s, sizeof s);
-    if (t == NULL || r->is_bad)
+    if (field < 0 || r->is_bad)
         return;
+    struct table *t = &m->tables[field];
     if (s.sketch_bytes != SKETCH_DEPTH * t->sketch.width) {
         r->is_bad = true;
+        return;
+    }
+    if (m->device_rows) {
+        model_device_set_times(m, (uint32_t)field, s.halved_at_us, s.watermark_us, s.expired_before);
         return;
     }
     t->halved_at_us = s.halved_at_us, t->watermark_us = s.watermark_us, t->expired_before = s.expired_before;
@@ -199,6 +251,8 @@ static void load_example(struct reading *r, struct model *m, const struct model_
     const unsigned char *fields = next_bytes(r, count * sizeof *e->fields);
     const unsigned char *scales = next_bytes(r, count * sizeof *e->scales);
     const unsigned char *dense = next_bytes(r, saved->dense * sizeof *e->dense);
+    if (m->options.labels > 1)
+        load_bytes(r, e->more_labels, (m->options.labels - 1) * sizeof *e->more_labels);
     if (r->is_bad)
         return;
     e->entries = 0;
@@ -233,6 +287,8 @@ static void load_model(struct reading *r, struct model *m, const struct model_sa
         return;
     }
     m->pending = head.pending, m->steps = head.steps;
+    if (m->train)
+        m->train->batch.n = 0;
     m->watermark_us = head.watermark_us;
     load_dense(r, m, saved);
     if (m->has_pairs) {
@@ -242,9 +298,14 @@ static void load_model(struct reading *r, struct model *m, const struct model_sa
     }
     load_layers(r, m, saved);
     for (uint32_t f = 0; f < saved->fields; f++)
-        load_table(r, saved->field_of[f] < 0 ? NULL : &m->tables[saved->field_of[f]]);
-    for (uint32_t i = 0; i < m->pending && !r->is_bad; i++)
-        load_example(r, m, saved, &m->examples[i]);
+        load_table(r, m, saved->field_of[f]);
+    for (uint32_t i = 0; i < m->pending && !r->is_bad; i++) {
+        load_example(r, m, saved, &m->examples[m->train ? 0 : i]);
+        if (m->train && !r->is_bad)
+            r->is_bad = !model_train_put(m, &m->examples[0]);
+    }
+    if (m->train)
+        model_train_write(m);
 }
 
 /* Rows of a block in progress are spared from expiry. */

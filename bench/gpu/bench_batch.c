@@ -14,10 +14,13 @@ static const struct sizes {
     uint32_t places, tables, rows, d;
     uint32_t fm_bags, fm_fields, fm_d, ffm_bags, ffm_fields, ffm_d;
     uint32_t numbers, matrix_rows, matrix_d;
+    uint32_t events, inputs, outputs; /* of a step and a dense layer */
 } all_sizes[SIZES] = {
-    [SIZE_TINY] = {600, 10, 700, 16, 5, 6, 8, 3, 5, 4, 1001, 33, 12},
-    [SIZE_CPU] = {104857, 10, 150000, 128, 4096, 26, 16, 2048, 12, 8, 1 << 23, 1 << 16, 64},
-    [SIZE_GPU] = {1048570, 10, 2000000, 128, 1 << 17, 26, 16, 1 << 16, 12, 8, 1 << 27, 1 << 21, 64},
+    [SIZE_TINY] = {600, 10, 700, 16, 5, 6, 8, 3, 5, 4, 1001, 33, 12, 33, 12, 20},
+    [SIZE_CPU] = {104857, 10, 150000, 128, 4096, 26, 16, 2048, 12, 8, 1 << 23, 1 << 16, 64, 1 << 12, 512,
+                  256},
+    [SIZE_GPU] = {1048570, 10, 2000000, 128, 1 << 17, 26, 16, 1 << 16, 12, 8, 1 << 27, 1 << 21, 64, 1 << 16,
+                  1024, 1024},
 };
 
 struct bench {
@@ -203,6 +206,97 @@ static void bench_update(struct bench *b)
     }
 }
 
+/* --- linear weights, and the loss ------------------------------------------------------------------------
+ */
+
+/* Rows of 32 bytes for n numbers, in no order; FTRL's two doubles, or an optimizer's floats. */
+static struct batch_weights make_weights(struct bench *b, uint32_t n, enum opt_kind kind, bool is_double)
+{
+    return (struct batch_weights){.rows = make_rows(b, n, b->sizes->rows, 32),
+                                  .is_double = is_double,
+                                  .kind = kind,
+                                  .params = place_params,
+                                  .ftrl = {.alpha = 1e-4, .beta = 1.0, .l1 = 0.1, .l2 = 0.1}};
+}
+
+static void bench_weights_read(struct bench *b)
+{
+    uint32_t n = b->sizes->places;
+    for (int is_double = 0; is_double < 2; is_double++) {
+        struct batch_weights_read a = {.of = make_weights(b, n, OPT_FTRL, is_double != 0),
+                                       .count = place_upload(b->place, &n, sizeof n),
+                                       .n = n,
+                                       .out = place_zeros(b->place, n * sizeof(float))};
+        MEASURE(b, weights_read, &a, n, is_double ? "of FTRL in double" : "floats");
+        place_release(b->place);
+    }
+}
+
+static void bench_weights_forward(struct bench *b)
+{
+    for (int kind = 0; kind < IDS_KINDS; kind++) {
+        struct batch_dedupe ids = make_dedupe(b, (enum ids)kind, DEDUPE_SORT);
+        uint32_t count = distinct(b, &ids), events = ids.n / ids.tables_count;
+        struct batch_weights_forward a = {.weights = place_floats(b->place, count),
+                                          .unique = ids.unique,
+                                          .fields = ids.tables_count,
+                                          .n = events,
+                                          .logits = place_zeros(b->place, events * sizeof(float))};
+        MEASURE(b, weights_forward, &a, count, ids_names[kind]);
+        place_release(b->place);
+    }
+}
+
+static void bench_weights_update(struct bench *b)
+{
+    static const struct {
+        enum opt_kind kind;
+        bool is_double;
+        enum ids ids;
+        const char *text;
+    } cases[] = {
+        {OPT_ADAGRAD, false, IDS_DISTINCT, "AdaGrad, all distinct"},
+        {OPT_ADAGRAD, false, IDS_ZIPF, "AdaGrad, Zipf, half distinct"},
+        {OPT_FTRL, false, IDS_ZIPF, "FTRL, Zipf, half distinct"},
+        {OPT_FTRL, true, IDS_ZIPF, "FTRL in double, Zipf, half distinct"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct batch_dedupe ids = make_dedupe(b, cases[i].ids, DEDUPE_SORT);
+        uint32_t count = distinct(b, &ids), events = ids.n / ids.tables_count;
+        uint32_t *bag = host_room(ids.n * sizeof *bag);
+        for (uint32_t p = 0; p < ids.n; p++)
+            bag[p] = p % events;
+        struct batch_weights_update a = {.of = make_weights(b, ids.n, cases[i].kind, cases[i].is_double),
+                                         .in = {.grads = place_floats(b->place, events),
+                                                .bag = place_upload(b->place, bag, ids.n * sizeof *bag),
+                                                .order = ids.order,
+                                                .starts = ids.starts,
+                                                .count = ids.count,
+                                                .n = ids.n,
+                                                .d = 1}};
+        free(bag);
+        ROOM_FOR(b, weights_update, &a);
+        MEASURE(b, weights_update, &a, count, cases[i].text);
+        place_release(b->place);
+    }
+}
+
+static void bench_loss(struct bench *b)
+{
+    uint32_t n = b->sizes->matrix_rows;
+    struct batch_loss a = {.logits = place_floats(b->place, n),
+                           .labels = place_floats(b->place, n),
+                           .class_weights = {1.0F, 1.0F},
+                           .scale = 1.0F,
+                           .n = n,
+                           .slopes = place_zeros(b->place, n * sizeof(float)),
+                           .is_rejected = place_zeros(b->place, n)};
+    MEASURE(b, loss, &a, 0, "logistic");
+    a.is_squared = true;
+    MEASURE(b, loss, &a, 0, "squared");
+    place_release(b->place);
+}
+
 /* --- interactions ----------------------------------------------------------------------------------------
  */
 
@@ -294,7 +388,176 @@ static void bench_check(struct bench *b)
     place_release(b->place);
 }
 
-/* --- all of them -----------------------------------------------------------------------------------------
+/* --- dense layers ----------------------------------------------------------------------------------------
+ */
+
+/* A layer's three products: events forward, slopes back, and what its weights' gradient is. */
+static void bench_matmul(struct bench *b)
+{
+    static const char *const texts[3][3] = {
+        {"layer forward, bias and relu, fp32", "layer forward, bias and relu, bf16",
+         "layer forward, bias and relu, fp16"},
+        {"slopes back through a relu, fp32", "slopes back through a relu, bf16",
+         "slopes back through a relu, fp16"},
+        {"gradient of weights and bias, fp32", "gradient of weights and bias, bf16",
+         "gradient of weights and bias, fp16"}};
+    uint32_t events = b->sizes->events, in = b->sizes->inputs, out = b->sizes->outputs;
+    float *x = place_floats(b->place, (size_t)events * in), *w = place_floats(b->place, (size_t)in * out);
+    float *y = place_floats(b->place, (size_t)events * out), *bias = place_floats(b->place, out);
+    float *to = place_zeros(b->place, (size_t)(events > out ? events : out) * (in > out ? in : out) * 4);
+    struct batch_matmul calls[3] = {
+        {.a = x, .b = w, .c = to, .m = events, .n = out, .k = in, .epilogue = MATMUL_BIAS_RELU, .bias = bias},
+        {.a = y, .b = w, .c = to, .m = events, .n = in, .k = out, .epilogue = MATMUL_MASK, .mask = x},
+        {.a = y, .b = x, .c = to, .m = out, .n = in, .k = events, .epilogue = MATMUL_SUMS, .sums = bias},
+    };
+    calls[0].b_is_transposed = calls[2].a_is_transposed = true; /* w[out][in] */
+    for (int i = 0; i < 3; i++)
+        for (int precision = ROW_FP32; precision <= ROW_FP16; precision++) {
+            calls[i].precision = (enum row_format)precision;
+            ROOM_FOR(b, matmul, &calls[i]);
+            MEASURE(b, matmul, &calls[i], 0, texts[i][precision]);
+        }
+    place_release(b->place);
+}
+
+static void bench_params_update(struct bench *b)
+{
+    uint64_t n = (uint64_t)b->sizes->matrix_rows / 4 * 4 * b->sizes->matrix_d;
+    float *w = place_floats(b->place, n), *state = place_rows(b->place, 2 * n),
+          *g = place_floats(b->place, n);
+    struct batch_params_update a = {w, state, g, n, OPT_ADAGRAD, place_params, NULL};
+    MEASURE(b, params_update, &a, 0, "AdaGrad");
+    a.kind = OPT_ADAM;
+    MEASURE(b, params_update, &a, 0, "Adam");
+    place_release(b->place);
+}
+
+/* --- around the rows of a step
+ * ---------------------------------------------------------------------------
+ */
+
+enum { PACK_COLUMNS = 13, STEP_COLUMNS = 256 };
+
+/* Marks of events, one in 64 rejected; returns how many are. */
+static uint32_t make_rejected(struct bench *b, uint32_t n, const uint8_t **marks)
+{
+    uint8_t *host = host_room(n);
+    uint32_t count = 0;
+    for (uint32_t e = 0; e < n; e++) {
+        host[e] = e % 64 == 7;
+        count += host[e];
+    }
+    *marks = place_upload(b->place, host, n);
+    free(host);
+    return count;
+}
+
+static void bench_pack(struct bench *b)
+{
+    uint32_t n = b->sizes->events;
+    static const char *const texts[] = {"13 columns into rows of 16", "256 columns into rows"};
+    for (size_t i = 0; i < 2; i++) {
+        uint32_t columns = i == 0 ? PACK_COLUMNS : STEP_COLUMNS, stride = (columns + 3) / 4 * 4;
+        struct batch_pack a = {.columns = place_floats(b->place, (size_t)n * columns),
+                               .columns_stride = n,
+                               .count = columns,
+                               .n = n,
+                               .out = place_zeros(b->place, (size_t)n * stride * sizeof(float)),
+                               .stride = stride};
+        (void)make_rejected(b, n, &a.is_rejected);
+        MEASURE(b, pack, &a, 0, texts[i]);
+        place_release(b->place);
+    }
+}
+
+static void bench_mask_rows(struct bench *b)
+{
+    uint32_t n = b->sizes->events;
+    struct batch_mask_rows a = {
+        .x = place_floats(b->place, (size_t)n * STEP_COLUMNS), .n = n, .columns = STEP_COLUMNS};
+    uint32_t rejected = make_rejected(b, n, &a.is_rejected);
+    MEASURE(b, mask_rows, &a, rejected, "one row of 256 floats in 64");
+    place_release(b->place);
+}
+
+static void bench_relu_mask(struct bench *b)
+{
+    size_t floats = (size_t)b->sizes->events * STEP_COLUMNS;
+    struct batch_relu_mask a = {.x = place_floats(b->place, floats), .y = place_floats(b->place, floats)};
+    a.n = b->sizes->events, a.columns = STEP_COLUMNS;
+    MEASURE(b, relu_mask, &a, 0, "rows of 256 floats");
+    place_release(b->place);
+}
+
+static void bench_clip(struct bench *b)
+{
+    double *squares = place_zeros(b->place, 16 * sizeof *squares);
+    struct batch_clip a = {squares, 16, 1.0F, place_zeros(b->place, sizeof(float))};
+    MEASURE(b, clip, &a, 0, "16 layers");
+    place_release(b->place);
+}
+
+static void bench_dot_interaction(struct bench *b)
+{
+    enum { FIELDS = 27, DIMS = 64, WIDTH = DIMS + (FIELDS * (FIELDS - 1) / 2 + 3) / 4 * 4 };
+    size_t n = b->sizes->events, floats = n * FIELDS * DIMS;
+    struct batch_dot_interaction a = {.vectors = place_floats(b->place, floats),
+                                      .n = (uint32_t)n,
+                                      .fields = FIELDS,
+                                      .d = DIMS,
+                                      .copies_first = true,
+                                      .out = place_zeros(b->place, n * WIDTH * sizeof(float)),
+                                      .out_stride = WIDTH};
+    MEASURE(b, dot_interaction, &a, 0, "27 vectors of 64, forward");
+    a.out = NULL;
+    a.slopes = place_floats(b->place, n * WIDTH);
+    a.slopes_stride = WIDTH;
+    a.grads = place_zeros(b->place, floats * sizeof(float));
+    MEASURE(b, dot_interaction, &a, 0, "27 vectors of 64, backward");
+    place_release(b->place);
+}
+
+static void bench_cross(struct bench *b)
+{
+    size_t floats = (size_t)b->sizes->events * STEP_COLUMNS;
+    struct batch_cross a = {.x0 = place_floats(b->place, floats),
+                            .x = place_floats(b->place, floats),
+                            .z = place_floats(b->place, floats),
+                            .n = b->sizes->events,
+                            .columns = STEP_COLUMNS,
+                            .out = place_zeros(b->place, floats * sizeof(float))};
+    MEASURE(b, cross, &a, 0, "256 columns, forward");
+    a.out = NULL;
+    a.slopes = place_floats(b->place, floats);
+    a.x0_slopes = place_zeros(b->place, floats * sizeof(float));
+    a.x_slopes = place_zeros(b->place, floats * sizeof(float));
+    a.z_slopes = place_zeros(b->place, floats * sizeof(float));
+    MEASURE(b, cross, &a, 0, "256 columns, backward");
+    place_release(b->place);
+}
+
+static void bench_mixture(struct bench *b)
+{
+    enum { EXPERTS = 8, COLUMNS = 64 };
+    size_t n = b->sizes->events, floats = n * EXPERTS * COLUMNS;
+    struct batch_mixture a = {.inputs = place_floats(b->place, floats),
+                              .gate_logits = place_floats(b->place, n * EXPERTS),
+                              .n = (uint32_t)n,
+                              .experts = EXPERTS,
+                              .columns = COLUMNS,
+                              .out = place_zeros(b->place, n * COLUMNS * sizeof(float)),
+                              .gates = place_zeros(b->place, n * EXPERTS * sizeof(float))};
+    MEASURE(b, mixture, &a, 0, "8 experts of 64 columns, forward");
+    a.out = NULL;
+    a.slopes = place_floats(b->place, n * COLUMNS);
+    a.input_slopes = place_zeros(b->place, floats * sizeof(float));
+    a.gate_slopes = place_zeros(b->place, n * EXPERTS * sizeof(float));
+    MEASURE(b, mixture, &a, 0, "8 experts of 64 columns, backward");
+    place_release(b->place);
+}
+
+/* --- all of them
+ * -----------------------------------------------------------------------------------------
  */
 
 static void bench_place(struct place *place)

@@ -80,9 +80,9 @@ LINE(fm_forward, N, 16, WORK(.read = V(n * d), .fma = V(2 * n * d) + 5, .shuffle
 LINE(fm_backward, N, 16, WORK(.read = V(n * d), .write = V(n * d), .fma = V(n * d)),
      (k->fm_backward(p->a, p->b, p->rows, n, d), 0.0F))
 #define FFM V(n *d *FFM_ROUND(n))
-LINE(ffm_forward, N, FFM_DIM, WORK(.read = FFM * 2, .write = FFM, .fma = FFM / 2, .shuffle = FFM * 2),
+LINE(ffm_forward, N, FFM_DIM, WORK(.read = FFM * 1.5, .write = FFM, .fma = FFM / 2, .shuffle = FFM),
      k->ffm_forward(p->a, p->rows, p->c, n, d))
-LINE(ffm_pairs_forward, N, FFM_DIM, WORK(.read = FFM * 2, .write = FFM, .fma = FFM, .shuffle = FFM * 3),
+LINE(ffm_pairs_forward, N, FFM_DIM, WORK(.read = FFM * 1.5, .write = FFM, .fma = FFM / 2, .shuffle = FFM),
      (k->ffm_pairs_forward(p->b, p->a, p->rows, p->c, n, d), 0.0F))
 LINE(ffm_pairs_backward, N, FFM_DIM, WORK(.read = FFM, .write = FFM, .fma = FFM),
      (k->ffm_pairs_backward(p->a, p->c, n, d), 0.0F))

@@ -3,9 +3,11 @@
  *   bench_memory [--rows] [NAME-PREFIX]
  * The limits are plain loops of vectors that go through memory in order (read; copy: read and written, with
  * plain stores, since a step reads next what a kernel wrote) and rows of 512 bytes at random places of 512
- * MiB a core, asked for ahead (read; changed: read and written). Each thread has memory of its own; all are
- * at the same loop at the same time. A kernel's share: the time its bytes take at the least, or its divisions
- * if they take longer (units.h), over the time that it takes; by CPU time of each thread, in turns, median.
+ * MiB a core, asked for ahead (read; changed: read and written). Before each of them, and before each kernel,
+ * one array is copied to the other: what a cache holds is the same for all. Each thread has memory of its
+ * own; all are at the same loop at the same time. A kernel's share: the time its bytes take at the least, or
+ * its arithmetic if that takes longer (units.h), over the time that it takes; by CPU time of each thread, in
+ * turns, median.
  * --rows: `kernel variant cores share limit` alone, for programs.
  */
 #include "bench/kernels/units.h"
@@ -21,12 +23,14 @@
 #include <sys/mman.h>
 
 enum {
+    SCRATCH_BYTES = 64 << 20,
     D = 64,
     ROW_FLOATS = 2 * D, /* weights and AdaGrad's sums: 512 bytes */
     ROWS = 1 << 20,
     PLACES = 1 << 15,
     FLOATS = PLACES * D, /* 8 MiB: beyond L2 */
     FIELDS = 16,
+    EXPERTS = 8,
     AHEAD = 8,
     TURNS = 7,
     CORES = 2,
@@ -36,11 +40,11 @@ enum {
 struct own {
     const struct kernels *k;
     const struct batch_kernels *batch;
-    float *table, *x, *y;
-    uint16_t *halves;
-    float *small; /* logits, slopes, squares */
+    float *table, *x, *y; /* halves lie in y, or are x's */
+    float *small;         /* logits, slopes, squares */
     void **rows;
     uint32_t *order, *starts, count;
+    uint8_t *marks; /* of events, none rejected */
     void *scratch;
     uint64_t random;
 };
@@ -179,13 +183,13 @@ static void run_ffm(struct own *o)
 
 static void run_round(struct own *o)
 {
-    struct batch_round a = {.x = o->x, .n = FLOATS, .format = ROW_BF16, .out = o->halves};
+    struct batch_round a = {.x = o->x, .n = FLOATS, .format = ROW_BF16, .out = (uint16_t *)o->y};
     o->batch->round(&a, NULL);
 }
 
 static void run_widen(struct own *o)
 {
-    struct batch_widen a = {.x = o->halves, .n = FLOATS, .format = ROW_BF16, .out = o->y};
+    struct batch_widen a = {.x = (const uint16_t *)o->x, .n = FLOATS, .format = ROW_BF16, .out = o->y};
     o->batch->widen(&a, NULL);
 }
 
@@ -201,22 +205,110 @@ static void run_check(struct own *o)
     o->batch->check(&a, NULL);
 }
 
+/* A layer's product; the gradient of its weights; a last layer's, of one output. */
+static void run_matmul_of(struct own *o, uint32_t m, uint32_t n, uint32_t k, bool a_is_transposed)
+{
+    struct batch_matmul a = {.a = o->x,
+                             .b = o->x + (size_t)m * k,
+                             .c = o->y,
+                             .m = m,
+                             .n = n,
+                             .k = k,
+                             .a_is_transposed = a_is_transposed};
+    o->batch->matmul(&a, NULL);
+    if (a.scratch_bytes > SCRATCH_BYTES)
+        abort();
+    a.scratch = o->scratch;
+    o->batch->matmul(&a, NULL);
+}
+
+static void run_matmul(struct own *o)
+{
+    run_matmul_of(o, 512, 512, 512, false);
+}
+
+static void run_matmul_gradient(struct own *o)
+{
+    run_matmul_of(o, 128, 120, 8192, true);
+}
+
+static void run_matmul_logit(struct own *o)
+{
+    run_matmul_of(o, PLACES - 1, 1, D, false);
+}
+
+static void run_params_update(struct own *o)
+{
+    struct batch_params_update a = {.w = o->table,
+                                    .state = o->table + FLOATS / 2,
+                                    .g = o->x,
+                                    .n = FLOATS / 2,
+                                    .kind = OPT_ADAGRAD,
+                                    .params = {.rate = 1e-6F, .decay = 1.0F, .step_max = 1.0F}};
+    o->batch->params_update(&a, NULL);
+}
+
+static void run_pack(struct own *o)
+{
+    struct batch_pack a = {.columns = o->x,
+                           .columns_stride = PLACES,
+                           .count = D,
+                           .n = PLACES,
+                           .out = o->y,
+                           .is_rejected = o->marks};
+    o->batch->pack(&a, NULL);
+}
+
+static void run_cross(struct own *o)
+{
+    struct batch_cross a = {.x0 = o->x,
+                            .x = o->x + FLOATS / 4,
+                            .z = o->x + FLOATS / 2,
+                            .n = PLACES / 4,
+                            .columns = D,
+                            .out = o->y};
+    o->batch->cross(&a, NULL);
+}
+
+static void run_mixture(struct own *o)
+{
+    struct batch_mixture a = {.inputs = o->x,
+                              .gate_logits = o->small + PLACES,
+                              .n = PLACES / EXPERTS,
+                              .experts = EXPERTS,
+                              .columns = D,
+                              .out = o->y,
+                              .gates = o->small};
+    o->batch->mixture(&a, NULL);
+}
+
 /* What each moves at the least, by the limit that it counts for. */
 static const struct kernel {
     const char *name;
     void (*run)(struct own *);
     double bytes[LIMITS];
-    double quotients; /* vectors of sixteen */
+    double quotients, fmas; /* vectors of sixteen */
 } kernels[] = {
-    {"gather_pool", run_gather_pool, {[ROWS_READ] = 256.0 * PLACES, [COPY] = 256.0 * PLACES}, 0.0},
-    {"segment_reduce", run_segment_reduce, {[COPY] = 8.0 * FLOATS}, 0.0},
-    {"update", run_update, {[ROWS_CHANGE] = 1024.0 * PLACES, [READ] = 4.0 * FLOATS}, 0.0},
-    {"fm", run_fm, {[COPY] = 8.0 * FLOATS}, 0.0},
-    {"ffm", run_ffm, {[COPY] = 8.0 * FLOATS}, 0.0},
-    {"round", run_round, {[COPY] = 6.0 * FLOATS}, 0.0},
-    {"widen", run_widen, {[COPY] = 6.0 * FLOATS}, 0.0},
-    {"quantize", run_quantize, {[COPY] = 5.0 * FLOATS}, FLOATS / 16.0},
-    {"check", run_check, {[READ] = 4.0 * FLOATS}, 0.0},
+    {"gather_pool", run_gather_pool, {[ROWS_READ] = 256.0 * PLACES, [COPY] = 256.0 * PLACES}, 0.0, 0.0},
+    {"segment_reduce", run_segment_reduce, {[COPY] = 8.0 * FLOATS}, 0.0, 0.0},
+    {"update", run_update, {[ROWS_CHANGE] = 1024.0 * PLACES, [READ] = 4.0 * FLOATS}, 0.0, 0.0},
+    {"fm", run_fm, {[COPY] = 8.0 * FLOATS}, 0.0, 0.0},
+    {"ffm", run_ffm, {[COPY] = 8.0 * FLOATS}, 0.0, 0.0},
+    {"round", run_round, {[COPY] = 6.0 * FLOATS}, 0.0, 0.0},
+    {"widen", run_widen, {[COPY] = 6.0 * FLOATS}, 0.0, 0.0},
+    {"quantize", run_quantize, {[COPY] = 5.0 * FLOATS}, FLOATS / 16.0, 0.0},
+    {"check", run_check, {[READ] = 4.0 * FLOATS}, 0.0, 0.0},
+    {"matmul", run_matmul, {0.0}, 0.0, 512.0 * 512.0 * 32.0},
+    {"matmul_gradient", run_matmul_gradient, {0.0}, 0.0, 128.0 * 120.0 * 512.0},
+    {"matmul_logit", run_matmul_logit, {[READ] = 4.0 * FLOATS}, 0.0, 0.0},
+    {"params_update", run_params_update, {[COPY] = 8.0 * FLOATS, [READ] = 2.0 * FLOATS}, 0.0, 0.0},
+    {"pack", run_pack, {[COPY] = 8.0 * FLOATS}, 0.0, 0.0},
+    {"cross", run_cross, {[COPY] = 2.0 * FLOATS, [READ] = 2.0 * FLOATS}, 0.0, 0.0},
+    {"mixture",
+     run_mixture,
+     {[READ] = 4.0 * FLOATS - 4.0 * FLOATS / EXPERTS, [COPY] = 8.0 * FLOATS / EXPERTS},
+     0.0,
+     0.0},
 };
 enum { KERNELS = sizeof kernels / sizeof *kernels };
 
@@ -229,9 +321,9 @@ static void own_init(struct own *o, const struct kernels *k, const struct batch_
     o->table = room((size_t)ROWS * ROW_FLOATS * sizeof(float));
     o->x = room(FLOATS * sizeof(float)), o->y = room((FLOATS + 256) * sizeof(float));
     o->y += 256; /* not at the same place of a page */
-    o->halves = room(FLOATS * sizeof *o->halves);
     o->small = room(2 * PLACES * sizeof(float));
     o->rows = room(PLACES * sizeof *o->rows);
+    o->marks = room(PLACES);
     o->order = room(PLACES * 4), o->starts = room((PLACES + 1) * 4);
     for (size_t i = 0; i < (size_t)ROWS * ROW_FLOATS; i++)
         o->table[i] = 1.0F;
@@ -242,7 +334,7 @@ static void own_init(struct own *o, const struct kernels *k, const struct batch_
         o->small[PLACES + i] = 0.5F;
     }
     o->starts[PLACES] = PLACES;
-    o->scratch = room((size_t)64 << 20);
+    o->scratch = room(SCRATCH_BYTES);
 }
 
 struct team {
@@ -262,18 +354,18 @@ struct member {
 static double time_run(struct team *team, struct own *o, void (*run)(struct own *))
 {
     draw_rows(o);
+    run_copy(o);
     pthread_barrier_wait(&team->barrier);
     double begin = units_now();
     run(o);
     return units_now() - begin;
 }
 
-/* Seconds that a vector of quotients takes. */
-static double quotient_of(const struct team *team)
+/* Seconds that a kernel's arithmetic takes at the least. */
+static double arithmetic_of(const struct units *units, const struct kernel *kernel)
 {
-    struct units units;
-    team->measure_units(&units);
-    return units.div;
+    double quotients = kernel->quotients * units->div, fmas = kernel->fmas * units->fma;
+    return quotients > fmas ? quotients : fmas;
 }
 
 static void *work(void *argument)
@@ -288,15 +380,17 @@ static void *work(void *argument)
             if (turn >= 0)
                 t->rates[m->number][l][turn] = 1.0 / seconds[l];
         }
-        double quotient = t->measure_units ? quotient_of(t) : 0.0;
+        struct units units = {0};
+        if (t->measure_units)
+            t->measure_units(&units);
         for (int k = 0; k < KERNELS; k++) {
             if (strncmp(kernels[k].name, t->prefix, strlen(t->prefix)) != 0)
                 continue;
             double took = time_run(t, o, kernels[k].run), least = 0.0;
             for (int l = 0; l < LIMITS; l++)
                 least += kernels[k].bytes[l] * seconds[l];
-            if (least < kernels[k].quotients * quotient)
-                least = kernels[k].quotients * quotient;
+            double arithmetic = arithmetic_of(&units, &kernels[k]);
+            least = least < arithmetic ? arithmetic : least;
             if (turn >= 0) {
                 t->took[m->number][k][turn] = took;
                 t->shares[m->number][k][turn] = least / took;
@@ -336,6 +430,8 @@ static void print_kernel(struct team *t, int k, bool rows_only)
         return;
     if (kernels[k].quotients > 0.0)
         snprintf(parts + strlen(parts), sizeof parts - strlen(parts), " or divider");
+    if (kernels[k].fmas > 0.0)
+        snprintf(parts + strlen(parts), sizeof parts - strlen(parts), "fma");
     if (rows_only)
         printf("%s %s %u %.3f %s\n", kernels[k].name, t->owns[0].k->name, t->threads, share, parts);
     else

@@ -96,6 +96,7 @@ struct operator_context {
     struct arena *scratch; /* reset after each call */
     struct counters counters;
     struct diag_list *diags;         /* for open, restore */
+    bool only_reads;                 /* open: nothing will be processed, what is restored is looked at */
     bool is_from;                    /* restore: what is restored is the state of another run (--from) */
     struct team *team;               /* other lanes that may help within process (core/team.h); NULL: none */
     struct state_store *state_store; /* where keyed state lives; NULL in an operator without needs_memory */
@@ -125,7 +126,7 @@ struct report_item {
     bool is_window;   /* over the last window instead of the whole run */
     const char *text; /* instead of the value; lives as long as the run; NULL: a value */
 };
-enum { REPORT_ITEMS_MAX = 48, REPORT_ERROR_BYTES = 400 };
+enum { REPORT_ITEMS_MAX = 192, REPORT_ERROR_BYTES = 400 };
 struct report {
     uint32_t count;
     struct report_item items[REPORT_ITEMS_MAX];

@@ -90,10 +90,10 @@ static int add_column(struct operator_bind *bind, const struct ast *expression)
 }
 
 /* Promise 3: a learner input that derives from its label is refused. */
-static bool check_label(struct plan_build *b, const struct learner_columns *columns,
+static bool check_label(struct plan_build *b, const struct learner_columns *columns, uint32_t number,
                         const struct schema *schema)
 {
-    const struct field *target = &schema->fields[columns->label];
+    const struct field *target = &schema->fields[columns->labels[number]];
     struct lineage label = target->lineage;
     for (size_t w = 0; w < LINEAGE_WORDS; w++)
         label.words[w] &= ~target->rows_only.words[w];
@@ -112,7 +112,7 @@ static bool check_label(struct plan_build *b, const struct learner_columns *colu
         struct diag *d =
             diag_error(b->diags, DIAG_E0502, columns->spans[i],
                        "this input derives from the label, which is not known when the model is asked");
-        diag_label(b->diags, d, columns->label_span, "the label");
+        diag_label(b->diags, d, columns->label_spans[number], "the label");
         diag_hint(
             b->diags, d,
             "use what had arrived before (`feature ... { }`), or name columns that are known when serving in "
@@ -136,7 +136,7 @@ bool build_learner(struct plan_build *b, const struct learner_decl *decl, uint32
                      decl->entries, decl->count, config, &b->env) ||
         !is_resolved)
         return false;
-    struct learner_build learner = {.columns = {.label = -1}, .b = b, .input = input, .decl = decl};
+    struct learner_build learner = {.b = b, .input = input, .decl = decl};
     struct ast none = {.tag = AST_LIST};
     learner.assignments = &none;
     const struct plan_node *from = &b->plan->nodes[input.node];
@@ -150,9 +150,10 @@ bool build_learner(struct plan_build *b, const struct learner_decl *decl, uint32
     struct operator_bind bind = {.add_column = add_column, .learner = &learner.columns};
     if (!build_bind(b, &draft, &bind))
         return false;
-    leat_assert(learner.columns.label >= 0);
-    if (!check_label(b, &learner.columns, draft.bound[0].schema))
-        return false;
+    leat_assert(learner.columns.labels_count > 0);
+    for (uint32_t i = 0; i < learner.columns.labels_count; i++)
+        if (!check_label(b, &learner.columns, i, draft.bound[0].schema))
+            return false;
     struct plan_node *node = build_node(b, PLAN_LEARNER, decl->name.text, kind->name, decl->kind.span);
     if (node == NULL)
         return false;

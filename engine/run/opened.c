@@ -107,6 +107,7 @@ bool opened_call(const struct opened_query *query, opened_use *use, void *argume
     struct operator_context context = {
         .config = arena_copy(&arena, query->node->config, kind->size),
         .place = query->node->place,
+        .only_reads = true,
         .id = id,
         .lane = query->lane,
         .lanes = query->lanes,

@@ -87,7 +87,7 @@ static __device__ void ffm_grads(const interaction &a, const interaction_tile &t
         const float4 *unit = tile + p.bag * a.bag_stride + slice * a.width;
         float4 block =
             ffm_block(unit, a.row_stride, partner, p.field, partner < a.fields && partner != p.field);
-        a.grads[interaction_global(a, t, p)] = interaction_scale(__ldg(a.slopes + t.bag + p.bag), block);
+        interaction_put(a, t, p, interaction_scale(__ldg(a.slopes + t.bag + p.bag), block));
     }
 }
 
@@ -112,9 +112,7 @@ static __global__ void __launch_bounds__(INTERACTION_THREADS) ffm_kernel(interac
                 total += sums[threadIdx.x * t.slices + s];
         }
     }
-    uint32_t bag = blockIdx.x * a.tile_bags + threadIdx.x;
-    if (a.logits != NULL && threadIdx.x < a.tile_bags && bag < a.bags)
-        a.logits[bag] = total;
+    interaction_put_logit(a, total);
 }
 
 void cuda_ffm(batch_interaction *a, void *stream)

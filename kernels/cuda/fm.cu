@@ -40,8 +40,8 @@ static __device__ void fm_grads(const interaction &a, const interaction_tile &t,
     for (uint32_t i = threadIdx.x; i < t.count; i += INTERACTION_THREADS) {
         interaction_place p = interaction_place_of(a, t, i);
         float4 v = tile[interaction_shared(a, p)], s = sums[p.bag * t.slices + p.column];
-        a.grads[interaction_global(a, t, p)] = interaction_scale(
-            __ldg(a.slopes + t.bag + p.bag), make_float4(s.x - v.x, s.y - v.y, s.z - v.z, s.w - v.w));
+        float4 left = make_float4(s.x - v.x, s.y - v.y, s.z - v.z, s.w - v.w);
+        interaction_put(a, t, p, interaction_scale(__ldg(a.slopes + t.bag + p.bag), left));
     }
 }
 
@@ -67,9 +67,7 @@ static __global__ void __launch_bounds__(INTERACTION_THREADS) fm_kernel(interact
             fm_grads(a, t, tile, sums);
         __syncthreads(); /* the next slices come over these */
     }
-    uint32_t bag = blockIdx.x * a.tile_bags + threadIdx.x;
-    if (a.logits != NULL && threadIdx.x < a.tile_bags && bag < a.bags)
-        a.logits[bag] = total;
+    interaction_put_logit(a, total);
 }
 
 void cuda_fm(batch_interaction *a, void *stream)

@@ -33,10 +33,35 @@ static __device__ __forceinline__ const unsigned char *row_of_lane(const unsigne
     return reinterpret_cast<const unsigned char *>(__shfl_sync(WARP_ALL, address, (int)lane));
 }
 
+/* Where the sums of bags go: bag f * events + e to the f-th column of row e. */
+struct gather_out {
+    uint32_t events; /* of a field; all bags, if there are no fields */
+    uint32_t stride; /* floats of a row */
+};
+
+static gather_out gather_out_of(const batch_gather_pool *a)
+{
+    gather_out to = {a->bags, a->d};
+    if (a->fields > 0) {
+        to.events = a->bags / a->fields;
+        to.stride = a->stride > 0 ? a->stride : a->fields * a->d;
+    }
+    return to;
+}
+
+/* The place of bag `field` * events + `event`, where events may be left behind. */
+static __device__ __forceinline__ float *gather_place(const batch_gather_pool &a, gather_out to,
+                                                      uint32_t field, uint32_t event)
+{
+    for (; event >= to.events; event -= to.events)
+        field++;
+    return a.out + (size_t)event * to.stride + (size_t)field * a.d;
+}
+
 /* One row a bag: a warp takes a tile of bags, a group of lanes ROWS_AT_ONCE of them at a time. */
 template <row_format format>
 static __global__ void __launch_bounds__(BLOCK)
-    gather_kernel(batch_gather_pool a, unsigned lanes, unsigned tile)
+    gather_kernel(batch_gather_pool a, gather_out to, unsigned lanes, unsigned tile)
 {
     const uint32_t lane = threadIdx.x % WARP_LANES, groups = WARP_LANES / lanes, group = lane / lanes;
     const size_t first = cuda_thread() / WARP_LANES * tile;
@@ -44,6 +69,7 @@ static __global__ void __launch_bounds__(BLOCK)
         return;
     const bool is_mine = lane < tile && first + lane < a.bags;
     const unsigned char *mine = is_mine ? gather_row(a, (uint32_t)(first + lane)) : nullptr;
+    const uint32_t field = (uint32_t)first / to.events, event = (uint32_t)first % to.events;
     for (uint32_t base = 0; base < tile; base += groups * ROWS_AT_ONCE) {
         const unsigned char *rows[ROWS_AT_ONCE];
 #pragma unroll
@@ -58,7 +84,7 @@ static __global__ void __launch_bounds__(BLOCK)
             for (uint32_t i = 0; i < ROWS_AT_ONCE; i++) {
                 const uint32_t k = base + i * groups + group;
                 if (k < tile && first + k < a.bags)
-                    *reinterpret_cast<float4 *>(a.out + (first + k) * a.d + column) =
+                    *reinterpret_cast<float4 *>(gather_place(a, to, field, event + k) + column) =
                         segment_add(make_float4(0.0F, 0.0F, 0.0F, 0.0F), weights[i]);
             }
         }
@@ -68,19 +94,21 @@ static __global__ void __launch_bounds__(BLOCK)
 /* Bags of any number of places: a group of lanes a bag. All lanes of a warp go on while one of its bags does.
  */
 template <row_format format>
-static __global__ void __launch_bounds__(BLOCK) pool_kernel(batch_gather_pool a, unsigned lanes)
+static __global__ void __launch_bounds__(BLOCK)
+    pool_kernel(batch_gather_pool a, gather_out to, unsigned lanes)
 {
     const uint32_t lane = threadIdx.x % WARP_LANES, in_group = lane % lanes, leader = lane - in_group;
     const size_t bag = cuda_thread() / lanes;
     const bool is_there = bag < a.bags;
-    const uint32_t from = is_there ? a.offsets[bag] : 0, to = is_there ? a.offsets[bag + 1] : 0;
-    const uint32_t longest = __reduce_max_sync(WARP_ALL, to - from);
-    const float divisor = a.is_mean && to > from ? (float)(to - from) : 1.0F;
+    const uint32_t from = is_there ? a.offsets[bag] : 0, end = is_there ? a.offsets[bag + 1] : 0;
+    const uint32_t longest = __reduce_max_sync(WARP_ALL, end - from);
+    const float divisor = a.is_mean && end > from ? (float)(end - from) : 1.0F;
+    float *out = gather_place(a, to, (uint32_t)bag / to.events, (uint32_t)bag % to.events);
     for (uint32_t left = 0; left < a.d; left += lanes * 4) {
         const uint32_t column = left + in_group * 4;
         float4 sum = make_float4(0.0F, 0.0F, 0.0F, 0.0F);
         for (uint32_t base = 0; base < longest; base += lanes) {
-            const bool is_mine = base + in_group < to - from;
+            const bool is_mine = base + in_group < end - from;
             const unsigned char *mine = is_mine ? gather_row(a, from + base + in_group) : nullptr;
             for (uint32_t k = 0; k < lanes && base + k < longest; k += ROWS_AT_ONCE) {
                 float4 weights[ROWS_AT_ONCE];
@@ -97,7 +125,7 @@ static __global__ void __launch_bounds__(BLOCK) pool_kernel(batch_gather_pool a,
         if (is_there && column < a.d) {
             if (a.is_mean)
                 sum = make_float4(sum.x / divisor, sum.y / divisor, sum.z / divisor, sum.w / divisor);
-            *reinterpret_cast<float4 *>(a.out + bag * a.d + column) = sum;
+            *reinterpret_cast<float4 *>(out + column) = sum;
         }
     }
 }
@@ -105,11 +133,13 @@ static __global__ void __launch_bounds__(BLOCK) pool_kernel(batch_gather_pool a,
 template <row_format format> static void gather_format(const batch_gather_pool &a, cudaStream_t stream)
 {
     const unsigned lanes = segments_lanes(a.d), tile = segments_tile(a.bags, lanes);
+    const gather_out to = gather_out_of(&a);
     if (a.offsets == nullptr)
-        LAUNCH(gather_kernel<format>, cuda_blocks(cuda_blocks(a.bags, tile), WARPS), BLOCK, 0, stream, a,
+        LAUNCH(gather_kernel<format>, cuda_blocks(cuda_blocks(a.bags, tile), WARPS), BLOCK, 0, stream, a, to,
                lanes, tile);
     else
-        LAUNCH(pool_kernel<format>, cuda_blocks((size_t)a.bags * lanes, BLOCK), BLOCK, 0, stream, a, lanes);
+        LAUNCH(pool_kernel<format>, cuda_blocks((size_t)a.bags * lanes, BLOCK), BLOCK, 0, stream, a, to,
+               lanes);
 }
 
 void cuda_gather_pool(batch_gather_pool *a, void *stream)

@@ -4,6 +4,7 @@
  * No ladder: nothing here is a kernel. Each call costs one of the run time; none of those that are made in a
  * step (record, wait_event, copy, fill) waits for the device.
  */
+#include "kernels/cuda/cublas.cuh"
 #include "kernels/cuda/gpu.cuh"
 #include "kernels/cuda/parts.cuh"
 
@@ -98,6 +99,7 @@ static void gpu_close(gpu *gpu)
         return;
     gpu_use(gpu);
     gpu_note(gpu, cudaDeviceSynchronize(), "close");
+    cublas_close(gpu);
     pthread_mutex_destroy(&gpu->lock);
     delete gpu;
 }
@@ -276,7 +278,7 @@ static const gpu_api api = {
     GPU_API_VERSION,  &cuda_kernels, gpu_devices,      gpu_versions,      gpu_open,    gpu_close,
     gpu_alloc,        gpu_free,      gpu_alloc_pinned, gpu_free_pinned,   stream_new,  stream_free,
     event_new,        event_free,    event_record,     stream_wait_event, stream_wait, event_wait,
-    event_elapsed_ms, stream_copy,   stream_fill,      &cuda_tables,
+    event_elapsed_ms, stream_copy,   stream_fill,      &cuda_tables,      cublas_can,
 };
 
 extern "C" const gpu_api *leat_gpu_api(void)

@@ -7,11 +7,14 @@
 
 #include <pthread.h>
 
+struct cublas; /* cublas.cuh */
+
 struct gpu {
     int device;
     int multiprocessors;
-    pthread_mutex_t lock; /* over failed */
-    gpu_error failed;     /* the first failure; failure == GPU_OK: none */
+    pthread_mutex_t lock;  /* over failed */
+    gpu_error failed;      /* the first failure; failure == GPU_OK: none */
+    struct cublas *cublas; /* NULL: not needed so far */
 };
 
 struct gpu_stream {

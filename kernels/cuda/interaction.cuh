@@ -25,6 +25,8 @@ struct interaction {
     const float *slopes;
     float4 *grads; /* or NULL */
     uint32_t bags, fields, slices, width;
+    uint32_t vectors_stride, grads_stride; /* float4s from bag to bag */
+    bool adds;
     uint32_t tile_bags, tile_slices; /* of a tile, at most */
     uint32_t row_stride, bag_stride; /* of a tile in shared memory */
 };
@@ -80,10 +82,10 @@ static inline __device__ interaction_place interaction_place_of(const interactio
 }
 
 static inline __device__ size_t interaction_global(const interaction &a, const interaction_tile &t,
-                                                   interaction_place p)
+                                                   interaction_place p, uint32_t bag_stride)
 {
-    size_t row = (size_t)(t.bag + p.bag) * a.fields + p.field;
-    return (row * a.slices + t.slice) * a.width + p.column;
+    size_t row = p.field * a.slices * a.width + t.slice * a.width;
+    return (size_t)(t.bag + p.bag) * bag_stride + row + p.column;
 }
 
 static inline __device__ uint32_t interaction_shared(const interaction &a, interaction_place p)
@@ -96,7 +98,8 @@ static inline __device__ void interaction_load(const interaction &a, const inter
 {
     for (uint32_t i = threadIdx.x; i < t.count; i += INTERACTION_THREADS) {
         interaction_place p = interaction_place_of(a, t, i);
-        async_copy_16(tile + interaction_shared(a, p), a.vectors + interaction_global(a, t, p));
+        async_copy_16(tile + interaction_shared(a, p),
+                      a.vectors + interaction_global(a, t, p, a.vectors_stride));
     }
     async_copy_commit();
     async_copy_wait<0>();
@@ -106,6 +109,26 @@ static inline __device__ void interaction_load(const interaction &a, const inter
 static inline __device__ float4 interaction_scale(float slope, float4 v)
 {
     return make_float4(slope * v.x, slope * v.y, slope * v.z, slope * v.w);
+}
+
+/* A gradient to where it belongs. */
+static inline __device__ void interaction_put(const interaction &a, const interaction_tile &t,
+                                              interaction_place p, float4 grad)
+{
+    float4 *to = a.grads + interaction_global(a, t, p, a.grads_stride);
+    if (a.adds) {
+        float4 old = *to;
+        grad = make_float4(old.x + grad.x, old.y + grad.y, old.z + grad.z, old.w + grad.w);
+    }
+    *to = grad;
+}
+
+/* The logit of the block's bag threadIdx.x, which that thread has summed. */
+static inline __device__ void interaction_put_logit(const interaction &a, float total)
+{
+    uint32_t bag = blockIdx.x * a.tile_bags + threadIdx.x;
+    if (a.logits != NULL && threadIdx.x < a.tile_bags && bag < a.bags)
+        a.logits[bag] = a.adds ? a.logits[bag] + total : total;
 }
 
 /*
@@ -156,6 +179,9 @@ static inline interaction_launch interaction_prepare(void (*kernel)(interaction)
     a->fields = batch->fields;
     a->slices = batch->d / 4;
     a->width = width;
+    a->vectors_stride = batch->stride > 0 ? batch->stride / 4 : a->fields * a->slices * width;
+    a->grads_stride = batch->grads_stride > 0 ? batch->grads_stride / 4 : a->fields * a->slices * width;
+    a->adds = batch->adds;
     gpu *gpu = static_cast<gpu_stream *>(stream)->gpu;
     launch.shared_bytes = interaction_plan(a, (uint32_t)gpu->multiprocessors, pad, each);
     gpu_use(gpu);

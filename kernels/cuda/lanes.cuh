@@ -13,6 +13,10 @@
 struct alignas(16) v16 {
     float f[4];
 };
+/* A thread's one of a vector's doubles. */
+struct d8 {
+    double f;
+};
 
 #define LANES_EACH(expr)                                                                                     \
     v16 r;                                                                                                   \
@@ -90,6 +94,10 @@ LANES_INLINE v16 v16_rsqrt_guess(v16 a)
 {
     LANES_EACH(bits_float(0x5f1ffff9U - (float_bits(a.f[i]) >> 1)));
 }
+LANES_INLINE v16 v16_ldexp(v16 a, v16 k)
+{
+    LANES_EACH(a.f[i] * bits_float((uint32_t)((int32_t)k.f[i] + 127) << 23));
+}
 /* The thread's four are one group. */
 LANES_INLINE v16 v16_group_sum(v16 a)
 {
@@ -101,5 +109,43 @@ LANES_INLINE v16 v16_group_squares1(v16 a)
 }
 
 #undef LANES_EACH
+
+LANES_INLINE d8 d8_set1(double x)
+{
+    d8 r = {x};
+    return r;
+}
+LANES_INLINE d8 d8_add(d8 a, d8 b)
+{
+    return d8_set1(a.f + b.f);
+}
+LANES_INLINE d8 d8_sub(d8 a, d8 b)
+{
+    return d8_set1(a.f - b.f);
+}
+LANES_INLINE d8 d8_mul(d8 a, d8 b)
+{
+    return d8_set1(a.f * b.f);
+}
+LANES_INLINE d8 d8_div(d8 a, d8 b)
+{
+    return d8_set1(a.f / b.f);
+}
+LANES_INLINE d8 d8_sqrt(d8 a)
+{
+    return d8_set1(sqrt(a.f));
+}
+LANES_INLINE d8 d8_keep_gt(d8 x, d8 a, d8 b)
+{
+    return d8_set1(a.f > b.f ? x.f : 0.0);
+}
+LANES_INLINE d8 d8_copysign(d8 a, d8 b)
+{
+    return d8_set1(copysign(a.f, b.f));
+}
+LANES_INLINE d8 d8_abs(d8 a)
+{
+    return d8_set1(fabs(a.f));
+}
 
 #endif

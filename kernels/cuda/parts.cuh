@@ -21,7 +21,13 @@ void tables_find_values(gpu_tables *tables, gpu_stream *stream, const uint64_t *
                         const uint32_t *count, uint32_t n, float *out, uint8_t *found);
 void tables_resolve(gpu_tables *tables, gpu_stream *stream, const gpu_batch *batch, void **rows);
 void tables_expire(gpu_tables *tables, gpu_stream *stream, uint32_t table, uint32_t expired_before);
-void tables_halve_sketch(gpu_tables *tables, gpu_stream *stream, uint32_t table);
+void tables_halve_sketch(gpu_tables *tables, gpu_stream *stream, uint32_t table, uint32_t epoch);
+void tables_export_sketch(gpu_tables *tables, gpu_stream *stream, uint32_t table, uint32_t since,
+                          uint32_t closing, uint64_t first, uint32_t room, gpu_sketch_block *blocks,
+                          uint32_t *count);
+void tables_import_sketch(gpu_tables *tables, gpu_stream *stream, uint32_t table,
+                          const gpu_sketch_block *blocks, uint32_t count);
+bool tables_has_room(const gpu_tables *tables, const uint32_t *rows_new, uint32_t places);
 bool tables_make_room(gpu_tables *tables, gpu_stream *stream, const uint32_t *rows_new, uint64_t *rows_cold,
                       gpu_error *error);
 bool tables_select(gpu_tables *tables, gpu_stream *stream, uint32_t since, uint32_t closing, uint64_t *rows,

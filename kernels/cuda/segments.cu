@@ -35,6 +35,12 @@ static __device__ uint32_t find_number(const uint32_t *starts, uint32_t m, uint3
 static __device__ void sum_chunk(const batch_segments &in, uint32_t from, uint32_t to, float *sums)
 {
     const uint32_t lane = threadIdx.x % WARP_LANES;
+    if (in.d == 1) {
+        const float sum = segment_chunk_one(in, from, to);
+        if (lane == 0)
+            *sums = sum;
+        return;
+    }
     for (uint32_t first = 0; first < in.d; first += WARP_LANES * 4) {
         const uint32_t column = first + lane * 4;
         float4 sum = make_float4(0.0F, 0.0F, 0.0F, 0.0F);
@@ -99,7 +105,7 @@ void segments_chunks(const batch_segments *in, float *partials, cudaStream_t str
 {
     const unsigned blocks = cuda_blocks(cuda_blocks(in->n, BATCH_CHUNK), WARPS);
     if (in->n > BATCH_CHUNK)
-        LAUNCH(chunks_kernel, blocks, BLOCK, 0, stream, *in, partials);
+        LAUNCH(chunks_kernel, blocks, BLOCK, 0, stream, segments_of(*in), partials);
 }
 
 static __global__ void __launch_bounds__(BLOCK)
@@ -148,7 +154,7 @@ void cuda_segment_reduce(batch_segment_reduce *a, void *stream)
     float *partials = static_cast<float *>(a->scratch);
     const unsigned lanes = segments_lanes(a->in.d), tile = segments_tile(a->in.n, lanes);
     segments_chunks(&a->in, partials, to);
-    LAUNCH(reduce_kernel, cuda_blocks(cuda_blocks(a->in.n, tile), WARPS), BLOCK, 0, to, a->in, partials,
-           a->sums, lanes, tile);
+    LAUNCH(reduce_kernel, cuda_blocks(cuda_blocks(a->in.n, tile), WARPS), BLOCK, 0, to, segments_of(a->in),
+           partials, a->sums, lanes, tile);
     (void)gpu_launched(stream, "segment_reduce");
 }

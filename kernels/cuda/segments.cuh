@@ -12,6 +12,9 @@
  * the chunk begins in `order`, so nothing needs to be listed: in each window of BATCH_CHUNK places at most
  * one long segment goes on to a further chunk, and at most one begins: window w has places 2w and 2w + 1 for
  * the two.
+ *
+ * Gradients of one float (d = 1, linear weights) have no row to share out: a thread has a number there, and
+ * the warp together sums those of its numbers that have many places (segment_sum_one).
  */
 #ifndef KERNELS_CUDA_SEGMENTS_CUH
 #define KERNELS_CUDA_SEGMENTS_CUH
@@ -31,6 +34,14 @@ static inline size_t segments_scratch_bytes(const batch_segments *in)
 {
     const size_t bytes = segments_partials_bytes(in->n, in->d);
     return bytes > BATCH_SCRATCH_MIN ? bytes : (size_t)BATCH_SCRATCH_MIN;
+}
+
+/* What kernels get of a call's segments: with a unit. */
+static inline batch_segments segments_of(const batch_segments &in)
+{
+    batch_segments of = in;
+    of.unit = in.unit > 0 ? in.unit : in.d;
+    return of;
 }
 
 /* Queues the sums of the chunks of long segments. */
@@ -80,10 +91,10 @@ static __device__ __forceinline__ float4 segment_add(float4 a, float4 b)
     return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
 }
 
-/* Four floats of a row of gradients. */
+/* Four floats of a row of gradients; `in` as segments_of leaves it. */
 static __device__ __forceinline__ float4 segment_grad(const batch_segments &in, uint32_t row, uint32_t column)
 {
-    return *reinterpret_cast<const float4 *>(in.grads + (size_t)row * in.d + column);
+    return *reinterpret_cast<const float4 *>(in.grads + (size_t)row * in.unit + column);
 }
 
 /* u < m = *in.count, or there is none. */
@@ -155,6 +166,103 @@ static __device__ __forceinline__ float4 segment_rest(const batch_segments &in, 
     for (; at < seen.to; at++) {
         const uint32_t place = in.order[at];
         sum = segment_fma(segment_scale(in, place), segment_grad(in, segment_row(in, place), column), sum);
+    }
+    return sum;
+}
+
+/* --- gradients of one float ------------------------------------------------------------------------------
+ */
+
+/* in.d is 1: the gradient of a place. */
+static __device__ __forceinline__ float segment_grad_one(const batch_segments &in, uint32_t place)
+{
+    return in.grads[(size_t)segment_row(in, place) * (in.unit > 0 ? in.unit : 1)];
+}
+
+/* in.d is 1: the sum of places order[from] .. order[to - 1], at most BATCH_CHUNK of them. By the whole warp,
+ * each lane gets it: the loads go out together, the sum alone goes from place to place. */
+static __device__ __forceinline__ float segment_chunk_one(const batch_segments &in, uint32_t from,
+                                                          uint32_t to)
+{
+    constexpr uint32_t EACH = BATCH_CHUNK / WARP_LANES;
+    const uint32_t lane = threadIdx.x % WARP_LANES;
+    float grads[EACH], scales[EACH], sum = 0.0F;
+#pragma unroll
+    for (uint32_t i = 0; i < EACH; i++) {
+        const uint32_t at = from + i * WARP_LANES + lane;
+        grads[i] = scales[i] = 0.0F;
+        if (at < to) {
+            const uint32_t place = in.order[at];
+            grads[i] = segment_grad_one(in, place);
+            scales[i] = segment_scale(in, place);
+        }
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < EACH; i++) {
+        const uint32_t base = from + i * WARP_LANES;
+        for (uint32_t k = 0; k < WARP_LANES && base + k < to; k++)
+            sum =
+                fmaf(__shfl_sync(WARP_ALL, scales[i], (int)k), __shfl_sync(WARP_ALL, grads[i], (int)k), sum);
+    }
+    return sum;
+}
+
+/* in.d is 1: the sum of few places, up to BATCH_CHUNK, by one thread, SHORT_AT_ONCE of them in flight. */
+static __device__ __forceinline__ float segment_short_one(const batch_segments &in, uint32_t from,
+                                                          uint32_t to)
+{
+    enum { SHORT_AT_ONCE = 8 };
+    float sum = 0.0F;
+    for (; from < to; from += SHORT_AT_ONCE) {
+        float grads[SHORT_AT_ONCE], scales[SHORT_AT_ONCE];
+#pragma unroll
+        for (uint32_t i = 0; i < SHORT_AT_ONCE; i++) {
+            if (from + i >= to)
+                continue;
+            const uint32_t place = in.order[from + i];
+            grads[i] = segment_grad_one(in, place);
+            scales[i] = segment_scale(in, place);
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < SHORT_AT_ONCE; i++) {
+            if (from + i < to)
+                sum = fmaf(scales[i], grads[i], sum);
+        }
+    }
+    return sum;
+}
+
+/* in.d is 1: the sum of a long segment from what segments_chunks left. */
+static __device__ __forceinline__ float segment_long_one(const float *partials, uint32_t from, uint32_t to)
+{
+    const float *chunk = partials + (size_t)(from / BATCH_CHUNK) * 2;
+    float sum = chunk[1];
+#pragma unroll 8
+    for (uint32_t left = (to - from - 1) / BATCH_CHUNK; left > 0; left--) {
+        chunk += 2;
+        sum += *chunk;
+    }
+    return sum;
+}
+
+/* in.d is 1: the sum of each lane's places, order[from] .. order[to - 1]; none: 0. By the whole warp. */
+static __device__ __forceinline__ float segment_sum_one(const batch_segments &in, const float *partials,
+                                                        uint32_t from, uint32_t to)
+{
+    enum { SHORT = 32 };
+    const uint32_t length = to - from;
+    float sum = 0.0F;
+    if (length > BATCH_CHUNK)
+        sum = segment_long_one(partials, from, to);
+    else if (length <= SHORT)
+        sum = segment_short_one(in, from, to);
+    unsigned left = __ballot_sync(WARP_ALL, length > SHORT && length <= BATCH_CHUNK);
+    for (; left != 0; left &= left - 1) {
+        const int k = __ffs((int)left) - 1;
+        const float of_k =
+            segment_chunk_one(in, __shfl_sync(WARP_ALL, from, k), __shfl_sync(WARP_ALL, to, k));
+        if (threadIdx.x % WARP_LANES == (unsigned)k)
+            sum = of_k;
     }
     return sum;
 }

@@ -39,12 +39,14 @@ struct gpu_table_view {
     uint32_t stash_buckets; /* 0: bounded, or GPU_STASH_BUCKETS */
     uint64_t seed, init_seed;
     float init_bound;
+    float extra[4];                         /* new rows' */
     uint32_t bucket_rows, bucket_rows_more; /* bounded: of bucket b: bucket_rows + (b < bucket_rows_more) */
     uint32_t is_bounded;
     uint32_t expired_before;
     uint32_t admit_after;
     uint64_t sketch_width;
     uint8_t *sketch;
+    uint32_t *sketch_epochs; /* of each block: checkpoint epoch of the last change; 0: never changed */
 };
 
 /* What kernels count, a table each. */

@@ -5,7 +5,9 @@
  * order of threads; (2) offers: each bucket that has too many says which rows it would give to whom; sorted
  * by the receiving bucket (stable), the first that fit there are accepted, and a warp copies a row. No
  * atomics, the same places on every run; buckets only give or only take in a round, so a round is free of
- * conflicts. It reads a line of 128 bytes a bucket, and keys where there is something to give. Not measured.
+ * conflicts. It reads a line of 128 bytes a bucket, and keys where there is something to give. (3) rounds do
+ * not wait to hear how many offers there are: make_room has counted how full buckets are beforehand, so that
+ * the host knows how many there may be; mostly none, and nothing is launched. Not measured.
  */
 #include "kernels/cuda/table_moves.cuh"
 
@@ -20,6 +22,7 @@ struct even_round {
     uint64_t places;
     uint32_t most; /* that a receiving bucket may have afterwards */
     bool is_stash;
+    uint32_t room; /* of the lists of offers */
 };
 
 /* --- who gives what --------------------------------------------------------------------------------------
@@ -75,7 +78,7 @@ static __global__ void __launch_bounds__(BLOCK)
         const uint64_t other = is_row ? other_place(r, place, bucket->keys[s]) : SLOT_NONE;
         const uint32_t votes = __ballot_sync(WARP_ALL, other != SLOT_NONE);
         const uint32_t rank = given + (uint32_t)__popc(votes & ((1U << lane) - 1U));
-        if (to != NULL && other != SLOT_NONE && rank < gives && offsets[place] + rank < MOVES_OFFERS) {
+        if (to != NULL && other != SLOT_NONE && rank < gives && offsets[place] + rank < r.room) {
             to[offsets[place] + rank] = (uint32_t)other;
             from[offsets[place] + rank] = (uint32_t)(place * GPU_BUCKET_SLOTS + s);
         }
@@ -83,6 +86,57 @@ static __global__ void __launch_bounds__(BLOCK)
     }
     if (to == NULL && lane == 0)
         counts[place] = given < gives ? given : gives;
+}
+
+/* Counts buckets by their rows, without the stash's. */
+static __global__ void __launch_bounds__(BLOCK)
+    count_full(const gpu_table_view *view, uint64_t buckets, uint32_t *full)
+{
+    SHARED(uint32_t[MOVES_FULL], sums);
+    for (uint32_t i = threadIdx.x; i < MOVES_FULL; i += BLOCK)
+        sums[i] = 0;
+    __syncthreads();
+    const uint64_t stride = (uint64_t)gridDim.x * (BLOCK / WARP_LANES);
+    const uint32_t lane = threadIdx.x % WARP_LANES;
+    for (uint64_t b = cuda_thread() / WARP_LANES; b < buckets; b += stride) {
+        const gpu_bucket *bucket = view->buckets + view->stash_buckets + b;
+        const uint32_t line = reinterpret_cast<const uint32_t *>(bucket->digests)[lane];
+        uint32_t count = 0;
+        for (uint32_t i = 0; i < 4; i++)
+            count += (line >> 8 * i & 255) >= DIGEST_KEYS;
+        count = warp_sum(count);
+        if (lane == 0)
+            atomicAdd(&sums[count], 1U);
+    }
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < MOVES_FULL; i += BLOCK)
+        if (sums[i] > 0)
+            atomicAdd(&full[i], sums[i]);
+}
+
+void moves_count_full(gpu_tables *tables, gpu_stream *stream, uint32_t t)
+{
+    table_moves *m = tables->moves;
+    cudaStream_t queue = gpu_cuda_stream(stream);
+    const size_t at = (size_t)t * MOVES_FULL, bytes = MOVES_FULL * sizeof *m->full;
+    const uint64_t buckets = tables->tables[t].view.bucket_count;
+    const unsigned blocks = cuda_blocks(buckets * WARP_LANES, BLOCK);
+    const unsigned most = (unsigned)tables->gpu->multiprocessors * 8;
+    gpu_note(tables->gpu, cudaMemsetAsync(m->full + at, 0, bytes, queue), "tables: count_full");
+    LAUNCH(count_full, blocks < most ? blocks : most, BLOCK, 0, queue, tables->views + t, buckets,
+           m->full + at);
+    gpu_note(tables->gpu, cudaMemcpyAsync(m->full_host + at, m->full + at, bytes, cudaMemcpyDefault, queue),
+             "tables: count_full");
+    gpu_launched(stream, "tables: count_full");
+}
+
+uint64_t moves_rows_above(const gpu_tables *tables, uint32_t t, uint32_t most)
+{
+    const uint32_t *full = tables->moves->full_host + (size_t)t * MOVES_FULL;
+    uint64_t rows = 0;
+    for (uint32_t i = most + 1; i < MOVES_FULL; i++)
+        rows += (uint64_t)full[i] * (i - most);
+    return rows;
 }
 
 /* --- who takes it ----------------------------------------------------------------------------------------
@@ -105,13 +159,17 @@ static __device__ uint32_t free_slot(const gpu_bucket *bucket, uint32_t n)
     return GPU_BUCKET_SLOTS;
 }
 
-/* targets[i]: the slot for the i-th offer, to[] and from[] sorted; BATCH_NONE: refused. A thread an offer. */
-static __global__ void accept_offers(even_round r, uint32_t n, const uint32_t *to, uint32_t *targets)
+/* targets[i]: the slot for the i-th offer, to[] and from[] sorted (BATCH_NONE: no offer); BATCH_NONE:
+ * refused. A thread an offer. */
+static __global__ void accept_offers(even_round r, const uint32_t *to, uint32_t *targets)
 {
     const uint32_t i = (uint32_t)cuda_thread();
-    if (i >= n)
+    if (i >= r.room)
         return;
     const uint32_t place = to[i];
+    targets[i] = BATCH_NONE;
+    if (place == BATCH_NONE)
+        return;
     uint32_t low = 0, high = i;
     while (low < high) {
         const uint32_t middle = (low + high) / 2;
@@ -127,11 +185,11 @@ static __global__ void accept_offers(even_round r, uint32_t n, const uint32_t *t
 
 /* A warp an offer. What is freed may have been passed by keys that went on: 1 is always right. */
 static __global__ void __launch_bounds__(BLOCK)
-    move_rows(even_round r, uint32_t n, const uint32_t *from, const uint32_t *targets, uint32_t stride,
+    move_rows(even_round r, const uint32_t *from, const uint32_t *targets, uint32_t stride,
               gpu_table_counts *counts)
 {
     const uint32_t i = (uint32_t)(cuda_thread() / WARP_LANES), lane = threadIdx.x % WARP_LANES;
-    if (i >= n || targets[i] == BATCH_NONE)
+    if (i >= r.room || targets[i] == BATCH_NONE)
         return;
     const uint32_t old_slot = from[i] % GPU_BUCKET_SLOTS, new_slot = targets[i] % GPU_BUCKET_SLOTS;
     gpu_bucket *old_bucket = r.view->buckets + from[i] / GPU_BUCKET_SLOTS;
@@ -172,34 +230,26 @@ static __global__ void clear_stash(const gpu_table_view *view, const gpu_table_c
 /* --- rounds ----------------------------------------------------------------------------------------------
  */
 
-/* *offers: how many there were; waits. */
-static bool one_round(gpu_tables *tables, gpu_stream *stream, uint32_t t, even_round r, uint32_t *offers,
-                      gpu_error *error)
+/* offsets[places]: how many offers there were. */
+static bool queue_round(gpu_tables *tables, gpu_stream *stream, uint32_t t, const even_round &r)
 {
     table_moves *m = tables->moves;
     cudaStream_t queue = gpu_cuda_stream(stream);
     const unsigned blocks = cuda_blocks(r.places * WARP_LANES, BLOCK);
+    size_t sort_bytes = m->sort_room;
     LAUNCH(count_used, blocks, BLOCK, 0, queue, r.view, r.places, m->counts);
     LAUNCH(make_offers, blocks, BLOCK, 0, queue, r, m->offsets, m->offsets, (uint32_t *)NULL,
            (uint32_t *)NULL);
     gpu_note(tables->gpu, cudaMemsetAsync(m->offsets + r.places, 0, sizeof *m->offsets, queue),
              "tables: offers");
     scan_exclusive_32(m->scan, &m->scan_room, m->offsets, m->offsets, (uint32_t)r.places + 1, queue);
-    gpu_note(
-        tables->gpu,
-        cudaMemcpyAsync(m->offsets_host, m->offsets + r.places, sizeof *m->offsets, cudaMemcpyDefault, queue),
-        "tables: offers");
-    if (!tables_wait(tables, stream, error))
-        return false;
-    *offers = m->offsets_host[0];
-    if (*offers == 0)
-        return true;
-    const uint32_t n = *offers < MOVES_OFFERS ? *offers : (uint32_t)MOVES_OFFERS;
+    gpu_note(tables->gpu, cudaMemsetAsync(m->offers[0], 0xff, r.room * sizeof *m->offers[0], queue),
+             "tables: offers");
     LAUNCH(make_offers, blocks, BLOCK, 0, queue, r, (uint32_t *)NULL, m->offsets, m->offers[0], m->offers[1]);
-    sort_pairs_32(m->sort, &m->sort_room, m->offers[0], m->offers[2], m->offers[1], m->offers[3], n, 32,
+    sort_pairs_32(m->sort, &sort_bytes, m->offers[0], m->offers[2], m->offers[1], m->offers[3], r.room, 32,
                   queue);
-    LAUNCH(accept_offers, cuda_blocks(n, BLOCK), BLOCK, 0, queue, r, n, m->offers[2], m->offers[0]);
-    LAUNCH(move_rows, cuda_blocks((size_t)n * WARP_LANES, BLOCK), BLOCK, 0, queue, r, n, m->offers[3],
+    LAUNCH(accept_offers, cuda_blocks(r.room, BLOCK), BLOCK, 0, queue, r, m->offers[2], m->offers[0]);
+    LAUNCH(move_rows, cuda_blocks((size_t)r.room * WARP_LANES, BLOCK), BLOCK, 0, queue, r, m->offers[3],
            m->offers[0], tables->stride, tables->counts + t);
     if (r.is_stash)
         LAUNCH(clear_stash, GPU_STASH_BUCKETS, GPU_BUCKET_SLOTS, 0, queue, r.view, tables->counts + t);
@@ -208,27 +258,50 @@ static bool one_round(gpu_tables *tables, gpu_stream *stream, uint32_t t, even_r
     return gpu_launched(stream, "tables: moving rows to where there is room");
 }
 
-static bool rounds(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint32_t most, bool is_stash,
-                   gpu_error *error)
+/* How many offers the last round had; waits. */
+static bool read_offers(gpu_tables *tables, gpu_stream *stream, const even_round &r, uint64_t *offers,
+                        gpu_error *error)
 {
-    if (!moves_need(tables, error))
+    table_moves *m = tables->moves;
+    gpu_note(tables->gpu,
+             cudaMemcpyAsync(m->offsets_host, m->offsets + r.places, sizeof *m->offsets, cudaMemcpyDefault,
+                             gpu_cuda_stream(stream)),
+             "tables: offers");
+    if (!tables_wait(tables, stream, error))
         return false;
-    even_round r = {tables->views + t, tables->moves->counts, table_places(&tables->tables[t].view), most,
-                    is_stash};
-    uint32_t offers = 1;
-    /* A round with more offers than there is room for is not one: each moves a row at least. */
-    for (int i = 0; i < ROOM_ROUNDS && offers > 0; i += offers <= MOVES_OFFERS)
-        if (!one_round(tables, stream, t, r, &offers, error))
-            return false;
+    *offers = m->offsets_host[0];
     return true;
 }
 
-bool moves_empty_stash(gpu_tables *tables, gpu_stream *stream, uint32_t t, gpu_error *error)
+static bool rounds(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint32_t most, bool is_stash,
+                   uint64_t offers, gpu_error *error)
 {
-    return rounds(tables, stream, t, GPU_BUCKET_SLOTS, true, error);
+    if (!moves_need(tables, error))
+        return false;
+    /* Rounds with more offers than there is room for do not count: each moves a row at least. */
+    for (int i = 0; i < ROOM_ROUNDS && offers > 0;) {
+        const bool is_known = offers <= MOVES_OFFERS;
+        const even_round r = {tables->views + t,
+                              tables->moves->counts,
+                              table_places(&tables->tables[t].view),
+                              most,
+                              is_stash,
+                              is_known ? (uint32_t)offers : (uint32_t)MOVES_OFFERS};
+        if (!queue_round(tables, stream, t, r) ||
+            (!is_known && !read_offers(tables, stream, r, &offers, error)))
+            return gpu_is_good(tables->gpu, error);
+        i += is_known;
+    }
+    return true;
 }
 
-bool moves_even_out(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint32_t most, gpu_error *error)
+bool moves_empty_stash(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint64_t rows, gpu_error *error)
 {
-    return rounds(tables, stream, t, most, false, error);
+    return rounds(tables, stream, t, GPU_BUCKET_SLOTS, true, rows, error);
+}
+
+bool moves_even_out(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint32_t most, uint64_t rows,
+                    gpu_error *error)
+{
+    return rounds(tables, stream, t, most, false, rows, error);
 }

@@ -96,6 +96,8 @@ bool moves_need(gpu_tables *tables, gpu_error *error)
            make_pinned(tables, &m->digits_host, MOVES_DIGITS, error) &&
            make(tables, &m->missing_by_table, n, error) &&
            make_pinned(tables, &m->missing_by_table_host, n, error) &&
+           make(tables, &m->full, n * MOVES_FULL, error) &&
+           make_pinned(tables, &m->full_host, n * MOVES_FULL, error) &&
            make(tables, &m->heads, tables->scratch.room, error) &&
            make(tables, &m->rows, tables->scratch.room, error);
 }
@@ -104,7 +106,9 @@ uint64_t moves_bytes(uint32_t tables, uint32_t room)
 {
     size_t sort = 0;
     sort_pairs_32(NULL, &sort, NULL, NULL, NULL, NULL, MOVES_OFFERS, 32, NULL);
-    return sort + (4 * (uint64_t)MOVES_OFFERS + MOVES_DIGITS + tables) * sizeof(uint32_t) +
+    return sort +
+           (4 * (uint64_t)MOVES_OFFERS + MOVES_DIGITS + tables * (1 + (uint64_t)MOVES_FULL)) *
+               sizeof(uint32_t) +
            (uint64_t)room * (sizeof(void *) + sizeof(gpu_row_head));
 }
 
@@ -121,6 +125,8 @@ void moves_free(gpu_tables *tables)
     leat_gpu_api()->free_pinned(tables->gpu, m->digits_host);
     leat_gpu_api()->free(tables->gpu, m->missing_by_table);
     leat_gpu_api()->free_pinned(tables->gpu, m->missing_by_table_host);
+    leat_gpu_api()->free(tables->gpu, m->full);
+    leat_gpu_api()->free_pinned(tables->gpu, m->full_host);
     leat_gpu_api()->free(tables->gpu, m->heads);
     leat_gpu_api()->free(tables->gpu, m->rows);
     delete m;
@@ -247,7 +253,7 @@ static __global__ void __launch_bounds__(EXPORT_BLOCK) export_bucket(export_argu
     if (is_chosen && first + rank >= a.begin && first + rank < a.end)
         a.heads[export_at(a, first + rank)] = {key, a.table, head.count, head.seen, head.epoch};
     __syncthreads();
-    const size_t floats = a.shape.d + a.shape.state_floats;
+    const size_t floats = table_floats(a.shape);
     for (uint32_t i = warp; i < count; i += EXPORT_BLOCK / WARP_LANES)
         if (first + i >= a.begin && first + i < a.end)
             payload_out(a.shape,

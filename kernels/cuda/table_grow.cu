@@ -18,6 +18,8 @@
  */
 #include "kernels/cuda/table_moves.cuh"
 
+#include <string.h>
+
 enum { BLOCK = GPU_BUCKET_SLOTS };
 
 /* --- splitting -------------------------------------------------------------------------------------------
@@ -174,40 +176,53 @@ static bool make_table_room(gpu_tables *tables, gpu_stream *stream, uint32_t t,
                             const gpu_table_counts *counts, uint64_t more, uint64_t *rows_cold,
                             gpu_error *error)
 {
-    const gpu_table_view *view = &tables->tables[t].view;
+    gpu_table *table = &tables->tables[t];
+    const gpu_table_view *view = &table->view;
     const uint64_t rows = counts->rows;
     split_up_to(tables, stream, t, map_buckets(tables, stream, t, wanted_buckets(tables, t, rows, more)));
-    const double over = ceil(room_rows_over(rows, more, view->bucket_count));
+    const uint64_t buckets = view->bucket_count;
+    const double over = ceil(room_rows_over(rows, more, buckets));
     if (over > 0)
         *rows_cold = (uint64_t)over; /* may be more than there are: then nothing helps */
-    if (counts->stashed > 0 && !moves_empty_stash(tables, stream, t, error))
+    table->rows_most = rows;
+    table->rows_left = room_rows_promised(rows, more, buckets);
+    if (counts->stashed > 0 && !moves_empty_stash(tables, stream, t, counts->stashed, error))
         return false;
-    if (!room_is_tight(rows, more, view->bucket_count))
+    if (!room_is_tight(rows, more, buckets))
         return true;
-    return moves_even_out(tables, stream, t, room_rows_before(rows, more, view->bucket_count), error) &&
-           (counts->stashed == 0 || moves_empty_stash(tables, stream, t, error));
+    const uint32_t most = room_rows_before(rows, room_rows_ahead(rows, more, buckets), buckets);
+    return moves_even_out(tables, stream, t, most, moves_rows_above(tables, t, most), error) &&
+           moves_empty_stash(tables, stream, t, counts->stashed, error);
+}
+
+bool tables_has_room(const gpu_tables *tables, const uint32_t *rows_new, uint32_t places)
+{
+    for (uint32_t t = 0; t < tables->options.tables; t++)
+        if (!tables->tables[t].view.is_bounded && tables->tables[t].rows_left < rows_new[t])
+            return false;
+    const uint64_t removed = tables_removed_by(tables, places);
+    return removed == 0 || tables->removed_most + removed <= tables->removed_room;
 }
 
 bool tables_make_room(gpu_tables *tables, gpu_stream *stream, const uint32_t *rows_new, uint64_t *rows_cold,
                       gpu_error *error)
 {
-    gpu_table_counts counts[BATCH_TABLES_MAX];
     const uint32_t n = tables->options.tables;
+    gpu_table_counts counts[BATCH_TABLES_MAX];
     for (uint32_t t = 0; t < n; t++)
         rows_cold[t] = 0;
-    if (!gpu_is_good(tables->gpu, error))
+    if (!gpu_is_good(tables->gpu, error) || !moves_need(tables, error))
         return false;
-    gpu_note(tables->gpu,
-             cudaMemcpyAsync(counts, tables->counts, n * sizeof *counts, cudaMemcpyDefault,
-                             gpu_cuda_stream(stream)),
-             "tables: make_room");
-    if (!tables_wait(tables, stream, error))
-        return false;
-    if (tables->removed_most > tables->removed_room / 2) {
-        if (!tables_drain_removed(tables, stream, error))
-            return false;
-        tables->removed_most = 0;
+    /* By how many rows there may be: tables that turn out to be tight are among these. */
+    for (uint32_t t = 0; t < n; t++) {
+        const gpu_table *table = &tables->tables[t];
+        if (!table->view.is_bounded && room_is_tight(table->rows_most, rows_new[t], table->view.bucket_count))
+            moves_count_full(tables, stream, t);
     }
+    const gpu_table_counts *counted = tables_read_all(tables, stream, error);
+    if (counted == NULL)
+        return false;
+    memcpy(counts, counted, n * sizeof *counts); /* moving rows may wait, and read other things */
     for (uint32_t t = 0; t < n; t++)
         if (!tables->tables[t].view.is_bounded &&
             !make_table_room(tables, stream, t, &counts[t], rows_new[t], &rows_cold[t], error))

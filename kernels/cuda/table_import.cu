@@ -119,8 +119,7 @@ static __global__ void __launch_bounds__(BLOCK) import_write(import_arguments a)
         return;
     if (lane == 0)
         *head = {in.count, in.seen, in.epoch, a.step};
-    payload_in(a.shape, row,
-               a.payloads + (size_t)(a.at != NULL ? a.at[u] : u) * (a.shape.d + a.shape.state_floats), lane);
+    payload_in(a.shape, row, a.payloads + (size_t)(a.at != NULL ? a.at[u] : u) * table_floats(a.shape), lane);
 }
 
 /* Heads are read several times: once from where they come. */
@@ -193,6 +192,8 @@ static bool import_piece(gpu_tables *tables, gpu_stream *stream, const import_ar
         insertion.step = a.step;
         insertion.rows = m->rows;
         tables_insert(tables, stream, &insertion);
+        for (uint32_t t = 0; t < tables->options.tables; t++)
+            tables_note_new(tables, t, m->missing_by_table_host[t]);
     }
     LAUNCH(import_write, cuda_blocks((size_t)a.n * WARP_LANES, BLOCK), BLOCK, 0, gpu_cuda_stream(stream), a);
     gpu_launched(stream, "tables: import");
@@ -205,7 +206,7 @@ bool tables_import_rows(gpu_tables *tables, gpu_stream *stream, const gpu_row_he
 {
     if (!gpu_is_good(tables->gpu, error) || !moves_need(tables, error))
         return false;
-    size_t floats = tables->options.d + tables->state_floats;
+    size_t floats = table_floats(tables_shape(tables));
     for (uint32_t from = 0; from < count; from += tables->scratch.room) {
         import_arguments piece = {};
         piece.views = tables->views;
@@ -343,6 +344,13 @@ bool tables_take_removed(gpu_tables *tables, gpu_stream *stream, gpu_row_head *r
     *count = 0;
     if (!tables_drain_removed(tables, stream, error))
         return false;
+    if (tables->removed_host == NULL && tables->removed_room > 0) {
+        const size_t bytes = tables->removed_room * sizeof *tables->removed_host;
+        tables->removed_host =
+            static_cast<gpu_removed *>(leat_gpu_api()->alloc_pinned(tables->gpu, bytes, error));
+        if (tables->removed_host == NULL)
+            return false;
+    }
     tables->lists_removed = true;
     gpu_removed *first = tables->gone, *end = first + tables->gone_count;
     std::sort(first, end, is_less);

@@ -28,7 +28,7 @@ struct insert_batch {
     table_scratch scratch;
     gpu_removed_list removed;
     gpu_table_flags *flags;
-    uint32_t stride, weight_bytes, state_floats, d;
+    uint32_t stride, weight_bytes, state_floats, extra_at, d;
     row_format format;
     float state_init;
 };
@@ -83,7 +83,7 @@ static __device__ uint32_t to_bits(row_format format, float x)
     return format == ROW_BF16 ? bf16_of(float_bits(x), 0, true) : fp16_of(float_bits(x), 0, true);
 }
 
-/* Weights and state of a new row, by a warp. */
+/* Weights, state and extra floats of a new row, by a warp. */
 static __device__ void start_row(const insert_batch &in, const gpu_table_view *view, unsigned char *row,
                                  uint64_t key)
 {
@@ -103,11 +103,14 @@ static __device__ void start_row(const insert_batch &in, const gpu_table_view *v
                            to_bits(in.format, w[2]) | to_bits(in.format, w[3]) << 16);
     }
     float4 *state = reinterpret_cast<float4 *>(row + in.weight_bytes);
-    for (uint32_t i = lane; i < (in.stride - in.weight_bytes) / 16; i += WARP_LANES) {
+    for (uint32_t i = lane; i < (in.extra_at - in.weight_bytes) / 16; i += WARP_LANES) {
         const uint32_t n = in.state_floats - 4 * i;
         state[i] = make_float4(in.state_init, n > 1 ? in.state_init : 0.0F, n > 2 ? in.state_init : 0.0F,
                                n > 3 ? in.state_init : 0.0F);
     }
+    if (lane == 0 && in.stride > in.extra_at)
+        *reinterpret_cast<float4 *>(row + in.extra_at) =
+            make_float4(view->extra[0], view->extra[1], view->extra[2], view->extra[3]);
 }
 
 /* --- slots ------------------------------------------------------------------------------------------------
@@ -427,6 +430,7 @@ void tables_insert(gpu_tables *tables, gpu_stream *stream, const table_insertion
                              tables->stride,
                              tables->weight_bytes,
                              tables->state_floats,
+                             tables->extra_at,
                              o->d,
                              o->format,
                              tables->state_init};

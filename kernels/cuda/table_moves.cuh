@@ -12,6 +12,7 @@
 enum {
     MOVES_OFFERS = ROOM_OFFERS,
     MOVES_DIGITS = 1 << 11, /* of take_oldest's histograms */
+    MOVES_FULL = GPU_BUCKET_SLOTS + 1,
 };
 
 /* Which rows are meant. */
@@ -34,6 +35,8 @@ struct table_moves {
     uint32_t *digits; /* [MOVES_DIGITS] */
     uint32_t *digits_host;
     uint32_t *offers[4]; /* [MOVES_OFFERS] table_even.cu's */
+    uint32_t *full,
+        *full_host; /* [tables][MOVES_FULL]: buckets of a table, without its stash, by their rows */
     void *sort;
     size_t sort_room;
     gpu_row_head *heads;                                /* [scratch.room] import's */
@@ -45,14 +48,26 @@ struct table_moves {
 
 /* What a row looks like, as an argument. */
 struct table_shape {
-    uint32_t d, stride, weight_bytes, state_floats;
+    uint32_t d, stride, weight_bytes, state_floats, extra_at, extra_floats;
     enum row_format format;
 };
 
 static inline table_shape tables_shape(const gpu_tables *tables)
 {
-    return {tables->options.d, tables->stride, tables->weight_bytes, tables->state_floats,
-            tables->options.format};
+    const gpu_tables_options *o = &tables->options;
+    return {o->d,
+            tables->stride,
+            tables->weight_bytes,
+            tables->state_floats,
+            tables->extra_at,
+            o->extra_floats,
+            o->format};
+}
+
+/* Of a payload. */
+static inline __host__ __device__ size_t table_floats(const table_shape &s)
+{
+    return s.d + s.state_floats + s.extra_floats;
 }
 
 /* Buckets of a table with its stash. */
@@ -89,11 +104,17 @@ struct moves_export {
 void moves_export_table(gpu_tables *tables, gpu_stream *stream, uint32_t t, const moves_export *out);
 
 /*
- * table_even.cu: rows of table t, in stream order, to where there is room; waits. stash: its rows to their
- * buckets. even: where a bucket has more than `most` rows, some go to their other one, if that has less.
+ * table_even.cu: rows of table t, in stream order, to where there is room. stash: its rows (`rows` of them at
+ * most) to their buckets. even: where a bucket has more than `most` rows, some go to their other one, if that
+ * has less; `rows`: how many there are above `most`, at most. They wait if `rows` is above MOVES_OFFERS.
  */
-bool moves_empty_stash(gpu_tables *tables, gpu_stream *stream, uint32_t t, gpu_error *error);
-bool moves_even_out(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint32_t most, gpu_error *error);
+bool moves_empty_stash(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint64_t rows, gpu_error *error);
+bool moves_even_out(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint32_t most, uint64_t rows,
+                    gpu_error *error);
+/* Queues a count of how full the buckets of table t are; once it was waited for: rows that lie above `most`
+ * in their buckets. Splits only lower that number. */
+void moves_count_full(gpu_tables *tables, gpu_stream *stream, uint32_t t);
+uint64_t moves_rows_above(const gpu_tables *tables, uint32_t t, uint32_t most);
 
 /* When a row goes, by the step that used it last: lower is older; from 2^31 on it is spared. Rows that came
  * from below (step 0) are the oldest. */

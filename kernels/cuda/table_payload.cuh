@@ -1,5 +1,5 @@
-/* Payloads of rows, weights as floats and the optimizer's state behind them, to and from their formats. A
- * warp a row; lanes take neighbouring fours of floats. */
+/* Payloads of rows, weights as floats, the optimizer's state behind them, then the extra floats, to and from
+ * their formats. A warp a row; lanes take neighbouring fours of floats, the first one the extra ones. */
 #ifndef KERNELS_CUDA_TABLE_PAYLOAD_CUH
 #define KERNELS_CUDA_TABLE_PAYLOAD_CUH
 
@@ -61,6 +61,9 @@ static inline __device__ void payload_out(const table_shape &s, const unsigned c
         for (uint32_t i = lane; i < s.state_floats; i += WARP_LANES)
             out[s.d + i] = state[i];
     }
+    float *extra = out + s.d + s.state_floats;
+    if (s.extra_floats > 0 && lane == 0)
+        payload_store(extra, *reinterpret_cast<const float4 *>(row + s.extra_at), payload_is_aligned(extra));
 }
 
 /* The whole warp calls it. */
@@ -94,6 +97,9 @@ static inline __device__ void payload_in(const table_shape &s, unsigned char *ro
         for (uint32_t i = lane; i < s.state_floats; i += WARP_LANES)
             state[i] = in[s.d + i];
     }
+    const float *extra = in + s.d + s.state_floats;
+    if (s.extra_floats > 0 && lane == 0)
+        *reinterpret_cast<float4 *>(row + s.extra_at) = payload_load(extra, payload_is_aligned(extra));
 }
 
 #endif

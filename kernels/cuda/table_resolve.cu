@@ -17,7 +17,6 @@ enum {
     BLOCK = 256,
     KEYS = 2,
     BLOCK_KEYS = BLOCK / TILE_LANES * KEYS,
-    SKETCH_DEPTH = 4,
     COUNT_MAX = 255,
     MANY = 64,
     VERY_MANY = 4096
@@ -106,7 +105,7 @@ static __device__ uint32_t sketch_estimate(const gpu_table_view *view, uint64_t 
 {
     uint32_t least = COUNT_MAX;
 #pragma unroll
-    for (uint32_t d = 0; d < SKETCH_DEPTH; d++)
+    for (uint32_t d = 0; d < GPU_SKETCH_DEPTH; d++)
         least = min(least, (uint32_t)*sketch_cell(view, hash, d));
     return least;
 }
@@ -180,7 +179,8 @@ static __global__ void __launch_bounds__(BLOCK) look(resolve_batch in)
 /* --- settle and admit -------------------------------------------------------------------------------------
  */
 
-static __device__ void raise_cell(uint8_t *cell, uint32_t estimate)
+/* Whether it was this thread that raised it. */
+static __device__ bool raise_cell(uint8_t *cell, uint32_t estimate)
 {
     const uintptr_t address = (uintptr_t)cell;
     uint32_t *word = (uint32_t *)(address & ~(uintptr_t)3);
@@ -190,7 +190,21 @@ static __device__ void raise_cell(uint8_t *cell, uint32_t estimate)
         const uint32_t seen = old;
         old = atomicCAS(word, seen, (seen & ~(255U << shift)) | estimate << shift);
         if (old == seen)
-            return;
+            return true;
+    }
+    return false;
+}
+
+/* The sketch counts sightings of a key without a row; blocks that change belong to the batch's epoch. */
+static __device__ void raise_cells(const gpu_table_view *view, uint64_t hash, uint32_t estimate,
+                                   uint32_t epoch)
+{
+#pragma unroll
+    for (uint32_t d = 0; d < GPU_SKETCH_DEPTH; d++) {
+        uint8_t *cell = sketch_cell(view, hash, d);
+        uint32_t *changed = &view->sketch_epochs[(size_t)(cell - view->sketch) / GPU_SKETCH_BLOCK];
+        if (raise_cell(cell, estimate) && load_relaxed(changed) != epoch)
+            atomicExch(changed, epoch); /* others say the same */
     }
 }
 
@@ -213,12 +227,8 @@ static __global__ void settle(resolve_batch in)
         atomicAdd(&in.counts[table].rows, ~0ULL);
     }
     table_count(in.counts, &gpu_table_counts::expired, table, slot != SLOT_NONE);
-    if (estimate == 0)
-        return;
-    const uint64_t hash = table_hash_of(view, in.batch.keys[u]);
-#pragma unroll
-    for (uint32_t d = 0; d < SKETCH_DEPTH; d++)
-        raise_cell(sketch_cell(view, hash, d), estimate);
+    if (estimate != 0)
+        raise_cells(view, table_hash_of(view, in.batch.keys[u]), estimate, in.batch.epoch);
 }
 
 static __global__ void admit(resolve_batch in)
@@ -269,8 +279,10 @@ void tables_resolve(gpu_tables *tables, gpu_stream *stream, const gpu_batch *bat
                  tables->options.batch_max);
         return;
     }
-    if (n == 0 || !tables_reserve_removed(tables, stream, 2 * (uint64_t)n, NULL))
+    if (n == 0 || !tables_reserve_removed(tables, stream, tables_removed_by(tables, n), NULL))
         return;
+    for (uint32_t t = 0; t < tables->options.tables; t++)
+        tables_note_new(tables, t, batch->places != NULL ? batch->places[t] : n);
     cudaStream_t queue = gpu_cuda_stream(stream);
     const resolve_batch in = {
         *batch,         tables->views, tables->counts, tables->scratch, tables_removed_list(tables),

@@ -14,6 +14,7 @@ enum {
     ROOM_SPLITS_AHEAD = 16, /* a call of make_room, beyond what must be */
     ROOM_OFFERS = 1 << 14,  /* rows that it moves to their other bucket in one round, at most ... */
     ROOM_ROUNDS = 4,        /* ... and how often; rounds that had more to offer do not count */
+    ROOM_AHEAD = 8,         /* times the rows that are to come that it sees ahead, at most */
 };
 static const double ROOM_LOAD_MOST = 0.95, ROOM_LOAD_AHEAD = 0.80, ROOM_NEW_ROWS_MORE = 1.25;
 
@@ -28,6 +29,13 @@ static inline double room_rows_over(uint64_t rows, uint64_t more, uint64_t bucke
 {
     return (double)rows + (double)more * room_preference(buckets) * ROOM_NEW_ROWS_MORE -
            ROOM_LOAD_MOST * GPU_BUCKET_SLOTS * (double)buckets;
+}
+
+/* How many more rows there is room for. */
+static inline uint64_t room_rows_left(uint64_t rows, uint64_t buckets)
+{
+    const double left = -room_rows_over(rows, 0, buckets) / (room_preference(buckets) * ROOM_NEW_ROWS_MORE);
+    return left > 0 ? (uint64_t)left : 0;
 }
 
 /* How many buckets a table that has `buckets` should have. */
@@ -49,12 +57,54 @@ static inline bool room_is_tight(uint64_t rows, uint64_t more, uint64_t buckets)
     return busiest + 6 * sqrt(busiest) > GPU_BUCKET_SLOTS;
 }
 
+/* As many as a table may get before it is tight. */
+static inline uint64_t room_rows_loose(uint64_t rows, uint64_t buckets)
+{
+    const double root = sqrt(9.0 + GPU_BUCKET_SLOTS) - 3; /* of busiest + 6 sqrt(busiest) = 128 */
+    const double left = floor(root * root * (double)table_level(buckets)) - (double)rows - 1;
+    return left > 0 ? (uint64_t)left : 0;
+}
+
+/* The two that room_rows_before is the higher one of: what the arrivals at the busiest buckets leave, and
+ * what all have. */
+static inline double room_rows_spare(uint64_t more, uint64_t buckets)
+{
+    const double arrivals = (double)more / (double)table_level(buckets);
+    return GPU_BUCKET_SLOTS - ceil(arrivals + 4 * sqrt(arrivals) + 4);
+}
+
+static inline double room_rows_average(uint64_t rows, uint64_t buckets)
+{
+    return ceil((double)rows / (double)buckets) + 2;
+}
+
+/* For how many rows a tight table is evened out when `more` come: more of them, as long as that does not ask
+ * for evener buckets than the rows there allow. */
+static inline uint64_t room_rows_ahead(uint64_t rows, uint64_t more, uint64_t buckets)
+{
+    const uint64_t left = room_rows_left(rows, buckets);
+    uint64_t ahead = more;
+    while (2 * ahead <= ROOM_AHEAD * more && 2 * ahead <= left && more > 0 &&
+           room_rows_spare(2 * ahead, buckets) >= room_rows_average(rows, buckets))
+        ahead *= 2;
+    return ahead;
+}
+
+/* Once there is room for `more`: how many may come, these among them, before somebody has to look again. */
+static inline uint64_t room_rows_promised(uint64_t rows, uint64_t more, uint64_t buckets)
+{
+    const uint64_t left = room_rows_left(rows, buckets), loose = room_rows_loose(rows, buckets);
+    if (room_rows_over(rows, more, buckets) > 0)
+        return 0;
+    if (room_is_tight(rows, more, buckets))
+        return room_rows_ahead(rows, more, buckets);
+    return left < loose ? left : loose;
+}
+
 /* What a bucket may have before `more` rows come: the arrivals at the busiest ones have to fit on top. */
 static inline uint32_t room_rows_before(uint64_t rows, uint64_t more, uint64_t buckets)
 {
-    const double arrivals = (double)more / (double)table_level(buckets);
-    const double most = GPU_BUCKET_SLOTS - ceil(arrivals + 4 * sqrt(arrivals) + 4);
-    const double average = ceil((double)rows / (double)buckets) + 2;
+    const double most = room_rows_spare(more, buckets), average = room_rows_average(rows, buckets);
     const double chosen = most > average ? most : average;
     return chosen < GPU_BUCKET_SLOTS - 2 ? (uint32_t)chosen : GPU_BUCKET_SLOTS - 2;
 }

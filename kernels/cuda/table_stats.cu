@@ -1,11 +1,10 @@
 /*
- * What the host asks of a set between batches: counts, what went wrong, who has gone; expiry and halving.
+ * What the host asks of a set between batches: counts, what went wrong, who has gone; expiry.
  *
  * Ladder of expire: naive, a pass over all headers each time the watermark moves: a table of 100 M rows costs
  * 1.6 GB of reads. As it is: expired rows are passed over wherever they are met, and each call looks through
  * SWEEP_BUCKETS more of them, so that they do not hold memory for ever. A warp a bucket, 16 bytes a lane; the
- * keys are read of those rows alone that go. halve_sketch: a byte a thread, then 16 bytes: four counters in
- * one instruction. Not measured.
+ * keys are read of those rows alone that go. Not measured.
  */
 #include "kernels/cuda/tables.cuh"
 
@@ -28,19 +27,24 @@ static bool read_back(gpu_tables *tables, gpu_stream *stream, void *to, const vo
     return true;
 }
 
-/* Waits, and notes as a failure of the device what must not have happened. */
-static bool read_flags(gpu_tables *tables, gpu_stream *stream, gpu_table_flags *flags, gpu_error *error)
+/* Notes as a failure of the device what must not have happened. */
+static bool check_flags(gpu_tables *tables, const gpu_table_flags &flags, gpu_error *error)
 {
-    if (!gpu_is_good(tables->gpu, error))
-        return false;
-    if (read_back(tables, stream, flags, tables->flags, sizeof *flags) && flags->overflowed > 0)
+    if (flags.overflowed > 0)
         gpu_fail(tables->gpu,
                  "Embedding tables had no room for %u new rows: make_room was not asked for them.",
-                 flags->overflowed);
-    else if (flags->removed > tables->removed_room)
+                 flags.overflowed);
+    else if (flags.removed > tables->removed_room)
         gpu_fail(tables->gpu, "%u keys went from embedding tables; %u can be listed: a bug of leat.",
-                 flags->removed, tables->removed_room);
+                 flags.removed, tables->removed_room);
     return gpu_is_good(tables->gpu, error);
+}
+
+static bool read_flags(gpu_tables *tables, gpu_stream *stream, gpu_table_flags *flags, gpu_error *error)
+{
+    if (!gpu_is_good(tables->gpu, error) || !read_back(tables, stream, flags, tables->flags, sizeof *flags))
+        return gpu_is_good(tables->gpu, error);
+    return check_flags(tables, *flags, error);
 }
 
 bool tables_wait(gpu_tables *tables, gpu_stream *stream, gpu_error *error)
@@ -61,35 +65,92 @@ bool tables_read_counts(gpu_tables *tables, gpu_stream *stream, uint32_t t, gpu_
 /* --- removals --------------------------------------------------------------------------------------------
  */
 
+/* Room on the host for `count` more. */
+static bool need_gone(gpu_tables *tables, size_t count, gpu_error *error)
+{
+    if (tables->gone_count + count <= tables->gone_room)
+        return true;
+    size_t room = 2 * (tables->gone_count + count);
+    void *grown = realloc(tables->gone, room * sizeof *tables->gone);
+    if (grown == NULL)
+        return gpu_refuse(error, GPU_NO_MEMORY, "The host has no memory left for %zu removed keys.", room);
+    tables->gone = static_cast<gpu_removed *>(grown);
+    tables->gone_room = room;
+    return true;
+}
+
+/* Queues the copy of the first `count` on the list, which is empty then. */
+static bool queue_drain(gpu_tables *tables, gpu_stream *stream, void *to, size_t count)
+{
+    cudaStream_t queue = gpu_cuda_stream(stream);
+    return gpu_note(tables->gpu,
+                    cudaMemcpyAsync(to, tables->removed, count * sizeof *tables->removed,
+                                    cudaMemcpyDeviceToHost, queue),
+                    "tables: reading removals") &&
+           gpu_note(tables->gpu, cudaMemsetAsync(&tables->flags->removed, 0, sizeof(uint32_t), queue),
+                    "tables: reading removals");
+}
+
 static bool drain(gpu_tables *tables, gpu_stream *stream, uint32_t count, gpu_error *error)
 {
     if (count == 0)
         return true;
-    if (tables->gone_count + count > tables->gone_room) {
-        size_t room = 2 * (tables->gone_count + count);
-        void *grown = realloc(tables->gone, room * sizeof *tables->gone);
-        if (grown == NULL)
-            return gpu_refuse(error, GPU_NO_MEMORY, "The host has no memory left for %zu removed keys.",
-                              room);
-        tables->gone = static_cast<gpu_removed *>(grown);
-        tables->gone_room = room;
-    }
-    cudaStream_t queue = gpu_cuda_stream(stream);
-    if (gpu_note(tables->gpu,
-                 cudaMemcpyAsync(tables->gone + tables->gone_count, tables->removed,
-                                 count * sizeof *tables->gone, cudaMemcpyDeviceToHost, queue),
-                 "tables: reading removals") &&
-        gpu_note(tables->gpu, cudaMemsetAsync(&tables->flags->removed, 0, sizeof(uint32_t), queue),
-                 "tables: reading removals") &&
-        gpu_note(tables->gpu, cudaStreamSynchronize(queue), "tables: waiting"))
+    if (!need_gone(tables, count, error))
+        return false;
+    if (queue_drain(tables, stream, tables->gone + tables->gone_count, count) &&
+        gpu_note(tables->gpu, cudaStreamSynchronize(gpu_cuda_stream(stream)), "tables: waiting"))
         tables->gone_count += count, tables->removed_most = 0;
     return gpu_is_good(tables->gpu, error);
+}
+
+const gpu_table_counts *tables_read_all(gpu_tables *tables, gpu_stream *stream, gpu_error *error)
+{
+    cudaStream_t queue = gpu_cuda_stream(stream);
+    unsigned char *counts = tables->pinned + PINNED_COUNTS_AT;
+    gpu_table_flags *flags = reinterpret_cast<gpu_table_flags *>(tables->pinned);
+    static_assert(PINNED_COUNTS_AT + BATCH_TABLES_MAX * sizeof(gpu_table_counts) <= PINNED_BYTES,
+                  "the counts of all tables are read at once");
+    const uint32_t most =
+        tables->removed_most < tables->removed_room ? tables->removed_most : tables->removed_room;
+    const bool drains = tables->removed_host != NULL && most > tables->removed_room / 2;
+    gpu_note(tables->gpu, cudaMemcpyAsync(flags, tables->flags, sizeof *flags, cudaMemcpyDefault, queue),
+             "tables: reading counts");
+    gpu_note(tables->gpu,
+             cudaMemcpyAsync(counts, tables->counts, tables->options.tables * sizeof(gpu_table_counts),
+                             cudaMemcpyDefault, queue),
+             "tables: reading counts");
+    if (drains)
+        queue_drain(tables, stream, tables->removed_host, most);
+    gpu_note(tables->gpu, cudaStreamSynchronize(queue), "tables: waiting");
+    if (!gpu_is_good(tables->gpu, error) || !check_flags(tables, *flags, error))
+        return NULL;
+    tables->removed_most = flags->removed;
+    if (drains) {
+        if (!need_gone(tables, flags->removed, error))
+            return NULL;
+        if (flags->removed > 0)
+            memcpy(tables->gone + tables->gone_count, tables->removed_host,
+                   flags->removed * sizeof *tables->gone);
+        tables->gone_count += flags->removed;
+        tables->removed_most = 0;
+    }
+    return reinterpret_cast<const gpu_table_counts *>(counts);
 }
 
 bool tables_drain_removed(gpu_tables *tables, gpu_stream *stream, gpu_error *error)
 {
     gpu_table_flags flags = {};
     return read_flags(tables, stream, &flags, error) && drain(tables, stream, flags.removed, error);
+}
+
+uint64_t tables_removed_by(const gpu_tables *tables, uint32_t places)
+{
+    bool expires = false, evicts = false;
+    for (uint32_t t = 0; t < tables->options.tables; t++) {
+        expires |= tables->tables[t].view.expired_before > 0;
+        evicts |= tables->tables[t].view.is_bounded != 0;
+    }
+    return tables->lists_removed ? ((uint64_t)expires + evicts) * places : 0;
 }
 
 bool tables_reserve_removed(gpu_tables *tables, gpu_stream *stream, uint64_t n, gpu_error *error)
@@ -186,31 +247,4 @@ void tables_expire(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint32_t 
            count, tables->counts, tables_removed_list(tables));
     table->sweep_at = first + count;
     gpu_launched(stream, "tables: expire");
-}
-
-/* --- the sketch ------------------------------------------------------------------------------------------
- */
-
-static __global__ void halve(uint4 *counts, size_t n)
-{
-    const size_t i = cuda_thread();
-    if (i >= n)
-        return;
-    uint4 c = counts[i];
-    c.x = c.x >> 1 & 0x7f7f7f7fU;
-    c.y = c.y >> 1 & 0x7f7f7f7fU;
-    c.z = c.z >> 1 & 0x7f7f7f7fU;
-    c.w = c.w >> 1 & 0x7f7f7f7fU;
-    counts[i] = c;
-}
-
-void tables_halve_sketch(gpu_tables *tables, gpu_stream *stream, uint32_t t)
-{
-    const gpu_table_view *view = &tables->tables[t].view;
-    size_t n = 4 * view->sketch_width / sizeof(uint4);
-    if (n == 0)
-        return;
-    LAUNCH(halve, cuda_blocks(n, 256), 256, 0, gpu_cuda_stream(stream),
-           reinterpret_cast<uint4 *>(view->sketch), n);
-    gpu_launched(stream, "tables: halve_sketch");
 }

@@ -13,25 +13,17 @@
 #include <string.h>
 
 static const uint32_t REMOVED_ROOM_LEAST = 1 << 16, SCRATCH_ROOM_LEAST = 1 << 12;
-static const uint64_t SKETCH_WIDTH_LEAST = 1024, SKETCH_DEPTH = 4, BUCKETS_LEAST = 2;
+static const uint64_t BUCKETS_LEAST = 2;
 static const uint64_t ROWS_MAX_MOST = (uint64_t)1 << 37; /* numbers of buckets have 32 bits */
 static const uint64_t ADDRESSES_LEAST = (uint64_t)1 << 20;
 
 /* --- plan ------------------------------------------------------------------------------------------------
  */
 
-/* As learners/sketch.c does it. */
-static uint64_t sketch_width(uint64_t bytes)
-{
-    uint64_t width = SKETCH_WIDTH_LEAST;
-    while (width * 2 * SKETCH_DEPTH <= bytes)
-        width *= 2;
-    return width;
-}
-
+/* Cells, and when each block changed. */
 static uint64_t sketch_bytes(const gpu_table_options *options)
 {
-    return options->admit_after > 1 ? SKETCH_DEPTH * sketch_width(options->sketch_bytes) : 0;
+    return gpu_sketch_blocks(options) * (GPU_SKETCH_BLOCK + sizeof(uint32_t));
 }
 
 static uint64_t buckets_of(uint64_t rows)
@@ -94,7 +86,10 @@ static bool check_table(const gpu_table_options *t, uint32_t number, gpu_error *
 
 static bool check_options(const gpu_tables_options *o, gpu_error *error)
 {
-    if (o->d == 0 || o->d % 4 != 0 || o->d > BATCH_DIM_MAX)
+    if (o->extra_floats != 0 && o->extra_floats != 4)
+        return gpu_refuse(error, GPU_UNSUPPORTED,
+                          "Rows have 0 or 4 extra floats on a GPU; %u were asked for.", o->extra_floats);
+    if ((o->d == 0 && o->extra_floats == 0) || o->d % 4 != 0 || o->d > BATCH_DIM_MAX)
         return gpu_refuse(error, GPU_UNSUPPORTED,
                           "Rows of %u weights have no kernel on a GPU: a multiple of 4 up to %d is needed. "
                           "Choose another dim, or `device: cpu`.",
@@ -123,7 +118,7 @@ static bool check_options(const gpu_tables_options *o, gpu_error *error)
 
 static uint32_t stride_of(const gpu_tables_options *o)
 {
-    return (uint32_t)row_bytes(o->format, o->d, opt_state_floats(o->optimizer, o->d));
+    return (uint32_t)(gpu_extra_at(o) + o->extra_floats * sizeof(float));
 }
 
 bool tables_plan(const gpu_tables_options *o, uint64_t free_bytes, gpu_tables_plan *plan, gpu_error *error)
@@ -265,10 +260,13 @@ static bool table_init(gpu_tables *tables, gpu_stream *stream, uint32_t t, const
     if (!range_init(tables->gpu, &table->buckets, most * sizeof(gpu_bucket), error) ||
         !range_init(tables->gpu, &table->rows, most * GPU_BUCKET_SLOTS * tables->stride, error))
         return false;
-    uint8_t *sketch = NULL;
-    if (o->admit_after > 1 && !make(tables, stream, &sketch, sketch_bytes(o), error))
-        return false;
+    table->rows_left = is_bounded ? UINT64_MAX : 0;
     table->view = {};
+    table->view.sketch_width = gpu_sketch_width(o);
+    if (o->admit_after > 1 &&
+        (!make(tables, stream, &table->view.sketch, GPU_SKETCH_DEPTH * table->view.sketch_width, error) ||
+         !make(tables, stream, &table->view.sketch_epochs, gpu_sketch_blocks(o), error)))
+        return false;
     table->view.buckets = reinterpret_cast<gpu_bucket *>(table->buckets.base);
     table->view.rows = table->rows.base;
     table->view.bucket_count = buckets;
@@ -276,12 +274,11 @@ static bool table_init(gpu_tables *tables, gpu_stream *stream, uint32_t t, const
     table->view.seed = o->seed;
     table->view.init_seed = o->init_seed;
     table->view.init_bound = o->init_bound;
+    memcpy(table->view.extra, o->extra != NULL ? o->extra : tables->options.extra, sizeof table->view.extra);
     table->view.bucket_rows = (uint32_t)(o->rows_max / buckets);
     table->view.bucket_rows_more = (uint32_t)(o->rows_max % buckets);
     table->view.is_bounded = is_bounded;
     table->view.admit_after = o->admit_after < 255 ? o->admit_after : 255;
-    table->view.sketch_width = sketch != NULL ? sketch_width(o->sketch_bytes) : 0;
-    table->view.sketch = sketch;
     if (!tables_need_buckets(tables, stream, t, buckets, error))
         return false;
     tables_set_view(tables, stream, t);
@@ -332,7 +329,8 @@ gpu_tables *tables_create(gpu *gpu, const gpu_tables_options *options, gpu_error
     for (uint32_t t = 0; t < options->tables; t++)
         list[t].options = options->table[t];
     tables->weight_bytes = (uint32_t)row_weight_bytes(options->format, options->d);
-    tables->state_floats = (uint32_t)opt_state_floats(options->optimizer, options->d);
+    tables->state_floats = (uint32_t)gpu_state_floats(options);
+    tables->extra_at = (uint32_t)gpu_extra_at(options);
     tables->stride = stride_of(options);
     tables->fixed_bytes = fixed_bytes(options);
     tables->state_init = opt_state_init(options->optimizer, options->accumulator);
@@ -358,6 +356,7 @@ void tables_destroy(gpu_tables *tables)
         range_free(gpu, &tables->tables[t].buckets);
         range_free(gpu, &tables->tables[t].rows);
         leat_gpu_api()->free(gpu, tables->tables[t].view.sketch);
+        leat_gpu_api()->free(gpu, tables->tables[t].view.sketch_epochs);
     }
     moves_free(tables);
     table_scratch *s = &tables->scratch;
@@ -371,6 +370,7 @@ void tables_destroy(gpu_tables *tables)
     leat_gpu_api()->free(gpu, tables->flags);
     leat_gpu_api()->free(gpu, tables->removed);
     leat_gpu_api()->free_pinned(gpu, tables->pinned);
+    leat_gpu_api()->free_pinned(gpu, tables->removed_host);
     free(tables->gone);
     delete[] tables->tables;
     delete tables;

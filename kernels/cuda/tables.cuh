@@ -12,6 +12,8 @@ struct gpu_table {
     gpu_range buckets, rows;
     uint64_t buckets_most; /* that the ranges have addresses for, without the stash */
     uint64_t sweep_at;     /* the next bucket that expire looks through, the stash's among them */
+    uint64_t rows_most;    /* that may be there: as counted, and what may have come since */
+    uint64_t rows_left;    /* that may come before make_room has to be asked again; bounded: never */
 };
 
 /* Memory of one batch's resolve, or of an import: arrays of `room`, batch_max at least. */
@@ -34,7 +36,7 @@ enum { COUNT_MANY, COUNT_VERY_MANY, COUNT_STASH, TABLE_COUNTERS };
 struct gpu_tables {
     struct gpu *gpu;
     gpu_tables_options options; /* options.table: NULL, see tables[].options */
-    uint32_t stride, weight_bytes, state_floats;
+    uint32_t stride, weight_bytes, state_floats, extra_at;
     float state_init;
     gpu_table *tables;                   /* [options.tables] */
     gpu_table_view *views;               /* on the device, [options.tables] */
@@ -44,13 +46,14 @@ struct gpu_tables {
     uint32_t removed_room, removed_most; /* items that there is room for; that there may be */
     bool lists_removed;                  /* take_removed was called once: somebody wants to know */
     gpu_removed *gone;                   /* on the host: those drained, in any order */
+    gpu_removed *removed_host; /* pinned, [removed_room]: on their way there; NULL: not listed yet */
     size_t gone_count, gone_room;
     unsigned char *pinned; /* PINNED_BYTES for what the host reads back */
     table_scratch scratch;
     struct table_moves *moves; /* table_moves.cuh; NULL: none yet */
     uint64_t fixed_bytes;      /* of memory_bytes: all but the ranges */
 };
-enum { PINNED_BYTES = 4096 };
+enum { PINNED_BYTES = 1 << 14, PINNED_COUNTS_AT = 256 };
 
 /* Memory of a bucket and its rows. */
 static inline uint64_t tables_bucket_bytes(const gpu_tables *tables)
@@ -72,15 +75,29 @@ uint64_t tables_numbers(const gpu_tables *tables);
 bool tables_wait(gpu_tables *tables, gpu_stream *stream, gpu_error *error);
 bool tables_read_counts(gpu_tables *tables, gpu_stream *stream, uint32_t t, gpu_table_counts *counts,
                         gpu_error *error);
+/* The counts of all tables, [tables] until the next wait; drains removals if there may be many. One wait for
+ * all of it. NULL: the device has failed. */
+const gpu_table_counts *tables_read_all(gpu_tables *tables, gpu_stream *stream, gpu_error *error);
 /* Moves the removals listed on the device to tables->gone; waits. */
 bool tables_drain_removed(gpu_tables *tables, gpu_stream *stream, gpu_error *error);
-/* Before work that may list up to n removals: makes room for them, and only waits if there may be none; with
- * n = removed_room / 2 in make_room, which waits anyhow, no other call does. */
+/* Removals that a resolve of so many places may list, at most. */
+uint64_t tables_removed_by(const gpu_tables *tables, uint32_t places);
+/* Before work that may list up to n removals: makes room for them, and only waits if there may be none;
+ * make_room, which waits anyhow, sees to it that no other call does. */
 bool tables_reserve_removed(gpu_tables *tables, gpu_stream *stream, uint64_t n, gpu_error *error);
 
 static inline gpu_removed_list tables_removed_list(const gpu_tables *tables)
 {
     return {tables->lists_removed ? tables->removed : NULL, tables->flags, tables->removed_room};
+}
+
+/* Up to n rows come to table t. */
+static inline void tables_note_new(gpu_tables *tables, uint32_t t, uint64_t n)
+{
+    gpu_table *table = &tables->tables[t];
+    table->rows_most += n;
+    if (!table->view.is_bounded)
+        table->rows_left -= n < table->rows_left ? n : table->rows_left;
 }
 
 /* --- rows that are made (table_insert.cu) ----------------------------------------------------------------

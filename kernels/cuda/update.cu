@@ -223,6 +223,8 @@ void cuda_update(batch_update *a, void *stream)
     cudaStream_t to = gpu_cuda_stream(stream);
     float *partials = (float *)a->scratch;
     segments_chunks(&a->in, partials, to);
-    rows_by_dims(a->in.d, [&](auto shape) { update_launch<decltype(shape)>(*a, partials, to); });
+    batch_update of = *a;
+    of.in = segments_of(a->in);
+    rows_by_dims(a->in.d, [&](auto shape) { update_launch<decltype(shape)>(of, partials, to); });
     (void)gpu_launched(stream, "update");
 }

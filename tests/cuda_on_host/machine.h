@@ -54,7 +54,9 @@ struct model_thread : model_thread_place {
     unsigned operand;
     int width;
     uint64_t result;
-    char warp_sync; /* for TSan */
+    /* for TSan: of this lane; of a warp's first lane: of the whole warp, and how often it met */
+    char warp_sync, whole_sync[2];
+    unsigned whole_phase;
     /* asynchronous copies under way, and how many groups of them were committed */
     model_copy *copy;
     unsigned copies, copies_landed, copies_room, groups;
@@ -119,6 +121,7 @@ struct model_run {
     int allocations_to_failure, launches_to_failure;
     cudaError_t launch_error;
     int devices, capability, driver;
+    bool has_no_cublas;
     size_t memory_bytes;
     uint64_t turns; /* see cuda_model_set_turns */
 };

@@ -8,6 +8,7 @@
  *   threads.h     threadIdx, barriers, warp collectives, atomics, shared memory, LAUNCH
  *   runtime.h     memory, streams, events, devices
  *   driver.h      memory in reserved addresses
+ *   cublas.h      products of matrices
  */
 #ifndef CUDA_ON_HOST_MODEL_H
 #define CUDA_ON_HOST_MODEL_H
@@ -21,8 +22,13 @@
 #define __host__
 #define __device__
 #define __global__
+/* Instrumented code inlined whole would compile for minutes (update.cu). */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define __forceinline__ inline
+#else
 #define __forceinline__ inline __attribute__((always_inline))
-#define __noinline__    __attribute__((noinline))
+#endif
+#define __noinline__ __attribute__((noinline))
 #define __restrict__ __restrict
 #define __align__(n) alignas(n)
 #define __launch_bounds__(...)
@@ -30,6 +36,7 @@
 #include "tests/cuda_on_host/types.h"
 
 #include "tests/cuda_on_host/arithmetic.h"
+#include "tests/cuda_on_host/cublas.h"
 #include "tests/cuda_on_host/driver.h"
 #include "tests/cuda_on_host/runtime.h"
 #include "tests/cuda_on_host/threads.h"

@@ -2,6 +2,7 @@
 #ifndef CUDA_ON_HOST_RUNTIME_INTERNAL_H
 #define CUDA_ON_HOST_RUNTIME_INTERNAL_H
 
+#include <functional>
 #include <mutex>
 
 #include "tests/cuda_on_host/machine.h"
@@ -25,6 +26,8 @@ cudaError_t runtime_fail(cudaError_t error);
 /* streams.cpp */
 void streams_begin(void);     /* a run */
 void streams_drain_all(void); /* does all that is queued */
+/* Work of a library for the device, in the stream's order; nothing on a device that has failed. */
+void streams_queue(CUstream_st *stream, std::function<void()> act);
 
 /* memory.cpp: what is known of an address */
 enum memory_kind { MEMORY_PAGEABLE, MEMORY_PINNED, MEMORY_DEVICE };

@@ -11,6 +11,7 @@
 
 #include "tests/cuda_on_host/runtime_internal.h"
 #include "tests/cuda_on_host/sanitizers.h"
+#include "tests/cuda_on_host/testing.h"
 
 struct event_state {
     uint64_t recorded, done; /* how often it was; how many of these the stream has come to */
@@ -111,6 +112,14 @@ static void do_some(void)
     }
 }
 
+static uint64_t waits;
+
+extern "C" uint64_t cuda_model_waits(void)
+{
+    const std::lock_guard<std::recursive_mutex> guard(runtime_lock);
+    return waits;
+}
+
 static void drain(CUstream_st *stream)
 {
     while (!stream->queue.empty()) {
@@ -123,6 +132,7 @@ static void drain(CUstream_st *stream)
 
 void streams_drain_all(void)
 {
+    waits++;
     for (CUstream_st *stream : streams) {
         drain(stream);
     }
@@ -141,6 +151,14 @@ static void queue(CUstream_st *stream, std::function<void()> act,
     tsan_release(&work->sync);
     stream->queue.push_back(std::move(work));
     do_some();
+}
+
+void streams_queue(CUstream_st *stream, std::function<void()> act)
+{
+    ENTER();
+    if (runtime_sticky == cudaSuccess) {
+        queue(stream, std::move(act));
+    }
 }
 
 cudaError_t cudaDeviceSynchronize(void)
@@ -171,6 +189,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
         queue(stream, [to, from, bytes] { memcpy(to, from, bytes); });
     }
     if (target == MEMORY_PAGEABLE) {
+        waits++;
         drain(stream);
     }
     return runtime_sticky;
@@ -218,6 +237,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     ENTER_UNLESS_FAILED();
+    waits++;
     drain(stream);
     return runtime_sticky;
 }
@@ -277,6 +297,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
     ENTER_UNLESS_FAILED();
+    waits++;
     while (event->state->done < event->state->recorded && runtime_sticky == cudaSuccess && do_any()) {
     }
     tsan_acquire(&event->state->sync);

@@ -121,6 +121,12 @@ void cuda_model_set_driver(int version)
     run.driver = version;
 }
 
+void cuda_model_set_cublas(bool is_there)
+{
+    run_begin_if_needed();
+    run.has_no_cublas = !is_there;
+}
+
 void cuda_model_set_memory(size_t bytes)
 {
     run_begin_if_needed();

@@ -32,6 +32,10 @@ void cuda_model_add(struct cuda_model_output *output, const void *bytes, size_t 
 bool cuda_model_runs_agree(const char *what, void (*body)(void *context, struct cuda_model_output *output),
                            void *context, int seeds);
 
+/* How often the host has waited for the device since the process began: for a stream, an event or all of it;
+ * a copy to pageable memory and a free wait, too. */
+uint64_t cuda_model_waits(void);
+
 /* --- failures to plant, until the next cuda_model_begin --------------------------------------------------
  */
 void cuda_model_fail_allocation(int nth);        /* the n-th allocation from now, from 1 */
@@ -39,6 +43,7 @@ void cuda_model_fail_launch(int nth, int error); /* the n-th launch from now end
 void cuda_model_set_devices(int count);          /* 1 */
 void cuda_model_set_capability(int capability);  /* 90 */
 void cuda_model_set_driver(int version);         /* 13000; 0: there is none */
+void cuda_model_set_cublas(bool is_there);       /* whether cuBLASLt can be opened: it can */
 void cuda_model_set_memory(size_t bytes);        /* of the device */
 
 /* After how many turns in which no thread ended the kernel is taken for one that waits in vain. */

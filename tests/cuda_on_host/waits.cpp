@@ -211,7 +211,8 @@ static bool all_came(const model_thread *lanes, unsigned lane_count, const model
     return all;
 }
 
-/* For TSan: what each lane of the mask did before, all of them know. Groups may have lanes in common. */
+/* For TSan, __syncwarp of a part of a warp: what each lane of the mask did before, all of them know. Groups
+ * may have lanes in common. */
 static void order_lanes(model_thread *lanes, unsigned mask)
 {
     for (unsigned i = 0; i < LANES; i++) {
@@ -246,11 +247,16 @@ uint64_t model_warp(model_warp_kind kind, unsigned mask, uint64_t value, unsigne
                      site.line, width);
     }
     const bool is_complete = all_came(lanes, lane_count, self);
+    const bool is_whole = mask == (lane_count == LANES ? ~0U : (1U << lane_count) - 1U);
+    /* Of a whole warp two in turn, as with barriers: half of TSan's work. */
+    char *sync = is_whole ? &lanes->whole_sync[lanes->whole_phase % 2] : &self->warp_sync;
     if (kind == MODEL_SYNCWARP) {
-        tsan_release(&self->warp_sync);
+        tsan_release(sync);
     }
     if (is_complete) {
-        if (kind == MODEL_SYNCWARP) {
+        if (kind == MODEL_SYNCWARP && is_whole) {
+            lanes->whole_phase++;
+        } else if (kind == MODEL_SYNCWARP) {
             order_lanes(lanes, mask);
         }
         for (unsigned i = 0; i < LANES; i++) {
@@ -266,7 +272,7 @@ uint64_t model_warp(model_warp_kind kind, unsigned mask, uint64_t value, unsigne
     }
     scheduler_give_way();
     if (kind == MODEL_SYNCWARP) {
-        tsan_acquire(&self->warp_sync);
+        tsan_acquire(sync);
     }
     return self->result;
 }

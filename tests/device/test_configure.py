@@ -26,16 +26,17 @@ class Place:
         self.environment["PATH"] = os.path.join(folder, "bin") + ":" + ":".join(
             path for path in os.environ["PATH"].split(":") if not os.path.exists(os.path.join(path, "nvcc")))
 
-    def nvcc(self, folder, script, has_run_time=True):
+    def nvcc(self, folder, script, has_run_time=True, has_cublas=True):
         path = os.path.join(self.folder, folder, "nvcc")
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w", encoding="utf-8") as file:
             file.write("#!/bin/sh\n" + script + "\n")
         os.chmod(path, 0o755)
-        library = os.path.join(os.path.dirname(os.path.dirname(path)), "lib64", "libcudart_static.a")
-        if has_run_time:
-            os.makedirs(os.path.dirname(library), exist_ok=True)
-            open(library, "w", encoding="utf-8").close()
+        root = os.path.dirname(os.path.dirname(path))
+        for there, name in ((has_run_time, "lib64/libcudart_static.a"), (has_cublas, "include/cublasLt.h")):
+            if there:
+                os.makedirs(os.path.join(root, os.path.dirname(name)), exist_ok=True)
+                open(os.path.join(root, name), "w", encoding="utf-8").close()
         return path
 
     def configure(self, *options):
@@ -74,6 +75,9 @@ def test_those_that_cannot_be_used():
         place.environment["CUDACXX"] = place.nvcc("other/bin", NEW, has_run_time=False)
         status, said = place.configure("-DLEAT_CUDA=ON")
         assert status != 0 and "but no libcudart_static.a beside it" in said, said
+        place.environment["CUDACXX"] = place.nvcc("without/bin", NEW, has_cublas=False)
+        status, said = place.configure("-DLEAT_CUDA=ON")
+        assert status != 0 and "but no cublasLt.h beside it" in said, said
         status, said = place.configure("-DLEAT_CUDA=yes")
         assert status != 0 and "LEAT_CUDA is yes; it has to be AUTO, ON or OFF" in said, said
 

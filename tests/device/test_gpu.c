@@ -5,6 +5,7 @@
  */
 #include "kernels/gpu.h"
 
+#include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -134,6 +135,43 @@ static void test_first_failure(const struct gpu_api *api, struct gpu *gpu)
     api->stream_free(gpu, stream);
 }
 
+/* With the host's model, which can be told that the library is not there. */
+static void test_products(const struct gpu_api *api, struct gpu *gpu)
+{
+    struct gpu_error error = {0};
+    const char *path = getenv("LEAT_CUDA_LIBRARY");
+    void *library = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
+    void *symbol = library ? dlsym(library, "cuda_model_set_cublas") : NULL;
+    void (*set_cublas)(bool is_there);
+    bool can = api->can_matmul(gpu, &error);
+    check(can ? error.failure == GPU_OK
+              : error.failure == GPU_UNSUPPORTED && strstr(error.text, "LEAT_CUBLASLT"),
+          "products of matrices, or what to install for them");
+    if (symbol == NULL)
+        return;
+    memcpy(&set_cublas, &symbol, sizeof set_cublas);
+    check(can, "the model has them");
+    set_cublas(false);
+    check(!api->can_matmul(gpu, &error) && error.failure == GPU_UNSUPPORTED &&
+              strstr(error.text, "LEAT_CUBLASLT") != NULL && !api->can_matmul(gpu, NULL),
+          "a machine without cuBLASLt");
+    struct batch_matmul a = {.m = 4, .n = 4, .k = 4};
+    struct gpu *other = api->open(0, &error);
+    struct gpu_stream *stream = api->stream(other, &error);
+    api->kernels->matmul(&a, stream);
+    void *memory = api->alloc(other, a.scratch_bytes + 3 * 64, &error);
+    a.scratch = memory;
+    a.a = (float *)memory + a.scratch_bytes / 4, a.b = a.a + 16,
+    a.c = (float *)memory + a.scratch_bytes / 4 + 32;
+    api->kernels->matmul(&a, stream);
+    check(!api->wait(stream, &error) && error.failure == GPU_FAILED && strstr(error.text, "LEAT_CUBLASLT"),
+          "a product without it is a failure that says so");
+    api->free(other, memory);
+    api->stream_free(other, stream);
+    api->close(other);
+    set_cublas(true);
+}
+
 int main(void)
 {
     struct gpu_error error = {0};
@@ -150,6 +188,7 @@ int main(void)
     test_refusals(api, gpu);
     test_copies(api, gpu);
     test_order(api, gpu);
+    test_products(api, gpu);
     test_first_failure(api, gpu);
     api->close(gpu);
     gpu = api->open(0, &error);

@@ -75,7 +75,7 @@ def test_unknown_devices():
 
 def test_why_there_is_none():
     for fake, failure, why in (("none", "no such device", "shows no device"), ("driver", "no driver", "up to 12.4"),
-                               ("version", "no device library", "version 1 of its functions was expected, 2 found")):
+                               ("version", "no device library", "version 2 of its functions was expected, 3 found")):
         for arguments in ((), ("cuda",), ("cuda(0)",)):
             text = words(said(*arguments, fake=fake))
             assert failure in text and why in text, (fake, arguments, text)

@@ -396,6 +396,27 @@ def labelled_test(name, kind, better_than=None):
     return test_labelled
 
 
+def test_ctr_mmoe(test):
+    """Two labels: each has its predictions, which beat its own base rate, and its rows of metrics."""
+    truth = generate(test, "ctr_mmoe-data", EVENTS, "--labelled")
+    out = test.place("ctr_mmoe.jsonl")
+    nodes = test.run("ctr_mmoe", "--set", f"data={test.place('ctr_mmoe-data', 'ctr.jsonl')}", out=out)
+    found, report = read_json(out), nodes[("model", "mmoe")][0]["report"]["run"]
+    expect("predictions", len(found), truth["ctr.jsonl"]["rows"])
+    expect("labels", [row["top"] for row in found], [row["clicked"] == 1 and row["pos"] <= 0.5 for row in found])
+    losses = []
+    for label in ("clicked", "top"):
+        values = [(float(row[label]), row["prediction_" + label]) for row in found]
+        loss = sum(-math.log(p if y else 1 - p) for y, p in values) / len(values)
+        rate = sum(y for y, _ in values) / len(values)
+        expect_within(f"reported logloss of {label}", report[label + ".logloss"] - loss, -1e-6, 1e-6)
+        expect_within(f"logloss of {label}", loss, 0.01, -rate * math.log(rate) - (1 - rate) * math.log(1 - rate))
+        losses.append(f"{label} {loss:.4f}")
+    with open(out + ".metrics", encoding="utf-8") as file:
+        expect("labels of the metrics", [json.loads(line)["label"] for line in file][:2], ["clicked", "top"])
+    return "logloss of " + ", ".join(losses)
+
+
 def chained_job(test):
     """jobs/ctr_best.leat with a second learner that reads the first one's predictions as a number."""
     with open(os.path.join(JOBS, "ctr_best.leat"), encoding="utf-8") as file:
@@ -479,6 +500,9 @@ TESTS = [
     ("recency", test_recency, None),
     ("ctr_linear", labelled_test("ctr_linear", "linear"), None),
     ("chained", test_chained, None),
+    ("ctr_dcnv2", labelled_test("ctr_dcnv2", "dcnv2"), None),
+    ("ctr_dlrm", labelled_test("ctr_dlrm", "dlrm"), None),
+    ("ctr_mmoe", test_ctr_mmoe, None),
     ("ctr_best", labelled_test("ctr_best", "fm", ("ctr_linear", "linear")), None),
 ]
 

@@ -32,7 +32,8 @@ static const char *expected(const planted *)
 static std::vector<const planted *> all_cases(void)
 {
     std::vector<const planted *> cases;
-    for (const planted *list : {planted_waits, planted_bounds, planted_order, planted_streams}) {
+    for (const planted *list :
+         {planted_waits, planted_bounds, planted_order, planted_streams, planted_tables}) {
         for (; list->name != NULL; list++) {
             cases.push_back(list);
         }

@@ -30,6 +30,6 @@ struct planted {
 #define PLANTED_RACE    "ThreadSanitizer: data race"
 
 /* Ends with a case without a name. */
-extern const planted planted_waits[], planted_bounds[], planted_order[], planted_streams[];
+extern const planted planted_waits[], planted_bounds[], planted_order[], planted_streams[], planted_tables[];
 
 #endif

@@ -134,8 +134,9 @@ static bool aggregate_bind(struct operator_bind *bind)
 static bool guess_bind(struct operator_bind *bind)
 {
     struct toy *toy = bind->config;
-    bind->learner->label = bind->add_column(bind, toy->label.ast);
-    bind->learner->label_span = toy->label.ast->span;
+    bind->learner->labels[0] = bind->add_column(bind, toy->label.ast);
+    bind->learner->labels_count = 1;
+    bind->learner->label_spans[0] = toy->label.ast->span;
     for (uint32_t i = 0; i < toy->inputs.count; i++) {
         bind->learner->features[i] = bind->add_column(bind, toy->inputs.items[i]);
         if (bind->learner->features[i] < 0)
@@ -148,7 +149,7 @@ static bool guess_bind(struct operator_bind *bind)
     schema_add(schema, STR("prediction"), type_of(TYPE_FLOAT));
     bind->outputs[0] = schema;
     bind->outputs[1] = schema;
-    return bind->learner->label >= 0;
+    return bind->learner->labels[0] >= 0;
 }
 
 #define TOY(n, o, d, k, max, b)                                                                              \

@@ -1,6 +1,10 @@
-/* gather_pool: every format, sum and mean, with and without offsets and numbers, rows that are not there. */
+/*
+ * gather_pool: every format, sum and mean, with and without offsets and numbers, rows that are not there;
+ * bags that are written one after another, and such as are columns of a matrix's rows.
+ */
 #include "trial.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 struct gather_shape {
@@ -8,6 +12,7 @@ struct gather_shape {
     enum row_format format;
     bool has_unique, has_offsets, is_mean;
     enum fill fill;
+    uint32_t fields, gap; /* 0: none; gap: floats of a row of the matrix that are nobody's */
 };
 
 static const char *const format_names[ROW_FORMATS] = {"fp32", "bf16", "fp16", "int8"};
@@ -23,6 +28,31 @@ static uint32_t fill_offsets(struct trial *t, uint32_t *offsets, uint32_t bags)
     return offsets[bags];
 }
 
+/* Floats from one event's row of sums to the next. */
+static size_t out_stride(const struct gather_shape *s)
+{
+    return s->fields > 0 ? s->fields * s->d + s->gap : s->d;
+}
+
+/* What batch.h says, float by float, of rows of fp32: `before` is what lay in the output, `rows` what each
+ * place has. */
+static void check_plainly(struct trial *t, const struct gather_shape *s, float *before, const float *out,
+                          const float *const *rows, const uint32_t *offsets)
+{
+    uint32_t events = s->fields > 0 ? s->bags / s->fields : s->bags;
+    for (uint32_t b = 0; b < s->bags; b++) {
+        uint32_t from = offsets ? offsets[b] : b, to = offsets ? offsets[b + 1] : b + 1;
+        float *want = before + b % events * out_stride(s) + (size_t)(b / events) * s->d;
+        for (uint32_t i = 0; i < s->d; i++) {
+            float sum = 0.0F;
+            for (uint32_t p = from; p < to; p++)
+                sum += rows[p] ? rows[p][i] : 0.0F;
+            want[i] = s->is_mean && to > from ? sum / (float)(to - from) : sum;
+        }
+    }
+    TRIAL_CHECK(t, same_floats(before, out, events * out_stride(s) * sizeof *out));
+}
+
 static void build_gather(struct trial *t, const void *arg)
 {
     const struct gather_shape *s = arg;
@@ -36,30 +66,52 @@ static void build_gather(struct trial *t, const void *arg)
     uint32_t count = pointers / 2 < 3000 ? pointers / 2 + 1 : 3000;
     struct trial_rows rows = trial_rows(t, s->format, s->d, 3, count, s->fill, false);
     void **list = trial_input(t, "list", pointers * sizeof *list, sizeof *list);
-    for (uint32_t i = 0; i < pointers; i++)
-        list[i] = trial_below(t, 7) == 0 ? NULL : trial_row(t, &rows, trial_below(t, count));
+    const float **pointed = calloc(pointers + 1, sizeof *pointed);
+    const float **placed = calloc(places + 1, sizeof *placed);
+    for (uint32_t i = 0; i < pointers; i++) {
+        uint32_t row = trial_below(t, 7) == 0 ? BATCH_NONE : trial_below(t, count);
+        list[i] = row == BATCH_NONE ? NULL : trial_row(t, &rows, row);
+        pointed[i] = row == BATCH_NONE ? NULL : (const float *)(const void *)(rows.host + row * rows.stride);
+    }
+    for (uint32_t i = 0; i < places && !s->has_unique; i++)
+        placed[i] = pointed[i];
     if (s->has_unique) {
         unique = trial_input(t, "unique", places * sizeof *unique, sizeof *unique);
         for (uint32_t i = 0; i < places; i++)
             unique[i] = trial_below(t, 9) == 0 ? BATCH_NONE : trial_below(t, pointers);
+        for (uint32_t i = 0; i < places; i++)
+            placed[i] = unique[i] == BATCH_NONE ? NULL : pointed[unique[i]];
     }
-    float *out = trial_output(t, "out", sizeof *out * s->bags * s->d, TRIAL_MATRIX, same_floats);
+    uint32_t events = s->fields > 0 ? s->bags / s->fields : s->bags;
+    size_t bytes = sizeof(float) * events * out_stride(s);
+    float *out = s->gap > 0 ? trial_changed(t, "out", bytes, TRIAL_MATRIX, same_floats)
+                            : trial_output(t, "out", bytes, TRIAL_MATRIX, same_floats);
+    if (s->gap > 0)
+        trial_floats(t, out, bytes / sizeof *out, FILL_PLAIN);
+    float *before = memcpy(malloc(bytes + 1), out, bytes);
     struct batch_gather_pool a = {.rows = (const void *const *)PLACE(t, list),
                                   .unique = unique ? PLACE(t, unique) : NULL,
                                   .offsets = offsets ? PLACE(t, offsets) : NULL,
                                   .bags = s->bags,
                                   .d = s->d,
+                                  .fields = s->fields,
+                                  .stride = s->gap > 0 ? (uint32_t)out_stride(s) : 0,
                                   .format = s->format,
                                   .is_mean = s->is_mean,
                                   .out = PLACE(t, out)};
     TRIAL_CALL(t, gather_pool, &a);
+    if (trial_is_scalar(t) && s->format == ROW_FP32)
+        check_plainly(t, s, before, out, placed, offsets);
+    free(before);
+    free(pointed);
+    free(placed);
 }
 
 static void try_gather(struct suite *suite, struct gather_shape s)
 {
-    suite_try(suite, build_gather, &s, "%u bags, d %u, %s%s%s%s%s", s.bags, s.d, format_names[s.format],
-              s.has_unique ? ", unique" : "", s.has_offsets ? ", offsets" : "", s.is_mean ? ", mean" : "",
-              s.fill == FILL_SPECIAL ? ", special" : "");
+    suite_try(suite, build_gather, &s, "%u bags, d %u, %u fields, gap %u, %s%s%s%s%s", s.bags, s.d, s.fields,
+              s.gap, format_names[s.format], s.has_unique ? ", unique" : "", s.has_offsets ? ", offsets" : "",
+              s.is_mean ? ", mean" : "", s.fill == FILL_SPECIAL ? ", special" : "");
 }
 
 /* What the rule says, by hand: rows of 1, 2, 4 ... and one that is not there. */
@@ -100,14 +152,23 @@ void suite_gather_pool(struct suite *suite)
             uint32_t d = dims[(*n + (uint32_t)format) % 8];
             enum row_format f = (enum row_format)format;
             enum fill fill = format % 2 == 0 ? FILL_PLAIN : FILL_SPECIAL;
-            try_gather(suite, (struct gather_shape){*n, d, f, false, false, false, fill});
-            try_gather(suite, (struct gather_shape){*n, d, f, true, false, true, FILL_PLAIN});
-            try_gather(suite, (struct gather_shape){*n, d, f, false, true, true, fill});
-            try_gather(suite, (struct gather_shape){*n, d, f, true, true, false, FILL_SPECIAL});
+            try_gather(suite, (struct gather_shape){*n, d, f, false, false, false, fill, 0, 0});
+            try_gather(suite, (struct gather_shape){*n, d, f, true, false, true, FILL_PLAIN, 0, 0});
+            try_gather(suite, (struct gather_shape){*n, d, f, false, true, true, fill, 0, 0});
+            try_gather(suite, (struct gather_shape){*n, d, f, true, true, false, FILL_SPECIAL, 0, 0});
         }
     }
     for (uint32_t i = 0; i < 8; i++)
         try_gather(suite, (struct gather_shape){65, dims[i], (enum row_format)(i % 4), true, i % 2 == 0,
-                                                false, FILL_PLAIN});
-    try_gather(suite, (struct gather_shape){suite_huge(suite), 4, ROW_FP32, true, true, false, FILL_PLAIN});
+                                                false, FILL_PLAIN, 0, 0});
+    static const uint32_t events[] = {0, 1, 2, 33, 257}, fields[] = {1, 3, 26};
+    for (uint32_t i = 0; i < 30; i++) { /* each number of events and fields, and every second thing else */
+        uint32_t f = fields[i % 3];
+        try_gather(suite,
+                   (struct gather_shape){f * events[i % 5], dims[i % 8], (enum row_format)(i / 3 % 4),
+                                         i % 4 < 2, i % 2 == 0, i % 7 < 3, FILL_PLAIN, f, i / 15 * 12});
+    }
+    uint32_t huge = suite_huge(suite);
+    try_gather(suite, (struct gather_shape){huge, 4, ROW_FP32, true, true, false, FILL_PLAIN, 0, 0});
+    try_gather(suite, (struct gather_shape){huge / 3 * 3, 8, ROW_FP32, true, false, false, FILL_PLAIN, 3, 4});
 }

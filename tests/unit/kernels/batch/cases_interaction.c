@@ -1,12 +1,13 @@
 /*
  * fm and ffm: all shapes with every variant; and, whatever the variant, logits and gradients against plain
  * sums over pairs in double, the gradients by central differences of those (both are quadratic: exact but for
- * rounding).
+ * rounding). With and without floats between bags that are nobody's, and what lies there added to or not.
  */
 #include "trial.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum mode { FORWARD, BACKWARD, BOTH, MODES };
 static const char *const mode_names[] = {"forward", "backward", "both"};
@@ -16,6 +17,8 @@ struct shape {
     uint32_t bags, fields, d;
     enum mode mode;
     enum fill fill;
+    uint32_t gap; /* behind a bag's vectors; behind its gradients, twice that */
+    bool adds;
 };
 
 /* Weights of a field's row. */
@@ -73,9 +76,10 @@ static void check_bag(struct trial *t, const struct shape *shape, const float *v
     free(bag);
 }
 
-/* What the kernels of single events (kernels.h) make of a bag: the same bits. */
+/* What the kernels of single events (kernels.h) make of a bag: the same bits, added to what lay there or not.
+ */
 static void check_event(struct trial *t, const struct shape *shape, const float *vectors, const float *logit,
-                        float slope, const float *grads)
+                        float slope, const float *grads, float logit_before, const float *grads_before)
 {
     const struct kernels *k = kernels_variant(KERNELS_SCALAR);
     size_t n = shape->fields, length = row_floats(shape);
@@ -90,8 +94,12 @@ static void check_event(struct trial *t, const struct shape *shape, const float 
         value = k->fm_forward(sum, rows, n, shape->d);
         k->fm_backward(expected, sum, rows, n, shape->d);
     }
-    for (size_t i = 0; i < n * length; i++)
+    value = shape->adds ? logit_before + value : value;
+    for (size_t i = 0; i < n * length; i++) {
         expected[i] = slope * expected[i];
+        if (shape->adds && grads_before)
+            expected[i] = grads_before[i] + expected[i];
+    }
     TRIAL_CHECK(t, !logit || same_floats(logit, &value, sizeof value));
     TRIAL_CHECK(t, !grads || same_floats(grads, expected, n * length * sizeof *expected));
     free(zero);
@@ -99,45 +107,82 @@ static void check_event(struct trial *t, const struct shape *shape, const float 
     free(expected);
 }
 
+/* The host's copies of what a call writes, and what lay there before. */
+struct results {
+    float *logits, *logits_before;
+    float *grads, *grads_before;
+};
+
+static float *make_result(struct trial *t, const char *name, size_t floats, size_t align, bool is_changed,
+                          float **before)
+{
+    size_t bytes = floats * sizeof **before;
+    float *x = is_changed ? trial_changed(t, name, bytes, align, same_floats)
+                          : trial_output(t, name, bytes, align, same_floats);
+    if (is_changed)
+        trial_floats(t, x, floats, FILL_PLAIN);
+    *before = memcpy(malloc(bytes + 1), x, bytes);
+    return x;
+}
+
+static void check_results(struct trial *t, const struct shape *shape, const float *vectors,
+                          const float *slopes, const struct results *r)
+{
+    size_t bag = shape->fields * row_floats(shape), stride = bag + shape->gap, to = bag + 2 * shape->gap;
+    for (size_t b = 0; b<shape->bags; b += shape->bags> 1 ? shape->bags - 1 : 1) {
+        const float *logit = r->logits ? r->logits + b : NULL, *grad = r->grads ? r->grads + b * to : NULL;
+        const float *grad_before = r->grads ? r->grads_before + b * to : NULL;
+        float slope = slopes ? slopes[b] : 0.0F;
+        if (shape->fill == FILL_PLAIN && !shape->adds)
+            check_bag(t, shape, vectors + b * stride, logit, slope, grad);
+        if (trial_is_scalar(t))
+            check_event(t, shape, vectors + b * stride, logit, slope, grad,
+                        logit ? r->logits_before[b] : 0.0F, grad_before);
+        for (size_t i = bag; grad && i < to; i++)
+            TRIAL_CHECK(t, same_bits(grad + i, grad_before + i, sizeof *grad));
+    }
+}
+
 static void build(struct trial *t, const void *arg)
 {
     const struct shape *shape = arg;
-    size_t bag = shape->fields * row_floats(shape), n = shape->bags * bag;
+    size_t bag = shape->fields * row_floats(shape), n = shape->bags * (bag + shape->gap);
     float *vectors = trial_input(t, "vectors", n * sizeof *vectors, TRIAL_MATRIX);
     trial_floats(t, vectors, n, shape->fill);
-    float *slopes = NULL, *grads = NULL, *logits = NULL;
+    float *slopes = NULL;
+    struct results r = {0};
     if (shape->mode != BACKWARD)
-        logits = trial_output(t, "logits", shape->bags * sizeof *logits, sizeof *logits, same_floats);
+        r.logits = make_result(t, "logits", shape->bags, sizeof(float), shape->adds, &r.logits_before);
     if (shape->mode != FORWARD) {
         slopes = trial_input(t, "slopes", shape->bags * sizeof *slopes, sizeof *slopes);
         trial_floats(t, slopes, shape->bags, shape->fill);
-        grads = trial_output(t, "grads", n * sizeof *grads, TRIAL_MATRIX, same_floats);
+        r.grads = make_result(t, "grads", n + shape->bags * (size_t)shape->gap, TRIAL_MATRIX,
+                              shape->adds || shape->gap > 0, &r.grads_before);
     }
     struct batch_interaction a = {.vectors = PLACE(t, vectors),
                                   .bags = shape->bags,
                                   .fields = shape->fields,
                                   .d = shape->d,
-                                  .logits = PLACE(t, logits),
+                                  .logits = PLACE(t, r.logits),
                                   .slopes = PLACE(t, slopes),
-                                  .grads = PLACE(t, grads)};
+                                  .grads = PLACE(t, r.grads),
+                                  .stride = shape->gap > 0 ? (uint32_t)bag + shape->gap : 0,
+                                  .grads_stride = shape->gap > 0 ? (uint32_t)bag + 2 * shape->gap : 0,
+                                  .adds = shape->adds};
     if (shape->is_ffm)
         TRIAL_CALL(t, ffm, &a);
     else
         TRIAL_CALL(t, fm, &a);
-    for (size_t b = 0; b<shape->bags; b += shape->bags> 1 ? shape->bags - 1 : 1) {
-        const float *logit = logits ? logits + b : NULL, *grad = grads ? grads + b * bag : NULL;
-        float slope = slopes ? slopes[b] : 0.0F;
-        if (shape->fill == FILL_PLAIN)
-            check_bag(t, shape, vectors + b * bag, logit, slope, grad);
-        if (trial_is_scalar(t))
-            check_event(t, shape, vectors + b * bag, logit, slope, grad);
-    }
+    check_results(t, shape, vectors, slopes, &r);
+    free(r.logits_before);
+    free(r.grads_before);
 }
 
 static void try_shape(struct suite *suite, struct shape shape)
 {
-    suite_try(suite, build, &shape, "%u bags, %u fields, d %u, %s, %s numbers", shape.bags, shape.fields,
-              shape.d, mode_names[shape.mode], shape.fill == FILL_PLAIN ? "plain" : "special");
+    suite_try(suite, build, &shape, "%u bags, %u fields, d %u, %s, %s numbers, gap %u%s", shape.bags,
+              shape.fields, shape.d, mode_names[shape.mode], shape.fill == FILL_PLAIN ? "plain" : "special",
+              shape.gap, shape.adds ? ", added" : "");
 }
 
 /* `floats`: of the vectors of one case, at most, where it has more than a bag; less where threads are fibers.
@@ -158,6 +203,8 @@ static void try_shapes(struct suite *suite, bool is_ffm, size_t floats)
             shape.bags = bags[k];
             shape.mode = (enum mode)((i + k) % MODES);
             shape.fill = (i + k) / MODES % 3 == 2 ? FILL_SPECIAL : FILL_PLAIN;
+            shape.adds = (i + k) / 2 % 3 == 1;
+            shape.gap = (i + k) / 3 % 2 * 4 * (1 + k);
             if ((shape.bags == 1 || shape.bags <= many) && !(is_slow && (i + k) % 2 == 0))
                 try_shape(suite, shape);
         }

@@ -1,4 +1,7 @@
-/* segment_reduce: all kinds of segments, with and without bags and scales, chunks that just fit. */
+/*
+ * segment_reduce: all kinds of segments, with and without bags and scales, chunks that just fit, gradients
+ * that are columns of a matrix.
+ */
 #include "trial.h"
 
 #include <math.h>
@@ -10,7 +13,14 @@ struct segments_shape {
     enum ids kind;
     bool has_bag, has_scales;
     enum fill fill;
+    uint32_t unit; /* 0: d */
 };
+
+/* Floats from one gradient to the next. */
+static uint32_t unit_of(const struct segments_shape *s)
+{
+    return s->unit > 0 ? s->unit : s->d;
+}
 
 /* The rule of batch.h, word by word; d floats of number u. */
 static void sum_plainly(const struct segments_shape *s, const float *grads, const uint32_t *bag,
@@ -23,7 +33,7 @@ static void sum_plainly(const struct segments_shape *s, const float *grads, cons
             for (uint32_t at = chunk; at < length && at < chunk + BATCH_CHUNK; at++) {
                 uint32_t place = places[at];
                 float scale = scales ? scales[place] : 1.0F;
-                sum = fmaf(scale, grads[(size_t)(bag ? bag[place] : place) * s->d + i], sum);
+                sum = fmaf(scale, grads[(size_t)(bag ? bag[place] : place) * unit_of(s) + i], sum);
             }
             total = chunk == 0 ? sum : total + sum;
         }
@@ -35,11 +45,12 @@ static void build_segments(struct trial *t, const void *arg)
 {
     const struct segments_shape *s = arg;
     uint32_t rows = s->has_bag ? s->n / 3 + 1 : s->n;
-    struct batch_segment_reduce a = {.in = {.d = s->d}};
+    struct batch_segment_reduce a = {.in = {.d = s->d, .unit = s->unit}};
     const uint32_t *order, *starts;
     uint32_t m = trial_segments(t, s->n, s->kind, &a.in, &order, &starts), *bag = NULL;
-    float *scales = NULL, *grads = trial_input(t, "grads", sizeof *grads * rows * s->d, TRIAL_MATRIX);
-    trial_floats(t, grads, (size_t)rows * s->d, s->fill);
+    size_t floats = rows > 0 ? (size_t)(rows - 1) * unit_of(s) + s->d : 0;
+    float *scales = NULL, *grads = trial_input(t, "grads", sizeof *grads * floats, TRIAL_MATRIX);
+    trial_floats(t, grads, floats, s->fill);
     a.in.grads = PLACE(t, grads);
     if (s->has_bag) {
         bag = trial_input(t, "bag", s->n * sizeof *bag, sizeof *bag);
@@ -70,8 +81,8 @@ static void build_segments(struct trial *t, const void *arg)
 
 static void try_segments(struct suite *suite, struct segments_shape s)
 {
-    suite_try(suite, build_segments, &s, "n %u, d %u, ids %s%s%s%s", s.n, s.d, ids_names[s.kind],
-              s.has_bag ? ", bag" : "", s.has_scales ? ", scales" : "",
+    suite_try(suite, build_segments, &s, "n %u, d %u, unit %u, ids %s%s%s%s", s.n, s.d, unit_of(&s),
+              ids_names[s.kind], s.has_bag ? ", bag" : "", s.has_scales ? ", scales" : "",
               s.fill == FILL_SPECIAL ? ", special" : "");
 }
 
@@ -83,14 +94,19 @@ void suite_segment_reduce(struct suite *suite)
         for (int kind = 0; kind < IDS_KINDS; kind++) {
             uint32_t d = *n > 4000 ? 8 : dims[(*n + (uint32_t)kind) % 8];
             enum ids k = (enum ids)kind;
-            try_segments(suite, (struct segments_shape){*n, d, k, false, true, FILL_PLAIN});
-            try_segments(suite, (struct segments_shape){*n, d, k, true, kind % 2 == 0, FILL_SPECIAL});
+            try_segments(suite, (struct segments_shape){*n, d, k, false, true, FILL_PLAIN, 0});
+            try_segments(suite, (struct segments_shape){*n, d, k, true, kind % 2 == 0, FILL_SPECIAL, 0});
         }
     }
     for (uint32_t i = 0; i < 4; i++)
-        try_segments(suite,
-                     (struct segments_shape){edges[i], dims[i * 2], IDS_ONE, false, i % 2 == 0, FILL_PLAIN});
+        try_segments(
+            suite, (struct segments_shape){edges[i], dims[i * 2], IDS_ONE, false, i % 2 == 0, FILL_PLAIN, 0});
     for (uint32_t i = 0; i < 8; i++)
-        try_segments(suite, (struct segments_shape){700, dims[i], IDS_ZIPF, true, true, FILL_PLAIN});
-    try_segments(suite, (struct segments_shape){suite_huge(suite), 4, IDS_ZIPF, true, true, FILL_PLAIN});
+        try_segments(suite, (struct segments_shape){700, dims[i], IDS_ZIPF, true, true, FILL_PLAIN, 0});
+    for (uint32_t i = 0; i < 16; i++) { /* larger than d, and smaller: gradients may share floats */
+        uint32_t unit = i % 2 == 0 ? dims[i / 2] + 4 * (i + 1) : 4;
+        try_segments(suite, (struct segments_shape){500, dims[i / 2], i % 3 == 0 ? IDS_ONE : IDS_ZIPF,
+                                                    i % 4 < 2, true, FILL_PLAIN, unit});
+    }
+    try_segments(suite, (struct segments_shape){suite_huge(suite), 4, IDS_ZIPF, true, true, FILL_PLAIN, 0});
 }

@@ -14,7 +14,8 @@ struct update_shape {
     enum row_format format;
     enum ids ids;
     enum fill fill;
-    uint32_t bits; /* 1: bag, 2: scales, 4: l1, 8: l2, 16: step_max, 32: seed 0, 64: nobody counts */
+    uint32_t
+        bits; /* 1: bag, 2: scales, 4: l1, 8: l2, 16: step_max, 32: seed 0, 64: nobody counts, 128: unit */
 };
 
 static const char *const kind_names[OPT_KINDS] = {"sgd",           "momentum", "adagrad", "adagrad_row",
@@ -32,6 +33,12 @@ static struct opt_params params_of(const struct update_shape *s)
                                .correction1 = 1.5F,
                                .correction2 = 2.5F,
                                .step_max = s->bits & 16 ? 0.05F : 1e30F};
+}
+
+/* Floats from one gradient to the next; 0: d. */
+static uint32_t unit_of(const struct update_shape *s)
+{
+    return s->bits & 128 ? s->d + 12 : 0;
 }
 
 /* What the builder holds of a call: host's copies. */
@@ -55,14 +62,15 @@ static unsigned char *host_row(const struct update_call *c, uint32_t u)
 static void fill_call(struct trial *t, const struct update_shape *s, struct update_call *c)
 {
     size_t state = opt_state_floats(s->kind, s->d), places = s->bits & 1 ? s->n / 3 + 1 : s->n;
-    c->args = (struct batch_update){.in = {.d = s->d},
+    c->args = (struct batch_update){.in = {.d = s->d, .unit = unit_of(s)},
                                     .format = s->format,
                                     .kind = s->kind,
                                     .params = params_of(s),
                                     .seed = s->bits & 32 ? 0 : 77};
     c->m = trial_segments(t, s->n, s->ids, &c->args.in, &c->order, &c->starts);
-    c->grads = trial_input(t, "grads", sizeof *c->grads * places * s->d, TRIAL_MATRIX);
-    trial_floats(t, c->grads, places * s->d, s->fill);
+    size_t floats = places * (unit_of(s) > 0 ? unit_of(s) : s->d);
+    c->grads = trial_input(t, "grads", sizeof *c->grads * floats, TRIAL_MATRIX);
+    trial_floats(t, c->grads, floats, s->fill);
     c->args.in.grads = PLACE(t, c->grads);
     if (s->bits & 1) {
         c->bag = trial_input(t, "bag", s->n * sizeof *c->bag, sizeof *c->bag);
@@ -123,7 +131,8 @@ static void check_plainly(struct trial *t, const struct update_shape *s, const s
 {
     float *sums = malloc(sizeof *sums * s->d * c->m + 1);
     uint32_t rejected = 7, count = c->m;
-    struct batch_segments in = {c->grads, c->bag, c->scales, c->order, c->starts, &count, s->n, s->d};
+    struct batch_segments in = {c->grads, c->bag, c->scales, c->order,  c->starts,
+                                &count,   s->n,   s->d,      unit_of(s)};
     struct batch_segment_reduce reduce = {.in = in, .sums = sums, .scratch = sums};
     batch_variant(KERNELS_SCALAR)->segment_reduce(&reduce, NULL);
     for (uint32_t u = 0; u < c->m; u++) {
@@ -171,7 +180,7 @@ void suite_update(struct suite *suite)
         for (enum row_format format = ROW_FP32; format < ROW_INT8; format++) {
             for (uint32_t i = 0; i < 10; i++, turn++)
                 try_update(suite, (struct update_shape){33, dims[i], kind, format, IDS_ZIPF, FILL_PLAIN,
-                                                        turn * 5 % 128});
+                                                        turn * 5 % 256});
             for (uint32_t limits = 0; limits < 32; limits += 4)
                 try_update(suite, (struct update_shape){9, 20, kind, format, IDS_ZIPF, FILL_PLAIN, limits});
         }
@@ -182,7 +191,7 @@ void suite_update(struct suite *suite)
             enum opt_kind kind = (enum opt_kind)(turn % OPT_KINDS);
             enum row_format format = (enum row_format)(turn % 3);
             try_update(suite, (struct update_shape){*n, d, kind, format, ids, FILL_PLAIN, turn % 64});
-            try_update(suite, (struct update_shape){*n, d, kind, format, ids, FILL_SPECIAL, turn % 128});
+            try_update(suite, (struct update_shape){*n, d, kind, format, ids, FILL_SPECIAL, turn * 3 % 256});
         }
     }
     uint32_t huge = suite_huge(suite);

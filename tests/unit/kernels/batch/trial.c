@@ -87,7 +87,7 @@ static struct buffer *add_buffer(struct trial *t, const char *name, enum role ro
     if (align == TRIAL_MATRIX)
         align = t->target->api ? 16 : 4;
     size_t guard = t->target->has_guards ? (size_t)GUARD : 0;
-    size_t offset = guard + (t->is_shifted ? align % ALIGN_MAX : 0);
+    size_t offset = (guard + align - 1) / align * align + (t->is_shifted ? align % ALIGN_MAX : 0);
     *b = (struct buffer){.name = name,
                          .role = role,
                          .bytes = bytes,
@@ -409,4 +409,9 @@ const uint32_t *suite_sizes(const struct suite *suite)
 uint32_t suite_huge(const struct suite *suite)
 {
     return suite->is_small ? 5001 : (1 << 20) + 1;
+}
+
+bool suite_is_device(const struct suite *suite)
+{
+    return suite->targets->api != NULL;
 }

@@ -61,6 +61,8 @@ void suite_try(struct suite *suite, trial_builder *build, const void *shape, con
 const uint32_t *suite_sizes(const struct suite *suite);
 /* 1 M + 1, or what is affordable here: to be tried once a kernel. */
 uint32_t suite_huge(const struct suite *suite);
+/* Whether the variant under test is a GPU's, whose contract may ask for more of the arguments. */
+bool suite_is_device(const struct suite *suite);
 
 /*
  * Buffers of the call, `name` and the content of outputs are the trial's. align: what the contract asks for,

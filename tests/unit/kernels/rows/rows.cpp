@@ -79,7 +79,7 @@ template <typename type> void rig::make(type **memory, size_t count, bool is_pin
 }
 
 rig::rig(device *on, uint32_t tables_count, uint32_t dim, row_format format, opt_kind optimizer,
-         uint64_t memory_bytes, uint32_t rows_room)
+         uint64_t memory_bytes, uint32_t rows_room, uint32_t extra_floats)
     : d(on), options(), table_options(tables_count), room(rows_room)
 {
     options.tables = tables_count;
@@ -89,6 +89,7 @@ rig::rig(device *on, uint32_t tables_count, uint32_t dim, row_format format, opt
     options.optimizer = optimizer;
     options.batch_max = format == ROW_INT8 ? 0 : room;
     options.memory_bytes = memory_bytes;
+    options.extra_floats = extra_floats;
     for (uint32_t t = 0; t < tables_count; t++)
         table_options[t].seed = 77 + t;
     tables = d->api->tables->create(d->on, &options, &error);
@@ -134,7 +135,7 @@ void rig::fail(const char *format, ...)
 
 size_t rig::floats() const
 {
-    return options.d + opt_state_floats(options.optimizer, options.d);
+    return gpu_payload_floats(&options);
 }
 
 row rig::made(random_numbers *random, uint32_t epoch) const
@@ -312,6 +313,11 @@ void rig::check_export(uint32_t since, uint32_t closing, uint32_t piece)
     }
 }
 
+static size_t stride_of(const gpu_tables_options &options)
+{
+    return gpu_extra_at(&options) + options.extra_floats * sizeof(float);
+}
+
 /* places[] of the keys. */
 void rig::find_piece(const std::vector<table_key> &some)
 {
@@ -324,7 +330,7 @@ void rig::find_piece(const std::vector<table_key> &some)
     d->api->tables->find(tables, d->stream, device_keys, device_tables, NULL, (uint32_t)some.size(),
                          device_places);
     d->api->copy(d->stream, places, device_places, some.size() * sizeof *places);
-    size_t stride = row_bytes(options.format, options.d, floats() - options.d);
+    size_t stride = stride_of(options);
     if (!d->api->wait(d->stream, &error))
         return fail("find: %s", error.text);
     for (size_t i = 0; i < some.size(); i++)
@@ -337,11 +343,14 @@ void rig::find_piece(const std::vector<table_key> &some)
 void rig::compare_bytes(const table_key &key, const unsigned char *stored, const row &expected)
 {
     size_t state = row_weight_bytes(options.format, options.d);
+    size_t extra = floats() - options.extra_floats, extra_at = gpu_extra_at(&options);
     for (size_t i = 0; i < floats(); i++) {
         float x;
         uint16_t half;
         memcpy(&half, stored + 2 * (i < options.d ? i : 0), sizeof half);
-        if (i >= options.d)
+        if (i >= extra)
+            memcpy(&x, stored + extra_at + 4 * (i - extra), sizeof x);
+        else if (i >= options.d)
             memcpy(&x, stored + state + 4 * (i - options.d), sizeof x);
         else if (options.format == ROW_FP32)
             memcpy(&x, stored + 4 * i, sizeof x);
@@ -358,7 +367,7 @@ void rig::compare_bytes(const table_key &key, const unsigned char *stored, const
 void rig::check_find()
 {
     std::vector<table_key> some;
-    size_t stride = row_bytes(options.format, options.d, floats() - options.d);
+    size_t stride = stride_of(options);
     for (auto it = rows.begin(); it != rows.end() || !some.empty();) {
         while (it != rows.end() && some.size() + 2 <= room) {
             some.push_back(it->first);

@@ -59,7 +59,7 @@ struct rig {
     unsigned char *bytes = NULL;
 
     rig(device *on, uint32_t tables_count, uint32_t dim, row_format format, opt_kind optimizer,
-        uint64_t memory_bytes, uint32_t rows_room);
+        uint64_t memory_bytes, uint32_t rows_room, uint32_t extra_floats = 0);
     ~rig();
     void fail(const char *format, ...) __attribute__((format(printf, 2, 3)));
     bool is_good() const

@@ -102,6 +102,33 @@ static void dims_and_formats(device *d, std::string *failure)
     }
 }
 
+/* Floats beside the vector, and rows that have nothing else. They are bits: nothing rounds them. */
+static void extra_floats(device *d, std::string *failure)
+{
+    const float own[4] = {-1.0F, 3.25F, 1e-42F, 7.0F};
+    for (uint32_t dim : {0, 4, 12, 64, 512}) {
+        for (row_format format : {ROW_FP32, ROW_BF16}) {
+            gpu_tables_options o = some_options(dim);
+            o.format = format;
+            o.optimizer = dim == 12 ? OPT_ADAGRAD_ROW : dim == 64 ? OPT_SGD : OPT_ADAM;
+            o.extra_floats = 4;
+            const double two[2] = {1.0 / 3.0, -2.0e-308};
+            memcpy(o.extra, two, sizeof two);
+            gpu_table_options other = unbounded(700);
+            other.extra = own;
+            rig r(d, o, {bounded(150), other, unbounded(128)});
+            run_random(&r, dim + 50 + (uint32_t)format, is_reduced ? 3 : 5, 300, 1200);
+            for (uint32_t t = 1; t < 3; t++)
+                r.move_cold(t, 60);
+            r.check();
+            run_random(&r, dim + 60, 2, 300, 1200); /* they come back */
+            if (!r.is_good())
+                *failure =
+                    "dim " + std::to_string(dim) + ", format " + std::to_string(format) + ": " + r.failure;
+        }
+    }
+}
+
 static void admission(device *d, std::string *failure)
 {
     for (uint32_t after : {2, 3, 255, 1000}) {
@@ -288,6 +315,39 @@ static void free_at_095(device *d, std::string *failure)
     *failure = r.failure;
 }
 
+/*
+ * Rows leave full buckets in each way that there is, or move on: behind the slots that they leave lie keys in
+ * their second buckets and in the stash, which are found all the same.
+ */
+static void full_buckets(device *d, std::string *failure)
+{
+    enum { BUCKETS = 16, ROWS = BUCKETS * GPU_BUCKET_SLOTS * 19 / 20 };
+    static const char *const ways[] = {"removed", "to the cold tier", "expired", "split"};
+    for (size_t way = 0; way < sizeof ways / sizeof *ways && failure->empty(); way++) {
+        rig r(d, some_options(4), {unbounded(ROWS)});
+        random_numbers random = {way};
+        std::vector<place> places;
+        std::map<std::pair<uint32_t, uint64_t>, exported_row> replica;
+        r.grows = false;
+        for (uint64_t key = 1; key <= ROWS; key++)
+            places.push_back({0, key * 0x10001U, 1 + (uint32_t)random.below(100)});
+        r.batch(places);
+        r.batch({places[0]}); /* the others are older */
+        for (int i = 0; way == 0 && i < 3; i++)
+            r.remove_some(&random, &replica);
+        if (way == 1)
+            r.move_cold(0, ROWS / 3);
+        if (way == 2)
+            r.expire(0, 33);
+        r.grows = way == 3;
+        if (way == 3)
+            r.batch(some_places(&random, 300, (uint64_t)1 << 40, 1, 100));
+        r.check();
+        if (!r.is_good())
+            *failure = std::string(ways[way]) + ": " + r.failure;
+    }
+}
+
 static void several_tables(device *d, std::string *failure)
 {
     gpu_table_options admits = bounded(500), other = unbounded(8000), third = bounded(1),
@@ -347,21 +407,25 @@ static void plans(device *d, std::string *failure)
         uint64_t rows_max;
         uint32_t batch_max;
         gpu_failure expected;
+        uint32_t extra;
     } cases[] = {
-        {"dim 0", "0 weights", 0, ROW_FP32, 10, 10, GPU_UNSUPPORTED},
-        {"dim 6", "6 weights", 6, ROW_FP32, 10, 10, GPU_UNSUPPORTED},
-        {"dim 516", "516 weights", 516, ROW_FP32, 10, 10, GPU_UNSUPPORTED},
-        {"format 7", "7 is not a format", 8, (row_format)7, 10, 10, GPU_UNSUPPORTED},
-        {"int8 that learns", "int8 cannot learn", 8, ROW_INT8, 10, 10, GPU_UNSUPPORTED},
-        {"too large", "15500 MiB are free", 64, ROW_FP32, 1 << 30, 10, GPU_NO_MEMORY},
-        {"beyond all bounds", "2^37", 8, ROW_FP32, UINT64_MAX, 10, GPU_UNSUPPORTED},
-        {"fine", "", 8, ROW_FP32, 10, 10, GPU_OK},
+        {"dim 0", "0 weights", 0, ROW_FP32, 10, 10, GPU_UNSUPPORTED, 0},
+        {"3 extra floats", "0 or 4 extra floats", 8, ROW_FP32, 10, 10, GPU_UNSUPPORTED, 3},
+        {"a linear weight alone", "", 0, ROW_FP32, 10, 10, GPU_OK, 4},
+        {"dim 6", "6 weights", 6, ROW_FP32, 10, 10, GPU_UNSUPPORTED, 0},
+        {"dim 516", "516 weights", 516, ROW_FP32, 10, 10, GPU_UNSUPPORTED, 0},
+        {"format 7", "7 is not a format", 8, (row_format)7, 10, 10, GPU_UNSUPPORTED, 0},
+        {"int8 that learns", "int8 cannot learn", 8, ROW_INT8, 10, 10, GPU_UNSUPPORTED, 0},
+        {"too large", "15500 MiB are free", 64, ROW_FP32, 1 << 30, 10, GPU_NO_MEMORY, 0},
+        {"beyond all bounds", "2^37", 8, ROW_FP32, UINT64_MAX, 10, GPU_UNSUPPORTED, 0},
+        {"fine", "", 8, ROW_FP32, 10, 10, GPU_OK, 0},
     };
     for (const auto &c : cases) {
         gpu_table_options table = bounded(c.rows_max);
         gpu_tables_options o = some_options(c.dims);
         o.format = c.format, o.batch_max = c.batch_max, o.tables = 1, o.table = &table;
         o.optimizer = OPT_SGD;
+        o.extra_floats = c.extra;
         o.memory_bytes = UINT64_MAX;
         gpu_tables_plan plan;
         gpu_error error = {};
@@ -398,9 +462,11 @@ int main(int argc, char **argv)
                  {"ends of the range", ends_of_the_range},
                  {"loads", loads},
                  {"free at 0.95", free_at_095},
+                 {"full buckets", full_buckets},
                  {"several tables", several_tables},
                  {"saturation", saturation},
                  {"dims and formats", dims_and_formats},
+                 {"extra floats", extra_floats},
                  {"the CPU's tables", cpu_tables}};
     const char *only = NULL;
     for (int i = 1; i < argc; i++) {

@@ -76,8 +76,11 @@ plain_row plain_set::new_row(const plain_table &table, const distinct_key &key, 
             memcpy(&row.bytes[2 * i], &half, 2);
     }
     float state = opt_state_init(options.optimizer, options.accumulator);
-    for (size_t i = weight_bytes; i < row.bytes.size(); i += 4)
-        memcpy(&row.bytes[i], &state, 4);
+    for (size_t i = 0; i < state_bytes(); i += 4)
+        memcpy(&row.bytes[weight_bytes + i], &state, 4);
+    const float *extra = table.options.extra != NULL ? table.options.extra : options.extra;
+    if (options.extra_floats > 0)
+        memcpy(&row.bytes[row.bytes.size() - 16], extra, 16);
     return row;
 }
 
@@ -100,9 +103,15 @@ std::vector<float> plain_set::weights(const plain_row &row) const
     return out;
 }
 
+size_t plain_set::state_bytes() const
+{
+    return options.d == 0 ? 0 : 4 * opt_state_floats(options.optimizer, options.d);
+}
+
 size_t plain_set::row_bytes_used() const
 {
-    return row_weight_bytes(options.format, options.d) + 4 * opt_state_floats(options.optimizer, options.d);
+    size_t used = row_weight_bytes(options.format, options.d) + state_bytes();
+    return options.extra_floats == 0 ? used : (used + 15) / 16 * 16 + 16;
 }
 
 /* --- tables ----------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@
 
 struct plain_row {
     uint32_t count, seen, epoch, step;
-    std::vector<unsigned char> bytes; /* weights in their format, then the state */
+    std::vector<unsigned char> bytes; /* weights in their format, then the state, then the extra floats */
 };
 
 /* A sighting: one place of a batch. */
@@ -60,7 +60,8 @@ struct plain_set {
     void erase(uint32_t table, uint64_t key);                     /* from wherever it is; not a removal */
     void put(uint32_t table, uint64_t key, const plain_row &row); /* imported; bounded: there is room */
     std::vector<float> weights(const plain_row &row) const;
-    size_t row_bytes_used() const; /* weights and state, without padding behind */
+    size_t state_bytes() const;
+    size_t row_bytes_used() const; /* of it all, without padding behind */
     uint64_t rows_live(uint32_t table) const;
 
   private:

@@ -131,6 +131,9 @@ bool rig::room_for(const std::vector<distinct_key> &distinct)
         return true;
     for (const distinct_key &key : distinct)
         rows_new[key.table] += plain.tables[key.table].options.rows_max == 0;
+    const uint32_t places = plain.options.batch_max;
+    if (step % 5 != 0 && d->api->tables->has_room(tables, rows_new.data(), places))
+        return true;
     if (!d->api->tables->make_room(tables, d->stream, rows_new.data(), rows_cold.data(), &error))
         fail("make_room: %s", error.text);
     bool is_again = false;
@@ -155,7 +158,7 @@ bool rig::batch(const std::vector<place> &places)
     upload(places, distinct);
     gpu_batch on_device = {count.there, keys.there, table_of.there,          starts.there,
                            order.there, seen.there, (uint32_t)places.size(), ++step,
-                           epoch};
+                           epoch,       NULL};
     d->api->tables->resolve(tables, d->stream, &on_device, rows.there);
     rows.pull(distinct.size());
     if (!wait("resolve"))
@@ -198,7 +201,7 @@ bool rig::halve(uint32_t table)
 {
     if (!is_good())
         return false;
-    d->api->tables->halve_sketch(tables, d->stream, table);
+    d->api->tables->halve_sketch(tables, d->stream, table, epoch);
     plain.halve_sketch(table);
     return wait("halve_sketch");
 }
@@ -264,7 +267,7 @@ bool rig::check_values(const std::vector<std::pair<uint32_t, uint64_t>> &wanted)
             fail("step %u: key %llu of table %u is %s, and was %s", step,
                  (unsigned long long)wanted[i].second, wanted[i].first, row != NULL ? "there" : "not there",
                  found.here[i] ? "found" : "not found");
-        else if (memcmp(values.here + i * dims, weights.data(), 4 * dims) != 0)
+        else if (dims > 0 && memcmp(values.here + i * dims, weights.data(), 4 * dims) != 0)
             fail("step %u: key %llu of table %u has other weights: %g, and not %g", step,
                  (unsigned long long)wanted[i].second, wanted[i].first, (double)values.here[i * dims],
                  (double)weights[0]);
@@ -272,13 +275,15 @@ bool rig::check_values(const std::vector<std::pair<uint32_t, uint64_t>> &wanted)
     return is_good();
 }
 
-/* Weights and state: what pads the weights is nobody's. */
+/* Weights, state and extra floats: what pads the others is nobody's. */
 bool rig::is_same(const unsigned char *got, const plain_row &row) const
 {
     size_t weights = plain.options.d * (plain.options.format == ROW_FP32 ? 4 : 2);
     size_t state = row_weight_bytes(plain.options.format, plain.options.d);
+    size_t extra = plain.options.extra_floats * sizeof(float), extra_at = row.bytes.size() - extra;
     return memcmp(got, row.bytes.data(), weights) == 0 &&
-           memcmp(got + state, row.bytes.data() + state, row.bytes.size() - state) == 0;
+           memcmp(got + state, row.bytes.data() + state, plain.state_bytes()) == 0 &&
+           memcmp(got + extra_at, row.bytes.data() + extra_at, extra) == 0;
 }
 
 /* find, and the bytes of some rows. */
@@ -336,14 +341,21 @@ bool rig::check_stats()
     return is_good();
 }
 
+size_t rig::floats() const
+{
+    return plain.options.d + plain.state_bytes() / sizeof(float) + plain.options.extra_floats;
+}
+
 std::vector<float> rig::payload_of(const plain_row &row) const
 {
     size_t weight_bytes = row_weight_bytes(plain.options.format, plain.options.d);
     std::vector<float> payload = plain.weights(row);
-    size_t state = (row.bytes.size() - weight_bytes) / sizeof(float);
-    payload.resize(plain.options.d + state);
+    size_t state = plain.state_bytes() / sizeof(float), extra = plain.options.extra_floats;
+    payload.resize(floats());
     if (state > 0)
         memcpy(payload.data() + plain.options.d, row.bytes.data() + weight_bytes, state * sizeof(float));
+    if (extra > 0)
+        memcpy(payload.data() + plain.options.d + state, row.bytes.data() + row.bytes.size() - 16, 16);
     return payload;
 }
 
@@ -355,7 +367,7 @@ static bool comes_before(const exported_row &a, const exported_row &b)
 std::vector<exported_row> rig::export_all(uint32_t since, uint32_t closing)
 {
     const gpu_table_api *api = d->api->tables;
-    size_t floats = plain.options.d + opt_state_floats(plain.options.optimizer, plain.options.d);
+    const size_t floats = this->floats();
     std::vector<exported_row> out;
     uint64_t all = 0, done = 0;
     gpu_error error = {};

@@ -134,6 +134,7 @@ class rig
     bool remove_some(random_numbers *random, std::map<std::pair<uint32_t, uint64_t>, exported_row> *replica);
     exported_row exported(uint32_t table, uint64_t key, const plain_row &row) const;
     bool is_row(const exported_row &got, const plain_row &row) const;
+    size_t floats() const; /* of a payload */
 
     device *d;
     gpu_tables *tables = NULL;

@@ -21,7 +21,7 @@ bool rig::is_row(const exported_row &got, const plain_row &row) const
 bool rig::move_cold(uint32_t t, uint64_t n)
 {
     plain_table &table = plain.tables[t];
-    size_t floats = plain.options.d + opt_state_floats(plain.options.optimizer, plain.options.d);
+    const size_t floats = this->floats();
     std::vector<std::pair<uint32_t, uint64_t>> oldest;
     gpu_error error = {};
     if (table.options.rows_max > 0 || !is_good())
@@ -70,7 +70,7 @@ bool rig::move_cold(uint32_t t, uint64_t n)
 
 bool rig::import_all(const std::vector<std::pair<exported_row, plain_row>> &all, uint32_t used_by)
 {
-    size_t floats = plain.options.d + opt_state_floats(plain.options.optimizer, plain.options.d);
+    const size_t floats = this->floats();
     const size_t most = plain.options.batch_max;
     gpu_error error = {};
     for (size_t from = 0; from < all.size() && is_good(); from += most) {

@@ -20,7 +20,8 @@ struct played_table {
     std::vector<std::vector<uint64_t>> buckets;
     std::vector<uint64_t> stash;
     uint64_t first_key = 1, next_key = 1;
-    size_t fullest = 0;
+    uint64_t promised = 0; /* rows that may come before make_room is asked again */
+    size_t fullest = 0, asked = 0, batches = 0;
 
     played_table(uint64_t seed, uint64_t buckets_start, uint64_t buckets_end)
         : buckets_most(buckets_end), buckets(buckets_start)
@@ -125,9 +126,11 @@ void played_table::make_room(uint64_t more)
     if (over > 0)
         send_away((uint64_t)over + (uint64_t)over / 4);
     empty_stash();
+    promised = std::max(more, room_rows_promised(rows(), more, buckets.size()));
     if (!room_is_tight(rows(), more, buckets.size()))
         return;
-    const uint32_t most = room_rows_before(rows(), more, buckets.size());
+    const uint32_t most =
+        room_rows_before(rows(), room_rows_ahead(rows(), more, buckets.size()), buckets.size());
     size_t offered = 1;
     for (int i = 0; i < ROOM_ROUNDS && offered > 0; i += offered <= ROOM_OFFERS)
         offered = even_out(most);
@@ -154,12 +157,17 @@ void played_table::insert(uint64_t more)
 
 void played_table::batch(uint64_t more)
 {
-    make_room(more);
+    batches++;
+    if (more > promised) {
+        asked++;
+        make_room(more);
+    }
     insert(more);
+    promised -= more;
 }
 
 /* A table grows to `most` buckets, gets full, and exchanges rows. The most rows that its stash ever had. */
-static size_t fullest_of(uint64_t seed, uint64_t most, uint64_t more)
+static size_t fullest_of(uint64_t seed, uint64_t most, uint64_t more, size_t *asked, size_t *batches)
 {
     enum { FILLING = 12, EXCHANGES = 8 };
     played_table table(seed, 2, most);
@@ -168,23 +176,47 @@ static size_t fullest_of(uint64_t seed, uint64_t most, uint64_t more)
         table.batch(std::max(more, (full - std::min(full, table.rows())) / 4));
     for (int i = 0; i < EXCHANGES; i++)
         table.batch(more);
+    *asked += table.asked;
+    *batches += table.batches;
     return table.fullest;
+}
+
+/* A table grows by small batches, to `most` buckets and on. */
+static size_t fullest_growing(uint64_t seed, uint64_t most, uint64_t batches, size_t *asked)
+{
+    played_table table(seed, 2, 2 * most);
+    const uint64_t more = most * GPU_BUCKET_SLOTS / batches + 1;
+    for (uint64_t i = 0; i < batches; i++)
+        table.batch(more);
+    *asked = table.asked;
+    return table.fullest;
+}
+
+static bool grows(uint64_t most)
+{
+    enum { BATCHES = 600 };
+    size_t asked = 0, fullest = fullest_growing(most, most, BATCHES, &asked);
+    const bool is_fine = fullest <= GPU_STASH_BUCKETS * GPU_BUCKET_SLOTS / 4 && asked < BATCHES * 2 / 3;
+    printf("%s - up to %llu buckets by small batches: %zu rows in the stash; room was made for %zu of %d\n",
+           is_fine ? "ok" : "not ok", (unsigned long long)most, fullest, asked, BATCHES);
+    return is_fine;
 }
 
 /* Batches from some rows to as many as the table takes at once. */
 static bool fits(uint64_t most, const std::vector<double> &shares, uint64_t seeds)
 {
-    size_t fullest = 0;
+    size_t fullest = 0, asked = 0, batches = 0;
     for (double share : shares) {
         const double room =
             ROOM_LOAD_MOST * GPU_BUCKET_SLOTS * (double)most / (room_preference(most) * ROOM_NEW_ROWS_MORE);
         const uint64_t more = (uint64_t)(share * room) + 1;
         for (uint64_t seed = 1; seed <= seeds; seed++)
-            fullest = std::max(fullest, fullest_of(seed, most, more));
+            fullest = std::max(fullest, fullest_of(seed, most, more, &asked, &batches));
     }
     const bool is_fine = fullest <= GPU_STASH_BUCKETS * GPU_BUCKET_SLOTS;
-    printf("%s - %llu buckets: %zu of the stash's %d rows\n", is_fine ? "ok" : "not ok",
-           (unsigned long long)most, fullest, GPU_STASH_BUCKETS * GPU_BUCKET_SLOTS);
+    printf("%s - %llu buckets: %zu of the stash's %d rows; room was made for %zu of %zu batches\n",
+           is_fine ? "ok" : "not ok", (unsigned long long)most, fullest, GPU_STASH_BUCKETS * GPU_BUCKET_SLOTS,
+           asked, batches);
     fflush(stdout);
     return is_fine;
 }
@@ -192,7 +224,9 @@ static bool fits(uint64_t most, const std::vector<double> &shares, uint64_t seed
 int main(int argc, char **argv)
 {
     if (argc > 2) {
-        printf("%zu\n", fullest_of(1, strtoull(argv[1], NULL, 10), strtoull(argv[2], NULL, 10)));
+        size_t asked = 0, batches = 0;
+        printf("%zu\n",
+               fullest_of(1, strtoull(argv[1], NULL, 10), strtoull(argv[2], NULL, 10), &asked, &batches));
         return 0;
     }
     int failed = 0;
@@ -200,5 +234,7 @@ int main(int argc, char **argv)
         failed += !fits(most, {0.001, 0.01, 0.05, 0.1, 0.2, 0.4, 0.8}, 2);
     for (uint64_t most : {2896, 4096, 11585})
         failed += !fits(most, {0.01, 0.2}, 1);
+    for (uint64_t most : {22, 64, 724, 1023})
+        failed += !grows(most);
     return failed > 0;
 }

@@ -393,7 +393,7 @@ static void advance(struct twins *t, uint32_t now)
         if (after > 0)
             api->tables->expire(t->on_device, stream, f, cpu->expired_before);
         for (; halved_at != INT64_MIN && halved_at < cpu->halved_at_us; halved_at += after)
-            api->tables->halve_sketch(t->on_device, stream, f);
+            api->tables->halve_sketch(t->on_device, stream, f, t->epoch);
     }
 }
 

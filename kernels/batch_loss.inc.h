@@ -1,0 +1,87 @@
+/*
+ * loss of batch.h. Blocks of a constant length, and each step of theirs a loop, so that the compiler takes
+ * events in vectors; the arithmetic of one is logistic.inc.h's.
+ */
+
+enum { LOSS_BLOCK = 64 };
+
+/* What a block's steps hand on; lanes beyond its events are zeros. */
+struct loss_block {
+    float logits[LOSS_BLOCK], labels[LOSS_BLOCK], weights[LOSS_BLOCK], slopes[LOSS_BLOCK];
+    double predictions[LOSS_BLOCK];
+};
+
+/* Logits, as they are summed and written, labels and weights of n events from e on. */
+static void loss_gather(struct loss_block *b, const struct batch_loss *a, size_t e, size_t n)
+{
+    memset(b, 0, sizeof *b);
+    memcpy(b->logits, a->logits + e, n * sizeof *b->logits);
+    memcpy(b->labels, a->labels + e, n * sizeof *b->labels);
+    for (size_t i = 0; i < n; i++)
+        b->weights[i] = a->weights ? a->weights[e + i] : 1.0F;
+    for (size_t i = 0; a->more && i < n; i++)
+        b->logits[i] += a->more[(e + i) * a->more_stride];
+    if (a->sums)
+        memcpy(a->sums + e, b->logits, n * sizeof *b->logits);
+}
+
+LANES_INLINE void loss_slopes(struct loss_block *b, const struct batch_loss *a, bool is_squared,
+                              bool has_fake_negatives)
+{
+    for (size_t i = 0; i < LOSS_BLOCK; i++)
+        b->predictions[i] = (double)b->logits[i];
+    if (!is_squared)
+        sigmoid64(b->predictions, b->predictions, LOSS_BLOCK);
+    float others = is_squared ? 1.0F : a->class_weights[0], ones = is_squared ? 1.0F : a->class_weights[1];
+    for (size_t i = 0; i < LOSS_BLOCK; i++) {
+        bool is_positive = b->labels[i] > 0.5F;
+        double p = b->predictions[i], weight = (double)b->weights[i] * (double)(is_positive ? ones : others);
+        if (has_fake_negatives)
+            weight *= fake_negative_weight(p, is_positive);
+        b->slopes[i] = (float)((p - (double)b->labels[i]) * weight) * a->scale;
+    }
+}
+
+/* Verdicts and slopes; how many are rejected. */
+static uint32_t loss_judge(struct loss_block *b, const struct batch_loss *a, size_t e, size_t n)
+{
+    uint8_t verdicts[LOSS_BLOCK] = {0};
+    memcpy(verdicts, a->is_rejected + e, n);
+    for (size_t i = 0; i < LOSS_BLOCK; i++) {
+        bool is_logit = float_is_finite(b->logits[i]), is_slope = float_is_finite(b->slopes[i]);
+        verdicts[i] = (verdicts[i] != 0) | !is_logit | !is_slope;
+    }
+    for (size_t i = 0; i < LOSS_BLOCK; i++)
+        b->slopes[i] = verdicts[i] != 0 ? 0.0F : b->slopes[i];
+    memcpy(a->is_rejected + e, verdicts, n);
+    if (a->slopes_stride > 1) {
+        for (size_t i = 0; i < n; i++)
+            a->slopes[(e + i) * a->slopes_stride] = b->slopes[i];
+    } else {
+        memcpy(a->slopes + e, b->slopes, n * sizeof *b->slopes);
+    }
+    uint32_t rejected = 0;
+    for (size_t i = 0; i < n; i++)
+        rejected += verdicts[i];
+    return rejected;
+}
+
+static void batch_loss(struct batch_loss *a, void *stream)
+{
+    (void)stream;
+    uint32_t rejected = 0;
+    for (size_t e = 0; e < a->n; e += LOSS_BLOCK) {
+        struct loss_block b;
+        size_t n = a->n - e < LOSS_BLOCK ? a->n - e : LOSS_BLOCK;
+        loss_gather(&b, a, e, n);
+        if (a->is_squared)
+            loss_slopes(&b, a, true, false);
+        else if (a->has_fake_negatives)
+            loss_slopes(&b, a, false, true);
+        else
+            loss_slopes(&b, a, false, false);
+        rejected += loss_judge(&b, a, e, n);
+    }
+    if (a->rejected)
+        a->rejected[0] += rejected;
+}

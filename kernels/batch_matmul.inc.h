@@ -1,0 +1,458 @@
+/*
+ * matmul of batch_train.h. A tile of c is kept in registers while p rises: of one operand, `rows`, a number
+ * is spread over all lanes; of the other, `lanes`, whole vectors are read. Both are packed before, so that a
+ * tile reads them in order; a block of each stays in the second-level cache. Sums that go on in the next
+ * block of p lie in scratch memory as floats in between: each element's is one chain of fma, whatever the
+ * blocks.
+ *
+ * Which operand is which: a gives rows and b lanes, unless c has few columns (the last layer has one): then
+ * the other way round, for a product of two floats does not depend on their order.
+ *
+ * Ladder (512 x 512 x 512, AVX-512): eight outputs of sixteen events (dense_forward); both operands packed,
+ * and a tile of twelve rows by two vectors: a tile alone reaches the limit of fma, the whole about 80 % of it
+ * (bench_memory) on a shared machine.
+ */
+
+#if defined(KERNELS_LANES_AVX512)
+enum { TILE_ROWS = 12, TILE_VECTORS = 2 };
+#elif defined(KERNELS_LANES_AVX2)
+enum { TILE_ROWS = 6, TILE_VECTORS = 1 };
+#else
+enum { TILE_ROWS = 4, TILE_VECTORS = 1 };
+#endif
+
+enum {
+    TILE_LANES = 16 * TILE_VECTORS,
+    TILE_PANELS = 4,   /* at most, where a tile has one row: chains enough to hide an fma's latency */
+    BLOCK_DEPTH = 192, /* of p */
+    BLOCK_ROWS = 192,  /* a multiple of all TILE_ROWS */
+    BLOCK_LANES = 256, /* of TILE_PANELS * TILE_LANES */
+    KEPT_DEPTH = 1024, /* so deep, packed lanes are kept for all rows */
+    PACK_SLACK = 16,   /* floats that packing may write behind a panel */
+};
+
+/* An operand: floats from a row (or lane) to the next, and from p to p + 1. One of them is 1. */
+struct matmul_side {
+    const float *at;
+    size_t across, deep;
+};
+
+struct matmul_job {
+    const struct batch_matmul *a;
+    struct matmul_side x, y; /* rows and lanes */
+    size_t rows, lanes, depth;
+    size_t c_stride, mask_stride;
+    bool is_turned; /* rows are columns of c */
+    float *packed_rows, *packed_lanes, *sums;
+};
+
+/* --- packing: panels of `width` rows or lanes, [p][width] --------------------------------------------------
+ */
+
+/* Four rows by sixteen p, and one by one behind; rows beyond the last are the last. */
+LANES_INLINE void pack_four(float *out, size_t width, const float *const from[4], size_t depth)
+{
+    size_t p = 0;
+    for (; p + 16 <= depth; p += 16) {
+        v16 v[4] = {v16_load(from[0] + p), v16_load(from[1] + p), v16_load(from[2] + p),
+                    v16_load(from[3] + p)};
+        v16_turn_groups(v);
+        for (size_t k = 0; k < 4; k++) {
+            float *to = out + (p + k) * width;
+            v16_store4x4(to, to + 4 * width, to + 8 * width, to + 12 * width, v[k]);
+        }
+    }
+    for (; p < depth; p++) {
+        for (size_t k = 0; k < 4; k++)
+            out[p * width + k] = from[k][p];
+    }
+}
+
+/*
+ * By groups of four. Where a width is no multiple of four, the last group goes first: what it writes behind
+ * its panel's width the first one makes good. Else memory is read as it lies.
+ */
+LANES_INLINE void pack_turned(float *out, size_t width, const struct matmul_side *s, size_t count,
+                              size_t depth)
+{
+    size_t groups = (count + 3) / 4;
+    for (size_t i = 0; i < groups; i++) {
+        size_t group = width % 4 == 0 ? i : groups - 1 - i;
+        const float *from[4];
+        for (size_t k = 0; k < 4; k++) {
+            size_t r = group * 4 + k < count ? group * 4 + k : count - 1;
+            from[k] = s->at + r * s->across;
+        }
+        pack_four(out + group * 4, width, from, depth);
+    }
+}
+
+LANES_INLINE void pack_straight(float *out, size_t width, const struct matmul_side *s, size_t count,
+                                size_t depth)
+{
+    for (size_t p = 0; p < depth; p++) {
+        const float *from = s->at + p * s->deep;
+        if (count == width) {
+            memcpy(out + p * width, from, width * sizeof *out);
+            continue;
+        }
+        for (size_t l = 0; l < width; l++)
+            out[p * width + l] = l < count ? from[l] : 0.0F;
+    }
+}
+
+/* To nearest in the format, and back. */
+static void round_packed(float *x, size_t n, enum row_format format)
+{
+    enum { SOME = 64 };
+    uint16_t rounded[SOME];
+    for (size_t i = 0; i < n; i += SOME) {
+        size_t count = n - i < SOME ? n - i : SOME;
+        round_floats(rounded, x + i, count, format, 0, 0);
+        widen_floats(x + i, rounded, count, format);
+    }
+}
+
+/* `count` rows or lanes from `first` on, p from `from` on, in panels of `width`, a constant. */
+LANES_INLINE void pack(float *out, size_t width, const struct matmul_side *s, size_t first, size_t count,
+                       size_t from, size_t depth, enum row_format precision)
+{
+    float *begin = out;
+    for (size_t i = 0; i < count; i += width) {
+        size_t some = count - i < width ? count - i : width;
+        struct matmul_side panel = {s->at + (first + i) * s->across + from * s->deep, s->across, s->deep};
+        if (s->across == 1)
+            pack_straight(out, width, &panel, some, depth);
+        else
+            pack_turned(out, width, &panel, some, depth);
+        out += width * depth;
+    }
+    if (precision != ROW_FP32)
+        round_packed(begin, (size_t)(out - begin), precision);
+}
+
+static void pack_rows(float *out, const struct matmul_side *s, size_t first, size_t count, size_t from,
+                      size_t depth, enum row_format precision)
+{
+    pack(out, TILE_ROWS, s, first, count, from, depth, precision);
+}
+
+static void pack_lanes(float *out, const struct matmul_side *s, size_t first, size_t count, size_t from,
+                       size_t depth, enum row_format precision)
+{
+    pack(out, TILE_LANES, s, first, count, from, depth, precision);
+}
+
+/* --- tiles -------------------------------------------------------------------------------------------------
+ */
+
+/* What a tile reads: packed rows; vectors of lanes, `deep` floats from p to p + 1, panels `apart`. */
+struct matmul_tile {
+    const float *x, *y;
+    size_t deep, apart, depth;
+    float *sums; /* [panel][TILE_ROWS][TILE_LANES] */
+    bool begins; /* at 0, not at sums */
+};
+
+/* rows, vectors and panels are constants: the sums are registers. */
+LANES_INLINE void tile_run(const struct matmul_tile *t, int rows, int vectors, int panels)
+{
+    v16 sums[TILE_ROWS][TILE_PANELS * TILE_VECTORS];
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 16
+        for (int v = 0; v < panels * vectors; v++) {
+            const float *from = t->sums + v / vectors * (TILE_ROWS * TILE_LANES) + r * TILE_LANES;
+            sums[r][v] = t->begins ? v16_set1(0.0F) : v16_load(from + v % vectors * 16);
+        }
+    }
+    const float *x = t->x, *y = t->y;
+    size_t apart = t->apart, deep = t->deep;
+    for (size_t p = 0; p < t->depth; p++) {
+        v16 b[TILE_PANELS * TILE_VECTORS];
+#pragma GCC unroll 16
+        for (int v = 0; v < panels * vectors; v++)
+            b[v] = v16_load(y + (size_t)(v / vectors) * apart + (size_t)(v % vectors * 16));
+#pragma GCC unroll 16
+        for (int r = 0; r < rows; r++) {
+            v16 one = v16_set1(x[r]);
+#pragma GCC unroll 16
+            for (int v = 0; v < panels * vectors; v++)
+                sums[r][v] = v16_fma(one, b[v], sums[r][v]);
+        }
+        x += TILE_ROWS;
+        y += deep;
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 16
+        for (int v = 0; v < panels * vectors; v++) {
+            float *to = t->sums + v / vectors * (TILE_ROWS * TILE_LANES) + r * TILE_LANES;
+            v16_store(to + v % vectors * 16, sums[r][v]);
+        }
+    }
+}
+
+/* Rows and lanes that are not there are computed, too, as far as no kind of tile is smaller. */
+static void tile(const struct matmul_tile *t, size_t rows, size_t lanes, size_t panels)
+{
+    bool is_half = panels == 1 && lanes <= 16 && TILE_VECTORS > 1;
+    if (rows > 8 && TILE_ROWS > 8)
+        is_half ? tile_run(t, TILE_ROWS, 1, 1) : tile_run(t, TILE_ROWS, TILE_VECTORS, 1);
+    else if (rows > 6 && TILE_ROWS > 6)
+        is_half ? tile_run(t, TILE_ROWS < 8 ? TILE_ROWS : 8, 1, 1)
+                : tile_run(t, TILE_ROWS < 8 ? TILE_ROWS : 8, TILE_VECTORS, 1);
+    else if (rows > 4 && TILE_ROWS > 4)
+        is_half ? tile_run(t, TILE_ROWS < 6 ? TILE_ROWS : 6, 1, 1)
+                : tile_run(t, TILE_ROWS < 6 ? TILE_ROWS : 6, TILE_VECTORS, 1);
+    else if (rows > 2)
+        is_half ? tile_run(t, 4, 1, 1) : tile_run(t, 4, TILE_VECTORS, 1);
+    else if (rows == 2)
+        panels == 2 ? tile_run(t, 2, TILE_VECTORS, 2) : tile_run(t, 2, TILE_VECTORS, 1);
+    else
+        panels == 4 ? tile_run(t, 1, TILE_VECTORS, 4) : tile_run(t, 1, TILE_VECTORS, 1);
+}
+
+/* How many panels a tile of so many rows takes at a time, of those that are left and whole. */
+static size_t tile_panels(size_t rows, size_t lanes)
+{
+    size_t panels = rows == 1 ? TILE_PANELS : rows == 2 ? 2 : 1;
+    return lanes >= panels * TILE_LANES ? panels : 1;
+}
+
+/* --- c -----------------------------------------------------------------------------------------------------
+ */
+
+/* Sixteen sums of a row of c, or fewer; i and j are the first one's. */
+LANES_INLINE void finish_vector(const struct matmul_job *job, v16 x, size_t i, size_t j, size_t lanes)
+{
+    const struct batch_matmul *a = job->a;
+    v16 zero = v16_set1(0.0F);
+    float *c = a->c + i * job->c_stride + j;
+    if (a->epilogue == MATMUL_BIAS || a->epilogue == MATMUL_BIAS_RELU)
+        x = v16_add(x, v16_load_n(a->bias + j, lanes));
+    if (a->epilogue == MATMUL_BIAS_RELU)
+        x = v16_max(zero, x);
+    if (a->epilogue == MATMUL_MASK)
+        x = v16_keep_gt(x, v16_load_n(a->mask + i * job->mask_stride + j, lanes), zero);
+    if (a->adds)
+        x = v16_add(v16_load_n(c, lanes), x);
+    v16_store_n(c, x, lanes);
+}
+
+/* The same of one. */
+LANES_INLINE void finish_one(const struct matmul_job *job, float x, size_t i, size_t j)
+{
+    const struct batch_matmul *a = job->a;
+    float *c = a->c + i * job->c_stride + j;
+    if (a->epilogue == MATMUL_BIAS || a->epilogue == MATMUL_BIAS_RELU)
+        x += a->bias[j];
+    if (a->epilogue == MATMUL_BIAS_RELU)
+        x = 0.0F > x ? 0.0F : x;
+    if (a->epilogue == MATMUL_MASK)
+        x = a->mask[i * job->mask_stride + j] > 0.0F ? x : 0.0F;
+    *c = a->adds ? *c + x : x;
+}
+
+/* A tile's panel: `row` and `lane` are the first, as many as are there. */
+static void finish(const struct matmul_job *job, const float *sums, size_t row, size_t rows, size_t lane,
+                   size_t lanes)
+{
+    if (job->is_turned) {
+        for (size_t l = 0; l < lanes; l++) {
+            for (size_t r = 0; r < rows; r++)
+                finish_one(job, sums[r * TILE_LANES + l], lane + l, row + r);
+        }
+        return;
+    }
+    for (size_t r = 0; r < rows; r++, sums += TILE_LANES) {
+        size_t l = 0;
+        for (; l + 16 <= lanes; l += 16)
+            finish_vector(job, v16_load(sums + l), row + r, lane + l, 16);
+        if (l < lanes)
+            finish_vector(job, v16_load(sums + l), row + r, lane + l, lanes - l);
+    }
+}
+
+/* --- blocks ------------------------------------------------------------------------------------------------
+ */
+
+/* A block: its rows, its lanes and its p. */
+struct matmul_block {
+    size_t row, rows, lane, lanes, p, depth;
+    const float *packed; /* lanes */
+    bool is_direct;      /* lanes are read where they lie, but for those of the last panel */
+};
+
+static size_t least_of(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t rounded_up(size_t n, size_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+/* Where lanes l of a block are read. */
+LANES_INLINE void tile_lanes(struct matmul_tile *t, const struct matmul_job *job,
+                             const struct matmul_block *b, size_t l)
+{
+    t->y = b->packed + l * b->depth;
+    t->deep = TILE_LANES;
+    t->apart = TILE_LANES * b->depth;
+    if (!b->is_direct)
+        return;
+    if (b->lanes - l < TILE_LANES) {
+        t->y = b->packed;
+        return;
+    }
+    t->y = job->y.at + b->p * job->y.deep + b->lane + l;
+    t->deep = job->y.deep;
+    t->apart = TILE_LANES;
+}
+
+/* Tiles of a block. The last block of p gives c. */
+static void run_tiles(const struct matmul_job *job, const struct matmul_block *b)
+{
+    bool is_only = job->depth <= BLOCK_DEPTH, is_last = b->p + b->depth == job->depth;
+    float *sums = job->sums;
+    for (size_t r = 0; r < b->rows; r += TILE_ROWS) {
+        size_t rows = least_of(b->rows - r, TILE_ROWS), panels = 0;
+        for (size_t l = 0; l < b->lanes; l += panels * TILE_LANES) {
+            struct matmul_tile t = {
+                .x = job->packed_rows + r * b->depth, .depth = b->depth, .sums = sums, .begins = b->p == 0};
+            size_t left = b->lanes - l;
+            panels = tile_panels(rows, left);
+            tile_lanes(&t, job, b, l);
+            tile(&t, rows, left, panels);
+            for (size_t k = 0; k < panels && is_last; k++)
+                finish(job, sums + k * TILE_ROWS * TILE_LANES, b->row + r, rows, b->lane + l + k * TILE_LANES,
+                       least_of(left - k * TILE_LANES, TILE_LANES));
+            if (!is_only)
+                sums += panels * TILE_ROWS * TILE_LANES;
+        }
+    }
+}
+
+/* All p of a block of c. */
+static void run_depth(const struct matmul_job *job, struct matmul_block *b)
+{
+    enum row_format precision = job->a->precision;
+    bool keeps = job->depth <= KEPT_DEPTH;
+    b->p = 0;
+    do {
+        b->depth = least_of(job->depth - b->p, BLOCK_DEPTH);
+        float *packed = job->packed_lanes + (keeps ? rounded_up(b->lanes, TILE_LANES) * b->p : 0);
+        size_t whole = b->is_direct ? b->lanes / TILE_LANES * TILE_LANES : 0;
+        if (!keeps || b->row == 0)
+            pack_lanes(packed, &job->y, b->lane + whole, b->lanes - whole, b->p, b->depth, precision);
+        pack_rows(job->packed_rows, &job->x, b->row, b->rows, b->p, b->depth, precision);
+        b->packed = packed;
+        run_tiles(job, b);
+        b->p += BLOCK_DEPTH;
+    } while (b->p < job->depth);
+}
+
+static void run_blocks(const struct matmul_job *job)
+{
+    struct matmul_block b = {0};
+    b.is_direct = job->rows <= TILE_ROWS && job->y.across == 1 && job->a->precision == ROW_FP32;
+    for (b.lane = 0; b.lane < job->lanes; b.lane += BLOCK_LANES) {
+        b.lanes = least_of(job->lanes - b.lane, BLOCK_LANES);
+        for (b.row = 0; b.row < job->rows; b.row += BLOCK_ROWS) {
+            b.rows = least_of(job->rows - b.row, BLOCK_ROWS);
+            run_depth(job, &b);
+        }
+    }
+}
+
+/* --- sums of a's rows --------------------------------------------------------------------------------------
+ */
+
+/* Up to sixteen rows of an operand that is given transposed. */
+LANES_INLINE void sum_columns(float *sums, const float *from, size_t stride, size_t depth, size_t lanes)
+{
+    v16 total = v16_set1(0.0F);
+    for (size_t p = 0; p < depth; p += BATCH_CHUNK) {
+        v16 chunk = v16_set1(0.0F);
+        for (size_t q = p; q < depth && q < p + BATCH_CHUNK; q++)
+            chunk = v16_add(chunk, v16_load_n(from + q * stride, lanes));
+        total = v16_add(total, chunk);
+    }
+    v16_store_n(sums, total, lanes);
+}
+
+static float sum_row(const float *from, size_t depth)
+{
+    float total = 0.0F;
+    for (size_t p = 0; p < depth; p += BATCH_CHUNK) {
+        float chunk = 0.0F;
+        for (size_t q = p; q < depth && q < p + BATCH_CHUNK; q++)
+            chunk += from[q];
+        total += chunk;
+    }
+    return total;
+}
+
+static void sum_rows(const struct batch_matmul *a)
+{
+    size_t i = 0, stride = a->a_stride ? a->a_stride : a->a_is_transposed ? a->m : a->k;
+    for (; i < a->m && !a->a_is_transposed; i++)
+        a->sums[i] = sum_row(a->a + i * stride, a->k);
+    for (; i + 16 <= a->m; i += 16)
+        sum_columns(a->sums + i, a->a + i, stride, a->k, 16);
+    if (i < a->m)
+        sum_columns(a->sums + i, a->a + i, stride, a->k, a->m - i);
+}
+
+/* --- the kernel --------------------------------------------------------------------------------------------
+ */
+
+static size_t floats_of_scratch(const struct batch_matmul *a, size_t floats[3])
+{
+    size_t most = a->m > a->n ? a->m : a->n;
+    size_t rows = least_of(rounded_up(most, TILE_ROWS), BLOCK_ROWS);
+    size_t lanes = least_of(rounded_up(most, TILE_LANES), BLOCK_LANES);
+    floats[0] = rounded_up(rows * least_of(a->k, BLOCK_DEPTH) + PACK_SLACK, 16);
+    floats[1] = rounded_up(lanes * least_of(a->k, KEPT_DEPTH) + PACK_SLACK, 16);
+    floats[2] = a->k > BLOCK_DEPTH ? rows * lanes : (size_t)TILE_PANELS * TILE_ROWS * TILE_LANES;
+    return floats[0] + floats[1] + floats[2];
+}
+
+static void batch_matmul(struct batch_matmul *a, void *stream)
+{
+    (void)stream;
+    size_t floats[3], bytes = floats_of_scratch(a, floats) * sizeof(float);
+    if (!a->scratch) {
+        a->scratch_bytes = bytes > BATCH_SCRATCH_MIN ? bytes : BATCH_SCRATCH_MIN;
+        return;
+    }
+    assert(a->scratch_bytes >= bytes);
+    size_t a_stride = a->a_stride ? a->a_stride : a->a_is_transposed ? a->m : a->k;
+    size_t b_stride = a->b_stride ? a->b_stride : a->b_is_transposed ? a->k : a->n;
+    struct matmul_side of_a = {a->a, a_stride, 1}, of_b = {a->b, 1, b_stride};
+    if (a->a_is_transposed)
+        of_a = (struct matmul_side){a->a, 1, a_stride};
+    if (a->b_is_transposed)
+        of_b = (struct matmul_side){a->b, b_stride, 1};
+    struct matmul_job job = {.a = a,
+                             .x = of_a,
+                             .y = of_b,
+                             .rows = a->m,
+                             .lanes = a->n,
+                             .depth = a->k,
+                             .c_stride = a->c_stride ? a->c_stride : a->n,
+                             .mask_stride = a->mask_stride ? a->mask_stride : a->n,
+                             .is_turned = a->n < 16 && a->n < a->m,
+                             .packed_rows = a->scratch};
+    job.packed_lanes = job.packed_rows + floats[0];
+    job.sums = job.packed_lanes + floats[1];
+    if (job.is_turned) {
+        job.x = of_b, job.y = of_a;
+        job.rows = a->n, job.lanes = a->m;
+    }
+    run_blocks(&job);
+    if (a->epilogue == MATMUL_SUMS)
+        sum_rows(a);
+}

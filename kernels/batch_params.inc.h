@@ -1,0 +1,71 @@
+/*
+ * params_update of batch_train.h: opt_<kind> over one long row whose gradients are made finite on the way.
+ */
+
+enum { PARAMS_SOME = 512 };
+
+LANES_INLINE v16 params_gradient(const struct batch_params_update *a, v16 scale, size_t i, size_t lanes)
+{
+    return opt_finite(v16_mul(scale, v16_load_n(a->g + i, lanes)));
+}
+
+LANES_INLINE void params_one(enum opt_kind kind, const struct batch_params_update *a, v16 scale, size_t i,
+                             size_t lanes, const struct opt_vectors *o)
+{
+    v16 one = v16_set1(1.0F), s0 = one, s1 = one; /* not used where there is no such state */
+    float *state = a->state + i;
+    if (opt_states(kind) > 0)
+        s0 = v16_load_n(state, lanes);
+    if (opt_states(kind) > 1)
+        s1 = v16_load_n(state + a->n, lanes);
+    v16 g = params_gradient(a, scale, i, lanes);
+    v16_store_n(a->w + i, opt_step(kind, v16_load_n(a->w + i, lanes), g, one, one, &s0, &s1, o), lanes);
+    if (opt_states(kind) > 0)
+        v16_store_n(state, s0, lanes);
+    if (opt_states(kind) > 1)
+        v16_store_n(state + a->n, s1, lanes);
+}
+
+LANES_INLINE void params_walk(enum opt_kind kind, const struct batch_params_update *a, float scale)
+{
+    struct opt_vectors o = opt_spread(&a->params);
+    v16 scales = v16_set1(scale);
+    size_t i = 0;
+    for (; i + 16 <= a->n; i += 16)
+        params_one(kind, a, scales, i, 16, &o);
+    if (i < a->n)
+        params_one(kind, a, scales, i, a->n - i, &o);
+}
+
+/* Accumulators of four weights each lie by themselves: some of a row is a row. */
+static void params_blocks(const struct batch_params_update *a, float scale)
+{
+    v16 scales = v16_set1(scale);
+    float g[PARAMS_SOME];
+    for (size_t from = 0; from < a->n; from += PARAMS_SOME) {
+        size_t some = a->n - from < PARAMS_SOME ? a->n - from : PARAMS_SOME, i = 0;
+        for (; i + 16 <= some; i += 16)
+            v16_store(g + i, params_gradient(a, scales, from + i, 16));
+        if (i < some)
+            v16_store_n(g + i, params_gradient(a, scales, from + i, some - i), some - i);
+        struct opt_row row = {a->w + from, a->state + from / 4, g, 1.0F, 1.0F};
+        opt_adagrad_block(&row, 1, some, &a->params);
+    }
+}
+
+static void batch_params_update(struct batch_params_update *a, void *stream)
+{
+    (void)stream;
+    float scale = a->scale ? a->scale[0] : 1.0F;
+    switch (a->kind) {
+    case OPT_SGD: params_walk(OPT_SGD, a, scale); break;
+    case OPT_MOMENTUM: params_walk(OPT_MOMENTUM, a, scale); break;
+    case OPT_ADAGRAD: params_walk(OPT_ADAGRAD, a, scale); break;
+    case OPT_ADAM: params_walk(OPT_ADAM, a, scale); break;
+    case OPT_FTRL: params_walk(OPT_FTRL, a, scale); break;
+    case OPT_ADAGRAD_BLOCK: params_blocks(a, scale); break;
+    case OPT_ADAGRAD_ROW:
+    case OPT_NEWTON:
+    case OPT_KINDS: assert(false); break;
+    }
+}

@@ -1,0 +1,331 @@
+/*
+ * weights_read, weights_forward and weights_update of batch.h: one weight a row, at random places, which are
+ * fetched ahead of their use.
+ *
+ * A number's places are few, and how many is no processor's guess: where a loop over them also waits for
+ * order, bag and gradient, each guess that fails throws away what was asked for. So a window of places has
+ * its gradients brought together first, one load like the next, and sums are made from that. Sixteen rows are
+ * gathered into a vector for the step.
+ */
+
+enum { WEIGHTS_AHEAD = 48, WEIGHTS_WINDOW = 4 * BATCH_CHUNK, WEIGHTS_TILE = 8 };
+
+/* Where the weight of row u lies; NULL: it has none. */
+LANES_INLINE void *weight_place(const struct batch_weights *of, size_t u)
+{
+    unsigned char *row = of->rows[u];
+    return row ? row + of->at : NULL;
+}
+
+LANES_INLINE void weights_fetch(const struct batch_weights *of, size_t from, size_t to, size_t count,
+                                bool changes)
+{
+    for (size_t u = from; u < to && u < count; u++) {
+        const void *place = weight_place(of, u);
+        if (place && changes)
+            __builtin_prefetch(place, 1);
+        else if (place)
+            __builtin_prefetch(place);
+    }
+}
+
+/* Those of n <= 16 numbers from u on, kept as FTRL's z and sums. */
+static void weights_derive(const struct batch_weights *of, size_t u, size_t n, float *out)
+{
+    double z[16] = {0}, sums[16] = {0}, w[16];
+    for (size_t k = 0; k < n; k++) {
+        const double *place = weight_place(of, u + k);
+        if (place)
+            z[k] = place[0], sums[k] = place[1];
+    }
+    ftrl64_weights(w, z, sums, 16, &of->ftrl);
+    for (size_t k = 0; k < n; k++)
+        out[k] = of->rows[u + k] ? (float)w[k] : 0.0F;
+}
+
+static void batch_weights_read(struct batch_weights_read *a, void *stream)
+{
+    (void)stream;
+    size_t count = a->count[0];
+    weights_fetch(&a->of, 0, WEIGHTS_AHEAD, count, false);
+    for (size_t u = 0; u < count; u += 16) {
+        size_t n = count - u < 16 ? count - u : 16;
+        weights_fetch(&a->of, u + WEIGHTS_AHEAD, u + WEIGHTS_AHEAD + 16, count, false);
+        if (a->of.is_double) {
+            weights_derive(&a->of, u, n, a->out + u);
+            continue;
+        }
+        for (size_t k = u; k < u + n; k++) {
+            const float *place = weight_place(&a->of, k);
+            a->out[k] = place ? *place : 0.0F;
+        }
+    }
+}
+
+/* --- forward ----------------------------------------------------------------------------------------------
+ */
+
+/* The events that a tile sums up: n of them from e on, of whose last vector some lanes may be nobody's. */
+struct forward_tile {
+    size_t e, n;
+    float sums[WEIGHTS_TILE * 16];
+};
+
+/* Lanes of the vector that begins at event i of the tile. */
+LANES_INLINE size_t forward_lanes(const struct forward_tile *t, size_t i)
+{
+    return t->n - i < 16 ? t->n - i : 16;
+}
+
+static void forward_dense(struct forward_tile *t, const struct batch_weights_forward *a)
+{
+    v16 rejected[WEIGHTS_TILE], one = v16_set1(1.0F);
+    for (size_t i = 0; i < t->n; i += 16) {
+        size_t lanes = forward_lanes(t, i);
+        v16 sum = a->start ? v16_load_n(a->start + t->e + i, lanes) : v16_set1(a->base);
+        v16_store(t->sums + i, a->bias ? v16_add(sum, v16_set1(*a->bias)) : sum);
+        if (a->is_rejected)
+            rejected[i / 16] = v16_abs(v16_load_int8((const int8_t *)a->is_rejected + t->e + i, lanes));
+    }
+    size_t stride = a->dense_stride > 0 ? a->dense_stride : a->n;
+    for (size_t c = 0; c < a->dense_count; c++) {
+        v16 weight = v16_set1(a->dense_weights[c]);
+        for (size_t i = 0; i < t->n; i += 16) {
+            v16 x = v16_load_n(a->dense + c * stride + t->e + i, forward_lanes(t, i));
+            if (a->is_rejected)
+                x = v16_keep_gt(x, one, rejected[i / 16]);
+            v16_store(t->sums + i, v16_fma(x, weight, v16_load(t->sums + i)));
+        }
+    }
+}
+
+/* A vector's bags of one place each, the first of them `first`. */
+LANES_INLINE void forward_places(float *sums, const struct batch_weights_forward *a, size_t first,
+                                 size_t lanes)
+{
+    v16_store(sums, v16_add(v16_load(sums), v16_gather(a->weights, a->unique + first, lanes)));
+}
+
+/* A vector's bags of any length, which have offsets[0 .. lanes]. */
+LANES_INLINE void forward_lists(float *sums, const struct batch_weights_forward *a, const uint32_t *offsets,
+                                size_t lanes)
+{
+    uint32_t others = 0;
+    for (size_t k = 0; k < lanes; k++)
+        others |= (offsets[k + 1] - offsets[k]) ^ 1U;
+    if (others == 0) {
+        forward_places(sums, a, offsets[0], lanes);
+        return;
+    }
+    for (size_t k = 0; k < lanes; k++) {
+        size_t from = offsets[k], to = offsets[k + 1];
+        float scale = 1.0F / (float)(to - from), sum = sums[k];
+        for (size_t place = from; place < to; place++) {
+            uint32_t u = a->unique[place];
+            if (u != BATCH_NONE)
+                sum = fmaf(scale, a->weights[u], sum);
+        }
+        sums[k] = sum;
+    }
+}
+
+static void batch_weights_forward(struct batch_weights_forward *a, void *stream)
+{
+    (void)stream;
+    for (size_t e = 0; e < a->n; e += WEIGHTS_TILE * 16) {
+        struct forward_tile t = {.e = e, .n = a->n - e < WEIGHTS_TILE * 16 ? a->n - e : WEIGHTS_TILE * 16};
+        forward_dense(&t, a);
+        for (size_t f = 0; f < a->fields; f++) {
+            size_t bag = f * a->n + e, i = 0;
+            for (; !a->offsets && i + 16 <= t.n; i += 16)
+                forward_places(t.sums + i, a, bag + i, 16);
+            if (!a->offsets && i < t.n)
+                forward_places(t.sums + i, a, bag + i, t.n - i);
+            for (i = 0; a->offsets && i < t.n; i += 16)
+                forward_lists(t.sums + i, a, a->offsets + bag + i, forward_lanes(&t, i));
+        }
+        memcpy(a->logits + e, t.sums, t.n * sizeof *t.sums);
+    }
+}
+
+/* --- update -----------------------------------------------------------------------------------------------
+ */
+
+/* Gradients and scales of places order[from] up to order[to]. */
+struct weights_window {
+    const struct batch_segments *in;
+    size_t from, to, end; /* end: of all places */
+    float grads[WEIGHTS_WINDOW], scales[WEIGHTS_WINDOW];
+};
+
+static void window_fill(struct weights_window *w, size_t from)
+{
+    const struct batch_segments *in = w->in;
+    size_t n = w->end - from < WEIGHTS_WINDOW ? w->end - from : WEIGHTS_WINDOW;
+    size_t unit = in->unit > 0 ? in->unit : 1;
+    const uint32_t *order = in->order + from;
+    w->from = from, w->to = from + n;
+    for (size_t i = 0; i < n; i++) {
+        size_t row = in->bag ? in->bag[order[i]] : order[i];
+        w->grads[i] = in->grads[row * unit];
+    }
+    for (size_t i = 0; in->scales && i < n; i++)
+        w->scales[i] = in->scales[order[i]];
+}
+
+/* Of a chunk of places, at most BATCH_CHUNK of them. */
+LANES_INLINE float window_chunk(struct weights_window *w, size_t from, size_t to)
+{
+    if (to > w->to)
+        window_fill(w, from);
+    const float *grads = w->grads + (from - w->from), *scales = w->scales + (from - w->from);
+    float sum = 0.0F;
+    if (w->in->scales) {
+        for (size_t i = 0; i < to - from; i++)
+            sum = fmaf(scales[i], grads[i], sum);
+    } else {
+        for (size_t i = 0; i < to - from; i++)
+            sum += grads[i];
+    }
+    return sum;
+}
+
+/* The sum of number u, as segment_of makes it. */
+LANES_INLINE float window_sum(struct weights_window *w, size_t u)
+{
+    size_t from = w->in->starts[u], to = w->in->starts[u + 1];
+    size_t end = to - from > BATCH_CHUNK ? from + BATCH_CHUNK : to;
+    float sum = window_chunk(w, from, end);
+    for (from = end; from < to; from = end) {
+        end = to - from > BATCH_CHUNK ? from + BATCH_CHUNK : to;
+        sum += window_chunk(w, from, end);
+    }
+    return sum;
+}
+
+/* The weights of a block that make a step. */
+struct weights_block {
+    size_t n;
+    void *places[16];
+    float grads[16];
+};
+
+/* Of n <= 16 numbers from u on those that have a row and a finite sum; returns how many sums are not. */
+static uint32_t weights_gather(struct weights_block *b, struct weights_window *w,
+                               const struct batch_weights *of, size_t u, size_t n)
+{
+    uint32_t rejected = 0;
+    bool is_whole = true; /* as it mostly is */
+    for (size_t k = 0; k < n; k++) {
+        b->places[k] = weight_place(of, u + k);
+        b->grads[k] = window_sum(w, u + k);
+        is_whole &= (b->places[k] != NULL) & float_is_finite(b->grads[k]);
+    }
+    b->n = n;
+    if (is_whole)
+        return 0;
+    b->n = 0;
+    for (size_t k = 0; k < n; k++) {
+        bool has_row = b->places[k] != NULL, is_finite = float_is_finite(b->grads[k]);
+        rejected += has_row && !is_finite;
+        b->places[b->n] = b->places[k];
+        b->grads[b->n] = b->grads[k];
+        b->n += has_row && is_finite;
+    }
+    return rejected;
+}
+
+/* One step of a block, whose n > 0. */
+LANES_INLINE void weights_step(const struct weights_block *b, enum opt_kind kind, const struct opt_vectors *o)
+{
+    float *places[16], lanes[16] = {0};
+    size_t n = b->n;
+    memcpy(places, b->places, sizeof places);
+    v16 one = v16_set1(1.0F), s0 = one, s1 = one, w;
+    if (opt_states(kind) == 0) {
+        for (size_t k = 0; k < n; k++)
+            lanes[k] = *places[k];
+        w = v16_load(lanes);
+    } else {
+        w = v16_load_pairs(places, n, &s0);
+    }
+    if (opt_states(kind) > 1) {
+        for (size_t k = 0; k < n; k++)
+            lanes[k] = places[k][2];
+        s1 = v16_load(lanes);
+    }
+    w = opt_step(kind, w, v16_load_n(b->grads, n), one, one, &s0, &s1, o);
+    if (opt_states(kind) == 0) {
+        v16_store(lanes, w);
+        for (size_t k = 0; k < n; k++)
+            *places[k] = lanes[k];
+    } else {
+        v16_store_pairs(places, n, w, s0);
+    }
+    if (opt_states(kind) > 1) {
+        v16_store(lanes, s1);
+        for (size_t k = 0; k < n; k++)
+            places[k][2] = lanes[k];
+    }
+}
+
+static void weights_step64(const struct weights_block *b, const struct ftrl64_params *p)
+{
+    double z[16] = {0}, sums[16] = {0}, w[16], g[16] = {0};
+    for (size_t k = 0; k < b->n; k++) {
+        const double *place = b->places[k];
+        z[k] = place[0], sums[k] = place[1], g[k] = (double)b->grads[k];
+    }
+    ftrl64_weights(w, z, sums, b->n, p);
+    ftrl64_update(z, sums, w, g, b->n, p);
+    for (size_t k = 0; k < b->n; k++) {
+        double *place = b->places[k];
+        place[0] = z[k], place[1] = sums[k];
+    }
+}
+
+static void weights_step_kind(const struct weights_block *b, const struct batch_weights *of,
+                              const struct opt_vectors *o)
+{
+    if (of->is_double) {
+        weights_step64(b, &of->ftrl);
+        return;
+    }
+    switch (of->kind) {
+    case OPT_SGD: weights_step(b, OPT_SGD, o); break;
+    case OPT_MOMENTUM: weights_step(b, OPT_MOMENTUM, o); break;
+    case OPT_ADAGRAD:
+    case OPT_ADAGRAD_ROW:
+    case OPT_ADAGRAD_BLOCK: weights_step(b, OPT_ADAGRAD, o); break;
+    case OPT_ADAM: weights_step(b, OPT_ADAM, o); break;
+    case OPT_FTRL: weights_step(b, OPT_FTRL, o); break;
+    case OPT_NEWTON:
+    case OPT_KINDS: assert(false); break;
+    }
+}
+
+static void batch_weights_update(struct batch_weights_update *a, void *stream)
+{
+    (void)stream;
+    if (!a->scratch) {
+        a->scratch_bytes = BATCH_SCRATCH_MIN;
+        return;
+    }
+    size_t count = a->in.count[0];
+    uint32_t rejected = 0;
+    struct opt_vectors o = opt_spread(&a->of.params);
+    struct weights_block block;
+    struct weights_window window;
+    window.in = &a->in;
+    window.to = 0;
+    window.end = a->in.starts[count];
+    weights_fetch(&a->of, 0, WEIGHTS_AHEAD, count, true);
+    for (size_t u = 0; u < count; u += 16) {
+        weights_fetch(&a->of, u + WEIGHTS_AHEAD, u + WEIGHTS_AHEAD + 16, count, true);
+        rejected += weights_gather(&block, &window, &a->of, u, count - u < 16 ? count - u : 16);
+        if (block.n > 0)
+            weights_step_kind(&block, &a->of, &o);
+    }
+    if (a->rejected)
+        a->rejected[0] += rejected;
+}

@@ -1,0 +1,51 @@
+/* Rows of a matrix in groups of four columns, for a thread each: what the last group lacks is read as zeros,
+ * and not written. */
+#ifndef KERNELS_CUDA_MATRIX_CUH
+#define KERNELS_CUDA_MATRIX_CUH
+
+#include "kernels/cuda/rows.cuh"
+
+/* is_aligned: the row is, to 16 bytes. */
+static __forceinline__ __device__ v16 matrix_load(const float *row, uint32_t column, uint32_t columns,
+                                                  bool is_aligned)
+{
+    if (is_aligned && column + 4 <= columns)
+        return v16_load(row + column);
+    v16 some = v16_set1(0.0F);
+#pragma unroll
+    for (uint32_t i = 0; i < 4; i++) {
+        if (column + i < columns)
+            some.f[i] = row[column + i];
+    }
+    return some;
+}
+
+static __forceinline__ __device__ void matrix_store(float *row, uint32_t column, uint32_t columns,
+                                                    bool is_aligned, v16 x)
+{
+    if (is_aligned && column + 4 <= columns) {
+        v16_store(row + column, x);
+        return;
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < 4; i++) {
+        if (column + i < columns)
+            row[column + i] = x.f[i];
+    }
+}
+
+/* Lanes that share a row, four columns each at a time: a power of two, `least` at least. */
+static inline unsigned matrix_lanes(uint32_t columns, unsigned least)
+{
+    unsigned lanes = least;
+    while (lanes < WARP_LANES && lanes * 4 < columns)
+        lanes *= 2;
+    return lanes;
+}
+
+static inline uint32_t matrix_stride(uint32_t stride, uint32_t columns)
+{
+    return stride > 0 ? stride : columns;
+}
+
+#endif

@@ -1,0 +1,165 @@
+/*
+ * mixture of batch.h: an event's gates, a weighted sum of its experts' outputs, and the way back. What it
+ * moves is the experts' outputs, once in each direction.
+ *
+ *   naive          three kernels: softmax, sum, and back, the last of which reads     not measured
+ *                  the experts' outputs twice
+ *   one kernel     a group of lanes an event, sixteen bytes a lane; gates wait in     not measured
+ *                  shared memory, and what was read for the products of the way back
+ *                  is in the caches for the sum
+ *   quads          products of slopes and outputs have dot's order: four threads an   not measured
+ *                  expert, several experts of an event side by side
+ *
+ * Softmax is made by each four threads of a group for themselves: there is nothing to wait for.
+ */
+#include "kernels/cuda/gpu.cuh"
+#include "kernels/cuda/matrix.cuh"
+#include "kernels/cuda/parts.cuh"
+
+enum { BLOCK = 256, GROUPS = BLOCK / 4, GATE_VECTORS = BATCH_EXPERTS_MAX / 16 };
+
+/* Of each group; a stride apart at which groups meet in no bank. */
+typedef float mixture_room[GROUPS][BATCH_EXPERTS_MAX + 1];
+
+/* v16_sum's tree over four threads' sixteen; all four get it. */
+static __device__ float quad_sum(v16 x)
+{
+#pragma unroll
+    for (int lanes = 2; lanes > 0; lanes /= 2) {
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            x.f[i] += __shfl_xor_sync(WARP_ALL, x.f[i], lanes);
+    }
+    return (x.f[0] + x.f[2]) + (x.f[1] + x.f[3]);
+}
+
+/* gates = softmax of the logits, by every four threads of a group; the first four write them. */
+static __device__ void mixture_gates(const float *logits, uint32_t experts, bool is_aligned,
+                                     uint32_t in_group, float *gates)
+{
+    v16 x[GATE_VECTORS], sum = v16_set1(0.0F);
+    float largest = -INFINITY; /* of numbers: a NaN among the logits makes all gates that */
+#pragma unroll
+    for (uint32_t v = 0; v < GATE_VECTORS; v++) {
+        const uint32_t k = v * 16 + in_group % 4 * 4;
+        x[v] = matrix_load(logits, k, experts, is_aligned);
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++) {
+            if (k + i < experts && x[v].f[i] > largest)
+                largest = x[v].f[i];
+        }
+    }
+#pragma unroll
+    for (int lanes = 2; lanes > 0; lanes /= 2) {
+        const float other = __shfl_xor_sync(WARP_ALL, largest, lanes);
+        largest = other > largest ? other : largest;
+    }
+#pragma unroll
+    for (uint32_t v = 0; v < GATE_VECTORS; v++) {
+        const uint32_t k = v * 16 + in_group % 4 * 4;
+        x[v] = v16_exp_below0(v16_sub(x[v], v16_set1(largest)));
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++)
+            x[v].f[i] = k + i < experts ? x[v].f[i] : 0.0F;
+        sum = v16_add(sum, x[v]);
+    }
+    const v16 total = v16_set1(quad_sum(sum));
+#pragma unroll
+    for (uint32_t v = 0; v < GATE_VECTORS; v++) {
+        if (in_group < 4)
+            matrix_store(gates, v * 16 + in_group * 4, experts, false, v16_div(x[v], total));
+    }
+}
+
+/* products[k] = <slopes, inputs of expert k>, four threads an expert. */
+static __device__ void mixture_products(const batch_mixture &a, const float *inputs, const float *slopes,
+                                        unsigned lanes, uint32_t in_group, bool is_aligned, float *products)
+{
+    for (uint32_t base = 0; base < a.experts; base += lanes / 4) {
+        const uint32_t k = base + in_group / 4;
+        v16 sum = v16_set1(0.0F);
+#pragma unroll 4
+        for (uint32_t column = in_group % 4 * 4; k < a.experts && column < (a.columns + 15) / 16 * 16;
+             column += 16)
+            sum = v16_fma(matrix_load(slopes, column, a.columns, true),
+                          matrix_load(inputs + (size_t)k * a.columns, column, a.columns, is_aligned), sum);
+        const float product = quad_sum(sum);
+        if (k < a.experts && in_group % 4 == 0)
+            products[k] = product;
+    }
+}
+
+/* Four columns of an event: of its sum, and of its experts' slopes. */
+static __device__ void mixture_four(const batch_mixture &a, size_t event, uint32_t column, bool is_aligned,
+                                    const float *gates)
+{
+    if (a.out != nullptr) {
+        const float *inputs = a.inputs + event * a.inputs_stride;
+        v16 sum = v16_set1(0.0F);
+#pragma unroll 4
+        for (uint32_t k = 0; k < a.experts; k++)
+            sum = v16_fma(v16_set1(gates[k]),
+                          matrix_load(inputs + (size_t)k * a.columns, column, a.columns, is_aligned), sum);
+        matrix_store(a.out + event * a.out_stride, column, a.columns, true, sum);
+    }
+    if (a.slopes == nullptr)
+        return;
+    const v16 slopes = matrix_load(a.slopes + event * a.slopes_stride, column, a.columns, true);
+    float *to = a.input_slopes + event * a.input_slopes_stride;
+#pragma unroll 4
+    for (uint32_t k = 0; k < a.experts; k++, to += a.columns) {
+        v16 pulled = v16_mul(v16_set1(gates[k]), slopes);
+        if (a.adds)
+            pulled = v16_add(matrix_load(to, column, a.columns, is_aligned), pulled);
+        matrix_store(to, column, a.columns, is_aligned, pulled);
+    }
+}
+
+/* The strides of `a` are not 0. Groups without an event compute the last one's, and write nothing. */
+static __global__ void __launch_bounds__(BLOCK) mixture_kernel(batch_mixture a, unsigned lanes)
+{
+    SHARED(mixture_room, all_gates);
+    SHARED(mixture_room, all_products);
+    float *gates = all_gates[threadIdx.x / lanes], *products = all_products[threadIdx.x / lanes];
+    const uint32_t in_group = threadIdx.x % lanes;
+    const size_t number = cuda_thread() / lanes, event = number < a.n ? number : a.n - 1;
+    const bool is_there = number < a.n, is_aligned = a.columns % 4 == 0;
+    if (a.out != nullptr)
+        mixture_gates(a.gate_logits + event * a.gates_stride, a.experts, a.gates_stride % 4 == 0, in_group,
+                      gates);
+    for (uint32_t k = in_group; k < a.experts && a.out == nullptr; k += lanes)
+        gates[k] = a.gates[event * a.gates_stride + k];
+    if (a.slopes != nullptr)
+        mixture_products(a, a.inputs + event * a.inputs_stride, a.slopes + event * a.slopes_stride, lanes,
+                         in_group, is_aligned, products);
+    __syncwarp();
+    if (!is_there)
+        return;
+    float mean = 0.0F;
+    for (uint32_t k = 0; k < a.experts && a.slopes != nullptr; k++)
+        mean = fmaf(gates[k], products[k], mean);
+    for (uint32_t k = in_group; k < a.experts; k += lanes) {
+        if (a.out != nullptr)
+            a.gates[event * a.gates_stride + k] = gates[k];
+        if (a.slopes != nullptr)
+            a.gate_slopes[event * a.gates_stride + k] = gates[k] * (products[k] - mean);
+    }
+    for (uint32_t column = in_group * 4; column < a.columns; column += lanes * 4)
+        mixture_four(a, event, column, is_aligned, gates);
+}
+
+void cuda_mixture(batch_mixture *a, void *stream)
+{
+    if (a->n == 0 || (a->out == nullptr && a->slopes == nullptr))
+        return;
+    const unsigned lanes = matrix_lanes(a->columns, 4);
+    batch_mixture of = *a;
+    of.inputs_stride = matrix_stride(a->inputs_stride, a->experts * a->columns);
+    of.input_slopes_stride = matrix_stride(a->input_slopes_stride, a->experts * a->columns);
+    of.gates_stride = matrix_stride(a->gates_stride, a->experts);
+    of.out_stride = matrix_stride(a->out_stride, a->columns);
+    of.slopes_stride = matrix_stride(a->slopes_stride, a->columns);
+    LAUNCH(mixture_kernel, cuda_blocks((size_t)a->n * lanes, BLOCK), BLOCK, 0, gpu_cuda_stream(stream), of,
+           lanes);
+    (void)gpu_launched(stream, "mixture");
+}

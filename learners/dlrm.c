@@ -1,0 +1,38 @@
+/* Deep learning recommendation model (Naumov 2019): numbers become a vector among those of the ids. */
+#include "learners/learner.h"
+
+static const struct option dlrm_embedding[] = {
+    LEARNER_EMBEDDING_OPTIONS("16", "length of an id's vector; a multiple of 4", "0.03",
+                              "adagrad { rate: 0.05 }"),
+    OPTIONS_END,
+};
+
+static const struct option dlrm_options[] = {
+    LEARNER_INPUT_OPTIONS,
+    LEARNER_VECTORS_OPTION,
+    LEARNER_LOSS_OPTION("logistic"),
+    OPTION_BLOCK(struct learner_config, embedding, struct embedding_config, "embedding", 0, dlrm_embedding,
+                 "vectors of ids"),
+    OPTION_INTS(struct learner_config, bottom, "bottom", 0, "[64]", "1", "4096",
+                "widths of the layers that the numbers go through, before a last one of `dim`"),
+    LEARNER_LAYERS_OPTIONS("[128, 64]", "widths of the layers on top of the products"),
+    LEARNER_BATCH_OPTIONS,
+    OPTIONS_END,
+};
+
+static bool dlrm_bind(struct operator_bind *bind)
+{
+    return learner_bind_network(bind, NETWORK_DOT);
+}
+
+extern const struct operator_kind learner_dlrm;
+const struct operator_kind learner_dlrm = {
+    .name = "dlrm",
+    .summary = "deep learning recommendation model: products of all pairs of vectors, dense layers on top",
+    .example = "learner m = dlrm from events { label: clicked, sparse: [user_id, item_id, device], dense: "
+               "[price] }",
+    .details =
+        "Relu layers make one more vector of the numbers; the products of all pairs of vectors, behind "
+        "that vector, go through relu layers to the logit (Naumov 2019, section 2). Learns by batches.",
+    LEARNER_KIND(struct learner_config, dlrm_options, dlrm_bind),
+};

@@ -1,0 +1,228 @@
+/*
+ * Learning on a GPU: what `device` says, finding and opening it, and its part of checkpoints. Whoever only
+ * looks at a checkpoint needs none: rows are stored alike.
+ */
+#include "learners/learner.h"
+
+#include "core/operator_history.h"
+#include "kernels/gpu.h"
+#include "learners/device_table.h"
+
+#include <stdlib.h>
+
+static bool read_device(const struct ast *ast, struct learner_config *c)
+{
+    c->device_kind = DEVICE_AUTO, c->device_number = 0;
+    if (ast == NULL || (ast->tag == AST_NAME && str_equal(ast->text, STR("auto"))))
+        return true;
+    if (ast->tag == AST_NAME && str_equal(ast->text, STR("cpu"))) {
+        c->device_kind = DEVICE_CPU;
+        return true;
+    }
+    c->device_kind = DEVICE_CUDA;
+    if (ast->tag == AST_NAME && str_equal(ast->text, STR("cuda")))
+        return true;
+    if (ast->tag != AST_CALL || !str_equal(ast->text, STR("cuda")) || ast->count != 1 ||
+        ast->children[0]->tag != AST_INT || ast->children[0]->integer < 0 ||
+        ast->children[0]->integer >= GPU_DEVICES_MAX)
+        return false;
+    c->device_number = (int)ast->children[0]->integer;
+    return true;
+}
+
+bool learner_bind_device(struct operator_bind *bind, struct learner_config *c)
+{
+    if (!read_device(c->device.ast, c)) {
+        struct diag *d = diag_error(bind->diags, DIAG_E0901, c->device.ast->span,
+                                    "`device` is `auto`, `cpu` or a GPU by its number: `cuda(0)`");
+        diag_hint(bind->diags, d, "`leat help device` lists what this machine has");
+        return false;
+    }
+    if (c->device_kind != DEVICE_CUDA)
+        return true;
+    const char *problem = NULL;
+    if (c->batch <= 1 && c->model.network <= NETWORK_HIDDEN)
+        problem =
+            "a GPU learns by batches: say how many examples a step has, `batch: 4096`, or `device: cpu`";
+    else if (!model_can_attach(&c->model))
+        problem = "a GPU has no kernels for what this learner is set up with: weights of pairs, `ffm` with "
+                  "`hidden`, `clip_norm` without dense layers, an FFM of more than 512 floats an id, dense "
+                  "layers by `adagrad_row` or `adagrad_block`: take `device: cpu`";
+    if (problem)
+        diag_error(bind->diags, DIAG_E0901, c->device.ast->span, "%s", problem);
+    return problem == NULL;
+}
+
+static bool refuse(struct operator_context *context, const struct learner_config *c,
+                   const struct gpu_error *error)
+{
+    struct span span = c->device.ast ? c->device.ast->span : (struct span){0, 0};
+    struct diag *d =
+        diag_error(context->diags, DIAG_E0901, span, "the learner cannot use its GPU: %s", error->text);
+    diag_hint(context->diags, d,
+              "`leat help device` says what this machine has; `device: cpu` learns without one");
+    return false;
+}
+
+/* Whether the device opened; else error. */
+static bool open_device(struct learner_state *s, int number, struct gpu_error *error)
+{
+    s->gpu_api = gpu_open_library(NULL, error);
+    s->gpu = s->gpu_api ? s->gpu_api->open(number, error) : NULL;
+    s->gpu_stream = s->gpu ? s->gpu_api->stream(s->gpu, error) : NULL;
+    if (s->gpu_stream)
+        return true;
+    learner_close_device(s);
+    return false;
+}
+
+bool learner_pick_device(struct operator_context *context)
+{
+    struct learner_config *c = context->config;
+    struct gpu_error error;
+    bool learns_in_batches = c->batch > 1 || c->model.network > NETWORK_HIDDEN;
+    bool may = c->device_kind == DEVICE_CUDA ||
+               (c->device_kind == DEVICE_AUTO && learns_in_batches && model_can_attach(&c->model));
+    c->model.is_on_device = false;
+    if (!may || context->only_reads)
+        return true;
+    c->model.is_on_device = open_device(c->state, c->device_number, &error);
+    return c->model.is_on_device || c->device_kind == DEVICE_AUTO || refuse(context, c, &error);
+}
+
+static uint64_t memory_of(const struct learner_config *c, const struct learner_state *s)
+{
+    struct gpu_device devices[GPU_DEVICES_MAX];
+    struct gpu_error error;
+    int count = c->device_memory > 0 ? 0 : s->gpu_api->devices(devices, &error);
+    if (c->device_memory > 0 || count <= c->device_number)
+        return (uint64_t)c->device_memory;
+    return devices[c->device_number].memory_free / 3 * 2;
+}
+
+bool learner_attach(struct operator_context *context)
+{
+    struct learner_config *c = context->config;
+    struct learner_state *s = c->state;
+    struct gpu_error error;
+    struct model_device device = {.api = s->gpu_api,
+                                  .gpu = s->gpu,
+                                  .stream = s->gpu_stream,
+                                  .memory_bytes = memory_of(c, s),
+                                  .pinned_bytes = (uint64_t)c->pinned_memory};
+    return model_attach(s->model, &device, &error) || refuse(context, c, &error);
+}
+
+bool learner_check_device(struct operator_context *context)
+{
+    const struct learner_config *c = context->config;
+    const struct gpu_error *error = c->state->gpu_api ? model_error(c->state->model) : NULL;
+    if (error == NULL)
+        return true;
+    struct span span = c->device.ast ? c->device.ast->span : (struct span){0, 0};
+    operator_fail(
+        context, DIAG_E0901, span, error->text,
+        "start it again: it goes on from its last checkpoint (`leat run --supervise` does so itself)");
+    return false;
+}
+
+void learner_close_device(struct learner_state *s)
+{
+    if (s->gpu_api == NULL)
+        return;
+    if (s->gpu && s->gpu_stream)
+        s->gpu_api->stream_free(s->gpu, s->gpu_stream);
+    s->gpu_api->close(s->gpu);
+    s->gpu_api = NULL, s->gpu = NULL, s->gpu_stream = NULL;
+}
+
+/* --- checkpoints ------------------------------------------------------------------------------------------
+ */
+
+struct gathering {
+    struct learner_device_rows *rows; /* of the set's first field */
+};
+
+static bool gather_rows(void *argument, uint32_t table, const void *stored, size_t count)
+{
+    struct learner_device_rows *to = ((struct gathering *)argument)->rows + table;
+    buffer_append(&to->rows, stored, count * to->row_bytes);
+    return true;
+}
+
+static bool gather_counts(void *argument, uint32_t table, const void *blocks, size_t count)
+{
+    struct learner_device_rows *to = ((struct gathering *)argument)->rows + table;
+    buffer_append(&to->counts, blocks, count * sizeof(struct sketch_block));
+    return true;
+}
+
+/* A set of tables at its first field: all its rows, then what is counted of the field. */
+static bool gather_field(struct learner_state *s, struct learner_device_rows *rows, uint32_t field,
+                         uint32_t since, uint32_t epoch, struct gpu_error *error)
+{
+    uint32_t number;
+    struct device_table *t = model_device_table(s->model, field, &number);
+    struct gathering g = {.rows = rows + field - number};
+    if (number == 0 && !device_table_snapshot(t, since, epoch, gather_rows, &g, error))
+        return false;
+    const struct table_keys *removed = device_table_removed(t, number);
+    buffer_append(&rows[field].removed, removed->items, removed->count * sizeof *removed->items);
+    return device_table_snapshot_counts(t, number, gather_counts, &g, error);
+}
+
+struct learner_device_rows *learner_device_gather(struct learner_state *s, uint32_t fields, uint32_t since,
+                                                  uint32_t epoch)
+{
+    struct learner_device_rows *rows = calloc(fields + 1, sizeof *rows);
+    leat_assert(rows);
+    for (uint32_t f = 0; f < fields; f++)
+        rows[f].row_bytes = table_stored_bytes(model_table(s->model, f));
+    bool is_good = true;
+    for (uint32_t f = 0; f < fields && is_good; f++)
+        is_good = gather_field(s, rows, f, since, epoch, model_error_place(s->model));
+    model_device_set_epoch(s->model, epoch + 1);
+    return rows;
+}
+
+void learner_device_settle(struct learner_state *s, uint32_t fields, struct learner_device_rows *rows,
+                           bool is_published)
+{
+    for (uint32_t f = 0; f < fields; f++) {
+        uint32_t number;
+        struct device_table *t = model_device_table(s->model, f, &number);
+        if (number == 0)
+            device_table_snapshot_end(t, is_published);
+        buffer_free(&rows[f].removed);
+        buffer_free(&rows[f].rows);
+        buffer_free(&rows[f].counts);
+    }
+    free(rows);
+}
+
+bool learner_device_restore(struct learner_state *s, uint32_t field, uint8_t kind, const void *items,
+                            size_t count)
+{
+    uint32_t number;
+    struct device_table *t = model_device_table(s->model, field, &number);
+    struct gpu_error *error = model_error_place(s->model);
+    if (count == 0)
+        return true;
+    if (kind == 'C')
+        return device_table_restore_counts(t, number, items, count, error);
+    if (kind == 'D')
+        return device_table_restore_remove(t, number, items, count, error);
+    return device_table_restore(t, number, items, count, error);
+}
+
+bool learner_device_restored(struct learner_state *s, uint32_t fields, uint32_t epoch)
+{
+    for (uint32_t f = 0; f < fields; f++) {
+        uint32_t number;
+        struct device_table *t = model_device_table(s->model, f, &number);
+        if (number == 0 && !device_table_restored(t, model_error_place(s->model)))
+            return false;
+    }
+    model_device_set_epoch(s->model, epoch + 1);
+    return true;
+}

@@ -1,0 +1,51 @@
+/* Multi-gate mixture of experts (Ma 2018): several labels that share what is good for all. */
+#include "learners/learner.h"
+
+static const struct option mmoe_embedding[] = {
+    LEARNER_EMBEDDING_OPTIONS("16", "length of an id's vector; a multiple of 4", "0.03",
+                              "adagrad { rate: 0.05 }"),
+    OPTIONS_END,
+};
+
+static const struct option mmoe_options[] = {
+    OPTION_EXPRESSIONS(struct learner_config, labels, "labels", OPTION_REQUIRED,
+                       "what to predict: bools or numbers of the input; a prediction for each"),
+    LEARNER_NUMBERS_OPTIONS,
+    LEARNER_VECTORS_OPTION,
+    LEARNER_LOSS_OPTION("logistic"),
+    OPTION_BLOCK(struct learner_config, embedding, struct embedding_config, "embedding", 0, mmoe_embedding,
+                 "vectors of ids"),
+    OPTION_INT(struct learner_config, experts, "experts", 0, "4", "1", "16",
+               "networks that all labels share; each label weighs them by a gate of its own"),
+    OPTION_INTS(struct learner_config, bottom, "towers", 0, "[32]", "1", "4096",
+                "widths of each label's own layers, on top of the experts"),
+    LEARNER_LAYERS_OPTIONS("[64]", "widths of each expert's layers"),
+    LEARNER_BATCH_SIZE_OPTIONS,
+    LEARNER_RUN_OPTIONS,
+    OPTIONS_END,
+};
+
+static bool mmoe_bind(struct operator_bind *bind)
+{
+    struct learner_config *c = bind->config;
+    c->positive_weight = c->negative_weight = c->keep_negatives = 1.0;
+    if (c->hidden.count == 0) {
+        diag_error(bind->diags, DIAG_E0901, bind->span, "experts need layers: `hidden: [64]`");
+        return false;
+    }
+    return learner_bind_network(bind, NETWORK_EXPERTS);
+}
+
+extern const struct operator_kind learner_mmoe;
+const struct operator_kind learner_mmoe = {
+    .name = "mmoe",
+    .summary = "mixture of experts with a gate for each of several labels",
+    .example = "learner m = mmoe from events { labels: [clicked, rating >= 4.0], sparse: [user_id, item_id, "
+               "device] }",
+    .details =
+        "Experts, relu layers over all vectors and numbers, are shared; label t sees sum_k g_k(x) "
+        "expert_k(x), g = softmax(W_t x), through layers of its own (Ma 2018, section 4.2). Predictions "
+        "are `prediction_LABEL`, metrics a row a label. An example without one of its labels is "
+        "rejected. Learns by batches.",
+    LEARNER_KIND(struct learner_config, mmoe_options, mmoe_bind),
+};

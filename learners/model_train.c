@@ -1,0 +1,180 @@
+/*
+ * Models that learn by batches (train/train.h): an event is predicted by the rows and weights that are there,
+ * and waits in the batch; a full batch makes its step. Also dense layers as a checkpoint has them.
+ */
+#include "learners/model_internal.h"
+#include "learners/train/rows_cpu.h"
+
+#include "core/base.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* What no kernel of a batch has: weights of pairs, products of FFM under dense layers, the norm of an event's
+ * own gradient, one sum of squares for several weights of a layer. */
+bool model_is_trained(const struct model *m)
+{
+    const struct model_options *o = &m->options;
+    if (o->network > NETWORK_HIDDEN)
+        return true;
+    bool has_hidden = o->network == NETWORK_HIDDEN;
+    bool is_clipped_by_event = o->clip_norm > 0.0F && !has_hidden;
+    bool has_sum = o->head.kind == OPT_ADAGRAD_ROW || o->head.kind == OPT_ADAGRAD_BLOCK;
+    return o->batch > 1 && !m->has_pairs && !(o->interaction == INTERACTION_FFM && has_hidden) &&
+           !is_clipped_by_event && m->vector_floats <= BATCH_DIM_MAX && !(has_hidden && has_sum);
+}
+
+void model_train_init(struct model *m)
+{
+    uint32_t events = MAX(m->options.batch, (uint32_t)MODEL_ROWS_MAX);
+    m->rows = calloc(1, sizeof *m->rows);
+    leat_assert(m->rows);
+    rows_cpu_init(m->rows, m->tables, m->vector_at, (size_t)events * m->entries_max);
+    struct train_setup setup = {.options = &m->options,
+                                .device = {.kernels = batch_beside(m->k)},
+                                .rows = rows_cpu_of(m->rows),
+                                .kernels = m->k};
+    m->train = train_new(&setup, &m->error); /* a CPU's memory is there, or the process ends */
+    leat_assert(m->train);
+    model_train_write(m);
+}
+
+void model_train_free(struct model *m)
+{
+    train_free(m->train);
+    if (m->rows)
+        rows_cpu_free(m->rows);
+    free(m->rows);
+}
+
+void model_train_read(struct model *m)
+{
+    (void)train_save_numbers(m->train, m->dense_weights, &m->error);
+}
+
+void model_train_write(struct model *m)
+{
+    (void)train_load_numbers(m->train, m->dense_weights, &m->error);
+}
+
+/* --- learning ---------------------------------------------------------------------------------------------
+ */
+
+/* Who is rejected by one label is by all (step.c). */
+static void give(const struct model *m, const struct call *c, uint32_t from, uint32_t to)
+{
+    for (uint32_t i = from; i < to; i++) {
+        if (isnan(c->out->logits[i]))
+            c->out->verdicts[i] = MODEL_REJECTED;
+        for (uint32_t l = 0; l < MAX(m->options.labels, 1U); l++)
+            c->out->logits[(size_t)l * MODEL_ROWS_MAX + i] += c->correction;
+    }
+}
+
+void model_train_learn(struct model *m, struct call *c)
+{
+    struct train_events events = {
+        .in = c->in, .learns = c->learns, .verdicts = c->out->verdicts, .seen = c->seen};
+    for (uint32_t at = 0, end; at < c->in->rows; at = end) {
+        uint32_t wanted = m->options.batch - m->pending;
+        for (end = at; end < c->in->rows && wanted > 0; end++)
+            wanted -= c->learns[end];
+        if (!train_predict(m->train, &events, at, end, c->out->logits, &m->error))
+            return;
+        train_add(m->train, &events, at, end);
+        give(m, c, at, end);
+        m->pending = train_pending(m->train);
+        if (m->pending < m->options.batch)
+            continue;
+        model_step_begin(m);
+        m->train->steps = m->steps;
+        if (!train_step(m->train, &m->error))
+            return;
+        m->pending = 0;
+        m->steps++;
+    }
+}
+
+void model_train_predict(struct model *m, struct call *c)
+{
+    struct train_events events = {.in = c->in, .verdicts = c->out->verdicts, .seen = c->seen};
+    m->train->steps = m->steps;
+    if (train_predict(m->train, &events, 0, c->in->rows, c->out->logits, &m->error))
+        give(m, c, 0, c->in->rows);
+}
+
+/* --- checkpoints ------------------------------------------------------------------------------------------
+ */
+
+void model_train_get(const struct model *m, uint32_t event, struct example *e)
+{
+    const struct train_input *in = &m->train->batch;
+    e->entries = train_input_entries(in, event, e->keys, e->fields, e->scales);
+    for (uint32_t d = 0; d < m->options.dense; d++)
+        e->dense[d] = in->host.numbers[(size_t)d * in->capacity + event];
+    e->label = in->host.labels[event];
+    for (uint32_t l = 1; l < m->options.labels; l++)
+        e->more_labels[l - 1] = in->host.labels[(size_t)l * in->capacity + event];
+    e->weight = in->host.weights[event];
+    e->seen = in->event_seen[event];
+}
+
+bool model_train_put(struct model *m, const struct example *e)
+{
+    struct train_input *in = &m->train->batch;
+    uint32_t entry = 0, to = in->n;
+    for (uint32_t f = 0; f < m->options.fields; f++) {
+        uint32_t *own = in->field_offsets[f], at = own ? own[to] : to, count = 0;
+        uint32_t count_max = own ? (uint32_t)MODEL_LIST_MAX : 1;
+        if (!own)
+            in->field_ids[f][to] = 0;
+        for (; entry < e->entries && e->fields[entry] == f && count < count_max; entry++, count++)
+            in->field_ids[f][at + count] = e->keys[entry];
+        if (own)
+            own[to + 1] = at + count;
+    }
+    if (entry != e->entries)
+        return false;
+    for (uint32_t d = 0; d < m->options.dense; d++)
+        in->host.numbers[(size_t)d * in->capacity + to] = e->dense[d];
+    in->host.labels[to] = e->label;
+    for (uint32_t l = 1; l < m->options.labels; l++)
+        in->host.labels[(size_t)l * in->capacity + to] = e->more_labels[l - 1];
+    in->host.weights[to] = e->weight;
+    in->host.is_rejected[to] = 0;
+    in->event_seen[to] = e->seen;
+    in->n++;
+    return true;
+}
+
+size_t model_layers(const struct model *m)
+{
+    return m->train ? m->train->net.params_count : m->head.layers;
+}
+
+void model_layer_shape(const struct model *m, size_t layer, size_t *n, size_t *d)
+{
+    *n = m->train ? m->train->net.params[layer].n : m->head.items[layer].n;
+    *d = m->train ? m->train->net.params[layer].d : m->head.items[layer].d;
+}
+
+size_t model_layer_floats(const struct model *m, size_t layer)
+{
+    return m->train ? net_saved_floats(&m->train->net, (uint32_t)layer) : head_layer_floats(&m->head, layer);
+}
+
+void model_layer_get(struct model *m, size_t layer, float *floats)
+{
+    if (m->train)
+        (void)net_save(&m->train->net, (uint32_t)layer, floats, &m->error);
+    else
+        memcpy(floats, m->head.items[layer].weights, head_layer_floats(&m->head, layer) * sizeof *floats);
+}
+
+void model_layer_put(struct model *m, size_t layer, const float *floats)
+{
+    if (m->train)
+        (void)net_load(&m->train->net, (uint32_t)layer, floats, &m->error);
+    else
+        memcpy(m->head.items[layer].weights, floats, head_layer_floats(&m->head, layer) * sizeof *floats);
+}

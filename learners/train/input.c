@@ -1,0 +1,246 @@
+#include "learners/train/input.h"
+
+#include "core/base.h"
+
+#include <stdlib.h>
+
+static size_t take(size_t *used, size_t count, size_t size)
+{
+    size_t at = *used;
+    *used += (count * size + 255) / 256 * 256;
+    return at;
+}
+
+/* The columns one behind the other from base on (NULL: counted alone); returns their bytes. */
+static size_t lay_out(const struct train_input *in, struct train_columns *c, unsigned char *base)
+{
+    const struct model_options *o = in->options;
+    size_t used = 0, n = in->capacity, places = in->places_max;
+    size_t ids = take(&used, places, sizeof *c->ids), tables = take(&used, o->fields + 2, sizeof *c->tables);
+    size_t seen = take(&used, places, sizeof *c->seen);
+    size_t event = take(&used, places, sizeof *c->event);
+    size_t bag = take(&used, places, sizeof *c->bag);
+    size_t offsets = take(&used, in->has_lists ? o->fields * n + 2 : 0, sizeof *c->offsets);
+    size_t scales = take(&used, in->has_lists ? places : 0, sizeof *c->scales);
+    size_t numbers = take(&used, (o->dense + 1) * n, sizeof *c->numbers);
+    size_t labels = take(&used, MAX(o->labels, 1U) * n, sizeof *c->labels);
+    size_t weights = take(&used, n, sizeof *c->weights), rejected = take(&used, n, 1);
+    if (!base)
+        return used;
+    c->ids = (uint64_t *)(void *)(base + ids);
+    c->tables = (uint32_t *)(void *)(base + tables);
+    c->seen = (uint32_t *)(void *)(base + seen);
+    c->event = (uint32_t *)(void *)(base + event);
+    c->bag = (uint32_t *)(void *)(base + bag);
+    c->offsets = in->has_lists ? (uint32_t *)(void *)(base + offsets) : NULL;
+    c->scales = in->has_lists ? (float *)(void *)(base + scales) : NULL;
+    c->numbers = (float *)(void *)(base + numbers);
+    c->labels = (float *)(void *)(base + labels);
+    c->weights = (float *)(void *)(base + weights);
+    c->is_rejected = base + rejected;
+    return used;
+}
+
+static uint32_t bag_of(const struct train_input *in, uint32_t field, uint32_t event)
+{
+    size_t at = (size_t)event * in->stride + in->vectors_from + (size_t)field * in->vector_floats;
+    return (uint32_t)(at / 4);
+}
+
+/* The event and bag of each place: without lists they are the same in every full batch, and no other learns.
+ */
+static void fill_places(struct train_input *in, uint32_t n)
+{
+    for (uint32_t f = 0; f < in->options->fields; f++) {
+        for (uint32_t e = 0; e < n; e++) {
+            in->host.event[(size_t)f * n + e] = e;
+            in->host.bag[(size_t)f * n + e] = bag_of(in, f, e);
+        }
+    }
+}
+
+bool train_input_init(struct train_input *in, const struct model_options *options,
+                      const struct train_device *device, uint32_t capacity, const struct net *net,
+                      struct gpu_error *error)
+{
+    *in = (struct train_input){.options = options,
+                               .device = device,
+                               .capacity = capacity,
+                               .split = options->vectors > 0 ? options->vectors : options->fields,
+                               .vectors_from = net->vectors_from,
+                               .vector_floats = net->options.dim,
+                               .stride = net->input->stride};
+    for (uint32_t f = 0; f < options->fields; f++) {
+        size_t each = options->is_list[f] ? MODEL_LIST_MAX : 1;
+        in->has_lists = in->has_lists || options->is_list[f];
+        in->places_max += each * capacity;
+    }
+    in->bytes = lay_out(in, &in->host, NULL);
+    in->block = train_host_new(device, in->bytes, error);
+    if (!in->block)
+        return false;
+    lay_out(in, &in->host, in->block);
+    for (uint32_t f = 0; f < options->fields; f++) {
+        size_t each = options->is_list[f] ? MODEL_LIST_MAX : 1;
+        in->field_ids[f] =
+            in->has_lists ? calloc(each * capacity, sizeof(uint64_t)) : in->host.ids + (size_t)f * capacity;
+        in->field_offsets[f] = options->is_list[f] ? calloc((size_t)capacity + 1, sizeof(uint32_t)) : NULL;
+        leat_assert(in->field_ids[f] && (in->field_offsets[f] || !options->is_list[f]));
+    }
+    in->event_seen = calloc(capacity, sizeof *in->event_seen);
+    leat_assert(in->event_seen);
+    for (uint32_t e = 0; e < capacity; e++)
+        in->host.numbers[(size_t)options->dense * capacity + e] = 1.0F;
+    if (!in->has_lists)
+        fill_places(in, capacity);
+    return true;
+}
+
+void train_input_take(struct train_input *in, struct train_memory *memory)
+{
+    in->there = in->host;
+    if (!in->device->api)
+        return;
+    unsigned char *base = train_take(memory, TRAIN_INPUT, in->bytes, 1);
+    if (base)
+        lay_out(in, &in->there, base);
+}
+
+void train_input_free(struct train_input *in)
+{
+    for (uint32_t f = 0; in->block && f < in->options->fields; f++) {
+        if (in->has_lists)
+            free(in->field_ids[f]);
+        free(in->field_offsets[f]);
+    }
+    free(in->event_seen);
+    if (in->block)
+        train_host_free(in->device, in->block);
+    *in = (struct train_input){0};
+}
+
+/* --- events come ------------------------------------------------------------------------------------------
+ */
+
+static void add_list(struct train_input *in, uint32_t f, const struct train_events *events, uint32_t i)
+{
+    const uint32_t *offsets = events->in->offsets[f];
+    uint32_t count = MIN(offsets[i + 1] - offsets[i], (uint32_t)MODEL_LIST_MAX);
+    uint32_t *own = in->field_offsets[f], at = own[in->n];
+    memcpy(in->field_ids[f] + at, events->in->ids[f] + offsets[i], count * sizeof(uint64_t));
+    own[in->n + 1] = at + count;
+}
+
+static void add_one(struct train_input *in, const struct train_events *events, uint32_t i)
+{
+    const struct model_options *o = in->options;
+    const struct model_input *from = events->in;
+    uint32_t to = in->n;
+    for (uint32_t f = 0; f < o->fields; f++) {
+        if (in->field_offsets[f])
+            add_list(in, f, events, i);
+        else
+            in->field_ids[f][to] = from->ids[f][i];
+    }
+    for (uint32_t d = 0; d < o->dense; d++)
+        in->host.numbers[(size_t)d * in->capacity + to] = from->dense[d][i];
+    float label = from->labels[i], weight = from->weights ? from->weights[i] : 1.0F;
+    in->host.labels[to] = label;
+    for (uint32_t t = 1; t < o->labels; t++)
+        in->host.labels[(size_t)t * in->capacity + to] = from->more_labels[t - 1][i];
+    if (o->loss == LOSS_LOGISTIC && o->labels <= 1)
+        weight *= o->class_weights[label > 0.5F];
+    in->host.weights[to] = weight;
+    in->host.is_rejected[to] = events->verdicts && events->verdicts[i] == MODEL_REJECTED;
+    in->event_seen[to] = events->seen[i];
+    in->n++;
+}
+
+void train_input_add(struct train_input *in, const struct train_events *events, uint32_t from, uint32_t to)
+{
+    for (uint32_t i = from; i < to; i++) {
+        if (events->learns && !events->learns[i])
+            continue;
+        leat_assert(in->n < in->capacity);
+        add_one(in, events, i);
+    }
+}
+
+/* --- and become places ------------------------------------------------------------------------------------
+ */
+
+/* Places of field f, the first being `place` of its group; the same among all of them is first + place. */
+static void spread_field(struct train_input *in, uint32_t f, size_t first, uint32_t *place, uint32_t *offsets)
+{
+    struct train_columns *c = &in->host;
+    const uint32_t *own = in->field_offsets[f];
+    for (uint32_t e = 0; e < in->n; e++) {
+        uint32_t from = own ? own[e] : e, count = own ? own[e + 1] - from : 1;
+        offsets[e] = *place;
+        for (uint32_t i = 0; i < count; i++, (*place)++) {
+            size_t at = first + *place;
+            c->ids[at] = in->field_ids[f][from + i];
+            c->seen[at] = in->event_seen[e];
+            c->event[at] = e;
+            c->bag[at] = bag_of(in, f, e);
+            c->scales[at] = 1.0F / (float)count;
+        }
+    }
+}
+
+static void spread_group(struct train_input *in, uint32_t first, uint32_t fields)
+{
+    uint32_t *tables = in->host.tables + train_input_tables(in, first), place = 0;
+    uint32_t *offsets = in->host.offsets + train_input_offsets(in, first);
+    size_t begin = train_input_first(in, first);
+    for (uint32_t f = 0; f < fields; f++) {
+        tables[f] = place;
+        spread_field(in, first + f, begin, &place, offsets + (size_t)f * in->n);
+    }
+    tables[fields] = offsets[(size_t)fields * in->n] = place;
+}
+
+/* One id an event: fields of what is not a full batch move together. */
+static void close_gaps(struct train_input *in)
+{
+    struct train_columns *c = &in->host;
+    uint32_t fields = in->options->fields, n = in->n;
+    for (uint32_t f = 0; f < fields; f++) {
+        if (n < in->capacity && f > 0)
+            memmove(c->ids + (size_t)f * n, in->field_ids[f], n * sizeof *c->ids);
+        memcpy(c->seen + (size_t)f * n, in->event_seen, n * sizeof *c->seen);
+    }
+    for (uint32_t f = 0; f <= in->split; f++)
+        c->tables[f] = f * n;
+    for (uint32_t f = in->split; f <= fields; f++)
+        c->tables[f + 1] = (f - in->split) * n;
+}
+
+void train_input_finish(struct train_input *in)
+{
+    if (in->has_lists) {
+        spread_group(in, 0, in->split);
+        if (in->split < in->options->fields)
+            spread_group(in, in->split, in->options->fields - in->split);
+    } else {
+        close_gaps(in);
+    }
+    if (in->device->api)
+        train_copy(in->device, in->there.ids, in->block, in->bytes);
+}
+
+uint32_t train_input_entries(const struct train_input *in, uint32_t event, uint64_t *keys, uint16_t *fields,
+                             float *scales)
+{
+    uint32_t entries = 0;
+    for (uint32_t f = 0; f < in->options->fields; f++) {
+        const uint32_t *own = in->field_offsets[f];
+        uint32_t from = own ? own[event] : event, count = own ? own[event + 1] - from : 1;
+        for (uint32_t i = 0; i < count; i++, entries++) {
+            keys[entries] = in->field_ids[f][from + i];
+            fields[entries] = (uint16_t)f;
+            scales[entries] = 1.0F / (float)count;
+        }
+    }
+    return entries;
+}

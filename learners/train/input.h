@@ -1,0 +1,93 @@
+/*
+ * Events on their way into a batch, column by column, in host memory (pinned where there is a GPU), and the
+ * same columns on the device. Two of them: the batch in progress, whose events wait for their step, and the
+ * call, whose events are predicted.
+ *
+ * Places: ids lie field after field, those of a field in the order of events, lists spread out. Fields are in
+ * one group or two: those with vectors, and those with a linear weight alone; each is looked up as one set of
+ * tables, so that its places count from 0.
+ */
+#ifndef LEARNERS_TRAIN_INPUT_H
+#define LEARNERS_TRAIN_INPUT_H
+
+#include "learners/model.h"
+#include "learners/train/net.h"
+
+/* Of n events. Where no field is a list: place = field * n + event, and there are no offsets and no scales.
+ */
+struct train_columns {
+    uint64_t *ids;     /* [places] 0: absent */
+    uint32_t *tables;  /* [group's fields + 1] where the places of each field begin in its group: a group's
+                          behind  the other's */
+    uint32_t *offsets; /* [group's fields * n + 1] likewise, of bag field * n + event; NULL: no lists */
+    uint32_t *seen;    /* [places] event time in seconds */
+    uint32_t *event;   /* [places] */
+    uint32_t *bag;     /* [places] where its vector's slope lies in the input matrix, in units of 4 floats */
+    float *scales;     /* [places] 1 / length of the list; NULL: no lists */
+    float *numbers;    /* [dense + 1][capacity]: the last column is ones */
+    float *labels;     /* [labels][capacity] */
+    float *weights;    /* [capacity] with the class's */
+    uint8_t *is_rejected; /* [capacity] */
+};
+
+struct train_input {
+    const struct model_options *options;
+    const struct train_device *device;
+    uint32_t capacity, n;
+    uint32_t vectors_from, vector_floats, stride; /* of the input matrix */
+    uint32_t split;                               /* fields of the first group */
+    bool has_lists;
+    size_t places_max, bytes;
+    unsigned char *block;             /* host memory of `host` */
+    struct train_columns host, there; /* there: on the device; on a CPU the same */
+    /* Fields while events come: a list's ids and offsets, or one id an event. */
+    uint64_t *field_ids[MODEL_FIELDS_MAX];
+    uint32_t *field_offsets[MODEL_FIELDS_MAX]; /* [capacity + 1]; NULL: no list */
+    uint32_t *event_seen;                      /* [capacity] */
+};
+
+/* false: error. The device's part is taken by train_input_take, in both walks (memory.h). */
+bool train_input_init(struct train_input *in, const struct model_options *options,
+                      const struct train_device *device, uint32_t capacity, const struct net *net,
+                      struct gpu_error *error);
+void train_input_take(struct train_input *in, struct train_memory *memory);
+void train_input_free(struct train_input *in);
+
+/* What is known of the call's events beside their columns. */
+struct train_events {
+    const struct model_input *in;
+    const uint8_t *learns;   /* [rows] those alone are added; NULL: all */
+    const uint8_t *verdicts; /* [rows] enum model_verdict, or NULL */
+    const uint32_t *seen;    /* [rows] */
+};
+
+/* Adds events from .. to of a call, as far as there is room: they must fit. */
+void train_input_add(struct train_input *in, const struct train_events *events, uint32_t from, uint32_t to);
+
+/* No more events: makes places of them and sends all columns to the device. */
+void train_input_finish(struct train_input *in);
+
+/* Of the group whose first field is `first`, `fields` long: where its places begin among all, how many they
+ * are, its part of `tables` and of `offsets`. */
+static inline size_t train_input_first(const struct train_input *in, uint32_t first)
+{
+    return first == 0 ? 0 : in->host.tables[in->split];
+}
+static inline size_t train_input_tables(const struct train_input *in, uint32_t first)
+{
+    return first == 0 ? 0 : in->split + 1;
+}
+static inline size_t train_input_offsets(const struct train_input *in, uint32_t first)
+{
+    return first == 0 ? 0 : (size_t)in->split * in->n + 1;
+}
+static inline uint32_t train_input_places(const struct train_input *in, uint32_t first, uint32_t fields)
+{
+    return in->host.tables[train_input_tables(in, first) + fields];
+}
+
+/* One event of those added, for checkpoints: its entries in the order of fields. Returns how many. */
+uint32_t train_input_entries(const struct train_input *in, uint32_t event, uint64_t *keys, uint16_t *fields,
+                             float *scales);
+
+#endif

@@ -1,0 +1,36 @@
+/* A cross layer: out = x0 * z + x, z = W x + b being a dense layer before it (Wang et al. 2021, DCN V2, eq.
+ * 1). */
+#include "learners/train/net.h"
+
+static struct batch_cross cross_of(const struct net_layer *l, uint32_t n)
+{
+    return (struct batch_cross){.x0 = l->x0->values,
+                                .x = l->in->values,
+                                .z = l->z->values,
+                                .n = n,
+                                .columns = l->in->columns,
+                                .x0_stride = l->x0->stride,
+                                .x_stride = l->in->stride,
+                                .z_stride = l->z->stride};
+}
+
+static void cross_forward(struct net *net, struct net_layer *l, uint32_t n)
+{
+    struct batch_cross a = cross_of(l, n);
+    a.out = l->out->values, a.out_stride = l->out->stride;
+    net->device->kernels->cross(&a, net->device->stream);
+}
+
+static void cross_backward(struct net *net, struct net_layer *l, uint32_t n)
+{
+    struct batch_cross a = cross_of(l, n);
+    a.slopes = l->out->slopes, a.slopes_stride = l->out->stride;
+    net_adds_part(net, l->x0, n); /* they are always added there */
+    a.adds = net_adds(l->in);
+    a.x0_slopes = l->x0->slopes, a.x_slopes = l->in->slopes, a.z_slopes = l->z->slopes;
+    l->z->has_slopes = true;
+    net->device->kernels->cross(&a, net->device->stream);
+}
+
+const struct net_layer_kind net_cross = {
+    .name = "cross", .forward = cross_forward, .backward = cross_backward};

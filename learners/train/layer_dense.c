@@ -1,0 +1,107 @@
+/* A dense layer: out = W in + b, then max(x, 0) where it is_relu. Matrix products (kernels/batch_train.h). */
+#include "learners/train/net.h"
+
+#include "core/base.h"
+
+/* What all three products of a layer share. */
+static struct batch_matmul product(const struct net *net)
+{
+    return (struct batch_matmul){
+        .precision = net->options.precision, .scratch = net->scratch, .scratch_bytes = net->scratch_bytes};
+}
+
+static struct batch_matmul forward_of(const struct net *net, const struct net_layer *l, uint32_t n)
+{
+    const struct net_params *p = l->params;
+    struct batch_matmul a = product(net);
+    a.a = l->in->values + l->in_from, a.a_stride = l->in->stride;
+    a.b = p->w, a.b_stride = p->stride, a.b_is_transposed = true;
+    a.c = l->out->values + l->out_from, a.c_stride = l->out->stride;
+    a.m = n, a.n = p->n, a.k = p->d;
+    a.epilogue = l->is_relu ? MATMUL_BIAS_RELU : l->adds ? MATMUL_PLAIN : MATMUL_BIAS;
+    a.bias = p->w + (size_t)p->n * p->stride;
+    a.adds = l->adds;
+    return a;
+}
+
+static struct batch_matmul gradient_of(const struct net *net, const struct net_layer *l, uint32_t n)
+{
+    const struct net_params *p = l->params;
+    struct batch_matmul a = product(net);
+    a.a = l->out->slopes + l->out_from, a.a_stride = l->out->stride, a.a_is_transposed = true;
+    a.b = l->in->values + l->in_from, a.b_stride = l->in->stride;
+    a.c = p->gradient, a.c_stride = p->stride;
+    a.m = p->n, a.n = p->d, a.k = n;
+    a.epilogue = l->adds ? MATMUL_PLAIN : MATMUL_SUMS;
+    a.sums = p->gradient + (size_t)p->n * p->stride;
+    return a;
+}
+
+static struct batch_matmul backward_of(const struct net *net, const struct net_layer *l, uint32_t n)
+{
+    const struct net_params *p = l->params;
+    struct batch_matmul a = product(net);
+    a.a = l->out->slopes + l->out_from, a.a_stride = l->out->stride;
+    a.b = p->w, a.b_stride = p->stride;
+    a.c = l->in->slopes + l->in_from, a.c_stride = l->in->stride;
+    a.m = n, a.n = p->d, a.k = p->n;
+    if (l->in->is_relu) {
+        a.epilogue = MATMUL_MASK;
+        a.mask = l->in->values + l->in_from, a.mask_stride = l->in->stride;
+    }
+    return a;
+}
+
+static void dense_forward(struct net *net, struct net_layer *l, uint32_t n)
+{
+    struct batch_matmul a = forward_of(net, l, n);
+    net->device->kernels->matmul(&a, net->device->stream);
+}
+
+/* Slopes pass a relu where its output is above 0: who gave them has seen to it, or it is done here. */
+static void mask(struct net *net, const struct net_layer *l, uint32_t n)
+{
+    if (!l->is_relu || (l->out->is_relu && !l->out->needs_mask))
+        return;
+    struct batch_relu_mask a = {.x = l->out->slopes + l->out_from,
+                                .n = n,
+                                .columns = l->params->n,
+                                .stride = l->out->stride,
+                                .y = l->out->values + l->out_from,
+                                .y_stride = l->out->stride};
+    net->device->kernels->relu_mask(&a, net->device->stream);
+}
+
+static void dense_backward(struct net *net, struct net_layer *l, uint32_t n)
+{
+    mask(net, l, n);
+    struct batch_matmul a = gradient_of(net, l, n);
+    net->device->kernels->matmul(&a, net->device->stream);
+    if (l->reads_numbers)
+        return; /* nobody wants to know */
+    a = backward_of(net, l, n);
+    if (l->owns_part)
+        l->in->has_slopes = true;
+    else
+        a.adds = net_adds(l->in);
+    net->device->kernels->matmul(&a, net->device->stream);
+}
+
+static size_t dense_scratch(const struct net *net, const struct net_layer *l, uint32_t n)
+{
+    size_t most = 0;
+    struct batch_matmul of[] = {forward_of(net, l, n), gradient_of(net, l, n), backward_of(net, l, n)};
+    for (size_t i = 0; i < ARRAY_COUNT(of); i++) {
+        of[i].scratch = NULL;
+        net->device->kernels->matmul(&of[i], net->device->stream);
+        most = MAX(most, of[i].scratch_bytes);
+    }
+    return most;
+}
+
+const struct net_layer_kind net_dense = {
+    .name = "dense",
+    .forward = dense_forward,
+    .backward = dense_backward,
+    .scratch = dense_scratch,
+};

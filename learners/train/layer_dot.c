@@ -1,0 +1,31 @@
+/* Products of all pairs of vectors, behind a copy of the first (Naumov et al. 2019, DLRM, section 2). */
+#include "learners/train/net.h"
+
+static struct batch_dot_interaction dot_of(const struct net_layer *l, uint32_t n)
+{
+    return (struct batch_dot_interaction){.vectors = l->in->values,
+                                          .n = n,
+                                          .fields = l->fields,
+                                          .d = l->dim,
+                                          .stride = l->in->stride,
+                                          .copies_first = l->copies_first};
+}
+
+static void dot_forward(struct net *net, struct net_layer *l, uint32_t n)
+{
+    struct batch_dot_interaction a = dot_of(l, n);
+    a.out = l->out->values, a.out_stride = l->out->stride;
+    net->device->kernels->dot_interaction(&a, net->device->stream);
+}
+
+/* The vectors' slopes come from here alone; those of the numbers behind them nobody wants. */
+static void dot_backward(struct net *net, struct net_layer *l, uint32_t n)
+{
+    struct batch_dot_interaction a = dot_of(l, n);
+    a.slopes = l->out->slopes, a.slopes_stride = l->out->stride;
+    a.grads = l->in->slopes, a.grads_stride = l->in->stride;
+    a.adds = net_adds(l->in);
+    net->device->kernels->dot_interaction(&a, net->device->stream);
+}
+
+const struct net_layer_kind net_dot = {.name = "dot", .forward = dot_forward, .backward = dot_backward};

@@ -1,0 +1,37 @@
+/* What a label's gate takes of the experts: their sum, weighed by softmax (Ma et al. 2018, MMoE, eq. 6, 7).
+ */
+#include "learners/train/net.h"
+
+static struct batch_mixture mixture_of(const struct net_layer *l, uint32_t n)
+{
+    return (struct batch_mixture){.inputs = l->in->values,
+                                  .gate_logits = l->z->values,
+                                  .n = n,
+                                  .experts = l->fields,
+                                  .columns = l->dim,
+                                  .inputs_stride = l->in->stride,
+                                  .gates_stride = l->z->stride,
+                                  .gates = l->gates};
+}
+
+static void mixture_forward(struct net *net, struct net_layer *l, uint32_t n)
+{
+    struct batch_mixture a = mixture_of(l, n);
+    a.out = l->out->values, a.out_stride = l->out->stride;
+    net->device->kernels->mixture(&a, net->device->stream);
+}
+
+static void mixture_backward(struct net *net, struct net_layer *l, uint32_t n)
+{
+    struct batch_mixture a = mixture_of(l, n);
+    a.slopes = l->out->slopes, a.slopes_stride = l->out->stride;
+    a.input_slopes = l->in->slopes, a.input_slopes_stride = l->in->stride;
+    a.gate_slopes = l->z->slopes;
+    a.adds = net_adds(l->in);
+    l->in->needs_mask = l->in->is_relu;
+    l->z->has_slopes = true;
+    net->device->kernels->mixture(&a, net->device->stream);
+}
+
+const struct net_layer_kind net_mixture = {
+    .name = "mixture", .forward = mixture_forward, .backward = mixture_backward};

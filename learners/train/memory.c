@@ -1,0 +1,90 @@
+#include "learners/train/memory.h"
+
+#include "core/base.h"
+
+#include <stdlib.h>
+
+enum { ALIGN = 256 };
+
+void *train_take(struct train_memory *memory, enum train_part part, size_t count, size_t size)
+{
+    size_t bytes;
+    leat_assert(!__builtin_mul_overflow(count, size, &bytes) && bytes <= SIZE_MAX / 4);
+    bytes = (bytes + ALIGN) / ALIGN * ALIGN; /* one byte more at least: vectors may be read past the end */
+    unsigned char *at = memory->base ? memory->base + memory->used : NULL;
+    memory->used += bytes;
+    memory->parts[part] += bytes;
+    leat_assert(!memory->base || memory->used <= memory->size);
+    return at;
+}
+
+bool train_memory_make(struct train_memory *memory, struct gpu_error *error)
+{
+    const struct train_device *d = memory->device;
+    memory->size = MAX(memory->used, (size_t)ALIGN);
+    if (d->api) {
+        memory->base = d->api->alloc(d->gpu, memory->size, error);
+    } else {
+        memory->base = aligned_alloc(ALIGN, memory->size);
+        leat_assert(memory->base);
+    }
+    memory->used = 0;
+    memset(memory->parts, 0, sizeof memory->parts);
+    if (memory->base)
+        train_fill(d, memory->base, 0, memory->size);
+    return memory->base != NULL;
+}
+
+void train_memory_free(struct train_memory *memory)
+{
+    if (!memory->base)
+        return;
+    if (memory->device->api)
+        memory->device->api->free(memory->device->gpu, memory->base);
+    else
+        free(memory->base);
+    memory->base = NULL;
+}
+
+void train_copy(const struct train_device *d, void *to, const void *from, size_t bytes)
+{
+    if (bytes == 0)
+        return;
+    if (d->api)
+        d->api->copy(d->stream, to, from, bytes);
+    else
+        memcpy(to, from, bytes);
+}
+
+void train_fill(const struct train_device *d, void *to, uint8_t byte, size_t bytes)
+{
+    if (bytes == 0)
+        return;
+    if (d->api)
+        d->api->fill(d->stream, to, byte, bytes);
+    else
+        memset(to, byte, bytes);
+}
+
+bool train_wait(const struct train_device *d, struct gpu_error *error)
+{
+    return d->api == NULL || d->api->wait(d->stream, error);
+}
+
+void *train_host_new(const struct train_device *d, size_t bytes, struct gpu_error *error)
+{
+    bytes = (bytes + ALIGN) / ALIGN * ALIGN;
+    void *memory = d->api ? d->api->alloc_pinned(d->gpu, bytes, error) : aligned_alloc(ALIGN, bytes);
+    leat_assert(memory || d->api);
+    if (memory)
+        memset(memory, 0, bytes);
+    return memory;
+}
+
+void train_host_free(const struct train_device *d, void *memory)
+{
+    if (d->api)
+        d->api->free_pinned(d->gpu, memory);
+    else
+        free(memory);
+}

@@ -1,0 +1,391 @@
+/* Stringing layers together: the networks of deepfm, dcnv2, dlrm and mmoe; memory; the parameters' steps. */
+#include "learners/train/net.h"
+
+#include "core/base.h"
+#include "kernels/num.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { PARAMS_ROW = 64 }; /* floats of parameters come in whole rows of so many: what `check` sums */
+
+static uint32_t whole(uint32_t columns)
+{
+    return (columns + 3) / 4 * 4;
+}
+
+/* --- shape ------------------------------------------------------------------------------------------------
+ */
+
+static struct net_matrix *matrix(struct net *net, uint32_t columns)
+{
+    leat_assert(net->matrices_count < NET_LAYERS_MAX && columns > 0);
+    struct net_matrix *m = &net->matrices[net->matrices_count++];
+    *m = (struct net_matrix){.columns = columns, .stride = whole(columns)};
+    return m;
+}
+
+static struct net_layer *layer(struct net *net, const struct net_layer_kind *kind, struct net_matrix *in,
+                               struct net_matrix *out)
+{
+    leat_assert(net->layers_count < NET_LAYERS_MAX);
+    struct net_layer *l = &net->layers[net->layers_count++];
+    *l = (struct net_layer){.kind = kind, .in = in, .out = out, .in_columns = in->columns};
+    return l;
+}
+
+static struct net_params *params(struct net *net, uint32_t n, uint32_t d)
+{
+    leat_assert(net->params_count < NET_LAYERS_MAX);
+    struct net_params *p = &net->params[net->params_count++];
+    *p = (struct net_params){.n = n, .d = d, .stride = whole(d)};
+    p->floats = ((size_t)n * p->stride + n + PARAMS_ROW - 1) / PARAMS_ROW * PARAMS_ROW;
+    return p;
+}
+
+/* in[from .. from + columns) -> n outputs at out[at ..). */
+static struct net_layer *dense(struct net *net, struct net_matrix *in, uint32_t from, uint32_t columns,
+                               struct net_matrix *out, uint32_t at, uint32_t n, bool is_relu)
+{
+    struct net_layer *l = layer(net, &net_dense, in, out);
+    l->in_from = from, l->in_columns = columns, l->out_from = at;
+    l->is_relu = is_relu;
+    l->params = params(net, n, columns);
+    l->bound = sqrtf(6.0F / (float)columns); /* He et al. 2015, uniform; the last layer starts small */
+    if (!is_relu)
+        l->bound *= 0.1F;
+    return l;
+}
+
+/* Widths of relu layers behind `in`; the last matrix, or `in`. */
+static struct net_matrix *relu_layers(struct net *net, struct net_matrix *in, const uint32_t *widths)
+{
+    for (uint32_t i = 0; i < MODEL_LAYERS_MAX && widths[i] > 0; i++) {
+        struct net_matrix *out = matrix(net, widths[i]);
+        out->is_relu = true;
+        dense(net, in, 0, in->columns, out, 0, widths[i], true);
+        in = out;
+    }
+    return in;
+}
+
+static struct net_matrix *output(struct net *net)
+{
+    net->output = matrix(net, net->options.labels);
+    if (net->options.labels == 1)
+        net->output->stride = 1; /* the slopes of the logits are those of the whole model */
+    return net->output;
+}
+
+/* Guo et al. 2017, DeepFM, eq. 3: relu layers over all vectors and numbers. */
+static void hidden_shape(struct net *net)
+{
+    struct net_matrix *last = relu_layers(net, net->input, net->options.hidden);
+    dense(net, last, 0, last->columns, output(net), 0, 1, false);
+}
+
+/* Wang et al. 2021, DCN V2, section 3.4, parallel: the cross layers beside the deep ones, one weighted sum of
+ * both. */
+static void cross_shape(struct net *net)
+{
+    const struct net_options *o = &net->options;
+    struct net_matrix *x0 = net->input, *x = x0;
+    for (uint32_t i = 0; i < o->cross_layers; i++) {
+        struct net_matrix *z = matrix(net, x0->columns), *out = matrix(net, x0->columns);
+        dense(net, x, 0, x->columns, z, 0, z->columns, false);
+        struct net_layer *l = layer(net, &net_cross, x, out);
+        l->x0 = x0, l->z = z;
+        x = out;
+    }
+    struct net_matrix *deep = relu_layers(net, x0, o->hidden), *logit = output(net);
+    dense(net, x, 0, x->columns, logit, 0, 1, false);
+    if (deep != x0)
+        dense(net, deep, 0, deep->columns, logit, 0, 1, false)->adds = true;
+}
+
+/* Naumov et al. 2019, section 2: the numbers become a vector beside those of the ids; products of all pairs;
+ * layers over that vector and the products. The vector lies in front of the others, in the input itself. */
+static void dot_shape(struct net *net)
+{
+    const struct net_options *o = &net->options;
+    uint32_t numbers = net->vectors_from + o->fields * o->dim, columns = o->dense, from = numbers;
+    uint32_t fields = o->fields + (o->dense > 0 ? 1 : 0);
+    struct net_matrix *in = net->input;
+    for (uint32_t i = 0; o->dense > 0 && i < MODEL_LAYERS_MAX && o->bottom[i] > 0; i++) {
+        struct net_matrix *out = matrix(net, o->bottom[i]);
+        out->is_relu = true;
+        dense(net, in, from, columns, out, 0, o->bottom[i], true)->reads_numbers = i == 0;
+        in = out, from = 0, columns = out->columns;
+    }
+    if (o->dense > 0)
+        dense(net, in, from, columns, net->input, 0, o->dim, true)->reads_numbers = in == net->input;
+    struct net_matrix *pairs = matrix(net, (o->dense > 0 ? o->dim : 0) + fields * (fields - 1) / 2);
+    struct net_layer *l = layer(net, &net_dot, net->input, pairs);
+    l->in_columns = fields * o->dim;
+    l->fields = fields, l->dim = o->dim;
+    l->copies_first = o->dense > 0;
+    struct net_matrix *last = relu_layers(net, pairs, o->hidden);
+    dense(net, last, 0, last->columns, output(net), 0, 1, false);
+}
+
+/* Ma et al. 2018, MMoE, section 4.2: experts that all labels share, a gate of them and a tower for each. */
+static void experts_shape(struct net *net)
+{
+    const struct net_options *o = &net->options;
+    struct net_matrix *in = net->input;
+    uint32_t columns = in->columns;
+    for (uint32_t i = 0; i < MODEL_LAYERS_MAX && o->hidden[i] > 0; i++) {
+        uint32_t width = o->hidden[i];
+        struct net_matrix *out = matrix(net, o->experts * width);
+        out->is_relu = true;
+        for (uint32_t k = 0; k < (i == 0 ? 1 : o->experts); k++) {
+            uint32_t n = i == 0 ? o->experts * width : width;
+            struct net_layer *l = dense(net, in, k * columns, columns, out, k * width, n, true);
+            l->owns_part = i > 0;
+        }
+        in = out, columns = width;
+    }
+    struct net_matrix *logits = output(net);
+    for (uint32_t t = 0; t < o->labels; t++) {
+        struct net_matrix *gate = matrix(net, o->experts), *mixed = matrix(net, columns);
+        dense(net, net->input, 0, net->input->columns, gate, 0, o->experts, false);
+        struct net_layer *l = layer(net, &net_mixture, in, mixed);
+        l->z = gate, l->fields = o->experts, l->dim = columns;
+        struct net_matrix *last = relu_layers(net, mixed, o->bottom);
+        dense(net, last, 0, last->columns, logits, t, 1, false);
+    }
+}
+
+void net_shape(struct net *net, const struct net_options *options, const struct train_device *device,
+               uint32_t events_max)
+{
+    *net = (struct net){.device = device, .options = *options, .events_max = events_max};
+    bool has_front = options->kind == NETWORK_DOT && options->dense > 0;
+    net->vectors_from = has_front ? options->dim : 0;
+    net->input = matrix(net, MAX(net->vectors_from + options->fields * options->dim + options->dense, 1U));
+    switch (options->kind) {
+    case NETWORK_NONE: break;
+    case NETWORK_HIDDEN: hidden_shape(net); break;
+    case NETWORK_CROSS: cross_shape(net); break;
+    case NETWORK_DOT: dot_shape(net); break;
+    case NETWORK_EXPERTS: experts_shape(net); break;
+    }
+}
+
+/* --- memory -----------------------------------------------------------------------------------------------
+ */
+
+static void params_take(struct net *net, struct net_params *p, struct train_memory *memory)
+{
+    size_t states = opt_state_floats(net->options.optimizer, p->floats);
+    p->w = train_take(memory, TRAIN_PARAMETERS, p->floats, sizeof(float));
+    p->state = train_take(memory, TRAIN_PARAMETERS, states, sizeof(float));
+    p->gradient = train_take(memory, TRAIN_PARAMETERS, p->floats, sizeof(float));
+}
+
+/* `check` over a gradient, in rows of PARAMS_ROW floats. */
+static struct batch_check squares_of(const struct net *net, const struct net_params *p, double *total)
+{
+    return (struct batch_check){.x = p->gradient,
+                                .rows = (uint32_t)(p->floats / PARAMS_ROW),
+                                .d = PARAMS_ROW,
+                                .total = total,
+                                .scratch_bytes = net->scratch_bytes};
+}
+
+static size_t squares_scratch(const struct net *net, const struct net_params *p)
+{
+    struct batch_check a = squares_of(net, p, NULL);
+    net->device->kernels->check(&a, net->device->stream);
+    return a.scratch_bytes;
+}
+
+void net_take(struct net *net, struct train_memory *memory)
+{
+    size_t n = net->events_max;
+    for (uint32_t i = 0; i < net->matrices_count; i++) {
+        struct net_matrix *m = &net->matrices[i];
+        m->values = train_take(memory, TRAIN_ACTIVATIONS, n * m->stride, sizeof(float));
+        m->slopes = train_take(memory, TRAIN_ACTIVATIONS, n * m->stride, sizeof(float));
+    }
+    for (uint32_t i = 0; i < net->params_count; i++)
+        params_take(net, &net->params[i], memory);
+    net->scratch_bytes = BATCH_SCRATCH_MIN;
+    for (uint32_t i = 0; i < net->layers_count; i++) {
+        struct net_layer *l = &net->layers[i];
+        if (l->kind == &net_mixture)
+            l->gates = train_take(memory, TRAIN_ACTIVATIONS, n * l->z->stride, sizeof(float));
+        if (l->kind->scratch)
+            net->scratch_bytes = MAX(net->scratch_bytes, l->kind->scratch(net, l, net->events_max));
+    }
+    for (uint32_t i = 0; i < net->params_count && net->options.clip_norm > 0.0F; i++)
+        net->scratch_bytes = MAX(net->scratch_bytes, squares_scratch(net, &net->params[i]));
+    net->squares = train_take(memory, TRAIN_PARAMETERS, NET_LAYERS_MAX, sizeof *net->squares);
+    net->clip = train_take(memory, TRAIN_PARAMETERS, 1, sizeof *net->clip);
+    net->scratch = train_take(memory, TRAIN_SCRATCH, net->scratch_bytes, 1);
+}
+
+/* --- parameters -------------------------------------------------------------------------------------------
+ */
+
+/* A saved layer: n * d weights without padding, n biases, then each state of theirs in the same order. */
+static void unpad(const struct net_params *p, float *to, const float *from)
+{
+    for (uint32_t i = 0; i < p->n; i++)
+        memcpy(to + (size_t)i * p->d, from + (size_t)i * p->stride, p->d * sizeof *to);
+    memcpy(to + (size_t)p->n * p->d, from + (size_t)p->n * p->stride, p->n * sizeof *to);
+}
+
+static void pad(const struct net_params *p, float *to, const float *from)
+{
+    for (uint32_t i = 0; i < p->n; i++)
+        memcpy(to + (size_t)i * p->stride, from + (size_t)i * p->d, p->d * sizeof *to);
+    memcpy(to + (size_t)p->n * p->stride, from + (size_t)p->n * p->d, p->n * sizeof *to);
+}
+
+/* Arrays of p->floats that a parameter is made of: itself and its optimizer's. */
+static size_t arrays(const struct net *net)
+{
+    return 1 + opt_state_floats(net->options.optimizer, PARAMS_ROW) / PARAMS_ROW;
+}
+
+static size_t saved_weights(const struct net_params *p)
+{
+    return (size_t)p->n * p->d + p->n;
+}
+
+size_t net_saved_floats(const struct net *net, uint32_t p)
+{
+    return arrays(net) * saved_weights(&net->params[p]);
+}
+
+static float *array_of(const struct net_params *p, size_t which)
+{
+    return which == 0 ? p->w : p->state + (which - 1) * p->floats;
+}
+
+bool net_save(const struct net *net, uint32_t number, float *floats, struct gpu_error *error)
+{
+    const struct net_params *p = &net->params[number];
+    float *padded = train_host_new(net->device, p->floats * sizeof *padded, error);
+    bool is_good = padded != NULL;
+    for (size_t a = 0; a < arrays(net) && is_good; a++) {
+        train_copy(net->device, padded, array_of(p, a), p->floats * sizeof *padded);
+        is_good = train_wait(net->device, error);
+        unpad(p, floats + a * saved_weights(p), padded);
+    }
+    train_host_free(net->device, padded);
+    return is_good;
+}
+
+bool net_load(struct net *net, uint32_t number, const float *floats, struct gpu_error *error)
+{
+    const struct net_params *p = &net->params[number];
+    float *padded = train_host_new(net->device, p->floats * sizeof *padded, error);
+    bool is_good = padded != NULL;
+    for (size_t a = 0; a < arrays(net) && is_good; a++) {
+        for (size_t i = 0; i < p->floats; i++) /* padding never has a gradient */
+            padded[i] = a == 0 ? 0.0F : opt_state_init(net->options.optimizer, net->options.accumulator);
+        pad(p, padded, floats + a * saved_weights(p));
+        for (uint32_t i = 0; a == 0 && i < p->n; i++)
+            memset(padded + (size_t)i * p->stride + p->d, 0, (p->stride - p->d) * sizeof *padded);
+        train_copy(net->device, array_of(p, a), padded, p->floats * sizeof *padded);
+        is_good = train_wait(net->device, error);
+    }
+    train_host_free(net->device, padded);
+    return is_good;
+}
+
+bool net_start(struct net *net, const struct kernels *kernels, struct gpu_error *error)
+{
+    bool is_good = true;
+    for (uint32_t i = 0; i < net->layers_count && is_good; i++) {
+        const struct net_layer *l = &net->layers[i];
+        if (!l->params)
+            continue;
+        uint32_t number = (uint32_t)(l->params - net->params);
+        size_t weights = saved_weights(l->params), all = net_saved_floats(net, number);
+        float *floats = calloc(all + 16, sizeof *floats);
+        leat_assert(floats);
+        kernels->init_uniform(floats, num_mix(net->options.seed + number + 1), l->bound,
+                              (size_t)l->params->n * l->params->d);
+        for (size_t f = weights; f < all; f++)
+            floats[f] = opt_state_init(net->options.optimizer, net->options.accumulator);
+        is_good = net_load(net, number, floats, error);
+        free(floats);
+    }
+    return is_good;
+}
+
+/* By the norm of all gradients together. */
+static void clip(struct net *net)
+{
+    const struct batch_kernels *k = net->device->kernels;
+    for (uint32_t i = 0; i < net->params_count; i++) {
+        struct batch_check a = squares_of(net, &net->params[i], net->squares + i);
+        a.scratch = net->scratch;
+        k->check(&a, net->device->stream);
+    }
+    struct batch_clip c = {.squares = net->squares,
+                           .count = net->params_count,
+                           .norm_max = net->options.clip_norm,
+                           .scale = net->clip};
+    k->clip(&c, net->device->stream);
+}
+
+void net_update(struct net *net)
+{
+    bool is_clipped = net->options.clip_norm > 0.0F;
+    if (is_clipped)
+        clip(net);
+    for (uint32_t i = 0; i < net->params_count; i++) {
+        struct net_params *p = &net->params[i];
+        struct batch_params_update a = {.w = p->w,
+                                        .state = p->state,
+                                        .g = p->gradient,
+                                        .n = p->floats,
+                                        .kind = net->options.optimizer,
+                                        .params = net->options.params,
+                                        .scale = is_clipped ? net->clip : NULL};
+        net->device->kernels->params_update(&a, net->device->stream);
+    }
+}
+
+/* --- a step -----------------------------------------------------------------------------------------------
+ */
+
+void net_begin(struct net *net)
+{
+    for (uint32_t i = 0; i < net->matrices_count; i++)
+        net->matrices[i].has_slopes = net->matrices[i].needs_mask = false;
+}
+
+void net_forward(struct net *net, uint32_t n)
+{
+    for (uint32_t i = 0; i < net->layers_count; i++)
+        net->layers[i].kind->forward(net, &net->layers[i], n);
+}
+
+void net_backward(struct net *net, uint32_t n)
+{
+    for (uint32_t i = net->layers_count; i-- > 0;)
+        net->layers[i].kind->backward(net, &net->layers[i], n);
+}
+
+void net_mask(struct net *net, uint32_t n, const uint8_t *is_rejected)
+{
+    for (uint32_t i = 0; i < net->matrices_count; i++) {
+        const struct net_matrix *m = &net->matrices[i];
+        struct batch_mask_rows a = {
+            .x = m->values, .n = n, .columns = m->columns, .stride = m->stride, .is_rejected = is_rejected};
+        net->device->kernels->mask_rows(&a, net->device->stream);
+    }
+}
+
+bool net_adds_part(struct net *net, struct net_matrix *m, uint32_t n)
+{
+    if (!m->has_slopes)
+        train_fill(net->device, m->slopes, 0, (size_t)n * m->stride * sizeof *m->slopes);
+    m->has_slopes = true;
+    return true;
+}

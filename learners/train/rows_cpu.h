@@ -1,0 +1,21 @@
+/* Rows in the tables of a CPU (learners/table.h), for a training step. */
+#ifndef LEARNERS_TRAIN_ROWS_CPU_H
+#define LEARNERS_TRAIN_ROWS_CPU_H
+
+#include "learners/table.h"
+#include "learners/train/train.h"
+
+struct rows_cpu {
+    struct table *tables;     /* of all fields, the model's */
+    size_t vector_at;         /* in a payload; 0: no vectors */
+    struct table_row **found; /* scratch, of each place of a batch */
+    uint32_t *steps;          /* scratch, of each place of a call */
+    uint8_t *none;            /* zeros: nobody learns */
+};
+
+/* places_max: of a batch or a call. The tables stay the model's. */
+void rows_cpu_init(struct rows_cpu *rows, struct table *tables, size_t vector_at, size_t places_max);
+void rows_cpu_free(struct rows_cpu *rows);
+struct train_rows rows_cpu_of(struct rows_cpu *rows);
+
+#endif

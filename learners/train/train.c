@@ -1,0 +1,230 @@
+/* Making and freeing what a step needs; step.c makes it. */
+#include "learners/train/train.h"
+
+#include "core/base.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { NUMBER_BYTES = 16 }; /* a linear weight with its state: LINEAR_BYTES of the model */
+
+/* --- making -----------------------------------------------------------------------------------------------
+ */
+
+static struct net_options network_of(const struct model_options *o)
+{
+    struct net_options n = {.kind = o->network,
+                            .fields = o->vectors,
+                            .dim = o->interaction == INTERACTION_FFM ? 0 : o->dim,
+                            .dense = o->dense,
+                            .labels = MAX(o->labels, 1U),
+                            .cross_layers = o->cross_layers,
+                            .experts = o->experts,
+                            .optimizer = o->head.kind,
+                            .params = o->head.params,
+                            .accumulator = o->head.accumulator,
+                            .clip_norm = o->clip_norm,
+                            .precision = o->precision,
+                            .seed = num_mix(o->seed ^ 0x4ead)};
+    if (o->vectors == 0)
+        n.dim = 0;
+    else if (o->interaction == INTERACTION_FFM)
+        n.dim = (uint32_t)FFM_ROUND(o->vectors) * o->dim;
+    memcpy(n.hidden, o->hidden, sizeof n.hidden);
+    memcpy(n.bottom, o->bottom, sizeof n.bottom);
+    return n;
+}
+
+/* Floats of an id's vector. */
+static uint32_t vector_floats(const struct train *t)
+{
+    return t->net.options.dim;
+}
+
+static void group_take(struct train_group *g, struct train_memory *memory)
+{
+    size_t n = g->places_max;
+    g->count = train_take(memory, TRAIN_ROWS, 1, sizeof *g->count);
+    g->unique = train_take(memory, TRAIN_ROWS, n, sizeof *g->unique);
+    g->unique_ids = train_take(memory, TRAIN_ROWS, n, sizeof *g->unique_ids);
+    g->unique_tables = train_take(memory, TRAIN_ROWS, n, sizeof *g->unique_tables);
+    g->order = train_take(memory, TRAIN_ROWS, n, sizeof *g->order);
+    g->starts = train_take(memory, TRAIN_ROWS, n + 1, sizeof *g->starts);
+    g->rows = train_take(memory, TRAIN_ROWS, n, sizeof *g->rows);
+    g->weights = train_take(memory, TRAIN_ROWS, n, sizeof *g->weights);
+}
+
+static void group_shape(struct train *t, uint32_t first, uint32_t fields, bool has_vectors)
+{
+    if (fields == 0)
+        return;
+    struct train_group *g = &t->groups[t->groups_count++];
+    *g = (struct train_group){.first = first, .fields = fields, .has_vectors = has_vectors};
+    for (uint32_t f = first; f < first + fields; f++)
+        g->places_max += (t->options->is_list[f] ? MODEL_LIST_MAX : 1) * t->events_max;
+}
+
+/* What all kernels of a step ask for, at most. */
+static size_t scratch_of(const struct train *t)
+{
+    const struct batch_kernels *k = t->device.kernels;
+    size_t most = BATCH_SCRATCH_MIN;
+    for (uint32_t i = 0; i < t->groups_count; i++) {
+        const struct train_group *g = &t->groups[i];
+        struct batch_segments in = {.n = g->places_max, .d = MAX(vector_floats(t), 4U)};
+        struct batch_dedupe dedupe = {.tables_count = g->fields, .n = g->places_max, .method = DEDUPE_HASH};
+        struct batch_update update = {.in = in, .kind = t->options->embedding.kind};
+        struct batch_weights_update weights = {.in = {.n = g->places_max, .d = 1}};
+        k->dedupe(&dedupe, t->device.stream);
+        k->update(&update, t->device.stream);
+        k->weights_update(&weights, t->device.stream);
+        most = MAX(MAX(most, dedupe.scratch_bytes), MAX(update.scratch_bytes, weights.scratch_bytes));
+    }
+    struct batch_weights_update numbers = {.in = {.n = (t->options->dense + 1) * t->options->batch, .d = 1}};
+    k->weights_update(&numbers, t->device.stream);
+    return MAX(most, numbers.scratch_bytes);
+}
+
+static void take_all(struct train *t, struct train_memory *memory)
+{
+    size_t n = t->events_max, dense = t->options->dense;
+    train_input_take(&t->batch, memory);
+    train_input_take(&t->call, memory);
+    for (uint32_t i = 0; i < t->groups_count; i++)
+        group_take(&t->groups[i], memory);
+    if (t->rows.take)
+        t->rows.take(t->rows.of, memory);
+    net_take(&t->net, memory);
+    t->iota = train_take(memory, TRAIN_ROWS, t->places_max + 1, sizeof *t->iota);
+    t->number_event =
+        train_take(memory, TRAIN_ROWS, (dense + 1) * t->batch.capacity, sizeof *t->number_event);
+    t->number_starts = train_take(memory, TRAIN_ROWS, dense + 2, sizeof *t->number_starts);
+    t->number_count = train_take(memory, TRAIN_ROWS, 1, sizeof *t->number_count);
+    t->number_rows = train_take(memory, TRAIN_PARAMETERS, dense + 1, sizeof *t->number_rows);
+    t->number_weights = train_take(memory, TRAIN_PARAMETERS, dense + 1, sizeof *t->number_weights);
+    t->number_params = train_take(memory, TRAIN_PARAMETERS, dense + 1, NUMBER_BYTES);
+    t->logits_bytes = MAX(t->options->labels, 1U) * n * sizeof *t->logits;
+    t->logits = train_take(memory, TRAIN_ACTIVATIONS, t->logits_bytes, 1);
+    if (t->net.output)
+        t->slopes = t->net.output->slopes; /* of one label: the logits' own */
+    else
+        t->slopes = train_take(memory, TRAIN_ACTIVATIONS, n, sizeof *t->slopes);
+    t->scratch = train_take(memory, TRAIN_SCRATCH, t->scratch_bytes, 1);
+}
+
+/* Numbers that stay, made on the host and sent. */
+static bool send_constants(struct train *t, struct gpu_error *error)
+{
+    size_t n = t->batch.capacity, columns = (size_t)t->options->dense + 1, places = t->places_max;
+    size_t bytes = (places + 1 + columns * n + columns + 1) * sizeof(uint32_t) + columns * sizeof(void *);
+    void **rows = train_host_new(&t->device, bytes, error);
+    if (!rows)
+        return false;
+    uint32_t *iota = (uint32_t *)(void *)(rows + columns), *event = iota + places + 1,
+             *starts = event + columns * n;
+    for (size_t i = 0; i <= places; i++)
+        iota[i] = (uint32_t)i;
+    for (size_t i = 0; i < columns * n; i++)
+        event[i] = (uint32_t)(i % n);
+    for (size_t c = 0; c <= columns; c++)
+        starts[c] = (uint32_t)(c * n);
+    for (size_t c = 0; c < columns; c++)
+        rows[c] = (unsigned char *)t->number_params + c * NUMBER_BYTES;
+    train_copy(&t->device, t->iota, iota, (places + 1) * sizeof *iota);
+    train_copy(&t->device, t->number_event, event, columns * n * sizeof *event);
+    train_copy(&t->device, t->number_starts, starts, (columns + 1) * sizeof *starts);
+    train_copy(&t->device, t->number_count, iota + columns, sizeof *iota); /* how many: columns */
+    train_copy(&t->device, t->number_rows, rows, columns * sizeof *rows);
+    bool is_good = train_wait(&t->device, error);
+    train_host_free(&t->device, rows);
+    return is_good;
+}
+
+/* Shapes alone: nothing is taken, but for what events come into. */
+static bool shape(struct train *t, const struct train_setup *setup, struct gpu_error *error)
+{
+    const struct model_options *o = setup->options;
+    *t = (struct train){.options = o, .device = setup->device, .rows = setup->rows, .epoch = 1};
+    t->events_max = MAX(o->batch, (uint32_t)MODEL_ROWS_MAX);
+    struct net_options network = network_of(o);
+    net_shape(&t->net, &network, &t->device, t->events_max);
+    group_shape(t, 0, o->vectors, true);
+    group_shape(t, o->vectors, o->fields - o->vectors, false);
+    t->memory.device = &t->device;
+    t->places_max = (o->dense + 2) * t->events_max;
+    for (uint32_t i = 0; i < t->groups_count; i++)
+        t->places_max = MAX(t->places_max, t->groups[i].places_max);
+    t->scratch_bytes = scratch_of(t);
+    return train_input_init(&t->batch, o, &t->device, o->batch, &t->net, error) &&
+           train_input_init(&t->call, o, &t->device, MODEL_ROWS_MAX, &t->net, error);
+}
+
+static struct train *new_shape(const struct train_setup *setup, struct gpu_error *error)
+{
+    struct train *t = calloc(1, sizeof *t);
+    leat_assert(t);
+    if (shape(t, setup, error)) {
+        take_all(t, &t->memory);
+        return t;
+    }
+    train_free(t);
+    return NULL;
+}
+
+struct train *train_new(const struct train_setup *setup, struct gpu_error *error)
+{
+    struct train *t = new_shape(setup, error);
+    if (!t)
+        return NULL;
+    size_t logits = (size_t)MAX(t->options->labels, 1U) * MODEL_ROWS_MAX;
+    bool is_good = train_memory_make(&t->memory, error);
+    if (is_good) {
+        take_all(t, &t->memory);
+        t->host_logits = train_host_new(&t->device, logits * sizeof(float), error);
+        t->host_rejected = train_host_new(&t->device, MODEL_ROWS_MAX, error);
+        is_good = t->host_logits && t->host_rejected && send_constants(t, error) &&
+                  net_start(&t->net, setup->kernels, error);
+    }
+    if (is_good)
+        return t;
+    train_free(t);
+    return NULL;
+}
+
+void train_free(struct train *t)
+{
+    if (!t)
+        return;
+    train_input_free(&t->batch);
+    train_input_free(&t->call);
+    train_host_free(&t->device, t->host_logits);
+    train_host_free(&t->device, t->host_rejected);
+    train_memory_free(&t->memory);
+    free(t);
+}
+
+bool train_save_numbers(struct train *t, float *floats, struct gpu_error *error)
+{
+    size_t bytes = ((size_t)t->options->dense + 1) * NUMBER_BYTES;
+    float *host = train_host_new(&t->device, bytes, error);
+    if (!host)
+        return false;
+    train_copy(&t->device, host, t->number_params, bytes);
+    bool is_good = train_wait(&t->device, error);
+    memcpy(floats, host, bytes);
+    train_host_free(&t->device, host);
+    return is_good;
+}
+
+bool train_load_numbers(struct train *t, const float *floats, struct gpu_error *error)
+{
+    size_t bytes = ((size_t)t->options->dense + 1) * NUMBER_BYTES;
+    float *host = train_host_new(&t->device, bytes, error);
+    if (!host)
+        return false;
+    memcpy(host, floats, bytes);
+    train_copy(&t->device, t->number_params, host, bytes);
+    bool is_good = train_wait(&t->device, error);
+    train_host_free(&t->device, host);
+    return is_good;
+}

@@ -1,0 +1,108 @@
+/*
+ * A training step over a whole batch, on a CPU or a GPU: the same kernels in the same order
+ * (kernels/batch.h), so that what is learned is the same. Events come by train_add; each is predicted before
+ * (train_predict) by the rows and weights that are there; when the batch is full, train_step:
+ *
+ *   ids -> distinct ids -> their rows (found or made) -> vectors into a matrix, a row an event -> linear
+ *   weights, interaction, network -> loss -> back through them -> slopes summed by row in the order of places
+ *   -> each row, each dense weight makes one step of its optimizer
+ *
+ * What decides where rows lie is struct train_rows: tables of the CPU (rows_cpu.c) or of a GPU.
+ * All memory is taken once, when the model is made.
+ * One thread owns it.
+ */
+#ifndef LEARNERS_TRAIN_TRAIN_H
+#define LEARNERS_TRAIN_TRAIN_H
+
+#include "learners/train/input.h"
+#include "learners/train/net.h"
+
+/* Fields whose rows are alike: those with vectors, and those with a linear weight alone. */
+struct train_group {
+    uint32_t first, fields; /* of the model */
+    bool has_vectors;
+    uint32_t places_max;
+    uint32_t *count;          /* as dedupe leaves them, in the device's memory */
+    uint32_t *unique;         /* [places_max] */
+    uint64_t *unique_ids;     /* [places_max] */
+    uint32_t *unique_tables;  /* [places_max] */
+    uint32_t *order, *starts; /* [places_max], [places_max + 1] */
+    void **rows;              /* [places_max] of a number; NULL: none */
+    float *weights;           /* [places_max] linear, of a number */
+};
+
+struct train;
+
+/* Where rows lie, and how. Pointers in rows[] are to the vector, with its state behind it; the linear weight
+ * is linear_at bytes from there; rows without a vector are the linear weight. */
+struct train_rows {
+    void *of;
+    int32_t linear_at;
+    enum row_format format;
+    /* Memory that it takes; in both walks. May be NULL. */
+    void (*take)(void *of, struct train_memory *memory);
+    /* rows[u] of each number, by the rule of a batch (table.h, table_resolve_batch). false: error. */
+    bool (*resolve)(void *of, struct train *t, struct train_group *g, struct gpu_error *error);
+    /* Without a sighting: rows[p] of each place of a call, or, finds_numbers, rows[u] as resolve. */
+    bool finds_numbers;
+    bool (*find)(void *of, struct train *t, struct train_group *g, const struct train_input *in,
+                 struct gpu_error *error);
+};
+
+struct train {
+    const struct model_options *options; /* of the model, whose rates may change between steps */
+    struct train_device device;
+    struct train_rows rows;
+    struct train_memory memory;
+    struct train_input batch, call;
+    struct train_group groups[2];
+    uint32_t groups_count;
+    struct net net;
+    uint32_t events_max, places_max;
+    uint64_t steps;
+    uint32_t epoch;         /* of the checkpoint being written to */
+    uint32_t *iota;         /* 0, 1, 2 ...: places in their order; absent places are numbers without rows */
+    uint32_t *number_event; /* of place column * batch + event of the dense numbers */
+    uint32_t *number_starts, *number_count;
+    void **number_rows;    /* [dense + 1] of the linear weights of numbers, the bias last */
+    float *number_weights; /* [dense + 1] read of them */
+    float *number_params;  /* [dense + 1][LINEAR_FLOATS] weights with state */
+    float *logits;         /* [labels][events_max] */
+    size_t logits_bytes;
+    float *slopes;      /* [events_max] of one label; the network's output's */
+    float *host_logits; /* what comes back of a call's events */
+    uint8_t *host_rejected;
+    void *scratch;
+    size_t scratch_bytes;
+};
+
+/* network: what follows from options. rows: see there. kernels: for first values. */
+struct train_setup {
+    const struct model_options *options;
+    struct train_device device;
+    struct train_rows rows;
+    const struct kernels *kernels;
+};
+
+/* NULL: error. `options` must stay. */
+struct train *train_new(const struct train_setup *setup, struct gpu_error *error);
+void train_free(struct train *t);
+
+static inline uint32_t train_pending(const struct train *t)
+{
+    return t->batch.n;
+}
+
+/* Predicts events from .. to of a call (at most MODEL_ROWS_MAX): logits as learned, NaN where rejected. */
+bool train_predict(struct train *t, const struct train_events *events, uint32_t from, uint32_t to,
+                   double *logits, struct gpu_error *error);
+void train_add(struct train *t, const struct train_events *events, uint32_t from, uint32_t to);
+/* The batch that was added makes its step. */
+bool train_step(struct train *t, struct gpu_error *error);
+
+/* Linear weights of the dense numbers, the bias last: [dense + 1][LINEAR_FLOATS], in host memory. They wait.
+ */
+bool train_save_numbers(struct train *t, float *floats, struct gpu_error *error);
+bool train_load_numbers(struct train *t, const float *floats, struct gpu_error *error);
+
+#endif

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Learners with `device: cuda(0)` on the host's model of a GPU: the CPU's predictions, bit for bit, through kills and
+checkpoints, and from one device to the other.
+
+    tests/device/test_learning.py PATH_OF_LEAT PATH_OF_LEAT_CUDA_ON_HOST_SO
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tests"))
+import tap  # noqa: E402
+
+LEAT, LIBRARY = (os.path.abspath(path) for path in sys.argv[1:3])
+EVENTS = 1500
+
+JOB = """
+job learning {{ workers: 1, checkpoint: {{ every: 10ms, dir: "{state}" }} }}
+source events = file {{
+  path: "{data}"
+  schema: {{ ts: time(ms), user: int, item: int, cat: text, hour: int, price: float, age: float, clicked: int! }}
+  event_time: ts, max_delay: 5s
+}}
+learner model = {kind} from events {{
+  {labels}: {label}, sparse: [user, item, cat, hour], dense: [price, age]
+  embedding: {{ dim: 8, admit_after: 2, expire_after: 1h }}, {more}
+  batch: 32, device: {device}
+}}
+sink predictions = file from model.predictions {{ path: "{out}" }}
+"""
+
+KINDS = {
+    "deepfm": "hidden: [8]",
+    "dcnv2": "hidden: [8], cross_layers: 1",
+    "dlrm": "hidden: [8], bottom: [4]",
+    "mmoe": "hidden: [8], towers: [4], experts: 2",
+}
+
+
+class Folder:
+    def __init__(self, path, events=EVENTS):
+        self.path = path
+        self.data = os.path.join(path, "ctr", "ctr.jsonl")
+        subprocess.run([LEAT, "generate", "ctr", "--labelled", "--events", str(events), "--out", os.path.dirname(self.data)],
+                       check=True, capture_output=True)
+
+    def job(self, name, kind, device, more=None, **values):
+        place = os.path.join(self.path, name)
+        several = kind == "mmoe"
+        values = {"state": place + ".state", "data": self.data, "out": place + ".jsonl", **values}
+        text = JOB.format(kind=kind, device=device, more=KINDS[kind] if more is None else more,
+                          labels="labels" if several else "label", label="[clicked]" if several else "clicked", **values)
+        with open(place + ".leat", "w", encoding="utf-8") as file:
+            file.write(text)
+        return place
+
+    @staticmethod
+    def run(place, expected=(0,), failpoints=""):
+        environment = {**os.environ, "LEAT_CUDA_LIBRARY": LIBRARY, "LEAT_FAILPOINTS": failpoints}
+        done = subprocess.run([LEAT, "run", place + ".leat"], check=False, capture_output=True, text=True, env=environment,
+                              timeout=100)
+        assert done.returncode in expected, (done.returncode, done.stdout[-800:], done.stderr[-2000:])
+        return done.stdout + done.stderr
+
+    @staticmethod
+    def predictions(place):
+        with open(place + ".jsonl", "rb") as file:
+            return file.read()
+
+
+def test_same_as_the_cpu():
+    with tempfile.TemporaryDirectory() as path:
+        folder = Folder(path)
+        for kind in KINDS:
+            places = [folder.job(f"{kind}-{device[:4]}", kind, device) for device in ("cpu", "cuda(0)")]
+            for place in places:
+                folder.run(place)
+            ours, theirs = (folder.predictions(place) for place in places)
+            assert len(ours.splitlines()) == EVENTS, kind
+            assert ours == theirs, f"{kind}: predictions of the two devices differ"
+
+
+def test_killed_and_moved():
+    """A run is killed after a checkpoint, goes on on the other device, is killed again (unless it had come to its end), and
+    ends on the first."""
+    with tempfile.TemporaryDirectory() as path:
+        folder = Folder(path, 4 * EVENTS)
+        undisturbed = folder.job("whole", "deepfm", "cpu")
+        folder.run(undisturbed)
+        for first, second in (("cuda(0)", "cpu"), ("cpu", "cuda(0)")):
+            name = "moved-" + first[:4]
+            for device, failpoints in ((first, "ckpt.published=kill@1"), (second, "ckpt.published=kill@1"), (first, "")):
+                place = folder.job(name, "deepfm", device)
+                folder.run(place, expected=[-9, 0] if failpoints else [0], failpoints=failpoints)
+            assert folder.predictions(place) == folder.predictions(undisturbed), f"{first}, {second}, {first}"
+
+
+def test_refused_before_it_starts():
+    with tempfile.TemporaryDirectory() as path:
+        folder = Folder(path)
+        for device, more, said in (
+                ("cuda(9)", None, "Device 9 was asked for"), ("tpu", None, "`device` is `auto`, `cpu` or a GPU"),
+                ("cuda(-1)", None, "`device` is `auto`"), ("cuda(0)", "hidden: [8], device_memory: 1KiB", "of device memory at least")):
+            output = folder.run(folder.job("bad", "deepfm", device, more), expected=range(256))
+            assert "error[E0901]" in output and said in output, output
+            assert not os.path.exists(os.path.join(path, "bad.jsonl")), "nothing starts"
+
+
+if __name__ == "__main__":
+    sys.exit(tap.run(globals()))

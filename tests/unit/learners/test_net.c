@@ -1,0 +1,301 @@
+/*
+ * The dense part of models that learn by batches: what comes back through each network is the derivative, by
+ * every weight and by every input, as differences of the forward pass give it; rejected events give nothing.
+ */
+#include "learners/train/net.h"
+
+#include "core/base.h"
+#include "kernels/num.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { EVENTS = 7, EVENTS_ROOM = 9 };
+
+static struct train_device cpu_of(const struct kernels *k)
+{
+    return (struct train_device){.kernels = batch_beside(k)};
+}
+
+static const struct kernels *best(void)
+{
+    const char *reason;
+    return kernels_pick(NULL, &reason);
+}
+
+static float uniform(uint64_t seed, uint64_t i)
+{
+    return (float)(num_mix(num_mix(seed) ^ i) >> 40) / (float)(1 << 23) - 1.0F;
+}
+
+struct trial {
+    struct train_device device;
+    struct train_memory memory;
+    struct net net;
+};
+
+static void trial_begin(struct trial *t, const struct net_options *options)
+{
+    *t = (struct trial){.device = cpu_of(best())};
+    struct gpu_error error;
+    t->memory.device = &t->device;
+    net_shape(&t->net, options, &t->device, EVENTS_ROOM);
+    net_take(&t->net, &t->memory);
+    assert_true(train_memory_make(&t->memory, &error));
+    net_take(&t->net, &t->memory);
+    assert_true(net_start(&t->net, best(), &error));
+    struct net_matrix *in = t->net.input;
+    for (uint32_t e = 0; e < EVENTS; e++)
+        for (uint32_t c = t->net.vectors_from; c < in->columns; c++)
+            in->values[e * in->stride + c] = uniform(1, e * 1000 + c);
+    /* Slopes of the outputs: any numbers; the objective is their sum with the outputs. Layers that start
+     * small start larger here, or their share drowns in rounding. */
+    for (uint32_t p = 0; p < t->net.params_count; p++)
+        for (size_t i = 0; i < t->net.params[p].floats; i++)
+            t->net.params[p].w[i] *= 2.0F;
+}
+
+static void trial_end(struct trial *t)
+{
+    train_memory_free(&t->memory);
+}
+
+static float slope_of(uint32_t event, uint32_t label)
+{
+    return uniform(2, event * 8 + label);
+}
+
+static double objective(struct trial *t)
+{
+    double sum = 0.0;
+    net_forward(&t->net, EVENTS);
+    const struct net_matrix *out = t->net.output;
+    for (uint32_t e = 0; e < EVENTS; e++)
+        for (uint32_t l = 0; l < out->columns; l++)
+            sum += (double)slope_of(e, l) * (double)out->values[e * out->stride + l];
+    return sum;
+}
+
+static void back(struct trial *t)
+{
+    struct net_matrix *out = t->net.output;
+    net_begin(&t->net);
+    (void)objective(t);
+    for (uint32_t e = 0; e < EVENTS; e++)
+        for (uint32_t l = 0; l < out->columns; l++)
+            out->slopes[e * out->stride + l] = slope_of(e, l);
+    out->has_slopes = true;
+    net_backward(&t->net, EVENTS);
+}
+
+/* Whether the objective's differences around *x are what `slope` says; a corner of a relu in between: true.
+ */
+static bool agrees(struct trial *t, float *x, float slope, double *off)
+{
+    const float h = 4e-3F, at = *x;
+    double here = objective(t);
+    *x = at + h;
+    double up = objective(t);
+    *x = at - h;
+    double down = objective(t);
+    *x = at;
+    double right = (up - here) / (double)h, left = (here - down) / (double)h;
+    double middle = (right + left) / 2.0, scale = 1e-2 * (1.0 + fabs(middle));
+    if (fabs(right - left) > scale) /* curved: a corner */
+        return true;
+    *off = middle - (double)slope;
+    return fabs(*off) <= scale;
+}
+
+static void check(const char *name, const struct net_options *options)
+{
+    struct trial t;
+    trial_begin(&t, options);
+    back(&t);
+    struct net *net = &t.net;
+    uint32_t checked = 0, zeros = 0;
+    double off = 0.0;
+    for (uint32_t p = 0; p < net->params_count; p++) {
+        struct net_params *of = &net->params[p];
+        size_t weights = (size_t)of->n * of->stride + of->n, step = weights / 60 + 1;
+        for (size_t i = 0; i < weights; i += step, checked++) {
+            bool is_padding = i < (size_t)of->n * of->stride && i % of->stride >= of->d;
+            zeros += of->gradient[i] == 0.0F;
+            if (is_padding ? of->gradient[i] != 0.0F : !agrees(&t, &of->w[i], of->gradient[i], &off))
+                fail_msg("%s: weight %zu of layer %u: slope %g, off by %g", name, i, p,
+                         (double)of->gradient[i], off);
+        }
+    }
+    assert_true(checked > 20 && zeros < checked / 4 * 3);
+    back(&t);
+    struct net_matrix *in = net->input;
+    for (uint32_t e = 0; e < EVENTS; e++) {
+        for (uint32_t c = 0; c < options->fields * options->dim; c++) {
+            size_t at = (size_t)e * in->stride + net->vectors_from + c;
+            float slope = in->slopes[at];
+            if (!agrees(&t, &in->values[at], slope, &off))
+                fail_msg("%s: vector float %u of event %u: slope %g, off by %g", name, c, e, (double)slope,
+                         off);
+        }
+    }
+    trial_end(&t);
+}
+
+static const struct net_options networks[] = {
+    {.kind = NETWORK_HIDDEN, .fields = 3, .dim = 8, .dense = 3, .labels = 1, .hidden = {12, 5}},
+    {.kind = NETWORK_HIDDEN, .fields = 0, .dim = 0, .dense = 3, .labels = 1, .hidden = {7}},
+    {.kind = NETWORK_CROSS,
+     .fields = 2,
+     .dim = 4,
+     .dense = 3,
+     .labels = 1,
+     .hidden = {9, 5},
+     .cross_layers = 3},
+    {.kind = NETWORK_CROSS, .fields = 2, .dim = 4, .dense = 0, .labels = 1, .cross_layers = 1},
+    {.kind = NETWORK_DOT,
+     .fields = 4,
+     .dim = 8,
+     .dense = 3,
+     .labels = 1,
+     .hidden = {16, 9},
+     .bottom = {6, 5}},
+    {.kind = NETWORK_DOT, .fields = 4, .dim = 4, .dense = 5, .labels = 1, .hidden = {6}},
+    {.kind = NETWORK_DOT, .fields = 5, .dim = 12, .dense = 0, .labels = 1, .hidden = {6}},
+    {.kind = NETWORK_EXPERTS,
+     .fields = 3,
+     .dim = 4,
+     .dense = 2,
+     .labels = 2,
+     .hidden = {8, 6},
+     .bottom = {5},
+     .experts = 3},
+    {.kind = NETWORK_EXPERTS, .fields = 1, .dim = 4, .dense = 0, .labels = 3, .hidden = {4}, .experts = 5},
+};
+
+static struct net_options network(size_t i)
+{
+    struct net_options o = networks[i];
+    o.optimizer = OPT_ADAGRAD;
+    o.params = (struct opt_params){.rate = 0.05F, .decay = 1.0F, .step_max = 1.0F};
+    o.accumulator = 0.1F;
+    o.seed = 7 + i;
+    return o;
+}
+
+static void test_derivatives(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(networks); i++) {
+        struct net_options o = network(i);
+        char name[32];
+        snprintf(name, sizeof name, "network %zu", i);
+        check(name, &o);
+    }
+}
+
+/* Whatever a rejected event has in all matrices: gradients are those of the others. */
+static void test_rejected(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(networks); i++) {
+        struct net_options o = network(i);
+        struct trial t;
+        uint8_t is_rejected[EVENTS_ROOM] = {0};
+        is_rejected[2] = 1;
+        trial_begin(&t, &o);
+        struct net *net = &t.net;
+        (void)objective(&t);
+        for (uint32_t m = 0; m < net->matrices_count; m++)
+            for (uint32_t c = 0; c < net->matrices[m].columns; c++)
+                net->matrices[m].values[2 * net->matrices[m].stride + c] = c % 2 ? NAN : INFINITY;
+        net_begin(net);
+        net_mask(net, EVENTS, is_rejected);
+        for (uint32_t e = 0; e < EVENTS; e++)
+            for (uint32_t l = 0; l < net->output->columns; l++)
+                net->output->slopes[e * net->output->stride + l] = is_rejected[e] ? 0.0F : slope_of(e, l);
+        net->output->has_slopes = true;
+        net_backward(net, EVENTS);
+        for (uint32_t p = 0; p < net->params_count; p++)
+            for (size_t w = 0; w < net->params[p].floats; w++)
+                assert_true(isfinite(net->params[p].gradient[w]));
+        trial_end(&t);
+    }
+}
+
+/* Saved and loaded: the same outputs and the same next steps, whatever was there. */
+static void test_saved(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(networks); i++) {
+        struct net_options o = network(i);
+        o.clip_norm = 0.01F;
+        struct trial a, b;
+        struct gpu_error error;
+        trial_begin(&a, &o);
+        back(&a);
+        net_update(&a.net);
+        o.seed++;
+        trial_begin(&b, &o);
+        for (uint32_t p = 0; p < a.net.params_count; p++) {
+            float *floats = calloc(net_saved_floats(&a.net, p), sizeof *floats);
+            assert_true(net_save(&a.net, p, floats, &error) && net_load(&b.net, p, floats, &error));
+            free(floats);
+        }
+        double before = objective(&a);
+        assert_true(before == objective(&b));
+        back(&a);
+        back(&b);
+        net_update(&a.net);
+        net_update(&b.net);
+        assert_true(objective(&a) == objective(&b) && objective(&a) < before);
+        trial_end(&a);
+        trial_end(&b);
+    }
+}
+
+/* All gradients together are no longer than clip_norm: SGD with rate 1 moves the weights so far at most. */
+static void test_clipped(void **state)
+{
+    (void)state;
+    struct net_options o = network(0);
+    o.optimizer = OPT_SGD, o.params.rate = 1.0F, o.clip_norm = 0.25F;
+    struct trial t;
+    trial_begin(&t, &o);
+    back(&t);
+    double squares = 0.0, moved = 0.0;
+    float *before[8];
+    for (uint32_t p = 0; p < t.net.params_count; p++) {
+        const struct net_params *of = &t.net.params[p];
+        before[p] = malloc(of->floats * sizeof(float));
+        memcpy(before[p], of->w, of->floats * sizeof(float));
+        for (size_t i = 0; i < of->floats; i++)
+            squares += (double)of->gradient[i] * (double)of->gradient[i];
+    }
+    assert_true(sqrt(squares) > 0.3);
+    net_update(&t.net);
+    for (uint32_t p = 0; p < t.net.params_count; p++) {
+        const struct net_params *of = &t.net.params[p];
+        for (size_t i = 0; i < of->floats; i++)
+            moved += pow((double)of->w[i] - (double)before[p][i], 2.0);
+        free(before[p]);
+    }
+    assert_true(fabs(sqrt(moved) - 0.25) < 1e-4);
+    trial_end(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_derivatives),
+        cmocka_unit_test(test_rejected),
+        cmocka_unit_test(test_saved),
+        cmocka_unit_test(test_clipped),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
