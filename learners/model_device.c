@@ -10,7 +10,10 @@
 
 #include <stdlib.h>
 
-enum { EXTRA_FLOATS = LINEAR_BYTES / sizeof(float) };
+enum {
+    EXTRA_FLOATS = LINEAR_BYTES / sizeof(float),
+    ROW_BUCKET_BYTES = 32, /* of a row in its bucket: key, digest and header */
+};
 
 bool model_can_attach(const struct model_options *options)
 {
@@ -29,6 +32,7 @@ bool model_can_attach(const struct model_options *options)
 struct device_set {
     uint32_t first, count, batch_max;
     struct gpu_table_options tables[MODEL_FIELDS_MAX];
+    uint32_t places[MODEL_FIELDS_MAX]; /* of a batch, at most */
     float extra[EXTRA_FLOATS];
 };
 
@@ -45,8 +49,11 @@ static void set_tables(const struct model *m, struct device_set *s)
                                                   .init_bound = model_field_bound(m, s->first + i)};
     }
     s->batch_max = 0;
-    for (uint32_t f = s->first; f < s->first + s->count; f++)
-        s->batch_max += (o->is_list[f] ? MODEL_LIST_MAX : 1) * MAX(o->batch, (uint32_t)MODEL_ROWS_MAX);
+    for (uint32_t i = 0; i < s->count; i++) {
+        s->places[i] =
+            (o->is_list[s->first + i] ? MODEL_LIST_MAX : 1) * MAX(o->batch, (uint32_t)MODEL_ROWS_MAX);
+        s->batch_max += s->places[i];
+    }
     if (!o->linear_is_off)
         linear_init_payload(m, s->extra);
 }
@@ -65,6 +72,24 @@ static struct gpu_tables_options tables_of(const struct model *m, const struct d
                                    .memory_bytes = memory};
     memcpy(o.extra, s->extra, sizeof o.extra);
     return o;
+}
+
+/*
+ * Tables that grow first must not leave nothing to the others: as far as half of the memory goes, each has
+ * room for what a batch may bring it from the start. What create refuses, it refuses without this, too.
+ */
+static void reserve_batches(struct device_set *s, const struct gpu_tables_options *o,
+                            const struct gpu_table_api *api)
+{
+    struct gpu_tables_plan plan;
+    struct gpu_error error;
+    if (!api->plan(o, o->memory_bytes, &plan, &error))
+        return;
+    uint64_t row_bytes = gpu_extra_at(o) + o->extra_floats * sizeof(float) + ROW_BUCKET_BYTES;
+    uint64_t share = (o->memory_bytes - plan.bytes_least) / 2 / s->count / row_bytes;
+    for (uint32_t i = 0; i < s->count; i++)
+        if (s->tables[i].rows_max == 0)
+            s->tables[i].rows_start = MIN(2 * (uint64_t)s->places[i], share);
 }
 
 /* Where a CPU's payload has what a row of the device has. */
@@ -97,6 +122,7 @@ static struct device_table *table_new(struct model *m, uint32_t first, uint32_t 
                                      .expire_after_us = m->options.expire_after_us};
     if (first < m->options.vectors)
         m->device_rows->linear_at = (int32_t)gpu_extra_at(&o.tables);
+    reserve_batches(s, &o.tables, d->api->tables);
     struct device_table *t = device_table_new(&o, error);
     free(s);
     return t;

@@ -67,6 +67,8 @@ rig::~rig()
     seen.free();
     count.free();
     rows.free();
+    missing.free();
+    missing_count.free();
     values.free();
     found.free();
     bytes.free();
@@ -130,7 +132,8 @@ bool rig::room_for(const std::vector<distinct_key> &distinct)
     if (!grows)
         return true;
     for (const distinct_key &key : distinct)
-        rows_new[key.table] += plain.tables[key.table].options.rows_max == 0;
+        rows_new[key.table] +=
+            plain.tables[key.table].options.rows_max == 0 && plain.tables[key.table].find(key.key) == NULL;
     const uint32_t places = plain.options.batch_max;
     if (step % 5 != 0 && d->api->tables->has_room(tables, rows_new.data(), places))
         return true;
@@ -150,15 +153,40 @@ bool rig::room_for(const std::vector<distinct_key> &distinct)
     return is_good();
 }
 
+/* Rows that are there already stay, when others have to make room for those that come. */
+bool rig::mark(const gpu_batch &batch, const std::vector<distinct_key> &distinct)
+{
+    missing.need(d, batch.n), missing_count.need(d, 1);
+    d->api->tables->missing(tables, d->stream, &batch, missing.there, missing_count.there);
+    missing.pull(batch.n), missing_count.pull(1);
+    if (!wait("missing"))
+        return false;
+    std::set<uint32_t> lacking(missing.here, missing.here + missing_count.here[0]);
+    for (uint32_t u = 0; u < distinct.size(); u++) {
+        plain_table &table = plain.tables[distinct[u].table];
+        const bool is_there = table.find(distinct[u].key) != NULL;
+        if (is_there == (lacking.count(u) != 0) &&
+            (is_there || known.count({distinct[u].table, distinct[u].key}) == 0))
+            fail("step %u: key %llu of table %u is %s, and missing says otherwise", batch.step,
+                 (unsigned long long)distinct[u].key, distinct[u].table, is_there ? "there" : "not there");
+        if (is_there && table.options.rows_max == 0)
+            table.rows[distinct[u].key].step = batch.step;
+    }
+    return is_good();
+}
+
 bool rig::batch(const std::vector<place> &places)
 {
     std::vector<distinct_key> distinct = distinct_keys(places);
-    if (!is_good() || !fetch_cold(distinct) || !room_for(distinct))
+    if (!is_good())
         return false;
     upload(places, distinct);
     gpu_batch on_device = {count.there, keys.there, table_of.there,          starts.there,
-                           order.there, seen.there, (uint32_t)places.size(), ++step,
+                           order.there, seen.there, (uint32_t)places.size(), step + 1,
                            epoch,       NULL};
+    if (!mark(on_device, distinct) || !fetch_cold(distinct) || !room_for(distinct))
+        return false;
+    step++;
     d->api->tables->resolve(tables, d->stream, &on_device, rows.there);
     rows.pull(distinct.size());
     if (!wait("resolve"))

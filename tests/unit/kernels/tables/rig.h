@@ -152,6 +152,7 @@ class rig
 
   private:
     bool is_same(const unsigned char *got, const plain_row &row) const;
+    bool mark(const gpu_batch &batch, const std::vector<distinct_key> &distinct);
     bool check_last();
     bool check_values(const std::vector<std::pair<uint32_t, uint64_t>> &keys);
     bool check_bytes(const std::vector<std::pair<uint32_t, uint64_t>> &keys);
@@ -164,6 +165,7 @@ class rig
     mirror<uint64_t> keys;
     mirror<uint32_t> table_of, starts, order, seen, count;
     mirror<void *> rows;
+    mirror<uint32_t> missing, missing_count;
     mirror<float> values;
     mirror<uint8_t> found;
     mirror<unsigned char> bytes;

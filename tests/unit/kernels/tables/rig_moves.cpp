@@ -75,6 +75,11 @@ bool rig::import_all(const std::vector<std::pair<exported_row, plain_row>> &all,
     gpu_error error = {};
     for (size_t from = 0; from < all.size() && is_good(); from += most) {
         const size_t n = all.size() - from < most ? all.size() - from : most;
+        std::vector<distinct_key> piece;
+        for (size_t i = 0; i < n; i++)
+            piece.push_back({all[from + i].first.head.table, all[from + i].first.head.key, 0, 0});
+        if (!room_for(piece))
+            return false;
         heads.need(d, n), payloads.need(d, n * floats);
         for (size_t i = 0; i < n; i++) {
             const exported_row &row = all[from + i].first;

@@ -46,18 +46,25 @@ static void choose(soak *s, device *d)
     s->set.accumulator = 0.25F;
     s->batch = 20 + s->random.below(200 * scale);
     s->set.batch_max = (uint32_t)s->batch;
-    s->set.memory_bytes = (uint64_t)(3 + s->random.below(6)) * scale << 20;
     s->keys = s->batch * (2 + s->random.below(20));
     const uint64_t n = 1 + s->random.below(4);
+    /* Tables with room for a batch from the start, and hardly more memory; or that grow as they like. */
+    const bool is_tight = s->random.below(2) == 0;
     for (uint64_t t = 0; t < n; t++) {
         gpu_table_options o = {};
         o.rows_max = s->random.below(2) == 0 ? 0 : 1 + s->random.below(600 * scale);
+        o.rows_start = o.rows_max == 0 && is_tight ? 2 * s->batch : 0;
         o.seed = s->random.next(), o.init_seed = s->random.next();
         o.init_bound = 0.1F;
         o.admit_after = (uint32_t)s->random.below(4);
         o.sketch_bytes = 4096U << s->random.below(3);
         s->options.push_back(o);
     }
+    gpu_tables_plan plan = {};
+    gpu_error error = {};
+    s->set.tables = (uint32_t)n, s->set.table = s->options.data(), s->set.memory_bytes = UINT64_MAX;
+    (void)d->api->tables->plan(&s->set, UINT64_MAX, &plan, &error);
+    s->set.memory_bytes = plan.bytes_least + ((is_tight ? s->random.below(4) : 8) * scale << 20);
 }
 
 static std::vector<place> places_of(soak *s)
