@@ -120,6 +120,8 @@ static bool check_options(struct operator_bind *bind, const struct learner_confi
                                    c->positive_weight != 1.0 || c->negative_weight != 1.0))
         problem = "`fake_negatives: true` weighs examples by the model's own probabilities: it needs `loss: "
                   "logistic`, and no other weights of classes or share of negatives";
+    else if (c->batch_min > c->batch)
+        problem = "`batch_min` is the least that a step has, and `batch` the most";
     if (problem)
         diag_error(bind->diags, DIAG_E0901, bind->span, "%s", problem);
     return !problem;
@@ -201,9 +203,28 @@ static bool bind_model(struct operator_bind *bind, enum interaction_kind interac
     return true;
 }
 
+static bool follows_load(const struct learner_config *c)
+{
+    return c->batch_min > 0 && c->batch_min < c->batch;
+}
+
+/* Steps that follow the load are the batch kernels'. */
+static bool bind_load(struct operator_bind *bind, const struct learner_config *c)
+{
+    bind->follows_load = follows_load(c);
+    if (!follows_load(c) || model_can_attach(&c->model))
+        return true;
+    diag_error(
+        bind->diags, DIAG_E0901, bind->span,
+        "steps of this learner cannot follow the load: weights of pairs, `ffm` with `hidden`, `clip_norm` "
+        "without dense layers, and dense layers by `adagrad_row` or `adagrad_block` need `batch_min: 0`");
+    return false;
+}
+
 bool learner_bind(struct operator_bind *bind, enum interaction_kind interaction)
 {
-    return bind_model(bind, interaction) && learner_bind_device(bind, bind->config);
+    return bind_model(bind, interaction) && bind_load(bind, bind->config) &&
+           learner_bind_device(bind, bind->config);
 }
 
 bool learner_bind_network(struct operator_bind *bind, enum network_kind network)
@@ -223,7 +244,7 @@ bool learner_bind_network(struct operator_bind *bind, enum network_kind network)
     }
     c->model.network = network;
     c->model.linear_is_off = true;
-    return learner_bind_device(bind, c);
+    return bind_load(bind, c) && learner_bind_device(bind, c);
 }
 
 bool learner_open(struct operator_context *context)
@@ -321,6 +342,15 @@ static void learn(struct operator_context *context, struct learner_config *c, co
     context->counters.dead += counts[MODEL_REJECTED];
 }
 
+/* Numbers say how many examples a step has, so that it is a function of their order. */
+static void follow_load(const struct operator_context *context, const struct learner_config *c)
+{
+    uint64_t wanted = (uint64_t)1 << context->load;
+    if (follows_load(c))
+        model_set_step_events(c->state->model,
+                              (uint32_t)MIN(MAX(wanted, (uint64_t)c->batch_min), (uint64_t)c->batch));
+}
+
 void learner_process(struct operator_context *context, uint32_t input, struct batch *batch)
 {
     (void)input;
@@ -329,6 +359,7 @@ void learner_process(struct operator_context *context, uint32_t input, struct ba
     uint16_t selection[BATCH_ROWS];
     learner_snapshot_settle(s, false);
     model_keep_memory(s->model, context->memory_bytes);
+    follow_load(context, c);
     for (uint32_t at = 0, count; at < batch->selected; at += count) {
         struct model_input in;
         struct batch piece = {.pool = NULL};                  /* its rows at.. as far as nothing changes */
@@ -353,7 +384,9 @@ void learner_process(struct operator_context *context, uint32_t input, struct ba
 void learner_on_watermark(struct operator_context *context, int64_t watermark)
 {
     struct learner_config *c = context->config;
-    model_set_watermark(c->state->model, watermark);
+    follow_load(context, c); /* in a lull, too */
+    if (learner_check_device(context))
+        model_set_watermark(c->state->model, watermark);
 }
 
 void learner_report(struct operator_context *context, struct report *report)
@@ -366,6 +399,8 @@ void learner_report(struct operator_context *context, struct report *report)
     report_add(report, "frozen", (double)s->frozen, false);
     report_add(report, "is_frozen", s->is_frozen ? 1.0 : 0.0, false);
     report_add(report, "rejected", (double)s->rejected, false);
+    if (follows_load(c))
+        report_add(report, "step_examples", (double)model_step_events(s->model), false);
     uint64_t rows = 0, cold = 0, loaded = 0, bytes = 0, evicted = 0, expired = 0, waiting = 0;
     uint64_t device_bytes = 0;
     for (uint32_t f = 0; f < c->sparse_count; f++) {

@@ -43,7 +43,7 @@ struct learner_config {
     enum { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA } device_kind; /* bind: of `device`, and which of them */
     int device_number;
     int loss;
-    int64_t batch, hidden_batch, window, metrics_every, seed;
+    int64_t batch, batch_min, hidden_batch, window, metrics_every, seed;
     double clip_norm, positive_weight, negative_weight, keep_negatives, bias;
     bool fake_negatives;
     /* bind */
@@ -141,12 +141,18 @@ struct learner_config {
 #define LEARNER_TRAINING_OPTIONS                                                                             \
     OPTION_INT(struct learner_config, batch, "batch", 0, "1", "1", "65536",                                  \
                "examples a step; 1 learns from each example at once, and learns best"),                      \
-        LEARNER_STEP_OPTIONS
+        LEARNER_BATCH_MIN_OPTION, LEARNER_STEP_OPTIONS
+
+#define LEARNER_BATCH_MIN_OPTION                                                                             \
+    OPTION_INT(                                                                                              \
+        struct learner_config, batch_min, "batch_min", 0, "0", "0", "65536",                                 \
+        "of live sources, steps follow the load: from so many examples, when few come, to `batch` of "       \
+        "them, to catch up; a replay obeys the order log, else `batch`; 0: always `batch`")
 
 /* Of kinds that learn by batches alone. */
 #define LEARNER_BATCH_SIZE_OPTIONS                                                                           \
     OPTION_INT(struct learner_config, batch, "batch", 0, "512", "1", "65536", "examples a step"),            \
-        LEARNER_CLIP_OPTION
+        LEARNER_BATCH_MIN_OPTION, LEARNER_CLIP_OPTION
 #define LEARNER_BATCH_OPTIONS LEARNER_BATCH_SIZE_OPTIONS, LEARNER_BALANCE_OPTIONS, LEARNER_RUN_OPTIONS
 
 #define LEARNER_CLIP_OPTION                                                                                  \

@@ -237,6 +237,7 @@ struct model *model_new(const struct model_options *options, const struct kernel
     bool some_off = memchr(options->pair_is_off, 1, MIN(pairs, sizeof options->pair_is_off)) != NULL;
     if (options->interaction != INTERACTION_NONE && (options->pairs.params.rate > 0.0F || some_off))
         pairs_init(m);
+    m->step_events = options->batch;
     bool is_trained = model_is_trained(m);
     leat_assert(is_trained || !options->is_on_device);
     if (is_trained && !options->is_on_device)

@@ -170,6 +170,12 @@ void model_predict(struct model *model, const struct model_input *input, double 
 struct model_rates {
     float linear, embedding, head, pairs;
 };
+/*
+ * How many events a step has from now on, 1 .. options.batch (at first: that); if as many wait already, they
+ * make theirs. Of models that learn by batches with kernels (model_can_attach).
+ */
+void model_set_step_events(struct model *model, uint32_t events);
+uint32_t model_step_events(const struct model *model);
 void model_set_rates(struct model *model, const struct model_rates *rates);
 
 /* Between events: expiry and admission follow the watermark. */

@@ -103,6 +103,7 @@ struct model {
     struct example *examples; /* block or batch, then those only scored */
     uint32_t entries_max;     /* what examples have room for */
     uint32_t pending;         /* events of the block in progress */
+    uint32_t step_events;     /* that make a step, by batches */
     uint64_t steps;           /* finished blocks or batches */
     int64_t watermark_us;
     struct table_row **resolved[MODEL_FIELDS_MAX];

@@ -71,12 +71,36 @@ static void give(const struct model *m, const struct call *c, uint32_t from, uin
     }
 }
 
+static bool step(struct model *m)
+{
+    model_step_begin(m);
+    m->train->steps = m->steps;
+    if (!train_step(m->train, &m->error))
+        return false;
+    m->pending = 0;
+    m->steps++;
+    return true;
+}
+
+void model_set_step_events(struct model *m, uint32_t events)
+{
+    leat_assert(m->train && events > 0 && events <= m->options.batch);
+    m->step_events = events;
+    if (m->pending >= events)
+        (void)step(m);
+}
+
+uint32_t model_step_events(const struct model *m)
+{
+    return m->step_events;
+}
+
 void model_train_learn(struct model *m, struct call *c)
 {
     struct train_events events = {
         .in = c->in, .learns = c->learns, .verdicts = c->out->verdicts, .seen = c->seen};
     for (uint32_t at = 0, end; at < c->in->rows; at = end) {
-        uint32_t wanted = m->options.batch - m->pending;
+        uint32_t wanted = m->step_events - m->pending;
         for (end = at; end < c->in->rows && wanted > 0; end++)
             wanted -= c->learns[end];
         if (!train_predict(m->train, &events, at, end, c->out->logits, &m->error))
@@ -84,14 +108,8 @@ void model_train_learn(struct model *m, struct call *c)
         train_add(m->train, &events, at, end);
         give(m, c, at, end);
         m->pending = train_pending(m->train);
-        if (m->pending < m->options.batch)
-            continue;
-        model_step_begin(m);
-        m->train->steps = m->steps;
-        if (!train_step(m->train, &m->error))
+        if (m->pending == m->step_events && !step(m))
             return;
-        m->pending = 0;
-        m->steps++;
     }
 }
 

@@ -65,6 +65,7 @@ struct operator_bind {
      * are to be taken by batch->arrival_time, which is there then, and the event times and watermarks of what
      * it emits are those. Refused where rows do not say when they arrived. */
     bool is_by_arrival;
+    bool follows_load;   /* does what context->load says, which live runs decide and the order log keeps */
     bool needs_memory;   /* keeps keyed state or rows: takes a share of the job's `memory:` */
     bool needs_end;      /* gives its rows when the input has ended: refused where a source never does */
     uint32_t label_root; /* in: a lineage bit of its own, where the kind has makes_label */
@@ -90,6 +91,7 @@ struct operator_context {
     uint32_t lane, lanes;
     int64_t watermark; /* of the number before; TIME_MIN at first */
     uint64_t number;
+    uint32_t load;               /* of the number, 0 .. ORDER_LOAD_MAX (bind: follows_load) */
     int64_t memory_bytes;        /* this instance's share of the budget, for keyed state and rows */
     const struct schema *output; /* outputs[0] of bind */
     struct batch_pool *pool;

@@ -58,6 +58,11 @@ void order_put_tick(struct byte_buffer *out, int64_t time)
     put_varint(out, zigzag((uint64_t)time));
 }
 
+void order_put_load(struct byte_buffer *out, uint32_t level)
+{
+    order_put_of(out, ORDER_LOAD, level);
+}
+
 void order_put_partition(struct byte_buffer *out, enum order_tag tag, const struct order_partition *partition)
 {
     order_put_of(out, tag, partition->id);
@@ -243,6 +248,14 @@ static void take_slice(struct order_reader *reader, struct order_entry *entry)
     reader->records += entry->records;
 }
 
+static void take_load(struct order_reader *reader, struct order_entry *entry)
+{
+    uint64_t level = take_varint(reader);
+    if (reader->why == NULL && level > ORDER_LOAD_MAX)
+        reader->why = "a load is larger than any";
+    entry->load = (uint32_t)MIN(level, (uint64_t)ORDER_LOAD_MAX);
+}
+
 static void take_epoch(struct order_reader *reader, struct order_entry *entry)
 {
     entry->slices = take_varint(reader);
@@ -274,6 +287,7 @@ bool order_next(struct order_reader *reader, struct order_entry *entry)
     case ORDER_NUMBER:
     case ORDER_LAST: break;
     case ORDER_TICK: entry->time = (int64_t)unzigzag(take_varint(reader)); break;
+    case ORDER_LOAD: take_load(reader, entry); break;
     case ORDER_EPOCH: take_epoch(reader, entry); break;
     default:
         reader->why = (unsigned)entry->tag >= ORDER_LIVE_FIRST && (unsigned)entry->tag <= ORDER_LIVE_LAST

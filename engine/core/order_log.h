@@ -25,12 +25,13 @@
  *     16 idle        partition: left out of the watermark until its next slice
  *     18 tick        time: the clock of arrival (processing time) stands there
  *     19 added       as 1: found while running
+ *     20 load        level: from this number on, learners that follow the load take steps of 2^level
+ * examples, within their bounds; ORDER_LOAD_MAX before the first of a segment
  *
  * A segment begins with a partition entry for each partition, in the order of their ids (0, 1, 2 ...), and
- * ends with an epoch entry. Entries 2, 3, 16, 18 and 19 belong to the number that the next 4, 5 or 6
+ * ends with an epoch entry. Entries 2, 3, 16 and 18 to 20 belong to the number that the next 4, 5 or 6
  * completes; it may have no slice. A slice takes 5 to 14 bytes, and one more where there are offsets. Types
- * 16 to 31 are what only live sources decide; that kept for later is refused until somebody makes it: 20
- * micro-batch cut.
+ * 16 to 31 are what only live sources decide.
  *
  * What a slice was is checked when it is read again: its count, and the order time and offset of its last
  * record. A log is not of a recording: it says what was read of each partition, wherever that is kept. */
@@ -51,6 +52,7 @@ enum order_tag {
     ORDER_IDLE = ORDER_LIVE_FIRST,
     ORDER_TICK = 18,
     ORDER_ADDED = 19,
+    ORDER_LOAD = 20,
     ORDER_LIVE_LAST = 31,
 };
 
@@ -59,6 +61,7 @@ enum {
     ORDER_DIGEST_BYTES = 16,
     ORDER_PARTITIONS_MAX = 4096,
     ORDER_NAME_MAX = 1 << 12,
+    ORDER_LOAD_MAX = 16,
 };
 #define ORDER_SEGMENT_MAX ((uint64_t)1 << 30) /* bytes of entries */
 
@@ -100,6 +103,7 @@ void order_put_slice(struct byte_buffer *out, const struct order_slice *slice);
 /* tag: ended, cut, idle. */
 void order_put_of(struct byte_buffer *out, enum order_tag tag, uint32_t partition);
 void order_put_tick(struct byte_buffer *out, int64_t time);
+void order_put_load(struct byte_buffer *out, uint32_t level);
 /* tag: number, last. */
 void order_put(struct byte_buffer *out, enum order_tag tag);
 /* A whole segment of what was put: partitions, then entries in one or two pieces. head->bytes is set. */
@@ -124,6 +128,7 @@ struct order_entry {
     bool has_offset;
     struct order_partition added;
     uint64_t slices; /* epoch */
+    uint32_t load;
 };
 
 struct order_place {

@@ -236,6 +236,7 @@ bool build_bind(struct plan_build *b, struct plan_node *node, struct operator_bi
     node->has_time |= bind->sets_time || bind->is_by_arrival;
     node->has_arrival &= !bind->is_timer_kind; /* what was held back, or made, did not arrive now */
     b->plan->has_arrival_clock |= node->is_by_arrival;
+    b->plan->follows_load |= bind->follows_load;
     node->needs_memory = bind->needs_memory;
     b->plan->has_state |= bind->needs_memory;
     return true;

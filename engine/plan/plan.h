@@ -153,6 +153,7 @@ struct plan {
     char fingerprint[33];    /* of what reaches state: not lanes, paths, intervals */
     bool has_state;
     bool has_arrival_clock; /* some node goes by arrival */
+    bool follows_load;      /* some node does what the load of a number says */
     bool has_alignment;     /* some source has `align:` */
 };
 

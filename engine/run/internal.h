@@ -103,6 +103,7 @@ struct slot {
     int64_t *watermarks; /* per source, after this number, and the clock of arrival, as in the sequencer */
     bool is_end;         /* nothing follows */
     bool is_final;       /* all sources have ended: watermarks are TIME_MAX */
+    uint32_t load;       /* as in the sequencer */
     uint64_t barrier;    /* epoch of the checkpoint after this number, 0: none */
     atomic_uint stage_done[PLAN_STAGES_MAX]; /* instances that have finished */
 };
@@ -137,6 +138,7 @@ struct sequencer {
     uint32_t *known;        /* per source: partitions below this are in the sequencer */
     uint32_t partitions_room;
     uint64_t last_barrier; /* number behind that of the last barrier */
+    uint32_t load;         /* 0 .. ORDER_LOAD_MAX: see live_follow_load */
 };
 
 /* --- Stages
@@ -354,6 +356,9 @@ void watermark_advance(struct run *run);
 /* In a lull: what the clock of arrival stands at from now on; TIME_MIN: no tick is due. Then that it does. */
 int64_t live_tick(struct run *run);
 void live_set_clock(struct run *run, int64_t time);
+/* Decides the load once a number has its rows; it goes into the order log when it changes. */
+void live_follow_load(struct run *run, const struct slot *slot);
+void live_set_load(struct run *run, uint32_t load);
 /* source.wake and sink_context.wake; engine: the run. */
 void live_wake(void *engine);
 /* What a read answered, under the sequencer's mutex. */

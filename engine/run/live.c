@@ -94,6 +94,34 @@ void live_set_clock(struct run *run, int64_t time)
     order_tick(run, time);
 }
 
+/*
+ * How many examples a step of learners should have: as many as came in a number, so that what is learned is
+ * as new as it can be; where numbers are full there is more to come, and steps double until the stream is
+ * caught up with. It falls by halves, so that one small number in a rush changes little.
+ */
+void live_follow_load(struct run *run, const struct slot *slot)
+{
+    const struct sequencer *s = &run->sequencer;
+    uint32_t rows = 0, load = 0;
+    if (!run->plan->follows_load || !s->is_live)
+        return;
+    for (uint32_t i = 0; i < slot->slices_count; i++)
+        rows += slot->slices[i].end - slot->slices[i].begin;
+    while (load < ORDER_LOAD_MAX && rows > 1U << load)
+        load++;
+    if (rows >= BATCH_ROWS / 2)
+        load = MIN(MAX(load, s->load + 1), (uint32_t)ORDER_LOAD_MAX);
+    live_set_load(run, MAX(load, s->load - (s->load > 0)));
+}
+
+void live_set_load(struct run *run, uint32_t load)
+{
+    if (run->sequencer.load == load)
+        return;
+    run->sequencer.load = load;
+    order_load(run, load);
+}
+
 static bool is_known(const struct sequencer *s, uint32_t source, uint32_t local)
 {
     for (uint32_t i = 0; i < s->partitions_count; i++)

@@ -4,8 +4,6 @@
 #include "core/os.h"
 #include "run/barrier.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,8 +18,7 @@ bool obey_is_redo(const struct run *run)
     return run->order->script.identity == 0;
 }
 
-/* Lanes may be running: the diagnostics are theirs too. */
-static void LEAT_PRINTF(3, 4) refuse(struct run *run, enum diag_code code, const char *format, ...)
+void obey_refuse(struct run *run, enum diag_code code, const char *format, ...)
 {
     const struct order_script *script = &run->order->script;
     char what[MESSAGE_BYTES];
@@ -40,103 +37,6 @@ static void LEAT_PRINTF(3, 4) refuse(struct run *run, enum diag_code code, const
                     "the order with --order=none");
     pthread_mutex_unlock(&run->diags_mutex);
     run_fail(run);
-}
-
-/* --- The script's segments
- * ----------------------------------------------------------------------------------------- */
-
-static void close_path(struct order_script *script)
-{
-    if (script->fd >= 0)
-        close(script->fd);
-    script->fd = -1;
-    script->path++;
-    script->offset = 0;
-}
-
-static bool open_path(struct run *run)
-{
-    struct order_script *script = &run->order->script;
-    const char *path = script->paths[script->path].path;
-    script->fd = open(path, O_RDONLY | O_CLOEXEC);
-    int64_t bytes = os_file_bytes(path);
-    if (script->fd < 0 || bytes < 0) {
-        refuse(run, DIAG_E0601, "it cannot be read: %s", strerror(errno));
-        return false;
-    }
-    script->bytes = (uint64_t)bytes;
-    return true;
-}
-
-static bool read_segment(struct run *run, const struct order_head *head)
-{
-    struct order_script *script = &run->order->script;
-    uint64_t bytes = order_segment_bytes(head);
-    free(script->text);
-    script->text = malloc(bytes);
-    leat_assert(script->text != NULL);
-    size_t got = 0;
-    int error = os_pread_all(script->fd, script->text, bytes, script->offset, &got);
-    if (error != 0) {
-        refuse(run, DIAG_E0601, "it cannot be read: %s", strerror(error));
-        return false;
-    }
-    order_close(&script->reader);
-    script->has_segment = order_open(&script->reader, (struct str){script->text, got});
-    script->until = MIN(head->next, script->paths[script->path].until);
-    if (!script->has_segment)
-        refuse(run, DIAG_E0603, "%s", script->reader.why);
-    return script->has_segment;
-}
-
-/* What is left of the file is no whole segment, and need not be one: it is still being written, or was when
- * its life ended. */
-static bool is_torn(const struct order_script *script, struct str text, const struct order_head *head)
-{
-    uint64_t left = script->bytes - script->offset;
-    return script->paths[script->path].may_be_torn &&
-           (text.length < ORDER_HEAD_BYTES || order_segment_bytes(head) > left);
-}
-
-/* The segment that has the number, or none: the script is through. False: an error. */
-static bool find_segment(struct run *run, uint64_t number)
-{
-    struct order_script *script = &run->order->script;
-    while (script->path < script->paths_count) {
-        char text[ORDER_HEAD_BYTES];
-        struct order_head head;
-        size_t got = 0;
-        if (number >= script->paths[script->path].until) {
-            close_path(script);
-            continue;
-        }
-        if (script->fd < 0 && !open_path(run))
-            return false;
-        if (script->offset == script->bytes) {
-            close_path(script);
-            continue;
-        }
-        int error = os_pread_all(script->fd, text, sizeof(text), script->offset, &got);
-        const char *why = error != 0 ? strerror(error) : order_head_read((struct str){text, got}, &head);
-        bool is_head = why == NULL || (error == 0 && got < sizeof(text));
-        if (is_head && is_torn(script, (struct str){text, got}, &head)) {
-            close_path(script);
-            continue;
-        }
-        if (why != NULL) {
-            refuse(run, DIAG_E0603, "%s", why);
-            return false;
-        }
-        if (head.next > number) {
-            if (head.first <= number)
-                return read_segment(run, &head);
-            refuse(run, DIAG_E0603, "the numbers %llu to %llu are missing in it", (unsigned long long)number,
-                   (unsigned long long)head.first - 1);
-            return false;
-        }
-        script->offset += order_segment_bytes(&head);
-    }
-    return true;
 }
 
 /* --- From a segment's head to the number wanted
@@ -206,8 +106,9 @@ static bool map_partition(struct run *run, const struct order_partition *added)
         return false;
     }
     if (index == INDEX_NONE || is_twice) {
-        refuse(run, DIAG_E0604, "it has `%.*s`, partition %u of source `%.*s`, which this job does not read",
-               STR_ARGS(added->name), place, STR_ARGS(added->source));
+        obey_refuse(run, DIAG_E0604,
+                    "it has `%.*s`, partition %u of source `%.*s`, which this job does not read",
+                    STR_ARGS(added->name), place, STR_ARGS(added->source));
         return false;
     }
     struct partition *p = &run->sequencer.partitions[index];
@@ -229,8 +130,12 @@ static bool skip_to(struct run *run, uint64_t number, struct logged *logged)
         if (is_there || reader->at == reader->end)
             return true;
         if (!order_next(reader, &entry)) {
-            refuse(run, DIAG_E0603, "%s", reader->why);
+            obey_refuse(run, DIAG_E0603, "%s", reader->why);
             return false;
+        }
+        if (entry.tag == ORDER_LOAD) {
+            script->load = entry.load;
+            continue;
         }
         bool is_named = entry.tag == ORDER_PARTITION || entry.tag == ORDER_ADDED;
         if (is_named && !map_partition(run, &entry.added))
@@ -253,11 +158,11 @@ static bool has_all(struct run *run)
         const struct plan_node *node = &run->plan->nodes[run->plan->sources[i]];
         if (sequencer_is_named(run, i) || found >= run->sources[i].partitions_count)
             continue;
-        refuse(run, DIAG_E0604, "it does not have `%s`, partition %u of source `%.*s`",
-               node->source_kind->partition_name == NULL
-                   ? ""
-                   : node->source_kind->partition_name(&run->sources[i], found),
-               found, STR_ARGS(node->name));
+        obey_refuse(run, DIAG_E0604, "it does not have `%s`, partition %u of source `%.*s`",
+                    node->source_kind->partition_name == NULL
+                        ? ""
+                        : node->source_kind->partition_name(&run->sources[i], found),
+                    found, STR_ARGS(node->name));
         return false;
     }
     return true;
@@ -271,17 +176,18 @@ static bool fits_positions(struct run *run, const struct logged *logged, uint64_
         struct str source = run->plan->nodes[run->plan->sources[p->source]].name;
         struct str name = sequencer_partition_name(run, p);
         if (!logged[i].is_there) {
-            refuse(run, DIAG_E0604, "it does not have `%.*s`, partition %u of source `%.*s`", STR_ARGS(name),
-                   p->local, STR_ARGS(source));
+            obey_refuse(run, DIAG_E0604, "it does not have `%.*s`, partition %u of source `%.*s`",
+                        STR_ARGS(name), p->local, STR_ARGS(source));
             return false;
         }
         if (logged[i].records != p->records || logged[i].time != p->order_max) {
-            refuse(run, DIAG_E0604,
-                   "before number %llu it has %llu records of `%.*s` of source `%.*s`, order time %lld, and "
-                   "the run has %llu, order time %lld",
-                   (unsigned long long)number, (unsigned long long)logged[i].records, STR_ARGS(name),
-                   STR_ARGS(source), (long long)logged[i].time, (unsigned long long)p->records,
-                   (long long)p->order_max);
+            obey_refuse(
+                run, DIAG_E0604,
+                "before number %llu it has %llu records of `%.*s` of source `%.*s`, order time %lld, and "
+                "the run has %llu, order time %lld",
+                (unsigned long long)number, (unsigned long long)logged[i].records, STR_ARGS(name),
+                STR_ARGS(source), (long long)logged[i].time, (unsigned long long)p->records,
+                (long long)p->order_max);
             return false;
         }
         p->is_over = logged[i].has_ended;
@@ -294,6 +200,7 @@ static bool begin_segment(struct run *run, uint64_t number)
     struct order_script *script = &run->order->script;
     struct logged *logged = calloc(MAX(run->sequencer.partitions_room, 1), sizeof(*logged));
     leat_assert(logged != NULL);
+    script->load = ORDER_LOAD_MAX;
     memset(script->map, 0, ORDER_PARTITIONS_MAX * sizeof(*script->map));
     memset(script->sources_places, 0, run->plan->sources_count * sizeof(*script->sources_places));
     bool is_good = skip_to(run, number, logged) && has_all(run) && fits_positions(run, logged, number);
@@ -321,10 +228,11 @@ static bool take_entries(struct run *run)
             break;
         case ORDER_IDLE: script->is_idle[partition] = true; break;
         case ORDER_TICK: script->tick = entry.time; break;
+        case ORDER_LOAD: script->load = entry.load; break;
         case ORDER_SLICE:
             for (uint32_t i = 0; i < script->slices_count; i++)
                 if (script->slices[i].partition == partition) {
-                    refuse(run, DIAG_E0603, "a number has two slices of a partition");
+                    obey_refuse(run, DIAG_E0603, "a number has two slices of a partition");
                     return false;
                 }
             script->slices[script->slices_count++] = (struct order_slice){.partition = partition,
@@ -337,10 +245,11 @@ static bool take_entries(struct run *run)
         case ORDER_CUT: script->cut = partition; /* fall through */
         case ORDER_NUMBER:
         case ORDER_LAST: script->tag = entry.tag; return true;
-        default: refuse(run, DIAG_E0603, "an entry stands where none may"); return false;
+        default: obey_refuse(run, DIAG_E0603, "an entry stands where none may"); return false;
         }
     }
-    refuse(run, DIAG_E0603, "%s", script->reader.why != NULL ? script->reader.why : "a number has no end");
+    obey_refuse(run, DIAG_E0603, "%s",
+                script->reader.why != NULL ? script->reader.why : "a number has no end");
     return false;
 }
 
@@ -351,8 +260,8 @@ static bool ends_well(struct run *run)
     struct order_entry entry;
     if (order_next(&script->reader, &entry) && entry.tag == ORDER_EPOCH)
         return true;
-    refuse(run, DIAG_E0603, "%s",
-           script->reader.why != NULL ? script->reader.why : "a segment goes on behind its last number");
+    obey_refuse(run, DIAG_E0603, "%s",
+                script->reader.why != NULL ? script->reader.why : "a segment goes on behind its last number");
     return false;
 }
 
@@ -364,7 +273,7 @@ static bool turn_segment(struct run *run)
     bool is_whole = script->has_segment && script->reader.number >= script->reader.head.next;
     bool is_good = !is_whole || ends_well(run);
     script->has_segment = false;
-    is_good = is_good && find_segment(run, script->next);
+    is_good = is_good && script_find_segment(run, script->next);
     if (is_good && script->has_segment)
         return begin_segment(run, script->next);
     script->has_run_out = is_good && script->is_live && !obey_is_redo(run);
@@ -456,13 +365,14 @@ static void slice_differs(struct run *run, const struct partition *p, const stru
     char offset[64] = "";
     if (slice->has_offset)
         snprintf(offset, sizeof(offset), ", offset %lld", (long long)slice->offset);
-    refuse(run, DIAG_E0604,
-           "number %llu takes %llu records of `%.*s` of source `%.*s`, from record %llu on, up to order time "
-           "%lld%s; found are %s",
-           (unsigned long long)run->order->script.next, (unsigned long long)slice->records,
-           STR_ARGS(sequencer_partition_name(run, p)),
-           STR_ARGS(run->plan->nodes[run->plan->sources[p->source]].name), (unsigned long long)p->records,
-           (long long)slice->time, offset, found);
+    obey_refuse(
+        run, DIAG_E0604,
+        "number %llu takes %llu records of `%.*s` of source `%.*s`, from record %llu on, up to order time "
+        "%lld%s; found are %s",
+        (unsigned long long)run->order->script.next, (unsigned long long)slice->records,
+        STR_ARGS(sequencer_partition_name(run, p)),
+        STR_ARGS(run->plan->nodes[run->plan->sources[p->source]].name), (unsigned long long)p->records,
+        (long long)slice->time, offset, found);
 }
 
 static bool slice_is_ready(struct run *run, const struct order_slice *slice)
@@ -499,10 +409,10 @@ static bool end_is_ready(struct run *run, struct partition *p)
         return true;
     enum rows_state state = rows_ready(run, p, 1, &rows);
     if (state == ROWS_THERE)
-        refuse(run, DIAG_E0604, "`%.*s` of source `%.*s` ends in it after %llu records, and has more",
-               STR_ARGS(sequencer_partition_name(run, p)),
-               STR_ARGS(run->plan->nodes[run->plan->sources[p->source]].name),
-               (unsigned long long)p->records);
+        obey_refuse(run, DIAG_E0604, "`%.*s` of source `%.*s` ends in it after %llu records, and has more",
+                    STR_ARGS(sequencer_partition_name(run, p)),
+                    STR_ARGS(run->plan->nodes[run->plan->sources[p->source]].name),
+                    (unsigned long long)p->records);
     return state == ROWS_NEVER;
 }
 
@@ -561,6 +471,7 @@ struct partition *obey_fill(struct run *run, struct slot *slot)
         }
     if (script->tick != TIME_MIN)
         live_set_clock(run, script->tick);
+    live_set_load(run, script->load);
     for (uint32_t i = 0; i < script->slices_count; i++) {
         struct partition *p = &s->partitions[script->slices[i].partition];
         for (uint64_t left = script->slices[i].records; left > 0;) {

@@ -41,6 +41,8 @@ static void piece_begin(struct run *run, struct order_piece *piece, uint64_t fir
 {
     put_partitions(run, &piece->partitions);
     buffer_clear(&piece->entries);
+    if (run->sequencer.load != ORDER_LOAD_MAX)
+        order_put_load(&piece->entries, run->sequencer.load);
     piece->first = piece->next = first;
     piece->slices = piece->records = 0;
 }
@@ -72,6 +74,12 @@ void order_tick(struct run *run, int64_t time)
 {
     if (run->order->is_written)
         order_put_tick(&run->order->open.entries, time);
+}
+
+void order_load(struct run *run, uint32_t level)
+{
+    if (run->order->is_written)
+        order_put_load(&run->order->open.entries, level);
 }
 
 void order_added(struct run *run, struct partition *p)

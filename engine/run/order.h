@@ -66,6 +66,7 @@ struct order_script {
     uint32_t slices_count;
     bool *is_ended, *is_idle; /* of the run's partitions */
     int64_t tick;             /* of the clock of arrival; TIME_MIN: none */
+    uint32_t load;
     uint32_t *sources_places; /* per source: partitions of it that the segment has named so far */
 };
 
@@ -94,6 +95,7 @@ void order_ended(struct run *run, const struct partition *p);
 void order_idle(struct run *run, const struct partition *p);
 void order_added(struct run *run, struct partition *p);
 void order_tick(struct run *run, int64_t time);
+void order_load(struct run *run, uint32_t level);
 /* While the number with the barrier is formed, after order_number. */
 void order_barrier(struct run *run);
 bool order_is_full(const struct run *run);
@@ -125,12 +127,16 @@ const char *order_directory(const char *path, struct arena *arena, struct order_
 bool script_init(struct run *run);
 /* Its files, once script.next is known. */
 bool script_list(struct run *run);
+/* The segment that has the number, or none: the script is through. false: an error. */
+bool script_find_segment(struct run *run, uint64_t number);
 
 /* obey.c */
 /* Finds the first segment, and in a run that begins anew makes its partitions known. Once positions are
  * restored. */
 bool obey_begin(struct run *run);
 void obey_free(struct run *run);
+/* The order log is not this run's: the run fails. Lanes may be running: the diagnostics are theirs too. */
+void LEAT_PRINTF(3, 4) obey_refuse(struct run *run, enum diag_code code, const char *format, ...);
 /* Whether what is obeyed has gone out already: no number may come in between. */
 bool obey_is_redo(const struct run *run);
 enum obey_state { OBEY_WAIT, OBEY_NUMBER, OBEY_LAST, OBEY_OUT };

@@ -120,6 +120,7 @@ bool sequencer_init(struct run *run)
     s->pieces_ahead = MIN(PIECES_MAX, 2 + 2 * run->lanes_count);
     s->until_us = run->options.until_us;
     s->cut_records = test_cut(BATCH_ROWS);
+    s->load = ORDER_LOAD_MAX;
     watermark_init(run);
     for (uint32_t i = 0; i < SLOTS; i++) {
         run->slots[i].slices = malloc(total * sizeof(struct slice));

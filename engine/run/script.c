@@ -1,6 +1,6 @@
 /* Which order log a run obeys, and of what files it is: what a fall back executes again, else --order, else
  * what the manifests of its recordings name. A log is a file, a directory of --record-order, or what a
- * directory of checkpoints still has. */
+ * directory of checkpoints still has. And finding the segment of a number in them. */
 #include "run/barrier.h"
 #include "run/order.h"
 
@@ -204,4 +204,100 @@ bool script_list(struct run *run)
         "what is before went with its checkpoints: begin with a checkpoint that is still there (--from), or "
         "let the job write all of its order log, beside them (`leat run --record-order DIR/`)");
     return false;
+}
+
+/* --- Its segments
+ * ----------------------------------------------------------------------------------------- */
+
+static void close_path(struct order_script *script)
+{
+    if (script->fd >= 0)
+        close(script->fd);
+    script->fd = -1;
+    script->path++;
+    script->offset = 0;
+}
+
+static bool open_path(struct run *run)
+{
+    struct order_script *script = &run->order->script;
+    const char *path = script->paths[script->path].path;
+    script->fd = open(path, O_RDONLY | O_CLOEXEC);
+    int64_t bytes = os_file_bytes(path);
+    if (script->fd < 0 || bytes < 0) {
+        obey_refuse(run, DIAG_E0601, "it cannot be read: %s", strerror(errno));
+        return false;
+    }
+    script->bytes = (uint64_t)bytes;
+    return true;
+}
+
+static bool read_segment(struct run *run, const struct order_head *head)
+{
+    struct order_script *script = &run->order->script;
+    uint64_t bytes = order_segment_bytes(head);
+    free(script->text);
+    script->text = malloc(bytes);
+    leat_assert(script->text != NULL);
+    size_t got = 0;
+    int error = os_pread_all(script->fd, script->text, bytes, script->offset, &got);
+    if (error != 0) {
+        obey_refuse(run, DIAG_E0601, "it cannot be read: %s", strerror(error));
+        return false;
+    }
+    order_close(&script->reader);
+    script->has_segment = order_open(&script->reader, (struct str){script->text, got});
+    script->until = MIN(head->next, script->paths[script->path].until);
+    if (!script->has_segment)
+        obey_refuse(run, DIAG_E0603, "%s", script->reader.why);
+    return script->has_segment;
+}
+
+/* What is left of the file is no whole segment, and need not be one: it is still being written, or was when
+ * its life ended. */
+static bool is_torn(const struct order_script *script, struct str text, const struct order_head *head)
+{
+    uint64_t left = script->bytes - script->offset;
+    return script->paths[script->path].may_be_torn &&
+           (text.length < ORDER_HEAD_BYTES || order_segment_bytes(head) > left);
+}
+
+bool script_find_segment(struct run *run, uint64_t number)
+{
+    struct order_script *script = &run->order->script;
+    while (script->path < script->paths_count) {
+        char text[ORDER_HEAD_BYTES];
+        struct order_head head;
+        size_t got = 0;
+        if (number >= script->paths[script->path].until) {
+            close_path(script);
+            continue;
+        }
+        if (script->fd < 0 && !open_path(run))
+            return false;
+        if (script->offset == script->bytes) {
+            close_path(script);
+            continue;
+        }
+        int error = os_pread_all(script->fd, text, sizeof(text), script->offset, &got);
+        const char *why = error != 0 ? strerror(error) : order_head_read((struct str){text, got}, &head);
+        bool is_head = why == NULL || (error == 0 && got < sizeof(text));
+        if (is_head && is_torn(script, (struct str){text, got}, &head)) {
+            close_path(script);
+            continue;
+        }
+        if (why != NULL) {
+            obey_refuse(run, DIAG_E0603, "%s", why);
+            return false;
+        }
+        if (head.next > number) {
+            if (head.first <= number)
+                return read_segment(run, &head);
+            obey_refuse(run, DIAG_E0603, "the numbers %llu to %llu are missing in it",
+                        (unsigned long long)number, (unsigned long long)head.first - 1);
+            return false;
+        }
+        script->offset += order_segment_bytes(&head);
+    }
+    return true;
 }

@@ -402,6 +402,9 @@ static bool form_one(struct run *run)
     else if (idle != NULL)
         (cut = idle)->since_cut = 0;
     set_watermarks(run, slot, cut != NULL);
+    if (is_computed)
+        live_follow_load(run, slot);
+    slot->load = s->load;
     order_number(run, slot, cut);
     s->is_finished = slot->is_final;
     slot->barrier = 0;

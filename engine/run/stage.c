@@ -268,8 +268,10 @@ void stage_run(struct stage_instance *stage, struct slot *slot)
 {
     stage->slot = slot;
     /* All before any runs: a node gives rows to those behind it in the stage at once. */
-    for (uint32_t i = 0; i < stage->stage->nodes_count; i++)
+    for (uint32_t i = 0; i < stage->stage->nodes_count; i++) {
         stage->nodes[i].context.number = stage->nodes[i].sink.number = slot->number;
+        stage->nodes[i].context.load = slot->load;
+    }
     stage_set_watermarks(stage, slot);
     for (uint32_t i = 0; i < stage->stage->nodes_count; i++)
         run_node(&stage->nodes[i]);

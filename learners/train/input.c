@@ -47,10 +47,13 @@ static uint32_t bag_of(const struct train_input *in, uint32_t field, uint32_t ev
     return (uint32_t)(at / 4);
 }
 
-/* The event and bag of each place: without lists they are the same in every full batch, and no other learns.
- */
-static void fill_places(struct train_input *in, uint32_t n)
+/* The event and bag of each place: without lists they are the same in all batches of n events. */
+static void fill_places(struct train_input *in)
 {
+    uint32_t n = in->n;
+    if (in->has_lists || n == in->placed)
+        return;
+    in->placed = n;
     for (uint32_t f = 0; f < in->options->fields; f++) {
         for (uint32_t e = 0; e < n; e++) {
             in->host.event[(size_t)f * n + e] = e;
@@ -91,8 +94,6 @@ bool train_input_init(struct train_input *in, const struct model_options *option
     leat_assert(in->event_seen);
     for (uint32_t e = 0; e < capacity; e++)
         in->host.numbers[(size_t)options->dense * capacity + e] = 1.0F;
-    if (!in->has_lists)
-        fill_places(in, capacity);
     return true;
 }
 
@@ -216,8 +217,10 @@ static void close_gaps(struct train_input *in)
         c->tables[f + 1] = (f - in->split) * n;
 }
 
-void train_input_finish(struct train_input *in)
+void train_input_finish(struct train_input *in, bool learns)
 {
+    if (learns)
+        fill_places(in);
     if (in->has_lists) {
         spread_group(in, 0, in->split);
         if (in->split < in->options->fields)

@@ -34,6 +34,7 @@ struct train_input {
     const struct model_options *options;
     const struct train_device *device;
     uint32_t capacity, n;
+    uint32_t placed; /* events that event[] and bag[] are for, where there are no lists; 0: none */
     uint32_t vectors_from, vector_floats, stride; /* of the input matrix */
     uint32_t split;                               /* fields of the first group */
     bool has_lists;
@@ -64,8 +65,9 @@ struct train_events {
 /* Adds events from .. to of a call, as far as there is room: they must fit. */
 void train_input_add(struct train_input *in, const struct train_events *events, uint32_t from, uint32_t to);
 
-/* No more events: makes places of them and sends all columns to the device. */
-void train_input_finish(struct train_input *in);
+/* No more events: makes places of them and sends all columns to the device. learns: event[] and bag[], too.
+ */
+void train_input_finish(struct train_input *in, bool learns);
 
 /* Of the group whose first field is `first`, `fields` long: where its places begin among all, how many they
  * are, its part of `tables` and of `offsets`. */

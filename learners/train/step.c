@@ -208,7 +208,7 @@ bool train_predict(struct train *t, const struct train_events *events, uint32_t 
     struct train_events all = *events;
     all.learns = NULL;
     train_input_add(in, &all, from, to);
-    train_input_finish(in);
+    train_input_finish(in, false);
     for (uint32_t i = 0; i < t->groups_count; i++) {
         if (t->rows.finds_numbers)
             dedupe(t, &t->groups[i], in);
@@ -304,6 +304,26 @@ static void update_weights(struct train *t, const struct train_group *g, const s
     t->device.kernels->weights_update(&a, t->device.stream);
 }
 
+/* The places of numbers lie `capacity` apart, of which the first n are a step's. */
+static bool place_numbers(struct train *t, uint32_t n, struct gpu_error *error)
+{
+    uint32_t columns = t->options->dense + 1;
+    uint32_t *order = t->host_numbers, *starts = order + (size_t)columns * n;
+    if (t->numbers_placed == n)
+        return true;
+    if (!train_wait(&t->device, error)) /* for the last one's copies */
+        return false;
+    for (uint32_t c = 0; c <= columns; c++)
+        starts[c] = c * n;
+    for (uint32_t c = 0; c < columns; c++)
+        for (uint32_t e = 0; e < n; e++)
+            order[c * n + e] = c * t->batch.capacity + e;
+    train_copy(&t->device, t->number_order, order, (size_t)columns * n * sizeof *order);
+    train_copy(&t->device, t->number_starts, starts, (columns + 1) * sizeof *starts);
+    t->numbers_placed = n;
+    return true;
+}
+
 /* A number's weight has a place an event, whose scale is the number itself; the bias's is 1. */
 static void update_numbers(struct train *t, const struct train_input *in)
 {
@@ -312,10 +332,10 @@ static void update_numbers(struct train *t, const struct train_input *in)
                                      .in = {.grads = t->slopes,
                                             .bag = t->number_event,
                                             .scales = in->there.numbers,
-                                            .order = t->iota,
+                                            .order = t->number_order,
                                             .starts = t->number_starts,
                                             .count = t->number_count,
-                                            .n = columns * in->capacity,
+                                            .n = columns * in->n,
                                             .d = 1},
                                      .scratch = t->scratch,
                                      .scratch_bytes = t->scratch_bytes};
@@ -325,8 +345,10 @@ static void update_numbers(struct train *t, const struct train_input *in)
 bool train_step(struct train *t, struct gpu_error *error)
 {
     struct train_input *in = &t->batch;
-    leat_assert(in->n == in->capacity);
-    train_input_finish(in);
+    leat_assert(in->n > 0 && in->n <= in->capacity);
+    if (has_linear(t) && !place_numbers(t, in->n, error))
+        return false;
+    train_input_finish(in, true);
     for (uint32_t i = 0; i < t->groups_count; i++) {
         dedupe(t, &t->groups[i], in);
         if (!t->rows.resolve(t->rows.of, t, &t->groups[i], error))

@@ -98,6 +98,8 @@ static void take_all(struct train *t, struct train_memory *memory)
     t->iota = train_take(memory, TRAIN_ROWS, t->places_max + 1, sizeof *t->iota);
     t->number_event =
         train_take(memory, TRAIN_ROWS, (dense + 1) * t->batch.capacity, sizeof *t->number_event);
+    t->number_order =
+        train_take(memory, TRAIN_ROWS, (dense + 1) * t->batch.capacity, sizeof *t->number_order);
     t->number_starts = train_take(memory, TRAIN_ROWS, dense + 2, sizeof *t->number_starts);
     t->number_count = train_take(memory, TRAIN_ROWS, 1, sizeof *t->number_count);
     t->number_rows = train_take(memory, TRAIN_PARAMETERS, dense + 1, sizeof *t->number_rows);
@@ -116,23 +118,19 @@ static void take_all(struct train *t, struct train_memory *memory)
 static bool send_constants(struct train *t, struct gpu_error *error)
 {
     size_t n = t->batch.capacity, columns = (size_t)t->options->dense + 1, places = t->places_max;
-    size_t bytes = (places + 1 + columns * n + columns + 1) * sizeof(uint32_t) + columns * sizeof(void *);
+    size_t bytes = (places + 1 + columns * n) * sizeof(uint32_t) + columns * sizeof(void *);
     void **rows = train_host_new(&t->device, bytes, error);
     if (!rows)
         return false;
-    uint32_t *iota = (uint32_t *)(void *)(rows + columns), *event = iota + places + 1,
-             *starts = event + columns * n;
+    uint32_t *iota = (uint32_t *)(void *)(rows + columns), *event = iota + places + 1;
     for (size_t i = 0; i <= places; i++)
         iota[i] = (uint32_t)i;
     for (size_t i = 0; i < columns * n; i++)
         event[i] = (uint32_t)(i % n);
-    for (size_t c = 0; c <= columns; c++)
-        starts[c] = (uint32_t)(c * n);
     for (size_t c = 0; c < columns; c++)
         rows[c] = (unsigned char *)t->number_params + c * NUMBER_BYTES;
     train_copy(&t->device, t->iota, iota, (places + 1) * sizeof *iota);
     train_copy(&t->device, t->number_event, event, columns * n * sizeof *event);
-    train_copy(&t->device, t->number_starts, starts, (columns + 1) * sizeof *starts);
     train_copy(&t->device, t->number_count, iota + columns, sizeof *iota); /* how many: columns */
     train_copy(&t->device, t->number_rows, rows, columns * sizeof *rows);
     bool is_good = train_wait(&t->device, error);
@@ -177,12 +175,14 @@ struct train *train_new(const struct train_setup *setup, struct gpu_error *error
     if (!t)
         return NULL;
     size_t logits = (size_t)MAX(t->options->labels, 1U) * MODEL_ROWS_MAX;
+    size_t numbers = ((size_t)t->options->dense + 1) * ((size_t)t->batch.capacity + 1) + 1;
     bool is_good = train_memory_make(&t->memory, error);
     if (is_good) {
         take_all(t, &t->memory);
         t->host_logits = train_host_new(&t->device, logits * sizeof(float), error);
         t->host_rejected = train_host_new(&t->device, MODEL_ROWS_MAX, error);
-        is_good = t->host_logits && t->host_rejected && send_constants(t, error) &&
+        t->host_numbers = train_host_new(&t->device, numbers * sizeof(uint32_t), error);
+        is_good = t->host_logits && t->host_rejected && t->host_numbers && send_constants(t, error) &&
                   net_start(&t->net, setup->kernels, error);
     }
     if (is_good)
@@ -199,6 +199,7 @@ void train_free(struct train *t)
     train_input_free(&t->call);
     train_host_free(&t->device, t->host_logits);
     train_host_free(&t->device, t->host_rejected);
+    train_host_free(&t->device, t->host_numbers);
     train_memory_free(&t->memory);
     free(t);
 }

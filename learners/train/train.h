@@ -62,8 +62,9 @@ struct train {
     uint64_t steps;
     uint32_t epoch;         /* of the checkpoint being written to */
     uint32_t *iota;         /* 0, 1, 2 ...: places in their order; absent places are numbers without rows */
-    uint32_t *number_event; /* of place column * batch + event of the dense numbers */
-    uint32_t *number_starts, *number_count;
+    uint32_t *number_event; /* of place column * capacity + event of the dense numbers */
+    uint32_t *number_order, *number_starts, *number_count; /* of a step's places, by column */
+    uint32_t *host_numbers, numbers_placed;                /* order and starts, for so many events; 0: none */
     void **number_rows;    /* [dense + 1] of the linear weights of numbers, the bias last */
     float *number_weights; /* [dense + 1] read of them */
     float *number_params;  /* [dense + 1][LINEAR_FLOATS] weights with state */
@@ -97,7 +98,7 @@ static inline uint32_t train_pending(const struct train *t)
 bool train_predict(struct train *t, const struct train_events *events, uint32_t from, uint32_t to,
                    double *logits, struct gpu_error *error);
 void train_add(struct train *t, const struct train_events *events, uint32_t from, uint32_t to);
-/* The batch that was added makes its step. */
+/* What was added, one event at least, makes its step. */
 bool train_step(struct train *t, struct gpu_error *error);
 
 /* Linear weights of the dense numbers, the bias last: [dense + 1][LINEAR_FLOATS], in host memory. They wait.

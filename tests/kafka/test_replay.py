@@ -37,7 +37,7 @@ stream minutes = features | window by item over tumbling(500ms) { n: count(), mo
 learner model = fm from examples {
   label: clicked
   sparse: [user, item], dense: [log1p(imps), log1p(clicks)]
-  embedding: { dim: 4 }
+  embedding: { dim: 4 }, batch: 64, batch_min: 4
 }
 sink scored = kafka from model.predictions { brokers: "%(brokers)s", topic: "%(scores)s" }
 sink minutes = file from minutes { path: "%(folder)s/minutes.jsonl" }

@@ -174,6 +174,8 @@ static void test_impossible(void **state)
     assert_null(WHY("\20\0\4", 1, 0, 0));                   /* idle */
     assert_null(WHY("\22\2\4", 1, 0, 0));                   /* a tick of the clock */
     assert_non_null(WHY("\20\1\4", 1, 0, 0));
+    assert_null(WHY("\24\20\4", 1, 0, 0)); /* the load */
+    assert_non_null(WHY("\24\21\4", 1, 0, 0));
     assert_null(WHY("\23\1\1a\1c\0\0\0\4", 1, 0, 0)); /* added while running */
     assert_null(WHY("\23\1\1a\1c\0\0\0\2\1\12\0\4", 1, 1, 10));
     assert_non_null(WHY("\23\2\1a\1c\0\0\0\4", 1, 0, 0));             /* out of turn */
@@ -184,9 +186,10 @@ static void test_impossible(void **state)
         char entries[] = {(char)tag};
         const char *why = why_refused(P, sizeof(P) - 1, entries, 1, 1, 0, 0);
         bool is_live = tag >= ORDER_LIVE_FIRST && tag <= ORDER_LIVE_LAST;
-        bool is_made = tag == ORDER_IDLE || tag == ORDER_TICK || tag == ORDER_ADDED;
-        /* A tick takes the tag of the end for its time, and what comes behind that for a tag. */
-        bool is_unknown = tag == 0 || tag == ORDER_TICK || (tag > ORDER_EPOCH && !is_live);
+        bool is_made = tag == ORDER_IDLE || tag == ORDER_TICK || tag == ORDER_ADDED || tag == ORDER_LOAD;
+        /* Both take the tag of the end for their number, and what comes behind that for a tag. */
+        bool is_unknown =
+            tag == 0 || tag == ORDER_TICK || tag == ORDER_LOAD || (tag > ORDER_EPOCH && !is_live);
         assert_int_equal(why == NULL, tag == ORDER_NUMBER || tag == ORDER_LAST);
         assert_int_equal(why != NULL && strstr(why, "live source") != NULL, is_live && !is_made);
         assert_int_equal(why != NULL && strstr(why, "no leat knows") != NULL, is_unknown);

@@ -349,6 +349,39 @@ static void test_kind(size_t k)
     model_free(device_next);
 }
 
+/* Steps of 1 to `batch` events, as they follow the load. */
+static void test_steps(size_t k)
+{
+    static double ours[EVENTS_MAX], theirs[EVENTS_MAX];
+    enum { FEW = 17 };
+    static const struct {
+        uint32_t until, events;
+    } steps[] = {{100, FEW}, {400, 1}, {430, 0}, {CUT, 30}};
+    char what[120];
+    struct model_options o = options_of(k);
+    struct model *cpu = model_new(&o, best()), *device = device_model(&o);
+    for (uint32_t i = 0, at = 0; i < ARRAY_COUNT(steps); at = steps[i++].until) {
+        learn(cpu, at, steps[i].until, ours);
+        learn(device, at, steps[i].until, theirs);
+        model_set_step_events(cpu, steps[i].events > 0 ? steps[i].events : o.batch);
+        model_set_step_events(device, steps[i].events > 0 ? steps[i].events : o.batch);
+    }
+    (void)snprintf(what, sizeof what, "%s: steps of few events are the same on both", kinds[k].name);
+    report(same_logits(ours, theirs, CUT) && same_models(cpu, device), what);
+    model_free(cpu);
+    model_free(device);
+    cpu = model_new(&o, best());
+    model_set_step_events(cpu, FEW);
+    o.batch = FEW;
+    struct model *small = model_new(&o, best());
+    learn(cpu, 0, CUT, ours);
+    learn(small, 0, CUT, theirs);
+    (void)snprintf(what, sizeof what, "%s: a batch of which less is used is a small batch", kinds[k].name);
+    report(memcmp(ours, theirs, CUT * sizeof *ours) == 0 && same_models(cpu, small), what);
+    model_free(cpu);
+    model_free(small);
+}
+
 int main(void)
 {
     struct gpu_error error;
@@ -362,7 +395,7 @@ int main(void)
     must(stream != NULL, &error, "a stream");
     events_make(&events);
     for (size_t k = 0; k < ARRAY_COUNT(kinds); k++)
-        test_kind(k);
+        test_kind(k), test_steps(k);
     api->stream_free(gpu, stream);
     api->close(gpu);
     printf("1..%d\n", reports);

@@ -306,20 +306,53 @@ static const struct operator_kind operator_lamp = {.name = "lamp",
                                                    .process = lamp_process,
                                                    .on_watermark = lamp_on_watermark};
 
+/* --- Operator `scale`: a column with the load of the row's number --- */
+
+static bool scale_bind(struct operator_bind *bind)
+{
+    struct schema *schema = operator_extend(bind, 1);
+    (void)schema_add(schema, STR("load"), type_of(TYPE_INT));
+    bind->outputs[0] = schema;
+    bind->follows_load = true;
+    return true;
+}
+
+static void scale_process(struct operator_context *context, uint32_t input, struct batch *batch)
+{
+    (void)input;
+    struct batch *out = batch_derive(batch, context->output);
+    struct column *load = &out->columns[context->output->count - 1];
+    batch_column_init(out, load, type_of(TYPE_INT), batch->rows);
+    for (uint32_t row = 0; row < batch->rows; row++)
+        load->ints[row] = context->load;
+    context->counters.passed += batch->selected;
+    operator_emit(context, 0, out);
+}
+
+static const struct operator_kind operator_scale = {.name = "scale",
+                                                    .options = drip_options,
+                                                    .size = sizeof(struct drip_source),
+                                                    .determinism = DETERMINISM_BY_ALL_ROWS,
+                                                    .inputs_min = 1,
+                                                    .inputs_max = 1,
+                                                    .bind = scale_bind,
+                                                    .process = scale_process};
+
 /* --- Runs --- */
 
 enum { OPERATORS_MAX = 128 };
 
-/* Those that are built in, and the lamp. */
+/* Those that are built in, the lamp and the scale. */
 static const struct operator_kind *const *operators(void)
 {
     static const struct operator_kind *list[OPERATORS_MAX];
     uint32_t count = 0;
     for (; builtin_registry.operators[count] != NULL; count++) {
-        assert_true(count < OPERATORS_MAX - 2);
+        assert_true(count < OPERATORS_MAX - 3);
         list[count] = builtin_registry.operators[count];
     }
-    list[count] = &operator_lamp;
+    list[count++] = &operator_lamp;
+    list[count] = &operator_scale;
     return list;
 }
 

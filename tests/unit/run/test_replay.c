@@ -10,10 +10,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Counts so far, and windows over them, which say what was late: they tell order and watermarks. */
+/* Counts so far, and windows over them, which say what was late: they tell order and watermarks; and what the
+ * load was of each row's number. */
 #define STREAMS                                                                                              \
-    "stream counted = s | with k = id %% 5 | feature by k over 1h every 1m { n: count() }\n"                 \
-    "stream closed = counted | window by k over tumbling(5ms) { rows: count(), most: max(n) }\n"             \
+    "stream counted = s | scale | with k = id %% 5 | feature by k over 1h every 1m { n: count() }\n"         \
+    "stream closed = counted | window by k over tumbling(5ms) { rows: count(), most: max(n), loads: "        \
+    "sum(load) }\n"                                                                                          \
     "sink out = cup from closed {}\n"
 
 enum { TEXT = 2048, LIFE = 400, STEP_US = 500 };
