@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Kills leat again and again, and demands the result of a run that nobody disturbed.
 
-    tests/crash/crash.py --leat build/release/leat [--kills 40] [--seed 1] [--job NAME] [--keep]
+    tests/crash/crash.py --leat build/release/leat [--kills 40] [--seed 1] [--job NAME] [--device LIBRARY] [--keep]
 
 For each job of tests/crash/*.leat a reference run (one lane), then:
 
 - undisturbed runs with checkpoints off, every 100 ms and every 10 s, with each LEAT_KERNELS that this CPU has, at 1, 2,
   3 and 7 lanes; the job whose learners spill in a third of the combinations. The report's calls by variant say which
-  kernels really ran.
+  kernels really ran. With --device, learners that say `device: cpu` run on `cuda(0)` as well, by that library (auto: the
+  one beside leat); so may each life of a round below.
 - rounds of lives (lives.py). A life runs with a random number of lanes and short checkpoints; once it has published
   a checkpoint, and the round three, and a job that spills has evicted state to RocksDB and read some of it back, it is
   stopped at a passage of the failpoint that the seed chose, or at a random moment, and ended by `kill -9` there. The
@@ -43,26 +44,44 @@ KERNELS = {"scalar": None, "avx2": "avx2", "avx512": "avx512f"}
 class Job:
     """One job file with its input, output and state folders."""
 
-    def __init__(self, leat, path, folder, inputs):
+    def __init__(self, leat, path, folder, inputs, library=None):
         self.leat, self.path, self.inputs = leat, path, inputs
         self.name = os.path.splitext(os.path.basename(path))[0]
         self.folder = os.path.join(folder, self.name)
         self.never_passed = set()  # failpoints that this job does not come to
         self.spills = self.name in SPILLING
         self.checkpoints_least = CHECKPOINTS_LEAST
+        self.devices = ["cpu"]
+        self.environment = dict(os.environ)
+        if library and self.write_for_gpu():
+            self.devices.append("gpu")
+            if library != "auto":
+                self.environment["LEAT_CUDA_LIBRARY"] = os.path.abspath(library)
 
-    def command(self, place, lanes, state, every):
+    def path_on(self, device):
+        return self.path if device == "cpu" else os.path.join(self.folder, os.path.basename(self.path))
+
+    def write_for_gpu(self):
+        """Whether some of its learners may learn on a GPU."""
+        with open(self.path, encoding="utf-8") as f:
+            text = f.read()
+        os.makedirs(self.folder, exist_ok=True)
+        with open(self.path_on("gpu"), "w", encoding="utf-8") as f:
+            f.write(text.replace("device: cpu\n", "device: cuda(0)\n"))
+        return "device: cpu\n" in text
+
+    def command(self, place, lanes, state, every, device="cpu"):
         out = os.path.join(self.folder, place)
         os.makedirs(out, exist_ok=True)
         return [
-            self.leat, "run", self.path, "--json", "--workers", str(lanes), "--set", f"data={self.inputs.folder}",
+            self.leat, "run", self.path_on(device), "--json", "--workers", str(lanes), "--set", f"data={self.inputs.folder}",
             "--set", f"out={out}", "--set", f"state={state}", "--set", f"every={every}",
         ]
 
-    def undisturbed(self, place, lanes, state, every, kernels=None):
+    def undisturbed(self, place, lanes, state, every, kernels=None, device="cpu"):
         """The outcome of a whole run, and its summary."""
-        environment = dict(os.environ, LEAT_KERNELS=kernels) if kernels else dict(os.environ)
-        result = subprocess.run(self.command(place, lanes, state, every), capture_output=True, text=True,
+        environment = dict(self.environment, LEAT_KERNELS=kernels) if kernels else self.environment
+        result = subprocess.run(self.command(place, lanes, state, every, device), capture_output=True, text=True,
                                 timeout=LIFE_SECONDS_MAX, env=environment)
         if result.returncode != 0:
             raise Failure(f"an undisturbed run failed:\n{result.stderr[-2000:]}")
@@ -138,10 +157,13 @@ def run_variants(job, expected, has_learner, report):
     pairs = list(itertools.product(variants, INTERVALS))
     if has_learner and job.spills:
         pairs = [(variants[i % len(variants)], every) for i, every in enumerate(INTERVALS)]
-    for kernels, every in pairs:
+    runs_of = [(kernels, every, "cpu") for kernels, every in pairs]
+    runs_of += [(None, every, device) for device in job.devices[1:] for every in INTERVALS]
+    for kernels, every, device in runs_of:
         place, state = f"variant-{runs}", "" if every == "off" else os.path.join(job.folder, f"variant-state-{runs}")
-        found, summary = job.undisturbed(place, lanes[runs % len(lanes)], state, "10s" if every == "off" else every, kernels)
-        what = f"with LEAT_KERNELS={kernels} and checkpoints {every} at {lanes[runs % len(lanes)]} lanes"
+        found, summary = job.undisturbed(place, lanes[runs % len(lanes)], state, "10s" if every == "off" else every, kernels,
+                                         device)
+        what = f"on a {device} with LEAT_KERNELS={kernels} and checkpoints {every} at {lanes[runs % len(lanes)]} lanes"
         compare(found, expected, what, but=() if state else ("model.safetensors",))
         calls = kernel_calls(summary)
         others = [name for name, count in calls.items() if count > 0 and name != kernels]
@@ -150,7 +172,7 @@ def run_variants(job, expected, has_learner, report):
         runs += 1
         shutil.rmtree(state, ignore_errors=True)
         shutil.rmtree(os.path.join(job.folder, place), ignore_errors=True)
-    kinds = f", kernels {', '.join(variants)}" if has_learner else ""
+    kinds = f", kernels {', '.join(variants)}, on {' and '.join(job.devices)}" if has_learner else ""
     report(f"ok - crash: {job.name}: the same bytes in {runs} runs: checkpoints off, 100 ms, 10 s{kinds}")
 
 
@@ -204,6 +226,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--events", type=int, default=200000)
     parser.add_argument("--job")
+    parser.add_argument("--device")
     parser.add_argument("--folder", default="build/crash")
     parser.add_argument("--keep", action="store_true")
     arguments = parser.parse_args()
@@ -221,7 +244,7 @@ def main():
     status, points = 0, set()
     for i, path in enumerate(paths):
         rng = random.Random(arguments.seed * 1000 + i)
-        job = Job(leat, path, folder, inputs)
+        job = Job(leat, path, folder, inputs, arguments.device)
         try:
             points |= run_job(job, -(-arguments.kills // len(paths)), rng, lambda line: print(line, flush=True))
         except Failure as failure:

@@ -79,15 +79,16 @@ class Round:
         lanes, every = self.rng.choice(LANES), self.rng.choice(["10ms", "20ms", "40ms"])
         points = [point] if point else []
         watched = [p for p in ("state.evict", "state.load") if is_killed and self.job.spills and p != point]
-        environment = dict(os.environ)
+        device = self.rng.choice(self.job.devices)
+        environment = dict(self.job.environment)
         environment["LEAT_FAILPOINTS"] = ",".join([f"{p}=stop" for p in points] + [f"{p}=stop@1" for p in watched])
         self.begin = checkpoints(self.state)
-        command = self.job.command(self.place, lanes, self.state, every)
+        command = self.job.command(self.place, lanes, self.state, every, device)
         errors = os.path.join(self.job.folder, "stderr")
         output = os.path.join(self.job.folder, "stdout")
         with open(errors, "w", encoding="utf-8") as err, open(output, "w", encoding="utf-8") as out:
             process = subprocess.Popen(command, stdout=out, stderr=err, env=environment)
-        self.log.append([lanes, every, point if is_killed else "to the end"])
+        self.log.append([device, lanes, every, point if is_killed else "to the end"])
         self.passed = {}
         status = self.watch(process, point, is_killed, errors)
         with open(errors, encoding="utf-8") as f:
