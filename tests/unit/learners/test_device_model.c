@@ -254,6 +254,69 @@ static bool same_models(struct model *a, struct model *b)
     return is_same;
 }
 
+static float float_at(const struct byte_buffer *of, size_t at)
+{
+    float x;
+    memcpy(&x, of->data + at, sizeof x);
+    return x;
+}
+
+/* |a - b| <= 1e-5 (|b| + rms), the rms over `count` floats that lie `stride` bytes apart. */
+static bool is_column_within(const struct byte_buffer *a, const struct byte_buffer *b, size_t first,
+                             size_t stride, size_t count)
+{
+    double squares = 0.0;
+    for (size_t i = 0; i < count; i++)
+        squares += (double)float_at(b, first + i * stride) * (double)float_at(b, first + i * stride);
+    double rms = sqrt(squares / (double)MAX(count, (size_t)1));
+    for (size_t i = 0; i < count; i++) {
+        size_t at = first + i * stride;
+        double x = (double)float_at(a, at), y = (double)float_at(b, at);
+        bool is_same = memcmp(a->data + at, b->data + at, sizeof(float)) == 0; /* half of a double, too */
+        if (!is_same && !(fabs(x - y) <= 1e-5 * (fabs(y) + rms)))
+            return false;
+    }
+    return true;
+}
+
+static bool layers_are_within(struct model *a, struct model *b)
+{
+    bool is_good = true;
+    for (size_t l = 0; l < model_layers(a) && is_good; l++) {
+        struct byte_buffer x = {0}, y = {0};
+        size_t bytes = model_layer_floats(a, l) * sizeof(float);
+        model_layer_get(a, l, (float *)(void *)buffer_reserve(&x, bytes));
+        model_layer_get(b, l, (float *)(void *)buffer_reserve(&y, bytes));
+        is_good = is_column_within(&x, &y, 0, sizeof(float), bytes / sizeof(float));
+        buffer_free(&x);
+        buffer_free(&y);
+    }
+    return is_good;
+}
+
+/* As one step from the same state must leave them: the same rows, each float of each near. */
+static bool is_in_step(struct model *a, struct model *b)
+{
+    struct saved x, y;
+    save(a, &x);
+    save(b, &y);
+    bool is_good = layers_are_within(a, b);
+    for (uint32_t f = 0; f < EVENT_FIELDS && is_good; f++) {
+        struct byte_buffer *rows = &x.tables[f].rows, *others = &y.tables[f].rows;
+        size_t bytes = table_stored_bytes(model_table(a, f)), head = offsetof(struct table_row, step);
+        is_good = rows->length == others->length;
+        qsort(rows->data, rows->length / bytes, bytes, by_key);
+        qsort(others->data, others->length / bytes, bytes, by_key);
+        for (size_t at = 0; at < rows->length && is_good; at += bytes)
+            is_good = memcmp(rows->data + at, others->data + at, 16) == 0;
+        for (size_t i = head; i + sizeof(float) <= bytes && is_good; i += sizeof(float))
+            is_good = is_column_within(rows, others, i, bytes, rows->length / bytes);
+    }
+    saved_free(&x);
+    saved_free(&y);
+    return is_good;
+}
+
 /* --- the kinds --------------------------------------------------------------------------------------------
  */
 
@@ -332,12 +395,18 @@ static void test_kind(size_t k)
     struct model *cpu_next = model_new(&o, best()), *device_next = device_model(&o);
     load(cpu_next, &of_device);
     load(device_next, &of_cpu);
-    learn(cpu, CUT, LEARNED, ours);
-    learn(cpu_next, CUT, LEARNED, theirs);
+    uint32_t next = CUT + o.batch; /* a step later */
+    learn(cpu, CUT, next, ours);
+    learn(device_next, CUT, next, theirs);
+    (void)snprintf(what, sizeof what, "%s: in lock-step", kinds[k].name);
+    report(is_in_step(cpu, device_next), what);
+    learn(cpu, next, LEARNED, ours);
+    learn(cpu_next, CUT, next, theirs);
+    learn(cpu_next, next, LEARNED, theirs);
     bool is_good = same_logits(ours + CUT, theirs + CUT, LEARNED - CUT) && same_models(cpu, cpu_next);
     (void)snprintf(what, sizeof what, "%s: a CPU goes on with what the device has saved", kinds[k].name);
     report(is_good, what);
-    learn(device_next, CUT, LEARNED, theirs);
+    learn(device_next, next, LEARNED, theirs);
     is_good = same_logits(ours + CUT, theirs + CUT, LEARNED - CUT) && same_models(cpu, device_next);
     (void)snprintf(what, sizeof what, "%s: the device goes on with what a CPU has saved", kinds[k].name);
     report(is_good, what);

@@ -1,0 +1,192 @@
+/*
+ * A million events to the same models on a device and on the CPU: their progressive loglosses differ by no
+ * more than the sums' order explains (design, section 9): 1e-6 linear, 1e-5 with factors, 1e-4 with dense
+ * layers. On the host's model of a device, where both are the same bit for bit, a few thousand events.
+ *
+ *   test_learns_alike [--reduced]
+ */
+#include "core/base.h"
+#include "kernels/num.h"
+#include "learners/metrics.h"
+#include "learners/model_internal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { EVENTS = 1000000, EVENTS_REDUCED = 2000, CALL = 1000, FIELDS = 4, DENSE = 2 };
+
+_Noreturn void leat_assert_failed(const char *condition, const char *file, int line, const char *function)
+{
+    fprintf(stderr, "%s:%d: %s: `%s`\n", file, line, function, condition);
+    abort();
+}
+
+static const struct gpu_api *api;
+static struct gpu *gpu;
+static struct gpu_stream *stream;
+
+static const struct {
+    const char *name;
+    enum interaction_kind interaction;
+    enum network_kind network;
+    uint32_t fields;
+    double tolerance;
+} kinds[] = {
+    {"linear", INTERACTION_NONE, NETWORK_NONE, FIELDS, 1e-6},
+    {"fm", INTERACTION_FM, NETWORK_NONE, FIELDS, 1e-5},
+    {"ffm", INTERACTION_FFM, NETWORK_NONE, FIELDS, 1e-5},
+    {"mf", INTERACTION_FM, NETWORK_NONE, 2, 1e-5},
+    {"deepfm", INTERACTION_FM, NETWORK_HIDDEN, FIELDS, 1e-4},
+    {"dcnv2", INTERACTION_NONE, NETWORK_CROSS, FIELDS, 1e-4},
+    {"dlrm", INTERACTION_NONE, NETWORK_DOT, FIELDS, 1e-4},
+    {"mmoe", INTERACTION_NONE, NETWORK_EXPERTS, FIELDS, 1e-4},
+};
+
+static struct model_options options_of(size_t k)
+{
+    struct optimizer_options adagrad = {
+        .kind = OPT_ADAGRAD, .params = {.rate = 0.05F, .decay = 1.0F, .step_max = 1.0F}, .accumulator = 0.3F};
+    bool has_vectors = kinds[k].interaction != INTERACTION_NONE || kinds[k].network != NETWORK_NONE;
+    bool has_layers = kinds[k].network != NETWORK_NONE;
+    return (struct model_options){.interaction = kinds[k].interaction,
+                                  .network = kinds[k].network,
+                                  .linear_is_off = kinds[k].network > NETWORK_HIDDEN,
+                                  .fields = kinds[k].fields,
+                                  .vectors = has_vectors ? kinds[k].fields : 0,
+                                  .dense = DENSE,
+                                  .dim = 16,
+                                  .init_bound = 0.05F,
+                                  .linear = adagrad,
+                                  .embedding = adagrad,
+                                  .head = adagrad,
+                                  .hidden = {has_layers ? 64 : 0},
+                                  .bottom = {kinds[k].network == NETWORK_DOT ? 32 : 0},
+                                  .cross_layers = 2,
+                                  .experts = 3,
+                                  .labels = kinds[k].network == NETWORK_EXPERTS ? 1 : 0,
+                                  .block = 1,
+                                  .batch = 512,
+                                  .admit_after = 2,
+                                  .sketch_bytes = 1 << 16,
+                                  .class_weights = {1.0F, 1.0F},
+                                  .negatives_kept = 1.0,
+                                  .seed = 11};
+}
+
+/* --- events, from their numbers alone ----------------------------------------------------------------------
+ */
+
+struct events {
+    uint64_t ids[FIELDS][CALL];
+    float dense[DENSE][CALL], labels[CALL];
+    int64_t times[CALL];
+};
+
+static double uniform(uint64_t of)
+{
+    return (double)(num_mix(of) >> 11) * 0x1p-53;
+}
+
+/* Few ids are most of what is seen, and each moves the label a little. */
+static void make(struct events *e, uint64_t first)
+{
+    static const double ids_of[FIELDS] = {100000, 20000, 300, 24};
+    for (uint64_t i = 0; i < CALL; i++) {
+        uint64_t at = (first + i) * 16;
+        double logit = -1.5;
+        for (uint64_t f = 0; f < FIELDS; f++) {
+            double u = uniform(at + f);
+            e->ids[f][i] = 1 + (uint64_t)(ids_of[f] * u * u * u);
+            logit += 1.5 * uniform(e->ids[f][i] * 8 + f) - 0.75;
+        }
+        for (uint64_t d = 0; d < DENSE; d++) {
+            e->dense[d][i] = (float)uniform(at + 8 + d) - 0.5F;
+            logit += (double)e->dense[d][i];
+        }
+        e->labels[i] = uniform(at + 15) < 1.0 / (1.0 + exp(-logit)) ? 1.0F : 0.0F;
+        e->times[i] = (int64_t)(first + i) * 1000;
+    }
+}
+
+static void must(bool is_good, const struct gpu_error *error)
+{
+    if (is_good)
+        return;
+    printf("Bail out! %s\n", error->text);
+    exit(1);
+}
+
+static const struct kernels *best(void)
+{
+    const char *reason;
+    return kernels_pick(NULL, &reason);
+}
+
+static double logloss(struct model *m, uint64_t events)
+{
+    static struct events e;
+    static double logits[CALL];
+    static uint8_t verdicts[CALL];
+    static struct metrics metrics;
+    const uint64_t *ids[FIELDS];
+    const float *dense[DENSE];
+    for (int f = 0; f < FIELDS; f++)
+        ids[f] = e.ids[f];
+    for (int d = 0; d < DENSE; d++)
+        dense[d] = e.dense[d];
+    struct model_input in = {
+        .rows = CALL, .ids = ids, .dense = dense, .labels = e.labels, .event_time_us = e.times};
+    struct model_output out = {.logits = logits, .verdicts = verdicts};
+    metrics_init(&metrics, LOSS_LOGISTIC, 100000);
+    for (uint64_t at = 0; at < events; at += CALL) {
+        make(&e, at);
+        model_learn(m, &in, &out);
+        if (model_error(m))
+            must(false, model_error(m));
+        metrics_add(&metrics, best(), logits, e.labels, CALL);
+    }
+    return metrics_values(&metrics, false).logloss;
+}
+
+static bool learns_alike(size_t k, uint64_t events)
+{
+    struct gpu_error error;
+    struct model_options o = options_of(k);
+    struct model_device d = {
+        .api = api, .gpu = gpu, .stream = stream, .memory_bytes = 512 << 20, .pinned_bytes = 16 << 20};
+    struct model *cpu = model_new(&o, best());
+    o.is_on_device = true;
+    struct model *device = model_new(&o, best());
+    must(model_attach(device, &d, &error), &error);
+    double ours = logloss(cpu, events), theirs = logloss(device, events);
+    bool is_good = fabs(ours - theirs) <= kinds[k].tolerance && ours < log(2.0);
+    printf("%sok - %s: logloss %.8f on the CPU, %.8f on the device after %llu events\n",
+           is_good ? "" : "not ", kinds[k].name, ours, theirs, (unsigned long long)events);
+    fflush(stdout);
+    model_free(cpu);
+    model_free(device);
+    return is_good;
+}
+
+int main(int argc, char **argv)
+{
+    struct gpu_error error;
+    bool is_reduced = argc > 1 && strcmp(argv[1], "--reduced") == 0;
+    int failures = 0;
+    api = gpu_open_library(NULL, &error);
+    gpu = api ? api->open(0, &error) : NULL;
+    if (!gpu) {
+        printf("ok - learning alike # SKIP no device: %s\n", error.text);
+        return 77;
+    }
+    is_reduced |= getenv("LEAT_CUDA_LIBRARY") != NULL; /* the host's model */
+    stream = api->stream(gpu, &error);
+    must(stream != NULL, &error);
+    for (size_t k = 0; k < ARRAY_COUNT(kinds); k++)
+        failures += !learns_alike(k, is_reduced ? EVENTS_REDUCED : EVENTS);
+    api->stream_free(gpu, stream);
+    api->close(gpu);
+    return failures > 0;
+}
