@@ -24,7 +24,7 @@ extern "C" {
 #endif
 
 /* The least capability: that of __reduce_max_sync and of copies to shared memory that nobody waits for. */
-enum { GPU_API_VERSION = 2, GPU_DEVICES_MAX = 16, GPU_CAPABILITY_MIN = 80 };
+enum { GPU_API_VERSION = 3, GPU_DEVICES_MAX = 16, GPU_CAPABILITY_MIN = 80 };
 
 enum gpu_failure {
     GPU_OK,
@@ -55,6 +55,7 @@ struct gpu_device {
 struct gpu;
 struct gpu_stream; /* work in order; different streams overlap */
 struct gpu_event;
+struct gpu_graph;
 struct gpu_tables; /* gpu_table.h */
 
 struct gpu_api {
@@ -99,6 +100,18 @@ struct gpu_api {
     /* Whether the kernel matmul can be used: its products are those of a library that may be missing. To be
      * asked before a job begins; false: error says what to install. */
     bool (*can_matmul)(struct gpu *gpu, struct gpu_error *error);
+
+    /*
+     * Work that is queued often, with the same arguments, is recorded once and queued by one call (CUDA
+     * graphs). Between graph_begin and graph_end what is queued on the stream (copies, fills, kernels) is not
+     * done but recorded, addresses and all; that thread neither waits, allocates nor records events
+     * meanwhile. graph_end: NULL is an error. graph_launch queues all of it, as often as wanted. graph_free:
+     * when its work is done; NULL is fine.
+     */
+    bool (*graph_begin)(struct gpu_stream *stream, struct gpu_error *error);
+    struct gpu_graph *(*graph_end)(struct gpu_stream *stream, struct gpu_error *error);
+    void (*graph_launch)(struct gpu_stream *stream, struct gpu_graph *graph);
+    void (*graph_free)(struct gpu *gpu, struct gpu_graph *graph);
 };
 
 /*

@@ -273,12 +273,58 @@ static void stream_fill(gpu_stream *stream, void *to, uint8_t byte, size_t bytes
         gpu_note(stream->gpu, cudaMemsetAsync(to, byte, bytes, gpu_cuda_stream(stream)), "a fill");
 }
 
+/* --- graphs ----------------------------------------------------------------------------------------------
+ */
+
+struct gpu_graph {
+    cudaGraphExec_t graph;
+};
+
+static bool graph_begin(gpu_stream *stream, gpu_error *error)
+{
+    /* Other threads' calls are no part of it, and may wait. */
+    return gpu_note(stream->gpu,
+                    cudaStreamBeginCapture(gpu_cuda_stream(stream), cudaStreamCaptureModeThreadLocal),
+                    "recording a graph") ||
+           gpu_is_good(stream->gpu, error);
+}
+
+static gpu_graph *graph_end(gpu_stream *stream, gpu_error *error)
+{
+    cudaGraph_t recorded = NULL;
+    cudaGraphExec_t graph = NULL;
+    bool is_good =
+        gpu_note(stream->gpu, cudaStreamEndCapture(gpu_cuda_stream(stream), &recorded), "recording a graph");
+    is_good = is_good && gpu_note(stream->gpu, cudaGraphInstantiate(&graph, recorded, 0), "making a graph");
+    if (recorded != NULL)
+        gpu_note(stream->gpu, cudaGraphDestroy(recorded), "making a graph");
+    gpu_graph *made = is_good ? new (std::nothrow) gpu_graph{graph} : NULL;
+    if (made == NULL && gpu_is_good(stream->gpu, error))
+        gpu_refuse(error, GPU_NO_MEMORY, "The host has no memory left.");
+    return made;
+}
+
+static void graph_launch(gpu_stream *stream, gpu_graph *graph)
+{
+    gpu_note(stream->gpu, cudaGraphLaunch(graph->graph, gpu_cuda_stream(stream)), "a graph");
+}
+
+static void graph_free(gpu *gpu, gpu_graph *graph)
+{
+    if (graph == NULL)
+        return;
+    gpu_use(gpu);
+    gpu_note(gpu, cudaGraphExecDestroy(graph->graph), "the end of a graph");
+    delete graph;
+}
+
 /* What the shared object hands over; the kernels' and the tables' functions are cuda/parts.cuh's. */
 static const gpu_api api = {
     GPU_API_VERSION,  &cuda_kernels, gpu_devices,      gpu_versions,      gpu_open,    gpu_close,
     gpu_alloc,        gpu_free,      gpu_alloc_pinned, gpu_free_pinned,   stream_new,  stream_free,
     event_new,        event_free,    event_record,     stream_wait_event, stream_wait, event_wait,
-    event_elapsed_ms, stream_copy,   stream_fill,      &cuda_tables,      cublas_can,
+    event_elapsed_ms, stream_copy,   stream_fill,      &cuda_tables,      cublas_can,  graph_begin,
+    graph_end,        graph_launch,  graph_free,
 };
 
 extern "C" const gpu_api *leat_gpu_api(void)

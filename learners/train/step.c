@@ -200,6 +200,54 @@ static void forward(struct train *t, const struct train_input *in, bool by_numbe
     judge(t, in);
 }
 
+/* --- as graphs (graph.h) ----------------------------------------------------------------------------------
+ */
+
+struct work {
+    struct train *t;
+    const struct train_input *in;
+};
+
+static uint64_t digest_of(uint64_t digest, const void *data, size_t bytes)
+{
+    const unsigned char *at = data;
+    for (size_t i = 0; i < bytes; i++)
+        digest = num_mix(digest ^ at[i]);
+    return digest;
+}
+
+/* All that a kernel of forward, backward or an update is told, and that is not the same in every step:
+ * whoever gives one a new argument that changes adds it here. */
+static uint64_t arguments_of(const struct train *t, const struct train_input *in, bool learns)
+{
+    const struct model_options *o = t->options;
+    uint64_t sizes[2 + ARRAY_COUNT(t->groups)] = {learns ? 1 : 2, in->n};
+    for (uint32_t i = 0; i < t->groups_count; i++)
+        sizes[2 + i] = places_of(&t->groups[i], in);
+    uint64_t digest = digest_of(1, sizes, sizeof sizes);
+    if (!learns)
+        return digest | 1;
+    digest = digest_of(digest, &o->linear.params, sizeof o->linear.params);
+    digest = digest_of(digest, &o->ftrl, sizeof o->ftrl);
+    digest = digest_of(digest, &o->embedding.params, sizeof o->embedding.params);
+    digest = digest_of(digest, &o->head.params, sizeof o->head.params);
+    if (t->rows.format != ROW_FP32) /* which is rounded by the step's seed */
+        digest = digest_of(digest, &t->steps, sizeof t->steps);
+    return digest | 1;
+}
+
+static void predict_all(void *of)
+{
+    struct work *w = of;
+    struct train *t = w->t;
+    uint32_t labels = MAX(t->options->labels, 1U), n = w->in->n;
+    forward(t, w->in, t->rows.finds_numbers);
+    for (uint32_t l = 0; l < labels; l++)
+        train_copy(&t->device, t->host_logits + (size_t)l * n, t->logits + (size_t)l * t->events_max,
+                   n * sizeof *t->logits);
+    train_copy(&t->device, t->host_rejected, w->in->there.is_rejected, n);
+}
+
 bool train_predict(struct train *t, const struct train_events *events, uint32_t from, uint32_t to,
                    double *logits, struct gpu_error *error)
 {
@@ -215,14 +263,11 @@ bool train_predict(struct train *t, const struct train_events *events, uint32_t 
         if (!t->rows.find(t->rows.of, t, &t->groups[i], in, error))
             return false;
     }
-    forward(t, in, t->rows.finds_numbers);
-    uint32_t labels = MAX(t->options->labels, 1U), n = in->n;
-    for (uint32_t l = 0; l < labels; l++)
-        train_copy(&t->device, t->host_logits + (size_t)l * n, t->logits + (size_t)l * t->events_max,
-                   n * sizeof *t->logits);
-    train_copy(&t->device, t->host_rejected, in->there.is_rejected, n);
-    if (!train_wait(&t->device, error))
+    struct work w = {t, in};
+    if (!train_graph_run(&t->graphs, &t->device, arguments_of(t, in, false), predict_all, &w, error) ||
+        !train_wait(&t->device, error))
         return false;
+    uint32_t labels = MAX(t->options->labels, 1U), n = in->n;
     for (uint32_t l = 0; l < labels; l++)
         for (uint32_t i = 0; i < n; i++)
             logits[(size_t)l * MODEL_ROWS_MAX + from + i] =
@@ -342,6 +387,23 @@ static void update_numbers(struct train *t, const struct train_input *in)
     t->device.kernels->weights_update(&a, t->device.stream);
 }
 
+static void learn_all(void *of)
+{
+    struct work *w = of;
+    struct train *t = w->t;
+    forward(t, w->in, true);
+    backward(t, w->in);
+    for (uint32_t i = 0; i < t->groups_count; i++) {
+        if (t->groups[i].has_vectors)
+            update_vectors(t, &t->groups[i], w->in);
+        if (has_linear(t))
+            update_weights(t, &t->groups[i], w->in);
+    }
+    if (has_linear(t))
+        update_numbers(t, w->in);
+    net_update(&t->net);
+}
+
 bool train_step(struct train *t, struct gpu_error *error)
 {
     struct train_input *in = &t->batch;
@@ -355,17 +417,9 @@ bool train_step(struct train *t, struct gpu_error *error)
             return false;
     }
     t->net.options.params = t->options->head.params;
-    forward(t, in, true);
-    backward(t, in);
-    for (uint32_t i = 0; i < t->groups_count; i++) {
-        if (t->groups[i].has_vectors)
-            update_vectors(t, &t->groups[i], in);
-        if (has_linear(t))
-            update_weights(t, &t->groups[i], in);
-    }
-    if (has_linear(t))
-        update_numbers(t, in);
-    net_update(&t->net);
+    struct work w = {t, in};
+    if (!train_graph_run(&t->graphs, &t->device, arguments_of(t, in, true), learn_all, &w, error))
+        return false;
     t->steps++;
     in->n = 0;
     return true;

@@ -195,6 +195,7 @@ void train_free(struct train *t)
 {
     if (!t)
         return;
+    train_graphs_free(&t->graphs, &t->device);
     train_input_free(&t->batch);
     train_input_free(&t->call);
     train_host_free(&t->device, t->host_logits);

@@ -14,6 +14,7 @@
 #ifndef LEARNERS_TRAIN_TRAIN_H
 #define LEARNERS_TRAIN_TRAIN_H
 
+#include "learners/train/graph.h"
 #include "learners/train/input.h"
 #include "learners/train/net.h"
 
@@ -75,6 +76,7 @@ struct train {
     uint8_t *host_rejected;
     void *scratch;
     size_t scratch_bytes;
+    struct train_graphs graphs;
 };
 
 /* network: what follows from options. rows: see there. kernels: for first values. */

@@ -27,6 +27,7 @@
     ERROR(cudaErrorIllegalAddress, 700, "an illegal memory access was encountered")                          \
     ERROR(cudaErrorLaunchFailure, 719, "unspecified launch failure")                                         \
     ERROR(cudaErrorNotSupported, 801, "operation not supported")                                             \
+    ERROR(cudaErrorIllegalState, 401, "the operation cannot be performed in the present state")              \
     ERROR(cudaErrorUnknown, 999, "unknown error")
 
 #define MODEL_ERROR(name, number, text) name = number,
@@ -36,6 +37,10 @@ typedef cudaError cudaError_t;
 
 struct CUstream_st;
 struct CUevent_st;
+struct CUgraph_st;
+struct CUgraphExec_st;
+typedef CUgraph_st *cudaGraph_t;
+typedef CUgraphExec_st *cudaGraphExec_t;
 typedef CUstream_st *cudaStream_t;
 typedef CUevent_st *cudaEvent_t;
 
@@ -47,6 +52,11 @@ enum cudaMemcpyKind {
     cudaMemcpyDefault,
 };
 enum { cudaStreamDefault = 0, cudaStreamNonBlocking = 1 };
+enum cudaStreamCaptureMode {
+    cudaStreamCaptureModeGlobal,
+    cudaStreamCaptureModeThreadLocal,
+    cudaStreamCaptureModeRelaxed
+};
 enum { cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2 };
 enum { cudaHostAllocDefault = 0, cudaHostAllocPortable = 1, cudaHostAllocMapped = 2 };
 enum cudaFuncAttribute {
@@ -98,6 +108,13 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamQuery(cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);
+/* What is queued on a stream that records is kept; whoever waits for one meanwhile is reported. */
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executable, cudaGraph_t graph, unsigned long long flags);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
 cudaError_t cudaEventCreate(cudaEvent_t *event);
 cudaError_t cudaEventDestroy(cudaEvent_t event);

@@ -31,8 +31,17 @@ struct stream_work {
     char sync;
 };
 
+/* What a graph does, in its order. */
+struct CUgraph_st {
+    std::vector<std::function<void()>> acts;
+};
+struct CUgraphExec_st {
+    std::vector<std::function<void()>> acts;
+};
+
 struct CUstream_st {
     std::deque<std::unique_ptr<stream_work>> queue;
+    CUgraph_st *recorded; /* NULL: it does not record */
     void *tsan;
     char sync;
 };
@@ -122,6 +131,9 @@ extern "C" uint64_t cuda_model_waits(void)
 
 static void drain(CUstream_st *stream)
 {
+    if (stream->recorded != NULL) {
+        model_report(NULL, "somebody waits for a stream that records a graph");
+    }
     while (!stream->queue.empty()) {
         if (!do_any()) {
             model_report(NULL, "a stream waits for an event that never comes");
@@ -143,6 +155,13 @@ static void queue(CUstream_st *stream, std::function<void()> act,
 {
     if (stream == NULL) {
         model_report(NULL, "work for the default stream: name a stream");
+    }
+    if (stream->recorded != NULL) {
+        if (wait_for != nullptr || !act) {
+            model_report(NULL, "a graph cannot have events here");
+        }
+        stream->recorded->acts.push_back(std::move(act));
+        return;
     }
     std::unique_ptr<stream_work> work(new stream_work());
     work->act = std::move(act);
@@ -284,6 +303,9 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     ENTER_UNLESS_FAILED();
+    if (stream->recorded != NULL) {
+        model_report(NULL, "a graph cannot have events here");
+    }
     const std::shared_ptr<event_state> state = event->state;
     const uint64_t times = ++state->recorded;
     queue(stream, [state, times] {
@@ -328,6 +350,56 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEven
     }
     *milliseconds = (float)(to->state->at_ms - from->state->at_ms);
     return cudaSuccess;
+}
+
+/* --- graphs --- */
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode)
+{
+    ENTER_UNLESS_FAILED();
+    if (stream->recorded != NULL) {
+        return runtime_fail(cudaErrorIllegalState);
+    }
+    stream->recorded = new CUgraph_st();
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
+{
+    ENTER();
+    *graph = stream->recorded;
+    stream->recorded = NULL;
+    return *graph == NULL ? runtime_fail(cudaErrorIllegalState) : runtime_sticky;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executable, cudaGraph_t graph, unsigned long long)
+{
+    ENTER_UNLESS_FAILED();
+    *executable = new CUgraphExec_st{graph->acts};
+    return cudaSuccess;
+}
+
+/* Its parts run in their order; those that a device might run at the same time are not told apart. */
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream)
+{
+    ENTER_UNLESS_FAILED();
+    for (const std::function<void()> &act : graph->acts) {
+        queue(stream, act);
+    }
+    return runtime_sticky;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph)
+{
+    ENTER();
+    delete graph;
+    return runtime_sticky;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph)
+{
+    ENTER();
+    delete graph;
+    return runtime_sticky;
 }
 
 /* --- kernels --- */

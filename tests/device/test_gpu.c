@@ -113,6 +113,38 @@ static void test_order(const struct gpu_api *api, struct gpu *gpu)
     api->free_pinned(gpu, seen);
 }
 
+/* Recorded, not done; then done as often as it is launched, with what lies at its addresses by then. */
+static void test_graphs(const struct gpu_api *api, struct gpu *gpu)
+{
+    struct gpu_error error = {0};
+    struct gpu_stream *stream = api->stream(gpu, &error);
+    unsigned char *memory = api->alloc(gpu, BYTES, &error), *from = api->alloc_pinned(gpu, BYTES, &error),
+                  *to = api->alloc_pinned(gpu, BYTES, &error);
+    memset(from, 1, BYTES);
+    memset(to, 0, BYTES);
+    bool is_good = api->graph_begin(stream, &error);
+    api->copy(stream, memory, from, BYTES);
+    api->fill(stream, memory + 10, 9, 1);
+    api->copy(stream, to, memory, BYTES);
+    struct gpu_graph *graph = api->graph_end(stream, &error);
+    is_good &= api->wait(stream, &error);
+    check(is_good && graph != NULL && to[0] == 0, "what is recorded is not done");
+    api->graph_launch(stream, graph);
+    is_good = api->wait(stream, &error) && to[0] == 1 && to[10] == 9 && to[BYTES - 1] == 1;
+    memset(from, 2, BYTES);
+    api->graph_launch(stream, graph);
+    api->fill(stream, memory, 5, BYTES);
+    api->graph_launch(stream, graph);
+    is_good &= api->wait(stream, &error) && to[0] == 2 && to[10] == 9 && to[BYTES - 1] == 2;
+    check(is_good, "a graph is launched again and again");
+    api->graph_free(gpu, graph);
+    api->graph_free(gpu, NULL);
+    api->stream_free(gpu, stream);
+    api->free(gpu, memory);
+    api->free_pinned(gpu, from);
+    api->free_pinned(gpu, to);
+}
+
 /* Nothing works after a failure: to fill what is nowhere is one. */
 static void test_first_failure(const struct gpu_api *api, struct gpu *gpu)
 {
@@ -188,6 +220,7 @@ int main(void)
     test_refusals(api, gpu);
     test_copies(api, gpu);
     test_order(api, gpu);
+    test_graphs(api, gpu);
     test_products(api, gpu);
     test_first_failure(api, gpu);
     api->close(gpu);
