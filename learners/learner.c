@@ -2,6 +2,8 @@
 #include "learners/learner.h"
 #include "learners/table_cold.h"
 
+#include "core/os.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -401,6 +403,10 @@ void learner_report(struct operator_context *context, struct report *report)
     report_add(report, "rejected", (double)s->rejected, false);
     if (follows_load(c))
         report_add(report, "step_examples", (double)model_step_events(s->model), false);
+    if (s->gpu_api)
+        report_add(report, "device_busy",
+                   model_device_busy_ms(s->model) * 1e3 / (double)(os_monotonic_us() - s->attached_us + 1),
+                   false);
     uint64_t rows = 0, cold = 0, loaded = 0, bytes = 0, evicted = 0, expired = 0, waiting = 0;
     uint64_t device_bytes = 0;
     for (uint32_t f = 0; f < c->sparse_count; f++) {

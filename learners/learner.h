@@ -298,6 +298,7 @@ struct learner_state {
     const struct gpu_api *gpu_api; /* NULL: it learns on the CPU */
     struct gpu *gpu;
     struct gpu_stream *gpu_stream;
+    int64_t attached_us; /* when, by the monotonic clock */
     const struct kernels *kernels;
     struct metrics *metrics; /* [labels] */
     struct learner_columns_scratch *columns;

@@ -5,6 +5,7 @@
 #include "learners/learner.h"
 
 #include "core/operator_history.h"
+#include "core/os.h"
 #include "kernels/gpu.h"
 #include "learners/device_table.h"
 
@@ -110,6 +111,7 @@ bool learner_attach(struct operator_context *context)
                                   .stream = s->gpu_stream,
                                   .memory_bytes = memory_of(c, s),
                                   .pinned_bytes = (uint64_t)c->pinned_memory};
+    s->attached_us = os_monotonic_us();
     return model_attach(s->model, &device, &error) || refuse(context, c, &error);
 }
 

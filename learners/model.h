@@ -176,6 +176,8 @@ struct model_rates {
  */
 void model_set_step_events(struct model *model, uint32_t events);
 uint32_t model_step_events(const struct model *model);
+/* How long the GPU has been busy with its calls and steps so far; 0 on a CPU. */
+double model_device_busy_ms(const struct model *model);
 void model_set_rates(struct model *model, const struct model_rates *rates);
 
 /* Between events: expiry and admission follow the watermark. */

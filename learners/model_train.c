@@ -95,6 +95,11 @@ uint32_t model_step_events(const struct model *m)
     return m->step_events;
 }
 
+double model_device_busy_ms(const struct model *m)
+{
+    return m->train ? m->train->clock.busy_ms : 0.0;
+}
+
 void model_train_learn(struct model *m, struct call *c)
 {
     struct train_events events = {

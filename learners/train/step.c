@@ -256,6 +256,7 @@ bool train_predict(struct train *t, const struct train_events *events, uint32_t 
     struct train_events all = *events;
     all.learns = NULL;
     train_input_add(in, &all, from, to);
+    train_clock_begin(&t->clock, &t->device, TRAIN_SPAN_CALL);
     train_input_finish(in, false);
     for (uint32_t i = 0; i < t->groups_count; i++) {
         if (t->rows.finds_numbers)
@@ -264,9 +265,12 @@ bool train_predict(struct train *t, const struct train_events *events, uint32_t 
             return false;
     }
     struct work w = {t, in};
-    if (!train_graph_run(&t->graphs, &t->device, arguments_of(t, in, false), predict_all, &w, error) ||
-        !train_wait(&t->device, error))
+    if (!train_graph_run(&t->graphs, &t->device, arguments_of(t, in, false), predict_all, &w, error))
         return false;
+    train_clock_end(&t->clock, &t->device, TRAIN_SPAN_CALL);
+    if (!train_wait(&t->device, error))
+        return false;
+    train_clock_count(&t->clock, &t->device);
     uint32_t labels = MAX(t->options->labels, 1U), n = in->n;
     for (uint32_t l = 0; l < labels; l++)
         for (uint32_t i = 0; i < n; i++)
@@ -410,6 +414,7 @@ bool train_step(struct train *t, struct gpu_error *error)
     leat_assert(in->n > 0 && in->n <= in->capacity);
     if (has_linear(t) && !place_numbers(t, in->n, error))
         return false;
+    train_clock_begin(&t->clock, &t->device, TRAIN_SPAN_STEP);
     train_input_finish(in, true);
     for (uint32_t i = 0; i < t->groups_count; i++) {
         dedupe(t, &t->groups[i], in);
@@ -420,6 +425,7 @@ bool train_step(struct train *t, struct gpu_error *error)
     struct work w = {t, in};
     if (!train_graph_run(&t->graphs, &t->device, arguments_of(t, in, true), learn_all, &w, error))
         return false;
+    train_clock_end(&t->clock, &t->device, TRAIN_SPAN_STEP);
     t->steps++;
     in->n = 0;
     return true;

@@ -182,7 +182,8 @@ struct train *train_new(const struct train_setup *setup, struct gpu_error *error
         t->host_logits = train_host_new(&t->device, logits * sizeof(float), error);
         t->host_rejected = train_host_new(&t->device, MODEL_ROWS_MAX, error);
         t->host_numbers = train_host_new(&t->device, numbers * sizeof(uint32_t), error);
-        is_good = t->host_logits && t->host_rejected && t->host_numbers && send_constants(t, error) &&
+        is_good = t->host_logits && t->host_rejected && t->host_numbers &&
+                  train_clock_init(&t->clock, &t->device, error) && send_constants(t, error) &&
                   net_start(&t->net, setup->kernels, error);
     }
     if (is_good)
@@ -196,6 +197,7 @@ void train_free(struct train *t)
     if (!t)
         return;
     train_graphs_free(&t->graphs, &t->device);
+    train_clock_free(&t->clock, &t->device);
     train_input_free(&t->batch);
     train_input_free(&t->call);
     train_host_free(&t->device, t->host_logits);

@@ -14,6 +14,7 @@
 #ifndef LEARNERS_TRAIN_TRAIN_H
 #define LEARNERS_TRAIN_TRAIN_H
 
+#include "learners/train/clock.h"
 #include "learners/train/graph.h"
 #include "learners/train/input.h"
 #include "learners/train/net.h"
@@ -77,6 +78,7 @@ struct train {
     void *scratch;
     size_t scratch_bytes;
     struct train_graphs graphs;
+    struct train_clock clock;
 };
 
 /* network: what follows from options. rows: see there. kernels: for first values. */

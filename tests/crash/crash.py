@@ -120,7 +120,7 @@ PHYSICAL = {"rows", "rows_of_a_key_max", "rows_cold", "rows_loaded", "rows_expir
 
 
 def figures(report):
-    return {part: {k: v for k, v in values.items() if k not in PHYSICAL and not k.startswith(("kernel_calls", "state_", "hot_key"))}
+    return {part: {k: v for k, v in values.items() if k not in PHYSICAL and not k.startswith(("kernel_calls", "state_", "hot_key", "device_"))}
             for part, values in report.items()}
 
 

@@ -6,6 +6,7 @@ checkpoints, and from one device to the other.
 """
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -58,9 +59,9 @@ class Folder:
         return place
 
     @staticmethod
-    def run(place, expected=(0,), failpoints=""):
+    def run(place, expected=(0,), failpoints="", options=()):
         environment = {**os.environ, "LEAT_CUDA_LIBRARY": LIBRARY, "LEAT_FAILPOINTS": failpoints}
-        done = subprocess.run([LEAT, "run", place + ".leat"], check=False, capture_output=True, text=True, env=environment,
+        done = subprocess.run([LEAT, "run", place + ".leat", *options], check=False, capture_output=True, text=True, env=environment,
                               timeout=100)
         assert done.returncode in expected, (done.returncode, done.stdout[-800:], done.stderr[-2000:])
         return done.stdout + done.stderr
@@ -76,8 +77,8 @@ def test_same_as_the_cpu():
         folder = Folder(path)
         for kind in KINDS:
             places = [folder.job(f"{kind}-{device[:4]}", kind, device) for device in ("cpu", "cuda(0)")]
-            for place in places:
-                folder.run(place)
+            said = [folder.run(place, options=["--json"]) for place in places]
+            assert 0.0 < float(re.search(r"device_busy\D+([\d.]+)", said[1])[1]) <= 1.0, said[1]
             ours, theirs = (folder.predictions(place) for place in places)
             assert len(ours.splitlines()) == EVENTS, kind
             assert ours == theirs, f"{kind}: predictions of the two devices differ"

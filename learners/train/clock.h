@@ -1,0 +1,25 @@
+/*
+ * How long a GPU was busy with a learner's work, by its own events: between the first and the last of what a
+ * step or a call queues. On a CPU nothing is counted. One thread, the learner's.
+ */
+#ifndef LEARNERS_TRAIN_CLOCK_H
+#define LEARNERS_TRAIN_CLOCK_H
+
+#include "learners/train/memory.h"
+
+enum train_span { TRAIN_SPAN_STEP, TRAIN_SPAN_CALL, TRAIN_SPANS };
+
+struct train_clock {
+    struct gpu_event *from[TRAIN_SPANS], *to[TRAIN_SPANS];
+    bool is_open[TRAIN_SPANS]; /* queued, and not counted yet */
+    double busy_ms;
+};
+
+bool train_clock_init(struct train_clock *clock, const struct train_device *device, struct gpu_error *error);
+void train_clock_free(struct train_clock *clock, const struct train_device *device);
+void train_clock_begin(struct train_clock *clock, const struct train_device *device, enum train_span span);
+void train_clock_end(struct train_clock *clock, const struct train_device *device, enum train_span span);
+/* After the stream was waited for. */
+void train_clock_count(struct train_clock *clock, const struct train_device *device);
+
+#endif
