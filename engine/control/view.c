@@ -160,8 +160,7 @@ static void add_node_line(struct view *view, const struct run_node_stats *node)
  */
 static bool add_report(struct view *view, const struct report *report, bool is_window)
 {
-    static const char *const shown[] = {"logloss", "auc",         "calibration",  "rmse",
-                                        "mae",     "device_busy"};
+    static const char *const shown[] = {"logloss", "auc", "calibration", "rmse", "mae", "device_busy"};
     bool is_first = true;
     for (uint32_t i = 0; i < report->count; i++) {
         const struct report_item *item = &report->items[i];
