@@ -129,6 +129,9 @@ def bench_items(run):
     if run.programs("bench_tables"):
         for figure in ("find", "resolve", "step", "tiers", "export"):
             yield f"tables, {figure}", [run.program("bench_tables"), *tiny, figure]
+    if run.programs("bench_train"):
+        for model in ("dlrm", "deepfm", "dcnv2"):
+            yield f"training, {model}", [run.program("bench_train"), *tiny, model]
 
 
 def bench(run):

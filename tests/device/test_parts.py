@@ -113,12 +113,17 @@ def test_report():
         line("tables", "forward distinct", 0.29, gbs=3700.0), line("tables", "backward distinct", 1.06, gbs=3500.0),
         line("tables", "tiers", 9.0, gbs=36.0), line("tables", "export", 50.0, gbs=44.0),
         line("tables", "dedupe distinct", 0.1, gbs=300.0),
+        line("training", "dlrm 65536", 5.0, rate=0.0131, unit="G samples/s"),
+        line("training", "deepfm 65536", 3.0, rate=0.0218, unit="G samples/s"),
+        line("training", "dcnv2 512", 3.0, rate=0.001, unit="G samples/s"),
         line("kernels", "widen", 0.5, gbs=2000.0), line("kernels", "round", None))
     assert figures["find 0.5"]["reached"] == "reached" and figures["find 0.5"]["ratio"] == "88 %"
     assert figures["find 1.0"]["reached"] == "MISSED"
     assert figures["forward distinct"]["reached"] == "reached" and figures["backward distinct"]["reached"] == "MISSED"
     assert figures["tiers"]["reached"] == "reached" and figures["tiers"]["ratio"] == "72 %"
     assert figures["export"]["reached"] == "MISSED" and figures["export"]["ratio"] == "88 %"
+    assert figures["dlrm 65536"]["reached"] == "reached" and figures["dlrm 65536"]["measured"] == "13.10 M samples/s"
+    assert figures["deepfm 65536"]["reached"] == "MISSED" and figures["dcnv2 512"]["reached"] == "-"
     assert figures["forward Zipf"]["measured"] == "not measured" and figures["forward Zipf"]["reached"] == "-"
     assert made["kernels"][0]["ratio"] == "50 %" and made["kernels"][1]["measured"] == "not measured"
     assert made["others"][0]["figure"] == "dedupe distinct"
