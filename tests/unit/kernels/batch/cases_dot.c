@@ -149,4 +149,5 @@ void suite_dot_interaction(struct suite *suite)
     try_dot(suite, (struct dot_shape){.n = 1, .fields = 40, .d = 512, .mode = BOTH, .copies = true});
     try_dot(suite, (struct dot_shape){.n = 2, .fields = 64, .d = 512, .mode = BOTH, .adds = true, .gap = 4});
     try_dot(suite, (struct dot_shape){.n = suite_huge(suite) / 8, .fields = 3, .d = 4, .mode = BOTH});
+    try_dot(suite, (struct dot_shape){.n = suite_huge(suite), .fields = 2, .d = 4, .mode = FORWARD});
 }

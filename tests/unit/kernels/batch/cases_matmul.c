@@ -4,6 +4,7 @@
  */
 #include "trial.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -56,15 +57,22 @@ static float operand(const struct shape *s, float x)
     return x;
 }
 
+static float of_a(const struct shape *s, const struct matrix *a, size_t i, size_t p)
+{
+    return operand(s, a->at[s->a_is_transposed ? p * a->stride + i : i * a->stride + p]);
+}
+
+static float of_b(const struct shape *s, const struct matrix *b, size_t p, size_t j)
+{
+    return operand(s, b->at[s->b_is_transposed ? j * b->stride + p : p * b->stride + j]);
+}
+
 static float product(const struct shape *s, const struct matrix *a, const struct matrix *b, size_t i,
                      size_t j)
 {
     float sum = 0.0F;
-    for (size_t p = 0; p < s->k; p++) {
-        float x = a->at[s->a_is_transposed ? p * a->stride + i : i * a->stride + p];
-        float y = b->at[s->b_is_transposed ? j * b->stride + p : p * b->stride + j];
-        sum = fmaf(operand(s, x), operand(s, y), sum);
-    }
+    for (size_t p = 0; p < s->k; p++)
+        sum = fmaf(of_a(s, a, i, p), of_b(s, b, p, j), sum);
     return sum;
 }
 
@@ -115,6 +123,23 @@ static void check_plainly(struct trial *t, const struct shape *s, const struct o
                                  (o->c.stride - s->n) * sizeof(float)));
 }
 
+/* How far each element of c may be from the scalar variant's: in parts of its addends' sizes, and what is
+ * lost where products are denormal. */
+static void bound(struct trial *t, const struct shape *s, const struct operands *o, const float *before,
+                  const struct batch_matmul *call)
+{
+    double *bounds = trial_bounds(t, o->c.at), tolerance = tolerance_matmul(call);
+    for (size_t e = 0; bounds && e < (size_t)s->m * s->n; e++) {
+        size_t i = e / s->n, j = e % s->n, at = i * o->c.stride + j;
+        double sizes =
+            (o->bias ? fabs((double)o->bias[j]) : 0.0) + (s->adds ? fabs((double)before[at]) : 0.0);
+        for (size_t p = 0; p < s->k; p++)
+            sizes += fabs((double)of_a(s, &o->a, i, p) * (double)of_b(s, &o->b, p, j));
+        bool may_overflow = !(sizes <= (double)FLT_MAX);
+        bounds[at] = may_overflow ? (double)INFINITY : tolerance * sizes + (s->k + 2) * 0x1p-149;
+    }
+}
+
 static void build(struct trial *t, const void *arg)
 {
     const struct shape *s = arg;
@@ -154,6 +179,7 @@ static void build(struct trial *t, const void *arg)
         call.sums = PLACE(t, o.sums);
     }
     TRIAL_CALL_SCRATCH(t, matmul, &call);
+    bound(t, s, &o, before, &call);
     if (trial_is_scalar(t))
         check_plainly(t, s, &o, before);
 }
@@ -228,4 +254,7 @@ void suite_matmul(struct suite *suite)
         try_shape(suite, in_turn(1, 20, *n, *n + 2)); /* gradients: events are summed */
         try_shape(suite, in_turn(12, 8, *n, *n + 3));
     }
+    uint32_t huge = suite_huge(suite);
+    try_shape(suite, in_turn(huge, 1, 5, 4));
+    try_shape(suite, in_turn(3, 2, huge, 1));
 }

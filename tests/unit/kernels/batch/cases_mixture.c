@@ -311,4 +311,5 @@ void suite_mixture(struct suite *suite)
                     (struct mixture_shape){3, experts[i / 9], columns[i % 9], 0, (enum mode)(i % MODES),
                                            i % 2 == 0, i % 5 == 4 ? FILL_SPECIAL : FILL_PLAIN});
     try_mixture(suite, (struct mixture_shape){suite_huge(suite) / 8, 4, 8, 0, BOTH, false, FILL_PLAIN});
+    try_mixture(suite, (struct mixture_shape){suite_huge(suite), 2, 4, 0, FORWARD, false, FILL_PLAIN});
 }

@@ -82,4 +82,6 @@ void suite_clip(struct suite *suite)
 {
     for (uint32_t count = 0; count < 24; count++)
         suite_try(suite, build_clip, &count, "%u layers", count);
+    for (uint32_t count = suite_huge(suite); count < suite_huge(suite) + 4; count++)
+        suite_try(suite, build_clip, &count, "%u layers", count);
 }

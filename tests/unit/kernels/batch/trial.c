@@ -1,5 +1,6 @@
 #include "trial_internal.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -155,6 +156,14 @@ void trial_valid(struct trial *t, const void *host, size_t bytes)
     b->valid = bytes < b->bytes ? bytes : b->bytes;
 }
 
+double *trial_bounds(struct trial *t, const void *host)
+{
+    struct buffer *b = find_buffer(t, host);
+    if (t->target->api && !t->target->model_begin)
+        b->bounds = calloc(b->bytes / sizeof(float) + 1, sizeof *b->bounds);
+    return b->bounds;
+}
+
 void trial_is_rows(struct trial *t, const struct trial_rows *rows)
 {
     find_buffer(t, rows->host)->rows = *rows;
@@ -232,51 +241,39 @@ bool same_bits(const void *x, const void *y, size_t bytes)
     return memcmp(x, y, bytes) == 0;
 }
 
-bool same_floats(const void *x, const void *y, size_t bytes)
+/* Numbers of `size` bytes; `infinity`: the bits of infinity, for greater ones without the sign are NaN. */
+static inline bool same_numbers(const void *x, const void *y, size_t bytes, size_t size, uint64_t infinity)
 {
-    float a, b;
-    for (size_t i = 0; i < bytes; i += sizeof a) {
-        memcpy(&a, (const char *)x + i, sizeof a);
-        memcpy(&b, (const char *)y + i, sizeof b);
-        if (memcmp(&a, &b, sizeof a) != 0 && !(isnan(a) && isnan(b)))
+    static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a number's bytes are the low ones of a word");
+    uint64_t sign = 1ULL << (8 * size - 1);
+    for (size_t i = 0; i < bytes; i += size) {
+        uint64_t a = 0, b = 0;
+        memcpy(&a, (const char *)x + i, size);
+        memcpy(&b, (const char *)y + i, size);
+        if (a != b && ((a & ~sign) <= infinity || (b & ~sign) <= infinity))
             return false;
     }
     return true;
+}
+
+bool same_floats(const void *x, const void *y, size_t bytes)
+{
+    return same_numbers(x, y, bytes, sizeof(float), 0x7f800000U);
 }
 
 bool same_doubles(const void *x, const void *y, size_t bytes)
 {
-    double a, b;
-    for (size_t i = 0; i < bytes; i += sizeof a) {
-        memcpy(&a, (const char *)x + i, sizeof a);
-        memcpy(&b, (const char *)y + i, sizeof b);
-        if (memcmp(&a, &b, sizeof a) != 0 && !(isnan(a) && isnan(b)))
-            return false;
-    }
-    return true;
-}
-
-/* Sixteen bits, `infinity` those of infinity: greater ones without the sign are NaN. */
-static bool same_halves(const void *x, const void *y, size_t bytes, uint16_t infinity)
-{
-    uint16_t a, b;
-    for (size_t i = 0; i < bytes; i += sizeof a) {
-        memcpy(&a, (const char *)x + i, sizeof a);
-        memcpy(&b, (const char *)y + i, sizeof b);
-        if (a != b && ((a & 0x7fff) <= infinity || (b & 0x7fff) <= infinity))
-            return false;
-    }
-    return true;
+    return same_numbers(x, y, bytes, sizeof(double), 0x7ff0000000000000U);
 }
 
 bool same_bf16(const void *x, const void *y, size_t bytes)
 {
-    return same_halves(x, y, bytes, 0x7f80);
+    return same_numbers(x, y, bytes, sizeof(uint16_t), 0x7f80);
 }
 
 bool same_fp16(const void *x, const void *y, size_t bytes)
 {
-    return same_halves(x, y, bytes, 0x7c00);
+    return same_numbers(x, y, bytes, sizeof(uint16_t), 0x7c00);
 }
 
 static bool same_row(const struct trial_rows *rows, const unsigned char *x, const unsigned char *y)
@@ -297,6 +294,20 @@ static bool same_row(const struct trial_rows *rows, const unsigned char *x, cons
     return false;
 }
 
+/* Whether floats are not further from the scalar variant's than they may be. */
+static bool is_within(const double *bounds, const unsigned char *x, const unsigned char *y, size_t bytes)
+{
+    float a, b;
+    for (size_t i = 0; i < bytes / sizeof a; i++) {
+        memcpy(&a, x + i * sizeof a, sizeof a);
+        memcpy(&b, y + i * sizeof b, sizeof b);
+        bool is_near = fabs((double)a - (double)b) <= bounds[i] || !isfinite(bounds[i]);
+        if (!is_near && !same_floats(&a, &b, sizeof a))
+            return false;
+    }
+    return true;
+}
+
 /* Where two contents first differ, in steps of 8 bytes (rows: a row); `valid` if nowhere. */
 static size_t first_difference(const struct buffer *b, const unsigned char *x, const unsigned char *y)
 {
@@ -307,10 +318,11 @@ static size_t first_difference(const struct buffer *b, const unsigned char *x, c
         }
         return b->valid;
     }
-    if (b->same(x, y, b->valid))
+    if (b->bounds ? is_within(b->bounds, x, y, b->valid) : b->same(x, y, b->valid))
         return b->valid;
     size_t at = 0;
-    while (at + 8 < b->valid && b->same(x + at, y + at, 8))
+    while (at + 8 < b->valid && (b->bounds ? is_within(b->bounds + at / sizeof(float), x + at, y + at, 8)
+                                           : b->same(x + at, y + at, 8)))
         at += 8;
     return at;
 }
@@ -342,6 +354,7 @@ static void trial_free(struct trial *t)
 {
     for (unsigned i = 0; i < t->buffers; i++) {
         free(t->buffer[i].block);
+        free(t->buffer[i].bounds);
         target_free(t->target, t->buffer[i].place_block);
     }
     free(t);

@@ -21,7 +21,7 @@
  * What the case sees and fills is the host's copy of a buffer; PLACE gives the address that the kernel gets:
  * memory of the host or of a device, with guard zones on both sides (with ASan: red zones). After TRIAL_CALL
  * outputs lie in the host's copies, guards and inputs are checked, and outputs are compared with the scalar
- * variant's: NaNs may differ in payload and sign, nothing else may.
+ * variant's: NaNs may differ in payload and sign, nothing else may, but for floats with bounds.
  *
  * With the scalar variant a builder may also hold the outputs against something plainer (trial_is_scalar,
  * trial_fail): nobody else checks that one.
@@ -85,6 +85,19 @@ void *trial_place(struct trial *t, const void *host);
 
 /* Only the first `bytes` of an output are compared; to be said after the call. */
 void trial_valid(struct trial *t, const void *host, size_t bytes);
+/*
+ * An output of floats that on a GPU may differ by a tolerance of kernels.def: a bound for each of them, 0 to
+ * begin with, the trial's; no bound is read that is not finite, and its float may be anything. NULL where
+ * bits have to be the same: on a CPU, and on one that plays a GPU.
+ */
+double *trial_bounds(struct trial *t, const void *host);
+#define BATCH(name, args, tolerance, class, bytes, flops)                                                    \
+    static inline double tolerance_##name(const struct args *a)                                              \
+    {                                                                                                        \
+        (void)a;                                                                                             \
+        return tolerance;                                                                                    \
+    }
+#include "kernels/kernels.def"
 /* An output whose content is rows: each is compared by its format. */
 void trial_is_rows(struct trial *t, const struct trial_rows *rows);
 

@@ -17,6 +17,7 @@ struct buffer {
     unsigned char *block;       /* host */
     unsigned char *place_block; /* the variant's */
     trial_same *same;
+    double *bounds;         /* of each float, or NULL */
     struct trial_rows rows; /* count > 0: the content is rows */
 };
 
