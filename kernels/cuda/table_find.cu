@@ -15,35 +15,12 @@
 
 enum { BLOCK = 256, KEYS = 4, BLOCK_KEYS = BLOCK / TILE_LANES * KEYS };
 
-/* What is looked for, as an argument. */
-struct find_keys {
-    const gpu_table_view *views;
-    const gpu_table_counts *counts;
-    const uint64_t *keys;
-    const uint32_t *tables; /* NULL: 0 */
-    const uint32_t *count;  /* NULL: n */
-    uint32_t n, stride;
-};
-
-/*
- * Finds the keys of this thread's tile: first + k * WARP_TILES, key by key, so that those of a warp lie
- * beside each other. False: beyond the last one, for the whole warp.
- */
-static __device__ bool find(const find_keys &in, table_search (&searches)[KEYS], uint32_t *first, uint32_t *n)
+/* As table_look_up; expired rows are not there. */
+static __device__ bool find(const table_lookup &in, table_search (&searches)[KEYS], uint32_t *first,
+                            uint32_t *n)
 {
-    const uint32_t warp = (uint32_t)(cuda_thread() / WARP_LANES);
-    *n = in.count != NULL && *in.count < in.n ? *in.count : in.n;
-    if ((uint64_t)warp * WARP_TILES * KEYS >= *n)
+    if (!table_look_up(in, searches, first, n))
         return false;
-    *first = warp * (WARP_TILES * KEYS) + threadIdx.x % WARP_LANES / TILE_LANES;
-#pragma unroll
-    for (int k = 0; k < KEYS; k++) {
-        const uint32_t u = *first + (uint32_t)k * WARP_TILES;
-        searches[k].table = u < *n && in.tables != NULL ? in.tables[u] : 0;
-        searches[k].view = in.views + searches[k].table;
-        searches[k].key = u < *n ? in.keys[u] : 0;
-    }
-    table_probe(searches, in.counts);
 #pragma unroll
     for (int k = 0; k < KEYS; k++) {
         const table_search *s = &searches[k];
@@ -54,7 +31,7 @@ static __device__ bool find(const find_keys &in, table_search (&searches)[KEYS],
     return true;
 }
 
-static __global__ void __launch_bounds__(BLOCK) find_rows(find_keys in, void **rows)
+static __global__ void __launch_bounds__(BLOCK) find_rows(table_lookup in, uint32_t stride, void **rows)
 {
     table_search searches[KEYS];
     uint32_t first, n;
@@ -65,13 +42,13 @@ static __global__ void __launch_bounds__(BLOCK) find_rows(find_keys in, void **r
         const uint32_t u = first + (uint32_t)k * WARP_TILES;
         const table_search *s = &searches[k];
         if (u < n && threadIdx.x % TILE_LANES == 0)
-            rows[u] = s->slot != SLOT_NONE ? table_row(s->view, s->slot, in.stride) : NULL;
+            rows[u] = s->slot != SLOT_NONE ? table_row(s->view, s->slot, stride) : NULL;
     }
 }
 
 template <row_format format>
 static __global__ void __launch_bounds__(BLOCK)
-    find_weights(find_keys in, uint32_t d, float4 *out, uint8_t *found)
+    find_weights(table_lookup in, uint32_t stride, uint32_t d, float4 *out, uint8_t *found)
 {
     const uint32_t lane = threadIdx.x % TILE_LANES;
     table_search searches[KEYS];
@@ -83,7 +60,7 @@ static __global__ void __launch_bounds__(BLOCK)
     for (int k = 0; k < KEYS; k++) {
         const uint32_t u = first + (uint32_t)k * WARP_TILES;
         const table_search *s = &searches[k];
-        rows[k] = s->slot != SLOT_NONE ? table_row(s->view, s->slot, in.stride) : NULL;
+        rows[k] = s->slot != SLOT_NONE ? table_row(s->view, s->slot, stride) : NULL;
         if (u < n && lane == 0)
             found[u] = rows[k] != NULL;
     }
@@ -106,20 +83,21 @@ void tables_find(gpu_tables *tables, gpu_stream *stream, const uint64_t *keys, c
 {
     if (n == 0)
         return;
-    const find_keys in = {tables->views, tables->counts, keys, table, count, n, tables->stride};
-    LAUNCH(find_rows, cuda_blocks(n, BLOCK_KEYS), BLOCK, 0, gpu_cuda_stream(stream), in, rows);
+    const table_lookup in = {tables->views, tables->counts, keys, table, NULL, count, n};
+    LAUNCH(find_rows, cuda_blocks(n, BLOCK_KEYS), BLOCK, 0, gpu_cuda_stream(stream), in, tables->stride,
+           rows);
     gpu_launched(stream, "tables: find");
 }
 
 void tables_find_values(gpu_tables *tables, gpu_stream *stream, const uint64_t *keys, const uint32_t *table,
                         const uint32_t *count, uint32_t n, float *out, uint8_t *found)
 {
-    static void (*const kernels[ROW_FORMATS])(find_keys, uint32_t, float4 *, uint8_t *) = {
+    static void (*const kernels[ROW_FORMATS])(table_lookup, uint32_t, uint32_t, float4 *, uint8_t *) = {
         find_weights<ROW_FP32>, find_weights<ROW_BF16>, find_weights<ROW_FP16>, find_weights<ROW_INT8>};
     if (n == 0)
         return;
-    const find_keys in = {tables->views, tables->counts, keys, table, count, n, tables->stride};
+    const table_lookup in = {tables->views, tables->counts, keys, table, NULL, count, n};
     LAUNCH(kernels[tables->options.format], cuda_blocks(n, BLOCK_KEYS), BLOCK, 0, gpu_cuda_stream(stream), in,
-           tables->options.d, reinterpret_cast<float4 *>(out), found);
+           tables->stride, tables->options.d, reinterpret_cast<float4 *>(out), found);
     gpu_launched(stream, "tables: find_values");
 }

@@ -14,66 +14,25 @@
 #include <algorithm>
 #include <string.h>
 
-enum { BLOCK = 256, KEYS = 4, TILE_STEP = WARP_TILES * KEYS };
+enum { BLOCK = 256, KEYS = 4, BLOCK_KEYS = BLOCK / TILE_LANES * KEYS };
 
-/* What a warp's tiles look for: keys[u] of table tables[u] (heads: theirs), u < n. */
-struct lookup {
-    const gpu_table_view *views;
-    const gpu_table_counts *counts;
-    const uint64_t *keys;
-    const uint32_t *tables; /* NULL: 0 */
-    const gpu_row_head *heads;
-    const uint32_t *count; /* NULL: n */
-    uint32_t n;
-};
-
-/* Fills searches, of keys first + k * WARP_TILES; false for the whole warp: beyond the last. */
-static __device__ bool look_up(const lookup &in, table_search (&searches)[KEYS], uint32_t *first, uint32_t *n)
+static table_lookup lookup_of(const gpu_tables *tables)
 {
-    const uint32_t warp = (uint32_t)(cuda_thread() / WARP_LANES);
-    *n = in.count != NULL && *in.count < in.n ? *in.count : in.n;
-    if ((uint64_t)warp * TILE_STEP >= *n)
-        return false;
-    *first = warp * TILE_STEP + threadIdx.x % WARP_LANES / TILE_LANES;
-#pragma unroll
-    for (int k = 0; k < KEYS; k++) {
-        const uint32_t u = *first + (uint32_t)k * WARP_TILES;
-        const bool is_asked = u < *n;
-        uint32_t table = 0;
-        if (is_asked && in.heads != NULL)
-            table = in.heads[u].table;
-        else if (is_asked && in.tables != NULL)
-            table = in.tables[u];
-        searches[k].table = table;
-        searches[k].view = in.views + table;
-        searches[k].key = !is_asked ? 0 : in.heads != NULL ? in.heads[u].key : in.keys[u];
-    }
-    table_probe(searches, in.counts);
-    return true;
-}
-
-static lookup lookup_of(const gpu_tables *tables)
-{
-    lookup in = {};
+    table_lookup in = {};
     in.views = tables->views;
     in.counts = tables->counts;
     return in;
-}
-
-static unsigned look_up_blocks(uint32_t n)
-{
-    return cuda_blocks((size_t)n * TILE_LANES, (size_t)BLOCK * KEYS);
 }
 
 /* --- import ----------------------------------------------------------------------------------------------
  */
 
 static __global__ void __launch_bounds__(BLOCK)
-    import_find(lookup in, uint32_t stride, void **rows, uint32_t *numbers, uint32_t *missing_by_table)
+    import_find(table_lookup in, uint32_t stride, void **rows, uint32_t *numbers, uint32_t *missing_by_table)
 {
     table_search searches[KEYS];
     uint32_t first, n;
-    if (!look_up(in, searches, &first, &n) || threadIdx.x % TILE_LANES != 0)
+    if (!table_look_up(in, searches, &first, &n) || threadIdx.x % TILE_LANES != 0)
         return;
 #pragma unroll
     for (int k = 0; k < KEYS; k++) {
@@ -137,13 +96,13 @@ static bool find_places(gpu_tables *tables, gpu_stream *stream, const gpu_row_he
 {
     table_moves *m = tables->moves;
     size_t bytes = tables->options.tables * sizeof *m->missing_by_table;
-    lookup in = lookup_of(tables);
+    table_lookup in = lookup_of(tables);
     in.heads = heads;
     in.n = n;
     gpu_note(tables->gpu, cudaMemsetAsync(m->missing_by_table, 0, bytes, gpu_cuda_stream(stream)),
              "tables: import");
-    LAUNCH(import_find, look_up_blocks(n), BLOCK, 0, gpu_cuda_stream(stream), in, tables->stride, m->rows,
-           tables->scratch.numbers, m->missing_by_table);
+    LAUNCH(import_find, cuda_blocks(n, BLOCK_KEYS), BLOCK, 0, gpu_cuda_stream(stream), in, tables->stride,
+           m->rows, tables->scratch.numbers, m->missing_by_table);
     gpu_note(tables->gpu,
              cudaMemcpyAsync(m->missing_by_table_host, m->missing_by_table, bytes, cudaMemcpyDefault,
                              gpu_cuda_stream(stream)),
@@ -227,11 +186,12 @@ bool tables_import_rows(gpu_tables *tables, gpu_stream *stream, const gpu_row_he
 /* --- missing ---------------------------------------------------------------------------------------------
  */
 
-static __global__ void __launch_bounds__(BLOCK) mark_missing(lookup in, uint32_t step, uint32_t *is_missing)
+static __global__ void __launch_bounds__(BLOCK)
+    mark_missing(table_lookup in, uint32_t step, uint32_t *is_missing)
 {
     table_search searches[KEYS];
     uint32_t first, n;
-    if (!look_up(in, searches, &first, &n) || threadIdx.x % TILE_LANES != 0)
+    if (!table_look_up(in, searches, &first, &n) || threadIdx.x % TILE_LANES != 0)
         return;
 #pragma unroll
     for (int k = 0; k < KEYS; k++) {
@@ -262,7 +222,7 @@ void tables_missing(gpu_tables *tables, gpu_stream *stream, const gpu_batch *bat
 {
     table_scratch *s = &tables->scratch;
     cudaStream_t queue = gpu_cuda_stream(stream);
-    lookup in = lookup_of(tables);
+    table_lookup in = lookup_of(tables);
     in.keys = batch->keys;
     in.tables = batch->tables;
     in.count = batch->count;
@@ -272,7 +232,7 @@ void tables_missing(gpu_tables *tables, gpu_stream *stream, const gpu_batch *bat
         return;
     gpu_note(tables->gpu, cudaMemsetAsync(s->numbers, 0, batch->n * sizeof *s->numbers, queue),
              "tables: missing");
-    LAUNCH(mark_missing, look_up_blocks(batch->n), BLOCK, 0, queue, in, batch->step, s->numbers);
+    LAUNCH(mark_missing, cuda_blocks(batch->n, BLOCK_KEYS), BLOCK, 0, queue, in, batch->step, s->numbers);
     scan_exclusive_32(tables->moves->scan, &tables->moves->scan_room, s->numbers, s->numbers_sorted, batch->n,
                       queue);
     LAUNCH(list_missing, cuda_blocks(batch->n, BLOCK), BLOCK, 0, queue, s->numbers, s->numbers_sorted,
@@ -283,11 +243,11 @@ void tables_missing(gpu_tables *tables, gpu_stream *stream, const gpu_batch *bat
 /* --- keys that go ----------------------------------------------------------------------------------------
  */
 
-static __global__ void __launch_bounds__(BLOCK) find_slots(lookup in, uint64_t *slots)
+static __global__ void __launch_bounds__(BLOCK) find_slots(table_lookup in, uint64_t *slots)
 {
     table_search searches[KEYS];
     uint32_t first, n;
-    if (!look_up(in, searches, &first, &n) || threadIdx.x % TILE_LANES != 0)
+    if (!table_look_up(in, searches, &first, &n) || threadIdx.x % TILE_LANES != 0)
         return;
 #pragma unroll
     for (int k = 0; k < KEYS; k++) {
@@ -298,7 +258,7 @@ static __global__ void __launch_bounds__(BLOCK) find_slots(lookup in, uint64_t *
 }
 
 /* Slots are freed as if their buckets had been full: 1 is always right. */
-static __global__ void free_slots(lookup in, const uint64_t *slots, gpu_table_counts *counts)
+static __global__ void free_slots(table_lookup in, const uint64_t *slots, gpu_table_counts *counts)
 {
     size_t u = cuda_thread();
     if (u >= in.n || slots[u] == SLOT_NONE)
@@ -317,11 +277,11 @@ void tables_remove(gpu_tables *tables, gpu_stream *stream, const uint64_t *keys,
 {
     table_scratch *s = &tables->scratch;
     for (uint32_t at = 0; at < count; at += s->room) {
-        lookup in = lookup_of(tables);
+        table_lookup in = lookup_of(tables);
         in.keys = keys + at;
         in.tables = table != NULL ? table + at : NULL;
         in.n = count - at < s->room ? count - at : s->room;
-        LAUNCH(find_slots, look_up_blocks(in.n), BLOCK, 0, gpu_cuda_stream(stream), in, s->gone);
+        LAUNCH(find_slots, cuda_blocks(in.n, BLOCK_KEYS), BLOCK, 0, gpu_cuda_stream(stream), in, s->gone);
         LAUNCH(free_slots, cuda_blocks(in.n, BLOCK), BLOCK, 0, gpu_cuda_stream(stream), in, s->gone,
                tables->counts);
     }

@@ -137,4 +137,47 @@ static __device__ void table_probe(table_search (&searches)[KEYS], const gpu_tab
     }
 }
 
+/* What is looked for, as an argument: keys[u] of table tables[u], or what heads say; u < n, and < *count. */
+struct table_lookup {
+    const gpu_table_view *views;
+    const gpu_table_counts *counts;
+    const uint64_t *keys;
+    const uint32_t *tables;    /* NULL: 0 */
+    const gpu_row_head *heads; /* or NULL */
+    const uint32_t *count;     /* or NULL */
+    uint32_t n;
+};
+
+/*
+ * Finds the keys of this thread's tile, key by key first + k * WARP_TILES, so that those of a warp lie beside
+ * each other; n: how many there are at all. False: beyond the last one, for the whole warp, which finds
+ * nothing. A block of B threads looks for B / TILE_LANES * KEYS keys.
+ */
+template <int KEYS>
+static __device__ bool table_look_up(const table_lookup &in, table_search (&searches)[KEYS], uint32_t *first,
+                                     uint32_t *n)
+{
+    const uint32_t warp = (uint32_t)(cuda_thread() / WARP_LANES);
+    *n = in.count != NULL && *in.count < in.n ? *in.count : in.n;
+    *first = warp * (WARP_TILES * KEYS) + threadIdx.x % WARP_LANES / TILE_LANES;
+#pragma unroll
+    for (int k = 0; k < KEYS; k++) {
+        const uint32_t u = *first + (uint32_t)k * WARP_TILES;
+        const bool is_asked = u < *n;
+        uint32_t table = 0;
+        if (is_asked && in.heads != NULL)
+            table = in.heads[u].table;
+        else if (is_asked && in.tables != NULL)
+            table = in.tables[u];
+        searches[k].table = table;
+        searches[k].view = in.views + table;
+        searches[k].key = !is_asked ? 0 : in.heads != NULL ? in.heads[u].key : in.keys[u];
+        searches[k].slot = SLOT_NONE;
+    }
+    if ((uint64_t)warp * (WARP_TILES * KEYS) >= *n)
+        return false;
+    table_probe(searches, in.counts);
+    return true;
+}
+
 #endif

@@ -140,17 +140,12 @@ static __device__ void ask(const resolve_batch &in, const table_search *s, uint3
 
 static __global__ void __launch_bounds__(BLOCK) look(resolve_batch in)
 {
-    const uint32_t warp = (uint32_t)(cuda_thread() / WARP_LANES), n = keys_of(in.batch);
-    const uint32_t first = warp * (WARP_TILES * KEYS) + threadIdx.x % WARP_LANES / TILE_LANES;
+    const table_lookup asked = {in.views, in.counts,      in.batch.keys, in.batch.tables,
+                                NULL,     in.batch.count, in.batch.n};
     table_search searches[KEYS];
-#pragma unroll
-    for (int k = 0; k < KEYS; k++) {
-        const uint32_t u = first + (uint32_t)k * WARP_TILES;
-        searches[k].table = u < n ? in.batch.tables[u] : 0;
-        searches[k].view = in.views + searches[k].table;
-        searches[k].key = u < n ? in.batch.keys[u] : 0;
-    }
-    table_probe(searches, in.counts);
+    uint32_t first, n;
+    (void)table_look_up(asked, searches, &first,
+                        &n); /* beyond the last key, too, there is something to write */
     if (threadIdx.x % TILE_LANES != 0)
         return;
 #pragma unroll
