@@ -6,7 +6,8 @@
  * blocks.
  *
  * Which operand is which: a gives rows and b lanes, unless c has few columns (the last layer has one): then
- * the other way round, for a product of two floats does not depend on their order.
+ * the other way round, for a product of two floats does not depend on their order. One or two columns take a
+ * as it lies: packing it would cost more than the products.
  *
  * Ladder (512 x 512 x 512, AVX-512): eight outputs of sixteen events (dense_forward); both operands packed,
  * and a tile of twelve rows by two vectors: a tile alone reaches the limit of fma, the whole about 80 % of it
@@ -29,6 +30,7 @@ enum {
     BLOCK_LANES = 256, /* of TILE_PANELS * TILE_LANES */
     KEPT_DEPTH = 1024, /* so deep, packed lanes are kept for all rows */
     PACK_SLACK = 16,   /* floats that packing may write behind a panel */
+    THIN_COLUMNS = 2,  /* of c, so few that a is not packed */
 };
 
 /* An operand: floats from a row (or lane) to the next, and from p to p + 1. One of them is 1. */
@@ -49,7 +51,7 @@ struct matmul_job {
 /* --- packing: panels of `width` rows or lanes, [p][width] --------------------------------------------------
  */
 
-/* Four rows by sixteen p, and one by one behind; rows beyond the last are the last. */
+/* Four rows by sixteen p, by four, and one by one behind; rows beyond the last are the last. */
 LANES_INLINE void pack_four(float *out, size_t width, const float *const from[4], size_t depth)
 {
     size_t p = 0;
@@ -61,6 +63,11 @@ LANES_INLINE void pack_four(float *out, size_t width, const float *const from[4]
             float *to = out + (p + k) * width;
             v16_store4x4(to, to + 4 * width, to + 8 * width, to + 12 * width, v[k]);
         }
+    }
+    for (; p + 4 <= depth; p += 4) {
+        float *to = out + p * width;
+        v16 turned = v16_turn(v16_load4x4(from[0] + p, from[1] + p, from[2] + p, from[3] + p));
+        v16_store4x4(to, to + width, to + 2 * width, to + 3 * width, turned);
     }
     for (; p < depth; p++) {
         for (size_t k = 0; k < 4; k++)
@@ -240,37 +247,114 @@ LANES_INLINE void finish_vector(const struct matmul_job *job, v16 x, size_t i, s
     v16_store_n(c, x, lanes);
 }
 
-/* The same of one. */
-LANES_INLINE void finish_one(const struct matmul_job *job, float x, size_t i, size_t j)
+/* `lanes` floats, each `apart` from the one before. */
+LANES_INLINE v16 load_apart(const float *p, size_t apart, size_t lanes)
+{
+    float some[16] = {0};
+    if (apart == 1)
+        return v16_load_n(p, lanes);
+    for (size_t l = 0; l < lanes; l++)
+        some[l] = p[l * apart];
+    return v16_load(some);
+}
+
+LANES_INLINE void store_apart(float *p, size_t apart, v16 x, size_t lanes)
+{
+    float some[16];
+    if (apart == 1) {
+        v16_store_n(p, x, lanes);
+        return;
+    }
+    v16_store(some, x);
+    for (size_t l = 0; l < lanes; l++)
+        p[l * apart] = some[l];
+}
+
+/* The same of a column of c. */
+LANES_INLINE void finish_column(const struct matmul_job *job, v16 x, size_t i, size_t j, size_t lanes)
 {
     const struct batch_matmul *a = job->a;
+    v16 zero = v16_set1(0.0F);
     float *c = a->c + i * job->c_stride + j;
     if (a->epilogue == MATMUL_BIAS || a->epilogue == MATMUL_BIAS_RELU)
-        x += a->bias[j];
+        x = v16_add(x, v16_set1(a->bias[j]));
     if (a->epilogue == MATMUL_BIAS_RELU)
-        x = 0.0F > x ? 0.0F : x;
+        x = v16_max(zero, x);
     if (a->epilogue == MATMUL_MASK)
-        x = a->mask[i * job->mask_stride + j] > 0.0F ? x : 0.0F;
-    *c = a->adds ? *c + x : x;
+        x = v16_keep_gt(x, load_apart(a->mask + i * job->mask_stride + j, job->mask_stride, lanes), zero);
+    if (a->adds)
+        x = v16_add(load_apart(c, job->c_stride, lanes), x);
+    store_apart(c, job->c_stride, x, lanes);
 }
 
 /* A tile's panel: `row` and `lane` are the first, as many as are there. */
 static void finish(const struct matmul_job *job, const float *sums, size_t row, size_t rows, size_t lane,
                    size_t lanes)
 {
-    if (job->is_turned) {
-        for (size_t l = 0; l < lanes; l++) {
-            for (size_t r = 0; r < rows; r++)
-                finish_one(job, sums[r * TILE_LANES + l], lane + l, row + r);
-        }
-        return;
-    }
     for (size_t r = 0; r < rows; r++, sums += TILE_LANES) {
         size_t l = 0;
-        for (; l + 16 <= lanes; l += 16)
+        for (; l + 16 <= lanes && !job->is_turned; l += 16)
             finish_vector(job, v16_load(sums + l), row + r, lane + l, 16);
-        if (l < lanes)
+        if (l < lanes && !job->is_turned)
             finish_vector(job, v16_load(sums + l), row + r, lane + l, lanes - l);
+        for (l = 0; l < lanes && job->is_turned; l += 16)
+            finish_column(job, v16_load(sums + l), lane + l, row + r, lanes - l < 16 ? lanes - l : 16);
+    }
+}
+
+/* --- few columns -------------------------------------------------------------------------------------------
+ */
+
+LANES_INLINE void thin_add(v16 sums[THIN_COLUMNS], const float *x, size_t across, v16 v, int columns)
+{
+    for (size_t j = 0; j < (size_t)columns; j++)
+        sums[j] = v16_fma(v16_set1(x[j * across]), v, sums[j]);
+}
+
+/*
+ * Sixteen rows of a from `lane` on by all columns of b, which are few: each number of a is read once, so it
+ * is turned in registers, four of p at a time, on its way from where it lies. The last rows reach back over
+ * some that are finished.
+ */
+LANES_INLINE void thin_rows(const struct matmul_job *job, size_t lane, int columns)
+{
+    size_t whole = lane + 16 <= job->lanes ? lane : job->lanes - 16, across = job->y.across, p = 0;
+    const float *from = job->y.at + whole * across, *x = job->x.at;
+    v16 sums[THIN_COLUMNS], v[4];
+    for (int j = 0; j < columns; j++)
+        sums[j] = v16_set1(0.0F);
+    for (; p + 4 <= job->depth; p += 4) {
+        for (size_t k = 0; k < 4; k++) {
+            const float *four = from + k * across + p;
+            v[k] = v16_load4x4(four, four + 4 * across, four + 8 * across, four + 12 * across);
+        }
+        v16_turn_groups(v);
+        for (int k = 0; k < 4; k++, x += job->x.deep)
+            thin_add(sums, x, job->x.across, v[k], columns);
+    }
+    for (; p < job->depth; p++, x += job->x.deep)
+        thin_add(sums, x, job->x.across, load_apart(from + p, across, 16), columns);
+    for (int j = 0; j < columns; j++) {
+        float finished[32] = {0};
+        v16_store(finished, sums[j]);
+        finish_column(job, v16_load(finished + (lane - whole)), lane, (size_t)j, 16 - (lane - whole));
+    }
+}
+
+/* Whether that is the way. */
+static bool is_thin(const struct matmul_job *job)
+{
+    return job->is_turned && job->rows <= THIN_COLUMNS && job->lanes >= 16 && job->y.deep == 1 &&
+           job->a->precision == ROW_FP32;
+}
+
+static void run_thin(const struct matmul_job *job)
+{
+    for (size_t lane = 0; lane < job->lanes; lane += 16) {
+        switch (job->rows) {
+        case 1: thin_rows(job, lane, 1); break;
+        case 2: thin_rows(job, lane, 2); break;
+        }
     }
 }
 
@@ -452,7 +536,10 @@ static void batch_matmul(struct batch_matmul *a, void *stream)
         job.x = of_b, job.y = of_a;
         job.rows = a->n, job.lanes = a->m;
     }
-    run_blocks(&job);
+    if (is_thin(&job))
+        run_thin(&job);
+    else
+        run_blocks(&job);
     if (a->epilogue == MATMUL_SUMS)
         sum_rows(a);
 }

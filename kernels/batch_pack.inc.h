@@ -1,12 +1,13 @@
 /*
- * pack and mask_rows of batch.h. Columns become rows by tiles of sixteen events and four columns, which lie
- * in registers. A run of tiles reads some lines of four columns, one after another: all columns at once would
- * be more streams than the hardware follows, and, a power of two apart, than a set of a cache holds; the
- * run's rows stay in a cache until the other columns have come. The last tiles reach back over what is
- * written already: the same numbers once more.
+ * pack and mask_rows of batch.h. Columns become rows by tiles of sixteen events and sixteen columns, or four:
+ * sixteen write whole lines, half of the time in the second cache, 0.6 to 0.7 of it over memory. A run of
+ * tiles reads some lines of its columns, one after another: all columns at once would be more streams than
+ * the hardware follows, and, a power of two apart, than a set of a cache holds; the run's rows stay in a
+ * cache until the other columns have come. The last tiles reach back over what is written already: the same
+ * numbers once more.
  */
 
-enum { PACK_EVENTS = 16, PACK_COLUMNS = 4, PACK_RUN = 128 };
+enum { PACK_EVENTS = 16, PACK_COLUMNS = 4, PACK_WIDE = 16, PACK_RUN = 128 };
 
 /* Floats from one row of a matrix to the next. */
 LANES_INLINE size_t matrix_stride(uint32_t stride, size_t columns)
@@ -23,6 +24,27 @@ LANES_INLINE void pack_tile(float *out, size_t out_stride, const float *columns,
     for (size_t k = 0; k < PACK_COLUMNS; k++) {
         float *row = out + k * out_stride;
         v16_store4x4(row, row + 4 * out_stride, row + 8 * out_stride, row + 12 * out_stride, v[k]);
+    }
+}
+
+/* Sixteen columns at once: whole vectors are written. */
+LANES_INLINE void pack_wide_tile(float *out, size_t out_stride, const float *columns, size_t columns_stride)
+{
+    v16 v[4][4]; /* columns 4 i to 4 i + 3 */
+#pragma GCC unroll 4
+    for (size_t i = 0; i < 4; i++) {
+#pragma GCC unroll 4
+        for (size_t k = 0; k < 4; k++)
+            v[i][k] = v16_load(columns + (4 * i + k) * columns_stride);
+        v16_turn_groups(v[i]);
+    }
+#pragma GCC unroll 4
+    for (size_t k = 0; k < 4; k++) {
+        v16 rows[4] = {v[0][k], v[1][k], v[2][k], v[3][k]}; /* of the events k, k + 4, k + 8, k + 12 */
+        v16_turn_vectors(rows);
+#pragma GCC unroll 4
+        for (size_t g = 0; g < 4; g++)
+            v16_store(out + (4 * g + k) * out_stride, rows[g]);
     }
 }
 
@@ -51,7 +73,15 @@ static void clear_rows(float *x, size_t stride, size_t columns, const uint8_t *i
 static void pack_run(const struct batch_pack *a, size_t stride, size_t from, size_t to)
 {
     size_t count = a->count;
-    for (size_t c = 0; c < count; c += PACK_COLUMNS) {
+    size_t wide = count / PACK_WIDE * PACK_WIDE;
+    for (size_t c = 0; c < wide; c += PACK_WIDE) {
+        for (size_t e = from; e < to; e += PACK_EVENTS) {
+            size_t event = e + PACK_EVENTS <= a->n ? e : a->n - PACK_EVENTS;
+            pack_wide_tile(a->out + event * stride + c, stride, a->columns + c * a->columns_stride + event,
+                           a->columns_stride);
+        }
+    }
+    for (size_t c = wide; c < count; c += PACK_COLUMNS) {
         size_t column = c + PACK_COLUMNS <= count ? c : count - PACK_COLUMNS;
         const float *columns = a->columns + column * a->columns_stride;
         for (size_t e = from; e < to; e += PACK_EVENTS) {

@@ -9,21 +9,18 @@
 enum { ROUND_BLOCK = 64 };
 
 /* n numbers, a constant multiple of sixteen; i, the index of the first, is a multiple of four. */
-LANES_INLINE void round_block(uint16_t *out, const float *x, size_t n, enum row_format format,
-                              bool is_nearest, uint64_t begin, uint64_t i)
+LANES_INLINE void round_block(uint16_t *restrict out, const float *restrict x, size_t n,
+                              enum row_format format, bool is_nearest, uint64_t begin, uint64_t i)
 {
     uint64_t words[ROUND_BLOCK / 4] = {0};
-    uint32_t bits[ROUND_BLOCK];
-    uint16_t random[ROUND_BLOCK], rounded[ROUND_BLOCK];
+    uint16_t random[ROUND_BLOCK];
     for (size_t k = 0; k < n / 4 && !is_nearest; k++)
         words[k] = rounding_word(begin, i / 4 + k);
     static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "bits 16 (i % 4) of a word are its i-th half");
     memcpy(random, words, n * sizeof *random);
-    memcpy(bits, x, n * sizeof *bits);
     for (size_t k = 0; k < n; k++)
-        rounded[k] = format == ROW_BF16 ? bf16_of(bits[k], random[k], is_nearest)
-                                        : fp16_of(bits[k], random[k], is_nearest);
-    memcpy(out, rounded, n * sizeof *out);
+        out[k] = format == ROW_BF16 ? bf16_of(float_bits(x[k]), random[k], is_nearest)
+                                    : fp16_of(float_bits(x[k]), random[k], is_nearest);
 }
 
 LANES_INLINE void round_format(uint16_t *out, const float *x, size_t n, enum row_format format,

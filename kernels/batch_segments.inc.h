@@ -45,10 +45,26 @@ LANES_INLINE void segment_vectors(float *out, const struct batch_segments *in, s
         v16_store_n(out + i + v * 16, sums[v], n);
 }
 
+/* The same of one place, as most numbers have: 0 + scale * grad. */
+LANES_INLINE void segment_one(float *out, const struct batch_segments *in, size_t at)
+{
+    size_t d = in->d, place = in->order[at], i = 0;
+    const float *grad = in->grads + (in->bag ? in->bag[place] : place) * segment_unit(in);
+    v16 zero = v16_set1(0.0F), scale = v16_set1(in->scales ? in->scales[place] : 1.0F);
+    for (; i + 16 <= d; i += 16)
+        v16_store(out + i, v16_fma(scale, v16_load(grad + i), zero));
+    if (i < d)
+        v16_store_n(out + i, v16_fma(scale, v16_load_n(grad + i, d - i), zero), d - i);
+}
+
 /* The sum of number u, d floats. */
 LANES_INLINE void segment_of(float *out, const struct batch_segments *in, size_t u)
 {
     size_t d = in->d, i = 0;
+    if (in->starts[u + 1] - in->starts[u] == 1) {
+        segment_one(out, in, in->starts[u]);
+        return;
+    }
     for (; i + SEGMENT_VECTORS * 16 <= d; i += SEGMENT_VECTORS * 16)
         segment_vectors(out, in, u, i, SEGMENT_VECTORS, 16);
     for (; i + 16 <= d; i += 16)

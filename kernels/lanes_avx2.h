@@ -72,6 +72,14 @@ LANES_INLINE void v16_turn_groups(v16 v[4])
     v8_turn_groups(&v[0].lo, &v[1].lo, &v[2].lo, &v[3].lo);
     v8_turn_groups(&v[0].hi, &v[1].hi, &v[2].hi, &v[3].hi);
 }
+LANES_INLINE void v16_turn_vectors(v16 v[4])
+{
+    v16 a = v[0], b = v[1], c = v[2], d = v[3];
+    v[0] = (v16){_mm256_permute2f128_ps(a.lo, b.lo, 0x20), _mm256_permute2f128_ps(c.lo, d.lo, 0x20)};
+    v[1] = (v16){_mm256_permute2f128_ps(a.lo, b.lo, 0x31), _mm256_permute2f128_ps(c.lo, d.lo, 0x31)};
+    v[2] = (v16){_mm256_permute2f128_ps(a.hi, b.hi, 0x20), _mm256_permute2f128_ps(c.hi, d.hi, 0x20)};
+    v[3] = (v16){_mm256_permute2f128_ps(a.hi, b.hi, 0x31), _mm256_permute2f128_ps(c.hi, d.hi, 0x31)};
+}
 LANES_INLINE void v16_load_turned(v16 v[4], const float *a, const float *b, const float *c, const float *d)
 {
     for (int k = 0; k < 4; k += 2) {

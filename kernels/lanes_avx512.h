@@ -58,6 +58,13 @@ LANES_INLINE void v16_turn_groups(v16 v[4])
     v[0] = _mm512_shuffle_ps(ab, cd, 0x44), v[1] = _mm512_shuffle_ps(ab, cd, 0xee);
     v[2] = _mm512_shuffle_ps(ab2, cd2, 0x44), v[3] = _mm512_shuffle_ps(ab2, cd2, 0xee);
 }
+LANES_INLINE void v16_turn_vectors(v16 v[4])
+{
+    __m512 ab = _mm512_shuffle_f32x4(v[0], v[1], 0x44), ab2 = _mm512_shuffle_f32x4(v[0], v[1], 0xee);
+    __m512 cd = _mm512_shuffle_f32x4(v[2], v[3], 0x44), cd2 = _mm512_shuffle_f32x4(v[2], v[3], 0xee);
+    v[0] = _mm512_shuffle_f32x4(ab, cd, 0x88), v[1] = _mm512_shuffle_f32x4(ab, cd, 0xdd);
+    v[2] = _mm512_shuffle_f32x4(ab2, cd2, 0x88), v[3] = _mm512_shuffle_f32x4(ab2, cd2, 0xdd);
+}
 /* Halves are put together on their way from memory: one change of lanes a vector is left. */
 LANES_INLINE void v16_load_turned(v16 v[4], const float *a, const float *b, const float *c, const float *d)
 {

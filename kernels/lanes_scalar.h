@@ -62,7 +62,16 @@ LANES_INLINE void v16_turn_groups(v16 v[4])
         for (int l = 0; l < 16; l++)
             v[k].f[l] = old[l % 4].f[l / 4 * 4 + k];
 }
-/* vector k: group k of each of four vectors in memory */
+/* vector k: group k of each of the four */
+LANES_INLINE void v16_turn_vectors(v16 v[4])
+{
+    v16 old[4];
+    memcpy(old, v, sizeof old);
+    for (int k = 0; k < 4; k++)
+        for (int l = 0; l < 16; l++)
+            v[k].f[l] = old[l / 4].f[4 * k + l % 4];
+}
+/* the same of four vectors in memory */
 LANES_INLINE void v16_load_turned(v16 v[4], const float *a, const float *b, const float *c, const float *d)
 {
     for (int k = 0; k < 4; k++)
