@@ -1,13 +1,14 @@
 /*
  * The batch kernels over memory, on one core and on all, beside what the same cores reach in the same run:
  *   bench_memory [--rows] [NAME-PREFIX]
- * The limits are plain loops of vectors that go through memory in order (read; copy: read and written, with
- * plain stores, since a step reads next what a kernel wrote) and rows of 512 bytes at random places of 512
- * MiB a core, asked for ahead (read; changed: read and written). Before each of them, and before each kernel,
- * one array is copied to the other: what a cache holds is the same for all. Each thread has memory of its
- * own; all are at the same loop at the same time. A kernel's share: the time its bytes take at the least, or
- * its arithmetic if that takes longer (units.h), over the time that it takes; by CPU time of each thread, in
- * turns, median.
+ * The limits are plain loops of vectors that go through memory in order (read; write; copy: read and
+ * written, with plain stores, since a step reads next what a kernel wrote) and rows of 512 bytes at random
+ * places of 512 MiB a core, asked for ahead (read: all of it, or its first half; changed: read and written).
+ * Before each of them, and before each kernel, one array is copied to the other: what a cache holds is the
+ * same for all. Each thread has memory of its own; all are at the same loop at the same time. A kernel's
+ * share: the time its bytes take at the least, or its arithmetic if that takes longer (units.h), over the
+ * time that it takes; by CPU time of each thread, in turns, the best turn of the loop and that of the kernel:
+ * what a neighbour takes of a cache or of memory's rate is no part of either.
  * --rows: `kernel variant cores share limit` alone, for programs.
  */
 #include "bench/kernels/units.h"
@@ -32,7 +33,7 @@ enum {
     FIELDS = 16,
     EXPERTS = 8,
     AHEAD = 8,
-    TURNS = 7,
+    TURNS = 15,
     CORES = 2,
 };
 
@@ -83,10 +84,16 @@ static void run_copy(struct own *o)
         __builtin_memcpy(o->y + i, o->x + i, 64);
 }
 
-static void ask_for(const struct own *o, uint32_t i, bool changes)
+static void run_write(struct own *o)
+{
+    for (size_t i = 0; i < FLOATS; i += 16)
+        __builtin_memcpy(o->y + i, o->x, 64); /* memset has stores of another kind */
+}
+
+static void ask_for(const struct own *o, uint32_t i, size_t floats, bool changes)
 {
     const char *row = i < PLACES ? o->rows[i] : o->rows[0];
-    for (size_t line = 0; line < ROW_FLOATS * sizeof(float); line += 64) {
+    for (size_t line = 0; line < floats * sizeof(float); line += 64) {
         if (changes)
             __builtin_prefetch(row + line, 1);
         else
@@ -94,34 +101,46 @@ static void ask_for(const struct own *o, uint32_t i, bool changes)
     }
 }
 
-static void run_rows_read(struct own *o)
+static void read_rows(struct own *o, size_t floats)
 {
     float sum = 0.0F;
     for (uint32_t i = 0; i < PLACES; i++) {
-        ask_for(o, i + AHEAD, false);
-        sum += o->k->sum_squares(o->rows[i], ROW_FLOATS);
+        ask_for(o, i + AHEAD, floats, false);
+        sum += o->k->sum_squares(o->rows[i], floats);
     }
     sink = sum;
+}
+
+static void run_rows_read(struct own *o)
+{
+    read_rows(o, ROW_FLOATS);
+}
+
+static void run_halves_read(struct own *o)
+{
+    read_rows(o, D);
 }
 
 static void run_rows_change(struct own *o)
 {
     for (uint32_t i = 0; i < PLACES; i++) {
-        ask_for(o, i + AHEAD, true);
+        ask_for(o, i + AHEAD, ROW_FLOATS, true);
         o->k->blend(o->rows[i], o->x, 1.0F, ROW_FLOATS);
     }
 }
 
-/* Seconds a byte: read in order; read and written, each byte counted once for both; a row's of 512. */
-enum limit { READ, COPY, ROWS_READ, ROWS_CHANGE, LIMITS };
+/* Seconds a byte: read or written in order; read and written, each byte counted once for both; a row's. */
+enum limit { READ, WRITE, COPY, ROWS_READ, HALVES_READ, ROWS_CHANGE, LIMITS };
 static const struct {
     const char *name;
     void (*run)(struct own *);
     double bytes;
 } limits[LIMITS] = {
     [READ] = {"read", run_read, 4.0 * FLOATS},
+    [WRITE] = {"write", run_write, 4.0 * FLOATS},
     [COPY] = {"copy", run_copy, 8.0 * FLOATS},
     [ROWS_READ] = {"random rows read", run_rows_read, 512.0 * PLACES},
+    [HALVES_READ] = {"random half rows read", run_halves_read, 256.0 * PLACES},
     [ROWS_CHANGE] = {"random rows changed", run_rows_change, 1024.0 * PLACES},
 };
 
@@ -289,7 +308,7 @@ static const struct kernel {
     double bytes[LIMITS];
     double quotients, fmas; /* vectors of sixteen */
 } kernels[] = {
-    {"gather_pool", run_gather_pool, {[ROWS_READ] = 256.0 * PLACES, [COPY] = 256.0 * PLACES}, 0.0, 0.0},
+    {"gather_pool", run_gather_pool, {[HALVES_READ] = 256.0 * PLACES, [WRITE] = 256.0 * PLACES}, 0.0, 0.0},
     {"segment_reduce", run_segment_reduce, {[COPY] = 8.0 * FLOATS}, 0.0, 0.0},
     {"update", run_update, {[ROWS_CHANGE] = 1024.0 * PLACES, [READ] = 4.0 * FLOATS}, 0.0, 0.0},
     {"fm", run_fm, {[COPY] = 8.0 * FLOATS}, 0.0, 0.0},
@@ -343,8 +362,8 @@ struct team {
     struct own *owns;
     const char *prefix;
     void (*measure_units)(struct units *); /* NULL: scalar */
-    double rates[CORES][LIMITS][TURNS];    /* bytes a second */
-    double shares[CORES][KERNELS][TURNS], took[CORES][KERNELS][TURNS];
+    struct units units[CORES];             /* all seconds: of the best turn */
+    double limits[CORES][LIMITS], took[CORES][KERNELS];
 };
 struct member {
     struct team *team;
@@ -361,11 +380,9 @@ static double time_run(struct team *team, struct own *o, void (*run)(struct own 
     return units_now() - begin;
 }
 
-/* Seconds that a kernel's arithmetic takes at the least. */
-static double arithmetic_of(const struct units *units, const struct kernel *kernel)
+static void keep_best(double *best, double seconds)
 {
-    double quotients = kernel->quotients * units->div, fmas = kernel->fmas * units->fma;
-    return quotients > fmas ? quotients : fmas;
+    *best = *best == 0.0 || seconds < *best ? seconds : *best;
 }
 
 static void *work(void *argument)
@@ -373,52 +390,45 @@ static void *work(void *argument)
     struct member *m = argument;
     struct team *t = m->team;
     struct own *o = &t->owns[m->number];
-    for (int turn = -1; turn < TURNS; turn++) { /* the first one counts for nothing */
-        double seconds[LIMITS];
-        for (int l = 0; l < LIMITS; l++) {
-            seconds[l] = time_run(t, o, limits[l].run) / limits[l].bytes;
-            if (turn >= 0)
-                t->rates[m->number][l][turn] = 1.0 / seconds[l];
-        }
+    for (int turn = 0; turn < TURNS; turn++) {
         struct units units = {0};
+        for (int l = 0; l < LIMITS; l++)
+            keep_best(&t->limits[m->number][l], time_run(t, o, limits[l].run));
         if (t->measure_units)
             t->measure_units(&units);
+        keep_best(&t->units[m->number].div, units.div);
+        keep_best(&t->units[m->number].fma, units.fma);
         for (int k = 0; k < KERNELS; k++) {
-            if (strncmp(kernels[k].name, t->prefix, strlen(t->prefix)) != 0)
-                continue;
-            double took = time_run(t, o, kernels[k].run), least = 0.0;
-            for (int l = 0; l < LIMITS; l++)
-                least += kernels[k].bytes[l] * seconds[l];
-            double arithmetic = arithmetic_of(&units, &kernels[k]);
-            least = least < arithmetic ? arithmetic : least;
-            if (turn >= 0) {
-                t->took[m->number][k][turn] = took;
-                t->shares[m->number][k][turn] = least / took;
-            }
+            if (strncmp(kernels[k].name, t->prefix, strlen(t->prefix)) == 0)
+                keep_best(&t->took[m->number][k], time_run(t, o, kernels[k].run));
         }
     }
     return NULL;
 }
 
-static int by_value(const void *a, const void *b)
+/* Seconds that a kernel's arithmetic takes at the least. */
+static double arithmetic_of(const struct units *units, const struct kernel *kernel)
 {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+    double quotients = kernel->quotients * units->div, fmas = kernel->fmas * units->fma;
+    return quotients > fmas ? quotients : fmas;
 }
 
-static double median(double *values)
+/* Seconds that a kernel takes at the least on one core. */
+static double least_of(const struct team *t, unsigned core, int k)
 {
-    qsort(values, TURNS, sizeof *values, by_value);
-    return values[TURNS / 2];
+    double least = 0.0, arithmetic = arithmetic_of(&t->units[core], &kernels[k]);
+    for (int l = 0; l < LIMITS; l++)
+        least += kernels[k].bytes[l] * t->limits[core][l] / limits[l].bytes;
+    return least < arithmetic ? arithmetic : least;
 }
 
 static void print_kernel(struct team *t, int k, bool rows_only)
 {
     double share = 0.0, took = 0.0, bytes = 0.0;
     char parts[128] = "";
-    for (unsigned i = 0; i < t->threads; i++) {
-        share += median(t->shares[i][k]) / t->threads;
-        took += median(t->took[i][k]) / t->threads;
+    for (unsigned i = 0; i < t->threads && t->took[i][k] > 0.0; i++) {
+        share += least_of(t, i, k) / t->took[i][k] / t->threads;
+        took += t->took[i][k] / t->threads;
     }
     for (int l = 0; l < LIMITS; l++) {
         bytes += kernels[k].bytes[l];
@@ -460,7 +470,7 @@ static void measure(unsigned threads, struct own *owns, const char *prefix, bool
     for (int l = 0; l < LIMITS && !rows_only; l++) {
         double rate = 0.0;
         for (unsigned i = 0; i < threads; i++)
-            rate += median(t.rates[i][l]);
+            rate += limits[l].bytes / t.limits[i][l];
         printf("%s%s %.1f GB/s", l == 0 ? threads == 1 ? "one core: " : "all cores: " : ", ", limits[l].name,
                rate / 1e9);
     }
