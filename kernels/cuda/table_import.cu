@@ -145,6 +145,10 @@ static bool import_piece(gpu_tables *tables, gpu_stream *stream, const import_ar
     if (has_new) {
         if (!make_import_room(tables, stream, error) || !find_places(tables, stream, a.heads, a.n, error))
             return false;
+        gpu_note(tables->gpu,
+                 cudaMemsetAsync(tables->scratch.counters, 0, TABLE_COUNTERS * sizeof(uint32_t),
+                                 gpu_cuda_stream(stream)),
+                 "tables: import"); /* a batch before may have had keys for the stash */
         table_insertion insertion = {};
         insertion.n = a.n;
         insertion.heads = a.heads;

@@ -27,7 +27,7 @@ struct table_scratch {
     uint32_t *order_sorted;
     uint32_t *iota;     /* 0, 1, 2 ... */
     uint32_t *lists[2]; /* keys with many sightings, and very many; then: keys for the stash */
-    uint32_t *counters; /* [TABLE_COUNTERS], zeroed by each batch */
+    uint32_t *counters; /* [TABLE_COUNTERS], zeroed by each batch and import */
     void *sort;
     size_t sort_bytes;
 };
