@@ -75,24 +75,6 @@ void device_table_set_times(struct device_table *t, uint32_t table, const struct
 /* --- sketches ---------------------------------------------------------------------------------------------
  */
 
-bool device_table_snapshot_counts(struct device_table *t, uint32_t table, device_table_emit *emit,
-                                  void *argument, struct gpu_error *error)
-{
-    uint64_t all = gpu_sketch_blocks(&t->options.table[table]);
-    leat_assert(t->is_in_snapshot);
-    for (uint64_t first = 0; first < all; first += DEVICE_SKETCH_PIECE) {
-        t->api->tables->export_sketch(t->tables, t->stream, table, t->since, t->closing, first,
-                                      DEVICE_SKETCH_PIECE, t->blocks, t->blocks_count);
-        if (!t->api->wait(t->stream, error))
-            return false;
-        if (*t->blocks_count > 0 && !emit(argument, table, t->blocks, *t->blocks_count)) {
-            *error = (struct gpu_error){.failure = GPU_OK};
-            return false;
-        }
-    }
-    return true;
-}
-
 bool device_table_restore_counts(struct device_table *t, uint32_t table, const struct sketch_block *blocks,
                                  size_t count, struct gpu_error *error)
 {

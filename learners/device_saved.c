@@ -1,9 +1,10 @@
-/* Checkpoints of a device_table; device_table.h tells the rules. */
+/* Who went, and the way back, of a device_table's checkpoints; device_table.h tells the rules, and
+ * device_snapshot.c has the way out. */
 #include "learners/device_table_internal.h"
 
 #include <stdlib.h>
 
-enum { REMOVED_PIECE = 4096 };
+enum { REMOVED_PIECE = 4096, RESTORED_LEAST = 16 };
 
 /* --- who went ---------------------------------------------------------------------------------------------
  */
@@ -57,6 +58,14 @@ static bool collect_removed(struct device_table *t, struct gpu_error *error)
     return is_good;
 }
 
+bool device_take_removed(struct device_table *t, struct gpu_error *error)
+{
+    bool is_good = collect_removed(t, error);
+    for (uint32_t i = 0; i < t->options.tables; i++)
+        sort_keys(&t->removed[i]);
+    return is_good;
+}
+
 const struct table_keys *device_table_removed(const struct device_table *t, uint32_t table)
 {
     leat_assert(t->is_in_snapshot);
@@ -67,6 +76,7 @@ void device_table_snapshot_end(struct device_table *t, bool is_published)
 {
     leat_assert(t->is_in_snapshot);
     t->is_in_snapshot = false;
+    atomic_store_explicit(&t->snapshot.is_held, false, memory_order_release); /* if nobody wrote it */
     for (uint32_t i = 0; i < t->options.tables; i++) {
         if (is_published)
             t->removed[i].count = 0;
@@ -76,95 +86,39 @@ void device_table_snapshot_end(struct device_table *t, bool is_published)
     }
 }
 
-/* --- rows -------------------------------------------------------------------------------------------------
+/* --- back -------------------------------------------------------------------------------------------------
  */
 
-struct writer {
-    struct device_table *t;
-    device_table_emit *emit;
-    void *argument;
-    unsigned char *stored; /* [room] rows of `table` */
-    size_t count, room;
-    uint32_t table;
-};
-
-static bool flush(struct writer *w)
+static bool restore_piece(struct device_table *t, uint32_t table, const unsigned char *rows, uint32_t n,
+                          struct gpu_error *error)
 {
-    size_t count = w->count;
-    w->count = 0;
-    return count == 0 || w->emit(w->argument, w->table, w->stored, count);
-}
-
-static bool write_row(struct writer *w, const struct gpu_row_head *head, const float *payload)
-{
-    if ((w->count == w->room || head->table != w->table) && !flush(w))
-        return false;
-    w->table = head->table;
-    device_pack(w->t, head, payload, w->stored + w->count++ * w->t->stored_bytes);
-    return true;
-}
-
-static bool write_rows(void *argument, const struct gpu_row_head *heads, const float *payloads,
-                       uint32_t count)
-{
-    struct writer *w = argument;
-    for (uint32_t i = 0; i < count; i++)
-        if (!write_row(w, &heads[i], payloads + i * w->t->floats))
-            return false;
-    return true;
-}
-
-static bool write_pinned(struct writer *w, uint32_t since, uint32_t closing)
-{
-    const struct device_pool *p = &w->t->pool;
-    for (uint32_t slot = 0; slot < p->room; slot++) {
-        const struct gpu_row_head *head = &p->heads[slot];
-        bool is_meant = since == 0 || (head->epoch > since && head->epoch <= closing);
-        if (head->key != 0 && !p->is_busy[slot] && is_meant && !device_table_is_expired(w->t, head) &&
-            !write_row(w, head, device_pool_payload(p, slot)))
-            return false;
+    for (uint32_t i = 0; i < n; i++) {
+        t->at[i] = t->pool.room + i;
+        device_unpack(t, table, rows + i * t->stored_bytes, t->at[i]);
+        uint32_t old = device_pool_find(&t->pool, table, t->pool.heads[t->at[i]].key);
+        if (old != BATCH_NONE)
+            device_pool_drop(&t->pool, old);
     }
-    return flush(w);
+    return device_import(t, n, TABLE_STEP_NONE, false, error);
 }
 
-bool device_table_snapshot(struct device_table *t, uint32_t since, uint32_t closing, device_table_emit *emit,
-                           void *argument, struct gpu_error *error)
-{
-    leat_assert(!t->is_in_snapshot);
-    t->since = since;
-    t->closing = closing;
-    struct writer w = {.t = t, .emit = emit, .argument = argument, .room = t->stage};
-    bool is_good = collect_removed(t, error);
-    for (uint32_t i = 0; i < t->options.tables; i++)
-        sort_keys(&t->removed[i]);
-    t->is_in_snapshot = true;
-    w.stored = malloc(w.room * t->stored_bytes);
-    leat_assert(w.stored);
-    is_good =
-        is_good && device_export_run(&t->export, t->tables, t->stream, since, closing, write_rows, &w, error);
-    if (is_good && !write_pinned(&w, since, closing)) {
-        *error = (struct gpu_error){.failure = GPU_OK};
-        is_good = false;
-    }
-    free(w.stored);
-    return is_good;
-}
-
+/* Memory that has room for batches may have less than a whole stage needs. */
 bool device_table_restore(struct device_table *t, uint32_t table, const void *stored, size_t count,
                           struct gpu_error *error)
 {
     const unsigned char *rows = stored;
-    for (size_t from = 0; from < count; from += t->stage) {
-        uint32_t n = (uint32_t)MIN(count - from, (size_t)t->stage);
-        for (uint32_t i = 0; i < n; i++) {
-            t->at[i] = t->pool.room + i;
-            device_unpack(t, table, rows + (from + i) * t->stored_bytes, t->at[i]);
-            uint32_t old = device_pool_find(&t->pool, table, t->pool.heads[t->at[i]].key);
-            if (old != BATCH_NONE)
-                device_pool_drop(&t->pool, old);
+    uint32_t most = t->stage;
+    for (size_t from = 0, n; from < count; from += n) {
+        n = MIN(count - from, (size_t)most);
+        struct gpu_error full;
+        while (!restore_piece(t, table, rows + from * t->stored_bytes, (uint32_t)n, &full)) {
+            if (full.failure != GPU_NO_MEMORY || n <= RESTORED_LEAST) {
+                *error = full;
+                return false;
+            }
+            most = MAX((uint32_t)n / 2, (uint32_t)RESTORED_LEAST);
+            n = MIN(n, (size_t)most);
         }
-        if (!device_import(t, n, TABLE_STEP_NONE, false, error))
-            return false;
     }
     return true;
 }
@@ -199,7 +153,20 @@ bool device_table_restored(struct device_table *t, struct gpu_error *error)
     bool is_good = collect_removed(t, error);
     for (uint32_t i = 0; i < t->options.tables; i++) {
         t->removed[i].count = 0;
-        t->has_stored[i] = t->stores[i] != NULL; /* its copy may hold rows */
+        t->has_stored[i] = t->rows_stored[i] > 0; /* what did not fit above */
     }
     return is_good;
+}
+
+bool device_table_restored_cold(struct device_table *t, uint32_t table, uint64_t rows,
+                                struct gpu_error *error)
+{
+    struct gpu_table_stats stats = {0};
+    leat_assert(t->stores[table] != NULL);
+    if (!t->api->tables->stats(t->tables, t->stream, table, &stats, error))
+        return false;
+    uint64_t above = stats.rows + device_table_below(t, table).pinned;
+    t->rows_stored[table] = rows - MIN(rows, above);
+    t->has_stored[table] = true;
+    return true;
 }

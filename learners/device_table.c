@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-enum { STAGE_LEAST = 64, STAGE_MOST = 1 << 16, EXPORT_BYTES = 8 << 20 };
+enum { STAGE_LEAST = 64, STAGE_MOST = 1 << 16 };
 
 /* --- rows as they are stored ------------------------------------------------------------------------------
  */
@@ -104,6 +104,7 @@ static void make_arrays(struct device_table *t, const struct device_table_option
     memcpy(copies, options->tables.table, n * sizeof *copies);
     t->options.table = copies;
     t->has_stored = zeroed(n, sizeof *t->has_stored);
+    t->rows_stored = zeroed(n, sizeof *t->rows_stored);
     t->expired_before = zeroed(n, sizeof *t->expired_before);
     t->halved_at_us = zeroed(n, sizeof *t->halved_at_us);
     for (size_t i = 0; i < n; i++)
@@ -124,12 +125,11 @@ static void make_arrays(struct device_table *t, const struct device_table_option
 
 static bool init(struct device_table *t, const struct device_table_options *options, struct gpu_error *error)
 {
-    uint32_t piece = (uint32_t)MAX(EXPORT_BYTES / t->stored_bytes, (size_t)STAGE_LEAST);
     uint64_t none = 0;
     t->tables = t->api->tables->create(t->gpu, &t->options, error);
     if (t->tables == NULL ||
         !device_pool_init(&t->pool, t->api, t->gpu, t->floats, options->pinned_bytes, t->stage, error) ||
-        !device_export_init(&t->export, t->api, t->gpu, t->floats, piece, error) ||
+        !device_snapshot_init(t, options->snapshot_bytes, error) ||
         (t->at = t->api->alloc_pinned(t->gpu, t->stage * sizeof *t->at, error)) == NULL)
         return false;
     for (uint32_t i = 0; i < t->ahead_count; i++)
@@ -170,7 +170,7 @@ void device_table_free(struct device_table *t)
         return;
     t->api->tables->destroy(t->tables);
     device_pool_free(&t->pool);
-    device_export_free(&t->export);
+    device_snapshot_free(t);
     t->api->free_pinned(t->gpu, t->at);
     t->api->free_pinned(t->gpu, t->blocks);
     t->api->free_pinned(t->gpu, t->blocks_count);
@@ -183,10 +183,23 @@ void device_table_free(struct device_table *t)
         free(t->removed[i].items);
         free(t->removed_since[i].items);
     }
-    void *const memory[] = {(void *)t->options.table, (void *)t->stores, t->has_stored, t->expired_before,
-                            t->halved_at_us,          t->rows_new,       t->rows_cold,  t->removed,
-                            t->removed_since,         t->at_waiting,     t->store_keys, t->store_times,
-                            t->store_found,           t->store_slots,    t->store_rows, t->ahead};
+    void *const memory[] = {(void *)t->options.table,
+                            (void *)t->stores,
+                            t->has_stored,
+                            t->expired_before,
+                            t->halved_at_us,
+                            t->rows_new,
+                            t->rows_cold,
+                            t->removed,
+                            t->removed_since,
+                            t->at_waiting,
+                            t->store_keys,
+                            t->store_times,
+                            t->store_found,
+                            t->store_slots,
+                            t->store_rows,
+                            t->ahead,
+                            t->rows_stored};
     for (size_t i = 0; i < ARRAY_COUNT(memory); i++)
         free(memory[i]);
     free(t);
@@ -202,6 +215,21 @@ struct device_table_stats device_table_stats(const struct device_table *t)
     struct device_table_stats stats = t->stats;
     stats.pinned_rows = device_pool_rows(&t->pool);
     return stats;
+}
+
+struct device_table_below device_table_below(const struct device_table *t, uint32_t table)
+{
+    struct device_table_below below = {.cold = t->rows_stored[table]};
+    for (uint32_t slot = 0; slot < t->pool.room; slot++) {
+        const struct gpu_row_head *head = &t->pool.heads[slot];
+        below.pinned += head->key != 0 && head->table == table && !t->pool.is_busy[slot];
+    }
+    return below;
+}
+
+bool device_table_has_store(const struct device_table *t, uint32_t table)
+{
+    return t->stores[table] != NULL;
 }
 
 /* --- batches ----------------------------------------------------------------------------------------------

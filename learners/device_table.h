@@ -21,8 +21,8 @@
  * store's copy of its own has the rest, and keys that went there since the last one are listed with those
  * that were removed, which a restore applies before the rows.
  *
- * One thread. Functions that return bool: false is an error (error->text), after which nothing is certain but
- * what was emitted before.
+ * One thread, but where said. Functions that return bool: false is an error (error->text), after which
+ * nothing is certain but what was emitted before.
  */
 #ifndef LEARNERS_DEVICE_TABLE_H
 #define LEARNERS_DEVICE_TABLE_H
@@ -51,6 +51,8 @@ struct device_table_options {
     struct gpu_tables_options tables;
     struct device_stored stored;
     uint64_t pinned_bytes; /* of rows below the GPU's memory; 0: as few as can be */
+    uint64_t
+        snapshot_bytes; /* of the GPU's memory, beside the tables': for rows of a snapshot; 0: likewise */
     struct cold_store *const
         *stores;             /* [tables], each or all NULL; they are the device_table's from now on */
     uint32_t ahead;          /* batches announced at most: 1 or more */
@@ -73,12 +75,20 @@ void device_table_free(struct device_table *t); /* waits; NULL is fine */
 struct gpu_tables *device_table_tables(struct device_table *t);
 struct device_table_stats device_table_stats(const struct device_table *t);
 
+/* Rows of a table below the GPU's memory: in pinned memory, and in its store alone, those that have expired
+ * there included. */
+struct device_table_below {
+    uint64_t pinned, cold;
+};
+struct device_table_below device_table_below(const struct device_table *t, uint32_t table);
+bool device_table_has_store(const struct device_table *t, uint32_t table);
+
 /* A batch to come, in the order of steps; its arrays stay until its step is made. No waiting. */
 bool device_table_ahead(struct device_table *t, const struct gpu_batch *batch, struct gpu_error *error);
 /*
  * The batch is due (announced before, or not): brings its rows, makes room, and resolves it: rows[u] (device
  * memory) as gpu_table_api.resolve. They may be used by what is queued on the stream before the next call of
- * device_table_step, _find, _expire, _restore or _snapshot.
+ * device_table_step, _find, _expire, _restore or _snapshot_begin.
  */
 bool device_table_step(struct device_table *t, const struct gpu_batch *batch, void **rows,
                        struct gpu_error *error);
@@ -110,25 +120,34 @@ void device_table_set_times(struct device_table *t, uint32_t table, const struct
 
 size_t device_table_stored_bytes(const struct device_table *t);
 
-/* `count` stored rows of one table; false: the disk refused. */
-typedef bool device_table_emit(void *argument, uint32_t table, const void *stored, size_t count);
+/* `count` stored rows, or blocks of a sketch (struct sketch_block), of one table; false: the disk refused. */
+typedef bool device_table_emit(void *argument, uint32_t table, const void *items, size_t count);
 /*
- * Rows in GPU and pinned memory with epoch in (since, closing] (since 0: all), by table for those of the GPU.
- * Then device_table_removed(table): keys that have gone, or went to the cold store, since the last snapshot
- * or restore, rising, each once; apply them before the rows. Until device_table_snapshot_end; if it was not
- * published, they belong to the next one.
+ * A snapshot of what changed in epochs (since, closing] (since 0: of everything), while steps go on:
+ *   - device_table_snapshot_begin: at the barrier: rows in GPU and pinned memory, and sketches' blocks, are
+ * gathered into staging (snapshot_bytes of the GPU's memory).
+ *   - device_table_snapshot_write: any thread, once: hands them out, rows by table for those of the GPU.
+ *   - device_table_snapshot_end: when the checkpoint was published or abandoned.
+ *   - device_table_is_held: any thread: staging was too small, and the writer gathers the rest: until it is
+ * false, or the snapshot has ended, nothing else is called but what is `const` here.
+ * device_table_removed(table), from begin to end: keys that have gone, or went to the cold store, since the
+ * last snapshot or restore, rising, each once; apply them before the rows. If it was not published, they
+ * belong to the next one.
  */
-bool device_table_snapshot(struct device_table *t, uint32_t since, uint32_t closing, device_table_emit *emit,
-                           void *argument, struct gpu_error *error);
+bool device_table_snapshot_begin(struct device_table *t, uint32_t since, uint32_t closing,
+                                 struct gpu_error *error);
+bool device_table_is_held(const struct device_table *t);
+/* While the snapshot is written: pinned memory is full, and a store takes no rows yet (cold_store.h): those
+ * of a batch would wait in its memory, and with each batch more. */
+bool device_table_is_pressed(const struct device_table *t);
+bool device_table_snapshot_write(struct device_table *t, device_table_emit *rows, device_table_emit *counts,
+                                 void *argument, struct gpu_error *error);
 const struct table_keys *device_table_removed(const struct device_table *t, uint32_t table);
-/* Likewise until device_table_snapshot_end, and before the next batch: the blocks of a table's sketch that
- * changed in those epochs, each item a struct sketch_block. Waits. */
-bool device_table_snapshot_counts(struct device_table *t, uint32_t table, device_table_emit *emit,
-                                  void *argument, struct gpu_error *error);
 void device_table_snapshot_end(struct device_table *t, bool is_published);
 
 /* Puts rows back, in place of what is there; takes keys away (from GPU and pinned memory). After the last of
- * them device_table_restored: nothing is removed since. */
+ * them device_table_restored: nothing is removed since, and stores have no rows but
+ * those that did not fit above. */
 bool device_table_restore(struct device_table *t, uint32_t table, const void *stored, size_t count,
                           struct gpu_error *error);
 bool device_table_restore_remove(struct device_table *t, uint32_t table, const uint64_t *keys, size_t count,
@@ -137,5 +156,8 @@ bool device_table_restore_remove(struct device_table *t, uint32_t table, const u
 bool device_table_restore_counts(struct device_table *t, uint32_t table, const struct sketch_block *blocks,
                                  size_t count, struct gpu_error *error);
 bool device_table_restored(struct device_table *t, struct gpu_error *error);
+/* Then, of a table whose store has rows: how many it has in all. Waits. */
+bool device_table_restored_cold(struct device_table *t, uint32_t table, uint64_t rows,
+                                struct gpu_error *error);
 
 #endif

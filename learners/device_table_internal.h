@@ -2,8 +2,8 @@
 #ifndef LEARNERS_DEVICE_TABLE_INTERNAL_H
 #define LEARNERS_DEVICE_TABLE_INTERNAL_H
 
-#include "learners/device_export.h"
 #include "learners/device_pool.h"
+#include "learners/device_snapshot.h"
 #include "learners/device_table.h"
 
 #include "core/base.h"
@@ -37,6 +37,7 @@ struct device_table {
     size_t floats, stored_bytes;       /* of a payload; of a row as it is stored */
     struct cold_store **stores;        /* [tables] NULL: none */
     bool *has_stored;                  /* [tables] whether a store was ever given rows */
+    uint64_t *rows_stored;             /* [tables] device_table_below.cold */
     uint32_t *expired_before;          /* [tables] */
     int64_t *halved_at_us;             /* [tables] */
     int64_t expire_after_us, watermark_us;
@@ -45,11 +46,10 @@ struct device_table {
     struct table_keys *removed;       /* [tables] since the last snapshot; while one lasts, of that one */
     struct table_keys *removed_since; /* [tables] while a snapshot lasts */
     bool is_in_snapshot;
-    uint32_t since, closing;         /* of the snapshot */
     struct gpu_sketch_block *blocks; /* pinned, [DEVICE_SKETCH_PIECE]; NULL: no table has a sketch */
     uint32_t *blocks_count;          /* pinned */
     struct device_pool pool;
-    struct device_export export;
+    struct device_snapshot snapshot;
     uint32_t stage;            /* rows that move at a time */
     uint32_t *at;              /* pinned, [stage]: slots of the pool */
     uint32_t *at_waiting;      /* [stage] */
@@ -74,6 +74,9 @@ static inline bool device_table_is_expired(const struct device_table *t, const s
 }
 
 void device_list_removed(struct device_table *t, uint32_t table, uint64_t key);
+/* What the GPU has listed joins the lists, which are in order then. A list that a snapshot begins with is
+ * device_table_removed's; so, before is_in_snapshot is set. */
+bool device_take_removed(struct device_table *t, struct gpu_error *error);
 
 /* device_counts.c: memory for sketches on their way. */
 bool device_counts_init(struct device_table *t, struct gpu_error *error);

@@ -47,6 +47,7 @@ static bool put_rows(struct device_table *t, const struct spill *rows, size_t co
     if (!store->put(store->self, t->store_keys, t->store_times, t->store_rows, t->stored_bytes, count))
         return no_store(error, "take");
     t->has_stored[table] = true;
+    t->rows_stored[table] += count;
     t->stats.spilled += count;
     for (size_t i = 0; i < count; i++) {
         device_list_removed(t, table, rows[i].key);
@@ -77,11 +78,26 @@ static size_t collect(struct device_table *t, struct spill *rows, size_t limit)
     return count;
 }
 
+static bool all_take_rows(const struct device_table *t)
+{
+    bool take = true;
+    for (uint32_t i = 0; i < t->options.tables; i++)
+        take = take && (t->stores[i] == NULL || t->stores[i]->takes_rows(t->stores[i]->self));
+    return take;
+}
+
+bool device_table_is_pressed(const struct device_table *t)
+{
+    return t->pool.free_count < t->stage && !all_take_rows(t);
+}
+
 bool device_pool_room(struct device_table *t, uint32_t count, struct gpu_error *error)
 {
     struct spill rows[DEVICE_STORE_BATCH];
+    /* What a store does not take would wait in its memory: no more of it than must. */
+    size_t more = t->pool.free_count < count && all_take_rows(t) ? t->pool.room / 16 : 0;
     while (t->pool.free_count < count) {
-        size_t wanted = MIN((size_t)count - t->pool.free_count + t->pool.room / 16, ARRAY_COUNT(rows));
+        size_t wanted = MIN((size_t)count - t->pool.free_count + more, ARRAY_COUNT(rows));
         size_t found = collect(t, rows, wanted);
         for (size_t at = 0, end; at < found; at = end) {
             for (end = at + 1; end < found && rows[end].table == rows[at].table; end++)
@@ -218,14 +234,22 @@ static bool import_room(struct device_table *t, uint32_t count, uint32_t step, s
     return has_room;
 }
 
+/* Rows of the store have come up; older copies that it keeps are nobody's. */
+static void leave_store(struct device_table *t, uint32_t table, uint32_t count)
+{
+    t->rows_stored[table] -= MIN(t->rows_stored[table], (uint64_t)count);
+}
+
 /* A slot of a row that came up: it may be in the index, or was raised for its batch. */
 static void leave_pool(struct device_table *t, uint32_t slot)
 {
     const struct gpu_row_head *head = &t->pool.heads[slot];
-    if (device_pool_find(&t->pool, head->table, head->key) == slot)
+    if (device_pool_find(&t->pool, head->table, head->key) == slot) {
         device_pool_drop(&t->pool, slot);
-    else
+    } else {
+        leave_store(t, head->table, 1);
         device_pool_give(&t->pool, slot);
+    }
 }
 
 bool device_import(struct device_table *t, uint32_t count, uint32_t step, bool keeps, struct gpu_error *error)
@@ -235,10 +259,14 @@ bool device_import(struct device_table *t, uint32_t count, uint32_t step, bool k
     for (uint32_t i = 0; i < count; i++)
         if (t->at[i] < t->pool.room)
             t->pool.is_busy[t->at[i]] = true;
+    struct gpu_error full; /* no error of the caller's, as long as room can be made */
     while (!t->api->tables->import_rows(t->tables, t->stream, t->pool.heads, t->pool.payloads, count, t->at,
-                                        step, keeps, error))
-        if (error->failure != GPU_NO_MEMORY || !import_room(t, count, step, error))
+                                        step, keeps, &full)) {
+        if (full.failure != GPU_NO_MEMORY)
+            *error = full;
+        if (full.failure != GPU_NO_MEMORY || !import_room(t, count, step, error))
             return false;
+    }
     for (uint32_t i = 0; i < count; i++)
         if (t->at[i] < t->pool.room)
             leave_pool(t, t->at[i]);
@@ -382,6 +410,7 @@ static bool fetch_cold(struct device_table *t, struct device_batch *b, uint32_t 
         }
         if (!device_import(t, found, b->batch.step, true, error))
             return false;
+        leave_store(t, table, found);
     }
     return true;
 }

@@ -412,6 +412,7 @@ void learner_report(struct operator_context *context, struct report *report)
     for (uint32_t f = 0; f < c->sparse_count; f++) {
         if (s->gpu_api) {
             struct table_stats on_device = model_device_stats(s->model, f, &device_bytes);
+            cold += learner_device_cold(s, f, &loaded);
             rows += on_device.rows, evicted += on_device.evicted, expired += on_device.expired;
             waiting += on_device.waiting, bytes += device_bytes;
             continue;

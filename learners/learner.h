@@ -188,7 +188,9 @@ struct learner_config {
                           "where it learns: `cpu`, `cuda(0)` a GPU by its number, `auto` a GPU where there " \
                           "is one and it learns by batches"),                                                \
         OPTION_BYTES(struct learner_config, device_memory, "device_memory", OPTION_RUNTIME, "0B", "0B",      \
-                     NULL, "of a GPU, for rows; 0B: two thirds of what is free"),                            \
+                     NULL,                                                                                   \
+                     "of a GPU, for rows, an eighth of it for those that a checkpoint copies; 0B: two "      \
+                     "thirds of what is free"),                                                              \
         OPTION_BYTES(struct learner_config, pinned_memory, "pinned_memory", OPTION_RUNTIME, "64MiB", "1MiB", \
                      NULL, "of the host, for rows that do not fit into the GPU's"),                          \
         OPTION_INT(struct learner_config, seed, "seed", 0, "1", "0", NULL, "of the rows' first values")
@@ -211,6 +213,7 @@ bool learner_bind_inits(struct operator_bind *bind, struct learner_config *c);
 bool learner_open(struct operator_context *context);
 void learner_process(struct operator_context *context, uint32_t input, struct batch *batch);
 void learner_on_watermark(struct operator_context *context, int64_t watermark);
+bool learner_is_held(const struct operator_context *context);
 bool learner_snapshot(struct operator_context *context, struct snapshot_writer *writer);
 bool learner_restore(struct operator_context *context, struct snapshot_reader *reader);
 void learner_report(struct operator_context *context, struct report *report);
@@ -223,6 +226,8 @@ void learner_shape(const struct operator_bind *bind, struct byte_buffer *out);
 void learner_features_save(const struct learner_config *c, struct byte_buffer *out);
 /* Before any row: false: no such bytes can be. */
 bool learner_features_load(struct operator_context *context, struct str list);
+/* Whether rows beyond its memory go to cold stores; those of `rows_max` are bounded by it. */
+bool learner_has_cold(const struct operator_context *context);
 /* An empty model, with the tables' numbers as the state has them. */
 /* false: a device refused, and a diagnostic says why. */
 bool learner_make_model(struct operator_context *context);
@@ -231,9 +236,9 @@ bool learner_make_model(struct operator_context *context);
 #define LEARNER_KIND(structure, table, bind_)                                                                \
     .options = table, .size = sizeof(structure), .determinism = DETERMINISM_BY_ALL_ROWS, .inputs_min = 1,    \
     .inputs_max = 1, .bind = bind_, .open = learner_open, .process = learner_process,                        \
-    .on_watermark = learner_on_watermark, .shape = learner_shape, .snapshot = learner_snapshot,              \
-    .restore = learner_restore, .report = learner_report, .visit = learner_visit,                            \
-    .describe = learner_describe, .close = learner_close
+    .on_watermark = learner_on_watermark, .is_held = learner_is_held, .shape = learner_shape,                \
+    .snapshot = learner_snapshot, .restore = learner_restore, .report = learner_report,                      \
+    .visit = learner_visit, .describe = learner_describe, .close = learner_close
 
 /* learner_metrics.c: the rows of `NAME.metrics`, one at each multiple of metrics_every examples, wherever
  * batches end. */
@@ -261,23 +266,22 @@ void learner_report_labels(const struct learner_config *c, struct report *report
 
 /*
  * learner_device.c: learning on a GPU. bind: what `device` says; pick: which device it is at this start
- * (open); attach: the model to it. check: whether it has failed since, which ends the run. Its part of a
- * checkpoint is gathered at the barrier.
+ * (open); attach: the model to it. check: whether it has failed since, which ends the run. begin: a
+ * checkpoint, at its barrier (device_table.h), whose rows are held for a while if they are many.
  */
-struct learner_device_rows {
-    size_t row_bytes;
-    struct byte_buffer removed, rows, counts;
-};
 bool learner_bind_device(struct operator_bind *bind, struct learner_config *c);
 bool learner_pick_device(struct operator_context *context);
 bool learner_attach(struct operator_context *context);
 bool learner_check_device(struct operator_context *context);
 void learner_close_device(struct learner_state *state);
-/* [fields], or NULL: the device has failed. */
-struct learner_device_rows *learner_device_gather(struct learner_state *state, uint32_t fields,
-                                                  uint32_t since, uint32_t epoch);
-void learner_device_settle(struct learner_state *state, uint32_t fields, struct learner_device_rows *rows,
-                           bool is_published);
+void learner_device_begin(struct learner_state *state, uint32_t fields, uint32_t since, uint32_t epoch);
+bool learner_device_has_store(const struct learner_state *state, uint32_t field);
+/* All rows of a field's table, if it has cold ones; else 0. */
+uint64_t learner_device_total(const struct learner_state *state, uint32_t field);
+/* Rows in the store alone; *loaded grows by what came from there, of a set of tables with its first. */
+uint64_t learner_device_cold(const struct learner_state *state, uint32_t field, uint64_t *loaded);
+bool learner_device_is_held(const struct learner_state *state, uint32_t fields);
+void learner_device_settle(struct learner_state *state, uint32_t fields, bool is_published);
 /* Stored items of a field, of a record's kind; false: they cannot be, or the device has failed. */
 bool learner_device_restore(struct learner_state *state, uint32_t field, uint8_t kind, const void *items,
                             size_t count);

@@ -106,11 +106,15 @@ bool learner_attach(struct operator_context *context)
     struct learner_config *c = context->config;
     struct learner_state *s = c->state;
     struct gpu_error error;
+    struct cold_store *stores[MODEL_FIELDS_MAX] = {NULL};
+    for (uint32_t f = 0; f < c->sparse_count && learner_has_cold(context); f++)
+        stores[f] = context->cold_store(context, s->tables[f], table_stored_bytes(model_table(s->model, f)));
     struct model_device device = {.api = s->gpu_api,
                                   .gpu = s->gpu,
                                   .stream = s->gpu_stream,
                                   .memory_bytes = memory_of(c, s),
-                                  .pinned_bytes = (uint64_t)c->pinned_memory};
+                                  .pinned_bytes = (uint64_t)c->pinned_memory,
+                                  .stores = stores};
     s->attached_us = os_monotonic_us();
     return model_attach(s->model, &device, &error) || refuse(context, c, &error);
 }
@@ -141,65 +145,60 @@ void learner_close_device(struct learner_state *s)
 /* --- checkpoints ------------------------------------------------------------------------------------------
  */
 
-struct gathering {
-    struct learner_device_rows *rows; /* of the set's first field */
-};
-
-static bool gather_rows(void *argument, uint32_t table, const void *stored, size_t count)
+void learner_device_begin(struct learner_state *s, uint32_t fields, uint32_t since, uint32_t epoch)
 {
-    struct learner_device_rows *to = ((struct gathering *)argument)->rows + table;
-    buffer_append(&to->rows, stored, count * to->row_bytes);
-    return true;
+    bool is_good = true;
+    for (uint32_t f = 0; f < fields && is_good; f++) {
+        uint32_t number;
+        struct device_table *t = model_device_table(s->model, f, &number);
+        if (number == 0)
+            is_good = device_table_snapshot_begin(t, since, epoch, model_error_place(s->model));
+    }
+    model_device_set_epoch(s->model, epoch + 1);
 }
 
-static bool gather_counts(void *argument, uint32_t table, const void *blocks, size_t count)
-{
-    struct learner_device_rows *to = ((struct gathering *)argument)->rows + table;
-    buffer_append(&to->counts, blocks, count * sizeof(struct sketch_block));
-    return true;
-}
-
-/* A set of tables at its first field: all its rows, then what is counted of the field. */
-static bool gather_field(struct learner_state *s, struct learner_device_rows *rows, uint32_t field,
-                         uint32_t since, uint32_t epoch, struct gpu_error *error)
+bool learner_device_has_store(const struct learner_state *s, uint32_t field)
 {
     uint32_t number;
-    struct device_table *t = model_device_table(s->model, field, &number);
-    struct gathering g = {.rows = rows + field - number};
-    if (number == 0 && !device_table_snapshot(t, since, epoch, gather_rows, &g, error))
-        return false;
-    const struct table_keys *removed = device_table_removed(t, number);
-    buffer_append(&rows[field].removed, removed->items, removed->count * sizeof *removed->items);
-    return device_table_snapshot_counts(t, number, gather_counts, &g, error);
+    const struct device_table *t = model_device_table(s->model, field, &number);
+    return device_table_has_store(t, number);
 }
 
-struct learner_device_rows *learner_device_gather(struct learner_state *s, uint32_t fields, uint32_t since,
-                                                  uint32_t epoch)
+uint64_t learner_device_cold(const struct learner_state *s, uint32_t field, uint64_t *loaded)
 {
-    struct learner_device_rows *rows = calloc(fields + 1, sizeof *rows);
-    leat_assert(rows);
-    for (uint32_t f = 0; f < fields; f++)
-        rows[f].row_bytes = table_stored_bytes(model_table(s->model, f));
-    bool is_good = true;
-    for (uint32_t f = 0; f < fields && is_good; f++)
-        is_good = gather_field(s, rows, f, since, epoch, model_error_place(s->model));
-    model_device_set_epoch(s->model, epoch + 1);
-    return rows;
+    uint32_t number;
+    const struct device_table *t = model_device_table(s->model, field, &number);
+    *loaded += number == 0 ? device_table_stats(t).loaded : 0;
+    return device_table_below(t, number).cold;
 }
 
-void learner_device_settle(struct learner_state *s, uint32_t fields, struct learner_device_rows *rows,
-                           bool is_published)
+uint64_t learner_device_total(const struct learner_state *s, uint32_t field)
+{
+    uint32_t number;
+    uint64_t bytes = 0;
+    const struct device_table *t = model_device_table(s->model, field, &number);
+    return device_table_below(t, number).cold > 0 ? model_device_stats(s->model, field, &bytes).rows : 0;
+}
+
+bool learner_device_is_held(const struct learner_state *s, uint32_t fields)
+{
+    bool is_held = false;
+    for (uint32_t f = 0; f < fields; f++) {
+        uint32_t number;
+        const struct device_table *t = model_device_table(s->model, f, &number);
+        is_held |= number == 0 && (device_table_is_held(t) || device_table_is_pressed(t));
+    }
+    return is_held;
+}
+
+void learner_device_settle(struct learner_state *s, uint32_t fields, bool is_published)
 {
     for (uint32_t f = 0; f < fields; f++) {
         uint32_t number;
         struct device_table *t = model_device_table(s->model, f, &number);
         if (number == 0)
             device_table_snapshot_end(t, is_published);
-        buffer_free(&rows[f].removed);
-        buffer_free(&rows[f].rows);
-        buffer_free(&rows[f].counts);
     }
-    free(rows);
 }
 
 bool learner_device_restore(struct learner_state *s, uint32_t field, uint8_t kind, const void *items,
@@ -219,10 +218,13 @@ bool learner_device_restore(struct learner_state *s, uint32_t field, uint8_t kin
 
 bool learner_device_restored(struct learner_state *s, uint32_t fields, uint32_t epoch)
 {
+    struct gpu_error *error = model_error_place(s->model);
     for (uint32_t f = 0; f < fields; f++) {
         uint32_t number;
         struct device_table *t = model_device_table(s->model, f, &number);
-        if (number == 0 && !device_table_restored(t, model_error_place(s->model)))
+        if (number == 0 && !device_table_restored(t, error))
+            return false;
+        if (s->totals[f] > 0 && !device_table_restored_cold(t, number, s->totals[f], error))
             return false;
     }
     model_device_set_epoch(s->model, epoch + 1);

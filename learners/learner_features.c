@@ -218,6 +218,12 @@ bool learner_features_load(struct operator_context *context, struct str list)
     return list.length == 0;
 }
 
+bool learner_has_cold(const struct operator_context *context)
+{
+    const struct learner_config *c = context->config;
+    return context->cold_store != NULL && c->model.rows_max == 0;
+}
+
 bool learner_make_model(struct operator_context *context)
 {
     struct learner_config *c = context->config;
@@ -228,7 +234,7 @@ bool learner_make_model(struct operator_context *context)
     if (c->model.is_on_device)
         return learner_attach(context);
     model_set_team(s->model, context->team);
-    for (uint32_t f = 0; f < c->sparse_count && context->cold_store != NULL && c->model.rows_max == 0; f++)
+    for (uint32_t f = 0; f < c->sparse_count && learner_has_cold(context); f++)
         model_set_cold(
             s->model, f,
             context->cold_store(context, s->tables[f], table_stored_bytes(model_table(s->model, f))));

@@ -6,9 +6,11 @@
  *   'R' field, rows as table_stored_bytes says
  *   'C' field, blocks of the admission sketch that changed
  *   'T' field, how many rows the table has, in memory and cold; only where it has cold ones (at the barrier)
- * 'D', 'R' and 'C' are written by the checkpoint's thread while the lane goes on (table_snapshot.c).
+ * 'D', 'R' and 'C' are written by the checkpoint's thread while the lane goes on (table_snapshot.c; of a GPU
+ * device_snapshot.c: there 'D' of all fields first, and records of fields by turns, as pieces come).
  * Restoring applies records in order: base, then deltas; the last 'S' counts.
  */
+#include "learners/device_table.h"
 #include "learners/learner.h"
 #include "learners/table_cold.h"
 #include "learners/table_inline.h"
@@ -40,8 +42,7 @@ struct learner_snapshot {
     uint32_t fields, epoch;
     struct table_snapshot *tables[MODEL_FIELDS_MAX];
     const struct table_keys *removed[MODEL_FIELDS_MAX];
-    struct learner_device_rows *device; /* [fields] of a GPU, instead of tables */
-    atomic_int outcome;                 /* 0: not known; 1: published; 2: abandoned */
+    atomic_int outcome; /* 0: not known; 1: published; 2: abandoned */
 };
 
 struct rows_writer {
@@ -74,37 +75,20 @@ static void begin_items(struct rows_writer *w, uint8_t kind, size_t item_bytes)
     buffer_append(&w->buffer, &w->head, sizeof w->head);
 }
 
-/* Items that lie in a buffer, some at a time. */
-static bool write_items(struct rows_writer *w, uint8_t kind, const struct byte_buffer *items,
-                        size_t item_bytes)
+static bool write_removed(struct rows_writer *w, const struct table_keys *removed)
 {
-    size_t count = items->length / item_bytes, piece = MAX(RECORD_BYTES / item_bytes, (size_t)1);
     bool is_ok = true;
-    begin_items(w, kind, item_bytes);
-    for (size_t at = 0; at < count && is_ok; at += piece)
-        is_ok = put_rows(w, items->data + at * item_bytes, MIN(count - at, piece));
+    begin_items(w, 'D', sizeof(uint64_t));
+    for (size_t at = 0; at < removed->count && is_ok; at += 4096)
+        is_ok = put_rows(w, removed->items + at, MIN(removed->count - at, (size_t)4096));
     return is_ok && flush_rows(w);
-}
-
-static bool write_device(const struct learner_device_rows *rows, uint32_t field, struct snapshot_writer *out)
-{
-    struct rows_writer w = {.out = out, .head = {.version = STATE_VERSION, .field = (uint16_t)field}};
-    bool is_ok = write_items(&w, 'D', &rows->removed, sizeof(uint64_t)) &&
-                 write_items(&w, 'R', &rows->rows, rows->row_bytes) &&
-                 write_items(&w, 'C', &rows->counts, sizeof(struct sketch_block));
-    buffer_free(&w.buffer);
-    return is_ok;
 }
 
 static bool write_table(struct learner_snapshot *s, uint32_t field, struct snapshot_writer *out)
 {
     const struct table_keys *removed = s->removed[field];
     struct rows_writer w = {.out = out, .head = {.version = STATE_VERSION, .field = (uint16_t)field}};
-    bool is_ok = true;
-    begin_items(&w, 'D', sizeof(uint64_t));
-    for (size_t at = 0; at < removed->count && is_ok; at += 4096)
-        is_ok = put_rows(&w, removed->items + at, MIN(removed->count - at, (size_t)4096));
-    is_ok = is_ok && flush_rows(&w);
+    bool is_ok = write_removed(&w, removed);
     begin_items(&w, 'R', table_stored_bytes(model_table(s->state->model, field)));
     is_ok = is_ok && table_snapshot_write(s->tables[field], put_rows, &w) && flush_rows(&w);
     begin_items(&w, 'C', sizeof(struct sketch_block));
@@ -113,12 +97,69 @@ static bool write_table(struct learner_snapshot *s, uint32_t field, struct snaps
     return is_ok;
 }
 
+/* A set of tables of a device, whose rows come by pieces. */
+struct set_writer {
+    struct rows_writer w;
+    uint32_t first; /* field of its first table */
+    size_t row_bytes;
+};
+
+static bool put_of(struct set_writer *s, uint8_t kind, uint32_t table, const void *items, size_t item_bytes,
+                   size_t count)
+{
+    uint16_t field = (uint16_t)(s->first + table);
+    if (s->w.head.kind != kind || s->w.head.field != field) {
+        if (!flush_rows(&s->w))
+            return false;
+        s->w.head.field = field;
+        begin_items(&s->w, kind, item_bytes);
+    }
+    return put_rows(&s->w, items, count);
+}
+
+static bool put_set_rows(void *argument, uint32_t table, const void *rows, size_t count)
+{
+    struct set_writer *s = argument;
+    return put_of(s, 'R', table, rows, s->row_bytes, count);
+}
+
+static bool put_set_counts(void *argument, uint32_t table, const void *blocks, size_t count)
+{
+    return put_of(argument, 'C', table, blocks, sizeof(struct sketch_block), count);
+}
+
+static bool write_device(struct learner_snapshot *s, struct snapshot_writer *out)
+{
+    struct set_writer set = {.w = {.out = out, .head = {.version = STATE_VERSION}}};
+    uint32_t number;
+    bool is_ok = true;
+    for (uint32_t f = 0; f < s->fields && is_ok; f++) {
+        const struct device_table *t = model_device_table(s->state->model, f, &number);
+        set.w.head.field = (uint16_t)f;
+        is_ok = write_removed(&set.w, device_table_removed(t, number));
+    }
+    for (uint32_t f = 0; f < s->fields && is_ok; f++) {
+        struct device_table *t = model_device_table(s->state->model, f, &number);
+        struct gpu_error error; /* the lane notices it, too: it stays */
+        if (number != 0)
+            continue;
+        set.first = f;
+        set.row_bytes = device_table_stored_bytes(t);
+        is_ok = device_table_snapshot_write(t, put_set_rows, put_set_counts, &set, &error);
+    }
+    is_ok = is_ok && flush_rows(&set.w);
+    buffer_free(&set.w.buffer);
+    return is_ok;
+}
+
 static bool write_tables(void *argument, struct snapshot_writer *out)
 {
     struct learner_snapshot *s = argument;
     bool is_ok = true;
+    if (s->state->gpu_api)
+        return write_device(s, out);
     for (uint32_t f = 0; f < s->fields && is_ok; f++)
-        is_ok = s->device ? write_device(&s->device[f], f, out) : write_table(s, f, out);
+        is_ok = write_table(s, f, out);
     return is_ok;
 }
 
@@ -137,14 +178,23 @@ void learner_snapshot_settle(struct learner_state *state, bool is_closing)
     int outcome = atomic_load_explicit(&s->outcome, memory_order_acquire);
     if (outcome == 0 && !is_closing)
         return;
-    for (uint32_t f = 0; f < s->fields && !s->device; f++)
+    for (uint32_t f = 0; f < s->fields && !state->gpu_api; f++)
         table_snapshot_end(model_table(state->model, f), outcome == 1);
-    if (s->device)
-        learner_device_settle(state, s->fields, s->device, outcome == 1);
+    if (state->gpu_api)
+        learner_device_settle(state, s->fields, outcome == 1);
     if (outcome == 1)
         state->published = s->epoch;
     state->snapshot = NULL;
     free(s);
+}
+
+bool learner_is_held(const struct operator_context *context)
+{
+    const struct learner_config *c = context->config;
+    const struct learner_snapshot *s = c->state->snapshot;
+    return s != NULL && c->state->gpu_api != NULL &&
+           atomic_load_explicit(&s->outcome, memory_order_acquire) == 0 &&
+           learner_device_is_held(c->state, s->fields);
 }
 
 static bool put_state(const struct learner_state *state, uint32_t labels, uint32_t epoch,
@@ -189,16 +239,24 @@ static bool put_features(const struct learner_config *c, struct snapshot_writer 
     return is_ok;
 }
 
+/* Of a table that has cold rows; else 0. */
+static uint64_t total_of(const struct learner_state *state, uint32_t field)
+{
+    const struct table *table = model_table(state->model, field);
+    if (state->gpu_api)
+        return learner_device_total(state, field);
+    return table->cold != NULL && table->cold->rows > 0 ? table_rows(table) : 0;
+}
+
 static bool put_totals(const struct learner_state *state, uint32_t fields, struct snapshot_writer *out)
 {
     bool is_ok = true;
     for (uint32_t f = 0; f < fields && is_ok; f++) {
-        const struct table *table = model_table(state->model, f);
         struct {
             struct record_head head;
             uint64_t rows;
-        } record = {{'T', STATE_VERSION, (uint16_t)f, sizeof record.rows}, table_rows(table)};
-        if (table->cold != NULL && table->cold->rows > 0)
+        } record = {{'T', STATE_VERSION, (uint16_t)f, sizeof record.rows}, total_of(state, f)};
+        if (record.rows > 0)
             is_ok = snapshot_put(out, SNAPSHOT_GLOBAL, &record, sizeof record);
     }
     return is_ok;
@@ -221,13 +279,13 @@ bool learner_snapshot(struct operator_context *context, struct snapshot_writer *
     s->epoch = epoch;
     uint32_t since = snapshot_is_base(writer) ? 0 : state->published;
     if (state->gpu_api) {
-        s->device = learner_device_gather(state, s->fields, since, epoch);
+        learner_device_begin(state, s->fields, since, epoch);
         if (!learner_check_device(context)) {
             free(s);
             return false;
         }
     }
-    for (uint32_t f = 0; f < s->fields && !s->device; f++) {
+    for (uint32_t f = 0; f < s->fields && !state->gpu_api; f++) {
         struct table *table = model_table(state->model, f);
         s->tables[f] = table_snapshot_begin(table, since, epoch, &s->removed[f]);
         if (table->cold != NULL)
@@ -274,7 +332,9 @@ static bool restore_items(struct learner_state *state, const struct record_head 
     if (item_bytes == 0 || head->item_bytes != item_bytes || bytes % item_bytes != 0)
         return false;
     if (head->kind == 'T') {
-        if (bytes != item_bytes || table->cold == NULL)
+        bool has_store =
+            state->gpu_api ? learner_device_has_store(state, (uint32_t)field) : table->cold != NULL;
+        if (bytes != item_bytes || !has_store)
             return false;
         memcpy(&state->totals[field], items, item_bytes);
         return true;

@@ -138,7 +138,7 @@ struct gpu_error;
 bool model_can_attach(const struct model_options *options);
 bool model_attach(struct model *model, const struct model_device *device, struct gpu_error *error);
 const struct gpu_error *model_error(const struct model *model);
-/* Of a field's table on a device, and what it takes there; waits. */
+/* Of a field's table on a device, with its rows below, and what it takes there; waits. */
 struct table_stats model_device_stats(struct model *model, uint32_t field, uint64_t *bytes);
 /* The set of tables on a device that has a field, and the field's number there. */
 struct device_table *model_device_table(const struct model *model, uint32_t field, uint32_t *number);

@@ -13,6 +13,7 @@
 enum {
     EXTRA_FLOATS = LINEAR_BYTES / sizeof(float),
     ROW_BUCKET_BYTES = 32, /* of a row in its bucket: key, digest and header */
+    SNAPSHOT_PART = 8,     /* of the memory: what is taken by rows that a checkpoint copies */
 };
 
 bool model_can_attach(const struct model_options *options)
@@ -113,10 +114,11 @@ static struct device_table *table_new(struct model *m, uint32_t first, uint32_t 
     struct device_table_options o = {.api = d->api,
                                      .gpu = d->gpu,
                                      .stream = d->stream,
-                                     .tables = tables_of(m, s, memory),
+                                     .tables = tables_of(m, s, memory - memory / SNAPSHOT_PART),
                                      .stored = stored_of(m, s),
                                      .pinned_bytes =
                                          d->pinned_bytes / (first > 0 || count < m->options.fields ? 2 : 1),
+                                     .snapshot_bytes = memory / SNAPSHOT_PART,
                                      .stores = d->stores ? d->stores + first : NULL,
                                      .ahead = 1,
                                      .expire_after_us = m->options.expire_after_us};
@@ -126,6 +128,15 @@ static struct device_table *table_new(struct model *m, uint32_t first, uint32_t 
     struct device_table *t = device_table_new(&o, error);
     free(s);
     return t;
+}
+
+/* Of fields whose tables could not be made. */
+static bool stores_free(const struct model *m, const struct model_device *d, uint32_t first)
+{
+    for (uint32_t f = first; f < m->options.fields && d->stores != NULL; f++)
+        if (d->stores[f] != NULL)
+            d->stores[f]->free(d->stores[f]->self);
+    return false;
 }
 
 /* Memory by the share that a row of each kind takes, as many rows of a field of either being taken for
@@ -138,7 +149,7 @@ static bool tables_new(struct model *m, const struct model_device *d, struct gpu
     uint64_t all = row * vectors + wide * (fields - vectors);
     uint64_t share = fields == vectors ? d->memory_bytes : d->memory_bytes / MAX(all, 1U) * row * vectors;
     if (vectors > 0 && !(m->device_rows->tables[at++] = table_new(m, 0, vectors, share, d, error)))
-        return false;
+        return stores_free(m, d, vectors);
     return fields == vectors ||
            (m->device_rows->tables[at] =
                 table_new(m, vectors, fields - vectors, d->memory_bytes - share, d, error)) != NULL;
@@ -148,7 +159,7 @@ bool model_attach(struct model *m, const struct model_device *d, struct gpu_erro
 {
     leat_assert(!m->train && m->options.is_on_device);
     if (m->options.network != NETWORK_NONE && !d->api->can_matmul(d->gpu, error))
-        return false;
+        return stores_free(m, d, 0);
     m->device_rows = calloc(1, sizeof *m->device_rows);
     leat_assert(m->device_rows);
     m->device_rows->format = ROW_FP32;
@@ -222,8 +233,9 @@ struct table_stats model_device_stats(struct model *m, uint32_t field, uint64_t 
     const struct train_device *d = &m->train->device;
     if (!d->api->tables->stats(device_table_tables(t), d->stream, number, &s, &m->error))
         return (struct table_stats){0};
+    struct device_table_below below = device_table_below(t, number);
     *bytes = s.bytes;
-    return (struct table_stats){.rows = s.rows,
+    return (struct table_stats){.rows = s.rows + below.pinned + below.cold,
                                 .inserted = s.inserted,
                                 .evicted = s.evicted,
                                 .expired = s.expired,

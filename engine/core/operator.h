@@ -195,6 +195,9 @@ struct operator_kind {
     void (*process)(struct operator_context *context, uint32_t input, struct batch *batch);
     void (*process_merged)(struct operator_context *context, struct merge *merge);
     void (*on_watermark)(struct operator_context *context, int64_t watermark);
+    /* Whether the next number has to wait for the writer of the last checkpoint; its lane does something else
+     * meanwhile. Never for an operator: the writer waits for all of them. NULL: never. */
+    bool (*is_held)(const struct operator_context *context);
     bool (*snapshot)(struct operator_context *context, struct snapshot_writer *writer);
     bool (*restore)(struct operator_context *context, struct snapshot_reader *reader);
     /* Figures for the live view and the summary (learners: logloss ...); on the lane's thread, between

@@ -249,6 +249,17 @@ void stage_set_watermarks(struct stage_instance *stage, const struct slot *slot)
     plan_watermarks(stage->run->plan, slot->watermarks, stage->slot_watermarks);
 }
 
+static bool is_held(const struct stage_instance *stage)
+{
+    for (uint32_t i = 0; i < stage->stage->nodes_count; i++) {
+        const struct node_instance *node = &stage->nodes[i];
+        const struct operator_kind *kind = node->node->operator_kind;
+        if (kind != NULL && kind->is_held != NULL && kind->is_held(&node->context))
+            return true;
+    }
+    return false;
+}
+
 bool stage_is_ready(const struct stage_instance *stage)
 {
     struct run *run = stage->run;
@@ -261,7 +272,7 @@ bool stage_is_ready(const struct stage_instance *stage)
             stage_pieces(run, feeder))
             return false;
     }
-    return true;
+    return !is_held(stage);
 }
 
 void stage_run(struct stage_instance *stage, struct slot *slot)

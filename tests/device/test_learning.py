@@ -99,6 +99,19 @@ def test_killed_and_moved():
             assert folder.predictions(place) == folder.predictions(undisturbed), f"{first}, {second}, {first}"
 
 
+def test_killed_while_it_writes():
+    """Staging holds two pieces: the learner is held while the rest of a checkpoint is written, and killed in the midst."""
+    with tempfile.TemporaryDirectory() as path:
+        folder = Folder(path)
+        undisturbed = folder.job("whole", "deepfm", "cpu")
+        folder.run(undisturbed)
+        small = "hidden: [8], device_memory: 22MiB"
+        for kill in (1, 2, 4):
+            folder.run(folder.job("written", "deepfm", "cuda(0)", small), expected=[-9, 0], failpoints=f"ckpt.write=kill@{kill}")
+        folder.run(folder.job("written", "deepfm", "cuda(0)", small))
+        assert folder.predictions(os.path.join(path, "written")) == folder.predictions(undisturbed)
+
+
 def test_refused_before_it_starts():
     with tempfile.TemporaryDirectory() as path:
         folder = Folder(path)

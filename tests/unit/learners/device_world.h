@@ -90,6 +90,7 @@ static inline void put(void *to, const void *from, size_t bytes)
 
 static uint32_t window = 45;    /* how far the keys move on in a step */
 static uint32_t rows_start = 0; /* that a table has room for from the start */
+static uint64_t staging = 0;    /* snapshot_bytes; 0: as little as can be */
 
 /* The keys of a step: some often, most seldom, a window that moves on; a function of the step alone. */
 static inline void trial_fill(struct trial_batch *b, uint32_t step, uint32_t epoch)
@@ -173,6 +174,7 @@ static inline void world_init(struct world *w, enum memory memory, bool has_stor
                                            .batch_max = PLACES,
                                            .memory_bytes = (uint64_t)1 << 30};
     must(api->tables->plan(&o.tables, (uint64_t)1 << 30, &plan, &error), &error, "plan");
+    o.snapshot_bytes = staging;
     o.pinned_bytes = 0; /* as few rows as can be: the others go on to the store */
     if (memory != MEMORY_ALL)
         o.tables.memory_bytes = plan.bytes_least + (memory == MEMORY_SOME ? 400 << 10 : 0);
@@ -286,12 +288,25 @@ static inline void add_cold(struct image *image, const struct fake_rows *rows, u
     }
 }
 
+static inline bool no_blocks(void *argument, uint32_t table, const void *blocks, size_t count)
+{
+    (void)argument, (void)table, (void)blocks, (void)count;
+    return true;
+}
+
+/* Staging is as small as can be: most of it is gathered while it is written. */
+static inline void take_snapshot(struct world *w, uint32_t since, uint32_t closing, struct image *image)
+{
+    struct gpu_error error;
+    must(device_table_snapshot_begin(w->table, since, closing, &error), &error, "snapshot_begin");
+    must(device_table_snapshot_write(w->table, add_rows, no_blocks, image, &error), &error, "snapshot_write");
+}
+
 /* Memory first: what the store has of the same keys is older. */
 static inline struct image *take_image(struct world *w)
 {
     struct image *image = calloc(1, sizeof *image);
-    struct gpu_error error;
-    must(device_table_snapshot(w->table, 0, 0, add_rows, image, &error), &error, "device_table_snapshot");
+    take_snapshot(w, 0, 0, image);
     device_table_snapshot_end(w->table, false);
     for (uint32_t t = 0; t < TABLES; t++)
         if (w->cold[t] != NULL)

@@ -74,8 +74,7 @@ struct saved {
 static void save(struct world *w, uint32_t since, uint32_t closing, struct image *into,
                  struct table_keys *removed)
 {
-    struct gpu_error error;
-    must(device_table_snapshot(w->table, since, closing, add_rows, into, &error), &error, "snapshot");
+    take_snapshot(w, since, closing, into);
     for (uint32_t t = 0; t < TABLES && removed != NULL; t++) {
         const struct table_keys *keys = device_table_removed(w->table, t);
         removed[t].count = keys->count;
@@ -120,6 +119,8 @@ static void test_checkpoint(enum memory memory, const char *what)
              &error, "restore_remove");
     restore_image(&back, &s->change);
     must(device_table_restored(back.table, &error), &error, "restored");
+    for (uint32_t t = 0; t < TABLES; t++)
+        must(device_table_restored_cold(back.table, t, KEYS, &error), &error, "restored_cold");
     struct image *then = take_image(&back);
     report(is_same(now, then) && s->change.count < s->base.count + 200, what);
     world_free(&w);
@@ -182,6 +183,107 @@ static void test_cpu(void)
     free(now);
     free(cpu);
     free(again);
+}
+
+/* Keys that are back, and of which the store still has a row that expired before. */
+static uint32_t back_from_below(const struct world *w, const struct image *image)
+{
+    uint32_t count = 0;
+    for (uint32_t t = 0; t < TABLES; t++)
+        for (int key = 1; key <= KEYS; key++) {
+            const unsigned char *row = w->cold[t]->now.rows[key];
+            uint32_t seen = UINT32_MAX;
+            if (row != NULL)
+                memcpy(&seen, row + 12, sizeof seen);
+            count += seen < w->expired_before && image->has[t][key];
+        }
+    return count;
+}
+
+/* Keys come back twenty steps later; all that is there has expired then. *loaded: rows that came up all the
+ * same. */
+static struct image *run_expired(enum memory memory, uint32_t ahead, uint32_t *back, uint64_t *loaded)
+{
+    struct world w;
+    world_init(&w, memory, memory != MEMORY_ALL, ahead);
+    learn_all(&w, 1, 39);
+    w.expired_before = 1000 + 40 * 10;
+    uint64_t loaded_before = device_table_stats(w.table).loaded;
+    for (uint32_t t = 0; t < TABLES; t++)
+        device_table_expire(w.table, t, w.expired_before);
+    learn_all(&w, 40, 52);
+    *loaded = device_table_stats(w.table).loaded - loaded_before;
+    struct fake_rows before[TABLES] = {{{NULL}}};
+    for (uint32_t t = 0; t < TABLES && memory != MEMORY_ALL; t++)
+        fake_copy(&before[t], &w.cold[t]->now, STORED);
+    struct image *image = calloc(1, sizeof *image);
+    *back = 0;
+    take_snapshot(&w, 0, 0, image);
+    device_table_snapshot_end(w.table, false);
+    for (uint32_t t = 0; t < TABLES && memory != MEMORY_ALL; t++) {
+        fake_copy(&w.cold[t]->now, &before[t], STORED); /* the barrier took what had expired */
+        fake_clear(&before[t]);
+    }
+    *back = memory == MEMORY_ALL ? 0 : back_from_below(&w, image);
+    for (uint32_t t = 0; t < TABLES && memory != MEMORY_ALL; t++)
+        add_cold(image, &w.cold[t]->now, t, w.expired_before);
+    world_free(&w);
+    return image;
+}
+
+static void test_expired_below(void)
+{
+    uint32_t back[3];
+    uint64_t loaded[3];
+    struct image *all = run_expired(MEMORY_ALL, 1, &back[0], &loaded[0]);
+    struct image *at_once = run_expired(MEMORY_LEAST, 1, &back[1], &loaded[1]);
+    struct image *raised = run_expired(MEMORY_LEAST, 7, &back[2], &loaded[2]);
+    printf("# %u and %u keys are back whose rows had expired in the store\n", back[1], back[2]);
+    report(is_same(all, at_once) && is_same(all, raised) && back[1] > 10 && back[2] > 10 && loaded[1] == 0 &&
+               loaded[2] == 0,
+           "a row that has expired in the store never comes back");
+    free(all);
+    free(at_once);
+    free(raised);
+}
+
+/* Makes a step; how many rows went to the stores in it. */
+static uint64_t puts_of(struct world *w, uint32_t step)
+{
+    uint64_t before = w->cold[0]->puts + w->cold[1]->puts;
+    learn(w, step, step);
+    return w->cold[0]->puts + w->cold[1]->puts - before;
+}
+
+static void test_store_is_held(void)
+{
+    struct world all, w;
+    uint64_t held = 0, others = 0;
+    world_init(&all, MEMORY_ALL, false, 1);
+    world_init(&w, MEMORY_LEAST, true, 1);
+    learn_all(&w, 1, 20);
+    bool was_pressed = device_table_is_pressed(w.table);
+    w.cold[0]->lets_wait = w.cold[1]->lets_wait = true;
+    for (uint32_t step = 21; step <= STEPS; step++) {
+        bool is_held = step % 2 == 0;
+        w.cold[0]->is_held = w.cold[1]->is_held = is_held;
+        uint64_t puts = puts_of(&w, step);
+        *(is_held ? &held : &others) += puts;
+    }
+    learn_all(&all, 1, STEPS);
+    w.cold[0]->is_held = true;
+    bool is_pressed = device_table_is_pressed(w.table);
+    w.cold[0]->is_held = w.cold[1]->is_held = false;
+    struct image *expected = take_image(&all), *found = take_image(&w);
+    printf("# %llu rows went to stores that were held, %llu to others\n", (unsigned long long)held,
+           (unsigned long long)others);
+    report(is_same(expected, found) && held > 0 && held < others && is_pressed && !was_pressed &&
+               !device_table_is_pressed(w.table),
+           "while a store is held, as few rows as can be go there, and its table says so");
+    free(expected);
+    free(found);
+    world_free(&all);
+    world_free(&w);
 }
 
 static void test_full(void)
@@ -248,6 +350,8 @@ int main(void)
     test_checkpoint(MEMORY_ALL, "base, change and removals give the rows again");
     test_checkpoint(MEMORY_SOME, "likewise over all tiers");
     test_cpu();
+    test_expired_below();
+    test_store_is_held();
     test_full();
     return world_close();
 }

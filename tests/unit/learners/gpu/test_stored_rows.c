@@ -394,9 +394,9 @@ static void store_there(struct twins *t, uint32_t since, struct stored *out)
                                  .blocks.bytes = sizeof(struct sketch_block)};
         out[f].times = device_table_times(t->device, f);
     }
-    must(device_table_snapshot(t->device, since, t->epoch, add_rows, out, &error), &error);
+    must(device_table_snapshot_begin(t->device, since, t->epoch, &error), &error);
+    must(device_table_snapshot_write(t->device, add_rows, add_blocks, out, &error), &error);
     for (uint32_t f = 0; f < t->fields; f++) {
-        must(device_table_snapshot_counts(t->device, f, add_blocks, out, &error), &error);
         copy_keys(&out[f].removed, device_table_removed(t->device, f));
         sort_rows(&out[f]);
     }
