@@ -24,7 +24,7 @@ extern "C" {
 #endif
 
 /* The least capability: that of __reduce_max_sync and of copies to shared memory that nobody waits for. */
-enum { GPU_API_VERSION = 3, GPU_DEVICES_MAX = 16, GPU_CAPABILITY_MIN = 80 };
+enum { GPU_API_VERSION = 4, GPU_DEVICES_MAX = 16, GPU_CAPABILITY_MIN = 80 };
 
 enum gpu_failure {
     GPU_OK,
@@ -39,7 +39,7 @@ enum gpu_failure {
 
 struct gpu_error {
     enum gpu_failure failure;
-    char text[256]; /* what was expected, what was found, what to do; whole sentences */
+    char text[384]; /* what was expected, what was found, what to do; whole sentences */
 };
 
 struct gpu_device {

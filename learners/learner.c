@@ -265,7 +265,7 @@ bool learner_open(struct operator_context *context)
     s->tables_next = c->sparse_count;
     for (uint32_t f = 0; f < c->sparse_count; f++)
         s->tables[f] = (uint16_t)f;
-    if (!learner_pick_device(context) || !learner_make_model(context))
+    if (!learner_pick_device(context) || !learner_check_memory(context) || !learner_make_model(context))
         return false;
     s->columns = learner_columns_new(c);
     s->metrics = calloc(c->labels_count, sizeof *s->metrics);

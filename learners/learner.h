@@ -238,7 +238,7 @@ bool learner_make_model(struct operator_context *context);
     .inputs_max = 1, .bind = bind_, .open = learner_open, .process = learner_process,                        \
     .on_watermark = learner_on_watermark, .is_held = learner_is_held, .shape = learner_shape,                \
     .snapshot = learner_snapshot, .restore = learner_restore, .report = learner_report,                      \
-    .visit = learner_visit, .describe = learner_describe, .close = learner_close
+    .visit = learner_visit, .memory = learner_memory, .describe = learner_describe, .close = learner_close
 
 /* learner_metrics.c: the rows of `NAME.metrics`, one at each multiple of metrics_every examples, wherever
  * batches end. */
@@ -271,8 +271,16 @@ void learner_report_labels(const struct learner_config *c, struct report *report
  */
 bool learner_bind_device(struct operator_bind *bind, struct learner_config *c);
 bool learner_pick_device(struct operator_context *context);
+/* Opens the device that it would be, if it is one, into `state`; false: it has to be one, and error says what
+ * it lacks. What of its memory is free, and what tables may take of that. */
+bool learner_open_device(const struct learner_config *c, struct learner_state *state,
+                         struct gpu_error *error);
+uint64_t learner_device_free(const struct learner_config *c, const struct learner_state *state);
+uint64_t learner_device_memory(const struct learner_config *c, const struct learner_state *state);
 bool learner_attach(struct operator_context *context);
 bool learner_check_device(struct operator_context *context);
+/* In restore: whether it has failed; then, a diagnostic. */
+bool learner_restore_failed(struct operator_context *context);
 void learner_close_device(struct learner_state *state);
 void learner_device_begin(struct learner_state *state, uint32_t fields, uint32_t since, uint32_t epoch);
 bool learner_device_has_store(const struct learner_state *state, uint32_t field);
@@ -286,6 +294,11 @@ void learner_device_settle(struct learner_state *state, uint32_t fields, bool is
 bool learner_device_restore(struct learner_state *state, uint32_t field, uint8_t kind, const void *items,
                             size_t count);
 bool learner_device_restored(struct learner_state *state, uint32_t fields, uint32_t epoch);
+
+/* learner_memory.c: for `leat explain`; and before it opens: false: there is too little, and a diagnostic
+ * says how much of what is needed. */
+void learner_memory(void *config, struct memory_plan *plan);
+bool learner_check_memory(struct operator_context *context);
 
 /* learner_columns.c: a batch's columns as the model reads them; valid until the next call. */
 struct learner_columns_scratch;

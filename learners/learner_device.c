@@ -54,12 +54,26 @@ bool learner_bind_device(struct operator_bind *bind, struct learner_config *c)
     return problem == NULL;
 }
 
+static struct span device_span(const struct learner_config *c)
+{
+    return c->device.ast ? c->device.ast->span : (struct span){0, 0};
+}
+
+/* What does not fit does not fit the next time either. */
+static const char *hint_of(const struct gpu_error *error)
+{
+    return error->failure == GPU_NO_MEMORY ? "change `device_memory`, `pinned_memory` or what else it says "
+                                             "and run the job again: it goes on "
+                                             "from its last checkpoint"
+                                           : "start it again: it goes on from its last checkpoint (`leat run "
+                                             "--supervise` does so itself)";
+}
+
 static bool refuse(struct operator_context *context, const struct learner_config *c,
                    const struct gpu_error *error)
 {
-    struct span span = c->device.ast ? c->device.ast->span : (struct span){0, 0};
-    struct diag *d =
-        diag_error(context->diags, DIAG_E0901, span, "the learner cannot use its GPU: %s", error->text);
+    struct diag *d = diag_error(context->diags, DIAG_E0901, device_span(c),
+                                "the learner cannot use its GPU: %s", error->text);
     diag_hint(context->diags, d,
               "`leat help device` says what this machine has; `device: cpu` learns without one");
     return false;
@@ -68,6 +82,7 @@ static bool refuse(struct operator_context *context, const struct learner_config
 /* Whether the device opened; else error. */
 static bool open_device(struct learner_state *s, int number, struct gpu_error *error)
 {
+    *error = (struct gpu_error){.failure = GPU_OK};
     s->gpu_api = gpu_open_library(NULL, error);
     s->gpu = s->gpu_api ? s->gpu_api->open(number, error) : NULL;
     s->gpu_stream = s->gpu ? s->gpu_api->stream(s->gpu, error) : NULL;
@@ -77,28 +92,38 @@ static bool open_device(struct learner_state *s, int number, struct gpu_error *e
     return false;
 }
 
+bool learner_open_device(const struct learner_config *c, struct learner_state *s, struct gpu_error *error)
+{
+    bool learns_in_batches = c->batch > 1 || c->model.network > NETWORK_HIDDEN;
+    bool may = c->device_kind == DEVICE_CUDA ||
+               (c->device_kind == DEVICE_AUTO && learns_in_batches && model_can_attach(&c->model));
+    return !may || open_device(s, c->device_number, error) || c->device_kind == DEVICE_AUTO;
+}
+
 bool learner_pick_device(struct operator_context *context)
 {
     struct learner_config *c = context->config;
     struct gpu_error error;
-    bool learns_in_batches = c->batch > 1 || c->model.network > NETWORK_HIDDEN;
-    bool may = c->device_kind == DEVICE_CUDA ||
-               (c->device_kind == DEVICE_AUTO && learns_in_batches && model_can_attach(&c->model));
     c->model.is_on_device = false;
-    if (!may || context->only_reads)
+    if (context->only_reads)
         return true;
-    c->model.is_on_device = open_device(c->state, c->device_number, &error);
-    return c->model.is_on_device || c->device_kind == DEVICE_AUTO || refuse(context, c, &error);
+    if (!learner_open_device(c, c->state, &error))
+        return refuse(context, c, &error);
+    c->model.is_on_device = c->state->gpu_api != NULL;
+    return true;
 }
 
-static uint64_t memory_of(const struct learner_config *c, const struct learner_state *s)
+uint64_t learner_device_free(const struct learner_config *c, const struct learner_state *s)
 {
     struct gpu_device devices[GPU_DEVICES_MAX];
     struct gpu_error error;
-    int count = c->device_memory > 0 ? 0 : s->gpu_api->devices(devices, &error);
-    if (c->device_memory > 0 || count <= c->device_number)
-        return (uint64_t)c->device_memory;
-    return devices[c->device_number].memory_free / 3 * 2;
+    int count = s->gpu_api->devices(devices, &error);
+    return count <= c->device_number ? 0 : devices[c->device_number].memory_free;
+}
+
+uint64_t learner_device_memory(const struct learner_config *c, const struct learner_state *s)
+{
+    return c->device_memory > 0 ? (uint64_t)c->device_memory : learner_device_free(c, s) / 3 * 2;
 }
 
 bool learner_attach(struct operator_context *context)
@@ -112,7 +137,7 @@ bool learner_attach(struct operator_context *context)
     struct model_device device = {.api = s->gpu_api,
                                   .gpu = s->gpu,
                                   .stream = s->gpu_stream,
-                                  .memory_bytes = memory_of(c, s),
+                                  .memory_bytes = learner_device_memory(c, s),
                                   .pinned_bytes = (uint64_t)c->pinned_memory,
                                   .stores = stores};
     s->attached_us = os_monotonic_us();
@@ -125,11 +150,21 @@ bool learner_check_device(struct operator_context *context)
     const struct gpu_error *error = c->state->gpu_api ? model_error(c->state->model) : NULL;
     if (error == NULL)
         return true;
-    struct span span = c->device.ast ? c->device.ast->span : (struct span){0, 0};
-    operator_fail(
-        context, DIAG_E0901, span, error->text,
-        "start it again: it goes on from its last checkpoint (`leat run --supervise` does so itself)");
+    operator_fail(context, DIAG_E0902, device_span(c), error->text, hint_of(error));
     return false;
+}
+
+bool learner_restore_failed(struct operator_context *context)
+{
+    const struct learner_config *c = context->config;
+    const struct gpu_error *error = c->state->gpu_api ? model_error(c->state->model) : NULL;
+    if (error == NULL || error->failure == GPU_UNSUPPORTED)
+        return false; /* the latter: what the checkpoint has cannot be of these tables */
+    diag_hint(context->diags,
+              diag_error(context->diags, DIAG_E0902, device_span(c),
+                         "the checkpoint cannot be taken back: %s", error->text),
+              "%s", hint_of(error));
+    return true;
 }
 
 void learner_close_device(struct learner_state *s)
@@ -209,11 +244,16 @@ bool learner_device_restore(struct learner_state *s, uint32_t field, uint8_t kin
     struct gpu_error *error = model_error_place(s->model);
     if (count == 0)
         return true;
-    if (kind == 'C')
-        return device_table_restore_counts(t, number, items, count, error);
-    if (kind == 'D')
-        return device_table_restore_remove(t, number, items, count, error);
-    return device_table_restore(t, number, items, count, error);
+    if (kind == 'R')
+        return device_table_restore(t, number, items, count, error);
+    size_t bytes = count * (kind == 'C' ? sizeof(struct sketch_block) : sizeof(uint64_t));
+    void *aligned = malloc(bytes); /* records lie anywhere in a checkpoint */
+    leat_assert(aligned);
+    memcpy(aligned, items, bytes);
+    bool is_good = kind == 'C' ? device_table_restore_counts(t, number, aligned, count, error)
+                               : device_table_restore_remove(t, number, aligned, count, error);
+    free(aligned);
+    return is_good;
 }
 
 bool learner_device_restored(struct learner_state *s, uint32_t fields, uint32_t epoch)

@@ -341,8 +341,8 @@ static bool restore_items(struct learner_state *state, const struct record_head 
     }
     if (state->gpu_api)
         return learner_device_restore(state, (uint32_t)field, head->kind, items, bytes / item_bytes);
-    table_begin(table); /* rows that a 'D' took away make room for others */
     bool is_ok = true;
+    table_begin(table); /* rows that a 'D' took away make room for others */
     for (size_t at = 0; at < bytes && is_ok; at += item_bytes)
         is_ok = restore_item(table, head->kind, items + at);
     return is_ok;
@@ -424,7 +424,9 @@ bool learner_restore(struct operator_context *context, struct snapshot_reader *r
         }
     }
     is_ok = is_ok && is_whole && has_features && restore_state(c->state, c, &newest);
-    if (!is_ok)
+    if (learner_restore_failed(context))
+        is_ok = false;
+    else if (!is_ok)
         snapshot_corrupt(reader, context->diags, "a learner's rows or weights that cannot be of this job");
     buffer_free(&newest);
     return is_ok;

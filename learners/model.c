@@ -131,6 +131,17 @@ static void example_init(struct model *m, struct example *e)
     };
 }
 
+size_t model_example_bytes(const struct model *m)
+{
+    size_t n = m->options.vectors, floats = n * m->vector_floats, lanes = linear_lanes(m);
+    const struct example *e = NULL;
+    return m->entries_max * (sizeof *e->rows + sizeof *e->keys + sizeof *e->fields + sizeof *e->scales) +
+           m->options.dense * sizeof *e->dense + m->blocks * sizeof *e->vectors +
+           (2 * floats + m->options.dim + n * m->blocks) * sizeof(float) +
+           lanes *
+               (sizeof *e->places + sizeof *e->values + 3 * sizeof *e->weights + 4 * sizeof *e->weights64);
+}
+
 static size_t hidden_count(const struct model_options *options)
 {
     size_t count = 0;
@@ -185,7 +196,6 @@ static void pairs_init(struct model *m)
 {
     const struct optimizer_options *o = &m->options.pairs;
     size_t count = interaction_pairs(m), states = opt_state_floats(o->kind, count);
-    m->has_pairs = true;
     m->pair_weights = zeroed((count + states) * sizeof(float));
     m->pair_slopes = zeroed(count * sizeof(float));
     m->pair_scales = zeroed((size_t)m->options.vectors * m->blocks * sizeof(float));
@@ -197,33 +207,42 @@ static void pairs_init(struct model *m)
     }
 }
 
+void model_shape(struct model *m, const struct model_options *options)
+{
+    leat_assert(options->fields <= MODEL_FIELDS_MAX && options->dense <= MODEL_DENSE_MAX);
+    leat_assert(options->dim % 4 == 0);
+    struct model_options *o = &m->options;
+    *o = *options;
+    size_t hidden = hidden_count(o);
+    o->batch = MAX(o->batch, 1);
+    if (hidden == 0 || o->block == 0 || o->batch > 1)
+        o->block = 1;
+    leat_assert(o->block <= KERNELS_BLOCK);
+    if (o->network == NETWORK_NONE && hidden > 0)
+        o->network = NETWORK_HIDDEN;
+    if (o->interaction == INTERACTION_NONE && o->network <= NETWORK_HIDDEN)
+        o->vectors = 0;
+    leat_assert(o->vectors <= o->fields);
+    m->blocks = (uint32_t)FFM_ROUND(o->vectors);
+    if (o->vectors > 0)
+        m->vector_floats = o->interaction == INTERACTION_FFM ? m->blocks * o->dim : o->dim;
+    m->linear_states = opt_state_floats(o->linear.kind, 1);
+    for (uint32_t f = 0; f < o->fields; f++)
+        m->entries_max += o->is_list[f] ? MODEL_LIST_MAX : 1;
+    bool some_off = memchr(o->pair_is_off, 1, MIN(interaction_pairs(m), sizeof o->pair_is_off)) != NULL;
+    m->has_pairs = o->interaction != INTERACTION_NONE && (o->pairs.params.rate > 0.0F || some_off);
+}
+
 struct model *model_new(const struct model_options *options, const struct kernels *kernels)
 {
-    leat_assert(options->fields <= MODEL_FIELDS_MAX && options->dense <= MODEL_DENSE_MAX && kernels);
-    leat_assert(options->dim % 4 == 0);
+    leat_assert(kernels);
     struct model *m = zeroed(sizeof *m);
-    m->options = *options;
+    model_shape(m, options);
     m->k = kernels;
-    size_t hidden = hidden_count(options);
-    if (hidden == 0 || m->options.block == 0)
-        m->options.block = 1;
-    m->options.batch = MAX(m->options.batch, 1);
-    if (m->options.batch > 1)
-        m->options.block = 1;
-    leat_assert(m->options.block <= KERNELS_BLOCK);
     m->linear_step = opt_pick(kernels, options->linear.kind);
     m->embedding_step = opt_pick(kernels, options->embedding.kind);
-    if (options->network == NETWORK_NONE && hidden > 0)
-        m->options.network = NETWORK_HIDDEN;
-    if (options->interaction == INTERACTION_NONE && options->network <= NETWORK_HIDDEN)
-        m->options.vectors = 0;
-    leat_assert(m->options.vectors <= options->fields);
-    m->blocks = (uint32_t)FFM_ROUND(m->options.vectors);
-    if (m->options.vectors > 0)
-        m->vector_floats = options->interaction == INTERACTION_FFM ? m->blocks * options->dim : options->dim;
     m->zero = zeroed(m->vector_floats * sizeof(float) + 64);
     m->watermark_us = INT64_MIN;
-    m->linear_states = opt_state_floats(options->linear.kind, 1);
     m->absent = zeroed(LINEAR_BYTES);
     linear_init_payload(m, m->absent);
     place_vector(m);
@@ -231,14 +250,11 @@ struct model *model_new(const struct model_options *options, const struct kernel
     m->dense_weights = zeroed((options->dense + 1) * LINEAR_BYTES);
     for (uint32_t i = 0; i <= options->dense; i++)
         linear_init_payload(m, m->dense_weights + i * LINEAR_FLOATS);
-    for (uint32_t f = 0; f < options->fields; f++)
-        m->entries_max += options->is_list[f] ? MODEL_LIST_MAX : 1;
-    size_t pairs = interaction_pairs(m);
-    bool some_off = memchr(options->pair_is_off, 1, MIN(pairs, sizeof options->pair_is_off)) != NULL;
-    if (options->interaction != INTERACTION_NONE && (options->pairs.params.rate > 0.0F || some_off))
+    if (m->has_pairs)
         pairs_init(m);
     m->step_events = options->batch;
     bool is_trained = model_is_trained(m);
+    size_t hidden = hidden_count(options);
     leat_assert(is_trained || !options->is_on_device);
     if (is_trained && !options->is_on_device)
         model_train_init(m);

@@ -135,6 +135,15 @@ struct model_device {
     struct cold_store *const *stores;
 };
 struct gpu_error;
+/* What a model that learns by batches takes, beside its tables, before anything is made: where it learns, and
+ * of a GPU's host (pinned). device NULL: on the CPU; of a device the kernels and the stream are asked. false:
+ * it learns event by event, which takes little. */
+struct model_plan {
+    size_t input, rows, activations, parameters, scratch;
+    size_t pinned;
+};
+bool model_plan(const struct model_options *options, const struct kernels *kernels,
+                const struct model_device *device, struct model_plan *plan);
 bool model_can_attach(const struct model_options *options);
 bool model_attach(struct model *model, const struct model_device *device, struct gpu_error *error);
 const struct gpu_error *model_error(const struct model *model);

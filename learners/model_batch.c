@@ -39,6 +39,17 @@ void model_batch_init(struct model *m)
     };
 }
 
+size_t model_batch_bytes(const struct model *m)
+{
+    size_t entries = (size_t)m->options.batch * m->entries_max, vectors = entries * m->vector_floats;
+    const struct model_batch *b = NULL;
+    return entries * (2 * sizeof *b->entries + sizeof *b->keys + sizeof *b->seen + sizeof *b->found +
+                      sizeof *b->order + sizeof *b->starts + sizeof *b->scales + sizeof *b->rows +
+                      sizeof *b->places + sizeof *b->slopes + 3 * sizeof *b->weights +
+                      (m->options.linear_is_double ? 4 * sizeof *b->weights64 : 0)) +
+           2 * vectors * sizeof(float);
+}
+
 void model_batch_free(struct model *m)
 {
     struct model_batch *b = &m->batch;

@@ -18,14 +18,8 @@ enum {
 
 bool model_can_attach(const struct model_options *options)
 {
-    struct model_options o = *options;
-    o.is_on_device = true;
-    struct model m = {.options = o};
-    m.has_pairs = o.pairs.params.rate > 0.0F || memchr(o.pair_is_off, 1, sizeof o.pair_is_off) != NULL;
-    uint32_t blocks = (uint32_t)FFM_ROUND(o.vectors);
-    m.vector_floats = o.interaction == INTERACTION_FFM ? blocks * o.dim : o.dim;
-    if (o.network == NETWORK_NONE && o.hidden[0] > 0)
-        m.options.network = NETWORK_HIDDEN;
+    struct model m = {.k = NULL};
+    model_shape(&m, options);
     return model_is_trained(&m);
 }
 

@@ -214,6 +214,13 @@ void model_device_times(const struct model *m, uint32_t field, int64_t *halved_a
 void model_device_set_times(struct model *m, uint32_t field, int64_t halved_at_us, int64_t watermark_us,
                             uint32_t expired_before);
 
+/* model.c: options as they hold, and what follows of them, without memory. */
+void model_shape(struct model *m, const struct model_options *options);
+/* Of an event that waits or is learned: the arrays of struct example. */
+size_t model_example_bytes(const struct model *m);
+/* model_batch.c: of all events of a batch. */
+size_t model_batch_bytes(const struct model *m);
+
 /* model_train.c: a model that learns by batches of flat columns, on any device. */
 bool model_is_trained(const struct model *m);
 void model_train_init(struct model *m);

@@ -24,6 +24,44 @@ bool model_is_trained(const struct model *m)
            !is_clipped_by_event && m->vector_floats <= BATCH_DIM_MAX && !(has_hidden && has_sum);
 }
 
+/* FFM under dense layers, weights of pairs ...: model_batch.c's. */
+static void plan_examples(const struct model *m, struct model_plan *plan)
+{
+    plan->input = m->options.batch * model_example_bytes(m);
+    plan->rows = model_batch_bytes(m);
+}
+
+bool model_plan(const struct model_options *options, const struct kernels *kernels,
+                const struct model_device *device, struct model_plan *plan)
+{
+    struct model m = {.k = kernels};
+    model_shape(&m, options);
+    *plan = (struct model_plan){0};
+    if (!model_is_trained(&m)) {
+        plan_examples(&m, plan);
+        return m.options.batch > 1;
+    }
+    struct train_setup setup = {.options = &m.options, .device = {.kernels = batch_beside(kernels)}};
+    if (device)
+        setup.device = (struct train_device){.kernels = device->api->kernels,
+                                             .api = device->api,
+                                             .gpu = device->gpu,
+                                             .stream = device->stream};
+    struct train_plan train;
+    train_plan(&setup, &train);
+    *plan = (struct model_plan){.input = train.parts[TRAIN_INPUT],
+                                .rows = train.parts[TRAIN_ROWS],
+                                .activations = train.parts[TRAIN_ACTIVATIONS],
+                                .parameters = train.parts[TRAIN_PARAMETERS],
+                                .scratch = train.parts[TRAIN_SCRATCH],
+                                .pinned = train.host};
+    if (!device) {
+        plan->input += plan->pinned, plan->pinned = 0;
+        plan->rows += rows_cpu_bytes((size_t)MAX(m.options.batch, (uint32_t)MODEL_ROWS_MAX) * m.entries_max);
+    }
+    return true;
+}
+
 void model_train_init(struct model *m)
 {
     uint32_t events = MAX(m->options.batch, (uint32_t)MODEL_ROWS_MAX);

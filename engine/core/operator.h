@@ -159,6 +159,7 @@ static inline void row_facts_add_time(struct row_facts *facts, const char *name,
     facts->items[facts->count++].time = time;
 }
 
+struct memory_plan;
 struct model_visitor;
 struct describe;
 
@@ -217,6 +218,9 @@ struct operator_kind {
      * but what the row and the options say. */
     void (*facts)(struct operator_context *context, uint32_t input, const struct batch *batch,
                   struct row_facts *facts);
+    /* After bind, of the master copy: what open will take beside keyed state; nothing (count 0): little. Asks
+     * this machine's devices. NULL: little. */
+    void (*memory)(void *config, struct memory_plan *plan);
     /* Learners: shows the model (core/learner.h). NULL: nothing to show. */
     bool (*visit)(struct operator_context *context, struct model_visitor *visitor);
     void (*close)(struct operator_context *context);

@@ -223,6 +223,29 @@ int64_t os_file_bytes(const char *path)
     return stat(path, &info) == 0 ? (int64_t)info.st_size : -1;
 }
 
+/* The number behind `name` in a small file of the kernel's; -1: there is none ("max"). */
+static int64_t number_in(const char *path, const char *name)
+{
+    char *text;
+    size_t bytes;
+    if (os_read_file(path, 1 << 16, &text, &bytes) != 0)
+        return -1;
+    const char *at = strstr(text, name);
+    char *end = NULL;
+    long long number = at == NULL ? -1 : strtoll(at + strlen(name), &end, 10);
+    bool is_number = at != NULL && end != at + strlen(name);
+    free(text);
+    return is_number && number >= 0 ? (int64_t)number : -1;
+}
+
+int64_t os_memory_available(void)
+{
+    int64_t kib = number_in("/proc/meminfo", "MemAvailable:"),
+            limit = number_in("/sys/fs/cgroup/memory.max", "");
+    int64_t bytes = kib < 0 || kib > INT64_MAX / 1024 ? -1 : kib * 1024;
+    return limit >= 0 && (bytes < 0 || limit < bytes) ? limit : bytes;
+}
+
 bool os_lock(int fd)
 {
     enum { WAIT_MS = 3000, TRY_MS = 10 };

@@ -42,6 +42,9 @@ int os_read_file(const char *path, size_t max_bytes, char **data, size_t *bytes)
 /* Free bytes of the file system that holds path, or -1. */
 int64_t os_free_bytes(const char *path);
 int64_t os_file_bytes(const char *path); /* -1: not there */
+/* Memory that can be had without ending others, by the kernel's estimate and the process's control group; -1:
+ * not known. */
+int64_t os_memory_available(void);
 /* The exclusive flock of a file. A process that was killed holds its own until the kernel has freed its
  * memory, so a lock that is held is asked for again for 3 s: who starts a job right after `kill -9` gets it.
  */

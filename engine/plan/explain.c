@@ -2,6 +2,8 @@
  * columns that it adds or leaves out, what it keeps in memory and how far its watermark stays behind. */
 #include "plan/explain.h"
 
+#include "core/memory_plan.h"
+
 enum { LINE_COLUMNS = 100, NAME_COLUMNS_MAX = 20, DETAIL_INDENT = 8 };
 
 static uint32_t columns_of(const char *text)
@@ -34,6 +36,21 @@ static void put_columns(struct byte_buffer *out, const struct plan_node *node, s
     put_detail(out, "-", explain_dropped(node, arena));
 }
 
+/* What the step takes when it opens, beside its state. */
+static void put_taken(struct byte_buffer *out, const struct plan_node *node, struct arena *arena)
+{
+    struct memory_plan plan = {.count = 0};
+    if (node->operator_kind == NULL || node->operator_kind->memory == NULL)
+        return;
+    node->operator_kind->memory(node->config, &plan);
+    if (plan.count == 0)
+        return;
+    const char *text = arena_printf(arena, "%s, %s", plan.where, memory_plan_text(&plan, false, arena));
+    if (memory_plan_bytes(&plan, true) > 0)
+        text = arena_printf(arena, "%s; pinned on the host, %s", text, memory_plan_text(&plan, true, arena));
+    put_detail(out, "takes:", text);
+}
+
 static void put_node(struct byte_buffer *out, const struct plan *plan, const struct plan_node *node,
                      uint32_t name_columns, struct arena *arena)
 {
@@ -53,6 +70,7 @@ static void put_node(struct byte_buffer *out, const struct plan *plan, const str
     put_columns(out, node, arena);
     if (node->needs_memory)
         put_detail(out, "memory:", "keeps state");
+    put_taken(out, node, arena);
     if (node->hold_us == INT64_MAX)
         put_detail(out, "watermark:", "holds rows back until the input has ended");
     else if (node->hold_us > 0)

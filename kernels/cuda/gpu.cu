@@ -26,6 +26,21 @@ bool gpu_is_good(gpu *gpu, gpu_error *error)
     return false;
 }
 
+/* What somebody can do about a device that has failed so, beside starting again. */
+static const char *advice_of(cudaError_t status)
+{
+    switch (status) {
+    case cudaErrorIllegalAddress:
+        return "It is a fault of leat's kernels: please report it, with what compute-sanitizer says of the "
+               "run.";
+    case cudaErrorECCUncorrectable:
+        return "Its memory is at fault: `nvidia-smi -q -d ECC,ROW_REMAPPER` counts how often; if it comes "
+               "back, reset or replace the device.";
+    default:
+        return "`nvidia-smi` says whether the device is still there, the kernel's log (Xid) what it met.";
+    }
+}
+
 bool gpu_note(gpu *gpu, cudaError_t status, const char *what)
 {
     if (status == cudaSuccess)
@@ -36,8 +51,8 @@ bool gpu_note(gpu *gpu, cudaError_t status, const char *what)
         gpu_refuse(
             &gpu->failed, GPU_FAILED,
             "Device %d failed in %s: %s (%s). Nothing on it can be trusted any more: the process has to end "
-            "and be started again from its last checkpoint.",
-            gpu->device, what, cudaGetErrorString(status), cudaGetErrorName(status));
+            "and be started again from its last checkpoint. %s",
+            gpu->device, what, cudaGetErrorString(status), cudaGetErrorName(status), advice_of(status));
     pthread_mutex_unlock(&gpu->lock);
     return false;
 }
@@ -126,7 +141,7 @@ static void *allocated(gpu *gpu, void *memory, cudaError_t status, size_t bytes,
         error, GPU_NO_MEMORY,
         "%zu MiB of %s were asked for and do not fit; device %d has %zu of %zu MiB free. Make tables or "
         "batches smaller, or end who else uses it.",
-        bytes >> 20, where, gpu->device, free_bytes >> 20, all_bytes >> 20);
+        (bytes + (1 << 20) - 1) >> 20, where, gpu->device, free_bytes >> 20, all_bytes >> 20);
     return NULL;
 }
 

@@ -62,9 +62,8 @@ static void fill_places(struct train_input *in)
     }
 }
 
-bool train_input_init(struct train_input *in, const struct model_options *options,
-                      const struct train_device *device, uint32_t capacity, const struct net *net,
-                      struct gpu_error *error)
+void train_input_shape(struct train_input *in, const struct model_options *options,
+                       const struct train_device *device, uint32_t capacity, const struct net *net)
 {
     *in = (struct train_input){.options = options,
                                .device = device,
@@ -79,7 +78,21 @@ bool train_input_init(struct train_input *in, const struct model_options *option
         in->places_max += each * capacity;
     }
     in->bytes = lay_out(in, &in->host, NULL);
-    in->block = train_host_new(device, in->bytes, error);
+}
+
+size_t train_input_host_bytes(const struct train_input *in)
+{
+    size_t lists = in->has_lists ? in->places_max * sizeof(uint64_t) : 0;
+    for (uint32_t f = 0; f < in->options->fields; f++)
+        lists += in->options->is_list[f] ? ((size_t)in->capacity + 1) * sizeof(uint32_t) : 0;
+    return in->bytes + lists + in->capacity * sizeof *in->event_seen;
+}
+
+bool train_input_make(struct train_input *in, struct gpu_error *error)
+{
+    const struct model_options *options = in->options;
+    uint32_t capacity = in->capacity;
+    in->block = train_host_new(in->device, in->bytes, error);
     if (!in->block)
         return false;
     lay_out(in, &in->host, in->block);

@@ -47,10 +47,12 @@ struct train_input {
     uint32_t *event_seen;                      /* [capacity] */
 };
 
-/* false: error. The device's part is taken by train_input_take, in both walks (memory.h). */
-bool train_input_init(struct train_input *in, const struct model_options *options,
-                      const struct train_device *device, uint32_t capacity, const struct net *net,
-                      struct gpu_error *error);
+/* Its shape, and how many bytes its host memory will be, without any. Then train_input_make takes that
+ * (false: error), and train_input_take the device's part, in both walks (memory.h). */
+void train_input_shape(struct train_input *in, const struct model_options *options,
+                       const struct train_device *device, uint32_t capacity, const struct net *net);
+size_t train_input_host_bytes(const struct train_input *in);
+bool train_input_make(struct train_input *in, struct gpu_error *error);
 void train_input_take(struct train_input *in, struct train_memory *memory);
 void train_input_free(struct train_input *in);
 

@@ -13,6 +13,12 @@ void rows_cpu_init(struct rows_cpu *rows, struct table *tables, size_t vector_at
     leat_assert(rows->found && rows->steps && rows->none);
 }
 
+size_t rows_cpu_bytes(size_t places_max)
+{
+    const struct rows_cpu *rows = NULL;
+    return (places_max + 1) * (sizeof *rows->found + sizeof *rows->steps + sizeof *rows->none);
+}
+
 void rows_cpu_free(struct rows_cpu *rows)
 {
     free(rows->found);

@@ -15,6 +15,7 @@ struct rows_cpu {
 
 /* places_max: of a batch or a call. The tables stay the model's. */
 void rows_cpu_init(struct rows_cpu *rows, struct table *tables, size_t vector_at, size_t places_max);
+size_t rows_cpu_bytes(size_t places_max);
 void rows_cpu_free(struct rows_cpu *rows);
 struct train_rows rows_cpu_of(struct rows_cpu *rows);
 

@@ -138,8 +138,8 @@ static bool send_constants(struct train *t, struct gpu_error *error)
     return is_good;
 }
 
-/* Shapes alone: nothing is taken, but for what events come into. */
-static bool shape(struct train *t, const struct train_setup *setup, struct gpu_error *error)
+/* Shapes alone: nothing is taken. */
+static void shape(struct train *t, const struct train_setup *setup)
 {
     const struct model_options *o = setup->options;
     *t = (struct train){.options = o, .device = setup->device, .rows = setup->rows, .epoch = 1};
@@ -153,35 +153,52 @@ static bool shape(struct train *t, const struct train_setup *setup, struct gpu_e
     for (uint32_t i = 0; i < t->groups_count; i++)
         t->places_max = MAX(t->places_max, t->groups[i].places_max);
     t->scratch_bytes = scratch_of(t);
-    return train_input_init(&t->batch, o, &t->device, o->batch, &t->net, error) &&
-           train_input_init(&t->call, o, &t->device, MODEL_ROWS_MAX, &t->net, error);
+    train_input_shape(&t->batch, o, &t->device, o->batch, &t->net);
+    train_input_shape(&t->call, o, &t->device, MODEL_ROWS_MAX, &t->net);
 }
 
-static struct train *new_shape(const struct train_setup *setup, struct gpu_error *error)
+static struct train *new_shape(const struct train_setup *setup)
 {
     struct train *t = calloc(1, sizeof *t);
     leat_assert(t);
-    if (shape(t, setup, error)) {
-        take_all(t, &t->memory);
-        return t;
-    }
+    shape(t, setup);
+    return t;
+}
+
+/* Places of the numbers by column, their starts, and how many columns there are. */
+static size_t host_numbers_bytes(const struct train *t)
+{
+    return (((size_t)t->options->dense + 1) * ((size_t)t->batch.capacity + 1) + 1) * sizeof(uint32_t);
+}
+
+static size_t host_logits_bytes(const struct train *t)
+{
+    return (size_t)MAX(t->options->labels, 1U) * MODEL_ROWS_MAX * sizeof(float);
+}
+
+void train_plan(const struct train_setup *setup, struct train_plan *plan)
+{
+    struct train *t = new_shape(setup);
+    take_all(t, &t->memory);
+    memcpy(plan->parts, t->memory.parts, sizeof plan->parts);
+    plan->host = train_input_host_bytes(&t->batch) + train_input_host_bytes(&t->call) + host_logits_bytes(t) +
+                 host_numbers_bytes(t) + MODEL_ROWS_MAX;
     train_free(t);
-    return NULL;
 }
 
 struct train *train_new(const struct train_setup *setup, struct gpu_error *error)
 {
-    struct train *t = new_shape(setup, error);
-    if (!t)
-        return NULL;
-    size_t logits = (size_t)MAX(t->options->labels, 1U) * MODEL_ROWS_MAX;
-    size_t numbers = ((size_t)t->options->dense + 1) * ((size_t)t->batch.capacity + 1) + 1;
-    bool is_good = train_memory_make(&t->memory, error);
+    struct train *t = new_shape(setup);
+    bool is_good = train_input_make(&t->batch, error) && train_input_make(&t->call, error);
     if (is_good) {
         take_all(t, &t->memory);
-        t->host_logits = train_host_new(&t->device, logits * sizeof(float), error);
+        is_good = train_memory_make(&t->memory, error);
+    }
+    if (is_good) {
+        take_all(t, &t->memory);
+        t->host_logits = train_host_new(&t->device, host_logits_bytes(t), error);
         t->host_rejected = train_host_new(&t->device, MODEL_ROWS_MAX, error);
-        t->host_numbers = train_host_new(&t->device, numbers * sizeof(uint32_t), error);
+        t->host_numbers = train_host_new(&t->device, host_numbers_bytes(t), error);
         is_good = t->host_logits && t->host_rejected && t->host_numbers &&
                   train_clock_init(&t->clock, &t->device, error) && send_constants(t, error) &&
                   net_start(&t->net, setup->kernels, error);

@@ -89,6 +89,14 @@ struct train_setup {
     const struct kernels *kernels;
 };
 
+/* The memory that such a step takes, before it is made: `parts` of the device (of the host on a CPU), and of
+ * the host, pinned where there is a GPU, what events come into. A GPU's figures need its kernels. */
+struct train_plan {
+    size_t parts[TRAIN_PARTS];
+    size_t host;
+};
+void train_plan(const struct train_setup *setup, struct train_plan *plan);
+
 /* NULL: error. `options` must stay. */
 struct train *train_new(const struct train_setup *setup, struct gpu_error *error);
 void train_free(struct train *t);

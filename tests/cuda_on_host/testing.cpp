@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string>
+#include <unistd.h>
 
 #include "tests/cuda_on_host/machine.h"
 
@@ -29,6 +30,28 @@ static uint64_t seed_of_environment(uint64_t otherwise)
     return seed != NULL && *seed != 0 ? strtoull(seed, NULL, 10) : otherwise;
 }
 
+/* "700@120": as testing.h says of LEAT_CUDA_FAULT. */
+static void plant_fault_of_environment(void)
+{
+    const char *text = getenv("LEAT_CUDA_FAULT");
+    int error = 0, nth = 0, length = 0;
+    if (text == NULL || *text == 0) {
+        return;
+    }
+    if (sscanf(text, "%d@%d%n", &error, &nth, &length) != 2 || (text[length] != 0 && text[length] != ':')) {
+        fprintf(stderr, "LEAT_CUDA_FAULT: `%s` is not ERROR@NTH or ERROR@NTH:PATH\n", text);
+        abort();
+    }
+    if (text[length] == ':' && unlink(text + length + 1) != 0) {
+        return;
+    }
+    if (error == cudaErrorMemoryAllocation) {
+        cuda_model_fail_allocation(nth);
+    } else {
+        cuda_model_fail_launch(nth, error);
+    }
+}
+
 void run_begin_if_needed(void)
 {
     if (!run_has_begun) {
@@ -36,6 +59,7 @@ void run_begin_if_needed(void)
         cuda_model_begin(seed_of_environment(1), poison != NULL && (*poison == 'b' || *poison == 'B')
                                                      ? CUDA_MODEL_POISON_B
                                                      : CUDA_MODEL_POISON_A);
+        plant_fault_of_environment();
     }
 }
 

@@ -37,6 +37,10 @@ bool cuda_model_runs_agree(const char *what, void (*body)(void *context, struct 
 uint64_t cuda_model_waits(void);
 
 /* --- failures to plant, until the next cuda_model_begin --------------------------------------------------
+ *
+ * LEAT_CUDA_FAULT=ERROR@NTH plants one in a process that calls none of this: with 2 (out of memory) the nth
+ * allocation from its start fails, with another of CUDA's numbers the nth launch. ERROR@NTH:PATH: once, by
+ * whoever begins while there is a file PATH, which is removed then.
  */
 void cuda_model_fail_allocation(int nth);        /* the n-th allocation from now, from 1 */
 void cuda_model_fail_launch(int nth, int error); /* the n-th launch from now ends with error: sticky */

@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""Devices that fail while a learner is on them, on the host's model of a GPU, whose run time then answers as CUDA does
+(LEAT_CUDA_FAULT, tests/cuda_on_host/testing.h): the run ends with a message and nothing half-written, and the next one,
+by hand or under --supervise, ends with the output and the weights of a run that nothing happened to.
+
+    tests/device/test_faults.py PATH_OF_LEAT PATH_OF_LEAT_CUDA_ON_HOST_SO
+"""
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from test_learning import LEAT, LIBRARY, Folder, tap  # noqa: E402
+
+EVENTS = 3000
+OUT_OF_MEMORY = 2
+# CUDA's numbers, and what the message has to say. A device that fell off the bus answers with cudaErrorUnknown.
+FAULTS = {
+    "illegal access": (700, "cudaErrorIllegalAddress", "report it"),
+    "ECC error": (214, "cudaErrorECCUncorrectable", "ROW_REMAPPER"),
+    "lost device": (999, "cudaErrorUnknown", "nvidia-smi"),
+}
+FAILED = 1
+
+
+def leat(*arguments, expected=(0,), fault="", failpoints="", to="stderr"):
+    environment = {**os.environ, "LEAT_CUDA_LIBRARY": LIBRARY, "LEAT_CUDA_FAULT": fault, "LEAT_FAILPOINTS": failpoints}
+    done = subprocess.run([LEAT, *arguments], check=False, capture_output=True, text=True, env=environment, timeout=200)
+    assert done.returncode in expected, (fault, done.returncode, done.stdout[-800:], done.stderr[-2000:])
+    return getattr(done, to)
+
+
+def changed(place, changes):
+    """The job with other text; returns its place."""
+    with open(place + ".leat", encoding="utf-8") as file:
+        text = file.read()
+    for old, new in changes.items():
+        assert old in text, old
+        text = text.replace(old, new)
+    with open(place + ".leat", "w", encoding="utf-8") as file:
+        file.write(text)
+    return place
+
+
+def weights(place):
+    out = place + ".safetensors"
+    leat("model", "export", place + ".state", "--out", out)
+    with open(out, "rb") as file:
+        return file.read()
+
+
+def learned(folder, place):
+    return folder.predictions(place), weights(place)
+
+
+class Undisturbed:
+    """A run that nothing happens to."""
+
+    def __init__(self, path, kind="dcnv2", more=None):
+        self.folder, self.kind, self.more = Folder(path, EVENTS), kind, more
+        place = self.job("undisturbed")
+        leat("run", place + ".leat")
+        self.learned = learned(self.folder, place)
+
+    def job(self, name):
+        return self.folder.job(name, self.kind, "cuda(0)", self.more)
+
+
+def check_message(output, name, advice):
+    assert "error[E0902]" in output and name in output and advice in output, output
+    assert "last checkpoint" in output and "--supervise" in output, output
+
+
+def test_ends_with_a_message_and_goes_on():
+    """At seeded launches: what is there after the fault is whole lines of what comes in the end."""
+    chance = random.Random(7)
+    with tempfile.TemporaryDirectory() as path:
+        whole = Undisturbed(path)
+        for name, (number, said, advice) in FAULTS.items():
+            place = whole.job(f"fault-{name[:3]}")
+            output = leat("run", place + ".leat", expected=[FAILED], fault=f"{number}@{chance.randrange(200, 6000)}")
+            check_message(output, said, advice)
+            if os.path.exists(place + ".jsonl"):
+                so_far = whole.folder.predictions(place)
+                assert whole.learned[0].startswith(so_far) and so_far[-1:] in (b"", b"\n"), name
+            leat("run", place + ".leat")
+            assert learned(whole.folder, place) == whole.learned, name
+
+
+def test_supervised_it_starts_again():
+    """The file is the one fault that there is: the life that meets it takes it away."""
+    chance = random.Random(8)
+    with tempfile.TemporaryDirectory() as path:
+        whole = Undisturbed(path)
+        for name, (number, said, advice) in FAULTS.items():
+            place, once = whole.job(f"again-{name[:3]}"), os.path.join(path, "once")
+            with open(once, "w", encoding="utf-8"):
+                pass
+            output = leat("run", place + ".leat", "--supervise", fault=f"{number}@{chance.randrange(200, 6000)}:{once}")
+            check_message(output, said, advice)
+            assert output.count("starting it again from its newest checkpoint") == 1, output
+            assert learned(whole.folder, place) == whole.learned, name
+
+
+def test_out_of_memory():
+    """An allocation that fails ends the start, which says how much was wanted; nothing is there that was not before."""
+    with tempfile.TemporaryDirectory() as path:
+        whole = Undisturbed(path)
+        for nth in (1, 30):
+            place = whole.job(f"memory-{nth}")
+            output = leat("run", place + ".leat", expected=[FAILED], fault=f"{OUT_OF_MEMORY}@{nth}")
+            assert "error[E0901]" in output and "do not fit" in output, output
+            leat("run", place + ".leat")
+            assert learned(whole.folder, place) == whole.learned, nth
+
+
+def test_out_of_memory_while_it_runs():
+    with tempfile.TemporaryDirectory() as path:
+        whole = Undisturbed(path)
+        place, output, nth = whole.job("late"), "error[E0901]", 80
+        while "error[E0901]" in output:
+            nth += 3
+            output = leat("run", place + ".leat", expected=[FAILED], fault=f"{OUT_OF_MEMORY}@{nth}")
+        assert "error[E0902]" in output and "do not fit" in output and "`device_memory`" in output, output
+        leat("run", place + ".leat")
+        assert learned(whole.folder, place) == whole.learned
+
+
+def test_more_memory_than_there_is():
+    """Both devices: refused before anything is written, with what it takes, by part."""
+    wide = "sparse: [" + ", ".join(f"user + {i}" for i in range(64)) + "]"
+    with tempfile.TemporaryDirectory() as path:
+        folder = Folder(path)
+        for device, more, changes, parts in (
+                ("cpu", "hidden: [8], cross_layers: 16",
+                 {"sparse: [user, item, cat, hour]": wide, "dim: 8": "dim: 512", "batch: 32": "batch: 65536"},
+                 ("activations 528.1 GiB", "parameters 192.0 GiB", "make `batch` smaller")),
+                ("cuda(0)", "hidden: [8], device_memory: 4095MiB", {}, ("tables 4.0 GiB", "`device_memory`"))):
+            place = changed(folder.job("large", "dcnv2", device, more), changes)
+            output = leat("run", place + ".leat", expected=[FAILED])
+            assert "error[E0903]" in output and all(part in output for part in parts), output
+            assert not os.path.exists(place + ".jsonl")
+            told = leat("explain", place + ".leat", to="stdout")
+            assert "takes: " + ("of cuda(0)" if device != "cpu" else "on the CPU") in told, told
+
+
+def test_a_checkpoint_of_something_else():
+    """Other dims, another model: refused, whichever device wrote it, and what is there stays."""
+    with tempfile.TemporaryDirectory() as path:
+        folder = Folder(path)
+        for first, second in (("cuda(0)", "cuda(0)"), ("cpu", "cuda(0)")):
+            place = folder.job("one", "dcnv2", first)
+            leat("run", place + ".leat")
+            before = learned(folder, place)
+            for kind, changes in (("dcnv2", {"dim: 8": "dim: 16"}), ("dlrm", {})):
+                changed(folder.job("one", kind, second), changes)
+                output = leat("run", place + ".leat", expected=[FAILED])
+                assert "error[E0703]" in output, output
+            folder.job("one", "dcnv2", first)
+            assert learned(folder, place) == before, (first, second)
+            for name in os.listdir(path):
+                if name.startswith("one"):
+                    shutil.rmtree(os.path.join(path, name), ignore_errors=True)
+            os.remove(place + ".jsonl")
+
+
+if __name__ == "__main__":
+    sys.exit(tap.run(globals()))
