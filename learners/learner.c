@@ -308,11 +308,12 @@ static void emit(struct operator_context *context, const struct learner_config *
 static bool is_frozen_out(const struct learner_config *c, const struct model_input *in, double *logits,
                           uint32_t i)
 {
-    bool is_good = isfinite(in->labels[i]) && (!in->weights || isfinite(in->weights[i]));
-    for (uint32_t l = 1; l < c->labels_count; l++)
-        is_good = is_good && isfinite(in->more_labels[l - 1][i]);
-    for (uint32_t l = 0; l < c->labels_count; l++)
-        is_good = is_good && isfinite(logits[(size_t)l * BATCH_ROWS + i]);
+    bool is_good = !in->weights || isfinite(in->weights[i]), is_share = c->model.loss == LOSS_LOGISTIC;
+    for (uint32_t l = 0; l < c->labels_count; l++) {
+        float label = l == 0 ? in->labels[i] : in->more_labels[l - 1][i];
+        is_good = is_good && isfinite(label) && (!is_share || (label >= 0.0F && label <= 1.0F)) &&
+                  isfinite(logits[(size_t)l * BATCH_ROWS + i]);
+    }
     for (uint32_t l = 0; l < c->labels_count && !is_good; l++)
         logits[(size_t)l * BATCH_ROWS + i] = (double)NAN;
     return is_good;

@@ -63,7 +63,8 @@ struct learner_config {
 /* Rows of a kind's table, of struct learner_config. */
 #define LEARNER_INPUT_OPTIONS                                                                                \
     OPTION_EXPRESSION(struct learner_config, label, "label", OPTION_REQUIRED,                                \
-                      "what to predict: a bool or number of the input"),                                     \
+                      "what to predict: a bool or number of the input; with `loss: logistic` from 0 to 1, "  \
+                      "examples with others are rejected"),                                                  \
         LEARNER_NUMBERS_OPTIONS
 
 #define LEARNER_NUMBERS_OPTIONS                                                                              \

@@ -15,13 +15,20 @@ struct origins {
 };
 
 /* NaN and infinity are what x - x is not 0 for: a loop the compiler vectorises. */
+static void judge_labels(const struct model *m, const float *labels, uint32_t rows, uint8_t *is_good)
+{
+    bool is_share = m->options.loss == LOSS_LOGISTIC;
+    for (uint32_t i = 0; i < rows; i++)
+        is_good[i] &=
+            labels[i] - labels[i] == 0.0F && (!is_share || (labels[i] >= 0.0F && labels[i] <= 1.0F));
+}
+
 static void judge_finite(const struct model *m, const struct model_input *in, uint8_t *is_good)
 {
-    for (uint32_t i = 0; i < in->rows; i++)
-        is_good[i] = in->labels[i] - in->labels[i] == 0.0F;
+    memset(is_good, 1, in->rows);
+    judge_labels(m, in->labels, in->rows, is_good);
     for (uint32_t l = 1; l < m->options.labels; l++)
-        for (uint32_t i = 0; i < in->rows; i++)
-            is_good[i] &= in->more_labels[l - 1][i] - in->more_labels[l - 1][i] == 0.0F;
+        judge_labels(m, in->more_labels[l - 1], in->rows, is_good);
     for (uint32_t i = 0; in->weights && i < in->rows; i++)
         is_good[i] &= in->weights[i] - in->weights[i] == 0.0F;
     for (uint32_t d = 0; d < m->options.dense; d++) {

@@ -6,8 +6,10 @@ by hand or under --supervise, ends with the output and the weights of a run that
     tests/device/test_faults.py PATH_OF_LEAT PATH_OF_LEAT_CUDA_ON_HOST_SO
 """
 
+import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -146,6 +148,25 @@ def test_more_memory_than_there_is():
             assert not os.path.exists(place + ".jsonl")
             told = leat("explain", place + ".leat", to="stdout")
             assert "takes: " + ("of cuda(0)" if device != "cpu" else "on the CPU") in told, told
+
+
+def test_bad_events_hurt_nobody_else():
+    """Numbers that are not finite and labels out of range: rejected, on both devices, and the others learn alike."""
+    changes = {
+        "dense: [price, age]": "dense: [price / float(item % 9), log(float(item % 9 - 1)), age]",
+        "label: clicked": "known_early: [item], label: clicked + case when item % 9 = 5 then 2 when item % 9 = 6 then -2 else 0 end",
+    }
+    with tempfile.TemporaryDirectory() as path:
+        folder, said = Folder(path), {}
+        for device in ("cpu", "cuda(0)"):
+            place = changed(folder.job("bad-" + device[:4], "deepfm", device), changes)
+            output = leat("run", place + ".leat", to="stdout")
+            lines = [json.loads(line) for line in folder.predictions(place).splitlines()]
+            bad = [line["item"] % 9 in (0, 1, 5, 6) for line in lines]
+            assert [line["prediction"] is None for line in lines] == bad and 0 < sum(bad) < len(bad), device
+            assert re.search(rf"rejected +{sum(bad)}\b", output), output
+            said[device] = folder.predictions(place)
+        assert said["cpu"] == said["cuda(0)"]
 
 
 def test_a_checkpoint_of_something_else():
