@@ -377,7 +377,7 @@ void learner_process(struct operator_context *context, uint32_t input, struct ba
         learner_schedule(c);
         learner_columns_read(s->columns, c, &piece, &in);
         learn(context, c, &in, s->logits + at);
-        if (!learner_check_device(context))
+        if (!learner_check_device(context) || !learner_check_compared(context))
             return;
         learner_metrics_add(context, c, &in, s->logits + at);
     }
@@ -408,6 +408,8 @@ void learner_report(struct operator_context *context, struct report *report)
         report_add(report, "device_busy",
                    model_device_busy_ms(s->model) * 1e3 / (double)(os_monotonic_us() - s->attached_us + 1),
                    false);
+    if (model_shadow(s->model))
+        report_add(report, LEARNER_COMPARED, (double)model_compared(s->model)->steps, false);
     uint64_t rows = 0, cold = 0, loaded = 0, bytes = 0, evicted = 0, expired = 0, waiting = 0;
     uint64_t device_bytes = 0;
     for (uint32_t f = 0; f < c->sparse_count; f++) {

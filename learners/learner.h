@@ -280,6 +280,8 @@ uint64_t learner_device_free(const struct learner_config *c, const struct learne
 uint64_t learner_device_memory(const struct learner_config *c, const struct learner_state *state);
 bool learner_attach(struct operator_context *context);
 bool learner_check_device(struct operator_context *context);
+/* --compare: whether the shadow agrees so far; else the run ends, and says where they part. */
+bool learner_check_compared(struct operator_context *context);
 /* In restore: whether it has failed; then, a diagnostic. */
 bool learner_restore_failed(struct operator_context *context);
 void learner_close_device(struct learner_state *state);

@@ -110,7 +110,12 @@ bool learner_pick_device(struct operator_context *context)
     if (!learner_open_device(c, c->state, &error))
         return refuse(context, c, &error);
     c->model.is_on_device = c->state->gpu_api != NULL;
-    return true;
+    if (c->model.is_on_device || !context->compares)
+        return true;
+    struct diag *d = diag_error(context->diags, DIAG_E0901, device_span(c),
+                                "`--compare cpu` is for learners on a GPU, and this one learns on the CPU");
+    diag_hint(context->diags, d, "`device: cuda(0)` and a `batch` of more than 1 make it learn there");
+    return false;
 }
 
 uint64_t learner_device_free(const struct learner_config *c, const struct learner_state *s)
@@ -141,7 +146,23 @@ bool learner_attach(struct operator_context *context)
                                   .pinned_bytes = (uint64_t)c->pinned_memory,
                                   .stores = stores};
     s->attached_us = os_monotonic_us();
-    return model_attach(s->model, &device, &error) || refuse(context, c, &error);
+    if (!model_attach(s->model, &device, &error))
+        return refuse(context, c, &error);
+    if (context->compares)
+        model_compare_begin(s->model);
+    return true;
+}
+
+bool learner_check_compared(struct operator_context *context)
+{
+    const struct learner_config *c = context->config;
+    if (!model_shadow(c->state->model) || !model_compared(c->state->model)->is_found)
+        return true;
+    operator_fail(
+        context, DIAG_E0904, device_span(c), model_compared(c->state->model)->text,
+        "the first difference is what counts: a kernel that is wrong, or sums that cancel out; without "
+        "`--compare` the job goes on from its last checkpoint");
+    return false;
 }
 
 bool learner_check_device(struct operator_context *context)

@@ -315,6 +315,12 @@ static bool restore_item(struct table *table, uint8_t kind, const unsigned char 
     return true;
 }
 
+/* The model whose tables are a CPU's: the learner's, or its shadow; NULL: there is none. */
+static struct model *cpu_model(const struct learner_state *state)
+{
+    return state->gpu_api ? model_shadow(state->model) : state->model;
+}
+
 /* What is of a field that the job does not have any more is passed over. */
 static bool restore_items(struct learner_state *state, const struct record_head *head,
                           const unsigned char *items, size_t bytes)
@@ -339,9 +345,11 @@ static bool restore_items(struct learner_state *state, const struct record_head 
         memcpy(&state->totals[field], items, item_bytes);
         return true;
     }
-    if (state->gpu_api)
-        return learner_device_restore(state, (uint32_t)field, head->kind, items, bytes / item_bytes);
-    bool is_ok = true;
+    bool is_ok = !state->gpu_api ||
+                 learner_device_restore(state, (uint32_t)field, head->kind, items, bytes / item_bytes);
+    if (!cpu_model(state))
+        return is_ok;
+    table = model_table(cpu_model(state), (uint32_t)field);
     table_begin(table); /* rows that a 'D' took away make room for others */
     for (size_t at = 0; at < bytes && is_ok; at += item_bytes)
         is_ok = restore_item(table, head->kind, items + at);
@@ -386,13 +394,15 @@ static bool restore_state(struct learner_state *state, const struct learner_conf
     state->published = record.epoch;
     if (state->gpu_api && !learner_device_restored(state, c->sparse_count, record.epoch))
         return false;
-    for (uint32_t f = 0; f < c->sparse_count && !state->gpu_api; f++) {
-        table_restored(model_table(state->model, f), record.epoch);
+    struct model *cpu = cpu_model(state), *shadow = model_shadow(state->model);
+    for (uint32_t f = 0; f < c->sparse_count && cpu; f++) {
+        table_restored(model_table(cpu, f), record.epoch);
         if (state->totals[f] > 0)
-            table_cold_restored(model_table(state->model, f), state->totals[f]);
+            table_cold_restored(model_table(cpu, f), state->totals[f]);
     }
-    size_t at = sizeof record + metrics_bytes;
-    return is_good && model_load_saved(state->model, &state->saved, buffer->data + at, buffer->length - at);
+    size_t at = sizeof record + metrics_bytes, left = buffer->length - at;
+    return is_good && model_load_saved(state->model, &state->saved, buffer->data + at, left) &&
+           (!shadow || model_load_saved(shadow, &state->saved, buffer->data + at, left));
 }
 
 bool learner_restore(struct operator_context *context, struct snapshot_reader *reader)

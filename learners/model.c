@@ -298,6 +298,7 @@ void model_free(struct model *m)
     free(m->list.seen);
     free(m->list.steps);
     model_batch_free(m);
+    model_compare_free(m);
     model_train_free(m);
     model_device_free(m);
     free(m);
@@ -349,6 +350,8 @@ void model_set_rates(struct model *m, const struct model_rates *rates)
     m->options.embedding.params.rate = rates->embedding;
     m->options.head.params.rate = rates->head;
     m->options.pairs.params.rate = rates->pairs;
+    if (model_shadow(m))
+        model_set_rates(model_shadow(m), rates);
 }
 
 void model_set_watermark(struct model *m, int64_t watermark_us)
@@ -359,6 +362,8 @@ void model_set_watermark(struct model *m, int64_t watermark_us)
     m->watermark_us = MAX(m->watermark_us, watermark_us);
     if (m->device_rows) {
         model_device_watermark(m);
+        if (model_shadow(m))
+            model_set_watermark(model_shadow(m), watermark_us);
         return;
     }
     for (uint32_t f = 0; f < m->options.fields; f++)

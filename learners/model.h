@@ -156,6 +156,23 @@ struct gpu_error *model_error_place(struct model *model);
 /* A checkpoint: rows that change from now on belong to `epoch`. */
 void model_device_set_epoch(struct model *model, uint32_t epoch);
 
+/*
+ * A model on a GPU, before its first event and before a restore, gets a shadow on the CPU that learns the
+ * same batches from then on; after each step both are compared, model_compare.c says what. a and b differ
+ * where |a - b| > COMPARE_TOLERANCE * (|b| + root of the mean square of b's tensor). It waits for the device
+ * often. model_shadow: the shadow, whose rows and weights a restore has to bring back, too; NULL: there is
+ * none.
+ */
+#define COMPARE_TOLERANCE 1e-5
+struct model_difference {
+    bool is_found;
+    uint64_t steps; /* that were compared, and agreed */
+    char text[320]; /* the first difference: step, tensor, place, both values */
+};
+void model_compare_begin(struct model *model);
+struct model *model_shadow(const struct model *model);
+const struct model_difference *model_compared(const struct model *model);
+
 /* Lanes that may help within model_learn; NULL: none. The result is the same. */
 struct team;
 void model_set_team(struct model *model, struct team *team);

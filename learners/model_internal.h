@@ -116,6 +116,7 @@ struct model {
     struct rows_cpu *rows;
     struct rows_gpu *device_rows; /* on a GPU, instead of rows (model_device.c) */
     struct gpu_error error;       /* of the device; failure GPU_OK: none */
+    struct compare *compare;      /* model_compare.c; NULL: no shadow */
     struct opt_row *opt_rows;
     struct plain *plain; /* scratch of linear_plain.c */
     struct kernels_calls calls;
@@ -220,6 +221,14 @@ void model_shape(struct model *m, const struct model_options *options);
 size_t model_example_bytes(const struct model *m);
 /* model_batch.c: of all events of a batch. */
 size_t model_batch_bytes(const struct model *m);
+
+/* model_compare.c, of a model with a shadow: events are about to be added to the batch, and were predicted
+ * so; the step was made, and is not counted yet. */
+struct train_events;
+void model_compare_predicted(struct model *m, const struct train_events *events, uint32_t from, uint32_t to,
+                             const double *logits);
+void model_compare_step(struct model *m);
+void model_compare_free(struct model *m);
 
 /* model_train.c: a model that learns by batches of flat columns, on any device. */
 bool model_is_trained(const struct model *m);

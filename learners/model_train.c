@@ -115,6 +115,8 @@ static bool step(struct model *m)
     m->train->steps = m->steps;
     if (!train_step(m->train, &m->error))
         return false;
+    if (m->compare)
+        model_compare_step(m);
     m->pending = 0;
     m->steps++;
     return true;
@@ -148,6 +150,8 @@ void model_train_learn(struct model *m, struct call *c)
             wanted -= c->learns[end];
         if (!train_predict(m->train, &events, at, end, c->out->logits, &m->error))
             return;
+        if (m->compare)
+            model_compare_predicted(m, &events, at, end, c->out->logits);
         train_add(m->train, &events, at, end);
         give(m, c, at, end);
         m->pending = train_pending(m->train);

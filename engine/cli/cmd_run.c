@@ -6,6 +6,7 @@
 #include "control/summary.h"
 #include "control/view.h"
 #include "core/civil.h"
+#include "core/learner.h"
 #include "core/os.h"
 #include "run/run.h"
 
@@ -31,7 +32,8 @@ enum {
     KEY_RECORD_ORDER,
     KEY_TAKE_OVER,
     KEY_QUIET,
-    KEY_SUPERVISE
+    KEY_SUPERVISE,
+    KEY_COMPARE
 };
 
 enum { DROPS_MAX = 256 };
@@ -75,6 +77,13 @@ static const struct argp_option options_table[] = {
      "checkpoints, as far as it goes back; a live job's log, with recordings of its topics, gives that job's "
      "output and models; `none`: not even as a recording's manifest says",
      4},
+    {"compare", KEY_COMPARE, "cpu", 0,
+     "learn on the CPU, too, what learners on a GPU learn, and end at the first step that differs: a logit, "
+     "a dense "
+     "weight or a row's value a of the GPU and b of the CPU with |a - b| > 1e-5 (|b| + root mean square of "
+     "its "
+     "tensor). Slow, and the CPU needs memory for all rows",
+     5},
     {"json", KEY_JSON, NULL, 0, "diagnostics and the summary as JSON", 5},
     {"quiet", KEY_QUIET, NULL, 0, "no progress", 5},
     {0},
@@ -124,6 +133,11 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_RECORD_ORDER: arguments->options.record_order = argument; return 0;
     case KEY_JSON: arguments->load.is_json = true; return 0;
     case KEY_SUPERVISE: arguments->is_supervised = true; return 0;
+    case KEY_COMPARE:
+        if (strcmp(argument, "cpu") != 0)
+            argp_error(state, "--compare wants `cpu`, not `%s`", argument);
+        arguments->options.compares = true;
+        return 0;
     case KEY_QUIET: arguments->is_quiet = true; return 0;
     case ARGP_KEY_ARG:
         if (arguments->load.path != NULL)
@@ -137,6 +151,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         if (arguments->options.from != NULL && (arguments->is_fresh || arguments->is_resume))
             argp_error(state, "--from begins with another's checkpoint, %s: only one of them",
                        arguments->is_fresh ? "--fresh with none" : "--resume with the own one");
+        if (arguments->options.compares && arguments->is_supervised)
+            argp_error(state,
+                       "--compare ends a run where devices differ, --supervise starts it again: only one");
         if (arguments->options.drops_count > 0 && arguments->options.from == NULL)
             argp_error(state, "--drop-state goes with --from");
         arguments->options.drops = arguments->drops;
@@ -197,6 +214,23 @@ static void tell_order_end(const struct run *run, const struct run_stats *stats)
     buffer_free(&where);
 }
 
+/* --compare; what differs has ended the run and stands in its diagnostic. */
+static void tell_compared(const struct run_stats *stats, bool is_good)
+{
+    bool has_any = false;
+    for (uint32_t i = 0; i < stats->nodes_count && is_good; i++) {
+        const struct run_node_stats *node = &stats->nodes[i];
+        const struct report_item *steps = report_find(&node->report, LEARNER_COMPARED);
+        if (steps == NULL)
+            continue;
+        has_any = true;
+        fprintf(stderr, "leat: %.*s: compared with the CPU, nothing differed over %.0f steps\n",
+                STR_ARGS(node->node->name), steps->value);
+    }
+    if (is_good && !has_any)
+        fprintf(stderr, "leat: --compare: the job has no learner\n");
+}
+
 static void say_notes(const char *notes)
 {
     for (const char *end; (end = strchr(notes, '\n')) != NULL; notes = end + 1)
@@ -231,6 +265,8 @@ static int run_job(struct run_arguments *arguments)
     is_good &= run_wait(run);
     run_stats(run, stats);
     tell_order_end(run, stats);
+    if (arguments->options.compares)
+        tell_compared(stats, is_good);
     if (load->is_json)
         summary_json(load->plan, stats, is_good, stdout);
     else

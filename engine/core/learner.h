@@ -16,6 +16,9 @@
 
 enum { LEARNER_FEATURES_MAX = 256, LEARNER_LABELS_MAX = 8 };
 
+/* A learner's figure under `leat run --compare cpu`: after how many steps the devices agreed. */
+#define LEARNER_COMPARED "compared_steps"
+
 struct learner_columns {
     int labels[LEARNER_LABELS_MAX]; /* column indices */
     struct span label_spans[LEARNER_LABELS_MAX];

@@ -97,10 +97,11 @@ struct operator_context {
     struct batch_pool *pool;
     struct arena *scratch; /* reset after each call */
     struct counters counters;
-    struct diag_list *diags;         /* for open, restore */
-    bool only_reads;                 /* open: nothing will be processed, what is restored is looked at */
-    bool is_from;                    /* restore: what is restored is the state of another run (--from) */
-    struct team *team;               /* other lanes that may help within process (core/team.h); NULL: none */
+    struct diag_list *diags; /* for open, restore */
+    bool only_reads;         /* open: nothing will be processed, what is restored is looked at */
+    bool compares;           /* open: a learner on a GPU is compared with one on the CPU (--compare) */
+    bool is_from;            /* restore: what is restored is the state of another run (--from) */
+    struct team *team;       /* other lanes that may help within process (core/team.h); NULL: none */
     struct state_store *state_store; /* where keyed state lives; NULL in an operator without needs_memory */
     /* Learners with needs_memory: where the rows of one of its tables go that do not fit (core/cold_store.h);
      * theirs to free. NULL: they stay in memory. */

@@ -29,6 +29,7 @@ struct run_options {
     const char *const *drops; /* RUN_FROM: names of parts (plan_node.part) to leave behind */
     uint32_t drops_count;
     bool is_restart;          /* RUN_FROM: by the supervisor: what has begun from there goes on */
+    bool compares;            /* learners on a GPU with the CPU, step by step */
     const char *record_order; /* file or directory that the order log is written to; NULL: none */
     struct trace *trace;      /* run/trace.h: follow a record, and change nothing; NULL: none */
     const char *order; /* of an order log to obey: such a file or directory, or one of checkpoints; "none":

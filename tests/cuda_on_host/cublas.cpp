@@ -234,6 +234,9 @@ static void multiply(const cublas_work &w)
             w.d[at] = sum;
         }
     }
+    if (run.products_to_wrong > 0 && --run.products_to_wrong == 0 && e.m > 0 && e.n > 0) {
+        w.d[0] += 0.01F;
+    }
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, const void *alpha,

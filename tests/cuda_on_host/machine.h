@@ -120,6 +120,7 @@ struct model_run {
     /* planted; 0: none, else how many more there are up to the one that fails */
     int allocations_to_failure, launches_to_failure;
     cudaError_t launch_error;
+    int products_to_wrong; /* likewise */
     int devices, capability, driver;
     bool has_no_cublas;
     size_t memory_bytes;

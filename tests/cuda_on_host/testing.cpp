@@ -33,7 +33,8 @@ static uint64_t seed_of_environment(uint64_t otherwise)
 /* "700@120": as testing.h says of LEAT_CUDA_FAULT. */
 static void plant_fault_of_environment(void)
 {
-    const char *text = getenv("LEAT_CUDA_FAULT");
+    const char *text = getenv("LEAT_CUDA_FAULT"), *wrong = getenv("LEAT_CUDA_WRONG");
+    run.products_to_wrong = wrong != NULL ? atoi(wrong) : 0;
     int error = 0, nth = 0, length = 0;
     if (text == NULL || *text == 0) {
         return;
@@ -125,6 +126,12 @@ void cuda_model_fail_launch(int nth, int error)
     run_begin_if_needed();
     run.launches_to_failure = nth;
     run.launch_error = (cudaError_t)error;
+}
+
+void cuda_model_wrong_product(int nth)
+{
+    run_begin_if_needed();
+    run.products_to_wrong = nth;
 }
 
 void cuda_model_set_devices(int count)

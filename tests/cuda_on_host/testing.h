@@ -40,15 +40,17 @@ uint64_t cuda_model_waits(void);
  *
  * LEAT_CUDA_FAULT=ERROR@NTH plants one in a process that calls none of this: with 2 (out of memory) the nth
  * allocation from its start fails, with another of CUDA's numbers the nth launch. ERROR@NTH:PATH: once, by
- * whoever begins while there is a file PATH, which is removed then.
+ * whoever begins while there is a file PATH, which is removed then. LEAT_CUDA_WRONG=NTH:
+ * cuda_model_wrong_product.
  */
 void cuda_model_fail_allocation(int nth);        /* the n-th allocation from now, from 1 */
 void cuda_model_fail_launch(int nth, int error); /* the n-th launch from now ends with error: sticky */
-void cuda_model_set_devices(int count);          /* 1 */
-void cuda_model_set_capability(int capability);  /* 90 */
-void cuda_model_set_driver(int version);         /* 13000; 0: there is none */
-void cuda_model_set_cublas(bool is_there);       /* whether cuBLASLt can be opened: it can */
-void cuda_model_set_memory(size_t bytes);        /* of the device */
+void cuda_model_wrong_product(int nth); /* the first value of the n-th product from now is 0.01 too large */
+void cuda_model_set_devices(int count); /* 1 */
+void cuda_model_set_capability(int capability); /* 90 */
+void cuda_model_set_driver(int version);        /* 13000; 0: there is none */
+void cuda_model_set_cublas(bool is_there);      /* whether cuBLASLt can be opened: it can */
+void cuda_model_set_memory(size_t bytes);       /* of the device */
 
 /* After how many turns in which no thread ended the kernel is taken for one that waits in vain. */
 void cuda_model_set_turns(uint64_t turns);

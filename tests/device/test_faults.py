@@ -29,8 +29,9 @@ FAULTS = {
 FAILED = 1
 
 
-def leat(*arguments, expected=(0,), fault="", failpoints="", to="stderr"):
-    environment = {**os.environ, "LEAT_CUDA_LIBRARY": LIBRARY, "LEAT_CUDA_FAULT": fault, "LEAT_FAILPOINTS": failpoints}
+def leat(*arguments, expected=(0,), fault="", wrong=0, failpoints="", to="stderr"):
+    environment = {**os.environ, "LEAT_CUDA_LIBRARY": LIBRARY, "LEAT_CUDA_FAULT": fault, "LEAT_CUDA_WRONG": str(wrong),
+                   "LEAT_FAILPOINTS": failpoints}
     done = subprocess.run([LEAT, *arguments], check=False, capture_output=True, text=True, env=environment, timeout=200)
     assert done.returncode in expected, (fault, done.returncode, done.stdout[-800:], done.stderr[-2000:])
     return getattr(done, to)
@@ -148,6 +149,26 @@ def test_more_memory_than_there_is():
             assert not os.path.exists(place + ".jsonl")
             told = leat("explain", place + ".leat", to="stdout")
             assert "takes: " + ("of cuda(0)" if device != "cpu" else "on the CPU") in told, told
+
+
+def test_compared_with_the_cpu():
+    """Nothing differs, after a restore either; a product that is a little off is found, at once where it is a prediction's,
+    and else in what it does to a row. What learns on the CPU has nothing to be compared with."""
+    with tempfile.TemporaryDirectory() as path:
+        folder = Folder(path)
+        for kind in ("mmoe", "fm"):
+            place = folder.job("agree-" + kind, kind, "cuda(0)", "" if kind == "fm" else None)
+            assert "nothing differed over 46 steps" in leat("run", place + ".leat", "--compare", "cpu"), kind
+        place = folder.job("resumed", "dcnv2", "cuda(0)")
+        leat("run", place + ".leat", expected=[-9], failpoints="ckpt.published=kill@1")
+        output = leat("run", place + ".leat", "--compare", "cpu")
+        assert "resuming" in output and "nothing differed over" in output, output
+        for nth, where in ((3, "step 1, logit 1 of event 1:"), (200, ", vector of sparse feature ")):
+            place = folder.job(f"differ-{nth}", "mmoe", "cuda(0)")
+            output = leat("run", place + ".leat", "--compare", "cpu", expected=[FAILED], wrong=nth)
+            assert "error[E0904]" in output and where in output and "nothing differed" not in output, output
+        output = leat("run", folder.job("cpu", "dcnv2", "cpu") + ".leat", "--compare", "cpu", expected=[FAILED])
+        assert "error[E0901]" in output and "this one learns on the CPU" in output, output
 
 
 def test_bad_events_hurt_nobody_else():
