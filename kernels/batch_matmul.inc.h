@@ -37,6 +37,7 @@ enum {
 struct matmul_side {
     const float *at;
     size_t across, deep;
+    float scale; /* of its numbers while they are rounded */
 };
 
 struct matmul_job {
@@ -108,16 +109,35 @@ LANES_INLINE void pack_straight(float *out, size_t width, const struct matmul_si
     }
 }
 
-/* To nearest in the format, and back. */
-static void round_packed(float *x, size_t n, enum row_format format)
+/* To nearest in the format, and back; a step of theirs a loop, as in round_block. */
+LANES_INLINE void round_some(float *x, size_t n, enum row_format format, float scale)
 {
-    enum { SOME = 64 };
-    uint16_t rounded[SOME];
-    for (size_t i = 0; i < n; i += SOME) {
-        size_t count = n - i < SOME ? n - i : SOME;
-        round_floats(rounded, x + i, count, format, 0, 0);
-        widen_floats(x + i, rounded, count, format);
-    }
+    uint32_t bits[ROUND_BLOCK];
+    uint16_t rounded[ROUND_BLOCK];
+    float back = 1.0F / scale;
+    for (size_t k = 0; k < n; k++)
+        x[k] *= scale;
+    memcpy(bits, x, n * sizeof *bits);
+    for (size_t k = 0; k < n; k++)
+        rounded[k] = format == ROW_BF16 ? bf16_of(bits[k], 0, true) : fp16_ieee(bits[k]);
+    for (size_t k = 0; k < n; k++)
+        x[k] = (format == ROW_BF16 ? float_of_bf16(rounded[k]) : float_of_fp16(rounded[k])) * back;
+}
+
+LANES_INLINE void round_all(float *x, size_t n, enum row_format format, float scale)
+{
+    size_t i = 0;
+    for (; i + ROUND_BLOCK <= n; i += ROUND_BLOCK)
+        round_some(x + i, ROUND_BLOCK, format, scale);
+    round_some(x + i, n - i, format, scale);
+}
+
+static void round_packed(float *x, size_t n, enum row_format format, float scale)
+{
+    if (format == ROW_BF16)
+        round_all(x, n, ROW_BF16, 1.0F);
+    else
+        round_all(x, n, ROW_FP16, scale);
 }
 
 /* `count` rows or lanes from `first` on, p from `from` on, in panels of `width`, a constant. */
@@ -127,7 +147,8 @@ LANES_INLINE void pack(float *out, size_t width, const struct matmul_side *s, si
     float *begin = out;
     for (size_t i = 0; i < count; i += width) {
         size_t some = count - i < width ? count - i : width;
-        struct matmul_side panel = {s->at + (first + i) * s->across + from * s->deep, s->across, s->deep};
+        struct matmul_side panel = {s->at + (first + i) * s->across + from * s->deep, s->across, s->deep,
+                                    s->scale};
         if (s->across == 1)
             pack_straight(out, width, &panel, some, depth);
         else
@@ -135,7 +156,7 @@ LANES_INLINE void pack(float *out, size_t width, const struct matmul_side *s, si
         out += width * depth;
     }
     if (precision != ROW_FP32)
-        round_packed(begin, (size_t)(out - begin), precision);
+        round_packed(begin, (size_t)(out - begin), precision, s->scale);
 }
 
 static void pack_rows(float *out, const struct matmul_side *s, size_t first, size_t count, size_t from,
@@ -455,7 +476,8 @@ static void run_blocks(const struct matmul_job *job)
  */
 
 /* Up to sixteen rows of an operand that is given transposed. */
-LANES_INLINE void sum_columns(float *sums, const float *from, size_t stride, size_t depth, size_t lanes)
+LANES_INLINE void sum_columns(float *sums, const float *from, size_t stride, size_t depth, size_t lanes,
+                              bool adds)
 {
     v16 total = v16_set1(0.0F);
     for (size_t p = 0; p < depth; p += BATCH_CHUNK) {
@@ -464,7 +486,7 @@ LANES_INLINE void sum_columns(float *sums, const float *from, size_t stride, siz
             chunk = v16_add(chunk, v16_load_n(from + q * stride, lanes));
         total = v16_add(total, chunk);
     }
-    v16_store_n(sums, total, lanes);
+    v16_store_n(sums, adds ? v16_add(v16_load_n(sums, lanes), total) : total, lanes);
 }
 
 static float sum_row(const float *from, size_t depth)
@@ -482,12 +504,14 @@ static float sum_row(const float *from, size_t depth)
 static void sum_rows(const struct batch_matmul *a)
 {
     size_t i = 0, stride = a->a_stride ? a->a_stride : a->a_is_transposed ? a->m : a->k;
-    for (; i < a->m && !a->a_is_transposed; i++)
-        a->sums[i] = sum_row(a->a + i * stride, a->k);
+    for (; i < a->m && !a->a_is_transposed; i++) {
+        float sum = sum_row(a->a + i * stride, a->k);
+        a->sums[i] = a->adds ? a->sums[i] + sum : sum;
+    }
     for (; i + 16 <= a->m; i += 16)
-        sum_columns(a->sums + i, a->a + i, stride, a->k, 16);
+        sum_columns(a->sums + i, a->a + i, stride, a->k, 16, a->adds);
     if (i < a->m)
-        sum_columns(a->sums + i, a->a + i, stride, a->k, a->m - i);
+        sum_columns(a->sums + i, a->a + i, stride, a->k, a->m - i, a->adds);
 }
 
 /* --- the kernel --------------------------------------------------------------------------------------------
@@ -515,11 +539,12 @@ static void batch_matmul(struct batch_matmul *a, void *stream)
     assert(a->scratch_bytes >= bytes);
     size_t a_stride = a->a_stride ? a->a_stride : a->a_is_transposed ? a->m : a->k;
     size_t b_stride = a->b_stride ? a->b_stride : a->b_is_transposed ? a->k : a->n;
-    struct matmul_side of_a = {a->a, a_stride, 1}, of_b = {a->b, 1, b_stride};
+    float scale = a->scale > 0.0F ? a->scale : 1.0F;
+    struct matmul_side of_a = {a->a, a_stride, 1, scale}, of_b = {a->b, 1, b_stride, 1.0F};
     if (a->a_is_transposed)
-        of_a = (struct matmul_side){a->a, 1, a_stride};
+        of_a.across = 1, of_a.deep = a_stride;
     if (a->b_is_transposed)
-        of_b = (struct matmul_side){a->b, b_stride, 1};
+        of_b.across = b_stride, of_b.deep = 1;
     struct matmul_job job = {.a = a,
                              .x = of_a,
                              .y = of_b,

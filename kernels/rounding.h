@@ -70,9 +70,9 @@ static inline KERNELS_BOTH uint16_t bf16_of(uint32_t bits, uint32_t random, bool
  * fp16. Normal numbers lose thirteen bits: the upper thirteen of the random ones meet them. Below 2^-14 the
  * grid is 2^-24, and numbers are cut to 2^-40, sixteen bits, before the random ones are added; to nearest,
  * the last of these bits stands for all that were cut. Integers alone: a compiler may not take what computes
- * with floats out of a branch.
+ * with floats out of a branch. most: what larger numbers become.
  */
-static inline KERNELS_BOTH uint16_t fp16_of(uint32_t bits, uint32_t random, bool is_nearest)
+static inline KERNELS_BOTH uint16_t fp16_up_to(uint32_t most, uint32_t bits, uint32_t random, bool is_nearest)
 {
     uint32_t size = bits & 0x7fffffffU;
     uint32_t share = (size << 2 & 0x1ffffffU) | 0x2000000U, down = 112U - (size >> 23);
@@ -84,11 +84,22 @@ static inline KERNELS_BOTH uint16_t fp16_of(uint32_t bits, uint32_t random, bool
         tiny += random;
     uint32_t below = is_nearest ? 0xfffU + (size >> 13 & 1U) : random >> 3;
     uint32_t cut = (size - 0x38000000U + below) >> 13;
-    cut = cut > 0x7bffU ? 0x7bffU : cut;
+    cut = cut > most ? most : cut;
     cut = size < 0x38800000U ? tiny >> 16 : cut;
     cut = size == 0x7f800000U ? 0x7c00U : cut;
     cut |= bits >> 16 & 0x8000U;
     return (uint16_t)(size > 0x7f800000U ? 0x7e00U : cut);
+}
+
+static inline KERNELS_BOTH uint16_t fp16_of(uint32_t bits, uint32_t random, bool is_nearest)
+{
+    return fp16_up_to(0x7bffU, bits, random, is_nearest);
+}
+
+/* To nearest even as IEEE 754 has it: beyond the range lies infinity. */
+static inline KERNELS_BOTH uint16_t fp16_ieee(uint32_t bits)
+{
+    return fp16_up_to(0x7c00U, bits, 0, true);
 }
 
 static inline KERNELS_BOTH float float_of_bf16(uint16_t x)

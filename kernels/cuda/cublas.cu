@@ -330,11 +330,11 @@ cublas_result cublas_multiply(gpu *gpu, const cublas_shape &shape, const cublas_
     cublas_plan *plan = plan_of(f, c, shape, operands.bias, &status);
     if (plan != NULL && !plan->has_algorithm)
         return CUBLAS_HAS_NONE;
-    const float one = 1.0F, kept = shape.adds ? 1.0F : 0.0F;
+    const float kept = shape.adds ? 1.0F : 0.0F;
     if (plan != NULL)
-        status = f->cublasLtMatmul(c->handle, plan->product, &one, operands.b, plan->b, operands.a, plan->a,
-                                   &kept, operands.d, plan->d, operands.d, plan->d, &plan->algorithm,
-                                   operands.workspace, shape.workspace_bytes, stream);
+        status = f->cublasLtMatmul(c->handle, plan->product, &operands.factor, operands.b, plan->b,
+                                   operands.a, plan->a, &kept, operands.d, plan->d, operands.d, plan->d,
+                                   &plan->algorithm, operands.workspace, shape.workspace_bytes, stream);
     if (status == CUBLAS_STATUS_SUCCESS)
         return CUBLAS_DONE;
     gpu_fail(

@@ -36,6 +36,7 @@ struct cublas_operands {
     const float *bias;
     float *d;
     void *workspace;
+    float factor; /* of the product, before all else */
 };
 
 enum cublas_result { CUBLAS_DONE, CUBLAS_HAS_NONE, CUBLAS_FAILED };

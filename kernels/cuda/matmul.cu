@@ -19,17 +19,17 @@
 
 enum { MATMUL_WIDE = 32, MATMUL_HIGH = 8, MATMUL_EACH = 8, SUMS_BLOCK = 128, WORKSPACE_PARTS = 16 };
 
-static __forceinline__ __device__ uint32_t matmul_round(float x, enum row_format precision)
+static __forceinline__ __device__ uint32_t matmul_round(float x, enum row_format precision, float scale)
 {
-    return precision == ROW_BF16 ? bf16_of(float_bits(x), 0, true) : fp16_of(float_bits(x), 0, true);
+    return precision == ROW_BF16 ? bf16_of(float_bits(x), 0, true) : fp16_ieee(float_bits(x * scale));
 }
 
-static __forceinline__ __device__ float matmul_operand(float x, enum row_format precision)
+static __forceinline__ __device__ float matmul_operand(float x, enum row_format precision, float scale)
 {
     if (precision == ROW_FP32)
         return x;
-    const uint16_t rounded = (uint16_t)matmul_round(x, precision);
-    return precision == ROW_BF16 ? float_of_bf16(rounded) : float_of_fp16(rounded);
+    const uint16_t rounded = (uint16_t)matmul_round(x, precision, scale);
+    return precision == ROW_BF16 ? float_of_bf16(rounded) : float_of_fp16(rounded) * (1.0F / scale);
 }
 
 static __global__ void __launch_bounds__(MATMUL_WIDE *MATMUL_HIGH) matmul_kernel(batch_matmul a)
@@ -42,7 +42,7 @@ static __global__ void __launch_bounds__(MATMUL_WIDE *MATMUL_HIGH) matmul_kernel
     for (size_t p = 0; p < a.k; p++) {
         float from_a = a.a[a.a_is_transposed ? p * a.a_stride + i : i * a.a_stride + p];
         float from_b = a.b[a.b_is_transposed ? j * a.b_stride + p : p * a.b_stride + j];
-        x = fmaf(matmul_operand(from_a, a.precision), matmul_operand(from_b, a.precision), x);
+        x = fmaf(matmul_operand(from_a, a.precision, a.scale), matmul_operand(from_b, a.precision, 1.0F), x);
     }
     float *c = a.c + i * a.c_stride + j;
     if (a.epilogue == MATMUL_BIAS || a.epilogue == MATMUL_BIAS_RELU)
@@ -71,7 +71,7 @@ static __global__ void __launch_bounds__(MATMUL_WIDE *MATMUL_HIGH)
 /* A matrix as it is given, row by row, rounded: `each` numbers a thread, sixteen bytes of the result. */
 static __global__ void __launch_bounds__(MATMUL_WIDE *MATMUL_HIGH)
     round_rows_kernel(const float *x, size_t stride, uint16_t *out, size_t out_stride, uint32_t rows,
-                      uint32_t columns, enum row_format precision)
+                      uint32_t columns, enum row_format precision, float scale)
 {
     const size_t j = ((size_t)blockIdx.y * MATMUL_WIDE + threadIdx.x) * MATMUL_EACH;
     const size_t i = (size_t)blockIdx.x * MATMUL_HIGH + threadIdx.y;
@@ -90,7 +90,7 @@ static __global__ void __launch_bounds__(MATMUL_WIDE *MATMUL_HIGH)
     uint32_t halves[MATMUL_EACH];
 #pragma unroll
     for (unsigned k = 0; k < MATMUL_EACH; k++)
-        halves[k] = matmul_round(in[k], precision);
+        halves[k] = matmul_round(in[k], precision, scale);
     *(uint4 *)(void *)(out + i * out_stride + j) =
         make_uint4(halves[0] | halves[1] << 16, halves[2] | halves[3] << 16, halves[4] | halves[5] << 16,
                    halves[6] | halves[7] << 16);
@@ -121,7 +121,7 @@ static __global__ void __launch_bounds__(SUMS_BLOCK)
 #pragma unroll 8
     for (unsigned chunk = 0; chunk < chunks; chunk++)
         total += partials[(size_t)chunk * a.m + i];
-    a.sums[i] = total;
+    a.sums[i] = a.adds ? a.sums[i] + total : total;
 }
 
 static void sums_launch(const batch_matmul &a, float *partials, cudaStream_t to)
@@ -182,11 +182,12 @@ static void plain_launch(const batch_matmul &a, cudaStream_t to)
 
 /* Rounds an operand's rows; returns where they lie then. */
 static const void *round_launch(const float *x, size_t stride, unsigned char *out, size_t out_stride,
-                                size_t rows, size_t columns, enum row_format precision, cudaStream_t to)
+                                size_t rows, size_t columns, enum row_format precision, float scale,
+                                cudaStream_t to)
 {
     LAUNCH(round_rows_kernel, matmul_grid(rows, rounded_up(columns, MATMUL_EACH) / MATMUL_EACH),
            dim3(MATMUL_WIDE, MATMUL_HIGH), 0, to, x, stride, (uint16_t *)(void *)out, out_stride,
-           (uint32_t)rows, (uint32_t)columns, precision);
+           (uint32_t)rows, (uint32_t)columns, precision, scale);
     return out;
 }
 
@@ -204,14 +205,15 @@ static void multiply(const batch_matmul &a, const matmul_scratch &s, gpu *gpu, c
     if (a.epilogue == MATMUL_BIAS || a.epilogue == MATMUL_BIAS_RELU)
         shape.epilogue = a.epilogue;
     shape.format = a.precision;
-    cublas_operands operands = {a.a, a.b, a.bias, is_apart ? (float *)(void *)(scratch + s.product) : a.c,
-                                scratch};
+    cublas_operands operands = {a.a,     a.b, a.bias, is_apart ? (float *)(void *)(scratch + s.product) : a.c,
+                                scratch, 1.0F};
     if (a.precision != ROW_FP32) {
         operands.a = round_launch(a.a, a.a_stride, scratch + s.a, s.a_stride, a.a_is_transposed ? a.k : a.m,
-                                  a.a_is_transposed ? a.m : a.k, a.precision, to);
+                                  a.a_is_transposed ? a.m : a.k, a.precision, a.scale, to);
         operands.b = round_launch(a.b, a.b_stride, scratch + s.b, s.b_stride, a.b_is_transposed ? a.n : a.k,
-                                  a.b_is_transposed ? a.k : a.n, a.precision, to);
+                                  a.b_is_transposed ? a.k : a.n, a.precision, 1.0F, to);
         shape.a_stride = (int64_t)s.a_stride, shape.b_stride = (int64_t)s.b_stride;
+        operands.factor = 1.0F / a.scale;
     }
     switch (cublas_multiply(gpu, shape, operands, to)) {
     case CUBLAS_DONE: break;
@@ -237,6 +239,7 @@ void cuda_matmul(batch_matmul *given, void *stream)
     a.b_stride = a.b_stride ? a.b_stride : a.b_is_transposed ? a.k : a.n;
     a.c_stride = a.c_stride ? a.c_stride : a.n;
     a.mask_stride = a.mask_stride ? a.mask_stride : a.n;
+    a.scale = a.precision == ROW_FP16 && a.scale > 0.0F ? a.scale : 1.0F;
     cudaStream_t to = gpu_cuda_stream(stream);
     if (a.n > 0 && a.k > 0)
         multiply(a, s, static_cast<gpu_stream *>(stream)->gpu, to);

@@ -19,6 +19,7 @@ struct shape {
     bool a_is_transposed, b_is_transposed, adds;
     enum matmul_epilogue epilogue;
     enum row_format precision;
+    float scale;
     enum fill fill;
 };
 
@@ -43,28 +44,32 @@ static struct matrix make_matrix(struct trial *t, const char *name, const struct
     return made;
 }
 
-/* What an operand is multiplied as: by round's own rule, whose test is another one. */
-static float operand(const struct shape *s, float x)
+/* What an operand is multiplied as: by round's own rule, whose test is another one; but fp16 goes on to
+ * infinity, from half a step above its largest number. */
+static float operand(enum row_format precision, float x, float scale)
 {
     const struct batch_kernels *scalar = batch_variant(KERNELS_SCALAR);
     uint16_t half;
-    if (s->precision == ROW_FP32)
+    if (precision == ROW_FP32)
         return x;
-    struct batch_round down = {.x = &x, .n = 1, .format = s->precision, .out = &half};
+    x *= precision == ROW_FP16 ? scale : 1.0F;
+    if (precision == ROW_FP16 && fabsf(x) >= 65520.0F)
+        return copysignf(INFINITY, x);
+    struct batch_round down = {.x = &x, .n = 1, .format = precision, .out = &half};
     scalar->round(&down, NULL);
-    struct batch_widen up = {.x = &half, .n = 1, .format = s->precision, .out = &x};
+    struct batch_widen up = {.x = &half, .n = 1, .format = precision, .out = &x};
     scalar->widen(&up, NULL);
-    return x;
+    return x / (precision == ROW_FP16 ? scale : 1.0F);
 }
 
 static float of_a(const struct shape *s, const struct matrix *a, size_t i, size_t p)
 {
-    return operand(s, a->at[s->a_is_transposed ? p * a->stride + i : i * a->stride + p]);
+    return operand(s->precision, a->at[s->a_is_transposed ? p * a->stride + i : i * a->stride + p], s->scale);
 }
 
 static float of_b(const struct shape *s, const struct matrix *b, size_t p, size_t j)
 {
-    return operand(s, b->at[s->b_is_transposed ? j * b->stride + p : p * b->stride + j]);
+    return operand(s->precision, b->at[s->b_is_transposed ? j * b->stride + p : p * b->stride + j], 1.0F);
 }
 
 static float product(const struct shape *s, const struct matrix *a, const struct matrix *b, size_t i,
@@ -91,7 +96,7 @@ static float sum_of(const struct shape *s, const struct matrix *a, size_t i)
 
 struct operands {
     struct matrix a, b, c, mask;
-    float *bias, *sums;
+    float *bias, *sums, *sums_before;
 };
 
 /* Some elements of c where there are many; `before` is what lay in c. */
@@ -115,6 +120,7 @@ static void check_plainly(struct trial *t, const struct shape *s, const struct o
     }
     for (size_t i = 0; i < s->m && s->epilogue == MATMUL_SUMS; i++) {
         float want = sum_of(s, &o->a, i);
+        want = s->adds ? o->sums_before[i] + want : want;
         TRIAL_CHECK(t, same_floats(&want, o->sums + i, sizeof want));
     }
     /* Between the rows of c nothing has moved. */
@@ -163,7 +169,8 @@ static void build(struct trial *t, const void *arg)
                                 .b_is_transposed = s->b_is_transposed,
                                 .adds = s->adds,
                                 .epilogue = s->epilogue,
-                                .precision = s->precision};
+                                .precision = s->precision,
+                                .scale = s->scale};
     if (s->epilogue == MATMUL_BIAS || s->epilogue == MATMUL_BIAS_RELU) {
         o.bias = trial_input(t, "bias", s->n * sizeof(float), TRIAL_MATRIX);
         trial_floats(t, o.bias, s->n, s->fill);
@@ -175,7 +182,10 @@ static void build(struct trial *t, const void *arg)
         call.mask_stride = o.mask.given;
     }
     if (s->epilogue == MATMUL_SUMS) {
-        o.sums = trial_output(t, "sums", s->m * sizeof(float), TRIAL_MATRIX, same_floats);
+        o.sums = trial_changed(t, "sums", s->m * sizeof(float), TRIAL_MATRIX, same_floats);
+        trial_floats(t, o.sums, s->m, s->fill);
+        o.sums_before = trial_input(t, "sums before", s->m * sizeof(float), sizeof(float));
+        memcpy(o.sums_before, o.sums, s->m * sizeof(float));
         call.sums = PLACE(t, o.sums);
     }
     TRIAL_CALL_SCRATCH(t, matmul, &call);
@@ -186,11 +196,13 @@ static void build(struct trial *t, const void *arg)
 
 static void try_shape(struct suite *suite, struct shape s)
 {
+    static const float scales[] = {1.0F, 1024.0F, 0x1p-6F};
     s.is_device = suite_is_device(suite);
-    suite_try(suite, build, &s, "m %u, n %u, k %u, %u apart%s%s%s, %s, %s%s", s.m, s.n, s.k, s.apart,
-              s.a_is_transposed ? ", a transposed" : "", s.b_is_transposed ? ", b transposed" : "",
+    s.scale = scales[(s.m + s.n + s.k + s.apart) % 3];
+    suite_try(suite, build, &s, "m %u, n %u, k %u, %u apart%s%s%s, %s, %s%s, scale %g", s.m, s.n, s.k,
+              s.apart, s.a_is_transposed ? ", a transposed" : "", s.b_is_transposed ? ", b transposed" : "",
               s.adds ? ", added" : "", epilogue_names[s.epilogue], precision_names[s.precision],
-              s.fill == FILL_SPECIAL ? ", special" : "");
+              s.fill == FILL_SPECIAL ? ", special" : "", (double)s.scale);
 }
 
 /* The i-th way to give the same shape. */
