@@ -226,7 +226,7 @@ static bool bind_load(struct operator_bind *bind, const struct learner_config *c
 bool learner_bind(struct operator_bind *bind, enum interaction_kind interaction)
 {
     return bind_model(bind, interaction) && bind_load(bind, bind->config) &&
-           learner_bind_device(bind, bind->config);
+           learner_bind_precision(bind, bind->config) && learner_bind_device(bind, bind->config);
 }
 
 bool learner_bind_network(struct operator_bind *bind, enum network_kind network)
@@ -246,7 +246,7 @@ bool learner_bind_network(struct operator_bind *bind, enum network_kind network)
     }
     c->model.network = network;
     c->model.linear_is_off = true;
-    return bind_load(bind, c) && learner_bind_device(bind, c);
+    return bind_load(bind, c) && learner_bind_precision(bind, c) && learner_bind_device(bind, c);
 }
 
 bool learner_open(struct operator_context *context)
@@ -436,6 +436,7 @@ void learner_report(struct operator_context *context, struct report *report)
     report_add(report, "rows_expired", (double)expired, false);
     report_add(report, "sightings_waiting", (double)waiting, false);
     report_add(report, "table_bytes", (double)bytes, false);
+    learner_report_precision(c, report);
     static const char *const names[KERNELS_VARIANTS] = {"kernel_calls_scalar", "kernel_calls_avx2",
                                                         "kernel_calls_avx512"};
     for (int v = 0; v < KERNELS_VARIANTS; v++)

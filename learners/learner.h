@@ -26,6 +26,9 @@ struct freeze_config {
     int64_t after;
 };
 
+/* The first three are those of enum row_format. */
+enum learner_precision { PRECISION_FP32, PRECISION_BF16, PRECISION_FP16, PRECISION_AUTO };
+
 struct learner_state;
 
 struct learner_config {
@@ -43,7 +46,9 @@ struct learner_config {
     enum { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA } device_kind; /* bind: of `device`, and which of them */
     int device_number;
     int loss;
-    int64_t batch, batch_min, hidden_batch, window, metrics_every, seed;
+    int precision; /* enum learner_precision */
+    int64_t precision_trial;
+    int64_t batch, batch_min, accumulate, hidden_batch, window, metrics_every, seed;
     double clip_norm, positive_weight, negative_weight, keep_negatives, bias;
     bool fake_negatives;
     /* bind */
@@ -131,7 +136,20 @@ struct learner_config {
     OPTION_INTS(struct learner_config, hidden, "hidden", 0, hidden_def, "1", "4096", hidden_help),           \
         OPTION_KIND(struct learner_config, head, "hidden_optimizer", 0,                                      \
                     "adagrad { rate: 0.05, accumulator: 0.1 }", optimizer_kinds,                             \
-                    "how the dense layers move")
+                    "how the dense layers move"),                                                            \
+        LEARNER_PRECISION_OPTIONS
+
+/* learner_precision.c */
+#define LEARNER_PRECISION_OPTIONS                                                                            \
+    OPTION_ENUM(                                                                                             \
+        struct learner_config, precision, "precision", 0, "fp32", "fp32|bf16|fp16|auto",                     \
+        "what dense layers multiply, of a `batch`; their weights and sums are fp32 all the same. fp32: "     \
+        "no TF32; fp16: slopes are scaled; auto: bf16, if it costs at most 0.1 % of the loss"),              \
+        OPTION_INT(struct learner_config, precision_trial, "precision_trial", 0, "100000", "1", NULL,        \
+                   "with precision: auto, examples that fp32 learns beside bf16 before one of them stays"),  \
+        OPTION_INT(struct learner_config, accumulate, "accumulate", 0, "1", "1", "1024",                     \
+                   "batches whose gradients add up to one step: as a `batch` so many times as large, with "  \
+                   "the memory of one")
 
 #define LEARNER_HEAD_OPTIONS(hidden_def, hidden_help)                                                        \
     LEARNER_LAYERS_OPTIONS(hidden_def, hidden_help),                                                         \
@@ -202,6 +220,10 @@ int learner_bind_column(struct operator_bind *bind, const struct ast *ast, bool 
 bool learner_bind(struct operator_bind *bind, enum interaction_kind interaction);
 /* Likewise, of a kind that is a network alone, without a linear part or an interaction. */
 bool learner_bind_network(struct operator_bind *bind, enum network_kind network);
+/* learner_precision.c: after the model's options are set. */
+bool learner_bind_precision(struct operator_bind *bind, struct learner_config *c);
+void learner_shape_precision(const struct learner_config *c, struct byte_buffer *out);
+void learner_report_precision(const struct learner_config *c, struct report *report);
 /* learner_schedule.c. learner_piece: how many of so many rows come before the next decision;
  * learner_schedule: decides, before each piece. */
 extern const struct option learner_freeze[];

@@ -103,6 +103,7 @@ void learner_shape(const struct operator_bind *bind, struct byte_buffer *out)
                   (long long)e->dim, optimizer_name(&e->optimizer), (long long)e->admit_after,
                   (long long)(e->admit_after > 1 ? e->sketch_bytes : 0), (long long)e->rows_max);
     put_layers(c, out);
+    learner_shape_precision(c, out);
     put_pairs(c, out);
     for (uint32_t f = 0; f < c->sparse_count; f++) {
         put_what(out, f < c->vectors_count ? "feature" : "wide feature", field_name(c, f));

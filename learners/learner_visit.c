@@ -44,7 +44,7 @@ static bool visit_dense(struct model *m, struct model_visitor *v)
         model_layer_shape(m, l, &n, &d);
         float *floats = malloc(model_layer_floats(m, l) * sizeof *floats);
         leat_assert(floats != NULL);
-        model_layer_get(m, l, floats);
+        model_layer_get(m, MODEL_LAYERS_OWN, l, floats);
         char name[64];
         snprintf(name, sizeof(name), "hidden.%zu.weights", l);
         is_good = v->tensor(v->argument, name, floats, n, d);

@@ -70,10 +70,14 @@ struct model_options {
     uint32_t labels;           /* 0 and 1: one */
     bool linear_is_off;        /* ids have vectors alone */
     enum row_format precision; /* of the dense layers' products */
-    bool is_on_device;         /* model_attach follows */
+    bool is_tried;             /* ROW_BF16, beside fp32 for so many examples (train/trial.h) */
+    uint64_t trial_examples;
+    bool is_on_device; /* model_attach follows */
     struct optimizer_options head;
     uint32_t block; /* events a head step: 1..16; 1 without a head */
     uint32_t batch; /* 1: an update per event (per block) */
+    uint32_t micro; /* events of a batch that go through the network together; 0: all. Of models that learn by
+                       train/; batch is a multiple of it, and it of 4 */
     float bias;     /* where the bias starts */
     bool is_joint;  /* newton: a step knows that an event's weights moved together (Kalman's gain) */
     float field_precision[MODEL_FIELDS_MAX]; /* linear newton: a field's own prior precision, where > 0 */
@@ -153,6 +157,17 @@ struct table_stats model_device_stats(struct model *model, uint32_t field, uint6
 struct device_table *model_device_table(const struct model *model, uint32_t field, uint32_t *number);
 /* Where what fails on it is noted. */
 struct gpu_error *model_error_place(struct model *model);
+/* Of dense layers that learn by batches: what they multiply now; fp16's scale of slopes, and how often it was
+ * lowered (train/scale.h); of a trial, how it stands (train/trial.h). */
+struct model_precision {
+    enum row_format now;
+    float scale;
+    uint64_t lowered;
+    bool is_undecided;
+    uint64_t trial_examples;
+    double trial_loss_bf16, trial_loss_fp32; /* means; NaN: of none */
+};
+struct model_precision model_precision(const struct model *model);
 /* A checkpoint: rows that change from now on belong to `epoch`. */
 void model_device_set_epoch(struct model *model, uint32_t epoch);
 

@@ -247,12 +247,14 @@ bool model_train_put(struct model *m, const struct example *e);
 void model_train_read(struct model *m);
 void model_train_write(struct model *m);
 
-/* Dense layers, wherever they lie: how many; outputs and inputs of one; its weights, biases and state. */
+/* Dense layers, wherever they lie: how many; outputs and inputs of one; its weights, biases and state. Of a
+ * trial: those of fp32 beside the model's own (train/trial.h), of the same shapes. */
+enum model_layers_of { MODEL_LAYERS_OWN, MODEL_LAYERS_TRIAL };
 size_t model_layers(const struct model *m);
 void model_layer_shape(const struct model *m, size_t layer, size_t *n, size_t *d);
 size_t model_layer_floats(const struct model *m, size_t layer);
-void model_layer_get(struct model *m, size_t layer, float *floats);
-void model_layer_put(struct model *m, size_t layer, const float *floats);
+void model_layer_get(struct model *m, enum model_layers_of of, size_t layer, float *floats);
+void model_layer_put(struct model *m, enum model_layers_of of, size_t layer, const float *floats);
 
 /* linear_part.c: one step of `count` separate linear weights, at places, with gradients slopes. The scratch
  * arrays have room for four times count rounded up to 16. */

@@ -22,6 +22,20 @@ struct state_example {
     float label, weight;
 };
 
+/* Where dense layers multiply fp16. */
+struct state_scale {
+    float scale;
+    uint32_t good;
+    uint64_t lowered;
+};
+
+/* Of `precision: auto`; the layers of fp32 follow while it runs. */
+struct state_trial {
+    uint64_t examples;
+    double bf16, fp32;
+    uint8_t is_over, keeps_bf16, unused[6];
+};
+
 struct state_table {
     int64_t halved_at_us, watermark_us;
     uint32_t expired_before, unused;
@@ -47,14 +61,30 @@ static void save_example(const struct model *m, const struct example *e, struct 
         buffer_append(out, e->more_labels, (m->options.labels - 1) * sizeof *e->more_labels);
 }
 
-static void save_layer(struct model *m, size_t layer, struct byte_buffer *out)
+static void save_layer(struct model *m, enum model_layers_of of, size_t layer, struct byte_buffer *out)
 {
     size_t bytes = model_layer_floats(m, layer) * sizeof(float);
     float *floats = malloc(bytes);
     leat_assert(floats);
-    model_layer_get(m, layer, floats);
+    model_layer_get(m, of, layer, floats);
     buffer_append(out, floats, bytes);
     free(floats);
+}
+
+static void save_precision(struct model *m, struct byte_buffer *out)
+{
+    if (m->options.precision == ROW_FP16) {
+        const struct train_scale *s = &m->train->scale;
+        struct state_scale scale = {s->scale, s->good, s->lowered};
+        buffer_append(out, &scale, sizeof scale);
+    }
+    if (!m->options.is_tried)
+        return;
+    const struct trial_score *s = &m->train->trial->score;
+    struct state_trial trial = {s->examples, s->bf16, s->fp32, s->is_over, s->keeps_bf16, {0}};
+    buffer_append(out, &trial, sizeof trial);
+    for (size_t l = 0; l < model_layers(m) && !s->is_over; l++)
+        save_layer(m, MODEL_LAYERS_TRIAL, l, out);
 }
 
 void model_save(struct model *m, struct byte_buffer *out)
@@ -70,7 +100,8 @@ void model_save(struct model *m, struct byte_buffer *out)
                       (count + opt_state_floats(m->options.pairs.kind, count)) * sizeof(float));
     }
     for (size_t l = 0; l < model_layers(m); l++)
-        save_layer(m, l, out);
+        save_layer(m, MODEL_LAYERS_OWN, l, out);
+    save_precision(m, out);
     for (uint32_t f = 0; f < m->options.fields; f++) {
         const struct table *t = &m->tables[f];
         struct state_table s = {t->halved_at_us, t->watermark_us, t->expired_before, 0,
@@ -163,7 +194,8 @@ static size_t layer_floats(const struct model *m, size_t n, size_t d)
     return weights + each;
 }
 
-static void load_layer(struct reading *r, struct model *m, size_t layer, size_t n, size_t d, bool is_same)
+static void load_layer(struct reading *r, struct model *m, enum model_layers_of of, size_t layer, size_t n,
+                       size_t d, bool is_same)
 {
     const void *data = next_bytes(r, layer_floats(m, n, d) * sizeof(float));
     size_t own_n = 0, own_d = 0;
@@ -174,17 +206,18 @@ static void load_layer(struct reading *r, struct model *m, size_t layer, size_t 
     float *floats = malloc(layer_floats(m, n, d) * sizeof *floats); /* aligned */
     leat_assert(floats);
     memcpy(floats, data, layer_floats(m, n, d) * sizeof *floats);
-    model_layer_put(m, layer, floats);
+    model_layer_put(m, of, layer, floats);
     free(floats);
 }
 
-static void load_layers(struct reading *r, struct model *m, const struct model_saved *saved)
+static void load_layers(struct reading *r, struct model *m, enum model_layers_of of,
+                        const struct model_saved *saved)
 {
     if (m->options.network > NETWORK_HIDDEN) { /* of no other shape than this model's */
         for (size_t l = 0; l < model_layers(m) && !r->is_bad; l++) {
             size_t own_n, own_d;
             model_layer_shape(m, l, &own_n, &own_d);
-            load_layer(r, m, l, own_n, own_d, true);
+            load_layer(r, m, of, l, own_n, own_d, true);
         }
         return;
     }
@@ -193,8 +226,25 @@ static void load_layers(struct reading *r, struct model *m, const struct model_s
     size_t d = sparse + saved->dense;
     for (size_t l = 0; l < count && !r->is_bad; l++) {
         size_t outputs = l + 1 < count ? saved->hidden[l] : 1;
-        load_layer(r, m, l, outputs, d, l > 0 || has_same_inputs(m, saved));
+        load_layer(r, m, of, l, outputs, d, l > 0 || has_same_inputs(m, saved));
         d = outputs;
+    }
+}
+
+static void load_precision(struct reading *r, struct model *m, const struct model_saved *saved)
+{
+    if (m->options.precision == ROW_FP16) {
+        struct state_scale s = {0};
+        load_bytes(r, &s, sizeof s);
+        r->is_bad = r->is_bad || !scale_set(m->train, (struct train_scale){s.scale, s.good, s.lowered});
+    }
+    if (m->options.is_tried) {
+        struct state_trial s = {0};
+        load_bytes(r, &s, sizeof s);
+        struct trial_score score = {s.examples, s.bf16, s.fp32, s.is_over != 0, s.keeps_bf16 != 0};
+        r->is_bad = r->is_bad || !trial_set(m->train, score);
+        if (!r->is_bad && !score.is_over)
+            load_layers(r, m, MODEL_LAYERS_TRIAL, saved);
     }
 }
 
@@ -296,7 +346,8 @@ static void load_model(struct reading *r, struct model *m, const struct model_sa
         load_bytes(r, m->pair_weights,
                    (count + opt_state_floats(m->options.pairs.kind, count)) * sizeof(float));
     }
-    load_layers(r, m, saved);
+    load_layers(r, m, MODEL_LAYERS_OWN, saved);
+    load_precision(r, m, saved);
     for (uint32_t f = 0; f < saved->fields; f++)
         load_table(r, m, saved->field_of[f]);
     for (uint32_t i = 0; i < m->pending && !r->is_bad; i++) {

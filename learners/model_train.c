@@ -98,6 +98,43 @@ void model_train_write(struct model *m)
 /* --- learning ---------------------------------------------------------------------------------------------
  */
 
+/* The losses of one label by so many logits, NaN where there is none. */
+static void losses_of(const struct model *m, double *losses, const double *logits, const float *labels,
+                      uint32_t n)
+{
+    if (m->options.loss == LOSS_LOGISTIC) {
+        m->k->logloss64(losses, logits, labels, n);
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        losses[i] = (logits[i] - (double)labels[i]) * (logits[i] - (double)labels[i]);
+}
+
+/* What both sets of layers have predicted of a call's events, before they learn them: summed event by event,
+ * so that it does not matter where calls end. */
+static void compare(struct model *m, const struct call *c, uint32_t from, uint32_t to)
+{
+    struct train_trial *trial = m->train->trial;
+    uint32_t n = to - from, count = MAX(m->options.labels, 1U);
+    double logits[MODEL_ROWS_MAX];
+    for (uint32_t l = 0; l < count; l++) {
+        const float *labels = (l == 0 ? c->in->labels : c->in->more_labels[l - 1]) + from;
+        for (uint32_t i = 0; i < n; i++)
+            logits[i] = c->correction + (double)trial->host_logits[(size_t)l * n + i];
+        losses_of(m, trial->losses[1][l], logits, labels, n);
+        losses_of(m, trial->losses[0][l], c->out->logits + (size_t)l * MODEL_ROWS_MAX + from, labels, n);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        double bf16 = 0.0, fp32 = 0.0;
+        for (uint32_t l = 0; l < count; l++)
+            bf16 += trial->losses[0][l][i], fp32 += trial->losses[1][l][i];
+        if (!isfinite(bf16) || !isfinite(fp32) || c->out->verdicts[from + i] == MODEL_REJECTED)
+            continue;
+        trial->score.bf16 += bf16, trial->score.fp32 += fp32;
+        trial->score.examples++;
+    }
+}
+
 /* Who is rejected by one label is by all (step.c). */
 static void give(const struct model *m, const struct call *c, uint32_t from, uint32_t to)
 {
@@ -154,6 +191,8 @@ void model_train_learn(struct model *m, struct call *c)
             model_compare_predicted(m, &events, at, end, c->out->logits);
         train_add(m->train, &events, at, end);
         give(m, c, at, end);
+        if (trial_runs(m->train))
+            compare(m, c, at, end);
         m->pending = train_pending(m->train);
         if (m->pending == m->step_events && !step(m))
             return;
@@ -212,6 +251,19 @@ bool model_train_put(struct model *m, const struct example *e)
     return true;
 }
 
+struct model_precision model_precision(const struct model *m)
+{
+    const struct train *t = m->train;
+    const struct trial_score none = {0}, *s = t->trial ? &t->trial->score : &none;
+    return (struct model_precision){.now = t->net.options.precision,
+                                    .scale = t->scale.scale,
+                                    .lowered = t->scale.lowered,
+                                    .is_undecided = trial_runs(t),
+                                    .trial_examples = s->examples,
+                                    .trial_loss_bf16 = s->bf16 / (double)s->examples,
+                                    .trial_loss_fp32 = s->fp32 / (double)s->examples};
+}
+
 size_t model_layers(const struct model *m)
 {
     return m->train ? m->train->net.params_count : m->head.layers;
@@ -228,18 +280,23 @@ size_t model_layer_floats(const struct model *m, size_t layer)
     return m->train ? net_saved_floats(&m->train->net, (uint32_t)layer) : head_layer_floats(&m->head, layer);
 }
 
-void model_layer_get(struct model *m, size_t layer, float *floats)
+static struct net *net_of(struct model *m, enum model_layers_of of)
+{
+    return of == MODEL_LAYERS_TRIAL ? &m->train->trial->net : &m->train->net;
+}
+
+void model_layer_get(struct model *m, enum model_layers_of of, size_t layer, float *floats)
 {
     if (m->train)
-        (void)net_save(&m->train->net, (uint32_t)layer, floats, &m->error);
+        (void)net_save(net_of(m, of), (uint32_t)layer, floats, &m->error);
     else
         memcpy(floats, m->head.items[layer].weights, head_layer_floats(&m->head, layer) * sizeof *floats);
 }
 
-void model_layer_put(struct model *m, size_t layer, const float *floats)
+void model_layer_put(struct model *m, enum model_layers_of of, size_t layer, const float *floats)
 {
     if (m->train)
-        (void)net_load(&m->train->net, (uint32_t)layer, floats, &m->error);
+        (void)net_load(net_of(m, of), (uint32_t)layer, floats, &m->error);
     else
         memcpy(m->head.items[layer].weights, floats, head_layer_floats(&m->head, layer) * sizeof *floats);
 }

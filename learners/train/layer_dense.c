@@ -32,6 +32,7 @@ static struct batch_matmul gradient_of(const struct net *net, const struct net_l
     a.b = l->in->values + l->in_from, a.b_stride = l->in->stride;
     a.c = p->gradient, a.c_stride = p->stride;
     a.m = p->n, a.n = p->d, a.k = n;
+    a.scale = net->scale, a.adds = net->adds_gradients;
     a.epilogue = l->adds ? MATMUL_PLAIN : MATMUL_SUMS;
     a.sums = p->gradient + (size_t)p->n * p->stride;
     return a;
@@ -45,6 +46,7 @@ static struct batch_matmul backward_of(const struct net *net, const struct net_l
     a.b = p->w, a.b_stride = p->stride;
     a.c = l->in->slopes + l->in_from, a.c_stride = l->in->stride;
     a.m = n, a.n = p->d, a.k = p->n;
+    a.scale = net->scale;
     if (l->in->is_relu) {
         a.epilogue = MATMUL_MASK;
         a.mask = l->in->values + l->in_from, a.mask_stride = l->in->stride;

@@ -157,9 +157,13 @@ static void experts_shape(struct net *net)
 }
 
 void net_shape(struct net *net, const struct net_options *options, const struct train_device *device,
-               uint32_t events_max)
+               uint32_t events_max, uint32_t slopes_max)
 {
-    *net = (struct net){.device = device, .options = *options, .events_max = events_max};
+    *net = (struct net){.device = device,
+                        .options = *options,
+                        .events_max = events_max,
+                        .slopes_max = slopes_max,
+                        .scale = 1.0F};
     bool has_front = options->kind == NETWORK_DOT && options->dense > 0;
     net->vectors_from = has_front ? options->dim : 0;
     net->input = matrix(net, MAX(net->vectors_from + options->fields * options->dim + options->dense, 1U));
@@ -181,6 +185,14 @@ static void params_take(struct net *net, struct net_params *p, struct train_memo
     p->w = train_take(memory, TRAIN_PARAMETERS, p->floats, sizeof(float));
     p->state = train_take(memory, TRAIN_PARAMETERS, states, sizeof(float));
     p->gradient = train_take(memory, TRAIN_PARAMETERS, p->floats, sizeof(float));
+}
+
+size_t net_gradient_rows(const struct net *net)
+{
+    size_t rows = 0;
+    for (uint32_t i = 0; i < net->params_count; i++)
+        rows += net->params[i].floats / PARAMS_ROW;
+    return rows;
 }
 
 /* `check` over a gradient, in rows of PARAMS_ROW floats. */
@@ -205,8 +217,9 @@ void net_take(struct net *net, struct train_memory *memory)
     size_t n = net->events_max;
     for (uint32_t i = 0; i < net->matrices_count; i++) {
         struct net_matrix *m = &net->matrices[i];
+        size_t slopes = m == net->input || m == net->output ? net->slopes_max : n;
         m->values = train_take(memory, TRAIN_ACTIVATIONS, n * m->stride, sizeof(float));
-        m->slopes = train_take(memory, TRAIN_ACTIVATIONS, n * m->stride, sizeof(float));
+        m->slopes = train_take(memory, TRAIN_ACTIVATIONS, slopes * m->stride, sizeof(float));
     }
     for (uint32_t i = 0; i < net->params_count; i++)
         params_take(net, &net->params[i], memory);
@@ -218,10 +231,13 @@ void net_take(struct net *net, struct train_memory *memory)
         if (l->kind->scratch)
             net->scratch_bytes = MAX(net->scratch_bytes, l->kind->scratch(net, l, net->events_max));
     }
-    for (uint32_t i = 0; i < net->params_count && net->options.clip_norm > 0.0F; i++)
+    bool is_checked = net->options.clip_norm > 0.0F || net->options.precision == ROW_FP16;
+    for (uint32_t i = 0; i < net->params_count && is_checked; i++)
         net->scratch_bytes = MAX(net->scratch_bytes, squares_scratch(net, &net->params[i]));
     net->squares = train_take(memory, TRAIN_PARAMETERS, NET_LAYERS_MAX, sizeof *net->squares);
     net->clip = train_take(memory, TRAIN_PARAMETERS, 1, sizeof *net->clip);
+    if (net->options.precision == ROW_FP16)
+        net->is_finite = train_take(memory, TRAIN_PARAMETERS, net_gradient_rows(net), 1);
     net->scratch = train_take(memory, TRAIN_SCRATCH, net->scratch_bytes, 1);
 }
 
@@ -315,6 +331,17 @@ bool net_start(struct net *net, const struct kernels *kernels, struct gpu_error 
         free(floats);
     }
     return is_good;
+}
+
+void net_check(struct net *net)
+{
+    uint8_t *is_finite = net->is_finite;
+    for (uint32_t i = 0; i < net->params_count; i++) {
+        struct batch_check a = squares_of(net, &net->params[i], NULL);
+        a.is_finite = is_finite, a.scratch = net->scratch;
+        net->device->kernels->check(&a, net->device->stream);
+        is_finite += a.rows;
+    }
 }
 
 /* By the norm of all gradients together. */

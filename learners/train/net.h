@@ -81,7 +81,7 @@ struct net_options {
 struct net {
     const struct train_device *device;
     struct net_options options;
-    uint32_t events_max;
+    uint32_t events_max, slopes_max;
     uint32_t vectors_from; /* the first column of the input's vectors */
     struct net_matrix matrices[NET_LAYERS_MAX];
     uint32_t matrices_count;
@@ -90,16 +90,21 @@ struct net {
     uint32_t params_count;
     struct net_layer layers[NET_LAYERS_MAX];
     uint32_t layers_count;
-    double *squares; /* of each parameter's gradient */
-    float *clip;     /* the scale of all gradients that follows of them */
+    double *squares;     /* of each parameter's gradient */
+    float *clip;         /* the scale of all gradients that follows of them */
+    bool adds_gradients; /* way back: to those of other events, which go before in the same step */
+    float scale;         /* ROW_FP16: of slopes while they are rounded (scale.h) */
+    uint8_t *is_finite;  /* ROW_FP16: [net_gradient_rows] */
     void *scratch;
     size_t scratch_bytes;
 };
 
 /* Its shape: matrices and layers, without memory. Then net_take once with memory that counts, once with
- * memory that is there; net_start gives the weights their first values (uniform, He et al. 2015, by seed). */
+ * memory that is there; net_start gives the weights their first values (uniform, He et al. 2015, by seed).
+ * events_max: of a call of forward and backward; slopes_max: whose slopes the input and the output have room
+ * for, at least as many: whoever makes a step of several calls moves the two's pointers. */
 void net_shape(struct net *net, const struct net_options *options, const struct train_device *device,
-               uint32_t events_max);
+               uint32_t events_max, uint32_t slopes_max);
 void net_take(struct net *net, struct train_memory *memory);
 bool net_start(struct net *net, const struct kernels *kernels, struct gpu_error *error);
 
@@ -113,6 +118,9 @@ void net_mask(struct net *net, uint32_t n, const uint8_t *is_rejected);
 void net_begin(struct net *net);
 /* One optimizer step of all parameters. */
 void net_update(struct net *net);
+/* ROW_FP16: is_finite[r] of each piece of the gradients; all are where no product has left the range. */
+void net_check(struct net *net);
+size_t net_gradient_rows(const struct net *net);
 
 /* How many floats parameter p has when saved: n * d weights, n biases, and the optimizer's state of all. */
 size_t net_saved_floats(const struct net *net, uint32_t p);

@@ -1,4 +1,5 @@
 /* Forward, and the step of a full batch (train.h). */
+#include "learners/train/scale.h"
 #include "learners/train/train.h"
 
 #include "core/base.h"
@@ -57,21 +58,49 @@ static void dedupe(struct train *t, const struct train_group *g, const struct tr
 /* --- forward ----------------------------------------------------------------------------------------------
  */
 
-/* numbers: of each place which of g->rows it is; the places of a group begin at its own 0. */
-static void gather(struct train *t, const struct train_group *g, const struct train_input *in,
+/* Events that go through the network together: from .. from + n of a batch or call. */
+struct piece {
+    const struct train_input *in;
+    uint32_t from, n;
+};
+
+/* Fields of a group that lie together: all of a whole batch, one of a part of it. */
+struct some_fields {
+    uint32_t first, count; /* of the group's */
+    const uint32_t *numbers, *offsets;
+};
+
+/* The next of them after `fields` (zeros: the first); false: there are none. numbers: of each place which row
+ * it is; the places of a group begin at its own 0, and without offsets they are the bags. */
+static bool next_fields(const struct train_group *g, const struct piece *p, const uint32_t *numbers,
+                        struct some_fields *fields)
+{
+    const uint32_t *offsets = offsets_of(g, p->in);
+    fields->first += fields->count;
+    fields->count = p->n == p->in->n ? g->fields : 1;
+    size_t bag = (size_t)fields->first * p->in->n + p->from;
+    fields->numbers = offsets ? numbers : numbers + bag;
+    fields->offsets = offsets ? offsets + bag : NULL;
+    return fields->first < g->fields;
+}
+
+static void gather(struct train *t, const struct train_group *g, const struct piece *p,
                    const uint32_t *numbers)
 {
-    struct batch_gather_pool a = {.rows = (const void *const *)g->rows,
-                                  .unique = numbers,
-                                  .offsets = offsets_of(g, in),
-                                  .bags = g->fields * in->n,
-                                  .d = t->net.options.dim,
-                                  .fields = g->fields,
-                                  .stride = t->net.input->stride,
-                                  .format = t->rows.format,
-                                  .is_mean = in->has_lists,
-                                  .out = t->net.input->values + t->net.vectors_from};
-    t->device.kernels->gather_pool(&a, t->device.stream);
+    for (struct some_fields fields = {0}; next_fields(g, p, numbers, &fields);) {
+        struct batch_gather_pool a = {.rows = (const void *const *)g->rows,
+                                      .unique = fields.numbers,
+                                      .offsets = fields.offsets,
+                                      .bags = fields.count * p->n,
+                                      .d = t->net.options.dim,
+                                      .fields = fields.count,
+                                      .stride = t->net.input->stride,
+                                      .format = t->rows.format,
+                                      .is_mean = p->in->has_lists,
+                                      .out = t->net.input->values + t->net.vectors_from +
+                                             (size_t)fields.first * t->net.options.dim};
+        t->device.kernels->gather_pool(&a, t->device.stream);
+    }
 }
 
 static void read_weights(struct train *t, struct train_group *g, const uint32_t *count, uint32_t n)
@@ -89,32 +118,38 @@ static void read_numbers(struct train *t)
     t->device.kernels->weights_read(&a, t->device.stream);
 }
 
-/* The linear part, a group's after the other's: the first has the bias and the numbers. */
-static void forward_linear(struct train *t, const struct train_group *g, const struct train_input *in,
-                           const uint32_t *numbers, bool is_first)
+/* The linear part: some fields after the others; the first have the bias and the numbers. */
+static void add_linear(struct train *t, const struct train_group *g, const struct piece *p,
+                       const struct some_fields *fields, bool is_first)
 {
-    uint32_t dense = is_first ? t->options->dense : 0;
     struct batch_weights_forward a = {.start = is_first ? NULL : t->logits,
                                       .base = t->options->bias,
                                       .bias = is_first ? t->number_weights + t->options->dense : NULL,
-                                      .dense = in->there.numbers,
+                                      .dense = p->in->there.numbers + p->from,
                                       .dense_weights = t->number_weights,
-                                      .dense_stride = in->capacity,
-                                      .dense_count = dense,
-                                      .is_rejected = in->there.is_rejected,
+                                      .dense_stride = p->in->capacity,
+                                      .dense_count = is_first ? t->options->dense : 0,
+                                      .is_rejected = p->in->there.is_rejected + p->from,
                                       .weights = g ? g->weights : NULL,
-                                      .unique = numbers,
-                                      .offsets = g ? offsets_of(g, in) : NULL,
-                                      .fields = g ? g->fields : 0,
-                                      .n = in->n,
+                                      .unique = fields->numbers,
+                                      .offsets = fields->offsets,
+                                      .fields = fields->count,
+                                      .n = p->n,
                                       .logits = t->logits};
     t->device.kernels->weights_forward(&a, t->device.stream);
 }
 
-static struct batch_interaction interaction_of(const struct train *t, const struct train_input *in)
+static void forward_linear(struct train *t, const struct train_group *g, const struct piece *p,
+                           const uint32_t *numbers, bool is_first)
+{
+    for (struct some_fields fields = {0}; next_fields(g, p, numbers, &fields); is_first = false)
+        add_linear(t, g, p, &fields, is_first);
+}
+
+static struct batch_interaction interaction_of(const struct train *t, const struct piece *p)
 {
     return (struct batch_interaction){.vectors = t->net.input->values + t->net.vectors_from,
-                                      .bags = in->n,
+                                      .bags = p->n,
                                       .fields = t->options->vectors,
                                       .d = t->options->dim,
                                       .stride = t->net.input->stride};
@@ -129,14 +164,14 @@ static void interact(struct train *t, struct batch_interaction *a)
         k->ffm(a, t->device.stream);
 }
 
-static void pack_numbers(struct train *t, const struct train_input *in)
+static void pack_numbers(struct train *t, const struct piece *p)
 {
     const struct model_options *o = t->options;
-    struct batch_pack a = {.columns = in->there.numbers,
-                           .columns_stride = in->capacity,
+    struct batch_pack a = {.columns = p->in->there.numbers + p->from,
+                           .columns_stride = p->in->capacity,
                            .count = o->dense,
-                           .n = in->n,
-                           .is_rejected = in->there.is_rejected,
+                           .n = p->n,
+                           .is_rejected = p->in->there.is_rejected + p->from,
                            .out = t->net.input->values + t->net.vectors_from +
                                   (size_t)o->vectors * t->net.options.dim,
                            .stride = t->net.input->stride};
@@ -144,34 +179,58 @@ static void pack_numbers(struct train *t, const struct train_input *in)
         t->device.kernels->pack(&a, t->device.stream);
 }
 
-/* Logits and, in is_rejected, who has none; slopes into `slopes` [n][stride], but that of the network. */
-static void judge(struct train *t, const struct train_input *in)
+/* Of the outputs, or of logits where there is no network. */
+static float *slopes_of(const struct train *t, const struct piece *p)
+{
+    return t->slopes + (size_t)p->from * (t->net.output ? t->net.output->stride : 1);
+}
+
+/* A network's predictions of a piece, with those of the linear part and the interaction. */
+struct judged {
+    const struct net_matrix *out; /* NULL: there is no network */
+    float *logits;                /* [labels][events_max] */
+    float *slopes;                /* [n] of out's stride */
+    uint8_t *is_rejected;
+};
+
+/* Logits and, in is_rejected, who has none; slopes, but that of the network. */
+static void judge(struct train *t, const struct piece *p, const struct judged *by)
 {
     const struct model_options *o = t->options;
-    uint32_t labels = MAX(o->labels, 1U);
-    const struct net_matrix *out = t->net.output;
-    for (uint32_t l = 0; l < labels; l++) {
-        float *logits = t->logits + (size_t)l * t->events_max;
-        struct batch_loss a = {.logits = logits,
-                               .more = out ? out->values + l : NULL,
-                               .more_stride = out ? out->stride : 0,
-                               .labels = in->there.labels + (size_t)l * in->capacity,
-                               .weights = in->there.weights,
+    const struct train_columns *there = &p->in->there;
+    for (uint32_t l = 0; l < MAX(o->labels, 1U); l++) {
+        struct batch_loss a = {.logits = t->logits + (size_t)l * t->events_max,
+                               .more = by->out ? by->out->values + l : NULL,
+                               .more_stride = by->out ? by->out->stride : 0,
+                               .labels = there->labels + (size_t)l * p->in->capacity + p->from,
+                               .weights = there->weights + p->from,
                                .class_weights = {1.0F, 1.0F},
                                .is_squared = o->loss == LOSS_SQUARED,
                                .has_fake_negatives = o->has_fake_negatives,
                                .scale = 1.0F,
-                               .n = in->n,
-                               .sums = logits,
-                               .slopes = t->slopes + l,
-                               .slopes_stride = out ? out->stride : 1,
-                               .is_rejected = in->there.is_rejected};
+                               .n = p->n,
+                               .sums = by->logits + (size_t)l * t->events_max,
+                               .slopes = by->slopes + l,
+                               .slopes_stride = by->out ? by->out->stride : 1,
+                               .is_rejected = by->is_rejected};
         t->device.kernels->loss(&a, t->device.stream);
     }
 }
 
+/* Before the model's own logits take the place of what they are made of. */
+static void judge_trial(struct train *t, const struct piece *p)
+{
+    struct train_trial *trial = t->trial;
+    struct net_matrix *in = trial->net.input; /* of its own: layers may write into it, and it is masked */
+    train_copy(&t->device, in->values, t->net.input->values, (size_t)p->n * in->stride * sizeof *in->values);
+    net_forward(&trial->net, p->n);
+    train_copy(&t->device, trial->is_rejected, p->in->there.is_rejected + p->from, p->n);
+    judge(t, p,
+          &(struct judged){trial->net.output, trial->logits, trial->net.output->slopes, trial->is_rejected});
+}
+
 /* by_number: places have the rows of their numbers; else each has its own. */
-static void forward(struct train *t, const struct train_input *in, bool by_number)
+static void forward(struct train *t, const struct piece *p, bool by_number)
 {
     bool is_first = true;
     if (has_linear(t))
@@ -182,22 +241,26 @@ static void forward(struct train *t, const struct train_input *in, bool by_numbe
         struct train_group *g = &t->groups[i];
         const uint32_t *numbers = by_number ? g->unique : t->iota;
         if (g->has_vectors)
-            gather(t, g, in, numbers);
+            gather(t, g, p, numbers);
         if (!has_linear(t))
             continue;
-        uint32_t places = places_of(g, in);
-        read_weights(t, g, by_number ? g->count : t->iota + places, places); /* iota[n] is n */
-        forward_linear(t, g, in, numbers, is_first);
+        uint32_t places = places_of(g, p->in);
+        if (p->from == 0)
+            read_weights(t, g, by_number ? g->count : t->iota + places, places); /* iota[n] is n */
+        forward_linear(t, g, p, numbers, is_first);
         is_first = false;
     }
     if (has_linear(t) && is_first)
-        forward_linear(t, NULL, in, NULL, true);
-    pack_numbers(t, in);
-    struct batch_interaction a = interaction_of(t, in);
+        add_linear(t, NULL, p, &(struct some_fields){0}, true);
+    pack_numbers(t, p);
+    struct batch_interaction a = interaction_of(t, p);
     a.logits = t->logits, a.adds = true;
     interact(t, &a);
-    net_forward(&t->net, in->n);
-    judge(t, in);
+    net_forward(&t->net, p->n);
+    if (trial_runs(t))
+        judge_trial(t, p);
+    judge(t, p,
+          &(struct judged){t->net.output, t->logits, slopes_of(t, p), p->in->there.is_rejected + p->from});
 }
 
 /* --- as graphs (graph.h) ----------------------------------------------------------------------------------
@@ -207,6 +270,9 @@ struct work {
     struct train *t;
     const struct train_input *in;
 };
+
+/* fp16 looks at its slopes before it moves by them. */
+enum work_kind { WORK_PREDICT, WORK_SLOPES, WORK_MOVE, WORK_LEARN };
 
 static uint64_t digest_of(uint64_t digest, const void *data, size_t bytes)
 {
@@ -218,15 +284,16 @@ static uint64_t digest_of(uint64_t digest, const void *data, size_t bytes)
 
 /* All that a kernel of forward, backward or an update is told, and that is not the same in every step:
  * whoever gives one a new argument that changes adds it here. */
-static uint64_t arguments_of(const struct train *t, const struct train_input *in, bool learns)
+static uint64_t arguments_of(const struct train *t, const struct train_input *in, enum work_kind kind)
 {
     const struct model_options *o = t->options;
-    uint64_t sizes[2 + ARRAY_COUNT(t->groups)] = {learns ? 1 : 2, in->n};
+    uint64_t sizes[4 + ARRAY_COUNT(t->groups)] = {kind, in->n, t->net.options.precision, trial_runs(t)};
     for (uint32_t i = 0; i < t->groups_count; i++)
-        sizes[2 + i] = places_of(&t->groups[i], in);
+        sizes[4 + i] = places_of(&t->groups[i], in);
     uint64_t digest = digest_of(1, sizes, sizeof sizes);
-    if (!learns)
+    if (kind == WORK_PREDICT)
         return digest | 1;
+    digest = digest_of(digest, &t->net.scale, sizeof t->net.scale);
     digest = digest_of(digest, &o->linear.params, sizeof o->linear.params);
     digest = digest_of(digest, &o->ftrl, sizeof o->ftrl);
     digest = digest_of(digest, &o->embedding.params, sizeof o->embedding.params);
@@ -236,15 +303,22 @@ static uint64_t arguments_of(const struct train *t, const struct train_input *in
     return digest | 1;
 }
 
+/* Of a call's events, to the host. */
+static void copy_logits(struct train *t, float *to, const float *logits, uint32_t n)
+{
+    for (uint32_t l = 0; l < MAX(t->options->labels, 1U); l++)
+        train_copy(&t->device, to + (size_t)l * n, logits + (size_t)l * t->events_max, n * sizeof *logits);
+}
+
 static void predict_all(void *of)
 {
     struct work *w = of;
     struct train *t = w->t;
-    uint32_t labels = MAX(t->options->labels, 1U), n = w->in->n;
-    forward(t, w->in, t->rows.finds_numbers);
-    for (uint32_t l = 0; l < labels; l++)
-        train_copy(&t->device, t->host_logits + (size_t)l * n, t->logits + (size_t)l * t->events_max,
-                   n * sizeof *t->logits);
+    uint32_t n = w->in->n;
+    forward(t, &(struct piece){w->in, 0, n}, t->rows.finds_numbers);
+    copy_logits(t, t->host_logits, t->logits, n);
+    if (trial_runs(t))
+        copy_logits(t, t->trial->host_logits, t->trial->logits, n);
     train_copy(&t->device, t->host_rejected, w->in->there.is_rejected, n);
 }
 
@@ -265,7 +339,7 @@ bool train_predict(struct train *t, const struct train_events *events, uint32_t 
             return false;
     }
     struct work w = {t, in};
-    if (!train_graph_run(&t->graphs, &t->device, arguments_of(t, in, false), predict_all, &w, error))
+    if (!train_graph_run(&t->graphs, &t->device, arguments_of(t, in, WORK_PREDICT), predict_all, &w, error))
         return false;
     train_clock_end(&t->clock, &t->device, TRAIN_SPAN_CALL);
     if (!train_wait(&t->device, error))
@@ -287,30 +361,59 @@ void train_add(struct train *t, const struct train_events *events, uint32_t from
 /* --- back -------------------------------------------------------------------------------------------------
  */
 
-static void backward(struct train *t, const struct train_input *in)
+static void begin_back(struct net *net, const struct piece *p, const uint8_t *is_rejected)
+{
+    net->adds_gradients = p->from > 0;
+    net_begin(net);
+    net_mask(net, p->n, is_rejected);
+}
+
+static void end_back(struct train *t, struct net *net, const struct piece *p, const uint8_t *is_rejected)
+{
+    struct batch_mask_rows a = {.x = net->output->slopes,
+                                .n = p->n,
+                                .columns = net->output->columns,
+                                .stride = net->output->stride,
+                                .is_rejected = is_rejected};
+    if (t->options->labels > 1) /* who is rejected by one label is by all */
+        t->device.kernels->mask_rows(&a, t->device.stream);
+    net->output->has_slopes = true;
+    net_backward(net, p->n);
+}
+
+static void backward(struct train *t, const struct piece *p)
 {
     struct net *net = &t->net;
-    net_begin(net);
-    net_mask(net, in->n, in->there.is_rejected);
+    const uint8_t *is_rejected = p->in->there.is_rejected + p->from;
+    net->input->slopes = t->input_slopes + (size_t)p->from * net->input->stride;
+    begin_back(net, p, is_rejected);
     if (t->options->interaction != INTERACTION_NONE && t->options->vectors > 0) {
-        struct batch_interaction a = interaction_of(t, in);
-        a.slopes = t->slopes;
+        struct batch_interaction a = interaction_of(t, p);
+        a.slopes = slopes_of(t, p);
         a.grads = net->input->slopes + net->vectors_from, a.grads_stride = net->input->stride;
         interact(t, &a);
         net->input->has_slopes = true;
     }
     if (!net->output)
         return;
-    if (t->options->labels > 1) { /* who is rejected by one label is by all */
-        struct batch_mask_rows a = {.x = net->output->slopes,
-                                    .n = in->n,
-                                    .columns = net->output->columns,
-                                    .stride = net->output->stride,
-                                    .is_rejected = in->there.is_rejected};
-        t->device.kernels->mask_rows(&a, t->device.stream);
+    net->output->slopes = slopes_of(t, p);
+    end_back(t, net, p, is_rejected);
+    if (!trial_runs(t))
+        return;
+    begin_back(&t->trial->net, p, t->trial->is_rejected);
+    end_back(t, &t->trial->net, p, t->trial->is_rejected);
+}
+
+/* Slopes of all that the batch moves. */
+static void make_slopes(void *of)
+{
+    struct work *w = of;
+    uint32_t all = w->in->n, some = w->t->options->micro > 0 ? w->t->options->micro : all;
+    for (struct piece p = {w->in, 0, 0}; p.from < all; p.from += p.n) {
+        p.n = MIN(some, all - p.from);
+        forward(w->t, &p, true);
+        backward(w->t, &p);
     }
-    net->output->has_slopes = true;
-    net_backward(net, in->n);
 }
 
 /* Slopes of a group's places, by their row. */
@@ -335,7 +438,7 @@ static void update_vectors(struct train *t, const struct train_group *g, const s
                              .seed = num_mix(t->options->seed + t->steps + 1),
                              .scratch = t->scratch,
                              .scratch_bytes = t->scratch_bytes};
-    a.in.grads = t->net.input->slopes;
+    a.in.grads = t->input_slopes;
     a.in.bag = in->there.bag + train_input_first(in, g->first);
     a.in.unit = 4, a.in.d = t->net.options.dim;
     t->device.kernels->update(&a, t->device.stream);
@@ -391,12 +494,10 @@ static void update_numbers(struct train *t, const struct train_input *in)
     t->device.kernels->weights_update(&a, t->device.stream);
 }
 
-static void learn_all(void *of)
+static void move(void *of)
 {
     struct work *w = of;
     struct train *t = w->t;
-    forward(t, w->in, true);
-    backward(t, w->in);
     for (uint32_t i = 0; i < t->groups_count; i++) {
         if (t->groups[i].has_vectors)
             update_vectors(t, &t->groups[i], w->in);
@@ -406,6 +507,31 @@ static void learn_all(void *of)
     if (has_linear(t))
         update_numbers(t, w->in);
     net_update(&t->net);
+    if (trial_runs(t))
+        net_update(&t->trial->net);
+}
+
+static void learn_all(void *of)
+{
+    make_slopes(of);
+    move(of);
+}
+
+/* fp16: with smaller scales, until all slopes are finite. */
+static bool learn(struct train *t, const struct train_input *in, struct gpu_error *error)
+{
+    struct work w = {t, in};
+    float scale = t->scale.scale;
+    bool is_again = true;
+    if (t->net.options.precision != ROW_FP16)
+        return train_graph_run(&t->graphs, &t->device, arguments_of(t, in, WORK_LEARN), learn_all, &w, error);
+    while (is_again) {
+        uint64_t arguments = arguments_of(t, in, WORK_SLOPES);
+        if (!train_graph_run(&t->graphs, &t->device, arguments, make_slopes, &w, error) ||
+            !scale_judge(t, scale, &is_again, error))
+            return false;
+    }
+    return train_graph_run(&t->graphs, &t->device, arguments_of(t, in, WORK_MOVE), move, &w, error);
 }
 
 bool train_step(struct train *t, struct gpu_error *error)
@@ -422,11 +548,13 @@ bool train_step(struct train *t, struct gpu_error *error)
             return false;
     }
     t->net.options.params = t->options->head.params;
-    struct work w = {t, in};
-    if (!train_graph_run(&t->graphs, &t->device, arguments_of(t, in, true), learn_all, &w, error))
+    if (t->trial)
+        t->trial->net.options.params = t->options->head.params;
+    if (!learn(t, in, error))
         return false;
     train_clock_end(&t->clock, &t->device, TRAIN_SPAN_STEP);
     t->steps++;
+    trial_decide(t);
     in->n = 0;
     return true;
 }

@@ -95,6 +95,7 @@ static void take_all(struct train *t, struct train_memory *memory)
     if (t->rows.take)
         t->rows.take(t->rows.of, memory);
     net_take(&t->net, memory);
+    trial_take(t, memory);
     t->iota = train_take(memory, TRAIN_ROWS, t->places_max + 1, sizeof *t->iota);
     t->number_event =
         train_take(memory, TRAIN_ROWS, (dense + 1) * t->batch.capacity, sizeof *t->number_event);
@@ -107,6 +108,7 @@ static void take_all(struct train *t, struct train_memory *memory)
     t->number_params = train_take(memory, TRAIN_PARAMETERS, dense + 1, NUMBER_BYTES);
     t->logits_bytes = MAX(t->options->labels, 1U) * n * sizeof *t->logits;
     t->logits = train_take(memory, TRAIN_ACTIVATIONS, t->logits_bytes, 1);
+    t->input_slopes = t->net.input->slopes;
     if (t->net.output)
         t->slopes = t->net.output->slopes; /* of one label: the logits' own */
     else
@@ -145,7 +147,9 @@ static void shape(struct train *t, const struct train_setup *setup)
     *t = (struct train){.options = o, .device = setup->device, .rows = setup->rows, .epoch = 1};
     t->events_max = MAX(o->batch, (uint32_t)MODEL_ROWS_MAX);
     struct net_options network = network_of(o);
-    net_shape(&t->net, &network, &t->device, t->events_max);
+    uint32_t together = o->micro > 0 ? MAX(o->micro, (uint32_t)MODEL_ROWS_MAX) : t->events_max;
+    net_shape(&t->net, &network, &t->device, together, t->events_max);
+    t->trial = trial_new(t, &network, together);
     group_shape(t, 0, o->vectors, true);
     group_shape(t, o->vectors, o->fields - o->vectors, false);
     t->memory.device = &t->device;
@@ -182,7 +186,7 @@ void train_plan(const struct train_setup *setup, struct train_plan *plan)
     take_all(t, &t->memory);
     memcpy(plan->parts, t->memory.parts, sizeof plan->parts);
     plan->host = train_input_host_bytes(&t->batch) + train_input_host_bytes(&t->call) + host_logits_bytes(t) +
-                 host_numbers_bytes(t) + MODEL_ROWS_MAX;
+                 host_numbers_bytes(t) + MODEL_ROWS_MAX + net_gradient_rows(&t->net);
     train_free(t);
 }
 
@@ -199,9 +203,11 @@ struct train *train_new(const struct train_setup *setup, struct gpu_error *error
         t->host_logits = train_host_new(&t->device, host_logits_bytes(t), error);
         t->host_rejected = train_host_new(&t->device, MODEL_ROWS_MAX, error);
         t->host_numbers = train_host_new(&t->device, host_numbers_bytes(t), error);
-        is_good = t->host_logits && t->host_rejected && t->host_numbers &&
+        t->host_finite = train_host_new(&t->device, net_gradient_rows(&t->net), error);
+        is_good = t->host_logits && t->host_rejected && t->host_numbers && t->host_finite &&
                   train_clock_init(&t->clock, &t->device, error) && send_constants(t, error) &&
-                  net_start(&t->net, setup->kernels, error);
+                  net_start(&t->net, setup->kernels, error) && trial_start(t, setup->kernels, error);
+        (void)scale_set(t, (struct train_scale){.scale = SCALE_FIRST});
     }
     if (is_good)
         return t;
@@ -220,6 +226,8 @@ void train_free(struct train *t)
     train_host_free(&t->device, t->host_logits);
     train_host_free(&t->device, t->host_rejected);
     train_host_free(&t->device, t->host_numbers);
+    train_host_free(&t->device, t->host_finite);
+    trial_free(t);
     train_memory_free(&t->memory);
     free(t);
 }

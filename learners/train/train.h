@@ -7,6 +7,11 @@
  *   weights, interaction, network -> loss -> back through them -> slopes summed by row in the order of places
  *   -> each row, each dense weight makes one step of its optimizer
  *
+ * A batch may be too large for the network's matrices: it goes through the network in pieces of `micro`
+ * events, whose gradients add up before the one step. Logits, and so all that rows and linear weights learn,
+ * are those of one piece, bit for bit where a product's rows do not depend on each other (a CPU); sums over a
+ * dense layer's events are rounded elsewhere.
+ *
  * What decides where rows lie is struct train_rows: tables of the CPU (rows_cpu.c) or of a GPU.
  * All memory is taken once, when the model is made.
  * One thread owns it.
@@ -18,6 +23,8 @@
 #include "learners/train/graph.h"
 #include "learners/train/input.h"
 #include "learners/train/net.h"
+#include "learners/train/scale.h"
+#include "learners/train/trial.h"
 
 /* Fields whose rows are alike: those with vectors, and those with a linear weight alone. */
 struct train_group {
@@ -72,9 +79,13 @@ struct train {
     float *number_params;  /* [dense + 1][LINEAR_FLOATS] weights with state */
     float *logits;         /* [labels][events_max] */
     size_t logits_bytes;
-    float *slopes;      /* [events_max] of one label; the network's output's */
-    float *host_logits; /* what comes back of a call's events */
+    float *slopes;       /* [events_max] of one label; the network's output's */
+    float *input_slopes; /* [events_max] the network's input's */
+    struct train_scale scale;
+    struct train_trial *trial; /* NULL: none */
+    float *host_logits;        /* what comes back of a call's events */
     uint8_t *host_rejected;
+    uint8_t *host_finite; /* [net_gradient_rows] */
     void *scratch;
     size_t scratch_bytes;
     struct train_graphs graphs;

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Learners with `device: cuda(0)` on the host's model of a GPU: the CPU's predictions, bit for bit, through kills and
-checkpoints, and from one device to the other.
+checkpoints, and from one device to the other; what dense layers in sixteen bits cost.
 
     tests/device/test_learning.py PATH_OF_LEAT PATH_OF_LEAT_CUDA_ON_HOST_SO
 """
 
+import json
 import os
 import re
 import subprocess
@@ -39,6 +40,12 @@ KINDS = {
     "dlrm": "hidden: [8], bottom: [4]",
     "mmoe": "hidden: [8], towers: [4], experts: 2",
 }
+
+
+# Beside a learner's own options: what its dense layers multiply, and how a step goes through them.
+PRECISIONS = ("precision: bf16", "precision: fp16", "precision: auto, precision_trial: 700", "accumulate: 2",
+              "precision: fp16, accumulate: 4, clip_norm: 0.5")
+COST_EVENTS, COST_MAX = 20_000, 1e-3  # share of the logloss
 
 
 class Folder:
@@ -84,19 +91,55 @@ def test_same_as_the_cpu():
             assert ours == theirs, f"{kind}: predictions of the two devices differ"
 
 
+def test_precisions():
+    with tempfile.TemporaryDirectory() as path:
+        folder = Folder(path)
+        plain = folder.job("plain", "deepfm", "cpu")
+        folder.run(plain)
+        seen = {folder.predictions(plain)}
+        for i, more in enumerate(PRECISIONS):
+            kind = ("deepfm", "dlrm")[i % 2]
+            places = [folder.job(f"{i}-{device[:4]}", kind, device, f"{KINDS[kind]}, {more}") for device in ("cpu", "cuda(0)")]
+            for place in places:
+                folder.run(place)
+            ours, theirs = (folder.predictions(place) for place in places)
+            assert ours == theirs, f"{kind}, {more}: predictions of the two devices differ"
+            seen.add(ours)
+        assert len(seen) == len(PRECISIONS), "each is something else, but for `auto`, which keeps bf16"
+
+
+def test_cost_of_sixteen_bits():
+    """Loglosses of bf16 and fp16 are within 0.1 % of fp32's; `auto` says what it has seen of that, and keeps bf16."""
+    with tempfile.TemporaryDirectory() as path:
+        folder = Folder(path, COST_EVENTS)
+        reports = {}
+        for precision in ("fp32", "bf16", "fp16", "auto"):
+            place = folder.job(precision, "deepfm", "cpu", f"hidden: [32, 16], precision_trial: 10000, precision: {precision}")
+            nodes = json.loads(folder.run(place, options=("--json",)))["nodes"]
+            reports[precision] = next(node["report"]["run"] for node in nodes if node["name"] == "model")
+        losses = {precision: report["logloss"] for precision, report in reports.items()}
+        for precision in ("bf16", "fp16"):
+            assert 0 < abs(losses[precision] / losses["fp32"] - 1) <= COST_MAX, losses
+        tried = reports["auto"]
+        assert tried["precision"] == "bf16" and losses["auto"] == losses["bf16"], tried
+        assert 10_000 <= tried["trial_examples"] < 10_000 + 32, tried
+        assert tried["trial_loss_bf16"] <= tried["trial_loss_fp32"] * (1 + COST_MAX), tried
+
+
 def test_killed_and_moved():
     """A run is killed after a checkpoint, goes on on the other device, is killed again (unless it had come to its end), and
     ends on the first."""
     with tempfile.TemporaryDirectory() as path:
         folder = Folder(path, 4 * EVENTS)
-        undisturbed = folder.job("whole", "deepfm", "cpu")
-        folder.run(undisturbed)
-        for first, second in (("cuda(0)", "cpu"), ("cpu", "cuda(0)")):
-            name = "moved-" + first[:4]
-            for device, failpoints in ((first, "ckpt.published=kill@1"), (second, "ckpt.published=kill@1"), (first, "")):
-                place = folder.job(name, "deepfm", device)
-                folder.run(place, expected=[-9, 0] if failpoints else [0], failpoints=failpoints)
-            assert folder.predictions(place) == folder.predictions(undisturbed), f"{first}, {second}, {first}"
+        for i, more in enumerate(("", ", precision: fp16", ", precision: auto, precision_trial: 3000, accumulate: 2")):
+            undisturbed = folder.job(f"whole-{i}", "deepfm", "cpu", KINDS["deepfm"] + more)
+            folder.run(undisturbed)
+            for first, second in (("cuda(0)", "cpu"), ("cpu", "cuda(0)"))[:1 if more else 2]:
+                name = f"moved-{i}-{first[:4]}"
+                for device, failpoints in ((first, "ckpt.published=kill@1"), (second, "ckpt.published=kill@1"), (first, "")):
+                    place = folder.job(name, "deepfm", device, KINDS["deepfm"] + more)
+                    folder.run(place, expected=[-9, 0] if failpoints else [0], failpoints=failpoints)
+                assert folder.predictions(place) == folder.predictions(undisturbed), f"{first}, {second}, {first}: {more}"
 
 
 def test_killed_while_it_writes():

@@ -1,7 +1,7 @@
 /*
  * Models on a device and on the CPU, learning the same events; what each has, saved, loaded and compared:
  * what test_device_model.c and test_device_cold.c share. On the host's model of a device all of it is alike
- * bit for bit; on a device matrix products sum in another order, and numbers differ by 1e-5.
+ * bit for bit; on a device matrix products sum in another order, and numbers differ by 1e-5, or a step of sixteen bits.
  */
 #ifndef TESTS_LEARNERS_DEVICE_MODELS_H
 #define TESTS_LEARNERS_DEVICE_MODELS_H
@@ -194,11 +194,13 @@ static inline bool is_exact(void)
     return strcmp(api->kernels->name, "cuda") == 0 && getenv("LEAT_CUDA_LIBRARY") != NULL;
 }
 
+static double tolerance = 1e-5;
+
 static inline bool is_near(double a, double b)
 {
     if (is_exact())
         return memcmp(&a, &b, sizeof a) == 0;
-    return (isnan(a) && isnan(b)) || fabs(a - b) <= 1e-5 * (1.0 + fabs(b));
+    return (isnan(a) && isnan(b)) || fabs(a - b) <= tolerance * (1.0 + fabs(b));
 }
 
 static size_t item_of;
@@ -281,8 +283,8 @@ static inline bool layers_are_within(struct model *a, struct model *b)
     for (size_t l = 0; l < model_layers(a) && is_good; l++) {
         struct byte_buffer x = {0}, y = {0};
         size_t bytes = model_layer_floats(a, l) * sizeof(float);
-        model_layer_get(a, l, (float *)(void *)buffer_reserve(&x, bytes));
-        model_layer_get(b, l, (float *)(void *)buffer_reserve(&y, bytes));
+        model_layer_get(a, MODEL_LAYERS_OWN, l, (float *)(void *)buffer_reserve(&x, bytes));
+        model_layer_get(b, MODEL_LAYERS_OWN, l, (float *)(void *)buffer_reserve(&y, bytes));
         is_good = is_column_within(&x, &y, 0, sizeof(float), bytes / sizeof(float));
         buffer_free(&x);
         buffer_free(&y);
@@ -323,17 +325,30 @@ static const struct {
     uint32_t vectors, hidden, batch, admit_after;
     enum opt_kind embedding;
     bool is_double, is_limited;
+    enum row_format precision;
+    uint32_t micro, trial;
 } kinds[] = {
-    {"linear", INTERACTION_NONE, NETWORK_NONE, 0, 0, 64, 1, OPT_ADAGRAD, false, false},
-    {"linear, FTRL in double, rows_max", INTERACTION_NONE, NETWORK_NONE, 0, 0, 50, 2, OPT_ADAGRAD, true,
-     true},
-    {"fm", INTERACTION_FM, NETWORK_NONE, 3, 0, 64, 2, OPT_ADAGRAD_ROW, false, false},
-    {"fm and a wide field", INTERACTION_FM, NETWORK_NONE, 2, 0, 37, 1, OPT_ADAM, false, false},
-    {"ffm", INTERACTION_FFM, NETWORK_NONE, 3, 0, 64, 1, OPT_ADAGRAD_BLOCK, false, true},
-    {"deepfm", INTERACTION_FM, NETWORK_HIDDEN, 3, 12, 64, 2, OPT_ADAGRAD, false, false},
-    {"dcnv2", INTERACTION_NONE, NETWORK_CROSS, 3, 12, 64, 1, OPT_ADAGRAD, false, false},
-    {"dlrm", INTERACTION_NONE, NETWORK_DOT, 3, 12, 64, 1, OPT_SGD, false, false},
-    {"mmoe", INTERACTION_NONE, NETWORK_EXPERTS, 3, 12, 64, 1, OPT_ADAGRAD, false, false},
+    {"linear", INTERACTION_NONE, NETWORK_NONE, 0, 0, 64, 1, OPT_ADAGRAD, false, false, ROW_FP32, 0, 0},
+    {"linear, FTRL in double, rows_max", INTERACTION_NONE, NETWORK_NONE, 0, 0, 50, 2, OPT_ADAGRAD, true, true,
+     ROW_FP32, 0, 0},
+    {"fm", INTERACTION_FM, NETWORK_NONE, 3, 0, 64, 2, OPT_ADAGRAD_ROW, false, false, ROW_FP32, 0, 0},
+    {"fm and a wide field", INTERACTION_FM, NETWORK_NONE, 2, 0, 37, 1, OPT_ADAM, false, false, ROW_FP32, 0,
+     0},
+    {"ffm", INTERACTION_FFM, NETWORK_NONE, 3, 0, 64, 1, OPT_ADAGRAD_BLOCK, false, true, ROW_FP32, 0, 0},
+    {"deepfm", INTERACTION_FM, NETWORK_HIDDEN, 3, 12, 64, 2, OPT_ADAGRAD, false, false, ROW_FP32, 0, 0},
+    {"dcnv2", INTERACTION_NONE, NETWORK_CROSS, 3, 12, 64, 1, OPT_ADAGRAD, false, false, ROW_FP32, 0, 0},
+    {"dlrm", INTERACTION_NONE, NETWORK_DOT, 3, 12, 64, 1, OPT_SGD, false, false, ROW_FP32, 0, 0},
+    {"mmoe", INTERACTION_NONE, NETWORK_EXPERTS, 3, 12, 64, 1, OPT_ADAGRAD, false, false, ROW_FP32, 0, 0},
+    {"deepfm of bf16", INTERACTION_FM, NETWORK_HIDDEN, 2, 12, 64, 2, OPT_ADAGRAD, false, false, ROW_BF16, 0,
+     0},
+    {"dcnv2 of fp16", INTERACTION_NONE, NETWORK_CROSS, 3, 12, 64, 1, OPT_ADAGRAD, false, false, ROW_FP16, 0,
+     0},
+    {"deepfm by pieces", INTERACTION_FM, NETWORK_HIDDEN, 2, 12, 64, 2, OPT_ADAGRAD, false, false, ROW_FP32,
+     16, 0},
+    {"dlrm of fp16 by pieces", INTERACTION_NONE, NETWORK_DOT, 3, 12, 64, 1, OPT_ADAGRAD, false, false,
+     ROW_FP16, 32, 0},
+    {"deepfm on trial", INTERACTION_FM, NETWORK_HIDDEN, 2, 12, 64, 2, OPT_ADAGRAD, false, false, ROW_BF16, 0,
+     1000},
 };
 
 static inline struct model_options options_of(size_t k)
@@ -342,6 +357,8 @@ static inline struct model_options options_of(size_t k)
     o.network = kinds[k].network, o.linear_is_off = kinds[k].network > NETWORK_HIDDEN;
     o.vectors = kinds[k].vectors;
     o.batch = kinds[k].batch;
+    o.precision = kinds[k].precision, o.micro = kinds[k].micro;
+    o.is_tried = kinds[k].trial > 0, o.trial_examples = kinds[k].trial;
     o.embedding.kind = kinds[k].embedding;
     o.embedding.params.beta1 = o.embedding.params.beta2 = 0.9F;
     o.embedding.params.epsilon = 1.0F;

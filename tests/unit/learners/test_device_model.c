@@ -10,6 +10,7 @@ static void test_kind(size_t k)
     static double ours[EVENTS_MAX], theirs[EVENTS_MAX];
     char what[120];
     struct model_options o = options_of(k);
+    tolerance = o.precision == ROW_FP32 ? 1e-5 : 4e-3;
     struct model *cpu = model_new(&o, best()), *device = device_model(&o);
     learn(cpu, 0, CUT, ours);
     learn(device, 0, CUT, theirs);

@@ -45,7 +45,7 @@ static void trial_begin(struct trial *t, const struct net_options *options)
     *t = (struct trial){.device = cpu_of(best())};
     struct gpu_error error;
     t->memory.device = &t->device;
-    net_shape(&t->net, options, &t->device, EVENTS_ROOM);
+    net_shape(&t->net, options, &t->device, EVENTS_ROOM, EVENTS_ROOM);
     net_take(&t->net, &t->memory);
     assert_true(train_memory_make(&t->memory, &error));
     net_take(&t->net, &t->memory);
@@ -199,6 +199,94 @@ static void test_derivatives(void **state)
     }
 }
 
+/* --- sixteen bits -----------------------------------------------------------------------------------------
+ */
+
+/* Slopes of the outputs times `factor`. */
+static void back_by(struct trial *t, float factor)
+{
+    struct net_matrix *out = t->net.output;
+    net_begin(&t->net);
+    (void)objective(t);
+    for (uint32_t e = 0; e < EVENTS; e++)
+        for (uint32_t l = 0; l < out->columns; l++)
+            out->slopes[e * out->stride + l] = factor * slope_of(e, l);
+    out->has_slopes = true;
+    net_backward(&t->net, EVENTS);
+}
+
+/* How far gradients and the input's slopes are from those of fp32, by the length of these. */
+static double distance(size_t i, enum row_format precision, float scale, float factor)
+{
+    struct net_options o = network(i);
+    struct trial exact, rounded;
+    trial_begin(&exact, &o);
+    o.precision = precision;
+    trial_begin(&rounded, &o);
+    rounded.net.scale = scale;
+    back_by(&exact, factor);
+    back_by(&rounded, factor);
+    double off = 0.0, all = 0.0;
+    for (uint32_t p = 0; p < exact.net.params_count; p++) {
+        const struct net_params *want = &exact.net.params[p], *have = &rounded.net.params[p];
+        for (size_t g = 0; g < want->floats; g++) {
+            off += pow((double)have->gradient[g] - (double)want->gradient[g], 2.0);
+            all += pow((double)want->gradient[g], 2.0);
+        }
+    }
+    const struct net_matrix *want = exact.net.input, *have = rounded.net.input;
+    for (size_t s = 0; s < (size_t)EVENTS * want->stride; s++) {
+        off += pow((double)have->slopes[s] - (double)want->slopes[s], 2.0);
+        all += pow((double)want->slopes[s], 2.0);
+    }
+    trial_end(&exact);
+    trial_end(&rounded);
+    return sqrt(off / all);
+}
+
+/* Derivatives within the formats' half steps, 2^-9 and 2^-12, a few times over for the layers behind each
+ * other; and they are not fp32's. */
+static void test_rounded(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(networks); i++) {
+        double bf16 = distance(i, ROW_BF16, 1.0F, 1.0F), fp16 = distance(i, ROW_FP16, 1024.0F, 1.0F);
+        if (!(bf16 > 1e-4 && bf16 < 0.05 && fp16 > 1e-5 && fp16 < 0.0025))
+            fail_msg("network %zu: bf16 is off by %g, fp16 by %g", i, bf16, fp16);
+    }
+}
+
+/* Slopes of 1e-7 have one bit in fp16, those of 1e6 none; with their scale, all. */
+static void test_scaled(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(networks); i++) {
+        assert_true(distance(i, ROW_FP16, 1.0F, 1e-7F) > 0.05);
+        assert_true(distance(i, ROW_FP16, 0x1p16F, 1e-7F) < 0.0025);
+        assert_true(!(distance(i, ROW_FP16, 1.0F, 1e6F) < 1e9)); /* not a number */
+        assert_true(distance(i, ROW_FP16, 0x1p-8F, 1e6F) < 0.0025);
+    }
+}
+
+/* What has left the range is found, in every network. */
+static void test_checked(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(networks); i++) {
+        struct net_options o = network(i);
+        struct trial t;
+        o.precision = ROW_FP16;
+        trial_begin(&t, &o);
+        for (int is_large = 0; is_large < 2; is_large++) {
+            back_by(&t, is_large ? 1e6F : 1.0F);
+            net_check(&t.net);
+            const void *found = memchr(t.net.is_finite, 0, net_gradient_rows(&t.net));
+            assert_true(is_large ? found != NULL : found == NULL);
+        }
+        trial_end(&t);
+    }
+}
+
 /* Whatever a rejected event has in all matrices: gradients are those of the others. */
 static void test_rejected(void **state)
 {
@@ -292,9 +380,8 @@ static void test_clipped(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_derivatives),
-        cmocka_unit_test(test_rejected),
-        cmocka_unit_test(test_saved),
+        cmocka_unit_test(test_derivatives), cmocka_unit_test(test_rounded),  cmocka_unit_test(test_scaled),
+        cmocka_unit_test(test_checked),     cmocka_unit_test(test_rejected), cmocka_unit_test(test_saved),
         cmocka_unit_test(test_clipped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
