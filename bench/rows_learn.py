@@ -41,7 +41,7 @@ def columns_of(bench):
         bench.run([NUMPY_PYTHON, os.path.join(ROOT, "bench", "kernels", "npz_to_columns.py"),
                    os.path.join(data, "ctr_1m.npz"), path])
         shutil.rmtree(data)
-    return bench.made("ctr-seed7.columns", make)
+    return bench.made("ctr-seed7-two.columns", make)
 
 
 def limit_of_linear(bench):

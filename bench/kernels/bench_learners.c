@@ -1,9 +1,10 @@
 /*
  * One progressive pass of a model over decoded columns (npz_to_columns.py), on one thread:
  *   bench_learners FILE key=value ...     events/s, logloss, AUC
- * Keys: model=linear|fm|ffm dim= init= optimizer= rate= acc= l2= decay=, the same with l for the linear part
- * (lopt=ftrl64 too) and h for the head, hidden=128,64 block= bias= clip= cross=3-4,3-5 limit= chunk=
- * dense=0|1.
+ * Keys: model=linear|fm|ffm|mf|deepfm|dcnv2|dlrm|mmoe dim= init= opt= rate= acc= l2= decay=, the same with l
+ * for the linear part (lopt=ftrl64 too) and h for the head, hidden=128,64 bottom= crosses= experts= block=
+ * batch= bias= clip= cross=3-4,3-5 limit= chunk= dense=0|1. mmoe has a second label, mf the first two fields
+ * alone.
  */
 #include "learners/metrics.h"
 #include "learners/model.h"
@@ -29,6 +30,7 @@ struct columns_file {
     float *dense_columns[MODEL_DENSE_MAX];
     float *labels;
     int64_t *times;
+    float *kept; /* a second label, where the file has one */
 };
 
 static const char *option(char **args, const char *key, const char *fallback)
@@ -74,6 +76,11 @@ static void load(struct columns_file *c, const char *path)
         c->dense_columns[d] = read_column(file, c->events, 4);
     c->labels = read_column(file, c->events, 4);
     c->times = read_column(file, c->events, 8);
+    int more = getc(file);
+    if (more != EOF) {
+        ungetc(more, file);
+        c->kept = read_column(file, c->events, 4);
+    }
     fclose(file);
 }
 
@@ -131,16 +138,57 @@ static struct optimizer_options optimizer(char **args, const char *prefix, doubl
     return o;
 }
 
+/* The shapes of the learners' kinds; widths may be given otherwise. */
+struct shape {
+    const char *name;
+    enum interaction_kind interaction;
+    enum network_kind network;
+    uint32_t fields, labels; /* fields 0: all */
+    const char *dim, *hidden, *bottom;
+};
+static const struct shape shapes[] = {
+    {"linear", INTERACTION_NONE, NETWORK_NONE, 0, 1, "0", "", ""},
+    {"fm", INTERACTION_FM, NETWORK_NONE, 0, 1, "8", "", ""},
+    {"ffm", INTERACTION_FFM, NETWORK_NONE, 0, 1, "8", "", ""},
+    {"mf", INTERACTION_FM, NETWORK_NONE, 2, 1, "16", "", ""},
+    {"deepfm", INTERACTION_FM, NETWORK_HIDDEN, 0, 1, "16", "128,64", ""},
+    {"dcnv2", INTERACTION_NONE, NETWORK_CROSS, 0, 1, "16", "128,64", ""},
+    {"dlrm", INTERACTION_NONE, NETWORK_DOT, 0, 1, "16", "128,64", "64"},
+    {"mmoe", INTERACTION_NONE, NETWORK_EXPERTS, 0, 2, "16", "64", "32"},
+};
+
+static const struct shape *shape_of(char **args)
+{
+    const char *name = option(args, "model", "linear");
+    for (size_t i = 0; i < ARRAY_COUNT(shapes); i++) {
+        if (strcmp(shapes[i].name, name) == 0)
+            return &shapes[i];
+    }
+    fprintf(stderr, "no model %s\n", name);
+    exit(2);
+}
+
+static void widths(uint32_t *to, const char *text)
+{
+    for (size_t i = 0; *text && i < MODEL_LAYERS_MAX; i++) {
+        char *end;
+        to[i] = (uint32_t)strtoul(text, &end, 10);
+        text = *end ? end + 1 : end;
+    }
+}
+
 static struct model_options model_options(char **args, const struct columns_file *c)
 {
-    const char *kind = option(args, "model", "linear"), *hidden = option(args, "hidden", "");
+    const struct shape *shape = shape_of(args);
     struct model_options o = {
-        .interaction = strcmp(kind, "ffm") == 0  ? INTERACTION_FFM
-                       : strcmp(kind, "fm") == 0 ? INTERACTION_FM
-                                                 : INTERACTION_NONE,
-        .fields = c->fields,
-        .vectors = (uint32_t)real(args, "vectors", (double)c->fields),
-        .dense = real(args, "dense", 1.0) > 0.0 ? c->dense : 0,
+        .interaction = shape->interaction,
+        .network = shape->network,
+        .linear_is_off = shape->network > NETWORK_HIDDEN,
+        .labels = shape->labels,
+        .cross_layers = (uint32_t)real(args, "crosses", 3.0),
+        .experts = (uint32_t)real(args, "experts", 4.0),
+        .fields = shape->fields > 0 ? shape->fields : c->fields,
+        .dense = shape->fields == 0 && real(args, "dense", 1.0) > 0.0 ? c->dense : 0,
         .init_bound = (float)real(args, "init", 0.1),
         .linear = optimizer(args, "l", 0.1, 1.0),
         .embedding = optimizer(args, "", 0.1, 1.0),
@@ -160,6 +208,7 @@ static struct model_options model_options(char **args, const struct columns_file
         .sketch_bytes = 1 << 22,
         .rows_max = (uint64_t)real(args, "rows_max", 0.0),
     };
+    o.vectors = (uint32_t)real(args, "vectors", (double)o.fields);
     o.pairs = optimizer(args, "p", 0.0, 1.0);
     const char *mask = option(args, "mask", "");
     for (size_t i = 0; mask[i] && i < sizeof o.pair_is_off; i++)
@@ -176,12 +225,9 @@ static struct model_options model_options(char **args, const struct columns_file
         o.field_init[f] = strtof(inits, &end);
         inits = *end ? end + 1 : end;
     }
-    o.dim = o.interaction == INTERACTION_NONE ? 0 : (uint32_t)real(args, "dim", 8.0);
-    for (size_t i = 0; *hidden && i < MODEL_LAYERS_MAX; i++) {
-        char *end;
-        o.hidden[i] = (uint32_t)strtoul(hidden, &end, 10);
-        hidden = *end ? end + 1 : end;
-    }
+    o.dim = (uint32_t)strtoul(option(args, "dim", shape->dim), NULL, 10);
+    widths(o.hidden, option(args, "hidden", shape->hidden));
+    widths(o.bottom, option(args, "bottom", shape->bottom));
     return o;
 }
 
@@ -199,7 +245,7 @@ static void replay(struct model *model, const struct columns_file *c, uint32_t c
 {
     const uint64_t *ids[MODEL_FIELDS_MAX];
     const float *dense[MODEL_DENSE_MAX];
-    double logits[CHUNK];
+    static double logits[MODEL_LABELS_MAX * CHUNK];
     uint8_t verdicts[CHUNK];
     struct model_output out = {.logits = logits, .verdicts = verdicts};
     for (uint32_t f = 0; f < c->fields; f++)
@@ -214,13 +260,13 @@ static void replay(struct model *model, const struct columns_file *c, uint32_t c
 static double pass(struct model *model, const struct kernels *kernels, struct metrics *metrics,
                    const struct columns_file *c, uint32_t chunk, uint64_t limit, FILE *predictions)
 {
-    double logits[CHUNK];
+    static double logits[MODEL_LABELS_MAX * CHUNK];
     uint8_t verdicts[CHUNK];
     struct model_output out = {.logits = logits, .verdicts = verdicts};
     double begin = seconds();
     for (uint64_t at = 0; at < limit; at += chunk) {
         const uint64_t *ids[MODEL_FIELDS_MAX];
-        const float *dense[MODEL_DENSE_MAX];
+        const float *dense[MODEL_DENSE_MAX], *kept = c->kept ? c->kept + at : NULL;
         for (uint32_t f = 0; f < c->fields; f++)
             ids[f] = c->ids[f] + at;
         for (uint32_t d = 0; d < c->dense; d++)
@@ -230,10 +276,13 @@ static double pass(struct model *model, const struct kernels *kernels, struct me
             .ids = ids,
             .dense = dense,
             .labels = c->labels + at,
+            .more_labels = &kept,
             .event_time_us = c->times + at,
         };
         model_learn(model, &in, &out);
-        metrics_add(metrics, kernels, logits, in.labels, in.rows);
+        metrics_add(&metrics[0], kernels, logits, in.labels, in.rows);
+        if (metrics[1].slice_events > 0)
+            metrics_add(&metrics[1], kernels, logits + MODEL_ROWS_MAX, kept, in.rows);
         if (predictions)
             fwrite(logits, sizeof *logits, in.rows, predictions);
         for (uint32_t r = 0; r < replays && at > 0; r++)
@@ -245,7 +294,7 @@ static double pass(struct model *model, const struct kernels *kernels, struct me
 int main(int argc, char **argv)
 {
     static struct columns_file c;
-    static struct metrics metrics;
+    static struct metrics metrics[2];
     if (argc < 2) {
         fprintf(stderr, "usage: bench_learners FILE [key=value ...]\n");
         return 2;
@@ -261,23 +310,31 @@ int main(int argc, char **argv)
     add_bins(&c, real(argv, "bins", 0.0));
     add_crosses(&c, option(argv, "cross", NULL));
     uint64_t limit = MIN(c.events, (uint64_t)real(argv, "limit", 1e18));
-    metrics_init(&metrics, LOSS_LOGISTIC, limit / 5);
+    metrics_init(&metrics[0], LOSS_LOGISTIC, limit / 5);
     struct model_options options = model_options(argv, &c);
+    if (options.labels > 1 && !c.kept) {
+        fprintf(stderr, "%s has one label\n", argv[1]);
+        return 2;
+    }
+    if (options.labels > 1)
+        metrics_init(&metrics[1], LOSS_LOGISTIC, limit / 5);
     struct model *model = model_new(&options, kernels);
     const char *path = option(argv, "out", NULL);
     FILE *predictions = path ? fopen(path, "wb") : NULL;
     for (double again = real(argv, "warm", 0.0); again > 0.0; again--)
-        (void)pass(model, kernels, &metrics, &c, CHUNK, limit, NULL);
-    double s = pass(model, kernels, &metrics, &c, (uint32_t)real(argv, "chunk", CHUNK), limit, predictions);
-    struct metrics_values v = metrics_values(&metrics, false), w = metrics_values(&metrics, true);
+        (void)pass(model, kernels, metrics, &c, CHUNK, limit, NULL);
+    double s = pass(model, kernels, metrics, &c, (uint32_t)real(argv, "chunk", CHUNK), limit, predictions);
+    struct metrics_values v = metrics_values(&metrics[0], false), w = metrics_values(&metrics[0], true);
     uint64_t bytes = 0, rows = 0;
-    for (uint32_t f = 0; f < c.fields; f++) {
+    for (uint32_t f = 0; f < options.fields; f++) {
         bytes += table_bytes(model_table(model, f));
         rows += model_table(model, f)->stats.rows;
     }
     printf("%8.0f k/s  logloss %.5f  auc %.4f  last 20%% %.5f  calibration %.3f  rows %llu  %llu MB  [%s]\n",
            (double)limit / s / 1e3, v.logloss, v.auc, w.logloss, v.calibration, (unsigned long long)rows,
            (unsigned long long)(bytes >> 20), kernels->name);
+    if (options.labels > 1)
+        printf("second label: logloss %.5f\n", metrics_values(&metrics[1], false).logloss);
     const float *pairs = model_pair_weights(model);
     for (uint32_t f = 0, i = 0; pairs && option(argv, "show", NULL) && f < options.vectors; f++) {
         for (uint32_t g = f + 1; g < options.vectors; g++, i++)

@@ -2,9 +2,14 @@
 """Decoded columns for bench_learners from the .npz of shared/peers/learners/gen.py: npz_to_columns.py IN.npz OUT.bin
 
 Layout, little-endian: u64 events, fields, dense; then columns: fields x u64 hashed ids, dense x f32, f32 labels,
-i64 event time in microseconds."""
+i64 event time in microseconds, f32 second labels (peers/torch/second_label.py)."""
+import os
 import sys
+
 import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "peers", "torch"))
+from second_label import kept  # noqa: E402
 
 
 def mix(x):
@@ -25,6 +30,7 @@ def main():
             dense[:, column].astype(np.float32).tofile(out)
         labels.astype(np.float32).tofile(out)
         (data["ts"].astype(np.int64) * 1000).tofile(out)
+        kept(ids, dense, labels, data["ts"]).astype(np.float32).tofile(out)
 
 
 if __name__ == "__main__":
