@@ -1,7 +1,9 @@
 /*
  * matmul of batch_train.h. A tile of c is kept in registers while p rises: of one operand, `rows`, a number
- * is spread over all lanes; of the other, `lanes`, whole vectors are read. Both are packed before, so that a
- * tile reads them in order; a block of each stays in the second-level cache. Sums that go on in the next
+ * is spread over all lanes; of the other, `lanes`, whole vectors are read. Lanes are packed before, so that
+ * a tile reads them in order; rows are read where they lie, but for the last few of a block, those that are
+ * rounded first, and those so far apart that they share places of the first cache. A block of each stays in
+ * the second-level cache. Sums that go on in the next
  * block of p lie in scratch memory as floats in between: each element's is one chain of fma, whatever the
  * blocks.
  *
@@ -25,10 +27,11 @@ enum { TILE_ROWS = 4, TILE_VECTORS = 1 };
 enum {
     TILE_LANES = 16 * TILE_VECTORS,
     TILE_PANELS = 4,   /* at most, where a tile has one row: chains enough to hide an fma's latency */
-    BLOCK_DEPTH = 192, /* of p */
+    BLOCK_DEPTH = 256, /* of p, at most */
     BLOCK_ROWS = 192,  /* a multiple of all TILE_ROWS */
     BLOCK_LANES = 256, /* of TILE_PANELS * TILE_LANES */
     KEPT_DEPTH = 1024, /* so deep, packed lanes are kept for all rows */
+    FAR_FLOATS = 512,  /* a multiple of so many from row to row */
     PACK_SLACK = 16,   /* floats that packing may write behind a panel */
     THIN_COLUMNS = 2,  /* of c, so few that a is not packed */
 };
@@ -46,6 +49,7 @@ struct matmul_job {
     size_t rows, lanes, depth;
     size_t c_stride, mask_stride;
     bool is_turned; /* rows are columns of c */
+    bool has_rows_in_place;
     float *packed_rows, *packed_lanes, *sums;
 };
 
@@ -174,15 +178,20 @@ static void pack_lanes(float *out, const struct matmul_side *s, size_t first, si
 /* --- tiles -------------------------------------------------------------------------------------------------
  */
 
-/* What a tile reads: packed rows; vectors of lanes, `deep` floats from p to p + 1, panels `apart`. */
+/*
+ * What a tile reads: rows, `across` floats from one to the next and `step` from p to p + 1; vectors of lanes,
+ * `deep` floats from p to p + 1, panels `apart`.
+ */
 struct matmul_tile {
     const float *x, *y;
+    size_t across, step;
     size_t deep, apart, depth;
     float *sums; /* [panel][TILE_ROWS][TILE_LANES] */
     bool begins; /* at 0, not at sums */
 };
 
-/* rows, vectors and panels are constants: the sums are registers. */
+/* rows, vectors and panels are constants: the sums are registers. Three rows have a pointer: x86 has
+ * addresses for all of them. */
 LANES_INLINE void tile_run(const struct matmul_tile *t, int rows, int vectors, int panels)
 {
     v16 sums[TILE_ROWS][TILE_PANELS * TILE_VECTORS];
@@ -194,8 +203,11 @@ LANES_INLINE void tile_run(const struct matmul_tile *t, int rows, int vectors, i
             sums[r][v] = t->begins ? v16_set1(0.0F) : v16_load(from + v % vectors * 16);
         }
     }
-    const float *x = t->x, *y = t->y;
-    size_t apart = t->apart, deep = t->deep;
+    const float *x[TILE_ROWS / 3 + 1], *y = t->y;
+    size_t apart = t->apart, deep = t->deep, step = t->step, across = t->across;
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r += 3)
+        x[r / 3] = t->x + (size_t)r * across;
     for (size_t p = 0; p < t->depth; p++) {
         v16 b[TILE_PANELS * TILE_VECTORS];
 #pragma GCC unroll 16
@@ -203,12 +215,14 @@ LANES_INLINE void tile_run(const struct matmul_tile *t, int rows, int vectors, i
             b[v] = v16_load(y + (size_t)(v / vectors) * apart + (size_t)(v % vectors * 16));
 #pragma GCC unroll 16
         for (int r = 0; r < rows; r++) {
-            v16 one = v16_set1(x[r]);
+            v16 one = v16_set1(x[r / 3][(size_t)(r % 3) * across]);
 #pragma GCC unroll 16
             for (int v = 0; v < panels * vectors; v++)
                 sums[r][v] = v16_fma(one, b[v], sums[r][v]);
         }
-        x += TILE_ROWS;
+#pragma GCC unroll 16
+        for (int r = 0; r < rows; r += 3)
+            x[r / 3] += step;
         y += deep;
     }
 #pragma GCC unroll 16
@@ -387,6 +401,7 @@ struct matmul_block {
     size_t row, rows, lane, lanes, p, depth;
     const float *packed; /* lanes */
     bool is_direct;      /* lanes are read where they lie, but for those of the last panel */
+    size_t whole; /* so many rows are read where they lie; those of the last tile, or all, are packed */
 };
 
 static size_t least_of(size_t a, size_t b)
@@ -397,6 +412,20 @@ static size_t least_of(size_t a, size_t b)
 static size_t rounded_up(size_t n, size_t to)
 {
     return (n + to - 1) / to * to;
+}
+
+/* Blocks of p are about as long as each other. */
+static size_t block_depth(size_t depth)
+{
+    size_t blocks = depth / BLOCK_DEPTH + (depth % BLOCK_DEPTH > 0);
+    return blocks > 0 ? (depth + blocks - 1) / blocks : 0;
+}
+
+/* Whether rows are read where they lie: what is rounded is packed, and rows that lie so far apart that they
+ * are in each other's way in the first cache. */
+static bool reads_in_place(const struct matmul_side *x, enum row_format precision)
+{
+    return precision == ROW_FP32 && (x->across == 1 || x->across % FAR_FLOATS != 0);
 }
 
 /* Where lanes l of a block are read. */
@@ -417,6 +446,21 @@ LANES_INLINE void tile_lanes(struct matmul_tile *t, const struct matmul_job *job
     t->apart = TILE_LANES;
 }
 
+/* Where rows r of a block are. */
+LANES_INLINE void tile_rows(struct matmul_tile *t, const struct matmul_job *job, const struct matmul_block *b,
+                            size_t r)
+{
+    if (r < b->whole) {
+        t->x = job->x.at + (b->row + r) * job->x.across + b->p * job->x.deep;
+        t->across = job->x.across;
+        t->step = job->x.deep;
+        return;
+    }
+    t->x = job->packed_rows + (r - b->whole) * b->depth;
+    t->across = 1;
+    t->step = TILE_ROWS;
+}
+
 /* Tiles of a block. The last block of p gives c. */
 static void run_tiles(const struct matmul_job *job, const struct matmul_block *b)
 {
@@ -425,8 +469,8 @@ static void run_tiles(const struct matmul_job *job, const struct matmul_block *b
     for (size_t r = 0; r < b->rows; r += TILE_ROWS) {
         size_t rows = least_of(b->rows - r, TILE_ROWS), panels = 0;
         for (size_t l = 0; l < b->lanes; l += panels * TILE_LANES) {
-            struct matmul_tile t = {
-                .x = job->packed_rows + r * b->depth, .depth = b->depth, .sums = sums, .begins = b->p == 0};
+            struct matmul_tile t = {.depth = b->depth, .sums = sums, .begins = b->p == 0};
+            tile_rows(&t, job, b, r);
             size_t left = b->lanes - l;
             panels = tile_panels(rows, left);
             tile_lanes(&t, job, b, l);
@@ -445,17 +489,20 @@ static void run_depth(const struct matmul_job *job, struct matmul_block *b)
 {
     enum row_format precision = job->a->precision;
     bool keeps = job->depth <= KEPT_DEPTH;
+    size_t most = block_depth(job->depth);
     b->p = 0;
     do {
-        b->depth = least_of(job->depth - b->p, BLOCK_DEPTH);
+        b->depth = least_of(job->depth - b->p, most);
         float *packed = job->packed_lanes + (keeps ? rounded_up(b->lanes, TILE_LANES) * b->p : 0);
         size_t whole = b->is_direct ? b->lanes / TILE_LANES * TILE_LANES : 0;
         if (!keeps || b->row == 0)
             pack_lanes(packed, &job->y, b->lane + whole, b->lanes - whole, b->p, b->depth, precision);
-        pack_rows(job->packed_rows, &job->x, b->row, b->rows, b->p, b->depth, precision);
+        b->whole = job->has_rows_in_place ? b->rows / TILE_ROWS * TILE_ROWS : 0;
+        pack_rows(job->packed_rows, &job->x, b->row + b->whole, b->rows - b->whole, b->p, b->depth,
+                  precision);
         b->packed = packed;
         run_tiles(job, b);
-        b->p += BLOCK_DEPTH;
+        b->p += b->depth;
     } while (b->p < job->depth);
 }
 
@@ -561,6 +608,7 @@ static void batch_matmul(struct batch_matmul *a, void *stream)
         job.x = of_b, job.y = of_a;
         job.rows = a->n, job.lanes = a->m;
     }
+    job.has_rows_in_place = reads_in_place(&job.x, a->precision);
     if (is_thin(&job))
         run_thin(&job);
     else
