@@ -23,6 +23,7 @@ import rows_kernels
 import rows_learn
 import rows_nexmark
 import rows_state
+import rows_torch
 from harness import ROOT, Bench, Broken, Skip
 
 # Programs of one part alone; they print tables of their own, and run only when named.
@@ -31,7 +32,8 @@ TOOLS = {
     "bench_kernels": ("each kernel in each variant, in the L1 cache, beside its limit", ("kernels", "bench_kernels")),
     "bench_memory": ("the kernels of a batch over memory, on one core and all", ("kernels", "bench_memory")),
 }
-ROWS = {**rows_engine.ROWS, **rows_state.ROWS, **rows_learn.ROWS, **rows_kernels.ROWS, **rows_nexmark.ROWS, **rows_kafka.ROWS}
+ROWS = {**rows_engine.ROWS, **rows_state.ROWS, **rows_learn.ROWS, **rows_torch.ROWS, **rows_kernels.ROWS,
+        **rows_nexmark.ROWS, **rows_kafka.ROWS}
 GROUPS = {"kafka": list(rows_kafka.ROWS), "nexmark": list(rows_nexmark.ROWS)}
 
 
