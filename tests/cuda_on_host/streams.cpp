@@ -424,6 +424,11 @@ void model_check_pointer(const char *kernel, const void *address)
     }
 }
 
+static bool is_planted_launch(void)
+{
+    return run.launches_to_failure > 0 && --run.launches_to_failure == 0;
+}
+
 void model_queue_launch(const char *kernel, const void *address, dim3 grid, dim3 block, size_t shared_bytes,
                         cudaStream_t stream, std::function<void()> call)
 {
@@ -444,12 +449,14 @@ void model_queue_launch(const char *kernel, const void *address, dim3 grid, dim3
         runtime_fail(cudaErrorInvalidValue);
         return;
     }
-    const bool fails = run.launches_to_failure > 0 && --run.launches_to_failure == 0;
+    const bool is_recorded =
+        stream != NULL && stream->recorded != NULL; /* it counts when its graph is done */
+    const bool fails = !is_recorded && is_planted_launch();
     const uint64_t seed = random_next(&run.random);
     queue(stream, [=] {
         const size_t block_max = is_allowed_more ? SHARED_BYTES_OPTIN : SHARED_BYTES_MAX;
         model_launch_now now = {kernel, grid, block, shared_bytes, block_max, &call, {seed}};
-        if (fails) {
+        if (fails || (is_recorded && is_planted_launch())) {
             runtime_sticky = run.launch_error;
         } else {
             scheduler_run(&now);
