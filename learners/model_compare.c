@@ -143,8 +143,8 @@ static void compare_layers(struct model *m)
         size_t floats = model_layer_floats(m, layer), n, d;
         float *both = calloc(2 * floats + 1, sizeof *both);
         leat_assert(both);
-        model_layer_get(m, layer, both);
-        model_layer_get(s, layer, both + floats);
+        model_layer_get(m, MODEL_LAYERS_OWN, layer, both);
+        model_layer_get(s, MODEL_LAYERS_OWN, layer, both + floats);
         model_layer_shape(m, layer, &n, &d);
         char tensor[80];
         snprintf(tensor, sizeof tensor, "dense layer %zu (%zu x %zu, biases, optimizer's state)", layer + 1,

@@ -1,7 +1,8 @@
 /*
  * Models on a device and on the CPU, learning the same events; what each has, saved, loaded and compared:
  * what test_device_model.c and test_device_cold.c share. On the host's model of a device all of it is alike
- * bit for bit; on a device matrix products sum in another order, and numbers differ by 1e-5, or a step of sixteen bits.
+ * bit for bit; on a device matrix products sum in another order, and numbers differ by 1e-5, or a step of
+ * sixteen bits.
  */
 #ifndef TESTS_LEARNERS_DEVICE_MODELS_H
 #define TESTS_LEARNERS_DEVICE_MODELS_H
