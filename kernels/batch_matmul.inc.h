@@ -36,12 +36,7 @@ enum {
     THIN_COLUMNS = 2,  /* of c, so few that a is not packed */
 };
 
-/* An operand: floats from a row (or lane) to the next, and from p to p + 1. One of them is 1. */
-struct matmul_side {
-    const float *at;
-    size_t across, deep;
-    float scale; /* of its numbers while they are rounded */
-};
+#include "kernels/matmul_pack.inc.h"
 
 struct matmul_job {
     const struct batch_matmul *a;
@@ -52,128 +47,6 @@ struct matmul_job {
     bool has_rows_in_place;
     float *packed_rows, *packed_lanes, *sums;
 };
-
-/* --- packing: panels of `width` rows or lanes, [p][width] --------------------------------------------------
- */
-
-/* Four rows by sixteen p, by four, and one by one behind; rows beyond the last are the last. */
-LANES_INLINE void pack_four(float *out, size_t width, const float *const from[4], size_t depth)
-{
-    size_t p = 0;
-    for (; p + 16 <= depth; p += 16) {
-        v16 v[4] = {v16_load(from[0] + p), v16_load(from[1] + p), v16_load(from[2] + p),
-                    v16_load(from[3] + p)};
-        v16_turn_groups(v);
-        for (size_t k = 0; k < 4; k++) {
-            float *to = out + (p + k) * width;
-            v16_store4x4(to, to + 4 * width, to + 8 * width, to + 12 * width, v[k]);
-        }
-    }
-    for (; p + 4 <= depth; p += 4) {
-        float *to = out + p * width;
-        v16 turned = v16_turn(v16_load4x4(from[0] + p, from[1] + p, from[2] + p, from[3] + p));
-        v16_store4x4(to, to + width, to + 2 * width, to + 3 * width, turned);
-    }
-    for (; p < depth; p++) {
-        for (size_t k = 0; k < 4; k++)
-            out[p * width + k] = from[k][p];
-    }
-}
-
-/*
- * By groups of four. Where a width is no multiple of four, the last group goes first: what it writes behind
- * its panel's width the first one makes good. Else memory is read as it lies.
- */
-LANES_INLINE void pack_turned(float *out, size_t width, const struct matmul_side *s, size_t count,
-                              size_t depth)
-{
-    size_t groups = (count + 3) / 4;
-    for (size_t i = 0; i < groups; i++) {
-        size_t group = width % 4 == 0 ? i : groups - 1 - i;
-        const float *from[4];
-        for (size_t k = 0; k < 4; k++) {
-            size_t r = group * 4 + k < count ? group * 4 + k : count - 1;
-            from[k] = s->at + r * s->across;
-        }
-        pack_four(out + group * 4, width, from, depth);
-    }
-}
-
-LANES_INLINE void pack_straight(float *out, size_t width, const struct matmul_side *s, size_t count,
-                                size_t depth)
-{
-    for (size_t p = 0; p < depth; p++) {
-        const float *from = s->at + p * s->deep;
-        if (count == width) {
-            memcpy(out + p * width, from, width * sizeof *out);
-            continue;
-        }
-        for (size_t l = 0; l < width; l++)
-            out[p * width + l] = l < count ? from[l] : 0.0F;
-    }
-}
-
-/* To nearest in the format, and back; a step of theirs a loop, as in round_block. */
-LANES_INLINE void round_some(float *x, size_t n, enum row_format format, float scale)
-{
-    uint32_t bits[ROUND_BLOCK];
-    uint16_t rounded[ROUND_BLOCK];
-    float back = 1.0F / scale;
-    for (size_t k = 0; k < n; k++)
-        x[k] *= scale;
-    memcpy(bits, x, n * sizeof *bits);
-    for (size_t k = 0; k < n; k++)
-        rounded[k] = format == ROW_BF16 ? bf16_of(bits[k], 0, true) : fp16_ieee(bits[k]);
-    for (size_t k = 0; k < n; k++)
-        x[k] = (format == ROW_BF16 ? float_of_bf16(rounded[k]) : float_of_fp16(rounded[k])) * back;
-}
-
-LANES_INLINE void round_all(float *x, size_t n, enum row_format format, float scale)
-{
-    size_t i = 0;
-    for (; i + ROUND_BLOCK <= n; i += ROUND_BLOCK)
-        round_some(x + i, ROUND_BLOCK, format, scale);
-    round_some(x + i, n - i, format, scale);
-}
-
-static void round_packed(float *x, size_t n, enum row_format format, float scale)
-{
-    if (format == ROW_BF16)
-        round_all(x, n, ROW_BF16, 1.0F);
-    else
-        round_all(x, n, ROW_FP16, scale);
-}
-
-/* `count` rows or lanes from `first` on, p from `from` on, in panels of `width`, a constant. */
-LANES_INLINE void pack(float *out, size_t width, const struct matmul_side *s, size_t first, size_t count,
-                       size_t from, size_t depth, enum row_format precision)
-{
-    float *begin = out;
-    for (size_t i = 0; i < count; i += width) {
-        size_t some = count - i < width ? count - i : width;
-        struct matmul_side panel = {s->at + (first + i) * s->across + from * s->deep, s->across, s->deep,
-                                    s->scale};
-        if (s->across == 1)
-            pack_straight(out, width, &panel, some, depth);
-        else
-            pack_turned(out, width, &panel, some, depth);
-        out += width * depth;
-    }
-    if (precision != ROW_FP32)
-        round_packed(begin, (size_t)(out - begin), precision, s->scale);
-}
-
-static void pack_rows(float *out, const struct matmul_side *s, size_t first, size_t count, size_t from,
-                      size_t depth, enum row_format precision)
-{
-    pack(out, TILE_ROWS, s, first, count, from, depth, precision);
-}
-
-static void pack_lanes(float *out, const struct matmul_side *s, size_t first, size_t count, size_t from,
-                       size_t depth, enum row_format precision)
-{
-    pack(out, TILE_LANES, s, first, count, from, depth, precision);
-}
 
 /* --- tiles -------------------------------------------------------------------------------------------------
  */

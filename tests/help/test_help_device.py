@@ -11,10 +11,13 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tests"))
 import tap  # noqa: E402
 
 LEAT, FAKE = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+with open(os.path.join(ROOT, "kernels", "gpu.h"), encoding="utf-8") as header:
+    VERSION = int(re.search(r"GPU_API_VERSION = (\d+)", header.read())[1])
 
 
 def device(*arguments, fake=None, library=None, leat=LEAT, **environment):
@@ -75,7 +78,7 @@ def test_unknown_devices():
 
 def test_why_there_is_none():
     for fake, failure, why in (("none", "no such device", "shows no device"), ("driver", "no driver", "up to 12.4"),
-                               ("version", "no device library", "version 2 of its functions was expected, 3 found")):
+                               ("version", "no device library", f"version {VERSION} of its functions was expected, {VERSION + 1} found")):
         for arguments in ((), ("cuda",), ("cuda(0)",)):
             text = words(said(*arguments, fake=fake))
             assert failure in text and why in text, (fake, arguments, text)

@@ -176,7 +176,7 @@ static struct batch *make_batch(struct batch_pool *pool, const struct schema *sc
         tags->lists[i] = (struct list_ref){2 * i, (uint32_t)(r >> 16) % 3};
         tags->children->ints[2 * i] = (int64_t)(r >> 20) % 9;
         tags->children->ints[2 * i + 1] = (int64_t)(r >> 30) % 9;
-        b->columns[COLUMN_PRICE].floats[i] = (double)(r >> 40 & 1023) / 512.0 - 1.0;
+        b->columns[COLUMN_PRICE].floats[i] = (double)(r >> 40 & 1023) / 1024.0; /* a label, too */
         b->columns[COLUMN_CLICKED].bools[i] = (r >> 50) % 100 < 15 + (r % 16) * 3;
     }
     batch_set_null(b, &b->columns[COLUMN_PRICE], 3);
