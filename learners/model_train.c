@@ -185,11 +185,10 @@ void model_train_learn(struct model *m, struct call *c)
         uint32_t wanted = m->step_events - m->pending;
         for (end = at; end < c->in->rows && wanted > 0; end++)
             wanted -= c->learns[end];
-        if (!train_predict(m->train, &events, at, end, c->out->logits, &m->error))
+        if (!train_learn(m->train, &events, at, end, c->out->logits, &m->error))
             return;
         if (m->compare)
             model_compare_predicted(m, &events, at, end, c->out->logits);
-        train_add(m->train, &events, at, end);
         give(m, c, at, end);
         if (trial_runs(m->train))
             compare(m, c, at, end);
@@ -247,6 +246,8 @@ bool model_train_put(struct model *m, const struct example *e)
     in->host.weights[to] = e->weight;
     in->host.is_rejected[to] = 0;
     in->event_seen[to] = e->seen;
+    if (m->train->is_forward)
+        m->train->is_forward[to] = 0; /* its prediction was another process's */
     in->n++;
     return true;
 }

@@ -136,48 +136,100 @@ void train_input_free(struct train_input *in)
 /* --- events come ------------------------------------------------------------------------------------------
  */
 
-static void add_list(struct train_input *in, uint32_t f, const struct train_events *events, uint32_t i)
+static void add_lists(struct train_input *in, uint32_t f, const struct train_events *events, uint32_t from,
+                      uint32_t to)
 {
     const uint32_t *offsets = events->in->offsets[f];
-    uint32_t count = MIN(offsets[i + 1] - offsets[i], (uint32_t)MODEL_LIST_MAX);
-    uint32_t *own = in->field_offsets[f], at = own[in->n];
-    memcpy(in->field_ids[f] + at, events->in->ids[f] + offsets[i], count * sizeof(uint64_t));
-    own[in->n + 1] = at + count;
+    uint32_t *own = in->field_offsets[f] + in->n;
+    for (uint32_t i = from; i < to; i++, own++) {
+        uint32_t count = MIN(offsets[i + 1] - offsets[i], (uint32_t)MODEL_LIST_MAX);
+        memcpy(in->field_ids[f] + own[0], events->in->ids[f] + offsets[i], count * sizeof(uint64_t));
+        own[1] = own[0] + count;
+    }
 }
 
-static void add_one(struct train_input *in, const struct train_events *events, uint32_t i)
+static void add_labels(struct train_input *in, const struct train_events *events, uint32_t from, uint32_t to)
 {
     const struct model_options *o = in->options;
-    const struct model_input *from = events->in;
-    uint32_t to = in->n;
+    const struct model_input *columns = events->in;
+    size_t n = to - from;
+    float *labels = in->host.labels + in->n, *weights = in->host.weights + in->n;
+    memcpy(labels, columns->labels + from, n * sizeof *labels);
+    for (uint32_t l = 1; l < o->labels; l++)
+        memcpy(labels + (size_t)l * in->capacity, columns->more_labels[l - 1] + from, n * sizeof *labels);
+    bool has_classes = o->loss == LOSS_LOGISTIC && o->labels <= 1;
+    for (size_t i = 0; i < n; i++) {
+        weights[i] = columns->weights ? columns->weights[from + i] : 1.0F;
+        weights[i] *= has_classes ? o->class_weights[labels[i] > 0.5F] : 1.0F;
+    }
+}
+
+/* Events that lie side by side, column by column. */
+static void add_run(struct train_input *in, const struct train_events *events, uint32_t from, uint32_t to)
+{
+    const struct model_options *o = in->options;
+    size_t n = to - from;
     for (uint32_t f = 0; f < o->fields; f++) {
         if (in->field_offsets[f])
-            add_list(in, f, events, i);
+            add_lists(in, f, events, from, to);
         else
-            in->field_ids[f][to] = from->ids[f][i];
+            memcpy(in->field_ids[f] + in->n, events->in->ids[f] + from, n * sizeof(uint64_t));
     }
     for (uint32_t d = 0; d < o->dense; d++)
-        in->host.numbers[(size_t)d * in->capacity + to] = from->dense[d][i];
-    float label = from->labels[i], weight = from->weights ? from->weights[i] : 1.0F;
-    in->host.labels[to] = label;
-    for (uint32_t t = 1; t < o->labels; t++)
-        in->host.labels[(size_t)t * in->capacity + to] = from->more_labels[t - 1][i];
-    if (o->loss == LOSS_LOGISTIC && o->labels <= 1)
-        weight *= o->class_weights[label > 0.5F];
-    in->host.weights[to] = weight;
-    in->host.is_rejected[to] = events->verdicts && events->verdicts[i] == MODEL_REJECTED;
-    in->event_seen[to] = events->seen[i];
-    in->n++;
+        memcpy(in->host.numbers + (size_t)d * in->capacity + in->n, events->in->dense[d] + from,
+               n * sizeof(float));
+    add_labels(in, events, from, to);
+    for (size_t i = 0; i < n; i++)
+        in->host.is_rejected[in->n + i] = events->verdicts && events->verdicts[from + i] == MODEL_REJECTED;
+    memcpy(in->event_seen + in->n, events->seen + from, n * sizeof *in->event_seen);
+    in->n += (uint32_t)n;
 }
 
 void train_input_add(struct train_input *in, const struct train_events *events, uint32_t from, uint32_t to)
 {
-    for (uint32_t i = from; i < to; i++) {
-        if (events->learns && !events->learns[i])
-            continue;
-        leat_assert(in->n < in->capacity);
-        add_one(in, events, i);
+    const uint8_t *learns = events->learns;
+    for (uint32_t end; from < to; from = end) {
+        bool is_added = !learns || learns[from];
+        end = from + 1;
+        while (end < to && (!learns || (bool)learns[end] == is_added))
+            end++;
+        leat_assert(!is_added || end - from <= in->capacity - in->n);
+        if (is_added)
+            add_run(in, events, from, end);
     }
+}
+
+/* Ids of field f: one, or a list. */
+static void copy_ids(struct train_input *in, uint32_t f, const struct train_input *from, uint32_t event)
+{
+    const uint32_t *offsets = from->field_offsets[f];
+    if (!offsets) {
+        const uint64_t *ids = from->has_lists ? from->field_ids[f] : from->host.ids + (size_t)f * from->n;
+        in->field_ids[f][in->n] = ids[event];
+        return;
+    }
+    uint32_t *own = in->field_offsets[f], at = own[in->n], count = offsets[event + 1] - offsets[event];
+    memcpy(in->field_ids[f] + at, from->field_ids[f] + offsets[event], count * sizeof(uint64_t));
+    own[in->n + 1] = at + count;
+}
+
+void train_input_copy(struct train_input *in, const struct train_input *from, uint32_t event)
+{
+    leat_assert(in->n < in->capacity && event < from->n);
+    const struct model_options *o = in->options;
+    uint32_t to = in->n;
+    for (uint32_t f = 0; f < o->fields; f++)
+        copy_ids(in, f, from, event);
+    for (uint32_t d = 0; d < o->dense; d++)
+        in->host.numbers[(size_t)d * in->capacity + to] =
+            from->host.numbers[(size_t)d * from->capacity + event];
+    for (uint32_t t = 0; t < MAX(o->labels, 1U); t++)
+        in->host.labels[(size_t)t * in->capacity + to] =
+            from->host.labels[(size_t)t * from->capacity + event];
+    in->host.weights[to] = from->host.weights[event];
+    in->host.is_rejected[to] = from->host.is_rejected[event];
+    in->event_seen[to] = from->event_seen[event];
+    in->n++;
 }
 
 /* --- and become places ------------------------------------------------------------------------------------

@@ -2,11 +2,11 @@
  * 1). */
 #include "learners/train/net.h"
 
-static struct batch_cross cross_of(const struct net_layer *l, uint32_t n)
+static struct batch_cross cross_of(const struct net *net, const struct net_layer *l, uint32_t n)
 {
-    return (struct batch_cross){.x0 = l->x0->values,
-                                .x = l->in->values,
-                                .z = l->z->values,
+    return (struct batch_cross){.x0 = net_values(net, l->x0),
+                                .x = net_values(net, l->in),
+                                .z = net_values(net, l->z),
                                 .n = n,
                                 .columns = l->in->columns,
                                 .x0_stride = l->x0->stride,
@@ -16,14 +16,14 @@ static struct batch_cross cross_of(const struct net_layer *l, uint32_t n)
 
 static void cross_forward(struct net *net, struct net_layer *l, uint32_t n)
 {
-    struct batch_cross a = cross_of(l, n);
-    a.out = l->out->values, a.out_stride = l->out->stride;
+    struct batch_cross a = cross_of(net, l, n);
+    a.out = net_values(net, l->out), a.out_stride = l->out->stride;
     net->device->kernels->cross(&a, net->device->stream);
 }
 
 static void cross_backward(struct net *net, struct net_layer *l, uint32_t n)
 {
-    struct batch_cross a = cross_of(l, n);
+    struct batch_cross a = cross_of(net, l, n);
     a.slopes = l->out->slopes, a.slopes_stride = l->out->stride;
     net_adds_part(net, l->x0, n); /* they are always added there */
     a.adds = net_adds(l->in);

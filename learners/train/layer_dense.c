@@ -14,9 +14,9 @@ static struct batch_matmul forward_of(const struct net *net, const struct net_la
 {
     const struct net_params *p = l->params;
     struct batch_matmul a = product(net);
-    a.a = l->in->values + l->in_from, a.a_stride = l->in->stride;
+    a.a = net_values(net, l->in) + l->in_from, a.a_stride = l->in->stride;
     a.b = p->w, a.b_stride = p->stride, a.b_is_transposed = true;
-    a.c = l->out->values + l->out_from, a.c_stride = l->out->stride;
+    a.c = net_values(net, l->out) + l->out_from, a.c_stride = l->out->stride;
     a.m = n, a.n = p->n, a.k = p->d;
     a.epilogue = l->is_relu ? MATMUL_BIAS_RELU : l->adds ? MATMUL_PLAIN : MATMUL_BIAS;
     a.bias = p->w + (size_t)p->n * p->stride;

@@ -1,9 +1,9 @@
 /* Products of all pairs of vectors, behind a copy of the first (Naumov et al. 2019, DLRM, section 2). */
 #include "learners/train/net.h"
 
-static struct batch_dot_interaction dot_of(const struct net_layer *l, uint32_t n)
+static struct batch_dot_interaction dot_of(const struct net *net, const struct net_layer *l, uint32_t n)
 {
-    return (struct batch_dot_interaction){.vectors = l->in->values,
+    return (struct batch_dot_interaction){.vectors = net_values(net, l->in),
                                           .n = n,
                                           .fields = l->fields,
                                           .d = l->dim,
@@ -13,15 +13,15 @@ static struct batch_dot_interaction dot_of(const struct net_layer *l, uint32_t n
 
 static void dot_forward(struct net *net, struct net_layer *l, uint32_t n)
 {
-    struct batch_dot_interaction a = dot_of(l, n);
-    a.out = l->out->values, a.out_stride = l->out->stride;
+    struct batch_dot_interaction a = dot_of(net, l, n);
+    a.out = net_values(net, l->out), a.out_stride = l->out->stride;
     net->device->kernels->dot_interaction(&a, net->device->stream);
 }
 
 /* The vectors' slopes come from here alone; those of the numbers behind them nobody wants. */
 static void dot_backward(struct net *net, struct net_layer *l, uint32_t n)
 {
-    struct batch_dot_interaction a = dot_of(l, n);
+    struct batch_dot_interaction a = dot_of(net, l, n);
     a.slopes = l->out->slopes, a.slopes_stride = l->out->stride;
     a.grads = l->in->slopes, a.grads_stride = l->in->stride;
     a.adds = net_adds(l->in);

@@ -2,28 +2,28 @@
  */
 #include "learners/train/net.h"
 
-static struct batch_mixture mixture_of(const struct net_layer *l, uint32_t n)
+static struct batch_mixture mixture_of(const struct net *net, const struct net_layer *l, uint32_t n)
 {
-    return (struct batch_mixture){.inputs = l->in->values,
-                                  .gate_logits = l->z->values,
+    return (struct batch_mixture){.inputs = net_values(net, l->in),
+                                  .gate_logits = net_values(net, l->z),
                                   .n = n,
                                   .experts = l->fields,
                                   .columns = l->dim,
                                   .inputs_stride = l->in->stride,
                                   .gates_stride = l->z->stride,
-                                  .gates = l->gates};
+                                  .gates = l->gates + (size_t)net->first * l->z->stride};
 }
 
 static void mixture_forward(struct net *net, struct net_layer *l, uint32_t n)
 {
-    struct batch_mixture a = mixture_of(l, n);
-    a.out = l->out->values, a.out_stride = l->out->stride;
+    struct batch_mixture a = mixture_of(net, l, n);
+    a.out = net_values(net, l->out), a.out_stride = l->out->stride;
     net->device->kernels->mixture(&a, net->device->stream);
 }
 
 static void mixture_backward(struct net *net, struct net_layer *l, uint32_t n)
 {
-    struct batch_mixture a = mixture_of(l, n);
+    struct batch_mixture a = mixture_of(net, l, n);
     a.slopes = l->out->slopes, a.slopes_stride = l->out->stride;
     a.input_slopes = l->in->slopes, a.input_slopes_stride = l->in->stride;
     a.gate_slopes = l->z->slopes;

@@ -399,6 +399,21 @@ void net_backward(struct net *net, uint32_t n)
         net->layers[i].kind->backward(net, &net->layers[i], n);
 }
 
+void net_move(struct net *net, uint32_t from, uint32_t to)
+{
+    for (uint32_t i = 0; i < net->matrices_count; i++) {
+        const struct net_matrix *m = &net->matrices[i];
+        size_t stride = m->stride;
+        memcpy(m->values + to * stride, m->values + from * stride, stride * sizeof *m->values);
+    }
+    for (uint32_t i = 0; i < net->layers_count; i++) {
+        const struct net_layer *l = &net->layers[i];
+        if (l->gates)
+            memcpy(l->gates + (size_t)to * l->z->stride, l->gates + (size_t)from * l->z->stride,
+                   l->z->stride * sizeof *l->gates);
+    }
+}
+
 void net_mask(struct net *net, uint32_t n, const uint8_t *is_rejected)
 {
     for (uint32_t i = 0; i < net->matrices_count; i++) {

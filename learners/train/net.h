@@ -82,6 +82,7 @@ struct net {
     const struct train_device *device;
     struct net_options options;
     uint32_t events_max, slopes_max;
+    uint32_t first;        /* where in the matrices the events begin that go forward */
     uint32_t vectors_from; /* the first column of the input's vectors */
     struct net_matrix matrices[NET_LAYERS_MAX];
     uint32_t matrices_count;
@@ -108,10 +109,12 @@ void net_shape(struct net *net, const struct net_options *options, const struct 
 void net_take(struct net *net, struct train_memory *memory);
 bool net_start(struct net *net, const struct kernels *kernels, struct gpu_error *error);
 
-/* Of the first n events. Backward: output's slopes are there; slopes that somebody has set in the input
- * before are added to. */
+/* Forward: of n events from net->first on, each by itself. Backward: of the first n; output's slopes are
+ * there; slopes that somebody has set in the input before are added to. */
 void net_forward(struct net *net, uint32_t n);
 void net_backward(struct net *net, uint32_t n);
+/* Copies what one event left in all matrices to another's place, on a CPU. */
+void net_move(struct net *net, uint32_t from, uint32_t to);
 /* Zeroes what rejected events left in all matrices, before the way back. */
 void net_mask(struct net *net, uint32_t n, const uint8_t *is_rejected);
 /* Between steps: nobody has slopes. */
@@ -127,6 +130,12 @@ size_t net_saved_floats(const struct net *net, uint32_t p);
 /* To and from that form, in host memory; they wait. false: the device has failed. */
 bool net_save(const struct net *net, uint32_t p, float *floats, struct gpu_error *error);
 bool net_load(struct net *net, uint32_t p, const float *floats, struct gpu_error *error);
+
+/* For layers, on their way forward. */
+static inline float *net_values(const struct net *net, const struct net_matrix *matrix)
+{
+    return matrix->values + (size_t)net->first * matrix->stride;
+}
 
 /* For layers: whether slopes given to a matrix add to others; from now on they do. */
 static inline bool net_adds(struct net_matrix *matrix)

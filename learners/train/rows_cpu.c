@@ -45,8 +45,18 @@ static bool rows_resolve(void *of, struct train *t, struct train_group *g, struc
         table_resolve_batch(&rows->tables[g->first + f], in->host.ids + at, in->host.seen + at,
                             tables[f + 1] - tables[f], (uint32_t)t->steps + 1, rows->found + tables[f]);
     }
-    for (uint32_t u = 0; u < g->count[0]; u++)
-        g->rows[u] = row_of(rows, g, rows->found[g->order[g->starts[u]]]);
+    bool has_lost[MODEL_FIELDS_MAX] = {false};
+    for (uint32_t f = 0; f < g->fields; f++) {
+        uint64_t expired = rows->tables[g->first + f].stats.expired, *before = &rows->expired[g->first + f];
+        has_lost[f] = expired != *before;
+        *before = expired;
+    }
+    for (uint32_t u = 0; u < g->count[0]; u++) {
+        struct table_row *row = rows->found[g->order[g->starts[u]]];
+        g->rows[u] = row_of(rows, g, row);
+        g->has_changed[u] =
+            row ? row->count == g->starts[u + 1] - g->starts[u] : has_lost[g->unique_tables[u]];
+    }
     return true;
 }
 
@@ -66,7 +76,7 @@ static bool rows_find(void *of, struct train *t, struct train_group *g, const st
                       rows->found + tables[f]);
     }
     for (uint32_t p = 0; p < tables[g->fields]; p++)
-        g->rows[p] = row_of(rows, g, rows->found[p]);
+        g->found[p] = row_of(rows, g, rows->found[p]);
     return true;
 }
 

@@ -1,6 +1,5 @@
 /* Forward, and the step of a full batch (train.h). */
-#include "learners/train/scale.h"
-#include "learners/train/train.h"
+#include "learners/train/step.h"
 
 #include "core/base.h"
 
@@ -58,12 +57,6 @@ static void dedupe(struct train *t, const struct train_group *g, const struct tr
 /* --- forward ----------------------------------------------------------------------------------------------
  */
 
-/* Events that go through the network together: from .. from + n of a batch or call. */
-struct piece {
-    const struct train_input *in;
-    uint32_t from, n;
-};
-
 /* Fields of a group that lie together: all of a whole batch, one of a part of it. */
 struct some_fields {
     uint32_t first, count; /* of the group's */
@@ -72,10 +65,10 @@ struct some_fields {
 
 /* The next of them after `fields` (zeros: the first); false: there are none. numbers: of each place which row
  * it is; the places of a group begin at its own 0, and without offsets they are the bags. */
-static bool next_fields(const struct train_group *g, const struct piece *p, const uint32_t *numbers,
+static bool next_fields(const struct train *t, const struct train_group *g, const struct piece *p,
                         struct some_fields *fields)
 {
-    const uint32_t *offsets = offsets_of(g, p->in);
+    const uint32_t *offsets = offsets_of(g, p->in), *numbers = p->by_number ? g->unique : t->iota;
     fields->first += fields->count;
     fields->count = p->n == p->in->n ? g->fields : 1;
     size_t bag = (size_t)fields->first * p->in->n + p->from;
@@ -84,11 +77,15 @@ static bool next_fields(const struct train_group *g, const struct piece *p, cons
     return fields->first < g->fields;
 }
 
-static void gather(struct train *t, const struct train_group *g, const struct piece *p,
-                   const uint32_t *numbers)
+static void *const *rows_of(const struct train_group *g, const struct piece *p)
 {
-    for (struct some_fields fields = {0}; next_fields(g, p, numbers, &fields);) {
-        struct batch_gather_pool a = {.rows = (const void *const *)g->rows,
+    return p->by_number ? g->rows : g->found;
+}
+
+static void gather(struct train *t, const struct train_group *g, const struct piece *p)
+{
+    for (struct some_fields fields = {0}; next_fields(t, g, p, &fields);) {
+        struct batch_gather_pool a = {.rows = (const void *const *)rows_of(g, p),
                                       .unique = fields.numbers,
                                       .offsets = fields.offsets,
                                       .bags = fields.count * p->n,
@@ -97,16 +94,19 @@ static void gather(struct train *t, const struct train_group *g, const struct pi
                                       .stride = t->net.input->stride,
                                       .format = t->rows.format,
                                       .is_mean = p->in->has_lists,
-                                      .out = t->net.input->values + t->net.vectors_from +
+                                      .out = net_values(&t->net, t->net.input) + t->net.vectors_from +
                                              (size_t)fields.first * t->net.options.dim};
         t->device.kernels->gather_pool(&a, t->device.stream);
     }
 }
 
-static void read_weights(struct train *t, struct train_group *g, const uint32_t *count, uint32_t n)
+static void read_weights(struct train *t, struct train_group *g, const struct piece *p)
 {
-    struct batch_weights_read a = {
-        .of = weights_of(t, g->rows, linear_at(t, g)), .count = count, .n = n, .out = g->weights};
+    uint32_t places = places_of(g, p->in);
+    struct batch_weights_read a = {.of = weights_of(t, rows_of(g, p), linear_at(t, g)),
+                                   .count = p->by_number ? g->count : t->iota + places, /* iota[n] is n */
+                                   .n = places,
+                                   .out = g->weights};
     t->device.kernels->weights_read(&a, t->device.stream);
 }
 
@@ -122,7 +122,8 @@ static void read_numbers(struct train *t)
 static void add_linear(struct train *t, const struct train_group *g, const struct piece *p,
                        const struct some_fields *fields, bool is_first)
 {
-    struct batch_weights_forward a = {.start = is_first ? NULL : t->logits,
+    float *logits = t->logits + p->first;
+    struct batch_weights_forward a = {.start = is_first ? NULL : logits,
                                       .base = t->options->bias,
                                       .bias = is_first ? t->number_weights + t->options->dense : NULL,
                                       .dense = p->in->there.numbers + p->from,
@@ -135,20 +136,19 @@ static void add_linear(struct train *t, const struct train_group *g, const struc
                                       .offsets = fields->offsets,
                                       .fields = fields->count,
                                       .n = p->n,
-                                      .logits = t->logits};
+                                      .logits = logits};
     t->device.kernels->weights_forward(&a, t->device.stream);
 }
 
-static void forward_linear(struct train *t, const struct train_group *g, const struct piece *p,
-                           const uint32_t *numbers, bool is_first)
+static void forward_linear(struct train *t, const struct train_group *g, const struct piece *p, bool is_first)
 {
-    for (struct some_fields fields = {0}; next_fields(g, p, numbers, &fields); is_first = false)
+    for (struct some_fields fields = {0}; next_fields(t, g, p, &fields); is_first = false)
         add_linear(t, g, p, &fields, is_first);
 }
 
 static struct batch_interaction interaction_of(const struct train *t, const struct piece *p)
 {
-    return (struct batch_interaction){.vectors = t->net.input->values + t->net.vectors_from,
+    return (struct batch_interaction){.vectors = net_values(&t->net, t->net.input) + t->net.vectors_from,
                                       .bags = p->n,
                                       .fields = t->options->vectors,
                                       .d = t->options->dim,
@@ -172,7 +172,7 @@ static void pack_numbers(struct train *t, const struct piece *p)
                            .count = o->dense,
                            .n = p->n,
                            .is_rejected = p->in->there.is_rejected + p->from,
-                           .out = t->net.input->values + t->net.vectors_from +
+                           .out = net_values(&t->net, t->net.input) + t->net.vectors_from +
                                   (size_t)o->vectors * t->net.options.dim,
                            .stride = t->net.input->stride};
     if (o->dense > 0 && o->network != NETWORK_NONE)
@@ -182,14 +182,14 @@ static void pack_numbers(struct train *t, const struct piece *p)
 /* Of the outputs, or of logits where there is no network. */
 static float *slopes_of(const struct train *t, const struct piece *p)
 {
-    return t->slopes + (size_t)p->from * (t->net.output ? t->net.output->stride : 1);
+    return t->slopes + ((size_t)p->first + p->from) * (t->net.output ? t->net.output->stride : 1);
 }
 
 /* A network's predictions of a piece, with those of the linear part and the interaction. */
 struct judged {
-    const struct net_matrix *out; /* NULL: there is no network */
-    float *logits;                /* [labels][events_max] */
-    float *slopes;                /* [n] of out's stride */
+    const struct net *net;
+    float *logits; /* [labels][events_max] */
+    float *slopes; /* [n] of out's stride */
     uint8_t *is_rejected;
 };
 
@@ -198,10 +198,11 @@ static void judge(struct train *t, const struct piece *p, const struct judged *b
 {
     const struct model_options *o = t->options;
     const struct train_columns *there = &p->in->there;
+    const struct net_matrix *out = by->net->output; /* NULL: there is no network */
     for (uint32_t l = 0; l < MAX(o->labels, 1U); l++) {
-        struct batch_loss a = {.logits = t->logits + (size_t)l * t->events_max,
-                               .more = by->out ? by->out->values + l : NULL,
-                               .more_stride = by->out ? by->out->stride : 0,
+        struct batch_loss a = {.logits = t->logits + (size_t)l * t->events_max + p->first,
+                               .more = out ? net_values(by->net, out) + l : NULL,
+                               .more_stride = out ? out->stride : 0,
                                .labels = there->labels + (size_t)l * p->in->capacity + p->from,
                                .weights = there->weights + p->from,
                                .class_weights = {1.0F, 1.0F},
@@ -211,7 +212,7 @@ static void judge(struct train *t, const struct piece *p, const struct judged *b
                                .n = p->n,
                                .sums = by->logits + (size_t)l * t->events_max,
                                .slopes = by->slopes + l,
-                               .slopes_stride = by->out ? by->out->stride : 1,
+                               .slopes_stride = out ? out->stride : 1,
                                .is_rejected = by->is_rejected};
         t->device.kernels->loss(&a, t->device.stream);
     }
@@ -222,45 +223,45 @@ static void judge_trial(struct train *t, const struct piece *p)
 {
     struct train_trial *trial = t->trial;
     struct net_matrix *in = trial->net.input; /* of its own: layers may write into it, and it is masked */
-    train_copy(&t->device, in->values, t->net.input->values, (size_t)p->n * in->stride * sizeof *in->values);
+    train_copy(&t->device, in->values, net_values(&t->net, t->net.input),
+               (size_t)p->n * in->stride * sizeof *in->values);
     net_forward(&trial->net, p->n);
     train_copy(&t->device, trial->is_rejected, p->in->there.is_rejected + p->from, p->n);
-    judge(t, p,
-          &(struct judged){trial->net.output, trial->logits, trial->net.output->slopes, trial->is_rejected});
+    judge(t, p, &(struct judged){&trial->net, trial->logits, trial->net.output->slopes, trial->is_rejected});
 }
 
-/* by_number: places have the rows of their numbers; else each has its own. */
-static void forward(struct train *t, const struct piece *p, bool by_number)
+void train_forward(struct train *t, const struct piece *p)
 {
     bool is_first = true;
+    t->net.first = p->first;
     if (has_linear(t))
         read_numbers(t);
     else
         train_fill(&t->device, t->logits, 0, t->logits_bytes);
     for (uint32_t i = 0; i < t->groups_count; i++) {
         struct train_group *g = &t->groups[i];
-        const uint32_t *numbers = by_number ? g->unique : t->iota;
         if (g->has_vectors)
-            gather(t, g, p, numbers);
+            gather(t, g, p);
         if (!has_linear(t))
             continue;
-        uint32_t places = places_of(g, p->in);
         if (p->from == 0)
-            read_weights(t, g, by_number ? g->count : t->iota + places, places); /* iota[n] is n */
-        forward_linear(t, g, p, numbers, is_first);
+            read_weights(t, g, p);
+        forward_linear(t, g, p, is_first);
         is_first = false;
     }
     if (has_linear(t) && is_first)
         add_linear(t, NULL, p, &(struct some_fields){0}, true);
     pack_numbers(t, p);
     struct batch_interaction a = interaction_of(t, p);
-    a.logits = t->logits, a.adds = true;
+    a.logits = t->logits + p->first, a.adds = true;
     interact(t, &a);
     net_forward(&t->net, p->n);
     if (trial_runs(t))
         judge_trial(t, p);
-    judge(t, p,
-          &(struct judged){t->net.output, t->logits, slopes_of(t, p), p->in->there.is_rejected + p->from});
+    judge(
+        t, p,
+        &(struct judged){&t->net, t->logits + p->first, slopes_of(t, p), p->in->there.is_rejected + p->from});
+    t->net.first = 0;
 }
 
 /* --- as graphs (graph.h) ----------------------------------------------------------------------------------
@@ -268,7 +269,8 @@ static void forward(struct train *t, const struct piece *p, bool by_number)
 
 struct work {
     struct train *t;
-    const struct train_input *in;
+    struct piece p;  /* of a step: the whole batch */
+    bool is_forward; /* all of it, already */
 };
 
 /* fp16 looks at its slopes before it moves by them. */
@@ -314,23 +316,18 @@ static void predict_all(void *of)
 {
     struct work *w = of;
     struct train *t = w->t;
-    uint32_t n = w->in->n;
-    forward(t, &(struct piece){w->in, 0, n}, t->rows.finds_numbers);
-    copy_logits(t, t->host_logits, t->logits, n);
+    uint32_t n = w->p.n;
+    train_forward(t, &w->p);
+    copy_logits(t, t->host_logits, t->logits + w->p.first, n);
     if (trial_runs(t))
         copy_logits(t, t->trial->host_logits, t->trial->logits, n);
-    train_copy(&t->device, t->host_rejected, w->in->there.is_rejected, n);
+    train_copy(&t->device, t->host_rejected, w->p.in->there.is_rejected, n);
 }
 
-bool train_predict(struct train *t, const struct train_events *events, uint32_t from, uint32_t to,
-                   double *logits, struct gpu_error *error)
+/* Who goes forward as a call: the rows of all that were added. */
+bool train_look_up_call(struct train *t, uint32_t first, struct piece *p, struct gpu_error *error)
 {
     struct train_input *in = &t->call;
-    in->n = 0;
-    struct train_events all = *events;
-    all.learns = NULL;
-    train_input_add(in, &all, from, to);
-    train_clock_begin(&t->clock, &t->device, TRAIN_SPAN_CALL);
     train_input_finish(in, false);
     for (uint32_t i = 0; i < t->groups_count; i++) {
         if (t->rows.finds_numbers)
@@ -338,8 +335,22 @@ bool train_predict(struct train *t, const struct train_events *events, uint32_t 
         if (!t->rows.find(t->rows.of, t, &t->groups[i], in, error))
             return false;
     }
-    struct work w = {t, in};
-    if (!train_graph_run(&t->graphs, &t->device, arguments_of(t, in, WORK_PREDICT), predict_all, &w, error))
+    *p = (struct piece){.in = in, .n = in->n, .first = first, .by_number = t->rows.finds_numbers};
+    return true;
+}
+
+bool train_predict_at(struct train *t, const struct train_events *events, uint32_t from, uint32_t to,
+                      uint32_t first, double *logits, struct gpu_error *error)
+{
+    struct train_input *in = &t->call;
+    in->n = 0;
+    struct train_events all = *events;
+    all.learns = NULL;
+    train_input_add(in, &all, from, to);
+    train_clock_begin(&t->clock, &t->device, TRAIN_SPAN_CALL);
+    struct work w = {.t = t};
+    if (!train_look_up_call(t, first, &w.p, error) ||
+        !train_graph_run(&t->graphs, &t->device, arguments_of(t, in, WORK_PREDICT), predict_all, &w, error))
         return false;
     train_clock_end(&t->clock, &t->device, TRAIN_SPAN_CALL);
     if (!train_wait(&t->device, error))
@@ -353,9 +364,10 @@ bool train_predict(struct train *t, const struct train_events *events, uint32_t 
     return true;
 }
 
-void train_add(struct train *t, const struct train_events *events, uint32_t from, uint32_t to)
+bool train_predict(struct train *t, const struct train_events *events, uint32_t from, uint32_t to,
+                   double *logits, struct gpu_error *error)
 {
-    train_input_add(&t->batch, events, from, to);
+    return train_predict_at(t, events, from, to, t->call_at, logits, error);
 }
 
 /* --- back -------------------------------------------------------------------------------------------------
@@ -408,10 +420,11 @@ static void backward(struct train *t, const struct piece *p)
 static void make_slopes(void *of)
 {
     struct work *w = of;
-    uint32_t all = w->in->n, some = w->t->options->micro > 0 ? w->t->options->micro : all;
-    for (struct piece p = {w->in, 0, 0}; p.from < all; p.from += p.n) {
+    uint32_t all = w->p.n, some = w->t->options->micro > 0 ? w->t->options->micro : all;
+    for (struct piece p = w->p; p.from < all; p.from += p.n) {
         p.n = MIN(some, all - p.from);
-        forward(w->t, &p, true);
+        if (!w->is_forward)
+            train_forward(w->t, &p);
         backward(w->t, &p);
     }
 }
@@ -500,12 +513,12 @@ static void move(void *of)
     struct train *t = w->t;
     for (uint32_t i = 0; i < t->groups_count; i++) {
         if (t->groups[i].has_vectors)
-            update_vectors(t, &t->groups[i], w->in);
+            update_vectors(t, &t->groups[i], w->p.in);
         if (has_linear(t))
-            update_weights(t, &t->groups[i], w->in);
+            update_weights(t, &t->groups[i], w->p.in);
     }
     if (has_linear(t))
-        update_numbers(t, w->in);
+        update_numbers(t, w->p.in);
     net_update(&t->net);
     if (trial_runs(t))
         net_update(&t->trial->net);
@@ -520,9 +533,11 @@ static void learn_all(void *of)
 /* fp16: with smaller scales, until all slopes are finite. */
 static bool learn(struct train *t, const struct train_input *in, struct gpu_error *error)
 {
-    struct work w = {t, in};
+    struct work w = {.t = t, .p = {.in = in, .n = in->n, .by_number = true}};
     float scale = t->scale.scale;
     bool is_again = true;
+    if (!train_forward_left(t, &w.is_forward, error))
+        return false;
     if (t->net.options.precision != ROW_FP16)
         return train_graph_run(&t->graphs, &t->device, arguments_of(t, in, WORK_LEARN), learn_all, &w, error);
     while (is_again) {

@@ -51,17 +51,22 @@ static void group_take(struct train_group *g, struct train_memory *memory)
     g->order = train_take(memory, TRAIN_ROWS, n, sizeof *g->order);
     g->starts = train_take(memory, TRAIN_ROWS, n + 1, sizeof *g->starts);
     g->rows = train_take(memory, TRAIN_ROWS, n, sizeof *g->rows);
+    if (!memory->device->api) {
+        g->found = train_take(memory, TRAIN_ROWS, n, sizeof *g->found);
+        g->has_changed = train_take(memory, TRAIN_ROWS, n, sizeof *g->has_changed);
+    }
     g->weights = train_take(memory, TRAIN_ROWS, n, sizeof *g->weights);
 }
 
 static void group_shape(struct train *t, uint32_t first, uint32_t fields, bool has_vectors)
 {
+    uint32_t events = MAX(t->options->batch, (uint32_t)MODEL_ROWS_MAX); /* of a batch or a call */
     if (fields == 0)
         return;
     struct train_group *g = &t->groups[t->groups_count++];
     *g = (struct train_group){.first = first, .fields = fields, .has_vectors = has_vectors};
     for (uint32_t f = first; f < first + fields; f++)
-        g->places_max += (t->options->is_list[f] ? MODEL_LIST_MAX : 1) * t->events_max;
+        g->places_max += (t->options->is_list[f] ? MODEL_LIST_MAX : 1) * events;
 }
 
 /* What all kernels of a step ask for, at most. */
@@ -113,6 +118,8 @@ static void take_all(struct train *t, struct train_memory *memory)
         t->slopes = t->net.output->slopes; /* of one label: the logits' own */
     else
         t->slopes = train_take(memory, TRAIN_ACTIVATIONS, n, sizeof *t->slopes);
+    if (t->call_at > 0)
+        t->is_forward = train_take(memory, TRAIN_INPUT, t->batch.capacity, sizeof *t->is_forward);
     t->scratch = train_take(memory, TRAIN_SCRATCH, t->scratch_bytes, 1);
 }
 
@@ -145,7 +152,9 @@ static void shape(struct train *t, const struct train_setup *setup)
 {
     const struct model_options *o = setup->options;
     *t = (struct train){.options = o, .device = setup->device, .rows = setup->rows, .epoch = 1};
-    t->events_max = MAX(o->batch, (uint32_t)MODEL_ROWS_MAX);
+    /* In pieces, matrices are another's at the step's time; in fp16, a step may begin anew. */
+    t->call_at = !t->device.api && o->micro == 0 && o->precision != ROW_FP16 ? o->batch : 0;
+    t->events_max = MAX(o->batch, t->call_at + (uint32_t)MODEL_ROWS_MAX);
     struct net_options network = network_of(o);
     uint32_t together = o->micro > 0 ? MAX(o->micro, (uint32_t)MODEL_ROWS_MAX) : t->events_max;
     net_shape(&t->net, &network, &t->device, together, t->events_max);

@@ -1,7 +1,7 @@
 /*
  * A training step over a whole batch, on a CPU or a GPU: the same kernels in the same order
- * (kernels/batch.h), so that what is learned is the same. Events come by train_add; each is predicted before
- * (train_predict) by the rows and weights that are there; when the batch is full, train_step:
+ * (kernels/batch.h), so that what is learned is the same. Events come by train_learn; each is predicted by
+ * the rows and weights that are there, and waits in the batch; when that is full, train_step:
  *
  *   ids -> distinct ids -> their rows (found or made) -> vectors into a matrix, a row an event -> linear
  *   weights, interaction, network -> loss -> back through them -> slopes summed by row in the order of places
@@ -11,6 +11,11 @@
  * events, whose gradients add up before the one step. Logits, and so all that rows and linear weights learn,
  * are those of one piece, bit for bit where a product's rows do not depend on each other (a CPU); sums over a
  * dense layer's events are rounded elsewhere.
+ *
+ * On a CPU, what an event's prediction left in the matrices serves its step, too (once.c): weights move with
+ * steps alone, so that the way forward would give the same again, but for events with a row that the step
+ * makes. On a GPU all go forward again: there a product's bits depend on how many events go together. So do
+ * pieces of a batch, fp16, and a network that is on trial.
  *
  * What decides where rows lie is struct train_rows: tables of the CPU (rows_cpu.c) or of a GPU.
  * All memory is taken once, when the model is made.
@@ -37,7 +42,10 @@ struct train_group {
     uint32_t *unique_tables;  /* [places_max] */
     uint32_t *order, *starts; /* [places_max], [places_max + 1] */
     void **rows;              /* [places_max] of a number; NULL: none */
-    float *weights;           /* [places_max] linear, of a number */
+    void **found;             /* [places_max] of a place of a call, where numbers are not found */
+    uint8_t *has_changed; /* [places_max] a CPU's: the number's row is not what predictions saw: made by this
+                             step, or perhaps expired since */
+    float *weights;       /* [places_max] linear, of a number */
 };
 
 struct train;
@@ -50,9 +58,10 @@ struct train_rows {
     enum row_format format;
     /* Memory that it takes; in both walks. May be NULL. */
     void (*take)(void *of, struct train_memory *memory);
-    /* rows[u] of each number, by the rule of a batch (table.h, table_resolve_batch). false: error. */
+    /* rows[u] of each number, by the rule of a batch (table.h, table_resolve_batch), on a CPU with
+     * has_changed[u]. false: error. */
     bool (*resolve)(void *of, struct train *t, struct train_group *g, struct gpu_error *error);
-    /* Without a sighting: rows[p] of each place of a call, or, finds_numbers, rows[u] as resolve. */
+    /* Without a sighting: found[p] of each place of a call, or, finds_numbers, rows[u] as resolve. */
     bool finds_numbers;
     bool (*find)(void *of, struct train *t, struct train_group *g, const struct train_input *in,
                  struct gpu_error *error);
@@ -68,6 +77,8 @@ struct train {
     uint32_t groups_count;
     struct net net;
     uint32_t events_max, places_max;
+    uint32_t call_at; /* where in the matrices a call's events are; behind the batch: predictions serve it */
+    uint8_t *is_forward; /* [batch] the matrices have what the event's prediction left there; NULL: never */
     uint64_t steps;
     uint32_t epoch;         /* of the checkpoint being written to */
     uint32_t *iota;         /* 0, 1, 2 ...: places in their order; absent places are numbers without rows */
@@ -120,7 +131,11 @@ static inline uint32_t train_pending(const struct train *t)
 /* Predicts events from .. to of a call (at most MODEL_ROWS_MAX): logits as learned, NaN where rejected. */
 bool train_predict(struct train *t, const struct train_events *events, uint32_t from, uint32_t to,
                    double *logits, struct gpu_error *error);
+/* Adds those that learn to the batch: they must fit. Their step predicts them again. */
 void train_add(struct train *t, const struct train_events *events, uint32_t from, uint32_t to);
+/* Both. */
+bool train_learn(struct train *t, const struct train_events *events, uint32_t from, uint32_t to,
+                 double *logits, struct gpu_error *error);
 /* What was added, one event at least, makes its step. */
 bool train_step(struct train *t, struct gpu_error *error);
 
