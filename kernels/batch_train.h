@@ -4,8 +4,9 @@
  * included by that one alone.
  *
  * Matrices are row-major, one row an event, their rows `stride` floats apart (0: as many as they have
- * columns); on a GPU strides are multiples of 4, so that rows are aligned to 16 bytes. `adds`: a result is
- * added to what lies there (one addition: out = out + result), else it takes its place.
+ * columns); on a GPU strides are multiples of 4, so that rows are aligned to 16 bytes (matmul takes others,
+ * slowly). `adds`: a result is added to what lies there (one addition: out = out + result), else it takes its
+ * place.
  */
 #ifndef KERNELS_BATCH_TRAIN_H
 #define KERNELS_BATCH_TRAIN_H

@@ -316,7 +316,10 @@ bool device_table_snapshot_write(struct device_table *t, device_table_emit *rows
     w.stored = malloc(STORED_ROWS * t->stored_bytes);
     w.blocks = calloc(t->options.tables, sizeof *w.blocks);
     leat_assert(w.stored && w.blocks);
+    struct gpu_error ignored;
     bool is_good = write_pieces(&w, error);
+    if (!is_good) /* a copy ahead still reads staging, which is the next snapshot's */
+        (void)t->api->wait(t->snapshot.copies, &ignored);
     atomic_store_explicit(&t->snapshot.is_held, false, memory_order_release);
     free(w.stored);
     free(w.blocks);

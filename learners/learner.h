@@ -341,6 +341,7 @@ struct learner_state {
     struct gpu *gpu;
     struct gpu_stream *gpu_stream;
     int64_t attached_us; /* when, by the monotonic clock */
+    bool has_failed;     /* the device, and it was said */
     const struct kernels *kernels;
     struct metrics *metrics; /* [labels] */
     struct learner_columns_scratch *columns;

@@ -171,7 +171,9 @@ bool learner_check_device(struct operator_context *context)
     const struct gpu_error *error = c->state->gpu_api ? model_error(c->state->model) : NULL;
     if (error == NULL)
         return true;
-    operator_fail(context, DIAG_E0902, device_span(c), error->text, hint_of(error));
+    if (!c->state->has_failed)
+        operator_fail(context, DIAG_E0902, device_span(c), error->text, hint_of(error));
+    c->state->has_failed = true;
     return false;
 }
 

@@ -225,6 +225,13 @@ static void multiply(const batch_matmul &a, const matmul_scratch &s, gpu *gpu, c
                (const float *)operands.d, (size_t)shape.d_stride);
 }
 
+/* cuBLASLt was asked for operands that are; a column of a matrix, as one of several labels has, need not be.
+ */
+static bool are_aligned(const batch_matmul &a)
+{
+    return ((uintptr_t)a.a | (uintptr_t)a.b | (uintptr_t)a.c) % 16 == 0;
+}
+
 void cuda_matmul(batch_matmul *given, void *stream)
 {
     batch_matmul a = *given;
@@ -241,7 +248,7 @@ void cuda_matmul(batch_matmul *given, void *stream)
     a.mask_stride = a.mask_stride ? a.mask_stride : a.n;
     a.scale = a.precision == ROW_FP16 && a.scale > 0.0F ? a.scale : 1.0F;
     cudaStream_t to = gpu_cuda_stream(stream);
-    if (a.n > 0 && a.k > 0)
+    if (a.n > 0 && a.k > 0 && are_aligned(a))
         multiply(a, s, static_cast<gpu_stream *>(stream)->gpu, to);
     else if (a.n > 0)
         plain_launch(a, to);

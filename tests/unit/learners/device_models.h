@@ -366,7 +366,7 @@ static inline struct model_options options_of(size_t k)
     o.linear_is_double = kinds[k].is_double;
     o.ftrl = (struct ftrl64_params){0.15, 1.0, 0.05, 0.3};
     o.cross_layers = 2, o.experts = 3, o.bottom[0] = 6;
-    o.labels = kinds[k].network == NETWORK_EXPERTS ? 1 : 0;
+    o.labels = kinds[k].network == NETWORK_EXPERTS ? 2 : 0;
     o.admit_after = kinds[k].admit_after, o.sketch_bytes = 4096;
     o.rows_max = kinds[k].is_limited ? 260 : 0;
     o.expire_after_us = 900 * US_PER_SECOND;

@@ -15,7 +15,7 @@ enum { EVENTS_MAX = 6000, EVENT_FIELDS = 3, EVENT_DENSE = 2 };
 struct events {
     uint64_t ids[EVENT_FIELDS][EVENTS_MAX];
     float dense[EVENT_DENSE][EVENTS_MAX];
-    float labels[EVENTS_MAX];
+    float labels[EVENTS_MAX], more_labels[EVENTS_MAX]; /* the second of models that have two */
     int64_t times[EVENTS_MAX];
     uint64_t identity[EVENTS_MAX];
 };
@@ -30,6 +30,7 @@ static inline void events_make(struct events *e)
             e->dense[d][i] = (float)(num_mix(i * 8 + 4 + d) % 2048) / 1024.0F - 1.0F;
         double rate = 20.0 + 8.0 * (double)(e->ids[0][i] % 5) + 10.0 * (double)e->dense[0][i];
         e->labels[i] = (double)(num_mix(i * 8 + 7) % 100) < rate ? 1.0F : 0.0F;
+        e->more_labels[i] = e->ids[1][i] % 4 == 0 ? 1.0F : e->labels[i];
         e->times[i] = (int64_t)i * 1000000;
         e->identity[i] = i;
     }
@@ -41,7 +42,7 @@ static inline void events_learn(const struct events *e, struct model *model, uin
 {
     for (uint32_t at = begin; at < end; at += chunk) {
         const uint64_t *ids[EVENT_FIELDS];
-        const float *dense[EVENT_DENSE];
+        const float *dense[EVENT_DENSE], *more[] = {e->more_labels + at};
         for (int f = 0; f < EVENT_FIELDS; f++)
             ids[f] = e->ids[f] + at;
         for (int d = 0; d < EVENT_DENSE; d++)
@@ -50,6 +51,7 @@ static inline void events_learn(const struct events *e, struct model *model, uin
                                  .ids = ids,
                                  .dense = dense,
                                  .labels = e->labels + at,
+                                 .more_labels = more,
                                  .event_time_us = e->times + at,
                                  .identity = e->identity + at};
         struct model_output out = {.logits = logits + at, .verdicts = verdicts + at};
