@@ -10,16 +10,22 @@ static struct batch_matmul product(const struct net *net)
         .precision = net->options.precision, .scratch = net->scratch, .scratch_bytes = net->scratch_bytes};
 }
 
+/* `from` floats behind `base`, which is NULL while memory is counted. */
+static float *behind(float *base, size_t from)
+{
+    return base ? base + from : NULL;
+}
+
 static struct batch_matmul forward_of(const struct net *net, const struct net_layer *l, uint32_t n)
 {
     const struct net_params *p = l->params;
     struct batch_matmul a = product(net);
-    a.a = net_values(net, l->in) + l->in_from, a.a_stride = l->in->stride;
+    a.a = behind(net_values(net, l->in), l->in_from), a.a_stride = l->in->stride;
     a.b = p->w, a.b_stride = p->stride, a.b_is_transposed = true;
-    a.c = net_values(net, l->out) + l->out_from, a.c_stride = l->out->stride;
+    a.c = behind(net_values(net, l->out), l->out_from), a.c_stride = l->out->stride;
     a.m = n, a.n = p->n, a.k = p->d;
     a.epilogue = l->is_relu ? MATMUL_BIAS_RELU : l->adds ? MATMUL_PLAIN : MATMUL_BIAS;
-    a.bias = p->w + (size_t)p->n * p->stride;
+    a.bias = behind(p->w, (size_t)p->n * p->stride);
     a.adds = l->adds;
     return a;
 }
@@ -28,13 +34,13 @@ static struct batch_matmul gradient_of(const struct net *net, const struct net_l
 {
     const struct net_params *p = l->params;
     struct batch_matmul a = product(net);
-    a.a = l->out->slopes + l->out_from, a.a_stride = l->out->stride, a.a_is_transposed = true;
-    a.b = l->in->values + l->in_from, a.b_stride = l->in->stride;
+    a.a = behind(l->out->slopes, l->out_from), a.a_stride = l->out->stride, a.a_is_transposed = true;
+    a.b = behind(l->in->values, l->in_from), a.b_stride = l->in->stride;
     a.c = p->gradient, a.c_stride = p->stride;
     a.m = p->n, a.n = p->d, a.k = n;
     a.scale = net->scale, a.adds = net->adds_gradients;
     a.epilogue = l->adds ? MATMUL_PLAIN : MATMUL_SUMS;
-    a.sums = p->gradient + (size_t)p->n * p->stride;
+    a.sums = behind(p->gradient, (size_t)p->n * p->stride);
     return a;
 }
 
@@ -42,14 +48,14 @@ static struct batch_matmul backward_of(const struct net *net, const struct net_l
 {
     const struct net_params *p = l->params;
     struct batch_matmul a = product(net);
-    a.a = l->out->slopes + l->out_from, a.a_stride = l->out->stride;
+    a.a = behind(l->out->slopes, l->out_from), a.a_stride = l->out->stride;
     a.b = p->w, a.b_stride = p->stride;
-    a.c = l->in->slopes + l->in_from, a.c_stride = l->in->stride;
+    a.c = behind(l->in->slopes, l->in_from), a.c_stride = l->in->stride;
     a.m = n, a.n = p->d, a.k = p->n;
     a.scale = net->scale;
     if (l->in->is_relu) {
         a.epilogue = MATMUL_MASK;
-        a.mask = l->in->values + l->in_from, a.mask_stride = l->in->stride;
+        a.mask = behind(l->in->values, l->in_from), a.mask_stride = l->in->stride;
     }
     return a;
 }
@@ -65,11 +71,11 @@ static void mask(struct net *net, const struct net_layer *l, uint32_t n)
 {
     if (!l->is_relu || (l->out->is_relu && !l->out->needs_mask))
         return;
-    struct batch_relu_mask a = {.x = l->out->slopes + l->out_from,
+    struct batch_relu_mask a = {.x = behind(l->out->slopes, l->out_from),
                                 .n = n,
                                 .columns = l->params->n,
                                 .stride = l->out->stride,
-                                .y = l->out->values + l->out_from,
+                                .y = behind(l->out->values, l->out_from),
                                 .y_stride = l->out->stride};
     net->device->kernels->relu_mask(&a, net->device->stream);
 }
