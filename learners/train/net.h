@@ -134,7 +134,7 @@ bool net_load(struct net *net, uint32_t p, const float *floats, struct gpu_error
 /* For layers, on their way forward. */
 static inline float *net_values(const struct net *net, const struct net_matrix *matrix)
 {
-    return matrix->values + (size_t)net->first * matrix->stride;
+    return matrix->values ? matrix->values + (size_t)net->first * matrix->stride : NULL; /* it is counted */
 }
 
 /* For layers: whether slopes given to a matrix add to others; from now on they do. */
