@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <stdlib.h>
+#include <thread>
 #include <time.h>
 #include <vector>
 
@@ -42,6 +43,7 @@ struct CUgraphExec_st {
 struct CUstream_st {
     std::deque<std::unique_ptr<stream_work>> queue;
     CUgraph_st *recorded; /* NULL: it does not record */
+    std::thread::id recorder;
     void *tsan;
     char sync;
 };
@@ -142,11 +144,15 @@ static void drain(CUstream_st *stream)
     tsan_acquire(&stream->sync);
 }
 
+/* What another thread records is not yet work: whoever records (cudaStreamCaptureModeThreadLocal) may not
+ * call what waits for all, others may. */
 void streams_drain_all(void)
 {
     waits++;
     for (CUstream_st *stream : streams) {
-        drain(stream);
+        if (stream->recorded == NULL || stream->recorder == std::this_thread::get_id()) {
+            drain(stream);
+        }
     }
 }
 
@@ -180,10 +186,14 @@ void streams_queue(CUstream_st *stream, std::function<void()> act)
     }
 }
 
+/* Nobody may while a stream of the device records. */
 cudaError_t cudaDeviceSynchronize(void)
 {
     ENTER_UNLESS_FAILED();
-    streams_drain_all();
+    waits++;
+    for (CUstream_st *stream : streams) {
+        drain(stream);
+    }
     return runtime_sticky;
 }
 
@@ -360,6 +370,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode)
         return runtime_fail(cudaErrorIllegalState);
     }
     stream->recorded = new CUgraph_st();
+    stream->recorder = std::this_thread::get_id();
     return cudaSuccess;
 }
 

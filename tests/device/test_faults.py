@@ -141,11 +141,11 @@ def test_more_memory_than_there_is():
         for device, more, changes, parts in (
                 ("cpu", "hidden: [8], cross_layers: 16",
                  {"sparse: [user, item, cat, hour]": wide, "dim: 8": "dim: 512", "batch: 32": "batch: 65536"},
-                 ("activations 528.1 GiB", "parameters 192.0 GiB", "make `batch` smaller")),
-                ("cuda(0)", "hidden: [8], device_memory: 4095MiB", {}, ("tables 4.0 GiB", "`device_memory`"))):
+                 (r"activations \d{3}\.\d GiB", r"parameters 192\.0 GiB", "make `batch` smaller")),
+                ("cuda(0)", "hidden: [8], device_memory: 4095MiB", {}, (r"tables 4\.0 GiB", "`device_memory`"))):
             place = changed(folder.job("large", "dcnv2", device, more), changes)
             output = leat("run", place + ".leat", expected=[FAILED])
-            assert "error[E0903]" in output and all(part in output for part in parts), output
+            assert "error[E0903]" in output and all(re.search(part, output) for part in parts), output
             assert not os.path.exists(place + ".jsonl")
             told = leat("explain", place + ".leat", to="stdout")
             assert "takes: " + ("of cuda(0)" if device != "cpu" else "on the CPU") in told, told
