@@ -43,10 +43,16 @@ struct matmul_job {
     struct matmul_side x, y; /* rows and lanes */
     size_t rows, lanes, depth;
     size_t c_stride, mask_stride;
-    bool is_turned; /* rows are columns of c */
+    bool is_turned;   /* rows are columns of c */
+    bool begins_at_c; /* each sum, not at 0 */
     bool has_rows_in_place;
     float *packed_rows, *packed_lanes, *sums;
 };
+
+static size_t least_of(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
 
 /* --- tiles -------------------------------------------------------------------------------------------------
  */
@@ -150,7 +156,7 @@ LANES_INLINE void finish_vector(const struct matmul_job *job, v16 x, size_t i, s
         x = v16_max(zero, x);
     if (a->epilogue == MATMUL_MASK)
         x = v16_keep_gt(x, v16_load_n(a->mask + i * job->mask_stride + j, lanes), zero);
-    if (a->adds)
+    if (a->adds && !job->begins_at_c)
         x = v16_add(v16_load_n(c, lanes), x);
     v16_store_n(c, x, lanes);
 }
@@ -190,7 +196,7 @@ LANES_INLINE void finish_column(const struct matmul_job *job, v16 x, size_t i, s
         x = v16_max(zero, x);
     if (a->epilogue == MATMUL_MASK)
         x = v16_keep_gt(x, load_apart(a->mask + i * job->mask_stride + j, job->mask_stride, lanes), zero);
-    if (a->adds)
+    if (a->adds && !job->begins_at_c)
         x = v16_add(load_apart(c, job->c_stride, lanes), x);
     store_apart(c, job->c_stride, x, lanes);
 }
@@ -207,6 +213,22 @@ static void finish(const struct matmul_job *job, const float *sums, size_t row, 
             finish_vector(job, v16_load(sums + l), row + r, lane + l, lanes - l);
         for (l = 0; l < lanes && job->is_turned; l += 16)
             finish_column(job, v16_load(sums + l), lane + l, row + r, lanes - l < 16 ? lanes - l : 16);
+    }
+}
+
+/* What a tile's sums begin at: c, a panel after the other. */
+static void begin_at_c(const struct matmul_job *job, float *sums, size_t row, size_t rows, size_t lane,
+                       size_t lanes)
+{
+    size_t stride = job->c_stride, across = job->is_turned ? 1 : stride, apart = job->is_turned ? stride : 1;
+    for (size_t r = 0; r < rows; r++) {
+        const float *c = job->a->c + (row + r) * across + lane * apart;
+        float *to = sums + r * TILE_LANES;
+        for (size_t l = 0; l < lanes; l += 16) {
+            if (l % TILE_LANES == 0 && l > 0)
+                to += TILE_ROWS * TILE_LANES;
+            v16_store(to + l % TILE_LANES, load_apart(c + l * apart, apart, least_of(lanes - l, 16)));
+        }
     }
 }
 
@@ -230,7 +252,9 @@ LANES_INLINE void thin_rows(const struct matmul_job *job, size_t lane, int colum
     const float *from = job->y.at + whole * across, *x = job->x.at;
     v16 sums[THIN_COLUMNS], v[4];
     for (int j = 0; j < columns; j++)
-        sums[j] = v16_set1(0.0F);
+        sums[j] = job->begins_at_c
+                      ? load_apart(job->a->c + whole * job->c_stride + (size_t)j, job->c_stride, 16)
+                      : v16_set1(0.0F);
     for (; p + 4 <= job->depth; p += 4) {
         for (size_t k = 0; k < 4; k++) {
             const float *four = from + k * across + p;
@@ -276,11 +300,6 @@ struct matmul_block {
     bool is_direct;      /* lanes are read where they lie, but for those of the last panel */
     size_t whole; /* so many rows are read where they lie; those of the last tile, or all, are packed */
 };
-
-static size_t least_of(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
 
 static size_t rounded_up(size_t n, size_t to)
 {
@@ -342,11 +361,14 @@ static void run_tiles(const struct matmul_job *job, const struct matmul_block *b
     for (size_t r = 0; r < b->rows; r += TILE_ROWS) {
         size_t rows = least_of(b->rows - r, TILE_ROWS), panels = 0;
         for (size_t l = 0; l < b->lanes; l += panels * TILE_LANES) {
-            struct matmul_tile t = {.depth = b->depth, .sums = sums, .begins = b->p == 0};
+            struct matmul_tile t = {.depth = b->depth, .sums = sums};
+            t.begins = b->p == 0 && !job->begins_at_c;
             tile_rows(&t, job, b, r);
             size_t left = b->lanes - l;
             panels = tile_panels(rows, left);
             tile_lanes(&t, job, b, l);
+            if (b->p == 0 && job->begins_at_c)
+                begin_at_c(job, sums, b->row + r, rows, b->lane + l, least_of(left, panels * TILE_LANES));
             tile(&t, rows, left, panels);
             for (size_t k = 0; k < panels && is_last; k++)
                 finish(job, sums + k * TILE_ROWS * TILE_LANES, b->row + r, rows, b->lane + l + k * TILE_LANES,
@@ -399,19 +421,18 @@ static void run_blocks(const struct matmul_job *job)
 LANES_INLINE void sum_columns(float *sums, const float *from, size_t stride, size_t depth, size_t lanes,
                               bool adds)
 {
-    v16 total = v16_set1(0.0F);
+    v16 total = adds ? v16_load_n(sums, lanes) : v16_set1(0.0F);
     for (size_t p = 0; p < depth; p += BATCH_CHUNK) {
         v16 chunk = v16_set1(0.0F);
         for (size_t q = p; q < depth && q < p + BATCH_CHUNK; q++)
             chunk = v16_add(chunk, v16_load_n(from + q * stride, lanes));
         total = v16_add(total, chunk);
     }
-    v16_store_n(sums, adds ? v16_add(v16_load_n(sums, lanes), total) : total, lanes);
+    v16_store_n(sums, total, lanes);
 }
 
-static float sum_row(const float *from, size_t depth)
+static float sum_row(float total, const float *from, size_t depth)
 {
-    float total = 0.0F;
     for (size_t p = 0; p < depth; p += BATCH_CHUNK) {
         float chunk = 0.0F;
         for (size_t q = p; q < depth && q < p + BATCH_CHUNK; q++)
@@ -424,10 +445,8 @@ static float sum_row(const float *from, size_t depth)
 static void sum_rows(const struct batch_matmul *a)
 {
     size_t i = 0, stride = a->a_stride ? a->a_stride : a->a_is_transposed ? a->m : a->k;
-    for (; i < a->m && !a->a_is_transposed; i++) {
-        float sum = sum_row(a->a + i * stride, a->k);
-        a->sums[i] = a->adds ? a->sums[i] + sum : sum;
-    }
+    for (; i < a->m && !a->a_is_transposed; i++)
+        a->sums[i] = sum_row(a->adds ? a->sums[i] : 0.0F, a->a + i * stride, a->k);
     for (; i + 16 <= a->m; i += 16)
         sum_columns(a->sums + i, a->a + i, stride, a->k, 16, a->adds);
     if (i < a->m)
@@ -474,6 +493,7 @@ static void batch_matmul(struct batch_matmul *a, void *stream)
                              .c_stride = a->c_stride ? a->c_stride : a->n,
                              .mask_stride = a->mask_stride ? a->mask_stride : a->n,
                              .is_turned = a->n < 16 && a->n < a->m,
+                             .begins_at_c = a->adds && a->epilogue != MATMUL_MASK,
                              .packed_rows = a->scratch};
     job.packed_lanes = job.packed_rows + floats[0];
     job.sums = job.packed_lanes + floats[1];

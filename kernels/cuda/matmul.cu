@@ -38,20 +38,21 @@ static __global__ void __launch_bounds__(MATMUL_WIDE *MATMUL_HIGH) matmul_kernel
     const size_t i = (size_t)blockIdx.x * MATMUL_HIGH + threadIdx.y;
     if (i >= a.m || j >= a.n)
         return;
-    float x = 0.0F;
+    float *c = a.c + i * a.c_stride + j;
+    const bool is_masked = a.epilogue == MATMUL_MASK;
+    float x = a.adds && !is_masked ? *c : 0.0F;
     for (size_t p = 0; p < a.k; p++) {
         float from_a = a.a[a.a_is_transposed ? p * a.a_stride + i : i * a.a_stride + p];
         float from_b = a.b[a.b_is_transposed ? j * a.b_stride + p : p * a.b_stride + j];
         x = fmaf(matmul_operand(from_a, a.precision, a.scale), matmul_operand(from_b, a.precision, 1.0F), x);
     }
-    float *c = a.c + i * a.c_stride + j;
     if (a.epilogue == MATMUL_BIAS || a.epilogue == MATMUL_BIAS_RELU)
         x += a.bias[j];
     if (a.epilogue == MATMUL_BIAS_RELU)
         x = 0.0F > x ? 0.0F : x;
-    if (a.epilogue == MATMUL_MASK)
+    if (is_masked)
         x = a.mask[i * a.mask_stride + j] > 0.0F ? x : 0.0F;
-    *c = a.adds ? *c + x : x;
+    *c = a.adds && is_masked ? *c + x : x;
 }
 
 /* c = the product where mask > 0, else 0; or added to c. `product` may be c. */
@@ -117,11 +118,11 @@ static __global__ void __launch_bounds__(SUMS_BLOCK)
     const size_t i = cuda_thread();
     if (i >= a.m)
         return;
-    float total = 0.0F;
+    float total = a.adds ? a.sums[i] : 0.0F;
 #pragma unroll 8
     for (unsigned chunk = 0; chunk < chunks; chunk++)
         total += partials[(size_t)chunk * a.m + i];
-    a.sums[i] = a.adds ? a.sums[i] + total : total;
+    a.sums[i] = total;
 }
 
 static void sums_launch(const batch_matmul &a, float *partials, cudaStream_t to)

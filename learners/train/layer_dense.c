@@ -35,7 +35,7 @@ static struct batch_matmul gradient_of(const struct net *net, const struct net_l
     const struct net_params *p = l->params;
     struct batch_matmul a = product(net);
     a.a = behind(l->out->slopes, l->out_from), a.a_stride = l->out->stride, a.a_is_transposed = true;
-    a.b = behind(l->in->values, l->in_from), a.b_stride = l->in->stride;
+    a.b = behind(net_values(net, l->in), l->in_from), a.b_stride = l->in->stride;
     a.c = p->gradient, a.c_stride = p->stride;
     a.m = p->n, a.n = p->d, a.k = n;
     a.scale = net->scale, a.adds = net->adds_gradients;
@@ -55,7 +55,7 @@ static struct batch_matmul backward_of(const struct net *net, const struct net_l
     a.scale = net->scale;
     if (l->in->is_relu) {
         a.epilogue = MATMUL_MASK;
-        a.mask = behind(l->in->values, l->in_from), a.mask_stride = l->in->stride;
+        a.mask = behind(net_values(net, l->in), l->in_from), a.mask_stride = l->in->stride;
     }
     return a;
 }
@@ -75,7 +75,7 @@ static void mask(struct net *net, const struct net_layer *l, uint32_t n)
                                 .n = n,
                                 .columns = l->params->n,
                                 .stride = l->out->stride,
-                                .y = behind(l->out->values, l->out_from),
+                                .y = behind(net_values(net, l->out), l->out_from),
                                 .y_stride = l->out->stride};
     net->device->kernels->relu_mask(&a, net->device->stream);
 }

@@ -9,6 +9,16 @@
 
 enum { PARAMS_ROW = 64 }; /* floats of parameters come in whole rows of so many: what `check` sums */
 
+/* On a CPU so many events at a time go through all layers, forward and back: what one layer leaves is still
+ * in the second-level cache when the next one reads it. Whole chunks: gradients are those of all events at
+ * once, bit for bit. */
+enum { NET_TILE = 4 * BATCH_CHUNK };
+
+static uint32_t tile_of(const struct net *net, uint32_t n)
+{
+    return net->device->api ? n : MIN(n, (uint32_t)NET_TILE);
+}
+
 static uint32_t whole(uint32_t columns)
 {
     return (columns + 3) / 4 * 4;
@@ -214,10 +224,10 @@ static size_t squares_scratch(const struct net *net, const struct net_params *p)
 
 void net_take(struct net *net, struct train_memory *memory)
 {
-    size_t n = net->events_max;
+    size_t n = net->events_max, tile = tile_of(net, net->events_max);
     for (uint32_t i = 0; i < net->matrices_count; i++) {
         struct net_matrix *m = &net->matrices[i];
-        size_t slopes = m == net->input || m == net->output ? net->slopes_max : n;
+        size_t slopes = m == net->input || m == net->output ? net->slopes_max : tile;
         m->values = train_take(memory, TRAIN_ACTIVATIONS, n * m->stride, sizeof(float));
         m->slopes = train_take(memory, TRAIN_ACTIVATIONS, slopes * m->stride, sizeof(float));
     }
@@ -229,7 +239,7 @@ void net_take(struct net *net, struct train_memory *memory)
         if (l->kind == &net_mixture)
             l->gates = train_take(memory, TRAIN_ACTIVATIONS, n * l->z->stride, sizeof(float));
         if (l->kind->scratch)
-            net->scratch_bytes = MAX(net->scratch_bytes, l->kind->scratch(net, l, net->events_max));
+            net->scratch_bytes = MAX(net->scratch_bytes, l->kind->scratch(net, l, (uint32_t)tile));
     }
     bool is_checked = net->options.clip_norm > 0.0F || net->options.precision == ROW_FP16;
     for (uint32_t i = 0; i < net->params_count && is_checked; i++)
@@ -389,14 +399,34 @@ void net_begin(struct net *net)
 
 void net_forward(struct net *net, uint32_t n)
 {
-    for (uint32_t i = 0; i < net->layers_count; i++)
-        net->layers[i].kind->forward(net, &net->layers[i], n);
+    uint32_t first = net->first;
+    for (uint32_t tile; n > 0; n -= tile, net->first += tile) {
+        tile = tile_of(net, n);
+        for (uint32_t i = 0; i < net->layers_count; i++)
+            net->layers[i].kind->forward(net, &net->layers[i], tile);
+    }
+    net->first = first;
 }
 
 void net_backward(struct net *net, uint32_t n)
 {
-    for (uint32_t i = net->layers_count; i-- > 0;)
-        net->layers[i].kind->backward(net, &net->layers[i], n);
+    struct net_matrix *in = net->input, *out = net->output;
+    float *in_slopes = in->slopes, *out_slopes = out->slopes;
+    bool adds = net->adds_gradients, in_has_slopes = in->has_slopes;
+    uint32_t first = net->first;
+    for (uint32_t tile; n > 0; n -= tile) {
+        tile = tile_of(net, n);
+        for (uint32_t i = net->layers_count; i-- > 0;)
+            net->layers[i].kind->backward(net, &net->layers[i], tile);
+        net_begin(net);
+        net->first += tile;
+        net->adds_gradients = true;
+        in->slopes += (size_t)tile * in->stride, in->has_slopes = in_has_slopes;
+        out->slopes += (size_t)tile * out->stride, out->has_slopes = true;
+    }
+    net->first = first;
+    net->adds_gradients = adds;
+    in->slopes = in_slopes, out->slopes = out_slopes;
 }
 
 void net_move(struct net *net, uint32_t from, uint32_t to)

@@ -17,7 +17,8 @@
 enum { NET_LAYERS_MAX = 192 };
 
 struct net_matrix {
-    float *values, *slopes;
+    float *values,
+        *slopes; /* slopes: of the input and the output [slopes_max]; of others of those on their way */
     uint32_t columns, stride; /* stride: a multiple of 4 */
     bool is_relu;             /* made by a layer that ends in max(x, 0): slopes pass where values > 0 */
     bool has_slopes;          /* in this step: somebody has set them */
@@ -82,7 +83,7 @@ struct net {
     const struct train_device *device;
     struct net_options options;
     uint32_t events_max, slopes_max;
-    uint32_t first;        /* where in the matrices the events begin that go forward */
+    uint32_t first;        /* where in the matrices the events begin that are on their way */
     uint32_t vectors_from; /* the first column of the input's vectors */
     struct net_matrix matrices[NET_LAYERS_MAX];
     uint32_t matrices_count;
@@ -109,8 +110,8 @@ void net_shape(struct net *net, const struct net_options *options, const struct 
 void net_take(struct net *net, struct train_memory *memory);
 bool net_start(struct net *net, const struct kernels *kernels, struct gpu_error *error);
 
-/* Forward: of n events from net->first on, each by itself. Backward: of the first n; output's slopes are
- * there; slopes that somebody has set in the input before are added to. */
+/* Of n events, whose values are in the matrices from net->first on. Forward: each by itself. Backward: the
+ * output's slopes are there; slopes that somebody has set in the input before are added to. */
 void net_forward(struct net *net, uint32_t n);
 void net_backward(struct net *net, uint32_t n);
 /* Copies what one event left in all matrices to another's place, on a CPU. */
@@ -131,7 +132,7 @@ size_t net_saved_floats(const struct net *net, uint32_t p);
 bool net_save(const struct net *net, uint32_t p, float *floats, struct gpu_error *error);
 bool net_load(struct net *net, uint32_t p, const float *floats, struct gpu_error *error);
 
-/* For layers, on their way forward. */
+/* For layers: the values of the events that are on their way; slopes begin with theirs. */
 static inline float *net_values(const struct net *net, const struct net_matrix *matrix)
 {
     return matrix->values ? matrix->values + (size_t)net->first * matrix->stride : NULL; /* it is counted */

@@ -216,15 +216,12 @@ static void multiply(const cublas_work &w)
     for (uint64_t column = 0; column < e.n; column++) {
         for (uint64_t row = 0; row < e.m; row++) {
             const size_t at = column * (uint64_t)w.d_layout.stride + row;
-            float sum = 0.0F;
+            float sum = w.beta != 0.0F ? w.beta * w.c[at] / w.alpha : 0.0F; /* alpha: a power of two */
             for (uint64_t p = 0; p < e.k; p++) {
                 sum = fmaf(element(w.a, w.a_layout, w.product.a, row, p),
                            element(w.b, w.b_layout, w.product.b, p, column), sum);
             }
             sum = w.alpha == 1.0F ? sum : w.alpha * sum;
-            if (w.beta != 0.0F) {
-                sum = (w.beta == 1.0F ? w.c[at] : w.beta * w.c[at]) + sum;
-            }
             if (w.product.epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
                 sum += w.product.bias[row];
             }

@@ -73,17 +73,16 @@ static float of_b(const struct shape *s, const struct matrix *b, size_t p, size_
 }
 
 static float product(const struct shape *s, const struct matrix *a, const struct matrix *b, size_t i,
-                     size_t j)
+                     size_t j, float sum)
 {
-    float sum = 0.0F;
     for (size_t p = 0; p < s->k; p++)
         sum = fmaf(of_a(s, a, i, p), of_b(s, b, p, j), sum);
     return sum;
 }
 
-static float sum_of(const struct shape *s, const struct matrix *a, size_t i)
+static float sum_of(const struct shape *s, const struct matrix *a, size_t i, float total)
 {
-    float total = 0.0F, chunk = 0.0F;
+    float chunk = 0.0F;
     for (size_t p = 0; p < s->k; p++) {
         chunk += a->at[s->a_is_transposed ? p * a->stride + i : i * a->stride + p];
         if (p % BATCH_CHUNK == BATCH_CHUNK - 1 || p + 1 == s->k) {
@@ -106,21 +105,21 @@ static void check_plainly(struct trial *t, const struct shape *s, const struct o
     size_t elements = (size_t)s->m * s->n, steps = elements > 4000 ? elements / 1999 : 1;
     for (size_t e = 0; e < elements; e += steps) {
         size_t i = e / s->n, j = e % s->n, at = i * o->c.stride + j;
-        float want = product(s, &o->a, &o->b, i, j);
+        bool begins_at_c = s->adds && s->epilogue != MATMUL_MASK;
+        float want = product(s, &o->a, &o->b, i, j, begins_at_c ? before[at] : 0.0F);
         if (s->epilogue == MATMUL_BIAS || s->epilogue == MATMUL_BIAS_RELU)
             want += o->bias[j];
         if (s->epilogue == MATMUL_BIAS_RELU && want < 0.0F)
             want = 0.0F;
         if (s->epilogue == MATMUL_MASK && !(o->mask.at[i * o->mask.stride + j] > 0.0F))
             want = 0.0F;
-        if (s->adds)
+        if (s->adds && !begins_at_c)
             want = before[at] + want;
         if (!same_floats(&want, o->c.at + at, sizeof want))
             trial_fail(t, "c[%zu][%zu] is %a, the loop's %a", i, j, (double)o->c.at[at], (double)want);
     }
     for (size_t i = 0; i < s->m && s->epilogue == MATMUL_SUMS; i++) {
-        float want = sum_of(s, &o->a, i);
-        want = s->adds ? o->sums_before[i] + want : want;
+        float want = sum_of(s, &o->a, i, s->adds ? o->sums_before[i] : 0.0F);
         TRIAL_CHECK(t, same_floats(&want, o->sums + i, sizeof want));
     }
     /* Between the rows of c nothing has moved. */
