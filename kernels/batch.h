@@ -110,7 +110,8 @@ struct batch_gather_pool {
 /*
  * segment_reduce: sums[u][d] = sum over the places p of number u (order, starts: as dedupe leaves them) of
  * scales[p] * grads[bag[p]][d]: chunks of BATCH_CHUNK places each in order from 0 (fmaf(scale, grad, sum)),
- * then the chunks' sums in order. No `bag`: p itself. No scales: 1. u < *count. On a CPU d may be any.
+ * then the chunks' sums in order. No `bag`: p itself. No scales: 1. u < *count. On a CPU d may be any, and
+ * numbers may begin behind dedupe's first: starts[0] is where their places do.
  * unit > 0: the gradient of bag[p] begins at grads + bag[p] * unit instead of bag[p] * d (a multiple of 4 on
  * a GPU), so that gradients may lie in the rows of a matrix.
  */

@@ -92,7 +92,7 @@ static void batch_segment_reduce(struct batch_segment_reduce *a, void *stream)
         a->scratch_bytes = BATCH_SCRATCH_MIN;
         return;
     }
-    size_t ahead = 0;
+    size_t ahead = a->in.starts[0];
     for (size_t u = 0; u < a->in.count[0]; u++) {
         segment_fetch(&a->in, u, &ahead);
         segment_of(a->sums + u * a->in.d, &a->in, u);

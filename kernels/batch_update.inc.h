@@ -79,7 +79,7 @@ static void batch_update(struct batch_update *a, void *stream)
         return;
     }
     struct update_block block;
-    size_t d = a->in.d, count = a->in.count[0], ahead = 0;
+    size_t d = a->in.d, count = a->in.count[0], ahead = a->in.starts[0];
     for (size_t from = 0; from < count; from += UPDATE_ROWS) {
         size_t to = count - from < UPDATE_ROWS ? count : from + UPDATE_ROWS;
         update_gather(&block, a, from, to, &ahead);

@@ -1,6 +1,7 @@
 /* The training step: predict, then learn, an event or a block of events at a time. */
 #include "learners/model_internal.h"
 #include "learners/table_inline.h"
+#include "learners/train/train.h"
 
 #include "core/base.h"
 
@@ -447,6 +448,8 @@ void model_predict(struct model *m, const struct model_input *input, double *log
 void model_set_team(struct model *m, struct team *team)
 {
     m->team = team;
+    if (m->train)
+        m->train->net.team = team;
 }
 
 void model_learn(struct model *m, const struct model_input *input, struct model_output *out)

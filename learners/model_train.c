@@ -6,6 +6,7 @@
 #include "learners/train/rows_cpu.h"
 
 #include "core/base.h"
+#include "core/team.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -177,7 +178,7 @@ double model_device_busy_ms(const struct model *m)
     return m->train ? m->train->clock.busy_ms : 0.0;
 }
 
-void model_train_learn(struct model *m, struct call *c)
+static void learn_call(struct model *m, struct call *c)
 {
     struct train_events events = {
         .in = c->in, .learns = c->learns, .verdicts = c->out->verdicts, .seen = c->seen};
@@ -196,6 +197,15 @@ void model_train_learn(struct model *m, struct call *c)
         if (m->pending == m->step_events && !step(m))
             return;
     }
+}
+
+void model_train_learn(struct model *m, struct call *c)
+{
+    if (m->team)
+        atomic_store_explicit(&m->team->comes_again, true, memory_order_relaxed);
+    learn_call(m, c);
+    if (m->team)
+        atomic_store_explicit(&m->team->comes_again, false, memory_order_relaxed);
 }
 
 void model_train_predict(struct model *m, struct call *c)

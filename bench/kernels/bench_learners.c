@@ -1,16 +1,18 @@
 /*
- * One progressive pass of a model over decoded columns (npz_to_columns.py), on one thread:
- *   bench_learners FILE key=value ...     events/s, logloss, AUC
- * Keys: model=linear|fm|ffm|mf|deepfm|dcnv2|dlrm|mmoe dim= init= opt= rate= acc= l2= decay=, the same with l
- * for the linear part (lopt=ftrl64 too) and h for the head, hidden=128,64 bottom= crosses= experts= block=
- * batch= bias= clip= cross=3-4,3-5 limit= chunk= dense=0|1. mmoe has a second label, mf the first two fields
- * alone.
+ * One progressive pass of a model over decoded columns (npz_to_columns.py), on one thread, by its CPU time,
+ * or with another one that helps (helper=1), by wall time: bench_learners FILE key=value ...     events/s,
+ * logloss, AUC Keys: model=linear|fm|ffm|mf|deepfm|dcnv2|dlrm|mmoe dim= init= opt= rate= acc= l2= decay=, the
+ * same with l for the linear part (lopt=ftrl64 too) and h for the head, hidden=128,64 bottom= crosses=
+ * experts= block= batch= bias= clip= cross=3-4,3-5 limit= chunk= dense=0|1. mmoe has a second label, mf the
+ * first two fields alone.
  */
 #include "learners/metrics.h"
 #include "learners/model.h"
 
 #include "core/base.h"
+#include "core/team.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -231,10 +233,34 @@ static struct model_options model_options(char **args, const struct columns_file
     return o;
 }
 
+/* A lane with nothing else to do. */
+struct helper {
+    struct team team;
+    pthread_t thread;
+    atomic_bool is_over;
+};
+
+static void *help(void *argument)
+{
+    struct helper *h = argument;
+    for (unsigned round = 0; !atomic_load_explicit(&h->is_over, memory_order_relaxed); round++) {
+        if (!team_help(&h->team))
+            team_pause(round);
+    }
+    return NULL;
+}
+
+static void wake_nobody(void *engine)
+{
+    (void)engine;
+}
+
+static clockid_t time_of = CLOCK_THREAD_CPUTIME_ID;
+
 static double seconds(void)
 {
     struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    clock_gettime(time_of, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
@@ -319,6 +345,13 @@ int main(int argc, char **argv)
     if (options.labels > 1)
         metrics_init(&metrics[1], LOSS_LOGISTIC, limit / 5);
     struct model *model = model_new(&options, kernels);
+    struct helper helper = {.team = {.wake = wake_nobody}};
+    bool is_helped = real(argv, "helper", 0.0) > 0.0;
+    if (is_helped) {
+        time_of = CLOCK_MONOTONIC;
+        model_set_team(model, &helper.team);
+        leat_assert(pthread_create(&helper.thread, NULL, help, &helper) == 0);
+    }
     const char *path = option(argv, "out", NULL);
     FILE *predictions = path ? fopen(path, "wb") : NULL;
     for (double again = real(argv, "warm", 0.0); again > 0.0; again--)
@@ -342,6 +375,9 @@ int main(int argc, char **argv)
     }
     if (predictions)
         fclose(predictions);
+    atomic_store(&helper.is_over, true);
+    if (is_helped)
+        pthread_join(helper.thread, NULL);
     model_free(model);
     return 0;
 }

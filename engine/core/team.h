@@ -20,6 +20,8 @@ struct team {
     void *argument;
     void (*wake)(void *engine); /* lanes that sleep */
     void *engine;
+    atomic_bool comes_again; /* the owner is at work, and opens it again within microseconds: waking would
+                                take longer */
 };
 
 /* The owner's thread: from here until team_close the task may be called. */

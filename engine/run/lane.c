@@ -3,7 +3,8 @@
 #include "run/internal.h"
 
 enum {
-    SPINS = 500, /* some tens of microseconds */
+    SPINS = 500,          /* some tens of microseconds */
+    SPINS_OF_TEAM = 5000, /* of yields: a millisecond or more */
     SLEEP_US = 20000,
 };
 
@@ -39,13 +40,23 @@ static bool is_far_ahead(struct run *run)
                                        atomic_load_explicit(&run->learning, memory_order_relaxed) + SLOTS / 2;
 }
 
+static bool any_comes_again(struct run *run)
+{
+    for (uint32_t i = 0; i < run->teams_count; i++)
+        if (atomic_load_explicit(&run->teams[i].comes_again, memory_order_relaxed))
+            return true;
+    return false;
+}
+
 /* A lane that helps a learner is needed again within microseconds: waking it would take longer. */
 static bool spin_until_progress(struct run *run, uint64_t seen)
 {
-    for (unsigned i = 0; i < SPINS && run->teams_count > 0; i++) {
+    for (unsigned i = 0; i < SPINS || (i < SPINS_OF_TEAM && any_comes_again(run)); i++) {
+        if (run->teams_count == 0)
+            return false;
         if (atomic_load_explicit(&run->progress, memory_order_relaxed) != seen)
             return true;
-        team_pause(0);
+        team_pause(i < SPINS ? 0 : i);
     }
     return false;
 }

@@ -84,7 +84,9 @@ static void dense_backward(struct net *net, struct net_layer *l, uint32_t n)
 {
     mask(net, l, n);
     struct batch_matmul a = gradient_of(net, l, n);
+    net_wait_turn(net, l);
     net->device->kernels->matmul(&a, net->device->stream);
+    net_end_turn(net, l);
     if (l->reads_numbers)
         return; /* nobody wants to know */
     a = backward_of(net, l, n);

@@ -1,5 +1,6 @@
 /* Stringing layers together: the networks of deepfm, dcnv2, dlrm and mmoe; memory; the parameters' steps. */
 #include "learners/train/net.h"
+#include "learners/train/share.h"
 
 #include "core/base.h"
 #include "kernels/num.h"
@@ -8,16 +9,6 @@
 #include <stdlib.h>
 
 enum { PARAMS_ROW = 64 }; /* floats of parameters come in whole rows of so many: what `check` sums */
-
-/* On a CPU so many events at a time go through all layers, forward and back: what one layer leaves is still
- * in the second-level cache when the next one reads it. Whole chunks: gradients are those of all events at
- * once, bit for bit. */
-enum { NET_TILE = 4 * BATCH_CHUNK };
-
-static uint32_t tile_of(const struct net *net, uint32_t n)
-{
-    return net->device->api ? n : MIN(n, (uint32_t)NET_TILE);
-}
 
 static uint32_t whole(uint32_t columns)
 {
@@ -224,7 +215,7 @@ static size_t squares_scratch(const struct net *net, const struct net_params *p)
 
 void net_take(struct net *net, struct train_memory *memory)
 {
-    size_t n = net->events_max, tile = tile_of(net, net->events_max);
+    size_t n = net->events_max, tile = net_tile(net, net->events_max);
     for (uint32_t i = 0; i < net->matrices_count; i++) {
         struct net_matrix *m = &net->matrices[i];
         size_t slopes = m == net->input || m == net->output ? net->slopes_max : tile;
@@ -249,6 +240,8 @@ void net_take(struct net *net, struct train_memory *memory)
     if (net->options.precision == ROW_FP16)
         net->is_finite = train_take(memory, TRAIN_PARAMETERS, net_gradient_rows(net), 1);
     net->scratch = train_take(memory, TRAIN_SCRATCH, net->scratch_bytes, 1);
+    if (net->second)
+        net_second_take(net, memory);
 }
 
 /* --- parameters -------------------------------------------------------------------------------------------
@@ -370,63 +363,40 @@ static void clip(struct net *net)
     k->clip(&c, net->device->stream);
 }
 
-void net_update(struct net *net)
+static bool is_clipped(const struct net *net)
 {
-    bool is_clipped = net->options.clip_norm > 0.0F;
-    if (is_clipped)
-        clip(net);
-    for (uint32_t i = 0; i < net->params_count; i++) {
-        struct net_params *p = &net->params[i];
-        struct batch_params_update a = {.w = p->w,
-                                        .state = p->state,
-                                        .g = p->gradient,
-                                        .n = p->floats,
-                                        .kind = net->options.optimizer,
-                                        .params = net->options.params,
-                                        .scale = is_clipped ? net->clip : NULL};
-        net->device->kernels->params_update(&a, net->device->stream);
-    }
+    return net->options.clip_norm > 0.0F;
 }
 
-/* --- a step -----------------------------------------------------------------------------------------------
+static void update_params(void *of, uint32_t number, unsigned who)
+{
+    (void)who;
+    const struct net *net = of;
+    const struct net_params *p = &net->params[number];
+    struct batch_params_update a = {.w = p->w,
+                                    .state = p->state,
+                                    .g = p->gradient,
+                                    .n = p->floats,
+                                    .kind = net->options.optimizer,
+                                    .params = net->options.params,
+                                    .scale = is_clipped(net) ? net->clip : NULL};
+    net->device->kernels->params_update(&a, net->device->stream);
+}
+
+void net_update(struct net *net)
+{
+    if (is_clipped(net))
+        clip(net);
+    share_run(net->team, net->params_count, update_params, net);
+}
+
+/* --- between tiles (tiles.c) ------------------------------------------------------------------------------
  */
 
 void net_begin(struct net *net)
 {
     for (uint32_t i = 0; i < net->matrices_count; i++)
         net->matrices[i].has_slopes = net->matrices[i].needs_mask = false;
-}
-
-void net_forward(struct net *net, uint32_t n)
-{
-    uint32_t first = net->first;
-    for (uint32_t tile; n > 0; n -= tile, net->first += tile) {
-        tile = tile_of(net, n);
-        for (uint32_t i = 0; i < net->layers_count; i++)
-            net->layers[i].kind->forward(net, &net->layers[i], tile);
-    }
-    net->first = first;
-}
-
-void net_backward(struct net *net, uint32_t n)
-{
-    struct net_matrix *in = net->input, *out = net->output;
-    float *in_slopes = in->slopes, *out_slopes = out->slopes;
-    bool adds = net->adds_gradients, in_has_slopes = in->has_slopes;
-    uint32_t first = net->first;
-    for (uint32_t tile; n > 0; n -= tile) {
-        tile = tile_of(net, n);
-        for (uint32_t i = net->layers_count; i-- > 0;)
-            net->layers[i].kind->backward(net, &net->layers[i], tile);
-        net_begin(net);
-        net->first += tile;
-        net->adds_gradients = true;
-        in->slopes += (size_t)tile * in->stride, in->has_slopes = in_has_slopes;
-        out->slopes += (size_t)tile * out->stride, out->has_slopes = true;
-    }
-    net->first = first;
-    net->adds_gradients = adds;
-    in->slopes = in_slopes, out->slopes = out_slopes;
 }
 
 void net_move(struct net *net, uint32_t from, uint32_t to)

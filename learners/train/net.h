@@ -34,6 +34,8 @@ struct net_params {
 
 struct net;
 struct net_layer;
+struct net_way;
+struct team;
 
 struct net_layer_kind {
     const char *name;
@@ -99,6 +101,11 @@ struct net {
     uint8_t *is_finite;  /* ROW_FP16: [net_gradient_rows] */
     void *scratch;
     size_t scratch_bytes;
+    struct net *second; /* a CPU's: the same layers, with slopes and scratch memory of its own, for the thread
+                           that helps; NULL: none may */
+    struct team *team;  /* which it comes from (core/team.h); NULL: none does */
+    struct net_way *way; /* while events are on theirs (tiles.c) */
+    uint32_t tile;       /* the number of theirs */
 };
 
 /* Its shape: matrices and layers, without memory. Then net_take once with memory that counts, once with
@@ -114,6 +121,11 @@ bool net_start(struct net *net, const struct kernels *kernels, struct gpu_error 
  * output's slopes are there; slopes that somebody has set in the input before are added to. */
 void net_forward(struct net *net, uint32_t n);
 void net_backward(struct net *net, uint32_t n);
+/* So many of them go through the layers at a time, where nobody helps. */
+uint32_t net_tile(const struct net *net, uint32_t events);
+/* What net->second may be, free()d by the caller; net_take gives it memory. */
+struct net *net_second(const struct net *net);
+void net_second_take(struct net *net, struct train_memory *memory);
 /* Copies what one event left in all matrices to another's place, on a CPU. */
 void net_move(struct net *net, uint32_t from, uint32_t to);
 /* Zeroes what rejected events left in all matrices, before the way back. */
@@ -137,6 +149,11 @@ static inline float *net_values(const struct net *net, const struct net_matrix *
 {
     return matrix->values ? matrix->values + (size_t)net->first * matrix->stride : NULL; /* it is counted */
 }
+
+/* For layers on their way back: waits until all gradients of the layer that come before are summed; and ends
+ * its turn. */
+void net_wait_turn(const struct net *net, const struct net_layer *layer);
+void net_end_turn(const struct net *net, const struct net_layer *layer);
 
 /* For layers: whether slopes given to a matrix add to others; from now on they do. */
 static inline bool net_adds(struct net_matrix *matrix)

@@ -1,4 +1,5 @@
 #include "learners/train/rows_cpu.h"
+#include "learners/train/step.h"
 
 #include "core/base.h"
 
@@ -32,19 +33,49 @@ static void *row_of(const struct rows_cpu *rows, const struct train_group *g, st
     return row ? (unsigned char *)table_payload(row) + (g->has_vectors ? rows->vector_at : 0) : NULL;
 }
 
+/* Places of a batch or a call that are looked up: each field has a table of its own. */
+struct looked {
+    struct rows_cpu *rows;
+    struct train *t;
+    struct train_group *g;
+    const struct train_input *in;
+    const uint32_t *tables; /* where each field's places begin, of the group's */
+    size_t first;
+};
+
+static struct looked look_up(struct rows_cpu *rows, struct train *t, struct train_group *g,
+                             const struct train_input *in)
+{
+    return (struct looked){
+        rows, t, g, in, in->host.tables + train_input_tables(in, g->first), train_input_first(in, g->first)};
+}
+
+/* Field by field, whoever does it; a store of cold rows is one for all. */
+static void each_field(struct looked *w, share_piece *field)
+{
+    bool is_shared = train_shares(w->t, w->in->n);
+    for (uint32_t f = 0; f < w->g->fields; f++)
+        is_shared &= w->rows->tables[w->g->first + f].cold == NULL;
+    share_run(is_shared ? w->t->net.team : NULL, w->g->fields, field, w);
+}
+
+static void resolve_field(void *of, uint32_t f, unsigned who)
+{
+    (void)who;
+    const struct looked *w = of;
+    uint32_t from = w->tables[f], n = w->tables[f + 1] - from;
+    size_t at = w->first + from;
+    table_resolve_batch(&w->rows->tables[w->g->first + f], w->in->host.ids + at, w->in->host.seen + at, n,
+                        (uint32_t)w->t->steps + 1, w->rows->found + from);
+}
+
 /* All places are sighted, field by field and in the order of events; a number's row is that of its first. */
 static bool rows_resolve(void *of, struct train *t, struct train_group *g, struct gpu_error *error)
 {
     (void)error;
     struct rows_cpu *rows = of;
-    const struct train_input *in = &t->batch;
-    const uint32_t *tables = in->host.tables + train_input_tables(in, g->first);
-    size_t first = train_input_first(in, g->first);
-    for (uint32_t f = 0; f < g->fields; f++) {
-        size_t at = first + tables[f];
-        table_resolve_batch(&rows->tables[g->first + f], in->host.ids + at, in->host.seen + at,
-                            tables[f + 1] - tables[f], (uint32_t)t->steps + 1, rows->found + tables[f]);
-    }
+    struct looked w = look_up(rows, t, g, &t->batch);
+    each_field(&w, resolve_field);
     bool has_lost[MODEL_FIELDS_MAX] = {false};
     for (uint32_t f = 0; f < g->fields; f++) {
         uint64_t expired = rows->tables[g->first + f].stats.expired, *before = &rows->expired[g->first + f];
@@ -60,23 +91,27 @@ static bool rows_resolve(void *of, struct train *t, struct train_group *g, struc
     return true;
 }
 
+static void find_field(void *of, uint32_t f, unsigned who)
+{
+    (void)who;
+    const struct looked *w = of;
+    struct rows_cpu *rows = w->rows;
+    uint32_t from = w->tables[f], to = w->tables[f + 1];
+    size_t at = w->first + from;
+    for (uint32_t p = from; p < to; p++)
+        rows->steps[p] = (uint32_t)w->t->steps + 1;
+    table_resolve(&rows->tables[w->g->first + f], w->in->host.ids + at, w->in->host.seen + at,
+                  rows->steps + from, rows->none, to - from, rows->found + from);
+    for (uint32_t p = from; p < to; p++)
+        w->g->found[p] = row_of(rows, w->g, rows->found[p]);
+}
+
 static bool rows_find(void *of, struct train *t, struct train_group *g, const struct train_input *in,
                       struct gpu_error *error)
 {
     (void)error;
-    struct rows_cpu *rows = of;
-    const uint32_t *tables = in->host.tables + train_input_tables(in, g->first);
-    size_t first = train_input_first(in, g->first);
-    for (uint32_t p = 0; p < tables[g->fields]; p++)
-        rows->steps[p] = (uint32_t)t->steps + 1;
-    for (uint32_t f = 0; f < g->fields; f++) {
-        size_t at = first + tables[f];
-        table_resolve(&rows->tables[g->first + f], in->host.ids + at, in->host.seen + at,
-                      rows->steps + tables[f], rows->none, tables[f + 1] - tables[f],
-                      rows->found + tables[f]);
-    }
-    for (uint32_t p = 0; p < tables[g->fields]; p++)
-        g->found[p] = row_of(rows, g, rows->found[p]);
+    struct looked w = look_up(of, t, g, in);
+    each_field(&w, find_field);
     return true;
 }
 

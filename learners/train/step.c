@@ -1,40 +1,11 @@
-/* Forward, and the step of a full batch (train.h). */
+/* Predictions, and the step of a full batch (train.h). */
 #include "learners/train/step.h"
 
 #include "core/base.h"
 
 #include <math.h>
 
-/* Networks of their own papers have neither linear part nor interaction. */
-static bool has_linear(const struct train *t)
-{
-    return !t->options->linear_is_off;
-}
-
-static struct batch_weights weights_of(const struct train *t, void *const *rows, int32_t at)
-{
-    return (struct batch_weights){.rows = rows,
-                                  .at = at,
-                                  .is_double = t->options->linear_is_double,
-                                  .kind = t->options->linear.kind,
-                                  .params = t->options->linear.params,
-                                  .ftrl = t->options->ftrl};
-}
-
-static const uint32_t *offsets_of(const struct train_group *g, const struct train_input *in)
-{
-    return in->there.offsets ? in->there.offsets + train_input_offsets(in, g->first) : NULL;
-}
-
-static int32_t linear_at(const struct train *t, const struct train_group *g)
-{
-    return g->has_vectors ? t->rows.linear_at : 0;
-}
-
-static uint32_t places_of(const struct train_group *g, const struct train_input *in)
-{
-    return train_input_places(in, g->first, g->fields);
-}
+enum { UPDATE_NUMBERS = 256 }; /* that one thread takes at a time */
 
 static void dedupe(struct train *t, const struct train_group *g, const struct train_input *in)
 {
@@ -52,216 +23,6 @@ static void dedupe(struct train *t, const struct train_group *g, const struct tr
                              .scratch = t->scratch,
                              .scratch_bytes = t->scratch_bytes};
     t->device.kernels->dedupe(&a, t->device.stream);
-}
-
-/* --- forward ----------------------------------------------------------------------------------------------
- */
-
-/* Fields of a group that lie together: all of a whole batch, one of a part of it. */
-struct some_fields {
-    uint32_t first, count; /* of the group's */
-    const uint32_t *numbers, *offsets;
-};
-
-/* The next of them after `fields` (zeros: the first); false: there are none. numbers: of each place which row
- * it is; the places of a group begin at its own 0, and without offsets they are the bags. */
-static bool next_fields(const struct train *t, const struct train_group *g, const struct piece *p,
-                        struct some_fields *fields)
-{
-    const uint32_t *offsets = offsets_of(g, p->in), *numbers = p->by_number ? g->unique : t->iota;
-    fields->first += fields->count;
-    fields->count = p->n == p->in->n ? g->fields : 1;
-    size_t bag = (size_t)fields->first * p->in->n + p->from;
-    fields->numbers = offsets ? numbers : numbers + bag;
-    fields->offsets = offsets ? offsets + bag : NULL;
-    return fields->first < g->fields;
-}
-
-static void *const *rows_of(const struct train_group *g, const struct piece *p)
-{
-    return p->by_number ? g->rows : g->found;
-}
-
-static void gather(struct train *t, const struct train_group *g, const struct piece *p)
-{
-    for (struct some_fields fields = {0}; next_fields(t, g, p, &fields);) {
-        struct batch_gather_pool a = {.rows = (const void *const *)rows_of(g, p),
-                                      .unique = fields.numbers,
-                                      .offsets = fields.offsets,
-                                      .bags = fields.count * p->n,
-                                      .d = t->net.options.dim,
-                                      .fields = fields.count,
-                                      .stride = t->net.input->stride,
-                                      .format = t->rows.format,
-                                      .is_mean = p->in->has_lists,
-                                      .out = net_values(&t->net, t->net.input) + t->net.vectors_from +
-                                             (size_t)fields.first * t->net.options.dim};
-        t->device.kernels->gather_pool(&a, t->device.stream);
-    }
-}
-
-static void read_weights(struct train *t, struct train_group *g, const struct piece *p)
-{
-    uint32_t places = places_of(g, p->in);
-    struct batch_weights_read a = {.of = weights_of(t, rows_of(g, p), linear_at(t, g)),
-                                   .count = p->by_number ? g->count : t->iota + places, /* iota[n] is n */
-                                   .n = places,
-                                   .out = g->weights};
-    t->device.kernels->weights_read(&a, t->device.stream);
-}
-
-static void read_numbers(struct train *t)
-{
-    uint32_t n = t->options->dense + 1;
-    struct batch_weights_read a = {
-        .of = weights_of(t, t->number_rows, 0), .count = t->number_count, .n = n, .out = t->number_weights};
-    t->device.kernels->weights_read(&a, t->device.stream);
-}
-
-/* The linear part: some fields after the others; the first have the bias and the numbers. */
-static void add_linear(struct train *t, const struct train_group *g, const struct piece *p,
-                       const struct some_fields *fields, bool is_first)
-{
-    float *logits = t->logits + p->first;
-    struct batch_weights_forward a = {.start = is_first ? NULL : logits,
-                                      .base = t->options->bias,
-                                      .bias = is_first ? t->number_weights + t->options->dense : NULL,
-                                      .dense = p->in->there.numbers + p->from,
-                                      .dense_weights = t->number_weights,
-                                      .dense_stride = p->in->capacity,
-                                      .dense_count = is_first ? t->options->dense : 0,
-                                      .is_rejected = p->in->there.is_rejected + p->from,
-                                      .weights = g ? g->weights : NULL,
-                                      .unique = fields->numbers,
-                                      .offsets = fields->offsets,
-                                      .fields = fields->count,
-                                      .n = p->n,
-                                      .logits = logits};
-    t->device.kernels->weights_forward(&a, t->device.stream);
-}
-
-static void forward_linear(struct train *t, const struct train_group *g, const struct piece *p, bool is_first)
-{
-    for (struct some_fields fields = {0}; next_fields(t, g, p, &fields); is_first = false)
-        add_linear(t, g, p, &fields, is_first);
-}
-
-static struct batch_interaction interaction_of(const struct train *t, const struct piece *p)
-{
-    return (struct batch_interaction){.vectors = net_values(&t->net, t->net.input) + t->net.vectors_from,
-                                      .bags = p->n,
-                                      .fields = t->options->vectors,
-                                      .d = t->options->dim,
-                                      .stride = t->net.input->stride};
-}
-
-static void interact(struct train *t, struct batch_interaction *a)
-{
-    const struct batch_kernels *k = t->device.kernels;
-    if (t->options->interaction == INTERACTION_FM)
-        k->fm(a, t->device.stream);
-    else if (t->options->interaction == INTERACTION_FFM)
-        k->ffm(a, t->device.stream);
-}
-
-static void pack_numbers(struct train *t, const struct piece *p)
-{
-    const struct model_options *o = t->options;
-    struct batch_pack a = {.columns = p->in->there.numbers + p->from,
-                           .columns_stride = p->in->capacity,
-                           .count = o->dense,
-                           .n = p->n,
-                           .is_rejected = p->in->there.is_rejected + p->from,
-                           .out = net_values(&t->net, t->net.input) + t->net.vectors_from +
-                                  (size_t)o->vectors * t->net.options.dim,
-                           .stride = t->net.input->stride};
-    if (o->dense > 0 && o->network != NETWORK_NONE)
-        t->device.kernels->pack(&a, t->device.stream);
-}
-
-/* Of the outputs, or of logits where there is no network. */
-static float *slopes_of(const struct train *t, const struct piece *p)
-{
-    return t->slopes + ((size_t)p->first + p->from) * (t->net.output ? t->net.output->stride : 1);
-}
-
-/* A network's predictions of a piece, with those of the linear part and the interaction. */
-struct judged {
-    const struct net *net;
-    float *logits; /* [labels][events_max] */
-    float *slopes; /* [n] of out's stride */
-    uint8_t *is_rejected;
-};
-
-/* Logits and, in is_rejected, who has none; slopes, but that of the network. */
-static void judge(struct train *t, const struct piece *p, const struct judged *by)
-{
-    const struct model_options *o = t->options;
-    const struct train_columns *there = &p->in->there;
-    const struct net_matrix *out = by->net->output; /* NULL: there is no network */
-    for (uint32_t l = 0; l < MAX(o->labels, 1U); l++) {
-        struct batch_loss a = {.logits = t->logits + (size_t)l * t->events_max + p->first,
-                               .more = out ? net_values(by->net, out) + l : NULL,
-                               .more_stride = out ? out->stride : 0,
-                               .labels = there->labels + (size_t)l * p->in->capacity + p->from,
-                               .weights = there->weights + p->from,
-                               .class_weights = {1.0F, 1.0F},
-                               .is_squared = o->loss == LOSS_SQUARED,
-                               .has_fake_negatives = o->has_fake_negatives,
-                               .scale = 1.0F,
-                               .n = p->n,
-                               .sums = by->logits + (size_t)l * t->events_max,
-                               .slopes = by->slopes + l,
-                               .slopes_stride = out ? out->stride : 1,
-                               .is_rejected = by->is_rejected};
-        t->device.kernels->loss(&a, t->device.stream);
-    }
-}
-
-/* Before the model's own logits take the place of what they are made of. */
-static void judge_trial(struct train *t, const struct piece *p)
-{
-    struct train_trial *trial = t->trial;
-    struct net_matrix *in = trial->net.input; /* of its own: layers may write into it, and it is masked */
-    train_copy(&t->device, in->values, net_values(&t->net, t->net.input),
-               (size_t)p->n * in->stride * sizeof *in->values);
-    net_forward(&trial->net, p->n);
-    train_copy(&t->device, trial->is_rejected, p->in->there.is_rejected + p->from, p->n);
-    judge(t, p, &(struct judged){&trial->net, trial->logits, trial->net.output->slopes, trial->is_rejected});
-}
-
-void train_forward(struct train *t, const struct piece *p)
-{
-    bool is_first = true;
-    t->net.first = p->first;
-    if (has_linear(t))
-        read_numbers(t);
-    else
-        train_fill(&t->device, t->logits, 0, t->logits_bytes);
-    for (uint32_t i = 0; i < t->groups_count; i++) {
-        struct train_group *g = &t->groups[i];
-        if (g->has_vectors)
-            gather(t, g, p);
-        if (!has_linear(t))
-            continue;
-        if (p->from == 0)
-            read_weights(t, g, p);
-        forward_linear(t, g, p, is_first);
-        is_first = false;
-    }
-    if (has_linear(t) && is_first)
-        add_linear(t, NULL, p, &(struct some_fields){0}, true);
-    pack_numbers(t, p);
-    struct batch_interaction a = interaction_of(t, p);
-    a.logits = t->logits + p->first, a.adds = true;
-    interact(t, &a);
-    net_forward(&t->net, p->n);
-    if (trial_runs(t))
-        judge_trial(t, p);
-    judge(
-        t, p,
-        &(struct judged){&t->net, t->logits + p->first, slopes_of(t, p), p->in->there.is_rejected + p->from});
-    t->net.first = 0;
 }
 
 /* --- as graphs (graph.h) ----------------------------------------------------------------------------------
@@ -440,6 +201,23 @@ static struct batch_segments segments_of(const struct train_group *g, const stru
                                    .n = places_of(g, in)};
 }
 
+struct updated {
+    const struct batch_kernels *kernels;
+    const struct batch_update *all;
+};
+
+/* Numbers of an update, from UPDATE_NUMBERS * piece on. */
+static void update_some(void *of, uint32_t piece, unsigned who)
+{
+    (void)who;
+    const struct batch_update *all = ((const struct updated *)of)->all;
+    uint32_t from = piece * UPDATE_NUMBERS, count = MIN(all->in.count[0] - from, (uint32_t)UPDATE_NUMBERS);
+    struct batch_update a = *all;
+    a.in.starts += from, a.rows += from, a.keys += from;
+    a.in.count = &count;
+    ((const struct updated *)of)->kernels->update(&a, NULL);
+}
+
 static void update_vectors(struct train *t, const struct train_group *g, const struct train_input *in)
 {
     struct batch_update a = {.in = segments_of(g, in),
@@ -454,7 +232,11 @@ static void update_vectors(struct train *t, const struct train_group *g, const s
     a.in.grads = t->input_slopes;
     a.in.bag = in->there.bag + train_input_first(in, g->first);
     a.in.unit = 4, a.in.d = t->net.options.dim;
-    t->device.kernels->update(&a, t->device.stream);
+    if (train_shares(t, in->n))
+        share_run(t->net.team, (g->count[0] + UPDATE_NUMBERS - 1) / UPDATE_NUMBERS, update_some,
+                  &(struct updated){t->device.kernels, &a});
+    else
+        t->device.kernels->update(&a, t->device.stream);
 }
 
 static void update_weights(struct train *t, const struct train_group *g, const struct train_input *in)

@@ -1,9 +1,10 @@
 /*
- * What step.c and once.c share: the way forward. Not for others.
+ * What step.c, forward.c and once.c share: the way forward. Not for others.
  */
 #ifndef LEARNERS_TRAIN_STEP_H
 #define LEARNERS_TRAIN_STEP_H
 
+#include "learners/train/share.h"
 #include "learners/train/train.h"
 
 /* Events that go through the network together: from .. from + n of a batch or call, to the matrices' rows
@@ -14,6 +15,67 @@ struct piece {
     uint32_t from, n, first;
     bool by_number;
 };
+
+/* Networks of their own papers have neither linear part nor interaction. */
+static inline bool has_linear(const struct train *t)
+{
+    return !t->options->linear_is_off;
+}
+
+static inline struct batch_weights weights_of(const struct train *t, void *const *rows, int32_t at)
+{
+    return (struct batch_weights){.rows = rows,
+                                  .at = at,
+                                  .is_double = t->options->linear_is_double,
+                                  .kind = t->options->linear.kind,
+                                  .params = t->options->linear.params,
+                                  .ftrl = t->options->ftrl};
+}
+
+static inline const uint32_t *offsets_of(const struct train_group *g, const struct train_input *in)
+{
+    return in->there.offsets ? in->there.offsets + train_input_offsets(in, g->first) : NULL;
+}
+
+static inline int32_t linear_at(const struct train *t, const struct train_group *g)
+{
+    return g->has_vectors ? t->rows.linear_at : 0;
+}
+
+static inline uint32_t places_of(const struct train_group *g, const struct train_input *in)
+{
+    return train_input_places(in, g->first, g->fields);
+}
+
+static inline struct batch_interaction interaction_of(const struct train *t, const struct piece *p)
+{
+    return (struct batch_interaction){.vectors = net_values(&t->net, t->net.input) + t->net.vectors_from,
+                                      .bags = p->n,
+                                      .fields = t->options->vectors,
+                                      .d = t->options->dim,
+                                      .stride = t->net.input->stride};
+}
+
+static inline void interact(struct train *t, struct batch_interaction *a)
+{
+    const struct batch_kernels *k = t->device.kernels;
+    if (t->options->interaction == INTERACTION_FM)
+        k->fm(a, t->device.stream);
+    else if (t->options->interaction == INTERACTION_FFM)
+        k->ffm(a, t->device.stream);
+}
+
+/* Of the outputs, or of logits where there is no network. */
+static inline float *slopes_of(const struct train *t, const struct piece *p)
+{
+    return t->slopes + ((size_t)p->first + p->from) * (t->net.output ? t->net.output->stride : 1);
+}
+
+/* Whether another thread may help, and so many events are enough for two. */
+static inline bool train_shares(const struct train *t, uint32_t n)
+{
+    return t->net.team != NULL && n >= BATCH_CHUNK;
+}
 
 /* Leaves values, slopes of the outputs and who is rejected behind. */
 void train_forward(struct train *t, const struct piece *p);

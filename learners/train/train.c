@@ -158,6 +158,8 @@ static void shape(struct train *t, const struct train_setup *setup)
     struct net_options network = network_of(o);
     uint32_t together = o->micro > 0 ? MAX(o->micro, (uint32_t)MODEL_ROWS_MAX) : t->events_max;
     net_shape(&t->net, &network, &t->device, together, t->events_max);
+    if (!t->device.api && network.kind != NETWORK_NONE)
+        t->net.second = net_second(&t->net);
     t->trial = trial_new(t, &network, together);
     group_shape(t, 0, o->vectors, true);
     group_shape(t, o->vectors, o->fields - o->vectors, false);
@@ -237,6 +239,7 @@ void train_free(struct train *t)
     train_host_free(&t->device, t->host_numbers);
     train_host_free(&t->device, t->host_finite);
     trial_free(t);
+    free(t->net.second);
     train_memory_free(&t->memory);
     free(t);
 }

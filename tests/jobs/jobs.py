@@ -414,7 +414,25 @@ def test_ctr_mmoe(test):
         losses.append(f"{label} {loss:.4f}")
     with open(out + ".metrics", encoding="utf-8") as file:
         expect("labels of the metrics", [json.loads(line)["label"] for line in file][:2], ["clicked", "top"])
+    check_shared_steps(test)
     return "logloss of " + ", ".join(losses)
+
+
+def check_shared_steps(test):
+    """Steps large enough for two lanes to share: the bytes of one lane."""
+    with open(os.path.join(JOBS, "ctr_mmoe.leat"), encoding="utf-8") as file:
+        text = file.read()
+    expect("batches of the job", text.count("  batch: 128,"), 1)
+    job, outputs = test.place("ctr_mmoe-wide.leat"), []
+    with open(job, "w", encoding="utf-8") as file:
+        file.write(text.replace("  batch: 128,", "  batch: 600,"))
+    for workers in (1, 2):
+        out = test.place(f"ctr_mmoe-wide-{workers}.jsonl")
+        test.run("ctr_mmoe", "--set", f"data={test.place('ctr_mmoe-data', 'ctr.jsonl')}", job=job, workers=workers, out=out)
+        with open(out, "rb") as file:
+            outputs.append(file.read())
+    if outputs[0] != outputs[1]:
+        raise Failure("one lane and two wrote different bytes")
 
 
 def chained_job(test):

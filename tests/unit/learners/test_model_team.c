@@ -160,6 +160,39 @@ static void test_blocks(void **state)
     same_with_help(&o);
 }
 
+/* Steps of whole batches: rows by field, events by tile, gradients in the order of tiles, updates by number.
+ */
+static void test_batches(void **state)
+{
+    (void)state;
+    static const struct {
+        enum interaction_kind interaction;
+        enum network_kind network;
+        bool is_limited;
+        enum row_format precision;
+        uint32_t micro;
+    } kinds[] = {
+        {INTERACTION_NONE, NETWORK_NONE, true, ROW_FP32, 0},
+        {INTERACTION_FFM, NETWORK_NONE, false, ROW_FP32, 0},
+        {INTERACTION_FM, NETWORK_HIDDEN, true, ROW_FP32, 0},
+        {INTERACTION_NONE, NETWORK_CROSS, false, ROW_FP32, 0},
+        {INTERACTION_NONE, NETWORK_DOT, false, ROW_FP16, 0},
+        {INTERACTION_NONE, NETWORK_EXPERTS, false, ROW_FP32, 0},
+        {INTERACTION_FM, NETWORK_HIDDEN, false, ROW_FP32, 300},
+    };
+    for (size_t k = 0; k < ARRAY_COUNT(kinds); k++) {
+        bool has_network = kinds[k].network != NETWORK_NONE;
+        struct model_options o = events_options(kinds[k].interaction, has_network ? 24 : 0);
+        o.network = kinds[k].network, o.linear_is_off = kinds[k].network > NETWORK_HIDDEN;
+        o.precision = kinds[k].precision, o.micro = kinds[k].micro;
+        o.cross_layers = 2, o.experts = 3, o.bottom[0] = has_network ? 6 : 0;
+        o.rows_max = kinds[k].is_limited ? 600 : 0;
+        o.admit_after = 2, o.sketch_bytes = 4096;
+        o.batch = 600;
+        same_with_help(&o);
+    }
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -173,6 +206,7 @@ int main(void)
         cmocka_unit_test(test_vectors),
         cmocka_unit_test(test_rows_that_go),
         cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_batches),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }
