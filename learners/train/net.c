@@ -52,9 +52,9 @@ static struct net_layer *dense(struct net *net, struct net_matrix *in, uint32_t 
     l->in_from = from, l->in_columns = columns, l->out_from = at;
     l->is_relu = is_relu;
     l->params = params(net, n, columns);
-    l->bound = sqrtf(6.0F / (float)columns); /* He et al. 2015, uniform; the last layer starts small */
-    if (!is_relu)
-        l->bound *= 0.1F;
+    /* What comes out is as wide as what goes in where half of it is cut off (He et al. 2015, eq. 10), and a
+     * third of that where nothing is: logits begin near 0. */
+    l->bound = sqrtf((is_relu ? 6.0F : 1.0F) / (float)columns);
     return l;
 }
 

@@ -109,7 +109,7 @@ struct net {
 };
 
 /* Its shape: matrices and layers, without memory. Then net_take once with memory that counts, once with
- * memory that is there; net_start gives the weights their first values (uniform, He et al. 2015, by seed).
+ * memory that is there; net_start gives the weights their first values (uniform, by seed).
  * events_max: of a call of forward and backward; slopes_max: whose slopes the input and the output have room
  * for, at least as many: whoever makes a step of several calls moves the two's pointers. */
 void net_shape(struct net *net, const struct net_options *options, const struct train_device *device,
