@@ -163,10 +163,13 @@ def test_compared_with_the_cpu():
         leat("run", place + ".leat", expected=[-9], failpoints="ckpt.published=kill@1")
         output = leat("run", place + ".leat", "--compare", "cpu")
         assert "resuming" in output and "nothing differed over" in output, output
-        for nth, where in ((3, "step 1, logit 1 of event 1:"), (200, ", vector of sparse feature ")):
+        missing, nth = ["step 1, logit 1 of event 1:", ", vector of sparse feature ", ", dense layer "], 3
+        while missing:  # a checkpoint may part a call in two; and what is wrong where a relu is 0 is masked, seen by nobody
             place = folder.job(f"differ-{nth}", "mmoe", "cuda(0)")
-            output = leat("run", place + ".leat", "--compare", "cpu", expected=[FAILED], wrong=nth)
-            assert "error[E0904]" in output and where in output and "nothing differed" not in output, output
+            output = leat("run", place + ".leat", "--compare", "cpu", expected=(0, FAILED), wrong=nth)
+            assert ("error[E0904]" in output) != ("nothing differed" in output) and nth < 230, (missing, output)
+            missing = [where for where in missing if where not in output]
+            nth = max(nth + 1, 190)
         output = leat("run", folder.job("cpu", "dcnv2", "cpu") + ".leat", "--compare", "cpu", expected=[FAILED])
         assert "error[E0901]" in output and "this one learns on the CPU" in output, output
 
