@@ -147,13 +147,16 @@ struct batch_clip {
  * fp16 before (products and sums stay float); on a CPU precision does the same rounding. In fp16, numbers
  * beyond its range become infinite, so that they can be noticed, and a's are multiplied by `scale`, a power
  * of two (0: 1), before they are rounded, the products divided by it: small slopes keep their bits
- * (Micikevicius et al. 2018, arXiv:1710.03740, section 3.2). MATMUL_BIAS       + bias[j] MATMUL_BIAS_RELU  +
- * bias[j], then 0 if it is less (NaN stays; on a GPU it may become 0) MATMUL_MASK       where mask[i][j] > 0,
- * else 0: the way back through a relu, by its output MATMUL_SUMS       nothing to c; sums[i] = a[i][0] +
- * a[i][1] + ..., as given, not rounded: chunks of BATCH_CHUNK each in order from 0, then the chunks' sums in
- * order, on a GPU as well (the bias's gradient, where a is the transposed slope) adds goes with MATMUL_PLAIN,
- * _SUMS (sums go on, too) and _MASK (begun at 0, masked, then added). No output overlaps an input. Scratch
- * memory: on a CPU what packing takes, on a GPU cuBLASLt's workspace and the rounded operands.
+ * (Micikevicius et al. 2018, arXiv:1710.03740, section 3.2).
+ *   MATMUL_BIAS       + bias[j]
+ *   MATMUL_BIAS_RELU  + bias[j], then 0 if it is less (NaN stays; on a GPU it may become 0)
+ *   MATMUL_MASK       where mask[i][j] > 0, else 0: the way back through a relu, by its output
+ *   MATMUL_SUMS       nothing to c; sums[i] = a[i][0] + a[i][1] + ..., as given, not rounded: chunks of
+ *                     BATCH_CHUNK each in order from 0, then the chunks' sums in order, on a GPU as well (the
+ *                     bias's gradient, where a is the transposed slope)
+ * adds goes with MATMUL_PLAIN, _SUMS (sums go on, too) and _MASK (begun at 0, masked, then added). No output
+ * overlaps an input. Scratch memory: on a CPU what packing takes, on a GPU cuBLASLt's workspace and the
+ * rounded operands.
  */
 enum matmul_epilogue { MATMUL_PLAIN, MATMUL_BIAS, MATMUL_BIAS_RELU, MATMUL_MASK, MATMUL_SUMS };
 struct batch_matmul {

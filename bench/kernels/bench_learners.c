@@ -1,10 +1,11 @@
 /*
- * One progressive pass of a model over decoded columns (npz_to_columns.py), on one thread, by its CPU time,
- * or with another one that helps (helper=1), by wall time: bench_learners FILE key=value ...     events/s,
- * logloss, AUC Keys: model=linear|fm|ffm|mf|deepfm|dcnv2|dlrm|mmoe dim= init= opt= rate= acc= l2= decay=, the
- * same with l for the linear part (lopt=ftrl64 too) and h for the head, hidden=128,64 bottom= crosses=
- * experts= block= batch= bias= clip= cross=3-4,3-5 limit= chunk= dense=0|1. mmoe has a second label, mf the
- * first two fields alone.
+ * One progressive pass of a model over decoded columns (npz_to_columns.py), on one thread by its CPU time, or
+ * with another one that helps (helper=1) by wall time:
+ *   bench_learners FILE key=value ...     events/s, logloss, AUC
+ * Keys: model=linear|fm|ffm|mf|deepfm|dcnv2|dlrm|mmoe dim= init= opt= rate= acc= l2= decay=, the same with l
+ * for the linear part (lopt=ftrl64 too) and h for the head, hidden=128,64 bottom= crosses= experts= block=
+ * batch= bias= clip= cross=3-4,3-5 limit= chunk= dense=0|1. mmoe has a second label, mf the first two fields
+ * alone.
  */
 #include "learners/metrics.h"
 #include "learners/model.h"
