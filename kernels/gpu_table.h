@@ -135,6 +135,7 @@ struct gpu_batch {
     uint32_t step;          /* of this batch; not TABLE_STEP_NONE */
     uint32_t epoch;         /* of the checkpoint being written to; from 1 on */
     const uint32_t *places; /* host memory, [tables]: how many of its places each table has; NULL: up to n */
+    void **known;           /* [n] by number: its row before this batch, NULL: it had none; NULL: not asked */
 };
 
 struct gpu_table_stats {

@@ -1,6 +1,7 @@
 /*
- * A step over a batch (`batch` > 1): every event's forward stands on the same weights; gradients are summed
- * by row in the order of the events (stable sort, segmented sum), and each row makes one optimizer step.
+ * A step over a batch (`batch` > 1): every event's forward stands on the same weights, a row that the step
+ * makes counting as absent; gradients are summed by row in the order of the events (stable sort, segmented
+ * sum), and each row makes one optimizer step.
  */
 #include "learners/model_internal.h"
 
@@ -26,6 +27,7 @@ void model_batch_init(struct model *m)
         .keys = room(entries, sizeof(uint64_t)),
         .seen = room(entries, sizeof(uint32_t)),
         .found = room(entries, sizeof(void *)),
+        .is_known = room(entries, sizeof(uint8_t)),
         .order = room(entries, sizeof(uint32_t)),
         .starts = room(entries + 1, sizeof(uint32_t)),
         .scales = room(entries, sizeof(float)),
@@ -44,8 +46,8 @@ size_t model_batch_bytes(const struct model *m)
     size_t entries = (size_t)m->options.batch * m->entries_max, vectors = entries * m->vector_floats;
     const struct model_batch *b = NULL;
     return entries * (2 * sizeof *b->entries + sizeof *b->keys + sizeof *b->seen + sizeof *b->found +
-                      sizeof *b->order + sizeof *b->starts + sizeof *b->scales + sizeof *b->rows +
-                      sizeof *b->places + sizeof *b->slopes + 3 * sizeof *b->weights +
+                      sizeof *b->is_known + sizeof *b->order + sizeof *b->starts + sizeof *b->scales +
+                      sizeof *b->rows + sizeof *b->places + sizeof *b->slopes + 3 * sizeof *b->weights +
                       (m->options.linear_is_double ? 4 * sizeof *b->weights64 : 0)) +
            2 * vectors * sizeof(float);
 }
@@ -58,6 +60,7 @@ void model_batch_free(struct model *m)
     free(b->keys);
     free(b->seen);
     free(b->found);
+    free(b->is_known);
     free(b->order);
     free(b->starts);
     free(b->scales);
@@ -71,33 +74,56 @@ void model_batch_free(struct model *m)
     *b = (struct model_batch){0};
 }
 
-/* The keys of all events, field by field and in record order; rows for them; and back to the events. */
+/* Where each field's entries begin, those of all events in record order; places of all of them follow. */
+static void count_places(const struct model *m, uint32_t *first)
+{
+    memset(first, 0, (MODEL_FIELDS_MAX + 1) * sizeof *first);
+    for (uint32_t x = 0; x < m->pending; x++)
+        for (uint32_t i = 0; i < m->examples[x].entries; i++)
+            first[m->examples[x].fields[i] + 1]++;
+    for (uint32_t f = 0; f < m->options.fields; f++)
+        first[f + 1] += first[f];
+}
+
+/* The keys of all events, field by field and in record order, and rows for them. */
 static void resolve_batch(struct model *m)
 {
     struct model_batch *b = &m->batch;
-    uint32_t step = (uint32_t)m->steps + 1, at[MODEL_FIELDS_MAX + 1] = {0};
-    for (uint32_t x = 0; x < m->pending; x++)
-        for (uint32_t i = 0; i < m->examples[x].entries; i++)
-            at[m->examples[x].fields[i] + 1]++;
-    for (uint32_t f = 0; f < m->options.fields; f++)
-        at[f + 1] += at[f];
-    uint32_t first[MODEL_FIELDS_MAX + 1];
-    memcpy(first, at, sizeof first);
+    uint32_t step = (uint32_t)m->steps + 1, at[MODEL_FIELDS_MAX + 1], first[MODEL_FIELDS_MAX + 1];
+    count_places(m, first);
+    memcpy(at, first, sizeof at);
     for (uint32_t x = 0; x < m->pending; x++) {
         const struct example *e = &m->examples[x];
         for (uint32_t i = 0; i < e->entries; i++) {
             uint32_t place = at[e->fields[i]]++;
             b->keys[place] = e->keys[i];
             b->seen[place] = e->seen;
+            b->order[place] = step;
+            b->is_known[place] = false;
         }
     }
-    for (uint32_t f = 0; f < m->options.fields; f++)
-        table_resolve_batch(&m->tables[f], b->keys + first[f], b->seen + first[f], first[f + 1] - first[f],
-                            step, b->found + first[f]);
+    for (uint32_t f = 0; f < m->options.fields; f++) {
+        uint32_t from = first[f], n = first[f + 1] - from;
+        table_resolve(&m->tables[f], b->keys + from, b->seen + from, b->order + from, b->is_known + from, n,
+                      b->found + from); /* nobody learns yet */
+        for (uint32_t i = from; i < from + n; i++)
+            b->is_known[i] = b->found[i] != NULL;
+        table_resolve_batch(&m->tables[f], b->keys + from, b->seen + from, n, step, b->found + from);
+    }
+}
+
+/* To the events: rows that were there before this step, which go forward; or all, which make a step. */
+static void give_rows(struct model *m, bool all)
+{
+    const struct model_batch *b = &m->batch;
+    uint32_t at[MODEL_FIELDS_MAX + 1];
+    count_places(m, at);
     for (uint32_t x = 0; x < m->pending; x++) {
         struct example *e = &m->examples[x];
-        for (uint32_t i = 0; i < e->entries; i++)
-            e->rows[i] = b->found[first[e->fields[i]]++];
+        for (uint32_t i = 0; i < e->entries; i++) {
+            uint32_t place = at[e->fields[i]]++;
+            e->rows[i] = all || b->is_known[place] ? b->found[place] : NULL;
+        }
     }
 }
 
@@ -257,12 +283,14 @@ void model_batch_step(struct model *m)
 {
     model_step_begin(m);
     resolve_batch(m);
+    give_rows(m, false);
     for (uint32_t x = 0; x < m->pending; x++) {
+        m->examples[x].is_rejected = false;
+        model_example_forward(m, &m->examples[x]);
+    }
+    give_rows(m, true);
+    for (uint32_t x = 0; x < m->pending && m->head.layers == 0; x++) {
         struct example *e = &m->examples[x];
-        e->is_rejected = false;
-        model_example_forward(m, e);
-        if (m->head.layers > 0)
-            continue;
         model_example_judge(m, e);
         if (m->options.clip_norm > 0.0F && !e->is_rejected)
             model_scale_slope(e, model_clip_scale(m, e));

@@ -163,9 +163,13 @@ static __global__ void __launch_bounds__(BLOCK) look(resolve_batch in)
         if (head != NULL && head->seen >= s->view->expired_before) {
             touch(in, s->view, head, u);
             in.rows[u] = table_row(s->view, s->slot, in.stride);
+            if (in.batch.known != NULL)
+                in.batch.known[u] = in.rows[u];
             continue;
         }
         in.rows[u] = NULL;
+        if (in.batch.known != NULL)
+            in.batch.known[u] = NULL;
         in.scratch.gone[u] = s->slot;
         ask(in, s, u);
     }

@@ -34,7 +34,7 @@ static bool next_fields(const struct train *t, const struct train_group *g, cons
 
 static void *const *rows_of(const struct train_group *g, const struct piece *p)
 {
-    return p->by_number ? g->rows : g->found;
+    return p->by_number ? g->known : g->found;
 }
 
 static void gather_fields(struct train *t, const struct train_group *g, const struct piece *p,

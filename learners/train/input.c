@@ -199,39 +199,6 @@ void train_input_add(struct train_input *in, const struct train_events *events, 
     }
 }
 
-/* Ids of field f: one, or a list. */
-static void copy_ids(struct train_input *in, uint32_t f, const struct train_input *from, uint32_t event)
-{
-    const uint32_t *offsets = from->field_offsets[f];
-    if (!offsets) {
-        const uint64_t *ids = from->has_lists ? from->field_ids[f] : from->host.ids + (size_t)f * from->n;
-        in->field_ids[f][in->n] = ids[event];
-        return;
-    }
-    uint32_t *own = in->field_offsets[f], at = own[in->n], count = offsets[event + 1] - offsets[event];
-    memcpy(in->field_ids[f] + at, from->field_ids[f] + offsets[event], count * sizeof(uint64_t));
-    own[in->n + 1] = at + count;
-}
-
-void train_input_copy(struct train_input *in, const struct train_input *from, uint32_t event)
-{
-    leat_assert(in->n < in->capacity && event < from->n);
-    const struct model_options *o = in->options;
-    uint32_t to = in->n;
-    for (uint32_t f = 0; f < o->fields; f++)
-        copy_ids(in, f, from, event);
-    for (uint32_t d = 0; d < o->dense; d++)
-        in->host.numbers[(size_t)d * in->capacity + to] =
-            from->host.numbers[(size_t)d * from->capacity + event];
-    for (uint32_t t = 0; t < MAX(o->labels, 1U); t++)
-        in->host.labels[(size_t)t * in->capacity + to] =
-            from->host.labels[(size_t)t * from->capacity + event];
-    in->host.weights[to] = from->host.weights[event];
-    in->host.is_rejected[to] = from->host.is_rejected[event];
-    in->event_seen[to] = from->event_seen[event];
-    in->n++;
-}
-
 /* --- and become places ------------------------------------------------------------------------------------
  */
 

@@ -67,9 +67,6 @@ struct train_events {
 /* Adds events from .. to of a call, as far as there is room: they must fit. */
 void train_input_add(struct train_input *in, const struct train_events *events, uint32_t from, uint32_t to);
 
-/* Adds an event of another one, which is finished. */
-void train_input_copy(struct train_input *in, const struct train_input *from, uint32_t event);
-
 /* No more events: makes places of them and sends all columns to the device. learns: event[] and bag[], too.
  */
 void train_input_finish(struct train_input *in, bool learns);

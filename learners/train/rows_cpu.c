@@ -8,6 +8,7 @@
 void rows_cpu_init(struct rows_cpu *rows, struct table *tables, size_t vector_at, size_t places_max)
 {
     *rows = (struct rows_cpu){.tables = tables, .vector_at = vector_at};
+    memset(rows->seen_least, 0xff, sizeof rows->seen_least);
     rows->found = calloc(places_max + 1, sizeof *rows->found);
     rows->steps = calloc(places_max + 1, sizeof *rows->steps);
     rows->none = calloc(places_max + 1, 1);
@@ -76,17 +77,16 @@ static bool rows_resolve(void *of, struct train *t, struct train_group *g, struc
     struct rows_cpu *rows = of;
     struct looked w = look_up(rows, t, g, &t->batch);
     each_field(&w, resolve_field);
-    bool has_lost[MODEL_FIELDS_MAX] = {false};
-    for (uint32_t f = 0; f < g->fields; f++) {
-        uint64_t expired = rows->tables[g->first + f].stats.expired, *before = &rows->expired[g->first + f];
-        has_lost[f] = expired != *before;
-        *before = expired;
+    g->has_lost = false;
+    for (uint32_t f = g->first; f < g->first + g->fields; f++) {
+        g->has_lost |= rows->seen_least[f] < rows->tables[f].expired_before;
+        rows->seen_least[f] = UINT32_MAX;
     }
     for (uint32_t u = 0; u < g->count[0]; u++) {
         struct table_row *row = rows->found[g->order[g->starts[u]]];
+        bool is_new = row && row->count == g->starts[u + 1] - g->starts[u];
         g->rows[u] = row_of(rows, g, row);
-        g->has_changed[u] =
-            row ? row->count == g->starts[u + 1] - g->starts[u] : has_lost[g->unique_tables[u]];
+        g->known[u] = is_new ? NULL : g->rows[u];
     }
     return true;
 }
@@ -102,8 +102,12 @@ static void find_field(void *of, uint32_t f, unsigned who)
         rows->steps[p] = (uint32_t)w->t->steps + 1;
     table_resolve(&rows->tables[w->g->first + f], w->in->host.ids + at, w->in->host.seen + at,
                   rows->steps + from, rows->none, to - from, rows->found + from);
-    for (uint32_t p = from; p < to; p++)
-        w->g->found[p] = row_of(rows, w->g, rows->found[p]);
+    uint32_t *least = &rows->seen_least[w->g->first + f];
+    for (uint32_t p = from; p < to; p++) {
+        struct table_row *row = rows->found[p];
+        w->g->found[p] = row_of(rows, w->g, row);
+        *least = row ? MIN(*least, row->seen) : *least;
+    }
 }
 
 static bool rows_find(void *of, struct train *t, struct train_group *g, const struct train_input *in,

@@ -6,12 +6,12 @@
 #include "learners/train/train.h"
 
 struct rows_cpu {
-    struct table *tables;               /* of all fields, the model's */
-    size_t vector_at;                   /* in a payload; 0: no vectors */
-    struct table_row **found;           /* scratch, of each place of a batch */
-    uint32_t *steps;                    /* scratch, of each place of a call */
-    uint64_t expired[MODEL_FIELDS_MAX]; /* of each table, by the end of the last step's look-up */
-    uint8_t *none;                      /* zeros: nobody learns */
+    struct table *tables;                  /* of all fields, the model's */
+    size_t vector_at;                      /* in a payload; 0: no vectors */
+    struct table_row **found;              /* scratch, of each place of a batch */
+    uint32_t *steps;                       /* scratch, of each place of a call */
+    uint32_t seen_least[MODEL_FIELDS_MAX]; /* of each table's rows that were found since the last step */
+    uint8_t *none;                         /* zeros: nobody learns */
 };
 
 /* places_max: of a batch or a call. The tables stay the model's. */

@@ -30,6 +30,7 @@ static struct device_table *table_of(const struct rows_gpu *rows, const struct t
 static bool rows_resolve(void *of, struct train *t, struct train_group *g, struct gpu_error *error)
 {
     struct gpu_batch batch = batch_of(of, t, g, &t->batch);
+    batch.known = g->known;
     return device_table_step(table_of(of, t, g), &batch, g->rows, error);
 }
 
@@ -37,7 +38,7 @@ static bool rows_find(void *of, struct train *t, struct train_group *g, const st
                       struct gpu_error *error)
 {
     struct gpu_batch batch = batch_of(of, t, g, in);
-    return device_table_find(table_of(of, t, g), &batch, g->rows, error);
+    return device_table_find(table_of(of, t, g), &batch, g->known, error);
 }
 
 struct train_rows rows_gpu_of(struct rows_gpu *rows)

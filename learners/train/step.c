@@ -31,7 +31,7 @@ static void dedupe(struct train *t, const struct train_group *g, const struct tr
 struct work {
     struct train *t;
     struct piece p;  /* of a step: the whole batch */
-    bool is_forward; /* all of it, already */
+    bool is_forward; /* already */
 };
 
 /* fp16 looks at its slopes before it moves by them. */
@@ -85,18 +85,15 @@ static void predict_all(void *of)
     train_copy(&t->device, t->host_rejected, w->p.in->there.is_rejected, n);
 }
 
-/* Who goes forward as a call: the rows of all that were added. */
-bool train_look_up_call(struct train *t, uint32_t first, struct piece *p, struct gpu_error *error)
+/* The rows of a call's events. */
+static bool find_rows(struct train *t, const struct train_input *in, struct gpu_error *error)
 {
-    struct train_input *in = &t->call;
-    train_input_finish(in, false);
     for (uint32_t i = 0; i < t->groups_count; i++) {
         if (t->rows.finds_numbers)
             dedupe(t, &t->groups[i], in);
         if (!t->rows.find(t->rows.of, t, &t->groups[i], in, error))
             return false;
     }
-    *p = (struct piece){.in = in, .n = in->n, .first = first, .by_number = t->rows.finds_numbers};
     return true;
 }
 
@@ -109,8 +106,9 @@ bool train_predict_at(struct train *t, const struct train_events *events, uint32
     all.learns = NULL;
     train_input_add(in, &all, from, to);
     train_clock_begin(&t->clock, &t->device, TRAIN_SPAN_CALL);
-    struct work w = {.t = t};
-    if (!train_look_up_call(t, first, &w.p, error) ||
+    train_input_finish(in, false);
+    struct work w = {.t = t, .p = {.in = in, .n = in->n, .first = first, .by_number = t->rows.finds_numbers}};
+    if (!find_rows(t, in, error) ||
         !train_graph_run(&t->graphs, &t->device, arguments_of(t, in, WORK_PREDICT), predict_all, &w, error))
         return false;
     train_clock_end(&t->clock, &t->device, TRAIN_SPAN_CALL);
@@ -315,11 +313,9 @@ static void learn_all(void *of)
 /* fp16: with smaller scales, until all slopes are finite. */
 static bool learn(struct train *t, const struct train_input *in, struct gpu_error *error)
 {
-    struct work w = {.t = t, .p = {.in = in, .n = in->n, .by_number = true}};
+    struct work w = {.t = t, .p = {.in = in, .n = in->n, .by_number = true}, .is_forward = t->is_forward};
     float scale = t->scale.scale;
     bool is_again = true;
-    if (!train_forward_left(t, &w.is_forward, error))
-        return false;
     if (t->net.options.precision != ROW_FP16)
         return train_graph_run(&t->graphs, &t->device, arguments_of(t, in, WORK_LEARN), learn_all, &w, error);
     while (is_again) {
@@ -343,6 +339,7 @@ bool train_step(struct train *t, struct gpu_error *error)
         dedupe(t, &t->groups[i], in);
         if (!t->rows.resolve(t->rows.of, t, &t->groups[i], error))
             return false;
+        t->is_forward &= !t->groups[i].has_lost;
     }
     t->net.options.params = t->options->head.params;
     if (t->trial)

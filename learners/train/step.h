@@ -83,11 +83,5 @@ void train_forward(struct train *t, const struct piece *p);
 /* Predicts as train_predict, by the matrices' rows from `first` on. */
 bool train_predict_at(struct train *t, const struct train_events *events, uint32_t from, uint32_t to,
                       uint32_t first, double *logits, struct gpu_error *error);
-/* No more events for the call: finds their rows. p: how they go forward. */
-bool train_look_up_call(struct train *t, uint32_t first, struct piece *p, struct gpu_error *error);
-
-/* When a step's rows are resolved: events go forward whom no prediction has served, where these are not
- * nearly all; is_forward: now the whole batch has. false: error. */
-bool train_forward_left(struct train *t, bool *is_forward, struct gpu_error *error);
 
 #endif

@@ -51,10 +51,9 @@ static void group_take(struct train_group *g, struct train_memory *memory)
     g->order = train_take(memory, TRAIN_ROWS, n, sizeof *g->order);
     g->starts = train_take(memory, TRAIN_ROWS, n + 1, sizeof *g->starts);
     g->rows = train_take(memory, TRAIN_ROWS, n, sizeof *g->rows);
-    if (!memory->device->api) {
+    g->known = train_take(memory, TRAIN_ROWS, n, sizeof *g->known);
+    if (!memory->device->api)
         g->found = train_take(memory, TRAIN_ROWS, n, sizeof *g->found);
-        g->has_changed = train_take(memory, TRAIN_ROWS, n, sizeof *g->has_changed);
-    }
     g->weights = train_take(memory, TRAIN_ROWS, n, sizeof *g->weights);
 }
 
@@ -118,8 +117,6 @@ static void take_all(struct train *t, struct train_memory *memory)
         t->slopes = t->net.output->slopes; /* of one label: the logits' own */
     else
         t->slopes = train_take(memory, TRAIN_ACTIVATIONS, n, sizeof *t->slopes);
-    if (t->call_at > 0)
-        t->is_forward = train_take(memory, TRAIN_INPUT, t->batch.capacity, sizeof *t->is_forward);
     t->scratch = train_take(memory, TRAIN_SCRATCH, t->scratch_bytes, 1);
 }
 

@@ -3,7 +3,7 @@
  * (kernels/batch.h), so that what is learned is the same. Events come by train_learn; each is predicted by
  * the rows and weights that are there, and waits in the batch; when that is full, train_step:
  *
- *   ids -> distinct ids -> their rows (found or made) -> vectors into a matrix, a row an event -> linear
+ *   ids -> distinct ids -> their rows, found or made -> vectors into a matrix, a row an event -> linear
  *   weights, interaction, network -> loss -> back through them -> slopes summed by row in the order of places
  *   -> each row, each dense weight makes one step of its optimizer
  *
@@ -12,10 +12,12 @@
  * are those of one piece, bit for bit where a product's rows do not depend on each other (a CPU); sums over a
  * dense layer's events are rounded elsewhere.
  *
- * On a CPU, what an event's prediction left in the matrices serves its step, too (once.c): weights move with
- * steps alone, so that the way forward would give the same again, but for events with a row that the step
- * makes. On a GPU all go forward again: there a product's bits depend on how many events go together. So do
- * pieces of a batch, fp16, and a network that is on trial.
+ * A row that the step makes counts as absent on the way forward, and makes its optimizer step like any other:
+ * a step learns from what was predicted. So, on a CPU, what an event's prediction left in the matrices serves
+ * its step, too (once.c): weights move with steps alone, and the way forward would give the same again. All
+ * go forward anew where a row that a prediction saw has expired since, and after a restart. On a GPU they
+ * always do: there a product's bits depend on how many events go together. So do pieces of a batch, fp16, and
+ * a network that is on trial.
  *
  * What decides where rows lie is struct train_rows: tables of the CPU (rows_cpu.c) or of a GPU.
  * All memory is taken once, when the model is made.
@@ -42,10 +44,10 @@ struct train_group {
     uint32_t *unique_tables;  /* [places_max] */
     uint32_t *order, *starts; /* [places_max], [places_max + 1] */
     void **rows;              /* [places_max] of a number; NULL: none */
+    void **known;             /* [places_max] likewise before this step, which is what goes forward */
     void **found;             /* [places_max] of a place of a call, where numbers are not found */
-    uint8_t *has_changed; /* [places_max] a CPU's: the number's row is not what predictions saw: made by this
-                             step, or perhaps expired since */
-    float *weights;       /* [places_max] linear, of a number */
+    bool has_lost;            /* a CPU's: a row that predictions saw since the last step has expired */
+    float *weights;           /* [places_max] linear, of a number */
 };
 
 struct train;
@@ -58,10 +60,10 @@ struct train_rows {
     enum row_format format;
     /* Memory that it takes; in both walks. May be NULL. */
     void (*take)(void *of, struct train_memory *memory);
-    /* rows[u] of each number, by the rule of a batch (table.h, table_resolve_batch), on a CPU with
-     * has_changed[u]. false: error. */
+    /* rows[u] of each number, by the rule of a batch (table.h, table_resolve_batch), and known[u]; on a CPU
+     * has_lost, too. false: error. */
     bool (*resolve)(void *of, struct train *t, struct train_group *g, struct gpu_error *error);
-    /* Without a sighting: found[p] of each place of a call, or, finds_numbers, rows[u] as resolve. */
+    /* Without a sighting: found[p] of each place of a call, or, finds_numbers, known[u] as resolve. */
     bool finds_numbers;
     bool (*find)(void *of, struct train *t, struct train_group *g, const struct train_input *in,
                  struct gpu_error *error);
@@ -78,7 +80,7 @@ struct train {
     struct net net;
     uint32_t events_max, places_max;
     uint32_t call_at; /* where in the matrices a call's events are; behind the batch: predictions serve it */
-    uint8_t *is_forward; /* [batch] the matrices have what the event's prediction left there; NULL: never */
+    bool is_forward;  /* the matrices have what predictions left there of all of the batch */
     uint64_t steps;
     uint32_t epoch;         /* of the checkpoint being written to */
     uint32_t *iota;         /* 0, 1, 2 ...: places in their order; absent places are numbers without rows */

@@ -96,6 +96,24 @@ static void test_pieces(void **state)
     }
 }
 
+/* An event whose logit leaves the range is no part of the step, whether it goes forward once or again. */
+static void test_pieces_overflow(void **state)
+{
+    (void)state;
+    struct model_options o = options_of(NETWORK_CROSS);
+    events.dense[0][5] = 3e38F;
+    struct model *whole = learned(&o, 64, logits);
+    o.micro = 16;
+    struct model *pieces = learned(&o, 64, others);
+    events_make(&events);
+    assert_int_equal(verdicts[5], MODEL_REJECTED);
+    assert_true(whole->steps == 1 && pieces->steps == 1);
+    assert_true(events_digest(whole, EVENT_FIELDS) == events_digest(pieces, EVENT_FIELDS));
+    assert_true(layers_off(whole, pieces) < 1e-6); /* and so they are finite */
+    model_free(whole);
+    model_free(pieces);
+}
+
 /* Ids of a list are one field's: pieces begin in the middle of its places. */
 static void learn_lists(struct model *m, uint32_t end, double *out)
 {
@@ -369,12 +387,12 @@ static void test_trial_calls(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pieces),         cmocka_unit_test(test_pieces_of_lists),
-        cmocka_unit_test(test_clipped),        cmocka_unit_test(test_scale_falls),
-        cmocka_unit_test(test_scale_gives_up), cmocka_unit_test(test_scale_rises),
-        cmocka_unit_test(test_learns),         cmocka_unit_test(test_trial_keeps),
-        cmocka_unit_test(test_trial_beside),   cmocka_unit_test(test_trial_saved),
-        cmocka_unit_test(test_trial_calls),
+        cmocka_unit_test(test_pieces),          cmocka_unit_test(test_pieces_of_lists),
+        cmocka_unit_test(test_pieces_overflow), cmocka_unit_test(test_clipped),
+        cmocka_unit_test(test_scale_falls),     cmocka_unit_test(test_scale_gives_up),
+        cmocka_unit_test(test_scale_rises),     cmocka_unit_test(test_learns),
+        cmocka_unit_test(test_trial_keeps),     cmocka_unit_test(test_trial_beside),
+        cmocka_unit_test(test_trial_saved),     cmocka_unit_test(test_trial_calls),
     };
     events_make(&events);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -67,6 +67,7 @@ rig::~rig()
     seen.free();
     count.free();
     rows.free();
+    before.free();
     missing.free();
     missing_count.free();
     values.free();
@@ -101,7 +102,7 @@ void rig::upload(const std::vector<place> &places, const std::vector<distinct_ke
 {
     size_t n = places.size();
     keys.need(d, n), table_of.need(d, n), starts.need(d, n + 1), order.need(d, n), seen.need(d, n);
-    count.need(d, 1), rows.need(d, n);
+    count.need(d, 1), rows.need(d, n), before.need(d, n);
     std::map<std::pair<uint32_t, uint64_t>, uint32_t> numbers;
     uint32_t at = 0;
     for (size_t u = 0; u < distinct.size(); u++) {
@@ -181,16 +182,30 @@ bool rig::batch(const std::vector<place> &places)
     if (!is_good())
         return false;
     upload(places, distinct);
-    gpu_batch on_device = {count.there, keys.there, table_of.there,          starts.there,
-                           order.there, seen.there, (uint32_t)places.size(), step + 1,
-                           epoch,       NULL};
+    gpu_batch on_device = {count.there,
+                           keys.there,
+                           table_of.there,
+                           starts.there,
+                           order.there,
+                           seen.there,
+                           (uint32_t)places.size(),
+                           step + 1,
+                           epoch,
+                           NULL,
+                           before.there};
     if (!mark(on_device, distinct) || !fetch_cold(distinct) || !room_for(distinct))
         return false;
     step++;
     d->api->tables->resolve(tables, d->stream, &on_device, rows.there);
-    rows.pull(distinct.size());
+    rows.pull(distinct.size()), before.pull(distinct.size());
     if (!wait("resolve"))
         return false;
+    for (size_t u = 0; u < distinct.size(); u++) {
+        const bool was_there = plain.tables[distinct[u].table].find(distinct[u].key) != NULL;
+        if (before.here[u] != (was_there ? rows.here[u] : NULL))
+            fail("step %u: key %llu of table %u: its row before the batch was not given as %s", step,
+                 (unsigned long long)distinct[u].key, distinct[u].table, was_there ? "that of now" : "none");
+    }
     plain.resolve(places, step, epoch);
     last = distinct;
     last_rows.assign(rows.here, rows.here + distinct.size());

@@ -164,7 +164,7 @@ class rig
 
     mirror<uint64_t> keys;
     mirror<uint32_t> table_of, starts, order, seen, count;
-    mirror<void *> rows;
+    mirror<void *> rows, before;
     mirror<uint32_t> missing, missing_count;
     mirror<float> values;
     mirror<uint8_t> found;
