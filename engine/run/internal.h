@@ -303,7 +303,7 @@ struct run {
     uint32_t sinks_count;
     uint32_t *stage_first, *stage_instances, stages_total;
     atomic_bool has_failed;
-    atomic_uint lanes_running;
+    atomic_uint lanes_running, lanes_at_work; /* those whose own stages have not all run */
     /* Lanes that find nothing to do sleep here until somebody finishes something. */
     pthread_mutex_t idle_mutex;
     pthread_cond_t idle_condition;

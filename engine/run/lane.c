@@ -133,6 +133,7 @@ void *lane_main(void *argument)
 {
     struct lane *lane = argument;
     struct run *run = lane->run;
+    bool is_at_work = true;
     while (!atomic_load_explicit(&run->has_failed, memory_order_relaxed)) {
         uint64_t seen = atomic_load(&run->progress);
         bool has_worked = run_one_stage(lane);
@@ -144,8 +145,13 @@ void *lane_main(void *argument)
         }
         if (help_teams(run))
             continue;
-        if (is_finished(lane))
-            break;
+        if (is_finished(lane)) {
+            if (is_at_work && atomic_fetch_sub(&run->lanes_at_work, 1) == 1)
+                run_wake(run);
+            is_at_work = false;
+            if (run->teams_count == 0 || atomic_load(&run->lanes_at_work) == 0)
+                break; /* else there may be a learner to help */
+        }
         look_at_sinks(lane);
         sleep_until_progress(run, seen);
     }

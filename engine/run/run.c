@@ -91,6 +91,7 @@ bool run_start(struct run *run)
     if (run->checkpoints != NULL && !checkpoints_start(run))
         return refuse_threads(run);
     atomic_store(&run->lanes_running, run->lanes_count);
+    atomic_store(&run->lanes_at_work, run->lanes_count);
     for (uint32_t i = 0; i < run->lanes_count; i++)
         if (pthread_create(&run->lanes[i].thread, NULL, lane_main, &run->lanes[i]) != 0) {
             atomic_fetch_sub(&run->lanes_running, run->lanes_count - i);
