@@ -37,6 +37,7 @@ enum {
 };
 
 #include "kernels/matmul_pack.inc.h"
+#include "kernels/matmul_pairs.inc.h"
 
 struct matmul_job {
     const struct batch_matmul *a;
@@ -46,6 +47,7 @@ struct matmul_job {
     bool is_turned;   /* rows are columns of c */
     bool begins_at_c; /* each sum, not at 0 */
     bool has_rows_in_place;
+    bool in_pairs; /* both operands are packed so */
     float *packed_rows, *packed_lanes, *sums;
 };
 
@@ -65,13 +67,14 @@ struct matmul_tile {
     const float *x, *y;
     size_t across, step;
     size_t deep, apart, depth;
-    float *sums; /* [panel][TILE_ROWS][TILE_LANES] */
-    bool begins; /* at 0, not at sums */
+    float *sums;   /* [panel][TILE_ROWS][TILE_LANES] */
+    bool begins;   /* at 0, not at sums */
+    bool in_pairs; /* of p, which depth counts */
 };
 
 /* rows, vectors and panels are constants: the sums are registers. Three rows have a pointer: x86 has
  * addresses for all of them. */
-LANES_INLINE void tile_run(const struct matmul_tile *t, int rows, int vectors, int panels)
+LANES_INLINE void tile_run(const struct matmul_tile *t, int rows, int vectors, int panels, bool in_pairs)
 {
     v16 sums[TILE_ROWS][TILE_PANELS * TILE_VECTORS];
 #pragma GCC unroll 16
@@ -97,7 +100,7 @@ LANES_INLINE void tile_run(const struct matmul_tile *t, int rows, int vectors, i
             v16 one = v16_set1(x[r / 3][(size_t)(r % 3) * across]);
 #pragma GCC unroll 16
             for (int v = 0; v < panels * vectors; v++)
-                sums[r][v] = v16_fma(one, b[v], sums[r][v]);
+                sums[r][v] = multiply_add(one, b[v], sums[r][v], in_pairs);
         }
 #pragma GCC unroll 16
         for (int r = 0; r < rows; r += 3)
@@ -115,23 +118,32 @@ LANES_INLINE void tile_run(const struct matmul_tile *t, int rows, int vectors, i
 }
 
 /* Rows and lanes that are not there are computed, too, as far as no kind of tile is smaller. */
-static void tile(const struct matmul_tile *t, size_t rows, size_t lanes, size_t panels)
+LANES_INLINE void tile_of(const struct matmul_tile *t, size_t rows, size_t lanes, size_t panels,
+                          bool in_pairs)
 {
     bool is_half = panels == 1 && lanes <= 16 && TILE_VECTORS > 1;
     if (rows > 8 && TILE_ROWS > 8)
-        is_half ? tile_run(t, TILE_ROWS, 1, 1) : tile_run(t, TILE_ROWS, TILE_VECTORS, 1);
+        is_half ? tile_run(t, TILE_ROWS, 1, 1, in_pairs) : tile_run(t, TILE_ROWS, TILE_VECTORS, 1, in_pairs);
     else if (rows > 6 && TILE_ROWS > 6)
-        is_half ? tile_run(t, TILE_ROWS < 8 ? TILE_ROWS : 8, 1, 1)
-                : tile_run(t, TILE_ROWS < 8 ? TILE_ROWS : 8, TILE_VECTORS, 1);
+        is_half ? tile_run(t, TILE_ROWS < 8 ? TILE_ROWS : 8, 1, 1, in_pairs)
+                : tile_run(t, TILE_ROWS < 8 ? TILE_ROWS : 8, TILE_VECTORS, 1, in_pairs);
     else if (rows > 4 && TILE_ROWS > 4)
-        is_half ? tile_run(t, TILE_ROWS < 6 ? TILE_ROWS : 6, 1, 1)
-                : tile_run(t, TILE_ROWS < 6 ? TILE_ROWS : 6, TILE_VECTORS, 1);
+        is_half ? tile_run(t, TILE_ROWS < 6 ? TILE_ROWS : 6, 1, 1, in_pairs)
+                : tile_run(t, TILE_ROWS < 6 ? TILE_ROWS : 6, TILE_VECTORS, 1, in_pairs);
     else if (rows > 2)
-        is_half ? tile_run(t, 4, 1, 1) : tile_run(t, 4, TILE_VECTORS, 1);
+        is_half ? tile_run(t, 4, 1, 1, in_pairs) : tile_run(t, 4, TILE_VECTORS, 1, in_pairs);
     else if (rows == 2)
-        panels == 2 ? tile_run(t, 2, TILE_VECTORS, 2) : tile_run(t, 2, TILE_VECTORS, 1);
+        panels == 2 ? tile_run(t, 2, TILE_VECTORS, 2, in_pairs) : tile_run(t, 2, TILE_VECTORS, 1, in_pairs);
     else
-        panels == 4 ? tile_run(t, 1, TILE_VECTORS, 4) : tile_run(t, 1, TILE_VECTORS, 1);
+        panels == 4 ? tile_run(t, 1, TILE_VECTORS, 4, in_pairs) : tile_run(t, 1, TILE_VECTORS, 1, in_pairs);
+}
+
+static void tile(const struct matmul_tile *t, size_t rows, size_t lanes, size_t panels)
+{
+    if (HAS_PAIRS && t->in_pairs)
+        tile_of(t, rows, lanes, panels, true);
+    else
+        tile_of(t, rows, lanes, panels, false);
 }
 
 /* How many panels a tile of so many rows takes at a time, of those that are left and whole. */
@@ -296,6 +308,7 @@ static void run_thin(const struct matmul_job *job)
 /* A block: its rows, its lanes and its p. */
 struct matmul_block {
     size_t row, rows, lane, lanes, p, depth;
+    size_t steps;        /* of a tile: p, or pairs of them */
     const float *packed; /* lanes */
     bool is_direct;      /* lanes are read where they lie, but for those of the last panel */
     size_t whole; /* so many rows are read where they lie; those of the last tile, or all, are packed */
@@ -324,9 +337,9 @@ static bool reads_in_place(const struct matmul_side *x, enum row_format precisio
 LANES_INLINE void tile_lanes(struct matmul_tile *t, const struct matmul_job *job,
                              const struct matmul_block *b, size_t l)
 {
-    t->y = b->packed + l * b->depth;
+    t->y = b->packed + l * b->steps;
     t->deep = TILE_LANES;
-    t->apart = TILE_LANES * b->depth;
+    t->apart = TILE_LANES * b->steps;
     if (!b->is_direct)
         return;
     if (b->lanes - l < TILE_LANES) {
@@ -348,7 +361,7 @@ LANES_INLINE void tile_rows(struct matmul_tile *t, const struct matmul_job *job,
         t->step = job->x.deep;
         return;
     }
-    t->x = job->packed_rows + (r - b->whole) * b->depth;
+    t->x = job->packed_rows + (r - b->whole) * b->steps;
     t->across = 1;
     t->step = TILE_ROWS;
 }
@@ -361,7 +374,7 @@ static void run_tiles(const struct matmul_job *job, const struct matmul_block *b
     for (size_t r = 0; r < b->rows; r += TILE_ROWS) {
         size_t rows = least_of(b->rows - r, TILE_ROWS), panels = 0;
         for (size_t l = 0; l < b->lanes; l += panels * TILE_LANES) {
-            struct matmul_tile t = {.depth = b->depth, .sums = sums};
+            struct matmul_tile t = {.depth = b->steps, .sums = sums, .in_pairs = job->in_pairs};
             t.begins = b->p == 0 && !job->begins_at_c;
             tile_rows(&t, job, b, r);
             size_t left = b->lanes - l;
@@ -382,19 +395,25 @@ static void run_tiles(const struct matmul_job *job, const struct matmul_block *b
 /* All p of a block of c. */
 static void run_depth(const struct matmul_job *job, struct matmul_block *b)
 {
-    enum row_format precision = job->a->precision;
+    enum row_format precision = job->in_pairs ? ROW_FP32 : job->a->precision; /* pairs round themselves */
     bool keeps = job->depth <= KEPT_DEPTH;
     size_t most = block_depth(job->depth);
     b->p = 0;
     do {
         b->depth = least_of(job->depth - b->p, most);
+        b->steps = job->in_pairs ? (b->depth + 1) / 2 : b->depth;
         float *packed = job->packed_lanes + (keeps ? rounded_up(b->lanes, TILE_LANES) * b->p : 0);
         size_t whole = b->is_direct ? b->lanes / TILE_LANES * TILE_LANES : 0;
-        if (!keeps || b->row == 0)
+        if (!keeps || b->row == 0) {
             pack_lanes(packed, &job->y, b->lane + whole, b->lanes - whole, b->p, b->depth, precision);
+            if (job->in_pairs)
+                pair_lanes(packed, b->lanes, b->depth);
+        }
         b->whole = job->has_rows_in_place ? b->rows / TILE_ROWS * TILE_ROWS : 0;
         pack_rows(job->packed_rows, &job->x, b->row + b->whole, b->rows - b->whole, b->p, b->depth,
                   precision);
+        if (job->in_pairs)
+            pair_rows(job->packed_rows, b->rows, b->depth);
         b->packed = packed;
         run_tiles(job, b);
         b->p += b->depth;
@@ -502,6 +521,7 @@ static void batch_matmul(struct batch_matmul *a, void *stream)
         job.rows = a->n, job.lanes = a->m;
     }
     job.has_rows_in_place = reads_in_place(&job.x, a->precision);
+    job.in_pairs = takes_pairs(a, a_stride, b_stride, job.c_stride);
     if (is_thin(&job))
         run_thin(&job);
     else

@@ -144,10 +144,10 @@ struct batch_clip {
  * [n][k]). c[i][j] = fmaf(a[i][p], b[p][j], c[i][j]) for p from 0 up, begun at 0; with `adds` at what lies
  * there: a call for the first p, a multiple of BATCH_CHUNK, and one for the others is one call, bit for bit.
  * On a GPU in another order and, where precision says so, with both operands rounded to nearest in bf16 or
- * fp16 before (products and sums stay float); on a CPU precision does the same rounding. In fp16, numbers
- * beyond its range become infinite, so that they can be noticed, and a's are multiplied by `scale`, a power
- * of two (0: 1), before they are rounded, the products divided by it: small slopes keep their bits
- * (Micikevicius et al. 2018, arXiv:1710.03740, section 3.2).
+ * fp16 before (products and sums stay float); on a CPU precision does the same rounding, and AVX-512 BF16
+ * makes bf16 faster, to the same bits. In fp16, numbers beyond its range become infinite, so that they can be
+ * noticed, and a's are multiplied by `scale`, a power of two (0: 1), before they are rounded, the products
+ * divided by it: small slopes keep their bits (Micikevicius et al. 2018, arXiv:1710.03740, section 3.2).
  *   MATMUL_BIAS       + bias[j]
  *   MATMUL_BIAS_RELU  + bias[j], then 0 if it is less (NaN stays; on a GPU it may become 0)
  *   MATMUL_MASK       where mask[i][j] > 0, else 0: the way back through a relu, by its output

@@ -4,8 +4,8 @@
  *   bench_learners FILE key=value ...     events/s, logloss, AUC
  * Keys: model=linear|fm|ffm|mf|deepfm|dcnv2|dlrm|mmoe dim= init= opt= rate= acc= l2= decay=, the same with l
  * for the linear part (lopt=ftrl64 too) and h for the head, hidden=128,64 bottom= crosses= experts= block=
- * batch= bias= clip= cross=3-4,3-5 limit= chunk= dense=0|1. mmoe has a second label, mf the first two fields
- * alone.
+ * batch= precision=fp32|bf16 bias= clip= cross=3-4,3-5 limit= chunk= dense=0|1. mmoe has a second label, mf
+ * the first two fields alone.
  */
 #include "learners/metrics.h"
 #include "learners/model.h"
@@ -201,6 +201,7 @@ static struct model_options model_options(char **args, const struct columns_file
                  real(args, "ftrl2", 0.0)},
         .block = (uint32_t)real(args, "block", 16.0),
         .batch = (uint32_t)real(args, "batch", 1.0),
+        .precision = strcmp(option(args, "precision", "fp32"), "bf16") == 0 ? ROW_BF16 : ROW_FP32,
         .bias = (float)real(args, "bias", 0.0),
         .clip_norm = (float)real(args, "clip", 0.0),
         .class_weights = {1.0F, 1.0F},

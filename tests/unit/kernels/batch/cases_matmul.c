@@ -12,6 +12,11 @@ static const char *const epilogue_names[] = {"plain", "bias", "bias and relu", "
 static const char *const precision_names[] = {"fp32", "bf16", "fp16"};
 enum { EPILOGUES = sizeof epilogue_names / sizeof *epilogue_names };
 
+/* All numbers of a, of b and of c. */
+struct only {
+    float a, b, c;
+};
+
 struct shape {
     uint32_t m, n, k;
     uint32_t apart; /* floats between the rows of matrices, beyond their columns */
@@ -21,6 +26,8 @@ struct shape {
     enum row_format precision;
     float scale;
     enum fill fill;
+    int lower;               /* numbers are 2^-lower of the others, those of c 2^-2lower */
+    const struct only *only; /* NULL: they are random */
 };
 
 /* A matrix of the call: stride 0 where there is nothing between its rows. */
@@ -145,6 +152,13 @@ static void bound(struct trial *t, const struct shape *s, const struct operands 
     }
 }
 
+/* All of a matrix times `by`, or all of it `only`. */
+static void lower(struct matrix *x, uint32_t rows, float by, const float *only)
+{
+    for (size_t i = 0; i < (size_t)rows * x->stride; i++)
+        x->at[i] = only ? *only : x->at[i] * by;
+}
+
 static void build(struct trial *t, const void *arg)
 {
     const struct shape *s = arg;
@@ -153,6 +167,9 @@ static void build(struct trial *t, const void *arg)
     o.b = make_matrix(t, "b", s, s->b_is_transposed ? s->n : s->k, s->b_is_transposed ? s->k : s->n, false);
     o.c = make_matrix(t, "c", s, s->m, s->n, true);
     size_t floats = (size_t)s->m * o.c.stride;
+    lower(&o.a, s->a_is_transposed ? s->k : s->m, ldexpf(1.0F, -s->lower), s->only ? &s->only->a : NULL);
+    lower(&o.b, s->b_is_transposed ? s->n : s->k, ldexpf(1.0F, -s->lower), s->only ? &s->only->b : NULL);
+    lower(&o.c, s->m, ldexpf(1.0F, -2 * s->lower), s->only ? &s->only->c : NULL);
     float *before = trial_input(t, "before", floats * sizeof *before, sizeof *before);
     memcpy(before, o.c.at, floats * sizeof *before);
     struct batch_matmul call = {.a = PLACE(t, o.a.at),
@@ -198,10 +215,11 @@ static void try_shape(struct suite *suite, struct shape s)
     static const float scales[] = {1.0F, 1024.0F, 0x1p-6F};
     s.is_device = suite_is_device(suite);
     s.scale = scales[(s.m + s.n + s.k + s.apart) % 3];
-    suite_try(suite, build, &s, "m %u, n %u, k %u, %u apart%s%s%s, %s, %s%s, scale %g", s.m, s.n, s.k,
-              s.apart, s.a_is_transposed ? ", a transposed" : "", s.b_is_transposed ? ", b transposed" : "",
-              s.adds ? ", added" : "", epilogue_names[s.epilogue], precision_names[s.precision],
-              s.fill == FILL_SPECIAL ? ", special" : "", (double)s.scale);
+    suite_try(suite, build, &s, "m %u, n %u, k %u, %u apart%s%s%s, %s, %s%s%s, scale %g, lower %d", s.m, s.n,
+              s.k, s.apart, s.a_is_transposed ? ", a transposed" : "",
+              s.b_is_transposed ? ", b transposed" : "", s.adds ? ", added" : "", epilogue_names[s.epilogue],
+              precision_names[s.precision], s.fill == FILL_SPECIAL ? ", special" : "",
+              s.only ? ", alike" : "", (double)s.scale, s.lower);
 }
 
 /* The i-th way to give the same shape. */
@@ -236,8 +254,34 @@ static void try_ways(struct suite *suite)
     }
 }
 
+/* Where sums become denormal, and a little above: there are CPUs that multiply bf16 without such numbers. */
+static void try_low(struct suite *suite)
+{
+    static const struct only only[] = {
+        {0.0F, -1.0F, -0.0F},                    /* a sum that stays -0 */
+        {0x1p-52F, -0x1p-52F, 0x1.000002p-104F}, /* one that becomes denormal */
+        {0x1p-130F, 0x1p100F, 0.0F},             /* operands that are */
+        {0x1p100F, 0x1p-130F, 0.0F},
+        {0x1.ffp127F, 1.0F, 0.0F}, /* rounded, it is not infinite */
+    };
+    for (uint32_t i = 0; i < 48; i++) {
+        struct shape s = in_turn(13, 35, 15 + i % 2, i);
+        s.epilogue = MATMUL_PLAIN;
+        s.adds = i % 3 != 0;
+        s.precision = ROW_BF16;
+        s.fill = FILL_PLAIN;
+        s.lower = 32 + (int)i;
+        try_shape(suite, s);
+        s.k = 1, s.adds = true;
+        s.only = &only[i % (sizeof only / sizeof *only)];
+        try_shape(suite, s);
+    }
+}
+
 void suite_matmul(struct suite *suite)
 {
+    if (!suite_is_device(suite))
+        try_low(suite);
     static const uint32_t rows[] = {0, 1, 2, 3, 5, 7, 9, 12, 13, 35, 193}, rows_count = 11;
     static const uint32_t columns[] = {0, 1, 2, 6, 15, 16, 17, 33, 64, 70, 129}, columns_count = 11;
     static const uint32_t depths[] = {0, 1, 4, 15, 16, 33, 64, 129}, depths_count = 8;
