@@ -130,8 +130,8 @@ def bench_items(run):
         for figure in ("find", "resolve", "step", "tiers", "export"):
             yield f"tables, {figure}", [run.program("bench_tables"), *tiny, figure]
     if run.programs("bench_train"):
-        for model in ("dlrm", "deepfm", "dcnv2"):
-            yield f"training, {model}", [run.program("bench_train"), *tiny, model]
+        for figure in ("dlrm", "deepfm", "dcnv2", "checkpoints-10", "checkpoints-100"):
+            yield f"training, {figure}", [run.program("bench_train"), *tiny, figure]
 
 
 def bench(run):

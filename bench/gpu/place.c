@@ -237,15 +237,33 @@ static double sample_ms(struct place *place, void (*run)(struct place *, void *)
     return (double)api->elapsed_ms(place->begin, place->end);
 }
 
-double place_time_ms(struct place *place, void (*run)(struct place *, void *),
-                     void (*before)(struct place *, void *), void *state)
+static double wall_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+static double wall_sample_ms(struct place *place, void (*run)(struct place *, void *), void *state)
+{
+    place_wait(place);
+    double begin = wall_ms();
+    run(place, state);
+    place_wait(place);
+    return wall_ms() - begin;
+}
+
+static double median_ms(struct place *place,
+                        double (*sample)(struct place *, void (*)(struct place *, void *), void *),
+                        void (*run)(struct place *, void *), void (*before)(struct place *, void *),
+                        void *state)
 {
     double ms[SAMPLES];
     unsigned samples = place->api != NULL ? SAMPLES : CPU_SAMPLES;
     for (unsigned s = 0; s <= samples; s++) { /* the first warms up */
         if (before != NULL)
             before(place, state);
-        double one = sample_ms(place, run, state);
+        double one = sample(place, run, state);
         if (place->size == SIZE_TINY)
             return NAN;
         if (s > 0)
@@ -253,6 +271,18 @@ double place_time_ms(struct place *place, void (*run)(struct place *, void *),
     }
     qsort(ms, samples, sizeof *ms, by_size);
     return ms[samples / 2];
+}
+
+double place_time_ms(struct place *place, void (*run)(struct place *, void *),
+                     void (*before)(struct place *, void *), void *state)
+{
+    return median_ms(place, sample_ms, run, before, state);
+}
+
+double place_wall_ms(struct place *place, void (*run)(struct place *, void *),
+                     void (*before)(struct place *, void *), void *state)
+{
+    return median_ms(place, wall_sample_ms, run, before, state);
 }
 
 /* --- lines -----------------------------------------------------------------------------------------------

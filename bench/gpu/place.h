@@ -57,6 +57,10 @@ void *host_room(size_t bytes);
  */
 double place_time_ms(struct place *place, void (*run)(struct place *, void *),
                      void (*before)(struct place *, void *), void *state);
+/* Likewise, by the host's clock: from an idle device until `run` has come back and what it queued has ended.
+ */
+double place_wall_ms(struct place *place, void (*run)(struct place *, void *),
+                     void (*before)(struct place *, void *), void *state);
 
 /*
  * One line of results, a JSON object. ms NaN: it says "ms": null, and nothing that is made of it. bytes: what
