@@ -10,9 +10,10 @@ import subprocess
 
 NOT = "not measured"
 
-# The table of what must hold: key of bench_tables or bench_train, what, the best known elsewhere, what must be reached: at least so many
-# G keys/s or M samples/s (None: beside PyTorch's, on the same GPU), at most so many ms, or at least so large a part of a
-# limit of the same run.
+# The table of what must hold: key of bench_tables or bench_train, what, the best known elsewhere, what must be reached: at
+# least so many G keys/s or M samples/s (None: beside others of the same run, or PyTorch's on the same GPU), at most so many
+# ms, at least so large a part of a limit of the same run; or of two figures (BESIDE): the first so many times as fast as the
+# second, or slower by at most such a part of it.
 FIGURES = (
     ("find 0.5", "find, values gathered, dim 64 fp32, 1 M keys an operation, load 0.5",
      "HKV 1.98 G/s on A100, up to 3.9 on H100 NVL (dim not stated)", "rate", 5.0, "5 G/s"),
@@ -29,8 +30,10 @@ FIGURES = (
      "5 ms in all, or 70 % of the PCIe rate"),
     ("export", "export of 10 % dirty rows of a 20 GB table to pinned memory", "PCIe rate", "share", 0.9,
      "90 % of the copy rate"),
-    ("dlrm 65536", "DLRM small (Criteo's shape), batch 64 K, SGD, Zipf ids, columns in host memory",
+    ("dlrm 65536", "DLRM small (Criteo's shape), batch 64 K, SGD, Zipf ids, columns in host memory, bf16",
      "NVIDIA 4.55 M samples/s on A100 with AMP", "samples", 12.0, "12 M samples/s"),
+    ("dlrm 65536, fp32", "the same, IEEE fp32", "-", "samples", None, "what bf16 is beside"),
+    ("bf16 against fp32", "bf16 against IEEE fp32, DLRM", "NVIDIA 1.6 times against TF32", "times", 3.0, "3 times"),
     ("deepfm 512", "`deepfm` of the ctr job, batch 512", "PyTorch with CUDA graphs: bench/peers/torch", "samples", None,
      "10 times PyTorch"),
     ("deepfm 4096", "the same, batch 4 K", "likewise", "samples", None, "5 times PyTorch"),
@@ -38,7 +41,16 @@ FIGURES = (
     ("dcnv2 512", "`dcnv2` of the ctr job, batch 512", "likewise", "samples", None, "10 times PyTorch"),
     ("dcnv2 4096", "the same, batch 4 K", "likewise", "samples", None, "5 times PyTorch"),
     ("dcnv2 65536", "the same, batch 64 K", "likewise", "samples", 30.0, "30 M samples/s, 2 times PyTorch"),
+    ("pause", "pause at the barrier, 2 GB of dirty rows (DLRM, 20 GB)", "DLRover's flash checkpoint 0.2 s", "ms", 3.0, "3 ms"),
+    ("checkpoints 10 %", "throughput with a checkpoint every 10 s, 10 % of 20 GB dirty", "-", "loss", 0.02, "-2 %"),
+    ("checkpoints 100 %", "the same, 100 % dirty", "-", "loss", None, "staging bounded, in chunks"),
 )
+# Rows of two figures: the first is seen beside the second.
+BESIDE = {"bf16 against fp32": ("dlrm 65536", "dlrm 65536, fp32"),
+          "checkpoints 10 %": ("checkpoints 10 %", "checkpoints 10 %, none"),
+          "checkpoints 100 %": ("checkpoints 100 %", "checkpoints 100 %, none")}
+# What is measured depends on the device's memory: the line says it.
+SAYS_WHAT = ("pause", "checkpoints 10 %", "checkpoints 100 %")
 GROUPS = ("tables", "training")
 # Which limit each figure moves against.
 LIMIT = {"tiers": "from pinned memory", "export": "to pinned memory"}
@@ -62,32 +74,51 @@ def percent(part):
     return "-" if part is None else f"{100 * part:.0f} %"
 
 
-def is_reached(kind, target, line, part):
+def is_reached(kind, target, line, part, beside=None):
+    """beside: the line of the other figure, where there are two."""
     if kind == "rate":
         return line.get("rate", 0) >= target
     if kind == "samples":
-        return target is not None and 1e3 * line.get("rate", 0) >= target
+        return 1e3 * line.get("rate", 0) >= target
+    if kind == "times":
+        return line["rate"] / beside["rate"] >= target
+    if kind == "loss":
+        return 1 - line["rate"] / beside["rate"] <= target
     if kind == "ms":
         return line["ms"] <= target or (line["figure"] == "tiers" and part is not None and part >= 0.7)
     return part is not None and part >= target
 
 
+def measured(kind, line, beside):
+    if kind == "rate":
+        return f"{line['rate']:.2f} {line['unit']}"
+    if kind == "samples":
+        return f"{1e3 * line['rate']:.2f} M samples/s"
+    if kind == "times":
+        return f"{line['rate'] / beside['rate']:.2f} times"
+    if kind == "loss":
+        return f"{100 * (line['rate'] / beside['rate'] - 1):+.1f} %"
+    return f"{line['ms']:.3f} ms"
+
+
 def figure_rows(lines, known):
     rows = []
     for key, what, best, kind, target, text in FIGURES:
-        line = next((l for l in lines if l["group"] in GROUPS and l["figure"] == key and l.get("ms") is not None), None)
+        names = BESIDE.get(key, (key,))
+        found = [next((l for l in lines if l["group"] in GROUPS and l["figure"] == name and l.get("ms") is not None), None)
+                 for name in names]
+        line, beside = found[0], found[-1]
         row = {"figure": key, "what": what, "best known": best, "must reach": text}
-        if line is None:
-            why = next((l["missing"] for l in lines if l["group"] in GROUPS and l["figure"] == key and "missing" in l), "")
+        if None in found:
+            why = next((l["missing"] for l in lines if l["group"] in GROUPS and l["figure"] in names and "missing" in l), "")
             rows.append({**row, "measured": NOT, "why": why, "ratio": "-", "reached": "-"})
             continue
-        part = share(line, known)
-        measured = f"{line['rate']:.2f} {line['unit']}" if kind == "rate" else f"{line['ms']:.3f} ms"
-        if kind == "samples":
-            measured = f"{1e3 * line['rate']:.2f} M samples/s"
-        rows.append({**row, "measured": measured, "ms": line["ms"], "ratio": percent(part),
-                     "reached": "-" if target is None else
-                                "reached" if is_reached(kind, target, line, part) else "MISSED"})
+        if key in SAYS_WHAT:
+            row["what"] = f"{what}: {line['what']}"
+        part = None if key in BESIDE else share(line, known)
+        reached = target is not None and is_reached(kind, target, line, part, beside)
+        rows.append({**row, "measured": measured(kind, line, beside), "ms": line["ms"], "ratio": percent(part),
+                     "reached": "-" if target is None else "reached" if reached else "MISSED"})
     return rows
 
 
@@ -107,7 +138,7 @@ def kernel_rows(lines, known):
 
 def other_rows(lines, known):
     """Figures of tables beside those that have a target: parts of a step, and other mixes of keys."""
-    named = {key for key, *_ in FIGURES}
+    named = {key for key, *_ in FIGURES}  # what stands beside one of these alone is here, too
     return [{"figure": l["figure"], "what": l.get("what", l.get("missing", "")),
              "measured": f"{l['ms']:.4g} ms" if l.get("ms") is not None else NOT,
              "G items/s": f"{l['rate']:.3g}" if "rate" in l else "-", "ratio": percent(share(l, known))}

@@ -12,6 +12,8 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests"))
+sys.path.insert(0, os.path.join(ROOT, "bench", "gpu"))
+import report  # noqa: E402
 import tap  # noqa: E402
 
 LIBRARY = os.path.abspath(sys.argv[1])
@@ -45,13 +47,27 @@ def test_all_parts():
     assert status == 0 and "not ok" not in output, output
     for said in (r"^ok - test: test_batch: \d+ passed", r"^ok - sanitize: all: not measured: the host's model",
                  r"^ok - soak: ", r"^ok - bench: kernels, scalar: not measured", r"^ok - bench: kernels, cuda: not measured",
-                 r"^ok - bench: tables, find: not measured", r"^ok - bench: training, dlrm: not measured"):
+                 r"^ok - bench: tables, find: not measured", r"^ok - bench: training, dlrm: not measured",
+                 r"^ok - bench: training, checkpoints-10: not measured", r"^ok - bench: training, checkpoints-100: not measured"):
         assert re.search(said, output, re.M), (said, output)
     text, made = newest_report(output)
     assert made["is_model"] and "nothing here is a measurement" in text
     assert all(row["measured"] == "not measured" for row in made["figures"] + made["kernels"] + made["others"])
     assert {row["kernel"] for row in made["kernels"]} >= {"dedupe", "gather_pool", "update", "widen"}
     assert not re.search(r"\d (ms|GB/s|G \w+/s) \|", text.split("## Limits")[1]), text
+
+
+def test_every_figure_is_called():
+    """Whatever the report has a row for, a program has a line for. Of several batches the tiny run has the first."""
+    with open(os.path.join(ROOT, "build", "gpu", "on-host.json"), encoding="utf-8") as file:
+        found = json.load(file)["parts"]["bench"]
+    called = {line["figure"] for result in found.values() for line in result["lines"] if line["group"] in report.GROUPS}
+    wanted = {name for key, *_ in report.FIGURES for name in report.BESIDE.get(key, (key,))}
+    assert wanted - called == {f"{model} {batch}" for model in ("deepfm", "dcnv2") for batch in (4096, 65536)}, wanted - called
+    assert {"dlrm 65536", "dlrm 65536, fp32", "pause", "pause, dense weights", "checkpoints 10 %", "checkpoints 100 %"} <= called
+    figures = {row["figure"]: row for row in newest_report(gpu("--on-host", LIBRARY, "bench")[1])[1]["figures"]}
+    for key in ("dlrm 65536, fp32", "bf16 against fp32", "pause", "checkpoints 10 %", "checkpoints 100 %"):
+        assert figures[key]["measured"] == "not measured" and figures[key]["reached"] == "-", figures[key]
 
 
 def test_it_goes_on():

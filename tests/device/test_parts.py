@@ -131,6 +131,45 @@ def test_report():
     assert "find-or-insert" in owed and "soak: all" in owed and "find, values" not in owed, owed
 
 
+def test_two_figures():
+    """Rows that compare one with another, and that say by their line what was measured."""
+    figures, made, text = measured(
+        line("training", "dlrm 65536", 4.0, rate=0.0164, unit="G samples/s"),
+        line("training", "dlrm 65536, fp32", 12.4, rate=0.0053, unit="G samples/s"),
+        line("training", "pause", 2.9, gbs=1400.0) | {"what": "1.9 GB of 19 GB"},
+        line("training", "checkpoints 10 %", 4.1, rate=0.0161, unit="G samples/s") | {"what": "2 in 20 s"},
+        line("training", "checkpoints 10 %, none", 4.0, rate=0.0164, unit="G samples/s"),
+        line("training", "checkpoints 100 %", 6.0, rate=0.0109, unit="G samples/s"),
+        line("training", "checkpoints 100 %, none", 4.0, rate=0.0164, unit="G samples/s"))
+    assert figures["bf16 against fp32"]["measured"] == "3.09 times" and figures["bf16 against fp32"]["reached"] == "reached"
+    assert figures["dlrm 65536, fp32"]["measured"] == "5.30 M samples/s" and figures["dlrm 65536, fp32"]["reached"] == "-"
+    assert figures["pause"]["measured"] == "2.900 ms" and figures["pause"]["reached"] == "reached"
+    assert figures["pause"]["what"].endswith(": 1.9 GB of 19 GB"), "what it was measured with"
+    assert figures["checkpoints 10 %"]["measured"] == "-1.8 %" and figures["checkpoints 10 %"]["reached"] == "reached"
+    assert figures["checkpoints 100 %"]["measured"] == "-33.5 %" and figures["checkpoints 100 %"]["reached"] == "-"
+    assert "2 in 20 s" in text and {row["figure"] for row in made["others"]} == {"checkpoints 10 %, none", "checkpoints 100 %, none"}
+    figures, _, _ = measured(
+        line("training", "dlrm 65536", 4.0, rate=0.0164), line("training", "dlrm 65536, fp32", 12.0, rate=0.0055),
+        line("training", "pause", 3.1), line("training", "checkpoints 10 %", 4.1, rate=0.0160),
+        line("training", "checkpoints 10 %, none", 4.0, rate=0.0164))
+    for key in ("bf16 against fp32", "pause", "checkpoints 10 %"):
+        assert figures[key]["reached"] == "MISSED", figures[key]
+    figures, _, text = measured(line("training", "dlrm 65536", 4.0, rate=0.0164), line("training", "dlrm 65536, fp32", None),
+                                line("training", "checkpoints 10 %, none", 4.0, rate=0.0164))
+    assert figures["dlrm 65536"]["reached"] == "reached", "without the other one"
+    for key in ("bf16 against fp32", "pause", "checkpoints 10 %", "checkpoints 100 %"):
+        assert figures[key]["measured"] == "not measured" and figures[key]["reached"] == "-"
+        assert figures[key]["what"] in text.split("## Not measured")[1]
+
+
+def test_items_of_bench():
+    run = FakeRun({"bench_batch": (0, ""), "bench_tables": (0, ""), "bench_train": (0, "")})
+    parts.bench(run)
+    assert [command[-1] for command in run.made if "bench_train" in command] == [
+        "dlrm", "deepfm", "dcnv2", "checkpoints-10", "checkpoints-100"]
+    assert len(run.found["parts"]["bench"]) == len(run.made) == 14, "each is an item of its own"
+
+
 def test_nothing_is_estimated():
     figures, made, text = measured(line("tables", "find 0.5", None), line("limits", "copy", None),
                                    {"group": "tables", "figure": "tiers", "variant": "cuda", "missing": "not there yet"})
