@@ -51,9 +51,9 @@ static bool any_comes_again(struct run *run)
 /* A lane that helps a learner is needed again within microseconds: waking it would take longer. */
 static bool spin_until_progress(struct run *run, uint64_t seen)
 {
+    if (run->teams_count == 0)
+        return false;
     for (unsigned i = 0; i < SPINS || (i < SPINS_OF_TEAM && any_comes_again(run)); i++) {
-        if (run->teams_count == 0)
-            return false;
         if (atomic_load_explicit(&run->progress, memory_order_relaxed) != seen)
             return true;
         team_pause(i < SPINS ? 0 : i);
