@@ -56,6 +56,14 @@ class Run:
         names = os.listdir(DEVICE) if os.path.isdir(DEVICE) else []
         return sorted(name for name in names if name.startswith(prefix) and os.access(self.program(name), os.X_OK))
 
+    def leat(self):
+        """The whole program, which needs more than a GPU's machine may have; None: it does not start here."""
+        path = os.path.join(ROOT, "build", "release", "leat")
+        try:
+            return path if subprocess.run([path, "--version"], check=False, capture_output=True).returncode == 0 else None
+        except OSError:
+            return None
+
     def call(self, command, limit_s, log):
         """(status, output) of a command; None: time was up before its own limit was, so it has to be run again."""
         allowed = min(limit_s, self.left_s())

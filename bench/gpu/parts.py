@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import sys
 
 # Tests of device code, by name. `reduced`: beside compute-sanitizer, which is a hundred times slower; `host`: with the host's
 # model, where what takes long is tested elsewhere.
@@ -18,6 +19,7 @@ OTHERS = {"device": [], "reduced": ["--reduced"], "host": ["--reduced"]}
 TEST_S, SANITIZE_S, BENCH_S = 300, 300, 240
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 SOAK_PIECES, SOAK_PIECE_S = 10, 60
+KILL_PIECES, KILLS = 10, 10
 NO_DEVICE = "skipped: no CUDA device"
 
 
@@ -60,6 +62,27 @@ def test(run):
             if answer is None:
                 return
             run.keep("test", name, tap(*answer))
+    kill(run)
+
+
+def kill(run):
+    """A hundred kills of a job whose learners are on the device, in pieces with seeds of their own."""
+    leat = run.leat()
+    if leat is None:
+        run.keep("test", "kills", {"ok": True, "skipped": True, "text": "not run: there is no build/release/leat that starts here"})
+        return
+    run.found["parts"].get("test", {}).pop("kills", None)
+    pieces, kills, events = (1, 2, 60000) if run.is_host else (KILL_PIECES, KILLS, 120000)
+    for seed in range(1, pieces + 1):
+        item = f"{kills} kills, seed {seed}"
+        if run.item("test", item) is None:
+            command = [sys.executable, os.path.join("tests", "crash", "crash.py"), "--leat", leat, "--job", "batches",
+                       "--kills", str(kills), "--seed", str(seed), "--events", str(events), "--device", run.library, "--only",
+                       "--folder", os.path.join("build", "gpu", f"kills-{seed}")]
+            answer = run.call(command, TEST_S, f"kills-{seed}")
+            if answer is None:
+                return
+            run.keep("test", item, tap(*answer))
 
 
 def find_sanitizer():

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Kills leat again and again, and demands the result of a run that nobody disturbed.
 
-    tests/crash/crash.py --leat build/release/leat [--kills 40] [--seed 1] [--job NAME] [--device LIBRARY] [--keep]
+    tests/crash/crash.py --leat build/release/leat [--kills 40] [--seed 1] [--job NAME] [--device LIBRARY [--only]] [--keep]
 
 For each job of tests/crash/*.leat a reference run (one lane), then:
 
 - undisturbed runs with checkpoints off, every 100 ms and every 10 s, with each LEAT_KERNELS that this CPU has, at 1, 2,
   3 and 7 lanes; the job whose learners spill in a third of the combinations. The report's calls by variant say which
   kernels really ran. With --device, learners that say `device: cpu` run on `cuda(0)` as well, by that library (auto: the
-  one beside leat); so may each life of a round below.
+  one beside leat); so may each life of a round below. --only: all do, the reference, too: a GPU sums in another order
+  than a CPU (its model on the host does not).
 - rounds of lives (lives.py). A life runs with a random number of lanes and short checkpoints; once it has published
   a checkpoint, and the round three, and a job that spills has evicted state to RocksDB and read some of it back, it is
   stopped at a passage of the failpoint that the seed chose, or at a random moment, and ended by `kill -9` there. The
@@ -44,7 +45,7 @@ KERNELS = {"scalar": None, "avx2": "avx2", "avx512": "avx512f"}
 class Job:
     """One job file with its input, output and state folders."""
 
-    def __init__(self, leat, path, folder, inputs, library=None):
+    def __init__(self, leat, path, folder, inputs, library=None, is_only=False):
         self.leat, self.path, self.inputs = leat, path, inputs
         self.name = os.path.splitext(os.path.basename(path))[0]
         self.folder = os.path.join(folder, self.name)
@@ -54,7 +55,7 @@ class Job:
         self.devices = ["cpu"]
         self.environment = dict(os.environ)
         if library and self.write_for_gpu():
-            self.devices.append("gpu")
+            self.devices = ["gpu"] if is_only else ["cpu", "gpu"]
             if library != "auto":
                 self.environment["LEAT_CUDA_LIBRARY"] = os.path.abspath(library)
 
@@ -151,13 +152,13 @@ def variants_here():
 
 def run_variants(job, expected, has_learner, report):
     """Checkpoints off, now and then, hardly ever; each set of kernels: the same bytes."""
-    variants = variants_here() if has_learner else [None]
+    variants = variants_here() if has_learner and "cpu" in job.devices else [None]
     runs, lanes = 0, LANES[1:] + LANES[:1]
     # Each with each; where rows go to the disk and come back, which takes its time, each of both once.
     pairs = list(itertools.product(variants, INTERVALS))
     if has_learner and job.spills:
         pairs = [(variants[i % len(variants)], every) for i, every in enumerate(INTERVALS)]
-    runs_of = [(kernels, every, "cpu") for kernels, every in pairs]
+    runs_of = [(kernels, every, job.devices[0]) for kernels, every in pairs]
     runs_of += [(None, every, device) for device in job.devices[1:] for every in INTERVALS]
     for kernels, every, device in runs_of:
         place, state = f"variant-{runs}", "" if every == "off" else os.path.join(job.folder, f"variant-state-{runs}")
@@ -172,7 +173,7 @@ def run_variants(job, expected, has_learner, report):
         runs += 1
         shutil.rmtree(state, ignore_errors=True)
         shutil.rmtree(os.path.join(job.folder, place), ignore_errors=True)
-    kinds = f", kernels {', '.join(variants)}, on {' and '.join(job.devices)}" if has_learner else ""
+    kinds = f", kernels {', '.join(v or 'of any kind' for v in variants)}, on {' and '.join(job.devices)}" if has_learner else ""
     report(f"ok - crash: {job.name}: the same bytes in {runs} runs: checkpoints off, 100 ms, 10 s{kinds}")
 
 
@@ -211,7 +212,7 @@ def run_rounds(job, expected, kills, rng, report):
 
 
 def run_job(job, kills, rng, report):
-    expected, summary = job.undisturbed("reference", 1, os.path.join(job.folder, "reference-state"), "1h")
+    expected, summary = job.undisturbed("reference", 1, os.path.join(job.folder, "reference-state"), "1h", device=job.devices[0])
     if summary["records"] != job.inputs.total:
         raise Failure(f"the reference read {summary['records']} records of {job.inputs.total}")
     has_learner = any(n["tag"] == "learner" for n in summary["nodes"])
@@ -227,6 +228,7 @@ def main():
     parser.add_argument("--events", type=int, default=200000)
     parser.add_argument("--job")
     parser.add_argument("--device")
+    parser.add_argument("--only", action="store_true")
     parser.add_argument("--folder", default="build/crash")
     parser.add_argument("--keep", action="store_true")
     arguments = parser.parse_args()
@@ -244,7 +246,7 @@ def main():
     status, points = 0, set()
     for i, path in enumerate(paths):
         rng = random.Random(arguments.seed * 1000 + i)
-        job = Job(leat, path, folder, inputs, arguments.device)
+        job = Job(leat, path, folder, inputs, arguments.device, arguments.only)
         try:
             points |= run_job(job, -(-arguments.kills // len(paths)), rng, lambda line: print(line, flush=True))
         except Failure as failure:

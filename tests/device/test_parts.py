@@ -19,7 +19,7 @@ class FakeRun:
         self.answers, self.calls, self.made = answers, calls, []
         self.found = found or {"key": "", "parts": {}}
         self.machine = {"devices": [{"name": "D", "sm": 90, "memory_gib": 1.0, "usable": True}], "why": ""}
-        self.is_host = False
+        self.is_host, self.library, self.whole = False, "", None
 
     def device(self):
         return self.machine["devices"][0] if self.machine["devices"] else None
@@ -29,6 +29,9 @@ class FakeRun:
 
     def program(self, name):
         return name
+
+    def leat(self):
+        return self.whole
 
     def item(self, part, name):
         return self.found["parts"].get(part, {}).get(name)
@@ -73,7 +76,8 @@ def test_what_is_left_is_done_by_the_next_call():
     parts.test(second)
     assert second.made == [["test_c"]]
     assert {name: result["ok"] for name, result in second.found["parts"]["test"].items()} == {
-        "test_a": True, "test_b": False, "test_c": True}
+        "test_a": True, "test_b": False, "test_c": True, "kills": True}
+    assert second.found["parts"]["test"]["kills"]["text"].startswith("not run")
     soak = FakeRun({"soak_a": (0, "ok - x\n")}, calls=3)
     parts.soak(soak)
     parts.soak(soak)
@@ -82,6 +86,16 @@ def test_what_is_left_is_done_by_the_next_call():
     parts.soak(soak)
     assert [int(command[-1]) for command in soak.made] == list(range(1, parts.SOAK_PIECES + 1))
     assert sum(int(command[2]) for command in soak.made) == 600, "ten minutes"
+
+
+def test_kills():
+    run = FakeRun({"leat": (0, "ok - crash: batches: 10 kills\n")}, calls=3)
+    run.whole = "leat"
+    parts.test(run)
+    run.calls = 100
+    parts.test(run)
+    assert [command[command.index("--seed") + 1] for command in run.made] == [str(s + 1) for s in range(parts.KILL_PIECES)]
+    assert parts.KILL_PIECES * parts.KILLS >= 100 and len(run.found["parts"]["test"]) == parts.KILL_PIECES
 
 
 def test_no_device():
