@@ -27,19 +27,6 @@ static const struct training_shape shapes[] = {
      {512, 256},
      {65536},
      ROW_BF16},
-    {"dlrm",
-     ", fp32",
-     "the same in IEEE fp32",
-     INTERACTION_NONE,
-     NETWORK_DOT,
-     OPT_SGD,
-     26,
-     13,
-     128,
-     {1024, 1024, 512, 256},
-     {512, 256},
-     {65536},
-     ROW_FP32},
     {"deepfm",
      "",
      "12 fields, dim 16, 128-64, AdaGrad",
@@ -117,6 +104,17 @@ static void bench(struct place *place, const struct training_shape *shape)
     }
 }
 
+/* What learns in sixteen bits has IEEE fp32 beside it. */
+static void bench_precisions(struct place *place, const struct training_shape *shape)
+{
+    struct training_shape fp32 = *shape;
+    bench(place, shape);
+    if (shape->precision == ROW_FP32)
+        return;
+    fp32.suffix = ", fp32", fp32.what = "the same in IEEE fp32", fp32.precision = ROW_FP32;
+    bench(place, &fp32);
+}
+
 int main(int argc, char **argv)
 {
     struct place place;
@@ -126,7 +124,7 @@ int main(int argc, char **argv)
     for (int a = 1; a < argc; a++) {
         for (size_t i = 0; i < ARRAY_COUNT(shapes); i++)
             if (strcmp(argv[a], shapes[i].name) == 0)
-                bench(&place, &shapes[i]);
+                bench_precisions(&place, &shapes[i]);
         if (strcmp(argv[a], "checkpoints-10") == 0)
             bench_checkpoints(&place, &shapes[0], 10);
         if (strcmp(argv[a], "checkpoints-100") == 0)
