@@ -89,7 +89,7 @@ static void count_places(const struct model *m, uint32_t *first)
 static void resolve_batch(struct model *m)
 {
     struct model_batch *b = &m->batch;
-    uint32_t step = (uint32_t)m->steps + 1, at[MODEL_FIELDS_MAX + 1], first[MODEL_FIELDS_MAX + 1];
+    uint32_t at[MODEL_FIELDS_MAX + 1], first[MODEL_FIELDS_MAX + 1];
     count_places(m, first);
     memcpy(at, first, sizeof at);
     for (uint32_t x = 0; x < m->pending; x++) {
@@ -98,18 +98,11 @@ static void resolve_batch(struct model *m)
             uint32_t place = at[e->fields[i]]++;
             b->keys[place] = e->keys[i];
             b->seen[place] = e->seen;
-            b->order[place] = step;
-            b->is_known[place] = false;
         }
     }
-    for (uint32_t f = 0; f < m->options.fields; f++) {
-        uint32_t from = first[f], n = first[f + 1] - from;
-        table_resolve(&m->tables[f], b->keys + from, b->seen + from, b->order + from, b->is_known + from, n,
-                      b->found + from); /* nobody learns yet */
-        for (uint32_t i = from; i < from + n; i++)
-            b->is_known[i] = b->found[i] != NULL;
-        table_resolve_batch(&m->tables[f], b->keys + from, b->seen + from, n, step, b->found + from);
-    }
+    for (uint32_t f = 0; f < m->options.fields; f++)
+        table_resolve_batch(&m->tables[f], b->keys + first[f], b->seen + first[f], first[f + 1] - first[f],
+                            (uint32_t)m->steps + 1, b->found + first[f], b->is_known + first[f]);
 }
 
 /* To the events: rows that were there before this step, which go forward; or all, which make a step. */

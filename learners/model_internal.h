@@ -60,7 +60,7 @@ struct model_batch {
     uint64_t *keys; /* of all entries, field by field */
     uint32_t *seen;
     struct table_row **found;
-    uint8_t *is_known; /* found before the step */
+    uint8_t *is_known; /* as table_resolve_batch */
     struct model_entry *entries, *sorted;
     uint32_t *order, *starts;
     float *gradients, *sums; /* a vector an entry; a vector a distinct row */

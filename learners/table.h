@@ -168,11 +168,12 @@ void table_look(struct table *table, const uint64_t *keys, const uint32_t *seen,
  *      full, its expired rows go, all of them, or else a victim, one a new row, by the order above. No row of
  *      this step goes: none of the keys in the batch, those that come later in it included. If no victim is
  *      left the key is refused.
- * out[i] = the row of keys[i], NULL if it is 0, waits or was refused. `waiting` and `refused` count
- * sightings. Pointers: as of table_resolve; those of an inline table until the next sighting of another call.
+ * out[i] = the row of keys[i], NULL if it is 0, waits or was refused; is_known[i] (may be NULL): the key had
+ * it before. `waiting` and `refused` count sightings. Pointers: as of table_resolve; those of an inline table
+ * until the next sighting of another call.
  */
 void table_resolve_batch(struct table *table, const uint64_t *keys, const uint32_t *seen, size_t n,
-                         uint32_t step, struct table_row **out);
+                         uint32_t step, struct table_row **out, uint8_t *is_known);
 
 /* Looks a key up; no sighting. NULL if there is no row or it has expired; a cold one is not seen
  * (table_warm). */

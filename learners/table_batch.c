@@ -189,13 +189,15 @@ static void admit(struct table *t, size_t count, uint32_t step)
 }
 
 void table_resolve_batch(struct table *t, const uint64_t *keys, const uint32_t *seen, size_t n, uint32_t step,
-                         struct table_row **out)
+                         struct table_row **out, uint8_t *is_known)
 {
     struct table_batch *b = need(t, n);
     uint64_t gone = t->stats.expired + t->stats.evicted, made = t->stats.inserted;
     table_warm(t, keys, n, step);
     table_begin(t);
     size_t missing = look(t, keys, seen, n, step, out);
+    for (size_t i = 0; i < n && is_known; i++)
+        is_known[i] = out[i] != NULL;
     if (missing > 0) {
         admit(t, collect(t, keys, seen, missing), step);
         for (size_t i = 0; i < missing; i++)

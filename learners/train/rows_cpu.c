@@ -12,13 +12,15 @@ void rows_cpu_init(struct rows_cpu *rows, struct table *tables, size_t vector_at
     rows->found = calloc(places_max + 1, sizeof *rows->found);
     rows->steps = calloc(places_max + 1, sizeof *rows->steps);
     rows->none = calloc(places_max + 1, 1);
-    leat_assert(rows->found && rows->steps && rows->none);
+    rows->is_known = calloc(places_max + 1, 1);
+    leat_assert(rows->found && rows->steps && rows->none && rows->is_known);
 }
 
 size_t rows_cpu_bytes(size_t places_max)
 {
     const struct rows_cpu *rows = NULL;
-    return (places_max + 1) * (sizeof *rows->found + sizeof *rows->steps + sizeof *rows->none);
+    return (places_max + 1) *
+           (sizeof *rows->found + sizeof *rows->steps + sizeof *rows->none + sizeof *rows->is_known);
 }
 
 void rows_cpu_free(struct rows_cpu *rows)
@@ -26,6 +28,7 @@ void rows_cpu_free(struct rows_cpu *rows)
     free(rows->found);
     free(rows->steps);
     free(rows->none);
+    free(rows->is_known);
     *rows = (struct rows_cpu){0};
 }
 
@@ -67,7 +70,7 @@ static void resolve_field(void *of, uint32_t f, unsigned who)
     uint32_t from = w->tables[f], n = w->tables[f + 1] - from;
     size_t at = w->first + from;
     table_resolve_batch(&w->rows->tables[w->g->first + f], w->in->host.ids + at, w->in->host.seen + at, n,
-                        (uint32_t)w->t->steps + 1, w->rows->found + from);
+                        (uint32_t)w->t->steps + 1, w->rows->found + from, w->rows->is_known + from);
 }
 
 /* All places are sighted, field by field and in the order of events; a number's row is that of its first. */
@@ -83,10 +86,9 @@ static bool rows_resolve(void *of, struct train *t, struct train_group *g, struc
         rows->seen_least[f] = UINT32_MAX;
     }
     for (uint32_t u = 0; u < g->count[0]; u++) {
-        struct table_row *row = rows->found[g->order[g->starts[u]]];
-        bool is_new = row && row->count == g->starts[u + 1] - g->starts[u];
-        g->rows[u] = row_of(rows, g, row);
-        g->known[u] = is_new ? NULL : g->rows[u];
+        uint32_t place = g->order[g->starts[u]];
+        g->rows[u] = row_of(rows, g, rows->found[place]);
+        g->known[u] = rows->is_known[place] ? g->rows[u] : NULL;
     }
     return true;
 }

@@ -12,6 +12,7 @@ struct rows_cpu {
     uint32_t *steps;                       /* scratch, of each place of a call */
     uint32_t seen_least[MODEL_FIELDS_MAX]; /* of each table's rows that were found since the last step */
     uint8_t *none;                         /* zeros: nobody learns */
+    uint8_t *is_known;                     /* scratch, of each place of a batch: as table_resolve_batch */
 };
 
 /* places_max: of a batch or a call. The tables stay the model's. */

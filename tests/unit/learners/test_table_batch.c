@@ -191,15 +191,19 @@ static void step_batch(struct table *t, uint32_t step, uint32_t now, size_t n)
     uint64_t keys[BATCH_MAX] = {0}, narrow = 1 + draw(KEYS);
     uint32_t seen[BATCH_MAX] = {0};
     struct table_row *rows[BATCH_MAX];
+    uint8_t is_known[BATCH_MAX];
+    bool was_there[BATCH_MAX];
     for (size_t i = 0; i < n; i++) {
         keys[i] = draw(16) == 0 ? 0 : 1 + draw(draw(2) ? narrow : KEYS) * draw(KEYS) / KEYS;
         seen[i] = now - (uint32_t)draw(30);
+        const struct plain_row *p = &plain.rows[keys[i]];
+        was_there[i] = keys[i] != 0 && p->is_there && (p->seen >= plain.expired_before || p->step == step);
     }
-    table_resolve_batch(t, keys, seen, n, step, rows);
+    table_resolve_batch(t, keys, seen, n, step, rows, is_known);
     plain_batch(keys, seen, n, step);
     for (size_t i = 0; i < n; i++) {
         struct plain_row *p = &plain.rows[keys[i]];
-        assert_true((rows[i] != NULL) == p->is_there);
+        assert_true((rows[i] != NULL) == p->is_there && is_known[i] == was_there[i]);
         if (!p->is_there)
             continue;
         uint64_t *payload = (uint64_t *)(void *)table_payload(rows[i]);
@@ -311,14 +315,14 @@ static void test_later_sightings_spare(void **state)
     struct table_options o = small(1);
     table_init(&t, &o);
     struct table_row *rows[3];
-    table_resolve_batch(&t, (const uint64_t[]){1}, (const uint32_t[]){5}, 1, 1, rows);
+    table_resolve_batch(&t, (const uint64_t[]){1}, (const uint32_t[]){5}, 1, 1, rows, NULL);
     rows[0]->count = UINT32_MAX - 1;
-    table_resolve_batch(&t, (const uint64_t[]){2, 1, 1}, (const uint32_t[]){6, 7, 6}, 3, 2, rows);
+    table_resolve_batch(&t, (const uint64_t[]){2, 1, 1}, (const uint32_t[]){6, 7, 6}, 3, 2, rows, NULL);
     assert_null(rows[0]);
     assert_true(rows[1] == rows[2] && rows[1]->key == 1 && rows[1]->seen == 7);
     assert_int_equal(rows[1]->count, UINT32_MAX); /* saturates */
     assert_int_equal(t.stats.refused, 1);
-    table_resolve_batch(&t, (const uint64_t[]){2, 3}, (const uint32_t[]){9, 9}, 2, 3, rows);
+    table_resolve_batch(&t, (const uint64_t[]){2, 3}, (const uint32_t[]){9, 9}, 2, 3, rows, NULL);
     assert_true(rows[0] != NULL && rows[1] == NULL); /* in the order of records */
     table_free(&t);
 }
@@ -340,7 +344,7 @@ static void test_shares(void **state)
         assert_int_equal(sum, limits[i]);
         struct table_row *row;
         for (uint64_t k = 1; k <= 40000; k++)
-            table_resolve_batch(&t, &k, &(uint32_t){1}, 1, (uint32_t)k, &row);
+            table_resolve_batch(&t, &k, &(uint32_t){1}, 1, (uint32_t)k, &row, NULL);
         assert_int_equal(t.stats.rows, limits[i]);
         table_free(&t);
     }

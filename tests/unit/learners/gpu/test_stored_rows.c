@@ -222,7 +222,7 @@ static void batch_here(struct twins *t, const struct places *p)
         for (to = from; to < PLACES && p->of[to] == p->of[from];)
             to++;
         table_resolve_batch(&m->tables[t->first + p->of[from]], p->keys + from, p->seen + from, to - from,
-                            t->step, found + from);
+                            t->step, found + from, NULL);
     }
     for (uint32_t u = 0; u < p->count; u++) {
         struct table_row *row = found[p->order[p->starts[u]]];
