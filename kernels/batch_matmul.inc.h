@@ -34,6 +34,7 @@ enum {
     FAR_FLOATS = 512,  /* a multiple of so many from row to row */
     PACK_SLACK = 16,   /* floats that packing may write behind a panel */
     THIN_COLUMNS = 2,  /* of c, so few that a is not packed */
+    SUM_VECTORS = 4,   /* of a's rows, summed at a time */
 };
 
 #include "kernels/matmul_pack.inc.h"
@@ -436,18 +437,26 @@ static void run_blocks(const struct matmul_job *job)
 /* --- sums of a's rows --------------------------------------------------------------------------------------
  */
 
-/* Up to sixteen rows of an operand that is given transposed. */
-LANES_INLINE void sum_columns(float *sums, const float *from, size_t stride, size_t depth, size_t lanes,
-                              bool adds)
+/* Rows of an operand that is given transposed: `vectors` of them, or one of up to sixteen. Side by side, for
+ * each is a chain. */
+LANES_INLINE void sum_columns(float *sums, const float *from, size_t stride, size_t depth, int vectors,
+                              size_t lanes, bool adds)
 {
-    v16 total = adds ? v16_load_n(sums, lanes) : v16_set1(0.0F);
+    v16 totals[SUM_VECTORS], chunk[SUM_VECTORS];
+    for (int v = 0; v < vectors; v++)
+        totals[v] = adds ? v16_load_n(sums + v * 16, lanes) : v16_set1(0.0F);
     for (size_t p = 0; p < depth; p += BATCH_CHUNK) {
-        v16 chunk = v16_set1(0.0F);
-        for (size_t q = p; q < depth && q < p + BATCH_CHUNK; q++)
-            chunk = v16_add(chunk, v16_load_n(from + q * stride, lanes));
-        total = v16_add(total, chunk);
+        for (int v = 0; v < vectors; v++)
+            chunk[v] = v16_set1(0.0F);
+        for (size_t q = p; q < depth && q < p + BATCH_CHUNK; q++) {
+            for (int v = 0; v < vectors; v++)
+                chunk[v] = v16_add(chunk[v], v16_load_n(from + q * stride + v * 16, lanes));
+        }
+        for (int v = 0; v < vectors; v++)
+            totals[v] = v16_add(totals[v], chunk[v]);
     }
-    v16_store_n(sums, total, lanes);
+    for (int v = 0; v < vectors; v++)
+        v16_store_n(sums + v * 16, totals[v], lanes);
 }
 
 static float sum_row(float total, const float *from, size_t depth)
@@ -466,10 +475,12 @@ static void sum_rows(const struct batch_matmul *a)
     size_t i = 0, stride = a->a_stride ? a->a_stride : a->a_is_transposed ? a->m : a->k;
     for (; i < a->m && !a->a_is_transposed; i++)
         a->sums[i] = sum_row(a->adds ? a->sums[i] : 0.0F, a->a + i * stride, a->k);
+    for (; i + 16 * SUM_VECTORS <= a->m; i += 16 * SUM_VECTORS)
+        sum_columns(a->sums + i, a->a + i, stride, a->k, SUM_VECTORS, 16, a->adds);
     for (; i + 16 <= a->m; i += 16)
-        sum_columns(a->sums + i, a->a + i, stride, a->k, 16, a->adds);
+        sum_columns(a->sums + i, a->a + i, stride, a->k, 1, 16, a->adds);
     if (i < a->m)
-        sum_columns(a->sums + i, a->a + i, stride, a->k, a->m - i, a->adds);
+        sum_columns(a->sums + i, a->a + i, stride, a->k, 1, a->m - i, a->adds);
 }
 
 /* --- the kernel --------------------------------------------------------------------------------------------

@@ -62,8 +62,11 @@ LANES_INLINE void pack_straight(float *out, size_t width, const struct matmul_si
             memcpy(out + p * width, from, width * sizeof *out);
             continue;
         }
-        for (size_t l = 0; l < width; l++)
-            out[p * width + l] = l < count ? from[l] : 0.0F;
+        for (size_t l = 0; l < width; l += 16) {
+            size_t there = l + 16 <= count ? 16 : l < count ? count - l : 0;
+            v16 x = there > 0 ? v16_load_n(from + l, there) : v16_set1(0.0F);
+            v16_store_n(out + p * width + l, x, width - l < 16 ? width - l : 16);
+        }
     }
 }
 
