@@ -70,7 +70,8 @@ static inline KERNELS_BOTH size_t row_bytes(enum row_format format, size_t d, si
  *   unique[n]                       of a place: its id's number, BATCH_NONE if absent
  *   unique_ids[n], unique_tables[n] of a number; m filled
  *   order[n]                        places by (number, place): those of number u are order[starts[u]] up to
- *   starts[n + 1]                   order[starts[u + 1]]; m + 1 filled; absent places are not listed
+ *   starts[n + 1]                   order[starts[u + 1]]; m + 1 filled; absent places are not listed. On a
+ *                                   CPU order may be NULL: neither is made
  *
  * What lies behind the filled part of an output is undefined. method: sort or hash; the results are the same.
  */

@@ -55,13 +55,6 @@ static struct dedupe_pair *sort_pairs(struct dedupe_pair *pairs, struct dedupe_p
     return pairs;
 }
 
-/* A new number: m, for the id at `place`. */
-LANES_INLINE void dedupe_add(const struct batch_dedupe *a, uint32_t m, size_t place, uint32_t table)
-{
-    a->unique_ids[m] = a->ids[place];
-    a->unique_tables[m] = table;
-}
-
 /* One table's places from `from` up to `to`; m numbers so far. Returns how many then. */
 static uint32_t dedupe_sorted(const struct batch_dedupe *a, uint32_t table, size_t from, size_t to,
                               uint32_t m)
@@ -82,7 +75,7 @@ static uint32_t dedupe_sorted(const struct batch_dedupe *a, uint32_t table, size
         if (a->unique[place] == BATCH_NONE)
             continue;
         if (a->unique[place] == place)
-            dedupe_add(a, m, place, table), a->unique[place] = m++;
+            a->unique_ids[m] = a->ids[place], a->unique_tables[m] = table, a->unique[place] = m++;
         else
             a->unique[place] = a->unique[a->unique[place]]; /* lies before, and has its number */
     }
@@ -93,26 +86,31 @@ static uint32_t dedupe_hashed(const struct batch_dedupe *a, uint32_t table, size
                               uint32_t m)
 {
     struct dedupe_pair *slots = a->scratch;
+    const uint64_t *ids = a->ids;
+    uint64_t *unique_ids = a->unique_ids;
+    uint32_t *unique = a->unique, *unique_tables = a->unique_tables;
     size_t mask = dedupe_slots(to - from) - 1, hashes[DEDUPE_AHEAD];
     memset(slots, 0, (mask + 1) * sizeof *slots);
     for (size_t first = from; first < to; first += DEDUPE_AHEAD) {
         size_t count = to - first < DEDUPE_AHEAD ? to - first : DEDUPE_AHEAD;
         for (size_t i = 0; i < count; i++) {
-            hashes[i] = (size_t)num_mix(a->ids[first + i]) & mask;
+            hashes[i] = (size_t)num_mix(ids[first + i]) & mask;
             __builtin_prefetch(&slots[hashes[i]], 1);
         }
         for (size_t i = 0; i < count; i++) {
             size_t place = first + i, at = hashes[i];
-            a->unique[place] = BATCH_NONE;
-            if (a->ids[place] == 0)
+            uint64_t id = ids[place];
+            unique[place] = BATCH_NONE;
+            if (id == 0)
                 continue;
-            while (slots[at].id != a->ids[place] && slots[at].id != 0)
+            while ((slots[at].id != id) & (slots[at].id != 0))
                 at = (at + 1) & mask;
-            if (slots[at].id == 0) {
-                slots[at] = (struct dedupe_pair){.id = a->ids[place], .place = m};
-                dedupe_add(a, m++, place, table);
-            }
-            a->unique[place] = slots[at].place;
+            /* Whether it is new is no processor's guess: a number is written either way, and counts if so. */
+            uint32_t is_old = slots[at].id != 0, number = m ^ ((m ^ slots[at].place) & -is_old);
+            slots[at] = (struct dedupe_pair){.id = id, .place = number};
+            unique_ids[m] = id, unique_tables[m] = table;
+            m += 1 - is_old;
+            unique[place] = number;
         }
     }
     return m;
@@ -121,23 +119,24 @@ static uint32_t dedupe_hashed(const struct batch_dedupe *a, uint32_t table, size
 /* order and starts: places counted by number, then dealt out in order. */
 static void dedupe_order(const struct batch_dedupe *a, uint32_t m)
 {
-    memset(a->starts, 0, ((size_t)m + 1) * sizeof *a->starts);
+    const uint32_t *unique = a->unique;
+    uint32_t *starts = a->starts, *order = a->order, sum = 0;
+    memset(starts, 0, ((size_t)m + 1) * sizeof *starts);
     for (size_t place = 0; place < a->n; place++) {
-        if (a->unique[place] != BATCH_NONE)
-            a->starts[a->unique[place]]++;
+        if (unique[place] != BATCH_NONE)
+            starts[unique[place]]++;
     }
-    uint32_t sum = 0;
     for (size_t u = 0; u <= m; u++) {
-        uint32_t count = a->starts[u];
-        a->starts[u] = sum;
+        uint32_t count = starts[u];
+        starts[u] = sum;
         sum += count;
     }
     for (size_t place = 0; place < a->n; place++) {
-        if (a->unique[place] != BATCH_NONE)
-            a->order[a->starts[a->unique[place]]++] = (uint32_t)place;
+        if (unique[place] != BATCH_NONE)
+            order[starts[unique[place]]++] = (uint32_t)place;
     }
-    memmove(a->starts + 1, a->starts, m * sizeof *a->starts); /* each has come to the next one's */
-    a->starts[0] = 0;
+    memmove(starts + 1, starts, m * sizeof *starts); /* each has come to the next one's */
+    starts[0] = 0;
 }
 
 static void batch_dedupe(struct batch_dedupe *a, void *stream)
@@ -156,5 +155,6 @@ static void batch_dedupe(struct batch_dedupe *a, void *stream)
                                      : dedupe_hashed(a, table, from, to, m);
     }
     a->count[0] = m;
-    dedupe_order(a, m);
+    if (a->order)
+        dedupe_order(a, m);
 }

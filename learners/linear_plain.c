@@ -135,7 +135,7 @@ static bool find_slowly(struct model *m, const struct call *c, struct plain *p, 
         if (row == NULL || table_is_expired(t, row))
             row = find_far(m, c, f, wanted[f].key, i);
         if (row != NULL && c->learns[i])
-            table_touch(t, row, c->seen[i], c->steps[i]);
+            table_touch(t, row, c->seen[i], c->steps[i], 1);
         has_absent |= row == NULL;
         p->places[f] = row != NULL ? table_payload(row) : without(m, p, f, i);
     }
@@ -161,7 +161,7 @@ static inline bool find(struct model *m, const struct call *c, struct plain *p, 
             others |= UINT64_C(1) << f;
             continue;
         }
-        table_touch_again(row, seen, step);
+        table_touch_again(row, seen, step, 1);
         p->places[f] = table_payload(row);
     }
     for (; others != 0; others &= others - 1) {
@@ -169,7 +169,7 @@ static inline bool find(struct model *m, const struct call *c, struct plain *p, 
         struct table_row *row = find_near(&wanted[f]);
         row = row == NULL ? find_far(m, c, f, wanted[f].key, i) : row;
         if (row != NULL)
-            table_touch(&m->tables[f], row, seen, step);
+            table_touch(&m->tables[f], row, seen, step, 1);
         has_absent |= row == NULL;
         p->places[f] = row != NULL ? table_payload(row) : without(m, p, f, i);
     }

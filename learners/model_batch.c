@@ -101,7 +101,10 @@ static void resolve_batch(struct model *m)
         }
     }
     for (uint32_t f = 0; f < m->options.fields; f++)
-        table_resolve_batch(&m->tables[f], b->keys + first[f], b->seen + first[f], first[f + 1] - first[f],
+        table_resolve_batch(&m->tables[f],
+                            &(struct table_sightings){.keys = b->keys + first[f],
+                                                      .seen = b->seen + first[f],
+                                                      .n = first[f + 1] - first[f]},
                             (uint32_t)m->steps + 1, b->found + first[f], b->is_known + first[f]);
 }
 

@@ -181,24 +181,42 @@ static void forget(struct model *m, struct rows_seen *seen)
     train_host_free(&m->train->device, seen->bytes);
 }
 
-static bool see_ids(struct model *m, const struct train_group *g, struct rows_seen *seen)
+/* Those of a group of m's own, whose first table is number `table` of the group that is seen. */
+static bool add_ids(struct model *m, const struct train_group *g, uint32_t table, struct rows_seen *seen)
 {
     const struct train_device *d = &m->train->device;
-    size_t most = g->places_max;
-    seen->ids =
-        train_host_new(d, most * (sizeof *seen->ids + sizeof *seen->rows + sizeof *seen->tables), &m->error);
+    uint32_t at = seen->count, count;
+    train_copy(d, seen->tables + at, g->count, sizeof *g->count);
+    if (!train_wait(d, &m->error))
+        return false;
+    count = seen->tables[at];
+    train_copy(d, seen->ids + at, g->unique_ids, count * sizeof *seen->ids);
+    train_copy(d, seen->rows + at, (const void *)g->rows, count * sizeof *seen->rows);
+    train_copy(d, seen->tables + at, g->unique_tables, count * sizeof *seen->tables);
+    seen->count += count;
+    if (!train_wait(d, &m->error))
+        return false;
+    for (; at < seen->count; at++)
+        seen->tables[at] += table;
+    return true;
+}
+
+/* g: a group of the GPU's, whose fields are a group each on a CPU. */
+static bool see_ids(struct model *m, const struct train_group *g, struct rows_seen *seen)
+{
+    size_t most = g->places_max + 1, each = sizeof *seen->ids + sizeof *seen->rows + sizeof *seen->tables;
+    seen->ids = train_host_new(&m->train->device, most * each, &m->error);
     if (!seen->ids)
         return false;
     seen->rows = (void **)(void *)(seen->ids + most);
     seen->tables = (uint32_t *)(void *)(seen->rows + most);
-    train_copy(d, seen->tables, g->count, sizeof *g->count);
-    if (!train_wait(d, &m->error))
-        return false;
-    seen->count = seen->tables[0];
-    train_copy(d, seen->ids, g->unique_ids, seen->count * sizeof *seen->ids);
-    train_copy(d, seen->rows, (const void *)g->rows, seen->count * sizeof *seen->rows);
-    train_copy(d, seen->tables, g->unique_tables, seen->count * sizeof *seen->tables);
-    return train_wait(d, &m->error);
+    bool is_good = true;
+    for (uint32_t i = 0; i < m->train->groups_count && is_good; i++) {
+        const struct train_group *own = &m->train->groups[i];
+        if (own->first >= g->first && own->first < g->first + g->fields)
+            is_good = add_ids(m, own, own->first - g->first, seen);
+    }
+    return is_good;
 }
 
 static bool see_rows(struct model *m, const struct train_group *g, struct rows_seen *seen)
@@ -298,9 +316,10 @@ static void compare_seen(struct model *m, const struct train_group *g, const str
 static void compare_rows(struct model *m, uint32_t group)
 {
     struct model *s = m->compare->shadow;
+    const struct train_group *g = &m->train->groups[group];
     struct rows_seen ours = {0}, theirs = {0};
-    if (see_rows(m, &m->train->groups[group], &ours) && see_rows(s, &s->train->groups[group], &theirs))
-        compare_seen(m, &m->train->groups[group], &ours, &theirs);
+    if (see_rows(m, g, &ours) && see_rows(s, g, &theirs))
+        compare_seen(m, g, &ours, &theirs);
     forget(m, &ours);
     forget(s, &theirs);
 }

@@ -193,7 +193,7 @@ static inline void lookahead_touch(struct model *m, const struct call *c, uint32
     struct table *t = &m->tables[f];
     struct table_row *row = m->resolved[f][i];
     if (row && c->learns[i] && !table_is_eager(t))
-        table_touch(t, row, c->seen[i], c->steps[i]);
+        table_touch(t, row, c->seen[i], c->steps[i], 1);
 }
 
 /* model_cold.c: before rows are looked up event by event: the call's keys. */

@@ -406,7 +406,7 @@ static void resolve_tile(struct table *t, const uint64_t *keys, const uint32_t *
             continue;
         size_t late = i - behind;
         if (likely(out[late] && (!learns || learns[late]))) {
-            table_touch(t, out[late], seen[late], steps[late]);
+            table_touch(t, out[late], seen[late], steps[late], 1);
         }
     }
 }

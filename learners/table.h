@@ -156,9 +156,20 @@ void table_resolve(struct table *table, const uint64_t *keys, const uint32_t *se
 void table_look(struct table *table, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,
                 const uint8_t *learns, size_t n, bool touches, struct table_row **out);
 
+/* What a step of several events sees: n keys in record order, duplicates and absent ones (0) among them. */
+struct table_sightings {
+    const uint64_t *keys;
+    const uint32_t *seen;   /* event time in seconds: the latest of a key's */
+    const uint32_t *counts; /* sightings of each; NULL: one */
+    /* Where a row was when it was last looked up, NULL: none; of this table, which has not shrunk since.
+     * NULL: nobody has looked. May be `out`. */
+    struct table_row *const *rows;
+    size_t n;
+};
+
 /*
- * The sightings of one step of several events, n of them in record order, duplicates and absent keys (0)
- * among them. The rule, the same on a GPU (gpu_table.h, resolve); a key's k sightings count as one:
+ * All sightings of one step at once. The rule, the same on a GPU (gpu_table.h, resolve); a key's k sightings
+ * count as one:
  *   1. A key that has a row: count += k, seen = the latest, step. A row that has expired, and was not used by
  *      this step, goes: it counts as not there.
  *   2. The other keys, if admit_after > 1: all are counted as sketch_add_batch says. Those whose estimate
@@ -172,8 +183,8 @@ void table_look(struct table *table, const uint64_t *keys, const uint32_t *seen,
  * it before. `waiting` and `refused` count sightings. Pointers: as of table_resolve; those of an inline table
  * until the next sighting of another call.
  */
-void table_resolve_batch(struct table *table, const uint64_t *keys, const uint32_t *seen, size_t n,
-                         uint32_t step, struct table_row **out, uint8_t *is_known);
+void table_resolve_batch(struct table *table, const struct table_sightings *in, uint32_t step,
+                         struct table_row **out, uint8_t *is_known);
 
 /* Looks a key up; no sighting. NULL if there is no row or it has expired; a cold one is not seen
  * (table_warm). */

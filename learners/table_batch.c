@@ -84,9 +84,14 @@ static struct table_row *find_row(const struct table *t, uint64_t key, uint64_t 
     return slot ? table_slot_row(t, slot) : NULL;
 }
 
+static uint32_t sightings_of(const struct table_sightings *in, size_t i)
+{
+    return in->counts ? in->counts[i] : 1;
+}
+
 /* A sighting of a row that may have gone since it was found, or may have to go now. NULL: it is not there. */
 static struct table_row *touch(struct table *t, struct table_row *row, uint64_t key, uint64_t hash,
-                               uint32_t seen, uint32_t step)
+                               uint32_t seen, uint32_t step, uint32_t times)
 {
     if (row->key != key) /* an earlier sighting of it took it away */
         return NULL;
@@ -95,18 +100,19 @@ static struct table_row *touch(struct table *t, struct table_row *row, uint64_t 
         t->stats.expired++;
         return NULL;
     }
-    table_touch(t, row, seen, step);
+    table_touch(t, row, seen, step, times);
     return row;
 }
 
 /*
  * Finds and touches what is there, lists what is not; returns how many. Slots are asked for LOOK_AHEAD keys
- * ahead, and rows that lie apart are touched TOUCH_BEHIND keys after they were asked for; a row in its slot
- * at once, since it moves when another one goes.
+ * ahead (those of who has looked lately are at hand), and rows that lie apart are touched TOUCH_BEHIND keys
+ * after they were asked for; a row in its slot at once, since it moves when another one goes.
  */
-static size_t look(struct table *t, const uint64_t *keys, const uint32_t *seen, size_t n, uint32_t step,
-                   struct table_row **out)
+static size_t look(struct table *t, const struct table_sightings *in, uint32_t step, struct table_row **out)
 {
+    const uint64_t *keys = in->keys;
+    size_t n = in->n;
     uint64_t hashes[TILE];
     bool is_inline = t->options.is_inline;
     size_t behind = is_inline ? 0 : TOUCH_BEHIND, missing = 0;
@@ -114,13 +120,15 @@ static size_t look(struct table *t, const uint64_t *keys, const uint32_t *seen, 
         size_t count = MIN(n - first, (size_t)TILE);
         for (size_t i = 0; i < count; i++)
             hashes[i] = table_hash(t, keys[first + i]);
-        for (size_t i = 0; i < MIN(count, (size_t)LOOK_AHEAD); i++)
+        for (size_t i = 0; i < MIN(count, (size_t)LOOK_AHEAD) && !in->rows; i++)
             table_prefetch(t, hashes[i], is_inline, t->slot_bytes);
         for (size_t i = 0; i < count + behind; i++) {
-            if (i + LOOK_AHEAD < count)
+            if (i + LOOK_AHEAD < count && !in->rows)
                 table_prefetch(t, hashes[i + LOOK_AHEAD], is_inline, t->slot_bytes);
             if (i < count) {
-                struct table_row *row = find_row(t, keys[first + i], hashes[i]);
+                struct table_row *row = in->rows ? in->rows[first + i] : NULL;
+                if (row == NULL || row->key != keys[first + i])
+                    row = find_row(t, keys[first + i], hashes[i]);
                 out[first + i] = row;
                 if (!is_inline)
                     prefetch_line(row);
@@ -130,7 +138,8 @@ static size_t look(struct table *t, const uint64_t *keys, const uint32_t *seen, 
             size_t late = first + i - behind;
             uint64_t key = keys[late];
             if (likely(out[late] != NULL))
-                out[late] = touch(t, out[late], key, hashes[i - behind], seen[late], step);
+                out[late] = touch(t, out[late], key, hashes[i - behind], in->seen[late], step,
+                                  sightings_of(in, late));
             if (unlikely(out[late] == NULL) && key != 0)
                 t->batch->missing[missing++] = (uint32_t)late;
         }
@@ -139,7 +148,7 @@ static size_t look(struct table *t, const uint64_t *keys, const uint32_t *seen, 
 }
 
 /* The distinct keys of the missing places, how often each is among them, and its latest sighting. */
-static size_t collect(struct table *t, const uint64_t *keys, const uint32_t *seen, size_t missing)
+static size_t collect(struct table *t, const struct table_sightings *in, size_t missing)
 {
     struct table_batch *b = t->batch;
     size_t size = 64, count = 0;
@@ -148,7 +157,7 @@ static size_t collect(struct table *t, const uint64_t *keys, const uint32_t *see
     memset(b->map, 0, size * sizeof *b->map);
     for (size_t i = 0; i < missing; i++) {
         uint32_t place = b->missing[i], number;
-        uint64_t key = keys[place], hash = table_hash(t, key);
+        uint64_t key = in->keys[place], hash = table_hash(t, key);
         size_t at = hash & (size - 1);
         while ((number = b->map[at]) != 0 && b->keys[number - 1] != key)
             at = (at + 1) & (size - 1);
@@ -159,8 +168,8 @@ static size_t collect(struct table *t, const uint64_t *keys, const uint32_t *see
             b->counts[number - 1] = b->seen[number - 1] = 0;
         }
         b->number[i] = --number;
-        b->counts[number]++;
-        b->seen[number] = MAX(b->seen[number], seen[place]);
+        b->counts[number] += sightings_of(in, place);
+        b->seen[number] = MAX(b->seen[number], in->seen[place]);
     }
     return count;
 }
@@ -188,22 +197,23 @@ static void admit(struct table *t, size_t count, uint32_t step)
     }
 }
 
-void table_resolve_batch(struct table *t, const uint64_t *keys, const uint32_t *seen, size_t n, uint32_t step,
+void table_resolve_batch(struct table *t, const struct table_sightings *in, uint32_t step,
                          struct table_row **out, uint8_t *is_known)
 {
+    size_t n = in->n;
     struct table_batch *b = need(t, n);
     uint64_t gone = t->stats.expired + t->stats.evicted, made = t->stats.inserted;
-    table_warm(t, keys, n, step);
+    table_warm(t, in->keys, n, step);
     table_begin(t);
-    size_t missing = look(t, keys, seen, n, step, out);
+    size_t missing = look(t, in, step, out);
     for (size_t i = 0; i < n && is_known; i++)
         is_known[i] = out[i] != NULL;
     if (missing > 0) {
-        admit(t, collect(t, keys, seen, missing), step);
+        admit(t, collect(t, in, missing), step);
         for (size_t i = 0; i < missing; i++)
             out[b->missing[i]] = b->rows[b->number[i]];
     }
     bool has_moved = t->stats.expired + t->stats.evicted != gone || t->stats.inserted != made;
     for (size_t i = 0; i < n && t->options.is_inline && has_moved; i++)
-        out[i] = find_row(t, keys[i], table_hash(t, keys[i]));
+        out[i] = find_row(t, in->keys[i], table_hash(t, in->keys[i]));
 }

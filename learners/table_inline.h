@@ -112,19 +112,20 @@ static inline struct table_row *table_sight(struct table *t, uint64_t key, uint6
     return table_sight_slow(t, key, hash, step, learns);
 }
 
-/* A sighting of a row that changed in this epoch before. */
-static inline void table_touch_again(struct table_row *row, uint32_t seen, uint32_t step)
+/* So many sightings, up to `seen`, of a row that changed in this epoch before. */
+static inline void table_touch_again(struct table_row *row, uint32_t seen, uint32_t step, uint32_t times)
 {
-    row->count += row->count != UINT32_MAX;
+    row->count += MIN(times, UINT32_MAX - row->count);
     row->seen = MAX(row->seen, seen);
     row->step = step;
 }
 
-static inline void table_touch(struct table *t, struct table_row *row, uint32_t seen, uint32_t step)
+static inline void table_touch(struct table *t, struct table_row *row, uint32_t seen, uint32_t step,
+                               uint32_t times)
 {
     if (unlikely(row->epoch != t->epoch))
         table_mark_changed(t, row);
-    table_touch_again(row, seen, step);
+    table_touch_again(row, seen, step, times);
 }
 
 #endif

@@ -10,37 +10,24 @@ struct some_fields {
     const uint32_t *numbers, *offsets;
 };
 
-/* numbers: of each place which row it is; the places of a group begin at its own 0, and without offsets they
- * are the bags. */
-static struct some_fields fields_from(const struct train *t, const struct train_group *g,
-                                      const struct piece *p, uint32_t first, uint32_t count)
+/* The next of them after `fields` (zeros: the first); false: there are none. numbers: of each place; the
+ * places of a group begin at its own 0, and without offsets they are the bags. */
+static bool next_fields(const struct train_group *g, const struct piece *p, struct some_fields *fields)
 {
-    const uint32_t *offsets = offsets_of(g, p->in), *numbers = p->by_number ? g->unique : t->iota;
-    size_t bag = (size_t)first * p->in->n + p->from;
-    return (struct some_fields){.first = first,
-                                .count = count,
-                                .numbers = offsets ? numbers : numbers + bag,
-                                .offsets = offsets ? offsets + bag : NULL};
-}
-
-/* The next of them after `fields` (zeros: the first); false: there are none. */
-static bool next_fields(const struct train *t, const struct train_group *g, const struct piece *p,
-                        struct some_fields *fields)
-{
+    const uint32_t *offsets = offsets_of(g, p->in);
     uint32_t first = fields->first + fields->count;
-    *fields = fields_from(t, g, p, first, p->n == p->in->n ? g->fields : 1);
+    size_t bag = (size_t)first * p->in->n + p->from;
+    *fields = (struct some_fields){.first = first,
+                                   .count = p->n == p->in->n ? g->fields : 1,
+                                   .numbers = offsets ? g->unique : g->unique + bag,
+                                   .offsets = offsets ? offsets + bag : NULL};
     return first < g->fields;
-}
-
-static void *const *rows_of(const struct train_group *g, const struct piece *p)
-{
-    return p->by_number ? g->known : g->found;
 }
 
 static void gather_fields(struct train *t, const struct train_group *g, const struct piece *p,
                           const struct some_fields *fields)
 {
-    struct batch_gather_pool a = {.rows = (const void *const *)rows_of(g, p),
+    struct batch_gather_pool a = {.rows = (const void *const *)g->known,
                                   .unique = fields->numbers,
                                   .offsets = fields->offsets,
                                   .bags = fields->count * p->n,
@@ -50,42 +37,34 @@ static void gather_fields(struct train *t, const struct train_group *g, const st
                                   .format = t->rows.format,
                                   .is_mean = p->in->has_lists,
                                   .out = net_values(&t->net, t->net.input) + t->net.vectors_from +
-                                         (size_t)fields->first * t->net.options.dim};
+                                         ((size_t)g->first + fields->first) * t->net.options.dim};
     t->device.kernels->gather_pool(&a, t->device.stream);
+}
+
+static void read_weights(struct train *t, const struct train_group *g, const struct piece *p)
+{
+    struct batch_weights_read a = {.of = weights_of(t, g->known, linear_at(t, g)),
+                                   .count = g->count,
+                                   .n = places_of(g, p->in),
+                                   .out = g->weights};
+    t->device.kernels->weights_read(&a, t->device.stream);
 }
 
 struct gathered {
     struct train *t;
-    const struct train_group *g;
     const struct piece *p;
 };
 
-static void gather_field(void *of, uint32_t field, unsigned who)
+/* Vectors into the matrix, and linear weights of the numbers. */
+static void gather_group(void *of, uint32_t group, unsigned who)
 {
     (void)who;
     const struct gathered *w = of;
-    struct some_fields fields = fields_from(w->t, w->g, w->p, field, 1);
-    gather_fields(w->t, w->g, w->p, &fields);
-}
-
-static void gather(struct train *t, const struct train_group *g, const struct piece *p)
-{
-    if (train_shares(t, p->n)) {
-        share_run(t->net.team, g->fields, gather_field, &(struct gathered){t, g, p});
-        return;
-    }
-    for (struct some_fields fields = {0}; next_fields(t, g, p, &fields);)
-        gather_fields(t, g, p, &fields);
-}
-
-static void read_weights(struct train *t, struct train_group *g, const struct piece *p)
-{
-    uint32_t places = places_of(g, p->in);
-    struct batch_weights_read a = {.of = weights_of(t, rows_of(g, p), linear_at(t, g)),
-                                   .count = p->by_number ? g->count : t->iota + places, /* iota[n] is n */
-                                   .n = places,
-                                   .out = g->weights};
-    t->device.kernels->weights_read(&a, t->device.stream);
+    const struct train_group *g = &w->t->groups[group];
+    for (struct some_fields fields = {0}; g->has_vectors && next_fields(g, w->p, &fields);)
+        gather_fields(w->t, g, w->p, &fields);
+    if (has_linear(w->t) && w->p->from == 0)
+        read_weights(w->t, g, w->p);
 }
 
 static void read_numbers(struct train *t)
@@ -118,10 +97,17 @@ static void add_linear(struct train *t, const struct train_group *g, const struc
     t->device.kernels->weights_forward(&a, t->device.stream);
 }
 
-static void forward_linear(struct train *t, const struct train_group *g, const struct piece *p, bool is_first)
+static void forward_linear(struct train *t, const struct piece *p)
 {
-    for (struct some_fields fields = {0}; next_fields(t, g, p, &fields); is_first = false)
-        add_linear(t, g, p, &fields, is_first);
+    bool is_first = true;
+    read_numbers(t);
+    for (uint32_t i = 0; i < t->groups_count; i++) {
+        const struct train_group *g = &t->groups[i];
+        for (struct some_fields fields = {0}; next_fields(g, p, &fields); is_first = false)
+            add_linear(t, g, p, &fields, is_first);
+    }
+    if (is_first)
+        add_linear(t, NULL, p, &(struct some_fields){0}, true);
 }
 
 static void pack_numbers(struct train *t, const struct piece *p)
@@ -186,25 +172,13 @@ static void judge_trial(struct train *t, const struct piece *p)
 
 void train_forward(struct train *t, const struct piece *p)
 {
-    bool is_first = true;
     t->net.first = p->first;
+    share_apart(train_shares(t, p->n) ? t->net.team : NULL, t->groups_count, gather_group,
+                &(struct gathered){t, p});
     if (has_linear(t))
-        read_numbers(t);
+        forward_linear(t, p);
     else
         train_fill(&t->device, t->logits, 0, t->logits_bytes);
-    for (uint32_t i = 0; i < t->groups_count; i++) {
-        struct train_group *g = &t->groups[i];
-        if (g->has_vectors)
-            gather(t, g, p);
-        if (!has_linear(t))
-            continue;
-        if (p->from == 0)
-            read_weights(t, g, p);
-        forward_linear(t, g, p, is_first);
-        is_first = false;
-    }
-    if (has_linear(t) && is_first)
-        add_linear(t, NULL, p, &(struct some_fields){0}, true);
     pack_numbers(t, p);
     struct batch_interaction a = interaction_of(t, p);
     a.logits = t->logits + p->first, a.adds = true;

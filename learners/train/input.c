@@ -16,11 +16,12 @@ static size_t lay_out(const struct train_input *in, struct train_columns *c, uns
 {
     const struct model_options *o = in->options;
     size_t used = 0, n = in->capacity, places = in->places_max;
-    size_t ids = take(&used, places, sizeof *c->ids), tables = take(&used, o->fields + 2, sizeof *c->tables);
+    size_t ids = take(&used, places, sizeof *c->ids),
+           tables = take(&used, 2 * (size_t)o->fields + 1, sizeof *c->tables);
     size_t seen = take(&used, places, sizeof *c->seen);
     size_t event = take(&used, places, sizeof *c->event);
     size_t bag = take(&used, places, sizeof *c->bag);
-    size_t offsets = take(&used, in->has_lists ? o->fields * n + 2 : 0, sizeof *c->offsets);
+    size_t offsets = take(&used, in->has_lists ? o->fields * (n + 1) + 1 : 0, sizeof *c->offsets);
     size_t scales = take(&used, in->has_lists ? places : 0, sizeof *c->scales);
     size_t numbers = take(&used, (o->dense + 1) * n, sizeof *c->numbers);
     size_t labels = take(&used, MAX(o->labels, 1U) * n, sizeof *c->labels);
@@ -62,13 +63,20 @@ static void fill_places(struct train_input *in)
     }
 }
 
+uint32_t train_group_of(const struct model_options *options, const struct train_device *device,
+                        uint32_t field)
+{
+    if (!device->api)
+        return field;
+    return options->vectors > 0 && field >= options->vectors;
+}
+
 void train_input_shape(struct train_input *in, const struct model_options *options,
                        const struct train_device *device, uint32_t capacity, const struct net *net)
 {
     *in = (struct train_input){.options = options,
                                .device = device,
                                .capacity = capacity,
-                               .split = options->vectors > 0 ? options->vectors : options->fields,
                                .vectors_from = net->vectors_from,
                                .vector_floats = net->options.dim,
                                .stride = net->input->stride};
@@ -76,6 +84,7 @@ void train_input_shape(struct train_input *in, const struct model_options *optio
         size_t each = options->is_list[f] ? MODEL_LIST_MAX : 1;
         in->has_lists = in->has_lists || options->is_list[f];
         in->places_max += each * capacity;
+        in->group_of[f] = train_group_of(options, device, f);
     }
     in->bytes = lay_out(in, &in->host, NULL);
 }
@@ -202,16 +211,17 @@ void train_input_add(struct train_input *in, const struct train_events *events, 
 /* --- and become places ------------------------------------------------------------------------------------
  */
 
-/* Places of field f, the first being `place` of its group; the same among all of them is first + place. */
-static void spread_field(struct train_input *in, uint32_t f, size_t first, uint32_t *place, uint32_t *offsets)
+/* Places of field f, `before` places of its group having come; the first of them is `first` of all. */
+static uint32_t spread_field(struct train_input *in, uint32_t f, size_t first, uint32_t before,
+                             uint32_t *offsets)
 {
     struct train_columns *c = &in->host;
     const uint32_t *own = in->field_offsets[f];
+    size_t at = first;
     for (uint32_t e = 0; e < in->n; e++) {
         uint32_t from = own ? own[e] : e, count = own ? own[e + 1] - from : 1;
-        offsets[e] = *place;
-        for (uint32_t i = 0; i < count; i++, (*place)++) {
-            size_t at = first + *place;
+        offsets[e] = before + (uint32_t)(at - first);
+        for (uint32_t i = 0; i < count; i++, at++) {
             c->ids[at] = in->field_ids[f][from + i];
             c->seen[at] = in->event_seen[e];
             c->event[at] = e;
@@ -219,18 +229,23 @@ static void spread_field(struct train_input *in, uint32_t f, size_t first, uint3
             c->scales[at] = 1.0F / (float)count;
         }
     }
+    return (uint32_t)(at - first);
 }
 
-static void spread_group(struct train_input *in, uint32_t first, uint32_t fields)
+static void spread(struct train_input *in)
 {
-    uint32_t *tables = in->host.tables + train_input_tables(in, first), place = 0;
-    uint32_t *offsets = in->host.offsets + train_input_offsets(in, first);
-    size_t begin = train_input_first(in, first);
-    for (uint32_t f = 0; f < fields; f++) {
-        tables[f] = place;
-        spread_field(in, first + f, begin, &place, offsets + (size_t)f * in->n);
+    size_t first = 0;
+    for (uint32_t f = 0, places = 0; f < in->options->fields; f++) {
+        if (f > 0 && in->group_of[f] != in->group_of[f - 1])
+            places = 0;
+        uint32_t *tables = in->host.tables + train_input_tables(in, f);
+        uint32_t *offsets = in->host.offsets + train_input_offsets(in, f);
+        in->first_of[f] = first;
+        tables[0] = places;
+        uint32_t count = spread_field(in, f, first, places, offsets);
+        first += count, places += count;
+        tables[1] = offsets[in->n] = places; /* the next field of the group writes the same */
     }
-    tables[fields] = offsets[(size_t)fields * in->n] = place;
 }
 
 /* One id an event: fields of what is not a full batch move together. */
@@ -238,28 +253,26 @@ static void close_gaps(struct train_input *in)
 {
     struct train_columns *c = &in->host;
     uint32_t fields = in->options->fields, n = in->n;
-    for (uint32_t f = 0; f < fields; f++) {
+    for (uint32_t f = 0, places = 0; f < fields; f++, places += n) {
+        uint32_t *tables = c->tables + train_input_tables(in, f);
+        if (f > 0 && in->group_of[f] != in->group_of[f - 1])
+            places = 0;
+        tables[0] = places, tables[1] = places + n;
         if (n < in->capacity && f > 0)
             memmove(c->ids + (size_t)f * n, in->field_ids[f], n * sizeof *c->ids);
         memcpy(c->seen + (size_t)f * n, in->event_seen, n * sizeof *c->seen);
+        in->first_of[f] = (size_t)f * n;
     }
-    for (uint32_t f = 0; f <= in->split; f++)
-        c->tables[f] = f * n;
-    for (uint32_t f = in->split; f <= fields; f++)
-        c->tables[f + 1] = (f - in->split) * n;
 }
 
 void train_input_finish(struct train_input *in, bool learns)
 {
     if (learns)
         fill_places(in);
-    if (in->has_lists) {
-        spread_group(in, 0, in->split);
-        if (in->split < in->options->fields)
-            spread_group(in, in->split, in->options->fields - in->split);
-    } else {
+    if (in->has_lists)
+        spread(in);
+    else
         close_gaps(in);
-    }
     if (in->device->api)
         train_copy(in->device, in->there.ids, in->block, in->bytes);
 }

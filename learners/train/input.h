@@ -3,9 +3,10 @@
  * same columns on the device. Two of them: the batch in progress, whose events wait for their step, and the
  * call, whose events are predicted.
  *
- * Places: ids lie field after field, those of a field in the order of events, lists spread out. Fields are in
- * one group or two: those with vectors, and those with a linear weight alone; each is looked up as one set of
- * tables, so that its places count from 0.
+ * Places: ids lie field after field, those of a field in the order of events, lists spread out. Each field is
+ * of a group, whose places count from 0, and whose tables are looked up together: on a GPU there are one
+ * group or two, the fields with vectors and those with a linear weight alone; on a CPU a field is its own, so
+ * that another thread can do some of them.
  */
 #ifndef LEARNERS_TRAIN_INPUT_H
 #define LEARNERS_TRAIN_INPUT_H
@@ -18,7 +19,7 @@
 struct train_columns {
     uint64_t *ids;     /* [places] 0: absent */
     uint32_t *tables;  /* [group's fields + 1] where the places of each field begin in its group: a group's
-                          behind  the other's */
+                          behind the other's */
     uint32_t *offsets; /* [group's fields * n + 1] likewise, of bag field * n + event; NULL: no lists */
     uint32_t *seen;    /* [places] event time in seconds */
     uint32_t *event;   /* [places] */
@@ -36,7 +37,8 @@ struct train_input {
     uint32_t capacity, n;
     uint32_t placed; /* events that event[] and bag[] are for, where there are no lists; 0: none */
     uint32_t vectors_from, vector_floats, stride; /* of the input matrix */
-    uint32_t split;                               /* fields of the first group */
+    uint32_t group_of[MODEL_FIELDS_MAX];          /* the number of a field's group */
+    size_t first_of[MODEL_FIELDS_MAX];            /* a field's first place among those of all groups */
     bool has_lists;
     size_t places_max, bytes;
     unsigned char *block;             /* host memory of `host` */
@@ -46,6 +48,10 @@ struct train_input {
     uint32_t *field_offsets[MODEL_FIELDS_MAX]; /* [capacity + 1]; NULL: no list */
     uint32_t *event_seen;                      /* [capacity] */
 };
+
+/* Which group a field is of. */
+uint32_t train_group_of(const struct model_options *options, const struct train_device *device,
+                        uint32_t field);
 
 /* Its shape, and how many bytes its host memory will be, without any. Then train_input_make takes that
  * (false: error), and train_input_take the device's part, in both walks (memory.h). */
@@ -75,15 +81,15 @@ void train_input_finish(struct train_input *in, bool learns);
  * are, its part of `tables` and of `offsets`. */
 static inline size_t train_input_first(const struct train_input *in, uint32_t first)
 {
-    return first == 0 ? 0 : in->host.tables[in->split];
+    return in->first_of[first];
 }
 static inline size_t train_input_tables(const struct train_input *in, uint32_t first)
 {
-    return first == 0 ? 0 : in->split + 1;
+    return first + in->group_of[first];
 }
 static inline size_t train_input_offsets(const struct train_input *in, uint32_t first)
 {
-    return first == 0 ? 0 : (size_t)in->split * in->n + 1;
+    return (size_t)first * in->n + in->group_of[first];
 }
 static inline uint32_t train_input_places(const struct train_input *in, uint32_t first, uint32_t fields)
 {

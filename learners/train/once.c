@@ -6,7 +6,7 @@
 void train_add(struct train *t, const struct train_events *events, uint32_t from, uint32_t to)
 {
     train_input_add(&t->batch, events, from, to);
-    t->is_forward = false;
+    t->is_forward = t->is_numbered = false;
 }
 
 /* What one event left behind on its way forward, to another's place. */
@@ -25,6 +25,7 @@ bool train_learn(struct train *t, const struct train_events *events, uint32_t fr
     t->is_forward = t->call_at > 0 && !trial_runs(t) && (t->is_forward || place == 0);
     bool all_learn = memchr(events->learns + from, 0, n) == NULL;
     uint32_t first = t->is_forward && all_learn ? place : t->call_at;
+    t->is_numbered = place == 0 && all_learn;
     if (!train_predict_at(t, events, from, to, first, logits, error))
         return false;
     train_input_add(&t->batch, events, from, to);

@@ -8,11 +8,12 @@
 struct rows_cpu {
     struct table *tables;                  /* of all fields, the model's */
     size_t vector_at;                      /* in a payload; 0: no vectors */
-    struct table_row **found;              /* scratch, of each place of a batch */
-    uint32_t *steps;                       /* scratch, of each place of a call */
     uint32_t seen_least[MODEL_FIELDS_MAX]; /* of each table's rows that were found since the last step */
     uint8_t *none;                         /* zeros: nobody learns */
-    uint8_t *is_known;                     /* scratch, of each place of a batch: as table_resolve_batch */
+    /* Scratch, of each number of a field from its first place on. */
+    struct table_row **found;
+    uint32_t *steps, *seen, *counts;
+    uint8_t *is_known;
 };
 
 /* places_max: of a batch or a call. The tables stay the model's. */

@@ -46,7 +46,6 @@ struct train_rows rows_gpu_of(struct rows_gpu *rows)
     return (struct train_rows){.of = rows,
                                .linear_at = rows->linear_at,
                                .format = rows->format,
-                               .finds_numbers = true,
                                .resolve = rows_resolve,
                                .find = rows_find};
 }

@@ -8,15 +8,21 @@ struct shared {
     share_piece *piece;
     void *of;
     uint32_t count;
-    atomic_uint begun;
+    bool is_apart;
+    _Atomic(uint64_t) begun; /* by the owner; HELPERS times as many by the helper */
 };
+
+static const uint64_t HELPERS = UINT64_C(1) << 32;
 
 static bool do_next(struct shared *s, unsigned who)
 {
-    uint32_t number = atomic_fetch_add_explicit(&s->begun, 1, memory_order_relaxed);
-    if (number >= s->count)
+    uint64_t one = who == SHARE_HELPER ? HELPERS : 1;
+    uint64_t begun = atomic_fetch_add_explicit(&s->begun, one, memory_order_relaxed);
+    uint64_t owners = begun % HELPERS, helpers = begun / HELPERS;
+    if (owners + helpers >= s->count)
         return false;
-    s->piece(s->of, number, who);
+    uint64_t number = !s->is_apart ? owners + helpers : who == SHARE_OWNER ? owners : s->count - 1 - helpers;
+    s->piece(s->of, (uint32_t)number, who);
     return true;
 }
 
@@ -25,14 +31,23 @@ static bool help(void *argument)
     return do_next(argument, SHARE_HELPER);
 }
 
-void share_run(struct team *team, uint32_t count, share_piece *piece, void *of)
+static void run(struct team *team, struct shared *s)
 {
-    struct shared s = {.piece = piece, .of = of, .count = count};
-    bool is_shared = team != NULL && count > 1;
+    bool is_shared = team != NULL && s->count > 1;
     if (is_shared)
-        team_open(team, help, &s);
-    while (do_next(&s, SHARE_OWNER)) {
+        team_open(team, help, s);
+    while (do_next(s, SHARE_OWNER)) {
     }
     if (is_shared)
         team_close(team);
+}
+
+void share_run(struct team *team, uint32_t count, share_piece *piece, void *of)
+{
+    run(team, &(struct shared){.piece = piece, .of = of, .count = count});
+}
+
+void share_apart(struct team *team, uint32_t count, share_piece *piece, void *of)
+{
+    run(team, &(struct shared){.piece = piece, .of = of, .count = count, .is_apart = true});
 }

@@ -18,4 +18,8 @@ typedef void share_piece(void *of, uint32_t number, unsigned who);
 /* The owner's thread: returns when all pieces are done. team NULL: alone, each after the other. */
 void share_run(struct team *team, uint32_t count, share_piece *piece, void *of);
 
+/* Likewise, but in any order: the owner begins with the first piece and the helper with the last, so that in
+ * the next call most pieces come back to who did them, in whose cache their memory is. */
+void share_apart(struct team *team, uint32_t count, share_piece *piece, void *of);
+
 #endif

@@ -5,9 +5,9 @@
 
 #include <math.h>
 
-enum { UPDATE_NUMBERS = 256 }; /* that one thread takes at a time */
-
-static void dedupe(struct train *t, const struct train_group *g, const struct train_input *in)
+/* has_order: of a step. On a GPU it always has. */
+static void dedupe(struct train *t, const struct train_group *g, const struct train_input *in, bool has_order,
+                   unsigned who)
 {
     struct batch_dedupe a = {.ids = in->there.ids + train_input_first(in, g->first),
                              .tables = in->there.tables + train_input_tables(in, g->first),
@@ -18,9 +18,9 @@ static void dedupe(struct train *t, const struct train_group *g, const struct tr
                              .unique = g->unique,
                              .unique_ids = g->unique_ids,
                              .unique_tables = g->unique_tables,
-                             .order = g->order,
+                             .order = has_order || t->device.api ? g->order : NULL,
                              .starts = g->starts,
-                             .scratch = t->scratch,
+                             .scratch = t->scratch[who],
                              .scratch_bytes = t->scratch_bytes};
     t->device.kernels->dedupe(&a, t->device.stream);
 }
@@ -50,10 +50,10 @@ static uint64_t digest_of(uint64_t digest, const void *data, size_t bytes)
 static uint64_t arguments_of(const struct train *t, const struct train_input *in, enum work_kind kind)
 {
     const struct model_options *o = t->options;
-    uint64_t sizes[4 + ARRAY_COUNT(t->groups)] = {kind, in->n, t->net.options.precision, trial_runs(t)};
+    uint64_t sizes[4 + MODEL_FIELDS_MAX] = {kind, in->n, t->net.options.precision, trial_runs(t)};
     for (uint32_t i = 0; i < t->groups_count; i++)
         sizes[4 + i] = places_of(&t->groups[i], in);
-    uint64_t digest = digest_of(1, sizes, sizeof sizes);
+    uint64_t digest = digest_of(1, sizes, (4 + t->groups_count) * sizeof *sizes);
     if (kind == WORK_PREDICT)
         return digest | 1;
     digest = digest_of(digest, &t->net.scale, sizeof t->net.scale);
@@ -85,17 +85,52 @@ static void predict_all(void *of)
     train_copy(&t->device, t->host_rejected, w->p.in->there.is_rejected, n);
 }
 
-/* The rows of a call's events. */
-static bool find_rows(struct train *t, const struct train_input *in, struct gpu_error *error)
+/* --- rows -------------------------------------------------------------------------------------------------
+ */
+
+struct looked_up {
+    struct train *t;
+    const struct train_input *in;
+    struct gpu_error *error;
+    bool has_failed; /* as a GPU alone does */
+};
+
+static bool look_up(struct train *t, const struct train_input *in, share_piece *group,
+                    struct gpu_error *error)
 {
-    for (uint32_t i = 0; i < t->groups_count; i++) {
-        if (t->rows.finds_numbers)
-            dedupe(t, &t->groups[i], in);
-        if (!t->rows.find(t->rows.of, t, &t->groups[i], in, error))
-            return false;
-    }
-    return true;
+    struct looked_up w = {t, in, error, false};
+    bool are_apart = train_shares(t, in->n) && t->rows.are_apart && t->rows.are_apart(t->rows.of, t);
+    share_apart(are_apart ? t->net.team : NULL, t->groups_count, group, &w);
+    return !w.has_failed;
 }
+
+/* Those of a call's events. */
+static void find_group(void *of, uint32_t group, unsigned who)
+{
+    struct looked_up *w = of;
+    struct train_group *g = &w->t->groups[group];
+    if (w->has_failed)
+        return;
+    dedupe(w->t, g, w->in, w->t->is_numbered, who);
+    if (!w->t->rows.find(w->t->rows.of, w->t, g, w->in, w->error))
+        w->has_failed = true;
+}
+
+/* Those of a step. */
+static void resolve_group(void *of, uint32_t group, unsigned who)
+{
+    struct looked_up *w = of;
+    struct train_group *g = &w->t->groups[group];
+    if (w->has_failed)
+        return;
+    if (!w->t->is_numbered)
+        dedupe(w->t, g, w->in, true, who);
+    if (!w->t->rows.resolve(w->t->rows.of, w->t, g, w->error))
+        w->has_failed = true;
+}
+
+/* --- predictions ------------------------------------------------------------------------------------------
+ */
 
 bool train_predict_at(struct train *t, const struct train_events *events, uint32_t from, uint32_t to,
                       uint32_t first, double *logits, struct gpu_error *error)
@@ -107,8 +142,8 @@ bool train_predict_at(struct train *t, const struct train_events *events, uint32
     train_input_add(in, &all, from, to);
     train_clock_begin(&t->clock, &t->device, TRAIN_SPAN_CALL);
     train_input_finish(in, false);
-    struct work w = {.t = t, .p = {.in = in, .n = in->n, .first = first, .by_number = t->rows.finds_numbers}};
-    if (!find_rows(t, in, error) ||
+    struct work w = {.t = t, .p = {.in = in, .n = in->n, .first = first}};
+    if (!look_up(t, in, find_group, error) ||
         !train_graph_run(&t->graphs, &t->device, arguments_of(t, in, WORK_PREDICT), predict_all, &w, error))
         return false;
     train_clock_end(&t->clock, &t->device, TRAIN_SPAN_CALL);
@@ -126,6 +161,7 @@ bool train_predict_at(struct train *t, const struct train_events *events, uint32
 bool train_predict(struct train *t, const struct train_events *events, uint32_t from, uint32_t to,
                    double *logits, struct gpu_error *error)
 {
+    t->is_numbered = false;
     return train_predict_at(t, events, from, to, t->call_at, logits, error);
 }
 
@@ -199,24 +235,8 @@ static struct batch_segments segments_of(const struct train_group *g, const stru
                                    .n = places_of(g, in)};
 }
 
-struct updated {
-    const struct batch_kernels *kernels;
-    const struct batch_update *all;
-};
-
-/* Numbers of an update, from UPDATE_NUMBERS * piece on. */
-static void update_some(void *of, uint32_t piece, unsigned who)
-{
-    (void)who;
-    const struct batch_update *all = ((const struct updated *)of)->all;
-    uint32_t from = piece * UPDATE_NUMBERS, count = MIN(all->in.count[0] - from, (uint32_t)UPDATE_NUMBERS);
-    struct batch_update a = *all;
-    a.in.starts += from, a.rows += from, a.keys += from;
-    a.in.count = &count;
-    ((const struct updated *)of)->kernels->update(&a, NULL);
-}
-
-static void update_vectors(struct train *t, const struct train_group *g, const struct train_input *in)
+static void update_vectors(struct train *t, const struct train_group *g, const struct train_input *in,
+                           unsigned who)
 {
     struct batch_update a = {.in = segments_of(g, in),
                              .rows = g->rows,
@@ -225,23 +245,20 @@ static void update_vectors(struct train *t, const struct train_group *g, const s
                              .kind = t->options->embedding.kind,
                              .params = t->options->embedding.params,
                              .seed = num_mix(t->options->seed + t->steps + 1),
-                             .scratch = t->scratch,
+                             .scratch = t->scratch[who],
                              .scratch_bytes = t->scratch_bytes};
     a.in.grads = t->input_slopes;
     a.in.bag = in->there.bag + train_input_first(in, g->first);
     a.in.unit = 4, a.in.d = t->net.options.dim;
-    if (train_shares(t, in->n))
-        share_run(t->net.team, (g->count[0] + UPDATE_NUMBERS - 1) / UPDATE_NUMBERS, update_some,
-                  &(struct updated){t->device.kernels, &a});
-    else
-        t->device.kernels->update(&a, t->device.stream);
+    t->device.kernels->update(&a, t->device.stream);
 }
 
-static void update_weights(struct train *t, const struct train_group *g, const struct train_input *in)
+static void update_weights(struct train *t, const struct train_group *g, const struct train_input *in,
+                           unsigned who)
 {
     struct batch_weights_update a = {.of = weights_of(t, g->rows, linear_at(t, g)),
                                      .in = segments_of(g, in),
-                                     .scratch = t->scratch,
+                                     .scratch = t->scratch[who],
                                      .scratch_bytes = t->scratch_bytes};
     a.in.grads = t->slopes;
     a.in.bag = in->there.event + train_input_first(in, g->first);
@@ -282,21 +299,26 @@ static void update_numbers(struct train *t, const struct train_input *in)
                                             .count = t->number_count,
                                             .n = columns * in->n,
                                             .d = 1},
-                                     .scratch = t->scratch,
+                                     .scratch = t->scratch[SHARE_OWNER],
                                      .scratch_bytes = t->scratch_bytes};
     t->device.kernels->weights_update(&a, t->device.stream);
+}
+
+static void move_group(void *of, uint32_t group, unsigned who)
+{
+    const struct work *w = of;
+    const struct train_group *g = &w->t->groups[group];
+    if (g->has_vectors)
+        update_vectors(w->t, g, w->p.in, who);
+    if (has_linear(w->t))
+        update_weights(w->t, g, w->p.in, who);
 }
 
 static void move(void *of)
 {
     struct work *w = of;
     struct train *t = w->t;
-    for (uint32_t i = 0; i < t->groups_count; i++) {
-        if (t->groups[i].has_vectors)
-            update_vectors(t, &t->groups[i], w->p.in);
-        if (has_linear(t))
-            update_weights(t, &t->groups[i], w->p.in);
-    }
+    share_apart(train_shares(t, w->p.n) ? t->net.team : NULL, t->groups_count, move_group, w);
     if (has_linear(t))
         update_numbers(t, w->p.in);
     net_update(&t->net);
@@ -313,7 +335,7 @@ static void learn_all(void *of)
 /* fp16: with smaller scales, until all slopes are finite. */
 static bool learn(struct train *t, const struct train_input *in, struct gpu_error *error)
 {
-    struct work w = {.t = t, .p = {.in = in, .n = in->n, .by_number = true}, .is_forward = t->is_forward};
+    struct work w = {.t = t, .p = {.in = in, .n = in->n}, .is_forward = t->is_forward};
     float scale = t->scale.scale;
     bool is_again = true;
     if (t->net.options.precision != ROW_FP16)
@@ -335,12 +357,10 @@ bool train_step(struct train *t, struct gpu_error *error)
         return false;
     train_clock_begin(&t->clock, &t->device, TRAIN_SPAN_STEP);
     train_input_finish(in, true);
-    for (uint32_t i = 0; i < t->groups_count; i++) {
-        dedupe(t, &t->groups[i], in);
-        if (!t->rows.resolve(t->rows.of, t, &t->groups[i], error))
-            return false;
+    if (!look_up(t, in, resolve_group, error))
+        return false;
+    for (uint32_t i = 0; i < t->groups_count; i++)
         t->is_forward &= !t->groups[i].has_lost;
-    }
     t->net.options.params = t->options->head.params;
     if (t->trial)
         t->trial->net.options.params = t->options->head.params;
@@ -350,5 +370,6 @@ bool train_step(struct train *t, struct gpu_error *error)
     t->steps++;
     trial_decide(t);
     in->n = 0;
+    t->is_numbered = false;
     return true;
 }

@@ -8,12 +8,10 @@
 #include "learners/train/train.h"
 
 /* Events that go through the network together: from .. from + n of a batch or call, to the matrices' rows
- * from `first` on (a CPU; 0 on a GPU). by_number: places have the rows of their numbers; else each its own.
- */
+ * from `first` on (a CPU; 0 on a GPU). */
 struct piece {
     const struct train_input *in;
     uint32_t from, n, first;
-    bool by_number;
 };
 
 /* Networks of their own papers have neither linear part nor interaction. */

@@ -52,20 +52,22 @@ static void group_take(struct train_group *g, struct train_memory *memory)
     g->starts = train_take(memory, TRAIN_ROWS, n + 1, sizeof *g->starts);
     g->rows = train_take(memory, TRAIN_ROWS, n, sizeof *g->rows);
     g->known = train_take(memory, TRAIN_ROWS, n, sizeof *g->known);
-    if (!memory->device->api)
-        g->found = train_take(memory, TRAIN_ROWS, n, sizeof *g->found);
     g->weights = train_take(memory, TRAIN_ROWS, n, sizeof *g->weights);
 }
 
-static void group_shape(struct train *t, uint32_t first, uint32_t fields, bool has_vectors)
+static void groups_shape(struct train *t)
 {
-    uint32_t events = MAX(t->options->batch, (uint32_t)MODEL_ROWS_MAX); /* of a batch or a call */
-    if (fields == 0)
-        return;
-    struct train_group *g = &t->groups[t->groups_count++];
-    *g = (struct train_group){.first = first, .fields = fields, .has_vectors = has_vectors};
-    for (uint32_t f = first; f < first + fields; f++)
-        g->places_max += (t->options->is_list[f] ? MODEL_LIST_MAX : 1) * events;
+    const struct model_options *o = t->options;
+    uint32_t events = MAX(o->batch, (uint32_t)MODEL_ROWS_MAX); /* of a batch or a call */
+    for (uint32_t f = 0; f < o->fields; f++) {
+        struct train_group *g = &t->groups[train_group_of(o, &t->device, f)];
+        if (g == &t->groups[t->groups_count]) {
+            *g = (struct train_group){.first = f, .has_vectors = f < o->vectors};
+            t->groups_count++;
+        }
+        g->fields++;
+        g->places_max += (o->is_list[f] ? MODEL_LIST_MAX : 1) * events;
+    }
 }
 
 /* What all kernels of a step ask for, at most. */
@@ -100,7 +102,6 @@ static void take_all(struct train *t, struct train_memory *memory)
         t->rows.take(t->rows.of, memory);
     net_take(&t->net, memory);
     trial_take(t, memory);
-    t->iota = train_take(memory, TRAIN_ROWS, t->places_max + 1, sizeof *t->iota);
     t->number_event =
         train_take(memory, TRAIN_ROWS, (dense + 1) * t->batch.capacity, sizeof *t->number_event);
     t->number_order =
@@ -117,27 +118,26 @@ static void take_all(struct train *t, struct train_memory *memory)
         t->slopes = t->net.output->slopes; /* of one label: the logits' own */
     else
         t->slopes = train_take(memory, TRAIN_ACTIVATIONS, n, sizeof *t->slopes);
-    t->scratch = train_take(memory, TRAIN_SCRATCH, t->scratch_bytes, 1);
+    for (unsigned who = 0; who < (t->device.api ? 1 : SHARE_THREADS); who++)
+        t->scratch[who] = train_take(memory, TRAIN_SCRATCH, t->scratch_bytes, 1);
 }
 
 /* Numbers that stay, made on the host and sent. */
 static bool send_constants(struct train *t, struct gpu_error *error)
 {
-    size_t n = t->batch.capacity, columns = (size_t)t->options->dense + 1, places = t->places_max;
-    size_t bytes = (places + 1 + columns * n) * sizeof(uint32_t) + columns * sizeof(void *);
+    size_t n = t->batch.capacity, columns = (size_t)t->options->dense + 1;
+    size_t bytes = (1 + columns * n) * sizeof(uint32_t) + columns * sizeof(void *);
     void **rows = train_host_new(&t->device, bytes, error);
     if (!rows)
         return false;
-    uint32_t *iota = (uint32_t *)(void *)(rows + columns), *event = iota + places + 1;
-    for (size_t i = 0; i <= places; i++)
-        iota[i] = (uint32_t)i;
+    uint32_t *count = (uint32_t *)(void *)(rows + columns), *event = count + 1;
+    count[0] = (uint32_t)columns;
     for (size_t i = 0; i < columns * n; i++)
         event[i] = (uint32_t)(i % n);
     for (size_t c = 0; c < columns; c++)
         rows[c] = (unsigned char *)t->number_params + c * NUMBER_BYTES;
-    train_copy(&t->device, t->iota, iota, (places + 1) * sizeof *iota);
     train_copy(&t->device, t->number_event, event, columns * n * sizeof *event);
-    train_copy(&t->device, t->number_count, iota + columns, sizeof *iota); /* how many: columns */
+    train_copy(&t->device, t->number_count, count, sizeof *count);
     train_copy(&t->device, t->number_rows, rows, columns * sizeof *rows);
     bool is_good = train_wait(&t->device, error);
     train_host_free(&t->device, rows);
@@ -158,12 +158,8 @@ static void shape(struct train *t, const struct train_setup *setup)
     if (!t->device.api && network.kind != NETWORK_NONE)
         t->net.second = net_second(&t->net);
     t->trial = trial_new(t, &network, together);
-    group_shape(t, 0, o->vectors, true);
-    group_shape(t, o->vectors, o->fields - o->vectors, false);
+    groups_shape(t);
     t->memory.device = &t->device;
-    t->places_max = (o->dense + 2) * t->events_max;
-    for (uint32_t i = 0; i < t->groups_count; i++)
-        t->places_max = MAX(t->places_max, t->groups[i].places_max);
     t->scratch_bytes = scratch_of(t);
     train_input_shape(&t->batch, o, &t->device, o->batch, &t->net);
     train_input_shape(&t->call, o, &t->device, MODEL_ROWS_MAX, &t->net);

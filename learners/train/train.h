@@ -8,9 +8,13 @@
  *   -> each row, each dense weight makes one step of its optimizer
  *
  * A batch may be too large for the network's matrices: it goes through the network in pieces of `micro`
- * events, whose gradients add up before the one step. Logits, and so all that rows and linear weights learn,
- * are those of one piece, bit for bit where a product's rows do not depend on each other (a CPU); sums over a
- * dense layer's events are rounded elsewhere.
+ * events, whose gradients add up before the one step. Logits are those of one piece, bit for bit where a
+ * product's rows do not depend on each other (a CPU); sums over a dense layer's events are
+ * rounded elsewhere.
+ *
+ * On a CPU, what a step has once for each distinct id is done so: rows are looked up, their linear weights
+ * read. A call that is all of
+ * its batch has numbered the ids already.
  *
  * A row that the step makes counts as absent on the way forward, and makes its optimizer step like any other:
  * a step learns from what was predicted. So, on a CPU, what an event's prediction left in the matrices serves
@@ -31,9 +35,10 @@
 #include "learners/train/input.h"
 #include "learners/train/net.h"
 #include "learners/train/scale.h"
+#include "learners/train/share.h"
 #include "learners/train/trial.h"
 
-/* Fields whose rows are alike: those with vectors, and those with a linear weight alone. */
+/* Fields whose rows are looked up together (input.h). */
 struct train_group {
     uint32_t first, fields; /* of the model */
     bool has_vectors;
@@ -45,7 +50,6 @@ struct train_group {
     uint32_t *order, *starts; /* [places_max], [places_max + 1] */
     void **rows;              /* [places_max] of a number; NULL: none */
     void **known;             /* [places_max] likewise before this step, which is what goes forward */
-    void **found;             /* [places_max] of a place of a call, where numbers are not found */
     bool has_lost;            /* a CPU's: a row that predictions saw since the last step has expired */
     float *weights;           /* [places_max] linear, of a number */
 };
@@ -60,11 +64,12 @@ struct train_rows {
     enum row_format format;
     /* Memory that it takes; in both walks. May be NULL. */
     void (*take)(void *of, struct train_memory *memory);
+    /* Whether two threads may do two groups at the same time. NULL: no. */
+    bool (*are_apart)(void *of, const struct train *t);
     /* rows[u] of each number, by the rule of a batch (table.h, table_resolve_batch), and known[u]; on a CPU
      * has_lost, too. false: error. */
     bool (*resolve)(void *of, struct train *t, struct train_group *g, struct gpu_error *error);
-    /* Without a sighting: found[p] of each place of a call, or, finds_numbers, known[u] as resolve. */
-    bool finds_numbers;
+    /* Without a sighting: known[u] of each number of a call. */
     bool (*find)(void *of, struct train *t, struct train_group *g, const struct train_input *in,
                  struct gpu_error *error);
 };
@@ -75,15 +80,15 @@ struct train {
     struct train_rows rows;
     struct train_memory memory;
     struct train_input batch, call;
-    struct train_group groups[2];
+    struct train_group groups[MODEL_FIELDS_MAX];
     uint32_t groups_count;
     struct net net;
-    uint32_t events_max, places_max;
+    uint32_t events_max;
     uint32_t call_at; /* where in the matrices a call's events are; behind the batch: predictions serve it */
     bool is_forward;  /* the matrices have what predictions left there of all of the batch */
+    bool is_numbered; /* groups have the batch's numbers: a call that was all of it has left them */
     uint64_t steps;
     uint32_t epoch;         /* of the checkpoint being written to */
-    uint32_t *iota;         /* 0, 1, 2 ...: places in their order; absent places are numbers without rows */
     uint32_t *number_event; /* of place column * capacity + event of the dense numbers */
     uint32_t *number_order, *number_starts, *number_count; /* of a step's places, by column */
     uint32_t *host_numbers, numbers_placed;                /* order and starts, for so many events; 0: none */
@@ -99,7 +104,7 @@ struct train {
     float *host_logits;        /* what comes back of a call's events */
     uint8_t *host_rejected;
     uint8_t *host_finite; /* [net_gradient_rows] */
-    void *scratch;
+    void *scratch[SHARE_THREADS];
     size_t scratch_bytes;
     struct train_graphs graphs;
     struct train_clock clock;

@@ -442,6 +442,29 @@ static void test_lists(void **state)
     model_free(single);
 }
 
+/* A batch's sightings of an id are as many as they are, up to the latest, wherever that is. */
+static void test_sightings(void **state)
+{
+    (void)state;
+    static const int64_t seconds[] = {70, 90, 80, 90, 60};
+    struct model_options o = events_options(INTERACTION_FM, 0);
+    o.batch = 5;
+    for (uint32_t call = 1; call <= 5; call++) { /* events of a call */
+        struct model *m = model_new(&o, best());
+        for (int i = 0; i < 5; i++) {
+            events.ids[0][i] = 17 + (uint64_t)(i == 3);
+            events.times[i] = seconds[i] * 1000000;
+        }
+        events_learn(&events, m, 0, 5, call, logits, verdicts);
+        const struct table_row *often = table_find(model_table(m, 0), 17),
+                               *once = table_find(model_table(m, 0), 18);
+        assert_true(often && often->count == 4 && often->seen == 90);
+        assert_true(once && once->count == 1 && once->seen == 90);
+        model_free(m);
+    }
+    events_make(&events);
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -457,7 +480,7 @@ int main(void)
         cmocka_unit_test(test_resume),     cmocka_unit_test(test_rejected),
         cmocka_unit_test(test_sampling),   cmocka_unit_test(test_fake_negatives),
         cmocka_unit_test(test_lists),      cmocka_unit_test(test_short_way),
-        cmocka_unit_test(test_row_layout),
+        cmocka_unit_test(test_row_layout), cmocka_unit_test(test_sightings),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }

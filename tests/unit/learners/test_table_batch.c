@@ -186,6 +186,45 @@ static void check(const struct table *t)
     assert_int_equal(t->stats.evicted, plain.evicted);
 }
 
+static void see(struct table *t, const uint64_t *keys, const uint32_t *seen, size_t n, uint32_t step,
+                struct table_row **rows)
+{
+    table_resolve_batch(t, &(struct table_sightings){.keys = keys, .seen = seen, .n = n}, step, rows, NULL);
+}
+
+/* The same sightings, each key once, with how many they are and the latest. */
+static void see_once(struct table *t, const uint64_t *keys, const uint32_t *seen, size_t n, uint32_t step,
+                     struct table_row **rows, uint8_t *is_known)
+{
+    uint64_t once[BATCH_MAX];
+    uint32_t latest[BATCH_MAX], counts[BATCH_MAX], number[BATCH_MAX];
+    struct table_row *rows_of[BATCH_MAX];
+    uint8_t known_of[BATCH_MAX];
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t u = 0;
+        while (u < count && once[u] != keys[i])
+            u++;
+        if (u == count)
+            once[count] = keys[i], latest[count] = counts[count] = 0, count++;
+        latest[u] = MAX(latest[u], seen[i]);
+        counts[u]++;
+        number[i] = (uint32_t)u;
+    }
+    struct table_sightings in = {.keys = once, .seen = latest, .counts = counts, .n = count};
+    if (draw(2)) { /* looked up before: some were not found, others may have moved or gone */
+        static const uint8_t none[BATCH_MAX];
+        uint32_t steps[BATCH_MAX];
+        for (size_t u = 0; u < count; u++)
+            steps[u] = step;
+        table_resolve(t, once, latest, steps, none, count, rows_of);
+        in.rows = rows_of;
+    }
+    table_resolve_batch(t, &in, step, rows_of, known_of);
+    for (size_t i = 0; i < n; i++)
+        rows[i] = rows_of[number[i]], is_known[i] = known_of[number[i]];
+}
+
 static void step_batch(struct table *t, uint32_t step, uint32_t now, size_t n)
 {
     uint64_t keys[BATCH_MAX] = {0}, narrow = 1 + draw(KEYS);
@@ -199,7 +238,11 @@ static void step_batch(struct table *t, uint32_t step, uint32_t now, size_t n)
         const struct plain_row *p = &plain.rows[keys[i]];
         was_there[i] = keys[i] != 0 && p->is_there && (p->seen >= plain.expired_before || p->step == step);
     }
-    table_resolve_batch(t, keys, seen, n, step, rows, is_known);
+    if (draw(2))
+        see_once(t, keys, seen, n, step, rows, is_known);
+    else
+        table_resolve_batch(t, &(struct table_sightings){.keys = keys, .seen = seen, .n = n}, step, rows,
+                            is_known);
     plain_batch(keys, seen, n, step);
     for (size_t i = 0; i < n; i++) {
         struct plain_row *p = &plain.rows[keys[i]];
@@ -315,14 +358,14 @@ static void test_later_sightings_spare(void **state)
     struct table_options o = small(1);
     table_init(&t, &o);
     struct table_row *rows[3];
-    table_resolve_batch(&t, (const uint64_t[]){1}, (const uint32_t[]){5}, 1, 1, rows, NULL);
+    see(&t, (const uint64_t[]){1}, (const uint32_t[]){5}, 1, 1, rows);
     rows[0]->count = UINT32_MAX - 1;
-    table_resolve_batch(&t, (const uint64_t[]){2, 1, 1}, (const uint32_t[]){6, 7, 6}, 3, 2, rows, NULL);
+    see(&t, (const uint64_t[]){2, 1, 1}, (const uint32_t[]){6, 7, 6}, 3, 2, rows);
     assert_null(rows[0]);
     assert_true(rows[1] == rows[2] && rows[1]->key == 1 && rows[1]->seen == 7);
     assert_int_equal(rows[1]->count, UINT32_MAX); /* saturates */
     assert_int_equal(t.stats.refused, 1);
-    table_resolve_batch(&t, (const uint64_t[]){2, 3}, (const uint32_t[]){9, 9}, 2, 3, rows, NULL);
+    see(&t, (const uint64_t[]){2, 3}, (const uint32_t[]){9, 9}, 2, 3, rows);
     assert_true(rows[0] != NULL && rows[1] == NULL); /* in the order of records */
     table_free(&t);
 }
@@ -344,7 +387,7 @@ static void test_shares(void **state)
         assert_int_equal(sum, limits[i]);
         struct table_row *row;
         for (uint64_t k = 1; k <= 40000; k++)
-            table_resolve_batch(&t, &k, &(uint32_t){1}, 1, (uint32_t)k, &row, NULL);
+            see(&t, &k, &(uint32_t){1}, 1, (uint32_t)k, &row);
         assert_int_equal(t.stats.rows, limits[i]);
         table_free(&t);
     }

@@ -65,7 +65,8 @@ void cpu_table_batch(struct cpu_table *t, const uint64_t *keys, const uint32_t *
         t->found = realloc(t->found, n * sizeof(struct table_row *));
     }
     if (n > 0)
-        table_resolve_batch(&t->table, keys, seen, n, step, t->found, NULL);
+        table_resolve_batch(&t->table, &(struct table_sightings){.keys = keys, .seen = seen, .n = n}, step,
+                            t->found, NULL);
 }
 
 void cpu_table_expire(struct cpu_table *t, uint32_t expired_before)

@@ -221,8 +221,8 @@ static void batch_here(struct twins *t, const struct places *p)
     for (uint32_t from = 0, to; from < PLACES; from = to) {
         for (to = from; to < PLACES && p->of[to] == p->of[from];)
             to++;
-        table_resolve_batch(&m->tables[t->first + p->of[from]], p->keys + from, p->seen + from, to - from,
-                            t->step, found + from, NULL);
+        struct table_sightings in = {.keys = p->keys + from, .seen = p->seen + from, .n = to - from};
+        table_resolve_batch(&m->tables[t->first + p->of[from]], &in, t->step, found + from, NULL);
     }
     for (uint32_t u = 0; u < p->count; u++) {
         struct table_row *row = found[p->order[p->starts[u]]];

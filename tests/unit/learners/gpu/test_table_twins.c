@@ -246,8 +246,9 @@ static void batch_here(struct twins *t, uint32_t n)
     t->k->dedupe(&dedupe, NULL);
     for (uint32_t f = 0; f < TABLES; f++) {
         uint32_t first = s->tables[f];
-        table_resolve_batch(&t->cpu[f], s->ids + first, s->seen + first, s->tables[f + 1] - first, t->step,
-                            found + first, NULL);
+        struct table_sightings in = {
+            .keys = s->ids + first, .seen = s->seen + first, .n = s->tables[f + 1] - first};
+        table_resolve_batch(&t->cpu[f], &in, t->step, found + first, NULL);
     }
     for (uint32_t u = 0; u < *s->count; u++) {
         struct table_row *row = found[s->order[s->starts[u]]];
