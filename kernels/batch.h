@@ -138,12 +138,13 @@ struct batch_segment_reduce {
  * State lies at row_weight_bytes(format, d). Rows of bf16 and fp16: weights are read, the step is made in
  * float, and each is rounded by batch_round's rule with seed, number = key of the row: keys[u] (format fp32:
  * keys may be NULL). A row whose gradient is not finite is left as it is, and rejected[0] (may be NULL) is
- * one more for each. No two rows are the same.
+ * one more for each. No two rows are the same. more[u][d] (a CPU's; NULL: none) is added to each sum.
  */
 struct batch_update {
     struct batch_segments in;
     void *const *rows;
     const uint64_t *keys;
+    const float *more;
     enum row_format format;
     enum opt_kind kind; /* not ROW_INT8; OPT_NEWTON takes curvature = 1 */
     struct opt_params params;

@@ -44,6 +44,17 @@ static struct batch_matmul gradient_of(const struct net *net, const struct net_l
     return a;
 }
 
+/* Where ids bring the gradient of the vectors' columns (distinct.c): that of the numbers', and the biases'.
+ */
+static struct batch_matmul gradient_of_numbers(const struct net *net, const struct net_layer *l, uint32_t n)
+{
+    struct batch_matmul a = gradient_of(net, l, n);
+    uint32_t from = net->vectors_from + net->options.fields * net->options.dim;
+    a.b += from, a.c += from;
+    a.n = net->options.dense;
+    return a;
+}
+
 static struct batch_matmul backward_of(const struct net *net, const struct net_layer *l, uint32_t n)
 {
     const struct net_params *p = l->params;
@@ -83,12 +94,12 @@ static void mask(struct net *net, const struct net_layer *l, uint32_t n)
 static void dense_backward(struct net *net, struct net_layer *l, uint32_t n)
 {
     mask(net, l, n);
-    struct batch_matmul a = gradient_of(net, l, n);
+    struct batch_matmul a = l->is_by_ids ? gradient_of_numbers(net, l, n) : gradient_of(net, l, n);
     net_wait_turn(net, l);
     net->device->kernels->matmul(&a, net->device->stream);
     net_end_turn(net, l);
-    if (l->reads_numbers)
-        return; /* nobody wants to know */
+    if (l->reads_numbers || l->is_by_ids)
+        return; /* nobody wants to know, or ids tell */
     a = backward_of(net, l, n);
     if (l->owns_part)
         l->in->has_slopes = true;

@@ -8,7 +8,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { PARAMS_ROW = 64 }; /* floats of parameters come in whole rows of so many: what `check` sums */
+enum {
+    PARAMS_ROW = 64,   /* floats of parameters come in whole rows of so many: what `check` sums */
+    BY_IDS_LEAST = 32, /* outputs of a layer that goes back by ids: fewer are not worth their sums */
+};
 
 static uint32_t whole(uint32_t columns)
 {
@@ -52,6 +55,8 @@ static struct net_layer *dense(struct net *net, struct net_matrix *in, uint32_t 
     l->in_from = from, l->in_columns = columns, l->out_from = at;
     l->is_relu = is_relu;
     l->params = params(net, n, columns);
+    l->is_by_ids = net->options.is_by_ids && in == net->input && columns == in->columns && n >= BY_IDS_LEAST;
+    out->keeps_slopes |= l->is_by_ids;
     /* What comes out is as wide as what goes in where half of it is cut off (He et al. 2015, eq. 10), and a
      * third of that where nothing is: logits begin near 0. */
     l->bound = sqrtf((is_relu ? 6.0F : 1.0F) / (float)columns);
@@ -175,6 +180,9 @@ void net_shape(struct net *net, const struct net_options *options, const struct 
     case NETWORK_DOT: dot_shape(net); break;
     case NETWORK_EXPERTS: experts_shape(net); break;
     }
+    net->options.is_by_ids = false;
+    for (uint32_t i = 0; i < net->layers_count; i++)
+        net->options.is_by_ids |= net->layers[i].is_by_ids;
 }
 
 /* --- memory -----------------------------------------------------------------------------------------------
@@ -218,9 +226,11 @@ void net_take(struct net *net, struct train_memory *memory)
     size_t n = net->events_max, tile = net_tile(net, net->events_max);
     for (uint32_t i = 0; i < net->matrices_count; i++) {
         struct net_matrix *m = &net->matrices[i];
-        size_t slopes = m == net->input || m == net->output ? net->slopes_max : tile;
+        bool keeps_slopes = m == net->input || m == net->output || m->keeps_slopes;
+        size_t slopes = keeps_slopes ? net->slopes_max : tile;
         m->values = train_take(memory, TRAIN_ACTIVATIONS, n * m->stride, sizeof(float));
         m->slopes = train_take(memory, TRAIN_ACTIVATIONS, slopes * m->stride, sizeof(float));
+        m->all_slopes = m->keeps_slopes ? m->slopes : NULL;
     }
     for (uint32_t i = 0; i < net->params_count; i++)
         params_take(net, &net->params[i], memory);

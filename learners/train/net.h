@@ -23,6 +23,8 @@ struct net_matrix {
     bool is_relu;             /* made by a layer that ends in max(x, 0): slopes pass where values > 0 */
     bool has_slopes;          /* in this step: somebody has set them */
     bool needs_mask;          /* somebody who set or added slopes has not looked where values > 0 */
+    float *all_slopes;        /* of a layer that goes back by ids: [slopes_max], of which slopes are a part */
+    bool keeps_slopes;        /* it has them */
 };
 
 /* Weights and biases of a layer: w[n][stride], then n biases, up to a multiple of 4 floats; padding is 0. */
@@ -59,6 +61,7 @@ struct net_layer {
     bool adds;          /* to what lies in `out`, without a bias of its own */
     bool owns_part;     /* nobody else reads its part of `in` */
     bool reads_numbers; /* its part of `in` is the dense numbers, whose slopes nobody wants */
+    bool is_by_ids;     /* its way back through the input's vectors is made once an id (distinct.c) */
     /* cross: x0, z; mixture: z, gates' logits */
     struct net_matrix *x0, *z;
     float *gates;         /* mixture: [n][z->stride] */
@@ -78,6 +81,7 @@ struct net_options {
     struct opt_params params;
     float accumulator, clip_norm;
     enum row_format precision; /* ROW_FP32; ROW_BF16, ROW_FP16 of products */
+    bool is_by_ids;            /* wide layers over the input are; net_shape: there is one */
     uint64_t seed;
 };
 

@@ -250,7 +250,10 @@ static void update_vectors(struct train *t, const struct train_group *g, const s
     a.in.grads = t->input_slopes;
     a.in.bag = in->there.bag + train_input_first(in, g->first);
     a.in.unit = 4, a.in.d = t->net.options.dim;
-    t->device.kernels->update(&a, t->device.stream);
+    if (t->net.options.is_by_ids)
+        distinct_update(t, g, &a, who);
+    else
+        t->device.kernels->update(&a, t->device.stream);
 }
 
 static void update_weights(struct train *t, const struct train_group *g, const struct train_input *in,

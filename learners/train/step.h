@@ -75,6 +75,12 @@ static inline bool train_shares(const struct train *t, uint32_t n)
     return t->net.team != NULL && n >= BATCH_CHUNK;
 }
 
+/* The way back by ids, if a layer goes so (distinct.c): its memory, in both walks; and the step of a group's
+ * vectors with what comes of it, on any thread. */
+void distinct_take(struct train *t, struct train_memory *memory);
+void distinct_update(struct train *t, const struct train_group *g, const struct batch_update *all,
+                     unsigned who);
+
 /* Leaves values, slopes of the outputs and who is rejected behind. */
 void train_forward(struct train *t, const struct piece *p);
 

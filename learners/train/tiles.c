@@ -50,7 +50,8 @@ void net_second_take(struct net *net, struct train_memory *memory)
         struct net_matrix *m = &second->matrices[i];
         size_t stride = m->stride;
         m->values = net->matrices[i].values;
-        if (m != second->input && m != second->output)
+        m->all_slopes = net->matrices[i].all_slopes;
+        if (m != second->input && m != second->output && !m->keeps_slopes)
             m->slopes = train_take(memory, TRAIN_ACTIVATIONS, TILE_SHARED * stride, sizeof *m->slopes);
     }
     for (uint32_t i = 0; i < net->layers_count; i++)
@@ -93,8 +94,13 @@ static void backward_tile(void *of, uint32_t number, unsigned who)
     net->input->has_slopes = w->in_has_slopes;
     net->output->slopes = w->out_slopes + from * net->output->stride;
     net->output->has_slopes = true;
+    for (uint32_t i = 0; i < net->matrices_count; i++) {
+        struct net_matrix *m = &net->matrices[i];
+        m->slopes = m->keeps_slopes ? m->all_slopes + from * m->stride : m->slopes;
+    }
     for (uint32_t i = net->layers_count; i-- > 0;)
         net->layers[i].kind->backward(net, &net->layers[i], n);
+    leat_assert(!net->options.is_by_ids || net->input->has_slopes); /* to which ids add */
 }
 
 static void go(struct net *net, uint32_t n, share_piece *tile)

@@ -1,12 +1,15 @@
 /* Making and freeing what a step needs; step.c makes it. */
-#include "learners/train/train.h"
+#include "learners/train/step.h"
 
 #include "core/base.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-enum { NUMBER_BYTES = 16 }; /* a linear weight with its state: LINEAR_BYTES of the model */
+enum {
+    NUMBER_BYTES = 16, /* a linear weight with its state: LINEAR_BYTES of the model */
+    BY_IDS_DIM = 16,   /* whole vectors of a processor: products of fewer columns take as long as of these */
+};
 
 /* --- making -----------------------------------------------------------------------------------------------
  */
@@ -33,6 +36,14 @@ static struct net_options network_of(const struct model_options *o)
     memcpy(n.hidden, o->hidden, sizeof n.hidden);
     memcpy(n.bottom, o->bottom, sizeof n.bottom);
     return n;
+}
+
+static bool has_lists(const struct model_options *o)
+{
+    bool has = false;
+    for (uint32_t f = 0; f < o->vectors; f++)
+        has |= o->is_list[f];
+    return has;
 }
 
 /* Floats of an id's vector. */
@@ -102,6 +113,7 @@ static void take_all(struct train *t, struct train_memory *memory)
         t->rows.take(t->rows.of, memory);
     net_take(&t->net, memory);
     trial_take(t, memory);
+    distinct_take(t, memory);
     t->number_event =
         train_take(memory, TRAIN_ROWS, (dense + 1) * t->batch.capacity, sizeof *t->number_event);
     t->number_order =
@@ -153,6 +165,7 @@ static void shape(struct train *t, const struct train_setup *setup)
     t->call_at = !t->device.api && o->micro == 0 && o->precision != ROW_FP16 ? o->batch : 0;
     t->events_max = MAX(o->batch, t->call_at + (uint32_t)MODEL_ROWS_MAX);
     struct net_options network = network_of(o);
+    network.is_by_ids = t->call_at > 0 && !has_lists(o) && network.dim > 0 && network.dim % BY_IDS_DIM == 0;
     uint32_t together = o->micro > 0 ? MAX(o->micro, (uint32_t)MODEL_ROWS_MAX) : t->events_max;
     net_shape(&t->net, &network, &t->device, together, t->events_max);
     if (!t->device.api && network.kind != NETWORK_NONE)

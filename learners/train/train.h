@@ -9,11 +9,11 @@
  *
  * A batch may be too large for the network's matrices: it goes through the network in pieces of `micro`
  * events, whose gradients add up before the one step. Logits are those of one piece, bit for bit where a
- * product's rows do not depend on each other (a CPU); sums over a dense layer's events are
- * rounded elsewhere.
+ * product's rows do not depend on each other (a CPU); sums over a dense layer's events, and over an id's
+ * (distinct.c), are rounded elsewhere.
  *
  * On a CPU, what a step has once for each distinct id is done so: rows are looked up, their linear weights
- * read. A call that is all of
+ * read, the products of wide layers with their vectors on the way back (distinct.c). A call that is all of
  * its batch has numbered the ids already.
  *
  * A row that the step makes counts as absent on the way forward, and makes its optimizer step like any other:
@@ -74,6 +74,15 @@ struct train_rows {
                  struct gpu_error *error);
 };
 
+/* One thread's memory for the way back by ids (distinct.c), of some of them at a time. */
+struct train_distinct {
+    float *sums;            /* of slopes, as many each as the widest layer has outputs */
+    float *vectors, *grads; /* [dim] each */
+    uint8_t *is_finite;
+    void *scratch;
+    size_t scratch_bytes;
+};
+
 struct train {
     const struct model_options *options; /* of the model, whose rates may change between steps */
     struct train_device device;
@@ -104,6 +113,7 @@ struct train {
     float *host_logits;        /* what comes back of a call's events */
     uint8_t *host_rejected;
     uint8_t *host_finite; /* [net_gradient_rows] */
+    struct train_distinct distinct[SHARE_THREADS];
     void *scratch[SHARE_THREADS];
     size_t scratch_bytes;
     struct train_graphs graphs;

@@ -160,8 +160,8 @@ static void test_blocks(void **state)
     same_with_help(&o);
 }
 
-/* Steps of whole batches: rows by field, events by tile, gradients in the order of tiles, updates by number.
- */
+/* Steps of whole batches: rows and updates by field, events by tile, gradients in the order of tiles or, of
+ * wide layers over vectors of whole lanes, by field. */
 static void test_batches(void **state)
 {
     (void)state;
@@ -170,19 +170,23 @@ static void test_batches(void **state)
         enum network_kind network;
         bool is_limited;
         enum row_format precision;
-        uint32_t micro;
+        uint32_t micro, dim, hidden;
     } kinds[] = {
-        {INTERACTION_NONE, NETWORK_NONE, true, ROW_FP32, 0},
-        {INTERACTION_FFM, NETWORK_NONE, false, ROW_FP32, 0},
-        {INTERACTION_FM, NETWORK_HIDDEN, true, ROW_FP32, 0},
-        {INTERACTION_NONE, NETWORK_CROSS, false, ROW_FP32, 0},
-        {INTERACTION_NONE, NETWORK_DOT, false, ROW_FP16, 0},
-        {INTERACTION_NONE, NETWORK_EXPERTS, false, ROW_FP32, 0},
-        {INTERACTION_FM, NETWORK_HIDDEN, false, ROW_FP32, 300},
+        {INTERACTION_NONE, NETWORK_NONE, true, ROW_FP32, 0, 8, 0},
+        {INTERACTION_FFM, NETWORK_NONE, false, ROW_FP32, 0, 8, 0},
+        {INTERACTION_FM, NETWORK_HIDDEN, true, ROW_FP32, 0, 8, 24},
+        {INTERACTION_NONE, NETWORK_CROSS, false, ROW_FP32, 0, 8, 24},
+        {INTERACTION_NONE, NETWORK_DOT, false, ROW_FP16, 0, 8, 24},
+        {INTERACTION_NONE, NETWORK_EXPERTS, false, ROW_FP32, 0, 8, 24},
+        {INTERACTION_FM, NETWORK_HIDDEN, false, ROW_FP32, 300, 8, 24},
+        {INTERACTION_FM, NETWORK_HIDDEN, true, ROW_FP32, 0, 16, 40},
+        {INTERACTION_NONE, NETWORK_CROSS, false, ROW_BF16, 0, 16, 40},
+        {INTERACTION_NONE, NETWORK_EXPERTS, false, ROW_FP32, 0, 16, 40},
     };
     for (size_t k = 0; k < ARRAY_COUNT(kinds); k++) {
         bool has_network = kinds[k].network != NETWORK_NONE;
-        struct model_options o = events_options(kinds[k].interaction, has_network ? 24 : 0);
+        struct model_options o = events_options(kinds[k].interaction, kinds[k].hidden);
+        o.dim = kinds[k].dim;
         o.network = kinds[k].network, o.linear_is_off = kinds[k].network > NETWORK_HIDDEN;
         o.precision = kinds[k].precision, o.micro = kinds[k].micro;
         o.cross_layers = 2, o.experts = 3, o.bottom[0] = has_network ? 6 : 0;

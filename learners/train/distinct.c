@@ -1,0 +1,149 @@
+/*
+ * The way back of layers over the input, once an id of the batch instead of once an event (a CPU's). What
+ * events of an id have in common is its vector v; so, dz_e being an event's slopes of what layer W gives,
+ *
+ *   the slope of v_u:                      sum over e of W_f' dz_e = W_f' S_u,  S_u = sum over e of dz_e
+ *   the gradient of W's columns of field f:  sum over e of dz_e v_e' = sum over u of S_u v_u'
+ *
+ * where W_f are the columns of u's field and e the events that have it. Ids of events are skewed: of 4096
+ * click events of twelve fields 0.29 of the places are distinct ids, of 512 0.47; so many are the products,
+ * and the sums come on top, which are as long as a layer is wide. A field is done by one thread, some ids at
+ * a time.
+ */
+#include "learners/train/step.h"
+
+#include "core/base.h"
+
+#include <math.h>
+
+enum { IDS = 2 * BATCH_CHUNK }; /* at a time: their sums stay in the second-level cache */
+
+/* W_f' S and S' V. */
+static struct batch_matmul slopes_of_ids(const struct train *t, const struct net_layer *l, uint32_t column,
+                                         const struct train_distinct *d, uint32_t n)
+{
+    return (struct batch_matmul){.a = d->sums,
+                                 .b = l->params->w ? l->params->w + column : NULL,
+                                 .c = d->grads,
+                                 .m = n,
+                                 .n = t->net.options.dim,
+                                 .k = l->params->n,
+                                 .b_stride = l->params->stride,
+                                 .precision = t->net.options.precision,
+                                 .scratch = d->scratch,
+                                 .scratch_bytes = d->scratch_bytes};
+}
+
+static struct batch_matmul gradient_of_ids(const struct train *t, const struct net_layer *l, uint32_t column,
+                                           const struct train_distinct *d, uint32_t n)
+{
+    return (struct batch_matmul){.a = d->sums,
+                                 .b = d->vectors,
+                                 .c = l->params->gradient ? l->params->gradient + column : NULL,
+                                 .m = l->params->n,
+                                 .n = t->net.options.dim,
+                                 .k = n,
+                                 .a_is_transposed = true,
+                                 .c_stride = l->params->stride,
+                                 .precision = t->net.options.precision,
+                                 .scratch = d->scratch,
+                                 .scratch_bytes = d->scratch_bytes};
+}
+
+void distinct_take(struct train *t, struct train_memory *memory)
+{
+    const struct train_distinct none = {0};
+    size_t widest = 0, bytes = BATCH_SCRATCH_MIN, dim = t->net.options.dim;
+    for (uint32_t i = 0; i < t->net.layers_count; i++) {
+        const struct net_layer *l = &t->net.layers[i];
+        if (!l->is_by_ids)
+            continue;
+        struct batch_matmul of[] = {slopes_of_ids(t, l, 0, &none, IDS), gradient_of_ids(t, l, 0, &none, IDS)};
+        for (size_t k = 0; k < ARRAY_COUNT(of); k++) {
+            t->device.kernels->matmul(&of[k], t->device.stream);
+            bytes = MAX(bytes, of[k].scratch_bytes);
+        }
+        widest = MAX(widest, l->params->n);
+    }
+    for (unsigned who = 0; who < SHARE_THREADS && widest > 0; who++) {
+        struct train_distinct *d = &t->distinct[who];
+        d->sums = train_take(memory, TRAIN_SCRATCH, IDS * widest, sizeof *d->sums);
+        d->vectors = train_take(memory, TRAIN_SCRATCH, IDS * dim, sizeof *d->vectors);
+        d->grads = train_take(memory, TRAIN_SCRATCH, IDS * dim, sizeof *d->grads);
+        d->is_finite = train_take(memory, TRAIN_SCRATCH, IDS, 1);
+        d->scratch = train_take(memory, TRAIN_SCRATCH, bytes, 1);
+        d->scratch_bytes = bytes;
+    }
+}
+
+/* As they went forward. One that is not finite has events that are rejected alone, whose slopes are 0. */
+static void gather_vectors(const struct train *t, const struct train_group *g, uint32_t from, uint32_t n,
+                           const struct train_distinct *d)
+{
+    uint32_t dim = t->net.options.dim;
+    struct batch_gather_pool gather = {.rows = (const void *const *)g->known + from,
+                                       .bags = n,
+                                       .d = dim,
+                                       .format = t->rows.format,
+                                       .out = d->vectors};
+    struct batch_check check = {.x = d->vectors,
+                                .rows = n,
+                                .d = dim,
+                                .is_finite = d->is_finite,
+                                .scratch = d->scratch,
+                                .scratch_bytes = d->scratch_bytes};
+    t->device.kernels->gather_pool(&gather, t->device.stream);
+    t->device.kernels->check(&check, t->device.stream);
+    for (uint32_t u = 0; u < n; u++)
+        if (!d->is_finite[u])
+            memset(d->vectors + (size_t)u * dim, 0, dim * sizeof *d->vectors);
+}
+
+static void sum_slopes(const struct train *t, const struct train_group *g, const struct net_layer *l,
+                       uint32_t from, const uint32_t *n, const struct train_distinct *d)
+{
+    struct batch_segment_reduce sum = {
+        .in = {.grads = l->out->all_slopes + l->out_from,
+               .bag = t->batch.there.event + train_input_first(&t->batch, g->first),
+               .order = g->order,
+               .starts = g->starts + from,
+               .count = n,
+               .n = *n,
+               .d = l->params->n,
+               .unit = l->out->stride},
+        .sums = d->sums,
+        .scratch = d->scratch,
+        .scratch_bytes = d->scratch_bytes,
+    };
+    t->device.kernels->segment_reduce(&sum, t->device.stream);
+}
+
+void distinct_update(struct train *t, const struct train_group *g, const struct batch_update *all,
+                     unsigned who)
+{
+    const struct train_distinct *d = &t->distinct[who];
+    uint32_t column = t->net.vectors_from + g->first * t->net.options.dim, from = 0, n;
+    do {
+        n = MIN(g->count[0] - from, (uint32_t)IDS);
+        gather_vectors(t, g, from, n, d);
+        bool adds = false;
+        for (uint32_t i = t->net.layers_count; i-- > 0;) {
+            const struct net_layer *l = &t->net.layers[i];
+            if (!l->is_by_ids)
+                continue;
+            sum_slopes(t, g, l, from, &n, d);
+            struct batch_matmul slopes = slopes_of_ids(t, l, column, d, n);
+            struct batch_matmul gradient = gradient_of_ids(t, l, column, d, n);
+            slopes.adds = adds, adds = true;
+            gradient.adds = from > 0;
+            t->device.kernels->matmul(&slopes, t->device.stream);
+            t->device.kernels->matmul(&gradient, t->device.stream);
+        }
+        struct batch_update some = *all;
+        some.in.starts += from, some.rows += from, some.keys += from;
+        some.in.count = &n;
+        some.more = d->grads;
+        t->device.kernels->update(&some, t->device.stream);
+        from += n;
+    } while (from < g->count[0]);
+}
