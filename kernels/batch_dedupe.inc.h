@@ -11,7 +11,7 @@ enum { DEDUPE_BYTE = 256, DEDUPE_AHEAD = 16 };
 
 struct dedupe_pair {
     uint64_t id;
-    uint32_t place; /* hashing: number */
+    uint32_t place;
 };
 
 /* Slots for n ids: a power of two, twice as many at least. */
@@ -25,8 +25,9 @@ static size_t dedupe_slots(size_t n)
 
 static size_t dedupe_bytes(const struct batch_dedupe *a)
 {
-    size_t pairs = a->method == DEDUPE_SORT ? 2 * (size_t)a->n : dedupe_slots(a->n);
-    return pairs * sizeof(struct dedupe_pair) + BATCH_SCRATCH_MIN;
+    size_t bytes = a->method == DEDUPE_SORT ? 2 * (size_t)a->n * sizeof(struct dedupe_pair)
+                                            : dedupe_slots(a->n) * sizeof(uint32_t);
+    return bytes + BATCH_SCRATCH_MIN;
 }
 
 /* Sorts n pairs by id; `other` has room for as many. Returns which of the two has them. */
@@ -82,13 +83,17 @@ static uint32_t dedupe_sorted(const struct batch_dedupe *a, uint32_t table, size
     return m;
 }
 
+/*
+ * A slot has a number and 1; 0 is empty. Whether an id is new is no processor's guess, so each is written
+ * behind the numbers, and an empty slot is taken for that one: the only question is whether the id is the
+ * slot's.
+ */
 static uint32_t dedupe_hashed(const struct batch_dedupe *a, uint32_t table, size_t from, size_t to,
                               uint32_t m)
 {
-    struct dedupe_pair *slots = a->scratch;
     const uint64_t *ids = a->ids;
     uint64_t *unique_ids = a->unique_ids;
-    uint32_t *unique = a->unique, *unique_tables = a->unique_tables;
+    uint32_t *unique = a->unique, *slots = a->scratch, before = m;
     size_t mask = dedupe_slots(to - from) - 1, hashes[DEDUPE_AHEAD];
     memset(slots, 0, (mask + 1) * sizeof *slots);
     for (size_t first = from; first < to; first += DEDUPE_AHEAD) {
@@ -98,21 +103,22 @@ static uint32_t dedupe_hashed(const struct batch_dedupe *a, uint32_t table, size
             __builtin_prefetch(&slots[hashes[i]], 1);
         }
         for (size_t i = 0; i < count; i++) {
-            size_t place = first + i, at = hashes[i];
-            uint64_t id = ids[place];
-            unique[place] = BATCH_NONE;
+            size_t at = hashes[i];
+            uint64_t id = ids[first + i];
+            uint32_t number;
+            unique[first + i] = BATCH_NONE;
             if (id == 0)
                 continue;
-            while ((slots[at].id != id) & (slots[at].id != 0))
+            unique_ids[m] = id;
+            while (number = slots[at] - 1 + (slots[at] == 0) * (m + 1), unique_ids[number] != id)
                 at = (at + 1) & mask;
-            /* Whether it is new is no processor's guess: a number is written either way, and counts if so. */
-            uint32_t is_old = slots[at].id != 0, number = m ^ ((m ^ slots[at].place) & -is_old);
-            slots[at] = (struct dedupe_pair){.id = id, .place = number};
-            unique_ids[m] = id, unique_tables[m] = table;
-            m += 1 - is_old;
-            unique[place] = number;
+            slots[at] = number + 1;
+            unique[first + i] = number;
+            m += number == m;
         }
     }
+    for (uint32_t u = before; u < m; u++)
+        a->unique_tables[u] = table;
     return m;
 }
 

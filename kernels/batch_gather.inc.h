@@ -3,7 +3,7 @@
  * added to a bag at a time, four vectors of it, in the order of its places.
  */
 
-enum { GATHER_AHEAD = 8, GATHER_VECTORS = 4, CACHE_LINE = 64 };
+enum { GATHER_AHEAD = 16, GATHER_VECTORS = 4, CACHE_LINE = 64 };
 
 LANES_INLINE const unsigned char *gather_row(const struct batch_gather_pool *a, size_t place)
 {
@@ -97,6 +97,8 @@ LANES_INLINE void gather_format(const struct batch_gather_pool *a, enum row_form
             for (size_t line = 0; row && line < bytes; line += CACHE_LINE)
                 __builtin_prefetch(row + line);
         }
+        for (size_t line = 0; line < 4 * d; line += CACHE_LINE)
+            __builtin_prefetch((const char *)(to.next + GATHER_AHEAD * to.stride) + line, 1);
         v16 count = v16_set1(end > from ? (float)(end - from) : 1.0F);
         bag_sum(gather_next(&to), a, from, end, a->is_mean ? &count : NULL, format);
     }

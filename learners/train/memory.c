@@ -3,8 +3,9 @@
 #include "core/base.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
-enum { ALIGN = 256 };
+enum { ALIGN = 256, HUGE_PAGE = 1 << 21 };
 
 void *train_take(struct train_memory *memory, enum train_part part, size_t count, size_t size)
 {
@@ -18,6 +19,19 @@ void *train_take(struct train_memory *memory, enum train_part part, size_t count
     return at;
 }
 
+/* A CPU's. Columns of matrices are written field by field, an event after the other: each would be on a page
+ * of its own soon, and wait for that page's address. */
+static void *huge_new(size_t bytes)
+{
+    if (bytes < HUGE_PAGE)
+        return aligned_alloc(ALIGN, bytes);
+    bytes = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    void *memory = aligned_alloc(HUGE_PAGE, bytes);
+    if (memory)
+        (void)madvise(memory, bytes, MADV_HUGEPAGE); /* a kernel that has none says no */
+    return memory;
+}
+
 bool train_memory_make(struct train_memory *memory, struct gpu_error *error)
 {
     const struct train_device *d = memory->device;
@@ -25,7 +39,7 @@ bool train_memory_make(struct train_memory *memory, struct gpu_error *error)
     if (d->api) {
         memory->base = d->api->alloc(d->gpu, memory->size, error);
     } else {
-        memory->base = aligned_alloc(ALIGN, memory->size);
+        memory->base = huge_new(memory->size);
         leat_assert(memory->base);
     }
     memory->used = 0;
