@@ -3,8 +3,8 @@
  * the numbers of a table's ids follow those of the table before.
  *
  * Sorting: pairs of id and place by a stable radix sort, in which bytes that are the same everywhere take no
- * pass. A run of equal ids begins with its first place. Hashing: open addressing, at most half full, slots
- * fetched ahead.
+ * pass. A run of equal ids begins with its first place. Hashing: open addressing, at most a quarter full,
+ * slots fetched ahead.
  */
 
 enum { DEDUPE_BYTE = 256, DEDUPE_AHEAD = 16 };
@@ -14,11 +14,11 @@ struct dedupe_pair {
     uint32_t place;
 };
 
-/* Slots for n ids: a power of two, twice as many at least. */
+/* Slots for n ids: a power of two, four times as many at least. */
 static size_t dedupe_slots(size_t n)
 {
     size_t slots = 2 * DEDUPE_AHEAD;
-    while (slots < 2 * n)
+    while (slots < 4 * n)
         slots *= 2;
     return slots;
 }
