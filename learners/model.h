@@ -72,7 +72,8 @@ struct model_options {
     enum row_format precision; /* of the dense layers' products */
     bool is_tried;             /* ROW_BF16, beside fp32 for so many examples (train/trial.h) */
     uint64_t trial_examples;
-    bool is_on_device; /* model_attach follows */
+    bool is_on_device;   /* model_attach follows */
+    bool is_like_device; /* a CPU's: makes its products as a GPU does, where another way is faster */
     struct optimizer_options head;
     uint32_t block; /* events a head step: 1..16; 1 without a head */
     uint32_t batch; /* 1: an update per event (per block) */

@@ -34,6 +34,7 @@ void model_compare_begin(struct model *m)
     leat_assert(m->options.is_on_device && m->train && !m->compare);
     struct model_options options = m->options;
     options.is_on_device = false;
+    options.is_like_device = true;
     m->compare = calloc(1, sizeof *m->compare);
     leat_assert(m->compare);
     m->compare->shadow = model_new(&options, m->k);

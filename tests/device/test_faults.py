@@ -159,6 +159,9 @@ def test_compared_with_the_cpu():
         for kind in ("mmoe", "fm"):
             place = folder.job("agree-" + kind, kind, "cuda(0)", "" if kind == "fm" else None)
             assert "nothing differed over 46 steps" in leat("run", place + ".leat", "--compare", "cpu"), kind
+        wide = folder.job("wide", "dcnv2", "cuda(0)", "hidden: [40], cross_layers: 1, precision: bf16")
+        output = leat("run", changed(wide, {"dim: 8": "dim: 16"}) + ".leat", "--compare", "cpu")
+        assert "nothing differed over" in output, output
         place = folder.job("resumed", "dcnv2", "cuda(0)")
         leat("run", place + ".leat", expected=[-9], failpoints="ckpt.published=kill@1")
         output = leat("run", place + ".leat", "--compare", "cpu")
