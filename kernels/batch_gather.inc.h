@@ -97,7 +97,7 @@ LANES_INLINE void gather_format(const struct batch_gather_pool *a, enum row_form
             for (size_t line = 0; row && line < bytes; line += CACHE_LINE)
                 __builtin_prefetch(row + line);
         }
-        for (size_t line = 0; line < 4 * d; line += CACHE_LINE)
+        for (size_t line = 0; to.left > GATHER_AHEAD && line < 4 * d; line += CACHE_LINE)
             __builtin_prefetch((const char *)(to.next + GATHER_AHEAD * to.stride) + line, 1);
         v16 count = v16_set1(end > from ? (float)(end - from) : 1.0F);
         bag_sum(gather_next(&to), a, from, end, a->is_mean ? &count : NULL, format);

@@ -256,7 +256,7 @@ bool model_train_put(struct model *m, const struct example *e)
     in->host.weights[to] = e->weight;
     in->host.is_rejected[to] = 0;
     in->event_seen[to] = e->seen;
-    m->train->is_forward = false; /* its prediction was another process's */
+    m->train->is_forward = m->train->is_numbered = false; /* its prediction was another process's */
     in->n++;
     return true;
 }

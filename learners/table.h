@@ -161,8 +161,8 @@ struct table_sightings {
     const uint64_t *keys;
     const uint32_t *seen;   /* event time in seconds: the latest of a key's */
     const uint32_t *counts; /* sightings of each; NULL: one */
-    /* Where a row was when it was last looked up, NULL: none; of this table, which has not shrunk since.
-     * NULL: nobody has looked. May be `out`. */
+    /* Where a row of this table was when it was last looked up, NULL: none. It may have gone or moved since:
+     * the key that lies there tells. NULL: nobody has looked. May be `out`. */
     struct table_row *const *rows;
     size_t n;
 };

@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Does one piece (some microseconds), or waits for as long; false: no more are to be had until the team is
- * opened again. On any thread, beside the owner. */
+/* Does one piece (microseconds; of large batches, milliseconds), or waits for as long; false: no more are to
+ * be had until the team is opened again. On any thread, beside the owner. */
 typedef bool team_task(void *argument);
 
 struct team {

@@ -15,8 +15,6 @@
 
 #include "core/base.h"
 
-#include <math.h>
-
 enum { IDS = 2 * BATCH_CHUNK }; /* at a time: their sums stay in the second-level cache */
 
 /* W_f' S and S' V. */

@@ -17,8 +17,8 @@
 enum { NET_LAYERS_MAX = 192 };
 
 struct net_matrix {
-    float *values,
-        *slopes; /* slopes: of the input and the output [slopes_max]; of others of those on their way */
+    float *values, *slopes;   /* slopes: of the input and the output [slopes_max]; of others of those on their
+                                 way, or a   part of all_slopes */
     uint32_t columns, stride; /* stride: a multiple of 4 */
     bool is_relu;             /* made by a layer that ends in max(x, 0): slopes pass where values > 0 */
     bool has_slopes;          /* in this step: somebody has set them */

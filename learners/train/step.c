@@ -50,6 +50,8 @@ static uint64_t digest_of(uint64_t digest, const void *data, size_t bytes)
 static uint64_t arguments_of(const struct train *t, const struct train_input *in, enum work_kind kind)
 {
     const struct model_options *o = t->options;
+    if (!t->device.api) /* which has no graphs */
+        return 1;
     uint64_t sizes[4 + MODEL_FIELDS_MAX] = {kind, in->n, t->net.options.precision, trial_runs(t)};
     for (uint32_t i = 0; i < t->groups_count; i++)
         sizes[4 + i] = places_of(&t->groups[i], in);

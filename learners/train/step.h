@@ -4,7 +4,6 @@
 #ifndef LEARNERS_TRAIN_STEP_H
 #define LEARNERS_TRAIN_STEP_H
 
-#include "learners/train/share.h"
 #include "learners/train/train.h"
 
 /* Events that go through the network together: from .. from + n of a batch or call, to the matrices' rows

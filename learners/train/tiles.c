@@ -100,7 +100,8 @@ static void backward_tile(void *of, uint32_t number, unsigned who)
     }
     for (uint32_t i = net->layers_count; i-- > 0;)
         net->layers[i].kind->backward(net, &net->layers[i], n);
-    leat_assert(!net->options.is_by_ids || net->input->has_slopes); /* to which ids add */
+    if (net->options.is_by_ids) /* which add to them */
+        (void)net_adds_part(net, net->input, n);
 }
 
 static void go(struct net *net, uint32_t n, share_piece *tile)

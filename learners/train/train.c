@@ -38,7 +38,7 @@ static struct net_options network_of(const struct model_options *o)
     return n;
 }
 
-static bool has_lists(const struct model_options *o)
+static bool vectors_have_lists(const struct model_options *o)
 {
     bool has = false;
     for (uint32_t f = 0; f < o->vectors; f++)
@@ -165,7 +165,7 @@ static void shape(struct train *t, const struct train_setup *setup)
     t->call_at = !t->device.api && o->micro == 0 && o->precision != ROW_FP16 ? o->batch : 0;
     t->events_max = MAX(o->batch, t->call_at + (uint32_t)MODEL_ROWS_MAX);
     struct net_options network = network_of(o);
-    network.is_by_ids = t->call_at > 0 && !o->is_like_device && !has_lists(o) && network.dim > 0 &&
+    network.is_by_ids = t->call_at > 0 && !o->is_like_device && !vectors_have_lists(o) && network.dim > 0 &&
                         network.dim % BY_IDS_DIM == 0;
     uint32_t together = o->micro > 0 ? MAX(o->micro, (uint32_t)MODEL_ROWS_MAX) : t->events_max;
     net_shape(&t->net, &network, &t->device, together, t->events_max);

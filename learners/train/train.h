@@ -1,7 +1,8 @@
 /*
  * A training step over a whole batch, on a CPU or a GPU: the same kernels in the same order
- * (kernels/batch.h), so that what is learned is the same. Events come by train_learn; each is predicted by
- * the rows and weights that are there, and waits in the batch; when that is full, train_step:
+ * (kernels/batch.h), so that what is learned is the same but for sums that are rounded elsewhere: a GPU's
+ * products, and on a CPU what wide layers give back by ids (distinct.c). Events come by train_learn; each is
+ * predicted by the rows and weights that are there, and waits in the batch; when that is full, train_step:
  *
  *   ids -> distinct ids -> their rows, found or made -> vectors into a matrix, a row an event -> linear
  *   weights, interaction, network -> loss -> back through them -> slopes summed by row in the order of places
@@ -14,7 +15,7 @@
  *
  * On a CPU, what a step has once for each distinct id is done so: rows are looked up, their linear weights
  * read, the products of wide layers with their vectors on the way back (distinct.c). A call that is all of
- * its batch has numbered the ids already.
+ * its batch has numbered the ids already, on both.
  *
  * A row that the step makes counts as absent on the way forward, and makes its optimizer step like any other:
  * a step learns from what was predicted. So, on a CPU, what an event's prediction left in the matrices serves
