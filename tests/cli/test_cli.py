@@ -5,6 +5,7 @@
 """
 
 import contextlib
+import glob
 import hashlib
 import json
 import os
@@ -85,8 +86,8 @@ def start(*arguments, env=None):
 
 
 def published():
-    return [name for folder in (os.listdir("state") if os.path.isdir("state") else []) if folder.startswith("gen-")
-            for name in os.listdir(os.path.join("state", folder)) if re.fullmatch(r"ckpt-\d+", name)]
+    """Checkpoints; folders may get their names, and go, while one looks."""
+    return [path for path in glob.glob("state/gen-*/ckpt-*") if re.search(r"/ckpt-\d+$", path)]
 
 
 # arguments, environment, status, what stderr must hold
