@@ -8,8 +8,9 @@
  * where W_f are the columns of u's field and e the events that have it. Ids of events are skewed: of 4096
  * click events of twelve fields 0.29 of the places are distinct ids, of 512 0.47; so many are the products,
  * and the sums come on top, which are as long as a layer is wide. A field is done by one thread, some ids at
- * a time. What sixteen bits round are the sums here; so a model that is compared with a GPU's goes back
- * event by event, as that does (is_like_device).
+ * a time. Sixteen bits would round the
+ * sums, and what is packed for them anew costs more than is saved: they go back event by event. So does a
+ * model that is compared with a GPU's (is_like_device), from which it would part step by step.
  */
 #include "learners/train/step.h"
 

@@ -55,8 +55,10 @@ static struct net_layer *dense(struct net *net, struct net_matrix *in, uint32_t 
     l->in_from = from, l->in_columns = columns, l->out_from = at;
     l->is_relu = is_relu;
     l->params = params(net, n, columns);
-    l->is_by_ids = net->options.is_by_ids && in == net->input && columns == in->columns && n >= BY_IDS_LEAST;
+    l->is_by_ids =
+        net->options.may_go_by_ids && in == net->input && columns == in->columns && n >= BY_IDS_LEAST;
     out->keeps_slopes |= l->is_by_ids;
+    net->is_by_ids |= l->is_by_ids;
     /* What comes out is as wide as what goes in where half of it is cut off (He et al. 2015, eq. 10), and a
      * third of that where nothing is: logits begin near 0. */
     l->bound = sqrtf((is_relu ? 6.0F : 1.0F) / (float)columns);
@@ -180,9 +182,6 @@ void net_shape(struct net *net, const struct net_options *options, const struct 
     case NETWORK_DOT: dot_shape(net); break;
     case NETWORK_EXPERTS: experts_shape(net); break;
     }
-    net->options.is_by_ids = false;
-    for (uint32_t i = 0; i < net->layers_count; i++)
-        net->options.is_by_ids |= net->layers[i].is_by_ids;
 }
 
 /* --- memory -----------------------------------------------------------------------------------------------

@@ -81,7 +81,7 @@ struct net_options {
     struct opt_params params;
     float accumulator, clip_norm;
     enum row_format precision; /* ROW_FP32; ROW_BF16, ROW_FP16 of products */
-    bool is_by_ids;            /* wide layers over the input are; net_shape: there is one */
+    bool may_go_by_ids;        /* wide layers over the input */
     uint64_t seed;
 };
 
@@ -99,6 +99,7 @@ struct net {
     struct net_layer layers[NET_LAYERS_MAX];
     uint32_t layers_count;
     double *squares;     /* of each parameter's gradient */
+    bool is_by_ids;      /* a layer is */
     float *clip;         /* the scale of all gradients that follows of them */
     bool adds_gradients; /* way back: to those of other events, which go before in the same step */
     float scale;         /* ROW_FP16: of slopes while they are rounded (scale.h) */

@@ -252,7 +252,7 @@ static void update_vectors(struct train *t, const struct train_group *g, const s
     a.in.grads = t->input_slopes;
     a.in.bag = in->there.bag + train_input_first(in, g->first);
     a.in.unit = 4, a.in.d = t->net.options.dim;
-    if (t->net.options.is_by_ids)
+    if (t->net.is_by_ids)
         distinct_update(t, g, &a, who);
     else
         t->device.kernels->update(&a, t->device.stream);

@@ -100,7 +100,7 @@ static void backward_tile(void *of, uint32_t number, unsigned who)
     }
     for (uint32_t i = net->layers_count; i-- > 0;)
         net->layers[i].kind->backward(net, &net->layers[i], n);
-    if (net->options.is_by_ids) /* which add to them */
+    if (net->is_by_ids) /* ids add to the input's, or to zeros */
         (void)net_adds_part(net, net->input, n);
 }
 

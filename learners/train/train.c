@@ -162,11 +162,12 @@ static void shape(struct train *t, const struct train_setup *setup)
     const struct model_options *o = setup->options;
     *t = (struct train){.options = o, .device = setup->device, .rows = setup->rows, .epoch = 1};
     /* In pieces, matrices are another's at the step's time; in fp16, a step may begin anew. */
-    t->call_at = !t->device.api && o->micro == 0 && o->precision != ROW_FP16 ? o->batch : 0;
+    bool goes_once = !t->device.api && o->micro == 0 && o->precision != ROW_FP16;
+    t->call_at = goes_once ? o->batch : 0;
     t->events_max = MAX(o->batch, t->call_at + (uint32_t)MODEL_ROWS_MAX);
     struct net_options network = network_of(o);
-    network.is_by_ids = t->call_at > 0 && !o->is_like_device && !vectors_have_lists(o) && network.dim > 0 &&
-                        network.dim % BY_IDS_DIM == 0;
+    network.may_go_by_ids = goes_once && o->precision == ROW_FP32 && !o->is_like_device &&
+                            !vectors_have_lists(o) && network.dim > 0 && network.dim % BY_IDS_DIM == 0;
     uint32_t together = o->micro > 0 ? MAX(o->micro, (uint32_t)MODEL_ROWS_MAX) : t->events_max;
     net_shape(&t->net, &network, &t->device, together, t->events_max);
     if (!t->device.api && network.kind != NETWORK_NONE)

@@ -13,7 +13,7 @@ struct train_trial *trial_new(const struct train *t, const struct net_options *s
     leat_assert(trial);
     struct net_options fp32 = *shape;
     fp32.precision = ROW_FP32;
-    fp32.is_by_ids = false;
+    fp32.may_go_by_ids = false;
     net_shape(&trial->net, &fp32, &t->device, together, together);
     return trial;
 }

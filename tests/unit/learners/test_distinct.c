@@ -29,20 +29,17 @@ static const struct {
     enum interaction_kind interaction;
     enum network_kind network;
     uint32_t dense;
-    enum row_format precision;
 } kinds[] = {
-    {"deepfm", INTERACTION_FM, NETWORK_HIDDEN, 2, ROW_FP32},
-    {"deepfm of bf16", INTERACTION_FM, NETWORK_HIDDEN, 2, ROW_BF16},
-    {"dcnv2", INTERACTION_NONE, NETWORK_CROSS, 2, ROW_FP32},
-    {"dcnv2 without numbers", INTERACTION_NONE, NETWORK_CROSS, 0, ROW_FP32},
-    {"mmoe", INTERACTION_NONE, NETWORK_EXPERTS, 2, ROW_FP32},
+    {"deepfm", INTERACTION_FM, NETWORK_HIDDEN, 2},
+    {"dcnv2", INTERACTION_NONE, NETWORK_CROSS, 2},
+    {"dcnv2 without numbers", INTERACTION_NONE, NETWORK_CROSS, 0},
+    {"mmoe", INTERACTION_NONE, NETWORK_EXPERTS, 2},
 };
 
 static struct model_options options_of(size_t k)
 {
     struct model_options o = events_options(kinds[k].interaction, 40);
     o.network = kinds[k].network, o.linear_is_off = kinds[k].network > NETWORK_HIDDEN;
-    o.precision = kinds[k].precision;
     o.dense = kinds[k].dense;
     o.cross_layers = 2, o.experts = 2, o.bottom[0] = 6;
     o.labels = kinds[k].network == NETWORK_EXPERTS ? LABELS : 0;
@@ -134,11 +131,11 @@ static void test_as_by_events(void **state)
     (void)state;
     for (size_t k = 0; k < ARRAY_COUNT(kinds); k++) {
         struct model_options o = options_of(k);
-        double share = o.precision == ROW_FP32 ? 1e-5 : 1e-2;
+        double share = 1e-5;
         struct model *by_ids = model_new(&o, kernels_pick(NULL, &(const char *){NULL}));
         o.is_list[2] = true;
         struct model *by_events = model_new(&o, kernels_pick(NULL, &(const char *){NULL}));
-        assert_true(by_ids->train->net.options.is_by_ids && !by_events->train->net.options.is_by_ids);
+        assert_true(by_ids->train->net.is_by_ids && !by_events->train->net.is_by_ids);
         for (uint32_t s = 0; s < STEPS; s++) {
             step(by_ids, s * BATCH, false, logits);
             step(by_events, s * BATCH, true, other_logits);
