@@ -186,15 +186,18 @@ static void learn_call(struct model *m, struct call *c)
         uint32_t wanted = m->step_events - m->pending;
         for (end = at; end < c->in->rows && wanted > 0; end++)
             wanted -= c->learns[end];
-        if (!train_learn(m->train, &events, at, end, c->out->logits, &m->error))
+        if (!train_learn(m->train, &events, at, end, &m->error))
+            return;
+        m->pending = train_pending(m->train);
+        bool is_due = m->pending == m->step_events, is_watched = m->compare || trial_runs(m->train);
+        if ((is_due && !is_watched && !step(m)) || !train_read(m->train, at, c->out->logits, &m->error))
             return;
         if (m->compare)
             model_compare_predicted(m, &events, at, end, c->out->logits);
         give(m, c, at, end);
         if (trial_runs(m->train))
             compare(m, c, at, end);
-        m->pending = train_pending(m->train);
-        if (m->pending == m->step_events && !step(m))
+        if (is_due && is_watched && !step(m))
             return;
     }
 }

@@ -21,26 +21,26 @@ void train_clock_free(struct train_clock *c, const struct train_device *d)
     }
 }
 
-void train_clock_begin(struct train_clock *c, const struct train_device *d, enum train_span span)
+void train_clock_begin(struct train_clock *c, const struct train_device *d)
 {
-    if (d->api && !c->is_open[span]) /* of several steps between two waits, all */
-        d->api->record(c->from[span], d->stream);
+    if (!d->api || c->count == TRAIN_SPANS)
+        return;
+    d->api->record(c->from[(c->first + c->count) % TRAIN_SPANS], d->stream);
+    c->count++;
 }
 
-void train_clock_end(struct train_clock *c, const struct train_device *d, enum train_span span)
+void train_clock_end(struct train_clock *c, const struct train_device *d)
 {
     if (d->api)
-        d->api->record(c->to[span], d->stream);
-    c->is_open[span] = d->api != NULL;
+        d->api->record(c->to[(c->first + c->count - 1) % TRAIN_SPANS], d->stream);
 }
 
 void train_clock_count(struct train_clock *c, const struct train_device *d)
 {
-    for (int i = 0; i < TRAIN_SPANS; i++) {
-        if (!c->is_open[i])
-            continue;
-        float ms = d->api->elapsed_ms(c->from[i], c->to[i]);
-        c->busy_ms += isnan(ms) ? 0.0 : (double)ms;
-        c->is_open[i] = false;
+    for (; c->count > 0; c->count--, c->first = (c->first + 1) % TRAIN_SPANS) {
+        float ms = d->api->elapsed_ms(c->from[c->first], c->to[c->first]);
+        if (isnan(ms))
+            return;
+        c->busy_ms += (double)ms;
     }
 }

@@ -7,19 +7,21 @@
 
 #include "learners/train/memory.h"
 
-enum train_span { TRAIN_SPAN_STEP, TRAIN_SPAN_CALL, TRAIN_SPANS };
+enum { TRAIN_SPANS = 8 };
 
+/* Spans that are queued and not counted yet, the oldest at `first`. */
 struct train_clock {
     struct gpu_event *from[TRAIN_SPANS], *to[TRAIN_SPANS];
-    bool is_open[TRAIN_SPANS]; /* queued, and not counted yet */
+    uint32_t first, count;
     double busy_ms;
 };
 
 bool train_clock_init(struct train_clock *clock, const struct train_device *device, struct gpu_error *error);
 void train_clock_free(struct train_clock *clock, const struct train_device *device);
-void train_clock_begin(struct train_clock *clock, const struct train_device *device, enum train_span span);
-void train_clock_end(struct train_clock *clock, const struct train_device *device, enum train_span span);
-/* After the stream was waited for. */
+/* Of what is queued between them. Where none is free, the last one goes on. */
+void train_clock_begin(struct train_clock *clock, const struct train_device *device);
+void train_clock_end(struct train_clock *clock, const struct train_device *device);
+/* Those that are done. No waiting. */
 void train_clock_count(struct train_clock *clock, const struct train_device *device);
 
 #endif

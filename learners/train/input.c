@@ -11,21 +11,21 @@ static size_t take(size_t *used, size_t count, size_t size)
     return at;
 }
 
-/* The columns one behind the other from base on (NULL: counted alone); returns their bytes. */
+/* The columns one behind the other from base on (NULL: counted alone); returns their bytes. First what a
+ * batch sends in one piece, then ids, of which it sends those that it has, then what seldom changes. */
 static size_t lay_out(const struct train_input *in, struct train_columns *c, unsigned char *base)
 {
     const struct model_options *o = in->options;
     size_t used = 0, n = in->capacity, places = in->places_max;
-    size_t ids = take(&used, places, sizeof *c->ids),
-           tables = take(&used, 2 * (size_t)o->fields + 1, sizeof *c->tables);
-    size_t seen = take(&used, places, sizeof *c->seen);
-    size_t event = take(&used, places, sizeof *c->event);
-    size_t bag = take(&used, places, sizeof *c->bag);
+    size_t tables = take(&used, 2 * (size_t)o->fields + 1, sizeof *c->tables);
     size_t offsets = take(&used, in->has_lists ? o->fields * (n + 1) + 1 : 0, sizeof *c->offsets);
     size_t scales = take(&used, in->has_lists ? places : 0, sizeof *c->scales);
     size_t numbers = take(&used, (o->dense + 1) * n, sizeof *c->numbers);
     size_t labels = take(&used, MAX(o->labels, 1U) * n, sizeof *c->labels);
     size_t weights = take(&used, n, sizeof *c->weights), rejected = take(&used, n, 1);
+    size_t seen = take(&used, places, sizeof *c->seen);
+    size_t ids = take(&used, places, sizeof *c->ids);
+    size_t event = take(&used, places, sizeof *c->event), bag = take(&used, places, sizeof *c->bag);
     if (!base)
         return used;
     c->ids = (uint64_t *)(void *)(base + ids);
@@ -48,12 +48,13 @@ static uint32_t bag_of(const struct train_input *in, uint32_t field, uint32_t ev
     return (uint32_t)(at / 4);
 }
 
-/* The event and bag of each place: without lists they are the same in all batches of n events. */
-static void fill_places(struct train_input *in)
+/* The event and bag of each place: without lists they are the same in all batches of n events. Returns
+ * whether they are others than the last time. */
+static bool fill_places(struct train_input *in)
 {
     uint32_t n = in->n;
     if (in->has_lists || n == in->placed)
-        return;
+        return in->has_lists;
     in->placed = n;
     for (uint32_t f = 0; f < in->options->fields; f++) {
         for (uint32_t e = 0; e < n; e++) {
@@ -61,6 +62,7 @@ static void fill_places(struct train_input *in)
             in->host.bag[(size_t)f * n + e] = bag_of(in, f, e);
         }
     }
+    return true;
 }
 
 uint32_t train_group_of(const struct model_options *options, const struct train_device *device,
@@ -265,16 +267,41 @@ static void close_gaps(struct train_input *in)
     }
 }
 
-void train_input_finish(struct train_input *in, bool learns)
+static size_t places_of(const struct train_input *in)
 {
-    if (learns)
-        fill_places(in);
+    if (in->options->fields == 0)
+        return 0;
+    uint32_t last = in->options->fields - 1;
+    const uint32_t *tables = in->host.tables + train_input_tables(in, last);
+    return in->first_of[last] + (tables[1] - tables[0]);
+}
+
+/* To the same place on the device. */
+static void send(const struct train_input *in, const struct train_device *stream, const void *from,
+                 const void *to)
+{
+    size_t at = (size_t)((const unsigned char *)from - in->block);
+    size_t bytes = (size_t)((const unsigned char *)to - (const unsigned char *)from);
+    train_copy(stream, (unsigned char *)in->there.tables + at, from, bytes); /* tables are the first */
+}
+
+void train_input_finish(struct train_input *in, bool learns, const struct train_device *stream)
+{
+    bool has_others = learns && fill_places(in);
     if (in->has_lists)
         spread(in);
     else
         close_gaps(in);
-    if (in->device->api)
-        train_copy(in->device, in->there.ids, in->block, in->bytes);
+    if (!stream->api)
+        return;
+    const struct train_columns *c = &in->host;
+    size_t places = places_of(in);
+    send(in, stream, in->block, c->seen + places);
+    send(in, stream, c->ids, c->ids + places);
+    if (!has_others)
+        return;
+    send(in, stream, c->event, c->event + places);
+    send(in, stream, c->bag, c->bag + places);
 }
 
 uint32_t train_input_entries(const struct train_input *in, uint32_t event, uint64_t *keys, uint16_t *fields,

@@ -73,9 +73,9 @@ struct train_events {
 /* Adds events from .. to of a call, as far as there is room: they must fit. */
 void train_input_add(struct train_input *in, const struct train_events *events, uint32_t from, uint32_t to);
 
-/* No more events: makes places of them and sends all columns to the device. learns: event[] and bag[], too.
- */
-void train_input_finish(struct train_input *in, bool learns);
+/* No more events: makes places of them and sends the columns to the device, by that stream. learns: event[]
+ * and bag[], too. */
+void train_input_finish(struct train_input *in, bool learns, const struct train_device *stream);
 
 /* Of the group whose first field is `first`, `fields` long: where its places begin among all, how many they
  * are, its part of `tables` and of `offsets`. */

@@ -5,6 +5,8 @@
 
 void train_add(struct train *t, const struct train_events *events, uint32_t from, uint32_t to)
 {
+    struct gpu_error sticky; /* and told by the next step */
+    (void)feed_wait(&t->feed, FEED_SENT, &sticky);
     train_input_add(&t->batch, events, from, to);
     t->is_forward = t->is_numbered = false;
 }
@@ -19,14 +21,14 @@ static void move_event(struct train *t, uint32_t from, uint32_t to)
 
 /* Where all of a call's events learn, they go forward in their places of the batch. */
 bool train_learn(struct train *t, const struct train_events *events, uint32_t from, uint32_t to,
-                 double *logits, struct gpu_error *error)
+                 struct gpu_error *error)
 {
     uint32_t n = to - from, place = t->batch.n;
     t->is_forward = t->call_at > 0 && !trial_runs(t) && (t->is_forward || place == 0);
     bool all_learn = memchr(events->learns + from, 0, n) == NULL;
     uint32_t first = t->is_forward && all_learn ? place : t->call_at;
     t->is_numbered = place == 0 && all_learn;
-    if (!train_predict_at(t, events, from, to, first, logits, error))
+    if (!train_predict_at(t, events, from, to, first, error) || !feed_wait(&t->feed, FEED_SENT, error))
         return false;
     train_input_add(&t->batch, events, from, to);
     for (uint32_t i = 0; i < n && t->is_forward; i++) {

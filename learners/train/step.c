@@ -9,6 +9,7 @@
 static void dedupe(struct train *t, const struct train_group *g, const struct train_input *in, bool has_order,
                    unsigned who)
 {
+    bool is_fed = t->device.api != NULL;
     struct batch_dedupe a = {.ids = in->there.ids + train_input_first(in, g->first),
                              .tables = in->there.tables + train_input_tables(in, g->first),
                              .tables_count = g->fields,
@@ -18,11 +19,32 @@ static void dedupe(struct train *t, const struct train_group *g, const struct tr
                              .unique = g->unique,
                              .unique_ids = g->unique_ids,
                              .unique_tables = g->unique_tables,
-                             .order = has_order || t->device.api ? g->order : NULL,
+                             .order = has_order || is_fed ? g->order : NULL,
                              .starts = g->starts,
-                             .scratch = t->scratch[who],
-                             .scratch_bytes = t->scratch_bytes};
-    t->device.kernels->dedupe(&a, t->device.stream);
+                             .scratch = is_fed ? t->feed.scratch : t->scratch[who],
+                             .scratch_bytes = is_fed ? t->feed.scratch_bytes : t->scratch_bytes};
+    t->device.kernels->dedupe(&a, t->feed.device.stream);
+}
+
+/* Columns, and unless the groups have them, their numbers. On a CPU, those come with the looking up. */
+static void feed(struct train *t, struct train_input *in, bool learns)
+{
+    struct train_feed *f = &t->feed;
+    if (learns)
+        feed_await(f, &f->device, FEED_STEPPED);
+    train_input_finish(in, learns, &f->device);
+    if (!t->device.api)
+        return;
+    if (learns)
+        feed_reached(f, &f->device, FEED_SENT);
+    if (!learns || !t->is_numbered) {
+        f->set = (f->set + 1) % FEED_SETS;
+        t->groups = t->sets[f->set];
+        for (uint32_t i = 0; i < t->groups_count; i++)
+            dedupe(t, &t->groups[i], in, true, SHARE_OWNER);
+    }
+    feed_reached(f, &f->device, FEED_FED);
+    feed_await(f, &t->device, FEED_FED);
 }
 
 /* --- as graphs (graph.h) ----------------------------------------------------------------------------------
@@ -52,10 +74,11 @@ static uint64_t arguments_of(const struct train *t, const struct train_input *in
     const struct model_options *o = t->options;
     if (!t->device.api) /* which has no graphs */
         return 1;
-    uint64_t sizes[4 + MODEL_FIELDS_MAX] = {kind, in->n, t->net.options.precision, trial_runs(t)};
+    uint64_t sizes[5 + MODEL_FIELDS_MAX] = {kind, in->n, t->net.options.precision, trial_runs(t),
+                                            t->feed.set};
     for (uint32_t i = 0; i < t->groups_count; i++)
-        sizes[4 + i] = places_of(&t->groups[i], in);
-    uint64_t digest = digest_of(1, sizes, (4 + t->groups_count) * sizeof *sizes);
+        sizes[5 + i] = places_of(&t->groups[i], in);
+    uint64_t digest = digest_of(1, sizes, (5 + t->groups_count) * sizeof *sizes);
     if (kind == WORK_PREDICT)
         return digest | 1;
     digest = digest_of(digest, &t->net.scale, sizeof t->net.scale);
@@ -113,7 +136,8 @@ static void find_group(void *of, uint32_t group, unsigned who)
     struct train_group *g = &w->t->groups[group];
     if (w->has_failed)
         return;
-    dedupe(w->t, g, w->in, w->t->is_numbered, who);
+    if (!w->t->device.api)
+        dedupe(w->t, g, w->in, w->t->is_numbered, who);
     if (!w->t->rows.find(w->t->rows.of, w->t, g, w->in, w->error))
         w->has_failed = true;
 }
@@ -125,7 +149,7 @@ static void resolve_group(void *of, uint32_t group, unsigned who)
     struct train_group *g = &w->t->groups[group];
     if (w->has_failed)
         return;
-    if (!w->t->is_numbered)
+    if (!w->t->device.api && !w->t->is_numbered)
         dedupe(w->t, g, w->in, true, who);
     if (!w->t->rows.resolve(w->t->rows.of, w->t, g, w->error))
         w->has_failed = true;
@@ -135,24 +159,30 @@ static void resolve_group(void *of, uint32_t group, unsigned who)
  */
 
 bool train_predict_at(struct train *t, const struct train_events *events, uint32_t from, uint32_t to,
-                      uint32_t first, double *logits, struct gpu_error *error)
+                      uint32_t first, struct gpu_error *error)
 {
     struct train_input *in = &t->call;
     in->n = 0;
     struct train_events all = *events;
     all.learns = NULL;
     train_input_add(in, &all, from, to);
-    train_clock_begin(&t->clock, &t->device, TRAIN_SPAN_CALL);
-    train_input_finish(in, false);
+    train_clock_begin(&t->clock, &t->device);
+    feed(t, in, false);
     struct work w = {.t = t, .p = {.in = in, .n = in->n, .first = first}};
     if (!look_up(t, in, find_group, error) ||
         !train_graph_run(&t->graphs, &t->device, arguments_of(t, in, WORK_PREDICT), predict_all, &w, error))
         return false;
-    train_clock_end(&t->clock, &t->device, TRAIN_SPAN_CALL);
-    if (!train_wait(&t->device, error))
+    train_clock_end(&t->clock, &t->device);
+    feed_reached(&t->feed, &t->device, FEED_PREDICTED);
+    return true;
+}
+
+bool train_read(struct train *t, uint32_t from, double *logits, struct gpu_error *error)
+{
+    if (!feed_wait(&t->feed, FEED_PREDICTED, error))
         return false;
     train_clock_count(&t->clock, &t->device);
-    uint32_t labels = MAX(t->options->labels, 1U), n = in->n;
+    uint32_t labels = MAX(t->options->labels, 1U), n = t->call.n;
     for (uint32_t l = 0; l < labels; l++)
         for (uint32_t i = 0; i < n; i++)
             logits[(size_t)l * MODEL_ROWS_MAX + from + i] =
@@ -164,7 +194,7 @@ bool train_predict(struct train *t, const struct train_events *events, uint32_t 
                    double *logits, struct gpu_error *error)
 {
     t->is_numbered = false;
-    return train_predict_at(t, events, from, to, t->call_at, logits, error);
+    return train_predict_at(t, events, from, to, t->call_at, error) && train_read(t, from, logits, error);
 }
 
 /* --- back -------------------------------------------------------------------------------------------------
@@ -360,8 +390,8 @@ bool train_step(struct train *t, struct gpu_error *error)
     leat_assert(in->n > 0 && in->n <= in->capacity);
     if (has_linear(t) && !place_numbers(t, in->n, error))
         return false;
-    train_clock_begin(&t->clock, &t->device, TRAIN_SPAN_STEP);
-    train_input_finish(in, true);
+    train_clock_begin(&t->clock, &t->device);
+    feed(t, in, true);
     if (!look_up(t, in, resolve_group, error))
         return false;
     for (uint32_t i = 0; i < t->groups_count; i++)
@@ -371,7 +401,8 @@ bool train_step(struct train *t, struct gpu_error *error)
         t->trial->net.options.params = t->options->head.params;
     if (!learn(t, in, error))
         return false;
-    train_clock_end(&t->clock, &t->device, TRAIN_SPAN_STEP);
+    train_clock_end(&t->clock, &t->device);
+    feed_reached(&t->feed, &t->device, FEED_STEPPED);
     t->steps++;
     trial_decide(t);
     in->n = 0;

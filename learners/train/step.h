@@ -83,8 +83,8 @@ void distinct_update(struct train *t, const struct train_group *g, const struct 
 /* Leaves values, slopes of the outputs and who is rejected behind. */
 void train_forward(struct train *t, const struct piece *p);
 
-/* Predicts as train_predict, by the matrices' rows from `first` on. */
+/* Predicts by the matrices' rows from `first` on; then train_read. */
 bool train_predict_at(struct train *t, const struct train_events *events, uint32_t from, uint32_t to,
-                      uint32_t first, double *logits, struct gpu_error *error);
+                      uint32_t first, struct gpu_error *error);
 
 #endif

@@ -79,10 +79,11 @@ static void groups_shape(struct train *t)
         g->fields++;
         g->places_max += (o->is_list[f] ? MODEL_LIST_MAX : 1) * events;
     }
+    memcpy(t->sets[1], t->sets[0], sizeof t->sets[0]);
 }
 
 /* What all kernels of a step ask for, at most. */
-static size_t scratch_of(const struct train *t)
+static size_t scratch_of(struct train *t)
 {
     const struct batch_kernels *k = t->device.kernels;
     size_t most = BATCH_SCRATCH_MIN;
@@ -95,6 +96,7 @@ static size_t scratch_of(const struct train *t)
         k->dedupe(&dedupe, t->device.stream);
         k->update(&update, t->device.stream);
         k->weights_update(&weights, t->device.stream);
+        t->feed.scratch_bytes = MAX(t->feed.scratch_bytes, dedupe.scratch_bytes);
         most = MAX(MAX(most, dedupe.scratch_bytes), MAX(update.scratch_bytes, weights.scratch_bytes));
     }
     struct batch_weights_update numbers = {.in = {.n = (t->options->dense + 1) * t->options->batch, .d = 1}};
@@ -107,8 +109,9 @@ static void take_all(struct train *t, struct train_memory *memory)
     size_t n = t->events_max, dense = t->options->dense;
     train_input_take(&t->batch, memory);
     train_input_take(&t->call, memory);
-    for (uint32_t i = 0; i < t->groups_count; i++)
-        group_take(&t->groups[i], memory);
+    for (uint32_t s = 0; s < (t->device.api ? FEED_SETS : 1); s++)
+        for (uint32_t i = 0; i < t->groups_count; i++)
+            group_take(&t->sets[s][i], memory);
     if (t->rows.take)
         t->rows.take(t->rows.of, memory);
     net_take(&t->net, memory);
@@ -132,6 +135,8 @@ static void take_all(struct train *t, struct train_memory *memory)
         t->slopes = train_take(memory, TRAIN_ACTIVATIONS, n, sizeof *t->slopes);
     for (unsigned who = 0; who < (t->device.api ? 1 : SHARE_THREADS); who++)
         t->scratch[who] = train_take(memory, TRAIN_SCRATCH, t->scratch_bytes, 1);
+    if (t->device.api)
+        t->feed.scratch = train_take(memory, TRAIN_SCRATCH, t->feed.scratch_bytes, 1);
 }
 
 /* Numbers that stay, made on the host and sent. */
@@ -173,6 +178,7 @@ static void shape(struct train *t, const struct train_setup *setup)
     if (!t->device.api && network.kind != NETWORK_NONE)
         t->net.second = net_second(&t->net);
     t->trial = trial_new(t, &network, together);
+    t->groups = t->sets[0];
     groups_shape(t);
     t->memory.device = &t->device;
     t->scratch_bytes = scratch_of(t);
@@ -224,8 +230,9 @@ struct train *train_new(const struct train_setup *setup, struct gpu_error *error
         t->host_numbers = train_host_new(&t->device, host_numbers_bytes(t), error);
         t->host_finite = train_host_new(&t->device, net_gradient_rows(&t->net), error);
         is_good = t->host_logits && t->host_rejected && t->host_numbers && t->host_finite &&
-                  train_clock_init(&t->clock, &t->device, error) && send_constants(t, error) &&
-                  net_start(&t->net, setup->kernels, error) && trial_start(t, setup->kernels, error);
+                  train_clock_init(&t->clock, &t->device, error) && feed_init(&t->feed, &t->device, error) &&
+                  send_constants(t, error) && net_start(&t->net, setup->kernels, error) &&
+                  trial_start(t, setup->kernels, error);
         (void)scale_set(t, (struct train_scale){.scale = SCALE_FIRST});
     }
     if (is_good)
@@ -238,6 +245,7 @@ void train_free(struct train *t)
 {
     if (!t)
         return;
+    feed_free(&t->feed);
     train_graphs_free(&t->graphs, &t->device);
     train_clock_free(&t->clock, &t->device);
     train_input_free(&t->batch);

@@ -25,13 +25,16 @@
  * a network that is on trial.
  *
  * What decides where rows lie is struct train_rows: tables of the CPU (rows_cpu.c) or of a GPU.
- * All memory is taken once, when the model is made.
- * One thread owns it.
+ * A GPU has its work queued ahead: a step is behind the call that fills its batch before anybody has read
+ * that call's predictions, and what comes next is copied and numbered beside it (feed.h). fp16, a network on
+ * trial and a model that is compared wait for what they look at. All memory is taken once, when the model is
+ * made. One thread owns it.
  */
 #ifndef LEARNERS_TRAIN_TRAIN_H
 #define LEARNERS_TRAIN_TRAIN_H
 
 #include "learners/train/clock.h"
+#include "learners/train/feed.h"
 #include "learners/train/graph.h"
 #include "learners/train/input.h"
 #include "learners/train/net.h"
@@ -90,7 +93,8 @@ struct train {
     struct train_rows rows;
     struct train_memory memory;
     struct train_input batch, call;
-    struct train_group groups[MODEL_FIELDS_MAX];
+    struct train_group sets[FEED_SETS][MODEL_FIELDS_MAX]; /* the first alone on a CPU */
+    struct train_group *groups;                           /* the set in work */
     uint32_t groups_count;
     struct net net;
     uint32_t events_max;
@@ -117,6 +121,7 @@ struct train {
     struct train_distinct distinct[SHARE_THREADS];
     void *scratch[SHARE_THREADS];
     size_t scratch_bytes;
+    struct train_feed feed;
     struct train_graphs graphs;
     struct train_clock clock;
 };
@@ -151,10 +156,12 @@ bool train_predict(struct train *t, const struct train_events *events, uint32_t 
                    double *logits, struct gpu_error *error);
 /* Adds those that learn to the batch: they must fit. Their step predicts them again. */
 void train_add(struct train *t, const struct train_events *events, uint32_t from, uint32_t to);
-/* Both. */
+/* Both, but on a GPU nothing is waited for: the step that these events fill may be queued at once. Then,
+ * before more come, train_read: what was predicted, as of train_predict, of events from .. of their call. */
 bool train_learn(struct train *t, const struct train_events *events, uint32_t from, uint32_t to,
-                 double *logits, struct gpu_error *error);
-/* What was added, one event at least, makes its step. */
+                 struct gpu_error *error);
+bool train_read(struct train *t, uint32_t from, double *logits, struct gpu_error *error);
+/* What was added, one event at least, makes its step; on a GPU it is queued. */
 bool train_step(struct train *t, struct gpu_error *error);
 
 /* Linear weights of the dense numbers, the bias last: [dense + 1][LINEAR_FLOATS], in host memory. They wait.

@@ -1,0 +1,73 @@
+/*
+ * What is queued ahead on a device (train/feed.h): whenever its streams do their work, a model learns what
+ * the CPU's does. On the host's model of a device, each seed does it at other times: only when somebody
+ * waits, at once, or in between; elsewhere once. A plain program that prints TAP lines.
+ */
+#include "device_models.h"
+
+#include <dlfcn.h>
+
+enum { SEEDS = 8, FED = 300 };
+
+typedef void begin_model(uint64_t seed, uint8_t poison);
+
+/* The host's model's; NULL: on a device. */
+static begin_model *model_of_host(void)
+{
+    const char *path = getenv("LEAT_CUDA_LIBRARY");
+    void *library = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
+    void *symbol = library ? dlsym(library, "cuda_model_begin") : NULL;
+    begin_model *begin = NULL;
+    if (symbol)
+        memcpy(&begin, &symbol, sizeof begin);
+    return begin;
+}
+
+/* In calls of so many events; some steps are of fewer than a batch. */
+static void learn_fed(struct model *m, uint32_t calls, double *logits)
+{
+    static uint8_t verdicts[EVENTS_MAX];
+    uint32_t batch = m->options.batch;
+    for (uint32_t at = 0, end; at < FED; at = end) {
+        end = MIN(at + calls, (uint32_t)FED);
+        model_set_step_events(m, at < FED / 2 ? batch : batch / 2);
+        events_learn(&events, m, at, end, calls, logits, verdicts);
+        if (model_error(m))
+            must(false, model_error(m), "learning");
+    }
+}
+
+static void test_fed(size_t k, uint32_t calls, begin_model *begin)
+{
+    static double ours[EVENTS_MAX], theirs[EVENTS_MAX];
+    struct model_options o = options_of(k);
+    struct model *cpu = model_new(&o, best());
+    uint32_t wrong = 0, seeds = begin ? SEEDS : 1;
+    learn_fed(cpu, calls, ours);
+    for (uint32_t seed = 1; seed <= seeds; seed++) {
+        if (begin)
+            begin(seed, seed % 2 ? 0xa5 : 0x5a);
+        struct model *device = device_model(&o);
+        learn_fed(device, calls, theirs);
+        wrong += !same_logits(ours, theirs, FED) || !same_models(cpu, device);
+        model_free(device);
+    }
+    model_free(cpu);
+    char what[120];
+    (void)snprintf(what, sizeof what, "%s, calls of %u: the same whenever streams do their work (%u of %u)",
+                   kinds[k].name, calls, seeds - wrong, seeds);
+    report(wrong == 0, what);
+}
+
+int main(void)
+{
+    static const char *const fed[] = {"fm and a wide field", "deepfm"};
+    if (!models_open())
+        return 77;
+    begin_model *begin = model_of_host();
+    for (size_t k = 0; k < ARRAY_COUNT(kinds); k++)
+        for (size_t i = 0; i < ARRAY_COUNT(fed); i++)
+            if (strcmp(kinds[k].name, fed[i]) == 0)
+                test_fed(k, 20, begin), test_fed(k, kinds[k].batch, begin), test_fed(k, 250, begin);
+    return models_close();
+}
