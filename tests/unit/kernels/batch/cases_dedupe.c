@@ -8,7 +8,8 @@ struct dedupe_shape {
     uint32_t n, tables;
     enum ids kind;
     enum dedupe_method method;
-    bool is_same; /* all tables have the same ids */
+    bool is_same;     /* all tables have the same ids */
+    bool is_unlisted; /* no order, no starts */
 };
 
 /* Offsets of tables: some are empty, the first and the last now and then. */
@@ -25,8 +26,7 @@ static void fill_tables(struct trial *t, uint32_t *offsets, uint32_t tables, uin
 static void check_plainly(struct trial *t, const uint64_t *ids, const uint32_t *offsets, uint32_t tables,
                           const struct batch_dedupe *out)
 {
-    uint32_t m = out->count[0], at = 0, next = 0;
-    TRIAL_CHECK(t, out->starts[0] == 0);
+    uint32_t m = out->count[0], next = 0;
     for (uint32_t table = 0; table < tables; table++) {
         for (uint32_t p = offsets[table]; p < offsets[table + 1]; p++) {
             uint32_t u = out->unique[p];
@@ -39,23 +39,28 @@ static void check_plainly(struct trial *t, const uint64_t *ids, const uint32_t *
         }
     }
     TRIAL_CHECK(t, next == m);
-    for (uint32_t u = 0; u < m; u++) {
-        TRIAL_CHECK(t, out->starts[u] < out->starts[u + 1]);
-        for (; at < out->starts[u + 1]; at++) {
-            TRIAL_CHECK(t, out->unique[out->order[at]] == u);
-            TRIAL_CHECK(t, at == out->starts[u] || out->order[at - 1] < out->order[at]);
-        }
-    }
-    uint32_t present = 0;
-    for (uint32_t p = 0; p < out->n; p++)
-        present += ids[p] != 0;
-    TRIAL_CHECK(t, at == present);
     /* each number has an id of its own (all pairs, so few numbers) */
     for (uint32_t u = 1; u < m && m < 200; u++) {
         for (uint32_t v = 0; v < u; v++)
             TRIAL_CHECK(t, out->unique_ids[u] != out->unique_ids[v] ||
                                out->unique_tables[u] != out->unique_tables[v]);
     }
+}
+
+static void check_order(struct trial *t, const uint64_t *ids, const struct batch_dedupe *out)
+{
+    uint32_t at = 0, present = 0;
+    TRIAL_CHECK(t, out->starts[0] == 0);
+    for (uint32_t u = 0; u < out->count[0]; u++) {
+        TRIAL_CHECK(t, out->starts[u] < out->starts[u + 1]);
+        for (; at < out->starts[u + 1]; at++) {
+            TRIAL_CHECK(t, out->unique[out->order[at]] == u);
+            TRIAL_CHECK(t, at == out->starts[u] || out->order[at - 1] < out->order[at]);
+        }
+    }
+    for (uint32_t p = 0; p < out->n; p++)
+        present += ids[p] != 0;
+    TRIAL_CHECK(t, at == present);
 }
 
 static void build_dedupe(struct trial *t, const void *arg)
@@ -75,8 +80,11 @@ static void build_dedupe(struct trial *t, const void *arg)
     host.unique = trial_output(t, "unique", n * sizeof *host.unique, sizeof *host.unique, same_bits);
     host.unique_ids = trial_output(t, "unique_ids", n * sizeof *ids, sizeof *ids, same_bits);
     host.unique_tables = trial_output(t, "unique_tables", n * sizeof *tables, sizeof *tables, same_bits);
-    host.order = trial_output(t, "order", n * sizeof *host.order, sizeof *host.order, same_bits);
-    host.starts = trial_output(t, "starts", (n + 1) * sizeof *host.starts, sizeof *host.starts, same_bits);
+    if (!s->is_unlisted) {
+        host.order = trial_output(t, "order", n * sizeof *host.order, sizeof *host.order, same_bits);
+        host.starts =
+            trial_output(t, "starts", (n + 1) * sizeof *host.starts, sizeof *host.starts, same_bits);
+    }
     struct batch_dedupe a = {.ids = PLACE(t, ids),
                              .tables = PLACE(t, tables),
                              .tables_count = s->tables,
@@ -86,8 +94,8 @@ static void build_dedupe(struct trial *t, const void *arg)
                              .unique = PLACE(t, host.unique),
                              .unique_ids = PLACE(t, host.unique_ids),
                              .unique_tables = PLACE(t, host.unique_tables),
-                             .order = PLACE(t, host.order),
-                             .starts = PLACE(t, host.starts)};
+                             .order = s->is_unlisted ? NULL : PLACE(t, host.order),
+                             .starts = s->is_unlisted ? NULL : PLACE(t, host.starts)};
     TRIAL_CALL_SCRATCH(t, dedupe, &a);
     size_t m = host.count[0];
     if (m > n) {
@@ -96,18 +104,26 @@ static void build_dedupe(struct trial *t, const void *arg)
     }
     trial_valid(t, host.unique_ids, m * sizeof *ids);
     trial_valid(t, host.unique_tables, m * sizeof *tables);
+    if (trial_is_scalar(t))
+        check_plainly(t, ids, tables, s->tables, &host);
+    if (s->is_unlisted)
+        return;
     trial_valid(t, host.order, host.starts[m] * sizeof *host.order);
     trial_valid(t, host.starts, (m + 1) * sizeof *host.starts);
     if (trial_is_scalar(t))
-        check_plainly(t, ids, tables, s->tables, &host);
+        check_order(t, ids, &host);
 }
 
 static void try_dedupe(struct suite *suite, struct dedupe_shape s)
 {
     for (int method = 0; method < DEDUPE_METHODS; method++) {
         s.method = (enum dedupe_method)method;
-        suite_try(suite, build_dedupe, &s, "n %u, tables %u, ids %s%s, %s", s.n, s.tables, ids_names[s.kind],
-                  s.is_same ? ", the same in all tables" : "", method == DEDUPE_SORT ? "sort" : "hash");
+        for (int listed = 1; listed >= suite_is_device(suite); listed--) {
+            s.is_unlisted = listed == 0;
+            suite_try(suite, build_dedupe, &s, "n %u, tables %u, ids %s%s, %s%s", s.n, s.tables,
+                      ids_names[s.kind], s.is_same ? ", the same in all tables" : "",
+                      method == DEDUPE_SORT ? "sort" : "hash", s.is_unlisted ? ", without order" : "");
+        }
     }
 }
 
@@ -128,13 +144,15 @@ void suite_dedupe(struct suite *suite)
 {
     for (const uint32_t *n = suite_sizes(suite); *n != SIZES_END; n++) {
         for (int kind = 0; kind < IDS_KINDS; kind++) {
-            try_dedupe(suite, (struct dedupe_shape){*n, 1, (enum ids)kind, DEDUPE_SORT, false});
+            try_dedupe(suite, (struct dedupe_shape){.n = *n, .tables = 1, .kind = (enum ids)kind});
             try_dedupe(suite,
-                       (struct dedupe_shape){*n, 3 + *n % 9, (enum ids)kind, DEDUPE_SORT, kind % 2 == 0});
+                       (struct dedupe_shape){
+                           .n = *n, .tables = 3 + *n % 9, .kind = (enum ids)kind, .is_same = kind % 2 == 0});
         }
     }
-    try_dedupe(suite, (struct dedupe_shape){700, BATCH_TABLES_MAX, IDS_ZIPF, DEDUPE_SORT, true});
+    try_dedupe(suite, (struct dedupe_shape){
+                          .n = 700, .tables = BATCH_TABLES_MAX, .kind = IDS_ZIPF, .is_same = true});
     for (uint32_t n = 1000; n < 1002; n++)
         suite_try(suite, build_scratch, &n, "scratch");
-    try_dedupe(suite, (struct dedupe_shape){suite_huge(suite), 10, IDS_ZIPF, DEDUPE_SORT, false});
+    try_dedupe(suite, (struct dedupe_shape){.n = suite_huge(suite), .tables = 10, .kind = IDS_ZIPF});
 }

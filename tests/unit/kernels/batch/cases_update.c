@@ -14,8 +14,8 @@ struct update_shape {
     enum row_format format;
     enum ids ids;
     enum fill fill;
-    uint32_t
-        bits; /* 1: bag, 2: scales, 4: l1, 8: l2, 16: step_max, 32: seed 0, 64: nobody counts, 128: unit */
+    /* 1: bag, 2: scales, 4: l1, 8: l2, 16: step_max, 32: seed 0, 64: nobody counts, 128: unit, 256: more */
+    uint32_t bits;
 };
 
 static const char *const kind_names[OPT_KINDS] = {"sgd",           "momentum", "adagrad", "adagrad_row",
@@ -45,7 +45,7 @@ static uint32_t unit_of(const struct update_shape *s)
 struct update_call {
     struct batch_update args; /* pointers of the kernel */
     struct trial_rows tables[2];
-    float *grads, *scales;
+    float *grads, *scales, *more;
     uint32_t *bag, *rejected;
     uint64_t *keys;
     const uint32_t *order, *starts;
@@ -82,6 +82,11 @@ static void fill_call(struct trial *t, const struct update_shape *s, struct upda
         c->scales = trial_input(t, "scales", s->n * sizeof *c->scales, sizeof *c->scales);
         trial_floats(t, c->scales, s->n, FILL_PLAIN);
         c->args.in.scales = PLACE(t, c->scales);
+    }
+    if (s->bits & 256) {
+        c->more = trial_input(t, "more", sizeof *c->more * c->m * s->d, TRIAL_MATRIX);
+        trial_floats(t, c->more, (size_t)c->m * s->d, s->fill);
+        c->args.more = PLACE(t, c->more);
     }
     for (uint32_t k = 0; k < 2; k++) /* the second with some floats that are nobody's */
         c->tables[k] = trial_rows(t, s->format, s->d, state + k * 8, c->m / 2 + 1, FILL_PLAIN, true);
@@ -135,6 +140,8 @@ static void check_plainly(struct trial *t, const struct update_shape *s, const s
                                 &count,   s->n,   s->d,      unit_of(s)};
     struct batch_segment_reduce reduce = {.in = in, .sums = sums, .scratch = sums};
     batch_variant(KERNELS_SCALAR)->segment_reduce(&reduce, NULL);
+    for (size_t i = 0; c->more && i < (size_t)c->m * s->d; i++)
+        sums[i] += c->more[i];
     for (uint32_t u = 0; u < c->m; u++) {
         const struct trial_rows *table = &c->tables[u % 2];
         unsigned char *want = before[u % 2] + u / 2 * table->stride;
@@ -167,6 +174,7 @@ static void build_update(struct trial *t, const void *arg)
 static void try_update(struct suite *suite, struct update_shape s)
 {
     static const char *const formats[ROW_FORMATS] = {"fp32", "bf16", "fp16", "int8"};
+    s.bits &= suite_is_device(suite) ? 255 : 511;
     suite_try(suite, build_update, &s, "%s, %s, n %u, d %u, ids %s, bits %u%s", kind_names[s.kind],
               formats[s.format], s.n, s.d, ids_names[s.ids], s.bits,
               s.fill == FILL_SPECIAL ? ", special" : "");
@@ -180,7 +188,7 @@ void suite_update(struct suite *suite)
         for (enum row_format format = ROW_FP32; format < ROW_INT8; format++) {
             for (uint32_t i = 0; i < 10; i++, turn++)
                 try_update(suite, (struct update_shape){33, dims[i], kind, format, IDS_ZIPF, FILL_PLAIN,
-                                                        turn * 5 % 256});
+                                                        turn * 5 % 512});
             for (uint32_t limits = 0; limits < 32; limits += 4)
                 try_update(suite, (struct update_shape){9, 20, kind, format, IDS_ZIPF, FILL_PLAIN, limits});
         }
@@ -190,8 +198,9 @@ void suite_update(struct suite *suite)
             uint32_t d = *n > 4000 ? 8 : dims[turn % 10];
             enum opt_kind kind = (enum opt_kind)(turn % OPT_KINDS);
             enum row_format format = (enum row_format)(turn % 3);
-            try_update(suite, (struct update_shape){*n, d, kind, format, ids, FILL_PLAIN, turn % 64});
-            try_update(suite, (struct update_shape){*n, d, kind, format, ids, FILL_SPECIAL, turn * 3 % 256});
+            try_update(suite, (struct update_shape){*n, d, kind, format, ids, FILL_PLAIN,
+                                                    turn % 64 + turn % 2 * 256});
+            try_update(suite, (struct update_shape){*n, d, kind, format, ids, FILL_SPECIAL, turn * 3 % 512});
         }
     }
     uint32_t huge = suite_huge(suite);
