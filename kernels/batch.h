@@ -70,8 +70,12 @@ static inline KERNELS_BOTH size_t row_bytes(enum row_format format, size_t d, si
  *   unique[n]                       of a place: its id's number, BATCH_NONE if absent
  *   unique_ids[n], unique_tables[n] of a number; m filled
  *   order[n]                        places by (number, place): those of number u are order[starts[u]] up to
- *   starts[n + 1]                   order[starts[u + 1]]; m + 1 filled; absent places are not listed. On a
- *                                   CPU order may be NULL: neither is made
+ *   starts[n + 1]                   order[starts[u + 1]]; m + 1 filled; absent places are not listed
+ *
+ * On a CPU, order may be NULL: neither is made. And one table's ids may come in parts, by hash, of `room`
+ * places in all (scratch is what is asked for with n = room): the first with before = 0, the next with before
+ * = count[0], unique behind the places of the part before, unique_ids and scratch as that one has left them,
+ * order NULL. At last, is_numbered: order and starts of n places are made, unique and count being there.
  *
  * What lies behind the filled part of an output is undefined. method: sort or hash; the results are the same.
  */
@@ -81,6 +85,8 @@ struct batch_dedupe {
     const uint32_t *tables;
     uint32_t tables_count;
     uint32_t n;
+    uint32_t before, room; /* 0, 0: all in one */
+    bool is_numbered;
     enum dedupe_method method;
     uint32_t *count, *unique;
     uint64_t *unique_ids;

@@ -94,8 +94,9 @@ static uint32_t dedupe_hashed(const struct batch_dedupe *a, uint32_t table, size
     const uint64_t *ids = a->ids;
     uint64_t *unique_ids = a->unique_ids;
     uint32_t *unique = a->unique, *slots = a->scratch, before = m;
-    size_t mask = dedupe_slots(to - from) - 1, hashes[DEDUPE_AHEAD];
-    memset(slots, 0, (mask + 1) * sizeof *slots);
+    size_t mask = dedupe_slots(a->room > 0 ? a->room : to - from) - 1, hashes[DEDUPE_AHEAD];
+    if (a->before == 0)
+        memset(slots, 0, (mask + 1) * sizeof *slots);
     for (size_t first = from; first < to; first += DEDUPE_AHEAD) {
         size_t count = to - first < DEDUPE_AHEAD ? to - first : DEDUPE_AHEAD;
         for (size_t i = 0; i < count; i++) {
@@ -152,7 +153,11 @@ static void batch_dedupe(struct batch_dedupe *a, void *stream)
         a->scratch_bytes = dedupe_bytes(a);
         return;
     }
-    uint32_t m = 0;
+    if (a->is_numbered) {
+        dedupe_order(a, a->count[0]);
+        return;
+    }
+    uint32_t m = a->before;
     for (uint32_t table = 0; table < a->tables_count; table++) {
         size_t from = a->tables[table], to = a->tables[table + 1];
         if (from == to)

@@ -284,6 +284,7 @@ struct table_row *table_add_row(struct table *t, uint64_t key, uint64_t hash)
     if (t->bucket_counts)
         t->bucket_counts[table_bucket(t, hash)]++;
     t->stats.rows++;
+    t->changes++;
     return row;
 }
 
@@ -345,6 +346,7 @@ void table_remove(struct table *t, uint64_t key, uint64_t hash)
     if (t->bucket_counts)
         t->bucket_counts[table_bucket(t, hash)]--;
     t->stats.rows--;
+    t->changes++;
 }
 
 /* A sighting of a key that has no row: NULL until it is admitted. */

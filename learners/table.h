@@ -128,6 +128,7 @@ struct table {
     struct table_cold *cold;   /* table_cold.c; NULL: rows stay in memory */
     struct table_snapshot *snapshot;
     struct table_stats stats;
+    uint64_t changes; /* rows that came or went so far: as long as it stands, rows stay where they are */
 };
 
 void table_init(struct table *table, const struct table_options *options);

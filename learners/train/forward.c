@@ -19,7 +19,7 @@ static bool next_fields(const struct train_group *g, const struct piece *p, stru
     size_t bag = (size_t)first * p->in->n + p->from;
     *fields = (struct some_fields){.first = first,
                                    .count = p->n == p->in->n ? g->fields : 1,
-                                   .numbers = offsets ? g->unique : g->unique + bag,
+                                   .numbers = offsets ? g->unique : g->unique + g->at + bag,
                                    .offsets = offsets ? offsets + bag : NULL};
     return first < g->fields;
 }
@@ -43,10 +43,13 @@ static void gather_fields(struct train *t, const struct train_group *g, const st
 
 static void read_weights(struct train *t, const struct train_group *g, const struct piece *p)
 {
-    struct batch_weights_read a = {.of = weights_of(t, g->known, linear_at(t, g)),
+    uint32_t count; /* a CPU's, where there are some from before */
+    struct batch_weights_read a = {.of = weights_of(t, g->known + g->fresh, linear_at(t, g)),
                                    .count = g->count,
                                    .n = places_of(g, p->in),
-                                   .out = g->weights};
+                                   .out = g->weights + g->fresh};
+    if (g->fresh > 0)
+        count = g->count[0] - g->fresh, a.count = &count;
     t->device.kernels->weights_read(&a, t->device.stream);
 }
 

@@ -27,7 +27,7 @@ bool train_learn(struct train *t, const struct train_events *events, uint32_t fr
     t->is_forward = t->call_at > 0 && !trial_runs(t) && (t->is_forward || place == 0);
     bool all_learn = memchr(events->learns + from, 0, n) == NULL;
     uint32_t first = t->is_forward && all_learn ? place : t->call_at;
-    t->is_numbered = place == 0 && all_learn;
+    t->is_numbered = all_learn && (place == 0 || (t->numbers_on && t->is_numbered));
     if (!train_predict_at(t, events, from, to, first, error) || !feed_wait(&t->feed, FEED_SENT, error))
         return false;
     train_input_add(&t->batch, events, from, to);

@@ -62,20 +62,29 @@ static void count_sightings(const struct train_group *g, const uint32_t *seen_at
     }
 }
 
+/* Whether rows of the batch that were found before are what looking them up would find. */
+static bool is_as_found(const struct rows_cpu *rows, uint32_t field)
+{
+    const struct table *table = &rows->tables[field];
+    return rows->as_found[field].changes == table->changes &&
+           rows->as_found[field].expired_before == table->expired_before;
+}
+
 /* A group is a field, and a field has a table. */
 static bool rows_resolve(void *of, struct train *t, struct train_group *g, struct gpu_error *error)
 {
     (void)error;
     struct rows_cpu *rows = of;
     struct table *table = &rows->tables[g->first];
-    size_t at = train_input_first(&t->batch, g->first);
+    size_t at = g->places_before;
     struct table_row **found = rows->found + at;
     struct table_sightings in = {.keys = g->unique_ids,
                                  .seen = rows->seen + at,
                                  .counts = rows->counts + at,
-                                 .rows = t->is_numbered ? found : NULL, /* as rows_find has left them */
+                                 .rows = t->is_numbered && is_as_found(rows, g->first) ? found : NULL,
                                  .n = g->count[0]};
-    count_sightings(g, t->batch.host.seen + at, rows->counts + at, rows->seen + at);
+    count_sightings(g, t->batch.host.seen + train_input_first(&t->batch, g->first), rows->counts + at,
+                    rows->seen + at);
     table_resolve_batch(table, &in, (uint32_t)t->steps + 1, found, rows->is_known + at);
     g->has_lost = rows->seen_least[g->first] < table->expired_before;
     rows->seen_least[g->first] = UINT32_MAX;
@@ -86,19 +95,25 @@ static bool rows_resolve(void *of, struct train *t, struct train_group *g, struc
     return true;
 }
 
+/* Those of numbers from g->fresh on. */
 static bool rows_find(void *of, struct train *t, struct train_group *g, const struct train_input *in,
                       struct gpu_error *error)
 {
-    (void)error;
+    (void)error, (void)in;
     struct rows_cpu *rows = of;
-    size_t at = train_input_first(in, g->first);
+    struct table *table = &rows->tables[g->first];
+    size_t at = g->places_before;
     struct table_row **found = rows->found + at;
     uint32_t n = g->count[0], *least = &rows->seen_least[g->first];
-    for (uint32_t u = 0; u < n; u++)
+    if (!is_as_found(rows, g->first))
+        g->fresh = 0;
+    for (uint32_t u = g->fresh; u < n; u++)
         rows->steps[at + u] = (uint32_t)t->steps + 1;
-    table_resolve(&rows->tables[g->first], g->unique_ids, rows->seen + at, rows->steps + at, rows->none, n,
-                  found);
-    for (uint32_t u = 0; u < n; u++) {
+    table_resolve(table, g->unique_ids + g->fresh, rows->seen + at, rows->steps + at + g->fresh, rows->none,
+                  n - g->fresh, found + g->fresh);
+    rows->as_found[g->first].changes = table->changes;
+    rows->as_found[g->first].expired_before = table->expired_before;
+    for (uint32_t u = g->fresh; u < n; u++) {
         g->known[u] = row_of(rows, g, found[u]);
         *least = found[u] ? MIN(*least, found[u]->seen) : *least;
     }

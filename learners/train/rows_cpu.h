@@ -9,7 +9,12 @@ struct rows_cpu {
     struct table *tables;                  /* of all fields, the model's */
     size_t vector_at;                      /* in a payload; 0: no vectors */
     uint32_t seen_least[MODEL_FIELDS_MAX]; /* of each table's rows that were found since the last step */
-    uint8_t *none;                         /* zeros: nobody learns */
+    /* Of each table, when rows of a batch were found last: while they stand, those are there and alive. */
+    struct {
+        uint64_t changes;
+        uint32_t expired_before;
+    } as_found[MODEL_FIELDS_MAX];
+    uint8_t *none; /* zeros: nobody learns */
     /* Scratch, of each number of a field from its first place on. */
     struct table_row **found;
     uint32_t *steps, *seen, *counts;

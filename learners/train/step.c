@@ -5,25 +5,44 @@
 
 #include <math.h>
 
-/* has_order: of a step. On a GPU it always has. */
-static void dedupe(struct train *t, const struct train_group *g, const struct train_input *in, bool has_order,
-                   unsigned who)
+static struct batch_dedupe dedupe_of(const struct train_group *g, const struct train_input *in)
 {
-    bool is_fed = t->device.api != NULL;
-    struct batch_dedupe a = {.ids = in->there.ids + train_input_first(in, g->first),
-                             .tables = in->there.tables + train_input_tables(in, g->first),
-                             .tables_count = g->fields,
-                             .n = places_of(g, in),
-                             .method = DEDUPE_HASH,
-                             .count = g->count,
-                             .unique = g->unique,
-                             .unique_ids = g->unique_ids,
-                             .unique_tables = g->unique_tables,
-                             .order = has_order || is_fed ? g->order : NULL,
-                             .starts = g->starts,
-                             .scratch = is_fed ? t->feed.scratch : t->scratch[who],
-                             .scratch_bytes = is_fed ? t->feed.scratch_bytes : t->scratch_bytes};
-    t->device.kernels->dedupe(&a, t->feed.device.stream);
+    return (struct batch_dedupe){.ids = in->there.ids + train_input_first(in, g->first),
+                                 .tables = in->there.tables + train_input_tables(in, g->first),
+                                 .tables_count = g->fields,
+                                 .n = places_of(g, in),
+                                 .method = DEDUPE_HASH,
+                                 .count = g->count,
+                                 .unique = g->unique,
+                                 .unique_ids = g->unique_ids,
+                                 .unique_tables = g->unique_tables,
+                                 .order = g->order,
+                                 .starts = g->starts};
+}
+
+/* A CPU's call: its numbers alone, and behind those of the calls before where they are of the same batch. */
+static void number_call(struct train *t, struct train_group *g, const struct train_input *in, unsigned who)
+{
+    struct batch_dedupe a = dedupe_of(g, in);
+    bool is_behind = t->is_numbered && t->batch.n > 0;
+    g->at = is_behind ? t->batch.n : 0;
+    g->fresh = is_behind ? g->count[0] : 0;
+    a.unique += g->at, a.before = g->fresh;
+    a.order = NULL;
+    a.scratch = t->scratch[who], a.scratch_bytes = t->scratch_bytes;
+    if (t->is_numbered && t->numbers_on)
+        a.room = g->places_max, a.scratch = g->slots, a.scratch_bytes = g->slots_bytes;
+    t->device.kernels->dedupe(&a, t->device.stream);
+}
+
+/* A CPU's step: all of it, or what its calls have left to do. */
+static void number_batch(struct train *t, struct train_group *g, const struct train_input *in, unsigned who)
+{
+    struct batch_dedupe a = dedupe_of(g, in);
+    a.scratch = t->scratch[who], a.scratch_bytes = t->scratch_bytes;
+    a.is_numbered = t->is_numbered;
+    g->at = g->fresh = 0;
+    t->device.kernels->dedupe(&a, t->device.stream);
 }
 
 /* Columns, and unless the groups have them, their numbers. On a CPU, those come with the looking up. */
@@ -40,8 +59,11 @@ static void feed(struct train *t, struct train_input *in, bool learns)
     if (!learns || !t->is_numbered) {
         f->set = (f->set + 1) % FEED_SETS;
         t->groups = t->sets[f->set];
-        for (uint32_t i = 0; i < t->groups_count; i++)
-            dedupe(t, &t->groups[i], in, true, SHARE_OWNER);
+        for (uint32_t i = 0; i < t->groups_count; i++) {
+            struct batch_dedupe a = dedupe_of(&t->groups[i], in);
+            a.scratch = f->scratch, a.scratch_bytes = f->scratch_bytes;
+            t->device.kernels->dedupe(&a, f->device.stream);
+        }
     }
     feed_reached(f, &f->device, FEED_FED);
     feed_await(f, &t->device, FEED_FED);
@@ -137,7 +159,7 @@ static void find_group(void *of, uint32_t group, unsigned who)
     if (w->has_failed)
         return;
     if (!w->t->device.api)
-        dedupe(w->t, g, w->in, w->t->is_numbered, who);
+        number_call(w->t, g, w->in, who);
     if (!w->t->rows.find(w->t->rows.of, w->t, g, w->in, w->error))
         w->has_failed = true;
 }
@@ -149,8 +171,8 @@ static void resolve_group(void *of, uint32_t group, unsigned who)
     struct train_group *g = &w->t->groups[group];
     if (w->has_failed)
         return;
-    if (!w->t->device.api && !w->t->is_numbered)
-        dedupe(w->t, g, w->in, true, who);
+    if (!w->t->device.api)
+        number_batch(w->t, g, w->in, who);
     if (!w->t->rows.resolve(w->t->rows.of, w->t, g, w->error))
         w->has_failed = true;
 }

@@ -38,12 +38,12 @@ static struct net_options network_of(const struct model_options *o)
     return n;
 }
 
-static bool vectors_have_lists(const struct model_options *o)
+static bool have_lists(const struct model_options *o, uint32_t fields)
 {
-    bool has = false;
-    for (uint32_t f = 0; f < o->vectors; f++)
-        has |= o->is_list[f];
-    return has;
+    bool have = false;
+    for (uint32_t f = 0; f < fields; f++)
+        have |= o->is_list[f];
+    return have;
 }
 
 /* Floats of an id's vector. */
@@ -64,20 +64,24 @@ static void group_take(struct train_group *g, struct train_memory *memory)
     g->rows = train_take(memory, TRAIN_ROWS, n, sizeof *g->rows);
     g->known = train_take(memory, TRAIN_ROWS, n, sizeof *g->known);
     g->weights = train_take(memory, TRAIN_ROWS, n, sizeof *g->weights);
+    g->slots = train_take(memory, TRAIN_ROWS, g->slots_bytes, 1);
 }
 
 static void groups_shape(struct train *t)
 {
     const struct model_options *o = t->options;
     uint32_t events = MAX(o->batch, (uint32_t)MODEL_ROWS_MAX); /* of a batch or a call */
+    size_t places = 0;
     for (uint32_t f = 0; f < o->fields; f++) {
         struct train_group *g = &t->groups[train_group_of(o, &t->device, f)];
         if (g == &t->groups[t->groups_count]) {
             *g = (struct train_group){.first = f, .has_vectors = f < o->vectors};
+            g->places_before = places;
             t->groups_count++;
         }
+        uint32_t count = (o->is_list[f] ? MODEL_LIST_MAX : 1) * events;
         g->fields++;
-        g->places_max += (o->is_list[f] ? MODEL_LIST_MAX : 1) * events;
+        g->places_max += count, places += count;
     }
     memcpy(t->sets[1], t->sets[0], sizeof t->sets[0]);
 }
@@ -88,7 +92,7 @@ static size_t scratch_of(struct train *t)
     const struct batch_kernels *k = t->device.kernels;
     size_t most = BATCH_SCRATCH_MIN;
     for (uint32_t i = 0; i < t->groups_count; i++) {
-        const struct train_group *g = &t->groups[i];
+        struct train_group *g = &t->groups[i];
         struct batch_segments in = {.n = g->places_max, .d = MAX(vector_floats(t), 4U)};
         struct batch_dedupe dedupe = {.tables_count = g->fields, .n = g->places_max, .method = DEDUPE_HASH};
         struct batch_update update = {.in = in, .kind = t->options->embedding.kind};
@@ -96,6 +100,7 @@ static size_t scratch_of(struct train *t)
         k->dedupe(&dedupe, t->device.stream);
         k->update(&update, t->device.stream);
         k->weights_update(&weights, t->device.stream);
+        g->slots_bytes = t->numbers_on ? dedupe.scratch_bytes : 0;
         t->feed.scratch_bytes = MAX(t->feed.scratch_bytes, dedupe.scratch_bytes);
         most = MAX(MAX(most, dedupe.scratch_bytes), MAX(update.scratch_bytes, weights.scratch_bytes));
     }
@@ -172,13 +177,14 @@ static void shape(struct train *t, const struct train_setup *setup)
     t->events_max = MAX(o->batch, t->call_at + (uint32_t)MODEL_ROWS_MAX);
     struct net_options network = network_of(o);
     network.may_go_by_ids = goes_once && o->precision == ROW_FP32 && !o->is_like_device &&
-                            !vectors_have_lists(o) && network.dim > 0 && network.dim % BY_IDS_DIM == 0;
+                            !have_lists(o, o->vectors) && network.dim > 0 && network.dim % BY_IDS_DIM == 0;
     uint32_t together = o->micro > 0 ? MAX(o->micro, (uint32_t)MODEL_ROWS_MAX) : t->events_max;
     net_shape(&t->net, &network, &t->device, together, t->events_max);
     if (!t->device.api && network.kind != NETWORK_NONE)
         t->net.second = net_second(&t->net);
     t->trial = trial_new(t, &network, together);
     t->groups = t->sets[0];
+    t->numbers_on = !t->device.api && !have_lists(o, o->fields);
     groups_shape(t);
     t->memory.device = &t->device;
     t->scratch_bytes = scratch_of(t);

@@ -14,8 +14,9 @@
  * (distinct.c), are rounded elsewhere.
  *
  * On a CPU, what a step has once for each distinct id is done so: rows are looked up, their linear weights
- * read, the products of wide layers with their vectors on the way back (distinct.c). A call that is all of
- * its batch has numbered the ids already, on both.
+ * read, the products of wide layers with their vectors on the way back (distinct.c). Calls number ids for
+ * their batch, each going on where the last one stopped, and look up what is new; on a GPU, and with lists,
+ * one that is all of its batch does.
  *
  * A row that the step makes counts as absent on the way forward, and makes its optimizer step like any other:
  * a step learns from what was predicted. So, on a CPU, what an event's prediction left in the matrices serves
@@ -47,6 +48,7 @@ struct train_group {
     uint32_t first, fields; /* of the model */
     bool has_vectors;
     uint32_t places_max;
+    size_t places_before;     /* of the groups before it, at most */
     uint32_t *count;          /* as dedupe leaves them, in the device's memory */
     uint32_t *unique;         /* [places_max] */
     uint64_t *unique_ids;     /* [places_max] */
@@ -54,8 +56,13 @@ struct train_group {
     uint32_t *order, *starts; /* [places_max], [places_max + 1] */
     void **rows;              /* [places_max] of a number; NULL: none */
     void **known;             /* [places_max] likewise before this step, which is what goes forward */
-    bool has_lost;            /* a CPU's: a row that predictions saw since the last step has expired */
-    float *weights;           /* [places_max] linear, of a number */
+    /* A CPU's calls number on where the call before has stopped: */
+    uint32_t at;    /* places of the batch before the call's */
+    uint32_t fresh; /* the first number whose row the call has looked up */
+    uint32_t *slots;
+    size_t slots_bytes;
+    bool has_lost;  /* a CPU's: a row that predictions saw since the last step has expired */
+    float *weights; /* [places_max] linear, of a number */
 };
 
 struct train;
@@ -100,7 +107,8 @@ struct train {
     uint32_t events_max;
     uint32_t call_at; /* where in the matrices a call's events are; behind the batch: predictions serve it */
     bool is_forward;  /* the matrices have what predictions left there of all of the batch */
-    bool is_numbered; /* groups have the batch's numbers: a call that was all of it has left them */
+    bool is_numbered; /* groups have the numbers of all that is in the batch: its calls have left them */
+    bool numbers_on;  /* several calls may; else one that is all of the batch */
     uint64_t steps;
     uint32_t epoch;         /* of the checkpoint being written to */
     uint32_t *number_event; /* of place column * capacity + event of the dense numbers */

@@ -10,6 +10,7 @@ struct dedupe_shape {
     enum dedupe_method method;
     bool is_same;     /* all tables have the same ids */
     bool is_unlisted; /* no order, no starts */
+    uint32_t parts;   /* that one table's ids come in; 0: all at once */
 };
 
 /* Offsets of tables: some are empty, the first and the last now and then. */
@@ -63,6 +64,30 @@ static void check_order(struct trial *t, const uint64_t *ids, const struct batch
     TRIAL_CHECK(t, at == present);
 }
 
+/* A CPU's: what the kernel is given first, and with it numbers are all there. Then it puts them in order. */
+static void dedupe_in_parts(struct trial *t, const struct batch_dedupe *all, uint32_t parts)
+{
+    trial_begin(t);
+    struct batch_dedupe a = *all;
+    a.scratch = NULL;
+    trial_kernels(t)->dedupe(&a, trial_stream(t));
+    a.scratch = trial_scratch(t, a.scratch_bytes);
+    a.room = all->n, a.order = NULL;
+    for (uint32_t i = 0, at = 0; i < parts; i++, at += a.n) {
+        a.n = i + 1 < parts ? trial_below(t, all->n - at + 1) : all->n - at;
+        uint32_t tables[] = {0, a.n};
+        a.tables = tables;
+        a.ids = all->ids + at, a.unique = all->unique + at;
+        trial_kernels(t)->dedupe(&a, trial_stream(t));
+        a.before = a.count[0];
+    }
+    void *scratch = a.scratch;
+    a = *all;
+    a.scratch = scratch, a.is_numbered = true;
+    trial_kernels(t)->dedupe(&a, trial_stream(t));
+    trial_end(t);
+}
+
 static void build_dedupe(struct trial *t, const void *arg)
 {
     const struct dedupe_shape *s = arg;
@@ -96,7 +121,10 @@ static void build_dedupe(struct trial *t, const void *arg)
                              .unique_tables = PLACE(t, host.unique_tables),
                              .order = s->is_unlisted ? NULL : PLACE(t, host.order),
                              .starts = s->is_unlisted ? NULL : PLACE(t, host.starts)};
-    TRIAL_CALL_SCRATCH(t, dedupe, &a);
+    if (s->parts > 0)
+        dedupe_in_parts(t, &a, s->parts);
+    else
+        TRIAL_CALL_SCRATCH(t, dedupe, &a);
     size_t m = host.count[0];
     if (m > n) {
         trial_fail(t, "%zu distinct ids of %zu", m, n);
@@ -125,6 +153,9 @@ static void try_dedupe(struct suite *suite, struct dedupe_shape s)
                       method == DEDUPE_SORT ? "sort" : "hash", s.is_unlisted ? ", without order" : "");
         }
     }
+    s.is_unlisted = false;
+    for (s.parts = 1; s.parts < 5 && s.tables == 1 && !suite_is_device(suite); s.parts++)
+        suite_try(suite, build_dedupe, &s, "n %u, ids %s, in %u parts", s.n, ids_names[s.kind], s.parts);
 }
 
 /* Scratch for n places does for fewer. */

@@ -1,0 +1,108 @@
+/*
+ * Calls that number a batch's ids one behind the other (learners/train/once.c) learn what a model learns that
+ * numbers each call and each batch anew: whatever comes and goes between them.
+ */
+#include "learners/model_internal.h"
+#include "learners/table_inline.h"
+#include "learners/train/train.h"
+
+#include "core/base.h"
+#include "events.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { BATCH = 100, LEARNED = 2000, EXPIRES_S = 30, REJECTED = 650 };
+
+static struct events events;
+static double ours[EVENTS_MAX], theirs[EVENTS_MAX];
+static uint8_t verdicts[EVENTS_MAX];
+
+static const struct {
+    const char *name;
+    enum interaction_kind interaction;
+    uint32_t hidden, admit_after;
+    bool is_limited;
+} kinds[] = {
+    {"linear", INTERACTION_NONE, 0, 1, false},
+    {"linear, admitted late, rows_max", INTERACTION_NONE, 0, 2, true},
+    {"fm", INTERACTION_FM, 0, 1, false},
+    {"deepfm, by ids", INTERACTION_FM, 40, 1, false},
+};
+
+static struct model *new_model(size_t k, bool numbers_on)
+{
+    struct model_options o = events_options(kinds[k].interaction, kinds[k].hidden);
+    o.network = kinds[k].hidden > 0 ? NETWORK_HIDDEN : NETWORK_NONE;
+    o.vectors = kinds[k].interaction == INTERACTION_NONE ? 0 : EVENT_FIELDS;
+    o.dim = 16, o.batch = BATCH;
+    o.admit_after = kinds[k].admit_after, o.sketch_bytes = 4096;
+    o.rows_max = kinds[k].is_limited ? 100 : 0;
+    o.expire_after_us = EXPIRES_S * US_PER_SECOND;
+    const char *reason;
+    struct model *m = model_new(&o, kernels_pick(NULL, &reason));
+    assert_true(m->train->numbers_on);
+    m->train->numbers_on = numbers_on;
+    return m;
+}
+
+/* Between two calls, now and then: time goes on, or a row goes, or rows expire that nobody has swept yet. */
+static void disturb(struct model *m, uint32_t number, uint32_t end)
+{
+    struct table *t = model_table(m, 1);
+    uint64_t key = events.ids[1][end - 1];
+    uint32_t second = (uint32_t)(events.times[end - 1] / US_PER_SECOND);
+    if (number % 7 == 1)
+        model_set_watermark(m, events.times[end - 1]);
+    if (number % 7 == 3 && table_find(t, key))
+        table_remove(t, key, table_hash(t, key));
+    if (number % 7 == 5 && second > EXPIRES_S)
+        t->expired_before = MAX(t->expired_before, second - EXPIRES_S / 2);
+}
+
+/* Calls of `calls` events. Returns after how many of them the numbers of several stood. */
+static uint32_t learn(struct model *m, uint32_t calls, double *logits)
+{
+    uint32_t together = 0, number = 0;
+    for (uint32_t at = 0, end; at < LEARNED; at = end, number++) {
+        end = MIN(at + calls, (uint32_t)LEARNED);
+        events_learn(&events, m, at, end, calls, logits, verdicts);
+        together += m->train->is_numbered && train_pending(m->train) > calls;
+        disturb(m, number, end);
+    }
+    return together;
+}
+
+static void test_calls(void **state)
+{
+    (void)state;
+    static const uint32_t calls[] = {7, 33, 60, 250};
+    for (size_t k = 0; k < ARRAY_COUNT(kinds); k++) {
+        for (size_t c = 0; c < ARRAY_COUNT(calls); c++) {
+            struct model *on = new_model(k, true), *anew = new_model(k, false);
+            uint32_t together = learn(on, calls[c], ours);
+            assert_int_equal(learn(anew, calls[c], theirs), 0);
+            print_message("%s, calls of %u: numbers of several stood %u times\n", kinds[k].name, calls[c],
+                          together);
+            assert_true(calls[c] > BATCH / 2 || together > 10);
+            assert_memory_equal(ours, theirs, LEARNED * sizeof *ours);
+            assert_true(events_digest(on, EVENT_FIELDS) == events_digest(anew, EVENT_FIELDS));
+            model_free(on);
+            model_free(anew);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_calls)};
+    events_make(&events);
+    events.labels[REJECTED] = NAN; /* its batch is numbered anew */
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
