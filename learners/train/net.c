@@ -60,8 +60,11 @@ static struct net_layer *dense(struct net *net, struct net_matrix *in, uint32_t 
     out->keeps_slopes |= l->is_by_ids;
     net->is_by_ids |= l->is_by_ids;
     /* What comes out is as wide as what goes in where half of it is cut off (He et al. 2015, eq. 10), and a
-     * third of that where nothing is: logits begin near 0. */
+     * third of that where nothing is: logits begin near 0. dlrm as its authors' code (Glorot and Bengio 2010,
+     * eq. 16): else the vector of its few numbers begins far longer than those of ids. */
     l->bound = sqrtf((is_relu ? 6.0F : 1.0F) / (float)columns);
+    if (net->options.kind == NETWORK_DOT)
+        l->bound = sqrtf(6.0F / (float)(columns + n));
     return l;
 }
 
