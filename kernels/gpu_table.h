@@ -208,9 +208,10 @@ struct gpu_table_api {
      * of it, which gives none. import_rows: makes rows, or puts them in place of what is there (`keeps`: what
      * is there stays, only used); makes room for them first, waits. Used by `step` (0: by none). Keys of one
      * call are distinct. false: they do not fit (how many is said); of a call of at most batch_max rows, none
-     * came. remove: takes keys away, listed nowhere. take_oldest: up to `room` rows of `table` with the
-     * lowest (step, key), none of them of `step_spared` or later, leave the table, for the cold tier, by
-     * slot; *count (host memory); waits. Expired ones are among them: who puts rows below leaves them out.
+     * came. remove: takes keys away, listed nowhere; one may come twice. take_oldest: up to `room` rows of
+     * `table` with the lowest (step, key), none of them of `step_spared` or later, leave the table, for the
+     * cold tier, by slot; *count (host memory); waits. Expired ones are among them: who puts rows below
+     * leaves them out.
      */
     bool (*select)(struct gpu_tables *tables, struct gpu_stream *stream, uint32_t since, uint32_t closing,
                    uint64_t *rows, struct gpu_error *error);

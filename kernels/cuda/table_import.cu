@@ -261,7 +261,8 @@ static __global__ void __launch_bounds__(BLOCK) find_slots(table_lookup in, uint
     }
 }
 
-/* Slots are freed as if their buckets had been full: 1 is always right. */
+/* Slots are freed as if their buckets had been full: 1 is always right. Of a key that comes twice one thread
+ * frees. */
 static __global__ void free_slots(table_lookup in, const uint64_t *slots, gpu_table_counts *counts)
 {
     size_t u = cuda_thread();
@@ -269,7 +270,9 @@ static __global__ void free_slots(table_lookup in, const uint64_t *slots, gpu_ta
         return;
     uint32_t table = in.tables != NULL ? in.tables[u] : 0;
     gpu_bucket *bucket = in.views[table].buckets + slots[u] / GPU_BUCKET_SLOTS;
-    bucket->keys[slots[u] % GPU_BUCKET_SLOTS] = 0;
+    unsigned long long *keys = reinterpret_cast<unsigned long long *>(bucket->keys);
+    if (atomicExch(&keys[slots[u] % GPU_BUCKET_SLOTS], 0ULL) == 0)
+        return;
     bucket->digests[slots[u] % GPU_BUCKET_SLOTS] = DIGEST_WAS_FULL;
     atomicAdd(&counts[table].rows, 0ULL - 1);
     if (slots[u] / GPU_BUCKET_SLOTS < in.views[table].stash_buckets)

@@ -132,6 +132,8 @@ bool rig::remove_some(random_numbers *random, std::map<std::pair<uint32_t, uint6
     for (const auto &key : known)
         if (random->below(10) == 0 && gone.size() < plain.options.batch_max)
             gone.push_back(key);
+    for (size_t i = 0, distinct = gone.size(); i < distinct; i += 3)
+        gone.push_back(gone[i]);
     keys.need(d, gone.size()), table_of.need(d, gone.size());
     for (size_t i = 0; i < gone.size(); i++) {
         table_of.here[i] = gone[i].first;
