@@ -217,8 +217,10 @@ bool device_table_snapshot_begin(struct device_table *t, uint32_t since, uint32_
     bool is_good = device_take_removed(t, error);
     t->is_in_snapshot = true;
     tell_stores(t);
-    return is_good && t->api->tables->select(t->tables, t->stream, since, closing, &s->rows_left, error) &&
-           gather(t, error);
+    is_good = is_good && t->api->tables->select(t->tables, t->stream, since, closing, &s->rows_left, error) &&
+              gather(t, error);
+    t->stats.held += device_table_is_held(t);
+    return is_good;
 }
 
 bool device_table_is_held(const struct device_table *t)

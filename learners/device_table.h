@@ -66,6 +66,7 @@ struct device_table_stats {
     uint64_t loaded;      /* that came from the cold store */
     uint64_t pinned_rows; /* now there */
     uint64_t unspared;    /* times that rows of announced batches had to go */
+    uint64_t held;        /* snapshots that staging was too small for */
 };
 
 /* NULL: error; stores are freed then, too. */

@@ -404,10 +404,12 @@ void learner_report(struct operator_context *context, struct report *report)
     report_add(report, "rejected", (double)s->rejected, false);
     if (follows_load(c))
         report_add(report, "step_examples", (double)model_step_events(s->model), false);
-    if (s->gpu_api)
+    if (s->gpu_api) {
         report_add(report, "device_busy",
                    model_device_busy_ms(s->model) * 1e3 / (double)(os_monotonic_us() - s->attached_us + 1),
                    false);
+        report_add(report, "device_held", (double)learner_device_held(s, c->sparse_count), false);
+    }
     if (model_shadow(s->model))
         report_add(report, LEARNER_COMPARED, (double)model_compared(s->model)->steps, false);
     uint64_t rows = 0, cold = 0, loaded = 0, bytes = 0, evicted = 0, expired = 0, waiting = 0;

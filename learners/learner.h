@@ -314,6 +314,8 @@ uint64_t learner_device_total(const struct learner_state *state, uint32_t field)
 /* Rows in the store alone; *loaded grows by what came from there, of a set of tables with its first. */
 uint64_t learner_device_cold(const struct learner_state *state, uint32_t field, uint64_t *loaded);
 bool learner_device_is_held(const struct learner_state *state, uint32_t fields);
+/* Checkpoints of this run for which it was, because staging was too small. */
+uint64_t learner_device_held(const struct learner_state *state, uint32_t fields);
 void learner_device_settle(struct learner_state *state, uint32_t fields, bool is_published);
 /* Stored items of a field, of a record's kind; false: they cannot be, or the device has failed. */
 bool learner_device_restore(struct learner_state *state, uint32_t field, uint8_t kind, const void *items,

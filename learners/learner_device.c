@@ -249,6 +249,17 @@ bool learner_device_is_held(const struct learner_state *s, uint32_t fields)
     return is_held;
 }
 
+uint64_t learner_device_held(const struct learner_state *s, uint32_t fields)
+{
+    uint64_t held = 0;
+    for (uint32_t f = 0; f < fields; f++) {
+        uint32_t number;
+        const struct device_table *t = model_device_table(s->model, f, &number);
+        held += number == 0 ? device_table_stats(t).held : 0;
+    }
+    return held;
+}
+
 void learner_device_settle(struct learner_state *s, uint32_t fields, bool is_published)
 {
     for (uint32_t f = 0; f < fields; f++) {

@@ -151,7 +151,8 @@ def test_killed_while_it_writes():
         small = "hidden: [8], device_memory: 22MiB"
         for kill in (1, 2, 4):
             folder.run(folder.job("written", "deepfm", "cuda(0)", small), expected=[-9, 0], failpoints=f"ckpt.write=kill@{kill}")
-        folder.run(folder.job("written", "deepfm", "cuda(0)", small))
+        said = folder.run(folder.job("written", "deepfm", "cuda(0)", small), options=["--json"])
+        assert int(re.search(r"device_held\D+(\d+)", said)[1]) > 0, said
         assert folder.predictions(os.path.join(path, "written")) == folder.predictions(undisturbed)
 
 
