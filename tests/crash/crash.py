@@ -6,10 +6,10 @@
 For each job of tests/crash/*.leat a reference run (one lane), then:
 
 - undisturbed runs with checkpoints off, every 100 ms and every 10 s, with each LEAT_KERNELS that this CPU has, at 1, 2,
-  3 and 7 lanes; the job whose learners spill in a third of the combinations. The report's calls by variant say which
-  kernels really ran. With --device, learners that say `device: cpu` run on `cuda(0)` as well, by that library (auto: the
-  one beside leat); so may each life of a round below. --only: all do, the reference, too: a GPU sums in another order
-  than a CPU (its model on the host does not).
+  3 and 7 lanes; jobs whose learners spill in a third of the combinations, and they must have spilled. The report's calls
+  by variant say which kernels really ran. With --device, learners that say `device: cpu` run on `cuda(0)` as well, by that
+  library (auto: the one beside leat); so may each life of a round below. --only: all do, the reference, too: a GPU sums in
+  another order than a CPU (its model on the host does not).
 - rounds of lives (lives.py). A life runs with a random number of lanes and short checkpoints; once it has published
   a checkpoint, and the round three, and a job that spills has evicted state to RocksDB and read some of it back, it is
   stopped at a passage of the failpoint that the seed chose, or at a random moment, and ended by `kill -9` there. The
@@ -37,7 +37,7 @@ from lives import CHECKPOINTS_LEAST, KILL_POINTS, LANES, LIFE_SECONDS_MAX, Failu
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROUND_KILLS_MAX = 12
 KILLS_FOR_ALL_POINTS = 200  # with fewer the seed and the machine's pace decide which are reached
-SPILLING = {"features", "cold"}  # jobs whose state does not fit into their memory
+SPILLING = {"features", "cold", "tiers"}  # jobs whose state does not fit into their memory
 INTERVALS = ["off", "100ms", "10s"]
 KERNELS = {"scalar": None, "avx2": "avx2", "avx512": "avx512f"}
 
@@ -144,6 +144,15 @@ def kernel_calls(summary):
     return calls
 
 
+def check_tiers(summary, device, what):
+    """Rows lay on disk and came back; a GPU was held by a checkpoint for whose rows staging had no room."""
+    reports = [node["report"]["run"] for node in summary["nodes"] if node["tag"] == "learner"]
+    found = {name: sum(report.get(name, 0) for report in reports)
+             for name in ("rows_cold", "rows_loaded") + ("device_held",) * (device == "gpu")}
+    if not all(found.values()):
+        raise Failure(f"rows stayed in memory {what}: {found}")
+
+
 def variants_here():
     with open("/proc/cpuinfo", encoding="utf-8") as f:
         flags = set(f.read().split())
@@ -159,13 +168,15 @@ def run_variants(job, expected, has_learner, report):
     if has_learner and job.spills:
         pairs = [(variants[i % len(variants)], every) for i, every in enumerate(INTERVALS)]
     runs_of = [(kernels, every, job.devices[0]) for kernels, every in pairs]
-    runs_of += [(None, every, device) for device in job.devices[1:] for every in INTERVALS]
+    runs_of += [(None, every, device) for device in job.devices[1:] for every in (["100ms"] if job.spills else INTERVALS)]
     for kernels, every, device in runs_of:
         place, state = f"variant-{runs}", "" if every == "off" else os.path.join(job.folder, f"variant-state-{runs}")
         found, summary = job.undisturbed(place, lanes[runs % len(lanes)], state, "10s" if every == "off" else every, kernels,
                                          device)
         what = f"on a {device} with LEAT_KERNELS={kernels} and checkpoints {every} at {lanes[runs % len(lanes)]} lanes"
         compare(found, expected, what, but=() if state else ("model.safetensors",))
+        if has_learner and job.spills and every != "off":
+            check_tiers(summary, device, what)
         calls = kernel_calls(summary)
         others = [name for name, count in calls.items() if count > 0 and name != kernels]
         if kernels and (calls.get(kernels, 0) == 0 or others):
