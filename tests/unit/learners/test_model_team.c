@@ -162,38 +162,68 @@ static void test_blocks(void **state)
 
 /* Steps of whole batches: rows and updates by field, events by tile, gradients in the order of tiles or, of
  * wide layers over vectors of whole lanes, by field. */
+static const struct {
+    enum interaction_kind interaction;
+    enum network_kind network;
+    bool is_limited;
+    enum row_format precision;
+    uint32_t micro, dim, hidden;
+} batch_kinds[] = {
+    {INTERACTION_NONE, NETWORK_NONE, true, ROW_FP32, 0, 8, 0},
+    {INTERACTION_FFM, NETWORK_NONE, false, ROW_FP32, 0, 8, 0},
+    {INTERACTION_FM, NETWORK_NONE, false, ROW_FP32, 0, 8, 0},
+    {INTERACTION_FM, NETWORK_HIDDEN, true, ROW_FP32, 0, 8, 24},
+    {INTERACTION_NONE, NETWORK_CROSS, false, ROW_FP32, 0, 8, 24},
+    {INTERACTION_NONE, NETWORK_DOT, false, ROW_FP16, 0, 8, 24},
+    {INTERACTION_NONE, NETWORK_EXPERTS, false, ROW_FP32, 0, 8, 24},
+    {INTERACTION_FM, NETWORK_HIDDEN, false, ROW_FP32, 300, 8, 24},
+    {INTERACTION_FM, NETWORK_HIDDEN, true, ROW_FP32, 0, 16, 40},
+    {INTERACTION_NONE, NETWORK_CROSS, false, ROW_FP32, 0, 16, 40},
+    {INTERACTION_NONE, NETWORK_CROSS, false, ROW_BF16, 0, 16, 40},
+    {INTERACTION_NONE, NETWORK_EXPERTS, false, ROW_FP32, 0, 16, 40},
+};
+
+static struct model_options batch_options(size_t k)
+{
+    bool has_network = batch_kinds[k].network != NETWORK_NONE;
+    struct model_options o = events_options(batch_kinds[k].interaction, batch_kinds[k].hidden);
+    o.dim = batch_kinds[k].dim;
+    o.network = batch_kinds[k].network, o.linear_is_off = batch_kinds[k].network > NETWORK_HIDDEN;
+    o.precision = batch_kinds[k].precision, o.micro = batch_kinds[k].micro;
+    o.cross_layers = 2, o.experts = 3, o.bottom[0] = has_network ? 6 : 0;
+    o.rows_max = batch_kinds[k].is_limited ? 600 : 0;
+    o.admit_after = 2, o.sketch_bytes = 4096;
+    o.batch = 600;
+    return o;
+}
+
 static void test_batches(void **state)
 {
     (void)state;
-    static const struct {
-        enum interaction_kind interaction;
-        enum network_kind network;
-        bool is_limited;
-        enum row_format precision;
-        uint32_t micro, dim, hidden;
-    } kinds[] = {
-        {INTERACTION_NONE, NETWORK_NONE, true, ROW_FP32, 0, 8, 0},
-        {INTERACTION_FFM, NETWORK_NONE, false, ROW_FP32, 0, 8, 0},
-        {INTERACTION_FM, NETWORK_HIDDEN, true, ROW_FP32, 0, 8, 24},
-        {INTERACTION_NONE, NETWORK_CROSS, false, ROW_FP32, 0, 8, 24},
-        {INTERACTION_NONE, NETWORK_DOT, false, ROW_FP16, 0, 8, 24},
-        {INTERACTION_NONE, NETWORK_EXPERTS, false, ROW_FP32, 0, 8, 24},
-        {INTERACTION_FM, NETWORK_HIDDEN, false, ROW_FP32, 300, 8, 24},
-        {INTERACTION_FM, NETWORK_HIDDEN, true, ROW_FP32, 0, 16, 40},
-        {INTERACTION_NONE, NETWORK_CROSS, false, ROW_BF16, 0, 16, 40},
-        {INTERACTION_NONE, NETWORK_EXPERTS, false, ROW_FP32, 0, 16, 40},
-    };
-    for (size_t k = 0; k < ARRAY_COUNT(kinds); k++) {
-        bool has_network = kinds[k].network != NETWORK_NONE;
-        struct model_options o = events_options(kinds[k].interaction, kinds[k].hidden);
-        o.dim = kinds[k].dim;
-        o.network = kinds[k].network, o.linear_is_off = kinds[k].network > NETWORK_HIDDEN;
-        o.precision = kinds[k].precision, o.micro = kinds[k].micro;
-        o.cross_layers = 2, o.experts = 3, o.bottom[0] = has_network ? 6 : 0;
-        o.rows_max = kinds[k].is_limited ? 600 : 0;
-        o.admit_after = 2, o.sketch_bytes = 4096;
-        o.batch = 600;
+    for (size_t k = 0; k < ARRAY_COUNT(batch_kinds); k++) {
+        struct model_options o = batch_options(k);
         same_with_help(&o);
+    }
+}
+
+/* A step's events come in one call, or in several of any size that end anywhere; all learn, or some do. */
+static void test_calls(void **state)
+{
+    (void)state;
+    static const uint32_t sizes[] = {1, 599, 250, 7, 336, 900, 31};
+    for (size_t k = 0; k < 2 * ARRAY_COUNT(batch_kinds); k++) {
+        struct model_options o = batch_options(k / 2);
+        o.negatives_kept = k % 2 == 0 ? 1.0 : 0.5;
+        struct model *whole = model_new(&o, best()), *parted = model_new(&o, best());
+        events_learn(&events, whole, 0, HALF, o.batch, logits, verdicts);
+        for (uint32_t at = 0, i = 0, size; at < HALF; at += size, i++) {
+            size = MIN(sizes[i % ARRAY_COUNT(sizes)], HALF - at);
+            events_learn(&events, parted, at, at + size, size, other_logits, verdicts);
+        }
+        assert_memory_equal(logits, other_logits, HALF * sizeof *logits);
+        assert_true(events_digest(whole, EVENT_FIELDS) == events_digest(parted, EVENT_FIELDS));
+        model_free(whole);
+        model_free(parted);
     }
 }
 
@@ -207,10 +237,8 @@ static int setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_vectors),
-        cmocka_unit_test(test_rows_that_go),
-        cmocka_unit_test(test_blocks),
-        cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_vectors), cmocka_unit_test(test_rows_that_go), cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_batches), cmocka_unit_test(test_calls),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }
