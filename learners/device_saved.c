@@ -89,17 +89,28 @@ void device_table_snapshot_end(struct device_table *t, bool is_published)
 /* --- back -------------------------------------------------------------------------------------------------
  */
 
+/* The newer rows of these keys are on their way: none is left in pinned memory. */
+static void drop_below(struct device_table *t, uint32_t table, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t old = device_pool_find(&t->pool, table, t->pool.heads[t->pool.room + i].key);
+        if (old != BATCH_NONE)
+            device_pool_drop(&t->pool, old);
+    }
+}
+
 static bool restore_piece(struct device_table *t, uint32_t table, const unsigned char *rows, uint32_t n,
                           struct gpu_error *error)
 {
     for (uint32_t i = 0; i < n; i++) {
         t->at[i] = t->pool.room + i;
         device_unpack(t, table, rows + i * t->stored_bytes, t->at[i]);
-        uint32_t old = device_pool_find(&t->pool, table, t->pool.heads[t->at[i]].key);
-        if (old != BATCH_NONE)
-            device_pool_drop(&t->pool, old);
     }
-    return device_import(t, n, TABLE_STEP_NONE, false, error);
+    drop_below(t, table, n);
+    if (!device_import(t, n, TABLE_STEP_NONE, false, error))
+        return false;
+    drop_below(t, table, n); /* to make room for them, older ones may have been sent down */
+    return true;
 }
 
 /* Memory that has room for batches may have less than a whole stage needs. */
