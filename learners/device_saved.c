@@ -119,6 +119,7 @@ bool device_table_restore(struct device_table *t, uint32_t table, const void *st
 {
     const unsigned char *rows = stored;
     uint32_t most = t->stage;
+    t->is_in_restore = true;
     for (size_t from = 0, n; from < count; from += n) {
         n = MIN(count - from, (size_t)most);
         struct gpu_error full;
@@ -162,6 +163,7 @@ bool device_table_restored(struct device_table *t, struct gpu_error *error)
 {
     leat_assert(!t->is_in_snapshot);
     bool is_good = collect_removed(t, error);
+    t->is_in_restore = false;
     for (uint32_t i = 0; i < t->options.tables; i++) {
         t->removed[i].count = 0;
         t->has_stored[i] = t->rows_stored[i] > 0; /* what did not fit above */

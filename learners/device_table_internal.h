@@ -45,7 +45,7 @@ struct device_table {
     uint64_t *rows_cold;              /* [tables] scratch */
     struct table_keys *removed;       /* [tables] since the last snapshot; while one lasts, of that one */
     struct table_keys *removed_since; /* [tables] while a snapshot lasts */
-    bool is_in_snapshot;
+    bool is_in_snapshot, is_in_restore;
     struct gpu_sketch_block *blocks; /* pinned, [DEVICE_SKETCH_PIECE]; NULL: no table has a sketch */
     uint32_t *blocks_count;          /* pinned */
     struct device_pool pool;

@@ -32,23 +32,48 @@ static int by_table_and_key(const void *a, const void *b)
     return (x->key > y->key) - (x->key < y->key);
 }
 
+/*
+ * In a restore: store_found[i]: the store has the i-th row as it is here, or newer. What changed since a base
+ * comes after it, so that a row may lie here that had gone below by the time of the checkpoint.
+ */
+static bool ask_for_newer(struct device_table *t, const struct spill *rows, size_t count,
+                          struct gpu_error *error)
+{
+    struct cold_store *store = t->stores[rows[0].table];
+    for (size_t i = 0; i < count; i++)
+        t->store_keys[i] = rows[i].key;
+    if (!store->get(store->self, t->store_keys, t->store_rows, t->stored_bytes, count, t->store_found))
+        return no_store(error, "give back");
+    for (size_t i = 0; i < count; i++) {
+        struct table_row head = {0};
+        memcpy(&head, t->store_rows + i * t->stored_bytes, offsetof(struct table_row, step));
+        t->store_found[i] = t->store_found[i] && head.epoch >= t->pool.heads[rows[i].slot].epoch;
+    }
+    return true;
+}
+
 /* Rows of one table, by rising key. */
 static bool put_rows(struct device_table *t, const struct spill *rows, size_t count, struct gpu_error *error)
 {
     uint32_t table = rows[0].table;
     struct cold_store *store = t->stores[table];
+    if (t->is_in_restore && !ask_for_newer(t, rows, count, error))
+        return false;
+    size_t n = 0;
     for (size_t i = 0; i < count; i++) {
         const struct gpu_row_head *head = &t->pool.heads[rows[i].slot];
-        t->store_keys[i] = head->key;
-        t->store_times[i] = (int64_t)head->seen * US_PER_SECOND;
+        if (t->is_in_restore && t->store_found[i])
+            continue;
+        t->store_keys[n] = head->key;
+        t->store_times[n] = (int64_t)head->seen * US_PER_SECOND;
         device_pack(t, head, device_pool_payload(&t->pool, rows[i].slot),
-                    t->store_rows + i * t->stored_bytes);
+                    t->store_rows + n++ * t->stored_bytes);
     }
-    if (!store->put(store->self, t->store_keys, t->store_times, t->store_rows, t->stored_bytes, count))
+    if (n > 0 && !store->put(store->self, t->store_keys, t->store_times, t->store_rows, t->stored_bytes, n))
         return no_store(error, "take");
     t->has_stored[table] = true;
     t->rows_stored[table] += count;
-    t->stats.spilled += count;
+    t->stats.spilled += n;
     for (size_t i = 0; i < count; i++) {
         device_list_removed(t, table, rows[i].key);
         device_pool_drop(&t->pool, rows[i].slot);
