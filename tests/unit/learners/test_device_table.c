@@ -87,33 +87,51 @@ static void save(struct world *w, uint32_t since, uint32_t closing, struct image
 
 static void restore_image(struct world *w, const struct image *image)
 {
+    enum { PIECE = 96 };
+    static unsigned char rows[PIECE][STORED];
     struct gpu_error error;
-    for (uint32_t t = 0; t < TABLES; t++)
-        for (int key = 1; key <= KEYS; key++)
+    for (uint32_t t = 0; t < TABLES; t++) {
+        size_t count = 0;
+        for (int key = 1; key <= KEYS; key++) {
             if (image->has[t][key])
-                must(device_table_restore(w->table, t, image->rows[t][key], 1, &error), &error, "restore");
+                memcpy(rows[count++], image->rows[t][key], STORED);
+            if (count == PIECE || key == KEYS) {
+                must(device_table_restore(w->table, t, rows, count, &error), &error, "restore");
+                count = 0;
+            }
+        }
+    }
 }
 
-static void test_checkpoint(enum memory memory, const char *what)
+/* back_memory: of the world that takes the checkpoint back. cut, last: the last steps of the base and of
+ * the change. */
+static void test_checkpoint(enum memory memory, enum memory back_memory, uint32_t cut, uint32_t last,
+                            uint32_t expires_after, const char *what)
 {
     struct saved *s = calloc(1, sizeof *s);
     struct world w, back;
     struct gpu_error error;
     world_init(&w, memory, true, 2);
-    w.expires_after = 16;
-    learn_all(&w, 1, 19);
-    save(&w, 0, epoch_of(19), &s->base, NULL);
-    w.announced = 20;
-    learn_all(&w, 20, 29);
-    save(&w, epoch_of(19), epoch_of(29), &s->change, s->removed);
+    w.expires_after = expires_after;
+    learn_all(&w, 1, cut);
+    save(&w, 0, epoch_of(cut), &s->base, NULL);
+    w.announced = cut + 1;
+    learn_all(&w, cut + 1, last);
+    save(&w, epoch_of(cut), epoch_of(last), &s->change, s->removed);
     struct image *now = take_image(&w);
-    world_init(&back, memory, true, 2);
+    world_init(&back, back_memory, true, 2);
     back.expired_before = w.expired_before;
     for (uint32_t t = 0; t < TABLES; t++) {
         fake_copy(&back.cold[t]->now, &w.cold[t]->now, STORED);
         device_table_expire(back.table, t, w.expired_before);
     }
     restore_image(&back, &s->base);
+    uint64_t spilled = device_table_stats(back.table).spilled, gone = 0;
+    for (uint32_t t = 0; t < TABLES; t++)
+        for (size_t i = 0; i < s->removed[t].count; i++)
+            gone += s->base.has[t][s->removed[t].items[i]] && now->has[t][s->removed[t].items[i]];
+    printf("# base of %llu rows, of which the restore spilled %llu; %llu of them went to the store later\n",
+           (unsigned long long)s->base.count, (unsigned long long)spilled, (unsigned long long)gone);
     for (uint32_t t = 0; t < TABLES; t++)
         must(device_table_restore_remove(back.table, t, s->removed[t].items, s->removed[t].count, &error),
              &error, "restore_remove");
@@ -352,11 +370,17 @@ int main(void)
     if (takes_all) {
         test_tiers(0);
         test_many_ahead();
-        test_checkpoint(MEMORY_ALL, "base, change and removals give the rows again");
+        test_checkpoint(MEMORY_ALL, MEMORY_ALL, 19, 29, 16, "base, change and removals give the rows again");
         test_expired_below();
         test_store_is_held();
     }
-    test_checkpoint(MEMORY_SOME, "base, change and removals give the rows again, over all tiers");
+    test_checkpoint(MEMORY_SOME, MEMORY_SOME, 19, 29, 16,
+                    "base, change and removals give the rows again, over all tiers");
+    test_checkpoint(MEMORY_SOME, MEMORY_LEAST, 49, 59, 0,
+                    "likewise where less fits than before: no older row stays in pinned memory");
+    if (takes_all)
+        test_checkpoint(MEMORY_SOME, MEMORY_LEAST, 49, 89, 0,
+                        "likewise: what the store has is newer than the base's rows that go there");
     test_cpu();
     test_full();
     return world_close();
