@@ -31,7 +31,7 @@ static void number_call(struct train *t, struct train_group *g, const struct tra
     a.order = NULL;
     a.scratch = t->scratch[who], a.scratch_bytes = t->scratch_bytes;
     if (t->is_numbered && t->numbers_on)
-        a.room = g->places_max, a.scratch = g->slots, a.scratch_bytes = g->slots_bytes;
+        a.room = t->batch.capacity, a.scratch = g->slots, a.scratch_bytes = g->slots_bytes;
     t->device.kernels->dedupe(&a, t->device.stream);
 }
 

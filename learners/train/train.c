@@ -92,7 +92,7 @@ static size_t scratch_of(struct train *t)
     const struct batch_kernels *k = t->device.kernels;
     size_t most = BATCH_SCRATCH_MIN;
     for (uint32_t i = 0; i < t->groups_count; i++) {
-        struct train_group *g = &t->groups[i];
+        const struct train_group *g = &t->groups[i];
         struct batch_segments in = {.n = g->places_max, .d = MAX(vector_floats(t), 4U)};
         struct batch_dedupe dedupe = {.tables_count = g->fields, .n = g->places_max, .method = DEDUPE_HASH};
         struct batch_update update = {.in = in, .kind = t->options->embedding.kind};
@@ -100,10 +100,13 @@ static size_t scratch_of(struct train *t)
         k->dedupe(&dedupe, t->device.stream);
         k->update(&update, t->device.stream);
         k->weights_update(&weights, t->device.stream);
-        g->slots_bytes = t->numbers_on ? dedupe.scratch_bytes : 0;
         t->feed.scratch_bytes = MAX(t->feed.scratch_bytes, dedupe.scratch_bytes);
         most = MAX(MAX(most, dedupe.scratch_bytes), MAX(update.scratch_bytes, weights.scratch_bytes));
     }
+    struct batch_dedupe batch = {.tables_count = 1, .n = t->options->batch, .method = DEDUPE_HASH};
+    k->dedupe(&batch, t->device.stream);
+    for (uint32_t i = 0; i < t->groups_count && t->numbers_on; i++)
+        t->groups[i].slots_bytes = batch.scratch_bytes; /* of a field, which has one place an event */
     struct batch_weights_update numbers = {.in = {.n = (t->options->dense + 1) * t->options->batch, .d = 1}};
     k->weights_update(&numbers, t->device.stream);
     return MAX(most, numbers.scratch_bytes);
