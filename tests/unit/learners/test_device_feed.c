@@ -4,8 +4,7 @@
  * waits, at once, or in between; elsewhere once. A plain program that prints TAP lines.
  */
 #include "device_models.h"
-
-#include <dlfcn.h>
+#include "host_model.h"
 
 enum { SEEDS = 8, FED = 300 };
 
@@ -14,9 +13,7 @@ typedef void begin_model(uint64_t seed, uint8_t poison);
 /* The host's model's; NULL: on a device. */
 static begin_model *model_of_host(void)
 {
-    const char *path = getenv("LEAT_CUDA_LIBRARY");
-    void *library = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
-    void *symbol = library ? dlsym(library, "cuda_model_begin") : NULL;
+    void *symbol = host_model_symbol("cuda_model_begin");
     begin_model *begin = NULL;
     if (symbol)
         memcpy(&begin, &symbol, sizeof begin);

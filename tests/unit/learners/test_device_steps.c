@@ -3,9 +3,8 @@
  * them for prediction, wherever they lie. A plain program that prints TAP lines.
  */
 #include "device_world.h"
+#include "host_model.h"
 #include "learners/table_cold.h"
-
-#include <dlfcn.h>
 
 /* --- waits ------------------------------------------------------------------------------------------------
  */
@@ -13,9 +12,7 @@
 /* The host's model counts them; elsewhere NULL. */
 static uint64_t (*model_waits(void))(void)
 {
-    const char *path = getenv("LEAT_CUDA_LIBRARY");
-    void *library = path != NULL ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
-    void *symbol = library != NULL ? dlsym(library, "cuda_model_waits") : NULL;
+    void *symbol = host_model_symbol("cuda_model_waits");
     uint64_t (*waits)(void) = NULL;
     if (symbol != NULL)
         memcpy(&waits, &symbol, sizeof waits);
