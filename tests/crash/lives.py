@@ -66,7 +66,8 @@ class Round:
         self.state = os.path.join(job.folder, f"state-{number}")
         self.kills = 0
         self.read = 0  # records, by all lives
-        self.epoch_max = 0  # records between two checkpoints
+        self.epoch_max = 0  # records from a checkpoint to the next, or to what was read when that began
+        self.unpublished = 0  # records of epochs that kills left half written
         self.positions = {}  # of checkpoints seen: {(generation, epoch): {path: records}}
         self.log, self.points = [], set()
         self.published = 0  # by all lives
@@ -89,7 +90,7 @@ class Round:
         with open(errors, "w", encoding="utf-8") as err, open(output, "w", encoding="utf-8") as out:
             process = subprocess.Popen(command, stdout=out, stderr=err, env=environment)
         self.log.append([device, lanes, every, point if is_killed else "to the end"])
-        self.passed = {}
+        self.passed, self.cuts = {}, {}  # cuts: records read when the epoch after a checkpoint was over
         status = self.watch(process, point, is_killed, errors)
         with open(errors, encoding="utf-8") as f:
             said = f.read()
@@ -135,6 +136,8 @@ class Round:
                 os.kill(process.pid, signal.SIGCONT)
                 stopped = time.monotonic()
                 continue
+            if is_killed:
+                self.note_cut(process.pid)
             if is_killed and point is None and self.may_be_killed(None):
                 moment = moment or time.monotonic() + self.rng.random() * 0.04
                 if time.monotonic() >= moment:
@@ -180,9 +183,13 @@ class Round:
             return self.end(process)
         begun = self.start()
         far = self.read_so_far(process.pid, begun)
+        done = (self.positions_of(checkpoints(self.state)[-1]) if self.new_checkpoints() else None) or {}
+        if any(far[path] < done[path] for path in done):
+            raise Failure(f"a checkpoint has {done} records done, where the system says that {far} were read: {self.log}")
         self.read += sum(max(0, far[path] - begun[path]) for path in begun)
         status = self.end(process)
         self.note_epochs(begun)
+        self.note_unpublished()
         return status
 
     @staticmethod
@@ -242,6 +249,24 @@ class Round:
             if before is not None:
                 self.epoch_max = max(self.epoch_max, sum(found.values()) - before)
             before = sum(found.values())
+
+    def note_cut(self, pid):
+        """How far a life has read when the next checkpoint begins: a slow disk may keep it from being published for long."""
+        if not self.new_checkpoints():
+            return
+        generation, epoch = checkpoints(self.state)[-1]
+        next_one = os.path.join(self.state, f"gen-{generation:06}", f"ckpt-{epoch + 1:012}.tmp")
+        if (generation, epoch) not in self.cuts and os.path.exists(next_one):
+            self.cuts[generation, epoch] = sum(self.read_so_far(pid, {}).values())
+
+    def note_unpublished(self):
+        """Epochs of this life up to where they were cut; what it had of the one that a kill left half written."""
+        for checkpoint, cut in self.cuts.items():
+            found = self.positions_of(checkpoint)
+            if found is not None:
+                length = cut - sum(found.values())
+                self.epoch_max = max(self.epoch_max, length)
+                self.unpublished += length if checkpoint == checkpoints(self.state)[-1] else 0
 
     def check_start(self, said):
         match = re.search(r"resuming from checkpoint (\d+)-(\d+): (\d+) records", said)
