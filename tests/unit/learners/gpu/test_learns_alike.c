@@ -2,8 +2,8 @@
  * A million events to the same models on a device and on the CPU: their progressive loglosses differ by no
  * more than the sums' order explains (design, section 9): 1e-6 linear, 1e-5 with factors, 1e-4 with dense
  * layers. On the host's model of a device, where both are the same but for layers that go back by ids on a
- * CPU (learners/train/distinct.c), a few thousand events: `--whole` makes it the million there too, in half
- * an hour.
+ * CPU (learners/train/distinct.c), a few thousand events: `--whole` makes it the million there too, in an
+ * hour.
  *
  *   test_learns_alike [--reduced | --whole]
  */
