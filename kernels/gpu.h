@@ -24,7 +24,7 @@ extern "C" {
 #endif
 
 /* The least capability: that of __reduce_max_sync and of copies to shared memory that nobody waits for. */
-enum { GPU_API_VERSION = 4, GPU_DEVICES_MAX = 16, GPU_CAPABILITY_MIN = 80 };
+enum { GPU_API_VERSION = 5, GPU_DEVICES_MAX = 16, GPU_CAPABILITY_MIN = 80 };
 
 enum gpu_failure {
     GPU_OK,
@@ -70,6 +70,9 @@ struct gpu_api {
     void (*versions)(int *library, int *driver);
     struct gpu *(*open)(int device, struct gpu_error *error); /* NULL: error */
     void (*close)(struct gpu *gpu);                           /* waits for all work; NULL is fine */
+
+    /* Bytes that nobody has taken on it; 0: it has failed. */
+    uint64_t (*memory_free)(struct gpu *gpu);
 
     /* Device and pinned host memory, aligned to 256 bytes. NULL: does not fit (error tells how much is free),
      * or the device has failed. 0 bytes are memory, too. free(NULL) is fine; frees wait for the device. */

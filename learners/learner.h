@@ -298,7 +298,7 @@ bool learner_pick_device(struct operator_context *context);
  * it lacks. What of its memory is free, and what tables may take of that. */
 bool learner_open_device(const struct learner_config *c, struct learner_state *state,
                          struct gpu_error *error);
-uint64_t learner_device_free(const struct learner_config *c, const struct learner_state *state);
+uint64_t learner_device_free(const struct learner_state *state);
 uint64_t learner_device_memory(const struct learner_config *c, const struct learner_state *state);
 bool learner_attach(struct operator_context *context);
 bool learner_check_device(struct operator_context *context);

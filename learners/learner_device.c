@@ -118,17 +118,14 @@ bool learner_pick_device(struct operator_context *context)
     return false;
 }
 
-uint64_t learner_device_free(const struct learner_config *c, const struct learner_state *s)
+uint64_t learner_device_free(const struct learner_state *s)
 {
-    struct gpu_device devices[GPU_DEVICES_MAX];
-    struct gpu_error error;
-    int count = s->gpu_api->devices(devices, &error);
-    return count <= c->device_number ? 0 : devices[c->device_number].memory_free;
+    return s->gpu_api->memory_free(s->gpu);
 }
 
 uint64_t learner_device_memory(const struct learner_config *c, const struct learner_state *s)
 {
-    return c->device_memory > 0 ? (uint64_t)c->device_memory : learner_device_free(c, s) / 3 * 2;
+    return c->device_memory > 0 ? (uint64_t)c->device_memory : learner_device_free(s) / 3 * 2;
 }
 
 bool learner_attach(struct operator_context *context)

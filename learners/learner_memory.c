@@ -88,7 +88,7 @@ bool learner_check_memory(struct operator_context *context)
     const struct learner_state *s = c->state;
     struct memory_plan plan;
     plan_parts(c, s, &plan);
-    int64_t there = s->gpu_api ? (int64_t)learner_device_free(c, s) : os_memory_available();
+    int64_t there = s->gpu_api ? (int64_t)learner_device_free(s) : os_memory_available();
     if (there < 0 || memory_plan_bytes(&plan, false) <= (uint64_t)there)
         return true;
     refuse(context, &plan, (uint64_t)there);

@@ -16,6 +16,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -28,6 +29,7 @@ BUILD = os.path.join(ROOT, "build", "alone")
 STATE = os.path.join(ROOT, "build", "gpu")
 DEVICE = os.path.join(BUILD, "device")
 OK, FAILED, LEFT = 0, 1, 3
+LATE = parts.LATE
 
 
 class Run:
@@ -71,17 +73,21 @@ class Run:
             self.is_cut_short = True
             return None
         environment = {**os.environ, "LEAT_CUDA_LIBRARY": self.library}
-        try:
-            done = subprocess.run(command, cwd=ROOT, env=environment, timeout=allowed, check=False, errors="replace",
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8")
-            status, output = done.returncode, done.stdout
-        except subprocess.TimeoutExpired as late:
-            if allowed < limit_s:
-                self.is_cut_short = True
-                return None
-            text = late.stdout or b""
-            status = 124
-            output = (text if isinstance(text, str) else text.decode("utf-8", "replace")) + f"\nran past {limit_s} s\n"
+        with subprocess.Popen(command, cwd=ROOT, env=environment, errors="replace", start_new_session=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8") as process:
+            try:
+                output, _ = process.communicate(timeout=allowed)
+                status = process.returncode
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)  # what it started would go on, on the device
+                output, _ = process.communicate()
+                if allowed < limit_s:
+                    self.is_cut_short = True
+                    return None
+                status, output = LATE, output + f"\nran past {limit_s} s\n"
+            except KeyboardInterrupt:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
         with open(os.path.join(STATE, log + ".log"), "w", encoding="utf-8") as file:
             file.write(" ".join(command) + "\n" + output)
         return status, output

@@ -44,7 +44,7 @@ struct cublas_plan {
     bool has_algorithm;
 };
 
-enum { CUBLAS_PLAN_LISTS = 64 };
+enum { CUBLAS_PLAN_LISTS = 4096 }; /* a call may have any number of events, and each has its plans */
 struct cublas {
     cublasLtHandle_t handle;
     cublas_plan *plans[CUBLAS_PLAN_LISTS];
@@ -250,16 +250,21 @@ static cublasStatus_t choose_algorithm(const cublas_functions *f, const cublas *
     cublasStatus_t status = f->cublasLtMatmulPreferenceCreate(&wish);
     if (status != CUBLAS_STATUS_SUCCESS)
         return status;
-    const uint32_t aligned = 16,
-                   schemes = CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    const uint32_t d_aligned = plan->shape.d_aligned;
+    const struct {
+        cublasLtMatmulPreferenceAttributes_t of;
+        uint32_t bytes;
+    } alignments[] = {{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, plan->shape.b_aligned},
+                      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, plan->shape.a_aligned},
+                      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, d_aligned},
+                      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, d_aligned}};
     status = prefer(f, wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, plan->shape.workspace_bytes);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = prefer(f, wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes);
-    for (cublasLtMatmulPreferenceAttributes_t of :
-         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+    for (const auto &alignment : alignments) {
         if (status == CUBLAS_STATUS_SUCCESS)
-            status = prefer(f, wish, of, aligned);
+            status = prefer(f, wish, alignment.of, alignment.bytes);
     }
     cublasLtMatmulHeuristicResult_t found = {};
     int count = 0;

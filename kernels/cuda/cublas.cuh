@@ -19,8 +19,8 @@ enum { CUBLAS_WORKSPACE_MAX = 32 << 20 };
 
 /*
  * d[m][n] = epilogue(a * b) + (adds: d), row-major, `format` of a and b, d is float; strides in elements.
- * Pointers aligned to 16 bytes. An epilogue that cuBLASLt has: MATMUL_PLAIN, _BIAS or _BIAS_RELU (there a NaN
- * may become 0). None of m, n and k is 0.
+ * Pointers aligned as the shape says, up to 16 bytes. An epilogue that cuBLASLt has: MATMUL_PLAIN, _BIAS or
+ * _BIAS_RELU (there a NaN may become 0). None of m, n and k is 0.
  */
 struct cublas_shape {
     uint64_t m, n, k;
@@ -29,7 +29,7 @@ struct cublas_shape {
     uint32_t a_is_transposed, b_is_transposed, adds;
     enum matmul_epilogue epilogue;
     enum row_format format;
-    uint32_t padding; /* 0: shapes are compared as bytes */
+    uint8_t a_aligned, b_aligned, d_aligned, padding; /* 0: shapes are compared as bytes */
 };
 struct cublas_operands {
     const void *a, *b;

@@ -19,7 +19,7 @@
 #include "kernels/cuda/interaction.cuh"
 #include "kernels/cuda/parts.cuh"
 
-enum { QUADS = INTERACTION_THREADS / 4, DOT_SHARED = 96 << 10 };
+enum { QUADS = INTERACTION_THREADS / 4, DOT_SHARED = INTERACTION_SHARED_MOST };
 
 /* Beside what fm and ffm have, all of whose tiles are whole events here. */
 struct dot_call {
@@ -254,7 +254,7 @@ template <bool is_shared> static void dot_launch(const dot_call &call, size_t by
     if (bytes > INTERACTION_SHARED &&
         !gpu_note(gpu,
                   cudaFuncSetAttribute(dot_kernel<is_shared>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                       (int)bytes),
+                                       INTERACTION_SHARED_MOST),
                   "dot_interaction"))
         return;
     LAUNCH(dot_kernel<is_shared>, cuda_blocks(call.of.bags, call.of.tile_bags), INTERACTION_THREADS, bytes,

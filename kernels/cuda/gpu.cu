@@ -36,6 +36,10 @@ static const char *advice_of(cudaError_t status)
     case cudaErrorECCUncorrectable:
         return "Its memory is at fault: `nvidia-smi -q -d ECC,ROW_REMAPPER` counts how often; if it comes "
                "back, reset or replace the device.";
+    case cudaErrorUnsupportedPtxVersion:
+        return "Its driver is older than the nvcc that built leat's library: install a later driver, or "
+               "build "
+               "with an nvcc of the CUDA that `nvidia-smi` shows.";
     default:
         return "`nvidia-smi` says whether the device is still there, the kernel's log (Xid) what it met.";
     }
@@ -108,13 +112,26 @@ static gpu *gpu_open(int device, gpu_error *error)
     return opened;
 }
 
+/* A device cannot be waited for while any thread records a graph on it: both calls would fail, for good. */
+static pthread_mutex_t gpu_recording = PTHREAD_MUTEX_INITIALIZER;
+
+void gpu_drain(gpu *gpu, const char *what)
+{
+    gpu_use(gpu);
+    pthread_mutex_lock(&gpu_recording);
+    cudaError_t status = cudaDeviceSynchronize();
+    pthread_mutex_unlock(&gpu_recording);
+    gpu_note(gpu, status, what);
+}
+
 static void gpu_close(gpu *gpu)
 {
     if (gpu == NULL)
         return;
-    gpu_use(gpu);
-    gpu_note(gpu, cudaDeviceSynchronize(), "close");
+    gpu_drain(gpu, "close");
+    pthread_mutex_lock(&gpu_recording); /* cuBLASLt waits for the device, too */
     cublas_close(gpu);
+    pthread_mutex_unlock(&gpu_recording);
     pthread_mutex_destroy(&gpu->lock);
     delete gpu;
 }
@@ -179,6 +196,14 @@ static void gpu_free_pinned(gpu *gpu, void *memory)
         return;
     gpu_use(gpu);
     gpu_note(gpu, cudaFreeHost(memory), "free_pinned");
+}
+
+static uint64_t gpu_memory_free(gpu *gpu)
+{
+    size_t free_bytes = 0, all_bytes = 0;
+    gpu_use(gpu);
+    gpu_note(gpu, cudaMemGetInfo(&free_bytes, &all_bytes), "memory_free");
+    return free_bytes;
 }
 
 /* --- streams and events ----------------------------------------------------------------------------------
@@ -297,11 +322,14 @@ struct gpu_graph {
 
 static bool graph_begin(gpu_stream *stream, gpu_error *error)
 {
-    /* Other threads' calls are no part of it, and may wait. */
-    return gpu_note(stream->gpu,
-                    cudaStreamBeginCapture(gpu_cuda_stream(stream), cudaStreamCaptureModeThreadLocal),
-                    "recording a graph") ||
-           gpu_is_good(stream->gpu, error);
+    /* Other threads' calls are no part of it, and may wait for their own streams. */
+    pthread_mutex_lock(&gpu_recording);
+    if (gpu_note(stream->gpu,
+                 cudaStreamBeginCapture(gpu_cuda_stream(stream), cudaStreamCaptureModeThreadLocal),
+                 "recording a graph"))
+        return true;
+    pthread_mutex_unlock(&gpu_recording);
+    return gpu_is_good(stream->gpu, error);
 }
 
 static gpu_graph *graph_end(gpu_stream *stream, gpu_error *error)
@@ -310,6 +338,7 @@ static gpu_graph *graph_end(gpu_stream *stream, gpu_error *error)
     cudaGraphExec_t graph = NULL;
     bool is_good =
         gpu_note(stream->gpu, cudaStreamEndCapture(gpu_cuda_stream(stream), &recorded), "recording a graph");
+    pthread_mutex_unlock(&gpu_recording);
     is_good = is_good && gpu_note(stream->gpu, cudaGraphInstantiate(&graph, recorded, 0), "making a graph");
     if (recorded != NULL)
         gpu_note(stream->gpu, cudaGraphDestroy(recorded), "making a graph");
@@ -335,11 +364,11 @@ static void graph_free(gpu *gpu, gpu_graph *graph)
 
 /* What the shared object hands over; the kernels' and the tables' functions are cuda/parts.cuh's. */
 static const gpu_api api = {
-    GPU_API_VERSION,  &cuda_kernels, gpu_devices,      gpu_versions,      gpu_open,    gpu_close,
-    gpu_alloc,        gpu_free,      gpu_alloc_pinned, gpu_free_pinned,   stream_new,  stream_free,
-    event_new,        event_free,    event_record,     stream_wait_event, stream_wait, event_wait,
-    event_elapsed_ms, stream_copy,   stream_fill,      &cuda_tables,      cublas_can,  graph_begin,
-    graph_end,        graph_launch,  graph_free,
+    GPU_API_VERSION, &cuda_kernels,    gpu_devices,  gpu_versions,     gpu_open,          gpu_close,
+    gpu_memory_free, gpu_alloc,        gpu_free,     gpu_alloc_pinned, gpu_free_pinned,   stream_new,
+    stream_free,     event_new,        event_free,   event_record,     stream_wait_event, stream_wait,
+    event_wait,      event_elapsed_ms, stream_copy,  stream_fill,      &cuda_tables,      cublas_can,
+    graph_begin,     graph_end,        graph_launch, graph_free,
 };
 
 extern "C" const gpu_api *leat_gpu_api(void)

@@ -53,6 +53,8 @@ bool gpu_refuse(gpu_error *error, enum gpu_failure failure, const char *format, 
 
 /* Notes the first failure of a device. `what`: what was being done. Returns whether status is a success. */
 bool gpu_note(gpu *gpu, cudaError_t status, const char *what);
+/* Waits for all work on the device, of all streams; not while this thread records a graph. */
+void gpu_drain(gpu *gpu, const char *what);
 /* After launches: notes those that could not be launched. */
 bool gpu_launched(void *stream, const char *kernel);
 /* Whether the device has not failed so far; else error says how it did. */

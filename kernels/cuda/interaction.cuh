@@ -15,6 +15,8 @@ enum {
     /* Of a tile, where one slice of a bag needs no more: four blocks a multiprocessor, and what every kernel
      * may have without asking. */
     INTERACTION_SHARED = 48 << 10,
+    INTERACTION_SHARED_MOST =
+        96 << 10,          /* that a kernel asks for, if more: one limit, which two threads may set */
     INTERACTION_WAVES = 8, /* blocks a multiprocessor at least, before a block gets more bags */
 };
 
@@ -188,7 +190,7 @@ static inline interaction_launch interaction_prepare(void (*kernel)(interaction)
     if (launch.shared_bytes <= INTERACTION_SHARED ||
         gpu_note(gpu,
                  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      (int)launch.shared_bytes),
+                                      INTERACTION_SHARED_MOST),
                  name))
         launch.blocks = cuda_blocks(a->bags, a->tile_bags);
     return launch;

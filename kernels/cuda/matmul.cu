@@ -17,7 +17,7 @@
 #include "kernels/cuda/parts.cuh"
 #include "kernels/rounding.h"
 
-enum { MATMUL_WIDE = 32, MATMUL_HIGH = 8, MATMUL_EACH = 8, SUMS_BLOCK = 128, WORKSPACE_PARTS = 16 };
+enum { MATMUL_WIDE = 32, MATMUL_HIGH = 8, MATMUL_EACH = 8, SUMS_BLOCK = 128 };
 
 static __forceinline__ __device__ uint32_t matmul_round(float x, enum row_format precision, float scale)
 {
@@ -80,7 +80,7 @@ static __global__ void __launch_bounds__(MATMUL_WIDE *MATMUL_HIGH)
         return;
     const float *from = x + i * stride + j;
     float in[MATMUL_EACH] = {0};
-    if (columns - j >= MATMUL_EACH && stride % 4 == 0) {
+    if (columns - j >= MATMUL_EACH && stride % 4 == 0 && (uintptr_t)x % sizeof(float4) == 0) {
         const float4 lo = *(const float4 *)(const void *)from, hi = *(const float4 *)(const void *)(from + 4);
         in[0] = lo.x, in[1] = lo.y, in[2] = lo.z, in[3] = lo.w;
         in[4] = hi.x, in[5] = hi.y, in[6] = hi.z, in[7] = hi.w;
@@ -142,7 +142,8 @@ static size_t rounded_up(size_t n, size_t to)
 }
 
 /* Offsets in bytes, multiples of 256: a's and b's rounded rows, their strides in numbers, the product before
- * it is masked and added, the sums of chunks. The workspace is what some parts of c take, up to its most. */
+ * it is masked and added, the sums of chunks. The workspace is all that cuBLASLt may want: with less, narrow
+ * products of a deep k are left to a few blocks. */
 struct matmul_scratch {
     size_t workspace_bytes, a, b, product, partials, bytes;
     size_t a_stride, b_stride, product_stride;
@@ -155,9 +156,7 @@ static matmul_scratch scratch_of(const batch_matmul &a)
     s.a_stride = rounded_up(a.a_is_transposed ? a.m : a.k, MATMUL_EACH);
     s.b_stride = rounded_up(a.b_is_transposed ? a.k : a.n, MATMUL_EACH);
     s.product_stride = rounded_up(a.n, 4);
-    s.workspace_bytes = rounded_up(WORKSPACE_PARTS * sizeof(float) * a.m * a.n + BATCH_SCRATCH_MIN, 256);
-    if (s.workspace_bytes > CUBLAS_WORKSPACE_MAX)
-        s.workspace_bytes = CUBLAS_WORKSPACE_MAX;
+    s.workspace_bytes = CUBLAS_WORKSPACE_MAX;
     const bool is_rounded = a.precision != ROW_FP32, is_added = a.epilogue == MATMUL_MASK && a.adds;
     s.a = s.workspace_bytes;
     s.b = s.a + (is_rounded ? rounded_up(a_rows * s.a_stride * sizeof(uint16_t), 256) : 0);
@@ -192,6 +191,13 @@ static const void *round_launch(const float *x, size_t stride, unsigned char *ou
     return out;
 }
 
+/* In bytes, 16 at most: a column of a matrix, as one of several labels has, is aligned as its floats are. */
+static uint8_t aligned_to(const void *at)
+{
+    const uintptr_t bits = (uintptr_t)at | 16;
+    return (uint8_t)(bits & (~bits + 1));
+}
+
 static void multiply(const batch_matmul &a, const matmul_scratch &s, gpu *gpu, cudaStream_t to)
 {
     unsigned char *scratch = (unsigned char *)a.scratch;
@@ -216,6 +222,8 @@ static void multiply(const batch_matmul &a, const matmul_scratch &s, gpu *gpu, c
         shape.a_stride = (int64_t)s.a_stride, shape.b_stride = (int64_t)s.b_stride;
         operands.factor = 1.0F / a.scale;
     }
+    shape.a_aligned = aligned_to(operands.a), shape.b_aligned = aligned_to(operands.b);
+    shape.d_aligned = aligned_to(operands.d);
     switch (cublas_multiply(gpu, shape, operands, to)) {
     case CUBLAS_DONE: break;
     case CUBLAS_HAS_NONE: plain_launch(a, to); return;
@@ -224,13 +232,6 @@ static void multiply(const batch_matmul &a, const matmul_scratch &s, gpu *gpu, c
     if (is_masked)
         LAUNCH(mask_kernel, matmul_grid(a.m, a.n), dim3(MATMUL_WIDE, MATMUL_HIGH), 0, to, a,
                (const float *)operands.d, (size_t)shape.d_stride);
-}
-
-/* cuBLASLt was asked for operands that are; a column of a matrix, as one of several labels has, need not be.
- */
-static bool are_aligned(const batch_matmul &a)
-{
-    return ((uintptr_t)a.a | (uintptr_t)a.b | (uintptr_t)a.c) % 16 == 0;
 }
 
 void cuda_matmul(batch_matmul *given, void *stream)
@@ -249,7 +250,7 @@ void cuda_matmul(batch_matmul *given, void *stream)
     a.mask_stride = a.mask_stride ? a.mask_stride : a.n;
     a.scale = a.precision == ROW_FP16 && a.scale > 0.0F ? a.scale : 1.0F;
     cudaStream_t to = gpu_cuda_stream(stream);
-    if (a.n > 0 && a.k > 0 && are_aligned(a))
+    if (a.n > 0 && a.k > 0)
         multiply(a, s, static_cast<gpu_stream *>(stream)->gpu, to);
     else if (a.n > 0)
         plain_launch(a, to);

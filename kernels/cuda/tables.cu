@@ -254,6 +254,9 @@ static bool table_init(gpu_tables *tables, gpu_stream *stream, uint32_t t, const
         uint64_t more = (plan->bytes_most - plan->bytes_least) / tables_bucket_bytes(tables);
         table->buckets_most +=
             more > ADDRESSES_LEAST / GPU_BUCKET_SLOTS ? more : ADDRESSES_LEAST / GPU_BUCKET_SLOTS;
+        const uint64_t numbered = ((uint64_t)1 << 32) / GPU_BUCKET_SLOTS - GPU_STASH_BUCKETS - 1;
+        if (table->buckets_most > numbered) /* slots are evened out by 32 bits (table_even.cu) */
+            table->buckets_most = numbered;
     }
     uint32_t stash = is_bounded ? 0 : GPU_STASH_BUCKETS;
     uint64_t most = stash + table->buckets_most;
@@ -350,8 +353,7 @@ void tables_destroy(gpu_tables *tables)
     if (tables == NULL)
         return;
     gpu *gpu = tables->gpu;
-    gpu_use(gpu);
-    gpu_note(gpu, cudaDeviceSynchronize(), "tables: destroy");
+    gpu_drain(gpu, "tables: destroy");
     for (uint32_t t = 0; t < tables->options.tables; t++) {
         range_free(gpu, &tables->tables[t].buckets);
         range_free(gpu, &tables->tables[t].rows);

@@ -186,11 +186,18 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     if (e.k == UNSUPPORTED_DEPTH) { /* what callers must be ready for */
         return CUBLAS_STATUS_NOT_SUPPORTED;
     }
-    results[0] = {{{mark_of(e), preference->workspace_bytes}},
-                  preference->workspace_bytes,
-                  CUBLAS_STATUS_SUCCESS,
-                  1.0F,
-                  {0}};
+    const uint64_t parts = 64 * e.m * e.n + 256, most = preference->workspace_bytes;
+    const uint64_t workspace_bytes = parts < most ? parts : most;
+    uint32_t aligned = 0; /* a, b, d: in bytes, of a byte each */
+    for (unsigned i : {0U, 1U, 3U}) {
+        const uint32_t bytes = preference->aligned[i];
+        if (bytes < sizeof(float) || bytes > 16 || (bytes & (bytes - 1)) != 0) {
+            return CUBLAS_STATUS_INVALID_VALUE;
+        }
+        aligned |= bytes << 8 * i;
+    }
+    results[0] = {
+        {{mark_of(e), workspace_bytes, aligned}}, workspace_bytes, CUBLAS_STATUS_SUCCESS, 1.0F, {0}};
     *count = 1;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -246,8 +253,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
     const extents e = extents_of(*product, *a_layout, *b_layout, *d_layout);
     const bool has_bias = product->epilogue != CUBLASLT_EPILOGUE_DEFAULT;
     if (!e.agree || c_layout->stride != d_layout->stride || algorithm->data[0] != mark_of(e) ||
-        algorithm->data[1] > workspace_bytes || (uintptr_t)workspace % 256 != 0 || (uintptr_t)a % 16 != 0 ||
-        (uintptr_t)b % 16 != 0 || (uintptr_t)d % 16 != 0 || (has_bias && product->bias == NULL)) {
+        algorithm->data[1] > workspace_bytes || (uintptr_t)workspace % 256 != 0 ||
+        (uintptr_t)a % (algorithm->data[2] & 255) != 0 ||
+        (uintptr_t)b % (algorithm->data[2] >> 8 & 255) != 0 ||
+        (uintptr_t)d % (algorithm->data[2] >> 24 & 255) != 0 || (has_bias && product->bias == NULL)) {
         return CUBLAS_STATUS_INVALID_VALUE;
     }
     for (const void *given : {a, b, c, (const void *)d, (const void *)workspace,
@@ -265,7 +274,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
                         *static_cast<const float *>(alpha),
                         *static_cast<const float *>(beta),
                         workspace,
-                        workspace_bytes};
+                        algorithm->data[1]};
     streams_queue(stream, [work] { multiply(work); });
     return CUBLAS_STATUS_SUCCESS;
 }

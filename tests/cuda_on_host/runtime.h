@@ -22,6 +22,8 @@
     ERROR(cudaErrorInvalidDevice, 101, "invalid device ordinal")                                             \
     ERROR(cudaErrorNoKernelImageForDevice, 209, "no kernel image is available for execution on the device")  \
     ERROR(cudaErrorECCUncorrectable, 214, "uncorrectable ECC error encountered")                             \
+    ERROR(cudaErrorUnsupportedPtxVersion, 222,                                                               \
+          "the provided PTX was compiled with an unsupported toolchain.")                                    \
     ERROR(cudaErrorInvalidResourceHandle, 400, "invalid resource handle")                                    \
     ERROR(cudaErrorNotReady, 600, "device not ready")                                                        \
     ERROR(cudaErrorIllegalAddress, 700, "an illegal memory access was encountered")                          \

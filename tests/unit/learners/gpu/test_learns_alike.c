@@ -7,6 +7,8 @@
  *
  *   test_learns_alike [--reduced | --whole]
  */
+#include "../host_model.h"
+
 #include "core/base.h"
 #include "kernels/num.h"
 #include "learners/metrics.h"
@@ -188,7 +190,7 @@ int main(int argc, char **argv)
         printf("ok - learning alike # SKIP no device: %s\n", error.text);
         return 77;
     }
-    is_reduced |= !is_whole && getenv("LEAT_CUDA_LIBRARY") != NULL; /* the host's model */
+    is_reduced |= !is_whole && is_host_model();
     stream = api->stream(gpu, &error);
     must(stream != NULL, &error);
     for (size_t k = 0; k < ARRAY_COUNT(kinds); k++)
