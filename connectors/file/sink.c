@@ -47,6 +47,7 @@ struct file_sink {
     uint32_t pending_count;
     uint32_t resume_row; /* of the batch that could not be written */
     int64_t rows;        /* of all files */
+    bool is_known;       /* to a checkpoint */
 };
 
 static const struct option file_options[] = {
@@ -204,6 +205,7 @@ static bool file_open(struct sink_context *context)
 {
     struct file_sink *sink = context->config;
     sink->pattern = names_pattern(sink->path, is_rolled(sink));
+    sink->is_known = context->is_resumed;
     if (context->is_resumed)
         return true;
     if (context->replaces_parts)
@@ -353,6 +355,7 @@ static bool file_snapshot(struct sink_context *context, struct snapshot_writer *
 {
     struct file_sink *sink = context->config;
     struct output *output = &sink->output;
+    sink->is_known = true;
     struct state_record state = {
         .type = RECORD_STATE, .files = sink->files, .slot = sink->slot, .rows = sink->rows};
     const char *path = "";
@@ -545,6 +548,9 @@ static void file_describe(struct sink_context *context, struct byte_buffer *out)
 static void file_close(struct sink_context *context)
 {
     struct file_sink *sink = context->config;
+    /* A run that did not come to its first row leaves nothing that the next one would stumble over. */
+    if (sink->output.is_open && sink->output.written == 0 && !sink->is_known)
+        unlink(sink->output.part);
     output_close(&sink->output);
     for (uint32_t i = 0; i < sink->pending_count; i++)
         free(sink->pending[i].path);

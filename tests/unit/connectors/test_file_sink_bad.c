@@ -103,6 +103,31 @@ static void test_name_taken(void **state)
     end(&fixture);
 }
 
+/* A run that cannot begin, for whatever else it lacks, is not in the way of the next. */
+static void test_not_begun(void **state)
+{
+    (void)state;
+    struct fixture fixture;
+    struct rig_sink rig;
+    struct rig_checkpoint checkpoint = {0};
+    begin(&fixture, "o.jsonl", "");
+    for (unsigned times = 0; times < 2; times++) {
+        assert_true(open_sink(&rig, &fixture));
+        rig_sink_close(&rig);
+        char *list = rig_list(fixture.directory);
+        assert_string_equal(list, "");
+        free(list);
+    }
+    assert_true(open_sink(&rig, &fixture)); /* a checkpoint knows of the file: it stays */
+    assert_true(rig_sink_snapshot(&rig, 1, &checkpoint));
+    rig_sink_close(&rig);
+    char *list = rig_list(fixture.directory);
+    assert_string_equal(list, "o.jsonl.part");
+    free(list);
+    rig_checkpoint_free(&checkpoint);
+    end(&fixture);
+}
+
 static void test_cannot_create(void **state)
 {
     (void)state;
@@ -358,6 +383,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_name_taken),
         cmocka_unit_test(test_cannot_create),
+        cmocka_unit_test(test_not_begun),
         cmocka_unit_test(test_full_disk),
         cmocka_unit_test(test_damaged_output),
         cmocka_unit_test(test_damaged_records),
