@@ -3,12 +3,14 @@
  * addresses that get memory piece by piece, where what has none faults.
  */
 #include <map>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "tests/cuda_on_host/driver.h"
 #include "tests/cuda_on_host/runtime_internal.h"
 #include "tests/cuda_on_host/sanitizers.h"
+#include "tests/cuda_on_host/testing.h"
 
 struct allocation {
     size_t bytes;
@@ -150,7 +152,28 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *all_bytes)
 
 /* --- memory in reserved addresses --- */
 /* cuMemCreate's handle is an allocation that cuMemMap gives an address. */
-enum { GRANULE = 64 << 10 }; /* a device's is 2 MiB; tests are about growth, not about memory */
+enum { GRANULE_LEAST = 4 << 10, GRANULE = 64 << 10 }; /* tests are about growth, not about memory */
+
+static size_t granule_of_environment(void)
+{
+    const char *text = getenv("LEAT_CUDA_GRANULE");
+    if (text == NULL || *text == 0) {
+        return GRANULE;
+    }
+    char *end;
+    const size_t bytes = strtoull(text, &end, 10);
+    if (*end != 0 || bytes < GRANULE_LEAST || (bytes & (bytes - 1)) != 0) {
+        fprintf(stderr, "LEAT_CUDA_GRANULE: `%s` is not a power of two from %d\n", text, GRANULE_LEAST);
+        abort();
+    }
+    return bytes;
+}
+
+size_t cuda_model_granule(void)
+{
+    static const size_t granule = granule_of_environment();
+    return granule;
+}
 
 struct driver_memory {
     size_t bytes;
@@ -165,25 +188,26 @@ static void *address_of(CUdeviceptr at)
 
 static CUresult granularity(size_t *bytes, const CUmemAllocationProp *, CUmemAllocationGranularity_flags)
 {
-    *bytes = GRANULE;
+    *bytes = cuda_model_granule();
     return CUDA_SUCCESS;
 }
 
 static CUresult reserve(CUdeviceptr *base, size_t bytes, size_t, CUdeviceptr, unsigned long long)
 {
-    if (bytes == 0 || bytes % GRANULE != 0) {
+    const size_t granule = cuda_model_granule();
+    if (bytes == 0 || bytes % granule != 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     void *addresses =
-        mmap(NULL, bytes + GRANULE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        mmap(NULL, bytes + granule, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (addresses == MAP_FAILED) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    const CUdeviceptr first = (uintptr_t)addresses, skew = -first & (GRANULE - 1); /* as aligned as it maps */
+    const CUdeviceptr first = (uintptr_t)addresses, skew = -first & (granule - 1); /* as aligned as it maps */
     if (skew > 0) {
         munmap(addresses, skew);
     }
-    munmap(address_of(first + skew + bytes), GRANULE - skew);
+    munmap(address_of(first + skew + bytes), granule - skew);
     *base = first + skew;
     return CUDA_SUCCESS;
 }
@@ -210,7 +234,7 @@ static CUresult create(CUmemGenericAllocationHandle *handle, size_t bytes, const
                        unsigned long long)
 {
     const std::lock_guard<std::recursive_mutex> guard(runtime_lock);
-    if (bytes == 0 || bytes % GRANULE != 0) {
+    if (bytes == 0 || bytes % cuda_model_granule() != 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (is_planted() || !fits(bytes)) {
@@ -233,7 +257,7 @@ static CUresult map(CUdeviceptr at, size_t bytes, size_t offset, CUmemGenericAll
 {
     const std::lock_guard<std::recursive_mutex> guard(runtime_lock);
     driver_memory *memory = (driver_memory *)(uintptr_t)handle;
-    if (bytes != memory->bytes || offset != 0 || at % GRANULE != 0 || mapped.count(at) > 0) {
+    if (bytes != memory->bytes || offset != 0 || at % cuda_model_granule() != 0 || mapped.count(at) > 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     memory->uses++;

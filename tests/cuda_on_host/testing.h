@@ -36,6 +36,10 @@ bool cuda_model_runs_agree(const char *what, void (*body)(void *context, struct 
  * a copy to pageable memory and a free wait, too. */
 uint64_t cuda_model_waits(void);
 
+/* What memory in reserved addresses comes in multiples of: 64 KiB, or what LEAT_CUDA_GRANULE says, a power of
+ * two of bytes. */
+size_t cuda_model_granule(void);
+
 /* --- failures to plant, until the next cuda_model_begin --------------------------------------------------
  *
  * LEAT_CUDA_FAULT=ERROR@NTH plants one in a process that calls none of this: with 2 (out of memory) the nth

@@ -9,6 +9,7 @@
 
 #include "core/base.h"
 #include "fake_cold.h"
+#include "host_model.h"
 #include "kernels/num.h"
 
 #include <stdio.h>
@@ -17,8 +18,7 @@
 
 enum {
     TABLES = 2,
-    D = 64,
-    FLOATS = 3 * D, /* Adam */
+    D_MAX = 512,
     PLACES = 96,
     KEYS = 900, /* a table */
     RING = 16,  /* above the batches announced */
@@ -29,6 +29,19 @@ static const struct gpu_api *api;
 static struct gpu *gpu;
 static struct gpu_stream *stream;
 static int failures, reports;
+
+static uint32_t dim = 64;                /* world_open says otherwise where pieces of memory are wide */
+static uint64_t memory_some = 400 << 10; /* of MEMORY_SOME, beyond the least */
+
+static inline size_t row_floats(void)
+{
+    return 3 * (size_t)dim; /* Adam */
+}
+
+static inline size_t stored_bytes(void)
+{
+    return 20 + row_floats() * sizeof(float);
+}
 
 static inline void report(bool is_good, const char *what)
 {
@@ -73,7 +86,7 @@ static inline void trial_init(struct trial_batch *b)
     b->order = device_memory(PLACES * sizeof *b->order);
     b->seen = device_memory(PLACES * sizeof *b->seen);
     b->count = device_memory(sizeof *b->count);
-    b->grads = device_memory(PLACES * D * sizeof *b->grads);
+    b->grads = device_memory(PLACES * dim * sizeof *b->grads);
 }
 
 static inline void trial_free(struct trial_batch *b)
@@ -97,7 +110,7 @@ static inline void trial_fill(struct trial_batch *b, uint32_t step, uint32_t epo
 {
     uint64_t keys[PLACES] = {0};
     uint32_t tables[PLACES] = {0}, starts[PLACES + 1], order[PLACES], seen[PLACES], of[PLACES], m = 0, at = 0;
-    static float grads[PLACES * D];
+    static float grads[PLACES * D_MAX];
     struct gpu_error error;
     must(api->wait(stream, &error), &error, "the batch before in the same memory");
     for (uint32_t p = 0; p < PLACES; p++) {
@@ -119,7 +132,7 @@ static inline void trial_fill(struct trial_batch *b, uint32_t step, uint32_t epo
                 order[at++] = p;
     }
     starts[m] = at;
-    for (size_t i = 0; i < ARRAY_COUNT(grads); i++)
+    for (size_t i = 0; i < PLACES * (size_t)dim; i++)
         grads[i] = (float)(int64_t)(num_mix(step * 77 + i) % 2001) * 0.001F - 1.0F;
     put(b->keys, keys, sizeof keys);
     put(b->tables, tables, sizeof tables);
@@ -127,7 +140,7 @@ static inline void trial_fill(struct trial_batch *b, uint32_t step, uint32_t epo
     put(b->order, order, sizeof order);
     put(b->seen, seen, sizeof seen);
     put(b->count, &m, sizeof m);
-    put(b->grads, grads, sizeof grads);
+    put(b->grads, grads, PLACES * dim * sizeof *grads);
     must(api->wait(stream, &error), &error, "a batch");
     b->batch = (struct gpu_batch){.count = b->count,
                                   .keys = b->keys,
@@ -169,7 +182,7 @@ static inline void world_init(struct world *w, enum memory memory, bool has_stor
     *w = (struct world){.ahead = ahead, .announced = 1};
     o.tables = (struct gpu_tables_options){.tables = TABLES,
                                            .table = tables,
-                                           .d = D,
+                                           .d = dim,
                                            .optimizer = OPT_ADAM,
                                            .batch_max = PLACES,
                                            .memory_bytes = (uint64_t)1 << 30};
@@ -177,9 +190,9 @@ static inline void world_init(struct world *w, enum memory memory, bool has_stor
     o.snapshot_bytes = staging;
     o.pinned_bytes = 0; /* as few rows as can be: the others go on to the store */
     if (memory != MEMORY_ALL)
-        o.tables.memory_bytes = plan.bytes_least + (memory == MEMORY_SOME ? 400 << 10 : 0);
+        o.tables.memory_bytes = plan.bytes_least + (memory == MEMORY_SOME ? memory_some : 0);
     for (int t = 0; t < TABLES && has_stores; t++) {
-        w->cold[t] = fake_new(offsetof(struct table_row, step) + FLOATS * sizeof(float));
+        w->cold[t] = fake_new(stored_bytes());
         stores[t] = &w->cold[t]->store;
     }
     o.stores = has_stores ? stores : NULL;
@@ -188,7 +201,7 @@ static inline void world_init(struct world *w, enum memory memory, bool has_stor
     for (int i = 0; i < RING; i++)
         trial_init(&w->ring[i]);
     w->rows = device_memory(PLACES * sizeof(void *));
-    struct batch_update update = {.in = {.n = PLACES, .d = D}, .kind = OPT_ADAM};
+    struct batch_update update = {.in = {.n = PLACES, .d = dim}, .kind = OPT_ADAM};
     api->kernels->update(&update, stream);
     w->scratch_bytes = update.scratch_bytes;
     w->scratch = device_memory(update.scratch_bytes + 1);
@@ -223,7 +236,7 @@ static inline void learn(struct world *w, uint32_t step, uint32_t last)
                                          .starts = b->starts,
                                          .count = b->count,
                                          .n = PLACES,
-                                         .d = D},
+                                         .d = dim},
                                   .rows = w->rows,
                                   .kind = OPT_ADAM,
                                   .params = {.rate = 0.05F,
@@ -253,10 +266,10 @@ static inline void learn_all(struct world *w, uint32_t from, uint32_t last)
 /* --- all rows ---------------------------------------------------------------------------------------------
  */
 
-enum { STORED = 20 + FLOATS * 4 };
+enum { STORED_MAX = 20 + 3 * D_MAX * 4 };
 struct image {
     bool has[TABLES][KEYS + 1];
-    unsigned char rows[TABLES][KEYS + 1][STORED];
+    unsigned char rows[TABLES][KEYS + 1][STORED_MAX];
     uint64_t count;
 };
 
@@ -265,12 +278,12 @@ static inline bool add_rows(void *argument, uint32_t table, const void *stored, 
     struct image *image = argument;
     for (size_t i = 0; i < count; i++) {
         uint64_t key;
-        const unsigned char *row = (const unsigned char *)stored + i * STORED;
+        const unsigned char *row = (const unsigned char *)stored + i * stored_bytes();
         memcpy(&key, row, sizeof key);
         leat_assert(key > 0 && key <= KEYS && table < TABLES);
         image->count += !image->has[table][key];
         image->has[table][key] = true;
-        memcpy(image->rows[table][key], row, STORED);
+        memcpy(image->rows[table][key], row, stored_bytes());
     }
     return true;
 }
@@ -320,7 +333,7 @@ static inline bool is_same(const struct image *a, const struct image *b)
     for (int t = 0; t < TABLES; t++) {
         for (int key = 1; key <= KEYS && is_same; key++) {
             is_same = a->has[t][key] == b->has[t][key] &&
-                      (!a->has[t][key] || memcmp(a->rows[t][key], b->rows[t][key], STORED) == 0);
+                      (!a->has[t][key] || memcmp(a->rows[t][key], b->rows[t][key], stored_bytes()) == 0);
             if (!is_same)
                 printf("# key %d of table %d: %s\n", key, t,
                        a->has[t][key] != b->has[t][key] ? "only one has it" : "another row");
@@ -341,6 +354,10 @@ static inline bool world_open(void)
     stream = gpu != NULL ? api->stream(gpu, &error) : NULL;
     if (stream == NULL)
         printf("# %s\n", error.text);
+    /* A table has ten buckets at least: 15 of the host's pieces with 64 floats, 3.75 of a device's with 512.
+     * In what these leave, and with memory_some, fewer rows than there are keys fit in both. */
+    if (stream != NULL && has_wide_pieces())
+        dim = D_MAX, memory_some = 7 << 20;
     return stream != NULL;
 }
 

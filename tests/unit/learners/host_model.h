@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Of the library that is open; NULL: that is a device's. */
 static inline void *host_model_symbol(const char *name)
@@ -18,6 +19,19 @@ static inline void *host_model_symbol(const char *name)
 static inline bool is_host_model(void)
 {
     return host_model_symbol("cuda_model_begin") != NULL;
+}
+
+/*
+ * Whether tables get memory by pieces of 2 MiB, as they do on a device; the host's model has 64 KiB, if
+ * nobody asks it for more (LEAT_CUDA_GRANULE). Whatever fits into what is mapped stays there: where pieces
+ * are wide, rows have to be wide as well for a test of few of them to see any go down.
+ */
+static inline bool has_wide_pieces(void)
+{
+    size_t (*granule)(void) = NULL;
+    void *symbol = host_model_symbol("cuda_model_granule");
+    memcpy(&granule, &symbol, sizeof granule);
+    return granule == NULL || granule() > (size_t)64 << 10;
 }
 
 #endif

@@ -4,17 +4,19 @@
  */
 #include "device_models.h"
 #include "fake_cold.h"
+#include "host_model.h"
 
 #include "learners/table_cold.h"
 
 /* --- rows beyond the memory -------------------------------------------------------------------------------
  */
 
-enum {
-    COLD_FRESH = 5632,
-    COLD_BACK = 5800,
-    COLD_MEMORY = 5000 << 10
-}; /* events until which ids are new, and when they go back */
+enum { COLD_FRESH = 5632, COLD_BACK = 5800 }; /* events until which ids are new, and when they go back */
+
+/* One piece of 2 MiB has room for all rows that are but a linear weight: where pieces are that wide, all
+ * fields have vectors, and wide ones. */
+static uint64_t cold_memory = 5000 << 10;
+static uint32_t cold_vectors = 1, cold_dim = 8;
 
 /* What a checkpoint has of a learner with cold stores. */
 struct cold_saved {
@@ -28,7 +30,7 @@ static struct fake_cold *stores_of[2][EVENT_FIELDS]; /* of a device's model, of 
 static struct model_options cold_options(void)
 {
     struct model_options o = options_of(2);
-    o.admit_after = 1, o.expire_after_us = 0, o.vectors = 1;
+    o.admit_after = 1, o.expire_after_us = 0, o.vectors = cold_vectors, o.dim = cold_dim;
     return o;
 }
 
@@ -49,7 +51,7 @@ static struct model *cold_model(bool is_on_device, const struct cold_saved *from
         if (!is_on_device)
             model_set_cold(m, f, stores[f]);
     }
-    struct model_device d = {.api = api, .gpu = gpu, .stream = stream, .memory_bytes = COLD_MEMORY};
+    struct model_device d = {.api = api, .gpu = gpu, .stream = stream, .memory_bytes = cold_memory};
     d.stores = stores;
     must(!is_on_device || model_attach(m, &d, &error), &error, "model_attach");
     return m;
@@ -154,6 +156,8 @@ int main(void)
 {
     if (!models_open())
         return 77;
+    if (has_wide_pieces())
+        cold_memory = 8 << 20, cold_vectors = EVENT_FIELDS, cold_dim = 256;
     test_cold();
     return models_close();
 }

@@ -77,7 +77,7 @@ static void *write_all(void *argument)
 struct trial {
     const char *name;
     enum memory memory;
-    uint64_t staging;
+    uint64_t staging; /* of rows of 64 floats */
     bool has_thread, is_held;
 };
 
@@ -93,7 +93,7 @@ static void test_steps_between(const struct trial *trial)
     char what[160];
     struct world w;
     struct writing writing;
-    staging = trial->staging;
+    staging = trial->staging * dim / 64;
     world_init(&w, trial->memory, trial->memory != MEMORY_ALL, 1);
     learn_all(&w, 1, BEFORE);
     struct image *expected = take_image(&w);
@@ -193,7 +193,7 @@ static bool count_rows(void *argument, uint32_t table, const void *stored, size_
 static void test_memory(void)
 {
     enum { ROWS = 12000, AT_ONCE = 1000 };
-    static unsigned char rows[AT_ONCE][STORED];
+    static unsigned char rows[AT_ONCE * STORED_MAX];
     struct world w;
     struct gpu_error error;
     struct counting c = {0};
@@ -201,7 +201,7 @@ static void test_memory(void)
     for (uint64_t key = 1; key <= ROWS; key += AT_ONCE) {
         for (uint64_t i = 0; i < AT_ONCE; i++) {
             struct table_row row = {.key = key + i, .count = 1, .seen = 1, .epoch = 1};
-            memcpy(rows[i], &row, offsetof(struct table_row, step));
+            memcpy(rows + i * stored_bytes(), &row, offsetof(struct table_row, step));
         }
         must(device_table_restore(w.table, 0, rows, AT_ONCE, &error), &error, "restore");
     }
@@ -212,10 +212,11 @@ static void test_memory(void)
     must(device_table_snapshot_write(w.table, count_rows, no_blocks, &c, &error), &error, "write");
     device_table_snapshot_end(w.table, false);
     size_t grown = c.most - MIN(c.most, heap_before);
-    printf("# %llu rows of %d bytes in %llu calls: the heap grew by %zu bytes, the device's memory by %llu\n",
-           (unsigned long long)c.rows, STORED, (unsigned long long)c.calls, grown,
-           (unsigned long long)atomic_load(&allocated) - before);
-    report(c.rows == ROWS && grown < (size_t)ROWS * STORED / 4 && atomic_load(&allocated) == before,
+    printf(
+        "# %llu rows of %zu bytes in %llu calls: the heap grew by %zu bytes, the device's memory by %llu\n",
+        (unsigned long long)c.rows, stored_bytes(), (unsigned long long)c.calls, grown,
+        (unsigned long long)atomic_load(&allocated) - before);
+    report(c.rows == ROWS && grown < (size_t)ROWS * stored_bytes() / 4 && atomic_load(&allocated) == before,
            "what a snapshot takes of memory does not grow with its rows");
     world_free(&w);
 }

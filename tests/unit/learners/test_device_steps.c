@@ -3,7 +3,6 @@
  * them for prediction, wherever they lie. A plain program that prints TAP lines.
  */
 #include "device_world.h"
-#include "host_model.h"
 #include "learners/table_cold.h"
 
 /* --- waits ------------------------------------------------------------------------------------------------
@@ -76,7 +75,7 @@ static void lookup_init(struct lookup *l)
     *l = (struct lookup){0};
     trial_init(&l->on_device);
     l->rows = api->alloc_pinned(gpu, PLACES * sizeof(void *), &error);
-    l->row = l->rows ? api->alloc_pinned(gpu, FLOATS * sizeof(float), &error) : NULL;
+    l->row = l->rows ? api->alloc_pinned(gpu, row_floats() * sizeof(float), &error) : NULL;
     must(l->row != NULL, &error, "pinned memory");
 }
 
@@ -119,8 +118,8 @@ static void no_row(void *argument, uint64_t key, void *payload)
 static void cpu_init(struct table *tables, const struct world *all, struct image *image)
 {
     for (uint32_t t = 0; t < TABLES; t++) {
-        struct table_options o = {.payload_bytes = FLOATS * sizeof(float), .align = 64, .init = no_row};
-        struct fake_cold *cold = fake_new(STORED);
+        struct table_options o = {.payload_bytes = row_floats() * sizeof(float), .align = 64, .init = no_row};
+        struct fake_cold *cold = fake_new(stored_bytes());
         table_init(&tables[t], &o);
         table_cold_init(&tables[t], &cold->store);
         tables[t].expired_before = all->expired_before;
@@ -142,9 +141,9 @@ static uint32_t wrong_answers(struct lookup *l, struct table *tables, uint32_t *
         wrong += (row != NULL) != (l->rows[i] != NULL);
         if (row == NULL || l->rows[i] == NULL)
             continue;
-        api->copy(stream, l->row, l->rows[i], FLOATS * sizeof(float));
+        api->copy(stream, l->row, l->rows[i], row_floats() * sizeof(float));
         must(api->wait(stream, &error), &error, "a row");
-        wrong += memcmp(l->row, table_payload(row), FLOATS * sizeof(float)) != 0;
+        wrong += memcmp(l->row, table_payload(row), row_floats() * sizeof(float)) != 0;
         ++*found;
     }
     return wrong;

@@ -88,13 +88,13 @@ static void save(struct world *w, uint32_t since, uint32_t closing, struct image
 static void restore_image(struct world *w, const struct image *image)
 {
     enum { PIECE = 96 };
-    static unsigned char rows[PIECE][STORED];
+    static unsigned char rows[PIECE * STORED_MAX];
     struct gpu_error error;
     for (uint32_t t = 0; t < TABLES; t++) {
         size_t count = 0;
         for (int key = 1; key <= KEYS; key++) {
             if (image->has[t][key])
-                memcpy(rows[count++], image->rows[t][key], STORED);
+                memcpy(rows + count++ * stored_bytes(), image->rows[t][key], stored_bytes());
             if (count == PIECE || key == KEYS) {
                 must(device_table_restore(w->table, t, rows, count, &error), &error, "restore");
                 count = 0;
@@ -122,7 +122,7 @@ static void test_checkpoint(enum memory memory, enum memory back_memory, uint32_
     world_init(&back, back_memory, true, 2);
     back.expired_before = w.expired_before;
     for (uint32_t t = 0; t < TABLES; t++) {
-        fake_copy(&back.cold[t]->now, &w.cold[t]->now, STORED);
+        fake_copy(&back.cold[t]->now, &w.cold[t]->now, stored_bytes());
         device_table_expire(back.table, t, w.expired_before);
     }
     restore_image(&back, &s->base);
@@ -175,7 +175,7 @@ static void test_cpu(void)
     for (uint32_t t = 0; t < TABLES; t++) {
         struct table table;
         const struct table_keys *removed;
-        struct table_options o = {.payload_bytes = FLOATS * sizeof(float), .align = 64, .init = no_row};
+        struct table_options o = {.payload_bytes = row_floats() * sizeof(float), .align = 64, .init = no_row};
         table_init(&table, &o);
         leat_assert(table_stored_bytes(&table) == device_table_stored_bytes(w.table));
         for (int key = 1; key <= KEYS; key++)
@@ -233,13 +233,13 @@ static struct image *run_expired(enum memory memory, uint32_t ahead, uint32_t *b
     *loaded = device_table_stats(w.table).loaded - loaded_before;
     struct fake_rows before[TABLES] = {{{NULL}}};
     for (uint32_t t = 0; t < TABLES && memory != MEMORY_ALL; t++)
-        fake_copy(&before[t], &w.cold[t]->now, STORED);
+        fake_copy(&before[t], &w.cold[t]->now, stored_bytes());
     struct image *image = calloc(1, sizeof *image);
     *back = 0;
     take_snapshot(&w, 0, 0, image);
     device_table_snapshot_end(w.table, false);
     for (uint32_t t = 0; t < TABLES && memory != MEMORY_ALL; t++) {
-        fake_copy(&w.cold[t]->now, &before[t], STORED); /* the barrier took what had expired */
+        fake_copy(&w.cold[t]->now, &before[t], stored_bytes()); /* the barrier took what had expired */
         fake_clear(&before[t]);
     }
     *back = memory == MEMORY_ALL ? 0 : back_from_below(&w, image);

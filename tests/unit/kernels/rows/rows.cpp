@@ -2,9 +2,9 @@
 
 #include "kernels/num.h"
 #include "kernels/rounding.h"
+#include "tests/unit/learners/host_model.h"
 
 #include <algorithm>
-#include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,13 +20,11 @@ uint64_t random_numbers::next()
 
 bool device::open(gpu_error *error)
 {
-    const char *path = getenv("LEAT_CUDA_LIBRARY");
     api = gpu_open_library(NULL, error);
     on = api != NULL ? api->open(0, error) : NULL;
     stream = on != NULL ? api->stream(on, error) : NULL;
-    void *library = path != NULL ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
-    void *begin = library != NULL ? dlsym(library, "cuda_model_begin") : NULL;
-    void *fail = library != NULL ? dlsym(library, "cuda_model_fail_allocation") : NULL;
+    void *begin = host_model_symbol("cuda_model_begin");
+    void *fail = host_model_symbol("cuda_model_fail_allocation");
     memcpy(&model_begin, &begin, sizeof begin);
     memcpy(&model_fail_allocation, &fail, sizeof fail);
     return stream != NULL;
