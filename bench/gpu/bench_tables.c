@@ -1,9 +1,10 @@
 /*
  * The figures of embedding tables in a GPU's memory (kernels/gpu_table.h) that have a target:
- *   bench_tables [--tiny] FIGURE...          find, resolve, step, tiers, export
- * One line of JSON a figure (place.h). --tiny: small sizes, each call made once, nothing timed. Bytes are
- * what has to move at least: of a key 178 B (itself, a line of digests, a sector of keys, the flag or
- * pointer), and its rows.
+ *   bench_tables [--tiny | --small] FIGURE...          find, resolve, step, tiers, export
+ * One line of JSON a figure (place.h). --tiny: small sizes, each call made once, nothing timed. --small:
+ * likewise, in the proportions of the GPU's sizes: what has no room there has none here (seconds a figure
+ * with the host's model). Bytes are what has to move at least: of a key 178 B (itself, a line of digests, a
+ * sector of keys, the flag or pointer), and its rows.
  */
 #include "tables.h"
 
@@ -32,6 +33,19 @@ static const struct tables_sizes all_sizes[SIZES] = {
                   .export_d = 128,
                   .export_room = 1 << 17},
 };
+
+/* The GPU's proportions: of keys and places to rows, and of a tenth of a table's slots (seven buckets here)
+ * to a step's places. */
+static const struct tables_sizes small_sizes = {.rows = 1 << 15,
+                                                .n = 1 << 11,
+                                                .d = 64,
+                                                .step_tables = 10,
+                                                .step_rows = 1 << 13,
+                                                .step_n = 8190,
+                                                .step_d = 128,
+                                                .export_rows = 25000,
+                                                .export_d = 128,
+                                                .export_room = 1 << 8};
 
 /* --- find ------------------------------------------------------------------------------------------------
  */
@@ -227,9 +241,11 @@ int main(int argc, char **argv)
                    {"export", bench_export}};
     struct place place;
     bool is_tiny = argc > 1 && strcmp(argv[1], "--tiny") == 0;
-    if (!place_open_device(&place, is_tiny))
+    bool is_small = argc > 1 && strcmp(argv[1], "--small") == 0;
+    if (!place_open_device(&place, is_tiny || is_small))
         return 0;
-    struct tables_bench b = {.place = &place, .api = place.api->tables, .sizes = &all_sizes[place.size]};
+    struct tables_bench b = {
+        .place = &place, .api = place.api->tables, .sizes = is_small ? &small_sizes : &all_sizes[place.size]};
     for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
         for (int a = 1; a < argc; a++)
             if (strcmp(argv[a], figures[i].name) == 0)

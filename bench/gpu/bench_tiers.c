@@ -3,6 +3,13 @@
  * (learners/device_table.h): each announces the next batch, brings what its own lacks, gathers, and updates
  * by Adam. Ids by Zipf's law of exponent 1.05. Beside it: what the rows that came would take at the rate of
  * copies from pinned memory.
+ *
+ * A tenth is what TBE's cache_load_factor of 0.1 is: slots for a tenth of the rows. Room for what a step may
+ * bring is made before it (kernels/cuda/table_room.cuh), so that fewer rows than slots are there: the line
+ * says what share of all rows had one. Each table has its slots from the start: else the first to ask would
+ * take all of the memory, and the others had no rows to send down in exchange. A step's distinct ids are a
+ * third of its look-ups and find room; as many new ones as it has look-ups would not, so smaller batches fill
+ * the tables.
  */
 #include "learners/device_table.h"
 #include "tables.h"
@@ -10,12 +17,20 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { TIER_BATCHES = 12 };
+/* So many batches that no step, timed or before, learns one again (place.c: 10 calls, and the batch ahead).
+ */
+enum { TIER_BATCHES = 16, WARM_UP = 4, FILLS_A_STEP = 16 };
+
+/* Batches of as many places of each table. */
+struct tier_ids {
+    struct batch_dedupe in;
+    uint32_t places[BATCH_TABLES_MAX];
+};
 
 struct tiers {
     struct tables_bench *b;
     struct device_table *table;
-    struct batch_dedupe ids[TIER_BATCHES];
+    struct tier_ids ids[TIER_BATCHES];
     uint32_t turn;
     void **rows;
     float *out, *grads;
@@ -32,24 +47,23 @@ static uint64_t zipf_rank(uint64_t random, uint64_t ranks)
     return x < 1 ? 0 : x > ranks ? ranks - 1 : x - 1;
 }
 
-static uint32_t places(const struct tables_sizes *s)
-{
-    return s->step_n / s->step_tables * s->step_tables;
-}
-
 /* Room for a batch; then, batch by batch, its ids. */
-static struct batch_dedupe make_batch(struct tables_bench *b)
+static struct tier_ids make_ids(struct tables_bench *b, uint32_t each)
 {
-    struct place *place = b->place;
-    uint32_t tables = b->sizes->step_tables, n = places(b->sizes), offsets[BATCH_TABLES_MAX + 1] = {0};
-    for (uint32_t t = 0; t < tables; t++)
-        offsets[t + 1] = (t + 1) * (n / tables);
-    return place_dedupe(place, NULL, offsets, tables);
+    uint32_t tables = b->sizes->step_tables, offsets[BATCH_TABLES_MAX + 1] = {0};
+    struct tier_ids ids = {0};
+    for (uint32_t t = 0; t < tables; t++) {
+        ids.places[t] = each;
+        offsets[t + 1] = (t + 1) * each;
+    }
+    ids.in = place_dedupe(b->place, NULL, offsets, tables);
+    return ids;
 }
 
 /* first >= 0: ranks first .. of each table; else by Zipf's law, with a seed. */
-static void put_ids(struct tiers *t, struct batch_dedupe *a, int64_t first, uint64_t seed)
+static void put_ids(struct tiers *t, struct tier_ids *ids, int64_t first, uint64_t seed)
 {
+    struct batch_dedupe *a = &ids->in;
     uint32_t tables = a->tables_count, each = a->n / tables;
     uint64_t *host = host_room(a->n * sizeof *host);
     for (uint32_t i = 0; i < a->n; i++) {
@@ -63,8 +77,9 @@ static void put_ids(struct tiers *t, struct batch_dedupe *a, int64_t first, uint
     place_wait(t->b->place);
 }
 
-static struct gpu_batch batch_of(const struct batch_dedupe *a, uint32_t step)
+static struct gpu_batch batch_of(const struct tier_ids *ids, uint32_t step)
 {
+    const struct batch_dedupe *a = &ids->in;
     return (struct gpu_batch){.count = a->count,
                               .keys = a->unique_ids,
                               .tables = a->unique_tables,
@@ -72,15 +87,17 @@ static struct gpu_batch batch_of(const struct batch_dedupe *a, uint32_t step)
                               .order = a->order,
                               .n = a->n,
                               .step = step,
-                              .epoch = 1};
+                              .epoch = 1,
+                              .places = ids->places};
 }
 
 static void run_step(struct place *place, void *state)
 {
     struct tiers *t = state;
     struct gpu_error error = {0};
-    struct batch_dedupe *ids = &t->ids[t->turn % TIER_BATCHES];
-    struct gpu_batch now = batch_of(ids, t->b->step);
+    const struct tier_ids *due = &t->ids[t->turn % TIER_BATCHES];
+    const struct batch_dedupe *ids = &due->in;
+    struct gpu_batch now = batch_of(due, t->b->step);
     struct gpu_batch next = batch_of(&t->ids[(t->turn + 1) % TIER_BATCHES], ++t->b->step);
     t->turn++;
     tables_check(device_table_ahead(t->table, &next, &error), &error);
@@ -115,19 +132,21 @@ static void make_tables(struct tiers *t)
     struct gpu_error error = {0};
     struct gpu_table_options each[BATCH_TABLES_MAX];
     t->row_bytes = row_bytes(ROW_FP32, s->step_d, opt_state_floats(OPT_ADAM, s->step_d));
+    /* As many rows as slots for a tenth hold at the load of 0.95 that tables start with. */
     for (uint32_t i = 0; i < s->step_tables; i++)
-        each[i] = (struct gpu_table_options){.seed = 11 + i, .init_seed = 5, .init_bound = 0.01F};
+        each[i] = (struct gpu_table_options){
+            .rows_start = s->step_rows / 10 * 19 / 20, .seed = 11 + i, .init_seed = 5, .init_bound = 0.01F};
     uint64_t slot = t->row_bytes + sizeof(struct gpu_row_head) + 8, rows = s->step_rows * s->step_tables;
     struct gpu_tables_options set = {.tables = s->step_tables,
                                      .table = each,
                                      .d = s->step_d,
                                      .format = ROW_FP32,
                                      .optimizer = OPT_ADAM,
-                                     .batch_max = places(s),
+                                     .batch_max = t->ids[0].in.n,
                                      .memory_bytes = UINT64_MAX / 2};
     struct gpu_tables_plan plan;
     tables_check(t->b->api->plan(&set, UINT64_MAX / 2, &plan, &error), &error);
-    set.memory_bytes = plan.bytes_least + rows / 10 * slot;
+    set.memory_bytes = plan.bytes_least;
     struct device_table_options options = {.api = t->b->place->api,
                                            .gpu = t->b->place->gpu,
                                            .stream = t->b->place->stream,
@@ -142,44 +161,67 @@ static void make_tables(struct tiers *t)
 static void fill_tables(struct tiers *t)
 {
     struct gpu_error error = {0};
-    uint32_t each = t->ids[0].n / t->ids[0].tables_count;
-    for (int64_t first = (int64_t)(t->b->sizes->step_rows - each); first >= 0; first -= each) {
-        put_ids(t, &t->ids[0], first, 0);
-        struct gpu_batch batch = batch_of(&t->ids[0], ++t->b->step);
+    uint32_t each = t->ids[0].places[0] / FILLS_A_STEP;
+    struct tier_ids ids = make_ids(t->b, each);
+    for (int64_t first = (int64_t)t->b->sizes->step_rows; first > 0;) {
+        first = first > each ? first - each : 0;
+        put_ids(t, &ids, first, 0);
+        struct gpu_batch batch = batch_of(&ids, ++t->b->step);
         tables_check(device_table_step(t->table, &batch, t->rows, &error), &error);
         place_wait(t->b->place);
     }
 }
 
+/* What share of all rows lies in the GPU's memory, in percent. */
+static double percent_there(struct tiers *t)
+{
+    const struct tables_sizes *s = t->b->sizes;
+    struct gpu_table_stats stats;
+    struct gpu_error error = {0};
+    uint64_t rows = 0;
+    for (uint32_t i = 0; i < s->step_tables; i++) {
+        tables_check(t->b->api->stats(device_table_tables(t->table), t->b->place->stream, i, &stats, &error),
+                     &error);
+        rows += stats.rows;
+    }
+    return 100.0 * (double)rows / (double)(s->step_rows * s->step_tables);
+}
+
 void bench_tiers(struct tables_bench *b)
 {
     struct tiers t = {.b = b};
-    uint32_t n = places(b->sizes), d = b->sizes->step_d;
+    uint32_t d = b->sizes->step_d;
+    for (int i = 0; i < TIER_BATCHES; i++)
+        t.ids[i] = make_ids(b, b->sizes->step_n / b->sizes->step_tables);
+    uint32_t n = t.ids[0].in.n;
     b->step = 0;
     t.rows = place_zeros(b->place, n * sizeof *t.rows);
     t.out = place_zeros(b->place, (size_t)n * d * sizeof(float));
     t.grads = place_floats(b->place, (size_t)n * d);
     t.rejected = place_zeros(b->place, sizeof(uint32_t));
-    for (int i = 0; i < TIER_BATCHES; i++)
-        t.ids[i] = make_batch(b);
     make_tables(&t);
     fill_tables(&t);
     for (int i = 0; i < TIER_BATCHES; i++)
         put_ids(&t, &t.ids[i], -1, 1000 + (uint64_t)i);
-    t.scratch = NULL;
     b->step++;
+    for (int i = 0; i < WARM_UP; i++)
+        run_step(b->place, &t);
     uint64_t before = device_table_stats(t.table).fetched;
     double ms = place_time_ms(b->place, run_step, NULL, &t);
-    double fetched = (double)(device_table_stats(t.table).fetched - before) / t.turn;
-    line_print(
-        &(struct line){.group = "tables",
-                       .figure = "tiers",
-                       .what = "a whole step: rows from below, gather, update (Adam); bytes: rows that came",
-                       .variant = b->place->name,
-                       .ms = ms,
-                       .bytes = fetched * (double)(t.row_bytes + sizeof(struct gpu_row_head)),
-                       .items = n,
-                       .unit = "look-ups"});
+    double fetched = (double)(device_table_stats(t.table).fetched - before) / (t.turn - WARM_UP);
+    char what[160];
+    (void)snprintf(what, sizeof what,
+                   "a whole step: rows from below, gather, update (Adam); bytes: rows that came; %.3g %% of "
+                   "the rows in the GPU's memory",
+                   percent_there(&t));
+    line_print(&(struct line){.group = "tables",
+                              .figure = "tiers",
+                              .what = what,
+                              .variant = b->place->name,
+                              .ms = ms,
+                              .bytes = fetched * (double)(t.row_bytes + sizeof(struct gpu_row_head)),
+                              .items = n,
+                              .unit = "look-ups"});
     place_wait(b->place);
     device_table_free(t.table);
     place_release(b->place);

@@ -71,6 +71,13 @@ def test_every_figure_is_called():
         assert figures[key]["measured"] == "not measured" and figures[key]["reached"] == "-", figures[key]
 
 
+def test_tiers_have_room():
+    """In the proportions of a GPU's sizes: the tiny ones leave room that those do not."""
+    done = subprocess.run([os.path.join(ROOT, "build", "alone", "device", "bench_tables"), "--small", "tiers"], check=False,
+                          capture_output=True, text=True, env={**ENVIRONMENT, "LEAT_CUDA_LIBRARY": LIBRARY})
+    assert done.returncode == 0 and json.loads(done.stdout)["figure"] == "tiers", done.stdout + done.stderr
+
+
 def test_it_goes_on():
     status, output = gpu("--on-host", LIBRARY, "test", "soak", "bench")
     assert status == 0 and "ok - test" not in output and "ok - bench" not in output, output
