@@ -39,6 +39,7 @@ import tap  # noqa: E402
 from instance import Failed, Instance  # noqa: E402
 
 SECONDS_MAX = 30  # that anything may take which is not a test's own
+LEADERS_SECONDS = 90  # brokers that were killed look through their logs first
 CLIENT_SECONDS_MAX = 60  # that the stock client may wait for a busy broker
 QUIET = {"log_level": 0, "socket.timeout.ms": 30000, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
 
@@ -320,8 +321,8 @@ class Cluster:
                     return None
                 raise
 
-        begins = wait_for(lambda: ask(OffsetSpec.earliest()), f"leaders of {topic}'s partitions")
-        ends = wait_for(lambda: ask(OffsetSpec.latest()), f"leaders of {topic}'s partitions")
+        begins = wait_for(lambda: ask(OffsetSpec.earliest()), f"leaders of {topic}'s partitions", LEADERS_SECONDS)
+        ends = wait_for(lambda: ask(OffsetSpec.latest()), f"leaders of {topic}'s partitions", LEADERS_SECONDS)
         return {partition: (begins[partition], ends[partition]) for partition in begins}
 
     def delete_records(self, topic, before):
