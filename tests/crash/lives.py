@@ -67,7 +67,6 @@ class Round:
         self.kills = 0
         self.read = 0  # records, by all lives
         self.epoch_max = 0  # records from a checkpoint to the next, or to what was read when that began
-        self.unpublished = 0  # records of epochs that kills left half written
         self.positions = {}  # of checkpoints seen: {(generation, epoch): {path: records}}
         self.log, self.points = [], set()
         self.published = 0  # by all lives
@@ -189,7 +188,7 @@ class Round:
         self.read += sum(max(0, far[path] - begun[path]) for path in begun)
         status = self.end(process)
         self.note_epochs(begun)
-        self.note_unpublished()
+        self.note_cuts()
         return status
 
     @staticmethod
@@ -259,14 +258,12 @@ class Round:
         if (generation, epoch) not in self.cuts and os.path.exists(next_one):
             self.cuts[generation, epoch] = sum(self.read_so_far(pid, {}).values())
 
-    def note_unpublished(self):
-        """Epochs of this life up to where they were cut; what it had of the one that a kill left half written."""
+    def note_cuts(self):
+        """Epochs of this life by what was read when they were over, the one that a kill left half written among them."""
         for checkpoint, cut in self.cuts.items():
             found = self.positions_of(checkpoint)
             if found is not None:
-                length = cut - sum(found.values())
-                self.epoch_max = max(self.epoch_max, length)
-                self.unpublished += length if checkpoint == checkpoints(self.state)[-1] else 0
+                self.epoch_max = max(self.epoch_max, cut - sum(found.values()))
 
     def check_start(self, said):
         match = re.search(r"resuming from checkpoint (\d+)-(\d+): (\d+) records", said)
