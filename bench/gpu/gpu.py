@@ -29,7 +29,6 @@ BUILD = os.path.join(ROOT, "build", "alone")
 STATE = os.path.join(ROOT, "build", "gpu")
 DEVICE = os.path.join(BUILD, "device")
 OK, FAILED, LEFT = 0, 1, 3
-LATE = parts.LATE
 
 
 class Run:
@@ -84,7 +83,7 @@ class Run:
                 if allowed < limit_s:
                     self.is_cut_short = True
                     return None
-                status, output = LATE, output + f"\nran past {limit_s} s\n"
+                status, output = 124, output + f"\nran past {limit_s} s\n"
             except KeyboardInterrupt:
                 os.killpg(process.pid, signal.SIGKILL)
                 raise
