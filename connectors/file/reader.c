@@ -127,7 +127,7 @@ static void read_more(struct file_reader *reader, char *data, size_t *filled, si
         reader->has_ended = true;
     *filled += got;
     /* So that the system, too, can say how far it is: /proc/PID/fdinfo, `pv -d PID`. */
-    lseek(reader->input.fd, reader->input.disk_offset, SEEK_SET);
+    (void)lseek(reader->input.fd, reader->input.disk_offset, SEEK_SET);
     __atomic_store_n(&reader->bytes_done, reader->bytes_before + reader->input.disk_offset, __ATOMIC_RELAXED);
 }
 

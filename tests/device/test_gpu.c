@@ -4,12 +4,15 @@
  * device.
  */
 #include "kernels/gpu.h"
+#include "tests/unit/learners/host_model.h"
 
-#include <dlfcn.h>
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { BYTES = 100003, NO_DEVICE_STATUS = 77 };
 
@@ -167,13 +170,63 @@ static void test_first_failure(const struct gpu_api *api, struct gpu *gpu)
     api->stream_free(gpu, stream);
 }
 
+enum { RECORDINGS = 20, RECORDING_US = 1000 };
+
+/* Another learner, with its own device. */
+struct recorder {
+    const struct gpu_api *api;
+    bool is_good;
+    atomic_bool is_done;
+};
+
+static void *record_often(void *argument)
+{
+    struct recorder *r = argument;
+    const struct gpu_api *api = r->api;
+    struct gpu_error error = {0};
+    struct gpu *gpu = api->open(0, &error);
+    struct gpu_stream *stream = api->stream(gpu, &error);
+    void *memory = api->alloc(gpu, 64, &error);
+    bool is_good = stream != NULL && memory != NULL;
+    for (int i = 0; i < RECORDINGS && is_good; i++) {
+        is_good = api->graph_begin(stream, &error);
+        api->fill(stream, memory, 1, 64);
+        usleep(RECORDING_US); /* as long as the kernels of a step take to record */
+        struct gpu_graph *graph = api->graph_end(stream, &error);
+        api->graph_launch(stream, graph);
+        is_good = is_good && api->wait(stream, &error);
+        api->graph_free(gpu, graph);
+    }
+    api->free(gpu, memory);
+    api->stream_free(gpu, stream);
+    api->close(gpu);
+    r->is_good = is_good;
+    atomic_store(&r->is_done, true);
+    return NULL;
+}
+
+/* Closing waits for the device, which nobody may while any thread records a graph on it. */
+static void test_recording_and_closing(const struct gpu_api *api)
+{
+    pthread_t thread;
+    struct recorder recorder = {.api = api};
+    struct gpu_error error = {0};
+    bool has_begun = pthread_create(&thread, NULL, record_often, &recorder) == 0, is_open = has_begun;
+    while (is_open && !atomic_load(&recorder.is_done)) {
+        struct gpu *gpu = api->open(0, &error);
+        is_open = gpu != NULL;
+        api->close(gpu);
+    }
+    if (has_begun)
+        pthread_join(thread, NULL);
+    check(is_open && recorder.is_good, "a learner ends while another one records graphs");
+}
+
 /* With the host's model, which can be told that the library is not there. */
 static void test_products(const struct gpu_api *api, struct gpu *gpu)
 {
     struct gpu_error error = {0};
-    const char *path = getenv("LEAT_CUDA_LIBRARY");
-    void *library = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
-    void *symbol = library ? dlsym(library, "cuda_model_set_cublas") : NULL;
+    void *symbol = host_model_symbol("cuda_model_set_cublas");
     void (*set_cublas)(bool is_there);
     bool can = api->can_matmul(gpu, &error);
     check(can ? error.failure == GPU_OK
@@ -221,6 +274,7 @@ int main(void)
     test_copies(api, gpu);
     test_order(api, gpu);
     test_graphs(api, gpu);
+    test_recording_and_closing(api);
     test_products(api, gpu);
     test_first_failure(api, gpu);
     api->close(gpu);

@@ -1,7 +1,8 @@
 #include "rig.h"
 
+#include "tests/unit/learners/host_model.h"
+
 #include <algorithm>
-#include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,12 +14,10 @@
 bool device::open()
 {
     gpu_error error = {};
-    const char *path = getenv("LEAT_CUDA_LIBRARY");
     api = gpu_open_library(NULL, &error);
     on = api != NULL ? api->open(0, &error) : NULL;
     stream = on != NULL ? api->stream(on, &error) : NULL;
-    void *library = path != NULL ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
-    void *symbol = library != NULL ? dlsym(library, "cuda_model_begin") : NULL;
+    void *symbol = host_model_symbol("cuda_model_begin");
     if (symbol != NULL)
         memcpy(&model_begin, &symbol, sizeof model_begin);
     why = error.text;
