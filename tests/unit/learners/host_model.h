@@ -15,10 +15,13 @@ static inline void *host_model_symbol(const char *name)
     return library != NULL ? dlsym(library, name) : NULL;
 }
 
-/* Not by LEAT_CUDA_LIBRARY being set: it may name a device's library. */
+/* Once a library is open. Not by LEAT_CUDA_LIBRARY being set: it may name a device's. */
 static inline bool is_host_model(void)
 {
-    return host_model_symbol("cuda_model_begin") != NULL;
+    static int answer = -1; /* it is asked for each float that is compared */
+    if (answer < 0)
+        answer = host_model_symbol("cuda_model_begin") != NULL;
+    return answer > 0;
 }
 
 /*
