@@ -48,6 +48,9 @@ class Run:
         return self.node(sink)["note"]
 
 
+SAMPLE_EVERY = "2s"
+
+
 @dataclasses.dataclass
 class Sample:
     """What a line of progress says, and what the process had taken by then."""
@@ -175,7 +178,8 @@ class Bench:
 
     def watch(self, job, workers=1, extra=(), **settings):
         """(run, samples): with a sample for each line of progress; `output` is the summary as text."""
-        command = [word for word in self.job_command(job, workers, settings, extra) if word != "--json"]
+        command = [word for word in self.job_command(job, workers, settings, ("--progress", SAMPLE_EVERY, *extra))
+                   if word != "--json"]
         started, busy, samples = time.monotonic(), busy_cores(), []
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for line in process.stderr:

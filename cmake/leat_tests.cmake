@@ -9,6 +9,10 @@
 #   add_leat_fuzzer(NAME SOURCE.c... LIBRARY...)              a libFuzzer program, built by the preset `fuzz` alone;
 #                                                             seeds: tests/fuzz/corpus/NAME/, words: tests/fuzz/NAME.dict
 #
+# PARTS N: N tests NAME_1 ... NAME_N, of the same program with `--part K/N` (tests/part.h): each has its share of the cases, and
+# a loaded machine keeps none of them long.
+# TIMEOUT: seconds that are plenty where nothing else runs; LEAT_TEST_LOAD times as many are let pass. That is for what hangs: a
+# test ends by what it counts, not by a clock.
 # COST: about how many seconds it takes, where these are many; the longest begin first, so that none is waited for.
 # Labels decide where `./dev test` runs a test:
 #   unit (the default), property   under ASan + UBSan
@@ -20,11 +24,12 @@
 # A test that cannot run here prints why and ends with status 77. Lines `ok - what`, `not ok - what` and
 # `ok - what # SKIP why` in a test's output count as sub-tests, as cmocka's do.
 set(LEAT_TEST_TIMEOUT_S 120)
+set(LEAT_TEST_LOAD 8)
 
 # Sets arg_SOURCES, arg_LIBS, arg_LABELS, arg_COMMAND, arg_TIMEOUT; what has no keyword is a source by its suffix,
 # else a library.
 macro(leat_parse_test_arguments)
-    cmake_parse_arguments(arg "" "TIMEOUT;COST" "SOURCES;LIBS;LABELS;COMMAND" ${ARGN})
+    cmake_parse_arguments(arg "" "TIMEOUT;COST;PARTS" "SOURCES;LIBS;LABELS;COMMAND" ${ARGN})
     foreach(item IN LISTS arg_UNPARSED_ARGUMENTS)
         if(item MATCHES "\\.(c|cc|cpp|cu)$")
             list(APPEND arg_SOURCES ${item})
@@ -48,9 +53,18 @@ function(add_leat_script name)
         return()
     endif()
     leat_parse_test_arguments(${ARGN})
-    add_test(NAME ${name} COMMAND ${arg_COMMAND} WORKING_DIRECTORY ${LEAT_ROOT})
-    set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77
-                         COST ${arg_COST})
+    math(EXPR seconds "${arg_TIMEOUT} * ${LEAT_TEST_LOAD}")
+    if(arg_PARTS)
+        set(names "")
+        foreach(part RANGE 1 ${arg_PARTS})
+            list(APPEND names ${name}_${part})
+            add_test(NAME ${name}_${part} COMMAND ${arg_COMMAND} --part ${part}/${arg_PARTS} WORKING_DIRECTORY ${LEAT_ROOT})
+        endforeach()
+    else()
+        set(names ${name})
+        add_test(NAME ${name} COMMAND ${arg_COMMAND} WORKING_DIRECTORY ${LEAT_ROOT})
+    endif()
+    set_tests_properties(${names} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${seconds} SKIP_RETURN_CODE 77 COST ${arg_COST})
 endfunction()
 
 function(add_leat_test name)
@@ -61,7 +75,7 @@ function(add_leat_test name)
     add_executable(${name} ${arg_SOURCES})
     target_include_directories(${name} PRIVATE ${LEAT_ROOT}/tests)
     target_link_libraries(${name} PRIVATE leat_flags ${arg_LIBS} cmocka)
-    add_leat_script(${name} COMMAND ${name} LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} COST ${arg_COST})
+    add_leat_script(${name} COMMAND ${name} LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} COST ${arg_COST} PARTS ${arg_PARTS})
     if("lanes" IN_LIST arg_LABELS)
         set_property(GLOBAL APPEND PROPERTY LEAT_LANE_TESTS ${name})
     endif()

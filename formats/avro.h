@@ -33,7 +33,7 @@ enum avro_tag {
     AVRO_RECORD,
 };
 
-enum avro_logical { AVRO_PLAIN, AVRO_DATE, AVRO_TIMESTAMP_MS, AVRO_TIMESTAMP_US };
+enum avro_logical { AVRO_PLAIN, AVRO_DATE, AVRO_TIMESTAMP_MS, AVRO_TIMESTAMP_US, AVRO_TIMESTAMP_NS };
 
 struct avro_field {
     struct str name;

@@ -194,7 +194,7 @@ static const char *run_whole(struct payload_decoder *decoder, const struct avro_
         column->ints[row] = value * US_PER_DAY;
     else if (step->op != AVRO_OP_TIME)
         column->ints[row] = value;
-    else if (__builtin_mul_overflow(value, step->number, &column->ints[row]))
+    else if (!time_from_units(value, step->number, &column->ints[row]))
         return payload_fail_column(decoder, at, column, "a time out of range");
     return behind;
 }

@@ -103,9 +103,10 @@ static bool constant(struct avro_compiler *compiler, const struct avro_field *fi
         int64_t unit_us = type->logical == AVRO_DATE           ? US_PER_DAY
                           : type->logical == AVRO_TIMESTAMP_MS ? 1000
                           : type->logical == AVRO_TIMESTAMP_US ? 1
+                          : type->logical == AVRO_TIMESTAMP_NS ? TIME_NS
                                                                : text_unit_us(to->unit);
-        return json_is_integer(json) && unit_us > 0 &&
-               !__builtin_mul_overflow((int64_t)json_integer_value(json), unit_us, &step->number);
+        return json_is_integer(json) && unit_us != 0 &&
+               time_from_units((int64_t)json_integer_value(json), unit_us, &step->number);
     }
     case TYPE_TEXT:
     case TYPE_BYTES: return json_is_string(json) && constant_text(compiler, json, type, step);
@@ -176,10 +177,11 @@ static bool scalar(const struct avro_type *from, const struct type *to, struct a
         step->count = tag == AVRO_INT ? 32 : 64;
         step->number = from->logical == AVRO_TIMESTAMP_MS   ? 1000
                        : from->logical == AVRO_TIMESTAMP_US ? 1
+                       : from->logical == AVRO_TIMESTAMP_NS ? TIME_NS
                                                             : text_unit_us(to->unit);
         if (tag == AVRO_STRING)
             return text_unit_us(to->unit) == 0;
-        return is_whole && (step->number > 0 || from->logical == AVRO_DATE);
+        return is_whole && (step->number != 0 || from->logical == AVRO_DATE);
     default: return false;
     }
 }
@@ -192,7 +194,7 @@ static bool does_not_fit(struct avro_compiler *compiler, struct str field, const
         request->diags, DIAG_E0614, no_span, "the field `%.*s` of %s is %s, which a column %s cannot hold",
         STR_ARGS(field), request->name, avro_type_name(compiler->arena, from), type_name(request->arena, to));
     if (to->tag == TYPE_TIME && (from->tag == AVRO_LONG || from->tag == AVRO_INT))
-        diag_hint(request->diags, d, "say what the number counts: `time(ms)`, s or us");
+        diag_hint(request->diags, d, "say what the number counts: `time(ms)`, s, us or ns");
     else if (to->tag == TYPE_TIME && from->tag == AVRO_STRING)
         diag_hint(request->diags, d, "a time that is written as text is `time(rfc3339)`");
     else if (from->tag == AVRO_RECORD)

@@ -99,6 +99,8 @@ static enum avro_logical logical_of(const json_t *json, enum avro_tag tag)
         return AVRO_TIMESTAMP_MS;
     if (tag == AVRO_LONG && (str_is(name, "timestamp-micros") || str_is(name, "local-timestamp-micros")))
         return AVRO_TIMESTAMP_US;
+    if (tag == AVRO_LONG && (str_is(name, "timestamp-nanos") || str_is(name, "local-timestamp-nanos")))
+        return AVRO_TIMESTAMP_NS;
     return AVRO_PLAIN; /* the specification: others are what they are without it */
 }
 
@@ -302,7 +304,8 @@ const char *avro_type_name(struct arena *arena, const struct avro_type *type)
         [AVRO_FIXED] = "fixed", [AVRO_ENUM] = "enum",   [AVRO_ARRAY] = "array",
         [AVRO_MAP] = "map",     [AVRO_UNION] = "union", [AVRO_RECORD] = "record",
     };
-    static const char *const logicals[] = {"", " (date)", " (timestamp-millis)", " (timestamp-micros)"};
+    static const char *const logicals[] = {"", " (date)", " (timestamp-millis)", " (timestamp-micros)",
+                                           " (timestamp-nanos)"};
     if (type->tag <= AVRO_STRING)
         return arena_printf(arena, "%s%s", primitives[type->tag].name, logicals[type->logical]);
     if (type->name.length == 0)

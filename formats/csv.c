@@ -2,7 +2,10 @@
  *
  * A record ends at a line end outside quotes. One whose quotes are wrong (never closed, closed before
  * something that is no delimiter, opened within a field) would swallow its neighbours; it is cut at its first
- * line end, is bad, and reading goes on at the next line. */
+ * line end, is bad, and reading goes on at the next line.
+ *
+ * Where fields are trimmed, a quote may stand behind spaces and tabs, and a delimiter behind those that
+ * follow it. */
 #include "formats/csv.h"
 #include "formats/lines.h"
 
@@ -45,17 +48,50 @@ const char *csv_field(const char *at, const char *end, char delimiter, struct cs
     return at < end && *at == '"' ? NULL : at;
 }
 
+/* A delimiter is never blank. */
+static const char *skip_blanks(const char *at, const char *end, char delimiter)
+{
+    while (at < end && (*at == ' ' || *at == '\t') && *at != delimiter)
+        at++;
+    return at;
+}
+
+const char *csv_field_trimmed(const char *at, const char *end, char delimiter, struct csv_field *field,
+                              const char **wrong)
+{
+    at = skip_blanks(at, end, delimiter);
+    if (at < end && *at == '"') {
+        *field = (struct csv_field){.begin = at + 1, .is_quoted = true};
+        const char *behind = skip_quoted(at + 1, end, &field->has_escape);
+        *wrong = at;
+        if (behind == NULL)
+            return NULL;
+        field->end = behind - 1;
+        *wrong = behind = skip_blanks(behind, end, delimiter);
+        return behind < end && *behind != delimiter ? NULL : behind;
+    }
+    at = csv_field(at, end, delimiter, field, wrong);
+    while (field->end > field->begin && (field->end[-1] == ' ' || field->end[-1] == '\t'))
+        field->end--;
+    return at;
+}
+
 /* A record that has a quote somewhere: its end is *end (the newline, or bytes). */
-static enum walk walk_quoted(const char *data, size_t bytes, char delimiter, bool is_last, size_t *end)
+static enum walk walk_quoted(const char *data, size_t bytes, char delimiter, bool trims, bool is_last,
+                             size_t *end)
 {
     size_t limit = MIN(bytes, (size_t)TOO_LONG);
     const char *at = data, *stop = data + limit;
     for (;;) {
         bool has_escape = false;
+        if (trims)
+            at = skip_blanks(at, stop, delimiter);
         if (at < stop && *at == '"') {
             at = skip_quoted(at + 1, stop, &has_escape);
             if (at == NULL)
                 return is_last || bytes >= TOO_LONG ? WALK_TORN : WALK_MORE;
+            if (trims)
+                at = skip_blanks(at, stop, delimiter);
         } else {
             while (at < stop && *at != delimiter && *at != '\n' && *at != '"')
                 at++;
@@ -77,7 +113,7 @@ static enum walk walk_quoted(const char *data, size_t bytes, char delimiter, boo
 }
 
 /* The end of the record that begins at `data`. */
-static enum walk walk(const char *data, size_t bytes, char delimiter, bool is_last, size_t *end)
+static enum walk walk(const char *data, size_t bytes, char delimiter, bool trims, bool is_last, size_t *end)
 {
     const char *newline = memchr(data, '\n', bytes);
     size_t line = newline == NULL ? bytes : (size_t)(newline - data);
@@ -85,7 +121,7 @@ static enum walk walk(const char *data, size_t bytes, char delimiter, bool is_la
     *end = line;
     if (memchr(data, '"', line) == NULL)
         return is_enough ? WALK_RECORD : WALK_MORE;
-    enum walk result = walk_quoted(data, bytes, delimiter, is_last, end);
+    enum walk result = walk_quoted(data, bytes, delimiter, trims, is_last, end);
     if (result != WALK_TORN)
         return result;
     *end = line;
@@ -95,6 +131,7 @@ static enum walk walk(const char *data, size_t bytes, char delimiter, bool is_la
 static void csv_split(struct format_split *split)
 {
     char delimiter = csv_delimiter(split->config);
+    bool trims = csv_trims(split->config);
     split->count = split->lines = 0;
     split->used = split->need = 0;
     split->is_cut = split->is_end = false;
@@ -102,7 +139,7 @@ static void csv_split(struct format_split *split)
     while (split->count < split->max && split->used < split->bytes) {
         size_t begin = split->used, length;
         const char *data = split->data + begin;
-        if (walk(data, split->bytes - begin, delimiter, split->is_last, &length) == WALK_MORE)
+        if (walk(data, split->bytes - begin, delimiter, trims, split->is_last, &length) == WALK_MORE)
             return;
         size_t taken = MIN(length + 1, split->bytes - begin);
         size_t kept = length > 0 && data[length - 1] == '\r' ? length - 1 : length;
@@ -130,7 +167,8 @@ static enum format_header_status csv_header(const void *config, const char *data
     if (status != HEADER_READ || !csv_has_header(config) || bytes == mark)
         return status == HEADER_READ && csv_has_header(config) && bytes == mark && !is_last ? HEADER_MORE
                                                                                             : status;
-    enum walk result = walk(data + mark, bytes - mark, csv_delimiter(config), is_last, &length);
+    enum walk result =
+        walk(data + mark, bytes - mark, csv_delimiter(config), csv_trims(config), is_last, &length);
     if (result == WALK_MORE)
         return HEADER_MORE;
     *damage = "has a header line whose quotes are wrong";

@@ -4,6 +4,8 @@
 
 #include "formats/formats.h"
 
+enum { CSV_FIELDS_MAX = 4096 };
+
 static inline char csv_delimiter(const void *config)
 {
     const struct format_config *csv = config;
@@ -14,6 +16,12 @@ static inline bool csv_has_header(const void *config)
 {
     const struct format_config *csv = config;
     return csv == NULL || !csv->has_no_header;
+}
+
+static inline bool csv_trims(const void *config)
+{
+    const struct format_config *csv = config;
+    return csv != NULL && csv->trims;
 }
 
 /* One field of a record. */
@@ -27,6 +35,9 @@ struct csv_field {
  * wrong: then *wrong is the place. */
 const char *csv_field(const char *at, const char *end, char delimiter, struct csv_field *field,
                       const char **wrong);
+/* The same without the spaces and tabs around it, outside of its quotes. */
+const char *csv_field_trimmed(const char *at, const char *end, char delimiter, struct csv_field *field,
+                              const char **wrong);
 
 bool csv_header_check(const struct schema *schema, const void *config, struct str header,
                       struct diag_list *diags);

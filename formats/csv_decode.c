@@ -8,12 +8,10 @@
 #include <emmintrin.h>
 #include <stdlib.h>
 
-enum { CSV_FIELDS_MAX = 4096 };
-
 struct csv_decoder {
     struct rows *rows;
     char delimiter;
-    bool has_header;
+    bool has_header, trims;
     char *header; /* that `columns` was made from */
     size_t header_bytes;
     struct row_column **columns; /* of the file's fields; NULL: not in the schema */
@@ -47,13 +45,21 @@ static size_t unquote(const struct csv_field *field, char *out)
     return length;
 }
 
+static inline const char *next_field(const char *at, const char *end, char delimiter, bool trims,
+                                     struct csv_field *field, const char **wrong)
+{
+    return unlikely(trims) ? csv_field_trimmed(at, end, delimiter, field, wrong)
+                           : csv_field(at, end, delimiter, field, wrong);
+}
+
 /* The names in a header line, at most CSV_FIELDS_MAX. */
-static uint32_t header_names(struct arena *arena, struct str line, char delimiter, struct str *names)
+static uint32_t header_names(struct arena *arena, struct str line, char delimiter, bool trims,
+                             struct str *names)
 {
     uint32_t count = 0;
     const char *at = line.data, *end = line.data + line.length, *wrong;
     struct csv_field field;
-    while (count < CSV_FIELDS_MAX && (at = csv_field(at, end, delimiter, &field, &wrong)) != NULL) {
+    while (count < CSV_FIELDS_MAX && (at = next_field(at, end, delimiter, trims, &field, &wrong)) != NULL) {
         char *name = arena_alloc(arena, (size_t)(field.end - field.begin) + 1);
         names[count++] = (struct str){name, unquote(&field, name)};
         if (at == end)
@@ -72,6 +78,21 @@ static const char *list_names(struct arena *arena, const struct str *names, uint
     return arena_printf(arena, "%s%s", text, count > 20 ? " ..." : "");
 }
 
+/* Whether the name is there but for blanks around it. */
+static bool names_trimmed(const struct str *names, uint32_t count, struct str name)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct str own = names[i];
+        while (own.length > 0 && (own.data[0] == ' ' || own.data[0] == '\t'))
+            own = (struct str){own.data + 1, own.length - 1};
+        while (own.length > 0 && (own.data[own.length - 1] == ' ' || own.data[own.length - 1] == '\t'))
+            own.length--;
+        if (str_equal(own, name))
+            return true;
+    }
+    return false;
+}
+
 bool csv_header_check(const struct schema *schema, const void *config, struct str header,
                       struct diag_list *diags)
 {
@@ -80,7 +101,8 @@ bool csv_header_check(const struct schema *schema, const void *config, struct st
     bool is_good = true;
     if (!csv_has_header(config))
         goto done;
-    uint32_t count = header_names(&arena, header_line(header), csv_delimiter(config), names);
+    uint32_t count =
+        header_names(&arena, header_line(header), csv_delimiter(config), csv_trims(config), names);
     for (uint32_t i = 0; i < schema->count; i++) {
         struct str name = schema->fields[i].name;
         uint32_t found = 0;
@@ -93,8 +115,11 @@ bool csv_header_check(const struct schema *schema, const void *config, struct st
                                     found == 0 ? "the header line has no column `%.*s`"
                                                : "the header line has several columns `%.*s`",
                                     STR_ARGS(name));
-        diag_hint(diags, d, "it names %s; without a header line say `header: false`",
-                  list_names(&arena, names, count));
+        if (found == 0 && names_trimmed(names, count, name))
+            diag_hint(diags, d, "there are spaces around it: `trim: true` takes them off names and fields");
+        else
+            diag_hint(diags, d, "it names %s; without a header line say `header: false`",
+                      list_names(&arena, names, count));
     }
 done:
     arena_free(&arena);
@@ -121,7 +146,8 @@ static void use_header(struct csv_decoder *decoder, struct str header)
     }
     struct arena arena = {0};
     struct str *names = arena_array(&arena, struct str, CSV_FIELDS_MAX);
-    decoder->columns_count = header_names(&arena, header_line(header), decoder->delimiter, names);
+    decoder->columns_count =
+        header_names(&arena, header_line(header), decoder->delimiter, decoder->trims, names);
     for (uint32_t i = 0; i < decoder->columns_count; i++)
         decoder->columns[i] = rows_find(fields, names[i].data, names[i].length);
     arena_free(&arena);
@@ -155,7 +181,10 @@ static bool read_number(struct csv_decoder *decoder, struct row_column *column, 
                         const struct csv_field *field)
 {
     struct text_number number;
-    if (text_number(field->begin, field->end, &number) != field->end)
+    const char *begin = field->begin;
+    if (unlikely(decoder->trims) && begin[0] == '+' && begin + 1 < field->end && begin[1] != '-')
+        begin++;
+    if (text_number(begin, field->end, &number) != field->end)
         return bad_field(decoder, column, field, "not a number");
     enum text_result result = column->tag == TYPE_FLOAT ? text_number_double(&number, &column->floats[row])
                               : column->tag == TYPE_INT
@@ -242,7 +271,7 @@ static bool read_record(struct csv_decoder *decoder, uint32_t row, const char *e
     struct csv_field field;
     uint32_t count = 0;
     for (;; at++) {
-        at = csv_field(at, end, decoder->delimiter, &field, &wrong);
+        at = next_field(at, end, decoder->delimiter, decoder->trims, &field, &wrong);
         if (at == NULL)
             return fail(decoder, wrong,
                         field.is_quoted && wrong == field.begin - 1 ? "a quote that is never closed"
@@ -290,6 +319,7 @@ void *csv_decoder_new(const struct schema *schema, const void *config)
     decoder->rows = rows_new(schema);
     decoder->delimiter = csv_delimiter(config);
     decoder->has_header = csv_has_header(config);
+    decoder->trims = csv_trims(config);
     decoder->columns = calloc(MAX((size_t)CSV_FIELDS_MAX, schema->count), sizeof(struct row_column *));
     decoder->absent = calloc(schema->count + 1, sizeof(struct row_column *));
     leat_assert(decoder->columns != NULL && decoder->absent != NULL);

@@ -20,6 +20,7 @@ const struct format_kind *format_by_suffix(struct str path);
 struct format_config {
     char delimiter;          /* csv; 0: , */
     bool has_no_header;      /* csv: no header line, the columns are those of the schema in its order */
+    bool trims;              /* csv decoder: blanks around fields, and a number's `+`, are no part of them */
     bool has_bare_empty;     /* csv encoder: an empty text is nothing, as a null is, not "" */
     enum time_unit times;    /* encoders: how times are written (batches keeps microseconds) */
     struct payload *payload; /* avro, protobuf: what payload_open made (formats/payload.h) */

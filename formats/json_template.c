@@ -46,7 +46,7 @@ static enum slot_action slot_action(const struct row_column *column, int64_t *sc
     case TYPE_FLOAT: return SLOT_FLOAT;
     case TYPE_TEXT: return SLOT_TEXT;
     case TYPE_BOOL: return SLOT_BOOL;
-    case TYPE_TIME: *scale = text_unit_us(column->unit); return *scale == 0 ? SLOT_OTHER : SLOT_INT;
+    case TYPE_TIME: *scale = text_unit_us(column->unit); return *scale <= 0 ? SLOT_OTHER : SLOT_INT;
     default: return SLOT_OTHER;
     }
 }

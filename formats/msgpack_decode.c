@@ -87,7 +87,7 @@ static const char *read_time(struct msgpack_decoder *decoder, struct row_column 
         return behind + head->length;
     }
     behind = read_int(decoder, column, head, value, at, behind);
-    if (behind != NULL && __builtin_mul_overflow(*value, unit_us, value))
+    if (behind != NULL && !time_from_units(*value, unit_us, value))
         return fail(decoder, at, column, "a number out of range");
     return behind;
 }

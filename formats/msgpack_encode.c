@@ -91,9 +91,9 @@ static void put_count(struct byte_buffer *out, bool is_map, uint32_t count)
 static void put_time(struct byte_buffer *out, int64_t microseconds, enum time_unit unit)
 {
     int64_t unit_us = text_unit_us(unit);
-    if (unit_us != 0) {
-        int64_t whole = microseconds / unit_us;
-        put_int(out, whole - (microseconds % unit_us < 0));
+    __int128 units = unit_us == 0 ? 0 : time_to_units(microseconds, unit_us);
+    if (unit_us != 0 && units >= INT64_MIN && units <= INT64_MAX) { /* else as MessagePack's own timestamp */
+        put_int(out, (int64_t)units);
         return;
     }
     int64_t seconds = microseconds / US_PER_SECOND, rest = microseconds % US_PER_SECOND;

@@ -7,6 +7,7 @@
 #include "formats/payload.h"
 
 #include "core/os.h"
+#include "core/refused.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -383,8 +384,7 @@ bool payload_open(const struct format_kind *format, const struct payload_options
     payload->registry = schema_registry_open(&options->registry);
     pthread_mutex_init(&payload->mutex, NULL);
     pthread_cond_init(&payload->asked, NULL);
-    int error = pthread_create(&payload->thread, NULL, work, payload);
-    leat_assert(error == 0);
+    refused_unless_begun(pthread_create(&payload->thread, NULL, work, payload));
     return true;
 }
 

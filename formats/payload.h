@@ -18,7 +18,7 @@ struct payload_options {
 };
 
 #define PAYLOAD_OPTIONS(structure, member)                                                                   \
-    OPTION_TEXT(structure, member.schema_file, "schema_file", OPTION_RUNTIME, "\"\"",                        \
+    OPTION_TEXT(structure, member.schema_file, "schema_file", OPTION_RUNTIME | OPTION_READS, "\"\"",         \
                 "avro: the schema (.avsc) of the payloads, or beside a registry what gives defaults and "    \
                 "aliases; protobuf: a .proto file or a compiled FileDescriptorSet"),                         \
         OPTION_TEXT(structure, member.message, "message", 0, "\"\"",                                         \

@@ -174,7 +174,7 @@ static bool set_number(struct payload_decoder *decoder, const struct protobuf_st
         column->texts[row].offset += decoder->base;
         return true;
     case PROTOBUF_TO_TIME:
-        if (!is_beyond && !__builtin_mul_overflow(value, step->unit_us, &column->ints[row]))
+        if (!is_beyond && time_from_units(value, step->unit_us, &column->ints[row]))
             return true;
         return payload_fail_column(decoder, at, column, "a time out of range") != NULL;
     default:

@@ -79,7 +79,7 @@ static bool set_absent(struct protobuf_compiler *compiler, const struct protobuf
         memcpy(&step->value, &real, sizeof(real));
         return true;
     case PROTOBUF_TO_TIME:
-        return !__builtin_mul_overflow(field->default_int, step->unit_us, &step->value) ||
+        return time_from_units(field->default_int, step->unit_us, &step->value) ||
                bad_default(compiler, field);
     case PROTOBUF_TO_INT:
         step->value = field->default_int;

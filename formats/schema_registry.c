@@ -22,7 +22,7 @@ const struct option schema_registry_options[] = {
                 "for basic authentication"),
     OPTION_TEXT(struct schema_registry_options, password, "password", OPTION_SECRET | OPTION_RUNTIME, NULL,
                 "for basic authentication"),
-    OPTION_TEXT(struct schema_registry_options, ca, "ca", OPTION_RUNTIME, "\"\"",
+    OPTION_TEXT(struct schema_registry_options, ca, "ca", OPTION_RUNTIME | OPTION_READS, "\"\"",
                 "https: a file with the certificates to trust; by default the system's"),
     OPTION_DURATION(struct schema_registry_options, timeout_us, "timeout", OPTION_RUNTIME, "10s", "100ms",
                     "10m", "how long one request may take"),
@@ -177,7 +177,7 @@ struct schema_registry *schema_registry_open(const struct schema_registry_option
         curl_slist_append(NULL, "Accept: application/vnd.schemaregistry.v1+json, application/json");
     leat_assert(registry->curl != NULL && registry->headers != NULL);
     pthread_mutex_init(&registry->mutex, NULL);
-    wait_init(&registry->stopped);
+    pthread_cond_init(&registry->stopped, NULL);
     set_up(registry);
     return registry;
 }
@@ -272,7 +272,7 @@ bool schema_registry_rest(struct schema_registry *registry, int64_t pause_us)
     struct timespec until = wait_until(pause_us);
     pthread_mutex_lock(&registry->mutex);
     while (!atomic_load(&registry->is_stopping) && os_monotonic_us() < end)
-        pthread_cond_timedwait(&registry->stopped, &registry->mutex, &until);
+        wait_on(&registry->stopped, &registry->mutex, &until);
     pthread_mutex_unlock(&registry->mutex);
     return !atomic_load(&registry->is_stopping);
 }

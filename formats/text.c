@@ -81,7 +81,7 @@ enum text_result text_number_time(const struct text_number *number, enum time_un
     int64_t whole, part = 0;
     if (number->has_exponent)
         return TEXT_NOT_WHOLE;
-    if (!whole_part(number, &whole) || __builtin_mul_overflow(whole, text_unit_us(unit), microseconds))
+    if (!whole_part(number, &whole) || !time_from_units(whole, text_unit_us(unit), microseconds))
         return TEXT_OUT_OF_RANGE;
     const char *fraction = number->digits + number->whole + 1;
     for (uint32_t i = 0; i < number->fraction && i < places; i++)

@@ -25,8 +25,8 @@ const char *text_number(const char *at, const char *end, struct text_number *num
 /* A whole number: no exponent, and a fraction of zeros at most (`17.0` is what some writers make of 17). */
 enum text_result text_number_int(const struct text_number *number, int64_t *value);
 enum text_result text_number_double(const struct text_number *number, double *value);
-/* A time in s, ms or us: whole, or with a fraction (`1700000000.445`), of which digits beyond microseconds
- * are cut. */
+/* A time in s, ms, us or ns: whole, or with a fraction (`1700000000.445`), of which digits beyond
+ * microseconds are cut. */
 enum text_result text_number_time(const struct text_number *number, enum time_unit unit,
                                   int64_t *microseconds);
 
@@ -52,10 +52,16 @@ static inline bool text_is_ascii(const char *text, size_t length)
     return (all & UINT64_C(0x8080808080808080)) == 0;
 }
 
-/* Microseconds in one unit of a time that is written as a number; 0: written as text. */
+/* The scale (core/base.h) of a time that is written as a number; 0: written as text. */
 static inline int64_t text_unit_us(enum time_unit unit)
 {
-    return unit == TIME_UNIT_US ? 1 : unit == TIME_UNIT_MS ? 1000 : unit == TIME_UNIT_S ? US_PER_SECOND : 0;
+    switch (unit) {
+    case TIME_UNIT_NS: return TIME_NS;
+    case TIME_UNIT_US: return 1;
+    case TIME_UNIT_MS: return 1000;
+    case TIME_UNIT_S: return US_PER_SECOND;
+    default: return 0;
+    }
 }
 
 #endif

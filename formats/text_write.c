@@ -72,6 +72,10 @@ char *text_write_time(char *out, int64_t microseconds, enum time_unit unit)
     int64_t unit_us = text_unit_us(unit);
     if (unit_us == 0)
         return out + civil_format(microseconds, out);
-    int64_t whole = microseconds / unit_us;
-    return text_write_int(out, whole - (microseconds % unit_us < 0));
+    __int128 units = time_to_units(microseconds, unit_us);
+    if (units >= INT64_MIN && units <= INT64_MAX)
+        return text_write_int(out, (int64_t)units);
+    out = text_write_int(out, microseconds); /* beyond 64 bits: microseconds, and three zeros */
+    memcpy(out, "000", 3);
+    return out + 3;
 }

@@ -9,7 +9,8 @@
  * another thread wrote. Then your code is as repeatable as the rest: the same bits at any number of lanes.
  * - Callbacks run on several threads at once, each with its own struct; what is static must be constant.
  * - Nothing that a callback is given outlives the call, unless it is said.
- * - A crash in your code ends the process, after its library and function were named.
+ * - A crash in your code ends the process, after its library and function were named. So does a call of exit
+ *   or its kind, from wherever: a run that is ended so has failed. Processes that you fork end as they like.
  * - The library's bytes are part of the job's fingerprint: after a new build, a run begins anew, or goes on
  *   with --from.
  * - Structs may gain members at their ends under a higher LEAT_ABI only; leat says so where a library was

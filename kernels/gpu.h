@@ -24,7 +24,7 @@ extern "C" {
 #endif
 
 /* The least capability: that of __reduce_max_sync and of copies to shared memory that nobody waits for. */
-enum { GPU_API_VERSION = 5, GPU_DEVICES_MAX = 16, GPU_CAPABILITY_MIN = 80 };
+enum { GPU_API_VERSION = 6, GPU_DEVICES_MAX = 16, GPU_CAPABILITY_MIN = 80 };
 
 enum gpu_failure {
     GPU_OK,

@@ -164,6 +164,10 @@ struct gpu_table_api {
     void (*resolve)(struct gpu_tables *tables, struct gpu_stream *stream, const struct gpu_batch *batch,
                     void **rows);
 
+    /* Of rows that are there: seen = max(seen, the batch's), in the batch's epoch; no sighting, nothing else
+     * changes. */
+    void (*refresh)(struct gpu_tables *tables, struct gpu_stream *stream, const struct gpu_batch *batch);
+
     /* Rows with seen below `expired_before` are gone (from now on they are not found); of table `table`. */
     void (*expire)(struct gpu_tables *tables, struct gpu_stream *stream, uint32_t table,
                    uint32_t expired_before);

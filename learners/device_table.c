@@ -352,3 +352,8 @@ bool device_table_find(struct device_table *t, const struct gpu_batch *batch, vo
     t->api->tables->find(t->tables, t->stream, batch->keys, batch->tables, batch->count, batch->n, rows);
     return true;
 }
+
+void device_table_refresh(struct device_table *t, const struct gpu_batch *batch)
+{
+    t->api->tables->refresh(t->tables, t->stream, batch);
+}

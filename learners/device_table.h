@@ -102,6 +102,9 @@ bool device_table_step(struct device_table *t, const struct gpu_batch *batch, vo
 bool device_table_find(struct device_table *t, const struct gpu_batch *batch, void **rows,
                        struct gpu_error *error);
 
+/* What device_table_find of the same batch has found was seen (gpu_table_api.refresh). */
+void device_table_refresh(struct device_table *t, const struct gpu_batch *batch);
+
 /* Rows of a table with seen below `expired_before` are gone, wherever they lie. Never goes back. */
 void device_table_expire(struct device_table *t, uint32_t table, uint32_t expired_before);
 /* Advances event time, as table_set_watermark does on the CPU: expiry and the sketches' halving follow it.

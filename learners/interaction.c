@@ -9,7 +9,7 @@ void interaction_pool(struct model *m, struct example *e)
     uint32_t i = 0;
     for (uint32_t f = 0; f < m->options.vectors; f++) {
         uint32_t first = i;
-        const float *list[256];
+        const float *list[MODEL_LIST_MAX];
         size_t count = 0;
         for (; i < e->entries && e->fields[i] == f; i++) {
             if (e->rows[i] && count < ARRAY_COUNT(list))

@@ -58,7 +58,8 @@ static bool bind_sparse(struct operator_bind *bind, struct learner_config *c, co
         if (column < 0)
             continue;
         c->model.is_list[c->sparse_count] = bind->inputs[0].schema->fields[column].type.tag == TYPE_LIST;
-        c->sparse_columns[c->sparse_count++] = column;
+        c->sparse_columns[c->sparse_count] = column;
+        learner_bind_list(bind, c, c->sparse_count++, list->items[i]->span);
     }
     return is_ok;
 }
@@ -135,9 +136,12 @@ static void common_options(const struct learner_config *c, struct model_options 
     o->fields = c->sparse_count;
     o->vectors = c->vectors_count;
     o->dense = c->dense_count;
+    o->list_max = (uint32_t)c->list_max;
     o->batch = (uint32_t)c->batch;
     o->block = (uint32_t)MAX(c->hidden_batch, 1);
-    o->bias = (float)c->bias;
+    o->is_centered = c->mean_bias && c->loss == LOSS_SQUARED;
+    o->bias = o->is_centered ? 0.0F : (float)c->bias;
+    o->bias_start = (float)c->bias;
     o->clip_norm = (float)c->clip_norm;
     o->class_weights[0] = (float)c->negative_weight;
     o->class_weights[1] = (float)c->positive_weight;
@@ -226,7 +230,8 @@ static bool bind_load(struct operator_bind *bind, const struct learner_config *c
 bool learner_bind(struct operator_bind *bind, enum interaction_kind interaction)
 {
     return bind_model(bind, interaction) && bind_load(bind, bind->config) &&
-           learner_bind_precision(bind, bind->config) && learner_bind_device(bind, bind->config);
+           learner_bind_precision(bind, bind->config) && learner_check_lists(bind, bind->config) &&
+           learner_bind_device(bind, bind->config);
 }
 
 bool learner_bind_network(struct operator_bind *bind, enum network_kind network)
@@ -246,7 +251,8 @@ bool learner_bind_network(struct operator_bind *bind, enum network_kind network)
     }
     c->model.network = network;
     c->model.linear_is_off = true;
-    return bind_load(bind, c) && learner_bind_precision(bind, c) && learner_bind_device(bind, c);
+    return bind_load(bind, c) && learner_bind_precision(bind, c) && learner_check_lists(bind, c) &&
+           learner_bind_device(bind, c);
 }
 
 bool learner_open(struct operator_context *context)
@@ -262,6 +268,7 @@ bool learner_open(struct operator_context *context)
     leat_assert(s);
     c->state = s;
     s->kernels = kernels;
+    s->seen_last_us = TIME_MIN;
     s->tables_next = c->sparse_count;
     for (uint32_t f = 0; f < c->sparse_count; f++)
         s->tables[f] = (uint16_t)f;
@@ -270,7 +277,8 @@ bool learner_open(struct operator_context *context)
     s->columns = learner_columns_new(c);
     s->metrics = calloc(c->labels_count, sizeof *s->metrics);
     s->logits = calloc((size_t)c->labels_count * BATCH_ROWS, sizeof *s->logits);
-    leat_assert(s->metrics && s->logits);
+    s->scored = calloc(BATCH_ROWS, sizeof *s->scored);
+    leat_assert(s->metrics && s->logits && s->scored);
     for (uint32_t l = 0; l < c->labels_count; l++)
         metrics_init(&s->metrics[l], c->model.loss, (uint64_t)c->window);
     return true;
@@ -304,44 +312,27 @@ static void emit(struct operator_context *context, const struct learner_config *
     operator_emit(context, 0, out);
 }
 
-/* Whether an event that was predicted would have been learned; else, as when it learns, it is rejected. */
-static bool is_frozen_out(const struct learner_config *c, const struct model_input *in, double *logits,
-                          uint32_t i)
-{
-    bool is_good = !in->weights || isfinite(in->weights[i]), is_share = c->model.loss == LOSS_LOGISTIC;
-    for (uint32_t l = 0; l < c->labels_count; l++) {
-        float label = l == 0 ? in->labels[i] : in->more_labels[l - 1][i];
-        is_good = is_good && isfinite(label) && (!is_share || (label >= 0.0F && label <= 1.0F)) &&
-                  isfinite(logits[(size_t)l * BATCH_ROWS + i]);
-    }
-    for (uint32_t l = 0; l < c->labels_count && !is_good; l++)
-        logits[(size_t)l * BATCH_ROWS + i] = (double)NAN;
-    return is_good;
-}
-
 /* Predicts, and learns unless frozen. */
 static void learn(struct operator_context *context, struct learner_config *c, const struct model_input *in,
                   double *logits)
 {
     struct learner_state *s = c->state;
     struct model_output out = {.logits = logits, .verdicts = s->verdicts};
-    uint64_t counts[3] = {0}, frozen = 0;
+    uint64_t counts[MODEL_VERDICTS] = {0}, frozen = 0;
+    (s->is_frozen ? model_serve : model_learn)(s->model, in, &out);
+    for (uint32_t i = 0; i < in->rows; i++)
+        counts[s->verdicts[i]]++;
     if (s->is_frozen) {
-        model_predict(s->model, in, logits);
-        for (uint32_t i = 0; i < in->rows; i++)
-            frozen += is_frozen_out(c, in, logits, i) ? 1 : 0;
-        counts[MODEL_REJECTED] = in->rows - frozen;
-    } else {
-        model_learn(s->model, in, &out);
-        for (uint32_t i = 0; i < in->rows; i++)
-            counts[s->verdicts[i]]++;
+        frozen = counts[MODEL_LEARNED] + counts[MODEL_SAMPLED_OUT];
+        counts[MODEL_LEARNED] = counts[MODEL_SAMPLED_OUT] = 0;
     }
     s->learned += counts[MODEL_LEARNED];
     s->sampled_out += counts[MODEL_SAMPLED_OUT];
+    s->weightless += counts[MODEL_WEIGHTLESS];
     s->frozen += frozen;
     s->rejected += counts[MODEL_REJECTED];
     context->counters.absorbed += counts[MODEL_LEARNED];
-    context->counters.filtered += counts[MODEL_SAMPLED_OUT] + frozen;
+    context->counters.filtered += counts[MODEL_SAMPLED_OUT] + counts[MODEL_WEIGHTLESS] + frozen;
     context->counters.dead += counts[MODEL_REJECTED];
 }
 
@@ -390,6 +381,8 @@ void learner_on_watermark(struct operator_context *context, int64_t watermark)
     follow_load(context, c); /* in a lull, too */
     if (learner_check_device(context))
         model_set_watermark(c->state->model, watermark);
+    if (watermark == TIME_MAX)
+        learner_metrics_end(context, c);
 }
 
 void learner_report(struct operator_context *context, struct report *report)
@@ -399,9 +392,12 @@ void learner_report(struct operator_context *context, struct report *report)
     learner_report_labels(c, report);
     report_add(report, "learned", (double)s->learned, false);
     report_add(report, "sampled_out", (double)s->sampled_out, false);
+    if (c->weight_column >= 0)
+        report_add(report, "weightless", (double)s->weightless, false);
     report_add(report, "frozen", (double)s->frozen, false);
     report_add(report, "is_frozen", s->is_frozen ? 1.0 : 0.0, false);
     report_add(report, "rejected", (double)s->rejected, false);
+    learner_report_lists(c, report);
     if (follows_load(c))
         report_add(report, "step_examples", (double)model_step_events(s->model), false);
     if (s->gpu_api) {
@@ -456,6 +452,7 @@ void learner_close(struct operator_context *context)
     learner_columns_free(c->state->columns);
     free(c->state->metrics);
     free(c->state->logits);
+    free(c->state->scored);
     free(c->state);
     c->state = NULL;
 }

@@ -48,15 +48,18 @@ struct learner_config {
     int loss;
     int precision; /* enum learner_precision */
     int64_t precision_trial;
-    int64_t batch, batch_min, accumulate, hidden_batch, window, metrics_every, seed;
+    int64_t list_max, batch, batch_min, accumulate, hidden_batch, window, metrics_every, seed;
     double clip_norm, positive_weight, negative_weight, keep_negatives, bias;
-    bool fake_negatives;
+    bool fake_negatives, mean_bias;
     /* bind */
     int label_columns[LEARNER_LABELS_MAX];
     uint32_t labels_count;
     const struct learner_label *label_names; /* [labels_count] learner_labels.c */
     int weight_column;                       /* -1: none */
     int sparse_columns[MODEL_FIELDS_MAX], dense_columns[MODEL_DENSE_MAX];
+    struct learner_list {
+        const char *lists_cut, *ids_cut; /* as the report names them; NULL: no list */
+    } lists[MODEL_FIELDS_MAX];
     uint32_t sparse_count, vectors_count, dense_count;
     uint32_t own_columns; /* of the input, without those added for expressions */
     bool is_scheduled;    /* something changes at certain examples: learner_schedule.c */
@@ -76,7 +79,14 @@ struct learner_config {
     OPTION_EXPRESSIONS(struct learner_config, dense, "dense", 0,                                             \
                        "numbers the model reads as they are; scale them to about 1"),                        \
         OPTION_EXPRESSION(struct learner_config, weight, "weight", 0,                                        \
-                          "how much an example counts, 1 where not given"),                                  \
+                          "how much an example teaches, 1 where not given; one of weight 0 is predicted "    \
+                          "and teaches nothing: it is no sighting of its ids, no example of a schedule, a "  \
+                          "`batch` or the figures, and counts as `weightless`; of others the figures count " \
+                          "each once"),                                                                      \
+        OPTION_INT(                                                                                          \
+            struct learner_config, list_max, "list_max", 0, "64", "1", "1024",                               \
+            "ids of a list that are read, its first; of each feature that is a list the report counts "      \
+            "lists that had more, `lists_cut`, and the ids that were left out, `ids_cut`"),                  \
         OPTION_COLUMNS(struct learner_config, known_early, "known_early", 0,                                 \
                        "columns the label is computed from that are known when serving")
 
@@ -95,8 +105,11 @@ struct learner_config {
 
 /* embedding_table: made of LEARNER_EMBEDDING_OPTIONS. */
 #define LEARNER_WEIGHTS_OPTIONS(loss_def, embedding_table)                                                   \
+    LEARNER_RATED_OPTIONS(loss_def, "adagrad { rate: 0.1 }", embedding_table)
+
+#define LEARNER_RATED_OPTIONS(loss_def, linear_def, embedding_table)                                         \
     LEARNER_LOSS_OPTION(loss_def),                                                                           \
-        OPTION_KIND(struct learner_config, linear, "linear", 0, "adagrad { rate: 0.1 }", optimizer_kinds,    \
+        OPTION_KIND(struct learner_config, linear, "linear", 0, linear_def, optimizer_kinds,                 \
                     "how the weights of ids and numbers move"),                                              \
         OPTION_BLOCK(struct learner_config, embedding, struct embedding_config, "embedding", 0,              \
                      embedding_table, "vectors of ids")
@@ -200,9 +213,10 @@ struct learner_config {
         OPTION_INT(struct learner_config, window, "window", 0, "100000", "16", "1000000000",                 \
                    "examples of the sliding evaluation"),                                                    \
         OPTION_INT(struct learner_config, metrics_every, "metrics_every", 0, "100000", "1", NULL,            \
-                   "examples between two rows of `metrics`"),                                                \
+                   "examples between two rows of `metrics`; one more comes when the input has ended"),       \
         OPTION_BLOCK(struct learner_config, freeze, struct freeze_config, "freeze", 0, learner_freeze,       \
-                     "when to stop learning, not predicting, until the window's figures are back"),          \
+                     "when to stop learning, not predicting, until the window's figures are back; ids that " \
+                     "it meets meanwhile stay, with their weights, others expire as ever (`expire_after`)"), \
         OPTION_EXPRESSION(struct learner_config, device, "device", OPTION_RUNTIME,                           \
                           "where it learns: `cpu`, `cuda(0)` a GPU by its number, `auto` a GPU where there " \
                           "is one and it learns by batches"),                                                \
@@ -241,6 +255,7 @@ bool learner_snapshot(struct operator_context *context, struct snapshot_writer *
 bool learner_restore(struct operator_context *context, struct snapshot_reader *reader);
 void learner_report(struct operator_context *context, struct report *report);
 bool learner_visit(struct operator_context *context, struct model_visitor *visitor); /* learner_visit.c */
+bool learner_table(const void *config, uint32_t number, int *column);
 /* learner_visit.c: FIELD VALUE -> its row. */
 bool learner_describe(struct operator_context *context, struct state_query *query, struct describe *out);
 void learner_close(struct operator_context *context);
@@ -256,18 +271,27 @@ bool learner_has_cold(const struct operator_context *context);
 bool learner_make_model(struct operator_context *context);
 
 /* The callbacks of a kind whose option struct is, or begins with, struct learner_config. */
-#define LEARNER_KIND(structure, table, bind_)                                                                \
-    .options = table, .size = sizeof(structure), .determinism = DETERMINISM_BY_ALL_ROWS, .inputs_min = 1,    \
+#define LEARNER_KIND(structure, rows, bind_)                                                                 \
+    .options = rows, .size = sizeof(structure), .determinism = DETERMINISM_BY_ALL_ROWS, .inputs_min = 1,     \
     .inputs_max = 1, .bind = bind_, .open = learner_open, .process = learner_process,                        \
     .on_watermark = learner_on_watermark, .is_held = learner_is_held, .shape = learner_shape,                \
     .snapshot = learner_snapshot, .restore = learner_restore, .report = learner_report,                      \
-    .visit = learner_visit, .memory = learner_memory, .describe = learner_describe, .close = learner_close
+    .visit = learner_visit, .table = learner_table, .key = learner_id, .memory = learner_memory,             \
+    .describe = learner_describe, .close = learner_close
+
+/* Whether an example teaches anything, if it is good (model.h, MODEL_WEIGHTLESS). */
+static inline bool learner_has_weight(const struct model_input *in, uint32_t i)
+{
+    return in->weights == NULL || in->weights[i] != 0.0F;
+}
 
 /* learner_metrics.c: the rows of `NAME.metrics`, one at each multiple of metrics_every examples, wherever
- * batches end. */
+ * batches end. Examples of weight 0 are none of them. */
 const struct schema *learner_metrics_schema(struct arena *arena, uint32_t labels);
 void learner_metrics_add(struct operator_context *context, struct learner_config *c,
                          const struct model_input *in, const double *logits);
+/* No example will come: the row of those since the last one, if there were some. */
+void learner_metrics_end(struct operator_context *context, struct learner_config *c);
 
 /* learner_labels.c: what is said of each label: the columns of its predictions, its rows of metrics, its part
  * of the report. */
@@ -327,6 +351,17 @@ bool learner_device_restored(struct learner_state *state, uint32_t fields, uint3
 void learner_memory(void *config, struct memory_plan *plan);
 bool learner_check_memory(struct operator_context *context);
 
+/*
+ * learner_lists.c: features that are lists, of which the first list_max ids are read. bind: one of them,
+ * whose length the plan may know; check: all, when the step's size is known. put: what was left out so far,
+ * for a checkpoint, a record of RECORD_LIST each ('L' of learner_state.c), where there is something.
+ */
+void learner_bind_list(struct operator_bind *bind, struct learner_config *c, uint32_t field,
+                       struct span span);
+bool learner_check_lists(struct operator_bind *bind, const struct learner_config *c);
+void learner_shape_lists(const struct learner_config *c, struct byte_buffer *out);
+void learner_report_lists(const struct learner_config *c, struct report *report);
+
 /* learner_columns.c: a batch's columns as the model reads them; valid until the next call. */
 struct learner_columns_scratch;
 struct learner_columns_scratch *learner_columns_new(const struct learner_config *c);
@@ -353,9 +388,14 @@ struct learner_state {
     uint64_t totals[MODEL_FIELDS_MAX]; /* of a restore: rows of tables that have cold ones */
     uint32_t published;                /* newest epoch that a published checkpoint holds */
     struct learner_snapshot *snapshot;
-    uint64_t seen, learned, sampled_out, frozen, rejected;
+    uint64_t seen;        /* examples that have weight: schedules, bands and rows of metrics go by them */
+    int64_t seen_last_us; /* event time of the last of them; TIME_MIN: not known */
+    bool has_ended;       /* and the last row of metrics was given */
+    uint64_t learned, sampled_out, weightless, frozen, rejected;
+    uint64_t lists_cut[MODEL_FIELDS_MAX], ids_cut[MODEL_FIELDS_MAX]; /* learner_lists.c */
     bool is_frozen;
     double *logits; /* [labels][BATCH_ROWS] */
+    double *scored; /* [BATCH_ROWS] scratch of learner_metrics.c */
     uint8_t verdicts[BATCH_ROWS];
 };
 

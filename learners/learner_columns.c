@@ -121,13 +121,17 @@ static void read_ahead(void *argument, uint32_t begin, uint32_t end)
         read_ids(s, f, s->batch, &s->batch->columns[s->config->sparse_columns[f]], begin, end);
 }
 
-static void read_list(struct learner_columns_scratch *s, uint32_t f, const struct batch *batch,
-                      const struct column *column)
+static void read_list(struct learner_columns_scratch *s, const struct learner_config *c, uint32_t f,
+                      const struct batch *batch, const struct column *column)
 {
+    uint32_t most = model_field_ids(&c->model, f);
     size_t total = 0;
     for (uint32_t i = 0; i < batch->selected; i++) {
-        uint32_t row = batch_row(batch, i);
-        total += column_is_valid(column, row) ? MIN(column->lists[row].length, (uint32_t)MODEL_LIST_MAX) : 0;
+        uint32_t row = batch_row(batch, i),
+                 length = column_is_valid(column, row) ? column->lists[row].length : 0;
+        total += MIN(length, most);
+        c->state->lists_cut[f] += length > most;
+        c->state->ids_cut[f] += length - MIN(length, most);
     }
     if (s->ids_capacity[f] < total) {
         free(s->ids[f]);
@@ -141,7 +145,7 @@ static void read_list(struct learner_columns_scratch *s, uint32_t f, const struc
         if (!column_is_valid(column, row))
             continue;
         struct list_ref list = column->lists[row];
-        for (uint32_t k = 0; k < MIN(list.length, (uint32_t)MODEL_LIST_MAX); k++)
+        for (uint32_t k = 0; k < MIN(list.length, most); k++)
             s->ids[f][at++] = id_of(&column->children[0], list.offset + k);
     }
     s->offsets[f][batch->selected] = at;
@@ -182,7 +186,7 @@ void learner_columns_read(struct learner_columns_scratch *s, const struct learne
     for (uint32_t f = 0; f < c->sparse_count && !is_ahead; f++) {
         const struct column *column = &batch->columns[c->sparse_columns[f]];
         if (c->model.is_list[f])
-            read_list(s, f, batch, column);
+            read_list(s, c, f, batch, column);
         else
             read_ids(s, f, batch, column, 0, batch->selected);
     }

@@ -102,6 +102,9 @@ void learner_shape(const struct operator_bind *bind, struct byte_buffer *out)
     buffer_printf(out, "=embedding: dim %lld, %s, admit_after %lld, sketch %lld, rows_max %lld\n",
                   (long long)e->dim, optimizer_name(&e->optimizer), (long long)e->admit_after,
                   (long long)(e->admit_after > 1 ? e->sketch_bytes : 0), (long long)e->rows_max);
+    if (c->model.is_centered)
+        buffer_printf(out, "=bias: the mean of the labels\n");
+    learner_shape_lists(c, out);
     put_layers(c, out);
     learner_shape_precision(c, out);
     put_pairs(c, out);

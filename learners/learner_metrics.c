@@ -76,20 +76,63 @@ static void emit_metrics(struct operator_context *context, const struct learner_
     operator_emit(context, 1, batch);
 }
 
+/* Where `wanted` examples that have weight have come from `at` on, or the call ends; how many came. */
+static uint32_t end_of(const struct model_input *in, uint32_t at, uint64_t wanted, uint32_t *came)
+{
+    uint32_t end = (uint32_t)MIN(in->rows, at + wanted);
+    *came = end - at;
+    if (in->weights == NULL)
+        return end;
+    *came = 0;
+    for (end = at; end < in->rows && *came < wanted; end++)
+        *came += learner_has_weight(in, end);
+    return end;
+}
+
+static int64_t last_with_weight(const struct model_input *in, uint32_t at, uint32_t end)
+{
+    while (end - 1 > at && !learner_has_weight(in, end - 1))
+        end--;
+    return in->event_time_us[end - 1];
+}
+
+/* Scores examples at .. end of one label; what has no weight is left out, as what has no prediction is. */
+static void score(struct learner_state *s, const struct model_input *in, uint32_t label, uint32_t at,
+                  uint32_t end, const double *logits)
+{
+    const float *labels = label == 0 ? in->labels : in->more_labels[label - 1];
+    const double *own = logits + (size_t)label * BATCH_ROWS + at;
+    if (in->weights != NULL) {
+        for (uint32_t i = at; i < end; i++)
+            s->scored[i - at] = learner_has_weight(in, i) ? own[i - at] : (double)NAN;
+        own = s->scored;
+    }
+    metrics_add(&s->metrics[label], s->kernels, own, labels + at, end - at);
+}
+
 void learner_metrics_add(struct operator_context *context, struct learner_config *c,
                          const struct model_input *in, const double *logits)
 {
     struct learner_state *s = c->state;
     uint64_t every = (uint64_t)MAX(c->metrics_every, 1);
-    for (uint32_t at = 0, end; at < in->rows; at = end) {
-        end = (uint32_t)MIN(in->rows, at + every - s->seen % every);
-        for (uint32_t l = 0; l < c->labels_count; l++) {
-            const float *labels = l == 0 ? in->labels : in->more_labels[l - 1];
-            metrics_add(&s->metrics[l], s->kernels, logits + (size_t)l * BATCH_ROWS + at, labels + at,
-                        end - at);
-        }
-        s->seen += end - at;
+    for (uint32_t at = 0, end, came; at < in->rows; at = end) {
+        end = end_of(in, at, every - s->seen % every, &came);
+        for (uint32_t l = 0; l < c->labels_count; l++)
+            score(s, in, l, at, end, logits);
+        if (came == 0)
+            continue; /* the multiple that `seen` stands at has had its row */
+        s->seen += came;
+        s->seen_last_us = last_with_weight(in, at, end);
         for (uint32_t l = 0; l < c->labels_count && s->seen % every == 0; l++)
-            emit_metrics(context, c, l, in->event_time_us[end - 1]);
+            emit_metrics(context, c, l, s->seen_last_us);
     }
+}
+
+void learner_metrics_end(struct operator_context *context, struct learner_config *c)
+{
+    struct learner_state *s = c->state;
+    bool is_due = s->seen % (uint64_t)MAX(c->metrics_every, 1) != 0 && !s->has_ended;
+    s->has_ended = true;
+    for (uint32_t l = 0; l < c->labels_count && is_due && s->seen_last_us != TIME_MIN; l++)
+        emit_metrics(context, c, l, s->seen_last_us);
 }

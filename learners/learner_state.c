@@ -6,6 +6,10 @@
  *   'R' field, rows as table_stored_bytes says
  *   'C' field, blocks of the admission sketch that changed
  *   'T' field, how many rows the table has, in memory and cold; only where it has cold ones (at the barrier)
+ *   'W' how many examples of weight 0 there were; only where there were some (at the barrier)
+ *   'E' event time of the last example; only where there was one (at the barrier)
+ *   'B' the sums of a bias that is the labels' mean; only of such a learner (at the barrier)
+ *   'L' field, lists that were longer than what is read of them, and ids left out; likewise
  * 'D', 'R' and 'C' are written by the checkpoint's thread while the lane goes on (table_snapshot.c; of a GPU
  * device_snapshot.c: there 'D' of all fields first, and records of fields by turns, as pieces come).
  * Restoring applies records in order: base, then deltas; the last 'S' counts.
@@ -17,6 +21,7 @@
 
 #include "core/buffer.h"
 
+#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -262,6 +267,76 @@ static bool put_totals(const struct learner_state *state, uint32_t fields, struc
     return is_ok;
 }
 
+/* Of 'W' and 'E'. */
+struct single_record {
+    struct record_head head;
+    uint64_t value;
+};
+
+static bool put_single(struct snapshot_writer *out, uint8_t kind, uint64_t value)
+{
+    struct single_record record = {{kind, STATE_VERSION, 0, sizeof value}, value};
+    return snapshot_put(out, SNAPSHOT_GLOBAL, &record, sizeof record);
+}
+
+static bool put_singles(const struct learner_state *state, struct snapshot_writer *out)
+{
+    return (state->weightless == 0 || put_single(out, 'W', state->weightless)) &&
+           (state->seen_last_us == TIME_MIN || put_single(out, 'E', (uint64_t)state->seen_last_us));
+}
+
+static bool restore_single(struct learner_state *state, struct str data)
+{
+    struct single_record record;
+    if (data.length != sizeof record)
+        return false;
+    memcpy(&record, data.data, sizeof record);
+    if (record.head.kind == 'W')
+        state->weightless = record.value;
+    else
+        state->seen_last_us = (int64_t)record.value;
+    return record.head.item_bytes == sizeof record.value;
+}
+
+struct mean_record {
+    struct record_head head;
+    struct model_mean mean;
+};
+
+static bool put_mean(const struct learner_config *c, struct snapshot_writer *out)
+{
+    struct mean_record record = {{'B', STATE_VERSION, 0, sizeof record.mean}, *model_mean(c->state->model)};
+    return !c->model.is_centered || snapshot_put(out, SNAPSHOT_GLOBAL, &record, sizeof record);
+}
+
+static bool restore_mean(const struct learner_config *c, struct str data)
+{
+    struct mean_record record;
+    if (data.length != sizeof record || !c->model.is_centered)
+        return false;
+    memcpy(&record, data.data, sizeof record);
+    *model_mean(c->state->model) = record.mean;
+    return record.head.item_bytes == sizeof record.mean && isfinite(record.mean.labels) &&
+           record.mean.weights >= 0.0 && isfinite(record.mean.weights);
+}
+
+struct list_record {
+    struct record_head head;
+    uint64_t lists_cut, ids_cut;
+};
+
+static bool put_lists(const struct learner_state *state, uint32_t fields, struct snapshot_writer *out)
+{
+    bool is_ok = true;
+    for (uint32_t f = 0; f < fields && is_ok; f++) {
+        struct list_record record = {
+            {'L', STATE_VERSION, (uint16_t)f, 2 * sizeof(uint64_t)}, state->lists_cut[f], state->ids_cut[f]};
+        if (record.lists_cut > 0)
+            is_ok = snapshot_put(out, SNAPSHOT_GLOBAL, &record, sizeof record);
+    }
+    return is_ok;
+}
+
 bool learner_snapshot(struct operator_context *context, struct snapshot_writer *writer)
 {
     struct learner_config *c = context->config;
@@ -270,7 +345,8 @@ bool learner_snapshot(struct operator_context *context, struct snapshot_writer *
     leat_assert(!state->snapshot); /* one checkpoint at a time */
     uint32_t epoch = (uint32_t)snapshot_epoch(writer);
     if (!put_features(c, writer) || !put_state(state, c->labels_count, epoch, writer) ||
-        !put_totals(state, c->sparse_count, writer))
+        !put_totals(state, c->sparse_count, writer) || !put_singles(state, writer) || !put_mean(c, writer) ||
+        !put_lists(state, c->sparse_count, writer))
         return false;
     struct learner_snapshot *s = calloc(1, sizeof *s);
     leat_assert(s);
@@ -330,6 +406,13 @@ static bool restore_items(struct learner_state *state, const struct record_head 
     int16_t field = state->saved.field_of[head->field];
     if (field < 0)
         return true;
+    if (head->kind == 'L') {
+        if (bytes != sizeof(struct list_record) - sizeof *head)
+            return false;
+        memcpy(&state->lists_cut[field], items, sizeof(uint64_t));
+        memcpy(&state->ids_cut[field], items + sizeof(uint64_t), sizeof(uint64_t));
+        return true;
+    }
     struct table *table = model_table(state->model, (uint32_t)field);
     size_t item_bytes = head->kind == 'R'                        ? table_stored_bytes(table)
                         : head->kind == 'C'                      ? sizeof(struct sketch_block)
@@ -409,7 +492,7 @@ bool learner_restore(struct operator_context *context, struct snapshot_reader *r
 {
     struct learner_config *c = context->config;
     struct byte_buffer newest = {0};
-    bool is_ok = true, is_whole = true, has_features = false;
+    bool is_ok = true, is_whole = true, has_features = false, has_mean = false;
     uint32_t group;
     struct str data;
     while (is_ok && snapshot_get(reader, &group, &data)) {
@@ -429,15 +512,23 @@ bool learner_restore(struct operator_context *context, struct snapshot_reader *r
             struct str list = {(const char *)items, bytes};
             is_ok = has_features || learner_features_load(context, list);
             has_features = true;
+        } else if (head.kind == 'B') {
+            is_ok = has_mean = restore_mean(c, data);
+        } else if (head.kind == 'W' || head.kind == 'E') {
+            is_ok = restore_single(c->state, data);
         } else {
             is_ok = has_features && restore_items(c->state, &head, items, bytes);
         }
     }
     is_ok = is_ok && is_whole && has_features && restore_state(c->state, c, &newest);
+    bool is_other_bias = is_ok && c->model.is_centered && !has_mean;
     if (learner_restore_failed(context))
         is_ok = false;
-    else if (!is_ok)
-        snapshot_corrupt(reader, context->diags, "a learner's rows or weights that cannot be of this job");
+    else if (!is_ok || is_other_bias)
+        snapshot_corrupt(reader, context->diags,
+                         is_other_bias ? "a learner whose bias is learned: it goes on with `mean_bias: false`"
+                                       : "a learner's rows or weights that cannot be of this job");
+    is_ok = is_ok && !is_other_bias;
     buffer_free(&newest);
     return is_ok;
 }

@@ -36,7 +36,7 @@ static bool visit_dense(struct model *m, struct model_visitor *v)
     leat_assert(weights != NULL);
     for (size_t i = 0; i < count; i++)
         weights[i] = linear_weight(m, m->dense_weights + i * LINEAR_FLOATS);
-    weights[count - 1] += m->options.bias;
+    weights[count - 1] = (float)((double)weights[count - 1] + model_bias(m));
     bool is_good = v->tensor(v->argument, "dense.weights", weights, 1, count);
     free(weights);
     for (size_t l = 0; l < model_layers(m) && is_good; l++) {
@@ -95,6 +95,15 @@ static bool visit_table(struct model *m, uint32_t field, const char *name, bool 
                    table_visit(table, visit_row, &visit);
     free(visit.weights);
     return is_good;
+}
+
+bool learner_table(const void *config, uint32_t number, int *column)
+{
+    const struct learner_config *c = config;
+    if (number >= c->sparse_count)
+        return false;
+    *column = c->sparse_columns[number];
+    return true;
 }
 
 bool learner_visit(struct operator_context *context, struct model_visitor *v)

@@ -57,7 +57,7 @@ static void resolve_list(struct model *m, struct call *c, uint32_t f, const uint
     struct model_list *list = &m->list;
     for (uint32_t i = begin; i < end; i++) {
         for (uint32_t k = offsets[i]; k < offsets[i + 1]; k++) {
-            bool counts = k - offsets[i] < MODEL_LIST_MAX;
+            bool counts = k - offsets[i] < model_field_ids(&m->options, f);
             list->learns[k - offsets[0]] = learns[i] && counts;
             list->seen[k - offsets[0]] = c->seen[i];
             list->steps[k - offsets[0]] = c->steps[i];
@@ -120,7 +120,7 @@ static bool help_tile(void *argument)
 
 bool model_reads_ahead(const struct model *m)
 {
-    return m->options.batch == 1 && !linear_is_plain(m) &&
+    return m->options.batch == 1 && !model_is_trained(m) && !linear_is_plain(m) &&
            memchr(m->options.is_list, 1, m->options.fields) == NULL;
 }
 

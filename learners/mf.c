@@ -9,7 +9,7 @@ _Static_assert(offsetof(struct mf, common) == 0, "the shared callbacks read the 
 
 static const struct option mf_embedding[] = {
     LEARNER_EMBEDDING_OPTIONS("16", "length of an id's vector; a multiple of 4", "0.1",
-                              "adagrad { rate: 0.05, l2: 0.02 }"),
+                              "adagrad { rate: 0.2, l2: 0.02 }"),
     OPTIONS_END,
 };
 
@@ -17,8 +17,12 @@ static const struct option mf_options[] = {
     LEARNER_INPUT_OPTIONS,
     OPTION_EXPRESSION(struct mf, user, "user", OPTION_REQUIRED, "one side"),
     OPTION_EXPRESSION(struct mf, item, "item", OPTION_REQUIRED, "the other side"),
-    LEARNER_WEIGHTS_OPTIONS("squared", mf_embedding),
+    LEARNER_RATED_OPTIONS("squared", "adagrad { rate: 0.25, l2: 0.02, decay: 0.99 }", mf_embedding),
     LEARNER_TRAINING_OPTIONS,
+    OPTION_BOOL(struct mf, common.mean_bias, "mean_bias", "true",
+                "with `loss: squared`, the bias is the mean of the labels learned so far, by their weights, "
+                "and `bias` "
+                "before the first; false: it starts at `bias` and is learned alone"),
     OPTIONS_END,
 };
 
@@ -36,8 +40,11 @@ extern const struct operator_kind learner_mf;
 const struct operator_kind learner_mf = {
     .name = "mf",
     .summary = "matrix factorization with biases, for ratings",
-    .example = "learner m = mf from ratings { label: rating, user: user_id, item: item_id, bias: 3.5 }",
-    .details = "prediction = bias + b_user + b_item + <p_user, q_item> (Koren 2009). Start `bias` near the "
-               "mean of the label.",
+    .example = "learner m = mf from ratings { label: rating, user: user_id, item: item_id }",
+    .details =
+        "prediction = bias + b_user + b_item + <p_user, q_item> (Koren 2009). The bias is the mean of the "
+        "labels so far (`mean_bias`), and a weight beside it. The defaults were chosen on movie ratings in "
+        "the "
+        "order of time.",
     LEARNER_KIND(struct mf, mf_options, mf_bind),
 };

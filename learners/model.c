@@ -49,8 +49,10 @@ static void place_vector(struct model *m)
     size_t behind = next_line(linear) + vector, before = next_line(linear + state);
     m->vector_at = next_line(linear);
     m->state_at = behind;
-    /* A batch's update wants the state behind the vector. */
-    if (m->options.batch <= 1 && next_line(before + vector) < next_line(behind + state)) {
+    /* A batch's update wants the state behind the vector, and networks learn by batches, of one event, too.
+     */
+    bool is_by_batches = m->options.batch > 1 || model_is_trained(m);
+    if (!is_by_batches && next_line(before + vector) < next_line(behind + state)) {
         m->vector_at = before;
         m->state_at = before - state;
     }
@@ -210,7 +212,7 @@ static void pairs_init(struct model *m)
 void model_shape(struct model *m, const struct model_options *options)
 {
     leat_assert(options->fields <= MODEL_FIELDS_MAX && options->dense <= MODEL_DENSE_MAX);
-    leat_assert(options->dim % 4 == 0);
+    leat_assert(options->dim % 4 == 0 && options->list_max <= MODEL_LIST_MAX);
     struct model_options *o = &m->options;
     *o = *options;
     size_t hidden = hidden_count(o);
@@ -228,7 +230,7 @@ void model_shape(struct model *m, const struct model_options *options)
         m->vector_floats = o->interaction == INTERACTION_FFM ? m->blocks * o->dim : o->dim;
     m->linear_states = opt_state_floats(o->linear.kind, 1);
     for (uint32_t f = 0; f < o->fields; f++)
-        m->entries_max += o->is_list[f] ? MODEL_LIST_MAX : 1;
+        m->entries_max += model_field_ids(o, f);
     bool some_off = memchr(o->pair_is_off, 1, MIN(interaction_pairs(m), sizeof o->pair_is_off)) != NULL;
     m->has_pairs = o->interaction != INTERACTION_NONE && (o->pairs.params.rate > 0.0F || some_off);
 }
@@ -342,6 +344,18 @@ const float *model_dense_weights(struct model *m, size_t *count)
         model_train_read(m);
     *count = (size_t)(m->options.dense + 1) * LINEAR_FLOATS;
     return m->dense_weights;
+}
+
+struct model_mean *model_mean(struct model *m)
+{
+    return &m->mean;
+}
+
+double model_bias(const struct model *m)
+{
+    if (!m->options.is_centered)
+        return (double)m->options.bias;
+    return m->mean.weights > 0.0 ? m->mean.labels / m->mean.weights : (double)m->options.bias_start;
 }
 
 void model_set_rates(struct model *m, const struct model_rates *rates)

@@ -30,7 +30,9 @@ enum {
     MODEL_DENSE_MAX = 256,
     MODEL_LAYERS_MAX = 6,
     MODEL_LABELS_MAX = 8,
-    MODEL_LIST_MAX = 64, /* ids of a list that count; further ones are not looked at */
+    MODEL_LIST_MAX = 1024,        /* most that list_max can be */
+    MODEL_STEP_IDS_MAX = 1 << 30, /* ids of a step's examples: what numbers of places are made for */
+    MODEL_LIST_DEFAULT = 64,      /* where it is not said */
 };
 
 enum interaction_kind { INTERACTION_NONE, INTERACTION_FM, INTERACTION_FFM };
@@ -54,8 +56,8 @@ struct model_options {
     uint32_t dim;                       /* a multiple of 4; 0 without interaction */
     float init_bound;                   /* vectors start uniform in +- this */
     float field_init[MODEL_FIELDS_MAX]; /* the same by field, where > 0; < 0: zeros */
-    bool is_list[MODEL_FIELDS_MAX]; /* fields that may hold several ids: mean of their rows, MODEL_LIST_MAX at
-                                       most */
+    bool is_list[MODEL_FIELDS_MAX];     /* fields that may hold several ids: mean of their rows */
+    uint32_t list_max;                  /* ids of a list that count, its first; 0: MODEL_LIST_DEFAULT */
     uint8_t pair_is_off[MODEL_FIELDS_MAX * (MODEL_FIELDS_MAX - 1) / 2]; /* pairs that do not interact */
     struct optimizer_options
         pairs; /* a learned weight for each pair of fields (Pan 2018); rate 0: none, all 1 */
@@ -80,7 +82,12 @@ struct model_options {
     uint32_t micro; /* events of a batch that go through the network together; 0: all. Of models that learn by
                        train/; batch is a multiple of it, and it of 4 */
     float bias;     /* where the bias starts */
-    bool is_joint;  /* newton: a step knows that an event's weights moved together (Kalman's gain) */
+    /* Squared loss and one label: a prediction is the mean of the labels learned so far, bias_start before
+     * the first, and what the model adds; which learns what a label is beside the mean with it. `bias` is 0.
+     */
+    bool is_centered;
+    float bias_start;
+    bool is_joint; /* newton: a step knows that an event's weights moved together (Kalman's gain) */
     float field_precision[MODEL_FIELDS_MAX]; /* linear newton: a field's own prior precision, where > 0 */
     float clip_norm;         /* 0: none; of an event's gradient by all its vectors and weights */
     float class_weights[2];  /* of labels 0 and 1 */
@@ -93,6 +100,13 @@ struct model_options {
     int64_t expire_after_us;
     uint64_t rows_max; /* a field; 0: no limit */
 };
+
+/* Most ids that an event can have of a field. */
+static inline uint32_t model_field_ids(const struct model_options *options, uint32_t field)
+{
+    uint32_t most = options->list_max > 0 ? options->list_max : MODEL_LIST_DEFAULT;
+    return options->is_list[field] ? most : 1;
+}
 
 /* Decoded columns of up to MODEL_ROWS_MAX events. */
 struct model_input {
@@ -113,7 +127,9 @@ struct model_input {
     void *read_argument;
 };
 
-enum model_verdict { MODEL_LEARNED, MODEL_SAMPLED_OUT, MODEL_REJECTED };
+/* An event of weight 0 is predicted and teaches nothing: it is no sighting of its ids, no part of a batch, no
+ * step. */
+enum model_verdict { MODEL_LEARNED, MODEL_SAMPLED_OUT, MODEL_REJECTED, MODEL_WEIGHTLESS, MODEL_VERDICTS };
 
 struct model_output {
     double *logits;    /* [rows], corrected for sampling and class weights; NaN if rejected */
@@ -207,6 +223,20 @@ void model_learn(struct model *model, const struct model_input *input, struct mo
 
 /* Predicts only; labels are not read. Keys without a row count as absent. */
 void model_predict(struct model *model, const struct model_input *input, double *logits);
+
+/*
+ * Predicts only, as a frozen learner does: what model_learn would have learned keeps its ids' rows from
+ * expiring. No sighting, no other change. Verdicts: LEARNED is what would have been.
+ */
+void model_serve(struct model *model, const struct model_input *input, struct model_output *output);
+
+/* is_centered: sums, for checkpoints. */
+struct model_mean {
+    double labels, weights;
+};
+struct model_mean *model_mean(struct model *model);
+/* What is added to all predictions, beside the bias's own weight. */
+double model_bias(const struct model *model);
 
 /* Between events: from now on. FTRL in double keeps its own. */
 struct model_rates {

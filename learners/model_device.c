@@ -45,8 +45,7 @@ static void set_tables(const struct model *m, struct device_set *s)
     }
     s->batch_max = 0;
     for (uint32_t i = 0; i < s->count; i++) {
-        s->places[i] =
-            (o->is_list[s->first + i] ? MODEL_LIST_MAX : 1) * MAX(o->batch, (uint32_t)MODEL_ROWS_MAX);
+        s->places[i] = model_field_ids(o, s->first + i) * MAX(o->batch, (uint32_t)MODEL_ROWS_MAX);
         s->batch_max += s->places[i];
     }
     if (!o->linear_is_off)

@@ -106,6 +106,7 @@ struct model {
     uint32_t pending;         /* events of the block in progress */
     uint32_t step_events;     /* that make a step, by batches */
     uint64_t steps;           /* finished blocks or batches */
+    struct model_mean mean;   /* is_centered */
     int64_t watermark_us;
     struct table_row **resolved[MODEL_FIELDS_MAX];
     size_t resolved_capacity[MODEL_FIELDS_MAX];
@@ -240,6 +241,7 @@ uint64_t model_field_seed(const struct model *m, uint32_t field);
 void model_train_free(struct model *m);
 void model_train_learn(struct model *m, struct call *c);
 void model_train_predict(struct model *m, struct call *c);
+void model_train_refresh(struct model *m, const struct call *c); /* on a GPU */
 /* An event of the batch in progress, to a checkpoint and back; false: it cannot be one. */
 void model_train_get(const struct model *m, uint32_t event, struct example *e);
 bool model_train_put(struct model *m, const struct example *e);

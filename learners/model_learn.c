@@ -47,15 +47,24 @@ static bool is_sampled_out(const struct model *m, const struct model_input *in, 
     return (double)(num_mix(in->identity[i] ^ 0x5a3d1eU) >> 11) * 0x1p-53 >= kept;
 }
 
+static enum model_verdict verdict_of(const struct model *m, const struct model_input *in, uint32_t i,
+                                     bool is_good)
+{
+    if (!is_good)
+        return MODEL_REJECTED;
+    if (in->weights && in->weights[i] == 0.0F)
+        return MODEL_WEIGHTLESS;
+    return is_sampled_out(m, in, i) ? MODEL_SAMPLED_OUT : MODEL_LEARNED;
+}
+
 static void judge(const struct model *m, struct call *c)
 {
     uint64_t learned = 0, pending = m->pending, block = m->options.block;
     judge_finite(m, c->in, c->learns);
     for (uint32_t i = 0; i < c->in->rows; i++) {
-        bool is_good = c->learns[i];
-        bool is_out = is_good && is_sampled_out(m, c->in, i);
-        c->learns[i] = is_good && !is_out;
-        c->out->verdicts[i] = !is_good ? MODEL_REJECTED : is_out ? MODEL_SAMPLED_OUT : MODEL_LEARNED;
+        enum model_verdict verdict = verdict_of(m, c->in, i, c->learns[i]);
+        c->learns[i] = verdict == MODEL_LEARNED;
+        c->out->verdicts[i] = (uint8_t)verdict;
         int64_t seconds = c->in->event_time_us ? c->in->event_time_us[i] / US_PER_SECOND : 0;
         c->seen[i] = (uint32_t)MIN(MAX(seconds, 0), (int64_t)UINT32_MAX);
         c->steps[i] =
@@ -82,7 +91,7 @@ static void example_fill(struct model *m, struct example *e, const struct call *
     for (uint32_t f = 0; f < m->options.fields; f++) {
         const uint32_t *offsets = m->options.is_list[f] ? in->offsets[f] : NULL;
         uint32_t first = offsets ? offsets[i] - offsets[0] : i;
-        uint32_t count = offsets ? MIN(offsets[i + 1] - offsets[i], (uint32_t)MODEL_LIST_MAX) : 1;
+        uint32_t count = offsets ? MIN(offsets[i + 1] - offsets[i], model_field_ids(&m->options, f)) : 1;
         const uint64_t *ids = in->ids[f] + (offsets ? offsets[0] : 0);
         for (uint32_t k = 0; k < count; k++, n++) {
             e->keys[n] = ids[first + k];
@@ -406,7 +415,7 @@ static void learn_batches(struct model *m, struct call *c)
     }
 }
 
-void model_predict(struct model *m, const struct model_input *input, double *logits)
+static void predict(struct model *m, const struct model_input *input, double *logits)
 {
     static const float zeros[MODEL_ROWS_MAX];
     uint8_t verdicts[MODEL_ROWS_MAX], none[MODEL_ROWS_MAX] = {0};
@@ -445,6 +454,54 @@ void model_predict(struct model *m, const struct model_input *input, double *log
     kernels_count(&m->calls, m->k);
 }
 
+void model_predict(struct model *m, const struct model_input *input, double *logits)
+{
+    predict(m, input, logits);
+    for (uint32_t i = 0; m->options.is_centered && i < input->rows; i++)
+        logits[i] += model_bias(m);
+}
+
+/* Of a CPU's tables; the call has brought up what lay below. */
+static void refresh_rows(struct model *m, const struct call *c)
+{
+    for (uint32_t f = 0; f < m->options.fields; f++) {
+        const uint32_t *offsets = m->options.is_list[f] ? c->in->offsets[f] : NULL;
+        for (uint32_t i = 0; i < c->in->rows; i++) {
+            uint32_t from = offsets ? offsets[i] : i;
+            uint32_t count = offsets ? MIN(offsets[i + 1] - from, model_field_ids(&m->options, f)) : 1;
+            for (uint32_t k = from; k < from + count && c->learns[i]; k++) {
+                struct table_row *row = table_find(&m->tables[f], c->in->ids[f][k]);
+                if (row)
+                    table_refresh(&m->tables[f], row, c->seen[i]);
+            }
+        }
+    }
+}
+
+void model_serve(struct model *m, const struct model_input *input, struct model_output *out)
+{
+    struct call c = {.in = input, .out = out};
+    model_predict(m, input, out->logits);
+    judge(m, &c);
+    for (uint32_t i = 0; i < input->rows; i++) {
+        bool is_good = c.out->verdicts[i] != MODEL_REJECTED;
+        for (uint32_t l = 0; l < MAX(m->options.labels, 1U) && is_good; l++)
+            is_good = isfinite(out->logits[(size_t)l * MODEL_ROWS_MAX + i]);
+        for (uint32_t l = 0; l < MAX(m->options.labels, 1U) && !is_good; l++)
+            out->logits[(size_t)l * MODEL_ROWS_MAX + i] = (double)NAN;
+        out->verdicts[i] = is_good ? out->verdicts[i] : MODEL_REJECTED;
+        c.learns[i] = c.learns[i] && is_good;
+    }
+    if (m->options.expire_after_us == 0)
+        return;
+    if (m->device_rows)
+        model_train_refresh(m, &c);
+    else
+        refresh_rows(m, &c);
+    if (model_shadow(m))
+        refresh_rows(model_shadow(m), &c);
+}
+
 void model_set_team(struct model *m, struct team *team)
 {
     m->team = team;
@@ -452,23 +509,54 @@ void model_set_team(struct model *m, struct team *team)
         m->train->net.team = team;
 }
 
+/* The bias that each example is predicted with, and what its label is beside the mean with it. */
+static void center(struct model *m, const struct call *c, float *labels, double *biases)
+{
+    for (uint32_t i = 0; i < c->in->rows; i++) {
+        double label = (double)c->in->labels[i], weight = c->in->weights ? (double)c->in->weights[i] : 1.0;
+        biases[i] = model_bias(m);
+        if (c->learns[i] && weight > 0.0) {
+            m->mean.labels += weight * label;
+            m->mean.weights += weight;
+        }
+        labels[i] = (float)(label - model_bias(m));
+    }
+}
+
+static void learn(struct model *m, struct call *c)
+{
+    if (m->train) {
+        model_train_learn(m, c);
+    } else if (m->options.batch > 1) {
+        c->all_learn = false;
+        learn_batches(m, c);
+    } else if (m->plain != NULL) {
+        model_warm(m, c);
+        linear_learn_plain(m, c);
+    } else if (vectors_are_plain(m)) {
+        vectors_learn_plain(m, c);
+    } else {
+        (m->head.layers > 0 ? learn_blocks : learn_single)(m, c);
+    }
+    kernels_count(&m->calls, m->k);
+}
+
 void model_learn(struct model *m, const struct model_input *input, struct model_output *out)
 {
     leat_assert(input->rows <= MODEL_ROWS_MAX);
     struct call c = {.in = input, .out = out, .correction = model_correction(&m->options)};
     judge(m, &c);
-    if (m->train) {
-        model_train_learn(m, &c);
-    } else if (m->options.batch > 1) {
-        c.all_learn = false;
-        learn_batches(m, &c);
-    } else if (m->plain != NULL) {
-        model_warm(m, &c);
-        linear_learn_plain(m, &c);
-    } else if (vectors_are_plain(m)) {
-        vectors_learn_plain(m, &c);
-    } else {
-        (m->head.layers > 0 ? learn_blocks : learn_single)(m, &c);
+    if (!m->options.is_centered) {
+        learn(m, &c);
+        return;
     }
-    kernels_count(&m->calls, m->k);
+    struct model_input centered = *input;
+    float labels[MODEL_ROWS_MAX];
+    double biases[MODEL_ROWS_MAX];
+    center(m, &c, labels, biases);
+    centered.labels = labels;
+    c.in = &centered;
+    learn(m, &c);
+    for (uint32_t i = 0; i < input->rows; i++)
+        out->logits[i] += biases[i];
 }

@@ -290,6 +290,27 @@ static void add_absent(const struct model *m, const struct model_saved *saved, s
     }
 }
 
+/* As far as this model reads lists (list_max may have been larger); false: there cannot be so many. */
+static bool take_entry(const struct model *m, struct example *e, uint32_t *counts, uint64_t key,
+                       uint16_t field, float scale)
+{
+    uint32_t most = model_field_ids(&m->options, field);
+    if (counts[field]++ >= most)
+        return m->options.is_list[field];
+    add_entry(e, key, field, scale);
+    return true;
+}
+
+/* The mean of a list that was longer is that of what is left. */
+static void scale_lists(const struct model *m, struct example *e, const uint32_t *counts)
+{
+    for (uint32_t i = 0; i < e->entries; i++) {
+        uint32_t most = model_field_ids(&m->options, e->fields[i]);
+        if (counts[e->fields[i]] > most)
+            e->scales[i] = 1.0F / (float)most;
+    }
+}
+
 static void load_example(struct reading *r, struct model *m, const struct model_saved *saved,
                          struct example *e)
 {
@@ -305,6 +326,7 @@ static void load_example(struct reading *r, struct model *m, const struct model_
         load_bytes(r, e->more_labels, (m->options.labels - 1) * sizeof *e->more_labels);
     if (r->is_bad)
         return;
+    uint32_t counts[MODEL_FIELDS_MAX] = {0};
     e->entries = 0;
     e->seen = s.seen, e->label = s.label, e->weight = s.weight;
     for (size_t i = 0; i < count; i++) {
@@ -314,12 +336,13 @@ static void load_example(struct reading *r, struct model *m, const struct model_
         memcpy(&key, keys + i * sizeof key, sizeof key);
         memcpy(&field, fields + i * sizeof field, sizeof field);
         memcpy(&scale, scales + i * sizeof scale, sizeof scale);
-        r->is_bad |= field >= saved->fields || e->entries == m->entries_max;
+        r->is_bad |= field >= saved->fields;
+        if (!r->is_bad && saved->field_of[field] >= 0)
+            r->is_bad = !take_entry(m, e, counts, key, (uint16_t)saved->field_of[field], scale);
         if (r->is_bad)
             return;
-        if (saved->field_of[field] >= 0)
-            add_entry(e, key, (uint16_t)saved->field_of[field], scale);
     }
+    scale_lists(m, e, counts);
     for (uint32_t d = 0; d < saved->dense; d++)
         if (saved->dense_of[d] >= 0)
             memcpy(&e->dense[saved->dense_of[d]], dense + d * sizeof(float), sizeof(float));

@@ -129,7 +129,8 @@ static void compare(struct model *m, const struct call *c, uint32_t from, uint32
         double bf16 = 0.0, fp32 = 0.0;
         for (uint32_t l = 0; l < count; l++)
             bf16 += trial->losses[0][l][i], fp32 += trial->losses[1][l][i];
-        if (!isfinite(bf16) || !isfinite(fp32) || c->out->verdicts[from + i] == MODEL_REJECTED)
+        uint8_t verdict = c->out->verdicts[from + i];
+        if (!isfinite(bf16) || !isfinite(fp32) || verdict == MODEL_REJECTED || verdict == MODEL_WEIGHTLESS)
             continue;
         trial->score.bf16 += bf16, trial->score.fp32 += fp32;
         trial->score.examples++;
@@ -219,6 +220,13 @@ void model_train_predict(struct model *m, struct call *c)
         give(m, c, 0, c->in->rows);
 }
 
+void model_train_refresh(struct model *m, const struct call *c)
+{
+    struct train_events events = {
+        .in = c->in, .learns = c->learns, .verdicts = c->out->verdicts, .seen = c->seen};
+    (void)train_refresh(m->train, &events, 0, c->in->rows, &m->error);
+}
+
 /* --- checkpoints ------------------------------------------------------------------------------------------
  */
 
@@ -241,7 +249,7 @@ bool model_train_put(struct model *m, const struct example *e)
     uint32_t entry = 0, to = in->n;
     for (uint32_t f = 0; f < m->options.fields; f++) {
         uint32_t *own = in->field_offsets[f], at = own ? own[to] : to, count = 0;
-        uint32_t count_max = own ? (uint32_t)MODEL_LIST_MAX : 1;
+        uint32_t count_max = model_field_ids(&m->options, f);
         if (!own)
             in->field_ids[f][to] = 0;
         for (; entry < e->entries && e->fields[entry] == f && count < count_max; entry++, count++)

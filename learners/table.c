@@ -3,7 +3,9 @@
 #include "learners/table_inline.h"
 
 #include "core/base.h"
+#include "core/refused.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -25,18 +27,19 @@ static const size_t RANGE_BYTES_MAX = (size_t)1 << 28; /* it writes an eighth of
 static const size_t RANGE_BYTES_MAX = (size_t)1 << 38;
 #endif
 static const size_t RANGE_BYTES_MIN = (size_t)1 << 30;
+/* Where ranges lie that are not reserved: far from what the system hands out, one behind the other. */
+static const uintptr_t FAR_BEGIN = (uintptr_t)1 << 45, FAR_END = (uintptr_t)5 << 44;
 
-static void range_init(struct table_range *range, size_t bytes)
+static void range_reserve(struct table_range *range, size_t bytes)
 {
-    bytes = MIN(bytes, RANGE_BYTES_MAX);
-    bytes = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
     void *base;
-    /* Address space is scarce under ulimit -v and under sanitizers: half as much may do. */
+    /* Address space is scarce under sanitizers: half as much may do. */
     while ((base = mmap(NULL, bytes + HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
                         0)) == MAP_FAILED &&
            bytes > RANGE_BYTES_MIN)
         bytes /= 2;
-    leat_assert(base != MAP_FAILED);
+    if (base == MAP_FAILED)
+        refused_memory(bytes);
     size_t skew = (size_t)(-(uintptr_t)base & (HUGE_PAGE - 1)); /* huge pages need their alignment */
     if (skew > 0)
         munmap(base, skew);
@@ -44,11 +47,52 @@ static void range_init(struct table_range *range, size_t bytes)
     *range = (struct table_range){.base = (unsigned char *)base + skew, .reserved = bytes};
 }
 
+/* What is reserved counts as taken where somebody counts (ulimit -v): there a range takes addresses as it
+ * grows, at a place of its own, where nobody else's come. */
+static void range_begin_far(struct table_range *range, size_t bytes)
+{
+    static _Atomic uintptr_t next = FAR_BEGIN;
+    for (uintptr_t at; (at = atomic_fetch_add(&next, bytes + HUGE_PAGE)) + bytes <= FAR_END;) {
+        /* Whether the place is free: one page of it shows. */
+        void *base =
+            mmap((void *)at, RANGE_STEP, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+        if (base == MAP_FAILED && errno != EEXIST)
+            break;
+        if (base != MAP_FAILED)
+            munmap(base, RANGE_STEP);
+        if (base == (void *)at) {
+            *range = (struct table_range){.base = base, .reserved = bytes, .is_far = true};
+            return;
+        }
+    }
+    refused_memory(RANGE_STEP);
+}
+
+static void range_init(struct table_range *range, size_t bytes)
+{
+    size_t left = refused_space_left();
+    bytes = MIN(bytes, RANGE_BYTES_MAX);
+    bytes = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    if (left == SIZE_MAX)
+        range_reserve(range, bytes);
+    else
+        range_begin_far(range, MIN(bytes, (left / HUGE_PAGE + 1) * HUGE_PAGE));
+}
+
 static void range_free(struct table_range *range)
 {
-    if (range->base)
-        munmap(range->base, range->reserved);
+    if (range->base && (!range->is_far || range->usable > 0))
+        munmap(range->base, range->is_far ? range->usable : range->reserved);
     *range = (struct table_range){0};
+}
+
+static bool range_extend(struct table_range *range, size_t target)
+{
+    unsigned char *from = range->base + range->usable;
+    if (!range->is_far)
+        return mprotect(from, target - range->usable, PROT_READ | PROT_WRITE) == 0;
+    return mmap(from, target - range->usable, PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == from;
 }
 
 /* Makes the first `bytes` usable (zeroed); grows by an eighth at least, so that calls stay rare. */
@@ -59,9 +103,8 @@ static void range_need(struct table_range *range, size_t bytes)
     size_t target = MAX(bytes, range->usable + range->usable / 8);
     size_t step = target >= HUGE_FROM ? HUGE_PAGE : RANGE_STEP;
     target = MIN((target + step - 1) / step * step, range->reserved);
-    leat_assert(bytes <= target);
-    int rc = mprotect(range->base + range->usable, target - range->usable, PROT_READ | PROT_WRITE);
-    leat_assert(rc == 0);
+    if (bytes > target || !range_extend(range, target))
+        refused_memory(target - range->usable);
     if (target >= HUGE_FROM) {
         size_t from = MAX(range->usable / HUGE_PAGE * HUGE_PAGE, (size_t)HUGE_FROM - HUGE_PAGE);
         (void)madvise(range->base + from, target - from, MADV_HUGEPAGE);

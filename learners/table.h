@@ -83,6 +83,7 @@ struct table_slot {
 struct table_range {
     unsigned char *base;
     size_t reserved, usable;
+    bool is_far; /* not reserved: only what is usable is taken */
 };
 
 struct table_stats {

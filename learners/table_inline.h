@@ -112,6 +112,16 @@ static inline struct table_row *table_sight(struct table *t, uint64_t key, uint6
     return table_sight_slow(t, key, hash, step, learns);
 }
 
+/* Seen, without a sighting: it does not expire. */
+static inline void table_refresh(struct table *t, struct table_row *row, uint32_t seen)
+{
+    if (seen <= row->seen)
+        return;
+    if (row->epoch != t->epoch)
+        table_mark_changed(t, row);
+    row->seen = seen;
+}
+
 /* So many sightings, up to `seen`, of a row that changed in this epoch before. */
 static inline void table_touch_again(struct table_row *row, uint32_t seen, uint32_t step, uint32_t times)
 {

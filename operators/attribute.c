@@ -16,6 +16,7 @@ enum {
     ATTRIBUTE_QUEUE = 'q',
     ATTRIBUTE_LAYOUTS = 'L',
     ATTRIBUTE_TALLY = 't',
+    ATTRIBUTE_HOT = 'H',
     BUCKETS = 64
 };
 
@@ -213,6 +214,7 @@ static bool attribute_snapshot(struct operator_context *context, struct snapshot
 {
     struct attribute *attribute = context->config;
     return put_layouts(attribute, writer) && tally_snapshot(&attribute->tally, ATTRIBUTE_TALLY, writer) &&
+           hot_keys_snapshot(attribute->hot, ATTRIBUTE_HOT, context, writer) &&
            keyed_table_snapshot(attribute->table, writer) &&
            (attribute->waiting == NULL || keyed_table_snapshot(attribute->waiting, writer)) &&
            (attribute->queue == NULL || time_queue_snapshot(attribute->queue, writer));
@@ -229,6 +231,7 @@ static bool restore_record(struct operator_context *context, struct attribute *a
         break;
     }
     case ATTRIBUTE_TALLY: return tally_restore(&attribute->tally, context, reader, record);
+    case ATTRIBUTE_HOT: return hot_keys_restore(attribute->hot, context, reader, record);
     case ATTRIBUTE_QUEUE:
         if (attribute->queue == NULL)
             break;

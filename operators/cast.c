@@ -44,7 +44,7 @@ static struct ast *cast_call(struct operator_bind *bind, const struct assignment
     }
     struct diag *d = diag_error(bind->diags, DIAG_E0403, type->span, "this is no type that `cast` knows");
     diag_hint(bind->diags, d,
-              "int, float, bool, text, time, time(s), time(ms), time(us), try_int, try_float ...");
+              "int, float, bool, text, time, time(s), time(ms), time(us), time(ns), try_int, try_float ...");
     return NULL;
 }
 

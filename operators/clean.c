@@ -2,8 +2,7 @@
  * handling and types are those of the language); what the rules of a column changed together is counted by
  * comparing the value before and after. */
 #include "operators/expr/compute.h"
-
-enum { CLEAN_COLUMNS_MAX = 40, CLEAN_RULES_MAX = 12 };
+#include "operators/limits.h"
 
 _Static_assert((int)CLEAN_COLUMNS_MAX <= (int)REPORT_ITEMS_MAX, "each column has a figure in the report");
 

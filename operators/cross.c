@@ -1,7 +1,6 @@
 /* cross: a feature cross of two or more columns, as one 64-bit id. */
 #include "operators/expr/compute.h"
-
-enum { CROSS_COLUMNS_MAX = 16 };
+#include "operators/limits.h"
 
 struct cross {
     struct columns columns;

@@ -19,7 +19,7 @@
 #include "operators/tally.h"
 #include "operators/versions.h"
 
-enum { ENRICH_TABLE = 'k', ENRICH_TALLY = 't', PREFETCH_AHEAD = 6 };
+enum { ENRICH_TABLE = 'k', ENRICH_TALLY = 't', ENRICH_HOT = 'H', PREFETCH_AHEAD = 6 };
 /* In the tally. */
 enum { ENRICH_UNMATCHED, ENRICH_DROPPED };
 
@@ -267,6 +267,7 @@ static bool enrich_snapshot(struct operator_context *context, struct snapshot_wr
 {
     struct enrich *enrich = context->config;
     return tally_snapshot(&enrich->tally, ENRICH_TALLY, writer) &&
+           hot_keys_snapshot(enrich->hot, ENRICH_HOT, context, writer) &&
            keyed_table_snapshot(enrich->table, writer);
 }
 
@@ -277,9 +278,10 @@ static bool enrich_restore(struct operator_context *context, struct snapshot_rea
     uint32_t group;
     struct str record;
     while (snapshot_get(reader, &group, &record)) {
-        bool is_tally = record.length > 0 && record.data[0] == ENRICH_TALLY;
-        if (is_tally ? !tally_restore(&enrich->tally, context, reader, record)
-                     : !keyed_table_restore(enrich->table, reader, record, context->diags))
+        char kind = record.length > 0 ? record.data[0] : '\0';
+        if (kind == ENRICH_TALLY ? !tally_restore(&enrich->tally, context, reader, record)
+            : kind == ENRICH_HOT ? !hot_keys_restore(enrich->hot, context, reader, record)
+                                 : !keyed_table_restore(enrich->table, reader, record, context->diags))
             return false;
     }
     return true;

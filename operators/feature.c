@@ -5,12 +5,16 @@
  * reading, with `including self`). With `from STREAM` the rows of that stream do the adding, and the stream
  * before the `|` reads. A pane lives until the watermark passes its end + the longest `over`; a row for a
  * pane that is gone is not added and counted in late_updates. Several windows share the panes. What a row
- * reads is a function of the rows before it alone: no eviction, checkpoint or number of lanes shows in it. */
+ * reads is a function of the rows before it alone: no eviction, checkpoint or number of lanes shows in it.
+ * `forever` is no window of panes but one of all_time.h, with a table of its own. */
+#include "core/describe.h"
+#include "operators/all_time.h"
 #include "operators/expr/compute.h"
+#include "operators/limits.h"
 #include "operators/merged.h"
 #include "operators/panes.h"
 
-enum { FEATURE_TABLE = 'k', WINDOWS_MAX = 8, WINDOW_PANES_MAX = 1 << 20, PREFETCH_AHEAD = 6 };
+enum { FEATURE_TABLE = 'k', FEATURE_ALL_TIME = 'f', PREFETCH_AHEAD = 6 };
 
 struct feature {
     struct name_ref from;
@@ -22,23 +26,28 @@ struct feature {
     /* Made by bind. */
     int *keys, *update_keys;
     struct aggregates aggregates;
-    int64_t window_panes[WINDOWS_MAX];
-    uint32_t by_length[WINDOWS_MAX]; /* windows, the shortest first */
-    int64_t longest_us;
+    int64_t window_panes[FEATURE_WINDOWS_MAX];
+    uint32_t by_length[FEATURE_WINDOWS_MAX]; /* windows, the shortest first */
+    uint32_t ending;                         /* windows, but for `forever`, which is the last one by length */
+    int64_t longest_us;                      /* of those */
     /* The lane's. */
-    struct keyed_table *table;
+    struct keyed_table *table; /* NULL: no window ends */
     struct panes panes;
     struct panes_sum sum;
+    struct all_time all_time; /* with `forever` */
 };
 
 static const struct option feature_options[] = {
     OPTION_STREAM(struct feature, from, "from", 0,
                   "the stream whose rows are aggregated; without it, the rows themselves"),
     OPTION_COLUMNS(struct feature, by, "by", OPTION_REQUIRED, "the columns that make a group"),
-    OPTION_DURATIONS(struct feature, over, "over", OPTION_REQUIRED, "1ms", "3650d",
-                     "how far back the windows reach; several make columns with a suffix: imps_1h, imps_24h"),
-    OPTION_DURATION(struct feature, every_us, "every", 0, "1m", "1ms", "365d",
-                    "width of a pane: how exactly the far end of a window moves"),
+    OPTION_DURATIONS(struct feature, over, "over", OPTION_REQUIRED | OPTION_FOREVER, "1ms", "3650d",
+                     "how far back the windows reach; several make columns with a suffix: imps_1h, imps_24h, "
+                     "imps_forever. `forever`: all rows of the group, which is never forgotten"),
+    OPTION_DURATION(
+        struct feature, every_us, "every", 0, "1m", "1ms", "365d",
+        "width of a pane: how exactly the far end of a window moves, and how exactly rows that come "
+        "out of order are told apart"),
     OPTION_ENUM(struct feature, including, "including", 0, "none", "none|self",
                 "`self`: a row is added before it reads"),
     OPTION_ASSIGNMENTS(struct feature, values, "values", OPTION_REQUIRED | OPTION_BODY,
@@ -46,31 +55,38 @@ static const struct option feature_options[] = {
     OPTIONS_END,
 };
 
+static bool has_all_time(const struct feature *feature)
+{
+    return feature->ending < feature->over.count;
+}
+
 /* --- Binding --- */
 
 static bool check_windows(struct operator_bind *bind, struct feature *feature)
 {
-    if (feature->over.count > WINDOWS_MAX) {
-        diag_error(bind->diags, DIAG_E0503, feature->over.spans[WINDOWS_MAX], "at most %d windows",
-                   WINDOWS_MAX);
+    if (feature->over.count > FEATURE_WINDOWS_MAX) {
+        diag_error(bind->diags, DIAG_E0503, feature->over.spans[FEATURE_WINDOWS_MAX], "at most %d windows",
+                   FEATURE_WINDOWS_MAX);
         return false;
     }
     bool is_good = true;
     for (uint32_t i = 0; i < feature->over.count; i++) {
         int64_t over = feature->over.items[i];
+        bool is_ending = over != INT64_MAX;
         feature->window_panes[i] = over / feature->every_us;
-        feature->longest_us = MAX(feature->longest_us, over);
+        feature->ending += is_ending;
+        feature->longest_us = MAX(feature->longest_us, is_ending ? over : 0);
         uint32_t at = i;
         for (; at > 0 && feature->over.items[feature->by_length[at - 1]] > over; at--)
             feature->by_length[at] = feature->by_length[at - 1];
         feature->by_length[at] = i;
-        if (over % feature->every_us == 0 && feature->window_panes[i] <= WINDOW_PANES_MAX)
+        if (!is_ending || (over % feature->every_us == 0 && feature->window_panes[i] <= FEATURE_PANES_MAX))
             continue;
         struct diag *diag =
             diag_error(bind->diags, DIAG_E0407, feature->over.spans[i],
                        over % feature->every_us != 0 ? "the window is not a multiple of `every`"
                                                      : "the window has more than %d panes of `every`",
-                       WINDOW_PANES_MAX);
+                       FEATURE_PANES_MAX);
         diag_hint(bind->diags, diag, "choose an `every` that divides every window, and not too finely");
         is_good = false;
     }
@@ -115,6 +131,8 @@ static const char *suffix_of(struct arena *arena, const struct feature *feature,
     } units[] = {{"d", US_PER_DAY},    {"h", US_PER_HOUR}, {"m", US_PER_MINUTE},
                  {"s", US_PER_SECOND}, {"ms", 1000},       {"us", 1}};
     int64_t over = feature->over.items[window];
+    if (over == INT64_MAX)
+        return "forever";
     struct span span = feature->over.spans[window];
     const char *largest = NULL;
     for (size_t i = 0; i < ARRAY_COUNT(units); i++) {
@@ -177,13 +195,21 @@ static bool feature_bind(struct operator_bind *bind)
     is_good &=
         aggregates_bind(bind, &feature->values, bind->inputs[updates].schema, true, &feature->aggregates);
     bind->needs_memory = true;
-    return is_good && add_columns(bind, feature);
+    return is_good && (!has_all_time(feature) || all_time_check(bind, &feature->aggregates)) &&
+           add_columns(bind, feature);
 }
 
 static bool feature_open(struct operator_context *context)
 {
     struct feature *feature = context->config;
-    feature->table = keys_table(context, FEATURE_TABLE, (size_t)context->memory_bytes);
+    bool has_both = feature->ending > 0 && has_all_time(feature);
+    size_t budget_bytes = (size_t)context->memory_bytes / (has_both ? 2 : 1);
+    if (has_all_time(feature))
+        all_time_open(&feature->all_time, context, &feature->aggregates, feature->every_us, FEATURE_ALL_TIME,
+                      budget_bytes);
+    if (feature->ending == 0)
+        return true;
+    feature->table = keys_table(context, FEATURE_TABLE, budget_bytes);
     panes_init(&feature->panes, &feature->aggregates, feature->table,
                (uint64_t)(feature->longest_us / feature->every_us));
     panes_sum_init(&feature->panes, &feature->sum);
@@ -199,8 +225,39 @@ static int64_t first_alive(const struct operator_context *context, const struct 
     return passed == TIME_MIN ? INT64_MIN : pane_of(passed - 1, feature->every_us);
 }
 
-static void update_row(struct operator_context *context, struct feature *feature, struct keyed_slot *slot,
-                       const struct column *arguments, const struct batch *batch, uint32_t row)
+/* The entries of some rows in both tables. */
+struct places {
+    struct keyed_slot *ending[BATCH_ROWS], *all_time[BATCH_ROWS];
+};
+
+static void begin_places(struct feature *feature, const struct key *keys, const uint64_t *hashes,
+                         uint32_t count, struct places *places)
+{
+    if (feature->table != NULL)
+        keyed_begin(feature->table, keys, hashes, count, places->ending);
+    if (has_all_time(feature))
+        keyed_begin(feature->all_time.table, keys, hashes, count, places->all_time);
+}
+
+static void prefetch_places(const struct feature *feature, const struct places *places, uint32_t i)
+{
+    if (feature->table != NULL)
+        panes_prefetch(places->ending[i]);
+    if (has_all_time(feature))
+        panes_prefetch(places->all_time[i]);
+}
+
+static void end_places(struct feature *feature)
+{
+    if (feature->table != NULL)
+        keyed_end(feature->table);
+    if (has_all_time(feature))
+        keyed_end(feature->all_time.table);
+}
+
+static bool update_ending(const struct operator_context *context, struct feature *feature,
+                          struct keyed_slot *slot, const struct column *arguments, const struct batch *batch,
+                          uint32_t row)
 {
     int64_t time = batch->event_time[row];
     struct panes_row update = {.pane = pane_of(time, feature->every_us),
@@ -209,7 +266,19 @@ static void update_row(struct operator_context *context, struct feature *feature
                                .row = row,
                                .time = time};
     update.expire_us = pane_end(update.pane, feature->every_us, feature->longest_us);
-    bool is_taken = update.pane >= update.first_alive && panes_update(&feature->panes, slot, &update);
+    return update.pane >= update.first_alive && panes_update(&feature->panes, slot, &update);
+}
+
+/* Counts the row where a window could not take it. */
+static void update_row(struct operator_context *context, struct feature *feature, const struct places *places,
+                       uint32_t i, const struct column *arguments, const struct batch *batch, uint32_t row)
+{
+    bool is_taken = true;
+    if (feature->table != NULL)
+        is_taken = update_ending(context, feature, places->ending[i], arguments, batch, row);
+    if (has_all_time(feature))
+        is_taken &= all_time_update(&feature->all_time, places->all_time[i], context->watermark, arguments,
+                                    batch, row);
     context->counters.late_updates += !is_taken;
 }
 
@@ -233,16 +302,23 @@ static void begin_reading(struct operator_context *context, const struct feature
     }
 }
 
-static void read_row(struct operator_context *context, struct feature *feature, struct keyed_slot *slot,
-                     const struct reading *reading, uint32_t row)
+/* The builders of one window's columns. */
+static void builders_of(const struct feature *feature, const struct reading *reading, uint32_t window,
+                        struct column_builder *builders[AGGREGATES_MAX])
+{
+    for (uint32_t k = 0; k < feature->aggregates.count; k++)
+        builders[k] = &reading->builders[k * feature->over.count + window];
+}
+
+static void read_ending(const struct operator_context *context, struct feature *feature,
+                        const struct keyed_slot *slot, const struct reading *reading, uint32_t row)
 {
     int64_t time = reading->out->event_time[row], pane = pane_of(time, feature->every_us), last = pane;
     int64_t alive = first_alive(context, feature);
-    uint32_t windows = feature->over.count;
     bool is_additive = feature->aggregates.is_additive;
     struct column_builder *builders[AGGREGATES_MAX];
     panes_sum_clear(&feature->panes, &feature->sum);
-    for (uint32_t i = 0; i < windows; i++) {
+    for (uint32_t i = 0; i < feature->ending; i++) {
         uint32_t w = feature->by_length[i];
         int64_t first;
         if (__builtin_sub_overflow(pane, feature->window_panes[w], &first))
@@ -253,10 +329,22 @@ static void read_row(struct operator_context *context, struct feature *feature, 
         panes_read(&feature->panes, slot, first, last, &feature->sum);
         if (is_additive && first <= last)
             last = first - 1; /* a longer window adds what lies before */
-        for (uint32_t k = 0; k < feature->aggregates.count; k++)
-            builders[k] = &reading->builders[k * windows + w];
+        builders_of(feature, reading, w, builders);
         panes_finish(&feature->panes, &feature->sum, time, builders, row);
     }
+}
+
+static void read_row(const struct operator_context *context, struct feature *feature,
+                     const struct places *places, uint32_t i, const struct reading *reading, uint32_t row)
+{
+    struct column_builder *builders[AGGREGATES_MAX];
+    if (feature->table != NULL)
+        read_ending(context, feature, places->ending[i], reading, row);
+    if (!has_all_time(feature))
+        return;
+    builders_of(feature, reading, feature->by_length[feature->ending], builders);
+    all_time_read(&feature->all_time, places->all_time[i], context->watermark, reading->out->event_time[row],
+                  builders, row);
 }
 
 /* Gives the batch on, without the rows that failed. */
@@ -275,24 +363,24 @@ static void feature_process(struct operator_context *context, uint32_t input, st
     struct row_keys keys = keys_of(batch, feature->keys, feature->by.count, context->scratch);
     struct expr_errors errors = {0};
     struct column *arguments = aggregates_evaluate(&feature->aggregates, batch, context->scratch, &errors);
-    struct keyed_slot *slots[BATCH_ROWS];
+    struct places places;
     struct reading reading;
     begin_reading(context, feature, batch, &reading);
-    keyed_begin(feature->table, keys.keys, keys.hashes, batch->selected, slots);
+    begin_places(feature, keys.keys, keys.hashes, batch->selected, &places);
     for (uint32_t i = 0; i < batch->selected; i++) {
         uint32_t row = batch_row(batch, i);
         if (i + PREFETCH_AHEAD < batch->selected)
-            panes_prefetch(slots[i + PREFETCH_AHEAD]);
+            prefetch_places(feature, &places, i + PREFETCH_AHEAD);
         context->counters.null_keys += keys.has_null[i];
         if (errors.count > 0 && bit_get(errors.rows, row))
             continue;
         if (feature->including != 0)
-            update_row(context, feature, slots[i], arguments, batch, row);
-        read_row(context, feature, slots[i], &reading, row);
+            update_row(context, feature, &places, i, arguments, batch, row);
+        read_row(context, feature, &places, i, &reading, row);
         if (feature->including == 0)
-            update_row(context, feature, slots[i], arguments, batch, row);
+            update_row(context, feature, &places, i, arguments, batch, row);
     }
-    keyed_end(feature->table);
+    end_places(feature);
     end_reading(context, feature, &reading, &errors);
 }
 
@@ -326,20 +414,20 @@ static struct prepared *prepare(struct operator_context *context, struct batch *
 static void process_rows(struct operator_context *context, const struct merged_rows *merged)
 {
     struct feature *feature = context->config;
-    struct keyed_slot *slots[BATCH_ROWS];
-    keyed_begin(feature->table, merged->keys, merged->hashes, merged->count, slots);
+    struct places places;
+    begin_places(feature, merged->keys, merged->hashes, merged->count, &places);
     for (uint32_t i = 0; i < merged->count; i++) {
         const struct merge_row *row = &merged->rows[i];
         const struct prepared *prepared = merged->prepared[i];
         if (i + PREFETCH_AHEAD < merged->count)
-            panes_prefetch(slots[i + PREFETCH_AHEAD]);
+            prefetch_places(feature, &places, i + PREFETCH_AHEAD);
         context->counters.null_keys += merged->has_null[i];
         if (row->input == 0)
-            read_row(context, feature, slots[i], &prepared->reading, row->row);
+            read_row(context, feature, &places, i, &prepared->reading, row->row);
         else if (prepared->errors.count == 0 || !bit_get(prepared->errors.rows, row->row))
-            update_row(context, feature, slots[i], prepared->arguments, row->batch, row->row);
+            update_row(context, feature, &places, i, prepared->arguments, row->batch, row->row);
     }
-    keyed_end(feature->table);
+    end_places(feature);
     struct expr_errors no_errors = {0};
     for (uint32_t i = 0; i < merged->count; i++)
         if (merged->rows[i].input == 0 && merged->rows[i].is_last)
@@ -357,33 +445,51 @@ static void feature_facts(struct operator_context *context, uint32_t input LEAT_
     const struct feature *feature = context->config;
     int64_t slice = pane_of(batch->event_time[batch_row(batch, 0)], feature->every_us);
     row_facts_add_time(facts, "slice start", pane_end(slice - 1, feature->every_us, 0));
-    row_facts_add_time(facts, "slice gone at watermark",
-                       pane_end(slice, feature->every_us, feature->longest_us));
+    if (feature->ending > 0)
+        row_facts_add_time(facts, "slice gone at watermark",
+                           pane_end(slice, feature->every_us, feature->longest_us));
+    if (has_all_time(feature))
+        row_facts_add_time(facts, "slice closed at watermark", pane_end(slice, feature->every_us, 0));
 }
 
 /* --- Time, checkpoints, the end --- */
 
+static void set_watermark(struct feature *feature, int64_t watermark)
+{
+    if (feature->table != NULL)
+        keyed_set_watermark(feature->table, watermark);
+    if (has_all_time(feature))
+        keyed_set_watermark(feature->all_time.table, watermark);
+}
+
 static void feature_on_watermark(struct operator_context *context, int64_t watermark)
 {
-    struct feature *feature = context->config;
-    keyed_set_watermark(feature->table, watermark);
+    set_watermark(context->config, watermark);
 }
 
 static bool feature_snapshot(struct operator_context *context, struct snapshot_writer *writer)
 {
     struct feature *feature = context->config;
-    return keyed_table_snapshot(feature->table, writer);
+    return (feature->table == NULL || keyed_table_snapshot(feature->table, writer)) &&
+           (!has_all_time(feature) || keyed_table_snapshot(feature->all_time.table, writer));
 }
 
 static bool feature_restore(struct operator_context *context, struct snapshot_reader *reader)
 {
     struct feature *feature = context->config;
-    keyed_set_watermark(feature->table, context->watermark);
+    set_watermark(feature, context->watermark);
     uint32_t group;
     struct str record;
-    while (snapshot_get(reader, &group, &record))
-        if (!keyed_table_restore(feature->table, reader, record, context->diags))
+    while (snapshot_get(reader, &group, &record)) {
+        bool is_all_time = record.length > 0 && record.data[0] == FEATURE_ALL_TIME;
+        struct keyed_table *table = is_all_time ? feature->all_time.table : feature->table;
+        if (table == NULL) {
+            snapshot_corrupt(reader, context->diags, "groups of a window that there is not");
             return false;
+        }
+        if (!keyed_table_restore(table, reader, record, context->diags))
+            return false;
+    }
     return true;
 }
 
@@ -399,22 +505,42 @@ static bool feature_describe(struct operator_context *context, struct state_quer
                              struct describe *out)
 {
     struct feature *feature = context->config;
-    struct keyed_slot *slot = keys_look(context, query, feature->table, feature->keys, feature->by.count);
-    bool is_there = slot != NULL && panes_count(slot) > 0;
-    if (is_there)
-        panes_describe(&feature->panes, &feature->sum, slot, pane_edges, feature, context, out);
-    keyed_end(feature->table);
-    return is_there;
+    struct keyed_slot *slot;
+    bool is_there = false;
+    if (feature->table != NULL) {
+        slot = keys_look(context, query, feature->table, feature->keys, feature->by.count);
+        is_there = slot != NULL && panes_count(slot) > 0;
+        if (is_there)
+            panes_describe(&feature->panes, &feature->sum, slot, 0, pane_edges, feature, context, out);
+        keyed_end(feature->table);
+    }
+    if (!has_all_time(feature))
+        return is_there;
+    slot = keys_look(context, query, feature->all_time.table, feature->keys, feature->by.count);
+    bool has_all = slot != NULL && panes_count(slot) > 0;
+    if (has_all) {
+        describe_record(out, "forever");
+        all_time_describe(&feature->all_time, slot, context, out);
+        describe_close(out);
+    }
+    keyed_end(feature->all_time.table);
+    return is_there || has_all;
 }
 
 static void feature_report(struct operator_context *context, struct report *report)
 {
-    keys_report(((struct feature *)context->config)->table, report);
+    struct feature *feature = context->config;
+    struct report all_time = {0};
+    keys_report(feature->table, report);
+    keys_report(feature->all_time.table, &all_time);
+    for (uint32_t i = 0; i < all_time.count; i++)
+        report_merge(report, &all_time.items[i]);
 }
 
 static void feature_close(struct operator_context *context)
 {
     struct feature *feature = context->config;
+    all_time_close(&feature->all_time);
     if (feature->table == NULL)
         return;
     panes_sum_free(&feature->panes, &feature->sum);
@@ -434,7 +560,12 @@ const struct operator_kind operator_feature = {
         "`over` "
         "reaches back. `from STREAM` aggregates the rows of another stream. A row sees itself only with "
         "`including self`. Sums and counts of nothing are 0; mean, min, max, variance, last and first are "
-        "null. A row for a slice that the watermark has left behind goes on, but is not added.",
+        "null. A row for a slice that the watermark has left behind goes on, but is not added. `over "
+        "forever` "
+        "aggregates all rows of the group that had come before, up to the row's own slice, or to the "
+        "watermark's where that is later; no row is too late to be added. A group then keeps one aggregate, "
+        "and those of the slices that the watermark has not passed, for good: in `memory:`, beyond that on "
+        "disk. What has no bound (`distinct_exact`) is refused there.",
     .options = feature_options,
     .size = sizeof(struct feature),
     .determinism = DETERMINISM_BY_RECORD_ORDER,

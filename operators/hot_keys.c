@@ -13,18 +13,31 @@ enum {
     HOT_LINES = 16
 };
 
-/* Each entry counts up for one key and down for the others that fall on it, over a sample of the rows. */
+/* An entry counts up for one key and down for the others that fall on it, over a sample of the rows. */
+struct hot_entry {
+    struct key key;
+    uint64_t count;
+    char text[HOT_TEXT];
+};
+
 struct hot_keys {
-    uint64_t rows, sampled; /* that came; of these, looked at */
-    struct {
-        struct key key;
-        uint64_t count;
-        char text[HOT_TEXT];
-    } keys[HOT_KEYS];
+    uint64_t epoch;               /* of the checkpoint that it was restored from */
+    uint64_t rows;                /* that came, by which every so many are looked at */
+    uint64_t sampled[KEY_GROUPS]; /* rows that were looked at: another number of lanes shares them out anew */
+    struct hot_entry keys[HOT_KEYS];
     /* What was said of keys, each once: whoever shows it may read it later. */
     char lines[HOT_LINES][HOT_TEXT + 96];
     struct key said[HOT_LINES];
     uint32_t lines_count;
+};
+
+/* Of a record; the sampled rows of `groups` key groups from the first one on, then the entries follow. */
+struct hot_record {
+    char kind[8];
+    uint64_t epoch, rows;
+    uint32_t lane, lanes;
+    uint32_t first_group, groups;
+    uint64_t entries;
 };
 
 struct hot_keys *hot_keys_new(void)
@@ -78,7 +91,7 @@ void hot_keys_note(struct hot_keys *hot, const struct batch *batch, const int *c
         if (keys->has_null[i])
             continue;
         uint32_t at = (uint32_t)(keys->hashes[i] % HOT_KEYS);
-        hot->sampled++;
+        hot->sampled[key_group(keys->hashes[i])]++;
         if (key_equal(hot->keys[at].key, keys->keys[i])) {
             hot->keys[at].count++;
         } else if (hot->keys[at].count > 0) {
@@ -91,6 +104,87 @@ void hot_keys_note(struct hot_keys *hot, const struct batch *batch, const int *c
     }
 }
 
+/* --- Checkpoints --- */
+
+bool hot_keys_snapshot(const struct hot_keys *hot, char kind, const struct operator_context *context,
+                       struct snapshot_writer *writer)
+{
+    struct hot_record head = {.kind = {kind},
+                              .epoch = snapshot_epoch(writer),
+                              .rows = hot->rows,
+                              .lane = context->lane,
+                              .lanes = context->lanes};
+    struct byte_buffer record = {0};
+    for (uint32_t group = 0; group < KEY_GROUPS; group++) {
+        if (key_lane(group, context->lanes) != context->lane)
+            continue;
+        head.first_group = head.groups == 0 ? group : head.first_group;
+        head.groups++;
+    }
+    for (uint32_t i = 0; i < HOT_KEYS; i++)
+        head.entries += hot->keys[i].count > 0;
+    buffer_append(&record, &head, sizeof head);
+    buffer_append(&record, hot->sampled + head.first_group, head.groups * sizeof *hot->sampled);
+    for (uint32_t i = 0; i < HOT_KEYS; i++)
+        if (hot->keys[i].count > 0)
+            buffer_append(&record, &hot->keys[i], sizeof hot->keys[i]);
+    bool is_good = snapshot_put(writer, SNAPSHOT_GLOBAL, record.data, record.length);
+    buffer_free(&record);
+    return is_good;
+}
+
+/* Of two keys in one place the one with more stays, with what it has more. */
+static void take_entry(struct hot_keys *hot, const struct hot_entry *entry)
+{
+    struct hot_entry *mine = &hot->keys[key_hash(entry->key) % HOT_KEYS];
+    if (key_equal(mine->key, entry->key)) {
+        mine->count += entry->count;
+    } else if (mine->count >= entry->count) {
+        mine->count -= entry->count;
+    } else {
+        uint64_t others = mine->count;
+        *mine = *entry;
+        mine->count -= others;
+    }
+    mine->text[HOT_TEXT - 1] = '\0';
+}
+
+bool hot_keys_restore(struct hot_keys *hot, const struct operator_context *context,
+                      struct snapshot_reader *reader, struct str record)
+{
+    struct hot_record head;
+    memcpy(&head, record.data, MIN(record.length, sizeof head));
+    if (record.length < sizeof head || head.groups > KEY_GROUPS || head.entries > HOT_KEYS ||
+        head.first_group > KEY_GROUPS - head.groups ||
+        record.length !=
+            sizeof head + head.groups * sizeof *hot->sampled + head.entries * sizeof(struct hot_entry)) {
+        snapshot_corrupt(reader, context->diags, "figures of keys with many rows in an impossible form");
+        return false;
+    }
+    if (head.epoch < hot->epoch)
+        return true;
+    if (head.epoch > hot->epoch)
+        *hot = (struct hot_keys){.epoch = head.epoch};
+    if (head.lane == context->lane && head.lanes == context->lanes)
+        hot->rows = head.rows;
+    const char *at = record.data + sizeof head;
+    for (uint32_t i = 0; i < head.groups; i++, at += sizeof *hot->sampled) {
+        uint64_t sampled;
+        memcpy(&sampled, at, sizeof sampled);
+        if (key_lane(head.first_group + i, context->lanes) == context->lane)
+            hot->sampled[head.first_group + i] += sampled;
+    }
+    for (uint64_t i = 0; i < head.entries; i++, at += sizeof(struct hot_entry)) {
+        struct hot_entry entry;
+        memcpy(&entry, at, sizeof entry);
+        if (key_lane(key_group(key_hash(entry.key)), context->lanes) == context->lane)
+            take_entry(hot, &entry);
+    }
+    return true;
+}
+
+/* --- What is said --- */
+
 /* The key that stands out, as a line; NULL: none does. *rows: how many rows have it, about. */
 static const char *line_of(struct hot_keys *hot, double *rows)
 {
@@ -98,8 +192,10 @@ static const char *line_of(struct hot_keys *hot, double *rows)
     for (uint32_t i = 1; i < HOT_KEYS; i++)
         if (hot->keys[i].count > hot->keys[most].count)
             most = i;
-    uint64_t count = hot->keys[most].count;
-    if (hot->rows < HOT_ROWS_MIN || count * 100 < hot->sampled * HOT_SHARE)
+    uint64_t count = hot->keys[most].count, sampled = 0;
+    for (uint32_t group = 0; group < KEY_GROUPS; group++)
+        sampled += hot->sampled[group];
+    if (sampled * SAMPLE_EVERY < HOT_ROWS_MIN || count * 100 < sampled * HOT_SHARE)
         return NULL;
     *rows = (double)count * SAMPLE_EVERY;
     for (uint32_t i = 0; i < hot->lines_count; i++)

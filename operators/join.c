@@ -35,6 +35,8 @@ enum {
     JOIN_CHUNKS = 'c',
     JOIN_QUEUE = 'q',
     JOIN_LAYOUTS_LEFT = 'L',
+    JOIN_HOT = 'H',
+    JOIN_ROWS_MAX = 'm',
     JOIN_LAYOUTS_RIGHT = 'R'
 };
 enum { BUCKETS = 64, QUEUE_SHARE = 8 };
@@ -129,6 +131,8 @@ static bool join_snapshot(struct operator_context *context, struct snapshot_writ
     struct join *join = context->config;
     return put_layouts(&join->joined->sides[0].layouts, JOIN_LAYOUTS_LEFT, writer) &&
            put_layouts(&join->joined->sides[1].layouts, JOIN_LAYOUTS_RIGHT, writer) &&
+           hot_keys_snapshot(join->hot, JOIN_HOT, context, writer) &&
+           key_rows_put_max(&join->rows, JOIN_ROWS_MAX, writer) &&
            keyed_table_snapshot(join->rows.heads, writer) &&
            keyed_table_snapshot(join->rows.chunks, writer) &&
            (join->queue == NULL || time_queue_snapshot(join->queue, writer));
@@ -146,6 +150,10 @@ static bool restore_record(struct operator_context *context, struct join *join,
         snapshot_corrupt(reader, context->diags, "the columns of rows kept are none");
         return false;
     }
+    if (kind == JOIN_HOT)
+        return hot_keys_restore(join->hot, context, reader, record);
+    if (kind == JOIN_ROWS_MAX)
+        return key_rows_take_max(&join->rows, context, reader, record);
     if (kind == JOIN_QUEUE && join->queue != NULL)
         return time_queue_restore(join->queue, reader, record, context->watermark, context->diags);
     return keyed_table_restore(kind == JOIN_CHUNKS ? join->rows.chunks : join->rows.heads, reader, record,

@@ -36,6 +36,42 @@ struct change {
     unsigned action;
 };
 
+/* --- The figure --- */
+
+struct max_record {
+    char kind[8];
+    uint64_t epoch, rows_max;
+    struct key key;
+};
+
+bool key_rows_put_max(const struct key_rows *rows, char kind, struct snapshot_writer *writer)
+{
+    struct max_record record = {{kind}, snapshot_epoch(writer), rows->rows_max, rows->rows_max_key};
+    return snapshot_put(writer, SNAPSHOT_GLOBAL, &record, sizeof record);
+}
+
+bool key_rows_take_max(struct key_rows *rows, const struct operator_context *context,
+                       struct snapshot_reader *reader, struct str data)
+{
+    struct max_record record;
+    if (data.length != sizeof record) {
+        snapshot_corrupt(reader, context->diags, "figures of another size");
+        return false;
+    }
+    memcpy(&record, data.data, sizeof record);
+    if (record.epoch < rows->restored_epoch)
+        return true;
+    if (record.epoch > rows->restored_epoch)
+        rows->rows_max = 0;
+    rows->restored_epoch = record.epoch;
+    bool is_ours = key_lane(key_group(key_hash(record.key)), context->lanes) == context->lane;
+    if (!is_ours || record.rows_max <= rows->rows_max)
+        return true;
+    rows->rows_max = record.rows_max;
+    rows->rows_max_key = record.key;
+    return true;
+}
+
 /* --- Keys of chunks --- */
 
 /* The key whose key_hash is `hash`; there is one for each rotation, 0 to 63. In the product of key_hash the

@@ -47,6 +47,7 @@ struct key_rows {
     int64_t watermark;
     uint64_t rows_max; /* that one key had at a time */
     struct key rows_max_key;
+    uint64_t restored_epoch; /* of the checkpoint that these two are from */
     struct byte_buffer changes, wanted, sealed;
 };
 
@@ -55,6 +56,11 @@ void key_rows_open(struct key_rows *rows, const struct operator_context *context
                    size_t memory_bytes);
 void key_rows_close(struct key_rows *rows);
 void key_rows_set_watermark(struct key_rows *rows, int64_t watermark);
+
+/* rows_max through checkpoints: writes a record whose first byte is `kind`, takes in such a record. */
+bool key_rows_put_max(const struct key_rows *rows, char kind, struct snapshot_writer *writer);
+bool key_rows_take_max(struct key_rows *rows, const struct operator_context *context,
+                       struct snapshot_reader *reader, struct str record);
 
 /* What a visit does with the row that it was shown: a sum of these. */
 enum kept_action { KEPT_STAY = 0, KEPT_DROP = 1, KEPT_MARK = 2, KEPT_STOP = 4 };

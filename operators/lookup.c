@@ -49,7 +49,8 @@ struct lookup {
 };
 
 static const struct option lookup_options[] = {
-    OPTION_TEXT(struct lookup, path, "file", OPTION_REQUIRED | OPTION_POSITIONAL | OPTION_RUNTIME, NULL,
+    OPTION_TEXT(struct lookup, path, "file",
+                OPTION_REQUIRED | OPTION_POSITIONAL | OPTION_RUNTIME | OPTION_READS, NULL,
                 "the table, one row a key: a file that source `file` can read, or a glob of several"),
     OPTION_ASSIGNMENTS(
         struct lookup, on, "on", OPTION_REQUIRED,

@@ -1,5 +1,6 @@
 #include "operators/lookup_kept.h"
 
+#include "core/operator_history.h"
 #include "core/os.h"
 
 #include <errno.h>
@@ -74,7 +75,7 @@ static bool copy_file(const struct lookup_kept *kept, struct arena *arena, const
                       struct lookup_signature *signature, struct diag_list *diags)
 {
     struct stat before, after;
-    const char *directory = lookup_path(arena, kept->directory, "next");
+    const char *directory = lookup_path(arena, kept->directory, kept->next);
     *path = lookup_path(arena, directory, kept->base);
     int from = open(kept->source->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     int error = from < 0 || fstat(from, &before) != 0 ? errno : 0, to = -1;
@@ -114,7 +115,9 @@ static bool keep_copy(const struct lookup_kept *kept, const char *path, const ch
                       struct arena *arena, struct diag_list *diags)
 {
     const char *to = lookup_path(arena, kept->directory, digest);
-    int error = os_mkdirs(to);
+    int error = operator_check(kept->context);
+    if (error == 0)
+        error = os_mkdirs(to);
     if (error == 0)
         error = os_rename(path, lookup_path(arena, to, kept->base), "sink.rename");
     if (error == 0)
@@ -141,7 +144,7 @@ struct lookup_table *lookup_kept_file(const struct lookup_kept *kept, struct loo
         lookup_table_free(table);
         table = NULL;
     }
-    os_remove_tree(lookup_path(&arena, kept->directory, "next"));
+    os_remove_tree(lookup_path(&arena, kept->directory, kept->next));
     arena_free(&arena);
     return table;
 }

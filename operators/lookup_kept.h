@@ -12,7 +12,9 @@ enum { LOOKUP_DIGEST_BYTES = 32 };
 struct lookup_kept {
     const struct lookup_source *source;
     const char *directory; /* that is written to */
-    const char *base;      /* the file's name */
+    const char *next;      /* in it: where a copy is made, of this life's own name */
+    const struct operator_context *context;
+    const char *base; /* the file's name */
     struct batch_pool *pool;
 };
 

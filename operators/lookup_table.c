@@ -261,6 +261,7 @@ struct lookup_table *lookup_table_load(const struct lookup_source *source, void 
                                .schema = source->schema,
                                .arena = &l.arena,
                                .diags = diags,
+                               .span = source->span,
                                .wake = no_wake,
                                .job = STR("lookup"),
                                .name = STR("lookup")};

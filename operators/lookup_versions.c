@@ -25,6 +25,7 @@ struct version {
 struct versions {
     struct lookup_source source;
     struct lookup_kept kept;
+    char next[32];                          /* where this life copies the file to, in the directory */
     const struct operator_context *context; /* of the first instance */
     bool is_obeying; /* the log says which version; nothing is written, the file is not looked at */
     struct operator_history history;
@@ -114,7 +115,8 @@ static bool log_read(struct versions *v, const char *directory, struct arena *ar
 static int log_write(const struct versions *v)
 {
     struct arena arena = {0};
-    const char *directory = v->history.directory, *temporary = lookup_path(&arena, directory, "LOG.tmp");
+    const char *directory = v->history.directory;
+    const char *temporary = arena_printf(&arena, "%s/LOG.tmp-%u", directory, v->history.life);
     struct byte_buffer text = {0};
     for (uint32_t i = 0; i < v->count; i++)
         buffer_printf(&text, "%020llu %s\n", (unsigned long long)v->items[i]->from, v->items[i]->digest);
@@ -127,9 +129,11 @@ static int log_write(const struct versions *v)
     if (fd >= 0)
         close(fd);
     if (error == 0)
+        error = operator_check(v->context);
+    if (error == 0)
         error = os_rename(temporary, lookup_path(&arena, directory, "LOG"), "sink.rename");
     if (error == 0)
-        error = os_fsync_directory(directory, NULL);
+        error = os_fsync_directory(directory, "sink.fsync");
     buffer_free(&text);
     arena_free(&arena);
     return error;
@@ -274,7 +278,7 @@ static void prune(struct versions *v)
                          (v->candidate != NULL && strcmp(v->candidate->digest, entry->d_name) == 0);
         for (uint32_t i = 0; i < v->count; i++)
             is_wanted |= strcmp(v->items[i]->digest, entry->d_name) == 0;
-        if (!is_wanted)
+        if (!is_wanted && operator_check(v->context) == 0)
             os_remove_tree(lookup_path(&arena, v->history.directory, entry->d_name));
         arena_free(&arena);
     }
@@ -339,7 +343,7 @@ static void *looking(void *argument)
     pthread_mutex_lock(&v->mutex);
     while (!v->must_end) {
         struct timespec until = wait_until(wait_us);
-        while (!v->must_end && pthread_cond_timedwait(&v->condition, &v->mutex, &until) == 0)
+        while (!v->must_end && wait_on(&v->condition, &v->mutex, &until))
             ;
         if (v->must_end)
             break;
@@ -354,6 +358,26 @@ static void *looking(void *argument)
     return NULL;
 }
 
+/* The log could not be written, but may be there, renamed and not durable: it then names a version for
+ * numbers that are computed without it. So the one of before is written again: the change is for another
+ * barrier. Where that fails too, nobody knows what the log says, and the run ends before the next number. */
+static void take_back(struct versions *v, int error)
+{
+    if (log_write(v) == 0) {
+        fprintf(stderr, "leat: E0605: the log of `%s` cannot be written: %s; its table stays as it is\n",
+                v->source.path, strerror(error));
+        return;
+    }
+    struct arena arena = {0};
+    const char *what = arena_printf(&arena, "the log of `%s` can neither be written nor put back: %s",
+                                    v->source.path, strerror(error));
+    v->has_failed = true;
+    enum diag_code code = error == ENOSPC || error == EDQUOT ? DIAG_E0608 : DIAG_E0605;
+    operator_fail(v->context, code, v->source.span, what,
+                  "mend the disk that the checkpoints are on, and start again: it goes on from the newest");
+    arena_free(&arena);
+}
+
 void versions_turn(struct versions *v, uint64_t number)
 {
     pthread_mutex_lock(&v->mutex);
@@ -363,11 +387,9 @@ void versions_turn(struct versions *v, uint64_t number)
         candidate->from = number + 1;
         add(v, candidate);
         int error = log_write(v);
-        if (error != 0) { /* at another barrier; a log that is there without its fsync must not name it */
+        if (error != 0) {
             v->count--;
-            (void)log_write(v);
-            fprintf(stderr, "leat: E0605: the log of `%s` cannot be written: %s\n", v->source.path,
-                    strerror(error));
+            take_back(v, error);
         } else {
             v->candidate = NULL;
             v->changes++;
@@ -392,13 +414,16 @@ struct versions *versions_new(const struct lookup_source *source, int64_t refres
     v->history = history;
     v->is_obeying = history.obeyed != NULL || history.is_traced;
     v->refresh_us = refresh_us;
+    snprintf(v->next, sizeof v->next, "next-%u", history.life);
     const char *slash = strrchr(source->path, '/');
     v->kept = (struct lookup_kept){.source = &v->source,
                                    .directory = history.directory,
                                    .base = slash == NULL ? source->path : slash + 1,
+                                   .next = v->next,
+                                   .context = context,
                                    .pool = context->pool};
     pthread_mutex_init(&v->mutex, NULL);
-    wait_init(&v->condition);
+    pthread_cond_init(&v->condition, NULL);
     return v;
 }
 
@@ -475,12 +500,27 @@ static bool begin_with(struct versions *v, struct str digest, struct diag_list *
     return error == 0;
 }
 
+/* What other lives began: one that was replaced, and sleeps, finds nothing to rename. */
+static void sweep(const struct versions *v)
+{
+    struct arena arena = {0};
+    DIR *stream = opendir(v->history.directory);
+    for (struct dirent *entry; stream != NULL && (entry = readdir(stream)) != NULL;)
+        if (strncmp(entry->d_name, "LOG.tmp", strlen("LOG.tmp")) == 0 ||
+            strncmp(entry->d_name, "next", strlen("next")) == 0)
+            os_remove_tree(lookup_path(&arena, v->history.directory, entry->d_name));
+    if (stream != NULL)
+        closedir(stream);
+    arena_free(&arena);
+}
+
 static bool begin(struct versions *v, struct operator_context *context, struct str digest)
 {
     struct arena arena = {0};
     operator_history_numbers(context, &v->history);
     if (v->is_obeying)
         return begin_with_log(v, context->diags);
+    sweep(v);
     bool is_new = digest.length == 0 || context->is_from;
     bool is_good = log_read(v, v->history.directory, &arena);
     arena_free(&arena);

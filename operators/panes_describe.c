@@ -24,11 +24,11 @@ static struct batch *finish(const struct panes *panes, const struct panes_sum *s
 }
 
 void panes_describe(const struct panes *panes, struct panes_sum *sum, const struct keyed_slot *slot,
-                    panes_edges *edges, const void *argument, struct operator_context *context,
-                    struct describe *out)
+                    uint32_t first, panes_edges *edges, const void *argument,
+                    struct operator_context *context, struct describe *out)
 {
     describe_list(out, "panes");
-    for (uint32_t i = 0; i < panes_count(slot); i++) {
+    for (uint32_t i = first; i < panes_count(slot); i++) {
         int64_t pane = panes_index(panes, slot, i), start, end;
         panes_sum_clear(panes, sum);
         panes_read(panes, slot, pane, pane, sum);

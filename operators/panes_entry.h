@@ -4,29 +4,76 @@
 
 #include "operators/panes.h"
 
+/* Each list has room for some more than it has, so that what is behind it moves seldom: list_room. */
 struct head {
-    uint32_t panes, nodes;
-    uint32_t prefix_bytes, prefix_room; /* room: rounded to 8 */
+    uint32_t panes, runs, nodes;
+    uint32_t prefix_bytes;
     uint32_t heap_bytes, garbage_bytes;
+    uint32_t used_bytes; /* of the heap, by partials of panes: their lengths */
+    uint32_t spare;
 };
 
 struct reference {
-    uint32_t offset, length, capacity, spare;
+    uint32_t offset, length, capacity;
+    uint32_t is_absent; /* of a node: it would be as long as its parts, which are read instead */
 };
 
-struct node_head {
+/* Then the fixed partials, as in a pane. */
+struct run_head {
     int64_t index;
     uint32_t panes, spare;
 };
+
+/* Then a reference for each variable aggregate. Nodes lie by rising end, those of one end by rising level: a
+ * new one most often is the last. */
+struct node_head {
+    int64_t end; /* index of the block's last pane */
+    uint32_t level, panes;
+};
+
+/* How many items a list with so many has room for: four steps to a doubling. */
+static inline uint32_t list_room(uint32_t count)
+{
+    enum { EXACT_MAX = 8 };
+    if (count <= EXACT_MAX)
+        return count;
+    uint32_t step = UINT32_C(1) << (31 - __builtin_clz(count - 1) - 2);
+    return (count + step - 1) / step * step;
+}
 
 static inline struct head *head_of(char *data)
 {
     return (struct head *)(void *)data;
 }
 
+static inline size_t panes_offset(const char *data)
+{
+    return sizeof(struct head) + ((((const struct head *)(const void *)data)->prefix_bytes + 7) & ~(size_t)7);
+}
+
+static inline size_t runs_offset(const struct panes *panes, char *data)
+{
+    return panes_offset(data) + (size_t)list_room(head_of(data)->panes) * panes->stride;
+}
+
+static inline size_t nodes_offset(const struct panes *panes, char *data)
+{
+    return runs_offset(panes, data) + (size_t)list_room(head_of(data)->runs) * panes->run_stride;
+}
+
+static inline size_t heap_offset(const struct panes *panes, char *data)
+{
+    return nodes_offset(panes, data) + (size_t)list_room(head_of(data)->nodes) * panes->node_stride;
+}
+
 static inline char *pane_at(const struct panes *panes, char *data, uint32_t i)
 {
-    return data + sizeof(struct head) + head_of(data)->prefix_room + (size_t)i * panes->stride;
+    return data + panes_offset(data) + (size_t)i * panes->stride;
+}
+
+static inline char *pane_partials(const struct panes *panes, char *data, uint32_t i)
+{
+    return pane_at(panes, data, i) + sizeof(int64_t);
 }
 
 static inline int64_t index_at(const struct panes *panes, char *data, uint32_t i)
@@ -34,15 +81,25 @@ static inline int64_t index_at(const struct panes *panes, char *data, uint32_t i
     return *(int64_t *)(void *)pane_at(panes, data, i);
 }
 
+static inline struct run_head *run_at(const struct panes *panes, char *data, uint32_t i)
+{
+    return (struct run_head *)(void *)(data + runs_offset(panes, data) + (size_t)i * panes->run_stride);
+}
+
 static inline struct node_head *node_at(const struct panes *panes, char *data, uint32_t i)
 {
-    return (struct node_head *)(void *)(pane_at(panes, data, head_of(data)->panes) +
-                                        (size_t)i * panes->node_stride);
+    return (struct node_head *)(void *)(data + nodes_offset(panes, data) + (size_t)i * panes->node_stride);
+}
+
+/* Of the variable aggregate `which`, counted among those. */
+static inline struct reference *node_reference(struct node_head *node, uint32_t which)
+{
+    return (struct reference *)(void *)(node + 1) + which;
 }
 
 static inline char *heap_of(const struct panes *panes, char *data)
 {
-    return (char *)node_at(panes, data, head_of(data)->nodes);
+    return data + heap_offset(panes, data);
 }
 
 /* The first pane with an index of at least `index`; most often it is the last one, or there is none. */
@@ -73,19 +130,71 @@ static inline struct str variable_at(const struct panes *panes, char *data, cons
     return (struct str){heap_of(panes, data) + reference.offset, reference.length};
 }
 
-/* panes.c */
-void panes_merge_fixed(const struct aggregates *aggregates, char *into, const char *from);
-/* One variable partial of the panes from i on, merged in order. */
-void panes_combine(const struct panes *panes, char *data, uint32_t i, uint32_t count,
-                   const struct aggregate *aggregate, struct byte_buffer *into);
-/* Writes the entry anew without panes below first_alive, their nodes, and garbage in the heap. */
-void panes_compact(struct panes *panes, struct keyed_slot *slot, int64_t first_alive);
+/* First and last pane of a run. */
+static inline int64_t run_first(const struct panes *panes, int64_t run)
+{
+    return run * (INT64_C(1) << panes->shift);
+}
+
+static inline int64_t run_last(const struct panes *panes, int64_t run)
+{
+    return run_first(panes, run) + ((INT64_C(1) << panes->shift) - 1);
+}
+
+/* First and last pane of the block of that level that a pane is in. */
+static inline int64_t block_first(int64_t index, uint32_t level)
+{
+    return index & ~((INT64_C(1) << (level * PANES_LEVEL_BITS)) - 1);
+}
+
+static inline int64_t block_last(int64_t index, uint32_t level)
+{
+    return index | ((INT64_C(1) << (level * PANES_LEVEL_BITS)) - 1);
+}
+
+static inline bool is_variable(const struct aggregate *aggregate)
+{
+    return aggregate->kind->bytes == 0;
+}
+
+/* --- panes.c --- */
+
+/* One more item of a list, zeroed, before the `at`-th. Returns the value, which may have moved. */
+char *panes_insert_pane(struct panes *panes, struct keyed_slot *slot, char *data, uint32_t at);
+char *panes_insert_run(struct panes *panes, struct keyed_slot *slot, char *data, uint32_t at);
+char *panes_insert_node(struct panes *panes, struct keyed_slot *slot, char *data, uint32_t at);
+char *panes_remove_pane(struct panes *panes, struct keyed_slot *slot, char *data, uint32_t at);
 /* Sets the variable partial that the reference at `place` of the value stands for to panes->partial, with
  * room to grow. */
 char *panes_keep(struct panes *panes, struct keyed_slot *slot, char *data, size_t place, uint32_t spare);
-/* What the partials refer to is not needed any more. */
+/* The same for a pane's, whose bytes count. */
+char *panes_keep_used(struct panes *panes, struct keyed_slot *slot, char *data, size_t place, uint32_t spare);
+/* What a pane refers to is not needed any more. */
 void panes_note_garbage(const struct panes *panes, char *data, const char *partials);
 /* The most that the row can add to the entry. */
 size_t panes_growth(const struct panes *panes, char *data, const struct panes_row *row);
+
+/* --- panes_compact.c --- */
+
+/* Copies a pane to `out`, and what it refers to to panes->partial. */
+void panes_copy_pane(struct panes *panes, char *data, uint32_t i, struct byte_buffer *out);
+/* Writes the entry anew without panes below first_alive, what was merged of them, nodes below a level, and
+ * garbage in the heap. */
+void panes_compact(struct panes *panes, struct keyed_slot *slot, int64_t first_alive, uint32_t lowest_level);
+/* Drops what is not needed where that pays or where room is short; false: there is no room for the row. */
+bool panes_make_room(struct panes *panes, struct keyed_slot *slot, const struct panes_row *row);
+
+/* --- panes_nodes.c --- */
+
+/* A pane was changed or inserted at i: what was merged of it follows, and what it has left behind is merged.
+ */
+void panes_mend(struct panes *panes, struct keyed_slot *slot, char *data, uint32_t i, bool is_new);
+void panes_merge_fixed(const struct aggregates *aggregates, char *into, const char *from);
+/* The run of that index, or where it would be; *found says which. */
+uint32_t panes_find_run(const struct panes *panes, char *data, int64_t index, bool *found);
+/* Merges the panes of the block of that level that pane i begins into the partial, those of the aggregate
+ * `which`, the variable-th of those that are. Returns the first pane behind the block. */
+uint32_t panes_combine_block(const struct panes *panes, char *data, uint32_t i, uint32_t level,
+                             uint32_t which, uint32_t variable, struct byte_buffer *into);
 
 #endif

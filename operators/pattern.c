@@ -18,6 +18,7 @@
 #include "operators/expr/compute.h"
 #include "operators/held.h"
 #include "operators/keys.h"
+#include "operators/limits.h"
 #include "operators/sequence.h"
 #include "operators/sides.h"
 
@@ -29,7 +30,6 @@ enum {
     PATTERN_LAYOUTS = 'L',
     PATTERN_LATE = 1,
     STEPS_MAX = SEQUENCE_STEPS_MAX,
-    KEEP_MAX = 16,
     KEPT_BYTES_MAX = 64 << 10,
     BUCKETS = 64,
 };
@@ -137,9 +137,9 @@ static bool pattern_bind(struct operator_bind *bind)
     struct pattern *pattern = bind->config;
     pattern->input = bind->inputs[0].schema;
     uint32_t extra = STEPS_MAX * (pattern->keep.count + 1);
-    if (pattern->keep.count > KEEP_MAX || pattern->input->count + extra > SCHEMA_FIELDS_MAX) {
+    if (pattern->keep.count > PATTERN_KEPT_COLUMNS_MAX || pattern->input->count + extra > SCHEMA_FIELDS_MAX) {
         diag_error(bind->diags, DIAG_E0503, bind->span,
-                   "`keep` takes at most %d columns, and a stream has at most %d", KEEP_MAX,
+                   "`keep` takes at most %d columns, and a stream has at most %d", PATTERN_KEPT_COLUMNS_MAX,
                    SCHEMA_FIELDS_MAX);
         return false;
     }

@@ -1,14 +1,15 @@
 /* route: rows go to named side outputs, each by a condition; those that no condition takes stay in the
  * stream. */
 #include "operators/expr/compute.h"
+#include "operators/limits.h"
 #include "operators/sides.h"
 
-enum { ROUTES_MAX = OPERATOR_OUTPUTS_MAX - 1, ROUTE_FIRST = 0 };
+enum { ROUTE_FIRST = 0 };
 
 struct route {
     int match;
     struct assignments routes;
-    struct expr *programs[ROUTES_MAX];
+    struct expr *programs[ROUTE_OUTPUTS_MAX];
     const struct schema *output; /* of all */
 };
 
@@ -23,9 +24,9 @@ static const struct option route_options[] = {
 static bool route_bind(struct operator_bind *bind)
 {
     struct route *route = bind->config;
-    if (route->routes.count == 0 || route->routes.count > ROUTES_MAX) {
+    if (route->routes.count == 0 || route->routes.count > ROUTE_OUTPUTS_MAX) {
         diag_error(bind->diags, route->routes.count == 0 ? DIAG_E0402 : DIAG_E0503, bind->span,
-                   "1 to %d outputs are wanted, as { dear: price > 100.0 }", ROUTES_MAX);
+                   "1 to %d outputs are wanted, as { dear: price > 100.0 }", ROUTE_OUTPUTS_MAX);
         return false;
     }
     struct schema *output = operator_extend(bind, 0);
@@ -61,8 +62,8 @@ static void route_process(struct operator_context *context, uint32_t input, stru
     (void)input;
     const struct route *route = context->config;
     struct expr_errors errors = {0};
-    uint16_t taken[ROUTES_MAX][BATCH_ROWS], rest[BATCH_ROWS];
-    uint32_t counts[ROUTES_MAX], rest_count = 0;
+    uint16_t taken[ROUTE_OUTPUTS_MAX][BATCH_ROWS], rest[BATCH_ROWS];
+    uint32_t counts[ROUTE_OUTPUTS_MAX], rest_count = 0;
     uint64_t is_taken[BATCH_VALID_WORDS] = {0};
     batch_hold(batch);
     struct batch *left = batch;

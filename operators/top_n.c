@@ -13,13 +13,16 @@
  * A group's windows are lists of one entry, which expires with the last of them. */
 #include "operators/kept.h"
 #include "operators/sides.h"
+#include "operators/tally.h"
 #include "operators/windows.h"
 
 #include "operators/expr/compute.h"
 
 #include <stdlib.h>
 
-enum { TOP_OPEN = 'e', OPEN_HEAD = 8 };
+enum { TOP_OPEN = 'e', TOP_TALLY = 't', OPEN_HEAD = 8 };
+/* In the tally. */
+enum { TOP_WITHOUT_ROOM };
 enum top_ties { TIES_FIRST, TIES_ALL };
 enum top_emit { EMIT_AUTO, EMIT_FINAL, EMIT_ON_CLOSE, EMIT_ON_CHANGE };
 
@@ -41,6 +44,7 @@ struct top_n {
     struct kept kept;
     int64_t *open; /* windows that may have rows, rising */
     uint32_t open_count, open_capacity;
+    struct tally tally;
 };
 
 static const struct option top_n_options[] = {
@@ -192,13 +196,14 @@ static void note_open(struct top_n *top, int64_t window)
     top->open_count++;
 }
 
-/* late: no window of the row is open; full: there was no room for it in one of them. */
+/* late: no window of the row is open; full: one of them would have it and has no room, and none took it. */
 enum placed { PLACED, PLACED_LATE, PLACED_FULL };
 
 static enum placed place_row(struct operator_context *context, struct top_n *top, struct keyed_slot *slot,
                              struct kept_row *row)
 {
-    enum placed placed = PLACED_LATE;
+    bool is_open = false, is_in = false;
+    uint64_t full = 0;
     int64_t time = row->batch->event_time[row->row];
     int64_t last = windows_last(&top->windows, time);
     row->first_alive = windows_first(&top->windows, context->watermark);
@@ -209,12 +214,17 @@ static enum placed place_row(struct operator_context *context, struct top_n *top
             continue;
         row->expire_us = end - (end != TIME_MAX);
         enum kept_answer answer = kept_offer(&top->kept, slot, row);
-        if (answer == KEPT_FULL || placed == PLACED_LATE)
-            placed = answer == KEPT_FULL ? PLACED_FULL : PLACED;
-        if (answer == KEPT_IN)
-            note_open(top, row->window);
+        is_open = true;
+        full += answer == KEPT_FULL;
+        if (answer != KEPT_IN)
+            continue;
+        is_in = true;
+        note_open(top, row->window);
     }
-    return placed;
+    top->tally.values[TOP_WITHOUT_ROOM] += full;
+    if (!is_open)
+        return PLACED_LATE;
+    return full > 0 && !is_in ? PLACED_FULL : PLACED;
 }
 
 /* Without windows of time: one list a group, for ever. */
@@ -222,7 +232,9 @@ static enum placed place_forever(struct top_n *top, struct keyed_slot *slot, str
 {
     row->window = row->first_alive = 0;
     row->expire_us = TIME_MAX;
-    return kept_offer(&top->kept, slot, row) == KEPT_FULL ? PLACED_FULL : PLACED;
+    bool is_full = kept_offer(&top->kept, slot, row) == KEPT_FULL;
+    top->tally.values[TOP_WITHOUT_ROOM] += is_full;
+    return is_full ? PLACED_FULL : PLACED;
 }
 
 static void top_n_process(struct operator_context *context, uint32_t input LEAT_UNUSED, struct batch *batch)
@@ -307,7 +319,7 @@ static bool top_n_snapshot(struct operator_context *context, struct snapshot_wri
     buffer_append(&record, top->open, top->open_count * sizeof *top->open);
     bool is_good = snapshot_put(writer, SNAPSHOT_GLOBAL, record.data, record.length);
     buffer_free(&record);
-    return is_good && kept_snapshot(&top->kept, writer);
+    return is_good && tally_snapshot(&top->tally, TOP_TALLY, writer) && kept_snapshot(&top->kept, writer);
 }
 
 /* The windows that any lane had open; one that this lane has nothing of closes without a row. */
@@ -334,9 +346,10 @@ static bool top_n_restore(struct operator_context *context, struct snapshot_read
     uint32_t group;
     struct str record;
     while (snapshot_get(reader, &group, &record)) {
-        bool is_open = record.length > 0 && record.data[0] == TOP_OPEN;
-        if (is_open ? !restore_open(context, top, reader, record)
-                    : !kept_restore(&top->kept, context, reader, record))
+        char kind = record.length > 0 ? record.data[0] : '\0';
+        if (kind == TOP_OPEN    ? !restore_open(context, top, reader, record)
+            : kind == TOP_TALLY ? !tally_restore(&top->tally, context, reader, record)
+                                : !kept_restore(&top->kept, context, reader, record))
             return false;
     }
     return true;
@@ -365,7 +378,10 @@ static bool top_n_describe(struct operator_context *context, struct state_query 
 
 static void top_n_report(struct operator_context *context, struct report *report)
 {
-    keys_report(((struct top_n *)context->config)->kept.table, report);
+    const struct top_n *top = context->config;
+    keys_report(top->kept.table, report);
+    if (top->tally.values[TOP_WITHOUT_ROOM] > 0)
+        report_add(report, "windows_without_room", (double)top->tally.values[TOP_WITHOUT_ROOM], false);
 }
 
 static void top_n_close(struct operator_context *context)
@@ -386,7 +402,9 @@ const struct operator_kind operator_top_n = {
         "better: the order of the file, at any number of workers. `over` makes rows compete within windows "
         "of "
         "time: they come, best first, when the watermark reaches the window's end, with the event time end - "
-        "1us; a row of which no window is open goes to `NAME.late`. Without `over`, all rows of a group "
+        "1us; a row of which no window is open goes to `NAME.late`. A group's windows together hold at most "
+        "8 MiB: a row that none of its windows has room for is a dead letter, and `windows_without_room` in "
+        "the summary counts each window that had none for a row. Without `over`, all rows of a group "
         "compete: `emit final` gives the best when the input has ended, `emit on_change` what has changed "
         "after each batch, with a column `_op`: insert, delete (of what fell out), and update of those with "
         "another rank, where `rank` makes it a column. What is kept lies in the job's `memory:` and beyond "

@@ -6,9 +6,13 @@ struct union_config {
     int *sources[OPERATOR_INPUTS_MAX]; /* for each output column the input's */
 };
 
+_Static_assert(OPERATOR_INPUTS_MAX == 64, "the help says how many streams there can be");
+
 static const struct option union_options[] = {
-    OPTION_STREAMS(struct union_config, streams, "streams", OPTION_REQUIRED | OPTION_POSITIONAL,
-                   "the streams to add; their columns have the names and types of the first, in any order"),
+    OPTION_STREAMS(
+        struct union_config, streams, "streams", OPTION_REQUIRED | OPTION_POSITIONAL,
+        "the streams to add, at most 63; their columns have the names and types of the first, in any "
+        "order"),
     OPTIONS_END,
 };
 
@@ -80,6 +84,7 @@ static bool union_bind(struct operator_bind *bind)
         for (uint32_t k = 1; k < bind->inputs_count; k++) {
             const struct field *from = &bind->inputs[k].schema->fields[config->sources[k][i]];
             field_merge(&output->fields[i], from);
+            output->fields[i].type.length_max = type_length_max(&output->fields[i].type, &from->type);
             output->fields[i].is_required &= from->is_required;
         }
         field_chosen(&output->fields[i], &output->rows_lineage);

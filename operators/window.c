@@ -228,11 +228,12 @@ static bool window_open(struct operator_context *context)
         return true;
     if (window->has_changes)
         window->shown = keys_table(context, WINDOW_SHOWN, shown);
+    window->timers_bytes = lists;
     window->timers = time_queue_new(
         &(struct time_queue_options){.store = context->state_store,
                                      .id = context->id,
                                      .kind = WINDOW_TIMERS,
-                                     .budget_bytes = lists,
+                                     .budget_bytes = window->timers_bytes,
                                      .bucket_us = MAX(window->shape.size_us / TIMER_BUCKETS, 1)});
     return time_queue_restored(window->timers, context->lane, context->lanes, TIME_MIN);
 }
@@ -468,9 +469,12 @@ static bool window_describe(struct operator_context *context, struct state_query
 {
     struct window *window = context->config;
     struct keyed_slot *slot = keys_look(context, query, window->table, window->keys, window->by.count);
-    bool is_there = slot != NULL && panes_count(slot) > 0;
+    uint32_t first = slot != NULL && window->shape.tag == WINDOWS_SESSION
+                         ? window_sessions_closed(window, slot, context->watermark)
+                         : 0;
+    bool is_there = slot != NULL && panes_count(slot) > first;
     if (is_there)
-        panes_describe(&window->panes, &window->sum, slot, pane_edges, window, context, out);
+        panes_describe(&window->panes, &window->sum, slot, first, pane_edges, window, context, out);
     keyed_end(window->table);
     return is_there;
 }

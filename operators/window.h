@@ -90,6 +90,7 @@ struct window {
     int64_t tick;              /* numbers so far, this one included */
     int64_t fired_tick;        /* at the last firing of `every` */
     struct time_queue *timers; /* sessions */
+    size_t timers_bytes;       /* their budget */
     struct keyed_table *shown; /* sessions that change: what was given (window_shown.c) */
     struct window_look *look;
     struct byte_buffer prefix, copies, given;
@@ -202,6 +203,14 @@ enum window_taken { WINDOW_TAKEN, WINDOW_LATE, WINDOW_FULL };
 enum window_taken window_sessions_add(struct operator_context *context, struct window *window,
                                       struct keyed_slot *slot, uint64_t hash, struct panes_row *update);
 void window_sessions_advance(struct operator_context *context, struct window *window, int64_t watermark);
+/* How many sessions of the entry that watermark has closed: the first ones. */
+uint32_t window_sessions_closed(const struct window *window, const struct keyed_slot *slot,
+                                int64_t watermark);
+/* Adds the row of session i, which closes. */
+void window_session_give(struct operator_context *context, struct window *window, struct window_out *out,
+                         const struct keyed_slot *slot, uint32_t i);
+/* Sessions that stay open get a timer that is not below the watermark. Within a bracket. */
+void window_sessions_arm(struct window *window, struct keyed_slot *slot, int64_t watermark);
 /* When a session with these facts ends, and when it is closed: the watermark is above. */
 static inline int64_t window_session_end(const struct window *window, const struct window_facts *facts)
 {
@@ -213,6 +222,12 @@ static inline int64_t window_session_closed_at(const struct window *window, cons
     int64_t at = time_add(window_session_end(window, facts), window->lateness_us);
     return window->mode == EMIT_FINAL ? TIME_MAX - 1 : MIN(at, TIME_MAX - 1);
 }
+
+/* --- Many sessions that close at once: window_closing.c --- */
+
+/* Whether so many close that going through the table costs less than asking it for each. */
+bool window_closing_is_worth(const struct window *window, int64_t watermark);
+void window_closing_give(struct operator_context *context, struct window *window, int64_t watermark);
 
 /* --- What was given of sessions that change: window_shown.c --- */
 

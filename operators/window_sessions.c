@@ -2,16 +2,24 @@
  * row that is no further than the gap from a session joins it, and may join two: the earlier one then takes
  * in the later.
  *
- * Timers. A session has a timer at a time that is not after the one at which it is closed (`armed`): when it
- * comes, the session gives its row, or gets another timer, because it has grown. So rows that only make it
- * longer cost nothing. Rows come out in the order (when their session closes, hash).
+ * Timers. `armed` is when a session is to be looked at. Where that is not below the watermark there is a
+ * timer at that time; where it is, there is one between the watermark and the time at which the session is
+ * closed. When a timer comes, the session gives its row, or gets another timer, because it has grown. So rows
+ * that only make it longer cost nothing. Rows come out in the order (when their session closes, hash, key).
+ *
+ * A session that is closed is not taken out of its entry: that it is closed follows from the watermark, so a
+ * session that lies on disk is read when it closes, and not written again. The entry expires with its last
+ * session; one that lives on loses closed ones with its next row. Where many sessions close at once and lie
+ * on disk, the table is gone through in its own order instead (window_closing.c).
  *
  * Where results change, a timer comes at the session's end, and another one when it is closed; and keys that
  * rows of the number came to, and with `every` all, are compared with what was given of them
- * (window_shown.c). */
+ * (window_shown.c). There a closed session is taken out. */
 #include "operators/window.h"
 
 #include <stdlib.h>
+
+enum { GIVEN_MAX = 16, DUES_OF_TIMER = 2 };
 
 /* --- Rows in --- */
 
@@ -20,17 +28,34 @@ static struct window_facts *facts_at(const struct window *window, const struct k
     return window_facts_of(window, panes_partials(&window->panes, slot, i));
 }
 
-/* Sessions that the time joins: first .. first + *count - 1; all that are in an entry are open. */
-static uint32_t find_joined(const struct window *window, const struct keyed_slot *slot, int64_t time,
-                            uint32_t *count)
+uint32_t window_sessions_closed(const struct window *window, const struct keyed_slot *slot, int64_t watermark)
+{
+    uint32_t i = 0, count = panes_count(slot);
+    while (i < count && window_session_closed_at(window, facts_at(window, slot, i)) < watermark)
+        i++;
+    return i;
+}
+
+/* Sessions that the time joins: first .. first + *count - 1, of those from `open` on. */
+static uint32_t find_joined(const struct window *window, const struct keyed_slot *slot, uint32_t open,
+                            int64_t time, uint32_t *count)
 {
     int64_t gap = window->shape.size_us;
-    uint32_t end = panes_below(&window->panes, slot, time_add(time_add(time, gap), 1)), first = end;
-    while (first > 0 && time_add(facts_at(window, slot, first - 1)->last_time, gap) >= time)
+    uint32_t end = panes_below(&window->panes, slot, time_add(time_add(time, gap), 1)), first;
+    end = MAX(end, open);
+    first = end;
+    while (first > open && time_add(facts_at(window, slot, first - 1)->last_time, gap) >= time)
         first--;
     *count = end - first;
     leat_assert(*count <= 2);
     return first;
+}
+
+/* Drops the first sessions of an entry. */
+static void drop_closed(struct window *window, struct keyed_slot *slot, uint32_t closed)
+{
+    int64_t first = closed == panes_count(slot) ? INT64_MAX : panes_index(&window->panes, slot, closed);
+    panes_drop(&window->panes, slot, first);
 }
 
 /* When the session is to be looked at, at `time` or later: at its end where it gives a row then, and when it
@@ -41,6 +66,7 @@ static int64_t next_time(const struct window *window, const struct window_facts 
     return window_gives_at_end(window) && end >= time ? end : window_session_closed_at(window, facts);
 }
 
+/* Within a change of the entry. */
 static void arm(struct window *window, struct key key, uint64_t hash, struct window_facts *facts, int64_t at)
 {
     facts->armed = at;
@@ -52,9 +78,13 @@ enum window_taken window_sessions_add(struct operator_context *context, struct w
 {
     struct window_facts alone = {.last_time = update->time};
     int64_t closed_at = window_session_closed_at(window, &alone), start;
-    uint32_t joined, i = find_joined(window, slot, update->time, &joined);
+    uint32_t closed = window_sessions_closed(window, slot, context->watermark);
+    uint32_t joined, i = find_joined(window, slot, closed, update->time, &joined);
     if (joined == 0 && closed_at < context->watermark)
         return WINDOW_LATE;
+    if (closed > 0)
+        drop_closed(window, slot, closed);
+    i -= closed;
     if (joined == 2 && !panes_join(&window->panes, slot, i, update))
         return WINDOW_FULL;
     start = joined == 0 ? update->time : panes_index(&window->panes, slot, i);
@@ -96,91 +126,179 @@ static int compare_due(const void *a, const void *b)
     return order != 0 ? order : x->start < y->start ? -1 : x->start > y->start;
 }
 
-static void give(struct operator_context *context, struct window *window, struct window_out *out,
-                 const struct due *due, const struct window_facts *facts)
+void window_session_give(struct operator_context *context, struct window *window, struct window_out *out,
+                         const struct keyed_slot *slot, uint32_t i)
 {
-    struct window_row row = {.prefix = panes_prefix(due->slot),
+    const struct window_facts *facts = facts_at(window, slot, i);
+    int64_t start = panes_index(&window->panes, slot, i), end = window_session_end(window, facts);
+    struct window_row row = {.prefix = panes_prefix(slot),
                              .start = facts->first_time,
-                             .end = window_session_end(window, facts),
-                             .time = time_add(window_session_end(window, facts), -1),
-                             .order = {.place = 1 + context->place, .time = due->time, .tie = due->hash}};
+                             .end = end,
+                             .time = time_add(end, -1),
+                             .order = {.place = 1 + context->place,
+                                       .time = window_session_closed_at(window, facts),
+                                       .tie = key_hash(slot->key)}};
     panes_sum_clear(&window->panes, &window->sum);
-    panes_read(&window->panes, due->slot, due->start, due->start, &window->sum);
+    panes_read(&window->panes, slot, start, start, &window->sum);
     window_out_add(context, window, out, &row);
 }
 
-/* The session whose timer the record is; false: it is gone, or has another one. */
-static bool find_due(struct window *window, struct keyed_slot *slot, const struct time_record *record,
-                     struct due *due)
+/* The open sessions that the timer is for: that which closes then, and that which was to be looked at.
+ * Returns how many there are, two at most: sessions of a key are further apart than the gap, so no two of
+ * them can ever end, or close, at one time; but with `final` all do, and the first stands for them. */
+static uint32_t find_due(const struct operator_context *context, const struct window *window,
+                         struct keyed_slot *slot, const struct time_record *record, struct due *dues)
 {
-    for (uint32_t i = 0; slot != NULL && i < panes_count(slot); i++) {
-        if (facts_at(window, slot, i)->armed != record->time_us)
+    uint32_t count = slot == NULL ? 0 : panes_count(slot), found = 0;
+    for (uint32_t i = count == 0 ? 0 : window_sessions_closed(window, slot, context->watermark); i < count;
+         i++) {
+        const struct window_facts *facts = facts_at(window, slot, i);
+        int64_t at = next_time(window, facts, record->time_us);
+        bool is_armed = facts->armed == record->time_us && at >= record->time_us;
+        if (!is_armed && (window->has_changes || at != record->time_us))
             continue;
-        due->start = panes_index(&window->panes, slot, i);
-        panes_move(&window->panes, slot, i, due->start); /* marks the entry as changed */
-        struct window_facts *facts = facts_at(window, slot, i);
-        facts->armed = 0;
-        due->time = next_time(window, facts, record->time_us);
-        due->hash = record->hash;
-        due->slot = slot;
-        return true;
+        if (window->mode == EMIT_FINAL && found > 0)
+            break;
+        leat_assert(found < DUES_OF_TIMER);
+        dues[found++] = (struct due){
+            .time = at, .hash = record->hash, .slot = slot, .start = panes_index(&window->panes, slot, i)};
     }
-    return false;
+    return found;
 }
 
-/* The time that a session waited for has come. watermark: the new one. */
-static void take_due(struct operator_context *context, struct window *window, struct window_out *out,
-                     const struct due *due, struct keyed_slot *shown, int64_t watermark)
+/* Adds the row of the session that is due, with `final` those of all that follow it. */
+static void take_closed(struct operator_context *context, struct window *window, struct window_out *out,
+                        const struct due *due)
+{
+    uint32_t i = panes_below(&window->panes, due->slot, due->start), count = panes_count(due->slot);
+    do {
+        window_session_give(context, window, out, due->slot, i);
+    } while (window->mode == EMIT_FINAL && ++i < count);
+}
+
+/* The session is to be looked at later. */
+static void arm_again(struct window *window, const struct due *due)
 {
     uint32_t i = panes_below(&window->panes, due->slot, due->start);
-    struct window_facts *facts = facts_at(window, due->slot, i);
-    int64_t closed_at = window_session_closed_at(window, facts);
+    panes_move(&window->panes, due->slot, i, due->start); /* marks the entry as changed */
+    arm(window, due->slot->key, due->hash, facts_at(window, due->slot, i), due->time);
+}
+
+void window_sessions_arm(struct window *window, struct keyed_slot *slot, int64_t watermark)
+{
+    for (uint32_t i = 0; i < panes_count(slot); i++) {
+        int64_t at = window_session_closed_at(window, facts_at(window, slot, i));
+        if (at >= watermark && facts_at(window, slot, i)->armed < watermark)
+            arm_again(window, &(struct due){.time = at,
+                                            .hash = key_hash(slot->key),
+                                            .slot = slot,
+                                            .start = panes_index(&window->panes, slot, i)});
+    }
+}
+
+/* The time that a session waited for has come, where results change. watermark: the new one. */
+static void take_changed(struct operator_context *context, struct window *window, struct window_out *out,
+                         const struct due *due, struct keyed_slot *shown, int64_t watermark)
+{
+    uint32_t i = panes_below(&window->panes, due->slot, due->start);
+    int64_t closed_at = window_session_closed_at(window, facts_at(window, due->slot, i));
     if (window_gives_at_end(window))
         window_shown_compare(context, window, out, due->slot, shown, watermark, due->time);
     if (closed_at >= watermark) {
-        arm(window, due->slot->key, due->hash, facts, closed_at);
+        struct due later = *due;
+        later.time = closed_at;
+        arm_again(window, &later);
         return;
     }
-    if (!window->has_changes)
-        give(context, window, out, due, facts);
     panes_remove(&window->panes, due->slot, i);
-    if (window->has_changes)
-        window_shown_forget(window, due->slot, shown);
+    window_shown_forget(window, due->slot, shown);
 }
 
-/* At most BATCH_ROWS timers, in order. A session that is to be looked at later gets another timer where that
- * is not below the watermark, or where timers before it were not popped yet: no more come where there are
- * fewer than BATCH_ROWS. */
-static void take_timers(struct operator_context *context, struct window *window,
-                        const struct time_record *records, uint32_t count, int64_t watermark)
+/* At most BATCH_ROWS timers that came together, and what to do about them. */
+struct timers {
+    struct time_record records[BATCH_ROWS];
+    struct due dues[DUES_OF_TIMER * BATCH_ROWS];
+    uint32_t count, due_count;
+    /* Keys whose sessions gave their rows at the last time and hash: another timer of theirs has nothing to
+     * say. */
+    struct due last;
+    struct key given[GIVEN_MAX];
+    uint32_t given_count;
+};
+
+static bool was_given(const struct timers *timers, const struct time_record *record)
+{
+    for (uint32_t i = 0; i < timers->given_count; i++)
+        if (timers->last.time == record->time_us && timers->last.hash == record->hash &&
+            key_equal(timers->given[i], record->key))
+            return true;
+    return false;
+}
+
+/* Which sessions are due, in order, each once. The slots are in a bracket. */
+static void find_dues(const struct operator_context *context, struct window *window, struct timers *timers)
+{
+    struct due *dues = timers->dues;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < timers->count; i++) {
+        const struct time_record *record = &timers->records[i];
+        if (was_given(timers, record))
+            continue;
+        uint32_t found = find_due(context, window, window->look->slots[i], record, &dues[count]);
+        for (; found > 0; found--)
+            dues[count++].record = i;
+    }
+    if (count > 1)
+        qsort(dues, count, sizeof *dues, compare_due);
+    timers->due_count = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (i == 0 || compare_due(&dues[i - 1], &dues[i]) != 0)
+            dues[timers->due_count++] = dues[i];
+}
+
+/* Whether the session's row may come now: all timers up to that time and hash have. `given` takes note of the
+ * last ones; where it is full, the session has another timer. */
+static bool is_its_turn(struct timers *timers, const struct due *due)
+{
+    const struct due *last = &timers->last;
+    if (due->time != last->time || due->hash != last->hash)
+        return due->time < last->time || (due->time == last->time && due->hash < last->hash);
+    if (timers->given_count == GIVEN_MAX)
+        return false;
+    timers->given[timers->given_count++] = due->slot->key;
+    return true;
+}
+
+/* A session that is to be looked at later gets another timer where that is not below the watermark, or where
+ * timers before it were not popped yet: no more come where there are fewer than BATCH_ROWS. */
+static void take_timers(struct operator_context *context, struct window *window, struct timers *timers,
+                        int64_t watermark)
 {
     struct window_look *look = window->look;
-    struct due *dues = arena_alloc(context->scratch, count * sizeof *dues);
-    struct due last = {.time = watermark - 1, .hash = UINT64_MAX};
-    if (count == BATCH_ROWS)
-        last = (struct due){.time = records[count - 1].time_us, .hash = records[count - 1].hash};
     struct window_out out = {0};
-    uint32_t due_count = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        look->keys[i] = records[i].key;
-        look->hashes[i] = records[i].hash;
+    for (uint32_t i = 0; i < timers->count; i++) {
+        look->keys[i] = timers->records[i].key;
+        look->hashes[i] = timers->records[i].hash;
     }
-    keyed_look(window->table, look->keys, look->hashes, count, look->slots);
+    keyed_look(window->table, look->keys, look->hashes, timers->count, look->slots);
     if (window->has_changes)
-        keyed_begin(window->shown, look->keys, look->hashes, count, look->shown);
-    for (uint32_t i = 0; i < count; i++)
-        if (find_due(window, look->slots[i], &records[i], &dues[due_count]))
-            dues[due_count++].record = i;
-    if (due_count > 1)
-        qsort(dues, due_count, sizeof *dues, compare_due);
-    for (uint32_t i = 0; i < due_count; i++) {
-        struct due *due = &dues[i];
-        if (due->time < last.time || (due->time == last.time && due->hash <= last.hash))
-            take_due(context, window, &out, due, window->has_changes ? look->shown[due->record] : NULL,
-                     watermark);
+        keyed_begin(window->shown, look->keys, look->hashes, timers->count, look->shown);
+    find_dues(context, window, timers);
+    const struct time_record *end = &timers->records[timers->count - 1];
+    struct due last = {.time = watermark}; /* nothing that is due is there */
+    if (timers->count == BATCH_ROWS)
+        last = (struct due){.time = end->time_us, .hash = end->hash};
+    if (last.time != timers->last.time || last.hash != timers->last.hash)
+        timers->given_count = 0;
+    timers->last = last;
+    for (uint32_t i = 0; i < timers->due_count; i++) {
+        struct due *due = &timers->dues[i];
+        if (!is_its_turn(timers, due))
+            arm_again(window, due);
+        else if (window->has_changes)
+            take_changed(context, window, &out, due, look->shown[due->record], watermark);
         else
-            arm(window, due->slot->key, due->hash,
-                facts_at(window, due->slot, panes_below(&window->panes, due->slot, due->start)), due->time);
+            take_closed(context, window, &out, due);
     }
     if (window->has_changes)
         keyed_end(window->shown);
@@ -190,15 +308,17 @@ static void take_timers(struct operator_context *context, struct window *window,
 
 static void take_all_timers(struct operator_context *context, struct window *window, int64_t watermark)
 {
-    struct time_record *records = arena_alloc(context->scratch, BATCH_ROWS * sizeof *records);
-    uint32_t count;
+    struct timers *timers = arena_alloc(context->scratch, sizeof *timers);
+    timers->last = (struct due){.time = TIME_MIN};
+    timers->given_count = 0;
     do {
-        count = 0;
-        while (count < BATCH_ROWS && time_queue_pop(window->timers, watermark, &records[count]))
-            count++;
-        if (count > 0)
-            take_timers(context, window, records, count, watermark);
-    } while (count == BATCH_ROWS);
+        timers->count = 0;
+        while (timers->count < BATCH_ROWS &&
+               time_queue_pop(window->timers, watermark, &timers->records[timers->count]))
+            timers->count++;
+        if (timers->count > 0)
+            take_timers(context, window, timers, watermark);
+    } while (timers->count == BATCH_ROWS);
 }
 
 /* --- Changes --- */
@@ -278,7 +398,10 @@ void window_sessions_advance(struct operator_context *context, struct window *wi
 {
     if (window->touches_count > 0)
         give_changes(context, window);
-    take_all_timers(context, window, watermark);
+    if (window_closing_is_worth(window, watermark))
+        window_closing_give(context, window, watermark);
+    else
+        take_all_timers(context, window, watermark);
     if (window_fires(window, context->watermark, watermark))
         give_early(context, window);
 }

@@ -1,10 +1,10 @@
 /* Checkpoint storage (design, section 8).
  *
- *     DIR/LOCK                            pid and host of the process that uses it
- *     DIR/gen-000007/GENERATION           run id, parent checkpoint, what it began from: one generation a
- * start DIR/gen-000007/db/                  the database's working directory; never restored from
- *     DIR/gen-000007/ckpt-000000000042/   MANIFEST, state.bin, order.log, db/ (hard links; in a base: copies)
- *     DIR/gen-000007/order-000000000041   order.log of a checkpoint that pruning removed
+ *     DIR/LOCK                            pid, host and a token of the process that uses it
+ * (checkpoint_lock.c) DIR/gen-000007/GENERATION           run id, parent checkpoint, what it began from: one
+ * generation a start DIR/gen-000007/db/                  the database's working directory; never restored
+ * from DIR/gen-000007/ckpt-000000000042/   MANIFEST, state.bin, order.log, db/ (hard links; in a base:
+ * copies) DIR/gen-000007/order-000000000041   order.log of a checkpoint that pruning removed
  *     DIR/gen-000007/redo-000001          order log of what this generation executes again
  *     DIR/tables/                         what operators keep beside (core/operator_history.h); nothing of it
  * here
@@ -39,11 +39,12 @@
 #include "core/snapshot.h"
 
 enum {
-    CHECKPOINT_FORMAT = 5,
+    CHECKPOINT_FORMAT = 8,
     CHECKPOINT_CHUNK_BYTES = 1 << 20,
     CHECKPOINT_CHAIN_MAX = 10, /* checkpoints in a chain */
     CHECKPOINT_LOOSE_MAX = 8192,
-    CHECKPOINT_LOOSE_BYTES = 256 << 20
+    CHECKPOINT_LOOSE_BYTES = 256 << 20,
+    CHECKPOINT_HOLDER_BYTES = 320,
 };
 
 struct checkpoint_id {
@@ -98,6 +99,14 @@ struct checkpoint_dir;
 struct checkpoint_dir *checkpoint_dir_open(const struct checkpoint_dir_options *options,
                                            struct diag_list *diags);
 void checkpoint_dir_close(struct checkpoint_dir *dir); /* NULL is allowed; gives the lock back */
+/* Whether this process still holds the directory: 0; ESTALE: another process has taken it over, or its LOCK
+ * is gone, and nothing that is written from now on counts; another errno: that cannot be told now. For each
+ * step that others can see. Any thread. */
+int checkpoint_dir_check(const struct checkpoint_dir *dir);
+/* Who holds it now, for people: "pid 4711 on mill-3". Any thread. */
+void checkpoint_dir_holder(const struct checkpoint_dir *dir, char holder[CHECKPOINT_HOLDER_BYTES]);
+/* Who held it when this process took it over; NULL: nobody did. */
+const char *checkpoint_dir_taken_from(const struct checkpoint_dir *dir);
 /* Whether there is no generation yet. */
 bool checkpoint_dir_is_empty(const struct checkpoint_dir *dir);
 
@@ -151,6 +160,9 @@ uint64_t checkpoint_redo_next(const struct checkpoint_dir *dir);
 void checkpoint_order_paths(struct checkpoint_dir *dir, uint64_t number, struct arena *arena,
                             const char ***paths, uint32_t *count, uint64_t *oldest, struct run_id *run,
                             struct diag_list *diags);
+/* The number behind all that the order logs in the directory tell of, whether or not their checkpoints are
+ * whole; UINT64_MAX: there are none. */
+uint64_t checkpoint_order_next(const struct checkpoint_dir *dir);
 /* A checkpoint before this number was published: once it is beyond the last segment, they go. */
 void checkpoint_redo_passed(struct checkpoint_dir *dir, uint64_t number);
 
@@ -166,6 +178,8 @@ LEAT_CHECKED bool checkpoint_start_from(struct checkpoint_dir *dir, const struct
                                         const struct run_id *run, struct diag_list *diags);
 const char *checkpoint_database_path(const struct checkpoint_dir *dir);
 struct run_id checkpoint_run(const struct checkpoint_dir *dir);
+/* Of the newest generation that is there, not this process's; false: there is none, or it cannot be read. */
+bool checkpoint_newest_run(const struct checkpoint_dir *dir, struct run_id *run);
 uint32_t checkpoint_generation(const struct checkpoint_dir *dir);
 /* Whether a generation that is still there was of that run. */
 bool checkpoint_had_run(const struct checkpoint_dir *dir, const struct run_id *run);

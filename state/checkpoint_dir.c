@@ -7,13 +7,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
-#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-enum { HOST_BYTES = 256, LOCK_TEXT_BYTES = 512 };
 
 void path_generation(const struct checkpoint_dir *dir, uint32_t generation, char *path)
 {
@@ -38,53 +36,7 @@ bool checkpoint_id_parse(struct str text, struct checkpoint_id *id)
     return true;
 }
 
-/* --- The lock --- */
-
-static bool refuse_locked(const struct checkpoint_dir_options *options, const char *holder,
-                          struct diag_list *diags)
-{
-    struct diag *diag =
-        diag_error(diags, DIAG_E0706, (struct span){0, 0}, "%s is used by another process: %s", options->path,
-                   holder[0] == '\0' ? "(unknown)" : holder);
-    diag_hint(diags, diag, "stop that process; if it is gone for good, `--take-over` goes on without it");
-    return false;
-}
-
-/* flock is given back by the kernel when a process dies; on a shared disk, where it may not reach the other
- * machine, the name of the host decides. */
-static bool take_lock(struct checkpoint_dir *dir, const struct checkpoint_dir_options *options,
-                      struct diag_list *diags)
-{
-    char path[PATH_BYTES], holder[LOCK_TEXT_BYTES] = "", host[HOST_BYTES] = "", own[LOCK_TEXT_BYTES];
-    snprintf(path, sizeof path, "%s/LOCK", dir->path);
-    gethostname(host, sizeof host - 1);
-    int length = snprintf(own, sizeof own, "pid %d on %s", (int)getpid(), host);
-    dir->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (dir->lock_fd < 0) {
-        struct diag *diag =
-            diag_error(diags, DIAG_E0701, (struct span){0, 0}, "%s cannot be locked", dir->path);
-        diag_errno(diags, diag, errno);
-        return false;
-    }
-    bool is_held = !os_lock(dir->lock_fd);
-    ssize_t got = pread(dir->lock_fd, holder, sizeof holder - 1, 0);
-    holder[MAX(got, 0)] = '\0';
-    const char *on = strstr(holder, " on ");
-    bool is_elsewhere = on != NULL && strcmp(on + 4, host) != 0;
-    if ((is_held || is_elsewhere) && !options->take_over)
-        return refuse_locked(options, holder, diags);
-    if (is_held) {
-        /* The holder keeps the old inode's lock; whoever comes next finds ours. */
-        close(dir->lock_fd);
-        unlink(path);
-        dir->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-        if (dir->lock_fd < 0 || flock(dir->lock_fd, LOCK_EX | LOCK_NB) != 0)
-            return refuse_locked(options, "(another process took it at the same time)", diags);
-    }
-    if (ftruncate(dir->lock_fd, 0) != 0 || pwrite(dir->lock_fd, own, (size_t)length, 0) != length)
-        return refuse_locked(options, "(its LOCK file cannot be written)", diags);
-    return true;
-}
+/* --- The directory --- */
 
 /* Only LOCK, generations and what operators keep beside them (tables) may lie there: a mistyped path must not
  * be filled or pruned. */
@@ -95,6 +47,7 @@ static bool check_entries(const struct checkpoint_dir *dir, struct diag_list *di
         struct diag *diag =
             diag_error(diags, DIAG_E0701, (struct span){0, 0}, "%s cannot be read", dir->path);
         diag_errno(diags, diag, errno);
+        diag_hint(diags, diag, "see that this user may read it");
         return false;
     }
     bool is_good = true;
@@ -144,12 +97,10 @@ struct checkpoint_dir *checkpoint_dir_open(const struct checkpoint_dir_options *
         struct diag *diag =
             diag_error(diags, DIAG_E0701, (struct span){0, 0}, "%s cannot be made", options->path);
         diag_errno(diags, diag, error);
+        diag_hint(diags, diag, "see that this user may write there, or name another `dir:`");
     }
     if (error != 0 || !check_entries(dir, diags) ||
-        (!options->read_only && !take_lock(dir, options, diags))) {
-        if (dir->lock_fd >= 0)
-            close(dir->lock_fd);
-        dir->lock_fd = -1;
+        (!options->read_only && !checkpoint_lock(dir, options->take_over, diags))) {
         checkpoint_dir_close(dir);
         return NULL;
     }
@@ -160,12 +111,7 @@ void checkpoint_dir_close(struct checkpoint_dir *dir)
 {
     if (dir == NULL)
         return;
-    if (dir->lock_fd >= 0) {
-        /* An empty file: nobody holds it, on any host. */
-        if (ftruncate(dir->lock_fd, 0) == 0)
-            flock(dir->lock_fd, LOCK_UN);
-        close(dir->lock_fd);
-    }
+    checkpoint_unlock(dir);
     for (uint32_t i = 0; i < dir->known_count; i++) {
         free(dir->known[i].name);
         free(dir->known[i].digests);
@@ -389,7 +335,7 @@ struct checkpoint_id *ids_walk(const struct checkpoint_dir *dir, uint32_t *count
 
 static int write_generation_file(const char *directory, const struct generation *generation)
 {
-    char path[PATH_BYTES + 32];
+    char path[PATH_BYTES + 96];
     struct byte_buffer text = {0};
     generation_encode(generation, &text);
     snprintf(path, sizeof path, "%s/GENERATION", directory);
@@ -412,25 +358,56 @@ static bool new_run(struct run_id *run, struct diag_list *diags)
     return false;
 }
 
-/* All but its number is set. */
-static bool start_generation(struct checkpoint_dir *dir, struct generation generation,
-                             struct diag_list *diags)
+/* What others began and did not finish goes: a process that slept before its rename finds nothing to rename.
+ */
+static int sweep_beginnings(const struct checkpoint_dir *dir)
 {
-    leat_assert(!dir->is_read_only && dir->generation.generation == 0);
-    uint32_t count;
-    uint32_t *generations = generations_list(dir, &count);
-    generation.generation = count == 0 ? 1 : generations[0] + 1;
-    free(generations);
-    char path[PATH_BYTES], temporary[PATH_BYTES + 8];
-    path_generation(dir, generation.generation, path);
-    snprintf(temporary, sizeof temporary, "%s.tmp", path);
+    char path[PATH_BYTES + NAME_MAX + 2];
+    DIR *stream = opendir(dir->path);
+    int error = stream == NULL ? errno : 0;
+    for (struct dirent *entry; error == 0 && (entry = readdir(stream)) != NULL;) {
+        const char *suffix = strchr(entry->d_name, '.');
+        bool is_beginning =
+            strncmp(entry->d_name, "gen-", 4) == 0 && suffix != NULL && strncmp(suffix, ".tmp", 4) == 0;
+        bool is_lock = strncmp(entry->d_name, ".LOCK-", 6) == 0;
+        snprintf(path, sizeof path, "%s/%s", dir->path, entry->d_name);
+        if (is_beginning || is_lock)
+            error = os_remove_tree(path);
+    }
+    if (stream != NULL)
+        closedir(stream);
+    return error;
+}
+
+/* Makes the generation's directory, with a name that nobody else gives, and its files. */
+static int make_generation(struct checkpoint_dir *dir, const struct generation *generation, const char *path,
+                           char temporary[PATH_BYTES + 64])
+{
+    snprintf(temporary, PATH_BYTES + 64, "%s.tmp-%.32s", path, strchr(dir->lock_text, '\n') + 1);
     int error = os_remove_tree(temporary);
     if (error == 0)
         error = os_mkdirs(temporary);
     if (error == 0)
         error = redo_link(dir, temporary, path);
+    return error == 0 ? write_generation_file(temporary, generation) : error;
+}
+
+/* All but its number is set. */
+static bool start_generation(struct checkpoint_dir *dir, struct generation generation,
+                             struct diag_list *diags)
+{
+    leat_assert(!dir->is_read_only && dir->generation.generation == 0);
+    char path[PATH_BYTES], temporary[PATH_BYTES + 64];
+    uint32_t count;
+    uint32_t *generations = generations_list(dir, &count);
+    generation.generation = count == 0 ? 1 : generations[0] + 1;
+    free(generations);
+    path_generation(dir, generation.generation, path);
+    int error = sweep_beginnings(dir);
     if (error == 0)
-        error = write_generation_file(temporary, &generation);
+        error = make_generation(dir, &generation, path, temporary);
+    if (error == 0)
+        error = checkpoint_dir_check(dir);
     if (error == 0)
         error = os_rename(temporary, path, "ckpt.rename");
     if (error == 0)
@@ -526,6 +503,19 @@ const char *checkpoint_database_path(const struct checkpoint_dir *dir)
 uint32_t checkpoint_generation(const struct checkpoint_dir *dir)
 {
     return dir->generation.generation;
+}
+
+bool checkpoint_newest_run(const struct checkpoint_dir *dir, struct run_id *run)
+{
+    uint32_t count;
+    uint32_t *generations = generations_list(dir, &count);
+    struct generation generation;
+    const char *why;
+    bool is_there = count > 0 && generation_read(dir, generations[0], &generation, &why) == DECODE_GOOD;
+    if (is_there)
+        *run = generation.run;
+    free(generations);
+    return is_there;
 }
 
 bool checkpoint_had_run(const struct checkpoint_dir *dir, const struct run_id *run)

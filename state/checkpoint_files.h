@@ -83,10 +83,12 @@ struct checkpoint_dir {
     struct str fingerprint, profile;
     struct checkpoint_keep keep;
     bool is_read_only;
-    int lock_fd;
-    struct generation generation; /* of this process; generation 0: not started */
-    struct checkpoint_id last;    /* published by this process */
-    uint32_t chain;               /* checkpoints in its chain */
+    int lock_fd;                              /* -1: none */
+    char *lock_text;                          /* what the LOCK of this process says; malloc'd */
+    char taken_from[CHECKPOINT_HOLDER_BYTES]; /* who held it before --take-over; empty: nobody */
+    struct generation generation;             /* of this process; generation 0: not started */
+    struct checkpoint_id last;                /* published by this process */
+    uint32_t chain;                           /* checkpoints in its chain */
     uint64_t base_bytes, delta_bytes;
     struct known_digest *known; /* of the database's files in the last checkpoint */
     uint32_t known_count;
@@ -101,6 +103,10 @@ struct checkpoint {
     struct manifest chain[CHECKPOINT_CHAIN_MAX]; /* base first */
     uint32_t count;
 };
+
+/* checkpoint_lock.c. Takes the lock; false + E0701, E0706. Then gives it back, and frees what it took. */
+LEAT_CHECKED bool checkpoint_lock(struct checkpoint_dir *dir, bool take_over, struct diag_list *diags);
+void checkpoint_unlock(struct checkpoint_dir *dir);
 
 /* PATH_BYTES each. */
 void path_generation(const struct checkpoint_dir *dir, uint32_t generation, char *path);

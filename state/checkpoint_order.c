@@ -122,7 +122,9 @@ int order_prune(const struct checkpoint_dir *dir, struct checkpoint_id oldest_ke
         if (is_needed && is_counted(spans, spans_count, ids[i]) && bytes <= CHECKPOINT_LOOSE_BYTES &&
             kept <= CHECKPOINT_LOOSE_MAX)
             continue;
-        error = unlink(path) == 0 ? 0 : errno;
+        error = checkpoint_dir_check(dir);
+        if (error == 0 && unlink(path) != 0 && errno != ENOENT)
+            error = errno;
     }
     free(spans);
     free(ids);
@@ -261,6 +263,23 @@ void checkpoint_order_paths(struct checkpoint_dir *dir, uint64_t number, struct 
         free(found.items[i].path);
     }
     free(found.items);
+}
+
+uint64_t checkpoint_order_next(const struct checkpoint_dir *dir)
+{
+    struct candidates found = {0};
+    uint32_t spans_count;
+    struct generation_span *spans = spans_walk(dir, &spans_count);
+    uint64_t next = 0;
+    for (uint32_t i = 0; i < spans_count; i++)
+        add_generation(dir, &found, &spans[i], i == 0, 0);
+    for (uint32_t i = 0; i < found.count; i++) {
+        next = MAX(next, found.items[i].next);
+        free(found.items[i].path);
+    }
+    free(found.items);
+    free(spans);
+    return next == 0 ? UINT64_MAX : next;
 }
 
 int redo_link(struct checkpoint_dir *dir, const char *temporary, const char *generation)

@@ -4,6 +4,7 @@
 #include "core/os.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 
@@ -24,14 +25,23 @@ static struct entry *find_entry(struct entry *entries, uint32_t count, struct ch
     return NULL;
 }
 
+/* Whether no newer one is of its hour or day. Times need not fall along the entries: the wall clock may have
+ * been set. */
+static bool is_newest_of_period(const struct entry *entries, uint32_t at, int64_t period_us)
+{
+    for (uint32_t i = 0; i < at; i++)
+        if (entries[i].is_good && entries[i].created_us / period_us == entries[at].created_us / period_us)
+            return false;
+    return true;
+}
+
 /* The newest of each of the newest `periods` hours or days. */
 static void keep_periods(struct entry *entries, uint32_t count, int64_t period_us, int64_t periods)
 {
-    int64_t last = INT64_MAX, kept = 0;
+    int64_t kept = 0;
     for (uint32_t i = 0; i < count && kept < periods; i++) {
-        if (!entries[i].is_good || entries[i].created_us / period_us == last)
+        if (!entries[i].is_good || !is_newest_of_period(entries, i, period_us))
             continue;
-        last = entries[i].created_us / period_us;
         entries[i].is_kept = true;
         kept++;
     }
@@ -108,8 +118,13 @@ static int remove_checkpoint(const struct checkpoint_dir *dir, struct checkpoint
     char path[PATH_BYTES], gone[PATH_BYTES + 8];
     path_checkpoint(dir, id, path);
     snprintf(gone, sizeof gone, "%s.tmp", path);
-    int error = os_rename(path, gone, "ckpt.prune");
-    return error == 0 ? os_remove_tree(gone) : error;
+    int error = checkpoint_dir_check(dir);
+    if (error == 0)
+        error = os_rename(path, gone, "ckpt.prune");
+    if (error == 0) /* what is no longer whole must not have its name back after a power cut */
+        error = os_fsync_parent(gone, NULL);
+    /* A process that was replaced in this very moment may have removed it. */
+    return error == 0 ? os_remove_tree(gone) : error == ENOENT ? 0 : error;
 }
 
 /* Leftovers of earlier lives: "*.tmp" in the generation, and its database's working directory. */
@@ -126,7 +141,9 @@ static int sweep_generation(const struct checkpoint_dir *dir, uint32_t generatio
         if (!is_leftover)
             continue;
         snprintf(child, sizeof child, "%s/%s", path, item->d_name);
-        error = os_remove_tree(child);
+        error = checkpoint_dir_check(dir);
+        if (error == 0)
+            error = os_remove_tree(child);
     }
     if (stream != NULL)
         closedir(stream);
@@ -174,6 +191,9 @@ bool checkpoint_prune(struct checkpoint_dir *dir, const struct checkpoint_keep *
         bool is_own = generations[i] == dir->generation.generation;
         bool is_newest = i == 0; /* its GENERATION says which parents count */
         path_generation(dir, generations[i], path);
+        error = checkpoint_dir_check(dir);
+        if (error != 0)
+            break;
         if (!is_own && !is_newest && !has_kept(entries, count, generations[i]) &&
             !order_has_loose(dir, generations[i]))
             error = os_remove_tree(path);

@@ -304,12 +304,59 @@ static void warn_of_generations(const struct checkpoint_dir *dir, struct diag_li
     free(generations);
 }
 
+/* 0, or why the file or directory cannot be opened; one that is not there is no obstacle. */
+static int opens(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : errno;
+    close(fd);
+    return 0;
+}
+
+/* What this process may not open (rights, too few descriptors) is not damaged: without a look at it nobody
+ * knows which checkpoint is the newest, and to begin anew would be wrong. */
+static bool may_be_read(const struct checkpoint_dir *dir, struct diag_list *diags)
+{
+    uint32_t generations_count, count = 0;
+    uint32_t *generations = generations_list(dir, &generations_count);
+    char path[PATH_BYTES];
+    int error = 0;
+    for (uint32_t i = 0; i < generations_count && error == 0; i++) {
+        path_generation(dir, generations[i], path);
+        error = opens(path);
+        if (error != 0)
+            break;
+        strcat(path, "/GENERATION");
+        error = opens(path);
+    }
+    struct checkpoint_id *ids = error == 0 ? ids_walk(dir, &count) : NULL;
+    for (uint32_t i = 0; i < count && error == 0; i++) {
+        path_checkpoint(dir, ids[i], path);
+        strcat(path, "/MANIFEST");
+        error = opens(path);
+    }
+    free(ids);
+    free(generations);
+    if (error == 0)
+        return true;
+    struct diag *diag = diag_error(diags, DIAG_E0701, (struct span){0, 0}, "`%s` cannot be opened", path);
+    diag_errno(diags, diag, error);
+    diag_hint(diags, diag,
+              error == EMFILE || error == ENFILE
+                  ? "raise the limit of open files (`ulimit -n`), then start again"
+                  : "see that this user may read all of the checkpoint directory, then start again");
+    return false;
+}
+
 enum checkpoint_found checkpoint_find(struct checkpoint_dir *dir, struct checkpoint **found,
                                       struct diag_list *diags)
 {
     uint32_t count;
-    struct checkpoint_id *ids = ids_walk(dir, &count);
     *found = NULL;
+    if (!may_be_read(dir, diags))
+        return CHECKPOINT_REFUSED;
+    struct checkpoint_id *ids = ids_walk(dir, &count);
     enum checkpoint_found outcome = count == 0 ? CHECKPOINT_NONE : CHECKPOINT_REFUSED;
     unsigned errors = diags->errors;
     warn_of_generations(dir, diags);

@@ -32,7 +32,8 @@ struct snapshot_writer {
     struct manifest_frame open; /* the last frame, still growing */
     struct deferred *deferred;
     uint32_t deferred_count;
-    bool is_streaming; /* the writer thread runs its jobs: frames are written when they are full */
+    const char *refusal; /* snapshot_refuse */
+    bool is_streaming;   /* the writer thread runs its jobs: frames are written when they are full */
 };
 
 struct checkpoint_writer {
@@ -45,11 +46,14 @@ struct checkpoint_writer {
     struct block_file state;
     int error;
     const char *error_step;
+    bool is_refused; /* error_step is why, and `error` says no more */
     struct byte_buffer frames;
     struct manifest_file *files;
     uint32_t files_count;
     uint64_t written_bytes;
 };
+
+static const char held_step[] = "another process has taken over the directory";
 
 /* --- Parts --- */
 
@@ -69,6 +73,11 @@ void snapshot_defer(struct snapshot_writer *writer, snapshot_job *write, snapsho
     writer->deferred = realloc(writer->deferred, (writer->deferred_count + 1) * sizeof *writer->deferred);
     leat_assert(writer->deferred != NULL);
     writer->deferred[writer->deferred_count++] = (struct deferred){write, done, argument};
+}
+
+void snapshot_refuse(struct snapshot_writer *writer, const char *why)
+{
+    writer->refusal = why;
 }
 
 struct snapshot_writer *checkpoint_part(struct checkpoint_writer *checkpoint, const char *name)
@@ -96,6 +105,12 @@ static void fail(struct checkpoint_writer *checkpoint, int error, const char *st
         return;
     checkpoint->error = error;
     checkpoint->error_step = step;
+}
+
+static void fail_part(struct checkpoint_writer *checkpoint, const struct snapshot_writer *part)
+{
+    checkpoint->is_refused = checkpoint->error == 0 && part->refusal != NULL;
+    fail(checkpoint, EIO, part->refusal != NULL ? part->refusal : part->name);
 }
 
 static void write_state(struct checkpoint_writer *checkpoint, const void *data, size_t bytes)
@@ -171,6 +186,8 @@ static bool report(struct checkpoint_writer *checkpoint, struct diag_list *diags
         return true;
     struct diag *diag = diag_error(diags, DIAG_E0708, (struct span){0, 0}, "checkpoint %llu failed: %s",
                                    (unsigned long long)checkpoint->info.id.epoch, checkpoint->error_step);
+    if (checkpoint->is_refused)
+        return false;
     diag_errno(diags, diag, checkpoint->error);
     diag_at(diags, diag, checkpoint->temporary, -1, -1);
     if (checkpoint->error == ENOSPC || checkpoint->error == EDQUOT)
@@ -216,12 +233,14 @@ struct checkpoint_writer *checkpoint_begin(struct checkpoint_dir *dir, uint64_t 
     pthread_mutex_init(&checkpoint->mutex, NULL);
     char path[PATH_BYTES];
     path_checkpoint(dir, checkpoint->info.id, path);
+    fail(checkpoint, checkpoint_dir_check(dir), held_step);
     checkpoint->path = strdup(path);
     bool has_paths = asprintf(&checkpoint->temporary, "%s.tmp", path) >= 0 &&
                      asprintf(&checkpoint->database, "%s.tmp/db", path) >= 0;
     leat_assert(has_paths && checkpoint->path != NULL);
     snprintf(path + strlen(path), sizeof path - strlen(path), ".tmp/state.bin");
-    fail(checkpoint, os_remove_tree(checkpoint->temporary), "removing an older attempt");
+    if (checkpoint->error == 0)
+        fail(checkpoint, os_remove_tree(checkpoint->temporary), "removing an older attempt");
     if (checkpoint->error == 0)
         fail(checkpoint, os_mkdirs(checkpoint->temporary), "making its directory");
     if (checkpoint->error == 0)
@@ -334,7 +353,7 @@ bool checkpoint_write(struct checkpoint_writer *checkpoint, bool has_database, s
         begin_streaming(part);
         for (uint32_t i = 0; i < part->deferred_count && checkpoint->error == 0; i++)
             if (part->deferred[i].write != NULL && !part->deferred[i].write(part->deferred[i].argument, part))
-                fail(checkpoint, EIO, part->name);
+                fail_part(checkpoint, part);
         close_frame(part);
     }
     if (checkpoint->error == 0)
@@ -420,6 +439,8 @@ static void make_durable(struct checkpoint_writer *checkpoint)
              "fsync of its directory");
     if (checkpoint->error == 0)
         fail(checkpoint, failpoint("ckpt.pre_rename"), "before the rename");
+    if (checkpoint->error == 0)
+        fail(checkpoint, checkpoint_dir_check(checkpoint->dir), held_step);
     if (checkpoint->error != 0)
         return;
     fail(checkpoint, os_rename(checkpoint->temporary, checkpoint->path, "ckpt.rename"), "rename");
@@ -429,8 +450,9 @@ static void make_durable(struct checkpoint_writer *checkpoint)
     if (checkpoint->error == 0)
         fail(checkpoint, os_fsync_directory(generation, "ckpt.fsync_parent"),
              "fsync of the generation's directory");
-    if (checkpoint->error != 0)
-        (void)os_rename(checkpoint->path, checkpoint->temporary, NULL); /* it does not count */
+    /* It does not count; but who has taken over meanwhile may go on from it. */
+    if (checkpoint->error != 0 && checkpoint_dir_check(checkpoint->dir) == 0)
+        (void)os_rename(checkpoint->path, checkpoint->temporary, NULL);
 }
 
 /* What the next checkpoint wants to know of this one. */

@@ -1,5 +1,7 @@
 #include "state/pages.h"
 
+#include "core/refused.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -14,7 +16,8 @@ static uint32_t pages_in(size_t bytes)
 static char *map(size_t bytes)
 {
     char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    leat_assert(memory != MAP_FAILED);
+    if (memory == MAP_FAILED)
+        refused_memory(bytes);
     return memory;
 }
 

@@ -38,6 +38,9 @@ struct state_store;
  * NULL + E0801. Control thread. */
 struct state_store *state_store_open(const char *directory, size_t memory_bytes, bool is_restored,
                                      struct diag_list *diags);
+/* No checkpoint will be taken of it: what has expired is dropped as the watermark goes on. At once after
+ * opening; control thread. */
+void state_store_set_temporary(struct state_store *store);
 void state_store_close(struct state_store *store);
 /* Why the store failed (RocksDB's text), or NULL. A failed store gives wrong answers from then on: the engine
  * stops before it publishes anything. Any thread. */
@@ -116,6 +119,9 @@ void keyed_scan_group(struct keyed_table *table, uint32_t group, keyed_visit *vi
 /* The key groups of a lane are first <= group < limit. */
 void keyed_groups(uint32_t lane, uint32_t lanes, uint32_t *first, uint32_t *limit);
 
+/* Whether entries may lie in the database alone. */
+bool keyed_may_be_stored(const struct keyed_table *table);
+
 struct keyed_stats {
     uint64_t resident, lookups, misses, loaded, evicted, dropped, saved_copies;
     size_t memory_bytes;
@@ -160,6 +166,11 @@ void time_queue_push(struct time_queue *queue, int64_t time_us, struct key key, 
                      struct str data);
 /* The first record with time_us < before, or false. Its data is valid until the next call. */
 bool time_queue_pop(struct time_queue *queue, int64_t before, struct time_record *record);
+/* How many records there are with time_us < before, and in all; about: of whole buckets, and an estimate
+ * after a restore. */
+uint64_t time_queue_count(const struct time_queue *queue, int64_t before, uint64_t *all);
+/* Forgets all records with time_us < before, as if they had been popped; at little cost. */
+void time_queue_discard(struct time_queue *queue, int64_t before);
 size_t time_queue_bytes(const struct time_queue *queue);
 bool time_queue_snapshot(struct time_queue *queue, struct snapshot_writer *writer);
 /* watermark: records before it have left already. */

@@ -4,12 +4,23 @@
 
 #include "core/os.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
-enum { FILTER_USERS_MAX = 1024, BLOOM_BITS = 10, BLOCK_BYTES = 4096, CHECKSUM_XXH3 = 4 };
+enum {
+    FILTER_USERS_MAX = 1024,
+    BLOOM_BITS = 10,
+    BLOCK_BYTES = 4096,
+    CHECKSUM_XXH3 = 4,
+    LEVEL_LEAST = 8 << 20,
+    FILE_MOST = 32 << 20,
+    FLUSHED_FILES = 12,        /* that are merged into the first level together */
+    COMPACTION_READ = 64 << 10 /* bytes */
+};
 
 /* What may be dropped below which watermark. */
 struct filter_rule {
@@ -42,6 +53,7 @@ struct state_store {
     char *_Atomic error;
     struct store_user *users;
     struct filter *rules;
+    bool is_temporary;
 };
 
 static void store_fail(struct state_store *store, const char *what, char *text)
@@ -96,11 +108,15 @@ static const char *filter_name(void *state)
     return "leat.expiry";
 }
 
+static void set_rules(struct state_store *store);
+
 static rocksdb_compactionfilter_t *filter_create(void *state, rocksdb_compactionfiltercontext_t *context)
 {
     (void)context;
     struct state_store *store = state;
     pthread_mutex_lock(&store->mutex);
+    if (store->is_temporary)
+        set_rules(store);
     size_t bytes = sizeof(struct filter) + store->rules->count * sizeof(struct filter_rule);
     struct filter *copy = malloc(bytes);
     leat_assert(copy != NULL);
@@ -139,10 +155,9 @@ void store_remove_user(struct store_user *user)
     pthread_mutex_unlock(&store->mutex);
 }
 
-/* After all barriers: for each id and kind, the lowest watermark of its instances. */
+/* For each id and kind, the lowest watermark of its instances. Under the mutex. */
 static void set_rules(struct state_store *store)
 {
-    pthread_mutex_lock(&store->mutex);
     struct filter *rules = store->rules;
     rules->count = 0;
     rules->is_complete = true;
@@ -159,7 +174,6 @@ static void set_rules(struct state_store *store)
         else
             rules->rules[i].watermark = MIN(rules->rules[i].watermark, watermark);
     }
-    pthread_mutex_unlock(&store->mutex);
 }
 
 /* --- Opening --- */
@@ -201,8 +215,17 @@ static void make_options(struct state_store *store)
     rocksdb_options_set_allow_concurrent_memtable_write(options, 0);
     rocksdb_options_set_memtable_whole_key_filtering(options, 1);
     rocksdb_options_set_memtable_prefix_bloom_size_ratio(options, 0.02);
-    rocksdb_options_set_target_file_size_base(options, 32 << 20);
-    rocksdb_options_set_max_bytes_for_level_base(options, MAX((uint64_t)write_bytes * 4, 64 << 20));
+    /* The first level is rewritten for each few write buffers: one that is many times as large as those costs
+     * as many times as much. */
+    uint64_t level_bytes = MAX((uint64_t)write_bytes * 4, LEVEL_LEAST);
+    rocksdb_options_set_max_bytes_for_level_base(options, level_bytes);
+    rocksdb_options_set_target_file_size_base(options, MIN(level_bytes / 2, FILE_MOST));
+    /* Merging a few flushed files into the first level rewrites nearly all of that level: many are merged at
+     * once. Writers are slowed down only where compactions do not keep up. */
+    rocksdb_options_set_level0_file_num_compaction_trigger(options, FLUSHED_FILES);
+    rocksdb_options_set_level0_slowdown_writes_trigger(options, 3 * FLUSHED_FILES);
+    rocksdb_options_set_level0_stop_writes_trigger(options, 4 * FLUSHED_FILES);
+    rocksdb_options_compaction_readahead_size(options, COMPACTION_READ);
     /* Tables ask for keys that are there: the last level, most of it all, needs no filter. */
     rocksdb_options_set_optimize_filters_for_hits(options, 1);
     rocksdb_options_set_max_background_jobs(options, 2);
@@ -306,6 +329,34 @@ bool store_has_database(const struct state_store *store)
     return atomic_load(&store->database) != NULL;
 }
 
+void store_failed(struct state_store *store, const char *what, int error)
+{
+    store_fail(store, what, strdup(strerror(error)));
+}
+
+int store_nameless_file(const struct state_store *store)
+{
+    char *path = NULL;
+    if (asprintf(&path, "%s.sort-XXXXXX", store->directory) < 0)
+        return -1;
+    int fd = mkostemp(path, O_CLOEXEC);
+    if (fd >= 0)
+        unlink(path);
+    free(path);
+    return fd;
+}
+
+void state_store_set_temporary(struct state_store *store)
+{
+    store->is_temporary = true;
+}
+
+void store_note_watermark(struct store_user *user, int64_t watermark)
+{
+    if (user->store->is_temporary)
+        __atomic_store_n(&user->barrier_watermark, watermark, __ATOMIC_RELEASE);
+}
+
 bool store_can_write(const struct store_user *user)
 {
     const struct state_store *store = user->store;
@@ -343,7 +394,9 @@ bool state_store_checkpoint(struct state_store *store, const char *path, bool *h
     if (error != 0) {
         text = strdup(strerror(error));
     } else if (database != NULL) {
-        set_rules(store);
+        pthread_mutex_lock(&store->mutex);
+        set_rules(store); /* all barriers have passed */
+        pthread_mutex_unlock(&store->mutex);
         rocksdb_checkpoint_t *checkpoint = rocksdb_checkpoint_object_create(database, &text);
         if (text == NULL)
             rocksdb_checkpoint_create(checkpoint, path, 0, &text);
@@ -437,6 +490,19 @@ bool store_scan(struct state_store *store, struct str first, struct str limit, s
     if (text != NULL)
         store_fail(store, "scanning state", text);
     return text == NULL;
+}
+
+uint64_t store_bytes(struct state_store *store, struct str first, struct str limit)
+{
+    uint64_t bytes = 0;
+    char *text = NULL;
+    if (!store_has_database(store))
+        return 0;
+    rocksdb_approximate_sizes(atomic_load(&store->database), 1, &first.data, &first.length, &limit.data,
+                              &limit.length, &bytes, &text);
+    bool is_good = text == NULL;
+    free(text); /* an estimate that cannot be had is none */
+    return is_good ? bytes : 0;
 }
 
 #ifdef __SANITIZE_THREAD__

@@ -24,7 +24,7 @@ struct store_user {
     uint8_t kind;
     bool has_table; /* it has one of the values that stand where others have the key group */
     uint32_t table;
-    int64_t barrier_watermark; /* at the last barrier; atomic */
+    int64_t barrier_watermark; /* at the last barrier; of a temporary store, now; atomic */
     uint64_t held_at;          /* state_store's releases when it was held; UINT64_MAX: never */
     struct store_user *next;
 };
@@ -39,8 +39,14 @@ bool store_can_write(const struct store_user *user);
 bool store_has_directory(const struct state_store *store);
 /* Whether there is a database to read from. */
 bool store_has_database(const struct state_store *store);
+/* The store has failed: `what` was done, and the system said `error`. Any thread. */
+void store_failed(struct state_store *store, const char *what, int error);
+/* A file beside the database that goes when it is closed, or -1 and errno. There must be a directory. */
+int store_nameless_file(const struct state_store *store);
 /* At the user's barrier: it writes nothing until the next state_store_checkpoint or state_store_release. */
 void store_hold(struct store_user *user);
+/* The user reads nothing any more that expires before it. */
+void store_note_watermark(struct store_user *user, int64_t watermark);
 /* Adds to (or takes from) the bytes that wait for the database. */
 void store_add_pressure(struct state_store *store, int64_t bytes);
 
@@ -60,5 +66,7 @@ LEAT_CHECKED bool store_get(struct state_store *store, uint32_t count, const cha
 typedef bool store_visit(void *argument, struct str key, struct str value);
 LEAT_CHECKED bool store_scan(struct state_store *store, struct str first, struct str limit,
                              store_visit *visit, void *argument);
+/* Bytes of the pairs with first <= key < limit, about: without what was written last. */
+uint64_t store_bytes(struct state_store *store, struct str first, struct str limit);
 
 #endif

@@ -411,6 +411,7 @@ void keyed_set_watermark(struct keyed_table *table, int64_t watermark)
 {
     leat_assert(!table->is_open);
     table->watermark = MAX(table->watermark, watermark);
+    store_note_watermark(&table->user, table->watermark);
     if (table->filter.count > 0)
         filter_expire(&table->filter, table->watermark);
 }
@@ -504,6 +505,11 @@ void keyed_groups(uint32_t lane, uint32_t lanes, uint32_t *first, uint32_t *limi
     while (group < KEY_GROUPS && key_lane(group, lanes) == lane)
         group++;
     *limit = group;
+}
+
+bool keyed_may_be_stored(const struct keyed_table *table)
+{
+    return table->may_be_stored;
 }
 
 void keyed_table_stats(const struct keyed_table *table, struct keyed_stats *stats)

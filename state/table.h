@@ -21,7 +21,7 @@
 #define SLOT_TAG_SHIFT  52
 #define SLOT_TAG        (UINT64_C(3) << SLOT_TAG_SHIFT) /* generation of the last change; 0: published */
 
-enum { TABLE_VALUE_MAX = 8 << 20, TABLE_CAPACITY_MIN = 4 };
+enum { TABLE_VALUE_MAX = 12 << 20, TABLE_CAPACITY_MIN = 4 };
 
 struct table_group {
     struct keyed_slot *slots;

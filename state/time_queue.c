@@ -18,7 +18,6 @@ struct time_queue *time_queue_new(const struct time_queue_options *options)
     queue->spill_bytes = options->budget_bytes;
     queue->batch = store_batch_new();
     queue->group_limit = KEY_GROUPS;
-    queue->refill = KEY_GROUPS;
     return queue;
 }
 
@@ -28,12 +27,20 @@ void queue_block_release(struct queue_block *block)
         free(block);
 }
 
-void queue_block_drop(struct time_queue *queue, struct queue_block *block)
+void queue_block_drop(struct time_queue *queue, struct queue_bucket *bucket, struct queue_block *block)
 {
     size_t bytes = sizeof *block + block->capacity;
+    *(block->previous == NULL ? &bucket->first : &block->previous->next) = block->next;
+    *(block->next == NULL ? &bucket->last : &block->next->previous) = block->previous;
     queue->bytes -= bytes;
     queue->loaded_bytes -= block->is_stored ? bytes : 0;
     queue_block_release(block);
+}
+
+void queue_drop_blocks(struct time_queue *queue, struct queue_bucket *bucket)
+{
+    while (bucket->first != NULL)
+        queue_block_drop(queue, bucket, bucket->first);
 }
 
 static void release_blocks(struct queue_block *block)
@@ -55,9 +62,11 @@ void time_queue_free(struct time_queue *queue)
         release_blocks(queue->buckets[i].first);
     release_blocks(queue->open.first);
     rocksdb_writebatch_destroy(queue->batch);
+    buffer_free(&queue->pack);
     free(queue->buckets_room);
     free(queue->heap);
-    free(queue->cursors);
+    free(queue->streams);
+    free(queue->sorted);
     free(queue);
 }
 
@@ -65,7 +74,7 @@ size_t time_queue_bytes(const struct time_queue *queue)
 {
     return queue->bytes + queue->heap_capacity * sizeof(struct queue_item) +
            queue->buckets_capacity * sizeof(struct queue_bucket) +
-           (queue->cursors == NULL ? 0 : KEY_GROUPS * sizeof(struct queue_cursor));
+           queue->streams_capacity * sizeof(struct queue_stream);
 }
 
 int64_t queue_bucket_index(const struct time_queue *queue, int64_t time_us)
@@ -121,7 +130,8 @@ static struct queue_block *new_block(struct time_queue *queue, struct queue_buck
     leat_assert(capacity <= UINT32_MAX);
     struct queue_block *block = malloc(sizeof *block + capacity);
     leat_assert(block != NULL);
-    *block = (struct queue_block){.references = 1, .capacity = (uint32_t)capacity, .is_stored = is_stored};
+    *block = (struct queue_block){
+        .previous = bucket->last, .references = 1, .capacity = (uint32_t)capacity, .is_stored = is_stored};
     if (bucket->last == NULL)
         bucket->first = block;
     else
@@ -223,40 +233,30 @@ void queue_enter(struct time_queue *queue, const struct queue_bucket *bucket)
     if (bucket->first == NULL)
         return;
     bucket->last->next = queue->open.first;
+    *(queue->open.first == NULL ? &queue->open.last : &queue->open.first->previous) = bucket->last;
     queue->open.first = bucket->first;
-    if (queue->open.last == NULL)
-        queue->open.last = bucket->last;
 }
 
 /* Opens the first bucket. The one before it is empty: all that is pushed into an open bucket is in it. */
 static void open_bucket(struct time_queue *queue)
 {
     struct queue_bucket bucket = queue->buckets[0];
+    queue->streams_count = 0;
     if (bucket.is_stored)
         queue_load(queue, &bucket);
     queue->buckets_count--;
     queue->buckets++;
     queue->open_until = bucket.index + 1;
     queue->open.index = bucket.index;
+    queue->open.records = bucket.records;
     queue_enter(queue, &bucket);
 }
 
-/* Gives back blocks of the open bucket whose records all left; the last one may still be appended to. */
-static void drop_empty_blocks(struct time_queue *queue)
+/* A record of the block has left; its memory goes with the block's last one. */
+static void leave_block(struct time_queue *queue, struct queue_block *block)
 {
-    struct queue_block **at = &queue->open.first;
-    struct queue_block *last = NULL;
-    while (*at != NULL) {
-        struct queue_block *block = *at;
-        if (block->alive > 0) {
-            last = block;
-            at = &block->next;
-            continue;
-        }
-        *at = block->next;
-        queue_block_drop(queue, block);
-    }
-    queue->open.last = last;
+    if (--block->alive == 0)
+        queue_block_drop(queue, &queue->open, block);
 }
 
 static bool is_record(const struct queue_record *record, int64_t time_us, uint64_t hash, uint64_t sequence)
@@ -264,34 +264,35 @@ static bool is_record(const struct queue_record *record, int64_t time_us, uint64
     return record->time_us == time_us && record->hash == hash && record->sequence == sequence;
 }
 
-/* After the record left: the next piece of its key group is due where it was the last one of its own. */
-static void note_read(struct time_queue *queue, const struct queue_record *record)
+static bool has_due_stream(const struct time_queue *queue, int64_t before)
 {
-    if (queue->cursors == NULL)
-        return;
-    uint32_t group = key_group(record->hash);
-    const struct queue_cursor *cursor = &queue->cursors[group];
-    if (cursor->has_more && is_record(record, cursor->time_us, cursor->hash, cursor->sequence))
-        queue->refill = group;
+    for (uint32_t i = 0; i < queue->streams_count; i++)
+        if (queue_is_due(queue, &queue->streams[i], before))
+            return true;
+    return false;
+}
+
+static void release_popped(struct time_queue *queue)
+{
+    if (queue->popped_block != NULL)
+        leave_block(queue, queue->popped_block);
+    queue->popped_block = NULL;
 }
 
 bool time_queue_pop(struct time_queue *queue, int64_t before, struct time_record *record)
 {
-    if (queue->popped_block != NULL && --queue->popped_block->alive == 0)
-        drop_empty_blocks(queue);
-    queue->popped_block = NULL;
+    release_popped(queue);
     for (;;) {
-        if (queue->refill != KEY_GROUPS)
-            queue_refill(queue);
+        while (has_due_stream(queue, before))
+            queue_refill(queue, before);
         if (queue->heap_count > 0 && queue->heap[0].time_us < before) {
             struct queue_item item = heap_pop(queue);
             struct queue_record *top = item.record;
             bool is_copy =
                 queue->has_last && is_record(top, queue->last_time, queue->last_hash, queue->last_sequence);
-            note_read(queue, top);
+            queue->open.records -= queue->open.records > 0;
             if (is_copy) {
-                if (--item.block->alive == 0)
-                    drop_empty_blocks(queue);
+                leave_block(queue, item.block);
                 continue;
             }
             queue->has_last = true;
@@ -308,6 +309,7 @@ bool time_queue_pop(struct time_queue *queue, int64_t before, struct time_record
             continue;
         }
         queue->gone_before = MAX(queue->gone_before, before);
+        store_note_watermark(&queue->user, queue->gone_before);
         return false;
     }
 }
@@ -322,14 +324,47 @@ void time_queue_push(struct time_queue *queue, int64_t time_us, struct key key, 
                                 .key = key,
                                 .length = (uint32_t)data.length};
     int64_t index = queue_bucket_index(queue, time_us);
+    bool is_open = index < queue->open_until;
+    struct queue_bucket *bucket = is_open ? &queue->open : queue_bucket(queue, index);
     struct queue_block *block;
-    if (index < queue->open_until) {
-        struct queue_record *record = queue_append(queue, &queue->open, &head, data.data, false, &block);
+    struct queue_record *record = queue_append(queue, bucket, &head, data.data, false, &block);
+    bucket->records++;
+    if (is_open) {
         block->alive++;
         heap_push(queue, (struct queue_item){time_us, hash, record, block});
-    } else {
-        queue_append(queue, queue_bucket(queue, index), &head, data.data, false, &block);
     }
     if (queue->bytes > queue->spill_bytes)
         queue_spill(queue);
+}
+
+uint64_t time_queue_count(const struct time_queue *queue, int64_t before, uint64_t *all)
+{
+    int64_t last = queue_bucket_index(queue, before);
+    uint64_t count = queue->open_until <= last + 1 ? queue->open.records : 0;
+    *all = queue->open.records;
+    for (uint32_t i = 0; i < queue->buckets_count; i++) {
+        *all += queue->buckets[i].records;
+        count += queue->buckets[i].index <= last ? queue->buckets[i].records : 0;
+    }
+    return count;
+}
+
+/* Buckets that end before go as a whole, unread; where `before` is in one, its records come up. */
+void time_queue_discard(struct time_queue *queue, int64_t before)
+{
+    int64_t limit = before == TIME_MAX ? INT64_MAX : queue_bucket_index(queue, before);
+    struct time_record record;
+    release_popped(queue);
+    if (queue->open_until <= limit) {
+        queue_drop_blocks(queue, &queue->open);
+        queue->heap_count = queue->streams_count = 0;
+        queue->open.records = 0;
+    }
+    while (queue->buckets_count > 0 && queue->buckets[0].index < limit) {
+        queue_drop_blocks(queue, &queue->buckets[0]);
+        queue->buckets++;
+        queue->buckets_count--;
+    }
+    while (time_queue_pop(queue, before, &record))
+        ;
 }

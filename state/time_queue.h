@@ -4,13 +4,19 @@
  * a checkpoint's writer can read them while the lane goes on. A bucket of time is a list of blocks; the
  * bucket that has come up is opened: its records go into a heap.
  *
- * What the database has of the open bucket is read in pieces, for each key group on its own, in the order in
- * which records leave. The heap holds the first records of each group; when the last one of those leaves, the
- * group's next piece is read. So whatever is first in the heap is first of all. */
+ * What the database has of a bucket lies there in streams: one for each lane that ever wrote to it, in the
+ * order in which records leave. Mostly there is one; after a start at another number of lanes there may be
+ * several, and a lane reads those that may have records of its key groups. A stream is read in pieces, pack
+ * after pack, by their first records. A pack that was not read begins no earlier than the last one that was;
+ * when the heap's first record is beyond that one's beginning, the next piece is read. So whatever leaves the
+ * heap is first of all. */
 #ifndef LEAT_STATE_TIME_QUEUE_H
 #define LEAT_STATE_TIME_QUEUE_H
 
+#include "core/buffer.h"
 #include "state/store.h"
+
+enum { QUEUE_POSITION_BYTES = 8 + 8 + 8 + 8 }; /* of a pack, within its stream */
 
 struct queue_record {
     int64_t time_us;
@@ -23,7 +29,7 @@ struct queue_record {
 };
 
 struct queue_block {
-    struct queue_block *next;
+    struct queue_block *next, *previous;
     uint32_t references; /* atomic */
     uint32_t capacity, length;
     uint32_t clean; /* atomic: bytes that are in a published checkpoint */
@@ -35,14 +41,17 @@ struct queue_block {
 struct queue_bucket {
     int64_t index; /* of the time: floor(time / bucket_us) */
     struct queue_block *first, *last;
+    uint64_t records;     /* wherever they are; about, after a restore */
     bool is_stored;       /* the database has records of it */
     uint32_t block_bytes; /* of the first block; 0: the usual */
 };
 
-/* How far a key group of the open bucket was read. */
-struct queue_cursor {
-    int64_t time_us; /* of the last record that was */
+/* A stream of the open bucket, and how far it was read. */
+struct queue_stream {
+    uint32_t first, limit; /* the key groups of the lane that wrote it */
+    int64_t time_us;       /* of the first record of the last pack that was read */
     uint64_t hash, sequence;
+    char position[QUEUE_POSITION_BYTES]; /* of that pack */
     bool has_more;
 };
 
@@ -62,13 +71,12 @@ struct time_queue {
     uint32_t buckets_capacity; /* of buckets_room */
     struct queue_item *heap;
     uint32_t heap_count, heap_capacity;
-    struct queue_bucket open;     /* blocks of the open bucket and of late pushes */
-    int64_t open_until;           /* index: buckets below are open or gone */
-    struct queue_cursor *cursors; /* of each key group; NULL: no bucket was too large yet */
-    uint32_t refill;              /* the key group whose next piece is due; KEY_GROUPS: none */
-    struct queue_record *popped;  /* the last one; its block is released at the next call */
-    struct queue_block *popped_block;
-    int64_t last_time; /* identity of the last record that left, to leave out a second copy */
+    struct queue_bucket open; /* blocks of the open bucket and of late pushes */
+    int64_t open_until;       /* index: buckets below are open or gone */
+    struct queue_stream *streams;
+    uint32_t streams_count, streams_capacity;
+    struct queue_block *popped_block; /* of the last record that left; given back at the next call */
+    int64_t last_time;                /* identity of that record, to leave out a second copy */
     uint64_t last_hash, last_sequence;
     bool has_last;
     int64_t gone_before; /* records before it have left */
@@ -79,12 +87,28 @@ struct time_queue {
     size_t spill_bytes;  /* tries to spill above this */
     int64_t pressure;
     rocksdb_writebatch_t *batch;
-    uint32_t group_first, group_limit; /* of this lane, for reading the database */
+    struct byte_buffer pack;            /* being filled */
+    const struct queue_record **sorted; /* of SPILL_RECORDS, for what is written */
+    uint32_t group_first, group_limit;  /* of this lane, for reading the database */
 };
 
 static inline size_t queue_record_bytes(size_t length)
 {
     return (sizeof(struct queue_record) + length + 7) & ~(size_t)7;
+}
+
+/* Whether the stream may have a record that leaves before the heap's first, and before `before`. */
+static inline bool queue_is_due(const struct time_queue *queue, const struct queue_stream *stream,
+                                int64_t before)
+{
+    if (!stream->has_more || stream->time_us >= before || queue->heap_count == 0)
+        return stream->has_more && stream->time_us < before;
+    const struct queue_item *first = &queue->heap[0];
+    if (first->time_us != stream->time_us)
+        return first->time_us > stream->time_us;
+    if (first->hash != stream->hash)
+        return first->hash > stream->hash;
+    return first->record->sequence > stream->sequence;
 }
 
 int64_t queue_bucket_index(const struct time_queue *queue, int64_t time_us);
@@ -96,16 +120,17 @@ struct queue_record *queue_append(struct time_queue *queue, struct queue_bucket 
                                   const struct queue_record *head, const char *data, bool is_stored,
                                   struct queue_block **block);
 void queue_block_release(struct queue_block *block);
-/* Takes a block that left its list out of the count. */
-void queue_block_drop(struct time_queue *queue, struct queue_block *block);
+/* Takes a block out of the bucket and gives it back. */
+void queue_block_drop(struct time_queue *queue, struct queue_bucket *bucket, struct queue_block *block);
+void queue_drop_blocks(struct time_queue *queue, struct queue_bucket *bucket);
 /* The bucket's records go into the heap, its blocks to those of the open bucket. */
 void queue_enter(struct time_queue *queue, const struct queue_bucket *bucket);
 
 /* time_queue_store.c */
 void queue_spill(struct time_queue *queue);
-/* Reads the first piece of each key group of the bucket into it. */
+/* Finds the bucket's streams, and reads the first piece of each into it. */
 void queue_load(struct time_queue *queue, struct queue_bucket *bucket);
-/* Reads the piece that is due. */
-void queue_refill(struct time_queue *queue);
+/* Reads the pieces that are due. */
+void queue_refill(struct time_queue *queue, int64_t before);
 
 #endif

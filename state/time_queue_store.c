@@ -1,24 +1,34 @@
 /* The time queue below its budget and in checkpoints.
  *
- * Database key: id, kind, bucket (8 bytes), key group (2), time, hash, sequence (8 each), all big-endian: a
- * lane reads a bucket's records of its groups in one range. A record stays in the database until a compaction
- * finds its time below the watermark of a barrier, so whatever checkpoint is restored finds it; a record that
- * is in a delta as well has the same identity and leaves once. */
+ * Records are sorted before they are written, and lie in the database many to a value, a pack: the database
+ * pays for each value, on its way through memory, files and compactions, as much as for hundreds of bytes.
+ * Key of a pack: id, kind, bucket (8 bytes), the key groups of the lane that wrote it (first, limit: 2 each),
+ * time, hash, sequence (8 each) of its first record, the hash of its content (8), all big-endian: what a lane
+ * wrote of a bucket is one range, in the order in which the first records of packs leave, and a pack takes
+ * the place of none but its like. A pack stays in the database until a compaction finds the time of its last
+ * record below the watermark of a barrier, so whatever checkpoint is restored finds it; a record that is in a
+ * delta as well, or in two packs, has the same identity and leaves once. */
 #include "state/time_queue.h"
 
 #include "core/buffer.h"
 
 #include <stdlib.h>
+#include <xxhash.h>
 
 enum {
-    QUEUE_KEY_BYTES = 3 + 8 + 2 + 8 + 8 + 8,
+    STREAM_KEY_BYTES = 3 + 8 + 2 + 2,
+    QUEUE_KEY_BYTES = STREAM_KEY_BYTES + QUEUE_POSITION_BYTES,
+    PACK_BYTES_MAX = 1024, /* unless one record is larger */
+    PACK_SHARE = 64,       /* of the budget */
     SPILL_FREE_SHARE = 8,
     SPILL_BATCH = 256 << 10, /* bytes */
+    SPILL_RECORDS = 8 << 10, /* sorted together */
     HEAP_KEPT = 256,         /* items */
     LOAD_SHARE = 4,          /* of the budget: what was read of the open bucket */
     PIECE_SHARE = 4,         /* of what is left of that */
     PIECE_MIN = 512,         /* bytes, but at least a record */
-    PIECE_BLOCK_MAX = 64 << 10
+    PIECE_BLOCK_MAX = 64 << 10,
+    RECORD_STORED = 72 /* bytes of a record with a little data in the database, about */
 };
 
 enum queue_record_type { QUEUE_SEQUENCE, QUEUE_RECORD };
@@ -50,35 +60,50 @@ static uint64_t biased(int64_t value)
     return (uint64_t)value ^ UINT64_C(1) << 63;
 }
 
-static void bucket_key(const struct time_queue *queue, char *out, int64_t bucket, uint32_t group)
+/* Where the stream of these key groups begins. */
+static void stream_key(const struct time_queue *queue, char *out, int64_t bucket, uint32_t first,
+                       uint32_t limit)
 {
     put_be(out, queue->options.id, 2);
     out[2] = (char)queue->options.kind;
     put_be(out + 3, biased(bucket), 8);
-    put_be(out + 11, group, 2);
+    put_be(out + 11, first, 2);
+    put_be(out + 13, limit, 2);
 }
 
 /* --- Spilling --- */
 
-static void record_key(const struct time_queue *queue, char *out, int64_t bucket, int64_t time_us,
-                       uint64_t hash, uint64_t sequence)
+static void put_position(char *out, int64_t time_us, uint64_t hash, uint64_t sequence)
 {
-    bucket_key(queue, out, bucket, key_group(hash));
-    put_be(out + 13, biased(time_us), 8);
-    put_be(out + 21, hash, 8);
-    put_be(out + 29, sequence, 8);
+    put_be(out, biased(time_us), 8);
+    put_be(out + 8, hash, 8);
+    put_be(out + 16, sequence, 8);
 }
 
-static void put_record(struct time_queue *queue, int64_t bucket, const struct queue_record *record)
+/* Puts queue->pack, records of the bucket as they lie in a block, into the batch. */
+static void put_pack(struct time_queue *queue, int64_t bucket, const struct queue_record *last)
 {
+    const struct queue_record *first = (const struct queue_record *)(const void *)queue->pack.data;
     char key[QUEUE_KEY_BYTES];
-    record_key(queue, key, bucket, record->time_us, record->hash, record->sequence);
-    struct stored_value head = {.epoch = (uint32_t)queue->epoch, .expire_us = record->time_us};
+    stream_key(queue, key, bucket, queue->group_first, queue->group_limit);
+    put_position(key + STREAM_KEY_BYTES, first->time_us, first->hash, first->sequence);
+    put_be(key + QUEUE_KEY_BYTES - 8, XXH3_64bits(queue->pack.data, queue->pack.length), 8);
+    struct stored_value head = {.epoch = (uint32_t)queue->epoch, .expire_us = last->time_us};
     const char *keys[1] = {key};
     size_t key_bytes = sizeof key;
-    const char *parts[3] = {(const char *)&head, (const char *)&record->key, record->data};
-    size_t lengths[3] = {sizeof head, sizeof record->key, record->length};
-    rocksdb_writebatch_putv(queue->batch, 1, keys, &key_bytes, 3, parts, lengths);
+    const char *parts[2] = {(const char *)&head, queue->pack.data};
+    size_t lengths[2] = {sizeof head, queue->pack.length};
+    rocksdb_writebatch_putv(queue->batch, 1, keys, &key_bytes, 2, parts, lengths);
+    buffer_clear(&queue->pack);
+}
+
+static void pack_record(struct time_queue *queue, const struct queue_record *record)
+{
+    size_t bytes = queue_record_bytes(record->length), used = sizeof *record + record->length;
+    char *at = buffer_reserve(&queue->pack, bytes);
+    memcpy(at, record, used);
+    memset(at + used, 0, bytes - used);
+    queue->pack.length += bytes;
 }
 
 static bool commit_records(struct time_queue *queue)
@@ -89,22 +114,65 @@ static bool commit_records(struct time_queue *queue)
     return false;
 }
 
-static bool spill_bucket(struct time_queue *queue, struct queue_bucket *bucket)
+static int by_position(const void *a, const void *b)
 {
-    while (bucket->first != NULL) {
-        struct queue_block *block = bucket->first;
-        for (uint32_t at = 0; at < block->length && !block->is_stored;) {
-            const struct queue_record *record = (const struct queue_record *)(const void *)(block->data + at);
-            put_record(queue, bucket->index, record);
-            at += (uint32_t)queue_record_bytes(record->length);
-        }
-        bucket->is_stored = true;
+    const struct queue_record *x = *(const struct queue_record *const *)a;
+    const struct queue_record *y = *(const struct queue_record *const *)b;
+    if (x->time_us != y->time_us)
+        return x->time_us < y->time_us ? -1 : 1;
+    if (x->hash != y->hash)
+        return x->hash < y->hash ? -1 : 1;
+    return x->sequence < y->sequence ? -1 : x->sequence > y->sequence;
+}
+
+/* Writes the first `count` of queue->sorted. */
+static bool put_sorted(struct time_queue *queue, int64_t bucket, uint32_t count)
+{
+    size_t bytes = 0, pack_bytes = MIN(queue->options.budget_bytes / PACK_SHARE, PACK_BYTES_MAX);
+    if (count > 1)
+        qsort(queue->sorted, count, sizeof *queue->sorted, by_position);
+    for (uint32_t i = 0; i < count; i++) {
+        pack_record(queue, queue->sorted[i]);
+        size_t next_bytes = i + 1 < count ? queue_record_bytes(queue->sorted[i + 1]->length) : pack_bytes;
+        if (queue->pack.length + next_bytes <= pack_bytes)
+            continue;
+        bytes += queue->pack.length;
+        put_pack(queue, bucket, queue->sorted[i]);
+        if (bytes < SPILL_BATCH)
+            continue;
         if (!commit_records(queue))
             return false;
-        bucket->first = block->next;
-        queue_block_drop(queue, block);
+        bytes = 0;
     }
-    bucket->last = NULL;
+    return commit_records(queue);
+}
+
+static void reserve_sorted(struct time_queue *queue)
+{
+    if (queue->sorted == NULL)
+        queue->sorted = malloc(SPILL_RECORDS * sizeof *queue->sorted);
+    leat_assert(queue->sorted != NULL);
+}
+
+static bool spill_bucket(struct time_queue *queue, struct queue_bucket *bucket)
+{
+    uint32_t count = 0;
+    reserve_sorted(queue);
+    bucket->is_stored = true;
+    for (struct queue_block *block = bucket->first; block != NULL; block = block->next)
+        for (uint32_t at = 0; at < block->length && !block->is_stored;) {
+            const struct queue_record *record = (const struct queue_record *)(const void *)(block->data + at);
+            at += (uint32_t)queue_record_bytes(record->length);
+            queue->sorted[count++] = record;
+            if (count < SPILL_RECORDS)
+                continue;
+            if (!put_sorted(queue, bucket->index, count))
+                return false;
+            count = 0;
+        }
+    if (!put_sorted(queue, bucket->index, count))
+        return false;
+    queue_drop_blocks(queue, bucket);
     return true;
 }
 
@@ -114,28 +182,26 @@ static void spill_open(struct time_queue *queue)
 {
     if (queue->open.first == NULL || queue->popped_block != NULL)
         return;
-    size_t bytes = 0;
+    uint32_t count = 0;
+    reserve_sorted(queue);
     for (uint32_t i = 0; i < queue->heap_count; i++) {
         if (queue->heap[i].block->is_stored)
             continue;
-        put_record(queue, queue->open.index, queue->heap[i].record);
-        bytes += queue_record_bytes(queue->heap[i].record->length);
-        if (bytes < SPILL_BATCH)
+        queue->sorted[count++] = queue->heap[i].record;
+        if (count < SPILL_RECORDS)
             continue;
-        if (!commit_records(queue))
+        if (!put_sorted(queue, queue->open.index, count))
             return;
-        bytes = 0;
+        count = 0;
     }
-    if (!commit_records(queue))
+    if (!put_sorted(queue, queue->open.index, count))
         return;
-    while (queue->open.first != NULL) {
-        struct queue_block *block = queue->open.first;
-        queue->open.first = block->next;
-        queue_block_drop(queue, block);
-    }
-    queue->heap_count = 0;
+    queue_drop_blocks(queue, &queue->open);
+    queue->heap_count = queue->streams_count = 0;
     queue->open_until = queue->open.index;
-    queue_bucket(queue, queue->open.index)->is_stored = true;
+    struct queue_bucket *closed = queue_bucket(queue, queue->open.index);
+    closed->is_stored = true;
+    closed->records = queue->open.records;
     queue->open = (struct queue_bucket){0};
 }
 
@@ -174,91 +240,125 @@ void queue_spill(struct time_queue *queue)
 struct load {
     struct time_queue *queue;
     struct queue_bucket *bucket;
-    size_t piece_bytes;
-    uint32_t group; /* being read */
-    size_t bytes;   /* of it */
-    struct queue_cursor last;
+    struct queue_stream *stream;
+    size_t piece_bytes, bytes;
 };
 
-static bool load_record(void *argument, struct str key, struct str value)
+static void load_record(struct load *load, const struct queue_record *head, const char *data)
+{
+    struct time_queue *queue = load->queue;
+    struct queue_block *block;
+    uint32_t group = key_group(head->hash);
+    if (head->time_us < queue->gone_before || group < queue->group_first || group >= queue->group_limit)
+        return;
+    queue_append(queue, load->bucket, head, data, true, &block);
+    load->bytes += queue_record_bytes(head->length);
+}
+
+static bool load_pack(void *argument, struct str key, struct str value)
 {
     struct load *load = argument;
-    struct stored_value stored;
-    struct queue_record head = {0};
-    leat_assert(key.length == QUEUE_KEY_BYTES && value.length >= sizeof stored + sizeof head.key);
-    uint32_t group = (uint32_t)get_be(key.data + 11, 2);
-    if (group != load->group) {
-        load->group = group;
-        load->bytes = 0;
-    }
-    load->last.has_more = load->bytes >= load->piece_bytes;
-    if (load->last.has_more)
+    struct queue_stream *stream = load->stream;
+    struct queue_record head;
+    leat_assert(key.length == QUEUE_KEY_BYTES);
+    stream->has_more = load->bytes >= load->piece_bytes;
+    if (stream->has_more)
         return false;
-    head.time_us = (int64_t)(get_be(key.data + 13, 8) ^ UINT64_C(1) << 63);
-    head.hash = get_be(key.data + 21, 8);
-    head.sequence = get_be(key.data + 29, 8);
-    memcpy(&head.key, value.data + sizeof stored, sizeof head.key);
-    head.length = (uint32_t)(value.length - sizeof stored - sizeof head.key);
-    if (head.time_us < load->queue->gone_before)
-        return true;
-    struct queue_block *block;
-    queue_append(load->queue, load->bucket, &head, value.data + sizeof stored + sizeof head.key, true,
-                 &block);
-    load->bytes += queue_record_bytes(head.length);
-    load->last = (struct queue_cursor){head.time_us, head.hash, head.sequence, false};
+    for (size_t at = sizeof(struct stored_value); at < value.length; at += queue_record_bytes(head.length)) {
+        leat_assert(value.length - at >= sizeof head);
+        memcpy(&head, value.data + at, sizeof head);
+        leat_assert(value.length - at >= queue_record_bytes(head.length));
+        load_record(load, &head, value.data + at + sizeof head);
+    }
+    const char *position = key.data + STREAM_KEY_BYTES;
+    memcpy(stream->position, position, QUEUE_POSITION_BYTES);
+    stream->time_us = (int64_t)(get_be(position, 8) ^ UINT64_C(1) << 63);
+    stream->hash = get_be(position + 8, 8);
+    stream->sequence = get_be(position + 16, 8);
     return true;
 }
 
-/* Half of what may be read at all, for each key group: the other half is for the next pieces. */
+/* Reads a piece of the stream, from `first` on, into the bucket. The store keeps its error. */
+static void load_piece(struct time_queue *queue, struct queue_bucket *bucket, struct queue_stream *stream,
+                       struct str first, size_t piece_bytes)
+{
+    char limit[STREAM_KEY_BYTES];
+    struct load load = {queue, bucket, stream, piece_bytes, 0};
+    stream->has_more = false;
+    stream_key(queue, limit, bucket->index, stream->first, stream->limit + 1);
+    if (!store_scan(queue->options.store, first, (struct str){limit, sizeof limit}, load_pack, &load))
+        stream->has_more = false;
+}
+
+static bool first_key(void *argument, struct str key, struct str value)
+{
+    (void)value;
+    memcpy(argument, key.data, MIN(key.length, QUEUE_KEY_BYTES));
+    return false;
+}
+
+/* The streams of a bucket that may have records of this lane. */
+static void find_streams(struct time_queue *queue, int64_t bucket)
+{
+    char limit[STREAM_KEY_BYTES];
+    stream_key(queue, limit, bucket, queue->group_limit, 0);
+    queue->streams_count = 0;
+    for (uint32_t first = 0, end = 0;;) {
+        char from[STREAM_KEY_BYTES], found[QUEUE_KEY_BYTES] = {0};
+        stream_key(queue, from, bucket, first, end);
+        if (!store_scan(queue->options.store, (struct str){from, sizeof from},
+                        (struct str){limit, sizeof limit}, first_key, found) ||
+            memcmp(found, from, 3) != 0)
+            return;
+        first = (uint32_t)get_be(found + 11, 2);
+        end = (uint32_t)get_be(found + 13, 2);
+        if (end > queue->group_first) {
+            if (queue->streams_count == queue->streams_capacity) {
+                queue->streams_capacity = MAX(queue->streams_capacity * 2, 4);
+                queue->streams = realloc(queue->streams, queue->streams_capacity * sizeof *queue->streams);
+                leat_assert(queue->streams != NULL);
+            }
+            queue->streams[queue->streams_count++] = (struct queue_stream){.first = first, .limit = end};
+        }
+        end++;
+    }
+}
+
+/* Half of what may be read at all, of all streams: the other half is for the next pieces. */
 static size_t piece_bytes(const struct time_queue *queue)
 {
-    size_t groups = queue->group_limit - queue->group_first;
-    return MAX(queue->options.budget_bytes / LOAD_SHARE / 2 / MAX(groups, 1), PIECE_MIN);
+    return MAX(queue->options.budget_bytes / LOAD_SHARE / 2 / queue->streams_count, PIECE_MIN);
 }
 
 void queue_load(struct time_queue *queue, struct queue_bucket *bucket)
 {
-    if (queue->cursors != NULL)
-        memset(queue->cursors, 0, KEY_GROUPS * sizeof *queue->cursors);
-    char first[13], limit[13];
-    bucket_key(queue, limit, bucket->index, queue->group_limit);
-    struct load load = {queue, bucket, piece_bytes(queue), KEY_GROUPS, 0, {0}};
-    /* One range, but for what is beyond the piece of a group. The store keeps its error. */
-    for (uint32_t group = queue->group_first; group < queue->group_limit; group = load.group + 1) {
-        bucket_key(queue, first, bucket->index, group);
-        if (!store_scan(queue->options.store, (struct str){first, sizeof first},
-                        (struct str){limit, sizeof limit}, load_record, &load) ||
-            !load.last.has_more)
-            return;
-        if (queue->cursors == NULL)
-            queue->cursors = calloc(KEY_GROUPS, sizeof *queue->cursors);
-        leat_assert(queue->cursors != NULL);
-        queue->cursors[load.group] = load.last;
-        load.last.has_more = false;
+    find_streams(queue, bucket->index);
+    for (uint32_t i = 0; i < queue->streams_count; i++) {
+        struct queue_stream *stream = &queue->streams[i];
+        char first[STREAM_KEY_BYTES];
+        stream_key(queue, first, bucket->index, stream->first, stream->limit);
+        load_piece(queue, bucket, stream, (struct str){first, sizeof first}, piece_bytes(queue));
     }
 }
 
-/* One key group alone, where all records have one time, may take more and more of what the others leave. */
-void queue_refill(struct time_queue *queue)
+void queue_refill(struct time_queue *queue, int64_t before)
 {
-    uint32_t group = queue->refill;
-    struct queue_cursor *cursor = &queue->cursors[group];
-    queue->refill = KEY_GROUPS;
-    size_t limit_bytes = queue->options.budget_bytes / LOAD_SHARE;
-    size_t room = limit_bytes - MIN(queue->loaded_bytes, limit_bytes);
-    size_t bytes = MAX(piece_bytes(queue), room / PIECE_SHARE);
-    struct queue_bucket piece = {.index = queue->open.index,
-                                 .block_bytes = (uint32_t)MIN(bytes, PIECE_BLOCK_MAX)};
-    struct load load = {queue, &piece, bytes, group, 0, {0}};
-    char first[QUEUE_KEY_BYTES + 1], limit[13];
-    record_key(queue, first, piece.index, cursor->time_us, cursor->hash, cursor->sequence);
-    first[QUEUE_KEY_BYTES] = 0; /* just beyond that record */
-    bucket_key(queue, limit, piece.index, group + 1);
-    bool is_good = store_scan(queue->options.store, (struct str){first, sizeof first},
-                              (struct str){limit, sizeof limit}, load_record, &load);
-    *cursor = load.last;
-    cursor->has_more &= is_good;
-    queue_enter(queue, &piece);
+    for (uint32_t i = 0; i < queue->streams_count; i++) {
+        struct queue_stream *stream = &queue->streams[i];
+        if (!queue_is_due(queue, stream, before))
+            continue;
+        size_t limit_bytes = queue->options.budget_bytes / LOAD_SHARE;
+        size_t room = limit_bytes - MIN(queue->loaded_bytes, limit_bytes);
+        size_t bytes = MAX(piece_bytes(queue), room / PIECE_SHARE);
+        struct queue_bucket piece = {.index = queue->open.index,
+                                     .block_bytes = (uint32_t)MIN(bytes, PIECE_BLOCK_MAX)};
+        char first[QUEUE_KEY_BYTES + 1];
+        stream_key(queue, first, piece.index, stream->first, stream->limit);
+        memcpy(first + STREAM_KEY_BYTES, stream->position, QUEUE_POSITION_BYTES);
+        first[QUEUE_KEY_BYTES] = 0; /* just beyond that pack */
+        load_piece(queue, &piece, stream, (struct str){first, sizeof first}, bytes);
+        queue_enter(queue, &piece);
+    }
 }
 
 /* --- Checkpoints --- */
@@ -376,18 +476,23 @@ bool time_queue_restore(struct time_queue *queue, struct snapshot_reader *reader
         (lanes > 0 && key_lane(key_group(record.hash), lanes) != snapshot_lane(reader)))
         return true;
     struct queue_block *block;
-    queue_append(queue, queue_bucket(queue, queue_bucket_index(queue, record.time_us)), &record,
-                 data.data + sizeof head + sizeof record, false, &block);
+    struct queue_bucket *bucket = queue_bucket(queue, queue_bucket_index(queue, record.time_us));
+    queue_append(queue, bucket, &record, data.data + sizeof head + sizeof record, false, &block);
+    bucket->records++;
     if (queue->bytes > queue->spill_bytes)
         queue_spill(queue);
     return true;
 }
 
-static bool first_key(void *argument, struct str key, struct str value)
+/* How many records the database has of a bucket, of any lane, about. */
+static uint64_t stored_records(struct time_queue *queue, int64_t bucket)
 {
-    (void)value;
-    memcpy(argument, key.data, MIN(key.length, QUEUE_KEY_BYTES));
-    return false;
+    char first[STREAM_KEY_BYTES], limit[STREAM_KEY_BYTES];
+    stream_key(queue, first, bucket, 0, 0);
+    stream_key(queue, limit, bucket, UINT16_MAX, UINT16_MAX);
+    uint64_t bytes = store_bytes(queue->options.store, (struct str){first, sizeof first},
+                                 (struct str){limit, sizeof limit});
+    return bytes / RECORD_STORED * (queue->group_limit - queue->group_first) / KEY_GROUPS;
 }
 
 bool time_queue_restored(struct time_queue *queue, uint32_t lane, uint32_t lanes, int64_t watermark)
@@ -397,27 +502,21 @@ bool time_queue_restored(struct time_queue *queue, uint32_t lane, uint32_t lanes
     if (!store_has_database(queue->options.store) || queue->group_first == queue->group_limit)
         return true;
     /* One seek for each bucket that the database has. */
-    int64_t bucket = watermark == TIME_MIN ? INT64_MIN : queue_bucket_index(queue, watermark);
-    uint32_t group = queue->group_first;
-    char limit[13];
-    bucket_key(queue, limit, INT64_MAX, KEY_GROUPS);
-    for (;;) {
-        char first[13], found[QUEUE_KEY_BYTES] = {0};
-        bucket_key(queue, first, bucket, group);
+    int64_t index = watermark == TIME_MIN ? INT64_MIN : queue_bucket_index(queue, watermark);
+    char limit[STREAM_KEY_BYTES];
+    stream_key(queue, limit, INT64_MAX, UINT16_MAX, UINT16_MAX);
+    for (;; index++) { /* a bucket's index is far below the limit: it is a time divided by a width */
+        char first[STREAM_KEY_BYTES], found[QUEUE_KEY_BYTES] = {0};
+        stream_key(queue, first, index, 0, 0);
         if (!store_scan(queue->options.store, (struct str){first, sizeof first},
                         (struct str){limit, sizeof limit}, first_key, found))
             return false;
         if (memcmp(found, limit, 3) != 0)
             return true;
-        bucket = (int64_t)(get_be(found + 3, 8) ^ UINT64_C(1) << 63);
-        group = (uint32_t)get_be(found + 11, 2);
-        if (group < queue->group_first) {
-            group = queue->group_first;
-            continue;
-        }
-        if (group < queue->group_limit)
-            queue_bucket(queue, bucket)->is_stored = true;
-        bucket++; /* a bucket's index is far below the limit: it is a time divided by a width */
-        group = queue->group_first;
+        index = (int64_t)(get_be(found + 3, 8) ^ UINT64_C(1) << 63);
+        struct queue_bucket *bucket = queue_bucket(queue, index);
+        if (!bucket->is_stored)
+            bucket->records += stored_records(queue, index);
+        bucket->is_stored = true;
     }
 }

@@ -1,6 +1,7 @@
 /* Source `console`: records from standard input. It cannot be read twice, so a job with checkpoints refuses
  * it. */
 #include "core/connector.h"
+#include "formats/account.h"
 #include "formats/formats.h"
 
 #include <errno.h>
@@ -13,7 +14,7 @@ enum { BUFFER_BYTES = SOURCE_BATCH_BYTES + SOURCE_RECORD_BYTES_MAX + (64 << 10) 
 struct console_source {
     int format;
     struct str delimiter;
-    bool has_header;
+    bool has_header, trims;
 
     const struct format_kind *format_kind;
     struct format_config format_config;
@@ -22,13 +23,17 @@ struct console_source {
     struct str header;
     bool has_read_header, has_ended, is_failed, skips_line;
     uint64_t record;
-    int64_t offset, line;
+    int64_t offset, line, bytes_read;
+    struct byte_account account;
 };
 
 static const struct option console_options[] = {
     OPTION_ENUM(struct console_source, format, "format", 0, "json", "json|csv|msgpack", "what comes in"),
     OPTION_TEXT(struct console_source, delimiter, "delimiter", 0, "\",\"", "csv: what stands between fields"),
     OPTION_BOOL(struct console_source, has_header, "header", "true", "csv: the first line names the columns"),
+    OPTION_BOOL(struct console_source, trims, "trim", "false",
+                "csv: spaces and tabs around fields and names of columns are no part of them, and a number "
+                "may begin with +"),
     OPTIONS_END,
 };
 
@@ -48,7 +53,8 @@ static bool console_bind(struct source_bind *bind)
     bind->is_replayable = false;
     console->format_kind = formats_all[console->format];
     console->format_config = (struct format_config){.delimiter = console->delimiter.data[0],
-                                                    .has_no_header = !console->has_header};
+                                                    .has_no_header = !console->has_header,
+                                                    .trims = console->trims};
     return format_schema_check(console->format_kind, bind->declared, bind->diags, bind->span);
 }
 
@@ -92,6 +98,7 @@ static bool read_more(struct source *source)
             return report(source, DIAG_E0601, "cannot be read", errno);
         console->has_ended = got == 0;
         console->filled += (size_t)got;
+        console->bytes_read += got;
     }
     return true;
 }
@@ -128,6 +135,7 @@ static bool read_header(struct source *source)
         console->is_failed = true;
         return false;
     }
+    console->account.before = (int64_t)used;
     drop(console, used);
     console->has_read_header = true;
     return true;
@@ -137,7 +145,9 @@ static bool read_header(struct source *source)
 static bool skip_line(struct console_source *console)
 {
     const char *newline = memchr(console->buffer, '\n', console->filled);
-    drop(console, newline == NULL ? console->filled : (size_t)(newline - console->buffer) + 1);
+    size_t rest = newline == NULL ? console->filled : (size_t)(newline - console->buffer) + 1;
+    console->account.dropped += (int64_t)rest;
+    drop(console, rest);
     console->line += newline != NULL;
     console->skips_line = newline == NULL;
     return newline != NULL;
@@ -164,6 +174,15 @@ static void fill_batch(const struct console_source *console, const struct format
         raw->first_line += raw->data[i] == '\n';
 }
 
+/* Nothing is left of what was read so far. */
+static enum read_status at_end(const struct console_source *console)
+{
+    if (!console->has_ended)
+        return READ_LATER;
+    account_check(&console->account, console->bytes_read);
+    return READ_END;
+}
+
 static enum read_status cut_batch(struct source *source, struct raw_batch *raw)
 {
     struct console_source *console = source->config;
@@ -177,6 +196,8 @@ static enum read_status cut_batch(struct source *source, struct raw_batch *raw)
     console->format_kind->split(&split);
     if (split.count > 0)
         fill_batch(console, &split, raw);
+    account_batch(&console->account, console->format_kind, console->buffer, split.used, raw->records,
+                  split.count);
     drop(console, split.used);
     console->line += split.lines;
     console->record += split.count;
@@ -187,7 +208,7 @@ static enum read_status cut_batch(struct source *source, struct raw_batch *raw)
         report(source, DIAG_E0603, split.damage != NULL ? split.damage : "ends inside a record", 0);
         return READ_ERROR;
     }
-    return console->has_ended ? READ_END : READ_LATER;
+    return at_end(console);
 }
 
 static enum read_status console_read(struct source *source, uint32_t partition LEAT_UNUSED,
@@ -199,7 +220,7 @@ static enum read_status console_read(struct source *source, uint32_t partition L
     if (!console->has_read_header && !read_header(source))
         return console->is_failed ? READ_ERROR : READ_LATER;
     if (console->skips_line && !skip_line(console))
-        return console->has_ended ? READ_END : READ_LATER;
+        return at_end(console);
     return cut_batch(source, raw);
 }
 

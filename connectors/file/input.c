@@ -72,7 +72,8 @@ static bool open_stream(struct file_input *input)
 bool input_open(struct file_input *input, const char *path, int64_t size)
 {
     struct stat info;
-    *input = (struct file_input){.fd = open(path, O_RDONLY | O_CLOEXEC)};
+    /* A pipe would be waited for until somebody writes to it. */
+    *input = (struct file_input){.fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
     if (input->fd < 0)
         return fail(input, DIAG_E0601, "cannot be opened", errno);
     if (fstat(input->fd, &info) != 0)
@@ -183,6 +184,18 @@ static bool step_lz4(struct file_input *input, size_t *taken, char *to, size_t r
     return !LZ4F_isError(result);
 }
 
+/* Zeros behind a frame of gzip, up to the file's end. False: something else follows them. */
+static bool skip_padding(struct file_input *input)
+{
+    while (input->window_begin < input->window_end && input->window[input->window_begin] == 0) {
+        input->window_begin++;
+        input->disk_offset++;
+        input->padding++;
+    }
+    return input->window_begin == input->window_end ||
+           fail(input, DIAG_E0603, "is damaged: zeros follow its end, and other bytes follow them", 0);
+}
+
 static bool read_compressed(struct file_input *input, char *data, size_t bytes, size_t *got)
 {
     for (*got = 0; *got == 0;) {
@@ -194,6 +207,12 @@ static bool read_compressed(struct file_input *input, char *data, size_t bytes, 
         bool is_out = input->window_begin == input->window_end;
         if (is_out && !input->is_frame_open)
             return true;
+        bool is_behind = input->compression == COMPRESSION_GZIP && !input->is_frame_open;
+        if (is_behind && (input->padding > 0 || input->window[input->window_begin] == 0)) {
+            if (!skip_padding(input))
+                return false;
+            continue;
+        }
         size_t taken = 0;
         bool is_good = input->compression == COMPRESSION_GZIP   ? step_gzip(input, &taken, data, bytes, got)
                        : input->compression == COMPRESSION_ZSTD ? step_zstd(input, &taken, data, bytes, got)

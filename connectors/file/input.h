@@ -19,6 +19,7 @@ struct file_input {
     int64_t disk_offset; /* bytes on disk taken so far */
     int64_t offset;      /* bytes given so far, decompressed */
     bool is_frame_open;  /* inside a compressed frame, so the file must not end here */
+    int64_t padding;     /* gzip: zeros behind the last frame, as on tapes; they are taken and mean nothing */
     bool is_broken;      /* the decompressor met damage; its state means nothing any more */
     /* Set where input_read fails. */
     enum diag_code error;

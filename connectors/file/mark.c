@@ -15,7 +15,7 @@
 enum { MARK_BYTES = 4096 };
 
 struct mark {
-    uint64_t before, before_all;
+    uint64_t before, copied; /* copied: marks all files, where the position is in a copy of them; else 0 */
     uint64_t name, head, tail;
     int64_t size;
     uint64_t has_file; /* 0: the position is behind the last one */
@@ -54,9 +54,9 @@ void mark_before(const struct path_list *list, struct file_facts *facts)
 }
 
 size_t mark_make(const struct path_list *list, const struct file_facts *facts, uint32_t file,
-                 uint64_t before_all, char out[SOURCE_MARK_BYTES])
+                 char out[SOURCE_MARK_BYTES])
 {
-    struct mark mark = {.before = facts[file].before, .before_all = before_all};
+    struct mark mark = {.before = facts[file].before};
     if (file < list->count) {
         mark.name = name_digest(list->paths[file]);
         mark.head = facts[file].head;
@@ -68,42 +68,64 @@ size_t mark_make(const struct path_list *list, const struct file_facts *facts, u
     return sizeof(mark);
 }
 
-static bool refuse(struct diag_list *diags, const char *path, const char *what)
+static bool refuse(const struct mark_place *place, const char *path, const char *what)
 {
-    struct diag *d = diag_error(diags, DIAG_E0604, (struct span){0, 0}, "`%s` %s", path, what);
-    diag_at(diags, d, path, -1, -1);
-    diag_hint(diags, d,
+    struct diag *d = diag_error(place->diags, DIAG_E0604, place->span, "`%s` %s", path, what);
+    diag_at(place->diags, d, path, -1, -1);
+    diag_hint(place->diags, d,
               "put the files back that the checkpoint was taken over, or start anew with --fresh; a file may "
               "grow, and new ones may come behind it in order of name");
     return false;
 }
 
-bool mark_compare(const struct path_list *list, const struct file_facts *facts, uint32_t file,
-                  uint64_t before_all, struct str saved, struct diag_list *diags)
+size_t mark_make_copy(uint64_t files, int64_t bytes, char out[SOURCE_MARK_BYTES])
+{
+    struct mark mark = {.copied = files, .size = bytes, .has_file = 1};
+    memcpy(out, &mark, sizeof(mark));
+    return sizeof(mark);
+}
+
+static bool read_mark(const char *name, struct str saved, struct mark *mark, const struct mark_place *place)
+{
+    if (saved.length != sizeof(*mark))
+        return refuse(place, name, "has another mark in the checkpoint than a file source makes");
+    memcpy(mark, saved.data, sizeof(*mark));
+    return true;
+}
+
+bool mark_compare_copy(const char *name, uint64_t files, int64_t bytes, struct str saved,
+                       const struct mark_place *place)
 {
     struct mark mark;
-    if (saved.length != sizeof(mark))
-        return refuse(diags, list->name, "has another mark in the checkpoint than a file source makes");
-    memcpy(&mark, saved.data, sizeof(mark));
-    if (mark.before_all != before_all)
-        return refuse(diags, list->name,
-                      "does not give the files that the checkpoint was taken over: with `order_by` all of "
-                      "them must be as they were");
-    if (before_all != 0)
-        return true;
+    if (!read_mark(name, saved, &mark, place))
+        return false;
+    return (mark.copied == files && mark.size == bytes) ||
+           refuse(place, name,
+                  "does not give the files that the checkpoint was taken over: with `order_by` all of "
+                  "them must be as they were");
+}
+
+bool mark_compare(const struct path_list *list, const struct file_facts *facts, uint32_t file,
+                  struct str saved, const struct mark_place *place)
+{
+    struct mark mark;
+    if (!read_mark(list->name, saved, &mark, place))
+        return false;
+    if (mark.copied != 0)
+        return refuse(place, list->name, "was read sorted, by `order_by`, when the checkpoint was taken");
     if (file > list->count || mark.before != facts[file].before)
-        return refuse(diags, file > 0 && file <= list->count ? list->paths[file - 1] : list->name,
+        return refuse(place, file > 0 && file <= list->count ? list->paths[file - 1] : list->name,
                       "or a file before it is not the one that was read: it was replaced, renamed, or files "
                       "were added or taken away before it");
     if (mark.has_file == 0)
         return true;
     if (file == list->count)
-        return refuse(diags, list->name, "does not give the file any more that was being read");
+        return refuse(place, list->name, "does not give the file any more that was being read");
     const char *path = list->paths[file];
     if (mark.name != name_digest(path))
-        return refuse(diags, path, "stands where another file was being read");
+        return refuse(place, path, "stands where another file was being read");
     if (facts[file].size < mark.size)
-        return refuse(diags, path, "is shorter than the file that was being read");
+        return refuse(place, path, "is shorter than the file that was being read");
     uint64_t head = 0, tail = 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd >= 0) {
@@ -111,6 +133,6 @@ bool mark_compare(const struct path_list *list, const struct file_facts *facts, 
         close(fd);
     }
     if (head != mark.head || tail != mark.tail)
-        return refuse(diags, path, "is not the file that was being read: other bytes stand in it");
+        return refuse(place, path, "is not the file that was being read: other bytes stand in it");
     return true;
 }

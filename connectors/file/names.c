@@ -7,7 +7,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
+
+#define DIGITS_5 "[0-9][0-9][0-9][0-9][0-9]"
 
 static const char number_mark[] = "{n}", time_mark[] = "{time}";
 
@@ -30,6 +31,11 @@ char *names_pattern(struct str path, bool is_rolled)
 bool names_has_time(const char *pattern)
 {
     return strstr(pattern, time_mark) != NULL;
+}
+
+bool names_repeat(const char *pattern)
+{
+    return strstr(pattern, number_mark) == NULL;
 }
 
 /* 2015-09-12T00:46:58Z -> 20150912T004658Z: no colons in names. */
@@ -60,8 +66,7 @@ char *names_expand(const char *pattern, int64_t number, int64_t time_us)
     return out.data;
 }
 
-/* The pattern as a glob; what is special to glob(3) is taken literally. */
-static char *as_glob(const char *pattern, const char *ending)
+char *names_glob(const char *pattern, const char *ending)
 {
     struct byte_buffer out = {0};
     while (*pattern != '\0') {
@@ -80,30 +85,61 @@ static char *as_glob(const char *pattern, const char *ending)
     return out.data;
 }
 
-void names_remove_parts(const char *pattern)
+/* Whether the pattern gives that name: glob(3) does not know digits alone. */
+static bool gives(const char *pattern, const char *name)
 {
-    glob_t found = {0};
-    char *text = as_glob(pattern, ".part");
-    if (glob(text, 0, NULL, &found) == 0)
-        for (size_t i = 0; i < found.gl_pathc; i++)
-            unlink(found.gl_pathv[i]); /* one that stays is reported by names_existing */
-    globfree(&found);
-    free(text);
+    for (; *pattern != '\0'; pattern++, name++) {
+        bool is_number = strncmp(pattern, number_mark, strlen(number_mark)) == 0;
+        bool is_time = strncmp(pattern, time_mark, strlen(time_mark)) == 0;
+        if (is_number || is_time) {
+            const char *rest = pattern + (is_number ? strlen(number_mark) : strlen(time_mark));
+            size_t most = strspn(name, is_number ? "0123456789" : "0123456789TZ.-");
+            for (size_t length = is_number ? 6 : 1; length <= most; length++)
+                if (gives(rest, name + length))
+                    return true;
+            return false;
+        }
+        if (*pattern != *name)
+            return false;
+    }
+    return *name == '\0';
 }
 
-char *names_existing(const char *pattern, bool remove)
+char *names_copy(const char *path, uint32_t life)
 {
-    static const char *const endings[] = {"", ".part"};
-    char *existing = NULL;
-    for (size_t i = 0; i < ARRAY_COUNT(endings) && existing == NULL; i++) {
+    char *copy;
+    leat_assert(asprintf(&copy, "%s.part.new-%010" PRIu32, path, life) >= 0);
+    return copy;
+}
+
+bool names_walk(const char *pattern, unsigned which, bool (*visit)(void *argument, const char *path),
+                void *argument)
+{
+    static const struct {
+        unsigned which;
+        const char *ending; /* as a glob */
+        size_t bytes;       /* of its names */
+    } all[] = {
+        {NAMES_FINAL, "", 0},
+        {NAMES_PART, ".part", sizeof(".part") - 1},
+        {NAMES_COPY, ".part.new-" DIGITS_5 DIGITS_5, sizeof(".part.new-") - 1 + 10},
+    };
+    bool goes_on = true;
+    for (size_t i = 0; i < ARRAY_COUNT(all); i++) {
+        if ((which & all[i].which) == 0)
+            continue;
         glob_t found = {0};
-        char *text = as_glob(pattern, endings[i]);
+        char *text = names_glob(pattern, all[i].ending);
         if (glob(text, 0, NULL, &found) == 0)
-            for (size_t j = 0; j < found.gl_pathc && existing == NULL; j++)
-                if (!remove || unlink(found.gl_pathv[j]) != 0)
-                    existing = strdup(found.gl_pathv[j]);
+            for (size_t j = 0; j < found.gl_pathc && goes_on; j++) {
+                char *name = strndup(found.gl_pathv[j], strlen(found.gl_pathv[j]) - all[i].bytes);
+                leat_assert(name != NULL);
+                if (gives(pattern, name))
+                    goes_on = visit(argument, found.gl_pathv[j]);
+                free(name);
+            }
         globfree(&found);
         free(text);
     }
-    return existing;
+    return goes_on;
 }

@@ -1,5 +1,7 @@
 #include "connectors/file/output.h"
 
+#include "connectors/file/names.h"
+
 #include "core/os.h"
 
 #include <errno.h>
@@ -11,9 +13,9 @@
 #include <zlib.h>
 #include <zstd.h>
 
-enum { FLUSH_BYTES = 256 << 10, COPY_BYTES = 1 << 20 };
+enum { FLUSH_BYTES = 256 << 10 };
 
-static char *part_name(const char *path)
+char *output_part_name(const char *path)
 {
     char *part;
     leat_assert(asprintf(&part, "%s.part", path) >= 0);
@@ -29,14 +31,6 @@ static char *directory_of(const char *path)
     return directory;
 }
 
-static int sync_directory(const char *path)
-{
-    char *directory = directory_of(path);
-    int error = os_fsync_directory(directory, "sink.fsync");
-    free(directory);
-    return error;
-}
-
 static void output_init(struct output *output, const char *path, const struct format_kind *format,
                         enum compression compression, void *encoder)
 {
@@ -48,22 +42,59 @@ static void output_init(struct output *output, const char *path, const struct fo
                               .raw = output->raw,
                               .packed = output->packed,
                               .path = strdup(path),
-                              .part = part_name(path)};
+                              .part = output_part_name(path)};
     leat_assert(output->path != NULL);
     buffer_clear(&output->raw);
 }
 
+/* A file that is there already under the name of a resumed run is an earlier life's, from behind the
+ * checkpoint: it goes. A process that has been replaced must not take its successor's file for such a one:
+ * that file is there only since the successor has the lock, which is asked about behind the look at the file.
+ * Of a new run no file is there, and what is there after all stays. */
+static int create_part(struct output *output, const struct sink_context *context)
+{
+    enum { TRIES_MAX = 3 };
+    bool has_earlier = context->is_resumed || context->replaces_parts;
+    for (int tries = 0;; tries++) {
+        output->fd =
+            open(output->part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_APPEND | O_CLOEXEC, 0666);
+        if (output->fd >= 0)
+            return 0;
+        if (errno != EEXIST || !has_earlier || tries == TRIES_MAX)
+            return errno;
+        int error = sink_check(context);
+        if (error == 0 && claims_refuse(context->claims, output->part) != NULL)
+            error = EEXIST;
+        if (error == 0 && unlink(output->part) != 0 && errno != ENOENT)
+            error = errno;
+        if (error != 0)
+            return error;
+    }
+}
+
+int output_try(const char *path)
+{
+    char *directory = directory_of(path);
+    int error = os_mkdirs(directory);
+    if (error == 0 && access(directory, W_OK | X_OK) != 0)
+        error = errno;
+    free(directory);
+    return error;
+}
+
 int output_create(struct output *output, const char *path, const struct format_kind *format,
-                  enum compression compression, void *encoder)
+                  enum compression compression, void *encoder, const struct sink_context *context)
 {
     output_init(output, path, format, compression, encoder);
     char *directory = directory_of(path);
-    int error = os_mkdirs(directory);
+    int error = sink_check(context);
+    if (error == 0)
+        error = os_mkdirs(directory);
     free(directory);
-    if (error == 0) {
-        output->fd = open(output->part, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
-        error = output->fd < 0 ? errno : 0;
-    }
+    if (error == 0)
+        error = create_part(output, context);
+    if (error == 0 && context->has_checkpoints) /* durable before a checkpoint speaks of it */
+        error = os_fsync_parent(path, "sink.fsync");
     if (error != 0) {
         output_close(output);
         return error;
@@ -79,22 +110,12 @@ static int copy_start(const char *from, const char *to, int64_t bytes)
 {
     int in = open(from, O_RDONLY | O_CLOEXEC), out = -1;
     int error = in < 0 ? errno : failpoint("sink.truncate");
-    if (error == 0 && (out = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) < 0)
+    if (error == 0 && (out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666)) < 0)
         error = errno;
-    char *window = malloc(COPY_BYTES);
-    leat_assert(window != NULL);
-    while (error == 0 && bytes > 0) {
-        size_t got;
-        error = os_read_all(in, window, (size_t)MIN(bytes, COPY_BYTES), &got);
-        if (error == 0 && got == 0)
-            error = ENODATA;
-        if (error == 0)
-            error = os_write_all(out, window, got, NULL);
-        bytes -= (int64_t)got;
-    }
+    if (error == 0)
+        error = os_copy_bytes(in, out, (uint64_t)bytes, NULL);
     if (error == 0)
         error = os_fsync(out, "sink.fsync");
-    free(window);
     if (in >= 0)
         close(in);
     if (out >= 0)
@@ -102,21 +123,32 @@ static int copy_start(const char *from, const char *to, int64_t bytes)
     return error;
 }
 
+static bool remove_copy(void *argument LEAT_UNUSED, const char *path)
+{
+    (void)unlink(path);
+    return true;
+}
+
 int output_reopen(struct output *output, const char *path, int64_t written, const struct format_kind *format,
-                  enum compression compression, void *encoder)
+                  enum compression compression, void *encoder, const struct sink_context *context)
 {
     output_init(output, path, format, compression, encoder);
     output->written = written;
     /* A later life may have finished it under its final name, which stays until this one finishes it again.
      */
     const char *from = os_file_bytes(output->part) >= written ? output->part : output->path;
-    char *copy;
-    leat_assert(asprintf(&copy, "%s.new", output->part) >= 0);
+    char *copy = names_copy(path, context->life);
+    /* Of other lives: one that still sleeps before its rename finds nothing to rename. */
+    (void)names_walk(path, NAMES_COPY, remove_copy, NULL);
     int error = os_file_bytes(from) < written ? ENODATA : copy_start(from, copy, written);
     if (error == 0)
-        error = os_rename(copy, output->part, "sink.rename");
+        error = sink_check(context);
     if (error == 0)
-        error = sync_directory(path);
+        error = os_rename(copy, output->part, "sink.reopen");
+    if (error != 0)
+        (void)unlink(copy);
+    else
+        error = os_fsync_parent(path, "sink.fsync");
     free(copy);
     if (error == 0) {
         output->fd = open(output->part, O_WRONLY | O_APPEND | O_CLOEXEC);
@@ -248,10 +280,12 @@ void output_close(struct output *output)
     *output = (struct output){0};
 }
 
-int output_publish(const char *path)
+int output_publish(const char *path, const struct sink_context *context)
 {
-    char *part = part_name(path);
-    int error = os_rename(part, path, "sink.rename");
+    char *part = output_part_name(path);
+    int error = sink_check(context);
+    if (error == 0)
+        error = (context->is_resumed ? os_rename : os_rename_new)(part, path, "sink.rename");
     free(part);
-    return error == 0 ? sync_directory(path) : error;
+    return error == 0 ? os_fsync_parent(path, "sink.fsync") : error;
 }

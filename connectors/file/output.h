@@ -29,13 +29,20 @@ struct output {
     char *part;        /* the name while it is open */
 };
 
-/* Zeroed or closed -> open, empty, with the header encoded. Takes over the encoder. Returns 0 or an errno. */
+/* NAME.part; malloc'd. */
+char *output_part_name(const char *path);
+/* Zeroed or closed -> open, empty, with the header encoded: a new file under its `.part` name; what an
+ * earlier life of the run left there goes, nothing else does (EEXIST). With checkpoints the name is durable.
+ * Takes over the encoder. context: of the sink, asked before each step that others can see (sink_check).
+ * Returns 0 or an errno. */
 int output_create(struct output *output, const char *path, const struct format_kind *format,
-                  enum compression compression, void *encoder);
+                  enum compression compression, void *encoder, const struct sink_context *context);
 /* Opens a file again at `written` bytes: cuts a copy of what is there under either name. Takes over the
  * encoder. */
 int output_reopen(struct output *output, const char *path, int64_t written, const struct format_kind *format,
-                  enum compression compression, void *encoder);
+                  enum compression compression, void *encoder, const struct sink_context *context);
+/* Whether a file can be made under that name: makes its directory. Returns 0 or an errno. */
+int output_try(const char *path);
 /* Whether rows may be encoded without asking output_flush after each. */
 bool output_is_plain(const struct output *output);
 void output_encode(struct output *output, const struct batch *batch, uint32_t first, uint32_t count);
@@ -49,7 +56,8 @@ int output_end(struct output *output);
 /* Tolerates a zeroed one; writes nothing. */
 void output_close(struct output *output);
 
-/* `.part` -> the final name, the directory made durable. */
-int output_publish(const char *path);
+/* `.part` -> the final name, the directory made durable. EEXIST where something has that name, but in a
+ * resumed run: that is of a later life, which came further. */
+int output_publish(const char *path, const struct sink_context *context);
 
 #endif

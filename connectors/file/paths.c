@@ -10,8 +10,6 @@
 
 enum { MANIFEST_BYTES_MAX = 16 << 20, PARTITIONS_MAX = 4096 };
 
-static const struct span no_span = {0, 0};
-
 static bool add_list(struct arena *arena, struct path_list **lists, uint32_t *count, struct path_list list)
 {
     if (*count == PARTITIONS_MAX)
@@ -27,9 +25,10 @@ static bool add_list(struct arena *arena, struct path_list **lists, uint32_t *co
     return true;
 }
 
-static bool bad_manifest(struct diag_list *diags, const char *path, const char *what, int line)
+static bool bad_manifest(struct diag_list *diags, struct span span, const char *path, const char *what,
+                         int line)
 {
-    struct diag *d = diag_error(diags, DIAG_E0603, no_span, "the manifest `%s` is damaged: %s", path, what);
+    struct diag *d = diag_error(diags, DIAG_E0603, span, "the manifest `%s` is damaged: %s", path, what);
     diag_at(diags, d, path, -1, line);
     diag_hint(diags, d, "make the recording again, or name its files by a glob");
     return false;
@@ -66,14 +65,15 @@ static bool manifest_partition(json_t *item, const char *directory, struct arena
 }
 
 static bool expand_directory(const char *directory, struct arena *arena, struct diag_list *diags,
-                             struct path_list **lists, uint32_t *count, const char **order_log)
+                             struct span span, struct path_list **lists, uint32_t *count,
+                             const char **order_log)
 {
     const char *path = arena_printf(arena, "%s/manifest.json", directory);
     char *data;
     size_t bytes;
     int error = os_read_file(path, MANIFEST_BYTES_MAX, &data, &bytes);
     if (error != 0) {
-        struct diag *d = diag_error(diags, error == ENOENT ? DIAG_E0602 : DIAG_E0601, no_span,
+        struct diag *d = diag_error(diags, error == ENOENT ? DIAG_E0602 : DIAG_E0601, span,
                                     "the directory `%s` has no manifest.json that can be read", directory);
         diag_errno(diags, d, error);
         diag_hint(diags, d, "a recording has one; for any other files write a glob, such as `%s/*.jsonl`",
@@ -84,11 +84,11 @@ static bool expand_directory(const char *directory, struct arena *arena, struct 
     json_t *root = json_loadb(data, bytes, JSON_REJECT_DUPLICATES, &place);
     free(data);
     if (root == NULL)
-        return bad_manifest(diags, path, place.text, place.line);
+        return bad_manifest(diags, span, path, place.text, place.line);
     if (json_object_get(root, "leat_recording") != NULL) {
         json_decref(root);
         struct diag *d =
-            diag_error(diags, DIAG_E0602, no_span, "`%s` is a recording of Kafka's topics", directory);
+            diag_error(diags, DIAG_E0602, span, "`%s` is a recording of Kafka's topics", directory);
         diag_hint(diags, d, "it takes the place of a source `kafka`: --replay SOURCE=%s", directory);
         return false;
     }
@@ -105,17 +105,17 @@ static bool expand_directory(const char *directory, struct arena *arena, struct 
         *order_log = arena_printf(arena, "%s/%s", directory, json_string_value(order));
     json_decref(root);
     if (!is_good)
-        return bad_manifest(diags, path, "partitions with names and files inside the directory were expected",
-                            -1);
+        return bad_manifest(diags, span, path,
+                            "partitions with names and files inside the directory were expected", -1);
     if (order != NULL && !has_order)
-        return bad_manifest(diags, path, "`order_log` names no file inside the directory", -1);
+        return bad_manifest(diags, span, path, "`order_log` names no file inside the directory", -1);
     return true;
 }
 
 /* Why a pattern without a match has none: the hint. */
-static void no_match(struct diag_list *diags, const char *pattern, int error)
+static void no_match(struct diag_list *diags, struct span span, const char *pattern, int error)
 {
-    struct diag *d = diag_error(diags, error == 0 || error == ENOENT ? DIAG_E0602 : DIAG_E0601, no_span,
+    struct diag *d = diag_error(diags, error == 0 || error == ENOENT ? DIAG_E0602 : DIAG_E0601, span,
                                 "no file matches `%s`", pattern);
     if (error != 0)
         diag_errno(diags, d, error);
@@ -131,7 +131,7 @@ static int glob_failed(const char *path LEAT_UNUSED, int error)
     return 0;
 }
 
-static bool expand_glob(const char *pattern, struct arena *arena, struct diag_list *diags,
+static bool expand_glob(const char *pattern, struct arena *arena, struct diag_list *diags, struct span span,
                         struct path_list **lists, uint32_t *count)
 {
     struct stat info;
@@ -154,7 +154,7 @@ static bool expand_glob(const char *pattern, struct arena *arena, struct diag_li
     }
     globfree(&found);
     if (list.count == 0) {
-        no_match(diags, pattern, glob_errno != 0 ? glob_errno : error == ENOENT ? 0 : error);
+        no_match(diags, span, pattern, glob_errno != 0 ? glob_errno : error == ENOENT ? 0 : error);
         return false;
     }
     return add_list(arena, lists, count, list);
@@ -165,7 +165,7 @@ static int compare_paths(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-bool paths_expand(const struct texts *entries, struct arena *arena, struct diag_list *diags,
+bool paths_expand(const struct texts *entries, struct arena *arena, struct diag_list *diags, struct span span,
                   struct path_list **lists, uint32_t *count, const char **order_log)
 {
     bool is_good = true;
@@ -177,10 +177,10 @@ bool paths_expand(const struct texts *entries, struct arena *arena, struct diag_
         const char *path = arena_strndup(arena, entries->items[i].data, entries->items[i].length);
         uint32_t first = *count;
         if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) {
-            is_good &= expand_directory(path, arena, diags, lists, count, order_log);
+            is_good &= expand_directory(path, arena, diags, span, lists, count, order_log);
             continue;
         }
-        is_good &= expand_glob(path, arena, diags, lists, count);
+        is_good &= expand_glob(path, arena, diags, span, lists, count);
         /* By bytes, not by the user's locale. */
         if (*count > first)
             qsort((*lists)[first].paths, (*lists)[first].count, sizeof(char *), compare_paths);

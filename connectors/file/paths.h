@@ -18,6 +18,7 @@ struct path_list {
  * order_log: of the first manifest that has one (core/order_log.h); NULL: none has.
  * False after diagnostics (E0601, E0602, E0603). */
 LEAT_CHECKED bool paths_expand(const struct texts *entries, struct arena *arena, struct diag_list *diags,
-                               struct path_list **lists, uint32_t *count, const char **order_log);
+                               struct span span, struct path_list **lists, uint32_t *count,
+                               const char **order_log);
 
 #endif

@@ -17,23 +17,15 @@ enum {
     READ_FIRST_BYTES = 256 << 10,
     READ_LEAST_BYTES = 64 << 10,
     HEADER_BYTES_MAX = 1 << 20,
-    /* A batch, one record more, and what recognises a record that is too long. */
+    /* A batch, which begins with a record, one record more, and what recognises a record that is too long. */
     BUFFER_BYTES = SOURCE_BATCH_BYTES + SOURCE_RECORD_BYTES_MAX + READ_LEAST_BYTES,
     /* Of formats with blocks: a block of wide rows may need more. */
     BLOCK_BYTES_MAX = 256 << 20,
 };
 
-static const struct span no_span = {0, 0};
-
 static const char *open_path(const struct file_reader *reader)
 {
     return reader->list->paths[reader->file];
-}
-
-/* What messages call the open file. */
-static const char *open_name(const struct file_reader *reader)
-{
-    return reader->label != NULL ? reader->label : open_path(reader);
 }
 
 /* Reports what is wrong with the open file; the reader is done for. */
@@ -46,9 +38,9 @@ static bool report(struct file_reader *reader, enum diag_code code, const char *
         [DIAG_E0604] = "give leat files that nobody writes to any more, then start again with --fresh",
         [DIAG_E0607] = "correct the source's `schema:`, or the file",
     };
-    const char *path = open_name(reader);
+    const char *path = open_path(reader);
     pthread_mutex_lock(reader->mutex);
-    struct diag *d = diag_error(reader->diags, code, no_span, "`%s` %s", path, what);
+    struct diag *d = diag_error(reader->diags, code, reader->span, "`%s` %s", path, what);
     if (error_number != 0)
         diag_errno(reader->diags, d, error_number);
     diag_at(reader->diags, d, path, offset, -1);
@@ -84,6 +76,7 @@ bool reader_open(struct file_reader *reader)
         if (!input_open(&reader->input, open_path(reader), -1))
             is_good = report_input(reader);
         else if (fstat(reader->input.fd, &info) == 0) {
+            claims_opened(reader->claims, reader->input.fd);
             reader->facts[i].size = info.st_size;
             reader->facts[i].changed = info.st_mtim;
             mark_file(reader->input.fd, info.st_size, &reader->facts[i].head, &reader->facts[i].tail);
@@ -149,9 +142,9 @@ static bool check_facts(struct file_reader *reader, bool has_torn_end)
                       facts->size);
     if (info.st_size > facts->size) {
         pthread_mutex_lock(reader->mutex);
-        struct diag *d = diag_warning(reader->diags, DIAG_E0604, no_span,
+        struct diag *d = diag_warning(reader->diags, DIAG_E0604, reader->span,
                                       "`%s` grew while it was read: %lld bytes that came later were not read",
-                                      open_name(reader), (long long)(info.st_size - facts->size));
+                                      open_path(reader), (long long)(info.st_size - facts->size));
         diag_hint(reader->diags, d, "give leat files that nobody writes to any more");
         pthread_mutex_unlock(reader->mutex);
     }
@@ -165,7 +158,7 @@ static bool read_header(struct file_reader *reader)
     const char *damage = NULL;
     size_t used = 0;
     enum format_header_status status = HEADER_READ;
-    if (reader->format->header != NULL && reader->split == NULL)
+    if (reader->format->header != NULL)
         do {
             if (!reader->has_ended)
                 read_more(reader, reader->carry, &reader->carry_bytes, READ_LEAST_BYTES);
@@ -179,23 +172,23 @@ static bool read_header(struct file_reader *reader)
     if (status == HEADER_BAD)
         return report(reader, DIAG_E0603, damage, 0, 0);
     reader->offset = (int64_t)used;
+    reader->account = (struct byte_account){.before = reader->offset};
     if (reader->headers[reader->file] != NULL)
         goto done;
-    struct str header = reader->split == NULL ? (struct str){reader->carry, used} : reader->fixed_header;
-    char *copy = malloc(header.length + 1);
+    char *copy = malloc(used + 1);
     leat_assert(copy != NULL);
-    if (header.length > 0)
-        memcpy(copy, header.data, header.length);
+    memcpy(copy, reader->carry, used);
     reader->headers[reader->file] = copy;
-    reader->header_bytes[reader->file] = header.length;
-    if (reader->format->header_check != NULL && reader->split == NULL &&
-        reader->facts[reader->file].size > 0) {
+    reader->header_bytes[reader->file] = used;
+    if (reader->format->header_check != NULL && reader->facts[reader->file].size > 0) {
         pthread_mutex_lock(reader->mutex);
         unsigned before = reader->diags->count;
-        bool is_good = reader->format->header_check(reader->schema, reader->config,
-                                                    (struct str){copy, header.length}, reader->diags);
-        for (unsigned i = before; i < reader->diags->count; i++)
-            diag_at(reader->diags, &reader->diags->items[i], open_name(reader), 0, -1);
+        bool is_good = reader->format->header_check(reader->schema, reader->config, (struct str){copy, used},
+                                                    reader->diags);
+        for (unsigned i = before; i < reader->diags->count; i++) {
+            reader->diags->items[i].span = reader->span;
+            diag_at(reader->diags, &reader->diags->items[i], open_path(reader), 0, -1);
+        }
         pthread_mutex_unlock(reader->mutex);
         reader->is_failed |= !is_good;
         if (!is_good)
@@ -219,7 +212,7 @@ static bool open_file(struct file_reader *reader)
     reader->is_open = true;
     if (!read_header(reader))
         return false;
-    for (size_t i = 0; i < reader->header_bytes[reader->file] && reader->split == NULL; i++)
+    for (size_t i = 0; i < reader->header_bytes[reader->file]; i++)
         reader->line += reader->headers[reader->file][i] == '\n';
     return true;
 }
@@ -271,6 +264,7 @@ bool reader_seek(struct file_reader *reader, const struct source_position *posit
         memmove(reader->carry, reader->carry + skipped, reader->carry_bytes);
     }
     reader->offset = position->b;
+    reader->account = (struct byte_account){.before = position->b};
     reader->line = position->line;
     return true;
 }
@@ -287,16 +281,14 @@ struct cut {
     const char *damage;
 };
 
-/* Takes back the records that the rule leaves to the next batch. */
+/* Takes back the records that the rule leaves to the next batch: it begins with the first of them. */
 static void apply_rule(const struct file_reader *reader, struct raw_batch *raw, uint32_t before,
                        struct cut *cut)
 {
-    int64_t first = reader->offset + raw->records[0].offset;
     for (uint32_t i = MAX(before, 1); i < raw->count; i++) {
         const struct raw_record *record = &raw->records[i];
-        int64_t begin = reader->offset + record->offset;
-        if (record->offset + record->length - raw->records[0].offset <= SOURCE_BATCH_BYTES &&
-            begin / SOURCE_GRID_BYTES == first / SOURCE_GRID_BYTES)
+        if (record->offset + record->length <= SOURCE_BATCH_BYTES &&
+            (reader->offset + record->offset) / SOURCE_GRID_BYTES == reader->offset / SOURCE_GRID_BYTES)
             continue;
         raw->count = i;
         cut->used = record->offset;
@@ -307,6 +299,24 @@ static void apply_rule(const struct file_reader *reader, struct raw_batch *raw, 
             cut->lines += raw->data[j] == '\n';
         return;
     }
+}
+
+/* Bytes before the first record (empty lines, an end mark) belong to no batch: however many there are, the
+ * batch begins with a record, and the buffer has room for the whole of it. */
+static void drop_lead(struct file_reader *reader, struct raw_batch *raw, struct cut *cut, size_t lead)
+{
+    account_between(&reader->account, reader->format, raw->data, lead);
+    for (size_t i = 0; i < lead && reader->format->has_lines; i++)
+        if (raw->data[i] == '\n') {
+            reader->line++;
+            cut->lines--;
+        }
+    for (uint32_t i = 0; i < raw->count; i++)
+        raw->records[i].offset -= (uint32_t)lead;
+    reader->offset += (int64_t)lead;
+    cut->used -= lead;
+    cut->filled -= lead;
+    memmove(raw->data, raw->data + lead, cut->filled);
 }
 
 /* Cuts what has been read since the last call. */
@@ -320,12 +330,9 @@ static void split_more(struct file_reader *reader, struct raw_batch *raw, struct
         .max = BATCH_ROWS - raw->count,
         .records = raw->records + raw->count,
     };
-    if (reader->split != NULL)
-        reader->split(&split);
-    else
-        reader->format->split(&split);
+    reader->format->split(&split);
     uint32_t before = raw->count;
-    bool is_block = reader->format->is_blocks && reader->split == NULL;
+    bool is_block = reader->format->is_blocks;
     raw->count += split.count;
     for (uint32_t i = before; i < raw->count && !is_block; i++)
         raw->records[i].offset += (uint32_t)cut->used;
@@ -338,18 +345,15 @@ static void split_more(struct file_reader *reader, struct raw_batch *raw, struct
     cut->is_done =
         raw->count == BATCH_ROWS || split.is_cut || split.damage != NULL || (is_block && split.count > 0);
     leat_assert(cut->used <= cut->filled);
-    if (raw->count == 0 && cut->used > 0) {
-        /* Nothing but blank lines (or an end mark) so far: they belong to no batch. */
-        reader->offset += (int64_t)cut->used;
-        reader->line += cut->lines;
-        cut->filled -= cut->used;
-        memmove(raw->data, raw->data + cut->used, cut->filled);
-        cut->used = cut->lines = 0;
-    } else if (!is_block && raw->count > before) {
+    size_t lead = raw->count == 0 ? cut->used : is_block ? 0 : raw->records[0].offset;
+    if (lead > 0)
+        drop_lead(reader, raw, cut, lead);
+    if (is_block || raw->count == 0)
+        return;
+    if (raw->count > before)
         apply_rule(reader, raw, before, cut);
-    }
-    /* Behind blank lines: the next record begins where none of this batch may. */
-    if (!is_block && raw->count > 0 && cut->used - raw->records[0].offset > SOURCE_BATCH_BYTES)
+    /* Behind empty lines: the next record begins where none of this batch may. */
+    if (cut->used > SOURCE_BATCH_BYTES)
         cut->is_done = true;
 }
 
@@ -360,6 +364,7 @@ static void drop_line(struct file_reader *reader)
         char *newline = memchr(reader->carry, '\n', reader->carry_bytes);
         size_t dropped = newline == NULL ? reader->carry_bytes : (size_t)(newline - reader->carry) + 1;
         reader->offset += (int64_t)dropped;
+        reader->account.dropped += (int64_t)dropped;
         reader->carry_bytes -= dropped;
         memmove(reader->carry, reader->carry + dropped, reader->carry_bytes);
         if (newline != NULL) {
@@ -384,17 +389,12 @@ static struct source_position reader_position(const struct file_reader *reader)
 static void finish_batch(struct file_reader *reader, struct raw_batch *raw, const struct cut *cut)
 {
     size_t left = cut->filled - cut->used;
-    bool is_block = reader->format->is_blocks && reader->split == NULL;
     raw->position = reader_position(reader);
-    raw->path = open_name(reader);
+    raw->path = open_path(reader);
     raw->header = (struct str){reader->headers[reader->file], reader->header_bytes[reader->file]};
     raw->first_offset = reader->offset;
-    raw->first_line = -1;
-    if (reader->format->has_lines && reader->split == NULL) {
-        raw->first_line = reader->line;
-        for (uint32_t i = 0; i < raw->records[0].offset; i++)
-            raw->first_line += raw->data[i] == '\n';
-    }
+    raw->first_line = reader->format->has_lines ? reader->line : -1;
+    account_batch(&reader->account, reader->format, raw->data, cut->used, raw->records, raw->count);
     raw->data_bytes = cut->used;
     memcpy(reader->carry, raw->data + cut->used, left);
     reader->carry_bytes = left;
@@ -404,26 +404,41 @@ static void finish_batch(struct file_reader *reader, struct raw_batch *raw, cons
     reader->guess_bytes = MIN(cut->used + cut->used / 16 + 4096, (size_t)BUFFER_BYTES);
     if (cut->is_cut)
         drop_line(reader);
-    if (is_block)
+    if (reader->format->is_blocks)
         raw->records = NULL;
     raw->next = reader_position(reader);
+}
+
+static void tell_padding(struct file_reader *reader)
+{
+    pthread_mutex_lock(reader->mutex);
+    struct diag *d = diag_warning(reader->diags, DIAG_E0603, reader->span,
+                                  "`%s` has %lld bytes of zeros behind its compressed end: they are ignored",
+                                  open_path(reader), (long long)reader->input.padding);
+    diag_hint(reader->diags, d, "such padding comes from tapes and block devices; `gzip -d` ignores it, too");
+    pthread_mutex_unlock(reader->mutex);
 }
 
 /* The end of the open file, reached without a batch: what is to be said about it. */
 static bool end_file(struct file_reader *reader, const struct cut *cut)
 {
-    int64_t offset = reader->offset + (int64_t)cut->used;
+    const struct file_facts *facts = &reader->facts[reader->file];
     if (reader->has_input_error && reader->input.error == DIAG_E0603 && !check_facts(reader, true))
         return false;
     if (reader->has_input_error)
         return report_input(reader);
+    leat_assert(cut->used == 0);
     if (cut->damage != NULL)
-        return report(reader, DIAG_E0603, cut->damage, 0, offset);
-    if (cut->used < cut->filled)
-        return report(reader, DIAG_E0603, "is truncated: it ends inside a record", 0, offset);
-    if (reader->format->has_end_mark && reader->split == NULL && !reader->has_end_mark &&
-        reader->facts[reader->file].size > 0)
-        return report(reader, DIAG_E0603, "is truncated: its end mark is missing", 0, offset);
+        return report(reader, DIAG_E0603, cut->damage, 0, reader->offset);
+    if (cut->filled > 0)
+        return report(reader, DIAG_E0603, "is truncated: it ends inside a record", 0, reader->offset);
+    if (reader->format->has_end_mark && !reader->has_end_mark && facts->size > 0)
+        return report(reader, DIAG_E0603, "is truncated: its end mark is missing", 0, reader->offset);
+    leat_assert(reader->offset == reader->input.offset);
+    leat_assert(reader->input.disk_offset == facts->size);
+    account_check(&reader->account, reader->input.offset);
+    if (reader->input.padding > 0)
+        tell_padding(reader);
     return check_facts(reader, false);
 }
 

@@ -5,6 +5,7 @@
 
 #include "connectors/file/input.h"
 #include "connectors/file/paths.h"
+#include "formats/account.h"
 
 #include "core/connector.h"
 
@@ -25,10 +26,9 @@ struct file_reader {
     const struct format_kind *format;
     const void *config; /* of the format */
     const struct schema *schema;
-    void (*split)(struct format_split *split); /* NULL: the format's */
-    struct str fixed_header;                   /* of sorted records, whose file has none of its own */
-    const char *label; /* names the files in messages instead of their paths, or NULL */
     struct diag_list *diags;
+    struct span span;       /* of the source's path, for messages */
+    struct claims *claims;  /* that are told of each file; may be NULL */
     pthread_mutex_t *mutex; /* held around diags */
 
     struct file_facts *facts; /* list->count, and one more for `before` */
@@ -51,6 +51,7 @@ struct file_reader {
     int64_t offset;     /* of carry[0] in the open file */
     int64_t line;
     uint64_t record;
+    struct byte_account account; /* of the open file, from where it was opened or sought */
 };
 
 /* Looks at every file. False after diagnostics. */

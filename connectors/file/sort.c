@@ -1,16 +1,21 @@
-/* External merge sort: records are collected until the memory is full, sorted, and written as a run; runs are
- * merged, RUNS_AT_ONCE at a time, until one is left. A run's entry is its key, its length and its bytes. */
+/* External merge sort: records are collected until the memory is full, sorted, and written as a run.
+ * RUNS_AT_ONCE runs of one level, which follow each other, become one of the next level, so that neither
+ * files that are open nor runs that are read at once grow with the records; in the end all that are left
+ * become the copy. A run's entry is its key, its length and its bytes.
+ *
+ * Records are counted where they come in, in each run, and in the copy: what is there must be what was put
+ * there, or the job stops. */
 #include "connectors/file/sort.h"
 #include "formats/formats.h"
 
 #include "core/os.h"
+#include "core/temporary.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { RUNS_AT_ONCE = 32, WRITE_BYTES = 1 << 20, RECORD_BYTES_MAX = BUFSIZ + (64 << 20) };
+enum { RUNS_AT_ONCE = 32, LEVELS_MAX = 16, RUNS_MAX = RUNS_AT_ONCE * LEVELS_MAX, WRITE_BYTES = 1 << 20 };
 
 struct entry {
     uint64_t key;
@@ -22,19 +27,25 @@ struct entry_head {
     uint32_t length, unused;
 };
 
-struct run_list {
-    int *fds;
-    uint32_t count;
+/* A sorted file: a run, or the copy. */
+struct run {
+    int fd;
+    uint32_t level;
+    uint64_t records;
+    int64_t bytes;
 };
 
 struct sorter {
     const struct sort_request *request;
+    struct file_reader *reader;
     struct arena *arena;
     struct diag_list *diags;
     struct byte_buffer bytes; /* length and bytes of each record */
     struct entry *entries;
     size_t entries_count, entries_capacity;
-    struct run_list runs;
+    uint64_t records;          /* collected so far */
+    struct run runs[RUNS_MAX]; /* in the order of their records; levels fall */
+    uint32_t runs_count;
     uint64_t last_key;
     void *encoder; /* of rows that have no bytes */
     struct str header;
@@ -49,7 +60,7 @@ const struct format_kind *sort_format(const struct format_kind *format)
 static bool disk_failed(struct sorter *sorter, int error)
 {
     struct diag *d =
-        diag_error(sorter->diags, error == ENOSPC ? DIAG_E0608 : DIAG_E0605, (struct span){0, 0},
+        diag_error(sorter->diags, error == ENOSPC ? DIAG_E0608 : DIAG_E0605, sorter->reader->span,
                    "`order_by` cannot write its sorted copy in `%s`", sorter->request->directory);
     diag_errno(sorter->diags, d, error);
     diag_hint(sorter->diags, d,
@@ -57,55 +68,67 @@ static bool disk_failed(struct sorter *sorter, int error)
     return false;
 }
 
-/* A new file without a name in the directory. Its descriptor is never 0. */
-static int temporary_file(const char *directory)
+/* A run that does not give back what was written to it. */
+static bool run_lost(struct sorter *sorter, uint64_t expected, uint64_t found)
 {
-    char *path;
-    leat_assert(asprintf(&path, "%s/leat-sort-XXXXXX", directory) >= 0);
-    int fd = mkostemp(path, O_CLOEXEC), error = errno;
-    if (fd >= 0)
-        unlink(path);
-    free(path);
-    errno = error;
-    return fd;
+    struct diag *d =
+        diag_error(sorter->diags, DIAG_E0603, sorter->reader->span,
+                   "the sorted copy of `%s` (`order_by`) is damaged: %llu records were to be in it, "
+                   "%llu are",
+                   sorter->reader->list->name, (unsigned long long)expected, (unsigned long long)found);
+    diag_hint(sorter->diags, d,
+              "look at the disk that `sort_dir` is on, then start the job again: it sorts once more");
+    return false;
 }
 
 /* --- writing --- */
 
 struct run_writer {
-    int fd;
+    struct run run;
     int error;
+    bool has_keys; /* a run; else the copy: frames of length and bytes (sorted.h) */
     struct byte_buffer buffer;
 };
 
-static void write_bytes(struct run_writer *writer, const void *data, size_t bytes)
+static void begin_writing(struct sorter *sorter, struct run_writer *writer, bool has_keys)
 {
-    buffer_append(&writer->buffer, data, bytes);
-    if (writer->buffer.length < WRITE_BYTES)
-        return;
-    if (writer->error == 0)
-        writer->error = os_write_all(writer->fd, writer->buffer.data, writer->buffer.length, "spill.write");
+    *writer = (struct run_writer){.run.fd = temporary_file(sorter->request->directory), .has_keys = has_keys};
+    writer->error = writer->run.fd < 0 ? errno : 0;
+}
+
+static void write_out(struct run_writer *writer)
+{
+    if (writer->error == 0 && writer->buffer.length > 0)
+        writer->error =
+            os_write_all(writer->run.fd, writer->buffer.data, writer->buffer.length, "spill.write");
+    writer->run.bytes += (int64_t)writer->buffer.length;
     buffer_clear(&writer->buffer);
 }
 
-static int finish_writing(struct run_writer *writer)
-{
-    if (writer->error == 0 && writer->buffer.length > 0)
-        writer->error = os_write_all(writer->fd, writer->buffer.data, writer->buffer.length, "spill.write");
-    buffer_free(&writer->buffer);
-    return writer->error;
-}
-
-/* with_key: as a run; without: as the result, a frame of length and bytes. */
-static void write_record(struct run_writer *writer, uint64_t key, const char *data, uint32_t length,
-                         bool with_key)
+static void write_record(struct run_writer *writer, uint64_t key, const char *data, uint32_t length)
 {
     struct entry_head head = {key, length, 0};
-    if (with_key)
-        write_bytes(writer, &head, sizeof(head));
+    if (writer->has_keys)
+        buffer_append(&writer->buffer, &head, sizeof(head));
     else
-        write_bytes(writer, &length, sizeof(length));
-    write_bytes(writer, data, length);
+        buffer_append(&writer->buffer, &length, sizeof(length));
+    buffer_append(&writer->buffer, data, length);
+    writer->run.records++;
+    if (writer->buffer.length >= WRITE_BYTES)
+        write_out(writer);
+}
+
+/* What was written, as *run; false after a diagnostic. */
+static bool end_writing(struct sorter *sorter, struct run_writer *writer, struct run *run)
+{
+    write_out(writer);
+    buffer_free(&writer->buffer);
+    *run = writer->run;
+    if (writer->error == 0)
+        return true;
+    if (run->fd >= 0)
+        close(run->fd);
+    return disk_failed(sorter, writer->error);
 }
 
 static int compare_entries(const void *a, const void *b)
@@ -116,45 +139,22 @@ static int compare_entries(const void *a, const void *b)
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* What is in memory, sorted, into a new file; -1 after a diagnostic. */
-static int write_sorted(struct sorter *sorter, bool with_key)
+/* What is in memory, sorted, into a new file; false after a diagnostic. */
+static bool write_sorted(struct sorter *sorter, bool has_keys, struct run *run)
 {
-    qsort(sorter->entries, sorter->entries_count, sizeof(struct entry), compare_entries);
-    struct run_writer writer = {.fd = temporary_file(sorter->request->directory)};
-    if (writer.fd < 0) {
-        disk_failed(sorter, errno);
-        return -1;
-    }
-    for (size_t i = 0; i < sorter->entries_count; i++) {
+    struct run_writer writer;
+    begin_writing(sorter, &writer, has_keys);
+    if (sorter->entries_count > 1)
+        qsort(sorter->entries, sorter->entries_count, sizeof(struct entry), compare_entries);
+    for (size_t i = 0; i < sorter->entries_count && writer.error == 0; i++) {
         const char *at = sorter->bytes.data + sorter->entries[i].offset;
         uint32_t length;
         memcpy(&length, at, sizeof(length));
-        write_record(&writer, sorter->entries[i].key, at + sizeof(length), length, with_key);
+        write_record(&writer, sorter->entries[i].key, at + sizeof(length), length);
     }
-    int error = finish_writing(&writer);
     buffer_clear(&sorter->bytes);
     sorter->entries_count = 0;
-    if (error == 0)
-        return writer.fd;
-    close(writer.fd);
-    disk_failed(sorter, error);
-    return -1;
-}
-
-static void add_run(struct run_list *runs, int fd)
-{
-    runs->fds = realloc(runs->fds, (runs->count + 1) * sizeof(int));
-    leat_assert(runs->fds != NULL);
-    runs->fds[runs->count++] = fd;
-}
-
-static void close_runs(struct run_list *runs)
-{
-    for (uint32_t i = 0; i < runs->count; i++)
-        if (runs->fds[i] >= 0)
-            close(runs->fds[i]);
-    free(runs->fds);
-    *runs = (struct run_list){0};
+    return end_writing(sorter, &writer, run);
 }
 
 /* --- merging --- */
@@ -164,90 +164,108 @@ struct run_reader {
     struct entry_head head;
     struct byte_buffer data;
     bool has_record;
-    bool is_bad;
+    int error;
 };
 
 static void next_record(struct run_reader *reader)
 {
     reader->has_record = fread(&reader->head, sizeof(reader->head), 1, reader->file) == 1;
-    if (!reader->has_record) {
-        reader->is_bad = ferror(reader->file) != 0;
-        return;
+    if (reader->has_record) {
+        buffer_clear(&reader->data);
+        reader->has_record = reader->head.length <= SORTED_RECORD_BYTES_MAX &&
+                             fread(buffer_reserve(&reader->data, reader->head.length + 1), 1,
+                                   reader->head.length, reader->file) == reader->head.length;
     }
-    buffer_clear(&reader->data);
-    reader->is_bad = reader->head.length > RECORD_BYTES_MAX ||
-                     fread(buffer_reserve(&reader->data, reader->head.length + 1), 1, reader->head.length,
-                           reader->file) != reader->head.length;
-    reader->has_record = !reader->is_bad;
+    if (ferror(reader->file) != 0)
+        reader->error = EIO;
 }
 
-/* Merges readers until all are at their end; among equal keys the earlier run goes first. False: a run cannot
- * be read back. */
-static bool merge_readers(struct run_reader *readers, uint32_t count, struct run_writer *writer,
-                          bool with_key)
+/* Merges readers until all are at their end; among equal keys the earlier run goes first. Returns 0 or an
+ * errno. A run that ends too early is found by its count of records. */
+static int merge_readers(struct run_reader *readers, uint32_t count, struct run_writer *writer)
 {
-    for (;;) {
+    while (writer->error == 0) {
         struct run_reader *least = NULL;
         for (uint32_t i = 0; i < count; i++) {
-            if (readers[i].is_bad)
-                return false;
+            if (readers[i].error != 0)
+                return readers[i].error;
             if (readers[i].has_record && (least == NULL || readers[i].head.key < least->head.key))
                 least = &readers[i];
         }
         if (least == NULL)
-            return true;
-        write_record(writer, least->head.key, least->data.data, least->head.length, with_key);
+            return 0;
+        write_record(writer, least->head.key, least->data.data, least->head.length);
         next_record(least);
     }
+    return writer->error;
 }
 
-/* Merges `count` runs from `first` into a new file; they are closed. -1 after a diagnostic. */
-static int merge_runs(struct sorter *sorter, uint32_t first, uint32_t count, bool with_key)
+/* Merges the last `count` runs into a new file; they are closed. False after a diagnostic. */
+static bool merge_runs(struct sorter *sorter, uint32_t count, bool has_keys, struct run *merged)
 {
     struct run_reader readers[RUNS_AT_ONCE] = {0};
-    struct run_writer writer = {.fd = temporary_file(sorter->request->directory)};
-    writer.error = writer.fd < 0 ? errno : 0;
+    struct run *runs = &sorter->runs[sorter->runs_count - count];
+    struct run_writer writer;
+    uint64_t expected = 0;
+    begin_writing(sorter, &writer, has_keys);
     for (uint32_t i = 0; i < count; i++) {
-        int *fd = &sorter->runs.fds[first + i];
-        lseek(*fd, 0, SEEK_SET);
-        readers[i].file = fdopen(*fd, "rb");
+        expected += runs[i].records;
+        lseek(runs[i].fd, 0, SEEK_SET);
+        readers[i].file = fdopen(runs[i].fd, "rb");
         leat_assert(readers[i].file != NULL);
-        *fd = -1;
         setvbuf(readers[i].file, NULL, _IOFBF, WRITE_BYTES);
         next_record(&readers[i]);
     }
-    if (writer.error == 0 && !merge_readers(readers, count, &writer, with_key))
-        writer.error = EIO;
-    int error = finish_writing(&writer);
+    sorter->runs_count -= count;
+    if (writer.error == 0)
+        writer.error = merge_readers(readers, count, &writer);
     for (uint32_t i = 0; i < count; i++) {
         fclose(readers[i].file);
         buffer_free(&readers[i].data);
     }
-    if (error == 0)
-        return writer.fd;
-    if (writer.fd >= 0)
-        close(writer.fd);
-    disk_failed(sorter, error);
-    return -1;
+    if (!end_writing(sorter, &writer, merged))
+        return false;
+    if (merged->records == expected)
+        return true;
+    close(merged->fd);
+    return run_lost(sorter, expected, merged->records);
 }
 
-/* From any number of runs to the result. */
-static int merge_all(struct sorter *sorter)
+/* How many of the last runs have one level. */
+static uint32_t runs_of_level(const struct sorter *sorter)
 {
-    while (sorter->runs.count > RUNS_AT_ONCE) {
-        struct run_list merged = {0};
-        for (uint32_t first = 0; first < sorter->runs.count; first += RUNS_AT_ONCE) {
-            int fd = merge_runs(sorter, first, MIN(sorter->runs.count - first, RUNS_AT_ONCE), true);
-            if (fd < 0) {
-                close_runs(&merged);
-                return -1;
-            }
-            add_run(&merged, fd);
-        }
-        close_runs(&sorter->runs);
-        sorter->runs = merged;
+    uint32_t count = 0;
+    while (count < sorter->runs_count &&
+           sorter->runs[sorter->runs_count - 1 - count].level == sorter->runs[sorter->runs_count - 1].level)
+        count++;
+    return count;
+}
+
+static bool add_run(struct sorter *sorter, struct run run)
+{
+    leat_assert(sorter->runs_count < RUNS_MAX);
+    sorter->runs[sorter->runs_count++] = run;
+    while (runs_of_level(sorter) == RUNS_AT_ONCE) {
+        uint32_t level = sorter->runs[sorter->runs_count - 1].level + 1;
+        if (!merge_runs(sorter, RUNS_AT_ONCE, true, &run))
+            return false;
+        run.level = level;
+        sorter->runs[sorter->runs_count++] = run;
     }
-    return merge_runs(sorter, 0, sorter->runs.count, false);
+    return true;
+}
+
+/* From any number of runs to the copy: the last ones are the smallest, and go first. */
+static bool merge_all(struct sorter *sorter, struct run *copy)
+{
+    while (sorter->runs_count > RUNS_AT_ONCE) {
+        struct run run;
+        if (!merge_runs(sorter, MIN(sorter->runs_count - RUNS_AT_ONCE + 1, (uint32_t)RUNS_AT_ONCE), true,
+                        &run))
+            return false;
+        sorter->runs[sorter->runs_count++] = run;
+    }
+    return merge_runs(sorter, sorter->runs_count, false, copy);
 }
 
 /* --- collecting --- */
@@ -261,16 +279,15 @@ static uint64_t key_of(const struct column *column, uint32_t row)
     return bits ^ UINT64_C(1) << 63;
 }
 
-static bool add_record(struct sorter *sorter, uint64_t key, const char *data, uint32_t length)
+static bool add_record(struct sorter *sorter, uint64_t key, struct str record)
 {
     size_t used = sorter->bytes.length + sorter->entries_count * sizeof(struct entry);
+    uint32_t length = (uint32_t)record.length;
+    struct run run;
     if (sorter->entries_count > 0 &&
-        used + length + sizeof(length) + sizeof(struct entry) > (size_t)sorter->request->memory_bytes) {
-        int fd = write_sorted(sorter, true);
-        if (fd < 0)
-            return false;
-        add_run(&sorter->runs, fd);
-    }
+        used + length + sizeof(length) + sizeof(struct entry) > (size_t)sorter->request->memory_bytes &&
+        (!write_sorted(sorter, true, &run) || !add_run(sorter, run)))
+        return false;
     if (sorter->entries_count == sorter->entries_capacity) {
         sorter->entries_capacity = MAX(sorter->entries_capacity * 2, 4096);
         sorter->entries = realloc(sorter->entries, sorter->entries_capacity * sizeof(struct entry));
@@ -278,8 +295,18 @@ static bool add_record(struct sorter *sorter, uint64_t key, const char *data, ui
     }
     sorter->entries[sorter->entries_count++] = (struct entry){key, sorter->bytes.length};
     buffer_append(&sorter->bytes, &length, sizeof(length));
-    buffer_append(&sorter->bytes, data, length);
+    buffer_append(&sorter->bytes, record.data, length);
+    sorter->records++;
     return true;
+}
+
+static bool too_large(struct sorter *sorter, const struct raw_batch *raw)
+{
+    struct diag *d =
+        diag_error(sorter->diags, DIAG_E0603, sorter->reader->span,
+                   "`order_by` cannot sort a row of `%s` that is larger than 256 MiB", raw->path);
+    diag_hint(sorter->diags, d, "write the recording again without such rows, or without `order_by`");
+    return false;
 }
 
 static bool add_batch(struct sorter *sorter, const struct raw_batch *raw, const struct batch *batch)
@@ -297,25 +324,38 @@ static bool add_batch(struct sorter *sorter, const struct raw_batch *raw, const 
             format_msgpack.encode(sorter->encoder, batch, row, 1, &encoded);
             text = (struct str){encoded.data, encoded.length};
         }
-        is_good = add_record(sorter, sorter->last_key, text.data, (uint32_t)text.length);
+        is_good = text.length <= SORTED_RECORD_BYTES_MAX ? add_record(sorter, sorter->last_key, text)
+                                                         : too_large(sorter, raw);
     }
     buffer_free(&encoded);
     return is_good;
 }
 
+/* What a header says, without the marks around it: of two files with the same columns one may begin with a
+ * byte-order mark, and lines may end in two ways. */
+static struct str header_content(struct str header)
+{
+    static const char mark[] = "\xef\xbb\xbf";
+    if (header.length >= strlen(mark) && memcmp(header.data, mark, strlen(mark)) == 0)
+        header = (struct str){header.data + strlen(mark), header.length - strlen(mark)};
+    while (header.length > 0 && strchr("\r\n", header.data[header.length - 1]) != NULL)
+        header.length--;
+    return header;
+}
+
 /* Records of files with different headers cannot follow each other in one. */
 static bool check_header(struct sorter *sorter, const struct raw_batch *raw)
 {
-    if (sorter->request->reader->format->is_blocks)
+    if (sorter->reader->format->is_blocks)
         return true;
     if (!sorter->has_header) {
         sorter->has_header = true;
         sorter->header = arena_str(sorter->arena, raw->header);
     }
-    if (str_equal(sorter->header, raw->header))
+    if (str_equal(header_content(sorter->header), header_content(raw->header)))
         return true;
     struct diag *d =
-        diag_error(sorter->diags, DIAG_E0607, (struct span){0, 0},
+        diag_error(sorter->diags, DIAG_E0607, sorter->reader->span,
                    "`order_by` takes files with the same header line; that of `%s` differs", raw->path);
     diag_hint(sorter->diags, d, "make them sources of their own and `union` them");
     return false;
@@ -323,7 +363,7 @@ static bool check_header(struct sorter *sorter, const struct raw_batch *raw)
 
 static bool collect(struct sorter *sorter)
 {
-    struct file_reader *reader = sorter->request->reader;
+    struct file_reader *reader = sorter->reader;
     struct batch_pool *pool = batch_pool_new();
     void *decoder = reader->format->decoder_new(reader->schema, reader->config);
     struct raw_batch raw = {0};
@@ -347,74 +387,44 @@ static bool collect(struct sorter *sorter)
     return is_good;
 }
 
-/* --- the sorted file as a source --- */
-
-static void frames_split(struct format_split *split)
+/* The copy from what is in memory and in runs. */
+static bool make_copy(struct sorter *sorter, struct run *copy)
 {
-    size_t used = 0;
-    split->count = 0;
-    while (split->count < split->max && split->bytes - used >= sizeof(uint32_t)) {
-        uint32_t length;
-        memcpy(&length, split->data + used, sizeof(length));
-        if (split->bytes - used - sizeof(length) < length)
-            break;
-        split->records[split->count++] = (struct raw_record){(uint32_t)(used + sizeof(length)), length};
-        used += sizeof(length) + length;
+    struct run last;
+    if (sorter->runs_count == 0)
+        return write_sorted(sorter, false, copy);
+    return write_sorted(sorter, true, &last) && add_run(sorter, last) && merge_all(sorter, copy);
+}
+
+bool sort_records(const struct sort_request *request, struct sorted_copy *copy, struct arena *arena)
+{
+    struct file_reader *reader = request->reader;
+    struct sorter *sorter = calloc(1, sizeof(*sorter));
+    struct run sorted = {.fd = -1};
+    leat_assert(sorter != NULL);
+    *sorter = (struct sorter){.request = request, .reader = reader, .arena = arena, .diags = reader->diags};
+    if (reader->format->is_blocks)
+        sorter->encoder = format_msgpack.encoder_new(reader->schema, NULL);
+    bool is_good = collect(sorter) && make_copy(sorter, &sorted);
+    if (is_good && sorted.records != sorter->records) {
+        close(sorted.fd);
+        is_good = run_lost(sorter, sorter->records, sorted.records);
     }
-    split->used = used;
-    split->is_cut = split->is_end = false;
-    split->lines = 0;
-    split->need = 0;
-    split->damage = NULL;
-}
-
-static bool replace_files(struct sorter *sorter, struct sorted_file *sorted, int fd)
-{
-    struct file_reader *reader = sorter->request->reader;
-    sorted->fd = fd;
-    snprintf(sorted->path, sizeof(sorted->path), "/proc/self/fd/%d", fd);
-    sorted->paths[0] = sorted->path;
-    sorted->list = (struct path_list){reader->list->name, sorted->paths, 1};
-    struct file_reader given = *reader;
-    reader_close(reader);
-    *reader = (struct file_reader){.list = &sorted->list,
-                                   .format = given.format,
-                                   .config = given.config,
-                                   .schema = given.schema,
-                                   .split = frames_split,
-                                   .fixed_header = sorter->header,
-                                   .label = given.list->name,
-                                   .diags = given.diags,
-                                   .mutex = given.mutex};
-    return reader_open(reader);
-}
-
-bool sort_records(const struct sort_request *request, struct sorted_file *sorted, struct arena *arena,
-                  struct diag_list *diags)
-{
-    struct sorter sorter = {.request = request, .arena = arena, .diags = diags};
-    if (request->reader->format->is_blocks)
-        sorter.encoder = format_msgpack.encoder_new(request->reader->schema, NULL);
-    int fd = -1;
-    if (collect(&sorter)) {
-        bool is_small = sorter.runs.count == 0;
-        fd = write_sorted(&sorter, !is_small);
-        if (fd >= 0 && !is_small) {
-            add_run(&sorter.runs, fd);
-            fd = merge_all(&sorter);
-        }
-    }
-    if (sorter.encoder != NULL)
-        format_msgpack.encoder_free(sorter.encoder);
-    close_runs(&sorter.runs);
-    free(sorter.entries);
-    buffer_free(&sorter.bytes);
-    return fd >= 0 && replace_files(&sorter, sorted, fd);
-}
-
-void sorted_close(struct sorted_file *sorted)
-{
-    if (sorted->fd > 0)
-        close(sorted->fd);
-    sorted->fd = 0;
+    if (is_good)
+        *copy = (struct sorted_copy){.fd = sorted.fd,
+                                     .bytes = sorted.bytes,
+                                     .records = sorted.records,
+                                     .name = reader->list->name,
+                                     .header = sorter->header,
+                                     .diags = reader->diags,
+                                     .span = reader->span,
+                                     .mutex = reader->mutex};
+    if (sorter->encoder != NULL)
+        format_msgpack.encoder_free(sorter->encoder);
+    for (uint32_t i = 0; i < sorter->runs_count; i++)
+        close(sorter->runs[i].fd);
+    free(sorter->entries);
+    buffer_free(&sorter->bytes);
+    free(sorter);
+    return is_good;
 }

@@ -7,26 +7,19 @@
 #define LEAT_CONNECTORS_FILE_SORT_H
 
 #include "connectors/file/reader.h"
+#include "connectors/file/sorted.h"
 
 struct sort_request {
-    struct file_reader *reader; /* opened; afterwards it reads the sorted file */
+    struct file_reader *reader; /* opened, at its begin; read to its end */
     uint32_t column;            /* in the reader's schema: int, float or time */
-    const char *directory;      /* for the sorted file */
+    const char *directory;      /* for the sorted copy */
     int64_t memory_bytes;
 };
 
-/* What the reader then reads: a file without a name, so that nothing stays behind a crash. */
-struct sorted_file {
-    int fd; /* 0: none */
-    struct path_list list;
-    const char *paths[1];
-    char path[64]; /* /proc/self/fd/N */
-};
-
-LEAT_CHECKED bool sort_records(const struct sort_request *request, struct sorted_file *sorted,
-                               struct arena *arena, struct diag_list *diags);
-/* Removes the file; tolerates a zeroed one. */
-void sorted_close(struct sorted_file *sorted);
+/* Makes the copy, whose name, header, diags and mutex are the reader's. arena: of the header. False after
+ * diagnostics. */
+LEAT_CHECKED bool sort_records(const struct sort_request *request, struct sorted_copy *copy,
+                               struct arena *arena);
 /* The format that decodes sorted records of a format. */
 const struct format_kind *sort_format(const struct format_kind *format);
 

@@ -4,7 +4,7 @@
 #include "connectors/file/sort.h"
 #include "formats/formats.h"
 
-#include "core/os.h"
+#include "core/temporary.h"
 
 #include <stdlib.h>
 
@@ -13,7 +13,7 @@ struct file_source {
     int format; /* 0: by suffix, else index in formats_all + 1 */
     struct column_ref order_by;
     struct str delimiter;
-    bool has_header;
+    bool has_header, trims;
     int64_t sort_memory;
     struct str sort_dir;
 
@@ -21,8 +21,8 @@ struct file_source {
     struct format_config format_config;
     struct path_list *lists;
     struct file_reader *readers;
-    struct sorted_file *sorted; /* order_by: one for each partition */
-    uint64_t *sorted_before;    /* order_by: marks all files of each partition; else 0 */
+    struct sorted_copy *copies; /* order_by: what is read instead of each partition's files; else NULL */
+    uint64_t *copied_files;     /* order_by: marks all files of each partition */
     uint32_t partitions_count;
     pthread_mutex_t mutex; /* the source's diagnostics */
     bool has_mutex;
@@ -30,7 +30,7 @@ struct file_source {
 
 static const struct option file_options[] = {
     OPTION_TEXTS(
-        struct file_source, path, "path", OPTION_REQUIRED | OPTION_RUNTIME, NULL,
+        struct file_source, path, "path", OPTION_REQUIRED | OPTION_RUNTIME | OPTION_READS, NULL,
         "files, globs, or the directory of a recording; each entry is a partition, read in order of name"),
     OPTION_ENUM(struct file_source, format, "format", 0, "auto", "auto|json|csv|msgpack|batches",
                 "what is in the files; auto: by their suffix"),
@@ -39,6 +39,9 @@ static const struct option file_options[] = {
     OPTION_TEXT(struct file_source, delimiter, "delimiter", 0, "\",\"", "csv: what stands between fields"),
     OPTION_BOOL(struct file_source, has_header, "header", "true",
                 "csv: the first line names the columns; false: they are those of the schema, in its order"),
+    OPTION_BOOL(struct file_source, trims, "trim", "false",
+                "csv: spaces and tabs around fields and names of columns are no part of them, and a number "
+                "may begin with +"),
     OPTION_BYTES(struct file_source, sort_memory, "sort_memory", OPTION_RUNTIME, "64MiB", "4MiB", "64GiB",
                  "order_by: memory for sorting"),
     OPTION_TEXT(struct file_source, sort_dir, "sort_dir", OPTION_RUNTIME, "\"\"",
@@ -75,22 +78,21 @@ static bool choose_format(struct file_source *file, struct diag_list *diags, str
 }
 
 /* By the names of the files, where the paths were globs or directories without a suffix. */
-static bool choose_format_by_files(struct file_source *file, struct diag_list *diags)
+static bool choose_format_by_files(struct file_source *file, struct diag_list *diags, struct span span)
 {
-    const struct span no_span = {0, 0};
     bool is_open = file->format_kind == NULL;
     if (file->partitions_count == 0) {
-        struct diag *none = diag_error(diags, DIAG_E0602, no_span, "`path` names no file");
+        struct diag *none = diag_error(diags, DIAG_E0602, span, "`path` names no file");
         diag_hint(diags, none, "give a file, a glob, or the directory of a recording");
         return false;
     }
     for (uint32_t i = 0; is_open && i < file->partitions_count; i++)
         for (uint32_t j = 0; j < file->lists[i].count; j++)
-            if (!add_format(&file->format_kind, str_from(file->lists[i].paths[j]), diags, no_span))
+            if (!add_format(&file->format_kind, str_from(file->lists[i].paths[j]), diags, span))
                 return false;
     if (file->format_kind != NULL)
         return true;
-    struct diag *d = diag_error(diags, DIAG_E0402, no_span, "the name of `%s` does not tell its format",
+    struct diag *d = diag_error(diags, DIAG_E0402, span, "the name of `%s` does not tell its format",
                                 file->lists[0].count > 0 ? file->lists[0].paths[0] : file->lists[0].name);
     diag_hint(diags, d, "say `format: json`, csv, msgpack or batches");
     return false;
@@ -109,8 +111,8 @@ static bool file_bind(struct source_bind *bind)
     bind->is_bounded = bind->is_replayable = true;
     if (!format_delimiter_check(file->delimiter, bind->diags, bind->span))
         return false;
-    file->format_config =
-        (struct format_config){.delimiter = file->delimiter.data[0], .has_no_header = !file->has_header};
+    file->format_config = (struct format_config){
+        .delimiter = file->delimiter.data[0], .has_no_header = !file->has_header, .trims = file->trims};
     if (!choose_format(file, bind->diags, bind->span) ||
         (file->format_kind != NULL &&
          !format_schema_check(file->format_kind, bind->schema, bind->diags, bind->span)))
@@ -128,39 +130,45 @@ static bool file_bind(struct source_bind *bind)
     return true;
 }
 
-/* Reads the partition's files once, sorted, into a file that replaces them. */
+/* Reads the partition's files once, sorted, into a copy that is read in their place. */
 static bool sort_partition(struct source *source, uint32_t index)
 {
     struct file_source *file = source->config;
-    const char *directory = getenv("TMPDIR");
-    if (file->sort_dir.length > 0)
-        directory = arena_strndup(source->arena, file->sort_dir.data, file->sort_dir.length);
+    struct file_reader *reader = &file->readers[index];
     struct sort_request request = {
-        .reader = &file->readers[index],
+        .reader = reader,
         .column = (uint32_t)file->order_by.index,
-        .directory = directory == NULL || directory[0] == '\0' ? "/tmp" : directory,
+        .directory = file->sort_dir.length == 0
+                         ? temporary_root()
+                         : arena_strndup(source->arena, file->sort_dir.data, file->sort_dir.length),
         .memory_bytes = file->sort_memory,
     };
-    return sort_records(&request, &file->sorted[index], source->arena, source->diags);
+    file->copied_files[index] = reader->facts[reader->list->count].before;
+    bool is_good = sort_records(&request, &file->copies[index], source->arena);
+    reader_close(reader);
+    return is_good;
 }
 
 static bool file_open(struct source *source)
 {
     struct file_source *file = source->config;
-    if (!paths_expand(&file->path, source->arena, source->diags, &file->lists, &file->partitions_count,
-                      &source->order_log))
+    if (!paths_expand(&file->path, source->arena, source->diags, source->span, &file->lists,
+                      &file->partitions_count, &source->order_log))
         return false;
     pthread_mutex_init(&file->mutex, NULL);
     file->has_mutex = true;
     source->partitions_count = file->partitions_count;
-    if (!choose_format_by_files(file, source->diags) ||
-        !format_schema_check(file->format_kind, source->schema, source->diags, (struct span){0, 0}))
+    if (!choose_format_by_files(file, source->diags, source->span) ||
+        !format_schema_check(file->format_kind, source->schema, source->diags, source->span))
         return false;
     file->readers = calloc(file->partitions_count, sizeof(*file->readers));
-    file->sorted = calloc(file->partitions_count, sizeof(*file->sorted));
-    file->sorted_before = arena_array(source->arena, uint64_t, file->partitions_count);
-    leat_assert(file->readers != NULL && file->sorted != NULL);
-    bool is_good = true;
+    leat_assert(file->readers != NULL);
+    bool is_good = true, is_sorted = file->order_by.name.length > 0;
+    if (is_sorted) {
+        file->copies = calloc(file->partitions_count, sizeof(*file->copies));
+        file->copied_files = arena_array(source->arena, uint64_t, file->partitions_count);
+        leat_assert(file->copies != NULL);
+    }
     for (uint32_t i = 0; i < file->partitions_count; i++) {
         struct file_reader *reader = &file->readers[i];
         *reader = (struct file_reader){.list = &file->lists[i],
@@ -168,12 +176,12 @@ static bool file_open(struct source *source)
                                        .config = &file->format_config,
                                        .schema = source->schema,
                                        .diags = source->diags,
+                                       .span = source->span,
+                                       .claims = source->claims,
                                        .mutex = &file->mutex};
         is_good &= reader_open(reader) && reader_check(reader);
-        if (is_good && file->order_by.name.length > 0) {
-            file->sorted_before[i] = reader->facts[file->lists[i].count].before;
+        if (is_good && is_sorted)
             is_good = sort_partition(source, i);
-        }
     }
     return is_good;
 }
@@ -185,12 +193,16 @@ static const char *file_partition_name(struct source *source, uint32_t partition
 
 static bool file_seek(struct source *source, uint32_t partition, const struct source_position *position)
 {
-    return reader_seek(&((struct file_source *)source->config)->readers[partition], position);
+    struct file_source *file = source->config;
+    return file->copies != NULL ? sorted_seek(&file->copies[partition], position)
+                                : reader_seek(&file->readers[partition], position);
 }
 
 static enum read_status file_read(struct source *source, uint32_t partition, struct raw_batch *raw)
 {
-    return reader_read(&((struct file_source *)source->config)->readers[partition], raw);
+    struct file_source *file = source->config;
+    return file->copies != NULL ? sorted_read(&file->copies[partition], raw)
+                                : reader_read(&file->readers[partition], raw);
 }
 
 static void *file_decoder_new(struct source *source)
@@ -213,19 +225,21 @@ static void file_progress(struct source *source, struct source_progress *progres
     struct file_source *file = source->config;
     *progress = (struct source_progress){.records_total = -1};
     for (uint32_t i = 0; i < file->partitions_count; i++) {
-        progress->bytes_total += file->readers[i].bytes_total;
-        progress->bytes_done += reader_done_bytes(&file->readers[i]);
+        const struct sorted_copy *copy = file->copies != NULL ? &file->copies[i] : NULL;
+        progress->bytes_total += copy != NULL ? copy->bytes : file->readers[i].bytes_total;
+        progress->bytes_done += copy != NULL ? sorted_done_bytes(copy) : reader_done_bytes(&file->readers[i]);
     }
 }
 
-/* Of a sorted partition the reader's files are not those of the job. */
 static size_t file_mark(struct source *source, uint32_t partition, const struct source_position *position,
                         char out[SOURCE_MARK_BYTES])
 {
     struct file_source *file = source->config;
     const struct file_reader *reader = &file->readers[partition];
+    if (file->copies != NULL)
+        return mark_make_copy(file->copied_files[partition], file->copies[partition].bytes, out);
     uint32_t at = (uint32_t)MIN(MAX(position->a, 0), reader->list->count);
-    return mark_make(reader->list, reader->facts, at, file->sorted_before[partition], out);
+    return mark_make(reader->list, reader->facts, at, out);
 }
 
 static bool file_mark_check(struct source *source, uint32_t partition, const struct source_position *position,
@@ -233,8 +247,12 @@ static bool file_mark_check(struct source *source, uint32_t partition, const str
 {
     struct file_source *file = source->config;
     const struct file_reader *reader = &file->readers[partition];
+    const struct mark_place place = {source->diags, source->span};
+    if (file->copies != NULL)
+        return mark_compare_copy(file->lists[partition].name, file->copied_files[partition],
+                                 file->copies[partition].bytes, mark, &place);
     uint32_t at = (uint32_t)MIN(MAX(position->a, 0), (int64_t)UINT32_MAX);
-    return mark_compare(reader->list, reader->facts, at, file->sorted_before[partition], mark, source->diags);
+    return mark_compare(reader->list, reader->facts, at, mark, &place);
 }
 
 static void file_close(struct source *source)
@@ -242,14 +260,15 @@ static void file_close(struct source *source)
     struct file_source *file = source->config;
     for (uint32_t i = 0; file->readers != NULL && i < file->partitions_count; i++) {
         reader_close(&file->readers[i]);
-        sorted_close(&file->sorted[i]);
+        if (file->copies != NULL)
+            sorted_close(&file->copies[i]);
     }
     free(file->readers);
-    free(file->sorted);
+    free(file->copies);
     if (file->has_mutex)
         pthread_mutex_destroy(&file->mutex);
     file->readers = NULL;
-    file->sorted = NULL;
+    file->copies = NULL;
     file->has_mutex = false;
 }
 
@@ -260,7 +279,8 @@ const struct source_kind source_file = {
         "source clicks = file { path: \"rec/clicks-*.jsonl.zst\", schema: { user_id: int, ts: time(ms) }, "
         "event_time: ts }",
     .details =
-        "Files may be compressed by gzip, zstd or lz4. The files of one glob follow each other in order of "
+        "Files may be compressed by gzip, zstd or lz4; zeros behind the end of one by gzip are padding. The "
+        "files of one glob follow each other in order of "
         "name "
         "and are one partition; several globs in a list are several partitions, which are merged by time. A "
         "directory with a manifest.json is a recording and names its own partitions; where its manifest also "

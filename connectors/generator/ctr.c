@@ -2,6 +2,7 @@
 #include "connectors/generator/ctr_clicks.h"
 #include "core/connector.h"
 #include "core/operator.h"
+#include "core/refused.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -94,10 +95,10 @@ static bool ctr_open(struct source *source)
     source->partitions_count = 1;
     ctr->has_lock = pthread_mutex_init(&ctr->lock, NULL) == 0;
     ctr->world = ctr_world_new((uint64_t)ctr->seed, ctr_gap_us(ctr->rate));
-    ctr->past = calloc(1, sizeof(*ctr->past));
+    ctr->past = refused_ask_zeroed(1, sizeof(*ctr->past));
     bool is_open = ctr->has_lock && ctr->world != NULL && ctr->past != NULL;
     if (is_open && ctr->stream == STREAM_CLICKS) {
-        ctr->clicks = calloc(1, sizeof(*ctr->clicks));
+        ctr->clicks = refused_ask_zeroed(1, sizeof(*ctr->clicks));
         is_open = ctr->clicks != NULL && ctr_clicks_open(ctr->clicks, ctr->world, (uint64_t)ctr->events);
     }
     if (!is_open)
@@ -176,7 +177,7 @@ static enum read_status ctr_read(struct source *source, uint32_t partition, stru
 static void *ctr_decoder_new(struct source *source)
 {
     struct ctr *ctr = source->config;
-    struct ctr_decoder *decoder = calloc(1, sizeof(*decoder));
+    struct ctr_decoder *decoder = refused_ask_zeroed(1, sizeof(*decoder));
     if (decoder == NULL || (decoder->maker = ctr_maker_new(ctr->world)) == NULL) {
         free(decoder);
         return NULL;
@@ -297,7 +298,7 @@ static void ctr_progress(struct source *source, struct source_progress *progress
 static void ctr_report(struct source *source, struct report *report)
 {
     struct ctr *ctr = source->config;
-    struct ctr_truth *sum = calloc(1, sizeof(*sum));
+    struct ctr_truth *sum = refused_ask_zeroed(1, sizeof(*sum));
     if (sum == NULL || ctr->stream == STREAM_IMPRESSIONS) {
         free(sum);
         return;

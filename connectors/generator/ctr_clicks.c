@@ -1,4 +1,5 @@
 #include "connectors/generator/ctr_clicks.h"
+#include "core/refused.h"
 
 #include <stdlib.h>
 
@@ -11,7 +12,7 @@ bool ctr_click_push(struct ctr_click_heap *heap, struct ctr_click click)
 {
     if (heap->count == heap->capacity) {
         size_t capacity = MAX(2 * heap->capacity, 1024);
-        struct ctr_click *items = realloc(heap->items, capacity * sizeof(*items));
+        struct ctr_click *items = refused_ask_again(heap->items, capacity * sizeof(*items));
         if (items == NULL)
             return false;
         heap->items = items;

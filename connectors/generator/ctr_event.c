@@ -1,4 +1,5 @@
 #include "connectors/generator/ctr_draw.h"
+#include "core/refused.h"
 
 #include <stdlib.h>
 
@@ -24,14 +25,14 @@ static const struct {
 
 struct ctr_maker *ctr_maker_new(const struct ctr_world *world)
 {
-    struct ctr_maker *maker = calloc(1, sizeof(*maker));
+    struct ctr_maker *maker = refused_ask_zeroed(1, sizeof(*maker));
     if (maker == NULL)
         return NULL;
     uint32_t count = ctr_fields[CTR_ITEM].size;
     maker->world = world;
     maker->items_at_ms = -1.0;
-    maker->weights = calloc(count, sizeof(*maker->weights));
-    maker->items.slots = calloc(count, sizeof(*maker->items.slots));
+    maker->weights = refused_ask_zeroed(count, sizeof(*maker->weights));
+    maker->items.slots = refused_ask_zeroed(count, sizeof(*maker->items.slots));
     if (maker->weights != NULL && maker->items.slots != NULL)
         return maker;
     ctr_maker_free(maker);

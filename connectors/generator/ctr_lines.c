@@ -4,7 +4,6 @@
 #include "core/os.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -18,31 +17,27 @@ bool ctr_lines_open(struct ctr_lines *lines, const char *directory, const char *
     lines->late.end = &lines->late.first;
     for (size_t i = 0; i < ARRAY_COUNT(lines->again); i++)
         lines->again[i].end = &lines->again[i].first;
-    lines->fd = -1;
     if (asprintf(&lines->path, "%s/%s", directory, name) < 0)
         lines->path = NULL;
-    if (asprintf(&lines->part, "%s/%s.part", directory, name) < 0)
-        lines->part = NULL;
-    leat_assert(lines->path != NULL && lines->part != NULL);
+    leat_assert(lines->path != NULL);
     if (!is_forced && access(lines->path, F_OK) == 0) {
         struct diag *diag =
             diag_error(diags, DIAG_E0606, (struct span){0}, "%s is already there", lines->path);
         diag_hint(diags, diag, "choose another --out, or replace it with --force");
         return false;
     }
-    lines->fd = open(lines->part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (lines->fd < 0) {
-        struct diag *diag = diag_error(diags, DIAG_E0605, (struct span){0}, "cannot write %s", lines->part);
-        diag_errno(diags, diag, errno);
-    }
-    return lines->fd >= 0;
+    int error = replacement_begin(&lines->file, lines->path);
+    if (error != 0)
+        diag_errno(diags, diag_error(diags, DIAG_E0605, (struct span){0}, "cannot write %s", lines->path),
+                   error);
+    return error == 0;
 }
 
 static void fail(struct ctr_lines *lines, int error)
 {
     lines->has_failed = true;
     enum diag_code code = error == ENOSPC || error == EDQUOT ? DIAG_E0608 : DIAG_E0605;
-    struct diag *diag = diag_error(lines->diags, code, (struct span){0}, "cannot write %s", lines->part);
+    struct diag *diag = diag_error(lines->diags, code, (struct span){0}, "cannot write %s", lines->path);
     diag_errno(lines->diags, diag, error);
     if (code == DIAG_E0608)
         diag_hint(lines->diags, diag,
@@ -51,7 +46,8 @@ static void fail(struct ctr_lines *lines, int error)
 
 static void flush(struct ctr_lines *lines)
 {
-    int error = lines->has_failed ? 0 : os_write_all(lines->fd, lines->out.data, lines->out.length, NULL);
+    int error =
+        lines->has_failed ? 0 : os_write_all(lines->file.fd, lines->out.data, lines->out.length, NULL);
     if (error != 0)
         fail(lines, error);
     buffer_clear(&lines->out);
@@ -167,15 +163,10 @@ bool ctr_lines_finish(struct ctr_lines *lines)
 {
     let_go_due(lines, UINT64_MAX);
     flush(lines);
-    int error = lines->has_failed ? 0 : os_rename(lines->part, lines->path, NULL);
+    int error = lines->has_failed ? 0 : replacement_commit(&lines->file);
     if (error != 0)
         fail(lines, error);
-    if (lines->has_failed)
-        return false;
-    close(lines->fd);
-    free(lines->part);
-    lines->part = NULL;
-    return true;
+    return !lines->has_failed;
 }
 
 void ctr_lines_close(struct ctr_lines *lines)
@@ -188,12 +179,8 @@ void ctr_lines_close(struct ctr_lines *lines)
             held->first = next;
         }
     }
-    if (lines->part != NULL && lines->fd >= 0) {
-        close(lines->fd);
-        unlink(lines->part);
-    }
-    free(lines->part);
+    replacement_abandon(&lines->file);
     free(lines->path);
     buffer_free(&lines->out);
-    lines->part = lines->path = NULL;
+    lines->path = NULL;
 }

@@ -5,6 +5,7 @@
 
 #include "core/buffer.h"
 #include "core/diag.h"
+#include "core/replacement.h"
 
 /* Which share of the rows ... */
 struct ctr_plants {
@@ -41,14 +42,14 @@ struct ctr_lines {
     int64_t greatest_ms;
     struct held_lines late, again[CTR_DUPLICATE_DISTANCE_MAX]; /* again[k]: written k + 1 rows later */
     struct byte_buffer out;
-    int fd;            /* meaningful while part is not NULL */
-    char *path, *part; /* malloc'd */
+    struct replacement file;
+    char *path; /* malloc'd */
     struct diag_list *diags;
     bool has_failed; /* a diagnostic was added; writing goes nowhere */
 };
 
-/* Opens DIRECTORY/NAME.part; plants, seed and purpose are set before, the rest is zero. false + diagnostic.
- * is_forced: an existing file will be replaced. */
+/* Begins DIRECTORY/NAME, which has that name when it is finished; plants, seed and purpose are set before,
+ * the rest is zero. false + diagnostic. is_forced: an existing file will be replaced. */
 bool ctr_lines_open(struct ctr_lines *lines, const char *directory, const char *name, bool is_forced,
                     struct diag_list *diags);
 /* Room for one line: write it there (at most CTR_LINE_BYTES_MAX, newline included) and give its length to

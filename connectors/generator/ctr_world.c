@@ -1,4 +1,5 @@
 #include "connectors/generator/ctr_draw.h"
+#include "core/refused.h"
 
 #include <stdlib.h>
 
@@ -26,15 +27,15 @@ enum { DAY_MS = 86400000, CALIBRATION_TIMES = 8, CALIBRATION_EVENTS = 2048, CALI
 
 bool ctr_draw_build(struct ctr_draw *draw, const double *weights, const uint32_t *ids, uint32_t count)
 {
-    if (draw->slots == NULL && (draw->slots = calloc(count, sizeof(*draw->slots))) == NULL)
+    if (draw->slots == NULL && (draw->slots = refused_ask_zeroed(count, sizeof(*draw->slots))) == NULL)
         return false;
     draw->count = count;
     double sum = 0.0;
     for (uint32_t i = 0; i < count; i++)
         sum += weights[i];
-    double *share = malloc(count * sizeof(*share));
+    double *share = refused_ask(count * sizeof(*share));
     uint32_t *stack =
-        malloc(count * sizeof(*stack)); /* small ones from the front, large ones from the back */
+        refused_ask(count * sizeof(*stack)); /* small ones from the front, large ones from the back */
     bool is_built = share != NULL && stack != NULL && sum > 0.0;
     uint32_t small = 0, large = count;
     for (uint32_t i = 0; is_built && i < count; i++) {
@@ -62,7 +63,7 @@ bool ctr_draw_build(struct ctr_draw *draw, const double *weights, const uint32_t
 static bool shuffle_ids(struct ctr_world *world, uint32_t field, uint32_t **ids)
 {
     uint32_t count = ctr_fields[field].size;
-    if ((*ids = malloc(count * sizeof(**ids))) == NULL)
+    if ((*ids = refused_ask(count * sizeof(**ids))) == NULL)
         return false;
     struct ctr_random random = ctr_random_at(world->seed, PURPOSE_IDS, field);
     for (uint32_t i = 0; i < count; i++) {
@@ -77,7 +78,7 @@ static bool make_draw(struct ctr_world *world, uint32_t field)
 {
     const struct ctr_field_info *info = &ctr_fields[field];
     uint32_t *ids = NULL;
-    double *weights = malloc(info->size * sizeof(*weights));
+    double *weights = refused_ask(info->size * sizeof(*weights));
     bool is_made = weights != NULL && shuffle_ids(world, field, &ids);
     for (uint32_t rank = 0; is_made && rank < info->size; rank++) {
         double place = rank + 1.0 + info->shift;
@@ -97,8 +98,8 @@ static bool make_draw(struct ctr_world *world, uint32_t field)
 static bool make_weights(struct ctr_world *world, uint32_t field)
 {
     uint32_t count = ctr_fields[field].size;
-    float *linear = world->linear[field] = malloc((count + 1) * sizeof(*linear));
-    float(*vectors)[CTR_RANK] = malloc(count * sizeof(*vectors));
+    float *linear = world->linear[field] = refused_ask((count + 1) * sizeof(*linear));
+    float(*vectors)[CTR_RANK] = refused_ask(count * sizeof(*vectors));
     world->vectors[field] = vectors;
     if (linear == NULL || vectors == NULL)
         return false;
@@ -175,7 +176,7 @@ static bool calibrate(struct ctr_world *world)
 {
     enum { EVENTS = CALIBRATION_TIMES * CALIBRATION_EVENTS };
     struct ctr_maker *maker = ctr_maker_new(world);
-    double *logits = malloc(EVENTS * sizeof(*logits));
+    double *logits = refused_ask(EVENTS * sizeof(*logits));
     bool is_done = maker != NULL && logits != NULL;
     for (uint32_t i = 0; is_done && i < EVENTS; i++) {
         double at_ms = (i / CALIBRATION_EVENTS) * 7.0 * DAY_MS / CALIBRATION_TIMES;
@@ -198,14 +199,14 @@ static bool calibrate(struct ctr_world *world)
 struct ctr_world *ctr_world_new(uint64_t seed, int64_t gap_us)
 {
     leat_assert(gap_us > 0);
-    struct ctr_world *world = calloc(1, sizeof(*world));
+    struct ctr_world *world = refused_ask_zeroed(1, sizeof(*world));
     if (world == NULL)
         return NULL;
     world->seed = seed;
     world->gap_us = gap_us;
     world->bias = -2.0;
-    world->items = calloc(ctr_fields[CTR_ITEM].size, sizeof(*world->items));
-    world->homes = calloc(ctr_fields[CTR_USER].size, sizeof(*world->homes));
+    world->items = refused_ask_zeroed(ctr_fields[CTR_ITEM].size, sizeof(*world->items));
+    world->homes = refused_ask_zeroed(ctr_fields[CTR_USER].size, sizeof(*world->homes));
     bool is_made = world->items != NULL && world->homes != NULL;
     for (uint32_t field = 0; is_made && field < CTR_FIELDS; field++) {
         is_made = make_weights(world, field);

@@ -1,9 +1,10 @@
 #include "connectors/generator/nexmark_write.h"
 
 #include "core/os.h"
+#include "core/replacement.h"
 
 #include <errno.h>
-#include <fcntl.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -83,8 +84,8 @@ char *nexmark_line(const struct nexmark_event *event, char *at)
 struct writer {
     const struct nexmark_write_options *options;
     struct diag_list *diags;
-    int fd;
-    char *part_path; /* what is written until it is whole; NULL: what is there is written to */
+    struct replacement file;
+    int fd; /* that of the file, or standard output */
     char *buffer, *at;
 };
 
@@ -102,8 +103,7 @@ static bool fail(struct writer *writer, const char *what, const char *path, int 
 
 static const char *place(const struct writer *writer)
 {
-    const char *path = writer->part_path != NULL ? writer->part_path : writer->options->path;
-    return strcmp(path, "-") == 0 ? "standard output" : path;
+    return strcmp(writer->options->path, "-") == 0 ? "standard output" : writer->options->path;
 }
 
 /* A pipe or device is written to as it is; a file gets its name when it is whole. */
@@ -116,21 +116,15 @@ static bool open_output(struct writer *writer)
         writer->fd = STDOUT_FILENO;
         return true;
     }
-    if (is_there && !S_ISREG(status.st_mode)) {
-        writer->fd = open(path, O_WRONLY | O_CLOEXEC);
-        return writer->fd >= 0 || fail(writer, "write", path, errno);
-    }
-    if (is_there && !writer->options->is_forced) {
+    if (is_there && S_ISREG(status.st_mode) && !writer->options->is_forced) {
         struct diag *diag =
             diag_error(writer->diags, DIAG_E0606, (struct span){0}, "%s is already there", path);
         diag_hint(writer->diags, diag, "choose another --out, or replace it with --force");
         return false;
     }
-    if (asprintf(&writer->part_path, "%s.part", path) < 0)
-        writer->part_path = NULL;
-    leat_assert(writer->part_path != NULL);
-    writer->fd = open(writer->part_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    return writer->fd >= 0 || fail(writer, "write", writer->part_path, errno);
+    int error = replacement_begin(&writer->file, path);
+    writer->fd = writer->file.fd;
+    return error == 0 || fail(writer, "write", path, error);
 }
 
 static bool flush(struct writer *writer)
@@ -161,30 +155,21 @@ static bool write_events(struct writer *writer)
 
 static bool finish(struct writer *writer)
 {
-    int error = writer->part_path == NULL ? 0 : os_rename(writer->part_path, writer->options->path, NULL);
-    if (error != 0)
-        return fail(writer, "give its name to", writer->part_path, error);
-    free(writer->part_path);
-    writer->part_path = NULL;
-    return true;
+    int error = writer->fd == STDOUT_FILENO ? 0 : replacement_commit(&writer->file);
+    return error == 0 || fail(writer, "write", writer->options->path, error);
 }
 
 bool nexmark_write(const struct nexmark_write_options *options, struct diag_list *diags)
 {
     leat_assert(options->count >= 0 && options->count <= NEXMARK_EVENTS_MAX && options->events.rate > 0);
     leat_assert(options->parts > 0);
-    struct writer writer = {.options = options, .diags = diags, .fd = -1};
+    struct writer writer = {.options = options, .diags = diags, .fd = -1, .file.fd = -1};
     writer.buffer = writer.at = malloc(FLUSH_BYTES + NEXMARK_LINE_BYTES);
     bool is_written = writer.buffer != NULL;
     if (!is_written)
         diag_error(diags, DIAG_E0802, (struct span){0}, "no memory for a buffer of 1 MiB");
     is_written = is_written && open_output(&writer) && write_events(&writer) && finish(&writer);
-    if (writer.fd >= 0 && writer.fd != STDOUT_FILENO)
-        close(writer.fd);
-    if (writer.part_path != NULL) {
-        unlink(writer.part_path);
-        free(writer.part_path);
-    }
+    replacement_abandon(&writer.file);
     free(writer.buffer);
     return is_written;
 }

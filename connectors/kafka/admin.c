@@ -39,7 +39,8 @@ bool admin_is_refusal(rd_kafka_resp_err_t error)
 static bool is_over(const struct admin_call *call, struct kafka_errors *errors)
 {
     return kafka_errors_are_final(errors) || atomic_load(call->must_stop) ||
-           os_monotonic_us() >= call->deadline_us;
+           os_monotonic_us() >= call->deadline_us ||
+           (call->patience != NULL && !kafka_patience_lasts(call->patience, errors));
 }
 
 /* What librdkafka logged says more than a code that means "no answer". */
@@ -211,11 +212,13 @@ static bool is_unknown(rd_kafka_resp_err_t error)
            error == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION;
 }
 
-/* The end of the topic, whatever transactions are open in it. */
-static enum admin_answer find_end(struct admin_call *call, const char *topic, int64_t *end)
+/* The end of the topic, whatever transactions are open in it; PROGRESS_STABLE: the first open transaction. */
+static enum admin_answer find_end(struct admin_call *call, const char *topic, enum progress_reach reach,
+                                  int64_t *end)
 {
     struct kafka_errors *errors = NULL;
-    rd_kafka_t *client = new_reader(call, "read_uncommitted", &errors);
+    rd_kafka_t *client =
+        new_reader(call, reach == PROGRESS_STABLE ? "read_committed" : "read_uncommitted", &errors);
     if (client == NULL)
         return ADMIN_REFUSED;
     int64_t begin, made_until_us = os_monotonic_us() + KNOWN_US;
@@ -242,7 +245,10 @@ static enum admin_answer apply(struct admin_call *call, const char *topic, struc
 {
     struct str key = {message->key == NULL ? "" : message->key, message->key_len};
     struct str value = {message->payload, message->len};
+    uint64_t others = progress->others;
     enum progress_read read = progress_apply(progress, key, value);
+    if (progress->others > others)
+        progress->other.time_ms = rd_kafka_message_timestamp(message, NULL);
     if (read == PROGRESS_DAMAGED)
         snprintf(call->why, sizeof(call->why),
                  "the record at offset %" PRId64 " of progress topic `%s` is damaged", message->offset,
@@ -261,6 +267,7 @@ static enum admin_answer read_to(struct admin_call *call, const char *topic, int
                                  struct kafka_errors *errors)
 {
     int64_t at = 0;
+    bool has_answer = false;
     while (at < end) {
         rd_kafka_message_t *message = rd_kafka_consume(handle, 0, SLICE_MS);
         enum admin_answer answer = ADMIN_GOOD;
@@ -270,6 +277,7 @@ static enum admin_answer read_to(struct admin_call *call, const char *topic, int
             at = message->offset + 1;
         } else if (message != NULL && message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
             at = message->offset;
+            has_answer = true;
         } else if (message != NULL) {
             answer = fail(call, errors, "progress topic", topic, message->err);
         }
@@ -278,27 +286,30 @@ static enum admin_answer read_to(struct admin_call *call, const char *topic, int
         if (answer == ADMIN_REFUSED)
             return answer;
         if (at < end && is_over(call, errors)) {
-            if (answer == ADMIN_GOOD)
+            if (answer == ADMIN_GOOD && has_answer)
                 snprintf(call->why, sizeof(call->why),
                          "progress topic `%s` cannot be read beyond offset %" PRId64 " of %" PRId64
-                         ": a transaction of another producer is open there, or no broker answers",
+                         ": a transaction of another producer is open there",
                          topic, at, end);
+            else if (answer == ADMIN_GOOD)
+                (void)fail(call, errors, "progress topic", topic, RD_KAFKA_RESP_ERR__TIMED_OUT);
             return ADMIN_LATER;
         }
     }
     return ADMIN_GOOD;
 }
 
-enum admin_answer admin_read_progress(struct admin_call *call, const char *topic, bool with_open,
+enum admin_answer admin_read_progress(struct admin_call *call, const char *topic, enum progress_reach reach,
                                       struct progress *progress)
 {
     int64_t end;
     progress_clear(progress);
-    enum admin_answer answer = find_end(call, topic, &end);
+    enum admin_answer answer = find_end(call, topic, reach, &end);
     if (answer != ADMIN_GOOD || end == 0)
         return answer;
     struct kafka_errors *errors = NULL;
-    rd_kafka_t *client = new_reader(call, with_open ? "read_uncommitted" : "read_committed", &errors);
+    rd_kafka_t *client =
+        new_reader(call, reach == PROGRESS_ALL ? "read_uncommitted" : "read_committed", &errors);
     if (client == NULL)
         return ADMIN_REFUSED;
     rd_kafka_topic_t *handle = rd_kafka_topic_new(client, topic, NULL);

@@ -12,9 +12,10 @@
 struct admin_call {
     const struct kafka_client *client;
     struct str job, name;
-    int64_t deadline_us;     /* os_monotonic_us(); INT64_MAX: none */
-    _Atomic bool *must_stop; /* ends every wait */
-    char why[400];           /* set where the answer is not the first */
+    int64_t deadline_us;             /* os_monotonic_us(); INT64_MAX: none */
+    struct kafka_patience *patience; /* of a start; NULL: it waits in silence */
+    _Atomic bool *must_stop;         /* ends every wait */
+    char why[400];                   /* set where the answer is not the first */
 };
 
 enum admin_answer {
@@ -37,10 +38,15 @@ enum admin_answer admin_create(struct admin_call *call, const char *topic, int32
 /* Makes a progress topic: one partition, compacted, never cut. */
 enum admin_answer admin_create_progress(struct admin_call *call, const char *topic);
 
-/* Reads the progress topic up to what its end is now; what is committed until then is in `progress`, also
- * where other transactions are open beside it: those are waited for. with_open: whatever is in the topic,
- * committed, open or aborted, without waiting. */
-enum admin_answer admin_read_progress(struct admin_call *call, const char *topic, bool with_open,
+/* How far a progress topic is read. */
+enum progress_reach {
+    PROGRESS_COMMITTED, /* what is committed up to its end, as that is now: transactions that are open beside
+                           it are waited for */
+    PROGRESS_STABLE, /* what is committed before the first open transaction, without waiting: for a run that
+                        has sent nothing yet */
+    PROGRESS_ALL,    /* whatever is in the topic, committed, open or aborted, without waiting */
+};
+enum admin_answer admin_read_progress(struct admin_call *call, const char *topic, enum progress_reach reach,
                                       struct progress *progress);
 
 /* Whether the error says that what was asked will be refused again: rights, names, sizes. */

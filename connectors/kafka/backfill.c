@@ -197,11 +197,7 @@ static enum read_status end(struct kafka_partition *p)
  * bounded source end does not depend on where its records lie. */
 static void carry(struct kafka_partition *p, const struct raw_batch *raw)
 {
-    bool is_cut = raw->count == BATCH_ROWS || !p->shared->is_bounded;
-    p->intake.carried_count = is_cut ? 0 : raw->count;
-    p->intake.carried_bytes = 0;
-    for (uint32_t i = 0; i < p->intake.carried_count; i++)
-        p->intake.carried_bytes += raw->records[i].length;
+    p->intake.carried = p->shared->is_bounded ? batch_share_of(&raw->next) : (struct batch_share){0};
 }
 
 static void note_mark(struct kafka_partition *p, const struct raw_batch *raw)
@@ -229,8 +225,7 @@ enum read_status kafka_backfill_read(struct kafka_partition *p, struct raw_batch
     carry(p, raw);
     const struct kafka_frame *frame = raw->extra;
     __atomic_store_n(&p->time_us, frame->times[raw->count - 1], __ATOMIC_RELAXED);
-    __atomic_store_n(&p->next, raw->next.b, __ATOMIC_RELAXED);
-    p->records = raw->next.record;
+    kafka_partition_pass(p, raw);
     if (p->queue == NULL && raw->next.b + AHEAD_RECORDS >= history->of->next && !ask_topic(p))
         return READ_ERROR;
     return READ_BATCH;

@@ -1,10 +1,11 @@
 #include "connectors/kafka/client.h"
+#include "connectors/kafka/waits.h"
 
 #include "connectors/kafka/errors.h"
 #include "connectors/kafka/properties.h"
 #include "connectors/kafka/token.h"
 
-#include "core/wait.h"
+#include "core/refused.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { METADATA_ATTEMPT_MS = 1000, METADATA_WAIT_US = 10 * 1000000, DESTROY_SECONDS = 3 };
+enum { METADATA_ATTEMPT_MS = 1000, DESTROY_SECONDS = 3 };
 
 #define MECHANISMS "scram_sha_256|scram_sha_512|plain|oauthbearer"
 
@@ -24,15 +25,16 @@ const struct option kafka_security_options[] = {
     OPTION_TEXT(struct kafka_security, user, "user", 0, "\"\"", "sasl: the name to log in with"),
     OPTION_TEXT(struct kafka_security, password, "password", OPTION_SECRET, NULL, "sasl: its password"),
     OPTION_TEXT(
-        struct kafka_security, ca, "ca", 0, "\"\"",
+        struct kafka_security, ca, "ca", OPTION_READS, "\"\"",
         "ssl: path of the certificates of the authority that signed the brokers' own (PEM); by default "
         "the system's"),
-    OPTION_TEXT(struct kafka_security, certificate, "certificate", 0, "\"\"",
+    OPTION_TEXT(struct kafka_security, certificate, "certificate", OPTION_READS, "\"\"",
                 "ssl: path of this client's own certificate (PEM), where brokers want one"),
-    OPTION_TEXT(struct kafka_security, key, "key", 0, "\"\"", "ssl: path of the certificate's key (PEM)"),
+    OPTION_TEXT(struct kafka_security, key, "key", OPTION_READS, "\"\"",
+                "ssl: path of the certificate's key (PEM)"),
     OPTION_TEXT(struct kafka_security, key_password, "key_password", OPTION_SECRET, NULL,
                 "ssl: what the key is encrypted with"),
-    OPTION_TEXT(struct kafka_security, token_file, "token_file", 0, "\"\"",
+    OPTION_TEXT(struct kafka_security, token_file, "token_file", OPTION_READS, "\"\"",
                 "oauthbearer: path of a file with a JSON web token; read again when the token ends"),
     OPTIONS_END,
 };
@@ -333,10 +335,8 @@ void kafka_client_free(rd_kafka_t *client, struct kafka_errors *errors)
 {
     pthread_t thread;
     if (client != NULL) {
-        int error = pthread_create(&thread, NULL, destroy, client);
-        leat_assert(error == 0);
-        struct timespec until = wait_until(DESTROY_SECONDS * US_PER_SECOND);
-        if (pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &until) != 0) {
+        refused_unless_begun(pthread_create(&thread, NULL, destroy, client));
+        if (!kafka_waits_join(thread, DESTROY_SECONDS * US_PER_SECOND)) {
             pthread_detach(thread);
             return; /* it may still write to `errors` */
         }
@@ -345,18 +345,19 @@ void kafka_client_free(rd_kafka_t *client, struct kafka_errors *errors)
 }
 
 const struct rd_kafka_metadata *kafka_client_metadata(rd_kafka_t *client, struct kafka_errors *errors,
-                                                      rd_kafka_topic_t *only, struct diag_list *diags)
+                                                      rd_kafka_topic_t *only, struct kafka_patience *patience,
+                                                      struct diag_list *diags)
 {
     const struct rd_kafka_metadata *metadata = NULL;
-    int64_t begin = os_monotonic_us();
     for (;;) {
         rd_kafka_resp_err_t err =
             rd_kafka_metadata(client, only == NULL, only, &metadata, METADATA_ATTEMPT_MS);
         if (err == RD_KAFKA_RESP_ERR_NO_ERROR)
             return metadata;
-        if (os_monotonic_us() - begin < METADATA_WAIT_US && !kafka_errors_are_final(errors))
+        if (kafka_patience_lasts(patience, errors))
             continue;
-        kafka_errors_report(errors, err, diags, "ask the Kafka cluster what it has");
+        if (!kafka_patience_is_stopped(patience))
+            kafka_errors_report(errors, err, diags, "ask the Kafka cluster what it has");
         return NULL;
     }
 }

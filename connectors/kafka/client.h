@@ -6,6 +6,8 @@
 #ifndef LEAT_CONNECTORS_KAFKA_CLIENT_H
 #define LEAT_CONNECTORS_KAFKA_CLIENT_H
 
+#include "connectors/kafka/patience.h"
+
 #include "core/diag.h"
 #include "core/option.h"
 
@@ -75,11 +77,12 @@ rd_kafka_t *kafka_client_new(const struct kafka_client *client, rd_kafka_type_t 
                              struct diag_list *diags);
 void kafka_client_free(rd_kafka_t *client, struct kafka_errors *errors); /* NULLs are allowed */
 
-/* What the cluster has: all topics, or one (only). Waits up to some seconds for brokers that are not there
- * yet, but not where a broker has said why it will not do. NULL after a diagnostic. Free it with
- * rd_kafka_metadata_destroy. */
+/* What the cluster has: all topics, or one (only). Waits for brokers that are not there yet, but not where a
+ * broker has said why it will not do. NULL after a diagnostic, or without one where the user wants it to end.
+ * Free it with rd_kafka_metadata_destroy. */
 const struct rd_kafka_metadata *kafka_client_metadata(rd_kafka_t *client, struct kafka_errors *errors,
-                                                      rd_kafka_topic_t *only, struct diag_list *diags);
+                                                      rd_kafka_topic_t *only, struct kafka_patience *patience,
+                                                      struct diag_list *diags);
 /* Who leads the topic's partitions is asked again: librdkafka does not by itself where the leader is there
  * and does not answer. Waits a second at most. */
 void kafka_client_ask_leaders(rd_kafka_t *client, const char *topic);
@@ -91,8 +94,9 @@ void kafka_client_nudge(rd_kafka_t *client, const struct kafka_client *options);
  * is of another host, nobody listens, name unknown. Empty text: none is known. Copied into `out`. Any thread.
  */
 size_t kafka_errors_why(struct kafka_errors *errors, char *out, size_t room);
-/* Whether that is a reason that waiting does not mend: a wrong password, certificate, protocol. A connection
- * that ends at once is one after some times only: behind a proxy a broker that is down looks like that. */
+/* Whether that is a reason that waiting does not mend: a wrong password or certificate, an answer in another
+ * protocol. A connection that ends at once is none: a broker that starts, or is down behind a proxy, looks
+ * like that. */
 bool kafka_errors_are_final(struct kafka_errors *errors);
 /* Adds E0610, "cannot WHAT: why", with the way out; err: librdkafka's answer, where no broker said more. */
 void kafka_errors_report(struct kafka_errors *errors, rd_kafka_resp_err_t err, struct diag_list *diags,

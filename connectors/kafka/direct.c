@@ -2,13 +2,16 @@
 
 #include "connectors/kafka/admin.h"
 #include "core/os.h"
+#include "core/refused.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
-enum { POLL_MS = 100, SLOT_BITS = 6, FLUSH_US = 30000000, SILENT_US = 30000000 };
+enum { POLL_MS = 100, SLOT_BITS = 6, SILENT_US = 30000000 };
+/* A checkpoint, and the end of a run, wait so long for brokers before they say so. */
+enum { WAIT_SAID_US = 2000000 };
 _Static_assert(DIRECT_SLOTS == 1 << SLOT_BITS, "a slot fits its bits");
 
 static void nap(void)
@@ -59,6 +62,38 @@ static void take_statistics(void *argument, const char *json, size_t bytes)
     kafka_round_trip_statistics(&((struct direct *)argument)->round_trip, json, bytes);
 }
 
+static bool is_told_to_stop(const struct direct *direct)
+{
+    return direct->options.stop != NULL && *direct->options.stop != 0;
+}
+
+/* What is waited for: now and then, and once more at the end of the run. */
+static void say_waiting(struct direct *direct, bool is_end)
+{
+    int64_t now = os_monotonic_us();
+    uint64_t records = 0;
+    char why[256];
+    if (now - atomic_load(&direct->said_us) < SILENT_US && (!is_end || atomic_load(&direct->has_said_end)))
+        return;
+    atomic_store(&direct->said_us, now);
+    if (is_end)
+        atomic_store(&direct->has_said_end, true);
+    for (uint32_t i = 0; i < DIRECT_SLOTS; i++)
+        records += atomic_load_explicit(&direct->waiting[i], memory_order_relaxed);
+    if (kafka_errors_why(direct->errors, why, sizeof(why)) == 0)
+        snprintf(why, sizeof(why), "no broker answers");
+    if (is_end)
+        fprintf(stderr,
+                "leat: sink `%.*s`: %" PRIu64
+                " records are not out yet: waiting for brokers, %lld s (`patience`) at "
+                "most; %s\n",
+                STR_ARGS(direct->options.sink), records,
+                (long long)(direct->options.patience_us / US_PER_SECOND), why);
+    else
+        fprintf(stderr, "leat: sink `%.*s`: a checkpoint waits for brokers to take %" PRIu64 " records; %s\n",
+                STR_ARGS(direct->options.sink), records, why);
+}
+
 static void *poll_main(void *argument)
 {
     struct direct *direct = argument;
@@ -74,6 +109,8 @@ static void *poll_main(void *argument)
         if (os_monotonic_us() - heard_us < SILENT_US)
             continue;
         heard_us = os_monotonic_us();
+        if (heard_us - atomic_load(&direct->said_us) < SILENT_US)
+            continue;
         if (kafka_errors_why(direct->errors, why, sizeof(why)) == 0)
             snprintf(why, sizeof(why), "no broker answers");
         fprintf(stderr, "leat: sink `%.*s`: %s; trying again\n", STR_ARGS(direct->options.sink), why);
@@ -84,6 +121,7 @@ static void *poll_main(void *argument)
 bool direct_open(struct direct *direct, const struct direct_options *options)
 {
     direct->options = *options;
+    atomic_store(&direct->said_us, os_monotonic_us() - SILENT_US);
     pthread_mutex_init(&direct->mutex, NULL);
     const struct kafka_property properties[] = {{"enable.idempotence", "true"},
                                                 {"compression.codec", options->compression},
@@ -112,8 +150,8 @@ bool direct_open(struct direct *direct, const struct direct_options *options)
         fail(direct, "", rd_kafka_err2str(rd_kafka_last_error()));
         return false;
     }
-    direct->has_thread = pthread_create(&direct->thread, NULL, poll_main, direct) == 0;
-    leat_assert(direct->has_thread);
+    refused_unless_begun(pthread_create(&direct->thread, NULL, poll_main, direct));
+    direct->has_thread = true;
     return true;
 }
 
@@ -160,22 +198,48 @@ static bool is_acknowledged(struct direct *direct, uint32_t except)
     return true;
 }
 
-static bool wait_for(struct direct *direct, uint32_t except, int64_t wait_us)
+/* Until brokers have taken all but what is in slot `except`; patience begins with the wait, and anew, once,
+ * with the end of the run. is_end: this is it; else the user may want it. */
+static bool wait_for(struct direct *direct, uint32_t except, bool is_end)
 {
-    int64_t deadline_us = os_monotonic_us() + wait_us;
+    int64_t begin_us = os_monotonic_us();
     while (!is_acknowledged(direct, except)) {
+        int64_t now = os_monotonic_us();
+        is_end |= is_told_to_stop(direct);
+        if (is_end && direct->end_us == 0)
+            direct->end_us = now;
         if (atomic_load(&direct->has_failed) || atomic_load(&direct->must_stop) ||
-            os_monotonic_us() >= deadline_us)
+            now - (is_end ? direct->end_us : begin_us) >= direct->options.patience_us)
             return false;
+        if (now - begin_us >= WAIT_SAID_US)
+            say_waiting(direct, is_end);
         nap();
     }
     return !atomic_load(&direct->has_failed);
 }
 
-static bool write_flush(void *argument, struct snapshot_writer *writer LEAT_UNUSED)
+static void describe_wait(const struct direct *direct, char *text, size_t room)
+{
+    snprintf(text, room, "brokers did not acknowledge all rows within %lld s (`patience`)",
+             (long long)(direct->options.patience_us / US_PER_SECOND));
+}
+
+static bool write_flush(void *argument, struct snapshot_writer *writer)
 {
     const struct flush *flush = argument;
-    return failpoint("kafka.flush") == 0 && wait_for(flush->direct, flush->except, FLUSH_US);
+    struct direct *direct = flush->direct;
+    if (failpoint("kafka.flush") != 0)
+        return false;
+    if (wait_for(direct, flush->except, false))
+        return true;
+    char why[256], what[128];
+    describe_wait(direct, what, sizeof(what));
+    size_t known = kafka_errors_why(direct->errors, why, sizeof(why));
+    snprintf(direct->refusal, sizeof(direct->refusal), "sink `%.*s`: %s%s%s",
+             (int)MIN(direct->options.sink.length, 64), direct->options.sink.data, what,
+             known > 0 ? "; " : "", known > 0 ? why : "");
+    snapshot_refuse(writer, direct->refusal);
+    return false;
 }
 
 static void flush_done(void *argument, bool is_published LEAT_UNUSED)
@@ -197,10 +261,12 @@ void direct_snapshot(struct direct *direct, struct snapshot_writer *writer)
 
 bool direct_drain(struct direct *direct)
 {
-    if (wait_for(direct, DIRECT_SLOTS, direct->options.patience_us))
+    char what[128];
+    if (wait_for(direct, DIRECT_SLOTS, true))
         return true;
+    describe_wait(direct, what, sizeof(what));
     if (!atomic_load(&direct->has_failed))
-        fail(direct, "", "brokers did not acknowledge all rows in time");
+        fail(direct, "", what);
     return false;
 }
 

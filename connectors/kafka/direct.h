@@ -17,6 +17,7 @@ struct direct_options {
     const char *topic, *compression, *linger_ms;
     uint64_t budget_bytes;
     int64_t patience_us;
+    const volatile sig_atomic_t *stop; /* sink_context.stop */
     _Atomic bool *is_full;
     void (*wake)(void *engine);
     void *engine;
@@ -38,7 +39,11 @@ struct direct {
     struct kafka_round_trip round_trip;
     /* Records that are not acknowledged, by the barrier they came after. */
     _Atomic uint64_t waiting[DIRECT_SLOTS];
-    uint32_t slot; /* of the lane */
+    uint32_t slot;             /* of the lane */
+    int64_t end_us;            /* when the end of the run was first seen: its patience begins; 0: not yet */
+    char refusal[400];         /* why the checkpoint's wait was in vain */
+    _Atomic int64_t said_us;   /* when it was last said that brokers are waited for */
+    _Atomic bool has_said_end; /* and that the end of the run does */
     pthread_mutex_t mutex;
     _Atomic bool has_failed; /* then `error` says why, and stays as it is */
     char error[512];

@@ -15,6 +15,8 @@ enum reason {
     REASON_TIMEOUT,
     REASON_REFUSED,
     REASON_UNKNOWN_HOST,
+    REASON_CLOSED,
+    REASON_LOGIN,
     REASON_PROTOCOL,
     REASON_TLS,
     REASON_MECHANISM,
@@ -27,12 +29,11 @@ enum reason {
     REASONS,
 };
 
-enum { REASON_ROOM = 400, BROKER_ROOM = 128, RECENT_US = 60 * 1000000, PROTOCOL_TIMES = 4 };
+enum { REASON_ROOM = 400, BROKER_ROOM = 128, RECENT_US = 60 * 1000000 };
 
 struct told {
     char text[REASON_ROOM];
     int64_t at_us; /* monotonic; 0: never */
-    uint32_t times;
 };
 
 struct kafka_errors {
@@ -50,6 +51,10 @@ static const char *const hints[REASONS] = {
     [REASON_UNKNOWN_HOST] =
         ("mend `brokers`; a broker also announces a name of its own (advertised.listeners) "
          "that must be known here"),
+    [REASON_CLOSED] =
+        "give the broker time to start (`patience`); or `protocol` in `security` is not that of its "
+        "listener at this port",
+    [REASON_LOGIN] = "mend the network; or, with SCRAM, install librdkafka 2.6.1 or newer",
     [REASON_PROTOCOL] = "`protocol` in `security` must be that of the broker's listener at this port",
     [REASON_TLS] =
         "look at `ca` in `security`, the file of the authority that signed the broker's certificate",
@@ -72,6 +77,10 @@ static const struct {
     const char *says;
 } patterns[] = {
     {"OAUTHBEARER config", REASON_TOKEN, NULL},
+    {"SaslAuthenticateRequest failed: Local:", REASON_LOGIN,
+     "the connection ends amid the login: a network that breaks, or a broker of Kafka 4, which refuses SCRAM "
+     "of a "
+     "librdkafka before 2.6.1"},
     {"Authentication failed", REASON_PASSWORD, "the user or the password is wrong"},
     {"SASL authentication error", REASON_PASSWORD, "the user or the password is wrong"},
     {"mechanism handshake failed", REASON_MECHANISM, "the broker does not offer this mechanism"},
@@ -80,15 +89,22 @@ static const struct {
     {"alert unknown ca", REASON_OUR_CERTIFICATE, "the broker does not know who signed our certificate"},
     {"client SSL authentication might be required", REASON_OUR_CERTIFICATE, "the broker wants a certificate"},
     {"certificate verify failed", REASON_TLS, "the broker's certificate cannot be verified"},
-    {"Disconnected while requesting ApiVersion", REASON_PROTOCOL, "the broker does not speak this protocol"},
-    {"connecting to a PLAINTEXT", REASON_PROTOCOL, "the broker does not speak TLS at this port"},
+    {"Disconnected while requesting ApiVersion", REASON_CLOSED,
+     "the broker ends the connection at once: it is starting, or does not speak this protocol"},
+    {"ApiVersionRequest failed: Local: Timed out", REASON_TIMEOUT,
+     "the broker takes connections, and does not answer: it is starting, or stands still"},
     {"wrong version number", REASON_PROTOCOL, "the broker does not speak TLS at this port"},
-    {"unexpected eof while reading", REASON_PROTOCOL, "the broker does not speak TLS at this port"},
-    {"security.protocol", REASON_PROTOCOL, "the broker does not speak this protocol"},
+    {"connecting to a PLAINTEXT", REASON_CLOSED,
+     "the broker ends the connection at once: it is starting, or does not speak TLS at this port"},
+    {"unexpected eof while reading", REASON_CLOSED,
+     "the broker ends the connection at once: it is starting, or does not speak TLS at this port"},
+    {"security.protocol", REASON_CLOSED,
+     "the broker ends the connection at once: it is starting, or does not speak this protocol"},
     {"SSL handshake failed", REASON_TLS, "TLS cannot be agreed on"},
     {"Failed to resolve", REASON_UNKNOWN_HOST, "no such host is known"},
     {"Connection refused", REASON_REFUSED, "nobody listens there"},
     {"timed out", REASON_TIMEOUT, "no answer in time"},
+    {"Timed out", REASON_TIMEOUT, "no answer in time"},
 };
 
 struct kafka_errors *kafka_errors_new(const struct kafka_client *client, const struct kafka_hooks *hooks)
@@ -126,7 +142,6 @@ static void keep(struct kafka_errors *errors, enum reason reason, const char *te
     struct told *told = &errors->told[reason];
     snprintf(told->text, sizeof(told->text), "%s", text);
     told->at_us = os_monotonic_us();
-    told->times++;
     pthread_mutex_unlock(&errors->mutex);
 }
 
@@ -241,8 +256,7 @@ bool kafka_errors_are_final(struct kafka_errors *errors)
 {
     pthread_mutex_lock(&errors->mutex);
     enum reason reason = most_telling(errors);
-    bool is_sure = reason != REASON_PROTOCOL ||
-                   (errors->told[reason].times >= PROTOCOL_TIMES && !atomic_load(&errors->client->was_well));
+    bool is_sure = reason != REASON_PROTOCOL || !atomic_load(&errors->client->was_well);
     pthread_mutex_unlock(&errors->mutex);
     return reason != REASONS && reason >= REASON_PROTOCOL && is_sure;
 }

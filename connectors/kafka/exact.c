@@ -1,5 +1,6 @@
 #include "connectors/kafka/exact.h"
 
+#include "core/civil.h"
 #include "core/os.h"
 
 #include <inttypes.h>
@@ -64,18 +65,76 @@ static bool begin(struct exact *exact)
     return true;
 }
 
+/* Another run of the job has sent rows: this one reads from the beginning, and would send them again. */
+static bool may_begin(struct exact *exact)
+{
+    const struct progress *progress = &exact->sender.progress;
+    struct sink_context *context = exact->context;
+    char run[9], when[32] = "at an unknown time";
+    if (progress->others == 0)
+        return true;
+    for (size_t i = 0; i < 4; i++)
+        snprintf(run + 2 * i, 3, "%02x", progress->other.run[i]);
+    if (progress->other.time_ms > 0)
+        when[civil_format(progress->other.time_ms * 1000, when)] = '\0';
+    struct diag *d = (context->may_repeat ? diag_warning : diag_error)(
+        context->diags, DIAG_E0707, (struct span){0, 0},
+        "a run of this job (%s, last epoch %" PRIu64 ", %s) already wrote to topic `%s` of sink `%.*s`", run,
+        progress->other.epoch, when, exact->options.topic, STR_ARGS(exact->options.sink));
+    if (context->may_repeat)
+        diag_hint(context->diags, d, "this is a new run: what it reads again, it sends again");
+    else
+        diag_hint(context->diags, d,
+                  "start the job with that run's checkpoint directory, and it goes on there; --from DIR "
+                  "begins a new "
+                  "run with a copy of its state; --fresh begins anew: the rows come a second time, unless "
+                  "`topic` or "
+                  "the start of the sources is another");
+    return context->may_repeat;
+}
+
 bool exact_open(struct exact *exact, struct sink_context *context, const struct sender_options *options,
                 uint64_t budget_bytes)
 {
     exact_prepare(exact, context, options, budget_bytes);
-    if (!begin(exact))
-        return false;
-    if (exact->sender.progress.others > 0) {
-        struct diag *d = diag_warning(context->diags, DIAG_E0707, (struct span){0, 0},
-                                      "topic `%s` has rows of an earlier run of this sink", options->topic);
-        diag_hint(context->diags, d, "this is a new run: what it reads again, it sends again");
-    }
-    return true;
+    return begin(exact) && may_begin(exact);
+}
+
+/* Whether the directory knows of all that is out. One that does not is an old copy, and the process that it
+ * was copied from may be at work: that is not to be stopped by a start that cannot go on itself. */
+static bool may_go_on(struct exact *exact)
+{
+    const struct sink_context *context = exact->context;
+    uint64_t out;
+    if (context->known_next == NULL)
+        return true;
+    if (!sender_look(&exact->options, &out, exact->sender.error, sizeof(exact->sender.error)))
+        return cannot_connect(exact);
+    uint64_t known = context->known_next(context->engine);
+    if (out <= known)
+        return true;
+    struct diag *d = diag_error(context->diags, DIAG_E0707, (struct span){0, 0},
+                                "topic `%s` of sink `%.*s` has rows up to number %" PRIu64
+                                " of this run, and the checkpoint directory ends before number %" PRIu64,
+                                exact->options.topic, STR_ARGS(exact->options.sink), out - 1, known);
+    diag_hint(context->diags, d,
+              "this directory is an old copy, or lost its newest checkpoints: start the job with the "
+              "directory that "
+              "the run goes on in; %s",
+              fresh_hint);
+    return false;
+}
+
+bool exact_fence(struct sink_context *context, const struct sender_options *options)
+{
+    struct exact exact = {0};
+    exact_prepare(&exact, context, options, 1);
+    exact.options.is_resumed = true;
+    bool is_good = may_go_on(&exact) &&
+                   (sender_open(&exact.sender, &exact.options, &exact.outbox) || cannot_connect(&exact));
+    sender_close(&exact.sender);
+    outbox_free(&exact.outbox);
+    return is_good;
 }
 
 /* --- Rows --- */
@@ -92,6 +151,8 @@ bool exact_is_well(struct exact *exact, char *error, size_t room)
     if (!exact->has_differed && !atomic_load(&exact->sender.has_failed))
         return true;
     pthread_mutex_lock(&exact->outbox.mutex); /* the lane and the coordinator may say it at once */
+    if (atomic_load(&exact->sender.is_fenced))
+        exact->context->error_code = DIAG_E0709;
     if (exact->has_differed)
         snprintf(error, room,
                  "what is made again is not what was sent to `%s` before: nothing of it is sent; start a new "
@@ -242,6 +303,7 @@ static bool take_over(struct exact *exact)
     memcpy(exact->options.run_id, context->from_run, sizeof(exact->options.run_id));
     exact->options.job = context->from_job;
     exact->options.is_resumed = true;
+    exact->options.is_new_run = false;
     bool is_good = sender_open(&exact->sender, &exact->options, &exact->outbox);
     if (!is_good)
         return cannot_connect(exact);

@@ -28,6 +28,8 @@ struct exact {
 /* A new run, or a sink that is new in it: connects and begins. false after a diagnostic. */
 bool exact_open(struct exact *exact, struct sink_context *context, const struct sender_options *options,
                 uint64_t budget_bytes);
+/* Whoever else sends for the run of the options cannot any more. Keeps nothing. */
+bool exact_fence(struct sink_context *context, const struct sender_options *options);
 /* As exact_open, for a sink that goes on: state comes by exact_restore_record, then exact_restored connects,
  * sees what is out, and begins. */
 void exact_prepare(struct exact *exact, struct sink_context *context, const struct sender_options *options,

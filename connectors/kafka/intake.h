@@ -21,9 +21,9 @@ struct kafka_intake {
     struct kafka_frame *frame;
     struct byte_buffer heap;    /* the frame's */
     struct byte_buffer headers; /* of the record that is being added */
-    /* Of the same batch, and given already: by a recording, which ended in the middle (backfill.h). */
-    uint32_t carried_count;
-    size_t carried_bytes;
+    /* Of the same batch, and given already: before a resume, or by a recording, which ended in the middle
+     * (backfill.h). */
+    struct batch_share carried;
 };
 
 /* Bytes that a record takes of a batch: one byte of those that are too long is enough to see it. */
@@ -42,9 +42,9 @@ static inline int64_t kafka_time_ms(const rd_kafka_message_t *message)
 /* Whether one more record of that many bytes belongs to the same batch. */
 static inline bool kafka_intake_fits(const struct kafka_intake *intake, size_t bytes)
 {
-    uint32_t count = intake->count + intake->carried_count;
+    uint32_t count = intake->count + intake->carried.records;
     return count == 0 || (count < BATCH_ROWS &&
-                          intake->payload_bytes + intake->carried_bytes + bytes <= SOURCE_BATCH_BYTES);
+                          intake->payload_bytes + intake->carried.bytes + bytes <= SOURCE_BATCH_BYTES);
 }
 
 void kafka_intake_add(struct kafka_intake *intake, const struct kafka_meta *meta,

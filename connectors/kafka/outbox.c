@@ -14,7 +14,7 @@ void outbox_init(struct outbox *outbox, uint64_t budget_bytes, _Atomic bool *is_
     *outbox =
         (struct outbox){.budget_bytes = budget_bytes, .is_full = is_full, .wake = wake, .engine = engine};
     pthread_mutex_init(&outbox->mutex, NULL);
-    wait_init(&outbox->condition);
+    pthread_cond_init(&outbox->condition, NULL);
 }
 
 static void remove_first(struct outbox *outbox)
@@ -418,7 +418,7 @@ void outbox_wait(struct outbox *outbox, int64_t wait_us)
     pthread_mutex_lock(&outbox->mutex);
     const struct outbox_epoch *epoch = first_held(outbox);
     if (epoch == NULL || epoch->epoch > outbox->committed)
-        pthread_cond_timedwait(&outbox->condition, &outbox->mutex, &until);
+        wait_on(&outbox->condition, &outbox->mutex, &until);
     pthread_mutex_unlock(&outbox->mutex);
 }
 

@@ -1,4 +1,5 @@
 #include "connectors/kafka/backfill.h"
+#include "connectors/kafka/start.h"
 
 #include "core/os.h"
 
@@ -69,21 +70,24 @@ static struct diag_list *lock_diags(struct kafka_partition *p)
     return p->shared->source->diags;
 }
 
+/* Offsets that were not read: what lies before `offset` is no loss. low: the oldest that there is; -1: nobody
+ * knows. */
 static bool fail_gone(struct kafka_partition *p, int64_t offset, int64_t low)
 {
-    char oldest[64] = "";
     struct diag_list *diags = lock_diags(p);
-    if (low >= 0)
-        snprintf(oldest, sizeof(oldest), ": the oldest is now %lld", (long long)low);
-    struct diag *d =
-        diag_error(diags, DIAG_E0612, no_span, "the records of `%s` from offset %lld on are gone%s", p->name,
-                   (long long)offset, oldest);
+    struct diag *d = low < 0
+                         ? diag_error(diags, DIAG_E0612, no_span,
+                                      "`%s` has lost records that this job has not read, from offset %lld on",
+                                      p->name, (long long)offset)
+                         : kafka_say_gone(diags, p->name, "this job has not read", offset, low);
     diag_hint(
         diags, d,
-        "the topic's retention has deleted what this job had not read; if a recording has it, name that in "
-        "the "
-        "source's `backfill` and start again: the job goes on there; else start anew with --fresh (state and "
-        "models begin empty, `start:` says where), and give the topic a longer retention");
+        "retention has deleted them; if a recording has them, name that in the source's `backfill` and start "
+        "again: the job goes on there. To go on without them: --from with another checkpoint directory and "
+        "--drop-state %.*s, where state and models stay and the source begins where `start:` says; or "
+        "--fresh. "
+        "And give the topic a longer retention",
+        STR_ARGS(p->shared->source->name));
     return fail(p);
 }
 
@@ -101,13 +105,11 @@ static bool fail_other_topic(struct kafka_partition *p, const char *what)
 
 /* --- Where it goes on --- */
 
-/* position->a: what of the first batch was given before (carry, backfill.c). */
 static void go_on_at(struct kafka_partition *p, const struct source_position *position)
 {
-    p->first = p->next = position->b;
-    p->records = position->record;
-    p->intake.carried_count = p->shared->is_bounded ? (uint32_t)(position->a % BATCH_ROWS) : 0;
-    p->intake.carried_bytes = p->intake.carried_count == 0 ? 0 : (size_t)(position->a / BATCH_ROWS);
+    __atomic_store_n(&p->next, position->b, __ATOMIC_RELAXED);
+    __atomic_store_n(&p->records, position->record, __ATOMIC_RELAXED);
+    p->intake.carried = p->shared->is_bounded ? batch_share_of(position) : (struct batch_share){0};
 }
 
 bool kafka_partition_seek(struct kafka_partition *p, const struct source_position *position)
@@ -263,9 +265,8 @@ static void take(rd_kafka_message_t *message, void *argument)
         rd_kafka_yield(p->shared->client);
     } else {
         bool is_beyond = !kafka_intake_fits(&p->intake, kafka_payload_bytes(message));
-        if (unlikely(is_beyond && p->intake.count == 0)) { /* the recording's last batch was whole */
-            p->intake.carried_count = 0;
-            p->intake.carried_bytes = 0;
+        if (unlikely(is_beyond && p->intake.count == 0)) { /* what was given before was a whole batch */
+            p->intake.carried = (struct batch_share){0};
             is_beyond = false;
         }
         kafka_intake_add(is_beyond ? &p->beyond : &p->intake, p->shared->meta, message);
@@ -279,7 +280,7 @@ static void take(rd_kafka_message_t *message, void *argument)
 /* Whether the batch that is being made cannot have more. */
 static bool is_full(const struct kafka_partition *p)
 {
-    return p->beyond.count > 0 || p->intake.count + p->intake.carried_count == BATCH_ROWS;
+    return p->beyond.count > 0 || p->intake.count + p->intake.carried.records == BATCH_ROWS;
 }
 
 /* Where nothing may be fetched because a queue is full, its broker's thread sleeps for a second, whatever is
@@ -302,7 +303,7 @@ static void nudge(struct kafka_partition *p, uint32_t got)
 
 static bool take_messages(struct kafka_partition *p)
 {
-    uint32_t wanted = kafka_rate_ask(p->shared, BATCH_ROWS - p->intake.count - p->intake.carried_count);
+    uint32_t wanted = kafka_rate_ask(p->shared, BATCH_ROWS - p->intake.count - p->intake.carried.records);
     if (wanted == 0)
         return true;
     p->wanted = wanted;
@@ -334,6 +335,8 @@ static void split(struct kafka_partition *p, uint32_t count, struct kafka_intake
 static void make_batch(struct kafka_partition *p, struct raw_batch *raw, uint32_t count)
 {
     struct kafka_intake first, *intake = &p->intake;
+    struct batch_share carried = intake->carried;
+    bool is_cut = !p->shared->is_bounded || is_full(p);
     if (count < intake->count)
         split(p, count, intake = &first);
     struct kafka_frame *frame = intake->frame;
@@ -341,23 +344,22 @@ static void make_batch(struct kafka_partition *p, struct raw_batch *raw, uint32_
     int64_t time_us = frame->times[count - 1];
     frame->topic = p->topic;
     frame->partition = p->id;
+    raw->position =
+        (struct source_position){.a = batch_share_put(carried), .b = p->next, .record = p->records};
     raw->next = (struct source_position){.b = frame->offsets[count - 1] + 1, .record = p->records + count};
+    if (!is_cut) /* the log ends here */
+        raw->next.a = batch_share_put(
+            (struct batch_share){carried.records + count, carried.bytes + intake->payload_bytes});
     struct kafka_mark mark =
         mark_of(raw->next.b - 1, time_us / 1000, (struct str){intake->data + last->offset, last->length});
     marks_add(&p->marks, &mark);
     kafka_intake_give(intake, raw);
-    raw->position = (struct source_position){
-        .a = (int64_t)(p->intake.carried_bytes * BATCH_ROWS + p->intake.carried_count),
-        .b = p->next,
-        .record = p->records};
-    p->intake.carried_count = 0;
-    p->intake.carried_bytes = 0;
+    p->intake.carried = (struct batch_share){0};
     raw->path = p->name;
     raw->first_line = raw->first_offset = -1;
     raw->header = (struct str){"", 0};
     __atomic_store_n(&p->time_us, time_us, __ATOMIC_RELAXED);
-    __atomic_store_n(&p->next, raw->next.b, __ATOMIC_RELAXED);
-    p->records += count;
+    kafka_partition_pass(p, raw);
     if (intake == &first) {
         kafka_intake_free(intake);
     } else if (p->beyond.count > 0) {
@@ -390,19 +392,46 @@ static bool has_ended(const struct kafka_partition *p)
     return p->eof >= p->end || behind >= p->end;
 }
 
-static enum read_status nothing(struct kafka_partition *p)
+/* Up to the end of the log nothing is left but what no record has: the position is that end. */
+static void reach(struct kafka_partition *p, int64_t end, struct raw_batch *raw)
 {
-    if (!p->shared->is_bounded) {
-        bool is_quiet = is_at_end(p);
-        atomic_store_explicit(&p->is_quiet, is_quiet, memory_order_relaxed);
-        return is_quiet ? READ_QUIET : READ_LATER;
-    }
-    if (!has_ended(p))
+    __atomic_store_n(&p->next, MAX(p->next, end), __ATOMIC_RELAXED);
+    atomic_store_explicit(&p->is_quiet, true, memory_order_relaxed);
+    raw->next.b = p->next;
+}
+
+static enum read_status nothing(struct kafka_partition *p, struct raw_batch *raw)
+{
+    bool is_bounded = p->shared->is_bounded;
+    if (!(is_bounded ? has_ended(p) : is_at_end(p))) {
+        atomic_store_explicit(&p->is_quiet, false, memory_order_relaxed);
         return READ_LATER;
-    __atomic_store_n(&p->end, p->next, __ATOMIC_RELAXED);
-    atomic_store_explicit(&p->is_quiet, true, memory_order_relaxed); /* what is left are markers */
+    }
+    reach(p, is_bounded ? p->end : p->eof, raw);
+    if (!is_bounded)
+        return READ_QUIET;
     stop(p);
     return READ_END;
+}
+
+void kafka_partition_open(struct kafka_partition *p, int64_t committed, int64_t end)
+{
+    bool is_open = committed >= 0 && end > committed;
+    bool is_same = __atomic_load_n(&p->open_end, __ATOMIC_RELAXED) > 0 &&
+                   __atomic_load_n(&p->open_first, __ATOMIC_RELAXED) == committed;
+    if (is_open && !is_same)
+        __atomic_store_n(&p->open_since_us, os_monotonic_us(), __ATOMIC_RELAXED);
+    __atomic_store_n(&p->open_first, committed, __ATOMIC_RELAXED);
+    __atomic_store_n(&p->open_end, is_open ? end : 0, __ATOMIC_RELAXED);
+}
+
+void kafka_partition_pass(struct kafka_partition *p, const struct raw_batch *raw)
+{
+    int64_t offsets = raw->next.b - __atomic_load_n(&p->next, __ATOMIC_RELAXED);
+    if (offsets > (int64_t)raw->count)
+        atomic_store_explicit(&p->has_gaps, true, memory_order_relaxed);
+    __atomic_store_n(&p->next, raw->next.b, __ATOMIC_RELAXED);
+    __atomic_store_n(&p->records, raw->next.record, __ATOMIC_RELAXED);
 }
 
 static enum read_status lost(struct kafka_partition *p)
@@ -477,8 +506,10 @@ enum read_status kafka_partition_read(struct kafka_partition *p, struct raw_batc
     enum read_status recorded = p->history == NULL ? READ_END : kafka_backfill_read(p, raw);
     if (recorded != READ_END)
         return recorded;
-    if (p->queue == NULL && p->next >= p->end)
+    if (p->queue == NULL && p->next >= p->end) {
+        reach(p, p->end, raw);
         return READ_END;
+    }
     if (has_paused(p))
         return READ_LATER;
     int64_t offset = p->check.offset >= 0 ? MIN(p->check.offset, p->next) : p->next;
@@ -491,7 +522,7 @@ enum read_status kafka_partition_read(struct kafka_partition *p, struct raw_batc
         return READ_LATER;
     }
     if (p->intake.count == 0)
-        return nothing(p);
+        return nothing(p, raw);
     /* A bounded source gives the same batches whenever it is read: only whole ones, cut by the records alone.
      */
     if (p->shared->is_bounded && !is_full(p) && !has_ended(p))

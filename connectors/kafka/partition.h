@@ -49,8 +49,7 @@ struct kafka_partition {
     int32_t id;
     char *name;        /* "topic/3" */
     int64_t low, high; /* the log's ends when it was found */
-    int64_t first;     /* offset where reading began */
-    int64_t end;       /* until: latest; else INT64_MAX; atomic */
+    int64_t end;       /* until: latest; else INT64_MAX */
 
     struct kafka_history *history; /* what a recording has, until that is read (backfill.h); NULL: none */
 
@@ -60,10 +59,10 @@ struct kafka_partition {
     struct kafka_intake beyond; /* what came when that was full: a record, if any */
     uint32_t wanted;            /* records that the queue is asked for now */
     uint32_t nudges;            /* that its broker may still get, since the queue was full */
-    int64_t next;               /* offset behind the last record in a batch; atomic for the live view */
-    int64_t eof;                /* the log ended there, and nothing has come since; -1: unknown */
-    int64_t time_us;            /* of the last record read; atomic; INT64_MIN: none */
-    uint64_t records;
+    int64_t next;     /* what is before it is in batches, or holds nothing; atomic for the live view */
+    int64_t eof;      /* the log ended there, and nothing has come since; -1: unknown */
+    int64_t time_us;  /* of the last record read; atomic; INT64_MIN: none */
+    uint64_t records; /* in batches, over all lives; atomic likewise */
     bool is_failed, must_start_again;
     int64_t paused_us; /* alive_us, and pauses, when it was last read from its mark again */
     uint64_t pauses;
@@ -73,6 +72,7 @@ struct kafka_partition {
         char text[256];
     } event;
     atomic_bool is_quiet; /* the last read found it at its end */
+    atomic_bool has_gaps; /* offsets that no record has were seen: there are fewer records than offsets */
     atomic_bool is_lost;  /* the topic is gone: the watching thread has seen it */
 
     struct kafka_marks marks;
@@ -80,10 +80,14 @@ struct kafka_partition {
 
     /* From librdkafka's statistics; atomic. */
     int64_t log_end, fetched_records, fetched_bytes; /* log_end -1: unknown */
+    /* Records that no reader of committed ones may have yet, as a transaction of another producer is open
+     * before them: offsets [open_first, open_end), since when (monotonic); open_end 0: none. */
+    int64_t open_first, open_end, open_since_us;
     int64_t newest_us; /* of the watching thread: time of the log's last record; atomic; INT64_MIN: unknown */
 };
 
-/* How many records of the log were not read when the broker was last heard; any thread. */
+/* How many offsets of the log were not read when the broker was last heard: so many records, or fewer where
+ * it has gaps. Any thread. */
 static inline int64_t kafka_partition_lag(struct kafka_partition *partition)
 {
     int64_t end = __atomic_load_n(&partition->log_end, __ATOMIC_RELAXED);
@@ -100,6 +104,13 @@ void kafka_partition_free(struct kafka_partition *partition);
 
 /* Begins to fetch from the offset on. False after a diagnostic. */
 LEAT_CHECKED bool kafka_partition_start(struct kafka_partition *partition, int64_t offset);
+
+/* Where the committed part of the log ends, and the log: what is between waits behind an open transaction.
+ * Any thread, one at a time. */
+void kafka_partition_open(struct kafka_partition *partition, int64_t committed, int64_t end);
+
+/* A batch is given: what was read, for the next position and the live view. */
+void kafka_partition_pass(struct kafka_partition *partition, const struct raw_batch *raw);
 
 /* The rate (rate.c): how many records it allows now, at most `wanted`; those of them that were not there. */
 uint32_t kafka_rate_ask(struct kafka_shared *shared, uint32_t wanted);

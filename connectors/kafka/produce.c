@@ -17,7 +17,6 @@ enum {
     SHOW_EVERY_US = 100000,
     NAP_US = 2000,
     TRANSACTION_US = 60000000,
-    PATIENCE_US = 60000000,
 };
 
 static const struct span no_span = {0, 0};
@@ -76,10 +75,12 @@ static bool ensure_topics(struct produce *p)
     const struct produce_options *o = p->options;
     _Atomic bool never = false;
     int32_t partitions = 0;
+    struct kafka_patience patience = kafka_patience_begin(o->patience_us, o->stop, NULL, (struct str){"", 0});
     struct admin_call call = {.client = o->client,
                               .job = job_name,
                               .name = o->name,
-                              .deadline_us = os_monotonic_us() + PATIENCE_US / 4,
+                              .deadline_us = os_monotonic_us() + o->patience_us,
+                              .patience = &patience,
                               .must_stop = &never};
     enum admin_answer answer = admin_partitions(&call, o->topic, &partitions);
     if (answer == ADMIN_MISSING && o->create > 0) {
@@ -124,7 +125,8 @@ static bool pass_over(struct produce *p, const struct progress_part *last, struc
     bool is_torn = last->to < last->total, is_cut = false;
     bool may_be_cut = p->input->may_be_cut && !is_torn;
     while ((*status = p->input->next(p->input->self, record)) == RECORDED) {
-        /* A topic may have let go what was read of it: there is nothing to compare then. */
+        /* A topic may have let go what was read of it, by retention or compaction: there is nothing to
+         * compare then. */
         is_cut |= may_be_cut && p->figures->there_before == 0 && record->number > last->first;
         bool is_out =
             record->number < last->first || (is_torn ? of_part < last->to : record->number < last->next);
@@ -138,7 +140,8 @@ static bool pass_over(struct produce *p, const struct progress_part *last, struc
     }
     if (*status == RECORDED_ERROR)
         return false;
-    is_cut |= may_be_cut && *status == RECORDED_END && p->figures->there_before == 0;
+    is_cut |=
+        may_be_cut && (of_part < last->to || (*status == RECORDED_END && p->figures->there_before == 0));
     record_digest_end(&state, digest);
     if (is_cut || (of_part == last->to && memcmp(digest, last->digest, sizeof(digest)) == 0))
         return true;
@@ -271,7 +274,7 @@ static bool drain(struct produce *p)
         if (transactions != seen)
             moved_us = os_monotonic_us();
         seen = transactions;
-        if (os_monotonic_us() - moved_us > PATIENCE_US)
+        if (os_monotonic_us() - moved_us > p->options->patience_us)
             return refuse(p, DIAG_E0610, "the same command goes on behind what they took",
                           "brokers did not take all records in time");
         nap(p, NAP_US);
@@ -295,7 +298,8 @@ bool produce_run(const struct produce_options *options, struct produce_input *in
                                      .progress_topic = options->progress_topic,
                                      .compression = options->compression,
                                      .timeout_us = TRANSACTION_US,
-                                     .patience_us = PATIENCE_US / 4};
+                                     .patience_us = options->patience_us,
+                                     .stop = options->stop};
     memcpy(sending.run_id, options->identity, sizeof(sending.run_id));
     *figures = (struct produce_figures){0};
     outbox_init(&p->outbox, BUDGET_BYTES, &p->is_full, wake, NULL);

@@ -40,8 +40,9 @@ struct produce_options {
     int32_t create;       /* partitions of a topic that is missing; 0: that is an error */
     int32_t partitions;   /* the topic must have as many; 0: any */
     bool keeps_times;
-    double rate;  /* records a second; 0: no limit */
-    double speed; /* 10: ten times as fast as they were made; 0: no limit */
+    int64_t patience_us; /* how long the start, and the end, wait for brokers */
+    double rate;         /* records a second; 0: no limit */
+    double speed;        /* 10: ten times as fast as they were made; 0: no limit */
     const volatile sig_atomic_t *stop;
     void (*show)(void *argument, const struct produce_figures *figures, bool is_last);
     void *argument;

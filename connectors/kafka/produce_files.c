@@ -154,12 +154,12 @@ static bool parse_time(struct str text, int64_t per_s, int64_t *time_ms)
     int64_t whole;
     double part;
     if (literal_int(text, &whole)) {
-        *time_ms = per_s > 1000 ? whole / (per_s / 1000) : whole;
-        return per_s >= 1000 || !__builtin_mul_overflow(whole, 1000 / per_s, time_ms);
+        return time_from_units(whole, per_s > 1000 ? -(per_s / 1000) : 1000 / per_s, time_ms);
     }
-    if (literal_float(text, &part) && fabs(part) < 1e18) {
-        *time_ms = (int64_t)(part * 1000 / (double)per_s);
-        return true;
+    if (literal_float(text, &part)) {
+        double milliseconds = floor(part * 1000 / (double)per_s);
+        *time_ms = fabs(milliseconds) < 1e18 ? (int64_t)milliseconds : 0;
+        return fabs(milliseconds) < 1e18;
     }
     if (!civil_parse(text, &whole))
         return false;
@@ -284,7 +284,8 @@ bool produce_files(struct produce_input *input, const struct produce_files_optio
     f->diags = diags;
     pthread_mutex_init(&f->mutex, NULL);
     *input = (struct produce_input){.self = f, .next = next, .close = close_files};
-    if (!paths_expand(&options->paths, arena, diags, &f->lists, &f->count, &order_log) || !choose_format(f)) {
+    if (!paths_expand(&options->paths, arena, diags, (struct span){0, 0}, &f->lists, &f->count, &order_log) ||
+        !choose_format(f)) {
         f->count = 0;
         return false;
     }

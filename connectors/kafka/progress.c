@@ -16,10 +16,10 @@ _Static_assert(sizeof(struct key_head) == 40, "without padding");
 _Static_assert(sizeof(struct progress_part) == 72, "without padding");
 _Static_assert(sizeof(struct progress_life) == 112, "without padding");
 
-void progress_init(struct progress *progress, const uint8_t run[16], struct str sink)
+void progress_init(struct progress *progress, const uint8_t run[16], struct str name)
 {
-    leat_assert(sink.length <= PROGRESS_NAME_MAX);
-    *progress = (struct progress){.sink = sink};
+    leat_assert(name.length <= PROGRESS_NAME_MAX);
+    *progress = (struct progress){.name = name};
     memcpy(progress->run, run, 16);
 }
 
@@ -146,6 +146,18 @@ static enum progress_read apply_life(struct progress *progress, struct str key, 
     return PROGRESS_READ;
 }
 
+/* A part of another run: what it sent. Damage there is that run's business. */
+static void note_other(struct progress *progress, const struct key_head *head, struct str key,
+                       struct str value)
+{
+    struct progress_part part;
+    if (head->kind != KIND_PART || value.data == NULL || !take_fields(key, value, &part, sizeof(part)))
+        return;
+    progress->others++;
+    progress->other.epoch = part.epoch;
+    memcpy(progress->other.run, head->run, sizeof(head->run));
+}
+
 enum progress_read progress_apply(struct progress *progress, struct str key, struct str value)
 {
     struct key_head head;
@@ -159,10 +171,10 @@ enum progress_read progress_apply(struct progress *progress, struct str key, str
     struct str name = {key.data + sizeof(head), key.length - sizeof(head)};
     if (head.version == 0 || head.name_bytes != name.length || head.name_bytes > PROGRESS_NAME_MAX)
         return PROGRESS_DAMAGED;
-    if (!str_equal(name, progress->sink))
+    if (!str_equal(name, progress->name))
         return PROGRESS_IGNORED;
     if (memcmp(head.run, progress->run, sizeof(head.run)) != 0) {
-        progress->others++;
+        note_other(progress, &head, key, value);
         return PROGRESS_IGNORED;
     }
     return head.kind == KIND_PART   ? apply_part(progress, &head, key, value)
@@ -181,12 +193,12 @@ static void put_key(const struct progress *progress, uint8_t kind, uint64_t firs
     struct key_head head = {.magic = {'l', 'e', 'a', 't'},
                             .version = FORMAT_VERSION,
                             .kind = kind,
-                            .name_bytes = (uint16_t)progress->sink.length,
+                            .name_bytes = (uint16_t)progress->name.length,
                             .first = first,
                             .from = from};
     memcpy(head.run, progress->run, sizeof(head.run));
     buffer_append(key, &head, sizeof(head));
-    buffer_append(key, progress->sink.data, progress->sink.length);
+    buffer_append(key, progress->name.data, progress->name.length);
 }
 
 static void put_value(struct str key, const void *fields, size_t bytes, struct byte_buffer *value)

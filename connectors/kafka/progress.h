@@ -6,8 +6,8 @@
  *     part   the records [from, to) of the `total` that the numbers [first, next) gave to the sink
  *
  * and tombstones of parts that no checkpoint goes back to. Keys: "leat", format version, kind, length of the
- * sink's name, run id, first, from, the name. Values: the fields below, then xxh3-64 of key and fields. Words
- * are little-endian.
+ * name, run id, first, from, the name: "JOB/SINK" of a sink. Values: the fields below, then xxh3-64 of key
+ * and fields. Words are little-endian.
  *
  * Numbers, not epochs, say what is out: a run that fell back counts its epochs anew, while a number has the
  * same rows in every life of the run. */
@@ -35,20 +35,25 @@ struct progress_life {
     char holder[PROGRESS_HOLDER_BYTES]; /* "host mill-3, process 4711": for people */
 };
 
-/* What a topic says of one run and sink. */
+/* What a topic says of one run and name. */
 struct progress {
     uint8_t run[16];
-    struct str sink;
+    struct str name;
     struct progress_part *parts; /* parts[begin .. begin + count - 1], by first, then from */
     uint32_t begin, count, capacity;
     bool has_life;
     struct progress_life life;
-    uint64_t others;  /* records of other runs of the sink */
+    uint64_t others; /* parts of other runs of that name */
+    struct {         /* the last of these */
+        uint8_t run[16];
+        uint64_t epoch;
+        int64_t time_ms; /* the record's; set by who reads the topic */
+    } other;
     uint64_t foreign; /* records that are none of leat's */
 };
 
-/* sink: stays the caller's. */
-void progress_init(struct progress *progress, const uint8_t run[16], struct str sink);
+/* name: whose progress it is, the same in each run; stays the caller's. */
+void progress_init(struct progress *progress, const uint8_t run[16], struct str name);
 /* Forgets what was read. */
 void progress_clear(struct progress *progress);
 void progress_free(struct progress *progress);

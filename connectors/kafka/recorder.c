@@ -20,6 +20,7 @@ enum {
     MISSING_US = 1000000,
     SAY_WHY_US = 3000000,
     ASK_MS = 2000,
+    LOOK_PATIENCE_US = 15000000,
     MISSING_TIMES = 3,
     QUEUE_BYTES = 64 << 20, /* fetched ahead, of all partitions together */
 };
@@ -61,7 +62,8 @@ struct recorder {
     uint32_t partitions_count, done_count;
     struct recorder_figures *figures;
     struct recording_packer packer;
-    int64_t taken_us; /* when something came last */
+    struct kafka_patience patience; /* of the start */
+    int64_t taken_us;               /* when something came last */
     char waits[256];
     bool has_changed; /* the manifest is to be written */
     bool is_missing;  /* a topic was not there at the last look */
@@ -82,10 +84,7 @@ static bool fail_write(struct recorder *r, const char *path, int error)
 
 static bool fail_gone(struct recorder *r, const struct partition *p, int64_t low)
 {
-    struct diag *d =
-        diag_error(r->diags, DIAG_E0612, no_span,
-                   "the records of `%s` from offset %" PRId64 " on are gone: the oldest is now %" PRId64,
-                   p->name, p->next, low);
+    struct diag *d = kafka_say_gone(r->diags, p->name, "are not recorded", p->next, low);
     diag_hint(r->diags, d,
               "a recording has no holes: record into another directory, from what there is now; and "
               "give the topic a longer retention");
@@ -228,8 +227,9 @@ static bool add_partitions(struct recorder *r, const struct rd_kafka_metadata *m
     count = is_first ? count : fresh;
     if (is_good && count > 0) {
         struct kafka_range *ranges = arena_array(&arena, struct kafka_range, count);
+        struct kafka_patience later = kafka_patience_silent(LOOK_PATIENCE_US);
         is_good = kafka_start_find(is_first ? &r->options->from : &earliest, r->client, r->errors, places,
-                                   count, ranges, diags);
+                                   count, ranges, is_first ? &r->patience : &later, diags);
         for (uint32_t i = 0; is_good && i < count; i++)
             is_good = add_partition(r, &places[i], &ranges[i]);
     }
@@ -258,9 +258,10 @@ static rd_kafka_t *connect_client(struct recorder *r, uint32_t partitions)
 static bool open_topics(struct recorder *r)
 {
     kafka_topics_open(&r->topics, r->options->topics, &r->arena);
+    r->patience = kafka_patience_begin(r->options->patience_us, r->options->stop, NULL, (struct str){"", 0});
     r->client = connect_client(r, 1);
     const struct rd_kafka_metadata *metadata =
-        r->client == NULL ? NULL : kafka_client_metadata(r->client, r->errors, NULL, r->diags);
+        r->client == NULL ? NULL : kafka_client_metadata(r->client, r->errors, NULL, &r->patience, r->diags);
     if (metadata == NULL)
         return false;
     /* What a client fetches ahead of each partition depends on how many there are. */
@@ -372,8 +373,10 @@ static bool take_record(struct recorder *r, struct partition *p, const rd_kafka_
         return message->offset != p->check.offset || mark_is(&mark, &p->check) ||
                fail_other(r, p, "at the recording's end there is another record than there was");
     if (message->offset >= p->end ||
-        (r->options->until_us != TIME_MAX && record.time_ms >= r->options->until_us / 1000))
+        (r->options->until_us != TIME_MAX && record.time_ms >= r->options->until_us / 1000)) {
+        p->next = MIN(p->end, message->offset); /* there is no record in between */
         return finish_partition(r, p);
+    }
     buffer_clear(headers);
     record_put_headers_of(message, headers);
     record.record.headers = (struct str){headers->data, headers->length};
@@ -388,6 +391,17 @@ static bool take_record(struct recorder *r, struct partition *p, const rd_kafka_
     return p->next < p->end || finish_partition(r, p);
 }
 
+/* What is recorded reaches up to the end of the log, where markers of transactions alone are behind the last
+ * record: they may be deleted like any other. */
+static void reach(struct recorder *r, struct partition *p)
+{
+    struct recording_partition *recorded = recording_add(&r->recording, p->topic->name, p->id, &r->arena);
+    if (p->writer.is_open || recorded->next >= p->next)
+        return;
+    recorded->next = p->next;
+    r->has_changed = true;
+}
+
 /* As partition.c's. */
 static bool take_event(struct recorder *r, struct partition *p, const rd_kafka_message_t *message)
 {
@@ -395,6 +409,7 @@ static bool take_event(struct recorder *r, struct partition *p, const rd_kafka_m
     switch ((int)message->err) {
     case RD_KAFKA_RESP_ERR__PARTITION_EOF:
         p->next = MAX(p->next, message->offset);
+        reach(r, p);
         return (p->next < p->end &&
                 (r->options->until_us == TIME_MAX || os_wall_us() < r->options->until_us)) ||
                finish_partition(r, p);
@@ -506,11 +521,7 @@ static bool end_all(struct recorder *r)
     for (uint32_t i = 0; i < r->partitions_count; i++) {
         struct partition *p = r->partitions[i];
         is_good = finish_span(r, p) && is_good;
-        struct recording_partition *recorded = recording_add(&r->recording, p->topic->name, p->id, &r->arena);
-        if (!p->writer.is_open && recorded->next < p->next) {
-            recorded->next = p->next; /* markers of transactions alone */
-            r->has_changed = true;
-        }
+        reach(r, p);
     }
     return (!r->has_changed || save(r)) && is_good;
 }

@@ -19,6 +19,7 @@ struct recorder_figures {
 struct recorder_options {
     const struct kafka_client *client;
     struct texts topics;
+    int64_t patience_us;     /* how long the start waits for brokers */
     struct kafka_start from; /* of partitions that the recording does not have */
     bool until_latest;       /* ends where the logs end when it begins */
     int64_t until_us; /* ends at the first record of each partition that is not older; TIME_MAX: never */

@@ -16,8 +16,9 @@ struct recording_feed {
     struct kafka_mark check; /* of the checkpoint, until its record was seen; offset -1: none */
     bool is_failed;
 
-    int64_t next;     /* offset where the open batch begins */
-    uint64_t records; /* before it */
+    int64_t next;               /* offset where the open batch begins */
+    uint64_t records;           /* before it */
+    struct batch_share carried; /* of the same batch, and given before a resume */
 
     /* The open batch. */
     uint32_t count;
@@ -64,7 +65,8 @@ void recording_feed_free(struct recording_feed *feed)
 
 struct source_position recording_feed_position(const struct recording_feed *feed)
 {
-    return (struct source_position){.b = feed->next, .record = feed->records};
+    return (struct source_position){
+        .a = batch_share_put(feed->carried), .b = feed->next, .record = feed->records};
 }
 
 int64_t recording_feed_done_bytes(const struct recording_feed *feed)
@@ -124,6 +126,7 @@ bool recording_feed_seek(struct recording_feed *feed, const struct source_positi
     feed->check.offset = -1;
     feed->next = position->b;
     feed->records = position->record;
+    feed->carried = batch_share_of(position);
     return !feed->is_failed;
 }
 
@@ -182,8 +185,8 @@ static void keep_originals(struct recording_feed *feed, struct kafka_frame *fram
     arena_reset(&feed->originals);
 }
 
-/* What is collected, as a raw batch; another is open. */
-static void make_batch(struct recording_feed *feed, struct raw_batch *raw)
+/* What is collected, as a raw batch; another is open. is_cut: it is a whole one, or its rest. */
+static void make_batch(struct recording_feed *feed, struct raw_batch *raw, bool is_cut)
 {
     struct arena *arena = &raw->arena;
     uint32_t count = feed->count;
@@ -211,6 +214,10 @@ static void make_batch(struct recording_feed *feed, struct raw_batch *raw)
     raw->count = count;
     raw->position = recording_feed_position(feed);
     raw->next = (struct source_position){.b = feed->last.offset + 1, .record = feed->records + count};
+    feed->carried = is_cut ? (struct batch_share){0}
+                           : (struct batch_share){feed->carried.records + count,
+                                                  feed->carried.bytes + feed->data.length - count};
+    raw->next.a = batch_share_put(feed->carried);
     raw->path = feed->partition->name;
     raw->first_line = raw->first_offset = -1;
     raw->header = (struct str){"", 0};
@@ -248,19 +255,30 @@ static enum payload_status schema_of(const struct recording_feed *feed, const st
     return payload_ready(feed->payload, value.data, value.length);
 }
 
+/* Whether the record is of the open batch. */
+static bool fits(const struct recording_feed *feed, const struct recorded *record)
+{
+    size_t bytes = feed->data.length - feed->count + feed->carried.bytes;
+    return feed->count + feed->carried.records == 0 ||
+           bytes + record->record.value.length <= SOURCE_BATCH_BYTES;
+}
+
 enum read_status recording_feed_read(struct recording_feed *feed, struct raw_batch *raw)
 {
     struct recorded record;
+    bool is_cut = true;
     if (feed->is_failed)
         return READ_ERROR;
-    while (feed->count < BATCH_ROWS) {
+    while (feed->count + feed->carried.records < BATCH_ROWS) {
         enum recorded_status status = recording_reader_next(feed->reader, &record);
         if (status == RECORDED_ERROR)
             return READ_ERROR;
-        if (status == RECORDED_END)
+        is_cut = status != RECORDED_END;
+        if (!is_cut)
             break;
-        if (feed->count > 0 &&
-            feed->data.length - feed->count + record.record.value.length > SOURCE_BATCH_BYTES) {
+        if (!fits(feed, &record) && feed->count == 0) /* what was given before was a whole batch */
+            feed->carried = (struct batch_share){0};
+        if (!fits(feed, &record)) {
             recording_reader_back(feed->reader);
             break;
         }
@@ -274,9 +292,9 @@ enum read_status recording_feed_read(struct recording_feed *feed, struct raw_bat
         put_record(feed, &record);
     }
     if (feed->count > 0) {
-        make_batch(feed, raw);
+        make_batch(feed, raw, is_cut);
         return READ_BATCH;
     }
-    feed->next = feed->partition->next;
+    raw->next.b = feed->next = feed->partition->next;
     return READ_END;
 }

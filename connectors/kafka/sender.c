@@ -1,6 +1,7 @@
 #include "connectors/kafka/sender.h"
 
 #include "core/os.h"
+#include "core/refused.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -13,12 +14,15 @@
 
 enum { PART_BYTES_MIN = 64 << 10, PART_BYTES_FIRST = 4 << 20, PART_BYTES_MAX = 16 << 20 };
 enum { IDLE_US = 500000, BACKOFF_MIN_US = 100000, BACKOFF_MAX_US = 5000000, TOLD_EVERY_US = 30000000 };
+/* The end of a run waits so long for brokers before it says so. */
+enum { DRAIN_SAID_US = 2000000 };
 /* A new owner has so long to write its life before a process that lost its producer looks. */
 enum { FENCED_WAIT_US = 2000000 };
 /* How long a try to get a producer again may take: the first, and any. */
 enum { RECONNECT_MIN_US = 5000000, RECONNECT_MAX_US = 60000000 };
-/* Failures in a row that no missing broker explains. */
-enum { STRANGE_TRIES = 20 };
+/* Failures in a row that no missing broker explains; tries of a start when its time is over and brokers
+ * answer. */
+enum { STRANGE_TRIES = 20, LATE_TRIES = 3 };
 
 /* --- Failing and telling --- */
 
@@ -106,19 +110,33 @@ static struct admin_call call_of(struct sender *sender, int64_t patience_us)
                                .job = options->job,
                                .name = options->sink,
                                .deadline_us = os_monotonic_us() + patience_us,
+                               .patience = sender->start,
                                .must_stop = &sender->must_stop};
 }
 
-static enum admin_answer read_progress(struct sender *sender, bool with_open, int64_t patience_us)
+static enum admin_answer read_progress(struct sender *sender, enum progress_reach reach, int64_t patience_us)
 {
     struct admin_call call = call_of(sender, patience_us);
     enum admin_answer answer =
-        admin_read_progress(&call, sender->options.progress_topic, with_open, &sender->progress);
+        admin_read_progress(&call, sender->options.progress_topic, reach, &sender->progress);
     if (answer != ADMIN_GOOD)
         snprintf(sender->why, sizeof(sender->why), "%s", call.why);
     if (answer == ADMIN_GOOD && failpoint("kafka.read") != 0)
         return ADMIN_LATER;
     return answer;
+}
+
+static void make_names(struct sender *sender)
+{
+    const struct sender_options *options = &sender->options;
+    char run[33];
+    for (size_t i = 0; i < sizeof(options->run_id); i++)
+        snprintf(run + 2 * i, 3, "%02x", options->run_id[i]);
+    bool is_good =
+        asprintf(&sender->progress_name, "%.*s/%.*s", STR_ARGS(options->job), STR_ARGS(options->sink)) >= 0 &&
+        asprintf(&sender->transactional_id, "leat.%.*s.%.*s.%s", STR_ARGS(options->job),
+                 STR_ARGS(options->sink), run) >= 0;
+    leat_assert(is_good);
 }
 
 static void make_life(struct sender *sender)
@@ -134,26 +152,55 @@ static void make_life(struct sender *sender)
 }
 
 /* A producer, and with it the progress as it stands now that nobody else writes. */
-static enum sent begin(struct sender *sender, int64_t patience_us)
+static enum sent begin(struct sender *sender, enum progress_reach reach, int64_t patience_us)
 {
     enum sent sent = transaction_producer(sender, os_monotonic_us() + patience_us);
     if (sent != SENT_GOOD)
         return sent;
-    enum admin_answer answer = read_progress(sender, false, patience_us);
+    enum admin_answer answer = read_progress(sender, reach, patience_us);
     return answer == ADMIN_GOOD ? SENT_GOOD : answer == ADMIN_LATER ? SENT_UNKNOWN : SENT_REFUSED;
 }
 
-bool sender_open(struct sender *sender, const struct sender_options *options, struct outbox *outbox)
+bool sender_look(const struct sender_options *options, uint64_t *next, char *error, size_t room)
 {
-    sender->options = *options;
-    sender->outbox = outbox;
-    sender->part_bytes = PART_BYTES_FIRST;
-    progress_init(&sender->progress, options->run_id, options->sink);
-    make_life(sender);
+    struct kafka_patience patience =
+        kafka_patience_begin(options->patience_us, options->stop, "sink", options->sink);
+    struct sender sender = {.options = *options, .start = &patience};
+    make_names(&sender);
+    progress_init(&sender.progress, options->run_id, str_from(sender.progress_name));
+    bool is_good = read_progress(&sender, PROGRESS_STABLE, options->patience_us) == ADMIN_GOOD;
+    const struct progress_part *last = progress_last(&sender.progress);
+    *next = last == NULL ? 0 : last->next;
+    if (!is_good)
+        snprintf(error, room, "%s", sender.why);
+    progress_free(&sender.progress);
+    free(sender.progress_name);
+    free(sender.transactional_id);
+    return is_good;
+}
+
+/* Whether a start that has failed goes on. Where brokers stood still for long, their first answer is that
+ * they have ended the transaction: patience is over then, and they are there. */
+static bool goes_on(const struct sender *sender, struct kafka_patience *patience, unsigned *late_tries)
+{
+    bool is_late = os_monotonic_us() >= patience->deadline_us;
+    if (kafka_patience_is_stopped(patience) || (is_late && (!sender->is_ended || ++*late_tries > LATE_TRIES)))
+        return false;
+    if (is_late)
+        patience->deadline_us = os_monotonic_us() + RECONNECT_MIN_US;
+    return true;
+}
+
+static bool start(struct sender *sender, struct kafka_patience *patience)
+{
+    const struct sender_options *options = &sender->options;
     enum sent sent = SENT_UNKNOWN;
-    int64_t backoff_us = BACKOFF_MIN_US, deadline_us = os_monotonic_us() + options->patience_us;
+    int64_t backoff_us = BACKOFF_MIN_US;
+    unsigned late_tries = 0;
     while (sent != SENT_GOOD) {
-        sent = begin(sender, deadline_us - os_monotonic_us());
+        sender->is_ended = false;
+        sent = begin(sender, options->is_new_run ? PROGRESS_STABLE : PROGRESS_COMMITTED,
+                     patience->deadline_us - os_monotonic_us());
         if (sent == SENT_GOOD) {
             sender->had_life = sender->progress.has_life;
             /* Nothing is written into a topic that has lost the run. */
@@ -164,7 +211,7 @@ bool sender_open(struct sender *sender, const struct sender_options *options, st
         if (sent == SENT_GOOD)
             break;
         transaction_producer_free(sender);
-        if (sent == SENT_REFUSED || os_monotonic_us() >= deadline_us) {
+        if (sent == SENT_REFUSED || !goes_on(sender, patience, &late_tries)) {
             fail(sender, "%s", sender->why);
             return false;
         }
@@ -173,6 +220,22 @@ bool sender_open(struct sender *sender, const struct sender_options *options, st
     note_out(sender);
     note_trouble(sender, true);
     return true;
+}
+
+bool sender_open(struct sender *sender, const struct sender_options *options, struct outbox *outbox)
+{
+    struct kafka_patience patience =
+        kafka_patience_begin(options->patience_us, options->stop, "sink", options->sink);
+    sender->options = *options;
+    sender->outbox = outbox;
+    sender->part_bytes = PART_BYTES_FIRST;
+    make_names(sender);
+    progress_init(&sender->progress, options->run_id, str_from(sender->progress_name));
+    make_life(sender);
+    sender->start = &patience;
+    bool is_good = start(sender, &patience);
+    sender->start = NULL;
+    return is_good;
 }
 
 /* Whether one of the topics was deleted: producers take that for something that passes. Brokers that have
@@ -207,26 +270,41 @@ static bool is_own_life(const struct sender *sender)
            memcmp(sender->progress.life.id, sender->life.id, sizeof(sender->life.id)) == 0;
 }
 
+/* Whether another process has taken over, by the checkpoint directory. */
+static bool is_replaced(struct sender *sender)
+{
+    if (sender->options.check == NULL || sender->options.check(sender->options.engine) != ESTALE)
+        return false;
+    atomic_store(&sender->is_fenced, true);
+    snprintf(sender->why, sizeof(sender->why),
+             "another process has taken over the checkpoint directory: this one (%s) stops",
+             sender->life.holder);
+    return true;
+}
+
 /* After a transaction whose outcome is not known: whether this process is still the one that sends; then what
  * is out, from the topic. SENT_UNKNOWN: not yet. */
 static enum sent reconnect(struct sender *sender, int64_t patience_us)
 {
+    if (is_replaced(sender))
+        return SENT_REFUSED;
     /* A life that is not committed yet counts too; and a transaction of this process may still be open. */
-    enum admin_answer answer = read_progress(sender, true, patience_us);
+    enum admin_answer answer = read_progress(sender, PROGRESS_ALL, patience_us);
     if (answer != ADMIN_GOOD)
         return answer == ADMIN_LATER ? SENT_UNKNOWN : SENT_REFUSED;
     if (!is_own_life(sender)) {
+        atomic_store(&sender->is_fenced, sender->progress.has_life);
         if (sender->progress.has_life)
             snprintf(sender->why, sizeof(sender->why),
-                     "another leat (%s) sends for this sink now: this one has been fenced, and stops",
-                     sender->progress.life.holder);
+                     "another leat (%s) sends for this run now: this one (%s) has been fenced, and stops",
+                     sender->progress.life.holder, sender->life.holder);
         else
             snprintf(sender->why, sizeof(sender->why),
                      "progress topic `%s` was emptied: what is out is not known any more",
                      sender->options.progress_topic);
         return SENT_REFUSED;
     }
-    enum sent sent = begin(sender, patience_us);
+    enum sent sent = begin(sender, PROGRESS_COMMITTED, patience_us);
     if (sent != SENT_GOOD) {
         transaction_producer_free(sender);
         return sent;
@@ -291,7 +369,7 @@ static bool send_some(struct sender *sender, unsigned *tries, int64_t *backoff_u
         return true;
     }
     int64_t begin_us = os_monotonic_us();
-    enum sent sent = transaction_run(sender, parts, count);
+    enum sent sent = is_replaced(sender) ? SENT_REFUSED : transaction_run(sender, parts, count);
     note_trouble(sender, sent == SENT_GOOD);
     adapt(sender, sent, os_monotonic_us() - begin_us);
     if (sent == SENT_GOOD) {
@@ -332,14 +410,36 @@ static void *sender_main(void *argument)
 
 void sender_start(struct sender *sender)
 {
-    sender->has_thread = pthread_create(&sender->thread, NULL, sender_main, sender) == 0;
-    leat_assert(sender->has_thread);
+    refused_unless_begun(pthread_create(&sender->thread, NULL, sender_main, sender));
+    sender->has_thread = true;
+}
+
+/* Why the last try failed; empty: none did. */
+static void copy_trouble(struct sender *sender, char trouble[REPORT_ERROR_BYTES])
+{
+    pthread_mutex_lock(&sender->outbox->mutex);
+    memcpy(trouble, sender->trouble, REPORT_ERROR_BYTES);
+    pthread_mutex_unlock(&sender->outbox->mutex);
+}
+
+static void say_drain(struct sender *sender)
+{
+    char trouble[REPORT_ERROR_BYTES];
+    struct outbox_figures left = outbox_figures(sender->outbox);
+    copy_trouble(sender, trouble);
+    fprintf(
+        stderr,
+        "leat: sink `%.*s`: %" PRIu64 " records are not out yet: waiting for brokers, %lld s (`patience`) at "
+        "most%s%s\n",
+        STR_ARGS(sender->options.sink), left.records,
+        (long long)(sender->options.patience_us / US_PER_SECOND), trouble[0] == '\0' ? "" : "; ", trouble);
 }
 
 bool sender_drain(struct sender *sender)
 {
     uint64_t seen = 0;
-    int64_t moved_us = os_monotonic_us();
+    char trouble[REPORT_ERROR_BYTES];
+    int64_t moved_us = os_monotonic_us(), said_us = moved_us + DRAIN_SAID_US;
     while (!outbox_is_sent(sender->outbox) && !atomic_load(&sender->has_failed)) {
         uint64_t transactions = atomic_load(&sender->figures.transactions);
         if (transactions != seen)
@@ -347,12 +447,21 @@ bool sender_drain(struct sender *sender)
         seen = transactions;
         if (os_monotonic_us() - moved_us > sender->options.patience_us)
             break;
+        if (os_monotonic_us() > said_us) {
+            say_drain(sender);
+            said_us = os_monotonic_us() + TOLD_EVERY_US;
+        }
         struct timespec nap = {0, 2000000};
         nanosleep(&nap, NULL);
     }
+    copy_trouble(sender, trouble);
     if (!atomic_load(&sender->has_failed) && !outbox_is_sent(sender->outbox))
-        fail(sender, "brokers did not take all rows in time; those that are left are in the checkpoint, and "
-                     "are sent when the job is started again");
+        fail(sender,
+             "brokers did not take all rows within %lld s (`patience`); those that are left are in the "
+             "checkpoint, "
+             "and are sent when the job is started again%s%.250s",
+             (long long)(sender->options.patience_us / US_PER_SECOND), trouble[0] == '\0' ? "" : "; ",
+             trouble);
     return !atomic_load(&sender->has_failed);
 }
 
@@ -372,4 +481,7 @@ void sender_close(struct sender *sender)
     sender->has_thread = false;
     transaction_producer_free(sender);
     progress_free(&sender->progress);
+    free(sender->progress_name);
+    free(sender->transactional_id);
+    sender->progress_name = sender->transactional_id = NULL;
 }

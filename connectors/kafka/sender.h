@@ -1,6 +1,7 @@
 /* The thread that sends what is committed, exactly once.
  *
- * One transactional producer whose id is the sink's: its init_transactions fences whoever sent before. A
+ * One transactional producer whose id is the run's: its init_transactions fences whoever sent before for the
+ * same job, sink and run, and nobody else: two deployments of one job file have runs of their own. A
  * transaction holds the records of a few epochs, or of a part of a large one, and in the progress topic says
  * so; after it these are out. Where the outcome of a commit is not known, the producer is given up: a new one
  * finishes the old transaction, and the progress topic says what became of it.
@@ -23,10 +24,15 @@ struct sender_options {
     const struct kafka_client *client;
     struct str job, sink;
     const char *topic, *progress_topic, *compression;
-    int64_t timeout_us;  /* of a transaction */
-    int64_t patience_us; /* how long a start, and the end of a run, wait for brokers */
+    int64_t timeout_us;                /* of a transaction */
+    int64_t patience_us;               /* how long a start, and the end of a run, wait for brokers */
+    const volatile sig_atomic_t *stop; /* of the start (kafka_patience); NULL: nobody can stop it */
     uint8_t run_id[16];
     bool is_resumed; /* the progress topic must have this run */
+    bool is_new_run; /* nobody can have sent anything for this run */
+    /* Before a transaction, and before a producer is made anew: sink_context.check. NULL: nobody asks. */
+    int (*check)(void *engine);
+    void *engine;
 };
 
 enum sender_state {
@@ -45,14 +51,18 @@ struct sender_figures {
 struct sender {
     struct sender_options options;
     struct outbox *outbox;
+    char *transactional_id;   /* "leat.JOB.SINK.RUN" */
+    char *progress_name;      /* "JOB/SINK" */
     struct progress progress; /* as the topic has it; the sender's once it runs */
     struct progress_life life;
-    bool had_life; /* an earlier process of the run wrote into the progress topic */
+    struct kafka_patience *start; /* while sender_open runs; else NULL */
+    bool had_life;                /* an earlier process of the run wrote into the progress topic */
     struct sender_figures figures;
     pthread_t thread;
     bool has_thread;
     _Atomic bool must_stop;
     _Atomic bool has_failed; /* then `error` says why, and stays as it is */
+    _Atomic bool is_fenced;  /* because another process sends for the same run now */
     char error[512];
     /* Guarded by the outbox's mutex. */
     struct progress_part out; /* the last */
@@ -66,6 +76,7 @@ struct sender {
     uint32_t batch;      /* how small the producer's batches are: an index of its sizes */
     bool is_smaller;     /* the next producer's are: nothing has to be waited for */
     char why[400];       /* of the last failure */
+    bool is_ended;       /* and it was brokers who ended the transaction */
     int64_t said_us;     /* when the user was last told */
     int flight;          /* records that may be on their way at once, about */
     /* The transaction in work: the first record that was not taken. */
@@ -74,6 +85,9 @@ struct sender {
     int32_t refused_partition;
 };
 
+/* How far the progress topic says that the run is out, changing nothing: the number behind the last part that
+ * is committed before any open transaction; 0: nothing is. false: `error` says why. Control thread. */
+bool sender_look(const struct sender_options *options, uint64_t *next, char *error, size_t room);
 /* Connects: makes the producer, ends what a dead process left, reads the progress topic, and writes this life
  * into it. false: sender->error. Control thread; `sender` is zeroed before. */
 bool sender_open(struct sender *sender, const struct sender_options *options, struct outbox *outbox);

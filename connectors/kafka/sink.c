@@ -11,6 +11,7 @@
 #include "connectors/kafka/direct.h"
 #include "connectors/kafka/encode.h"
 #include "connectors/kafka/exact.h"
+#include "connectors/kafka/sink_topics.h"
 
 #include "core/change.h"
 #include "core/os.h"
@@ -20,10 +21,6 @@
 
 enum delivery { EXACTLY_ONCE, AT_LEAST_ONCE };
 enum { TOPIC_NAME_MAX = 249, RECORD_NAMES = 'N' };
-
-struct kafka_create {
-    int64_t partitions, replication, retention_us;
-};
 
 struct kafka_sink {
     struct kafka_client client;
@@ -86,12 +83,13 @@ static const struct option kafka_options[] = {
     OPTION_DURATION(struct kafka_sink, linger_us, "linger", OPTION_RUNTIME, "1ms", "0ms", "10s",
                     "at_least_once: how long a record waits for others to go with it"),
     OPTION_DURATION(
-        struct kafka_sink, patience_us, "patience", OPTION_RUNTIME, "60s", "1s", "1d",
+        struct kafka_sink, patience_us, "patience", OPTION_RUNTIME, KAFKA_PATIENCE, "1s", "1d",
         "how long the start, and the end of a run, wait for brokers; in between there is no limit"),
     OPTION_BLOCK(struct kafka_sink, create, struct kafka_create, "create", OPTION_RUNTIME, create_options,
                  "make the topic if it is missing"),
     OPTION_TEXT(struct kafka_sink, delimiter, "delimiter", 0, "\",\"", "csv: what stands between fields"),
-    OPTION_ENUM(struct kafka_sink, times, "times", 0, "rfc3339", "rfc3339|s|ms|us", "how times are written"),
+    OPTION_ENUM(struct kafka_sink, times, "times", 0, "rfc3339", "rfc3339|s|ms|us|ns",
+                "how times are written"),
     OPTIONS_END,
 };
 
@@ -197,66 +195,10 @@ static void kafka_shape(const struct sink_bind *bind, struct byte_buffer *out)
 
 /* --- Opening --- */
 
-static bool cannot_open(struct sink_context *context, const char *why, const char *hint)
-{
-    struct diag *d = diag_error(context->diags, DIAG_E0605, (struct span){0, 0}, "sink `%.*s`: %s",
-                                STR_ARGS(context->name), why);
-    diag_hint(context->diags, d, "%s", hint);
-    return false;
-}
-
-static bool ensure_topic(struct kafka_sink *sink, struct sink_context *context, struct admin_call *call)
-{
-    int32_t partitions = 0;
-    enum admin_answer answer = admin_partitions(call, sink->topic_name, &partitions);
-    if (answer == ADMIN_MISSING && sink->create.partitions > 0) {
-        char retention[32];
-        snprintf(retention, sizeof(retention), "%" PRId64, sink->create.retention_us / 1000);
-        const struct admin_config config[] = {
-            {sink->create.retention_us > 0 ? "retention.ms" : NULL, retention}, {NULL, NULL}};
-        int32_t replication = sink->create.replication > 0 ? (int32_t)sink->create.replication : -1;
-        answer = admin_create(call, sink->topic_name, (int32_t)sink->create.partitions, replication, config);
-    }
-    if (answer == ADMIN_GOOD)
-        return true;
-    if (answer != ADMIN_MISSING)
-        return cannot_open(context, call->why, "mend the cause and start again");
-    char why[320];
-    snprintf(why, sizeof(why), "topic `%s` does not exist", sink->topic_name);
-    return cannot_open(context, why, "make it, or let leat do so: `create: { partitions: 4 }`");
-}
-
-/* A job that goes on needs the progress of before: a topic that is gone is not made anew. */
-static bool ensure_progress(struct kafka_sink *sink, struct sink_context *context, struct admin_call *call)
-{
-    int32_t partitions = 0;
-    char why[400];
-    enum admin_answer answer = admin_partitions(call, sink->progress_name, &partitions);
-    if (answer == ADMIN_MISSING && !context->is_resumed) {
-        answer = admin_create_progress(call, sink->progress_name);
-        partitions = 1;
-    }
-    if (answer == ADMIN_GOOD && partitions == 1)
-        return true;
-    if (answer == ADMIN_GOOD) {
-        snprintf(why, sizeof(why), "progress topic `%s` has %d partitions", sink->progress_name, partitions);
-        return cannot_open(context, why, "it must have one: its records have one order");
-    }
-    if (answer != ADMIN_MISSING)
-        return cannot_open(context, call->why, "mend the cause and start again");
-    struct diag *d =
-        diag_error(context->diags, DIAG_E0707, (struct span){0, 0},
-                   "progress topic `%s` is gone: what is out is not known any more", sink->progress_name);
-    diag_hint(context->diags, d,
-              "give `progress_topic` the name it has; or start a new run with --fresh (rows that `%s` has "
-              "already come again)",
-              sink->topic_name);
-    return false;
-}
-
 static void open_encoder(struct kafka_sink *sink)
 {
-    static const enum time_unit units[] = {TIME_UNIT_RFC3339, TIME_UNIT_S, TIME_UNIT_MS, TIME_UNIT_US};
+    static const enum time_unit units[] = {TIME_UNIT_RFC3339, TIME_UNIT_S, TIME_UNIT_MS, TIME_UNIT_US,
+                                           TIME_UNIT_NS};
     struct encode_options options = {
         .schema = sink->values,
         .format = format_of(sink),
@@ -286,14 +228,16 @@ static bool open_direct(struct kafka_sink *sink, struct sink_context *context)
                                      .linger_ms = sink->linger_ms,
                                      .budget_bytes = (uint64_t)sink->outbox_bytes,
                                      .patience_us = sink->patience_us,
+                                     .stop = context->stop,
                                      .is_full = &context->is_full,
                                      .wake = context->wake,
                                      .engine = context->engine};
     return direct_open(&sink->direct, &options) ||
-           cannot_open(context, sink->direct.error, "mend the cause and start again");
+           sink_cannot_open(context, sink->direct.error, "mend the cause and start again");
 }
 
-static bool open_exact(struct kafka_sink *sink, struct sink_context *context)
+static struct sender_options sender_options_of(const struct kafka_sink *sink,
+                                               const struct sink_context *context)
 {
     struct sender_options options = {.client = &sink->client,
                                      .job = context->job,
@@ -302,8 +246,18 @@ static bool open_exact(struct kafka_sink *sink, struct sink_context *context)
                                      .progress_topic = sink->progress_name,
                                      .compression = compression_name(sink),
                                      .timeout_us = sink->timeout_us,
-                                     .patience_us = sink->patience_us};
+                                     .patience_us = sink->patience_us,
+                                     .stop = context->stop,
+                                     .is_new_run = context->is_new_run,
+                                     .check = context->check,
+                                     .engine = context->engine};
     memcpy(options.run_id, context->run_id, sizeof(options.run_id));
+    return options;
+}
+
+static bool open_exact(struct kafka_sink *sink, struct sink_context *context)
+{
+    struct sender_options options = sender_options_of(sink, context);
     uint64_t budget = (uint64_t)sink->outbox_bytes;
     if (!context->is_resumed)
         return exact_open(&sink->exact, context, &options, budget);
@@ -320,7 +274,44 @@ static bool name_topics(struct kafka_sink *sink, struct sink_context *context)
             : arena_printf(context->arena, "%s.leat-%.*s", sink->topic_name, STR_ARGS(context->name));
     if (strlen(sink->progress_name) <= TOPIC_NAME_MAX)
         return true;
-    return cannot_open(context, "the name of its progress topic is too long", "give it a `progress_topic`");
+    return sink_cannot_open(context, "the name of its progress topic is too long",
+                            "give it a `progress_topic`");
+}
+
+static struct kafka_patience patience_of(const struct kafka_sink *sink, const struct sink_context *context)
+{
+    return kafka_patience_begin(sink->patience_us, context->stop, "sink", context->name);
+}
+
+static struct admin_call admin_call_of(struct kafka_sink *sink, const struct sink_context *context,
+                                       struct kafka_patience *patience, _Atomic bool *must_stop)
+{
+    return (struct admin_call){.client = &sink->client,
+                               .job = context->job,
+                               .name = context->name,
+                               .deadline_us = patience->deadline_us,
+                               .patience = patience,
+                               .must_stop = must_stop};
+}
+
+/* Where there is no progress topic, or it knows nothing of the run, nobody has sent for it. */
+static bool kafka_fence(struct sink_context *context)
+{
+    struct kafka_sink *sink = context->config;
+    _Atomic bool never = false;
+    int32_t partitions;
+    if (sink->delivery != EXACTLY_ONCE)
+        return true;
+    if (!name_topics(sink, context))
+        return false;
+    struct kafka_patience patience = patience_of(sink, context);
+    struct admin_call call = admin_call_of(sink, context, &patience, &never);
+    enum admin_answer answer = admin_partitions(&call, sink->progress_name, &partitions);
+    if (answer != ADMIN_GOOD)
+        return answer == ADMIN_MISSING ||
+               sink_cannot_open(context, call.why, "mend the cause and start again");
+    struct sender_options options = sender_options_of(sink, context);
+    return exact_fence(context, &options);
 }
 
 static bool kafka_open(struct sink_context *context)
@@ -341,12 +332,10 @@ static bool kafka_open(struct sink_context *context)
     }
     if (!name_topics(sink, context))
         return false;
-    struct admin_call call = {.client = &sink->client,
-                              .job = context->job,
-                              .name = context->name,
-                              .deadline_us = os_monotonic_us() + sink->patience_us,
-                              .must_stop = &never};
-    if (!ensure_topic(sink, context, &call) || (is_exact && !ensure_progress(sink, context, &call)))
+    struct kafka_patience patience = patience_of(sink, context);
+    struct admin_call call = admin_call_of(sink, context, &patience, &never);
+    if (!sink_topic_ensure(context, &call, sink->topic_name, &sink->create) ||
+        (is_exact && !sink_progress_ensure(context, &call, sink->progress_name, sink->topic_name)))
         return false;
     atomic_store(&sink->client.was_well, true);
     open_encoder(sink);
@@ -528,11 +517,16 @@ const struct sink_kind sink_kafka = {
         "rows "
         "with a column `_op` a delete is written as a tombstone, any other as an upsert, without that "
         "column; "
-        "they need a `key`.",
+        "they need a `key`. Where brokers check rights, exactly_once needs Write and Describe on the topic; "
+        "Read, "
+        "Write and Describe on the progress topic; and Write and Describe on transactional ids that begin "
+        "with "
+        "`leat.JOB.SINK.` (job and sink by their names).",
     .options = kafka_options,
     .size = sizeof(struct kafka_sink),
     .bind = kafka_bind,
     .shape = kafka_shape,
+    .fence = kafka_fence,
     .open = kafka_open,
     .write = kafka_write,
     .is_well = is_well,

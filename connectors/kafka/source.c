@@ -31,6 +31,8 @@ const struct option kafka_source_options[] = {
     PAYLOAD_OPTIONS(struct kafka_source, payload),
     OPTION_TEXT(struct kafka_source, delimiter, "delimiter", 0, "\",\"",
                 "csv: what stands between fields, which are the columns of the schema in its order"),
+    OPTION_BOOL(struct kafka_source, trims, "trim", "false",
+                "csv: spaces and tabs around fields are no part of them, and a number may begin with +"),
     OPTION_BLOCK(struct kafka_source, meta, struct kafka_meta, "meta", 0, kafka_meta_options,
                  "columns of the schema that are not in the payload"),
     {.name = "start",
@@ -41,7 +43,7 @@ const struct option kafka_source_options[] = {
      .help = "where a job without a checkpoint begins: earliest, latest, time(\"2026-01-31T12:00:00Z\"), or "
              "offsets(0, 17), one for each partition"},
     OPTION_TEXTS(
-        struct kafka_source, backfill, "backfill", OPTION_RUNTIME, "[]",
+        struct kafka_source, backfill, "backfill", OPTION_RUNTIME | OPTION_READS, "[]",
         "recordings of the topics, made by `leat record`: each partition is read there first, and goes on in "
         "its topic behind the recording's last record; where the topic has more of it than the recording "
         "nothing is read twice, and where records between are gone the job does not begin"),
@@ -53,6 +55,8 @@ const struct option kafka_source_options[] = {
                "records read in a second at most; 0: no limit"),
     OPTION_DURATION(struct kafka_source, refresh_us, "refresh", OPTION_RUNTIME, "5s", "1s", "1h",
                     "how often it looks for new partitions, and new topics that match a pattern"),
+    OPTION_DURATION(struct kafka_source, patience_us, "patience", OPTION_RUNTIME, KAFKA_PATIENCE, "1s", "1d",
+                    "how long the start waits for brokers; later there is no limit"),
     OPTION_TEXT(struct kafka_source, group, "group", OPTION_RUNTIME, "\"\"",
                 "several processes that share the partitions: not possible yet"),
     OPTIONS_END,
@@ -105,7 +109,7 @@ bool kafka_bind(struct source_bind *bind)
         return false;
     }
     kafka->format_kind = format_of(kafka);
-    kafka->format_config = (struct format_config){.has_no_header = true};
+    kafka->format_config = (struct format_config){.has_no_header = true, .trims = kafka->trims};
     bool is_good = kafka_client_check(&kafka->client, RD_KAFKA_CONSUMER, bind->span, bind->diags);
     is_good &= kafka_topics_check(kafka->topic, bind->span, bind->diags);
     is_good &= refuse_group(kafka, bind);
@@ -127,6 +131,29 @@ bool kafka_bind(struct source_bind *bind)
 
 /* --- open --- */
 
+/* A bounded source ends before what is behind an open transaction: that is said when it begins. */
+static void find_open(struct kafka_source *kafka, struct source *source, const struct kafka_place *places,
+                      uint32_t count, struct kafka_range *ranges)
+{
+    static const struct kafka_property fixed[] = {
+        {"isolation.level", "read_uncommitted"}, {"allow.auto.create.topics", "false"}, {NULL, NULL}};
+    struct kafka_errors *errors;
+    rd_kafka_t *client = kafka_client_new(&kafka->client, RD_KAFKA_CONSUMER, fixed, NULL, source->job,
+                                          source->name, &errors, source->diags);
+    if (client == NULL)
+        return;
+    kafka_start_find_open(client, errors, places, count, ranges);
+    kafka_client_free(client, errors);
+    for (uint32_t i = 0; i < count; i++)
+        if (ranges[i].open_end > ranges[i].high)
+            fprintf(
+                stderr,
+                "leat: source `%.*s`: `%s/%d` ends at offset %lld for this job (`until: latest`): up to %lld "
+                "records behind that wait for an open transaction of another producer\n",
+                STR_ARGS(source->name), places[i].topic, (int)places[i].id, (long long)ranges[i].high,
+                (long long)(ranges[i].open_end - ranges[i].high));
+}
+
 /* What is there, asked by a client of its own: how much each partition may fetch ahead is a setting of the
  * client that reads, and depends on how many there are. */
 static struct kafka_place *survey(struct kafka_source *kafka, struct source *source, uint32_t *count,
@@ -136,10 +163,12 @@ static struct kafka_place *survey(struct kafka_source *kafka, struct source *sou
         {"isolation.level", "read_committed"}, {"allow.auto.create.topics", "false"}, {NULL, NULL}};
     struct kafka_errors *errors;
     struct kafka_place *places = NULL;
+    struct kafka_patience patience =
+        kafka_patience_begin(kafka->patience_us, source->stop, "source", source->name);
     rd_kafka_t *client = kafka_client_new(&kafka->client, RD_KAFKA_CONSUMER, fixed, NULL, source->job,
                                           source->name, &errors, source->diags);
     const struct rd_kafka_metadata *metadata =
-        client == NULL ? NULL : kafka_client_metadata(client, errors, NULL, source->diags);
+        client == NULL ? NULL : kafka_client_metadata(client, errors, NULL, &patience, source->diags);
     if (metadata != NULL) {
         places = kafka_topics_find(&kafka->topics, metadata, count, source->arena, source->diags);
         rd_kafka_metadata_destroy(metadata);
@@ -151,10 +180,13 @@ static struct kafka_place *survey(struct kafka_source *kafka, struct source *sou
     }
     if (places != NULL) {
         *ranges = arena_array(source->arena, struct kafka_range, *count);
-        if (!kafka_start_find(&kafka->first, client, errors, places, *count, *ranges, source->diags))
+        if (!kafka_start_find(&kafka->first, client, errors, places, *count, *ranges, &patience,
+                              source->diags))
             places = NULL;
     }
     kafka_client_free(client, errors);
+    if (places != NULL && kafka->until == UNTIL_LATEST)
+        find_open(kafka, source, places, *count, *ranges);
     return places;
 }
 
@@ -331,7 +363,9 @@ static void kafka_progress(struct source *source, struct source_progress *progre
     progress->records_total = 0;
     for (uint32_t i = 0; i < count; i++) {
         const struct kafka_partition *p = kafka->watch.partitions[i];
-        progress->records_total += __atomic_load_n(&p->end, __ATOMIC_RELAXED) - p->first;
+        /* What was read, and as many as can be left: fewer where offsets have gaps. */
+        int64_t left = p->end - __atomic_load_n(&p->next, __ATOMIC_RELAXED);
+        progress->records_total += (int64_t)__atomic_load_n(&p->records, __ATOMIC_RELAXED) + MAX(left, 0);
     }
 }
 
@@ -341,7 +375,25 @@ static void kafka_progress(struct source *source, struct source_progress *progre
 struct lag {
     int64_t records, worst_records, worst_us; /* worst_us -1: not measured yet */
     const char *worst;
+    bool has_gaps;                 /* there may be fewer */
+    int64_t open_records, open_us; /* behind open transactions; for how long the oldest stands */
+    const char *open;              /* the oldest one's partition */
 };
+
+/* Not behind: what nobody may read yet. */
+static void add_open(struct lag *lag, const struct kafka_partition *p)
+{
+    int64_t end = __atomic_load_n(&p->open_end, __ATOMIC_RELAXED);
+    int64_t us = os_monotonic_us() - __atomic_load_n(&p->open_since_us, __ATOMIC_RELAXED);
+    if (end == 0)
+        return;
+    lag->open_records += end - MAX(__atomic_load_n(&p->open_first, __ATOMIC_RELAXED),
+                                   __atomic_load_n(&p->next, __ATOMIC_RELAXED));
+    if (lag->open != NULL && us <= lag->open_us)
+        return;
+    lag->open = p->name;
+    lag->open_us = us;
+}
 
 static void add_lag(struct lag *lag, struct kafka_partition *p)
 {
@@ -358,6 +410,7 @@ static void add_lag(struct lag *lag, struct kafka_partition *p)
         lag->worst_us = us;
     }
     lag->records += records;
+    lag->has_gaps |= atomic_load_explicit(&p->has_gaps, memory_order_relaxed);
 }
 
 static void kafka_report(struct source *source, struct report *report)
@@ -369,6 +422,7 @@ static void kafka_report(struct source *source, struct report *report)
     struct lag lag = {0};
     for (uint32_t i = 0; i < count; i++) {
         add_lag(&lag, kafka->watch.partitions[i]);
+        add_open(&lag, kafka->watch.partitions[i]);
         records += __atomic_load_n(&kafka->watch.partitions[i]->fetched_records, __ATOMIC_RELAXED);
         bytes += __atomic_load_n(&kafka->watch.partitions[i]->fetched_bytes, __ATOMIC_RELAXED);
     }
@@ -378,6 +432,10 @@ static void kafka_report(struct source *source, struct report *report)
     report_add(report, "lag_seconds", lag.worst_us < 0 ? (double)NAN : (double)lag.worst_us / 1e6, false);
     report_add_text(report, "lag_worst_partition", lag.worst == NULL ? "" : lag.worst);
     report_add(report, "lag_worst_records", (double)lag.worst_records, false);
+    report_add(report, "lag_has_gaps", lag.has_gaps, false);
+    report_add(report, "open_transaction_records", (double)lag.open_records, false);
+    report_add(report, "open_transaction_seconds", (double)lag.open_us / 1e6, false);
+    report_add_text(report, "open_transaction_partition", lag.open == NULL ? "" : lag.open);
     report_add(report, "fetched_records", (double)records, false);
     report_add(report, "fetched_bytes", (double)bytes, false);
     report_add(report, "fetched_share", share, false);
@@ -410,8 +468,12 @@ const struct source_kind source_kafka = {
         "key, else it is "
         "dead. An offset that is gone, a topic that was deleted or made again: the job stops and says "
         "so, it never "
-        "jumps. How far it is behind is shown in records, and in seconds: from the last record read to the "
-        "newest of its partition, by the broker's timestamps. Dead letters of it say topic, partition, "
+        "jumps. How far it is behind is shown in records (at most so many, where offsets have gaps: markers "
+        "of "
+        "transactions, what was aborted or compacted away), and in seconds: from the last record read to the "
+        "newest of its partition, by the broker's timestamps; and beside it, how many records nobody can "
+        "read yet, as "
+        "a transaction of another producer is open before them. Dead letters of it say topic, partition, "
         "offset, "
         "key and headers, so that `leat produce --dead-letters` can send the records again.",
     .options = kafka_source_options,

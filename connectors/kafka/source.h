@@ -16,10 +16,11 @@ struct kafka_source {
     struct texts topic;
     int format, until;
     struct str delimiter, group;
+    bool trims;
     struct kafka_meta meta;
     struct expression start;
     struct texts backfill;
-    int64_t queue_bytes, rate, refresh_us;
+    int64_t queue_bytes, rate, refresh_us, patience_us;
 
     struct payload_options payload;
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { ANSWER_MS = 2000, WAIT_US = 15 * 1000000 };
+enum { ANSWER_MS = 2000, OPEN_WAIT_US = 5 * 1000000 };
 
 static const struct span no_span = {0, 0};
 
@@ -76,14 +76,27 @@ bool kafka_start_bind(struct kafka_start *start, const struct ast *ast, struct t
     return bad_start(ast, diags);
 }
 
+/* --- What is gone --- */
+
+struct diag *kafka_say_gone(struct diag_list *diags, const char *name, const char *which, int64_t offset,
+                            int64_t low)
+{
+    return diag_error(
+        diags, DIAG_E0612, no_span,
+        "the records of `%s` from offset %lld to %lld, which %s, are gone: the oldest is now %lld "
+        "(of these %lld offsets some may have had no record: those of markers of transactions, and "
+        "of what was aborted or compacted away)",
+        name, (long long)offset, (long long)low - 1, which, (long long)low, (long long)(low - offset));
+}
+
 /* --- Asking --- */
 
 /* For each place what ListOffsets answers: `what` is a time in milliseconds, or RD_KAFKA_OFFSET_BEGINNING or
  * _END, whose numbers are the protocol's own. Tried again while leaders are being found. */
 static bool ask(rd_kafka_t *client, struct kafka_errors *errors, const struct kafka_place *places,
-                uint32_t count, int64_t what, int64_t *offsets, struct diag_list *diags)
+                uint32_t count, int64_t what, int64_t *offsets, struct kafka_patience *patience,
+                struct diag_list *diags)
 {
-    int64_t begin = os_monotonic_us();
     for (;;) {
         rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)count);
         for (uint32_t i = 0; i < count; i++)
@@ -99,8 +112,7 @@ static bool ask(rd_kafka_t *client, struct kafka_errors *errors, const struct ka
         rd_kafka_topic_partition_list_destroy(list);
         if (err == RD_KAFKA_RESP_ERR_NO_ERROR)
             return true;
-        if (os_monotonic_us() - begin < WAIT_US && err != RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED &&
-            !kafka_errors_are_final(errors)) {
+        if (err != RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED && kafka_patience_lasts(patience, errors)) {
             nanosleep(&(struct timespec){.tv_nsec = 50 * 1000 * 1000}, NULL);
             kafka_client_ask_leaders(client, places[bad].topic);
             continue;
@@ -109,12 +121,26 @@ static bool ask(rd_kafka_t *client, struct kafka_errors *errors, const struct ka
             struct diag *d = diag_error(diags, DIAG_E0610, no_span, "cannot read the topic `%s`: no right to",
                                         places[bad].topic);
             diag_hint(diags, d, "the user of `security` needs the rights Read and Describe on the topic");
-        } else {
+        } else if (!kafka_patience_is_stopped(patience)) {
             kafka_errors_report(errors, err, diags, "ask where the partitions of `%s` begin and end",
                                 places[bad].topic);
         }
         return false;
     }
+}
+
+void kafka_start_find_open(rd_kafka_t *client, struct kafka_errors *errors, const struct kafka_place *places,
+                           uint32_t count, struct kafka_range *ranges)
+{
+    struct arena arena = {0};
+    struct diag_list unheard;
+    int64_t *offsets = arena_array(&arena, int64_t, count);
+    diag_list_init(&unheard, &arena);
+    struct kafka_patience patience = kafka_patience_silent(OPEN_WAIT_US);
+    bool is_good = ask(client, errors, places, count, RD_KAFKA_OFFSET_END, offsets, &patience, &unheard);
+    for (uint32_t i = 0; is_good && i < count; i++)
+        ranges[i].open_end = offsets[i];
+    arena_free(&arena);
 }
 
 static bool take_offsets(const struct kafka_start *start, const struct kafka_place *places, uint32_t count,
@@ -142,21 +168,23 @@ static bool take_offsets(const struct kafka_start *start, const struct kafka_pla
 
 bool kafka_start_find(const struct kafka_start *start, rd_kafka_t *client, struct kafka_errors *errors,
                       const struct kafka_place *places, uint32_t count, struct kafka_range *ranges,
-                      struct diag_list *diags)
+                      struct kafka_patience *patience, struct diag_list *diags)
 {
     int64_t *offsets = calloc(count, sizeof(*offsets));
     leat_assert(offsets != NULL);
-    bool is_good = ask(client, errors, places, count, RD_KAFKA_OFFSET_BEGINNING, offsets, diags);
-    for (uint32_t i = 0; i < count; i++)
+    bool is_good = ask(client, errors, places, count, RD_KAFKA_OFFSET_BEGINNING, offsets, patience, diags);
+    for (uint32_t i = 0; i < count; i++) {
         ranges[i].low = ranges[i].first = offsets[i];
-    is_good = is_good && ask(client, errors, places, count, RD_KAFKA_OFFSET_END, offsets, diags);
+        ranges[i].open_end = 0;
+    }
+    is_good = is_good && ask(client, errors, places, count, RD_KAFKA_OFFSET_END, offsets, patience, diags);
     for (uint32_t i = 0; i < count; i++) {
         ranges[i].high = offsets[i];
         if (start->tag == KAFKA_LATEST)
             ranges[i].first = offsets[i];
     }
     if (is_good && start->tag == KAFKA_AT_TIME) {
-        is_good = ask(client, errors, places, count, start->time_ms, offsets, diags);
+        is_good = ask(client, errors, places, count, start->time_ms, offsets, patience, diags);
         for (uint32_t i = 0; i < count; i++) /* no record is that young: what comes will be */
             ranges[i].first = offsets[i] < 0 ? ranges[i].high : MAX(offsets[i], ranges[i].low);
     }

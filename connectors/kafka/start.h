@@ -22,11 +22,22 @@ LEAT_CHECKED bool kafka_start_bind(struct kafka_start *start, const struct ast *
 struct kafka_range {
     int64_t low, high; /* its first offset, and the one behind its last (of what is committed) */
     int64_t first;     /* where `start` says */
+    int64_t open_end;  /* by kafka_start_find_open: the one behind its last, committed or not; else 0 */
 };
 
-/* Asks the brokers. False after a diagnostic. */
+/* Says (E0612) that offsets before `low`, the oldest there is, are gone; these alone: [offset, low). name: of
+ * the partition; which: "this job has not read". The caller adds what to do. */
+struct diag *kafka_say_gone(struct diag_list *diags, const char *name, const char *which, int64_t offset,
+                            int64_t low);
+
+/* Asks the brokers. False after a diagnostic, or without one where the user wants it to end. */
 LEAT_CHECKED bool kafka_start_find(const struct kafka_start *start, rd_kafka_t *client,
                                    struct kafka_errors *errors, const struct kafka_place *places,
-                                   uint32_t count, struct kafka_range *ranges, struct diag_list *diags);
+                                   uint32_t count, struct kafka_range *ranges,
+                                   struct kafka_patience *patience, struct diag_list *diags);
+/* Whether transactions are open. client: one that reads uncommitted records, too. Where brokers do not answer
+ * nothing is found. */
+void kafka_start_find_open(rd_kafka_t *client, struct kafka_errors *errors, const struct kafka_place *places,
+                           uint32_t count, struct kafka_range *ranges);
 
 #endif

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 enum { TOKEN_BYTES_MAX = 64 << 10, SUBJECT_ROOM = 256 };
+static const double ends_s_max = 1e12; /* no calendar goes further */
 
 /* base64url without padding -> bytes in place; SIZE_MAX where it is none. `text` has room for 3 more. */
 static size_t decode_part(char *text, size_t length)
@@ -37,12 +38,17 @@ bool kafka_token_parse(struct str token, int64_t *ends_ms, char *subject, size_t
     json_t *claims = bytes == SIZE_MAX ? NULL : json_loadb(part, bytes, 0, NULL);
     free(part);
     const json_t *ends = json_object_get(claims, "exp"), *sub = json_object_get(claims, "sub");
+    double ends_s = json_number_value(ends);
     bool is_good = json_is_number(ends) && json_is_string(sub);
-    if (is_good) {
-        *ends_ms = (int64_t)(json_number_value(ends) * 1000);
-        snprintf(subject, room, "%s", json_string_value(sub));
-    } else if (claims != NULL) {
+    if (claims != NULL && !is_good)
         *why = "it does not say `exp`, when it ends, and `sub`, for whom it is";
+    if (is_good && !(ends_s >= 0 && ends_s <= ends_s_max)) {
+        is_good = false;
+        *why = "its `exp` is no time in seconds since 1970";
+    }
+    if (is_good) {
+        *ends_ms = (int64_t)(ends_s * 1000);
+        snprintf(subject, room, "%s", json_string_value(sub));
     }
     json_decref(claims);
     return is_good;

@@ -8,9 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SLICE_MS = 100, PATIENCE_US = 30000000, AHEAD_MAX = 10000 };
+enum { SLICE_MS = 100, AHEAD_MAX = 10000 };
 
 struct topic_reader {
+    int64_t patience_us;
     const volatile sig_atomic_t *stop;
     struct diag_list *diags;
     rd_kafka_t *client;
@@ -23,8 +24,8 @@ struct topic_reader {
     struct byte_buffer headers;
 };
 
-struct topic_reader *topic_reader_new(const struct kafka_client *client, const volatile sig_atomic_t *stop,
-                                      struct diag_list *diags)
+struct topic_reader *topic_reader_new(const struct kafka_client *client, int64_t patience_us,
+                                      const volatile sig_atomic_t *stop, struct diag_list *diags)
 {
     static const struct kafka_property fixed[] = {{"isolation.level", "read_committed"},
                                                   {"allow.auto.create.topics", "false"},
@@ -37,6 +38,7 @@ struct topic_reader *topic_reader_new(const struct kafka_client *client, const v
                                                   {NULL, NULL}};
     struct topic_reader *reader = calloc(1, sizeof(*reader));
     leat_assert(reader != NULL);
+    reader->patience_us = patience_us;
     reader->stop = stop;
     reader->diags = diags;
     reader->client = kafka_client_new(client, RD_KAFKA_CONSUMER, fixed, NULL, STR("leat"), STR("produce"),
@@ -77,8 +79,10 @@ uint32_t topic_reader_partitions(struct topic_reader *reader, struct str topic, 
     struct kafka_topics topics;
     uint32_t count = 0;
     struct texts names = {&topic, 1};
+    struct kafka_patience patience =
+        kafka_patience_begin(reader->patience_us, reader->stop, NULL, (struct str){"", 0});
     const struct rd_kafka_metadata *metadata =
-        kafka_client_metadata(reader->client, reader->errors, NULL, reader->diags);
+        kafka_client_metadata(reader->client, reader->errors, NULL, &patience, reader->diags);
     if (metadata == NULL)
         return 0;
     kafka_topics_open(&topics, names, arena);
@@ -88,7 +92,8 @@ uint32_t topic_reader_partitions(struct topic_reader *reader, struct str topic, 
     if (places == NULL)
         return 0;
     *ranges = arena_array(arena, struct kafka_range, count);
-    return kafka_start_find(&earliest, reader->client, reader->errors, places, count, *ranges, reader->diags)
+    return kafka_start_find(&earliest, reader->client, reader->errors, places, count, *ranges, &patience,
+                            reader->diags)
                ? count
                : 0;
 }
@@ -141,7 +146,7 @@ enum recorded_status topic_reader_next(struct topic_reader *reader, struct recor
             error == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET || error == RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE;
         if (error == RD_KAFKA_RESP_ERR__PARTITION_EOF || is_gone)
             return RECORDED_END;
-        if (os_monotonic_us() - begin_us < PATIENCE_US && !kafka_errors_are_final(reader->errors))
+        if (os_monotonic_us() - begin_us < reader->patience_us && !kafka_errors_are_final(reader->errors))
             continue;
         kafka_errors_report(reader->errors, error, reader->diags, "read `%s/%d`",
                             rd_kafka_topic_name(reader->topic), (int)reader->partition);

@@ -11,8 +11,8 @@
 
 struct topic_reader;
 /* NULL after a diagnostic. */
-struct topic_reader *topic_reader_new(const struct kafka_client *client, const volatile sig_atomic_t *stop,
-                                      struct diag_list *diags);
+struct topic_reader *topic_reader_new(const struct kafka_client *client, int64_t patience_us,
+                                      const volatile sig_atomic_t *stop, struct diag_list *diags);
 void topic_reader_free(struct topic_reader *reader); /* NULL is allowed */
 
 /* The partitions of a topic and their ranges, in the arena; 0 after a diagnostic. */

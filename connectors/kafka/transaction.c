@@ -11,6 +11,8 @@ enum {
     INIT_SLICE_MS = 1000,
     FULL_WAIT_MS = 100,
     MOST_WAIT_MS = 100,
+    FLUSH_SLICE_MS = 100,
+    ABORT_MS = 5000,
     MOST_IDLE_TIMES = 5,
     FLIGHT_BYTES = 4 << 20,
     LINGER_MS_MAX = 900000, /* librdkafka takes no more */
@@ -25,6 +27,14 @@ struct note {
 
 enum judgement { TRY_AGAIN, MUST_ABORT, GIVE_UP, REFUSED };
 
+/* What brokers say to a producer whose transaction they have ended: it took too long, or there is a newer
+ * producer. They are there, whatever came before. */
+static bool is_ended_by_brokers(rd_kafka_resp_err_t code)
+{
+    return code == RD_KAFKA_RESP_ERR__FENCED || code == RD_KAFKA_RESP_ERR_PRODUCER_FENCED ||
+           code == RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH || code == RD_KAFKA_RESP_ERR_INVALID_TXN_STATE;
+}
+
 /* In this order: fatal, abortable, retriable; anything else is fatal. Frees the error. */
 static enum judgement judge(struct sender *sender, const char *what, rd_kafka_error_t *error)
 {
@@ -38,8 +48,16 @@ static enum judgement judge(struct sender *sender, const char *what, rd_kafka_er
         judgement = REFUSED;
     if (kafka_errors_why(sender->errors, reason, sizeof(reason)) == 0)
         reason[0] = '\0';
-    snprintf(sender->why, sizeof(sender->why), "%s: %s%s%s", what, rd_kafka_error_string(error),
-             reason[0] != '\0' ? "; " : "", reason);
+    sender->is_ended = is_ended_by_brokers(code);
+    if (sender->is_ended)
+        snprintf(sender->why, sizeof(sender->why),
+                 "%s: brokers have ended it: it took longer than `transaction_timeout`, as when they stand "
+                 "still, or "
+                 "another process sends for this sink%s%s",
+                 what, reason[0] != '\0' ? "; " : "", reason);
+    else
+        snprintf(sender->why, sizeof(sender->why), "%s: %s%s%s", what, rd_kafka_error_string(error),
+                 reason[0] != '\0' ? "; " : "", reason);
     rd_kafka_error_destroy(error);
     return judgement;
 }
@@ -75,7 +93,9 @@ static bool make_smaller(struct sender *sender)
                         sender->refused == RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE;
     if (!is_too_large || sender->batch + 1 == ARRAY_COUNT(batch_bytes))
         return false;
-    sender->batch++;
+    if (sender->batch++ == 0)
+        fprintf(stderr, "leat: sink `%.*s`: topic `%s` takes no batch so large: smaller ones are tried\n",
+                STR_ARGS(sender->options.sink), sender->options.topic);
     sender->is_smaller = true;
     return true;
 }
@@ -83,12 +103,11 @@ static bool make_smaller(struct sender *sender)
 enum sent transaction_producer(struct sender *sender, int64_t deadline_us)
 {
     const struct sender_options *options = &sender->options;
-    char id[512], timeout[32], linger[32];
-    snprintf(id, sizeof(id), "leat.%.*s.%.*s", STR_ARGS(options->job), STR_ARGS(options->sink));
+    char timeout[32], linger[32];
     snprintf(timeout, sizeof(timeout), "%" PRId64, options->timeout_us / 1000);
     snprintf(linger, sizeof(linger), "%" PRId64, MIN(options->timeout_us / 2000, LINGER_MS_MAX));
     const struct kafka_property properties[] = {
-        {"transactional.id", id},
+        {"transactional.id", sender->transactional_id},
         /* The commit sends what is no full batch. One that is older than this and has to wait makes its
          * broker's thread spin. */
         {"linger.ms", linger},
@@ -126,7 +145,9 @@ enum sent transaction_producer(struct sender *sender, int64_t deadline_us)
         enum judgement judgement = judge(sender, "the producer of transactions cannot begin", error);
         if (judgement == REFUSED || kafka_errors_are_final(sender->errors))
             return SENT_REFUSED;
-        if (judgement != TRY_AGAIN || atomic_load(&sender->must_stop) || os_monotonic_us() >= deadline_us)
+        bool is_over = atomic_load(&sender->must_stop) || os_monotonic_us() >= deadline_us ||
+                       (sender->start != NULL && !kafka_patience_lasts(sender->start, sender->errors));
+        if (judgement != TRY_AGAIN || is_over)
             return SENT_UNKNOWN;
     }
     sender->topic = rd_kafka_topic_new(producer, options->topic, NULL);
@@ -327,8 +348,10 @@ static enum sent end_badly(struct sender *sender, const struct outbox_part *part
     rd_kafka_error_t *error = NULL;
     char why[sizeof(sender->why)];
     memcpy(why, sender->why, sizeof(why));
+    if (is_refused) /* nothing more is sent: what is on its way may wait for what was refused, for long */
+        rd_kafka_purge(sender->producer, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
     if (!atomic_load(&sender->must_stop))
-        error = rd_kafka_abort_transaction(sender->producer, -1);
+        error = rd_kafka_abort_transaction(sender->producer, is_refused ? ABORT_MS : -1);
     bool is_aborted = error == NULL;
     if (error != NULL)
         judge(sender, "a transaction cannot be aborted", error);
@@ -352,6 +375,21 @@ static void wait_for_most(struct sender *sender, int64_t deadline_us)
         rd_kafka_poll(sender->producer, MOST_WAIT_MS);
         left = rd_kafka_outq_len(sender->producer);
     }
+}
+
+/* What remains of a flush, in slices: a commit by itself waits for all of it, or for the transaction's
+ * timeout, also where a broker has refused a record long since, or the process ends. */
+static bool flush(struct sender *sender, int64_t deadline_us)
+{
+    while (rd_kafka_outq_len(sender->producer) > 0 && sender->refused == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        if (atomic_load(&sender->must_stop) || os_monotonic_us() >= deadline_us) {
+            snprintf(sender->why, sizeof(sender->why),
+                     "topic `%s`: brokers did not take all records of a transaction", sender->options.topic);
+            return false;
+        }
+        rd_kafka_flush(sender->producer, FLUSH_SLICE_MS);
+    }
+    return sender->refused == RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
 static enum sent commit(struct sender *sender, const struct outbox_part *parts, uint32_t count,
@@ -393,6 +431,8 @@ static enum sent send_all(struct sender *sender, const struct outbox_part *parts
     }
     wait_for_most(sender, deadline_us);
     atomic_store(&sender->figures.state, SENDER_COMMITTING);
+    if (!flush(sender, deadline_us))
+        return end_badly(sender, parts, count, MUST_ABORT);
     enum sent sent = commit(sender, parts, count, deadline_us + sender->options.timeout_us);
     if (sent != SENT_GOOD || failpoint("kafka.commit.after") == 0)
         return sent;

@@ -1,6 +1,7 @@
 #include "connectors/kafka/watch.h"
 
 #include "core/os.h"
+#include "core/refused.h"
 
 #include <stdlib.h>
 
@@ -8,6 +9,7 @@ enum {
     POLL_MS = 100,
     POLL_HELD_MS = 10, /* where a rate holds reads back */
     METADATA_MS = 2000,
+    PATIENCE_US = 15000000,
     MISSING_TIMES = 3, /* a broker that has just started may not know all topics yet */
     MISSING_US = 1000000,
     ASK_ALL_ABOVE = 8, /* topics: one request for all costs less than one for each */
@@ -51,7 +53,8 @@ void kafka_watch_add(struct kafka_watch *watch, const struct kafka_place *place,
     struct kafka_partition *p = kafka_partition_new(watch->shared, topic->handle, place->id);
     p->low = range->low;
     p->high = p->log_end = range->high;
-    p->first = p->next = range->first;
+    kafka_partition_open(p, range->high, range->open_end);
+    p->next = range->first;
     if (watch->shared->is_bounded)
         p->end = MAX(range->high, range->first);
     topic->partitions = MAX(topic->partitions, place->id + 1);
@@ -82,8 +85,9 @@ static void add_partitions(struct kafka_watch *watch, const struct rd_kafka_meta
     struct kafka_range *ranges = arena_array(&arena, struct kafka_range, count);
     for (uint32_t i = 0; i < count; i++)
         places[i] = (struct kafka_place){found->topic, known + (int32_t)i};
+    struct kafka_patience patience = kafka_patience_silent(PATIENCE_US);
     if (kafka_start_find(&earliest, watch->shared->client, watch->shared->errors, places, count, ranges,
-                         &unheard)) {
+                         &patience, &unheard)) {
         for (uint32_t i = 0; i < count; i++)
             kafka_watch_add(watch, &places[i], &ranges[i]);
         wake(watch);
@@ -211,8 +215,7 @@ static void *run(void *argument)
 void kafka_watch_start(struct kafka_watch *watch)
 {
     atomic_store(&watch->shared->alive_us, os_monotonic_us());
-    int error = pthread_create(&watch->thread, NULL, run, watch);
-    leat_assert(error == 0);
+    refused_unless_begun(pthread_create(&watch->thread, NULL, run, watch));
     watch->is_running = true;
 }
 
@@ -256,6 +259,8 @@ void kafka_watch_statistics(void *argument, const char *text, size_t bytes)
         if (partition == NULL)
             continue;
         int64_t end = number_of(partition, "ls_offset");
+        if (!watch->shared->is_bounded)
+            kafka_partition_open(p, end, number_of(partition, "hi_offset"));
         __atomic_store_n(&p->log_end, end >= 0 ? end : -1, __ATOMIC_RELAXED);
         __atomic_store_n(&p->fetched_records, number_of(partition, "fetchq_cnt"), __ATOMIC_RELAXED);
         __atomic_store_n(&p->fetched_bytes, number_of(partition, "fetchq_size"), __ATOMIC_RELAXED);

@@ -1,11 +1,11 @@
 /* leat fmt JOB...: canonical text; comments and meaning stay. */
 #include "cli/argp.h"
 #include "cli/commands.h"
+#include "cli/job.h"
 #include "core/os.h"
+#include "core/replacement.h"
 #include "lang/lang.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -40,21 +40,15 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     }
 }
 
-/* Beside the file, then renamed over it: a crash leaves the old or the new text. */
-static int replace_file(struct arena *arena, const char *path, const struct byte_buffer *text)
+static int replace_file(const char *path, const struct byte_buffer *text)
 {
-    char *temporary = arena_printf(arena, "%s.fmt-tmp", path);
-    int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return errno;
-    int error = os_write_all(fd, text->data, text->length, NULL);
+    struct replacement file;
+    int error = replacement_begin(&file, path);
     if (error == 0)
-        error = os_fsync(fd, NULL);
-    close(fd);
+        error = os_write_all(file.fd, text->data, text->length, NULL);
     if (error == 0)
-        error = os_rename(temporary, path, NULL);
-    if (error != 0)
-        unlink(temporary);
+        error = replacement_commit(&file);
+    replacement_abandon(&file);
     return error;
 }
 
@@ -65,9 +59,10 @@ static int format_file(const struct fmt_arguments *arguments, const char *path)
     diag_list_init(&diags, &arena);
     char *data = NULL;
     size_t bytes = 0;
-    int error = os_read_file(path, LANG_SOURCE_BYTES_MAX, &data, &bytes);
+    int error = job_read_text(path, &diags, &data, &bytes);
     if (error != 0) {
-        fprintf(stderr, "leat: error[E0601]: %s: %s\n", path, strerror(error));
+        diag_print(stderr, &diags, NULL, isatty(STDERR_FILENO) != 0);
+        arena_free(&arena);
         return EXIT_FAILED;
     }
     struct byte_buffer out = {0};
@@ -80,7 +75,7 @@ static int format_file(const struct fmt_arguments *arguments, const char *path)
         fwrite(out.data, 1, out.length, stdout);
     } else if (out.length != bytes || memcmp(out.data, data, bytes) != 0) {
         printf("%s%s\n", path, arguments->is_check ? ": not in its usual form" : "");
-        error = arguments->is_check ? 0 : replace_file(&arena, path, &out);
+        error = arguments->is_check ? 0 : replace_file(path, &out);
         if (error != 0)
             fprintf(stderr, "leat: error[E0605]: %s: %s\n", path, strerror(error));
         status = arguments->is_check || error != 0 ? EXIT_FAILED : EXIT_GOOD;

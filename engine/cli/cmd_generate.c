@@ -4,6 +4,7 @@
 #include "connectors/generator/ctr_world.h"
 #include "connectors/generator/ctr_write.h"
 #include "connectors/generator/nexmark_write.h"
+#include "control/progress.h"
 #include "core/os.h"
 
 #include <inttypes.h>
@@ -227,15 +228,17 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 
 static void show_progress(uint64_t done, uint64_t total)
 {
-    static int64_t begin_us, shown_us;
+    static int64_t shown_us;
+    static struct progress progress;
     int64_t now_us = os_monotonic_us();
-    if (begin_us == 0)
-        begin_us = now_us;
-    if (done < total && now_us - shown_us < US_PER_SECOND / 10)
+    bool is_terminal = isatty(STDERR_FILENO) != 0, is_last = done == total;
+    if (is_terminal ? !is_last && now_us - shown_us < US_PER_SECOND / 10
+                    : is_last || !progress_is_due(&progress, now_us, ""))
         return;
     shown_us = now_us;
-    fprintf(stderr, "\r%3.0f %%  %" PRIu64 " of %" PRIu64 " events%s", 100.0 * (double)done / (double)total,
-            done, total, done == total ? "\n" : "");
+    fprintf(stderr, "%s%3.0f %%  %" PRIu64 " of %" PRIu64 " events%s",
+            is_terminal ? "\r" : "leat: ", 100.0 * (double)done / (double)total, done, total,
+            is_last || !is_terminal ? "\n" : "");
 }
 
 static bool write_ctr(const struct generate *generate, struct diag_list *diags)
@@ -243,7 +246,7 @@ static bool write_ctr(const struct generate *generate, struct diag_list *diags)
     struct ctr_write_options options = generate->ctr;
     options.events = generate->events > 0 ? (uint64_t)generate->events : 100000;
     options.directory = generate->out != NULL ? generate->out : ".";
-    options.on_progress = isatty(STDERR_FILENO) ? show_progress : NULL;
+    options.on_progress = show_progress;
     if (!ctr_write(&options, diags))
         return false;
     printf("%s: %s, truth.json\n", options.directory,
@@ -256,7 +259,7 @@ static bool write_nexmark(const struct generate *generate, struct diag_list *dia
     struct nexmark_write_options options = generate->nexmark;
     options.count = generate->events > 0 ? generate->events : 100000;
     options.path = generate->out != NULL ? generate->out : "-";
-    options.on_progress = isatty(STDERR_FILENO) && !isatty(STDOUT_FILENO) ? show_progress : NULL;
+    options.on_progress = isatty(STDERR_FILENO) && isatty(STDOUT_FILENO) ? NULL : show_progress;
     return nexmark_write(&options, diags);
 }
 

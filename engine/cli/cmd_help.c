@@ -68,7 +68,8 @@ static uint32_t put_entries(const struct help *help, enum help_group group, cons
 
 static int unknown(struct help *help, enum help_group group, const char *name)
 {
-    const char **names = arena_array(&help->arena, const char *, help->count + 2 * HELP_GROUPS_COUNT + 1);
+    const char **names =
+        arena_array(&help->arena, const char *, help->count + 2 * HELP_GROUPS_COUNT + HELP_PAGES_COUNT + 1);
     size_t count = 0;
     for (uint32_t i = 0; i < help->count; i++)
         if (group == HELP_GROUPS_COUNT || help->entries[i].group == group)
@@ -77,6 +78,8 @@ static int unknown(struct help *help, enum help_group group, const char *name)
         names[count++] = help_groups[g].plural;
         names[count++] = help_groups[g].singular;
     }
+    for (uint32_t i = 0; group == HELP_GROUPS_COUNT && i < HELP_PAGES_COUNT; i++)
+        names[count++] = help_page_names[i];
     if (group == HELP_GROUPS_COUNT)
         names[count++] = "device";
     const char *what = group == HELP_GROUPS_COUNT ? "group or name" : help_groups[group].singular;
@@ -138,6 +141,12 @@ static int answer(struct help *help, const struct help_arguments *arguments, str
     }
     if (strcmp(arguments->words[0], "device") == 0 || strcmp(arguments->words[0], "devices") == 0)
         return answer_device(arguments->count == 2 ? arguments->words[1] : NULL, out);
+    for (uint32_t i = 0; i < HELP_PAGES_COUNT && arguments->count == 1; i++)
+        if (strcmp(arguments->words[0], help_page_names[i]) == 0) {
+            struct help_page page = help_page(help, i);
+            help_text_page(&page, out);
+            return EXIT_GOOD;
+        }
     enum help_group group = find_group(arguments->words[0]);
     if (arguments->count == 2) {
         if (group == HELP_GROUPS_COUNT)
@@ -152,8 +161,8 @@ static int answer(struct help *help, const struct help_arguments *arguments, str
     if (!is_plural || group == HELP_JOB)
         if (put_entries(help, HELP_GROUPS_COUNT, arguments->words[0], out) > 0)
             return EXIT_GOOD;
-    if (group == HELP_GROUPS_COUNT)
-        return unknown(help, group, arguments->words[0]);
+    if (group == HELP_GROUPS_COUNT) /* the overview lists them, too: cpu, cuda */
+        return help_device(arguments->words[0], out) ? EXIT_GOOD : unknown(help, group, arguments->words[0]);
     help_text_group(help, group, out);
     return EXIT_GOOD;
 }
@@ -177,8 +186,9 @@ int cmd_help(int argc, char **argv)
                                      parse,
                                      "[GROUP] [NAME]",
                                      "Says what there is to build a job from.\vGroups: sources, formats, "
-                                     "operators, functions, windows, learners, optimizers, sinks, job; and "
-                                     "device: what kernels run on, as found on this machine.",
+                                     "operators, functions, windows, learners, optimizers, sinks, job; "
+                                     "device: what kernels run on, as found on this machine; types: "
+                                     "values, nulls, times, literals; limits: of everything.",
                                      0,
                                      0,
                                      0};

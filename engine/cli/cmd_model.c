@@ -14,10 +14,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { KEY_TOP = 256, KEY_OUT, KEY_CSV, TOP_MAX = 1000, FIELDS_MAX = 512 };
+enum { KEY_TOP = 256, KEY_OUT, KEY_CSV, KEY_LEARNER, TOP_MAX = 1000, FIELDS_MAX = 512 };
 
 struct model_arguments {
-    const char *verb, *out;
+    const char *verb, *out, *learner;
     int64_t top;
     bool is_csv;
     struct checkpoint_job job;
@@ -27,6 +27,7 @@ static const struct argp_option options_table[] = {
     {"top", KEY_TOP, "N", 0, "top: how many rows of each table (default: 10)", 0},
     {"out", KEY_OUT, "PATH", 0, "export: the file to write (default: LEARNER.safetensors or LEARNER.csv)", 0},
     {"csv", KEY_CSV, NULL, 0, "export: as CSV instead of safetensors", 0},
+    {"learner", KEY_LEARNER, "NAME", 0, "this one alone, of several", 0},
     {0},
 };
 
@@ -40,6 +41,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_OUT: a->out = argument; return 0;
     case KEY_CSV: a->is_csv = true; return 0;
+    case KEY_LEARNER: a->learner = argument; return 0;
     case ARGP_KEY_ARG:
         if (a->verb == NULL)
             a->verb = argument;
@@ -208,6 +210,13 @@ static bool export(struct learner_walk *w)
     if (path == NULL)
         path = arena_printf(&a->job.arena, "%.*s.%s", STR_ARGS(w->learner->name),
                             a->is_csv ? "csv" : "safetensors");
+    if (claims_inside(path, a->job.directory)) {
+        struct diag *d =
+            diag_error(&a->job.diags, DIAG_E0617, (struct span){0},
+                       "`%s` lies in `%s`, the directory of the checkpoints", path, a->job.directory);
+        diag_hint(&a->job.diags, d, "give --out another directory");
+        return false;
+    }
     int error;
     bool is_good = a->is_csv ? model_csv(walk, w, path, &error) : model_safetensors(walk, w, path, &error);
     if (error != 0)
@@ -224,19 +233,47 @@ static const struct {
     bool (*run)(struct learner_walk *w);
 } verbs[] = {{"show", show}, {"top", show_top}, {"export", export}};
 
+static bool is_meant(const struct model_arguments *a, const struct plan_node *node)
+{
+    return node->tag == PLAN_LEARNER && (a->learner == NULL || str_is(node->name, a->learner));
+}
+
+/* Those that are meant, if they are what the arguments can be of. */
+static bool count_learners(struct model_arguments *a, uint32_t *count)
+{
+    const char *all = "";
+    *count = 0;
+    for (uint32_t k = 0; k < a->job.plan->nodes_count; k++) {
+        const struct plan_node *node = &a->job.plan->nodes[k];
+        if (node->tag == PLAN_LEARNER)
+            all =
+                arena_printf(&a->job.arena, "%s%s%.*s", all, *all != '\0' ? ", " : "", STR_ARGS(node->name));
+        *count += is_meant(a, node);
+    }
+    struct diag *d = NULL;
+    if (a->learner != NULL && *count == 0)
+        d = diag_error(&a->job.diags, DIAG_E1001, (struct span){0},
+                       "the job of this checkpoint has no learner `%s`", a->learner);
+    else if (a->out != NULL && *count > 1)
+        d = diag_error(&a->job.diags, DIAG_E1001, (struct span){0},
+                       "--out names one file, and the job of this checkpoint has %u learners", *count);
+    if (d != NULL)
+        diag_hint(&a->job.diags, d, *all != '\0' ? "say which with --learner: %s" : "it has none%s", all);
+    return d == NULL;
+}
+
 static bool run_verb(struct model_arguments *a)
 {
     for (size_t i = 0; i < ARRAY_COUNT(verbs); i++) {
         if (strcmp(a->verb, verbs[i].name) != 0)
             continue;
-        if (!checkpoint_job_open(&a->job))
+        uint32_t learners;
+        if (!checkpoint_job_open(&a->job) || !count_learners(a, &learners))
             return false;
         bool is_good = true;
-        uint32_t learners = 0;
         for (uint32_t k = 0; k < a->job.plan->nodes_count; k++)
-            if (a->job.plan->nodes[k].tag == PLAN_LEARNER) {
+            if (is_meant(a, &a->job.plan->nodes[k])) {
                 struct learner_walk w = {a, &a->job.plan->nodes[k]};
-                learners++;
                 is_good &= verbs[i].run(&w);
             }
         if (learners == 0)
@@ -249,12 +286,29 @@ static bool run_verb(struct model_arguments *a)
     return false;
 }
 
+#define EXPORT_HELP                                                                                          \
+    "`export` writes what computing the predictions of `linear`, `fm`, `ffm` and `mf` elsewhere takes "      \
+    "(docs/model.md does so, in thirty lines of numpy):\n\n"                                                 \
+    "  dense.weights     of `dense`, in order; last the bias, with `bias` in it\n"                           \
+    "  FEATURE.keys      u64, rising: the keys that have rows (`leat hash`)\n"                               \
+    "  FEATURE.weights   f32, a row each: the linear weight, then the vector\n"                              \
+    "  FEATURE.count     u64: sightings\n"                                                                   \
+    "  FEATURE.seen_us   i64: event time of the last one\n"                                                  \
+    "  pairs             weights of pairs (1, 2), (1, 3) ... (2, 3) ..., if any\n"                           \
+    "  hidden.N.weights  a dense layer, outputs x inputs; hidden.N.bias\n\n"                                 \
+    "FEATURE is as it stands in the job, with spaces as `leat fmt` has them; `table.dense` where it would "  \
+    "be `dense`. Features of `wide` have no vector. A vector has `dim` floats; of `ffm` it has so many for " \
+    "each feature that it can meet: with n features in `sparse` and b = n rounded up to a multiple of 4, "   \
+    "number i of those for feature g, both from 0, is float (i / 4) * 4 b + 4 g + i % 4. An id without a "   \
+    "row has zeros.\n\nAs CSV: lines `tensor,NAME,ROW,,,w0,w1...` and "                                      \
+    "`row,FEATURE,KEY,COUNT,SEEN_US,w0,w1...`."
+
 int cmd_model(int argc, char **argv)
 {
     static const struct argp argp = {options_table,
                                      parse,
                                      "show|top|export DIR",
-                                     "Looks inside the models of the newest checkpoint in DIR.",
+                                     "Looks inside the models of the newest checkpoint in DIR.\v" EXPORT_HELP,
                                      0,
                                      0,
                                      0};

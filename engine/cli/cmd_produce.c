@@ -244,7 +244,7 @@ static void show(void *argument, const struct produce_figures *f, bool is_last L
                            100.0 * (double)(sent + before) / (double)a->records);
     if (before > 0)
         snprintf(text + length, sizeof(text) - (size_t)length, "  %" PRIu64 " were there", before);
-    progress_line_show(&a->line, text, false);
+    progress_line_show(&a->line, text, "", false);
 }
 
 /* Who sends, in the progress topic: other files, other columns for keys are another. */
@@ -443,9 +443,12 @@ static bool produce_dead(struct produce_arguments *a)
     struct job_load *load = &a->cluster.load;
     struct kafka_range *ranges = NULL, none = {0};
     uint32_t count = 1;
-    struct topic_reader *originals = topic_reader_new(&a->cluster.client, a->options.stop, &load->diags);
+    struct topic_reader *originals =
+        topic_reader_new(&a->cluster.client, a->cluster.patience_us, a->options.stop, &load->diags);
     struct topic_reader *reader =
-        originals == NULL ? NULL : topic_reader_new(&a->cluster.client, a->options.stop, &load->diags);
+        originals == NULL
+            ? NULL
+            : topic_reader_new(&a->cluster.client, a->cluster.patience_us, a->options.stop, &load->diags);
     if (reader != NULL && a->from_topic != NULL)
         count = topic_reader_partitions(reader, str_from(a->from_topic), &load->arena, &ranges);
     bool is_good = reader != NULL && count > 0;
@@ -510,16 +513,19 @@ int cmd_produce(int argc, char **argv)
     argp_command(&argp, argc, argv, &a);
     a.options.stop = stop_signals();
     a.options.client = &a.cluster.client;
+    a.options.patience_us = a.cluster.patience_us;
     a.options.show = show;
     a.options.argument = &a;
     a.files.paths = (struct texts){a.paths, a.paths_count};
     a.line.is_quiet = a.cluster.is_quiet || a.cluster.load.is_json;
+    a.line.progress = a.cluster.progress;
     a.begin_us = os_monotonic_us();
     int status = EXIT_BAD_JOB;
     if (cluster_open(&a.cluster, RD_KAFKA_PRODUCER)) {
         bool is_good = produce(&a);
-        progress_line_show(&a.line, "", true);
-        status = is_good ? EXIT_GOOD : EXIT_FAILED;
+        progress_line_show(&a.line, "", "", true);
+        bool is_stopped = *a.options.stop > 0 && a.cluster.load.diags.errors == 0;
+        status = is_good ? EXIT_GOOD : is_stopped ? EXIT_INTERRUPTED : EXIT_FAILED;
         sum_up(&a, is_good);
     }
     cluster_print_diags(&a.cluster, status == EXIT_BAD_JOB);

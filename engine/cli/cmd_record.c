@@ -164,7 +164,7 @@ static void show(void *argument, const struct recorder_figures *f, bool is_last)
              f->records, format_rate(a->rate, rate), MAX(f->lag, 0), format_bytes((double)f->bytes, bytes),
              f->spans, format_duration(now - a->begin_us, took),
              f->waits == NULL ? "" : "  waiting: ", f->waits == NULL ? "" : f->waits);
-    progress_line_show(&a->line, text, is_last);
+    progress_line_show(&a->line, text, f->waits == NULL ? "" : f->waits, is_last);
 }
 
 static void sum_up(const struct record_arguments *a, const struct recorder_figures *f, bool is_good,
@@ -196,9 +196,11 @@ int cmd_record(int argc, char **argv)
     struct diag_list *diags = &a.cluster.load.diags;
     a.options.stop = stop_signals();
     a.options.client = &a.cluster.client;
+    a.options.patience_us = a.cluster.patience_us;
     a.options.show = show;
     a.options.argument = &a;
     a.line.is_quiet = a.cluster.is_quiet || a.cluster.load.is_json;
+    a.line.progress = a.cluster.progress;
     a.begin_us = a.drawn_us = os_monotonic_us();
     int status = EXIT_BAD_JOB;
     bool is_good = cluster_open(&a.cluster, RD_KAFKA_CONSUMER);
@@ -208,7 +210,9 @@ int cmd_record(int argc, char **argv)
         a.options.topics = a.cluster.topics;
     if (is_good && kafka_topics_check(a.options.topics, (struct span){0, 0}, diags)) {
         is_good = recorder_run(&a.options, &figures, diags);
-        status = is_good ? EXIT_GOOD : EXIT_FAILED;
+        status = is_good                                     ? EXIT_GOOD
+                 : *a.options.stop > 0 && diags->errors == 0 ? EXIT_INTERRUPTED
+                                                             : EXIT_FAILED;
         sum_up(&a, &figures, is_good, *a.options.stop > 0);
     }
     cluster_print_diags(&a.cluster, status == EXIT_BAD_JOB);

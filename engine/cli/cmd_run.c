@@ -33,7 +33,8 @@ enum {
     KEY_TAKE_OVER,
     KEY_QUIET,
     KEY_SUPERVISE,
-    KEY_COMPARE
+    KEY_COMPARE,
+    KEY_PROGRESS
 };
 
 enum { DROPS_MAX = 256 };
@@ -43,6 +44,7 @@ struct run_arguments {
     struct run_options options;
     bool is_quiet, is_supervised;
     bool is_fresh, is_resume;
+    struct progress progress;
     const char *drops[DROPS_MAX];
 };
 
@@ -60,7 +62,10 @@ static const struct argp_option options_table[] = {
      3},
     {"drop-state", KEY_DROP_STATE, "NAME", 0,
      "with --from: leave behind what the checkpoint has of this part; may be given several times", 3},
-    {"take-over", KEY_TAKE_OVER, NULL, 0, "although another process holds the checkpoint directory", 3},
+    {"take-over", KEY_TAKE_OVER, NULL, 0,
+     "although another process holds the checkpoint directory: that one is shut out, and ends as soon as it "
+     "notices",
+     3},
     {"supervise", KEY_SUPERVISE, NULL, 0, "start again after a crash, from the newest checkpoint", 3},
     {"until", KEY_UNTIL, "TIME", 0,
      "checkpoint and stop when all that is left to read is at or after this time; the batch in progress is "
@@ -85,6 +90,7 @@ static const struct argp_option options_table[] = {
      "tensor). Slow, and the CPU needs memory for all rows",
      5},
     {"json", KEY_JSON, NULL, 0, "diagnostics and the summary as JSON", 5},
+    {"progress", KEY_PROGRESS, "TIME", 0, PROGRESS_HELP, 5},
     {"quiet", KEY_QUIET, NULL, 0, "no progress", 5},
     {0},
 };
@@ -96,6 +102,13 @@ static void parse_workers(const char *argument, struct argp_state *state)
     if (!literal_int(str_from(argument), &workers) || workers < 1 || workers > 256)
         argp_error(state, "--workers wants a number from 1 to 256, not `%s`", argument);
     arguments->options.lanes = (uint32_t)workers;
+}
+
+static void parse_progress(const char *argument, struct argp_state *state)
+{
+    struct run_arguments *arguments = state->input;
+    if (!progress_parse(&arguments->progress, argument))
+        argp_error(state, PROGRESS_WANTS, argument);
 }
 
 static error_t parse(int key, char *argument, struct argp_state *state)
@@ -138,6 +151,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
             argp_error(state, "--compare wants `cpu`, not `%s`", argument);
         arguments->options.compares = true;
         return 0;
+    case KEY_PROGRESS: parse_progress(argument, state); return 0;
     case KEY_QUIET: arguments->is_quiet = true; return 0;
     case ARGP_KEY_ARG:
         if (arguments->load.path != NULL)
@@ -157,6 +171,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         if (arguments->options.drops_count > 0 && arguments->options.from == NULL)
             argp_error(state, "--drop-state goes with --from");
         arguments->options.drops = arguments->drops;
+        arguments->options.may_repeat = arguments->is_fresh || arguments->options.from != NULL;
         arguments->options.mode = arguments->options.from != NULL ? RUN_FROM
                                   : arguments->is_fresh           ? RUN_FRESH
                                   : arguments->is_resume          ? RUN_RESUME
@@ -167,12 +182,16 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 }
 
 static volatile sig_atomic_t interrupts;
+static volatile sig_atomic_t has_begun;
 
 static void on_signal(int number)
 {
+    static const char starting[] = "leat: stopping: it had not begun; once more to stop now\n";
     (void)number;
     if (++interrupts >= 2)
         _exit(EXIT_INTERRUPTED);
+    if (!has_begun && write(STDERR_FILENO, starting, sizeof(starting) - 1) < 0)
+        return; /* nobody listens */
 }
 
 static void catch_signals(void)
@@ -231,21 +250,74 @@ static void tell_compared(const struct run_stats *stats, bool is_good)
         fprintf(stderr, "leat: --compare: the job has no learner\n");
 }
 
+static bool has_code(const struct diag_list *diags, enum diag_code code)
+{
+    for (unsigned i = 0; i < diags->count; i++)
+        if (diags->items[i].code == code)
+            return true;
+    return false;
+}
+
+/* What is known when the run begins is said then, not when it ends. */
+static void say_warnings(struct job_load *load)
+{
+    bool is_json = load->is_json;
+    if (load->diags.errors > 0) /* it has failed already, and says all of it in the end */
+        return;
+    load->is_json = false; /* stdout is the summary's */
+    job_print_diags(load);
+    load->is_json = is_json;
+    diag_list_init(&load->diags, &load->arena);
+}
+
 static void say_notes(const char *notes)
 {
     for (const char *end; (end = strchr(notes, '\n')) != NULL; notes = end + 1)
         fprintf(stderr, "leat: %.*s\n", (int)(end - notes), notes);
 }
 
+/* What the command line reads and writes, beside what the job does. */
+static void claim_options(const struct run_arguments *arguments)
+{
+    const struct run_options *options = &arguments->options;
+    struct claims *claims = arguments->load.plan->claims;
+    struct arena *arena = arguments->load.plan->arena;
+    const struct span nowhere = {0};
+    if (options->order != NULL && strcmp(options->order, "none") != 0)
+        claims_add_input(claims, str_from(options->order), "--order", nowhere);
+    if (options->from != NULL) {
+        const char *at = strrchr(options->from, '@');
+        bool has_id = access(options->from, F_OK) != 0 && at != NULL;
+        struct str from = {options->from, has_id ? (size_t)(at - options->from) : strlen(options->from)};
+        claims_add_input(claims, from, "--from", nowhere);
+    }
+    if (options->record_order == NULL)
+        return;
+    static const char *const below[] = {"/RUN", "/RUN.tmp",
+                                        "/[0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9]-[0-9]*"};
+    const char *path = options->record_order, *glob = claims_literal(arena, str_from(path));
+    if (!order_is_directory(path))
+        claims_add(claims, CLAIM_WRITES, glob, path, "--record-order", nowhere);
+    for (size_t i = 0; i < ARRAY_COUNT(below) && order_is_directory(path); i++)
+        claims_add(claims, CLAIM_WRITES, arena_printf(arena, "%s%s", glob, below[i]), path, "--record-order",
+                   nowhere);
+}
+
 static int run_job(struct run_arguments *arguments)
 {
     struct job_load *load = &arguments->load;
-    struct run *run = run_new(load->plan, &arguments->options, &load->diags);
-    if (run == NULL)
+    claim_options(arguments);
+    if (!claims_check(load->plan->claims, &load->diags))
         return EXIT_FAILED;
+    struct run *run = run_new(load->plan, &arguments->options, &load->diags);
+    if (run == NULL && interrupts > 0)
+        return EXIT_INTERRUPTED;
+    if (run == NULL)
+        return has_code(&load->diags, DIAG_E0709) ? EXIT_FENCED : EXIT_FAILED;
     struct run_stats *stats = calloc(1, sizeof(*stats));
     leat_assert(stats != NULL);
     run_stats(run, stats);
+    say_warnings(load);
     say_notes(stats->notes);
     if (stats->is_from)
         fprintf(stderr, "leat: %" PRIu64 " records are done\n", stats->records);
@@ -257,49 +329,64 @@ static int run_job(struct run_arguments *arguments)
                 stats->numbers, stats->redo_next - 1);
     if (stats->order != NULL)
         fprintf(stderr, "leat: obeying the order log %s\n", stats->order);
-    struct view *view = view_new(load->plan, arguments->is_quiet || load->is_json);
+    struct dead_watch *dead = malloc(sizeof(*dead));
+    leat_assert(dead != NULL);
+    dead_watch_begin(dead, stats);
+    struct view *view =
+        view_new(load->plan, dead, arguments->is_quiet || load->is_json, &arguments->progress);
     bool is_good = run_start(run);
+    has_begun = 1;
     if (is_good)
         watch(run, view);
     view_free(view);
     is_good &= run_wait(run);
     run_stats(run, stats);
+    dead_watch_end(dead, stats);
     tell_order_end(run, stats);
     if (arguments->options.compares)
         tell_compared(stats, is_good);
     if (load->is_json)
-        summary_json(load->plan, stats, is_good, stdout);
+        summary_json(load->plan, stats, dead, is_good, stdout);
     else
-        summary_text(load->plan, stats, is_good, stdout);
+        summary_text(load->plan, stats, dead, is_good, stdout);
+    free(dead);
     free(stats);
     run_free(run);
-    return is_good ? EXIT_GOOD : EXIT_FAILED;
+    return is_good ? EXIT_GOOD : has_code(&load->diags, DIAG_E0709) ? EXIT_FENCED : EXIT_FAILED;
 }
 
 int cmd_run(int argc, char **argv)
 {
-    static const struct argp argp = {options_table,
-                                     parse,
-                                     "JOB",
-                                     "Runs a job.\vCtrl-C once: checkpoint and stop; twice: stop now. A job "
-                                     "with a checkpoint directory goes on "
-                                     "where its newest checkpoint ends. A job that has changed goes on with "
-                                     "--from and its own directory, or a savepoint (`leat checkpoint save`).",
-                                     0,
-                                     0,
-                                     0};
-    struct run_arguments arguments = {.options = {.until_us = TIME_MAX}};
+    static const struct argp argp = {
+        options_table,
+        parse,
+        "JOB",
+        "Runs a job.\vCtrl-C once: checkpoint and stop; twice: stop now. A job "
+        "with a checkpoint directory goes on "
+        "where its newest checkpoint ends. A job that has changed goes on with "
+        "--from and its own directory, or a savepoint (`leat checkpoint save`).\n\n"
+        "Status: 0 finished, or stopped cleanly; 1 it failed; 2 a flag or argument "
+        "is wrong; 3 the job file is; 4 another process has taken over its checkpoint directory (nothing is "
+        "lost; --supervise does not start it again); 71 the system refused memory or a thread; 130 "
+        "stopped by a second Ctrl-C, or by one before it had begun.",
+        0,
+        0,
+        0};
+    struct run_arguments arguments = {.options = {.until_us = TIME_MAX, .stop = &interrupts}};
     argv = job_join_replays(&argc, argv);
     argp_command(&argp, argc, argv, &arguments);
     if (arguments.is_supervised) {
         bool is_restart;
-        int ended = supervise(&is_restart);
+        int ended = supervise(&is_restart, &arguments.options.had_begun);
         if (ended >= 0)
             return ended;
         /* What began anew goes on now, from its own checkpoints. */
         arguments.options.is_restart = is_restart;
+        arguments.options.has_begun = supervise_begun;
         if (is_restart && arguments.options.mode != RUN_FROM)
             arguments.options.mode = RUN_AUTO;
+        if (is_restart) /* who holds the directory now took it from us */
+            arguments.options.take_over = false;
     }
     catch_signals();
     int status = EXIT_BAD_JOB;
@@ -308,7 +395,7 @@ int cmd_run(int argc, char **argv)
         job_print_diags(&arguments.load);
     if (is_good) {
         status = run_job(&arguments);
-        if (arguments.load.diags.count > 0) {
+        if (arguments.load.diags.count > 0 && status != EXIT_INTERRUPTED) {
             arguments.load.is_json = false; /* stdout has the summary */
             job_print_diags(&arguments.load);
         }

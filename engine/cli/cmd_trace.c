@@ -69,8 +69,8 @@ static bool refuse_missing(struct job_load *load, const struct trace *trace)
     diag_hint(&load->diags, d,
               trace->end == TRACE_BEYOND
                   ? "the partition ends before it"
-                  : "the partition goes on behind it: the offset is that of a marker of a "
-                    "transaction, of an aborted record, or of one that was compacted away");
+                  : "the partition goes on behind it: the offset is that of a marker of a transaction, of an "
+                    "aborted record, or of one that was compacted away or deleted since");
     return false;
 }
 
@@ -100,14 +100,13 @@ static void watch(struct run *run)
         char text[96];
         run_stats(run, stats);
         snprintf(text, sizeof(text), "%llu records executed again", (unsigned long long)stats->records_life);
-        progress_line_show(&line, text, false);
+        progress_line_show(&line, text, "", false);
     }
-    if (line.shown_us != 0)
-        progress_line_show(&line, "", true);
+    if (line.is_drawn)
+        progress_line_show(&line, "", "", true);
     free(stats);
 }
 
-/* One run; false with TRACE_BEFORE: once more, from an earlier checkpoint. */
 static bool follow(struct job_load *load, struct trace *trace, const char *order)
 {
     struct run_options options = {.until_us = TIME_MAX, .trace = trace, .order = order};
@@ -126,8 +125,6 @@ static bool follow(struct job_load *load, struct trace *trace, const char *order
         is_good = false;
     else if (is_good && (trace->end == TRACE_NOTHING || trace->end == TRACE_BEYOND))
         is_good = refuse_missing(load, trace);
-    else if (is_good && trace->end == TRACE_BEFORE)
-        is_good = false;
     else if (is_good && load->is_json)
         trace_json(load->plan, trace, stats->records_life, stdout);
     else if (is_good)
@@ -179,10 +176,8 @@ int cmd_trace(int argc, char **argv)
     int status = pass(&arguments, &trace);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    for (bool is_wanted = status == EXIT_GOOD; is_wanted; is_wanted = trace.end == TRACE_BEFORE) {
-        trace.end = TRACE_FOLLOWED;
+    if (status == EXIT_GOOD)
         status = pass(&arguments, &trace);
-    }
     arena_free(&trace.arena);
     return is_interrupted ? EXIT_INTERRUPTED : status;
 }

@@ -9,6 +9,8 @@ enum exit_status {
     EXIT_FAILED = 1,  /* the job stopped with an error, or something was not as it should be */
     EXIT_USAGE = 2,   /* flags or arguments */
     EXIT_BAD_JOB = 3, /* the job file has errors */
+    EXIT_FENCED = 4,  /* another process has taken over the checkpoint directory */
+    /* EXIT_REFUSED: the system refused memory or a thread (core/refused.h) */
     EXIT_INTERRUPTED = 130,
 };
 
@@ -23,6 +25,7 @@ int cmd_model(int argc, char **argv);
 int cmd_checkpoint(int argc, char **argv);
 int cmd_state(int argc, char **argv);
 int cmd_trace(int argc, char **argv);
+int cmd_hash(int argc, char **argv);
 int cmd_help(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
 int cmd_record(int argc, char **argv);

@@ -59,7 +59,7 @@ static const char *placeholder(const struct option *option, struct arena *arena)
     if (option->type == OPTION_ENUM_T)
         return option->choices;
     if ((option->flags & OPTION_FOREVER) != 0)
-        return "DURATION|forever";
+        return option->type == OPTION_DURATIONS_T ? "DURATION|forever, ..." : "DURATION|forever";
     if (option->type != OPTION_KIND_T)
         return words[option->type];
     const char *text = "";

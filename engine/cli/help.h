@@ -59,7 +59,7 @@ struct help_option {
 };
 struct help_option help_option(const struct help *help, const struct option *option, struct arena *arena);
 
-void help_text_overview(const struct help *help, struct byte_buffer *out);
+void help_text_overview(struct help *help, struct byte_buffer *out);
 void help_text_group(const struct help *help, enum help_group group, struct byte_buffer *out);
 void help_text_entry(const struct help *help, const struct help_entry *entry, struct byte_buffer *out);
 
@@ -72,8 +72,32 @@ void help_put_item(struct byte_buffer *out, const char *name, const char *summar
 extern const char help_device_summary[];
 bool help_device(const char *name, struct byte_buffer *out);
 
+/* Pages beside the groups, made of the tables and constants that the program works by: "types", "limits". */
+struct help_fact {
+    const char *name, *text;
+    const char *example; /* an expression that is true; NULL: none */
+};
+struct help_section {
+    const char *title;
+    const struct help_fact *facts;
+    uint32_t count;
+};
+enum { HELP_SECTIONS_MAX = 16 };
+struct help_page {
+    const char *name, *summary, *intro;
+    struct help_section sections[HELP_SECTIONS_MAX];
+    uint32_t count;
+};
+enum { HELP_PAGES_COUNT = 2 };
+extern const char *const help_page_names[HELP_PAGES_COUNT];
+/* In the help's arena. */
+struct help_page help_page(struct help *help, uint32_t index);
+void help_text_page(const struct help_page *page, struct byte_buffer *out);
+struct help_page help_types(struct help *help);
+struct help_page help_limits(struct help *help);
+
 /* The pages as files in the directory; 0 or an errno. */
-int help_html(const struct help *help, const char *directory);
+int help_html(struct help *help, const char *directory);
 
 /* One line per name, option and word of the language's tables, as a dictionary of libFuzzer:
  * `operator_dedup_by="by"`. */

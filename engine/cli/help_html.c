@@ -76,6 +76,8 @@ static void put_head(struct byte_buffer *out, const char *title)
                        "<a href=\"index.html\"><b>leat</b></a>");
     for (uint32_t g = 0; g < HELP_GROUPS_COUNT; g++)
         buffer_printf(out, " <a href=\"%s.html\">%s</a>", help_groups[g].plural, help_groups[g].plural);
+    for (uint32_t i = 0; i < HELP_PAGES_COUNT; i++)
+        buffer_printf(out, " <a href=\"%s.html\">%s</a>", help_page_names[i], help_page_names[i]);
     buffer_printf(out, "</nav>\n<h1>");
     put(out, title);
     buffer_printf(out, "</h1>\n");
@@ -179,6 +181,26 @@ static void put_page(const struct help *help, enum help_group group, struct byte
     buffer_printf(out, "</body>\n</html>\n");
 }
 
+static void put_facts(const struct help_page *page, struct byte_buffer *out)
+{
+    put_head(out, page->name);
+    put_block(out, "<p class=\"soft\">", page->summary, "</p>");
+    put_block(out, "<p>", page->intro, "</p>");
+    for (uint32_t s = 0; s < page->count; s++) {
+        put_block(out, "<h2>", page->sections[s].title, "</h2>");
+        buffer_printf(out, "<dl>\n");
+        for (uint32_t i = 0; i < page->sections[s].count; i++) {
+            const struct help_fact *fact = &page->sections[s].facts[i];
+            put_block(out, "<dt><b>", fact->name, "</b></dt>");
+            put_block(out, "<dd>", fact->text, "");
+            put_code(out, fact->example);
+            buffer_printf(out, "</dd>\n");
+        }
+        buffer_printf(out, "</dl>\n");
+    }
+    buffer_printf(out, "</body>\n</html>\n");
+}
+
 static void put_index(const struct help *help, struct byte_buffer *out)
 {
     put_head(out, "The reference of leat");
@@ -223,7 +245,7 @@ static int write_file(const char *directory, const char *name, const char *suffi
     return error;
 }
 
-int help_html(const struct help *help, const char *directory)
+int help_html(struct help *help, const char *directory)
 {
     int error = os_mkdirs(directory);
     struct byte_buffer out = {0};
@@ -231,6 +253,12 @@ int help_html(const struct help *help, const char *directory)
         buffer_clear(&out);
         put_page(help, (enum help_group)g, &out);
         error = write_file(directory, help_groups[g].plural, ".html", &out);
+    }
+    for (uint32_t i = 0; i < HELP_PAGES_COUNT && error == 0; i++) {
+        struct help_page page = help_page(help, i);
+        buffer_clear(&out);
+        put_facts(&page, &out);
+        error = write_file(directory, page.name, ".html", &out);
     }
     buffer_clear(&out);
     put_index(help, &out);

@@ -23,7 +23,7 @@ void help_put_item(struct byte_buffer *out, const char *name, const char *summar
     buffer_append(out, "\n", 1);
 }
 
-void help_text_overview(const struct help *help, struct byte_buffer *out)
+void help_text_overview(struct help *help, struct byte_buffer *out)
 {
     buffer_printf(
         out,
@@ -39,6 +39,39 @@ void help_text_overview(const struct help *help, struct byte_buffer *out)
         buffer_free(&names);
     }
     buffer_printf(out, "\n%s\n  cpu, cuda\n", help_device_summary);
+    for (uint32_t i = 0; i < HELP_PAGES_COUNT; i++)
+        buffer_printf(out, "\n%s: %s\n", help_page_names[i], help_page(help, i).summary);
+}
+
+/* --- pages --- */
+
+const char *const help_page_names[HELP_PAGES_COUNT] = {"types", "limits"};
+
+struct help_page help_page(struct help *help, uint32_t index)
+{
+    return index == 0 ? help_types(help) : help_limits(help);
+}
+
+void help_text_page(const struct help_page *page, struct byte_buffer *out)
+{
+    buffer_printf(out, "%s: %s\n\n", page->name, page->summary);
+    help_put_wrapped(out, INDENT, page->intro);
+    for (uint32_t s = 0; s < page->count; s++) {
+        const struct help_section *section = &page->sections[s];
+        uint32_t column = 0;
+        for (uint32_t i = 0; i < section->count; i++) {
+            uint32_t width = INDENT + text_columns(str_from(section->facts[i].name)) + 2;
+            column = width <= SUMMARY_COLUMN_MAX ? MAX(column, width) : column;
+        }
+        column = MAX(column, 12);
+        buffer_printf(out, "\n%s\n", section->title);
+        for (uint32_t i = 0; i < section->count; i++) {
+            const struct help_fact *fact = &section->facts[i];
+            help_put_item(out, fact->name, fact->text, column);
+            if (fact->example != NULL)
+                buffer_printf(out, "%*strue: %s\n", (int)column, "", fact->example);
+        }
+    }
 }
 
 void help_text_group(const struct help *help, enum help_group group, struct byte_buffer *out)

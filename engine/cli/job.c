@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "core/os.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -70,21 +71,56 @@ static void check_names(struct job_load *load, const struct job_pairs *pairs, co
     }
 }
 
+int job_read_text(const char *path, struct diag_list *diags, char **data, size_t *bytes)
+{
+    int error = os_read_file(path, LANG_SOURCE_BYTES_MAX, data, bytes);
+    if (error == 0)
+        return 0;
+    struct diag *d;
+    if (error == EFBIG) {
+        d = diag_error(diags, DIAG_E0105, (struct span){0},
+                       "the job file `%s` has %lld bytes, and %d are the most that one may have", path,
+                       (long long)MAX(os_file_bytes(path), LANG_SOURCE_BYTES_MAX + 1), LANG_SOURCE_BYTES_MAX);
+        diag_hint(diags, d, "is it a job file at all? What a program writes can be several jobs");
+    } else {
+        d = diag_error(diags, DIAG_E0601, (struct span){0}, "the job file `%s` cannot be read", path);
+        diag_errno(diags, d, error);
+        diag_hint(diags, d, "give the path of a job file, for example `leat run jobs/ctr.leat`");
+    }
+    return error;
+}
+
 static bool read_job(struct job_load *load)
 {
     char *data;
     size_t bytes;
-    int error = os_read_file(load->path, LANG_SOURCE_BYTES_MAX, &data, &bytes);
-    if (error != 0) {
-        struct diag *d = diag_error(&load->diags, DIAG_E0601, (struct span){0},
-                                    "the job file `%s` cannot be read", load->path);
-        diag_errno(&load->diags, d, error);
-        diag_hint(&load->diags, d, "give the path of a job file, for example `leat run jobs/ctr.leat`");
+    int error = job_read_text(load->path, &load->diags, &data, &bytes);
+    if (error != 0)
         return false;
-    }
     load->source = (struct diag_source){load->path, arena_str(&load->arena, (struct str){data, bytes})};
     free(data);
     return true;
+}
+
+/* What is read before there is a plan: the job, its libraries, and what it names by file("..."). */
+static struct claims *claim_job(struct job_load *load)
+{
+    struct claims *claims = claims_new(&load->arena);
+    claims_add(claims, CLAIM_READS, claims_literal(&load->arena, str_from(load->path)), load->path,
+               "the job itself", (struct span){0});
+    for (uint32_t i = 0; i < load->job->uses_count; i++) {
+        struct str path = load->job->uses[i].path;
+        if (memchr(path.data, '/', path.length) != NULL) /* else the system looks for it */
+            claims_add_input(claims, path, "`use`", load->job->uses[i].span);
+    }
+    return claims;
+}
+
+/* As leat does it; what is read is claimed. */
+static int read_secret(void *argument, const char *path, size_t max_bytes, char **data, size_t *bytes)
+{
+    claims_add_input(argument, str_from(path), "file(...)", (struct span){0});
+    return os_read_file(path, max_bytes, data, bytes);
 }
 
 bool job_load(struct job_load *load)
@@ -96,7 +132,9 @@ bool job_load(struct job_load *load)
     struct lang_setting *items = arena_array(&load->arena, struct lang_setting, load->settings.count);
     for (uint32_t i = 0; i < load->settings.count; i++)
         items[i] = (struct lang_setting){load->settings.names[i], load->settings.values[i]};
-    struct lang_settings settings = {.items = items, .count = load->settings.count};
+    struct claims *claims = claim_job(load);
+    struct lang_settings settings = {
+        .items = items, .count = load->settings.count, .read_file = read_secret, .argument = claims};
     bool is_expanded = lang_expand(load->job, &load->arena, &load->diags, &settings);
     check_names(load, &load->replays, "--replay", true);
     check_names(load, &load->sinks, "--sink", false);
@@ -107,6 +145,7 @@ bool job_load(struct job_load *load)
         .sinks = replaces(load, &load->sinks),
         .sinks_count = load->sinks.count,
         .is_replay = load->is_replay,
+        .claims = claims,
     };
     load->plan = plan_make(load->job, &options, &load->arena, &load->diags);
     lang_label_expansions(load->job, &load->diags);

@@ -31,6 +31,8 @@ bool job_pair_add(struct job_pairs *pairs, const char *text);
 /* Arguments with `--replay SOURCE=GLOB` joined by `=`: argp wants that where an argument may be left out,
  * people write a space. */
 char **job_join_replays(int *argc, char **argv);
+/* A job file's text, malloc'd; 0, or errno after a diagnostic. */
+int job_read_text(const char *path, struct diag_list *diags, char **data, size_t *bytes);
 /* Reads, parses, expands and plans. false: diags->errors > 0. Nothing is printed. */
 bool job_load(struct job_load *load);
 /* Prints what is in diags (warnings too) to stderr. */

@@ -10,13 +10,15 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { LINE_EVERY_US = 5000000, COLUMNS_MAX = 512 };
+enum { COLUMNS_MAX = 512 };
 
 /* --- Which cluster --- */
 
 void cluster_init(struct cluster *cluster)
 {
     *cluster = (struct cluster){0};
+    bool is_good = literal_duration(STR(KAFKA_PATIENCE), &cluster->patience_us);
+    leat_assert(is_good);
     diag_list_init(&cluster->load.diags, &cluster->load.arena);
 }
 
@@ -29,7 +31,16 @@ bool cluster_parse(struct cluster *cluster, int key, char *argument, struct argp
         if (!job_pair_add(&cluster->load.settings, argument))
             argp_error(state, "--set wants NAME=VALUE, not `%s`", argument);
         return true;
+    case KEY_PATIENCE:
+        if (!literal_duration(str_from(argument), &cluster->patience_us) ||
+            cluster->patience_us < US_PER_SECOND)
+            argp_error(state, "--patience wants a duration like 5m, of 1s at least, not `%s`", argument);
+        return true;
     case KEY_AS_JSON: cluster->load.is_json = true; return true;
+    case KEY_PROGRESS_EVERY:
+        if (!progress_parse(&cluster->progress, argument))
+            argp_error(state, PROGRESS_WANTS, argument);
+        return true;
     case KEY_NO_PROGRESS: cluster->is_quiet = true; return true;
     default: return false;
     }
@@ -132,23 +143,18 @@ const volatile sig_atomic_t *stop_signals(void)
 
 /* --- How far it is --- */
 
-void progress_line_show(struct progress_line *line, const char *text, bool is_last)
+void progress_line_show(struct progress_line *line, const char *text, const char *state, bool is_last)
 {
-    bool is_terminal = isatty(STDERR_FILENO) != 0;
-    int64_t now = os_monotonic_us();
-    if (line->is_quiet || (!is_terminal && (is_last || now - line->shown_us < LINE_EVERY_US)))
-        return;
     struct winsize size = {0};
-    int columns = is_terminal && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1
-                      ? size.ws_col - 1
-                      : COLUMNS_MAX;
-    if (line->shown_us == 0 && !is_terminal) { /* not at once: what is quick is over by then */
-        line->shown_us = now;
+    if (line->is_quiet)
+        return;
+    if (isatty(STDERR_FILENO) == 0) {
+        if (!is_last && progress_is_due(&line->progress, os_monotonic_us(), state))
+            fprintf(stderr, "leat: %.*s\n", COLUMNS_MAX, text);
         return;
     }
-    line->shown_us = now;
-    if (is_terminal)
-        fprintf(stderr, "\r\033[K%.*s%s", columns, text, is_last ? "\n" : "");
-    else
-        fprintf(stderr, "leat: %s\n", text);
+    int columns =
+        ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : COLUMNS_MAX;
+    fprintf(stderr, "\r\033[K%.*s%s", columns, text, is_last ? "\n" : "");
+    line->is_drawn = true;
 }

@@ -5,10 +5,19 @@
 #include "cli/argp.h"
 #include "cli/job.h"
 #include "connectors/kafka/client.h"
+#include "control/progress.h"
 
 #include <signal.h>
 
-enum { KEY_BROKERS = 1000, KEY_SOURCE, KEY_JOB_SET, KEY_AS_JSON, KEY_NO_PROGRESS };
+enum {
+    KEY_BROKERS = 1000,
+    KEY_SOURCE,
+    KEY_JOB_SET,
+    KEY_PATIENCE,
+    KEY_AS_JSON,
+    KEY_PROGRESS_EVERY,
+    KEY_NO_PROGRESS
+};
 
 /* Rows for a table of argp. */
 #define CLUSTER_OPTIONS(group)                                                                               \
@@ -24,18 +33,23 @@ enum { KEY_BROKERS = 1000, KEY_SOURCE, KEY_JOB_SET, KEY_AS_JSON, KEY_NO_PROGRESS
          0,                                                                                                  \
          "brokers, security and properties of the source or sink NAME of the job file JOB",                  \
          group},                                                                                             \
+        {"set", KEY_JOB_SET, "NAME=VALUE", 0, "give a `param` of that job a value", group},                  \
     {                                                                                                        \
-        "set", KEY_JOB_SET, "NAME=VALUE", 0, "give a `param` of that job a value", group                     \
+        "patience", KEY_PATIENCE, "TIME", 0, "how long to wait for brokers (default: " KAFKA_PATIENCE ")",   \
+            group                                                                                            \
     }
 #define PROGRESS_OPTIONS(group)                                                                              \
     {"json", KEY_AS_JSON, NULL, 0, "diagnostics and the summary as JSON", group},                            \
+        {"progress", KEY_PROGRESS_EVERY, "TIME", 0, PROGRESS_HELP, group},                                   \
     {                                                                                                        \
         "quiet", KEY_NO_PROGRESS, NULL, 0, "no progress", group                                              \
     }
 
 struct cluster {
     const char *brokers, *source;
+    int64_t patience_us;
     bool is_quiet;
+    struct progress progress;
     struct job_load load; /* its arena and diagnostics serve the whole command */
     struct kafka_client client;
     struct texts topics; /* of the job's source; else none */
@@ -53,11 +67,12 @@ void cluster_free(struct cluster *cluster);
 /* Ctrl-C and SIGTERM: the first raises the flag, the second ends the process. */
 const volatile sig_atomic_t *stop_signals(void);
 
-/* One line that is drawn in place on a terminal, else written every few seconds. */
+/* One line that is drawn in place on a terminal, else written now and then (control/progress.h). */
 struct progress_line {
-    bool is_quiet;
-    int64_t shown_us;
+    bool is_quiet, is_drawn;
+    struct progress progress;
 };
-void progress_line_show(struct progress_line *line, const char *text, bool is_last);
+/* state: what is said at once when it changes; "" for none. is_last: the line stays. */
+void progress_line_show(struct progress_line *line, const char *text, const char *state, bool is_last);
 
 #endif

@@ -1,7 +1,9 @@
 /* leat: the table of sub-commands. */
 #include "cli/commands.h"
 #include "core/os.h"
+#include "core/refused.h"
 #include "kernels/kernels.h"
+#include "operators/user/user.h"
 
 #include <stdio.h>
 
@@ -15,6 +17,7 @@ static const struct {
     {"explain", cmd_explain, "show how a job will run, as text or as a picture"},
     {"fmt", cmd_fmt, "put a job into its usual form"},
     {"model", cmd_model, "look inside the models of a checkpoint"},
+    {"hash", cmd_hash, "show which keys values have in a learner's tables"},
     {"checkpoint", cmd_checkpoint, "look inside a checkpoint directory; save and restore checkpoints"},
     {"state", cmd_state, "show what a checkpoint holds for a key"},
     {"trace", cmd_trace, "why one record was late, filtered, duplicate or dead, or where it went"},
@@ -71,6 +74,8 @@ const char *malloc_conf = "oversize_threshold:0,dirty_decay_ms:1000";
 
 int main(int argc, char **argv)
 {
+    if (!refused_init())
+        return EXIT_REFUSED;
     if (!read_environment())
         return EXIT_USAGE;
     if (argc < 2) {
@@ -86,7 +91,10 @@ int main(int argc, char **argv)
         return EXIT_GOOD;
     }
     for (size_t i = 0; i < ARRAY_COUNT(commands); i++)
-        if (strcmp(argv[1], commands[i].name) == 0)
-            return commands[i].run(argc - 1, argv + 1);
+        if (strcmp(argv[1], commands[i].name) == 0) {
+            int status = commands[i].run(argc - 1, argv + 1);
+            user_ended();
+            return status;
+        }
     return unknown_command(argv[1]);
 }

@@ -1,18 +1,21 @@
 #include "cli/model_export.h"
 
+#include "core/replacement.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* --- Safetensors: the first walk measures, the second writes the columns of each table behind each other
  * ------------ */
 
 struct export_table {
-    struct byte_buffer keys, weights, counts, seen;
+    struct byte_buffer keys, weights, counts, seen, name;
     size_t dim;
     uint64_t rows;
-    char name[256];
+    bool is_open;
 };
 
 struct export
@@ -20,7 +23,7 @@ struct export
     struct byte_buffer header, data;
     struct export_table table; /* in progress */
     FILE *csv;
-    char csv_table[256];
+    struct byte_buffer csv_table;
     size_t csv_dim;
 };
 
@@ -40,18 +43,19 @@ static void add_entry(struct export *e, const char *name, const char *suffix, co
 static void finish_table(struct export *e)
 {
     struct export_table *t = &e->table;
-    if (t->name[0] == '\0')
+    const char *name = t->name.data;
+    if (!t->is_open)
         return;
-    add_entry(e, t->name, ".keys", "U64", t->rows, 0, t->keys.data, t->keys.length);
-    add_entry(e, t->name, ".weights", "F32", t->rows, t->dim, t->weights.data, t->weights.length);
-    add_entry(e, t->name, ".count", "U64", t->rows, 0, t->counts.data, t->counts.length);
-    add_entry(e, t->name, ".seen_us", "I64", t->rows, 0, t->seen.data, t->seen.length);
+    add_entry(e, name, ".keys", "U64", t->rows, 0, t->keys.data, t->keys.length);
+    add_entry(e, name, ".weights", "F32", t->rows, t->dim, t->weights.data, t->weights.length);
+    add_entry(e, name, ".count", "U64", t->rows, 0, t->counts.data, t->counts.length);
+    add_entry(e, name, ".seen_us", "I64", t->rows, 0, t->seen.data, t->seen.length);
     buffer_clear(&t->keys);
     buffer_clear(&t->weights);
     buffer_clear(&t->counts);
     buffer_clear(&t->seen);
     t->rows = 0;
-    t->name[0] = '\0';
+    t->is_open = false;
 }
 
 static bool save_tensor(void *argument, const char *name, const float *data, size_t rows, size_t columns)
@@ -60,13 +64,22 @@ static bool save_tensor(void *argument, const char *name, const float *data, siz
     return true;
 }
 
+/* With its zero. A feature may have the name of what is no table. */
+static void set_name(struct byte_buffer *to, const char *name)
+{
+    buffer_clear(to);
+    buffer_printf(to, "%s%s", strcmp(name, "dense") == 0 ? "table." : "", name);
+    buffer_append(to, "", 1);
+}
+
 static bool save_table(void *argument, const char *name, size_t dim, uint64_t rows)
 {
     struct export *e = argument;
     (void)rows;
     finish_table(e);
-    snprintf(e->table.name, sizeof(e->table.name), "%s", name);
+    set_name(&e->table.name, name);
     e->table.dim = dim;
+    e->table.is_open = true;
     return true;
 }
 
@@ -81,6 +94,28 @@ static bool save_row(void *argument, uint64_t key, const float *weights, uint64_
     return true;
 }
 
+/* To write to with stdio; NULL: *error. */
+static FILE *open_stream(struct replacement *file, int *error)
+{
+    int fd = dup(file->fd);
+    FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
+    *error = out == NULL ? errno : 0;
+    if (out == NULL)
+        replacement_abandon(file);
+    return out;
+}
+
+/* What was written takes its place, where nothing failed. Returns the error, or 0. */
+static int close_stream(struct replacement *file, FILE *out, int error)
+{
+    if (fclose(out) != 0 && error == 0)
+        error = errno;
+    if (error == 0)
+        error = replacement_commit(file);
+    replacement_abandon(file);
+    return error;
+}
+
 static int write_safetensors(struct export *e, const char *path)
 {
     if (e->header.length == 0)
@@ -88,17 +123,16 @@ static int write_safetensors(struct export *e, const char *path)
     buffer_append(&e->header, "}", 1);
     while (e->header.length % 8 != 0) /* data begins aligned */
         buffer_append(&e->header, " ", 1);
-    FILE *out = fopen(path, "wb");
+    struct replacement file;
+    int error = replacement_begin(&file, path);
+    FILE *out = error == 0 ? open_stream(&file, &error) : NULL;
     if (out == NULL)
-        return errno;
+        return error;
     uint64_t length = e->header.length;
     bool is_good = fwrite(&length, sizeof(length), 1, out) == 1 &&
                    fwrite(e->header.data, 1, e->header.length, out) == e->header.length &&
                    fwrite(e->data.data, 1, e->data.length, out) == e->data.length;
-    int error = is_good ? 0 : errno;
-    if (fclose(out) != 0 && error == 0)
-        error = errno;
-    return error;
+    return close_stream(&file, out, is_good ? 0 : errno);
 }
 
 bool model_safetensors(model_walk *walk, void *argument, const char *path, int *error)
@@ -116,6 +150,7 @@ bool model_safetensors(model_walk *walk, void *argument, const char *path, int *
     buffer_free(&e.table.weights);
     buffer_free(&e.table.counts);
     buffer_free(&e.table.seen);
+    buffer_free(&e.table.name);
     return is_good && *error == 0;
 }
 
@@ -154,7 +189,8 @@ static bool print_table(void *argument, const char *name, size_t dim, uint64_t r
 {
     struct export *e = argument;
     (void)rows;
-    snprintf(e->csv_table, sizeof(e->csv_table), "%s", name);
+    buffer_clear(&e->csv_table);
+    buffer_append(&e->csv_table, name, strlen(name) + 1);
     e->csv_dim = dim;
     return true;
 }
@@ -163,7 +199,7 @@ static bool print_row(void *argument, uint64_t key, const float *weights, uint64
 {
     struct export *e = argument;
     fputs("row,", e->csv);
-    print_name(e->csv, e->csv_table);
+    print_name(e->csv, e->csv_table.data);
     fprintf(e->csv, ",%" PRIu64 ",%" PRIu64 ",%" PRId64, key, count, seen_us);
     print_floats(e->csv, weights, e->csv_dim);
     return ferror(e->csv) == 0;
@@ -171,15 +207,17 @@ static bool print_row(void *argument, uint64_t key, const float *weights, uint64
 
 bool model_csv(model_walk *walk, void *argument, const char *path, int *error)
 {
-    struct export e = {.csv = fopen(path, "w")};
-    if (e.csv == NULL) {
-        *error = errno;
+    struct replacement file;
+    *error = replacement_begin(&file, path);
+    struct export e = {.csv = *error == 0 ? open_stream(&file, error) : NULL};
+    if (e.csv == NULL)
         return false;
-    }
     struct model_visitor visitor = {&e, print_tensor, print_table, print_row};
     bool is_good = walk(argument, &visitor);
-    *error = ferror(e.csv) != 0 ? errno : 0;
-    if (fclose(e.csv) != 0 && *error == 0)
-        *error = errno;
+    buffer_free(&e.csv_table);
+    int failed = ferror(e.csv) != 0 ? EIO : is_good ? 0 : ECANCELED;
+    *error = close_stream(&file, e.csv, failed);
+    if (failed == ECANCELED) /* the walk has said why */
+        *error = 0;
     return is_good && *error == 0;
 }

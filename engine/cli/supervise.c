@@ -5,7 +5,9 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -35,7 +37,8 @@ static bool is_worth_another(int status)
     if (WIFSIGNALED(status))
         return true;
     int code = WEXITSTATUS(status);
-    return code != EXIT_GOOD && code != EXIT_USAGE && code != EXIT_BAD_JOB && code != EXIT_INTERRUPTED;
+    return code != EXIT_GOOD && code != EXIT_FENCED && code != EXIT_USAGE && code != EXIT_BAD_JOB &&
+           code != EXIT_INTERRUPTED;
 }
 
 static void describe(int status, int pause)
@@ -57,8 +60,23 @@ static int wait_for(pid_t pid)
     return status;
 }
 
-int supervise(bool *is_restart)
+/* Shared by all lives. */
+static atomic_bool *begun_before;
+
+void supervise_begun(void)
 {
+    if (begun_before != NULL)
+        atomic_store(begun_before, true);
+}
+
+int supervise(bool *is_restart, bool *had_begun)
+{
+    begun_before =
+        mmap(NULL, sizeof(*begun_before), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (begun_before == MAP_FAILED) {
+        perror("leat: mmap");
+        return EXIT_FAILED;
+    }
     struct sigaction action = {.sa_handler = pass_on};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
@@ -75,6 +93,7 @@ int supervise(bool *is_restart)
             prctl(PR_SET_PDEATHSIG,
                   SIGTERM); /* a supervisor that is killed takes the run with it, after a checkpoint */
             *is_restart = life > 0;
+            *had_begun = atomic_load(begun_before);
             return -1;
         }
         child = pid;

@@ -18,7 +18,8 @@ static void print_count(FILE *out, const char *name, uint64_t value, bool *is_fi
     *is_first = false;
 }
 
-static void print_node(FILE *out, const struct run_node_stats *node)
+/* is_good: of a run that failed, a batch may be in the middle of a step. */
+static void print_node(FILE *out, const struct run_node_stats *node, bool is_good)
 {
     const struct counters *c = &node->counters;
     bool is_learner = node->node->tag == PLAN_LEARNER, is_first = true;
@@ -49,11 +50,12 @@ static void print_node(FILE *out, const struct run_node_stats *node)
     }
     if (node->report.error[0] != '\0')
         fprintf(out, "    %-26s %s\n", "trouble", node->report.error);
-    if (!counters_balance(c))
+    if (is_good && !counters_balance(c))
         fprintf(out, "    THE COUNTS DO NOT ADD UP: this is a bug in leat\n");
 }
 
-void summary_text(const struct plan *plan, const struct run_stats *stats, bool is_good, FILE *out)
+void summary_text(const struct plan *plan, const struct run_stats *stats, const struct dead_watch *watch,
+                  bool is_good, FILE *out)
 {
     char rate[32], duration[32], bytes[32];
     if (stats->was_finished) {
@@ -71,7 +73,7 @@ void summary_text(const struct plan *plan, const struct run_stats *stats, bool i
     if (stats->is_resumed)
         fprintf(out, "resumed; %" PRIu64 " records over all lives\n", stats->records);
     for (uint32_t i = 0; i < stats->nodes_count; i++)
-        print_node(out, &stats->nodes[i]);
+        print_node(out, &stats->nodes[i], is_good);
     if (stats->checkpoints > 0)
         fprintf(out, "%" PRIu64 " checkpoint%s, the last with %s in %s; a lane stopped for %.3f ms at most\n",
                 stats->checkpoints, stats->checkpoints == 1 ? "" : "s",
@@ -81,6 +83,9 @@ void summary_text(const struct plan *plan, const struct run_stats *stats, bool i
         fprintf(out, "dead letters, for example:\n");
     for (uint32_t i = 0; i < stats->dead_count; i++)
         fprintf(out, "  %s\n", stats->dead[i].text);
+    for (uint32_t i = 0; i < stats->nodes_count; i++)
+        if (watch->nodes[i].is_bad)
+            fprintf(out, "WARNING: %s\n", watch->nodes[i].text);
 }
 
 /* --- JSON
@@ -163,26 +168,34 @@ static json_t *node_json(const struct run_stats *stats, const struct run_node_st
                      error != NULL ? error : json_null());
 }
 
-void summary_json(const struct plan *plan, const struct run_stats *stats, bool is_good, FILE *out)
+static json_t *text_json(const char *text)
 {
-    json_t *nodes = json_array(), *dead = json_array();
-    for (uint32_t i = 0; i < stats->nodes_count; i++)
+    json_t *json = json_string(text);
+    return json != NULL ? json : json_string("(not UTF-8)");
+}
+
+void summary_json(const struct plan *plan, const struct run_stats *stats, const struct dead_watch *watch,
+                  bool is_good, FILE *out)
+{
+    json_t *nodes = json_array(), *dead = json_array(), *warnings = json_array();
+    for (uint32_t i = 0; i < stats->nodes_count; i++) {
         json_array_append_new(nodes, node_json(stats, &stats->nodes[i]));
-    for (uint32_t i = 0; i < stats->dead_count; i++) {
-        json_t *text = json_string(stats->dead[i].text);
-        json_array_append_new(dead, text != NULL ? text : json_string("(not UTF-8)"));
+        if (watch->nodes[i].is_bad)
+            json_array_append_new(warnings, text_json(watch->nodes[i].text));
     }
-    json_t *root =
-        json_pack("{s:s%, s:s, s:b, s:b, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:o, s:o}",
-                  "job", plan->name.data, plan->name.length, "fingerprint", plan->fingerprint, "good",
-                  is_good, "finished", stats->is_finished, "records", (json_int_t)stats->records,
-                  "records_life", (json_int_t)stats->records_life, "seconds", (double)stats->elapsed_us / 1e6,
-                  "lanes", (json_int_t)stats->lanes, "numbers", (json_int_t)stats->numbers, "checkpoints",
-                  (json_int_t)stats->checkpoints, "checkpoint_epoch", (json_int_t)stats->checkpoint_epoch,
-                  "checkpoint_bytes", (json_int_t)stats->checkpoint_bytes, "checkpoint_stop_ms",
-                  (double)stats->checkpoint_stop_us / 1e3, "checkpoint_stop_max_ms",
-                  (double)stats->checkpoint_stop_max_us / 1e3, "watermark", holder_json(stats), "nodes",
-                  nodes, "dead_examples", dead);
+    for (uint32_t i = 0; i < stats->dead_count; i++)
+        json_array_append_new(dead, text_json(stats->dead[i].text));
+    json_t *root = json_pack(
+        "{s:s%, s:s, s:b, s:b, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:o, s:o, s:o}", "job",
+        plan->name.data, plan->name.length, "fingerprint", plan->fingerprint, "good", is_good, "finished",
+        stats->is_finished, "records", (json_int_t)stats->records, "records_life",
+        (json_int_t)stats->records_life, "seconds", (double)stats->elapsed_us / 1e6, "lanes",
+        (json_int_t)stats->lanes, "numbers", (json_int_t)stats->numbers, "checkpoints",
+        (json_int_t)stats->checkpoints, "checkpoint_epoch", (json_int_t)stats->checkpoint_epoch,
+        "checkpoint_bytes", (json_int_t)stats->checkpoint_bytes, "checkpoint_stop_ms",
+        (double)stats->checkpoint_stop_us / 1e3, "checkpoint_stop_max_ms",
+        (double)stats->checkpoint_stop_max_us / 1e3, "watermark", holder_json(stats), "nodes", nodes,
+        "dead_examples", dead, "warnings", warnings);
     leat_assert(root != NULL);
     json_dumpf(root, out, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     fputc('\n', out);

@@ -2,10 +2,13 @@
 #ifndef LEAT_CONTROL_SUMMARY_H
 #define LEAT_CONTROL_SUMMARY_H
 
-#include "run/run.h"
+#include "control/dead_watch.h"
 
-void summary_text(const struct plan *plan, const struct run_stats *stats, bool is_good, FILE *out);
-void summary_json(const struct plan *plan, const struct run_stats *stats, bool is_good, FILE *out);
+/* watch: at its end. */
+void summary_text(const struct plan *plan, const struct run_stats *stats, const struct dead_watch *watch,
+                  bool is_good, FILE *out);
+void summary_json(const struct plan *plan, const struct run_stats *stats, const struct dead_watch *watch,
+                  bool is_good, FILE *out);
 
 /* "12.3 M/s", "4.5 GiB", "1:02:03": into `out`, which they return. */
 const char *format_rate(double per_second, char out[32]);

@@ -1,5 +1,6 @@
 #include "control/view.h"
 
+#include "control/progress.h"
 #include "control/summary.h"
 #include "core/civil.h"
 #include "core/os.h"
@@ -10,27 +11,38 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { VIEW_REDRAW_US = 250 * 1000, VIEW_LINE_US = 2 * 1000 * 1000, BAR_WIDTH = 24, NAME_WIDTH = 28 };
+enum { VIEW_REDRAW_US = 250 * 1000, VIEW_LOOK_US = 500 * 1000, BAR_WIDTH = 24, NAME_WIDTH = 28 };
 
 struct view {
     const struct plan *plan;
+    struct dead_watch *watch;
     bool is_quiet, is_terminal;
-    int64_t last_us, begun_us;
+    struct progress progress; /* where there is no terminal */
+    int64_t looked_us;        /* at the run */
+    int64_t last_us;          /* the rate is of what came since */
     uint64_t last_records;
-    double rate;    /* events/s, smoothed over redraws */
-    unsigned lines; /* on the screen, to go back over */
+    double rate; /* events/s, smoothed over redraws */
+    /* Since when the watermark stands, and how many records had come then. */
+    int64_t watermark, moved_us;
+    uint64_t moved_records;
+    int64_t still_us; /* it stands still for so long, while records come; 0: it does not */
+    unsigned lines;   /* on the screen, to go back over */
     struct run_stats stats;
     struct byte_buffer out;
 };
 
-struct view *view_new(const struct plan *plan, bool is_quiet)
+struct view *view_new(const struct plan *plan, struct dead_watch *watch, bool is_quiet,
+                      const struct progress *progress)
 {
     struct view *view = calloc(1, sizeof(*view));
     leat_assert(view != NULL);
     view->plan = plan;
+    view->watch = watch;
     view->is_quiet = is_quiet;
     view->is_terminal = isatty(STDERR_FILENO) != 0;
-    view->begun_us = view->last_us = os_monotonic_us();
+    view->progress = *progress;
+    view->looked_us = view->last_us = view->moved_us = os_monotonic_us();
+    view->watermark = TIME_MIN;
     return view;
 }
 
@@ -127,6 +139,8 @@ static void add_time(struct view *view)
         buffer_printf(&view->out, "watermark %.*s", (int)civil_format(s->watermark, text), text);
     if (s->watermark != TIME_MIN && s->watermark != TIME_MAX)
         add_holder(&view->out, s);
+    if (view->still_us > 0)
+        buffer_printf(&view->out, ", stands still for %s", format_duration(view->still_us, duration));
     if (s->checkpoints > 0)
         buffer_printf(&view->out, "   checkpoint %" PRIu64 ": %s ago, took %s, %s", s->checkpoint_epoch,
                       format_duration(s->checkpoint_age_us, age), format_duration(s->checkpoint_us, duration),
@@ -197,6 +211,20 @@ static void add_round_trip(struct byte_buffer *out, const struct report *report)
         buffer_printf(out, "  round trip %.1f ms, p99 %.1f", average, p99);
 }
 
+/* Records that are not behind, for nobody may read them yet; of a transaction that is open for more than a
+ * moment. */
+enum { OPEN_SECONDS = 2 };
+static void add_open(struct byte_buffer *out, const struct report *report)
+{
+    double records = figure(report, "open_transaction_records"),
+           seconds = figure(report, "open_transaction_seconds");
+    char time[32];
+    if (records > 0 && seconds >= OPEN_SECONDS)
+        buffer_printf(out, ", and %.0f more wait behind an open transaction of another producer (%s, for %s)",
+                      records, words(report, "open_transaction_partition"),
+                      format_duration((int64_t)(seconds * 1e6), time));
+}
+
 /* How far a live source is behind, and what it has fetched ahead; false: it does not say. */
 static bool add_lag(struct byte_buffer *out, const struct report *report)
 {
@@ -207,9 +235,12 @@ static bool add_lag(struct byte_buffer *out, const struct report *report)
         return false;
     if (!isnan(seconds))
         snprintf(time, sizeof(time), "%.1f s", seconds);
-    buffer_printf(out, "    behind %.0f records, %s", records, records == 0 ? "0 s" : time);
+    buffer_printf(out, "    behind %s%.0f records, %s",
+                  records > 0 && figure(report, "lag_has_gaps") > 0 ? "at most " : "", records,
+                  records == 0 ? "0 s" : time);
     if (worst[0] != '\0')
         buffer_printf(out, " (%s: %.0f)", worst, figure(report, "lag_worst_records"));
+    add_open(out, report);
     buffer_printf(out, "  fetched ahead %s, %.0f %%", format_bytes(figure(report, "fetched_bytes"), bytes),
                   figure(report, "fetched_share") * 100);
     add_round_trip(out, report);
@@ -253,6 +284,15 @@ static bool add_hot_key(struct byte_buffer *out, const struct report *report)
     return true;
 }
 
+/* Nearly all that came to the step is dead letters; false: it is not. */
+static bool add_dead(struct view *view, uint32_t node)
+{
+    if (!view->watch->nodes[node].is_bad)
+        return false;
+    buffer_printf(&view->out, "    WARNING: %s", view->watch->nodes[node].text);
+    return true;
+}
+
 static bool (*const live_lines[])(struct byte_buffer *out, const struct report *report) = {
     add_lag, add_waiting, add_hot_key, add_error};
 
@@ -273,6 +313,9 @@ static void draw_screen(struct view *view)
         begin = view->out.length;
         add_node_line(view, &view->stats.nodes[i]);
         end_line(view, begin, width);
+        begin = view->out.length;
+        if (add_dead(view, i))
+            end_line(view, begin, width);
         for (int is_window = 0; is_window < 2; is_window++) {
             begin = view->out.length;
             if (add_report(view, &view->stats.nodes[i].report, is_window == 1))
@@ -301,6 +344,7 @@ static void print_line(struct view *view)
                   written, sum.filtered, sum.duplicate, sum.late, sum.dead);
     add_time(view);
     for (uint32_t i = 0; i < view->stats.nodes_count; i++) {
+        add_dead(view, i);
         add_report(view, &view->stats.nodes[i].report, false);
         add_report(view, &view->stats.nodes[i].report, true);
         for (size_t k = 0; k < ARRAY_COUNT(live_lines); k++)
@@ -309,18 +353,75 @@ static void print_line(struct view *view)
     fprintf(stderr, "%.*s\n", (int)view->out.length, view->out.data);
 }
 
-void view_update(struct view *view, struct run *run)
+/* A watermark that stands still while records come holds rows back: half a line's time is long enough. */
+static void look_at_watermark(struct view *view, int64_t now)
 {
-    int64_t now = os_monotonic_us();
-    int64_t every = view->is_terminal ? VIEW_REDRAW_US : VIEW_LINE_US;
-    if (view->is_quiet || now - view->last_us < every)
+    const struct run_stats *s = &view->stats;
+    int64_t every_us = view->progress.every_us == 0 ? PROGRESS_EVERY_US : view->progress.every_us;
+    if (s->watermark != view->watermark || s->watermark == TIME_MAX) {
+        view->watermark = s->watermark;
+        view->moved_us = now;
+        view->moved_records = s->records_life;
+    }
+    int64_t stood_us = now - view->moved_us;
+    view->still_us = stood_us >= every_us / 2 && s->records_life > view->moved_records ? stood_us : 0;
+}
+
+/* What is said at once when it begins or ends. */
+static const char *state_of(struct view *view, struct byte_buffer *out)
+{
+    buffer_clear(out);
+    for (uint32_t i = 0; i < view->stats.nodes_count; i++) {
+        const struct run_node_stats *node = &view->stats.nodes[i];
+        if (node->counters.dead > 0)
+            buffer_printf(out, "%.*s: dead; ", STR_ARGS(node->node->name));
+        if (node->report.error[0] != '\0')
+            buffer_printf(out, "%.*s: %s; ", STR_ARGS(node->node->name), node->report.error);
+        if (words(&node->report, "hot_key")[0] != '\0')
+            buffer_printf(out, "%.*s: hot key; ", STR_ARGS(node->node->name));
+    }
+    if (view->still_us > 0)
+        buffer_printf(out, "still; ");
+    buffer_append(out, "", 1);
+    return out->data;
+}
+
+/* A line that stays, also where no progress is shown. */
+static void warn(struct view *view)
+{
+    bool is_new[PLAN_NODES_MAX];
+    if (!dead_watch_look(view->watch, &view->stats, is_new))
         return;
-    run_stats(run, &view->stats);
+    for (uint32_t i = 0; i < view->stats.nodes_count; i++)
+        if (is_new[i])
+            fprintf(stderr, "leat: WARNING: %s\n", view->watch->nodes[i].text);
+    view->lines = 0;
+}
+
+static void look_at_rate(struct view *view, int64_t now)
+{
     uint64_t records = view->stats.records_life; /* not those of the lives before */
-    double rate = (double)(records - view->last_records) / ((double)(now - view->last_us) / 1e6);
+    double rate = (double)(records - view->last_records) / ((double)MAX(now - view->last_us, 1) / 1e6);
     view->rate = view->last_records == 0 ? rate : view->rate * 0.7 + rate * 0.3;
     view->last_records = records;
     view->last_us = now;
+}
+
+void view_update(struct view *view, struct run *run)
+{
+    int64_t now = os_monotonic_us();
+    bool is_drawn = view->is_terminal && !view->is_quiet;
+    if (now - view->looked_us < (is_drawn ? VIEW_REDRAW_US : VIEW_LOOK_US))
+        return;
+    view->looked_us = now;
+    run_stats(run, &view->stats);
+    warn(view);
+    if (view->is_quiet)
+        return;
+    look_at_watermark(view, now);
+    if (!view->is_terminal && !progress_is_due(&view->progress, now, state_of(view, &view->out)))
+        return;
+    look_at_rate(view, now);
     if (view->is_terminal)
         draw_screen(view);
     else

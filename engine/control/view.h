@@ -1,13 +1,16 @@
-/* What a person sees while a job runs: on a terminal a view that redraws in place, else one plain line every
- * few seconds. Writes to stderr. Control thread. */
+/* What a person sees while a job runs: on a terminal a view that redraws in place, else one plain line now
+ * and then (control/progress.h). Writes to stderr. Control thread. */
 #ifndef LEAT_CONTROL_VIEW_H
 #define LEAT_CONTROL_VIEW_H
 
-#include "run/run.h"
+#include "control/dead_watch.h"
+#include "control/progress.h"
 
 struct view;
-struct view *view_new(const struct plan *plan, bool is_quiet);
-/* Draws if it is time to. */
+/* is_quiet: only warnings. watch: begun; the caller's. */
+struct view *view_new(const struct plan *plan, struct dead_watch *watch, bool is_quiet,
+                      const struct progress *progress);
+/* Draws, and warns, if it is time to. */
 void view_update(struct view *view, struct run *run);
 /* One line that stays. */
 void view_message(struct view *view, const char *text);

@@ -1,5 +1,7 @@
 #include "core/arena.h"
 
+#include "core/refused.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,14 +28,6 @@ _Static_assert(sizeof(struct arena_block) <= ARENA_HEADER, "the payload starts o
 static char *payload(struct arena_block *block)
 {
     return (char *)block + ARENA_HEADER;
-}
-
-static _Noreturn void out_of_memory(size_t bytes)
-{
-    fprintf(stderr,
-            "leat: the system refused %zu bytes of memory; lower `memory:` in the job, or free some\n",
-            bytes);
-    abort();
 }
 
 void leat_assert_failed(const char *condition, const char *file, int line, const char *function)
@@ -116,7 +110,7 @@ static struct arena_block *next_block(struct arena *arena, size_t bytes)
     size_t size = MAX(arena->block_bytes, (bytes + 63) / 64 * 64);
     struct arena_block *block = aligned_alloc(64, ARENA_HEADER + (size + 63) / 64 * 64);
     if (block == NULL)
-        out_of_memory(size);
+        refused_memory(size);
     *block = (struct arena_block){.size = size};
     forbid(payload(block), size);
     if (after == NULL)
@@ -149,7 +143,7 @@ void *arena_calloc(struct arena *arena, size_t count, size_t size)
 {
     size_t bytes;
     if (!size_multiply(count, size, &bytes))
-        out_of_memory(SIZE_MAX);
+        refused_memory(SIZE_MAX);
     return memset(arena_alloc(arena, bytes), 0, bytes);
 }
 

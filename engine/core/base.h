@@ -92,6 +92,28 @@ static inline void bit_clear(uint64_t *words, size_t bit)
 #define US_PER_HOUR   (60 * US_PER_MINUTE)
 #define US_PER_DAY    (24 * US_PER_HOUR)
 
+/* Times that are written as numbers. scale: microseconds in a unit; where units are smaller, minus how many
+ * make a microsecond (a nanosecond: TIME_NS). */
+#define TIME_NS INT64_C(-1000)
+
+/* What is smaller than a microsecond is cut, so that a time never becomes a later one: towards minus
+ * infinity. false: beyond the range. */
+static inline bool time_from_units(int64_t units, int64_t scale, int64_t *microseconds)
+{
+    if (scale > 0)
+        return !__builtin_mul_overflow(units, scale, microseconds);
+    *microseconds = units / -scale - (units % scale < 0);
+    return true;
+}
+
+/* Whole units, likewise. Of nanoseconds 64 bits reach from 1677 to 2262 alone. */
+static inline __int128 time_to_units(int64_t microseconds, int64_t scale)
+{
+    if (scale < 0)
+        return (__int128)microseconds * -scale;
+    return microseconds / scale - (microseconds % scale < 0);
+}
+
 /* a + b clamped to the range of a time: the ends mean "before" and "after everything". */
 static inline int64_t time_add(int64_t a, int64_t b)
 {

@@ -1,5 +1,7 @@
 #include "core/buffer.h"
 
+#include "core/refused.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,10 +13,8 @@ char *buffer_reserve(struct byte_buffer *buffer, size_t bytes)
     if (need > buffer->capacity) {
         size_t capacity = MAX(buffer->capacity * 2, MAX(need, 256));
         char *data = realloc(buffer->data, capacity);
-        if (data == NULL) {
-            fprintf(stderr, "leat: the system refused %zu bytes of memory for output\n", capacity);
-            abort();
-        }
+        if (data == NULL)
+            refused_memory(capacity);
         buffer->data = data;
         buffer->capacity = capacity;
     }

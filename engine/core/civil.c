@@ -82,6 +82,13 @@ static bool take_zone(struct str text, size_t *at, int64_t *offset_us)
     return true;
 }
 
+/* Whether a second that began as number 60 was one: seconds are put in at the end of months, in UTC. */
+static bool may_leap(int64_t microseconds)
+{
+    struct civil c = civil_from(microseconds);
+    return c.year <= 9999 && c.day == 1 && c.hour == 0 && c.minute == 0 && c.second == 0;
+}
+
 bool civil_parse(struct str text, int64_t *microseconds)
 {
     size_t at = 0;
@@ -102,11 +109,11 @@ bool civil_parse(struct str text, int64_t *microseconds)
             return false;
     }
     if (at != text.length || year < 1 || month < 1 || month > 12 || day < 1 ||
-        day > days_in_month(year, month) || hour > 23 || minute > 59 || second > 59)
+        day > days_in_month(year, month) || hour > 23 || minute > 59 || second > 60)
         return false;
     *microseconds = days_from_civil(year, month, day) * US_PER_DAY + hour * US_PER_HOUR +
                     minute * US_PER_MINUTE + second * US_PER_SECOND + fraction - offset;
-    return true;
+    return second < 60 || may_leap(*microseconds);
 }
 
 struct civil civil_from(int64_t microseconds)

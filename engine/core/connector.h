@@ -10,22 +10,53 @@
 
 #include "core/batch.h"
 #include "core/buffer.h"
+#include "core/claims.h"
 #include "core/counters.h"
 #include "core/option.h"
 #include "core/snapshot.h"
 
+#include <signal.h>
 #include <stdatomic.h>
 
 enum { SOURCE_BATCH_BYTES = 1 << 20, SOURCE_GRID_BYTES = 4 << 20, SOURCE_RECORD_BYTES_MAX = 1 << 20 };
 enum { SOURCE_MARK_BYTES = 512 };
 
-/* Where a partition goes on reading: the first record of a raw batch. Meaning of a, b: the source's (file:
- * index of the file in the partition, decompressed offset; kafka: -, offset). Stored in checkpoints. */
+/* Where a partition goes on reading. Stored in checkpoints.
+ *
+ * Of a source whose records have no places of their own (files) it is the first record of a raw batch, and
+ * the engine passes over the rows of that batch which it had. Meaning of a, b: the source's (file: index of
+ * the file in the partition, decompressed offset).
+ *
+ * Of a source with offsets (source_kind.has_offsets) b is the next offset to read: behind the last record
+ * that was taken, at most at the next one there is, and at most at the end of the log. All before b was read,
+ * or is known to hold nothing; nothing at b or behind it was. Offsets that no record has (compacted away,
+ * aborted, markers of transactions) are normal everywhere: so a position is never an offset and a count of
+ * records. Where a source has been read to the end of its log, b is that end, whatever lies behind the last
+ * record: what is deleted before b is no loss. a: how much of a raw batch lies before b (struct batch_share),
+ * so that sources which cut batches by the records alone end the rest of it where the whole would have ended.
+ */
 struct source_position {
     int64_t a, b;
     uint64_t record; /* records of the partition before this */
     int64_t line;    /* line of the record, from 1, where the source knows lines; else 0 */
 };
+
+/* The part of a raw batch that was given before a position within it. Zero: the position begins a batch. */
+struct batch_share {
+    uint32_t records; /* below BATCH_ROWS */
+    size_t bytes;     /* of their payloads */
+};
+
+static inline int64_t batch_share_put(struct batch_share share)
+{
+    return (int64_t)(share.bytes * BATCH_ROWS + share.records);
+}
+
+static inline struct batch_share batch_share_of(const struct source_position *position)
+{
+    uint64_t a = position->a > 0 ? (uint64_t)position->a : 0;
+    return (struct batch_share){(uint32_t)(a % BATCH_ROWS), (size_t)(a / BATCH_ROWS)};
+}
 
 struct raw_record {
     uint32_t offset, length; /* in raw_batch.data; without the newline */
@@ -40,7 +71,8 @@ struct raw_batch {
     uint32_t count;
     const int64_t *offsets;          /* of each record, rising, where the source's kind says has_offsets */
     struct source_position position; /* of the first record */
-    struct source_position next;     /* where the partition goes on behind this batch */
+    struct source_position next;     /* where the partition goes on behind this batch; where the source has
+                                        offsets,     after READ_QUIET and READ_END too: how far it was read */
     const char *path;                /* the file, for messages; lives as long as the source */
     int64_t first_line;              /* of the first record, from 1; -1: has no lines */
     int64_t first_offset;            /* decompressed byte offset of data[0] in the file; -1: none */
@@ -117,14 +149,18 @@ struct source {
     const struct schema *schema;
     struct arena *arena; /* lives as long as the source; only used in open */
     struct diag_list *diags;
+    struct span span;          /* of the option that says where records are, else of the kind: for messages */
+    struct claims *claims;     /* what the job reads and writes (core/claims.h); NULL: not known */
     uint32_t partitions_count; /* set by open, raised by discover */
     const char *order_log;     /* set by open: of the recording (core/order_log.h); NULL: none */
     /* Live: something may be there again where READ_LATER or READ_QUIET was answered, or a partition was
      * found. Any thread; cheap; never from within a callback of the source. Set before open. */
     void (*wake)(void *engine);
     void *engine;
-    struct str job, name;  /* of the job and of the source: for client ids and messages */
-    bool has_dead_letters; /* set before open: a sink takes them */
+    const volatile sig_atomic_t *stop; /* set before open: not 0 when the user wants the run to end, which
+                                          open need not say; NULL: nobody can */
+    struct str job, name;              /* of the job and of the source: for client ids and messages */
+    bool has_dead_letters;             /* set before open: a sink takes them */
     bool is_resumed; /* set before open: `seek` follows for every partition of the checkpoint; the others are
                         new, and begin where they begin, not where the job's options say */
 };
@@ -140,8 +176,8 @@ struct source_kind {
     const char *name, *summary, *example, *details;
     const struct option *options;
     size_t size; /* of the option struct, which holds the state too; one per source, shared by all lanes */
-    /* Records have places of their own in a partition: raw_batch.offsets, source_position.b; these are the
-     * numbers of rows, too (row_origin.record). */
+    /* Records have places of their own in a partition: raw_batch.offsets, struct source_position; these are
+     * the numbers of rows, too (row_origin.record). */
     bool has_offsets;
     /* Recordings of this kind's own: the kind that reads them, which has the same options, and whether a path
      * or pattern of --replay names some. NULL: files take its place. */
@@ -252,7 +288,9 @@ struct sink_bind {
     struct diag_list *diags;
     struct span span;
     const struct schema *input;
-    struct str owns; /* out: what no other sink of its kind may write, such as a path; empty: nothing */
+    /* Out: the files that it writes, for people and as a glob (core/claims.h); owns empty: none. */
+    struct str owns;
+    const char *owns_glob;
 };
 
 struct sink_context {
@@ -268,12 +306,16 @@ struct sink_context {
     bool is_from;
     uint8_t from_run[16];
     struct str from_job;
+    struct span span;      /* of the option that says where rows go, else of the kind: for messages */
+    struct claims *claims; /* what the job reads and writes (core/claims.h); NULL: not known */
     bool replaces_parts; /* an earlier life ended before its first checkpoint: what it left unfinished is void
                           */
+    bool replaces_all;   /* an earlier life of a run without checkpoints: all that it wrote is void */
     bool has_checkpoints; /* `published` will be called; without it complete files get their names at once */
     uint64_t number;
-    struct str job, name; /* of the job and of the sink */
-    uint8_t run_id[16];   /* of the checkpoints; zero where there are none */
+    const volatile sig_atomic_t *stop; /* as of a source: until open and restore have returned */
+    struct str job, name;              /* of the job and of the sink */
+    uint8_t run_id[16];                /* of the checkpoints; zero where there are none */
     /* Set before restore: numbers below this are executed again by the order log, just as they were. 0: none.
      */
     uint64_t redo_next;
@@ -284,11 +326,27 @@ struct sink_context {
                                checkpoint is taken at once */
     void (*wake)(void *engine);
     void *engine;
+    /* Asked before each step that others can see and that nobody takes back (a file's final name, a
+     * transaction): 0: this process may. ESTALE: another one has taken over; the sink does nothing more, and
+     * the run says why. Another errno: that cannot be told now. NULL: the job has no checkpoints. Any thread.
+     */
+    int (*check)(void *engine);
+    bool is_new_run; /* nobody can have sent or written anything for run_id */
+    bool may_repeat; /* on purpose (--fresh, --from): what earlier runs gave to the sink may come again */
+    /* For `fence` alone: the number behind all whose order the directory knows when it is asked;
+     * UINT64_MAX: that cannot be told. NULL: it does not matter. */
+    uint64_t (*known_next)(void *engine);
+    uint32_t life; /* of the run: its generation (state/checkpoint.h); part of the names of temporary files */
     /* Set by a sink that cannot go on (disk full): message for the user. The job stops, or waits and tries
      * again. */
     char error[512];
     enum diag_code error_code; /* goes with `error`; DIAG_NONE: E0605 */
 };
+
+static inline int sink_check(const struct sink_context *context)
+{
+    return context->check == NULL ? 0 : context->check(context->engine);
+}
 
 struct sink_kind {
     const char *name, *summary, *example, *details;
@@ -298,7 +356,16 @@ struct sink_kind {
     /* After bind: what goes on only if it stays as it is (operator_kind.shape): where rows go, what a file
      * that is not complete begins with. NULL: nothing. */
     void (*shape)(const struct sink_bind *bind, struct byte_buffer *out);
+    /* Before the checkpoint to go on from is chosen, for sinks that send what checkpoints hold: whoever else
+     * still sends for the run `run_id` cannot any more. Of the context, config, input, arena, diags, job,
+     * name, run_id, check and known_next are set. Keeps nothing: open follows, maybe of another run, or does
+     * not. Where more is out than known_next says, nobody is shut out: the directory is an old copy. false +
+     * diagnostic. NULL: nobody else can send. */
+    bool (*fence)(struct sink_context *context);
+    /* Takes nothing away of what is there: the run may still be refused. */
     bool (*open)(struct sink_context *context);
+    /* The run begins: everything is open and restored. false: context->error. NULL: nothing to do. */
+    bool (*begin)(struct sink_context *context);
     /* Rows come in the job's one order. false: context->error says why; the same batch may be written again
      * once there is hope, and goes on where it stopped. */
     bool (*write)(struct sink_context *context, const struct batch *batch);

@@ -1,5 +1,6 @@
 #include "core/diag.h"
 
+#include <errno.h>
 #include <stdarg.h>
 
 static const char *const code_names[] = {
@@ -128,9 +129,23 @@ struct diag *diag_cause(struct diag_list *list, struct diag *diag, const char *f
     return diag;
 }
 
+/* The way out of what a limit of the process refused, wherever it was met; NULL: who was refused must know.
+ */
+static const char *limit_hint(int error)
+{
+    switch (error) {
+    case EFBIG: return "raise the limit of a file's size (ulimit -f), or write smaller ones";
+    case EMFILE: return "raise the limit of open files (ulimit -n)";
+    case ENFILE: return "the machine has no more open files to give: raise fs.file-max, or close some";
+    default: return NULL;
+    }
+}
+
 struct diag *diag_errno(struct diag_list *list, struct diag *diag, int error)
 {
     char text[128];
+    if (diag->hint == NULL && limit_hint(error) != NULL)
+        diag_hint(list, diag, "%s", limit_hint(error));
     return diag_cause(list, diag, "%s", strerror_r(error, text, sizeof(text)));
 }
 

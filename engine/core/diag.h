@@ -71,7 +71,8 @@ struct diag *diag_label(struct diag_list *list, struct diag *diag, struct span s
     LEAT_PRINTF(4, 5);
 struct diag *diag_hint(struct diag_list *list, struct diag *diag, const char *format, ...) LEAT_PRINTF(3, 4);
 struct diag *diag_cause(struct diag_list *list, struct diag *diag, const char *format, ...) LEAT_PRINTF(3, 4);
-/* The cause is errno's text. */
+/* The cause is errno's text; where it is a limit of the process, and there is no hint yet, that is the hint.
+ */
 struct diag *diag_errno(struct diag_list *list, struct diag *diag, int error);
 /* The place is in another file; offset and line may be -1. */
 struct diag *diag_at(struct diag_list *list, struct diag *diag, const char *path, int64_t offset,

@@ -2,8 +2,9 @@
  * (DETERMINISM_BY_ALL_ROWS). outputs[0]: `NAME.predictions`, the input's own columns (without those added for
  * expressions) and `prediction: float`, one row per example, from the weights before learning it (several
  * labels: `prediction_LABEL` for each); outputs[1]: `NAME.metrics`. Their counters add up as in = learned +
- * sampled_out + frozen + rejected: learned is `absorbed`, sampled out and frozen (predicted, not learned) are
- * `filtered`, rejected is `dead` (without going to dead letters); predictions are `emitted`.
+ * sampled_out + weightless + frozen + rejected: learned is `absorbed`, sampled out, without weight and frozen
+ * (predicted, not learned) are `filtered`, rejected is `dead` (without going to dead letters); predictions
+ * are `emitted`.
  *
  * A learner's option table has expressions (`label`, `sparse`, `dense` ...). Its `bind` makes each a column
  * of the input with bind->add_column, which returns the column's index, or -1 after a diagnostic; columns

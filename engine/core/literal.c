@@ -4,19 +4,14 @@
 #include <errno.h>
 #include <stdlib.h>
 
-struct unit {
-    const char *name;
-    int64_t factor;
-};
-
-static const struct unit duration_units[] = {
+const struct literal_unit literal_duration_units[] = {
     {"us", 1},          {"ms", 1000},      {"s", US_PER_SECOND},  {"m", US_PER_MINUTE},
-    {"h", US_PER_HOUR}, {"d", US_PER_DAY}, {"w", 7 * US_PER_DAY},
+    {"h", US_PER_HOUR}, {"d", US_PER_DAY}, {"w", 7 * US_PER_DAY}, {NULL, 0},
 };
 
-static const struct unit byte_units[] = {
+const struct literal_unit literal_byte_units[] = {
     {"B", 1},         {"KB", 1000},     {"MB", 1000000},  {"GB", 1000000000},        {"TB", 1000000000000},
-    {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", INT64_C(1) << 40},
+    {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", INT64_C(1) << 40}, {NULL, 0},
 };
 
 bool literal_int(struct str text, int64_t *value)
@@ -62,7 +57,7 @@ bool literal_float(struct str text, double *value)
 }
 
 /* A number directly followed by a unit. Fractions are allowed where the result is whole: 1.5h. */
-static bool parse_unit(struct str text, const struct unit *units, size_t count, int64_t *value)
+static bool parse_unit(struct str text, const struct literal_unit *units, int64_t *value)
 {
     size_t digits = 0;
     while (digits < text.length &&
@@ -71,7 +66,7 @@ static bool parse_unit(struct str text, const struct unit *units, size_t count, 
         digits++;
     struct str number = {text.data, digits};
     struct str name = {text.data + digits, text.length - digits};
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; units[i].name != NULL; i++) {
         if (!str_is(name, units[i].name))
             continue;
         int64_t whole;
@@ -91,10 +86,10 @@ static bool parse_unit(struct str text, const struct unit *units, size_t count, 
 
 bool literal_duration(struct str text, int64_t *microseconds)
 {
-    return parse_unit(text, duration_units, ARRAY_COUNT(duration_units), microseconds);
+    return parse_unit(text, literal_duration_units, microseconds);
 }
 
 bool literal_bytes(struct str text, int64_t *bytes)
 {
-    return parse_unit(text, byte_units, ARRAY_COUNT(byte_units), bytes);
+    return parse_unit(text, literal_byte_units, bytes);
 }

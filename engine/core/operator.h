@@ -24,7 +24,7 @@
 #include "core/option.h"
 #include "core/snapshot.h"
 
-enum { OPERATOR_INPUTS_MAX = 8, OPERATOR_OUTPUTS_MAX = 8 };
+enum { OPERATOR_INPUTS_MAX = 64, OPERATOR_OUTPUTS_MAX = 8 };
 
 /* What an output depends on; checked against promises of the plan. */
 enum determinism {
@@ -129,7 +129,7 @@ struct report_item {
     bool is_window;   /* over the last window instead of the whole run */
     const char *text; /* instead of the value; lives as long as the run; NULL: a value */
 };
-enum { REPORT_ITEMS_MAX = 192, REPORT_ERROR_BYTES = 400 };
+enum { REPORT_ITEMS_MAX = 320, REPORT_ERROR_BYTES = 400 };
 struct report {
     uint32_t count;
     struct report_item items[REPORT_ITEMS_MAX];
@@ -224,6 +224,10 @@ struct operator_kind {
     void (*memory)(void *config, struct memory_plan *plan);
     /* Learners: shows the model (core/learner.h). NULL: nothing to show. */
     bool (*visit)(struct operator_context *context, struct model_visitor *visitor);
+    /* Learners, after bind, of the master copy: which column of input 0 is the n-th feature that has a table
+     * (false: there are no more), and the key that a value has in any table. NULL: no learner. */
+    bool (*table)(const void *config, uint32_t number, int *column);
+    uint64_t (*key)(const struct column *column, uint32_t row);
     void (*close)(struct operator_context *context);
 };
 

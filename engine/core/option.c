@@ -29,7 +29,8 @@ static const char *const type_texts[] = {
 const char *option_type_name(const struct option *option)
 {
     if ((option->flags & OPTION_FOREVER) != 0)
-        return "duration or `forever`";
+        return option->type == OPTION_DURATIONS_T ? "duration, `forever`, or list of those"
+                                                  : "duration or `forever`";
     return option->type == OPTION_ENUM_T ? option->choices : type_texts[option->type];
 }
 
@@ -48,27 +49,26 @@ struct binding {
     struct option_env *env;
 };
 
+/* The terms of a sum, as concat takes them. */
+static const char *terms_text(struct arena *arena, const struct ast *sum)
+{
+    if (sum->tag != AST_BINARY || sum->op != AST_OP_ADD)
+        return ast_text(arena, sum);
+    return arena_printf(arena, "%s, %s", terms_text(arena, sum->children[0]),
+                        terms_text(arena, sum->children[1]));
+}
+
 static bool wrong_type(const struct binding *b, const struct ast *value)
 {
     struct diag *d = diag_error(b->env->diags, DIAG_E0403, value->span, "`%s` of %s takes a value of type %s",
                                 b->option->name, b->what, option_type_name(b->option));
     if (value->tag == AST_BINARY && value->op == AST_OP_ADD)
-        diag_hint(b->env->diags, d, "texts are joined by concat(a, b)");
-    else if (b->option->default_text != NULL)
-        diag_hint(b->env->diags, d, "for example `%s: %s`", b->option->name, b->option->default_text);
+        diag_hint(b->env->diags, d, "texts are joined by `concat`: write `concat(%s)`",
+                  terms_text(b->env->arena, value));
+    else if (option_example(b->option) != NULL)
+        diag_hint(b->env->diags, d, "for example `%s: %s`", b->option->name, option_example(b->option));
     else
         diag_hint(b->env->diags, d, "%s", b->option->help);
-    return false;
-}
-
-static bool out_of_range(const struct binding *b, const struct ast *value)
-{
-    const struct option *o = b->option;
-    struct diag *d =
-        diag_error(b->env->diags, DIAG_E0404, value->span, "`%s` of %s is out of range", o->name, b->what);
-    diag_hint(b->env->diags, d, "allowed is %s%s%s%s", o->min_text != NULL ? o->min_text : "anything up",
-              o->max_text != NULL ? " to " : " or more", o->max_text != NULL ? o->max_text : "",
-              (o->flags & OPTION_FOREVER) != 0 ? ", or forever" : "");
     return false;
 }
 
@@ -82,6 +82,63 @@ static int64_t bound_integer(enum option_type type, const char *text)
                                                                            : literal_int(s, &value);
     leat_assert(is_good || str_is(s, "0")); /* nothing needs no unit */
     return value;
+}
+
+/* Whether the literal is in the option's bounds. */
+static bool is_within(const struct option *o, const char *text)
+{
+    double value = 0, bound = 0;
+    int64_t whole = 0;
+    struct str s = str_from(text);
+    if (o->type == OPTION_FLOAT_T)
+        return literal_float(s, &value) &&
+               (o->min_text == NULL || (literal_float(str_from(o->min_text), &bound) && value >= bound)) &&
+               (o->max_text == NULL || (literal_float(str_from(o->max_text), &bound) && value <= bound));
+    bool is_good = o->type == OPTION_DURATION_T || o->type == OPTION_DURATIONS_T ? literal_duration(s, &whole)
+                   : o->type == OPTION_BYTES_T                                   ? literal_bytes(s, &whole)
+                                                                                 : literal_int(s, &whole);
+    return is_good && (o->min_text == NULL || whole >= bound_integer(o->type, o->min_text)) &&
+           (o->max_text == NULL || whole <= bound_integer(o->type, o->max_text));
+}
+
+/* What a value could be where the default is to have none of it: the first that fits. */
+static const char *sample_of(const struct option *o)
+{
+    static const char *const
+        sizes[] = {"64MiB", "1MiB", "4KiB", NULL},
+        *const durations[] = {"10s", "1h", "100ms", "1d", NULL}, *const wholes[] = {"4",   "1",    "16",
+                                                                                    "100", "1000", NULL},
+        *const reals[] = {"0.1", "0.5", "1.0", "2.0", "10.0", NULL}, *const none[] = {NULL};
+    const char *const *samples = o->type == OPTION_BYTES_T                                       ? sizes
+                                 : o->type == OPTION_DURATION_T || o->type == OPTION_DURATIONS_T ? durations
+                                 : o->type == OPTION_INT_T || o->type == OPTION_INTS_T           ? wholes
+                                 : o->type == OPTION_FLOAT_T                                     ? reals
+                                                                                                 : none;
+    while (*samples != NULL && !is_within(o, *samples))
+        samples++;
+    return *samples;
+}
+
+const char *option_example(const struct option *o)
+{
+    const char *value = o->default_text;
+    double real = 1;
+    if (value == NULL || strcmp(value, "\"\"") == 0 || strcmp(value, "[]") == 0)
+        return NULL;
+    bool is_none =
+        o->type == OPTION_FLOAT_T ? literal_float(str_from(value), &real) && real == 0 : value[0] == '0';
+    return is_none ? sample_of(o) : value;
+}
+
+static bool out_of_range(const struct binding *b, const struct ast *value)
+{
+    const struct option *o = b->option;
+    struct diag *d =
+        diag_error(b->env->diags, DIAG_E0404, value->span, "`%s` of %s is out of range", o->name, b->what);
+    diag_hint(b->env->diags, d, "allowed is %s%s%s%s", o->min_text != NULL ? o->min_text : "anything up",
+              o->max_text != NULL ? " to " : " or more", o->max_text != NULL ? o->max_text : "",
+              (o->flags & OPTION_FOREVER) != 0 ? ", or forever" : "");
+    return false;
 }
 
 static bool integer_in_range(const struct binding *b, const struct ast *value, int64_t number)

@@ -47,6 +47,8 @@ enum option_flags {
     OPTION_SECRET = 8,     /* only by env(...) or file(...), never printed */
     OPTION_RUNTIME = 16,   /* not part of the job's fingerprint: brokers, intervals, paths */
     OPTION_FOREVER = 32,   /* a duration that may be the word `forever`: INT64_MAX */
+    OPTION_READS = 64,     /* a text, or texts: names, globs, directories of what is read (core/claims.h) */
+    OPTION_WRITES = 128,   /* a text: where an output goes */
 };
 
 /* What the members of an option struct are declared as. */
@@ -253,6 +255,9 @@ LEAT_CHECKED bool option_bind(const struct option *table, const char *what, stru
 const struct option *option_find(const struct option *table, struct str name);
 /* "int", "duration", "first|last": for help and docs. */
 const char *option_type_name(const struct option *option);
+/* A value that it could have, as job text: its default, or where that means none of it (0B) one that means
+ * some. NULL: there is none, and the help must do. */
+const char *option_example(const struct option *option);
 
 /* Resolves the reference against the schema; on failure E0302 with "did you mean". */
 LEAT_CHECKED bool column_resolve(struct column_ref *ref, const struct schema *schema, struct arena *arena,
@@ -263,6 +268,11 @@ LEAT_CHECKED bool columns_resolve(struct columns *refs, const struct schema *sch
 /* Literals of the job language; the lexer and the command line use them too. False where it is none or does
  * not fit. `10s`, `1h30m`? no: one number, one unit. Units: us ms s m h d w; B KB MB GB TB KiB MiB GiB TiB.
  */
+struct literal_unit {
+    const char *name;
+    int64_t factor; /* microseconds, or bytes */
+};
+extern const struct literal_unit literal_duration_units[], literal_byte_units[]; /* end with name NULL */
 bool literal_int(struct str text, int64_t *value);
 bool literal_float(struct str text, double *value);
 bool literal_duration(struct str text, int64_t *microseconds);

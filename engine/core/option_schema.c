@@ -2,20 +2,49 @@
 
 enum { SCHEMA_NESTING_MAX = 4 };
 
-static const char *const scalar_names[] = {"bool", "int", "float", "text", "bytes", "time"};
-static const char *const unit_names[] = {"us", "ms", "s", "rfc3339", "datetime"};
+/* In the order of enum type_tag and enum time_unit. */
+const struct type_help option_schema_types[] = {
+    {"bool", "true or false"},
+    {"int", "a whole number of 64 bits, with a sign"},
+    {"float", "a number of 64 bits, IEEE 754"},
+    {"text", "UTF-8"},
+    {"bytes", "any bytes; in JSON and CSV as base64"},
+    {"time", "an instant, in microseconds since 1970, UTC"},
+    {NULL, NULL},
+};
+const struct type_help option_schema_units[] = {
+    {"us", "a number: microseconds since 1970"},
+    {"ms", "a number: milliseconds since 1970"},
+    {"s", "a number: seconds since 1970"},
+    {"rfc3339",
+     "a text: 2015-09-12T00:46:58.771Z, or with +02:00; also without seconds, fraction or zone (then UTC)"},
+    {"datetime", "a text: 2015-09-12 00:46:58, UTC"},
+    {"ns", "a number: nanoseconds since 1970, cut to whole microseconds, downwards"},
+    {NULL, NULL},
+};
+
+static int find_type(const struct type_help *types, struct str name)
+{
+    for (int i = 0; types[i].name != NULL; i++)
+        if (str_is(name, types[i].name))
+            return i;
+    return -1;
+}
 
 static bool not_a_type(const struct ast *value, struct option_env *env)
 {
     struct diag *d = diag_error(env->diags, DIAG_E0403, value->span, "this is not a type");
-    const char *near = value->tag == AST_NAME || value->tag == AST_CALL
-                           ? diag_nearest(value->text, scalar_names, ARRAY_COUNT(scalar_names))
-                           : NULL;
+    const char *names[ARRAY_COUNT(option_schema_types)];
+    size_t count = 0;
+    for (; option_schema_types[count].name != NULL; count++)
+        names[count] = option_schema_types[count].name;
+    const char *near =
+        value->tag == AST_NAME || value->tag == AST_CALL ? diag_nearest(value->text, names, count) : NULL;
     if (near != NULL)
         diag_hint(env->diags, d, "did you mean `%s`?", near);
     else
         diag_hint(env->diags, d,
-                  "types are bool, int, float, text, bytes, time(us|ms|s|rfc3339|datetime), list(...), "
+                  "types are bool, int, float, text, bytes, time(s|ms|us|ns|rfc3339|datetime), list(...), "
                   "list({ ... })");
     return false;
 }
@@ -26,24 +55,18 @@ static bool type_at(const struct ast *value, struct option_env *env, struct type
 {
     *type = (struct type){0};
     if (value->tag == AST_NAME) {
-        for (size_t i = 0; i < ARRAY_COUNT(scalar_names); i++)
-            if (str_is(value->text, scalar_names[i])) {
-                type->tag = (enum type_tag)i;
-                return true;
-            }
-        return not_a_type(value, env);
+        int tag = find_type(option_schema_types, value->text);
+        type->tag = (enum type_tag)MAX(tag, 0);
+        return tag >= 0 || not_a_type(value, env);
     }
     if (value->tag != AST_CALL || value->count != 1 || depth > SCHEMA_NESTING_MAX)
         return not_a_type(value, env);
     const struct ast *inner = value->children[0];
     if (str_is(value->text, "time") && inner->tag == AST_NAME) {
         type->tag = TYPE_TIME;
-        for (size_t i = 0; i < ARRAY_COUNT(unit_names); i++)
-            if (str_is(inner->text, unit_names[i])) {
-                type->unit = (enum time_unit)i;
-                return true;
-            }
-        return not_a_type(inner, env);
+        int unit = find_type(option_schema_units, inner->text);
+        type->unit = (enum time_unit)MAX(unit, 0);
+        return unit >= 0 || not_a_type(inner, env);
     }
     if (!str_is(value->text, "list"))
         return not_a_type(value, env);

@@ -4,8 +4,14 @@
 
 #include "core/option.h"
 
-/* Types: bool int float text bytes time time(us|ms|s|rfc3339|datetime) list(TYPE) list({ ... }); `!` after a
- * type: required (AST_UNARY with AST_OP_NOT). False after diagnostics. */
+/* The types, and how a source writes a time, for help; each ends with name NULL. */
+struct type_help {
+    const char *name, *help;
+};
+extern const struct type_help option_schema_types[], option_schema_units[];
+
+/* Types: bool int float text bytes time time(s|ms|us|ns|rfc3339|datetime) list(TYPE) list({ ... }); `!` after
+ * a type: required (AST_UNARY with AST_OP_NOT). False after diagnostics. */
 LEAT_CHECKED bool option_schema(const struct ast *value, struct option_env *env, struct schema **schema);
 
 #endif

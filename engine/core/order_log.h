@@ -11,30 +11,28 @@
  * (times: zigzag) and texts (length, bytes). Types:
  *
  *      1 partition   id, source's name, partition's name, records before, order time before, what it is (enum
- *                    order_is), and where it has offsets, the one behind the last record before: that of the
- *                    next record, if there is no gap
+ *                    order_is), and where it has offsets, where it goes on: at least behind the last record
+ *                    before, at most at the next
  *      2 slice       partition, records it gave to the number, order time of the last: less that of its last
  *                    slice (or of the partition entry); and where it has offsets, that of the last: less what
- *                    it were without gaps
- *      3 ended       partition: it has no more records
- *      4 number      the number is complete
- *      5 cut         partition: the number is complete and ends at a cut of this partition; watermarks
- *                    advance (run/sequencer.c)
- *      6 last        the number is complete and the last of all: every source has ended
- *      7 epoch       the epoch is complete: slices in it, records in it
- *     16 idle        partition: left out of the watermark until its next slice
- *     18 tick        time: the clock of arrival (processing time) stands there
- *     19 added       as 1: found while running
- *     20 load        level: from this number on, learners that follow the load take steps of 2^level
- * examples, within their bounds; ORDER_LOAD_MAX before the first of a segment
+ *                    it were without gaps. So it took all records before the offset behind the last, and
+ * these were so many 3 ended       partition: it has no more records 4 number      the number is complete 5
+ * cut         partition: the number is complete and ends at a cut of this partition; watermarks advance
+ * (run/sequencer.c) 6 last        the number is complete and the last of all: every source has ended 7 epoch
+ * the epoch is complete: slices in it, records in it 16 idle        partition: left out of the watermark
+ * until its next slice 18 tick        time: the clock of arrival (processing time) stands there 19 added as
+ * 1: found while running 20 load        level: from this number on, learners that follow the load take steps
+ * of 2^level examples, within their bounds; ORDER_LOAD_MAX before the first of a segment
  *
  * A segment begins with a partition entry for each partition, in the order of their ids (0, 1, 2 ...), and
  * ends with an epoch entry. Entries 2, 3, 16 and 18 to 20 belong to the number that the next 4, 5 or 6
  * completes; it may have no slice. A slice takes 5 to 14 bytes, and one more where there are offsets. Types
  * 16 to 31 are what only live sources decide.
  *
- * What a slice was is checked when it is read again: its count, and the order time and offset of its last
- * record. A log is not of a recording: it says what was read of each partition, wherever that is kept. */
+ * What a slice was is checked when it is read again: the order time and offset of its last record, and how
+ * many there are up to that. Where a topic was compacted since, some are missing, and neither the slice nor
+ * what follows can be executed again. A log is not of a recording: it says what was read of each partition,
+ * wherever that is kept. */
 #ifndef LEAT_CORE_ORDER_LOG_H
 #define LEAT_CORE_ORDER_LOG_H
 
@@ -82,7 +80,7 @@ struct order_partition {
     uint64_t records;
     int64_t time;
     unsigned is;    /* enum order_is */
-    int64_t offset; /* behind the last record before; ORDER_HAS_OFFSETS */
+    int64_t offset; /* where it goes on; ORDER_HAS_OFFSETS */
 };
 
 /* What a number takes of a partition, and what was before it. */

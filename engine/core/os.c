@@ -1,4 +1,5 @@
 #include "core/os.h"
+#include "core/refused.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -83,6 +84,24 @@ int os_pread_all(int fd, void *data, size_t bytes, uint64_t offset, size_t *got)
     return 0;
 }
 
+int os_copy_bytes(int from, int to, uint64_t bytes, const char *point)
+{
+    enum { WINDOW_BYTES = 1 << 20 };
+    char *window = malloc(WINDOW_BYTES);
+    int error = window == NULL ? ENOMEM : 0;
+    while (error == 0 && bytes > 0) {
+        size_t got;
+        error = os_read_all(from, window, (size_t)MIN(bytes, (uint64_t)WINDOW_BYTES), &got);
+        if (error == 0 && got == 0)
+            error = ENODATA;
+        if (error == 0)
+            error = os_write_all(to, window, got, point);
+        bytes -= got;
+    }
+    free(window);
+    return error;
+}
+
 int os_fsync(int fd, const char *point)
 {
     int error = point == NULL ? 0 : failpoint(point);
@@ -101,11 +120,37 @@ int os_fsync_directory(const char *path, const char *point)
     return error;
 }
 
+int os_fsync_parent(const char *path, const char *point)
+{
+    const char *slash = strrchr(path, '/');
+    char *directory = slash == NULL ? strdup(".") : strndup(path, (size_t)(slash - path) + (slash == path));
+    if (directory == NULL)
+        return ENOMEM;
+    int error = os_fsync_directory(directory, point);
+    free(directory);
+    return error;
+}
+
 int os_rename(const char *from, const char *to, const char *point)
 {
     int error = point == NULL ? 0 : failpoint(point);
     if (error != 0)
         return error;
+    return rename(from, to) == 0 ? 0 : errno;
+}
+
+int os_rename_new(const char *from, const char *to, const char *point)
+{
+    struct stat info;
+    int error = point == NULL ? 0 : failpoint(point);
+    if (error != 0)
+        return error;
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return errno;
+    if (lstat(to, &info) == 0) /* a file system that cannot do both at once */
+        return EEXIST;
     return rename(from, to) == 0 ? 0 : errno;
 }
 
@@ -121,8 +166,13 @@ int os_mkdirs(const char *path)
             continue;
         *at = '\0';
         struct stat info;
-        if (mkdir(copy, 0777) != 0 && (errno != EEXIST || stat(copy, &info) != 0 || !S_ISDIR(info.st_mode)))
+        bool is_new = mkdir(copy, 0777) == 0;
+        if (!is_new && (errno != EEXIST || stat(copy, &info) != 0 || !S_ISDIR(info.st_mode)))
             error = errno == EEXIST ? ENOTDIR : errno;
+        if (is_new)
+            error = os_fsync_parent(copy, NULL);
+        if (error == EACCES && is_new) /* a directory that may be written to, and not read */
+            error = 0;
         *at = c;
         if (c == '\0')
             break;
@@ -177,7 +227,7 @@ int os_read_file(const char *path, size_t max_bytes, char **data, size_t *bytes)
     if (fd < 0)
         return errno;
     size_t capacity = 4096, length = 0;
-    char *memory = malloc(capacity + 1);
+    char *memory = refused_ask(capacity + 1);
     int error = memory == NULL ? ENOMEM : 0;
     while (error == 0) {
         size_t got;
@@ -190,7 +240,7 @@ int os_read_file(const char *path, size_t max_bytes, char **data, size_t *bytes)
             break;
         }
         capacity *= 2;
-        char *larger = realloc(memory, capacity + 1);
+        char *larger = refused_ask_again(memory, capacity + 1);
         if (larger == NULL)
             error = ENOMEM;
         else

@@ -32,10 +32,16 @@ int os_write_all(int fd, const void *data, size_t bytes, const char *point);
 int os_pwrite_all(int fd, const void *data, size_t bytes, uint64_t offset, const char *point);
 int os_read_all(int fd, void *data, size_t bytes, size_t *got);
 int os_pread_all(int fd, void *data, size_t bytes, uint64_t offset, size_t *got);
+/* The next `bytes` bytes of `from` to the end of `to`; ENODATA where there are fewer. */
+int os_copy_bytes(int from, int to, uint64_t bytes, const char *point);
 int os_fsync(int fd, const char *point);
 int os_fsync_directory(const char *path, const char *point);
+/* Of the directory that holds the path. */
+int os_fsync_parent(const char *path, const char *point);
 int os_rename(const char *from, const char *to, const char *point);
-int os_mkdirs(const char *path); /* like mkdir -p */
+/* The same where nothing has the new name: else EEXIST, and what is there stays. */
+int os_rename_new(const char *from, const char *to, const char *point);
+int os_mkdirs(const char *path); /* like mkdir -p; what is made is durable in its parent */
 int os_remove_tree(const char *path);
 /* Whole file into malloc'd memory, terminated; refuses more than max_bytes with EFBIG. */
 int os_read_file(const char *path, size_t max_bytes, char **data, size_t *bytes);

@@ -16,13 +16,21 @@ enum type_tag {
 };
 
 /* How a source writes a time; inside leat it is always microseconds. */
-enum time_unit { TIME_UNIT_US, TIME_UNIT_MS, TIME_UNIT_S, TIME_UNIT_RFC3339, TIME_UNIT_DATETIME };
+enum time_unit {
+    TIME_UNIT_US,
+    TIME_UNIT_MS,
+    TIME_UNIT_S,
+    TIME_UNIT_RFC3339,
+    TIME_UNIT_DATETIME,
+    TIME_UNIT_NS,
+};
 
 struct type {
     enum type_tag tag;
     enum time_unit unit;         /* TYPE_TIME, meaningful in a source's or sink's schema only */
     const struct type *element;  /* TYPE_LIST */
     const struct schema *fields; /* TYPE_RECORD */
+    uint32_t length_max;         /* TYPE_LIST: most elements that it has, where that is known; 0: it is not */
 };
 
 /* Where a column's value comes from, for the rule that no learner may see its label: one bit for each column
@@ -105,6 +113,13 @@ const char **schema_names(struct arena *arena, const struct schema *schema);
 static inline struct type type_of(enum type_tag tag)
 {
     return (struct type){.tag = tag};
+}
+
+/* Of a value that is one of the two: as long as the longer one, if both are known. */
+static inline uint32_t type_length_max(const struct type *a, const struct type *b)
+{
+    uint32_t longer = a->length_max > b->length_max ? a->length_max : b->length_max;
+    return a->length_max == 0 || b->length_max == 0 ? 0 : longer;
 }
 
 static inline bool type_is_number(struct type type)

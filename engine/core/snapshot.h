@@ -27,6 +27,8 @@ bool snapshot_put(struct snapshot_writer *writer, uint32_t key_group, const void
 typedef bool snapshot_job(void *argument, struct snapshot_writer *writer);
 typedef void snapshot_done(void *argument, bool is_published);
 void snapshot_defer(struct snapshot_writer *writer, snapshot_job *write, snapshot_done *done, void *argument);
+/* For a job that returns false although the disk does its work: why, for the message; valid until `done`. */
+void snapshot_refuse(struct snapshot_writer *writer, const char *why);
 
 /* The epoch that this checkpoint closes; rises by one with each barrier. */
 uint64_t snapshot_epoch(const struct snapshot_writer *writer);

@@ -1,5 +1,6 @@
-/* Waiting for a condition with a time limit, by the monotonic clock: whoever sets the wall clock back delays
- * nobody. Any thread. */
+/* Waiting with a time limit, by the monotonic clock: whoever sets the wall clock back delays nobody. The
+ * calls that go by the wall clock, or by what a condition was made with, are used nowhere (tests/tidy). Any
+ * thread. */
 #ifndef LEAT_CORE_WAIT_H
 #define LEAT_CORE_WAIT_H
 
@@ -9,21 +10,17 @@
 #include <pthread.h>
 #include <time.h>
 
-static inline void wait_init(pthread_cond_t *condition)
-{
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(condition, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-}
-
-/* So long from now: for pthread_cond_timedwait on a condition of wait_init, and what else takes
- * CLOCK_MONOTONIC. */
+/* So long from now, by CLOCK_MONOTONIC: for wait_on, and the calls of libc that are told which clock. */
 static inline struct timespec wait_until(int64_t us)
 {
     int64_t end = time_add(os_monotonic_us(), us);
     return (struct timespec){.tv_sec = end / US_PER_SECOND, .tv_nsec = end % US_PER_SECOND * 1000};
+}
+
+/* As pthread_cond_wait, but until then at the latest. False: that has come. */
+static inline bool wait_on(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until)
+{
+    return pthread_cond_clockwait(condition, mutex, CLOCK_MONOTONIC, until) == 0;
 }
 
 #endif

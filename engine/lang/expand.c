@@ -170,7 +170,7 @@ static struct ast *call_let(struct expander *expander, struct ast *call, struct 
     }
     struct expand_scope inner = {
         .let = let, .arguments = call->children, .use = use, .depth = scope != NULL ? scope->depth + 1 : 1};
-    leat_assert(inner.depth <= LET_DEPTH_MAX);
+    leat_assert(inner.depth <= LANG_LET_DEPTH_MAX);
     note_expansion(expander, use, &let->name);
     return expand_ast(expander, let->body, &inner);
 }

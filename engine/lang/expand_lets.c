@@ -91,7 +91,7 @@ static void visit_let(struct let_walk *walk, struct let_decl *let)
 {
     struct let_decl *caller = walk->current;
     uint8_t *visit = &walk->visits[let - walk->expander->job->lets];
-    bool is_good = walk->depth < LET_DEPTH_MAX, is_shallow = is_good;
+    bool is_good = walk->depth < LANG_LET_DEPTH_MAX, is_shallow = is_good;
     *visit = VISIT_OPEN;
     *height_of(walk, let) = 1;
     walk->current = let;
@@ -101,9 +101,9 @@ static void visit_let(struct let_walk *walk, struct let_decl *let)
     walk->depth--;
     walk->current = caller;
     *visit = VISIT_DONE;
-    if (!is_shallow || (is_good && *height_of(walk, let) > LET_DEPTH_MAX)) {
+    if (!is_shallow || (is_good && *height_of(walk, let) > LANG_LET_DEPTH_MAX)) {
         diag_error(walk->expander->diags, DIAG_E0105, let->name.span,
-                   "functions that call each other %d deep", LET_DEPTH_MAX);
+                   "functions that call each other %d deep", LANG_LET_DEPTH_MAX);
         is_good = false;
     }
     if (!is_good)

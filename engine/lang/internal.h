@@ -190,7 +190,6 @@ const char *expand_nearest_param(const struct expander *expander, struct str nam
 struct let_decl *expand_find_let(const struct expander *expander, struct str name);
 
 /* expand_lets.c: recursion, free names; broken functions lose their body. */
-enum { LET_DEPTH_MAX = 100 };
 void expand_check_lets(struct expander *expander);
 
 /* expand_params.c: gives every parameter its value, or marks it broken. */

@@ -37,6 +37,8 @@ enum {
     LANG_NAME_BYTES_MAX = 128,
     LANG_EXPANDED_NODES_MAX = 200000, /* AST nodes that expansion may make */
     LANG_SECRET_BYTES_MAX = 64 * 1024,
+    LANG_DECLARATIONS_MAX = 10000,
+    LANG_LET_DEPTH_MAX = 100, /* functions that call each other */
 };
 
 struct lang_name {

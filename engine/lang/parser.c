@@ -1,8 +1,6 @@
 /* Declarations: the outermost level of a job file. */
 #include "lang/internal.h"
 
-enum { DECLARATIONS_MAX = 10000 };
-
 /* The name that a declaration introduces. */
 static bool parse_new_name(struct parser *parser, const char *what, struct lang_name *name)
 {
@@ -374,9 +372,9 @@ struct job_file *lang_parse_tokens(struct arena *arena, struct diag_list *diags,
                             .tokens = list->tokens,
                             .error_at = UINT32_MAX};
     while (parser_token(&parser)->tag != TOKEN_END && diags->count < DIAG_MAX) {
-        if (declarations(job) == DECLARATIONS_MAX) {
+        if (declarations(job) == LANG_DECLARATIONS_MAX) {
             parser_error(&parser, DIAG_E0105, parser_token(&parser)->span, "more than %d declarations",
-                         DECLARATIONS_MAX);
+                         LANG_DECLARATIONS_MAX);
             break;
         }
         parse_declaration(&parser, job);

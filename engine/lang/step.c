@@ -109,7 +109,8 @@ static void unknown_option(struct parser *parser, const struct step_decl *step)
         d = parser_expected(parser, "an option, `|` or the end of the stream");
     }
     if (d != NULL && token->tag == TOKEN_PIPE)
-        diag_hint(parser->diags, d, "the boolean operator is written `or`");
+        diag_hint(parser->diags, d,
+                  "the boolean operator is written `or`, and texts are joined by concat(a, b)");
     else if (d != NULL && all != NULL)
         diag_hint(parser->diags, d, "options of `%s` are %s", step->descriptor->name, all);
     else if (d != NULL)
@@ -237,7 +238,8 @@ void parse_step(struct parser *parser, struct step_decl *step)
     if (kind->tag != TOKEN_WORD || parser_at_declaration(parser)) {
         struct diag *d = parser_expected(parser, "the name of an operator after `|`");
         if (d != NULL && kind->tag == TOKEN_PIPE)
-            diag_hint(parser->diags, d, "the boolean operator is written `or`");
+            diag_hint(parser->diags, d,
+                      "the boolean operator is written `or`, and texts are joined by concat(a, b)");
         if (kind->tag == TOKEN_PIPE)
             parser_next(parser);
         parser_skip_step(parser);

@@ -20,13 +20,6 @@ struct symbol {
     bool is_used;
 };
 
-/* What a sink alone writes. */
-struct owned {
-    struct str what;
-    const struct plan_node *sink;
-    const struct owned *next;
-};
-
 struct plan_build {
     struct plan *plan;
     const struct job_file *job;
@@ -37,7 +30,6 @@ struct plan_build {
     struct symbol *symbols;
     uint32_t symbols_count;
     uint32_t roots; /* lineage bits given out */
-    const struct owned *owned;
 };
 
 /* The marker for `dead_letters` in a plan_edge. */
@@ -65,6 +57,13 @@ bool build_source(struct plan_build *b, const struct source_decl *decl, uint32_t
 bool build_stream(struct plan_build *b, const struct stream_decl *decl, struct plan_edge *edge);
 bool build_learner(struct plan_build *b, const struct learner_decl *decl, uint32_t *node);
 bool build_sink(struct plan_build *b, const struct sink_decl *decl);
+
+/* claims.c: the value of the option that says where something is read or written; otherwise: there is none.
+ */
+struct span build_place(const struct option *table, const struct ast_entry *entries, uint32_t count,
+                        struct span otherwise);
+/* Compares what all nodes read and write. False after diagnostics. */
+bool build_claims(struct plan_build *b);
 
 /* Binds an operator node whose config and edges are set; fills its schemas. */
 bool build_bind(struct plan_build *b, struct plan_node *node, struct operator_bind *bind);

@@ -79,21 +79,27 @@ static bool is_common(const struct source_kind *kind, struct str name)
     return near != NULL && t == ARRAY_COUNT(tables);
 }
 
+/* Into the entries that all sources have, which are counted, and those of the kind. */
+static uint32_t split_entries(const struct source_decl *decl, struct ast_entry *common, struct ast_entry *own)
+{
+    uint32_t common_count = 0, own_count = 0;
+    for (uint32_t i = 0; i < decl->count; i++)
+        if (is_common(decl->descriptor, decl->entries[i].name))
+            common[common_count++] = decl->entries[i];
+        else
+            own[own_count++] = decl->entries[i];
+    return common_count;
+}
+
 bool build_source(struct plan_build *b, const struct source_decl *decl, uint32_t *index)
 {
     const struct source_kind *kind = decl->descriptor;
-    const struct ast_entry *entries = decl->entries;
-    uint32_t count = decl->count;
     const struct plan_replace *replay =
         find_replace(b->options->replays, b->options->replays_count, decl->name.text);
-    struct ast_entry *common_entries = arena_array(b->arena, struct ast_entry, count + 1);
-    struct ast_entry *own_entries = arena_array(b->arena, struct ast_entry, count + 2);
-    uint32_t common_count = 0, own_count = 0;
-    for (uint32_t i = 0; i < count; i++)
-        if (is_common(kind, entries[i].name))
-            common_entries[common_count++] = entries[i];
-        else
-            own_entries[own_count++] = entries[i];
+    struct ast_entry *common_entries = arena_array(b->arena, struct ast_entry, decl->count + 1);
+    struct ast_entry *own_entries = arena_array(b->arena, struct ast_entry, decl->count + 2);
+    uint32_t common_count = split_entries(decl, common_entries, own_entries);
+    uint32_t own_count = decl->count - common_count;
     bool is_recording = replay != NULL && kind->replay != NULL && kind->is_recording(replay->value);
     if (is_recording) {
         kind = kind->replay;
@@ -109,6 +115,7 @@ bool build_source(struct plan_build *b, const struct source_decl *decl, uint32_t
     struct plan_node *node = build_node(b, PLAN_SOURCE, decl->name.text, kind->name, decl->name.span);
     if (node == NULL)
         return false;
+    node->path_span = build_place(kind->options, own_entries, own_count, decl->kind.span);
     const char *what = arena_printf(b->arena, "source `%s`", kind->name);
     node->source_kind = kind;
     node->config = arena_calloc(b->arena, 1, kind->size);
@@ -127,6 +134,7 @@ bool build_source(struct plan_build *b, const struct source_decl *decl, uint32_t
                                .recording = is_recording ? replay->value : (struct str){NULL, 0}};
     if (!kind->bind(&bind))
         return false;
+    node->recording = bind.recording;
     struct schema *schema = schema_copy(b->arena, bind.schema, 0);
     node->outputs[0] = schema;
     node->is_bounded = bind.is_bounded;
@@ -273,8 +281,11 @@ static bool add_stream_inputs(struct plan_build *b, struct plan_node *node)
         for (uint32_t i = 0; i < refs.count; i++) {
             if (node->inputs_count == OPERATOR_INPUTS_MAX ||
                 node->inputs_count == node->operator_kind->inputs_max) {
-                diag_error(b->diags, DIAG_E0503, refs.items[i].span, "`%s` takes at most %u streams",
-                           node->operator_kind->name, node->operator_kind->inputs_max);
+                diag_hint(b->diags,
+                          diag_error(b->diags, DIAG_E0503, refs.items[i].span,
+                                     "`%s` takes at most %u streams, with the one before it",
+                                     node->operator_kind->name, node->operator_kind->inputs_max),
+                          "the rest go into another `| %s` behind this one", node->operator_kind->name);
                 return false;
             }
             struct stream_ref ref = option_stream(refs.items[i].name, refs.items[i].span);
@@ -308,6 +319,7 @@ static bool build_step(struct plan_build *b, const struct stream_decl *stream, c
         return false;
     node->operator_kind = kind;
     node->config = config;
+    node->path_span = build_place(kind->options, step->entries, step->count, step->span);
     memcpy(node->inputs, draft.inputs, sizeof(node->inputs));
     node->inputs_count = draft.inputs_count;
     node->settings_text = build_settings(b, kind->options, step->entries, step->count, true);
@@ -350,24 +362,6 @@ bool build_stream(struct plan_build *b, const struct stream_decl *decl, struct p
     return is_good;
 }
 
-/* Two sinks that write one file would each spoil what the other wrote. */
-static bool own(struct plan_build *b, const struct plan_node *sink, struct str what)
-{
-    for (const struct owned *o = b->owned; o != NULL; o = o->next) {
-        if (o->sink->sink_kind != sink->sink_kind || !str_equal(o->what, what))
-            continue;
-        struct diag *d = diag_error(b->diags, DIAG_E0407, sink->span, "`%.*s` and `%.*s` both write `%.*s`",
-                                    STR_ARGS(o->sink->name), STR_ARGS(sink->name), STR_ARGS(what));
-        diag_label(b->diags, d, o->sink->span, "the first one");
-        diag_hint(b->diags, d, "give each its own; `union` makes one stream of two");
-        return false;
-    }
-    struct owned *owned = arena_new(b->arena, struct owned);
-    *owned = (struct owned){what, sink, b->owned};
-    b->owned = owned;
-    return true;
-}
-
 bool build_sink(struct plan_build *b, const struct sink_decl *decl)
 {
     const struct sink_kind *kind = decl->descriptor;
@@ -397,6 +391,7 @@ bool build_sink(struct plan_build *b, const struct sink_decl *decl)
     if (node == NULL)
         return false;
     node->sink_kind = kind;
+    node->path_span = build_place(kind->options, entries, count, decl->kind.span);
     node->is_stand_in = path != NULL || b->options->is_replay;
     node->config = config;
     node->inputs[0] = edge;
@@ -410,8 +405,8 @@ bool build_sink(struct plan_build *b, const struct sink_decl *decl)
                              .input = node->bound[0].schema};
     if (kind->bind != NULL && !kind->bind(&bind))
         return false;
-    if (bind.owns.length > 0 && !own(b, node, bind.owns))
-        return false;
+    node->owns = bind.owns;
+    node->owns_glob = bind.owns_glob;
     build_sink_shape(b, node, &bind);
     return true;
 }

@@ -290,7 +290,8 @@ struct plan *plan_make(const struct job_file *job, const struct plan_options *op
         struct diag *d = diag_error(diags, DIAG_E0501, job->job_span, "nothing comes out of this job");
         diag_hint(diags, d, "add a sink, for example `sink out = console from NAME`, or a learner");
     }
-    if (diags->errors > 0)
+    plan->claims = options->claims;
+    if (!build_claims(&b) || diags->errors > 0)
         return NULL;
     prune(&b);
     check_sources(&b);

@@ -11,6 +11,7 @@
 #define LEAT_PLAN_PLAN_H
 
 #include "core/buffer.h"
+#include "core/claims.h"
 #include "core/learner.h"
 #include "core/registry.h"
 #include "lang/lang.h"
@@ -82,6 +83,11 @@ struct plan_node {
     struct str name;   /* of the source, stream, learner or sink it belongs to */
     const char *label; /* for people: "features: dedup", "scored: file" */
     struct span span;
+    struct span path_span; /* of the option that says where it reads or writes; else of the kind */
+    struct str owns;       /* sink: what it alone writes, for people; length 0: nothing */
+    const char *owns_glob; /* the same as a glob */
+    struct str
+        recording; /* source: what --replay names, where that is no path of its options; else length 0 */
     const struct operator_kind *operator_kind; /* PLAN_OPERATOR, PLAN_LEARNER */
     const struct source_kind *source_kind;
     const struct sink_kind *sink_kind;
@@ -138,6 +144,7 @@ struct plan_exchange {
 struct plan {
     struct arena *arena;
     struct str name;
+    struct claims *claims; /* what it reads and writes; NULL: not asked for */
     struct job_config config;
     struct plan_node *nodes;
     uint32_t nodes_count;
@@ -171,6 +178,9 @@ struct plan_options {
     /* Sinks not named in `sinks` write nothing but counts; checkpoints lie in a directory of the replay's
      * own. */
     bool is_replay;
+    /* In the arena; may have claims beside the plan's, such as the job's file. They are checked with the
+     * plan. NULL: the plan is not to run. */
+    struct claims *claims;
 };
 
 /* The job must be expanded. NULL after diagnostics; reports every error it finds. */

@@ -18,7 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { DISK_LOOK_US = 200000, RETRY_US = 5000000 };
+enum { DISK_LOOK_US = 200000, RETRY_US = 5000000, LOCK_LOOK_US = 1000000 };
 
 /* --- Called by the sequencer, under its mutex
  * ----------------------------------------------------------------------- */
@@ -222,12 +222,16 @@ uint64_t checkpoints_published(const struct run *run)
 
 static void say(struct run_checkpoints *c)
 {
-    for (unsigned i = 0; i < c->diags.count; i++) {
+    bool is_fenced = c->diags.count > 0 && run_is_fenced(c->run);
+    for (unsigned i = 0; i < c->diags.count && !is_fenced; i++) {
         const struct diag *d = &c->diags.items[i];
         fprintf(stderr, "leat: %s: %s%s%s%s%s\n", diag_code_name(d->code), d->message,
                 d->cause != NULL ? ": " : "", d->cause != NULL ? d->cause : "", d->hint != NULL ? "; " : "",
                 d->hint != NULL ? d->hint : "");
         c->failures += d->severity == DIAG_ERROR;
+        if (d->severity == DIAG_ERROR)
+            snprintf(c->why, sizeof(c->why), "%.400s%s%.100s", d->message, d->cause != NULL ? ": " : "",
+                     d->cause != NULL ? d->cause : "");
     }
     arena_reset(&c->arena);
     diag_list_init(&c->diags, &c->arena);
@@ -319,7 +323,7 @@ static void tell_committed(struct run_checkpoints *c)
     for (uint32_t i = 0; i < c->run->sinks_count; i++) {
         struct node_instance *sink = c->run->sinks[i];
         bool (*committed)(struct sink_context *, uint64_t, struct str) = sink->node->sink_kind->committed;
-        if (committed != NULL &&
+        if (committed != NULL && run_check(c->run) == 0 &&
             !committed(&sink->sink, c->epoch, (struct str){segment->data, segment->length}))
             sink_failed(sink);
     }
@@ -337,7 +341,7 @@ static void forget_barrier(struct run *run)
 static void finish_checkpoint(struct run_checkpoints *c)
 {
     bool is_published = write_and_publish(c);
-    if (is_published) {
+    if (is_published && !run_is_fenced(c->run)) {
         tell_committed(c);
         order_published(c->run);
         checkpoint_redo_passed(c->dir, c->run->order->sealed.next);
@@ -347,7 +351,7 @@ static void finish_checkpoint(struct run_checkpoints *c)
         uint32_t removed;
         if (!checkpoint_prune(c->dir, &keep, &removed, &c->diags))
             c->diags.errors = 0; /* it stays for the next turn; say() tells */
-    } else {
+    } else if (!is_published) {
         forget_barrier(c->run);
     }
     pthread_mutex_lock(&c->mutex);
@@ -376,10 +380,15 @@ static void wait_for_turn(struct run_checkpoints *c)
     int64_t turn = MIN(MAX(every - took, took), every);
     if (c->has_lately_failed) /* there may be room on the disk again */
         turn = MIN(turn, (int64_t)RETRY_US);
-    struct timespec until = wait_until(turn);
-    while (!c->must_end && !c->last_is_wanted && !c->is_wanted)
-        if (pthread_cond_timedwait(&c->condition, &c->mutex, &until) != 0)
-            break;
+    int64_t end = time_add(now, turn);
+    while (!c->must_end && !c->last_is_wanted && !c->is_wanted && os_monotonic_us() < end) {
+        struct timespec until = wait_until(MIN(end - os_monotonic_us(), (int64_t)LOCK_LOOK_US));
+        if (wait_on(&c->condition, &c->mutex, &until))
+            continue;
+        pthread_mutex_unlock(&c->mutex);
+        (void)run_check(c->run);
+        pthread_mutex_lock(&c->mutex);
+    }
 }
 
 static void *coordinator_main(void *argument)

@@ -49,6 +49,7 @@ struct run_checkpoints {
     _Atomic uint64_t published; /* epoch */
     struct arena arena;
     struct diag_list diags; /* of the coordinator */
+    char why[512];          /* the last checkpoint that failed did so; empty: none has */
     uint64_t count, failures, bytes;
     int64_t begun_us; /* the last one */
     int64_t barrier_us, published_us, duration_us, stop_us;

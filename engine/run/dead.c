@@ -49,17 +49,31 @@ struct run_dead_example *dead_example_room(struct run_dead_example *examples, ui
     return &examples[at];
 }
 
+static void describe(struct stage_instance *stage, const struct dead_row *row, const char *step, char *text,
+                     size_t room)
+{
+    const struct plan_node *source;
+    const char *place = partition_name(stage->run, row->origin.partition, &source);
+    snprintf(text, room, "%s: record %llu: %s%s%.*s", place, (unsigned long long)row->origin.record, step,
+             step[0] == '\0' ? "" : ": ", STR_ARGS(row->letter.reason));
+    mend_utf8(text, strlen(text));
+}
+
 static void keep_example(struct stage_instance *stage, const struct dead_row *row)
 {
     struct run_dead_example *example =
         dead_example_room(stage->examples, &stage->examples_count, &row->order);
-    if (example == NULL)
+    if (example != NULL)
+        describe(stage, row, row->node->label, example->text, sizeof(example->text));
+}
+
+/* For who looks while the run goes on. */
+static void keep_first(struct node_instance *node, const struct dead_row *row)
+{
+    if (likely(atomic_load_explicit(&node->has_dead, memory_order_relaxed)))
         return;
-    const struct plan_node *source;
-    const char *place = partition_name(stage->run, row->origin.partition, &source);
-    snprintf(example->text, sizeof(example->text), "%s: record %llu: %s: %.*s", place,
-             (unsigned long long)row->origin.record, row->node->label, STR_ARGS(row->letter.reason));
-    mend_utf8(example->text, strlen(example->text));
+    describe(node->stage, row, "", node->dead_reason, sizeof(node->dead_reason));
+    atomic_store(&node->has_dead, true);
 }
 
 /* As text; what is not UTF-8 as it is, too. */
@@ -81,6 +95,7 @@ void dead_add(struct node_instance *node, const struct row_origin *origin, const
         trace_dead(node, origin, letter);
     struct dead_row row = {.origin = *origin, .order = *order, .node = node->node, .letter = *letter};
     keep_example(stage, &row);
+    keep_first(node, &row);
     if (stage->dead_exchange == NULL)
         return;
     if (stage->dead_count == stage->dead_capacity) {

@@ -6,6 +6,7 @@
  * fans out a thousandfold, costs disk, not memory. Where a batch lies never changes a result. */
 #include "core/batch_codec.h"
 #include "core/os.h"
+#include "core/temporary.h"
 #include "run/internal.h"
 
 #include <errno.h>
@@ -86,19 +87,6 @@ static struct packet *packet_at(struct exchange *x, const struct slot *slot, uin
 /* --- Spilling
  * ------------------------------------------------------------------------------------------------------- */
 
-static int open_spill(struct run *run)
-{
-    const char *root = run->temporary_path;
-    if (root == NULL)
-        root = getenv("TMPDIR");
-    char path[4096];
-    snprintf(path, sizeof(path), "%s/leat-spill-XXXXXX", root != NULL && *root != '\0' ? root : "/tmp");
-    int fd = mkostemp(path, O_CLOEXEC);
-    if (fd >= 0)
-        unlink(path);
-    return fd;
-}
-
 static void spill_failed(struct run *run, int error)
 {
     pthread_mutex_lock(&run->diags_mutex);
@@ -114,7 +102,7 @@ static void spill_failed(struct run *run, int error)
 static bool spill(struct run *run, struct spill_file *file, struct batch *batch, struct packet_entry *entry)
 {
     if (file->fd < 0)
-        file->fd = open_spill(run);
+        file->fd = temporary_file(temporary_root());
     if (file->fd < 0) {
         spill_failed(run, errno);
         return false;

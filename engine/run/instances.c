@@ -146,14 +146,23 @@ static void init_node(struct stage_instance *stage, struct node_instance *node,
             .input = plan_node->bound[0].schema,
             .arena = &run->arena,
             .diags = run->diags,
+            .stop = run->options.stop,
             .is_resumed = run->trace == NULL && checkpoints_have_sink(run, plan_node),
+            .span = plan_node->path_span,
+            .claims = run->plan->claims,
             .replaces_parts = run->replaces_parts,
+            .replaces_all = run_replaces_own(run),
             .has_checkpoints = run->checkpoints != NULL,
             .job = run->plan->name,
             .name = plan_node->name,
             .redo_next = run->order->script.redo_next,
             .wake = live_wake,
             .engine = run,
+            .check = run->checkpoints != NULL && run->trace == NULL ? fence_check : NULL,
+            .is_new_run = run->checkpoints != NULL && (!run->is_resumed || run->is_from) &&
+                          !run->checkpoints->has_from_run,
+            .may_repeat = run->options.may_repeat || run->is_from,
+            .life = run->checkpoints != NULL ? checkpoint_generation(run->checkpoints->dir) : 0,
         };
     if (plan_node->tag == PLAN_SINK && run->is_from) {
         const struct checkpoint_info *info = checkpoint_info(run->checkpoints->resumed);
@@ -226,6 +235,19 @@ bool stages_init(struct run *run)
     for (uint32_t i = 0; i < run->stages_total; i++)
         for (uint32_t k = 0; k < run->stages[i]->stage->nodes_count; k++)
             is_good &= open_node(&run->stages[i]->nodes[k]);
+    return is_good;
+}
+
+bool stages_begin(struct run *run)
+{
+    bool is_good = true;
+    for (uint32_t i = 0; i < run->sinks_count && run->trace == NULL && is_good; i++) {
+        struct node_instance *node = run->sinks[i];
+        const struct sink_kind *kind = node->node->sink_kind;
+        is_good = kind->begin == NULL || kind->begin(&node->sink);
+        if (!is_good)
+            sink_say(node, "cannot begin");
+    }
     return is_good;
 }
 
@@ -310,8 +332,10 @@ void operator_history(const struct operator_context *context, struct operator_hi
     operator_history_numbers(context, history);
     for (uint32_t i = 0; i < run->plan->sources_count; i++)
         history->is_live |= run->plan->nodes[run->plan->sources[i]].is_live;
-    if (run->checkpoints != NULL)
+    if (run->checkpoints != NULL) {
         history->directory = directory_of(run, run->checkpoints->path, context);
+        history->life = checkpoint_generation(run->checkpoints->dir);
+    }
     if (run->order->script.identity != 0)
         history->obeyed = directory_of(run, run->order->script.name, context);
 }
@@ -333,6 +357,11 @@ uint64_t operator_history_oldest(const struct operator_context *context)
     checkpoint_dir_close(dir);
     arena_free(&arena);
     return oldest == UINT64_MAX ? 0 : oldest;
+}
+
+int operator_check(const struct operator_context *context)
+{
+    return run_check(run_of(context));
 }
 
 void operator_fail(const struct operator_context *context, enum diag_code code, struct span span,

@@ -15,6 +15,7 @@
 #define LEAT_RUN_INTERNAL_H
 
 #include "core/team.h"
+#include "core/temporary.h"
 #include "run/key_times.h"
 #include "run/run.h"
 
@@ -56,6 +57,7 @@ struct partition {
     bool is_reading, is_ended;
     bool is_over;         /* all of it is in numbers; the order log says after which */
     bool is_live;         /* what is there is what has come: each end of a batch is a cut */
+    bool has_offsets;     /* of the source's kind */
     bool is_quiet;        /* live: the last read found that there is no more for now */
     bool is_idle;         /* live: left out of the watermark until its next row */
     uint64_t dry_at;      /* sequencer.wakes when a read last found nothing; 0: it found something */
@@ -64,7 +66,7 @@ struct partition {
     uint32_t since_cut;   /* records sequenced since the last cut */
     int64_t order_max;    /* of what is sequenced */
     int64_t order_logged; /* of the last slice in the order log */
-    int64_t offset;       /* behind the last record that is sequenced; of kinds that have offsets */
+    int64_t offset;       /* at least behind the last record that is sequenced; of kinds that have offsets */
     int64_t offset_logged;
     int64_t event_max;
     bool has_event;
@@ -76,11 +78,13 @@ struct partition {
     uint64_t fixed;
     int64_t order_fixed, event_fixed;
     bool has_event_fixed;
-    /* Where a resume begins: this raw batch, less its first `resume_rows` rows, and what is still to be
-     * skipped. */
+    /* Where a resume begins, when the head has no rows left: see partition_position. Of kinds without offsets
+     * always: this raw batch, less its first `resume_rows` rows, and what is still to be skipped. */
     struct source_position resume;
     uint32_t resume_rows;
     uint32_t skip_rows; /* of the first batches after a resume */
+    int64_t reach;      /* kinds with offsets: up to here the source was read, its last records included */
+    int64_t saved;      /* likewise: the next offset in the last positions that were saved */
     uint64_t records;   /* sequenced, over all lives */
 };
 
@@ -121,6 +125,8 @@ struct sequencer {
     uint32_t pieces_ahead;
     /* Per source; behind them the clock of arrival: no row that is in order arrived before it. */
     int64_t *source_watermarks;
+    int64_t
+        wall_ahead_us; /* of the clock of ticks (live.c) before the monotonic one; TIME_MIN: not asked yet */
     struct watermark_holder *holders; /* per source */
     _Atomic uint64_t formed;          /* numbers below this exist */
     _Atomic uint64_t claimed;         /* numbers below this were taken for stage 0 */
@@ -138,6 +144,7 @@ struct sequencer {
     uint32_t *known;        /* per source: partitions below this are in the sequencer */
     uint32_t partitions_room;
     uint64_t last_barrier; /* number behind that of the last barrier */
+    bool has_risen;        /* some position, without records, since positions were saved */
     uint32_t load;         /* 0 .. ORDER_LOAD_MAX: see live_follow_load */
 };
 
@@ -187,6 +194,8 @@ struct node_instance {
     int64_t watermark; /* of its output, this number */
     uint64_t published_seen;
     bool has_failed;      /* a sink: under run.diags_mutex */
+    atomic_bool has_dead; /* dead_reason is written, once: of its first dead letter in this life */
+    char dead_reason[RUN_DEAD_REASON_BYTES];
     struct report report; /* under run.reports_mutex */
 };
 
@@ -277,9 +286,9 @@ struct run {
     struct lane *lanes;
     struct source *sources; /* per plan->sources */
     struct batch_pool *pool;
-    struct state_store *state_store; /* NULL: no operator needs it */
-    const char *temporary_path;      /* of a state store without checkpoints; NULL: none */
-    int64_t operator_memory_bytes;   /* for all keyed state together */
+    struct state_store *state_store;      /* NULL: no operator needs it */
+    struct temporary_directory temporary; /* of a state store without checkpoints */
+    int64_t operator_memory_bytes;        /* for all keyed state together */
     bool is_resumed, was_finished;
     bool is_from;                /* resumed from another run's checkpoint, as a new one */
     uint16_t *ids;               /* per node of the plan: of its state (parts.h) */
@@ -303,6 +312,7 @@ struct run {
     uint32_t sinks_count;
     uint32_t *stage_first, *stage_instances, stages_total;
     atomic_bool has_failed;
+    atomic_bool is_fenced;                    /* another process has taken over, and that is said */
     atomic_uint lanes_running, lanes_at_work; /* those whose own stages have not all run */
     /* Lanes that find nothing to do sleep here until somebody finishes something. */
     pthread_mutex_t idle_mutex;
@@ -394,10 +404,8 @@ bool sequencer_restore(struct run *run, struct str positions);
 void positions_watermarks(struct str positions, const struct plan *plan, int64_t *sources);
 /* The first number after them; UINT64_MAX: of another version. */
 uint64_t positions_number(struct str positions);
-/* Whether a record that is traced was not taken yet, as far as that can be told; *resumed_at: offset at which
- * its partition goes on, INT64_MIN: at its beginning, or it does not count so. */
-bool positions_are_before(struct str positions, const struct plan *plan, const struct trace *trace,
-                          int64_t *resumed_at);
+/* Whether a record that is traced was not taken yet. */
+bool positions_are_before(struct str positions, const struct plan *plan, const struct trace *trace);
 /* Whether all sources had ended. */
 bool positions_are_final(struct str positions);
 
@@ -428,6 +436,14 @@ void merge_lists(struct batch_pool *pool, struct batch_list *lists, uint32_t cou
 
 /* instances.c */
 bool stages_init(struct run *run);
+/* After what is restored: sinks begin. */
+bool stages_begin(struct run *run);
+/* Whether what is there under the names of the run's outputs was written by an earlier life of it, which left
+ * no checkpoint. */
+static inline bool run_replaces_own(const struct run *run)
+{
+    return run->options.is_restart && run->options.had_begun && run->checkpoints == NULL;
+}
 void stages_free(struct run *run);
 /* Refreshes the reports of a stage's nodes when somebody asked. */
 void stage_reports(struct stage_instance *stage);
@@ -438,6 +454,8 @@ bool trace_choose(struct run *run);
 /* When everything is restored: the directory is of no use any more. */
 void trace_begin(struct run *run);
 void trace_piece(struct run *run, const struct partition *p, const struct piece *piece);
+/* How far the partition was read, when there was nothing more. */
+void trace_reach(struct run *run, const struct partition *p);
 /* Whether rows of the record were among these, and the node has got all of them. */
 bool trace_give(struct node_instance *node, uint32_t input, struct batch *batch);
 /* The same of the node's queues. */
@@ -455,6 +473,9 @@ void stage_give(struct node_instance *node, uint32_t input, struct batch *batch)
 void stage_merge(struct node_instance *node);
 /* The sink has said why: the job stops. */
 void sink_failed(struct node_instance *node);
+/* The sink's own error as a diagnostic: "sink `out` stopped: ..."; under the run's diags_mutex where lanes
+ * run. */
+void sink_say(struct node_instance *node, const char *what);
 bool stage_is_ready(const struct stage_instance *stage);
 void stage_run(struct stage_instance *stage, struct slot *slot);
 /* Watermarks of all nodes after a number: a function of those of the sources alone. Behind them (in `after`
@@ -498,6 +519,20 @@ void *lane_main(void *argument);
 void run_wake(struct run *run);
 /* Stops all lanes after the diagnostic was added. */
 void run_fail(struct run *run);
+
+/* fence.c; any thread. */
+/* Whether the run still holds its checkpoint directory: 0; ESTALE: another process has taken over: that is
+ * said, and the run fails; another errno: it cannot be told now. */
+int run_check(struct run *run);
+/* Asked once more: what goes wrong in a run that is fenced is not said. */
+bool run_is_fenced(struct run *run);
+/* Control thread, at the end of a run that failed: if it is fenced, that is all that is said. */
+void run_ends_fenced(struct run *run);
+/* sink_context.check; engine: the run. */
+int fence_check(void *engine);
+/* Control thread, before a checkpoint is chosen: whoever else sends for the newest run in the directory
+ * cannot any more. false after a diagnostic. */
+bool fence_sinks(struct run *run);
 
 /* barrier.c */
 /* Whether evictions that wait for a checkpoint hold memory beyond the budget: the sources wait for it as

@@ -70,7 +70,7 @@ static void sleep_until_progress(struct run *run, uint64_t seen)
     pthread_mutex_lock(&run->idle_mutex);
     atomic_fetch_add(&run->idle_sleepers, 1);
     while (atomic_load(&run->progress) == seen)
-        if (pthread_cond_timedwait(&run->idle_condition, &run->idle_mutex, &until) != 0)
+        if (!wait_on(&run->idle_condition, &run->idle_mutex, &until))
             break;
     atomic_fetch_sub(&run->idle_sleepers, 1);
     pthread_mutex_unlock(&run->idle_mutex);

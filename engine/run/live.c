@@ -77,13 +77,24 @@ struct partition *live_take_idle(struct run *run)
  * clock is further behind than that come late. */
 enum { CLOCK_BEHIND_US = 1000 * 1000, CLOCK_STEP_US = 1000 * 1000 };
 
+/* The wall clock, as far as it can be trusted. A tick too early makes rows late, one too late delays windows
+ * in a lull: so where it is set back that holds at once, and where it is set forward (or the machine slept)
+ * once a record arrived at such a time: it may be set back in a moment. arrived: the newest arrival. */
+static int64_t trusted_wall_us(struct sequencer *s, int64_t arrived)
+{
+    int64_t now = os_monotonic_us(), ahead = os_wall_us() - now;
+    int64_t trusted = s->wall_ahead_us == TIME_MIN ? ahead : MAX(s->wall_ahead_us, arrived - now);
+    s->wall_ahead_us = MIN(trusted, ahead);
+    return now + s->wall_ahead_us;
+}
+
 int64_t live_tick(struct run *run)
 {
-    const struct sequencer *s = &run->sequencer;
+    struct sequencer *s = &run->sequencer;
     int64_t clock = s->source_watermarks[run->plan->sources_count];
     if (!run->plan->has_arrival_clock || !s->is_live || clock == TIME_MIN)
         return TIME_MIN;
-    int64_t time = os_wall_us() - CLOCK_BEHIND_US;
+    int64_t time = trusted_wall_us(s, clock) - CLOCK_BEHIND_US;
     return time - CLOCK_STEP_US >= clock ? time : TIME_MIN;
 }
 

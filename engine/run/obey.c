@@ -18,25 +18,29 @@ bool obey_is_redo(const struct run *run)
     return run->order->script.identity == 0;
 }
 
-void obey_refuse(struct run *run, enum diag_code code, const char *format, ...)
+static void refuse(struct run *run, enum diag_code code, const char *what, const char *hint)
 {
     const struct order_script *script = &run->order->script;
+    pthread_mutex_lock(&run->diags_mutex);
+    struct diag *d = diag_error(run->diags, code, (struct span){0}, "the order log does not fit: %s", what);
+    if (script->path < script->paths_count)
+        diag_at(run->diags, d, script->paths[script->path].path, (int64_t)script->offset, -1);
+    diag_hint(run->diags, d, "%s", hint);
+    pthread_mutex_unlock(&run->diags_mutex);
+    run_fail(run);
+}
+
+void obey_refuse(struct run *run, enum diag_code code, const char *format, ...)
+{
     char what[MESSAGE_BYTES];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(what, sizeof(what), format, arguments);
     va_end(arguments);
-    pthread_mutex_lock(&run->diags_mutex);
-    struct diag *d = diag_error(run->diags, code, (struct span){0}, "the order log does not fit: %s", what);
-    if (script->path < script->paths_count)
-        diag_at(run->diags, d, script->paths[script->path].path, (int64_t)script->offset, -1);
-    diag_hint(run->diags, d,
-              obey_is_redo(run)
-                  ? "give the job the inputs it had, or start anew with --fresh"
-                  : "give the run the recording that the log was written for, or let it compute "
-                    "the order with --order=none");
-    pthread_mutex_unlock(&run->diags_mutex);
-    run_fail(run);
+    refuse(run, code, what,
+           obey_is_redo(run) ? "give the job the inputs it had, or start anew with --fresh"
+                             : "give the run the recording that the log was written for, or let it compute "
+                               "the order with --order=none");
 }
 
 /* --- From a segment's head to the number wanted
@@ -310,12 +314,31 @@ bool obey_begin(struct run *run)
 
 enum rows_state { ROWS_THERE, ROWS_LATER, ROWS_NEVER, ROWS_TOO_MANY_BATCHES };
 
-/* The rows of a partition that are decoded, as many as are wanted. */
+/* The rows of a slice that are decoded. Where it and the partition have offsets these are the rows up to that
+ * of the slice's last record, be they as many as it had or not; else as many as it had. */
 struct rows {
     uint64_t found;
     int64_t time, offset; /* order time, and offset, of the last */
-    bool has_offset;
+    bool are_by_offset, are_all;
 };
+
+static void take_rows(const struct partition *p, const struct piece *piece, uint32_t first,
+                      const struct order_slice *slice, struct rows *rows)
+{
+    uint32_t all = piece->batch->rows - first, count = (uint32_t)MIN(slice->records - rows->found, all);
+    const int64_t *offsets = p->has_offsets ? piece->raw.offsets + first : NULL;
+    if (rows->are_by_offset)
+        for (count = 0; count < all && offsets[count] <= slice->offset;)
+            count++;
+    rows->found += count;
+    if (count > 0) {
+        rows->time = MAX(rows->time, piece->batch->order_time[first + count - 1]);
+        rows->offset = p->has_offsets ? offsets[count - 1] : 0;
+    }
+    rows->are_all = rows->are_by_offset ? count < all || (rows->found > 0 && rows->offset == slice->offset) ||
+                                              rows->found > slice->records
+                                        : rows->found == slice->records;
+}
 
 /* All that there is room for was read, and decoded. */
 static bool needs_room(const struct partition *p)
@@ -326,9 +349,10 @@ static bool needs_room(const struct partition *p)
     return p->tail - p->head >= p->ring && !p->is_reading;
 }
 
-static enum rows_state rows_ready(struct run *run, struct partition *p, uint64_t wanted, struct rows *rows)
+static enum rows_state rows_ready(struct run *run, struct partition *p, const struct order_slice *slice,
+                                  struct rows *rows)
 {
-    *rows = (struct rows){0};
+    *rows = (struct rows){.are_by_offset = slice->has_offset && p->has_offsets};
     while (p->head < p->tail) {
         if (!partition_prepare(run, p))
             return ROWS_LATER;
@@ -337,22 +361,15 @@ static enum rows_state rows_ready(struct run *run, struct partition *p, uint64_t
         partition_drop_head(p);
     }
     rows->time = p->order_max;
-    for (uint64_t i = p->head; i < p->tail && rows->found < wanted; i++) {
+    for (uint64_t i = p->head; i < p->tail && !rows->are_all; i++) {
         struct piece *piece = PIECE_AT(p, i);
         if (!atomic_load_explicit(&piece->is_ready, memory_order_acquire))
             return ROWS_LATER;
         if (i == p->fixed && !watermark_fix(run, p, i))
             return needs_room(p) && !partition_widen(p) ? ROWS_TOO_MANY_BATCHES : ROWS_LATER;
-        uint32_t first = i == p->head ? p->head_row : 0;
-        uint64_t count = MIN(wanted - rows->found, piece->batch->rows - first);
-        rows->found += count;
-        if (count == 0)
-            continue;
-        rows->time = MAX(rows->time, piece->batch->order_time[first + count - 1]);
-        rows->has_offset = piece->raw.offsets != NULL;
-        rows->offset = rows->has_offset ? piece->raw.offsets[first + count - 1] : 0;
+        take_rows(p, piece, i == p->head ? p->head_row : 0, slice, rows);
     }
-    if (rows->found >= wanted)
+    if (rows->are_all || (rows->are_by_offset && p->reach > slice->offset))
         return ROWS_THERE;
     if (p->tail - p->head >= p->ring) /* what came as one batch, live, may come as many */
         return p->is_reading || partition_widen(p) ? ROWS_LATER : ROWS_TOO_MANY_BATCHES;
@@ -375,24 +392,62 @@ static void slice_differs(struct run *run, const struct partition *p, const stru
         (long long)slice->time, offset, found);
 }
 
+/* Records that the live job had are not in the log, or the recording, any more. */
+static void slice_has_lost(struct run *run, const struct partition *p, const struct order_slice *slice,
+                           const struct rows *rows)
+{
+    char what[MESSAGE_BYTES], hint[MESSAGE_BYTES];
+    snprintf(
+        what, sizeof(what),
+        "number %llu took %llu records of `%.*s` of source `%.*s`, offsets %lld to %lld, and %llu are there "
+        "now: the others have been compacted away or deleted since, or these are not the records it took; "
+        "that cannot be executed again",
+        (unsigned long long)run->order->script.next, (unsigned long long)slice->records,
+        STR_ARGS(sequencer_partition_name(run, p)),
+        STR_ARGS(run->plan->nodes[run->plan->sources[p->source]].name), (long long)p->offset,
+        (long long)slice->offset, (unsigned long long)rows->found);
+    if (run->trace != NULL)
+        snprintf(
+            hint, sizeof(hint),
+            "what stands on these records cannot be followed: trace a record whose checkpoint is younger, or "
+            "with a recording that has them");
+    else if (!obey_is_redo(run))
+        snprintf(
+            hint, sizeof(hint),
+            "give the run the recording that the log was written for, made before the topic was compacted; "
+            "or let it compute the order of what is left with --order=none");
+    else
+        snprintf(
+            hint, sizeof(hint),
+            "name a recording that has them in the source's `backfill` and start again; else begin a new "
+            "run with the checkpoint that is whole, whose output is emitted again from there on: "
+            "--from %s@%u-%llu with another checkpoint directory",
+            run->checkpoints->path, run->resumed_generation, (unsigned long long)run->resumed_epoch);
+    refuse(run, DIAG_E0612, what, hint);
+}
+
 static bool slice_is_ready(struct run *run, const struct order_slice *slice)
 {
     struct partition *p = &run->sequencer.partitions[slice->partition];
     struct rows rows;
     char text[128];
-    switch (rows_ready(run, p, slice->records, &rows)) {
+    switch (rows_ready(run, p, slice, &rows)) {
     case ROWS_LATER: return false;
     case ROWS_NEVER:
         snprintf(text, sizeof(text), "%llu: the input is shorter", (unsigned long long)rows.found);
         break;
     case ROWS_TOO_MANY_BATCHES: snprintf(text, sizeof(text), "more batches than are read ahead"); break;
     case ROWS_THERE:
-        if (rows.time == slice->time &&
-            (!slice->has_offset || !rows.has_offset || rows.offset == slice->offset))
+        if (rows.found == slice->records && rows.time == slice->time &&
+            (!rows.are_by_offset || rows.offset == slice->offset))
             return true;
-        if (slice->has_offset && rows.has_offset)
-            snprintf(text, sizeof(text), "records up to %lld, offset %lld", (long long)rows.time,
-                     (long long)rows.offset);
+        if (rows.found < slice->records) {
+            slice_has_lost(run, p, slice, &rows);
+            return false;
+        }
+        if (rows.are_by_offset)
+            snprintf(text, sizeof(text), "%llu records up to %lld, offset %lld",
+                     (unsigned long long)rows.found, (long long)rows.time, (long long)rows.offset);
         else
             snprintf(text, sizeof(text), "records up to %lld", (long long)rows.time);
     }
@@ -407,7 +462,7 @@ static bool end_is_ready(struct run *run, struct partition *p)
     struct rows rows;
     if (obey_is_redo(run))
         return true;
-    enum rows_state state = rows_ready(run, p, 1, &rows);
+    enum rows_state state = rows_ready(run, p, &(struct order_slice){.records = 1}, &rows);
     if (state == ROWS_THERE)
         obey_refuse(run, DIAG_E0604, "`%.*s` of source `%.*s` ends in it after %llu records, and has more",
                     STR_ARGS(sequencer_partition_name(run, p)),

@@ -14,7 +14,7 @@ enum { READ_MEMORY = 64 << 20 }; /* of the database, while something is shown */
 
 /* A database of its own, which may write beside its files: the checkpoint's are linked or copied. */
 struct borrowed {
-    char *path;
+    struct temporary_directory directory;
     struct state_store *store;
 };
 
@@ -23,17 +23,14 @@ static bool borrow_database(struct checkpoint *checkpoint, struct borrowed *b, s
 {
     if (!checkpoint_info(checkpoint)->has_database)
         return true;
-    const char *root = getenv("TMPDIR");
-    char *path = arena_printf(arena, "%s/leat-opened-XXXXXX", root != NULL && *root != '\0' ? root : "/tmp");
-    b->path = mkdtemp(path);
-    if (b->path == NULL) {
+    if (!temporary_directory_make(&b->directory)) {
         diag_errno(diags,
                    diag_error(diags, DIAG_E0801, (struct span){0},
                               "no temporary directory can be made for the rows that lie on disk"),
                    errno);
         return false;
     }
-    const char *database = arena_printf(arena, "%s/db", b->path);
+    const char *database = arena_printf(arena, "%s/db", b->directory.path);
     if (checkpoint_restore_database(checkpoint, database, diags))
         b->store = state_store_open(database, READ_MEMORY, true, diags);
     return b->store != NULL;
@@ -43,8 +40,7 @@ static void give_database_back(struct borrowed *b)
 {
     if (b->store != NULL)
         state_store_close(b->store);
-    if (b->path != NULL)
-        os_remove_tree(b->path);
+    temporary_directory_remove(&b->directory);
 }
 
 /* Which number its state has. */

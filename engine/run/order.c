@@ -154,7 +154,7 @@ struct str order_segment(struct run *run, uint64_t epoch, struct diag_list *diag
     buffer_clear(&order->segment);
     order_seal(&head, text_of(&sealed->partitions), text_of(&sealed->entries), (struct str){"", 0},
                sealed->slices, sealed->records, &order->segment);
-    if (order->file_path != NULL && !order_file_append(order, head.first, diags))
+    if (order->file_path != NULL && !order_file_append(run, head.first, diags))
         return (struct str){NULL, 0};
     return text_of(&order->segment);
 }

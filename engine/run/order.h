@@ -113,7 +113,7 @@ bool order_finish(struct run *run);
 /* Once positions are restored. false after a diagnostic, as the others. */
 bool order_file_open(struct run *run);
 /* Appends the segment that was sealed last; from number `first` on. */
-bool order_file_append(struct run_order *order, uint64_t first, struct diag_list *diags);
+bool order_file_append(struct run *run, uint64_t first, struct diag_list *diags);
 /* It counts. */
 void order_file_published(struct run_order *order);
 enum { ORDER_RUN_BYTES = 16 };
@@ -159,5 +159,11 @@ void partition_drop_head(struct partition *p);
  */
 bool partition_widen(struct partition *p);
 void partition_cut(struct run *run, struct partition *p, uint32_t end, struct slice *slice);
+/* Whether the head is a batch of BATCH_ROWS, or the rest of one. */
+bool partition_is_whole(const struct partition *p);
+/* Where a resume goes on; without offsets less the first resume_rows rows of that batch. */
+struct source_position partition_position(const struct partition *p);
+/* All that was read is sequenced, and its position is behind the one that was saved last. */
+bool partition_has_risen(const struct partition *p);
 
 #endif

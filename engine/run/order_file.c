@@ -1,7 +1,7 @@
 /* --record-order: the order log beside the checkpoints, all of it.
  *
- * A file takes segments one behind the other; a resume cuts it to what its checkpoint covers. A directory is
- * for jobs that run for months:
+ * A file takes segments one behind the other; a resume goes on with a copy of what its checkpoint covers: a
+ * process that was replaced still has the old inode. A directory is for jobs that run for months:
  *
  *     DIR/RUN                               16 bytes: which run it is of
  *     DIR/00000003-00000000000000012345     segments from number 12345 on, written by the third life
@@ -47,26 +47,26 @@ static bool file_is_short(struct run *run, const char *path, uint64_t next)
 }
 
 /* The number that the file begins with: 0, but of a run from another's checkpoint. */
-static uint64_t file_first(const struct run *run)
+static uint64_t file_first(const struct run *run, int fd)
 {
     char text[ORDER_HEAD_BYTES];
     size_t got = 0;
     struct order_head head;
-    int error = os_pread_all(run->order->file_fd, text, sizeof(text), 0, &got);
+    int error = os_pread_all(fd, text, sizeof(text), 0, &got);
     bool has_head = error == 0 && order_head_read((struct str){text, got}, &head) == NULL;
     return has_head ? head.first : run->is_from ? run->sequencer.first : 0;
 }
 
-/* A resume keeps the segments up to its checkpoint. */
-static bool file_resume(struct run *run)
+/* A resume keeps the segments up to its checkpoint: file_end is set behind them. */
+static bool file_resume(struct run *run, int fd)
 {
     struct run_order *order = run->order;
-    uint64_t next = file_first(run);
+    uint64_t next = file_first(run, fd);
     while (next < run->sequencer.first) {
         char text[ORDER_HEAD_BYTES];
         size_t got = 0;
         struct order_head head;
-        int error = os_pread_all(order->file_fd, text, sizeof(text), order->file_end, &got);
+        int error = os_pread_all(fd, text, sizeof(text), order->file_end, &got);
         if (error != 0)
             return file_failed(order->file_path, error, "read", run->diags);
         if (order_head_read((struct str){text, got}, &head) != NULL || head.first != next ||
@@ -86,16 +86,92 @@ static bool file_exists(struct run *run, const char *path)
     return false;
 }
 
+/* What is copied and written to is a file, and empty or an order log: nothing else that the name may mean. */
+static bool is_order_file(int fd)
+{
+    char text[ORDER_HEAD_BYTES];
+    struct stat info;
+    struct order_head head;
+    size_t got = 0;
+    return fstat(fd, &info) == 0 && S_ISREG(info.st_mode) &&
+           os_pread_all(fd, text, sizeof(text), 0, &got) == 0 &&
+           (got == 0 || order_head_read((struct str){text, got}, &head) == NULL);
+}
+
+static bool refuse_file(struct run *run, const char *path)
+{
+    struct diag *d = diag_error(run->diags, DIAG_E0606, (struct span){0},
+                                "`%s` is there already, and is no order log", path);
+    diag_hint(run->diags, d, "give --record-order another name");
+    return false;
+}
+
+/* Copies of other lives: one of them that still sleeps finds nothing to rename. */
+static void remove_copies(const char *path)
+{
+    struct arena arena = {0};
+    const char *slash = strrchr(path, '/');
+    const char *directory = slash == NULL ? "." : arena_printf(&arena, "%.*s", (int)(slash - path) + 1, path);
+    const char *prefix = arena_printf(&arena, "%s.new-", slash == NULL ? path : slash + 1);
+    DIR *stream = opendir(directory);
+    for (struct dirent *entry; stream != NULL && (entry = readdir(stream)) != NULL;) {
+        const char *life = entry->d_name + strlen(prefix);
+        if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0 && *life != '\0' &&
+            life[strspn(life, "0123456789")] == '\0')
+            (void)unlink(arena_printf(&arena, "%s/%s", directory, entry->d_name));
+    }
+    if (stream != NULL)
+        closedir(stream);
+    arena_free(&arena);
+}
+
+/* The kept bytes of `from`, the file so far, in a new inode under its name. */
+static int file_copy(struct run *run, int from)
+{
+    struct run_order *order = run->order;
+    uint32_t life = run->checkpoints != NULL ? checkpoint_generation(run->checkpoints->dir) : 0;
+    const char *copy = arena_printf(&run->arena, "%s.new-%u", order->file_path, life);
+    remove_copies(order->file_path);
+    order->file_fd = open(copy, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    int error = order->file_fd < 0 || lseek(from, 0, SEEK_SET) != 0 ? errno : 0;
+    if (error == 0)
+        error = os_copy_bytes(from, order->file_fd, order->file_end, "sink.write");
+    if (error == 0)
+        error = os_fsync(order->file_fd, "sink.fsync");
+    if (error == 0)
+        error = run_check(run);
+    if (error == 0)
+        error = os_rename(copy, order->file_path, "sink.rename");
+    return error == 0 ? os_fsync_parent(order->file_path, NULL) : error;
+}
+
+static bool file_new(struct run *run)
+{
+    struct run_order *order = run->order;
+    order->file_fd = open(order->file_path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    int error = order->file_fd < 0 ? errno : os_fsync_parent(order->file_path, NULL);
+    return error == 0 ? file_resume(run, order->file_fd)
+                      : file_failed(order->file_path, error, "opened", run->diags);
+}
+
 static bool file_open(struct run *run)
 {
     struct run_order *order = run->order;
-    bool may_exist = (run->is_resumed && !run->is_from) || run->replaces_parts;
-    order->file_fd = open(order->file_path, O_RDWR | O_CREAT | O_CLOEXEC | (may_exist ? 0 : O_EXCL), 0666);
-    if (order->file_fd < 0 && errno == EEXIST)
-        return file_exists(run, order->file_path);
-    if (order->file_fd < 0)
-        return file_failed(order->file_path, errno, "opened", run->diags);
-    return file_resume(run);
+    bool may_exist = (run->is_resumed && !run->is_from) || run->replaces_parts || run_replaces_own(run);
+    int from = open(order->file_path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC), error = errno;
+    if (from < 0 && error == ENOENT)
+        return file_new(run);
+    if (from < 0 && error != ELOOP && error != EISDIR && error != ENXIO)
+        return file_failed(order->file_path, error, "opened", run->diags);
+    bool is_good = (from >= 0 && is_order_file(from)) || refuse_file(run, order->file_path);
+    if (is_good && !may_exist)
+        is_good = file_exists(run, order->file_path);
+    is_good = is_good && file_resume(run, from);
+    if (is_good && (error = file_copy(run, from)) != 0)
+        is_good = file_failed(order->file_path, error, "copied", run->diags);
+    if (from >= 0)
+        close(from);
+    return is_good;
 }
 
 /* --- A directory --- */
@@ -255,7 +331,20 @@ static bool is_void(const struct run *run, const uint8_t found[ORDER_RUN_BYTES])
 {
     struct run_id id;
     memcpy(id.bytes, found, sizeof(id.bytes));
-    return run->replaces_parts && checkpoint_had_run(run->checkpoints->dir, &id);
+    return run_replaces_own(run) || (run->replaces_parts && checkpoint_had_run(run->checkpoints->dir, &id));
+}
+
+/* Without checkpoints each life writes under the same names. */
+static int remove_own_parts(struct run *run, const char *directory)
+{
+    uint32_t count;
+    int error;
+    struct part *parts = list_parts(directory, &count, &error);
+    for (uint32_t i = 0; i < count && error == 0; i++)
+        if (unlink(part_path(&run->arena, directory, &parts[i])) != 0)
+            error = errno;
+    free(parts);
+    return error;
 }
 
 static bool directory_open(struct run *run)
@@ -274,6 +363,8 @@ static bool directory_open(struct run *run)
         return is_other_run(run);
     if (error == ENOENT && run->is_resumed && !run->is_from && run->sequencer.first > 0)
         return file_is_short(run, order->directory, 0);
+    if (is_other && run_replaces_own(run))
+        error = remove_own_parts(run, order->directory);
     if (error == ENOENT || is_other)
         error = write_run(order->directory, own, &run->arena);
     if (error != 0)
@@ -299,8 +390,7 @@ static int directory_next(struct run_order *order, uint64_t first)
 
 /* --- Both --- */
 
-/* A directory is what is one, or is named as one. */
-static bool is_directory(const char *path)
+bool order_is_directory(const char *path)
 {
     struct stat info;
     size_t length = strlen(path);
@@ -310,7 +400,7 @@ static bool is_directory(const char *path)
 bool order_file_open(struct run *run)
 {
     struct run_order *order = run->order;
-    if (!is_directory(order->file_path))
+    if (!order_is_directory(order->file_path))
         return file_open(run);
     order->directory = order->file_path;
     order->life = run->checkpoints != NULL ? checkpoint_generation(run->checkpoints->dir) : 1;
@@ -318,10 +408,11 @@ bool order_file_open(struct run *run)
 }
 
 /* Behind what is published; a part that is there from an attempt that failed goes. */
-bool order_file_append(struct run_order *order, uint64_t first, struct diag_list *diags)
+bool order_file_append(struct run *run, uint64_t first, struct diag_list *diags)
 {
-    int error = 0;
-    if (order->directory != NULL && order->file_fd < 0)
+    struct run_order *order = run->order;
+    int error = run_check(run);
+    if (error == 0 && order->directory != NULL && order->file_fd < 0)
         error = directory_next(order, first);
     if (error == 0)
         error = ftruncate(order->file_fd, (off_t)order->file_end) == 0 ? 0 : errno;

@@ -19,8 +19,10 @@ bool partition_prepare(struct run *run, struct partition *p)
     p->head_row = MIN(p->skip_rows, batch->rows); /* live, what was one batch may come as several */
     p->skip_rows -= p->head_row;
     p->has_own_order |= piece->has_own_order;
-    p->resume = piece->raw.position;
-    p->resume_rows = p->head_row;
+    if (!p->has_offsets) {
+        p->resume = piece->raw.position;
+        p->resume_rows = p->head_row;
+    }
     piece->is_fixed = true;
     return true;
 }
@@ -107,5 +109,46 @@ void partition_cut(struct run *run, struct partition *p, uint32_t end, struct sl
     p->records += end - p->head_row;
     p->since_cut += end - p->head_row;
     p->head_row = end;
-    p->resume_rows = end;
+    if (!p->has_offsets)
+        p->resume_rows = end;
+    else if (end == piece->raw.count)
+        p->resume = piece->raw.next;
+}
+
+bool partition_is_whole(const struct partition *p)
+{
+    const struct piece *piece = PIECE_AT(p, p->head);
+    uint32_t given = p->has_offsets ? batch_share_of(&piece->raw.position).records : 0;
+    return given + piece->batch->rows == BATCH_ROWS;
+}
+
+/* What is read of the partition and not sequenced. */
+static bool has_rows_left(const struct partition *p)
+{
+    return p->tail - p->head > 1 || (p->tail > p->head && p->head_row < PIECE_AT(p, p->head)->raw.count);
+}
+
+bool partition_has_risen(const struct partition *p)
+{
+    return p->has_offsets && p->reach > p->saved && !has_rows_left(p);
+}
+
+struct source_position partition_position(const struct partition *p)
+{
+    struct source_position position = p->resume;
+    const struct raw_batch *raw = p->head < p->tail ? &PIECE_AT(p, p->head)->raw : NULL;
+    if (!p->has_offsets)
+        return position;
+    if (raw != NULL && p->head_row > 0 && p->head_row < raw->count) {
+        struct batch_share share = batch_share_of(&raw->position);
+        share.records += p->head_row;
+        for (uint32_t row = 0; row < p->head_row && raw->records != NULL; row++)
+            share.bytes += raw->records[row].length;
+        position = (struct source_position){.a = batch_share_put(share),
+                                            .b = raw->offsets[p->head_row],
+                                            .record = raw->position.record + p->head_row};
+    } else if (!has_rows_left(p)) {
+        position.b = MAX(position.b, p->reach);
+    }
+    return position;
 }

@@ -1,8 +1,7 @@
 /* The sequencer's beginning and end, and its place in checkpoints: where each partition goes on. */
-#include "core/civil.h"
+#include "run/positions.h"
 #include "core/os.h"
 #include "run/order.h"
-#include "run/trace.h"
 
 #include <stdlib.h>
 
@@ -22,8 +21,11 @@ static bool open_source(struct run *run, uint32_t index)
                               .schema = node->outputs[0],
                               .arena = &run->arena,
                               .diags = run->diags,
+                              .span = node->path_span,
+                              .claims = run->plan->claims,
                               .wake = live_wake,
                               .engine = run,
+                              .stop = run->options.stop,
                               .job = run->plan->name,
                               .name = node->name,
                               .has_dead_letters = has_dead_letters(run->plan),
@@ -70,10 +72,11 @@ struct partition *sequencer_add_partition(struct run *run, uint32_t source, uint
     leat_assert(p->pieces != NULL);
     p->order_max = p->event_max = p->order_fixed = p->event_fixed = p->arrival_max = p->marked = TIME_MIN;
     p->is_live = is_live_source(run, source);
+    p->has_offsets = node->source_kind->has_offsets;
     p->has_own_order = node->is_live; /* that of arrival */
     if (node->source_kind->begin != NULL)
         node->source_kind->begin(&run->sources[source], local, &p->resume);
-    p->offset = p->resume.b;
+    p->offset = p->saved = p->resume.b;
     return p;
 }
 
@@ -157,9 +160,7 @@ void sequencer_free(struct run *run)
     pthread_mutex_destroy(&s->mutex);
 }
 
-/* --- In a checkpoint: words of 64 bits, and texts as their length and bytes --- */
-
-enum { POSITIONS_VERSION = 6, SAVED_TEXT_MAX = 1 << 21 };
+/* --- In a checkpoint: see positions.h --- */
 
 static void put(struct byte_buffer *out, uint64_t value)
 {
@@ -200,15 +201,19 @@ void sequencer_save(struct run *run, bool is_finished, struct byte_buffer *out)
         put(out, (uint64_t)s->source_watermarks[i]);
     }
     put(out, s->partitions_count);
+    s->has_risen = false;
     for (uint32_t i = 0; i < s->partitions_count; i++) {
-        const struct partition *p = &s->partitions[i];
+        struct partition *p = &s->partitions[i];
         const struct source_kind *kind = plan->nodes[plan->sources[p->source]].source_kind;
+        const struct source_position position = partition_position(p);
+        p->saved = position.b;
         put(out, p->source);
         put_text(out, sequencer_partition_name(run, p));
-        put(out, (uint64_t)p->resume.a);
-        put(out, (uint64_t)p->resume.b);
-        put(out, p->resume.record);
-        put(out, (uint64_t)p->resume.line);
+        put(out, p->has_offsets);
+        put(out, (uint64_t)position.a);
+        put(out, (uint64_t)position.b);
+        put(out, position.record);
+        put(out, (uint64_t)position.line);
         put(out, p->resume_rows + p->skip_rows);
         put(out, (uint64_t)p->order_max);
         put(out, (uint64_t)p->event_max);
@@ -225,139 +230,9 @@ void sequencer_save(struct run *run, bool is_finished, struct byte_buffer *out)
         memcpy(out->data + keys, &keys_bytes, sizeof(keys_bytes));
         char mark[SOURCE_MARK_BYTES];
         size_t bytes =
-            kind->mark == NULL ? 0 : kind->mark(&run->sources[p->source], p->local, &p->resume, mark);
+            kind->mark == NULL ? 0 : kind->mark(&run->sources[p->source], p->local, &position, mark);
         put_text(out, (struct str){mark, bytes});
     }
-}
-
-/* What is left of a checkpoint's positions; bytes from outside. */
-struct saved {
-    struct str left;
-    bool is_short;
-};
-
-static uint64_t take(struct saved *saved)
-{
-    uint64_t value = 0;
-    saved->is_short |= saved->left.length < sizeof(value);
-    if (saved->is_short)
-        return 0;
-    memcpy(&value, saved->left.data, sizeof(value));
-    saved->left.data += sizeof(value);
-    saved->left.length -= sizeof(value);
-    return value;
-}
-
-static struct str take_text(struct saved *saved)
-{
-    uint64_t length = take(saved);
-    saved->is_short |= length > SAVED_TEXT_MAX || length > saved->left.length;
-    if (saved->is_short)
-        return (struct str){"", 0};
-    struct str text = {saved->left.data, length};
-    saved->left.data += length;
-    saved->left.length -= length;
-    return text;
-}
-
-struct saved_partition {
-    uint64_t source;
-    struct str name, mark, keys;
-    int64_t marked;
-    struct source_position resume;
-    uint32_t resume_rows, since_cut;
-    int64_t order_max, event_max;
-    bool has_event, has_own_order, is_idle;
-    uint64_t records;
-};
-
-static struct saved_partition take_partition(struct saved *saved)
-{
-    struct saved_partition p = {.source = take(saved), .name = take_text(saved)};
-    p.resume.a = (int64_t)take(saved);
-    p.resume.b = (int64_t)take(saved);
-    p.resume.record = take(saved);
-    p.resume.line = (int64_t)take(saved);
-    p.resume_rows = (uint32_t)take(saved);
-    p.order_max = (int64_t)take(saved);
-    p.event_max = (int64_t)take(saved);
-    p.has_event = take(saved) != 0;
-    p.has_own_order = take(saved) != 0;
-    p.is_idle = take(saved) != 0;
-    p.since_cut = (uint32_t)take(saved) % BATCH_ROWS;
-    p.records = take(saved);
-    p.marked = (int64_t)take(saved);
-    p.keys = take_text(saved);
-    p.mark = take_text(saved);
-    return p;
-}
-
-/* To the sources, and how many they are: what sequencer_restore takes. */
-static uint64_t skip_head(struct saved *saved)
-{
-    for (int word = 0; word < 7; word++)
-        (void)take(saved);
-    return take(saved);
-}
-
-void positions_watermarks(struct str positions, const struct plan *plan, int64_t *sources)
-{
-    struct saved saved = {.left = positions};
-    for (uint32_t i = 0; i < plan->sources_count; i++)
-        sources[i] = TIME_MIN;
-    for (int word = 0; word < 6; word++)
-        (void)take(&saved);
-    sources[plan->sources_count] = (int64_t)take(&saved);
-    uint64_t count = take(&saved);
-    for (uint64_t i = 0; i < count && !saved.is_short; i++) {
-        struct str name = take_text(&saved);
-        int64_t watermark = (int64_t)take(&saved);
-        for (uint32_t k = 0; k < plan->sources_count && !saved.is_short; k++)
-            if (str_equal(plan->nodes[plan->sources[k]].name, name))
-                sources[k] = watermark;
-    }
-}
-
-uint64_t positions_number(struct str positions)
-{
-    struct saved saved = {.left = positions};
-    (void)take(&saved);
-    return take(&saved) == POSITIONS_VERSION ? take(&saved) : UINT64_MAX;
-}
-
-/* A partition that can be found while running goes by its name; others by their place among the source's. */
-bool positions_are_before(struct str positions, const struct plan *plan, const struct trace *trace,
-                          int64_t *resumed_at)
-{
-    struct saved saved = {.left = positions};
-    const struct plan_node *node = &plan->nodes[plan->sources[trace->source_index]];
-    uint64_t wanted = UINT64_MAX, count = skip_head(&saved);
-    for (uint64_t i = 0; i < count && !saved.is_short; i++) {
-        wanted = str_equal(take_text(&saved), node->name) ? i : wanted;
-        (void)take(&saved);
-    }
-    uint32_t place = 0;
-    *resumed_at = INT64_MIN;
-    if (positions_number(positions) == UINT64_MAX)
-        return false;
-    for (count = take(&saved); count > 0 && !saved.is_short; count--) {
-        struct saved_partition p = take_partition(&saved);
-        bool is_named = node->source_kind->discover != NULL;
-        if (p.source != wanted ||
-            !(is_named ? str_is(p.name, trace->partition_name) : place++ == trace->partition))
-            continue;
-        if (trace->by == TRACE_BY_RECORD)
-            return p.records <= (uint64_t)trace->at;
-        *resumed_at = p.resume.b;
-        return p.resume.b + p.resume_rows <= trace->at && p.resume.b < trace->limit;
-    }
-    return !saved.is_short; /* nothing of it was read */
-}
-
-bool positions_are_final(struct str positions)
-{
-    struct saved saved = {.left = positions};
-    return take(&saved) != 0;
 }
 
 static bool refuse(struct run *run, const char *why)
@@ -367,6 +242,21 @@ static bool refuse(struct run *run, const char *why)
               run->is_from
                   ? "give the job the inputs it had, or let the source begin anew: --drop-state SOURCE"
                   : "give the job the inputs it had, or start anew with --fresh");
+    return false;
+}
+
+static bool refuse_version(struct run *run, uint64_t version)
+{
+    struct diag *d =
+        diag_error(run->diags, DIAG_E0703, (struct span){0},
+                   "the checkpoint's positions are of format %llu, and this leat reads format %d",
+                   (unsigned long long)version, POSITIONS_VERSION);
+    diag_hint(
+        run->diags, d,
+        version < POSITIONS_VERSION
+            ? "go on with the leat that wrote them (up to format 6 they count records from an offset on, "
+              "which no gap between offsets may follow), or start anew with --fresh"
+            : "go on with the leat that wrote them, or start anew with --fresh");
     return false;
 }
 
@@ -383,9 +273,11 @@ static bool restore_partition(struct run *run, struct partition *p, const struct
 {
     struct source *source = &run->sources[p->source];
     const struct source_kind *kind = run->plan->nodes[run->plan->sources[p->source]].source_kind;
+    if (p->has_offsets != saved->has_offsets)
+        return refuse(run, "the checkpoint was taken over sources of other kinds");
     p->resume = saved->resume;
     p->skip_rows = saved->resume_rows;
-    p->offset = p->resume.b + p->skip_rows; /* if there is no gap */
+    p->offset = p->reach = p->saved = p->resume.b;
     p->order_max = p->order_fixed = saved->order_max;
     p->event_max = p->event_fixed = saved->event_max;
     p->has_event = p->has_event_fixed = saved->has_event;
@@ -470,8 +362,8 @@ static bool take_sources(struct run *run, struct saved *saved, uint64_t count, u
 {
     const struct plan *plan = run->plan;
     for (uint64_t i = 0; i < count; i++) {
-        struct str name = take_text(saved);
-        int64_t watermark = (int64_t)take(saved);
+        struct str name = saved_take_text(saved);
+        int64_t watermark = (int64_t)saved_take(saved);
         sources[i] = UINT32_MAX;
         for (uint32_t k = 0; k < plan->sources_count; k++)
             if (run->has_saved[plan->sources[k]] && str_equal(plan->nodes[plan->sources[k]].name, name)) {
@@ -488,28 +380,29 @@ bool sequencer_restore(struct run *run, struct str positions)
 {
     struct sequencer *s = &run->sequencer;
     struct saved saved = {.left = positions};
-    (void)take(&saved); /* whether it is final */
-    if (take(&saved) != POSITIONS_VERSION)
-        return refuse(run, "the checkpoint's positions are of another version of leat");
-    uint64_t number = take(&saved);
-    uint64_t obeyed = take(&saved), next = take(&saved), is_live = take(&saved);
+    (void)saved_take(&saved); /* whether it is final */
+    uint64_t version = saved_take(&saved);
+    if (version != POSITIONS_VERSION)
+        return refuse_version(run, version);
+    uint64_t number = saved_take(&saved);
+    uint64_t obeyed = saved_take(&saved), next = saved_take(&saved), is_live = saved_take(&saved);
     bool is_same_order = obeyed == obey_identity(run);
     if (!is_same_order && !run->is_from)
         return refuse_order(run);
     run->order->script.next = obeyed == 0 || !is_same_order ? number : next;
     run->order->script.is_live = is_live != 0 && is_same_order;
-    s->source_watermarks[run->plan->sources_count] = (int64_t)take(&saved);
-    uint64_t sources_count = take(&saved);
+    s->source_watermarks[run->plan->sources_count] = (int64_t)saved_take(&saved);
+    uint64_t sources_count = saved_take(&saved);
     uint32_t sources[PLAN_SOURCES_MAX];
     saved.is_short |= sources_count > PLAN_SOURCES_MAX;
     if (!saved.is_short && sources_count != run->plan->sources_count && !run->is_from)
         return refuse(run, "the checkpoint was taken over another number of sources");
     if (!saved.is_short && !take_sources(run, &saved, sources_count, sources))
         return false;
-    uint64_t count = take(&saved);
+    uint64_t count = saved_take(&saved);
     bool is_good = !saved.is_short;
     for (uint64_t i = 0; is_good && i < count; i++) {
-        struct saved_partition p = take_partition(&saved);
+        struct saved_partition p = saved_take_partition(&saved);
         saved.is_short |= p.source >= sources_count;
         is_good = !saved.is_short && add_saved(run, &p, sources);
     }
@@ -539,41 +432,4 @@ void run_describe_order_end(const struct run *run, struct byte_buffer *out)
     }
     if (s->partitions_count > DESCRIBED_MAX)
         buffer_printf(out, " and %u more partitions", s->partitions_count - DESCRIBED_MAX);
-}
-
-void run_describe_positions(struct str positions, struct byte_buffer *out)
-{
-    struct saved saved = {.left = positions};
-    bool is_final = take(&saved) != 0;
-    uint64_t version = take(&saved), number = take(&saved), obeyed = take(&saved), next = take(&saved),
-             is_live = take(&saved);
-    (void)take(&saved); /* the clock of arrival */
-    uint64_t sources = take(&saved);
-    if (saved.is_short || version != POSITIONS_VERSION || sources > PLAN_SOURCES_MAX) {
-        buffer_printf(out, "source positions of another version of leat\n");
-        return;
-    }
-    buffer_printf(out, "number %llu%s\n", (unsigned long long)number,
-                  is_final ? ", and that was the last: all sources have ended" : "");
-    if (obeyed != 0)
-        buffer_printf(out, "  obeys the order log %016llx%s, number %llu of it is next\n",
-                      (unsigned long long)obeyed, is_live ? " of a live run" : "", (unsigned long long)next);
-    struct str names[PLAN_SOURCES_MAX];
-    int64_t watermarks[PLAN_SOURCES_MAX];
-    for (uint64_t i = 0; i < sources; i++) {
-        names[i] = take_text(&saved);
-        watermarks[i] = (int64_t)take(&saved);
-    }
-    uint64_t count = take(&saved);
-    for (uint64_t i = 0; i < count && !saved.is_short; i++) {
-        struct saved_partition p = take_partition(&saved);
-        if (saved.is_short || p.source >= sources)
-            break;
-        char time[32] = "none";
-        if (watermarks[p.source] != TIME_MIN && watermarks[p.source] != TIME_MAX)
-            time[civil_format(watermarks[p.source], time)] = '\0';
-        buffer_printf(out, "  source %-24.*s %12llu records  at %lld, %lld + %u  watermark %s  %.*s\n",
-                      STR_ARGS(names[p.source]), (unsigned long long)p.records, (long long)p.resume.a,
-                      (long long)p.resume.b, p.resume_rows, time, STR_ARGS(p.name));
-    }
 }

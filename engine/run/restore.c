@@ -28,7 +28,7 @@ static struct run_checkpoints *new_checkpoints(struct run *run)
     c->run = run;
     c->next_epoch = 1;
     pthread_mutex_init(&c->mutex, NULL);
-    wait_init(&c->condition);
+    pthread_cond_init(&c->condition, NULL);
     diag_list_init(&c->diags, &c->arena);
     run->checkpoints = c;
     return c;
@@ -85,6 +85,10 @@ bool checkpoints_init(struct run *run)
     c->dir = checkpoint_dir_open(&options, run->diags);
     if (c->dir == NULL)
         return false;
+    if (checkpoint_dir_taken_from(c->dir) != NULL)
+        run_note(run, "taking over `%s` from %s", c->path, checkpoint_dir_taken_from(c->dir));
+    if (run->trace == NULL && !fence_sinks(run))
+        return false;
     if (!(run->trace != NULL ? trace_choose(run) : find_begin(run)) || !parts_init(run))
         return false;
     parts_put(run, &c->parts);
@@ -93,14 +97,6 @@ bool checkpoints_init(struct run *run)
         run->was_finished = !run->is_from && positions_are_final(checkpoint_info(c->resumed)->sources);
     }
     return true;
-}
-
-static char *temporary_directory(struct run *run)
-{
-    const char *root = getenv("TMPDIR");
-    char *path =
-        arena_printf(&run->arena, "%s/leat-state-XXXXXX", root != NULL && *root != '\0' ? root : "/tmp");
-    return mkdtemp(path);
 }
 
 /* A quarter of the budget is RocksDB's: block cache and write buffers. */
@@ -118,16 +114,16 @@ bool checkpoints_open_state(struct run *run)
             return false;
         path = checkpoint_database_path(c->dir);
     } else if (run->plan->has_state) {
-        run->temporary_path = path = temporary_directory(run);
-        if (path == NULL) {
-            diag_errno(
-                run->diags,
+        if (!temporary_directory_make(&run->temporary)) {
+            int error = errno;
+            struct diag *d =
                 diag_error(run->diags, DIAG_E0801, (struct span){0},
-                           "no temporary directory can be made for state that does not fit into memory"),
-                errno);
+                           "no temporary directory can be made for state that does not fit into memory");
+            diag_errno(run->diags, d, error);
+            diag_hint(run->diags, d, "name one where this user may write: TMPDIR=DIR leat run ...");
             return false;
         }
-        path = arena_printf(&run->arena, "%s/db", path);
+        path = arena_printf(&run->arena, "%s/db", run->temporary.path);
     }
     if (!run->plan->has_state)
         return true;
@@ -136,6 +132,8 @@ bool checkpoints_open_state(struct run *run)
         return false;
     int64_t memory = run->plan->config.memory_bytes;
     run->state_store = state_store_open(path, (size_t)(memory / 4), has_database, run->diags);
+    if (run->state_store != NULL && run->temporary.path != NULL)
+        state_store_set_temporary(run->state_store);
     run->operator_memory_bytes = memory / 2;
     return run->state_store != NULL;
 }

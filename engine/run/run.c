@@ -2,6 +2,7 @@
 #include "run/barrier.h"
 #include "run/order.h"
 
+#include "core/refused.h"
 #include "core/wait.h"
 
 #include <stdio.h>
@@ -53,21 +54,27 @@ struct run *run_new(const struct plan *plan, const struct run_options *options, 
     pthread_mutex_init(&run->diags_mutex, NULL);
     pthread_mutex_init(&run->idle_mutex, NULL);
     pthread_mutex_init(&run->reports_mutex, NULL);
-    wait_init(&run->idle_condition);
+    pthread_cond_init(&run->idle_condition, NULL);
     run->pool = batch_pool_new();
     run->sources = arena_array(&run->arena, struct source, MAX(plan->sources_count, 1));
     init_stage_counts(run);
     init_lanes(run);
+    refused_budget(plan->config.memory_bytes);
     bool is_good = checkpoints_init(run) && checkpoints_open_state(run);
     is_good = is_good && sequencer_init(run) && order_init(run);
     if (is_good && !run->is_resumed && obey_identity(run) == 0)
         sequencer_add_partitions(run);
     is_good = is_good && stages_init(run);
     is_good = is_good && (!run->is_resumed || checkpoints_restore(run)) && order_begin(run);
+    /* Nothing refuses it any more: what is written from here on is the run's own. */
+    if (is_good && options->has_begun != NULL)
+        options->has_begun();
+    is_good = is_good && stages_begin(run);
     if (is_good && run->trace != NULL)
         trace_begin(run);
     if (is_good)
         return run;
+    run_ends_fenced(run);
     run_free(run);
     return NULL;
 }
@@ -131,9 +138,8 @@ static bool finish_sinks(struct run *run)
                 is_node_good = kind->finish(&node->sink);
             if (is_node_good && kind->drain != NULL)
                 is_node_good = kind->drain(&node->sink);
-            if (!is_node_good)
-                diag_error(run->diags, sink_error_code(&node->sink), node->node->span, "sink `%.*s`: %s",
-                           STR_ARGS(node->node->name), node->sink.error);
+            if (!is_node_good && !run_is_fenced(run))
+                sink_say(node, "could not be finished");
             is_good &= is_node_good;
         }
     return is_good;
@@ -146,22 +152,26 @@ bool run_wait(struct run *run)
     run->is_joined = true;
     if (run->checkpoints != NULL && !run->was_finished)
         checkpoints_join(run);
-    bool is_good = !atomic_load(&run->has_failed);
+    bool is_good = !atomic_load(&run->has_failed) && !run_is_fenced(run);
     if (is_good && run->checkpoints != NULL && !run->was_finished && !run->checkpoints->last_is_published) {
         struct diag *d =
             diag_error(run->diags, DIAG_E0708, (struct span){0}, "the last checkpoint could not be written");
-        diag_hint(run->diags, d, "free the disk and start again: the run goes on from the checkpoint before");
+        if (run->checkpoints->why[0] != '\0')
+            diag_cause(run->diags, d, "%s", run->checkpoints->why);
+        diag_hint(run->diags, d,
+                  "mend the cause and start again: the run goes on from the checkpoint before");
         is_good = false;
     }
     if (is_good)
         is_good = order_finish(run) && (run->trace != NULL || finish_sinks(run));
     const char *error = run->state_store != NULL ? state_store_error(run->state_store) : NULL;
-    if (error != NULL) {
+    if (error != NULL && !run_is_fenced(run))
         diag_cause(run->diags, diag_error(run->diags, DIAG_E0801, (struct span){0}, "the state store failed"),
                    "%s", error);
-        is_good = false;
-    }
+    is_good &= error == NULL;
     run->ended_us = os_monotonic_us();
+    if (!is_good)
+        run_ends_fenced(run);
     return is_good;
 }
 
@@ -184,8 +194,7 @@ void run_free(struct run *run)
     if (run->state_store != NULL)
         state_store_close(run->state_store);
     checkpoints_free(run);
-    if (run->temporary_path != NULL)
-        os_remove_tree(run->temporary_path);
+    temporary_directory_remove(&run->temporary);
     batch_pool_free(run->pool);
     buffer_free(&run->notes);
     pthread_mutex_destroy(&run->diags_mutex);

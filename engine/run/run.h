@@ -9,6 +9,8 @@
 
 #include "plan/plan.h"
 
+#include <signal.h>
+
 struct run;
 struct trace;
 
@@ -24,11 +26,17 @@ struct run_options {
     int64_t
         until_us; /* stop after the number behind which all rows are at or after this time; TIME_MAX: none */
     enum run_start_mode mode;
-    bool take_over;           /* break another process's lock */
+    const volatile sig_atomic_t
+        *stop;       /* while run_new waits: not 0 where the user wants to end; NULL: nobody can */
+    bool take_over;  /* break another process's lock */
+    bool may_repeat; /* what earlier runs of the job gave to sinks may come again: said by RUN_FRESH, RUN_FROM
+                      */
     const char *from;         /* RUN_FROM: a checkpoint directory or savepoint, or DIR@3-17 */
     const char *const *drops; /* RUN_FROM: names of parts (plan_node.part) to leave behind */
     uint32_t drops_count;
-    bool is_restart;          /* RUN_FROM: by the supervisor: what has begun from there goes on */
+    bool is_restart;          /* by the supervisor; RUN_FROM: what has begun from there goes on */
+    bool had_begun;           /* is_restart: an earlier life began, so what is there was written by it */
+    void (*has_begun)(void);  /* called when nothing refuses the run any more; may be NULL */
     bool compares;            /* learners on a GPU with the CPU, step by step */
     const char *record_order; /* file or directory that the order log is written to; NULL: none */
     struct trace *trace;      /* run/trace.h: follow a record, and change nothing; NULL: none */
@@ -36,7 +44,10 @@ struct run_options {
                           not even a recording's; NULL: that, if any */
 };
 
-/* Opens sources and sinks, restores state. NULL after diagnostics. */
+/* Whether --record-order writes files into a directory: one that is there, or is named as one. */
+bool order_is_directory(const char *path);
+
+/* Opens sources and sinks, restores state. NULL after diagnostics, or because of *stop. */
 struct run *run_new(const struct plan *plan, const struct run_options *options, struct diag_list *diags);
 bool run_start(struct run *run);
 /* First call: checkpoint and stop. Any thread; async-signal-safe it is not. */
@@ -48,7 +59,7 @@ bool run_wait(struct run *run);
 void run_free(struct run *run); /* NULL is allowed */
 
 /* The first bad rows of this life, in the one order: which lane had them does not show. */
-enum { RUN_DEAD_EXAMPLES = 5 };
+enum { RUN_DEAD_EXAMPLES = 5, RUN_DEAD_REASON_BYTES = 256 };
 struct run_dead_example {
     struct row_order order;
     char text[256];
@@ -67,7 +78,9 @@ struct run_node_stats {
     struct counters counters;
     struct report report;
     struct run_time time;
-    char note[160]; /* what a sink says of itself, after the end */
+    const char
+        *dead_reason; /* of a dead letter of this life, one of the first; as long as the run; "": none */
+    char note[160];   /* what a sink says of itself, after the end */
 };
 
 struct run_stats {

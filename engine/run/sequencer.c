@@ -134,6 +134,7 @@ static enum work read_piece(struct run *run, struct lane *lane)
     const struct source_kind *kind = run->plan->nodes[run->plan->sources[p->source]].source_kind;
     uint64_t wakes = atomic_load(&s->wakes);
     arena_reset(&piece->raw.arena);
+    piece->raw.next = (struct source_position){0};
     enum read_status status = kind->read(&run->sources[p->source], p->local, &piece->raw);
     leat_assert(status != READ_BATCH || (piece->raw.count > 0 && piece->raw.count <= BATCH_ROWS));
 
@@ -147,11 +148,16 @@ static enum work read_piece(struct run *run, struct lane *lane)
     } else if (status == READ_END) {
         p->is_ended = true;
     }
+    if (p->has_offsets && (status == READ_QUIET || status == READ_END))
+        p->reach = MAX(p->reach, piece->raw.next.b);
+    s->has_risen |= partition_has_risen(p);
     pthread_mutex_unlock(&s->mutex);
     if (status == READ_ERROR)
         run_fail(run);
     if (status == READ_BATCH)
         decode_piece(run, lane, p, piece);
+    else if (unlikely(run->trace != NULL))
+        trace_reach(run, p);
     return has_changed ? WORK_DONE : WORK_DRY;
 }
 
@@ -251,7 +257,7 @@ static bool take_cut(const struct sequencer *s, struct partition *p)
     const struct piece *piece = PIECE_AT(p, p->head);
     const struct batch *batch = piece->batch;
     bool is_cut = p->since_cut == s->cut_records || watermark_is_mark(piece, p->head_row - 1) ||
-                  (p->head_row == batch->rows && (batch->rows == BATCH_ROWS || p->is_live));
+                  (p->head_row == batch->rows && (p->is_live || partition_is_whole(p)));
     if (is_cut)
         p->since_cut = 0;
     return is_cut;
@@ -337,11 +343,13 @@ static enum heads choose_heads(struct run *run, bool is_stop, bool is_held)
 }
 
 /* A number without rows, in a lull or while sinks are full: where a partition has become idle, the
- * clock ticks, or a checkpoint waits for one to close an epoch. */
+ * clock ticks, or a checkpoint waits for one to close an epoch, or to say that the ends of logs were reached.
+ */
 static bool is_worth_a_number(struct run *run, uint64_t number, const struct partition *idle, int64_t tick)
 {
     return idle != NULL || tick != TIME_MIN ||
-           (run->checkpoints != NULL && number > run->sequencer.last_barrier && barrier_is_waiting(run));
+           (run->checkpoints != NULL && (number > run->sequencer.last_barrier || run->sequencer.has_risen) &&
+            barrier_is_waiting(run));
 }
 
 static void set_room(struct run *run, struct slot *slot)

@@ -12,15 +12,25 @@
 /* --- Calls of nodes
  * ------------------------------------------------------------------------------------------------- */
 
+void sink_say(struct node_instance *node, const char *what)
+{
+    struct diag_list *diags = node->stage->run->diags;
+    struct diag *d = diag_error(diags, sink_error_code(&node->sink), node->node->path_span,
+                                "sink `%.*s` %s: %s", STR_ARGS(node->node->name), what, node->sink.error);
+    diag_hint(diags, d, "%s",
+              node->sink.error_code == DIAG_E0709
+                  ? "a run has one process: its checkpoint directory was copied, or lies where both reach it "
+                    "and no lock does; let one of them go on"
+                  : "what is written so far stays; mend the cause and start again to go on");
+}
+
 void sink_failed(struct node_instance *node)
 {
     struct run *run = node->stage->run;
+    bool is_fenced = run_is_fenced(run);
     pthread_mutex_lock(&run->diags_mutex);
-    if (!node->has_failed) { /* its lane and the coordinator may both find out */
-        struct diag *d = diag_error(run->diags, sink_error_code(&node->sink), node->node->span,
-                                    "sink `%.*s` stopped: %s", STR_ARGS(node->node->name), node->sink.error);
-        diag_hint(run->diags, d, "what is written so far stays; mend the cause and start again to go on");
-    }
+    if (!node->has_failed && !is_fenced) /* its lane and the coordinator may both find out */
+        sink_say(node, "stopped");
     node->has_failed = true;
     pthread_mutex_unlock(&run->diags_mutex);
     run_fail(run);

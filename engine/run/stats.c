@@ -22,7 +22,7 @@ static void add_node(struct run *run, struct run_stats *stats, uint32_t place)
 {
     const struct plan_node *plan_node = &run->plan->nodes[place];
     struct run_node_stats *node = &stats->nodes[stats->nodes_count++];
-    *node = (struct run_node_stats){.node = plan_node};
+    *node = (struct run_node_stats){.node = plan_node, .dead_reason = ""};
     for (uint32_t i = 0; i < run->stage_instances[plan_node->stage]; i++) {
         const struct stage_instance *stage = run->stages[run->stage_first[plan_node->stage] + i];
         for (uint32_t k = 0; k < stage->stage->nodes_count; k++) {
@@ -30,6 +30,8 @@ static void add_node(struct run *run, struct run_stats *stats, uint32_t place)
             if (instance->node != plan_node)
                 continue;
             counters_add(&node->counters, &instance->context.counters);
+            if (node->dead_reason[0] == '\0' && atomic_load(&instance->has_dead))
+                node->dead_reason = instance->dead_reason;
             if (plan_node->tag == PLAN_SINK && plan_node->sink_kind->report != NULL && run->trace == NULL)
                 plan_node->sink_kind->report((struct sink_context *)(uintptr_t)&instance->sink,
                                              &node->report);

@@ -283,15 +283,18 @@ void trace_piece(struct run *run, const struct partition *p, const struct piece 
         stop(run, TRACE_NOTHING);
         return;
     }
-    if (raw->position.record + row < p->records) {
-        trace->limit = trace->resumed_at;
-        stop(run, TRACE_BEFORE);
-        return;
-    }
     trace->is_found = true;
     trace->record = raw->position.record + row;
     trace->origin = batch_origin(piece->batch, row);
     trace->number = UINT64_MAX;
+}
+
+void trace_reach(struct run *run, const struct partition *p)
+{
+    const struct trace *trace = run->trace;
+    if (!trace->is_found && !trace->is_over && p->source == trace->source_index &&
+        p->local == trace->partition && trace->by == TRACE_BY_OFFSET && p->reach > trace->at)
+        stop(run, TRACE_NOTHING);
 }
 
 static bool is_held(const struct trace *trace)

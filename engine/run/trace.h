@@ -25,8 +25,8 @@ enum trace_by {
 enum trace_end {
     TRACE_FOLLOWED, /* to where nothing of it is left */
     TRACE_HELD,     /* an operator still has something of it, and the inputs have no more */
-    TRACE_BEFORE,   /* the checkpoint lies behind it after all: again, from an earlier one */
-    TRACE_NOTHING,  /* the partition goes on behind the place, and has no record there */
+    TRACE_NOTHING,  /* the partition goes on behind the place, or its log ends there, and has no record there
+                     */
     TRACE_BEYOND,   /* the partition ends before it */
 };
 
@@ -65,9 +65,6 @@ struct trace {
     enum trace_by by; /* RECORD or OFFSET */
     int64_t at;
     int64_t line; /* where it was named by its line; else 0 */
-    /* In: positions of a checkpoint must lie before this place; INT64_MAX at first. After TRACE_BEFORE it is
-     * lower. */
-    int64_t limit;
     /* Out; until run_free. */
     enum trace_end end;
     bool is_found;
@@ -81,7 +78,6 @@ struct trace {
     /* trace.c's own. */
     struct arena arena; /* the owner frees it at last */
     struct row_origin origin;
-    int64_t resumed_at;
     uint64_t last;                 /* number of the last step */
     uint32_t open[PLAN_NODES_MAX]; /* step in work, from 1 */
     bool is_over;

@@ -147,7 +147,6 @@ static void no_wake(void *engine)
 bool trace_resolve(struct trace *trace, const struct plan *plan, struct diag_list *diags)
 {
     struct place place;
-    trace->limit = INT64_MAX;
     const struct plan_node *node = parse_place(trace, &place, diags) ? find_source(trace, plan, diags) : NULL;
     if (node == NULL)
         return false;
@@ -198,7 +197,7 @@ static bool choose_from(struct run *run)
     if (!from_open(run))
         return false;
     const struct checkpoint_info *info = checkpoint_info(c->resumed);
-    if (positions_are_before(info->sources, run->plan, run->trace, &run->trace->resumed_at))
+    if (positions_are_before(info->sources, run->plan, run->trace))
         return true;
     struct diag *d =
         diag_error(run->diags, DIAG_E1001, (struct span){0},
@@ -222,7 +221,7 @@ bool trace_choose(struct run *run)
             is_good = refuse_other(run);
             break;
         }
-        if (!positions_are_before(info->sources, run->plan, trace, &trace->resumed_at))
+        if (!positions_are_before(info->sources, run->plan, trace))
             continue;
         c->resumed = checkpoint_open(c->dir, info->id, run->diags);
         is_good = c->resumed != NULL;

@@ -48,6 +48,7 @@ void watermark_init(struct run *run)
     uint32_t count = run->plan->sources_count;
     struct sequencer *s = &run->sequencer;
     s->source_watermarks = arena_array(&run->arena, int64_t, count + 1);
+    s->wall_ahead_us = TIME_MIN;
     s->holders = arena_array(&run->arena, struct watermark_holder, MAX(count, 1));
     for (uint32_t i = 0; i <= count; i++)
         s->source_watermarks[i] = TIME_MIN;

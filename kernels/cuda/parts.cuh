@@ -20,6 +20,7 @@ void tables_find(gpu_tables *tables, gpu_stream *stream, const uint64_t *keys, c
 void tables_find_values(gpu_tables *tables, gpu_stream *stream, const uint64_t *keys, const uint32_t *table,
                         const uint32_t *count, uint32_t n, float *out, uint8_t *found);
 void tables_resolve(gpu_tables *tables, gpu_stream *stream, const gpu_batch *batch, void **rows);
+void tables_refresh(gpu_tables *tables, gpu_stream *stream, const gpu_batch *batch);
 void tables_expire(gpu_tables *tables, gpu_stream *stream, uint32_t table, uint32_t expired_before);
 void tables_halve_sketch(gpu_tables *tables, gpu_stream *stream, uint32_t table, uint32_t epoch);
 void tables_export_sketch(gpu_tables *tables, gpu_stream *stream, uint32_t table, uint32_t since,

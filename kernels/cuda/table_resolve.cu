@@ -9,6 +9,8 @@
  * launch: no admission, no expiry, no sighting times. (4) headers are one access of 16 bytes; the latest
  * sighting of a key is a thread's work up to 64 of them, a warp's up to 4096, the device's beyond. Not
  * measured.
+ *
+ * refresh: the latest sightings, then find, which notes them.
  */
 #include "kernels/cuda/table_probe.cuh"
 #include "kernels/cuda/tables.cuh"
@@ -247,8 +249,45 @@ static __global__ void admit(resolve_batch in)
     table_count(in.counts, &gpu_table_counts::waiting, table, waits);
 }
 
+/* --- refresh ----------------------------------------------------------------------------------------------
+ */
+
+static __global__ void __launch_bounds__(BLOCK) note_seen(resolve_batch in)
+{
+    const table_lookup asked = {in.views, in.counts,      in.batch.keys, in.batch.tables,
+                                NULL,     in.batch.count, in.batch.n};
+    table_search searches[KEYS];
+    uint32_t first, n;
+    if (!table_look_up(asked, searches, &first, &n) || threadIdx.x % TILE_LANES != 0)
+        return;
+#pragma unroll
+    for (int k = 0; k < KEYS; k++) {
+        const uint32_t u = first + (uint32_t)k * WARP_TILES;
+        const table_search *s = &searches[k];
+        if (u >= n || s->key == 0 || s->slot == SLOT_NONE)
+            continue;
+        gpu_head *head = table_head(s->view, s->slot);
+        if (head->seen < s->view->expired_before || head->seen >= in.scratch.seen[u])
+            continue;
+        head->seen = in.scratch.seen[u];
+        head->epoch = in.batch.epoch;
+    }
+}
+
 /* --- a batch ----------------------------------------------------------------------------------------------
  */
+
+static void queue_seen(gpu_tables *tables, cudaStream_t queue, const resolve_batch &in)
+{
+    const uint32_t warps = cuda_blocks(in.batch.n, MANY), most = 2 * (uint32_t)tables->gpu->multiprocessors;
+    gpu_note(tables->gpu,
+             cudaMemsetAsync(tables->scratch.counters, 0, TABLE_COUNTERS * sizeof(uint32_t), queue),
+             "tables: sightings");
+    if (in.batch.seen == NULL)
+        return;
+    LAUNCH(seen_few, cuda_blocks(in.batch.n, BLOCK), BLOCK, 0, queue, in);
+    LAUNCH(seen_many, min(cuda_blocks(warps, BLOCK / WARP_LANES), most), BLOCK, 0, queue, in);
+}
 
 static void queue_phases(gpu_tables *tables, cudaStream_t queue, const resolve_batch &in)
 {
@@ -258,11 +297,7 @@ static void queue_phases(gpu_tables *tables, cudaStream_t queue, const resolve_b
         admits |= tables->tables[t].view.admit_after > 1;
     }
     const uint32_t n = in.batch.n, blocks = cuda_blocks(n, BLOCK);
-    if (in.batch.seen != NULL) {
-        LAUNCH(seen_few, blocks, BLOCK, 0, queue, in);
-        const uint32_t warps = cuda_blocks(n, MANY), most = 2 * (uint32_t)tables->gpu->multiprocessors;
-        LAUNCH(seen_many, min(cuda_blocks(warps, BLOCK / WARP_LANES), most), BLOCK, 0, queue, in);
-    }
+    queue_seen(tables, queue, in);
     LAUNCH(look, cuda_blocks(n, BLOCK_KEYS), BLOCK, 0, queue, in);
     if (expires || admits)
         LAUNCH(settle, blocks, BLOCK, 0, queue, in);
@@ -270,15 +305,31 @@ static void queue_phases(gpu_tables *tables, cudaStream_t queue, const resolve_b
         LAUNCH(admit, blocks, BLOCK, 0, queue, in);
 }
 
+static bool fits(gpu_tables *tables, const gpu_batch *batch)
+{
+    if (batch->n > tables->options.batch_max)
+        gpu_fail(tables->gpu, "A batch of %u keys was resolved; the tables were made for %u.", batch->n,
+                 tables->options.batch_max);
+    return batch->n > 0 && batch->n <= tables->options.batch_max;
+}
+
+void tables_refresh(gpu_tables *tables, gpu_stream *stream, const gpu_batch *batch)
+{
+    if (!fits(tables, batch) || batch->seen == NULL)
+        return;
+    cudaStream_t queue = gpu_cuda_stream(stream);
+    const resolve_batch in = {
+        *batch,         tables->views, tables->counts, tables->scratch, tables_removed_list(tables),
+        tables->stride, NULL};
+    queue_seen(tables, queue, in);
+    LAUNCH(note_seen, cuda_blocks(batch->n, BLOCK_KEYS), BLOCK, 0, queue, in);
+    gpu_launched(stream, "tables: refresh");
+}
+
 void tables_resolve(gpu_tables *tables, gpu_stream *stream, const gpu_batch *batch, void **rows)
 {
     const uint32_t n = batch->n;
-    if (n > tables->options.batch_max) {
-        gpu_fail(tables->gpu, "A batch of %u keys was resolved; the tables were made for %u.", n,
-                 tables->options.batch_max);
-        return;
-    }
-    if (n == 0 || !tables_reserve_removed(tables, stream, tables_removed_by(tables, n), NULL))
+    if (!fits(tables, batch) || !tables_reserve_removed(tables, stream, tables_removed_by(tables, n), NULL))
         return;
     for (uint32_t t = 0; t < tables->options.tables; t++)
         tables_note_new(tables, t, batch->places != NULL ? batch->places[t] : n);
@@ -286,9 +337,6 @@ void tables_resolve(gpu_tables *tables, gpu_stream *stream, const gpu_batch *bat
     const resolve_batch in = {
         *batch,         tables->views, tables->counts, tables->scratch, tables_removed_list(tables),
         tables->stride, rows};
-    gpu_note(tables->gpu,
-             cudaMemsetAsync(tables->scratch.counters, 0, TABLE_COUNTERS * sizeof(uint32_t), queue),
-             "tables: resolve");
     queue_phases(tables, queue, in);
     gpu_launched(stream, "tables: resolve");
     const table_insertion insertion = {batch->count,

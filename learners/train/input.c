@@ -83,7 +83,7 @@ void train_input_shape(struct train_input *in, const struct model_options *optio
                                .vector_floats = net->options.dim,
                                .stride = net->input->stride};
     for (uint32_t f = 0; f < options->fields; f++) {
-        size_t each = options->is_list[f] ? MODEL_LIST_MAX : 1;
+        size_t each = model_field_ids(options, f);
         in->has_lists = in->has_lists || options->is_list[f];
         in->places_max += each * capacity;
         in->group_of[f] = train_group_of(options, device, f);
@@ -108,7 +108,7 @@ bool train_input_make(struct train_input *in, struct gpu_error *error)
         return false;
     lay_out(in, &in->host, in->block);
     for (uint32_t f = 0; f < options->fields; f++) {
-        size_t each = options->is_list[f] ? MODEL_LIST_MAX : 1;
+        size_t each = model_field_ids(options, f);
         in->field_ids[f] =
             in->has_lists ? calloc(each * capacity, sizeof(uint64_t)) : in->host.ids + (size_t)f * capacity;
         in->field_offsets[f] = options->is_list[f] ? calloc((size_t)capacity + 1, sizeof(uint32_t)) : NULL;
@@ -153,7 +153,7 @@ static void add_lists(struct train_input *in, uint32_t f, const struct train_eve
     const uint32_t *offsets = events->in->offsets[f];
     uint32_t *own = in->field_offsets[f] + in->n;
     for (uint32_t i = from; i < to; i++, own++) {
-        uint32_t count = MIN(offsets[i + 1] - offsets[i], (uint32_t)MODEL_LIST_MAX);
+        uint32_t count = MIN(offsets[i + 1] - offsets[i], model_field_ids(in->options, f));
         memcpy(in->field_ids[f] + own[0], events->in->ids[f] + offsets[i], count * sizeof(uint64_t));
         own[1] = own[0] + count;
     }

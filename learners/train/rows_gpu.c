@@ -41,11 +41,22 @@ static bool rows_find(void *of, struct train *t, struct train_group *g, const st
     return device_table_find(table_of(of, t, g), &batch, g->known, error);
 }
 
+static bool rows_refresh(void *of, struct train *t, struct train_group *g, const struct train_input *in,
+                         struct gpu_error *error)
+{
+    struct gpu_batch batch = batch_of(of, t, g, in);
+    if (!device_table_find(table_of(of, t, g), &batch, g->known, error))
+        return false;
+    device_table_refresh(table_of(of, t, g), &batch);
+    return true;
+}
+
 struct train_rows rows_gpu_of(struct rows_gpu *rows)
 {
     return (struct train_rows){.of = rows,
                                .linear_at = rows->linear_at,
                                .format = rows->format,
                                .resolve = rows_resolve,
-                               .find = rows_find};
+                               .find = rows_find,
+                               .refresh = rows_refresh};
 }

@@ -219,6 +219,23 @@ bool train_predict(struct train *t, const struct train_events *events, uint32_t 
     return train_predict_at(t, events, from, to, t->call_at, error) && train_read(t, from, logits, error);
 }
 
+bool train_refresh(struct train *t, const struct train_events *events, uint32_t from, uint32_t to,
+                   struct gpu_error *error)
+{
+    struct train_input *in = &t->call;
+    in->n = 0;
+    t->is_numbered = false;
+    train_input_add(in, events, from, to);
+    if (in->n == 0)
+        return true;
+    feed(t, in, false);
+    for (uint32_t i = 0; i < t->groups_count; i++)
+        if (!t->rows.refresh(t->rows.of, t, &t->groups[i], in, error))
+            return false;
+    feed_reached(&t->feed, &t->device, FEED_PREDICTED);
+    return feed_wait(&t->feed, FEED_PREDICTED, error);
+}
+
 /* --- back -------------------------------------------------------------------------------------------------
  */
 

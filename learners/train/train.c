@@ -79,7 +79,7 @@ static void groups_shape(struct train *t)
             g->places_before = places;
             t->groups_count++;
         }
-        uint32_t count = (o->is_list[f] ? MODEL_LIST_MAX : 1) * events;
+        uint32_t count = model_field_ids(o, f) * events;
         g->fields++;
         g->places_max += count, places += count;
     }

@@ -83,6 +83,9 @@ struct train_rows {
     /* Without a sighting: known[u] of each number of a call. */
     bool (*find)(void *of, struct train *t, struct train_group *g, const struct train_input *in,
                  struct gpu_error *error);
+    /* Rows that a call's events have were seen: no sightings, but they do not expire. Of a GPU. */
+    bool (*refresh)(void *of, struct train *t, struct train_group *g, const struct train_input *in,
+                    struct gpu_error *error);
 };
 
 /* One thread's memory for the way back by ids (distinct.c), of some of them at a time. */
@@ -162,6 +165,9 @@ static inline uint32_t train_pending(const struct train *t)
 /* Predicts events from .. to of a call (at most MODEL_ROWS_MAX): logits as learned, NaN where rejected. */
 bool train_predict(struct train *t, const struct train_events *events, uint32_t from, uint32_t to,
                    double *logits, struct gpu_error *error);
+/* On a GPU: the ids of those that would learn were seen, if they have rows. Waits. */
+bool train_refresh(struct train *t, const struct train_events *events, uint32_t from, uint32_t to,
+                   struct gpu_error *error);
 /* Adds those that learn to the batch: they must fit. Their step predicts them again. */
 void train_add(struct train *t, const struct train_events *events, uint32_t from, uint32_t to);
 /* Both, but on a GPU nothing is waited for: the step that these events fill may be queued at once. Then,

@@ -25,7 +25,7 @@ static struct type result_type(struct arena *arena, const struct aggregate *aggr
         return type_of((enum type_tag)aggregate->kind->result);
     struct type *element = arena_new(arena, struct type);
     *element = aggregate->argument_type;
-    return (struct type){.tag = TYPE_LIST, .element = element};
+    return (struct type){.tag = TYPE_LIST, .element = element, .length_max = (uint32_t)aggregate->parameter};
 }
 
 static struct expr *compile(struct operator_bind *bind, const struct ast *ast, const struct schema *schema)

@@ -42,6 +42,7 @@ struct aggregate_kind {
     uint32_t parameter_max;
     bool has_by;          /* a last argument, int, float or time, by which values rank */
     bool is_feature_only; /* asks for the reader's time */
+    bool is_set;          /* variable: a merged partial may be as long as its parts together */
     bool is_additive;     /* a fixed partial is 64-bit integers, and merges by adding them one by one */
 
     /* Fixed. The row's argument is valid (or there is none). time: the row's event time. */

@@ -92,19 +92,21 @@ static void distinct_combine(const struct aggregate *aggregate, struct byte_buff
     }
     if (!is_dense(into->length))
         make_dense(into);
+    char *registers = into->data;
     for (uint32_t i = 0; i < REGISTERS; i++)
-        into->data[i] = MAX(into->data[i], from.data[i]);
+        registers[i] = MAX(registers[i], from.data[i]);
 }
 
 static int64_t estimate(const char *registers)
 {
     /* Sums of powers of two, exact in any order. */
     double sum = 0;
-    uint32_t zeros = 0;
-    for (uint32_t i = 0; i < REGISTERS; i++) {
-        sum += ldexp(1.0, -registers[i]);
-        zeros += registers[i] == 0;
-    }
+    uint32_t counts[32 - REGISTER_BITS + 2] = {0}, zeros;
+    for (uint32_t i = 0; i < REGISTERS; i++)
+        counts[(unsigned char)registers[i] % ARRAY_COUNT(counts)]++;
+    for (int rank = 0; rank < (int)ARRAY_COUNT(counts); rank++)
+        sum += ldexp(counts[rank], -rank);
+    zeros = counts[0];
     double count = 0.7213 / (1 + 1.079 / REGISTERS) * REGISTERS * REGISTERS / sum;
     if (count <= 2.5 * REGISTERS && zeros > 0)
         count = REGISTERS * log((double)REGISTERS / zeros);

@@ -198,6 +198,7 @@ static void exact_finish(const struct aggregate *aggregate, struct str partial, 
 }
 
 const struct aggregate_kind aggregate_distinct_exact = {.name = "distinct_exact",
+                                                        .is_set = true,
                                                         .argument = AGGREGATE_ANY,
                                                         .result = TYPE_INT,
                                                         .absorb = exact_absorb,

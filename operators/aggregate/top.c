@@ -102,9 +102,39 @@ static void top_absorb(const struct aggregate *aggregate, struct byte_buffer *pa
     buffer_free(&value);
 }
 
+/* Both are in the order of their values: where all of them have a slot, one pass gives what adding them one
+ * by one would. false: they have not; nothing changed. */
+static bool merge(const struct aggregate *aggregate, struct byte_buffer *into, struct str from)
+{
+    struct str own = {into->data, into->length};
+    struct byte_buffer merged = {0};
+    struct entry a = {0}, b = {0};
+    bool has_a = read_entry(own, 0, &a), has_b = read_entry(from, 0, &b);
+    uint32_t entries = 0;
+    buffer_reserve(&merged, own.length + from.length);
+    for (; has_a || has_b; entries++) {
+        int order = !has_b ? -1 : !has_a ? 1 : str_compare(a.value, b.value);
+        uint64_t count = (order <= 0 ? a.count : 0) + (order >= 0 ? b.count : 0);
+        append_entry(&merged, count, order <= 0 ? a.value : b.value);
+        if (order <= 0)
+            has_a = read_entry(own, a.at + ENTRY_HEAD + a.value.length, &a);
+        if (order >= 0)
+            has_b = read_entry(from, b.at + ENTRY_HEAD + b.value.length, &b);
+    }
+    bool fits = entries <= slots_of(aggregate);
+    if (fits) {
+        buffer_clear(into);
+        buffer_append(into, merged.data, merged.length);
+    }
+    buffer_free(&merged);
+    return fits;
+}
+
 static void top_combine(const struct aggregate *aggregate, struct byte_buffer *into, struct str from)
 {
     struct entry entry;
+    if (merge(aggregate, into, from))
+        return;
     for (size_t at = 0; read_entry(from, at, &entry); at += ENTRY_HEAD + entry.value.length)
         add_value(aggregate, into, entry.value, entry.count);
 }

@@ -1,5 +1,8 @@
 /* Types of operators, `case` and `in`. */
+#include "core/buffer.h"
 #include "operators/expr/node.h"
+
+enum { CONCAT_SHOWN_MAX = 100 };
 
 static const char *const operator_texts[] = {
     [AST_OP_NEGATE] = "-",
@@ -36,6 +39,66 @@ static const struct arithmetic arithmetic[] = {
     [AST_OP_MODULO] = {{kernel_modulo_int, kernel_modulo_float}, "integer division by zero"},
 };
 
+/* The sum that `part` is of, from its outermost `+` on: `a + "-" + b` is two nodes. NULL: `part` is not below
+ * `at`. */
+static const struct ast *whole_sum(const struct ast *at, const struct ast *part)
+{
+    const struct ast *found = at == part ? at : NULL;
+    for (uint32_t i = 0; found == NULL && i < at->count; i++) {
+        found = whole_sum(at->children[i], part);
+        if (found != NULL && found == at->children[i] && at->tag == AST_BINARY && at->op == AST_OP_ADD)
+            found = at;
+    }
+    for (uint32_t i = 0; found == NULL && i < at->entries_count; i++)
+        found = whole_sum(at->entries[i].value, part);
+    return found;
+}
+
+/* The type of a term, as far as it is known: of what was refused, of columns and numbers. */
+static enum type_tag term_type(const struct expr_compiler *c, const struct ast *term,
+                               const struct expr_node *a, const struct expr_node *b)
+{
+    int column = term->tag == AST_NAME ? schema_find(c->schema, term->text) : -1;
+    if (term == a->ast || term == b->ast)
+        return (term == a->ast ? a : b)->type.tag;
+    if (column >= 0)
+        return c->schema->fields[column].type.tag;
+    return term->tag == AST_INT ? TYPE_INT : term->tag == AST_FLOAT ? TYPE_FLOAT : TYPE_TEXT;
+}
+
+/* The sum as concat takes it, ready to be copied into the job: concat(a, "-", text(b)). false: a term has no
+ * text. */
+static bool print_concat(struct expr_compiler *c, struct byte_buffer *out, const struct ast *sum,
+                         const struct expr_node *a, const struct expr_node *b)
+{
+    if (sum->tag == AST_BINARY && sum->op == AST_OP_ADD) {
+        bool has_left = print_concat(c, out, sum->children[0], a, b);
+        buffer_append(out, ", ", 2);
+        return print_concat(c, out, sum->children[1], a, b) && has_left;
+    }
+    enum type_tag type = term_type(c, sum, a, b);
+    if (type != TYPE_TEXT)
+        buffer_append(out, "text(", 5);
+    ast_print(out, sum);
+    if (type != TYPE_TEXT)
+        buffer_append(out, ")", 1);
+    return type != TYPE_LIST && type != TYPE_RECORD;
+}
+
+static void hint_concat(struct expr_compiler *c, struct diag *d, const struct ast *ast,
+                        const struct expr_node *a, const struct expr_node *b)
+{
+    struct byte_buffer joined = {0};
+    const struct ast *sum = whole_sum(c->root, ast);
+    bool is_good = print_concat(c, &joined, sum == NULL ? ast : sum, a, b);
+    if (is_good && joined.length <= CONCAT_SHOWN_MAX)
+        diag_hint(c->diags, d, "texts are joined by `concat`: write `concat(%.*s)`", (int)joined.length,
+                  joined.data);
+    else
+        diag_hint(c->diags, d, "texts are joined by concat(a, b, ...); a number becomes text by text(x)");
+    buffer_free(&joined);
+}
+
 static struct expr_node *wrong_operands(struct expr_compiler *c, const struct ast *ast,
                                         const struct expr_node *a, const struct expr_node *b)
 {
@@ -44,11 +107,14 @@ static struct expr_node *wrong_operands(struct expr_compiler *c, const struct as
                    expr_type_name(c, &a->type), expr_type_name(c, &b->type));
     diag_label(c->diags, d, a->ast->span, "this is %s", expr_type_name(c, &a->type));
     diag_label(c->diags, d, b->ast->span, "this is %s", expr_type_name(c, &b->type));
-    if (ast->op == AST_OP_ADD && (a->type.tag == TYPE_TEXT || b->type.tag == TYPE_TEXT))
-        diag_hint(c->diags, d, "texts are joined by concat(a, b); a number becomes text by text(x)");
+    bool is_time = a->type.tag == TYPE_TIME || b->type.tag == TYPE_TIME;
+    if (ast->op == AST_OP_ADD && !is_time && (a->type.tag == TYPE_TEXT || b->type.tag == TYPE_TEXT))
+        hint_concat(c, d, ast, a, b);
+    else if (ast->op == AST_OP_ADD && (a->type.tag == TYPE_TEXT || b->type.tag == TYPE_TEXT))
+        diag_hint(c->diags, d, "time + duration: `ts + 1h`; texts are joined by concat(text(ts), \"-\", b)");
     else if (a->type.tag == TYPE_TEXT || b->type.tag == TYPE_TEXT)
         diag_hint(c->diags, d, "a text becomes a number by int(x) or float(x), a time by time(x)");
-    else if (a->type.tag == TYPE_TIME || b->type.tag == TYPE_TIME)
+    else if (is_time)
         diag_hint(c->diags, d, "times: time - time, time + duration, time - duration");
     else if (a->type.tag == TYPE_BOOL || b->type.tag == TYPE_BOOL)
         diag_hint(c->diags, d, "a bool becomes 0 or 1 by int(x)");

@@ -4,8 +4,6 @@
 
 #include "core/buffer.h"
 
-enum { EXPR_NODES_MAX = 20000 };
-
 static const struct type scalar_types[] = {{.tag = TYPE_BOOL}, {.tag = TYPE_INT},   {.tag = TYPE_FLOAT},
                                            {.tag = TYPE_TEXT}, {.tag = TYPE_BYTES}, {.tag = TYPE_TIME}};
 
@@ -246,20 +244,27 @@ static struct expr_node *build_field(struct expr_compiler *c, const struct ast *
                    "`%.*s` is a list itself: lists of lists are not known", STR_ARGS(ast->text));
         return NULL;
     }
-    struct expr_node *node = expr_node_new(c, ast, expr_list_of(c, field->type), &list, 1);
+    struct type values = expr_list_of(c, field->type);
+    values.length_max = list->type.length_max;
+    struct expr_node *node = expr_node_new(c, ast, values, &list, 1);
     node->evaluate = expr_evaluate_field;
     node->field = (uint32_t)ref.index;
     node->flags |= EXPR_SHARES;
     return node;
 }
 
-enum { LIST_ITEMS_MAX = 4096 };
+static struct type literal_type(struct expr_compiler *c, const struct ast *ast, struct type element)
+{
+    struct type type = expr_list_of(c, element);
+    type.length_max = ast->count;
+    return type;
+}
 
 /* A list of constants, however many. */
 static struct expr_node *constant_list(struct expr_compiler *c, const struct ast *ast, struct type element,
                                        struct expr_node *const *items)
 {
-    struct expr_node *node = expr_node_new(c, ast, expr_list_of(c, element), NULL, 0);
+    struct expr_node *node = expr_node_new(c, ast, literal_type(c, ast, element), NULL, 0);
     struct expr_vec *vec = arena_new(c->arena, struct expr_vec);
     struct column *list = &vec->column, *values = arena_new(c->arena, struct column);
     struct byte_buffer heap = {0};
@@ -295,8 +300,9 @@ static struct expr_node *constant_list(struct expr_compiler *c, const struct ast
 
 static struct expr_node *build_list(struct expr_compiler *c, const struct ast *ast)
 {
-    if (ast->count == 0 || ast->count > LIST_ITEMS_MAX) {
-        diag_error(c->diags, DIAG_E0303, ast->span, "a list as a value has 1 to %d items", LIST_ITEMS_MAX);
+    if (ast->count == 0 || ast->count > EXPR_LIST_ITEMS_MAX) {
+        diag_error(c->diags, DIAG_E0303, ast->span, "a list as a value has 1 to %d items",
+                   EXPR_LIST_ITEMS_MAX);
         return NULL;
     }
     struct expr_node **items = arena_array(c->arena, struct expr_node *, ast->count);
@@ -319,7 +325,7 @@ static struct expr_node *build_list(struct expr_compiler *c, const struct ast *a
                    EXPR_ARGS_MAX);
         return NULL;
     }
-    struct expr_node *node = expr_node_new(c, ast, expr_list_of(c, element), items, ast->count);
+    struct expr_node *node = expr_node_new(c, ast, literal_type(c, ast, element), items, ast->count);
     return expr_strict(c, node, kernel_list_make, EXPR_OWN_NULLS, NULL);
 }
 
@@ -396,7 +402,7 @@ static void mark_result(struct expr_node *node)
 static struct expr *compile(const struct ast *ast, const char *condition, const struct schema *schema,
                             struct arena *arena, struct diag_list *diags)
 {
-    struct expr_compiler c = {.schema = schema, .arena = arena, .diags = diags};
+    struct expr_compiler c = {.schema = schema, .arena = arena, .diags = diags, .root = ast};
     struct expr_node *root = expr_build(&c, ast);
     if (root == NULL)
         return NULL;

@@ -19,7 +19,14 @@
 
 struct expr;
 
-enum { EXPR_DEPTH_MAX = 500, EXPR_TEXT_BYTES_MAX = 1 << 20 };
+enum {
+    EXPR_DEPTH_MAX = 500,
+    EXPR_NODES_MAX = 20000,
+    EXPR_ARGS_MAX = 32,
+    EXPR_LIST_ITEMS_MAX = 4096, /* of a list that is written in a job */
+    EXPR_TEXT_BYTES_MAX = 1 << 20,
+    EXPR_PATTERN_BYTES_MAX = 16 * 1024, /* a regular expression */
+};
 
 /* NULL after one or more diagnostics. The tree, the schema and the arena must outlive the program. */
 struct expr *expr_compile(const struct ast *ast, const struct schema *schema, struct arena *arena,

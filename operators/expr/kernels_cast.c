@@ -14,12 +14,14 @@ LOOP_UNARY(kernel_bool_to_float, uint8_t, double, x)
 LOOP_UNARY(kernel_int_to_bool, int64_t, uint8_t, x != 0)
 
 /* Towards zero; what does not fit, NaN included, fails. */
-static void floats_to_ints(struct expr_call *call, double scale)
+/* scale: as of times (core/base.h). */
+static void floats_to_ints(struct expr_call *call, int64_t scale)
 {
     const struct expr_vec *a = &call->args[0];
     for (uint32_t i = 0; i < call->rows.count; i++) {
         uint32_t row = rows_at(&call->rows, i);
-        double x = a->column.floats[row & a->mask] * scale;
+        double x = a->column.floats[row & a->mask];
+        x = scale > 0 ? x * (double)scale : floor(x / (double)-scale);
         bool fits = x >= -0x1p63 && x < 0x1p63;
         call->out->column.ints[row] = fits ? (int64_t)x : 0;
         if (!fits && vec_is_valid(call->out, row))
@@ -29,13 +31,13 @@ static void floats_to_ints(struct expr_call *call, double scale)
 
 void kernel_float_to_int(struct expr_call *call)
 {
-    floats_to_ints(call, 1.0);
+    floats_to_ints(call, 1);
 }
 
-/* aux: microseconds in a unit. */
+/* aux: the unit's scale (core/base.h). */
 void kernel_float_to_time(struct expr_call *call)
 {
-    floats_to_ints(call, (double)*(const int64_t *)call->node->aux);
+    floats_to_ints(call, *(const int64_t *)call->node->aux);
 }
 
 void kernel_int_to_time(struct expr_call *call)
@@ -45,7 +47,7 @@ void kernel_int_to_time(struct expr_call *call)
     for (uint32_t i = 0; i < call->rows.count; i++) {
         uint32_t row = rows_at(&call->rows, i);
         int64_t *out = &call->out->column.ints[row];
-        if (!__builtin_mul_overflow(a->column.ints[row & a->mask], unit_us, out))
+        if (time_from_units(a->column.ints[row & a->mask], unit_us, out))
             continue;
         *out = 0;
         if (vec_is_valid(call->out, row))

@@ -6,7 +6,7 @@
 
 #include <pcre2.h>
 
-enum { MATCH_STEPS_MAX = 1000000, MATCH_HEAP_KIB_MAX = 4096, PATTERN_BYTES_MAX = 16 * 1024 };
+enum { MATCH_STEPS_MAX = 1000000, MATCH_HEAP_KIB_MAX = 4096 };
 
 struct regex {
     pcre2_code *code;
@@ -93,9 +93,9 @@ bool prepare_regex(struct expr_compiler *c, struct expr_node *node)
     struct str pattern = column_text(expr_constant_arg(node, 1), 0);
     int error;
     size_t offset;
-    if (pattern.length > PATTERN_BYTES_MAX) {
+    if (pattern.length > EXPR_PATTERN_BYTES_MAX) {
         diag_error(c->diags, DIAG_E0307, node->args[1]->ast->span, "a pattern has at most %d bytes",
-                   PATTERN_BYTES_MAX);
+                   EXPR_PATTERN_BYTES_MAX);
         return false;
     }
     struct regex *regex = arena_new(c->arena, struct regex);

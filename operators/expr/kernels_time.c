@@ -38,9 +38,9 @@ static const struct unit trunc_units[] = {
     {"second", US_PER_SECOND}, {"minute", US_PER_MINUTE}, {"hour", US_PER_HOUR},     {"day", US_PER_DAY},
     {"week", UNIT_WEEK},       {"month", UNIT_MONTH},     {"quarter", UNIT_QUARTER}, {"year", UNIT_YEAR},
 };
-static const struct unit epoch_units[] = {{"s", US_PER_SECOND}, {"ms", 1000}, {"us", 1}};
+static const struct unit epoch_units[] = {{"s", US_PER_SECOND}, {"ms", 1000}, {"us", 1}, {"ns", TIME_NS}};
 
-/* aux: the unit's microseconds. */
+/* aux: the unit's microseconds, or its scale (core/base.h). */
 static bool prepare_unit(struct expr_compiler *c, struct expr_node *node, uint32_t argument,
                          const struct unit *units, size_t count)
 {

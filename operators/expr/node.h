@@ -14,8 +14,6 @@
 
 #include "operators/expr/expr.h"
 
-enum { EXPR_ARGS_MAX = 32 };
-
 /* The type of a bare `null` until something gives it one. */
 enum { TYPE_UNKNOWN = 255 };
 
@@ -99,6 +97,7 @@ struct expr_compiler {
     struct arena *arena;
     struct diag_list *diags;
     struct lineage lineage;
+    const struct ast *root; /* of the expression */
     unsigned depth, nodes;
 };
 

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 enum { STACK_BYTES = 64 * 1024 };
@@ -39,29 +40,42 @@ static void add(struct message *message, const char *text)
         message->text[message->length++] = *text++;
 }
 
+void user_say(const char *what, const struct user_call *call, const char *hint)
+{
+    static atomic_flag is_said = ATOMIC_FLAG_INIT;
+    while (atomic_flag_test_and_set(&is_said)) /* another thread's end is the one */
+        pause();
+    struct message message = {.length = 0};
+    const char *const texts[] = {
+        "\nleat: error[E0616]: ", what,          " in ",     call->what, " `", call->name,
+        "` of the library ",      call->library, "\nhint: ", hint,       "\n"};
+    for (size_t i = 0; i < ARRAY_COUNT(texts); i++)
+        add(&message, texts[i]);
+    ssize_t wrote = write(STDERR_FILENO, message.text, message.length);
+    (void)wrote;
+}
+
+/* Where the thread was when it came to it. */
+static const void *place_of(const void *where)
+{
+#if defined(__x86_64__)
+    return (const void *)((const ucontext_t *)where)->uc_mcontext.gregs[REG_RIP];
+#elif defined(__aarch64__)
+    return (const void *)((const ucontext_t *)where)->uc_mcontext.pc;
+#else
+    return NULL;
+#endif
+}
+
 static void on_signal(int number, siginfo_t *info, void *where)
 {
-    (void)info, (void)where;
-    static atomic_flag is_said = ATOMIC_FLAG_INIT;
-    if (current.library != NULL) {
-        while (atomic_flag_test_and_set(&is_said)) /* another thread's crash is the one */
-            pause();
-        struct message message = {.length = 0};
-        const char *const texts[] = {
-            "\nleat: error[E0616]: ",
-            signal_name(number),
-            " in ",
-            current.what,
-            " `",
-            current.name,
-            "` of the library ",
-            current.library,
-            "\nhint: what is checkpointed stays; mend the library, and start again\n"};
-        for (size_t i = 0; i < ARRAY_COUNT(texts); i++)
-            add(&message, texts[i]);
-        ssize_t wrote = write(STDERR_FILENO, message.text, message.length);
-        (void)wrote;
-    }
+    (void)info;
+    struct user_call call = current;
+    if (call.library == NULL) /* a thread of the library's own, perhaps */
+        call = (struct user_call){user_library_at(place_of(where)),
+                                  "what runs outside of its callbacks:", "threads and handlers"};
+    if (call.library != NULL)
+        user_say(signal_name(number), &call, "what is checkpointed stays; mend the library, and start again");
     for (size_t i = 0; i < ARRAY_COUNT(signals); i++)
         if (signals[i] == number)
             sigaction(number, &before[i], NULL);
@@ -99,4 +113,14 @@ void user_enter(const struct user_library *library, const char *what, const char
 void user_leave(void)
 {
     current.library = NULL;
+}
+
+struct user_call user_called(void)
+{
+    return current;
+}
+
+void user_set_called(struct user_call call)
+{
+    current = call;
 }

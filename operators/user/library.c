@@ -58,6 +58,7 @@ static struct user_library *keep_library(const char *path)
 static const struct leat_library *find_library(const struct user_library *named, struct span span,
                                                struct diag_list *diags)
 {
+    user_watch_ends();
     user_enter(named, "what runs when it is loaded:", "constructors");
     void *handle = dlopen(named->path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     user_leave();
@@ -68,6 +69,7 @@ static const struct leat_library *find_library(const struct user_library *named,
     if (library == NULL)
         return refuse(diags, span, named->path, "is none of leat's: it has no symbol `leat_library`", NULL,
                       "export it: LEAT_EXPORT = {.abi = LEAT_ABI, ...} (leat.h)");
+    user_watch_library(named->path, library);
     if (library->abi == LEAT_ABI)
         return library;
     struct diag *d = diag_error(diags, DIAG_E0616, span,

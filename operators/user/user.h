@@ -47,5 +47,19 @@ struct user_call {
 };
 void user_enter(const struct user_library *library, const char *what, const char *name);
 void user_leave(void);
+/* The call that the thread is in; library NULL: none. */
+struct user_call user_called(void);
+void user_set_called(struct user_call call);
+/* E0616 on stderr, once a process; others wait for its end. Async-signal-safe. */
+void user_say(const char *what, const struct user_call *call, const char *hint);
+
+/* exit.c: ends of the process that are not leat's own are failures, from the first library on. */
+void user_watch_ends(void);
+/* Has loaded; symbol: one of its own. */
+void user_watch_library(const char *path, const void *symbol);
+/* Whose code lies there; NULL: no library's. */
+const char *user_library_at(const void *address);
+/* leat's own end begins: main returns. */
+void user_ended(void);
 
 #endif

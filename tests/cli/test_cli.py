@@ -156,6 +156,16 @@ def test_what_cannot_be_meant_is_refused():
             assert not os.path.exists("out.jsonl"), arguments
 
 
+def test_a_job_file_that_is_too_large_says_how_large_it_may_be():
+    with place():
+        with open("big.leat", "w", encoding="utf-8") as file:
+            file.write("# filler\n" * 1_100_000)
+        for command in ("check", "run", "fmt"):
+            status, _, errors = leat(command, "big.leat")
+            assert status in (FAILED, BAD_JOB) and re.search(r"E0105.*9900000 bytes, and 1048576 are the most", errors), errors
+            assert "hint" in errors
+
+
 def test_threads_that_the_system_refuses():
     with place():
         stack = (resource.RLIMIT_STACK, 1 << 40)  # of each thread

@@ -39,9 +39,12 @@ sink dead = file from dead_letters { path: "%s/dead.jsonl" }
 
 BAD = """
 #include "leat.h"
+#include <err.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void crash(struct leat_call *call)
 {
@@ -235,6 +238,111 @@ def test_a_crash_is_named():
         ends = 1 if "AddressSanitizer" in done.stderr else -number  # which has an end of its own
         assert done.returncode == ends, (done.returncode, done.stderr)
         assert f"error[E0616]: {says} in function `bad_one` of the library {os.getcwd()}/crash.so" in done.stderr, done.stderr
+
+
+ENDS = {  # how: what is said
+    "exit(0)": "exit(0)",
+    "_exit(0)": "_exit(0)",
+    "_Exit(7)": "_exit(7)",
+    "quick_exit(0)": "quick_exit(0)",
+    'errx(0, "bye")': "the end of the process",
+    "pthread_exit(NULL)": "pthread_exit()",
+}
+END_JOB = """use "%s.so"
+job ends { workers: 2 }
+source s = sequence { count: 5000, keys: 100 }
+stream d = s | with x = bad_one(key)
+sink o = file from d { path: "%s.jsonl" }
+"""
+ALONE = """
+#include "leat.h"
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void zero(struct leat_call *call)
+{
+    for (uint32_t i = 0; i < call->rows; i++)
+        call->result.ints[i] = 0;
+    WHILE_CALLED;
+}
+
+HOW
+
+static const struct leat_function functions[] = {
+    {.name = "bad_one", .signature = "f(x)", .summary = "gives 0", .example = "f(1)", .arguments = "i", .result = 'i',
+     .call = zero},
+    {0},
+};
+LEAT_EXPORT = {.abi = LEAT_ABI, .name = "alone", .functions = functions};
+"""
+
+
+def build_alone(name, how, while_called=""):
+    write(name + ".c", ALONE.replace("HOW", how).replace("WHILE_CALLED", while_called))
+    done = run("cc", "-shared", "-fPIC", "-pthread", "-I", os.path.join(ROOT, "include"), "-o", name + ".so", name + ".c")
+    assert done.returncode == 0, done.stderr
+    write(name + ".leat", END_JOB % (name, name))
+
+
+def fails_by(name, says, *, command="run", quiet=("--quiet",)):
+    """It fails, says who it was, and gives no output its name."""
+    done = run(LEAT, command, name + ".leat", *quiet)
+    assert done.returncode != GOOD, (name, done.stdout, done.stderr)
+    assert "error[E0616]" in done.stderr and f"{name}.so" in done.stderr and says in done.stderr, (name, done.returncode, done.stderr)
+    assert not os.path.exists(name + ".jsonl"), f"{name}: an output that is not whole has its name"
+    return done
+
+
+def test_an_end_that_is_not_leats_is_a_failure():
+    for i, (how, says) in enumerate(ENDS.items()):
+        name = f"end{i}"
+        build_bad(".", name, how=how)
+        write(name + ".leat", END_JOB % (name, name))
+        done = fails_by(name, says)
+        assert "pthread" in how or "errx" in how or "function `bad_one`" in done.stderr, done.stderr
+        assert "hint: " in done.stderr, done.stderr
+
+
+def test_a_thread_of_a_library_ends_nothing_unseen():
+    thread = """static void *ends(void *none) { usleep(20000); CALL; return none; }
+        __attribute__((constructor)) static void begin(void) { pthread_t t; pthread_create(&t, NULL, ends, NULL); }"""
+    for name, call, says in (("thread_exits", "exit(0)", "exit(0)"), ("thread_ends", "_exit(0)", "_exit(0)"),
+                             ("thread_dies", "*(volatile int *)16 = 1", "SIGSEGV")):
+        build_alone(name, thread.replace("CALL", call), while_called="usleep(30000)")
+        fails_by(name, says)
+
+
+def test_constructors_and_destructors():
+    for name, how, commands in (
+            ("load_exits", "__attribute__((constructor)) static void begin(void) { exit(0); }", ("check", "run")),
+            ("load_ends", "__attribute__((constructor)) static void begin(void) { _exit(0); }", ("check", "run")),
+            ("load_dies", "__attribute__((constructor)) static void begin(void) { raise(SIGSEGV); }", ("check", "run"))):
+        build_alone(name, how)
+        for command in commands:
+            done = fails_by(name, "what runs when it is loaded", command=command, quiet=())
+            assert "constructors" in done.stderr
+    for name, how in (("end_exits", "__attribute__((destructor)) static void end(void) { _exit(0); }"),
+                      ("end_dies", "__attribute__((destructor)) static void end(void) { *(volatile int *)16 = 1; }"),
+                      ("handler_ends", "static void end(void) { _exit(0); }\n"
+                       "__attribute__((constructor)) static void begin(void) { atexit(end); }")):
+        build_alone(name, how)
+        done = run(LEAT, "run", name + ".leat", "--quiet")
+        assert done.returncode != GOOD and "error[E0616]" in done.stderr and f"{name}.so" in done.stderr, (name, done)
+        assert "finished" in done.stdout, "what leat had to do is done"
+
+
+def test_what_a_library_may_do():
+    """A process of its own that ends as it likes; handlers and destructors that only return."""
+    build_alone("forks", "__attribute__((destructor)) static void end(void) { }\nstatic void bye(void) { }\n"
+                "__attribute__((constructor)) static void begin(void) { atexit(bye); }",
+                while_called="int status; pid_t pid = fork(); if (pid == 0) _exit(3); waitpid(pid, &status, 0);"
+                             "pid = fork(); if (pid == 0) exit(0); waitpid(pid, &status, 0)")
+    done = run(LEAT, "run", "forks.leat", "--quiet")
+    assert done.returncode == GOOD and done.stderr == "", (done.returncode, done.stderr)
+    assert os.path.exists("forks.jsonl")
 
 
 def main():

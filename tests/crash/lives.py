@@ -18,11 +18,11 @@ LANES = [1, 2, 3, 7]
 KILL_POINTS = [
     "ckpt.barrier", "ckpt.write", "ckpt.order", "ckpt.manifest", "ckpt.fsync", "ckpt.fsync_directory", "ckpt.pre_rename",
     "ckpt.rename", "ckpt.post_rename", "ckpt.fsync_parent", "ckpt.published", "ckpt.prune", "ckpt.database",
-    "sink.write", "sink.fsync", "sink.rename", "sink.truncate", "spill.write", "state.evict", "state.load", "restore.begin",
+    "sink.write", "sink.fsync", "sink.rename", "sink.truncate", "sink.reopen", "spill.write", "state.evict", "state.load", "restore.begin",
     "restore.end",
 ]
 # Passed while a life begins, before it can have published anything: what came before it must have.
-AT_THE_START = ("restore.begin", "restore.end", "sink.truncate")
+AT_THE_START = ("restore.begin", "restore.end", "sink.truncate", "sink.reopen")
 CHECKPOINTS_LEAST = 3  # of a round, before a life of it is killed
 LIFE_SECONDS_MAX = 120
 
@@ -224,7 +224,7 @@ class Round:
 
     def read_so_far(self, pid, begun):
         """{path: records} by how far the process has read its input; a file that is closed was read to its end."""
-        is_reading = not any(p in self.passed for p in ("restore.begin", "restore.end", "sink.truncate")) or self.new_checkpoints()
+        is_reading = not any(p in self.passed for p in AT_THE_START) or self.new_checkpoints()
         far = {path: len(ends) if is_reading else begun[path] for path, ends in self.inputs.ends.items()}
         for link in glob.glob(f"/proc/{pid}/fd/*"):
             try:
@@ -269,7 +269,7 @@ class Round:
         match = re.search(r"resuming from checkpoint (\d+)-(\d+): (\d+) records", said)
         begun = (int(match[1]), int(match[2])) if match else None
         expected = self.begin[-1] if self.begin else None
-        is_early = begun is None and any(p in self.passed for p in ("restore.begin", "restore.end", "sink.truncate"))
+        is_early = begun is None and any(p in self.passed for p in AT_THE_START)
         if begun != expected and not is_early:
             raise Failure(f"a life began at {begun} although {expected} is whole: {self.log}")
         if begun and int(match[3]) != sum(self.start().values()):

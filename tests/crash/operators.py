@@ -42,7 +42,10 @@ STEPS = {
     "dedup": ["events | dedup by event_id within 1h", "events | dedup by user_id, item_id within 10m keep last emit on_change",
               "events | dedup by event_id within forever keep last emit final"],
     "feature": ["events | feature by event_id over [10m, 1h] every 1m { n: count(), kinds: distinct(device), often: top(item_id, 2) }",
-                "events | feature from clicks by item_id over 1h every 1m { n: count(), latest: last(device) }"],
+                "events | feature from clicks by item_id over 1h every 1m { n: count(), latest: last(device) }",
+                "events | feature by item_id over [10m, forever] every 1m { n: count(), spend: sum(price), kinds: distinct(device), "
+                "often: top(user_id, 2), latest: collect(event_id, 3) }",
+                "events | feature from clicks by user_id over forever { n: count(), latest: last(device), middle: quantile(position, 0.5) }"],
     "window": ["events | window by event_id, device over tumbling(5m) lateness 1m { n: count(), far: sum(100 / position), "
                "often: top(item_id, 3), last: last(event_id) }",
                "events | window by user_id, item_id over sliding(10m, 2m) lateness 1m emit on_end { n: count(), last: last(event_id) }",

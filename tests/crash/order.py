@@ -17,7 +17,7 @@ import struct
 import subprocess
 import sys
 
-from crash import outcome
+from crash import export_models, outcome
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LANES = [1, 2, 3, 7]
@@ -121,8 +121,7 @@ def test_own_order(leat, folder):
             if result.returncode != 0 or (obey and "obeying the order log" not in result.stderr):
                 raise Failure(f"{name} at {lanes} lanes: {result.stderr[-2000:]}")
             if any(n["tag"] == "learner" for n in json.loads(result.stdout)["nodes"]):
-                subprocess.run([leat, "model", "export", state, "--out", f"{out}/model.safetensors"], check=True,
-                               stdout=subprocess.DEVNULL, timeout=SECONDS_MAX)
+                export_models(leat, state, out)
             results.append((outcome(out, result.stdout), read(log)))
             if results[-1] != results[0]:
                 raise Failure(f"{name} at {lanes} lanes obeys its own order and gives something else")
@@ -320,7 +319,7 @@ def test_directory(leat, folder):
         raise Failure("the log of a run that was killed is not that of its rows")
     place.refused("by-state", ["E0603", "have the order from number", "--from", "--record-order DIR/"],
                   "--order", f"{folder}/state")
-    place.refused("other", ["E0606", "of another run"], "--record-order", f"{folder}/log/", state="other")
+    place.refused("other", ["E0606", "of another run"], "--record-order", f"{folder}/log/", state="other-state")
     for path in glob.glob(f"{folder}/log/*-{0:020}"):
         os.remove(path)
     place.refused("short", ["E0603", "are missing in it"], "--order", f"{folder}/log")

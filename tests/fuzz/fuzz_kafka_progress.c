@@ -194,7 +194,8 @@ static enum progress_read model_apply(const struct byte_buffer *key, const struc
     if (name_bytes != sink.length || memcmp(key->data + HEAD_BYTES, sink.data, sink.length) != 0)
         return PROGRESS_IGNORED;
     if (memcmp(key->data + 8, run, sizeof(run)) != 0) {
-        model.others++;
+        model.others += kind == 'p' && has_value && value->length == PART_BYTES + CHECK_BYTES &&
+                        word(value->data + PART_BYTES) == check_of(key, value->data, PART_BYTES);
         return PROGRESS_IGNORED;
     }
     return kind == 'p'   ? model_part(key, value, has_value)

@@ -30,8 +30,9 @@ def overview():
     status, text, _ = leat()
     assert status == 0
     groups = {}
-    *parts, device = text.split("\n\n")
-    assert device == "device: what kernels run on, as found on this machine\n  cpu, cuda\n", device
+    *parts, device, types, limits = text.split("\n\n")
+    assert device == "device: what kernels run on, as found on this machine\n  cpu, cuda", device
+    assert types.startswith("types: ") and limits.startswith("limits: "), (types, limits)
     for part in parts[1:]:
         head, _, names = part.partition("\n")
         groups[head.split(":")[0]] = re.split(r",\s+", names.strip())
@@ -57,11 +58,23 @@ def test_every_group_and_name():
                        and not line.startswith("  learner ") and not line.startswith("  sink ")), (group, name)
 
 
+def test_whatever_is_listed_can_be_asked_for():
+    listed = re.sub(r"^The reference.*", "", leat()[1])
+    words = set(re.findall(r"^(\w+): ", listed, re.M)) | {w for names in overview().values() for w in names} | {"cpu", "cuda"}
+    for word in sorted(words):
+        status, text, errors = leat(word)
+        assert status == 0 and text, (word, errors)
+    assert leat("cpu")[1] == leat("device", "cpu")[1]
+    assert leat("limit")[0] == 2 and "did you mean `limits`" in leat("limit")[2]
+
+
 def test_what_is_said():
     _, text, _ = leat("dedup")
     assert text.startswith("operator dedup: ")
     assert "STREAM | dedup by COLUMN, ... within DURATION" in text
     assert re.search(r"^  within  duration or `forever`; required; 1ms to \d+d$", text, re.M), text
+    _, text, _ = leat("variance")
+    assert "sample variance" in text and "n - 1" in text and "sqrt(variance)" in text
     _, text, _ = leat("source", "file")
     assert "what every source has\n" in text and re.search(r"^  max_delay  duration; .*default 0s$", text, re.M)
     _, text, _ = leat("job")
@@ -133,7 +146,7 @@ def test_pages():
         status, _, errors = leat("--html", folder)
         assert status == 0, errors
         pages = read_pages(folder)
-        assert set(pages) == {group + ".html" for group in GROUPS} | {"index.html"}
+        assert set(pages) == {group + ".html" for group in GROUPS} | {"index.html", "types.html", "limits.html"}
         for name, page in pages.items():
             for link in page.links:
                 target, _, anchor = link.partition("#")

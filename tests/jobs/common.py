@@ -42,8 +42,8 @@ class Test:
         self.leat, self.folder = leat, folder
         self.dead_examples = []  # of the latest run
 
-    def call(self, *arguments):
-        result = subprocess.run([self.leat, *arguments], cwd=self.folder, capture_output=True, text=True, timeout=120,
+    def call(self, *arguments, at=None):
+        result = subprocess.run([self.leat, *arguments], cwd=at or self.folder, capture_output=True, text=True, timeout=120,
                                 check=False)
         if result.returncode != 0:
             raise Failure(f"leat {' '.join(arguments)} ended with {result.returncode}:\n{result.stderr[-2000:]}")
@@ -52,10 +52,11 @@ class Test:
     def place(self, *parts):
         return os.path.join(self.folder, *parts)
 
-    def run(self, name, *arguments, job=None, workers=2, out=None):
-        """The summary's nodes, by (name, kind); the counts of all must add up. Output goes to FOLDER/NAME."""
+    def run(self, name, *arguments, job=None, workers=2, out=None, at=None):
+        """The summary's nodes, by (name, kind); the counts of all must add up. Output goes to FOLDER/NAME. at: where
+        the job is run, if not in the folder."""
         text = self.call("run", job or os.path.join(JOBS, name + ".leat"), "--json", "--workers", str(workers), "--set",
-                         f"out={out or self.place(name)}", *arguments)
+                         f"out={out or self.place(name)}", *arguments, at=at)
         summary = json.loads(text)
         expect("finished", summary["finished"], True)
         self.dead_examples = summary["dead_examples"]

@@ -3,8 +3,8 @@
 
     tests/jobs/jobs.py --leat build/release/leat [--only NAME] [--folder DIR] [--keep]
 
-The recordings are those of ../shared/data (its README.md says whose they are); where that folder is missing, their
-jobs are skipped, saying so. The others run on streams made here, some with planted duplicates, late and broken lines.
+Jobs on recordings run as they stand, on the excerpts of tests/data, and where ../shared/data has the whole recordings on
+those, too, as RECORDINGS says. The others run on streams made here, some with planted duplicates, late and broken lines.
 Prints TAP lines.
 """
 
@@ -18,6 +18,7 @@ import gzip
 import json
 import math
 import os
+import re
 import shutil
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -26,7 +27,17 @@ from common import (DAY, EPOCH, HOUR, JOBS, MINUTE, ROOT, Failure, Test, counts,
                     expect_within, generate, good_records, milliseconds_of, read_csv, read_json, seconds_of)
 from early import test_ctr_fresh, test_recency
 
-DATA = os.path.normpath(os.path.join(ROOT, "..", "shared", "data"))
+# Where a job's recording lies below tests/data, and the whole of it below ../shared/data.
+EXCERPTS = os.path.join(ROOT, "tests", "data")
+RECORDINGS = os.environ.get("LEAT_RECORDINGS", os.path.normpath(os.path.join(ROOT, "..", "shared", "data")))
+OF_JOBS = {
+    "wiki_edits": ("wikiticker/wikiticker.jsonl.gz",) * 2,
+    "sessions": ("otto/sessions.jsonl",) * 2,
+    "baskets": ("otto/sessions.jsonl",) * 2,
+    "retail": ("online_retail/2010-12_2011-06.csv.gz",) * 2,
+    "movielens": ("ratings/ratings.csv.gz", "ml_latest_small/ratings.csv.gz"),
+    "bandit": ("obd_men_random/men.csv.gz",) * 2,
+}
 EVENTS, CLEAN_EVENTS = 60_000, 20_000
 # Published for this recording in Apache Druid's tutorial "Query data" (version 0.13 to 0.22): SUM(deleted) by hour, and the
 # ten pages with the most edits.
@@ -46,11 +57,25 @@ DISTINCT_EXACT, DISTINCT_ERROR = 512, 1.04 / 64
 # --- on recordings
 
 
-def test_wiki_edits(test):
-    test.run("wiki_edits", "--set", f"data={DATA}/wikiticker/wikiticker.jsonl.gz")
+def run_on(test, name, path):
+    """The job on the whole recording, or, without a word about its data, on the excerpt that it names itself."""
+    if path.startswith(EXCERPTS):
+        with open(os.path.join(JOBS, name + ".leat"), encoding="utf-8") as file:
+            expect(f"{name}.leat: the excerpts that it names", re.findall(r'"(tests/data/[^"]*)"', file.read()),
+                   [os.path.relpath(path, ROOT)])
+        return test.run(name, at=ROOT)
+    return test.run(name, "--set", f"data={path}")
+
+
+def is_whole(path):
+    return not path.startswith(EXCERPTS)
+
+
+def test_wiki_edits(test, path):
+    run_on(test, "wiki_edits", path)
     hours = collections.defaultdict(list)
     channels, pages = collections.defaultdict(lambda: [0, 0]), collections.Counter()
-    with gzip.open(f"{DATA}/wikiticker/wikiticker.jsonl.gz", "rt", encoding="utf-8") as file:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
         for edit in map(json.loads, file):
             hour = seconds_of(edit["time"]) // HOUR
             hours[hour].append(edit)
@@ -78,18 +103,20 @@ def test_wiki_edits(test):
     rows = read_csv(test.place("wiki_edits", "pages.csv"))
     expect_rows("pages", {(r["page"], seconds_of(r["window_start"]) // HOUR): int(r["edits"]) for r in rows},
                 {key: count for key, count in pages.items() if count >= 5})
-    expect("published: deleted by hour", [row["deleted"] for row in found], WIKI_DELETED)
+    if is_whole(path):
+        expect("published: deleted by hour", [row["deleted"] for row in found], WIKI_DELETED)
     busiest = [(r["page"], int(r["edits"])) for r in read_csv(test.place("wiki_edits", "busiest.csv"))]
     of_day = collections.Counter(edit["page"] for edits in hours.values() for edit in edits)
     expect("busiest pages", busiest, sorted(of_day.items(), key=lambda page: (-page[1], page[0].encode()))[:10])
-    expect("published: busiest pages", busiest, WIKI_BUSIEST)
+    if is_whole(path):
+        expect("published: busiest pages", busiest, WIKI_BUSIEST)
     return f"{len(found)} hours, {len(channels)} channel hours, {len(rows)} busy pages, the day's ten busiest"
 
 
-def test_sessions(test):
-    nodes = test.run("sessions", "--set", f"data={DATA}/otto/sessions.jsonl")
+def test_sessions(test, path):
+    nodes = run_on(test, "sessions", path)
     expected = collections.defaultdict(collections.Counter)
-    for session in read_json(f"{DATA}/otto/sessions.jsonl"):
+    for session in read_json(path):
         for event in session["events"]:
             row = expected[event["aid"], event["ts"] // 1000 // DAY]
             row["events"] += 1
@@ -138,9 +165,9 @@ def abandoned_carts(acts):
     return found
 
 
-def test_baskets(test):
-    test.run("baskets", "--set", f"data={DATA}/otto/sessions.jsonl")
-    acts = [{**event, "session": session["session"]} for session in read_json(f"{DATA}/otto/sessions.jsonl")
+def test_baskets(test, path):
+    run_on(test, "baskets", path)
+    acts = [{**event, "session": session["session"]} for session in read_json(path)
             for event in session["events"]]
     kept, beyond = slow_acts(acts)
     rows = read_csv(test.place("baskets", "hasty.csv"))
@@ -189,9 +216,8 @@ def retail_invoices(lines):
     return out, good
 
 
-def test_retail(test):
-    path = f"{DATA}/online_retail/2010-12_2011-06.csv.gz"
-    nodes = test.run("retail", "--set", f"data={path}")
+def test_retail(test, path):
+    nodes = run_on(test, "retail", path)
     lines = read_csv(path)
     expected, good = retail_invoices(lines)
     passed = counts(nodes, "clean_lines", "where")
@@ -233,9 +259,8 @@ def baseline_rmse(ratings):
     return math.sqrt(squares / len(ratings))
 
 
-def test_movielens(test):
-    path = f"{DATA}/ml_latest_small/ratings.csv.gz"
-    nodes = test.run("movielens", "--set", f"data={path}")
+def test_movielens(test, path):
+    nodes = run_on(test, "movielens", path)
     ratings = [(int(r["userId"]), int(r["movieId"]), float(r["rating"]), int(r["timestamp"])) for r in read_csv(path)]
     ratings.sort(key=lambda r: r[3])
     rows = read_csv(test.place("movielens", "predictions.csv"))
@@ -249,11 +274,11 @@ def test_movielens(test):
     return f"{len(rows)} ratings in time order; rmse {rmse:.4f}, of means alone {baseline:.4f}"
 
 
-def test_bandit(test):
-    nodes = test.run("bandit", "--set", f"data={DATA}/obd_men_random/men.csv.gz")
+def test_bandit(test, path):
+    nodes = run_on(test, "bandit", path)
     found = read_json(test.place("bandit", "predictions.jsonl"))
-    recorded = read_csv(f"{DATA}/obd_men_random/men.csv.gz")
-    expect("predictions", len(found), 10_000)
+    recorded = read_csv(path)
+    expect("predictions", len(found), len(recorded))
     key = ("item_id", "position", "click")
     expect_rows("clicks by item and position", collections.Counter(tuple(row[k] for k in key) for row in found),
                 collections.Counter(tuple(int(row[k]) for k in key) for row in recorded))
@@ -484,7 +509,7 @@ def test_chained(test):
 
 def test_files(test):
     paths = sorted(glob.glob(os.path.join(JOBS, "*.leat")))
-    tested = [name for name, _, _ in TESTS] + ["ctr_live"]  # that one by tests/kafka/test_readme.py
+    tested = [name for name, _ in TESTS] + ["ctr_live"]  # that one by tests/kafka/test_readme.py
     expect("jobs without a test", [path for path in paths if os.path.basename(path)[:-5] not in tested], [])
     for path in paths:
         name = os.path.basename(path)
@@ -503,32 +528,43 @@ def test_files(test):
     return f"{len(paths)} jobs checked, in their usual form, explained"
 
 
-# (name, test, the folder of ../shared/data that it needs)
 TESTS = [
-    ("files", test_files, None),
-    ("wiki_edits", test_wiki_edits, "wikiticker"),
-    ("sessions", test_sessions, "otto"),
-    ("baskets", test_baskets, "otto"),
-    ("retail", test_retail, "online_retail"),
-    ("movielens", test_movielens, "ml_latest_small"),
-    ("bandit", test_bandit, "obd_men_random"),
-    ("ctr", test_ctr, None),
-    ("ctr_labels", test_ctr_labels, None),
-    ("ctr_fresh", test_ctr_fresh, None),
-    ("recency", test_recency, None),
-    ("ctr_linear", labelled_test("ctr_linear", "linear"), None),
-    ("chained", test_chained, None),
-    ("ctr_dcnv2", labelled_test("ctr_dcnv2", "dcnv2"), None),
-    ("ctr_dlrm", labelled_test("ctr_dlrm", "dlrm"), None),
-    ("ctr_mmoe", test_ctr_mmoe, None),
-    ("ctr_best", labelled_test("ctr_best", "fm", ("ctr_linear", "linear")), None),
+    ("files", test_files),
+    ("wiki_edits", test_wiki_edits),
+    ("sessions", test_sessions),
+    ("baskets", test_baskets),
+    ("retail", test_retail),
+    ("movielens", test_movielens),
+    ("bandit", test_bandit),
+    ("ctr", test_ctr),
+    ("ctr_labels", test_ctr_labels),
+    ("ctr_fresh", test_ctr_fresh),
+    ("recency", test_recency),
+    ("ctr_linear", labelled_test("ctr_linear", "linear")),
+    ("chained", test_chained),
+    ("ctr_dcnv2", labelled_test("ctr_dcnv2", "dcnv2")),
+    ("ctr_dlrm", labelled_test("ctr_dlrm", "dlrm")),
+    ("ctr_mmoe", test_ctr_mmoe),
+    ("ctr_best", labelled_test("ctr_best", "fm", ("ctr_linear", "linear"))),
 ]
+
+
+def cases(name, function, leat, folder):
+    """(what it is called, the test): once, or on the excerpt and on the whole recording, where that is there."""
+    if name not in OF_JOBS:
+        yield name, lambda: function(Test(leat, folder))
+        return
+    excerpt, whole = (os.path.join(at, path) for at, path in zip((EXCERPTS, RECORDINGS), OF_JOBS[name]))
+    for path, what, place in ((excerpt, "", folder), (whole, " on the whole recording", os.path.join(folder, "whole"))):
+        if path == excerpt or os.path.exists(path):
+            os.makedirs(place, exist_ok=True)
+            yield name + what, lambda path=path, place=place: function(Test(leat, place), path)
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--leat", required=True)
-    parser.add_argument("--only", choices=[name for name, _, _ in TESTS])
+    parser.add_argument("--only", choices=[name for name, _ in TESTS])
     parser.add_argument("--folder", default="build/jobs")
     parser.add_argument("--keep", action="store_true")
     arguments = parser.parse_args()
@@ -536,14 +572,10 @@ def main():
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
     failed = 0
-    for name, function, recording in TESTS:
-        if arguments.only not in (None, name):
-            continue
-        if recording and not os.path.isdir(DATA):
-            print(f"ok - jobs: {name} # SKIP {os.path.relpath(DATA, ROOT)} is missing")
-            continue
+    wanted = [test for test in TESTS if arguments.only in (None, test[0])]
+    for name, test in [case for one in wanted for case in cases(*one, os.path.abspath(arguments.leat), folder)]:
         try:
-            print(f"ok - jobs: {name}: {function(Test(os.path.abspath(arguments.leat), folder))}")
+            print(f"ok - jobs: {name}: {test()}")
         except Failure as failure:
             failed += 1
             print(f"not ok - jobs: {name} (files: {folder}): {failure}")

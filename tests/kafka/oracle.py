@@ -118,7 +118,14 @@ class Lives:
         return err
 
     def checkpoints(self):
-        return sorted(glob.glob(os.path.join(self.state, "gen-*", "ckpt-*[0-9]")), key=os.path.getmtime)
+        """The oldest first. One that is pruned while they are listed is none."""
+        found = []
+        for path in glob.glob(os.path.join(self.state, "gen-*", "ckpt-*[0-9]")):
+            try:
+                found.append((os.path.getmtime(path), path))
+            except FileNotFoundError:
+                pass
+        return [path for _, path in sorted(found)]
 
     def wait_checkpoints(self, process, count):
         rig.wait_for(lambda: len(self.checkpoints()) >= count or process.poll() is not None, f"{count} checkpoints")
@@ -301,7 +308,7 @@ def memory_bytes(process, name="VmRSS"):
 def records_read(job):
     """By the newest checkpoint."""
     shown = subprocess.run([LEAT, "checkpoint", "show", job.state], capture_output=True, text=True, check=False)
-    return sum(map(int, re.findall(r"(\d+) records  at", shown.stdout)))
+    return sum(map(int, re.findall(r"(\d+) records  next", shown.stdout)))
 
 
 def kill_after(process, seconds):

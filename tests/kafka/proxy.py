@@ -20,11 +20,11 @@ class Cut:
     "answer": the broker does it, its answer is lost; "half answer": half of the answer comes. skip: so many
     requests pass before. times: how many connections are cut."""
 
-    PLACES = ("request", "half", "answer", "half answer")
+    PLACES = ("request", "half", "answer", "half answer", "hold")
 
-    def __init__(self, api, place, skip, times):
+    def __init__(self, api, place, skip, times, seconds=0.0):
         assert place in self.PLACES
-        self.api, self.place, self.skip, self.times = APIS[api], place, skip, times
+        self.api, self.place, self.skip, self.times, self.seconds = APIS[api], place, skip, times, seconds
 
 
 class Connection:
@@ -99,6 +99,12 @@ class Proxy:
         rule = Cut(api, place, skip, times)
         self.call(lambda: self.rules.append(rule))
 
+    def hold_at(self, api, seconds, skip=0, times=1):
+        """Such a request gets to the broker, and what follows it on its connection, after so many seconds: as if the broker
+        had stood still."""
+        rule = Cut(api, "hold", skip, times, seconds)
+        self.call(lambda: self.rules.append(rule))
+
     def close(self):
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join()
@@ -148,12 +154,15 @@ class Proxy:
             connection.close()
             self.connections.discard(connection)
 
+    async def read_frame(self, reader):
+        head = await reader.readexactly(4)
+        return head + await reader.readexactly(struct.unpack(">i", head)[0])
+
     async def take(self, reader, queue):
         """Frames from a socket into the queue, each with the time at which it may go on."""
         try:
             while True:
-                head = await reader.readexactly(4)
-                frame = head + await reader.readexactly(struct.unpack(">i", head)[0])
+                frame = await self.read_frame(reader)
                 await queue.put((self.loop.time() + self.latency, frame))
         except (asyncio.IncompleteReadError, OSError):
             await queue.put((self.loop.time() + self.latency, None))
@@ -180,6 +189,9 @@ class Proxy:
         api, _, correlation = struct.unpack_from(">hhi", frame, 4)
         self.requests[NAMES.get(api, str(api))] += 1
         cut = self.cut_for(api)
+        if cut and cut.place == "hold":
+            await asyncio.sleep(cut.seconds)
+            cut = None
         if cut and cut.place in ("request", "half"):
             if cut.place == "half":
                 connection.to_broker.write(frame[:len(frame) // 2])
@@ -213,3 +225,33 @@ class Proxy:
             cut.times -= 1
             return cut
         return None
+
+
+class TlsProxy(Proxy):
+    """For what it cannot read: its frames are TLS records. cut_at() and hold_at() it has not, but tear()."""
+
+    def __init__(self, port, broker_port):
+        self.tear_chance = 0.0
+        super().__init__(port, broker_port)
+
+    def tear(self, chance, seed=2):
+        """With that chance a record gets through by half, and its connection breaks."""
+        self.random = random.Random(seed)
+        self.tear_chance = chance
+
+    async def read_frame(self, reader):
+        head = await reader.readexactly(5)  # type, version, bytes
+        return head + await reader.readexactly(struct.unpack_from(">H", head, 3)[0])
+
+    async def pass_on(self, writer, frame):
+        is_torn = self.tear_chance > 0 and self.random.random() < self.tear_chance
+        writer.write(frame[:len(frame) // 2] if is_torn else frame)
+        await writer.drain()
+        self.cuts += is_torn
+        return not is_torn
+
+    async def send_request(self, connection, frame):
+        return await self.pass_on(connection.to_broker, frame)
+
+    async def send_answer(self, connection, frame):
+        return await self.pass_on(connection.to_client, frame)

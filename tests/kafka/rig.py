@@ -244,6 +244,12 @@ class Cluster:
             return one
         raise Failed(f"{settings.PROXIES} tests use proxies before this broker already")
 
+    def tls_proxied(self):
+        """Likewise, before listeners of TLS; one test at a time."""
+        one = ProxiedCluster(self, 0, proxy.TlsProxy, settings.TLS_PROXY_BOUND, settings.TLS_PROXY_ADVERTISED)
+        self.proxies.append(one)
+        return one
+
     # --- topics -------------------------------------------------------------------------------------------------
     def create_topic(self, name, partitions=1, copies=None, exact=False, **configs):
         """Makes a topic, for this test alone unless exact: a number is added to the name, which is returned when
@@ -331,25 +337,46 @@ class Cluster:
 
         settle(self.admin().delete_records([TopicPartition(topic, p, offset) for p, offset in before.items()]))
 
+    def compactable_topic(self, name, partitions=1, **configs):
+        """A topic in many small segments, for compact()."""
+        return self.create_topic(name, partitions, segment_ms=50, **configs)
+
+    def compact(self, topic, keys, later_ms=3_600_000):
+        """Now: of each partition the last record of each key is left, of which there are so many, and one more that is
+        added, `roll`, so that the others are not in the segment that is written to: {partition: [Record, ...]}."""
+        newest = max(record.timestamp for record in self.consume(topic))
+        self.produce(topic, [{"key": b"roll", "value": b'{"n":-1}', "timestamp": newest + later_ms, "partition": partition}
+                             for partition in self.partitions(topic)])
+        self.alter_topic(topic, cleanup_policy="compact", min_cleanable_dirty_ratio=0.001, max_compaction_lag_ms=1,
+                         delete_retention_ms=0)
+
+        def left():
+            found = {partition: [] for partition in self.partitions(topic)}
+            for record in self.consume(topic):
+                found[record.partition].append(record)
+            return found if all(len(of) == keys + 1 for of in found.values()) else None
+
+        return wait_for(left, f"{topic}: compacted to {keys} keys")
+
     def groups(self):
         """Names of consumer groups."""
         return sorted(g.group_id for g in self.admin().list_consumer_groups().result(CLIENT_SECONDS_MAX).valid)
 
-    def allow(self, user, name, *operations, kind="TOPIC"):
+    def allow(self, user, name, *operations, kind="TOPIC", pattern="LITERAL"):
         """Gives a user of settings.USERS rights on a topic: "READ", "WRITE", "DESCRIBE", ...; "ALL". kind: of what the name
-        is, TRANSACTIONAL_ID for example."""
-        self.acl("create_acls", user, name, operations, kind)
+        is, TRANSACTIONAL_ID for example. pattern PREFIXED: of all names that begin so."""
+        self.acl("create_acls", user, name, operations, kind, pattern)
 
     def forbid(self, user, name, *operations, kind="TOPIC"):
         """Takes these rights back."""
-        self.acl("delete_acls", user, name, operations, kind)
+        self.acl("delete_acls", user, name, operations, kind, "LITERAL")
 
-    def acl(self, what, user, name, operations, kind):
+    def acl(self, what, user, name, operations, kind, pattern):
         from confluent_kafka import admin
 
         make = admin.AclBinding if what == "create_acls" else admin.AclBindingFilter
         settle(getattr(self.admin(), what)([
-            make(admin.ResourceType[kind], name, admin.ResourcePatternType.LITERAL, f"User:{user}", "*",
+            make(admin.ResourceType[kind], name, admin.ResourcePatternType[pattern], f"User:{user}", "*",
                  admin.AclOperation[operation], admin.AclPermissionType.ALLOW) for operation in operations]))
 
     # --- records ------------------------------------------------------------------------------------------------
@@ -452,16 +479,17 @@ def record_of(message):
 class ProxiedCluster:
     """A Proxy before each broker; what is called on this is called on each."""
 
-    def __init__(self, cluster, place):
+    def __init__(self, cluster, place, kind=proxy.Proxy, bound=settings.PROXY_BOUND, advertised=settings.PROXY_ADVERTISED):
         """OSError where the place is taken."""
         self.proxies = []
         with contextlib.ExitStack() as undo:
             for ports in cluster.instance.ports:
-                one = proxy.Proxy(ports[settings.PROXY_ADVERTISED + place], ports[settings.PROXY_BOUND + place])
+                one = kind(ports[advertised + place], ports[bound + place])
                 undo.callback(one.close)
                 self.proxies.append(one)
             undo.pop_all()
-        self.brokers = ",".join(f"127.0.0.1:{one.port}" for one in self.proxies)
+        host = settings.host_of("PLAINTEXT" if kind is proxy.Proxy else "SSL")
+        self.brokers = ",".join(f"{host}:{one.port}" for one in self.proxies)
 
     def __enter__(self):
         return self
@@ -475,7 +503,7 @@ class ProxiedCluster:
         self.proxies = []
 
     def __getattr__(self, name):
-        if name not in ("lose", "pause", "resume", "cut", "refuse", "accept", "cut_at"):
+        if name not in ("lose", "pause", "resume", "cut", "refuse", "accept", "cut_at", "hold_at", "tear"):
             raise AttributeError(name)
 
         def call_each(*arguments, **more):

@@ -4,7 +4,7 @@ Ports lie below those that the system gives to outgoing connections: a client th
 broker which is down would else one day be given the broker's port, and talk to itself.
 
 Each broker has sixteen ports: of its listeners, then what its PROXYn listeners tell clients to connect to. A test puts
-a proxy there (proxy.py)."""
+a proxy there (proxy.py); one for TLS where TLSPROXY tells them to."""
 
 import hashlib
 import os
@@ -21,6 +21,8 @@ LISTENERS = {
     "EXPIRED": (4, "SSL", True),  # its certificate has expired
     "OTHERHOST": (5, "SSL", True),  # its certificate is of another host
 }
+# Between clients and the TLS listener of proxies, of clusters with --secure: bound, and what it tells clients.
+TLS_PROXY_BOUND, TLS_PROXY_ADVERTISED = 6, 7
 PROXIES = 4
 PROXY_BOUND, PROXY_ADVERTISED = 8, 12
 PORTS_EACH = 16
@@ -73,6 +75,7 @@ listener.name.sasl.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.securi
 listener.name.sasl.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
 listener.name.sasl.oauthbearer.sasl.jaas.config=\
 org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";
+listener.name.tlsproxy.ssl.keystore.location={certificates}/server-chain.pem
 listener.name.mtls.ssl.keystore.location={certificates}/server-chain.pem
 listener.name.mtls.ssl.client.auth=required
 listener.name.expired.ssl.keystore.location={certificates}/expired-chain.pem
@@ -136,6 +139,10 @@ def properties(folder, number, ports, is_secure):
         protocols.append(f"PROXY{i + 1}:PLAINTEXT")
         lines.append(f"listener.name.proxy{i + 1}.num.network.threads=1")
     copies, copies_min = (3, 2) if len(ports) >= 3 else (1, 1)
+    if is_secure:
+        listeners.append(f"TLSPROXY://127.0.0.1:{own[TLS_PROXY_BOUND]}")
+        advertised.append(f"TLSPROXY://localhost:{own[TLS_PROXY_ADVERTISED]}")
+        protocols.append("TLSPROXY:SSL")
     voters = ",".join(f"{n}@127.0.0.1:{p[1]}" for n, p in enumerate(ports, 1))
     lines += [
         f"node.id={number}",

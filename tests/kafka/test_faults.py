@@ -20,6 +20,7 @@ import oracle  # noqa: E402
 import rig  # noqa: E402
 
 KILLS = 15
+FENCED = 4  # exit status of a process that another one has replaced
 
 
 _cases, _making = {}, threading.Lock()
@@ -154,7 +155,7 @@ def test_no_rights():
         job.refused(f"`{name}`", "author")
         kafka.allow("guest", name, *operations)
     job.refused("ransactional", "author")  # the id of its transactions
-    kafka.allow("guest", f"leat.{job.name}.out", "WRITE", "DESCRIBE", kind="TRANSACTIONAL_ID")
+    kafka.allow("guest", f"leat.{job.name}.out.", "WRITE", "DESCRIBE", kind="TRANSACTIONAL_ID", pattern="PREFIXED")
     process = job.start()
     job.wait_rows(process, 1000)
     kafka.forbid("guest", topic, "WRITE")
@@ -284,7 +285,8 @@ def test_a_zombie():
     out = job.count_out()
     rig.wait_for(lambda: job.count_out() > out + 1000 or heir.poll() is not None, "rows of the second")
     zombie.send_signal(signal.SIGCONT)
-    job.refused("another leat", process=zombie)
+    status, _, err = job.end(zombie)
+    assert status == FENCED and "E0709" in err and f"pid {heir.pid} on" in err, (status, err)
     job.finish(process=heir)
     job.check()
     job.close()

@@ -28,7 +28,8 @@ LEAT = os.path.abspath(sys.argv[1])
 
 # The contract: report.run of each node has these names, and no others, in the summary of `leat run --json`.
 SOURCE = {"lag_records", "lag_seconds", "lag_worst_partition", "lag_worst_records", "fetched_records", "fetched_bytes",
-          "fetched_share", "round_trip_ms", "round_trip_p99_ms"}
+          "fetched_share", "round_trip_ms", "round_trip_p99_ms", "lag_has_gaps", "open_transaction_records",
+          "open_transaction_seconds", "open_transaction_partition"}
 DIRECT = {"records_waiting", "bytes_waiting", "outbox_share", "records_sent", "bytes_sent", "round_trip_ms",
           "round_trip_p99_ms"}
 EXACT = DIRECT | {"epochs_waiting", "transaction", "transactions", "transactions_aborted"}
@@ -82,7 +83,7 @@ def stop(process):
 def check_types(node):
     assert set(node["report"]) == {"run", "window"} and node["report"]["window"] == {}, node
     for name, value in node["report"]["run"].items():
-        wanted = str if name in ("lag_worst_partition", "transaction") else (float, type(None))
+        wanted = str if name in ("lag_worst_partition", "open_transaction_partition", "transaction") else (float, type(None))
         assert isinstance(value, wanted), (name, value)
 
 
@@ -177,7 +178,7 @@ def test_on_a_terminal():
             screen.wait(r"records not acknowledged \d+, [^\n]* % of the outbox  round trip")
             rig.wait_for(lambda: len(rows(folder)) == 1500, "rows")
             screen.wait(r"behind 0 records, 0 s  fetched ahead 0 B, 0 %")
-        with running(kafka, topic, more=", max_rate: 500", job=JOB, stderr=screen.slave) as (process, folder):
+        with running(kafka, topic, "--fresh", more=", max_rate: 500", job=JOB, stderr=screen.slave) as (process, folder):
             screen.wait(r"transaction idle  epochs not out 0,")
             kafka.pause(1)  # it does not answer
             screen.wait(r"transaction (open|committing)  epochs not out [1-9]\d*, ")

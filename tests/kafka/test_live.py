@@ -47,8 +47,8 @@ sink out = file from s {{ path: "{self.out}/rows.jsonl" }}
     def at(self, name):
         return os.path.join(self.folder.name, name)
 
-    def start(self):
-        self.process = subprocess.Popen([LEAT, "run", self.job, "--json"], stdout=subprocess.PIPE,
+    def start(self, *arguments):
+        self.process = subprocess.Popen([LEAT, "run", self.job, "--json", *arguments], stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True)
 
     def kill(self):

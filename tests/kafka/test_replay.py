@@ -6,6 +6,7 @@ And catching up after an hour down, when one topic comes far slower than the oth
 """
 
 import atexit
+import glob
 import json
 import os
 import random
@@ -220,6 +221,7 @@ def test_replay_of_a_live_job():
     traffic_2.n = 10**6
     kafka.produce(job.impressions, [impression(2 * 10**6 + n, int(time.time() * 1000), 3) for n in range(50)])
     time.sleep(0.8)
+    rig.wait_for(lambda: glob.glob(job.at("state/gen-*/ckpt-*[0-9]")), "a checkpoint")  # a busy machine has none by now
     job.kill()
     leat("checkpoint", "save", job.at("state"), "--to", job.at("saved"))
     thread.join()

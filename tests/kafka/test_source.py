@@ -320,7 +320,7 @@ def test_unknown_topic():
 
 
 def refused(brokers, security, *says, code="E0610", env=None):
-    with job(f'brokers: "{brokers}", topic: "any", until: latest, security: {{ {security} }}') as one:
+    with job(f'brokers: "{brokers}", topic: "any", until: latest, patience: 5s, security: {{ {security} }}') as one:
         begin = time.monotonic()
         text = one.refused(code, *says, env=env)
         return time.monotonic() - begin, text

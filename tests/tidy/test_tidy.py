@@ -138,6 +138,13 @@ class TidyTest(unittest.TestCase):
         self.plant("tests/unit/CMakeLists.txt", "add_leat_test(test_built a/test_built.c)\n")
         self.assertEqual(self.found(tidy.check_tests_are_built), [("tests/unit/a/test_lost.c", 1)])
 
+    def test_waits(self):
+        self.plant("state/a.c", "/* CLOCK_REALTIME */\nint x = sem_timedwait(&s, &t);\nint y = sem_clockwait(&s, CLOCK_MONOTONIC, &t);\n")
+        self.plant("connectors/b.c", "\n\nint z = pthread_cond_timedwait(&c, &m, &t);\n")
+        self.plant("engine/core/os.c", "int now = clock_gettime(CLOCK_REALTIME, &t);\n")
+        self.plant("tests/c.c", "int now = clock_gettime(CLOCK_REALTIME, &t);\n")
+        self.assertEqual(self.found(tidy.check_waits), [("connectors/b.c", 3), ("state/a.c", 2)])
+
     def test_planted_bugs_apply(self):
         self.plant("state/a.c", "int a;\nint b;\nint b;\n")
         self.plant("tests/cases/a.py", 'BOUND = 1\nBUGS = [\n    ("good", "state/a.c", "int a;", "int c;"),\n'

@@ -165,6 +165,20 @@ def check_formatting(tree):
     return sorted(set(found))
 
 
+WALL_CLOCK = re.compile(r"\b(pthread_cond_timedwait|pthread_mutex_timedlock|pthread_rwlock_timed(?:rd|wr)lock|pthread_timedjoin_np|"
+                        r"sem_timedwait|mq_timed(?:send|receive)|mtx_timedlock|cnd_timedwait|gettimeofday|CLOCK_REALTIME|"
+                        r"timespec_get|pthread_condattr_setclock|wait_until\(std)\b")
+ASKS_THE_WALL = {"engine/core/os.c",  # os_wall_us
+                 "connectors/kafka/waits.c"}  # librdkafka's waits, mended
+
+
+def check_waits(tree):
+    """Waits with a limit go by the monotonic clock (core/wait.h), which nobody sets."""
+    return [Finding(path, text.count("\n", 0, match.start()) + 1, f"`{match.group()}` goes by the wall clock: core/wait.h")
+            for path in tree.code() if path.split("/")[0] in HOUSE and path not in ASKS_THE_WALL
+            for text in [ctext.without_noise(tree.read(path))] for match in WALL_CLOCK.finditer(text)]
+
+
 def check_readmes(tree):
     folders = {os.path.dirname(path) for path in tree.code() if path.split("/")[0] in HOUSE}
     return [Finding(folder, 1, "has code, and no README.md that says what it is for")
@@ -266,6 +280,7 @@ RULES = [
     ("includes follow the arrows of the design", check_include_arrows),
     ("code is formatted", check_formatting),
     ("each folder of code has a README.md", check_readmes),
+    ("waits go by the monotonic clock", check_waits),
     ("each kind is in its registry.def", check_registries),
     ("each diagnostic code is raised", check_codes_are_raised),
     ("each test is built", check_tests_are_built),

@@ -9,6 +9,9 @@ PANES = [("1ms", ["1ms", "500ms"]), ("500ms", ["500ms", "2s", "10s"]), ("1s", ["
 BUGS = [
     ("a_pane_too_few", "operators/feature.c", "first = MAX(first, alive);", "first = MAX(first + 1, alive);"),
     ("reads_what_is_gone", "operators/feature.c", "pane_of(passed - 1, feature->every_us)", "pane_of(passed, feature->every_us)"),
+    ("forever_leaves_out_what_is_closed", "operators/all_time.c", "MAX(pane_of(time, all->every_us), last_closed(all, watermark))",
+     "pane_of(time, all->every_us)"),
+    ("forever_sees_open_slices", "operators/all_time.c", "int64_t last = MAX(", "int64_t last = 1 + MAX("),
     ("sees_itself", "operators/feature.c", "if (feature->including != 0)\n            update_row",
      "if (feature->including >= 0)\n            update_row"),
     ("later_panes_too", "operators/feature.c", "pane = pane_of(time, feature->every_us), last = pane;",
@@ -23,9 +26,14 @@ BUGS = [
 def random_options(rng, inputs=None):
     every, windows = rng.choice(PANES)
     inputs = inputs or rng.choice([1, 2])
-    return {"inputs": inputs, "by": rng.choice(KEYS), "every": every,
-            "over": rng.sample(windows, rng.choice([1, 1, len(windows)])), "self": inputs == 1 and rng.random() < 0.4,
-            "body": aggregates.random_body(rng, is_feature=True)}
+    over = rng.sample(windows, rng.choice([1, 1, len(windows)]))
+    if rng.random() < 0.35:
+        over = rng.choice([["forever"], ["forever", *over], [*over, "forever"]])
+    body = aggregates.random_body(rng, is_feature=True)
+    if "forever" in over:  # where `distinct_exact` is refused
+        body = [[column, "distinct" if name == "distinct_exact" else name, argument] for column, name, argument in body]
+    return {"inputs": inputs, "by": rng.choice(KEYS), "every": every, "over": over, "self": inputs == 1 and rng.random() < 0.4,
+            "body": body}
 
 
 def step(options, other="b"):
@@ -35,17 +43,19 @@ def step(options, other="b"):
 
 
 def model(options, numbers, out):
-    every, overs = out.duration(options["every"]), [out.duration(over) for over in options["over"]]
+    every = out.duration(options["every"])
+    overs = [None if over == "forever" else out.duration(over) for over in options["over"]]
+    ending = [over for over in overs if over is not None]
     groups = {}  # key -> [(pane, time, arguments)], in the order in which they came
     body = options["body"]
     for number in numbers:
-        # The first pane that the watermark has not passed.
-        alive = (number.before - max(overs) - 1) // every
+        # The first pane that the windows which end still have, and the last one that the watermark has passed.
+        alive = (number.before - max(ending) - 1) // every if ending else None
+        closed = number.before // every - 1
 
         def update(row, key, arguments):
-            if row.time // every >= alive:
-                groups.setdefault(key, []).append((row.time // every, row.time, arguments))
-            else:
+            groups.setdefault(key, []).append((row.time // every, row.time, arguments, not ending or row.time // every >= alive))
+            if not groups[key][-1][3]:
                 out.count("late_updates")
 
         for row in number.rows:
@@ -65,7 +75,11 @@ def model(options, numbers, out):
             values = dict(row.values)
             found = {}
             for over, name in zip(overs, options["over"]):
-                rows = [(time, given) for at, time, given in groups.get(key, []) if max(pane - over // every, alive) <= at <= pane]
+                if over is None:
+                    rows = [(time, given) for at, time, given, _ in groups.get(key, []) if at <= max(pane, closed)]
+                else:
+                    rows = [(time, given) for at, time, given, is_taken in groups.get(key, [])
+                            if is_taken and max(pane - over // every, alive) <= at <= pane]
                 found[name] = aggregates.compute(body, rows, row.time)
             for i, (column, _, _) in enumerate(body):
                 for name in options["over"]:

@@ -187,6 +187,10 @@ void snapshot_defer(struct snapshot_writer *writer, snapshot_job *write, snapsho
     writer->arguments[writer->jobs_count++] = argument;
 }
 
+void snapshot_refuse(struct snapshot_writer *writer LEAT_UNUSED, const char *why LEAT_UNUSED)
+{
+}
+
 bool snapshot_is_base(const struct snapshot_writer *writer)
 {
     return writer->checkpoint->previous == NULL;
@@ -230,6 +234,17 @@ void rig_checkpoint_free(struct rig_checkpoint *checkpoint)
 
 /* --- sinks --- */
 
+struct claims *rig_claims;
+
+/* As the engine does when nothing refuses the run any more. */
+static bool begin(struct rig_sink *rig)
+{
+    if (rig->kind->begin == NULL || rig->kind->begin(&rig->context))
+        return true;
+    diag_error(&rig->diags, rig->context.error_code, (struct span){0, 0}, "%s", rig->context.error);
+    return false;
+}
+
 bool rig_sink_open(struct rig_sink *rig, const struct sink_kind *kind, const char *options,
                    const struct schema *input, bool has_checkpoints, struct rig_checkpoint *from)
 {
@@ -245,17 +260,18 @@ bool rig_sink_open(struct rig_sink *rig, const struct sink_kind *kind, const cha
                                          .input = input,
                                          .arena = &rig->arena,
                                          .diags = &rig->diags,
+                                         .claims = rig_claims,
                                          .is_resumed = from != NULL,
                                          .has_checkpoints = has_checkpoints};
     if (!kind->open(&rig->context))
         return false;
     if (from == NULL)
-        return true;
+        return begin(rig);
     struct snapshot_reader reader = {from, from};
     while (reader.checkpoint->previous != NULL)
         reader.checkpoint = reader.checkpoint->previous;
     reader.checkpoint->next = 0;
-    return kind->restore(&rig->context, &reader);
+    return kind->restore(&rig->context, &reader) && begin(rig);
 }
 
 bool rig_sink_snapshot(struct rig_sink *rig, uint64_t epoch, struct rig_checkpoint *checkpoint)

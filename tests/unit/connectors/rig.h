@@ -70,6 +70,9 @@ struct rig_sink {
     struct sink_context context;
 };
 
+/* Of the job around the sinks that are opened; NULL: none. */
+extern struct claims *rig_claims;
+
 /* from: NULL for a fresh start; a delta is read behind those before it. */
 bool rig_sink_open(struct rig_sink *rig, const struct sink_kind *kind, const char *options,
                    const struct schema *input, bool has_checkpoints, struct rig_checkpoint *from);

@@ -123,6 +123,55 @@ static void test_truncated_and_damaged(void **state)
     free(text);
 }
 
+/* Zeros behind a gzip file are padding, as gzip has it, and are said; anything else is damage, and so are
+ * zeros behind the other compressions. */
+static void test_padding(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {".gz", ".zst", ".lz4"};
+    static const size_t paddings[] = {1, 511, 1 << 18, (1 << 18) + 1, 700000};
+    size_t bytes, packed;
+    char *text = lines(&bytes);
+    for (size_t k = 0; k < ARRAY_COUNT(kinds); k++)
+        for (size_t p = 0; p < ARRAY_COUNT(paddings); p++)
+            for (int ending = 0; ending < 4; ending++) { /* zeros; then garbage; then a file; zeros alone */
+                char name[32];
+                struct rig_source rig;
+                char *data = rig_compress(kinds[k], text, bytes, &packed);
+                char *zeros = calloc(paddings[p], 1);
+                snprintf(name, sizeof(name), "a.jsonl%s", kinds[k]);
+                FILE *file = fopen(path_of(name), "wb");
+                if (ending < 3)
+                    fwrite(data, 1, packed, file);
+                fwrite(zeros, 1, paddings[p], file);
+                if (ending == 1 || ending == 2)
+                    fwrite(ending == 1 ? "x" : data, 1, ending == 1 ? 1 : packed, file);
+                fclose(file);
+                assert_int_equal(open_source(&rig, name),
+                                 ending < 3); /* the first bytes are looked at then */
+                bool is_good = k == 0 && ending == 0;
+                if (ending < 3)
+                    assert_int_equal(read_ids(&rig, is_good ? READ_END : READ_ERROR), RECORDS);
+                if (is_good) {
+                    assert_int_equal(rig.diags.count, 1);
+                    assert_int_equal(rig.diags.items[0].severity, DIAG_WARNING);
+                    struct source_progress progress;
+                    rig.kind->progress(&rig.source, &progress);
+                    assert_int_equal(progress.bytes_done, progress.bytes_total);
+                    char number[32];
+                    snprintf(number, sizeof(number), "%zu bytes of zeros", paddings[p]);
+                    assert_non_null(strstr(rig.diags.items[0].message, number));
+                } else {
+                    expect(&rig, "E0603", k == 0 && ending < 3 ? "is damaged" : "is ");
+                }
+                rig_source_close(&rig);
+                unlink(path_of(name));
+                free(zeros);
+                free(data);
+            }
+    free(text);
+}
+
 static void test_concatenated_frames(void **state)
 {
     (void)state;
@@ -449,6 +498,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_truncated_and_damaged),
         cmocka_unit_test(test_concatenated_frames),
+        cmocka_unit_test(test_padding),
         cmocka_unit_test(test_nothing_there),
         cmocka_unit_test(test_unreadable),
         cmocka_unit_test(test_empty),

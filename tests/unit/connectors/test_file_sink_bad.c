@@ -1,11 +1,13 @@
 /* The file sink where the world does not play along: names taken, full disks, damaged outputs, impossible
  * options. */
+#include "connectors/file/names.h"
 #include "core/os.h"
 #include "unit/connectors/rig.h"
 #include "unit/formats/harness.h"
 #include "unit/support/temporary.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -89,7 +91,7 @@ static void test_name_taken(void **state)
     begin(&fixture, "o.jsonl", "");
     snprintf(fixture.options, sizeof(fixture.options), "{ path: \"/\" }");
     assert_false(open_sink(&rig, &fixture));
-    assert_string_equal(rig_error(&rig.diags), "E0606");
+    assert_string_equal(rig_error(&rig.diags), "E0404");
     rig_sink_close(&rig);
     end(&fixture);
     /* Two sinks of one name. */
@@ -263,7 +265,101 @@ static void test_names_follow_checkpoints(void **state)
     end(&fixture);
 }
 
+/* A name that becomes an input's between the check and the moment when the file would be removed, replaced or
+ * cut is seen at that moment: by a new run, at a file's end, and by a resume. */
+static void test_taken_meanwhile(void **state)
+{
+    (void)state;
+    static struct rig_checkpoint checkpoint;
+    struct fixture fixture;
+    struct rig_sink rig;
+    struct arena arena = {0};
+    struct claims *claims = claims_new(&arena);
+    begin(&fixture, "o.jsonl", ", overwrite: true");
+    char *input = arena_printf(&arena, "%s/in.jsonl", fixture.directory),
+         *part = arena_printf(&arena, "%s.part", fixture.path);
+    char *kept = arena_printf(&arena, "%s.kept", part);
+    rig_write_file(input, "precious", 8);
+    int fd = open(input, O_RDONLY);
+    claims_opened(claims, fd);
+    close(fd);
+    rig_claims = claims;
+    /* A new run. */
+    assert_int_equal(link(input, fixture.path), 0);
+    assert_false(open_sink(&rig, &fixture));
+    assert_string_equal(rig_error(&rig.diags), "E0617");
+    rig_sink_close(&rig);
+    assert_int_equal(unlink(fixture.path), 0);
+    /* The end of a file. */
+    assert_true(open_sink(&rig, &fixture));
+    assert_true(rig.kind->write(&rig.context, fixture.batch));
+    assert_true(rig_sink_snapshot(&rig, 1, &checkpoint));
+    assert_int_equal(link(input, fixture.path), 0);
+    assert_false(rig.kind->finish(&rig.context));
+    assert_int_equal(rig.context.error_code, DIAG_E0617);
+    rig_sink_close(&rig);
+    /* A resume: under the final name, and under the unfinished one. */
+    for (int i = 0; i < 2; i++) {
+        assert_false(
+            rig_sink_open(&rig, &sink_file, fixture.options, fixture.batch->schema, true, &checkpoint));
+        assert_string_equal(rig_error(&rig.diags), "E0617");
+        rig_sink_close(&rig);
+        assert_int_equal(unlink(i == 0 ? fixture.path : part), 0);
+        assert_int_equal(i == 0 ? rename(part, kept) : rename(kept, part), 0);
+        if (i == 0)
+            assert_int_equal(link(input, part), 0);
+    }
+    assert_true(rig_sink_open(&rig, &sink_file, fixture.options, fixture.batch->schema, true, &checkpoint));
+    assert_true(rig.kind->finish(&rig.context));
+    rig_sink_close(&rig);
+    size_t bytes;
+    char *data = rig_read_file(input, &bytes);
+    assert_string_equal(data, "precious");
+    free(data);
+    rig_claims = NULL;
+    rig_checkpoint_free(&checkpoint);
+    arena_free(&arena);
+    end(&fixture);
+}
+
 /* The checkpoint says what must be there. */
+static bool count_one(void *argument, const char *path)
+{
+    (void)path;
+    ++*(int *)argument;
+    return true;
+}
+
+/* What lives copied is found again by the names that all of them give, and nothing that only looks alike. */
+static void test_copies(void **state)
+{
+    (void)state;
+    static const struct {
+        unsigned which;
+        int count;
+    } cases[] = {{NAMES_COPY, 3}, {NAMES_PART | NAMES_FINAL, 0}};
+    char directory[TEMPORARY_PATH_BYTES], pattern[512], other[512];
+    temporary_make(directory);
+    snprintf(pattern, sizeof(pattern), "%s/copies-{n}.jsonl", directory);
+    char *path = names_expand(pattern, 3, 0);
+    static const uint32_t lives[] = {1, 40000, UINT32_MAX};
+    for (size_t i = 0; i < ARRAY_COUNT(lives); i++) {
+        char *copy = names_copy(path, lives[i]);
+        fclose(fopen(copy, "wb"));
+        free(copy);
+    }
+    snprintf(other, sizeof(other), "%s.part.new-12", path);
+    fclose(fopen(other, "wb"));
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++)
+        for (int is_pattern = 0; is_pattern < 2; is_pattern++) {
+            int count = 0;
+            assert_true(names_walk(is_pattern ? pattern : path, cases[i].which, count_one, &count));
+            assert_int_equal(count, cases[i].count);
+        }
+    free(path);
+    temporary_remove(directory);
+}
+
 static void test_damaged_output(void **state)
 {
     (void)state;
@@ -385,11 +481,13 @@ int main(void)
         cmocka_unit_test(test_cannot_create),
         cmocka_unit_test(test_not_begun),
         cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_copies),
         cmocka_unit_test(test_damaged_output),
         cmocka_unit_test(test_damaged_records),
         cmocka_unit_test(test_options),
         cmocka_unit_test(test_null),
         cmocka_unit_test(test_names_follow_checkpoints),
+        cmocka_unit_test(test_taken_meanwhile),
         cmocka_unit_test(test_readable_prefix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

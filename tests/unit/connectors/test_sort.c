@@ -1,12 +1,14 @@
 /* `order_by`: sorted, stable, bad records in their place, with as little memory as may be, from any format.
  */
 #include "connectors/file/sort.h"
+#include "core/temporary.h"
 #include "formats/formats.h"
 #include "unit/connectors/rig.h"
 #include "unit/formats/harness.h"
 #include "unit/support/random.h"
 #include "unit/support/temporary.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -101,10 +103,10 @@ static void test_csv(void **state)
     temporary_remove(directory);
 }
 
-/* The sort itself, with so little memory that it takes many runs and two rounds of merging. */
-static void test_many_runs(void **state)
+/* The sort itself, with so little memory that it takes `memory` many runs, several rounds of merging, and the
+ * copy. */
+static void sort_with(int64_t memory, uint32_t records)
 {
-    (void)state;
     char directory[TEMPORARY_PATH_BYTES], path[512];
     struct arena arena = {0};
     struct diag_list diags;
@@ -113,8 +115,7 @@ static void test_many_runs(void **state)
     pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     diag_list_init(&diags, &arena);
     temporary_make(directory);
-    enum { RECORDS = 30000 };
-    for (uint32_t i = 0; i < RECORDS; i++)
+    for (uint32_t i = 0; i < records; i++)
         buffer_printf(&file, "{\"t\":%d.5,\"n\":%u}\n", (int)random_below(&random, 1000) - 500, i);
     snprintf(path, sizeof(path), "%s/a.jsonl", directory);
     rig_write_file(path, file.data, file.length);
@@ -126,14 +127,14 @@ static void test_many_runs(void **state)
                                  .diags = &diags,
                                  .mutex = &mutex};
     assert_true(reader_open(&reader));
-    struct sorted_file sorted = {0};
-    struct sort_request request = {&reader, 0, directory, 8 << 10};
-    assert_true(sort_records(&request, &sorted, &arena, &diags));
+    struct sorted_copy copy = {0};
+    struct sort_request request = {&reader, 0, directory, memory};
+    assert_true(sort_records(&request, &copy, &arena));
     struct raw_batch raw = {0};
     uint32_t count = 0;
     double last = -1e9;
     uint32_t last_number = 0;
-    while (reader_read(&reader, &raw) == READ_BATCH)
+    while (sorted_read(&copy, &raw) == READ_BATCH)
         for (uint32_t i = 0; i < raw.count; i++, count++) {
             double key;
             uint32_t number;
@@ -144,13 +145,26 @@ static void test_many_runs(void **state)
             last = key;
             last_number = number;
         }
-    assert_int_equal(count, RECORDS);
+    assert_int_equal(count, records);
+    char *names = rig_list(directory);
+    assert_string_equal(names, "a.jsonl");
+    free(names);
     arena_free(&raw.arena);
     reader_close(&reader);
-    sorted_close(&sorted);
+    sorted_close(&copy);
     buffer_free(&file);
     temporary_remove(directory);
     arena_free(&arena);
+}
+
+static void test_many_runs(void **state)
+{
+    (void)state;
+    sort_with(8 << 10, 30000); /* 150 runs */
+    sort_with(1 << 10, 30000); /* more than 32 times 32 */
+    for (uint32_t records = 0; records < 40; records++)
+        sort_with(1, records); /* a run for each record: up to one that is more than are merged at once */
+    sort_with(1, 32 * 32 + 1);
 }
 
 /* Rows of a recording have no bytes of their own: they travel as msgpack, lists, nulls and all. */
@@ -198,6 +212,138 @@ static void test_batches(void **state)
     temporary_remove(directory);
 }
 
+/* A row may be wider than a line, and hold any float: what comes out is what went in. */
+static void test_wide_rows(void **state)
+{
+    (void)state;
+    static const char schema_text[] = "t int, f float, s text";
+    enum { ROWS = 5, WIDE = 3 << 20 };
+    char directory[TEMPORARY_PATH_BYTES], path[512], options[1024];
+    struct arena arena = {0};
+    struct batch_pool *pool = batch_pool_new();
+    struct batch *batch = batch_new(pool, harness_schema(&arena, schema_text), ROWS);
+    const double floats[ROWS] = {(double)NAN, (double)INFINITY, -0.0, 4.9e-324, (double)-INFINITY};
+    char *heap = arena_alloc(&batch->arena, WIDE);
+    memset(heap, 'w', WIDE);
+    batch->columns[2].heap = heap;
+    for (uint32_t i = 0; i < ROWS; i++) {
+        batch->columns[0].ints[i] = ROWS - i;
+        batch->columns[1].floats[i] = floats[i];
+        batch->columns[2].texts[i] = (struct text_ref){0, i % 2 == 0 ? WIDE : i};
+        batch->event_time[i] = 0;
+    }
+    struct byte_buffer file = {0};
+    void *encoder = format_batches.encoder_new(batch->schema, NULL);
+    format_batches.encode_header(encoder, &file);
+    format_batches.encode(encoder, batch, 0, ROWS, &file);
+    format_batches.encode_end(encoder, &file);
+    format_batches.encoder_free(encoder);
+    temporary_make(directory);
+    snprintf(path, sizeof(path), "%s/a.batches", directory);
+    rig_write_file(path, file.data, file.length);
+    snprintf(options, sizeof(options), "{ path: \"%s\", order_by: t, sort_dir: \"%s\" }", path, directory);
+    struct rig_source rig;
+    struct raw_batch raw = {0};
+    if (!rig_source_open(&rig, &source_file, options, schema_text))
+        fail_msg("%s", rig_message(&rig));
+    uint32_t row = ROWS;
+    while (rig.kind->read(&rig.source, 0, &raw) == READ_BATCH) {
+        struct batch *got = batch_new(pool, rig.source.schema, raw.count);
+        struct decode_output output = {.batch = got};
+        output.bad = arena_array(&got->arena, struct bad_record, raw.count);
+        rig.kind->decode(&rig.source, rig.decoder, &raw, &output);
+        assert_int_equal(output.bad_count, 0);
+        for (uint32_t i = 0; i < raw.count; i++) {
+            row--;
+            assert_int_equal(got->columns[0].ints[i], ROWS - row);
+            assert_memory_equal(&got->columns[1].floats[i], &floats[row], sizeof(double));
+            assert_true(str_equal(column_text(&got->columns[2], i), column_text(&batch->columns[2], row)));
+        }
+        batch_release(got);
+    }
+    assert_string_equal(rig_error(&rig.diags), "");
+    assert_int_equal(row, 0);
+    arena_free(&raw.arena);
+    rig_source_close(&rig);
+    buffer_free(&file);
+    batch_release(batch);
+    batch_pool_free(pool);
+    arena_free(&arena);
+    temporary_remove(directory);
+}
+
+/* Files of the same columns whose header lines have other ends, or a mark before them. */
+static void test_headers(void **state)
+{
+    (void)state;
+    static const char *const files[] = {"t,n\n3,1\n", "t,n\r\n1,2\r\n", "\xef\xbb\xbft,n\n2,3", "t,n"};
+    char directory[TEMPORARY_PATH_BYTES], path[512], options[1024];
+    temporary_make(directory);
+    for (size_t i = 0; i < ARRAY_COUNT(files); i++) {
+        snprintf(path, sizeof(path), "%s/%zu.csv", directory, i);
+        rig_write_file(path, files[i], strlen(files[i]));
+    }
+    snprintf(options, sizeof(options), "{ path: \"%s/*.csv\", order_by: t }", directory);
+    char *got = read_sorted(options, "t int, n int");
+    assert_string_equal(got, "{\"t\":1,\"n\":2}\n{\"t\":2,\"n\":3}\n{\"t\":3,\"n\":1}\n");
+    free(got);
+    temporary_remove(directory);
+}
+
+/* What `bytes` as a copy of `records` give, from a position on: the records read and the error's code. */
+static void read_copy(const void *bytes, size_t length, uint64_t records, struct source_position from,
+                      uint32_t expected, const char *code)
+{
+    struct arena arena = {0};
+    struct diag_list diags;
+    struct raw_batch raw = {0};
+    pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    diag_list_init(&diags, &arena);
+    struct sorted_copy copy = {.fd = temporary_file("/tmp"),
+                               .bytes = (int64_t)length,
+                               .records = records,
+                               .name = "a",
+                               .diags = &diags,
+                               .mutex = &mutex};
+    assert_int_equal(os_write_all(copy.fd, bytes, length, NULL), 0);
+    uint32_t count = 0;
+    enum read_status status = READ_ERROR;
+    if (sorted_seek(&copy, &from))
+        while ((status = sorted_read(&copy, &raw)) == READ_BATCH)
+            count += raw.count;
+    assert_int_equal(count, expected);
+    assert_string_equal(rig_error(&diags), code);
+    assert_int_equal(status, *code == '\0' ? READ_END : READ_ERROR);
+    assert_int_equal(sorted_read(&copy, &raw), *code == '\0' ? READ_END : READ_ERROR);
+    arena_free(&raw.arena);
+    sorted_close(&copy);
+    arena_free(&arena);
+}
+
+/* A copy that a disk has damaged, or that is not the one of the checkpoint, is an error, never fewer records.
+ */
+static void test_damaged_copy(void **state)
+{
+    (void)state;
+    static const char good[] = "\3\0\0\0abc\0\0\0\0\1\0\0\0d"; /* 7, 4 and 5 bytes */
+    static const char beyond[] = "\3\0\0\0abc\2\0\0\0d", torn[] = "\3\0\0\0abc\0\0";
+    static const char large[] = "\3\0\0\0abc\0\0\0\377";
+    const struct source_position first = {0};
+    read_copy(good, 16, 3, first, 3, "");
+    read_copy(good, 16, 3, (struct source_position){.b = 7, .record = 1}, 2, "");
+    read_copy(good, 16, 3, (struct source_position){.b = 16, .record = 3}, 0, "");
+    read_copy(good, 16, 4, first, 3, "E0603");
+    read_copy(good, 16, 2, first, 3, "E0603");
+    read_copy(good, 0, 1, first, 0, "E0603");
+    read_copy(beyond, 12, 2, first, 0, "E0603");
+    read_copy(torn, 9, 2, first, 0, "E0603");
+    read_copy(large, 11, 2, first, 0, "E0603");
+    read_copy(good, 16, 3, (struct source_position){.b = 8, .record = 1}, 0, "E0604");
+    read_copy(good, 16, 3, (struct source_position){.b = 7, .record = 2}, 0, "E0604");
+    read_copy(good, 16, 3, (struct source_position){.b = 17, .record = 3}, 0, "E0604");
+    read_copy(good, 16, 3, (struct source_position){.a = 1}, 0, "E0604");
+}
+
 static void test_what_fails(void **state)
 {
     (void)state;
@@ -223,9 +369,9 @@ static void test_what_fails(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_csv),
-        cmocka_unit_test(test_many_runs),
-        cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_csv),        cmocka_unit_test(test_many_runs),
+        cmocka_unit_test(test_batches),    cmocka_unit_test(test_wide_rows),
+        cmocka_unit_test(test_headers),    cmocka_unit_test(test_damaged_copy),
         cmocka_unit_test(test_what_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

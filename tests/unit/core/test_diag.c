@@ -3,6 +3,27 @@
 
 #include <errno.h>
 
+static void test_limits_have_a_way_out(void **state)
+{
+    (void)state;
+    struct arena arena = {0};
+    struct diag_list diags;
+    diag_list_init(&diags, &arena);
+    struct diag *d = diag_error(&diags, DIAG_E0605, (struct span){0}, "cannot be written");
+    diag_errno(&diags, d, EFBIG);
+    assert_non_null(strstr(d->hint, "ulimit -f"));
+    diag_hint(&diags, d, "another way"); /* who knows better says so, before or after */
+    assert_string_equal(d->hint, "another way");
+    diag_errno(&diags, d, EMFILE);
+    assert_string_equal(d->hint, "another way");
+    d = diag_error(&diags, DIAG_E0601, (struct span){0}, "cannot be read");
+    diag_errno(&diags, d, EIO);
+    assert_null(d->hint);
+    diag_errno(&diags, d, EMFILE);
+    assert_non_null(strstr(d->hint, "ulimit -n"));
+    arena_free(&arena);
+}
+
 static void test_cap(void **state)
 {
     (void)state;
@@ -68,6 +89,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cap),
+        cmocka_unit_test(test_limits_have_a_way_out),
         cmocka_unit_test(test_nearest),
         cmocka_unit_test(test_codes),
     };

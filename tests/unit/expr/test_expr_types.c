@@ -57,7 +57,7 @@ static const struct {
     {"date_trunc(\"fortnight\", m)", DIAG_E0305, "quarter"},
     {"time_format(m, \"%Q\")", DIAG_E0305, "no such field"},
     {"time_format(m, \"%\")", DIAG_E0305, "no such field"},
-    {"to_time(a, \"h\")", DIAG_E0305, "s, ms, us"},
+    {"to_time(a, \"h\")", DIAG_E0305, "s, ms, us, ns"},
     {"hash_mod(a, 0)", DIAG_E0305, "1 or more"},
     {"hash_mod(a, b)", DIAG_E0305, "must be a constant"},
     {"hash(li)", DIAG_E0305, "cannot take"},
@@ -99,6 +99,50 @@ static void test_errors(void **state)
         }
         fixture_free(&f);
     }
+}
+
+/* What a refused sum with a text in it is told to be written as: the text between the marks, or NULL. */
+static const char *advice_of(struct fixture *f)
+{
+    static const char mark[] = "write `";
+    for (unsigned i = 0; i < f->diags.count; i++) {
+        const char *hint = f->diags.items[i].hint;
+        const char *begin = hint == NULL ? NULL : strstr(hint, mark);
+        if (begin != NULL)
+            return arena_printf(&f->arena, "%.*s", (int)(strlen(begin + sizeof mark - 1) - 1),
+                                begin + sizeof mark - 1);
+    }
+    return NULL;
+}
+
+/* Sums of three terms of any types: what the hint says compiles as it stands. Each that has two texts side by
+ * side, and nothing that cannot become text, has such a hint. */
+static void test_sums_of_texts(void **state)
+{
+    (void)state;
+    static const char *const terms[] = {"s", "\"-\"", "lower(t)", "a", "x", "p", "z", "2", "li", "m", "null"};
+    enum { TERMS = ARRAY_COUNT(terms), TEXTS = 3, PLAIN = 8 };
+    unsigned advised = 0;
+    for (unsigned i = 0; i < TERMS * TERMS * TERMS * 2; i++) {
+        unsigned a = i / 2 % TERMS, b = i / 2 / TERMS % TERMS, c = i / 2 / TERMS / TERMS;
+        struct fixture f, again;
+        fixture_init(&f);
+        fixture_init(&again);
+        const char *text = arena_printf(&f.arena, i % 2 == 0 ? "%s + %s + %s" : "%s + (%s + %s)", terms[a],
+                                        terms[b], terms[c]);
+        const char *advice = fixture_compile(&f, text) == NULL ? advice_of(&f) : NULL;
+        bool is_plain = a < TEXTS && b < TEXTS && c < PLAIN;
+        if (is_plain && advice == NULL)
+            fail_msg("%s: no hint at concat", text);
+        if (advice != NULL && fixture_compile(&again, advice) == NULL) {
+            diag_print(stderr, &again.diags, NULL, false);
+            fail_msg("%s: the hint says %s", text, advice);
+        }
+        advised += advice != NULL;
+        fixture_free(&again);
+        fixture_free(&f);
+    }
+    assert_true(advised > 500);
 }
 
 /* Several errors of one expression are reported together. */
@@ -225,6 +269,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_sums_of_texts),
         cmocka_unit_test(test_all_errors_at_once),
         cmocka_unit_test(test_conditions),
         cmocka_unit_test(test_warnings),

@@ -46,6 +46,7 @@ static struct type read_type(struct words *words)
         {"us", {.tag = TYPE_TIME, .unit = TIME_UNIT_US}},
         {"ms", {.tag = TYPE_TIME, .unit = TIME_UNIT_MS}},
         {"s", {.tag = TYPE_TIME, .unit = TIME_UNIT_S}},
+        {"ns", {.tag = TYPE_TIME, .unit = TIME_UNIT_NS}},
         {"rfc3339", {.tag = TYPE_TIME, .unit = TIME_UNIT_RFC3339}},
         {"datetime", {.tag = TYPE_TIME, .unit = TIME_UNIT_DATETIME}},
     };
@@ -183,6 +184,7 @@ void harness_decode(const struct format_kind *format, const struct schema *schem
                                      .max = MIN(at_once, BATCH_ROWS),
                                      .records = records};
         format->split(&split);
+        leat_assert(split.used <= bytes - used);
         if (split.count > 0)
             decode_batch(&decoding, padded + used, &split);
         used += split.used;

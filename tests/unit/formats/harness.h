@@ -4,8 +4,8 @@
 
 #include "formats/formats.h"
 
-/* "a int, b text!, c ms, l [int], r [{x int, y text}]": types are int float bool text bytes us ms s rfc3339
- * datetime;
+/* "a int, b text!, c ms, l [int], r [{x int, y text}]": types are int float bool text bytes ns us ms s
+ * rfc3339 datetime;
  * `!`: required. In the arena. */
 const struct schema *harness_schema(struct arena *arena, const char *text);
 

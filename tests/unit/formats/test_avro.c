@@ -62,6 +62,10 @@ static const struct {
      "{\"t\":\"2023-11-14T22:13:20.445Z\"}\n!0 `t`: a time out of range\n"},
     {RECORD(FIELD("t", "{\"type\":\"long\",\"logicalType\":\"timestamp-micros\"}")), "t ms", "02",
      "{\"t\":\"1970-01-01T00:00:00.000001Z\"}\n"},
+    {RECORD(FIELD("t", "{\"type\":\"long\",\"logicalType\":\"timestamp-nanos\"}")), "t ms", "9e1f | 01",
+     "{\"t\":\"1970-01-01T00:00:00.000001Z\"}\n{\"t\":\"1969-12-31T23:59:59.999999Z\"}\n"},
+    {RECORD(FIELD("t", "\"long\"")), "t ns", "9e1f | 01",
+     "{\"t\":\"1970-01-01T00:00:00.000001Z\"}\n{\"t\":\"1969-12-31T23:59:59.999999Z\"}\n"},
     {RECORD(FIELD("t", "{\"type\":\"int\",\"logicalType\":\"date\"}")), "t us", "b8b302 | 01",
      "{\"t\":\"2023-11-15T00:00:00Z\"}\n{\"t\":\"1969-12-31T00:00:00Z\"}\n"},
     {RECORD(FIELD("t", "\"long\"")), "t s", "04", "{\"t\":\"1970-01-01T00:00:02Z\"}\n"},
@@ -179,8 +183,7 @@ static const struct {
      "which column]\n"},
     {RECORD(FIELD("t", "\"long\"")), "t rfc3339",
      "the field `t` of s.avsc is long, which a column time cannot hold [say what the number counts: "
-     "`time(ms)`, s "
-     "or us]\n"},
+     "`time(ms)`, s, us or ns]\n"},
     {RECORD(FIELD("t", "\"string\"")), "t ms",
      "the field `t` of s.avsc is string, which a column time cannot hold [a time that is written as text is "
      "`time(rfc3339)`]\n"},

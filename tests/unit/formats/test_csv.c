@@ -1,6 +1,7 @@
 /* CSV: quoting, headers, nulls, and records whose quotes are wrong, which must not swallow their neighbours.
  */
 #include "unit/formats/harness.h"
+#include "unit/support/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -53,6 +54,11 @@ static const struct {
      "t,u\n2010-12-01 08:26:00,1291191960\n2010-12-01 8:26,1\n",
      "{\"t\":\"2010-12-01T08:26:00Z\",\"u\":\"2010-12-01T08:26:00Z\"}\n!0 `t`: not a time like 2015-09-12 "
      "00:46:58\n"},
+    {"t datetime, u ns",
+     {0},
+     "t,u\n2016-12-31 23:59:60,-1001\n2016-12-30 23:59:60,1\n",
+     "{\"t\":\"2017-01-01T00:00:00Z\",\"u\":\"1969-12-31T23:59:59.999998Z\"}\n!0 `t`: not a time like "
+     "2015-09-12 00:46:58\n"},
     {"a bytes", {0}, "a\nAAEC\n?\n", "{\"a\":\"AAEC\"}\n!0 `a`: not base64\n"},
     {"a int!, b text", {0}, "a,b\n,x\n", "!0 `a`: empty, but the schema requires a value\n"},
     {"a int, b text", {0}, "a,b\n1,\xff\n", "!2 `b`: not valid UTF-8\n"},
@@ -63,6 +69,45 @@ static const struct {
      "!1 1 fields where the header line has 2\n!5 3 fields where the header line has "
      "2\n{\"a\":2,\"b\":\"y\"}\n"},
     {"a int, b text", {.has_no_header = true}, "1\n", "!1 1 fields where the schema has 2\n"},
+    /* Trimmed: blanks around names, numbers, texts and quotes; a number's plus. */
+    {"a int, b text",
+     {.trims = true},
+     " a ,\tb \n +1 , x  y \n-2,\t\n\t3\t,\"\"\n",
+     "{\"a\":1,\"b\":\"x  y\"}\n{\"a\":-2,\"b\":null}\n{\"a\":3,\"b\":\"\"}\n"},
+    {"a int, b text",
+     {.trims = true},
+     "\"a\" , \"b\"\t\r\n 1 , \" x, \"\"y\"\" \" \r\n2, \"two\nlines\" \n 3 , \"z\"",
+     "{\"a\":1,\"b\":\" x, \\\"y\\\" \"}\n{\"a\":2,\"b\":\"two\\nlines\"}\n{\"a\":3,\"b\":\"z\"}\n"},
+    {"a int, f float, t s, u datetime, o bool",
+     {.trims = true, .has_no_header = true},
+     " +7, +1.5e3 ,+2 , 2010-12-01 08:26:00 , TRUE \n",
+     "{\"a\":7,\"f\":1500,\"t\":\"1970-01-01T00:00:02Z\",\"u\":\"2010-12-01T08:26:00Z\",\"o\":true}\n"},
+    {"a float",
+     {.trims = true},
+     "a\n+\n++1\n+-1\n-+1\n+ 1\n+x\n1 1\n+1\n",
+     "!0 `a`: not a number\n!0 `a`: not a number\n!0 `a`: not a number\n!0 `a`: not a number\n"
+     "!0 `a`: not a number\n!0 `a`: not a number\n!0 `a`: not a number\n{\"a\":1}\n"},
+    {"a int!",
+     {.trims = true},
+     "a\n  \n \"\" \n",
+     "!2 `a`: empty, but the schema requires a value\n"
+     "!2 `a`: empty, but the schema requires a value\n"},
+    {"a int, b text",
+     {.trims = true, .delimiter = '\t'},
+     "a \t b\n 1 \t x \n\t\n",
+     "{\"a\":1,\"b\":\"x\"}\n{\"a\":null,\"b\":null}\n"},
+    {"a int, b text", {.trims = true, .delimiter = ' '}, "a b\n1 \tx\t\n", "{\"a\":1,\"b\":\"x\"}\n"},
+    {"a int, b text",
+     {.trims = true},
+     "a,b\n1, \"x\"  y\n2, x \"y\"\n3, \"z\n4,\"w\" \n",
+     "!8 something follows a closing quote\n!5 a quote inside a field that does not begin with one\n"
+     "!3 a quote that is never closed\n{\"a\":4,\"b\":\"w\"}\n"},
+    /* As they stand, where nothing is trimmed. */
+    {"a int, b text",
+     {0},
+     "a,b\n1, x \n+1,x\n 1,x\n1 ,x\n1, \"x\"\n1,\"x\" \n",
+     "{\"a\":1,\"b\":\" x \"}\n!0 `a`: not a number\n!0 `a`: not a number\n!0 `a`: not a number\n"
+     "!3 a quote inside a field that does not begin with one\n!5 something follows a closing quote\n"},
     /* Torn quotes: one record is bad, the neighbours are whole. */
     {"a int, b text",
      {0},
@@ -151,6 +196,65 @@ static void test_header_check(void **state)
     assert_string_equal(diags.items[0].message, "the header line has no column `b`");
     assert_string_equal(diags.items[0].hint, "it names a, c; without a header line say `header: false`");
     assert_string_equal(diags.items[1].message, "the header line has several columns `a`");
+    assert_false(format_csv.header_check(schema, NULL, STR("a, b\n"), &diags));
+    assert_non_null(strstr(diags.items[2].hint, "`trim: true`"));
+    assert_true(
+        format_csv.header_check(schema, &(struct format_config){.trims = true}, STR("\ta , b\r\n"), &diags));
+    arena_free(&arena);
+}
+
+/* The same table twice, as it is written and with blanks and pluses: trimmed they are one, in pieces of any
+ * size. */
+static void test_trimmed_at_random(void **state)
+{
+    (void)state;
+    static const char *const blanks[] = {"", "", " ", "\t", "  \t ", "                      "};
+    static const char *const values[] = {"",         "17",       "-3",         "0",
+                                         "2.5",      "x",        "a b",        "\"\"",
+                                         "\"q, r\"", "\" s \"",  "\"t\"\"u\"", "\"two\nlines\"",
+                                         "1e3",      "\xc3\xa9", "\"torn",     "v\"w"};
+    struct arena arena = {0};
+    struct test_random random = {9};
+    const struct schema *schema = harness_schema(&arena, "a int, b text, c float");
+    const struct format_config strict = {.has_no_header = true},
+                               trims = {.has_no_header = true, .trims = true};
+    for (int round = 0; round < 400; round++) {
+        struct byte_buffer plain = {0}, blank = {0}, expected = {0}, got = {0};
+        for (uint32_t row = 0; row < 40; row++) {
+            for (uint32_t field = 0; field < 3; field++) {
+                const char *value = values[random_below(&random, ARRAY_COUNT(values))];
+                bool has_plus = field != 1 && *value >= '0' && *value <= '9' && random_chance(&random, 50);
+                buffer_printf(&plain, "%s%s", value, field < 2 ? "," : "\n");
+                buffer_printf(&blank, "%s%s%s%s%s", blanks[random_below(&random, ARRAY_COUNT(blanks))],
+                              has_plus ? "+" : "", value, blanks[random_below(&random, ARRAY_COUNT(blanks))],
+                              field < 2                    ? ","
+                              : random_chance(&random, 20) ? "\r\n"
+                                                           : "\n");
+            }
+        }
+        harness_decode(&format_csv, schema, &strict, plain.data, plain.length, 7, &expected);
+        harness_decode(&format_csv, schema, &trims, blank.data, blank.length, 1 + random_below(&random, 9),
+                       &got);
+        buffer_append(&expected, "", 1);
+        buffer_append(&got, "", 1);
+        /* A bad record is bad in both, at other bytes. */
+        const char *x = expected.data, *y = got.data;
+        while (*x != '\0') {
+            x += *x == '!' ? strcspn(x, " ") : 0;
+            y += *y == '!' ? strcspn(y, " ") : 0;
+            size_t length = strcspn(x, "\n") + 1;
+            if (strncmp(x, y, length) != 0)
+                fail_msg("%.*s\nis trimmed\n%.*s\nof\n%.*s", (int)length, x, (int)strcspn(y, "\n"), y,
+                         (int)blank.length, blank.data);
+            x += length;
+            y += length;
+        }
+        assert_int_equal(*y, '\0');
+        buffer_free(&plain);
+        buffer_free(&blank);
+        buffer_free(&expected);
+        buffer_free(&got);
+    }
     arena_free(&arena);
 }
 
@@ -209,9 +313,8 @@ static void test_quotes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases),
-        cmocka_unit_test(test_long),
-        cmocka_unit_test(test_header_check),
+        cmocka_unit_test(test_cases),        cmocka_unit_test(test_long),
+        cmocka_unit_test(test_header_check), cmocka_unit_test(test_trimmed_at_random),
         cmocka_unit_test(test_quotes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

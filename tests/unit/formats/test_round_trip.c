@@ -116,6 +116,7 @@ static void test_written_forms(void **state)
         {TIME_UNIT_US, "{\"t\":-1}\n"},
         {TIME_UNIT_MS, "{\"t\":-1}\n"},
         {TIME_UNIT_S, "{\"t\":-1}\n"},
+        {TIME_UNIT_NS, "{\"t\":-1000}\n"},
     };
     static const struct {
         double value;
@@ -163,11 +164,79 @@ static void test_written_forms(void **state)
     arena_free(&arena);
 }
 
+/* Times in a unit are cut to whole ones, downwards, and read back so; in nanoseconds every microsecond does,
+ * also where 64 bits do not reach. */
+static void test_times_in_units(void **state)
+{
+    (void)state;
+    static const struct {
+        enum time_unit unit;
+        const char *schema;
+        int64_t us;
+    } units[] = {{TIME_UNIT_S, "t s", 1000000},
+                 {TIME_UNIT_MS, "t ms", 1000},
+                 {TIME_UNIT_US, "t us", 1},
+                 {TIME_UNIT_NS, "t ns", 1}};
+    static const int64_t times[] = {
+        0, 1, -1, 1700000000445001, -1700000000445001, 9223372036854775, -9223372036854775};
+    static const struct format_kind *const formats[] = {&format_json, &format_csv, &format_msgpack};
+    struct arena arena = {0};
+    struct batch_pool *pool = batch_pool_new();
+    for (size_t f = 0; f < ARRAY_COUNT(formats); f++)
+        for (size_t u = 0; u < ARRAY_COUNT(units); u++) {
+            const struct schema *schema = harness_schema(&arena, units[u].schema);
+            struct format_config config = {.times = units[u].unit};
+            struct batch *batch = batch_new(pool, schema, ARRAY_COUNT(times));
+            struct byte_buffer bytes = {0}, got = {0}, expected = {0};
+            memset(batch->event_time, 0, ARRAY_COUNT(times) * sizeof(int64_t));
+            for (size_t i = 0; i < ARRAY_COUNT(times); i++)
+                batch->columns[0].ints[i] = times[i];
+            encode_file(formats[f], batch, &config, 3, &bytes);
+            for (size_t i = 0; i < ARRAY_COUNT(times); i++)
+                batch->columns[0].ints[i] -= (times[i] % units[u].us + units[u].us) % units[u].us;
+            harness_json(batch, &expected);
+            harness_decode(formats[f], schema, &config, bytes.data, bytes.length, 100, &got);
+            buffer_append(&expected, "", 1);
+            buffer_append(&got, "", 1);
+            assert_string_equal(got.data, expected.data);
+            buffer_free(&bytes);
+            buffer_free(&got);
+            buffer_free(&expected);
+            batch_release(batch);
+        }
+    /* Before 1677 and behind 2262: text has as many digits as it needs, MessagePack its own timestamp. */
+    for (size_t f = 0; f < ARRAY_COUNT(formats); f++) {
+        struct format_config config = {.times = TIME_UNIT_NS};
+        struct batch *batch = batch_new(pool, harness_schema(&arena, "t ns"), 2);
+        struct byte_buffer bytes = {0}, got = {0};
+        memset(batch->event_time, 0, 2 * sizeof(int64_t));
+        batch->columns[0].ints[0] = INT64_C(9223372036854776);
+        batch->columns[0].ints[1] = -INT64_C(62135596800000000);
+        encode_file(formats[f], batch, &config, 3, &bytes);
+        if (formats[f] == &format_msgpack) {
+            harness_decode(formats[f], batch->schema, &config, bytes.data, bytes.length, 100, &got);
+            buffer_append(&got, "", 1);
+            assert_string_equal(
+                got.data, "{\"t\":\"2262-04-11T23:47:16.854776Z\"}\n{\"t\":\"0001-01-01T00:00:00Z\"}\n");
+        } else {
+            buffer_append(&bytes, "", 1);
+            assert_non_null(strstr(bytes.data, "9223372036854776000"));
+            assert_non_null(strstr(bytes.data, "-62135596800000000000"));
+        }
+        buffer_free(&bytes);
+        buffer_free(&got);
+        batch_release(batch);
+    }
+    batch_pool_free(pool);
+    arena_free(&arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_json),    cmocka_unit_test(test_csv),           cmocka_unit_test(test_msgpack),
-        cmocka_unit_test(test_batches), cmocka_unit_test(test_written_forms),
+        cmocka_unit_test(test_json),          cmocka_unit_test(test_csv),
+        cmocka_unit_test(test_msgpack),       cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_written_forms), cmocka_unit_test(test_times_in_units),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,6 +83,17 @@ static void test_many(void **state LEAT_UNUSED)
     progress_free(&progress);
 }
 
+static enum progress_read give_life(struct progress *to, const struct progress *from)
+{
+    struct progress_life life = {.id = "life", .holder = "host a, process 1"};
+    struct byte_buffer key = {0}, value = {0};
+    progress_put_life(from, &life, &key, &value);
+    enum progress_read read = progress_apply(to, text(&key), text(&value));
+    buffer_free(&key);
+    buffer_free(&value);
+    return read;
+}
+
 static void test_others(void **state LEAT_UNUSED)
 {
     struct progress ours, other_run, other_sink;
@@ -90,11 +101,15 @@ static void test_others(void **state LEAT_UNUSED)
     progress_init(&other_run, run_b, STR("out"));
     progress_init(&other_sink, run_a, STR("outer"));
     assert_int_equal(give(&ours, &other_run, part(1, 2, 0, 1, 1)), PROGRESS_IGNORED);
+    assert_int_equal(give(&ours, &other_run, part(7, 9, 0, 1, 1)), PROGRESS_IGNORED);
     assert_int_equal(give(&ours, &other_sink, part(1, 2, 0, 1, 1)), PROGRESS_IGNORED);
+    assert_int_equal(give_life(&ours, &other_run), PROGRESS_IGNORED); /* it has sent nothing by that */
     assert_int_equal(progress_apply(&ours, STR("somebody's key"), STR("x")), PROGRESS_IGNORED);
     assert_int_equal(progress_apply(&ours, STR(""), STR("")), PROGRESS_IGNORED);
     assert_int_equal(ours.count, 0);
-    assert_int_equal(ours.others, 1);
+    assert_int_equal(ours.others, 2);
+    assert_memory_equal(ours.other.run, run_b, sizeof(run_b));
+    assert_int_equal(ours.other.epoch, part(7, 9, 0, 1, 1).epoch);
     assert_int_equal(ours.foreign, 2);
     progress_free(&ours);
 }

@@ -442,6 +442,53 @@ static void test_lists(void **state)
     model_free(single);
 }
 
+/* All ids of a list that list_max takes have their share of the prediction, and no other has. */
+static void test_long_lists(void **state)
+{
+    (void)state;
+    enum { LONG = 1500 };
+    static uint64_t listed[LONG];
+    static const uint32_t most[] = {1, 64, 300, MODEL_LIST_MAX, 0};
+    for (size_t k = 0; k < ARRAY_COUNT(shapes) * ARRAY_COUNT(most); k++) {
+        struct model_options o = shape_options(&shapes[k / ARRAY_COUNT(most)]);
+        o.is_list[1] = true;
+        o.list_max = most[k % ARRAY_COUNT(most)];
+        if (o.interaction != INTERACTION_NONE)
+            o.linear.params.rate = 0.0F; /* the vectors' share */
+        if (o.embedding.kind == OPT_FTRL)
+            o.embedding.kind = OPT_ADAGRAD; /* vectors that gradients of nearly 0 leave at 0 have none */
+        uint32_t last = (o.list_max > 0 ? o.list_max : MODEL_LIST_DEFAULT) - 1;
+        struct model *m = model_new(&o, best());
+        uint32_t lists[2] = {0, LONG};
+        const uint64_t *ids[EVENT_FIELDS] = {events.ids[0], listed, events.ids[2]};
+        const uint32_t *offsets[EVENT_FIELDS] = {NULL, lists, NULL};
+        const float *dense[EVENT_DENSE] = {events.dense[0], events.dense[1]};
+        struct model_input in = {.rows = 1,
+                                 .ids = ids,
+                                 .offsets = offsets,
+                                 .dense = dense,
+                                 .labels = events.labels,
+                                 .event_time_us = events.times,
+                                 .identity = events.identity};
+        struct model_output out = {.logits = logits, .verdicts = verdicts};
+        for (uint32_t i = 0; i < LONG; i++)
+            listed[i] = 1 + i;
+        for (uint32_t i = 0; i < 2 * MAX(o.batch, o.block); i++)
+            model_learn(m, &in, &out);
+        double before, other, beyond;
+        model_predict(m, &in, &before);
+        listed[last] = 99999;
+        model_predict(m, &in, &other);
+        listed[last] = 1 + last;
+        listed[last + 1] = 99999;
+        model_predict(m, &in, &beyond);
+        if (before == other || before != beyond)
+            fail_msg("shape %zu, list_max %u: %.17g, another last id %.17g, one beyond %.17g",
+                     k / ARRAY_COUNT(most), o.list_max, before, other, beyond);
+        model_free(m);
+    }
+}
+
 /* A batch's sightings of an id are as many as they are, up to the latest, wherever that is. */
 static void test_sightings(void **state)
 {
@@ -481,6 +528,7 @@ int main(void)
         cmocka_unit_test(test_sampling),   cmocka_unit_test(test_fake_negatives),
         cmocka_unit_test(test_lists),      cmocka_unit_test(test_short_way),
         cmocka_unit_test(test_row_layout), cmocka_unit_test(test_sightings),
+        cmocka_unit_test(test_long_lists),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }

@@ -289,114 +289,47 @@ static void large_groups(void **state)
     assert_int_equal(dead, 2 * (240000 - 229376));
 }
 
-/* --- The error of quantile --- */
-
-enum { QUANTILE_ROWS = 100000, PANES = 40 };
-
-static double rows_of[QUANTILE_ROWS], sorted[QUANTILE_ROWS];
-
-static void fill(int kind, uint64_t seed)
-{
-    struct test_random random = {seed};
-    for (uint32_t i = 0; i < QUANTILE_ROWS; i++) {
-        double u = ((double)(random_next(&random) >> 11) + 0.5) / (double)(UINT64_C(1) << 53);
-        rows_of[i] = kind == 0   ? u
-                     : kind == 1 ? -log(u) * 1e6 /* a long tail */
-                     : kind == 2 ? (double)i     /* rising */
-                     : kind == 3 ? -(double)i    /* falling */
-                                 : floor(u * 50);
-        sorted[i] = rows_of[i];
-    }
-    qsort(sorted, QUANTILE_ROWS, sizeof *sorted, compare_doubles);
-}
-
-/* How far the share below the value is from `share`. */
-static double error_of(double value, double share)
-{
-    uint32_t below = 0, upto = 0;
-    for (uint32_t low = 0, high = QUANTILE_ROWS; low < high;) {
-        uint32_t middle = (low + high) / 2;
-        if (sorted[middle] < value)
-            below = low = middle + 1;
-        else
-            high = middle;
-    }
-    for (upto = below; upto < QUANTILE_ROWS && sorted[upto] <= value; upto++)
-        continue;
-    double least = (double)below / QUANTILE_ROWS, most = (double)upto / QUANTILE_ROWS;
-    return share < least ? least - share : share > most ? share - most : 0;
-}
-
-static double quantile_of(const struct byte_buffer *partial, double share)
-{
-    struct batch_pool *pool = batch_pool_new();
-    struct field field = {.name = STR("q"), .type = {.tag = TYPE_FLOAT}};
-    struct schema schema = {.fields = &field, .count = 1};
-    struct batch *batch = batch_new(pool, &schema, 1);
-    struct column_builder builder;
-    struct aggregate aggregate = {.kind = &aggregate_quantile_float, .share = share};
-    builder_init(&builder, batch, &batch->columns[0], field.type);
-    aggregate.kind->finish_bytes(&aggregate, (struct str){partial->data, partial->length}, &builder, 0);
-    builder_finish(&builder);
-    double value = batch->columns[0].floats[0];
-    batch_release(batch);
-    batch_pool_free(pool);
-    return value;
-}
-
-static void quantile_error(void **state)
+/* The values 1 .. n, far from 0 or not, in one pane or in many that merge: their sample variance (divided by
+ * n - 1) is n (n + 1) / 12; that of the population would be (n * n - 1) / 12. One value has none. */
+static void variance_of_a_sample(void **state)
 {
     (void)state;
-    static const double shares[] = {0.001, 0.01, 0.25, 0.5, 0.9, 0.99, 0.999};
-    const struct aggregate aggregate = {.kind = &aggregate_quantile_float};
-    double worst[2] = {0, 0};
-    for (int kind = 0; kind < 5; kind++) {
-        fill(kind, 77 + (uint64_t)kind);
-        struct byte_buffer panes[PANES] = {{0}}, whole = {0}, merged = {0};
-        struct column column = {.tag = TYPE_FLOAT, .floats = rows_of};
-        for (uint32_t i = 0; i < QUANTILE_ROWS; i++) {
-            struct aggregate_row row = {.argument = &column, .row = i};
-            aggregate.kind->absorb(&aggregate, &whole, &row);
-            aggregate.kind->absorb(&aggregate, &panes[i / (QUANTILE_ROWS / PANES)], &row);
+    enum { ROWS = 300 };
+    static struct fake_row rows[ROWS];
+    for (int which = 0; which < 4; which++) {
+        int64_t step_us = which % 2 == 0 ? 0 : US_PER_SECOND, far = which < 2 ? 0 : 1000000;
+        struct fake_engine engine;
+        fake_open(&engine, NULL, 1);
+        assert_true(fake_bind(&engine,
+                              "feature by k over 1000s every 1s including self { p: variance(x), q: "
+                              "variance(v) }",
+                              1));
+        fake_start(&engine, 1, 1 << 20);
+        for (int64_t i = 0; i < ROWS; i++)
+            rows[i] = (struct fake_row){.k = 1,
+                                        .has_k = true,
+                                        .x = far + i + 1,
+                                        .has_x = true,
+                                        .v = (double)(far + i + 1),
+                                        .has_v = true,
+                                        .ts = i * step_us};
+        fake_number(&engine, rows, ROWS, 0);
+        const char *cell = fake_text(&engine.output);
+        for (int n = 1; n <= ROWS; n++, cell = strchr(cell, '\n') + 1) {
+            for (int column = 0; column < 8; column++)
+                cell = strchr(cell, '|') + 1;
+            if (n == 1) {
+                assert_memory_equal(cell, "null|null\n", 10);
+                continue;
+            }
+            char *second;
+            double ints = strtod(cell, &second), floats = strtod(second + 1, NULL);
+            double expected = (double)n * (n + 1) / 12;
+            if (fabs(ints / expected - 1) > 1e-9 || fabs(floats / expected - 1) > 1e-9)
+                fail_msg("variance of %d values: %.17g and %.17g, not %.17g", n, ints, floats, expected);
         }
-        for (uint32_t i = 0; i < PANES; i++)
-            aggregate.kind->combine(&aggregate, &merged, (struct str){panes[i].data, panes[i].length});
-        assert_true(whole.length < 8192);
-        for (size_t i = 0; i < ARRAY_COUNT(shares); i++) {
-            /* What operators/aggregate/quantile.c and the help say: one cluster. */
-            double share = shares[i], bound = 2 * 3.14159265358979323846 / 200 * sqrt(share * (1 - share));
-            double a = error_of(quantile_of(&whole, share), share);
-            double b = error_of(quantile_of(&merged, share), share);
-            worst[0] = MAX(worst[0], a / bound);
-            worst[1] = MAX(worst[1], b / bound);
-            if (a > bound || b > bound)
-                fail_msg("kind %d, %g: off by %g, merged by %g", kind, share, a, b);
-        }
-        assert_true(quantile_of(&whole, 0) == sorted[0] &&
-                    quantile_of(&whole, 1) == sorted[QUANTILE_ROWS - 1]);
-        for (uint32_t i = 0; i < PANES; i++)
-            buffer_free(&panes[i]);
-        buffer_free(&whole);
-        buffer_free(&merged);
+        fake_close(&engine);
     }
-    print_message("quantile: %.2f of the stated error at most, merged %.2f\n", worst[0], worst[1]);
-}
-
-/* Infinite values, and equal ones. */
-static void quantile_edges(void **state)
-{
-    (void)state;
-    const struct aggregate aggregate = {.kind = &aggregate_quantile_float};
-    static double values[3000];
-    for (uint32_t i = 0; i < 3000; i++)
-        values[i] = i % 3 == 0 ? -INFINITY : i % 3 == 1 ? 1e308 : INFINITY;
-    struct column column = {.tag = TYPE_FLOAT, .floats = values};
-    struct byte_buffer partial = {0};
-    for (uint32_t i = 0; i < 3000; i++)
-        aggregate.kind->absorb(&aggregate, &partial, &(struct aggregate_row){.argument = &column, .row = i});
-    assert_true(quantile_of(&partial, 0.1) == -INFINITY && quantile_of(&partial, 0.5) == 1e308 &&
-                quantile_of(&partial, 0.9) == INFINITY);
-    buffer_free(&partial);
 }
 
 static void diagnostics(void **state)
@@ -417,8 +350,8 @@ static void diagnostics(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(diagnostics),  cmocka_unit_test(quantile_edges), cmocka_unit_test(quantile_error),
-        cmocka_unit_test(large_groups), cmocka_unit_test(in_windows),     cmocka_unit_test(over_panes),
+        cmocka_unit_test(diagnostics), cmocka_unit_test(variance_of_a_sample), cmocka_unit_test(large_groups),
+        cmocka_unit_test(in_windows),  cmocka_unit_test(over_panes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,11 @@
 /* feature against a quadratic model: every row looks at every update before it. */
 #include "keyed_script.h"
 
+#include "core/describe.h"
 #include "operators/panes.h"
 #include "unit/support/random.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -21,7 +23,7 @@ struct seen {
 
 struct model {
     const struct script *script;
-    int64_t every, over[2];
+    int64_t every, over[2]; /* over: INT64_MAX: forever */
     uint32_t windows;
     uint32_t update_input;
     bool includes_self;
@@ -37,13 +39,27 @@ static bool same_group(const struct fake_row *a, const struct fake_row *b)
 
 static int64_t first_alive(const struct model *m, int64_t watermark)
 {
-    int64_t longest = m->windows > 1 ? MAX(m->over[0], m->over[1]) : m->over[0], pane = INT64_MIN;
-    if (watermark == TIME_MIN)
+    int64_t longest = 0, pane = INT64_MIN;
+    for (uint32_t w = 0; w < m->windows; w++)
+        longest = MAX(longest, m->over[w] == INT64_MAX ? 0 : m->over[w]);
+    if (watermark == TIME_MIN || longest == 0)
         return pane;
     /* The lowest pane whose end + longest is not below the watermark. */
     pane = pane_of(watermark - longest, m->every) - 2;
     while ((pane + 1) * m->every + longest < watermark)
         pane++;
+    return pane;
+}
+
+/* The last pane whose end is not above the watermark. */
+static int64_t last_closed(const struct model *m, int64_t watermark)
+{
+    int64_t pane = INT64_MIN;
+    if (watermark == TIME_MIN)
+        return pane;
+    pane = pane_of(watermark, m->every) + 1;
+    while ((pane + 1) * m->every > watermark)
+        pane--;
     return pane;
 }
 
@@ -53,14 +69,17 @@ static void look(const struct model *m, uint32_t reader, uint32_t window, struct
     int64_t watermark = script_watermark_before(m->script, m->script->number_of[reader]);
     int64_t pane = pane_of(row->ts, m->every), first = pane - m->over[window] / m->every;
     int64_t distinct[2000], alive = first_alive(m, watermark);
-    first = MAX(first, alive);
+    bool is_forever = m->over[window] == INT64_MAX;
+    first = is_forever ? INT64_MIN : MAX(first, alive);
+    if (is_forever)
+        pane = MAX(pane, last_closed(m, watermark));
     *seen = (struct seen){
         .min = INT64_MAX, .max = INT64_MIN, .last_time = INT64_MIN, .last_text_time = INT64_MIN};
     for (uint32_t i = 0; i < reader + m->includes_self; i++) {
         const struct fake_row *update = &m->script->rows[i];
         int64_t p = pane_of(update->ts, m->every);
-        if (update->input != m->update_input || !m->is_taken[i] || !same_group(row, update) || p < first ||
-            p > pane)
+        if (update->input != m->update_input || (!is_forever && !m->is_taken[i]) ||
+            !same_group(row, update) || p < first || p > pane)
             continue;
         seen->rows++;
         seen->last_time = MAX(seen->last_time, update->ts);
@@ -206,6 +225,117 @@ static void two_windows(void **state)
     }
 }
 
+/* All time, alone and beside a window that ends, of the stream itself and of another. */
+static void forever(void **state)
+{
+    (void)state;
+    static struct model m;
+    for (uint64_t seed = 41; seed <= 46; seed++) {
+        m = (struct model){.every = seed % 2 == 0 ? 500000 : 20 * US_PER_SECOND,
+                           .over = {INT64_MAX},
+                           .windows = 1,
+                           .includes_self = seed == 45};
+        run_case(seed,
+                 seed == 45      ? "feature by k over forever every 20s including self " BODY
+                 : seed % 2 == 0 ? "feature by k over forever every 500ms " BODY
+                                 : "feature by k over forever every 20s " BODY,
+                 1, &m, seed < 43 ? 3 : 50);
+    }
+    m = (struct model){.every = 500000, .over = {10 * US_PER_SECOND, INT64_MAX}, .windows = 2};
+    run_case(47, "feature by k over [10s, forever] every 500ms " BODY, 1, &m, 4);
+    m = (struct model){
+        .every = 500000, .over = {INT64_MAX, 200 * US_PER_SECOND}, .windows = 2, .is_short = true};
+    run_case(48, "feature by k over [forever, 200s] every 500ms { n: count(), sum: sum(x) }", 1, &m, 4);
+    m = (struct model){.every = 5 * US_PER_SECOND, .over = {INT64_MAX}, .windows = 1, .update_input = 1};
+    run_case(49, "feature from other by k over forever every 5s " BODY, 2, &m, 8);
+}
+
+/* A long stream of one key: what is kept of it stays as small as the slices that are open, and each row costs
+ * the same, also where one number has a thousand slices. The median is as exact as one of rows
+ * (test_aggregates has the bound of its sketch). */
+static void forever_is_bounded(void **state)
+{
+    (void)state;
+    enum { ROWS = 100000, PER_NUMBER = 1000 };
+    static struct fake_row rows[PER_NUMBER];
+    struct fake_engine engine;
+    fake_open(&engine, NULL, 1);
+    assert_true(fake_bind(&engine,
+                          "feature by k over forever every 1s { n: count(), spread: variance(x), kinds: "
+                          "distinct(x), median: quantile(v, 0.5), often: top(x, 1), latest: collect(id, 3), "
+                          "word: last(s) }",
+                          1));
+    fake_start(&engine, 1, 64 << 20);
+    double bytes_before = 0;
+    for (int64_t at = 0; at < ROWS; at += PER_NUMBER) {
+        for (int64_t i = 0; i < PER_NUMBER; i++)
+            rows[i] = (struct fake_row){.id = at + i,
+                                        .k = 1,
+                                        .has_k = true,
+                                        .x = (at + i) % 10 == 0 ? 7 : (at + i) % 1000,
+                                        .has_x = true,
+                                        .v = (double)((at + i) * 7919 % ROWS),
+                                        .has_v = true,
+                                        .s = "word",
+                                        .ts = (at + i) * US_PER_SECOND};
+        buffer_clear(&engine.output);
+        fake_number(&engine, rows, PER_NUMBER, (at + PER_NUMBER) * US_PER_SECOND);
+        struct report report = {0};
+        engine.kind->report(&engine.lanes[0], &report);
+        double bytes = report_find(&report, "state_bytes")->value;
+        if (at == ROWS / 2)
+            bytes_before = bytes;
+        if (at > ROWS / 2 && bytes > bytes_before * 1.5)
+            fail_msg("%g bytes at row %lld, %g before", bytes, (long long)at, bytes_before);
+    }
+    const char *cell = fake_text(&engine.output);
+    for (const char *next = strchr(cell, '\n') + 1; *next != '\0'; next = strchr(cell, '\n') + 1)
+        cell = next;
+    for (int column = 0; column < 8; column++)
+        cell = strchr(cell, '|') + 1;
+    long long n, kinds;
+    double spread, median;
+    if (sscanf(cell, "%lld|%lf|%lld|%lf|[7]|[%*d %*d 99998]|word", &n, &spread, &kinds, &median) != 4)
+        fail_msg("the last row has %s", cell);
+    assert_int_equal(n, ROWS - 1);
+    if (fabs(median / ROWS - 0.5) > 0.016 || llabs(kinds - 901) > 50)
+        fail_msg("a median of %g, %lld kinds", median, kinds);
+    fake_close(&engine);
+}
+
+/* What `leat state get` shows: all that is closed as one, then the slices that are open. */
+static void forever_described(void **state)
+{
+    (void)state;
+    struct fake_engine engine;
+    fake_open(&engine, NULL, 1);
+    assert_true(fake_bind(&engine, "feature by k over [10s, forever] every 1s { n: count() }", 1));
+    fake_start(&engine, 1, 1 << 20);
+    struct fake_row rows[30];
+    for (int64_t i = 0; i < 30; i++)
+        rows[i] = (struct fake_row){.id = i, .k = 1, .has_k = true, .ts = i * US_PER_SECOND};
+    fake_number(&engine, rows, 28, 27 * US_PER_SECOND);
+    fake_number(&engine, rows + 28, 2, 27 * US_PER_SECOND);
+    struct batch *row = batch_new(engine.pool, engine.schema[0], 1);
+    row->columns[1].ints[0] = 1;
+    struct byte_buffer text = {0};
+    struct describe describe;
+    struct state_query query = {.row = row};
+    describe_begin(&describe, &text, true);
+    assert_true(engine.kind->describe(&engine.lanes[0], &query, &describe));
+    describe_end(&describe);
+    const char *all = strstr(fake_text(&text), "\"forever\"");
+    assert_non_null(all);
+    int panes = 0;
+    for (const char *at = all; (at = strstr(at, "\"n\"")) != NULL; at++)
+        panes++;
+    if (panes != 4 || strstr(all, "\"n\": 27") == NULL)
+        fail_msg("%s", fake_text(&text));
+    buffer_free(&text);
+    batch_release(row);
+    fake_close(&engine);
+}
+
 /* Aggregates that add: a longer window goes on where the shorter one ended, whatever their order in the job.
  */
 static void additive_windows(void **state)
@@ -335,7 +465,7 @@ static void all_aggregates(void **state)
 {
     (void)state;
     static struct script script;
-    for (uint64_t seed = 31; seed <= 32; seed++) {
+    for (uint64_t seed = 31; seed <= 33; seed++) {
         struct script_options options = {.seed = seed,
                                          .inputs = 1,
                                          .numbers = 60,
@@ -348,10 +478,14 @@ static void all_aggregates(void **state)
         script_make(&script, &options);
         struct script_result plain;
         script_check_variants(
-            "feature by k, b over [20s, 10m] every 1s { t: sum(v), m: mean(v), d: variance(v), e: "
-            "variance(x), "
-            "l: last(v), f: first(s), g: first(b), h: last(ts), u: distinct(id), w: top(s, 3), "
-            "y: top(x, 2), lo: min(v), hi: max(ts), c: count(s) }",
+            seed == 33
+                ? "feature by k, b over [20s, forever] every 1s { t: sum(v), m: mean(v), d: "
+                  "variance(v), e: variance(x), l: last(v), f: first(s), u: distinct(id), w: "
+                  "top(s, 3), q: quantile(v, 0.5), a: argmax(s, v), z: collect(id, 5), y: top_n(x, 3, v) }"
+                : "feature by k, b over [20s, 10m] every 1s { t: sum(v), m: mean(v), d: variance(v), e: "
+                  "variance(x), "
+                  "l: last(v), f: first(s), g: first(b), h: last(ts), u: distinct(id), w: top(s, 3), "
+                  "y: top(x, 2), lo: min(v), hi: max(ts), c: count(s) }",
             &script, &options, &plain);
         script_free(&plain);
     }
@@ -395,6 +529,10 @@ static void diagnostics(void **state)
         {"feature by k over 1h { n: top(x, 1000) }", DIAG_E0305},
         {"feature by k over 1h { n: sum(max(x)) }", DIAG_E0308},
         {"feature by k over 1h { x: count() }", DIAG_E0306},
+        {"feature by k over [forever, forever] { n: count() }", DIAG_E0306},
+        {"feature by k over ever { n: count() }", DIAG_E0403},
+        {"feature by k over forever { n: count(), m: distinct_exact(x) }", DIAG_E0407},
+        {"feature by k over [1h, forever] { n: distinct_exact(s) }", DIAG_E0407},
         {"feature by k over 1h { n: sum(xx) }", DIAG_E0302},
         {"feature by l over 1h { n: count() }", DIAG_E0303}};
     script_check_refusals(cases, ARRAY_COUNT(cases), 1);
@@ -429,6 +567,9 @@ int main(void)
                                        cmocka_unit_test(one_stream),
                                        cmocka_unit_test(from_another_stream),
                                        cmocka_unit_test(two_windows),
+                                       cmocka_unit_test(forever),
+                                       cmocka_unit_test(forever_is_bounded),
+                                       cmocka_unit_test(forever_described),
                                        cmocka_unit_test(all_aggregates),
                                        cmocka_unit_test(additive_windows),
                                        cmocka_unit_test(ties),

@@ -8,6 +8,9 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -366,11 +369,84 @@ static void resumed(void **state)
     harness_history = (struct operator_history){0};
 }
 
+/* A change of the table while the log cannot be made durable, in a process of its own, for its failpoints.
+ * What the log on disk then says is what the numbers behind the barrier are looked up in, or the run has
+ * ended. */
+static void change_with(const char *failpoints, bool changes, bool fails)
+{
+    static const char quick[] = "versions.csv\" on item_id = id refresh 1s { name: text }";
+    struct arena arena = {0};
+    struct diag_list diags;
+    struct snapshot_writer writer = {0};
+    struct harness h;
+    char log[256];
+    diag_list_init(&diags, &arena);
+    setenv("LEAT_FAILPOINTS", failpoints, 1);
+    leat_assert(failpoints_init(&diags));
+    version("one");
+    leat_assert(bind(&h, quick));
+    leat_assert(strcmp(name_at(&h, 0), "one") == 0);
+    version("two");
+    nanosleep(&(struct timespec){3, 500000000}, NULL); /* two looks at the file, a second apart */
+    h.context.number = 4;
+    leat_assert(h.kind->snapshot(&h.context, &writer));
+    leat_assert((harness_diag(&h, DIAG_E0605) != NULL) == fails);
+    if (!fails) {
+        leat_assert(strcmp(name_at(&h, 5), changes ? "two" : "one") == 0);
+        read_log(log);
+        leat_assert(strlen(log) == (changes ? 108 : 54));
+        h.context.number = 5; /* the next barrier */
+        leat_assert(h.kind->snapshot(&h.context, &writer));
+        leat_assert(strcmp(name_at(&h, 6), "two") == 0);
+        read_log(log);
+        leat_assert(strlen(log) == 108);
+    }
+    harness_free(&h);
+    buffer_free(&writer.records);
+    arena_free(&arena);
+}
+
+static void torn_logs(void **state)
+{
+    (void)state;
+    /* Passages: copy, its rename, log (file, rename, directory), at the begin and at the change. */
+    static const struct {
+        const char *failpoints;
+        bool changes, fails;
+    } cases[] = {
+        {"spill.write=sleep:1", true, false},
+        {"sink.fsync=error:EIO@5", false, false},  /* the log's bytes */
+        {"sink.rename=error:EIO@4", false, false}, /* its name */
+        {"sink.fsync=error:EIO@6", false, false},  /* renamed, and not durable */
+        {"sink.fsync=error:EIO@6,sink.rename=error:EIO@5", false, true},
+    };
+    char kept[TEMPORARY_PATH_BYTES + 64];
+    pid_t pids[ARRAY_COUNT(cases)];
+    snprintf(kept, sizeof kept, "%s/kept", directory);
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        pids[i] = fork();
+        if (pids[i] != 0)
+            continue;
+        temporary_make(directory); /* of its own */
+        snprintf(kept, sizeof kept, "%s/kept", directory);
+        harness_history = (struct operator_history){.directory = kept, .is_live = true};
+        change_with(cases[i].failpoints, cases[i].changes, cases[i].fails);
+        temporary_remove(directory);
+        _exit(0);
+    }
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        int status;
+        assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
+        if (status != 0)
+            fail_msg("%s: %d", cases[i].failpoints, status);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(rows),        cmocka_unit_test(keys),
                                        cmocka_unit_test(inner),       cmocka_unit_test(refused),
                                        cmocka_unit_test(checkpoints), cmocka_unit_test(obeyed),
-                                       cmocka_unit_test(resumed)};
+                                       cmocka_unit_test(resumed),     cmocka_unit_test(torn_logs)};
     return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

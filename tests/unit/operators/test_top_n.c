@@ -1,6 +1,8 @@
 /* top_n against a model that sorts all rows of a group, for every way in which rows come out. */
 #include "keyed_script.h"
 
+#include "unit/support/temporary.h"
+
 #include "core/describe.h"
 
 #include <setjmp.h>
@@ -300,6 +302,82 @@ static void a_group_is_full(void **state)
     }
 }
 
+/* How many rows came out, each in as many windows as it may be. */
+static uint64_t rows_given(struct fake_engine *engine, uint32_t count)
+{
+    bool *is_given = calloc(count, sizeof *is_given);
+    uint64_t rows = 0;
+    assert_non_null(is_given);
+    const char *line = fake_text(&engine->output);
+    for (; *line != '\0'; line = strchr(line, '\n') + 1) {
+        long id = strtol(line, NULL, 10);
+        assert_true(id >= 0 && id < (long)count);
+        rows += !is_given[id];
+        is_given[id] = true;
+    }
+    free(is_given);
+    return rows;
+}
+
+/* A row is in several windows. It is dead where none of them has room for it, late where none is open, and
+ * neither where one of them took it: each row comes out or is dead or late. What a window had no room for is
+ * a figure, which goes on through checkpoints. */
+static void a_window_is_full(void **state)
+{
+    (void)state;
+    enum { TEXT_BYTES = 200000, ROWS = 320, PER_NUMBER = 4 };
+    static char text[TEXT_BYTES + 1];
+    static const char *const steps[] = {
+        "top_n 1000 by k order id over sliding(20s, 5s)", "top_n 1000 by k order id over cumulating(20s, 5s)",
+        "top_n 1000 by k order desc(id) over sliding(20s, 5s) emit on_change"};
+    memset(text, 'x', TEXT_BYTES);
+    for (size_t s = 0; s < ARRAY_COUNT(steps) * 2; s++) {
+        char path[TEMPORARY_PATH_BYTES];
+        struct fake_engine engine;
+        temporary_make(path);
+        fake_open(&engine, path, 1);
+        assert_true(fake_bind(&engine, steps[s / 2], 1));
+        fake_start(&engine, 1, 64 << 20);
+        for (int64_t i = 0; i < ROWS; i += PER_NUMBER) {
+            struct fake_row rows[PER_NUMBER];
+            for (int64_t k = 0; k < PER_NUMBER; k++)
+                rows[k] =
+                    (struct fake_row){.id = i + k,
+                                      .s = k % 3 == 0 ? "small" : text,
+                                      .list = UINT32_MAX,
+                                      .ts = (i + k) * US_PER_SECOND / 16 - (k == 1 ? 30 * US_PER_SECOND : 0)};
+            int64_t watermark =
+                i + PER_NUMBER == ROWS ? TIME_MAX : i * US_PER_SECOND / 16 - 3 * US_PER_SECOND;
+            fake_number(&engine, rows, PER_NUMBER, watermark);
+            if (s % 2 == 1 && i == ROWS / 2) {
+                fake_barrier(&engine);
+                fake_publish(&engine, false);
+                fake_stop(&engine);
+                fake_start(&engine, 3, 64 << 20);
+            }
+        }
+        struct counters c = fake_counters(&engine);
+        assert_true(counters_balance(&c) && c.dead > 10 && c.late > 10);
+        if (rows_given(&engine, ROWS) + c.dead + c.late != ROWS)
+            fail_msg("%s: %llu rows came out, %llu are dead, %llu late, of %d", steps[s / 2],
+                     (unsigned long long)rows_given(&engine, ROWS), (unsigned long long)c.dead,
+                     (unsigned long long)c.late, ROWS);
+        struct report report = {0};
+        for (uint32_t lane = 0; lane < engine.lanes_count; lane++)
+            engine.kind->report(&engine.lanes[lane], &report);
+        double without_room = 0;
+        for (uint32_t i = 0; i < report.count; i++)
+            if (strcmp(report.items[i].name, "windows_without_room") == 0)
+                without_room += report.items[i].value;
+        static double plain;
+        if (s % 2 == 0)
+            plain = without_room;
+        assert_true(without_room > 3 && without_room == plain);
+        fake_close(&engine);
+        temporary_remove(path);
+    }
+}
+
 static void diagnostics(void **state)
 {
     (void)state;
@@ -323,9 +401,10 @@ static void diagnostics(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(diagnostics),           cmocka_unit_test(changes_without_ranks),
-        cmocka_unit_test(a_group_is_full),       cmocka_unit_test(final_against_model),
-        cmocka_unit_test(windows_against_model), cmocka_unit_test(changes_add_up),
+        cmocka_unit_test(diagnostics),         cmocka_unit_test(changes_without_ranks),
+        cmocka_unit_test(a_group_is_full),     cmocka_unit_test(a_window_is_full),
+        cmocka_unit_test(final_against_model), cmocka_unit_test(windows_against_model),
+        cmocka_unit_test(changes_add_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,8 @@
 
 #include "operators/windows.h"
 
+#include "unit/support/temporary.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -413,6 +415,7 @@ static void order_of_closing(void **state)
     fake_number(&engine, rows, 4, 9999999);
     assert_string_equal(fake_text(&engine.output), "|-10000000|0|1\n");
     fake_number(&engine, rows, 0, 20 * US_PER_SECOND);
+    fake_number(&engine, rows, 0, 25 * US_PER_SECOND); /* few: those that went on behind their timer */
     assert_string_equal(
         fake_text(&engine.output),
         "|-10000000|0|1\na text of more than fifteen bytes|0|10000000|1\nnull|10000000|20000000|1\n");
@@ -444,6 +447,76 @@ static void many_at_once(void **state)
     assert_int_equal(engine.batch_rows_max, BATCH_ROWS);
     assert_false(engine.is_out_of_order);
     fake_close(&engine);
+}
+
+/* Sessions that close at once, of which most lie on disk: some go on, some keys have more than one, and the
+ * timers of one key are more than a batch takes. */
+static void close_sessions(const char *step, bool is_small, uint32_t lanes, struct byte_buffer *out)
+{
+    enum { KEYS = 12000, SESSIONS = 1500, STEP = 4000 };
+    static struct fake_row rows[5 * KEYS + SESSIONS];
+    char path[TEMPORARY_PATH_BYTES], text[128];
+    struct fake_engine engine;
+    uint32_t count = 0;
+    temporary_make(path);
+    fake_open(&engine, path, 1);
+    snprintf(text, sizeof text, "window by k %s { n: count(), s: sum(x) }", step);
+    assert_true(fake_bind(&engine, text, 1));
+    fake_start(&engine, lanes, is_small ? 256 << 10 : 64 << 20);
+    for (int64_t i = 0; i < KEYS; i++) {
+        static const int64_t starts[] = {0, 7, 14, 30, 300};
+        static const int64_t every[] = {1, 5, 500, 3, 7};
+        for (size_t k = 0; k < ARRAY_COUNT(starts); k++)
+            if (i % every[k] == 0)
+                rows[count++] = (struct fake_row){.k = i,
+                                                  .has_k = true,
+                                                  .x = count,
+                                                  .has_x = true,
+                                                  .ts = starts[k] * US_PER_SECOND + i * 7};
+    }
+    for (int64_t i = 0; i < SESSIONS; i++)
+        rows[count++] = (struct fake_row){.k = KEYS, .has_k = true, .ts = (100 + 11 * i) * US_PER_SECOND};
+    for (uint32_t at = 0; at < count; at += STEP)
+        fake_number(&engine, rows + at, MIN(count - at, STEP), TIME_MIN + 1);
+    fake_barrier(&engine);
+    fake_publish(&engine, false);
+    fake_stop(&engine);
+    fake_start(&engine, lanes, is_small ? 256 << 10 : 64 << 20);
+    fake_number(&engine, rows, 0, 20 * US_PER_SECOND);
+    fake_number(&engine, rows, 0, 25 * US_PER_SECOND); /* few: those that went on behind their timer */
+    for (uint32_t i = 0; i < 500; i++)                 /* some join what is open, some are late */
+        rows[i].ts = (24 + i % 15) * US_PER_SECOND;
+    fake_number(&engine, rows, 500, 250 * US_PER_SECOND);
+    fake_barrier(&engine);
+    fake_publish(&engine, false);
+    fake_stop(&engine);
+    fake_start(&engine, lanes, is_small ? 256 << 10 : 64 << 20);
+    fake_number(&engine, rows, 0, TIME_MAX);
+    struct counters counters = fake_counters(&engine);
+    assert_true(counters_balance(&counters) && counters.emitted > 0);
+    assert_false(engine.is_out_of_order);
+    buffer_append(out, engine.output.data, engine.output.length);
+    buffer_append(out, "", 1);
+    fake_close(&engine);
+    temporary_remove(path);
+}
+
+static void sessions_at_once(void **state)
+{
+    (void)state;
+    static const char *const steps[] = {"over session(10s)", "over session(10s) emit final",
+                                        "over session(10s) lateness 5s emit on_end"};
+    for (size_t i = 0; i < ARRAY_COUNT(steps); i++) {
+        struct byte_buffer small = {0}, large = {0}, lanes = {0};
+        close_sessions(steps[i], false, 1, &large);
+        close_sessions(steps[i], true, 1, &small);
+        close_sessions(steps[i], true, 3, &lanes);
+        script_compare(steps[i], small.data, large.data);
+        script_compare(steps[i], lanes.data, large.data);
+        buffer_free(&small);
+        buffer_free(&large);
+        buffer_free(&lanes);
+    }
 }
 
 static void diagnostics(void **state)
@@ -480,6 +553,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(order_of_closing), cmocka_unit_test(diagnostics),
         cmocka_unit_test(stories),          cmocka_unit_test(changes_against_model),
-        cmocka_unit_test(many_at_once),     cmocka_unit_test(against_model)};
+        cmocka_unit_test(many_at_once),     cmocka_unit_test(against_model),
+        cmocka_unit_test(sessions_at_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

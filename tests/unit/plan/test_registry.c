@@ -100,10 +100,38 @@ static void check_defaults(const struct option *table, const char *where)
     arena_free(&arena);
 }
 
+/* What a hint shows as an example is a value that the option takes, and one that says something: not 0B. */
+static void check_example(const struct option *o, const char *where)
+{
+    const char *example = option_example(o);
+    struct arena arena = {0};
+    struct diag_list diags;
+    diag_list_init(&diags, &arena);
+    struct option row[2] = {*o, {0}};
+    struct option_env env = {&arena, &diags, lang_parse_value};
+    bool is_number = o->type == OPTION_INT_T || o->type == OPTION_FLOAT_T || o->type == OPTION_DURATION_T ||
+                     o->type == OPTION_BYTES_T;
+    if (is_number && o->default_text != NULL && example == NULL)
+        fail_msg("%s.%s: no example", where, o->name);
+    if (example != NULL && is_number) {
+        double zero = 1;
+        bool is_zero = strcmp(example, "0B") == 0 || strcmp(example, "0s") == 0 ||
+                       (literal_float(str_from(example), &zero) && zero == 0);
+        row->default_text = example;
+        row->flags &= ~(unsigned)OPTION_REQUIRED;
+        void *target = arena_calloc(&arena, 1, CONFIG_BYTES);
+        if (is_zero || !option_bind(row, where, (struct span){0}, NULL, 0, target, &env))
+            fail_msg("%s.%s: `%s` is no example of it", where, o->name, example);
+    }
+    arena_free(&arena);
+}
+
 static void check_table(const struct option *table, const char *where)
 {
-    for (const struct option *o = table; o != NULL && o->name != NULL; o++)
+    for (const struct option *o = table; o != NULL && o->name != NULL; o++) {
         check_row(table, o, where);
+        check_example(o, where);
+    }
     if (table != NULL)
         check_defaults(table, where);
 }

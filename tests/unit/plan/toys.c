@@ -196,6 +196,7 @@ void toy_plan_with(struct toy_job *toy, const char *text, struct plan_options op
     diag_list_init(&toy->diags, &toy->arena);
     toy->job = lang_parse(&toy->arena, &toy->diags, options.registry, str_from(text));
     bool is_expanded = lang_expand(toy->job, &toy->arena, &toy->diags, NULL);
+    options.claims = claims_new(&toy->arena);
     toy->plan = plan_make(toy->job, &options, &toy->arena, &toy->diags);
     if (!is_expanded)
         toy->plan = NULL;

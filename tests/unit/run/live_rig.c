@@ -53,29 +53,92 @@ static bool drip_discover(struct source *source)
     return true;
 }
 
+static int64_t offset_of(uint32_t partition, uint32_t row)
+{
+    return drip.offsets[partition][row] + (row >= drip.gap ? 2 : 0);
+}
+
+/* The offset behind the rows before this one. A test may say that reading is anywhere, before a seek. */
+static int64_t behind(uint32_t partition, uint32_t row)
+{
+    row = MIN(row, drip.given[partition]);
+    return row == 0 ? 0 : offset_of(partition, row - 1) + 1;
+}
+
+/* What a batch has: of raw_batch.extra. */
+struct drip_batch {
+    uint32_t partition;
+    struct drip_row rows[BATCH_ROWS];
+};
+
+static void drip_begin(struct source *source, uint32_t partition, struct source_position *position)
+{
+    (void)source, (void)partition;
+    *position = (struct source_position){.b = drip.least[partition]};
+}
+
 static bool drip_seek(struct source *source, uint32_t partition, const struct source_position *position)
 {
     (void)source;
-    drip.read[partition] = (uint32_t)(position->b + 1) / 2;
+    uint32_t row = 0;
+    if (position->b < drip.least[partition]) {
+        diag_error(source->diags, DIAG_E0612, (struct span){0, 0}, "the drip begins behind offset %lld",
+                   (long long)position->b);
+        return false;
+    }
+    while (row < drip.given[partition] && offset_of(partition, row) < position->b)
+        row++;
+    drip.read[partition] = row;
+    drip.records[partition] = position->record;
+    drip.share[partition] = batch_share_of(position);
     return true;
 }
 
-/* Up to `end`, of which nothing is there yet. */
-static void fill(uint32_t partition, uint32_t end, struct raw_batch *raw)
+/* Rows of the batch that begins with the record; where batches are random some are short, as of long records.
+ */
+static uint32_t whole_batch(uint64_t record)
 {
-    uint32_t read = drip.read[partition];
-    raw->count = MIN(end - read, drip.batch_max);
+    struct test_random random = {record};
+    bool is_short = drip.is_random && random_chance(&random, 50);
+    return is_short ? 1 + random_below(&random, drip.batch_max) : drip.batch_max;
+}
+
+/* The next rows that are there; READ_BATCH, or the status where there are none. is_cut: by the records alone,
+ * as a recording's. */
+static enum read_status fill(uint32_t partition, enum read_status status, bool is_cut, struct raw_batch *raw)
+{
+    struct drip_batch *batch = arena_alloc(&raw->arena, sizeof(*batch));
+    int64_t *offsets = arena_alloc(&raw->arena, BATCH_ROWS * sizeof(*offsets));
+    uint32_t *read = &drip.read[partition], max = drip.batch_max;
+    struct batch_share *share = &drip.share[partition];
+    if (is_cut)
+        max = whole_batch(drip.records[partition] - share->records) - share->records;
+    else if (drip.is_random)
+        max = 1 + (uint32_t)random_below(&drip.random, max);
+    int64_t first = behind(partition, *read);
+    raw->count = 0;
+    for (; *read < drip.given[partition] && raw->count < max; ++*read) {
+        if (drip.is_gone[partition][*read])
+            continue;
+        offsets[raw->count] = offset_of(partition, *read);
+        batch->rows[raw->count++] = drip.rows[partition][*read];
+    }
+    raw->next.b = MAX(behind(partition, *read), drip.ends[partition]);
+    if (raw->count == 0)
+        return status;
+    batch->partition = partition;
+    raw->position =
+        (struct source_position){.a = batch_share_put(*share), .b = first, .record = drip.records[partition]};
+    raw->next.b = offsets[raw->count - 1] + 1;
+    raw->next.record = drip.records[partition] += raw->count;
+    share->records = is_cut && raw->count < max ? share->records + raw->count : 0;
+    raw->next.a = batch_share_put(*share);
     raw->records = NULL;
-    raw->position = (struct source_position){.a = partition, .b = 2 * read, .record = read};
-    raw->next = (struct source_position){.b = 2 * (read + raw->count) - 1, .record = read + raw->count};
     raw->path = "drip";
     raw->first_line = raw->first_offset = -1;
-    raw->extra = &drip.rows[partition][read];
-    int64_t *offsets = arena_alloc(&raw->arena, raw->count * sizeof(*offsets));
-    for (uint32_t i = 0; i < raw->count; i++)
-        offsets[i] = 2 * (read + i) + (read + i >= drip.gap ? 2 : 0);
+    raw->extra = batch;
     raw->offsets = offsets;
-    drip.read[partition] += raw->count;
+    return READ_BATCH;
 }
 
 static enum read_status drip_read(struct source *source, uint32_t partition, struct raw_batch *raw)
@@ -83,10 +146,7 @@ static enum read_status drip_read(struct source *source, uint32_t partition, str
     (void)source;
     pthread_mutex_lock(&drip.mutex);
     enum read_status status = drip.has_ended ? READ_END : drip.is_late[partition] ? READ_LATER : READ_QUIET;
-    if (drip.given[partition] > drip.read[partition]) {
-        status = READ_BATCH;
-        fill(partition, drip.given[partition], raw);
-    }
+    status = fill(partition, status, false, raw);
     pthread_mutex_unlock(&drip.mutex);
     return status;
 }
@@ -96,12 +156,13 @@ static void drip_decode(struct source *source, void *decoder, struct raw_batch *
 {
     (void)source, (void)decoder;
     struct batch *batch = output->batch;
-    const struct drip_row *rows = raw->extra;
+    const struct drip_batch *from = raw->extra;
+    const struct drip_row *rows = from->rows;
     batch->arrival_time = arena_alloc(&batch->arena, raw->count * sizeof(int64_t));
     for (uint32_t i = 0; i < raw->count; i++) {
         batch->columns[0].ints[i] = rows[i].id;
         batch->arrival_time[i] = rows[i].arrival_us;
-        batch->columns[1].ints[i] = rows[i].arrival_us - drip.delay[raw->position.a];
+        batch->columns[1].ints[i] = rows[i].arrival_us - drip.delay[from->partition] - rows[i].late_us;
     }
 }
 
@@ -113,11 +174,19 @@ static const struct source_kind source_drip = {.name = "drip",
                                                .open = drip_open,
                                                .partition_name = drip_partition_name,
                                                .discover = drip_discover,
+                                               .begin = drip_begin,
                                                .seek = drip_seek,
                                                .read = drip_read,
                                                .decode = drip_decode};
 
 /* --- Source `tank`: all that was given, as a recording of it has it --- */
+
+void forget_reading(void)
+{
+    memset(drip.read, 0, sizeof(drip.read));
+    memset(drip.records, 0, sizeof(drip.records));
+    memset(drip.share, 0, sizeof(drip.share));
+}
 
 static bool tank_bind(struct source_bind *bind)
 {
@@ -129,7 +198,7 @@ static bool tank_bind(struct source_bind *bind)
 
 static bool tank_open(struct source *source)
 {
-    memset(drip.read, 0, sizeof(drip.read));
+    forget_reading();
     return drip_open(source);
 }
 
@@ -152,10 +221,7 @@ static bool tank_seek(struct source *source, uint32_t partition, const struct so
 static enum read_status tank_read(struct source *source, uint32_t partition, struct raw_batch *raw)
 {
     (void)source;
-    if (drip.read[partition] == drip.given[partition])
-        return READ_END;
-    fill(partition, drip.given[partition], raw);
-    return READ_BATCH;
+    return fill(partition, READ_END, true, raw);
 }
 
 static const struct source_kind source_tank = {.name = "tank",
@@ -166,6 +232,7 @@ static const struct source_kind source_tank = {.name = "tank",
                                                .open = tank_open,
                                                .partition_name = drip_partition_name,
                                                .discover = tank_discover,
+                                               .begin = drip_begin,
                                                .seek = tank_seek,
                                                .read = tank_read,
                                                .decode = drip_decode};
@@ -173,7 +240,7 @@ static const struct source_kind source_tank = {.name = "tank",
 void give(uint32_t partition, int64_t id, int64_t arrival_us)
 {
     pthread_mutex_lock(&drip.mutex);
-    drip.rows[partition][drip.given[partition]++] = (struct drip_row){id, arrival_us};
+    drip.rows[partition][drip.given[partition]++] = (struct drip_row){id, arrival_us, 0};
     drip.is_late[partition] = false;
     pthread_mutex_unlock(&drip.mutex);
     drip.wake(drip.engine);
@@ -238,7 +305,7 @@ static bool cup_committed(struct sink_context *context, uint64_t epoch, struct s
     assert_true(order.length > 0);
     pthread_mutex_lock(&cup.mutex);
     cup.committed = epoch;
-    cup.committed_rows = cup.snapshots;
+    cup.committed_rows = cup.rows_at[epoch % CUP_EPOCHS] = cup.snapshots;
     pthread_mutex_unlock(&cup.mutex);
     return true;
 }
@@ -361,7 +428,7 @@ static const struct sink_kind *const sinks[] = {&sink_cup, NULL};
 
 void reset_cup(void)
 {
-    memset(drip.read, 0, sizeof(drip.read));
+    forget_reading();
     lamp.count = 0;
     cup.count = cup.committed_rows = cup.snapshots = 0;
     cup.committed = cup.hash = 0;
@@ -373,6 +440,13 @@ void reset(uint32_t partitions)
     memset(drip.given, 0, sizeof(drip.given));
     memset(drip.delay, 0, sizeof(drip.delay));
     memset(drip.is_late, 0, sizeof(drip.is_late));
+    memset(drip.is_gone, 0, sizeof(drip.is_gone));
+    memset(drip.ends, 0, sizeof(drip.ends));
+    memset(drip.least, 0, sizeof(drip.least));
+    for (uint32_t p = 0; p < PARTITIONS; p++)
+        for (uint32_t row = 0; row < ROWS_MAX; row++)
+            drip.offsets[p][row] = 2 * row;
+    drip.is_random = false;
     drip.partitions = partitions;
     drip.batch_max = BATCH_ROWS;
     drip.missing = 0;
@@ -444,6 +518,8 @@ static void assert_says(struct live *live, const char *const *says)
 {
     assert_true(live->diags.errors > 0);
     const struct diag *d = &live->diags.items[0];
+    while (d->severity != DIAG_ERROR)
+        d++;
     for (; *says != NULL; says++)
         if (strstr(d->message, *says) == NULL && (d->hint == NULL || strstr(d->hint, *says) == NULL))
             fail_msg("no `%s` in: %s", *says, d->message);

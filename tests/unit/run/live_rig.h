@@ -5,6 +5,7 @@
 
 #include "core/os.h"
 #include "run/run.h"
+#include "unit/support/random.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -17,17 +18,26 @@ enum { PARTITIONS = 4, ROWS_MAX = 4096, WAIT_US = 20 * US_PER_SECOND };
 
 struct drip_row {
     int64_t id, arrival_us;
+    int64_t late_us; /* its event was so long before its arrival, beside the partition's delay */
 };
 
 struct drip {
     pthread_mutex_t mutex;
     struct drip_row rows[PARTITIONS][ROWS_MAX];
     uint32_t given[PARTITIONS], read[PARTITIONS];
+    uint64_t records[PARTITIONS]; /* given to the engine, over all lives */
+    int64_t offsets[PARTITIONS][ROWS_MAX];
+    bool is_gone[PARTITIONS][ROWS_MAX]; /* compacted away */
+    int64_t ends[PARTITIONS];           /* of the log, where that is behind its last record: markers */
+    int64_t least[PARTITIONS];          /* the first offset that the log still has */
+    struct batch_share share[PARTITIONS];
     bool is_late[PARTITIONS]; /* there is more, it says, than it has */
     uint32_t partitions;
     bool has_ended;
-    uint32_t batch_max;        /* rows that a read gives */
-    bool is_turned;            /* the source names its partitions from the last to the first */
+    uint32_t batch_max; /* rows that a read gives */
+    bool is_turned;     /* the source names its partitions from the last to the first */
+    bool is_random;     /* that is at most what it gives */
+    struct test_random random;
     uint32_t missing;          /* records that a tank lacks at the beginning of each partition */
     int64_t delay[PARTITIONS]; /* how long before its arrival an event was */
     uint32_t gap;              /* from this record on offsets are 2 more */
@@ -36,10 +46,11 @@ struct drip {
 };
 extern struct drip drip;
 
-/* A row; its offset is twice its place in the partition. */
+/* A row; its offset is twice its place in the partition, where drip.offsets does not say otherwise. */
 void give(uint32_t partition, int64_t id, int64_t arrival_us);
 void end_drip(void);
 
+enum { CUP_EPOCHS = 64 };
 struct cup {
     pthread_mutex_t mutex;
     int64_t ids[PARTITIONS * ROWS_MAX]; /* the first column */
@@ -47,6 +58,7 @@ struct cup {
     uint32_t count, committed_rows;
     uint64_t committed;
     uint32_t snapshots;
+    uint32_t rows_at[CUP_EPOCHS]; /* rows that the checkpoint of the epoch holds, of the last epochs */
     bool sends_checkpoints;
     struct sink_context *context;
 };
@@ -83,6 +95,8 @@ struct live {
 
 /* Nothing was given, nothing came. */
 void reset(uint32_t partitions);
+/* Where each partition is read, in the source. */
+void forget_reading(void);
 /* What was given is there to be read again, by a run of its own. */
 void reset_cup(void);
 struct run_options on(uint32_t lanes);

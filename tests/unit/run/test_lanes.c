@@ -1,6 +1,8 @@
 /* Whole jobs at several numbers of lanes: the digests of everything they give must be the same, the counts
  * must add up. Run under ASan and TSan as well, which see what the lanes share. */
 #include "cli/commands.h"
+#include "core/buffer.h"
+#include "part.h"
 #include "run/run.h"
 
 #include <setjmp.h>
@@ -109,6 +111,36 @@ static void test_union(void **state)
                       "sink u = null from u\n");
 }
 
+/* As many streams into one step as it takes, from as many sources; the rows of all are there, in the one
+ * order of the job, which the digest of what follows depends on. */
+static void test_wide_union(void **state)
+{
+    (void)state;
+    struct byte_buffer job = {0}, streams = {0};
+    for (int i = 0; i < OPERATOR_INPUTS_MAX; i++) {
+        buffer_printf(&job,
+                      "source s%d = sequence { count: %d, keys: 9, rate: %d, seed: %d, event_time: ts }\n", i,
+                      100 + i, 50 + i % 7, i);
+        if (i > 0)
+            buffer_printf(&streams, "%s s%d", i > 1 ? "," : "", i);
+    }
+    buffer_printf(&job,
+                  "stream u = s0 | union%.*s\n"
+                  "stream f = u | feature by key over 1h { n: count(), before: last(value) }\n"
+                  "sink u = null from u\nsink f = null from f\n",
+                  (int)streams.length, streams.data);
+    buffer_append(&job, "", 1);
+    same_at_any_lanes(job.data);
+    struct outcome outcome;
+    run_job(job.data, 2, &outcome);
+    uint64_t in = 0;
+    for (uint32_t i = 0; i < outcome.nodes; i++)
+        in = MAX(in, outcome.counters[i].in);
+    assert_int_equal(in, 100 * OPERATOR_INPUTS_MAX + OPERATOR_INPUTS_MAX * (OPERATOR_INPUTS_MAX - 1) / 2);
+    buffer_free(&job);
+    buffer_free(&streams);
+}
+
 static void test_learner(void **state)
 {
     (void)state;
@@ -150,11 +182,22 @@ static void test_spill(void **state)
                       "sink x = null from x\n");
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),    cmocka_unit_test(test_two_sources), cmocka_unit_test(test_union),
-        cmocka_unit_test(test_learner), cmocka_unit_test(test_spill),       cmocka_unit_test(test_team),
+        cmocka_unit_test(test_rows),       cmocka_unit_test(test_two_sources), cmocka_unit_test(test_union),
+        cmocka_unit_test(test_wide_union), cmocka_unit_test(test_learner),     cmocka_unit_test(test_spill),
+        cmocka_unit_test(test_team),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    struct part part = {1, 1};
+    if (argc == 3 && (strcmp(argv[1], "--part") != 0 || !part_read(argv[2], &part)))
+        return 2;
+    struct CMUnitTest own[ARRAY_COUNT(tests)];
+    size_t count = 0;
+    for (size_t i = 0; i < ARRAY_COUNT(tests); i++)
+        if (part_has(&part, i))
+            own[count++] = tests[i];
+    if (count == 0)
+        return 2;
+    return _cmocka_run_group_tests("lanes", own, count, NULL, NULL);
 }

@@ -44,7 +44,7 @@ static void test_waits_for_the_late(void **state)
         assert_int_equal(cup_count(&cup.count), 0);
         pthread_mutex_lock(&drip.mutex);
         for (uint32_t i = 0; i < 50; i++)
-            drip.rows[1][drip.given[1]++] = (struct drip_row){2 * i + 1, 1000 + 2 * i + 1};
+            drip.rows[1][drip.given[1]++] = (struct drip_row){2 * i + 1, 1000 + 2 * i + 1, 0};
         pthread_mutex_unlock(&drip.mutex);
         give(1, 100, 2000);
         wait_for(&cup.count, 101);
@@ -206,7 +206,7 @@ static void test_done_again_in_small_batches(void **state)
     struct run_options options = on(2);
     options.record_order = path;
     for (uint32_t i = 0; i < ROWS; i++)
-        drip.rows[i % 2][drip.given[i % 2]++] = (struct drip_row){i, 1000 + i / 50};
+        drip.rows[i % 2][drip.given[i % 2]++] = (struct drip_row){i, 1000 + i / 50, 0};
     struct live *live = begin(JOB(""), &options);
     wait_for(&cup.count, ROWS);
     uint64_t hash = cup.hash;
@@ -377,7 +377,7 @@ static void test_resume_in_smaller_batches(void **state)
     keep(&kept, 1, "30ms", JOB(""));
     struct run_options options = on(2);
     for (uint32_t i = 0; i < 10; i++) /* before anybody reads */
-        drip.rows[0][drip.given[0]++] = (struct drip_row){i, 1000 + i};
+        drip.rows[0][drip.given[0]++] = (struct drip_row){i, 1000 + i, 0};
     struct live *live = begin(kept.text, &options);
     wait_for(&cup.committed_rows, 10);
     run_stop(live->run);

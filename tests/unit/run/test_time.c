@@ -3,6 +3,8 @@
 #include "live_rig.h"
 
 #include <stdio.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define LAMP(source)                                                                                         \
@@ -95,6 +97,46 @@ static void test_windows_by_arrival(void **state)
     unlink(path);
 }
 
+/* For os.c: a wall clock that the test sets. */
+static _Atomic int64_t wall_jump_us;
+
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    int error = (int)syscall(SYS_clock_gettime, clock, now);
+    if (clock == CLOCK_REALTIME)
+        now->tv_sec += atomic_load(&wall_jump_us) / US_PER_SECOND;
+    return error;
+}
+
+/* Set forward for a moment, in a lull: what arrives then is not late. Set forward for good, which records
+ * tell: windows close in lulls as ever. */
+static void test_a_clock_that_jumps(void **state)
+{
+    (void)state;
+    static const char job[] = "source s = drip { event_time: ts }\n"
+                              "stream d = s | window by id over tumbling(100ms) time arrival { n: count() }\n"
+                              "sink out = cup from d {}\n";
+    reset(1);
+    drip.delay[0] = 0;
+    struct run_options options = on(2);
+    struct live *live = begin(job, &options);
+    give(0, 1, os_wall_us());
+    wait_for(&cup.count, 1);
+    atomic_store(&wall_jump_us, US_PER_HOUR);
+    usleep(2500000);
+    atomic_store(&wall_jump_us, 0);
+    give(0, 2, os_wall_us());
+    wait_for(&cup.count, 2);
+    atomic_store(&wall_jump_us, US_PER_HOUR);
+    usleep(1500000);
+    give(0, 3, os_wall_us());
+    wait_for(&cup.count, 3);
+    atomic_store(&wall_jump_us, 0);
+    end_drip();
+    end(live);
+    assert_int_equal(cup.count, 3);
+}
+
 /* Events of partition 1 arrive 1 ms late: by arrival, the other one's would be 1 ms ahead. Nobody gets ahead
  * by more than 100 us and what one number takes. */
 static void fill_late(uint32_t rows)
@@ -102,7 +144,7 @@ static void fill_late(uint32_t rows)
     drip.delay[1] = 1000;
     for (uint32_t i = 0; i < rows; i++)
         for (uint32_t p = 0; p < 2; p++)
-            drip.rows[p][drip.given[p]++] = (struct drip_row){2 * i + p, 1000000 + i};
+            drip.rows[p][drip.given[p]++] = (struct drip_row){2 * i + p, 1000000 + i, 0};
 }
 
 /* Of the cup's rows, how far by event time one comes before another partition's that is earlier. */
@@ -176,7 +218,7 @@ static void test_ahead_of_arrival(void **state)
         drip.delay[1] = -cases[i].ahead;
         for (uint32_t p = 0; p < 2; p++)
             for (int64_t row = 0; row < 2; row++)
-                drip.rows[p][drip.given[p]++] = (struct drip_row){2 * row + p, 1000000 + row};
+                drip.rows[p][drip.given[p]++] = (struct drip_row){2 * row + p, 1000000 + row, 0};
         struct run_options options = on(2);
         struct live *live = begin(cases[i].job, &options);
         assert_true(run_wait(live->run));
@@ -191,6 +233,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_clock_ticks), cmocka_unit_test(test_windows_by_arrival),
-        cmocka_unit_test(test_alignment), cmocka_unit_test(test_ahead_of_arrival)};
+        cmocka_unit_test(test_a_clock_that_jumps), cmocka_unit_test(test_alignment),
+        cmocka_unit_test(test_ahead_of_arrival)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,10 @@
 /* Checkpoint storage: what is written comes back; what is damaged is found; what fails is abandoned. */
 #include "checkpoint_fixture.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -232,17 +234,23 @@ static void locks(void **state)
     assert_true(checkpoint_start_generation(f.dir, found, &f.diags));
     checkpoint_close(found);
     struct checkpoint_dir *owner = f.dir;
+    char holder[CHECKPOINT_HOLDER_BYTES];
+    assert_int_equal(checkpoint_dir_check(owner), 0);
+    assert_int_equal(checkpoint_dir_check(zombie), ESTALE);
+    checkpoint_dir_holder(zombie, holder);
+    assert_non_null(strstr(holder, "pid "));
+    assert_non_null(checkpoint_dir_taken_from(owner));
     f.dir = zombie;
-    assert_true(fixture_write(&f, 2, false));
+    uint32_t removed;
+    assert_false(fixture_write(&f, 2, false));
+    assert_false(checkpoint_prune(f.dir, NULL, &removed, &f.diags));
     f.dir = owner;
     assert_int_equal(checkpoint_find(f.dir, &found, &f.diags), CHECKPOINT_FOUND);
     assert_int_equal(checkpoint_info(found)->id.epoch, 1);
     checkpoint_close(found);
     assert_true(fixture_write(&f, 2, true));
-    uint32_t removed;
-    assert_true(checkpoint_prune(f.dir, NULL, &removed, &f.diags));
-    assert_int_equal(removed, 1); /* the zombie's */
-    checkpoint_dir_close(zombie);
+    checkpoint_dir_close(zombie); /* gives nothing back that is not its own */
+    assert_null(checkpoint_dir_open(&(struct checkpoint_dir_options){.path = f.path}, &f.diags));
     fixture_free(&f);
     /* A path that is no checkpoint directory. */
     fixture_init(&f);
@@ -254,6 +262,61 @@ static void locks(void **state)
     assert_non_null(fixture_diag(&f, DIAG_E0701));
     f.dir = NULL;
     fixture_free(&f);
+}
+
+/* A life of three checkpoints that falls asleep in the next step; whether the step is done then, and no
+ * other. */
+static bool sleep_and_wake(struct fixture *f, const char *point, bool is_publication)
+{
+    char rule[64];
+    uint32_t removed;
+    const struct checkpoint_keep newest = {.last = 1};
+    fixture_open(f, false);
+    bool is_good = checkpoint_start_generation(f->dir, NULL, &f->diags);
+    for (uint64_t epoch = 1; epoch <= 3; epoch++)
+        is_good = is_good && fixture_write(f, epoch, true);
+    snprintf(rule, sizeof rule, "%s=stop@1", point);
+    setenv("LEAT_FAILPOINTS", rule, 1);
+    is_good = is_good && failpoints_init(&f->diags);
+    is_good = is_good && (!is_publication || fixture_write(f, 4, true));
+    is_good = is_good && checkpoint_prune(f->dir, &newest, &removed, &f->diags) == false;
+    return is_good && !fixture_write(f, 5, true);
+}
+
+/* Asleep between the question and the step (checkpoint_lock.c): what comes too late counts for nobody. */
+static void steps_that_come_too_late(void **state)
+{
+    (void)state;
+    static const char *const points[] = {"ckpt.rename", "ckpt.prune"};
+    for (size_t i = 0; i < ARRAY_COUNT(points); i++) {
+        struct fixture f;
+        struct checkpoint *found;
+        uint32_t removed;
+        int status;
+        fixture_init(&f);
+        pid_t sleeper = fork();
+        if (sleeper == 0)
+            _exit(sleep_and_wake(&f, points[i], i == 0) ? 0 : 1);
+        assert_int_equal(waitpid(sleeper, &status, WUNTRACED), sleeper);
+        assert_true(WIFSTOPPED(status));
+        fixture_open(&f, true);
+        assert_int_equal(checkpoint_find(f.dir, &found, &f.diags), CHECKPOINT_FOUND);
+        assert_int_equal(checkpoint_info(found)->id.epoch, 3);
+        assert_true(checkpoint_start_generation(f.dir, found, &f.diags));
+        checkpoint_close(found);
+        kill(sleeper, SIGCONT);
+        assert_int_equal(waitpid(sleeper, &status, 0), sleeper);
+        assert_int_equal(status, 0);
+        assert_int_equal(checkpoint_find(f.dir, &found, &f.diags), CHECKPOINT_FOUND);
+        assert_int_equal(checkpoint_info(found)->id.epoch, 3);
+        checkpoint_close(found);
+        assert_true(fixture_write(&f, 4, true));
+        assert_true(checkpoint_prune(f.dir, NULL, &removed, &f.diags));
+        assert_int_equal(checkpoint_find(f.dir, &found, &f.diags), CHECKPOINT_FOUND);
+        assert_int_equal(checkpoint_info(found)->id.generation, 2);
+        checkpoint_close(found);
+        fixture_free(&f);
+    }
 }
 
 /* --- Failing steps --- */
@@ -358,6 +421,16 @@ static void keeping(void **state)
     keep = (struct checkpoint_keep){.last = 1, .hourly = 3};
     assert_true(checkpoint_prune(f.dir, &keep, &removed, &f.diags));
     count_kept(&f, 3, 24, 21); /* the newest of three hours; 23 is of another chain as well */
+    /* A clock that jumped to and fro by an hour: each hour still has one, and the oldest of them stays. */
+    for (uint64_t epoch = 25; epoch <= 30; epoch++) {
+        assert_true(fixture_write(&f, epoch, true));
+        fixture_set_time(&f, epoch, (int64_t)(12 + epoch % 2) * US_PER_HOUR + 2);
+    }
+    assert_true(checkpoint_prune(f.dir, &keep, &removed, &f.diags));
+    count_kept(&f, 3, 30, 23); /* of 12:00 and 13:00 the newest, 30 and 29, and 23, of 11:00 */
+    keep = (struct checkpoint_keep){.last = 1};
+    assert_true(checkpoint_prune(f.dir, &keep, &removed, &f.diags));
+    count_kept(&f, 2, 30, 29);
     char orphan[4096];
     snprintf(orphan, sizeof orphan, "%s/gen-000001/ckpt-000000000099.tmp", f.path);
     checkpoint_dir_close(f.dir);
@@ -370,7 +443,7 @@ static void keeping(void **state)
     assert_true(checkpoint_prune(f.dir, &keep, &removed, &f.diags));
     assert_int_equal(os_file_bytes(orphan), -1);
     struct byte_buffer text = {0};
-    assert_true(checkpoint_show(f.dir, (struct checkpoint_id){1, 24}, &text, &f.diags));
+    assert_true(checkpoint_show(f.dir, (struct checkpoint_id){1, 30}, &text, &f.diags));
     buffer_append(&text, "", 1);
     assert_non_null(strstr(text.data, "state.bin"));
     assert_non_null(strstr(text.data, "op/1/0"));
@@ -387,6 +460,7 @@ int main(void)
                                        cmocka_unit_test(foreign_and_newer),
                                        cmocka_unit_test(locks),
                                        cmocka_unit_test(lock_of_the_dying),
+                                       cmocka_unit_test(steps_that_come_too_late),
                                        cmocka_unit_test(failing_steps),
                                        cmocka_unit_test(keeping)};
     return cmocka_run_group_tests(tests, NULL, NULL);

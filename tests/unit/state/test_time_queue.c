@@ -166,10 +166,22 @@ static void pop_until(struct fixture *f, int64_t before, size_t bytes_max)
     f->model.before = before;
 }
 
+static void discard_until(struct fixture *f, int64_t before)
+{
+    for (uint32_t lane = 0; lane < f->lanes; lane++)
+        time_queue_discard(f->queues[lane], before);
+    for (uint32_t i = 0; i < f->model.count; i++)
+        f->model.items[i].is_gone |= f->model.items[i].time_us < before;
+    f->model.before = before;
+}
+
 static void pop(struct fixture *f)
 {
     int64_t ahead = random_chance(&f->random, 5) ? 30000 : random_below(&f->random, 800);
-    pop_until(f, f->model.before + ahead, 20 * QUEUE_BUDGET);
+    if (random_chance(&f->random, 15))
+        discard_until(f, f->model.before + ahead);
+    else
+        pop_until(f, f->model.before + ahead, 20 * QUEUE_BUDGET);
 }
 
 static void use_cold(struct fixture *f)
@@ -327,8 +339,64 @@ static void one_time(void **state)
     }
 }
 
+/* As many as there are, wherever they lie; after a restore, about as many. */
+static void check_counts(struct fixture *f, bool is_exact)
+{
+    for (int64_t before = 10000; before <= 30000; before += 10000) {
+        uint64_t count = 0, all = 0, due = 0, left = 0;
+        for (uint32_t lane = 0; lane < f->lanes; lane++) {
+            uint64_t of_lane;
+            count += time_queue_count(f->queues[lane], before - 1, &of_lane);
+            all += of_lane;
+        }
+        for (uint32_t i = 0; i < f->model.count; i++) {
+            due += !f->model.items[i].is_gone && f->model.items[i].time_us < before;
+            left += !f->model.items[i].is_gone;
+        }
+        if (is_exact && (count != due || all != left))
+            fail_msg("before %lld: %llu of %llu, not %llu of %llu", (long long)before,
+                     (unsigned long long)count, (unsigned long long)all, (unsigned long long)due,
+                     (unsigned long long)left);
+        if (!is_exact)
+            assert_true(count <= 2 * due + 100 && all <= 2 * left + 100 && 3 * all + 100 >= left);
+    }
+}
+
+static void counts(void **state)
+{
+    (void)state;
+    static struct fixture f;
+    memset(&f, 0, sizeof f);
+    temporary_make(f.path);
+    diag_list_init(&f.diags, &f.arena);
+    f.random.state = 3;
+    f.lanes = 2;
+    start(&f);
+    for (int i = 0; i < 6000; i++)
+        push_item(&f, random_below(&f.random, 30000));
+    check_counts(&f, true);
+    pop_until(&f, 4500, 20 * QUEUE_BUDGET);
+    check_counts(&f, true);
+    discard_until(&f, 11300); /* the open bucket, whole ones, a part of one */
+    check_counts(&f, true);
+    barrier(&f);
+    publish(&f);
+    f.model = f.published;
+    stop(&f);
+    start(&f);
+    check_counts(&f, false);
+    pop_until(&f, 15000, 20 * QUEUE_BUDGET);
+    discard_until(&f, TIME_MAX);
+    check_counts(&f, true);
+    pop_until(&f, TIME_MAX, 20 * QUEUE_BUDGET);
+    stop(&f);
+    arena_free(&f.arena);
+    temporary_remove(f.path);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_life), cmocka_unit_test(one_time)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_life), cmocka_unit_test(one_time),
+                                       cmocka_unit_test(counts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

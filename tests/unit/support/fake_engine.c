@@ -114,6 +114,12 @@ void operator_history_numbers(const struct operator_context *context, struct ope
     operator_history(context, history);
 }
 
+int operator_check(const struct operator_context *context)
+{
+    (void)context;
+    return 0;
+}
+
 uint64_t operator_history_oldest(const struct operator_context *context)
 {
     (void)context;

@@ -5,6 +5,7 @@
 #include "core/os.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { TEMPORARY_PATH_BYTES = 256 };
 
@@ -18,6 +19,23 @@ static inline void temporary_make(char path[TEMPORARY_PATH_BYTES])
 static inline void temporary_remove(const char *path)
 {
     leat_assert(os_remove_tree(path) == 0);
+}
+
+/* Set-up and teardown of a test that works in such a directory: *state is its path. */
+static inline int temporary_enter(void **state)
+{
+    *state = malloc(TEMPORARY_PATH_BYTES);
+    leat_assert(*state != NULL);
+    temporary_make(*state);
+    return chdir(*state);
+}
+
+static inline int temporary_leave(void **state)
+{
+    int status = chdir("/");
+    temporary_remove(*state);
+    free(*state);
+    return status;
 }
 
 #endif

@@ -13,16 +13,20 @@ struct gather_shape {
     bool has_unique, has_offsets, is_mean;
     enum fill fill;
     uint32_t fields, gap; /* 0: none; gap: floats of a row of the matrix that are nobody's */
+    uint32_t longest;     /* bag; 0: 70 */
 };
 
 static const char *const format_names[ROW_FORMATS] = {"fp32", "bf16", "fp16", "int8"};
 
-/* Bags of 0 .. 5 places, now and then one of 70; returns how many places. */
-static uint32_t fill_offsets(struct trial *t, uint32_t *offsets, uint32_t bags)
+/* Bags of 0 .. 5 places, now and then one of 70, or up to the longest of all lengths; returns how many
+ * places. */
+static uint32_t fill_offsets(struct trial *t, uint32_t *offsets, uint32_t bags, uint32_t longest)
 {
     offsets[0] = 0;
     for (uint32_t b = 0; b < bags; b++) {
         uint32_t length = trial_below(t, 40) == 0 ? 70 : trial_below(t, 6);
+        if (longest > 0)
+            length = b == 0 ? longest : trial_below(t, longest);
         offsets[b + 1] = offsets[b] + length;
     }
     return offsets[bags];
@@ -60,7 +64,7 @@ static void build_gather(struct trial *t, const void *arg)
     uint32_t *offsets = NULL, *unique = NULL;
     if (s->has_offsets) {
         offsets = trial_input(t, "offsets", ((size_t)s->bags + 1) * sizeof *offsets, sizeof *offsets);
-        places = fill_offsets(t, offsets, s->bags);
+        places = fill_offsets(t, offsets, s->bags, s->longest);
     }
     uint32_t pointers = s->has_unique ? places / 2 + 1 : places;
     uint32_t count = pointers / 2 < 3000 ? pointers / 2 + 1 : 3000;
@@ -109,9 +113,10 @@ static void build_gather(struct trial *t, const void *arg)
 
 static void try_gather(struct suite *suite, struct gather_shape s)
 {
-    suite_try(suite, build_gather, &s, "%u bags, d %u, %u fields, gap %u, %s%s%s%s%s", s.bags, s.d, s.fields,
-              s.gap, format_names[s.format], s.has_unique ? ", unique" : "", s.has_offsets ? ", offsets" : "",
-              s.is_mean ? ", mean" : "", s.fill == FILL_SPECIAL ? ", special" : "");
+    suite_try(suite, build_gather, &s, "%u bags to %u, d %u, %u fields, gap %u, %s%s%s%s%s", s.bags,
+              s.longest, s.d, s.fields, s.gap, format_names[s.format], s.has_unique ? ", unique" : "",
+              s.has_offsets ? ", offsets" : "", s.is_mean ? ", mean" : "",
+              s.fill == FILL_SPECIAL ? ", special" : "");
 }
 
 /* What the rule says, by hand: rows of 1, 2, 4 ... and one that is not there. */
@@ -152,23 +157,27 @@ void suite_gather_pool(struct suite *suite)
             uint32_t d = dims[(*n + (uint32_t)format) % 8];
             enum row_format f = (enum row_format)format;
             enum fill fill = format % 2 == 0 ? FILL_PLAIN : FILL_SPECIAL;
-            try_gather(suite, (struct gather_shape){*n, d, f, false, false, false, fill, 0, 0});
-            try_gather(suite, (struct gather_shape){*n, d, f, true, false, true, FILL_PLAIN, 0, 0});
-            try_gather(suite, (struct gather_shape){*n, d, f, false, true, true, fill, 0, 0});
-            try_gather(suite, (struct gather_shape){*n, d, f, true, true, false, FILL_SPECIAL, 0, 0});
+            try_gather(suite, (struct gather_shape){*n, d, f, false, false, false, fill, 0, 0, 0});
+            try_gather(suite, (struct gather_shape){*n, d, f, true, false, true, FILL_PLAIN, 0, 0, 0});
+            try_gather(suite, (struct gather_shape){*n, d, f, false, true, true, fill, 0, 0, 0});
+            try_gather(suite, (struct gather_shape){*n, d, f, true, true, false, FILL_SPECIAL, 0, 0, 0});
         }
     }
     for (uint32_t i = 0; i < 8; i++)
         try_gather(suite, (struct gather_shape){65, dims[i], (enum row_format)(i % 4), true, i % 2 == 0,
-                                                false, FILL_PLAIN, 0, 0});
+                                                false, FILL_PLAIN, 0, 0, 0});
     static const uint32_t events[] = {0, 1, 2, 33, 257}, fields[] = {1, 3, 26};
     for (uint32_t i = 0; i < 30; i++) { /* each number of events and fields, and every second thing else */
         uint32_t f = fields[i % 3];
         try_gather(suite,
                    (struct gather_shape){f * events[i % 5], dims[i % 8], (enum row_format)(i / 3 % 4),
-                                         i % 4 < 2, i % 2 == 0, i % 7 < 3, FILL_PLAIN, f, i / 15 * 12});
+                                         i % 4 < 2, i % 2 == 0, i % 7 < 3, FILL_PLAIN, f, i / 15 * 12, 0});
     }
+    for (uint32_t i = 0; i < 4; i++) /* lists as long as can be */
+        try_gather(suite, (struct gather_shape){7, dims[2 * i], (enum row_format)i, i < 2, true, true,
+                                                FILL_PLAIN, 0, 0, 1024});
     uint32_t huge = suite_huge(suite);
-    try_gather(suite, (struct gather_shape){huge, 4, ROW_FP32, true, true, false, FILL_PLAIN, 0, 0});
-    try_gather(suite, (struct gather_shape){huge / 3 * 3, 8, ROW_FP32, true, false, false, FILL_PLAIN, 3, 4});
+    try_gather(suite, (struct gather_shape){huge, 4, ROW_FP32, true, true, false, FILL_PLAIN, 0, 0, 0});
+    try_gather(suite,
+               (struct gather_shape){huge / 3 * 3, 8, ROW_FP32, true, false, false, FILL_PLAIN, 3, 4, 0});
 }

@@ -2,15 +2,16 @@
  * The program of the differential tests (trial.h); prints TAP.
  *
  *   test_batch [--seed N] [--kernel NAME] [--case N] [--variant scalar|avx2|avx512|cuda] [--library PATH]
- *              [--reduced]
+ *              [--reduced] [--part K/N]
  *
  * Without --variant: all variants of this CPU. cuda: on the first device that a device library finds, the one
  * of --library or as gpu_open_library. If that library is the host's model of a GPU (leat_cuda_on_host.so),
  * sizes are small, and each call has an order of threads and a poison of its own. A failure is had again with
  * the seed, the kernel, the variant and the case that it names. --reduced: small sizes, and no guard zones,
- * for checkers that see the ends of allocations themselves and are slow (compute-sanitizer). Ends with 1 if
- * something failed, 77 if there is no such device.
+ * for checkers that see the ends of allocations themselves and are slow (compute-sanitizer). --part: each Nth
+ * kernel, from the Kth on (part.h). Ends with 1 if something failed, 77 if there is no such device.
  */
+#include "part.h"
 #include "trial_internal.h"
 
 #include <dlfcn.h>
@@ -41,6 +42,7 @@ struct options {
     const char *kernel, *variant, *library;
     int only;
     bool is_reduced;
+    struct part part;
 };
 
 static bool has_kernel(const struct batch_kernels *kernels, size_t offset)
@@ -56,7 +58,7 @@ static unsigned run_targets(const struct target *scalar, const struct target *ta
 {
     unsigned failed = 0;
     for (size_t i = 0; i < sizeof suites / sizeof *suites; i++) {
-        if (o->kernel && strcmp(o->kernel, suites[i].name) != 0)
+        if (!part_has(&o->part, i) || (o->kernel && strcmp(o->kernel, suites[i].name) != 0))
             continue;
         struct suite suite = {.kernel = suites[i].name,
                               .scalar = scalar,
@@ -138,14 +140,12 @@ static int run_device(const struct target *scalar, const struct options *o)
 
 static struct options read_options(int argc, char **argv)
 {
-    static const struct option names[] = {{"seed", required_argument, NULL, 's'},
-                                          {"kernel", required_argument, NULL, 'k'},
-                                          {"variant", required_argument, NULL, 'v'},
-                                          {"case", required_argument, NULL, 'c'},
-                                          {"library", required_argument, NULL, 'l'},
-                                          {"reduced", no_argument, NULL, 'r'},
-                                          {0}};
-    struct options o = {.seed = 6, .only = -1};
+    static const struct option names[] = {
+        {"seed", required_argument, NULL, 's'},    {"kernel", required_argument, NULL, 'k'},
+        {"variant", required_argument, NULL, 'v'}, {"case", required_argument, NULL, 'c'},
+        {"library", required_argument, NULL, 'l'}, {"reduced", no_argument, NULL, 'r'},
+        {"part", required_argument, NULL, 'p'},    {0}};
+    struct options o = {.seed = 6, .only = -1, .part = {1, 1}};
     for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;) {
         switch (c) {
         case 's': o.seed = strtoull(optarg, NULL, 0); break;
@@ -154,10 +154,14 @@ static struct options read_options(int argc, char **argv)
         case 'c': o.only = atoi(optarg); break;
         case 'l': o.library = optarg; break;
         case 'r': o.is_reduced = true; break;
+        case 'p':
+            if (part_read(optarg, &o.part))
+                break;
+            /* fall through */
         default:
             fprintf(stderr,
                     "usage: %s [--seed N] [--kernel NAME] [--case N] "
-                    "[--variant scalar|avx2|avx512|cuda] [--library PATH] [--reduced]\n",
+                    "[--variant scalar|avx2|avx512|cuda] [--library PATH] [--reduced] [--part K/N]\n",
                     argv[0]);
             exit(2);
         }

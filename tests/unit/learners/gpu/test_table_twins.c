@@ -8,7 +8,7 @@
 #include "core/base.h"
 #include "kernels/gpu_table.h"
 #include "kernels/num.h"
-#include "learners/table.h"
+#include "learners/table_inline.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -257,7 +257,28 @@ static void batch_here(struct twins *t, uint32_t n)
     t->k->update(&update, NULL);
 }
 
-static bool batch_there(struct twins *t, uint32_t n)
+/* What is there was seen, and no more. */
+static void refresh_here(struct twins *t)
+{
+    const struct side *s = &t->here;
+    for (uint32_t f = 0; f < TABLES; f++) {
+        for (uint32_t i = s->tables[f]; i < s->tables[f + 1]; i++) {
+            struct table_row *row = table_find(&t->cpu[f], s->ids[i]);
+            if (row != NULL)
+                table_refresh(&t->cpu[f], row, s->seen[i]);
+        }
+    }
+}
+
+/* A checkpoint's epoch ends. */
+static void next_epoch(struct twins *t)
+{
+    t->epoch++;
+    for (uint32_t f = 0; f < TABLES; f++)
+        t->cpu[f].epoch = t->cpu[f].sketch.epoch = t->epoch;
+}
+
+static bool batch_there(struct twins *t, uint32_t n, bool is_refresh)
 {
     struct side *h = &t->here, *s = &t->there;
     struct batch_dedupe dedupe = dedupe_of(s, n);
@@ -274,13 +295,18 @@ static bool batch_there(struct twins *t, uint32_t n)
     uint32_t rows_new[TABLES] = {n};
     uint64_t rows_cold[TABLES] = {0};
     struct gpu_error error = {0};
-    if (api->tables->make_room && !api->tables->make_room(t->on_device, stream, rows_new, rows_cold, &error))
+    if (!is_refresh && api->tables->make_room &&
+        !api->tables->make_room(t->on_device, stream, rows_new, rows_cold, &error))
         return fail("make_room: %s", error.text);
     api->copy(stream, s->ids, h->ids, n * sizeof *s->ids);
     api->copy(stream, s->seen, h->seen, n * sizeof *s->seen);
     api->copy(stream, s->grads, h->grads, n * D * sizeof *s->grads);
     api->copy(stream, s->tables, h->tables, (TABLES + 1) * sizeof *s->tables);
     api->kernels->dedupe(&dedupe, stream);
+    if (is_refresh) {
+        api->tables->refresh(t->on_device, stream, &batch);
+        return wait("refresh");
+    }
     api->tables->resolve(t->on_device, stream, &batch, s->rows);
     api->kernels->update(&update, stream);
     return wait("a batch");
@@ -405,9 +431,15 @@ static bool run(int batches)
     bool is_good = twins_init(&t);
     for (int i = 0; i < batches && is_good; i++) {
         uint32_t n = draw_places(&t, now);
-        t.step++;
-        batch_here(&t, n);
-        is_good = batch_there(&t, n);
+        bool is_refresh = draw(4) == 0;
+        t.step += !is_refresh;
+        if (draw(5) == 0)
+            next_epoch(&t);
+        if (is_refresh)
+            refresh_here(&t);
+        else
+            batch_here(&t, n);
+        is_good = batch_there(&t, n, is_refresh);
         now += (uint32_t)draw(30);
         if (draw(3) == 0)
             advance(&t, now);
@@ -434,7 +466,7 @@ int main(int argc, char **argv)
     for (uint64_t seed = 1; seed <= seeds; seed++) {
         random_state = seed << 32;
         failure[0] = '\0';
-        bool is_good = run(is_reduced ? 8 : 16);
+        bool is_good = run(is_reduced ? 8 : 20);
         failures += !is_good;
         printf("%s - the same rows on the CPU and on the device, seed %llu\n", is_good ? "ok" : "not ok",
                (unsigned long long)seed);

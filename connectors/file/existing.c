@@ -1,0 +1,100 @@
+#include "connectors/file/existing.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+/* What a new run may remove: of an earlier life of the same run, everything, or (where complete files wait
+ * for a checkpoint that never came) what was not complete. */
+static unsigned replaced(const struct sink_context *context, bool overwrite)
+{
+    return overwrite || context->replaces_all ? NAMES_FINAL | NAMES_PART | NAMES_COPY
+           : context->replaces_parts          ? NAMES_PART | NAMES_COPY
+                                              : 0;
+}
+
+/* The one that stands in the way, and why. */
+struct obstacle {
+    const struct sink_context *context;
+    const char *refusal;
+    char path[4096];
+};
+
+static bool note_any(void *argument, const char *path)
+{
+    struct obstacle *obstacle = argument;
+    snprintf(obstacle->path, sizeof(obstacle->path), "%s", path);
+    return false;
+}
+
+static bool note_refused(void *argument, const char *path)
+{
+    struct obstacle *obstacle = argument;
+    obstacle->refusal = claims_refuse(obstacle->context->claims, path);
+    return obstacle->refusal == NULL || note_any(obstacle, path);
+}
+
+static enum diag_code code_of(const char *refusal)
+{
+    return strncmp(refusal, "is what ", 8) == 0 ? DIAG_E0617 : DIAG_E0605;
+}
+
+static bool report_existing(const struct obstacle *obstacle)
+{
+    const struct sink_context *context = obstacle->context;
+    size_t length = strlen(obstacle->path);
+    bool is_part = length > 5 && strcmp(obstacle->path + length - 5, ".part") == 0;
+    struct diag *d = diag_error(context->diags, DIAG_E0606, context->span, "the output `%s` exists already",
+                                obstacle->path);
+    diag_hint(context->diags, d, "%s",
+              !is_part ? "move it away, choose another `path`, or say `overwrite: true`"
+              : context->has_checkpoints
+                  ? "an earlier run did not end: --resume it, move the file away, or say `overwrite: true`"
+                  : "an earlier run did not end, and without `checkpoint:` cannot go on: move the file away, "
+                    "or say "
+                    "`overwrite: true`");
+    return false;
+}
+
+bool existing_check(const struct sink_context *context, const char *pattern, bool overwrite)
+{
+    struct obstacle obstacle = {.context = context};
+    unsigned gone = replaced(context, overwrite);
+    if (!names_walk(pattern, NAMES_FINAL | NAMES_PART | gone, note_refused, &obstacle)) {
+        struct diag *d =
+            diag_error(context->diags, code_of(obstacle.refusal), context->span,
+                       "the output `%s` cannot be replaced: it %s", obstacle.path, obstacle.refusal);
+        diag_hint(context->diags, d, "choose another `path`");
+        return false;
+    }
+    return names_walk(pattern, (NAMES_FINAL | NAMES_PART) & ~gone, note_any, &obstacle) ||
+           report_existing(&obstacle);
+}
+
+bool existing_may_go(struct sink_context *context, const char *path)
+{
+    const char *refusal = claims_refuse(context->claims, path);
+    if (refusal == NULL)
+        return true;
+    context->error_code = code_of(refusal);
+    snprintf(context->error, sizeof(context->error), "`%s` cannot be replaced: it %s", path, refusal);
+    return false;
+}
+
+static bool remove_one(void *argument, const char *path)
+{
+    struct sink_context *context = argument;
+    if (!existing_may_go(context, path))
+        return false;
+    int error = sink_check(context); /* behind the look at the file, which is not a successor's then */
+    if (error == 0 && (unlink(path) == 0 || (error = errno) == ENOENT))
+        return true;
+    context->error_code = DIAG_E0605;
+    snprintf(context->error, sizeof(context->error), "`%s` cannot be removed: %s", path, strerror(error));
+    return false;
+}
+
+bool existing_remove(struct sink_context *context, const char *pattern, bool overwrite)
+{
+    return names_walk(pattern, replaced(context, overwrite), remove_one, context);
+}

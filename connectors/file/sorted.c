@@ -1,0 +1,164 @@
+#include "connectors/file/sorted.h"
+
+#include "core/os.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+enum {
+    FRAME_BYTES = sizeof(uint32_t),
+    READ_FIRST_BYTES = 256 << 10,
+    READ_MORE_BYTES = 64 << 10,
+    WINDOW_BYTES = 1 << 20
+};
+
+static bool report(struct sorted_copy *copy, enum diag_code code, const char *what, int error_number)
+{
+    pthread_mutex_lock(copy->mutex);
+    struct diag *d = diag_error(copy->diags, code, copy->span, "the sorted copy of `%s` (`order_by`) %s",
+                                copy->name, what);
+    if (error_number != 0)
+        diag_errno(copy->diags, d, error_number);
+    diag_at(copy->diags, d, copy->name, -1, -1);
+    diag_hint(copy->diags, d, "%s",
+              code == DIAG_E0604
+                  ? "put the files back that the checkpoint was taken over, or start anew with --fresh"
+                  : "look at the disk that `sort_dir` is on, then start the job again: it sorts once more");
+    pthread_mutex_unlock(copy->mutex);
+    copy->is_failed = true;
+    return false;
+}
+
+/* Whether record number `record` begins at `offset`: the frames from the first on lead there. */
+static bool is_record_at(struct sorted_copy *copy, uint64_t record, int64_t offset)
+{
+    char *window = malloc(WINDOW_BYTES);
+    leat_assert(window != NULL);
+    int64_t begin = 0, at = 0;
+    size_t got = 0;
+    uint64_t count = 0;
+    while (at < offset && count < record) {
+        uint32_t length;
+        if (at - begin + FRAME_BYTES > (int64_t)got) {
+            begin = at;
+            if (os_pread_all(copy->fd, window, WINDOW_BYTES, (uint64_t)at, &got) != 0 || got < FRAME_BYTES)
+                break;
+        }
+        memcpy(&length, window + (at - begin), FRAME_BYTES);
+        at += FRAME_BYTES + (int64_t)length;
+        count++;
+    }
+    free(window);
+    return at == offset && count == record;
+}
+
+bool sorted_seek(struct sorted_copy *copy, const struct source_position *position)
+{
+    copy->is_failed = false;
+    if (position->a != 0 || position->b < 0 || position->b > copy->bytes ||
+        !is_record_at(copy, position->record, position->b))
+        return report(copy, DIAG_E0604, "does not have a record where the checkpoint says it has one", 0);
+    copy->offset = position->b;
+    copy->record = position->record;
+    __atomic_store_n(&copy->bytes_done, copy->offset, __ATOMIC_RELAXED);
+    return true;
+}
+
+int64_t sorted_done_bytes(const struct sorted_copy *copy)
+{
+    return __atomic_load_n(&copy->bytes_done, __ATOMIC_RELAXED);
+}
+
+void sorted_close(struct sorted_copy *copy)
+{
+    if (copy->fd > 0)
+        close(copy->fd);
+    copy->fd = 0;
+}
+
+/* Up to `want` bytes from the next frame on, in the batch's arena. */
+static bool load(struct sorted_copy *copy, struct raw_batch *raw, size_t want, size_t *loaded)
+{
+    *loaded = 0;
+    want = (size_t)MIN((int64_t)want, copy->bytes - copy->offset);
+    raw->data = arena_alloc(&raw->arena, want + RAW_PADDING);
+    int error = os_pread_all(copy->fd, raw->data, want, (uint64_t)copy->offset, loaded);
+    if (error != 0)
+        return report(copy, DIAG_E0601, "cannot be read back", error);
+    return *loaded == want || report(copy, DIAG_E0603, "is shorter than what was written", 0);
+}
+
+/* The length of the frame at `at`, whose record may lie beyond what is loaded. False: it is no frame. */
+static bool frame_length(struct sorted_copy *copy, const struct raw_batch *raw, size_t at, uint32_t *length)
+{
+    memcpy(length, raw->data + at, FRAME_BYTES);
+    int64_t rest = copy->bytes - copy->offset - (int64_t)(at + FRAME_BYTES);
+    return (*length <= SORTED_RECORD_BYTES_MAX && *length <= rest) ||
+           report(copy, DIAG_E0603, "is damaged: no record begins where one should", 0);
+}
+
+/* Whether a batch that has records takes another one: the rule in core/connector.h, for bytes of the copy. */
+static bool has_room(const struct sorted_copy *copy, const struct raw_batch *raw, size_t at, uint32_t length)
+{
+    return raw->count < BATCH_ROWS &&
+           at + FRAME_BYTES + length - raw->records[0].offset <= SOURCE_BATCH_BYTES &&
+           (copy->offset + (int64_t)at) / SOURCE_GRID_BYTES == copy->offset / SOURCE_GRID_BYTES;
+}
+
+/* Cuts the batch from what is loaded. *used: bytes of its frames; *need: where the batch goes on beyond what
+ * is loaded, or has not even one record, how much more there must be; else 0. */
+static bool cut(struct sorted_copy *copy, struct raw_batch *raw, size_t loaded, size_t *used, size_t *need)
+{
+    int64_t rest = copy->bytes - copy->offset;
+    raw->count = 0;
+    *used = *need = 0;
+    while ((int64_t)*used < rest) {
+        uint32_t length = 0;
+        if (rest - (int64_t)*used < FRAME_BYTES)
+            return report(copy, DIAG_E0603, "is damaged: it ends inside a record", 0);
+        bool is_loaded = loaded - *used >= FRAME_BYTES;
+        if (is_loaded && !frame_length(copy, raw, *used, &length))
+            return false;
+        if (raw->count > 0 && !has_room(copy, raw, *used, length))
+            return true;
+        if (!is_loaded || loaded - *used < FRAME_BYTES + length) {
+            *need = *used + FRAME_BYTES + length;
+            return true;
+        }
+        raw->records[raw->count++] = (struct raw_record){(uint32_t)(*used + FRAME_BYTES), length};
+        *used += FRAME_BYTES + length;
+    }
+    return true;
+}
+
+enum read_status sorted_read(struct sorted_copy *copy, struct raw_batch *raw)
+{
+    size_t loaded, used = 0, need = 1, want = copy->guess_bytes > 0 ? copy->guess_bytes : READ_FIRST_BYTES;
+    arena_reset(&raw->arena);
+    if (copy->is_failed)
+        return READ_ERROR;
+    if (copy->offset == copy->bytes) {
+        if (copy->record == copy->records)
+            return READ_END;
+        report(copy, DIAG_E0603, "has not as many records as the files", 0);
+        return READ_ERROR;
+    }
+    raw->records = arena_alloc(&raw->arena, BATCH_ROWS * sizeof(*raw->records));
+    for (; need > 0; want = need + READ_MORE_BYTES) {
+        if (!load(copy, raw, want, &loaded) || !cut(copy, raw, loaded, &used, &need))
+            return READ_ERROR;
+        leat_assert(need == 0 || need > loaded);
+    }
+    leat_assert(raw->count > 0);
+    raw->position = (struct source_position){.b = copy->offset, .record = copy->record};
+    copy->offset += (int64_t)used;
+    copy->record += raw->count;
+    copy->guess_bytes = MIN(used + used / 16 + 4096, (size_t)SOURCE_BATCH_BYTES);
+    raw->next = (struct source_position){.b = copy->offset, .record = copy->record};
+    raw->data_bytes = used;
+    raw->path = copy->name;
+    raw->header = copy->header;
+    raw->first_line = raw->first_offset = -1; /* those of the files are not known any more */
+    __atomic_store_n(&copy->bytes_done, copy->offset, __ATOMIC_RELAXED);
+    return READ_BATCH;
+}

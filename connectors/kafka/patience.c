@@ -1,0 +1,54 @@
+#include "connectors/kafka/patience.h"
+
+#include "connectors/kafka/client.h"
+
+#include "core/os.h"
+
+#include <stdio.h>
+
+enum { SAY_FIRST_US = 1000000, SAY_EVERY_US = 15000000 };
+
+struct kafka_patience kafka_patience_begin(int64_t patience_us, const volatile sig_atomic_t *stop,
+                                           const char *what, struct str name)
+{
+    int64_t now = os_monotonic_us();
+    return (struct kafka_patience){.deadline_us = time_add(now, patience_us),
+                                   .say_us = now + SAY_FIRST_US,
+                                   .stop = stop,
+                                   .what = what,
+                                   .name = name};
+}
+
+struct kafka_patience kafka_patience_silent(int64_t patience_us)
+{
+    return (struct kafka_patience){.deadline_us = time_add(os_monotonic_us(), patience_us),
+                                   .say_us = INT64_MAX};
+}
+
+bool kafka_patience_is_stopped(const struct kafka_patience *patience)
+{
+    return patience->stop != NULL && *patience->stop != 0;
+}
+
+static void say(const struct kafka_patience *patience, struct kafka_errors *errors, int64_t left_us)
+{
+    char why[400], who[128] = "";
+    if (kafka_errors_why(errors, why, sizeof(why)) == 0)
+        snprintf(why, sizeof(why), "no broker has answered yet");
+    if (patience->what != NULL)
+        snprintf(who, sizeof(who), "%s `%.*s`: ", patience->what, STR_ARGS(patience->name));
+    fprintf(stderr, "leat: %s%s; waiting for brokers, %lld s more at most (`patience`)\n", who, why,
+            (long long)((left_us + US_PER_SECOND - 1) / US_PER_SECOND));
+}
+
+bool kafka_patience_lasts(struct kafka_patience *patience, struct kafka_errors *errors)
+{
+    int64_t now = os_monotonic_us();
+    if (kafka_patience_is_stopped(patience) || now >= patience->deadline_us || kafka_errors_are_final(errors))
+        return false;
+    if (now >= patience->say_us) {
+        say(patience, errors, patience->deadline_us - now);
+        patience->say_us = now + SAY_EVERY_US;
+    }
+    return true;
+}

@@ -1,0 +1,77 @@
+#include "connectors/kafka/sink_topics.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+bool sink_cannot_open(struct sink_context *context, const char *why, const char *hint)
+{
+    struct diag *d = diag_error(context->diags, DIAG_E0605, (struct span){0, 0}, "sink `%.*s`: %s",
+                                STR_ARGS(context->name), why);
+    diag_hint(context->diags, d, "%s", hint);
+    return false;
+}
+
+bool sink_topic_ensure(struct sink_context *context, struct admin_call *call, const char *topic,
+                       const struct kafka_create *create)
+{
+    int32_t partitions = 0;
+    bool is_made = create->partitions > 0 && !context->is_resumed;
+    enum admin_answer answer = admin_partitions(call, topic, &partitions);
+    if (answer == ADMIN_MISSING && is_made) {
+        char retention[32];
+        snprintf(retention, sizeof(retention), "%" PRId64, create->retention_us / 1000);
+        const struct admin_config config[] = {{create->retention_us > 0 ? "retention.ms" : NULL, retention},
+                                              {NULL, NULL}};
+        int32_t replication = create->replication > 0 ? (int32_t)create->replication : -1;
+        answer = admin_create(call, topic, (int32_t)create->partitions, replication, config);
+        if (answer == ADMIN_GOOD)
+            fprintf(stderr, "leat: sink `%.*s`: topic `%s` was not there, and is made with %d partitions\n",
+                    STR_ARGS(context->name), topic, (int)create->partitions);
+    }
+    if (answer == ADMIN_GOOD)
+        return true;
+    if (answer != ADMIN_MISSING)
+        return sink_cannot_open(context, call->why, "mend the cause and start again");
+    char why[400];
+    if (!context->is_resumed) {
+        snprintf(why, sizeof(why), "topic `%s` does not exist", topic);
+        return sink_cannot_open(context, why, "make it, or let leat do so: `create: { partitions: 4 }`");
+    }
+    /* `create` is for the first start: what was sent would be gone without a word. */
+    snprintf(why, sizeof(why),
+             "topic `%s` does not exist any more, and this job goes on from a checkpoint: what it had sent "
+             "there is gone",
+             topic);
+    return sink_cannot_open(
+        context, why,
+        "make the topic again, empty, if that is meant: what is not out yet goes there; or start anew with "
+        "--fresh, which sends all rows again");
+}
+
+bool sink_progress_ensure(struct sink_context *context, struct admin_call *call, const char *progress_topic,
+                          const char *topic)
+{
+    int32_t partitions = 0;
+    char why[400];
+    enum admin_answer answer = admin_partitions(call, progress_topic, &partitions);
+    if (answer == ADMIN_MISSING && !context->is_resumed) {
+        answer = admin_create_progress(call, progress_topic);
+        partitions = 1;
+    }
+    if (answer == ADMIN_GOOD && partitions == 1)
+        return true;
+    if (answer == ADMIN_GOOD) {
+        snprintf(why, sizeof(why), "progress topic `%s` has %d partitions", progress_topic, partitions);
+        return sink_cannot_open(context, why, "it must have one: its records have one order");
+    }
+    if (answer != ADMIN_MISSING)
+        return sink_cannot_open(context, call->why, "mend the cause and start again");
+    struct diag *d =
+        diag_error(context->diags, DIAG_E0707, (struct span){0, 0},
+                   "progress topic `%s` is gone: what is out is not known any more", progress_topic);
+    diag_hint(context->diags, d,
+              "give `progress_topic` the name it has; or start a new run with --fresh (rows that `%s` has "
+              "already come again)",
+              topic);
+    return false;
+}

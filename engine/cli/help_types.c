@@ -1,0 +1,135 @@
+/* leat help types: what values are, and the rules that hold for them everywhere. Types, units and literals
+ * come from the tables that the job language is read by; each example is an expression that is true, and a
+ * test computes them all. */
+#include "cli/help.h"
+#include "core/option.h"
+#include "core/option_schema.h"
+
+static const struct help_fact nulls[] = {
+    {"what null is",
+     "A value that is not there. A column is nullable unless its schema says `!`: then a record without it "
+     "is "
+     "bad. In JSON null or a field that is missing, in CSV an empty field (`\"\"` is an empty text).",
+     NULL},
+    {"computing", "What is computed from null is null.", "(int(null) + 1) is null"},
+    {"comparing", "Null equals nothing, not even null: ask with `is null`.",
+     "(int(null) = int(null)) is null"},
+    {"and", "False whatever the other may be.", "(bool(null) and false) = false"},
+    {"or", "True whatever the other may be.", "bool(null) or true"},
+    {"conditions", "`where`, `case` and `split` take null as not true.",
+     "case when int(null) = 1 then false else true end"},
+    {"instead", "The first of several that is not null.", "coalesce(int(null), 3) = 3"},
+    {"aggregates", "Leave nulls out; count() counts rows.", NULL},
+    {"keys",
+     "In `window` and `feature` null is a group of its own. In `join`, `attribute`, `enrich` and `lookup` it "
+     "matches nothing, and `dedup` lets it pass: such rows are counted as null keys.",
+     NULL},
+    {"order", "Null comes last, with asc and desc alike.", NULL},
+};
+
+static const struct help_fact nans[] = {
+    {"what NaN is", "What a float is that no number is the result of.", "is_nan(0.0 / 0.0)"},
+    {"comparing", "As IEEE 754 has it: equal to nothing, less than nothing.",
+     "not (0.0 / 0.0 = 0.0 / 0.0) and not (0.0 / 0.0 < 1.0)"},
+    {"infinities", "Are numbers: larger than all others.", "1.0 / 0.0 > 1.0e308"},
+    {"zeros", "-0.0 equals 0.0, as a key too.", "-0.0 = 0.0 and hash(-0.0) = hash(0.0)"},
+    {"keys, aggregates, order", "NaN is treated as null: one group, left out, last.", NULL},
+    {"written", "In JSON and CSV NaN and the infinities are null; msgpack and batches keep them.", NULL},
+};
+
+static const struct help_fact numbers[] = {
+    {"int and float",
+     "An int becomes a float where a float stands beside it; nothing else is converted by itself.",
+     "1 + 2.5 = 3.5"},
+    {"whole numbers", "Division and remainder go towards zero.", "-7 / 2 = -3 and -7 % 3 = -1"},
+    {"what does not fit",
+     "Overflow, division by zero and a conversion that fails send the row to dead_letters; try_int and its "
+     "kind "
+     "give null instead.",
+     "try_int(\"seventeen\") is null"},
+    {"to int", "Towards zero.", "int(-1.5) = -1"},
+    {"text", "Is compared by its bytes; length counts characters.", "\"Z\" < \"a\" and length(\"äö\") = 2"},
+    {"joining texts", "By concat.", "concat(\"a\", \"b\") = \"ab\""},
+};
+
+static const struct help_fact times[] = {
+    {"precision", "Whole microseconds; further digits are cut, of nanoseconds downwards.",
+     "to_time(-1, \"ns\") = to_time(-1, \"us\")"},
+    {"zone", "None: times are UTC. at_zone(time, \"Europe/Berlin\") is what a clock there shows.", NULL},
+    {"durations", "Are ints, of microseconds: a difference of times is one, and can be added to a time.",
+     "time(\"2024-05-06\") + 1d - time(\"2024-05-06\") = 24h"},
+    {"leap seconds", "23:59:60 at a month's end in UTC is the second behind it, as in POSIX.",
+     "time(\"2016-12-31T23:59:60Z\") = time(\"2017-01-01T00:00:00Z\")"},
+    {"range", "As text the years 1 to 9999; beyond, a time is written as microseconds.",
+     "time(\"9999-12-31\") > time(\"0001-01-01\")"},
+    {"written", "By sinks as RFC 3339, or as a number: `times: ms`, s, us or ns.", NULL},
+};
+
+static const struct help_fact literals[] = {
+    {"ints", "Digits, with _ between them.", "1_000_000 = 1000000"},
+    {"floats", "With a point or an exponent, a digit on each side.", "2.5e-1 = 0.25"},
+    {"texts", "In double quotes; \\n \\t \\r \\\" \\\\ and \\u{e4} for a character by its number.",
+     "\"\\u{e4}\" = \"ä\""},
+    {"bools, null", "true, false, null; of a bare null say which: int(null).", "int(null) is null"},
+    {"lists", "In brackets.", "contains([1, 2, 3], 2)"},
+    {"fractions", "Of a duration or a size where the result is whole.", "1.5h = 90m and 0.5KiB = 512B"},
+};
+
+#define SECTION(title, facts) ((struct help_section){title, facts, ARRAY_COUNT(facts)})
+
+static struct help_section types_of(struct arena *arena)
+{
+    struct help_fact *facts = arena_array(arena, struct help_fact, 16);
+    uint32_t count = 0;
+    for (const struct type_help *t = option_schema_types; t->name != NULL; t++)
+        facts[count++] = (struct help_fact){t->name, t->help, NULL};
+    facts[count++] = (struct help_fact){"list(TYPE)", "any number of values of one type", NULL};
+    facts[count++] =
+        (struct help_fact){"list({ NAME: TYPE, ... })", "of records; `unnest` makes rows of them", NULL};
+    facts[count++] = (struct help_fact){"TYPE!", "in a source's schema: a record must have it", NULL};
+    return (struct help_section){"types", facts, count};
+}
+
+static struct help_section units_of(struct arena *arena)
+{
+    struct help_fact *facts = arena_array(arena, struct help_fact, 16);
+    uint32_t count = 0;
+    for (const struct type_help *t = option_schema_units; t->name != NULL; t++)
+        facts[count++] = (struct help_fact){arena_printf(arena, "time(%s)", t->name), t->help, NULL};
+    return (struct help_section){"times as a source writes them", facts, count};
+}
+
+/* "1ms = 1,000 microseconds". */
+static struct help_section literals_of(struct arena *arena, const char *title,
+                                       const struct literal_unit *units, const char *smallest)
+{
+    struct help_fact *facts = arena_array(arena, struct help_fact, 16);
+    uint32_t count = 0;
+    for (; units->name != NULL; units++)
+        facts[count++] = (struct help_fact){
+            .name = arena_printf(arena, "1%s", units->name),
+            .text = arena_printf(arena, "%lld %s%s", (long long)units->factor, smallest,
+                                 units->factor == 1 ? "" : "s"),
+            .example = arena_printf(arena, "1%s = %lld", units->name, (long long)units->factor)};
+    return (struct help_section){title, facts, count};
+}
+
+struct help_page help_types(struct help *help)
+{
+    struct arena *arena = &help->arena;
+    struct help_page page = {
+        .name = "types",
+        .summary = "what values are: nulls and NaN, numbers, times and durations, literals",
+        .intro = "The rules hold in every step, function and sink. Each line behind `true:` is an "
+                 "expression of the job language."};
+    page.sections[page.count++] = types_of(arena);
+    page.sections[page.count++] = units_of(arena);
+    page.sections[page.count++] = SECTION("nulls", nulls);
+    page.sections[page.count++] = SECTION("NaN and the infinities", nans);
+    page.sections[page.count++] = SECTION("numbers and texts", numbers);
+    page.sections[page.count++] = SECTION("times and durations", times);
+    page.sections[page.count++] = SECTION("literals", literals);
+    page.sections[page.count++] = literals_of(arena, "durations", literal_duration_units, "microsecond");
+    page.sections[page.count++] = literals_of(arena, "sizes", literal_byte_units, "byte");
+    return page;
+}

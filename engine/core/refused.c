@@ -1,0 +1,395 @@
+#include "core/refused.h"
+
+#include "core/diag.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum { STACK_BYTES = 2 << 20, MAIN_STACK_BYTES = 8 << 20, PROBE_BYTES = 8 << 20, DESCRIPTORS_MAX = 1 << 16 };
+
+/* Its name as text: tables of rows are linked with nothing else of core's. */
+static const char code_text[] = "E0803";
+_Static_assert(DIAG_E0803 != DIAG_NONE, "the code is one of diag_codes.def");
+
+static _Atomic int64_t budget_bytes;
+
+/* refused_cxx.cpp */
+void refused_init_cxx(void);
+
+/* --- The message: in one piece, without memory --- */
+
+struct message {
+    char text[1024];
+    size_t length;
+};
+
+static void add(struct message *message, const char *text)
+{
+    while (*text != '\0' && message->length < sizeof(message->text))
+        message->text[message->length++] = *text++;
+}
+
+/* "118 MiB". */
+static void add_bytes(struct message *message, size_t bytes)
+{
+    static const char *const units[] = {" bytes", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
+    size_t unit = 0;
+    for (; bytes >= 10000 && unit + 1 < ARRAY_COUNT(units); unit++)
+        bytes = (bytes + 512) / 1024;
+    char digits[24];
+    size_t at = sizeof(digits);
+    digits[--at] = '\0';
+    do
+        digits[--at] = (char)('0' + bytes % 10);
+    while ((bytes /= 10) > 0);
+    add(message, digits + at);
+    add(message, units[unit]);
+}
+
+/* Pages of this process: all of its address space, or what is resident. */
+static size_t own_bytes(bool is_resident)
+{
+    char text[128];
+    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (fd >= 0)
+        close(fd);
+    size_t pages[2] = {0, 0}, at = 0;
+    for (ssize_t i = 0; i < length && at < 2; i++)
+        if (text[i] >= '0' && text[i] <= '9')
+            pages[at] = pages[at] * 10 + (size_t)(text[i] - '0');
+        else
+            at++;
+    return pages[is_resident] * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static size_t limit_of(int resource)
+{
+    struct rlimit limit;
+    return getrlimit((__rlimit_resource_t)resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY
+               ? SIZE_MAX
+               : (size_t)limit.rlim_cur;
+}
+
+static _Noreturn void end(const struct message *message)
+{
+    ssize_t wrote = write(STDERR_FILENO, message->text, message->length);
+    (void)wrote;
+    _exit(EXIT_REFUSED);
+}
+
+/* One thread speaks; the others, which miss memory as well, wait for the end. */
+static void be_the_one(void)
+{
+    static atomic_flag is_said = ATOMIC_FLAG_INIT;
+    while (atomic_flag_test_and_set(&is_said))
+        pause();
+}
+
+static void begin(struct message *message)
+{
+    add(message, "\nleat: error[");
+    add(message, code_text);
+    add(message, "]: the system refused ");
+}
+
+static void add_ways_out(struct message *message)
+{
+    int64_t budget = atomic_load(&budget_bytes);
+    add(message, "\nhint: raise what `ulimit -a` or the container's memory limit allows, or free some");
+    if (budget > 0) {
+        add(message, "; or lower `memory:` of the job, which is ");
+        add_bytes(message, (size_t)budget);
+        add(message, ", or its `workers:`");
+    }
+    add(message, "; what is checkpointed stays\n");
+}
+
+void refused_memory(size_t bytes)
+{
+    be_the_one();
+    struct message message = {.length = 0};
+    size_t limit = limit_of(RLIMIT_AS);
+    begin(&message);
+    if (bytes > 0)
+        add_bytes(&message, bytes);
+    else
+        add(&message, "a library");
+    add(&message, bytes > 0 ? " of memory: this process has " : " memory: this process has ");
+    add_bytes(&message, own_bytes(true));
+    add(&message, " resident, and ");
+    add_bytes(&message, own_bytes(false));
+    add(&message, " of addresses");
+    if (limit != SIZE_MAX) {
+        add(&message, " of the ");
+        add_bytes(&message, limit);
+        add(&message, " that it may have (ulimit -v)");
+    }
+    add_ways_out(&message);
+    end(&message);
+}
+
+void refused_other(const char *what, const char *why)
+{
+    be_the_one();
+    struct message message = {.length = 0};
+    begin(&message);
+    add(&message, what);
+    if (why != NULL) {
+        add(&message, ": ");
+        add(&message, why);
+    }
+    add_ways_out(&message);
+    end(&message);
+}
+
+void refused_unless_begun(int error)
+{
+    if (error != 0)
+        refused_other("a thread", strerror(error));
+}
+
+void refused_budget(int64_t memory_bytes)
+{
+    atomic_store(&budget_bytes, memory_bytes);
+}
+
+size_t refused_space_left(void)
+{
+    size_t limit = limit_of(RLIMIT_AS), taken = own_bytes(false);
+    return limit == SIZE_MAX ? SIZE_MAX : limit > taken ? limit - taken : 0;
+}
+
+/* --- Libraries that end the process --- */
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+
+/* Many libraries abort where memory is refused, or use what they did not get. Whether it was that can be
+ * seen: there is still none. */
+static bool is_out_of_memory(void)
+{
+    void *probe = mmap(NULL, PROBE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (probe == MAP_FAILED)
+        return true;
+    munmap(probe, PROBE_BYTES);
+    return false;
+}
+
+static void on_signal(int number)
+{
+    if (is_out_of_memory())
+        refused_memory(0);
+    signal(number, SIG_DFL);
+    raise(number); /* as if nobody had looked: once the handler returns */
+}
+
+static void watch_libraries(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGABRT, &action, NULL);
+    sigaction(SIGSEGV, &action, NULL);
+    sigaction(SIGBUS, &action, NULL);
+}
+
+#else /* sanitizers look themselves */
+
+static void watch_libraries(void)
+{
+}
+
+#endif
+
+/* --- Limits --- */
+
+/* The stack of threads that say nothing of it, those of libraries too, is what `ulimit -s` was at the start.
+ */
+static bool make_stacks(void)
+{
+    pthread_attr_t attributes;
+    size_t bytes = 0;
+    struct rlimit limit;
+    if (pthread_attr_init(&attributes) != 0)
+        return false;
+    bool is_good = pthread_getattr_default_np(&attributes) == 0 &&
+                   pthread_attr_getstacksize(&attributes, &bytes) == 0 &&
+                   (bytes >= STACK_BYTES || (pthread_attr_setstacksize(&attributes, STACK_BYTES) == 0 &&
+                                             pthread_setattr_default_np(&attributes) == 0));
+    pthread_attr_destroy(&attributes);
+    /* The first thread's grows as far as the limit goes by then. */
+    if (!is_good || getrlimit(RLIMIT_STACK, &limit) != 0)
+        return false;
+    if (limit.rlim_cur >= MAIN_STACK_BYTES)
+        return true;
+    rlim_t most = limit.rlim_max;
+    limit.rlim_cur = MIN(most, (rlim_t)MAIN_STACK_BYTES);
+    if (setrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur >= STACK_BYTES)
+        return true;
+    limit = (struct rlimit){MAIN_STACK_BYTES, MAIN_STACK_BYTES}; /* root may */
+    return setrlimit(RLIMIT_STACK, &limit) == 0;
+}
+
+static void raise_descriptors(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= DESCRIPTORS_MAX)
+        return;
+    limit.rlim_cur = MIN(limit.rlim_max, (rlim_t)DESCRIPTORS_MAX);
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+bool refused_init(void)
+{
+    signal(SIGXFSZ, SIG_IGN);
+    raise_descriptors();
+    watch_libraries();
+    refused_init_cxx();
+    if (make_stacks())
+        return true;
+    fprintf(stderr,
+            "leat: error[%s]: the system refused a stack of 2 MiB\nhint: raise its limit: ulimit -s 8192\n",
+            code_text);
+    return false;
+}
+
+/* --- Allocations of leat's own code ---
+ *
+ * `--wrap=malloc` makes each call of malloc in what is linked into a program one of __wrap_malloc, and
+ * __real_malloc the malloc that there is. */
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t count, size_t bytes);
+void *__real_realloc(void *memory, size_t bytes);
+void *__real_aligned_alloc(size_t alignment, size_t bytes);
+char *__real_strdup(const char *text);
+char *__real_strndup(const char *text, size_t length);
+int __real_posix_memalign(void **memory, size_t alignment, size_t bytes);
+int __real_vasprintf(char **text, const char *format, va_list arguments);
+FILE *__real_open_memstream(char **text, size_t *length);
+
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__wrap_realloc(void *memory, size_t bytes);
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
+char *__wrap_strdup(const char *text);
+char *__wrap_strndup(const char *text, size_t length);
+int __wrap_posix_memalign(void **memory, size_t alignment, size_t bytes);
+int __wrap_asprintf(char **text, const char *format, ...);
+int __wrap_vasprintf(char **text, const char *format, va_list arguments);
+FILE *__wrap_open_memstream(char **text, size_t *length);
+
+#ifdef LEAT_WRAPS_MALLOC
+
+void *__wrap_malloc(size_t bytes)
+{
+    void *memory = __real_malloc(bytes);
+    if (unlikely(memory == NULL) && bytes > 0)
+        refused_memory(bytes);
+    return memory;
+}
+
+void *__wrap_calloc(size_t count, size_t bytes)
+{
+    void *memory = __real_calloc(count, bytes);
+    size_t all;
+    if (unlikely(memory == NULL) && count > 0 && bytes > 0)
+        refused_memory(size_multiply(count, bytes, &all) ? all : SIZE_MAX);
+    return memory;
+}
+
+void *__wrap_realloc(void *memory, size_t bytes)
+{
+    void *larger = __real_realloc(memory, bytes);
+    if (unlikely(larger == NULL) && bytes > 0)
+        refused_memory(bytes);
+    return larger;
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes)
+{
+    void *memory = __real_aligned_alloc(alignment, bytes);
+    if (unlikely(memory == NULL) && bytes > 0)
+        refused_memory(bytes);
+    return memory;
+}
+
+int __wrap_posix_memalign(void **memory, size_t alignment, size_t bytes)
+{
+    int error = __real_posix_memalign(memory, alignment, bytes);
+    if (unlikely(error == ENOMEM))
+        refused_memory(bytes);
+    return error;
+}
+
+char *__wrap_strdup(const char *text)
+{
+    char *copy = __real_strdup(text);
+    if (unlikely(copy == NULL))
+        refused_memory(strlen(text) + 1);
+    return copy;
+}
+
+char *__wrap_strndup(const char *text, size_t length)
+{
+    char *copy = __real_strndup(text, length);
+    if (unlikely(copy == NULL))
+        refused_memory(length + 1);
+    return copy;
+}
+
+int __wrap_vasprintf(char **text, const char *format, va_list arguments)
+{
+    int length = __real_vasprintf(text, format, arguments);
+    if (unlikely(length < 0))
+        refused_memory(0);
+    return length;
+}
+
+int __wrap_posix_memalign(void **memory, size_t alignment, size_t bytes);
+int __wrap_asprintf(char **text, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int length = __wrap_vasprintf(text, format, arguments);
+    va_end(arguments);
+    return length;
+}
+
+FILE *__wrap_open_memstream(char **text, size_t *length)
+{
+    FILE *file = __real_open_memstream(text, length);
+    if (unlikely(file == NULL))
+        refused_memory(0);
+    return file;
+}
+
+#define real(function) __real_##function
+
+#else
+#define real(function) function
+#endif
+
+void *refused_ask(size_t bytes)
+{
+    return real(malloc)(bytes);
+}
+
+void *refused_ask_zeroed(size_t count, size_t bytes)
+{
+    return real(calloc)(count, bytes);
+}
+
+void *refused_ask_again(void *memory, size_t bytes)
+{
+    return real(realloc)(memory, bytes);
+}

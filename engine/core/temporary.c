@@ -1,0 +1,163 @@
+#include "core/temporary.h"
+
+#include "core/os.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char directory_name[] = "leat-state-", lock_name[] = "lock";
+
+const char *temporary_root(void)
+{
+    const char *root = getenv("TMPDIR");
+    return root != NULL && *root != '\0' ? root : "/tmp";
+}
+
+/* Descriptors 0 to 2 may be closed, and what is written to them is for people. */
+static int above_standard(int fd)
+{
+    if (fd < 0 || fd > STDERR_FILENO)
+        return fd;
+    int other = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), error = errno;
+    close(fd);
+    errno = error;
+    return other;
+}
+
+/* Where the file system has no files without a name: one that loses its name at once. */
+static int unnamed_file(const char *directory)
+{
+    char *path;
+    leat_assert(asprintf(&path, "%s/leat-file-XXXXXX", directory) >= 0);
+    int fd = mkostemp(path, O_CLOEXEC), error = errno;
+    if (fd >= 0)
+        unlink(path);
+    free(path);
+    errno = error;
+    return fd;
+}
+
+int temporary_file(const char *directory)
+{
+    int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL))
+        fd = unnamed_file(directory);
+    return above_standard(fd);
+}
+
+static char *join(const char *directory, const char *name)
+{
+    char *path;
+    leat_assert(asprintf(&path, "%s/%s", directory, name) >= 0);
+    return path;
+}
+
+/* The lock goes last: as long as something is there, it says whose it is. */
+static void remove_directory(const char *path)
+{
+    DIR *entries = opendir(path);
+    struct dirent *entry;
+    while (entries != NULL && (entry = readdir(entries)) != NULL) {
+        bool stays = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+                     strcmp(entry->d_name, lock_name) == 0;
+        char *child = join(path, entry->d_name);
+        if (!stays)
+            (void)os_remove_tree(child); /* what cannot be removed is tried again by the next process */
+        free(child);
+    }
+    if (entries != NULL)
+        closedir(entries);
+    char *lock = join(path, lock_name);
+    if (unlink(lock) == 0)
+        (void)rmdir(path);
+    free(lock);
+}
+
+/* Removes what a process left that is no more. */
+static void remove_left(const char *path)
+{
+    struct stat info;
+    if (lstat(path, &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid())
+        return;
+    if (rmdir(path) == 0) /* killed before it had a lock; or so new that its owner takes another */
+        return;
+    char *lock = join(path, lock_name);
+    int fd = open(lock, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    free(lock);
+    if (fd < 0)
+        return;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+        remove_directory(path);
+    close(fd);
+}
+
+static void sweep(void)
+{
+    DIR *entries = opendir(temporary_root());
+    struct dirent *entry;
+    while (entries != NULL && (entry = readdir(entries)) != NULL) {
+        if (strncmp(entry->d_name, directory_name, strlen(directory_name)) != 0)
+            continue;
+        char *path = join(temporary_root(), entry->d_name);
+        remove_left(path);
+        free(path);
+    }
+    if (entries != NULL)
+        closedir(entries);
+}
+
+/* Whether the directory is ours: one that sweeps may have seen it before it was locked. */
+static bool take_lock(struct temporary_directory *directory)
+{
+    struct stat ours, there;
+    char *name = join(directory->path, lock_name);
+    directory->lock_fd = above_standard(open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    bool is_ours = directory->lock_fd >= 0 && flock(directory->lock_fd, LOCK_EX | LOCK_NB) == 0 &&
+                   fstat(directory->lock_fd, &ours) == 0 && stat(name, &there) == 0 &&
+                   ours.st_ino == there.st_ino && ours.st_dev == there.st_dev;
+    int error = errno;
+    free(name);
+    if (!is_ours && directory->lock_fd >= 0)
+        close(directory->lock_fd);
+    errno = error;
+    return is_ours;
+}
+
+bool temporary_directory_make(struct temporary_directory *directory)
+{
+    enum { TRIES = 16 };
+    sweep();
+    for (int i = 0; i < TRIES; i++) {
+        *directory = (struct temporary_directory){.lock_fd = -1};
+        leat_assert(asprintf(&directory->path, "%s/%sXXXXXX", temporary_root(), directory_name) >= 0);
+        bool is_made = mkdtemp(directory->path) != NULL;
+        if (is_made && take_lock(directory))
+            return true;
+        int error = errno;
+        if (is_made)
+            (void)rmdir(directory->path);
+        free(directory->path);
+        *directory = (struct temporary_directory){0};
+        errno = error;
+        if (!is_made || (error != ENOENT && error != EWOULDBLOCK))
+            return false;
+    }
+    return false;
+}
+
+void temporary_directory_remove(struct temporary_directory *directory)
+{
+    if (directory->path == NULL)
+        return;
+    remove_directory(directory->path);
+    close(directory->lock_fd);
+    free(directory->path);
+    *directory = (struct temporary_directory){0};
+    sweep();
+}

@@ -1,0 +1,53 @@
+/* What the nodes of a plan, and its checkpoints, read and write in the file system. */
+#include "plan/build.h"
+
+struct span build_place(const struct option *table, const struct ast_entry *entries, uint32_t count,
+                        struct span otherwise)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const struct option *option = option_find(table, entries[i].name);
+        if (option != NULL && (option->flags & (OPTION_READS | OPTION_WRITES)) != 0 &&
+            entries[i].value != NULL)
+            return entries[i].value->span;
+    }
+    return otherwise;
+}
+
+static void claim_node(struct plan_build *b, const struct plan_node *node)
+{
+    struct claims *claims = b->options->claims;
+    bool is_source = node->tag == PLAN_SOURCE, is_sink = node->tag == PLAN_SINK;
+    const char *who =
+        is_source || is_sink
+            ? arena_printf(b->arena, "%s `%.*s`", is_source ? "source" : "sink", STR_ARGS(node->name))
+            : arena_printf(b->arena, "`%s` in `%.*s`", node->operator_kind->name, STR_ARGS(node->name));
+    const struct option *table = is_source ? node->source_kind->options
+                                 : is_sink ? node->sink_kind->options
+                                           : node->operator_kind->options;
+    claims_add_options(claims, table, node->config, who, node->path_span);
+    if (is_source)
+        claims_add_input(claims, node->recording, who, node->path_span);
+    if (is_sink && node->owns.length > 0)
+        claims_add(claims, CLAIM_WRITES_PART, node->owns_glob,
+                   arena_strndup(b->arena, node->owns.data, node->owns.length), who, node->path_span);
+}
+
+bool build_claims(struct plan_build *b)
+{
+    struct claims *claims = b->options->claims;
+    if (claims == NULL)
+        return true;
+    for (uint32_t i = 0; i < b->plan->nodes_count; i++)
+        if (b->plan->nodes[i].config != NULL && b->plan->nodes[i].tag != PLAN_LEARNER)
+            claim_node(b, &b->plan->nodes[i]);
+    struct str directory = b->plan->config.checkpoint.directory;
+    struct span span = b->job->job_span;
+    for (uint32_t i = 0; i < b->job->job_entries_count; i++)
+        if (str_is(b->job->job_entries[i].name, "checkpoint") && b->job->job_entries[i].value != NULL)
+            span = b->job->job_entries[i].value->span;
+    if (directory.length > 0) {
+        const char *path = arena_strndup(b->arena, directory.data, directory.length);
+        claims_add(claims, CLAIM_OWNS, path, path, "the directory of the checkpoints", span);
+    }
+    return claims_check(claims, b->diags);
+}

@@ -1,0 +1,17 @@
+/* Limits of single operators that jobs can meet: `leat help limits` has them (engine/cli/limits.def). */
+#ifndef LEAT_OPERATORS_LIMITS_H
+#define LEAT_OPERATORS_LIMITS_H
+
+#include "core/operator.h"
+
+enum {
+    CLEAN_COLUMNS_MAX = 40,
+    CLEAN_RULES_MAX = 12, /* of a column */
+    CROSS_COLUMNS_MAX = 16,
+    FEATURE_WINDOWS_MAX = 8,
+    FEATURE_PANES_MAX = 1 << 20, /* of a window: over / every */
+    PATTERN_KEPT_COLUMNS_MAX = 16,
+    ROUTE_OUTPUTS_MAX = OPERATOR_OUTPUTS_MAX - 1, /* and `rest` */
+};
+
+#endif

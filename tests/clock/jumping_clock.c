@@ -1,0 +1,157 @@
+/* Preloaded into a process: a wall clock that a test sets, and what the kernel makes of that. test_clock.py
+ * has it jump.
+ *
+ * The file that LEAT_CLOCK names holds the page `struct shared`, which both map. The wall clock is the real
+ * one and its `ahead_us`. Waits with a limit of the wall clock end when that clock says so, as futexes of
+ * FUTEX_CLOCK_REALTIME do: set back by an hour they last an hour longer, also those that have begun.
+ * (libfaketime takes the limit for so long from now, so that such a wait never shows.) All by the monotonic
+ * clock is the C library's. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <threads.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SLICE_NS = 2000000, MONOTONIC_CONDITION = 2 }; /* the latter: glibc's bit in a condition */
+
+struct shared {
+    _Atomic int64_t ahead_us;
+    _Atomic uint64_t asked;      /* how often the wall clock was */
+    _Atomic uint64_t wall_waits; /* waits with a limit of it */
+    _Atomic uint64_t longest_us; /* of these, by the monotonic clock */
+};
+
+static struct shared alone;
+
+static struct shared *shared(void)
+{
+    static struct shared *_Atomic page;
+    struct shared *found = atomic_load(&page);
+    if (found != NULL)
+        return found;
+    const char *path = getenv("LEAT_CLOCK");
+    int file = path == NULL ? -1 : open(path, O_RDWR | O_CLOEXEC);
+    found = file < 0 ? MAP_FAILED : mmap(NULL, sizeof(*found), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (file >= 0)
+        close(file);
+    if (found == MAP_FAILED)
+        found = &alone;
+    atomic_store(&page, found);
+    return found;
+}
+
+static int64_t clock_us(clockid_t clock)
+{
+    struct timespec now;
+    syscall(SYS_clock_gettime, clock, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static int64_t wall_us(void)
+{
+    atomic_fetch_add_explicit(&shared()->asked, 1, memory_order_relaxed);
+    return clock_us(CLOCK_REALTIME) + atomic_load(&shared()->ahead_us);
+}
+
+static int64_t time_of(const struct timespec *time)
+{
+    return (int64_t)time->tv_sec * 1000000 + time->tv_nsec / 1000;
+}
+
+/* --- Asking --- */
+
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    if (clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE)
+        return (int)syscall(SYS_clock_gettime, clock, now);
+    int64_t us = wall_us();
+    *now = (struct timespec){us / 1000000, us % 1000000 * 1000};
+    return 0;
+}
+
+int gettimeofday(struct timeval *restrict now, void *restrict zone)
+{
+    int64_t us = wall_us();
+    (void)zone;
+    *now = (struct timeval){us / 1000000, us % 1000000};
+    return 0;
+}
+
+time_t time(time_t *out)
+{
+    time_t now = wall_us() / 1000000;
+    if (out != NULL)
+        *out = now;
+    return now;
+}
+
+int timespec_get(struct timespec *now, int base)
+{
+    return base == TIME_UTC && clock_gettime(CLOCK_REALTIME, now) == 0 ? base : 0;
+}
+
+/* --- Waiting --- */
+
+static void note_wait(int64_t begin_us)
+{
+    uint64_t took = (uint64_t)(clock_us(CLOCK_MONOTONIC) - begin_us),
+             longest = atomic_load(&shared()->longest_us);
+    atomic_fetch_add(&shared()->wall_waits, 1);
+    while (took > longest && !atomic_compare_exchange_weak(&shared()->longest_us, &longest, took))
+        ;
+}
+
+static struct timespec slice(void)
+{
+    int64_t us = clock_us(CLOCK_MONOTONIC) + SLICE_NS / 1000;
+    return (struct timespec){us / 1000000, us % 1000000 * 1000};
+}
+
+static int wait_by_wall(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *limit)
+{
+    int64_t begin = clock_us(CLOCK_MONOTONIC);
+    int error = ETIMEDOUT;
+    while (error == ETIMEDOUT && wall_us() < time_of(limit)) {
+        struct timespec until = slice();
+        error = pthread_cond_clockwait(condition, mutex, CLOCK_MONOTONIC, &until);
+    }
+    note_wait(begin);
+    return error;
+}
+
+int pthread_cond_timedwait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex,
+                           const struct timespec *restrict limit)
+{
+    if ((condition->__data.__wrefs & MONOTONIC_CONDITION) != 0)
+        return pthread_cond_clockwait(condition, mutex, CLOCK_MONOTONIC, limit);
+    return wait_by_wall(condition, mutex, limit);
+}
+
+int cnd_timedwait(cnd_t *restrict condition, mtx_t *restrict mutex, const struct timespec *restrict limit)
+{
+    int error = wait_by_wall((pthread_cond_t *)condition, (pthread_mutex_t *)mutex, limit);
+    return error == 0 ? thrd_success : error == ETIMEDOUT ? thrd_timedout : thrd_error;
+}
+
+int sem_timedwait(sem_t *restrict semaphore, const struct timespec *restrict limit)
+{
+    int64_t begin = clock_us(CLOCK_MONOTONIC);
+    int error = -1;
+    errno = ETIMEDOUT;
+    while (error != 0 && errno == ETIMEDOUT && wall_us() < time_of(limit)) {
+        struct timespec until = slice();
+        error = sem_clockwait(semaphore, CLOCK_MONOTONIC, &until);
+    }
+    note_wait(begin);
+    return error;
+}

@@ -1,0 +1,48 @@
+/* What fuzz targets share: a claim that must hold, and input in memory that ends where it may. */
+#ifndef LEAT_TESTS_FUZZ_FUZZ_H
+#define LEAT_TESTS_FUZZ_FUZZ_H
+
+#include "core/base.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static inline void must(bool is_true, const char *what)
+{
+    if (is_true)
+        return;
+    fprintf(stderr, "fuzz: not so: %s\n", what);
+    abort();
+}
+
+/* The input from its front on: what a target is told first, then the bytes that are left. */
+struct fuzz_input {
+    const uint8_t *at, *end;
+};
+
+static inline uint8_t fuzz_byte(struct fuzz_input *input)
+{
+    return input->at < input->end ? *input->at++ : 0;
+}
+
+static inline uint32_t fuzz_below(struct fuzz_input *input, uint32_t limit)
+{
+    uint32_t value = (uint32_t)fuzz_byte(input) << 8;
+    return (value | fuzz_byte(input)) % limit;
+}
+
+/* The next `length` bytes, or as many as are left, in malloc'd memory of their own: a byte behind is seen by
+ * the sanitizer. */
+static inline struct str fuzz_take(struct fuzz_input *input, size_t length)
+{
+    length = MIN(length, (size_t)(input->end - input->at));
+    char *copy = malloc(MAX(length, 1));
+    must(copy != NULL, "there is memory");
+    memcpy(copy, input->at, length);
+    input->at += length;
+    return (struct str){copy, length};
+}
+
+#endif

@@ -1,0 +1,512 @@
+/* Where partitions go on, whose records have offsets with gaps: the next offset to read, never a count. Logs
+ * with random gaps, read in random batches, by runs that end anywhere, and that are compacted, and cut at
+ * their beginning, while nobody runs: each record that is there and was not read is read once. */
+#include "live_rig.h"
+
+#include "state/checkpoint.h"
+
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { TEXT = 1024, ROUNDS = 6, LIVES_MAX = 6 };
+
+static struct test_random chance;
+static char folder[64];
+
+/* LEAT_TEST_SEEDS=FIRST-LAST: other rounds than the usual ones. */
+static void each_round(void (*round)(uint64_t seed))
+{
+    unsigned long long first = 1, last = ROUNDS;
+    const char *seeds = getenv("LEAT_TEST_SEEDS");
+    if (seeds != NULL)
+        assert_int_equal(sscanf(seeds, "%llu-%llu", &first, &last), 2);
+    for (uint64_t seed = first; seed <= last; seed++) {
+        print_message("seed %llu\n", (unsigned long long)seed);
+        chance = (struct test_random){seed * 77};
+        new_directory(folder);
+        round(seed);
+        os_remove_tree(folder);
+    }
+}
+
+#define COPIES "sink out = cup from s {}\n"
+/* Counts so far, and windows over them, which say what was late: they tell order and watermarks. */
+#define WINDOWS                                                                                              \
+    "stream counted = s | with k = id %% 5 | feature by k over 1h every 1m { n: count() }\n"                 \
+    "stream closed = counted | window by k over tumbling(5ms) { rows: count(), most: max(n) }\n"             \
+    "sink out = cup from closed {}\n"
+
+static const char *job(const char *source, const char *streams)
+{
+    static char text[TEXT];
+    int length = snprintf(
+        text, TEXT,
+        "job j { checkpoint: { dir: \"%s/state\", every: 10ms, min_free: 0B, keep: { last: 1000 } } }\n"
+        "source s = %s { event_time: ts }\n",
+        folder, source);
+    snprintf(text + length, TEXT - (size_t)length, streams, 0); /* %% */
+    return text;
+}
+
+static struct live *start(const char *text)
+{
+    struct run_options options = on(1 + random_below(&chance, 3));
+    forget_reading();
+    return begin(text, &options);
+}
+
+/* The log of some partitions: offsets with gaps, and markers behind the last record. id: partition * ROWS_MAX
+ * + row. */
+static void make_log(uint32_t partitions, uint32_t rows_max)
+{
+    reset(partitions);
+    drip.random = (struct test_random){random_next(&chance)};
+    drip.is_random = true;
+    drip.batch_max = 1 + random_below(&chance, 200);
+    for (uint32_t p = 0; p < partitions; p++) {
+        int64_t offset = random_below(&chance, 3), time = 1000000 + p;
+        drip.given[p] = random_below(&chance, rows_max);
+        for (uint32_t row = 0; row < drip.given[p]; row++) {
+            time += random_below(&chance, 400);
+            drip.rows[p][row] = (struct drip_row){p * ROWS_MAX + row, time, random_below(&chance, 9000)};
+            drip.offsets[p][row] = offset;
+            offset += 1 + (random_chance(&chance, 30) ? random_below(&chance, 20) : 0);
+        }
+        drip.ends[p] = offset + random_below(&chance, 3);
+    }
+}
+
+/* --- Each record once --- */
+
+static bool was_read[PARTITIONS][ROWS_MAX];
+
+/* What came, by now; a partition's in their order. */
+static void note_read(void)
+{
+    int64_t last[PARTITIONS] = {-1, -1, -1, -1};
+    memset(was_read, 0, sizeof(was_read));
+    for (uint32_t i = 0; i < cup.count; i++) {
+        uint32_t p = (uint32_t)(cup.ids[i] / ROWS_MAX), row = (uint32_t)(cup.ids[i] % ROWS_MAX);
+        if (was_read[p][row] || cup.ids[i] < last[p])
+            fail_msg("record %u of partition %u was read twice, or behind others", row, p);
+        was_read[p][row] = true;
+        last[p] = cup.ids[i];
+    }
+}
+
+/* The next offsets of the newest checkpoint, as they are shown to people. */
+static void next_offsets(int64_t next[PARTITIONS])
+{
+    struct arena arena = {0};
+    struct diag_list diags;
+    struct checkpoint *found;
+    struct byte_buffer shown = {0};
+    char state[128];
+    snprintf(state, sizeof(state), "%s/state", folder);
+    diag_list_init(&diags, &arena);
+    struct checkpoint_dir *dir =
+        checkpoint_dir_open(&(struct checkpoint_dir_options){.path = state, .read_only = true}, &diags);
+    for (uint32_t p = 0; p < PARTITIONS; p++)
+        next[p] = 0;
+    if (checkpoint_find(dir, &found, &diags) == CHECKPOINT_FOUND) {
+        run_describe_positions(checkpoint_info(found)->sources, &shown);
+        buffer_append(&shown, "", 1);
+        const char *at = shown.data;
+        for (unsigned p; (at = strstr(at, "next offset ")) != NULL; at++) {
+            long long offset;
+            assert_int_equal(sscanf(at, "next offset %lld  watermark %*s  drip/%u", &offset, &p), 2);
+            next[p] = offset;
+        }
+        checkpoint_close(found);
+    }
+    checkpoint_dir_close(dir);
+    buffer_free(&shown);
+    arena_free(&arena);
+}
+
+/* A position is behind the last record that was read, at most at the next, and at most at the end of the log.
+ */
+static void check_next(uint32_t p, int64_t next)
+{
+    for (uint32_t row = 0; row < drip.given[p]; row++) {
+        if (was_read[p][row])
+            assert_true(drip.offsets[p][row] < next);
+        else if (!drip.is_gone[p][row])
+            assert_true(drip.offsets[p][row] >= next);
+    }
+    int64_t last = drip.given[p] == 0 ? 0 : drip.offsets[p][drip.given[p] - 1] + 1;
+    assert_true(next <= MAX(last, drip.ends[p]));
+}
+
+/* Compaction takes any records; retention all up to some offset, of which none is unread. */
+static void lose(uint32_t percent)
+{
+    int64_t next[PARTITIONS];
+    next_offsets(next);
+    for (uint32_t p = 0; p < drip.partitions; p++) {
+        check_next(p, next[p]);
+        if (random_chance(&chance, 50))
+            drip.least[p] = MAX(drip.least[p], next[p] - random_below(&chance, 3));
+        for (uint32_t row = 0; row < drip.given[p]; row++)
+            if (random_chance(&chance, percent) || drip.offsets[p][row] < drip.least[p])
+                drip.is_gone[p][row] = true;
+    }
+}
+
+static uint32_t rows_left(void)
+{
+    uint32_t left = 0;
+    note_read();
+    for (uint32_t p = 0; p < drip.partitions; p++)
+        for (uint32_t row = 0; row < drip.given[p]; row++)
+            left += !drip.is_gone[p][row] && !was_read[p][row];
+    return left;
+}
+
+/* The newest checkpoint was never there: as if the process had died before that. What went out behind the one
+ * before it goes with it. */
+static void forget_newest(void)
+{
+    char pattern[128];
+    glob_t found;
+    snprintf(pattern, sizeof(pattern), "%s/state/gen-*/ckpt-*[0-9]", folder);
+    if (glob(pattern, 0, NULL, &found) != 0)
+        return;
+    const char *newest = found.gl_pathv[found.gl_pathc - 1];
+    uint64_t epoch = strtoull(strstr(newest, "ckpt-") + 5, NULL, 10);
+    bool is_same_life =
+        found.gl_pathc > 1 && strncmp(found.gl_pathv[found.gl_pathc - 2], newest, strlen(newest) - 12) == 0;
+    if (is_same_life && epoch > 1) {
+        os_remove_tree(newest);
+        cup.count = cup.rows_at[(epoch - 1) % CUP_EPOCHS];
+    }
+    globfree(&found);
+}
+
+/* Of some partitions a part alone comes, and the source says that there is more: numbers wait for it, with
+ * batches of others half taken. */
+static void give_some(const uint32_t *rows, const int64_t *ends, bool are_all)
+{
+    for (uint32_t p = 0; p < drip.partitions; p++) {
+        uint32_t least = drip.given[p];
+        drip.given[p] = are_all ? rows[p] : least + random_below(&chance, rows[p] - least + 1);
+        drip.is_late[p] = !are_all && random_chance(&chance, 50);
+        drip.ends[p] = drip.given[p] == rows[p] ? ends[p] : 0;
+    }
+}
+
+/* A live run, in lives that end anywhere. */
+static void once_each(uint64_t seed)
+{
+    (void)seed;
+    uint32_t rows[PARTITIONS], lives = 1 + random_below(&chance, LIVES_MAX);
+    int64_t ends[PARTITIONS];
+    make_log(1 + random_below(&chance, 3), 400);
+    memcpy(rows, drip.given, sizeof(rows));
+    memcpy(ends, drip.ends, sizeof(ends));
+    memset(drip.given, 0, sizeof(drip.given));
+    const char *text = job("drip", COPIES);
+    memset(was_read, 0, sizeof(was_read));
+    for (uint32_t life = 0; life < lives; life++) {
+        give_some(rows, ends, false);
+        struct live *live = start(text);
+        usleep(5000 + random_below(&chance, 20000));
+        run_stop(live->run);
+        end(live);
+        if (random_chance(&chance, 40))
+            forget_newest();
+        note_read();
+        lose(random_chance(&chance, 60) ? random_below(&chance, 95) : 0);
+    }
+    give_some(rows, ends, true);
+    uint32_t count = cup.count, left = rows_left();
+    struct live *live = start(text);
+    wait_for(&cup.count, count + left);
+    usleep(5000);
+    run_stop(live->run);
+    end(live);
+    assert_int_equal(rows_left(), 0);
+    assert_int_equal(cup.count, count + left);
+}
+
+static void test_each_record_once(void **state)
+{
+    (void)state;
+    each_round(once_each);
+}
+
+/* --- What can be repeated is repeated, bit for bit --- */
+
+struct outcome {
+    uint32_t count;
+    uint64_t hash;
+};
+
+static struct outcome to_the_end(const char *text)
+{
+    end(start(text));
+    return (struct outcome){cup.count, cup.hash};
+}
+
+/* A bounded source cuts batches by its records alone: stopped within one, the rest of it ends where the whole
+ * would have ended, and watermarks advance at the same records. */
+static void the_same_again(uint64_t seed)
+{
+    (void)seed;
+    make_log(1 + random_below(&chance, 3), 4000);
+    drip.batch_max = BATCH_ROWS;
+    const char *text = job("tank", WINDOWS);
+    struct outcome expected = to_the_end(text);
+    char state[128];
+    snprintf(state, sizeof(state), "%s/state", folder);
+    os_remove_tree(state);
+    reset_cup();
+    uint32_t lives = 0;
+    for (bool is_finished = false; !is_finished; lives++) {
+        struct live *live = start(text);
+        usleep(random_below(&chance, 3000));
+        if (lives < 20)
+            run_stop(live->run);
+        while (!run_has_ended(live->run))
+            usleep(200);
+        run_stats(live->run, &live->stats);
+        is_finished = live->stats.is_finished;
+        end(live);
+    }
+    assert_int_equal(cup.count, expected.count);
+    assert_true(cup.hash == expected.hash);
+}
+
+static void test_the_same_again(void **state)
+{
+    (void)state;
+    each_round(the_same_again);
+}
+
+/* --- Executing again --- */
+
+#define SAYS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static void damage_newest(void)
+{
+    char pattern[128];
+    glob_t found;
+    snprintf(pattern, sizeof(pattern), "%s/state/gen-*/ckpt-*[0-9]/state.bin", folder);
+    assert_int_equal(glob(pattern, 0, NULL, &found), 0);
+    assert_true(found.gl_pathc > 1);
+    for (size_t i = 1; i < found.gl_pathc; i++)
+        assert_int_equal(truncate(found.gl_pathv[i], 50), 0);
+    globfree(&found);
+}
+
+/* Falls back to the first of several checkpoints; the rows in the cup then. */
+static const char *fall_back(uint32_t *first)
+{
+    do
+        make_log(2, 300);
+    while (drip.given[0] < 100 || drip.given[1] < 100);
+    drip.ends[0] = drip.ends[1] = 0; /* records follow */
+    uint32_t given[2] = {drip.given[0], drip.given[1]};
+    const char *text = job("drip", COPIES);
+    for (uint32_t step = 1; step <= 4; step++) {
+        drip.given[0] = given[0] * step / 4;
+        drip.given[1] = given[1] * step / 4;
+        struct live *live = start(text);
+        wait_for(&cup.count, drip.given[0] + drip.given[1]);
+        usleep(15000);
+        run_stop(live->run);
+        end(live);
+        if (step == 1)
+            *first = cup.rows_at[1];
+    }
+    damage_newest();
+    return text;
+}
+
+/* The same records: the same rows, gaps or not. */
+static void again_by_the_log(uint64_t seed)
+{
+    (void)seed;
+    uint32_t first = 0;
+    const char *text = fall_back(&first);
+    uint32_t all = cup.count;
+    static int64_t ids[PARTITIONS * ROWS_MAX];
+    memcpy(ids, cup.ids, all * sizeof(*ids));
+    cup.count = first;
+    struct live *live = start(text);
+    wait_for(&cup.count, all);
+    run_stop(live->run);
+    end(live);
+    assert_order(ids, all);
+}
+
+static void test_again_by_the_log(void **state)
+{
+    (void)state;
+    each_round(again_by_the_log);
+}
+
+/* Some of the records are gone: that is said, at once, wherever they are. */
+static void not_again(uint64_t seed)
+{
+    uint32_t first = 0, p = (uint32_t)(seed % 2);
+    const char *text = fall_back(&first);
+    uint32_t row = drip.given[p] - 1 - random_below(&chance, drip.given[p] / 2);
+    for (uint32_t i = row; i < drip.given[p]; i++)
+        drip.is_gone[p][i] =
+            i == row || seed % 3 == 0; /* all of the rest, too: then nothing comes behind it */
+    struct run_options options = on(2);
+    forget_reading();
+    end_failed(begin(text, &options),
+               SAYS("does not fit", "compacted away or deleted since", "`backfill`", "--from"));
+}
+
+static void test_what_is_gone_is_not_done_again(void **state)
+{
+    (void)state;
+    each_round(not_again);
+}
+
+/* --- In a lull --- */
+
+static uint64_t committed(void)
+{
+    pthread_mutex_lock(&cup.mutex);
+    uint64_t epoch = cup.committed;
+    pthread_mutex_unlock(&cup.mutex);
+    return epoch;
+}
+
+/* The end of the log is told after the last checkpoint: one more says so, though no record came; and no
+ * further ones. */
+static void test_the_end_of_the_log_is_kept(void **state)
+{
+    (void)state;
+    new_directory(folder);
+    reset(2);
+    chance.state = 1;
+    const char *text = job("drip", COPIES);
+    struct live *live = start(text);
+    give(0, 1, 1000);
+    wait_for(&cup.committed_rows, 1);
+    usleep(50000);
+    uint64_t before = committed();
+    pthread_mutex_lock(&drip.mutex);
+    drip.ends[0] = 17;
+    drip.ends[1] = 3;
+    pthread_mutex_unlock(&drip.mutex);
+    drip.wake(drip.engine);
+    for (int64_t began = os_monotonic_us(); committed() == before; usleep(1000))
+        assert_true(os_monotonic_us() - began < WAIT_US);
+    usleep(50000);
+    before = committed();
+    usleep(100000);
+    assert_int_equal(committed(), before);
+    run_stop(live->run);
+    end(live);
+    drip.least[0] = 17;
+    drip.least[1] = 3;
+    live = start(text);
+    run_stop(live->run);
+    end(live);
+    drip.least[1] = 4;
+    struct run_options options = on(1);
+    begin_refused(text, &options, SAYS("begins behind offset 3"));
+    os_remove_tree(folder);
+}
+
+/* --- Of another leat --- */
+
+static void copy_part(struct checkpoint *from, struct checkpoint_writer *to, const char *name,
+                      struct diag_list *diags)
+{
+    struct snapshot_reader *reader = checkpoint_reader(from, name, 0, 0, diags);
+    struct snapshot_writer *part = checkpoint_part(to, name);
+    uint32_t group;
+    struct str data;
+    while (snapshot_get(reader, &group, &data))
+        assert_true(snapshot_put(part, group, data.data, data.length));
+    assert_true(checkpoint_reader_close(reader));
+}
+
+/* Publishes the newest checkpoint's positions once more, as of another format. */
+static void publish_as(uint64_t version)
+{
+    struct arena arena = {0};
+    struct diag_list diags;
+    struct checkpoint *found;
+    struct byte_buffer positions = {0};
+    char state[128];
+    snprintf(state, sizeof(state), "%s/state", folder);
+    diag_list_init(&diags, &arena);
+    struct checkpoint_dir_options options = {.path = state, .read_only = true};
+    struct checkpoint_dir *dir = checkpoint_dir_open(&options, &diags);
+    assert_int_equal(checkpoint_find(dir, &found, &diags), CHECKPOINT_FOUND);
+    const struct checkpoint_info *info = checkpoint_info(found);
+    options.read_only = false;
+    options.fingerprint = arena_str(&arena, info->fingerprint);
+    options.profile = arena_str(&arena, info->profile);
+    checkpoint_close(found);
+    checkpoint_dir_close(dir);
+    dir = checkpoint_dir_open(&options, &diags);
+    assert_int_equal(checkpoint_find(dir, &found, &diags), CHECKPOINT_FOUND);
+    info = checkpoint_info(found);
+    buffer_append(&positions, info->sources.data, info->sources.length);
+    memcpy(positions.data + sizeof(version), &version, sizeof(version));
+    uint64_t epoch = info->id.epoch + 1;
+    assert_true(checkpoint_start_generation(dir, found, &diags));
+    struct checkpoint_writer *writer = checkpoint_begin(dir, epoch, true, &diags);
+    assert_non_null(writer);
+    copy_part(found, writer, "parts", &diags);
+    checkpoint_close(found);
+    assert_true(checkpoint_write(writer, false, &diags));
+    struct checkpoint_info other = {.sources = {positions.data, positions.length}, .notes = STR("j")};
+    assert_true(checkpoint_publish(writer, &other, &diags));
+    checkpoint_dir_close(dir);
+    struct byte_buffer shown = {0};
+    run_describe_positions(other.sources, &shown);
+    buffer_append(&shown, "", 1);
+    assert_non_null(strstr(shown.data, "of another version of leat"));
+    buffer_free(&shown);
+    buffer_free(&positions);
+    arena_free(&arena);
+}
+
+static void test_positions_of_another_version(void **state)
+{
+    (void)state;
+    static const uint64_t versions[] = {6, 8};
+    for (size_t i = 0; i < ARRAY_COUNT(versions); i++) {
+        new_directory(folder);
+        reset(1);
+        const char *text = job("drip", COPIES);
+        struct run_options options = on(1);
+        struct live *live = begin(text, &options);
+        give(0, 1, 1000);
+        wait_for(&cup.count, 1);
+        run_stop(live->run);
+        end(live);
+        publish_as(versions[i]);
+        begin_refused(
+            text, &options,
+            versions[i] == 6
+                ? SAYS("positions are of format 6", "reads format 7", "the leat that wrote", "--fresh")
+                : SAYS("positions are of format 8", "reads format 7", "the leat that wrote"));
+        os_remove_tree(folder);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_record_once),
+        cmocka_unit_test(test_the_same_again),
+        cmocka_unit_test(test_again_by_the_log),
+        cmocka_unit_test(test_what_is_gone_is_not_done_again),
+        cmocka_unit_test(test_the_end_of_the_log_is_kept),
+        cmocka_unit_test(test_positions_of_another_version),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
