@@ -279,18 +279,31 @@ def test_file_limit(leat, folder):
     place.demand_good(200_000)
 
 
+def run_to(place, failpoint, has_come):
+    """A run that comes to the failpoint: there are as many rows as that takes on this machine. The result, and the rows."""
+    count = 200_000
+    while True:
+        write(f"{place.data}/in.jsonl", good_lines(count))
+        result = place.run(LEAT_FAILPOINTS=failpoint)
+        if count > 10_000_000 or has_come(result):
+            return result, count
+        demand_run(result)
+        shutil.rmtree(place.out)
+        os.makedirs(place.out)
+        count *= 2
+
+
 def test_failing_step(leat, folder, step, is_fatal, *words):
     """ENOSPC at one step. Of a checkpoint: it is abandoned, said, and the job goes on."""
     place = Place(leat, folder)
-    write(f"{place.data}/in.jsonl", good_lines(200_000))
-    result = place.run(LEAT_FAILPOINTS=step)
+    result, count = run_to(place, step, lambda result: words[0] in result.stderr)
     said = result.stderr
     missing = [w for w in words if w not in said]
     if missing or (is_fatal is not None and (result.returncode != 0) != is_fatal):
         raise Failure(f"ended with {result.returncode}, without {missing}:\n{said[-1500:]}")
     if result.returncode != 0:  # the last checkpoint is not abandoned: without it the end would not count
         demand_run(place.run())
-    place.demand_good(200_000)
+    place.demand_good(count)
 
 
 def test_small_disk_for_checkpoints(leat, folder):
@@ -346,24 +359,23 @@ def test_low_disk(leat, folder):
 
 
 def killed(place):
-    """A run that was killed with two checkpoints; the newest one's directory."""
-    write(f"{place.data}/in.jsonl", good_lines(300_000))
-    result = place.run(LEAT_FAILPOINTS="ckpt.published=kill@2")
+    """A run that was killed with two checkpoints: the newest one's directory, and how many rows there are."""
+    result, count = run_to(place, "ckpt.published=kill@2", lambda result: result.returncode == -signal.SIGKILL)
     if result.returncode != -signal.SIGKILL:
         raise Failure(f"it should have been killed: {result.returncode}\n{result.stderr}")
-    return max(glob.glob(f"{place.out}/state/gen-*/ckpt-*"))
+    return max(glob.glob(f"{place.out}/state/gen-*/ckpt-*")), count
 
 
 def test_torn_checkpoint(leat, folder, name, change):
     """The newest is skipped, by file and offset; the one before is taken, and the result is whole."""
     place = Place(leat, folder)
-    path = f"{killed(place)}/{name}"
-    change(path)
+    newest, count = killed(place)
+    change(f"{newest}/{name}")
     result = place.run()
     demand_run(result)
     if name not in result.stderr or "skipped" not in result.stderr or "resuming from checkpoint 1-1" not in result.stderr:
         raise Failure(f"the torn checkpoint must be named and skipped:\n{result.stderr}")
-    place.demand_good(300_000)
+    place.demand_good(count)
 
 
 def test_no_whole_checkpoint(leat, folder):
