@@ -1,8 +1,8 @@
 /* The sorter: runs on disk, merged.
  *
  * Records are collected until the budget is used up, then sorted and written as a run. Reading merges all
- * runs, each through a piece of the budget; where there would be too many for that, they are merged into one
- * before. A record that is larger than its run's piece is read by itself, when it is its turn. */
+ * runs, each through a piece of the budget; where there would be too many for that, the smallest are merged
+ * into one before. A record that is larger than its run's piece is read by itself, when it is its turn. */
 #include "state/sorter.h"
 
 #include "core/buffer.h"
@@ -15,7 +15,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { BUDGET_LEAST = 64 << 10, PIECE_LEAST = 8 << 10, RUNS_MOST = 256, WRITE_BYTES = 64 << 10 };
+enum {
+    BUDGET_LEAST = 64 << 10,
+    PIECE_LEAST = 8 << 10,
+    RUNS_MOST = 256,
+    UNITED_SHARE = 8, /* of the runs, where there are too many */
+    UNITED_LEAST = 4,
+    WRITE_BYTES = 64 << 10
+};
 
 struct head {
     int64_t time_us;
@@ -159,18 +166,27 @@ static struct run *add_run(struct sorter *sorter)
     return run;
 }
 
-static void start_merge(struct sorter *sorter);
+static void start_merge(struct sorter *sorter, uint32_t count);
 static bool next_merged(struct sorter *sorter, struct head *head, const char **data);
 
-/* All runs into one. */
+static int compare_runs(const void *a, const void *b)
+{
+    const struct run *x = a, *y = b;
+    uint64_t x_bytes = x->end - x->at, y_bytes = y->end - y->at;
+    return (x_bytes > y_bytes) - (x_bytes < y_bytes);
+}
+
+/* The smallest runs into one: there is room for more, and little is written again. */
 static void unite_runs(struct sorter *sorter)
 {
     struct byte_buffer piece = {0};
     struct head head;
     const char *data;
     uint64_t begin = sorter->file_bytes;
+    uint32_t count = MAX(sorter->runs_count / UNITED_SHARE, UNITED_LEAST);
     buffer_free(&sorter->records); /* the pieces take its room */
-    start_merge(sorter);
+    qsort(sorter->runs, sorter->runs_count, sizeof *sorter->runs, compare_runs);
+    start_merge(sorter, count);
     while (!sorter->has_failed && next_merged(sorter, &head, &data))
         put_record(sorter, &piece, &head, data);
     write_piece(sorter, &piece);
@@ -178,8 +194,9 @@ static void unite_runs(struct sorter *sorter)
     free(sorter->pieces);
     sorter->pieces = NULL;
     sorter->is_started = false;
-    sorter->runs_count = 1;
     sorter->runs[0] = (struct run){.at = begin, .end = sorter->file_bytes};
+    sorter->runs_count -= count - 1;
+    memmove(sorter->runs + 1, sorter->runs + count, (sorter->runs_count - 1) * sizeof *sorter->runs);
 }
 
 static void write_run(struct sorter *sorter)
@@ -277,14 +294,15 @@ static void sift_down(struct sorter *sorter, uint32_t at)
     heap[at] = run;
 }
 
-static void start_merge(struct sorter *sorter)
+/* Of the first `count` runs. */
+static void start_merge(struct sorter *sorter, uint32_t count)
 {
     /* A piece holds a head at least, wherever it begins: lengths are multiples of eight. */
-    sorter->piece_bytes = sorter->budget_bytes / sorter->runs_count & ~(size_t)7;
-    sorter->pieces = malloc(sorter->piece_bytes * sorter->runs_count);
+    sorter->piece_bytes = sorter->budget_bytes / count & ~(size_t)7;
+    sorter->pieces = malloc(sorter->piece_bytes * count);
     leat_assert(sorter->pieces != NULL);
     sorter->heap_count = 0;
-    for (uint32_t i = 0; i < sorter->runs_count; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         struct run *run = &sorter->runs[i];
         run->piece = sorter->pieces + i * sorter->piece_bytes;
         run->position = run->length = 0;
@@ -348,7 +366,7 @@ static void begin_reading(struct sorter *sorter)
     sorter->items = NULL;
     sorter->capacity = 0;
     if (!sorter->has_failed)
-        start_merge(sorter);
+        start_merge(sorter, sorter->runs_count);
 }
 
 bool sorter_next(struct sorter *sorter, struct sorted_record *record)
