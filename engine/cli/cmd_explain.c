@@ -1,16 +1,16 @@
-/* leat explain JOB: the physical plan as text, as Graphviz dot, as SVG. */
+/* leat explain JOB: the physical plan as text, as Graphviz dot, as SVG; its times; where columns come from. */
 #include "cli/argp.h"
 #include "cli/commands.h"
 #include "cli/job.h"
 
 #include <stdio.h>
 
-enum { KEY_SET = 256, KEY_DOT, KEY_SVG, KEY_TIME };
+enum { KEY_SET = 256, KEY_DOT, KEY_SVG, KEY_TIME, KEY_LINEAGE };
 
 struct explain_arguments {
     struct job_load load;
     int form; /* KEY_DOT, KEY_SVG; 0: text */
-    bool is_time;
+    bool is_time, is_lineage;
 };
 
 static const struct argp_option options_table[] = {
@@ -20,6 +20,8 @@ static const struct argp_option options_table[] = {
     {"time", KEY_TIME, NULL, 0,
      "how far each watermark stays behind the newest event, and who holds it back: as text, or with --svg",
      0},
+    {"lineage", KEY_LINEAGE, NULL, 0,
+     "from which columns of the sources, and labels, each column of each stream derives", 0},
     {0},
 };
 
@@ -34,9 +36,12 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_DOT:
     case KEY_SVG: arguments->form = key; return 0;
     case KEY_TIME: arguments->is_time = true; return 0;
+    case KEY_LINEAGE: arguments->is_lineage = true; return 0;
     case ARGP_KEY_END:
         if (arguments->is_time && arguments->form == KEY_DOT)
             argp_error(state, "--time is text, or a picture with --svg");
+        if (arguments->is_lineage && (arguments->form != 0 || arguments->is_time))
+            argp_error(state, "--lineage is text, by itself");
         return 0;
     case ARGP_KEY_ARG:
         if (arguments->load.path != NULL)
@@ -65,7 +70,9 @@ int cmd_explain(int argc, char **argv)
         struct byte_buffer out = {0};
         static void (*const forms[2][2])(const struct plan *, struct byte_buffer *) = {
             {plan_explain, plan_svg}, {plan_explain_time, plan_time_svg}};
-        if (arguments.form == KEY_DOT)
+        if (arguments.is_lineage)
+            plan_explain_lineage(arguments.load.plan, &out);
+        else if (arguments.form == KEY_DOT)
             plan_dot(arguments.load.plan, &out);
         else
             forms[arguments.is_time][arguments.form == KEY_SVG](arguments.load.plan, &out);

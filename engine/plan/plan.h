@@ -217,5 +217,7 @@ void plan_svg(const struct plan *plan, struct byte_buffer *out);
 /* How far the watermark of each node stays behind the newest event, and because of whom: text, picture. */
 void plan_explain_time(const struct plan *plan, struct byte_buffer *out);
 void plan_time_svg(const struct plan *plan, struct byte_buffer *out);
+/* For each column of each stream the source columns and labels from which its values derive: text. */
+void plan_explain_lineage(const struct plan *plan, struct byte_buffer *out);
 
 #endif
