@@ -2,6 +2,8 @@
 be made here returns why."""
 
 import concurrent.futures
+import os
+import shutil
 
 
 def run(module, threads=1):
@@ -23,3 +25,13 @@ def run_one(name, test):
             place = place.tb_next
         print(f"not ok - {name}\n#   line {place.tb_lineno}: {what[:600]}", flush=True)
         return False
+
+
+def for_all_users(program, folder):
+    """A copy of the program in the folder that other users may run, too, wherever this checkout lies. Its path."""
+    os.chmod(folder, 0o755)
+    path = os.path.join(folder, os.path.basename(program))
+    if not os.path.exists(path):
+        shutil.copy(program, path)
+        os.chmod(path, 0o755)
+    return path

@@ -83,7 +83,8 @@ def run(folder, name, limits, user=None, goes_on=False, command=None):
             os.setgroups([])
             os.setgid(user)
             os.setuid(user)
-    done = subprocess.run([LEAT, *(command or ["run", name + ".leat", "--quiet"])], cwd=folder, capture_output=True, text=True, errors="replace",
+    program = LEAT if user is None else tap.for_all_users(LEAT, folder)
+    done = subprocess.run([program, *(command or ["run", name + ".leat", "--quiet"])], cwd=folder, capture_output=True, text=True, errors="replace",
                           timeout=120, check=False, preexec_fn=limit)
     return done.returncode, done.stdout + done.stderr
 

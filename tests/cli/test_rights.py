@@ -45,6 +45,7 @@ def place(source="in.jsonl", more="", checkpoint=CHECKPOINT):
                 file.writelines(f'{{"n":{n},"ts":{1_700_000_000_000 + n}}}\n' for n in range(30000))
             with open("j.leat", "w", encoding="utf-8") as file:
                 file.write(JOB.format(source=source, more=more, checkpoint=checkpoint))
+            tap.for_all_users(LEAT, ".")
             for path in (".", "in.jsonl", "j.leat") if IS_ROOT else ():
                 os.chown(path, NOBODY, NOBODY)
             yield
@@ -68,7 +69,7 @@ def give_back(path):
 
 
 def leat(*arguments, **environment):
-    return subprocess.run([LEAT, *arguments], capture_output=True, text=True, timeout=120, preexec_fn=drop_rights, check=False,
+    return subprocess.run(["./leat", *arguments], capture_output=True, text=True, timeout=120, preexec_fn=drop_rights, check=False,
                           env={**os.environ, **environment})
 
 

@@ -426,7 +426,7 @@ def test_a_broker_ends_with_the_tests():
         during.stdout.close()
         if number:
             assert len(pids) == 1 and pids[0] is not None, pids
-            rig.wait_for(lambda: not os.path.exists(f"/proc/{pids[0]}"), "the broker's end", seconds=10)
+            rig.wait_for(lambda: not os.path.exists(f"/proc/{pids[0]}"), "the broker's end")
         left = os.path.exists(os.path.join(install.HOME, name))
         assert left == (number == signal.SIGKILL), name
         if left:

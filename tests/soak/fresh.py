@@ -178,6 +178,7 @@ def main():
     folder = arguments.folder or tempfile.mkdtemp(prefix="leat-fresh-", dir="/var/tmp")
     if arguments.folder:
         os.makedirs(folder)
+    os.chmod(folder, 0o755)  # it is the root directory of the machine's users
     command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private", sys.executable,
                os.path.abspath(__file__), "--inside", os.path.abspath(folder), "--suite", arguments.suite, "--only",
                ",".join(arguments.only)] + ["--tree"] * arguments.tree
