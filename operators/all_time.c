@@ -2,10 +2,10 @@
 
 #include "operators/keys.h"
 
-/* So many closed panes become one, where they are a fair share of all. Variable partials cost more to merge
- * for each reader than once. */
+/* When closed panes are merged: at least this many (fewer where a partial is variable, since merging it for
+ * every reader costs more), and at least 1 / FOLD_SHARE of the entry's panes. */
 enum { FOLD_AT_LEAST = 8, FOLD_VARIABLE_AT_LEAST = 2, FOLD_SHARE = 4 };
-/* Readers of more panes remember what they merged. */
+/* Readers of entries with more panes use the prefix cache. */
 enum { PREFIX_ABOVE = 4 };
 
 bool all_time_check(const struct operator_bind *bind, const struct aggregates *aggregates)
@@ -48,13 +48,13 @@ void all_time_close(struct all_time *all)
     all->table = NULL;
 }
 
-/* The last slice that the watermark has passed; INT64_MIN: there is none. */
+/* Index of the last closed slice; INT64_MIN: none. */
 static int64_t last_closed(const struct all_time *all, int64_t watermark)
 {
     return watermark == TIME_MIN ? INT64_MIN : pane_of(watermark, all->every_us) - 1;
 }
 
-/* How many panes have an index up to that one. */
+/* Number of panes with an index up to and including `index`. */
 static uint32_t count_to(const struct all_time *all, const struct keyed_slot *slot, int64_t index)
 {
     return index == INT64_MIN ? 0 : panes_below(&all->panes, slot, index + 1);
@@ -77,7 +77,7 @@ bool all_time_update(struct all_time *all, struct keyed_slot *slot, int64_t wate
                                .time = time};
     uint32_t count = count_to(all, slot, closed);
     uint32_t least = all->panes.aggregates->variable > 0 ? FOLD_VARIABLE_AT_LEAST : FOLD_AT_LEAST;
-    /* One that is too large to become one stays in pieces: they say the same. */
+    /* Where the merged pane would be too large, the panes stay apart; readers get the same values. */
     bool is_folded = count >= least && (count - 1) * FOLD_SHARE >= panes_count(slot) &&
                      panes_fold(&all->panes, slot, count);
     if (is_folded)
@@ -101,7 +101,7 @@ static void copy_sum(const struct panes *panes, struct panes_sum *to, const stru
     }
 }
 
-/* Leaves what the panes below `end` give in all->sum. */
+/* Sets all->sum to the merged panes with an index below `end`, and the group's prefix to the same. */
 static void read_below(struct all_time *all, const struct keyed_slot *slot, int64_t end)
 {
     struct all_time_prefix *prefix = prefix_of(all, slot->key);

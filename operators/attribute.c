@@ -1,11 +1,10 @@
-/* attribute: the label join. A row of event time t gets the label 1 if a row of the other stream with an
- * equal key has an event time in [t, t + within], else 0; and, where the job asks for them, columns of the
- * answers.
+/* attribute: the label join. A row of event time t gets the label 1 if a row of the other stream (an answer)
+ * with an equal key has an event time in [t, t + within], else 0; on request also columns of the answers.
  *
- * `emit at_deadline` holds each row until t + within, when the label is certain. The others give rows before:
- * what that does to the order and the distribution of rows is in attribute_early.c. The column, and how many
- * rows there are and in which order, then depend on the label: such streams are marked as its (rows_lineage).
- */
+ * `emit at_deadline` holds each row until t + within, when the label is certain. `at_once` and
+ * `fake_negative` emit rows earlier: attribute_early.c says what that does to the order and distribution of
+ * rows. The label column, and with these two also the number and order of rows, then depend on the label; the
+ * output's lineage says so (rows_lineage). */
 #include "operators/attribute.h"
 
 #include <stdlib.h>
@@ -59,7 +58,7 @@ static bool check_options(struct operator_bind *bind, const struct attribute *at
     return d == NULL;
 }
 
-/* What an answer says is as unknown as the label, which it gives away. */
+/* The answer's columns get the label's lineage too: their values give the label away. */
 static bool bind_output(struct operator_bind *bind, struct attribute *attribute)
 {
     const struct schema *answers = bind->inputs[1].schema;
@@ -120,7 +119,7 @@ static void attribute_shape(const struct operator_bind *bind, struct byte_buffer
         buffer_printf(out, "=on %.*s: %s\n", STR_ARGS(attribute->on.items[i].name),
                       type_name(bind->arena, &attribute->input->fields[attribute->keys[i]].type));
     held_shape(attribute->input, bind->arena, out);
-    if (attribute->keeps_rows) /* else there is nothing but times, as ever */
+    if (attribute->keeps_rows) /* no line where keys keep only event times */
         buffer_printf(out, "=answers kept: all of them\n");
     if (attribute->emit != ATTRIBUTE_AT_DEADLINE)
         buffer_printf(out, "=emit: %s\n", attribute->emit == ATTRIBUTE_AT_ONCE ? "at_once" : "fake_negative");
@@ -167,7 +166,7 @@ static void attribute_process_merged(struct operator_context *context, struct me
         attribute_early(context, attribute, merge);
         return;
     }
-    /* The order of the two inputs' rows does not matter: a row is judged at its deadline. */
+    /* The order of the two inputs' rows does not matter: a row gets its label at its deadline. */
     for (const struct batch *batch = merge_batches(merge, 1); batch != NULL; batch = batch->next)
         attribute_take_answers(context, attribute, batch);
     for (struct batch *batch = merge_batches(merge, 0); batch != NULL; batch = batch->next)
@@ -197,7 +196,7 @@ static void attribute_on_watermark(struct operator_context *context, int64_t wat
         keyed_set_watermark(attribute->waiting, watermark);
 }
 
-/* --- Checkpoints, the end --- */
+/* --- Checkpoints, description, close --- */
 
 static bool put_layouts(const struct attribute *attribute, struct snapshot_writer *writer)
 {
@@ -261,7 +260,7 @@ static bool attribute_restore(struct operator_context *context, struct snapshot_
            time_queue_restored(attribute->queue, context->lane, context->lanes, context->watermark);
 }
 
-/* A row that waits, as it was packed. */
+/* Describes a waiting row. data: the row as packed (held.h). */
 static void describe_row(struct operator_context *context, struct attribute *attribute, struct str data,
                          struct describe *out)
 {
@@ -280,7 +279,7 @@ static void describe_row(struct operator_context *context, struct attribute *att
     batch_release(batch);
 }
 
-/* All rows that wait for the key; takes them out of the queue. */
+/* Describes all rows that wait for the query's key; this empties the queue. */
 static bool describe_held(struct operator_context *context, struct attribute *attribute,
                           struct state_query *query, struct describe *out)
 {

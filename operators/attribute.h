@@ -1,6 +1,6 @@
-/* Inside operators/: what the files of `attribute` share. attribute.c has the options and the life, the
- * others the rows: attribute_answers.c keeps the answers, attribute_wait.c holds rows until their deadline,
- * attribute_early.c gives them before it. */
+/* Inside operators/: shared by the files of `attribute`. attribute.c: options, open, checkpoints and close.
+ * attribute_answers.c keeps the answers, attribute_wait.c holds rows until their deadline, attribute_early.c
+ * emits rows before it. */
 #ifndef LEAT_OPERATORS_ATTRIBUTE_H
 #define LEAT_OPERATORS_ATTRIBUTE_H
 
@@ -12,8 +12,9 @@
 
 enum attribute_take { ATTRIBUTE_ANY, ATTRIBUTE_FIRST, ATTRIBUTE_LAST, ATTRIBUTE_ALL };
 enum attribute_emit { ATTRIBUTE_AT_DEADLINE, ATTRIBUTE_AT_ONCE, ATTRIBUTE_FAKE_NEGATIVE };
-/* In the tally, of what a key had no room for: answers; rows that are not given again, with fake_negative;
- * rows that wait for their deadline whatever comes, with at_once. */
+/* Indices into tally.values. Counted are things that a key had no room for: dropped answers; with
+ * fake_negative, rows that will not be emitted a second time; with at_once, rows that wait for their deadline
+ * even if an answer comes. */
 enum { ATTRIBUTE_ANSWERS_DROPPED, ATTRIBUTE_ROWS_DROPPED, ATTRIBUTE_ROWS_LEFT_OUT };
 
 struct attribute {
@@ -27,33 +28,35 @@ struct attribute {
     int *keys, *answer_keys;
     const struct schema *input;
     struct version_columns columns;
-    bool keeps_rows; /* of the answers, not just thinned times */
-    /* The lane's. */
-    struct keyed_table *table;   /* key -> rising event times of the other stream, or versions of its rows */
-    struct keyed_table *waiting; /* early: key -> versions that are rows without an answer so far */
-    struct time_queue *queue;    /* rows by their deadline */
+    bool keeps_rows; /* the table keeps versions of answer rows, not just event times */
+    /* Of the lane. */
+    struct keyed_table *table;   /* key -> rising event times of the answers, or versions of the answers */
+    struct keyed_table *waiting; /* with an early `emit`: key -> rows without an answer so far, as versions */
+    struct time_queue *queue;    /* waiting rows by deadline */
     struct held_layout layout;
     struct held_layouts *layouts;
     struct byte_buffer packed, encoded, popped;
     struct held_rows released;
-    struct row_order last_due, last_given; /* of this number; given: `take all` */
+    struct row_order last_due, last_given; /* last orders in this micro-batch; last_given: with `take all` */
     struct tally tally;
     struct hot_keys *hot;
 };
 
 /* --- attribute_answers.c --- */
 
-/* Remembers the rows of a batch of input 1, where the order of the two inputs does not matter. */
+/* Stores the answers of a batch of input 1, where the order of the two inputs does not matter. */
 void attribute_take_answers(struct operator_context *context, struct attribute *attribute,
                             const struct batch *batch);
-/* Remembers one: values of its columns, encoded. false: it is too late to answer anything, and was counted.
- */
+/* Stores one answer. values: its encoded columns. False: its last deadline is behind the watermark; it is
+ * counted in late_updates and not stored. */
 bool attribute_take_answer(struct operator_context *context, struct attribute *attribute,
                            struct keyed_slot *slot, int64_t time, struct str values);
-/* Of thinned times: whether one is in [from, from + within]. slot may be NULL here and below. */
+/* For keys that keep only event times: whether an answer is in [from, from + within]. slot may be NULL, here
+ * and below. */
 bool attribute_is_answered(const struct attribute *attribute, const struct keyed_slot *slot, int64_t from);
-/* Where the searches of one bracket ended: rows of a key ask by rising time, so that the next search goes on
- * from there, however many answers the key has. A shorter way to the same answer, nothing else. */
+/* Cache: where the last search of each slot ended within one bracket (keyed_begin to keyed_end). Rows of a
+ * key search by rising time, so the next search starts there, however many answers the key has. It never
+ * changes a result. */
 enum { ATTRIBUTE_FINGERS = 128 };
 struct attribute_fingers {
     struct {
@@ -61,8 +64,9 @@ struct attribute_fingers {
         const struct version *at;
     } items[ATTRIBUTE_FINGERS];
 };
-/* Of versions: the first and the last in [from, from + within], or NULL. fingers: zeroed when the bracket
- * began, in which nothing is written; NULL: the search begins at the newest. */
+/* For keys that keep versions: the first and the last version in [from, from + within], or NULL. fingers:
+ * zeroed when the bracket began, and the entries are not written to in that bracket; NULL: the search starts
+ * at the newest version. */
 const struct version *attribute_first(const struct attribute *attribute, struct attribute_fingers *fingers,
                                       const struct keyed_slot *slot, int64_t from);
 const struct version *attribute_last(const struct attribute *attribute, struct attribute_fingers *fingers,

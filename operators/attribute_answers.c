@@ -1,15 +1,16 @@
 /* The answers of `attribute`, by key.
  *
- * Where only the label is wanted they are event times. Of three times a < b < c with c - a <= within, b is
- * left out: whatever interval of length `within` holds b, holds a or c as well. So a key keeps at most about
- * two times for each `within`, however often it is clicked. Where columns of the answers are wanted they are
- * versions (versions.h), all of them. Either goes when the watermark has passed the last deadline that it can
- * answer, time + within. */
+ * Where only the label is wanted, a key keeps event times. Of three times a < b < c with c - a <= within, b
+ * is left out: every interval of length `within` that holds b also holds a or c. So a key keeps at most about
+ * two times for each `within`, however many answers it gets. Where columns of the answers are wanted, a key
+ * keeps all answers as versions (versions.h). Both are dropped when the watermark has passed the last
+ * deadline that they can answer, time + within. */
 #include "operators/attribute.h"
 
 #include "operators/expr/compute.h"
 
-/* Adds a time to the rising times; returns their new number. Those before `first` are left out. */
+/* Inserts `time` into the rising `times`, which has room for it; returns the new count. Drops times before
+ * `first`. */
 static uint32_t add_time(int64_t *times, uint32_t count, int64_t time, int64_t first, int64_t within_us)
 {
     uint32_t gone = 0;
@@ -25,7 +26,7 @@ static uint32_t add_time(int64_t *times, uint32_t count, int64_t time, int64_t f
     memmove(times + at + 1, times + at, (count - at) * sizeof *times);
     times[at] = time;
     count++;
-    /* Around the new one, whoever has neighbours near enough is not needed. */
+    /* Drops the new time and its neighbours where their own neighbours are at most `within` apart. */
     for (uint32_t i = at + 1 < count ? at + 1 : at, turns = 0; turns < 3 && i > 0; turns++, i--) {
         if (i + 1 >= count || times[i + 1] > time_add(times[i - 1], within_us))
             continue;
@@ -60,7 +61,8 @@ bool attribute_take_answer(struct operator_context *context, struct attribute *a
     return true;
 }
 
-/* The values of a row's columns, encoded; false: it failed, or is too long, and was rejected. */
+/* Encodes the values of a row's columns into attribute->encoded. False: an expression failed for the row, or
+ * its values are too long, and the row was rejected. */
 static bool encode_values(struct operator_context *context, struct attribute *attribute,
                           const struct batch *batch, const struct column *values,
                           const struct expr_errors *errors, uint32_t row)
@@ -109,7 +111,8 @@ bool attribute_is_answered(const struct attribute *attribute, const struct keyed
     return i < count && times[i] <= time_add(from, attribute->within_us);
 }
 
-/* Where a search begins and, to be set, where it ended. `nowhere` where nobody asks. */
+/* The finger of the slot: where the search begins, and where the caller stores its end. *nowhere: set to the
+ * newest version; returned where there is no finger. */
 static const struct version **finger_of(struct attribute_fingers *fingers, const struct keyed_slot *slot,
                                         const struct version **nowhere)
 {

@@ -1,51 +1,55 @@
-/* `attribute ... emit at_once` and `emit fake_negative`: rows go before their deadline.
+/* `attribute ... emit at_once` and `emit fake_negative`: rows are emitted before their deadline.
  *
- * at_once: a row whose answer has come goes at once, with 1: where the answer had come before it, in its own
- * place in the order of records, else in the answer's. A row without one goes at its deadline, with 0.
+ * at_once: a row is emitted with 1 as soon as it has an answer: at its own place in the order of records if
+ * the answer came before it, else at the answer's place. A row without an answer is emitted at its deadline,
+ * with 0.
  *
- * fake_negative: every row goes at once, in its own place, with 0, and a second time when an answer comes,
- * with 1. What may be learned from that: Ktena et al. 2019, "Addressing Delayed Feedback for Continuous
- * Training with Neural Networks in CTR prediction", arXiv:1907.06558, whose names these are. Where a share
- * p = p(1|x) of the rows x is answered, what goes out has b(x|0) = p(x), b(x|1) = p(x|1) and so
+ * fake_negative: every row is emitted at once, at its own place, with 0, and a second time with 1 when an
+ * answer comes. How to learn from such rows: Ktena et al. 2019, "Addressing Delayed Feedback for Continuous
+ * Training with Neural Networks in CTR prediction", arXiv:1907.06558, whose terms are used here.
+ * Let p = p(1|x) be the share of the rows x that are answered. The output has b(x|0) = p(x) and
+ * b(x|1) = p(x|1), so
  *     b(1|x) = p / (1 + p),  b(0|x) = 1 / (1 + p):
- * a learner of it as it is predicts too little. Two ways back to p, as good as each other:
+ * a learner that takes the output as it is predicts too little. Two equally good ways back to p:
  *     "fake negative weighted": weights p(y|x) / b(y|x), with the model's own prediction for p
  *         (`fake_negatives: true` of learners, learners/loss.h);
- *     "fake negative calibration": p = b / (1 - b) of what it predicts, an expression behind it
+ *     "fake negative calibration": p = b / (1 - b) of the prediction, an expression after the learner
  *         (jobs/ctr_fresh.leat has both).
  *
- * Rows that wait are versions of their key, all columns as bytes, by event time: an answer of time c takes
- * those in [c - within, c]. With at_once a time queue tells the deadlines: its records are the rows' times,
- * or, where the row cannot wait at its key (a null in it, or no room), the row itself, judged at its deadline
- * as in attribute_wait.c. What one number gives is a function of its rows' order, so both are judged row by
- * row. */
+ * Waiting rows are versions of their key, all columns as bytes, by event time: an answer of time c takes
+ * those in [c - within, c]. With at_once a time queue holds the deadlines. A record of the queue is the event
+ * time of a waiting row; or, where the row cannot wait at its key (its key has a null, or there is no room),
+ * the row itself, which gets its label at its deadline as in attribute_wait.c. The output of a micro-batch
+ * depends on the order of both inputs' rows, so both inputs are processed row by row. */
 #include "operators/attribute.h"
 
 #include "operators/expr/compute.h"
 #include "operators/sides.h"
 
 enum { NO_ANSWER = UINT32_MAX };
-/* Of row_order.sub: which of the rows that one row made, behind a bit that says which input it came by. */
+/* row_order.sub of an emitted row: the sub of the row that caused it, a bit for the input of that row, and a
+ * counter of the rows it caused. */
 enum { EARLY_SUB_SHIFT = 20, EARLY_SUB_ANSWER = 1 << 19 };
 static const char ORDERS_FULL[] = "rows that one row made were made into others too often";
-/* at_once: of the rows that wait at one key. Each that leaves moves those behind it. */
+/* at_once: limit for the rows that wait at one key. Each row that leaves moves the bytes of the later
+ * ones. */
 enum { WAITING_BYTES_MAX = 256 << 10 };
 
-/* Rows on their way out, in order. */
+/* Rows to be emitted, in order. */
 struct early {
     struct row_order orders[BATCH_ROWS];
     uint8_t labels[BATCH_ROWS];
     uint32_t answers[BATCH_ROWS]; /* offsets of versions in `bytes`, or NO_ANSWER */
-    struct byte_buffer bytes;     /* in no arena: freed by end_early */
-    struct batch *first, *last;   /* made so far, and not given on */
+    struct byte_buffer bytes;     /* freed by attribute_early and attribute_early_release */
+    struct batch *first, *last;   /* finished batches, not emitted yet */
 };
 
-/* One batch of either input, as far as it is known before its rows' turns. */
+/* One batch of either input, with what is computed before its rows are processed. */
 struct prepared {
     struct batch *batch;
     struct row_keys keys;
-    size_t *offsets;            /* input 0: of its rows in `packed` */
-    struct byte_buffer *packed; /* lives until the end of the number */
+    size_t *offsets;            /* input 0: where each row begins in `packed` */
+    struct byte_buffer *packed; /* lives until the end of the micro-batch */
     struct column *values;      /* input 1 */
     struct expr_errors *errors;
     uint16_t *late;
@@ -53,7 +57,7 @@ struct prepared {
     struct prepared *next;
 };
 
-/* Rows of both inputs in order, as many as one bracket takes. */
+/* Rows of both inputs in order, at most BATCH_ROWS: they are processed in one bracket. */
 struct merged_rows {
     uint32_t count;
     struct key keys[BATCH_ROWS];
@@ -87,7 +91,7 @@ static void make_batch(struct operator_context *context, struct attribute *attri
     buffer_clear(&early->bytes);
 }
 
-/* row: as it was packed. answer: NULL is label 0. */
+/* Adds a row to be emitted. row: packed. answer: NULL for the label 0. */
 static void give_row(struct operator_context *context, struct attribute *attribute, struct early *early,
                      struct str row, const struct row_order *order, const struct version *answer)
 {
@@ -107,7 +111,7 @@ static void give_row(struct operator_context *context, struct attribute *attribu
         make_batch(context, attribute, early);
 }
 
-/* Outside of brackets. */
+/* Emits all rows added so far. Not inside a bracket. */
 static void give_on(struct operator_context *context, struct attribute *attribute, struct early *early)
 {
     make_batch(context, attribute, early);
@@ -153,7 +157,7 @@ static struct prepared *prepare(struct operator_context *context, struct attribu
     return prepared;
 }
 
-/* The row waits at its key. */
+/* Stores the row with its key, to wait for an answer. */
 static void wait_for_answer(struct operator_context *context, struct attribute *attribute,
                             struct keyed_slot *slot, int64_t time, struct str row)
 {
@@ -164,13 +168,13 @@ static void wait_for_answer(struct operator_context *context, struct attribute *
     attribute->tally.values[ATTRIBUTE_ROWS_DROPPED] += versions_add(attribute->waiting, slot, &new);
 }
 
-/* Whether the rows that this one makes can have an order of their own. */
+/* Whether row_order.sub has bits left for the rows that this row makes. */
 static bool has_order(const struct merge_row *at)
 {
     return batch_order(at->batch, at->row).sub >> (64 - EARLY_SUB_SHIFT) == 0;
 }
 
-/* The order of a row that this one made. */
+/* The order of the index-th row that the row `at` makes. */
 static struct row_order order_of(const struct merge_row *at, uint64_t index)
 {
     struct row_order order = batch_order(at->batch, at->row);
@@ -247,7 +251,7 @@ static void take_answer(struct operator_context *context, struct attribute *attr
     if (!attribute_take_answer(context, attribute, slots[0], time, (struct str){answer->data, head.bytes}))
         return;
     const struct version *last = attribute_last(attribute, NULL, slots[1], from), *first = last;
-    /* With fake_negative, rows whose time is over may still be there. */
+    /* With fake_negative, rows past their deadline may still be stored. */
     from = MAX(from, time_add(context->watermark, -attribute->within_us));
     for (const struct version *row = last; row != NULL && row->time >= from; row = version_before(row))
         first = row;
@@ -324,16 +328,17 @@ void attribute_early(struct operator_context *context, struct attribute *attribu
 
 /* --- Deadlines --- */
 
-/* Records whose deadline is over. */
+/* Queue records whose deadline the watermark has passed. */
 struct due {
     uint32_t count;
     struct key keys[BATCH_ROWS];
     uint64_t hashes[BATCH_ROWS];
     int64_t deadlines[BATCH_ROWS];
-    size_t ends[BATCH_ROWS]; /* of their bytes in `popped` */
+    size_t ends[BATCH_ROWS]; /* end of each record's bytes in `popped` */
 };
 
-/* The first row of that time that waits, or NULL: it has gone. The oldest ones are asked for first. */
+/* The first waiting row of that event time; NULL: it was emitted already. The search starts at the oldest
+ * row, as deadlines come oldest first. */
 static const struct version *waiting_at(const struct keyed_slot *slot, int64_t time)
 {
     const struct version *row = versions_first(slot), *last = versions_last(slot);
@@ -358,7 +363,7 @@ static void give_due(struct operator_context *context, struct attribute *attribu
         memcpy(&time, data.data, sizeof time);
         if (data.length == sizeof time && (row = waiting_at(waiting[i], time)) == NULL)
             continue;
-        if (row == NULL) { /* the row itself */
+        if (row == NULL) { /* the record is the row itself */
             struct held_head head;
             memcpy(&head, data.data, sizeof head);
             answer = head.has_null ? NULL : attribute_first(attribute, NULL, answers[i], head.event_time);

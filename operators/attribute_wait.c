@@ -1,16 +1,16 @@
 /* `attribute ... emit at_deadline`: rows wait in a time queue, all columns as bytes, and come out in the
- * order (deadline, hash of the key, arrival) when the watermark is beyond the deadline. Whether an answer
- * came before or after the row does not matter: a row is judged at its deadline. */
+ * order (deadline, hash of the key, arrival) when the watermark has passed the deadline. Whether an answer
+ * came before or after the row does not matter: the row gets its label at its deadline. */
 #include "operators/attribute.h"
 #include "operators/sides.h"
 
-/* Batches made by `take all` before the bracket is closed and they go on: each row may have any number of
- * answers. */
+/* With `take all`, batches made before the bracket is closed and they are emitted: a row may have any number
+ * of answers. */
 enum { CHUNKS_AT_ONCE = 64 };
 
 /* --- Rows in --- */
 
-/* held[i]: the selected index of a row. */
+/* Puts rows into the queue. held[i]: selected index of the i-th row; count: rows in `held`. */
 static void hold_rows(struct operator_context *context, struct attribute *attribute,
                       const struct batch *batch, const struct row_keys *keys, const uint16_t *held,
                       uint32_t count)
@@ -25,7 +25,7 @@ static void hold_rows(struct operator_context *context, struct attribute *attrib
         struct held_head *head = (struct held_head *)(void *)data;
         head->has_null = keys->has_null[held[i]];
         head->layout = attribute->layouts->current;
-        /* Below the last watermark, which lets everything out. */
+        /* Less than TIME_MAX, so that the last watermark (TIME_MAX) releases the row. */
         int64_t deadline = MIN(time_add(batch->event_time[rows[i]], attribute->within_us), TIME_MAX - 1);
         time_queue_push(attribute->queue, deadline, keys->keys[held[i]], keys->hashes[held[i]],
                         (struct str){data, offsets[i + 1] - offsets[i]});
@@ -67,8 +67,8 @@ static void begin_emission(struct operator_context *context, struct emission *em
     emission->orders = arena_alloc(&batch->arena, BATCH_ROWS * sizeof *emission->orders);
 }
 
-/* A held row becomes the next row of the batch. What cannot be read is our own bug or a broken database: the
- * row then goes on with nulls. */
+/* Makes a held row the next row of the batch. Bytes that cannot be read mean a bug of ours or a broken
+ * database: the row is then emitted with nulls. */
 static void release_row(struct operator_context *context, struct attribute *attribute,
                         struct emission *emission, const struct time_record *record)
 {
@@ -115,7 +115,7 @@ struct chunk {
     uint16_t rows[BATCH_ROWS];
     const struct version *answers[BATCH_ROWS];
     uint32_t count;
-    struct batch *first, *last; /* made so far */
+    struct batch *first, *last; /* finished batches, not emitted yet */
     uint32_t batches;
 };
 
@@ -161,7 +161,7 @@ static void give_chunks(struct operator_context *context, struct chunk *chunk)
     chunk->batches = 0;
 }
 
-/* Rows of `from`, one for each answer, or one without. Returns how many there were beyond one a row. */
+/* Adds row `row` of `from` once for each of its answers, or once with the label 0 where it has none. */
 static void add_answers(struct operator_context *context, struct attribute *attribute, struct batch *from,
                         uint32_t row, const struct keyed_slot *slot, struct attribute_fingers *fingers,
                         struct chunk *chunk)
@@ -184,7 +184,7 @@ static void give_all(struct operator_context *context, struct attribute *attribu
                      const struct emission *emission, struct batch *from, uint32_t count)
 {
     struct chunk *chunk = arena_new(context->scratch, struct chunk);
-    /* Columns that no row has a value in yet. */
+    /* Gives `from` valid label and answer columns: label 0, answers null. */
     struct column_builder *builders =
         version_builders(&attribute->columns, from, attribute->input->count + 1, context->scratch);
     for (uint32_t i = 0; i < count; i++) {

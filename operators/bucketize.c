@@ -1,4 +1,4 @@
-/* bucketize: a column with the number of the bucket that a number falls into. */
+/* bucketize: adds a column with the number of the bucket that a value falls into. */
 #include "operators/expr/compute.h"
 
 struct bucketize {
@@ -20,7 +20,7 @@ static bool bucketize_bind(struct operator_bind *bind)
 {
     struct bucketize *bucketize = bind->config;
     const struct ast *bounds = bucketize->bounds.ast;
-    if (bounds->tag != AST_LIST) { /* a single bound is a list of one */
+    if (bounds->tag != AST_LIST) { /* a single bound becomes a list of one */
         struct ast *list = compute_call(bind->arena, "", bounds->span, &bounds, 1);
         list->tag = AST_LIST;
         bounds = list;

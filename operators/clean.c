@@ -1,6 +1,6 @@
-/* clean: rules that put columns in order, in place. Each rule is an expression over the column (so null
- * handling and types are those of the language); what the rules of a column changed together is counted by
- * comparing the value before and after. */
+/* clean: replaces column values by rules. Each rule is compiled to an expression over the column, so nulls
+ * and types follow the rules of the language. Changed values are counted per column, by comparing them before
+ * and after all its rules. */
 #include "operators/expr/compute.h"
 #include "operators/limits.h"
 
@@ -10,9 +10,9 @@ struct clean {
     struct assignments rules;
     struct compute compute;
     uint32_t count;
-    int columns[CLEAN_COLUMNS_MAX];       /* the same index before and after */
+    int columns[CLEAN_COLUMNS_MAX];       /* column index, the same in input and output */
     const char *names[CLEAN_COLUMNS_MAX]; /* "device changed" */
-    uint64_t changed[CLEAN_COLUMNS_MAX];  /* this lane's own */
+    uint64_t changed[CLEAN_COLUMNS_MAX];  /* this lane's; after a restore lane 0 has the sum of all lanes */
 };
 
 static const struct option clean_options[] = {
@@ -21,9 +21,9 @@ static const struct option clean_options[] = {
     OPTIONS_END,
 };
 
-/* --- rules -> expressions ------------------------------------------------------------------------------- */
+/* --- Rules to expressions --- */
 
-/* What stands around the column: FUNCTION(column, arguments ...). */
+/* The function that a rule applies: FUNCTION(column, arguments ...). NULL: built by apply_rule. */
 static const struct {
     const char *rule, *function;
     uint32_t args_min, args_max;
@@ -109,7 +109,7 @@ static struct ast *apply_rules(struct operator_bind *bind, const struct assignme
     return x;
 }
 
-/* --- callbacks ------------------------------------------------------------------------------------------ */
+/* --- Callbacks --- */
 
 static const struct assignment *find_rules(const struct clean *clean, struct str column)
 {
@@ -148,7 +148,8 @@ static bool clean_bind(struct operator_bind *bind)
     return is_good && compute_done(bind, &clean->compute);
 }
 
-/* Where the type changed, only a value that became null (or was one) counts. */
+/* Whether the rules changed the row's value. Where they change the column's type, only null against not null
+ * counts. */
 static bool is_changed(const struct column *before, const struct column *after, uint32_t row)
 {
     bool was_valid = column_is_valid(before, row), is_valid = column_is_valid(after, row);
@@ -189,7 +190,7 @@ static bool clean_snapshot(struct operator_context *context, struct snapshot_wri
     return snapshot_put(writer, SNAPSHOT_GLOBAL, record, (1 + clean->count) * sizeof(record[0]));
 }
 
-/* The figures of all lanes, as of the newest epoch, go to the first one. */
+/* Lane 0 takes the figures of all lanes; of several epochs the newest counts. */
 static bool clean_restore(struct operator_context *context, struct snapshot_reader *reader)
 {
     struct clean *clean = context->config;

@@ -1,16 +1,17 @@
-/* dedup: of the events with one identity, one goes on.
+/* dedup: of the rows with one identity, passes one.
  *
- * keep first: an identity is remembered from its first sighting at event time f: a row with the same identity
- * is a duplicate if its event time is in (f - within, f + within). Rows are judged in record order, so
- * "first" is the one that arrived first; a row at or after f + within passes and is remembered in turn; a row
- * at or before f - within passes, and what is remembered stays. An identity is forgotten when the watermark
- * has reached f + within: a row that comes later than the watermark allows can then pass again. State: the
- * table's expiry time alone, f + within - 1, no value.
+ * keep first: an identity is remembered by the event time f of its first occurrence. A row with the same
+ * identity is a duplicate if its event time is in (f - within, f + within). Rows are judged in record order,
+ * so "first" means the one that arrived first. A row at or after f + within passes and becomes the new first
+ * occurrence; a row at or before f - within passes, and f stays. An identity is forgotten when the watermark
+ * reaches f + within: a row that is later than the watermark allows may then pass again. The state is the
+ * entry's expiry time, f + within - 1; there is no value.
  *
- * keep last: the row with the latest event time, of equal times the last record, is kept (kept.h), one list
- * for each first sighting f that the watermark has not passed by `within`: where a row lies in (f - within, f
- * + within) of one it belongs to that, else it is a first sighting itself. The rows come out at the input's
- * end, or as changes: an insert at the first sighting, an update for each number that brought a later row. */
+ * keep last: of each identity the row with the latest event time is kept (kept.h), of equal times the last
+ * record. There is one list for each first occurrence f that is less than `within` behind the watermark. A
+ * row in (f - within, f + within) belongs to the list of f; any other row is a first occurrence itself. The
+ * kept rows are emitted at the end of the input, or as changes: an insert at the first occurrence, an update
+ * for each micro-batch that brought a later row. */
 #include "operators/kept.h"
 #include "operators/sides.h"
 
@@ -47,7 +48,7 @@ static bool wrong_emit(struct operator_bind *bind, const char *what, const char 
     return false;
 }
 
-/* When the last row of an identity is known to be that. */
+/* Checks that `emit` fits `keep` and `within`, and sets when the rows are emitted. */
 static bool bind_emit(struct operator_bind *bind, const struct dedup *dedup)
 {
     if (dedup->keep == KEEP_FIRST && dedup->emit != EMIT_AT_ONCE)
@@ -97,14 +98,14 @@ static bool dedup_bind(struct operator_bind *bind)
     if (!keys_bind(bind, 0, &dedup->by, &dedup->columns) || !bind_emit(bind, dedup))
         return false;
     struct schema *output = operator_extend(bind, 1);
-    /* Which rows are there depends on the identities. */
+    /* Which rows pass depends on their identities. */
     keys_lineage(bind, 0, &output->rows_lineage);
     bind->outputs[0] = output;
     bind->needs_memory = true;
     return dedup->keep == KEEP_FIRST || bind_last(bind, dedup, output);
 }
 
-/* keep first stands on its options alone. */
+/* keep first writes nothing, so its options and key types must be the same (operator_kind.shape). */
 static void dedup_shape(const struct operator_bind *bind, struct byte_buffer *out)
 {
     const struct dedup *dedup = bind->config;
@@ -133,7 +134,7 @@ static struct keyed_table *table_of(const struct dedup *dedup)
 
 /* --- keep first --- */
 
-/* Whether the row is a duplicate; a first sighting is remembered. */
+/* Whether the row is a duplicate; a first occurrence is remembered. */
 static bool is_duplicate(const struct operator_context *context, const struct dedup *dedup,
                          struct keyed_slot *slot, int64_t time)
 {
@@ -148,8 +149,8 @@ static bool is_duplicate(const struct operator_context *context, const struct de
         if (time <= slot->expire_us)
             return true;
     }
-    /* What is dead already is not remembered: whether it would be seen must not depend on where a batch ends.
-     */
+    /* An entry that is dead already is not written: whether a later row sees it would depend on where a batch
+     * ends. */
     if (expire >= context->watermark)
         (void)keyed_write(dedup->table, slot, 0, expire);
     return false;
@@ -176,7 +177,8 @@ static void process_first(struct operator_context *context, struct dedup *dedup,
 
 /* --- keep last --- */
 
-/* The first sighting whose identity takes in a row of that time; `time` itself where it is one. */
+/* The list for a row of event time `time`: the first occurrence it belongs to; `time` where it is one itself.
+ * first_alive: lists of earlier first occurrences count as dropped. */
 static int64_t sighting_of(const struct dedup *dedup, const struct keyed_slot *slot, int64_t time,
                            int64_t first_alive)
 {
@@ -188,7 +190,7 @@ static int64_t sighting_of(const struct dedup *dedup, const struct keyed_slot *s
     return time;
 }
 
-/* Rows that go on as they come: those without an identity. */
+/* Emits rows without an identity (a null in the key) at once. sel: physical rows. */
 static void pass_rows(struct operator_context *context, const struct dedup *dedup, struct batch *batch,
                       const uint16_t *sel, uint32_t count)
 {
@@ -210,7 +212,8 @@ static void pass_rows(struct operator_context *context, const struct dedup *dedu
 
 enum taken { TAKEN, TAKEN_LATE, TAKEN_FULL };
 
-/* late: the identity would be forgotten already. */
+/* Offers the row to the list of its identity. TAKEN_LATE: the list would have been dropped already.
+ * TAKEN_FULL: the entry has no room. */
 static enum taken take_row(struct operator_context *context, struct dedup *dedup, struct keyed_slot *slot,
                            struct kept_row *row)
 {
@@ -227,13 +230,13 @@ static enum taken take_row(struct operator_context *context, struct dedup *dedup
     return kept_offer(&dedup->kept, slot, row) == KEPT_FULL ? TAKEN_FULL : TAKEN;
 }
 
-/* Rows that another one of the batch replaces are not written at all: hot keys come several times a batch.
- * Sets the bits of all but one of an entry's rows, by a table of the batch's entries. */
+/* With `within forever`: sets the bit of each row that another row of the batch with the same identity
+ * replaces. Such rows are not written at all, which saves work as hot keys come several times in a batch. */
 static void find_replaced(const struct dedup *dedup, struct keyed_slot *const *slots,
                           const struct ordered_rows *ordered, uint32_t count, uint64_t *is_replaced)
 {
     enum { PLACES = 2 * BATCH_ROWS };
-    uint16_t latest[PLACES] = {0}; /* 1 + the row */
+    uint16_t latest[PLACES] = {0}; /* hash table by slot: 1 + index of its latest row */
     memset(is_replaced, 0, BATCH_VALID_WORDS * sizeof *is_replaced);
     for (uint32_t i = 0; i < count && dedup->within_us == INT64_MAX; i++) {
         size_t place = (uintptr_t)slots[i] / sizeof **slots % PLACES;
@@ -251,7 +254,7 @@ static void find_replaced(const struct dedup *dedup, struct keyed_slot *const *s
     }
 }
 
-/* A batch on its way in. */
+/* An input batch with `keep last`. */
 struct intake {
     struct batch *batch;
     struct row_keys keys;
@@ -259,8 +262,8 @@ struct intake {
     struct keyed_slot *slots[BATCH_ROWS];
     uint64_t is_replaced[BATCH_VALID_WORDS];
     uint16_t late[BATCH_ROWS];
-    uint16_t without[BATCH_ROWS]; /* rows that have no identity */
-    uint16_t full[BATCH_ROWS];    /* rows that found no room, as the i-th selected */
+    uint16_t without[BATCH_ROWS]; /* physical rows whose key has a null */
+    uint16_t full[BATCH_ROWS];    /* selected indices of rows that found no room */
     uint32_t late_count, without_count, full_count;
 };
 
@@ -278,7 +281,8 @@ static void take_in(struct operator_context *context, struct dedup *dedup, struc
     }
 }
 
-/* Where a row went to dead letters, those that it would have replaced are taken in after all. */
+/* Where a row found no room and goes to dead letters, the rows that it would have replaced are taken in after
+ * all. */
 static void take_in_replaced(struct operator_context *context, struct dedup *dedup, struct intake *in)
 {
     for (uint32_t f = 0; f < in->full_count; f++)
@@ -355,7 +359,7 @@ static void dedup_on_watermark(struct operator_context *context, int64_t waterma
     keyed_set_watermark(table_of(dedup), watermark);
 }
 
-/* --- Checkpoints, the end --- */
+/* --- Checkpoints, description, close --- */
 
 static bool dedup_snapshot(struct operator_context *context, struct snapshot_writer *writer)
 {

@@ -1,4 +1,4 @@
-/* drop: takes columns away. */
+/* drop: removes columns. */
 #include "operators/expr/compute.h"
 
 struct drop {

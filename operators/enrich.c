@@ -1,17 +1,17 @@
 /* enrich: the temporal join. Each row gets columns of the other stream's newest row with an equal key, as of
  * the row's own event time.
  *
- * The rows of the other stream are the versions of a key, by event time; of two with equal times the one that
- * came later counts. A row of event time t reads, when it is its turn in the order of records, the newest
- * version of those that have come by then with a time in [t - within, t]. It does not wait: what comes later,
- * and what has a later event time, has no part in it, so that a replay gives a row what it got live. A row of
- * both streams (the same record) is read before it is a version.
+ * The rows of the other stream are versions of their key, by event time; of two versions with equal times the
+ * later record counts. When a row of event time t has its turn in the order of records, it reads the newest
+ * version with a time in [t - within, t] among those that came before it. It does not wait: versions that
+ * come later, or have a later event time, are never read, so that a replay gives a row the same as the live
+ * run. A record that is in both streams reads before it becomes a version.
  *
- * Versions are kept until the watermark passes them, and the newest one that it has passed always, for
- * `within`. What a row behind the watermark may read is cut off at the same place, whether the bytes are
- * still there or not: the newest version at or before the watermark is the oldest that counts, and only while
- * the watermark is within `within` of it; what is older when it comes is a late update. So nothing of a run
- * shows when pruning, eviction or a checkpoint happened. */
+ * Versions after the watermark are all kept; of those at or before it only the newest is, for `within`. A row
+ * behind the watermark is held to the same limit whether older versions are still stored or not: the newest
+ * version at or before the watermark is the oldest that it may read, and only until the watermark is more
+ * than `within` after that version. A version that is already older than this limit when it comes is a late
+ * update. So no result shows when pruning, eviction or a checkpoint happened. */
 #include "operators/expr/compute.h"
 #include "operators/hot_keys.h"
 #include "operators/merged.h"
@@ -20,7 +20,7 @@
 #include "operators/versions.h"
 
 enum { ENRICH_TABLE = 'k', ENRICH_TALLY = 't', ENRICH_HOT = 'H', PREFETCH_AHEAD = 6 };
-/* In the tally. */
+/* Indices into tally.values. */
 enum { ENRICH_UNMATCHED, ENRICH_DROPPED };
 
 struct enrich {
@@ -31,7 +31,7 @@ struct enrich {
     /* Made by bind. */
     int *keys, *update_keys;
     struct version_columns columns;
-    /* The lane's. */
+    /* Of the lane. */
     struct keyed_table *table; /* key -> versions */
     struct byte_buffer encoded;
     struct tally tally;
@@ -70,7 +70,8 @@ static bool enrich_bind(struct operator_bind *bind)
     }
     if (!is_good)
         return false;
-    /* Whose row it is, and which of them, is said by the keys of both. */
+    /* The keys of both streams decide which version a row reads: all new columns get the lineage of these
+     * keys. */
     struct lineage keys = {0};
     keys_lineage(bind, 0, &keys);
     keys_lineage(bind, 1, &keys);
@@ -99,27 +100,28 @@ static bool enrich_open(struct operator_context *context)
 
 /* --- Rows --- */
 
-/* The last event time that a version of that time is for. */
+/* The last event time at which a version of time `time` may be read. */
 static int64_t valid_until(const struct enrich *enrich, int64_t time)
 {
     return enrich->within_us == INT64_MAX ? TIME_MAX : time_add(time, enrich->within_us);
 }
 
-/* The version for a row of event time t, or NULL. */
+/* The version that a row of event time `time` reads, or NULL. */
 static const struct version *version_for(const struct operator_context *context, const struct enrich *enrich,
                                          const struct keyed_slot *slot, int64_t time)
 {
     const struct version *version = versions_last(slot);
     while (version != NULL && version->time > time) {
         if (version->time <= context->watermark)
-            return NULL; /* this one is the oldest that counts */
+            return NULL; /* this newer version is the oldest that may be read */
         version = version_before(version);
     }
     int64_t least = MAX(time, context->watermark);
     return version == NULL || valid_until(enrich, version->time) < least ? NULL : version;
 }
 
-/* Whether a version that the watermark has passed is newer. */
+/* Whether a new version of time `time` is older than the newest one that the watermark has passed, or
+ * expired. */
 static bool is_late(const struct operator_context *context, const struct enrich *enrich,
                     const struct keyed_slot *slot, int64_t time)
 {
@@ -133,7 +135,7 @@ static bool is_late(const struct operator_context *context, const struct enrich 
     return version != NULL && version->time > time;
 }
 
-/* One batch of either input, as far as it is known before its rows' turns. */
+/* One batch of either input, with what is computed before its rows are processed. */
 struct prepared {
     struct batch *out; /* input 0 */
     struct column_builder *builders;
@@ -237,7 +239,7 @@ static void enrich_process_merged(struct operator_context *context, struct merge
     merged_run(context, merge, prepare, process_rows);
 }
 
-/* --- What decides, time, checkpoints, the end --- */
+/* --- Facts, watermark, checkpoints, description, close --- */
 
 static void enrich_facts(struct operator_context *context, uint32_t input, const struct batch *batch,
                          struct row_facts *facts)

@@ -1,12 +1,12 @@
 /* feature: emits every event with the aggregates of its group as of that event.
  *
- * Time is cut into panes of `every`. A row of event time t in pane p reads the panes p - over / every .. p of
- * its group as they stand when it is its turn in the order of records, then adds itself to pane p (before
- * reading, with `including self`). With `from STREAM` the rows of that stream do the adding, and the stream
- * before the `|` reads. A pane lives until the watermark passes its end + the longest `over`; a row for a
- * pane that is gone is not added and counted in late_updates. Several windows share the panes. What a row
- * reads is a function of the rows before it alone: no eviction, checkpoint or number of lanes shows in it.
- * `forever` is no window of panes but one of all_time.h, with a table of its own. */
+ * Time is cut into panes of width `every`. When a row of event time t in pane p has its turn in the order of
+ * records, it reads the panes p - over / every .. p of its group, then is added to pane p (before reading,
+ * with `including self`). With `from STREAM` the rows of STREAM are added, and the rows of the stream before
+ * the `|` read. A pane lives until the watermark passes its end + the longest `over`; a row whose pane is
+ * gone is not added and is counted in late_updates. All windows share the panes. A row's result depends on
+ * the rows before it alone, not on evictions, checkpoints or the number of lanes. A window `forever` has no
+ * panes here: it is kept by all_time.h, in a table of its own. */
 #include "core/describe.h"
 #include "operators/all_time.h"
 #include "operators/expr/compute.h"
@@ -27,11 +27,11 @@ struct feature {
     int *keys, *update_keys;
     struct aggregates aggregates;
     int64_t window_panes[FEATURE_WINDOWS_MAX];
-    uint32_t by_length[FEATURE_WINDOWS_MAX]; /* windows, the shortest first */
-    uint32_t ending;                         /* windows, but for `forever`, which is the last one by length */
-    int64_t longest_us;                      /* of those */
-    /* The lane's. */
-    struct keyed_table *table; /* NULL: no window ends */
+    uint32_t by_length[FEATURE_WINDOWS_MAX]; /* indices of windows, the shortest first; `forever` is last */
+    uint32_t ending;                         /* number of windows other than `forever` */
+    int64_t longest_us;                      /* the longest window other than `forever` */
+    /* Of the lane. */
+    struct keyed_table *table; /* NULL: `forever` is the only window */
     struct panes panes;
     struct panes_sum sum;
     struct all_time all_time; /* with `forever` */
@@ -98,7 +98,7 @@ static bool check_windows(struct operator_bind *bind, struct feature *feature)
     return is_good;
 }
 
-/* With `from`, both streams have the key columns, of equal types. */
+/* Resolves the key columns. With `from`, both streams must have them, with equal types. */
 static bool bind_keys(struct operator_bind *bind, struct feature *feature)
 {
     if (!keys_bind(bind, 0, &feature->by, &feature->keys))
@@ -122,7 +122,8 @@ static bool bind_keys(struct operator_bind *bind, struct feature *feature)
     return is_good;
 }
 
-/* "24h" as the job has it: the unit that divides the duration and makes a text as long as the literal. */
+/* The suffix of a window's columns, "24h" as in the job: the largest unit that divides the duration and gives
+ * a text as long as the literal. */
 static const char *suffix_of(struct arena *arena, const struct feature *feature, uint32_t window)
 {
     static const struct {
@@ -155,8 +156,8 @@ static bool add_columns(struct operator_bind *bind, struct feature *feature)
         return false;
     }
     struct schema *output = operator_extend(bind, count);
-    /* A row that reads what had come before it learns nothing of itself but its group; unless it may have
-     * come before itself. */
+    /* An aggregate of earlier rows tells nothing about the row that reads it except its group, unless the row
+     * itself may be among the earlier ones. */
     const struct schema *updates = bind->inputs[bind->inputs_count - 1].schema;
     bool sees_itself = feature->including != 0 || updates->repeats;
     struct lineage group = {0};
@@ -218,14 +219,14 @@ static bool feature_open(struct operator_context *context)
 
 /* --- Rows --- */
 
-/* The first pane that the watermark has not passed. */
+/* The oldest pane that is still alive at the watermark. */
 static int64_t first_alive(const struct operator_context *context, const struct feature *feature)
 {
     int64_t passed = time_add(context->watermark, -feature->longest_us);
     return passed == TIME_MIN ? INT64_MIN : pane_of(passed - 1, feature->every_us);
 }
 
-/* The entries of some rows in both tables. */
+/* Slots of a batch's rows in both tables. */
 struct places {
     struct keyed_slot *ending[BATCH_ROWS], *all_time[BATCH_ROWS];
 };
@@ -269,7 +270,7 @@ static bool update_ending(const struct operator_context *context, struct feature
     return update.pane >= update.first_alive && panes_update(&feature->panes, slot, &update);
 }
 
-/* Counts the row where a window could not take it. */
+/* Adds the row to its group's entries. Counts it in late_updates where an entry could not take it. */
 static void update_row(struct operator_context *context, struct feature *feature, const struct places *places,
                        uint32_t i, const struct column *arguments, const struct batch *batch, uint32_t row)
 {
@@ -282,10 +283,10 @@ static void update_row(struct operator_context *context, struct feature *feature
     context->counters.late_updates += !is_taken;
 }
 
-/* An output batch that is being filled. */
+/* An output batch whose aggregate columns are being filled. */
 struct reading {
     struct batch *out;
-    struct column_builder *builders; /* aggregate-major, as the columns */
+    struct column_builder *builders; /* builder of aggregate k and window w: [k * windows + w] */
 };
 
 static void begin_reading(struct operator_context *context, const struct feature *feature,
@@ -302,7 +303,7 @@ static void begin_reading(struct operator_context *context, const struct feature
     }
 }
 
-/* The builders of one window's columns. */
+/* Sets builders[k] to the builder of aggregate k for this window. */
 static void builders_of(const struct feature *feature, const struct reading *reading, uint32_t window,
                         struct column_builder *builders[AGGREGATES_MAX])
 {
@@ -328,7 +329,7 @@ static void read_ending(const struct operator_context *context, struct feature *
             panes_sum_clear(&feature->panes, &feature->sum);
         panes_read(&feature->panes, slot, first, last, &feature->sum);
         if (is_additive && first <= last)
-            last = first - 1; /* a longer window adds what lies before */
+            last = first - 1; /* a longer window adds only the panes before */
         builders_of(feature, reading, w, builders);
         panes_finish(&feature->panes, &feature->sum, time, builders, row);
     }
@@ -347,7 +348,7 @@ static void read_row(const struct operator_context *context, struct feature *fea
                   builders, row);
 }
 
-/* Gives the batch on, without the rows that failed. */
+/* Emits the batch without the rows in `errors`. */
 static void end_reading(struct operator_context *context, const struct feature *feature,
                         struct reading *reading, struct expr_errors *errors)
 {
@@ -386,7 +387,7 @@ static void feature_process(struct operator_context *context, uint32_t input, st
 
 /* --- Two inputs --- */
 
-/* What is known of one batch of either input. */
+/* One batch of either input, with what is computed before its rows are processed. */
 struct prepared {
     struct column *arguments;  /* input 1 */
     struct expr_errors errors; /* input 1 */
@@ -452,7 +453,7 @@ static void feature_facts(struct operator_context *context, uint32_t input LEAT_
         row_facts_add_time(facts, "slice closed at watermark", pane_end(slice, feature->every_us, 0));
 }
 
-/* --- Time, checkpoints, the end --- */
+/* --- Watermark, checkpoints, description, close --- */
 
 static void set_watermark(struct feature *feature, int64_t watermark)
 {

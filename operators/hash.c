@@ -1,4 +1,4 @@
-/* hash: a column with the hash of others, or its place among n buckets. */
+/* hash: adds a column with the hash of one or more columns, or with the hash's bucket among n. */
 #include "operators/expr/compute.h"
 
 struct hash {

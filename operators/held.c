@@ -1,6 +1,7 @@
 #include "operators/held.h"
 
-/* Rows that are packed together: what is written stays in the first cache. */
+/* BLOCK_ROWS: rows packed together, so that their bytes stay in the L1 cache. TAILS_FULL: bytes of texts and
+ * lists at which a batch of held rows counts as full. */
 enum { BLOCK_ROWS = 32, TAILS_FULL = 4 << 20 };
 
 static bool is_text(const struct type *type)
@@ -26,7 +27,7 @@ void held_layout_init(struct held_layout *layout, const struct schema *schema)
 
 /* --- Packing --- */
 
-/* Rows being packed. tail_at: where the next text or list of a row goes, from its first one. */
+/* Rows being packed. tail_at[i]: where row i's next text or list goes, counted from its first one. */
 struct packing {
     const struct held_layout *layout;
     const struct batch *batch;
@@ -34,11 +35,11 @@ struct packing {
     const size_t *offsets;
     char *out;
     uint32_t *tail_at;
-    struct byte_buffer lists;  /* encoded, column by column */
-    struct text_ref *list_ref; /* rows of the first list, then of the second */
+    struct byte_buffer lists;  /* encoded lists, column by column */
+    struct text_ref *list_ref; /* each row's place in `lists`, list column by list column */
 };
 
-/* What each row has behind its columns; lists are encoded on the way. */
+/* Sets tails[i] to the bytes of row i's texts and lists, and encodes the lists into p->lists. */
 static void measure_tails(struct packing *p, uint32_t count, size_t *tails, struct arena *scratch)
 {
     const struct schema *schema = p->layout->schema;
@@ -83,7 +84,7 @@ static void pack_heads(const struct packing *p, uint32_t first, uint32_t limit)
     }
 }
 
-/* Puts bytes behind the row's columns. */
+/* Appends bytes to the tail of row i; returns their place in it. */
 static struct text_ref put_tail(const struct packing *p, uint32_t i, const char *data, uint32_t length)
 {
     struct text_ref ref = {p->tail_at[i], length};
@@ -100,7 +101,8 @@ static uint64_t ref_bits(struct text_ref ref)
     return bits;
 }
 
-/* list: of the column's rows. */
+/* Packs column c of rows first .. limit - 1. list: place of each row's list in p->lists, for a list
+ * column. */
 static void pack_column(const struct packing *p, uint32_t c, const struct text_ref *list, uint32_t first,
                         uint32_t limit)
 {
@@ -193,10 +195,10 @@ static void set_null(struct batch *batch, struct column *column, uint32_t row)
     bit_clear(column->valid, row);
 }
 
-/* The rows' 8 bytes of a column, and where rows are null. */
+/* One column of the rows being unpacked. */
 struct unpacking {
     const struct held_rows *rows;
-    const char *fixed; /* of the column in the first row */
+    const char *fixed; /* the column's 8 bytes of the first row */
     size_t stride;
 };
 
@@ -207,8 +209,8 @@ static uint64_t bits_of(const struct unpacking *u, uint32_t row)
     return bits;
 }
 
-/* Offset and length as they were packed, from the beginning of all tails; false: they are not within the
- * row's. */
+/* Reads offset and length of a text or list; the offset becomes one into the tails of all rows. False: they
+ * are outside the row's tail; then *ref is empty. */
 static bool tail_ref(const struct unpacking *u, uint32_t row, struct text_ref *ref)
 {
     uint64_t bits = bits_of(u, row);
@@ -281,7 +283,7 @@ static void unpack_heads(const struct held_layout *layout, const struct held_row
     batch->arrival_time = has_arrivals ? arrivals : NULL;
 }
 
-/* One word of a row's nulls. */
+/* One word of the row's null bits. */
 static uint64_t nulls_of(const struct held_layout *layout, const struct held_rows *rows, uint32_t row,
                          uint32_t word)
 {

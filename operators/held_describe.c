@@ -1,4 +1,4 @@
-/* Rows that are held, for people. */
+/* Held rows, as `leat state get` shows them. */
 #include "core/describe.h"
 #include "core/operator.h"
 #include "operators/held.h"

@@ -1,4 +1,4 @@
-/* Rows that were held back before a job changed: from the columns of then to those of now. */
+/* Held rows across changes of a job: converts rows from an earlier schema to the current one. */
 #include "operators/held.h"
 
 #include <stddef.h>
@@ -25,7 +25,8 @@ void held_layouts_free(struct held_layouts *layouts)
     arena_free(&layouts->arena);
 }
 
-/* --- As bytes: number, then the columns: length and bytes of the name, type */
+/* --- Layouts as bytes: for each its number and schema (column count; per column name length, name, type)
+ * --- */
 
 static void put_schema(struct byte_buffer *out, const struct schema *schema);
 
@@ -142,7 +143,7 @@ bool held_layouts_load(struct held_layouts *layouts, struct str data, const stru
     return true;
 }
 
-/* --- Rows */
+/* --- Converting rows --- */
 
 struct converting {
     const struct held_layout *from, *to;
@@ -150,7 +151,8 @@ struct converting {
     struct byte_buffer *out;
 };
 
-/* The column's 8 bytes and what they refer to; null where the row has no such column. */
+/* Sets a column of the new row: its 8 bytes and the tail they refer to. source: index of the column in the
+ * old row, -1: it has none; then the result is null. */
 static void convert_column(struct converting *c, uint32_t column, int source)
 {
     size_t nulls = sizeof(struct held_head);
@@ -193,7 +195,7 @@ struct str held_layouts_convert(struct held_layouts *layouts, const struct held_
     while (i < layouts->count && layouts->numbers[i] != head.layout)
         i++;
     if (i == layouts->count || row.length < layouts->items[i].fixed_bytes)
-        return (struct str){row.data, 0}; /* no row of ours: nulls */
+        return (struct str){row.data, 0}; /* not a row of ours: becomes nulls */
     struct byte_buffer *out = &layouts->row;
     struct converting c = {&layouts->items[i], now, row, out};
     buffer_clear(out);

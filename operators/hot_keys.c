@@ -3,7 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Every so many rows one is looked at; a key is named from this share of the rows on, when so many came. */
+/* One of SAMPLE_EVERY rows is sampled. A key is reported when at least HOT_ROWS_MIN rows came and the key has
+ * at least HOT_SHARE percent of them. HOT_KEYS: buckets of candidates; HOT_TEXT: bytes of a key's text;
+ * HOT_LINES: keys that are ever reported. */
 enum {
     SAMPLE_EVERY = 16,
     HOT_SHARE = 10,
@@ -13,7 +15,8 @@ enum {
     HOT_LINES = 16
 };
 
-/* An entry counts up for one key and down for the others that fall on it, over a sample of the rows. */
+/* A bucket with one candidate key (majority vote): `count` goes up for each sampled row of the key, and down
+ * for each sampled row of another key in the bucket. At 0 the next key becomes the candidate. */
 struct hot_entry {
     struct key key;
     uint64_t count;
@@ -21,17 +24,19 @@ struct hot_entry {
 };
 
 struct hot_keys {
-    uint64_t epoch;               /* of the checkpoint that it was restored from */
-    uint64_t rows;                /* that came, by which every so many are looked at */
-    uint64_t sampled[KEY_GROUPS]; /* rows that were looked at: another number of lanes shares them out anew */
+    uint64_t epoch;               /* of the checkpoint it was restored from */
+    uint64_t rows;                /* rows seen, for choosing the sample */
+    uint64_t sampled[KEY_GROUPS]; /* sampled rows by key group: restored at any number of lanes */
     struct hot_entry keys[HOT_KEYS];
-    /* What was said of keys, each once: whoever shows it may read it later. */
+    /* Reported lines and their keys, each key once. Lines are never changed, as the report may be read
+     * later. */
     char lines[HOT_LINES][HOT_TEXT + 96];
     struct key said[HOT_LINES];
     uint32_t lines_count;
 };
 
-/* Of a record; the sampled rows of `groups` key groups from the first one on, then the entries follow. */
+/* Head of a snapshot record. Behind it: the sampled rows of `groups` key groups from first_group on, then
+ * `entries` entries (struct hot_entry). */
 struct hot_record {
     char kind[8];
     uint64_t epoch, rows;
@@ -133,7 +138,7 @@ bool hot_keys_snapshot(const struct hot_keys *hot, char kind, const struct opera
     return is_good;
 }
 
-/* Of two keys in one place the one with more stays, with what it has more. */
+/* Of two keys in one bucket the one with the larger count stays, with the difference of the counts. */
 static void take_entry(struct hot_keys *hot, const struct hot_entry *entry)
 {
     struct hot_entry *mine = &hot->keys[key_hash(entry->key) % HOT_KEYS];
@@ -183,9 +188,9 @@ bool hot_keys_restore(struct hot_keys *hot, const struct operator_context *conte
     return true;
 }
 
-/* --- What is said --- */
+/* --- Report --- */
 
-/* The key that stands out, as a line; NULL: none does. *rows: how many rows have it, about. */
+/* A line about the hottest key; NULL: no key is hot. *rows: about how many rows have it. */
 static const char *line_of(struct hot_keys *hot, double *rows)
 {
     uint32_t most = 0;
@@ -219,6 +224,6 @@ void hot_keys_report(struct hot_keys *hot, struct report *report)
     if (line == NULL)
         return;
     report_add_text(report, "hot_key", line);
-    report->items[report->count - 1].value = rows; /* of several lanes, the one with most is shown */
+    report->items[report->count - 1].value = rows; /* report_merge keeps the lane with the most rows */
     report_add(report, "hot_key_rows_max", rows, false);
 }

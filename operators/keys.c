@@ -16,7 +16,7 @@ struct row_keys keys_of(const struct batch *batch, const int *columns, uint32_t 
 bool keys_bind(struct operator_bind *bind, uint32_t input, struct columns *by, int **indices)
 {
     const struct schema *schema = bind->inputs[input].schema;
-    /* A copy: the same names may be resolved against several inputs. */
+    /* A copy, as the same names may be resolved against several inputs. */
     struct columns refs = {arena_copy(bind->arena, by->items, MAX(by->count, 1) * sizeof *by->items),
                            by->count};
     if (!columns_resolve(&refs, schema, bind->arena, bind->diags))

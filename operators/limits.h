@@ -1,4 +1,4 @@
-/* Limits of single operators that jobs can meet: `leat help limits` has them (engine/cli/limits.def). */
+/* Limits of single operators that jobs can meet; `leat help limits` shows them (engine/cli/limits.def). */
 #ifndef LEAT_OPERATORS_LIMITS_H
 #define LEAT_OPERATORS_LIMITS_H
 
@@ -6,12 +6,12 @@
 
 enum {
     CLEAN_COLUMNS_MAX = 40,
-    CLEAN_RULES_MAX = 12, /* of a column */
+    CLEAN_RULES_MAX = 12, /* per column */
     CROSS_COLUMNS_MAX = 16,
     FEATURE_WINDOWS_MAX = 8,
-    FEATURE_PANES_MAX = 1 << 20, /* of a window: over / every */
+    FEATURE_PANES_MAX = 1 << 20, /* per window: over / every */
     PATTERN_KEPT_COLUMNS_MAX = 16,
-    ROUTE_OUTPUTS_MAX = OPERATOR_OUTPUTS_MAX - 1, /* and `rest` */
+    ROUTE_OUTPUTS_MAX = OPERATOR_OUTPUTS_MAX - 1, /* one output is `rest` */
 };
 
 #endif
