@@ -1,31 +1,34 @@
-/* join: rows of two streams with equal keys, and times that go together.
+/* join: rows of two streams with equal keys and matching times.
  *
- * Which pairs there are. A left row of event time t meets the right rows whose event time is in [t + low, t +
- * high], or, `over` windows, in a window that t is in. Whichever of the two comes first is kept, and the pair
- * is made when the other one comes; its event time is the later of the two. A left row is kept until the
- * watermark is beyond its deadline, t + high (t, where high is negative), a right row until it is beyond its
- * time - low (its time, where low is positive); of a window join, until the end of the window. One that comes
- * when the watermark is already there is late. So a pair is made if, when its second row came, the watermark
- * was beyond neither row's deadline: to the microsecond, whatever lies in the table longer.
+ * Which pairs there are. A left row of event time t matches the right rows whose event time is in [t + low, t
+ * + high] or, with `over`, in a window that holds t. The first of the two rows to come is kept, and the pair
+ * is made when the second one comes; its event time is the later of the two. A row's deadline is the last
+ * watermark at which it is still kept: for a left row t + high (t if high is negative), for a right row its
+ * time - low (its time if low is positive), in a window join the last microsecond of the window. A row that
+ * comes when the watermark is past its deadline is late. So a pair is made if, when its second row came, the
+ * watermark was past neither row's deadline: exactly, even where a row lies in the table longer.
  *
- * Kinds. inner: a row for each pair. semi: the left row, once, when it meets its first. left: pairs as inner,
- * and at its deadline a left row that met none, with nulls. anti: at its deadline a left row that met none.
- * `take first|last|best`: at its deadline, with one of the right rows that it met. What comes at a deadline
- * has the left row's event time, and the output's watermark is held back by `high`; where the upper bound is
- * an expression or a window's end, that would be by nobody knows how much, and the row has the deadline as
- * its event time.
+ * Kinds. inner: a row for each pair. semi: the left row, once, at its first match. left: pairs as with inner,
+ * and unmatched left rows at their deadline, with nulls. anti: unmatched left rows at their deadline. `take
+ * first|last|best`: at its deadline, the left row with one of the right rows that it matched. A row emitted
+ * at a deadline has the left row's event time, and the output's watermark is held back by `high`. Where the
+ * upper bound is an expression or a window's end, that delay has no bound known in advance: the row then has
+ * the deadline as its event time.
  *
- * Order. What a row makes as it comes is in the place of that row, in the order in which what it met had
- * come; what comes at deadlines is in the order (deadline, hash of the key, arrival). No number of lanes, no
- * cut of batches, no eviction shows in it.
+ * Order. The output rows that an input row makes as it comes take that row's place in the order, among
+ * themselves in the order in which the rows it matched came. Rows emitted at deadlines are in the order
+ * (deadline, hash of the key, arrival). The order does not depend on the number of lanes, on where batches
+ * end, or on evictions.
  *
- * State: key_rows.h, both sides of a key in one list; deadlines are ids of rows in a time queue. With `take`
- * a right row is kept with its place in the order, and the best one so far of each left row apart from it, so
- * that a better one costs no rewriting of the left row. `unique right` (left): the other side has at most one
- * row a key, so a left row that met it is not kept; a second one is a dead letter while the first is kept.
+ * State: key_rows.h, with both sides of a key in one list; a time queue holds the deadlines, with the ids of
+ * the left rows. With `take`, a right row is kept with its order key, and the best right row so far of each
+ * left row is kept apart from it, so that a better one needs no rewriting of the left row. `unique right` (or
+ * left): that side has at most one row per key, so a row of the other side that matched it is not kept any
+ * longer; a second row of that side is a dead letter while the first is kept.
  *
- * Files: join_bind.c checks the options, join_block.c takes batches apart, join_match.c is about rows,
- * join_deadline.c about deadlines, joined.h makes batches of pairs, hot_keys.c names keys with many rows. */
+ * Files: join_bind.c checks the options, join_block.c takes batches apart, join_match.c matches rows,
+ * join_deadline.c handles deadlines, joined.h makes batches of the pairs, hot_keys.c reports keys with many
+ * rows. */
 #include "operators/join.h"
 
 #include <stdlib.h>
@@ -114,7 +117,7 @@ static void join_facts(struct operator_context *context, uint32_t input, const s
                                .until);
 }
 
-/* --- Checkpoints, the end --- */
+/* --- Checkpoints, description, close --- */
 
 static bool put_layouts(const struct held_layouts *layouts, char kind, struct snapshot_writer *writer)
 {

@@ -1,11 +1,11 @@
-/* The join's checks: what it is told, against the columns of both streams. */
+/* The join's options, checked against the columns of both streams. */
 #include "operators/join.h"
 
 #define BOUND_MAX (3650 * US_PER_DAY)
 
 /* --- Keys --- */
 
-/* `on k, a = b`: names of both sides. */
+/* Splits `on k, a = b` into the column names of both sides. */
 static bool split_keys(struct operator_bind *bind, struct join *join)
 {
     for (int side = 0; side < 2; side++)
@@ -34,7 +34,7 @@ static bool split_keys(struct operator_bind *bind, struct join *join)
     return is_good;
 }
 
-/* `on id = auction` where it must be `on auction = id`. */
+/* Refuses `on id = auction` where it must be `on auction = id`. */
 static bool check_sides(struct operator_bind *bind, const struct join *join)
 {
     const struct schema *left = bind->inputs[0].schema, *right = bind->inputs[1].schema;
@@ -263,7 +263,8 @@ static bool is_shared_key(const struct join *join, int column, uint32_t *key)
     return false;
 }
 
-/* What a value of the other stream in a row says about: which rows there are, and how it was chosen. */
+/* Adds the lineage of the choice of right rows: which right rows there are, and what decides which of them
+ * match. */
 static void chosen_by(const struct operator_bind *bind, const struct join *join, struct lineage *lineage)
 {
     lineage_merge(lineage, &bind->inputs[1].schema->rows_lineage);
@@ -274,7 +275,9 @@ static void chosen_by(const struct operator_bind *bind, const struct join *join,
     ordering_lineage(&join->ordering, lineage);
 }
 
-/* The columns of the other stream; late: of the late rows, which have them all. */
+/* Adds the columns of the other stream to `to`. is_late: `to` is the schema of late rows, which have the
+ * columns of both streams whatever the kind. columns[i]: set to the column of `to` that holds right column i,
+ * or -1. */
 static bool add_right(struct operator_bind *bind, struct join *join, struct schema *to, bool is_late,
                       int *columns)
 {
@@ -358,7 +361,8 @@ static bool bind_output(struct operator_bind *bind, struct join *join)
     lineage_merge(&output->rows_lineage, &rows);
     for (uint32_t i = left->count; i < output->count; i++)
         field_chosen(&output->fields[i], &rows);
-    /* A row may stand in several, and one of the other stream in each that it met. */
+    /* A left row may be in several output rows, and a right row is in one for each left row that it
+     * matched. */
     output->repeats |=
         has_right && (right->repeats || join->unique != (JOIN_UNIQUE_LEFT | JOIN_UNIQUE_RIGHT));
     bind->outputs[0] = output;

@@ -1,5 +1,5 @@
-/* The join's rows, batch by batch: which of them are late or match nothing, and the others in the order of
- * both inputs, as many at a time as one bracket of the table takes. */
+/* The join's rows, batch by batch: finds those that are late or match nothing, and passes the others on in
+ * the order of both inputs, in blocks of at most BATCH_ROWS rows, one bracket of the table each. */
 #include "operators/expr/compute.h"
 #include "operators/join.h"
 
@@ -13,7 +13,7 @@ struct reject {
     const char *reason;
 };
 
-/* Rows of both inputs in order, as many as one bracket takes, and how far they were worked off. */
+/* A block: rows of both inputs in order. rejects: rows for dead letters, sent there outside brackets. */
 struct join_block {
     uint32_t count;
     struct key keys[BATCH_ROWS];
@@ -31,14 +31,14 @@ struct join_block *join_block_new(void)
     return block;
 }
 
-/* --- What a batch says of its rows --- */
+/* --- Preparing a batch --- */
 
 int64_t join_high_of(const struct join *join, const struct join_prepared *prepared, uint32_t row)
 {
     return join->high == NULL ? join->high_us : prepared->high.ints[row];
 }
 
-/* The last watermark that the row outlives. */
+/* The row's deadline: the last watermark at which it is not late. */
 static int64_t until_of(const struct join *join, const struct join_prepared *prepared, uint32_t row)
 {
     int64_t time = prepared->batch->event_time[row];
@@ -62,7 +62,7 @@ static enum join_fate fate_of(const struct operator_context *context, const stru
     return prepared->keys.has_null[index] || !has_bound ? JOIN_ALONE : JOIN_TAKEN;
 }
 
-/* Late rows of either side, in the columns of both. */
+/* Emits the late rows of one side, in the columns of both. */
 static void emit_late(struct operator_context *context, const struct join *join,
                       const struct join_prepared *prepared)
 {
@@ -108,9 +108,9 @@ static void count_fates(struct operator_context *context, const struct join *joi
         context->counters.null_keys += prepared->keys.has_null[i];
     }
     if (prepared->side == 1)
-        context->counters.in += batch->selected; /* the engine counts those of input 0 */
+        context->counters.in += batch->selected; /* the engine counts the rows of input 0 */
     context->counters.late += late;
-    /* Those of the left side that match nothing and go on are counted when they do. */
+    /* Left rows that match nothing but are emitted (left, anti) are counted then. */
     if (prepared->side == 1 || (join->kind != JOIN_LEFT && join->kind != JOIN_ANTI))
         context->counters.filtered += alone;
     compute_reject(context, batch, errors);
@@ -190,8 +190,8 @@ static void process_block(struct operator_context *context, struct join *join)
     block->count = 0;
 }
 
-/* Whether the row has something to do: late ones and those without a key are done, but where they go on
- * alone. */
+/* Whether the row must be processed: it may match, or it is a left row that is emitted without a match. Late
+ * and failed rows are done already. */
 static bool is_wanted(const struct join *join, const struct join_prepared *prepared, uint32_t index)
 {
     bool goes_alone = prepared->side == 0 && (join->kind == JOIN_LEFT || join->kind == JOIN_ANTI);

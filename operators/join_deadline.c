@@ -1,7 +1,7 @@
-/* The join's deadlines: left rows that went on waiting until nothing can come that they match. */
+/* The join's deadlines: settles kept left rows that no more right rows can match. */
 #include "operators/join.h"
 
-/* A left row whose deadline has come. */
+/* A left row at its deadline. */
 struct deadline {
     struct operator_context *context;
     struct join *join;
@@ -11,7 +11,7 @@ struct deadline {
     bool is_there, is_marked;
 };
 
-/* A copy: what it met is looked for after it. */
+/* Copies the left row to join->left, for the search for its best right row that follows. */
 static unsigned find_left(void *argument, const struct kept_row *kept)
 {
     struct deadline *deadline = argument;
@@ -30,7 +30,7 @@ static unsigned find_best(void *argument, const struct kept_row *kept)
     return KEPT_STOP;
 }
 
-/* Whether a row came. */
+/* Makes the left row's output row, if its deadline gives one; returns whether it does. */
 static bool settle(struct deadline *deadline, struct keyed_slot *slot)
 {
     struct join *join = deadline->join;
@@ -67,12 +67,12 @@ static void count_settled(struct operator_context *context, const struct join *j
     if (has_come)
         counters->passed++;
     else if (join->kind == JOIN_LEFT)
-        counters->absorbed++; /* what it met came at once */
+        counters->absorbed++; /* its pairs were emitted as they were made */
     else
         counters->filtered++;
 }
 
-/* Deadlines that came together, as many as one bracket takes. */
+/* Deadlines that are due, at most BATCH_ROWS, settled in one bracket. */
 struct deadlines {
     uint32_t count;
     struct key keys[BATCH_ROWS];

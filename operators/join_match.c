@@ -1,10 +1,10 @@
-/* The join's rows, one by one: a left row looks for right ones that were there before it, then waits for
- * those that come; a right row likewise. */
+/* The join's rows, one by one: a left row is matched with the right rows kept before it, then kept for later
+ * ones; a right row likewise. */
 #include "operators/join.h"
 
 /* --- Rows out --- */
 
-/* The row that is looking, with another one: kept NULL, it alone. */
+/* Makes an output row of m's row and `kept`, a row of the other side; kept NULL: of m's row alone. */
 static void make_row(struct join_meeting *m, const struct kept_row *kept)
 {
     struct join *join = m->join;
@@ -19,7 +19,7 @@ static void make_row(struct join_meeting *m, const struct kept_row *kept)
     if (kept != NULL) {
         struct held_head head;
         leat_assert(side == 0 || kept->row_bytes >= sizeof head);
-        if (side == 1) { /* a left row may meet later than it came */
+        if (side == 1) { /* kept->from .. to is the left row's reach; its event time is in its packed head */
             memcpy(&head, kept_packed(kept).data, sizeof head);
             made->time = MAX(time, head.event_time);
             made->window_start = kept->from;
@@ -43,7 +43,7 @@ static void make_row(struct join_meeting *m, const struct kept_row *kept)
 
 /* --- Keeping rows --- */
 
-/* The row's bytes. */
+/* The row packed as bytes (held.h), in join->packed. */
 static struct str pack(struct join_meeting *m)
 {
     struct join *join = m->join;
@@ -57,7 +57,7 @@ static struct str pack(struct join_meeting *m)
     return (struct str){join->packed.data, offsets[1]};
 }
 
-/* The right row's place among others. */
+/* The right row's order key as bytes, in join->order_key; empty with `take all`. */
 static struct str order_of(struct join_meeting *m)
 {
     struct byte_buffer *out = &m->join->order_key;
@@ -82,7 +82,7 @@ static uint64_t keep(struct join_meeting *m, struct keyed_slot *slot, const stru
     return id;
 }
 
-/* Whether the right row at `a` is better than that of `b`. */
+/* Whether the right row with the order key `a` is better than the one with the key `b`. */
 static bool is_better(const struct join *join, struct str a, struct str b)
 {
     struct order_key x, y;
@@ -99,7 +99,7 @@ static bool is_in(const struct join_reach *reach, const struct kept_row *kept)
     return kept->from >= reach->from && kept->from <= reach->to;
 }
 
-/* The best so far of the right rows that were there before: its head, order and bytes. */
+/* Copies the kept right row (head, order key, packed row) to join->best where it is the best so far. */
 static void take_candidate(struct join_meeting *m, const struct kept_row *kept)
 {
     struct byte_buffer *best = &m->join->best;
@@ -114,7 +114,7 @@ static unsigned meet_right(void *argument, const struct kept_row *kept)
 {
     struct join_meeting *m = argument;
     struct join *join = m->join;
-    /* Of a unique left row: no other one can come for what was there. */
+    /* With `unique left` no other left row can come for this right row. */
     unsigned action = (join->unique & JOIN_UNIQUE_LEFT) != 0 ? KEPT_DROP : KEPT_STAY;
     m->has_partner = true;
     if (!is_in(&m->reach, kept))
@@ -133,10 +133,11 @@ static unsigned meet_right(void *argument, const struct kept_row *kept)
     return action | (m->is_paused ? KEPT_STOP : KEPT_STAY);
 }
 
-/* What became of a left row in one window. */
+/* What became of a left row in one window. OUT: it was emitted. FILTERED: it never will be. KEPT: it
+ * waits. */
 enum outcome { OUTCOME_OUT, OUTCOME_FILTERED, OUTCOME_KEPT, OUTCOME_FAILED };
 
-/* Keeps the left row for what comes later. */
+/* Keeps the left row for later right rows, with its best right row so far, and sets its deadline. */
 static enum outcome keep_left(struct join_meeting *m, struct keyed_slot *slot)
 {
     struct join *join = m->join;
@@ -160,7 +161,7 @@ static enum outcome keep_left(struct join_meeting *m, struct keyed_slot *slot)
     return OUTCOME_KEPT;
 }
 
-/* After all that was there: whether it waits for more. */
+/* After all kept right rows were visited: keeps the left row where it must wait for more. */
 static enum outcome end_left(struct join_meeting *m, struct keyed_slot *slot)
 {
     const struct join *join = m->join;
@@ -170,7 +171,7 @@ static enum outcome end_left(struct join_meeting *m, struct keyed_slot *slot)
     if (m->has_met && (has_all || join->kind == JOIN_SEMI))
         return OUTCOME_OUT;
     if (has_all && !join->has_deadline)
-        return OUTCOME_FILTERED; /* its only partner is too far away */
+        return OUTCOME_FILTERED; /* its only partner is outside its reach */
     return keep_left(m, slot);
 }
 
@@ -179,12 +180,12 @@ static void count_left(struct join_meeting *m, enum outcome outcome)
     struct counters *counters = &m->context->counters;
     uint64_t made = m->count;
     if (outcome == OUTCOME_FAILED)
-        return; /* counted with the dead letter */
+        return; /* operator_reject counts it */
     if (!m->join->is_single) {
         counters->absorbed++;
     } else if (outcome == OUTCOME_OUT) {
         counters->passed++;
-        made--; /* it is the row itself that went on */
+        made--; /* the first output row counts as the row itself */
     } else if (outcome == OUTCOME_FILTERED) {
         counters->filtered++;
     } else if (m->join->has_deadline) {
@@ -195,13 +196,13 @@ static void count_left(struct join_meeting *m, enum outcome outcome)
     counters->emitted += made;
 }
 
-/* A row of which it is known that nothing matches it. */
+/* Emits a left row that can match nothing. */
 static void take_alone(struct join_meeting *m)
 {
     make_row(m, NULL);
 }
 
-/* Whether the row was there before: unique left. */
+/* Visitor: sets the bool `argument`, as the key has a row that the query asked for. */
 static unsigned meet_twin(void *argument, const struct kept_row *kept LEAT_UNUSED)
 {
     *(bool *)argument = true;
@@ -228,7 +229,6 @@ static void begin_window(struct join_meeting *m)
     buffer_clear(&join->best);
 }
 
-/* false: it pauses. */
 bool join_take_left(struct join_meeting *m, struct keyed_slot *slot)
 {
     struct join *join = m->join;
@@ -267,11 +267,11 @@ bool join_take_left(struct join_meeting *m, struct keyed_slot *slot)
 
 /* --- A right row --- */
 
-/* A left row that a right one matches. */
+/* With `take`: a kept left row that the new right row matches. */
 struct waiting {
     uint64_t id;
     int64_t until;
-    bool is_served; /* it has a better one */
+    bool is_served; /* its best so far is better than the new row */
 };
 
 static unsigned meet_left(void *argument, const struct kept_row *kept)
@@ -296,7 +296,7 @@ static unsigned meet_left(void *argument, const struct kept_row *kept)
     return stop | (join->kind == JOIN_LEFT && !kept->is_marked ? KEPT_MARK : KEPT_STAY);
 }
 
-/* The left row of that id among those that wait, by rising id; NULL: it does not. */
+/* The left row of that id in join->ids, which rise; NULL: it is not there. */
 static struct waiting *find_waiting(const struct join *join, uint64_t id)
 {
     struct waiting *waiting = (struct waiting *)(void *)join->ids.data;
@@ -317,7 +317,7 @@ struct rival {
     struct str order;
 };
 
-/* What a left row had best: gone where the rival is better. */
+/* Visitor of a left row's best: drops it where the new right row (the rival) is better. */
 static unsigned meet_best(void *argument, const struct kept_row *kept)
 {
     const struct rival *rival = argument;
@@ -328,7 +328,7 @@ static unsigned meet_best(void *argument, const struct kept_row *kept)
     return waiting->is_served ? KEPT_STAY : KEPT_DROP;
 }
 
-/* The right row, against what each left row that it matches had best. */
+/* Makes the new right row the best of each left row in join->ids whose best so far is worse or missing. */
 static void challenge(struct join_meeting *m, struct keyed_slot *slot)
 {
     struct join *join = m->join;
@@ -355,7 +355,8 @@ static void challenge(struct join_meeting *m, struct keyed_slot *slot)
     buffer_clear(&join->ids);
 }
 
-/* Where only whether there is a row matters, one of a window is enough. */
+/* semi, anti: only whether there is a right row matters, so one per window (with `forever` one in all) is
+ * enough. Returns whether such a row is kept already. */
 static bool is_known(struct join_meeting *m, struct keyed_slot *slot)
 {
     const struct join *join = m->join;
@@ -382,7 +383,6 @@ static void keep_right(struct join_meeting *m, struct keyed_slot *slot)
     (void)keep(m, slot, &head, order_of(m), has_right ? pack(m) : nothing);
 }
 
-/* false: it pauses. */
 bool join_take_right(struct join_meeting *m, struct keyed_slot *slot)
 {
     struct join *join = m->join;

@@ -45,7 +45,7 @@ static const char *fixed_of(const struct joined_side *side, int32_t kept)
     return side->fixed.data + (size_t)kept * side->layout.fixed_bytes;
 }
 
-/* A copy of the kept row's bytes. What is no row of the layout becomes nulls. */
+/* Copies a packed row; returns the index of the copy. Bytes too short for the layout become nulls. */
 static int32_t copy_kept(struct joined_side *side, struct str packed)
 {
     const struct held_layout *layout = &side->layout;
@@ -95,7 +95,7 @@ static void note_side(struct joined *joined, struct joined_side *side, const str
     }
 }
 
-/* The later of the two sides' arrivals, where they have them; the left row's origin. */
+/* Notes the arrival time (the later of both sides', where they have one) and the origin (the left row's). */
 static void note_place(struct joined *joined, const struct joined_row *row)
 {
     uint32_t at = joined->count;
@@ -149,10 +149,10 @@ static void set_null(struct batch *out, struct column *to, uint32_t row)
     if (to->tag == TYPE_BOOL)
         to->bools[row] = 0;
     else
-        to->ints[row] = 0; /* all others have 8 bytes */
+        to->ints[row] = 0; /* all other types have 8 bytes */
 }
 
-/* All rows are of one batch: values by their number, and what texts and lists refer to stays there. */
+/* Where all rows of the side come from one batch: copies the values; texts and lists stay in that batch. */
 static void gather_given(const struct joined *joined, const struct joined_side *side, uint32_t c,
                          struct batch *out, struct column *to)
 {
@@ -172,13 +172,13 @@ static void gather_given(const struct joined *joined, const struct joined_side *
             batch_set_null(out, to, i);
 }
 
-/* A column of the kept rows, each once: its 8 bytes, of a text where it will be in the heap. */
+/* One column of the kept rows' copies. bits: 8 bytes each; of a text or list its place in `tails`. */
 struct kept_column {
     uint64_t *bits;
-    uint64_t *nulls; /* a bit for each kept row; NULL: no nulls */
+    uint64_t *nulls; /* a bit for each copy; NULL: no nulls */
 };
 
-/* Where a text or list of a kept row is among the tails; false: not within the row's. */
+/* Makes the offset of a copy's text or list one into `tails`; false: it is outside the row's tail. */
 static bool kept_tail(const struct joined_side *side, uint32_t kept, uint64_t *bits)
 {
     struct text_ref ref;
@@ -213,13 +213,13 @@ static struct kept_column read_kept(const struct joined_side *side, uint32_t c, 
     return column;
 }
 
-/* The column of the batch that a row was given in. */
+/* Column c of the batch that the side of output row i comes from. */
 static inline const struct column *given_column(const struct joined_side *side, uint32_t i, uint32_t c)
 {
     return &side->batches[i]->columns[c];
 }
 
-/* Nulls of rows from anywhere; values are set. */
+/* Sets the nulls of a column whose rows may be given, kept or missing; values are set already. */
 static void gather_nulls(const struct joined *joined, const struct joined_side *side, uint32_t c,
                          const struct kept_column *kept, struct batch *out, struct column *to)
 {
@@ -235,7 +235,7 @@ static void gather_nulls(const struct joined *joined, const struct joined_side *
     }
 }
 
-/* Numbers, of rows from anywhere. */
+/* Sets numbers, bools and times of a column whose rows may be given, kept or missing. */
 static void gather_numbers(const struct joined *joined, const struct joined_side *side, uint32_t c,
                            const struct kept_column *kept, struct column *to)
 {
@@ -254,7 +254,8 @@ static void gather_numbers(const struct joined *joined, const struct joined_side
     }
 }
 
-/* Whether the row's given side is that of the row before: its texts are there already. */
+/* Whether the given row is the same as that of the output row before, so that its texts are copied
+ * already. */
 static bool is_repeated(const struct joined_side *side, uint32_t i)
 {
     return i > 0 && side->kept_at[i - 1] == JOINED_GIVEN && side->batches[i - 1] == side->batches[i] &&
@@ -266,7 +267,7 @@ static bool is_text(const struct type *type)
     return type->tag == TYPE_TEXT || type->tag == TYPE_BYTES;
 }
 
-/* Room for the texts of a side: the tails of what was kept, then those of given rows. */
+/* Makes the heap for the side's texts: the tails of the kept rows, then room for texts of given rows. */
 static char *new_heap(const struct joined *joined, const struct joined_side *side, struct batch *out)
 {
     const struct schema *schema = side->layout.schema;
@@ -285,7 +286,7 @@ static char *new_heap(const struct joined *joined, const struct joined_side *sid
     return heap;
 }
 
-/* Texts, of rows from anywhere. used: bytes of the heap. */
+/* Sets the texts of a column whose rows may be given, kept or missing. *used: bytes used of the heap. */
 static void gather_texts(const struct joined *joined, const struct joined_side *side, uint32_t c,
                          const struct kept_column *kept, struct column *to, char *heap, size_t *used)
 {
@@ -309,7 +310,7 @@ static void gather_texts(const struct joined *joined, const struct joined_side *
     }
 }
 
-/* Lists, of rows from anywhere: by their encoding. */
+/* Sets the lists of a column whose rows may be given, kept or missing: encodes and decodes them. */
 static void gather_lists(const struct joined *joined, const struct joined_side *side, uint32_t c,
                          const struct kept_column *kept, struct batch *out, struct column *to)
 {
@@ -337,7 +338,7 @@ static void gather_lists(const struct joined *joined, const struct joined_side *
     buffer_free(&encoded);
 }
 
-/* Whether a row may be null in the column. */
+/* False: no row can be null in the column. */
 static bool may_be_null(const struct joined_side *side, uint32_t c, const struct kept_column *kept)
 {
     if (kept->nulls != NULL || side->has_several || side->has_none)
@@ -345,7 +346,7 @@ static bool may_be_null(const struct joined_side *side, uint32_t c, const struct
     return side->given > 0 && side->only->columns[c].valid != NULL;
 }
 
-/* One column of rows from anywhere. */
+/* Sets one column where the rows do not all come from one given batch. */
 static void gather_column(struct joined *joined, const struct joined_side *side, uint32_t c,
                           struct batch *out, char *heap, size_t *used)
 {
@@ -396,7 +397,7 @@ static void clear_side(struct joined_side *side)
     side->has_several = side->has_none = false;
 }
 
-/* The rows noted become a batch. */
+/* Makes a batch of the noted rows and appends it to `ready`. */
 static void finish(struct joined *joined)
 {
     uint32_t count = joined->count;

@@ -1,10 +1,10 @@
-/* The rows that a join makes, on their way into batches: each of a left and a right row, either of which
- * comes from a batch that the join was given, or from what it kept, or is not there.
+/* The rows that a join makes, on their way into batches. An output row has a left and a right side; each
+ * comes from a batch that the join was given, or from a kept row (key_rows.h), or is missing.
  *
- * Rows are noted one by one and become columns when a batch is full. What was kept is copied when it is
- * noted, once a batch however often it is met. Where all rows of a side come from one batch their texts stay
- * where they are, and the new batch holds that one. Finished batches wait in `ready` until the join may emit.
- */
+ * joined_add notes rows one by one; they become columns when a batch is full. A kept row is copied when it is
+ * noted, mostly once per output batch however often it is used (a small cache finds the copy). Where all rows
+ * of a side come from one given batch, their texts stay there, and the new batch holds that batch. Finished
+ * batches wait in `ready` until the join may emit. */
 #ifndef LEAT_OPERATORS_JOINED_H
 #define LEAT_OPERATORS_JOINED_H
 
@@ -13,16 +13,16 @@
 
 enum { JOINED_CACHE = 1024, JOINED_READY_MAX = 8 };
 
-/* One side of a row. */
+/* One side of an output row: a row of a given batch, or a kept row; batch and kept NULL: missing. */
 struct joined_from {
-    struct batch *batch; /* where it comes from, and its physical row there; else */
+    struct batch *batch; /* with `row`, its physical index */
     uint32_t row;
-    const struct kept_row *kept; /* what was kept, and the key that it was kept for; else there is none */
+    const struct kept_row *kept; /* with the key it was kept for */
     struct key key;
 };
 
 struct joined_row {
-    struct joined_from sides[2]; /* the left is there */
+    struct joined_from sides[2]; /* the left side is never missing */
     struct row_order order;
     int64_t time;
     int64_t window_start, window_end;
@@ -31,22 +31,22 @@ struct joined_row {
 struct joined_cached {
     struct key key;
     uint64_t id;
-    uint64_t filling; /* the batch that it was copied for */
+    uint64_t filling; /* `filling` of the output batch that it was copied for */
     int32_t at;
 };
 
-/* Of one side, for the batch in the making. */
+/* One side of the output batch being filled. */
 struct joined_side {
     struct held_layout layout;
     struct held_layouts layouts;
-    const int *columns;              /* for each of its columns: the output's, or -1 */
-    struct byte_buffer fixed, tails; /* of the kept rows */
+    const int *columns;              /* output column of each of the side's columns, or -1 */
+    struct byte_buffer fixed, tails; /* copies of kept rows */
     uint32_t tail_at[BATCH_ROWS + 1];
     int32_t kept_count;
-    int32_t kept_at[BATCH_ROWS]; /* of each row: which of the kept ones, or JOINED_GIVEN, or JOINED_NONE */
+    int32_t kept_at[BATCH_ROWS]; /* of each output row: index of its copy, or JOINED_GIVEN, or JOINED_NONE */
     struct batch *batches[BATCH_ROWS];
     uint16_t rows[BATCH_ROWS];
-    struct batch *only; /* that all given rows come from; NULL: there is none yet */
+    struct batch *only; /* batch of the last given row, and unless has_several of all; NULL: none */
     uint32_t given;
     bool has_several, has_none;
     struct joined_cached cache[JOINED_CACHE];
@@ -57,7 +57,7 @@ enum { JOINED_GIVEN = -1, JOINED_NONE = -2 };
 struct joined {
     struct batch_pool *pool;
     const struct schema *output;
-    int window_column; /* of window_start; -1: none; window_end follows */
+    int window_column; /* window_start; window_end follows; -1: none */
     struct joined_side sides[2];
     uint32_t count;
     uint64_t filling;
@@ -71,18 +71,21 @@ struct joined {
     uint32_t ready_count;
 };
 
-/* columns[side][i]: where the output has the side's column i, or -1. Both outlive it. */
+/* columns[side][i]: output column of the side's column i, or -1. schemas and columns must outlive the
+ * result. */
 struct joined *joined_new(struct batch_pool *pool, const struct schema *output,
                           const struct schema *const schemas[2], int *const columns[2], int window_column);
 void joined_free(struct joined *joined); /* NULL is allowed */
-/* What is kept may go when this has returned; batches are held as long as they are needed. */
+/* Notes a row. A kept row is copied, and may go after the call. The batches of given rows must live until the
+ * rows' batch is finished: the join calls joined_take with is_last before it returns from a micro-batch. */
 void joined_add(struct joined *joined, const struct joined_row *row);
-/* Whether the join had better emit before it goes on. */
+/* Whether the join should emit before it goes on. */
 static inline bool joined_is_full(const struct joined *joined)
 {
     return joined->ready_count >= JOINED_READY_MAX;
 }
-/* The next finished batch, the caller's; NULL: none. With is_last the one in the making, too. */
+/* Takes the next finished batch; the caller owns it. NULL: none. is_last: finishes the one being filled,
+ * too. */
 struct batch *joined_take(struct joined *joined, bool is_last);
 
 #endif

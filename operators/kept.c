@@ -1,4 +1,4 @@
-/* Lists of kept rows: who enters, where, and what leaves. */
+/* Lists of kept rows: which rows enter, at which place, and which ones leave. */
 #include "operators/kept.h"
 
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static size_t round_up(size_t bytes)
     return (bytes + 7) & ~(size_t)7;
 }
 
-/* The item at a place from the worst on. */
+/* The i-th item, counted from the worst. */
 static char *item_at(const struct kept *kept, const struct kept_head *list, uint32_t i)
 {
     return (char *)(uintptr_t)(list + 1) + (size_t)i * kept->item_bytes;
@@ -64,7 +64,7 @@ static size_t space_of(const struct kept *kept, const struct kept_head *list)
     return list->bytes - sizeof *list - (size_t)list->room * kept->item_bytes;
 }
 
-/* A row's texts, behind it: their length (4 bytes) and the texts. */
+/* Length of the key's texts that follow a row: stored as 4 bytes, then the texts. */
 static uint32_t texts_bytes(const char *row_end)
 {
     uint32_t bytes;
@@ -112,7 +112,7 @@ struct str kept_bytes(const struct kept *kept, const struct kept_head *list, uin
     return (struct str){rows_of(kept, list) + place->at, place->bytes};
 }
 
-/* Where the list of the window is, or would be. */
+/* Offset of the window's list in a group's value, or where it would be inserted. */
 static size_t seek(const char *value, size_t bytes, int64_t window, bool *is_there)
 {
     size_t at = 0;
@@ -145,9 +145,9 @@ const struct kept_head *kept_next(const struct keyed_slot *slot, const struct ke
     return value == NULL || next == value + bytes ? NULL : (const struct kept_head *)(const void *)next;
 }
 
-/* --- Who enters --- */
+/* --- Which rows enter --- */
 
-/* Whether a new row of that key comes before the one of the item. */
+/* Whether a new row with that key comes before the item's row. */
 static bool is_before(const struct kept *kept, const struct order_key *key, const struct kept_head *list,
                       char *item)
 {
@@ -165,7 +165,7 @@ static bool enters(const struct kept *kept, const struct kept_head *list, const 
     return order < 0 || (order == 0 && (kept->options.takes_ties || kept->options.last_wins));
 }
 
-/* How many rows a new one comes before. */
+/* How many rows of the list the new row comes before. */
 static uint32_t count_worse(const struct kept *kept, const struct kept_head *list,
                             const struct order_key *key)
 {
@@ -180,8 +180,8 @@ static uint32_t count_worse(const struct kept *kept, const struct kept_head *lis
     return low;
 }
 
-/* How many rows leave for the one that comes before `worse` of them. With ties it is the worst ones together,
- * once there are `limit` better ones without them. */
+/* How many rows leave when a row enters that comes before `worse` of them. With ties all rows equal to the
+ * worst leave together, once there are `limit` better ones without them. */
 static uint32_t count_leaving(const struct kept *kept, const struct kept_head *list, uint32_t worse)
 {
     uint32_t limit = kept->options.limit, equal = 1;
@@ -200,7 +200,7 @@ static uint32_t count_leaving(const struct kept *kept, const struct kept_head *l
 
 /* --- Changes to a list --- */
 
-/* Takes the worst rows out. */
+/* Removes the `count` worst rows. */
 static void drop_worst(const struct kept *kept, struct kept_head *list, uint32_t count)
 {
     char *rows = rows_of(kept, list);
@@ -218,8 +218,8 @@ static void drop_worst(const struct kept *kept, struct kept_head *list, uint32_t
     memmove(item_at(kept, list, 0), item_at(kept, list, count), (size_t)list->count * kept->item_bytes);
 }
 
-/* What a list gets that needs `used` bytes for `count` rows: half as much again, but not more than a full
- * list of such rows takes. A first row, or a full list, gets what it needs. */
+/* Bytes to allocate for a list that needs `used` bytes for `count` rows: half as much again, but not more
+ * than a full list of such rows takes. A list with one row, or a full one, gets just what it needs. */
 static size_t with_slack(const struct kept *kept, size_t used, uint32_t count)
 {
     uint32_t limit = kept->options.limit;
@@ -236,12 +236,12 @@ static uint32_t room_for(const struct kept *kept, uint32_t count)
     return kept->options.takes_ties ? room : MIN(room, MAX(kept->options.limit, count));
 }
 
-/* A group's value on its way to be changed. */
+/* A group's value while it is changed. */
 struct change_of {
     struct keyed_slot *slot;
     char *value;
     uint32_t bytes; /* of all lists */
-    size_t at;      /* of the list */
+    size_t at;      /* offset of the list being changed */
     int64_t expire_us;
 };
 
@@ -250,8 +250,8 @@ static struct kept_head *list_of(const struct change_of *c)
     return (struct kept_head *)(void *)(c->value + c->at);
 }
 
-/* Gives the list at c->at, or where there is none yet a new one, room for `count` items and `used` bytes of
- * rows. */
+/* Gives the list at c->at room for `count` items and `used` bytes of rows; makes the list where there is none
+ * yet. */
 static void make_room(struct kept *kept, struct change_of *c, bool is_there, int64_t window, uint32_t count,
                       size_t used)
 {
@@ -298,7 +298,7 @@ static void put_row(struct kept *kept, struct kept_head *list, const struct kept
     list->count++;
 }
 
-/* Lists of windows that have come out go. */
+/* Drops the lists of windows before first_alive: they were emitted already. */
 static void drop_closed(struct kept *kept, struct change_of *c, int64_t first_alive)
 {
     bool is_there;
@@ -310,7 +310,7 @@ static void drop_closed(struct kept *kept, struct change_of *c, int64_t first_al
     c->value = keyed_write(kept->table, c->slot, c->bytes, c->expire_us);
 }
 
-/* Before the list changes for the first time in a number. NULL: there is none yet. */
+/* Copies a list before its first change in a micro-batch. list: NULL: there is none yet. */
 static void note_change(struct kept *kept, const struct kept_row *row, struct key key,
                         const struct kept_head *list)
 {
@@ -330,7 +330,7 @@ static void note_change(struct kept *kept, const struct kept_row *row, struct ke
     buffer_append(&kept->befores, list, list->bytes);
 }
 
-/* The row's bytes, a multiple of 8, in kept->packed. */
+/* Packs the row into kept->packed; returns its bytes, a multiple of 8. */
 static size_t pack_row(struct kept *kept, const struct kept_row *row)
 {
     static const char zeros[8];
@@ -340,14 +340,14 @@ static size_t pack_row(struct kept *kept, const struct kept_row *row)
     return kept->packed.length;
 }
 
-/* What a row's entry makes of its list. */
+/* How a row changes the list that it enters. */
 struct entry {
-    size_t row_bytes, used; /* used: of all rows, then */
+    size_t row_bytes, used; /* used: bytes of all rows afterwards */
     uint32_t worse, leaving, count;
     bool needs_room;
 };
 
-/* False: the group would be larger than it may be. */
+/* Computes *entry. False: the group would be larger than it may be. */
 static bool measure_entry(const struct kept *kept, const struct change_of *c, bool is_there,
                           const struct kept_row *row, struct entry *entry)
 {

@@ -1,4 +1,4 @@
-/* Rows that were kept, on their way out: a window's at its end, or what a number changed. */
+/* Emits kept rows: those of a window at its end, or the changes of a micro-batch. */
 #include "operators/kept.h"
 
 #include <stdlib.h>
@@ -7,16 +7,16 @@ enum { KEPT_LAYOUTS = 'L', LOOK_GROUPS = 256, LOOK_BYTES = 4 << 20 };
 
 /* --- Rows into batches --- */
 
-/* A batch that is being filled; what is not of the rows themselves. */
+/* The output batch being filled, and the values that are not stored with the rows. */
 struct emission {
     struct kept *kept;
     struct operator_context *context;
     struct batch *batch; /* NULL: no row yet */
     struct row_order *orders;
-    int64_t *ranks;           /* of the column; NULL: there is none */
-    struct text_ref *changes; /* likewise */
-    int64_t time;             /* event time of rows that are at a window's end */
-    int64_t order_us;         /* of the rows */
+    int64_t *ranks;           /* of the rank column; NULL: there is none */
+    struct text_ref *changes; /* of the column `_op`; NULL: there is none */
+    int64_t time;             /* event time of the rows, with ends_windows */
+    int64_t order_us;         /* `time` in the rows' row_order */
     struct row_order last;
 };
 
@@ -67,8 +67,8 @@ static void emit_row(struct emission *e, struct str bytes, uint64_t hash, uint32
         end_emission(e);
 }
 
-/* The rank of the i-th best row, from that of the one before: rows that are equal share one, where ties are
- * kept. */
+/* The rank of the i-th best row. before: rank of the row before it. With ties kept, equal rows share a
+ * rank. */
 static uint32_t rank_of(const struct kept *kept, const struct kept_head *list, uint32_t i, uint32_t before)
 {
     if (i == 0 || !kept->options.takes_ties)
@@ -154,7 +154,7 @@ void kept_emit_window(struct kept *kept, struct operator_context *context, int64
 
 /* --- Changes --- */
 
-/* Rows of before that are still there: the best ones. */
+/* How many rows of `before` are still in the list: they are its best ones. */
 static uint32_t count_left(const struct kept *kept, const struct kept_head *before,
                            const struct kept_head *list)
 {
@@ -164,7 +164,7 @@ static uint32_t count_left(const struct kept *kept, const struct kept_head *befo
     return left;
 }
 
-/* Where a group has one row, a new one takes the old one's place. */
+/* Emits the change of a list with is_one: the new row is an insert or an update of the old one. */
 static void emit_replaced(struct emission *e, const struct kept_copy *change, const struct kept_head *before,
                           const struct kept_head *list)
 {
@@ -175,7 +175,8 @@ static void emit_replaced(struct emission *e, const struct kept_copy *change, co
                  before == NULL ? CHANGE_INSERT : CHANGE_UPDATE);
 }
 
-/* What fell out, then the list from its best row on: those that are new or have another rank. */
+/* Emits the change of a list: deletes of the rows that left, then, from the best row on, rows that are new or
+ * have another rank. */
 static void emit_change(struct emission *e, const struct kept_copy *change, const struct kept_head *before,
                         const struct kept_head *list)
 {
@@ -203,7 +204,8 @@ static void emit_change(struct emission *e, const struct kept_copy *change, cons
     }
 }
 
-/* Copies lists of the groups from `first` on, as they are now. Returns how many changes that was. */
+/* Copies the current lists of the changed groups from kept->changes[first] on into kept->lists. Returns how
+ * many changes it covered: at least one. */
 static uint32_t look_at_groups(struct kept *kept, struct operator_context *context, uint32_t first)
 {
     struct kept_copy *changes = kept->changes.items + first;
@@ -276,7 +278,7 @@ bool kept_restore(struct kept *kept, struct operator_context *context, struct sn
     return false;
 }
 
-/* --- For people --- */
+/* --- Shape, description --- */
 
 void kept_shape(const struct operator_bind *bind, const struct kept_options *options, struct byte_buffer *out)
 {

@@ -1,27 +1,29 @@
 #include "operators/key_rows.h"
 
-/* Of the rows in a key's own entry; of a chunk; below this nothing is tidied up. */
+/* Bytes of rows in a key's own entry; in a chunk; below TIDY_BYTES_MIN dead rows are not looked for. */
 enum { OPEN_BYTES_MAX = 8 << 10, CHUNK_BYTES_MAX = 64 << 10, TIDY_BYTES_MIN = 1 << 10 };
 
-/* In front of a key's own rows. */
+/* Head of a key's entry; its newest rows follow. */
 struct list_head {
     uint64_t next_id;
-    uint64_t count;    /* rows, but for those that were dropped */
-    uint32_t tidy_at;  /* bytes beyond which it is worth looking for dead rows */
-    uint32_t salt;     /* of the directory's key */
-    uint32_t last_run; /* where the last run of rows of one side begins; 0: there is no row */
+    uint64_t count;    /* rows in the entry and all chunks, without dropped ones */
+    uint32_t tidy_at;  /* entry size in bytes from which dead rows are looked for */
+    uint32_t salt;     /* of the directory's table key */
+    uint32_t last_run; /* offset of the last run of rows of one side; 0: no rows */
     uint8_t has_chunks;
-    /* Bits of sides that may have rows here, and in chunks: a search for another side reads none of them. */
+    /* Bits of the sides that may have rows in the entry, and in chunks: a search for other sides skips
+     * them. */
     uint8_t open_sides, chunk_sides;
 };
 
-/* In front of a chunk's rows, and of the directory's items: whose it is. */
+/* Head of a piece: a chunk, whose rows follow, or the directory, whose items (chunk_info) follow. owner: the
+ * key that the piece belongs to. */
 struct piece_head {
     struct key owner;
-    uint32_t number, count; /* 0: the directory; its items */
+    uint32_t number, count; /* number: 0: the directory; count: its items */
 };
 
-/* What a chunk has. A side without rows: from > to. */
+/* The directory's item for a chunk. until: the latest of its rows. A side without rows has from > to. */
 struct chunk_info {
     uint32_t number, salt;
     uint64_t first_id, last_id, rows;
@@ -32,11 +34,11 @@ struct chunk_info {
 };
 
 struct change {
-    uint32_t at; /* of the row, from the beginning of the value */
+    uint32_t at; /* offset of the row in the value */
     unsigned action;
 };
 
-/* --- The figure --- */
+/* --- rows_max in checkpoints --- */
 
 struct max_record {
     char kind[8];
@@ -72,16 +74,16 @@ bool key_rows_take_max(struct key_rows *rows, const struct operator_context *con
     return true;
 }
 
-/* --- Keys of chunks --- */
+/* --- Table keys of pieces --- */
 
-/* The key whose key_hash is `hash`; there is one for each rotation, 0 to 63. In the product of key_hash the
- * first factor is made 1 << rotation, so that the two halves of the product together are the second factor,
- * rotated; the steps after it can be taken back. */
+/* A key whose key_hash is `hash`, for each rotation from 0 to 63 another one. key_hash multiplies two factors
+ * and combines the two halves of the product by xor: where the first factor is 1 << rotation, that gives the
+ * second factor, rotated. The steps after the product can be undone. */
 static struct key key_with_hash(uint64_t hash, unsigned rotation)
 {
     uint64_t multiplier = UINT64_C(0x9fb21c651e98df25), inverse = multiplier;
     for (int i = 0; i < 5; i++)
-        inverse *= 2 - multiplier * inverse; /* Newton: bits double */
+        inverse *= 2 - multiplier * inverse; /* Newton's method: each step doubles the correct bits */
     uint64_t mixed = hash;
     for (int i = 0; i < 2; i++)
         mixed = hash ^ mixed >> 29;
@@ -93,7 +95,7 @@ static struct key key_with_hash(uint64_t hash, unsigned rotation)
     return key;
 }
 
-/* Of a piece of the owner's list: in the owner's key group. */
+/* The table key of a piece: in the owner's key group. */
 static struct key piece_key(struct key owner, uint32_t number, uint32_t salt)
 {
     uint64_t mixed = key_hash((struct key){owner.low, owner.high ^ ((uint64_t)number << 32 | salt)});
@@ -112,7 +114,7 @@ static struct keyed_slot *begin_piece(struct key_rows *rows, struct key owner, u
     return slot;
 }
 
-/* The piece in the slot; NULL: there is none, or the key came to be another's. */
+/* The piece in the slot; NULL: there is none, or the slot's key is used by another owner's piece. */
 static const char *piece_of(const struct keyed_slot *slot, struct key owner, uint32_t number, uint32_t *bytes)
 {
     const struct piece_head *head = keyed_read(slot, bytes);
@@ -120,7 +122,7 @@ static const char *piece_of(const struct keyed_slot *slot, struct key owner, uin
     return is_there ? (const char *)head : NULL;
 }
 
-/* A piece that is to be made: with the first salt whose key is free. */
+/* Opens a bracket for a new piece, with the first salt whose table key is free. */
 static struct keyed_slot *begin_new_piece(struct key_rows *rows, struct key owner, uint32_t number,
                                           uint32_t *salt)
 {
@@ -134,7 +136,7 @@ static struct keyed_slot *begin_new_piece(struct key_rows *rows, struct key owne
     }
 }
 
-/* --- Life --- */
+/* --- Open, close, watermark --- */
 
 void key_rows_open(struct key_rows *rows, const struct operator_context *context, const char kinds[2],
                    size_t memory_bytes)
@@ -175,8 +177,8 @@ static const struct kept_row *row_at(const char *value, uint32_t at, uint32_t by
     return row;
 }
 
-/* The row at `at`, behind all others, is one more of the last run, or begins one. A search steps over the
- * runs of sides that it is not about. */
+/* Adds the row at offset `at`, the last one, to the last run where that is of its side, else begins a run
+ * with it. A search skips the runs of sides that it does not ask for. */
 static void join_run(char *value, uint32_t *last, uint32_t at)
 {
     struct kept_row *row = (struct kept_row *)(void *)(value + at);
@@ -189,7 +191,7 @@ static void join_run(char *value, uint32_t *last, uint32_t at)
         *last = at;
 }
 
-/* The runs of the rows from byte `from` on; where the last one begins. */
+/* Makes the runs of the rows from byte `from` on; returns the offset of the last one. */
 static uint32_t join_runs(char *value, uint32_t from, uint32_t bytes)
 {
     uint32_t last = 0;
@@ -198,7 +200,8 @@ static uint32_t join_runs(char *value, uint32_t from, uint32_t bytes)
     return last;
 }
 
-/* Shows the rows of one value; what is to become of them goes to `changes`. false: the visit is over. */
+/* Shows the rows of one value; notes those to drop or mark in rows->changes. False: a visitor returned
+ * KEPT_STOP. */
 static bool visit_value(struct key_rows *rows, const char *value, uint32_t from, uint32_t bytes,
                         struct kept_query *query, kept_visit *visit, void *argument)
 {
@@ -224,7 +227,7 @@ static bool visit_value(struct key_rows *rows, const char *value, uint32_t from,
     return true;
 }
 
-/* Does what the visit wanted. Returns how many rows were dropped. */
+/* Drops and marks the rows in rows->changes. Returns how many rows were dropped. */
 static uint64_t apply_changes(struct key_rows *rows, struct keyed_table *table, struct keyed_slot *slot)
 {
     const struct change *changes = (const struct change *)(const void *)rows->changes.data;
@@ -284,7 +287,7 @@ static bool may_have(const struct chunk_info *info, const struct kept_query *que
     return false;
 }
 
-/* The chunks that may have what is asked for, into `wanted`. */
+/* Sets rows->wanted to the items of the chunks that may have rows for the query. */
 static void want_chunks(struct key_rows *rows, struct key owner, uint32_t salt,
                         const struct kept_query *query)
 {
@@ -300,7 +303,7 @@ static void want_chunks(struct key_rows *rows, struct key owner, uint32_t salt,
     keyed_end(rows->chunks);
 }
 
-/* Rows of a chunk were dropped: the counts of the key and of the directory. */
+/* After rows of a chunk were dropped: corrects the counts of the key and of the directory's item. */
 static void note_dropped_of(struct key_rows *rows, struct keyed_slot *slot, uint32_t salt, uint32_t number,
                             uint64_t dropped)
 {
@@ -363,7 +366,7 @@ bool key_rows_visit(struct key_rows *rows, struct keyed_slot *slot, struct kept_
 
 /* --- Adding --- */
 
-/* Takes the dead rows out of the key's own ones. */
+/* Drops the dead rows of the key's own entry. */
 static void tidy(struct key_rows *rows, struct keyed_slot *slot)
 {
     uint32_t bytes;
@@ -414,8 +417,8 @@ static uint64_t count_rows(const char *data, size_t bytes)
     return count;
 }
 
-/* The directory of the key, whose own rows are in `sealed`, for changing it: without the chunks that are
- * dead. The bracket is open. */
+/* Opens a bracket with the key's directory, ready to be changed, without dead chunks; makes it where it is
+ * missing. The key's own rows have been moved to rows->sealed. */
 static struct keyed_slot *begin_directory(struct key_rows *rows, struct key owner, struct list_head *head)
 {
     struct keyed_slot *slot = NULL;
@@ -429,7 +432,7 @@ static struct keyed_slot *begin_directory(struct key_rows *rows, struct key owne
     }
     head->has_chunks = 1;
     if (value == NULL) {
-        head->count = count_rows(rows->sealed.data, rows->sealed.length); /* those of all chunks are dead */
+        head->count = count_rows(rows->sealed.data, rows->sealed.length); /* all chunks are dead */
         slot = begin_new_piece(rows, owner, 0, &head->salt);
         struct piece_head *made = keyed_write(rows->chunks, slot, sizeof *made, TIME_MIN);
         *made = (struct piece_head){.owner = owner};
@@ -439,7 +442,7 @@ static struct keyed_slot *begin_directory(struct key_rows *rows, struct key owne
     struct chunk_info *items = (struct chunk_info *)(void *)(piece + 1);
     uint32_t kept = 0;
     for (uint32_t i = 0; i < piece->count; i++) {
-        bool is_last = i + 1 == piece->count; /* it has the newest number */
+        bool is_last = i + 1 == piece->count; /* stays even if dead: it has the newest number */
         if (items[i].until < rows->watermark) {
             head->count -= items[i].rows;
             items[i].rows = 0;
@@ -452,7 +455,8 @@ static struct keyed_slot *begin_directory(struct key_rows *rows, struct key owne
     return slot;
 }
 
-/* The item of the chunk that the rows go to: the last one where there is room, else a new one. */
+/* The item of the chunk to append to: the last one of the directory unless *is_new; else, or where there is
+ * none, a new item, and *is_new is set. */
 static struct chunk_info next_chunk(const struct keyed_slot *directory, uint64_t first_id, bool *is_new)
 {
     uint32_t bytes;
@@ -483,7 +487,7 @@ static void put_info(struct key_rows *rows, struct keyed_slot *directory, const 
     items[piece->count - 1] = *info;
 }
 
-/* Whether the rows still fit into that chunk. */
+/* Whether the chunk is there and has room for `more` bytes. */
 static bool has_room(struct key_rows *rows, struct key owner, const struct chunk_info *info, uint32_t more)
 {
     uint32_t bytes;
@@ -493,8 +497,8 @@ static bool has_room(struct key_rows *rows, struct key owner, const struct chunk
     return is_there && bytes + more <= CHUNK_BYTES_MAX;
 }
 
-/* Moves the key's own rows into a chunk. Brackets of `chunks` are opened one after the other: the directory
- * is read, the chunk written, the directory written. */
+/* Moves the key's own rows into a chunk. Only one bracket of `chunks` can be open, so they follow one
+ * another: read the directory, write the chunk, write the directory. */
 static void seal(struct key_rows *rows, struct keyed_slot *slot)
 {
     struct key owner = slot->key;

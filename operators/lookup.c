@@ -1,15 +1,15 @@
 /* lookup: adds columns of a table in a file, by key.
  *
  * The file is read once, when the job begins, and is an input of the run like its sources: a row gets what
- * the file says for its key, wherever and whenever it is processed, so that rows need not move between lanes.
- * A checkpoint holds the table's digest, not the table: a run that goes on with another content would not be
- * the same function of its input any more, and is refused (`--from` begins a new run with the table of now,
- * and the state of the old one).
+ * the file says for its key, wherever and whenever it is processed, so rows need not move between lanes. A
+ * checkpoint holds the table's digest, not the table. A resume with other content is refused, as its output
+ * would not be a function of the run's input any more (`--from` begins a new run with the current table and
+ * the old run's state).
  *
- * With `refresh`, in a job with a live source and checkpoints, the table is replaced when the file is, at a
- * checkpoint's cut: lookup_versions.h. A job whose sources end, a replay among them, computes with the file
- * as it is when it begins; one that obeys the order log of a live run, with the versions of then. For single
- * changes at their own time there is `enrich`: make them a stream. */
+ * With `refresh`, in a job with a live source and checkpoints, a new table takes effect at a checkpoint
+ * (lookup_versions.h). A job whose sources end, a replay among them, uses the file as it is when the job
+ * begins; a replay of a live run's order log uses the versions that the live run used. For changes of single
+ * rows at their own time, make them a stream and use `enrich`. */
 #include "operators/expr/compute.h"
 #include "operators/keys.h"
 #include "operators/lookup_kept.h"
@@ -20,14 +20,14 @@
 enum { LOOKUP_LEFT, LOOKUP_INNER };
 enum { LOOKUP_DIGEST = 'd', LOOKUP_TALLY = 't', LOOKUP_UNMATCHED = 0, TABLE_BYTES_LEAST = 1 << 20 };
 
-/* Made by bind, shared by the lanes: the table is loaded when the first of them opens, and freed when the
- * last one closes, both on the control thread. */
+/* Made by bind, shared by the lanes. The first lane to open loads the table and the last one to close frees
+ * it, both on the control thread. */
 struct shared {
     struct lookup_source source;
-    struct lookup_table *table; /* where the file is read once */
-    struct versions *versions;  /* else */
+    struct lookup_table *table; /* NULL with `refresh` */
+    struct versions *versions;  /* with `refresh`; else NULL */
     uint32_t users;
-    bool has_failed; /* and was said once */
+    bool has_failed; /* opening failed, and the diagnostic was given */
 };
 
 struct lookup {
@@ -42,7 +42,7 @@ struct lookup {
     int *keys;
     struct shared *shared;
     const struct schema *input;
-    /* The lane's. */
+    /* Of the lane. */
     bool is_user;
     struct version_seat seat;
     struct tally tally;
@@ -93,7 +93,7 @@ static bool bind_keys(struct operator_bind *bind, struct lookup *lookup, struct 
     return is_good;
 }
 
-/* The columns of the file: the key's, of the types that they have here, then the others. */
+/* The schema of the file: the key columns, with the types that the input gives them, then the new columns. */
 static struct schema *table_schema(struct operator_bind *bind, struct lookup *lookup,
                                    const struct columns *own, const struct columns *other)
 {
@@ -121,7 +121,7 @@ static struct ast *value_of(struct operator_bind *bind, enum ast_tag tag, struct
     return ast;
 }
 
-/* A source `file` as if the job had it; it is never one of the plan's. */
+/* Binds a source `file` for the table. It is not one of the plan's sources. */
 static bool bind_source(struct operator_bind *bind, const struct lookup *lookup, struct lookup_source *source)
 {
     static const char *const formats[] = {"auto", "json", "csv", "msgpack", "batches"};
@@ -154,7 +154,7 @@ static bool add_columns(struct operator_bind *bind, const struct lookup *lookup)
     struct lineage keys = {0};
     for (uint32_t i = 0; i < lookup->on.count; i++)
         lineage_merge(&keys, &lookup->input->fields[lookup->keys[i]].lineage);
-    if (lookup->kind == LOOKUP_INNER) /* which rows there are depends on the keys */
+    if (lookup->kind == LOOKUP_INNER) /* the keys decide which rows pass */
         lineage_merge(&output->rows_lineage, &keys);
     for (uint32_t i = 0; i < lookup->columns->count; i++) {
         const struct field *field = &lookup->columns->fields[i];
@@ -171,7 +171,7 @@ static bool add_columns(struct operator_bind *bind, const struct lookup *lookup)
     return is_good;
 }
 
-/* What is refreshed is one file. */
+/* `refresh` takes a single file. */
 static bool check_refresh(struct operator_bind *bind, const struct lookup *lookup)
 {
     bool is_one = lookup->path.length > 0 && lookup->path.data[lookup->path.length - 1] != '/';
@@ -214,7 +214,7 @@ static void open_shared(struct lookup *lookup, struct operator_context *context)
     if (lookup->refresh_us > 0) {
         struct lookup_source version = *source;
         version.is_version = true;
-        version.budget_bytes /= 2; /* while the table changes there are two */
+        version.budget_bytes /= 2; /* during a change two tables are in memory */
         shared->versions = versions_new(&version, lookup->refresh_us, context);
     }
     if (shared->versions != NULL)
@@ -244,7 +244,7 @@ static const struct lookup_table *table_of(const struct lookup *lookup)
 
 /* --- Rows --- */
 
-/* Takes the rows out that are not in the table. */
+/* Removes the rows that have no match in the table. */
 static void keep_found(struct operator_context *context, const struct lookup_row *const *found,
                        struct batch *out)
 {
@@ -286,13 +286,14 @@ static void lookup_process(struct operator_context *context, uint32_t input LEAT
     operator_emit(context, 0, out);
 }
 
-/* --- Checkpoints, the end --- */
+/* --- Checkpoints, close --- */
 
 static bool lookup_snapshot(struct operator_context *context, struct snapshot_writer *writer)
 {
     struct lookup *lookup = context->config;
     struct versions *versions = lookup->shared->versions;
-    if (versions != NULL) { /* what follows may have another table: the checkpoint says which */
+    if (versions != NULL) { /* the next micro-batches may have another table: the checkpoint holds its
+                             * digest */
         versions_turn(versions, context->number);
         if (!versions_seat(versions, context, context->number + 1, &lookup->seat))
             return false;
@@ -310,7 +311,7 @@ static bool check_digest(const struct operator_context *context, const struct lo
     if (context->is_from || str_is(saved, lookup_table_digest(lookup->shared->table)))
         return true;
     if (context->lane > 0)
-        return false; /* said once */
+        return false; /* lane 0 says it */
     struct diag *d =
         diag_error(context->diags, DIAG_E0604, lookup->shared->source.span,
                    "`%s` is not what it was when the checkpoint was taken", lookup->shared->source.path);
@@ -334,7 +335,7 @@ static bool lookup_restore(struct operator_context *context, struct snapshot_rea
         if (record.length > 0 && record.data[0] == LOOKUP_DIGEST) {
             has_digest = rest.length == sizeof digest;
             if (has_digest && lookup->shared->versions != NULL)
-                memcpy(digest, rest.data, sizeof digest); /* of all lanes the same */
+                memcpy(digest, rest.data, sizeof digest); /* all lanes have the same */
             else if (!check_digest(context, lookup, rest))
                 return false;
         } else if (!tally_restore(&lookup->tally, context, reader, record)) {

@@ -15,7 +15,8 @@ const char *lookup_path(struct arena *arena, const char *directory, const char *
     return arena_printf(arena, "%s/%s", directory, name);
 }
 
-/* A table from a copy of the file; the bound source is not touched, several may be read. */
+/* Loads a table from a copy of the file. Several copies may be read: the bound source's options are not
+ * changed. */
 static struct lookup_table *load(const struct lookup_kept *kept, const char *path, struct arena *arena,
                                  struct diag_list *diags)
 {
@@ -70,7 +71,7 @@ void lookup_cannot(const struct lookup_source *source, struct diag_list *diags, 
     diag_errno(diags, d, error);
 }
 
-/* The file as it is now, copied: *path, in a directory of its own. False after a diagnostic. */
+/* Copies the file as it is now to *path, in the directory kept->next. False after a diagnostic. */
 static bool copy_file(const struct lookup_kept *kept, struct arena *arena, const char **path,
                       struct lookup_signature *signature, struct diag_list *diags)
 {
@@ -110,7 +111,7 @@ static bool copy_file(const struct lookup_kept *kept, struct arena *arena, const
     return false;
 }
 
-/* The copy becomes the one of its digest; the bytes of one that is there already are as good. */
+/* Moves the copy to the directory of its digest, where it may replace a copy with the same content. */
 static bool keep_copy(const struct lookup_kept *kept, const char *path, const char *digest,
                       struct arena *arena, struct diag_list *diags)
 {

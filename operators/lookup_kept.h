@@ -1,5 +1,5 @@
-/* The files of a `lookup` with `refresh`: copies of what its file was, each in a directory of its digest
- * (lookup_versions.h). */
+/* Copies of the file of a `lookup` with `refresh`: one for each content it had, in a directory named by the
+ * table's digest (lookup_versions.h). */
 #ifndef LEAT_OPERATORS_LOOKUP_KEPT_H
 #define LEAT_OPERATORS_LOOKUP_KEPT_H
 
@@ -11,14 +11,15 @@ enum { LOOKUP_DIGEST_BYTES = 32 };
 
 struct lookup_kept {
     const struct lookup_source *source;
-    const char *directory; /* that is written to */
-    const char *next;      /* in it: where a copy is made, of this life's own name */
+    const char *directory; /* where copies are kept */
+    const char *next;      /* name of the directory in it where a copy is made, unique to this start of the
+                            * run */
     const struct operator_context *context;
-    const char *base; /* the file's name */
+    const char *base; /* the file's name without its directory */
     struct batch_pool *pool;
 };
 
-/* What a look at the file says, without reading it. */
+/* What stat says about a file: tells whether it changed, without reading it. */
 struct lookup_signature {
     uint64_t device, inode;
     int64_t bytes, modified_s, modified_ns;
@@ -26,15 +27,18 @@ struct lookup_signature {
 struct lookup_signature lookup_signature_of(const struct stat *info);
 bool lookup_is_same(const struct lookup_signature *a, const struct lookup_signature *b);
 
-/* The table of the file as it is now, kept. NULL after diagnostics; is_refused: for what is in it, so that
- * another look at the same file is no use. */
+/* Copies the file as it is now and loads the table from the copy. *signature: of the file that was copied.
+ * NULL after diagnostics; *is_refused: its content is wrong, so that the same file need not be tried
+ * again. */
 struct lookup_table *lookup_kept_file(const struct lookup_kept *kept, struct lookup_signature *signature,
                                       bool *is_refused, struct diag_list *diags);
-/* What was kept of a digest. NULL: nothing, or it is not that any more; diagnostics may say why. */
+/* Loads the copy with this digest from `directory`. NULL: there is none, or its content has another digest;
+ * diagnostics may say why. */
 struct lookup_table *lookup_kept_take(const struct lookup_kept *kept, const char *directory,
                                       const char *digest, struct diag_list *diags);
 
-/* E0602, E0601, E0608: what cannot be done with the file. */
+/* Diagnostic that the file "cannot be `what`". error: an errno, which decides the code: E0602 there is no
+ * such file, E0608 the disk is full, else E0601. */
 void lookup_cannot(const struct lookup_source *source, struct diag_list *diags, int error, const char *what);
 const char *lookup_path(struct arena *arena, const char *directory, const char *name);
 

@@ -4,39 +4,39 @@
 
 #include <stdlib.h>
 
-enum { VERSION_TEXT_BYTES = UINT32_MAX / BATCH_ROWS }; /* a batch's copies lie within 4 GiB */
+enum { VERSION_TEXT_BYTES = UINT32_MAX / BATCH_ROWS }; /* a batch's copied texts stay below 4 GiB */
 enum { ROWS_FIRST = 64, BAD_SHOWN_MAX = 5, FIND_AHEAD = 8, DIGEST_HEX_BYTES = 33 };
 
 struct lookup_row {
     struct key key;
-    uint64_t values[]; /* by column, then the words of the nulls */
+    uint64_t values[]; /* by column; then the null bits */
 };
 
 struct lookup_table {
     const struct lookup_source *source;
-    const struct field *fields; /* behind the key's */
+    const struct field *fields; /* of the columns behind the key */
     uint32_t columns;
     size_t stride;
     char *rows;
     uint64_t rows_count, rows_capacity;
-    uint32_t *index; /* row + 1; 0: free */
+    uint32_t *index; /* row number + 1; 0: free */
     uint64_t index_capacity;
-    struct byte_buffer *heaps; /* of each column */
+    struct byte_buffer *heaps; /* texts and lists of each column */
     uint64_t null_keys, replaced;
-    uint32_t longest; /* text */
+    uint32_t longest; /* bytes of the longest text */
     char digest[DIGEST_HEX_BYTES];
 };
 
-/* What is only needed while the file is read. */
+/* Only needed while the file is read. */
 struct loading {
     struct lookup_table *table;
     struct source source;
-    struct arena arena; /* as long as the source is open */
+    struct arena arena; /* freed after the source is closed */
     struct raw_batch raw;
     struct batch_pool *pool;
     struct batch_digest *digest;
     struct diag_list *diags;
-    int *keys; /* 0, 1 ... */
+    int *keys; /* columns of the key: 0, 1 ... */
     uint32_t bad;
 };
 
@@ -71,7 +71,7 @@ static uint32_t *place_of(const struct lookup_table *table, struct key key, uint
     }
 }
 
-/* Room for one row more: half of the index stays free. */
+/* Makes room for one more row. At most half of the index is used. */
 static void grow(struct lookup_table *table)
 {
     if (table->rows_count < table->rows_capacity)
@@ -340,7 +340,7 @@ static void set_lists(const struct lookup_table *table, uint32_t i, const struct
     builder_finish(&builder);
 }
 
-/* The texts of the rows found, behind each other in the batch. */
+/* Copies the texts of the rows found into the batch. */
 static void copy_texts(const struct lookup_table *table, uint32_t i, struct batch *batch,
                        struct column *column)
 {

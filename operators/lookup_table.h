@@ -1,8 +1,8 @@
-/* A table from a file, for `lookup`: rows by key, read once, then only looked at.
+/* A table from a file, for `lookup`: rows by key, read once, then read-only.
  *
- * A row is its key, 8 bytes for each column (a text or list: where it lies in the column's heap) and a bit
- * for each null, all in one array; the index has row numbers at hash % capacity and on. What is looked up
- * does not depend on anything but the file. Made by one thread; any lane reads. */
+ * All rows lie in one array: the key, 8 bytes for each column (of a text or list: its place in the column's
+ * heap), and the null bits. The index is a hash table of row numbers with linear probing. Results depend on
+ * the file's content alone. One thread makes the table; then any lane may read it. */
 #ifndef LEAT_OPERATORS_LOOKUP_TABLE_H
 #define LEAT_OPERATORS_LOOKUP_TABLE_H
 
@@ -13,35 +13,36 @@ enum lookup_duplicates { LOOKUP_REFUSE, LOOKUP_FIRST, LOOKUP_LAST };
 
 struct lookup_source {
     const struct source_kind *kind; /* `file` */
-    void *config;                   /* bound, and not open */
-    const struct schema *schema;    /* the columns of the key, then the others */
+    void *config;                   /* its options, bound; the source is not open */
+    const struct schema *schema;    /* the key columns, then the others */
     uint32_t key_count;
-    const char *path; /* as the job has it, for messages */
+    const char *path; /* as the job says it, for messages */
     enum lookup_duplicates duplicates;
     size_t budget_bytes;
     struct span span;
-    /* One of several versions: it is freed before the batches that it was looked up for, so that texts are
-     * copied; and it is read from a copy of the file, which messages do not name. */
+    /* The table is one of several versions (lookup_versions.h). It may be freed before the batches that were
+     * filled from it, so texts are copied into these. It is read from a copy of the file, which messages do
+     * not name. */
     bool is_version;
 };
 
 struct lookup_table;
-/* config: the source's, or a copy with another path. NULL + E06.., E0505: a file that is not there, a bad
- * record, a key that is there twice, no room. */
+/* Reads the file. config: the source's, or a copy with another path. source must outlive the table. NULL
+ * after diagnostics (E06.., E0505): the file is missing, a record is bad, a key repeats, or the table exceeds
+ * budget_bytes. */
 struct lookup_table *lookup_table_load(const struct lookup_source *source, void *config,
                                        struct batch_pool *pool, struct diag_list *diags);
 void lookup_table_free(struct lookup_table *table); /* NULL is allowed */
 
-/* What the file says: equal digests, equal tables. 32 hex digits. */
+/* Digest of the file's content, 32 hex digits: tables with equal digests are equal. */
 const char *lookup_table_digest(const struct lookup_table *table);
 
 struct lookup_row;
-/* found[i]: the row of keys[i], or NULL. */
+/* Sets found[i] to the row of keys[i], or NULL. hashes: key_hash of each key. */
 void lookup_table_find(const struct lookup_table *table, const struct key *keys, const uint64_t *hashes,
                        uint32_t count, const struct lookup_row **found);
-/* Sets the selected rows of a column of the batch, which is not initialised: the i-th of the schema's columns
- * behind the key; null where found is NULL. Texts lie in the table, which must outlive the batch, but for a
- * version's. */
+/* Initialises a column of the batch and sets its selected rows to column i behind the key; null where found
+ * is NULL. Texts stay in the table, which must outlive the batch, unless the source says is_version. */
 void lookup_table_column(const struct lookup_table *table, uint32_t i, const struct lookup_row *const *found,
                          struct batch *batch, struct column *column);
 

@@ -16,7 +16,7 @@ enum { DIGEST_BYTES = LOOKUP_DIGEST_BYTES, LINE_BYTES = 20 + 1 + DIGEST_BYTES + 
 enum { SETTLE_US = 1000000, FROM_DIGITS = 20 };
 
 struct version {
-    uint64_t from; /* the first number that has it; of the log */
+    uint64_t from; /* its first micro-batch, as numbered in the order log */
     char digest[DIGEST_BYTES + 1];
     struct lookup_table *table; /* NULL: not in memory */
     uint32_t seats;
@@ -25,27 +25,30 @@ struct version {
 struct versions {
     struct lookup_source source;
     struct lookup_kept kept;
-    char next[32];                          /* where this life copies the file to, in the directory */
+    char next[32];                          /* directory in kept.directory that this start of the run copies
+                                             * the file to */
     const struct operator_context *context; /* of the first instance */
-    bool is_obeying; /* the log says which version; nothing is written, the file is not looked at */
+    bool is_obeying; /* replay or trace: the log decides the version; nothing is written, the file is not
+                      * watched */
     struct operator_history history;
     int64_t refresh_us;
     pthread_mutex_t mutex;
     pthread_cond_t condition;
-    /* Under the mutex. */
-    struct version **items; /* by `from`; malloc'd */
+    /* Guarded by the mutex. */
+    struct version **items; /* by rising `from`; malloc'd */
     uint32_t count;
-    struct version *candidate; /* in no number yet */
+    struct version *candidate; /* not in the log yet */
     bool has_begun, has_failed;
-    uint64_t turned; /* number + 1 of the last turn */
+    uint64_t turned; /* 1 + micro-batch of the last versions_turn */
     uint64_t changes, refused;
     char error[REPORT_ERROR_BYTES];
     pthread_t thread;
     bool has_thread, must_end;
-    /* The thread's. */
-    struct lookup_signature seen, pending; /* taken or refused; at the last look */
-    uint64_t pruned;                       /* changes, when it was last done */
-    bool is_missing;                       /* the file, at the last look */
+    /* Of the thread. */
+    struct lookup_signature seen, pending; /* seen: the file last taken or refused; pending: at the last
+                                            * look */
+    uint64_t pruned;                       /* `changes` at the last prune */
+    bool is_missing;                       /* there was no file at the last look */
 };
 
 static void version_free(struct version *version)
@@ -85,7 +88,7 @@ static bool digest_is_good(const char *digest)
     return strspn(digest, "0123456789abcdef") >= DIGEST_BYTES;
 }
 
-/* Nothing where there is none. False: it is damaged, or cannot be read. */
+/* Adds the log's versions to v->items; none where there is no log. False: it is damaged or cannot be read. */
 static bool log_read(struct versions *v, const char *directory, struct arena *arena)
 {
     char *text;
@@ -111,7 +114,7 @@ static bool log_read(struct versions *v, const char *directory, struct arena *ar
     return is_good;
 }
 
-/* All of it, by a rename. */
+/* Writes the whole log, by a rename. Returns 0 or an errno. */
 static int log_write(const struct versions *v)
 {
     struct arena arena = {0};
@@ -139,9 +142,9 @@ static int log_write(const struct versions *v)
     return error;
 }
 
-/* --- Seats; under the mutex --- */
+/* --- Seats; the mutex is held --- */
 
-/* The one of the number; NULL: the log begins behind it. */
+/* The version of a micro-batch, as numbered in the order log; NULL: the log begins later. *until: its end. */
 static struct version *version_at(const struct versions *v, uint64_t number, uint64_t *until)
 {
     uint32_t next = 0;
@@ -175,7 +178,7 @@ static bool take_seat(struct versions *v, uint64_t number, struct version_seat *
     seat->until = until == UINT64_MAX ? until : until - ahead;
     if (version == seat->version)
         return true;
-    leave(v, seat); /* first: it may be the last there, and then makes room */
+    leave(v, seat); /* first: if it is the last seat, that makes room */
     if (version->table == NULL) {
         struct arena arena = {0};
         struct diag_list diags;
@@ -195,7 +198,7 @@ static const char *const missing_hint =
     "or, for the table of now, take `refresh` out of the job and begin a new run (`--from` keeps all other "
     "state)";
 
-/* In the arena. */
+/* The message that the version of micro-batch `number` is missing; in the arena. */
 static const char *missing(const struct versions *v, uint64_t number, struct arena *arena)
 {
     uint64_t until;
@@ -227,9 +230,9 @@ void versions_leave(struct versions *v, struct version_seat *seat)
     pthread_mutex_unlock(&v->mutex);
 }
 
-/* --- The thread that looks at the file --- */
+/* --- The thread that watches the file --- */
 
-/* Said once, as long as it is the same; shown in the live view until the file is another. */
+/* Prints the diagnostics once, as long as they stay the same, and keeps them for the live view. */
 static void say(struct versions *v, const struct diag_list *diags)
 {
     char text[REPORT_ERROR_BYTES];
@@ -249,7 +252,7 @@ static void say(struct versions *v, const struct diag_list *diags)
         fprintf(stderr, "leat: %s; the job goes on with the table that it has\n", text);
 }
 
-/* Room for one more: what is not looked up in any more is gone, and what was read last is in use. */
+/* Whether another table may be read: there is no candidate, and only one version is in memory. */
 static bool has_room(struct versions *v)
 {
     uint32_t tables = 0;
@@ -261,7 +264,7 @@ static bool has_room(struct versions *v)
     return tables <= 1 && !has_candidate;
 }
 
-/* Versions that the oldest checkpoint does not need; then the files of those that no line names. */
+/* Drops the versions that the oldest checkpoint does not need, then the copies that no version uses. */
 static void prune(struct versions *v)
 {
     uint64_t oldest = operator_history_oldest(v->context);
@@ -298,7 +301,7 @@ static void offer(struct versions *v, struct lookup_table *table)
     pthread_mutex_unlock(&v->mutex);
 }
 
-/* One look; when the next one is due. */
+/* Looks at the file once. Returns the us until the next look. */
 static int64_t look(struct versions *v)
 {
     int64_t soon = MIN(v->refresh_us, (int64_t)SETTLE_US);
@@ -311,7 +314,7 @@ static int64_t look(struct versions *v)
     diag_list_init(&diags, &arena);
     int error = stat(v->source.path, &info) == 0 ? 0 : errno;
     struct lookup_signature now = error == 0 ? lookup_signature_of(&info) : (struct lookup_signature){0};
-    if (v->is_missing && error == 0) /* what is there again is judged again */
+    if (v->is_missing && error == 0) /* a file that is back is read again */
         v->seen = (struct lookup_signature){0};
     v->is_missing = error != 0;
     bool is_settled = error == 0 && lookup_is_same(&now, &v->pending);
@@ -358,9 +361,10 @@ static void *looking(void *argument)
     return NULL;
 }
 
-/* The log could not be written, but may be there, renamed and not durable: it then names a version for
- * numbers that are computed without it. So the one of before is written again: the change is for another
- * barrier. Where that fails too, nobody knows what the log says, and the run ends before the next number. */
+/* After the log could not be written. The new log may be in place all the same, renamed but not durable, and
+ * name a version for micro-batches that are computed without it. So the old log is written again, and the
+ * change waits for another barrier. If that fails, too, the log's content is unknown, and the run ends before
+ * the next micro-batch. */
 static void take_back(struct versions *v, int error)
 {
     if (log_write(v) == 0) {
@@ -398,7 +402,7 @@ void versions_turn(struct versions *v, uint64_t number)
     pthread_mutex_unlock(&v->mutex);
 }
 
-/* --- The beginning, the end --- */
+/* --- Begin and end --- */
 
 struct versions *versions_new(const struct lookup_source *source, int64_t refresh_us,
                               struct operator_context *context)
@@ -453,7 +457,7 @@ static bool begin_with_log(struct versions *v, struct diag_list *diags)
     return is_known || refuse_log(v, is_whole, diags);
 }
 
-/* What the checkpoint says, else what the file says now. */
+/* Finds the first version: the one with the checkpoint's digest, else the file as it is now. */
 static bool begin_with(struct versions *v, struct str digest, struct diag_list *diags)
 {
     struct lookup_table *table = NULL;
@@ -500,7 +504,8 @@ static bool begin_with(struct versions *v, struct str digest, struct diag_list *
     return error == 0;
 }
 
-/* What other lives began: one that was replaced, and sleeps, finds nothing to rename. */
+/* Removes temporary files of other starts of the run: one that was replaced but still runs finds nothing to
+ * rename. */
 static void sweep(const struct versions *v)
 {
     struct arena arena = {0};
