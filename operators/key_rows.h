@@ -23,8 +23,7 @@ enum kept_side { KEPT_LEFT, KEPT_RIGHT, KEPT_BEST, KEPT_SIDES };
 struct kept_row {
     uint32_t bytes; /* of this head and the data; a multiple of 8 */
     uint8_t side, is_marked;
-    uint16_t run;     /* bytes / 8 of the run it begins (rows of one side in a row), else of the row; 0: too
-                  * many */
+    uint16_t run;     /* bytes / 8 of the run of rows of one side that it begins, else its own; 0: more */
     uint64_t id;      /* rises with each row of the key */
     int64_t from, to; /* left: reach; right: event time, twice; best: id of its left row, twice */
     int64_t until;    /* the last watermark at which it lives */

@@ -292,8 +292,7 @@ static bool lookup_snapshot(struct operator_context *context, struct snapshot_wr
 {
     struct lookup *lookup = context->config;
     struct versions *versions = lookup->shared->versions;
-    if (versions != NULL) { /* the next micro-batches may have another table: the checkpoint holds its
-                             * digest */
+    if (versions != NULL) { /* later micro-batches may have another table: its digest is saved */
         versions_turn(versions, context->number);
         if (!versions_seat(versions, context, context->number + 1, &lookup->seat))
             return false;

@@ -12,8 +12,7 @@ enum { LOOKUP_DIGEST_BYTES = 32 };
 struct lookup_kept {
     const struct lookup_source *source;
     const char *directory; /* where copies are kept */
-    const char *next;      /* name of the directory in it where a copy is made, unique to this start of the
-                            * run */
+    const char *next;      /* in it: where a copy is made; a name of this start of the run */
     const struct operator_context *context;
     const char *base; /* the file's name without its directory */
     struct batch_pool *pool;

@@ -25,11 +25,9 @@ struct version {
 struct versions {
     struct lookup_source source;
     struct lookup_kept kept;
-    char next[32];                          /* directory in kept.directory that this start of the run copies
-                                             * the file to */
+    char next[32];                          /* directory where this start of the run makes copies */
     const struct operator_context *context; /* of the first instance */
-    bool is_obeying; /* replay or trace: the log decides the version; nothing is written, the file is not
-                      * watched */
+    bool is_obeying; /* replay or trace: the log says which version; nothing is written or watched */
     struct operator_history history;
     int64_t refresh_us;
     pthread_mutex_t mutex;
@@ -45,8 +43,7 @@ struct versions {
     pthread_t thread;
     bool has_thread, must_end;
     /* Of the thread. */
-    struct lookup_signature seen, pending; /* seen: the file last taken or refused; pending: at the last
-                                            * look */
+    struct lookup_signature seen, pending; /* of the file last taken or refused; at the last look */
     uint64_t pruned;                       /* `changes` at the last prune */
     bool is_missing;                       /* there was no file at the last look */
 };
@@ -362,9 +359,8 @@ static void *looking(void *argument)
 }
 
 /* After the log could not be written. The new log may be in place all the same, renamed but not durable, and
- * name a version for micro-batches that are computed without it. So the old log is written again, and the
- * change waits for another barrier. If that fails, too, the log's content is unknown, and the run ends before
- * the next micro-batch. */
+ * name a version for micro-batches computed without it. So the old log is written again; the change waits for
+ * another barrier. If that fails too, the log is unknown, and the run ends before the next micro-batch. */
 static void take_back(struct versions *v, int error)
 {
     if (log_write(v) == 0) {
@@ -504,8 +500,7 @@ static bool begin_with(struct versions *v, struct str digest, struct diag_list *
     return error == 0;
 }
 
-/* Removes temporary files of other starts of the run: one that was replaced but still runs finds nothing to
- * rename. */
+/* Removes temporary files of other starts of the run, so that one that still runs has none to rename. */
 static void sweep(const struct versions *v)
 {
     struct arena arena = {0};

@@ -4,11 +4,11 @@
  * checkpoints, and the copy is read: the candidate. At the next barrier, after micro-batch n, the first
  * instance of the operator to reach the barrier makes the candidate the table of the micro-batches from n + 1
  * on, for all instances. So all rows of a micro-batch are looked up in one version, wherever and whenever
- * they are processed. Each instance has a seat on the version of its current micro-batch. A version's table
- * is freed when its last seat is left, and no third table is read before that: at most two are in memory,
+ * they are processed. Each instance has a seat on the version of its current micro-batch. The table of
+ * an older version is freed when its last seat is left, and no third table is read before that: at most two are in memory,
  * each within half of the budget.
  *
- *     DIR/tables/ID/LOG                 the first micro-batch of each version, a line each; replaced as a whole
+ *     DIR/tables/ID/LOG                 a line for each version: its first micro-batch; replaced as a whole
  *     DIR/tables/ID/DIGEST/items.csv    the file as it was
  *
  * Both are on disk before a row is looked up in a new version, and so before a checkpoint after it is

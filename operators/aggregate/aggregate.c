@@ -1,4 +1,4 @@
-/* Bodies: `{ name: aggregate(argument), ... }` checked and evaluated. */
+/* Binds and evaluates bodies: `{ name: aggregate(argument), ... }`. */
 #include "operators/aggregate/aggregate.h"
 
 enum { REFERENCE_BYTES = 16 };
@@ -49,7 +49,7 @@ static bool bind_argument(struct operator_bind *bind, const struct ast *call, co
     return true;
 }
 
-/* How many arguments the kind takes at most. */
+/* The largest number of arguments that the kind takes. */
 static uint32_t arguments_of(const struct aggregate_kind *kind)
 {
     return (kind->argument != AGGREGATE_NONE ? 1U : 0U) + (kind->parameter != PARAMETER_NONE ? 1U : 0U) +
@@ -92,7 +92,7 @@ static bool bind_parameter(struct operator_bind *bind, const struct ast *call, s
     return true;
 }
 
-/* What values rank by: the last argument. */
+/* Binds the last argument, by which rows are ranked. */
 static bool bind_by(struct operator_bind *bind, const struct ast *call, const struct schema *schema,
                     struct aggregate *aggregate)
 {

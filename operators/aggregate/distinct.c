@@ -1,7 +1,8 @@
-/* distinct: how many different values, by HyperLogLog (Flajolet, Fusy, Gandouet, Meunier 2007) with linear
- * counting for small numbers. A sketch starts as the sorted 32-bit hashes of its values, up to SPARSE_MAX of
- * them: exact but for hashes that collide (one in 2^32 for each pair). Beyond, it has 2^12 registers: the
- * standard error is 1.04 / sqrt(4096) = 1.6 %. Both forms merge, in any order, to the same bytes. */
+/* distinct: the number of different values, by HyperLogLog (Flajolet, Fusy, Gandouet, Meunier 2007) with
+ * linear counting for small numbers. A sketch is sparse at first: the sorted 32-bit hashes of its values, at
+ * most SPARSE_MAX of them. That is exact except for colliding hashes (one in 2^32 for each pair of values). A
+ * larger sketch is dense, with 2^12 registers: the standard error is 1.04 / sqrt(4096) = 1.6 %. Both forms
+ * merge to the same bytes in any order. */
 #include "operators/aggregate/aggregate.h"
 
 #include <math.h>
@@ -71,7 +72,7 @@ static void distinct_absorb(const struct aggregate *aggregate, struct byte_buffe
     add_hash(partial, (uint32_t)(expr_hash_value(row->argument, row->row) >> 32));
 }
 
-/* A dense sketch stays as long as it is. */
+/* Only for a dense sketch: its length never changes. */
 static uint32_t distinct_absorb_here(const struct aggregate *aggregate, char *partial, uint32_t length,
                                      uint32_t capacity, const struct aggregate_row *row)
 {
@@ -99,7 +100,7 @@ static void distinct_combine(const struct aggregate *aggregate, struct byte_buff
 
 static int64_t estimate(const char *registers)
 {
-    /* Sums of powers of two, exact in any order. */
+    /* Sums of powers of two are exact in any order. */
     double sum = 0;
     uint32_t counts[32 - REGISTER_BITS + 2] = {0}, zeros;
     for (uint32_t i = 0; i < REGISTERS; i++)

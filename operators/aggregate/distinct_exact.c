@@ -1,13 +1,14 @@
-/* distinct_exact: how many different values, exactly.
+/* distinct_exact: the exact number of different values.
  *
- * A partial is a set: a head, then slots of 16 bytes by open addressing, a power of two of them, at most 7/8
- * used. A value of 8 bytes (int, time, float, bool) is one of the 64 bits of its block, the values that have
- * all but the lowest six bits in common: ids that were given out one after the other take two bits each, ids
- * that lie far apart 16 bytes. A text is its bytes up to 15 of them, else its 120-bit xxh3 hash, as it would
- * be in a key (core/key.h): two of 10^6 long texts are taken for one with a chance below 10^-24.
+ * A partial is a set: a head, then an open-addressing hash table with a power of two of slots of 16 bytes, at
+ * most 7/8 of them used. Values of 8 bytes (int, time, float, bool) that differ in their lowest six bits only
+ * form a block, and each is one of the block's 64 bits: consecutive ids take two bits each, ids that are far
+ * apart 16 bytes. A text is stored as its bytes if it has at most 15, else as its 120-bit xxh3 hash, as in a
+ * key (core/key.h): the chance that two of 10^6 long texts are taken for one is below 10^-24.
  *
- * A row changes one slot where it lies; the set is written anew when it doubles. Sets merge slot by slot. An
- * entry of keyed state ends at PANES_BYTES_MAX, so that the largest set of a group has some 229,000 slots. */
+ * A row changes one slot in place; a set that doubles is written anew. Sets merge slot by slot. A group's
+ * panes end at PANES_BYTES_MAX (panes.h), so the largest set of a group has 2^18 slots, of which some 229,000
+ * can be used. */
 #include "operators/aggregate/aggregate.h"
 
 #include <xxhash.h>
@@ -18,7 +19,8 @@ struct set_head {
     uint32_t values, used;
 };
 
-/* low: the block, high: the bits; or both the text, high never 0. high = 0: a free slot. */
+/* low: the block, high: its bits; or low and high are the text, and high is never 0. high = 0: a free
+ * slot. */
 struct slot {
     uint64_t low, high;
 };
@@ -41,7 +43,7 @@ static struct slot text_slot(struct str text)
     return (struct slot){hash.low64, hash.high64 | UINT64_C(0xff) << 56};
 }
 
-/* The row's value as a slot that holds nothing else. */
+/* A slot with the row's value alone. */
 static struct slot slot_of(const struct aggregate *aggregate, const struct aggregate_row *row)
 {
     const struct column *column = row->argument;
@@ -83,7 +85,8 @@ static uint32_t bytes_of(uint32_t slots)
     return (uint32_t)(sizeof(struct set_head) + (size_t)slots * sizeof(struct slot));
 }
 
-/* Where the value's slot is, or the free one that it would take. */
+/* The index of the slot of the value's block or text, or of the free slot that it would take. *found: that
+ * slot's content. */
 static uint32_t find(const char *set, uint32_t slots, struct slot wanted, bool is_block, struct slot *found)
 {
     uint32_t at = (uint32_t)key_hash((struct key){wanted.low, is_block ? 0 : wanted.high});
@@ -96,7 +99,7 @@ static uint32_t find(const char *set, uint32_t slots, struct slot wanted, bool i
     }
 }
 
-/* false: there is no free slot that it may take. */
+/* Adds the slot's values to the set. False: that needs one more slot than may be used. */
 static bool put(char *set, uint32_t slots, struct slot wanted, bool is_block)
 {
     struct slot found;
@@ -119,7 +122,7 @@ static bool put(char *set, uint32_t slots, struct slot wanted, bool is_block)
     return true;
 }
 
-/* Puts all of `from` into the set, which has room. */
+/* Adds all slots of the set `from` to `set`, which has room. */
 static void put_all(char *set, uint32_t slots, struct str from, bool is_block)
 {
     for (uint32_t i = 0; i < slots_of(from.length); i++) {
@@ -131,7 +134,7 @@ static void put_all(char *set, uint32_t slots, struct str from, bool is_block)
     }
 }
 
-/* Twice as many slots, or the first. */
+/* Doubles the number of slots, or makes the first ones. */
 static void grow(struct byte_buffer *set, bool is_block)
 {
     uint32_t slots = set->length == 0 ? SLOTS_FIRST : slots_of(set->length) * 2, bytes = bytes_of(slots);

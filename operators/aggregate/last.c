@@ -1,11 +1,11 @@
-/* last, first, since_last: by event time; of rows with the same time, last takes the one that arrived later
- * and first the one that arrived earlier. since_last is 0 where a row with a later time had arrived before.
- */
+/* last, first, since_last: by event time. Of rows with the same time, last takes the one that arrived later,
+ * first the one that arrived earlier. since_last: us from the latest row to the row that reads; 0 if the
+ * latest row is later. */
 #include "operators/aggregate/aggregate.h"
 
 struct timed_partial {
     int64_t time, has;
-    uint64_t value; /* a bool, or the 8 bytes of the others */
+    uint64_t value; /* a bool, or the 8 bytes of another type */
 };
 
 static void timed_set(struct timed_partial *p, const struct column *argument, uint32_t row, int64_t time)

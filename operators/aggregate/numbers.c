@@ -1,6 +1,6 @@
 /* count, count_if, sum, mean, min, max, variance.
  *
- * Sums of ints are exact (96 bits); one that does not fit an int reads as null. Sums of floats add in the
+ * Sums of ints are exact (96 bits); a sum outside the range of int reads as null. Sums of floats add in the
  * order of rows within a pane, and of panes within a window. Variance is the sample variance (n - 1), merged
  * by Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances"
  * (1979), equation 2.1. */
@@ -10,7 +10,7 @@ struct count_partial {
     int64_t count;
 };
 
-/* A sum of up to 2^31 ints in two halves that add without a carry: high * 2^32 + low. */
+/* A sum of up to 2^31 ints, high * 2^32 + low: the two halves are added without a carry between them. */
 struct int_partial {
     int64_t low, high;
     int64_t count;

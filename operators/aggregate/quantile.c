@@ -1,46 +1,48 @@
-/* quantile(x, p): the value that a share p of the values lies below, by a merging t-digest (Dunning, "The
- * t-digest: efficient estimates of distributions", 2021) in which values that come often stand by themselves.
+/* quantile(x, p): the value below which a share p of the values lies, by a merging t-digest (Dunning, "The
+ * t-digest: efficient estimates of distributions", 2021), changed so that frequent values have clusters of
+ * their own.
  *
- * A partial is a head, clusters (mean, number of values) by rising mean, and the values that came since the
- * clusters were last made, BUFFERED_MAX of them at most, as they came. Up to there nothing is lost, and the
- * quantile is that of all values, between two of them by straight line. Beyond, neighbours form clusters of
- * at most n * (2 pi / 200) * sqrt(q (1 - q)) values, q being the share that lies below: single values at both
- * ends, 1.6 % of all in the middle. That size is scale function k1 of the paper without its arc sine: sqrt
- * alone has the same bits everywhere. Clusters are made in the order of values, so that a digest depends on
- * what was merged in which order, and on nothing else.
+ * A partial is a head, clusters (mean, number of values) by rising mean, and a buffer: the values that came
+ * since the clusters were last made, unsorted, at most BUFFERED_MAX. As long as there are no clusters nothing
+ * is lost: the quantile is that of all values, with linear interpolation between two of them. Beyond that,
+ * neighbouring values form clusters of at most n * (2 pi / 200) * sqrt(q (1 - q)) values, where q is the
+ * share of the values below: single values at both ends, 1.6 % of all values in the middle. This size is
+ * scale function k1 of the paper without its arc sine, as sqrt alone gives the same bits on every machine.
+ * Clusters are made in the order of values, so a digest depends only on what was merged in which order.
  *
- * A cluster knows whether its values are all equal. Such a one takes in all that are equal to it, and once it
- * is half as large as a cluster may be, nothing else; the quantile is its value for all of its ranks. Without
- * that a price that many things have would be smeared over the clusters around it, and what comes out would
- * lie beside the price, with many values in between.
+ * A cluster knows whether its values are all equal (it is pure). A pure cluster takes in every value equal to
+ * its own. Once it has half the size that a cluster may have, it takes in no other value, and the quantile at
+ * each of its ranks is its value. Otherwise a frequent value, such as a common price, would be mixed into the
+ * clusters around it, and the quantile would be near the price but not equal to it.
  *
- * The error is one of rank: the share of the values below the answer, or up to it, is off by so much.
- * Clusters that do not overlap are off by one of them at most. Those of values that come in any order do
- * overlap, and no bound can be proved for an order that is made for it; over twenty kinds of distributions
- * and orders, n from 129 to 100,000, whole or merged of forty panes, it is one of them and one value at most
- * (test_quantile.c). */
+ * The error is in the rank: by how much the share of values below the answer, or up to it, is off. With
+ * clusters that do not overlap it is at most one cluster's share. Clusters overlap when values come in any
+ * order, and an order can be constructed for which no bound holds. Over twenty kinds of distributions and
+ * orders, n from 129 to 100,000, whole or merged from forty panes, the error is at most one cluster and one
+ * value (test_quantile.c). */
 #include "operators/aggregate/aggregate.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* CLUSTERS_KEPT: some 200 are made at most; infinite values may add one at each end. */
+/* CLUSTERS_KEPT: at most about 200 are made; infinite values may add one at each end. */
 enum { BUFFERED_MAX = 128, CLUSTERS_MAX = 512, CLUSTERS_KEPT = CLUSTERS_MAX - 2 };
 
 static const double cluster_share = 2 * 3.14159265358979323846 / 200;
-#define ALONE_SHARE 0.5 /* of that */
+#define ALONE_SHARE 0.5 /* of the largest size of a cluster */
 
 struct digest_head {
     uint32_t clusters, buffered;
 };
 
-/* Behind the head, where there are clusters: of all values, those of the buffer too. */
+/* Follows the head where there are clusters: the least and the greatest of all values, buffered ones
+ * included. */
 struct digest_ends {
     double least, most;
 };
 
 struct cluster {
-    double mean, count; /* count < 0: of values that differ */
+    double mean, count; /* count < 0: -count values that differ */
 };
 
 static double count_of(const struct cluster *cluster)
@@ -48,13 +50,13 @@ static double count_of(const struct cluster *cluster)
     return fabs(cluster->count);
 }
 
-/* All its values are its mean. */
+/* All values of the cluster are equal to its mean. */
 static bool is_pure(const struct cluster *cluster)
 {
     return cluster->count > 0;
 }
 
-/* All of one or two digests, by rising mean. */
+/* The clusters of one or two digests, by rising mean. */
 struct clusters {
     uint32_t count;
     struct cluster items[2 * (CLUSTERS_MAX + BUFFERED_MAX)];
@@ -99,7 +101,7 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Merges what the digest has into the list; of equal means the list's own come first. */
+/* Merges a digest's clusters and buffered values into the list; of equal means the list's own come first. */
 static void merge_into(struct clusters *list, struct str partial)
 {
     struct digest_head head = head_of(partial.data);
@@ -132,11 +134,11 @@ static double values_of(const struct clusters *list)
 {
     double count = 0;
     for (uint32_t i = 0; i < list->count; i++)
-        count += count_of(&list->items[i]); /* whole numbers: exact in any order */
+        count += count_of(&list->items[i]); /* integers: exact in any order */
     return count;
 }
 
-/* The mean of both; infinite values stay among themselves. */
+/* The mean of all values of two clusters. Infinite means do not mix with finite ones. */
 static double mean_of(double a, double a_count, double b, double b_count)
 {
     double count = a_count + b_count, distance = b - a;
@@ -155,8 +157,9 @@ static struct cluster join(const struct cluster *a, const struct cluster *b)
                             are_equal ? a_count + b_count : -(a_count + b_count)};
 }
 
-/* Whether `count` values, of `all`, are no more than a cluster may have, times `factor`; `below` lie below
- * them. A comparison of squares says so, but where that is too close. */
+/* Whether `count` values are at most `factor` times the largest size of a cluster there. below: values that
+ * lie below them; all: values in the digest. Squares are compared first; the exact formula decides where they
+ * are too close. */
 static bool is_within(double count, double below, double all, double factor)
 {
     double end = below + count;
@@ -171,13 +174,14 @@ static bool is_within(double count, double below, double all, double factor)
            factor * all * cluster_share * sqrt(MIN(share * (1 - share), MAX(share_end * (1 - share_end), 0)));
 }
 
-/* Whether the cluster is of equal values, and so many that others are kept out. */
+/* Whether the cluster is pure and large enough to take in no other values. */
 static bool stands_alone(const struct cluster *cluster, double below, double all)
 {
     return is_pure(cluster) && cluster->count > 1 && !is_within(cluster->count, below, all, ALONE_SHARE);
 }
 
-/* Whether two neighbours may be one cluster. `below` values lie below them. */
+/* Whether two neighbours may become one cluster. below: values that lie below both. is_full: join whatever
+ * can be joined. */
 static bool may_join(const struct cluster *last, const struct cluster *next, double below, double all,
                      bool is_full)
 {
@@ -190,7 +194,7 @@ static bool may_join(const struct cluster *last, const struct cluster *next, dou
                        !stands_alone(next, below + last_count, all));
 }
 
-/* Joins neighbours as far as the size of clusters allows. */
+/* Joins neighbouring clusters as far as the largest size allows. */
 static void compress(struct clusters *list)
 {
     double all = values_of(list), below = 0;
@@ -217,7 +221,7 @@ static void write_clusters(struct byte_buffer *partial, struct clusters *list, s
     buffer_append(partial, list->items, list->count * sizeof *list->items);
 }
 
-/* --- The callbacks --- */
+/* --- Callbacks --- */
 
 static double value_of(const struct aggregate_row *row)
 {
@@ -303,7 +307,7 @@ static void digest_combine(const struct aggregate *aggregate, struct byte_buffer
     write_clusters(into, &list, ends);
 }
 
-/* Between two values, `share` of the way. */
+/* Linear interpolation: a at share 0, b at share 1. */
 static double between(double a, double b, double share)
 {
     if (a == b || share == 0)
@@ -313,11 +317,11 @@ static double between(double a, double b, double share)
     return a * (1 - share) + b * share;
 }
 
-/* The value at `rank`, counted from 0: a cluster of equal values has all its ranks, another one stands at the
- * middle of them. */
+/* The value at `rank`, counted from 0. A pure cluster has all of its ranks; another cluster has one point,
+ * the middle of its ranks. Between these the value is interpolated. */
 static double value_at(const struct clusters *list, struct digest_ends ends, double rank)
 {
-    double below = 0, at = 0, value = ends.least; /* what stands before: the least value at rank 0 */
+    double below = 0, at = 0, value = ends.least; /* the least value stands at rank 0 */
     for (uint32_t i = 0; i < list->count; i++) {
         const struct cluster *cluster = &list->items[i];
         double count = count_of(cluster), first = below + (is_pure(cluster) ? 0 : (count - 1) / 2);

@@ -1,25 +1,25 @@
 /* argmax, argmin, top_n, collect: values of the rows that rank first.
  *
- * argmax(x, by) and argmin(x, by) are the x of the row with the largest or smallest `by`, top_n(x, n, by)
- * those of the n rows with the largest, best first. Of rows with an equal `by` the one with the earlier event
- * time ranks first, then the one that arrived earlier. collect(x, n) keeps the n rows that are latest by
- * event time, of equal ones those that arrived later, and gives them earliest first.
+ * argmax(x, by) and argmin(x, by) give the x of the row with the largest or smallest `by`; top_n(x, n, by)
+ * the x of the n rows with the largest `by`, best first. Of rows with an equal `by` the one with the earlier
+ * event time ranks first, then the one that arrived earlier. collect(x, n) keeps the n rows with the latest
+ * event times, of equal times those that arrived later, and gives them earliest first.
  *
- * A partial: a head, then the entries, best first: rank (8 bytes, larger is better), event time (8), length
- * (4), the value as rows.h encodes it. Two partials merge as sorted lists; those of an earlier pane are
- * earlier. */
+ * A partial is a head, then entries, best first: rank (8 bytes, larger is better), event time (8), length
+ * (4), and the value as rows.h encodes it. Two partials merge as sorted lists; rows of the earlier pane count
+ * as earlier arrivals. */
 #include "operators/aggregate/aggregate.h"
 
 enum { RANKED_MAX = 1000, ENTRY_HEAD = 20, VALUE_HEAD_MAX = 9 };
 
 struct ranked_head {
-    uint32_t count, last; /* last: where the last entry begins */
+    uint32_t count, last; /* last: offset of the last entry */
 };
 
 struct entry {
     uint64_t rank;
     int64_t time;
-    char head[VALUE_HEAD_MAX]; /* of the value, and what follows it */
+    char head[VALUE_HEAD_MAX]; /* the encoded value is `head`, then `tail` */
     uint32_t head_bytes;
     struct str tail;
 };
@@ -105,7 +105,7 @@ static uint32_t length_at(const char *partial, uint32_t at)
     return ENTRY_HEAD + length;
 }
 
-/* Whether an entry stays ahead of one that arrived later. */
+/* Whether an entry ranks before one that arrived later. */
 static bool stays_ahead(const struct aggregate *aggregate, uint64_t rank, int64_t time, uint64_t later_rank,
                         int64_t later_time)
 {
@@ -114,7 +114,7 @@ static bool stays_ahead(const struct aggregate *aggregate, uint64_t rank, int64_
     return !is_collect(aggregate) && time <= later_time;
 }
 
-/* Whether the row ranks behind all that are kept. */
+/* Whether the row ranks behind all entries of a full partial. */
 static bool is_out(const struct aggregate *aggregate, const char *partial, const struct entry *entry)
 {
     struct ranked_head head = head_of(partial);
@@ -123,8 +123,8 @@ static bool is_out(const struct aggregate *aggregate, const char *partial, const
                        entry->time);
 }
 
-/* Puts the entry in its place, and drops the last where there are too many. The partial has room for it;
- * returns the new length. */
+/* Inserts the entry at its place, and drops the last entry where there are too many. The partial has room.
+ * Returns its new length. */
 static uint32_t insert(const struct aggregate *aggregate, char *partial, uint32_t length,
                        const struct entry *entry)
 {
@@ -223,7 +223,8 @@ static void ranked_combine(const struct aggregate *aggregate, struct byte_buffer
 
 /* --- Results --- */
 
-/* The value of the entry at `at`. Partials come from our own state: what is no value becomes null. */
+/* Sets `row` to the value of the entry at `at`. Partials come from our own state; a malformed value becomes
+ * null. */
 static void set_value(struct column_builder *out, uint32_t row, struct str partial, uint32_t at)
 {
     const char *value = partial.data + at + ENTRY_HEAD;

@@ -67,7 +67,7 @@ void builder_init(struct column_builder *builder, struct batch *batch, struct co
     }
 }
 
-/* A child's bitmap has room for its capacity, a column's for the batch's rows. */
+/* A child's validity bitmap has room for the child's capacity, another column's for the batch's rows. */
 void builder_null(struct column_builder *builder, uint32_t row)
 {
     struct column *column = builder->column;
@@ -78,7 +78,7 @@ void builder_null(struct column_builder *builder, uint32_t row)
     if (builder->type.tag == TYPE_BOOL)
         column->bools[row] = 0;
     else
-        column->ints[row] = 0; /* all others have 8 bytes */
+        column->ints[row] = 0; /* all other types have 8 bytes */
 }
 
 void builder_text(struct column_builder *builder, uint32_t row, struct str text)
@@ -175,7 +175,7 @@ bool builder_decode(struct column_builder *builder, uint32_t row, const char **a
     return false;
 }
 
-/* Texts lie in the builder until it is finished. */
+/* Until builder_finish the texts lie in the builder: lets the columns point to them. */
 static void show_heaps(struct column_builder *builder)
 {
     if (builder->type.tag == TYPE_TEXT || builder->type.tag == TYPE_BYTES)
