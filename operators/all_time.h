@@ -34,8 +34,7 @@ struct all_time {
 /* Refuses aggregates whose state over all time has no bound (distinct_exact); false after a diagnostic. */
 bool all_time_check(const struct operator_bind *bind, const struct aggregates *aggregates);
 
-/* kind: the table's kind (state.h), the first byte of its snapshot records. budget_bytes: memory for the
- * table. */
+/* kind: the table's kind (state.h), the first byte of its snapshot records. budget_bytes: of the table. */
 void all_time_open(struct all_time *all, const struct operator_context *context,
                    const struct aggregates *aggregates, int64_t every_us, char kind, size_t budget_bytes);
 /* Allowed on a zeroed struct. */
@@ -45,12 +44,10 @@ void all_time_close(struct all_time *all);
  * is full and the row was not added. */
 bool all_time_update(struct all_time *all, struct keyed_slot *slot, int64_t watermark,
                      const struct column *arguments, const struct batch *batch, uint32_t row);
-/* Sets `row` of each builder (one per aggregate) to the group's value. time: event time of the row that
- * reads. */
+/* Sets `row` of each aggregate's builder to the group's value. time: event time of the reading row. */
 void all_time_read(struct all_time *all, const struct keyed_slot *slot, int64_t watermark, int64_t time,
                    struct column_builder *const *builders, uint32_t row);
-/* `leat state get`: lists the entry's panes; closed panes begin at TIME_MIN, open ones at their slice's
- * start. */
+/* `leat state get`: lists the entry's panes; a closed pane begins at TIME_MIN, an open one with its slice. */
 void all_time_describe(struct all_time *all, const struct keyed_slot *slot, struct operator_context *context,
                        struct describe *out);
 

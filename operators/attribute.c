@@ -3,8 +3,8 @@
  *
  * `emit at_deadline` holds each row until t + within, when the label is certain. `at_once` and
  * `fake_negative` emit rows earlier: attribute_early.c says what that does to the order and distribution of
- * rows. The label column, and with these two also the number and order of rows, then depend on the label; the
- * output's lineage says so (rows_lineage). */
+ * rows. With these two, and with `take all`, not only the label column but also the number and order of rows
+ * depend on the label: the output's lineage says so (rows_lineage). */
 #include "operators/attribute.h"
 
 #include <stdlib.h>

@@ -51,8 +51,8 @@ void attribute_take_answers(struct operator_context *context, struct attribute *
  * counted in late_updates and not stored. */
 bool attribute_take_answer(struct operator_context *context, struct attribute *attribute,
                            struct keyed_slot *slot, int64_t time, struct str values);
-/* For keys that keep only event times: whether an answer is in [from, from + within]. slot may be NULL, here
- * and below. */
+/* For keys that keep only event times: whether an answer is in [from, from + within]. slot: may be NULL, in
+ * this and the next two functions. */
 bool attribute_is_answered(const struct attribute *attribute, const struct keyed_slot *slot, int64_t from);
 /* Cache: where the last search of each slot ended within one bracket (keyed_begin to keyed_end). Rows of a
  * key search by rising time, so the next search starts there, however many answers the key has. It never

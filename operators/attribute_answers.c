@@ -9,8 +9,7 @@
 
 #include "operators/expr/compute.h"
 
-/* Inserts `time` into the rising `times`, which has room for it; returns the new count. Drops times before
- * `first`. */
+/* Inserts `time` into the rising `times`, which has room; drops times before `first`. Returns the count. */
 static uint32_t add_time(int64_t *times, uint32_t count, int64_t time, int64_t first, int64_t within_us)
 {
     uint32_t gone = 0;

@@ -31,8 +31,7 @@ enum { NO_ANSWER = UINT32_MAX };
  * counter of the rows it caused. */
 enum { EARLY_SUB_SHIFT = 20, EARLY_SUB_ANSWER = 1 << 19 };
 static const char ORDERS_FULL[] = "rows that one row made were made into others too often";
-/* at_once: limit for the rows that wait at one key. Each row that leaves moves the bytes of the later
- * ones. */
+/* at_once: limit for the rows that wait at one key. A row that leaves moves the bytes of all later ones. */
 enum { WAITING_BYTES_MAX = 256 << 10 };
 
 /* Rows to be emitted, in order. */

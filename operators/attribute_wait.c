@@ -4,8 +4,8 @@
 #include "operators/attribute.h"
 #include "operators/sides.h"
 
-/* With `take all`, batches made before the bracket is closed and they are emitted: a row may have any number
- * of answers. */
+/* With `take all`, a row may have any number of answers: after this many batches the bracket is closed and
+ * they are emitted. */
 enum { CHUNKS_AT_ONCE = 64 };
 
 /* --- Rows in --- */

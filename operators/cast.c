@@ -24,8 +24,7 @@ static bool is_cast(struct str name)
     return false;
 }
 
-/* The call that casts the column: int(column), or to_time(column, "ms") for `time(ms)`; NULL after a
- * diagnostic. */
+/* The call that casts the column: int(column), to_time(column, "ms") for `time(ms)`. NULL + diagnostic. */
 static struct ast *cast_call(struct operator_bind *bind, const struct assignment *a)
 {
     const struct ast *type = a->value;

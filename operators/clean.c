@@ -148,8 +148,7 @@ static bool clean_bind(struct operator_bind *bind)
     return is_good && compute_done(bind, &clean->compute);
 }
 
-/* Whether the rules changed the row's value. Where they change the column's type, only null against not null
- * counts. */
+/* Whether the rules changed the row's value. Where they change the type, only null or not null counts. */
 static bool is_changed(const struct column *before, const struct column *after, uint32_t row)
 {
     bool was_valid = column_is_valid(before, row), is_valid = column_is_valid(after, row);

@@ -149,8 +149,7 @@ static bool is_duplicate(const struct operator_context *context, const struct de
         if (time <= slot->expire_us)
             return true;
     }
-    /* An entry that is dead already is not written: whether a later row sees it would depend on where a batch
-     * ends. */
+    /* A dead entry is not written: whether a later row sees it would depend on where a batch ends. */
     if (expire >= context->watermark)
         (void)keyed_write(dedup->table, slot, 0, expire);
     return false;
@@ -281,8 +280,7 @@ static void take_in(struct operator_context *context, struct dedup *dedup, struc
     }
 }
 
-/* Where a row found no room and goes to dead letters, the rows that it would have replaced are taken in after
- * all. */
+/* Where a row found no room and goes to dead letters, the rows that it would have replaced are taken in. */
 static void take_in_replaced(struct operator_context *context, struct dedup *dedup, struct intake *in)
 {
     for (uint32_t f = 0; f < in->full_count; f++)

@@ -70,8 +70,7 @@ static bool enrich_bind(struct operator_bind *bind)
     }
     if (!is_good)
         return false;
-    /* The keys of both streams decide which version a row reads: all new columns get the lineage of these
-     * keys. */
+    /* The keys of both streams decide which version a row reads: all new columns get their lineage. */
     struct lineage keys = {0};
     keys_lineage(bind, 0, &keys);
     keys_lineage(bind, 1, &keys);
@@ -120,8 +119,8 @@ static const struct version *version_for(const struct operator_context *context,
     return version == NULL || valid_until(enrich, version->time) < least ? NULL : version;
 }
 
-/* Whether a new version of time `time` is older than the newest one that the watermark has passed, or
- * expired. */
+/* Whether a new version of time `time` is expired, or older than the newest one at or before the
+ * watermark. */
 static bool is_late(const struct operator_context *context, const struct enrich *enrich,
                     const struct keyed_slot *slot, int64_t time)
 {

@@ -101,8 +101,7 @@ static uint64_t ref_bits(struct text_ref ref)
     return bits;
 }
 
-/* Packs column c of rows first .. limit - 1. list: place of each row's list in p->lists, for a list
- * column. */
+/* Packs column c of rows first .. limit - 1. list: of a list column, each row's place in p->lists. */
 static void pack_column(const struct packing *p, uint32_t c, const struct text_ref *list, uint32_t first,
                         uint32_t limit)
 {

@@ -59,8 +59,7 @@ void held_shape(const struct schema *schema, struct arena *arena, struct byte_bu
 void held_pack(const struct held_layout *layout, const struct batch *batch, const uint16_t *rows,
                uint32_t count, struct arena *scratch, struct byte_buffer *out, size_t *offsets);
 
-/* Packed rows on their way back into a batch of at most BATCH_ROWS rows, whose first columns are the
- * layout's. */
+/* Packed rows on their way into a batch of at most BATCH_ROWS rows; its first columns are the layout's. */
 struct held_rows {
     struct byte_buffer fixed, tails;
     uint32_t tail_at[BATCH_ROWS + 1];

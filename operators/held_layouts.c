@@ -25,8 +25,7 @@ void held_layouts_free(struct held_layouts *layouts)
     arena_free(&layouts->arena);
 }
 
-/* --- Layouts as bytes: for each its number and schema (column count; per column name length, name, type)
- * --- */
+/* --- Layouts as bytes: number, column count, then name length, name and type of each column --- */
 
 static void put_schema(struct byte_buffer *out, const struct schema *schema);
 

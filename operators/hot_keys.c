@@ -28,8 +28,7 @@ struct hot_keys {
     uint64_t rows;                /* rows seen, for choosing the sample */
     uint64_t sampled[KEY_GROUPS]; /* sampled rows by key group: restored at any number of lanes */
     struct hot_entry keys[HOT_KEYS];
-    /* Reported lines and their keys, each key once. Lines are never changed, as the report may be read
-     * later. */
+    /* Reported lines and their keys, each key once. A line never changes: the report may be read later. */
     char lines[HOT_LINES][HOT_TEXT + 96];
     struct key said[HOT_LINES];
     uint32_t lines_count;

@@ -21,8 +21,7 @@ bool hot_keys_snapshot(const struct hot_keys *hot, char kind, const struct opera
  * record is malformed. */
 bool hot_keys_restore(struct hot_keys *hot, const struct operator_context *context,
                       struct snapshot_reader *reader, struct str record);
-/* Where a key is hot, adds `hot_key` (a line) and `hot_key_rows_max` (about how many rows it has). hot: may
- * be NULL. */
+/* Where a key is hot, adds `hot_key` (a line) and `hot_key_rows_max` (its rows, about). hot: may be NULL. */
 void hot_keys_report(struct hot_keys *hot, struct report *report);
 
 #endif

@@ -263,8 +263,7 @@ static bool is_shared_key(const struct join *join, int column, uint32_t *key)
     return false;
 }
 
-/* Adds the lineage of the choice of right rows: which right rows there are, and what decides which of them
- * match. */
+/* Adds the lineage of the choice of right rows: which ones there are, and what decides which ones match. */
 static void chosen_by(const struct operator_bind *bind, const struct join *join, struct lineage *lineage)
 {
     lineage_merge(lineage, &bind->inputs[1].schema->rows_lineage);
@@ -275,9 +274,8 @@ static void chosen_by(const struct operator_bind *bind, const struct join *join,
     ordering_lineage(&join->ordering, lineage);
 }
 
-/* Adds the columns of the other stream to `to`. is_late: `to` is the schema of late rows, which have the
- * columns of both streams whatever the kind. columns[i]: set to the column of `to` that holds right column i,
- * or -1. */
+/* Adds the other stream's columns to `to`. columns[i]: set to the column of `to` for right column i, or -1.
+ * is_late: `to` is the schema of late rows, which have the columns of both streams whatever the kind. */
 static bool add_right(struct operator_bind *bind, struct join *join, struct schema *to, bool is_late,
                       int *columns)
 {
@@ -361,8 +359,7 @@ static bool bind_output(struct operator_bind *bind, struct join *join)
     lineage_merge(&output->rows_lineage, &rows);
     for (uint32_t i = left->count; i < output->count; i++)
         field_chosen(&output->fields[i], &rows);
-    /* A left row may be in several output rows, and a right row is in one for each left row that it
-     * matched. */
+    /* A left row may be in several output rows, a right row in one for each left row that it matched. */
     output->repeats |=
         has_right && (right->repeats || join->unique != (JOIN_UNIQUE_LEFT | JOIN_UNIQUE_RIGHT));
     bind->outputs[0] = output;

@@ -133,8 +133,7 @@ static unsigned meet_right(void *argument, const struct kept_row *kept)
     return action | (m->is_paused ? KEPT_STOP : KEPT_STAY);
 }
 
-/* What became of a left row in one window. OUT: it was emitted. FILTERED: it never will be. KEPT: it
- * waits. */
+/* What became of a left row in one window. OUT: emitted. FILTERED: never to be emitted. KEPT: waiting. */
 enum outcome { OUTCOME_OUT, OUTCOME_FILTERED, OUTCOME_KEPT, OUTCOME_FAILED };
 
 /* Keeps the left row for later right rows, with its best right row so far, and sets its deadline. */

@@ -254,8 +254,7 @@ static void gather_numbers(const struct joined *joined, const struct joined_side
     }
 }
 
-/* Whether the given row is the same as that of the output row before, so that its texts are copied
- * already. */
+/* Whether the given row is the same as in the output row before: then its texts are copied already. */
 static bool is_repeated(const struct joined_side *side, uint32_t i)
 {
     return i > 0 && side->kept_at[i - 1] == JOINED_GIVEN && side->batches[i - 1] == side->batches[i] &&

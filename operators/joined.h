@@ -71,8 +71,7 @@ struct joined {
     uint32_t ready_count;
 };
 
-/* columns[side][i]: output column of the side's column i, or -1. schemas and columns must outlive the
- * result. */
+/* columns[side][i]: output column of the side's column i, or -1. It and schemas must outlive the result. */
 struct joined *joined_new(struct batch_pool *pool, const struct schema *output,
                           const struct schema *const schemas[2], int *const columns[2], int window_column);
 void joined_free(struct joined *joined); /* NULL is allowed */
@@ -84,8 +83,8 @@ static inline bool joined_is_full(const struct joined *joined)
 {
     return joined->ready_count >= JOINED_READY_MAX;
 }
-/* Takes the next finished batch; the caller owns it. NULL: none. is_last: finishes the one being filled,
- * too. */
+/* Takes the next finished batch, which the caller then owns; NULL: none. is_last: finishes the current
+ * one. */
 struct batch *joined_take(struct joined *joined, bool is_last);
 
 #endif

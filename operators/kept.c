@@ -250,8 +250,7 @@ static struct kept_head *list_of(const struct change_of *c)
     return (struct kept_head *)(void *)(c->value + c->at);
 }
 
-/* Gives the list at c->at room for `count` items and `used` bytes of rows; makes the list where there is none
- * yet. */
+/* Gives the list at c->at room for `count` items and `used` bytes of rows; makes it where it is missing. */
 static void make_room(struct kept *kept, struct change_of *c, bool is_there, int64_t window, uint32_t count,
                       size_t used)
 {

@@ -67,8 +67,7 @@ static void emit_row(struct emission *e, struct str bytes, uint64_t hash, uint32
         end_emission(e);
 }
 
-/* The rank of the i-th best row. before: rank of the row before it. With ties kept, equal rows share a
- * rank. */
+/* The rank of the i-th best row. before: rank of the row before it. takes_ties: equal rows share a rank. */
 static uint32_t rank_of(const struct kept *kept, const struct kept_head *list, uint32_t i, uint32_t before)
 {
     if (i == 0 || !kept->options.takes_ties)

@@ -11,8 +11,7 @@ struct list_head {
     uint32_t salt;     /* of the directory's table key */
     uint32_t last_run; /* offset of the last run of rows of one side; 0: no rows */
     uint8_t has_chunks;
-    /* Bits of the sides that may have rows in the entry, and in chunks: a search for other sides skips
-     * them. */
+    /* Bits of the sides that may have rows in the entry, and in chunks: other searches skip them. */
     uint8_t open_sides, chunk_sides;
 };
 
@@ -200,8 +199,7 @@ static uint32_t join_runs(char *value, uint32_t from, uint32_t bytes)
     return last;
 }
 
-/* Shows the rows of one value; notes those to drop or mark in rows->changes. False: a visitor returned
- * KEPT_STOP. */
+/* Shows the rows of one value; notes rows to drop or mark in rows->changes. False: the visit must stop. */
 static bool visit_value(struct key_rows *rows, const char *value, uint32_t from, uint32_t bytes,
                         struct kept_query *query, kept_visit *visit, void *argument)
 {

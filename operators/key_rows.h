@@ -57,21 +57,19 @@ void key_rows_open(struct key_rows *rows, const struct operator_context *context
 void key_rows_close(struct key_rows *rows);
 void key_rows_set_watermark(struct key_rows *rows, int64_t watermark);
 
-/* rows_max in checkpoints: writes a record whose first byte is `kind`; takes in such a record, false after
- * diagnostics. */
+/* rows_max in checkpoints: writes a record whose first byte is `kind`, or reads one (false + diagnostics). */
 bool key_rows_put_max(const struct key_rows *rows, char kind, struct snapshot_writer *writer);
 bool key_rows_take_max(struct key_rows *rows, const struct operator_context *context,
                        struct snapshot_reader *reader, struct str record);
 
-/* What a visitor returns for the row it was shown: a sum of these. KEPT_MARK sets is_marked; KEPT_STOP ends
- * the visit. */
+/* What a visitor returns for a row: a sum of these. KEPT_MARK sets is_marked; KEPT_STOP ends the visit. */
 enum kept_action { KEPT_STAY = 0, KEPT_DROP = 1, KEPT_MARK = 2, KEPT_STOP = 4 };
 typedef unsigned kept_visit(void *argument, const struct kept_row *row);
 
 struct kept_query {
     unsigned sides;    /* bit 1 << side for each kept_side that is asked for */
     int64_t from, to;  /* only rows whose [from, to] overlaps this interval */
-    uint64_t first_id; /* only rows with this id or a later one; set to the id after each row shown */
+    uint64_t first_id; /* only rows with this id or a later one; set to 1 + the id of each row shown */
     uint64_t last_id;  /* only rows up to this id */
 };
 

@@ -15,8 +15,7 @@ const char *lookup_path(struct arena *arena, const char *directory, const char *
     return arena_printf(arena, "%s/%s", directory, name);
 }
 
-/* Loads a table from a copy of the file. Several copies may be read: the bound source's options are not
- * changed. */
+/* Loads a table from the copy at `path`. The bound source is not changed: there may be several copies. */
 static struct lookup_table *load(const struct lookup_kept *kept, const char *path, struct arena *arena,
                                  struct diag_list *diags)
 {

@@ -21,15 +21,15 @@ struct lookup_source {
     size_t budget_bytes;
     struct span span;
     /* The table is one of several versions (lookup_versions.h). It may be freed before the batches that were
-     * filled from it, so texts are copied into these. It is read from a copy of the file, which messages do
-     * not name. */
+     * filled from it, so texts are copied into these. It is read from a copy of the file; messages do not
+     * name the copy. */
     bool is_version;
 };
 
 struct lookup_table;
-/* Reads the file. config: the source's, or a copy with another path. source must outlive the table. NULL
- * after diagnostics (E06.., E0505): the file is missing, a record is bad, a key repeats, or the table exceeds
- * budget_bytes. */
+/* Reads the file. config: the source's, or a copy with another path. source: must outlive the table. NULL and
+ * diagnostics (E06.., E0505): the file is missing, a record is bad, a key repeats, or budget_bytes is
+ * exceeded. */
 struct lookup_table *lookup_table_load(const struct lookup_source *source, void *config,
                                        struct batch_pool *pool, struct diag_list *diags);
 void lookup_table_free(struct lookup_table *table); /* NULL is allowed */

@@ -4,9 +4,9 @@
  * checkpoints, and the copy is read: the candidate. At the next barrier, after micro-batch n, the first
  * instance of the operator to reach the barrier makes the candidate the table of the micro-batches from n + 1
  * on, for all instances. So all rows of a micro-batch are looked up in one version, wherever and whenever
- * they are processed. Each instance has a seat on the version of its current micro-batch. The table of
- * an older version is freed when its last seat is left, and no third table is read before that: at most two are in memory,
- * each within half of the budget.
+ * they are processed. Each instance has a seat on the version of its current micro-batch. The table of an
+ * older version is freed when its last seat is left, and no third table is read before that: at most two are
+ * in memory, each within half of the budget.
  *
  *     DIR/tables/ID/LOG                 a line for each version: its first micro-batch; replaced as a whole
  *     DIR/tables/ID/DIGEST/items.csv    the file as it was
@@ -32,23 +32,20 @@ struct version_seat {
     uint64_t until;          /* micro-batches from this one on may have another version */
 };
 
-/* In open, by the first instance. *source is copied; what it points to and the context must outlive the
- * result. NULL: the file is read once, as without `refresh`, because the job has no live source or no
- * checkpoints. */
+/* In open, by the first instance. *source is copied; what it points to, and the context, must outlive the
+ * result. NULL: no live source, or no checkpoints; then read the file once, as without `refresh`. */
 struct versions *versions_new(const struct lookup_source *source, int64_t refresh_us,
                               struct operator_context *context);
 bool versions_wait_for_restore(const struct versions *versions);
 /* In open if no restore follows, else in restore. The first call finds the version that the run begins with;
- * each call takes a seat. digest: from the checkpoint; length 0: none. False after diagnostics, given by the
- * first call. */
+ * each call takes a seat. digest: from the checkpoint; length 0: none. False after diagnostics, which the
+ * first call gives. */
 bool versions_begin(struct versions *versions, struct operator_context *context, struct str digest,
                     struct version_seat *seat);
-/* Moves the seat to the version of micro-batch `number`. False: it is not available any more, and the run
- * fails. */
+/* Moves the seat to the version of micro-batch `number`. False: it is not available; the run fails. */
 bool versions_seat(struct versions *versions, const struct operator_context *context, uint64_t number,
                    struct version_seat *seat);
-/* In snapshot, after micro-batch `number`: the candidate, if any, becomes the version of the following
- * ones. */
+/* In snapshot, after micro-batch `number`: the candidate, if any, becomes the version of the next ones. */
 void versions_turn(struct versions *versions, uint64_t number);
 void versions_leave(struct versions *versions, struct version_seat *seat);
 /* After the last seat was left; NULL is allowed. */

@@ -45,8 +45,7 @@ struct aggregate_kind {
     bool is_set;          /* variable: a merged partial may be as long as both parts together */
     bool is_additive;     /* fixed: a partial consists of 64-bit integers, and merging adds them */
 
-    /* Fixed partials. update: the row's argument is not null (or there is none); time: event time of the
-     * row. */
+    /* Fixed partials. update: the row's argument is not null (or there is none); time: its event time. */
     void (*update)(char *partial, const struct column *argument, uint32_t row, int64_t time);
     void (*merge)(char *into, const char *from);
     /* Sets `row` of the result. time: event time of the row that reads. */
@@ -59,8 +58,7 @@ struct aggregate_kind {
      * ABSORB_ELSEWHERE: no room for the row, and nothing changed. NULL: never possible. */
     uint32_t (*absorb_here)(const struct aggregate *aggregate, char *partial, uint32_t length,
                             uint32_t capacity, const struct aggregate_row *row);
-    /* By how many bytes absorb can lengthen the partial at most. NULL: by a few KiB and twice the length of a
-     * text. */
+    /* The most bytes by which absorb can lengthen the partial. NULL: a few KiB and twice a text's length. */
     uint32_t (*growth)(const struct aggregate *aggregate, struct str partial,
                        const struct aggregate_row *row);
     void (*combine)(const struct aggregate *aggregate, struct byte_buffer *into, struct str from);
@@ -98,8 +96,7 @@ struct aggregates {
 bool aggregates_bind(struct operator_bind *bind, const struct assignments *body, const struct schema *schema,
                      bool is_feature, struct aggregates *aggregates);
 
-/* Evaluates the arguments for a batch. columns[i] of the result belongs to items[i]; those of `by` follow. In
- * `scratch`. */
+/* Evaluates the arguments for a batch, in `scratch`. columns[i] belongs to items[i]; those of `by` follow. */
 struct column *aggregates_evaluate(const struct aggregates *aggregates, const struct batch *batch,
                                    struct arena *scratch, struct expr_errors *errors);
 
@@ -110,8 +107,7 @@ static inline bool aggregate_column_has(const struct column *column, uint32_t ro
     return column->tag != TYPE_FLOAT || column->floats[row] == column->floats[row];
 }
 
-/* Whether the row counts for items[i]: its argument and `by` are neither null nor NaN. columns: from
- * aggregates_evaluate. */
+/* Whether the row counts for items[i]: argument and `by` are not null or NaN. columns: as evaluated. */
 static inline bool aggregate_has_value(const struct aggregates *aggregates, uint32_t i,
                                        const struct column *columns, uint32_t row)
 {

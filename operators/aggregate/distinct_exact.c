@@ -19,8 +19,7 @@ struct set_head {
     uint32_t values, used;
 };
 
-/* low: the block, high: its bits; or low and high are the text, and high is never 0. high = 0: a free
- * slot. */
+/* low: the block, high: its bits; or low and high are the text, and high is not 0. high = 0: free slot. */
 struct slot {
     uint64_t low, high;
 };
@@ -85,8 +84,7 @@ static uint32_t bytes_of(uint32_t slots)
     return (uint32_t)(sizeof(struct set_head) + (size_t)slots * sizeof(struct slot));
 }
 
-/* The index of the slot of the value's block or text, or of the free slot that it would take. *found: that
- * slot's content. */
+/* Index of the slot with the value's block or text, or of the free slot for it. *found: its content. */
 static uint32_t find(const char *set, uint32_t slots, struct slot wanted, bool is_block, struct slot *found)
 {
     uint32_t at = (uint32_t)key_hash((struct key){wanted.low, is_block ? 0 : wanted.high});

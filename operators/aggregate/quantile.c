@@ -16,10 +16,10 @@
  * clusters around it, and the quantile would be near the price but not equal to it.
  *
  * The error is in the rank: by how much the share of values below the answer, or up to it, is off. With
- * clusters that do not overlap it is at most one cluster's share. Clusters overlap when values come in any
- * order, and an order can be constructed for which no bound holds. Over twenty kinds of distributions and
- * orders, n from 129 to 100,000, whole or merged from forty panes, the error is at most one cluster and one
- * value (test_quantile.c). */
+ * clusters that do not overlap it is at most one cluster's share. Clusters of unordered values do overlap,
+ * and an order can be constructed for which no bound holds. Over twenty kinds of distributions and orders, n
+ * from 129 to 100,000, whole or merged from forty panes, the error is at most one cluster and one value
+ * (test_quantile.c). */
 #include "operators/aggregate/aggregate.h"
 
 #include <math.h>
@@ -35,8 +35,7 @@ struct digest_head {
     uint32_t clusters, buffered;
 };
 
-/* Follows the head where there are clusters: the least and the greatest of all values, buffered ones
- * included. */
+/* Follows the head where there are clusters: least and greatest of all values, with the buffered ones. */
 struct digest_ends {
     double least, most;
 };

@@ -223,7 +223,7 @@ static void ranked_combine(const struct aggregate *aggregate, struct byte_buffer
 
 /* --- Results --- */
 
-/* Sets `row` to the value of the entry at `at`. Partials come from our own state; a malformed value becomes
+/* Sets `row` to the value of the entry at `at`. Partials are our own state; a malformed value becomes
  * null. */
 static void set_value(struct column_builder *out, uint32_t row, struct str partial, uint32_t at)
 {
