@@ -74,12 +74,16 @@ const struct version *attribute_last(const struct attribute *attribute, struct a
 
 /* --- attribute_wait.c --- */
 
+/* Holds the rows of a batch of input 0 until their deadline; emits late ones to `late`. */
 void attribute_hold(struct operator_context *context, struct attribute *attribute, struct batch *batch);
+/* Emits the rows whose deadline is before the watermark, with their labels. */
 void attribute_release(struct operator_context *context, struct attribute *attribute, int64_t watermark);
 
 /* --- attribute_early.c --- */
 
+/* Processes a micro-batch: the rows and answers of both inputs, in order. */
 void attribute_early(struct operator_context *context, struct attribute *attribute, struct merge *merge);
+/* at_once: emits the rows that still wait and whose deadline is before the watermark. */
 void attribute_early_release(struct operator_context *context, struct attribute *attribute,
                              int64_t watermark);
 

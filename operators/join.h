@@ -63,6 +63,7 @@ struct join_reach {
 /* The reach of a left row of event time `time`. high_us: the row's upper bound. window: number of a window
  * that holds `time`, in a window join. */
 struct join_reach join_left_reach(const struct join *join, int64_t time, int64_t high_us, int64_t window);
+/* The deadline of a right row of event time `time`. */
 int64_t join_right_until(const struct join *join, int64_t time);
 
 /* What becomes of a row. JOIN_TAKEN: it takes part in the join. JOIN_FAILED: an expression failed. */
@@ -100,6 +101,7 @@ struct join_block *join_block_new(void);
 void join_process_merged(struct operator_context *context, struct merge *merge);
 /* Emits the finished batches; with is_last also the rows of the unfinished one. */
 void join_emit(struct operator_context *context, const struct join *join, bool is_last);
+/* The upper bound of a left row. row: physical. */
 int64_t join_high_of(const struct join *join, const struct join_prepared *prepared, uint32_t row);
 
 /* --- join_match.c --- */

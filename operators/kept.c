@@ -240,7 +240,7 @@ static uint32_t room_for(const struct kept *kept, uint32_t count)
 struct change_of {
     struct keyed_slot *slot;
     char *value;
-    uint32_t bytes; /* of all lists */
+    uint32_t bytes; /* bytes of all lists */
     size_t at;      /* offset of the list being changed */
     int64_t expire_us;
 };

@@ -66,7 +66,7 @@ struct aggregate_kind {
                          uint32_t row);
 };
 
-/* One entry of a body. */
+/* One entry of a body: `name: aggregate(argument)`. */
 struct aggregate {
     const struct aggregate_kind *kind;
     struct expr *argument; /* NULL: none */

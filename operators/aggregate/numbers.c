@@ -170,7 +170,7 @@ static void extreme_finish(const char *partial, int64_t time, struct column_buil
     if (p->count == 0)
         builder_null(out, row);
     else
-        out->column->ints[row] = p->integer; /* or the bits of the float */
+        out->column->ints[row] = p->integer; /* for floats: the bits of the float */
 }
 
 /* --- variance --- */

@@ -10,6 +10,7 @@
 #include "core/batch.h"
 #include "core/buffer.h"
 
+/* Appends the value of a row. type: the column's. */
 void row_encode_value(struct byte_buffer *out, const struct column *column, const struct type *type,
                       uint32_t row);
 

@@ -1,9 +1,10 @@
-/* top(x, n): the n most frequent values, most frequent first, equal counts in the order of the values' bytes.
- * Counts are exact up to `slots` different values in a pane (8 n, at least 64, at most 1,024); beyond,
- * Space-Saving (Metwally, Agrawal, El Abbadi 2005): a new value takes over the count of the rarest one, so
- * that a count is too high by at most rows / slots.
+/* top(x, n): the n most frequent values, most frequent first, values of equal counts by their bytes. Counts
+ * are exact up to `slots` different values in a pane (8 n, at least 64, at most 1,024). Beyond that,
+ * Space-Saving (Metwally, Agrawal, El Abbadi 2005): a new value replaces the rarest one and adds to its
+ * count, so a count is too high by at most rows / slots.
  *
- * A partial: entries of count (8 bytes), length (4), the value's bytes, by rising bytes. */
+ * A partial is a list of entries: count (8 bytes), length (4), the value's bytes; by rising bytes of the
+ * value. */
 #include "operators/aggregate/aggregate.h"
 
 #include <stdlib.h>
@@ -13,7 +14,7 @@ enum { SLOTS_PER_VALUE = 8, SLOTS_MIN = 64, SLOTS_MAX = 1024, ENTRY_HEAD = 12, T
 struct entry {
     uint64_t count;
     struct str value;
-    size_t at; /* in the partial */
+    size_t at; /* offset in the partial */
 };
 
 static uint32_t slots_of(const struct aggregate *aggregate)
@@ -21,7 +22,7 @@ static uint32_t slots_of(const struct aggregate *aggregate)
     return (uint32_t)MIN(MAX(aggregate->parameter * SLOTS_PER_VALUE, SLOTS_MIN), SLOTS_MAX);
 }
 
-/* The entry at `at`; false at the end. Partials come from our own state: lengths are checked all the same. */
+/* Reads the entry at `at`; false at the end. Partials are our own state: lengths are checked all the same. */
 static bool read_entry(struct str partial, size_t at, struct entry *entry)
 {
     uint32_t length;
@@ -44,7 +45,7 @@ static void append_entry(struct byte_buffer *out, uint64_t count, struct str val
     buffer_append(out, value.data, length);
 }
 
-/* Puts an entry before position `at`. */
+/* Inserts an entry before offset `at`. */
 static void insert_entry(struct byte_buffer *out, size_t at, uint64_t count, struct str value)
 {
     size_t bytes = ENTRY_HEAD + value.length, tail = out->length - at;
@@ -82,7 +83,7 @@ static void add_value(const struct aggregate *aggregate, struct byte_buffer *par
             is_placed = true;
         }
         if (entry.count < rarest.count)
-            rarest = entry; /* of equal ones the first by bytes */
+            rarest = entry; /* of values with equal counts the first by bytes */
     }
     if (entries >= slots_of(aggregate)) {
         count += rarest.count;
@@ -102,8 +103,8 @@ static void top_absorb(const struct aggregate *aggregate, struct byte_buffer *pa
     buffer_free(&value);
 }
 
-/* Both are in the order of their values: where all of them have a slot, one pass gives what adding them one
- * by one would. false: they have not; nothing changed. */
+/* Merges two partials in one pass, as both are sorted by value. False, with nothing changed: there are more
+ * values than slots. Otherwise the result is the same as from adding the values of `from` one by one. */
 static bool merge(const struct aggregate *aggregate, struct byte_buffer *into, struct str from)
 {
     struct str own = {into->data, into->length};
