@@ -1,19 +1,19 @@
 /* join: rows of two streams with equal keys and matching times.
  *
- * Which pairs there are. A left row of event time t matches the right rows whose event time is in [t + low, t
- * + high] or, with `over`, in a window that holds t. The first of the two rows to come is kept, and the pair
+ * Which pairs there are. A left row of event time t matches right rows with a time in [t + low, t + high]
+ * or, with `over`, in a window that holds t. The first of the two rows to come is kept, and the pair
  * is made when the second one comes; its event time is the later of the two. A row's deadline is the last
  * watermark at which it is still kept: for a left row t + high (t if high is negative), for a right row its
  * time - low (its time if low is positive), in a window join the last microsecond of the window. A row that
  * comes when the watermark is past its deadline is late. So a pair is made if, when its second row came, the
  * watermark was past neither row's deadline: exactly, even where a row lies in the table longer.
  *
- * Kinds. inner: a row for each pair. semi: the left row, once, at its first match. left: pairs as with inner,
- * and unmatched left rows at their deadline, with nulls. anti: unmatched left rows at their deadline. `take
- * first|last|best`: at its deadline, the left row with one of the right rows that it matched. A row emitted
- * at a deadline has the left row's event time, and the output's watermark is held back by `high`. Where the
- * upper bound is an expression or a window's end, that delay has no bound known in advance: the row then has
- * the deadline as its event time.
+ * Kinds. inner: a row for each pair. semi: the left row, once, at its first match. left: pairs as with
+ * inner, and unmatched left rows at their deadline, with nulls. anti: only the unmatched left rows, at their
+ * deadline. `take first|last|best`: at its deadline, the left row with one of the right rows that it
+ * matched. A row emitted at a deadline has the left row's event time, and the output's watermark is held
+ * back by `high`. Where the upper bound is an expression or a window's end, that delay has no bound known in
+ * advance: the row then has the deadline as its event time.
  *
  * Order. The output rows that an input row makes as it comes take that row's place in the order, among
  * themselves in the order in which the rows it matched came. Rows emitted at deadlines are in the order
