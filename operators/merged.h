@@ -1,13 +1,14 @@
-/* Rows of two inputs in order, gathered for the brackets of a keyed table. */
+/* Merges the rows of two inputs in row order and gathers them for brackets (keyed_begin .. keyed_end) of a
+ * keyed table. */
 #ifndef LEAT_OPERATORS_MERGED_H
 #define LEAT_OPERATORS_MERGED_H
 
 #include "operators/keys.h"
 
-/* What the operator knows of a batch before its rows' turns: its own struct. */
+/* What the operator computes of a batch before its rows are processed; the operator defines this struct. */
 struct prepared;
 
-/* As many as one bracket takes. */
+/* Rows for one bracket: at most BATCH_ROWS, an element in each array for every row. */
 struct merged_rows {
     uint32_t count;
     struct key keys[BATCH_ROWS];
@@ -17,12 +18,14 @@ struct merged_rows {
     struct prepared *prepared[BATCH_ROWS];
 };
 
-/* Called when the first row of a batch comes; fills in the keys of its rows. */
+/* Called at the first row of each batch. Sets `keys` to the keys of the batch's selected rows; the result
+ * stands in merged_rows.prepared for each row. */
 typedef struct prepared *merged_prepare(struct operator_context *context, struct batch *batch, uint32_t input,
                                         struct row_keys *keys);
 typedef void merged_process(struct operator_context *context, const struct merged_rows *merged);
 
-/* The whole `process_merged`: all rows of a number. */
+/* Does all of an operator's `process_merged`: gives all rows of the micro-batch to `process`, up to
+ * BATCH_ROWS a call. */
 void merged_run(struct operator_context *context, struct merge *merge, merged_prepare *prepare,
                 merged_process *process);
 

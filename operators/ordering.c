@@ -11,7 +11,7 @@ static bool is_text(const struct ordering_item *item)
 
 /* --- Binding --- */
 
-/* Takes desc(x) or asc(x) off. NULL after a diagnostic. */
+/* Takes desc(x) or asc(x) off and returns x. NULL after a diagnostic. */
 static const struct ast *direction(struct operator_bind *bind, const struct ast *ast, bool *is_descending)
 {
     bool is_desc = ast->tag == AST_CALL && str_is(ast->text, "desc");
@@ -98,7 +98,7 @@ static uint64_t int_word(int64_t value)
     return (uint64_t)value ^ UINT64_C(1) << 63;
 }
 
-/* The order of the floats; NaN is null. */
+/* A word that compares as the float does; NaN is treated as null by the caller. */
 static uint64_t float_word(double value)
 {
     uint64_t bits;
@@ -115,7 +115,7 @@ static uint64_t text_word(struct str text)
     return __builtin_bswap64(word);
 }
 
-/* The words of one expression, `stride` apart. Rows that failed get some word. */
+/* Writes the words of one expression, `stride` words apart. Rows that failed get an arbitrary word. */
 static void fill_words(const struct ordering_item *item, const struct batch *batch,
                        const struct column *column, uint64_t *words, uint32_t stride, uint64_t *nulls,
                        uint64_t bit)
@@ -148,7 +148,7 @@ static void fill_times(const struct ordering_item *item, const struct batch *bat
         words[(size_t)i * stride] = int_word(batch->event_time[batch_row(batch, i)]) ^ turn;
 }
 
-/* The texts of all rows, whole, one row after the other. A row that failed has empty ones. */
+/* Writes the whole texts of all rows, one row after the other. A row that failed has empty texts. */
 static void fill_texts(const struct ordering *ordering, const struct batch *batch,
                        const struct column *columns, struct arena *scratch, const struct expr_errors *errors,
                        struct ordered_rows *rows)

@@ -1,22 +1,24 @@
 /* An order of rows, as `order desc(price), ts` says it: which of two rows comes first.
  *
- * A row's place is a key: for each expression a word of 8 bytes that is compared as it is, the smaller first
- * (an int, time, float or bool whole, of a text the first 8 bytes; turned round for desc), a bit for each
- * that is null, and the texts whole, which are looked at where the words are equal. So a row that does not
- * enter costs a compare of two words. Null, and NaN, come last, with asc and desc alike; -0.0 is 0.0; texts
- * compare by bytes.
+ * A row's place in the order is a key: for each expression a word of 8 bytes that is compared unsigned, the
+ * smaller first (an int, time, float or bool whole, of a text the first 8 bytes; inverted for desc), a bit
+ * for each expression that is null, and the whole texts, which are compared only where the words are equal.
+ * So to reject a row costs a compare of two words. Null and NaN come last, with asc and desc alike; -0.0
+ * equals 0.0; texts compare by bytes.
  *
  * Rows with equal keys: an operator gets the rows of a key in the order of records (row_order), which is the
- * file's, at any number of lanes. "The earlier record first" therefore needs no ordinal: a row goes behind
- * its equals (ordering_compare of new and kept is 0), or in front of them where the later one counts.
+ * file's, at any number of lanes. "The earlier record first" therefore needs no ordinal: a new row goes
+ * behind the kept rows that it equals (ordering_compare gives 0), or in front of them where the later row
+ * wins.
  *
  * How an operator uses it, `join ... take best order desc(price), ts` for one:
  *     bind:     ordering_bind(bind, 1, &join->order, "order", &join->ordering), an OPTION_EXPRESSIONS;
  *               ordering_lineage where the order decides which rows there are
  *     a batch:  rows = ordering_evaluate(&ordering, batch, scratch, &errors), then for the i-th selected row
- *               key = ordering_key(&rows, i); rows in `errors` have none and go to dead letters
- *     to keep:  ordering_key_bytes(&ordering, &key) bytes, aligned to 8, written by ordering_put; read back
- * by ordering_get, which does not copy better:   ordering_compare(&ordering, &a, &b) < 0: a comes before b */
+ *               key = ordering_key(&rows, i); rows in `errors` have no key and go to dead letters
+ *     to keep:  ordering_key_bytes(&ordering, &key) bytes, aligned to 8, written by ordering_put and read
+ *               back by ordering_get, which does not copy
+ *     better:   ordering_compare(&ordering, &a, &b) < 0: a comes before b */
 #ifndef LEAT_OPERATORS_ORDERING_H
 #define LEAT_OPERATORS_ORDERING_H
 
@@ -39,33 +41,34 @@ struct ordering {
 };
 
 struct order_key {
-    const uint64_t *words; /* ordering.count */
-    uint64_t nulls;        /* bit i: the i-th is null */
-    const char *texts;     /* of each text or bytes: length (4 bytes) and the bytes; NULL: none */
+    const uint64_t *words; /* ordering.count of them */
+    uint64_t nulls;        /* bit i: the i-th expression is null */
+    const char *texts;     /* for each text or bytes: length (4 bytes) and bytes; NULL: no texts */
     uint32_t texts_bytes;
 };
 
-/* Compiles the expressions, each of which may stand in desc() or asc(), against an input. False after
- * diagnostics. option: its name, for these. */
+/* Compiles the expressions, each of which may stand in desc() or asc(), against an input. option: the
+ * option's name, for messages. Returns false after diagnostics. */
 bool ordering_bind(struct operator_bind *bind, uint32_t input, const struct expressions *expressions,
                    const char *option, struct ordering *ordering);
-/* The latest event time first. */
+/* The order by event time, the latest first. */
 void ordering_of_latest(struct ordering *ordering);
-/* What the rows that are chosen by it say about. */
+/* Adds the lineage of the order's expressions to `lineage`, that of the rows chosen by the order. */
 void ordering_lineage(const struct ordering *ordering, struct lineage *lineage);
-/* "desc(price), ts", for shapes and fingerprints. */
+/* Appends the expressions as text, "desc(price), ts", for shapes and fingerprints. */
 void ordering_text(const struct expressions *expressions, struct byte_buffer *out);
 
-/* Keys of the selected rows of a batch; in the arena. */
+/* Keys of the selected rows of a batch; the arrays lie in the arena of ordering_evaluate. */
 struct ordered_rows {
-    uint32_t count; /* of words a row */
-    bool has_nulls; /* somewhere */
+    uint32_t count; /* words of each row */
+    bool has_nulls;
     const uint64_t *words;
     const uint64_t *nulls;
-    const uint32_t *text_at; /* selected + 1; NULL: there are no texts */
+    const uint32_t *text_at; /* offsets into texts, selected + 1 of them; NULL: no texts */
     const char *texts;
 };
 
+/* Computes the keys of all selected rows. Rows for which an expression fails are added to `errors`. */
 struct ordered_rows ordering_evaluate(const struct ordering *ordering, const struct batch *batch,
                                       struct arena *scratch, struct expr_errors *errors);
 
@@ -79,11 +82,11 @@ static inline struct order_key ordering_key(const struct ordered_rows *rows, uin
     return key;
 }
 
-/* Where words were equal. */
+/* For ordering_compare: compares the keys in full. */
 int ordering_compare_rest(const struct ordering *ordering, const struct order_key *a,
                           const struct order_key *b);
 
-/* < 0: a comes first. */
+/* Returns < 0 if a comes first, > 0 if b does, 0 if they are equal. */
 static inline int ordering_compare(const struct ordering *ordering, const struct order_key *a,
                                    const struct order_key *b)
 {
@@ -96,7 +99,7 @@ static inline int ordering_compare(const struct ordering *ordering, const struct
 
 size_t ordering_key_bytes(const struct ordering *ordering, const struct order_key *key);
 void ordering_put(const struct ordering *ordering, const struct order_key *key, char *out);
-/* False where the bytes are no such key. */
+/* Sets `key` to point into `data`, which is aligned to 8. Returns false if the bytes are not such a key. */
 bool ordering_get(const struct ordering *ordering, struct str data, struct order_key *key);
 
 #endif

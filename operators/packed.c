@@ -26,7 +26,7 @@ static char *put_bytes(char *to, const void *data, size_t bytes)
     return to + bytes;
 }
 
-/* What comes before the columns. */
+/* Writes what comes before the columns. */
 static char *put_head(char *to, const struct batch *batch, uint32_t row, uint16_t layout, bool has_nulls)
 {
     const struct schema *schema = batch->schema;
@@ -123,7 +123,7 @@ static int64_t unzigzag(uint64_t value)
     return (int64_t)(value >> 1 ^ -(value & 1));
 }
 
-/* So many bytes, or NULL. */
+/* The next `count` bytes, or NULL if there are fewer. */
 static const char *take(struct bytes *bytes, uint64_t count)
 {
     bytes->is_bad |= count > (uint64_t)(bytes->end - bytes->at);
@@ -182,7 +182,7 @@ static void set_null(struct packed_rows *rows, uint32_t c)
     if (column->tag == TYPE_BOOL)
         column->bools[rows->count] = 0;
     else
-        column->ints[rows->count] = 0; /* a text's reference too */
+        column->ints[rows->count] = 0; /* also clears a text's reference */
     batch_set_null(rows->batch, column, rows->count);
 }
 
@@ -227,7 +227,7 @@ static void take_value(struct packed_rows *rows, uint32_t c, struct bytes *bytes
     }
 }
 
-/* Over a value of a column that is no longer there. */
+/* Skips the value of a column that the current schema does not have. */
 static void skip_value(enum type_tag tag, struct bytes *bytes)
 {
     if (tag == TYPE_TEXT || tag == TYPE_BYTES || tag == TYPE_LIST)
@@ -238,7 +238,7 @@ static void skip_value(enum type_tag tag, struct bytes *bytes)
         (void)take_varint(bytes);
 }
 
-/* The schema that a row was packed by, or NULL. rows->map then leads to the columns of now. */
+/* The schema that a row was packed by, or NULL. If it is not the current one, rows->map is set for it. */
 static const struct schema *schema_of(struct packed_rows *rows, uint64_t layout)
 {
     const struct held_layouts *layouts = rows->layouts;

@@ -17,7 +17,7 @@ void panes_init(struct panes *panes, const struct aggregates *aggregates, struct
     leat_assert(panes->blocks != NULL);
     if (window_panes <= PANES_MERGED_ABOVE)
         return;
-    /* Runs of about the square root: a read merges fewest pieces. */
+    /* Runs of about the square root of the window's panes: then a read merges the fewest pieces. */
     while (aggregates->variable < aggregates->count && (UINT64_C(1) << (2 * panes->shift)) < window_panes)
         panes->shift++;
     while (aggregates->variable > 0 && panes->levels < PANES_LEVELS_MAX &&
@@ -37,7 +37,8 @@ void panes_free(struct panes *panes)
 
 /* --- Lists --- */
 
-/* Room for `gap` bytes at `offset` of the value, zeroed. The entry counts as changed, with a gap of 0 too. */
+/* Makes room for `gap` zeroed bytes at `offset` of the value. The entry counts as changed, also if gap is
+ * 0. */
 static char *open_gap(struct panes *panes, struct keyed_slot *slot, size_t offset, size_t gap)
 {
     uint32_t bytes;
@@ -50,8 +51,8 @@ static char *open_gap(struct panes *panes, struct keyed_slot *slot, size_t offse
     return data;
 }
 
-/* A list of `count` items, which begins at `offset`, has room for one more; it goes before the `at`-th. The
- * caller counts it. */
+/* Makes room for one more item, before the at-th, in the list of `count` items that begins at `offset`. The
+ * caller counts the item. Returns the value, which may have moved. */
 static char *insert_item(struct panes *panes, struct keyed_slot *slot, char *data, size_t offset,
                          uint32_t stride, uint32_t count, uint32_t at)
 {
@@ -111,7 +112,7 @@ static char *make_entry(struct panes *panes, struct keyed_slot *slot, struct str
     return data;
 }
 
-/* Whether the partial lies at the end of the heap. */
+/* Whether the partial is the last one in the heap. */
 static bool is_last(char *data, const struct reference *reference)
 {
     return reference->capacity > 0 && reference->offset + reference->capacity == head_of(data)->heap_bytes;
@@ -124,7 +125,7 @@ char *panes_keep(struct panes *panes, struct keyed_slot *slot, char *data, size_
     if (partial->length > reference->capacity) {
         uint32_t bytes, capacity = ((uint32_t)partial->length + spare + 7) & ~7U;
         capacity = MIN(capacity, (uint32_t)partial->length + VARIABLE_BYTES);
-        /* What lies last grows where it is; anything else moves behind it. */
+        /* The last partial in the heap grows in place; any other moves to the heap's end. */
         bool grows_there = is_last(data, reference);
         uint32_t more = grows_there ? capacity - reference->capacity : capacity;
         head_of(data)->garbage_bytes += grows_there ? 0 : reference->capacity;
@@ -172,7 +173,7 @@ static struct aggregate_row row_for(const struct panes *panes, uint32_t which, c
                                   .time = row->time};
 }
 
-/* Adds the row to one variable partial of pane i: where it lies, or in a copy that is then put back. */
+/* Adds the row to one variable partial of pane i: in place if it fits, else in a copy that is then stored. */
 static char *update_variable(struct panes *panes, struct keyed_slot *slot, char *data, uint32_t i,
                              uint32_t which, const struct panes_row *row)
 {
@@ -194,7 +195,7 @@ static char *update_variable(struct panes *panes, struct keyed_slot *slot, char 
     buffer_clear(partial);
     buffer_append(partial, before.data, before.length);
     aggregate->kind->absorb(aggregate, partial, &from);
-    /* The first rows of a pane may be all of them. */
+    /* No room to grow for a pane's first rows: often there are no others. */
     uint32_t spare = reference->capacity == 0 ? 0 : (uint32_t)partial->length / 2;
     return panes_keep_used(panes, slot, data, (size_t)(partials - data) + aggregate->offset, spare);
 }
@@ -227,7 +228,7 @@ size_t panes_growth(const struct panes *panes, char *data, const struct panes_ro
     return bytes;
 }
 
-/* Most rows change the last pane, in place, where partials are fixed. */
+/* True for most rows of aggregates that are all fixed: they change the last pane, in place. */
 static bool is_last_pane(const struct panes *panes, char *data, int64_t pane)
 {
     uint32_t count = head_of(data)->panes;

@@ -1,9 +1,9 @@
-/* Panes that are not needed any more, and room in an entry. */
+/* Drops panes that are not needed any more, and makes room in an entry. */
 #include "operators/panes_entry.h"
 
 enum { DROP_AT_LEAST = 8, GARBAGE_AT_LEAST = 256, ROOM_AT_LEAST = 1 << 20 };
 
-/* What a reference stands for goes to panes->partial. */
+/* Appends the referenced bytes to panes->partial and makes the reference point there. */
 static void copy_variable(struct panes *panes, char *data, struct reference *reference)
 {
     const char *bytes = heap_of(panes, data) + reference->offset;
@@ -23,7 +23,7 @@ void panes_copy_pane(struct panes *panes, char *data, uint32_t i, struct byte_bu
                                                        panes->aggregates->items[k].offset));
 }
 
-/* Room that a list has beyond its items. */
+/* Appends the unused room that a list of `count` items has behind them. */
 static void add_room(struct byte_buffer *out, uint32_t count, uint32_t stride)
 {
     size_t bytes = (size_t)(list_room(count) - count) * stride;
@@ -31,7 +31,7 @@ static void add_room(struct byte_buffer *out, uint32_t count, uint32_t stride)
     out->length += bytes;
 }
 
-/* Runs and nodes with a dropped pane would be read by no one, and are not kept. */
+/* Keeps the runs and nodes whose panes are all alive: no reader asks for the others. */
 static uint32_t copy_runs(const struct panes *panes, char *data, int64_t first_alive, struct byte_buffer *out)
 {
     uint32_t first = 0, count = head_of(data)->runs;
@@ -85,7 +85,7 @@ void panes_compact(struct panes *panes, struct keyed_slot *slot, int64_t first_a
     memcpy(data, out->data, out->length);
 }
 
-/* Bytes of the panes from `first` on, without room to grow. */
+/* Bytes of the panes from `first` on, without unused room. */
 static size_t needed(const struct panes *panes, char *data, uint32_t first)
 {
     const struct head *head = head_of(data);
@@ -98,8 +98,9 @@ static size_t needed(const struct panes *panes, char *data, uint32_t first)
     return bytes;
 }
 
-/* Nodes make an entry longer than its panes may be. Where that is too long, the lowest go first, which are
- * many and spare a reader the least; room is made for many rows at once. */
+/* Runs and nodes may make an entry longer than PANES_BYTES_MAX. If it would exceed PANES_ENTRY_MAX, nodes are
+ * dropped from the lowest level up: those are many and save a reader the least. ROOM_AT_LEAST more is freed,
+ * so that this is rare. */
 bool panes_make_room(struct panes *panes, struct keyed_slot *slot, const struct panes_row *row)
 {
     uint32_t bytes;

@@ -1,8 +1,8 @@
-/* The panes of a group, for people. */
+/* The panes of a group, for `leat state get`. */
 #include "core/describe.h"
 #include "operators/panes.h"
 
-/* The aggregates' values as a batch of one row. */
+/* The aggregates' values, as a batch of one row. */
 static struct batch *finish(const struct panes *panes, const struct panes_sum *sum, int64_t time,
                             struct operator_context *context)
 {

@@ -1,37 +1,37 @@
-/* Inside the panes: where things are in an entry. panes.h says what it is. */
+/* Private to panes*.c: where the parts of an entry lie. panes.h describes them. */
 #ifndef LEAT_OPERATORS_PANES_ENTRY_H
 #define LEAT_OPERATORS_PANES_ENTRY_H
 
 #include "operators/panes.h"
 
-/* Each list has room for some more than it has, so that what is behind it moves seldom: list_room. */
+/* Each list has room for more items than it holds (list_room), so that the parts behind it move seldom. */
 struct head {
     uint32_t panes, runs, nodes;
     uint32_t prefix_bytes;
     uint32_t heap_bytes, garbage_bytes;
-    uint32_t used_bytes; /* of the heap, by partials of panes: their lengths */
+    uint32_t used_bytes; /* bytes of the heap used by partials of panes */
     uint32_t spare;
 };
 
 struct reference {
     uint32_t offset, length, capacity;
-    uint32_t is_absent; /* of a node: it would be as long as its parts, which are read instead */
+    uint32_t is_absent; /* of a node: no value is stored; readers merge its parts */
 };
 
-/* Then the fixed partials, as in a pane. */
+/* Followed by the fixed partials, as in a pane. */
 struct run_head {
     int64_t index;
     uint32_t panes, spare;
 };
 
-/* Then a reference for each variable aggregate. Nodes lie by rising end, those of one end by rising level: a
- * new one most often is the last. */
+/* Followed by a reference for each variable aggregate. Nodes are sorted by rising end, then by rising level,
+ * so that a new node most often goes last. */
 struct node_head {
     int64_t end; /* index of the block's last pane */
     uint32_t level, panes;
 };
 
-/* How many items a list with so many has room for: four steps to a doubling. */
+/* How many items a list of `count` items has room for: four steps to a doubling. */
 static inline uint32_t list_room(uint32_t count)
 {
     enum { EXACT_MAX = 8 };
@@ -91,7 +91,7 @@ static inline struct node_head *node_at(const struct panes *panes, char *data, u
     return (struct node_head *)(void *)(data + nodes_offset(panes, data) + (size_t)i * panes->node_stride);
 }
 
-/* Of the variable aggregate `which`, counted among those. */
+/* which: index among the variable aggregates. */
 static inline struct reference *node_reference(struct node_head *node, uint32_t which)
 {
     return (struct reference *)(void *)(node + 1) + which;
@@ -102,7 +102,8 @@ static inline char *heap_of(const struct panes *panes, char *data)
     return data + heap_offset(panes, data);
 }
 
-/* The first pane with an index of at least `index`; most often it is the last one, or there is none. */
+/* The first pane with an index of at least `index`, or the number of panes. The shortcuts serve the usual
+ * cases: the last pane, or none. */
 static inline uint32_t lower_bound(const struct panes *panes, char *data, int64_t index)
 {
     uint32_t low = 0, high = head_of(data)->panes;
@@ -141,7 +142,7 @@ static inline int64_t run_last(const struct panes *panes, int64_t run)
     return run_first(panes, run) + ((INT64_C(1) << panes->shift) - 1);
 }
 
-/* First and last pane of the block of that level that a pane is in. */
+/* First and last pane of the block of that level that contains pane `index`. */
 static inline int64_t block_first(int64_t index, uint32_t level)
 {
     return index & ~((INT64_C(1) << (level * PANES_LEVEL_BITS)) - 1);
@@ -159,41 +160,42 @@ static inline bool is_variable(const struct aggregate *aggregate)
 
 /* --- panes.c --- */
 
-/* One more item of a list, zeroed, before the `at`-th. Returns the value, which may have moved. */
+/* Inserts a zeroed item before the at-th one of a list. Returns the value, which may have moved. */
 char *panes_insert_pane(struct panes *panes, struct keyed_slot *slot, char *data, uint32_t at);
 char *panes_insert_run(struct panes *panes, struct keyed_slot *slot, char *data, uint32_t at);
 char *panes_insert_node(struct panes *panes, struct keyed_slot *slot, char *data, uint32_t at);
 char *panes_remove_pane(struct panes *panes, struct keyed_slot *slot, char *data, uint32_t at);
-/* Sets the variable partial that the reference at `place` of the value stands for to panes->partial, with
- * room to grow. */
+/* Stores panes->partial as the variable partial whose reference is at byte `place` of the value, with `spare`
+ * bytes of room to grow. Returns the value, which may have moved. */
 char *panes_keep(struct panes *panes, struct keyed_slot *slot, char *data, size_t place, uint32_t spare);
-/* The same for a pane's, whose bytes count. */
+/* The same for a partial of a pane, whose length is counted in used_bytes. */
 char *panes_keep_used(struct panes *panes, struct keyed_slot *slot, char *data, size_t place, uint32_t spare);
-/* What a pane refers to is not needed any more. */
+/* Counts the heap bytes that a pane's references hold as garbage. */
 void panes_note_garbage(const struct panes *panes, char *data, const char *partials);
-/* The most that the row can add to the entry. */
+/* The most bytes that the row can add to the entry. */
 size_t panes_growth(const struct panes *panes, char *data, const struct panes_row *row);
 
 /* --- panes_compact.c --- */
 
-/* Copies a pane to `out`, and what it refers to to panes->partial. */
+/* Appends a pane to `out`, and the heap bytes that it refers to to panes->partial. */
 void panes_copy_pane(struct panes *panes, char *data, uint32_t i, struct byte_buffer *out);
-/* Writes the entry anew without panes below first_alive, what was merged of them, nodes below a level, and
+/* Rewrites the entry without panes below first_alive, their runs and nodes, nodes below lowest_level, and
  * garbage in the heap. */
 void panes_compact(struct panes *panes, struct keyed_slot *slot, int64_t first_alive, uint32_t lowest_level);
-/* Drops what is not needed where that pays or where room is short; false: there is no room for the row. */
+/* Compacts the entry where that pays or where room is short. Returns false if there is no room for the
+ * row. */
 bool panes_make_room(struct panes *panes, struct keyed_slot *slot, const struct panes_row *row);
 
 /* --- panes_nodes.c --- */
 
-/* A pane was changed or inserted at i: what was merged of it follows, and what it has left behind is merged.
- */
+/* Call after pane i was changed or inserted: updates the runs and nodes that contain it, and stores those
+ * that are complete because it is new. */
 void panes_mend(struct panes *panes, struct keyed_slot *slot, char *data, uint32_t i, bool is_new);
 void panes_merge_fixed(const struct aggregates *aggregates, char *into, const char *from);
-/* The run of that index, or where it would be; *found says which. */
+/* The run with that index (*found is true), or the place to insert it. */
 uint32_t panes_find_run(const struct panes *panes, char *data, int64_t index, bool *found);
-/* Merges the panes of the block of that level that pane i begins into the partial, those of the aggregate
- * `which`, the variable-th of those that are. Returns the first pane behind the block. */
+/* Merges the panes of the block of `level` that begins with pane i into the partial `into`. which: the
+ * aggregate's index; variable: its index among the variable ones. Returns the first pane behind the block. */
 uint32_t panes_combine_block(const struct panes *panes, char *data, uint32_t i, uint32_t level,
                              uint32_t which, uint32_t variable, struct byte_buffer *into);
 

@@ -1,4 +1,4 @@
-/* Panes whose indices move: sessions, which grow to both sides and run together; all time. */
+/* Panes whose indices move: sessions, which grow at both ends and merge; all time. */
 #include "operators/panes_entry.h"
 
 bool panes_join(struct panes *panes, struct keyed_slot *slot, uint32_t i, const struct panes_row *row)
@@ -6,7 +6,7 @@ bool panes_join(struct panes *panes, struct keyed_slot *slot, uint32_t i, const 
     uint32_t bytes;
     panes_compact(panes, slot, INT64_MIN, 1);
     char *data = keyed_read(slot, &bytes);
-    /* Merged partials have at most twice the bytes of both, and so has one that the row makes longer. */
+    /* A merged partial, or one that the row makes longer, has up to twice the bytes of its parts. */
     size_t factor = panes->aggregates->variable > 0 ? 5 : 2;
     if (factor * bytes + panes_growth(panes, data, row) > PANES_BYTES_MAX)
         return false;
@@ -31,7 +31,7 @@ bool panes_fold(struct panes *panes, struct keyed_slot *slot, uint32_t count)
     char *data = keyed_read(slot, &bytes);
     leat_assert(head_of(data)->runs == 0 && head_of(data)->nodes == 0 && count > 0 &&
                 count <= head_of(data)->panes);
-    /* What is merged lies beside what it is made of, with room to spare. */
+    /* Merged partials are built beside their parts, with room to grow. */
     if ((panes->aggregates->variable > 0 ? 3 : 1) * (size_t)bytes > PANES_BYTES_MAX)
         return false;
     data = keyed_write(panes->table, slot, bytes, TIME_MIN);

@@ -1,16 +1,16 @@
-/* What several panes give together: runs of fixed partials, nodes of variable ones. */
+/* Merged values of several panes: runs of fixed partials, nodes of variable ones. */
 #include "operators/panes_entry.h"
 
 enum {
-    MERGED_UNTIL = PANES_ENTRY_MAX - (256 << 10), /* runs and nodes do not make an entry longer than this */
-    LOW_UNTIL =
-        PANES_ENTRY_MAX - (2 << 20), /* nodes of low levels, which are many and spare little, than that */
+    MERGED_UNTIL = PANES_ENTRY_MAX - (256 << 10), /* bytes up to which runs and nodes may lengthen an entry */
+    /* The same for nodes up to LOW_LEVEL, which are many and save a reader little. */
+    LOW_UNTIL = PANES_ENTRY_MAX - (2 << 20),
     LOW_LEVEL = 3,
     FEW_PANES = 4,
     FEW_BYTES = 256
 };
 
-/* Whether a list with so many items may have one more. */
+/* Whether the entry stays within `until` bytes if a list of `count` items gets one more. */
 static bool has_room(const struct keyed_slot *slot, uint32_t count, uint32_t stride, uint32_t until)
 {
     uint32_t bytes;
@@ -50,7 +50,7 @@ void panes_merge_fixed(const struct aggregates *aggregates, char *into, const ch
     }
 }
 
-/* Merges the run's panes. */
+/* Computes the run's partials from its panes. */
 static void fill_run(const struct panes *panes, char *data, uint32_t at)
 {
     struct run_head *run = run_at(panes, data, at);
@@ -63,7 +63,8 @@ static void fill_run(const struct panes *panes, char *data, uint32_t at)
     run->panes = count;
 }
 
-/* The run of pane i follows the change; the one that pane i has left behind is made. */
+/* Updates the run that contains pane i. is_left: pane i is new and last; the run of the pane before is stored
+ * if it is another. */
 static char *mend_runs(struct panes *panes, struct keyed_slot *slot, char *data, uint32_t i, bool is_left)
 {
     bool found;
@@ -109,7 +110,8 @@ static void combine(const struct aggregate *aggregate, struct byte_buffer *into,
         aggregate->kind->combine(aggregate, into, partial);
 }
 
-/* The value of a block from those of its own blocks. Returns the first pane behind it. */
+/* Merges the values of the parts of a block of `level` that begins with pane i. Returns the first pane behind
+ * the block. */
 static uint32_t combine_parts(const struct panes *panes, char *data, uint32_t i, uint32_t level,
                               uint32_t which, uint32_t variable, struct byte_buffer *into)
 {
@@ -145,14 +147,14 @@ uint32_t panes_combine_block(const struct panes *panes, char *data, uint32_t i, 
     return i;
 }
 
-/* The node keeps nothing of the aggregate. */
+/* Drops the node's value of one aggregate. */
 static void forget(char *data, struct reference *reference)
 {
     head_of(data)->garbage_bytes += reference->capacity;
     *reference = (struct reference){.is_absent = true};
 }
 
-/* Bytes of one aggregate's partials of the panes first .. end - 1. */
+/* Bytes of one aggregate's partials in the panes first .. end - 1. */
 static size_t bytes_of_panes(const struct panes *panes, char *data, uint32_t first, uint32_t end,
                              const struct aggregate *aggregate)
 {
@@ -162,8 +164,8 @@ static size_t bytes_of_panes(const struct panes *panes, char *data, uint32_t fir
     return bytes;
 }
 
-/* Whether the panes first .. end - 1 are so few, and of so few bytes, that they are read as fast as a node.
- */
+/* Whether the panes first .. end - 1 are so few, and of so few bytes, that they are read as fast as a
+ * node. */
 static bool are_few(const struct panes *panes, char *data, uint32_t first, uint32_t end)
 {
     size_t bytes = 0;
@@ -173,15 +175,15 @@ static bool are_few(const struct panes *panes, char *data, uint32_t first, uint3
     return end - first <= FEW_PANES && bytes <= FEW_BYTES;
 }
 
-/* Whether a set that these panes give together is not much smaller than they are: it is read as fast from
- * them. */
+/* Whether the merged set of these panes is not much smaller than their sets together: then merging the panes
+ * is as fast as reading a node. */
 static bool is_large_set(const struct panes *panes, char *data, uint32_t first, uint32_t end,
                          const struct aggregate *aggregate, size_t length)
 {
     return aggregate->kind->is_set && 4 * length > 3 * bytes_of_panes(panes, data, first, end, aggregate);
 }
 
-/* Sets what the node keeps of one aggregate: nothing where the entry has no room for it, or it is a large
+/* Sets the node's value of one aggregate; stores none if the entry has no room for it or it is a large
  * set. */
 static char *fill_node(struct panes *panes, struct keyed_slot *slot, char *data, uint32_t at, uint32_t which,
                        uint32_t variable)
@@ -202,8 +204,8 @@ static char *fill_node(struct panes *panes, struct keyed_slot *slot, char *data,
     return data;
 }
 
-/* The node of the block that the index is in. A block of few panes has none, nor one that the entry has no
- * room for: a reader then merges its parts. */
+/* Updates or makes the node of the block that contains the index. No node is made for a block of few panes,
+ * or if the entry has no room: readers then merge the block's parts. */
 static char *mend_node(struct panes *panes, struct keyed_slot *slot, char *data, int64_t index,
                        uint32_t level)
 {
@@ -229,7 +231,8 @@ static char *mend_node(struct panes *panes, struct keyed_slot *slot, char *data,
     return data;
 }
 
-/* Blocks that a later pane is behind have nodes. */
+/* Updates the nodes over pane i and, if pane i is new and last, makes those of the blocks that end before it.
+ * Only blocks with a later pane behind them have nodes. */
 static void mend_nodes(struct panes *panes, struct keyed_slot *slot, char *data, uint32_t i, bool is_left)
 {
     int64_t index = index_at(panes, data, i), newest = index_at(panes, data, head_of(data)->panes - 1);

@@ -1,4 +1,4 @@
-/* Panes: what a window of them gives. */
+/* The merged value of a window's panes. */
 #include "operators/panes_entry.h"
 
 #include <stdlib.h>
@@ -28,7 +28,7 @@ void panes_sum_clear(const struct panes *panes, struct panes_sum *sum)
         buffer_clear(&sum->variable[k]);
 }
 
-/* Merges the whole run that pane i begins; returns the first pane after it. */
+/* Merges the whole run that begins with pane i; returns the first pane behind it. */
 static uint32_t merge_run(const struct panes *panes, char *data, uint32_t i, int64_t run,
                           struct panes_sum *sum)
 {
@@ -47,7 +47,8 @@ static uint32_t merge_run(const struct panes *panes, char *data, uint32_t i, int
     return i;
 }
 
-/* Merges the fixed partials of the panes from i on, up to the index `last`. */
+/* Merges the fixed partials of the panes from the i-th on, up to the index `last`. first, last: the
+ * window. */
 static void read_fixed(const struct panes *panes, char *data, uint32_t i, int64_t first, int64_t last,
                        struct panes_sum *sum)
 {
@@ -60,7 +61,7 @@ static void read_fixed(const struct panes *panes, char *data, uint32_t i, int64_
     }
 }
 
-/* Merges one variable partial of theirs. */
+/* Merges one variable partial of the same panes. */
 static void read_variable(const struct panes *panes, char *data, uint32_t i, int64_t first, int64_t last,
                           uint32_t which, uint32_t variable, struct byte_buffer *into)
 {

@@ -1,20 +1,20 @@
 /* pattern: a short sequence of rows of one key.
  *
- * The steps are conditions, in order; rows are taken in the order of records. For each number of steps done a
- * key remembers one beginning: the rows that did them. A row that fits the next step, at an event time not
- * before the step done last and not more than `within` after the first, makes it one step longer. Of two
- * beginnings with as many steps the one whose first row is later by event time is kept, of equal ones the one
- * that was made later: what it can still become, the other could become no longer. A row is tried for the
- * last step first, so that it never follows itself. A row that does the last step is a match: the key then
- * forgets all beginnings, and no row is in two matches.
+ * The steps are conditions, in order; rows are taken in the order of records. For each number of steps a key
+ * remembers one beginning: rows that fit that many first steps. A row that fits the next step, with an event
+ * time not before the beginning's last row and not more than `within` after its first, makes the beginning
+ * one step longer. Of two beginnings with as many steps the one whose first row is later by event time is
+ * kept, of equal ones the newer: it can be continued at least as long as the other. A row is tried for the
+ * last step first, so that it never follows itself. A row that fits the last step completes a match: the key
+ * then forgets all beginnings, and no row is in two matches.
  *
- * With `unless`, a match waits until the watermark has passed its deadline, first row + within, and comes
- * out if no row of the key for which `unless` is true arrived until then with an event time from the last
- * step's to the deadline. Rows of the key between first row and deadline begin no other match, so that a
- * key's state is at most steps - 1 beginnings and, for each `within` that its rows are ahead of the
- * watermark, one match (or two, where rows are out of order; never more than SEQUENCE_WAITING_MAX).
- * Beginnings are forgotten when the watermark has passed their deadline; a row whose own time + within it has
- * passed could begin or end nothing, and is late. */
+ * With `unless`, a match waits until the watermark has passed its deadline, first row + within. It comes out
+ * if no row of the key for which `unless` is true has arrived by then with an event time from the last step's
+ * to the deadline. Rows of the key between first row and deadline begin no other match, so that a key's state
+ * is at most steps - 1 beginnings and, for each `within` that its rows are ahead of the watermark, one match
+ * (or two, where rows are out of order; never more than SEQUENCE_WAITING_MAX). Beginnings are forgotten when
+ * the watermark has passed their deadline. A row is late when the watermark has passed its own time + within:
+ * it could then begin or end nothing. */
 #include "operators/expr/compute.h"
 #include "operators/held.h"
 #include "operators/keys.h"
@@ -43,12 +43,12 @@ struct pattern {
     /* Made by bind. */
     int *keys;
     const struct schema *input, *output;
-    struct expr *programs[STEPS_MAX + 1]; /* the last: of `unless` */
+    struct expr *programs[STEPS_MAX + 1]; /* the last one: `unless` */
     uint32_t programs_count;
     struct sequence sequence;
-    /* The lane's. */
+    /* Owned by the lane. */
     struct keyed_table *table;
-    struct time_queue *queue; /* matches that wait */
+    struct time_queue *queue; /* matches that wait for their deadlines */
     struct held_layout layout;
     struct held_layouts *layouts;
     struct byte_buffer kept, entry, packed;
@@ -111,7 +111,7 @@ static bool add_field(struct operator_bind *bind, struct schema *output, const c
     return true;
 }
 
-/* The input's columns, then the steps' times, then step by step what is kept. */
+/* Adds the steps' times behind the input's columns, then for each step but the last its `keep` columns. */
 static bool bind_output(struct operator_bind *bind, struct pattern *pattern, struct schema *output)
 {
     bool is_good = true;
@@ -201,18 +201,18 @@ static bool pattern_open(struct operator_context *context)
 
 /* --- Rows in --- */
 
-/* The selected rows of a batch, sorted out. */
+/* The selected rows of a batch, by what becomes of them. */
 struct sorting {
-    uint16_t fits[BATCH_ROWS];   /* by physical row */
-    struct str kept[BATCH_ROWS]; /* by selected index; offsets into pattern->kept at first */
-    uint16_t used[BATCH_ROWS];   /* selected indices of rows that fit something */
+    uint16_t fits[BATCH_ROWS];   /* by physical row: bits of the steps, SEQUENCE_UNLESS */
+    struct str kept[BATCH_ROWS]; /* by selected index: the `keep` columns, in pattern->kept */
+    uint16_t used[BATCH_ROWS];   /* selected indices of rows that fit a step or `unless` */
     uint16_t late[BATCH_ROWS];   /* physical rows */
     uint16_t large[BATCH_ROWS];  /* physical rows */
     uint16_t full[BATCH_ROWS];   /* physical rows */
     uint32_t used_count, late_count, large_count, full_count, unused_count;
 };
 
-/* What is kept of the row, to pattern->kept; false: it is too much. */
+/* Appends the row's `keep` columns to pattern->kept; false, with nothing appended, if they are too long. */
 static bool keep_row(struct pattern *pattern, const struct batch *batch, uint32_t row)
 {
     size_t from = pattern->kept.length;
@@ -229,7 +229,7 @@ static bool keep_row(struct pattern *pattern, const struct batch *batch, uint32_
 static void sort_rows(struct operator_context *context, struct pattern *pattern, const struct batch *batch,
                       struct sorting *sorting, struct expr_errors *errors)
 {
-    uint32_t begins = (1U << (pattern->steps.count - 1)) - 1; /* the steps but the last */
+    uint32_t begins = (1U << (pattern->steps.count - 1)) - 1; /* bits of all steps but the last */
     for (uint32_t i = 0; i < pattern->programs_count; i++) {
         uint16_t sel[BATCH_ROWS];
         uint32_t count = expr_filter(pattern->programs[i], batch, context->scratch, sel, errors);
@@ -262,11 +262,11 @@ static void sort_rows(struct operator_context *context, struct pattern *pattern,
 
 /* A match of this batch. */
 struct match {
-    struct sequence_match match; /* kept: in scratch */
-    uint32_t index;              /* the row is the index-th selected one */
+    struct sequence_match match; /* match.kept lies in the scratch arena */
+    uint32_t index;              /* the match's last row is the index-th selected one */
 };
 
-/* The rows of matches as the output has them. */
+/* Makes the output's batch: the matches' last rows, with the columns that the steps add. */
 static struct batch *match_batch(struct operator_context *context, const struct pattern *pattern,
                                  struct batch *batch, const struct match *matches, uint32_t count)
 {
@@ -296,8 +296,8 @@ static struct batch *match_batch(struct operator_context *context, const struct 
     return out;
 }
 
-/* Matches that `unless` may undo wait until their deadlines. A record: the match's id (8 bytes), then the
- * row. */
+/* Puts matches that `unless` may undo into the time queue until their deadlines. A record is the match's id
+ * (8 bytes), then the row. */
 static void hold_matches(struct operator_context *context, struct pattern *pattern, const struct batch *out,
                          const struct row_keys *keys, const struct match *matches, uint32_t count)
 {
@@ -343,7 +343,7 @@ static uint32_t take_rows(struct operator_context *context, struct pattern *patt
         sorting->unused_count += fate == SEQUENCE_UNUSED;
         if (fate == SEQUENCE_UNDONE) {
             context->counters.held--;
-            context->counters.filtered++; /* the match's row */
+            context->counters.filtered++; /* the undone match's row */
         }
         if (fate == SEQUENCE_FULL)
             sorting->full[sorting->full_count++] = (uint16_t)row;
@@ -391,7 +391,7 @@ static void pattern_process(struct operator_context *context, uint32_t input, st
     operator_emit(context, 0, out);
 }
 
-/* --- Matches that waited come out --- */
+/* --- Releasing the matches that waited --- */
 
 struct emission {
     struct row_order *orders; /* in the batch's arena */
@@ -424,7 +424,7 @@ static void release_match(struct operator_context *context, struct pattern *patt
     emission->ids[row] = id;
 }
 
-/* Those that were not undone go on. */
+/* Emits the released matches that no row has undone. */
 static void end_emission(struct operator_context *context, struct pattern *pattern, struct emission *emission)
 {
     struct batch *batch = emission->batch;
@@ -469,7 +469,7 @@ static void pattern_on_watermark(struct operator_context *context, int64_t water
     keyed_set_watermark(pattern->table, watermark);
 }
 
-/* --- Checkpoints, the end --- */
+/* --- Checkpoints, description, report --- */
 
 static bool pattern_snapshot(struct operator_context *context, struct snapshot_writer *writer)
 {

@@ -1,11 +1,12 @@
 /* rate_limit: of the rows of a key at most so many go on in any stretch of event time.
  *
  * A row goes on if, with it, no half-open interval of length `per` holds more than `most` rows of its key
- * that went on. Rows are judged in the order of records, whatever their times: one that comes out of order
- * counts among those before and after it. Others go to the output `rest`. To judge a row of time t the times
- * in (t - per, t + per) must be known; those of rows that went on are kept until the watermark has passed
- * them by 2 per, and a row whose time is per or more behind the watermark is late. State: the rising times,
- * at most about `most` for each `per` between there and the newest row. */
+ * that went on. Rows are judged in the order of records, whatever their times: a row that comes out of order
+ * counts among those before and after it. Rows beyond the rate go to the output `rest`. To judge a row of
+ * time t the times in (t - per, t + per) must be known; the times of rows that went on are kept until the
+ * watermark has passed them by 2 * per, and a row whose time is `per` or more behind the watermark is late.
+ * A key's state is these times, rising: at most about `most` for each `per` from watermark - 2 * per to the
+ * newest row. */
 #include "operators/keys.h"
 #include "operators/sides.h"
 
@@ -16,7 +17,7 @@ struct rate_limit {
     int64_t per_us;
     struct columns by;
     int *keys;
-    const struct schema *output; /* of all */
+    const struct schema *output; /* of outputs 0 and rest */
     struct keyed_table *table;
 };
 
@@ -35,7 +36,7 @@ static bool rate_limit_bind(struct operator_bind *bind)
     if (!keys_bind(bind, 0, &limit->by, &limit->keys))
         return false;
     struct schema *output = operator_extend(bind, 0);
-    keys_lineage(bind, 0, &output->rows_lineage); /* which rows there are depends on the keys */
+    keys_lineage(bind, 0, &output->rows_lineage); /* the keys decide which rows there are */
     limit->output = bind->outputs[0] = bind->outputs[RATE_REST] = output;
     bind->outputs[RATE_LATE] = bind->inputs[0].schema;
     bind->output_names[RATE_LATE] = "late";
@@ -51,11 +52,11 @@ static bool rate_limit_open(struct operator_context *context)
     return true;
 }
 
-/* The first of the rising times that is not below `time`. */
+/* The index of the first of the rising times that is not below `time`, or count. */
 static uint32_t lower_bound(const int64_t *times, uint32_t count, int64_t time)
 {
     if (count == 0 || times[count - 1] < time)
-        return count; /* most often */
+        return count; /* the usual case */
     uint32_t low = 0, high = count;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
@@ -67,7 +68,7 @@ static uint32_t lower_bound(const int64_t *times, uint32_t count, int64_t time)
     return low;
 }
 
-/* Whether `most` of the times and `time`, which would be the at-th, fit into less than `per`. */
+/* Whether some `most` of the times together with `time`, whose place is `at`, lie within less than `per`. */
 static bool is_beyond(const struct rate_limit *limit, const int64_t *times, uint32_t count, uint32_t at,
                       int64_t time)
 {
@@ -81,17 +82,17 @@ static bool is_beyond(const struct rate_limit *limit, const int64_t *times, uint
     return false;
 }
 
-/* Takes the row among those that go on; false: it is beyond the rate. */
+/* Adds the row's time to those that went on; false if the row is beyond the rate. */
 static bool take(const struct operator_context *context, struct rate_limit *limit, struct keyed_slot *slot,
                  int64_t time)
 {
     uint32_t bytes;
-    int64_t *times = keyed_read(slot, &bytes); /* to write to them only after keyed_write */
+    int64_t *times = keyed_read(slot, &bytes); /* read only: keyed_write comes before changes */
     uint32_t count = bytes / (uint32_t)sizeof *times;
     uint32_t at = lower_bound(times, count, time);
     if (is_beyond(limit, times, count, at, time))
         return false;
-    /* What the watermark has passed by 2 per is needed by no row that is not late. */
+    /* Times that the watermark has passed by 2 * per are needed only by late rows. */
     int64_t passed = time_add(time_add(context->watermark, -limit->per_us), -limit->per_us);
     uint32_t gone = passed == TIME_MIN ? 0 : lower_bound(times, count, passed + 1);
     int64_t last = count > at ? times[count - 1] : time;

@@ -10,7 +10,7 @@ struct route {
     int match;
     struct assignments routes;
     struct expr *programs[ROUTE_OUTPUTS_MAX];
-    const struct schema *output; /* of all */
+    const struct schema *output; /* of all outputs */
 };
 
 static const struct option route_options[] = {
@@ -45,7 +45,7 @@ static bool route_bind(struct operator_bind *bind)
     return is_good;
 }
 
-/* What is left of the batch, as a view of it. */
+/* A view of the batch with the given rows, those that no condition took yet. */
 static struct batch *view_of(struct batch *batch, const struct schema *schema, const uint16_t *sel,
                              uint32_t count)
 {
@@ -55,8 +55,8 @@ static struct batch *view_of(struct batch *batch, const struct schema *schema, c
     return view;
 }
 
-/* Rows for which a condition cannot be computed go nowhere: all conditions that may see a row come before its
- * first output. */
+/* Rows for which a condition cannot be computed go to dead letters alone: every condition that may see a row
+ * is computed before the first output is emitted. */
 static void route_process(struct operator_context *context, uint32_t input, struct batch *batch)
 {
     (void)input;

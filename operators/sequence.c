@@ -2,8 +2,8 @@
 
 #include "core/describe.h"
 
-/* An entry is the head, the matches that wait, and for each beginning, by rising steps: its times, the length
- * of what is kept (4 bytes), and that. */
+/* An entry is the head, the waiting matches, and for each beginning, by rising number of steps: its times,
+ * the length of its `keep` columns (4 bytes), and these. */
 void sequence_load(const struct sequence *sequence, const struct keyed_slot *slot,
                    struct sequence_state *state)
 {
@@ -33,7 +33,7 @@ void sequence_load(const struct sequence *sequence, const struct keyed_slot *slo
     }
 }
 
-/* The i-th match that waits, in the order in which they were made. */
+/* The i-th waiting match, in the order in which they were made. */
 static struct sequence_waiting waiting_at(const struct sequence_state *state, uint32_t i)
 {
     struct sequence_waiting waiting;
@@ -62,7 +62,7 @@ static void append(struct byte_buffer *out, struct str text)
         buffer_append(out, text.data, text.length);
 }
 
-/* Those that have not come out yet; returns the last deadline. */
+/* Writes the head and the matches that still wait; returns their last deadline. */
 static int64_t save_waiting(const struct sequence *sequence, const struct sequence_state *state,
                             int64_t watermark, struct byte_buffer *out)
 {
@@ -102,7 +102,7 @@ void sequence_save(const struct sequence *sequence, struct keyed_table *table, s
     memcpy(data, scratch->data, scratch->length);
 }
 
-/* Whether a row of that time can be the next of the beginning. */
+/* Whether a row of that time can be the next row of the beginning with `steps` steps. */
 static bool can_follow(const struct sequence *sequence, const struct sequence_state *state, uint32_t steps,
                        int64_t watermark, int64_t time)
 {
@@ -113,7 +113,7 @@ static bool can_follow(const struct sequence *sequence, const struct sequence_st
     return deadline >= watermark && time >= beginning->times[steps - 1] && time <= deadline;
 }
 
-/* The row does the last step. */
+/* Completes a match with a row that fits the last step. */
 static void take_match(const struct sequence *sequence, struct sequence_state *state, int64_t time,
                        struct sequence_match *match)
 {
@@ -132,7 +132,8 @@ static void take_match(const struct sequence *sequence, struct sequence_state *s
     state->added = (struct sequence_waiting){match->times[0], time, match->id};
 }
 
-/* The beginning of so many steps becomes one step longer; false: there is a later one of that length. */
+/* Makes a beginning one step longer, from `steps` steps on; false if there is a later beginning of that
+ * length. */
 static bool take_step(struct sequence_state *state, uint32_t steps, int64_t time, struct str kept)
 {
     struct sequence_beginning longer = {.times = {0}}, *other = &state->of[steps + 1];
@@ -156,7 +157,7 @@ enum sequence_fate sequence_take(const struct sequence *sequence, struct sequenc
         struct sequence_waiting match_before = waiting_at(state, i);
         int64_t deadline = deadline_of(sequence, match_before.first);
         if (deadline < watermark)
-            continue; /* it is out */
+            continue; /* the match has come out */
         waiting++;
         if (time < match_before.first || time > deadline)
             continue;

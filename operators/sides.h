@@ -1,11 +1,11 @@
-/* Rows of a batch to an output, a side output above all. */
+/* Sends rows of a batch to an output, above all to a side output. */
 #ifndef LEAT_OPERATORS_SIDES_H
 #define LEAT_OPERATORS_SIDES_H
 
 #include "core/operator.h"
 
-/* Gives the rows sel[0..count) of the batch, physical and rising, to an output whose columns are the batch's
- * first ones. No rows: nothing is given. */
+/* Emits the rows sel[0..count) of the batch (physical, rising) to an output whose columns are the batch's
+ * first columns. Emits no batch if count is 0. */
 static inline void sides_emit(struct operator_context *context, uint32_t output, struct batch *batch,
                               const struct schema *schema, const uint16_t *sel, uint32_t count)
 {
@@ -22,7 +22,7 @@ static inline void sides_emit(struct operator_context *context, uint32_t output,
     operator_emit(context, output, out);
 }
 
-/* Late rows: counted, and given to NAME.late. */
+/* Counts the rows as late and sends them to NAME.late. */
 static inline void sides_emit_late(struct operator_context *context, struct batch *batch, const uint16_t *sel,
                                    uint32_t count)
 {
@@ -30,8 +30,8 @@ static inline void sides_emit_late(struct operator_context *context, struct batc
     sides_emit(context, 1, batch, batch->schema, sel, count);
 }
 
-/* The selected rows of the batch that `taken` does not have, and that did not fail, into `rest`; their
- * number. taken: rising, as the selected rows. */
+/* Writes the selected rows that are neither in `taken` nor in `failed` to `rest` and returns their number.
+ * taken: physical rows, rising like the selected rows. */
 static inline uint32_t sides_rest(const struct batch *batch, const uint16_t *taken, uint32_t taken_count,
                                   const uint64_t *failed, uint16_t *rest)
 {

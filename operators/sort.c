@@ -1,10 +1,10 @@
 /* sort: rows in the order of their event times.
  *
- * A row waits, all columns as bytes, until the watermark is more than `within` beyond its event time; those
- * whose time has come leave in the order (event time, record order), or with `by` in that order for each key,
- * and for all keys together in the order (event time, hash of the key, record order). A row that comes when
- * rows of its time have left is late. So what is held at a time is what the sources' delay and `within` span;
- * beyond the job's memory it lies on disk. The output's watermark is the input's less `within`. */
+ * A row waits, with all columns packed as bytes, until the watermark is more than `within` beyond its event
+ * time. Rows then leave in the order (event time, record order), or with `by` in that order for each key, and
+ * for all keys together in the order (event time, hash of the key, record order). A row that arrives after
+ * rows of its time have left is late. So the rows held at a time span the sources' delay plus `within`; those
+ * beyond the job's memory lie on disk. The output's watermark is the input's less `within`. */
 #include "operators/held.h"
 #include "operators/keys.h"
 #include "operators/sides.h"
@@ -19,7 +19,7 @@ struct sort {
     /* Made by bind. */
     int *keys;
     const struct schema *input;
-    /* The lane's. */
+    /* Owned by the lane. */
     struct time_queue *queue;
     struct held_layout layout;
     struct held_layouts *layouts;
@@ -77,13 +77,13 @@ static bool sort_open(struct operator_context *context)
 
 /* --- Rows in --- */
 
-/* Rows before it have left. */
+/* Rows with an event time below the result have left. */
 static int64_t left_before(const struct sort *sort, int64_t watermark)
 {
     return time_add(watermark, -sort->within_us);
 }
 
-/* held: physical rows; at[i]: the selected index of each. */
+/* held: the physical rows to hold; at[i]: the selected index of held[i]. */
 static void hold_rows(struct operator_context *context, struct sort *sort, const struct batch *batch,
                       const uint16_t *held, const uint16_t *at, uint32_t count)
 {
@@ -170,7 +170,7 @@ static void sort_on_watermark(struct operator_context *context, int64_t watermar
     emit_rows(context, sort, batch, orders);
 }
 
-/* --- Checkpoints, the end --- */
+/* --- Checkpoints, description, report --- */
 
 static bool sort_snapshot(struct operator_context *context, struct snapshot_writer *writer)
 {
@@ -205,7 +205,7 @@ static bool sort_restore(struct operator_context *context, struct snapshot_reade
     return time_queue_restored(sort->queue, context->lane, context->lanes, before);
 }
 
-/* All rows that wait for the key; takes them out of the queue. */
+/* Writes all rows that wait for the key, and takes them out of the queue. */
 static bool sort_describe(struct operator_context *context, struct state_query *query, struct describe *out)
 {
     struct sort *sort = context->config;

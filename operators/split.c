@@ -7,7 +7,7 @@ enum { SPLIT_REST = 1 };
 struct split {
     struct expression where;
     struct expr *program;
-    const struct schema *output; /* of both */
+    const struct schema *output; /* of both outputs */
 };
 
 static const struct option split_options[] = {

@@ -1,5 +1,5 @@
-/* Figures of an operator's report that go on through checkpoints: sums over its lanes. Beside the counters,
- * which say what became of each row. */
+/* Figures of an operator's report that go on through checkpoints, summed over its lanes. The counters are
+ * separate: they say what became of each row. */
 #ifndef LEAT_OPERATORS_TALLY_H
 #define LEAT_OPERATORS_TALLY_H
 
@@ -12,9 +12,10 @@ struct tally {
     uint64_t values[TALLY_VALUES];
 };
 
-/* Writes a record whose first byte is `kind`. */
+/* Writes a snapshot record whose first byte is `kind`. */
 bool tally_snapshot(const struct tally *tally, char kind, struct snapshot_writer *writer);
-/* Takes in such a record; the first lane has the sum of all. false + diagnostics: it is none. */
+/* Restores such a record; lane 0 gets the sum of the newest epoch's records. Returns false after diagnostics
+ * if the record is not valid. */
 bool tally_restore(struct tally *tally, const struct operator_context *context,
                    struct snapshot_reader *reader, struct str record);
 

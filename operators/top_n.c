@@ -1,16 +1,16 @@
 /* top_n: the best n rows of each group, by an order.
  *
- * How rows are kept, and what makes one the better, is in kept.h and ordering.h. When they come out:
+ * kept.h says how rows are kept, ordering.h which of two rows is the better. When rows come out:
  *
  * emit final: when the input has ended, the rows of all groups in the order (hash of the key, rank).
  *
- * emit on_close, with `over`: when the watermark reaches a window's end, its rows in the same order; they
- * have the event time end - 1us. A row of which no window is open is late.
+ * emit on_close, with `over`: when the watermark reaches a window's end, the window's rows in the same order;
+ * they have the event time end - 1us. A row of which no window is open is late.
  *
- * emit on_change: after each number what it changed, with `_op`: rows that fell out of a group's best as they
- * were last given, then those that came in, or whose rank is another if ranks are a column.
+ * emit on_change: after each micro-batch the changes that it made, with `_op`: rows that fell out of a
+ * group's best, as they were last given, then rows that came in or, if ranks are a column, have another rank.
  *
- * A group's windows are lists of one entry, which expires with the last of them. */
+ * A group's windows are lists in one keyed entry, which expires with the last of them. */
 #include "operators/kept.h"
 #include "operators/sides.h"
 #include "operators/tally.h"
@@ -21,7 +21,7 @@
 #include <stdlib.h>
 
 enum { TOP_OPEN = 'e', TOP_TALLY = 't', OPEN_HEAD = 8 };
-/* In the tally. */
+/* Indices of the tally's values. */
 enum { TOP_WITHOUT_ROOM };
 enum top_ties { TIES_FIRST, TIES_ALL };
 enum top_emit { EMIT_AUTO, EMIT_FINAL, EMIT_ON_CLOSE, EMIT_ON_CHANGE };
@@ -40,7 +40,7 @@ struct top_n {
     struct ordering ordering;
     struct windows windows;
     struct kept_options options;
-    /* The lane's. */
+    /* Owned by the lane. */
     struct kept kept;
     int64_t *open; /* windows that may have rows, rising */
     uint32_t open_count, open_capacity;
@@ -112,7 +112,7 @@ static struct field *add_column(struct operator_bind *bind, struct schema *outpu
     return field;
 }
 
-/* Which rows are there depends on the keys and on the order, and so does their rank. */
+/* The lineage of the rows and of their rank holds the keys and the order, on which both depend. */
 static bool bind_output(struct operator_bind *bind, struct top_n *top)
 {
     struct schema *output = operator_extend(bind, 2);
@@ -179,6 +179,7 @@ static bool top_n_open(struct operator_context *context)
 
 /* --- Rows in --- */
 
+/* Adds the window to the open ones, unless it is there. */
 static void note_open(struct top_n *top, int64_t window)
 {
     uint32_t at = top->open_count;
@@ -196,7 +197,8 @@ static void note_open(struct top_n *top, int64_t window)
     top->open_count++;
 }
 
-/* late: no window of the row is open; full: one of them would have it and has no room, and none took it. */
+/* PLACED_LATE: no window of the row is open. PLACED_FULL: no window took the row, and one lacked the room for
+ * it. */
 enum placed { PLACED, PLACED_LATE, PLACED_FULL };
 
 static enum placed place_row(struct operator_context *context, struct top_n *top, struct keyed_slot *slot,
@@ -227,7 +229,7 @@ static enum placed place_row(struct operator_context *context, struct top_n *top
     return full > 0 && !is_in ? PLACED_FULL : PLACED;
 }
 
-/* Without windows of time: one list a group, for ever. */
+/* Without windows of time: one list for each group, which never ends. */
 static enum placed place_forever(struct top_n *top, struct keyed_slot *slot, struct kept_row *row)
 {
     row->window = row->first_alive = 0;
@@ -308,7 +310,7 @@ static void top_n_on_watermark(struct operator_context *context, int64_t waterma
     keyed_set_watermark(top->kept.table, watermark);
 }
 
-/* --- Checkpoints, the end --- */
+/* --- Checkpoints, description, report --- */
 
 static bool top_n_snapshot(struct operator_context *context, struct snapshot_writer *writer)
 {
@@ -322,7 +324,8 @@ static bool top_n_snapshot(struct operator_context *context, struct snapshot_wri
     return is_good && tally_snapshot(&top->tally, TOP_TALLY, writer) && kept_snapshot(&top->kept, writer);
 }
 
-/* The windows that any lane had open; one that this lane has nothing of closes without a row. */
+/* Restores the windows that any lane had open; a window that has no rows on this lane closes without
+ * output. */
 static bool restore_open(struct operator_context *context, struct top_n *top, struct snapshot_reader *reader,
                          struct str record)
 {

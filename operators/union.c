@@ -1,9 +1,9 @@
-/* union: rows of several streams as one, in the one order of all. */
+/* union: rows of several streams as one stream, in the job's order of rows. */
 #include "core/operator.h"
 
 struct union_config {
     struct columns streams;
-    int *sources[OPERATOR_INPUTS_MAX]; /* for each output column the input's */
+    int *sources[OPERATOR_INPUTS_MAX]; /* sources[i][c]: the column of input i for output column c */
 };
 
 _Static_assert(OPERATOR_INPUTS_MAX == 64, "the help says how many streams there can be");
@@ -16,7 +16,8 @@ static const struct option union_options[] = {
     OPTIONS_END,
 };
 
-/* Which column of the input has the name and type of each of the first's. False after a diagnostic. */
+/* Finds, for each column of the first input, the input's column of that name and type. False after
+ * diagnostics. */
 static bool match(struct operator_bind *bind, uint32_t input)
 {
     struct union_config *config = bind->config;
@@ -51,7 +52,7 @@ static bool match(struct operator_bind *bind, uint32_t input)
     return is_good;
 }
 
-/* Whether an event can come through both streams. */
+/* Whether a record can come through both streams. */
 static bool shares_source(const struct schema *a, const struct schema *b)
 {
     for (uint32_t i = 0; i < a->count; i++)
@@ -79,7 +80,7 @@ static bool union_bind(struct operator_bind *bind)
         diag_hint(bind->diags, d, "`select` and `cast` before the union make the columns the same");
         return false;
     }
-    /* A value tells which rows are there, and so what they were chosen by. */
+    /* Each value depends on which rows there are, so it gets the lineage of the rows. */
     for (uint32_t i = 0; i < output->count; i++) {
         for (uint32_t k = 1; k < bind->inputs_count; k++) {
             const struct field *from = &bind->inputs[k].schema->fields[config->sources[k][i]];

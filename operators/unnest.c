@@ -1,8 +1,8 @@
 /* unnest: one row for each element of a list.
  *
- * Columns are gathered by index, 8 bytes a value; the bytes of texts stay where they are, in the batch that
- * came in, which the new ones hold. So a fan-out of thousands costs little memory, and output goes on in
- * batches of BATCH_ROWS while the next is made. */
+ * Columns are gathered by index, 8 bytes a value; the bytes of texts stay in the input batch, which the
+ * output batches hold. So a fan-out of thousands costs little memory, and output goes on in batches of
+ * BATCH_ROWS while the next is made. */
 #include "core/operator.h"
 
 /* A record is at most 1 MiB, so a list has fewer elements than this. */
@@ -13,7 +13,7 @@ struct unnest {
     struct column_ref list;
     struct str prefix;
     struct column_ref time;
-    uint32_t fields; /* columns that the list becomes */
+    uint32_t fields; /* number of columns that the list becomes */
 };
 
 static const struct option unnest_options[] = {
@@ -94,8 +94,9 @@ static bool unnest_bind(struct operator_bind *bind)
     }
     schema->fields = arena_array(bind->arena, struct field, input->count + fields);
     schema->rows_lineage = input->rows_lineage;
-    schema->repeats = true;                               /* the other columns, in each element's row */
-    lineage_merge(&schema->rows_lineage, &list->lineage); /* how many rows there are depends on the list */
+    schema->repeats = true;                               /* the other columns' values repeat in each
+                                                           * element's row */
+    lineage_merge(&schema->rows_lineage, &list->lineage); /* the list decides how many rows there are */
     bool is_good = true;
     for (uint32_t i = 0; i < input->count; i++) {
         const struct field *field = &input->fields[i];
@@ -106,16 +107,16 @@ static bool unnest_bind(struct operator_bind *bind)
     return is_good && bind_time(bind, schema);
 }
 
-/* Elements that will be one batch. */
+/* Elements that become one output batch. */
 struct chunk {
-    struct batch *batch; /* theirs */
+    struct batch *batch; /* the input batch that they are from */
     uint32_t count;
-    uint32_t rows[BATCH_ROWS];     /* of the batch */
+    uint32_t rows[BATCH_ROWS];     /* rows of that batch */
     uint32_t elements[BATCH_ROWS]; /* rows of the list's children */
-    uint32_t indices[BATCH_ROWS];  /* within the row's list */
+    uint32_t indices[BATCH_ROWS];  /* positions in the row's list */
 };
 
-/* to: allocated for `count` rows. */
+/* Copies the values of `rows` to the column `to`, which is allocated for `count` rows. */
 static void gather(struct batch *batch, struct column *to, const struct column *from, const uint32_t *rows,
                    uint32_t count)
 {
@@ -147,6 +148,7 @@ static int64_t *gather_times(struct batch *out, const int64_t *from, const struc
     return times;
 }
 
+/* Gives each output row its input row's origin, and an order that follows the list. */
 static void place_rows(struct batch *out, const struct chunk *chunk)
 {
     struct row_origin *origins = arena_alloc(&out->arena, chunk->count * sizeof(*origins));
@@ -184,7 +186,7 @@ static void emit_chunk(struct operator_context *context, struct chunk *chunk)
     out->arrival_time = gather_times(out, from->arrival_time, chunk);
     out->order_time = gather_times(out, from->order_time, chunk);
     place_rows(out, chunk);
-    out->parents[0] = from; /* for the bytes of texts and the elements of other lists */
+    out->parents[0] = from; /* holds the bytes of texts and the elements of other lists */
     batch_hold(from);
     context->counters.emitted += chunk->count;
     operator_emit(context, 0, out);

@@ -3,7 +3,7 @@
 #include "core/describe.h"
 #include "operators/keys.h"
 
-/* The value of an entry begins with this. kept: bytes that were left when it was pruned last. */
+/* An entry's value begins with this. kept: the entry's bytes after the last drop of old versions. */
 struct head {
     uint32_t last; /* offset of the newest version */
     uint32_t kept;
@@ -14,7 +14,7 @@ static struct version *version_at(char *data, size_t offset)
     return (struct version *)(void *)(data + offset);
 }
 
-/* Of a whole version with that many bytes of values. */
+/* Bytes of a whole version whose values have `bytes` bytes. */
 static uint32_t version_size(size_t bytes)
 {
     return (uint32_t)((sizeof(struct version) + bytes + 7) & ~(size_t)7);
@@ -48,8 +48,7 @@ const struct version *versions_first(const struct keyed_slot *slot)
 
 /* --- Adding --- */
 
-/* Where the versions begin that are still needed: the newest one that is not after the floor, and all behind.
- */
+/* The offset of the first version that is still needed: the newest one that is not after the floor. */
 static size_t needed_from(char *data, int64_t floor_us)
 {
     const struct version *version = version_at(data, ((struct head *)(void *)data)->last);
@@ -58,7 +57,7 @@ static size_t needed_from(char *data, int64_t floor_us)
     return (size_t)((const char *)version - data);
 }
 
-/* Takes out the versions before `offset`, which is that of a version. */
+/* Removes the versions before the one at `offset`. */
 static void drop_before(struct keyed_table *table, struct keyed_slot *slot, size_t offset)
 {
     uint32_t bytes;
@@ -74,7 +73,7 @@ static void drop_before(struct keyed_table *table, struct keyed_slot *slot, size
     ((struct head *)(void *)data)->kept = bytes - gone;
 }
 
-/* Halves an entry that is full; returns how many versions went. */
+/* Drops the oldest versions until a full entry is at most half full; returns how many were dropped. */
 static uint32_t drop_half(struct keyed_table *table, struct keyed_slot *slot, uint32_t growth)
 {
     uint32_t bytes, count = 0;
@@ -91,7 +90,7 @@ static uint32_t drop_half(struct keyed_table *table, struct keyed_slot *slot, ui
     return count;
 }
 
-/* Room for a version of `size` bytes at `offset`, before what is there. */
+/* Inserts the new version, of `size` bytes, at `offset`, before what lies there. */
 static void insert_at(struct keyed_table *table, struct keyed_slot *slot, size_t offset, uint32_t size,
                       const struct version_new *new)
 {
@@ -101,7 +100,7 @@ static void insert_at(struct keyed_table *table, struct keyed_slot *slot, size_t
     struct head *head = (struct head *)(void *)data;
     struct version *version = version_at(data, offset);
     uint32_t before = 0;
-    if (offset < bytes) { /* there is one behind it */
+    if (offset < bytes) { /* a version follows */
         before = version->before;
         memmove(data + offset + size, data + offset, bytes - offset);
         version_at(data, offset + size)->before = size;
@@ -116,7 +115,7 @@ static void insert_at(struct keyed_table *table, struct keyed_slot *slot, size_t
         memcpy(version->data, new->data.data, new->data.length);
 }
 
-/* Puts the values in place of those of the version at `offset`. */
+/* Replaces the values of the version at `offset` by those of the new one, of `size` bytes. */
 static void replace_at(struct keyed_table *table, struct keyed_slot *slot, size_t offset, uint32_t size,
                        const struct version_new *new)
 {
@@ -298,7 +297,7 @@ void version_read(const struct version_columns *columns, struct column_builder *
         }
 }
 
-/* --- For people --- */
+/* --- Description --- */
 
 static void describe_version(const struct version_columns *columns, const struct schema *schema,
                              const struct version *version, struct operator_context *context,

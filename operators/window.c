@@ -1,19 +1,21 @@
 /* window: one row for each group and window.
  *
- * The windows of time of a group share panes (windows.h), which are kept in one keyed entry, whose prefix
- * holds the values of the key columns; an entry expires with its last window. A window closes when the
- * watermark reaches its end + lateness: the rows of all groups then come out in the order (window end, hash
- * of the key), in batches of at most 1,024. Which keys a window has is listed as rows come (window_keys.h);
- * where no list is, as after a restore, the lane goes over its key groups, which rise with the hash, and
- * sorts what each has. A row is late when the watermark of the number before had closed all its windows: it
+ * The windows of time of a group share panes (windows.h), which lie in one keyed entry, whose prefix holds
+ * the values of the key columns; an entry expires with its last window. A window closes when the watermark
+ * reaches its end + lateness: its rows of all groups are then emitted in the order (window end, hash of the
+ * key), in batches of at most 1,024. The keys of a window are listed as rows come (window_keys.h); where
+ * there is no list, as after a restore, the lane scans its key groups, which rise with the hash, and sorts
+ * the keys of each. A row is late when the watermark of the micro-batch before had closed all its windows: it
  * goes to the second output.
  *
- * Sessions move (window_sessions.c); windows of rows close with the row that fills them (window_count.c).
+ * Sessions grow and merge (window_sessions.c); windows of rows close with the row that fills them
+ * (window_count.c).
  *
- * Results that change. With `emit on_change` a number ends with a row for each group and window that its rows
- * changed; with `on_end` a window gives its rows at its end, and from then on as on_change; with `every` it
- * gives what changed since, each time the watermark has gone on so far, too. Whether that is an insert or an
- * update is in the panes: each knows the first and the last number that a row of it came in. */
+ * Results that change. With `emit on_change` a micro-batch ends with a row for each group and window that its
+ * rows changed; with `on_end` a window gives its rows at its end, and from then on works as on_change; with
+ * `every` it also gives the changes each time the watermark has gone on by that duration. Whether a change is
+ * an insert or an update follows from the panes: each stores the first and the last micro-batch in which a
+ * row of it came. */
 #include "operators/window.h"
 #include "operators/sides.h"
 
@@ -75,7 +77,7 @@ static bool check_emit(struct operator_bind *bind, const struct window *window)
     return true;
 }
 
-/* Windows of time end; those of rows do not where no rows come. */
+/* Only windows of rows need an expiry: they do not end if no rows come. */
 static bool check_expiry(struct operator_bind *bind, const struct window *window)
 {
     bool is_count = window->shape.tag == WINDOWS_COUNT;
@@ -143,13 +145,13 @@ static struct field *add_field(struct operator_bind *bind, struct schema *output
     return field;
 }
 
-/* The keys, window_start, window_end, the aggregates, _op. */
+/* The output's columns: the keys, window_start, window_end, the aggregates, _op. */
 static bool bind_output(struct operator_bind *bind, struct window *window)
 {
     const struct schema *input = bind->inputs[0].schema;
     struct schema empty = {.rows_lineage = input->rows_lineage};
     struct schema *output = schema_copy(bind->arena, &empty, window->by.count + window->aggregates.count + 3);
-    keys_lineage(bind, 0, &output->rows_lineage); /* which rows there are depends on the keys */
+    keys_lineage(bind, 0, &output->rows_lineage); /* the keys decide which rows there are */
     bool is_good = true;
     for (uint32_t i = 0; i < window->by.count; i++) {
         const struct field *field = &input->fields[window->keys[i]];
@@ -176,13 +178,13 @@ static bool bind_output(struct operator_bind *bind, struct window *window)
     return is_good;
 }
 
-/* How far the output's watermark is behind, so that what follows finds no row late. */
+/* How far the output's watermark is behind the input's, so that no output row is late for later operators. */
 static int64_t hold_of(const struct window *window)
 {
     if (window->mode == EMIT_FINAL)
         return TIME_MAX;
     return window->lateness_us +
-           (window->shape.tag == WINDOWS_SESSION); /* closed by a watermark above its end */
+           (window->shape.tag == WINDOWS_SESSION); /* a watermark above its end closes it */
 }
 
 static bool window_bind(struct operator_bind *bind)
@@ -222,7 +224,7 @@ static bool window_open(struct operator_context *context)
     window->look = calloc(1, sizeof *window->look);
     leat_assert(window->look != NULL);
     if (window->shape.tag == WINDOWS_FOREVER)
-        window_keys_forget(&window->listed, INT64_MAX); /* it would be the whole table */
+        window_keys_forget(&window->listed, INT64_MAX); /* the list would hold the whole table */
     window->tick = 1;
     if (window->shape.tag != WINDOWS_SESSION)
         return true;
@@ -240,6 +242,7 @@ static bool window_open(struct operator_context *context)
 
 /* --- Rows in --- */
 
+/* Sets window->last_pane to the pane of the time. */
 static void locate(struct window *window, int64_t time)
 {
     struct window_pane *last = &window->last_pane;
@@ -287,7 +290,7 @@ static struct str prefix_of(struct window *window, const struct batch *batch, ui
     return (struct str){window->prefix.data, window->prefix.length};
 }
 
-/* Panes below it belong to no window that is open. */
+/* The first pane that belongs to an open window. */
 static int64_t first_alive(const struct operator_context *context, const struct window *window)
 {
     if (!window_is_of_time(window))
@@ -386,7 +389,7 @@ static void window_on_watermark(struct operator_context *context, int64_t waterm
     set_watermark(window, watermark);
 }
 
-/* --- Checkpoints, the end --- */
+/* --- Checkpoints --- */
 
 static bool window_snapshot(struct operator_context *context, struct snapshot_writer *writer)
 {
@@ -404,7 +407,7 @@ static bool window_snapshot(struct operator_context *context, struct snapshot_wr
            (window->shown == NULL || keyed_table_snapshot(window->shown, writer));
 }
 
-/* The panes that any lane had open; a window that this lane has nothing of closes without a row. */
+/* Restores the panes that any lane had open; a window that has no rows on this lane closes without output. */
 static bool restore_open(struct operator_context *context, struct window *window,
                          struct snapshot_reader *reader, struct str record)
 {
@@ -450,7 +453,7 @@ static bool window_restore(struct operator_context *context, struct snapshot_rea
            time_queue_restored(window->timers, context->lane, context->lanes, context->watermark);
 }
 
-/* --- For people --- */
+/* --- Description, report --- */
 
 static void pane_edges(const void *argument, int64_t pane, char *partials, int64_t *start, int64_t *end)
 {

@@ -1,20 +1,20 @@
-/* What comes out of windows of time when the watermark goes on. */
+/* The output of windows of time when the watermark goes on. */
 #include "operators/window.h"
 
 #include <stdlib.h>
 
 enum { PREFETCH_AHEAD = 6 };
 
-/* What a pass over the keys of a window does with each. */
+/* A pass over the keys of one window. */
 struct pass {
     int64_t window;
     struct windows_range panes;
     int64_t start, end;
-    bool is_changes; /* only of those with a row since since_tick */
+    bool is_changes; /* only keys with a row after since_tick */
     int64_t since_tick;
-    bool carries; /* the window is done: its keys go into the list of the next one */
-    int64_t next;
-    bool is_list_full;
+    bool carries;      /* the window is done: its keys go to the lists of later windows */
+    int64_t next;      /* the window after it */
+    bool is_list_full; /* set when the budget of the key lists is used up */
     struct window_out out;
 };
 
@@ -29,6 +29,7 @@ static struct pass pass_over(const struct window *window, int64_t index)
 
 /* --- One key --- */
 
+/* Adds the row of a key, unless it has not changed. */
 static void emit(struct operator_context *context, struct window *window, struct pass *pass,
                  const struct keyed_slot *slot, uint64_t hash)
 {
@@ -51,13 +52,14 @@ static void emit(struct operator_context *context, struct window *window, struct
     window_out_add(context, window, &pass->out, &row);
 }
 
+/* Whether the entry has a pane of the window. */
 static bool has_window(const struct window *window, const struct pass *pass, const struct keyed_slot *slot)
 {
     uint32_t i = panes_below(&window->panes, slot, pass->panes.first);
     return i < panes_count(slot) && panes_index(&window->panes, slot, i) <= pass->panes.last;
 }
 
-/* Into the list of the next window that has rows of the key. */
+/* Adds the key to the list of the next window in which it has rows. */
 static void carry(struct window *window, struct pass *pass, const struct keyed_slot *slot,
                   const struct window_key *key)
 {
@@ -71,7 +73,7 @@ static void carry(struct window *window, struct pass *pass, const struct keyed_s
 
 /* --- Keys of a list --- */
 
-/* At most BATCH_ROWS of them. */
+/* count: at most BATCH_ROWS. */
 static void pass_keys(struct operator_context *context, struct window *window, struct pass *pass,
                       const struct window_key *items, uint32_t count)
 {
@@ -176,7 +178,7 @@ static void pass_scan(struct operator_context *context, struct window *window, s
 
 /* --- Windows --- */
 
-/* The first window from `from` on that has rows of any key; false: there is none. */
+/* The first window from `from` on that may have rows of any key; false if there is none. */
 static bool next_window(const struct window *window, int64_t from, int64_t *index)
 {
     uint32_t low = 0, high = window->open_count;
@@ -193,7 +195,7 @@ static bool next_window(const struct window *window, int64_t from, int64_t *inde
     return true;
 }
 
-/* Windows that end, or close, give their rows. */
+/* Emits the rows of windows that end or close. */
 static void give_due(struct operator_context *context, struct window *window, int64_t watermark)
 {
     int64_t from = window_first_due(window, context->watermark), index = 0;
@@ -215,7 +217,7 @@ static void give_due(struct operator_context *context, struct window *window, in
     }
 }
 
-/* Windows that are not due give what changed since the last time. */
+/* Emits the changes since the last firing in windows that are not due. */
 static void give_early(struct operator_context *context, struct window *window, int64_t watermark)
 {
     int64_t from = window_first_due(window, watermark), index = 0;
@@ -242,7 +244,7 @@ void window_sort_touches(struct window *window)
         qsort(window->touches, window->touches_count, sizeof *window->touches, compare_touches);
 }
 
-/* The first window from `from` on that a row of this number came to. */
+/* The first window from `from` on that got a row in this micro-batch. */
 static bool next_touched(const struct window *window, int64_t from, int64_t *index)
 {
     bool is_there = false;
@@ -257,8 +259,8 @@ static bool next_touched(const struct window *window, int64_t from, int64_t *ind
     return is_there;
 }
 
-/* The keys that rows of this number came to, window after window: all of them, or those that have given
- * their rows already. */
+/* Emits, window after window, the keys that got rows in this micro-batch. With on_end and `every` only
+ * windows that have given their rows already. */
 static void give_changes(struct operator_context *context, struct window *window)
 {
     int64_t from = window_first_open(window, context->watermark), index = 0;
@@ -289,7 +291,7 @@ static void give_changes(struct operator_context *context, struct window *window
     }
 }
 
-/* Windows that are closed are forgotten. */
+/* Forgets the panes of which all windows are closed. */
 static void retire(struct window *window, int64_t watermark)
 {
     uint32_t closed = 0;

@@ -1,8 +1,8 @@
-/* Many sessions that close at one watermark, and lie on disk: each of them by its key would be a read
- * somewhere else. The table is gone through in its own order instead, key group after key group; the sessions
- * that close go into a sorter, and come out of it in the order in which timers would have brought them.
- * Nothing of an entry changes: what is closed follows from the watermark. Timers below it are forgotten
- * without reading them; a session that goes on and had one of those gets another. */
+/* Many sessions that close at one watermark and lie on disk: to look up each by its key would be a random
+ * read. Instead the table is scanned in its own order, key group after key group; the sessions that close go
+ * into a sorter, which returns them in the order in which timers would have. No entry changes: which sessions
+ * are closed follows from the watermark. Timers below the watermark are dropped unread; a session that stays
+ * open and had one of those gets another. */
 #include "operators/window.h"
 #include "state/sorter.h"
 
@@ -25,8 +25,8 @@ struct closing {
     struct byte_buffer entry;
 };
 
-/* The session alone, as an entry. Its record: the length (4 bytes), 4 spare, the entry, as keyed_read wants
- * it. */
+/* Adds the session to the sorter, as an entry of its own. A record is the length (4 bytes), 4 unused bytes,
+ * the entry, as keyed_read wants it. */
 static void add_session(struct closing *closing, const struct keyed_slot *slot, uint32_t i, int64_t at)
 {
     struct byte_buffer *entry = &closing->entry;
@@ -60,7 +60,7 @@ static void visit(void *argument, const struct keyed_slot *slot)
         window_touch(window, &(struct window_key){key_hash(slot->key), slot->key}, 0);
 }
 
-/* The keys that the visits of a group found. */
+/* Arms the keys that the visits of a group have noted. */
 static void arm_touched(struct window *window, int64_t watermark)
 {
     struct window_look *look = window->look;

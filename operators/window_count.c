@@ -1,10 +1,10 @@
 /* Windows of rows: a group's rows are numbered in the order of records; pane n holds the rows n * pane_rows
- * to (n + 1) * pane_rows - 1. Window k is full with row k * slide + size - 1, and its row comes out in that
- * row's place. What no later window needs is dropped; where that is all, the numbers begin anew.
+ * to (n + 1) * pane_rows - 1. Window k is full with row k * slide + size - 1, and is emitted in that row's
+ * place. Panes that no later window needs are dropped; where those are all, the numbers begin anew.
  *
- * No window of such a group need ever be full: it is forgotten, and its numbers begin anew, when the
- * watermark is more than `expire_after` beyond its newest row. A row that is itself that far behind is late.
- */
+ * A group's window may never become full: the group is forgotten, and its numbers begin anew, when the
+ * watermark is more than `expire_after` beyond its newest row. A row that is itself that far behind is
+ * late. */
 #include "operators/window.h"
 
 enum window_taken window_count_add(struct operator_context *context, struct window *window,
@@ -16,7 +16,7 @@ enum window_taken window_count_add(struct operator_context *context, struct wind
     if (update->expire_us < context->watermark)
         return WINDOW_LATE;
     uint32_t count = panes_count(slot);
-    int64_t number = 0; /* of this row */
+    int64_t number = 0; /* position of this row among the group's rows */
     if (count > 0) {
         const struct window_facts *facts =
             window_facts_of(window, panes_partials(&window->panes, slot, count - 1));

@@ -1,4 +1,4 @@
-/* The facts of `window`: an aggregate that the job does not see. */
+/* The facts of `window`: an aggregate that the operator adds, and that is no output column. */
 #include "operators/window.h"
 
 static void facts_update(char *partial, const struct column *argument, uint32_t row, int64_t time)

@@ -12,7 +12,7 @@ static size_t run_bytes(const struct window_key_run *run)
     return run->capacity * sizeof *run->items;
 }
 
-/* The first `count` lists. */
+/* Drops the first `count` lists. */
 static void drop_lists(struct window_keys *keys, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -51,7 +51,7 @@ static int compare(const void *a, const void *b)
     return window_key_compare(a, b);
 }
 
-/* Most often the last list, or one behind it. */
+/* Finds or makes the window's list. Most often it is the last list, or a new one behind it. */
 static struct window_key_list *list_of(struct window_keys *keys, int64_t window)
 {
     uint32_t at = keys->count;
@@ -71,7 +71,7 @@ static struct window_key_list *list_of(struct window_keys *keys, int64_t window)
     return &keys->lists[at];
 }
 
-/* Room for one more; returns the bytes that this took. */
+/* Makes room for `more` items; returns by how many bytes the run has grown. */
 static size_t make_room(struct window_key_run *run, uint32_t more)
 {
     if (run->count + more <= run->capacity)
@@ -102,7 +102,7 @@ static void sort(struct window_key_run *run)
         qsort(run->items, run->count, sizeof *run->items, compare);
 }
 
-/* Both runs as one, each key once. */
+/* Merges both runs into `out`, each key once. */
 static void merge(const struct window_key_run *a, const struct window_key_run *b, struct window_key_run *out)
 {
     uint32_t i = 0, k = 0;

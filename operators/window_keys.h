@@ -1,9 +1,9 @@
-/* Keys by window: so that to close a window costs what it has, not what the table has.
+/* Lists of keys by window, so that closing a window costs in proportion to its keys, not to the table's.
  *
  * A key stands in the list of the first window that is not due yet and has rows of it; when that window is
- * due, whoever goes through the list puts it into the next one. The lists are a help, no state: they are not
- * in checkpoints, and are given up where they grow beyond their budget. Windows below `from` have none; a
- * scan of the table finds their keys, in the same order. Nothing that is emitted depends on it. */
+ * due, the pass over its list puts the key into a later list. The lists only save time and are no state: they
+ * are not in checkpoints, and are given up if they exceed their budget. Windows below `from` have no lists; a
+ * scan of the table finds their keys, in the same order. No output depends on them. */
 #ifndef LEAT_OPERATORS_WINDOW_KEYS_H
 #define LEAT_OPERATORS_WINDOW_KEYS_H
 
@@ -20,7 +20,7 @@ struct window_key_run {
     bool is_sorted;
 };
 
-/* carried: put in by whoever went through another list, in order; fresh: by rows. */
+/* carried: keys added by the pass over another list, in order. fresh: keys added by rows. */
 struct window_key_list {
     int64_t window;
     struct window_key_run carried, fresh;
@@ -29,20 +29,21 @@ struct window_key_list {
 struct window_keys {
     struct window_key_list *lists; /* by rising window */
     uint32_t count, capacity;
-    struct window_key_run merged; /* what was taken last */
+    struct window_key_run merged; /* the result of the last window_keys_take */
     int64_t from;
     size_t bytes, budget_bytes;
 };
 
 void window_keys_init(struct window_keys *keys, size_t budget_bytes);
 void window_keys_free(struct window_keys *keys);
-/* The lists are given up, and made anew from that window on. */
+/* Gives up the lists; windows from `from` on get new ones. */
 void window_keys_forget(struct window_keys *keys, int64_t from);
-/* Nothing for a window below `from`. false: the budget is used up; call window_keys_forget. */
+/* Adds the key to the window's list; ignores windows below keys->from. Returns false if the budget is used
+ * up: call window_keys_forget. */
 LEAT_CHECKED bool window_keys_add(struct window_keys *keys, int64_t window, const struct window_key *key,
                                   bool is_carried);
-/* Takes the list of the window: its keys in the order (hash, key), each once; valid until the next call.
- * Lists of windows before it are dropped: no one asks for them any more. */
+/* Takes the window's list: its keys in the order (hash, key), each once, valid until the next call. Returns
+ * their number. Drops the lists of earlier windows. */
 uint32_t window_keys_take(struct window_keys *keys, int64_t window, struct window_key **items);
 
 int window_key_compare(const struct window_key *a, const struct window_key *b);

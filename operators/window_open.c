@@ -1,4 +1,4 @@
-/* What is open: panes that may have rows, keys by window, and what this number's rows came to. */
+/* Open panes, keys by window, and the panes that got rows in this micro-batch. */
 #include "operators/window.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Rows of `window`, out. */
+/* Output rows of `window`. */
 #include "operators/window.h"
 
 static void begin(struct operator_context *context, const struct window *window, struct window_out *out)
@@ -12,10 +12,11 @@ static void begin(struct operator_context *context, const struct window *window,
         builder_init(&out->builders[i], batch, &batch->columns[i], schema->fields[i].type);
     uint32_t first = window->by.count + (window->has_bounds ? 2 : 0);
     for (uint32_t i = 0; i < window->aggregates.count; i++)
-        out->aggregates[i] = &out->builders[MIN(first + i, schema->count - 1)]; /* the facts set none */
+        out->aggregates[i] = &out->builders[MIN(first + i, schema->count - 1)]; /* the facts write no
+                                                                                 * column */
 }
 
-/* The batch is full, or the last one. */
+/* Ends the batch being filled and adds it to the full ones. */
 static void finish(struct operator_context *context, struct window_out *out)
 {
     struct batch *batch = out->batch;
@@ -43,6 +44,7 @@ void window_out_end(struct operator_context *context, struct window_out *out)
     out->full = NULL;
 }
 
+/* Sets the aggregates' columns of a row. */
 static void set_values(const struct window *window, struct window_out *out, const struct window_row *from,
                        uint32_t row)
 {

@@ -1,20 +1,20 @@
-/* Sessions: a group's sessions are panes of its entry, by their first time; the facts know the last one. A
- * row that is no further than the gap from a session joins it, and may join two: the earlier one then takes
- * in the later.
+/* Sessions: a group's sessions are panes of its entry. A pane's index is the session's first time; its facts
+ * hold the last time. A row that is no further than the gap from a session joins it, and may join two: the
+ * earlier session then takes in the later.
  *
- * Timers. `armed` is when a session is to be looked at. Where that is not below the watermark there is a
- * timer at that time; where it is, there is one between the watermark and the time at which the session is
- * closed. When a timer comes, the session gives its row, or gets another timer, because it has grown. So rows
- * that only make it longer cost nothing. Rows come out in the order (when their session closes, hash, key).
+ * Timers. `armed` is the time of a session's timer. If it is below the watermark, the session has another
+ * timer between the watermark and the time at which the session is closed. When a timer comes, the session
+ * gives its row or, if it has grown, gets another timer. So rows that only lengthen a session cost no timer.
+ * Rows are emitted in the order (time at which the session is closed, hash, key).
  *
- * A session that is closed is not taken out of its entry: that it is closed follows from the watermark, so a
- * session that lies on disk is read when it closes, and not written again. The entry expires with its last
- * session; one that lives on loses closed ones with its next row. Where many sessions close at once and lie
- * on disk, the table is gone through in its own order instead (window_closing.c).
+ * A closed session stays in its entry: that it is closed follows from the watermark, so a session that lies
+ * on disk is read when it closes, and not written again. The entry expires with its last session; if it lives
+ * on, its next row drops the closed sessions. Where many sessions close at once and lie on disk, the table is
+ * scanned in its own order instead (window_closing.c).
  *
- * Where results change, a timer comes at the session's end, and another one when it is closed; and keys that
- * rows of the number came to, and with `every` all, are compared with what was given of them
- * (window_shown.c). There a closed session is taken out. */
+ * Where results change, a timer comes at the session's end, and another when it is closed. Keys that got rows
+ * in the micro-batch, and with `every` all keys, are compared with the rows given of them (window_shown.c).
+ * In this case closed sessions are removed from their entries. */
 #include "operators/window.h"
 
 #include <stdlib.h>
@@ -36,7 +36,8 @@ uint32_t window_sessions_closed(const struct window *window, const struct keyed_
     return i;
 }
 
-/* Sessions that the time joins: first .. first + *count - 1, of those from `open` on. */
+/* The sessions, from the open-th on, that a row of that time joins: the result and those behind it,
+ * *count. */
 static uint32_t find_joined(const struct window *window, const struct keyed_slot *slot, uint32_t open,
                             int64_t time, uint32_t *count)
 {
@@ -51,22 +52,22 @@ static uint32_t find_joined(const struct window *window, const struct keyed_slot
     return first;
 }
 
-/* Drops the first sessions of an entry. */
+/* Drops the first `closed` sessions of an entry. */
 static void drop_closed(struct window *window, struct keyed_slot *slot, uint32_t closed)
 {
     int64_t first = closed == panes_count(slot) ? INT64_MAX : panes_index(&window->panes, slot, closed);
     panes_drop(&window->panes, slot, first);
 }
 
-/* When the session is to be looked at, at `time` or later: at its end where it gives a row then, and when it
- * is closed. */
+/* The next time, not before `time`, at which the session needs a timer: its end if it gives a row then, else
+ * when it is closed. */
 static int64_t next_time(const struct window *window, const struct window_facts *facts, int64_t time)
 {
     int64_t end = MIN(window_session_end(window, facts), TIME_MAX - 1);
     return window_gives_at_end(window) && end >= time ? end : window_session_closed_at(window, facts);
 }
 
-/* Within a change of the entry. */
+/* Sets the session's timer. The entry must have been marked as changed. */
 static void arm(struct window *window, struct key key, uint64_t hash, struct window_facts *facts, int64_t at)
 {
     facts->armed = at;
@@ -106,12 +107,12 @@ enum window_taken window_sessions_add(struct operator_context *context, struct w
 
 /* --- Rows out --- */
 
-/* A session of which a timer has come. */
+/* A session whose timer has come. */
 struct due {
-    int64_t time; /* when it is to be looked at */
+    int64_t time; /* the time that the timer was for */
     uint64_t hash;
     struct keyed_slot *slot;
-    uint32_t record; /* of take_timers */
+    uint32_t record; /* index in timers.records */
     int64_t start;
 };
 
@@ -143,9 +144,9 @@ void window_session_give(struct operator_context *context, struct window *window
     window_out_add(context, window, out, &row);
 }
 
-/* The open sessions that the timer is for: that which closes then, and that which was to be looked at.
- * Returns how many there are, two at most: sessions of a key are further apart than the gap, so no two of
- * them can ever end, or close, at one time; but with `final` all do, and the first stands for them. */
+/* The open sessions that the timer is for: the one that closes at its time, and the one that is armed for it.
+ * Returns their number, at most two: sessions of a key are further apart than the gap, so no two can end, or
+ * close, at one time; but with `final` all close together, and the first stands for them. */
 static uint32_t find_due(const struct operator_context *context, const struct window *window,
                          struct keyed_slot *slot, const struct time_record *record, struct due *dues)
 {
@@ -166,7 +167,7 @@ static uint32_t find_due(const struct operator_context *context, const struct wi
     return found;
 }
 
-/* Adds the row of the session that is due, with `final` those of all that follow it. */
+/* Adds the row of the session that is due; with `final` also the rows of all sessions behind it. */
 static void take_closed(struct operator_context *context, struct window *window, struct window_out *out,
                         const struct due *due)
 {
@@ -176,7 +177,7 @@ static void take_closed(struct operator_context *context, struct window *window,
     } while (window->mode == EMIT_FINAL && ++i < count);
 }
 
-/* The session is to be looked at later. */
+/* Gives the session another timer, at due->time. */
 static void arm_again(struct window *window, const struct due *due)
 {
     uint32_t i = panes_below(&window->panes, due->slot, due->start);
@@ -196,7 +197,8 @@ void window_sessions_arm(struct window *window, struct keyed_slot *slot, int64_t
     }
 }
 
-/* The time that a session waited for has come, where results change. watermark: the new one. */
+/* Handles a session whose time has come, if results change: compares it, then arms it again or removes it if
+ * it is closed. watermark: the new one. */
 static void take_changed(struct operator_context *context, struct window *window, struct window_out *out,
                          const struct due *due, struct keyed_slot *shown, int64_t watermark)
 {
@@ -214,13 +216,12 @@ static void take_changed(struct operator_context *context, struct window *window
     window_shown_forget(window, due->slot, shown);
 }
 
-/* At most BATCH_ROWS timers that came together, and what to do about them. */
+/* Up to BATCH_ROWS timers that are handled together, and the sessions that are due. */
 struct timers {
     struct time_record records[BATCH_ROWS];
     struct due dues[DUES_OF_TIMER * BATCH_ROWS];
     uint32_t count, due_count;
-    /* Keys whose sessions gave their rows at the last time and hash: another timer of theirs has nothing to
-     * say. */
+    /* Keys whose sessions gave their rows at the time and hash of `last`: their other timers are ignored. */
     struct due last;
     struct key given[GIVEN_MAX];
     uint32_t given_count;
@@ -235,7 +236,7 @@ static bool was_given(const struct timers *timers, const struct time_record *rec
     return false;
 }
 
-/* Which sessions are due, in order, each once. The slots are in a bracket. */
+/* Finds the sessions that are due, in order, each once. The slots are in a bracket. */
 static void find_dues(const struct operator_context *context, struct window *window, struct timers *timers)
 {
     struct due *dues = timers->dues;
@@ -256,8 +257,8 @@ static void find_dues(const struct operator_context *context, struct window *win
             dues[timers->due_count++] = dues[i];
 }
 
-/* Whether the session's row may come now: all timers up to that time and hash have. `given` takes note of the
- * last ones; where it is full, the session has another timer. */
+/* Whether the session's row may come now: no later timer up to its time and hash can come. Keys at exactly
+ * that time and hash are noted in `given`; if `given` is full the session must get another timer. */
 static bool is_its_turn(struct timers *timers, const struct due *due)
 {
     const struct due *last = &timers->last;
@@ -269,8 +270,8 @@ static bool is_its_turn(struct timers *timers, const struct due *due)
     return true;
 }
 
-/* A session that is to be looked at later gets another timer where that is not below the watermark, or where
- * timers before it were not popped yet: no more come where there are fewer than BATCH_ROWS. */
+/* A due session gets another timer instead of giving its row if other timers before its time may not have
+ * been popped yet. All have been if fewer than BATCH_ROWS were. */
 static void take_timers(struct operator_context *context, struct window *window, struct timers *timers,
                         int64_t watermark)
 {
@@ -285,7 +286,7 @@ static void take_timers(struct operator_context *context, struct window *window,
         keyed_begin(window->shown, look->keys, look->hashes, timers->count, look->shown);
     find_dues(context, window, timers);
     const struct time_record *end = &timers->records[timers->count - 1];
-    struct due last = {.time = watermark}; /* nothing that is due is there */
+    struct due last = {.time = watermark}; /* every due session is before this */
     if (timers->count == BATCH_ROWS)
         last = (struct due){.time = end->time_us, .hash = end->hash};
     if (last.time != timers->last.time || last.hash != timers->last.hash)
@@ -323,7 +324,7 @@ static void take_all_timers(struct operator_context *context, struct window *win
 
 /* --- Changes --- */
 
-/* Compares at most BATCH_ROWS keys. slots: their entries; NULL: they are looked up. */
+/* Compares up to BATCH_ROWS keys with the rows given. copies: their entries; NULL: they are looked up. */
 static void compare_keys(struct operator_context *context, struct window *window,
                          const struct window_key *items, const struct keyed_slot *copies, uint32_t count,
                          int64_t ended_before, int64_t time)
@@ -348,7 +349,7 @@ static void compare_keys(struct operator_context *context, struct window *window
     window_out_end(context, &out);
 }
 
-/* The keys that rows of this number came to. */
+/* Compares the keys that got rows in this micro-batch. */
 static void give_changes(struct operator_context *context, struct window *window)
 {
     struct window_key items[BATCH_ROWS];
@@ -369,12 +370,14 @@ static void give_changes(struct operator_context *context, struct window *window
         compare_keys(context, window, items, NULL, count, ended_before, TIME_MIN);
 }
 
+/* Visits a key group's entries: copies those that have sessions. */
 static void copy_any(void *argument, const struct keyed_slot *slot)
 {
     if (panes_count(slot) > 0)
         window_copy_entry(argument, slot);
 }
 
+/* `every` fires: compares all keys, key group by key group. */
 static void give_early(struct operator_context *context, struct window *window)
 {
     struct window_key items[BATCH_ROWS];

@@ -1,12 +1,12 @@
-/* What was given of sessions that change. A session is known by its group and its begin; when that changes,
- * or the session joins another one, what was given of it is deleted, with the values that it had. So these
- * are kept: for each key a list of the sessions that were given, by rising begin, with the encoded values. */
+/* The rows given of sessions that change. A session is identified by its group and its start; when that
+ * changes, or the session joins another one, its row is deleted, with the values that it had. So these are
+ * kept: each key has a list of its sessions' rows, by rising start, with the encoded values. */
 #include "operators/window.h"
 
-/* Then the values, filled up to 8 bytes. */
+/* A row given; followed by the encoded values, padded to 8 bytes. */
 struct given {
     int64_t start, end, time;
-    int64_t tick; /* when it was given */
+    int64_t tick; /* window->tick when it was given */
     uint32_t bytes, spare;
 };
 
@@ -28,7 +28,7 @@ static void keep(struct byte_buffer *list, const struct given *given, const char
     buffer_append(list, zeros, given_bytes(given->bytes) - sizeof *given - given->bytes);
 }
 
-/* The session as it is now; what it is is appended to the list. */
+/* Adds the session's row as it is now, and appends the row to the list. */
 static void give(struct operator_context *context, struct window *window, struct window_out *out,
                  const struct keyed_slot *sessions, int64_t start, struct window_row *row,
                  struct byte_buffer *list)
@@ -45,6 +45,7 @@ static void give(struct operator_context *context, struct window *window, struct
     keep(list, &given, values->data);
 }
 
+/* Adds a delete of the row given before. */
 static void take_back(struct operator_context *context, struct window *window, struct window_out *out,
                       const struct given *given, struct window_row *row)
 {
@@ -58,14 +59,15 @@ static void take_back(struct operator_context *context, struct window *window, s
     row->order.sub++;
 }
 
+/* Stores the list as the key's entry, if it differs. */
 static void replace(struct window *window, struct keyed_slot *shown, const struct byte_buffer *list,
                     int64_t expire_us)
 {
     uint32_t bytes;
     const char *before = keyed_read(shown, &bytes);
     bool is_same = bytes == list->length && (bytes == 0 || memcmp(before, list->data, bytes) == 0);
-    if (is_same &&
-        (bytes == 0 || shown->expire_us >= expire_us)) /* a session that has grown is known longer */
+    /* A longer expiry is written, too: the session has grown. */
+    if (is_same && (bytes == 0 || shown->expire_us >= expire_us))
         return;
     char *data = keyed_write(window->shown, shown, (uint32_t)list->length, expire_us);
     if (list->length > 0)

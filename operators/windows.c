@@ -4,7 +4,7 @@ enum { TIME_MIN_US = 1000, ROWS_MAX = 1 << 20 };
 
 #define SIZE_MAX_US (3650 * US_PER_DAY)
 
-/* Years 385 to 8307: what is further away has no clock, and its days are those of UTC. */
+/* Years 385 to 8307: times further away do not follow the zone's clock, and have UTC days. */
 #define CLOCK_MIN_US INT64_C(-50000000000000000)
 #define CLOCK_MAX_US INT64_C(200000000000000000)
 
@@ -20,7 +20,7 @@ static bool has_clock(int64_t time)
     return time > CLOCK_MIN_US && time < CLOCK_MAX_US;
 }
 
-/* Of index * width on the wall clock, plus the offset and `more`; clamped. */
+/* The instant of index * width + offset + more on the wall clock; clamped. */
 static int64_t edge(const struct windows *windows, int64_t width, int64_t more, int64_t index)
 {
     __int128 wall = (__int128)index * width + windows->offset_us + more;
@@ -30,7 +30,7 @@ static int64_t edge(const struct windows *windows, int64_t width, int64_t more, 
                                                               : zone_instant(windows->zone, (int64_t)wall);
 }
 
-/* The last edge at or before the time. */
+/* The index of the last edge at or before the time. */
 static int64_t edge_index(const struct windows *windows, int64_t width, int64_t more, int64_t time)
 {
     int64_t begin = windows->offset_us + more, past;
@@ -49,7 +49,7 @@ static int64_t edge_index(const struct windows *windows, int64_t width, int64_t 
     return index;
 }
 
-/* Cumulating: the number of windows in a period, which by a zone's clock may be longer or shorter. */
+/* Cumulating: the number of windows in a period, which may be longer or shorter by a zone's clock. */
 static int64_t steps_of(const struct windows *windows, int64_t period)
 {
     int64_t begin = edge(windows, windows->size_us, 0, period);
@@ -59,7 +59,7 @@ static int64_t steps_of(const struct windows *windows, int64_t period)
     return MIN(MAX(steps, 1), windows->steps);
 }
 
-/* Without a clock, steps follow each other from period to period. */
+/* True without a zone's clock: then each period has the same number of steps. */
 static bool has_even_steps(const struct windows *windows, int64_t time)
 {
     return windows->zone == NULL || !has_clock(time);
@@ -215,7 +215,7 @@ static int64_t common_divisor(int64_t a, int64_t b)
     return a;
 }
 
-/* What a shape's call looks like. */
+/* The form of a shape's call in the job. */
 struct shape {
     const char *name, *example, *wants;
     uint32_t arguments_min, arguments_max;
@@ -338,7 +338,7 @@ static bool check_arguments(struct operator_bind *bind, const struct ast *over, 
     return is_good;
 }
 
-/* Windows of whole days follow the zone's clock; shorter ones begin by UTC, with an offset where wanted. */
+/* Windows of whole days follow the zone's clock; shorter ones begin by UTC, plus the offset. */
 static bool bind_zone(struct operator_bind *bind, const struct ast *over, struct str name,
                       struct windows *windows)
 {
@@ -353,7 +353,7 @@ static bool bind_zone(struct operator_bind *bind, const struct ast *over, struct
     }
     enum zone_status status = zone_load(bind->arena, name, &windows->zone);
     if (status == ZONE_GOOD) {
-        /* A period of a day on which the clock is changed has more steps. */
+        /* A period that contains a clock change may have more steps. */
         if (windows->tag == WINDOWS_CUMULATING)
             windows->steps = (windows->size_us + US_PER_DAY) / windows->slide_us + 1;
         return true;
