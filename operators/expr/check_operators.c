@@ -1,4 +1,4 @@
-/* Types of operators, `case` and `in`. */
+/* Type checks of operators, `case` and `in`. */
 #include "core/buffer.h"
 #include "operators/expr/node.h"
 
@@ -39,8 +39,8 @@ static const struct arithmetic arithmetic[] = {
     [AST_OP_MODULO] = {{kernel_modulo_int, kernel_modulo_float}, "integer division by zero"},
 };
 
-/* The sum that `part` is of, from its outermost `+` on: `a + "-" + b` is two nodes. NULL: `part` is not below
- * `at`. */
+/* The whole sum that the node `part` of the tree `at` belongs to: `a + "-" + b` is two nodes, and this
+ * returns the outer one. NULL if `part` is not in the tree. */
 static const struct ast *whole_sum(const struct ast *at, const struct ast *part)
 {
     const struct ast *found = at == part ? at : NULL;
@@ -54,7 +54,7 @@ static const struct ast *whole_sum(const struct ast *at, const struct ast *part)
     return found;
 }
 
-/* The type of a term, as far as it is known: of what was refused, of columns and numbers. */
+/* The type of a term: known for the refused operands, columns and numbers; any other term counts as text. */
 static enum type_tag term_type(const struct expr_compiler *c, const struct ast *term,
                                const struct expr_node *a, const struct expr_node *b)
 {
@@ -66,8 +66,8 @@ static enum type_tag term_type(const struct expr_compiler *c, const struct ast *
     return term->tag == AST_INT ? TYPE_INT : term->tag == AST_FLOAT ? TYPE_FLOAT : TYPE_TEXT;
 }
 
-/* The sum as concat takes it, ready to be copied into the job: concat(a, "-", text(b)). false: a term has no
- * text. */
+/* Prints the sum as a call that can be copied into the job: concat(a, "-", text(b)). Returns false if a term
+ * cannot become text. */
 static bool print_concat(struct expr_compiler *c, struct byte_buffer *out, const struct ast *sum,
                          const struct expr_node *a, const struct expr_node *b)
 {
@@ -121,7 +121,7 @@ static struct expr_node *wrong_operands(struct expr_compiler *c, const struct as
     return NULL;
 }
 
-/* time - time is int; time + int, int + time, time - int are time. False: not these. */
+/* time - time is int; time + int, int + time, time - int are time. Returns false for other operands. */
 static bool time_result(enum ast_operator op, enum type_tag a, enum type_tag b, enum type_tag *result)
 {
     if (op == AST_OP_SUBTRACT && a == TYPE_TIME && b == TYPE_TIME)
@@ -161,7 +161,7 @@ static struct expr_node *build_arithmetic(struct expr_compiler *c, const struct 
     return expr_strict(c, node, row->kernels[is_float], 0, is_float ? NULL : row->fails);
 }
 
-/* Comparisons by kind of value; a > b is b < a. */
+/* Comparisons by kind of value; a > b is computed as b < a. */
 enum compare_kind { COMPARE_INT, COMPARE_FLOAT, COMPARE_BOOL, COMPARE_TEXT, COMPARE_KINDS };
 
 static const struct {
@@ -237,7 +237,7 @@ static struct expr_node *negate_bool(struct expr_compiler *c, const struct ast *
     return expr_strict1(c, ast, type_of(TYPE_BOOL), kernel_not, 0, node);
 }
 
-/* x in [a, b]: a set where all items are constants, else a chain of comparisons. */
+/* x in [a, b]: a set if all items are constants, else a chain of comparisons. */
 static struct expr_node *build_in_items(struct expr_compiler *c, const struct ast *ast, struct expr_node *x)
 {
     const struct ast *list = ast->children[1];
@@ -344,8 +344,8 @@ struct expr_node *expr_build_unary(struct expr_compiler *c, const struct ast *as
 
 struct expr_node *expr_build_case(struct expr_compiler *c, const struct ast *ast)
 {
-    /* Conditions first, then the values, `else` last (a null where there is none): what expr_evaluate_case
-     * takes. */
+    /* The order that expr_evaluate_case takes: conditions, values, the `else` value (null if there is
+     * none). */
     uint32_t branches = ast->count / 2;
     struct expr_node **nodes = arena_array(c->arena, struct expr_node *, ast->count + 1);
     struct expr_node **values = nodes + branches;

@@ -57,7 +57,7 @@ const char *expr_reason(struct expr_compiler *c, const struct ast *ast, const ch
     return arena_printf(c->arena, "%s in `%s`", reason, expr_text(c->arena, ast));
 }
 
-/* Turns the node into the constant whose value is in row 0 of the vector. */
+/* Makes the node a constant, whose value is in row 0 of the vector. */
 static void make_constant(struct expr_compiler *c, struct expr_node *node, const struct expr_vec *value)
 {
     struct expr_vec *constant = arena_copy(c->arena, value, sizeof(*value));
@@ -72,7 +72,7 @@ static void make_constant(struct expr_compiler *c, struct expr_node *node, const
     node->args_count = 0;
 }
 
-/* Evaluates a node whose arguments are constants. One that fails becomes a node that fails every row. */
+/* Evaluates a node whose arguments are all constants. If it fails, it becomes a node that fails every row. */
 static void fold(struct expr_compiler *c, struct expr_node *node)
 {
     for (uint32_t i = 0; i < node->args_count; i++)
@@ -82,7 +82,7 @@ static void fold(struct expr_compiler *c, struct expr_node *node)
     struct expr_errors errors = {0};
     struct expr_frame frame = {.extent = 1, .scratch = &scratch, .memory = c->arena, .errors = &errors};
     struct expr_vec value;
-    node->is_result = true; /* its heap stays */
+    node->is_result = true; /* so that its heap lies in c->arena */
     expr_run(node, &frame, (struct expr_rows){.count = 1}, &value);
     node->is_result = false;
     if (errors.count == 0) {
@@ -166,7 +166,7 @@ struct expr_node *expr_convert(struct expr_compiler *c, struct expr_node *node, 
     return NULL;
 }
 
-/* The type both can be converted to. */
+/* The type that both can be converted to; false if there is none. */
 static bool common_type(const struct type *a, const struct type *b, struct type *common)
 {
     bool is_a_unknown = (int)a->tag == TYPE_UNKNOWN, is_b_unknown = (int)b->tag == TYPE_UNKNOWN;
@@ -221,7 +221,7 @@ static struct expr_node *build_column(struct expr_compiler *c, const struct ast 
     return node;
 }
 
-/* events.aid: of a list of records the list of one field's values. */
+/* events.aid: makes a list of one field's values from a list of records. */
 static struct expr_node *build_field(struct expr_compiler *c, const struct ast *ast)
 {
     struct expr_node *list = expr_build(c, ast->children[0]);
@@ -260,7 +260,7 @@ static struct type literal_type(struct expr_compiler *c, const struct ast *ast, 
     return type;
 }
 
-/* A list of constants, however many. */
+/* A list of constants, of any length. */
 static struct expr_node *constant_list(struct expr_compiler *c, const struct ast *ast, struct type element,
                                        struct expr_node *const *items)
 {
@@ -390,7 +390,7 @@ struct expr_node *expr_build(struct expr_compiler *c, const struct ast *ast)
     return node;
 }
 
-/* The heap of a result, and of what it shares, lives in `memory`; all else in scratch. */
+/* Marks the nodes whose heap must lie in frame->memory: the result, and arguments whose heap it shares. */
 static void mark_result(struct expr_node *node)
 {
     node->is_result = true;

@@ -140,7 +140,7 @@ struct ast *compute_call(struct arena *arena, const char *function, struct span 
     ast->children = arena_array(arena, struct ast *, count);
     for (uint32_t i = 0; i < count; i++) {
         ast->children[i] =
-            (struct ast *)args[i]; /* trees are immutable: the cast only fits the field's type */
+            (struct ast *)args[i]; /* trees are never changed; the cast only fits the field's type */
         ast->height = MAX(ast->height, args[i]->height + 1);
     }
     return ast;

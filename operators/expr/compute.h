@@ -1,4 +1,4 @@
-/* What operators that compute columns share: `with`, `select`, `cast`, `clean`, `hash` ... */
+/* Shared by operators that compute columns: `with`, `select`, `cast`, `clean`, `hash` ... */
 #ifndef LEAT_OPERATORS_EXPR_COMPUTE_H
 #define LEAT_OPERATORS_EXPR_COMPUTE_H
 
@@ -6,46 +6,46 @@
 #include "operators/expr/expr.h"
 
 struct compute_column {
-    struct expr *expr; /* NULL: the input's column `source` as it is */
+    struct expr *expr; /* NULL: column `source` of the input, unchanged */
     int source;
 };
 
-/* One entry for each column of the output. */
+/* The output's columns: an entry for each. */
 struct compute {
     const struct schema *schema;
     struct compute_column *columns;
     uint32_t count;
-    bool sees_own; /* expressions were compiled against the output: a later one reads columns of earlier ones
-                    */
+    bool sees_own; /* expressions were compiled against the output and may read its earlier columns */
 };
 
-/* An output without columns yet, with room for `count`; keeps the rows' lineage of input 0. NULL and E0503:
- * too many. */
+/* Makes an output without columns yet, with room for `count`; keeps the rows' lineage of input 0. NULL after
+ * E0503 if that is too many. */
 struct schema *compute_schema(struct operator_bind *bind, struct compute *compute, uint32_t count);
-/* Adds the input's column under a name; false + E0306: the name is taken. */
+/* Adds the input's column under a name. Returns false after E0306 if the name is taken. */
 bool compute_keep(struct operator_bind *bind, struct compute *compute, int source, struct str name,
                   struct span span);
-/* Adds a column with the expression's type and lineage; the expression is compiled against `schema`. */
+/* Adds a column with the expression's type and lineage; compiles the expression against `schema`. Returns
+ * false after diagnostics. */
 bool compute_add(struct operator_bind *bind, struct compute *compute, const struct ast *ast,
                  const struct schema *schema, struct str name, struct span span);
-/* All columns of the input, then the caller's. */
+/* Makes an output with all columns of the input, and room for `extra` more. */
 bool compute_extend(struct operator_bind *bind, struct compute *compute, uint32_t extra);
-/* The bind is done: sets bind->outputs[0]. */
+/* Ends the bind: sets bind->outputs[0]. Returns false after E0407 if there is no column. */
 bool compute_done(struct operator_bind *bind, struct compute *compute);
 
-/* A batch with the output's columns. Rows that failed are in `errors`. The caller owns the batch. */
+/* Makes a batch with the output's columns, which the caller owns. Rows that failed are in `errors`. */
 struct batch *compute_batch(struct operator_context *context, const struct compute *compute,
                             struct batch *batch, struct expr_errors *errors);
-/* Sends the failed rows to dead letters and takes them out of the (derived) batch; the others count as
+/* Sends the failed rows to dead letters, takes them out of the batch and emits it; the other rows count as
  * passed. */
 void compute_emit(struct operator_context *context, struct batch *batch, struct expr_errors *errors);
-/* Both: the whole `process` of most. */
+/* compute_batch, then compute_emit: all of `process` for most of these operators. */
 void compute_process(struct operator_context *context, const struct compute *compute, struct batch *batch);
 /* Sends the failed rows to dead letters, in order. */
 void compute_reject(struct operator_context *context, const struct batch *batch,
                     const struct expr_errors *errors);
 
-/* Trees for rules that are expressions in disguise. */
+/* Syntax trees of a name and of a call, for rules that are computed as expressions. */
 struct ast *compute_name(struct arena *arena, struct str name, struct span span);
 struct ast *compute_call(struct arena *arena, const char *function, struct span span,
                          const struct ast *const *args, uint32_t count);

@@ -1,4 +1,4 @@
-/* Conditions, as the registry offers them. */
+/* Conditions, for registry.conditions. */
 #include "operators/expr/expr.h"
 
 static const void *compile(const struct ast *ast, const char *what, const struct schema *schema,

@@ -1,7 +1,7 @@
-/* Running programs: buffers, strict nodes, results. Lazy nodes are in eval_lazy.c. */
+/* Runs programs: buffers, strict nodes, results. Lazy nodes are in eval_lazy.c. */
 #include "operators/expr/node.h"
 
-/* Generated at compile time: 0 .. BATCH_ROWS - 1. */
+/* The rows 0 .. BATCH_ROWS - 1, generated at compile time. */
 #define ROWS_4(n)   (n), (n) + 1, (n) + 2, (n) + 3
 #define ROWS_16(n)  ROWS_4(n), ROWS_4((n) + 4), ROWS_4((n) + 8), ROWS_4((n) + 12)
 #define ROWS_64(n)  ROWS_16(n), ROWS_16((n) + 16), ROWS_16((n) + 32), ROWS_16((n) + 48)
@@ -9,7 +9,7 @@
 static const uint16_t iota[] = {ROWS_256(0), ROWS_256(256), ROWS_256(512), ROWS_256(768)};
 _Static_assert(ARRAY_COUNT(iota) == BATCH_ROWS, "one for each row");
 
-/* --- vectors -------------------------------------------------------------------------------------------- */
+/* --- Vectors --- */
 
 void *frame_buffer(struct expr_frame *frame)
 {
@@ -78,7 +78,7 @@ void call_null(struct expr_call *call, uint32_t row)
     bit_clear(vec_own_valid(call->frame, call->out), row);
 }
 
-/* --- nodes ---------------------------------------------------------------------------------------------- */
+/* --- Nodes --- */
 
 void expr_evaluate_constant(const struct expr_node *node, struct expr_frame *frame, struct expr_rows rows,
                             struct expr_vec *out)
@@ -104,7 +104,7 @@ void expr_evaluate_field(const struct expr_node *node, struct expr_frame *frame,
     out->column.children_count = 1;
 }
 
-/* A constant expression that fails: every row does. */
+/* A constant expression that fails: fails every row. */
 void expr_evaluate_failure(const struct expr_node *node, struct expr_frame *frame, struct expr_rows rows,
                            struct expr_vec *out)
 {
@@ -116,7 +116,8 @@ void expr_evaluate_failure(const struct expr_node *node, struct expr_frame *fram
         call_fail(&call, rows_at(&rows, i));
 }
 
-/* out->valid = rows where all arguments are valid. False: none is, whatever the row. */
+/* Sets out->valid to the rows where all arguments are valid. Returns false if an argument is a constant
+ * null, and so no row is valid. */
 static bool intersect_valid(struct expr_frame *frame, const struct expr_vec *args, uint32_t count,
                             struct expr_vec *out)
 {
@@ -139,7 +140,7 @@ static bool intersect_valid(struct expr_frame *frame, const struct expr_vec *arg
     return true;
 }
 
-/* The rows that are valid, as a list. */
+/* Lists the rows whose arguments are all valid. */
 static void find_live(struct expr_call *call)
 {
     const struct expr_rows *rows = &call->rows;
@@ -199,9 +200,9 @@ void expr_evaluate_strict(const struct expr_node *node, struct expr_frame *frame
         vec_release(frame, &args[i]);
 }
 
-/* --- results -------------------------------------------------------------------------------------------- */
+/* --- Results --- */
 
-/* Zero under the nulls of numbers, so that kernels may read them (core/batch.h). */
+/* Zeroes the values under nulls, because kernels may read them (core/batch.h). */
 static void zero_nulls(struct column *column, uint32_t extent)
 {
     for (uint32_t w = 0; w < BIT_WORDS(extent); w++) {

@@ -1,7 +1,7 @@
 /* Nodes that evaluate their parts only for the rows that need them: and, or, case, coalesce. */
 #include "operators/expr/node.h"
 
-/* --- and, or -------------------------------------------------------------------------------------------- */
+/* --- and, or --- */
 
 /* Three-valued logic in one byte: `and` is the minimum, `or` the maximum. */
 enum { TRI_FALSE, TRI_NULL, TRI_TRUE };
@@ -15,7 +15,7 @@ static void to_tri(const struct expr_vec *vec, const struct expr_rows *rows, uin
     }
 }
 
-/* From bytes of TRI_ to a bool vector. */
+/* Makes a bool vector from TRI_ values. */
 static void from_tri(struct expr_frame *frame, const struct expr_rows *rows, uint8_t *tri,
                      struct expr_vec *out)
 {
@@ -36,8 +36,8 @@ static bool is_plain(const struct expr_vec *vec)
     return vec->mask != 0 && vec->column.valid == NULL;
 }
 
-/* Both sides known for all rows and without nulls: dense bytes. Rows outside of the selection may be rubbish.
- */
+/* For sides that are known in all rows and without nulls: dense bytes. Values of unselected rows are
+ * arbitrary. */
 static void combine_plain(const uint8_t *a, const uint8_t *b, uint8_t *out, uint32_t extent, bool is_or)
 {
     if (is_or)
@@ -71,7 +71,7 @@ static void combine(struct expr_frame *frame, const struct expr_rows *rows, cons
     vec_release(frame, &returned);
 }
 
-/* The rows that the left side leaves open. */
+/* The rows whose result the left side does not decide. */
 static struct expr_rows open_rows(struct expr_frame *frame, const struct expr_rows *rows,
                                   const struct expr_vec *left, bool is_or)
 {
@@ -113,9 +113,9 @@ void expr_evaluate_or(const struct expr_node *node, struct expr_frame *frame, st
     evaluate_logic(node, frame, rows, true, out);
 }
 
-/* --- case, coalesce ------------------------------------------------------------------------------------- */
+/* --- case, coalesce --- */
 
-/* A result put together from parts, each for some of the rows. */
+/* A result assembled from parts, each for some of the rows. */
 struct merge {
     struct expr_call call;
     struct expr_writer writer;
@@ -177,7 +177,7 @@ static void merge_end(struct merge *merge)
         writer_finish(&merge->writer);
 }
 
-/* Evaluates a node for the rows and adds it. */
+/* Evaluates a node for the rows and adds its values to the result. */
 static void merge_node(struct merge *merge, const struct expr_node *node, struct expr_rows rows)
 {
     struct expr_vec value;
@@ -188,7 +188,7 @@ static void merge_node(struct merge *merge, const struct expr_node *node, struct
     vec_release(merge->call.frame, &value);
 }
 
-/* Splits rows into those with a true condition (taken) and the others (rest). */
+/* Splits rows into those for which the condition is true (taken) and the others (rest). */
 static void split(struct expr_frame *frame, const struct expr_vec *condition, struct expr_rows rows,
                   struct expr_rows *taken, struct expr_rows *rest)
 {
@@ -225,6 +225,7 @@ void expr_evaluate_case(const struct expr_node *node, struct expr_frame *frame, 
     merge_end(&merge);
 }
 
+/* Returns the rows that are null; sets `valid` to the others. */
 static struct expr_rows null_rows(struct expr_frame *frame, const struct expr_vec *value,
                                   struct expr_rows rows, struct expr_rows *valid)
 {

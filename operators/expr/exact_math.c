@@ -1,9 +1,11 @@
-/* How: a logarithm as an unevaluated sum of two doubles (about 2^-66 relative), and an exponential of such a
- * sum.
+/* A logarithm is computed as an unevaluated sum of two doubles (about 2^-66 relative), an exponential from
+ * such a sum.
  *
  * log: x = m * 2^e with m in [sqrt(1/2), sqrt(2)); with s = (m - 1) / (m + 1), |s| <= 0.172,
- *   log m = 2 atanh(s) = 2 (s + s^3/3 + s^5/5 + ...), summed to s^27 (next term < 2^-70); s and s^3/3 are
- * pairs. exp: x = k ln 2 + r with |r| <= ln(2)/2; exp(r) by Taylor's series to r^14/14! (next term < 2^-63).
+ *      log m = 2 atanh(s) = 2 (s + s^3/3 + s^5/5 + ...), summed to s^27 (next term < 2^-70); s and s^3/3 are
+ *      pairs.
+ * exp: x = k ln 2 + r with |r| <= ln(2)/2; exp(r) by Taylor's series to r^14/14! (next term < 2^-63).
+ *
  * Sums and products of pairs: Dekker, "A floating-point technique for extending the available precision",
  * Numer. Math. 18 (1971); Knuth, TAOCP 2, 4.2.2. */
 #include "operators/expr/exact_math.h"
@@ -71,7 +73,7 @@ static struct pair pair_add(struct pair a, struct pair b)
 static const struct pair ln2 = {0x1.62e42fefa39efp-1, 0x1.abc9e3b39803fp-56};
 static const struct pair log2_e = {0x1.71547652b82fep+0, 0x1.777d0ffda0d24p-56};
 static const struct pair log10_e = {0x1.bcb7b1526e50ep-2, 0x1.95355baaafad3p-57};
-/* k * LN2_HIGH is exact for |k| < 2^20: the upper 33 bits. */
+/* ln 2 in two parts; k * ln2_upper is exact for |k| < 2^20, as it has the upper 33 bits. */
 static const double ln2_upper = 0x1.62e42feep-1, ln2_lower = 0x1.a39ef35793c76p-33;
 
 static uint64_t bits_of(double x)
@@ -141,12 +143,12 @@ static struct pair log_pair(double x)
     return e == 0 ? log_m : pair_add(log_e, log_m);
 }
 
-/* What C's Annex F says of logarithms where x is no positive finite number. */
+/* The logarithm, by C's Annex F, of an x that is not a positive finite number. */
 static double log_special(double x)
 {
     if (x == 0)
         return -HUGE_VAL;
-    return x > 0 ? x : NAN; /* also NaN itself */
+    return x > 0 ? x : NAN; /* NaN for NaN, too */
 }
 
 static bool is_ordinary(double x)
@@ -154,9 +156,9 @@ static bool is_ordinary(double x)
     return x > 0 && x <= 0x1.fffffffffffffp+1023;
 }
 
-/* log(1 + f) + k ln 2 + rest, for 1 + f in [sqrt(1/2), sqrt(2)): the quick way, for log and log1p alone. With
- * s = f / (2 + f): log(1 + f) = f - f^2/2 + s (f^2/2 + R), R = 2 (s^2/3 + s^4/5 + ...), where only small
- * terms are rounded. The two halves of R can be computed at the same time. */
+/* log(1 + f) + k ln 2 + rest, for 1 + f in [sqrt(1/2), sqrt(2)): the fast method, used by log and log1p only.
+ * With s = f / (2 + f): log(1 + f) = f - f^2/2 + s (f^2/2 + R), R = 2 (s^2/3 + s^4/5 + ...), where only small
+ * terms are rounded. The two halves of R (`odd`, `even`) are independent of each other. */
 static double log_quick(double f, double k, double rest)
 {
     double s = f / (2.0 + f), z = s * s, w = z * z, half_square = 0.5 * f * f;
@@ -254,7 +256,7 @@ static bool is_odd(double x)
     return fabs(x) < 0x1p53 && is_integer(x) && ((int64_t)x & 1) != 0;
 }
 
-/* x^y where x is 0 or infinite, y is not NaN and not 0. */
+/* x^y where x is 0 or infinite, and y is neither NaN nor 0. */
 static double pow_of_limit(double x, double y)
 {
     bool is_large = (fabs(x) > 1) == (y > 0);

@@ -1,4 +1,4 @@
-/* Calls: the table of functions.def, the choice of an overload, special forms, aggregates. */
+/* Calls: the table of functions.def, choice of an overload, special forms, aggregates. */
 #include "operators/expr/node.h"
 
 struct overload {
@@ -8,7 +8,7 @@ struct overload {
     expr_prepare *prepare;
     unsigned flags;
     const char *fails;
-    const void *aux; /* of the node, where `prepare` makes none */
+    const void *aux; /* the node's aux, if there is no `prepare` */
 };
 
 static const struct overload overloads[] = {
@@ -72,11 +72,11 @@ bool expr_has_aggregate(const struct ast *ast)
     return false;
 }
 
-/* --- overloads ------------------------------------------------------------------------------------------ */
+/* --- Overloads --- */
 
 enum { NO_MATCH = 1000 };
 
-/* 0: fits as it is, 1: by int -> float, NO_MATCH. */
+/* The cost of an argument: 0 if it has the letter's type, 1 if it is an int for a float, else NO_MATCH. */
 static int letter_cost(char letter, const struct expr_node *node)
 {
     int tag = (int)node->type.tag;
@@ -110,7 +110,7 @@ static struct type letter_type(struct expr_compiler *c, char letter)
     return expr_list_of(c, type_of(TYPE_TEXT));
 }
 
-/* The letter of argument i and whether it must be a constant; 0: there is no such argument. */
+/* The letter of argument i, and whether the argument must be a constant; 0 if there is no such argument. */
 static char letter_at(const char *args, uint32_t i, bool *is_constant)
 {
     char letter = 0;
@@ -127,7 +127,7 @@ static char letter_at(const char *args, uint32_t i, bool *is_constant)
     return 0;
 }
 
-/* The cost of calling the overload with these; NO_MATCH: it does not fit. */
+/* The cost of calling the overload with these arguments, or NO_MATCH. */
 static int overload_cost(const struct overload *o, struct expr_node *const *args, uint32_t count)
 {
     int cost = 0;
@@ -213,7 +213,7 @@ struct expr_node *expr_call_named(struct expr_compiler *c, const struct ast *ast
                         : call_overload(c, ast, best, args, count);
 }
 
-/* --- calls ---------------------------------------------------------------------------------------------- */
+/* --- Calls --- */
 
 static struct expr_node *unknown_function(struct expr_compiler *c, const struct ast *ast)
 {
@@ -262,7 +262,7 @@ struct expr_node *expr_build_call(struct expr_compiler *c, const struct ast *ast
     return expr_call_named(c, ast, help->name, args, ast->count);
 }
 
-/* --- special forms -------------------------------------------------------------------------------------- */
+/* --- Special forms --- */
 
 static bool check_scalar(struct expr_compiler *c, const struct ast *ast, const struct type *type)
 {
@@ -290,7 +290,7 @@ struct expr_node *special_if_null(struct expr_compiler *c, const struct ast *ast
                       : special_coalesce(c, ast, args, count);
 }
 
-/* Takes the value and whether it equals the other one. */
+/* Arguments: the value, and whether it equals the other one. */
 static void kernel_null_if(struct expr_call *call)
 {
     const struct expr_vec *a = &call->args[0], *equal = &call->args[1];

@@ -1,12 +1,12 @@
 /* + - * / % and negation.
  *
- * Integer kernels compute all rows with wrap-around and gather "any overflow" in one word; only where that
- * word says so are the rows walked again to find which. Rows that are null or not selected never fail. */
+ * Integer kernels compute all rows with wrap-around and collect "any overflow" in one word; only if that word
+ * says so is a second pass made to find the rows. Rows that are null or not selected never fail. */
 #include "operators/expr/loops.h"
 
 #include <math.h>
 
-/* fmod is exact, so that every correct library gives the same bits. */
+/* fmod is exact, so every correct library gives the same bits. */
 LOOP_BINARY(kernel_add_float, double, double, x + y)
 LOOP_BINARY(kernel_subtract_float, double, double, x - y)
 LOOP_BINARY(kernel_multiply_float, double, double, (x) * (y))
@@ -47,7 +47,7 @@ static void find_overflows(struct expr_call *call, checked_int *overflows)
     }
 }
 
-/* Sum or difference with wrap-around; the sign bit of the result says whether any overflowed. */
+/* Sums or differences with wrap-around; the sign bit of the result says whether any row overflowed. */
 #define LOOP_CHECKED(function, OPERATION, OVERFLOW)                                                          \
     EXPR_CLONES static uint64_t function(                                                                    \
         const uint64_t *restrict a, uint32_t a_mask, const uint64_t *restrict b, uint32_t b_mask,            \
@@ -112,7 +112,7 @@ void kernel_multiply_int(struct expr_call *call)
         find_overflows(call, overflows_multiply);
 }
 
-/* aux: the reason for overflow, which only INT64_MIN / -1 has. */
+/* aux: the reason for an overflow, which only INT64_MIN / -1 causes. */
 void kernel_divide_int(struct expr_call *call)
 {
     const struct expr_vec *a = &call->args[0], *b = &call->args[1];
@@ -130,7 +130,7 @@ void kernel_divide_int(struct expr_call *call)
     }
 }
 
-/* The sign is the dividend's, as in C; x % -1 is 0 for every x. */
+/* The result has the dividend's sign, as in C; x % -1 is 0 for every x. */
 void kernel_modulo_int(struct expr_call *call)
 {
     const struct expr_vec *a = &call->args[0], *b = &call->args[1];
@@ -144,6 +144,7 @@ void kernel_modulo_int(struct expr_call *call)
     }
 }
 
+/* -x, or |x|. INT64_MIN fails. */
 static void each_int(struct expr_call *call, bool is_absolute)
 {
     const int64_t *a = call->args[0].column.ints;

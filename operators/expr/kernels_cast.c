@@ -1,5 +1,5 @@
-/* Casts. Text is read strictly: the whole of it, without white space around (that is what `trim` and `clean`
- * are for), so that "12abc" and "" fail instead of becoming 12 and 0. */
+/* Casts. A text must be a value as a whole, without white space around it (`trim` and `clean` remove that),
+ * so that "12abc" and "" fail instead of becoming 12 and 0. */
 #include "operators/expr/loops.h"
 
 #include "core/civil.h"
@@ -13,8 +13,8 @@ LOOP_UNARY(kernel_bool_to_int, uint8_t, int64_t, x)
 LOOP_UNARY(kernel_bool_to_float, uint8_t, double, x)
 LOOP_UNARY(kernel_int_to_bool, int64_t, uint8_t, x != 0)
 
-/* Towards zero; what does not fit, NaN included, fails. */
-/* scale: as of times (core/base.h). */
+/* Floats times a scale (core/base.h) as ints: towards zero, for a negative scale down. Values that do not fit
+ * fail, and so does NaN. */
 static void floats_to_ints(struct expr_call *call, int64_t scale)
 {
     const struct expr_vec *a = &call->args[0];
@@ -55,7 +55,7 @@ void kernel_int_to_time(struct expr_call *call)
     }
 }
 
-/* --- reading -------------------------------------------------------------------------------------------- */
+/* --- Reading --- */
 
 static bool is_digit(char c)
 {
@@ -179,7 +179,7 @@ void kernel_text_to_time(struct expr_call *call)
     }
 }
 
-/* --- writing -------------------------------------------------------------------------------------------- */
+/* --- Writing --- */
 
 void kernel_copy_text(struct expr_call *call)
 {
@@ -282,7 +282,7 @@ void kernel_bool_to_text(struct expr_call *call)
     to_text(call);
 }
 
-/* --- decimals ------------------------------------------------------------------------------------------- */
+/* --- Decimals --- */
 
 enum { PLACES_MAX = 18 };
 
@@ -296,7 +296,7 @@ bool prepare_places(struct expr_compiler *c, struct expr_node *node)
     return false;
 }
 
-/* Into the end of `out`; the length. */
+/* Writes the text to the end of `out`; returns its length. */
 static size_t write_decimal(int64_t units, int64_t places, char out[32])
 {
     uint64_t rest = units < 0 ? 0 - (uint64_t)units : (uint64_t)units;

@@ -1,4 +1,5 @@
-/* Hashes and buckets. What they give is written into features and models: no change without a new name. */
+/* Hashes and buckets. Features and models depend on the results: a function with other results needs another
+ * name. */
 #define XXH_INLINE_ALL
 #include "operators/expr/node.h"
 
@@ -6,7 +7,8 @@
 
 #include <xxhash.h>
 
-/* Values of different types never share a seed, so that 1, 1.0, "1" and true are four values. */
+/* The hash of null. Values of different types have different seeds, so that 1, 1.0, "1" and true are four
+ * values. */
 static const uint64_t null_hash = UINT64_C(0x6c1c6f2a8f5fd3b1);
 
 static uint64_t hash_at(const struct column *column, uint32_t row)
@@ -73,8 +75,8 @@ void kernel_hash_mod(struct expr_call *call)
     }
 }
 
-/* hashes[i] = with the value of live row i: expr_hash_combine, without its questions for the two usual kinds.
- */
+/* Combines hashes[i] with the value of row i, as expr_hash_combine does; the two usual types are not checked
+ * for each row. */
 static void combine_column(uint64_t *hashes, const struct expr_call *call, const struct expr_vec *arg)
 {
     const struct column *column = &arg->column;
@@ -99,7 +101,7 @@ static void combine_column(uint64_t *hashes, const struct expr_call *call, const
     }
 }
 
-/* Column by column: rows do not wait for each other. */
+/* Column by column, so that the rows' hashes are computed in parallel. */
 void kernel_cross(struct expr_call *call)
 {
     uint64_t hashes[BATCH_ROWS] = {0};
@@ -110,7 +112,7 @@ void kernel_cross(struct expr_call *call)
         call->out->column.ints[rows_at(&call->rows, i)] = (int64_t)hashes[i];
 }
 
-/* --- buckets -------------------------------------------------------------------------------------------- */
+/* --- Buckets --- */
 
 struct bounds {
     uint32_t count;
@@ -118,7 +120,7 @@ struct bounds {
     const int64_t *ints; /* bucketize of ints */
 };
 
-/* aux: struct bounds. Bounds rise strictly. */
+/* aux: struct bounds. Bounds must rise strictly. */
 bool prepare_bounds(struct expr_compiler *c, struct expr_node *node)
 {
     const struct column *list = expr_constant_arg(node, 1);

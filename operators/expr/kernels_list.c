@@ -1,4 +1,5 @@
-/* Functions of lists. Elements are in list.children[0], rows ref.offset .. ref.offset + ref.length - 1. */
+/* Functions of lists. The elements of a list are the rows ref.offset .. ref.offset + ref.length - 1 of
+ * list.children[0]. */
 #include "operators/expr/node.h"
 
 static struct list_ref list_at(const struct expr_vec *vec, uint32_t row)
@@ -6,7 +7,7 @@ static struct list_ref list_at(const struct expr_vec *vec, uint32_t row)
     return vec->column.lists[row & vec->mask];
 }
 
-/* [a, b, ...]: every row a list of as many elements as there are arguments. */
+/* [a, b, ...] of texts: sets the items' texts, as many in each row's list as there are arguments. */
 static void make_texts(struct expr_call *call, struct column *items)
 {
     size_t bytes = 0;
@@ -69,7 +70,7 @@ void kernel_list_length(struct expr_call *call)
         call->out->column.ints[call->live[i]] = list_at(&call->args[0], call->live[i]).length;
 }
 
-/* --- elements ------------------------------------------------------------------------------------------- */
+/* --- Elements --- */
 
 static bool element_type(struct expr_compiler *c, struct expr_node *node, struct type *type)
 {
@@ -86,7 +87,7 @@ static bool element_type(struct expr_compiler *c, struct expr_node *node, struct
 
 static const int64_t first_index = 0, last_index = -1;
 
-/* aux: the index, where it is no argument. */
+/* aux: the index, for calls without an index argument. */
 bool prepare_element(struct expr_compiler *c, struct expr_node *node)
 {
     node->aux = &first_index;
@@ -124,7 +125,7 @@ void kernel_list_get(struct expr_call *call)
     }
 }
 
-/* contains(list, x): types must agree; an int is looked for among floats. */
+/* contains(list, x): types must agree; an int may be searched among floats. */
 bool prepare_contains(struct expr_compiler *c, struct expr_node *node)
 {
     struct type element;
@@ -151,7 +152,7 @@ static bool element_equals(const struct column *items, uint32_t at, const struct
     }
 }
 
-/* Null where x is not found and the list has a null. */
+/* Null if x is not found and the list has a null. */
 void kernel_contains_list(struct expr_call *call)
 {
     const struct expr_vec *a = &call->args[0];
@@ -196,7 +197,7 @@ void kernel_list_join(struct expr_call *call)
     writer_finish(&writer);
 }
 
-/* --- folds: from left to right, nulls left out ---------------------------------------------------------- */
+/* --- Folds: from left to right, without nulls --- */
 
 void kernel_list_sum_int(struct expr_call *call)
 {
@@ -247,7 +248,7 @@ void kernel_list_mean(struct expr_call *call)
     }
 }
 
-/* A NaN among floats wins. */
+/* Smallest or largest elements. Among floats a NaN wins. */
 static void extremes(struct expr_call *call, bool is_max)
 {
     const struct column *items = call->args[0].column.children;
@@ -270,7 +271,7 @@ static void extremes(struct expr_call *call, bool is_max)
         if (best == UINT32_MAX)
             call_null(call, row);
         else
-            call->out->column.ints[row] = items->ints[best]; /* the same 8 bytes for floats */
+            call->out->column.ints[row] = items->ints[best]; /* floats have 8 bytes, too */
     }
 }
 

@@ -17,7 +17,8 @@ LOOP_UNARY(kernel_sqrt, double, double, sqrt(x))
 LOOP_UNARY(kernel_is_nan, double, uint8_t, x != x)
 LOOP_UNARY(kernel_is_finite, double, uint8_t, x - x == 0)
 
-/* Out of line: a clone for another CPU would gain nothing, and contraction is off in exact_math.c. */
+/* The loop calls the exact functions, which are compiled once: contraction is off in exact_math.c, and a
+ * clone for another CPU would gain nothing. */
 #define LOOP_EXACT(kernel, function)                                                                         \
     void kernel(struct expr_call *call)                                                                      \
     {                                                                                                        \
@@ -44,7 +45,7 @@ void kernel_pow(struct expr_call *call)
     }
 }
 
-/* least, greatest of two or more; is_less is what goes first. NaN wins among floats. */
+/* least and greatest, of two or more arguments. Among floats a NaN wins. */
 static void extreme_ints(struct expr_call *call, bool is_greatest)
 {
     int64_t *out = call->out->column.ints;
@@ -123,7 +124,7 @@ void kernel_greatest_text(struct expr_call *call)
     extreme_texts(call, true);
 }
 
-/* Where the bounds cross, the upper one wins. A NaN stays. */
+/* If the bounds cross, the upper one wins. NaN stays NaN. */
 void kernel_clamp_int(struct expr_call *call)
 {
     const struct expr_vec *a = &call->args[0], *low = &call->args[1], *high = &call->args[2];

@@ -1,6 +1,5 @@
-/* Regular expressions by PCRE2: compiled and translated to machine code once, when the job is checked;
- * matched with memory of the call's scratch arena and with bounded effort, so that no pattern can hang a
- * lane. */
+/* Regular expressions by PCRE2: compiled to machine code once, when the job is checked; matched in memory of
+ * the call's scratch arena, and with limits, so that no pattern can hang a lane. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "operators/expr/node.h"
 
@@ -10,8 +9,8 @@ enum { MATCH_STEPS_MAX = 1000000, MATCH_HEAP_KIB_MAX = 4096 };
 
 struct regex {
     pcre2_code *code;
-    uint32_t group;         /* regex_extract */
-    struct str replacement; /* regex_replace */
+    uint32_t group;         /* of regex_extract */
+    struct str replacement; /* of regex_replace */
 };
 
 static void *take_memory(PCRE2_SIZE bytes, void *arena)
@@ -68,8 +67,8 @@ static int substitute(const struct regex *regex, pcre2_match_data *data, pcre2_m
                             (PCRE2_UCHAR *)out, length);
 }
 
-/* Its syntax shows only when something matches: `(?:)` and the pattern's groups are tried on an empty text.
- */
+/* Checks the replacement's syntax, which PCRE2 does only at a match: an empty pattern is replaced in an empty
+ * text. */
 static bool check_replacement(struct expr_compiler *c, struct expr_node *node, struct regex *regex)
 {
     regex->replacement = column_text(expr_constant_arg(node, 2), 0);
@@ -105,7 +104,8 @@ bool prepare_regex(struct expr_compiler *c, struct expr_node *node)
     if (regex->code == NULL)
         return pattern_error(c, node->args[1], error, offset) != NULL;
     arena_defer(c->arena, free_code, regex->code);
-    pcre2_jit_compile(regex->code, PCRE2_JIT_COMPLETE); /* without it matching is slower, and the same */
+    pcre2_jit_compile(regex->code, PCRE2_JIT_COMPLETE); /* if this fails, matching is slower but gives the
+                                                         * same */
     node->aux = regex;
     if (node->args_count == 3 && node->args[2]->type.tag == TYPE_TEXT)
         return check_replacement(c, node, regex);
@@ -131,7 +131,7 @@ static struct matcher matcher_new(struct expr_call *call)
     return m;
 }
 
-/* Whether the pattern is found. A match that is given up fails the row. */
+/* Whether the pattern is found. A match that exceeds the limits fails the row. */
 static bool matches(struct expr_call *call, struct matcher *m, uint32_t row)
 {
     struct str text = vec_text(&call->args[0], row);
@@ -166,7 +166,7 @@ void kernel_regex_extract(struct expr_call *call)
     }
 }
 
-/* One text; false: given up, or too long. */
+/* Replaces all matches in a text; false if that exceeds the limits or the result is too long. */
 static bool replace_all(struct matcher *m, struct expr_writer *writer, struct str text)
 {
     size_t room = text.length + 64;
@@ -182,7 +182,7 @@ static bool replace_all(struct matcher *m, struct expr_writer *writer, struct st
         }
         if (result != PCRE2_ERROR_NOMEMORY)
             return false;
-        room = length + 1; /* what it asked for */
+        room = length + 1; /* the room that PCRE2 asked for */
     }
     return false;
 }

@@ -1,10 +1,10 @@
-/* Functions of texts. Positions are code points; a text that is not UTF-8 (which decoders refuse) is taken as
- * bytes of which those that continue a code point do not count. */
+/* Functions of texts. Positions are code points; in a text that is not UTF-8 (decoders refuse these) every
+ * byte counts except continuation bytes. */
 #include "operators/expr/node.h"
 
 #include "operators/expr/letters.h"
 
-/* --- the writer ----------------------------------------------------------------------------------------- */
+/* --- The writer --- */
 
 void writer_init(struct expr_writer *writer, struct expr_call *call, size_t expected_bytes)
 {
@@ -52,7 +52,7 @@ void writer_finish(struct expr_writer *writer)
     writer->call->out->column.heap = writer->data;
 }
 
-/* --- lengths and parts ---------------------------------------------------------------------------------- */
+/* --- Lengths and parts --- */
 
 static bool is_continuation(char c)
 {
@@ -79,7 +79,7 @@ void kernel_byte_length(struct expr_call *call)
         call->out->column.ints[call->live[i]] = (int64_t)vec_text(&call->args[0], call->live[i]).length;
 }
 
-/* The byte where code point `index` begins, from byte `at`; the length where there are fewer. */
+/* The byte position `count` code points behind byte `at`, or the text's length if there are fewer. */
 static size_t skip_points(struct str text, size_t at, int64_t count)
 {
     while (at < text.length && is_continuation(text.data[at]))
@@ -92,7 +92,7 @@ static size_t skip_points(struct str text, size_t at, int64_t count)
     return at;
 }
 
-/* Sets the row's text to a part of the first argument's. */
+/* Sets the row's text to a part of the first argument's text. */
 static void set_part(struct expr_call *call, uint32_t row, size_t begin, size_t end)
 {
     const struct expr_vec *a = &call->args[0];
@@ -152,9 +152,9 @@ void kernel_rtrim(struct expr_call *call)
     trim(call, false, true);
 }
 
-/* --- searching ------------------------------------------------------------------------------------------ */
+/* --- Searching --- */
 
-/* Where `part` (not empty) is found from byte `at`, or SIZE_MAX. */
+/* The position of `part` (not empty) at or behind byte `at`, or SIZE_MAX. */
 static size_t find(struct str text, struct str part, size_t at)
 {
     if (at > text.length || part.length > text.length - at)
@@ -211,7 +211,7 @@ void kernel_ends_with(struct expr_call *call)
     }
 }
 
-/* --- building ------------------------------------------------------------------------------------------- */
+/* --- Building --- */
 
 void kernel_concat(struct expr_call *call)
 {
@@ -274,9 +274,9 @@ void kernel_upper(struct expr_call *call)
     map_letters(call, letter_upper);
 }
 
-/* --- splitting ------------------------------------------------------------------------------------------ */
+/* --- Splitting --- */
 
-/* The end of the part that begins at `begin`; *next: where the one after begins, SIZE_MAX: there is none. */
+/* The end of the part that begins at `begin`. *next: where the next part begins, or SIZE_MAX. */
 static size_t part_end(struct str text, struct str separator, size_t begin, size_t *next)
 {
     size_t found = separator.length == 0 ? SIZE_MAX : find(text, separator, begin);

@@ -25,13 +25,13 @@ LOOP_UNARY(kernel_day_of_month, int64_t, int64_t, civil_from(x).day)
 LOOP_UNARY(kernel_month, int64_t, int64_t, civil_from(x).month)
 LOOP_UNARY(kernel_year, int64_t, int64_t, civil_from(x).year)
 
-/* --- units ---------------------------------------------------------------------------------------------- */
+/* --- Units --- */
 
 enum { UNIT_MONTH = -1, UNIT_QUARTER = -2, UNIT_YEAR = -3, UNIT_WEEK = -4 };
 
 struct unit {
     const char *name;
-    int64_t us; /* or UNIT_... */
+    int64_t us; /* microseconds, or UNIT_... */
 };
 
 static const struct unit trunc_units[] = {
@@ -40,7 +40,7 @@ static const struct unit trunc_units[] = {
 };
 static const struct unit epoch_units[] = {{"s", US_PER_SECOND}, {"ms", 1000}, {"us", 1}, {"ns", TIME_NS}};
 
-/* aux: the unit's microseconds, or its scale (core/base.h). */
+/* Finds the unit. aux: its microseconds, UNIT_... or scale (core/base.h). */
 static bool prepare_unit(struct expr_compiler *c, struct expr_node *node, uint32_t argument,
                          const struct unit *units, size_t count)
 {
@@ -70,7 +70,7 @@ bool prepare_date_trunc(struct expr_compiler *c, struct expr_node *node)
     return prepare_unit(c, node, 0, trunc_units, ARRAY_COUNT(trunc_units));
 }
 
-/* Days from the first of its month, quarter or year to the day of x. */
+/* Days from the first day of the month, quarter or year to the day of x. */
 static int64_t days_into(int64_t x, int64_t unit)
 {
     struct civil date = civil_from(x);
@@ -103,7 +103,7 @@ void kernel_date_trunc(struct expr_call *call)
     }
 }
 
-/* --- formatting ----------------------------------------------------------------------------------------- */
+/* --- Formatting --- */
 
 bool prepare_time_format(struct expr_compiler *c, struct expr_node *node)
 {

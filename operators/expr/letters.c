@@ -1,6 +1,6 @@
 #include "operators/expr/letters.h"
 
-/* Capital letters first..last; the small one is `distance` further, or the next where they alternate. */
+/* A range of capital letters, first..last. A small letter is `distance` behind its capital, or next to it. */
 struct letter_range {
     uint32_t first, last;
     int32_t distance; /* 0: capitals and small letters alternate, beginning with a capital at `first` */
@@ -35,7 +35,7 @@ uint32_t letter_upper(uint32_t letter)
 {
     if (letter < 0x80)
         return letter >= 'a' && letter <= 'z' ? letter - 32 : letter;
-    if (letter == 0x03c2) /* the sigma at the end of a word */
+    if (letter == 0x03c2) /* the final sigma */
         return 0x03a3;
     for (size_t i = 0; i < ARRAY_COUNT(ranges); i++) {
         const struct letter_range *r = &ranges[i];
@@ -48,7 +48,7 @@ uint32_t letter_upper(uint32_t letter)
     return letter;
 }
 
-/* All letters above are below U+0800: two bytes each, and map to one or two. */
+/* The letters of `ranges` are U+0080 to U+07FF and map to letters of that range: two bytes each. */
 size_t letters_map(struct str text, uint32_t (*map)(uint32_t letter), char *out)
 {
     size_t length = 0, i = 0;

@@ -1,7 +1,7 @@
 /* Small and capital letters of one code point each: ASCII, Latin-1, Latin Extended-A, Greek and Cyrillic (the
- * basic blocks). Everything else stays as it is; nothing depends on a locale. Letters whose other case is
- * several code points (ß, ŉ) stay too, and so do those of Turkish (İ, ı), which have no answer without a
- * locale. */
+ * basic blocks). All other characters stay as they are; nothing depends on a locale. Letters whose other case
+ * is several code points (sharp s, n with apostrophe) stay too, and so do dotted capital I and dotless small
+ * i of Turkish, whose other case depends on the locale. */
 #ifndef LEAT_OPERATORS_EXPR_LETTERS_H
 #define LEAT_OPERATORS_EXPR_LETTERS_H
 
@@ -10,11 +10,11 @@
 uint32_t letter_lower(uint32_t letter);
 uint32_t letter_upper(uint32_t letter);
 
-/* A mapped letter never takes more bytes than LETTER_GROWTH_MAX times the old one's. */
+/* A mapped letter takes at most LETTER_GROWTH_MAX times the bytes of the original. */
 enum { LETTER_GROWTH_MAX = 1 };
 
-/* Writes the mapped text, at most text.length * LETTER_GROWTH_MAX bytes; returns the length. Bytes that are
- * not UTF-8 stay as they are. */
+/* Writes the mapped text to `out`, at most text.length * LETTER_GROWTH_MAX bytes; returns its length. Bytes
+ * that are not UTF-8 stay as they are. */
 size_t letters_map(struct str text, uint32_t (*map)(uint32_t letter), char *out);
 
 #endif

@@ -1,13 +1,14 @@
-/* Loops over rows for kernels of one and two numbers: dense ones, which gcc turns into vector code, where
- * every row is wanted; else over the selection. EXPRESSION reads x (and y). A constant argument is in a
- * register; two constants never come here (they are folded). */
+/* Loops over rows, for kernels of one or two numbers: dense loops, which gcc vectorizes, if every row is
+ * wanted; else over the selection. EXPRESSION reads x (and y). A constant argument is kept in a register; two
+ * constants do not occur (they are folded). */
 #ifndef LEAT_OPERATORS_EXPR_LOOPS_H
 #define LEAT_OPERATORS_EXPR_LOOPS_H
 
 #include "operators/expr/node.h"
 
-/* 64-bit compares need AVX2; the loop is compiled for both and chosen at start. All of them are exact
- * operations, so the bits are the same. Sanitizers and function dispatch at load time do not go together. */
+/* 64-bit compares need AVX2: each loop is compiled with and without it, and the CPU decides at start. All
+ * operations are exact, so the bits are the same. Sanitizers do not work with function dispatch at load
+ * time. */
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) &&                \
     !defined(__clang__)
 #define EXPR_CLONES __attribute__((target_clones("avx2", "default")))

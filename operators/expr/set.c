@@ -1,10 +1,11 @@
-/* Sets of constants: `x in [...]`. An open hash table of at least twice as many places as values. */
+/* Sets of constants, for `x in [...]`: an open-addressing hash table with at least twice as many places as
+ * values. */
 #include "operators/expr/node.h"
 
 struct expr_set {
     struct column column; /* the values, `count` rows */
-    uint32_t count, mask; /* places - 1 */
-    uint32_t *places;     /* row + 1 of the value, 0: empty */
+    uint32_t count, mask; /* mask: number of places - 1 */
+    uint32_t *places;     /* row of the value + 1; 0: empty */
     bool has_null;
 };
 
@@ -19,7 +20,7 @@ static bool values_equal(const struct column *a, uint32_t i, const struct column
     }
 }
 
-/* The place of a value, or the empty one where it belongs. */
+/* The place of a value, or the empty place for it. */
 static uint32_t find_place(const struct expr_set *set, const struct column *column, uint32_t row)
 {
     uint32_t place = (uint32_t)expr_hash_value(column, row) & set->mask;
@@ -68,7 +69,7 @@ struct expr_set *expr_set_new(struct arena *arena, struct type type, struct expr
     return set;
 }
 
-/* Null where the value is not found and the list has a null. */
+/* Null if the value is not found and the list has a null. */
 void kernel_in_set(struct expr_call *call)
 {
     const struct expr_set *set = call->node->aux;

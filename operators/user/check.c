@@ -1,11 +1,12 @@
-/* What a library says of itself, checked before any of it is called, and its option tables as leat's. */
+/* Checks what a library declares before any of its callbacks is called, and turns its option tables into
+ * leat's. */
 #include "operators/user/user.h"
 
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 
-/* A job's options are put straight into the user's struct. */
+/* A job's options are written straight into the user's struct, so both layouts must agree. */
 _Static_assert(sizeof(struct leat_text) == sizeof(struct str) &&
                    offsetof(struct leat_text, length) == offsetof(struct str, length),
                "texts lie alike");
@@ -53,10 +54,10 @@ const struct option *user_options(const struct leat_option *options, size_t base
     return rows;
 }
 
-/* What is wrong with a library: the first of it. */
+/* The first fault found in a library. */
 struct checking {
     struct arena *arena;
-    const char *wrong; /* NULL: nothing so far */
+    const char *wrong; /* the fault; NULL: none so far */
 };
 
 static bool is_name(const char *name)
@@ -69,6 +70,7 @@ static bool is_name(const char *name)
     return true;
 }
 
+/* Keeps the message, unless a fault was found before. */
 static void LEAT_PRINTF(2, 3) say(struct checking *c, const char *format, ...)
 {
     char text[256];

@@ -1,4 +1,4 @@
-/* leat's columns as users see them. */
+/* leat's columns in the form that users see. */
 #include "core/batch.h"
 #include "operators/user/user.h"
 

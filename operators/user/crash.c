@@ -1,5 +1,6 @@
-/* Who crashed: while a library's code runs, the thread knows which, and a fatal signal says so before the
- * process dies of it. Only what POSIX calls async-signal-safe is called from the handler. */
+/* Names the library that crashed: while a library's code runs, the thread knows which library it is, and the
+ * handler of a fatal signal reports it before the process dies. The handler calls only functions that POSIX
+ * declares async-signal-safe. */
 #include "operators/user/user.h"
 
 #include <pthread.h>
@@ -28,7 +29,7 @@ static const char *signal_name(int number)
     }
 }
 
-/* In one piece: other threads may write, too. */
+/* Written by one call, as other threads may write, too. */
 struct message {
     char text[1024];
     size_t length;
@@ -43,7 +44,7 @@ static void add(struct message *message, const char *text)
 void user_say(const char *what, const struct user_call *call, const char *hint)
 {
     static atomic_flag is_said = ATOMIC_FLAG_INIT;
-    while (atomic_flag_test_and_set(&is_said)) /* another thread's end is the one */
+    while (atomic_flag_test_and_set(&is_said)) /* another thread has reported, and ends the process */
         pause();
     struct message message = {.length = 0};
     const char *const texts[] = {
@@ -55,7 +56,7 @@ void user_say(const char *what, const struct user_call *call, const char *hint)
     (void)wrote;
 }
 
-/* Where the thread was when it came to it. */
+/* The address of the code that the signal interrupted. */
 static const void *place_of(const void *where)
 {
 #if defined(__x86_64__)
@@ -71,7 +72,7 @@ static void on_signal(int number, siginfo_t *info, void *where)
 {
     (void)info;
     struct user_call call = current;
-    if (call.library == NULL) /* a thread of the library's own, perhaps */
+    if (call.library == NULL) /* perhaps a thread that the library started */
         call = (struct user_call){user_library_at(place_of(where)),
                                   "what runs outside of its callbacks:", "threads and handlers"};
     if (call.library != NULL)
@@ -79,7 +80,7 @@ static void on_signal(int number, siginfo_t *info, void *where)
     for (size_t i = 0; i < ARRAY_COUNT(signals); i++)
         if (signals[i] == number)
             sigaction(number, &before[i], NULL);
-    raise(number); /* as if nobody had looked: once the handler returns */
+    raise(number); /* the former handler gets it when this one has returned */
 }
 
 static void install(void)
@@ -90,14 +91,15 @@ static void install(void)
         sigaction(signals[i], &action, &before[i]);
 }
 
-/* So that a stack that is full can be told of. It goes with the thread. */
+/* Sets an alternate signal stack, so that a stack overflow can be reported. It lives as long as the
+ * thread. */
 static void take_stack(void)
 {
     static _Thread_local char stack[STACK_BYTES];
     stack_t old;
     has_stack = true;
     if (sigaltstack(NULL, &old) == 0 && (old.ss_flags & SS_DISABLE) == 0)
-        return; /* a sanitizer's */
+        return; /* a sanitizer has set one */
     sigaltstack(&(stack_t){.ss_sp = stack, .ss_size = sizeof(stack)}, NULL);
 }
 

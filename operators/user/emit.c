@@ -1,5 +1,5 @@
-/* The rows that a library's operator makes: of rows that came, in their order, or by itself, in the order of
- * their times. What a library does against its contract ends in an assertion, and names it (crash.c). */
+/* The rows that a library's operator makes: from input rows, in their order, or in on_watermark, in the order
+ * of their times. A library that breaks its contract is stopped by an assertion, which names it (crash.c). */
 #include "core/key.h"
 #include "core/operator.h"
 #include "operators/user/making.h"
@@ -22,7 +22,7 @@ static void begin_values(struct user_head *head)
     m->count = 0;
 }
 
-/* What was set of the row that was begun last goes into its columns. */
+/* Ends the row that was begun last: writes its values to the columns. */
 static void end_row(struct user_head *head)
 {
     struct making *m = head->making;
@@ -57,7 +57,7 @@ static struct batch *end_values(struct user_head *head)
     return values;
 }
 
-/* The rows made of the input so far, with its columns where it is kept. */
+/* Emits the rows made from the input so far, with the input's columns if they are kept. */
 void user_flush(struct user_head *head)
 {
     struct making *m = head->making;
@@ -87,17 +87,18 @@ void user_flush(struct user_head *head)
     operator_emit(context, 0, out);
 }
 
+/* leat_context.emit: begins a row made from input row `row`. A failed assertion is the library's fault. */
 static void emit(struct leat_context *api, uint32_t row)
 {
     struct user_head *head = head_of(api);
     struct making *m = head->making;
-    leat_assert(m != NULL && m->input != NULL && row < m->input->rows); /* else the library is wrong */
+    leat_assert(m != NULL && m->input != NULL && row < m->input->rows);
     end_row(head);
     if (m->values != NULL && m->count == BATCH_ROWS)
         user_flush(head);
     begin_values(head);
     bool is_first = !bit_get(m->seen, row);
-    leat_assert(is_first || row == m->last_row); /* else the library is wrong */
+    leat_assert(is_first || row == m->last_row); /* rows made from one row must follow each other */
     m->last_row = row;
     m->last_sub = is_first ? 0 : m->last_sub + 1;
     leat_assert(m->last_sub >> USER_SUB_SHIFT == 0);
@@ -111,6 +112,7 @@ static void emit(struct leat_context *api, uint32_t row)
         head->context->counters.emitted++;
 }
 
+/* Ends the batch of values that on_watermark is filling. */
 static void add_timed(struct user_head *head)
 {
     struct making *m = head->making;
@@ -122,16 +124,17 @@ static void add_timed(struct user_head *head)
     m->timed[m->timed_count++] = values;
 }
 
+/* leat_context.emit_at: begins a row with an event time of its own; only in on_watermark. */
 static void emit_at(struct leat_context *api, int64_t event_time, struct leat_key key)
 {
     struct user_head *head = head_of(api);
     struct making *m = head->making;
-    leat_assert(m != NULL && m->input == NULL && !head->keeps_input); /* else the library is wrong */
+    leat_assert(m != NULL && m->input == NULL && !head->keeps_input);
     end_row(head);
     if (m->values != NULL && m->count == BATCH_ROWS)
         add_timed(head);
     begin_values(head);
-    if ((m->timers_count & (m->timers_count - 1)) == 0) { /* doubles at powers of two */
+    if ((m->timers_count & (m->timers_count - 1)) == 0) { /* the array's size doubles at powers of two */
         m->timers = realloc(m->timers, MAX(m->timers_count * 2, 1) * sizeof(*m->timers));
         leat_assert(m->timers != NULL);
     }
@@ -184,6 +187,7 @@ void user_emit_timers(struct user_head *head)
     m->timed_count = m->timers_count = 0;
 }
 
+/* The row being made, in which a value of `column` is about to be set. */
 static struct pending *pending_of(struct leat_context *api, uint32_t column)
 {
     struct user_head *head = head_of(api);

@@ -1,10 +1,10 @@
-/* Ends that are not leat's own: a library calls exit, from a callback, a thread of its own, a constructor or
- * a destructor. What is running then is not finished, whatever status the library gave: the process ends with
- * a failure, after the library was named.
+/* Ends of the process that are not leat's own: a library calls exit, from a callback, from a thread of its
+ * own, in a constructor or destructor. The run is not finished then, whatever status the library gave: leat
+ * names the library and ends the process with a failure.
  *
- * exit, _exit, _Exit, quick_exit and pthread_exit are defined here, and exported by the program: a library
- * that calls one of these calls leat's. libc itself ends a process by functions of its own (errx, error);
- * what it runs before that sees it. Only a library that makes the system call by itself ends the process
+ * exit, _exit, _Exit, quick_exit and pthread_exit are defined here and exported by the program, so a library
+ * that calls them gets these. libc's own functions that end a process (errx, error) do not; they are caught
+ * by at_end, which libc runs before. Only a library that makes the system call itself ends the process
  * unseen. Processes that a library forks may end as they like. */
 #include "operators/user/user.h"
 
@@ -20,10 +20,10 @@ enum { STATUS_FAILED = 1 };
 
 extern const char __executable_start, etext;
 
-static _Atomic pid_t watched; /* the process that has libraries; 0: none */
+static _Atomic pid_t watched; /* the process that uses libraries; 0: none */
 static atomic_bool is_ending; /* leat's own end has begun */
 
-/* --- Which library --- */
+/* --- Addresses of libraries --- */
 
 enum { LIBRARIES_MAX = 64 };
 static struct {
@@ -37,7 +37,8 @@ struct range_search {
     uintptr_t symbol;
 };
 
-/* The library's addresses: where its loaded parts begin and end. */
+/* Notes the library's addresses, from the first to the last of its loaded segments, if `symbol` is among
+ * them. */
 static int add_range(struct dl_phdr_info *info, size_t size, void *argument)
 {
     const struct range_search *search = argument;
@@ -68,7 +69,8 @@ const char *user_library_at(const void *address)
     return NULL;
 }
 
-/* Whose it was: the callback that the thread is in, else who called, else the only one there is. */
+/* Who ended the process: the callback that the thread is in, else the library of the caller, else the only
+ * library there is. */
 static struct user_call who(const void *caller)
 {
     struct user_call call = user_called();
@@ -82,7 +84,7 @@ static struct user_call who(const void *caller)
                               "what runs outside of its callbacks:", "threads and handlers"};
 }
 
-/* --- What becomes of it --- */
+/* --- Refusing an end --- */
 
 static bool is_foreign(const void *caller)
 {
@@ -112,7 +114,7 @@ static _Noreturn void refuse_status(const void *caller, const char *function, in
     refuse(caller, what);
 }
 
-/* libc is about to end the process. */
+/* Called when libc is about to end the process. */
 static void at_end(void)
 {
     if (atomic_load(&watched) == getpid() && !atomic_load(&is_ending))
@@ -121,7 +123,7 @@ static void at_end(void)
 
 void user_watch_ends(void)
 {
-    /* Again behind each library: what was registered last runs first. */
+    /* Registered again after each library: the handler that was registered last runs first. */
     atomic_store(&watched, getpid());
     (void)atexit(at_end);
     (void)at_quick_exit(at_end);
@@ -138,13 +140,13 @@ void user_ended(void)
 {
     bool is_only = atomic_load(&ranges_count) == 1;
     atomic_store(&is_ending, true);
-    (void)fflush(NULL); /* whatever comes now, what was said is said */
+    (void)fflush(NULL); /* flushed now, in case a destructor of a library ends the process */
     if (atomic_load(&watched) == getpid())
         user_set_called((struct user_call){is_only ? ranges[0].path : "that the job uses",
                                            "what runs when the process ends:", "destructors"});
 }
 
-/* --- In the place of libc's --- */
+/* --- Replacements of libc's functions --- */
 
 typedef void ends_status(int status);
 typedef void ends_thread(void *value);
@@ -182,7 +184,7 @@ __attribute__((noreturn)) void _exit(int status)
 
 __attribute__((noreturn, alias("_exit"))) void _Exit(int status);
 
-/* Of a thread of the library's own it is no business of leat's. */
+/* Refused in callbacks only: threads that the library started may end. */
 __attribute__((noreturn)) void pthread_exit(void *value)
 {
     if (is_foreign(__builtin_return_address(0)) && user_called().library != NULL)

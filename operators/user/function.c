@@ -1,4 +1,4 @@
-/* Functions of libraries, as expressions call them. */
+/* Functions of libraries, as kernels of expressions. */
 #include "operators/expr/node.h"
 #include "operators/user/user.h"
 
@@ -6,13 +6,13 @@ static struct user_function functions[USER_FUNCTIONS_MAX];
 static struct expr_extra extras[USER_FUNCTIONS_MAX + 1];
 static uint32_t functions_count;
 
-/* One call: the rows that are wanted, put side by side. */
+/* One call of a user's function, for the rows that are wanted, made dense. */
 struct function_call {
-    struct leat_call api; /* first: what users have a pointer to */
+    struct leat_call api; /* first, because users' pointers to it are cast back */
     struct expr_call *call;
-    const uint16_t *rows; /* of the batch; NULL: as they are */
+    const uint16_t *rows; /* rows of the batch, by position in the call; NULL: the same */
     const struct user_function *user;
-    uint64_t gone[BATCH_VALID_WORDS]; /* null, or failed */
+    uint64_t gone[BATCH_VALID_WORDS]; /* by position: null or failed */
 };
 
 static uint32_t row_of(const struct function_call *f, uint32_t row)

@@ -1,4 +1,4 @@
-/* `use "lib.so"`: a shared library of a user's, loaded once and never unloaded. */
+/* `use "lib.so"`: a user's shared library, loaded once and never unloaded. */
 #include "core/os.h"
 #include "operators/user/user.h"
 
@@ -12,7 +12,7 @@
 
 enum { LIBRARY_BYTES_MAX = 1 << 30 };
 
-/* What is wrong with a path; NULL after a diagnostic. */
+/* Reports why a library is refused; always NULL. */
 static const void *refuse(struct diag_list *diags, struct span span, const char *path, const char *what,
                           const char *cause, const char *hint)
 {
@@ -23,7 +23,8 @@ static const void *refuse(struct diag_list *diags, struct span span, const char 
     return NULL;
 }
 
-/* Its bytes are part of what a run is a function of. Name without its folders, and digest, as a line. */
+/* A library's bytes are part of a run's identity. The line holds the file name without folders, and the
+ * digest. */
 static const char *digest_line(const char *path, struct arena *arena, int *error)
 {
     char *data = NULL;
@@ -38,7 +39,7 @@ static const char *digest_line(const char *path, struct arena *arena, int *error
                         (unsigned long long)hash.high64, (unsigned long long)hash.low64);
 }
 
-/* As long as the process. */
+/* Makes an entry that lives as long as the process. */
 static struct user_library *keep_library(const char *path)
 {
     static struct kept {
@@ -95,7 +96,7 @@ static uint32_t count_functions(const struct function_help *functions)
     return count;
 }
 
-/* The registry's lists, longer. */
+/* The registry, extended by the library's functions and operators. */
 static const struct registry *extend(const struct registry *registry, const struct user_library *library,
                                      struct span span, struct arena *arena, struct diag_list *diags)
 {
@@ -122,7 +123,7 @@ static const struct registry *extend(const struct registry *registry, const stru
     for (uint32_t i = 0; i < operators_before; i++)
         kinds[i] = registry->operators[i];
     if (registry->libraries.length == 0)
-        user_add_function(NULL, NULL, true); /* those of another job are gone */
+        user_add_function(NULL, NULL, true); /* drops the functions of an earlier job */
     for (uint32_t i = 0; i < functions; i++) {
         const struct leat_function *f = &l->functions[i];
         user_add_function(library, f, false);

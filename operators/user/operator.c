@@ -1,7 +1,8 @@
-/* Operators of libraries, as kinds of leat's.
+/* Operators of libraries, as leat's operator kinds.
  *
- * The option struct of such a kind is a head of ours and, behind it, the user's struct. Callbacks get no
- * descriptor, so each operator has a slot with a `bind` of its own, which leaves in the head whose it is. */
+ * The option struct of such a kind is a struct user_head, followed by the user's struct. Callbacks do not get
+ * the descriptor, so each operator has a slot with a `bind` function of its own, which writes library and
+ * operator into the head. */
 #include "operators/keys.h"
 #include "operators/user/making.h"
 
@@ -22,7 +23,7 @@ static void *user_struct(struct user_head *head)
 /* --- bind --- */
 
 struct binding {
-    struct leat_bind api; /* first */
+    struct leat_bind api; /* first, because users' pointers to it are cast back */
     struct operator_bind *bind;
     struct user_head *head;
     uint32_t count;
@@ -75,7 +76,7 @@ static void read_columns(struct user_head *head, const struct column_ref *refs, 
             bit_set(head->reads, (size_t)refs[i].index);
 }
 
-/* The columns that the options name; these are what it reads. */
+/* Resolves the columns that the options name, and marks them as read. */
 static bool resolve(struct operator_bind *bind, struct user_head *head)
 {
     const struct schema *schema = bind->inputs[0].schema;
@@ -100,7 +101,8 @@ static bool resolve(struct operator_bind *bind, struct user_head *head)
     return is_good;
 }
 
-/* What comes out of a library may come from anything that it was shown, and so may whether it comes out. */
+/* Any output column that a library makes, and whether a row comes out, may depend on all columns that it
+ * reads. */
 static void set_lineage(const struct user_head *head, struct schema *output, const struct schema *input,
                         uint32_t first)
 {
@@ -217,7 +219,8 @@ static bool user_open(struct operator_context *context)
     return is_good;
 }
 
-/* The rows side by side, but for those that cannot be put in order any more; NULL: there are none. */
+/* The selected rows as a dense batch, without those whose row_order.sub has no bits left, which are rejected.
+ * NULL if no row is left. */
 static struct batch *dense_of(struct operator_context *context, struct batch *batch)
 {
     struct batch *sources[BATCH_ROWS];
@@ -288,7 +291,7 @@ static void user_on_watermark(struct operator_context *context, int64_t watermar
 }
 
 struct writer {
-    struct leat_writer api; /* first */
+    struct leat_writer api; /* first: cast back */
     struct snapshot_writer *to;
 };
 
