@@ -1,5 +1,4 @@
-/* Merges the rows of two inputs in row order and gathers them for brackets (keyed_begin .. keyed_end) of a
- * keyed table. */
+/* Merges the rows of two inputs in row order, in portions for one bracket (keyed_begin .. keyed_end) each. */
 #ifndef LEAT_OPERATORS_MERGED_H
 #define LEAT_OPERATORS_MERGED_H
 

@@ -1,5 +1,4 @@
-/* `on a = b, c`: pairs of columns, of the stream before the `|` and of the other input, that are equal in a
- * match. */
+/* `on a = b, c`: pairs of columns, of the stream before the `|` and of the other input, equal in a match. */
 #ifndef LEAT_OPERATORS_PAIRS_H
 #define LEAT_OPERATORS_PAIRS_H
 

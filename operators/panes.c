@@ -37,7 +37,7 @@ void panes_free(struct panes *panes)
 
 /* --- Lists --- */
 
-/* Makes room for `gap` zeroed bytes at `offset` of the value. The entry counts as changed, also if gap is
+/* Makes room for `gap` zeroed bytes at `offset` of the value. The entry counts as changed even if gap is
  * 0. */
 static char *open_gap(struct panes *panes, struct keyed_slot *slot, size_t offset, size_t gap)
 {

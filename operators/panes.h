@@ -39,8 +39,7 @@ struct panes {
     uint32_t levels; /* of nodes; 0: there are no nodes */
     uint32_t stride, run_stride, node_stride;
     struct byte_buffer scratch, partial;
-    struct byte_buffer *blocks; /* PANES_LEVELS_MAX + 1 buffers: the value of a block being merged, by
-                                 * level */
+    struct byte_buffer *blocks; /* PANES_LEVELS_MAX + 1: the block being merged at each level */
 };
 
 /* A window's merged value, being built. run: room for a run that is not stored. */
@@ -93,8 +92,7 @@ void panes_sum_clear(const struct panes *panes, struct panes_sum *sum);
  * neighbouring panes; otherwise it must have been cleared. */
 void panes_read(const struct panes *panes, const struct keyed_slot *slot, int64_t first, int64_t last,
                 struct panes_sum *sum);
-/* Writes each aggregate's value to `row` of its column. time: event time of the row that reads, in
- * microseconds. */
+/* Writes each aggregate's value to `row` of its column. time: event time of the reading row, microseconds. */
 void panes_finish(const struct panes *panes, const struct panes_sum *sum, int64_t time,
                   struct column_builder *const *builders, uint32_t row);
 

@@ -182,8 +182,7 @@ void panes_copy_pane(struct panes *panes, char *data, uint32_t i, struct byte_bu
 /* Rewrites the entry without panes below first_alive, their runs and nodes, nodes below lowest_level, and
  * garbage in the heap. */
 void panes_compact(struct panes *panes, struct keyed_slot *slot, int64_t first_alive, uint32_t lowest_level);
-/* Compacts the entry where that pays or where room is short. Returns false if there is no room for the
- * row. */
+/* Compacts the entry where that pays or room is short. Returns false if there is no room for the row. */
 bool panes_make_room(struct panes *panes, struct keyed_slot *slot, const struct panes_row *row);
 
 /* --- panes_nodes.c --- */

@@ -164,8 +164,7 @@ static size_t bytes_of_panes(const struct panes *panes, char *data, uint32_t fir
     return bytes;
 }
 
-/* Whether the panes first .. end - 1 are so few, and of so few bytes, that they are read as fast as a
- * node. */
+/* Whether the panes first .. end - 1 are so few and so small that they are read as fast as a node. */
 static bool are_few(const struct panes *panes, char *data, uint32_t first, uint32_t end)
 {
     size_t bytes = 0;
@@ -183,8 +182,7 @@ static bool is_large_set(const struct panes *panes, char *data, uint32_t first, 
     return aggregate->kind->is_set && 4 * length > 3 * bytes_of_panes(panes, data, first, end, aggregate);
 }
 
-/* Sets the node's value of one aggregate; stores none if the entry has no room for it or it is a large
- * set. */
+/* Sets the node's value of one aggregate; stores none for lack of room or if it is a large set. */
 static char *fill_node(struct panes *panes, struct keyed_slot *slot, char *data, uint32_t at, uint32_t which,
                        uint32_t variable)
 {

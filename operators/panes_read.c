@@ -47,8 +47,7 @@ static uint32_t merge_run(const struct panes *panes, char *data, uint32_t i, int
     return i;
 }
 
-/* Merges the fixed partials of the panes from the i-th on, up to the index `last`. first, last: the
- * window. */
+/* Merges the fixed partials of the window first..last, from the i-th pane on. */
 static void read_fixed(const struct panes *panes, char *data, uint32_t i, int64_t first, int64_t last,
                        struct panes_sum *sum)
 {

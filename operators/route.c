@@ -1,5 +1,4 @@
-/* route: rows go to named side outputs, each by a condition; those that no condition takes stay in the
- * stream. */
+/* route: rows go to named side outputs, each by a condition; rows that match none stay in the stream. */
 #include "operators/expr/compute.h"
 #include "operators/limits.h"
 #include "operators/sides.h"

@@ -132,8 +132,7 @@ static void take_match(const struct sequence *sequence, struct sequence_state *s
     state->added = (struct sequence_waiting){match->times[0], time, match->id};
 }
 
-/* Makes a beginning one step longer, from `steps` steps on; false if there is a later beginning of that
- * length. */
+/* Makes the beginning of `steps` steps one longer; false if there is a later beginning of that length. */
 static bool take_step(struct sequence_state *state, uint32_t steps, int64_t time, struct str kept)
 {
     struct sequence_beginning longer = {.times = {0}}, *other = &state->of[steps + 1];

@@ -16,8 +16,7 @@ struct sequence {
     bool waits; /* matches wait for their deadlines (`unless`) */
 };
 
-/* A beginning: the times of the rows that fit its steps, and their `keep` columns, one row after the
- * other. */
+/* A beginning: the times of the rows that fit its steps, and these rows' `keep` columns, in order. */
 struct sequence_beginning {
     int64_t times[SEQUENCE_STEPS_MAX];
     struct str kept, more; /* more: columns of the newest row, if not in `kept` yet */

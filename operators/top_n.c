@@ -197,7 +197,7 @@ static void note_open(struct top_n *top, int64_t window)
     top->open_count++;
 }
 
-/* PLACED_LATE: no window of the row is open. PLACED_FULL: no window took the row, and one lacked the room for
+/* PLACED_LATE: no window of the row is open. PLACED_FULL: no window took it, and one lacked the room for
  * it. */
 enum placed { PLACED, PLACED_LATE, PLACED_FULL };
 
@@ -324,8 +324,7 @@ static bool top_n_snapshot(struct operator_context *context, struct snapshot_wri
     return is_good && tally_snapshot(&top->tally, TOP_TALLY, writer) && kept_snapshot(&top->kept, writer);
 }
 
-/* Restores the windows that any lane had open; a window that has no rows on this lane closes without
- * output. */
+/* Restores the windows that any lane had open; a window without rows on this lane closes without output. */
 static bool restore_open(struct operator_context *context, struct top_n *top, struct snapshot_reader *reader,
                          struct str record)
 {

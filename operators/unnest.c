@@ -94,8 +94,7 @@ static bool unnest_bind(struct operator_bind *bind)
     }
     schema->fields = arena_array(bind->arena, struct field, input->count + fields);
     schema->rows_lineage = input->rows_lineage;
-    schema->repeats = true;                               /* the other columns' values repeat in each
-                                                           * element's row */
+    schema->repeats = true;                               /* other columns: in each element's row */
     lineage_merge(&schema->rows_lineage, &list->lineage); /* the list decides how many rows there are */
     bool is_good = true;
     for (uint32_t i = 0; i < input->count; i++) {

@@ -67,8 +67,7 @@ struct version_columns {
 /* Compiles the body against the other stream's schema. Returns false after diagnostics. */
 bool version_columns_bind(struct operator_bind *bind, const struct assignments *body,
                           const struct schema *schema, struct version_columns *columns);
-/* Adds the columns to the output; they may be null. chosen: lineage that all of them get. Returns false after
- * E0306. */
+/* Adds the columns to the output; they may be null. chosen: lineage that all get. False after E0306. */
 bool version_columns_add(struct operator_bind *bind, const struct version_columns *columns,
                          const struct lineage *chosen, const struct schema *from, struct schema *output);
 /* Appends a line "=value NAME: EXPRESSION, TYPE" for each column, for `shape`. */

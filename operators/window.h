@@ -72,8 +72,7 @@ struct window {
     struct windows shape;
     enum window_emit mode;
     int64_t every_us;
-    bool has_changes, has_bounds; /* has_changes: there is a column `_op`; has_bounds: window_start and
-                                   * window_end */
+    bool has_changes, has_bounds; /* columns `_op`; window_start and window_end */
     int *keys;
     struct aggregates aggregates; /* followed by the facts, if has_facts */
     bool has_facts;
@@ -215,8 +214,7 @@ void window_session_give(struct operator_context *context, struct window *window
                          const struct keyed_slot *slot, uint32_t i);
 /* Gives open sessions whose timer is below the watermark a new one that is not. Within a bracket. */
 void window_sessions_arm(struct window *window, struct keyed_slot *slot, int64_t watermark);
-/* The end of a session with these facts, and the time at which it is closed: when the watermark is above
- * it. */
+/* The end of a session with these facts, and when it is closed: once the watermark is above that. */
 static inline int64_t window_session_end(const struct window *window, const struct window_facts *facts)
 {
     return time_add(facts->last_time, window->shape.size_us);

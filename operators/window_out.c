@@ -12,8 +12,7 @@ static void begin(struct operator_context *context, const struct window *window,
         builder_init(&out->builders[i], batch, &batch->columns[i], schema->fields[i].type);
     uint32_t first = window->by.count + (window->has_bounds ? 2 : 0);
     for (uint32_t i = 0; i < window->aggregates.count; i++)
-        out->aggregates[i] = &out->builders[MIN(first + i, schema->count - 1)]; /* the facts write no
-                                                                                 * column */
+        out->aggregates[i] = &out->builders[MIN(first + i, schema->count - 1)]; /* facts write none */
 }
 
 /* Ends the batch being filled and adds it to the full ones. */

@@ -36,8 +36,8 @@ uint32_t window_sessions_closed(const struct window *window, const struct keyed_
     return i;
 }
 
-/* The sessions, from the open-th on, that a row of that time joins: the result and those behind it,
- * *count. */
+/* The sessions that a row of that time joins: *count of them, from the result on. open: the first open
+ * one. */
 static uint32_t find_joined(const struct window *window, const struct keyed_slot *slot, uint32_t open,
                             int64_t time, uint32_t *count)
 {

@@ -15,8 +15,7 @@ enum windows_tag {
     WINDOWS_TAGS
 };
 
-/* Shapes that an operator takes: bits for windows_bind. WINDOWS_OF_TIME: shapes whose windows are
- * numbered. */
+/* Shapes that an operator takes, for windows_bind. WINDOWS_OF_TIME: shapes whose windows are numbered. */
 #define WINDOWS_BIT(tag) (1U << (tag))
 #define WINDOWS_OF_TIME                                                                                      \
     (WINDOWS_BIT(WINDOWS_TUMBLING) | WINDOWS_BIT(WINDOWS_SLIDING) | WINDOWS_BIT(WINDOWS_CUMULATING) |        \
@@ -28,11 +27,9 @@ enum { WINDOWS_PANES_MAX = 1 << 20 }; /* of one window */
 struct windows {
     enum windows_tag tag;
     int64_t size_us;  /* of a window; cumulating: of the longest; session: the gap */
-    int64_t slide_us; /* from one window's start to the next one's; tumbling: the size; cumulating: the
-                       * step */
+    int64_t slide_us; /* from one window's start to the next; tumbling: the size; cumulating: the step */
     int64_t offset_us;
-    int64_t pane_us; /* tumbling: the size; sliding: greatest common divisor of size and slide; cumulating:
-                      * the step */
+    int64_t pane_us; /* tumbling: the size; sliding: gcd of size and slide; cumulating: the step */
     int64_t steps;   /* cumulating: numbers reserved for a period's windows; some may be unused */
     int64_t size_rows, slide_rows, pane_rows; /* of count windows */
     const struct zone *zone;                  /* NULL: UTC */

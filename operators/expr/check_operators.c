@@ -344,8 +344,7 @@ struct expr_node *expr_build_unary(struct expr_compiler *c, const struct ast *as
 
 struct expr_node *expr_build_case(struct expr_compiler *c, const struct ast *ast)
 {
-    /* The order that expr_evaluate_case takes: conditions, values, the `else` value (null if there is
-     * none). */
+    /* The order that expr_evaluate_case takes: conditions, values, `else` (a null if there is none). */
     uint32_t branches = ast->count / 2;
     struct expr_node **nodes = arena_array(c->arena, struct expr_node *, ast->count + 1);
     struct expr_node **values = nodes + branches;

@@ -36,7 +36,7 @@ bool compute_done(struct operator_bind *bind, struct compute *compute);
 /* Makes a batch with the output's columns, which the caller owns. Rows that failed are in `errors`. */
 struct batch *compute_batch(struct operator_context *context, const struct compute *compute,
                             struct batch *batch, struct expr_errors *errors);
-/* Sends the failed rows to dead letters, takes them out of the batch and emits it; the other rows count as
+/* Sends the failed rows to dead letters, takes them out of the batch and emits it; counts the others as
  * passed. */
 void compute_emit(struct operator_context *context, struct batch *batch, struct expr_errors *errors);
 /* compute_batch, then compute_emit: all of `process` for most of these operators. */

@@ -47,8 +47,7 @@ bool expr_is_constant(const struct expr *expr);
 struct expr_errors {
     uint32_t count;
     uint64_t rows[BATCH_VALID_WORDS]; /* bit r: physical row r failed */
-    const char **reasons;             /* BATCH_ROWS of them, by row; in scratch, allocated at the first
-                                       * failure */
+    const char **reasons;             /* BATCH_ROWS, by row; in scratch, allocated at the first failure */
 };
 
 /* Evaluates the expression over the selected rows of the batch. out: a column of batch->rows rows; only
@@ -63,8 +62,7 @@ void expr_eval(const struct expr *expr, const struct batch *batch, struct arena 
 uint32_t expr_filter(const struct expr *expr, const struct batch *batch, struct arena *scratch, uint16_t *sel,
                      struct expr_errors *errors);
 
-/* The functions of the language, aggregates included, for registry.functions; the last entry's name is
- * NULL. */
+/* The functions of the language, aggregates included, for registry.functions; ends with name NULL. */
 extern const struct function_help expr_functions[];
 /* For registry.conditions. */
 extern const struct condition_kind expr_conditions;

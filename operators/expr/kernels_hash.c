@@ -1,5 +1,4 @@
-/* Hashes and buckets. Features and models depend on the results: a function with other results needs another
- * name. */
+/* Hashes and buckets. Features and models depend on the results: other results need another name. */
 #define XXH_INLINE_ALL
 #include "operators/expr/node.h"
 
@@ -7,8 +6,7 @@
 
 #include <xxhash.h>
 
-/* The hash of null. Values of different types have different seeds, so that 1, 1.0, "1" and true are four
- * values. */
+/* The hash of null. Types have different seeds, so that 1, 1.0, "1" and true are four values. */
 static const uint64_t null_hash = UINT64_C(0x6c1c6f2a8f5fd3b1);
 
 static uint64_t hash_at(const struct column *column, uint32_t row)
@@ -75,8 +73,8 @@ void kernel_hash_mod(struct expr_call *call)
     }
 }
 
-/* Combines hashes[i] with the value of row i, as expr_hash_combine does; the two usual types are not checked
- * for each row. */
+/* Combines hashes[i] with the value of row i, as expr_hash_combine does, but faster for the two usual
+ * types. */
 static void combine_column(uint64_t *hashes, const struct expr_call *call, const struct expr_vec *arg)
 {
     const struct column *column = &arg->column;

@@ -67,8 +67,7 @@ static int substitute(const struct regex *regex, pcre2_match_data *data, pcre2_m
                             (PCRE2_UCHAR *)out, length);
 }
 
-/* Checks the replacement's syntax, which PCRE2 does only at a match: an empty pattern is replaced in an empty
- * text. */
+/* PCRE2 checks the replacement's syntax only at a match: replaces an empty pattern in an empty text. */
 static bool check_replacement(struct expr_compiler *c, struct expr_node *node, struct regex *regex)
 {
     regex->replacement = column_text(expr_constant_arg(node, 2), 0);
@@ -104,8 +103,7 @@ bool prepare_regex(struct expr_compiler *c, struct expr_node *node)
     if (regex->code == NULL)
         return pattern_error(c, node->args[1], error, offset) != NULL;
     arena_defer(c->arena, free_code, regex->code);
-    pcre2_jit_compile(regex->code, PCRE2_JIT_COMPLETE); /* if this fails, matching is slower but gives the
-                                                         * same */
+    pcre2_jit_compile(regex->code, PCRE2_JIT_COMPLETE); /* else matching is slower, with equal results */
     node->aux = regex;
     if (node->args_count == 3 && node->args[2]->type.tag == TYPE_TEXT)
         return check_replacement(c, node, regex);

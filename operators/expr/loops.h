@@ -7,8 +7,7 @@
 #include "operators/expr/node.h"
 
 /* 64-bit compares need AVX2: each loop is compiled with and without it, and the CPU decides at start. All
- * operations are exact, so the bits are the same. Sanitizers do not work with function dispatch at load
- * time. */
+ * operations are exact, so the bits are equal. Sanitizers do not work with dispatch at load time. */
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) &&                \
     !defined(__clang__)
 #define EXPR_CLONES __attribute__((target_clones("avx2", "default")))

@@ -70,8 +70,7 @@ enum expr_flags {
 struct expr_node {
     expr_evaluate *evaluate;
     expr_kernel *kernel; /* strict nodes */
-    unsigned flags;      /* EXPR_FAILS and EXPR_HEAVY are of the whole subtree, the other flags of this
-                          * node */
+    unsigned flags;      /* EXPR_FAILS and EXPR_HEAVY: of the whole subtree; others: of this node */
     struct type type;
     struct expr_node **args;
     uint32_t args_count;
@@ -121,8 +120,8 @@ const char *expr_reason(struct expr_compiler *c, const struct ast *ast, const ch
 /* Converts a node that is a bare null, an int where a float is wanted, or of `type` already. Otherwise
  * returns NULL, without a diagnostic. */
 struct expr_node *expr_convert(struct expr_compiler *c, struct expr_node *node, struct type type);
-/* Converts all nodes to their common type. what: "the values of `case`", for messages. Returns false after a
- * diagnostic. */
+/* Converts all nodes to their common type; false after a diagnostic. what: "the values of `case`", for
+ * messages. */
 bool expr_unify(struct expr_compiler *c, const struct ast *ast, const char *what, struct expr_node **nodes,
                 uint32_t count, struct type *common);
 struct expr_node *expr_null(struct expr_compiler *c, const struct ast *ast, struct type type);
@@ -149,8 +148,7 @@ struct expr_set *expr_set_new(struct arena *arena, struct type type, struct expr
 
 expr_evaluate expr_evaluate_strict, expr_evaluate_constant, expr_evaluate_column, expr_evaluate_field,
     expr_evaluate_failure;
-/* Lazy nodes, in eval_lazy.c. Arguments of case: conditions, values, the `else` value; of coalesce:
- * values. */
+/* Lazy nodes, in eval_lazy.c. Arguments of case: conditions, values, `else`; of coalesce: values. */
 expr_evaluate expr_evaluate_and, expr_evaluate_or, expr_evaluate_case, expr_evaluate_coalesce;
 /* Kernels of operators, and others that functions.def does not name. */
 expr_kernel kernel_int_to_float, kernel_list_make, kernel_in_set, kernel_not, kernel_is_null,

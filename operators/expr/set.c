@@ -1,5 +1,4 @@
-/* Sets of constants, for `x in [...]`: an open-addressing hash table with at least twice as many places as
- * values. */
+/* Sets of constants, for `x in [...]`: an open-addressing hash table, at most half full. */
 #include "operators/expr/node.h"
 
 struct expr_set {

@@ -1,5 +1,4 @@
-/* Checks what a library declares before any of its callbacks is called, and turns its option tables into
- * leat's. */
+/* Checks what a library declares before its callbacks are called; turns its option tables into leat's. */
 #include "operators/user/user.h"
 
 #include <ctype.h>

@@ -91,8 +91,7 @@ static void install(void)
         sigaction(signals[i], &action, &before[i]);
 }
 
-/* Sets an alternate signal stack, so that a stack overflow can be reported. It lives as long as the
- * thread. */
+/* Sets an alternate signal stack for the thread, so that a stack overflow can be reported. */
 static void take_stack(void)
 {
     static _Thread_local char stack[STACK_BYTES];

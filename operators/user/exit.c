@@ -3,9 +3,9 @@
  * names the library and ends the process with a failure.
  *
  * exit, _exit, _Exit, quick_exit and pthread_exit are defined here and exported by the program, so a library
- * that calls them gets these. libc's own functions that end a process (errx, error) do not; they are caught
- * by at_end, which libc runs before. Only a library that makes the system call itself ends the process
- * unseen. Processes that a library forks may end as they like. */
+ * that calls them gets these. libc's own functions that end a process (errx, error) do not call these;
+ * at_end, which libc runs before the end, catches them. Only a library that makes the system call itself ends
+ * the process unseen. Processes that a library forks may end as they like. */
 #include "operators/user/user.h"
 
 #include <dlfcn.h>
@@ -37,8 +37,7 @@ struct range_search {
     uintptr_t symbol;
 };
 
-/* Notes the library's addresses, from the first to the last of its loaded segments, if `symbol` is among
- * them. */
+/* Notes the library's addresses, first to last of its loaded segments, if `symbol` is among them. */
 static int add_range(struct dl_phdr_info *info, size_t size, void *argument)
 {
     const struct range_search *search = argument;

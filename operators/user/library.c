@@ -23,8 +23,7 @@ static const void *refuse(struct diag_list *diags, struct span span, const char 
     return NULL;
 }
 
-/* A library's bytes are part of a run's identity. The line holds the file name without folders, and the
- * digest. */
+/* A library's bytes are part of a run's identity: a line of file name, without folders, and digest. */
 static const char *digest_line(const char *path, struct arena *arena, int *error)
 {
     char *data = NULL;

@@ -39,8 +39,7 @@ struct making {
     uint32_t last_row;
     uint32_t count;
     struct pending pending;
-    uint64_t seen[BATCH_VALID_WORDS], dead[BATCH_VALID_WORDS]; /* bits of input rows: with a row made;
-                                                                * rejected */
+    uint64_t seen[BATCH_VALID_WORDS], dead[BATCH_VALID_WORDS]; /* input rows: with a row made; rejected */
     struct batch **timed;                                      /* batches made in on_watermark; malloc'd */
     uint32_t timed_count;
     struct timer_row *timers;

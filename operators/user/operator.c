@@ -101,8 +101,7 @@ static bool resolve(struct operator_bind *bind, struct user_head *head)
     return is_good;
 }
 
-/* Any output column that a library makes, and whether a row comes out, may depend on all columns that it
- * reads. */
+/* Any column that a library makes, and whether a row comes out, may depend on all columns that it reads. */
 static void set_lineage(const struct user_head *head, struct schema *output, const struct schema *input,
                         uint32_t first)
 {
