@@ -160,7 +160,8 @@ static inline bool is_variable(const struct aggregate *aggregate)
 
 /* --- panes.c --- */
 
-/* Inserts a zeroed item before the at-th one of a list. Returns the value, which may have moved. */
+/* Insert a zeroed item before the at-th one of a list, or remove the at-th. Return the value, which may have
+ * moved. */
 char *panes_insert_pane(struct panes *panes, struct keyed_slot *slot, char *data, uint32_t at);
 char *panes_insert_run(struct panes *panes, struct keyed_slot *slot, char *data, uint32_t at);
 char *panes_insert_node(struct panes *panes, struct keyed_slot *slot, char *data, uint32_t at);

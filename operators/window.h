@@ -146,8 +146,8 @@ void window_add_facts(struct operator_bind *bind, struct window *window);
 void *window_grow(void *items, uint32_t count, uint32_t *capacity, size_t size);
 /* Gives up the key lists: scans find the keys until all windows of the rows so far have given their rows. */
 void window_forget_lists(struct window *window);
-/* Call when the entry got the pane of last_pane: adds its key to the list of the first due window, unless
- * another pane of the key has put it there. */
+/* Call when the entry got the pane of last_pane: adds its key to the list of the pane's first window that is
+ * not due yet, unless another pane has put the key into that list or an earlier one. */
 void window_list_key(const struct operator_context *context, struct window *window,
                      const struct keyed_slot *slot, uint64_t hash);
 /* Notes that the key's pane got a row in this micro-batch; adds a pane to window->open. */

@@ -257,8 +257,8 @@ static void find_dues(const struct operator_context *context, struct window *win
             dues[timers->due_count++] = dues[i];
 }
 
-/* Whether the session's row may come now: no later timer up to its time and hash can come. Keys at exactly
- * that time and hash are noted in `given`; if `given` is full the session must get another timer. */
+/* Whether the session's row may come now: all timers up to its time and hash have come. Keys at exactly that
+ * time and hash are noted in `given`; if `given` is full the session must get another timer. */
 static bool is_its_turn(struct timers *timers, const struct due *due)
 {
     const struct due *last = &timers->last;
@@ -270,8 +270,9 @@ static bool is_its_turn(struct timers *timers, const struct due *due)
     return true;
 }
 
-/* A due session gets another timer instead of giving its row if other timers before its time may not have
- * been popped yet. All have been if fewer than BATCH_ROWS were. */
+/* Handles timers that were popped together. A session whose time is not below the watermark, because it has
+ * grown, gets another timer; so does one if timers before its time may not have been popped yet. All have
+ * been popped if they were fewer than BATCH_ROWS. */
 static void take_timers(struct operator_context *context, struct window *window, struct timers *timers,
                         int64_t watermark)
 {
@@ -286,7 +287,7 @@ static void take_timers(struct operator_context *context, struct window *window,
         keyed_begin(window->shown, look->keys, look->hashes, timers->count, look->shown);
     find_dues(context, window, timers);
     const struct time_record *end = &timers->records[timers->count - 1];
-    struct due last = {.time = watermark}; /* every due session is before this */
+    struct due last = {.time = watermark}; /* sessions whose turn it is are before this */
     if (timers->count == BATCH_ROWS)
         last = (struct due){.time = end->time_us, .hash = end->hash};
     if (last.time != timers->last.time || last.hash != timers->last.hash)
