@@ -58,13 +58,13 @@ void chunks_protect(struct chunks *c, size_t chunk)
         return;
     if (!claim(c, chunk)) {
         while (!is_copied(c, chunk))
-            sched_yield(); /* the writer copies one chunk */
+            sched_yield(); /* the writer is copying this one chunk: a short wait */
         return;
     }
     struct copied *copy = malloc(sizeof *copy + c->chunk_bytes);
     leat_assert(copy);
     copy->count = c->copy(c->owner, chunk, copy->items);
-    if (copy->count == 0) { /* nothing of it belongs to the snapshot */
+    if (copy->count == 0) { /* no item of the chunk belongs to the snapshot */
         free(copy);
         set_copied(c, chunk);
         return;
@@ -112,7 +112,7 @@ bool chunks_write(struct chunks *c, chunks_emit *emit, void *argument)
         if (is_ok && chunk % 64 == 0)
             is_ok = emit_copies(c, emit, argument);
     }
-    for (size_t chunk = 0; chunk < c->count && is_ok; chunk++) /* the owner may still be copying one */
+    for (size_t chunk = 0; chunk < c->count && is_ok; chunk++) /* the owner may still be copying a chunk */
         while (!is_copied(c, chunk))
             sched_yield();
     is_ok = is_ok && emit_copies(c, emit, argument);

@@ -1,10 +1,10 @@
 /*
- * The rows of a call's events, found ahead of the event that learns, a tile of events at a time: hashing,
- * probing, making new rows (and the kernel's clearing of their pages) are work of their own, which a lane
- * that has nothing else to do can take over (core/team.h). Tiles are resolved in order, by one thread at a
- * time: `is_busy` is the ownership of the tables' look-up part. The learning thread meanwhile reads and
- * writes rows of finished tiles, and their headers: a look-up leaves the header of a row that is there alone,
- * unless headers decide who goes.
+ * Finds the rows of a call's events ahead of the event that learns, a tile of events at a time. Hashing,
+ * probing and making new rows (and the kernel's clearing of their pages) are work that an idle lane can take
+ * over (core/team.h). Tiles are resolved in order, by one thread at a time: the thread that sets `is_busy`
+ * owns the tables' look-up part. Meanwhile the learning thread reads and writes rows of finished tiles, and
+ * their headers: a look-up does not write the header of an existing row, unless headers decide which rows are
+ * removed.
  */
 #include "learners/model_internal.h"
 #include "learners/table_inline.h"
@@ -26,7 +26,7 @@ static void need(void **memory, size_t *capacity, size_t count, size_t size)
     *capacity = count;
 }
 
-/* Room for what a call resolves: it does not move while the call lasts. */
+/* Makes room for all rows that a call resolves, so that the arrays do not move during the call. */
 static void make_room(struct model *m, const struct call *c)
 {
     for (uint32_t f = 0; f < m->options.fields; f++) {
@@ -48,7 +48,7 @@ static void make_room(struct model *m, const struct call *c)
     }
 }
 
-/* Spreads what is known of events over the ids of a list field. */
+/* Repeats the data of each event for all ids of its list, and looks the ids up. */
 static void resolve_list(struct model *m, struct call *c, uint32_t f, const uint8_t *learns, uint32_t begin,
                          uint32_t end)
 {
@@ -87,7 +87,7 @@ void lookahead_resolve(struct model *m, struct call *c, const uint8_t *learns, u
     resolve(m, c, learns, begin, end, true);
 }
 
-/* The next tile, if there is one and nobody is at it. */
+/* Resolves the next tile; false if there is none or another thread is resolving it. */
 static bool next_tile(struct model *m)
 {
     struct rows_ahead *a = &m->ahead;
@@ -104,7 +104,8 @@ static bool next_tile(struct model *m)
     return begin < rows;
 }
 
-/* A helper's part: the owner may be at a tile itself, for as long as it takes to do one. */
+/* A helper's part. The owner may be resolving a tile itself: wait for about as long as one tile takes.
+ * Returns false when no tile is left. */
 static bool help_tile(void *argument)
 {
     struct model *m = argument;

@@ -1,4 +1,4 @@
-/* Making and freeing a model, and resolving the rows of a call's events. model_learn.c steps. */
+/* Making and freeing a model, and its small accessors. model_learn.c makes the steps. */
 #include "learners/model_internal.h"
 
 #include "core/base.h"
@@ -10,7 +10,7 @@
 struct model_init {
     const struct model *model;
     float bound;
-    float precision; /* of the linear weight, > 0: instead of the optimizer's */
+    float precision; /* the field's own prior precision of a linear weight; 0: the optimizer's */
     bool has_vector;
     uint64_t seed;
 };
@@ -36,7 +36,7 @@ static size_t vector_state_bytes(const struct model *m)
     return opt_state_floats(m->options.embedding.kind, m->vector_floats) * sizeof(float);
 }
 
-/* The first place of a payload, from `used` on, that begins a line of the row. */
+/* The first offset in a payload, from `used` on, where a cache line of the row begins. */
 static size_t next_line(size_t used)
 {
     return (TABLE_ROW_HEADER + used + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES - TABLE_ROW_HEADER;
@@ -49,8 +49,8 @@ static void place_vector(struct model *m)
     size_t behind = next_line(linear) + vector, before = next_line(linear + state);
     m->vector_at = next_line(linear);
     m->state_at = behind;
-    /* A batch's update wants the state behind the vector, and networks learn by batches, of one event, too.
-     */
+    /* A batch's update needs the state behind the vector; networks always learn by batches, even of one
+     * event. */
     bool is_by_batches = m->options.batch > 1 || model_is_trained(m);
     if (!is_by_batches && next_line(before + vector) < next_line(behind + state)) {
         m->vector_at = before;
@@ -109,7 +109,7 @@ static void example_free(struct example *e)
 static size_t example_slots(const struct model *m)
 {
     if (model_is_trained(m))
-        return 1; /* events of a batch lie in columns */
+        return 1; /* their events lie in columns */
     return MAX(m->options.block, m->options.batch) + (m->head.layers > 0 ? KERNELS_BLOCK : 1);
 }
 
@@ -152,7 +152,7 @@ static size_t hidden_count(const struct model_options *options)
     return count;
 }
 
-/* What the head sees: FM: each field's vector; FFM: each pair's product; then the dense features. */
+/* Inputs of the head: each field's vector (FM) or each pair's product (FFM), then the dense features. */
 static size_t head_inputs(const struct model *m)
 {
     size_t n = m->options.vectors;
@@ -370,8 +370,8 @@ void model_set_rates(struct model *m, const struct model_rates *rates)
 
 void model_set_watermark(struct model *m, int64_t watermark_us)
 {
-    /* At once, wherever a block stands: when a call ends must not decide. The rows of a block in progress
-     * stay. */
+    /* At once, wherever the block stands: the result must not depend on where calls end. Rows of the block in
+     * progress stay. */
     uint32_t step = m->pending > 0 ? (uint32_t)m->steps + 1 : TABLE_STEP_NONE;
     m->watermark_us = MAX(m->watermark_us, watermark_us);
     if (m->device_rows) {

@@ -1,7 +1,7 @@
 /*
- * A step over a batch (`batch` > 1): every event's forward stands on the same weights, a row that the step
- * makes counting as absent; gradients are summed by row in the order of the events (stable sort, segmented
- * sum), and each row makes one optimizer step.
+ * A step over a batch (`batch` > 1): the forward pass of every event uses the same weights, and a row that
+ * this step makes counts as absent. Gradients are summed by row in the order of the events (stable sort,
+ * segmented sum), and each row makes one optimizer step.
  */
 #include "learners/model_internal.h"
 
@@ -74,7 +74,8 @@ void model_batch_free(struct model *m)
     *b = (struct model_batch){0};
 }
 
-/* Where each field's entries begin, those of all events in record order; places of all of them follow. */
+/* first[f]: the place of field f's first entry, when all events' entries are ordered by field, then by
+ * record. */
 static void count_places(const struct model *m, uint32_t *first)
 {
     memset(first, 0, (MODEL_FIELDS_MAX + 1) * sizeof *first);
@@ -85,7 +86,7 @@ static void count_places(const struct model *m, uint32_t *first)
         first[f + 1] += first[f];
 }
 
-/* The keys of all events, field by field and in record order, and rows for them. */
+/* Collects the keys of all events, field by field and in record order, and finds or makes their rows. */
 static void resolve_batch(struct model *m)
 {
     struct model_batch *b = &m->batch;
@@ -108,7 +109,8 @@ static void resolve_batch(struct model *m)
                             (uint32_t)m->steps + 1, b->found + first[f], b->is_known + first[f]);
 }
 
-/* To the events: rows that were there before this step, which go forward; or all, which make a step. */
+/* Sets the events' rows: those that existed before this step, for the forward pass; with `all` also the new
+ * ones, for the update. */
 static void give_rows(struct model *m, bool all)
 {
     const struct model_batch *b = &m->batch;
@@ -123,7 +125,7 @@ static void give_rows(struct model *m, bool all)
     }
 }
 
-/* Stable, by eight bits at a time: place = field and row number. */
+/* Stable radix sort by `place`, eight bits at a time. */
 static void sort_entries(struct model_batch *b, size_t count)
 {
     for (unsigned shift = 0; shift < 40; shift += 8) {
@@ -158,7 +160,7 @@ static size_t collect_entries(struct model *m)
     return count;
 }
 
-/* Runs of equal places; returns how many. */
+/* Finds the runs of entries with equal place; returns how many. */
 static size_t find_segments(struct model_batch *b, size_t count)
 {
     size_t segments = 0;
@@ -175,12 +177,12 @@ static struct table_row *entry_row(const struct model *m, const struct model_ent
     return m->examples[entry->example].rows[entry->entry];
 }
 
-/* The gradients of `count` entries, summed by segment, by the rule of all devices (kernels/batch.h). */
+/* Sums the gradients of `count` entries by segment, in the order that all devices use (kernels/batch.h). */
 static void sum_gradients(struct model *m, size_t count, size_t segments)
 {
     struct model_batch *b = &m->batch;
     uint32_t numbers = (uint32_t)segments;
-    _Alignas(64) unsigned char scratch[BATCH_SCRATCH_MIN]; /* a CPU takes no more */
+    _Alignas(64) unsigned char scratch[BATCH_SCRATCH_MIN]; /* a CPU kernel needs no more */
     struct batch_segment_reduce reduce = {.in = {.grads = b->gradients,
                                                  .scales = b->scales,
                                                  .order = b->order,
@@ -194,7 +196,7 @@ static void sum_gradients(struct model *m, size_t count, size_t segments)
     batch_beside(m->k)->segment_reduce(&reduce, NULL);
 }
 
-/* Entries are sorted by field first: those with vectors lie in front. */
+/* Entries are sorted by field first, so those with vectors lie in front. */
 static void vectors_step(struct model *m, size_t segments)
 {
     struct model_batch *b = &m->batch;
@@ -207,7 +209,8 @@ static void vectors_step(struct model *m, size_t segments)
         uint32_t entry = b->entries[i].entry;
         memcpy(b->gradients + i * floats, interaction_gradient(m, e, e->fields[entry]),
                floats * sizeof(float));
-        float slope = m->head.layers > 0 ? 1.0F : e->slope; /* the head's gradients hold it already */
+        /* the head's gradients contain the slope already */
+        float slope = m->head.layers > 0 ? 1.0F : e->slope;
         b->scales[i] = slope * e->scales[entry];
         b->order[i] = (uint32_t)i;
     }
@@ -247,7 +250,7 @@ static void weights_step(struct model *m, size_t segments)
     linear_step_places(m, b->places, b->slopes, used, b->weights, b->weights64);
 }
 
-/* Forward and backward of the head, sixteen events at a time; one step of its weights at the end. */
+/* Forward and backward pass of the head, sixteen events at a time, and one step of its weights at the end. */
 static void head_batch(struct model *m)
 {
     for (uint32_t first = 0; first < m->pending; first += KERNELS_BLOCK) {
@@ -297,7 +300,7 @@ void model_batch_step(struct model *m)
         struct example *e = &m->examples[x];
         if (e->is_rejected)
             continue;
-        interaction_deepen(m, e); /* the pairs' own weights make a step an event */
+        interaction_deepen(m, e); /* the pairs' weights make a step for each event */
     }
     size_t count = collect_entries(m);
     size_t segments = find_segments(&m->batch, count);

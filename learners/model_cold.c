@@ -1,4 +1,5 @@
-/* A model within its memory: one budget for all its tables, whose rows beyond it are cold (table_cold.h). */
+/* Keeps a model within its memory: one budget for all its tables, whose rows beyond it are cold
+ * (table_cold.h). */
 #include "learners/model_internal.h"
 #include "learners/table_cold.h"
 
@@ -10,9 +11,9 @@ void model_set_cold(struct model *m, uint32_t field, struct cold_store *store)
 }
 
 /*
- * Sketches do not go: rows have what they leave, but a quarter at least. While three quarters of that are not
- * taken, tables grow as they need; then what each has is its share, and the last quarter is spread evenly, so
- * that a small one can still grow a little.
+ * Sketches stay in memory: rows have the rest of the budget, but at least a quarter of it. Tables grow freely
+ * until rows take three quarters of their budget; then the memory each table has becomes its share, and the
+ * last quarter is divided evenly, so that a small table can still grow a little.
  */
 void model_keep_memory(struct model *m, int64_t bytes)
 {

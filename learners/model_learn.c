@@ -1,4 +1,4 @@
-/* The training step: predict, then learn, an event or a block of events at a time. */
+/* The training step: predicts, then learns, an event or a block of events at a time. */
 #include "learners/model_internal.h"
 #include "learners/table_inline.h"
 #include "learners/train/train.h"
@@ -8,14 +8,15 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The event that example slot i of the block in progress came from in this call, -1: an earlier call. */
+/* For each example slot of the block, the event's number in this call; -1: it came in an earlier call. */
 struct origins {
     int32_t learned[KERNELS_BLOCK];
     int32_t scored[KERNELS_BLOCK];
     uint32_t scored_count;
 };
 
-/* NaN and infinity are what x - x is not 0 for: a loop the compiler vectorises. */
+/* x - x is not 0 for NaN and infinity: written so that the compiler vectorises the loop. With logistic loss a
+ * label must be from 0 to 1. */
 static void judge_labels(const struct model *m, const float *labels, uint32_t rows, uint8_t *is_good)
 {
     bool is_share = m->options.loss == LOSS_LOGISTIC;
@@ -109,7 +110,7 @@ static void example_fill(struct model *m, struct example *e, const struct call *
     model_example_label(m, e, c, i);
 }
 
-/* What a batch's step needs of an event later: not the rows, which are resolved again. */
+/* Copies what a batch's step needs later: not the rows, which the step resolves again. */
 static void example_copy(struct example *to, const struct example *from, uint32_t dense)
 {
     to->entries = from->entries;
@@ -123,7 +124,7 @@ static void example_copy(struct example *to, const struct example *from, uint32_
     to->learns = true;
 }
 
-/* Everything but the head. */
+/* The logit without the head. */
 void model_example_forward(struct model *m, struct example *e)
 {
     e->logit = linear_forward(m, e);
@@ -134,7 +135,7 @@ void model_example_forward(struct model *m, struct example *e)
     e->logit += (double)e->interaction;
 }
 
-/* Slope and curvature at the logit; a non-finite logit rejects the event. */
+/* Sets slope and curvature at the logit; a non-finite logit or slope rejects the event. */
 void model_example_judge(struct model *m, struct example *e)
 {
     struct loss_point at = loss_at(m->options.loss, e->logit, (double)e->label);
@@ -157,7 +158,7 @@ void model_output(const struct call *c, const struct example *e, int32_t event)
         c->out->verdicts[event] = MODEL_REJECTED;
 }
 
-/* The scale that keeps an event's gradient, by all its weights, within clip_norm. */
+/* The factor that limits the norm of an event's gradient, by all its weights, to clip_norm. */
 float model_clip_scale(struct model *m, const struct example *e)
 {
     float squares = 1.0F;
@@ -177,7 +178,7 @@ void model_scale_slope(struct example *e, float scale)
 }
 
 /*
- * With newton's independent steps an event's weights would each make up for its whole error. Kalman's gain
+ * With newton's independent steps each of an event's weights would make up for the whole error. Kalman's gain
  * shares it: slope and curvature shrink by 1 + curvature * variance of the logit.
  */
 static void joint_gain(struct model *m, struct example *e)
@@ -188,7 +189,7 @@ static void joint_gain(struct model *m, struct example *e)
     e->curvature *= gain;
 }
 
-/* Adam's bias correction at step t: a function of t alone, so that nothing of it needs to be saved. */
+/* Adam's bias correction at step t: a function of t alone, so that no state of it needs to be saved. */
 static void correct_adam(struct optimizer_options *o, uint64_t step)
 {
     if (o->kind != OPT_ADAM)
@@ -259,7 +260,7 @@ void model_head_inputs(struct model *m, const struct example *e, float *row)
     memcpy(row, e->dense, m->options.dense * sizeof *row);
 }
 
-/* Adds the head's logits to `count` examples and gives their predictions out. */
+/* Adds the head's logits to `count` examples and writes their predictions out. */
 static void block_predict(struct model *m, struct call *c, struct example *examples, uint32_t count,
                           const int32_t *events)
 {
@@ -273,11 +274,12 @@ static void block_predict(struct model *m, struct call *c, struct example *examp
         model_example_judge(m, e);
         model_output(c, e, events[i]);
         if (!e->learns || count < m->options.block)
-            e->logit = shallow; /* predicted again when its block is full */
+            e->logit = shallow; /* the event is predicted again when its block is full */
     }
 }
 
-/* An event's gradient with what came down through the head: by the products (FFM) or the vectors (FM). */
+/* Adds to an event's gradient the part that comes down through the head: by the products (FFM) or the vectors
+ * (FM). */
 void model_deepen(struct model *m, struct example *e, const float *in_slope)
 {
     uint32_t n = m->options.vectors;
@@ -307,7 +309,7 @@ static void block_learn(struct model *m, struct call *c, const int32_t *events)
     block_predict(m, c, m->examples, count, events);
     for (uint32_t i = 0; i < count; i++) {
         struct example *e = &m->examples[i];
-        if (e->is_rejected) /* its inputs may be anything: out of the head's gradient */
+        if (e->is_rejected) /* its inputs may be non-finite: leave them out of the head's gradient */
             memset(head_row(&m->head, i), 0, m->head.inputs * sizeof(float));
         slopes[i] = e->slope;
     }
@@ -321,8 +323,8 @@ static void block_learn(struct model *m, struct call *c, const int32_t *events)
         if (i > 0) /* earlier events of the block moved these weights */
             (void)linear_forward(m, e);
         linear_update(m, e, e->slope_exact, e->curvature);
-        float curvature =
-            e->slope != 0.0F ? e->curvature / (e->slope * e->slope) : 0.0F; /* gradients hold the slope */
+        /* the gradients already contain the slope */
+        float curvature = e->slope != 0.0F ? e->curvature / (e->slope * e->slope) : 0.0F;
         interaction_update(m, e, 1.0F, curvature);
     }
     m->pending = 0;
@@ -337,8 +339,8 @@ static void flush_scored(struct model *m, struct call *c, struct origins *o)
     o->scored_count = 0;
 }
 
-/* Rows of events that came in an earlier call: a checkpoint may lie in between, and they are about to change.
- */
+/* Marks the rows of pending events of earlier calls as changed: a checkpoint may lie in between, and this
+ * block's step will change the rows. */
 static void touch_pending(struct model *m)
 {
     for (uint32_t i = 0; i < m->pending; i++) {
@@ -381,8 +383,8 @@ static void learn_blocks(struct model *m, struct call *c)
 }
 
 /*
- * Batches: an event is predicted by the rows that are there, and kept with its keys; when the batch is full
- * it makes its step. Rows of later events are looked up only then, so the call is cut where a batch ends.
+ * Batches: an event is predicted by the existing rows and kept with its keys; a full batch makes its step. A
+ * call is cut where a batch ends, because rows of later events may be looked up only after the step.
  */
 static void learn_batches(struct model *m, struct call *c)
 {
@@ -461,7 +463,7 @@ void model_predict(struct model *m, const struct model_input *input, double *log
         logits[i] += model_bias(m);
 }
 
-/* Of a CPU's tables; the call has brought up what lay below. */
+/* For tables on a CPU; model_predict has already loaded cold rows. */
 static void refresh_rows(struct model *m, const struct call *c)
 {
     for (uint32_t f = 0; f < m->options.fields; f++) {
@@ -509,7 +511,8 @@ void model_set_team(struct model *m, struct team *team)
         m->train->net.team = team;
 }
 
-/* The bias that each example is predicted with, and what its label is beside the mean with it. */
+/* Sets the bias that each example is predicted with, and its label minus the mean of labels that includes
+ * it. */
 static void center(struct model *m, const struct call *c, float *labels, double *biases)
 {
     for (uint32_t i = 0; i < c->in->rows; i++) {

@@ -39,7 +39,7 @@ static void mark_changed(struct sketch *sketch, size_t block)
     sketch->block_epochs[block] = sketch->epoch;
 }
 
-/* Before a count changes. */
+/* Call before a count changes. */
 static void change(struct sketch *sketch, const uint8_t *count)
 {
     size_t block = (size_t)(count - sketch->counts) / SKETCH_BLOCK;
@@ -47,7 +47,7 @@ static void change(struct sketch *sketch, const uint8_t *count)
         mark_changed(sketch, block);
 }
 
-/* Double hashing: the d-th place comes from the two halves. */
+/* Double hashing: the cell in row d is computed from the two halves of the hash. */
 static uint8_t *place(const struct sketch *sketch, uint64_t hash, unsigned d)
 {
     uint32_t low = (uint32_t)hash;
@@ -113,7 +113,7 @@ void sketch_halve(struct sketch *sketch)
 {
     for (size_t block = 0; block < sketch_blocks(sketch); block++) {
         if (sketch->block_epochs[block] == 0)
-            continue; /* all zero */
+            continue; /* all counts are zero */
         uint8_t *counts = sketch->counts + block * SKETCH_BLOCK;
         change(sketch, counts);
         for (size_t i = 0; i < SKETCH_BLOCK; i++)
@@ -170,6 +170,6 @@ bool sketch_restore(struct sketch *sketch, const struct sketch_block *block)
     if (sketch->counts == NULL || block->number >= sketch_blocks(sketch))
         return false;
     memcpy(sketch->counts + block->number * SKETCH_BLOCK, block->counts, SKETCH_BLOCK);
-    sketch->block_epochs[block->number] = 1; /* before any epoch that is still to come */
+    sketch->block_epochs[block->number] = 1; /* older than any epoch still to come */
     return true;
 }

@@ -1,4 +1,4 @@
-/* Finding, making and removing rows; table.h tells the layout. */
+/* Finding, making and removing rows; table.h explains the layout. */
 #include "learners/table_cold.h"
 #include "learners/table_inline.h"
 
@@ -13,47 +13,48 @@ enum {
     RANGE_STEP = 64 << 10,
     HUGE_PAGE = 2 << 20,
     HUGE_FROM =
-        2 * HUGE_PAGE, /* small tables take small pages: zeroing huge ones would cost more than they save */
+        2 * HUGE_PAGE, /* small tables take small pages: zeroing huge pages would cost more than they save */
     POPULATE_FROM = 2 * RANGE_STEP,
     DEPTH_MAX = 32,
-    LOOK_AHEAD = 24,
+    LOOK_AHEAD = 24, /* keys between a slot's prefetch and its probe */
     TOUCH_BEHIND = 16,
     TILE = 512, /* keys whose hashes are kept between the stages */
 };
 static const size_t ROWS_RESERVED = UINT32_MAX;
 #ifdef __SANITIZE_ADDRESS__
-static const size_t RANGE_BYTES_MAX = (size_t)1 << 28; /* it writes an eighth of what is reserved */
+static const size_t RANGE_BYTES_MAX = (size_t)1 << 28; /* ASan writes an eighth of the reserved range */
 #else
 static const size_t RANGE_BYTES_MAX = (size_t)1 << 38;
 #endif
 static const size_t RANGE_BYTES_MIN = (size_t)1 << 30;
-/* Where ranges lie that are not reserved: far from what the system hands out, one behind the other. */
+/* Where ranges without reservation lie: far from the addresses that the system hands out, one after the
+ * other. */
 static const uintptr_t FAR_BEGIN = (uintptr_t)1 << 45, FAR_END = (uintptr_t)5 << 44;
 
 static void range_reserve(struct table_range *range, size_t bytes)
 {
     void *base;
-    /* Address space is scarce under sanitizers: half as much may do. */
+    /* Address space is scarce under sanitizers: try with half as much. */
     while ((base = mmap(NULL, bytes + HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
                         0)) == MAP_FAILED &&
            bytes > RANGE_BYTES_MIN)
         bytes /= 2;
     if (base == MAP_FAILED)
         refused_memory(bytes);
-    size_t skew = (size_t)(-(uintptr_t)base & (HUGE_PAGE - 1)); /* huge pages need their alignment */
+    size_t skew = (size_t)(-(uintptr_t)base & (HUGE_PAGE - 1)); /* huge pages must be aligned */
     if (skew > 0)
         munmap(base, skew);
     munmap((unsigned char *)base + skew + bytes, HUGE_PAGE - skew);
     *range = (struct table_range){.base = (unsigned char *)base + skew, .reserved = bytes};
 }
 
-/* What is reserved counts as taken where somebody counts (ulimit -v): there a range takes addresses as it
- * grows, at a place of its own, where nobody else's come. */
+/* Under a limit on address space (ulimit -v) reserved addresses count as taken memory. There a range maps
+ * addresses as it grows, at a place that no other mapping uses. */
 static void range_begin_far(struct table_range *range, size_t bytes)
 {
     static _Atomic uintptr_t next = FAR_BEGIN;
     for (uintptr_t at; (at = atomic_fetch_add(&next, bytes + HUGE_PAGE)) + bytes <= FAR_END;) {
-        /* Whether the place is free: one page of it shows. */
+        /* One page shows whether the place is free. */
         void *base =
             mmap((void *)at, RANGE_STEP, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
         if (base == MAP_FAILED && errno != EEXIST)
@@ -95,7 +96,8 @@ static bool range_extend(struct table_range *range, size_t target)
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == from;
 }
 
-/* Makes the first `bytes` usable (zeroed); grows by an eighth at least, so that calls stay rare. */
+/* Makes the first `bytes` of the range usable (zeroed); grows by at least an eighth, so that calls stay
+ * rare. */
 static void range_need(struct table_range *range, size_t bytes)
 {
     if (likely(bytes <= range->usable))
@@ -108,8 +110,8 @@ static void range_need(struct table_range *range, size_t bytes)
     if (target >= HUGE_FROM) {
         size_t from = MAX(range->usable / HUGE_PAGE * HUGE_PAGE, (size_t)HUGE_FROM - HUGE_PAGE);
         (void)madvise(range->base + from, target - from, MADV_HUGEPAGE);
-    } else if (target >=
-               POPULATE_FROM) /* all at once, not page by page when touched; an old kernel says no */
+        /* populated at once instead of at each first touch; old kernels refuse, which does no harm */
+    } else if (target >= POPULATE_FROM)
         (void)madvise(range->base + range->usable, target - range->usable, MADV_POPULATE_WRITE);
     range->usable = target;
 }
@@ -129,7 +131,8 @@ static uint32_t chunk_epoch(const struct table *t, size_t chunk)
     return ((uint32_t *)(void *)t->chunk_epochs.base)[chunk];
 }
 
-/* Atomic: who looks rows up may make one in a chunk of which the learning thread touches another. */
+/* Atomic: a thread that looks rows up may make a row in a chunk where the learning thread touches another
+ * row. */
 static void set_chunk_epoch(struct table *t, size_t chunk, uint32_t epoch)
 {
     atomic_store_explicit((_Atomic uint32_t *)(void *)t->chunk_epochs.base + chunk, epoch,
@@ -207,7 +210,7 @@ struct table_row *table_find(const struct table *t, uint64_t key)
     return row && !table_is_expired(t, row) ? row : NULL;
 }
 
-/* The first free slot for a key; counted as taken. */
+/* The first free slot of a key's probe sequence, counted as taken. */
 static uint64_t *take_slot(struct table *t, uint32_t page, uint64_t hash)
 {
     size_t i = table_home(t->options.is_inline, hash);
@@ -218,8 +221,8 @@ static uint64_t *take_slot(struct table *t, uint32_t page, uint64_t hash)
 }
 
 /*
- * Before rows of a page move, within it or to another: a snapshot's writer must have seen them where they
- * were, and chunks that they come to must count as changed when they did.
+ * Call before rows of page `from` move, within it or to page `to`: the snapshot's writer must have copied
+ * them at their old places, and the chunks they move to must carry the newest epoch of the chunks they leave.
  */
 static void rows_may_move(struct table *t, uint32_t from, uint32_t to)
 {
@@ -251,7 +254,7 @@ static void directory_double(struct table *t)
     t->depth++;
 }
 
-/* The page of `hash` in two, by the next bit of its keys' hashes. */
+/* Splits the page of `hash` in two, by the next bit of its keys' hashes. */
 static void page_split(struct table *t, uint64_t hash)
 {
     uint32_t low = table_page_of(t, hash);
@@ -269,9 +272,8 @@ static void page_split(struct table *t, uint64_t hash)
     size_t start = 0;
     while (*table_slot_at(t, low, start) != 0)
         start++;
-    /* From a free slot on, each is taken out and put where it belongs now: before it in its sequence all is
-     * done.
-     */
+    /* Reinsert slots starting after a free one, so that every earlier slot of a probe sequence is already
+     * final. */
     for (size_t k = 1; k < TABLE_PAGE_SLOTS; k++) {
         uint64_t *slot = table_slot_at(t, low, (start + k) % TABLE_PAGE_SLOTS), key = *slot;
         if (key == 0)
@@ -339,7 +341,7 @@ struct table_row *table_insert(struct table *t, uint64_t key, uint64_t hash)
     return row;
 }
 
-/* Closes the gap in the probe sequence (Knuth, algorithm R), within the page. */
+/* Frees a slot and closes the gap in its probe sequence (Knuth, algorithm R), within the page. */
 static void erase_slot(struct table *t, uint64_t *slot, uint64_t hash)
 {
     uint32_t page = table_page_of(t, hash);
@@ -392,7 +394,7 @@ void table_remove(struct table *t, uint64_t key, uint64_t hash)
     t->changes++;
 }
 
-/* A sighting of a key that has no row: NULL until it is admitted. */
+/* A sighting of a key without a row: makes the row if the key is admitted, else returns NULL. */
 static struct table_row *admit(struct table *t, uint64_t key, uint64_t hash, uint32_t step)
 {
     if (t->options.admit_after > 1) {
@@ -408,7 +410,7 @@ static struct table_row *admit(struct table *t, uint64_t key, uint64_t hash, uin
     return table_insert(t, key, hash);
 }
 
-/* The cold part of table_sight: an expired row goes when it is met; then the key is a new one. */
+/* The slow part of table_sight: removes an expired row that it meets; its key then counts as new. */
 struct table_row *table_sight_slow(struct table *t, uint64_t key, uint64_t hash, uint32_t step, bool learns)
 {
     if (!learns)
@@ -421,9 +423,9 @@ struct table_row *table_sight_slow(struct table *t, uint64_t key, uint64_t hash,
 }
 
 /*
- * Three stages, so that a cache miss is waited for by nobody: the slot's line is asked for LOOK_AHEAD keys
- * ahead; the row's line when its number is known; the header is written TOUCH_BEHIND keys later. Where
- * headers decide who goes (rows_max, expiry) they are written at once: those tables pay the miss.
+ * Three stages, so that nothing waits for a cache miss: the slot's line is prefetched LOOK_AHEAD keys ahead;
+ * the row's line when its number is known; the header is written TOUCH_BEHIND keys later. Tables whose
+ * headers decide which rows are removed (rows_max, expiry) write them at once and pay for the miss.
  */
 static void resolve_tile(struct table *t, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,
                          const uint8_t *learns, size_t n, struct table_row **out, bool touches)

@@ -1,10 +1,9 @@
 /*
- * One batch's sightings of a table at once; table.h tells the rule.
+ * All sightings of one batch in a table at once; table.h states the rule.
  *
- * Sightings of rows that are there need no order and no counting of duplicates: each touches its row. Only
- * what has no row is sorted out by key, in a small hash table, counted and admitted; then rows are made in
- * the order of first records. By then all rows of the batch that were there carry its step, so that none of
- * them can be a victim.
+ * Sightings of existing rows need no order and no counting of duplicates: each touches its row. Only keys
+ * without a row are collected in a small hash table, counted and admitted; then rows are made in the order of
+ * first records. By then all existing rows of the batch carry its step, so that none of them can be a victim.
  */
 #include "learners/table_cold.h"
 #include "learners/table_inline.h"
@@ -15,12 +14,12 @@
 
 enum { LOOK_AHEAD = 24, TOUCH_BEHIND = 16, TILE = 512 };
 
-/* Sightings without a row, and the distinct keys of them, by first record. */
+/* Sightings without a row, and their distinct keys in the order of first records. */
 struct table_batch {
     size_t capacity, map_capacity;
-    uint32_t *missing; /* [capacity] places of the batch */
-    uint32_t *number;  /* [capacity] which key: an index into the arrays below */
-    uint32_t *map;     /* [map_capacity] number + 1; 0: empty */
+    uint32_t *missing; /* [capacity] places in the batch (indices into its keys) */
+    uint32_t *number;  /* [capacity] the missing key's dense index, for the arrays below */
+    uint32_t *map;     /* [map_capacity] hash map of dense indices, plus 1; 0: empty */
     uint64_t *keys, *hashes;
     uint32_t *counts, *seen;
     uint8_t *after;
@@ -89,11 +88,12 @@ static uint32_t sightings_of(const struct table_sightings *in, size_t i)
     return in->counts ? in->counts[i] : 1;
 }
 
-/* A sighting of a row that may have gone since it was found, or may have to go now. NULL: it is not there. */
+/* A sighting of a row that may have been removed since it was found, or may expire now. Returns the row, or
+ * NULL if it is gone. */
 static struct table_row *touch(struct table *t, struct table_row *row, uint64_t key, uint64_t hash,
                                uint32_t seen, uint32_t step, uint32_t times)
 {
-    if (row->key != key) /* an earlier sighting of it took it away */
+    if (row->key != key) /* an earlier sighting of this key removed the expired row */
         return NULL;
     if (unlikely(table_is_expired(t, row)) && row->step != step) {
         table_remove(t, key, hash);
@@ -105,9 +105,10 @@ static struct table_row *touch(struct table *t, struct table_row *row, uint64_t 
 }
 
 /*
- * Finds and touches what is there, lists what is not; returns how many. Slots are asked for LOOK_AHEAD keys
- * ahead (those of who has looked lately are at hand), and rows that lie apart are touched TOUCH_BEHIND keys
- * after they were asked for; a row in its slot at once, since it moves when another one goes.
+ * Finds and touches existing rows, lists the places without one; returns how many it listed. Slots are
+ * prefetched LOOK_AHEAD keys ahead (not if the caller passed the rows of its own recent look-up), and rows
+ * that lie apart are touched TOUCH_BEHIND keys after their prefetch; inline rows at once, since they move
+ * when another row is removed.
  */
 static size_t look(struct table *t, const struct table_sightings *in, uint32_t step, struct table_row **out)
 {
@@ -147,7 +148,8 @@ static size_t look(struct table *t, const struct table_sightings *in, uint32_t s
     return missing;
 }
 
-/* The distinct keys of the missing places, how often each is among them, and its latest sighting. */
+/* Collects the distinct keys of the missing places, each with its count and its latest sighting; returns how
+ * many. */
 static size_t collect(struct table *t, const struct table_sightings *in, size_t missing)
 {
     struct table_batch *b = t->batch;
@@ -174,7 +176,7 @@ static size_t collect(struct table *t, const struct table_sightings *in, size_t 
     return count;
 }
 
-/* Rows for the keys that are admitted, in their order. */
+/* Makes rows for the admitted ones of `count` new keys, in their order. */
 static void admit(struct table *t, size_t count, uint32_t step)
 {
     struct table_batch *b = t->batch;

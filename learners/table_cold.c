@@ -7,10 +7,10 @@
 #include <stdlib.h>
 
 enum {
-    COLD_BATCH = 4096, /* rows a call of the store */
-    EVICT_MAX = 16384, /* rows a call moves beyond what came since the one before */
-    ROWS_LEAST = 1024, /* a table is never pressed below */
-    SAMPLE = 256,      /* rows whose age says what is old */
+    COLD_BATCH = 4096, /* rows moved in one call of the store */
+    EVICT_MAX = 16384, /* rows that one table_keep moves beyond the number added since the one before */
+    ROWS_LEAST = 1024, /* a table's rows_cap is never lowered below */
+    SAMPLE = 256,      /* rows whose ages are sampled to find out what is old */
 };
 
 void table_cold_init(struct table *t, struct cold_store *store)
@@ -49,7 +49,8 @@ static uint32_t stored_seen(const unsigned char *stored)
     return seen;
 }
 
-/* Asks for c->keys[0..count). A failed store is noticed by the engine, which publishes nothing any more. */
+/* Loads the rows of c->keys[0..count) from the store. If the store fails, the engine notices and publishes no
+ * more checkpoints. */
 static void load_batch(struct table *t, size_t count, uint32_t step)
 {
     struct table_cold *c = t->cold;
@@ -62,7 +63,7 @@ static void load_batch(struct table *t, size_t count, uint32_t step)
         if (!c->found[i] || stored_seen(stored) < t->expired_before || table_slot_of(t, c->keys[i], hash))
             continue;
         table_restore_row(t, stored);
-        /* Used now; by a step that is over, so that it is not spared from anything. */
+        /* The row counts as used by the step before, so that it is not spared as a row of this step. */
         table_slot_row(t, table_slot_of(t, c->keys[i], hash))->step = step - 1;
         c->rows--;
         c->loaded++;
@@ -101,8 +102,8 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The steps since its last use that make a row old: half of `count` more rows than wanted are older, and a
- * quarter of all at least, so that the hand finds them soon. */
+/* The age, in steps since the last use, from which on a row is old: so that 1.5 times `count` rows are that
+ * old, and at least a quarter of all rows, so that the hand finds them soon. Estimated from a sample. */
 static uint32_t old_age(const struct table *t, uint64_t count, uint32_t step)
 {
     uint32_t ages[SAMPLE];
@@ -127,7 +128,8 @@ static int by_key(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Up to `limit` keys of rows at least so old, from the hand on; *left: rows it may still pass. */
+/* Collects into c->keys up to `limit` keys of rows of at least `age`, from the hand on; *left: rows that the
+ * hand may still pass. Returns the number of keys. */
 static size_t collect_old(struct table *t, size_t limit, uint32_t age, uint32_t step, bool is_spared,
                           uint64_t *left)
 {
@@ -144,7 +146,7 @@ static size_t collect_old(struct table *t, size_t limit, uint32_t age, uint32_t 
     return count;
 }
 
-/* The rows of c->keys[0..count) leave memory, for the store unless they have expired. */
+/* Removes the rows of c->keys[0..count) from memory; those that have not expired go to the store. */
 static bool evict_batch(struct table *t, size_t count)
 {
     struct table_cold *c = t->cold;
@@ -174,7 +176,7 @@ static bool evict_batch(struct table *t, size_t count)
 bool table_evict(struct table *t, uint64_t count, uint32_t step, bool is_spared)
 {
     uint32_t age = old_age(t, count, step);
-    /* Once round for what is old, once for anything. */
+    /* One round for old rows only, then one for any row. */
     for (int round = 0; round < 2 && count > 0; round++, age = 0) {
         uint64_t left = t->rows_used;
         while (count > 0 && left > 0) {
@@ -185,14 +187,14 @@ bool table_evict(struct table *t, uint64_t count, uint32_t step, bool is_spared)
             count -= found;
         }
     }
-    table_begin(t); /* nobody points at them */
+    table_begin(t); /* nobody points at the evicted rows */
     return true;
 }
 
 /*
- * Evicted rows leave room, not bytes: rows are capped where the bytes reached the share. Pages of inline rows
- * fill unevenly, and some still split then: as long as they do although the cap was kept, it goes down a
- * little.
+ * Evicted rows leave room but not bytes, so the number of rows is capped at the point where the bytes reached
+ * the share. Pages of inline rows fill unevenly, and some still split below the cap: as long as bytes grow
+ * although the cap was kept, the cap is lowered a little.
  */
 static void set_cap(struct table *t)
 {
@@ -215,11 +217,13 @@ void table_keep(struct table *t, uint32_t step, bool is_spared)
     struct table_cold *c = t->cold;
     uint64_t rows = t->stats.rows, came = rows - MIN(rows, c->rows_before);
     set_cap(t);
-    /* A snapshot's writer must see rows before they go: each would be copied aside. It is soon through. */
+    /* A snapshot's writer must copy rows before they are evicted, else the owner has to copy them aside. The
+     * writer is done soon, so until then the table may exceed the cap by an eighth. */
     uint64_t slack = t->snapshot ? c->rows_cap / 8 : 0;
     if (rows > c->rows_cap && rows - c->rows_cap > slack && c->store->takes_rows(c->store->self)) {
         uint64_t excess = rows - c->rows_cap + MIN(c->rows_cap / 16, (uint64_t)COLD_BATCH);
-        (void)table_evict(t, MIN(excess, came + EVICT_MAX), step, is_spared); /* the store keeps its error */
+        /* the store keeps its own error */
+        (void)table_evict(t, MIN(excess, came + EVICT_MAX), step, is_spared);
     }
     c->rows_before = t->stats.rows;
 }
@@ -235,15 +239,16 @@ void table_cold_restored(struct table *t, uint64_t rows)
     t->cold->rows = rows - MIN(rows, t->stats.rows);
 }
 
-/* Rows in memory, sorted, merged with those of the store. */
+/* The sorted rows in memory, merged with those of the store. */
 struct visit {
     const struct table *table;
-    struct table_row **rows, *cold; /* cold: room for one */
+    struct table_row **rows, *cold; /* cold: room for one row */
     size_t count, next;
     table_visitor *visit;
     void *argument;
     bool goes_on;
 };
+/* Visits the rows in memory whose keys are below `key`; is_end: all that are left. */
 
 static void visit_below(struct visit *v, uint64_t key, bool is_end)
 {

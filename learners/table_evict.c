@@ -1,9 +1,10 @@
-/* Who goes: expiry by the watermark, and the victim of a full logical bucket. */
+/* Which rows are removed: expired ones by the watermark, and the victim of a full logical bucket. */
 #include "learners/table_inline.h"
 
 #include <stdlib.h>
 
-enum { SWEEP_ROWS = 4096 }; /* looked at per watermark: keeps expired rows from holding memory */
+/* rows examined per watermark, so that expired rows do not hold memory for long */
+enum { SWEEP_ROWS = 4096 };
 
 void table_sweep(struct table *t, uint32_t rows, uint32_t step_in_progress)
 {
@@ -15,7 +16,7 @@ void table_sweep(struct table *t, uint32_t rows, uint32_t step_in_progress)
             (step_in_progress == TABLE_STEP_NONE || row->step != step_in_progress)) {
             table_remove(t, row->key, table_hash(t, row->key));
             t->stats.expired++;
-            if (row->key != 0) /* another row moved here */
+            if (row->key != 0) /* another inline row moved to this place */
                 continue;
         }
         t->sweep_at++;
@@ -29,8 +30,8 @@ void table_set_watermark(struct table *t, int64_t watermark_us, uint32_t step_in
         return;
     t->watermark_us = watermark_us;
     int64_t seconds = time_add(watermark_us, -after) / US_PER_SECOND;
-    if (seconds >= 0 &&
-        watermark_us != TIME_MAX) /* seen <= seconds is gone; the end of input expires nothing */
+    /* rows with seen <= seconds have expired; the end of input expires nothing */
+    if (seconds >= 0 && watermark_us != TIME_MAX)
         t->expired_before = (uint32_t)MIN(seconds + 1, (int64_t)UINT32_MAX);
     if (t->options.admit_after > 1 && watermark_us != TIME_MAX) {
         if (t->halved_at_us == INT64_MIN)
@@ -39,14 +40,15 @@ void table_set_watermark(struct table *t, int64_t watermark_us, uint32_t step_in
             sketch_halve(&t->sketch);
             t->halved_at_us = time_add(t->halved_at_us, after);
         }
-        if (time_add(t->halved_at_us, after) <= watermark_us) /* eight halvings leave nothing */
+        /* counts have at most eight bits, so all are 0 now: skip the other halvings */
+        if (time_add(t->halved_at_us, after) <= watermark_us)
             t->halved_at_us += (watermark_us - t->halved_at_us) / after * after;
     }
     if (t->expired_before > 0)
         table_sweep(t, SWEEP_ROWS, step_in_progress);
 }
 
-/* Whether a goes before b. */
+/* Whether row a is a victim before row b. */
 static bool goes_before(const struct table_row *a, const struct table_row *b)
 {
     if (a->count != b->count)
@@ -57,8 +59,9 @@ static bool goes_before(const struct table_row *a, const struct table_row *b)
 }
 
 /*
- * A bucket is the hashes [b * 2^64 / buckets, (b + 1) * 2^64 / buckets): the pages of that range of the
- * directory. Its expired rows go first, so that when the sweep came by makes no difference.
+ * A logical bucket is the range of hashes [b * 2^64 / buckets, (b + 1) * 2^64 / buckets): the pages of that
+ * range of the directory. Its expired rows are removed first, so that the result does not depend on when the
+ * sweep came by. Returns false if the bucket is full and all its rows are spared.
  */
 bool table_make_room(struct table *t, uint64_t hash, uint32_t step)
 {

@@ -1,7 +1,7 @@
 /*
- * The hot path of table_resolve, for loops that look up while they learn (linear_part.c): ask for a key's
- * slot, later find its row and ask for that, later write its header. Between table_begin and the next one,
- * pointers stay valid.
+ * The hot path of table_resolve, for loops that look keys up while they learn (linear_plain.c): prefetch a
+ * key's slot, later find and prefetch its row, later write the row's header. Pointers stay valid from one
+ * table_begin to the next.
  */
 #ifndef LEARNERS_TABLE_INLINE_H
 #define LEARNERS_TABLE_INLINE_H
@@ -10,15 +10,15 @@
 #include "kernels/num.h"
 #include "learners/table.h"
 
-/* Rows that went before this call may be used again. */
+/* Begins a call: memory of rows that were removed before it may be used again. */
 void table_begin(struct table *table);
 void table_mark_changed(struct table *table, struct table_row *row);
-/* A row for a key that has none, marked as changed, its header zeroed, its payload not set. */
+/* Adds a row for a key that has none, marked as changed, header zeroed, payload not set. */
 struct table_row *table_add_row(struct table *table, uint64_t key, uint64_t hash);
 struct table_row *table_sight_slow(struct table *table, uint64_t key, uint64_t hash, uint32_t step,
                                    bool learns);
 
-/* Headers decide who goes: they must be written before the next key is looked up. */
+/* Whether rows' headers decide which rows are removed: then they must be written before the next look-up. */
 static inline bool table_is_eager(const struct table *t)
 {
     return t->bucket_counts != NULL || t->options.expire_after_us > 0;
@@ -35,8 +35,8 @@ static inline uint32_t table_page_of(const struct table *t, uint64_t hash)
 }
 
 /*
- * Where a key's probe sequence begins. Inline rows of 32 bytes share a line with one neighbour: sequences
- * begin at even slots, so that both are looked at before another line is.
+ * The slot where a key's probe sequence begins. Inline rows of 32 bytes share a line with one neighbour:
+ * sequences begin at even slots, so that both slots of a line are probed before the next line.
  */
 static inline size_t table_home(bool is_inline, uint64_t hash)
 {
@@ -48,7 +48,8 @@ static inline unsigned char *table_page(const struct table *t, uint64_t hash, si
     return t->slots + (size_t)table_page_of(t, hash) * (TABLE_PAGE_SLOTS * slot_bytes);
 }
 
-/* What homes of an inline table's keys are made of, for loops that store in between. */
+/* Copies of the fields that compute an inline table's home slots, for loops that store to memory in
+ * between. */
 struct table_place {
     const uint32_t *directory;
     const unsigned char *slots;
@@ -68,8 +69,8 @@ static inline const unsigned char *table_place_home(const struct table_place *pl
                slot_bytes;
 }
 
-/* The slot of a key, or NULL. is_inline and slot_bytes are the table's: constants where the caller knows
- * them. */
+/* The slot of a key, or NULL. is_inline and slot_bytes must be the table's; callers that know them pass
+ * constants. */
 static inline uint64_t *table_probe(const struct table *t, uint64_t key, uint64_t hash, bool is_inline,
                                     size_t slot_bytes)
 {
@@ -94,8 +95,8 @@ static inline uint64_t *table_slot_of(const struct table *t, uint64_t key, uint6
 }
 
 /*
- * The row of a sighted key (not 0), made if it is admitted; its header is not touched if it was there.
- * is_inline and stride are the table's: constants where the caller knows them.
+ * The row of a sighted key (not 0), made if the key is admitted; NULL if not. An existing row's header is not
+ * written. is_inline and stride must be the table's; callers that know them pass constants.
  */
 static inline struct table_row *table_sight(struct table *t, uint64_t key, uint64_t hash, uint32_t step,
                                             bool learns, bool is_inline, size_t stride)
@@ -112,7 +113,7 @@ static inline struct table_row *table_sight(struct table *t, uint64_t key, uint6
     return table_sight_slow(t, key, hash, step, learns);
 }
 
-/* Seen, without a sighting: it does not expire. */
+/* Raises a row's `seen` without a sighting, so that the row does not expire. */
 static inline void table_refresh(struct table *t, struct table_row *row, uint32_t seen)
 {
     if (seen <= row->seen)
@@ -122,7 +123,7 @@ static inline void table_refresh(struct table *t, struct table_row *row, uint32_
     row->seen = seen;
 }
 
-/* So many sightings, up to `seen`, of a row that changed in this epoch before. */
+/* `times` more sightings, the latest at `seen`, of a row that has already changed in this epoch. */
 static inline void table_touch_again(struct table_row *row, uint32_t seen, uint32_t step, uint32_t times)
 {
     row->count += MIN(times, UINT32_MAX - row->count);
@@ -130,6 +131,7 @@ static inline void table_touch_again(struct table_row *row, uint32_t seen, uint3
     row->step = step;
 }
 
+/* `times` sightings, the latest at `seen` (event time in seconds); marks the row as changed. */
 static inline void table_touch(struct table *t, struct table_row *row, uint32_t seen, uint32_t step,
                                uint32_t times)
 {

@@ -75,7 +75,7 @@ void table_snapshot_end(struct table *t, bool is_published)
     t->snapshot = NULL;
     sketch_snapshot_end(&t->sketch);
     chunks_end(s->rows);
-    if (!is_published && s->removed.count > 0) { /* they belong to the next snapshot */
+    if (!is_published && s->removed.count > 0) { /* the next snapshot must list them */
         size_t count = s->removed.count + t->removed.count;
         s->removed.items = realloc(s->removed.items, count * sizeof *s->removed.items);
         leat_assert(s->removed.items);
