@@ -1,4 +1,4 @@
-/* Deep & cross network, version 2 (Wang 2021): layers of explicit products beside dense ones. */
+/* Deep & cross network, version 2 (Wang 2021): cross layers of explicit products beside dense layers. */
 #include "learners/learner.h"
 
 static const struct option dcnv2_embedding[] = {

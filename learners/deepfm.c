@@ -1,4 +1,4 @@
-/* DeepFM (Guo 2017): a factorization machine and dense layers over the same vectors. */
+/* DeepFM (Guo 2017): a factorization machine, and dense layers over the same vectors. */
 #include "learners/learner.h"
 
 static const struct option deepfm_embedding[] = {

@@ -1,4 +1,4 @@
-/* What follows event time, and sketches of sightings, of a device_table; device_table.h tells the rules. */
+/* Event time and sketches of sightings in a device_table; device_table.h explains the rules. */
 #include "learners/device_table_internal.h"
 
 #include <stdio.h>
@@ -20,8 +20,7 @@ bool device_counts_init(struct device_table *t, struct gpu_error *error)
     return t->blocks_count != NULL;
 }
 
-/* --- event time -------------------------------------------------------------------------------------------
- */
+/* --- Event time --- */
 
 void device_table_expire(struct device_table *t, uint32_t table, uint32_t expired_before)
 {
@@ -29,7 +28,7 @@ void device_table_expire(struct device_table *t, uint32_t table, uint32_t expire
     t->api->tables->expire(t->tables, t->stream, table, expired_before);
 }
 
-/* The arithmetic of table_set_watermark. */
+/* The same arithmetic as in table_set_watermark. */
 static void halve_until(struct device_table *t, uint32_t table, uint32_t epoch)
 {
     int64_t after = t->expire_after_us, watermark_us = t->watermark_us, *at = &t->halved_at_us[table];
@@ -39,7 +38,8 @@ static void halve_until(struct device_table *t, uint32_t table, uint32_t epoch)
         t->api->tables->halve_sketch(t->tables, t->stream, table, epoch);
         *at = time_add(*at, after);
     }
-    if (time_add(*at, after) <= watermark_us) /* eight halvings leave nothing */
+    /* counts have at most eight bits, so all are 0 now: skip the other halvings */
+    if (time_add(*at, after) <= watermark_us)
         *at += (watermark_us - *at) / after * after;
 }
 
@@ -55,7 +55,7 @@ void device_table_set_watermark(struct device_table *t, int64_t watermark_us, ui
     for (uint32_t i = 0; i < t->options.tables; i++) {
         if (t->options.table[i].admit_after > 1)
             halve_until(t, i, epoch);
-        if (seconds >= 0) /* seen <= seconds is gone */
+        if (seconds >= 0) /* rows with seen <= seconds have expired */
             device_table_expire(t, i, (uint32_t)MIN(seconds + 1, (int64_t)UINT32_MAX));
     }
 }
@@ -72,8 +72,7 @@ void device_table_set_times(struct device_table *t, uint32_t table, const struct
     device_table_expire(t, table, times->expired_before);
 }
 
-/* --- sketches ---------------------------------------------------------------------------------------------
- */
+/* --- Sketches --- */
 
 bool device_table_restore_counts(struct device_table *t, uint32_t table, const struct sketch_block *blocks,
                                  size_t count, struct gpu_error *error)

@@ -1,4 +1,4 @@
-/* The index: linear probing, half full at most; gaps are closed (Knuth, algorithm R). */
+/* The pool's index: linear probing, at most half full; gaps are closed (Knuth, algorithm R). */
 #include "learners/device_pool.h"
 
 #include "core/base.h"
@@ -53,7 +53,7 @@ void device_pool_free(struct device_pool *p)
     *p = (struct device_pool){0};
 }
 
-/* Where in the index the key is, or the empty place where its search ends. */
+/* The place of a key in the index, or the empty place where its search ends. */
 static uint32_t place_of(const struct device_pool *p, uint32_t table, uint64_t key)
 {
     uint32_t at = home_of(p, table, key);

@@ -1,13 +1,12 @@
-/* Who went, and the way back, of a device_table's checkpoints; device_table.h tells the rules, and
- * device_snapshot.c has the way out. */
+/* Removed keys, and restoring, of a device_table's checkpoints; device_table.h explains the rules. Writing is
+ * in device_snapshot.c. */
 #include "learners/device_table_internal.h"
 
 #include <stdlib.h>
 
 enum { REMOVED_PIECE = 4096, RESTORED_LEAST = 16 };
 
-/* --- who went ---------------------------------------------------------------------------------------------
- */
+/* --- Removed keys --- */
 
 static void list_key(struct table_keys *keys, uint64_t key)
 {
@@ -42,7 +41,7 @@ static void sort_keys(struct table_keys *keys)
     keys->count = count;
 }
 
-/* What the GPU listed joins the lists here. */
+/* Adds the removed keys that the GPU listed to the lists. */
 static bool collect_removed(struct device_table *t, struct gpu_error *error)
 {
     struct gpu_row_head *heads = calloc(REMOVED_PIECE, sizeof *heads);
@@ -76,7 +75,8 @@ void device_table_snapshot_end(struct device_table *t, bool is_published)
 {
     leat_assert(t->is_in_snapshot);
     t->is_in_snapshot = false;
-    atomic_store_explicit(&t->snapshot.is_held, false, memory_order_release); /* if nobody wrote it */
+    /* needed if nobody wrote the snapshot */
+    atomic_store_explicit(&t->snapshot.is_held, false, memory_order_release);
     for (uint32_t i = 0; i < t->options.tables; i++) {
         if (is_published)
             t->removed[i].count = 0;
@@ -86,10 +86,9 @@ void device_table_snapshot_end(struct device_table *t, bool is_published)
     }
 }
 
-/* --- back -------------------------------------------------------------------------------------------------
- */
+/* --- Restoring --- */
 
-/* The newer rows of these keys are on their way: none is left in pinned memory. */
+/* Drops older rows of the keys of t->pool's first n stage slots from pinned memory. */
 static void drop_below(struct device_table *t, uint32_t table, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -109,11 +108,11 @@ static bool restore_piece(struct device_table *t, uint32_t table, const unsigned
     drop_below(t, table, n);
     if (!device_import(t, n, TABLE_STEP_NONE, false, error))
         return false;
-    drop_below(t, table, n); /* to make room for them, older ones may have been sent down */
+    drop_below(t, table, n); /* making room for the new rows may have sent older ones down */
     return true;
 }
 
-/* Memory that has room for batches may have less than a whole stage needs. */
+/* Restores rows in pieces. Pieces get smaller if the GPU's memory has no room for a whole stage. */
 bool device_table_restore(struct device_table *t, uint32_t table, const void *stored, size_t count,
                           struct gpu_error *error)
 {
@@ -166,7 +165,7 @@ bool device_table_restored(struct device_table *t, struct gpu_error *error)
     t->is_in_restore = false;
     for (uint32_t i = 0; i < t->options.tables; i++) {
         t->removed[i].count = 0;
-        t->has_stored[i] = t->rows_stored[i] > 0; /* what did not fit above */
+        t->has_stored[i] = t->rows_stored[i] > 0; /* the rows that did not fit above */
     }
     return is_good;
 }

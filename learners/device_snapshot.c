@@ -1,4 +1,4 @@
-/* A snapshot's way out of a device_table; device_snapshot.h tells it. */
+/* Writing a snapshot of a device_table; device_snapshot.h explains the way of its pieces. */
 #include "learners/device_snapshot.h"
 #include "learners/device_table_internal.h"
 
@@ -7,13 +7,12 @@
 enum {
     PIECE_BYTES_MOST = 8 << 20,
     PIECE_ROWS_LEAST = 64,
-    PIECES_WANTED = 8, /* in little staging pieces are smaller, so that copies and gathering overlap */
+    PIECES_WANTED = 8, /* a small staging has smaller pieces, so that copies and gathering overlap */
     ALIGNMENT = 256,
-    STORED_ROWS = 1024, /* that are handed on at a time */
+    STORED_ROWS = 1024, /* rows emitted at a time */
 };
 
-/* --- memory ----------------------------------------------------------------------------------------------
- */
+/* --- Memory --- */
 
 static size_t aligned(size_t bytes)
 {
@@ -82,8 +81,7 @@ void device_snapshot_free(struct device_table *t)
     free(s->pieces);
 }
 
-/* --- into staging -----------------------------------------------------------------------------------------
- */
+/* --- Into staging --- */
 
 static struct gpu_row_head *heads_of(unsigned char *piece)
 {
@@ -104,6 +102,7 @@ static void gather_rows(struct device_table *t, struct device_piece *p)
                                 s->count);
 }
 
+/* Whether the snapshot contains the row of a pool slot. */
 static bool is_meant(const struct device_table *t, uint32_t slot)
 {
     const struct device_snapshot *s = &t->snapshot;
@@ -112,7 +111,7 @@ static bool is_meant(const struct device_table *t, uint32_t slot)
            (s->since == 0 || (head->epoch > s->since && head->epoch <= s->closing));
 }
 
-/* Rows of pinned memory go through staging as well: there they do not change. */
+/* Rows of pinned memory go through staging as well, where they do not change. */
 static bool gather_pool(struct device_table *t, struct device_piece *p, struct gpu_error *error)
 {
     struct device_snapshot *s = &t->snapshot;
@@ -131,7 +130,7 @@ static bool gather_pool(struct device_table *t, struct device_piece *p, struct g
     return p->rows == 0 || t->api->wait(t->stream, error);
 }
 
-/* Waits for each table: where the next one's blocks go depends on how many of this one's there are. */
+/* Waits for each table, since the place of the next table's blocks depends on the count of this table's. */
 static bool gather_blocks(struct device_table *t, struct device_piece *p, struct gpu_error *error)
 {
     struct device_snapshot *s = &t->snapshot;
@@ -186,7 +185,7 @@ static bool gather_piece(struct device_table *t, struct gpu_error *error)
     return true;
 }
 
-/* As much as staging has room for; then the tables are free, or held on. */
+/* Gathers as much as staging has room for; the tables stay held if more is left. */
 static bool gather(struct device_table *t, struct gpu_error *error)
 {
     struct device_snapshot *s = &t->snapshot;
@@ -197,7 +196,7 @@ static bool gather(struct device_table *t, struct gpu_error *error)
     return is_good;
 }
 
-/* Stores hold what they have now for the checkpoint; rows that expired may leave them. */
+/* Tells the stores that their present rows belong to the checkpoint; expired rows may leave them. */
 static void tell_stores(struct device_table *t)
 {
     for (uint32_t i = 0; i < t->options.tables; i++)
@@ -228,8 +227,7 @@ bool device_table_is_held(const struct device_table *t)
     return atomic_load_explicit(&t->snapshot.is_held, memory_order_acquire);
 }
 
-/* --- out of it --------------------------------------------------------------------------------------------
- */
+/* --- Out of staging --- */
 
 static void queue_copy(struct device_table *t, uint64_t number)
 {
@@ -254,8 +252,8 @@ struct writer {
     struct device_table *t;
     device_table_emit *rows, *counts;
     void *argument;
-    unsigned char *stored; /* [STORED_ROWS] of one table */
-    uint32_t *blocks;      /* [tables] of the piece that is handed on */
+    unsigned char *stored; /* [STORED_ROWS] rows of one table */
+    uint32_t *blocks;      /* [tables] of the piece being emitted */
 };
 
 static bool emit_rows(const struct writer *w, unsigned char *piece, uint32_t rows)
@@ -285,7 +283,8 @@ static bool emit_blocks(const struct writer *w, const unsigned char *piece)
     return true;
 }
 
-/* Copies run one piece ahead of who takes them; the memory of each is free for the rest at once. */
+/* Copies run one piece ahead of emitting; as soon as a piece is copied, its staging memory is gathered into
+ * again. */
 static bool write_pieces(const struct writer *w, struct gpu_error *error)
 {
     struct device_table *t = w->t;
@@ -320,7 +319,7 @@ bool device_table_snapshot_write(struct device_table *t, device_table_emit *rows
     leat_assert(w.stored && w.blocks);
     struct gpu_error ignored;
     bool is_good = write_pieces(&w, error);
-    if (!is_good) /* a copy ahead still reads staging, which is the next snapshot's */
+    if (!is_good) /* a queued copy may still read staging, which belongs to the next snapshot */
         (void)t->api->wait(t->snapshot.copies, &ignored);
     atomic_store_explicit(&t->snapshot.is_held, false, memory_order_release);
     free(w.stored);

@@ -1,10 +1,10 @@
 /*
- * What a checkpoint takes from a device_table, on its way to the writer: pieces of rows, or of sketches'
- * blocks. At the barrier pieces are gathered into staging, device memory that was taken once; there they are
- * as the barrier found them, whatever steps do. The writer's thread copies one after the other to pinned
- * memory, over a stream of its own, and hands it on while the next one is copied. What staging has no room
- * for is gathered as pieces leave it; until the last of it was, nothing of the tables may change: they are
- * held. So the GPU keeps a bounded part of its memory for this, and the host two pieces.
+ * A checkpoint's way from a device_table to the writer: pieces of rows, or of sketches' blocks. At the
+ * barrier pieces are gathered into staging, device memory taken once; there they stay as of the barrier,
+ * whatever steps do. The writer's thread copies one piece after the other to pinned memory, on a stream of
+ * its own, and emits it while the next one is copied. Rows that staging has no room for are gathered as
+ * pieces leave it; until all are gathered, nothing in the tables may change: they are held. So the GPU keeps
+ * a bounded part of its memory for this, and the host two pieces.
  */
 #ifndef LEARNERS_DEVICE_SNAPSHOT_H
 #define LEARNERS_DEVICE_SNAPSHOT_H
@@ -13,12 +13,12 @@
 
 #include <stdatomic.h>
 
-/* heads[] and, from payloads_at on, payloads[]; or blocks. */
+/* A piece's memory: heads[] and, from payloads_at on, payloads[]; or blocks. */
 struct device_piece {
-    unsigned char *memory; /* of staging */
+    unsigned char *memory; /* part of staging */
     struct gpu_event *gathered;
-    uint32_t rows;    /* 0: it has blocks */
-    uint32_t *blocks; /* [tables] of each, one table's behind the other's */
+    uint32_t rows;    /* 0: the piece has blocks */
+    uint32_t *blocks; /* [tables] number of blocks of each table; the tables follow each other */
 };
 
 /* A piece in pinned memory. */
@@ -35,20 +35,20 @@ struct device_snapshot {
     struct device_piece *pieces; /* [pieces_count], a ring */
     struct device_landing landings[2];
     unsigned char *pool_rows; /* pinned, a piece: rows of the pool on their way into staging */
-    uint32_t *count;          /* device memory, [1]: what nobody asks for */
-    /* Of the snapshot that lasts; its owner's until the writer begins, then the writer's. */
+    uint32_t *count;          /* device memory, [1]: a result of export_rows that nobody reads */
+    /* State of the snapshot in progress: the owner's until the writer begins, then the writer's. */
     uint32_t since, closing;
-    uint64_t gathered, left; /* pieces so far: gathered, and copied out of staging */
-    uint64_t rows_left;      /* in the GPU's memory */
-    uint32_t slot;           /* of the pool: the next one */
-    uint32_t table;          /* whose sketch is next, */
+    uint64_t gathered, left; /* pieces gathered so far, and pieces copied out of staging */
+    uint64_t rows_left;      /* rows in the GPU's memory still to gather */
+    uint32_t slot;           /* next pool slot to gather */
+    uint32_t table;          /* next table whose sketch is gathered, */
     uint64_t block;          /* from this block on */
     atomic_bool is_held;
 };
 
 struct device_table;
 
-/* bytes: of staging; two pieces of it at least. false: error. */
+/* bytes: size of staging, which has at least two pieces. False: error. */
 bool device_snapshot_init(struct device_table *t, uint64_t bytes, struct gpu_error *error);
 void device_snapshot_free(struct device_table *t);
 

@@ -1,12 +1,11 @@
-/* Batches that are announced, and due; device_table.h tells the rules. */
+/* Batches, announced and due; device_table.h explains the rules. */
 #include "learners/device_table_internal.h"
 
 #include <stdlib.h>
 
 enum { STAGE_LEAST = 64, STAGE_MOST = 1 << 16 };
 
-/* --- rows as they are stored ------------------------------------------------------------------------------
- */
+/* --- Stored rows --- */
 
 void device_pack(const struct device_table *t, const struct gpu_row_head *head, const float *payload,
                  unsigned char *stored)
@@ -38,7 +37,7 @@ void device_unpack(const struct device_table *t, uint32_t table, const unsigned 
     memcpy(payload + d + state, in + s->linear_at, s->linear_bytes);
 }
 
-/* The layout asked for, or all parts one behind the other. */
+/* The layout that the options ask for, or all parts one behind the other. */
 static struct device_stored stored_as(const struct device_table_options *options)
 {
     const struct gpu_tables_options *o = &options->tables;
@@ -60,8 +59,7 @@ size_t device_table_stored_bytes(const struct device_table *t)
     return t->stored_bytes;
 }
 
-/* --- making and ending ------------------------------------------------------------------------------------
- */
+/* --- Making and freeing --- */
 
 static bool batch_init(struct device_table *t, struct device_batch *b, struct gpu_error *error)
 {
@@ -119,7 +117,7 @@ static void make_arrays(struct device_table *t, const struct device_table_option
     t->store_found = zeroed(DEVICE_STORE_BATCH, sizeof *t->store_found);
     t->store_slots = zeroed(DEVICE_STORE_BATCH, sizeof *t->store_slots);
     t->store_rows = zeroed(DEVICE_STORE_BATCH, t->stored_bytes);
-    t->ahead_count = MAX(options->ahead, 1U) + 1; /* and the one that is due */
+    t->ahead_count = MAX(options->ahead, 1U) + 1; /* one more, for the batch that is due */
     t->ahead = zeroed(t->ahead_count, sizeof *t->ahead);
 }
 
@@ -137,7 +135,8 @@ static bool init(struct device_table *t, const struct device_table_options *opti
             return false;
     if (!batch_init(t, &t->found, error) || !device_counts_init(t, error))
         return false;
-    return t->api->tables->take_removed(t->tables, t->stream, NULL, 0, &none, error); /* lists from now on */
+    /* removed keys are listed from now on */
+    return t->api->tables->take_removed(t->tables, t->stream, NULL, 0, &none, error);
 }
 
 struct device_table *device_table_new(const struct device_table_options *options, struct gpu_error *error)
@@ -232,8 +231,7 @@ bool device_table_has_store(const struct device_table *t, uint32_t table)
     return t->stores[table] != NULL;
 }
 
-/* --- batches ----------------------------------------------------------------------------------------------
- */
+/* --- Batches --- */
 
 static struct device_batch *announced(struct device_table *t, uint32_t step)
 {
@@ -243,7 +241,7 @@ static struct device_batch *announced(struct device_table *t, uint32_t step)
     return NULL;
 }
 
-/* Queues the question which keys are missing, and the copies of the answer. */
+/* Queues the question which of the batch's keys are missing, and the copies of the answer. */
 static void ask(struct device_table *t, struct device_batch *b)
 {
     const struct gpu_batch *batch = &b->batch;
@@ -268,7 +266,8 @@ static bool lies_below(const struct device_table *t)
 
 bool device_table_ahead(struct device_table *t, const struct gpu_batch *batch, struct gpu_error *error)
 {
-    /* While this batch's question waits for the work queued before it: what is cold of earlier ones. */
+    /* Load the cold rows of earlier batches while this batch's question waits for the work queued before
+     * it. */
     for (uint32_t i = 0; i < t->ahead_count; i++) {
         struct device_batch *b = &t->ahead[i];
         if (b->batch.step == TABLE_STEP_NONE || !b->is_asked || b->is_raised)
@@ -285,8 +284,8 @@ bool device_table_ahead(struct device_table *t, const struct gpu_batch *batch, s
     return true;
 }
 
-/* Room for all rows that the batch may bring, while nothing lies below. *has_room false: keys have to be
- * asked for. */
+/* Makes room for all rows that the batch may bring, while no row lies in a lower tier. *has_room false:
+ * missing keys have to be asked for. */
 static bool room_unasked(struct device_table *t, const struct gpu_batch *batch, bool *has_room,
                          struct gpu_error *error)
 {
@@ -308,7 +307,7 @@ static bool room_unasked(struct device_table *t, const struct gpu_batch *batch, 
     return true;
 }
 
-/* All that lies below of a batch's keys comes up. */
+/* Moves all of a batch's rows in lower tiers into the GPU's memory. */
 static bool bring(struct device_table *t, struct device_batch *b, struct gpu_error *error)
 {
     ask(t, b);
@@ -327,8 +326,8 @@ bool device_table_step(struct device_table *t, const struct gpu_batch *batch, vo
     bool has_room = false;
     if (!room_unasked(t, batch, &has_room, error))
         return false;
-    /* It was asked when it was announced; again: rows that came for other batches since are to be spared from
-     * now on, and some may have had to go. */
+    /* Missing keys were asked for when the batch was announced. Ask again: rows fetched for other batches
+     * since then must be spared from now on, and some rows may have been sent down. */
     t->due = b;
     if (!has_room && (!bring(t, b, error) || !device_room(t, batch->step, error)))
         return false;

@@ -1,5 +1,4 @@
-/* Rows on their way between a GPU's memory, pinned memory and the cold store; device_table.h tells the rules.
- */
+/* Moving rows between a GPU's memory, pinned memory and the cold store; device_table.h explains the rules. */
 #include "learners/device_table_internal.h"
 
 #include <stdio.h>
@@ -16,8 +15,7 @@ static bool no_store(struct gpu_error *error, const char *what)
     return false;
 }
 
-/* --- from the pool to the cold store ---------------------------------------------------------------------
- */
+/* --- From the pool to the cold store --- */
 
 struct spill {
     uint32_t table, slot;
@@ -33,8 +31,9 @@ static int by_table_and_key(const void *a, const void *b)
 }
 
 /*
- * In a restore: store_found[i]: the store has the i-th row as it is here, or newer. What changed since a base
- * comes after it, so that a row may lie here that had gone below by the time of the checkpoint.
+ * During a restore: sets store_found[i] if the store has the i-th row in this version or a newer one. A
+ * base's rows come before its deltas, so the pool may have a row that was in the store already when the
+ * checkpoint was made.
  */
 static bool ask_for_newer(struct device_table *t, const struct spill *rows, size_t count,
                           struct gpu_error *error)
@@ -52,7 +51,7 @@ static bool ask_for_newer(struct device_table *t, const struct spill *rows, size
     return true;
 }
 
-/* Rows of one table, by rising key. */
+/* Moves rows of one table, sorted by rising key, from the pool to the store. */
 static bool put_rows(struct device_table *t, const struct spill *rows, size_t count, struct gpu_error *error)
 {
     uint32_t table = rows[0].table;
@@ -81,7 +80,8 @@ static bool put_rows(struct device_table *t, const struct spill *rows, size_t co
     return true;
 }
 
-/* Up to `limit` rows that may go, from the hand on, once round; expired ones go for good. */
+/* Collects up to `limit` rows that may go to a store, from the hand on, once round; expired rows are
+ * removed. */
 static size_t collect(struct device_table *t, struct spill *rows, size_t limit)
 {
     struct device_pool *p = &t->pool;
@@ -119,7 +119,7 @@ bool device_table_is_pressed(const struct device_table *t)
 bool device_pool_room(struct device_table *t, uint32_t count, struct gpu_error *error)
 {
     struct spill rows[DEVICE_STORE_BATCH];
-    /* What a store does not take would wait in its memory: no more of it than must. */
+    /* A store that takes no rows yet keeps them in its memory: then give it no more than necessary. */
     size_t more = t->pool.free_count < count && all_take_rows(t) ? t->pool.room / 16 : 0;
     while (t->pool.free_count < count) {
         size_t wanted = MIN((size_t)count - t->pool.free_count + more, ARRAY_COUNT(rows));
@@ -143,10 +143,9 @@ bool device_pool_room(struct device_table *t, uint32_t count, struct gpu_error *
     return true;
 }
 
-/* --- from the GPU's memory to the pool -------------------------------------------------------------------
- */
+/* --- From the GPU's memory to the pool --- */
 
-/* Up to `count` of a table's oldest rows that no step from `spared` on uses; *sent: how many went. */
+/* Sends up to `count` of a table's oldest rows that no step from `spared` on uses; *sent: how many. */
 static bool send(struct device_table *t, uint32_t table, uint64_t count, uint32_t spared, uint64_t *sent,
                  struct gpu_error *error)
 {
@@ -179,9 +178,9 @@ static bool send(struct device_table *t, uint32_t table, uint64_t count, uint32_
 }
 
 /*
- * What announced batches need is not spared any more, but what the due one needs: those rows are marked as
- * used by a step behind all that are announced, and behind what rows of earlier steps were marked with: these
- * may go. Returns that step.
+ * Lets rows go that announced batches need, except those of the due batch: the due batch's rows are marked
+ * with a step after all announced ones, and after the mark of an earlier call for another step. Returns that
+ * step: rows with an earlier one may go.
  */
 static uint32_t unspare(struct device_table *t, uint32_t step)
 {
@@ -244,10 +243,9 @@ bool device_room(struct device_table *t, uint32_t step, struct gpu_error *error)
     }
 }
 
-/* --- up --------------------------------------------------------------------------------------------------
- */
+/* --- Up --- */
 
-/* Room for rows of t->at[0 .. count), which are kept: sending others down uses the same list. */
+/* Makes room for the rows of t->at[0 .. count), and keeps t->at, which sending rows down overwrites. */
 static bool import_room(struct device_table *t, uint32_t count, uint32_t step, struct gpu_error *error)
 {
     memset(t->rows_new, 0, t->options.tables * sizeof *t->rows_new);
@@ -259,13 +257,13 @@ static bool import_room(struct device_table *t, uint32_t count, uint32_t step, s
     return has_room;
 }
 
-/* Rows of the store have come up; older copies that it keeps are nobody's. */
+/* Rows were fetched from the store; the older copies that it keeps are not counted. */
 static void leave_store(struct device_table *t, uint32_t table, uint32_t count)
 {
     t->rows_stored[table] -= MIN(t->rows_stored[table], (uint64_t)count);
 }
 
-/* A slot of a row that came up: it may be in the index, or was raised for its batch. */
+/* Frees the slot of a row that was moved up: it is in the pool's index, or was raised for its batch. */
 static void leave_pool(struct device_table *t, uint32_t slot)
 {
     const struct gpu_row_head *head = &t->pool.heads[slot];
@@ -284,7 +282,7 @@ bool device_import(struct device_table *t, uint32_t count, uint32_t step, bool k
     for (uint32_t i = 0; i < count; i++)
         if (t->at[i] < t->pool.room)
             t->pool.is_busy[t->at[i]] = true;
-    struct gpu_error full; /* no error of the caller's, as long as room can be made */
+    struct gpu_error full; /* not the caller's error, as long as room can be made */
     while (!t->api->tables->import_rows(t->tables, t->stream, t->pool.heads, t->pool.payloads, count, t->at,
                                         step, keeps, &full)) {
         if (full.failure != GPU_NO_MEMORY)
@@ -299,7 +297,8 @@ bool device_import(struct device_table *t, uint32_t count, uint32_t step, bool k
     return true;
 }
 
-/* Asks the store of `table` for t->store_keys[0 .. count); found[i] and rows of those that are alive. */
+/* Asks the store of `table` for t->store_keys[0 .. count); store_found[i]: row i was found and has not
+ * expired. */
 static bool get_rows(struct device_table *t, uint32_t table, size_t count, struct gpu_error *error)
 {
     struct cold_store *store = t->stores[table];
@@ -322,7 +321,7 @@ void device_unraise(struct device_table *t, struct device_batch *b)
     b->is_raised = false;
 }
 
-/* Those of one table. */
+/* Raises the missing rows of one table. */
 static bool raise_table(struct device_table *t, struct device_batch *b, uint32_t table,
                         struct gpu_error *error)
 {
@@ -364,8 +363,8 @@ bool device_raise(struct device_table *t, struct device_batch *b, struct gpu_err
 }
 
 /*
- * The slot of the m-th missing key's row in pinned memory, or BATCH_NONE. A row that was raised is of no use
- * where the pool has one: it came up for another batch in the meantime, and went down again.
+ * The slot of the m-th missing key's row in pinned memory, or BATCH_NONE. If the pool has the row, its raised
+ * copy is discarded: the row was fetched for another batch in the meantime, and sent down again.
  */
 static uint32_t pinned_slot(struct device_table *t, struct device_batch *b, uint32_t m)
 {
@@ -380,11 +379,11 @@ static uint32_t pinned_slot(struct device_table *t, struct device_batch *b, uint
     return slot;
 }
 
-/* Missing rows that lie in pinned memory. */
+/* Fetches missing rows that lie in pinned memory. */
 static bool fetch_pinned(struct device_table *t, struct device_batch *b, struct gpu_error *error)
 {
     if (b->is_raised && b->spilled != t->stats.spilled)
-        device_unraise(t, b); /* the store may have newer ones */
+        device_unraise(t, b); /* the store may have newer versions of raised rows */
     for (uint32_t m = 0; m < b->counts[1];) {
         uint32_t count = 0;
         for (; m < b->counts[1] && count < t->stage; m++) {
@@ -404,11 +403,11 @@ static bool fetch_pinned(struct device_table *t, struct device_batch *b, struct 
         if (b->is_raised && b->spilled != t->stats.spilled)
             device_unraise(t, b);
     }
-    device_unraise(t, b); /* of keys that are not missing any more */
+    device_unraise(t, b); /* copies of keys that are no longer missing */
     return true;
 }
 
-/* Rows of the cold stores that are still missing, through the slots for rows on their way. */
+/* Fetches rows that are still missing from the cold stores, through the slots for rows on their way. */
 static bool fetch_cold(struct device_table *t, struct device_batch *b, uint32_t table,
                        struct gpu_error *error)
 {

@@ -1,4 +1,4 @@
-/* Field-aware factorization machine (Juan 2016), with dense layers over the pairs' products if wanted. */
+/* Field-aware factorization machine (Juan 2016), optionally with dense layers over the pairs' products. */
 #include "learners/learner.h"
 
 static const struct option ffm_embedding[] = {

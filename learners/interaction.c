@@ -1,9 +1,9 @@
-/* Pairwise interactions of an event's vectors: FM and FFM, and the step on them. */
+/* Pairwise interactions of an event's vectors, FM and FFM, and the step of the vectors. */
 #include "learners/model_internal.h"
 
 #include "core/base.h"
 
-/* Points vectors[f] at the field's vector: in the row itself, or, for a list, at the mean of its rows. */
+/* Points vectors[f] at field f's vector: in the row itself, or, for a list, at the mean of its rows. */
 void interaction_pool(struct model *m, struct example *e)
 {
     uint32_t i = 0;
@@ -55,7 +55,8 @@ size_t interaction_pairs(const struct model *m)
     return FFM_ROUND((size_t)m->options.vectors * (m->options.vectors - 1) / 2);
 }
 
-/* The step on the pairs' weights, whose gradient is the pair's product; scales gets the weights before it. */
+/* One step of the pairs' weights, whose gradient is the pair's product; `scales` gets the weights before the
+ * step. */
 void interaction_pairs_step(struct model *m, struct example *e, float *scales)
 {
     size_t n = m->options.vectors, pair = 0, count = interaction_pairs(m);
@@ -80,7 +81,7 @@ const float *interaction_gradient(const struct model *m, const struct example *e
     return e->partners + first + (size_t)field * m->vector_floats;
 }
 
-/* The opt_row list of the event's vectors; returns how many. */
+/* Fills m->opt_rows for the event's vectors; returns how many. */
 static size_t vector_rows(struct model *m, const struct example *e, float slope, float curvature)
 {
     size_t count = 0;
@@ -110,11 +111,10 @@ float interaction_variance(struct model *m, const struct example *e)
 
 void interaction_deepen(struct model *m, struct example *e)
 {
-    if (m->has_pairs &&
-        m->head.layers == 0) { /* with a head its gradient comes down the same way: model_deepen */
+    if (m->has_pairs && m->head.layers == 0) { /* with a head, model_deepen does this */
         interaction_pairs_step(m, e, m->pair_scales);
         if (m->options.interaction == INTERACTION_FM)
-            return; /* forward has made the gradients, by the weights before this step */
+            return; /* the forward pass computed the gradients, with the weights before this step */
         m->k->ffm_pairs_backward(e->partners, m->pair_scales, m->options.vectors, m->options.dim);
     }
 }

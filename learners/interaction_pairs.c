@@ -3,8 +3,8 @@
  *
  *   sum over pairs f < g of r_fg <v_f, v_g>
  *
- * One vector an id, whatever it meets, so that an id's sightings all teach the same few weights; which pairs
- * count, and how much, is r. Pairs that are off have r = 0 for good and cost nothing.
+ * An id has one vector for all other features, so that all its sightings teach the same few weights; r says
+ * which pairs count, and how much. Pairs that are off have r = 0 for good and cost nothing.
  */
 #include "learners/model_internal.h"
 

@@ -1,4 +1,4 @@
-/* What every learner does at bind, open, for each batch, and for reports. */
+/* What every learner does at bind, at open, for each batch, and for reports. */
 #include "learners/learner.h"
 #include "learners/table_cold.h"
 
@@ -12,7 +12,6 @@ static bool is_id_type(const struct type *type)
     return type->tag <= TYPE_TIME;
 }
 
-/* Column of an expression; -1 after a diagnostic. */
 int learner_bind_column(struct operator_bind *bind, const struct ast *ast, bool is_number)
 {
     int column = bind->add_column(bind, ast);
@@ -81,7 +80,7 @@ static bool bind_dense(struct operator_bind *bind, struct learner_config *c)
     return is_ok;
 }
 
-/* The input's own columns and the predictions, which derive from what the features derive from. */
+/* The input's own columns and the predictions, whose lineage is that of the features. */
 static const struct schema *output_schema(struct operator_bind *bind, const struct schema *own)
 {
     const struct learner_config *c = bind->config;
@@ -214,7 +213,7 @@ static bool follows_load(const struct learner_config *c)
     return c->batch_min > 0 && c->batch_min < c->batch;
 }
 
-/* Steps that follow the load are the batch kernels'. */
+/* Only models that learn by the batch kernels can have steps of varying size. */
 static bool bind_load(struct operator_bind *bind, const struct learner_config *c)
 {
     bind->follows_load = follows_load(c);
@@ -284,7 +283,7 @@ bool learner_open(struct operator_context *context)
     return true;
 }
 
-/* A column of predictions; null where the event was rejected. */
+/* Fills a column with predictions; null where the event was rejected. */
 static void put_predictions(const struct learner_config *c, const double *logits, struct batch *batch,
                             struct batch *out, struct column *column)
 {
@@ -312,7 +311,7 @@ static void emit(struct operator_context *context, const struct learner_config *
     operator_emit(context, 0, out);
 }
 
-/* Predicts, and learns unless frozen. */
+/* Predicts, and learns unless frozen; counts the verdicts. */
 static void learn(struct operator_context *context, struct learner_config *c, const struct model_input *in,
                   double *logits)
 {
@@ -336,7 +335,8 @@ static void learn(struct operator_context *context, struct learner_config *c, co
     context->counters.dead += counts[MODEL_REJECTED];
 }
 
-/* Numbers say how many examples a step has, so that it is a function of their order. */
+/* context->load is set for each micro-batch, so the number of examples in a step depends only on the
+ * micro-batch. */
 static void follow_load(const struct operator_context *context, const struct learner_config *c)
 {
     uint64_t wanted = (uint64_t)1 << context->load;
@@ -356,8 +356,10 @@ void learner_process(struct operator_context *context, uint32_t input, struct ba
     follow_load(context, c);
     for (uint32_t at = 0, count; at < batch->selected; at += count) {
         struct model_input in;
-        struct batch piece = {.pool = NULL};                  /* its rows at.. as far as nothing changes */
-        memcpy(&piece, batch, offsetof(struct batch, arena)); /* not the references, which others may count */
+        /* a copy of the batch, reduced to its rows from `at` on up to the next decision */
+        struct batch piece = {.pool = NULL};
+        /* without the references, which others may count */
+        memcpy(&piece, batch, offsetof(struct batch, arena));
         count = learner_piece(c, batch->selected - at);
         if (count < batch->selected) {
             for (uint32_t i = 0; i < count; i++)
@@ -378,7 +380,7 @@ void learner_process(struct operator_context *context, uint32_t input, struct ba
 void learner_on_watermark(struct operator_context *context, int64_t watermark)
 {
     struct learner_config *c = context->config;
-    follow_load(context, c); /* in a lull, too */
+    follow_load(context, c); /* also while no rows arrive */
     if (learner_check_device(context))
         model_set_watermark(c->state->model, watermark);
     if (watermark == TIME_MAX)

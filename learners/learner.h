@@ -1,8 +1,8 @@
 /*
  * What all learners share: the option rows, the way from a batch's columns to a model's input, evaluation,
- * snapshots, callbacks. A kind's own file (linear.c, fm.c ...) has its table, made of the rows below and its
- * own, and its bind. Its option struct is, or begins with, struct learner_config. All calls come from the
- * lane that owns the learner, except where said.
+ * snapshots, callbacks. The file of a learner kind (linear.c, fm.c ...) has its option table, made of the
+ * rows below and its own, and its bind. Its option struct is, or begins with, struct learner_config. All
+ * calls come from the lane that owns the learner, except where said.
  */
 #ifndef LEARNERS_LEARNER_H
 #define LEARNERS_LEARNER_H
@@ -20,30 +20,31 @@ struct embedding_config {
     struct kind_ref optimizer;
 };
 
-/* Bands of the evaluation's window outside of which nothing is learned; 0: no bound. */
+/* Bands of the evaluation window's figures; outside of them nothing is learned. 0: no bound. */
 struct freeze_config {
     double calibration_min, calibration_max, label_mean_min, label_mean_max;
     int64_t after;
 };
 
-/* The first three are those of enum row_format. */
+/* The first three have the values of enum row_format. */
 enum learner_precision { PRECISION_FP32, PRECISION_BF16, PRECISION_FP16, PRECISION_AUTO };
 
 struct learner_state;
 
 struct learner_config {
     struct expression label, weight;
-    struct expressions labels; /* of a kind that learns several */
+    struct expressions labels; /* of kinds that learn several labels */
     struct expressions sparse, wide, dense, pairs;
     struct columns known_early;
-    struct embedding_config embedding; /* the kind's own table binds it */
+    struct embedding_config embedding; /* the kind's own option table binds it */
     struct kind_ref linear, head, pair_weights;
     struct ints hidden, bottom;
     int64_t cross_layers, experts;
     struct freeze_config freeze;
     struct expression device;
     int64_t device_memory, pinned_memory;
-    enum { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA } device_kind; /* bind: of `device`, and which of them */
+    /* what `device` says; set by bind, as is device_number */
+    enum { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA } device_kind;
     int device_number;
     int loss;
     int precision; /* enum learner_precision */
@@ -51,24 +52,25 @@ struct learner_config {
     int64_t list_max, batch, batch_min, accumulate, hidden_batch, window, metrics_every, seed;
     double clip_norm, positive_weight, negative_weight, keep_negatives, bias;
     bool fake_negatives, mean_bias;
-    /* bind */
+    /* The following members are set by bind. */
     int label_columns[LEARNER_LABELS_MAX];
     uint32_t labels_count;
     const struct learner_label *label_names; /* [labels_count] learner_labels.c */
     int weight_column;                       /* -1: none */
     int sparse_columns[MODEL_FIELDS_MAX], dense_columns[MODEL_DENSE_MAX];
     struct learner_list {
-        const char *lists_cut, *ids_cut; /* as the report names them; NULL: no list */
+        const char *lists_cut, *ids_cut; /* counters' names in the report; NULL: the field has no lists */
     } lists[MODEL_FIELDS_MAX];
     uint32_t sparse_count, vectors_count, dense_count;
-    uint32_t own_columns; /* of the input, without those added for expressions */
-    bool is_scheduled;    /* something changes at certain examples: learner_schedule.c */
+    uint32_t own_columns; /* columns of the input itself, without those added for expressions */
+    bool is_scheduled;    /* rates or `freeze` change with the examples seen: learner_schedule.c */
     struct model_options model;
-    const struct schema *metrics_schema, *input_schema; /* with the columns added for expressions */
+    /* input_schema: with the columns added for expressions */
+    const struct schema *metrics_schema, *input_schema;
     struct learner_state *state;
 };
 
-/* Rows of a kind's table, of struct learner_config. */
+/* Rows of a kind's option table, for members of struct learner_config. */
 #define LEARNER_INPUT_OPTIONS                                                                                \
     OPTION_EXPRESSION(struct learner_config, label, "label", OPTION_REQUIRED,                                \
                       "what to predict: a bool or number of the input; with `loss: logistic` from 0 to 1, "  \
@@ -103,7 +105,7 @@ struct learner_config {
 #define LEARNER_LOSS_OPTION(def)                                                                             \
     OPTION_ENUM(struct learner_config, loss, "loss", 0, def, "logistic|squared", "what is minimised")
 
-/* embedding_table: made of LEARNER_EMBEDDING_OPTIONS. */
+/* embedding_table: an option table made of LEARNER_EMBEDDING_OPTIONS. */
 #define LEARNER_WEIGHTS_OPTIONS(loss_def, embedding_table)                                                   \
     LEARNER_RATED_OPTIONS(loss_def, "adagrad { rate: 0.1 }", embedding_table)
 
@@ -114,7 +116,7 @@ struct learner_config {
         OPTION_BLOCK(struct learner_config, embedding, struct embedding_config, "embedding", 0,              \
                      embedding_table, "vectors of ids")
 
-/* When ids come and go; made: "a row", "a weight". */
+/* Admission and expiry of ids. made: "a row" or "a weight"; many: the plural, for the help texts. */
 #define LEARNER_ADMISSION_OPTIONS(made, many)                                                                \
     OPTION_INT(struct embedding_config, admit_after, "admit_after", 0, "1", "1", "255",                      \
                "sightings of an id before it gets " made),                                                   \
@@ -181,7 +183,7 @@ struct learner_config {
         "of live sources, steps follow the load: from so many examples, when few come, to `batch` of "       \
         "them, to catch up; a replay obeys the order log, else `batch`; 0: always `batch`")
 
-/* Of kinds that learn by batches alone. */
+/* For kinds that learn by batches alone. */
 #define LEARNER_BATCH_SIZE_OPTIONS                                                                           \
     OPTION_INT(struct learner_config, batch, "batch", 0, "512", "1", "65536", "examples a step"),            \
         LEARNER_BATCH_MIN_OPTION, LEARNER_CLIP_OPTION
@@ -228,23 +230,24 @@ struct learner_config {
                      NULL, "of the host, for rows that do not fit into the GPU's"),                          \
         OPTION_INT(struct learner_config, seed, "seed", 0, "1", "0", NULL, "of the rows' first values")
 
-/* The column of an expression, a number's or an id's; -1 after a diagnostic. */
+/* The column of an expression that has to be a number or (is_number false) an id; -1 after a diagnostic. */
 int learner_bind_column(struct operator_bind *bind, const struct ast *ast, bool is_number);
-/* Makes columns of the expressions, checks types, makes the output schema and c->model. */
+/* Makes columns of the expressions, checks types, makes the output schema and c->model. The three bind
+ * functions return false after a diagnostic. */
 bool learner_bind(struct operator_bind *bind, enum interaction_kind interaction);
-/* Likewise, of a kind that is a network alone, without a linear part or an interaction. */
+/* Likewise, for a kind that is a network without a linear part or an interaction. */
 bool learner_bind_network(struct operator_bind *bind, enum network_kind network);
-/* learner_precision.c: after the model's options are set. */
+/* learner_precision.c. learner_bind_precision: call it when the model's options are set. */
 bool learner_bind_precision(struct operator_bind *bind, struct learner_config *c);
 void learner_shape_precision(const struct learner_config *c, struct byte_buffer *out);
 void learner_report_precision(const struct learner_config *c, struct report *report);
-/* learner_schedule.c. learner_piece: how many of so many rows come before the next decision;
- * learner_schedule: decides, before each piece. */
+/* learner_schedule.c. learner_piece: how many of `rows` rows come before the next decision about rates and
+ * freezing. learner_schedule: decides; call it before each piece. */
 extern const struct option learner_freeze[];
 bool learner_schedule_bind(struct operator_bind *bind, struct learner_config *c);
 uint32_t learner_piece(const struct learner_config *c, uint32_t rows);
 void learner_schedule(struct learner_config *c);
-/* learner_fields.c: after `sparse` is bound. */
+/* learner_fields.c: options `pairs` and `init_of`; call them when `sparse` is bound. */
 bool learner_bind_pairs(struct operator_bind *bind, struct learner_config *c);
 bool learner_bind_inits(struct operator_bind *bind, struct learner_config *c);
 bool learner_open(struct operator_context *context);
@@ -256,21 +259,24 @@ bool learner_restore(struct operator_context *context, struct snapshot_reader *r
 void learner_report(struct operator_context *context, struct report *report);
 bool learner_visit(struct operator_context *context, struct model_visitor *visitor); /* learner_visit.c */
 bool learner_table(const void *config, uint32_t number, int *column);
-/* learner_visit.c: FIELD VALUE -> its row. */
+/* learner_visit.c: describes the row of a feature's value; the query's words are FIELD VALUE. */
 bool learner_describe(struct operator_context *context, struct state_query *query, struct describe *out);
 void learner_close(struct operator_context *context);
-/* learner_features.c */
+/* learner_features.c: the list of features in a checkpoint. */
 void learner_shape(const struct operator_bind *bind, struct byte_buffer *out);
 void learner_features_save(const struct learner_config *c, struct byte_buffer *out);
-/* Before any row: false: no such bytes can be. */
+/* Reads the list of a checkpoint, before any of its rows; makes the model anew if the tables' numbers differ.
+ * False: the bytes cannot be such a list, or the model could not be made. */
 bool learner_features_load(struct operator_context *context, struct str list);
-/* Whether rows beyond its memory go to cold stores; those of `rows_max` are bounded by it. */
+/* Whether rows beyond the learner's memory go to cold stores; with `rows_max`, which bounds the rows, they do
+ * not. */
 bool learner_has_cold(const struct operator_context *context);
-/* An empty model, with the tables' numbers as the state has them. */
-/* false: a device refused, and a diagnostic says why. */
+/* Makes an empty model whose tables have the numbers in the state, in place of the old one. False after a
+ * diagnostic: a device refused. */
 bool learner_make_model(struct operator_context *context);
 
-/* The callbacks of a kind whose option struct is, or begins with, struct learner_config. */
+/* The callbacks of a kind whose option struct is, or begins with, struct learner_config. rows: its option
+ * table. */
 #define LEARNER_KIND(structure, rows, bind_)                                                                 \
     .options = rows, .size = sizeof(structure), .determinism = DETERMINISM_BY_ALL_ROWS, .inputs_min = 1,     \
     .inputs_max = 1, .bind = bind_, .open = learner_open, .process = learner_process,                        \
@@ -279,82 +285,87 @@ bool learner_make_model(struct operator_context *context);
     .visit = learner_visit, .table = learner_table, .key = learner_id, .memory = learner_memory,             \
     .describe = learner_describe, .close = learner_close
 
-/* Whether an example teaches anything, if it is good (model.h, MODEL_WEIGHTLESS). */
+/* Whether an example has weight: only then can it teach anything (model.h, MODEL_WEIGHTLESS). */
 static inline bool learner_has_weight(const struct model_input *in, uint32_t i)
 {
     return in->weights == NULL || in->weights[i] != 0.0F;
 }
 
-/* learner_metrics.c: the rows of `NAME.metrics`, one at each multiple of metrics_every examples, wherever
- * batches end. Examples of weight 0 are none of them. */
+/* learner_metrics.c: the rows of the output `NAME.metrics`, one at each multiple of metrics_every examples,
+ * wherever batches end. Examples of weight 0 do not count. logits: [labels][BATCH_ROWS]. */
 const struct schema *learner_metrics_schema(struct arena *arena, uint32_t labels);
 void learner_metrics_add(struct operator_context *context, struct learner_config *c,
                          const struct model_input *in, const double *logits);
-/* No example will come: the row of those since the last one, if there were some. */
+/* After the last example: emits the row of the examples since the last row, if there are any. */
 void learner_metrics_end(struct operator_context *context, struct learner_config *c);
 
-/* learner_labels.c: what is said of each label: the columns of its predictions, its rows of metrics, its part
- * of the report. */
+/* learner_labels.c: names of each label: of its prediction's column, its rows of metrics, its figures in the
+ * report. */
 enum { LEARNER_FIGURES = 8 };
 struct learner_figure {
     const char *name;
-    size_t offset; /* in struct metrics_values */
+    size_t offset; /* offset in struct metrics_values */
     bool is_of_probabilities, is_in_rows;
 };
 extern const struct learner_figure learner_figures[LEARNER_FIGURES];
 struct learner_label {
     const char *name, *prediction;
-    const char *report[1 + LEARNER_FIGURES]; /* of how many examples, and of each figure */
+    const char *report[1 + LEARNER_FIGURES]; /* names of the count of examples and of each figure */
 };
 bool learner_bind_labels(struct operator_bind *bind, struct learner_config *c);
-/* After the input's columns are known. */
+/* Call when the input's columns are known. */
 void learner_name_labels(struct operator_bind *bind, struct learner_config *c);
 void learner_report_labels(const struct learner_config *c, struct report *report);
 
 /*
- * learner_device.c: learning on a GPU. bind: what `device` says; pick: which device it is at this start
- * (open); attach: the model to it. check: whether it has failed since, which ends the run. begin: a
- * checkpoint, at its barrier (device_table.h), whose rows are held for a while if they are many.
+ * learner_device.c: learning on a GPU. learner_bind_device: reads the option `device`. learner_pick_device:
+ * decides at open which device this start uses. learner_attach: attaches the model to it.
+ * learner_check_device: false if the device has failed since, which ends the run. learner_device_begin: a
+ * checkpoint, at its barrier (device_table.h); the tables are held for a while if the checkpoint has many
+ * rows.
  */
 bool learner_bind_device(struct operator_bind *bind, struct learner_config *c);
 bool learner_pick_device(struct operator_context *context);
-/* Opens the device that it would be, if it is one, into `state`; false: it has to be one, and error says what
- * it lacks. What of its memory is free, and what tables may take of that. */
+/* Opens the device that `device` asks for into `state`, if it is a GPU. False: `device` demands a GPU that
+ * cannot be used; error says why. learner_device_free: bytes of its memory that are free;
+ * learner_device_memory: bytes that tables may take. */
 bool learner_open_device(const struct learner_config *c, struct learner_state *state,
                          struct gpu_error *error);
 uint64_t learner_device_free(const struct learner_state *state);
 uint64_t learner_device_memory(const struct learner_config *c, const struct learner_state *state);
 bool learner_attach(struct operator_context *context);
 bool learner_check_device(struct operator_context *context);
-/* --compare: whether the shadow agrees so far; else the run ends, and says where they part. */
+/* --compare: false if the shadow differs; then the run ends with a diagnostic that shows the difference. */
 bool learner_check_compared(struct operator_context *context);
-/* In restore: whether it has failed; then, a diagnostic. */
+/* During a restore: whether the device has failed; if so, emits a diagnostic. */
 bool learner_restore_failed(struct operator_context *context);
 void learner_close_device(struct learner_state *state);
 void learner_device_begin(struct learner_state *state, uint32_t fields, uint32_t since, uint32_t epoch);
 bool learner_device_has_store(const struct learner_state *state, uint32_t field);
-/* All rows of a field's table, if it has cold ones; else 0. */
+/* All rows of a field's table if some are in its cold store; else 0. */
 uint64_t learner_device_total(const struct learner_state *state, uint32_t field);
-/* Rows in the store alone; *loaded grows by what came from there, of a set of tables with its first. */
+/* Rows in the field's store alone; adds the rows loaded from the stores of a set of tables to *loaded, with
+ * the set's first field. */
 uint64_t learner_device_cold(const struct learner_state *state, uint32_t field, uint64_t *loaded);
 bool learner_device_is_held(const struct learner_state *state, uint32_t fields);
-/* Checkpoints of this run for which it was, because staging was too small. */
+/* Checkpoints of this run that held the tables, because staging was too small. */
 uint64_t learner_device_held(const struct learner_state *state, uint32_t fields);
 void learner_device_settle(struct learner_state *state, uint32_t fields, bool is_published);
-/* Stored items of a field, of a record's kind; false: they cannot be, or the device has failed. */
+/* Restores `count` stored items of a field; kind: that of their record ('R', 'D' or 'C', learner_state.c).
+ * False: they cannot be of this table, or the device has failed. */
 bool learner_device_restore(struct learner_state *state, uint32_t field, uint8_t kind, const void *items,
                             size_t count);
 bool learner_device_restored(struct learner_state *state, uint32_t fields, uint32_t epoch);
 
-/* learner_memory.c: for `leat explain`; and before it opens: false: there is too little, and a diagnostic
- * says how much of what is needed. */
+/* learner_memory.c. learner_memory: the plan that `leat explain` shows. learner_check_memory: before the
+ * learner opens; false after a diagnostic that says how much is lacking. */
 void learner_memory(void *config, struct memory_plan *plan);
 bool learner_check_memory(struct operator_context *context);
 
 /*
- * learner_lists.c: features that are lists, of which the first list_max ids are read. bind: one of them,
- * whose length the plan may know; check: all, when the step's size is known. put: what was left out so far,
- * for a checkpoint, a record of RECORD_LIST each ('L' of learner_state.c), where there is something.
+ * learner_lists.c: features that are lists, of which the first list_max ids are read. learner_bind_list: one
+ * such feature, whose length the plan may know. learner_check_lists: all of them, when the step's size is
+ * known.
  */
 void learner_bind_list(struct operator_bind *bind, struct learner_config *c, uint32_t field,
                        struct span span);
@@ -362,35 +373,36 @@ bool learner_check_lists(struct operator_bind *bind, const struct learner_config
 void learner_shape_lists(const struct learner_config *c, struct byte_buffer *out);
 void learner_report_lists(const struct learner_config *c, struct report *report);
 
-/* learner_columns.c: a batch's columns as the model reads them; valid until the next call. */
+/* learner_columns.c: a batch's columns as the model reads them; `in` is valid until the next call. */
 struct learner_columns_scratch;
 struct learner_columns_scratch *learner_columns_new(const struct learner_config *c);
 void learner_columns_free(struct learner_columns_scratch *scratch);
-/* The id of one value, as the model sees it. */
+/* The id of one value, as the model sees it; never 0. */
 uint64_t learner_id(const struct column *column, uint32_t row);
 void learner_columns_read(struct learner_columns_scratch *scratch, const struct learner_config *c,
                           const struct batch *batch, struct model_input *in);
 
-/* The live part, for learner_state.c. */
+/* The state of a running learner. */
 struct learner_state {
     struct model *model;
     const struct gpu_api *gpu_api; /* NULL: it learns on the CPU */
     struct gpu *gpu;
     struct gpu_stream *gpu_stream;
-    int64_t attached_us; /* when, by the monotonic clock */
-    bool has_failed;     /* the device, and it was said */
+    int64_t attached_us; /* monotonic time when the model was attached to the device */
+    bool has_failed;     /* the device has failed, and the diagnostic was emitted */
     const struct kernels *kernels;
     struct metrics *metrics; /* [labels] */
     struct learner_columns_scratch *columns;
-    uint16_t tables[MODEL_FIELDS_MAX]; /* numbers of the fields' tables; none had tables_next so far */
+    /* numbers of the fields' tables; numbers from tables_next on were never used */
+    uint16_t tables[MODEL_FIELDS_MAX];
     uint32_t tables_next;
-    struct model_saved saved;          /* of a restore: what the checkpoint is of */
-    uint64_t totals[MODEL_FIELDS_MAX]; /* of a restore: rows of tables that have cold ones */
+    struct model_saved saved;          /* of a restore: features and layers of the checkpoint */
+    uint64_t totals[MODEL_FIELDS_MAX]; /* of a restore: all rows of tables that have cold ones */
     uint32_t published;                /* newest epoch that a published checkpoint holds */
     struct learner_snapshot *snapshot;
-    uint64_t seen;        /* examples that have weight: schedules, bands and rows of metrics go by them */
-    int64_t seen_last_us; /* event time of the last of them; TIME_MIN: not known */
-    bool has_ended;       /* and the last row of metrics was given */
+    uint64_t seen;        /* examples with weight: schedules, bands and rows of metrics count them */
+    int64_t seen_last_us; /* event time of the last example with weight; TIME_MIN: not known */
+    bool has_ended;       /* the input has ended and the last row of metrics was emitted */
     uint64_t learned, sampled_out, weightless, frozen, rejected;
     uint64_t lists_cut[MODEL_FIELDS_MAX], ids_cut[MODEL_FIELDS_MAX]; /* learner_lists.c */
     bool is_frozen;
@@ -399,7 +411,7 @@ struct learner_state {
     uint8_t verdicts[BATCH_ROWS];
 };
 
-/* learner_state.c */
+/* learner_state.c: ends the snapshot in progress if its outcome is known, or if the learner is closing. */
 void learner_snapshot_settle(struct learner_state *state, bool is_closing);
 
 #endif

@@ -1,5 +1,4 @@
-/* From a batch's columns to a model's input: ids hashed with their field, numbers as floats, dense in
- * selected rows. */
+/* From a batch's columns to a model's input, for the selected rows: ids are hashed, numbers become floats. */
 #define XXH_INLINE_ALL
 #include "learners/learner.h"
 
@@ -17,10 +16,10 @@ struct learner_columns_scratch {
     uint32_t *offsets[MODEL_FIELDS_MAX];
     float *dense[MODEL_DENSE_MAX];
     float labels[LEARNER_LABELS_MAX][BATCH_ROWS], weights[BATCH_ROWS];
-    const float *more_labels[LEARNER_LABELS_MAX]; /* from the second on */
+    const float *more_labels[LEARNER_LABELS_MAX]; /* [labels] from the second label on; [0] is the first */
     int64_t times[BATCH_ROWS];
     uint64_t identity[BATCH_ROWS];
-    const struct learner_config *config; /* of the call, for read_ahead */
+    const struct learner_config *config; /* with `batch`, of the current call, for read_ahead */
     const struct batch *batch;
 };
 
@@ -58,7 +57,8 @@ void learner_columns_free(struct learner_columns_scratch *s)
     free(s);
 }
 
-/* Never 0, which means absent. Equal values of equal type have equal ids on every machine. */
+/* The id of a value: never 0, which means absent. Equal values of equal type have equal ids on every
+ * machine. */
 static uint64_t id_of(const struct column *column, uint32_t row)
 {
     if (!column_is_valid(column, row))
@@ -94,7 +94,7 @@ static void read_ids(struct learner_columns_scratch *s, uint32_t f, const struct
                      const struct column *column, uint32_t begin, uint32_t end)
 {
     uint64_t *ids = s->ids[f];
-    bool has_all = !column->valid; /* the same as id_of, without its questions */
+    bool has_all = !column->valid; /* then ids are computed as by id_of, but without its branches */
     if (has_all && column->tag == TYPE_INT) {
         for (uint32_t i = begin; i < end; i++) {
             uint64_t hash =
@@ -113,7 +113,7 @@ static void read_ids(struct learner_columns_scratch *s, uint32_t f, const struct
     }
 }
 
-/* For model_input.read_ids: on any thread. */
+/* The callback model_input.read_ids; runs on any thread. */
 static void read_ahead(void *argument, uint32_t begin, uint32_t end)
 {
     struct learner_columns_scratch *s = argument;
@@ -151,7 +151,7 @@ static void read_list(struct learner_columns_scratch *s, const struct learner_co
     s->offsets[f][batch->selected] = at;
 }
 
-/* null_value: what a null becomes. */
+/* null_value: replaces nulls. */
 static void read_numbers(float *out, const struct batch *batch, const struct column *column, float null_value)
 {
     for (uint32_t i = 0; i < batch->selected; i++) {
@@ -167,7 +167,7 @@ static void read_numbers(float *out, const struct batch *batch, const struct col
     }
 }
 
-/* By content, so that replays under other partition numbers sample alike. */
+/* A hash of the event's content, so that replays with other partition numbers sample the same events. */
 static void read_identity(struct learner_columns_scratch *s, const struct learner_config *c, uint32_t rows)
 {
     for (uint32_t i = 0; i < rows; i++)

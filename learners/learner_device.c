@@ -1,6 +1,6 @@
 /*
- * Learning on a GPU: what `device` says, finding and opening it, and its part of checkpoints. Whoever only
- * looks at a checkpoint needs none: rows are stored alike.
+ * Learning on a GPU: reads `device`, finds and opens the GPU, and does its part of checkpoints. A learner
+ * that only reads a checkpoint needs no GPU: rows are stored in the same form.
  */
 #include "learners/learner.h"
 
@@ -59,7 +59,7 @@ static struct span device_span(const struct learner_config *c)
     return c->device.ast ? c->device.ast->span : (struct span){0, 0};
 }
 
-/* What does not fit does not fit the next time either. */
+/* After GPU_NO_MEMORY a mere restart would fail again, so the hint says what to change. */
 static const char *hint_of(const struct gpu_error *error)
 {
     return error->failure == GPU_NO_MEMORY ? "change `device_memory`, `pinned_memory` or what else it says "
@@ -79,7 +79,7 @@ static bool refuse(struct operator_context *context, const struct learner_config
     return false;
 }
 
-/* Whether the device opened; else error. */
+/* Opens device `number` into s; false with `error` set. */
 static bool open_device(struct learner_state *s, int number, struct gpu_error *error)
 {
     *error = (struct gpu_error){.failure = GPU_OK};
@@ -179,7 +179,7 @@ bool learner_restore_failed(struct operator_context *context)
     const struct learner_config *c = context->config;
     const struct gpu_error *error = c->state->gpu_api ? model_error(c->state->model) : NULL;
     if (error == NULL || error->failure == GPU_UNSUPPORTED)
-        return false; /* the latter: what the checkpoint has cannot be of these tables */
+        return false; /* GPU_UNSUPPORTED: the checkpoint's content cannot be of these tables */
     diag_hint(context->diags,
               diag_error(context->diags, DIAG_E0902, device_span(c),
                          "the checkpoint cannot be taken back: %s", error->text),
@@ -197,8 +197,7 @@ void learner_close_device(struct learner_state *s)
     s->gpu_api = NULL, s->gpu = NULL, s->gpu_stream = NULL;
 }
 
-/* --- checkpoints ------------------------------------------------------------------------------------------
- */
+/* --- Checkpoints --- */
 
 void learner_device_begin(struct learner_state *s, uint32_t fields, uint32_t since, uint32_t epoch)
 {
@@ -278,7 +277,7 @@ bool learner_device_restore(struct learner_state *s, uint32_t field, uint8_t kin
     if (kind == 'R')
         return device_table_restore(t, number, items, count, error);
     size_t bytes = count * (kind == 'C' ? sizeof(struct sketch_block) : sizeof(uint64_t));
-    void *aligned = malloc(bytes); /* records lie anywhere in a checkpoint */
+    void *aligned = malloc(bytes); /* records may be unaligned in a checkpoint */
     leat_assert(aligned);
     memcpy(aligned, items, bytes);
     bool is_good = kind == 'C' ? device_table_restore_counts(t, number, aligned, count, error)

@@ -1,10 +1,11 @@
-/* A learner whose job has changed: what its state stands on, and which of its tables a feature has.
+/*
+ * A learner whose job has changed: the shape of its state, and which table belongs to which feature.
  *
- * Tables have numbers that stay with their features, by name: rows are made from (number, key), cold rows lie
- * under it, sketches count by it. A feature that comes gets a number that none had before. Each checkpoint
- * has the list ('F', learner_state.c); a restore makes the model anew where the numbers are others than 0, 1,
- * 2
- * ..., and says which of the checkpoint's rows and weights go where. */
+ * A table's number stays with its feature, by name: rows are made from (number, key), cold rows are stored
+ * under the number, and the sketch's hashes depend on it. A new feature gets a number never used before. Each
+ * checkpoint has the list of features ('F', learner_state.c). A restore makes the model anew if the numbers
+ * differ from 0, 1, 2 ..., and maps the checkpoint's rows and weights to this job's features.
+ */
 #include "learners/learner.h"
 #include "learners/table_cold.h"
 
@@ -22,9 +23,9 @@ static struct str dense_name(const struct learner_config *c, uint32_t number)
     return c->input_schema->fields[c->dense_columns[number]].name;
 }
 
-/* --- What the state stands on --- */
+/* --- The shape of the state --- */
 
-/* A name may be any expression; a colon ends it. */
+/* Appends the line's beginning: a name may be any expression, but a colon ends it. */
 static void put_what(struct byte_buffer *out, const char *what, struct str name)
 {
     buffer_printf(out, "?%s ", what);
@@ -39,7 +40,7 @@ static const char *optimizer_name(const struct kind_ref *ref)
     return ref->config == NULL ? "none" : optimizer_kinds[ref->choice].name;
 }
 
-/* Networks whose layers do not change one by one. */
+/* For networks whose layers cannot change one by one. */
 static void put_network(const struct learner_config *c, struct byte_buffer *out)
 {
     const struct {
@@ -74,7 +75,8 @@ static void put_layers(const struct learner_config *c, struct byte_buffer *out)
     buffer_printf(out, "\n");
 }
 
-/* Where a vector has a part for each other feature, or pairs have weights, which and in which order. */
+/* Where a vector has a part for each other feature (FFM), or pairs have weights: the features and their
+ * order. */
 static void put_pairs(const struct learner_config *c, struct byte_buffer *out)
 {
     bool has_weights = c->pairs.items != NULL || c->model.pairs.params.rate > 0.0F;
@@ -145,7 +147,7 @@ void learner_features_save(const struct learner_config *c, struct byte_buffer *o
         put_name(out, 0, dense_name(c, d));
 }
 
-/* The next number and name; false: there are none. */
+/* Reads the next number and name; false if the list has none. */
 static bool take_name(struct str *left, uint32_t *number, struct str *name)
 {
     uint32_t words[2];
@@ -160,7 +162,7 @@ static bool take_name(struct str *left, uint32_t *number, struct str *name)
     return true;
 }
 
-/* With or without vector is part of what a feature is; -1: the job does not have it. */
+/* A feature is its name and whether it has vectors. Returns the field, -1: the job does not have it. */
 static int16_t find_field(const struct learner_config *c, struct str name, bool has_vector)
 {
     for (uint32_t f = 0; f < c->sparse_count; f++)

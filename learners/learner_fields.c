@@ -1,7 +1,7 @@
-/* What a job says of single sparse features: which pairs interact, where a feature's vectors start. */
+/* Options of single sparse features: which pairs interact, how a feature's vectors are initialised. */
 #include "learners/learner.h"
 
-/* The feature's place among those that have vectors; -1 after a diagnostic. */
+/* The field's number among those with vectors; -1 after a diagnostic. */
 static int vector_field(struct operator_bind *bind, const struct learner_config *c, const struct ast *ast)
 {
     int column = bind->add_column(bind, ast);
@@ -41,7 +41,7 @@ static bool bind_pair(struct operator_bind *bind, struct learner_config *c, cons
 
 bool learner_bind_pairs(struct operator_bind *bind, struct learner_config *c)
 {
-    if (!c->pairs.items) /* not given; an empty list is no pair at all */
+    if (!c->pairs.items) /* option not given; an empty list would mean no pair at all */
         return true;
     bool is_ok = true;
     memset(c->model.pair_is_off, 1, c->vectors_count * (c->vectors_count - 1) / 2);

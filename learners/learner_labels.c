@@ -1,4 +1,4 @@
-/* What a learner predicts: one label, or several (MMoE); their columns, names and figures. */
+/* The labels that a learner predicts, one or several (MMoE): their columns, names and figures. */
 #include "learners/learner.h"
 
 #include <ctype.h>
@@ -39,7 +39,7 @@ bool learner_bind_labels(struct operator_bind *bind, struct learner_config *c)
     return is_ok;
 }
 
-/* A column's own name; an expression's is its number, from 1. */
+/* A label's name: that of its column, or the label's number, from 1, if it is an expression. */
 static const char *name_of(struct operator_bind *bind, const struct learner_config *c, uint32_t label)
 {
     struct str name = bind->inputs[0].schema->fields[c->label_columns[label]].name;

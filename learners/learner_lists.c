@@ -1,7 +1,7 @@
 /*
- * Features that are lists: of each list the first `list_max` ids are read, and what is left out is counted.
- * Where the plan knows how long a list can be (core/schema.h), one that can be longer is said when the job is
- * checked.
+ * Features that are lists: the first `list_max` ids of each list are read, and the ids left out are counted.
+ * Where the plan knows how long a list can be (core/schema.h), checking the job warns of lists that can be
+ * longer.
  */
 #include "learners/learner.h"
 
@@ -42,7 +42,7 @@ bool learner_check_lists(struct operator_bind *bind, const struct learner_config
     return false;
 }
 
-/* Not said where it is what it always was. */
+/* Omitted with the default, so that shapes of older checkpoints stay equal. */
 void learner_shape_lists(const struct learner_config *c, struct byte_buffer *out)
 {
     bool has_lists = memchr(c->model.is_list, 1, c->sparse_count) != NULL;

@@ -1,5 +1,5 @@
 /*
- * How much memory a learner takes, by part: shown by `leat explain`, and asked before a learner opens, so
+ * How much memory a learner takes, by part: shown by `leat explain`, and checked before a learner opens, so
  * that one that does not fit says so instead of ending the process.
  */
 #include "learners/learner.h"
@@ -11,14 +11,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What lies with the tables of a CPU from the start: they themselves grow within the learner's memory. */
+/* Sketches of a CPU's tables, taken at the start; the tables themselves grow within the learner's memory. */
 static void add_sketches(const struct learner_config *c, struct memory_plan *plan)
 {
     if (c->model.admit_after > 1)
         memory_plan_add(plan, "sketches", (uint64_t)c->model.sketch_bytes * c->sparse_count, false);
 }
 
-/* s: the device that is open, or the CPU. */
+/* s: has the open device, or none for the CPU. */
 static void plan_parts(const struct learner_config *c, const struct learner_state *s,
                        struct memory_plan *plan)
 {

@@ -1,11 +1,12 @@
-/* The `metrics` output: evaluation over the whole run and the window, a row every metrics_every examples. */
+/* The `metrics` output: the evaluation of the whole run and the window, a row every metrics_every
+ * examples. */
 #include "learners/learner.h"
 
 #include <math.h>
 
-/* Columns: the time, the examples so far, of several labels which one the row is of; then the figures, whole
- * and window. Null where a figure does not exist: those of probabilities with squared loss, all before the
- * first example. */
+/* The place of the first figure among the columns: time, examples so far, with several labels the row's
+ * label; then the figures of the whole run, then those of the window. A figure is null where it does not
+ * exist: figures of probabilities with squared loss, all figures before the first example. */
 static uint32_t first_value(uint32_t labels)
 {
     return labels > 1 ? 3 : 2;
@@ -37,14 +38,14 @@ static void put(struct batch *batch, uint32_t column, double value)
         batch_set_null(batch, &batch->columns[column], 0);
 }
 
-/* Names live as long as the plan. */
+/* A name lives as long as the plan, so the column may point at it. */
 static void put_label(struct column *column, const char *name)
 {
     column->heap = name;
     column->texts[0] = (struct text_ref){0, (uint32_t)strlen(name)};
 }
 
-/* The row's order is that of the time of the example it came after, behind all rows that sources read. */
+/* The row is ordered by the time of the example it follows, after all rows that sources read. */
 static void emit_metrics(struct operator_context *context, const struct learner_config *c, uint32_t label,
                          int64_t time)
 {
@@ -76,7 +77,8 @@ static void emit_metrics(struct operator_context *context, const struct learner_
     operator_emit(context, 1, batch);
 }
 
-/* Where `wanted` examples that have weight have come from `at` on, or the call ends; how many came. */
+/* The end of a piece from `at` on that has `wanted` examples with weight, or of the call; *came: how many it
+ * has. */
 static uint32_t end_of(const struct model_input *in, uint32_t at, uint64_t wanted, uint32_t *came)
 {
     uint32_t end = (uint32_t)MIN(in->rows, at + wanted);
@@ -96,7 +98,8 @@ static int64_t last_with_weight(const struct model_input *in, uint32_t at, uint3
     return in->event_time_us[end - 1];
 }
 
-/* Scores examples at .. end of one label; what has no weight is left out, as what has no prediction is. */
+/* Scores examples at..end of one label; those without weight are left out, as are those without a
+ * prediction. */
 static void score(struct learner_state *s, const struct model_input *in, uint32_t label, uint32_t at,
                   uint32_t end, const double *logits)
 {
@@ -120,7 +123,7 @@ void learner_metrics_add(struct operator_context *context, struct learner_config
         for (uint32_t l = 0; l < c->labels_count; l++)
             score(s, in, l, at, end, logits);
         if (came == 0)
-            continue; /* the multiple that `seen` stands at has had its row */
+            continue; /* the row at the present value of `seen` was already emitted */
         s->seen += came;
         s->seen_last_us = last_with_weight(in, at, end);
         for (uint32_t l = 0; l < c->labels_count && s->seen % every == 0; l++)

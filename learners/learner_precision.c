@@ -1,4 +1,4 @@
-/* What dense layers multiply, and how much of a step goes through them at a time. */
+/* The format of dense layers' products, and how much of a step goes through the layers at a time. */
 #include "learners/learner.h"
 
 enum { STEP_EXAMPLES_MAX = 1 << 18 };
@@ -41,7 +41,7 @@ bool learner_bind_precision(struct operator_bind *bind, struct learner_config *c
     return !problem;
 }
 
-/* Not said where it is what it always was. */
+/* Omitted with the defaults, so that shapes of older checkpoints stay equal. */
 void learner_shape_precision(const struct learner_config *c, struct byte_buffer *out)
 {
     if (c->precision != PRECISION_FP32)

@@ -1,8 +1,8 @@
 /*
- * Months, not epochs: what changes while a learner runs. Rates follow schedules, and a learner whose figures
- * leave their band stops learning, not predicting, until they are back. Both are decided at each multiple of
- * SCHEDULE_EXAMPLES that it has seen, from that number and the evaluation's window alone: functions of the
- * records and their order, wherever batches end.
+ * What changes while a learner runs for months. Learning rates follow schedules, and a learner whose figures
+ * leave their bands stops learning, but not predicting, until they are back. Both are decided at each
+ * multiple of SCHEDULE_EXAMPLES seen, from that number and the evaluation's window alone: they are functions
+ * of the records and their order, wherever batches end.
  */
 #include "learners/learner.h"
 
@@ -86,7 +86,7 @@ static bool is_off_band(const struct learner_config *c)
     struct metrics_values v = metrics_values(&c->state->metrics[0], true);
     if (v.count == 0)
         return false;
-    /* No label 1 at all: there are more predicted than came, by any factor. */
+    /* Without any label 1, predictions exceed the labels by any factor. */
     double calibration = isnan(v.calibration) ? (double)INFINITY : v.calibration;
     return is_outside(calibration, f->calibration_min, f->calibration_max) ||
            is_outside(v.label_mean, f->label_mean_min, f->label_mean_max);

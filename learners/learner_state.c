@@ -1,18 +1,19 @@
 /*
- * A learner's checkpoints. Records, all global:
- *   'F' the features (learner_features.c), before all others; those below name them by their places in it
- *   'S' epoch, evaluation, counts, then what model_save writes (at the barrier: it is small)
- *   'D' field, keys that are gone since the last published checkpoint
- *   'R' field, rows as table_stored_bytes says
+ * A learner's checkpoints. Records, all global (of no key group):
+ *   'F' the features (learner_features.c), before all others; records below name a feature by its place there
+ *   'S' epoch, evaluation, counts, then what model_save writes; at the barrier, because it is small; stored
+ *       in pieces of kind 's'
+ *   'D' field, keys removed since the last published checkpoint
+ *   'R' field, rows in the form of table_stored_bytes
  *   'C' field, blocks of the admission sketch that changed
- *   'T' field, how many rows the table has, in memory and cold; only where it has cold ones (at the barrier)
- *   'W' how many examples of weight 0 there were; only where there were some (at the barrier)
- *   'E' event time of the last example; only where there was one (at the barrier)
+ *   'T' field, all rows of the table, in memory and cold; only of a table with cold rows (at the barrier)
+ *   'W' the number of examples of weight 0; only if not 0 (at the barrier)
+ *   'E' event time of the last example; only if there was one (at the barrier)
  *   'B' the sums of a bias that is the labels' mean; only of such a learner (at the barrier)
- *   'L' field, lists that were longer than what is read of them, and ids left out; likewise
- * 'D', 'R' and 'C' are written by the checkpoint's thread while the lane goes on (table_snapshot.c; of a GPU
- * device_snapshot.c: there 'D' of all fields first, and records of fields by turns, as pieces come).
- * Restoring applies records in order: base, then deltas; the last 'S' counts.
+ *   'L' field, lists longer than list_max, and ids left out; only if not 0 (at the barrier)
+ * 'D', 'R' and 'C' are written by the checkpoint's thread while the lane goes on (table_snapshot.c; on a GPU
+ * device_snapshot.c: there 'D' of all fields come first, and records of the fields alternate, as pieces
+ * arrive). A restore applies records in order: base, then deltas; the last 'S' counts.
  */
 #include "learners/device_table.h"
 #include "learners/learner.h"
@@ -31,7 +32,7 @@ struct record_head {
     uint8_t kind;
     uint8_t version;
     uint16_t field;
-    uint32_t item_bytes; /* 'R': of a stored row; 'D': of a key; 'C': of a block */
+    uint32_t item_bytes; /* bytes of an item: 'R': a stored row; 'D': a key; 'C': a block */
 };
 
 struct state_record {
@@ -41,7 +42,7 @@ struct state_record {
     uint64_t metrics_bytes;
 };
 
-/* A snapshot on its way. Owned by the lane; the writer's thread reads it until it sets `outcome`. */
+/* A snapshot being written. Owned by the lane; the writer's thread reads it until it sets `outcome`. */
 struct learner_snapshot {
     struct learner_state *state;
     uint32_t fields, epoch;
@@ -102,7 +103,7 @@ static bool write_table(struct learner_snapshot *s, uint32_t field, struct snaps
     return is_ok;
 }
 
-/* A set of tables of a device, whose rows come by pieces. */
+/* Writes the rows of a set of tables on a device, which arrive in pieces. */
 struct set_writer {
     struct rows_writer w;
     uint32_t first; /* field of its first table */
@@ -145,7 +146,7 @@ static bool write_device(struct learner_snapshot *s, struct snapshot_writer *out
     }
     for (uint32_t f = 0; f < s->fields && is_ok; f++) {
         struct device_table *t = model_device_table(s->state->model, f, &number);
-        struct gpu_error error; /* the lane notices it, too: it stays */
+        struct gpu_error error; /* the lane sees the same error, which is sticky */
         if (number != 0)
             continue;
         set.first = f;
@@ -174,7 +175,7 @@ static void snapshot_outcome(void *argument, bool is_published)
     atomic_store_explicit(&s->outcome, is_published ? 1 : 2, memory_order_release);
 }
 
-/* Ends a snapshot whose outcome is known; at closing it is known by contract (done is always called). */
+/* Ends a snapshot whose outcome is known; at closing it is known by contract (`done` is always called). */
 void learner_snapshot_settle(struct learner_state *state, bool is_closing)
 {
     struct learner_snapshot *s = state->snapshot;
@@ -220,7 +221,7 @@ static bool put_state(const struct learner_state *state, uint32_t labels, uint32
     buffer_append(&buffer, &record, sizeof record);
     buffer_append(&buffer, state->metrics, labels * sizeof *state->metrics);
     model_save(state->model, &buffer);
-    bool is_ok = true; /* in pieces: dense layers may be large */
+    bool is_ok = true; /* in pieces, because dense layers may be large */
     for (size_t at = 0; at < buffer.length && is_ok; at += 8 << 20) {
         struct byte_buffer piece = {0};
         struct record_head head = {'s', STATE_VERSION, at + (8 << 20) >= buffer.length, 0};
@@ -244,7 +245,7 @@ static bool put_features(const struct learner_config *c, struct snapshot_writer 
     return is_ok;
 }
 
-/* Of a table that has cold rows; else 0. */
+/* All rows of a table that has cold rows; else 0. */
 static uint64_t total_of(const struct learner_state *state, uint32_t field)
 {
     const struct table *table = model_table(state->model, field);
@@ -267,7 +268,7 @@ static bool put_totals(const struct learner_state *state, uint32_t fields, struc
     return is_ok;
 }
 
-/* Of 'W' and 'E'. */
+/* A record 'W' or 'E'. */
 struct single_record {
     struct record_head head;
     uint64_t value;
@@ -372,7 +373,7 @@ bool learner_snapshot(struct operator_context *context, struct snapshot_writer *
     return true;
 }
 
-/* One row, key or block of a sketch; false: no table of this job can have it. */
+/* Restores a row, a key or a sketch's block; false: it cannot belong to a table of this job. */
 static bool restore_item(struct table *table, uint8_t kind, const unsigned char *item)
 {
     uint64_t key;
@@ -391,13 +392,13 @@ static bool restore_item(struct table *table, uint8_t kind, const unsigned char 
     return true;
 }
 
-/* The model whose tables are a CPU's: the learner's, or its shadow; NULL: there is none. */
+/* The model whose tables are on the CPU: the learner's, or its shadow; NULL: none. */
 static struct model *cpu_model(const struct learner_state *state)
 {
     return state->gpu_api ? model_shadow(state->model) : state->model;
 }
 
-/* What is of a field that the job does not have any more is passed over. */
+/* Restores the items of a record; those of a field that the job no longer has are skipped. */
 static bool restore_items(struct learner_state *state, const struct record_head *head,
                           const unsigned char *items, size_t bytes)
 {
@@ -433,13 +434,13 @@ static bool restore_items(struct learner_state *state, const struct record_head 
     if (!cpu_model(state))
         return is_ok;
     table = model_table(cpu_model(state), (uint32_t)field);
-    table_begin(table); /* rows that a 'D' took away make room for others */
+    table_begin(table); /* memory of rows removed by a 'D' may be used again */
     for (size_t at = 0; at < bytes && is_ok; at += item_bytes)
         is_ok = restore_item(table, head->kind, items + at);
     return is_ok;
 }
 
-/* A window of another length begins anew; the whole goes on. */
+/* If the window's length differs, the window begins anew; the figures of the whole run go on. */
 static void restore_metrics(struct metrics *metrics, const char *data)
 {
     uint64_t slice_events = metrics->slice_events;

@@ -1,5 +1,5 @@
-/* Shows a learner's model to `leat model` (core/learner.h): weights as they predict, without optimizer state.
- */
+/* Shows a learner's model to `leat model` (core/learner.h): the weights that predict, without optimizer
+ * state. */
 #include "core/describe.h"
 #include "learners/learner.h"
 #include "learners/model_internal.h"
@@ -10,7 +10,7 @@
 
 enum { LANES = 16 };
 
-/* The linear weight of a payload; FTRL keeps sums from which it follows. */
+/* The linear weight in a payload; FTRL stores sums, from which the weight follows. */
 static float linear_weight(const struct model *m, const void *payload)
 {
     if (!m->options.linear_is_double)
@@ -30,7 +30,7 @@ static const char *column_name(struct arena *arena, const struct schema *schema,
 static bool visit_dense(struct model *m, struct model_visitor *v)
 {
     size_t count;
-    (void)model_dense_weights(m, &count); /* as the last step has left them */
+    (void)model_dense_weights(m, &count); /* reads the weights that the last step left */
     count /= LINEAR_FLOATS;
     float *weights = calloc(count, sizeof(*weights));
     leat_assert(weights != NULL);
@@ -131,7 +131,7 @@ static const char *field_names(struct operator_context *context, const struct le
     return all;
 }
 
-/* The field of that name; -1 after a diagnostic. */
+/* The field with the query's name; -1 after a diagnostic. */
 static int query_field(struct operator_context *context, const struct learner_config *c,
                        const struct state_query *query)
 {
@@ -148,7 +148,8 @@ static int query_field(struct operator_context *context, const struct learner_co
     return -1;
 }
 
-/* Of the value as it is written; 0 after a diagnostic. Of a list's feature: of one of its elements. */
+/* The key of the query's value, given as text; 0 after a diagnostic. For a list feature the text is one
+ * element. */
 static uint64_t query_key(struct operator_context *context, const struct learner_config *c, uint32_t field,
                           struct str word)
 {

@@ -1,6 +1,6 @@
 /*
- * The linear part of a model. Its weights lie in rows all over memory: an event's are gathered into one
- * array, so that one kernel call forwards or updates all of them, and scattered back.
+ * The linear part of a model. Its weights lie in rows all over memory: an event's weights are gathered into
+ * one array, so that one kernel call computes or updates all of them, and scattered back.
  */
 #include "learners/model_internal.h"
 
@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-/* The gathered array: entries, dense features, the bias, up to whole vectors. */
+/* Floats of the gathered array: entries, dense features and the bias, rounded up to whole vectors. */
 size_t linear_lanes(const struct model *m)
 {
     return ((size_t)m->entries_max + m->options.dense + 1 + 15) / 16 * 16;
@@ -28,7 +28,8 @@ void linear_init_payload(const struct model *m, void *payload)
         w[1 + i] = opt_state_init(o->kind, o->accumulator);
 }
 
-/* Where each gathered weight lives, and what it is multiplied with: 0 where there is no row. */
+/* Finds where each gathered weight lies, and its input, which is 0 where there is no row. Returns how
+ * many. */
 static size_t linear_places(struct model *m, struct example *e)
 {
     size_t used = 0;
@@ -62,8 +63,8 @@ static double forward64(struct model *m, struct example *e, size_t used)
     return logit + (double)m->options.bias;
 }
 
-/* w[0..whole) the weights, then state by state, as the optimizers want it; lanes beyond `used` have value 0.
- */
+/* Fills w: [0..whole) the weights, then state by state, in the optimizers' layout. Lanes beyond `used` have
+ * input 0. */
 double linear_forward(struct model *m, struct example *e)
 {
     size_t used = linear_places(m, e);

@@ -1,11 +1,11 @@
 /*
- * Models of weights with one float of state, a key a field, an update per event: rows lie in the tables'
- * slots (table.h), and one loop looks up, predicts and learns. The arithmetic and its order are those of
- * linear_forward and linear_update; the dense weights stay in the gathered array from event to event.
+ * Models of linear weights with one float of state, one key a field, an update per event: rows lie in the
+ * tables' slots (table.h), and one loop looks up, predicts and learns. The arithmetic and its order are those
+ * of linear_forward and linear_update; the dense weights stay in the gathered array from event to event.
  *
- * Learning is a chain of dependent arithmetic from event to event, and looking up waits for memory; so slots
- * are asked for AHEAD events before they are needed. Rows move when others come or go, so they are found only
- * when their event's turn has come: what an event meets is what the events before it left.
+ * Learning is a chain of dependent arithmetic from event to event, and look-ups wait for memory; so slots are
+ * prefetched AHEAD events before they are needed. Rows move when others are added or removed, so a row is
+ * looked up only when its event's turn has come: an event sees the table as the events before it left it.
  */
 #include "learners/model_internal.h"
 #include "learners/table_inline.h"
@@ -17,21 +17,21 @@
 
 enum { AHEAD = 12, TILE = 32, RING = 2 * TILE, ROW_BYTES = TABLE_ROW_HEADER + 2 * sizeof(float) };
 
-/* A key, and the slot that its probe sequence began with when its tile was made ready. */
+/* A key, and the slot where its probe sequence began when its tile was prepared. */
 struct wanted {
     const unsigned char *home;
     uint64_t key;
 };
 
-/* What is made ready up to a tile ahead, in a ring of events. */
+/* Keys and inputs prepared up to a tile ahead, in a ring of events. */
 struct plain {
     uint32_t fields;
     size_t whole;                        /* lanes of the gathered arrays */
-    float *values;                       /* [RING][whole]: what weights are multiplied with */
-    unsigned char nobody[2 * ROW_BYTES]; /* where absent keys are at home: two rows of other keys */
-    float spare[2];                      /* of places that fill up a multiple of four */
-    float *places[MODEL_FIELDS_MAX];     /* of the event in work */
-    uint32_t epoch;                      /* of all tables */
+    float *values;                       /* [RING][whole] inputs that the weights are multiplied with */
+    unsigned char nobody[2 * ROW_BYTES]; /* home of absent keys: two rows of keys that match none */
+    float spare[2];                      /* target of places that fill up a multiple of four */
+    float *places[MODEL_FIELDS_MAX];     /* weights of the current event */
+    uint32_t epoch;                      /* the current epoch of all tables */
     struct wanted wanted[];              /* [RING][fields] */
 };
 
@@ -66,6 +66,7 @@ void linear_plain_free(struct plain *p)
         free(p->values);
     free(p);
 }
+/* Fills the ring for the tile of events from `first` on. */
 
 static void make_ready(const struct model *m, const struct call *c, struct plain *p, uint32_t first)
 {
@@ -89,7 +90,8 @@ static void make_ready(const struct model *m, const struct call *c, struct plain
     }
 }
 
-/* Beyond the last event it asks for what one before it wanted, or for nothing. */
+/* Prefetches the slots of event i; beyond the last event the ring has older slots or none, which do no
+ * harm. */
 static inline void ask(const struct plain *p, uint32_t i)
 {
     const struct wanted *wanted = p->wanted + i % RING * p->fields;
@@ -97,7 +99,8 @@ static inline void ask(const struct plain *p, uint32_t i)
         prefetch_line(wanted[f].home);
 }
 
-/* A key that is neither in its home nor beside it, if it ever was: pages may have split since. */
+/* The row of a key that is neither in its home slot nor in the next one; pages may have split since the home
+ * was computed. NULL if the key is 0 or gets no row. */
 static struct table_row *find_far(struct model *m, const struct call *c, uint32_t f, uint64_t key, uint32_t i)
 {
     struct table *t = &m->tables[f];
@@ -105,7 +108,7 @@ static struct table_row *find_far(struct model *m, const struct call *c, uint32_
                     : table_sight(t, key, table_hash(t, key), c->steps[i], c->learns[i], true, ROW_BYTES);
 }
 
-/* The row of a key whose home is known; NULL if it is elsewhere or nowhere. */
+/* The row of a key in its home slot or the next one; NULL if it is not there. */
 static inline struct table_row *find_near(const struct wanted *wanted)
 {
     const unsigned char *home = wanted->home;
@@ -116,14 +119,15 @@ static inline struct table_row *find_near(const struct wanted *wanted)
     return likely(row->key == wanted->key) ? row : NULL;
 }
 
-/* No weight: its value is 0 for this event. */
+/* The place of a weight that does not exist: its input becomes 0 for this event. */
 static inline float *without(const struct model *m, struct plain *p, uint32_t f, uint32_t i)
 {
     p->values[i % RING * p->whole + f] = 0.0F;
     return m->absent;
 }
 
-/* The weights of an event's keys; whether some have none. Headers decide who goes, or stay as they are. */
+/* Finds the weights of an event's keys; returns whether some have none. For tables whose headers decide which
+ * rows are removed, and for events that do not learn. */
 static bool find_slowly(struct model *m, const struct call *c, struct plain *p, uint32_t i)
 {
     const struct wanted *wanted = p->wanted + i % RING * p->fields;
@@ -143,9 +147,10 @@ static bool find_slowly(struct model *m, const struct call *c, struct plain *p, 
 }
 
 /*
- * The same where headers decide nothing and the event learns: first all that are near, with nothing in the
- * way of looking at several at once, and the slots of an event to come are asked for; then the others. A
- * field's table has one key of the event: what comes to it moves no other row of the event.
+ * The same for an event that learns, where headers decide nothing. First all rows that are near, in a loop
+ * without dependencies so that several are fetched at once, while a later event's slots are prefetched; then
+ * the others. A field's table has only one key of the event, so a row inserted there moves no other row of
+ * the event.
  */
 static inline bool find(struct model *m, const struct call *c, struct plain *p, uint32_t i)
 {
@@ -176,7 +181,8 @@ static inline bool find(struct model *m, const struct call *c, struct plain *p, 
     return has_absent;
 }
 
-/* The event with an optimizer that has no kernel for whole events: the same in its parts. */
+/* One event with an optimizer that has no kernel for whole events: the same in separate calls. Returns the
+ * logit, NaN if rejected. */
 static double step(struct model *m, const struct plain *p, const float *values, const struct pairs_event *e)
 {
     float *w = m->examples[0].weights;
@@ -234,7 +240,7 @@ static inline void learn(struct model *m, struct call *c, bool is_eager)
     }
 }
 
-/* Tables all begin an epoch at a checkpoint; what they disagree on would be found one by one. */
+/* The epoch of all tables, which begin epochs together, at checkpoints. */
 static uint32_t epoch_of_all(const struct model *m)
 {
     for (uint32_t f = 1; f < m->options.fields; f++)

@@ -1,5 +1,4 @@
-/* The losses: value, slope and curvature by the logit, in double; inline, for they are on every event's path.
- */
+/* The losses: value, slope and curvature by the logit, in double; inline, because every event needs them. */
 #ifndef LEARNERS_LOSS_H
 #define LEARNERS_LOSS_H
 
@@ -21,19 +20,20 @@ static inline struct loss_point loss_at(enum loss_kind kind, double logit, doubl
     return (struct loss_point){.prediction = p, .slope = p - label, .curvature = p * (1.0 - p)};
 }
 
-/* Logistic: log(1 + e^z) - y z. Squared: (z - y)^2 / 2, whose slope the above is. */
+/* Logistic: log(1 + e^z) - y z. Squared: (z - y)^2 / 2, whose derivative is the slope in loss_at. */
 static inline double loss_value(enum loss_kind kind, double logit, double label)
 {
     return kind == LOSS_SQUARED ? 0.5 * (logit - label) * (logit - label) : num_logloss(logit, label);
 }
 
 /*
- * The weight of an example from a stream that gives each row at once with label 0, and again with 1 where it
- * is answered: the ratio of p(y|x) to what such a stream shows, b(1|x) = p / (1 + p) and b(0|x) = 1 / (1 +
- * p), is 1 + p for label 1 and (1 - p)(1 + p) for label 0 (Ktena et al. 2019, "Addressing Delayed Feedback
- * for Continuous Training with Neural Networks in CTR prediction", arXiv:1907.06558, "fake negative
- * weighted"). p is the model's own prediction; nothing is derived through it. "Fake negative calibration" of
- * the same paper learns b, without weights, and gives p = b / (1 - b): an expression on predictions.
+ * The weight of an example from a stream that emits each row at once with label 0, and again with label 1 if
+ * a positive label follows: the ratio of p(y|x) to the distribution in such a stream, b(1|x) = p / (1 + p)
+ * and b(0|x) = 1 / (1 + p), is 1 + p for label 1 and (1 - p)(1 + p) for label 0 (Ktena et al. 2019,
+ * "Addressing Delayed Feedback for Continuous Training with Neural Networks in CTR prediction",
+ * arXiv:1907.06558, "fake negative weighted"). p is the model's own prediction and counts as a constant: no
+ * gradient goes through it. "Fake negative calibration" of the same paper learns b, without weights, and
+ * gives p = b / (1 - b): an expression on predictions.
  */
 static inline double loss_fake_negative_weight(double prediction, double label)
 {

@@ -16,7 +16,8 @@ void metrics_init(struct metrics *m, enum loss_kind kind, uint64_t window)
 
 static size_t bin_of(double logit)
 {
-    double at = logit * BINS_A_UNIT + METRICS_BINS / 2; /* below 0 rounding does not matter: the first bin */
+    /* rounding towards 0 does not matter below 0: the first bin */
+    double at = logit * BINS_A_UNIT + METRICS_BINS / 2;
     return at < 0.0 ? 0 : at >= METRICS_BINS ? METRICS_BINS - 1 : (size_t)at;
 }
 
@@ -30,7 +31,7 @@ static void sums_add(struct metrics_sums *into, const struct metrics_sums *from)
     into->absolutes += from->absolutes;
 }
 
-/* What a tile of events adds, one after another: those with finite logits. */
+/* The events of a tile that have finite logits. */
 struct tile {
     size_t count;
     double logits[TILE], labels[TILE], losses[TILE], predictions[TILE];
@@ -92,7 +93,7 @@ static void bins_add(struct metrics *m, const struct tile *t, size_t from, size_
     }
 }
 
-/* Slices are cut by event count alone: where the calls' boundaries lie makes no difference to them. */
+/* Slices are cut by the number of events alone: the calls' boundaries do not matter. */
 static void slices_add(struct metrics *m, const struct tile *t)
 {
     for (size_t at = 0, end; at < t->count; at = end) {
@@ -119,7 +120,7 @@ void metrics_add(struct metrics *m, const struct kernels *k, const double *logit
     }
 }
 
-/* Mann and Whitney: pairs where the positive lies above, half of those in one bin. */
+/* Mann-Whitney: the share of pairs where the positive has the higher logit; pairs in one bin count half. */
 static void auc(uint64_t bins[2][METRICS_BINS], struct metrics_values *v)
 {
     double above = 0.0, tied = 0.0, negatives = 0.0, positives = 0.0;

@@ -1,12 +1,12 @@
 /*
- * Progressive evaluation: predictions made before learning, scored when the label is there. Over the whole
- * run and over a sliding window of the last `window` events (in steps of a sixteenth of it, so a window holds
- * 15/16 to 16/16).
+ * Progressive evaluation: predictions made before learning, scored when the label is known. Over the whole
+ * run and over a sliding window of the last `window` events (it moves in steps of a sixteenth, so it holds
+ * 15/16 to 16/16 of them).
  *
  * Sums are kept per METRICS_BLOCK events and added up in order, so that the figures do not depend on how the
- * events are cut into calls. AUC comes from counts by logit in bins of 1/64 over
- * [-16, 16): ties within a bin count half, so the error is at most half the share of pairs that fall into one
- * bin; auc_error reports it. One thread.
+ * events are cut into calls. AUC is computed from counts by logit in bins of 1/64 over [-16, 16): ties within
+ * a bin count half, so the error is at most half the share of pairs that fall into one bin; auc_error reports
+ * it. One thread.
  */
 #ifndef LEARNERS_METRICS_H
 #define LEARNERS_METRICS_H
@@ -21,7 +21,7 @@ enum { METRICS_BINS = 2048, METRICS_SLICES = 16, METRICS_BLOCK = 1024 };
 
 struct metrics_sums {
     uint64_t count;
-    double loss;  /* logistic loss */
+    double loss;  /* sum of logistic losses */
     double label; /* sum of labels */
     double prediction;
     double squares, absolutes; /* of prediction - label */
@@ -30,18 +30,18 @@ struct metrics_sums {
 struct metrics {
     enum loss_kind kind;
     uint64_t slice_events;                /* window / METRICS_SLICES */
-    struct metrics_sums whole;            /* of whole blocks */
-    struct metrics_sums open;             /* the block being filled */
-    uint64_t whole_bins[2][METRICS_BINS]; /* by label */
+    struct metrics_sums whole;            /* sums of the full blocks */
+    struct metrics_sums open;             /* sums of the block being filled */
+    uint64_t whole_bins[2][METRICS_BINS]; /* [label][bin] counts of the whole run */
     struct metrics_sums slices[METRICS_SLICES];
     uint32_t slice_bins[METRICS_SLICES][2][METRICS_BINS];
-    uint32_t slice; /* the one being filled */
+    uint32_t slice; /* the slice being filled */
 };
 
 struct metrics_values {
     uint64_t count;
     double logloss, auc, auc_error, normalized_entropy,
-        calibration; /* logistic; calibration = predicted / observed */
+        calibration; /* of the logistic loss; calibration = sum of predictions / sum of labels */
     double rmse, mae;
     double label_mean;
 };
@@ -50,7 +50,7 @@ void metrics_init(struct metrics *metrics, enum loss_kind kind, uint64_t window)
 
 struct kernels;
 
-/* Adds n events; those with a non-finite logit are left out. labels of the logistic loss: 0 or 1. */
+/* Adds n events; those with a non-finite logit are left out. Labels of the logistic loss: 0 or 1. */
 void metrics_add(struct metrics *metrics, const struct kernels *kernels, const double *logits,
                  const float *labels, size_t n);
 

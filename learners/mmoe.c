@@ -1,4 +1,4 @@
-/* Multi-gate mixture of experts (Ma 2018): several labels that share what is good for all. */
+/* Multi-gate mixture of experts (Ma 2018): several labels that share the networks that serve all of them. */
 #include "learners/learner.h"
 
 static const struct option mmoe_embedding[] = {

@@ -1,11 +1,10 @@
 /*
  * A shadow on the CPU beside a model that learns on a GPU (`leat run --compare cpu`): it gets the same
- * batches, and after each step is compared with it: logits, dense weights, and the rows that the step has
- * touched, with their optimizers' state. The first that differs by more than COMPARE_TOLERANCE ends the
+ * batches, and after each step the two are compared: logits, dense weights, and the rows that the step has
+ * touched, with their optimizers' state. The first difference of more than COMPARE_TOLERANCE ends the
  * comparison.
  *
- * The shadow goes on from its own weights, not from the GPU's: what rounding leaves adds up from step to
- * step.
+ * The shadow goes on from its own weights, not from the GPU's: rounding differences add up from step to step.
  */
 #include "learners/model_internal.h"
 #include "learners/train/rows_cpu.h"
@@ -20,7 +19,7 @@
 struct compare {
     struct model *shadow;
     struct model_difference found;
-    uint64_t events; /* that were predicted so far, this life */
+    uint64_t events; /* events predicted since this process started */
     double logits[MODEL_LABELS_MAX * MODEL_ROWS_MAX];
 };
 
@@ -53,10 +52,9 @@ const struct model_difference *model_compared(const struct model *m)
     return &m->compare->found;
 }
 
-/* --- comparing --------------------------------------------------------------------------------------------
- */
+/* --- Comparing --- */
 
-/* Root of the mean square of what is finite. */
+/* Root mean square of the finite values. */
 static double rms_of(const double *values, size_t count)
 {
     double sum = 0.0;
@@ -74,7 +72,7 @@ static bool differs(double a, double b, double rms)
     return a != b && !(fabs(a - b) <= COMPARE_TOLERANCE * (fabs(b) + rms));
 }
 
-/* Values of a tensor; count: none differs. */
+/* The index of the first value of a tensor that differs; count: none does. */
 static size_t first_difference(const double *ours, const double *theirs, size_t count)
 {
     double rms = rms_of(theirs, count);
@@ -84,7 +82,7 @@ static size_t first_difference(const double *ours, const double *theirs, size_t 
     return i;
 }
 
-/* where: of the value in the tensor. */
+/* Notes a difference. where: describes the value and its place in the tensor. */
 static void note(struct compare *c, uint64_t step, const char *where, double ours, double theirs)
 {
     c->found.is_found = true;
@@ -119,7 +117,7 @@ void model_compare_predicted(struct model *m, const struct train_events *events,
     if (c->found.is_found)
         return;
     bool is_good = train_predict(s->train, events, from, to, c->logits, &s->error);
-    leat_assert(is_good); /* a CPU's */
+    leat_assert(is_good); /* on a CPU it does not fail */
     for (uint32_t l = 0; l < MAX(m->options.labels, 1U) && !c->found.is_found; l++) {
         size_t label = (size_t)l * MODEL_ROWS_MAX + from;
         size_t at = first_difference(logits + label, c->logits + label, to - from);
@@ -134,8 +132,7 @@ void model_compare_predicted(struct model *m, const struct train_events *events,
     s->pending = train_pending(s->train);
 }
 
-/* --- after a step -----------------------------------------------------------------------------------------
- */
+/* --- After a step --- */
 
 static void compare_layers(struct model *m)
 {
@@ -165,11 +162,11 @@ static void compare_numbers(struct model *m)
                        (m->options.dense + 1) * (size_t)LINEAR_FLOATS);
 }
 
-/* A group's distinct ids and their rows as they are after the step, in memory that a device copies to: the
- * linear weight with its state, then the vector with its own; zeros where an id has no row (yet). */
+/* The distinct ids of a group and copies of their rows after the step, in memory that a device can copy to:
+ * the linear weight with its state, then the vector with its own; zeros where an id has no row (yet). */
 struct rows_seen {
     uint32_t count;
-    size_t linear, vector, row_bytes; /* linear: up to a multiple of 8 */
+    size_t linear, vector, row_bytes; /* bytes; linear is rounded up to a multiple of 8 */
     uint64_t *ids;
     void **rows;
     uint32_t *tables;
@@ -182,7 +179,8 @@ static void forget(struct model *m, struct rows_seen *seen)
     train_host_free(&m->train->device, seen->bytes);
 }
 
-/* Those of a group of m's own, whose first table is number `table` of the group that is seen. */
+/* Adds the ids of group `g` of model m to `seen`. table: the number that g's first table has in the group
+ * that `seen` is of. */
 static bool add_ids(struct model *m, const struct train_group *g, uint32_t table, struct rows_seen *seen)
 {
     const struct train_device *d = &m->train->device;
@@ -202,7 +200,7 @@ static bool add_ids(struct model *m, const struct train_group *g, uint32_t table
     return true;
 }
 
-/* g: a group of the GPU's, whose fields are a group each on a CPU. */
+/* Collects the ids of the GPU's group `g`; on a CPU each field of it is a group of its own. */
 static bool see_ids(struct model *m, const struct train_group *g, struct rows_seen *seen)
 {
     size_t most = g->places_max + 1, each = sizeof *seen->ids + sizeof *seen->rows + sizeof *seen->tables;
@@ -241,7 +239,7 @@ static bool see_rows(struct model *m, const struct train_group *g, struct rows_s
     return seen->bytes && train_wait(d, &m->error);
 }
 
-/* Which ids the step had, and which of them have rows. */
+/* Compares which ids the step had, and which of them have rows. */
 static bool same_ids(struct model *m, const struct train_group *g, const struct rows_seen *a,
                      const struct rows_seen *b)
 {
@@ -273,7 +271,7 @@ static double value_at(const unsigned char *bytes, size_t i, bool is_double)
     return value;
 }
 
-/* Of all rows the `count` values from byte `from` on. */
+/* Compares `count` values from byte `from` on, in all rows. */
 static void compare_part(struct model *m, const struct train_group *g, const struct rows_seen *a,
                          const struct rows_seen *b, const char *tensor, size_t from, size_t count,
                          bool is_double)

@@ -1,7 +1,8 @@
 /*
  * A model on a GPU: its tables are device_tables (device_table.h), one set for the fields with vectors and
- * one for those with a linear weight alone; the step is the CPU's (train/train.h) with the device's kernels.
- * Rows are stored as the CPU's tables store them, so that either goes on with what the other has learned.
+ * one for the fields with a linear weight alone; the step is that of the CPU (train/train.h) with the
+ * device's kernels. Rows are stored in the form of the CPU's tables, so that a CPU can continue what a GPU
+ * has learned, and a GPU what a CPU has.
  */
 #include "learners/model_internal.h"
 #include "learners/train/rows_gpu.h"
@@ -12,8 +13,8 @@
 
 enum {
     EXTRA_FLOATS = LINEAR_BYTES / sizeof(float),
-    ROW_BUCKET_BYTES = 32, /* of a row in its bucket: key, digest and header */
-    SNAPSHOT_PART = 8,     /* of the memory: what is taken by rows that a checkpoint copies */
+    ROW_BUCKET_BYTES = 32, /* bytes of a row in its bucket: key, digest and header */
+    SNAPSHOT_PART = 8,     /* an eighth of the memory is for rows that a checkpoint copies */
 };
 
 bool model_can_attach(const struct model_options *options)
@@ -23,11 +24,11 @@ bool model_can_attach(const struct model_options *options)
     return model_is_trained(&m);
 }
 
-/* What a set of tables is: of fields first .. first + count of the model. */
+/* A set of tables: of the model's fields first .. first + count. */
 struct device_set {
     uint32_t first, count, batch_max;
     struct gpu_table_options tables[MODEL_FIELDS_MAX];
-    uint32_t places[MODEL_FIELDS_MAX]; /* of a batch, at most */
+    uint32_t places[MODEL_FIELDS_MAX]; /* most ids of a batch, by table */
     float extra[EXTRA_FLOATS];
 };
 
@@ -69,8 +70,8 @@ static struct gpu_tables_options tables_of(const struct model *m, const struct d
 }
 
 /*
- * Tables that grow first must not leave nothing to the others: as far as half of the memory goes, each has
- * room for what a batch may bring it from the start. What create refuses, it refuses without this, too.
+ * The first tables to grow must leave memory to the others: each starts with room for the rows that a batch
+ * may bring, as far as half of the memory allows. An error of plan is ignored here: create reports it.
  */
 static void reserve_batches(struct device_set *s, const struct gpu_tables_options *o,
                             const struct gpu_table_api *api)
@@ -86,7 +87,7 @@ static void reserve_batches(struct device_set *s, const struct gpu_tables_option
             s->tables[i].rows_start = MIN(2 * (uint64_t)s->places[i], share);
 }
 
-/* Where a CPU's payload has what a row of the device has. */
+/* Where a CPU's payload has the parts of a device's row. */
 static struct device_stored stored_of(const struct model *m, const struct device_set *s)
 {
     bool has_vectors = s->first < m->options.vectors;
@@ -123,7 +124,7 @@ static struct device_table *table_new(struct model *m, uint32_t first, uint32_t 
     return t;
 }
 
-/* Of fields whose tables could not be made. */
+/* Frees the stores of fields whose tables could not be made; returns false. */
 static bool stores_free(const struct model *m, const struct model_device *d, uint32_t first)
 {
     for (uint32_t f = first; f < m->options.fields && d->stores != NULL; f++)
@@ -132,8 +133,7 @@ static bool stores_free(const struct model *m, const struct model_device *d, uin
     return false;
 }
 
-/* Memory by the share that a row of each kind takes, as many rows of a field of either being taken for
- * likely. */
+/* Divides the memory by the bytes of a row of each kind, assuming that all fields have equally many rows. */
 static bool tables_new(struct model *m, const struct model_device *d, struct gpu_error *error)
 {
     uint32_t vectors = m->options.vectors, fields = m->options.fields, at = 0;

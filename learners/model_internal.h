@@ -26,8 +26,8 @@ struct example {
     float *scales;           /* [entries_max] 1, or 1 / length of the list */
     float *dense;            /* [options.dense] */
     float label, weight;
-    float more_labels[MODEL_LABELS_MAX - 1]; /* event time, seconds */
-    uint32_t seen;
+    float more_labels[MODEL_LABELS_MAX - 1];
+    uint32_t seen; /* event time, seconds */
     bool learns;
     bool is_rejected;
     double logit;           /* as the model computes it, without model_correction */

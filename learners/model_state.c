@@ -1,5 +1,5 @@
-/* A model's small state to bytes and back; rows and sketches of tables go their own way (table_snapshot.c).
- */
+/* Converts a model's small state to bytes and back; rows and sketches of tables are stored by
+ * table_snapshot.c. */
 #include "learners/model_internal.h"
 #include "learners/table_inline.h"
 #include "learners/train/train.h"
@@ -22,14 +22,14 @@ struct state_example {
     float label, weight;
 };
 
-/* Where dense layers multiply fp16. */
+/* Follows where dense layers multiply in fp16. */
 struct state_scale {
     float scale;
     uint32_t good;
     uint64_t lowered;
 };
 
-/* Of `precision: auto`; the layers of fp32 follow while it runs. */
+/* Follows with `precision: auto`; while the trial runs, its fp32 layers come next. */
 struct state_trial {
     uint64_t examples;
     double bf16, fp32;
@@ -48,7 +48,7 @@ static void save_example(const struct model *m, const struct example *e, struct 
 {
     struct state_example s = {e->entries, e->seen, e->label, e->weight};
     buffer_append(out, &s, sizeof s);
-    /* A key that had no row when its event came has none for that event, whatever came later. */
+    /* A key without a row when its event came has none for that event, even if a row was made later. */
     for (uint32_t i = 0; m->options.batch <= 1 && i < e->entries; i++)
         if (e->rows[i] == NULL)
             e->keys[i] = 0;
@@ -137,7 +137,7 @@ struct reading {
     bool is_bad;
 };
 
-/* The next bytes, or NULL. */
+/* The next `bytes` bytes, or NULL. */
 static const void *next_bytes(struct reading *r, size_t bytes)
 {
     if (r->is_bad || r->left < bytes) {
@@ -176,7 +176,7 @@ static size_t layers_of(const uint32_t hidden[MODEL_LAYERS_MAX])
     return count == 0 ? 0 : count + 1;
 }
 
-/* Whether the first dense layer reads what it read. */
+/* Whether the first dense layer has the inputs that the saved one had. */
 static bool has_same_inputs(const struct model *m, const struct model_saved *saved)
 {
     bool is_same = saved->vectors == m->options.vectors && saved->dense == m->options.dense;
@@ -187,7 +187,7 @@ static bool has_same_inputs(const struct model *m, const struct model_saved *sav
     return is_same;
 }
 
-/* Floats of a layer in a checkpoint: weights, biases, and what the optimizer has for all of them. */
+/* Floats of a layer in a checkpoint: weights, biases, and the optimizer's state for all of them. */
 static size_t layer_floats(const struct model *m, size_t n, size_t d)
 {
     size_t weights = n * d + n, each = opt_state_floats(m->options.head.kind, weights);
@@ -203,7 +203,7 @@ static void load_layer(struct reading *r, struct model *m, enum model_layers_of 
         model_layer_shape(m, layer, &own_n, &own_d);
     if (data == NULL || !is_same || own_n != n || own_d != d)
         return;
-    float *floats = malloc(layer_floats(m, n, d) * sizeof *floats); /* aligned */
+    float *floats = malloc(layer_floats(m, n, d) * sizeof *floats); /* malloc aligns the floats */
     leat_assert(floats);
     memcpy(floats, data, layer_floats(m, n, d) * sizeof *floats);
     model_layer_put(m, of, layer, floats);
@@ -213,7 +213,7 @@ static void load_layer(struct reading *r, struct model *m, enum model_layers_of 
 static void load_layers(struct reading *r, struct model *m, enum model_layers_of of,
                         const struct model_saved *saved)
 {
-    if (m->options.network > NETWORK_HIDDEN) { /* of no other shape than this model's */
+    if (m->options.network > NETWORK_HIDDEN) { /* these networks are saved with this model's shape only */
         for (size_t l = 0; l < model_layers(m) && !r->is_bad; l++) {
             size_t own_n, own_d;
             model_layer_shape(m, l, &own_n, &own_d);
@@ -266,7 +266,7 @@ static void load_table(struct reading *r, struct model *m, int16_t field)
     t->halved_at_us = s.halved_at_us, t->watermark_us = s.watermark_us, t->expired_before = s.expired_before;
 }
 
-/* Entries are in the order of fields. */
+/* Inserts an entry; entries are in the order of fields. */
 static void add_entry(struct example *e, uint64_t key, uint16_t field, float scale)
 {
     uint32_t at = e->entries++;
@@ -278,7 +278,7 @@ static void add_entry(struct example *e, uint64_t key, uint16_t field, float sca
     e->keys[at] = key, e->fields[at] = field, e->scales[at] = scale;
 }
 
-/* Features that have come since: absent; those that are no list have an entry all the same. */
+/* Adds entries for features that the checkpoint does not have: absent keys. List fields need no entry. */
 static void add_absent(const struct model *m, const struct model_saved *saved, struct example *e)
 {
     for (uint32_t f = 0; f < m->options.fields; f++) {
@@ -290,7 +290,8 @@ static void add_absent(const struct model *m, const struct model_saved *saved, s
     }
 }
 
-/* As far as this model reads lists (list_max may have been larger); false: there cannot be so many. */
+/* Adds an entry unless its list is longer than this model reads (list_max may have been larger). False: the
+ * event has more entries of the field than possible. */
 static bool take_entry(const struct model *m, struct example *e, uint32_t *counts, uint64_t key,
                        uint16_t field, float scale)
 {
@@ -301,7 +302,7 @@ static bool take_entry(const struct model *m, struct example *e, uint32_t *count
     return true;
 }
 
-/* The mean of a list that was longer is that of what is left. */
+/* In lists that were longer the mean is that of the ids kept. */
 static void scale_lists(const struct model *m, struct example *e, const uint32_t *counts)
 {
     for (uint32_t i = 0; i < e->entries; i++) {
@@ -382,7 +383,7 @@ static void load_model(struct reading *r, struct model *m, const struct model_sa
         model_train_write(m);
 }
 
-/* Rows of a block in progress are spared from expiry. */
+/* The row of a key, even an expired one: rows of a block in progress are spared from expiry. */
 static struct table_row *pending_row(struct table *t, uint64_t key)
 {
     const uint64_t *slot = key == 0 ? NULL : table_slot_of(t, key, table_hash(t, key));
@@ -402,13 +403,13 @@ bool model_load_saved(struct model *m, const struct model_saved *saved, const vo
     if (r.is_bad || r.left != 0)
         return false;
     if (m->options.batch > 1)
-        return true; /* a batch resolves its rows itself */
+        return true; /* a batch's step resolves the rows */
     for (uint32_t x = 0; x < m->pending; x++) {
         struct example *e = &m->examples[x];
         for (uint32_t i = 0; i < e->entries; i++) {
             e->rows[i] = pending_row(&m->tables[e->fields[i]], e->keys[i]);
             if (e->rows[i])
-                e->rows[i]->step = (uint32_t)m->steps + 1; /* spared until the block is done */
+                e->rows[i]->step = (uint32_t)m->steps + 1; /* spared until the block's step is made */
         }
         model_example_forward(m, e);
     }

@@ -1,6 +1,6 @@
 /*
- * Models that learn by batches (train/train.h): an event is predicted by the rows and weights that are there,
- * and waits in the batch; a full batch makes its step. Also dense layers as a checkpoint has them.
+ * Models that learn by batches (train/train.h): an event is predicted by the existing rows and weights, and
+ * waits in the batch; a full batch makes its step. Also dense layers in the form that checkpoints have.
  */
 #include "learners/model_internal.h"
 #include "learners/train/rows_cpu.h"
@@ -11,8 +11,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* What no kernel of a batch has: weights of pairs, products of FFM under dense layers, the norm of an event's
- * own gradient, one sum of squares for several weights of a layer. */
+/* Whether the batch kernels can train the model. They have no weights of pairs, no products of FFM under
+ * dense layers, no norm of a single event's gradient, no sum of squares shared by several weights of a
+ * layer. */
 bool model_is_trained(const struct model *m)
 {
     const struct model_options *o = &m->options;
@@ -25,7 +26,7 @@ bool model_is_trained(const struct model *m)
            !is_clipped_by_event && m->vector_floats <= BATCH_DIM_MAX && !(has_hidden && has_sum);
 }
 
-/* FFM under dense layers, weights of pairs ...: model_batch.c's. */
+/* The plan of a model whose batches model_batch.c steps (FFM under dense layers, weights of pairs ...). */
 static void plan_examples(const struct model *m, struct model_plan *plan)
 {
     plan->input = m->options.batch * model_example_bytes(m);
@@ -73,7 +74,7 @@ void model_train_init(struct model *m)
                                 .device = {.kernels = batch_beside(m->k)},
                                 .rows = rows_cpu_of(m->rows),
                                 .kernels = m->k};
-    m->train = train_new(&setup, &m->error); /* a CPU's memory is there, or the process ends */
+    m->train = train_new(&setup, &m->error); /* on a CPU it does not fail: without memory the process ends */
     leat_assert(m->train);
     model_train_write(m);
 }
@@ -96,10 +97,9 @@ void model_train_write(struct model *m)
     (void)train_load_numbers(m->train, m->dense_weights, &m->error);
 }
 
-/* --- learning ---------------------------------------------------------------------------------------------
- */
+/* --- Learning --- */
 
-/* The losses of one label by so many logits, NaN where there is none. */
+/* The losses of `n` events by one label; NaN where the logit is NaN. */
 static void losses_of(const struct model *m, double *losses, const double *logits, const float *labels,
                       uint32_t n)
 {
@@ -111,8 +111,8 @@ static void losses_of(const struct model *m, double *losses, const double *logit
         losses[i] = (logits[i] - (double)labels[i]) * (logits[i] - (double)labels[i]);
 }
 
-/* What both sets of layers have predicted of a call's events, before they learn them: summed event by event,
- * so that it does not matter where calls end. */
+/* Adds the losses of a call's events, predicted by both sets of layers before learning, to the trial's score:
+ * event by event, so that it does not matter where calls end. */
 static void compare(struct model *m, const struct call *c, uint32_t from, uint32_t to)
 {
     struct train_trial *trial = m->train->trial;
@@ -137,7 +137,7 @@ static void compare(struct model *m, const struct call *c, uint32_t from, uint32
     }
 }
 
-/* Who is rejected by one label is by all (step.c). */
+/* Corrects the logits and sets verdicts. An event that one label rejects is rejected by all (step.c). */
 static void give(const struct model *m, const struct call *c, uint32_t from, uint32_t to)
 {
     for (uint32_t i = from; i < to; i++) {
@@ -227,8 +227,7 @@ void model_train_refresh(struct model *m, const struct call *c)
     (void)train_refresh(m->train, &events, 0, c->in->rows, &m->error);
 }
 
-/* --- checkpoints ------------------------------------------------------------------------------------------
- */
+/* --- Checkpoints --- */
 
 void model_train_get(const struct model *m, uint32_t event, struct example *e)
 {
@@ -267,7 +266,8 @@ bool model_train_put(struct model *m, const struct example *e)
     in->host.weights[to] = e->weight;
     in->host.is_rejected[to] = 0;
     in->event_seen[to] = e->seen;
-    m->train->is_forward = m->train->is_numbered = false; /* its prediction was another process's */
+    /* the restored event was predicted by an earlier process: the forward pass has to be made again */
+    m->train->is_forward = m->train->is_numbered = false;
     in->n++;
     return true;
 }

@@ -1,4 +1,5 @@
-/* The `optimizer: adagrad { rate: 0.05 }` option: one struct for all kinds, one table of rows for each. */
+/* The option `optimizer: adagrad { rate: 0.05 }`: one struct for all kinds of optimizers, one option table
+ * for each. */
 #ifndef LEARNERS_OPTIMIZER_OPTIONS_H
 #define LEARNERS_OPTIMIZER_OPTIONS_H
 

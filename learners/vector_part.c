@@ -1,7 +1,7 @@
 /*
- * Models with vectors, whose fields hold one id each: the same arithmetic in the same order as
- * linear_forward, interaction_forward and their updates, without what lists, pair weights and dense layers
- * ask for, and with the dense weights kept in the gathered array from event to event.
+ * Models with vectors whose fields have one id each: the same arithmetic in the same order as linear_forward,
+ * interaction_forward and their updates, but without the code for lists, pair weights and dense layers, and
+ * with the dense weights kept in the gathered array from event to event.
  */
 #include "learners/model_internal.h"
 
@@ -40,10 +40,10 @@ static inline void gather(struct model *m, struct example *e, const struct call 
 }
 
 /*
- * The lines of later events' rows. A core can wait for so many lines at once and no more, and asking stands
- * still where it must also find out which page of memory it asks for: so the first lines of an event's rows
- * are asked for some fields at a time, and the others later, the n-th of every row together, a few at each
- * place of the loop: four of them, and one for each STEP_ROWS rows that make their step.
+ * Prefetching the rows of later events. A core can wait for a limited number of lines at once, and a prefetch
+ * stalls where the address translation of its page is missing, too. So the first lines of an event's rows are
+ * prefetched a few fields at a time, and the other lines later, the n-th line of all rows together, spread
+ * over several points of the loop: PARTS points, and one after each STEP_ROWS rows of the step.
  */
 enum { PARTS = 4, STEP_ROWS = 4 };
 
