@@ -86,8 +86,8 @@ struct device_table_below {
 struct device_table_below device_table_below(const struct device_table *t, uint32_t table);
 bool device_table_has_store(const struct device_table *t, uint32_t table);
 
-/* Announces a batch, in the order of steps; its arrays must stay until its step is made. Does not wait for
- * the batch's own answer. */
+/* Announces a batch, in the order of steps; its arrays must stay until its step is made. May wait for the
+ * answers of batches announced earlier, not for its own. */
 bool device_table_ahead(struct device_table *t, const struct gpu_batch *batch, struct gpu_error *error);
 /*
  * The batch is due (announced before, or not): fetches its rows, makes room, and resolves its keys. rows[u]

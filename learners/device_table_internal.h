@@ -15,8 +15,8 @@ enum {
 
 /* An announced batch. */
 struct device_batch {
-    struct gpu_batch batch; /* batch.step TABLE_STEP_NONE: the slot is free */
-    struct gpu_event *asked;
+    struct gpu_batch batch;     /* batch.step TABLE_STEP_NONE: the slot is free */
+    struct gpu_event *asked;    /* recorded when the answer has been copied */
     uint64_t *keys;             /* pinned: the batch's keys, copied with the answer */
     uint32_t *tables, *missing; /* pinned; missing: indices of keys without a row on the GPU */
     uint32_t *counts;           /* pinned: [0] distinct keys, [1] missing ones */
@@ -36,7 +36,7 @@ struct device_table {
     struct device_stored stored;       /* with payload_bytes set */
     size_t floats, stored_bytes;       /* floats of a payload; bytes of a stored row */
     struct cold_store **stores;        /* [tables]; NULL: the table has none */
-    bool *has_stored;                  /* [tables] whether rows were ever put into the store */
+    bool *has_stored;                  /* [tables] whether the store may have rows of the table */
     uint64_t *rows_stored;             /* [tables] device_table_below.cold */
     uint32_t *expired_before;          /* [tables] */
     int64_t *halved_at_us;             /* [tables] */
@@ -67,7 +67,8 @@ struct device_table {
      * asked for. */
     bool is_tight;
     uint32_t unspared_for,
-        unspared_mark; /* the last step that needed it, and what its rows are marked with */
+        /* the last step for which unspare was called, and the step number with which its rows are marked */
+        unspared_mark;
     struct device_table_stats stats;
 };
 

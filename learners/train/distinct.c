@@ -1,24 +1,27 @@
 /*
- * The way back of layers over the input, once an id of the batch instead of once an event (a CPU's). What
- * events of an id have in common is its vector v; so, dz_e being an event's slopes of what layer W gives,
+ * CPU: the backward pass of layers over the input, made once for each distinct id of a batch instead of once
+ * for each event. Events of an id share its vector v. With dz_e = event e's gradient by the output of a layer
+ * W:
  *
- *   the slope of v_u:                      sum over e of W_f' dz_e = W_f' S_u,  S_u = sum over e of dz_e
- *   the gradient of W's columns of field f:  sum over e of dz_e v_e' = sum over u of S_u v_u'
+ *   the gradient by v_u:                      sum over e of W_f' dz_e = W_f' S_u,  S_u = sum over e of dz_e
+ *   the gradient by W's columns of field f:   sum over e of dz_e v_e' = sum over u of S_u v_u'
  *
- * where W_f are the columns of u's field and e the events that have it. Ids of events are skewed: of 4096
- * click events of twelve fields 0.29 of the places are distinct ids, of 512 0.47; so many are the products,
- * and the sums come on top, which are as long as a layer is wide. A field is done by one thread, some ids at
- * a time. Sixteen bits would round the
- * sums, and what is packed for them anew costs more than is saved: they go back event by event. So does a
- * model that is compared with a GPU's (is_like_device), from which it would part step by step.
+ * where W_f are the columns of u's field and e the events that have u. Ids are skewed: of 4096 click events
+ * with twelve fields 0.29 of the places are distinct ids, of 512 events 0.47; products shrink to that share,
+ * and the sums come on top, each as long as the layer is wide. A field is processed by one thread, some ids
+ * at a time.
+ *
+ * Sixteen-bit formats would round the sums, and packing the sums for them costs more than is saved: such
+ * layers go back event by event. So does a model that is compared with a GPU's (is_like_device), because its
+ * weights would drift from the GPU's step by step.
  */
 #include "learners/train/step.h"
 
 #include "core/base.h"
 
-enum { IDS = 2 * BATCH_CHUNK }; /* at a time: their sums stay in the second-level cache */
+enum { IDS = 2 * BATCH_CHUNK }; /* ids at a time: their sums stay in the second-level cache */
 
-/* W_f' S and S' V. */
+/* The products W_f' S and S' V. */
 static struct batch_matmul slopes_of_ids(const struct train *t, const struct net_layer *l, uint32_t column,
                                          const struct train_distinct *d, uint32_t n)
 {
@@ -76,7 +79,8 @@ void distinct_take(struct train *t, struct train_memory *memory)
     }
 }
 
-/* As they went forward. One that is not finite has events that are rejected alone, whose slopes are 0. */
+/* Gathers the vectors of the forward pass. A non-finite vector belongs to rejected events alone, whose
+ * gradients are 0: it is zeroed. */
 static void gather_vectors(const struct train *t, const struct train_group *g, uint32_t from, uint32_t n,
                            const struct train_distinct *d)
 {

@@ -1,17 +1,16 @@
-/* Events on their way forward: rows of ids, the linear part, the interaction, the network, the loss (step.h).
- */
+/* The forward pass: rows of ids, the linear part, the interaction, the network, the loss (step.h). */
 #include "learners/train/step.h"
 
 #include "core/base.h"
 
-/* Fields of a group that lie together: all of a whole batch, one of a part of it. */
+/* Fields of a group whose places lie together: all fields for a whole batch, one field for a part of it. */
 struct some_fields {
-    uint32_t first, count; /* of the group's */
+    uint32_t first, count; /* fields of the group: first .. first + count */
     const uint32_t *numbers, *offsets;
 };
 
-/* The next of them after `fields` (zeros: the first); false: there are none. numbers: of each place; the
- * places of a group begin at its own 0, and without offsets they are the bags. */
+/* Steps to the fields after `fields` (zeros: to the first); false: there are none. numbers: dense index of
+ * each place. A group's places begin at its own 0; without offsets the places are the bags. */
 static bool next_fields(const struct train_group *g, const struct piece *p, struct some_fields *fields)
 {
     const uint32_t *offsets = offsets_of(g, p->in);
@@ -43,7 +42,7 @@ static void gather_fields(struct train *t, const struct train_group *g, const st
 
 static void read_weights(struct train *t, const struct train_group *g, const struct piece *p)
 {
-    uint32_t count; /* a CPU's, where there are some from before */
+    uint32_t count; /* CPU: indices that this call added */
     struct batch_weights_read a = {.of = weights_of(t, g->known + g->fresh, linear_at(t, g)),
                                    .count = g->count,
                                    .n = places_of(g, p->in),
@@ -58,7 +57,7 @@ struct gathered {
     const struct piece *p;
 };
 
-/* Vectors into the matrix, and linear weights of the numbers. */
+/* Copies vectors into the matrix, and reads the linear weights of all indices. */
 static void gather_group(void *of, uint32_t group, unsigned who)
 {
     (void)who;
@@ -78,7 +77,8 @@ static void read_numbers(struct train *t)
     t->device.kernels->weights_read(&a, t->device.stream);
 }
 
-/* The linear part: some fields after the others; the first have the bias and the numbers. */
+/* Adds the linear part of some fields to the logits; with the first fields also the bias and the dense
+ * features. */
 static void add_linear(struct train *t, const struct train_group *g, const struct piece *p,
                        const struct some_fields *fields, bool is_first)
 {
@@ -128,15 +128,16 @@ static void pack_numbers(struct train *t, const struct piece *p)
         t->device.kernels->pack(&a, t->device.stream);
 }
 
-/* A network's predictions of a piece, with those of the linear part and the interaction. */
+/* Predictions of a piece by a network, together with the linear part and the interaction. */
 struct judged {
     const struct net *net;
     float *logits; /* [labels][events_max] */
-    float *slopes; /* [n] of out's stride */
+    float *slopes; /* [n], with the stride of the network's output */
     uint8_t *is_rejected;
 };
 
-/* Logits and, in is_rejected, who has none; slopes, but that of the network. */
+/* Computes logits and is_rejected (events without a finite logit), and the gradients by the network's
+ * outputs. */
 static void judge(struct train *t, const struct piece *p, const struct judged *by)
 {
     const struct model_options *o = t->options;
@@ -161,11 +162,12 @@ static void judge(struct train *t, const struct piece *p, const struct judged *b
     }
 }
 
-/* Before the model's own logits take the place of what they are made of. */
+/* Call before judge() overwrites the partial sums in t->logits with the final logits. */
 static void judge_trial(struct train *t, const struct piece *p)
 {
     struct train_trial *trial = t->trial;
-    struct net_matrix *in = trial->net.input; /* of its own: layers may write into it, and it is masked */
+    /* a copy of its own: layers may write into it, and rejected events are masked */
+    struct net_matrix *in = trial->net.input;
     train_copy(&t->device, in->values, net_values(&t->net, t->net.input),
                (size_t)p->n * in->stride * sizeof *in->values);
     net_forward(&trial->net, p->n);

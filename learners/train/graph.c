@@ -1,10 +1,11 @@
 #include "learners/train/graph.h"
 
-/* Work is recorded when it comes for the third time: what changes with each step (Adam's corrections, lists
- * of any length) never does, and the first time may still allocate (plans of matrix products). */
+/* Work is recorded when it comes for the third time: work that changes in each step (Adam's corrections,
+ * lists of any length) never comes that often, and the first run may still allocate (plans of matrix
+ * products). */
 enum { TIMES_TO_RECORD = 3 };
 
-/* The digest's own place, else the one that was used longest ago. */
+/* The digest's slot, else the slot that was used longest ago. */
 static uint32_t find(struct train_graphs *g, uint64_t arguments)
 {
     uint32_t oldest = 0;
@@ -21,7 +22,7 @@ static bool clear(struct train_graphs *g, const struct train_device *device, uin
                   struct gpu_error *error)
 {
     bool is_good = true;
-    if (g->kept[at].graph) { /* which may be in work */
+    if (g->kept[at].graph) { /* the graph may still be running */
         is_good = train_wait(device, error);
         device->api->graph_free(device->gpu, g->kept[at].graph);
     }

@@ -11,8 +11,9 @@ static size_t take(size_t *used, size_t count, size_t size)
     return at;
 }
 
-/* The columns one behind the other from base on (NULL: counted alone); returns their bytes. First what a
- * batch sends in one piece, then ids, of which it sends those that it has, then what seldom changes. */
+/* Places the columns one after the other from base on (NULL: only counts); returns their bytes. First the
+ * columns that a batch sends in one copy, then ids, of which only the used part is sent, then columns that
+ * rarely change. */
 static size_t lay_out(const struct train_input *in, struct train_columns *c, unsigned char *base)
 {
     const struct model_options *o = in->options;
@@ -48,8 +49,8 @@ static uint32_t bag_of(const struct train_input *in, uint32_t field, uint32_t ev
     return (uint32_t)(at / 4);
 }
 
-/* The event and bag of each place: without lists they are the same in all batches of n events. Returns
- * whether they are others than the last time. */
+/* Fills event and bag of each place: without lists they are the same in all batches of n events. Returns
+ * whether they have changed since the last time. */
 static bool fill_places(struct train_input *in)
 {
     uint32_t n = in->n;
@@ -144,8 +145,7 @@ void train_input_free(struct train_input *in)
     *in = (struct train_input){0};
 }
 
-/* --- events come ------------------------------------------------------------------------------------------
- */
+/* --- Adding events --- */
 
 static void add_lists(struct train_input *in, uint32_t f, const struct train_events *events, uint32_t from,
                       uint32_t to)
@@ -175,7 +175,7 @@ static void add_labels(struct train_input *in, const struct train_events *events
     }
 }
 
-/* Events that lie side by side, column by column. */
+/* Adds events from..to, column by column. */
 static void add_run(struct train_input *in, const struct train_events *events, uint32_t from, uint32_t to)
 {
     const struct model_options *o = in->options;
@@ -210,10 +210,10 @@ void train_input_add(struct train_input *in, const struct train_events *events, 
     }
 }
 
-/* --- and become places ------------------------------------------------------------------------------------
- */
+/* --- Computing places --- */
 
-/* Places of field f, `before` places of its group having come; the first of them is `first` of all. */
+/* Computes the places of field f and returns their number. before: places of its group's earlier fields;
+ * first: its first place among all. */
 static uint32_t spread_field(struct train_input *in, uint32_t f, size_t first, uint32_t before,
                              uint32_t *offsets)
 {
@@ -246,11 +246,11 @@ static void spread(struct train_input *in)
         tables[0] = places;
         uint32_t count = spread_field(in, f, first, places, offsets);
         first += count, places += count;
-        tables[1] = offsets[in->n] = places; /* the next field of the group writes the same */
+        tables[1] = offsets[in->n] = places; /* the next field of the group writes the same value */
     }
 }
 
-/* One id an event: fields of what is not a full batch move together. */
+/* One id an event: moves the fields of a batch that is not full together. */
 static void close_gaps(struct train_input *in)
 {
     struct train_columns *c = &in->host;
@@ -276,13 +276,14 @@ static size_t places_of(const struct train_input *in)
     return in->first_of[last] + (tables[1] - tables[0]);
 }
 
-/* To the same place on the device. */
+/* Copies the columns between two host addresses to the same offsets on the device. */
 static void send(const struct train_input *in, const struct train_device *stream, const void *from,
                  const void *to)
 {
     size_t at = (size_t)((const unsigned char *)from - in->block);
     size_t bytes = (size_t)((const unsigned char *)to - (const unsigned char *)from);
-    train_copy(stream, (unsigned char *)in->there.tables + at, from, bytes); /* tables are the first */
+    /* `tables` is the first column */
+    train_copy(stream, (unsigned char *)in->there.tables + at, from, bytes);
 }
 
 void train_input_finish(struct train_input *in, bool learns, const struct train_device *stream)

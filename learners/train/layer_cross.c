@@ -1,5 +1,5 @@
-/* A cross layer: out = x0 * z + x, z = W x + b being a dense layer before it (Wang et al. 2021, DCN V2, eq.
- * 1). */
+/* A cross layer: out = x0 * z + x, where z = W x + b is a dense layer before it (Wang et al. 2021, DCN V2,
+ * eq. 1). */
 #include "learners/train/net.h"
 
 static struct batch_cross cross_of(const struct net *net, const struct net_layer *l, uint32_t n)
@@ -25,7 +25,7 @@ static void cross_backward(struct net *net, struct net_layer *l, uint32_t n)
 {
     struct batch_cross a = cross_of(net, l, n);
     a.slopes = l->out->slopes, a.slopes_stride = l->out->stride;
-    net_adds_part(net, l->x0, n); /* they are always added there */
+    net_adds_part(net, l->x0, n); /* the kernel always adds to x0's gradients */
     a.adds = net_adds(l->in);
     a.x0_slopes = l->x0->slopes, a.x_slopes = l->in->slopes, a.z_slopes = l->z->slopes;
     l->z->has_slopes = true;

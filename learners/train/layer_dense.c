@@ -1,16 +1,16 @@
-/* A dense layer: out = W in + b, then max(x, 0) where it is_relu. Matrix products (kernels/batch_train.h). */
+/* A dense layer: out = W in + b, then max(x, 0) if is_relu. Matrix products (kernels/batch_train.h). */
 #include "learners/train/net.h"
 
 #include "core/base.h"
 
-/* What all three products of a layer share. */
+/* The arguments that all three products of a layer share. */
 static struct batch_matmul product(const struct net *net)
 {
     return (struct batch_matmul){
         .precision = net->options.precision, .scratch = net->scratch, .scratch_bytes = net->scratch_bytes};
 }
 
-/* `from` floats behind `base`, which is NULL while memory is counted. */
+/* `from` floats after `base`, or NULL while memory is counted. */
 static float *behind(float *base, size_t from)
 {
     return base ? base + from : NULL;
@@ -44,8 +44,8 @@ static struct batch_matmul gradient_of(const struct net *net, const struct net_l
     return a;
 }
 
-/* Where ids bring the gradient of the vectors' columns (distinct.c): that of the numbers', and the biases'.
- */
+/* For layers whose gradient of the vectors' columns is made by ids (distinct.c): that of the dense features'
+ * columns and of the biases. */
 static struct batch_matmul gradient_of_numbers(const struct net *net, const struct net_layer *l, uint32_t n)
 {
     struct batch_matmul a = gradient_of(net, l, n);
@@ -77,7 +77,7 @@ static void dense_forward(struct net *net, struct net_layer *l, uint32_t n)
     net->device->kernels->matmul(&a, net->device->stream);
 }
 
-/* Slopes pass a relu where its output is above 0: who gave them has seen to it, or it is done here. */
+/* Gradients pass a relu where its output is above 0. Zeroes the others, unless all who gave slopes have. */
 static void mask(struct net *net, const struct net_layer *l, uint32_t n)
 {
     if (!l->is_relu || (l->out->is_relu && !l->out->needs_mask))
@@ -99,7 +99,7 @@ static void dense_backward(struct net *net, struct net_layer *l, uint32_t n)
     net->device->kernels->matmul(&a, net->device->stream);
     net_end_turn(net, l);
     if (l->reads_numbers || l->is_by_ids)
-        return; /* nobody wants to know, or ids tell */
+        return; /* these gradients are not needed, or made by ids */
     a = backward_of(net, l, n);
     if (l->owns_part)
         l->in->has_slopes = true;

@@ -11,7 +11,7 @@ void *train_take(struct train_memory *memory, enum train_part part, size_t count
 {
     size_t bytes;
     leat_assert(!__builtin_mul_overflow(count, size, &bytes) && bytes <= SIZE_MAX / 4);
-    bytes = (bytes + ALIGN) / ALIGN * ALIGN; /* one byte more at least: vectors may be read past the end */
+    bytes = (bytes + ALIGN) / ALIGN * ALIGN; /* at least one byte more: vectors may be read past the end */
     unsigned char *at = memory->base ? memory->base + memory->used : NULL;
     memory->used += bytes;
     memory->parts[part] += bytes;
@@ -19,16 +19,17 @@ void *train_take(struct train_memory *memory, enum train_part part, size_t count
     return at;
 }
 
-/* A CPU's. Columns of matrices are written field by field, an event after the other: each would be on a page
- * of its own soon, and wait for that page's address. */
+/* Host memory in huge pages. A matrix is written field by field, one event after the other: with small pages
+ * each write would soon touch another page and wait for its address translation. */
 static void *huge_new(size_t bytes)
 {
     if (bytes < HUGE_PAGE)
         return aligned_alloc(ALIGN, bytes);
     bytes = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
     void *memory = aligned_alloc(HUGE_PAGE, bytes);
+    /* a kernel without huge pages refuses, which does no harm */
     if (memory)
-        (void)madvise(memory, bytes, MADV_HUGEPAGE); /* a kernel that has none says no */
+        (void)madvise(memory, bytes, MADV_HUGEPAGE);
     return memory;
 }
 

@@ -1,4 +1,4 @@
-/* Stringing layers together: the networks of deepfm, dcnv2, dlrm and mmoe; memory; the parameters' steps. */
+/* The networks of deepfm, dcnv2, dlrm and mmoe as layers; their memory; the parameters' steps. */
 #include "learners/train/net.h"
 #include "learners/train/share.h"
 
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 
 enum {
-    PARAMS_ROW = 64,   /* floats of parameters come in whole rows of so many: what `check` sums */
-    BY_IDS_LEAST = 32, /* outputs of a layer that goes back by ids: fewer are not worth their sums */
+    PARAMS_ROW = 64,   /* parameters are padded to whole rows of this many floats, which `check` sums */
+    BY_IDS_LEAST = 32, /* least outputs of a layer that goes back by ids: fewer are not worth their sums */
 };
 
 static uint32_t whole(uint32_t columns)
@@ -18,8 +18,7 @@ static uint32_t whole(uint32_t columns)
     return (columns + 3) / 4 * 4;
 }
 
-/* --- shape ------------------------------------------------------------------------------------------------
- */
+/* --- Shape --- */
 
 static struct net_matrix *matrix(struct net *net, uint32_t columns)
 {
@@ -47,7 +46,7 @@ static struct net_params *params(struct net *net, uint32_t n, uint32_t d)
     return p;
 }
 
-/* in[from .. from + columns) -> n outputs at out[at ..). */
+/* A dense layer: in[from .. from + columns) -> n outputs at out[at ..). */
 static struct net_layer *dense(struct net *net, struct net_matrix *in, uint32_t from, uint32_t columns,
                                struct net_matrix *out, uint32_t at, uint32_t n, bool is_relu)
 {
@@ -59,16 +58,16 @@ static struct net_layer *dense(struct net *net, struct net_matrix *in, uint32_t 
         net->options.may_go_by_ids && in == net->input && columns == in->columns && n >= BY_IDS_LEAST;
     out->keeps_slopes |= l->is_by_ids;
     net->is_by_ids |= l->is_by_ids;
-    /* What comes out is as wide as what goes in where half of it is cut off (He et al. 2015, eq. 10), and a
-     * third of that where nothing is: logits begin near 0. dlrm as its authors' code (Glorot and Bengio 2010,
-     * eq. 16): else the vector of its few numbers begins far longer than those of ids. */
+    /* Outputs have the variance of the inputs where half of them are cut off (He et al. 2015, eq. 10), and a
+     * third of it where none are: logits begin near 0. DLRM as in its authors' code (Glorot and Bengio 2010,
+     * eq. 16): else the vector of its few dense features begins far longer than those of ids. */
     l->bound = sqrtf((is_relu ? 6.0F : 1.0F) / (float)columns);
     if (net->options.kind == NETWORK_DOT)
         l->bound = sqrtf(6.0F / (float)(columns + n));
     return l;
 }
 
-/* Widths of relu layers behind `in`; the last matrix, or `in`. */
+/* Relu layers of these widths after `in`; returns the last matrix, or `in` if there are none. */
 static struct net_matrix *relu_layers(struct net *net, struct net_matrix *in, const uint32_t *widths)
 {
     for (uint32_t i = 0; i < MODEL_LAYERS_MAX && widths[i] > 0; i++) {
@@ -84,19 +83,19 @@ static struct net_matrix *output(struct net *net)
 {
     net->output = matrix(net, net->options.labels);
     if (net->options.labels == 1)
-        net->output->stride = 1; /* the slopes of the logits are those of the whole model */
+        net->output->stride = 1; /* its slopes are the gradients by the logits of the whole model */
     return net->output;
 }
 
-/* Guo et al. 2017, DeepFM, eq. 3: relu layers over all vectors and numbers. */
+/* Guo et al. 2017, DeepFM, eq. 3: relu layers over all vectors and dense features. */
 static void hidden_shape(struct net *net)
 {
     struct net_matrix *last = relu_layers(net, net->input, net->options.hidden);
     dense(net, last, 0, last->columns, output(net), 0, 1, false);
 }
 
-/* Wang et al. 2021, DCN V2, section 3.4, parallel: the cross layers beside the deep ones, one weighted sum of
- * both. */
+/* Wang et al. 2021, DCN V2, section 3.4, parallel structure: cross layers beside deep layers, one weighted
+ * sum of both. */
 static void cross_shape(struct net *net)
 {
     const struct net_options *o = &net->options;
@@ -114,8 +113,9 @@ static void cross_shape(struct net *net)
         dense(net, deep, 0, deep->columns, logit, 0, 1, false)->adds = true;
 }
 
-/* Naumov et al. 2019, section 2: the numbers become a vector beside those of the ids; products of all pairs;
- * layers over that vector and the products. The vector lies in front of the others, in the input itself. */
+/* Naumov et al. 2019, section 2: the dense features become a vector beside those of the ids; products of all
+ * pairs; layers over that vector and the products. The vector lies before the others, in the input matrix
+ * itself. */
 static void dot_shape(struct net *net)
 {
     const struct net_options *o = &net->options;
@@ -139,7 +139,8 @@ static void dot_shape(struct net *net)
     dense(net, last, 0, last->columns, output(net), 0, 1, false);
 }
 
-/* Ma et al. 2018, MMoE, section 4.2: experts that all labels share, a gate of them and a tower for each. */
+/* Ma et al. 2018, MMoE, section 4.2: experts that all labels share; for each label a gate over them and a
+ * tower. */
 static void experts_shape(struct net *net)
 {
     const struct net_options *o = &net->options;
@@ -187,8 +188,7 @@ void net_shape(struct net *net, const struct net_options *options, const struct 
     }
 }
 
-/* --- memory -----------------------------------------------------------------------------------------------
- */
+/* --- Memory --- */
 
 static void params_take(struct net *net, struct net_params *p, struct train_memory *memory)
 {
@@ -206,7 +206,7 @@ size_t net_gradient_rows(const struct net *net)
     return rows;
 }
 
-/* `check` over a gradient, in rows of PARAMS_ROW floats. */
+/* The kernel `check` over a gradient, in rows of PARAMS_ROW floats. */
 static struct batch_check squares_of(const struct net *net, const struct net_params *p, double *total)
 {
     return (struct batch_check){.x = p->gradient,
@@ -256,10 +256,9 @@ void net_take(struct net *net, struct train_memory *memory)
         net_second_take(net, memory);
 }
 
-/* --- parameters -------------------------------------------------------------------------------------------
- */
+/* --- Parameters --- */
 
-/* A saved layer: n * d weights without padding, n biases, then each state of theirs in the same order. */
+/* A saved layer has n * d weights without padding, n biases, then each state of theirs in the same order. */
 static void unpad(const struct net_params *p, float *to, const float *from)
 {
     for (uint32_t i = 0; i < p->n; i++)
@@ -274,7 +273,7 @@ static void pad(const struct net_params *p, float *to, const float *from)
     memcpy(to + (size_t)p->n * p->stride, from + (size_t)p->n * p->d, p->n * sizeof *to);
 }
 
-/* Arrays of p->floats that a parameter is made of: itself and its optimizer's. */
+/* Number of arrays of p->floats that a parameter has: its weights and its optimizer's states. */
 static size_t arrays(const struct net *net)
 {
     return 1 + opt_state_floats(net->options.optimizer, PARAMS_ROW) / PARAMS_ROW;
@@ -359,7 +358,7 @@ void net_check(struct net *net)
     }
 }
 
-/* By the norm of all gradients together. */
+/* Sets net->clip by the norm of all gradients together. */
 static void clip(struct net *net)
 {
     const struct batch_kernels *k = net->device->kernels;
@@ -402,8 +401,7 @@ void net_update(struct net *net)
     share_run(net->team, net->params_count, update_params, net);
 }
 
-/* --- between tiles (tiles.c) ------------------------------------------------------------------------------
- */
+/* --- Between tiles (tiles.c) --- */
 
 void net_begin(struct net *net)
 {

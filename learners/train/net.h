@@ -1,12 +1,12 @@
 /*
  * The dense part of a model that trains by batches: layers over matrices of one row an event, forward and
- * back, on a CPU or a GPU. A layer is one file (layer_*.c): what it reads, what it makes, its parameters, its
- * paper. net.c strings layers together, shares out memory and makes the parameters' steps.
+ * backward, on a CPU or a GPU. A layer is one file (layer_*.c): its inputs, outputs, parameters and paper.
+ * net.c connects layers, divides memory among them and makes the parameters' steps.
  *
- * The input matrix has the vectors of all fields, then the dense numbers. The output has one column a label:
- * logits, or the network's part of them. Slopes: each matrix has a second one of the same shape for the
- * derivative of the loss by it. In the way back, layers run in reverse; the first that gives slopes to a
- * matrix sets them, those after it add (net_adds).
+ * The input matrix has the vectors of all fields, then the dense features. The output has one column a label:
+ * the logits, or the network's part of them. Each matrix has a second one of the same shape for gradients,
+ * `slopes`: the derivative of the loss by its values. The backward pass runs through the layers in reverse;
+ * the first that gives gradients to a matrix sets them, later ones add (net_adds).
  */
 #ifndef LEARNERS_TRAIN_NET_H
 #define LEARNERS_TRAIN_NET_H
@@ -17,20 +17,23 @@
 enum { NET_LAYERS_MAX = 192 };
 
 struct net_matrix {
-    float *values, *slopes;   /* slopes: of the input and the output [slopes_max]; of others of those on their
-                                 way, or a   part of all_slopes */
-    uint32_t columns, stride; /* stride: a multiple of 4 */
-    bool is_relu;             /* made by a layer that ends in max(x, 0): slopes pass where values > 0 */
-    bool has_slopes;          /* in this step: somebody has set them */
-    bool needs_mask;          /* somebody who set or added slopes has not looked where values > 0 */
-    float *all_slopes;        /* of a layer that goes back by ids: [slopes_max], of which slopes are a part */
-    bool keeps_slopes;        /* it has them */
+    /* slopes: of the input and the output [slopes_max]; of other matrices those of the events in progress, or
+     * a part of all_slopes */
+    float *values, *slopes;
+    /* stride: floats from row to row, a multiple of 4; the output's is 1 with a single label */
+    uint32_t columns, stride;
+    bool is_relu;    /* made by layers that end in max(x, 0): gradients pass where values > 0 */
+    bool has_slopes; /* a layer has set slopes in this step */
+    bool needs_mask; /* slopes were set or added without being zeroed where values <= 0 */
+    /* of a layer that goes back by ids: [slopes_max], of which `slopes` is a part */
+    float *all_slopes;
+    bool keeps_slopes; /* has all_slopes */
 };
 
-/* Weights and biases of a layer: w[n][stride], then n biases, up to a multiple of 4 floats; padding is 0. */
+/* Weights and biases of a layer: w[n][stride], then n biases; padded with zeros. */
 struct net_params {
-    uint32_t n, d, stride; /* outputs, inputs; d up to a multiple of 4 */
-    size_t floats;         /* of w */
+    uint32_t n, d, stride; /* outputs, inputs; stride: d rounded up to a multiple of 4 */
+    size_t floats;         /* of w, its biases and padding */
     float *w, *state, *gradient;
 };
 
@@ -41,10 +44,10 @@ struct team;
 
 struct net_layer_kind {
     const char *name;
-    /* For n events; each is one file's whole story. */
+    /* Both for n events. */
     void (*forward)(struct net *net, struct net_layer *layer, uint32_t n);
     void (*backward)(struct net *net, struct net_layer *layer, uint32_t n);
-    /* What its matmuls take; n: events at most. May be NULL. */
+    /* Bytes of scratch memory that its matrix products need; n: most events. May be NULL. */
     size_t (*scratch)(const struct net *net, const struct net_layer *layer, uint32_t n);
 };
 extern const struct net_layer_kind net_dense, net_cross, net_dot, net_mixture;
@@ -52,36 +55,39 @@ extern const struct net_layer_kind net_dense, net_cross, net_dot, net_mixture;
 struct net_layer {
     const struct net_layer_kind *kind;
     struct net_matrix *in, *out;
-    uint32_t in_from, in_columns; /* the part of `in` that is read */
-    uint32_t out_from;            /* where in `out` it writes */
+    uint32_t in_from, in_columns; /* the columns of `in` that are read */
+    uint32_t out_from;            /* the first column of `out` that is written */
     /* dense */
     struct net_params *params;
-    float bound; /* its weights start uniform within this */
+    float bound; /* initial weights are uniform in +- bound */
     bool is_relu;
-    bool adds;          /* to what lies in `out`, without a bias of its own */
-    bool owns_part;     /* nobody else reads its part of `in` */
-    bool reads_numbers; /* its part of `in` is the dense numbers, whose slopes nobody wants */
-    bool is_by_ids;     /* its way back through the input's vectors is made once an id (distinct.c) */
-    /* cross: x0, z; mixture: z, gates' logits */
+    bool adds;          /* adds to the values in `out`, without a bias */
+    bool owns_part;     /* no other layer reads its columns of `in` */
+    bool reads_numbers; /* its columns of `in` are the dense features, whose gradients are not needed */
+    /* its backward pass through the input's vectors is made once for each distinct id (distinct.c) */
+    bool is_by_ids;
+    /* cross: x0, z; mixture: z, the gates' logits */
     struct net_matrix *x0, *z;
     float *gates;         /* mixture: [n][z->stride] */
-    uint32_t fields, dim; /* dot: vectors; mixture: experts, columns of one */
+    uint32_t fields, dim; /* dot: number and length of vectors; mixture: experts, columns of each */
     bool copies_first;    /* dot */
 };
 
 struct net_options {
     enum network_kind kind;
-    uint32_t fields, dim, dense;       /* of the input */
-    uint32_t labels;                   /* columns of the output: 1, but for NETWORK_EXPERTS */
-    uint32_t hidden[MODEL_LAYERS_MAX]; /* widths, 0 ends: of the head, the deep part, the top; of an expert */
-    uint32_t bottom[MODEL_LAYERS_MAX]; /* NETWORK_DOT: of the dense numbers' layers, before the last, of dim;
-                                        NETWORK_EXPERTS: of each label's tower */
+    uint32_t fields, dim, dense; /* of the input matrix */
+    uint32_t labels;             /* columns of the output; more than 1 only with NETWORK_EXPERTS */
+    /* widths, 0 ends: of the head, the deep part or the top; of each expert */
+    uint32_t hidden[MODEL_LAYERS_MAX];
+    /* widths, 0 ends: NETWORK_DOT: of the dense features' layers, before the last one, of width dim;
+     * NETWORK_EXPERTS: of each label's tower */
+    uint32_t bottom[MODEL_LAYERS_MAX];
     uint32_t cross_layers, experts;
     enum opt_kind optimizer;
     struct opt_params params;
     float accumulator, clip_norm;
-    enum row_format precision; /* ROW_FP32; ROW_BF16, ROW_FP16 of products */
-    bool may_go_by_ids;        /* wide layers over the input */
+    enum row_format precision; /* of the factors in products */
+    bool may_go_by_ids;        /* whether wide layers over the input may go back by ids */
     uint64_t seed;
 };
 
@@ -89,7 +95,7 @@ struct net {
     const struct train_device *device;
     struct net_options options;
     uint32_t events_max, slopes_max;
-    uint32_t first;        /* where in the matrices the events begin that are on their way */
+    uint32_t first;        /* row in the matrices where the events in progress begin */
     uint32_t vectors_from; /* the first column of the input's vectors */
     struct net_matrix matrices[NET_LAYERS_MAX];
     uint32_t matrices_count;
@@ -98,69 +104,74 @@ struct net {
     uint32_t params_count;
     struct net_layer layers[NET_LAYERS_MAX];
     uint32_t layers_count;
-    double *squares;     /* of each parameter's gradient */
-    bool is_by_ids;      /* a layer is */
-    float *clip;         /* the scale of all gradients that follows of them */
-    bool adds_gradients; /* way back: to those of other events, which go before in the same step */
-    float scale;         /* ROW_FP16: of slopes while they are rounded (scale.h) */
+    double *squares;     /* [params] sum of squares of each parameter's gradient */
+    bool is_by_ids;      /* some layer is */
+    float *clip;         /* factor of all gradients, computed from `squares` */
+    bool adds_gradients; /* backward: add to the gradients of earlier events of the same step */
+    float scale;         /* ROW_FP16: factor of the gradients while they are rounded (scale.h) */
     uint8_t *is_finite;  /* ROW_FP16: [net_gradient_rows] */
     void *scratch;
     size_t scratch_bytes;
-    struct net *second; /* a CPU's: the same layers, with slopes and scratch memory of its own, for the thread
-                           that helps; NULL: none may */
-    struct team *team;  /* which it comes from (core/team.h); NULL: none does */
-    struct net_way *way; /* while events are on theirs (tiles.c) */
-    uint32_t tile;       /* the number of theirs */
+    /* CPU: the same layers, with slopes and scratch memory of its own, for the thread that helps; NULL: none
+     * may help */
+    struct net *second;
+    struct team *team;   /* the team that the helping thread comes from (core/team.h); NULL: none */
+    struct net_way *way; /* set while events go through the layers (tiles.c) */
+    uint32_t tile;       /* number of the tile in progress */
 };
 
-/* Its shape: matrices and layers, without memory. Then net_take once with memory that counts, once with
- * memory that is there; net_start gives the weights their first values (uniform, by seed).
- * events_max: of a call of forward and backward; slopes_max: whose slopes the input and the output have room
- * for, at least as many: whoever makes a step of several calls moves the two's pointers. */
+/* net_shape makes matrices and layers, without memory. Then call net_take once with memory that counts and
+ * once with memory that exists; net_start gives the weights their initial values (uniform, from the seed).
+ * events_max: most events of a call of net_forward or net_backward. slopes_max: events for which the input's
+ * and the output's slopes have room, at least events_max: a step of several calls moves the two pointers. */
 void net_shape(struct net *net, const struct net_options *options, const struct train_device *device,
                uint32_t events_max, uint32_t slopes_max);
 void net_take(struct net *net, struct train_memory *memory);
 bool net_start(struct net *net, const struct kernels *kernels, struct gpu_error *error);
 
-/* Of n events, whose values are in the matrices from net->first on. Forward: each by itself. Backward: the
- * output's slopes are there; slopes that somebody has set in the input before are added to. */
+/* Forward and backward pass of n events, whose values are in the matrices from row net->first on. Forward:
+ * each event by itself. Backward: the output's slopes are set; the input's slopes are added to if they were
+ * set before. */
 void net_forward(struct net *net, uint32_t n);
 void net_backward(struct net *net, uint32_t n);
 /* So many of them go through the layers at a time, where nobody helps. */
 uint32_t net_tile(const struct net *net, uint32_t events);
-/* What net->second may be, free()d by the caller; net_take gives it memory. */
+/* A net for net->second, which the caller frees with free(); net_take gives it memory. */
 struct net *net_second(const struct net *net);
 void net_second_take(struct net *net, struct train_memory *memory);
-/* Copies what one event left in all matrices to another's place, on a CPU. */
+/* CPU: copies the values of one event in all matrices from row `from` to row `to`. */
 void net_move(struct net *net, uint32_t from, uint32_t to);
-/* Zeroes what rejected events left in all matrices, before the way back. */
+/* Zeroes the values of rejected events in all matrices; call it before the backward pass. */
 void net_mask(struct net *net, uint32_t n, const uint8_t *is_rejected);
-/* Between steps: nobody has slopes. */
+/* Between steps: marks all slopes as not set. */
 void net_begin(struct net *net);
 /* One optimizer step of all parameters. */
 void net_update(struct net *net);
-/* ROW_FP16: is_finite[r] of each piece of the gradients; all are where no product has left the range. */
+/* ROW_FP16: sets is_finite[r] for each row of the gradients; all are finite if no product has left the
+ * range. */
 void net_check(struct net *net);
+/* Rows of PARAMS_ROW floats (net.c) in all gradients. */
 size_t net_gradient_rows(const struct net *net);
 
-/* How many floats parameter p has when saved: n * d weights, n biases, and the optimizer's state of all. */
+/* Floats of parameter p when saved: n * d weights, n biases, and the optimizer's state of all of them. */
 size_t net_saved_floats(const struct net *net, uint32_t p);
-/* To and from that form, in host memory; they wait. false: the device has failed. */
+/* Convert to and from the saved form, in host memory. They wait for the device; false: it has failed. */
 bool net_save(const struct net *net, uint32_t p, float *floats, struct gpu_error *error);
 bool net_load(struct net *net, uint32_t p, const float *floats, struct gpu_error *error);
 
-/* For layers: the values of the events that are on their way; slopes begin with theirs. */
+/* For layers: the values of the events in progress. (Slopes begin with those events.) */
 static inline float *net_values(const struct net *net, const struct net_matrix *matrix)
 {
-    return matrix->values ? matrix->values + (size_t)net->first * matrix->stride : NULL; /* it is counted */
+    /* NULL while memory is counted */
+    return matrix->values ? matrix->values + (size_t)net->first * matrix->stride : NULL;
 }
 
-/* For layers on their way back: waits until all gradients of the layer that come before are summed; and ends
- * its turn. */
+/* For a layer's backward pass: net_wait_turn waits until the layer's gradients of all earlier tiles are
+ * summed; net_end_turn lets the next tile go on. */
 void net_wait_turn(const struct net *net, const struct net_layer *layer);
 void net_end_turn(const struct net *net, const struct net_layer *layer);
 
-/* For layers: whether slopes given to a matrix add to others; from now on they do. */
+/* For layers: whether slopes given to a matrix must be added to existing ones; marks them as set. */
 static inline bool net_adds(struct net_matrix *matrix)
 {
     bool adds = matrix->has_slopes;
@@ -168,7 +179,8 @@ static inline bool net_adds(struct net_matrix *matrix)
     return adds;
 }
 
-/* Likewise, by who gives them to some columns alone: the others are zeroed first. */
+/* Likewise for a layer that gives slopes to some columns only: zeroes the matrix's slopes if they were not
+ * set. Always true. */
 bool net_adds_part(struct net *net, struct net_matrix *matrix, uint32_t n);
 
 #endif

@@ -1,17 +1,18 @@
-/* An event goes forward once on a CPU: what its prediction left in the matrices serves its step (train.h). */
+/* On a CPU the forward pass of an event is made once: the values its prediction left in the matrices serve
+ * its step (train.h). */
 #include "learners/train/step.h"
 
 #include "core/base.h"
 
 void train_add(struct train *t, const struct train_events *events, uint32_t from, uint32_t to)
 {
-    struct gpu_error sticky; /* and told by the next step */
+    struct gpu_error sticky; /* the device's error is sticky, and the next step reports it */
     (void)feed_wait(&t->feed, FEED_SENT, &sticky);
     train_input_add(&t->batch, events, from, to);
     t->is_forward = t->is_numbered = false;
 }
 
-/* What one event left behind on its way forward, to another's place. */
+/* Copies the forward pass's results of one event to another place. */
 static void move_event(struct train *t, uint32_t from, uint32_t to)
 {
     uint32_t stride = t->net.output ? t->net.output->stride : 1;
@@ -19,7 +20,7 @@ static void move_event(struct train *t, uint32_t from, uint32_t to)
     memcpy(t->slopes + (size_t)to * stride, t->slopes + (size_t)from * stride, stride * sizeof *t->slopes);
 }
 
-/* Where all of a call's events learn, they go forward in their places of the batch. */
+/* If all events of a call learn, their forward pass is made in their places of the batch. */
 bool train_learn(struct train *t, const struct train_events *events, uint32_t from, uint32_t to,
                  struct gpu_error *error)
 {

@@ -40,7 +40,7 @@ static void *row_of(const struct rows_cpu *rows, const struct train_group *g, st
     return row ? (unsigned char *)table_payload(row) + (g->has_vectors ? rows->vector_at : 0) : NULL;
 }
 
-/* A store of cold rows is one for all tables. */
+/* A store of cold rows is shared by all tables, so tables with one must be looked up by one thread. */
 static bool rows_are_apart(void *of, const struct train *t)
 {
     const struct rows_cpu *rows = of;
@@ -50,7 +50,7 @@ static bool rows_are_apart(void *of, const struct train *t)
     return are_apart;
 }
 
-/* How often each number was sighted, and the latest time. */
+/* Counts the sightings of each index, and finds its latest time. */
 static void count_sightings(const struct train_group *g, const uint32_t *seen_at, uint32_t *counts,
                             uint32_t *seen)
 {
@@ -62,7 +62,7 @@ static void count_sightings(const struct train_group *g, const uint32_t *seen_at
     }
 }
 
-/* Whether rows of the batch that were found before are what looking them up would find. */
+/* Whether looking up the batch's rows again would find the same rows. */
 static bool is_as_found(const struct rows_cpu *rows, uint32_t field)
 {
     const struct table *table = &rows->tables[field];
@@ -70,7 +70,7 @@ static bool is_as_found(const struct rows_cpu *rows, uint32_t field)
            rows->as_found[field].expired_before == table->expired_before;
 }
 
-/* A group is a field, and a field has a table. */
+/* On a CPU a group is a field, and a field has one table. */
 static bool rows_resolve(void *of, struct train *t, struct train_group *g, struct gpu_error *error)
 {
     (void)error;
@@ -95,7 +95,7 @@ static bool rows_resolve(void *of, struct train *t, struct train_group *g, struc
     return true;
 }
 
-/* Those of numbers from g->fresh on. */
+/* Finds the rows of the indices from g->fresh on. */
 static bool rows_find(void *of, struct train *t, struct train_group *g, const struct train_input *in,
                       struct gpu_error *error)
 {

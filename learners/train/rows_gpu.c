@@ -2,7 +2,7 @@
 
 #include "core/base.h"
 
-/* The distinct keys of a group's places, as dedupe has left them. */
+/* The distinct keys of a group's places, as dedupe left them. */
 static struct gpu_batch batch_of(struct rows_gpu *rows, const struct train *t, const struct train_group *g,
                                  const struct train_input *in)
 {

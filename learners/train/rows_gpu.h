@@ -6,10 +6,10 @@
 #include "learners/train/train.h"
 
 struct rows_gpu {
-    struct device_table *tables[2]; /* of each group; NULL: there is none */
-    int32_t linear_at;              /* in rows that have a vector */
+    struct device_table *tables[2]; /* by group; NULL: no such group */
+    int32_t linear_at;              /* byte offset of the linear weight in rows with a vector */
     enum row_format format;
-    uint32_t places[BATCH_TABLES_MAX]; /* of the batch that is looked up, by table */
+    uint32_t places[BATCH_TABLES_MAX]; /* [tables] places of the batch that is looked up */
 };
 
 struct train_rows rows_gpu_of(struct rows_gpu *rows);

@@ -15,8 +15,8 @@ bool scale_set(struct train *t, struct train_scale scale)
     return true;
 }
 
-/* At the least scale slopes are beyond any range: each kernel then leaves what has none that is finite, and
- * the steps behind are not to suffer from it. */
+/* At the least scale no gradient can be represented: each kernel then skips what is not finite, and later
+ * steps must not suffer from it, so they begin with the scale `first` again. */
 bool scale_judge(struct train *t, float first, bool *is_again, struct gpu_error *error)
 {
     struct train_scale *s = &t->scale;

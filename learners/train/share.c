@@ -9,7 +9,7 @@ struct shared {
     void *of;
     uint32_t count;
     bool is_apart;
-    _Atomic(uint64_t) begun; /* by the owner; HELPERS times as many by the helper */
+    _Atomic(uint64_t) begun; /* pieces begun by the owner, plus HELPERS times those begun by the helper */
 };
 
 static const uint64_t HELPERS = UINT64_C(1) << 32;

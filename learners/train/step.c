@@ -20,7 +20,8 @@ static struct batch_dedupe dedupe_of(const struct train_group *g, const struct t
                                  .starts = g->starts};
 }
 
-/* A CPU's call: its numbers alone, and behind those of the calls before where they are of the same batch. */
+/* CPU, a call: dense indices of the call's ids, continuing those of the batch's earlier calls if they are
+ * kept. */
 static void number_call(struct train *t, struct train_group *g, const struct train_input *in, unsigned who)
 {
     struct batch_dedupe a = dedupe_of(g, in);
@@ -35,7 +36,7 @@ static void number_call(struct train *t, struct train_group *g, const struct tra
     t->device.kernels->dedupe(&a, t->device.stream);
 }
 
-/* A CPU's step: all of it, or what its calls have left to do. */
+/* CPU, a step: dense indices of the whole batch, or what its calls have left to do. */
 static void number_batch(struct train *t, struct train_group *g, const struct train_input *in, unsigned who)
 {
     struct batch_dedupe a = dedupe_of(g, in);
@@ -45,7 +46,8 @@ static void number_batch(struct train *t, struct train_group *g, const struct tr
     t->device.kernels->dedupe(&a, t->device.stream);
 }
 
-/* Columns, and unless the groups have them, their numbers. On a CPU, those come with the looking up. */
+/* Sends columns to the device and, unless the groups have them, makes dense indices. On a CPU the look-up
+ * makes the indices. */
 static void feed(struct train *t, struct train_input *in, bool learns)
 {
     struct train_feed *f = &t->feed;
@@ -69,16 +71,15 @@ static void feed(struct train *t, struct train_input *in, bool learns)
     feed_await(f, &t->device, FEED_FED);
 }
 
-/* --- as graphs (graph.h) ----------------------------------------------------------------------------------
- */
+/* --- As graphs (graph.h) --- */
 
 struct work {
     struct train *t;
-    struct piece p;  /* of a step: the whole batch */
-    bool is_forward; /* already */
+    struct piece p;  /* a call's events; of a step: the whole batch */
+    bool is_forward; /* the forward pass has been made already */
 };
 
-/* fp16 looks at its slopes before it moves by them. */
+/* In fp16 a step checks its gradients (WORK_SLOPES) before it moves weights (WORK_MOVE). */
 enum work_kind { WORK_PREDICT, WORK_SLOPES, WORK_MOVE, WORK_LEARN };
 
 static uint64_t digest_of(uint64_t digest, const void *data, size_t bytes)
@@ -89,12 +90,12 @@ static uint64_t digest_of(uint64_t digest, const void *data, size_t bytes)
     return digest;
 }
 
-/* All that a kernel of forward, backward or an update is told, and that is not the same in every step:
- * whoever gives one a new argument that changes adds it here. */
+/* The digest of all arguments of the forward, backward and update kernels that can differ from step to step.
+ * A new argument that changes must be added here. */
 static uint64_t arguments_of(const struct train *t, const struct train_input *in, enum work_kind kind)
 {
     const struct model_options *o = t->options;
-    if (!t->device.api) /* which has no graphs */
+    if (!t->device.api) /* a CPU has no graphs */
         return 1;
     uint64_t sizes[5 + MODEL_FIELDS_MAX] = {kind, in->n, t->net.options.precision, trial_runs(t),
                                             t->feed.set};
@@ -108,12 +109,12 @@ static uint64_t arguments_of(const struct train *t, const struct train_input *in
     digest = digest_of(digest, &o->ftrl, sizeof o->ftrl);
     digest = digest_of(digest, &o->embedding.params, sizeof o->embedding.params);
     digest = digest_of(digest, &o->head.params, sizeof o->head.params);
-    if (t->rows.format != ROW_FP32) /* which is rounded by the step's seed */
+    if (t->rows.format != ROW_FP32) /* rounding uses the step's seed */
         digest = digest_of(digest, &t->steps, sizeof t->steps);
     return digest | 1;
 }
 
-/* Of a call's events, to the host. */
+/* Copies logits of n events to the host. */
 static void copy_logits(struct train *t, float *to, const float *logits, uint32_t n)
 {
     for (uint32_t l = 0; l < MAX(t->options->labels, 1U); l++)
@@ -132,14 +133,13 @@ static void predict_all(void *of)
     train_copy(&t->device, t->host_rejected, w->p.in->there.is_rejected, n);
 }
 
-/* --- rows -------------------------------------------------------------------------------------------------
- */
+/* --- Rows --- */
 
 struct looked_up {
     struct train *t;
     const struct train_input *in;
     struct gpu_error *error;
-    bool has_failed; /* as a GPU alone does */
+    bool has_failed; /* only a GPU can fail */
 };
 
 static bool look_up(struct train *t, const struct train_input *in, share_piece *group,
@@ -151,7 +151,7 @@ static bool look_up(struct train *t, const struct train_input *in, share_piece *
     return !w.has_failed;
 }
 
-/* Those of a call's events. */
+/* Finds the rows of a call's events. */
 static void find_group(void *of, uint32_t group, unsigned who)
 {
     struct looked_up *w = of;
@@ -164,7 +164,7 @@ static void find_group(void *of, uint32_t group, unsigned who)
         w->has_failed = true;
 }
 
-/* Those of a step. */
+/* Finds or makes the rows of a step. */
 static void resolve_group(void *of, uint32_t group, unsigned who)
 {
     struct looked_up *w = of;
@@ -177,8 +177,7 @@ static void resolve_group(void *of, uint32_t group, unsigned who)
         w->has_failed = true;
 }
 
-/* --- predictions ------------------------------------------------------------------------------------------
- */
+/* --- Predictions --- */
 
 bool train_predict_at(struct train *t, const struct train_events *events, uint32_t from, uint32_t to,
                       uint32_t first, struct gpu_error *error)
@@ -236,8 +235,7 @@ bool train_refresh(struct train *t, const struct train_events *events, uint32_t 
     return feed_wait(&t->feed, FEED_PREDICTED, error);
 }
 
-/* --- back -------------------------------------------------------------------------------------------------
- */
+/* --- Backward --- */
 
 static void begin_back(struct net *net, const struct piece *p, const uint8_t *is_rejected)
 {
@@ -253,7 +251,7 @@ static void end_back(struct train *t, struct net *net, const struct piece *p, co
                                 .columns = net->output->columns,
                                 .stride = net->output->stride,
                                 .is_rejected = is_rejected};
-    if (t->options->labels > 1) /* who is rejected by one label is by all */
+    if (t->options->labels > 1) /* an event that one label rejects is rejected by all */
         t->device.kernels->mask_rows(&a, t->device.stream);
     net->output->has_slopes = true;
     net_backward(net, p->n);
@@ -282,7 +280,7 @@ static void backward(struct train *t, const struct piece *p)
     end_back(t, &t->trial->net, p, t->trial->is_rejected);
 }
 
-/* Slopes of all that the batch moves. */
+/* Computes the gradients of all weights that the batch moves, piece by piece. */
 static void make_slopes(void *of)
 {
     struct work *w = of;
@@ -295,7 +293,7 @@ static void make_slopes(void *of)
     }
 }
 
-/* Slopes of a group's places, by their row. */
+/* The places of a group, sorted by row, for summing gradients. */
 static struct batch_segments segments_of(const struct train_group *g, const struct train_input *in)
 {
     size_t first = train_input_first(in, g->first);
@@ -340,14 +338,15 @@ static void update_weights(struct train *t, const struct train_group *g, const s
     t->device.kernels->weights_update(&a, t->device.stream);
 }
 
-/* The places of numbers lie `capacity` apart, of which the first n are a step's. */
+/* Fills order and starts of the dense features' places for n events: columns are `capacity` places apart, of
+ * which the first n belong to the step. */
 static bool place_numbers(struct train *t, uint32_t n, struct gpu_error *error)
 {
     uint32_t columns = t->options->dense + 1;
     uint32_t *order = t->host_numbers, *starts = order + (size_t)columns * n;
     if (t->numbers_placed == n)
         return true;
-    if (!train_wait(&t->device, error)) /* for the last one's copies */
+    if (!train_wait(&t->device, error)) /* for the copies of the last call */
         return false;
     for (uint32_t c = 0; c <= columns; c++)
         starts[c] = c * n;
@@ -360,7 +359,8 @@ static bool place_numbers(struct train *t, uint32_t n, struct gpu_error *error)
     return true;
 }
 
-/* A number's weight has a place an event, whose scale is the number itself; the bias's is 1. */
+/* A dense feature's weight has one place for each event, with the feature's value as the scale; the bias's
+ * scale is 1. */
 static void update_numbers(struct train *t, const struct train_input *in)
 {
     uint32_t columns = t->options->dense + 1;
@@ -406,7 +406,7 @@ static void learn_all(void *of)
     move(of);
 }
 
-/* fp16: with smaller scales, until all slopes are finite. */
+/* With fp16: repeats the gradients with smaller scales until all are finite. */
 static bool learn(struct train *t, const struct train_input *in, struct gpu_error *error)
 {
     struct work w = {.t = t, .p = {.in = in, .n = in->n}, .is_forward = t->is_forward};

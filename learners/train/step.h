@@ -1,19 +1,17 @@
-/*
- * What step.c, forward.c and once.c share: the way forward. Not for others.
- */
+/* What the files of a training step share, mainly the forward pass. Not for other files. */
 #ifndef LEARNERS_TRAIN_STEP_H
 #define LEARNERS_TRAIN_STEP_H
 
 #include "learners/train/train.h"
 
-/* Events that go through the network together: from .. from + n of a batch or call, to the matrices' rows
- * from `first` on (a CPU; 0 on a GPU). */
+/* Events that go through the network together: from..from + n of a batch or call, in the matrices' rows from
+ * `first` on (0 on a GPU). */
 struct piece {
     const struct train_input *in;
     uint32_t from, n, first;
 };
 
-/* Networks of their own papers have neither linear part nor interaction. */
+/* Networks of their own papers have neither a linear part nor an interaction. */
 static inline bool has_linear(const struct train *t)
 {
     return !t->options->linear_is_off;
@@ -62,28 +60,29 @@ static inline void interact(struct train *t, struct batch_interaction *a)
         k->ffm(a, t->device.stream);
 }
 
-/* Of the outputs, or of logits where there is no network. */
+/* Gradients by the network's outputs, or by the logits where there is no network. */
 static inline float *slopes_of(const struct train *t, const struct piece *p)
 {
     return t->slopes + ((size_t)p->first + p->from) * (t->net.output ? t->net.output->stride : 1);
 }
 
-/* Whether another thread may help, and so many events are enough for two. */
+/* Whether another thread may help, and n events are enough for two. */
 static inline bool train_shares(const struct train *t, uint32_t n)
 {
     return t->net.team != NULL && n >= BATCH_CHUNK;
 }
 
-/* The way back by ids, if a layer goes so (distinct.c): its memory, in both walks; and the step of a group's
- * vectors with what comes of it, on any thread. */
+/* The way back by ids (distinct.c), if a layer uses it. distinct_take: takes its memory, in both walks.
+ * distinct_update: updates the vectors of a group's ids with the resulting gradients; any thread, `who` says
+ * which. */
 void distinct_take(struct train *t, struct train_memory *memory);
 void distinct_update(struct train *t, const struct train_group *g, const struct batch_update *all,
                      unsigned who);
 
-/* Leaves values, slopes of the outputs and who is rejected behind. */
+/* Computes values, gradients by the outputs, and is_rejected, of a piece. */
 void train_forward(struct train *t, const struct piece *p);
 
-/* Predicts by the matrices' rows from `first` on; then train_read. */
+/* Predicts events from..to of a call in the matrices' rows from `first` on; then call train_read. */
 bool train_predict_at(struct train *t, const struct train_events *events, uint32_t from, uint32_t to,
                       uint32_t first, struct gpu_error *error);
 

@@ -1,11 +1,11 @@
 /*
- * How events go through the layers of a network: on a GPU all at once; on a CPU a tile of them at a time,
- * forward and back, so that what one layer leaves is still in the second-level cache when the next one reads
- * it; and where another thread helps, each has a tile.
+ * How events go through the layers of a network: on a GPU all at once; on a CPU a tile of events at a time,
+ * forward and backward, so that one layer's results are still in the second-level cache when the next layer
+ * reads them; and if another thread helps, each thread has a tile.
  *
- * On the way back a layer's gradient is summed over all tiles in their order: whoever has a later tile waits
- * for its turn. Tiles are whole chunks (BATCH_CHUNK): gradients are those of all events at once, bit for bit,
- * whatever the size of tiles and the number of threads.
+ * In the backward pass a layer's gradient is summed over all tiles in their order: a thread with a later tile
+ * waits for its turn. Tiles are whole chunks (BATCH_CHUNK), so gradients equal those of all events at once,
+ * bit for bit, whatever the size of tiles and the number of threads.
  */
 #include "learners/train/net.h"
 #include "learners/train/share.h"
@@ -15,20 +15,19 @@
 
 #include <stdlib.h>
 
-/* Events of a tile of one thread; where two share them, at most, and so many tiles at least. */
+/* Events in a tile of one thread; in a tile shared by two threads, at most; least number of shared tiles. */
 enum { TILE_ALONE = 4 * BATCH_CHUNK, TILE_SHARED = 2 * BATCH_CHUNK, TILES_SHARED = 4 };
 
-/* One way through the layers. */
+/* One forward or backward pass through the layers. */
 struct net_way {
     struct net *nets[SHARE_THREADS];
     uint32_t events, tile, first;
-    float *in_slopes, *out_slopes; /* of the first event */
+    float *in_slopes, *out_slopes; /* of the pass's first event */
     bool adds, in_has_slopes;
-    atomic_uint turns[NET_LAYERS_MAX]; /* back, of a layer: which tile adds to its gradient next */
+    atomic_uint turns[NET_LAYERS_MAX]; /* backward, by layer: the tile that adds to its gradient next */
 };
 
-/* --- the second thread's ---------------------------------------------------------------------------------
- */
+/* --- The second thread's net --- */
 
 uint32_t net_tile(const struct net *net, uint32_t events)
 {
@@ -61,10 +60,9 @@ void net_second_take(struct net *net, struct train_memory *memory)
     second->scratch = train_take(memory, TRAIN_SCRATCH, net->scratch_bytes, 1);
 }
 
-/* --- tiles -------------------------------------------------------------------------------------------------
- */
+/* --- Tiles --- */
 
-/* Where a tile begins; how many events it has. */
+/* Begins a tile; returns how many events it has. */
 static uint32_t enter(const struct net_way *w, struct net *net, uint32_t number)
 {
     uint32_t from = number * w->tile;
@@ -100,7 +98,7 @@ static void backward_tile(void *of, uint32_t number, unsigned who)
     }
     for (uint32_t i = net->layers_count; i-- > 0;)
         net->layers[i].kind->backward(net, &net->layers[i], n);
-    if (net->is_by_ids) /* ids add to the input's, or to zeros */
+    if (net->is_by_ids) /* the ids' gradients are added to the input's slopes, which must be set */
         (void)net_adds_part(net, net->input, n);
 }
 

@@ -1,4 +1,4 @@
-/* Making and freeing what a step needs; step.c makes it. */
+/* Making and freeing the memory of a step; step.c makes the step. */
 #include "learners/train/step.h"
 
 #include "core/base.h"
@@ -7,12 +7,12 @@
 #include <stdlib.h>
 
 enum {
-    NUMBER_BYTES = 16, /* a linear weight with its state: LINEAR_BYTES of the model */
-    BY_IDS_DIM = 16,   /* whole vectors of a processor: products of fewer columns take as long as of these */
+    NUMBER_BYTES = 16, /* a linear weight with its state: the model's LINEAR_BYTES */
+    /* floats of a processor's vector: products of fewer columns take as long as with this many */
+    BY_IDS_DIM = 16,
 };
 
-/* --- making -----------------------------------------------------------------------------------------------
- */
+/* --- Making --- */
 
 static struct net_options network_of(const struct model_options *o)
 {
@@ -70,7 +70,7 @@ static void group_take(struct train_group *g, struct train_memory *memory)
 static void groups_shape(struct train *t)
 {
     const struct model_options *o = t->options;
-    uint32_t events = MAX(o->batch, (uint32_t)MODEL_ROWS_MAX); /* of a batch or a call */
+    uint32_t events = MAX(o->batch, (uint32_t)MODEL_ROWS_MAX); /* most events of a batch or a call */
     size_t places = 0;
     for (uint32_t f = 0; f < o->fields; f++) {
         struct train_group *g = &t->groups[train_group_of(o, &t->device, f)];
@@ -86,7 +86,7 @@ static void groups_shape(struct train *t)
     memcpy(t->sets[1], t->sets[0], sizeof t->sets[0]);
 }
 
-/* What all kernels of a step ask for, at most. */
+/* Bytes of scratch memory that the kernels of a step need at most; sets slots_bytes of the groups, too. */
 static size_t scratch_of(struct train *t)
 {
     const struct batch_kernels *k = t->device.kernels;
@@ -106,7 +106,7 @@ static size_t scratch_of(struct train *t)
     struct batch_dedupe batch = {.tables_count = 1, .n = t->options->batch, .method = DEDUPE_HASH};
     k->dedupe(&batch, t->device.stream);
     for (uint32_t i = 0; i < t->groups_count && t->numbers_on; i++)
-        t->groups[i].slots_bytes = batch.scratch_bytes; /* of a field, which has one place an event */
+        t->groups[i].slots_bytes = batch.scratch_bytes; /* for a field, which has one place an event */
     struct batch_weights_update numbers = {.in = {.n = (t->options->dense + 1) * t->options->batch, .d = 1}};
     k->weights_update(&numbers, t->device.stream);
     return MAX(most, numbers.scratch_bytes);
@@ -138,7 +138,7 @@ static void take_all(struct train *t, struct train_memory *memory)
     t->logits = train_take(memory, TRAIN_ACTIVATIONS, t->logits_bytes, 1);
     t->input_slopes = t->net.input->slopes;
     if (t->net.output)
-        t->slopes = t->net.output->slopes; /* of one label: the logits' own */
+        t->slopes = t->net.output->slopes; /* with one label: the gradients by the logits */
     else
         t->slopes = train_take(memory, TRAIN_ACTIVATIONS, n, sizeof *t->slopes);
     for (unsigned who = 0; who < (t->device.api ? 1 : SHARE_THREADS); who++)
@@ -147,7 +147,7 @@ static void take_all(struct train *t, struct train_memory *memory)
         t->feed.scratch = train_take(memory, TRAIN_SCRATCH, t->feed.scratch_bytes, 1);
 }
 
-/* Numbers that stay, made on the host and sent. */
+/* Makes constant arrays on the host and copies them to the device. */
 static bool send_constants(struct train *t, struct gpu_error *error)
 {
     size_t n = t->batch.capacity, columns = (size_t)t->options->dense + 1;
@@ -169,12 +169,12 @@ static bool send_constants(struct train *t, struct gpu_error *error)
     return is_good;
 }
 
-/* Shapes alone: nothing is taken. */
+/* Computes shapes and sizes; takes no memory. */
 static void shape(struct train *t, const struct train_setup *setup)
 {
     const struct model_options *o = setup->options;
     *t = (struct train){.options = o, .device = setup->device, .rows = setup->rows, .epoch = 1};
-    /* In pieces, matrices are another's at the step's time; in fp16, a step may begin anew. */
+    /* With pieces, a later one overwrites the matrices before the step; in fp16 a step may be repeated. */
     bool goes_once = !t->device.api && o->micro == 0 && o->precision != ROW_FP16;
     t->call_at = goes_once ? o->batch : 0;
     t->events_max = MAX(o->batch, t->call_at + (uint32_t)MODEL_ROWS_MAX);
@@ -203,7 +203,7 @@ static struct train *new_shape(const struct train_setup *setup)
     return t;
 }
 
-/* Places of the numbers by column, their starts, and how many columns there are. */
+/* Bytes of order and starts of the dense features' places. */
 static size_t host_numbers_bytes(const struct train *t)
 {
     return (((size_t)t->options->dense + 1) * ((size_t)t->batch.capacity + 1) + 1) * sizeof(uint32_t);
