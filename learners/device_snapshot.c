@@ -283,8 +283,8 @@ static bool emit_blocks(const struct writer *w, const unsigned char *piece)
     return true;
 }
 
-/* Copies run one piece ahead of emitting; as soon as a piece is copied, its staging memory is gathered into
- * again. */
+/* Copies run one piece ahead of emitting; as soon as a piece is copied, its staging memory is
+ * gathered into again. */
 static bool write_pieces(const struct writer *w, struct gpu_error *error)
 {
     struct device_table *t = w->t;

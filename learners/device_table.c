@@ -266,8 +266,8 @@ static bool lies_below(const struct device_table *t)
 
 bool device_table_ahead(struct device_table *t, const struct gpu_batch *batch, struct gpu_error *error)
 {
-    /* Load the cold rows of earlier batches while this batch's question waits for the work queued before
-     * it. */
+    /* Load the cold rows of earlier batches while this batch's question waits for the work
+     * queued before it. */
     for (uint32_t i = 0; i < t->ahead_count; i++) {
         struct device_batch *b = &t->ahead[i];
         if (b->batch.step == TABLE_STEP_NONE || !b->is_asked || b->is_raised)

@@ -53,10 +53,10 @@ struct device_table_options {
     struct gpu_tables_options tables;
     struct device_stored stored;
     uint64_t pinned_bytes; /* for rows below the GPU's memory; 0: the least possible */
-    uint64_t
-        snapshot_bytes; /* GPU memory, beside the tables', for rows of a snapshot; 0: the least possible */
-    struct cold_store *const
-        *stores;             /* [tables], single ones or all may be NULL; the device_table owns them */
+    /* GPU memory, beside the tables', for rows of a snapshot; 0: the least possible */
+    uint64_t snapshot_bytes;
+    /* [tables], single ones or all may be NULL; the device_table owns them */
+    struct cold_store *const *stores;
     uint32_t ahead;          /* most batches announced at a time: 1 or more */
     int64_t expire_after_us; /* for device_table_set_watermark; 0: nothing expires */
 };
@@ -114,8 +114,8 @@ void device_table_expire(struct device_table *t, uint32_t table, uint32_t expire
 /* Advances event time, which expiry and the sketches' halving follow, as table_set_watermark does on the CPU.
  * epoch: the one that changes now belong to. */
 void device_table_set_watermark(struct device_table *t, int64_t watermark_us, uint32_t epoch);
-/* A table's times that a model's state keeps (struct table has fields of the same names). set_times: during a
- * restore. */
+/* A table's times that a model's state keeps (struct table has fields of the same names). set_times:
+ * during a restore. */
 struct device_table_times {
     int64_t halved_at_us, watermark_us; /* INT64_MIN: none yet */
     uint32_t expired_before;
@@ -127,8 +127,8 @@ void device_table_set_times(struct device_table *t, uint32_t table, const struct
 
 size_t device_table_stored_bytes(const struct device_table *t);
 
-/* Takes `count` stored rows of one table, or blocks of its sketch (struct sketch_block); false: the disk
- * refused. */
+/* Takes `count` stored rows of one table, or blocks of its sketch (struct sketch_block); false:
+ * the disk refused. */
 typedef bool device_table_emit(void *argument, uint32_t table, const void *items, size_t count);
 /*
  * A snapshot of the rows that changed in the epochs since + 1 .. closing (since 0: of all rows), while steps
@@ -161,13 +161,13 @@ bool device_table_restore(struct device_table *t, uint32_t table, const void *st
                           struct gpu_error *error);
 bool device_table_restore_remove(struct device_table *t, uint32_t table, const uint64_t *keys, size_t count,
                                  struct gpu_error *error);
-/* Restores blocks of the table's sketch. False: an error, or GPU_UNSUPPORTED if the sketch has no such
- * block. */
+/* Restores blocks of the table's sketch. False: an error, or GPU_UNSUPPORTED if the sketch
+ * has no such block. */
 bool device_table_restore_counts(struct device_table *t, uint32_t table, const struct sketch_block *blocks,
                                  size_t count, struct gpu_error *error);
 bool device_table_restored(struct device_table *t, struct gpu_error *error);
-/* After device_table_restored, for a table whose store has rows: `rows` is the number of all its rows.
- * Waits. */
+/* After device_table_restored, for a table whose store has rows: `rows` is the number of all
+ * its rows. Waits. */
 bool device_table_restored_cold(struct device_table *t, uint32_t table, uint64_t rows,
                                 struct gpu_error *error);
 

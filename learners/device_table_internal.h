@@ -66,9 +66,8 @@ struct device_table {
     /* The GPU's memory once lacked room for all rows that a batch might bring: since then missing keys are
      * asked for. */
     bool is_tight;
-    uint32_t unspared_for,
-        /* the last step for which unspare was called, and the step number with which its rows are marked */
-        unspared_mark;
+    /* the last step for which unspare was called, and the step number with which its rows are marked */
+    uint32_t unspared_for, unspared_mark;
     struct device_table_stats stats;
 };
 

@@ -80,8 +80,8 @@ static bool put_rows(struct device_table *t, const struct spill *rows, size_t co
     return true;
 }
 
-/* Collects up to `limit` rows that may go to a store, from the hand on, once round; expired rows are
- * removed. */
+/* Collects up to `limit` rows that may go to a store, from the hand on, once round; expired
+ * rows are removed. */
 static size_t collect(struct device_table *t, struct spill *rows, size_t limit)
 {
     struct device_pool *p = &t->pool;
@@ -297,8 +297,8 @@ bool device_import(struct device_table *t, uint32_t count, uint32_t step, bool k
     return true;
 }
 
-/* Asks the store of `table` for t->store_keys[0 .. count); store_found[i]: row i was found and has not
- * expired. */
+/* Asks the store of `table` for t->store_keys[0 .. count); store_found[i]: row i was found and
+ * has not expired. */
 static bool get_rows(struct device_table *t, uint32_t table, size_t count, struct gpu_error *error)
 {
     struct cold_store *store = t->stores[table];

@@ -1,5 +1,5 @@
-/* Deep learning recommendation model (Naumov 2019): dense features become a vector beside those of the
- * ids. */
+/* Deep learning recommendation model (Naumov 2019): dense features become a vector beside
+ * those of the ids. */
 #include "learners/learner.h"
 
 static const struct option dlrm_embedding[] = {

@@ -1,7 +1,7 @@
 /*
- * The deep part of a model: dense layers with relu, the last one giving one logit, over blocks of sixteen
- * events, one event in each lane of a vector. Lanes without an event have zero inputs and zero slopes. One
- * thread.
+ * The deep part of a model: dense layers with relu, the last one giving one logit, over blocks of
+ * sixteen events, one event in each lane of a vector. Lanes without an event have zero inputs and zero
+ * slopes. One thread.
  */
 #ifndef LEARNERS_HEAD_H
 #define LEARNERS_HEAD_H
@@ -27,8 +27,8 @@ struct head {
     enum opt_kind opt;
 };
 
-/* hidden: `count` widths; a layer of width 1 follows them. Initial weights: uniform, He 2015, from the
- * seed. */
+/* hidden: `count` widths; a layer of width 1 follows them. Initial weights: uniform, He
+ * 2015, from the seed. */
 void head_init(struct head *head, const struct kernels *k, size_t inputs, const uint32_t *hidden,
                size_t count, enum opt_kind opt, float accumulator, uint64_t seed);
 void head_free(struct head *head);
@@ -52,8 +52,8 @@ const float *head_backward(struct head *head, const struct kernels *k, const flo
 void head_sum_add(struct head *head, const struct kernels *k, bool is_first);
 void head_sum_take(struct head *head);
 
-/* One optimizer step with the gradients of head_backward. clip_norm: largest norm of the gradients; 0: no
- * limit. */
+/* One optimizer step with the gradients of head_backward. clip_norm: largest norm of the
+ * gradients; 0: no limit. */
 void head_step(struct head *head, const struct kernels *k, const struct opt_params *params, float clip_norm);
 
 /* Floats of a layer's weights and their state, for snapshots; they begin at `weights`. */

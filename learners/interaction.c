@@ -55,8 +55,8 @@ size_t interaction_pairs(const struct model *m)
     return FFM_ROUND((size_t)m->options.vectors * (m->options.vectors - 1) / 2);
 }
 
-/* One step of the pairs' weights, whose gradient is the pair's product; `scales` gets the weights before the
- * step. */
+/* One step of the pairs' weights, whose gradient is the pair's product; `scales` gets the weights
+ * before the step. */
 void interaction_pairs_step(struct model *m, struct example *e, float *scales)
 {
     size_t n = m->options.vectors, pair = 0, count = interaction_pairs(m);

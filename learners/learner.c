@@ -335,8 +335,8 @@ static void learn(struct operator_context *context, struct learner_config *c, co
     context->counters.dead += counts[MODEL_REJECTED];
 }
 
-/* context->load is set for each micro-batch, so the number of examples in a step depends only on the
- * micro-batch. */
+/* context->load is set for each micro-batch, so the number of examples in a step depends only on
+ * the micro-batch. */
 static void follow_load(const struct operator_context *context, const struct learner_config *c)
 {
     uint64_t wanted = (uint64_t)1 << context->load;

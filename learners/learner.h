@@ -268,15 +268,15 @@ void learner_features_save(const struct learner_config *c, struct byte_buffer *o
 /* Reads the list of a checkpoint, before any of its rows; makes the model anew if the tables' numbers differ.
  * False: the bytes cannot be such a list, or the model could not be made. */
 bool learner_features_load(struct operator_context *context, struct str list);
-/* Whether rows beyond the learner's memory go to cold stores; with `rows_max`, which bounds the rows, they do
- * not. */
+/* Whether rows beyond the learner's memory go to cold stores; with `rows_max`, which bounds the
+ * rows, they do not. */
 bool learner_has_cold(const struct operator_context *context);
 /* Makes an empty model whose tables have the numbers in the state, in place of the old one. False after a
  * diagnostic: a device refused. */
 bool learner_make_model(struct operator_context *context);
 
-/* The callbacks of a kind whose option struct is, or begins with, struct learner_config. rows: its option
- * table. */
+/* The callbacks of a kind whose option struct is, or begins with, struct learner_config. rows:
+ * its option table. */
 #define LEARNER_KIND(structure, rows, bind_)                                                                 \
     .options = rows, .size = sizeof(structure), .determinism = DETERMINISM_BY_ALL_ROWS, .inputs_min = 1,     \
     .inputs_max = 1, .bind = bind_, .open = learner_open, .process = learner_process,                        \
@@ -299,8 +299,8 @@ void learner_metrics_add(struct operator_context *context, struct learner_config
 /* After the last example: emits the row of the examples since the last row, if there are any. */
 void learner_metrics_end(struct operator_context *context, struct learner_config *c);
 
-/* learner_labels.c: names of each label: of its prediction's column, its rows of metrics, its figures in the
- * report. */
+/* learner_labels.c: names of each label: of its prediction's column, its rows of metrics, its
+ * figures in the report. */
 enum { LEARNER_FIGURES = 8 };
 struct learner_figure {
     const char *name;
@@ -318,11 +318,11 @@ void learner_name_labels(struct operator_bind *bind, struct learner_config *c);
 void learner_report_labels(const struct learner_config *c, struct report *report);
 
 /*
- * learner_device.c: learning on a GPU. learner_bind_device: reads the option `device`. learner_pick_device:
- * decides at open which device this start uses. learner_attach: attaches the model to it.
- * learner_check_device: false if the device has failed since, which ends the run. learner_device_begin: a
- * checkpoint, at its barrier (device_table.h); the tables are held for a while if the checkpoint has many
- * rows.
+ * learner_device.c: learning on a GPU. learner_bind_device: reads the option `device`.
+ * learner_pick_device: decides at open which device this start uses. learner_attach: attaches the model to
+ * it. learner_check_device: false if the device has failed since, which ends the run.
+ * learner_device_begin: a checkpoint, at its barrier (device_table.h); the tables are held for a while if
+ * the checkpoint has many rows.
  */
 bool learner_bind_device(struct operator_bind *bind, struct learner_config *c);
 bool learner_pick_device(struct operator_context *context);
@@ -363,9 +363,9 @@ void learner_memory(void *config, struct memory_plan *plan);
 bool learner_check_memory(struct operator_context *context);
 
 /*
- * learner_lists.c: features that are lists, of which the first list_max ids are read. learner_bind_list: one
- * such feature, whose length the plan may know. learner_check_lists: all of them, when the step's size is
- * known.
+ * learner_lists.c: features that are lists, of which the first list_max ids are read.
+ * learner_bind_list: one such feature, whose length the plan may know. learner_check_lists: all of
+ * them, when the step's size is known.
  */
 void learner_bind_list(struct operator_bind *bind, struct learner_config *c, uint32_t field,
                        struct span span);

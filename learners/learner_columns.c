@@ -57,8 +57,8 @@ void learner_columns_free(struct learner_columns_scratch *s)
     free(s);
 }
 
-/* The id of a value: never 0, which means absent. Equal values of equal type have equal ids on every
- * machine. */
+/* The id of a value: never 0, which means absent. Equal values of equal type have equal ids
+ * on every machine. */
 static uint64_t id_of(const struct column *column, uint32_t row)
 {
     if (!column_is_valid(column, row))

@@ -75,8 +75,8 @@ static void put_layers(const struct learner_config *c, struct byte_buffer *out)
     buffer_printf(out, "\n");
 }
 
-/* Where a vector has a part for each other feature (FFM), or pairs have weights: the features and their
- * order. */
+/* Where a vector has a part for each other feature (FFM), or pairs have weights: the features
+ * and their order. */
 static void put_pairs(const struct learner_config *c, struct byte_buffer *out)
 {
     bool has_weights = c->pairs.items != NULL || c->model.pairs.params.rate > 0.0F;

@@ -1,7 +1,7 @@
 /*
- * Features that are lists: the first `list_max` ids of each list are read, and the ids left out are counted.
- * Where the plan knows how long a list can be (core/schema.h), checking the job warns of lists that can be
- * longer.
+ * Features that are lists: the first `list_max` ids of each list are read, and the ids left out are
+ * counted. Where the plan knows how long a list can be (core/schema.h), checking the job warns of lists
+ * that can be longer.
  */
 #include "learners/learner.h"
 

@@ -1,5 +1,5 @@
-/* The `metrics` output: the evaluation of the whole run and the window, a row every metrics_every
- * examples. */
+/* The `metrics` output: the evaluation of the whole run and the window, a row every
+ * metrics_every examples. */
 #include "learners/learner.h"
 
 #include <math.h>
@@ -77,8 +77,8 @@ static void emit_metrics(struct operator_context *context, const struct learner_
     operator_emit(context, 1, batch);
 }
 
-/* The end of a piece from `at` on that has `wanted` examples with weight, or of the call; *came: how many it
- * has. */
+/* The end of a piece from `at` on that has `wanted` examples with weight, or of the call; *came:
+ * how many it has. */
 static uint32_t end_of(const struct model_input *in, uint32_t at, uint64_t wanted, uint32_t *came)
 {
     uint32_t end = (uint32_t)MIN(in->rows, at + wanted);
@@ -98,8 +98,8 @@ static int64_t last_with_weight(const struct model_input *in, uint32_t at, uint3
     return in->event_time_us[end - 1];
 }
 
-/* Scores examples at..end of one label; those without weight are left out, as are those without a
- * prediction. */
+/* Scores examples at..end of one label; those without weight are left out, as are those
+ * without a prediction. */
 static void score(struct learner_state *s, const struct model_input *in, uint32_t label, uint32_t at,
                   uint32_t end, const double *logits)
 {

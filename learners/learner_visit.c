@@ -1,5 +1,5 @@
-/* Shows a learner's model to `leat model` (core/learner.h): the weights that predict, without optimizer
- * state. */
+/* Shows a learner's model to `leat model` (core/learner.h): the weights that predict, without
+ * optimizer state. */
 #include "core/describe.h"
 #include "learners/learner.h"
 #include "learners/model_internal.h"
@@ -148,8 +148,8 @@ static int query_field(struct operator_context *context, const struct learner_co
     return -1;
 }
 
-/* The key of the query's value, given as text; 0 after a diagnostic. For a list feature the text is one
- * element. */
+/* The key of the query's value, given as text; 0 after a diagnostic. For a list feature the text
+ * is one element. */
 static uint64_t query_key(struct operator_context *context, const struct learner_config *c, uint32_t field,
                           struct str word)
 {

@@ -90,8 +90,8 @@ static void make_ready(const struct model *m, const struct call *c, struct plain
     }
 }
 
-/* Prefetches the slots of event i; beyond the last event the ring has older slots or none, which do no
- * harm. */
+/* Prefetches the slots of event i; beyond the last event the ring has older slots or none,
+ * which do no harm. */
 static inline void ask(const struct plain *p, uint32_t i)
 {
     const struct wanted *wanted = p->wanted + i % RING * p->fields;

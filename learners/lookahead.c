@@ -1,10 +1,10 @@
 /*
  * Finds the rows of a call's events ahead of the event that learns, a tile of events at a time. Hashing,
- * probing and making new rows (and the kernel's clearing of their pages) are work that an idle lane can take
- * over (core/team.h). Tiles are resolved in order, by one thread at a time: the thread that sets `is_busy`
- * owns the tables' look-up part. Meanwhile the learning thread reads and writes rows of finished tiles, and
- * their headers: a look-up does not write the header of an existing row, unless headers decide which rows are
- * removed.
+ * probing and making new rows (and the kernel's clearing of their pages) are work that an idle lane can
+ * take over (core/team.h). Tiles are resolved in order, by one thread at a time: the thread that sets
+ * `is_busy` owns the tables' look-up part. Meanwhile the learning thread reads and writes rows of finished
+ * tiles, and their headers: a look-up does not write the header of an existing row, unless headers decide
+ * which rows are removed.
  */
 #include "learners/model_internal.h"
 #include "learners/table_inline.h"

@@ -49,8 +49,8 @@ static void place_vector(struct model *m)
     size_t behind = next_line(linear) + vector, before = next_line(linear + state);
     m->vector_at = next_line(linear);
     m->state_at = behind;
-    /* A batch's update needs the state behind the vector; networks always learn by batches, even of one
-     * event. */
+    /* A batch's update needs the state behind the vector; networks always learn by batches,
+     * even of one event. */
     bool is_by_batches = m->options.batch > 1 || model_is_trained(m);
     if (!is_by_batches && next_line(before + vector) < next_line(behind + state)) {
         m->vector_at = before;

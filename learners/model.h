@@ -88,9 +88,9 @@ struct model_options {
      * divides `batch`, and is a multiple of 4. */
     uint32_t micro;
     float bias; /* initial value of the bias */
-    /* Squared loss and one label: a prediction is the mean of the labels learned so far (bias_start before
-     * the first one) plus the model's output, and the model learns each label minus that mean. Then `bias` is
-     * 0. */
+    /* Squared loss and one label: a prediction is the mean of the labels learned so far (bias_start
+     * before the first one) plus the model's output, and the model learns each label minus that mean.
+     * Then `bias` is 0. */
     bool is_centered;
     float bias_start;
     /* newton: a step takes into account that all of an event's weights move together (Kalman's gain) */
@@ -122,8 +122,8 @@ static inline uint32_t model_field_ids(const struct model_options *options, uint
 /* Decoded columns of up to MODEL_ROWS_MAX events. */
 struct model_input {
     uint32_t rows;
-    const uint64_t *const
-        *ids; /* [fields] hashed ids, 0: absent; a list field has the ids of all events in a row */
+    /* [fields] hashed ids, 0: absent; a list field has the ids of all events in a row */
+    const uint64_t *const *ids;
     /* [fields] rows + 1 offsets into the ids of a list field, else NULL; offsets NULL: no lists */
     const uint32_t *const *offsets;
     const float *const *dense;       /* [dense][rows] */
@@ -138,8 +138,8 @@ struct model_input {
     void *read_argument;
 };
 
-/* An event of weight 0 is predicted but not learned: it is no sighting of its ids and counts in no batch or
- * step. */
+/* An event of weight 0 is predicted but not learned: it is no sighting of its ids and counts in
+ * no batch or step. */
 enum model_verdict { MODEL_LEARNED, MODEL_SAMPLED_OUT, MODEL_REJECTED, MODEL_WEIGHTLESS, MODEL_VERDICTS };
 
 struct model_output {
@@ -223,8 +223,8 @@ const struct model_difference *model_compared(const struct model *model);
 struct team;
 void model_set_team(struct model *model, struct team *team);
 
-/* Rows of the field's table beyond the memory go to the store, which the model frees. Call before the first
- * event. */
+/* Rows of the field's table beyond the memory go to the store, which the model frees. Call before
+ * the first event. */
 void model_set_cold(struct model *model, uint32_t field, struct cold_store *store);
 /* Call between calls of model_learn: keeps all tables together within `bytes`, where they have stores. */
 void model_keep_memory(struct model *model, int64_t bytes);
@@ -269,8 +269,8 @@ void model_set_rates(struct model *model, const struct model_rates *rates);
 /* Call between events: expiry and admission follow the watermark. */
 void model_set_watermark(struct model *model, int64_t watermark_us);
 
-/* What is added to a logit learned from re-weighted events: He 2014, section 6.3, and class weights in one
- * formula. */
+/* What is added to a logit learned from re-weighted events: He 2014, section 6.3, and class weights
+ * in one formula. */
 double model_correction(const struct model_options *options);
 
 /*
@@ -291,17 +291,17 @@ struct model_saved {
 };
 /* The mapping of a model to itself. */
 struct model_saved model_saved_as(const struct model *model);
-/* model_load from a model saved with other features or dense layers: restores the weights of features that
- * both have, and of dense layers whose shape and inputs are the same; the others keep their initial values.
- * Where pairs of features matter (FFM, `pairs`) all features with vectors must be the same, in the same
- * order. */
+/* model_load from a model saved with other features or dense layers: restores the weights of features
+ * that both have, and of dense layers whose shape and inputs are the same; the others keep their initial
+ * values. Where pairs of features matter (FFM, `pairs`) all features with vectors must be the same, in
+ * the same order. */
 bool model_load_saved(struct model *model, const struct model_saved *saved, const void *data, size_t bytes);
 
 struct table *model_table(struct model *model, uint32_t field);
 const struct kernels_calls *model_calls(const struct model *model);
 
-/* The weights of the dense features, the bias last, LINEAR_FLOATS each: for export and tests. *count:
- * floats. */
+/* The weights of the dense features, the bias last, LINEAR_FLOATS each: for export and tests.
+ * *count: floats. */
 const float *model_dense_weights(struct model *model, size_t *count);
 
 /* The learned weight of each pair of fields, (0, 1), (0, 2) ... (n - 2, n - 1); NULL without `pairs`. */

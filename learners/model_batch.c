@@ -74,8 +74,8 @@ void model_batch_free(struct model *m)
     *b = (struct model_batch){0};
 }
 
-/* first[f]: the place of field f's first entry, when all events' entries are ordered by field, then by
- * record. */
+/* first[f]: the place of field f's first entry, when all events' entries are ordered by field,
+ * then by record. */
 static void count_places(const struct model *m, uint32_t *first)
 {
     memset(first, 0, (MODEL_FIELDS_MAX + 1) * sizeof *first);

@@ -1,5 +1,5 @@
-/* Keeps a model within its memory: one budget for all its tables, whose rows beyond it are cold
- * (table_cold.h). */
+/* Keeps a model within its memory: one budget for all its tables, whose rows beyond it are
+ * cold (table_cold.h). */
 #include "learners/model_internal.h"
 #include "learners/table_cold.h"
 

@@ -1,8 +1,8 @@
 /*
- * A shadow on the CPU beside a model that learns on a GPU (`leat run --compare cpu`): it gets the same
- * batches, and after each step the two are compared: logits, dense weights, and the rows that the step has
- * touched, with their optimizers' state. The first difference of more than COMPARE_TOLERANCE ends the
- * comparison.
+ * A shadow on the CPU beside a model that learns on a GPU (`leat run --compare cpu`): it gets the
+ * same batches, and after each step the two are compared: logits, dense weights, and the rows that
+ * the step has touched, with their optimizers' state. The first difference of more than
+ * COMPARE_TOLERANCE ends the comparison.
  *
  * The shadow goes on from its own weights, not from the GPU's: rounding differences add up from step to step.
  */

@@ -154,8 +154,8 @@ void model_output(const struct call *c, const struct example *e, int32_t event);
 void model_example_forward(struct model *m, struct example *e);
 void model_example_judge(struct model *m, struct example *e);
 float model_clip_scale(struct model *m, const struct example *e);
-/* Before each step: sets the optimizers' parameters that depend on the step's number (Adam's bias
- * correction). */
+/* Before each step: sets the optimizers' parameters that depend on the step's number (Adam's
+ * bias correction). */
 void model_step_begin(struct model *m);
 void model_scale_slope(struct example *e, float scale);
 void model_head_inputs(struct model *m, const struct example *e, float *row);
@@ -273,8 +273,8 @@ void model_layer_put(struct model *m, enum model_layers_of of, size_t layer, con
 void linear_step_places(struct model *m, void *const *places, float *slopes, size_t count, float *weights,
                         double *weights64);
 
-/* linear_part.c: the weights of an event's entries, the dense features and the bias, gathered into one
- * array. */
+/* linear_part.c: the weights of an event's entries, the dense features and the bias, gathered
+ * into one array. */
 size_t linear_lanes(const struct model *m);
 double linear_forward(struct model *m, struct example *e);
 void linear_update(struct model *m, struct example *e, double slope, float curvature);
@@ -298,8 +298,8 @@ float interaction_weighted_forward(struct model *m, struct example *e);
 const float *interaction_gradient(const struct model *m, const struct example *e, uint32_t field);
 /* Floats of pair_weights without their optimizer's state. */
 size_t interaction_pairs(const struct model *m);
-/* The logit's variance by newton's precisions; 0 for other optimizers. Call after the forward pass and
- * interaction_deepen. */
+/* The logit's variance by newton's precisions; 0 for other optimizers. Call after the forward pass
+ * and interaction_deepen. */
 float interaction_variance(struct model *m, const struct example *e);
 float linear_variance(struct model *m, const struct example *e);
 /* Without a head: moves the pair weights, and computes the gradients of the weighted sum. */

@@ -278,8 +278,8 @@ static void block_predict(struct model *m, struct call *c, struct example *examp
     }
 }
 
-/* Adds to an event's gradient the part that comes down through the head: by the products (FFM) or the vectors
- * (FM). */
+/* Adds to an event's gradient the part that comes down through the head: by the products (FFM) or
+ * the vectors (FM). */
 void model_deepen(struct model *m, struct example *e, const float *in_slope)
 {
     uint32_t n = m->options.vectors;
@@ -511,8 +511,8 @@ void model_set_team(struct model *m, struct team *team)
         m->train->net.team = team;
 }
 
-/* Sets the bias that each example is predicted with, and its label minus the mean of labels that includes
- * it. */
+/* Sets the bias that each example is predicted with, and its label minus the mean of labels
+ * that includes it. */
 static void center(struct model *m, const struct call *c, float *labels, double *biases)
 {
     for (uint32_t i = 0; i < c->in->rows; i++) {

@@ -1,5 +1,5 @@
-/* Converts a model's small state to bytes and back; rows and sketches of tables are stored by
- * table_snapshot.c. */
+/* Converts a model's small state to bytes and back; rows and sketches of tables are stored
+ * by table_snapshot.c. */
 #include "learners/model_internal.h"
 #include "learners/table_inline.h"
 #include "learners/train/train.h"

@@ -11,9 +11,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Whether the batch kernels can train the model. They have no weights of pairs, no products of FFM under
- * dense layers, no norm of a single event's gradient, no sum of squares shared by several weights of a
- * layer. */
+/* Whether the batch kernels can train the model. They have no weights of pairs, no products of FFM
+ * under dense layers, no norm of a single event's gradient, no sum of squares shared by several
+ * weights of a layer. */
 bool model_is_trained(const struct model *m)
 {
     const struct model_options *o = &m->options;

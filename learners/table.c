@@ -12,8 +12,8 @@
 enum {
     RANGE_STEP = 64 << 10,
     HUGE_PAGE = 2 << 20,
-    HUGE_FROM =
-        2 * HUGE_PAGE, /* small tables take small pages: zeroing huge pages would cost more than they save */
+    /* small tables take small pages: zeroing huge pages would cost more than they save */
+    HUGE_FROM = 2 * HUGE_PAGE,
     POPULATE_FROM = 2 * RANGE_STEP,
     DEPTH_MAX = 32,
     LOOK_AHEAD = 24, /* keys between a slot's prefetch and its probe */
@@ -27,8 +27,8 @@ static const size_t RANGE_BYTES_MAX = (size_t)1 << 28; /* ASan writes an eighth 
 static const size_t RANGE_BYTES_MAX = (size_t)1 << 38;
 #endif
 static const size_t RANGE_BYTES_MIN = (size_t)1 << 30;
-/* Where ranges without reservation lie: far from the addresses that the system hands out, one after the
- * other. */
+/* Where ranges without reservation lie: far from the addresses that the system hands out, one
+ * after the other. */
 static const uintptr_t FAR_BEGIN = (uintptr_t)1 << 45, FAR_END = (uintptr_t)5 << 44;
 
 static void range_reserve(struct table_range *range, size_t bytes)
@@ -96,8 +96,8 @@ static bool range_extend(struct table_range *range, size_t target)
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == from;
 }
 
-/* Makes the first `bytes` of the range usable (zeroed); grows by at least an eighth, so that calls stay
- * rare. */
+/* Makes the first `bytes` of the range usable (zeroed); grows by at least an eighth, so that
+ * calls stay rare. */
 static void range_need(struct table_range *range, size_t bytes)
 {
     if (likely(bytes <= range->usable))
@@ -131,8 +131,8 @@ static uint32_t chunk_epoch(const struct table *t, size_t chunk)
     return ((uint32_t *)(void *)t->chunk_epochs.base)[chunk];
 }
 
-/* Atomic: a thread that looks rows up may make a row in a chunk where the learning thread touches another
- * row. */
+/* Atomic: a thread that looks rows up may make a row in a chunk where the learning thread
+ * touches another row. */
 static void set_chunk_epoch(struct table *t, size_t chunk, uint32_t epoch)
 {
     atomic_store_explicit((_Atomic uint32_t *)(void *)t->chunk_epochs.base + chunk, epoch,
@@ -272,8 +272,8 @@ static void page_split(struct table *t, uint64_t hash)
     size_t start = 0;
     while (*table_slot_at(t, low, start) != 0)
         start++;
-    /* Reinsert slots starting after a free one, so that every earlier slot of a probe sequence is already
-     * final. */
+    /* Reinsert slots starting after a free one, so that every earlier slot of a probe sequence
+     * is already final. */
     for (size_t k = 1; k < TABLE_PAGE_SLOTS; k++) {
         uint64_t *slot = table_slot_at(t, low, (start + k) % TABLE_PAGE_SLOTS), key = *slot;
         if (key == 0)

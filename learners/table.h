@@ -162,8 +162,8 @@ void table_resolve(struct table *table, const uint64_t *keys, const uint32_t *se
 void table_look(struct table *table, const uint64_t *keys, const uint32_t *seen, const uint32_t *steps,
                 const uint8_t *learns, size_t n, bool touches, struct table_row **out);
 
-/* The sightings of a step of several events: n keys in record order, duplicates and absent keys (0)
- * included. */
+/* The sightings of a step of several events: n keys in record order, duplicates and absent
+ * keys (0) included. */
 struct table_sightings {
     const uint64_t *keys;
     const uint32_t *seen;   /* event time in seconds; a key's latest one counts */
@@ -217,8 +217,8 @@ size_t table_bytes(const struct table *table);
 size_t table_stored_bytes(const struct table *table);
 void table_restore_row(struct table *table, const void *stored);
 void table_restore_remove(struct table *table, uint64_t key);
-/* After the last restored row: the table's content belongs to checkpoint `epoch`, with no change or removal
- * since. */
+/* After the last restored row: the table's content belongs to checkpoint `epoch`, with no change
+ * or removal since. */
 void table_restored(struct table *table, uint32_t epoch);
 
 /*

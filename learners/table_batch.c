@@ -148,8 +148,8 @@ static size_t look(struct table *t, const struct table_sightings *in, uint32_t s
     return missing;
 }
 
-/* Collects the distinct keys of the missing places, each with its count and its latest sighting; returns how
- * many. */
+/* Collects the distinct keys of the missing places, each with its count and its latest sighting;
+ * returns how many. */
 static size_t collect(struct table *t, const struct table_sightings *in, size_t missing)
 {
     struct table_batch *b = t->batch;

@@ -16,9 +16,9 @@
  * holds the same rows as at the barrier, except rows that were loaded from the store and have not changed
  * since, and the store still has those unchanged.
  *
- * A table does not give memory back: evicted rows leave room for other rows of the same table. So the memory
- * that each table holds when the learner's memory is nearly full, which shows its need, becomes its share
- * (table_share).
+ * A table does not give memory back: evicted rows leave room for other rows of the same table. So the
+ * memory that each table holds when the learner's memory is nearly full, which shows its need, becomes
+ * its share (table_share).
  */
 #ifndef LEARNERS_TABLE_COLD_H
 #define LEARNERS_TABLE_COLD_H

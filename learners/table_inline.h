@@ -48,8 +48,8 @@ static inline unsigned char *table_page(const struct table *t, uint64_t hash, si
     return t->slots + (size_t)table_page_of(t, hash) * (TABLE_PAGE_SLOTS * slot_bytes);
 }
 
-/* Copies of the fields that compute an inline table's home slots, for loops that store to memory in
- * between. */
+/* Copies of the fields that compute an inline table's home slots, for loops that store to
+ * memory in between. */
 struct table_place {
     const uint32_t *directory;
     const unsigned char *slots;
@@ -69,8 +69,8 @@ static inline const unsigned char *table_place_home(const struct table_place *pl
                slot_bytes;
 }
 
-/* The slot of a key, or NULL. is_inline and slot_bytes must be the table's; callers that know them pass
- * constants. */
+/* The slot of a key, or NULL. is_inline and slot_bytes must be the table's; callers that know them
+ * pass constants. */
 static inline uint64_t *table_probe(const struct table *t, uint64_t key, uint64_t hash, bool is_inline,
                                     size_t slot_bytes)
 {

@@ -1,7 +1,7 @@
 /*
- * CPU: the backward pass of layers over the input, made once for each distinct id of a batch instead of once
- * for each event. Events of an id share its vector v. With dz_e = event e's gradient by the output of a layer
- * W:
+ * CPU: the backward pass of layers over the input, made once for each distinct id of a batch instead
+ * of once for each event. Events of an id share its vector v. With dz_e = event e's gradient by the
+ * output of a layer W:
  *
  *   the gradient by v_u:                      sum over e of W_f' dz_e = W_f' S_u,  S_u = sum over e of dz_e
  *   the gradient by W's columns of field f:   sum over e of dz_e v_e' = sum over u of S_u v_u'

@@ -39,8 +39,8 @@ bool feed_init(struct train_feed *feed, const struct train_device *work, struct 
 /* Waits for the feed's stream. */
 void feed_free(struct train_feed *feed);
 
-/* Records the event on a stream (of the work or the feed): reached when the work queued there so far is
- * done. */
+/* Records the event on a stream (of the work or the feed): reached when the work queued there
+ * so far is done. */
 void feed_reached(const struct train_feed *feed, const struct train_device *stream, enum feed_event event);
 /* Work queued on the stream from now on waits until the event was reached; not if it never was recorded. */
 void feed_await(const struct train_feed *feed, const struct train_device *stream, enum feed_event event);

@@ -77,8 +77,8 @@ static void read_numbers(struct train *t)
     t->device.kernels->weights_read(&a, t->device.stream);
 }
 
-/* Adds the linear part of some fields to the logits; with the first fields also the bias and the dense
- * features. */
+/* Adds the linear part of some fields to the logits; with the first fields also the bias and the
+ * dense features. */
 static void add_linear(struct train *t, const struct train_group *g, const struct piece *p,
                        const struct some_fields *fields, bool is_first)
 {
@@ -136,8 +136,8 @@ struct judged {
     uint8_t *is_rejected;
 };
 
-/* Computes logits and is_rejected (events without a finite logit), and the gradients by the network's
- * outputs. */
+/* Computes logits and is_rejected (events without a finite logit), and the gradients by the
+ * network's outputs. */
 static void judge(struct train *t, const struct piece *p, const struct judged *by)
 {
     const struct model_options *o = t->options;

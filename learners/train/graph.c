@@ -1,8 +1,8 @@
 #include "learners/train/graph.h"
 
-/* Work is recorded when it comes for the third time: work that changes in each step (Adam's corrections,
- * lists of any length) never comes that often, and the first run may still allocate (plans of matrix
- * products). */
+/* Work is recorded when it comes for the third time: work that changes in each step (Adam's
+ * corrections, lists of any length) never comes that often, and the first run may still allocate (plans
+ * of matrix products). */
 enum { TIMES_TO_RECORD = 3 };
 
 /* The digest's slot, else the slot that was used longest ago. */

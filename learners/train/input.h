@@ -14,12 +14,12 @@
 #include "learners/model.h"
 #include "learners/train/net.h"
 
-/* Columns of n events. Where no field is a list, place = field * n + event, and there are no offsets and
- * scales. */
+/* Columns of n events. Where no field is a list, place = field * n + event, and there are no
+ * offsets and scales. */
 struct train_columns {
     uint64_t *ids; /* [places] 0: absent */
-    /* [group's fields + 1] places where each field begins in its group; the groups' parts follow each
-     * other */
+    /* [group's fields + 1] places where each field begins in its group; the groups' parts
+     * follow each other */
     uint32_t *tables;
     /* [group's fields * n + 1] likewise, where bag field * n + event begins; NULL: no lists */
     uint32_t *offsets;
@@ -56,9 +56,9 @@ struct train_input {
 uint32_t train_group_of(const struct model_options *options, const struct train_device *device,
                         uint32_t field);
 
-/* train_input_shape computes sizes only; train_input_host_bytes: bytes of host memory that it will need. Then
- * train_input_make takes that memory (false: error), and train_input_take the device's part, in both walks
- * (memory.h). */
+/* train_input_shape computes sizes only; train_input_host_bytes: bytes of host memory that it will need.
+ * Then train_input_make takes that memory (false: error), and train_input_take the device's part, in both
+ * walks (memory.h). */
 void train_input_shape(struct train_input *in, const struct model_options *options,
                        const struct train_device *device, uint32_t capacity, const struct net *net);
 size_t train_input_host_bytes(const struct train_input *in);
@@ -100,8 +100,8 @@ static inline uint32_t train_input_places(const struct train_input *in, uint32_t
     return in->host.tables[train_input_tables(in, first) + fields];
 }
 
-/* Copies one of the added events out, for checkpoints: its entries in the order of fields. Returns how
- * many. */
+/* Copies one of the added events out, for checkpoints: its entries in the order of fields.
+ * Returns how many. */
 uint32_t train_input_entries(const struct train_input *in, uint32_t event, uint64_t *keys, uint16_t *fields,
                              float *scales);
 

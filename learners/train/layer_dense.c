@@ -77,7 +77,8 @@ static void dense_forward(struct net *net, struct net_layer *l, uint32_t n)
     net->device->kernels->matmul(&a, net->device->stream);
 }
 
-/* Gradients pass a relu where its output is above 0. Zeroes the others, unless all who gave slopes have. */
+/* Gradients pass a relu where its output is above 0. Zeroes the others, unless the layers that set them have
+ * done so. */
 static void mask(struct net *net, const struct net_layer *l, uint32_t n)
 {
     if (!l->is_relu || (l->out->is_relu && !l->out->needs_mask))

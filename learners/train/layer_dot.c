@@ -1,5 +1,5 @@
-/* Products of all pairs of vectors, behind a copy of the first vector (Naumov et al. 2019, DLRM, section
- * 2). */
+/* Products of all pairs of vectors, behind a copy of the first vector (Naumov et al. 2019,
+ * DLRM, section 2). */
 #include "learners/train/net.h"
 
 static struct batch_dot_interaction dot_of(const struct net *net, const struct net_layer *l, uint32_t n)
@@ -19,8 +19,8 @@ static void dot_forward(struct net *net, struct net_layer *l, uint32_t n)
     net->device->kernels->dot_interaction(&a, net->device->stream);
 }
 
-/* The vectors' gradients come from this layer alone; those of the dense features behind them are not
- * needed. */
+/* The vectors' gradients come from this layer alone; those of the dense features behind them
+ * are not needed. */
 static void dot_backward(struct net *net, struct net_layer *l, uint32_t n)
 {
     struct batch_dot_interaction a = dot_of(net, l, n);

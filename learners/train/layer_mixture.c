@@ -1,5 +1,5 @@
-/* The mixture of experts for a label's gate: their sum weighted by softmax (Ma et al. 2018, MMoE, eq. 6,
- * 7). */
+/* The mixture of experts for a label's gate: their sum weighted by softmax (Ma et al. 2018,
+ * MMoE, eq. 6, 7). */
 #include "learners/train/net.h"
 
 static struct batch_mixture mixture_of(const struct net *net, const struct net_layer *l, uint32_t n)

@@ -34,8 +34,8 @@ struct train_memory {
 /* Returns count * size bytes of zeros, aligned to 256; NULL while memory is being counted. */
 void *train_take(struct train_memory *memory, enum train_part part, size_t count, size_t size);
 
-/* Between the two walks: takes the memory. False: error (of a GPU; a host without memory ends the
- * process). */
+/* Between the two walks: takes the memory. False: error (of a GPU; a host without memory
+ * ends the process). */
 bool train_memory_make(struct train_memory *memory, struct gpu_error *error);
 void train_memory_free(struct train_memory *memory);
 

@@ -113,9 +113,9 @@ static void cross_shape(struct net *net)
         dense(net, deep, 0, deep->columns, logit, 0, 1, false)->adds = true;
 }
 
-/* Naumov et al. 2019, section 2: the dense features become a vector beside those of the ids; products of all
- * pairs; layers over that vector and the products. The vector lies before the others, in the input matrix
- * itself. */
+/* Naumov et al. 2019, section 2: the dense features become a vector beside those of the ids; products
+ * of all pairs; layers over that vector and the products. The vector lies before the others, in the
+ * input matrix itself. */
 static void dot_shape(struct net *net)
 {
     const struct net_options *o = &net->options;
@@ -139,8 +139,8 @@ static void dot_shape(struct net *net)
     dense(net, last, 0, last->columns, output(net), 0, 1, false);
 }
 
-/* Ma et al. 2018, MMoE, section 4.2: experts that all labels share; for each label a gate over them and a
- * tower. */
+/* Ma et al. 2018, MMoE, section 4.2: experts that all labels share; for each label a gate over
+ * them and a tower. */
 static void experts_shape(struct net *net)
 {
     const struct net_options *o = &net->options;

@@ -134,7 +134,7 @@ bool net_start(struct net *net, const struct kernels *kernels, struct gpu_error 
  * set before. */
 void net_forward(struct net *net, uint32_t n);
 void net_backward(struct net *net, uint32_t n);
-/* So many of them go through the layers at a time, where nobody helps. */
+/* How many of `events` events go through the layers at a time, without a helping thread. */
 uint32_t net_tile(const struct net *net, uint32_t events);
 /* A net for net->second, which the caller frees with free(); net_take gives it memory. */
 struct net *net_second(const struct net *net);
@@ -147,8 +147,8 @@ void net_mask(struct net *net, uint32_t n, const uint8_t *is_rejected);
 void net_begin(struct net *net);
 /* One optimizer step of all parameters. */
 void net_update(struct net *net);
-/* ROW_FP16: sets is_finite[r] for each row of the gradients; all are finite if no product has left the
- * range. */
+/* ROW_FP16: sets is_finite[r] for each row of the gradients; all are finite if no product has
+ * left the range. */
 void net_check(struct net *net);
 /* Rows of PARAMS_ROW floats (net.c) in all gradients. */
 size_t net_gradient_rows(const struct net *net);

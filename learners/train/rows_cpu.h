@@ -10,8 +10,8 @@ struct rows_cpu {
     size_t vector_at;     /* byte offset of vectors in a payload; 0: no vectors */
     /* the earliest `seen` among each table's rows found since the last step */
     uint32_t seen_least[MODEL_FIELDS_MAX];
-    /* The state of each table when rows of a batch were last found: while it is unchanged, those rows
-     * exist. */
+    /* The state of each table when rows of a batch were last found: while it is unchanged,
+     * those rows exist. */
     struct {
         uint64_t changes;
         uint32_t expired_before;

@@ -15,8 +15,8 @@ enum { SHARE_OWNER, SHARE_HELPER, SHARE_THREADS };
  * thread whose scratch memory the piece may use. */
 typedef void share_piece(void *of, uint32_t number, unsigned who);
 
-/* Call on the owner's thread; returns when all pieces are done. team NULL: the owner does them alone, in
- * order. */
+/* Call on the owner's thread; returns when all pieces are done. team NULL: the owner does them
+ * alone, in order. */
 void share_run(struct team *team, uint32_t count, share_piece *piece, void *of);
 
 /* Likewise, but in any order: the owner begins with the first piece and the helper with the last, so that in

@@ -20,8 +20,8 @@ static struct batch_dedupe dedupe_of(const struct train_group *g, const struct t
                                  .starts = g->starts};
 }
 
-/* CPU, a call: dense indices of the call's ids, continuing those of the batch's earlier calls if they are
- * kept. */
+/* CPU, a call: dense indices of the call's ids, continuing those of the batch's earlier calls
+ * if they are kept. */
 static void number_call(struct train *t, struct train_group *g, const struct train_input *in, unsigned who)
 {
     struct batch_dedupe a = dedupe_of(g, in);

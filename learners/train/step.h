@@ -72,9 +72,9 @@ static inline bool train_shares(const struct train *t, uint32_t n)
     return t->net.team != NULL && n >= BATCH_CHUNK;
 }
 
-/* The way back by ids (distinct.c), if a layer uses it. distinct_take: takes its memory, in both walks.
- * distinct_update: updates the vectors of a group's ids with the resulting gradients; any thread, `who` says
- * which. */
+/* The way back by ids (distinct.c), if a layer uses it. distinct_take: takes its memory, in both
+ * walks. distinct_update: updates the vectors of a group's ids with the resulting gradients; any
+ * thread, `who` says which. */
 void distinct_take(struct train *t, struct train_memory *memory);
 void distinct_update(struct train *t, const struct train_group *g, const struct batch_update *all,
                      unsigned who);

@@ -15,7 +15,8 @@
 
 #include <stdlib.h>
 
-/* Events in a tile of one thread; in a tile shared by two threads, at most; least number of shared tiles. */
+/* TILE_ALONE: events in a tile when one thread works. TILE_SHARED: when two do, if there are TILES_SHARED
+ * such tiles; else BATCH_CHUNK. */
 enum { TILE_ALONE = 4 * BATCH_CHUNK, TILE_SHARED = 2 * BATCH_CHUNK, TILES_SHARED = 4 };
 
 /* One forward or backward pass through the layers. */

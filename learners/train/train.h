@@ -18,7 +18,7 @@
  * On a CPU, work that depends only on a distinct id is done once for each: looking rows up, reading their
  * linear weights, and on the way back the products of wide layers with the ids' vectors (distinct.c). Each
  * call assigns dense indices to its ids, continuing after the batch's earlier calls, and looks only new ids
- * up. On a GPU, and with lists, a call does so only if it is its whole batch.
+ * up. On a GPU, and with lists, indices of calls are used only where a single call is the whole batch.
  *
  * A row that the step makes counts as absent in the forward pass, and makes its optimizer step like any
  * other: a step learns from the predictions. So, on a CPU, the values that an event's prediction left in the
@@ -88,8 +88,8 @@ struct train_rows {
     /* For a call: sets known[u] of each index, without a sighting. */
     bool (*find)(void *of, struct train *t, struct train_group *g, const struct train_input *in,
                  struct gpu_error *error);
-    /* Raises `seen` of existing rows of a call's events: no sightings, but the rows do not expire. GPU
-     * only. */
+    /* Raises `seen` of existing rows of a call's events: no sightings, but the rows do not
+     * expire. GPU only. */
     bool (*refresh)(void *of, struct train *t, struct train_group *g, const struct train_input *in,
                     struct gpu_error *error);
 };
@@ -114,8 +114,8 @@ struct train {
     uint32_t groups_count;
     struct net net;
     uint32_t events_max;
-    /* where a call's events begin in the matrices; not 0: behind the batch, so that predictions serve the
-     * step */
+    /* where a call's events begin in the matrices; not 0: behind the batch, so that
+     * predictions serve the step */
     uint32_t call_at;
     bool is_forward;  /* predictions left the forward pass of the whole batch in the matrices */
     bool is_numbered; /* the batch's calls left the indices of all its ids in the groups */
@@ -133,8 +133,8 @@ struct train {
     float *number_params;  /* [dense + 1][LINEAR_FLOATS] weights with state */
     float *logits;         /* [labels][events_max] */
     size_t logits_bytes;
-    /* [events_max], stride of the network's output: gradients by the outputs, or by the logits without a
-     * network */
+    /* [events_max], stride of the network's output: gradients by the outputs, or by the logits
+     * without a network */
     float *slopes;
     float *input_slopes; /* [events_max], stride of the network's input: gradients by the inputs */
     struct train_scale scale;
@@ -158,9 +158,9 @@ struct train_setup {
     const struct kernels *kernels;
 };
 
-/* The memory that a step takes, in bytes, computed before it is made. parts: of the device (on a CPU of the
- * host). host: memory that events come into, pinned where there is a GPU. A plan for a GPU needs its
- * kernels. */
+/* The memory that a step takes, in bytes, computed before it is made. parts: of the device (on a CPU
+ * of the host). host: memory that events come into, pinned where there is a GPU. A plan for a GPU
+ * needs its kernels. */
 struct train_plan {
     size_t parts[TRAIN_PARTS];
     size_t host;
@@ -176,8 +176,8 @@ static inline uint32_t train_pending(const struct train *t)
     return t->batch.n;
 }
 
-/* Predicts events from..to of a call (at most MODEL_ROWS_MAX): logits without model_correction, NaN if
- * rejected. */
+/* Predicts events from..to of a call (at most MODEL_ROWS_MAX): logits without model_correction,
+ * NaN if rejected. */
 bool train_predict(struct train *t, const struct train_events *events, uint32_t from, uint32_t to,
                    double *logits, struct gpu_error *error);
 /* GPU only: raises `seen` of the rows of those events from..to that learn. Waits. */
