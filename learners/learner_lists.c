@@ -42,7 +42,7 @@ bool learner_check_lists(struct operator_bind *bind, const struct learner_config
     return false;
 }
 
-/* Omitted with the default, so that shapes of older checkpoints stay equal. */
+/* Omitted with the default, so that a shape without this option stays the same. */
 void learner_shape_lists(const struct learner_config *c, struct byte_buffer *out)
 {
     bool has_lists = memchr(c->model.is_list, 1, c->sparse_count) != NULL;

@@ -41,7 +41,7 @@ bool learner_bind_precision(struct operator_bind *bind, struct learner_config *c
     return !problem;
 }
 
-/* Omitted with the defaults, so that shapes of older checkpoints stay equal. */
+/* Omitted with the defaults, so that a shape without these options stays the same. */
 void learner_shape_precision(const struct learner_config *c, struct byte_buffer *out)
 {
     if (c->precision != PRECISION_FP32)

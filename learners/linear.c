@@ -1,5 +1,4 @@
-/* Logistic or linear regression over sparse ids and dense numbers, by FTRL-proximal or any other optimizer.
- */
+/* Logistic or linear regression over sparse ids and dense features, with FTRL-proximal or another optimizer. */
 #include "learners/learner.h"
 
 static const struct option linear_embedding[] = {

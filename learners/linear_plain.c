@@ -66,8 +66,8 @@ void linear_plain_free(struct plain *p)
         free(p->values);
     free(p);
 }
-/* Fills the ring for the tile of events from `first` on. */
 
+/* Fills the ring for the tile of events from `first` on. */
 static void make_ready(const struct model *m, const struct call *c, struct plain *p, uint32_t first)
 {
     uint32_t count = MIN((uint32_t)TILE, c->in->rows - MIN(first, c->in->rows)), fields = p->fields;

@@ -248,8 +248,8 @@ struct visit {
     void *argument;
     bool goes_on;
 };
-/* Visits the rows in memory whose keys are below `key`; is_end: all that are left. */
 
+/* Visits the rows in memory whose keys are below `key`; is_end: all that are left. */
 static void visit_below(struct visit *v, uint64_t key, bool is_end)
 {
     for (; v->next < v->count && (is_end || v->rows[v->next]->key < key) && v->goes_on; v->next++)

@@ -15,8 +15,8 @@ bool scale_set(struct train *t, struct train_scale scale)
     return true;
 }
 
-/* At the least scale no gradient can be represented: each kernel then skips what is not finite, and later
- * steps must not suffer from it, so they begin with the scale `first` again. */
+/* Gradients may leave the range even at the least scale: each kernel then skips values that are not finite,
+ * and the next step begins with the scale `first` again, so that it does not suffer. */
 bool scale_judge(struct train *t, float first, bool *is_again, struct gpu_error *error)
 {
     struct train_scale *s = &t->scale;
