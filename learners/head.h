@@ -1,7 +1,7 @@
 /*
  * The deep part of a model: dense layers with relu, the last one giving one logit, over blocks of
  * sixteen events, one event in each lane of a vector. Lanes without an event have zero inputs and zero
- * slopes. One thread.
+ * gradients. One thread.
  */
 #ifndef LEARNERS_HEAD_H
 #define LEARNERS_HEAD_H
@@ -42,9 +42,9 @@ static inline float *head_row(struct head *head, size_t e)
 /* Computes the logits of the first `events` rows; the other rows count as zero. Valid until the next call. */
 const float *head_forward(struct head *head, const struct kernels *k, size_t events);
 
-/* Call after head_forward with the same rows. slopes: [16], zero where there is no event. Computes the
- * gradients by all weights, summed over the events; returns those by the inputs, [16][inputs], valid until
- * the next call. */
+/* Call after head_forward with the same rows. slopes: [16] gradients by the logits, zero where there is no
+ * event. Computes the gradients by all weights, summed over the events; returns those by the inputs,
+ * [16][inputs], valid until the next call. */
 const float *head_backward(struct head *head, const struct kernels *k, const float *slopes);
 
 /* For steps of several blocks: head_sum_add adds the gradients of head_backward to a sum (is_first: begins

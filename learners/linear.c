@@ -1,4 +1,5 @@
-/* Logistic or linear regression over sparse ids and dense features, with FTRL-proximal or another optimizer. */
+/* Logistic or linear regression over sparse ids and dense features, with FTRL-proximal or
+ * another optimizer. */
 #include "learners/learner.h"
 
 static const struct option linear_embedding[] = {

@@ -1,4 +1,5 @@
-/* The losses: value, slope and curvature by the logit, in double; inline, because every event needs them. */
+/* The losses: value, and first and second derivative by the logit, in double; inline, because every event
+ * needs them. */
 #ifndef LEARNERS_LOSS_H
 #define LEARNERS_LOSS_H
 
@@ -20,7 +21,7 @@ static inline struct loss_point loss_at(enum loss_kind kind, double logit, doubl
     return (struct loss_point){.prediction = p, .slope = p - label, .curvature = p * (1.0 - p)};
 }
 
-/* Logistic: log(1 + e^z) - y z. Squared: (z - y)^2 / 2, whose derivative is the slope in loss_at. */
+/* Logistic: log(1 + e^z) - y z. Squared: (z - y)^2 / 2, whose derivative is `slope` in loss_at. */
 static inline double loss_value(enum loss_kind kind, double logit, double label)
 {
     return kind == LOSS_SQUARED ? 0.5 * (logit - label) * (logit - label) : num_logloss(logit, label);

@@ -209,7 +209,7 @@ static void vectors_step(struct model *m, size_t segments)
         uint32_t entry = b->entries[i].entry;
         memcpy(b->gradients + i * floats, interaction_gradient(m, e, e->fields[entry]),
                floats * sizeof(float));
-        /* the head's gradients contain the slope already */
+        /* the head's gradients already contain the gradient by the logit */
         float slope = m->head.layers > 0 ? 1.0F : e->slope;
         b->scales[i] = slope * e->scales[entry];
         b->order[i] = (uint32_t)i;

@@ -32,7 +32,7 @@ struct example {
     bool is_rejected;
     double logit;           /* as the model computes it, without model_correction */
     float slope, curvature; /* first and second derivative of the loss by the logit, times weight */
-    double slope_exact;     /* slope before it is rounded, for FTRL in double */
+    double slope_exact;     /* `slope` before it is rounded, for FTRL in double */
     float interaction;
     /* Results of the forward pass that the update needs. */
     const float **vectors; /* [FFM_ROUND(fields)] each field's vector, pooled or in its row */
@@ -294,7 +294,7 @@ void interaction_pool(struct model *m, struct example *e);
 float interaction_forward(struct model *m, struct example *e);
 /* interaction_pairs.c: FM with a weight for each pair of fields; computes the gradients, too. */
 float interaction_weighted_forward(struct model *m, struct example *e);
-/* The gradient by a field's vector, for a slope of 1. */
+/* The gradient by a field's vector, for a gradient of 1 by the logit. */
 const float *interaction_gradient(const struct model *m, const struct example *e, uint32_t field);
 /* Floats of pair_weights without their optimizer's state. */
 size_t interaction_pairs(const struct model *m);

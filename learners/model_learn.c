@@ -135,7 +135,8 @@ void model_example_forward(struct model *m, struct example *e)
     e->logit += (double)e->interaction;
 }
 
-/* Sets slope and curvature at the logit; a non-finite logit or slope rejects the event. */
+/* Sets `slope` and `curvature`, the derivatives by the logit; the event is rejected if logit or `slope` is
+ * not finite. */
 void model_example_judge(struct model *m, struct example *e)
 {
     struct loss_point at = loss_at(m->options.loss, e->logit, (double)e->label);
@@ -179,7 +180,7 @@ void model_scale_slope(struct example *e, float scale)
 
 /*
  * With newton's independent steps each of an event's weights would make up for the whole error. Kalman's gain
- * shares it: slope and curvature shrink by 1 + curvature * variance of the logit.
+ * shares it: `slope` and `curvature` shrink by 1 + curvature * variance of the logit.
  */
 static void joint_gain(struct model *m, struct example *e)
 {
@@ -323,7 +324,7 @@ static void block_learn(struct model *m, struct call *c, const int32_t *events)
         if (i > 0) /* earlier events of the block moved these weights */
             (void)linear_forward(m, e);
         linear_update(m, e, e->slope_exact, e->curvature);
-        /* the gradients already contain the slope */
+        /* the gradients by the vectors already contain e->slope */
         float curvature = e->slope != 0.0F ? e->curvature / (e->slope * e->slope) : 0.0F;
         interaction_update(m, e, 1.0F, curvature);
     }

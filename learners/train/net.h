@@ -17,14 +17,14 @@
 enum { NET_LAYERS_MAX = 192 };
 
 struct net_matrix {
-    /* slopes: of the input and the output [slopes_max]; of other matrices those of the events in progress, or
-     * a part of all_slopes */
+    /* slopes: gradients by `values`; of the input and the output [slopes_max]; of other matrices those of the
+     * events in progress, or a part of all_slopes */
     float *values, *slopes;
     /* stride: floats from row to row, a multiple of 4; the output's is 1 with a single label */
     uint32_t columns, stride;
     bool is_relu;    /* made by layers that end in max(x, 0): gradients pass where values > 0 */
-    bool has_slopes; /* a layer has set slopes in this step */
-    bool needs_mask; /* slopes were set or added without being zeroed where values <= 0 */
+    bool has_slopes; /* a layer has set `slopes` in this step */
+    bool needs_mask; /* `slopes` were set or added without being zeroed where values <= 0 */
     /* of a layer that goes back by ids: [slopes_max], of which `slopes` is a part */
     float *all_slopes;
     bool keeps_slopes; /* has all_slopes */
@@ -112,8 +112,8 @@ struct net {
     uint8_t *is_finite;  /* ROW_FP16: [net_gradient_rows] */
     void *scratch;
     size_t scratch_bytes;
-    /* CPU: the same layers, with slopes and scratch memory of its own, for the thread that helps; NULL: none
-     * may help */
+    /* CPU: the same layers, with `slopes` and scratch memory of its own, for the thread that helps; NULL:
+     * none may help */
     struct net *second;
     struct team *team;   /* the team that the helping thread comes from (core/team.h); NULL: none */
     struct net_way *way; /* set while events go through the layers (tiles.c) */
@@ -122,16 +122,16 @@ struct net {
 
 /* net_shape makes matrices and layers, without memory. Then call net_take once with memory that counts and
  * once with memory that exists; net_start gives the weights their initial values (uniform, from the seed).
- * events_max: most events of a call of net_forward or net_backward. slopes_max: events for which the input's
- * and the output's slopes have room, at least events_max: a step of several calls moves the two pointers. */
+ * events_max: most events of a call of net_forward or net_backward. slopes_max: events for which `slopes` of
+ * the input and the output have room, at least events_max: a step of several calls moves the two pointers. */
 void net_shape(struct net *net, const struct net_options *options, const struct train_device *device,
                uint32_t events_max, uint32_t slopes_max);
 void net_take(struct net *net, struct train_memory *memory);
 bool net_start(struct net *net, const struct kernels *kernels, struct gpu_error *error);
 
 /* Forward and backward pass of n events, whose values are in the matrices from row net->first on. Forward:
- * each event by itself. Backward: the output's slopes are set; the input's slopes are added to if they were
- * set before. */
+ * each event by itself. Backward: the gradients by the output are set; those by the input are added to if
+ * they were set before. */
 void net_forward(struct net *net, uint32_t n);
 void net_backward(struct net *net, uint32_t n);
 /* How many of `events` events go through the layers at a time, without a helping thread. */
@@ -143,7 +143,7 @@ void net_second_take(struct net *net, struct train_memory *memory);
 void net_move(struct net *net, uint32_t from, uint32_t to);
 /* Zeroes the values of rejected events in all matrices; call it before the backward pass. */
 void net_mask(struct net *net, uint32_t n, const uint8_t *is_rejected);
-/* Between steps: marks all slopes as not set. */
+/* Between steps: marks all gradients by matrices as not set. */
 void net_begin(struct net *net);
 /* One optimizer step of all parameters. */
 void net_update(struct net *net);
@@ -171,7 +171,7 @@ static inline float *net_values(const struct net *net, const struct net_matrix *
 void net_wait_turn(const struct net *net, const struct net_layer *layer);
 void net_end_turn(const struct net *net, const struct net_layer *layer);
 
-/* For layers: whether slopes given to a matrix must be added to existing ones; marks them as set. */
+/* For layers: whether gradients by a matrix must be added to existing ones; marks them as set. */
 static inline bool net_adds(struct net_matrix *matrix)
 {
     bool adds = matrix->has_slopes;
@@ -179,7 +179,7 @@ static inline bool net_adds(struct net_matrix *matrix)
     return adds;
 }
 
-/* Likewise for a layer that gives slopes to some columns only: zeroes the matrix's slopes if they were not
+/* Likewise for a layer that sets some columns only: zeroes all of `slopes` if they were not
  * set. Always true. */
 bool net_adds_part(struct net *net, struct net_matrix *matrix, uint32_t n);
 
