@@ -31,7 +31,7 @@ enum {
     MODEL_LAYERS_MAX = 6,
     MODEL_LABELS_MAX = 8,
     MODEL_LIST_MAX = 1024,        /* upper limit of the option list_max */
-    MODEL_STEP_IDS_MAX = 1 << 30, /* most ids of a step's examples: fits the indices of their places */
+    MODEL_STEP_IDS_MAX = 1 << 30, /* most ids of a step's examples: the limit of place indices */
     MODEL_LIST_DEFAULT = 64,      /* list_max where the option is 0 */
 };
 
@@ -79,7 +79,7 @@ struct model_options {
     bool is_tried;
     uint64_t trial_examples;
     bool is_on_device; /* the model learns on a GPU: model_attach must follow */
-    /* for a shadow on a CPU: computes products in a GPU's order, also where a faster way exists */
+    /* for a shadow on a CPU: computes products as a GPU does, also where a CPU has a faster way */
     bool is_like_device;
     struct optimizer_options head;
     uint32_t block; /* events in a step of the head: 1..16; 1 without a head */

@@ -100,7 +100,7 @@ struct model {
     bool has_pairs;
     float *pair_weights; /* [FFM_ROUND(fields * (fields - 1) / 2)], then their optimizer's state */
     float *pair_slopes;  /* scratch of the same length */
-    float *pair_scales;  /* scratch: fields * FFM_ROUND(fields) */
+    float *pair_scales;  /* [fields * FFM_ROUND(fields)] scratch */
     struct head head;
     struct example *examples; /* slots of the block or batch, then slots of events that are only predicted */
     uint32_t entries_max;     /* entries that each example has room for */

@@ -22,14 +22,14 @@ struct state_example {
     float label, weight;
 };
 
-/* Follows where dense layers multiply in fp16. */
+/* Saved after the layers if they multiply in fp16. */
 struct state_scale {
     float scale;
     uint32_t good;
     uint64_t lowered;
 };
 
-/* Follows with `precision: auto`; while the trial runs, its fp32 layers come next. */
+/* Saved after the layers with `precision: auto`; while the trial runs, its fp32 layers follow. */
 struct state_trial {
     uint64_t examples;
     double bf16, fp32;

@@ -35,8 +35,8 @@ struct table_cold {
     uint64_t rows_cap, rows_before; /* most rows in memory, and rows in memory after the last table_keep */
     uint32_t hand;                  /* row number where the clock hand stands */
     uint64_t *keys;                 /* [COLD_BATCH] keys of the batch being moved */
-    int64_t *times;                 /* COLD_BATCH */
-    bool *found;                    /* COLD_BATCH */
+    int64_t *times;                 /* [COLD_BATCH] */
+    bool *found;                    /* [COLD_BATCH] */
     unsigned char *rows_of;         /* [COLD_BATCH] stored rows */
 };
 
