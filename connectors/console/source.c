@@ -1,5 +1,5 @@
-/* Source `console`: records from standard input. It cannot be read twice, so a job with checkpoints refuses
- * it. */
+/* Source `console`: records from standard input, which cannot be read twice, so a job with checkpoints
+ * refuses it. */
 #include "core/connector.h"
 #include "formats/account.h"
 #include "formats/formats.h"
@@ -18,7 +18,7 @@ struct console_source {
 
     const struct format_kind *format_kind;
     struct format_config format_config;
-    char *buffer; /* read, and not yet in a batch */
+    char *buffer; /* bytes that were read and are in no batch yet */
     size_t filled;
     struct str header;
     bool has_read_header, has_ended, is_failed, skips_line;
@@ -85,7 +85,7 @@ static bool report(struct source *source, enum diag_code code, const char *what,
     return false;
 }
 
-/* Takes what is there without waiting; false on an error. */
+/* Reads the bytes that are available, without waiting. Returns false on an error. */
 static bool read_more(struct source *source)
 {
     struct console_source *console = source->config;
@@ -110,7 +110,7 @@ static void drop(struct console_source *console, size_t bytes)
     memmove(console->buffer, console->buffer + bytes, console->filled);
 }
 
-/* False: it is not complete, or there was an error. */
+/* Returns false if the header is not complete yet, or after an error (is_failed). */
 static bool read_header(struct source *source)
 {
     struct console_source *console = source->config;
@@ -141,7 +141,7 @@ static bool read_header(struct source *source)
     return true;
 }
 
-/* The rest of a line that was too long; false: it goes on. */
+/* Drops the rest of a line that was too long. Returns false if the line continues beyond the buffer. */
 static bool skip_line(struct console_source *console)
 {
     const char *newline = memchr(console->buffer, '\n', console->filled);
@@ -153,7 +153,7 @@ static bool skip_line(struct console_source *console)
     return newline != NULL;
 }
 
-/* What the batch says of itself; its bytes are still at the beginning of the buffer. */
+/* Fills in the batch from bytes at the beginning of the buffer. */
 static void fill_batch(const struct console_source *console, const struct format_split *split,
                        struct raw_batch *raw)
 {
@@ -174,7 +174,7 @@ static void fill_batch(const struct console_source *console, const struct format
         raw->first_line += raw->data[i] == '\n';
 }
 
-/* Nothing is left of what was read so far. */
+/* All bytes read so far are in batches: the status to return. */
 static enum read_status at_end(const struct console_source *console)
 {
     if (!console->has_ended)

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* What a new run may remove: of an earlier life of the same run, everything, or (where complete files wait
- * for a checkpoint that never came) what was not complete. */
+/* The kinds of files that a new run may remove: all files of an earlier life of the same run, or (where
+ * complete files wait for a checkpoint that never came) its incomplete ones. Returns NAMES_... bits. */
 static unsigned replaced(const struct sink_context *context, bool overwrite)
 {
     return overwrite || context->replaces_all ? NAMES_FINAL | NAMES_PART | NAMES_COPY
@@ -13,7 +13,7 @@ static unsigned replaced(const struct sink_context *context, bool overwrite)
                                               : 0;
 }
 
-/* The one that stands in the way, and why. */
+/* The first file that is in the way, and why it may not be replaced. */
 struct obstacle {
     const struct sink_context *context;
     const char *refusal;
@@ -86,7 +86,8 @@ static bool remove_one(void *argument, const char *path)
     struct sink_context *context = argument;
     if (!existing_may_go(context, path))
         return false;
-    int error = sink_check(context); /* behind the look at the file, which is not a successor's then */
+    int error = sink_check(context); /* asked after existing_may_go, so that a successor's file is never
+                                        removed */
     if (error == 0 && (unlink(path) == 0 || (error = errno) == ENOENT))
         return true;
     context->error_code = DIAG_E0605;

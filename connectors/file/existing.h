@@ -1,4 +1,4 @@
-/* Files that are there under an output's names when a run begins. Private to connectors/file. */
+/* Files that already have an output's names when a run begins. Private to connectors/file. */
 #ifndef LEAT_CONNECTORS_FILE_EXISTING_H
 #define LEAT_CONNECTORS_FILE_EXISTING_H
 
@@ -6,13 +6,14 @@
 
 #include "core/connector.h"
 
-/* Whether a new run may begin although they are there: they are its own, or it is to replace them. Removes
- * nothing. False after E0606 (a file), E0605 (no regular file), E0617 (a file that another part of the job
- * reads). */
+/* Whether a new run may begin despite existing files: they are the run's own, or it is to replace them.
+ * Removes nothing. Returns false after E0606 (a file exists), E0605 (not a regular file) or E0617 (another
+ * part of the job reads the file). */
 LEAT_CHECKED bool existing_check(const struct sink_context *context, const char *pattern, bool overwrite);
-/* Removes them; each is looked at once more before it goes. False: context->error. */
+/* Removes the existing files, checking each once more just before. Returns false with context->error set. */
 LEAT_CHECKED bool existing_remove(struct sink_context *context, const char *pattern, bool overwrite);
-/* Removes or replaces nothing; false where the file of that name may not be: context->error. */
+/* Whether the file `path` may be removed or replaced; changes nothing. Returns false with context->error
+ * set. */
 LEAT_CHECKED bool existing_may_go(struct sink_context *context, const char *path);
 
 #endif

@@ -13,7 +13,7 @@
 
 enum { WINDOW_BYTES = 1 << 18 };
 
-/* How each compression is known. */
+/* Suffix and first bytes of each compression. */
 static const struct {
     const char *suffix;
     unsigned char magic[4];
@@ -72,7 +72,7 @@ static bool open_stream(struct file_input *input)
 bool input_open(struct file_input *input, const char *path, int64_t size)
 {
     struct stat info;
-    /* A pipe would be waited for until somebody writes to it. */
+    /* O_NONBLOCK: opening a pipe would wait until somebody writes to it. */
     *input = (struct file_input){.fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
     if (input->fd < 0)
         return fail(input, DIAG_E0601, "cannot be opened", errno);
@@ -130,7 +130,7 @@ static bool read_plain(struct file_input *input, char *data, size_t bytes, size_
     return true;
 }
 
-/* More compressed bytes into the empty window; false only on errors. */
+/* Reads more compressed bytes into the empty window. Returns false only on errors. */
 static bool fill_window(struct file_input *input)
 {
     size_t want = MIN(WINDOW_BYTES, (size_t)(input->size - input->disk_offset));
@@ -144,8 +144,8 @@ static bool fill_window(struct file_input *input)
     return true;
 }
 
-/* One step of each library: takes from `from`, gives to `to`; false where the bytes are damaged. Sets
- * is_frame_open. */
+/* One step per library: consumes `taken` bytes of the window and writes `given` bytes, at most `room`, to
+ * `to`. Sets is_frame_open. Returns false where the bytes are damaged. */
 static bool step_gzip(struct file_input *input, size_t *taken, char *to, size_t room, size_t *given)
 {
     z_stream *stream = input->stream;
@@ -184,7 +184,7 @@ static bool step_lz4(struct file_input *input, size_t *taken, char *to, size_t r
     return !LZ4F_isError(result);
 }
 
-/* Zeros behind a frame of gzip, up to the file's end. False: something else follows them. */
+/* Skips zeros behind the last gzip frame, up to the file's end. Returns false if other bytes follow them. */
 static bool skip_padding(struct file_input *input)
 {
     while (input->window_begin < input->window_end && input->window[input->window_begin] == 0) {

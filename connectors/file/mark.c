@@ -1,9 +1,10 @@
-/* Whether a resume finds the files that it has read.
+/* Checks at a resume that the files are those that were read.
  *
- * A mark holds, of the files before the one in work, one digest of names, sizes and ends; of that one its
+ * A mark holds one digest of names, sizes and ends of the files before the one being read; of that one its
  * name, its size when the job began, and digests of its first and last MARK_BYTES within that size. So files
- * may be moved to another directory, the one in work may have grown, others may have come behind it. A file
- * that was read and is another one now is refused; bytes changed in the middle of a file are not seen. */
+ * may be moved to another directory, the file being read may have grown, and new files may follow it. A file
+ * that was read and then replaced by another is refused; changed bytes in the middle of a file are not
+ * noticed. */
 #include "connectors/file/mark.h"
 
 #include "core/os.h"
@@ -15,10 +16,10 @@
 enum { MARK_BYTES = 4096 };
 
 struct mark {
-    uint64_t before, copied; /* copied: marks all files, where the position is in a copy of them; else 0 */
+    uint64_t before, copied; /* copied: digest of all files, for a position in a sorted copy; else 0 */
     uint64_t name, head, tail;
     int64_t size;
-    uint64_t has_file; /* 0: the position is behind the last one */
+    uint64_t has_file; /* 0: the position is behind the last file */
 };
 
 static uint64_t digest_at(int fd, uint64_t offset, size_t bytes)

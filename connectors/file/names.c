@@ -38,7 +38,7 @@ bool names_repeat(const char *pattern)
     return strstr(pattern, number_mark) == NULL;
 }
 
-/* 2015-09-12T00:46:58Z -> 20150912T004658Z: no colons in names. */
+/* Appends the time without colons and dashes: 2015-09-12T00:46:58Z -> 20150912T004658Z. */
 static void append_time(struct byte_buffer *out, int64_t time_us)
 {
     char text[32];
@@ -85,7 +85,7 @@ char *names_glob(const char *pattern, const char *ending)
     return out.data;
 }
 
-/* Whether the pattern gives that name: glob(3) does not know digits alone. */
+/* Whether the pattern can produce the name; needed because glob(3) cannot match "digits only". */
 static bool gives(const char *pattern, const char *name)
 {
     for (; *pattern != '\0'; pattern++, name++) {
@@ -117,8 +117,8 @@ bool names_walk(const char *pattern, unsigned which, bool (*visit)(void *argumen
 {
     static const struct {
         unsigned which;
-        const char *ending; /* as a glob */
-        size_t bytes;       /* of its names */
+        const char *ending; /* glob for what follows the pattern */
+        size_t bytes;       /* length of that ending in a name */
     } all[] = {
         {NAMES_FINAL, "", 0},
         {NAMES_PART, ".part", sizeof(".part") - 1},

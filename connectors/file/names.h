@@ -1,25 +1,26 @@
-/* Names of output files: `{n}` is the file's number, `{time}` the begin of its span of event time. Private to
- * connectors/file. */
+/* Names of output files: `{n}` is the file's number, `{time}` the beginning of its span of event time.
+ * Private to connectors/file. */
 #ifndef LEAT_CONNECTORS_FILE_NAMES_H
 #define LEAT_CONNECTORS_FILE_NAMES_H
 
 #include "core/base.h"
 
-/* The pattern for files that follow each other: one without a placeholder gets `-{n}` before its suffixes.
- * malloc'd. */
+/* The pattern for the names of an output's files. is_rolled: there are several, so a path without a
+ * placeholder gets `-{n}` before its suffixes. malloc'd. */
 char *names_pattern(struct str path, bool is_rolled);
 bool names_has_time(const char *pattern);
-/* Whether files that begin in one span of time have one name. */
+/* Whether two files that begin in the same span of time would get the same name. */
 bool names_repeat(const char *pattern);
-/* malloc'd. */
+/* The name of file number `number`, which begins at event time time_us. malloc'd. */
 char *names_expand(const char *pattern, int64_t number, int64_t time_us);
-/* As a glob(3); what else is special there is meant as it stands. malloc'd. */
+/* A glob(3) pattern for all names of `pattern` with `ending` appended; other special characters are escaped.
+ * malloc'd. */
 char *names_glob(const char *pattern, const char *ending);
-/* What a resumed run of that life copies first, to go on with: NAME.part.new-LIFE, ten digits, as
- * core/claims.c knows them. malloc'd. */
+/* Name of the copy that a resumed run makes of an open file: NAME.part.new-LIFE, with ten digits, as
+ * core/claims.c expects it. malloc'd. */
 char *names_copy(const char *path, uint32_t life);
-/* Calls visit for the names of the pattern that are there, until it says false; whether it never did.
- * NAMES_COPY: those of names_copy, of any life. */
+/* Calls `visit` for each existing file whose name fits the pattern, until it returns false. which: NAMES_...
+ * bits; NAMES_COPY: copies (names_copy) of any life. Returns whether no call of `visit` returned false. */
 enum { NAMES_FINAL = 1, NAMES_PART = 2, NAMES_COPY = 4 };
 bool names_walk(const char *pattern, unsigned which, bool (*visit)(void *argument, const char *path),
                 void *argument);

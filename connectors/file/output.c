@@ -22,7 +22,7 @@ char *output_part_name(const char *path)
     return part;
 }
 
-/* The directory of a path, in malloc'd memory. */
+/* The directory of a path; malloc'd. */
 static char *directory_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -47,10 +47,10 @@ static void output_init(struct output *output, const char *path, const struct fo
     buffer_clear(&output->raw);
 }
 
-/* A file that is there already under the name of a resumed run is an earlier life's, from behind the
- * checkpoint: it goes. A process that has been replaced must not take its successor's file for such a one:
- * that file is there only since the successor has the lock, which is asked about behind the look at the file.
- * Of a new run no file is there, and what is there after all stays. */
+/* Creates the `.part` file. In a resumed run an existing file of that name is from an earlier life, written
+ * after the checkpoint, and is removed. A process that has been replaced must not remove its successor's
+ * file: the successor creates it only once it holds the lock, so the lock (sink_check) is asked about after
+ * the file was seen. In a new run no such file is expected, and an existing one is kept (EEXIST). */
 static int create_part(struct output *output, const struct sink_context *context)
 {
     enum { TRIES_MAX = 3 };
@@ -93,7 +93,7 @@ int output_create(struct output *output, const char *path, const struct format_k
     free(directory);
     if (error == 0)
         error = create_part(output, context);
-    if (error == 0 && context->has_checkpoints) /* durable before a checkpoint speaks of it */
+    if (error == 0 && context->has_checkpoints) /* durable before a checkpoint refers to it */
         error = os_fsync_parent(path, "sink.fsync");
     if (error != 0) {
         output_close(output);
@@ -105,7 +105,7 @@ int output_create(struct output *output, const char *path, const struct format_k
     return 0;
 }
 
-/* The first `bytes` bytes of `from` in a new file `to`. */
+/* Copies the first `bytes` bytes of `from` to the new file `to`. Returns 0 or an errno. */
 static int copy_start(const char *from, const char *to, int64_t bytes)
 {
     int in = open(from, O_RDONLY | O_CLOEXEC), out = -1;
@@ -134,11 +134,10 @@ int output_reopen(struct output *output, const char *path, int64_t written, cons
 {
     output_init(output, path, format, compression, encoder);
     output->written = written;
-    /* A later life may have finished it under its final name, which stays until this one finishes it again.
-     */
+    /* A later life may have published the file; its final name stays until this life publishes it again. */
     const char *from = os_file_bytes(output->part) >= written ? output->part : output->path;
     char *copy = names_copy(path, context->life);
-    /* Of other lives: one that still sleeps before its rename finds nothing to rename. */
+    /* Copies of other lives: a process that still sleeps before its rename then finds nothing to rename. */
     (void)names_walk(path, NAMES_COPY, remove_copy, NULL);
     int error = os_file_bytes(from) < written ? ENODATA : copy_start(from, copy, written);
     if (error == 0)
@@ -213,7 +212,7 @@ static void pack_lz4(const struct byte_buffer *raw, struct byte_buffer *packed)
     packed->length = length;
 }
 
-/* Everything in `raw`, as a block if the file is compressed. */
+/* Writes all of `raw`, as one block if the file is compressed. Returns 0 or an errno. */
 static int write_raw(struct output *output)
 {
     const struct byte_buffer *bytes = &output->raw;
@@ -228,8 +227,8 @@ static int write_raw(struct output *output)
     }
     int error = os_write_all(output->fd, bytes->data, bytes->length, "sink.write");
     if (error != 0) {
-        /* What was written of it goes again, so that the file ends with a whole row; should that fail too, a
-         * torn row stays behind, which resuming cuts off. */
+        /* Cuts off partly written bytes, so that the file ends with a whole row. If that fails too, a torn
+         * row stays, which a resume cuts off. */
         int ignored LEAT_UNUSED = ftruncate(output->fd, output->written);
         return error;
     }

@@ -1,8 +1,8 @@
-/* One output file: rows -> encoded -> compressed -> written. Private to connectors/file. One thread at a
- * time.
+/* Writes one output file: rows -> encoded -> compressed -> written. Private to connectors/file. One thread at
+ * a time.
  *
- * Compressed files consist of blocks of BLOCK_ROWS rows (fewer where their bytes exceed BLOCK_BYTES), each a
- * frame of its own. Whatever a file holds depends on its rows alone. */
+ * Compressed files consist of blocks of OUTPUT_BLOCK_ROWS rows (fewer where their bytes exceed
+ * OUTPUT_BLOCK_BYTES), each a compressed frame. The bytes of a file depend on its rows alone. */
 #ifndef LEAT_CONNECTORS_FILE_OUTPUT_H
 #define LEAT_CONNECTORS_FILE_OUTPUT_H
 
@@ -19,45 +19,46 @@ struct output {
     const struct format_kind *format;
     enum compression compression;
     void *encoder;
-    struct byte_buffer raw; /* encoded, not yet written; compressed: the open block */
+    struct byte_buffer raw; /* encoded bytes not yet written; of a compressed file, the open block */
     struct byte_buffer packed;
     uint32_t block_rows;
     int64_t rows;
-    int64_t raw_bytes; /* encoded so far */
-    int64_t written;   /* bytes on disk, all whole */
+    int64_t raw_bytes; /* bytes encoded so far */
+    int64_t written;   /* bytes on disk: whole rows; of a compressed file, whole blocks */
     char *path;        /* the final name */
-    char *part;        /* the name while it is open */
+    char *part;        /* the name until the file is published */
 };
 
-/* NAME.part; malloc'd. */
+/* `path` with `.part` behind it; malloc'd. */
 char *output_part_name(const char *path);
-/* Zeroed or closed -> open, empty, with the header encoded: a new file under its `.part` name; what an
- * earlier life of the run left there goes, nothing else does (EEXIST). With checkpoints the name is durable.
- * Takes over the encoder. context: of the sink, asked before each step that others can see (sink_check).
- * Returns 0 or an errno. */
+/* Opens a zeroed or closed output as a new file under its `.part` name, with the header encoded. Removes a
+ * `.part` that an earlier life of the run left; any other existing file is EEXIST. With checkpoints the name
+ * is durable. Takes ownership of the encoder. context: the sink's, for sink_check before each step that other
+ * processes can see. Returns 0 or an errno. */
 int output_create(struct output *output, const char *path, const struct format_kind *format,
                   enum compression compression, void *encoder, const struct sink_context *context);
-/* Opens a file again at `written` bytes: cuts a copy of what is there under either name. Takes over the
- * encoder. */
+/* Opens a file of an earlier life again: copies the first `written` bytes of what exists under either name.
+ * Takes ownership of the encoder. Returns 0 or an errno. */
 int output_reopen(struct output *output, const char *path, int64_t written, const struct format_kind *format,
                   enum compression compression, void *encoder, const struct sink_context *context);
-/* Whether a file can be made under that name: makes its directory. Returns 0 or an errno. */
+/* Whether a file named `path` can be created; makes its directory. Returns 0 or an errno. */
 int output_try(const char *path);
-/* Whether rows may be encoded without asking output_flush after each. */
+/* Whether the file is uncompressed: rows may be encoded without a call of output_flush after each. */
 bool output_is_plain(const struct output *output);
 void output_encode(struct output *output, const struct batch *batch, uint32_t first, uint32_t count);
-/* Writes what is due. Returns 0 or an errno, after which the file holds what it held before, and the call may
- * be repeated. */
+/* Writes complete blocks, or enough plain bytes. Returns 0 or an errno; after an error the file has its old
+ * contents, and the call may be repeated. */
 int output_flush(struct output *output);
-/* Writes everything that can be written without ending a block. */
+/* Writes all bytes that can be written without ending a block. Returns 0 or an errno. */
 int output_flush_all(struct output *output);
-/* Ends the file: everything is written and on disk, and the file closed; it keeps its `.part` name. */
+/* Ends the file: writes and syncs all bytes and closes it; it keeps its `.part` name. Returns 0 or an
+ * errno. */
 int output_end(struct output *output);
-/* Tolerates a zeroed one; writes nothing. */
+/* Closes without writing; accepts a zeroed output. */
 void output_close(struct output *output);
 
-/* `.part` -> the final name, the directory made durable. EEXIST where something has that name, but in a
- * resumed run: that is of a later life, which came further. */
+/* Renames `.part` to the final name `path` and makes the directory durable. EEXIST where a file has that
+ * name, except in a resumed run: that file is from a later life, which got further. Returns 0 or an errno. */
 int output_publish(const char *path, const struct sink_context *context);
 
 #endif

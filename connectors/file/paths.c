@@ -14,7 +14,7 @@ static bool add_list(struct arena *arena, struct path_list **lists, uint32_t *co
 {
     if (*count == PARTITIONS_MAX)
         return false;
-    /* Doubles where the count is a power of two. */
+    /* Doubles the room whenever the count is a power of two. */
     if ((*count & (*count - 1)) == 0) {
         struct path_list *larger = arena_array(arena, struct path_list, MAX(*count * 2, 1));
         if (*count > 0)
@@ -34,7 +34,7 @@ static bool bad_manifest(struct diag_list *diags, struct span span, const char *
     return false;
 }
 
-/* A file of the manifest: inside the directory, whatever the manifest says. */
+/* Whether a file name of a manifest stays inside the directory. */
 static bool is_inside(const char *name)
 {
     if (name[0] == '\0' || name[0] == '/')
@@ -112,7 +112,7 @@ static bool expand_directory(const char *directory, struct arena *arena, struct 
     return true;
 }
 
-/* Why a pattern without a match has none: the hint. */
+/* Reports that no file matches the pattern. error: errno of the failed look-up, for the hint. */
 static void no_match(struct diag_list *diags, struct span span, const char *pattern, int error)
 {
     struct diag *d = diag_error(diags, error == 0 || error == ENOENT ? DIAG_E0602 : DIAG_E0601, span,
@@ -122,7 +122,7 @@ static void no_match(struct diag_list *diags, struct span span, const char *patt
     diag_hint(diags, d, "paths are relative to the directory that leat was started in");
 }
 
-/* glob(3) calls it for each directory that it cannot read. */
+/* glob(3) calls glob_failed for each directory that it cannot read; its errno is kept here. */
 static _Thread_local int glob_errno;
 static int glob_failed(const char *path LEAT_UNUSED, int error)
 {
@@ -137,7 +137,7 @@ static bool expand_glob(const char *pattern, struct arena *arena, struct diag_li
     struct stat info;
     glob_t found = {0};
     struct path_list list = {.name = pattern};
-    /* A name that exists is meant as it stands, brackets and all. */
+    /* A name that exists is taken literally, even with brackets in it. */
     if (stat(pattern, &info) == 0) {
         list.paths = arena_array(arena, const char *, 1);
         list.paths[list.count++] = pattern;
@@ -181,7 +181,7 @@ bool paths_expand(const struct texts *entries, struct arena *arena, struct diag_
             continue;
         }
         is_good &= expand_glob(path, arena, diags, span, lists, count);
-        /* By bytes, not by the user's locale. */
+        /* Sorts by bytes, not by the user's locale. */
         if (*count > first)
             qsort((*lists)[first].paths, (*lists)[first].count, sizeof(char *), compare_paths);
     }

@@ -1,8 +1,8 @@
-/* Cutting a partition's bytes into raw batches.
+/* Cuts a partition's bytes into raw batches.
  *
- * Bytes are read straight into the raw batch's arena, as many as the last batch took and a little more; what
- * lies behind the last record is carried over to the next batch. How much was read at once has no influence
- * on where a batch ends: that is decided by the rule in core/connector.h, from the records alone. */
+ * Bytes are read straight into the raw batch's arena: as many as the last batch took and a few more. Bytes
+ * behind the last record are carried over to the next batch. How many bytes were read at once has no
+ * influence on where a batch ends: the rule in core/connector.h decides that from the records alone. */
 #include "connectors/file/reader.h"
 
 #include "connectors/file/mark.h"
@@ -17,9 +17,10 @@ enum {
     READ_FIRST_BYTES = 256 << 10,
     READ_LEAST_BYTES = 64 << 10,
     HEADER_BYTES_MAX = 1 << 20,
-    /* A batch, which begins with a record, one record more, and what recognises a record that is too long. */
+    /* A batch (which begins with a record), one more record, and enough bytes to detect a record that is too
+     * long. */
     BUFFER_BYTES = SOURCE_BATCH_BYTES + SOURCE_RECORD_BYTES_MAX + READ_LEAST_BYTES,
-    /* Of formats with blocks: a block of wide rows may need more. */
+    /* Limit for formats with blocks: a block of wide rows may need more than BUFFER_BYTES. */
     BLOCK_BYTES_MAX = 256 << 20,
 };
 
@@ -28,7 +29,7 @@ static const char *open_path(const struct file_reader *reader)
     return reader->list->paths[reader->file];
 }
 
-/* Reports what is wrong with the open file; the reader is done for. */
+/* Reports an error of the open file; the reader fails from then on. */
 static bool report(struct file_reader *reader, enum diag_code code, const char *what, int error_number,
                    int64_t offset)
 {
@@ -72,7 +73,7 @@ bool reader_open(struct file_reader *reader)
     for (uint32_t i = 0; i < count; i++) {
         struct stat info;
         reader->file = i;
-        /* Opening tells more than stat: rights, kind, compression. */
+        /* Opening checks more than stat: permissions, kind, compression. */
         if (!input_open(&reader->input, open_path(reader), -1))
             is_good = report_input(reader);
         else if (fstat(reader->input.fd, &info) == 0) {
@@ -110,7 +111,8 @@ int64_t reader_done_bytes(const struct file_reader *reader)
     return __atomic_load_n(&reader->bytes_done, __ATOMIC_RELAXED);
 }
 
-/* Up to `want` more bytes behind data[*filled]; at the end or on an error nothing, and has_ended is set. */
+/* Reads up to `want` more bytes behind data[*filled]. At the end or on an error it reads nothing and sets
+ * has_ended. */
 static void read_more(struct file_reader *reader, char *data, size_t *filled, size_t want)
 {
     size_t got;
@@ -119,12 +121,13 @@ static void read_more(struct file_reader *reader, char *data, size_t *filled, si
     else if (got == 0)
         reader->has_ended = true;
     *filled += got;
-    /* So that the system, too, can say how far it is: /proc/PID/fdinfo, `pv -d PID`. */
+    /* Lets system tools show the progress: /proc/PID/fdinfo, `pv -d PID`. */
     (void)lseek(reader->input.fd, reader->input.disk_offset, SEEK_SET);
     __atomic_store_n(&reader->bytes_done, reader->bytes_before + reader->input.disk_offset, __ATOMIC_RELAXED);
 }
 
-/* Whether the open file is still what it was. */
+/* Checks that the open file has not changed since the job began. has_torn_end: its last record is incomplete.
+ * Returns false after a diagnostic. */
 static bool check_facts(struct file_reader *reader, bool has_torn_end)
 {
     struct stat info;
@@ -151,8 +154,8 @@ static bool check_facts(struct file_reader *reader, bool has_torn_end)
     return true;
 }
 
-/* Reads the header of the open file into headers[file], if that is not done. What follows it stays in carry.
- */
+/* Reads the header of the open file into headers[file] unless it is there already. The bytes behind the
+ * header stay in `carry`. */
 static bool read_header(struct file_reader *reader)
 {
     const char *damage = NULL;
@@ -200,7 +203,7 @@ done:
     return true;
 }
 
-/* Opens file number `file` at its first record. */
+/* Opens the file number reader->file at its first record. */
 static bool open_file(struct file_reader *reader)
 {
     reader->carry_bytes = 0;
@@ -269,19 +272,20 @@ bool reader_seek(struct file_reader *reader, const struct source_position *posit
     return true;
 }
 
-/* A batch being cut. */
+/* State of the batch being cut. */
 struct cut {
-    size_t capacity; /* of raw->data */
+    size_t capacity; /* of raw->data, bytes */
     size_t filled;   /* bytes in raw->data */
-    size_t used;     /* of them, that belong to the batch */
+    size_t used;     /* bytes of raw->data that belong to the batch */
     uint32_t lines;
     bool is_done;
-    bool is_cut; /* the last record is too long; the rest of its line belongs to nothing */
+    bool is_cut; /* the last record is too long; the rest of its line belongs to no record */
     size_t need;
     const char *damage;
 };
 
-/* Takes back the records that the rule leaves to the next batch: it begins with the first of them. */
+/* Applies the rule for the end of a batch: gives records beyond it back, so that the next batch begins with
+ * the first of them. before: count of records that were checked already. */
 static void apply_rule(const struct file_reader *reader, struct raw_batch *raw, uint32_t before,
                        struct cut *cut)
 {
@@ -301,8 +305,8 @@ static void apply_rule(const struct file_reader *reader, struct raw_batch *raw, 
     }
 }
 
-/* Bytes before the first record (empty lines, an end mark) belong to no batch: however many there are, the
- * batch begins with a record, and the buffer has room for the whole of it. */
+/* Removes the bytes before the first record (empty lines, an end mark), which belong to no batch: so a batch
+ * begins with a record, and the whole batch fits the buffer. */
 static void drop_lead(struct file_reader *reader, struct raw_batch *raw, struct cut *cut, size_t lead)
 {
     account_between(&reader->account, reader->format, raw->data, lead);
@@ -319,7 +323,7 @@ static void drop_lead(struct file_reader *reader, struct raw_batch *raw, struct 
     memmove(raw->data, raw->data + lead, cut->filled);
 }
 
-/* Cuts what has been read since the last call. */
+/* Cuts records from the bytes read since the last call. */
 static void split_more(struct file_reader *reader, struct raw_batch *raw, struct cut *cut)
 {
     struct format_split split = {
@@ -352,12 +356,12 @@ static void split_more(struct file_reader *reader, struct raw_batch *raw, struct
         return;
     if (raw->count > before)
         apply_rule(reader, raw, before, cut);
-    /* Behind empty lines: the next record begins where none of this batch may. */
+    /* Empty lines reach beyond the limit: the next record cannot belong to this batch. */
     if (cut->used > SOURCE_BATCH_BYTES)
         cut->is_done = true;
 }
 
-/* Drops the rest of a line that is too long. */
+/* Drops the rest of a line whose record is too long. */
 static void drop_line(struct file_reader *reader)
 {
     for (;;) {
@@ -385,7 +389,7 @@ static struct source_position reader_position(const struct file_reader *reader)
                                     .line = reader->format->has_lines ? reader->line : 0};
 }
 
-/* Fills in what the batch says of itself, and moves on behind it. */
+/* Fills in the position, place and size of the batch, and moves the reader behind it. */
 static void finish_batch(struct file_reader *reader, struct raw_batch *raw, const struct cut *cut)
 {
     size_t left = cut->filled - cut->used;
@@ -419,7 +423,8 @@ static void tell_padding(struct file_reader *reader)
     pthread_mutex_unlock(reader->mutex);
 }
 
-/* The end of the open file, reached without a batch: what is to be said about it. */
+/* The open file ended without a further batch: reports truncation, damage and changes. Returns false after a
+ * diagnostic. */
 static bool end_file(struct file_reader *reader, const struct cut *cut)
 {
     const struct file_facts *facts = &reader->facts[reader->file];
@@ -442,7 +447,8 @@ static bool end_file(struct file_reader *reader, const struct cut *cut)
     return check_facts(reader, false);
 }
 
-/* Room for at least `need` bytes in raw->data; false: more than any block may have. */
+/* Makes room for at least `need` bytes in raw->data. Returns false with a diagnostic if no block may be that
+ * large. */
 static bool make_room(struct file_reader *reader, struct raw_batch *raw, struct cut *cut, size_t need)
 {
     if (need <= cut->capacity)
@@ -457,7 +463,7 @@ static bool make_room(struct file_reader *reader, struct raw_batch *raw, struct 
     return true;
 }
 
-/* The next batch of the open file; READ_END: it has no more. */
+/* Cuts the next batch of the open file. READ_END: the file has no more records. */
 static enum read_status read_batch(struct file_reader *reader, struct raw_batch *raw)
 {
     struct cut cut = {.capacity = BUFFER_BYTES, .filled = reader->carry_bytes};
@@ -466,7 +472,7 @@ static enum read_status read_batch(struct file_reader *reader, struct raw_batch 
     raw->records = arena_alloc(&raw->arena, BATCH_ROWS * sizeof(*raw->records));
     memcpy(raw->data, reader->carry, cut.filled);
     for (size_t goal = reader->guess_bytes;;) {
-        /* What is carried over to the next batch must fit its buffer, so no more than that is read ahead. */
+        /* `goal` limits the read-ahead: bytes that are carried over must fit the next batch's buffer. */
         if (!reader->has_ended && cut.filled < goal)
             read_more(reader, raw->data, &cut.filled, goal - cut.filled);
         split_more(reader, raw, &cut);
@@ -479,7 +485,7 @@ static enum read_status read_batch(struct file_reader *reader, struct raw_batch 
     }
     if (raw->count == 0)
         return end_file(reader, &cut) ? READ_END : READ_ERROR;
-    /* A last record without a line end may be half of one that somebody is writing. */
+    /* A last record without a line end may be half of a record that is just being written. */
     bool is_unended = reader->has_ended && reader->format->has_lines && cut.used == cut.filled &&
                       raw->data[cut.filled - 1] != '\n';
     if (is_unended && !check_facts(reader, true))

@@ -2,12 +2,12 @@
  *
  * A file is written as NAME.part. It is complete when rolling says so, or when the input ends; it gets its
  * final name once a published checkpoint covers it, so that no reader sees a file that a crash could take
- * back. A checkpoint holds how much of the open file is on disk (made durable before the checkpoint is
- * published) and what is not yet written; restoring copies that much to a new inode, because an older process
- * may still hold the old one.
+ * back. A checkpoint holds how many bytes of the open file are on disk (made durable before the checkpoint is
+ * published) and the bytes not yet written; a restore copies the bytes on disk to a new inode, because an
+ * older process may still write to the old one.
  *
- * Where a file or a block ends depends on the rows alone: one row at a time is weighed wherever bytes count.
- */
+ * Where a file or a block ends depends on the rows alone: wherever bytes count, rows are encoded one at a
+ * time. */
 #include "connectors/file/sink.h"
 
 #include "core/os.h"
@@ -92,7 +92,8 @@ static bool file_bind(struct sink_bind *bind)
     return format_schema_check(sink->format_kind, bind->input, bind->diags, bind->span);
 }
 
-/* A file goes on with rows of other columns, where each row names them. */
+/* The columns are part of the shape only where the file declares them once: formats whose rows name their
+ * columns may go on with other columns. */
 static void file_shape(const struct sink_bind *bind, struct byte_buffer *out)
 {
     static const char *const compressions[] = {"none", "gzip", "zstd", "lz4"};
@@ -162,7 +163,8 @@ void file_sink_add_pending(struct file_sink *sink, const char *path, uint64_t ep
     sink->pending[sink->pending_count++] = (struct pending){copy, epoch};
 }
 
-/* Gives the pending files up to that epoch their names. */
+/* Gives their final names to the pending files covered by a checkpoint up to `epoch`; UINT64_MAX: to all
+ * pending files. Returns false with context->error set. */
 static bool publish(struct sink_context *context, uint64_t epoch)
 {
     struct file_sink *sink = context->config;
@@ -223,13 +225,13 @@ static bool file_begin(struct sink_context *context)
     struct file_sink *sink = context->config;
     if (context->is_resumed)
         return true;
-    /* Even a run without rows leaves a file, unless its name needs a row. */
+    /* Even a run without rows leaves a file, unless the file's name needs a row's time. */
     return existing_remove(context, sink->pattern, sink->overwrite) &&
            (names_has_time(sink->pattern) || open_next(context, 0));
 }
 
-/* Rows from `row` on that can go into the open file before anything has to be weighed; 0: it must roll first.
- */
+/* Count of rows, at most `left`, that can be encoded into the open file before its limits must be checked
+ * again; 0: the sink must begin a new file first. */
 static uint32_t rows_that_fit(const struct file_sink *sink, int64_t slot, uint32_t left)
 {
     const struct output *output = &sink->output;
@@ -242,7 +244,7 @@ static uint32_t rows_that_fit(const struct file_sink *sink, int64_t slot, uint32
     return sink->roll_rows > 0 ? (uint32_t)MIN(left, sink->roll_rows - output->rows) : left;
 }
 
-/* The begin of the span of event time that a row falls into. */
+/* The beginning of the roll_every span that the row's event time falls into. */
 static int64_t row_slot(const struct file_sink *sink, const struct batch *batch, uint32_t index)
 {
     if (sink->roll_every == 0)
@@ -303,7 +305,7 @@ static void file_describe(struct sink_context *context, struct byte_buffer *out)
 static void file_close(struct sink_context *context)
 {
     struct file_sink *sink = context->config;
-    /* A run that did not come to its first row leaves nothing that the next one would stumble over. */
+    /* A run that wrote no bytes leaves no file that would stop the next run. */
     if (sink->output.is_open && sink->output.written == 0 && !sink->is_known && sink_check(context) == 0)
         unlink(sink->output.part);
     output_close(&sink->output);

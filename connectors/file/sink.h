@@ -1,5 +1,5 @@
-/* The state of a sink `file`, shared by what writes (sink.c) and what checkpoints hold (sink_checkpoint.c).
- * Private to connectors/file. */
+/* The state of a sink `file`, shared by writing (sink.c) and checkpoints (sink_checkpoint.c). Private to
+ * connectors/file. */
 #ifndef LEAT_CONNECTORS_FILE_SINK_H
 #define LEAT_CONNECTORS_FILE_SINK_H
 
@@ -26,20 +26,20 @@ struct file_sink {
     enum compression compression_kind;
     char *pattern;
     struct output output;
-    int64_t files; /* begun so far */
-    int64_t slot;  /* roll_every: of the open file */
+    int64_t files; /* files begun so far */
+    int64_t slot;  /* roll_every: begin of the open file's span of event time */
     struct pending *pending;
     uint32_t pending_count;
-    uint32_t resume_row; /* of the batch that could not be written */
-    int64_t rows;        /* of all files */
-    bool is_known;       /* to a checkpoint */
+    uint32_t resume_row; /* next row of the batch that could not be written completely */
+    int64_t rows;        /* rows of all files */
+    bool is_known;       /* a checkpoint refers to this sink's files */
 };
 
-/* context->error and its code, from an errno. False. */
+/* Sets context->error and its code from the errno `error`. Returns false. */
 bool file_sink_error(struct sink_context *context, const char *path, int error);
 void file_sink_add_pending(struct file_sink *sink, const char *path, uint64_t epoch);
-/* A complete file's `.part` becomes the final one. In a resumed run that may be there, from a later life that
- * came further. False: context->error. */
+/* Renames a complete file's `.part` to its final name. In a resumed run a file may already have that name,
+ * from a later life that got further. Returns false with context->error set. */
 bool file_sink_give_name(struct sink_context *context, const char *path);
 
 bool file_sink_snapshot(struct sink_context *context, struct snapshot_writer *writer);

@@ -1,4 +1,4 @@
-/* What a checkpoint holds of a sink `file` (sink.c tells what for). */
+/* The checkpoint of a sink `file`; sink.c explains its use. */
 #include "connectors/file/sink.h"
 
 #include "core/os.h"
@@ -16,13 +16,13 @@ struct state_record {
     uint8_t type, has_open, unused[6];
     int64_t files, slot, rows;
     int64_t open_written, open_rows, open_raw_bytes, open_block_rows;
-    /* then the open file's path */
+    /* followed by the open file's path */
 };
 
 struct pending_record {
     uint8_t type, unused[7];
     uint64_t epoch;
-    /* then the path */
+    /* followed by the path */
 };
 
 static bool put(struct snapshot_writer *writer, const void *head, size_t head_bytes, const void *data,
@@ -44,7 +44,8 @@ static bool put_pieces(struct snapshot_writer *writer, char type, const struct b
     return is_good;
 }
 
-/* What is written must be durable before the checkpoint counts; its writer sees to that while rows go on. */
+/* The open file must be durable before the checkpoint is published; the checkpoint's writer syncs it while
+ * rows go on. */
 static bool sync_write(void *argument, struct snapshot_writer *writer LEAT_UNUSED)
 {
     return os_fsync(*(const int *)argument, "sink.fsync") == 0;
@@ -60,7 +61,7 @@ static void defer_sync(const struct output *output, struct snapshot_writer *writ
 {
     int *fd = malloc(sizeof(*fd));
     leat_assert(fd != NULL);
-    *fd = dup(output->fd); /* the file may be ended meanwhile */
+    *fd = dup(output->fd); /* a descriptor of its own: the sink may close the file meanwhile */
     snapshot_defer(writer, sync_write, sync_done, fd);
 }
 
@@ -105,15 +106,15 @@ bool file_sink_snapshot(struct sink_context *context, struct snapshot_writer *wr
     return is_good;
 }
 
-/* What the records of a snapshot say. */
+/* The contents of a snapshot's records. */
 struct restored {
     struct state_record state;
-    char *path;  /* of the open file */
-    char *named; /* the `path` of the job */
+    char *path;  /* the open file's */
+    char *named; /* the job's `path` option at the checkpoint */
     struct byte_buffer raw, encoder;
 };
 
-/* malloc'd, terminated. */
+/* A terminated copy of `path`; malloc'd. */
 static char *copy_path(struct str path)
 {
     char *copy = malloc(path.length + 1);
@@ -139,7 +140,8 @@ static bool read_record(struct file_sink *sink, struct str record, struct restor
     if (record.length < head)
         return false;
     struct str rest = {record.data + head, record.length - head};
-    if (type == RECORD_STATE) { /* the first of a checkpoint: what the chain before it said is over */
+    if (type == RECORD_STATE) { /* first record of a checkpoint: replaces those of earlier checkpoints in the
+                                   chain */
         memcpy(&restored->state, record.data, sizeof(restored->state));
         buffer_clear(&restored->raw);
         buffer_clear(&restored->encoder);
@@ -174,7 +176,7 @@ static bool cannot_restore(struct sink_context *context, const char *path, int e
     return false;
 }
 
-/* Whether the file of that name may be replaced by the run's own. False after a diagnostic. */
+/* Whether the run may replace the file `path`. Returns false after a diagnostic. */
 static bool may_go(struct sink_context *context, const char *path)
 {
     if (existing_may_go(context, path))
@@ -183,7 +185,8 @@ static bool may_go(struct sink_context *context, const char *path)
     return false;
 }
 
-/* Files that the checkpoint covers, and whose renaming a crash may have prevented. */
+/* Renames the files that the checkpoint covers, which a crash may have prevented. Returns false after a
+ * diagnostic. */
 static bool redo_pending(struct sink_context *context)
 {
     struct file_sink *sink = context->config;
@@ -222,7 +225,8 @@ static bool reopen(struct sink_context *context, struct restored *restored)
            sink->format_kind->encoder_load(encoder, restored->encoder.data, restored->encoder.length);
 }
 
-/* Rows before the checkpoint are in the file of before, and exactly once only if those after it go there. */
+/* Whether the job's `path` has changed since the checkpoint, with a diagnostic: rows before the checkpoint
+ * are in the old file, and exactly-once output needs the rows after it there, too. */
 static bool is_other_path(struct sink_context *context, const char *named)
 {
     const struct file_sink *sink = context->config;

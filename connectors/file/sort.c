@@ -1,10 +1,9 @@
-/* External merge sort: records are collected until the memory is full, sorted, and written as a run.
- * RUNS_AT_ONCE runs of one level, which follow each other, become one of the next level, so that neither
- * files that are open nor runs that are read at once grow with the records; in the end all that are left
- * become the copy. A run's entry is its key, its length and its bytes.
+/* External merge sort. Records are collected until the memory is full, sorted, and written as a run.
+ * RUNS_AT_ONCE consecutive runs of one level are merged into one run of the next level, so that neither open
+ * files nor runs read at once grow with the number of records; at the end all remaining runs are merged into
+ * the copy. An entry of a run is its key, its length and its bytes.
  *
- * Records are counted where they come in, in each run, and in the copy: what is there must be what was put
- * there, or the job stops. */
+ * Records are counted on input, in each run and in the copy; the job stops where the counts differ. */
 #include "connectors/file/sort.h"
 #include "formats/formats.h"
 
@@ -19,7 +18,8 @@ enum { RUNS_AT_ONCE = 32, LEVELS_MAX = 16, RUNS_MAX = RUNS_AT_ONCE * LEVELS_MAX,
 
 struct entry {
     uint64_t key;
-    uint64_t offset; /* in sorter.bytes; rises with the record's number, so it decides among equal keys */
+    uint64_t offset; /* of the record in sorter.bytes; rises with the record's number, so it breaks ties of
+                        equal keys */
 };
 
 struct entry_head {
@@ -40,14 +40,14 @@ struct sorter {
     struct file_reader *reader;
     struct arena *arena;
     struct diag_list *diags;
-    struct byte_buffer bytes; /* length and bytes of each record */
+    struct byte_buffer bytes; /* length (uint32_t) and bytes of each collected record */
     struct entry *entries;
     size_t entries_count, entries_capacity;
-    uint64_t records;          /* collected so far */
-    struct run runs[RUNS_MAX]; /* in the order of their records; levels fall */
+    uint64_t records;          /* total collected so far */
+    struct run runs[RUNS_MAX]; /* in the order of their records; levels do not rise */
     uint32_t runs_count;
     uint64_t last_key;
-    void *encoder; /* of rows that have no bytes */
+    void *encoder; /* encodes rows that have no bytes; else NULL */
     struct str header;
     bool has_header;
 };
@@ -68,7 +68,7 @@ static bool disk_failed(struct sorter *sorter, int error)
     return false;
 }
 
-/* A run that does not give back what was written to it. */
+/* Reports that a run does not contain the records written to it. Returns false. */
 static bool run_lost(struct sorter *sorter, uint64_t expected, uint64_t found)
 {
     struct diag *d =
@@ -86,7 +86,8 @@ static bool run_lost(struct sorter *sorter, uint64_t expected, uint64_t found)
 struct run_writer {
     struct run run;
     int error;
-    bool has_keys; /* a run; else the copy: frames of length and bytes (sorted.h) */
+    bool has_keys; /* true: a run, with entries as in entry_head; false: the copy, with frames of length and
+                      bytes (sorted.h) */
     struct byte_buffer buffer;
 };
 
@@ -118,7 +119,7 @@ static void write_record(struct run_writer *writer, uint64_t key, const char *da
         write_out(writer);
 }
 
-/* What was written, as *run; false after a diagnostic. */
+/* Ends writing and sets `run` to the file written. Returns false after a diagnostic. */
 static bool end_writing(struct sorter *sorter, struct run_writer *writer, struct run *run)
 {
     write_out(writer);
@@ -139,7 +140,7 @@ static int compare_entries(const void *a, const void *b)
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* What is in memory, sorted, into a new file; false after a diagnostic. */
+/* Sorts the records in memory and writes them to a new file. Returns false after a diagnostic. */
 static bool write_sorted(struct sorter *sorter, bool has_keys, struct run *run)
 {
     struct run_writer writer;
@@ -180,8 +181,9 @@ static void next_record(struct run_reader *reader)
         reader->error = EIO;
 }
 
-/* Merges readers until all are at their end; among equal keys the earlier run goes first. Returns 0 or an
- * errno. A run that ends too early is found by its count of records. */
+/* Merges the readers until all are at their end; of equal keys the one of the earlier run comes first.
+ * Returns 0 or an errno. A run that ends too early is not noticed here: merge_runs compares the counts of
+ * records. */
 static int merge_readers(struct run_reader *readers, uint32_t count, struct run_writer *writer)
 {
     while (writer->error == 0) {
@@ -200,7 +202,7 @@ static int merge_readers(struct run_reader *readers, uint32_t count, struct run_
     return writer->error;
 }
 
-/* Merges the last `count` runs into a new file; they are closed. False after a diagnostic. */
+/* Merges the last `count` runs into a new file and closes them. Returns false after a diagnostic. */
 static bool merge_runs(struct sorter *sorter, uint32_t count, bool has_keys, struct run *merged)
 {
     struct run_reader readers[RUNS_AT_ONCE] = {0};
@@ -231,7 +233,7 @@ static bool merge_runs(struct sorter *sorter, uint32_t count, bool has_keys, str
     return run_lost(sorter, expected, merged->records);
 }
 
-/* How many of the last runs have one level. */
+/* Count of runs at the end of the list that have the last run's level. */
 static uint32_t runs_of_level(const struct sorter *sorter)
 {
     uint32_t count = 0;
@@ -255,7 +257,7 @@ static bool add_run(struct sorter *sorter, struct run run)
     return true;
 }
 
-/* From any number of runs to the copy: the last ones are the smallest, and go first. */
+/* Merges all runs into the copy, the last (smallest) runs first. */
 static bool merge_all(struct sorter *sorter, struct run *copy)
 {
     while (sorter->runs_count > RUNS_AT_ONCE) {
@@ -270,7 +272,7 @@ static bool merge_all(struct sorter *sorter, struct run *copy)
 
 /* --- collecting --- */
 
-/* Order-preserving: the value as an unsigned number. */
+/* The row's value as an unsigned number of the same order. */
 static uint64_t key_of(const struct column *column, uint32_t row)
 {
     uint64_t bits = (uint64_t)column->ints[row];
@@ -315,7 +317,7 @@ static bool add_batch(struct sorter *sorter, const struct raw_batch *raw, const 
     struct byte_buffer encoded = {0};
     bool is_good = true;
     for (uint32_t row = 0; row < batch->rows && is_good; row++) {
-        /* A bad record, and one without a value, stays behind the one before it. */
+        /* A bad record, or one without a value, stays behind the record before it. */
         if (column_is_valid(column, row))
             sorter->last_key = key_of(column, row);
         struct str text = raw_record_text(raw, row);
@@ -331,8 +333,8 @@ static bool add_batch(struct sorter *sorter, const struct raw_batch *raw, const 
     return is_good;
 }
 
-/* What a header says, without the marks around it: of two files with the same columns one may begin with a
- * byte-order mark, and lines may end in two ways. */
+/* The header's text without a byte-order mark and line ends, in which files with the same columns may
+ * differ. */
 static struct str header_content(struct str header)
 {
     static const char mark[] = "\xef\xbb\xbf";
@@ -343,7 +345,8 @@ static struct str header_content(struct str header)
     return header;
 }
 
-/* Records of files with different headers cannot follow each other in one. */
+/* Checks that the batch's file has the same header as the first one: the copy has one header for all
+ * records. */
 static bool check_header(struct sorter *sorter, const struct raw_batch *raw)
 {
     if (sorter->reader->format->is_blocks)
@@ -387,7 +390,7 @@ static bool collect(struct sorter *sorter)
     return is_good;
 }
 
-/* The copy from what is in memory and in runs. */
+/* Makes the copy from the records in memory and in runs. */
 static bool make_copy(struct sorter *sorter, struct run *copy)
 {
     struct run last;

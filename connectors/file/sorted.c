@@ -29,7 +29,7 @@ static bool report(struct sorted_copy *copy, enum diag_code code, const char *wh
     return false;
 }
 
-/* Whether record number `record` begins at `offset`: the frames from the first on lead there. */
+/* Whether record number `record` begins at `offset`; walks the frames from the first one. */
 static bool is_record_at(struct sorted_copy *copy, uint64_t record, int64_t offset)
 {
     char *window = malloc(WINDOW_BYTES);
@@ -76,7 +76,7 @@ void sorted_close(struct sorted_copy *copy)
     copy->fd = 0;
 }
 
-/* Up to `want` bytes from the next frame on, in the batch's arena. */
+/* Reads up to `want` bytes, beginning with the next frame, into the batch's arena. loaded: bytes read. */
 static bool load(struct sorted_copy *copy, struct raw_batch *raw, size_t want, size_t *loaded)
 {
     *loaded = 0;
@@ -88,7 +88,8 @@ static bool load(struct sorted_copy *copy, struct raw_batch *raw, size_t want, s
     return *loaded == want || report(copy, DIAG_E0603, "is shorter than what was written", 0);
 }
 
-/* The length of the frame at `at`, whose record may lie beyond what is loaded. False: it is no frame. */
+/* Length of the record whose frame begins at data[at]; the record itself may not be loaded yet. Returns false
+ * with a diagnostic if there is no valid frame. */
 static bool frame_length(struct sorted_copy *copy, const struct raw_batch *raw, size_t at, uint32_t *length)
 {
     memcpy(length, raw->data + at, FRAME_BYTES);
@@ -97,7 +98,7 @@ static bool frame_length(struct sorted_copy *copy, const struct raw_batch *raw, 
            report(copy, DIAG_E0603, "is damaged: no record begins where one should", 0);
 }
 
-/* Whether a batch that has records takes another one: the rule in core/connector.h, for bytes of the copy. */
+/* Whether a batch that has records takes another one: the rule of core/connector.h, on bytes of the copy. */
 static bool has_room(const struct sorted_copy *copy, const struct raw_batch *raw, size_t at, uint32_t length)
 {
     return raw->count < BATCH_ROWS &&
@@ -105,8 +106,8 @@ static bool has_room(const struct sorted_copy *copy, const struct raw_batch *raw
            (copy->offset + (int64_t)at) / SOURCE_GRID_BYTES == copy->offset / SOURCE_GRID_BYTES;
 }
 
-/* Cuts the batch from what is loaded. *used: bytes of its frames; *need: where the batch goes on beyond what
- * is loaded, or has not even one record, how much more there must be; else 0. */
+/* Cuts a batch from the loaded bytes. used: bytes of its frames. need: bytes that must be loaded if the batch
+ * continues beyond them or has no record yet; else 0. */
 static bool cut(struct sorted_copy *copy, struct raw_batch *raw, size_t loaded, size_t *used, size_t *need)
 {
     int64_t rest = copy->bytes - copy->offset;
@@ -158,7 +159,8 @@ enum read_status sorted_read(struct sorted_copy *copy, struct raw_batch *raw)
     raw->data_bytes = used;
     raw->path = copy->name;
     raw->header = copy->header;
-    raw->first_line = raw->first_offset = -1; /* those of the files are not known any more */
+    raw->first_line = raw->first_offset = -1; /* lines and offsets of the original files are not known any
+                                                 more */
     __atomic_store_n(&copy->bytes_done, copy->offset, __ATOMIC_RELAXED);
     return READ_BATCH;
 }

@@ -10,7 +10,7 @@
 
 struct file_source {
     struct texts path;
-    int format; /* 0: by suffix, else index in formats_all + 1 */
+    int format; /* 0: by suffix, else 1 + index in formats_all */
     struct column_ref order_by;
     struct str delimiter;
     bool has_header, trims;
@@ -21,10 +21,11 @@ struct file_source {
     struct format_config format_config;
     struct path_list *lists;
     struct file_reader *readers;
-    struct sorted_copy *copies; /* order_by: what is read instead of each partition's files; else NULL */
-    uint64_t *copied_files;     /* order_by: marks all files of each partition */
+    struct sorted_copy *copies; /* order_by: sorted copy of each partition, read instead of its files; else
+                                   NULL */
+    uint64_t *copied_files;     /* order_by: per partition, the digest of all its files (file_facts.before) */
     uint32_t partitions_count;
-    pthread_mutex_t mutex; /* the source's diagnostics */
+    pthread_mutex_t mutex; /* held while the source's diagnostics are added */
     bool has_mutex;
 };
 
@@ -49,8 +50,8 @@ static const struct option file_options[] = {
     OPTIONS_END,
 };
 
-/* Takes the format that a path's suffix says into account; false after a diagnostic where another path said
- * another. */
+/* Takes the format of a path's suffix as the source's. Returns false after a diagnostic if another path has a
+ * different format. */
 static bool add_format(const struct format_kind **chosen, struct str path, struct diag_list *diags,
                        struct span span)
 {
@@ -66,7 +67,8 @@ static bool add_format(const struct format_kind **chosen, struct str path, struc
     return false;
 }
 
-/* What the job itself says; NULL where that is left to the names of the files. */
+/* Chooses the format from the job's options and paths; leaves format_kind NULL where only the names of the
+ * files can tell it. */
 static bool choose_format(struct file_source *file, struct diag_list *diags, struct span span)
 {
     if (file->format > 0)
@@ -77,7 +79,7 @@ static bool choose_format(struct file_source *file, struct diag_list *diags, str
     return true;
 }
 
-/* By the names of the files, where the paths were globs or directories without a suffix. */
+/* Chooses the format by the names of the files, for globs or directories without a suffix. */
 static bool choose_format_by_files(struct file_source *file, struct diag_list *diags, struct span span)
 {
     bool is_open = file->format_kind == NULL;
@@ -130,7 +132,7 @@ static bool file_bind(struct source_bind *bind)
     return true;
 }
 
-/* Reads the partition's files once, sorted, into a copy that is read in their place. */
+/* Reads the partition's files once into a sorted copy, which is read instead of them. */
 static bool sort_partition(struct source *source, uint32_t index)
 {
     struct file_source *file = source->config;
@@ -208,7 +210,7 @@ static enum read_status file_read(struct source *source, uint32_t partition, str
 static void *file_decoder_new(struct source *source)
 {
     struct file_source *file = source->config;
-    /* Sorted rows of a block format come as msgpack. */
+    /* The sorted copy holds rows of a block format as msgpack. */
     bool is_sorted = file->order_by.name.length > 0;
     return format_decoder_new(is_sorted ? sort_format(file->format_kind) : file->format_kind, source->schema,
                               &file->format_config);

@@ -1,4 +1,4 @@
-/* Sink `null`: takes everything, keeps nothing but a digest of it. */
+/* Sink `null`: takes all rows and keeps only a digest of them. */
 #include "core/connector.h"
 
 #include <inttypes.h>
