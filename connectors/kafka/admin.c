@@ -43,7 +43,7 @@ static bool is_over(const struct admin_call *call, struct kafka_errors *errors)
            (call->patience != NULL && !kafka_patience_lasts(call->patience, errors));
 }
 
-/* What librdkafka logged says more than a code that means "no answer". */
+/* Sets call->why, preferring what librdkafka logged to the text of the code. */
 static enum admin_answer fail(struct admin_call *call, struct kafka_errors *errors, const char *what,
                               const char *topic, rd_kafka_resp_err_t error)
 {
@@ -85,7 +85,7 @@ static rd_kafka_t *new_reader(struct admin_call *call, const char *isolation, st
     return new_client(call, RD_KAFKA_CONSUMER, properties, errors);
 }
 
-/* One question for the metadata of a topic. */
+/* Asks once for the metadata of a topic. */
 static rd_kafka_resp_err_t ask_partitions(rd_kafka_t *client, const char *topic, int32_t *partitions)
 {
     const struct rd_kafka_metadata *metadata = NULL;
@@ -171,7 +171,8 @@ enum admin_answer admin_create(struct admin_call *call, const char *topic, int32
         rd_kafka_NewTopic_set_config(wanted, config->name, config->value);
     enum admin_answer answer;
     bool is_settled;
-    do { /* a client asks the controller it knows, again and again, be it gone: each time a new one */
+    do { /* a client keeps asking the controller it knows, even one that is gone: use a new client for each
+            try */
         struct kafka_errors *errors = NULL;
         rd_kafka_t *client = new_client(call, RD_KAFKA_PRODUCER, none, &errors);
         answer = ADMIN_REFUSED;
@@ -193,7 +194,7 @@ enum admin_answer admin_create(struct admin_call *call, const char *topic, int32
 
 enum admin_answer admin_create_progress(struct admin_call *call, const char *topic)
 {
-    /* Small segments, compacted often: what is read at each start stays short. */
+    /* Small segments and frequent compaction keep what each start must read short. */
     static const struct admin_config config[] = {{"cleanup.policy", "compact"},
                                                  {"retention.ms", "-1"},
                                                  {"retention.bytes", "-1"},
@@ -212,7 +213,8 @@ static bool is_unknown(rd_kafka_resp_err_t error)
            error == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION;
 }
 
-/* The end of the topic, whatever transactions are open in it; PROGRESS_STABLE: the first open transaction. */
+/* The end of the topic, including open transactions; PROGRESS_STABLE: the offset of the first open
+ * transaction. */
 static enum admin_answer find_end(struct admin_call *call, const char *topic, enum progress_reach reach,
                                   int64_t *end)
 {
@@ -230,7 +232,7 @@ static enum admin_answer find_end(struct admin_call *call, const char *topic, en
             rd_kafka_poll(client, 100);
             kafka_client_ask_leaders(client, topic);
         }
-        /* A topic that has just been made is known to a broker after a moment. */
+        /* Brokers may need a moment to know a topic that has just been made. */
         is_new = is_unknown(error) && os_monotonic_us() < made_until_us;
     } while (error != RD_KAFKA_RESP_ERR_NO_ERROR && (is_new || !admin_is_refusal(error)) &&
              !is_over(call, errors));
@@ -260,8 +262,8 @@ static enum admin_answer apply(struct admin_call *call, const char *topic, struc
     return read == PROGRESS_DAMAGED || read == PROGRESS_NEWER ? ADMIN_REFUSED : ADMIN_GOOD;
 }
 
-/* The last stable offset stays before an open transaction: with `end` behind it, records of ours may lie
- * beyond, and the reading waits. */
+/* Reads up to `end`. A reader of committed records gets no further than the first open transaction; if `end`
+ * lies behind it, the records in between may be ours, so the call waits. */
 static enum admin_answer read_to(struct admin_call *call, const char *topic, int64_t end,
                                  struct progress *progress, rd_kafka_t *client, rd_kafka_topic_t *handle,
                                  struct kafka_errors *errors)

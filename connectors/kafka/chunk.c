@@ -4,7 +4,7 @@
 
 enum { LENGTH_NULL = UINT32_MAX };
 
-/* A record in a chunk: this, key, value, headers, up to the next multiple of CHUNK_ALIGNMENT. */
+/* Layout of a record in a chunk: this head, key, value, headers, padded to a multiple of CHUNK_ALIGNMENT. */
 struct record_head {
     uint32_t key_bytes, value_bytes, headers_bytes;
     int32_t partition;

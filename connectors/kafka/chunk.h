@@ -1,4 +1,4 @@
-/* Records, one behind the other, in chunks of memory: what the outbox's epochs consist of. */
+/* Chunks of memory with consecutive records: an outbox epoch is a list of them. */
 #ifndef LEAT_CONNECTORS_KAFKA_CHUNK_H
 #define LEAT_CONNECTORS_KAFKA_CHUNK_H
 
@@ -6,8 +6,7 @@
 
 enum { CHUNK_BYTES = 1 << 20, CHUNK_BYTES_MAX = 512 << 20, CHUNK_ALIGNMENT = 8 };
 
-/* A record lies whole in one chunk; a chunk is as large as its record where that is larger than CHUNK_BYTES.
- */
+/* A record never spans two chunks; a record larger than CHUNK_BYTES gets a chunk of its own size. */
 struct chunk {
     struct chunk *following;
     uint32_t used, capacity;
@@ -15,22 +14,22 @@ struct chunk {
     char data[] __attribute__((aligned(CHUNK_ALIGNMENT)));
 };
 
-/* A chunk behind the last, which may be NULL: then it is the first too. */
+/* Adds a chunk behind the last one. last: may point to NULL; then the chunk is the first, too. */
 struct chunk *chunk_add(struct chunk **first, struct chunk **last, uint32_t capacity);
-/* Copies the record; returns the bytes that it takes. */
+/* Copies the record into the last chunk or a new one. Returns the bytes that it takes. */
 uint32_t chunk_append(struct chunk **first, struct chunk **last, const struct kafka_record *record);
-/* Gives back what the only chunk has left over. */
+/* Releases the unused memory of a list's only chunk. */
 void chunk_trim(struct chunk **first, struct chunk **last);
-/* Whether the bytes, which come from outside, are the records that the chunk says it has. */
+/* Whether the chunk's bytes, which come from a checkpoint, are `records` whole records. */
 bool chunk_is_whole(const struct chunk *chunk);
 void chunks_free(struct chunk *first);
 
-/* Where a walk stands. */
+/* The position of a walk through the chunks. */
 struct chunk_cursor {
     const struct chunk *chunk;
     uint32_t offset;
 };
-/* The next record, which must be there; valid as long as its chunk. */
+/* Returns the next record, which must exist; its bytes are valid as long as its chunk. */
 struct kafka_record chunk_next(struct chunk_cursor *cursor);
 
 #endif

@@ -58,7 +58,7 @@ static bool is_loopback(struct str broker)
     return false;
 }
 
-/* The next of the brokers, without spaces; false where there are no more. */
+/* Takes the next broker from `left`, without spaces around it. Returns false if there are no more. */
 static bool next_broker(struct str *left, struct str *broker)
 {
     if (left->length == 0)
@@ -159,7 +159,7 @@ bool kafka_client_check(const struct kafka_client *client, rd_kafka_type_t type,
 
 /* --- The client --- */
 
-/* For librdkafka, which takes terminated texts; secrets do not stay behind. */
+/* Sets a property from a text that is not terminated; wipes its copy, which may be a secret. */
 static bool set(rd_kafka_conf_t *conf, const char *name, struct str value, struct diag_list *diags)
 {
     char reason[256], *text = strndup(value.data == NULL ? "" : value.data, value.length);
@@ -169,7 +169,7 @@ static bool set(rd_kafka_conf_t *conf, const char *name, struct str value, struc
     free(text);
     if (is_good)
         return true;
-    /* The reason may show the value. */
+    /* librdkafka's reason may show the value. */
     bool is_secret = strstr(name, "password") != NULL;
     struct diag *d =
         diag_error(diags, DIAG_E0610, (struct span){0, 0}, "librdkafka does not take its setting `%s`", name);
@@ -194,7 +194,7 @@ static bool set_security(const struct kafka_client *client, rd_kafka_conf_t *con
     for (size_t i = 0; i < ARRAY_COUNT(settings); i++)
         is_good = is_good &&
                   (settings[i].value.length == 0 || set(conf, settings[i].name, settings[i].value, diags));
-    if (has_tls(client)) /* whatever the library's defaults become */
+    if (has_tls(client)) /* explicit, whatever the library's defaults become */
         is_good = is_good && set(conf, "enable.ssl.certificate.verification", STR("true"), diags) &&
                   set(conf, "ssl.endpoint.identification.algorithm", STR("https"), diags);
     if (!has_sasl(client))
@@ -206,7 +206,7 @@ static bool set_security(const struct kafka_client *client, rd_kafka_conf_t *con
     return is_good && set(conf, "sasl.mechanism", str_from(mechanisms[s->mechanism]), diags);
 }
 
-/* On any thread of librdkafka. */
+/* Any thread of librdkafka. */
 static void on_log(const rd_kafka_t *client, int level LEAT_UNUSED, const char *facility, const char *line)
 {
     struct kafka_errors *errors = client == NULL ? NULL : rd_kafka_opaque(client);
@@ -215,7 +215,7 @@ static void on_log(const rd_kafka_t *client, int level LEAT_UNUSED, const char *
         kafka_errors_add(errors, line);
 }
 
-/* Of each certificate of a broker's chain; only looks on, to say later what was wrong with it. */
+/* Called for each certificate of a broker's chain; only notes what OpenSSL found wrong. */
 static int on_certificate(rd_kafka_t *client LEAT_UNUSED, const char *broker, int32_t id LEAT_UNUSED,
                           int *error, int depth LEAT_UNUSED, const char *der LEAT_UNUSED,
                           size_t bytes LEAT_UNUSED, char *reason, size_t room, void *opaque)
@@ -240,11 +240,11 @@ static int on_statistics(rd_kafka_t *client LEAT_UNUSED, char *json, size_t byte
     return 0; /* librdkafka frees the text */
 }
 
-/* What `properties` may change. */
+/* Defaults that `properties` may change. */
 static bool set_defaults(rd_kafka_conf_t *conf, rd_kafka_type_t type, struct diag_list *diags)
 {
     bool is_good = set(conf, "reconnect.backoff.max.ms", STR("1000"), diags);
-    /* The end of a log is only told by an answer without records, which brokers hold back for so long. */
+    /* Brokers tell the end of a log only in an answer without records, which they hold back this long. */
     return is_good && (type != RD_KAFKA_CONSUMER || set(conf, "fetch.wait.max.ms", STR("100"), diags));
 }
 
@@ -271,7 +271,7 @@ static bool configure(rd_kafka_conf_t *conf, const struct kafka_client *client, 
     return is_good;
 }
 
-/* librdkafka says only "No such file or directory" of some files. */
+/* Checked here because librdkafka reports some missing files only as "No such file or directory". */
 static bool check_files(const struct kafka_client *client, struct diag_list *diags)
 {
     const struct str paths[] = {client->security.ca, client->security.certificate, client->security.key,
@@ -329,8 +329,8 @@ static void *destroy(void *client)
     return NULL;
 }
 
-/* librdkafka 2.0 never ends where the topic of a partition that is read was deleted: a reference to the
- * partition is lost. Then it is left behind; the process ends soon. */
+/* rd_kafka_destroy of librdkafka 2.0 never returns if the topic of a partition being read was deleted,
+ * because a reference to the partition is lost. Then the client is abandoned after DESTROY_SECONDS. */
 void kafka_client_free(rd_kafka_t *client, struct kafka_errors *errors)
 {
     pthread_t thread;
@@ -338,7 +338,7 @@ void kafka_client_free(rd_kafka_t *client, struct kafka_errors *errors)
         refused_unless_begun(pthread_create(&thread, NULL, destroy, client));
         if (!kafka_waits_join(thread, DESTROY_SECONDS * US_PER_SECOND)) {
             pthread_detach(thread);
-            return; /* it may still write to `errors` */
+            return; /* the thread may still write to `errors` */
         }
     }
     kafka_errors_free(errors);
@@ -373,7 +373,8 @@ void kafka_client_ask_leaders(rd_kafka_t *client, const char *topic)
     rd_kafka_topic_destroy(handle);
 }
 
-/* The one call of librdkafka 2.0 that does it: the credentials are those that it has. */
+/* librdkafka 2.0 has no call that wakes the broker threads; setting the same SASL credentials again does
+ * it. */
 void kafka_client_nudge(rd_kafka_t *client, const struct kafka_client *options)
 {
     const struct kafka_security *s = &options->security;

@@ -10,7 +10,7 @@
 #include <time.h>
 
 enum { POLL_MS = 100, SLOT_BITS = 6, SILENT_US = 30000000 };
-/* A checkpoint, and the end of a run, wait so long for brokers before they say so. */
+/* How long a checkpoint, and the end of a run, wait for brokers before they say so. */
 enum { WAIT_SAID_US = 2000000 };
 _Static_assert(DIRECT_SLOTS == 1 << SLOT_BITS, "a slot fits its bits");
 
@@ -67,7 +67,7 @@ static bool is_told_to_stop(const struct direct *direct)
     return direct->options.stop != NULL && *direct->options.stop != 0;
 }
 
-/* What is waited for: now and then, and once more at the end of the run. */
+/* Prints what is waited for: every SILENT_US, and once more at the end of the run. */
 static void say_waiting(struct direct *direct, bool is_end)
 {
     int64_t now = os_monotonic_us();
@@ -127,7 +127,8 @@ bool direct_open(struct direct *direct, const struct direct_options *options)
                                                 {"compression.codec", options->compression},
                                                 {"partitioner", "murmur2_random"},
                                                 {"linger.ms", options->linger_ms},
-                                                {"message.timeout.ms", "0"}, /* brokers may be away */
+                                                /* no limit: brokers may be away */
+                                                {"message.timeout.ms", "0"},
                                                 {"message.max.bytes", "100000000"},
                                                 {"queue.buffering.max.messages", "10000000"},
                                                 {"queue.buffering.max.kbytes", "2000000"},
@@ -172,7 +173,8 @@ bool direct_write(struct direct *direct, const struct kafka_record *record)
             atomic_fetch_add_explicit(&direct->bytes, bytes - 64, memory_order_relaxed);
             return true;
         }
-        /* Far beyond the budget: what the engine had in work when the sources began to wait. */
+        /* The queue is full far beyond the budget, with rows that lanes still had when the sources began to
+         * wait. */
         if (deadline_us == 0)
             deadline_us = os_monotonic_us() + direct->options.patience_us;
         if (error != RD_KAFKA_RESP_ERR__QUEUE_FULL || os_monotonic_us() >= deadline_us)
@@ -187,7 +189,8 @@ bool direct_write(struct direct *direct, const struct kafka_record *record)
 
 struct flush {
     struct direct *direct;
-    uint32_t except; /* the slot of what came after the barrier; DIRECT_SLOTS: none */
+    uint32_t except; /* slot of the records behind the barrier, not waited for; DIRECT_SLOTS: wait for all
+                        slots */
 };
 
 static bool is_acknowledged(struct direct *direct, uint32_t except)
@@ -198,8 +201,9 @@ static bool is_acknowledged(struct direct *direct, uint32_t except)
     return true;
 }
 
-/* Until brokers have taken all but what is in slot `except`; patience begins with the wait, and anew, once,
- * with the end of the run. is_end: this is it; else the user may want it. */
+/* Waits until all records but those in slot `except` are acknowledged. The time limit begins with the wait,
+ * and once more with the end of the run. is_end: the run ends; becomes true when the user stops the run.
+ * Returns false on a failure or at the time limit. */
 static bool wait_for(struct direct *direct, uint32_t except, bool is_end)
 {
     int64_t begin_us = os_monotonic_us();
@@ -252,7 +256,7 @@ void direct_snapshot(struct direct *direct, struct snapshot_writer *writer)
     struct flush *flush = malloc(sizeof(*flush));
     leat_assert(flush != NULL);
     uint32_t next = (direct->slot + 1) % DIRECT_SLOTS;
-    /* Where all slots are in use (so many checkpoints failed) everything is waited for. */
+    /* If all slots are in use (that many checkpoints failed), wait for all records. */
     bool is_free = atomic_load(&direct->waiting[next]) == 0;
     *flush = (struct flush){direct, is_free ? next : DIRECT_SLOTS};
     direct->slot = is_free ? next : direct->slot;

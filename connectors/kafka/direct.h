@@ -1,5 +1,5 @@
-/* At least once: rows go to the producer as they come, and a checkpoint is published once those before it are
- * acknowledged. */
+/* Delivery `at_least_once`: rows go to the producer as they come, and a checkpoint is published once brokers
+ * have acknowledged the rows before it. */
 #ifndef LEAT_CONNECTORS_KAFKA_DIRECT_H
 #define LEAT_CONNECTORS_KAFKA_DIRECT_H
 
@@ -33,29 +33,32 @@ struct direct {
     pthread_t thread;
     bool has_thread;
     _Atomic bool must_stop;
-    _Atomic uint64_t held_bytes; /* not acknowledged */
+    _Atomic uint64_t held_bytes; /* of records that are not acknowledged */
     _Atomic uint64_t records, bytes;
-    _Atomic uint64_t answers; /* deliveries and failures */
+    _Atomic uint64_t answers; /* delivery reports, of successes and failures */
     struct kafka_round_trip round_trip;
-    /* Records that are not acknowledged, by the barrier they came after. */
+    /* Counts of records that are not acknowledged, one slot per barrier: records behind one barrier share a
+     * slot. */
     _Atomic uint64_t waiting[DIRECT_SLOTS];
-    uint32_t slot;             /* of the lane */
-    int64_t end_us;            /* when the end of the run was first seen: its patience begins; 0: not yet */
-    char refusal[400];         /* why the checkpoint's wait was in vain */
-    _Atomic int64_t said_us;   /* when it was last said that brokers are waited for */
-    _Atomic bool has_said_end; /* and that the end of the run does */
+    uint32_t slot;             /* the lane's current slot */
+    int64_t end_us;            /* when the end of the run was first seen, where its patience begins; 0: not
+                                  yet */
+    char refusal[400];         /* why the checkpoint's wait failed */
+    _Atomic int64_t said_us;   /* when the user was last told about waiting for brokers */
+    _Atomic bool has_said_end; /* the user was told that the end of the run waits */
     pthread_mutex_t mutex;
-    _Atomic bool has_failed; /* then `error` says why, and stays as it is */
+    _Atomic bool has_failed; /* `error` says why, and does not change any more */
     char error[512];
 };
 
-/* false: direct->error. `direct` is zeroed before. */
+/* `direct` is zeroed before. Returns false with direct->error set. */
 bool direct_open(struct direct *direct, const struct direct_options *options);
-/* The lane. Copies the record. false: direct->error. */
+/* On the sink's lane. Copies the record. Returns false with direct->error set. */
 bool direct_write(struct direct *direct, const struct kafka_record *record);
-/* The lane, at the barrier: the checkpoint waits for what came before it. */
+/* On the sink's lane, at the barrier: the checkpoint will wait until the records before it are
+ * acknowledged. */
 void direct_snapshot(struct direct *direct, struct snapshot_writer *writer);
-/* Waits until all is acknowledged; false: direct->error. */
+/* Waits until all records are acknowledged. Returns false with direct->error set. */
 bool direct_drain(struct direct *direct);
 /* Any thread. */
 void direct_report(struct direct *direct, struct report *report);

@@ -49,7 +49,7 @@ void encode_open(struct encode *encode, const struct encode_options *options)
     encode->encoder = options->format->encoder_new(options->schema, &encode->options.config);
 }
 
-/* The value as text, data NULL where it is null. The bytes are the column's, or in `out`. */
+/* The value as text, with data NULL if it is null. Its bytes are in the column or in `out`. */
 static struct str text_of(const struct encode *encode, const struct column *column, uint32_t row,
                           struct byte_buffer *out)
 {
@@ -78,7 +78,7 @@ static void put_headers(struct encode *encode, const struct batch *batch, uint32
     for (uint32_t i = 0; i < columns->count; i++) {
         const struct column_ref *ref = &columns->items[i];
         struct str value = text_of(encode, &batch->columns[ref->index], row, &scratch);
-        if (value.data != NULL) /* a null is no header */
+        if (value.data != NULL) /* a null makes no header */
             record_put_header(&encode->headers, ref->name, value);
     }
     buffer_free(&scratch);
@@ -90,7 +90,7 @@ static bool is_delete(const struct encode *encode, const struct batch *batch, ui
     return column_is_valid(change, row) && str_equal(column_text(change, row), change_text(CHANGE_DELETE));
 }
 
-/* Into encode->value. */
+/* Encodes the row's value into encode->value. */
 static void put_value(struct encode *encode, const struct batch *batch, uint32_t index)
 {
     const struct encode_options *options = &encode->options;

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* How much a message tells, the least first. Of the recent ones the most telling explains a failure: while
- * one broker says that the password is wrong, others may be down, and "all brokers are down" follows
- * anything. */
+/* Reasons, the least informative first. Of the recent messages the most informative one explains a failure:
+ * while one broker says that the password is wrong, others may be down, and "all brokers are down" follows
+ * any error. */
 enum reason {
     REASON_OTHER,
     REASON_TIMEOUT,
@@ -33,7 +33,7 @@ enum { REASON_ROOM = 400, BROKER_ROOM = 128, RECENT_US = 60 * 1000000 };
 
 struct told {
     char text[REASON_ROOM];
-    int64_t at_us; /* monotonic; 0: never */
+    int64_t at_us; /* monotonic time of the message; 0: never */
 };
 
 struct kafka_errors {
@@ -43,7 +43,7 @@ struct kafka_errors {
     struct told told[REASONS];
 };
 
-/* What to do about it. */
+/* The hint for each reason. */
 static const char *const hints[REASONS] = {
     [REASON_OTHER] = "look at `brokers` and `security`",
     [REASON_TIMEOUT] = "is there a way to that host from here, or a firewall between?",
@@ -70,7 +70,7 @@ static const char *const hints[REASONS] = {
     [REASON_PASSWORD] = "mend `user` and `password` in `security`",
 };
 
-/* What is looked for in a line, the most telling first. */
+/* Texts searched for in a log line; the first match counts. */
 static const struct {
     const char *part;
     enum reason reason;
@@ -145,7 +145,7 @@ static void keep(struct kafka_errors *errors, enum reason reason, const char *te
     pthread_mutex_unlock(&errors->mutex);
 }
 
-/* librdkafka does not print secrets; should it ever, the line is not kept. */
+/* librdkafka does not print secrets; if a line ever shows one, it is dropped. */
 static bool shows_a_secret(const struct kafka_errors *errors, const char *line)
 {
     const struct kafka_security *security = &errors->client->security;
@@ -156,8 +156,8 @@ static bool shows_a_secret(const struct kafka_errors *errors, const char *line)
     return false;
 }
 
-/* `[thrd:NAME]: sasl_ssl://host:9093/bootstrap: what happened`: the broker's host and port, and what
- * happened. */
+/* Splits `[thrd:NAME]: sasl_ssl://host:9093/bootstrap: what happened`: copies host and port to `broker`,
+ * returns what happened. */
 static const char *split_line(const char *line, char broker[BROKER_ROOM])
 {
     broker[0] = '\0';
@@ -201,7 +201,7 @@ void kafka_errors_add(struct kafka_errors *errors, const char *line)
 
 void kafka_errors_certificate(struct kafka_errors *errors, const char *broker, int code)
 {
-    /* x509_vfy.h; these numbers are part of OpenSSL's interface. */
+    /* From x509_vfy.h; these numbers are part of OpenSSL's interface. */
     enum { NOT_YET_VALID = 9, HAS_EXPIRED = 10, HOSTNAME_MISMATCH = 62, IP_MISMATCH = 64 };
     char name[BROKER_ROOM], line[REASON_ROOM], text[REASON_ROOM];
     snprintf(line, sizeof(line), "%s: ", broker);
@@ -227,7 +227,8 @@ void kafka_errors_token(struct kafka_errors *errors, const char *why)
     keep(errors, REASON_TOKEN, why);
 }
 
-/* The most telling of the last minute, else the newest of all; REASONS: none. Under the mutex. */
+/* The most informative reason of the last minute, else the newest one; REASONS: none. Call under the
+ * mutex. */
 static enum reason most_telling(const struct kafka_errors *errors)
 {
     int64_t now = os_monotonic_us();
@@ -261,7 +262,8 @@ bool kafka_errors_are_final(struct kafka_errors *errors)
     return reason != REASONS && reason >= REASON_PROTOCOL && is_sure;
 }
 
-/* It repeated the client's nonce, which brokers forgave until Kafka 4 (librdkafka's pull request 4895). */
+/* Whether librdkafka has a SCRAM bug that Kafka 4 rejects: it repeated the client's nonce (librdkafka's pull
+ * request 4895). */
 static bool has_old_scram(const struct kafka_client *client)
 {
     enum { FIRST_GOOD = 0x02060100 };

@@ -8,10 +8,10 @@
 
 enum { STATE_VERSION = 2, RECORD_STATE = 'S', RECORD_REDO = 'R' };
 
-/* The first record of a base or a delta; the outbox's come behind it. */
+/* The first record of a base or a delta; the outbox's records follow it. */
 struct state_record {
     uint8_t type, version, has_told, is_delta, unused[4];
-    uint64_t next; /* number behind the barrier */
+    uint64_t next; /* number of the first micro-batch behind the barrier */
     uint64_t rows;
     struct progress_part told;
 };
@@ -54,7 +54,7 @@ static bool refuse(struct exact *exact, const char *why)
     return false;
 }
 
-/* Connects as a run of which nothing is out. */
+/* Connects and begins to send, for a run whose outbox is empty. */
 static bool begin(struct exact *exact)
 {
     if (!sender_open(&exact->sender, &exact->options, &exact->outbox))
@@ -65,7 +65,8 @@ static bool begin(struct exact *exact)
     return true;
 }
 
-/* Another run of the job has sent rows: this one reads from the beginning, and would send them again. */
+/* Whether the run may begin, with a diagnostic if another run of the job has sent rows to the topic: this run
+ * reads from the beginning and would send them again. */
 static bool may_begin(struct exact *exact)
 {
     const struct progress *progress = &exact->sender.progress;
@@ -100,8 +101,9 @@ bool exact_open(struct exact *exact, struct sink_context *context, const struct 
     return begin(exact) && may_begin(exact);
 }
 
-/* Whether the directory knows of all that is out. One that does not is an old copy, and the process that it
- * was copied from may be at work: that is not to be stopped by a start that cannot go on itself. */
+/* Whether the checkpoint directory knows of all that is out. A directory that does not is an old copy, and
+ * the original's process may still be running: a start that must fail anyway must not stop it. Returns false
+ * after a diagnostic. */
 static bool may_go_on(struct exact *exact)
 {
     const struct sink_context *context = exact->context;
@@ -150,7 +152,7 @@ bool exact_is_well(struct exact *exact, char *error, size_t room)
 {
     if (!exact->has_differed && !atomic_load(&exact->sender.has_failed))
         return true;
-    pthread_mutex_lock(&exact->outbox.mutex); /* the lane and the coordinator may say it at once */
+    pthread_mutex_lock(&exact->outbox.mutex); /* the lane and the coordinator may set the error at once */
     if (atomic_load(&exact->sender.is_fenced))
         exact->context->error_code = DIAG_E0709;
     if (exact->has_differed)
@@ -198,7 +200,7 @@ bool exact_snapshot(struct exact *exact, struct snapshot_writer *writer)
     uint64_t next = exact->context->number + 1;
     if (exact->has_differed || (exact->remake.is_on && !remake_barrier(&exact->remake, next))) {
         differs(exact);
-        /* Nobody else says why the checkpoint is given up. */
+        /* Nobody else reports why the checkpoint failed. */
         fprintf(stderr, "leat: sink `%.*s`: %s\n", STR_ARGS(exact->options.sink), exact->context->error);
         return false;
     }
@@ -251,7 +253,8 @@ static int compare_parts(const struct progress_part *a, const struct progress_pa
     return a->to < b->to ? -1 : a->to > b->to;
 }
 
-/* What is out, as the progress topic says; it must go as far as the checkpoint knew. */
+/* Compares the outbox with the progress topic, which must know at least what the checkpoint knew. Returns
+ * false after a diagnostic. */
 static bool take_progress(struct exact *exact)
 {
     const struct progress *progress = &exact->sender.progress;
@@ -261,7 +264,8 @@ static bool take_progress(struct exact *exact)
     if (exact->has_told && (last == NULL || compare_parts(last, &exact->told) < 0))
         return refuse(exact, "rows that were out when the checkpoint was taken are not in it: it was cut");
     const char *why = outbox_skip(&exact->outbox, last);
-    exact->outbox.out_records = exact->outbox.out_bytes = 0; /* an earlier life's */
+    exact->outbox.out_records = exact->outbox.out_bytes = 0; /* what outbox_skip counted was sent by an
+                                                                earlier life */
     if (why == NULL)
         why = remake_begin(&exact->remake, progress, exact->restored_next, &exact->saved);
     if (why != NULL)
@@ -281,7 +285,7 @@ static bool take_progress(struct exact *exact)
     return true;
 }
 
-/* Rows that the other run has sent behind the checkpoint: they are made again by this one. */
+/* Warns of rows that the other run has sent behind the checkpoint: this run makes and sends them again. */
 static void warn_of_rows(struct exact *exact)
 {
     const struct progress_part *last = progress_last(&exact->sender.progress);
@@ -294,8 +298,9 @@ static void warn_of_rows(struct exact *exact)
     diag_hint(exact->context->diags, d, "this is a new run: what it reads again, it sends again");
 }
 
-/* A run that begins with another's checkpoint: what the checkpoint holds and is not out goes out in the other
- * run's name, and is known there, however often this one begins. Then the sink is this run's, and empty. */
+/* Begins a run from another run's checkpoint (--from). Records that the checkpoint holds and that are not out
+ * are sent under the other run's id, so that they are sent once however often this run begins. Then the sink
+ * is this run's own, with an empty outbox. */
 static bool take_over(struct exact *exact)
 {
     struct sink_context *context = exact->context;

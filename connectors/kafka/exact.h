@@ -1,4 +1,5 @@
-/* Delivery `exactly_once` of the sink: outbox, sender, and what comes again after a fall back. */
+/* Delivery `exactly_once` of the sink: outbox, sender, and the comparison of rows that are made again after a
+ * fall back. */
 #ifndef LEAT_CONNECTORS_KAFKA_EXACT_H
 #define LEAT_CONNECTORS_KAFKA_EXACT_H
 
@@ -14,42 +15,43 @@ struct exact {
     struct sender sender;
     struct remake remake;
     bool has_outbox;
-    _Atomic bool has_differed; /* what came again is not what was sent */
-    uint64_t number, index;    /* of the last record: the index-th of the number */
-    uint64_t floor;            /* numbers below it cannot be sent any more */
+    _Atomic bool has_differed; /* rows made again differ from those that were sent */
+    uint64_t number, index;    /* the last record was the index-th one of micro-batch `number` */
+    uint64_t floor;            /* records of micro-batches below it cannot be sent any more */
     uint64_t rows, redone;
-    /* Of the checkpoint: */
-    uint64_t restored_next;    /* its next number */
-    struct progress_part told; /* what was known to be out */
+    /* Restored from the checkpoint: */
+    uint64_t restored_next;    /* number of its next micro-batch */
+    struct progress_part told; /* the last part that was known to be out */
     bool has_told;
     struct remake_saved saved;
 };
 
-/* A new run, or a sink that is new in it: connects and begins. false after a diagnostic. */
+/* Connects and begins, for a new run or a sink that is new in the run. Returns false after a diagnostic. */
 bool exact_open(struct exact *exact, struct sink_context *context, const struct sender_options *options,
                 uint64_t budget_bytes);
-/* Whoever else sends for the run of the options cannot any more. Keeps nothing. */
+/* Ends the right of other processes to send for the run in `options`. Keeps no connection. Returns false
+ * after a diagnostic. */
 bool exact_fence(struct sink_context *context, const struct sender_options *options);
-/* As exact_open, for a sink that goes on: state comes by exact_restore_record, then exact_restored connects,
- * sees what is out, and begins. */
+/* As exact_open, for a resumed sink: exact_restore_record takes its state, then exact_restored connects,
+ * compares with what is out, and begins. */
 void exact_prepare(struct exact *exact, struct sink_context *context, const struct sender_options *options,
                    uint64_t budget_bytes);
 bool exact_restore_record(struct exact *exact, struct str record);
 bool exact_restored(struct exact *exact, struct snapshot_reader *reader);
 
-/* The lane. false: context->error. */
+/* On the sink's lane. Returns false with context->error set. */
 bool exact_write(struct exact *exact, const struct kafka_record *record);
-/* After the rows of a batch. */
+/* Call after the rows of a batch: checks the outbox's budget. */
 void exact_account(struct exact *exact);
 bool exact_snapshot(struct exact *exact, struct snapshot_writer *writer);
-/* Any thread; false: `error`, of `room` bytes, says why. */
+/* Any thread. Returns false if the sink cannot go on; error: says why, in at most `room` bytes. */
 bool exact_is_well(struct exact *exact, char *error, size_t room);
 bool exact_committed(struct exact *exact, uint64_t epoch);
 bool exact_drain(struct exact *exact);
 void exact_describe(struct exact *exact, struct byte_buffer *out);
 /* Any thread. */
 void exact_report(struct exact *exact, struct report *report);
-/* Tolerates zeroed state. */
+/* Accepts a zeroed exact. */
 void exact_close(struct exact *exact);
 
 #endif

@@ -50,7 +50,7 @@ void kafka_round_trip_report(struct kafka_round_trip *trip, struct report *repor
 
 /* --- The newest record --- */
 
-/* What is asked next: whether there is a record at this time or later. */
+/* The time to ask about next: is there a record at this time or later? */
 static int64_t next_time(const struct kafka_newest *p, bool is_first)
 {
     return is_first ? p->known_ms + 1 : p->known_ms + (p->behind_ms - p->known_ms) / 2;
@@ -61,7 +61,8 @@ static bool is_searched(const struct kafka_newest *p, bool is_first)
     return is_first || (p->is_known && p->behind_ms - p->known_ms > NEAR_MS);
 }
 
-/* One step for all that are still searched; false: there are none, or brokers do not answer. */
+/* One step of the search for all partitions that still need it. Returns false if there are none, or brokers
+ * do not answer. */
 static bool search(rd_kafka_t *client, struct kafka_newest *partitions, uint32_t count, bool is_first)
 {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)count);
@@ -94,7 +95,8 @@ void kafka_newest_find(rd_kafka_t *client, struct kafka_newest *partitions, uint
 {
     for (uint32_t i = 0; i < count; i++) {
         partitions[i].is_known = false;
-        partitions[i].behind_ms = MAX(now_ms, partitions[i].known_ms) + 1000; /* clocks differ */
+        /* tolerance for clocks that differ */
+        partitions[i].behind_ms = MAX(now_ms, partitions[i].known_ms) + 1000;
     }
     bool is_first = true;
     for (int step = 0; step < STEPS_MAX && search(client, partitions, count, is_first); step++)

@@ -1,4 +1,4 @@
-/* JSON's grammar, without making anything of it: where values begin and end. */
+/* JSON's grammar: finds where values begin and end, without building them. */
 #include "connectors/kafka/recording_form.h"
 
 enum { DEPTH_MAX = 64 };
@@ -15,7 +15,7 @@ static bool is_hex(char c)
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
 
-/* Behind the opening quote. */
+/* at: behind the opening quote. Returns the byte behind the closing quote, or NULL. */
 static const char *scan_string(const char *at, const char *end)
 {
     while (at < end) {
@@ -72,7 +72,7 @@ static const char *scan_word(const char *at, const char *end, const char *word)
 
 static const char *scan(const char *at, const char *end, int depth);
 
-/* Behind the bracket. */
+/* at: behind the opening bracket. Returns the byte behind the closing bracket, or NULL. */
 static const char *scan_members(const char *at, const char *end, bool is_object, int depth)
 {
     char close = is_object ? '}' : ']';
@@ -151,8 +151,8 @@ static char *put_code(char *out, uint32_t code)
     return out;
 }
 
-/* The \u escape whose digits begin at `at`, and the one behind it where two make one code; NULL: half of a
- * code. */
+/* Decodes the \u escape whose digits begin at `at`, with a second escape if they are a surrogate pair.
+ * Returns the byte behind; NULL: a lone surrogate. */
 static const char *take_code(const char *at, const char *end, uint32_t *code)
 {
     *code = take_unit(at);
@@ -199,14 +199,15 @@ bool json_unescape(struct str quoted, struct arena *arena, struct str *text)
 
 /* --- Walking --- */
 
-/* To where the next member or element begins; NULL: it is none. */
+/* Moves to the beginning of the next member or element. ends: the closing bracket was found; the result is
+ * behind it. Returns NULL if there is neither. */
 static const char *next_item(const char *at, const char *end, char close, bool *ends)
 {
     at = json_skip_blanks(at, end);
     *ends = at < end && *at == close;
     if (*ends)
         return at + 1;
-    /* Behind the first bracket there is no comma. */
+    /* There is no comma before the first item. */
     if (at < end && *at == ',')
         at = json_skip_blanks(at + 1, end);
     return at < end ? at : NULL;

@@ -1,5 +1,5 @@
-/* What was read of a partition last: a resume compares it with what is there then. Private to
- * connectors/kafka. Any thread. */
+/* Marks of the last records read of a partition: a resume compares a mark with the record that is there then.
+ * Private to connectors/kafka. Any thread. */
 #ifndef LEAT_CONNECTORS_KAFKA_MARKS_H
 #define LEAT_CONNECTORS_KAFKA_MARKS_H
 
@@ -7,9 +7,9 @@
 
 #include "core/connector.h"
 
-enum { KAFKA_MARKS = 64 }; /* more than the engine reads ahead */
+enum { KAFKA_MARKS = 64 }; /* more batches than the engine reads ahead */
 
-/* The last records of the newest batches. Zeroed and marks_init. */
+/* Marks of the last records of the newest batches. Zero it and call marks_init. */
 struct kafka_marks {
     pthread_mutex_t mutex;
     struct kafka_mark items[KAFKA_MARKS];
@@ -19,14 +19,14 @@ struct kafka_marks {
 void marks_init(struct kafka_marks *marks);
 void marks_free(struct kafka_marks *marks);
 void marks_add(struct kafka_marks *marks, const struct kafka_mark *mark);
-/* As source_kind.mark: the newest before the offset. */
+/* As source_kind.mark: copies the newest mark before the offset. Returns its bytes; 0: there is none. */
 size_t marks_before(struct kafka_marks *marks, int64_t offset, char out[SOURCE_MARK_BYTES]);
 
-/* Of the first batch of all, while it is among those kept; 0: it is not. */
+/* Copies the mark of the very first batch. Returns its bytes; 0: it is not kept any more. */
 size_t marks_first(struct kafka_marks *marks, char out[SOURCE_MARK_BYTES]);
 
-/* Of the payload as much as is read of one that is too long (SOURCE_RECORD_BYTES_MAX, and a byte); a time
- * that brokers do not know is 0. */
+/* Makes a mark. time_ms: at most 0 if the broker knows none, stored as 0. The digest covers at most
+ * SOURCE_RECORD_BYTES_MAX + 1 bytes of the payload, as much as is read of a record that is too long. */
 struct kafka_mark mark_of(int64_t offset, int64_t time_ms, struct str payload);
 bool mark_is(const struct kafka_mark *a, const struct kafka_mark *b);
 

@@ -43,7 +43,7 @@ void outbox_free(struct outbox *outbox)
     pthread_mutex_destroy(&outbox->mutex);
 }
 
-/* Under the mutex. */
+/* Call under the mutex. */
 static void add_closed(struct outbox *outbox, struct outbox_epoch *epoch)
 {
     if (outbox->closed_last == NULL)
@@ -55,14 +55,15 @@ static void add_closed(struct outbox *outbox, struct outbox_epoch *epoch)
     outbox->held_records += epoch->records;
 }
 
-/* Under the mutex: takes the epochs away that are out and that no snapshot reads. They are the first. */
+/* Call under the mutex. Removes the leading epochs that are out and that no snapshot reads. */
 static void remove_out(struct outbox *outbox)
 {
     while (outbox->closed != NULL && outbox->closed->is_out && outbox->closed->holds == 0)
         remove_first(outbox);
 }
 
-/* Under the mutex. True: who waits for room is to be woken, once the mutex is free. */
+/* Call under the mutex. Clears is_full if there is room again; returns true if the caller must wake the
+ * engine after unlocking. */
 static bool has_become_free(struct outbox *outbox)
 {
     if (!atomic_load_explicit(outbox->is_full, memory_order_relaxed) ||
@@ -100,7 +101,8 @@ void outbox_close(struct outbox *outbox, uint64_t epoch, uint64_t next)
         leat_assert(open->first < next);
         struct outbox_epoch *closed = malloc(sizeof(*closed));
         leat_assert(closed != NULL);
-        chunk_trim(&open->chunks, &open->last); /* brokers may be away for thousands of small epochs */
+        chunk_trim(&open->chunks, &open->last); /* saves memory: brokers may be away for thousands of small
+                                                   epochs */
         *closed = *open;
         closed->epoch = epoch;
         closed->next = next;
@@ -166,7 +168,7 @@ void outbox_fail(struct outbox *outbox)
 
 struct held_record {
     uint8_t type, unused[7];
-    uint64_t first; /* of the first epoch that is held; UINT64_MAX: none is */
+    uint64_t first; /* `first` of the first epoch still held; UINT64_MAX: none */
 };
 
 struct epoch_record {
@@ -177,7 +179,7 @@ struct epoch_record {
 struct chunk_record {
     uint8_t type, unused[3];
     uint32_t bytes, records, padding;
-    /* then the chunk's first bytes; what is longer than a piece goes on in records of type MORE */
+    /* followed by the chunk's first bytes; a chunk longer than a piece continues in records of type MORE */
 };
 
 struct held_epochs {
@@ -274,9 +276,9 @@ bool outbox_snapshot(struct outbox *outbox, struct snapshot_writer *writer)
     return is_good;
 }
 
-/* --- Restoring: single-threaded --- */
+/* --- Restoring: one thread --- */
 
-/* What a delta no longer holds went out before it. */
+/* Removes the epochs before those that a delta still holds: they were out before it. */
 static bool restore_held(struct outbox *outbox, struct str data)
 {
     struct held_record record;
@@ -373,8 +375,8 @@ bool outbox_restored(struct outbox *outbox)
 
 /* --- The sender --- */
 
-/* Cuts a part where it has `room` bytes; at least one record is in it. Records of closed epochs stand still.
- */
+/* Shortens the part to about `room` bytes, but at least one record. Needs no mutex: records of closed epochs
+ * do not change. */
 static void cut_part(struct outbox_part *part, uint64_t room)
 {
     struct chunk_cursor cursor = part->begin;
@@ -422,7 +424,7 @@ void outbox_wait(struct outbox *outbox, int64_t wait_us)
     pthread_mutex_unlock(&outbox->mutex);
 }
 
-/* Under the mutex. */
+/* Call under the mutex. */
 static void set_out(struct outbox *outbox, struct outbox_epoch *epoch)
 {
     epoch->is_out = true;
@@ -430,7 +432,7 @@ static void set_out(struct outbox *outbox, struct outbox_epoch *epoch)
     outbox->held_records -= epoch->records;
 }
 
-/* Under the mutex. */
+/* Call under the mutex. Says that the part is out. */
 static void move_on(struct outbox *outbox, const struct outbox_part *part)
 {
     struct outbox_epoch *epoch = part->epoch;
@@ -443,7 +445,7 @@ static void move_on(struct outbox *outbox, const struct outbox_part *part)
         set_out(outbox, epoch);
 }
 
-/* After epochs were set to be out; gives the mutex back. */
+/* Call under the mutex after set_out; unlocks it, and wakes those who wait for room. */
 static void tell_out(struct outbox *outbox)
 {
     remove_out(outbox);
@@ -465,7 +467,8 @@ void outbox_sent(struct outbox *outbox, const struct outbox_part *parts, uint32_
     tell_out(outbox);
 }
 
-/* Under the mutex: what `last`, which begins with the same number, says of the epoch. */
+/* Call under the mutex. Says that the epoch's records up to `last` are out; both begin with the same
+ * micro-batch. Returns NULL, or why they do not fit. */
 static const char *skip_epoch(struct outbox *outbox, struct outbox_epoch *epoch,
                               const struct progress_part *last)
 {
@@ -501,7 +504,8 @@ const char *outbox_skip(struct outbox *outbox, const struct progress_part *last)
         why = skip_epoch(outbox, epoch, last);
         epoch = epoch->following;
     }
-    /* What a torn epoch left over was made again, and may have been cut otherwise. */
+    /* The records behind a partly sent epoch were made again, and may be cut into other epochs: then this
+     * check does not apply. */
     if (why == NULL && epoch != NULL && epoch->first < last->next && epoch->first != last->first &&
         last->to == last->total)
         why = "it ends amid the rows of an epoch";

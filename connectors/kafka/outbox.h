@@ -1,14 +1,15 @@
-/* The outbox of a sink that sends exactly once: the records of epochs that are not known to be out.
+/* The outbox of a sink that delivers exactly once: the records of epochs that are not known to be out. "Out"
+ * means: sent in a committed transaction.
  *
- * Rows are appended to the open epoch. The barrier closes it: its records are those of the numbers
- * [first, next), first being the number of its first record. A base holds every epoch that is not known to be
- * out, a delta those that no published checkpoint has yet, and which of the earlier ones are held still:
- * while brokers are away an epoch is written once for each base, not for each checkpoint. Once a checkpoint
- * is published, what it holds is committed, and the sender takes it in order, whole epochs or parts of them,
- * and says when they are out.
+ * Rows are appended to the open epoch. The barrier closes the epoch: its records are those of the
+ * micro-batches [first, next), first being the number of the micro-batch of its first record. A base
+ * checkpoint holds every epoch that is not known to be out; a delta holds the epochs that no published
+ * checkpoint has yet, and says from which epoch on earlier ones are still held. So while brokers are away an
+ * epoch is written once for each base, not for each checkpoint. When a checkpoint is published, the epochs in
+ * it are committed: the sender takes them in order, whole or in parts, and reports when they are out.
  *
- * Records of closed epochs do not change. Who appends: the sink's lane. Who takes: the sender. Everything
- * else is guarded by one mutex, which is held for moments only. */
+ * Records of closed epochs do not change. The sink's lane appends, the sender takes. All other state is
+ * guarded by one mutex, which is held for moments only. */
 #ifndef LEAT_CONNECTORS_KAFKA_OUTBOX_H
 #define LEAT_CONNECTORS_KAFKA_OUTBOX_H
 
@@ -23,29 +24,30 @@
 struct outbox_epoch {
     struct outbox_epoch *following;
     uint64_t epoch;          /* of the checkpoint that closed it */
-    uint64_t first, next;    /* numbers */
-    uint64_t base;           /* records of number `first` before the first of it: they were out */
-    uint64_t records, bytes; /* bytes: as they count for the budget */
+    uint64_t first, next;    /* numbers of micro-batches: the epoch is [first, next) */
+    uint64_t base;           /* records of micro-batch `first` that precede the epoch's first record; they
+                                were out */
+    uint64_t records, bytes; /* bytes: as counted for the budget */
     struct chunk *chunks, *last;
-    uint32_t holds;                    /* snapshots that read it */
-    bool is_out;                       /* only a snapshot still holds it */
+    uint32_t holds;                    /* snapshots that still read the epoch */
+    bool is_out;                       /* the epoch is kept only for a snapshot */
     bool is_saved;                     /* a published checkpoint of this process has it */
-    uint64_t sent_records, sent_bytes; /* out so far */
-    struct chunk_cursor position;      /* behind them */
+    uint64_t sent_records, sent_bytes; /* of this epoch, out so far */
+    struct chunk_cursor position;      /* where the next record to send is */
 };
 
 struct outbox {
     pthread_mutex_t mutex;
-    pthread_cond_t condition; /* something was committed, or is out, or the sender is told something */
-    struct outbox_epoch open; /* of the lane */
+    pthread_cond_t condition; /* signalled when epochs are committed or out, and when the sender must stop */
+    struct outbox_epoch open; /* used by the sink's lane only */
     /* Guarded by the mutex. */
     struct outbox_epoch *closed, *closed_last;
-    uint64_t open_bytes, closed_bytes, held_records; /* held: closed, and not out */
-    uint64_t out_records, out_bytes;                 /* since it was opened */
-    uint64_t committed;                              /* epoch */
+    uint64_t open_bytes, closed_bytes, held_records; /* bytes, records of closed epochs that are not out */
+    uint64_t out_records, out_bytes;                 /* since the outbox was opened */
+    uint64_t committed;                              /* epochs up to this one are in a published checkpoint */
     uint64_t budget_bytes;
     bool has_failed;
-    /* The sink's: raised where the budget is reached, lowered below its half. */
+    /* The sink context's flag: set when the budget is reached, cleared below half of it. */
     _Atomic bool *is_full;
     void (*wake)(void *engine);
     void *engine;
@@ -53,46 +55,47 @@ struct outbox {
 
 void outbox_init(struct outbox *outbox, uint64_t budget_bytes, _Atomic bool *is_full,
                  void (*wake)(void *engine), void *engine);
-/* Nobody holds anything any more. */
+/* Call when no snapshot and no sender uses the outbox any more. */
 void outbox_free(struct outbox *outbox);
 
 /* --- The lane --- */
 
-/* A record of that number, of which it is the index-th, from 0. */
+/* Appends a record. number, index: it is the index-th record, from 0, of that micro-batch. */
 void outbox_append(struct outbox *outbox, uint64_t number, uint64_t index, const struct kafka_record *record);
-/* After a batch was appended: whether the budget is reached is looked at. */
+/* Call after a batch was appended: checks whether the budget is reached. */
 void outbox_account(struct outbox *outbox);
-/* The barrier behind number next - 1: the epoch is closed, another is open. */
+/* Call at the barrier behind micro-batch next - 1: closes the open epoch and begins another. */
 void outbox_close(struct outbox *outbox, uint64_t epoch, uint64_t next);
-/* Writes epochs that are not out, in the background; false: the disk refused. */
+/* Writes epochs that are not out, in the background. Returns false if the disk failed. */
 bool outbox_snapshot(struct outbox *outbox, struct snapshot_writer *writer);
 
-/* Restoring. Each record that is the outbox's (its type says so) in order; false: it is none. */
+/* Restoring: call outbox_restore for each snapshot record of the types below, in order. Returns false if the
+ * record is not valid. */
 enum {
-    OUTBOX_RECORD_HELD = 'H', /* of a delta, before its epochs */
+    OUTBOX_RECORD_HELD = 'H', /* in a delta, before its epochs */
     OUTBOX_RECORD_EPOCH = 'E',
     OUTBOX_RECORD_CHUNK = 'C',
     OUTBOX_RECORD_MORE = 'c',
 };
 bool outbox_restore(struct outbox *outbox, struct str record);
-/* Forgets what was restored. */
+/* Forgets all restored epochs. */
 void outbox_clear(struct outbox *outbox);
-/* After the last: whether epochs are whole and in order. They count as committed. */
+/* Call after the last record. Returns whether the epochs are whole and in order. They count as committed. */
 bool outbox_restored(struct outbox *outbox);
 
 /* --- Any thread --- */
 
-/* Epochs up to this one are in a published checkpoint. */
+/* Says that epochs up to `epoch` are in a published checkpoint. */
 void outbox_committed(struct outbox *outbox, uint64_t epoch);
 struct outbox_figures {
-    uint64_t out_records, out_bytes; /* in this life */
-    uint64_t epochs, records;        /* closed, and not out */
-    uint64_t bytes;                  /* of these and of the open epoch, as they count for the budget */
+    uint64_t out_records, out_bytes; /* since the outbox was opened */
+    uint64_t epochs, records;        /* closed and not out */
+    uint64_t bytes;                  /* of these epochs and the open one, as counted for the budget */
 };
 struct outbox_figures outbox_figures(struct outbox *outbox);
-/* No epoch that is committed is left. */
+/* Whether all committed epochs are out. */
 bool outbox_is_sent(struct outbox *outbox);
-/* The sender gave up: nobody waits for room. */
+/* Says that the sender gave up: nobody waits for room any more. */
 void outbox_fail(struct outbox *outbox);
 
 /* --- The sender --- */
@@ -101,20 +104,21 @@ void outbox_fail(struct outbox *outbox);
 struct outbox_part {
     struct outbox_epoch *epoch;
     struct chunk_cursor begin, end;
-    uint64_t from, to; /* its records; `base` is not in them */
+    uint64_t from, to; /* the epoch's records [from, to), without the `base` records */
     uint64_t bytes;
 };
 
-/* What is committed and comes next: whole epochs together, or a part of a large one, of about `bytes`.
- * Without waiting. */
+/* Takes the next committed records, about `bytes`: whole epochs, or a part of a large one. Returns the count
+ * of parts, at most `room`. Does not wait. */
 uint32_t outbox_take(struct outbox *outbox, uint64_t bytes, struct outbox_part *parts, uint32_t room);
-/* Waits until there is something to take, or somebody told the condition, or `wait_us` are over. */
+/* Waits until there is something to take, the condition is signalled, or wait_us have passed. */
 void outbox_wait(struct outbox *outbox, int64_t wait_us);
-/* These are out. */
+/* Says that these parts are out. */
 void outbox_sent(struct outbox *outbox, const struct outbox_part *parts, uint32_t count);
-/* What the progress topic says is out, is: in order up to that part. NULL, or what does not fit. */
+/* Marks as out what the progress topic says is out, up to the part `last`. Returns NULL, or why `last` does
+ * not fit the outbox. */
 const char *outbox_skip(struct outbox *outbox, const struct progress_part *last);
-/* What the progress topic is told of a part. */
+/* The record for the progress topic that describes the part. */
 struct progress_part outbox_part_progress(const struct outbox_part *part);
 
 #endif

@@ -1,5 +1,5 @@
-/* How long a start waits for brokers, and what it says meanwhile. Private to connectors/kafka, and for
- * commands that go to brokers. One thread at a time. */
+/* How long a start waits for brokers, and what it prints meanwhile. Private to connectors/kafka and to
+ * commands that use brokers. One thread at a time. */
 #ifndef LEAT_CONNECTORS_KAFKA_PATIENCE_H
 #define LEAT_CONNECTORS_KAFKA_PATIENCE_H
 
@@ -12,20 +12,20 @@ struct kafka_errors;
 #define KAFKA_PATIENCE "60s"
 
 struct kafka_patience {
-    int64_t deadline_us, say_us;       /* os_monotonic_us(); say_us INT64_MAX: nothing is said */
-    const volatile sig_atomic_t *stop; /* not 0: the user wants it to end; NULL: nobody can */
-    const char *what;                  /* "source" or "sink"; NULL: it is the command itself that waits */
-    struct str name;                   /* of that */
+    int64_t deadline_us, say_us;       /* by os_monotonic_us(); say_us INT64_MAX: prints nothing */
+    const volatile sig_atomic_t *stop; /* not 0: the user wants the wait to end; NULL: nobody can */
+    const char *what;                  /* "source" or "sink"; NULL: the command itself waits */
+    struct str name;                   /* the source's or sink's */
 };
 
-/* From now on; it says what it waits for after a moment, and then now and then. */
+/* Begins a wait. Prints what it waits for after a second, and then every 15 seconds. */
 struct kafka_patience kafka_patience_begin(int64_t patience_us, const volatile sig_atomic_t *stop,
                                            const char *what, struct str name);
-/* From now on, in silence. */
+/* The same without printing. */
 struct kafka_patience kafka_patience_silent(int64_t patience_us);
-/* Whether to try again. False: time is up, the user wants it to end, or waiting does not mend it. */
+/* Whether to try again. False: the time is over, the user wants the wait to end, or waiting cannot help. */
 bool kafka_patience_lasts(struct kafka_patience *patience, struct kafka_errors *errors);
-/* Whether the user wants it to end: that is no error. */
+/* Whether the user wants the wait to end, which is not an error. */
 bool kafka_patience_is_stopped(const struct kafka_patience *patience);
 
 #endif

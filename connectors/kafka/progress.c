@@ -43,11 +43,11 @@ static int compare_place(const struct progress_part *part, uint64_t first, uint6
     return part->from < from ? -1 : part->from > from;
 }
 
-/* Where a part of that place is, or would go: 0 .. count. */
+/* Index of the part with that first and from, or where it would be inserted: 0 .. count. */
 static uint32_t find_part(const struct progress *progress, uint64_t first, uint64_t from)
 {
     uint32_t low = 0, high = progress->count;
-    /* What comes in goes behind all others, but for what is taken back. */
+    /* New parts usually belong at the end. */
     if (high > 0 && compare_place(progress_at(progress, high - 1), first, from) < 0)
         return high;
     while (low < high) {
@@ -71,7 +71,7 @@ static void remove_part(struct progress *progress, uint64_t first, uint64_t from
     if (!is_at(progress, at, first, from))
         return;
     struct progress_part *parts = progress->parts + progress->begin;
-    if (at == 0) /* the oldest, nearly always */
+    if (at == 0) /* nearly always: the oldest part */
         progress->begin++;
     else
         memmove(parts + at, parts + at + 1, (progress->count - at - 1) * sizeof(*parts));
@@ -92,7 +92,7 @@ static bool add_part(struct progress *progress, const struct progress_part *part
                 progress->count * sizeof(*progress->parts));
         progress->begin = 0;
     }
-    /* Twice what is used, so that what is moved was paid for. */
+    /* The capacity is at least twice the count, so that the cost of moving parts is amortized. */
     if (2 * (progress->count + 1) > progress->capacity) {
         progress->capacity = MAX(64, 4 * (progress->count + 1));
         progress->parts = realloc(progress->parts, progress->capacity * sizeof(*progress->parts));
@@ -110,7 +110,7 @@ static uint64_t check_of(struct str key, struct str fields)
     return XXH3_64bits_withSeed(fields.data, fields.length, XXH3_64bits(key.data, key.length));
 }
 
-/* The value's fields, once its check was seen to be right. */
+/* Copies the value's fields. Returns false if the length or the digest is wrong. */
 static bool take_fields(struct str key, struct str value, void *fields, size_t bytes)
 {
     uint64_t check;
@@ -146,7 +146,7 @@ static enum progress_read apply_life(struct progress *progress, struct str key, 
     return PROGRESS_READ;
 }
 
-/* A part of another run: what it sent. Damage there is that run's business. */
+/* Counts a part that another run sent. Damaged records of other runs are ignored. */
 static void note_other(struct progress *progress, const struct key_head *head, struct str key,
                        struct str value)
 {

@@ -1,24 +1,26 @@
-/* What a sink writes into its progress topic, in the transaction that sends the rows: which of them are out.
+/* The progress topic of a sink: the transaction that sends rows also writes there which rows are out.
  *
- * Records of three kinds, told apart by their keys; several runs, sinks and jobs may share a topic.
+ * There are records of three kinds, told apart by their keys; several runs, sinks and jobs may share a topic:
  *
- *     life   who sends now; written when a process begins to, so a topic without it is not the one of the run
- *     part   the records [from, to) of the `total` that the numbers [first, next) gave to the sink
+ *     life   which process sends now; written when a process begins to send, so a topic without
+ *            it is not the run's
+ *     part   the records [from, to) of the `total` records that the micro-batches [first, next)
+ *            gave to the sink
  *
- * and tombstones of parts that no checkpoint goes back to. Keys: "leat", format version, kind, length of the
- * name, run id, first, from, the name: "JOB/SINK" of a sink. Values: the fields below, then xxh3-64 of key
- * and fields. Words are little-endian.
+ * and tombstones of parts that no checkpoint can fall back to. Keys: "leat", format version, kind, length of
+ * the name, run id, first, from, the name: "JOB/SINK" of a sink. Values: the fields below, then xxh3-64 of
+ * key and fields. Words are little-endian.
  *
- * Numbers, not epochs, say what is out: a run that fell back counts its epochs anew, while a number has the
- * same rows in every life of the run. */
+ * Parts are identified by micro-batch numbers, not epochs: a run that fell back counts its epochs anew, while
+ * a micro-batch number has the same rows in every life of the run. */
 #ifndef LEAT_CONNECTORS_KAFKA_PROGRESS_H
 #define LEAT_CONNECTORS_KAFKA_PROGRESS_H
 
 #include "core/buffer.h"
 
 enum {
-    PROGRESS_KEPT = 4096,         /* parts of a run that stay; older ones get tombstones */
-    PROGRESS_PARTS_MAX = 1 << 18, /* more are damage */
+    PROGRESS_KEPT = 4096,         /* most parts of a run that are kept; older ones get tombstones */
+    PROGRESS_PARTS_MAX = 1 << 18, /* more parts than this mean damage */
     PROGRESS_NAME_MAX = 1024,
     PROGRESS_HOLDER_BYTES = 96,
 };
@@ -35,46 +37,46 @@ struct progress_life {
     char holder[PROGRESS_HOLDER_BYTES]; /* "host mill-3, process 4711": for people */
 };
 
-/* What a topic says of one run and name. */
+/* The contents of a progress topic for one run and name. */
 struct progress {
     uint8_t run[16];
     struct str name;
-    struct progress_part *parts; /* parts[begin .. begin + count - 1], by first, then from */
+    struct progress_part *parts; /* parts[begin .. begin + count - 1], sorted by first, then from */
     uint32_t begin, count, capacity;
     bool has_life;
     struct progress_life life;
-    uint64_t others; /* parts of other runs of that name */
-    struct {         /* the last of these */
+    uint64_t others; /* parts of other runs with the same name */
+    struct {         /* the last part of another run */
         uint8_t run[16];
         uint64_t epoch;
-        int64_t time_ms; /* the record's; set by who reads the topic */
+        int64_t time_ms; /* the record's time; set by the reader of the topic */
     } other;
-    uint64_t foreign; /* records that are none of leat's */
+    uint64_t foreign; /* records that leat did not write */
 };
 
-/* name: whose progress it is, the same in each run; stays the caller's. */
+/* name: whose progress it is, the same in each run; the caller keeps it in memory. */
 void progress_init(struct progress *progress, const uint8_t run[16], struct str name);
-/* Forgets what was read. */
+/* Forgets what was read; keeps run and name. */
 void progress_clear(struct progress *progress);
 void progress_free(struct progress *progress);
 
 enum progress_read { PROGRESS_READ, PROGRESS_IGNORED, PROGRESS_DAMAGED, PROGRESS_NEWER };
-/* Takes one record of the topic in; any bytes may come in. value.data NULL: a tombstone. */
+/* Adds one record of the topic; its bytes may be anything. value.data NULL: a tombstone. */
 enum progress_read progress_apply(struct progress *progress, struct str key, struct str value);
 
-/* The last part that is out, or NULL. */
+/* The last part, or NULL if there is none. */
 const struct progress_part *progress_last(const struct progress *progress);
 static inline const struct progress_part *progress_at(const struct progress *progress, uint32_t index)
 {
     return &progress->parts[progress->begin + index];
 }
 
-/* Key and value of a record, appended. */
+/* Append key and value of a record. */
 void progress_put_life(const struct progress *progress, const struct progress_life *life,
                        struct byte_buffer *key, struct byte_buffer *value);
 void progress_put_part(const struct progress *progress, const struct progress_part *part,
                        struct byte_buffer *key, struct byte_buffer *value);
-/* The key alone: of a tombstone. */
+/* Appends the key of a part, for its tombstone. */
 void progress_put_key(const struct progress *progress, const struct progress_part *part,
                       struct byte_buffer *key);
 

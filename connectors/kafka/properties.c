@@ -2,9 +2,9 @@
 
 #include <stdio.h>
 
-/* An allow-list, because others of librdkafka's settings run programs, load libraries, fetch addresses or
- * read files (CVE-2023-25194 was that in another house), and because what makes leat exact is not for a job
- * to change. */
+/* An allow-list, because other settings of librdkafka run programs, load libraries, fetch addresses or read
+ * files (as in CVE-2023-25194 of another program), and because a job must not change the settings that make
+ * leat exact. */
 enum { FOR_SOURCES = 1, FOR_SINKS = 2, FOR_BOTH = 3 };
 
 static const struct {
@@ -81,7 +81,7 @@ static bool ends_with(const char *text, const char *end)
     return length >= end_length && strcmp(text + length - end_length, end) == 0;
 }
 
-/* The literal as librdkafka writes it; false where it is none that the property can have. */
+/* Writes the literal as librdkafka expects it. Returns false if the property cannot have such a value. */
 static bool value_text(const struct ast *value, const char *name, char text[VALUE_ROOM])
 {
     switch (value->tag) {
@@ -108,7 +108,7 @@ static bool set_property(const struct assignment *property, int who, bool is_som
     char name[NAME_ROOM], value[VALUE_ROOM], reason[512];
     snprintf(name, sizeof(name), "%.*s", STR_ARGS(property->name));
     for (char *c = name; *c != '\0'; c++)
-        *c = *c == '_' ? '.' : *c; /* no name of librdkafka that is allowed has a _ */
+        *c = *c == '_' ? '.' : *c; /* no allowed name has a _ */
     int for_whom = 0;
     for (size_t i = 0; i < ARRAY_COUNT(allowed); i++)
         for_whom |= strcmp(allowed[i].name, name) == 0 ? allowed[i].who : 0;

@@ -1,4 +1,4 @@
-/* Option `max_rate`: how many records all partitions of a source may give in a second. */
+/* Option `max_rate`: limits how many records all partitions of a source give per second. */
 #include "connectors/kafka/partition.h"
 
 #include "core/os.h"
@@ -9,7 +9,7 @@ uint32_t kafka_rate_ask(struct kafka_shared *shared, uint32_t wanted)
         return wanted;
     pthread_mutex_lock(&shared->mutex);
     int64_t now = os_monotonic_us();
-    double most = MAX((double)shared->rate / 20, 1); /* of 50 ms: no bursts */
+    double most = MAX((double)shared->rate / 20, 1); /* records of 50 ms: no bursts */
     double more = (double)(now - shared->rate_at_us) * (double)shared->rate / 1e6;
     shared->allowance = MIN(shared->allowance + more, most);
     shared->rate_at_us = now;
@@ -42,6 +42,6 @@ void kafka_rate_take(struct kafka_shared *shared, uint32_t records)
     if (shared->rate == 0)
         return;
     pthread_mutex_lock(&shared->mutex);
-    shared->allowance -= records; /* below nothing: others wait for it */
+    shared->allowance -= records; /* may become negative: later reads wait for it */
     pthread_mutex_unlock(&shared->mutex);
 }

@@ -105,7 +105,7 @@ static rd_kafka_resp_err_t produce_with_more(rd_kafka_t *producer, rd_kafka_topi
     rd_kafka_resp_err_t code = error == NULL ? RD_KAFKA_RESP_ERR_NO_ERROR : rd_kafka_error_code(error);
     if (error != NULL) {
         rd_kafka_error_destroy(error);
-        if (headers != NULL) /* else they are librdkafka's now */
+        if (headers != NULL) /* else librdkafka owns them */
             rd_kafka_headers_destroy(headers);
     }
     return code;

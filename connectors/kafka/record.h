@@ -1,4 +1,4 @@
-/* One record on its way to a topic: what sinks make of rows. */
+/* One record on its way to a topic. */
 #ifndef LEAT_CONNECTORS_KAFKA_RECORD_H
 #define LEAT_CONNECTORS_KAFKA_RECORD_H
 
@@ -6,33 +6,33 @@
 #include "core/buffer.h"
 
 #include <librdkafka/rdkafka.h>
-#define XXH_STATIC_LINKING_ONLY /* the state as a value */
+#define XXH_STATIC_LINKING_ONLY /* for XXH3_state_t as a value */
 #include <xxhash.h>
 
-/* data NULL: null. */
+/* key, value: data NULL means null. */
 struct kafka_record {
     struct str key, value;
-    struct str headers;       /* as record_put_header makes them */
-    int32_t partition;        /* -1: by the key */
-    int64_t time_ms;          /* 0: when it is sent */
-    struct row_origin origin; /* of the row, for messages; not part of the record */
+    struct str headers;       /* as appended by record_put_header */
+    int32_t partition;        /* -1: chosen by the key */
+    int64_t time_ms;          /* milliseconds since 1970; 0: the time of sending */
+    struct row_origin origin; /* the row's, for messages; not part of the record */
 };
 
-/* Appends a header; a null value's data is NULL. */
+/* Appends a header to `headers`. value.data NULL: a null value. */
 void record_put_header(struct byte_buffer *headers, struct str name, struct str value);
-/* Appends all headers of a message that was read. */
+/* Appends all headers of a consumed message. */
 void record_put_headers_of(const rd_kafka_message_t *message, struct byte_buffer *headers);
-/* Takes the first header off; false: there is none, or the bytes are none. */
+/* Removes the first header from `headers`. Returns false if there is none, or the bytes are not valid. */
 bool record_take_header(struct str *headers, struct str *name, struct str *value);
 
-enum { RECORD_HEADERS_MAX = 32 }; /* columns of a sink that can be headers */
+enum { RECORD_HEADERS_MAX = 32 }; /* most columns of a sink that can be headers */
 
-/* Gives the record to a producer. flags: RD_KAFKA_MSG_F_COPY, or 0 where key and value stay until the
+/* Hands the record to a producer. flags: RD_KAFKA_MSG_F_COPY, or 0 if key and value stay in memory until the
  * delivery report. */
 rd_kafka_resp_err_t record_produce(rd_kafka_t *producer, rd_kafka_topic_t *topic,
                                    const struct kafka_record *record, int flags, void *opaque);
 
-/* Everything but the origin goes into the digest. */
+/* Adds the record to a digest: key, value, headers and partition. */
 void record_digest(XXH3_state_t *state, const struct kafka_record *record);
 void record_digest_end(const XXH3_state_t *state, uint8_t digest[16]);
 

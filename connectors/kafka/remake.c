@@ -35,15 +35,15 @@ const char *remake_begin(struct remake *remake, const struct progress *progress,
     remake->is_on = true;
     XXH3_128bits_reset(&remake->state);
     if (!has_saved || remake->parts[0].first != first)
-        return NULL; /* or that part was let go meanwhile */
+        return NULL; /* the saved part got a tombstone meanwhile */
     remake->seen = saved->seen;
     if (remake->parts[0].from == from)
         remake->state = saved->state;
     return remake->seen <= remake->parts[0].to ? NULL : "it does not fit the checkpoint";
 }
 
-/* The part in work is complete, and the record that comes next is the index-th of the number. false: the part
- * is not what was sent. */
+/* The part parts[at] is complete; moves to the next one. number, index: micro-batch and index of the next
+ * record. Returns false if the part differs from what was sent. */
 static bool end_part(struct remake *remake, uint64_t number, uint64_t index)
 {
     uint8_t digest[16];
@@ -73,7 +73,7 @@ enum remake_verdict remake_record(struct remake *remake, uint64_t number, uint64
     const struct progress_part *part = &remake->parts[remake->at];
     bool is_first = remake->at == 0 && remake->seen <= part->from;
     if (number < part->first && is_first) {
-        remake->passed++; /* its part is so old that it was let go */
+        remake->passed++; /* its part is so old that it got a tombstone */
         return REMAKE_OUT;
     }
     if (number < part->first || number >= part->next || (remake->seen < part->from && !is_first))
@@ -113,7 +113,7 @@ bool remake_load(struct remake_saved *saved, struct str data)
     if (data.length != sizeof(*saved))
         return false;
     memcpy(saved, data.data, sizeof(*saved));
-    /* The state's pointer to the library's secret is this process's own again. */
+    /* The saved pointer to the library's secret is from another process; replace it by this one's. */
     XXH3_state_t fresh;
     XXH3_128bits_reset(&fresh);
     saved->state.extSecret = fresh.extSecret;

@@ -14,13 +14,14 @@
 
 enum { PART_BYTES_MIN = 64 << 10, PART_BYTES_FIRST = 4 << 20, PART_BYTES_MAX = 16 << 20 };
 enum { IDLE_US = 500000, BACKOFF_MIN_US = 100000, BACKOFF_MAX_US = 5000000, TOLD_EVERY_US = 30000000 };
-/* The end of a run waits so long for brokers before it says so. */
+/* How long the end of a run waits for brokers before it says so. */
 enum { DRAIN_SAID_US = 2000000 };
-/* A new owner has so long to write its life before a process that lost its producer looks. */
+/* How long a process that lost its producer waits before it looks whether a new owner has written its
+ * life. */
 enum { FENCED_WAIT_US = 2000000 };
-/* How long a try to get a producer again may take: the first, and any. */
+/* Time limit of a try to get a producer again: of the first try, and of any. */
 enum { RECONNECT_MIN_US = 5000000, RECONNECT_MAX_US = 60000000 };
-/* Failures in a row that no missing broker explains; tries of a start when its time is over and brokers
+/* Most failures in a row while brokers answer; most tries of a start beyond its deadline while brokers
  * answer. */
 enum { STRANGE_TRIES = 20, LATE_TRIES = 3 };
 
@@ -40,7 +41,7 @@ static void fail(struct sender *sender, const char *format, ...)
     pthread_mutex_unlock(&sender->outbox->mutex);
 }
 
-/* The first failure of a row, and one now and then: a broker can be away for long. */
+/* Prints the first failure of a series, and then one every TOLD_EVERY_US: a broker can be away for long. */
 static void tell(struct sender *sender)
 {
     int64_t now = os_monotonic_us();
@@ -79,7 +80,7 @@ bool sender_out(struct sender *sender, struct progress_part *part)
     return has_out;
 }
 
-/* What the last try came to, for who looks. */
+/* Sets `trouble` and the state for the live view after a try. */
 static void note_trouble(struct sender *sender, bool is_good)
 {
     pthread_mutex_lock(&sender->outbox->mutex);
@@ -151,7 +152,7 @@ static void make_life(struct sender *sender)
     snprintf(sender->life.holder, sizeof(sender->life.holder), "host %s, process %d", host, (int)getpid());
 }
 
-/* A producer, and with it the progress as it stands now that nobody else writes. */
+/* Makes a producer, then reads the progress topic, which nobody else can change any more. */
 static enum sent begin(struct sender *sender, enum progress_reach reach, int64_t patience_us)
 {
     enum sent sent = transaction_producer(sender, os_monotonic_us() + patience_us);
@@ -179,8 +180,8 @@ bool sender_look(const struct sender_options *options, uint64_t *next, char *err
     return is_good;
 }
 
-/* Whether a start that has failed goes on. Where brokers stood still for long, their first answer is that
- * they have ended the transaction: patience is over then, and they are there. */
+/* Whether a failed start tries again. Brokers that stood still for long first answer that they have ended the
+ * transaction: the deadline has passed then, but brokers answer, so a few more tries are worthwhile. */
 static bool goes_on(const struct sender *sender, struct kafka_patience *patience, unsigned *late_tries)
 {
     bool is_late = os_monotonic_us() >= patience->deadline_us;
@@ -203,10 +204,11 @@ static bool start(struct sender *sender, struct kafka_patience *patience)
                      patience->deadline_us - os_monotonic_us());
         if (sent == SENT_GOOD) {
             sender->had_life = sender->progress.has_life;
-            /* Nothing is written into a topic that has lost the run. */
+            /* Write nothing into a topic that has lost the run's records. */
             if (!sender->had_life && options->is_resumed)
                 break;
-            sent = transaction_run(sender, NULL, 0); /* shows rights and brokers before there are rows */
+            sent = transaction_run(sender, NULL, 0); /* finds missing rights and unusable brokers before there
+                                                        are rows */
         }
         if (sent == SENT_GOOD)
             break;
@@ -238,8 +240,8 @@ bool sender_open(struct sender *sender, const struct sender_options *options, st
     return is_good;
 }
 
-/* Whether one of the topics was deleted: producers take that for something that passes. Brokers that have
- * just started may not know a topic yet. */
+/* Whether one of the two topics was deleted, which producers treat as a temporary error. Asks several times,
+ * because brokers that have just started may not know a topic yet. */
 static bool has_lost_topic(struct sender *sender)
 {
     enum { TIMES = 3, PATIENCE_US = 5000000 };
@@ -270,7 +272,7 @@ static bool is_own_life(const struct sender *sender)
            memcmp(sender->progress.life.id, sender->life.id, sizeof(sender->life.id)) == 0;
 }
 
-/* Whether another process has taken over, by the checkpoint directory. */
+/* Whether another process has taken over the checkpoint directory; sets sender->why. */
 static bool is_replaced(struct sender *sender)
 {
     if (sender->options.check == NULL || sender->options.check(sender->options.engine) != ESTALE)
@@ -282,13 +284,14 @@ static bool is_replaced(struct sender *sender)
     return true;
 }
 
-/* After a transaction whose outcome is not known: whether this process is still the one that sends; then what
- * is out, from the topic. SENT_UNKNOWN: not yet. */
+/* After a transaction with unknown outcome: checks that this process still is the run's sender, makes a
+ * producer, and marks in the outbox what the topic says is out. SENT_UNKNOWN: brokers cannot be used yet. */
 static enum sent reconnect(struct sender *sender, int64_t patience_us)
 {
     if (is_replaced(sender))
         return SENT_REFUSED;
-    /* A life that is not committed yet counts too; and a transaction of this process may still be open. */
+    /* PROGRESS_ALL: another process's life counts before it is committed; and a transaction of this process
+     * may still be open. */
     enum admin_answer answer = read_progress(sender, PROGRESS_ALL, patience_us);
     if (answer != ADMIN_GOOD)
         return answer == ADMIN_LATER ? SENT_UNKNOWN : SENT_REFUSED;
@@ -321,7 +324,7 @@ static enum sent reconnect(struct sender *sender, int64_t patience_us)
 
 /* --- The thread --- */
 
-/* A transaction stays well inside its timeout: smaller ones where they are slow. */
+/* Adapts the size of transactions so that they stay well inside the timeout. */
 static void adapt(struct sender *sender, enum sent sent, int64_t took_us)
 {
     if (sent != SENT_GOOD || took_us > sender->options.timeout_us / 4)
@@ -330,11 +333,10 @@ static void adapt(struct sender *sender, enum sent sent, int64_t took_us)
         sender->part_bytes = MIN(sender->part_bytes * 2, (uint64_t)PART_BYTES_MAX);
 }
 
-/* Until a producer is there again; false: it is over. */
+/* Tries until there is a producer again. Returns false if the sender must end. */
 static bool recover(struct sender *sender, unsigned *tries)
 {
-    /* Each try makes connections anew, which takes long where the network is slow and loses some: the next
-     * one may take longer. */
+    /* Each try connects anew, which takes long on a slow or lossy network: the next try gets more time. */
     int64_t backoff_us = FENCED_WAIT_US, patience_us = RECONNECT_MIN_US;
     for (enum sent sent = SENT_UNKNOWN; sent != SENT_GOOD;
          patience_us = MIN(2 * patience_us, RECONNECT_MAX_US)) {
@@ -414,7 +416,7 @@ void sender_start(struct sender *sender)
     sender->has_thread = true;
 }
 
-/* Why the last try failed; empty: none did. */
+/* Copies why the last try failed; empty: it succeeded. */
 static void copy_trouble(struct sender *sender, char trouble[REPORT_ERROR_BYTES])
 {
     pthread_mutex_lock(&sender->outbox->mutex);
@@ -471,7 +473,7 @@ void sender_close(struct sender *sender)
         return;
     atomic_store(&sender->must_stop, true);
     pthread_mutex_lock(&sender->outbox->mutex);
-    /* What waits for brokers comes back at once. */
+    /* Purging ends the producer's waits for brokers at once. */
     if (sender->producer != NULL && sender->has_thread)
         rd_kafka_purge(sender->producer, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
     pthread_cond_broadcast(&sender->outbox->condition);

@@ -1,14 +1,15 @@
-/* The thread that sends what is committed, exactly once.
+/* The thread that sends committed epochs, exactly once.
  *
- * One transactional producer whose id is the run's: its init_transactions fences whoever sent before for the
- * same job, sink and run, and nobody else: two deployments of one job file have runs of their own. A
- * transaction holds the records of a few epochs, or of a part of a large one, and in the progress topic says
- * so; after it these are out. Where the outcome of a commit is not known, the producer is given up: a new one
- * finishes the old transaction, and the progress topic says what became of it.
+ * There is one transactional producer, whose id belongs to the run: its init_transactions fences every other
+ * producer of the same job, sink and run, and no others, since two deployments of one job file have runs of
+ * their own. A transaction sends the records of a few epochs, or of a part of a large one, and writes their
+ * progress records into the progress topic; after its commit these records are out. Where the outcome of a
+ * commit is not known, the producer is closed: a new one ends the old transaction, and the progress topic
+ * says whether it was committed.
  *
  * Fenced or expired? The broker gives the same answer to a producer whose transaction took too long and to
  * one that another process has replaced. So each process writes its life into the progress topic when it
- * begins, and whoever lost its producer reads whose life is the last there before it makes another. */
+ * begins, and a process that lost its producer first reads whose life is the last there. */
 #ifndef LEAT_CONNECTORS_KAFKA_SENDER_H
 #define LEAT_CONNECTORS_KAFKA_SENDER_H
 
@@ -26,20 +27,21 @@ struct sender_options {
     const char *topic, *progress_topic, *compression;
     int64_t timeout_us;                /* of a transaction */
     int64_t patience_us;               /* how long a start, and the end of a run, wait for brokers */
-    const volatile sig_atomic_t *stop; /* of the start (kafka_patience); NULL: nobody can stop it */
+    const volatile sig_atomic_t *stop; /* the user wants the start to end (kafka_patience); NULL: nobody
+                                          can */
     uint8_t run_id[16];
-    bool is_resumed; /* the progress topic must have this run */
+    bool is_resumed; /* the progress topic must have records of this run */
     bool is_new_run; /* nobody can have sent anything for this run */
-    /* Before a transaction, and before a producer is made anew: sink_context.check. NULL: nobody asks. */
+    /* sink_context.check, called before a transaction and before a new producer. NULL: no check. */
     int (*check)(void *engine);
     void *engine;
 };
 
 enum sender_state {
-    SENDER_IDLE,       /* nothing is committed that is not out */
-    SENDER_OPEN,       /* a transaction is filled */
-    SENDER_COMMITTING, /* and ended */
-    SENDER_WAITING,    /* the last one failed; the next try is in a moment */
+    SENDER_IDLE,       /* all committed epochs are out */
+    SENDER_OPEN,       /* a transaction is being filled */
+    SENDER_COMMITTING, /* a transaction is being committed */
+    SENDER_WAITING,    /* the last transaction failed; the next try is in a moment */
 };
 
 struct sender_figures {
@@ -53,51 +55,52 @@ struct sender {
     struct outbox *outbox;
     char *transactional_id;   /* "leat.JOB.SINK.RUN" */
     char *progress_name;      /* "JOB/SINK" */
-    struct progress progress; /* as the topic has it; the sender's once it runs */
+    struct progress progress; /* contents of the topic; used by the sender's thread once it runs */
     struct progress_life life;
-    struct kafka_patience *start; /* while sender_open runs; else NULL */
-    bool had_life;                /* an earlier process of the run wrote into the progress topic */
+    struct kafka_patience *start; /* set while sender_open runs; else NULL */
+    bool had_life;                /* the progress topic has a life of this run from an earlier process */
     struct sender_figures figures;
     pthread_t thread;
     bool has_thread;
     _Atomic bool must_stop;
-    _Atomic bool has_failed; /* then `error` says why, and stays as it is */
-    _Atomic bool is_fenced;  /* because another process sends for the same run now */
+    _Atomic bool has_failed; /* `error` says why, and does not change any more */
+    _Atomic bool is_fenced;  /* the failure: another process sends for the same run now */
     char error[512];
     /* Guarded by the outbox's mutex. */
-    struct progress_part out; /* the last */
+    struct progress_part out; /* last part that is out */
     bool has_out;
-    char trouble[REPORT_ERROR_BYTES]; /* why the last try failed; empty: it did not */
-    /* The sender's. */
+    char trouble[REPORT_ERROR_BYTES]; /* why the last try failed; empty: it succeeded */
+    /* Used by the sender's thread only. */
     rd_kafka_t *producer; /* written under the outbox's mutex */
     struct kafka_errors *errors;
     rd_kafka_topic_t *topic, *progress_topic;
-    uint64_t part_bytes; /* of one transaction */
-    uint32_t batch;      /* how small the producer's batches are: an index of its sizes */
-    bool is_smaller;     /* the next producer's are: nothing has to be waited for */
-    char why[400];       /* of the last failure */
-    bool is_ended;       /* and it was brokers who ended the transaction */
-    int64_t said_us;     /* when the user was last told */
-    int flight;          /* records that may be on their way at once, about */
-    /* The transaction in work: the first record that was not taken. */
+    uint64_t part_bytes; /* target size of one transaction */
+    uint32_t batch;      /* index of the producer's batch size in batch_bytes */
+    bool is_smaller;     /* the next producer uses smaller batches: make it without waiting */
+    char why[400];       /* the last failure */
+    bool is_ended;       /* the last failure was: brokers ended the transaction */
+    int64_t said_us;     /* when the user was last told; 0: not since the last success */
+    int flight;          /* about how many records may be in flight at once */
+    /* The first record that brokers refused in the current transaction; index 0: a progress record. */
     uint64_t refused_index;
     rd_kafka_resp_err_t refused;
     int32_t refused_partition;
 };
 
-/* How far the progress topic says that the run is out, changing nothing: the number behind the last part that
- * is committed before any open transaction; 0: nothing is. false: `error` says why. Control thread. */
+/* Reads how far the run is out by the progress topic, without changing anything. next: the micro-batch number
+ * behind the last part committed before any open transaction; 0: nothing is out. Returns false with `error`,
+ * of `room` bytes, set. Control thread. */
 bool sender_look(const struct sender_options *options, uint64_t *next, char *error, size_t room);
-/* Connects: makes the producer, ends what a dead process left, reads the progress topic, and writes this life
- * into it. false: sender->error. Control thread; `sender` is zeroed before. */
+/* Connects: makes the producer, which ends a dead process's transaction, reads the progress topic, and writes
+ * this life into it. `sender` is zeroed before. Returns false with sender->error set. Control thread. */
 bool sender_open(struct sender *sender, const struct sender_options *options, struct outbox *outbox);
-/* The thread begins. */
+/* Starts the thread. */
 void sender_start(struct sender *sender);
-/* Transactions, what brokers say, what went wrong last. Any thread. */
+/* Reports transactions, round-trip times and the last failure. Any thread. */
 void sender_report(struct sender *sender, struct report *report);
-/* The last part that is known to be out; false: none is. Any thread. */
+/* Copies the last part that is known to be out; false: there is none. Any thread. */
 bool sender_out(struct sender *sender, struct progress_part *part);
-/* Waits until what is committed is out; false: sender->error. Control thread. */
+/* Waits until all committed epochs are out. Returns false with sender->error set. Control thread. */
 bool sender_drain(struct sender *sender);
 void sender_close(struct sender *sender);
 
@@ -105,15 +108,15 @@ void sender_close(struct sender *sender);
 
 enum sent {
     SENT_GOOD,
-    SENT_AGAIN,   /* nothing of it is out: the producer can try again */
-    SENT_UNKNOWN, /* the producer is of no use any more, and the outcome is not known */
-    SENT_REFUSED, /* nothing of it is out, and the same would be refused again */
+    SENT_AGAIN,   /* nothing of it is out; the same producer can try again */
+    SENT_UNKNOWN, /* the producer is unusable, and the outcome is not known */
+    SENT_REFUSED, /* nothing of it is out, and the same records would be refused again */
 };
 
-/* Sends parts and their progress records in one transaction; count 0: this life's record. On success the
- * progress is taken into sender->progress. Else sender->why. */
+/* Sends parts and their progress records in one transaction; count 0: this life's record. On success adds
+ * these records to sender->progress; else sets sender->why. */
 enum sent transaction_run(struct sender *sender, const struct outbox_part *parts, uint32_t count);
-/* A new producer whose init_transactions is done. */
+/* Makes a new producer and calls its init_transactions. */
 enum sent transaction_producer(struct sender *sender, int64_t deadline_us);
 void transaction_producer_free(struct sender *sender);
 

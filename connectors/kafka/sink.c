@@ -1,12 +1,12 @@
 /* Sink `kafka`: rows to a topic, each once.
  *
- * Exactly once (exact.c): rows become records in an outbox, a checkpoint holds it, and once that is published
- * a transaction sends them together with a note of it in the sink's progress topic. A reader that reads
- * committed records alone sees each row once, whatever crashed; a row is seen when the checkpoint behind it
- * is published.
+ * Exactly once (exact.c): rows become records in an outbox, a checkpoint holds the outbox, and once the
+ * checkpoint is published a transaction sends the records together with a note in the sink's progress topic.
+ * A reader that reads only committed records sees each row once, whatever crashed; a row becomes visible when
+ * the checkpoint behind it is published.
  *
  * At least once (direct.c): rows are sent as they come, and the checkpoint waits for their acknowledgement;
- * after a crash those since the last checkpoint come again. */
+ * after a crash the rows since the last checkpoint are sent again. */
 #include "connectors/kafka/sink.h"
 #include "connectors/kafka/direct.h"
 #include "connectors/kafka/encode.h"
@@ -31,12 +31,13 @@ struct kafka_sink {
     struct kafka_create create;
     int64_t outbox_bytes, linger_us, timeout_us, patience_us;
 
-    int change;                  /* the column that says what a row does to a key; -1: rows are no changes */
-    const struct schema *values; /* without it */
+    int change;                  /* index of the column that says what a row does to its key; -1: rows are not
+                                    changes */
+    const struct schema *values; /* the input schema without that column */
     const char *topic_name, *progress_name;
     char linger_ms[32];
     struct encode encode;
-    uint32_t resume_row; /* of the batch that could not be taken */
+    uint32_t resume_row; /* next row of the batch that could not be written completely */
     struct exact exact;
     struct direct direct;
 };
@@ -132,7 +133,7 @@ static bool bind_columns(struct kafka_sink *sink, struct sink_bind *bind)
     return is_good;
 }
 
-/* Changes are told apart by their keys. */
+/* Finds the change column; a stream of changes needs a `key`. Returns false after a diagnostic. */
 static bool bind_changes(struct kafka_sink *sink, struct sink_bind *bind)
 {
     sink->change = change_column(bind->input);
@@ -183,7 +184,7 @@ static bool kafka_bind(struct sink_bind *bind)
     return is_good && bind_columns(sink, bind);
 }
 
-/* Whatever a record's value has: a topic takes all. */
+/* The values' columns are not part of the shape: a topic takes any. */
 static void kafka_shape(const struct sink_bind *bind, struct byte_buffer *out)
 {
     static const char *const deliveries[] = {"exactly_once", "at_least_once"};
@@ -294,7 +295,7 @@ static struct admin_call admin_call_of(struct kafka_sink *sink, const struct sin
                                .must_stop = must_stop};
 }
 
-/* Where there is no progress topic, or it knows nothing of the run, nobody has sent for it. */
+/* If the progress topic is missing, nobody has sent for the run. */
 static bool kafka_fence(struct sink_context *context)
 {
     struct kafka_sink *sink = context->config;
@@ -344,7 +345,7 @@ static bool kafka_open(struct sink_context *context)
 
 /* --- Rows --- */
 
-/* Whether the sink can go on; else context->error says why. */
+/* Whether the sink can go on; else sets context->error. */
 static bool is_well(struct sink_context *context)
 {
     struct kafka_sink *sink = context->config;
@@ -352,7 +353,7 @@ static bool is_well(struct sink_context *context)
         return exact_is_well(&sink->exact, context->error, sizeof(context->error));
     if (!atomic_load(&sink->direct.has_failed))
         return true;
-    pthread_mutex_lock(&sink->direct.mutex); /* the lane and the coordinator may say it at once */
+    pthread_mutex_lock(&sink->direct.mutex); /* the lane and the coordinator may set the error at once */
     snprintf(context->error, sizeof(context->error), "%s", sink->direct.error);
     pthread_mutex_unlock(&sink->direct.mutex);
     return false;
@@ -376,7 +377,7 @@ static bool kafka_write(struct sink_context *context, const struct batch *batch)
 
 /* --- Checkpoints --- */
 
-/* The names stand in front of the rest: rows before the checkpoint went there. */
+/* The names come first in a snapshot, for is_other: rows before the checkpoint went to these topics. */
 static void put_names(const struct kafka_sink *sink, struct byte_buffer *out)
 {
     const char head[] = {RECORD_NAMES, (char)('0' + sink->delivery)};

@@ -1,4 +1,4 @@
-/* The sink `kafka`, as commands see it that go to the same brokers. */
+/* The sink `kafka`, for commands that use the same brokers. */
 #ifndef LEAT_CONNECTORS_KAFKA_SINK_H
 #define LEAT_CONNECTORS_KAFKA_SINK_H
 
@@ -6,7 +6,7 @@
 
 extern const struct sink_kind sink_kafka;
 
-/* Of a bound sink's config. */
+/* config: of a bound sink. */
 const struct kafka_client *kafka_sink_client(const void *config);
 
 #endif

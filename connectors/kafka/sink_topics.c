@@ -37,7 +37,7 @@ bool sink_topic_ensure(struct sink_context *context, struct admin_call *call, co
         snprintf(why, sizeof(why), "topic `%s` does not exist", topic);
         return sink_cannot_open(context, why, "make it, or let leat do so: `create: { partitions: 4 }`");
     }
-    /* `create` is for the first start: what was sent would be gone without a word. */
+    /* `create` applies to the first start only: a new topic would hide that the rows sent before are gone. */
     snprintf(why, sizeof(why),
              "topic `%s` does not exist any more, and this job goes on from a checkpoint: what it had sent "
              "there is gone",

@@ -76,7 +76,7 @@ bool kafka_start_bind(struct kafka_start *start, const struct ast *ast, struct t
     return bad_start(ast, diags);
 }
 
-/* --- What is gone --- */
+/* --- Lost records --- */
 
 struct diag *kafka_say_gone(struct diag_list *diags, const char *name, const char *which, int64_t offset,
                             int64_t low)
@@ -91,8 +91,9 @@ struct diag *kafka_say_gone(struct diag_list *diags, const char *name, const cha
 
 /* --- Asking --- */
 
-/* For each place what ListOffsets answers: `what` is a time in milliseconds, or RD_KAFKA_OFFSET_BEGINNING or
- * _END, whose numbers are the protocol's own. Tried again while leaders are being found. */
+/* Asks ListOffsets for each place, into `offsets`. what: a time in milliseconds, or RD_KAFKA_OFFSET_BEGINNING
+ * or RD_KAFKA_OFFSET_END, which have the protocol's own values. Tries again while partitions have no leader.
+ * Returns false after a diagnostic, or without one if the user stopped the run. */
 static bool ask(rd_kafka_t *client, struct kafka_errors *errors, const struct kafka_place *places,
                 uint32_t count, int64_t what, int64_t *offsets, struct kafka_patience *patience,
                 struct diag_list *diags)
@@ -146,7 +147,7 @@ void kafka_start_find_open(rd_kafka_t *client, struct kafka_errors *errors, cons
 static bool take_offsets(const struct kafka_start *start, const struct kafka_place *places, uint32_t count,
                          struct kafka_range *ranges, struct diag_list *diags)
 {
-    /* In order of their numbers, which count from 0. */
+    /* Offsets belong to partitions 0, 1 ... in order. */
     if (start->offsets_count != count || places[count - 1].id != (int32_t)count - 1) {
         diag_error(diags, DIAG_E0404, no_span, "`start` has %u offsets, and the topic `%s` has %u partitions",
                    start->offsets_count, places[0].topic, count);
@@ -185,7 +186,7 @@ bool kafka_start_find(const struct kafka_start *start, rd_kafka_t *client, struc
     }
     if (is_good && start->tag == KAFKA_AT_TIME) {
         is_good = ask(client, errors, places, count, start->time_ms, offsets, patience, diags);
-        for (uint32_t i = 0; i < count; i++) /* no record is that young: what comes will be */
+        for (uint32_t i = 0; i < count; i++) /* no record is that young: begin at the end */
             ranges[i].first = offsets[i] < 0 ? ranges[i].high : MAX(offsets[i], ranges[i].low);
     }
     free(offsets);

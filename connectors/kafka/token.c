@@ -10,9 +10,10 @@
 #include <stdlib.h>
 
 enum { TOKEN_BYTES_MAX = 64 << 10, SUBJECT_ROOM = 256 };
-static const double ends_s_max = 1e12; /* no calendar goes further */
+static const double ends_s_max = 1e12; /* rejects absurd times */
 
-/* base64url without padding -> bytes in place; SIZE_MAX where it is none. `text` has room for 3 more. */
+/* Decodes base64url without padding in place. Returns the length; SIZE_MAX: not base64url. `text` has room
+ * for 3 more bytes. */
 static size_t decode_part(char *text, size_t length)
 {
     for (size_t i = 0; i < length; i++)

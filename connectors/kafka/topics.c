@@ -71,7 +71,7 @@ void kafka_topics_open(struct kafka_topics *topics, struct texts specs, struct a
             continue;
         int error = regcomp(&topics->patterns[topics->compiled], arena_strndup(arena, spec.data, spec.length),
                             REG_EXTENDED | REG_NOSUB);
-        leat_assert(error == 0); /* bind has tried it */
+        leat_assert(error == 0); /* `bind` has compiled it successfully */
     }
 }
 

@@ -1,4 +1,4 @@
-/* One producer and one transaction of the sender. */
+/* The sender's producer, and one transaction with it. */
 #include "connectors/kafka/sender.h"
 
 #include "core/os.h"
@@ -15,10 +15,10 @@ enum {
     ABORT_MS = 5000,
     MOST_IDLE_TIMES = 5,
     FLIGHT_BYTES = 4 << 20,
-    LINGER_MS_MAX = 900000, /* librdkafka takes no more */
+    LINGER_MS_MAX = 900000, /* librdkafka's maximum */
 };
 
-/* Tombstones and progress records of one transaction: lengths, key, value. */
+/* Head of a progress record or tombstone in the notes of a transaction; key and value follow it. */
 struct note {
     uint32_t key_bytes, value_bytes; /* value_bytes 0: a tombstone */
 };
@@ -27,15 +27,16 @@ struct note {
 
 enum judgement { TRY_AGAIN, MUST_ABORT, GIVE_UP, REFUSED };
 
-/* What brokers say to a producer whose transaction they have ended: it took too long, or there is a newer
- * producer. They are there, whatever came before. */
+/* Whether brokers have ended the transaction: it took too long, or there is a newer producer. Such an answer
+ * shows that brokers are available. */
 static bool is_ended_by_brokers(rd_kafka_resp_err_t code)
 {
     return code == RD_KAFKA_RESP_ERR__FENCED || code == RD_KAFKA_RESP_ERR_PRODUCER_FENCED ||
            code == RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH || code == RD_KAFKA_RESP_ERR_INVALID_TXN_STATE;
 }
 
-/* In this order: fatal, abortable, retriable; anything else is fatal. Frees the error. */
+/* Classifies an error, in this order: fatal, abortable, retriable; any other error is fatal. Sets
+ * sender->why. Frees the error. */
 static enum judgement judge(struct sender *sender, const char *what, rd_kafka_error_t *error)
 {
     char reason[256];
@@ -84,7 +85,8 @@ static void take_statistics(void *argument, const char *json, size_t bytes)
 
 /* --- Producers --- */
 
-/* A topic may take less than a batch: what it refuses is tried in smaller ones, at last alone. */
+/* Batch sizes to try. A topic's limit may be below the batch size: records it refuses are tried in smaller
+ * batches, at last alone. */
 static const char *const batch_bytes[] = {"1000000", "100000", "10000", "1"};
 
 static bool make_smaller(struct sender *sender)
@@ -108,8 +110,8 @@ enum sent transaction_producer(struct sender *sender, int64_t deadline_us)
     snprintf(linger, sizeof(linger), "%" PRId64, MIN(options->timeout_us / 2000, LINGER_MS_MAX));
     const struct kafka_property properties[] = {
         {"transactional.id", sender->transactional_id},
-        /* The commit sends what is no full batch. One that is older than this and has to wait makes its
-         * broker's thread spin. */
+        /* A large linger: the commit's flush sends partial batches anyway. A partial batch that is older than
+         * linger.ms and has to wait makes its broker's thread spin. */
         {"linger.ms", linger},
         {"transaction.timeout.ms", timeout},
         {"compression.codec", options->compression},
@@ -117,7 +119,7 @@ enum sent transaction_producer(struct sender *sender, int64_t deadline_us)
         {"message.max.bytes", "100000000"},
         {"batch.size", batch_bytes[sender->batch]},
         {"queue.buffering.max.messages", "1000000"},
-        /* Topics are there when it begins. */
+        /* The topics exist when a transaction begins. */
         {"topic.metadata.propagation.max.ms", "5000"},
         KAFKA_STATISTICS,
         {NULL, NULL}};
@@ -179,7 +181,7 @@ void transaction_producer_free(struct sender *sender)
 
 /* --- Records --- */
 
-/* Whether to try once more, after waiting for room. */
+/* Whether to try again, after waiting for room in the producer's queue. */
 static bool waits_for_room(struct sender *sender, rd_kafka_resp_err_t error, int64_t deadline_us)
 {
     if (error != RD_KAFKA_RESP_ERR__QUEUE_FULL || atomic_load(&sender->must_stop) ||
@@ -189,7 +191,8 @@ static bool waits_for_room(struct sender *sender, rd_kafka_resp_err_t error, int
     return true;
 }
 
-/* Records stay in the outbox until the transaction has ended: nothing is copied. */
+/* Produces the records of all parts without copying: they stay in the outbox until the transaction has
+ * ended. */
 static rd_kafka_resp_err_t produce_parts(struct sender *sender, const struct outbox_part *parts,
                                          uint32_t count, int64_t deadline_us)
 {
@@ -229,7 +232,8 @@ static void add_note(struct byte_buffer *notes, const struct byte_buffer *key,
     buffer_append(notes, value->data, value->length);
 }
 
-/* What the transaction says in the progress topic. */
+/* Makes the transaction's records for the progress topic: parts (or the life, count 0), and tombstones of old
+ * parts. */
 static void make_notes(const struct sender *sender, const struct outbox_part *parts, uint32_t count,
                        struct byte_buffer *notes)
 {
@@ -293,7 +297,7 @@ static rd_kafka_resp_err_t produce_notes(struct sender *sender, const struct byt
 
 /* --- The transaction --- */
 
-/* Which record it was, and what the brokers have against it. */
+/* Sets sender->why: which record brokers refused, and why. */
 static void say_refused(struct sender *sender, const struct outbox_part *parts, uint32_t count)
 {
     uint64_t index = 0;
@@ -323,7 +327,7 @@ static void say_refused(struct sender *sender, const struct outbox_part *parts, 
     }
 }
 
-/* What was refused as a whole: brokers do not say which topic they mean. */
+/* Adds both topics to sender->why, because brokers do not say which topic they refused. */
 static void say_topics(struct sender *sender)
 {
     char reason[sizeof(sender->why)];
@@ -332,7 +336,7 @@ static void say_topics(struct sender *sender)
              sender->options.topic, sender->options.progress_topic, reason);
 }
 
-/* Nothing of the transaction will be out, or nobody knows. */
+/* Ends a failed transaction, by an abort where that is possible: nothing of it will be out, or the outcome is unknown. */
 static enum sent end_badly(struct sender *sender, const struct outbox_part *parts, uint32_t count,
                            enum judgement judgement)
 {
@@ -348,7 +352,7 @@ static enum sent end_badly(struct sender *sender, const struct outbox_part *part
     rd_kafka_error_t *error = NULL;
     char why[sizeof(sender->why)];
     memcpy(why, sender->why, sizeof(why));
-    if (is_refused) /* nothing more is sent: what is on its way may wait for what was refused, for long */
+    if (is_refused) /* send nothing more: records in flight may wait long for the refused one */
         rd_kafka_purge(sender->producer, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
     if (!atomic_load(&sender->must_stop))
         error = rd_kafka_abort_transaction(sender->producer, is_refused ? ABORT_MS : -1);
@@ -362,9 +366,9 @@ static enum sent end_badly(struct sender *sender, const struct outbox_part *part
     return is_aborted ? SENT_AGAIN : SENT_UNKNOWN;
 }
 
-/* A commit flushes, and where more is left than may be on its way at once, its broker's thread spins until
- * then: so the most of it is waited for here. What remains, batches that are not full among it, goes by a
- * flush alone. */
+/* Waits until at most `flight` records are left in the producer's queue. A commit flushes, and while more are
+ * left than may be in flight, its broker's thread spins. The remaining records, partial batches among them,
+ * are sent by flush(). */
 static void wait_for_most(struct sender *sender, int64_t deadline_us)
 {
     int before = INT_MAX, left = rd_kafka_outq_len(sender->producer);
@@ -377,8 +381,8 @@ static void wait_for_most(struct sender *sender, int64_t deadline_us)
     }
 }
 
-/* What remains of a flush, in slices: a commit by itself waits for all of it, or for the transaction's
- * timeout, also where a broker has refused a record long since, or the process ends. */
+/* Flushes the remaining records in slices. A commit alone would wait for all of them, or for the
+ * transaction's timeout, even if a broker has already refused a record or the process ends. */
 static bool flush(struct sender *sender, int64_t deadline_us)
 {
     while (rd_kafka_outq_len(sender->producer) > 0 && sender->refused == RD_KAFKA_RESP_ERR_NO_ERROR) {
@@ -396,7 +400,7 @@ static enum sent commit(struct sender *sender, const struct outbox_part *parts, 
                         int64_t deadline_us)
 {
     for (;;) {
-        /* -1: what remains of the transaction's timeout. */
+        /* -1: the rest of the transaction's timeout */
         rd_kafka_error_t *error = rd_kafka_commit_transaction(sender->producer, -1);
         if (error == NULL)
             return SENT_GOOD;
@@ -451,7 +455,7 @@ enum sent transaction_run(struct sender *sender, const struct outbox_part *parts
     enum sent sent = send_all(sender, parts, count, &notes);
     while (sent == SENT_GOOD && next_note(&notes, &at, &key, &value))
         leat_assert(progress_apply(&sender->progress, key, value) == PROGRESS_READ);
-    /* What is still on its way points into the notes and the outbox. */
+    /* Records in flight point into the notes and the outbox. */
     if (sent == SENT_UNKNOWN || sent == SENT_REFUSED)
         transaction_producer_free(sender);
     buffer_free(&notes);

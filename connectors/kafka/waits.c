@@ -1,12 +1,11 @@
-/* librdkafka 2.0 waits by cnd_timedwait of the C library, whose time limits are of the wall clock: when that
- * is set back by an hour, each of its threads, and each of ours that asks it for something "for 100 ms at
- * most", stands still for an hour. So the program has a cnd_timedwait of its own, which the dynamic linker
- * prefers to the C library's for all that is loaded: it waits as long as the limit is away, by the monotonic
- * clock.
+/* librdkafka 2.0 waits with the C library's cnd_timedwait, whose time limits are wall-clock times: when the
+ * wall clock is set back by an hour, each of librdkafka's threads, and each of ours that calls it with "100
+ * ms at most", stands still for an hour. So the program defines its own cnd_timedwait, which the dynamic
+ * linker prefers to the C library's: it waits for the remaining time by the monotonic clock.
  *
- * librdkafka makes a limit once, and may come back with it after a wake-up that was not for it. If the wall
- * clock jumped in between, the limit is of the time before: it is measured against both for a moment, and the
- * nearer is taken. */
+ * librdkafka computes a limit once, and may wait for it again after a spurious wake-up. If the wall clock
+ * jumped in between, the limit is a time of the old clock: for some seconds after a jump the remaining time
+ * is computed by both clocks, and the shorter is used. */
 #include "connectors/kafka/waits.h"
 
 #include "core/os.h"
@@ -22,12 +21,13 @@ bool kafka_waits_join(pthread_t thread, int64_t us)
     return pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &until) == 0;
 }
 
-/* ThreadSanitizer knows nothing of librdkafka's mutexes, and would of this wait. */
+/* ThreadSanitizer does not see librdkafka's mutexes, but would see this wait. */
 #if !defined(__SANITIZE_THREAD__)
 
 enum { JUMP_US = 2 * 1000000, JUMP_LASTS_US = 10 * 1000000, PASSED_US = 1000000 };
 
-/* How far the wall clock is ahead of the monotonic one; before it last jumped; when that was seen. */
+/* Offset of the wall clock from the monotonic clock: now, and before its last jump; and when the jump was
+ * seen. */
 static _Atomic int64_t ahead_us, ahead_before_us, jumped_us;
 
 static void note_jump(int64_t now, int64_t ahead)
@@ -40,7 +40,7 @@ static void note_jump(int64_t now, int64_t ahead)
     atomic_store(&ahead_us, ahead);
 }
 
-/* How long to wait for a limit of the wall clock. */
+/* Microseconds to wait for a wall-clock limit. */
 static int64_t time_left(int64_t limit_us)
 {
     int64_t now = os_monotonic_us(), ahead = os_wall_us() - now;

@@ -1,4 +1,4 @@
-/* Waits that librdkafka needs help with. Private to connectors/kafka. */
+/* Waits by the monotonic clock for librdkafka. Private to connectors/kafka. */
 #ifndef LEAT_CONNECTORS_KAFKA_WAITS_H
 #define LEAT_CONNECTORS_KAFKA_WAITS_H
 
@@ -6,7 +6,8 @@
 
 #include <pthread.h>
 
-/* Joins a thread that destroys a client. False: it has not ended within that time. */
+/* Joins a thread that destroys a client. Returns false if the thread has not ended after `us`
+ * microseconds. */
 LEAT_CHECKED bool kafka_waits_join(pthread_t thread, int64_t us);
 
 #endif
