@@ -1,4 +1,4 @@
-/* Source `ctr`: a click stream with planted truth, made as it is read. */
+/* Source `ctr`: a click stream with known click probabilities, generated as it is read. */
 #include "connectors/generator/ctr_clicks.h"
 #include "core/connector.h"
 #include "core/operator.h"
@@ -12,13 +12,13 @@ enum { STREAM_IMPRESSIONS, STREAM_CLICKS, STREAM_LABELLED };
 
 #define NO_MEMORY_FOR_CLICKS "no memory for the clicks of an hour: lower the rate"
 
-/* Text columns are written a row at a fixed place. */
+/* Each row has its text at a fixed offset in a column's heap. */
 enum { TEXT_BYTES = 8 };
 
 struct ctr_decoder {
     struct ctr *ctr;
     struct ctr_maker *maker;
-    pthread_mutex_t lock; /* truth; the report reads it while lanes decode */
+    pthread_mutex_t lock; /* guards `truth`, which the report reads while lanes decode */
     struct ctr_truth truth;
     struct ctr_decoder *next;
 };
@@ -29,12 +29,12 @@ struct ctr {
     int stream;
 
     struct ctr_world *world;
-    pthread_mutex_t lock; /* clicks, the list of decoders, past */
+    pthread_mutex_t lock; /* guards `clicks`, the list of decoders, and `past` */
     bool has_lock;
-    uint64_t read; /* records given out */
+    uint64_t read; /* records returned so far */
     struct ctr_clicks *clicks;
     struct ctr_decoder *decoders;
-    struct ctr_truth *past; /* of decoders that are gone */
+    struct ctr_truth *past; /* sum of the decoders that are freed */
 };
 
 static const struct option ctr_options[] = {
@@ -56,7 +56,7 @@ static const struct schema *make_schema(struct arena *arena, int stream)
         schema_add(schema, STR("imp_id"), type_of(TYPE_INT));
     schema_add(schema, STR("ts"), (struct type){.tag = TYPE_TIME, .unit = TIME_UNIT_MS});
     uint32_t fields =
-        stream == STREAM_CLICKS ? CTR_ITEM + 1 : CTR_FIELDS; /* a click has the user and the item */
+        stream == STREAM_CLICKS ? CTR_ITEM + 1 : CTR_FIELDS; /* a click has only the fields user and item */
     for (uint32_t f = 0; f < fields; f++)
         schema_add(schema, str_from(ctr_fields[f].name),
                    type_of(ctr_fields[f].prefix ? TYPE_TEXT : TYPE_INT));
@@ -135,7 +135,7 @@ static bool ctr_seek(struct source *source, uint32_t partition, const struct sou
     return is_there;
 }
 
-/* A batch of clicks is made here, in order; decode copies it into columns. */
+/* Generates a batch of clicks, in order; decode copies them into columns. */
 static uint32_t read_clicks(struct ctr *ctr, struct raw_batch *raw)
 {
     struct ctr_click *clicks = arena_array(&raw->arena, struct ctr_click, BATCH_ROWS);
@@ -220,7 +220,7 @@ static void decode_clicks(const struct raw_batch *raw, struct batch *batch)
     }
 }
 
-/* "a39" at `to`; its length. */
+/* Writes prefix and id, "a39", at `to`. Returns its length. */
 static uint32_t write_id(char *to, char prefix, uint32_t id)
 {
     char digits[10];

@@ -103,7 +103,7 @@ bool ctr_clicks_seek(struct ctr_clicks *clicks, uint64_t next, uint64_t last)
             return false;
         after = ctr_click_on(&event);
     }
-    /* The earliest impression that may be clicked after that. */
+    /* Begin with the earliest impression that may be clicked after the click `after`. */
     int64_t from_ms =
         last == 0 ? 0 : after.ts_ms - CTR_START_MS - CTR_DELAY_MAX_MS - CTR_JITTER_US / 1000 - 1;
     int64_t first = from_ms <= 0 ? 0 : from_ms * 1000 / ctr_world_gap_us(clicks->world) - 1;

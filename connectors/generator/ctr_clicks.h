@@ -1,4 +1,4 @@
-/* Clicks in the order of their time, made from impressions one after the other. One thread at a time. */
+/* Clicks in time order, made from impressions one after the other. One thread at a time. */
 #ifndef LEAT_CONNECTORS_GENERATOR_CTR_CLICKS_H
 #define LEAT_CONNECTORS_GENERATOR_CTR_CLICKS_H
 
@@ -10,43 +10,43 @@ struct ctr_click {
     uint32_t user, item;
 };
 
-/* The click on an impression that is clicked. */
+/* The click on a clicked impression. */
 static inline struct ctr_click ctr_click_on(const struct ctr_event *event)
 {
     return (struct ctr_click){event->click_ms, event->imp_id, event->field[CTR_USER], event->field[CTR_ITEM]};
 }
 
-/* Clicks that are to come, the earliest first: a binary heap. Holds what is clicked within an hour at most.
- */
+/* Clicks still to come, the earliest first: a binary heap. Holds at most the clicks of an hour of
+ * impressions. */
 struct ctr_click_heap {
     struct ctr_click *items;
     size_t count, capacity;
 };
 
-/* false: no memory. */
+/* Returns false if there is no memory. */
 bool ctr_click_push(struct ctr_click_heap *heap, struct ctr_click click);
-/* The earliest one with ts_ms <= until_ms; false where there is none. */
+/* Takes the earliest click with ts_ms <= until_ms. Returns false if there is none. */
 bool ctr_click_pop(struct ctr_click_heap *heap, int64_t until_ms, struct ctr_click *click);
 void ctr_click_heap_free(struct ctr_click_heap *heap);
 
-/* The clicks of impressions 0 to events - 1 as a stream. */
+/* A stream of the clicks on impressions 0 to events - 1. */
 struct ctr_clicks {
     const struct ctr_world *world;
     struct ctr_maker *maker;
-    uint64_t events, next; /* impressions in all; the first that was not made yet */
-    uint64_t last;         /* 1 + the impression of the click given out last; 0: none yet */
+    uint64_t events, next; /* count of impressions; the first one not made yet */
+    uint64_t last;         /* 1 + imp_id of the last click returned; 0: none yet */
     struct ctr_click_heap heap;
     struct ctr_truth truth;
     bool is_out_of_memory;
 };
 
-/* false: no memory. */
+/* Returns false if there is no memory. */
 bool ctr_clicks_open(struct ctr_clicks *clicks, const struct ctr_world *world, uint64_t events);
 void ctr_clicks_close(struct ctr_clicks *clicks);
-/* false at the end, and where memory is out. */
+/* Makes the next click. Returns false at the end, or if there is no memory. */
 bool ctr_clicks_next(struct ctr_clicks *clicks, struct ctr_click *click);
-/* Goes on where another one stood with these values of `next` and `last`; false where none can have stood
- * there. Makes the impressions of the hour before again. The truth does not count them twice. */
+/* Continues where another stream had these values of `next` and `last`. Makes the impressions of the hour
+ * before again, without adding them to the truth. Returns false if no stream can have had these values. */
 bool ctr_clicks_seek(struct ctr_clicks *clicks, uint64_t next, uint64_t last);
 
 #endif

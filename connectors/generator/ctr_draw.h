@@ -1,5 +1,4 @@
-/* The inside of the generator's world, shared by ctr_world.c (which makes it) and ctr_event.c (which reads
- * it). */
+/* The inside of the generator's world, shared by ctr_world.c (makes it) and ctr_event.c (reads it). */
 #ifndef LEAT_CONNECTORS_GENERATOR_CTR_DRAW_H
 #define LEAT_CONNECTORS_GENERATOR_CTR_DRAW_H
 
@@ -8,7 +7,7 @@
 
 enum { CTR_RANK = 4 };
 
-/* What random numbers are for; each (purpose, number) has a sequence of its own. */
+/* Purposes of random numbers; each (purpose, number) has its own sequence. */
 enum ctr_purpose {
     PURPOSE_IDS,
     PURPOSE_WEIGHTS,
@@ -19,13 +18,14 @@ enum ctr_purpose {
     PURPOSE_CALIBRATION,
     PURPOSE_EVENT,
     PURPOSE_LABEL,
-    PURPOSE_PLANTED_IMPRESSIONS, /* + 1: clicks */
+    PURPOSE_PLANTED_IMPRESSIONS,
     PURPOSE_PLANTED_CLICKS,
 };
 
-/* Draws an id with given weights in constant time (the alias method; Walker 1977, Vose 1991). */
+/* Draws an id with probability proportional to its weight, in constant time (the alias method; Walker 1977,
+ * Vose 1991). */
 struct ctr_draw_slot {
-    uint32_t threshold, id, other; /* a 32-bit number above the threshold: other */
+    uint32_t threshold, id, other; /* a random 32-bit number above the threshold draws `other`, else `id` */
 };
 
 struct ctr_draw {
@@ -33,7 +33,8 @@ struct ctr_draw {
     uint32_t count;
 };
 
-/* ids NULL: 0, 1, 2 ... Allocates the slots on first use. false: no memory, or no weight above 0. */
+/* Builds the table. ids: NULL means 0, 1, 2 ... Allocates the slots on first use. Returns false if there is
+ * no memory, or no weight above 0. */
 bool ctr_draw_build(struct ctr_draw *draw, const double *weights, const uint32_t *ids, uint32_t count);
 
 static inline uint32_t ctr_draw_next(const struct ctr_draw *draw, struct ctr_random *random)
@@ -46,8 +47,9 @@ static inline uint32_t ctr_draw_next(const struct ctr_draw *draw, struct ctr_ran
 struct ctr_item {
     uint32_t adv, cat;
     double popularity;                                             /* weight before drift */
-    double born_ms;                                                /* from the start */
-    double exposure_ms, exposure_phase, quality_ms, quality_phase; /* periods of the drift, phases in turns */
+    double born_ms;                                                /* from the start; negative: before it */
+    double exposure_ms, exposure_phase, quality_ms, quality_phase; /* of the drift: periods in ms, phases in
+                                                                      turns */
     double price;
 };
 
@@ -61,13 +63,13 @@ struct ctr_world {
     double bias;
     float *linear[CTR_FIELDS];
     float (*vectors[CTR_FIELDS])[CTR_RANK];
-    struct ctr_draw draws[CTR_FIELDS]; /* empty where a field is not drawn by rank */
+    struct ctr_draw draws[CTR_FIELDS]; /* empty: the field is not drawn by rank */
     struct ctr_item *items;
     struct ctr_home *homes;
     uint8_t dev_os[2000];
 };
 
-/* For calibration: the logit without bias of sampled event `number` at a time from the start. */
+/* For calibration: logit, without bias, of the sampled event `number` at a time at_ms from the start. */
 double ctr_sample_logit(struct ctr_maker *maker, uint64_t number, double at_ms);
 
 static inline double ctr_sigmoid(double z)

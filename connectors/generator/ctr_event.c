@@ -3,12 +3,12 @@
 
 #include <stdlib.h>
 
-/* Exposure of items is fixed within a block of events. */
+/* The exposure of items is constant within a block of events. */
 enum { BLOCK_EVENTS = 65536 };
 
 struct ctr_maker {
     const struct ctr_world *world;
-    struct ctr_draw items; /* by exposure at items_at_ms */
+    struct ctr_draw items; /* drawn by their exposure at items_at_ms */
     double items_at_ms;
     double *weights;
 };
@@ -48,7 +48,7 @@ void ctr_maker_free(struct ctr_maker *maker)
     free(maker);
 }
 
-/* Which items are shown at a time: their popularity drifts, and those not yet born are not shown. */
+/* Sets which items are shown at that time: their popularity drifts, and items not yet born are not shown. */
 static void expose_items(struct ctr_maker *maker, double at_ms)
 {
     if (maker->items_at_ms == at_ms)
@@ -68,7 +68,7 @@ static int32_t thousandths(double value)
     return (int32_t)ctr_round(value * 1000.0);
 }
 
-/* The retrieval score: Beta(2, 3), the second smallest of four uniform numbers. */
+/* Draws the retrieval score: Beta(2, 3), as the second smallest of four uniform numbers. */
 static int32_t draw_score(struct ctr_random *random)
 {
     uint64_t bits = ctr_next(random);
@@ -108,13 +108,14 @@ static void make_fields(struct ctr_maker *maker, struct ctr_random *random, doub
     double noise, unused;
     ctr_normal(random, &noise, &unused);
     double age_ms = MAX(at_ms - item->born_ms, 0.0);
-    event->dense[CTR_PRICE] = thousandths(item->price + 0.2 * noise);         /* log price, standardised */
-    event->dense[CTR_AGE] = thousandths(ctr_log(1.0 + age_ms / 3.6e6) / 7.0); /* log hours of age */
-    event->dense[CTR_POS] = (int32_t)ctr_below(random, 10) * 100;             /* place on the page */
+    event->dense[CTR_PRICE] = thousandths(item->price + 0.2 * noise); /* standardised log price */
+    /* log of the age in hours, divided by 7 */
+    event->dense[CTR_AGE] = thousandths(ctr_log(1.0 + age_ms / 3.6e6) / 7.0);
+    event->dense[CTR_POS] = (int32_t)ctr_below(random, 10) * 100; /* position on the page */
     event->dense[CTR_SCORE] = draw_score(random);
 }
 
-/* Without the bias. */
+/* The event's logit without the bias. */
 static double logit_of(const struct ctr_world *world, const struct ctr_event *event, double at_ms)
 {
     double z = 0.0;
@@ -144,7 +145,8 @@ double ctr_sample_logit(struct ctr_maker *maker, uint64_t number, double at_ms)
     return logit_of(maker->world, &event, at_ms);
 }
 
-/* Microseconds from the start to the impression, without jitter; the sequence goes on with its fields. */
+/* Time of the impression in microseconds from the start, without jitter. random: the event's sequence, which
+ * then draws its fields. */
 static int64_t time_of(const struct ctr_world *world, uint64_t number, struct ctr_random *random)
 {
     *random = ctr_random_at(world->seed, PURPOSE_EVENT, number);
@@ -170,7 +172,7 @@ void ctr_make_impression(struct ctr_maker *maker, uint64_t number, struct ctr_ev
     make_fields(maker, &random, (double)at_us / 1000.0, event);
 }
 
-/* Most clicks come within minutes, some within the hour. */
+/* Most clicks come within minutes, all within an hour. */
 static int64_t draw_delay_ms(struct ctr_random *random)
 {
     double mean_ms = ctr_uniform(random) < 0.85 ? 60e3 : 900e3;

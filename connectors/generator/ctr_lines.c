@@ -64,7 +64,7 @@ static void hold(struct held_lines *held, const char *text, size_t length, int64
     held->count++;
 }
 
-/* Takes the first line out and writes it. */
+/* Removes the first held line and writes it. */
 static void let_go(struct ctr_lines *lines, struct held_lines *held)
 {
     struct held_line *line = held->first;
@@ -76,7 +76,7 @@ static void let_go(struct ctr_lines *lines, struct held_lines *held)
     free(line);
 }
 
-/* What is due before row number `row`; UINT64_MAX: everything. */
+/* Writes held lines that are due before row number `row`; UINT64_MAX: all held lines. */
 static void let_go_due(struct ctr_lines *lines, uint64_t row)
 {
     for (size_t i = 0; i < ARRAY_COUNT(lines->again); i++) {
@@ -90,7 +90,7 @@ static void let_go_due(struct ctr_lines *lines, uint64_t row)
     }
 }
 
-/* A line that no decoder may accept, made of the row that follows it. */
+/* Writes a line that every decoder must refuse, made from the row that follows it. */
 static void write_broken(struct ctr_lines *lines, const char *line, size_t length, size_t broken_at,
                          uint32_t way)
 {
@@ -117,8 +117,8 @@ char *ctr_lines_room(struct ctr_lines *lines)
     return buffer_reserve(&lines->out, CTR_LINE_BYTES_MAX);
 }
 
-/* The line is at the end of `out`, behind its length: takes it out, plants what is to be planted before and
- * around it, and puts it back. */
+/* The line is in `out`, behind its length. Takes it out, plants lines before and behind it as drawn, and puts
+ * it back. */
 static void add_planted(struct ctr_lines *lines, size_t length, int64_t ts_ms, size_t broken_at)
 {
     const struct ctr_plants *plants = lines->plants;

@@ -1,5 +1,5 @@
-/* One output file of `leat generate`: JSON lines, among which duplicates, late and malformed ones are planted
- * and counted. The file has a name of its own (`.part`) until it is whole. One thread. */
+/* One output file of `leat generate`: JSON lines, with planted and counted duplicates, late lines and malformed
+ * lines. The file gets its name when it is complete (core/replacement.h). One thread. */
 #ifndef LEAT_CONNECTORS_GENERATOR_CTR_LINES_H
 #define LEAT_CONNECTORS_GENERATOR_CTR_LINES_H
 
@@ -7,13 +7,14 @@
 #include "core/diag.h"
 #include "core/replacement.h"
 
-/* Which share of the rows ... */
+/* The share of the rows that ... */
 struct ctr_plants {
-    double duplicates; /* is written twice, the second time 1 to 4 rows later */
-    double late;       /* comes late_ms after its time, at its old time */
-    double malformed;  /* has a broken line before it, which stands for no row */
+    double duplicates; /* are written twice, the second time 1 to 4 rows later */
+    double late;       /* are written late_ms of event time too late, with their own time */
+    double malformed;  /* have a broken line before them, which stands for no row */
     int64_t late_ms;
-    int64_t late_before_ms; /* rows of this time or later are never late: the file could end too soon */
+    int64_t late_before_ms; /* rows of this time or later are never late: the file could end before they are
+                               due */
 };
 
 struct ctr_line_counts {
@@ -23,7 +24,7 @@ struct ctr_line_counts {
 struct held_line {
     struct held_line *next;
     int64_t ts_ms;
-    uint64_t due; /* duplicates: goes out before that row */
+    uint64_t due; /* duplicates: written before this row */
     size_t length;
     char text[];
 };
@@ -37,29 +38,32 @@ enum { CTR_LINE_BYTES_MAX = 512, CTR_HELD_MAX = 1 << 20, CTR_DUPLICATE_DISTANCE_
 
 struct ctr_lines {
     const struct ctr_plants *plants;
-    uint64_t seed, purpose; /* of the planted rows' random numbers */
+    uint64_t seed, purpose; /* for the random numbers of planted lines */
     struct ctr_line_counts counts;
     int64_t greatest_ms;
-    struct held_lines late, again[CTR_DUPLICATE_DISTANCE_MAX]; /* again[k]: written k + 1 rows later */
+    struct held_lines late, again[CTR_DUPLICATE_DISTANCE_MAX]; /* again[k]: duplicates written k + 1 rows
+                                                                  later */
     struct byte_buffer out;
     struct replacement file;
     char *path; /* malloc'd */
     struct diag_list *diags;
-    bool has_failed; /* a diagnostic was added; writing goes nowhere */
+    bool has_failed; /* a diagnostic was added; nothing more is written */
 };
 
-/* Begins DIRECTORY/NAME, which has that name when it is finished; plants, seed and purpose are set before,
- * the rest is zero. false + diagnostic. is_forced: an existing file will be replaced. */
+/* Begins the file DIRECTORY/NAME, which gets that name when it is finished. plants, seed and purpose are set
+ * before, all other members are zero. is_forced: an existing file will be replaced. Returns false after a
+ * diagnostic. */
 bool ctr_lines_open(struct ctr_lines *lines, const char *directory, const char *name, bool is_forced,
                     struct diag_list *diags);
-/* Room for one line: write it there (at most CTR_LINE_BYTES_MAX, newline included) and give its length to
- * ctr_lines_add. */
+/* Room for one line of at most CTR_LINE_BYTES_MAX bytes: write it there, newline included, and pass its
+ * length to ctr_lines_add. */
 char *ctr_lines_room(struct ctr_lines *lines);
-/* broken_at: offset in the line of the number after `"ts":`, for those who plant broken ones. */
+/* Adds the line. broken_at: offset in it of the number after `"ts":`, where a planted broken line goes
+ * wrong. */
 void ctr_lines_add(struct ctr_lines *lines, size_t length, int64_t ts_ms, size_t broken_at);
-/* Writes what is held back and gives the file its name. false + diagnostic. */
+/* Writes held lines and gives the file its name. Returns false after a diagnostic. */
 bool ctr_lines_finish(struct ctr_lines *lines);
-/* Always called, also without an open; removes a file that was not finished. */
+/* Call it always, even without ctr_lines_open; removes an unfinished file. */
 void ctr_lines_close(struct ctr_lines *lines);
 
 #endif

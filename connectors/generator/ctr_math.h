@@ -1,7 +1,7 @@
-/* Arithmetic of the generator that gives the same bits on every machine: integers, and doubles through IEEE's
- * exact or correctly rounded operations alone (+ - * / sqrt, no contraction, no libm). Random numbers are
- * functions of (seed, purpose, number), so that any record can be made without those before it. Any thread.
- */
+/* Arithmetic for the generator that gives the same bits on every machine: integers, and doubles with IEEE's
+ * exact or correctly rounded operations only (+ - * / sqrt, no contraction, no libm). Random numbers are
+ * functions of (seed, purpose, number), so any record can be made without the records before it. Any
+ * thread. */
 #ifndef LEAT_CONNECTORS_GENERATOR_CTR_MATH_H
 #define LEAT_CONNECTORS_GENERATOR_CTR_MATH_H
 
@@ -21,7 +21,7 @@ static inline uint64_t ctr_mix(uint64_t x)
     return x ^ x >> 31;
 }
 
-/* The sequence that belongs to (seed, purpose, number). */
+/* The sequence of (seed, purpose, number). */
 static inline struct ctr_random ctr_random_at(uint64_t seed, uint64_t purpose, uint64_t number)
 {
     uint64_t key = ctr_mix(seed + UINT64_C(0x9e3779b97f4a7c15) * (purpose + 1));
@@ -33,13 +33,13 @@ static inline uint64_t ctr_next(struct ctr_random *random)
     return ctr_mix(random->state += UINT64_C(0x9e3779b97f4a7c15));
 }
 
-/* 0 <= result < bound. */
+/* Uniform integer with 0 <= result < bound. */
 static inline uint32_t ctr_below(struct ctr_random *random, uint32_t bound)
 {
     return (uint32_t)((ctr_next(random) >> 32) * bound >> 32);
 }
 
-/* In (0, 1): never the ends, so that its logarithm is finite. */
+/* Uniform in (0, 1), never 0 or 1, so that its logarithm is finite. */
 static inline double ctr_uniform(struct ctr_random *random)
 {
     return ((double)(ctr_next(random) >> 12) + 0.5) * 0x1p-52;

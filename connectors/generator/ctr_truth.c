@@ -40,7 +40,7 @@ void ctr_truth_merge(struct ctr_truth *into, const struct ctr_truth *from)
             into->bins[label][i] += from->bins[label][i];
 }
 
-/* The share of (click, no click) pairs in the right order; ties count half. */
+/* Share of the (click, no click) pairs that are in the right order; ties count half. */
 static double auc_of(const struct ctr_truth *truth)
 {
     double below = 0.0, right = 0.0;

@@ -35,7 +35,7 @@ bool ctr_draw_build(struct ctr_draw *draw, const double *weights, const uint32_t
         sum += weights[i];
     double *share = refused_ask(count * sizeof(*share));
     uint32_t *stack =
-        refused_ask(count * sizeof(*stack)); /* small ones from the front, large ones from the back */
+        refused_ask(count * sizeof(*stack)); /* small shares from the front, large ones from the back */
     bool is_built = share != NULL && stack != NULL && sum > 0.0;
     uint32_t small = 0, large = count;
     for (uint32_t i = 0; is_built && i < count; i++) {
@@ -59,7 +59,7 @@ bool ctr_draw_build(struct ctr_draw *draw, const double *weights, const uint32_t
     return is_built;
 }
 
-/* rank -> id, so that ids say nothing about popularity. */
+/* Makes a random mapping from rank to id, so that ids say nothing about popularity. */
 static bool shuffle_ids(struct ctr_world *world, uint32_t field, uint32_t **ids)
 {
     uint32_t count = ctr_fields[field].size;
@@ -94,7 +94,7 @@ static bool make_draw(struct ctr_world *world, uint32_t field)
     return is_made;
 }
 
-/* Linear weights and the vectors of the planted pairs. */
+/* Draws the linear weights, and the vectors for the planted pairs of fields. */
 static bool make_weights(struct ctr_world *world, uint32_t field)
 {
     uint32_t count = ctr_fields[field].size;
@@ -110,7 +110,7 @@ static bool make_weights(struct ctr_world *world, uint32_t field)
         linear[i] = (float)(a * ctr_fields[field].deviation);
         linear[i + 1] = (float)(b * ctr_fields[field].deviation);
     }
-    if (field == CTR_BR || field == CTR_QUERY) /* in no pair */
+    if (field == CTR_BR || field == CTR_QUERY) /* these fields are in no pair */
         return true;
     for (uint32_t i = 0; i < count; i++) {
         for (uint32_t k = 0; k < CTR_RANK; k += 2) {
@@ -171,7 +171,7 @@ static bool make_homes(struct ctr_world *world)
     return is_made;
 }
 
-/* Newton's method for the bias that makes the mean of p over sampled events WANTED_RATE. */
+/* Finds the bias with which the mean of p over sampled events is WANTED_RATE, by Newton's method. */
 static bool calibrate(struct ctr_world *world)
 {
     enum { EVENTS = CALIBRATION_TIMES * CALIBRATION_EVENTS };

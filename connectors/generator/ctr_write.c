@@ -17,9 +17,10 @@ struct writer {
     struct ctr_plants plants;
     struct ctr_lines events, clicks, truth_file;
     struct ctr_click_heap heap;
-    struct ctr_truth *truth, *end_truth; /* of all but the last fifth; of the last fifth, then of all */
+    struct ctr_truth *truth, *end_truth; /* of all events but the last fifth; of the last fifth, at the end of
+                                            all */
     struct ctr_scores scores, end_scores;
-    uint64_t clicks_within; /* of half an hour */
+    uint64_t clicks_within; /* clicks within WITHIN_MS of their impression */
     int64_t first_ms, last_ms;
     struct diag_list *diags;
 };
@@ -42,7 +43,7 @@ static char *put_number(char *to, uint64_t value)
     return put_text(to, digits + first, sizeof(digits) - first);
 }
 
-/* -1234 as -1.234 */
+/* Writes -1234 as -1.234. */
 static char *put_thousandths(char *to, int32_t value)
 {
     if (value < 0)
@@ -196,7 +197,7 @@ static bool finish(struct writer *writer)
     return ctr_lines_finish(&writer->truth_file);
 }
 
-/* Rows can be late only in a stream that is long enough. */
+/* Sets which rows may be late. Returns false after a diagnostic if the stream is too short for late rows. */
 static bool check_plants(struct writer *writer)
 {
     const struct ctr_write_options *options = writer->options;

@@ -1,4 +1,4 @@
-/* Source `nexmark`: the events of an auction site, made as they are read. */
+/* Source `nexmark`: the events of an auction site, generated as they are read. */
 #include "connectors/generator/nexmark_event.h"
 #include "core/connector.h"
 #include "core/operator.h"
@@ -14,9 +14,9 @@ struct nexmark {
     int64_t events, pace;
     struct nexmark_options options;
 
-    int64_t next; /* event */
-    /* With a pace. */
-    int64_t began_us; /* when event 0 came, or would have come, by os_monotonic_us; 0: not yet */
+    int64_t next; /* number of the next event */
+    /* Used with a pace: */
+    int64_t began_us; /* os_monotonic_us() when event 0 came, or would have come; 0: not begun */
     pthread_t clock;
     bool has_clock, is_over;
 };
@@ -98,7 +98,7 @@ static bool nexmark_bind(struct source_bind *bind)
 
 enum { WAKE_LEAST_US = 200, WAKE_MOST_US = 50000 };
 
-/* Events have come: as often as a batch of them takes. */
+/* Wakes the engine as often as a batch of events becomes due. */
 static void *run_clock(void *argument)
 {
     struct source *source = argument;
@@ -152,8 +152,8 @@ static bool nexmark_seek(struct source *source, uint32_t partition LEAT_UNUSED,
     return true;
 }
 
-/* Whether the clock has come to the first `count` events. It says when a batch is read, never what is in it.
- */
+/* Whether the first `count` events are due by the clock. The clock decides when a batch is read, never its
+ * contents. */
 static bool have_come(struct nexmark *nexmark, int64_t count)
 {
     int64_t now_us = os_monotonic_us();
@@ -198,7 +198,7 @@ static int64_t value_int(const struct nexmark_event *event, size_t column)
     return columns[column].kind == IS_TIME ? value * 1000 : value;
 }
 
-/* All texts of a batch go into one buffer, which is each column's heap. */
+/* The texts of all columns go into one buffer, `heap`, which becomes the heap of each column. */
 static void put_event(struct batch *batch, const struct nexmark_event *event, uint32_t row,
                       struct byte_buffer *heap)
 {

@@ -3,19 +3,22 @@
 #include <emmintrin.h>
 #include <math.h>
 
-enum { PERSONS = 1, AUCTIONS = 3 }; /* of a group */
+enum { PERSONS = 1, AUCTIONS = 3 }; /* per group of NEXMARK_GROUP events */
 enum { FIRST_ID = 1000, FIRST_CATEGORY = 10, CATEGORIES = 5, CHANNELS = 10000 };
-/* One draw in so many is not of the hot one, which changes with every 100th id. */
+/* HOT_AUCTION and so on: one draw in so many is not the hot id. HOT_EVERY: the hot id changes with every
+ * 100th id. */
 enum { HOT_EVERY = 100, HOT_AUCTION = 2, HOT_BIDDER = 4, HOT_SELLER = 4, HOT_CHANNEL = 2 };
-/* Ids from a little before the newest one to a little behind: some are only made later. */
+/* Other ids are drawn from the newest ACTIVE_PERSONS or OPEN_AUCTIONS ids, and from AHEAD ids beyond the
+ * newest, which are only made later. */
 enum { ACTIVE_PERSONS = 1000, OPEN_AUCTIONS = 100, AHEAD = 10 };
 
 #define START_MS INT64_C(1436918400000) /* 2015-07-15T00:00:00Z */
 #define URLS     UINT64_C(0x6368616e6e656c)
 
-/* --- Random numbers: SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014)
- * with a state for each event --- */
+/* --- Random numbers --- */
 
+/* SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014), with a state for
+ * each event. */
 #define STEP UINT64_C(0x9e3779b97f4a7c15)
 
 struct draws {
@@ -35,13 +38,13 @@ static inline uint64_t draw(struct draws *draws)
     return mix(draws->state);
 }
 
-/* In [0, n). */
+/* Uniform in [0, n). */
 static inline int64_t draw_below(struct draws *draws, int64_t n)
 {
     return (int64_t)((unsigned __int128)draw(draws) * (uint64_t)n >> 64);
 }
 
-/* From 100 to 100 million, its logarithm uniform. */
+/* Draws a price from 100 to 100 million with a uniform logarithm. */
 static int64_t draw_price(struct draws *draws)
 {
     double uniform = (double)(draw(draws) >> 11) * 0x1p-53;
@@ -50,7 +53,8 @@ static int64_t draw_price(struct draws *draws)
 
 /* --- Texts --- */
 
-/* 16 bytes, each to the letter 'a' + byte % 26. 79 / 2048 is close enough to 1 / 26 for all of them. */
+/* Maps each of 16 bytes to the letter 'a' + byte % 26. The quotient is exact: 79 / 2048 is close enough to 1
+ * / 26. */
 static inline __m128i to_letters(__m128i bytes)
 {
     const __m128i zero = _mm_setzero_si128(), factor = _mm_set1_epi16(79), letters = _mm_set1_epi16(26);
@@ -62,7 +66,8 @@ static inline __m128i to_letters(__m128i bytes)
     return _mm_add_epi8(_mm_packus_epi16(low, high), _mm_set1_epi8('a'));
 }
 
-/* `length` letters at `at`, eight to a draw; writes up to 15 bytes more. */
+/* Writes `length` random letters at `at`, eight per draw, and up to 15 bytes more. Returns the end of the
+ * letters. */
 static char *put_letters(struct draws *draws, char *at, int64_t length)
 {
     for (int64_t i = 0; i < length; i += 16) {
@@ -73,7 +78,8 @@ static char *put_letters(struct draws *draws, char *at, int64_t length)
     return at + length;
 }
 
-/* The same, but about one in 13 is `special`, and never the last: 3 to most - 1 of them. */
+/* Writes 3 to most - 1 random letters, about one in 13 of which is `special`, but never the last. Returns
+ * their end. */
 static char *put_name(struct draws *draws, char *at, int64_t most, char special)
 {
     int64_t length = 3 + draw_below(draws, most - 3);
@@ -110,7 +116,7 @@ static struct str text_between(const char *begin, const char *end)
     return (struct str){begin, (size_t)(end - begin)};
 }
 
-/* What is missing of the nominal size, a fifth more or less. */
+/* Makes `extra`: random letters that fill up the nominal size, a fifth more or less. */
 static struct str make_extra(struct draws *draws, char *at, int64_t used, int64_t bytes)
 {
     if (used >= bytes)
@@ -202,7 +208,7 @@ static void make_person(struct draws *draws, const struct nexmark_options *optio
 static void make_auction(struct draws *draws, const struct nexmark_options *options, int64_t number,
                          struct nexmark_event *event)
 {
-    /* As long as the auctions that may be open at once take to come, on average. */
+    /* Average time until OPEN_AUCTIONS more auctions have come. */
     int64_t open_ms = time_of(options, number + OPEN_AUCTIONS * NEXMARK_GROUP / AUCTIONS) - event->time_ms;
     char *at = event->text;
     event->id = FIRST_ID + newest_auction(number);
@@ -220,7 +226,8 @@ static void make_auction(struct draws *draws, const struct nexmark_options *opti
     event->extra = make_extra(draws, at, used, options->auction_bytes);
 }
 
-/* A channel has the same address in each of its bids: of random numbers of its own. */
+/* Draws a channel. Its URL comes from a sequence of its own, so that all bids of a channel have the same
+ * URL. */
 static char *make_channel(struct draws *draws, const struct nexmark_options *options,
                           struct nexmark_event *event)
 {

@@ -85,7 +85,7 @@ struct writer {
     const struct nexmark_write_options *options;
     struct diag_list *diags;
     struct replacement file;
-    int fd; /* that of the file, or standard output */
+    int fd; /* of `file`, or standard output */
     char *buffer, *at;
 };
 
@@ -106,7 +106,7 @@ static const char *place(const struct writer *writer)
     return strcmp(writer->options->path, "-") == 0 ? "standard output" : writer->options->path;
 }
 
-/* A pipe or device is written to as it is; a file gets its name when it is whole. */
+/* Opens the output. A pipe or device is written directly; a file gets its name when it is complete. */
 static bool open_output(struct writer *writer)
 {
     const char *path = writer->options->path;

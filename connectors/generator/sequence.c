@@ -1,5 +1,5 @@
-/* Source `sequence`: numbered records made from their numbers alone, for load tests. Any record can be made
- * without those before it, so lanes make them in parallel and a resume begins anywhere. */
+/* Source `sequence`: numbered records for load tests. Each record is a function of its number, so lanes make
+ * records in parallel and a resume begins anywhere. */
 #include "core/connector.h"
 #include "core/operator.h"
 
@@ -10,7 +10,7 @@ struct sequence {
     int64_t count, keys, seed, start_us;
     double rate, skew;
 
-    uint64_t next; /* record */
+    uint64_t next; /* number of the next record */
 };
 
 static const struct option sequence_options[] = {
@@ -93,7 +93,7 @@ static enum read_status sequence_read(struct source *source, uint32_t partition 
     return READ_BATCH;
 }
 
-/* --- exp and log whose bits are the same on every machine: +, -, *, / alone, in a fixed order --- */
+/* --- exp and log with the same bits on every machine: only + - * /, in a fixed order --- */
 
 static double own_log(double x)
 {
@@ -103,7 +103,7 @@ static double own_log(double x)
     bits = (bits & INT64_C(0xfffffffffffff)) | INT64_C(1023) << 52;
     double m;
     memcpy(&m, &bits, sizeof(m));
-    /* 1 <= m < 2; ln m = 2 atanh((m - 1) / (m + 1)), a series that converges by a factor of 9 a term. */
+    /* 1 <= m < 2; ln m = 2 atanh((m - 1) / (m + 1)), a series whose terms shrink by a factor of 9. */
     double t = (m - 1) / (m + 1), square = t * t, sum = 0;
     for (int k = 27; k >= 1; k -= 2)
         sum = sum * square + 1.0 / k;
@@ -122,8 +122,8 @@ static double own_exp(double x)
     return sum * power;
 }
 
-/* The key of rank floor(x), where x >= 1 has a density of 1 / x^skew up to `keys` + 1: Zipf's law, made
- * continuous. */
+/* Draws a key by a continuous form of Zipf's law: floor(x) - 1, where x >= 1 has a density of 1 / x^skew up
+ * to keys + 1. uniform: a random number in [0, 1). */
 static int64_t zipf_key(double uniform, int64_t keys, double skew)
 {
     double top = own_log((double)keys + 1), rest = 1 - skew, x;

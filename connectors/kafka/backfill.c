@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* So many records before the recording's end the topic is asked for what follows: it is there by then. */
+/* AHEAD_RECORDS: fetching from the topic begins this many records before the recording's end, so that its
+ * first records are there in time. */
 enum { AHEAD_RECORDS = 16 * BATCH_ROWS, TOLD_MAX = 8 };
 
 struct kafka_history {
@@ -54,7 +55,7 @@ static const struct kafka_place *find_place(const struct kafka_place *places, ui
     return NULL;
 }
 
-/* What the recording has of the source's topics is there in these. */
+/* Checks that every recorded partition of the source's topics exists. Returns false after a diagnostic. */
 static bool has_places(const struct recording *recording, const struct kafka_topics *topics,
                        const struct kafka_place *places, uint32_t count, struct diag_list *diags)
 {
@@ -82,7 +83,8 @@ static bool has_places(const struct recording *recording, const struct kafka_top
     return false;
 }
 
-/* Where reading of a place begins in a job that begins anew. */
+/* Sets where a new job begins to read the partition: at the recording's first offset. Returns false after a
+ * diagnostic. */
 static bool begin_place(const struct recording *recording, const struct kafka_place *place,
                         struct kafka_range *range, uint32_t *told, const struct source *source)
 {
@@ -121,7 +123,7 @@ bool kafka_backfill_open(struct recording *recording, struct texts paths, const 
         !has_places(recording, topics, places, count, source->diags))
         return false;
     bool is_good = true;
-    /* One that goes on may be far behind the recording by now. */
+    /* A resumed job may be far behind the recording's end. */
     for (uint32_t i = 0; i < count && !source->is_resumed; i++)
         is_good &= begin_place(recording, &places[i], &ranges[i], &told, source);
     if (is_good && told > TOLD_MAX)
@@ -173,8 +175,8 @@ bool kafka_backfill_seek(struct kafka_partition *p, const struct source_position
     return true;
 }
 
-/* The topic goes on behind the recording; whose last record is looked at once more, where the topic has it.
- */
+/* Begins to fetch from the topic behind the recording; first the recording's last record, to compare it, if
+ * the topic has it. */
 static bool ask_topic(struct kafka_partition *p)
 {
     const struct recording_partition *of = p->history->of;
@@ -188,13 +190,14 @@ static enum read_status end(struct kafka_partition *p)
 {
     bool is_good = p->queue != NULL || ask_topic(p);
     __atomic_store_n(&p->next, p->history->of->next, __ATOMIC_RELAXED);
-    p->high = INT64_MAX; /* what it was when the job began tells nothing now: late, until the topic answers */
+    p->high = INT64_MAX; /* the end found when the job began is outdated: the partition is late until the
+                            topic answers */
     kafka_backfill_free(p);
     return is_good ? READ_END : READ_ERROR;
 }
 
-/* What a batch at the end of the recording lacks to be whole, the topic's first one gives: where batches of a
- * bounded source end does not depend on where its records lie. */
+/* A bounded source's last batch from the recording may be partial; the topic's first batch completes it, so
+ * that batches end at the same records wherever these are stored. */
 static void carry(struct kafka_partition *p, const struct raw_batch *raw)
 {
     p->intake.carried = p->shared->is_bounded ? batch_share_of(&raw->next) : (struct batch_share){0};

@@ -35,8 +35,8 @@ static void flag(struct kafka_intake *intake, uint8_t what)
     intake->frame->flags[intake->count] = what;
 }
 
-/* What comes to a record's place, but for its texts. A newline follows it, as between lines: it ends whatever
- * a decoder scans for. */
+/* Appends payload, time and offset of a record. A newline follows the payload, so that decoders that scan for
+ * a line end stop there. */
 static inline void add(struct kafka_intake *intake, const struct kafka_meta *meta, const void *payload,
                        size_t bytes, int64_t time_us, int64_t offset)
 {
@@ -55,7 +55,7 @@ static inline void add(struct kafka_intake *intake, const struct kafka_meta *met
     intake->payload_bytes += bytes;
 }
 
-/* Key (which 0) or header (1 ...) of the record that is being added; data NULL: there is none. */
+/* Adds the key (which 0) or a header (which 1 ...) of the record being added; data NULL: it has none. */
 static void add_text(struct kafka_intake *intake, const struct kafka_meta *meta, uint32_t which,
                      const void *data, size_t bytes)
 {
@@ -82,7 +82,7 @@ static void add_texts(struct kafka_intake *intake, const struct kafka_meta *meta
     }
 }
 
-/* For dead letters: all that the record had. */
+/* Keeps key and all headers of the record. */
 static void keep_original(struct kafka_intake *intake, const rd_kafka_message_t *message)
 {
     struct byte_buffer *headers = &intake->headers;
@@ -155,7 +155,7 @@ void kafka_intake_give(struct kafka_intake *intake, struct raw_batch *raw)
     raw->offsets = frame->offsets;
     intake->usual = MIN(intake->used + intake->used / 8, 2 * (size_t)SOURCE_BATCH_BYTES);
     struct arena given = intake->arena;
-    intake->arena = raw->arena; /* which the engine has reset */
+    intake->arena = raw->arena; /* the engine has reset it */
     raw->arena = given;
     kafka_intake_clear(intake);
 }

@@ -1,8 +1,8 @@
-/* Records on their way from librdkafka's queue to a raw batch, each copied once. Private to connectors/kafka.
+/* Collects records from librdkafka's queue for a raw batch, copying each once. Private to connectors/kafka.
  *
- * librdkafka gives a record in a callback and takes it back behind that, which is the cheapest way to get
- * one: its queue is locked once for many, and what it allocated goes while it is in the cache. So the bytes
- * go straight to where the batch has them, in memory that becomes the raw batch's. */
+ * librdkafka passes a record to a callback and frees it afterwards. That is the cheapest way to get records:
+ * the queue is locked once for many, and librdkafka's memory is freed while it is in the cache. So the
+ * callback copies the bytes straight to their place in memory that becomes the raw batch's. */
 #ifndef LEAT_CONNECTORS_KAFKA_INTAKE_H
 #define LEAT_CONNECTORS_KAFKA_INTAKE_H
 
@@ -11,28 +11,29 @@
 #include "core/connector.h"
 
 struct kafka_intake {
-    struct arena arena; /* of all but the heap */
+    struct arena arena; /* holds everything but `heap` and `headers` */
     uint32_t count;
     size_t payload_bytes;
     struct raw_record *records;
     char *data;
     size_t room, used;
-    size_t usual; /* bytes of a batch, as it seems */
+    size_t usual; /* estimated bytes of a batch */
     struct kafka_frame *frame;
-    struct byte_buffer heap;    /* the frame's */
-    struct byte_buffer headers; /* of the record that is being added */
-    /* Of the same batch, and given already: before a resume, or by a recording, which ended in the middle
-     * (backfill.h). */
+    struct byte_buffer heap;    /* texts of `frame` */
+    struct byte_buffer headers; /* scratch: headers of the record being added */
+    /* The part of the same batch that was given before: before a resume, or by a recording that ended in the
+     * middle of a batch (backfill.h). */
     struct batch_share carried;
 };
 
-/* Bytes that a record takes of a batch: one byte of those that are too long is enough to see it. */
+/* Bytes that a record takes of a batch. Of a record that is too long, one byte more than the limit shows
+ * that. */
 static inline size_t kafka_payload_bytes(const rd_kafka_message_t *message)
 {
     return MIN(message->len, (size_t)SOURCE_RECORD_BYTES_MAX + 1);
 }
 
-/* Milliseconds; 0 where the broker knows none. */
+/* The broker's time in milliseconds; 0: it knows none. */
 static inline int64_t kafka_time_ms(const rd_kafka_message_t *message)
 {
     rd_kafka_timestamp_type_t type;
@@ -49,10 +50,11 @@ static inline bool kafka_intake_fits(const struct kafka_intake *intake, size_t b
 
 void kafka_intake_add(struct kafka_intake *intake, const struct kafka_meta *meta,
                       const rd_kafka_message_t *message);
-/* Adds a record of another. */
+/* Adds record number `row` of another intake. */
 void kafka_intake_move(struct kafka_intake *intake, const struct kafka_meta *meta,
                        const struct kafka_intake *from, uint32_t row);
-/* The records as a raw batch: data, records, count, extra. The intake is empty afterwards. */
+/* Moves the records into the raw batch: data, records, count, extra, offsets. The intake is empty
+ * afterwards. */
 void kafka_intake_give(struct kafka_intake *intake, struct raw_batch *raw);
 void kafka_intake_clear(struct kafka_intake *intake);
 void kafka_intake_free(struct kafka_intake *intake);

@@ -29,7 +29,8 @@ static bool is_text(enum type_tag tag)
     return tag == TYPE_TEXT || tag == TYPE_BYTES;
 }
 
-/* Resolves a column and takes it away from the payload. what: "the key". */
+/* Resolves the column of an option and marks it as not the payload's. what: for messages, "the key". Returns
+ * false after a diagnostic. */
 static bool take_column(struct column_ref *ref, const char *what, enum type_tag wanted, bool *is_taken,
                         const struct schema *schema, struct arena *arena, struct diag_list *diags)
 {
@@ -158,8 +159,7 @@ struct fill {
     const struct kafka_frame *frame;
     struct batch *batch;
     uint32_t rows;
-    const char *
-        *reasons; /* by row; NULL: none has one. GOOD: what the payload's decoder says does not count */
+    const char **reasons; /* by row; NULL: no row has one. `good`: ignore the payload decoder's error */
 };
 
 static const char good[] = "";
@@ -186,7 +186,8 @@ static void missing(struct fill *fill, struct column *column, uint32_t row)
                                 field->name.data));
 }
 
-/* Key or header number `which` (from 1) of each record; heap: the frame's, copied into the batch. */
+/* Fills a column with the key (which 0) or header number `which` of each record. heap: a copy of the frame's
+ * heap in the batch. */
 static void fill_texts(struct fill *fill, struct column *column, uint32_t which, const char *heap)
 {
     uint32_t each = 1 + fill->meta->headers_count;
@@ -208,7 +209,8 @@ static void fill_texts(struct fill *fill, struct column *column, uint32_t which,
     }
 }
 
-/* Name or value of a header in the list, at its place in the heap; false: the bytes are none of its type. */
+/* Sets name or value of a header in the list. offset: of `part` in the heap. Returns false if the text is not
+ * valid UTF-8. */
 static bool fill_part(struct column *column, uint32_t at, const char *heap, struct str part, size_t offset)
 {
     bool is_null = part.data == NULL;
@@ -219,7 +221,7 @@ static bool fill_part(struct column *column, uint32_t at, const char *heap, stru
     return is_null || column->tag != TYPE_TEXT || text_is_utf8(heap + offset, part.length);
 }
 
-/* The headers of one record from element `at` on; how many there are. */
+/* Sets the headers of one record from list element `at` on. Returns their count. */
 static uint32_t fill_headers(struct fill *fill, uint32_t row, struct column *children, uint32_t at,
                              const char *heap, size_t offset)
 {
@@ -318,12 +320,12 @@ static void null_value(struct batch *batch, struct column *column, uint32_t row)
     batch_set_null(batch, column, row);
     if (column->tag == TYPE_BOOL)
         column->bools[row] = 0;
-    else /* all others have 8 bytes */
+    else /* all other types have 8 bytes */
         column->ints[row] = 0;
 }
 
-/* A record without a payload says, in a topic with keys, that the key's last value holds no more: a row whose
- * other columns are null. Without a column for the key it says nothing. */
+/* A record without a payload (a tombstone) says that its key has no value any more: it becomes a row whose
+ * payload columns are null. Without a column for the key the record is bad. */
 static void judge_flags(struct fill *fill)
 {
     const struct kafka_meta *meta = fill->meta;
@@ -345,7 +347,7 @@ static void judge_flags(struct fill *fill)
     }
 }
 
-/* The payload's bad records and ours as one list, in the order of their rows. */
+/* Merges the payload decoder's bad records and the reasons in `fill` into one list, ordered by row. */
 static void merge_reasons(const struct fill *fill, struct decode_output *output)
 {
     const struct bad_record *theirs =
@@ -364,7 +366,7 @@ static void merge_reasons(const struct fill *fill, struct decode_output *output)
     leat_assert(at == count);
 }
 
-/* A bad row has no values. */
+/* Sets all columns of bad rows to null. */
 static void null_bad_rows(const struct fill *fill, const struct decode_output *output)
 {
     for (uint32_t i = 0; i < output->bad_count; i++)
@@ -383,7 +385,8 @@ void kafka_frame_keep(struct kafka_frame *frame, uint32_t row, uint32_t rows, st
     frame->headers[row] = headers.length == 0 ? (struct str){NULL, 0} : arena_str(arena, headers);
 }
 
-/* What bad records had beside their payloads, which may not be what the raw batch has. */
+/* Adds key and headers to bad records, and marks those whose bytes in the raw batch are not the original
+ * payload. */
 static void add_originals(const struct fill *fill, struct decode_output *output)
 {
     const struct kafka_frame *frame = fill->frame;
@@ -412,7 +415,7 @@ static void decode_payload(const struct kafka_meta *meta, void *format, struct r
         format_decode(format, raw, output);
         return;
     }
-    /* The decoder sees a batch that has its columns alone. */
+    /* The decoder sees a batch that has only the payload's columns. */
     const struct schema *schema = batch->schema;
     struct column *columns = batch->columns;
     struct column *own = arena_array(&batch->arena, struct column, meta->payload->count);

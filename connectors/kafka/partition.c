@@ -28,7 +28,7 @@ struct kafka_partition *kafka_partition_new(struct kafka_shared *shared, rd_kafk
     return p;
 }
 
-/* No more is fetched; what lies in the queue is given back. */
+/* Stops fetching, and drops the records in the queue and the intakes. */
 static void stop(struct kafka_partition *p)
 {
     if (p->queue == NULL)
@@ -55,7 +55,7 @@ void kafka_partition_free(struct kafka_partition *p)
     free(p);
 }
 
-/* Behind lock_diags and a diagnostic. */
+/* Marks the partition as failed; call after lock_diags and a diagnostic. Returns false. */
 static bool fail(struct kafka_partition *p)
 {
     p->is_failed = true;
@@ -63,15 +63,15 @@ static bool fail(struct kafka_partition *p)
     return false;
 }
 
-/* The source's diagnostics, until fail(). */
+/* Locks the source's diagnostics until fail(). */
 static struct diag_list *lock_diags(struct kafka_partition *p)
 {
     pthread_mutex_lock(&p->shared->mutex);
     return p->shared->source->diags;
 }
 
-/* Offsets that were not read: what lies before `offset` is no loss. low: the oldest that there is; -1: nobody
- * knows. */
+/* Reports that records from `offset` on were lost before they were read. low: the oldest offset left; -1:
+ * unknown. */
 static bool fail_gone(struct kafka_partition *p, int64_t offset, int64_t low)
 {
     struct diag_list *diags = lock_diags(p);
@@ -131,7 +131,7 @@ bool kafka_partition_seek(struct kafka_partition *p, const struct source_positio
     if (p->check.offset >= p->high)
         return fail_other_topic(p, "it ends before a record that this job has read");
     if (p->check.offset < p->low)
-        p->check.offset = -1; /* it has been deleted in its turn: nothing to compare */
+        p->check.offset = -1; /* that record was deleted, too: there is nothing to compare */
     go_on_at(p, position);
     return true;
 }
@@ -140,11 +140,12 @@ size_t kafka_partition_mark(struct kafka_partition *p, const struct source_posit
                             char out[SOURCE_MARK_BYTES])
 {
     size_t bytes = marks_before(&p->marks, position->b, out);
-    /* The first batch has none before it, and a resume reads it again: its own last record is compared. */
+    /* No mark lies before the first batch, which a resume reads again: use the mark of its own last
+     * record. */
     return bytes > 0 || p->history != NULL ? bytes : marks_first(&p->marks, out);
 }
 
-/* The record itself is compared when reading begins there: see check_before. */
+/* Keeps the mark; check_before compares it with the record when reading begins there. */
 bool kafka_partition_mark_check(struct kafka_partition *p, struct str mark)
 {
     if (mark.length != sizeof(p->check))
@@ -154,8 +155,8 @@ bool kafka_partition_mark_check(struct kafka_partition *p, struct str mark)
     return true;
 }
 
-/* A record before the place where reading begins: there to be compared. A compacted topic may have lost it.
- */
+/* Compares a record before the next offset with the checkpoint's mark. In a compacted topic the record may be
+ * missing. Returns false after a diagnostic. */
 static bool check_before(struct kafka_partition *p, const rd_kafka_message_t *message)
 {
     struct kafka_mark found =
@@ -191,8 +192,8 @@ bool kafka_partition_start(struct kafka_partition *p, int64_t offset)
     return true;
 }
 
-/* Not a record. Errors that pass by themselves (a broker that goes, a leader that moves) are librdkafka's to
- * mend; what it may not do is to go on somewhere else. */
+/* Judges an error. librdkafka recovers from temporary ones by itself (a broker goes, a leader moves), but
+ * must not continue at another offset. Returns false after a diagnostic. */
 static bool take_event(struct kafka_partition *p)
 {
     int64_t low = -1, high = -1;
@@ -205,7 +206,7 @@ static bool take_event(struct kafka_partition *p)
             RD_KAFKA_RESP_ERR_NO_ERROR)
             low = high = -1;
         if (low <= p->next && p->check.offset >= 0 && p->check.offset < low) {
-            /* The record that was to be compared has been deleted meanwhile. */
+            /* The record to be compared was deleted meanwhile. */
             p->check.offset = -1;
             p->must_start_again = true;
             return true;
@@ -236,7 +237,7 @@ static bool take_event(struct kafka_partition *p)
 
 /* --- Reading --- */
 
-/* What is no record: judged when librdkafka's callback is left. */
+/* Keeps an error until librdkafka's callback has returned, when take_event judges it. */
 static void keep_event(struct kafka_partition *p, const rd_kafka_message_t *message)
 {
     if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
@@ -249,8 +250,8 @@ static void keep_event(struct kafka_partition *p, const rd_kafka_message_t *mess
     rd_kafka_yield(p->shared->client);
 }
 
-/* librdkafka's callback: one record, which is its own again behind that. What the batch has no place for goes
- * beyond it. */
+/* librdkafka's callback for one record, which is valid only during the call. A record that the batch has no
+ * room for goes to `beyond`. */
 static void take(rd_kafka_message_t *message, void *argument)
 {
     struct kafka_partition *p = argument;
@@ -265,7 +266,7 @@ static void take(rd_kafka_message_t *message, void *argument)
         rd_kafka_yield(p->shared->client);
     } else {
         bool is_beyond = !kafka_intake_fits(&p->intake, kafka_payload_bytes(message));
-        if (unlikely(is_beyond && p->intake.count == 0)) { /* what was given before was a whole batch */
+        if (unlikely(is_beyond && p->intake.count == 0)) { /* the part given before was a whole batch */
             p->intake.carried = (struct batch_share){0};
             is_beyond = false;
         }
@@ -277,15 +278,15 @@ static void take(rd_kafka_message_t *message, void *argument)
     }
 }
 
-/* Whether the batch that is being made cannot have more. */
+/* Whether the current batch can take no more records. */
 static bool is_full(const struct kafka_partition *p)
 {
     return p->beyond.count > 0 || p->intake.count + p->intake.carried.records == BATCH_ROWS;
 }
 
-/* Where nothing may be fetched because a queue is full, its broker's thread sleeps for a second, whatever is
- * taken meanwhile. It is woken when the queue is not full any more, and because the bytes in it are an
- * estimate, again when it is half empty, and when it is empty. */
+/* When a queue is full, its broker's thread sleeps for up to a second, however much is taken meanwhile. Wakes
+ * it when the queue is no longer full, and, because the bytes in the queue are an estimate, again when it is
+ * half empty and when it is empty. got: records taken in this read. */
 static void nudge(struct kafka_partition *p, uint32_t got)
 {
     struct kafka_shared *shared = p->shared;
@@ -314,7 +315,8 @@ static bool take_messages(struct kafka_partition *p)
     return !p->is_failed && (p->event.code == RD_KAFKA_RESP_ERR_NO_ERROR || take_event(p));
 }
 
-/* Keeps the first `count` of what is there, and gives the rest to what comes behind them. */
+/* Moves the first `count` records of the intake to `first`; the other records stay in the intake and in
+ * `beyond`. */
 static void split(struct kafka_partition *p, uint32_t count, struct kafka_intake *first)
 {
     const struct kafka_meta *meta = p->shared->meta;
@@ -331,7 +333,7 @@ static void split(struct kafka_partition *p, uint32_t count, struct kafka_intake
     kafka_intake_free(&beyond);
 }
 
-/* Of the first `count` records that are there. */
+/* Makes a batch of the first `count` records of the intake. */
 static void make_batch(struct kafka_partition *p, struct raw_batch *raw, uint32_t count)
 {
     struct kafka_intake first, *intake = &p->intake;
@@ -347,7 +349,7 @@ static void make_batch(struct kafka_partition *p, struct raw_batch *raw, uint32_
     raw->position =
         (struct source_position){.a = batch_share_put(carried), .b = p->next, .record = p->records};
     raw->next = (struct source_position){.b = frame->offsets[count - 1] + 1, .record = p->records + count};
-    if (!is_cut) /* the log ends here */
+    if (!is_cut) /* the batch ends at the end of the log */
         raw->next.a = batch_share_put(
             (struct batch_share){carried.records + count, carried.bytes + intake->payload_bytes});
     struct kafka_mark mark =
@@ -370,8 +372,8 @@ static void make_batch(struct kafka_partition *p, struct raw_batch *raw, uint32_
     }
 }
 
-/* Live: whether all that the broker had when it last answered is read. EOF is told only by an answer without
- * records, which the broker holds back a while; its ends of the log come with each answer. */
+/* Live: whether all records were read that the broker had when it last answered. It tells EOF only in an
+ * answer without records, which it holds back for a while; the end of the log comes with each answer. */
 static bool is_at_end(const struct kafka_partition *p)
 {
     int64_t low = -1, high = -1;
@@ -384,7 +386,7 @@ static bool is_at_end(const struct kafka_partition *p)
     return p->next >= high;
 }
 
-/* Bounded: whether all records before the end are there. */
+/* Bounded: whether all records before the end were taken. */
 static bool has_ended(const struct kafka_partition *p)
 {
     const struct kafka_intake *last = p->beyond.count > 0 ? &p->beyond : &p->intake;
@@ -392,7 +394,7 @@ static bool has_ended(const struct kafka_partition *p)
     return p->eof >= p->end || behind >= p->end;
 }
 
-/* Up to the end of the log nothing is left but what no record has: the position is that end. */
+/* Sets the position to `end`: no records are left before it. */
 static void reach(struct kafka_partition *p, int64_t end, struct raw_batch *raw)
 {
     __atomic_store_n(&p->next, MAX(p->next, end), __ATOMIC_RELAXED);
@@ -447,7 +449,7 @@ static enum read_status lost(struct kafka_partition *p)
     return READ_ERROR;
 }
 
-/* How many of the records have schemas that are there; *status: of the next. */
+/* Count of leading records whose schemas are available. status: of the first other record. */
 static uint32_t ready_count(const struct kafka_partition *p, enum payload_status *status)
 {
     const struct kafka_intake *intake = &p->intake;
@@ -475,8 +477,8 @@ static enum read_status fail_schema(struct kafka_partition *p, uint32_t row)
     return READ_ERROR;
 }
 
-/* After a pause the topic may be another that was made in its place, with as many records: before more is
- * read, the last record that was read is read again, and compared. true: that begins. */
+/* Whether the partition stood still for so long that its topic may have been deleted and made again with as
+ * many records. If so, fetching stops, and begins again with the last record read, to compare it. */
 static bool has_paused(struct kafka_partition *p)
 {
     struct kafka_shared *shared = p->shared;
@@ -523,8 +525,8 @@ enum read_status kafka_partition_read(struct kafka_partition *p, struct raw_batc
     }
     if (p->intake.count == 0)
         return nothing(p, raw);
-    /* A bounded source gives the same batches whenever it is read: only whole ones, cut by the records alone.
-     */
+    /* The batches of a bounded source are the same whenever it is read: only whole ones, cut by the records
+     * alone. */
     if (p->shared->is_bounded && !is_full(p) && !has_ended(p))
         return READ_LATER;
     atomic_store_explicit(&p->is_quiet, false, memory_order_relaxed);

@@ -1,9 +1,10 @@
 /* One partition of a topic: from librdkafka's queue to raw batches. Private to connectors/kafka.
  *
- * Each partition has a queue of its own that `kafka_partition_read` takes records from, without waiting.
- * librdkafka's threads fetch ahead into it within a budget of bytes and records. We use its "simple consumer"
- * (rd_kafka_consume_start), not assign(): partitions are then independent of each other, one can be added
- * while others are read, there is nothing to rebalance, and no group whose rights are needed. */
+ * Each partition has its own queue; `kafka_partition_read` takes records from it without waiting.
+ * librdkafka's threads fetch ahead into the queue within a budget of bytes and records. librdkafka's "simple
+ * consumer" (rd_kafka_consume_start) is used instead of assign(): so partitions are independent of each
+ * other, one can be added while others are read, nothing is rebalanced, and no rights on a group are
+ * needed. */
 #ifndef LEAT_CONNECTORS_KAFKA_PARTITION_H
 #define LEAT_CONNECTORS_KAFKA_PARTITION_H
 
@@ -25,18 +26,18 @@ struct kafka_shared {
     struct kafka_errors *errors;
     const struct kafka_client *options;
     const struct kafka_meta *meta;
-    struct payload *payload; /* schemas of payloads; NULL: they need none */
+    struct payload *payload; /* schemas of payloads; NULL: the format needs none */
     struct source *source;
-    int64_t queue_records, queue_bytes; /* what is fetched ahead of one partition */
-    pthread_mutex_t mutex;              /* of the source's diagnostics and of `rate` */
+    int64_t queue_records, queue_bytes; /* limits of what is fetched ahead of one partition */
+    pthread_mutex_t mutex;              /* guards the source's diagnostics and the rate */
     bool is_bounded;                    /* until: latest */
 
     int64_t rate;        /* records a second; 0: no limit */
-    double allowance;    /* records that may be read now */
-    int64_t rate_at_us;  /* when it was counted */
-    atomic_bool is_held; /* the rate held a read back: the watching thread wakes the engine */
-    /* When the watching thread last went round, and how often that was long ago: the process stood still, or
-     * brokers did not answer. */
+    double allowance;    /* records that may be read now; negative: too many were read */
+    int64_t rate_at_us;  /* when `allowance` was last computed */
+    atomic_bool is_held; /* the rate held a read back: the watching thread must wake the engine */
+    /* When the watching thread last ran its loop (monotonic), and how often its loop came late: the process
+     * stood still, or brokers did not answer. */
     _Atomic int64_t alive_us;
     _Atomic uint64_t pauses;
 };
@@ -45,49 +46,51 @@ struct kafka_history;
 
 struct kafka_partition {
     struct kafka_shared *shared;
-    const char *topic; /* as long as the source */
+    const char *topic; /* lives as long as the source */
     int32_t id;
     char *name;        /* "topic/3" */
-    int64_t low, high; /* the log's ends when it was found */
-    int64_t end;       /* until: latest; else INT64_MAX */
+    int64_t low, high; /* the log's first offset and its end when the partition was found */
+    int64_t end;       /* until: latest: offset where reading ends; else INT64_MAX */
 
-    struct kafka_history *history; /* what a recording has, until that is read (backfill.h); NULL: none */
+    struct kafka_history *history; /* the recording, until it is read to its end (backfill.h); NULL: none */
 
     rd_kafka_topic_t *handle;
-    rd_kafka_queue_t *queue;    /* NULL: not begun */
-    struct kafka_intake intake; /* taken from the queue, and not yet in a batch */
-    struct kafka_intake beyond; /* what came when that was full: a record, if any */
-    uint32_t wanted;            /* records that the queue is asked for now */
-    uint32_t nudges;            /* that its broker may still get, since the queue was full */
-    int64_t next;     /* what is before it is in batches, or holds nothing; atomic for the live view */
-    int64_t eof;      /* the log ended there, and nothing has come since; -1: unknown */
-    int64_t time_us;  /* of the last record read; atomic; INT64_MIN: none */
-    uint64_t records; /* in batches, over all lives; atomic likewise */
+    rd_kafka_queue_t *queue;    /* NULL: fetching has not begun */
+    struct kafka_intake intake; /* records taken from the queue, for the next batch */
+    struct kafka_intake beyond; /* the record that the full intake had no place for, if any */
+    uint32_t wanted;            /* records that may still be taken in this read */
+    uint32_t nudges;            /* times that the broker's thread may still be woken since the queue was
+                                   full */
+    int64_t next;     /* next offset: those before it are in batches or have no record; atomic, for the live
+                         view */
+    int64_t eof;      /* the end of the log if no record came since; -1: unknown */
+    int64_t time_us;  /* time of the last record read; atomic; INT64_MIN: none */
+    uint64_t records; /* in batches, over all lives of the run; atomic */
     bool is_failed, must_start_again;
-    int64_t paused_us; /* alive_us, and pauses, when it was last read from its mark again */
+    int64_t paused_us; /* `alive_us` and `pauses` at the last pause that was noticed */
     uint64_t pauses;
     struct {
-        rd_kafka_resp_err_t code; /* what came instead of a record; NO_ERROR: nothing */
+        rd_kafka_resp_err_t code; /* error that came instead of a record; NO_ERROR: none */
         int64_t offset;
         char text[256];
     } event;
-    atomic_bool is_quiet; /* the last read found it at its end */
-    atomic_bool has_gaps; /* offsets that no record has were seen: there are fewer records than offsets */
-    atomic_bool is_lost;  /* the topic is gone: the watching thread has seen it */
+    atomic_bool is_quiet; /* the last read was at the end of the log */
+    atomic_bool has_gaps; /* offsets without a record were seen: there are fewer records than offsets */
+    atomic_bool is_lost;  /* the watching thread found that the topic is gone */
 
     struct kafka_marks marks;
-    struct kafka_mark check; /* of the checkpoint, until its record has been seen; offset -1: none */
+    struct kafka_mark check; /* the checkpoint's mark, until its record was compared; offset -1: none */
 
     /* From librdkafka's statistics; atomic. */
     int64_t log_end, fetched_records, fetched_bytes; /* log_end -1: unknown */
-    /* Records that no reader of committed ones may have yet, as a transaction of another producer is open
-     * before them: offsets [open_first, open_end), since when (monotonic); open_end 0: none. */
+    /* Records that readers of committed records may not have yet, because another producer's transaction is
+     * open before them: offsets [open_first, open_end), and since when (monotonic); open_end 0: none. */
     int64_t open_first, open_end, open_since_us;
-    int64_t newest_us; /* of the watching thread: time of the log's last record; atomic; INT64_MIN: unknown */
+    int64_t newest_us; /* time of the log's last record, by the watching thread; atomic; INT64_MIN: unknown */
 };
 
-/* How many offsets of the log were not read when the broker was last heard: so many records, or fewer where
- * it has gaps. Any thread. */
+/* Offsets that are not read yet, by the log's end when the broker last answered: as many records, or fewer
+ * where offsets have gaps. Any thread. */
 static inline int64_t kafka_partition_lag(struct kafka_partition *partition)
 {
     int64_t end = __atomic_load_n(&partition->log_end, __ATOMIC_RELAXED);
@@ -96,26 +99,27 @@ static inline int64_t kafka_partition_lag(struct kafka_partition *partition)
     return is_behind ? end - next : 0;
 }
 
-/* handle: the topic's, as long as the partition. */
+/* handle: the topic's; it must outlive the partition. */
 struct kafka_partition *kafka_partition_new(struct kafka_shared *shared, rd_kafka_topic_t *handle,
                                             int32_t id);
-/* NULL is allowed. After the last read. */
+/* NULL is allowed. Call after the last read. */
 void kafka_partition_free(struct kafka_partition *partition);
 
-/* Begins to fetch from the offset on. False after a diagnostic. */
+/* Begins to fetch at `offset`. Returns false after a diagnostic. */
 LEAT_CHECKED bool kafka_partition_start(struct kafka_partition *partition, int64_t offset);
 
-/* Where the committed part of the log ends, and the log: what is between waits behind an open transaction.
- * Any thread, one at a time. */
+/* Sets where the log's committed part and the log end: records between wait behind an open transaction. Any
+ * thread, one at a time. */
 void kafka_partition_open(struct kafka_partition *partition, int64_t committed, int64_t end);
 
-/* A batch is given: what was read, for the next position and the live view. */
+/* Notes that a batch was given: advances the next offset and the live view's figures. */
 void kafka_partition_pass(struct kafka_partition *partition, const struct raw_batch *raw);
 
-/* The rate (rate.c): how many records it allows now, at most `wanted`; those of them that were not there. */
+/* The rate limit (rate.c). kafka_rate_ask: how many records may be read now, at most `wanted`.
+ * kafka_rate_give_back: as many of them were not there. */
 uint32_t kafka_rate_ask(struct kafka_shared *shared, uint32_t wanted);
 void kafka_rate_give_back(struct kafka_shared *shared, uint32_t unused);
-/* For batches whose size is known only when they are there: whether one may be read; that it was. */
+/* For batches whose size is not known before: whether one may be read; and how many records it had. */
 bool kafka_rate_has(struct kafka_shared *shared);
 void kafka_rate_take(struct kafka_shared *shared, uint32_t records);
 

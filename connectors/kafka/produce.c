@@ -13,7 +13,7 @@
 enum {
     BUDGET_BYTES = 64 << 20,
     COMMIT_EVERY_US = 200000,
-    LOOK_EVERY = 256, /* records */
+    LOOK_EVERY = 256, /* records between two looks at the outbox's budget and the clock */
     SHOW_EVERY_US = 100000,
     NAP_US = 2000,
     TRANSACTION_US = 60000000,
@@ -30,13 +30,13 @@ struct produce {
     struct outbox outbox;
     struct sender sender;
     _Atomic bool is_full;
-    uint64_t epoch, next; /* number behind the last record taken */
+    uint64_t epoch, next; /* record number behind the last record taken */
     int64_t begin_us, committed_us, shown_us;
-    int64_t first_ms; /* time of the first record that is paced; 0: none yet */
+    int64_t first_ms; /* time of the first record that has one; 0: none yet */
     uint64_t paced;
 };
 
-/* --- What goes wrong --- */
+/* --- Errors --- */
 
 static bool refuse(struct produce *p, enum diag_code code, const char *hint, const char *format, ...)
     LEAT_PRINTF(4, 5);
@@ -111,7 +111,8 @@ static bool ensure_topics(struct produce *p)
 
 /* --- What is out already --- */
 
-/* Passes over what is noted. The records of the last part are compared with what its note says. */
+/* Skips the records that are out, by the last part in the progress topic, and compares those of that part
+ * with its digest. record, status: the first record to send. Returns false after a diagnostic. */
 static bool pass_over(struct produce *p, const struct progress_part *last, struct produced *record,
                       enum recorded_status *status)
 {
@@ -125,8 +126,8 @@ static bool pass_over(struct produce *p, const struct progress_part *last, struc
     bool is_torn = last->to < last->total, is_cut = false;
     bool may_be_cut = p->input->may_be_cut && !is_torn;
     while ((*status = p->input->next(p->input->self, record)) == RECORDED) {
-        /* A topic may have let go what was read of it, by retention or compaction: there is nothing to
-         * compare then. */
+        /* If the input is a topic, retention or compaction may have deleted records that were sent: then
+         * nothing is compared. */
         is_cut |= may_be_cut && p->figures->there_before == 0 && record->number > last->first;
         bool is_out =
             record->number < last->first || (is_torn ? of_part < last->to : record->number < last->next);
@@ -152,7 +153,7 @@ static bool pass_over(struct produce *p, const struct progress_part *last, struc
         p->options->topic, last->first, last->next - 1);
 }
 
-/* The first record that is to be sent, and its status. */
+/* Finds the first record to send, and the status of reading it. Returns false after a diagnostic. */
 static bool find_begin(struct produce *p, struct produced *record, enum recorded_status *status)
 {
     const struct progress *progress = &p->sender.progress;
@@ -203,7 +204,7 @@ static void nap(struct produce *p, int64_t us)
     show(p, false);
 }
 
-/* When the record may go. */
+/* When the record may be sent (os_monotonic_us). */
 static int64_t due_us(struct produce *p, const struct produced *record)
 {
     const struct produce_options *o = p->options;
@@ -242,7 +243,7 @@ static bool send_all(struct produce *p)
             wait_for(p, due_us(p, &record));
         if (is_over(p))
             break;
-        /* The client puts in the time of sending where there is none: many at once, at the next commit. */
+        /* 0: the client adds the time of sending, which is the same for many records of a commit. */
         record.record.time_ms = p->options->keeps_times && record.time_ms > 0 ? record.time_ms
                                 : is_paced                                    ? os_wall_us() / 1000
                                                                               : 0;
@@ -264,7 +265,7 @@ static bool send_all(struct produce *p)
     return status != RECORDED_ERROR;
 }
 
-/* Waits until what was taken is out; gives up where brokers take nothing for long. */
+/* Waits until all records taken are out; fails if brokers accept nothing for patience_us. */
 static bool drain(struct produce *p)
 {
     uint64_t seen = 0;

@@ -19,7 +19,7 @@ struct files {
     const struct format_kind *format;
     struct path_list *lists;
     struct file_reader *readers;
-    uint32_t count, at; /* partitions: the one being read */
+    uint32_t count, at; /* count of partitions, and index of the one being read */
     pthread_mutex_t mutex;
     struct raw_batch raw;
     uint32_t row;
@@ -89,7 +89,7 @@ static const char *key_of_json(struct str record, struct str column, struct aren
     return at == NULL ? "it is no JSON object" : NULL;
 }
 
-/* The next field of a line, quotes taken away; false: there is none. */
+/* Takes the next field of a csv line, without quotes. Returns false if there is none. */
 static bool next_field(struct str *line, char delimiter, struct arena *arena, struct str *field)
 {
     if (line->data == NULL)
@@ -148,7 +148,7 @@ const char *produce_column(struct str format, struct str record, struct str head
     return key_of_json(record, column, arena, value);
 }
 
-/* In milliseconds since 1970; what is behind them is cut. */
+/* Parses a time to milliseconds since 1970, rounding down. */
 static bool parse_time(struct str text, int64_t per_s, int64_t *time_ms)
 {
     int64_t whole;
@@ -177,7 +177,7 @@ static void refuse_record(struct files *f, const char *why)
     diag_hint(f->diags, d, "records before it are sent; mend it, and the same command goes on");
 }
 
-/* A column of the record; false: a diagnostic was added. */
+/* Finds the value of a column. Returns false after a diagnostic. */
 static bool take_column(struct files *f, const char *what, struct str column, struct str record,
                         struct str *value)
 {

@@ -131,7 +131,7 @@ static enum recorded_status lose(struct letters *l, const struct produced *bytes
     return RECORDED_ERROR;
 }
 
-/* The record as it was. RECORDED_END: it is nowhere any more. */
+/* Finds the letter's record, in the letter or in its topic. RECORDED_END: it cannot be found any more. */
 static enum recorded_status find_record(struct letters *l, const struct letter *letter,
                                         struct produced *record)
 {

@@ -6,13 +6,13 @@
 struct head {
     struct recording_reader *reader;
     struct recorded record;
-    int64_t time_ms; /* the greatest of the partition so far: its order is not broken */
+    int64_t time_ms; /* greatest time of the partition so far, so that merging keeps the partition's order */
     bool is_there;
 };
 
 struct merge {
     struct head *heads;
-    uint32_t count, last; /* whose record was given */
+    uint32_t count, last; /* index of the head whose record was returned last; UINT32_MAX: none yet */
     uint64_t number;
     bool is_by_key, has_failed;
 };
@@ -67,7 +67,8 @@ void produce_recording(struct produce_input *input, const struct recording *reco
     struct merge *merge = calloc(1, sizeof(*merge));
     leat_assert(merge != NULL);
     *merge = (struct merge){.count = recording->partitions_count, .last = UINT32_MAX, .is_by_key = is_by_key};
-    merge->heads = calloc((size_t)merge->count + 1, sizeof(*merge->heads)); /* the last has no reader */
+    /* one more, without a reader, ends the list */
+    merge->heads = calloc((size_t)merge->count + 1, sizeof(*merge->heads));
     leat_assert(merge->heads != NULL);
     for (uint32_t i = 0; i < merge->count; i++) {
         merge->heads[i].reader = recording_reader_new(&recording->partitions[i], diags, NULL);

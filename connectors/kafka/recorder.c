@@ -22,7 +22,7 @@ enum {
     ASK_MS = 2000,
     LOOK_PATIENCE_US = 15000000,
     MISSING_TIMES = 3,
-    QUEUE_BYTES = 64 << 20, /* fetched ahead, of all partitions together */
+    QUEUE_BYTES = 64 << 20, /* limit of what is fetched ahead, all partitions together */
 };
 
 static const struct span no_span = {0, 0};
@@ -30,17 +30,17 @@ static const struct span no_span = {0, 0};
 struct topic {
     const char *name;
     rd_kafka_topic_t *handle;
-    struct partition **partitions; /* by number */
+    struct partition **partitions; /* index: partition number */
     int32_t count;
-    uint32_t missing; /* times in a row that it was not there */
+    uint32_t missing; /* consecutive looks at which it was missing */
 };
 
-/* What is recorded of a partition, and the span in work. */
+/* A partition being recorded, with its current span. */
 struct partition {
     struct topic *topic;
     int32_t id;
     char name[300];
-    int64_t next, end; /* offsets; end: INT64_MAX: none is known */
+    int64_t next, end; /* offsets: the next to record, and where recording ends; end INT64_MAX: open */
     struct kafka_mark check, last;
     struct recording_writer writer;
     bool is_done;
@@ -63,13 +63,13 @@ struct recorder {
     struct recorder_figures *figures;
     struct recording_packer packer;
     struct kafka_patience patience; /* of the start */
-    int64_t taken_us;               /* when something came last */
+    int64_t taken_us;               /* when records or events last came */
     char waits[256];
-    bool has_changed; /* the manifest is to be written */
-    bool is_missing;  /* a topic was not there at the last look */
+    bool has_changed; /* the manifest must be written */
+    bool is_missing;  /* a topic was missing at the last look */
 };
 
-/* --- What goes wrong --- */
+/* --- Errors --- */
 
 static bool fail_write(struct recorder *r, const char *path, int error)
 {
@@ -103,11 +103,11 @@ static bool fail_other(struct recorder *r, const struct partition *p, const char
 
 /* --- The directory --- */
 
-/* What was read in vain would be lost without it. */
+/* Replaces the manifest, which makes complete spans part of the recording. */
 static bool save(struct recorder *r)
 {
     const char *log = r->recording.order_log;
-    if (log != NULL) /* as the manifest had it */
+    if (log != NULL) /* its path within the directory */
         log += strlen(r->options->directory) + 1;
     int error = recording_save(&r->recording, r->options->directory, log);
     r->has_changed = false;
@@ -162,7 +162,8 @@ static struct partition *new_partition(struct recorder *r, struct topic *topic, 
     return p;
 }
 
-/* Reading begins where the recording ends, at the record before that, to see that it is still there. */
+/* Adds a partition. Reading begins with the recording's last record, to compare it, if the topic still has
+ * it; else at the recording's end. Returns false after a diagnostic. */
 static bool add_partition(struct recorder *r, const struct kafka_place *place,
                           const struct kafka_range *range)
 {
@@ -207,8 +208,8 @@ static bool check_topics(struct recorder *r, const struct kafka_place *places, u
     return true;
 }
 
-/* All partitions that match and are not known. is_first: where the user says; those that come later have come
- * since, and begin at their beginning. */
+/* Adds all matching partitions that are not known yet. is_first: they begin where the user says; partitions
+ * found later are new and begin at their first offset. */
 static bool add_partitions(struct recorder *r, const struct rd_kafka_metadata *metadata, bool is_first,
                            struct diag_list *diags)
 {
@@ -264,7 +265,7 @@ static bool open_topics(struct recorder *r)
         r->client == NULL ? NULL : kafka_client_metadata(r->client, r->errors, NULL, &r->patience, r->diags);
     if (metadata == NULL)
         return false;
-    /* What a client fetches ahead of each partition depends on how many there are. */
+    /* How much each partition may fetch ahead is a setting of the client and depends on their number. */
     uint32_t count = 0;
     if (kafka_topics_find(&r->topics, metadata, &count, &r->arena, r->diags) != NULL && count > 1) {
         kafka_client_free(r->client, r->errors);
@@ -282,7 +283,8 @@ static bool open_topics(struct recorder *r)
     return is_good && save(r);
 }
 
-/* Partitions and topics that are new; topics that are gone. What cannot be asked now is asked again. */
+/* Looks for new topics and partitions, and for deleted topics. Returns false after a diagnostic. Temporary
+ * failures are ignored: there is another look later. */
 static bool look_again(struct recorder *r)
 {
     const struct rd_kafka_metadata *metadata = NULL;
@@ -294,7 +296,7 @@ static bool look_again(struct recorder *r)
     r->is_missing = false;
     uint32_t errors = r->diags->errors;
     if (!r->options->until_latest)
-        add_partitions(r, metadata, false, &unheard); /* what cannot be asked now, can later */
+        add_partitions(r, metadata, false, &unheard); /* failures may be temporary */
     arena_free(&arena);
     for (uint32_t i = 0; i < r->known_count; i++) {
         bool is_there = false;
@@ -316,7 +318,7 @@ static bool look_again(struct recorder *r)
 
 /* --- Records --- */
 
-/* The recording ends before it. */
+/* Gives up the current span: the recording ends before it. Returns false. */
 static bool abandon_span(struct recorder *r, struct partition *p, int error)
 {
     fail_write(r, p->writer.path, error);
@@ -369,12 +371,12 @@ static bool take_record(struct recorder *r, struct partition *p, const rd_kafka_
         .time_ms = rd_kafka_message_timestamp(message, &type),
         .record = {.key = {message->key, message->key_len}, .value = {message->payload, message->len}}};
     struct kafka_mark mark = mark_of(record.offset, record.time_ms, record.record.value);
-    if (message->offset < p->next) /* there to be compared */
+    if (message->offset < p->next) /* read again only to be compared */
         return message->offset != p->check.offset || mark_is(&mark, &p->check) ||
                fail_other(r, p, "at the recording's end there is another record than there was");
     if (message->offset >= p->end ||
         (r->options->until_us != TIME_MAX && record.time_ms >= r->options->until_us / 1000)) {
-        p->next = MIN(p->end, message->offset); /* there is no record in between */
+        p->next = MIN(p->end, message->offset); /* no record lies between */
         return finish_partition(r, p);
     }
     buffer_clear(headers);
@@ -391,8 +393,8 @@ static bool take_record(struct recorder *r, struct partition *p, const rd_kafka_
     return p->next < p->end || finish_partition(r, p);
 }
 
-/* What is recorded reaches up to the end of the log, where markers of transactions alone are behind the last
- * record: they may be deleted like any other. */
+/* Extends the recording to the end of the log if only markers of transactions follow its last record: they
+ * may be deleted like records. */
 static void reach(struct recorder *r, struct partition *p)
 {
     struct recording_partition *recorded = recording_add(&r->recording, p->topic->name, p->id, &r->arena);
@@ -402,7 +404,8 @@ static void reach(struct recorder *r, struct partition *p)
     r->has_changed = true;
 }
 
-/* As partition.c's. */
+/* Handles an event of the queue that is not a record: the end of the log, or an error. Returns false after a
+ * diagnostic. */
 static bool take_event(struct recorder *r, struct partition *p, const rd_kafka_message_t *message)
 {
     int64_t low = -1, high = -1;
@@ -434,7 +437,7 @@ static bool take_event(struct recorder *r, struct partition *p, const rd_kafka_m
                   diag_error(r->diags, DIAG_E0610, no_span, "cannot read `%s`: no right to", p->name),
                   "the user of `security` needs the rights Read and Describe on the topic");
         return false;
-    default: return true; /* passes by itself, or the next look at the topics says what it is */
+    default: return true; /* temporary, or the next look at the topics finds the cause */
     }
 }
 
@@ -514,7 +517,7 @@ static bool record_all(struct recorder *r)
     return is_good;
 }
 
-/* What is complete up to here becomes part of the recording, after an error too. */
+/* Completes all open spans and makes them part of the recording, also after an error. */
 static bool end_all(struct recorder *r)
 {
     bool is_good = true;

@@ -17,9 +17,9 @@ enum { MANIFEST_BYTES_MAX = 256 << 20, PEEK_BYTES = 64, RECORDING_VERSION = 1, P
 static const struct span no_span = {0, 0};
 static const char manifest_name[] = "manifest.json";
 
-/* --- What is a recording --- */
+/* --- Finding recordings --- */
 
-/* The manifest begins with the word that says so. */
+/* Whether the directory has a manifest that begins with the key "leat_recording". */
 static bool has_manifest(const char *directory)
 {
     char path[4096], begin[PEEK_BYTES];
@@ -33,8 +33,8 @@ static bool has_manifest(const char *directory)
     return is_read && memmem(begin, got, "\"leat_recording\"", strlen("\"leat_recording\"")) != NULL;
 }
 
-/* The recording's directory, and the topic where the path is its folder there (else ""). malloc'd; NULL: the
- * path is none. */
+/* The directory of the recording that `path` names, malloc'd; NULL: it names none. topic: if `path` is a
+ * topic's folder, its name (a slash may follow); else "". */
 static char *directory_of(const char *path, const char **topic)
 {
     char *directory = strdup(path);
@@ -52,7 +52,7 @@ static char *directory_of(const char *path, const char **topic)
             *(slash == directory ? slash + 1 : slash) = '\0';
         if (has_manifest(slash == NULL ? "." : directory)) {
             if (slash == NULL)
-                strcpy(directory, "."); /* a name has one byte at least */
+                strcpy(directory, "."); /* there is room: a name has at least one byte */
             return directory;
         }
     }
@@ -60,7 +60,8 @@ static char *directory_of(const char *path, const char **topic)
     return NULL;
 }
 
-/* Calls back for each recording that the path names; the number of them. */
+/* Calls `found` for each recording that the path or pattern names, until it returns false (is_good). Returns
+ * their count. */
 static uint32_t each(const char *path, bool (*found)(void *argument, const char *directory, struct str topic),
                      void *argument, bool *is_good)
 {
@@ -105,8 +106,8 @@ bool recording_is(struct str path)
 struct manifest {
     struct recording *recording;
     const char *directory, *path;
-    struct str topic;         /* the only one, or length 0 */
-    const struct str *wanted; /* topics; count 0: all */
+    struct str topic;         /* the only wanted topic; length 0: no such limit */
+    const struct str *wanted; /* wanted topics; count 0: all */
     uint32_t wanted_count;
     struct arena *arena;
     struct diag_list *diags;
@@ -174,7 +175,7 @@ static bool whole(json_t *object, const char *name, int64_t least, int64_t *valu
     return json_is_integer(item) && *value >= least;
 }
 
-/* A file of the recording: in a folder of it, whatever the manifest says. */
+/* Whether a file name of a manifest stays inside the directory, within a folder. */
 static bool is_inside(const char *file)
 {
     return file != NULL && file[0] != '/' && file[0] != '\0' && strstr(file, "..") == NULL &&
@@ -247,7 +248,7 @@ static bool read_partition(const struct manifest *m, json_t *item)
             return false;
     if (reach > next)
         return bad_manifest(m, "a partition ends before its last span");
-    /* Several recordings are put together: see join. */
+    /* A span without a file notes how far this recording reaches, for join(). */
     recording_add_span(p, &(struct recording_span){.first = reach, .next = next}, m->arena);
     p->first = p->first < 0 ? first : MIN(p->first, first);
     p->next = MAX(p->next, next);
@@ -306,7 +307,7 @@ static bool read_manifest(void *argument, const char *directory, struct str topi
     return is_good;
 }
 
-/* --- Several as one --- */
+/* --- Joining several recordings --- */
 
 static int compare_spans(const void *left, const void *right)
 {
@@ -316,8 +317,8 @@ static int compare_spans(const void *left, const void *right)
     return (a->next < b->next) - (a->next > b->next);
 }
 
-/* Puts the spans into order, and drops those that others cover. Those without a file tell only how far a
- * recording reaches. */
+/* Sorts the spans, drops those that others cover, and checks that there is no hole. Spans without a file only
+ * say how far a recording reaches; they are dropped. Returns false after a diagnostic. */
 static bool join(struct recording_partition *p, struct diag_list *diags)
 {
     int64_t reach = p->first;
@@ -423,7 +424,7 @@ bool recording_is_order_log(const char *name)
     return strcmp(name, "order") == 0 || strcmp(name, "order.log") == 0;
 }
 
-/* What a live run wrote into the recording's directory, if it did. */
+/* Name of the order log that a live run wrote into the recording's directory; NULL: none. */
 static const char *find_order_log(const char *directory)
 {
     static const char *const names[] = {"order", "order.log"};

@@ -13,17 +13,17 @@ struct recording_feed {
     pthread_mutex_t *mutex;
     struct recording_reader *reader;
     struct kafka_marks marks;
-    struct kafka_mark check; /* of the checkpoint, until its record was seen; offset -1: none */
+    struct kafka_mark check; /* the checkpoint's mark, until its record was compared; offset -1: none */
     bool is_failed;
 
     int64_t next;               /* offset where the open batch begins */
-    uint64_t records;           /* before it */
-    struct batch_share carried; /* of the same batch, and given before a resume */
+    uint64_t records;           /* records before the open batch */
+    struct batch_share carried; /* the part of the open batch that was given before a resume */
 
     /* The open batch. */
     uint32_t count;
-    struct byte_buffer data, heap, texts; /* texts: 1 + headers of struct text_ref for each record */
-    struct arena originals;               /* meta->keeps_originals: keys and headers */
+    struct byte_buffer data, heap, texts; /* texts: for each record 1 + headers_count struct text_ref */
+    struct arena originals;               /* if meta->keeps_originals: keys and headers */
     struct str keys[BATCH_ROWS], headers[BATCH_ROWS];
     uint32_t lengths[BATCH_ROWS];
     int64_t offsets[BATCH_ROWS], times[BATCH_ROWS];
@@ -103,7 +103,8 @@ size_t recording_feed_mark(struct recording_feed *feed, const struct source_posi
     return marks_before(&feed->marks, position->b, out);
 }
 
-/* The record before the position is the one that it was. */
+/* Checks that the record before the position is the one of the checkpoint's mark. Returns false after a
+ * diagnostic. */
 static bool check_before(struct recording_feed *feed)
 {
     struct recorded record;
@@ -140,7 +141,7 @@ static void put_text(struct recording_feed *feed, struct str text)
     buffer_append(&feed->heap, text.data, text.length);
 }
 
-/* Of each name the last one counts, as live. */
+/* Appends key and headers of a record. Of several headers with one name the last counts, as live. */
 static void put_texts(struct recording_feed *feed, const struct kafka_record *record)
 {
     const struct kafka_meta *meta = feed->meta;
@@ -168,7 +169,7 @@ static void put_record(struct recording_feed *feed, const struct recorded *recor
                                                                 : 0;
     feed->has_flags |= feed->flags[row] != 0;
     buffer_append(&feed->data, value.data, value.length);
-    buffer_append(&feed->data, "\n", 1); /* as live: ends whatever a decoder scans for */
+    buffer_append(&feed->data, "\n", 1); /* as live: decoders that scan for a line end stop there */
     put_texts(feed, &recorded->record);
     if (feed->meta->keeps_originals) {
         struct str key = recorded->record.key;
@@ -185,7 +186,8 @@ static void keep_originals(struct recording_feed *feed, struct kafka_frame *fram
     arena_reset(&feed->originals);
 }
 
-/* What is collected, as a raw batch; another is open. is_cut: it is a whole one, or its rest. */
+/* Makes a raw batch of the collected records and begins the next one. is_cut: the batch is complete; false:
+ * the recording ended within it. */
 static void make_batch(struct recording_feed *feed, struct raw_batch *raw, bool is_cut)
 {
     struct arena *arena = &raw->arena;
@@ -246,7 +248,7 @@ static enum read_status fail_schema(struct recording_feed *feed, const struct re
     return READ_ERROR;
 }
 
-/* Whether the schema of the record is there. */
+/* Whether the record's schema is available. */
 static enum payload_status schema_of(const struct recording_feed *feed, const struct recorded *record)
 {
     struct str value = record->record.value;
@@ -255,7 +257,7 @@ static enum payload_status schema_of(const struct recording_feed *feed, const st
     return payload_ready(feed->payload, value.data, value.length);
 }
 
-/* Whether the record is of the open batch. */
+/* Whether the record still belongs to the open batch. */
 static bool fits(const struct recording_feed *feed, const struct recorded *record)
 {
     size_t bytes = feed->data.length - feed->count + feed->carried.bytes;
@@ -276,7 +278,7 @@ enum read_status recording_feed_read(struct recording_feed *feed, struct raw_bat
         is_cut = status != RECORDED_END;
         if (!is_cut)
             break;
-        if (!fits(feed, &record) && feed->count == 0) /* what was given before was a whole batch */
+        if (!fits(feed, &record) && feed->count == 0) /* the part given before was a whole batch */
             feed->carried = (struct batch_share){0};
         if (!fits(feed, &record)) {
             recording_reader_back(feed->reader);

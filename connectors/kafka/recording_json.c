@@ -12,7 +12,7 @@ static bool is_utf8(struct str text)
     return text_utf8_error(text.data, text.length) == text.length;
 }
 
-/* UTF-8, quoted. */
+/* Appends UTF-8 text, quoted and escaped. */
 static void put_quoted(struct str text, struct byte_buffer *out)
 {
     char *begin = buffer_reserve(out, text.length * 6 + 2), *to = begin;
@@ -42,7 +42,7 @@ static void put_base64(struct str bytes, struct byte_buffer *out)
     buffer_append(out, "\"", 1);
 }
 
-/* A text, or {"base64":"..."}; data NULL: null. */
+/* Appends a text, {"base64":"..."}, or null (data NULL). */
 static void put_text(struct str text, struct byte_buffer *out)
 {
     if (text.data == NULL) {
@@ -70,7 +70,7 @@ void recorded_put_headers(struct str headers, struct byte_buffer *out)
     buffer_append(out, "]]", 2);
 }
 
-/* Whether the payload can stand in the line as it is. */
+/* Whether the payload can be stored in the line as it is. */
 static bool stands_as_is(struct str payload)
 {
     const char *end = payload.data + payload.length;
@@ -118,7 +118,7 @@ static bool take_base64(struct str quoted, struct arena *arena, struct str *byte
     return length != SIZE_MAX;
 }
 
-/* null, a text, or {"base64":"..."}. */
+/* Parses null, a text, or {"base64":"..."}. */
 static bool take_text(struct str json, struct arena *arena, struct str *text)
 {
     struct str name, value;
@@ -163,7 +163,7 @@ static bool take_whole(struct str json, int64_t *value)
 
 enum { HAS_OFFSET = 1, HAS_TIME = 2, HAS_PAYLOAD = 4, HAS_ALL = 7 };
 
-/* NULL, or what is wrong with the member. */
+/* Takes one member into the record. Returns NULL, or what is wrong with it. */
 static const char *take_member(struct str name, struct str value, struct arena *arena,
                                struct recorded *recorded, unsigned *has)
 {
@@ -182,7 +182,7 @@ static const char *take_member(struct str name, struct str value, struct arena *
     } else {
         bool is_value = str_is(name, "value"), is_text = str_is(name, "text");
         if (!is_value && !is_text && !str_is(name, "base64"))
-            return NULL; /* of a later leat, or of whoever looked through it */
+            return NULL; /* a member added by a later leat or by another tool */
         if (*has & HAS_PAYLOAD)
             return "it has two payloads";
         *has |= HAS_PAYLOAD;

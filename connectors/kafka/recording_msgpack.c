@@ -1,4 +1,4 @@
-/* A record as a msgpack map: what recorded_put_msgpack writes, member for member. */
+/* A record as a msgpack map: reads exactly what recorded_put_msgpack writes. */
 #include "connectors/kafka/recording_form.h"
 
 #include <msgpack.h>
@@ -63,7 +63,8 @@ void recorded_put_msgpack(const struct recorded *recorded, struct byte_buffer *o
 
 /* --- In --- */
 
-/* Bytes from outside: at most what is left. is_short: more are needed; is_bad: more do not help. */
+/* A position in bytes from outside, which may be damaged. is_short: more bytes are needed; is_bad: the bytes
+ * are not valid. */
 struct cursor {
     const unsigned char *at, *end;
     bool is_short, is_bad;

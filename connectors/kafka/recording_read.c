@@ -1,4 +1,4 @@
-/* The records of a recorded partition, in order. */
+/* Reads the records of a recorded partition, in order. */
 #include "connectors/kafka/recording_form.h"
 
 #include "connectors/file/input.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 enum { READ_BYTES = 1 << 18 };
-/* Kafka's largest record (2 GiB) as base64 would not fit; what fits into a topic's limits does. */
+/* Too small for Kafka's largest possible record (2 GiB), but above the limits that topics have. */
 #define RECORD_BYTES_MAX ((size_t)512 << 20)
 
 static const struct span no_span = {0, 0};
@@ -16,20 +16,20 @@ struct recording_reader {
     const struct recording_partition *partition;
     struct diag_list *diags;
     pthread_mutex_t *mutex;
-    uint32_t span; /* the one being read */
+    uint32_t span; /* index of the span being read */
     bool is_open;
     bool is_failed;
-    int64_t next;     /* offset: what lies before is skipped */
-    int64_t last;     /* offset of the last record of the open span, or -1 */
-    uint64_t records; /* of the open span so far */
+    int64_t next;     /* records below this offset are skipped */
+    int64_t last;     /* offset of the last record of the open span; -1: none */
+    uint64_t records; /* read of the open span so far */
     struct file_input input;
     struct byte_buffer bytes;
-    size_t at;                      /* what is taken of them */
-    bool has_ended;                 /* the input gives no more */
-    int64_t done_bytes, span_bytes; /* on disk; done: atomic */
+    size_t at;                      /* how many of `bytes` are consumed */
+    bool has_ended;                 /* the input gives no more bytes */
+    int64_t done_bytes, span_bytes; /* on disk: read so far (atomic); of the spans before the open one */
     struct arena scratch;
-    struct recorded given; /* last */
-    bool is_back;          /* and to be given again */
+    struct recorded given; /* the last record returned */
+    bool is_back;          /* return it once more */
 };
 
 struct recording_reader *recording_reader_new(const struct recording_partition *partition,
@@ -66,7 +66,7 @@ int64_t recording_reader_done_bytes(const struct recording_reader *reader)
     return __atomic_load_n(&reader->done_bytes, __ATOMIC_RELAXED);
 }
 
-/* --- What goes wrong --- */
+/* --- Errors --- */
 
 static void lock(struct recording_reader *reader)
 {
@@ -148,7 +148,7 @@ static bool open_span(struct recording_reader *reader)
     return true;
 }
 
-/* All of the span was read; it is what the manifest says. */
+/* Closes a span that was read to its end, and checks its count of records with the manifest. */
 static enum recorded_status end_span(struct recording_reader *reader)
 {
     const struct recording_span *span = &reader->partition->spans[reader->span];
@@ -164,7 +164,8 @@ static enum recorded_status end_span(struct recording_reader *reader)
     return RECORDED;
 }
 
-/* More bytes behind those that are not taken; at the input's end: has_ended. */
+/* Reads more bytes behind those not yet consumed; sets has_ended at the input's end. Returns false after a
+ * diagnostic. */
 static bool read_more(struct recording_reader *reader)
 {
     size_t got = 0;
@@ -195,7 +196,8 @@ static bool is_msgpack(const struct recording_span *span)
     return strstr(span->file, ".msgpack") != NULL;
 }
 
-/* The next record of the open span; *is_there false: there must be more bytes. NULL, or what is wrong. */
+/* Parses the next record of the open span. is_there: false if more bytes are needed. Returns NULL, or what is
+ * wrong. */
 static const char *take(struct recording_reader *reader, struct recorded *record, bool *is_there)
 {
     const struct recording_span *span = &reader->partition->spans[reader->span];
@@ -222,7 +224,7 @@ static const char *take(struct recording_reader *reader, struct recorded *record
     return why;
 }
 
-/* The next record of the open span, whatever its offset. RECORDED_END: it has no more. */
+/* Reads the next record of the open span, whatever its offset. RECORDED_END: the span has no more. */
 static enum recorded_status next_of_span(struct recording_reader *reader, struct recorded *record)
 {
     const struct recording_span *span = &reader->partition->spans[reader->span];

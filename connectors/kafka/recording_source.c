@@ -1,5 +1,6 @@
-/* Source `kafka` with --replay: recordings instead of the brokers. Everything else is the same: columns,
- * partitions by name, offsets, and the brokers' times as times of arrival; so checkpoints go both ways. */
+/* Source `kafka` with --replay: reads recordings instead of brokers. Columns, partition names, offsets, and
+ * the brokers' times as arrival times are the same as live; so live runs and replays can use each other's
+ * checkpoints. */
 #include "connectors/kafka/recording_feed.h"
 #include "connectors/kafka/source.h"
 
@@ -21,7 +22,8 @@ static bool refuse_topic(const struct kafka_source *kafka, struct source *source
     return false;
 }
 
-/* Of the recording, the partitions of this source's topics; each topic that it names must be there. */
+/* Keeps the recorded partitions of this source's topics. Returns false after a diagnostic if a named topic is
+ * missing. */
 static bool choose_partitions(struct kafka_source *kafka, struct source *source)
 {
     struct recording *recorded = &kafka->recorded;
@@ -96,7 +98,8 @@ static const char *recording_source_topic(struct source *source, uint32_t partit
     return kafka->recorded.partitions[partition].topic;
 }
 
-/* Partitions are told apart by their names, as live; a recording does not gain any. */
+/* Does nothing: a recording gains no partitions. It is set so that partitions are identified by name, as
+ * live. */
 static bool recording_source_discover(struct source *source LEAT_UNUSED)
 {
     return true;

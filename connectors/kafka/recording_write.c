@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <zstd.h>
 
-/* A frame is a reader's window, of each partition. */
+/* A reader needs memory for one frame of each partition. */
 enum { FRAME_BYTES = 1 << 20, LEVEL = 3 };
 
 static const char *const suffixes[] = {[RECORDING_JSONL] = "jsonl.zst", [RECORDING_MSGPACK] = "msgpack.zst"};
@@ -68,7 +68,7 @@ static ZSTD_CCtx *context_of(struct recording_packer *packer)
     return packer->context;
 }
 
-/* What is collected, as a frame of its own. */
+/* Compresses the collected bytes as one frame and writes it. Returns 0 or an errno. */
 static int write_frame(struct recording_writer *w)
 {
     if (w->raw.length == 0)
@@ -78,7 +78,7 @@ static int write_frame(struct recording_writer *w)
     buffer_clear(packed);
     size_t bytes =
         ZSTD_compress2(context_of(w->packer), buffer_reserve(packed, room), room, w->raw.data, w->raw.length);
-    leat_assert(!ZSTD_isError(bytes)); /* there is room, and memory never runs out */
+    leat_assert(!ZSTD_isError(bytes)); /* cannot fail: there is room */
     w->span.bytes += (int64_t)bytes;
     w->raw_bytes += (int64_t)w->raw.length;
     buffer_clear(&w->raw);
@@ -205,7 +205,7 @@ bool recording_begin(const char *directory, struct recording *recording, int *lo
                             "give --to a directory that is empty, or new", diags);
 }
 
-/* --- What was left behind --- */
+/* --- Leftover files --- */
 
 static bool is_span_name(const char *name)
 {

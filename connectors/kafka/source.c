@@ -1,4 +1,4 @@
-/* Source `kafka`: the partitions of topics, live or up to where they end now. */
+/* Source `kafka`: the partitions of topics, live or up to their present end. */
 #include "connectors/kafka/source.h"
 
 #include "connectors/kafka/backfill.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 enum {
-    /* What librdkafka keeps of a record beside its payload, about. */
+    /* About what librdkafka keeps of a record beside its payload. */
     RECORD_BYTES = 512,
     PARTITION_BYTES_MIN = 64 << 10,
     FETCH_BYTES_MIN = 16 << 10,
@@ -88,7 +88,7 @@ static bool refuse_group(const struct kafka_source *kafka, struct source_bind *b
     return false;
 }
 
-/* `backfill` says where a job begins. */
+/* Refuses `start` beside `backfill`, which itself says where a job begins. */
 static bool check_backfill(const struct kafka_source *kafka, struct source_bind *bind)
 {
     if (kafka->backfill.count == 0 || kafka->first.tag == KAFKA_EARLIEST)
@@ -131,7 +131,8 @@ bool kafka_bind(struct source_bind *bind)
 
 /* --- open --- */
 
-/* A bounded source ends before what is behind an open transaction: that is said when it begins. */
+/* Prints how many records of each partition wait for an open transaction: a bounded source ends before
+ * them. */
 static void find_open(struct kafka_source *kafka, struct source *source, const struct kafka_place *places,
                       uint32_t count, struct kafka_range *ranges)
 {
@@ -154,8 +155,9 @@ static void find_open(struct kafka_source *kafka, struct source *source, const s
                 (long long)(ranges[i].open_end - ranges[i].high));
 }
 
-/* What is there, asked by a client of its own: how much each partition may fetch ahead is a setting of the
- * client that reads, and depends on how many there are. */
+/* Finds the partitions and their ranges with a client of its own: how much a partition may fetch ahead is a
+ * setting of the reading client, and depends on the number of partitions. Returns NULL after a diagnostic, or
+ * without one if the user stopped the run. */
 static struct kafka_place *survey(struct kafka_source *kafka, struct source *source, uint32_t *count,
                                   struct kafka_range **ranges)
 {
@@ -190,8 +192,8 @@ static struct kafka_place *survey(struct kafka_source *kafka, struct source *sou
     return places;
 }
 
-/* The client that reads; what it fetches ahead of each partition stays within `queue`, with room for some
- * partitions that are not there yet. */
+/* Makes the reading client. What it fetches ahead of all `count` partitions stays within `queue`, with
+ * reserve for partitions found later. */
 static bool connect_reader(struct kafka_source *kafka, struct source *source, uint32_t count)
 {
     char records[24], kilobytes[24], fetch[24];
@@ -205,7 +207,7 @@ static bool connect_reader(struct kafka_source *kafka, struct source *source, ui
     const struct kafka_property fixed[] = {
         {"isolation.level", "read_committed"},
         {"allow.auto.create.topics", "false"},
-        {"auto.offset.reset", "error"}, /* never a jump to where nobody sent it */
+        {"auto.offset.reset", "error"}, /* never jump to another offset */
         {"enable.auto.commit", "false"},
         {"enable.auto.offset.store", "false"},
         {"enable.partition.eof", "true"},
@@ -235,7 +237,7 @@ static bool kafka_open(struct source *source)
         return false;
     kafka->format_config.payload = kafka->shared.payload;
     kafka_topics_open(&kafka->topics, kafka->topic, source->arena);
-    /* Those that no checkpoint knows have come since: none of their records was seen. */
+    /* After a resume, partitions that no checkpoint knows are new: none of their records was read. */
     if (source->is_resumed)
         kafka->first = (struct kafka_start){.tag = KAFKA_EARLIEST};
     struct kafka_place *places = survey(kafka, source, &count, &ranges);
@@ -351,7 +353,7 @@ void kafka_decode(struct source *source, void *decoder, struct raw_batch *raw, s
     kafka_meta_decode(&((struct kafka_source *)source->config)->meta, decoder, raw, output);
 }
 
-/* --- What it says of itself --- */
+/* --- Figures --- */
 
 static void kafka_progress(struct source *source, struct source_progress *progress)
 {
@@ -363,24 +365,25 @@ static void kafka_progress(struct source *source, struct source_progress *progre
     progress->records_total = 0;
     for (uint32_t i = 0; i < count; i++) {
         const struct kafka_partition *p = kafka->watch.partitions[i];
-        /* What was read, and as many as can be left: fewer where offsets have gaps. */
+        /* Records that were read, and at most one for each offset that is left. */
         int64_t left = p->end - __atomic_load_n(&p->next, __ATOMIC_RELAXED);
         progress->records_total += (int64_t)__atomic_load_n(&p->records, __ATOMIC_RELAXED) + MAX(left, 0);
     }
 }
 
 /* How far reading is behind the end of the log: in records, and in time, from the last record read to the
- * newest one of its partition, by the broker's timestamps. The worst partition is the one that is furthest
- * behind in time, then in records. */
+ * newest record of its partition, by the broker's timestamps. The worst partition is the one furthest behind
+ * in time, then in records. */
 struct lag {
     int64_t records, worst_records, worst_us; /* worst_us -1: not measured yet */
     const char *worst;
-    bool has_gaps;                 /* there may be fewer */
-    int64_t open_records, open_us; /* behind open transactions; for how long the oldest stands */
-    const char *open;              /* the oldest one's partition */
+    bool has_gaps;                 /* offsets have gaps: there may be fewer records */
+    int64_t open_records, open_us; /* records behind open transactions; how long the oldest of these has been
+                                      open */
+    const char *open;              /* partition of the oldest open transaction */
 };
 
-/* Not behind: what nobody may read yet. */
+/* Adds the records behind an open transaction. They do not count as lag: nobody may read them yet. */
 static void add_open(struct lag *lag, const struct kafka_partition *p)
 {
     int64_t end = __atomic_load_n(&p->open_end, __ATOMIC_RELAXED);

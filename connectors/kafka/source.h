@@ -1,4 +1,4 @@
-/* The source `kafka`: its options, and what reading a topic and reading a recording of it share. */
+/* The source `kafka`: its options, and what reading topics and reading recordings of them share. */
 #ifndef LEAT_CONNECTORS_KAFKA_SOURCE_H
 #define LEAT_CONNECTORS_KAFKA_SOURCE_H
 
@@ -33,25 +33,25 @@ struct kafka_source {
     struct kafka_watch watch;
     bool has_mutex;
 
-    struct recording recorded; /* of `backfill`, or of --replay */
+    struct recording recorded; /* recordings of `backfill` or of --replay */
 
-    /* Of source_kafka_recording. */
-    struct str recording;          /* what --replay named */
-    struct recording_feed **feeds; /* by partition */
+    /* Used by source_kafka_recording only: */
+    struct str recording;          /* the path that --replay names */
+    struct recording_feed **feeds; /* one per partition */
     uint32_t feeds_count;
 };
 
 extern const struct source_kind source_kafka;
 extern const struct option kafka_source_options[];
-/* What stands for it with --replay: recordings of its topics (recording_source.c). */
+/* The kind that replaces source_kafka with --replay: reads recordings of its topics (recording_source.c). */
 extern const struct source_kind source_kafka_recording;
 
-/* As in source_kind. */
+/* Callbacks of source_kind that both kinds share. */
 bool kafka_bind(struct source_bind *bind);
 void *kafka_decoder_new(struct source *source);
 void kafka_decode(struct source *source, void *decoder, struct raw_batch *raw, struct decode_output *output);
 
-/* Of a bound source's config, for commands that go to the same brokers. */
+/* config: of a bound source; for commands that use the same brokers. */
 const struct kafka_client *kafka_source_client(const void *config);
 struct texts kafka_source_topics(const void *config);
 

@@ -168,6 +168,6 @@ enum recorded_status topic_reader_get(struct topic_reader *reader, const char *t
         ;
     if (status == RECORDED && record->offset == offset)
         return RECORDED;
-    stop_reading(reader); /* what came instead is not given again */
+    stop_reading(reader); /* a later record that came instead would not come again */
     return status == RECORDED_ERROR ? RECORDED_ERROR : RECORDED_END;
 }

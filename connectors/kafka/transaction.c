@@ -336,7 +336,7 @@ static void say_topics(struct sender *sender)
              sender->options.topic, sender->options.progress_topic, reason);
 }
 
-/* Ends a failed transaction, by an abort where that is possible: nothing of it will be out, or the outcome is unknown. */
+/* Ends a failed transaction, by an abort if possible: nothing of it will be out, or its outcome is open. */
 static enum sent end_badly(struct sender *sender, const struct outbox_part *parts, uint32_t count,
                            enum judgement judgement)
 {

@@ -7,13 +7,13 @@
 
 enum {
     POLL_MS = 100,
-    POLL_HELD_MS = 10, /* where a rate holds reads back */
+    POLL_HELD_MS = 10, /* if the source has a rate limit */
     METADATA_MS = 2000,
     PATIENCE_US = 15000000,
     MISSING_TIMES = 3, /* a broker that has just started may not know all topics yet */
     MISSING_US = 1000000,
-    ASK_ALL_ABOVE = 8, /* topics: one request for all costs less than one for each */
-    NEWEST_MAX = 256,  /* partitions whose lag in time is measured */
+    ASK_ALL_ABOVE = 8, /* topics: above this, one request for all is cheaper than one for each */
+    NEWEST_MAX = 256,  /* most partitions whose lag in time is measured */
 };
 
 /* --- What there is --- */
@@ -71,8 +71,8 @@ static void wake(const struct kafka_watch *watch)
 
 /* --- Looking again --- */
 
-/* Partitions that the topic did not have; where they begin is asked first, so that one whose leader is not
- * there yet is left for the next time. */
+/* Adds new partitions of a topic, once brokers tell where they begin; if a partition has no leader yet, all
+ * wait for the next look. */
 static void add_partitions(struct kafka_watch *watch, const struct rd_kafka_metadata_topic *found,
                            int32_t known)
 {
@@ -139,8 +139,8 @@ static void look_at_all(struct kafka_watch *watch)
     rd_kafka_metadata_destroy(metadata);
 }
 
-/* One by one: asked for "all that this client knows", librdkafka lets brokers make those again that were
- * deleted. */
+/* Asks about topics one by one: if asked for "all that this client knows", librdkafka lets brokers create
+ * deleted topics again. */
 static void look_at_each(struct kafka_watch *watch)
 {
     uint32_t known = watch->known_count;
@@ -155,7 +155,7 @@ static void look_at_each(struct kafka_watch *watch)
     }
 }
 
-/* When to look the next time: soon, where a topic seems to be gone. */
+/* Checks all topics. Returns when to check again: soon if a topic seems to be gone. */
 static int64_t look(struct kafka_watch *watch)
 {
     if (kafka_topics_have_patterns(watch->topics) || watch->known_count > ASK_ALL_ABOVE)
@@ -171,7 +171,7 @@ static int64_t look(struct kafka_watch *watch)
     return os_monotonic_us() + (is_missing ? MIN(MISSING_US, watch->refresh_us) : watch->refresh_us);
 }
 
-/* The newest times of the partitions that are behind, once a second. */
+/* Measures the newest record times of partitions that are behind; once a second, after statistics. */
 static void measure(struct kafka_watch *watch)
 {
     struct kafka_newest found[NEWEST_MAX];
