@@ -1,5 +1,5 @@
-/* One output file of `leat generate`: JSON lines, with planted and counted duplicates, late lines and malformed
- * lines. The file gets its name when it is complete (core/replacement.h). One thread. */
+/* One output file of `leat generate`: JSON lines, with planted and counted duplicates, late lines and
+ * malformed lines. The file gets its name when it is complete (core/replacement.h). One thread. */
 #ifndef LEAT_CONNECTORS_GENERATOR_CTR_LINES_H
 #define LEAT_CONNECTORS_GENERATOR_CTR_LINES_H
 
