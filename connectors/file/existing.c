@@ -86,8 +86,7 @@ static bool remove_one(void *argument, const char *path)
     struct sink_context *context = argument;
     if (!existing_may_go(context, path))
         return false;
-    int error = sink_check(context); /* asked after existing_may_go, so that a successor's file is never
-                                        removed */
+    int error = sink_check(context); /* asked after existing_may_go: a successor's file is never removed */
     if (error == 0 && (unlink(path) == 0 || (error = errno) == ENOENT))
         return true;
     context->error_code = DIAG_E0605;

@@ -12,8 +12,7 @@
 LEAT_CHECKED bool existing_check(const struct sink_context *context, const char *pattern, bool overwrite);
 /* Removes the existing files, checking each once more just before. Returns false with context->error set. */
 LEAT_CHECKED bool existing_remove(struct sink_context *context, const char *pattern, bool overwrite);
-/* Whether the file `path` may be removed or replaced; changes nothing. Returns false with context->error
- * set. */
+/* Whether the file `path` may be removed or replaced; changes nothing. False: context->error is set. */
 LEAT_CHECKED bool existing_may_go(struct sink_context *context, const char *path);
 
 #endif

@@ -6,8 +6,7 @@
 
 enum compression { COMPRESSION_NONE, COMPRESSION_GZIP, COMPRESSION_ZSTD, COMPRESSION_LZ4 };
 
-/* The compression that a path's suffix says: ".gz" -> COMPRESSION_GZIP and so on; a trailing ".part" is
- * ignored. */
+/* The compression by a path's suffix: ".gz" -> COMPRESSION_GZIP ...; a trailing ".part" is ignored. */
 enum compression compression_by_suffix(struct str path);
 
 struct file_input {

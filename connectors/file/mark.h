@@ -1,4 +1,4 @@
-/* The mark of a partition's files in a checkpoint: a resume compares it with the files. Private to
+/* The mark of a partition's files in a checkpoint, which a resume compares with the files. Private to
  * connectors/file. */
 #ifndef LEAT_CONNECTORS_FILE_MARK_H
 #define LEAT_CONNECTORS_FILE_MARK_H

@@ -13,8 +13,7 @@ bool names_has_time(const char *pattern);
 bool names_repeat(const char *pattern);
 /* The name of file number `number`, which begins at event time time_us. malloc'd. */
 char *names_expand(const char *pattern, int64_t number, int64_t time_us);
-/* A glob(3) pattern for all names of `pattern` with `ending` appended; other special characters are escaped.
- * malloc'd. */
+/* A glob(3) pattern for the names of `pattern` plus `ending`; escapes other special characters. malloc'd. */
 char *names_glob(const char *pattern, const char *ending);
 /* Name of the copy that a resumed run makes of an open file: NAME.part.new-LIFE, with ten digits, as
  * core/claims.c expects it. malloc'd. */

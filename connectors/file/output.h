@@ -51,8 +51,8 @@ void output_encode(struct output *output, const struct batch *batch, uint32_t fi
 int output_flush(struct output *output);
 /* Writes all bytes that can be written without ending a block. Returns 0 or an errno. */
 int output_flush_all(struct output *output);
-/* Ends the file: writes and syncs all bytes and closes it; it keeps its `.part` name. Returns 0 or an
- * errno. */
+/* Ends the file: all bytes are written, synced and the file closed; it keeps its `.part` name. Returns 0 or
+ * an errno. */
 int output_end(struct output *output);
 /* Closes without writing; accepts a zeroed output. */
 void output_close(struct output *output);

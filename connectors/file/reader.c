@@ -17,7 +17,7 @@ enum {
     READ_FIRST_BYTES = 256 << 10,
     READ_LEAST_BYTES = 64 << 10,
     HEADER_BYTES_MAX = 1 << 20,
-    /* A batch (which begins with a record), one more record, and enough bytes to detect a record that is too
+    /* A batch (which begins with a record), one more record, and enough bytes to detect one that is too
      * long. */
     BUFFER_BYTES = SOURCE_BATCH_BYTES + SOURCE_RECORD_BYTES_MAX + READ_LEAST_BYTES,
     /* Limit for formats with blocks: a block of wide rows may need more than BUFFER_BYTES. */
@@ -111,8 +111,7 @@ int64_t reader_done_bytes(const struct file_reader *reader)
     return __atomic_load_n(&reader->bytes_done, __ATOMIC_RELAXED);
 }
 
-/* Reads up to `want` more bytes behind data[*filled]. At the end or on an error it reads nothing and sets
- * has_ended. */
+/* Reads up to `want` more bytes behind data[*filled]; at the end or on an error, sets has_ended instead. */
 static void read_more(struct file_reader *reader, char *data, size_t *filled, size_t want)
 {
     size_t got;
@@ -423,7 +422,7 @@ static void tell_padding(struct file_reader *reader)
     pthread_mutex_unlock(reader->mutex);
 }
 
-/* The open file ended without a further batch: reports truncation, damage and changes. Returns false after a
+/* The open file ended without another batch: reports truncation, damage, changes. False after a
  * diagnostic. */
 static bool end_file(struct file_reader *reader, const struct cut *cut)
 {
@@ -447,8 +446,7 @@ static bool end_file(struct file_reader *reader, const struct cut *cut)
     return check_facts(reader, false);
 }
 
-/* Makes room for at least `need` bytes in raw->data. Returns false with a diagnostic if no block may be that
- * large. */
+/* Makes room for `need` bytes in raw->data. False after a diagnostic: no block may be that large. */
 static bool make_room(struct file_reader *reader, struct raw_batch *raw, struct cut *cut, size_t need)
 {
     if (need <= cut->capacity)

@@ -12,8 +12,8 @@
 #include <pthread.h>
 #include <time.h>
 
-/* A file as it was when the job began. Bytes appended later are not read; a file that became shorter is an
- * error. */
+/* A file as it was when the job began. Bytes appended later are not read; a file that was shortened or
+ * rewritten is an error. */
 struct file_facts {
     int64_t size;
     struct timespec changed;

@@ -1,4 +1,4 @@
-/* The state of a sink `file`, shared by writing (sink.c) and checkpoints (sink_checkpoint.c). Private to
+/* The state of a sink `file`, for writing (sink.c) and checkpoints (sink_checkpoint.c). Private to
  * connectors/file. */
 #ifndef LEAT_CONNECTORS_FILE_SINK_H
 #define LEAT_CONNECTORS_FILE_SINK_H

@@ -140,8 +140,7 @@ static bool read_record(struct file_sink *sink, struct str record, struct restor
     if (record.length < head)
         return false;
     struct str rest = {record.data + head, record.length - head};
-    if (type == RECORD_STATE) { /* first record of a checkpoint: replaces those of earlier checkpoints in the
-                                   chain */
+    if (type == RECORD_STATE) { /* a new checkpoint of the chain: forget the one before */
         memcpy(&restored->state, record.data, sizeof(restored->state));
         buffer_clear(&restored->raw);
         buffer_clear(&restored->encoder);
@@ -185,7 +184,7 @@ static bool may_go(struct sink_context *context, const char *path)
     return false;
 }
 
-/* Renames the files that the checkpoint covers, which a crash may have prevented. Returns false after a
+/* Gives final names to files that the checkpoint covers: a crash may have prevented it. False after a
  * diagnostic. */
 static bool redo_pending(struct sink_context *context)
 {

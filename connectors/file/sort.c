@@ -333,8 +333,7 @@ static bool add_batch(struct sorter *sorter, const struct raw_batch *raw, const 
     return is_good;
 }
 
-/* The header's text without a byte-order mark and line ends, in which files with the same columns may
- * differ. */
+/* The header without a byte-order mark and line ends: files with the same columns may differ in these. */
 static struct str header_content(struct str header)
 {
     static const char mark[] = "\xef\xbb\xbf";
@@ -345,8 +344,7 @@ static struct str header_content(struct str header)
     return header;
 }
 
-/* Checks that the batch's file has the same header as the first one: the copy has one header for all
- * records. */
+/* Checks that the batch's file has the first file's header: the copy has one header for all records. */
 static bool check_header(struct sorter *sorter, const struct raw_batch *raw)
 {
     if (sorter->reader->format->is_blocks)

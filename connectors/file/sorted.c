@@ -159,8 +159,7 @@ enum read_status sorted_read(struct sorted_copy *copy, struct raw_batch *raw)
     raw->data_bytes = used;
     raw->path = copy->name;
     raw->header = copy->header;
-    raw->first_line = raw->first_offset = -1; /* lines and offsets of the original files are not known any
-                                                 more */
+    raw->first_line = raw->first_offset = -1; /* not known of sorted records */
     __atomic_store_n(&copy->bytes_done, copy->offset, __ATOMIC_RELAXED);
     return READ_BATCH;
 }

@@ -21,8 +21,7 @@ struct file_source {
     struct format_config format_config;
     struct path_list *lists;
     struct file_reader *readers;
-    struct sorted_copy *copies; /* order_by: sorted copy of each partition, read instead of its files; else
-                                   NULL */
+    struct sorted_copy *copies; /* order_by: sorted copies, one per partition; else NULL */
     uint64_t *copied_files;     /* order_by: per partition, the digest of all its files (file_facts.before) */
     uint32_t partitions_count;
     pthread_mutex_t mutex; /* held while the source's diagnostics are added */

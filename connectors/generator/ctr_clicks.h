@@ -16,8 +16,7 @@ static inline struct ctr_click ctr_click_on(const struct ctr_event *event)
     return (struct ctr_click){event->click_ms, event->imp_id, event->field[CTR_USER], event->field[CTR_ITEM]};
 }
 
-/* Clicks still to come, the earliest first: a binary heap. Holds at most the clicks of an hour of
- * impressions. */
+/* Clicks still to come, the earliest first: a binary heap. Holds the clicks of an hour at most. */
 struct ctr_click_heap {
     struct ctr_click *items;
     size_t count, capacity;

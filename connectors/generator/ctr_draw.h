@@ -48,7 +48,7 @@ struct ctr_item {
     uint32_t adv, cat;
     double popularity;                                             /* weight before drift */
     double born_ms;                                                /* from the start; negative: before it */
-    double exposure_ms, exposure_phase, quality_ms, quality_phase; /* of the drift: periods in ms, phases in
+    double exposure_ms, exposure_phase, quality_ms, quality_phase; /* periods of the drift in ms, phases in
                                                                       turns */
     double price;
 };

@@ -13,8 +13,7 @@ struct ctr_plants {
     double late;       /* are written late_ms of event time too late, with their own time */
     double malformed;  /* have a broken line before them, which stands for no row */
     int64_t late_ms;
-    int64_t late_before_ms; /* rows of this time or later are never late: the file could end before they are
-                               due */
+    int64_t late_before_ms; /* rows of this time or later are never late: the file may end too soon */
 };
 
 struct ctr_line_counts {
@@ -41,8 +40,7 @@ struct ctr_lines {
     uint64_t seed, purpose; /* for the random numbers of planted lines */
     struct ctr_line_counts counts;
     int64_t greatest_ms;
-    struct held_lines late, again[CTR_DUPLICATE_DISTANCE_MAX]; /* again[k]: duplicates written k + 1 rows
-                                                                  later */
+    struct held_lines late, again[CTR_DUPLICATE_DISTANCE_MAX]; /* again[k]: duplicates, k + 1 rows later */
     struct byte_buffer out;
     struct replacement file;
     char *path; /* malloc'd */
@@ -58,8 +56,7 @@ bool ctr_lines_open(struct ctr_lines *lines, const char *directory, const char *
 /* Room for one line of at most CTR_LINE_BYTES_MAX bytes: write it there, newline included, and pass its
  * length to ctr_lines_add. */
 char *ctr_lines_room(struct ctr_lines *lines);
-/* Adds the line. broken_at: offset in it of the number after `"ts":`, where a planted broken line goes
- * wrong. */
+/* Adds the line. broken_at: offset of the number after `"ts":`, where a planted broken line goes wrong. */
 void ctr_lines_add(struct ctr_lines *lines, size_t length, int64_t ts_ms, size_t broken_at);
 /* Writes held lines and gives the file its name. Returns false after a diagnostic. */
 bool ctr_lines_finish(struct ctr_lines *lines);

@@ -74,7 +74,7 @@ int64_t ctr_world_gap_us(const struct ctr_world *world);
 /* Mean time between impressions. rate: impressions per second, in [0.001, 1000000]. */
 int64_t ctr_gap_us(double rate);
 
-/* Makes events; one maker per thread. Fast if event numbers rise. ctr_maker_new returns NULL if there is no
+/* Makes events; one maker per thread. Fast if event numbers rise. ctr_maker_new: NULL if there is no
  * memory. */
 struct ctr_maker;
 struct ctr_maker *ctr_maker_new(const struct ctr_world *world);

@@ -17,7 +17,7 @@ struct writer {
     struct ctr_plants plants;
     struct ctr_lines events, clicks, truth_file;
     struct ctr_click_heap heap;
-    struct ctr_truth *truth, *end_truth; /* of all events but the last fifth; of the last fifth, at the end of
+    struct ctr_truth *truth, *end_truth; /* of all events but the last fifth; of the last fifth, later of
                                             all */
     struct ctr_scores scores, end_scores;
     uint64_t clicks_within; /* clicks within WITHIN_MS of their impression */

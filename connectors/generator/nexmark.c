@@ -152,8 +152,7 @@ static bool nexmark_seek(struct source *source, uint32_t partition LEAT_UNUSED,
     return true;
 }
 
-/* Whether the first `count` events are due by the clock. The clock decides when a batch is read, never its
- * contents. */
+/* Whether the first `count` events are due. The clock decides when a batch is read, never its contents. */
 static bool have_come(struct nexmark *nexmark, int64_t count)
 {
     int64_t now_us = os_monotonic_us();

@@ -53,8 +53,7 @@ static int64_t draw_price(struct draws *draws)
 
 /* --- Texts --- */
 
-/* Maps each of 16 bytes to the letter 'a' + byte % 26. The quotient is exact: 79 / 2048 is close enough to 1
- * / 26. */
+/* Maps each of 16 bytes to the letter 'a' + byte % 26. With 79 / 2048 for 1 / 26 the quotient is exact. */
 static inline __m128i to_letters(__m128i bytes)
 {
     const __m128i zero = _mm_setzero_si128(), factor = _mm_set1_epi16(79), letters = _mm_set1_epi16(26);
@@ -66,8 +65,7 @@ static inline __m128i to_letters(__m128i bytes)
     return _mm_add_epi8(_mm_packus_epi16(low, high), _mm_set1_epi8('a'));
 }
 
-/* Writes `length` random letters at `at`, eight per draw, and up to 15 bytes more. Returns the end of the
- * letters. */
+/* Writes `length` random letters at `at`, eight per draw, and up to 15 bytes more. Returns their end. */
 static char *put_letters(struct draws *draws, char *at, int64_t length)
 {
     for (int64_t i = 0; i < length; i += 16) {
@@ -226,8 +224,7 @@ static void make_auction(struct draws *draws, const struct nexmark_options *opti
     event->extra = make_extra(draws, at, used, options->auction_bytes);
 }
 
-/* Draws a channel. Its URL comes from a sequence of its own, so that all bids of a channel have the same
- * URL. */
+/* Draws a channel. Its URL comes from a sequence of its own: the same in all bids of the channel. */
 static char *make_channel(struct draws *draws, const struct nexmark_options *options,
                           struct nexmark_event *event)
 {

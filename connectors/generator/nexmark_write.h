@@ -20,8 +20,7 @@ struct nexmark_write_options {
     void (*on_progress)(uint64_t done, uint64_t total);
 };
 
-/* Writes the event's line, newline included, at `at`, which has room for NEXMARK_LINE_BYTES. Returns its
- * end. */
+/* Writes the event's line, newline included, at `at` (room: NEXMARK_LINE_BYTES). Returns its end. */
 char *nexmark_line(const struct nexmark_event *event, char *at);
 
 /* Returns false after diagnostics; a file has its final name only if it is complete. */

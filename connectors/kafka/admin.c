@@ -171,8 +171,7 @@ enum admin_answer admin_create(struct admin_call *call, const char *topic, int32
         rd_kafka_NewTopic_set_config(wanted, config->name, config->value);
     enum admin_answer answer;
     bool is_settled;
-    do { /* a client keeps asking the controller it knows, even one that is gone: use a new client for each
-            try */
+    do { /* a client keeps asking the controller it knows, even one that is gone: each try has a new client */
         struct kafka_errors *errors = NULL;
         rd_kafka_t *client = new_client(call, RD_KAFKA_PRODUCER, none, &errors);
         answer = ADMIN_REFUSED;
@@ -213,8 +212,7 @@ static bool is_unknown(rd_kafka_resp_err_t error)
            error == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION;
 }
 
-/* The end of the topic, including open transactions; PROGRESS_STABLE: the offset of the first open
- * transaction. */
+/* The end of the topic, including open transactions; PROGRESS_STABLE: where the first open one begins. */
 static enum admin_answer find_end(struct admin_call *call, const char *topic, enum progress_reach reach,
                                   int64_t *end)
 {

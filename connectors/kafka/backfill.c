@@ -83,7 +83,7 @@ static bool has_places(const struct recording *recording, const struct kafka_top
     return false;
 }
 
-/* Sets where a new job begins to read the partition: at the recording's first offset. Returns false after a
+/* Sets where a new job begins to read the partition: at the recording's beginning. False after a
  * diagnostic. */
 static bool begin_place(const struct recording *recording, const struct kafka_place *place,
                         struct kafka_range *range, uint32_t *told, const struct source *source)

@@ -373,8 +373,7 @@ void kafka_client_ask_leaders(rd_kafka_t *client, const char *topic)
     rd_kafka_topic_destroy(handle);
 }
 
-/* librdkafka 2.0 has no call that wakes the broker threads; setting the same SASL credentials again does
- * it. */
+/* librdkafka 2.0 cannot wake its broker threads directly; setting the same SASL credentials again does it. */
 void kafka_client_nudge(rd_kafka_t *client, const struct kafka_client *options)
 {
     const struct kafka_security *s = &options->security;

@@ -99,8 +99,7 @@ size_t kafka_errors_why(struct kafka_errors *errors, char *out, size_t room);
  * another protocol. A connection that is closed at once is not: a broker that starts, or is down behind a
  * proxy, behaves like that. */
 bool kafka_errors_are_final(struct kafka_errors *errors);
-/* Adds E0610, "cannot WHAT: why", with a hint; format: WHAT. err: librdkafka's answer, used if no broker said
- * more. */
+/* Adds E0610, "cannot WHAT: why", with a hint. format: WHAT. err: says why if no broker said more. */
 void kafka_errors_report(struct kafka_errors *errors, rd_kafka_resp_err_t err, struct diag_list *diags,
                          const char *format, ...) LEAT_PRINTF(4, 5);
 

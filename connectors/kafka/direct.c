@@ -173,7 +173,7 @@ bool direct_write(struct direct *direct, const struct kafka_record *record)
             atomic_fetch_add_explicit(&direct->bytes, bytes - 64, memory_order_relaxed);
             return true;
         }
-        /* The queue is full far beyond the budget, with rows that lanes still had when the sources began to
+        /* The queue is full far beyond the budget, with rows that lanes held when the sources began to
          * wait. */
         if (deadline_us == 0)
             deadline_us = os_monotonic_us() + direct->options.patience_us;
@@ -189,8 +189,7 @@ bool direct_write(struct direct *direct, const struct kafka_record *record)
 
 struct flush {
     struct direct *direct;
-    uint32_t except; /* slot of the records behind the barrier, not waited for; DIRECT_SLOTS: wait for all
-                        slots */
+    uint32_t except; /* slot of records behind the barrier; DIRECT_SLOTS: none */
 };
 
 static bool is_acknowledged(struct direct *direct, uint32_t except)

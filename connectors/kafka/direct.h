@@ -37,12 +37,10 @@ struct direct {
     _Atomic uint64_t records, bytes;
     _Atomic uint64_t answers; /* delivery reports, of successes and failures */
     struct kafka_round_trip round_trip;
-    /* Counts of records that are not acknowledged, one slot per barrier: records behind one barrier share a
-     * slot. */
+    /* Counts of records that are not acknowledged. Records between two barriers share a slot. */
     _Atomic uint64_t waiting[DIRECT_SLOTS];
     uint32_t slot;             /* the lane's current slot */
-    int64_t end_us;            /* when the end of the run was first seen, where its patience begins; 0: not
-                                  yet */
+    int64_t end_us;            /* when the end of the run was first seen: its patience begins; 0: not yet */
     char refusal[400];         /* why the checkpoint's wait failed */
     _Atomic int64_t said_us;   /* when the user was last told about waiting for brokers */
     _Atomic bool has_said_end; /* the user was told that the end of the run waits */
@@ -55,8 +53,8 @@ struct direct {
 bool direct_open(struct direct *direct, const struct direct_options *options);
 /* On the sink's lane. Copies the record. Returns false with direct->error set. */
 bool direct_write(struct direct *direct, const struct kafka_record *record);
-/* On the sink's lane, at the barrier: the checkpoint will wait until the records before it are
- * acknowledged. */
+/* On the sink's lane, at the barrier: the checkpoint waits for the acknowledgement of the records before
+ * it. */
 void direct_snapshot(struct direct *direct, struct snapshot_writer *writer);
 /* Waits until all records are acknowledged. Returns false with direct->error set. */
 bool direct_drain(struct direct *direct);

@@ -227,8 +227,7 @@ void kafka_errors_token(struct kafka_errors *errors, const char *why)
     keep(errors, REASON_TOKEN, why);
 }
 
-/* The most informative reason of the last minute, else the newest one; REASONS: none. Call under the
- * mutex. */
+/* The most informative reason of the last minute, else the newest; REASONS: none. Call under the mutex. */
 static enum reason most_telling(const struct kafka_errors *errors)
 {
     int64_t now = os_monotonic_us();

@@ -26,8 +26,7 @@ struct kafka_intake {
     struct batch_share carried;
 };
 
-/* Bytes that a record takes of a batch. Of a record that is too long, one byte more than the limit shows
- * that. */
+/* Bytes that a record takes of a batch. A record that is too long is cut one byte above the limit. */
 static inline size_t kafka_payload_bytes(const rd_kafka_message_t *message)
 {
     return MIN(message->len, (size_t)SOURCE_RECORD_BYTES_MAX + 1);
@@ -53,8 +52,7 @@ void kafka_intake_add(struct kafka_intake *intake, const struct kafka_meta *meta
 /* Adds record number `row` of another intake. */
 void kafka_intake_move(struct kafka_intake *intake, const struct kafka_meta *meta,
                        const struct kafka_intake *from, uint32_t row);
-/* Moves the records into the raw batch: data, records, count, extra, offsets. The intake is empty
- * afterwards. */
+/* Moves the records into the raw batch (data, records, count, extra, offsets); the intake is empty then. */
 void kafka_intake_give(struct kafka_intake *intake, struct raw_batch *raw);
 void kafka_intake_clear(struct kafka_intake *intake);
 void kafka_intake_free(struct kafka_intake *intake);

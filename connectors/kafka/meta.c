@@ -385,8 +385,7 @@ void kafka_frame_keep(struct kafka_frame *frame, uint32_t row, uint32_t rows, st
     frame->headers[row] = headers.length == 0 ? (struct str){NULL, 0} : arena_str(arena, headers);
 }
 
-/* Adds key and headers to bad records, and marks those whose bytes in the raw batch are not the original
- * payload. */
+/* Adds key and headers to bad records, and marks those whose payload is not in the raw batch as it was. */
 static void add_originals(const struct fill *fill, struct decode_output *output)
 {
     const struct kafka_frame *frame = fill->frame;

@@ -58,8 +58,7 @@ void kafka_frame_keep(struct kafka_frame *frame, uint32_t row, uint32_t rows, st
 
 enum { KAFKA_TEXT_NULL = UINT32_MAX }; /* text_ref.length of a missing text */
 
-/* Decodes a raw batch of the source into columns. format: decoder from format_decoder_new over
- * meta->payload. */
+/* Decodes a raw batch of the source into columns. format: from format_decoder_new over meta->payload. */
 void kafka_meta_decode(const struct kafka_meta *meta, void *format, struct raw_batch *raw,
                        struct decode_output *output);
 

@@ -101,8 +101,7 @@ void outbox_close(struct outbox *outbox, uint64_t epoch, uint64_t next)
         leat_assert(open->first < next);
         struct outbox_epoch *closed = malloc(sizeof(*closed));
         leat_assert(closed != NULL);
-        chunk_trim(&open->chunks, &open->last); /* saves memory: brokers may be away for thousands of small
-                                                   epochs */
+        chunk_trim(&open->chunks, &open->last); /* brokers may be away for thousands of small epochs */
         *closed = *open;
         closed->epoch = epoch;
         closed->next = next;

@@ -70,8 +70,7 @@ static struct diag_list *lock_diags(struct kafka_partition *p)
     return p->shared->source->diags;
 }
 
-/* Reports that records from `offset` on were lost before they were read. low: the oldest offset left; -1:
- * unknown. */
+/* Reports that records from `offset` on were lost unread. low: the oldest offset left; -1: unknown. */
 static bool fail_gone(struct kafka_partition *p, int64_t offset, int64_t low)
 {
     struct diag_list *diags = lock_diags(p);
@@ -140,8 +139,7 @@ size_t kafka_partition_mark(struct kafka_partition *p, const struct source_posit
                             char out[SOURCE_MARK_BYTES])
 {
     size_t bytes = marks_before(&p->marks, position->b, out);
-    /* No mark lies before the first batch, which a resume reads again: use the mark of its own last
-     * record. */
+    /* No mark lies before the first batch, which a resume reads again: take the one of its last record. */
     return bytes > 0 || p->history != NULL ? bytes : marks_first(&p->marks, out);
 }
 
@@ -315,8 +313,7 @@ static bool take_messages(struct kafka_partition *p)
     return !p->is_failed && (p->event.code == RD_KAFKA_RESP_ERR_NO_ERROR || take_event(p));
 }
 
-/* Moves the first `count` records of the intake to `first`; the other records stay in the intake and in
- * `beyond`. */
+/* Moves the first `count` records of the intake to `first`; the others stay in intake and `beyond`. */
 static void split(struct kafka_partition *p, uint32_t count, struct kafka_intake *first)
 {
     const struct kafka_meta *meta = p->shared->meta;
@@ -525,8 +522,7 @@ enum read_status kafka_partition_read(struct kafka_partition *p, struct raw_batc
     }
     if (p->intake.count == 0)
         return nothing(p, raw);
-    /* The batches of a bounded source are the same whenever it is read: only whole ones, cut by the records
-     * alone. */
+    /* Batches of a bounded source are the same at each reading: only whole ones, cut by the records alone. */
     if (p->shared->is_bounded && !is_full(p) && !has_ended(p))
         return READ_LATER;
     atomic_store_explicit(&p->is_quiet, false, memory_order_relaxed);

@@ -59,13 +59,11 @@ struct kafka_partition {
     struct kafka_intake intake; /* records taken from the queue, for the next batch */
     struct kafka_intake beyond; /* the record that the full intake had no place for, if any */
     uint32_t wanted;            /* records that may still be taken in this read */
-    uint32_t nudges;            /* times that the broker's thread may still be woken since the queue was
-                                   full */
-    int64_t next;     /* next offset: those before it are in batches or have no record; atomic, for the live
-                         view */
-    int64_t eof;      /* the end of the log if no record came since; -1: unknown */
-    int64_t time_us;  /* time of the last record read; atomic; INT64_MIN: none */
-    uint64_t records; /* in batches, over all lives of the run; atomic */
+    uint32_t nudges;            /* how often its broker's thread may still be woken */
+    int64_t next;               /* next offset: all before it was given, or has no record; atomic */
+    int64_t eof;                /* the end of the log if no record came since; -1: unknown */
+    int64_t time_us;            /* time of the last record read; atomic; INT64_MIN: none */
+    uint64_t records;           /* in batches, over all lives of the run; atomic */
     bool is_failed, must_start_again;
     int64_t paused_us; /* `alive_us` and `pauses` at the last pause that was noticed */
     uint64_t pauses;

@@ -44,8 +44,7 @@ struct produce_options {
     bool keeps_times;
     int64_t patience_us; /* how long the start, and the end, wait for brokers */
     double rate;         /* records per second; 0: no limit */
-    double speed;        /* 1: at the pace in which the records were made, 10: ten times as fast; 0: no
-                            limit */
+    double speed;        /* 10: ten times as fast as they were made; 0: no limit */
     const volatile sig_atomic_t *stop;
     void (*show)(void *argument, const struct produce_figures *figures, bool is_last);
     void *argument;

@@ -18,8 +18,7 @@ const char *letter_read(struct str json, struct arena *arena, struct letter *let
 struct letters_options {
     const char *topic;           /* send only records from this topic; NULL: all */
     bool keeps_partition;        /* send records to the partitions they came from */
-    bool skips_lost;             /* count records whose bytes cannot be found any more in *lost, instead of
-                                    failing */
+    bool skips_lost;             /* count lost records in *lost instead of failing */
     struct topic_reader *reader; /* reads the records that letters do not contain */
     uint64_t *lost;
 };

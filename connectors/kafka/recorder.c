@@ -404,8 +404,7 @@ static void reach(struct recorder *r, struct partition *p)
     r->has_changed = true;
 }
 
-/* Handles an event of the queue that is not a record: the end of the log, or an error. Returns false after a
- * diagnostic. */
+/* Handles an event that is no record: the end of the log, or an error. Returns false after a diagnostic. */
 static bool take_event(struct recorder *r, struct partition *p, const rd_kafka_message_t *message)
 {
     int64_t low = -1, high = -1;

@@ -43,8 +43,7 @@ struct recording_partition {
     const char *name; /* "clicks/3", as in the source `kafka` */
     const char *topic;
     int32_t id;
-    int64_t first, next; /* offsets: of the beginning, and behind the end, which may lie behind the last
-                            record */
+    int64_t first, next; /* offsets: its beginning, and behind its end, where no record may be */
     uint64_t records;
     struct recording_span *spans; /* in order; spans[i + 1].first <= spans[i].next: no hole */
     uint32_t spans_count, spans_room;
@@ -58,7 +57,7 @@ struct recording {
                               (core/order_log.h); NULL: none */
 };
 
-/* Whether `path` is a recording of topics, one topic's folder in it, or a pattern of such. Looks at the
+/* Whether `path` is a recording of topics, a topic's folder in one, or a pattern of such. Looks at the
  * disk. */
 bool recording_is(struct str path);
 

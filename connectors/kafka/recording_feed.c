@@ -103,8 +103,7 @@ size_t recording_feed_mark(struct recording_feed *feed, const struct source_posi
     return marks_before(&feed->marks, position->b, out);
 }
 
-/* Checks that the record before the position is the one of the checkpoint's mark. Returns false after a
- * diagnostic. */
+/* Compares the record before the position with the checkpoint's mark. Returns false after a diagnostic. */
 static bool check_before(struct recording_feed *feed)
 {
     struct recorded record;

@@ -27,7 +27,7 @@ void recorded_put_msgpack(const struct recorded *record, struct byte_buffer *out
 /* Parses a line without its line end. The record's bytes are in the line or in the arena; its partition is
  * left unset. Returns NULL, or what is wrong. */
 const char *recorded_from_json(struct str line, struct arena *arena, struct recorded *record);
-/* Parses the first record of the bytes. used: its length; 0: more bytes are needed. Returns NULL, or what is
+/* Parses the first record of the bytes. used: its length; 0: more bytes are needed. Result: NULL, or what is
  * wrong. */
 const char *recorded_from_msgpack(struct str bytes, struct arena *arena, struct recorded *record,
                                   size_t *used);

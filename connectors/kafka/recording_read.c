@@ -164,8 +164,7 @@ static enum recorded_status end_span(struct recording_reader *reader)
     return RECORDED;
 }
 
-/* Reads more bytes behind those not yet consumed; sets has_ended at the input's end. Returns false after a
- * diagnostic. */
+/* Reads more bytes behind those not consumed; at the input's end sets has_ended. False after a diagnostic. */
 static bool read_more(struct recording_reader *reader)
 {
     size_t got = 0;
@@ -196,8 +195,7 @@ static bool is_msgpack(const struct recording_span *span)
     return strstr(span->file, ".msgpack") != NULL;
 }
 
-/* Parses the next record of the open span. is_there: false if more bytes are needed. Returns NULL, or what is
- * wrong. */
+/* Parses the open span's next record. is_there: false if more bytes are needed. NULL, or what is wrong. */
 static const char *take(struct recording_reader *reader, struct recorded *record, bool *is_there)
 {
     const struct recording_span *span = &reader->partition->spans[reader->span];

@@ -22,8 +22,7 @@ static bool refuse_topic(const struct kafka_source *kafka, struct source *source
     return false;
 }
 
-/* Keeps the recorded partitions of this source's topics. Returns false after a diagnostic if a named topic is
- * missing. */
+/* Keeps the partitions of this source's topics. False after a diagnostic: a named topic is missing. */
 static bool choose_partitions(struct kafka_source *kafka, struct source *source)
 {
     struct recording *recorded = &kafka->recorded;
@@ -98,8 +97,7 @@ static const char *recording_source_topic(struct source *source, uint32_t partit
     return kafka->recorded.partitions[partition].topic;
 }
 
-/* Does nothing: a recording gains no partitions. It is set so that partitions are identified by name, as
- * live. */
+/* A recording gains no partitions; but having `discover` identifies partitions by name, as live. */
 static bool recording_source_discover(struct source *source LEAT_UNUSED)
 {
     return true;

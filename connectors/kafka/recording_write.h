@@ -60,8 +60,8 @@ LEAT_CHECKED bool recording_begin(const char *directory, struct recording *recor
 bool recording_refuse(const char *directory, enum diag_code code, const char *what, const char *hint,
                       struct diag_list *diags);
 
-/* Removes the files of spans in the topic's folder that the manifest does not name, left by an earlier
- * process. */
+/* Removes files of spans in the topic's folder that the manifest does not name: an earlier process left
+ * them. */
 void recording_sweep(const struct recording *recording, const char *directory, const char *topic);
 
 #endif

@@ -35,7 +35,7 @@ const char *remake_begin(struct remake *remake, const struct progress *progress,
     remake->is_on = true;
     XXH3_128bits_reset(&remake->state);
     if (!has_saved || remake->parts[0].first != first)
-        return NULL; /* the saved part got a tombstone meanwhile */
+        return NULL; /* no part was saved, or it got a tombstone meanwhile */
     remake->seen = saved->seen;
     if (remake->parts[0].from == from)
         remake->state = saved->state;

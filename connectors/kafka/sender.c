@@ -16,8 +16,7 @@ enum { PART_BYTES_MIN = 64 << 10, PART_BYTES_FIRST = 4 << 20, PART_BYTES_MAX = 1
 enum { IDLE_US = 500000, BACKOFF_MIN_US = 100000, BACKOFF_MAX_US = 5000000, TOLD_EVERY_US = 30000000 };
 /* How long the end of a run waits for brokers before it says so. */
 enum { DRAIN_SAID_US = 2000000 };
-/* How long a process that lost its producer waits before it looks whether a new owner has written its
- * life. */
+/* A process that lost its producer waits so long for a new owner's life in the progress topic. */
 enum { FENCED_WAIT_US = 2000000 };
 /* Time limit of a try to get a producer again: of the first try, and of any. */
 enum { RECONNECT_MIN_US = 5000000, RECONNECT_MAX_US = 60000000 };

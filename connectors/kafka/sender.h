@@ -27,8 +27,7 @@ struct sender_options {
     const char *topic, *progress_topic, *compression;
     int64_t timeout_us;                /* of a transaction */
     int64_t patience_us;               /* how long a start, and the end of a run, wait for brokers */
-    const volatile sig_atomic_t *stop; /* the user wants the start to end (kafka_patience); NULL: nobody
-                                          can */
+    const volatile sig_atomic_t *stop; /* the user stops the start (kafka_patience); NULL: nobody can */
     uint8_t run_id[16];
     bool is_resumed; /* the progress topic must have records of this run */
     bool is_new_run; /* nobody can have sent anything for this run */

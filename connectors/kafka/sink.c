@@ -31,8 +31,7 @@ struct kafka_sink {
     struct kafka_create create;
     int64_t outbox_bytes, linger_us, timeout_us, patience_us;
 
-    int change;                  /* index of the column that says what a row does to its key; -1: rows are not
-                                    changes */
+    int change;                  /* index of the change column; -1: rows are not changes */
     const struct schema *values; /* the input schema without that column */
     const char *topic_name, *progress_name;
     char linger_ms[32];

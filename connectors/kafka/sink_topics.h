@@ -17,8 +17,7 @@ bool sink_cannot_open(struct sink_context *context, const char *why, const char 
  * diagnostic. */
 LEAT_CHECKED bool sink_topic_ensure(struct sink_context *context, struct admin_call *call, const char *topic,
                                     const struct kafka_create *create);
-/* The same for the progress topic, which a first start always makes. topic: the rows' topic, for the
- * message. */
+/* The same for the progress topic, which a first start always makes. topic: the rows', for the message. */
 LEAT_CHECKED bool sink_progress_ensure(struct sink_context *context, struct admin_call *call,
                                        const char *progress_topic, const char *topic);
 

@@ -131,8 +131,7 @@ bool kafka_bind(struct source_bind *bind)
 
 /* --- open --- */
 
-/* Prints how many records of each partition wait for an open transaction: a bounded source ends before
- * them. */
+/* Prints how many records wait for open transactions: a bounded source ends before these. */
 static void find_open(struct kafka_source *kafka, struct source *source, const struct kafka_place *places,
                       uint32_t count, struct kafka_range *ranges)
 {
@@ -378,8 +377,7 @@ struct lag {
     int64_t records, worst_records, worst_us; /* worst_us -1: not measured yet */
     const char *worst;
     bool has_gaps;                 /* offsets have gaps: there may be fewer records */
-    int64_t open_records, open_us; /* records behind open transactions; how long the oldest of these has been
-                                      open */
+    int64_t open_records, open_us; /* records behind open transactions; how long the oldest is open */
     const char *open;              /* partition of the oldest open transaction */
 };
 

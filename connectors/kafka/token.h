@@ -1,5 +1,4 @@
-/* OAUTHBEARER: reads the token from a file whenever librdkafka wants a new one. Private to
- * connectors/kafka. */
+/* OAUTHBEARER: reads the token from a file whenever librdkafka wants one. Private to connectors/kafka. */
 #ifndef LEAT_CONNECTORS_KAFKA_TOKEN_H
 #define LEAT_CONNECTORS_KAFKA_TOKEN_H
 
@@ -7,8 +6,7 @@
 
 #include <librdkafka/rdkafka.h>
 
-/* Callback for rd_kafka_conf_set_oauthbearer_token_refresh_cb; opaque: the struct kafka_errors. Any
- * thread. */
+/* For rd_kafka_conf_set_oauthbearer_token_refresh_cb; opaque: the struct kafka_errors. Any thread. */
 void kafka_token_refresh(rd_kafka_t *client, const char *config, void *opaque);
 
 /* Reads from a JSON web token when it ends (milliseconds since 1970) and whom it is for. subject: terminated,

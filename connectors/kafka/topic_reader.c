@@ -19,7 +19,7 @@ struct topic_reader {
     rd_kafka_topic_t *topic;
     int32_t partition;
     bool is_reading;
-    int64_t next; /* offset */
+    int64_t next; /* offset to read */
     rd_kafka_message_t *message;
     struct byte_buffer headers;
 };

@@ -15,8 +15,7 @@ struct topic_reader *topic_reader_new(const struct kafka_client *client, int64_t
                                       const volatile sig_atomic_t *stop, struct diag_list *diags);
 void topic_reader_free(struct topic_reader *reader); /* NULL is allowed */
 
-/* Finds the partitions of a topic and their ranges, in the arena. Returns their count; 0 after a
- * diagnostic. */
+/* Finds a topic's partitions and their ranges, in the arena. Returns their count; 0 after a diagnostic. */
 uint32_t topic_reader_partitions(struct topic_reader *reader, struct str topic, struct arena *arena,
                                  struct kafka_range **ranges);
 /* Begins to read at the offset. topic: copied. Returns false after a diagnostic. */

@@ -191,8 +191,7 @@ static bool waits_for_room(struct sender *sender, rd_kafka_resp_err_t error, int
     return true;
 }
 
-/* Produces the records of all parts without copying: they stay in the outbox until the transaction has
- * ended. */
+/* Produces the records of all parts without copying: they stay in the outbox until the transaction ends. */
 static rd_kafka_resp_err_t produce_parts(struct sender *sender, const struct outbox_part *parts,
                                          uint32_t count, int64_t deadline_us)
 {
@@ -232,8 +231,7 @@ static void add_note(struct byte_buffer *notes, const struct byte_buffer *key,
     buffer_append(notes, value->data, value->length);
 }
 
-/* Makes the transaction's records for the progress topic: parts (or the life, count 0), and tombstones of old
- * parts. */
+/* Makes the records for the progress topic: parts (count 0: the life), and tombstones of old parts. */
 static void make_notes(const struct sender *sender, const struct outbox_part *parts, uint32_t count,
                        struct byte_buffer *notes)
 {

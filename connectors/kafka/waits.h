@@ -6,8 +6,7 @@
 
 #include <pthread.h>
 
-/* Joins a thread that destroys a client. Returns false if the thread has not ended after `us`
- * microseconds. */
+/* Joins a thread that destroys a client. Returns false if it has not ended after `us` microseconds. */
 LEAT_CHECKED bool kafka_waits_join(pthread_t thread, int64_t us);
 
 #endif

@@ -11,7 +11,7 @@ enum { KAFKA_PARTITIONS_MAX = 4096 };
 
 struct kafka_topic {
     rd_kafka_topic_t *handle;
-    int32_t partitions; /* count of known partitions: 0 to this - 1 */
+    int32_t partitions; /* known partitions have the numbers 0 to this - 1 */
     uint32_t missing;   /* consecutive checks in which the topic was missing */
 };
 
