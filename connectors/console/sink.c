@@ -32,7 +32,7 @@ static bool console_open(struct sink_context *context)
     return true;
 }
 
-/* Writes the row for people: `a=1 b="x"` instead of `{"a":1,"b":"x"}`; the values are JSON texts. */
+/* Writes the row for people: `a=1  b="x"` instead of `{"a":1,"b":"x"}`; the values are JSON texts. */
 static void write_pretty(const struct sink_context *context, const struct batch *batch, uint32_t index,
                          struct byte_buffer *out)
 {

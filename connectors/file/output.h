@@ -46,8 +46,8 @@ int output_try(const char *path);
 /* Whether the file is uncompressed: rows may be encoded without a call of output_flush after each. */
 bool output_is_plain(const struct output *output);
 void output_encode(struct output *output, const struct batch *batch, uint32_t first, uint32_t count);
-/* Writes complete blocks, or enough plain bytes. Returns 0 or an errno; after an error the file has its old
- * contents, and the call may be repeated. */
+/* Writes the encoded bytes if a block is complete, or, of a plain file, if there are enough. Returns 0 or an
+ * errno; after an error the file has its old contents, and the call may be repeated. */
 int output_flush(struct output *output);
 /* Writes all bytes that can be written without ending a block. Returns 0 or an errno. */
 int output_flush_all(struct output *output);

@@ -41,8 +41,8 @@ enum admin_answer admin_create_progress(struct admin_call *call, const char *top
 enum progress_reach {
     PROGRESS_COMMITTED, /* all committed records up to the end as it is now; waits for transactions that are
                            open now */
-    PROGRESS_STABLE, /* committed records before the first open transaction, without waiting: for a run that
-                        has sent nothing yet */
+    PROGRESS_STABLE, /* committed records before the first open transaction, without waiting: for a new run,
+                        or to look */
     PROGRESS_ALL,    /* all records: committed, open or aborted, without waiting */
 };
 enum admin_answer admin_read_progress(struct admin_call *call, const char *topic, enum progress_reach reach,

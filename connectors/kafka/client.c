@@ -215,7 +215,7 @@ static void on_log(const rd_kafka_t *client, int level LEAT_UNUSED, const char *
         kafka_errors_add(errors, line);
 }
 
-/* Called for each certificate of a broker's chain; only notes what OpenSSL found wrong. */
+/* Called for each certificate of a broker's chain; keeps OpenSSL's verdict, and notes what is wrong. */
 static int on_certificate(rd_kafka_t *client LEAT_UNUSED, const char *broker, int32_t id LEAT_UNUSED,
                           int *error, int depth LEAT_UNUSED, const char *der LEAT_UNUSED,
                           size_t bytes LEAT_UNUSED, char *reason, size_t room, void *opaque)

@@ -53,8 +53,7 @@ struct direct {
 bool direct_open(struct direct *direct, const struct direct_options *options);
 /* On the sink's lane. Copies the record. Returns false with direct->error set. */
 bool direct_write(struct direct *direct, const struct kafka_record *record);
-/* On the sink's lane, at the barrier: the checkpoint waits for the acknowledgement of the records before
- * it. */
+/* At the barrier, on the sink's lane: the checkpoint waits until the records before it are acknowledged. */
 void direct_snapshot(struct direct *direct, struct snapshot_writer *writer);
 /* Waits until all records are acknowledged. Returns false with direct->error set. */
 bool direct_drain(struct direct *direct);

@@ -4,7 +4,7 @@
 
 #include "connectors/kafka/client.h"
 
-/* The opaque of every client. */
+/* Makes the opaque (rd_kafka_conf_set_opaque) of a client. hooks: copied; NULL: none. */
 struct kafka_errors *kafka_errors_new(const struct kafka_client *client, const struct kafka_hooks *hooks);
 void kafka_errors_free(struct kafka_errors *errors); /* NULL is allowed */
 const struct kafka_hooks *kafka_errors_hooks(const struct kafka_errors *errors);

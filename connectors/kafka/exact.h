@@ -29,8 +29,7 @@ struct exact {
 /* Connects and begins, for a new run or a sink that is new in the run. Returns false after a diagnostic. */
 bool exact_open(struct exact *exact, struct sink_context *context, const struct sender_options *options,
                 uint64_t budget_bytes);
-/* Ends the right of other processes to send for the run in `options`. Keeps no connection. Returns false
- * after a diagnostic. */
+/* Fences all other senders of the run in `options`; keeps no connection. Returns false after a diagnostic. */
 bool exact_fence(struct sink_context *context, const struct sender_options *options);
 /* As exact_open, for a resumed sink: exact_restore_record takes its state, then exact_restored connects,
  * compares with what is out, and begins. */

@@ -25,7 +25,7 @@ size_t marks_before(struct kafka_marks *marks, int64_t offset, char out[SOURCE_M
 /* Copies the mark of the very first batch. Returns its bytes; 0: it is not kept any more. */
 size_t marks_first(struct kafka_marks *marks, char out[SOURCE_MARK_BYTES]);
 
-/* Makes a mark. time_ms: at most 0 if the broker knows none, stored as 0. The digest covers at most
+/* Makes a mark. time_ms: 0 or less if the broker knows none; stored as 0. The digest covers at most
  * SOURCE_RECORD_BYTES_MAX + 1 bytes of the payload, as much as is read of a record that is too long. */
 struct kafka_mark mark_of(int64_t offset, int64_t time_ms, struct str payload);
 bool mark_is(const struct kafka_mark *a, const struct kafka_mark *b);

@@ -38,7 +38,8 @@ struct outbox_epoch {
 
 struct outbox {
     pthread_mutex_t mutex;
-    pthread_cond_t condition; /* signalled when epochs are committed or out, and when the sender must stop */
+    pthread_cond_t condition; /* signalled when epochs are committed or out, and when the sender fails or must
+                                 stop */
     struct outbox_epoch open; /* used by the sink's lane only */
     /* Guarded by the mutex. */
     struct outbox_epoch *closed, *closed_last;

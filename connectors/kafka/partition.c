@@ -474,8 +474,9 @@ static enum read_status fail_schema(struct kafka_partition *p, uint32_t row)
     return READ_ERROR;
 }
 
-/* Whether the partition stood still for so long that its topic may have been deleted and made again with as
- * many records. If so, fetching stops, and begins again with the last record read, to compare it. */
+/* Whether the process or the brokers stood still for so long that the topic may have been deleted and made
+ * again, with as many records. Then fetching stops, and begins again at the last record read, to compare
+ * it. */
 static bool has_paused(struct kafka_partition *p)
 {
     struct kafka_shared *shared = p->shared;

@@ -114,7 +114,7 @@ void kafka_partition_open(struct kafka_partition *partition, int64_t committed, 
 void kafka_partition_pass(struct kafka_partition *partition, const struct raw_batch *raw);
 
 /* The rate limit (rate.c). kafka_rate_ask: how many records may be read now, at most `wanted`.
- * kafka_rate_give_back: as many of them were not there. */
+ * kafka_rate_give_back: returns the unused part of that. */
 uint32_t kafka_rate_ask(struct kafka_shared *shared, uint32_t wanted);
 void kafka_rate_give_back(struct kafka_shared *shared, uint32_t unused);
 /* For batches whose size is not known before: whether one may be read; and how many records it had. */
