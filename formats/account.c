@@ -11,7 +11,7 @@ void account_between(struct byte_account *account, const struct format_kind *for
 void account_batch(struct byte_account *account, const struct format_kind *format, const char *data,
                    size_t used, const struct raw_record *records, uint32_t count)
 {
-    size_t at = 0, whole = 0, ends = 0; /* ends: line ends of the usual kind */
+    size_t at = 0, whole = 0, ends = 0; /* ends: records that one `\n` separates from the record before */
     if (format->is_blocks) {
         account->records += (int64_t)used;
         return;

@@ -1,27 +1,26 @@
-/* Where the bytes of a file went. Whoever cuts records from bytes adds up what is given out and what is
- * dropped, and compares the sum with the bytes read when the file ends: a record that is lost, torn or given
- * twice on the way is a bug of ours, which stops the program before its results count. One thread at a time.
- */
+/* An account of the bytes of a file. The reader that cuts records from bytes adds up what it gives out and
+ * what it drops, and compares the sum with the bytes read when the file ends: a record that was lost, torn or
+ * given twice is a bug of ours, which stops the program before the results count. One thread at a time. */
 #ifndef LEAT_FORMATS_ACCOUNT_H
 #define LEAT_FORMATS_ACCOUNT_H
 
 #include "core/connector.h"
 
 struct byte_account {
-    int64_t before;  /* the header; what was read before the account began */
-    int64_t records; /* of a block format its blocks */
+    int64_t before;  /* the header, and bytes read before the account began */
+    int64_t records; /* bytes of records; of blocks, for a block format */
     int64_t between; /* line ends, empty lines, end marks */
-    int64_t dropped; /* the rest of records that are too long */
+    int64_t dropped; /* the rest of records that were too long */
 };
 
-/* A batch: what `split` cut from the first `used` bytes of `data`. Between two records, before the first, and
- * behind the last there may be line ends, and nothing else. records: NULL of a block format. */
+/* Adds a batch: the records that `split` cut from the first `used` bytes of `data`. Asserts that there are
+ * only line ends before, between and behind them. records: NULL for a block format. */
 void account_batch(struct byte_account *account, const struct format_kind *format, const char *data,
                    size_t used, const struct raw_record *records, uint32_t count);
-/* Bytes that hold no record: empty lines, an end mark. */
+/* Adds bytes that hold no record: empty lines, an end mark. */
 void account_between(struct byte_account *account, const struct format_kind *format, const char *data,
                      size_t bytes);
-/* The file has ended well, `bytes` were read of it. */
+/* Asserts that the account adds up to `bytes`, all that was read of a file that ended well. */
 void account_check(const struct byte_account *account, int64_t bytes);
 
 #endif

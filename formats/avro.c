@@ -1,5 +1,5 @@
-/* Avro payloads: the binary encoding of one record each, by a schema that is known beforehand. README.md says
- * which types go into which columns. */
+/* Avro payloads: the binary encoding of one record each, by a schema that is known beforehand.
+ * format_avro.details says which types go into which columns. */
 #include "formats/avro.h"
 
 const struct format_kind format_avro = {

@@ -1,7 +1,8 @@
 /* The parts of the avro format; private to avro*.c.
  *
- * A writer's schema (JSON) becomes a tree of types; that tree and the columns of the job become a plan, which
- * is followed once a record. Everything that can be wrong with a schema is found when the plan is made. */
+ * A writer's schema (JSON) is parsed into a tree of types. That tree and the columns of the job are compiled
+ * into a plan, which is followed once for each record. Everything that can be wrong with a schema is found
+ * when the plan is made. */
 #ifndef LEAT_FORMATS_AVRO_H
 #define LEAT_FORMATS_AVRO_H
 
@@ -9,10 +10,10 @@
 
 #include <jansson.h>
 
-/* Nesting of types in a schema, and of values in a record. */
+/* The deepest nesting of types in a schema, and of values in a record. */
 enum { AVRO_NESTING_MAX = 64, AVRO_DEPTH_MAX = 200 };
-/* Values of one record that are read or skipped: so many, and so many a byte. A list of a thousand million
- * empty records takes six bytes. */
+/* The budget of values that are read or skipped in one record: VALUES_MAX, and VALUES_PER_BYTE for each byte.
+ * Without it a list of a thousand million empty records would take six bytes. */
 enum { AVRO_VALUES_MAX = 64 << 10, AVRO_VALUES_PER_BYTE = 16 };
 enum { AVRO_TYPES_MAX = 1024, AVRO_FIELDS_MAX = 4096, AVRO_STEPS_MAX = 64 << 10 };
 
@@ -45,8 +46,8 @@ struct avro_field {
 struct avro_type {
     enum avro_tag tag;
     enum avro_logical logical;
-    uint8_t mark;             /* while the tree is checked */
-    struct str name;          /* fixed, enum, record: with its namespace */
+    uint8_t mark;             /* set while the tree is checked for endless records */
+    struct str name;          /* of fixed, enum, record: with the namespace */
     uint32_t count;           /* of symbols, items or fields */
     uint32_t size;            /* fixed: bytes */
     struct str *symbols;      /* enum */
@@ -54,31 +55,31 @@ struct avro_type {
     struct avro_field *fields;
 };
 
-/* What is known of a schema while it is read: named types, also of other schemas that it refers to. */
+/* The named types known while a schema is parsed, also those of the schemas that it refers to. */
 struct avro_names {
     struct avro_type *types[AVRO_TYPES_MAX];
     uint32_t count;
 };
 
-/* The tree of a schema, in the arena; NULL after writing why it is none (text in the arena). names: begins
- * zeroed; those that are there may be referred to. */
+/* Parses a schema into a tree in the arena; NULL with the cause in *why (text in the arena). names: zeroed
+ * before the first call; the schema may refer to the types in it, and its own are added. */
 struct avro_type *avro_type_parse(struct arena *arena, struct str text, struct avro_names *names,
                                   const char **why);
-/* "long", "array", "record click.Event": for messages. */
+/* "long", "array", "record click.Event", for messages. */
 const char *avro_type_name(struct arena *arena, const struct avro_type *type);
-/* The field of that name, or -1. */
+/* The index of the field with that name, or -1. */
 int avro_field_find(const struct avro_type *record, struct str name);
 
-/* What one step of a plan does with the bytes that come next. */
+/* What a step of a plan does with the next bytes. */
 enum avro_op {
     AVRO_OP_NULL, /* takes no bytes */
     AVRO_OP_BOOL,
     AVRO_OP_INT,    /* 32 bits -> int */
     AVRO_OP_LONG,   /* -> int */
-    AVRO_OP_TIME,   /* `count` bits: a number of units of `number` microseconds */
+    AVRO_OP_TIME,   /* `count` bits, a count of units of `number` microseconds */
     AVRO_OP_DATE,   /* 32 bits: days */
     AVRO_OP_CIVIL,  /* a text like 2015-09-12T00:46:58Z -> time */
-    AVRO_OP_WHOLE,  /* `number` bits -> float */
+    AVRO_OP_WHOLE,  /* an int of `number` bits -> float */
     AVRO_OP_FLOAT,  /* 4 bytes */
     AVRO_OP_DOUBLE, /* 8 bytes */
     AVRO_OP_TEXT,
@@ -86,14 +87,14 @@ enum avro_op {
     AVRO_OP_FIXED, /* `number` bytes -> bytes */
     AVRO_OP_ENUM,  /* symbols -> text */
     AVRO_OP_UNION,
-    AVRO_OP_LIST,   /* steps[0]: its items */
+    AVRO_OP_LIST,   /* steps[0]: the items */
     AVRO_OP_MAP,    /* a list of records with `key` and `value`: steps[0], steps[1] */
-    AVRO_OP_RECORD, /* its fields, then constants; columns are those of the list at hand */
+    AVRO_OP_RECORD, /* the fields, then constants; columns are those of the list at hand */
     AVRO_OP_CONSTANT_NULL,
     AVRO_OP_CONSTANT_BOOL,
     AVRO_OP_CONSTANT_INT, /* int, time; the bits of a float */
     AVRO_OP_CONSTANT_TEXT,
-    AVRO_OP_CONSTANT_LIST, /* an empty one */
+    AVRO_OP_CONSTANT_LIST, /* an empty list */
     AVRO_OP_SKIP,          /* a value of `type` */
     AVRO_OP_SKIP_VARINT,
     AVRO_OP_SKIP_TEXT,
@@ -103,11 +104,11 @@ enum avro_op {
 struct avro_step {
     enum avro_op op;
     bool is_required; /* null is bad */
-    uint32_t column;  /* of the fields at hand */
-    uint32_t count;   /* of steps, or symbols */
+    uint32_t column;  /* index in the fields at hand */
+    uint32_t count;   /* of `steps`, or of symbols */
     int64_t number;
     struct avro_step *steps;
-    const struct text_ref *texts; /* symbols, or one constant: in the plan's constants */
+    const struct text_ref *texts; /* symbols, or one constant; in the plan's constants */
     const struct avro_type *type;
 };
 

@@ -1,5 +1,5 @@
-/* Avro's binary encoding -> columns, by a plan (avro_plan.c). Nothing in a payload is trusted: numbers end
- * after ten bytes, lengths are held against what is left, lists and depths against budgets. */
+/* Avro's binary encoding -> columns, by a plan (avro_plan.c). Nothing in a payload is trusted: varints end
+ * after ten bytes, lengths are compared with the bytes left, and numbers of values and depths are limited. */
 #include "formats/avro.h"
 #include "formats/text.h"
 
@@ -9,7 +9,7 @@ static const char beyond_32[] = "an int of more than 32 bits";
 static const char no_symbol[] = "a symbol that its enum does not have";
 static const char symbol_beyond_32[] = "the number of a symbol has more than 32 bits";
 
-/* Why `value` is the number of no symbol. */
+/* Why `value` is not the number of a symbol. */
 static const char *symbol_fault(int64_t value)
 {
     return value == (int32_t)value ? no_symbol : symbol_beyond_32;
@@ -24,7 +24,7 @@ static inline const char *number(struct payload_decoder *decoder, const char *at
     return behind;
 }
 
-/* A length and as many bytes: returns where they begin. */
+/* Reads a length. Returns the first of as many bytes, which are there; or NULL. */
 static inline const char *length_of(struct payload_decoder *decoder, const char *at, size_t *length)
 {
     int64_t value = 0;
@@ -39,13 +39,13 @@ static inline const char *length_of(struct payload_decoder *decoder, const char 
     return behind;
 }
 
-/* --- what no column takes --- */
+/* --- values that no column takes --- */
 
 static const char *skip(struct payload_decoder *decoder, const struct avro_type *type, const char *at,
                         int depth);
 
-/* The head of the next block of a list or map: how many items, 0 at the end; *behind is where it ends, if it
- * says so. */
+/* Reads the head of the next block of a list or map. *count: its items, 0 at the end of the list; *behind:
+ * where the block ends, or NULL where its head does not say. */
 static const char *block(struct payload_decoder *decoder, const char *at, int64_t *count, const char **behind)
 {
     int64_t bytes = 0;
@@ -141,7 +141,7 @@ static const char *skip(struct payload_decoder *decoder, const struct avro_type 
     return NULL;
 }
 
-/* --- what columns take --- */
+/* --- values of columns --- */
 
 static const char *run(struct payload_decoder *decoder, const struct avro_step *step,
                        struct row_fields *fields, uint32_t row, const struct row_list *list, const char *at);

@@ -1,6 +1,7 @@
-/* A writer's schema and the columns of the job -> what to do with each value of a payload. Columns take their
- * values from the writer's fields by name (or by an alias of the reader's schema), by the promotions of the
- * specification; what a column cannot hold is an error here, not later. */
+/* A writer's schema and the columns of the job -> a plan: what to do with each value of a payload. Columns
+ * take their values from the writer's fields by name (or by an alias in the reader's schema), with the
+ * promotions of the specification. A field that its column cannot hold is an error here, not while
+ * decoding. */
 #include "formats/avro.h"
 #include "formats/text.h"
 
@@ -18,7 +19,8 @@ static bool compile(struct avro_compiler *compiler, struct str field, const stru
 static bool compile_record(struct avro_compiler *compiler, const struct avro_type *from,
                            const struct avro_type *reader, const struct schema *to, struct avro_step *step);
 
-/* NULL after a diagnostic: names that stand for records that stand for records make very many of few. */
+/* NULL after a diagnostic where the plan has too many steps: each use of a named type is compiled again, so
+ * records nested by name can make a very large plan of a small schema. */
 static struct avro_step *new_steps(struct avro_compiler *compiler, uint32_t count)
 {
     compiler->steps += count;
@@ -36,7 +38,7 @@ static bool add_text(struct avro_compiler *compiler, const char *data, size_t by
     return payload_constant(&compiler->plan->base, compiler->request, data, bytes, ref);
 }
 
-/* Avro writes default bytes as a text of the characters U+0000 to U+00FF. */
+/* Decodes default bytes, which Avro writes as a text of the characters U+0000 to U+00FF. */
 static bool bytes_of(const char *text, size_t length, char *out, size_t *bytes)
 {
     *bytes = 0;
@@ -77,7 +79,7 @@ static bool constant_text(struct avro_compiler *compiler, const json_t *json, co
     return add_text(compiler, text, length, ref);
 }
 
-/* The reader's default. False: a column of that type cannot have it. */
+/* Makes a step for the reader's default. False where a column of type `to` cannot hold it. */
 static bool constant(struct avro_compiler *compiler, const struct avro_field *field, const struct type *to,
                      struct avro_step *step)
 {
@@ -117,7 +119,7 @@ static bool constant(struct avro_compiler *compiler, const struct avro_field *fi
     }
 }
 
-/* A column that the writer does not have. */
+/* Makes the step for a column that the writer does not have. */
 static bool compile_absent(struct avro_compiler *compiler, const struct avro_type *reader,
                            const struct field *column, const struct avro_type *from, struct avro_step *step)
 {
@@ -151,7 +153,8 @@ static bool compile_absent(struct avro_compiler *compiler, const struct avro_typ
 
 /* --- values --- */
 
-/* What makes a column of one value; false: nothing does. */
+/* Makes a step from a type that is no union, null, list or map to a column; false where the column cannot
+ * hold it. */
 static bool scalar(const struct avro_type *from, const struct type *to, struct avro_step *step)
 {
     enum avro_tag tag = from->tag;
@@ -222,7 +225,7 @@ static bool compile_union(struct avro_compiler *compiler, struct str field, cons
     return true;
 }
 
-/* The elements of a list of records may be null: then each of their columns is. */
+/* Compiles the elements of a list of records. A null element makes each of its columns null. */
 static bool compile_element(struct avro_compiler *compiler, struct str field, const struct avro_type *from,
                             const struct type *to, struct avro_step *step)
 {
@@ -250,7 +253,7 @@ static bool compile_element(struct avro_compiler *compiler, struct str field, co
     return true;
 }
 
-/* A map is a list of records of `key` and `value`. */
+/* Compiles a map as a list of records of `key` and `value`. */
 static bool compile_map(struct avro_compiler *compiler, struct str field, const struct avro_type *from,
                         const struct type *to, struct avro_step *step)
 {
@@ -329,7 +332,7 @@ static struct avro_step skip(const struct avro_type *type)
     return step;
 }
 
-/* The writer's field that a column takes: by its name, else by an alias. -1: none. */
+/* The index of the writer's field that a column takes: by its name, else by an alias. -1: none. */
 static int source_field(const struct avro_type *from, const struct avro_type *reader, struct str name)
 {
     int at = avro_field_find(from, name);
@@ -345,8 +348,8 @@ static int source_field(const struct avro_type *from, const struct avro_type *re
     return at;
 }
 
-/* Fields in the writer's order, those that no column takes skipped together; then the columns that the writer
- * does not have. */
+/* Compiles the fields in the writer's order, with neighbouring fields that no column takes skipped in one
+ * step; then the columns that the writer does not have. */
 static bool compile_record(struct avro_compiler *compiler, const struct avro_type *from,
                            const struct avro_type *reader, const struct schema *to, struct avro_step *step)
 {
@@ -391,7 +394,7 @@ static bool compile_record(struct avro_compiler *compiler, const struct avro_typ
     return is_good;
 }
 
-/* --- the whole --- */
+/* --- the whole plan --- */
 
 static const struct avro_type *parse(struct avro_compiler *compiler, struct str text, const char *name,
                                      struct avro_names *names)

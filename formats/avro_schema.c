@@ -1,13 +1,13 @@
-/* An Avro schema (JSON) -> a tree of types, by the rules of the specification's chapter on schemas. Names
- * refer to what was defined before, so the tree has circles where a record holds itself. Logical types,
- * defaults and aliases are kept: that is why this is not left to Avro C, whose schemas do not have them. */
+/* An Avro schema (JSON) -> a tree of types, by the specification's chapter on schemas. Names refer to types
+ * that were defined before, so the tree has a cycle where a record can hold itself. Logical types, defaults
+ * and aliases are kept; the schemas of Avro C do not have them, which is why it is not used here. */
 #include "formats/avro.h"
 
 struct avro_parser {
     struct arena *arena;
     struct avro_names *names;
     const char *why;
-    struct str field; /* being read, for messages */
+    struct str field; /* the field that is being parsed, for messages */
 };
 
 static struct avro_type *parse_type(struct avro_parser *parser, const json_t *json, struct str space,
@@ -34,7 +34,7 @@ static struct str member(const json_t *json, const char *name)
     return json_text_of(json_object_get(json, name));
 }
 
-/* [A-Za-z_][A-Za-z0-9_]*, with points between such names where these may be. */
+/* Whether `name` is [A-Za-z_][A-Za-z0-9_]*, or, with may_have_points, several of these joined by points. */
 static bool is_name(struct str name, bool may_have_points)
 {
     bool is_start = true;
@@ -71,7 +71,7 @@ static const struct {
     {"float", AVRO_FLOAT}, {"double", AVRO_DOUBLE},   {"bytes", AVRO_BYTES}, {"string", AVRO_STRING},
 };
 
-/* A name: of a primitive type, or of one that was defined before. */
+/* The type of that name: a primitive type, or one that was defined before. */
 static struct avro_type *named_type(struct avro_parser *parser, struct str name, struct str space)
 {
     for (size_t i = 0; i < ARRAY_COUNT(primitives); i++) {
@@ -82,7 +82,7 @@ static struct avro_type *named_type(struct avro_parser *parser, struct str name,
         return type;
     }
     struct avro_type *type = find_named(parser->names, full_name(parser, name, space));
-    if (type == NULL) /* a name without namespace may be one of none */
+    if (type == NULL) /* the name may be that of a type without namespace */
         type = find_named(parser->names, name);
     if (type == NULL)
         return refuse(parser, arena_printf(parser->arena, "`%.*s` is no type and was not defined before",
@@ -101,10 +101,11 @@ static enum avro_logical logical_of(const json_t *json, enum avro_tag tag)
         return AVRO_TIMESTAMP_US;
     if (tag == AVRO_LONG && (str_is(name, "timestamp-nanos") || str_is(name, "local-timestamp-nanos")))
         return AVRO_TIMESTAMP_NS;
-    return AVRO_PLAIN; /* the specification: others are what they are without it */
+    return AVRO_PLAIN; /* the specification: an unknown logical type is ignored */
 }
 
-/* Gives the type its name; what refers to it inside is a circle. */
+/* Gives the type its full name and adds it to the known types before its fields are parsed, so that they can
+ * refer to it. *space: the namespace for names inside the type. */
 static bool define(struct avro_parser *parser, struct avro_type *type, const json_t *json, struct str *space)
 {
     struct str name = member(json, "name"), own_space = member(json, "namespace");
@@ -250,7 +251,7 @@ static struct avro_type *parse_type(struct avro_parser *parser, const json_t *js
         return parse_fixed(parser, json, space);
     if (str_is(name, "array") || str_is(name, "map"))
         return parse_items(parser, json, space, depth, str_is(name, "array") ? AVRO_ARRAY : AVRO_MAP);
-    /* {"type": "long", "logicalType": ...} */
+    /* The type is given as {"type": "long", "logicalType": ...}. */
     struct avro_type *type = parse_type(parser, inner, space, depth + 1);
     if (type != NULL && type->logical == AVRO_PLAIN)
         type->logical = logical_of(json, type->tag);
@@ -264,7 +265,7 @@ static void forget(void *json)
 
 enum { MARK_NONE, MARK_INSIDE, MARK_DONE };
 
-/* A record that must hold itself has no end, and no payload. */
+/* Whether the type is a record that always contains itself: no payload of it could end. */
 static bool is_endless(struct avro_type *type)
 {
     if (type->tag != AVRO_RECORD || type->mark == MARK_DONE)

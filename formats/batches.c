@@ -1,5 +1,5 @@
-/* leat's own recording of decoded columns: for reading the same events again and again. Blocks carry digests.
- */
+/* leat's own recording of decoded columns, for reading the same events again and again. Each block has a
+ * digest. */
 #include "formats/batches.h"
 
 #include <stdlib.h>
@@ -73,7 +73,7 @@ static struct schema *read_fields(struct cursor *cursor, struct arena *arena)
     return schema;
 }
 
-/* The columns that a header tells, in the arena; NULL where it is no header. */
+/* Reads the file's columns from a header, into the arena. NULL where the header is damaged. */
 static const struct schema *read_schema(struct arena *arena, struct str header)
 {
     if (header.length < HEADER_START + BATCHES_DIGEST_BYTES)
@@ -109,7 +109,7 @@ static enum format_header_status batches_header(const void *config LEAT_UNUSED, 
     return digest_is_good(data, words[1]) ? HEADER_READ : HEADER_BAD;
 }
 
-/* Column of the file for each of the schema's; -1: none. */
+/* from[i]: the file's column for column i of the schema; -1: none. */
 static void match_columns(const struct schema *schema, const struct schema *file, int *from)
 {
     for (uint32_t i = 0; i < schema->count; i++)
@@ -180,7 +180,7 @@ static void batches_split(struct format_split *split)
 
 struct batches_decoder {
     const struct schema *schema;
-    struct arena arena; /* of the header */
+    struct arena arena; /* holds `header` and `file` */
     struct str header;
     const struct schema *file;
     int from[SCHEMA_FIELDS_MAX];
@@ -203,7 +203,7 @@ static void batches_decoder_free(void *self)
     free(decoder);
 }
 
-/* Reads the section at `at` as times of all rows. */
+/* Reads the section at *at as times of all rows, and moves *at behind it. NULL where it is invalid. */
 static int64_t *unpack_times(struct batch *batch, const char **at, const char *end)
 {
     static const struct type time = {.tag = TYPE_TIME};
@@ -216,7 +216,7 @@ static int64_t *unpack_times(struct batch *batch, const char **at, const char *e
     return column.ints;
 }
 
-/* Skips the section at `at`; 0: impossible. */
+/* The bytes of the section at `at`, or 0 where it is invalid. */
 static size_t section_bytes(const char *at, const char *end)
 {
     struct batches_section head;
@@ -236,7 +236,7 @@ static bool unpack_all_times(struct batch *batch, const struct batches_head *hea
     return !(head->times & BATCHES_ORDER_TIME) || (batch->order_time = unpack_times(batch, at, end)) != NULL;
 }
 
-/* The event time that is one of the file's columns, whether the schema has that column or not. */
+/* Reads the event times from the file's column at `at`, whether the schema has that column or not. */
 static bool unpack_event_column(struct batch *batch, const char *at, const char *end)
 {
     int64_t *times = unpack_times(batch, &at, end);
@@ -289,14 +289,14 @@ static void use_header(struct batches_decoder *decoder, struct str header)
     if (decoder->file == NULL)
         return;
     match_columns(decoder->schema, decoder->file, decoder->from);
-    /* header_check has refused such files; whoever did not ask gets nulls. */
+    /* header_check refuses files where types differ; a caller that did not ask it gets nulls. */
     for (uint32_t i = 0; i < decoder->schema->count; i++)
         if (decoder->from[i] >= 0 &&
             !type_equal(&decoder->schema->fields[i].type, &decoder->file->fields[decoder->from[i]].type))
             decoder->from[i] = -1;
 }
 
-/* Nulls in every row. */
+/* Sets null in every row. */
 static void null_column(struct batch *batch, struct column *column)
 {
     if (batch->rows == 0)
@@ -306,7 +306,7 @@ static void null_column(struct batch *batch, struct column *column)
     memset(column->data, 0, batch->rows * (column->tag == TYPE_BOOL ? sizeof(uint8_t) : sizeof(int64_t)));
 }
 
-/* A row without a value that the schema requires; the column's index, or -1. */
+/* The index of the first column without the value that the schema requires in this row, or -1. */
 static int missing_value(const struct batch *batch, uint32_t row)
 {
     for (uint32_t i = 0; i < batch->schema->count; i++)

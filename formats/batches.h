@@ -9,7 +9,7 @@
  *   end    := block_head (BATCHES_END, rows 0) rows:u64 blocks:u64 digest
  *
  * A digest is the xxh3-128 of everything before it in its header, block or end. A block has BATCH_ROWS rows,
- * fewer where their values would exceed BATCHES_BLOCK_BYTES; what a block holds depends on the rows alone.
+ * or fewer where their values would exceed BATCHES_BLOCK_BYTES; where a block ends depends on the rows alone.
  *
  *   section := section_head [valid: one bit a row, in whole words] payload
  *
@@ -20,7 +20,7 @@
  *   TEXT_n      total:u32, n bytes of length a row (n = 1, 2, 4), the bytes
  *   DICTIONARY  count:u32 total:u32, 4 bytes of length an entry, the bytes, then 1 byte a row
  *   LIST        rows of elements:u32, 4 bytes of length a row, then a section for each field of the elements
- * Under a null stands whatever is smallest; a decoder makes it zero. */
+ * A null row has whatever value packs smallest; the decoder makes it zero. */
 #ifndef LEAT_FORMATS_BATCHES_H
 #define LEAT_FORMATS_BATCHES_H
 
@@ -38,8 +38,8 @@ enum {
 #define BATCHES_MAGIC "LEATBATS"
 
 enum batches_times {
-    BATCHES_EVENT_TIME = 1,   /* a section */
-    BATCHES_EVENT_COLUMN = 2, /* the same as column `event_column` */
+    BATCHES_EVENT_TIME = 1,   /* the event times have a section */
+    BATCHES_EVENT_COLUMN = 2, /* the event times are those of the file's column `event_column` */
     BATCHES_ARRIVAL_TIME = 4,
     BATCHES_ORDER_TIME = 8,
     BATCHES_ORDER_IS_EVENT = 16,
@@ -78,15 +78,15 @@ struct batches_section {
 enum { BATCHES_POWERS = 7 };
 extern const double batches_powers[BATCHES_POWERS]; /* 10^0 ... */
 
-/* Columns at once, one section after another. Any thread. */
+/* Packs columns into sections, one behind the other. A packer is used by one thread at a time. */
 struct batches_packer; /* scratch memory */
 struct batches_packer *batches_packer_new(void);
 void batches_packer_free(struct batches_packer *packer);
 void batches_pack_column(struct batches_packer *packer, const struct column *column, uint32_t rows,
                          struct byte_buffer *out);
 
-/* Reads one section of a column of that tag into `column`, which has been initialised for `rows` rows in the
- * batch (elements: in its arena). Returns its bytes, or 0 where it is impossible. */
+/* Reads the section at `data` into `column`, which was initialised with `type` for `rows` rows of the batch
+ * (elements of lists: in the batch's arena). Returns the bytes of the section, or 0 where it is invalid. */
 size_t batches_unpack_column(struct batch *batch, struct column *column, const struct type *type,
                              uint32_t rows, const char *data, size_t bytes);
 
@@ -99,8 +99,9 @@ void batches_encoder_save(void *encoder, struct byte_buffer *out);
 bool batches_encoder_load(void *encoder, const char *data, size_t bytes);
 void batches_encoder_free(void *encoder);
 
-/* One block, digest and all, into a batch of `schema` made with its rows; column i comes from the file's
- * column from[i], -1: null. False where it is impossible. */
+/* Reads one block, digest included, into a batch of its schema that was made with the block's rows. Column i
+ * comes from the file's column from[i]; -1: none, the column is left alone. Returns false where the block is
+ * invalid. */
 bool batches_unpack_block(struct batch *batch, const struct schema *file, const int *from, const char *data,
                           size_t bytes);
 

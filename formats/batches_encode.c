@@ -4,12 +4,13 @@
 #include <stdlib.h>
 #include <xxhash.h>
 
-/* A column of the block that is being filled. `column` is what the packer takes; its memory grows. */
+/* A column of the block that is being filled. `column` is the view that the packer reads; the memory
+ * grows. */
 struct collected {
     struct column column;
     const struct type *type;
     uint32_t rows, capacity;
-    uint64_t *valid; /* capacity bits; column.valid is NULL until a null came */
+    uint64_t *valid; /* room for `capacity` bits; column.valid is NULL until the first null */
     struct byte_buffer heap;
     struct collected *children;
 };
@@ -20,7 +21,7 @@ struct encoder {
     struct collected *columns;
     struct collected times[3]; /* event, arrival, order */
     uint32_t rows;
-    size_t bytes; /* of the values collected, roughly */
+    size_t bytes; /* roughly the bytes of the values collected */
     uint64_t rows_total, blocks_total;
     struct batches_packer *packer;
 };
@@ -124,7 +125,7 @@ static void add_value(struct collected *into, const struct column *from, uint32_
     into->rows++;
 }
 
-/* What one value weighs against BATCHES_BLOCK_BYTES. */
+/* The bytes of one value, as counted against BATCHES_BLOCK_BYTES. */
 static size_t value_bytes(const struct column *column, uint32_t row)
 {
     size_t sum = sizeof(int64_t);
@@ -140,7 +141,7 @@ static size_t value_bytes(const struct column *column, uint32_t row)
     return sum;
 }
 
-/* How many of the rows from `first` on go into the open block; at least one. */
+/* How many of the rows from `first` on still go into the open block; at least one. */
 static uint32_t rows_that_fit(struct encoder *encoder, const struct batch *batch, uint32_t first,
                               uint32_t count)
 {
@@ -161,7 +162,7 @@ static void append_digest(struct byte_buffer *out, size_t begin)
     buffer_append(out, &digest, sizeof(digest));
 }
 
-/* A view of the collected memory, children and heaps included. */
+/* Completes from->column as a view of the collected memory, children and heaps included. */
 static void view(struct collected *from)
 {
     from->column.heap = from->heap.data == NULL ? "" : from->heap.data;
@@ -180,7 +181,8 @@ static bool same_values(const struct collected *a, const struct collected *b, ui
            memcmp(a->column.ints, b->column.ints, rows * sizeof(int64_t)) == 0;
 }
 
-/* Says how the times of the block are found again, and packs those that need a section. */
+/* Packs the block's times, and sets in `head` where each is found: in a section of its own, in a column, or
+ * nowhere. */
 static void pack_times(struct encoder *encoder, struct batches_head *head, struct byte_buffer *out)
 {
     struct collected *event = &encoder->times[TIME_EVENT];
@@ -193,7 +195,7 @@ static void pack_times(struct encoder *encoder, struct batches_head *head, struc
         }
     if (head->times == BATCHES_EVENT_TIME)
         batches_pack_column(encoder->packer, &event->column, rows, out);
-    /* Times that some rows of the block lack are no times of the block. */
+    /* A time that some rows of the block lack is not kept for the block. */
     if (encoder->times[TIME_ARRIVAL].column.valid == NULL) {
         head->times |= BATCHES_ARRIVAL_TIME;
         batches_pack_column(encoder->packer, &encoder->times[TIME_ARRIVAL].column, rows, out);
@@ -208,7 +210,7 @@ static void pack_times(struct encoder *encoder, struct batches_head *head, struc
     batches_pack_column(encoder->packer, &encoder->times[TIME_ORDER].column, rows, out);
 }
 
-/* The collected rows as a block. */
+/* Appends the collected rows as a block. */
 static void pack_block(struct encoder *encoder, struct byte_buffer *out)
 {
     struct batches_head head = {.magic = BATCHES_BLOCK, .rows = encoder->rows};

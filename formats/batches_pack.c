@@ -1,4 +1,5 @@
-/* One column -> one section. The smallest of the encodings that keep every bit; all are cheap to undo. */
+/* One column -> one section, in the smallest of the encodings that keep every bit; all are cheap to
+ * decode. */
 #include "formats/batches.h"
 
 #include <math.h>
@@ -10,9 +11,9 @@ enum { DICTIONARY_MAX = 256, TABLE_SLOTS = 1024, SAMPLE_ROWS = 16 };
 const double batches_powers[BATCHES_POWERS] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6};
 
 struct batches_packer {
-    int64_t *integers; /* one a row */
+    int64_t *integers; /* one for each row */
     size_t capacity;
-    uint16_t table[TABLE_SLOTS];        /* entry + 1 */
+    uint16_t table[TABLE_SLOTS];        /* hash table: index in `entries` + 1, 0: free */
     struct str entries[DICTIONARY_MAX]; /* of the dictionary */
     uint64_t hashes[DICTIONARY_MAX];
     uint8_t codes[BATCH_ROWS];
@@ -42,13 +43,13 @@ static void reserve(struct batches_packer *packer, uint32_t rows)
     leat_assert(packer->integers != NULL);
 }
 
-/* Bytes that an offset up to `range` takes: 0, 1, 2, 4, or 8. */
+/* Bytes that an offset of at most `range` takes: 0, 1, 2, 4 or 8. */
 static unsigned width_of(uint64_t range)
 {
     return range == 0 ? 0 : range <= UINT8_MAX ? 1 : range <= UINT16_MAX ? 2 : range <= UINT32_MAX ? 4 : 8;
 }
 
-/* Appends values - base in `width` bytes each. */
+/* Appends values[i] - base, in `width` bytes each. */
 static void put_offsets(struct byte_buffer *out, const int64_t *values, uint32_t rows, int64_t base,
                         unsigned width)
 {
@@ -60,7 +61,7 @@ static void put_offsets(struct byte_buffer *out, const int64_t *values, uint32_t
     out->length += (size_t)rows * width;
 }
 
-/* Smallest and largest of the values that count; nulls then become the smallest. */
+/* Finds the smallest and the largest value that is not null; nulls then get the smallest. */
 static void fill_nulls(const struct column *column, int64_t *values, uint32_t rows, int64_t *low,
                        int64_t *high)
 {
@@ -101,7 +102,7 @@ static enum batches_encoding pack_ints(struct batches_packer *packer, const stru
                         : BATCHES_OFFSETS_4;
 }
 
-/* The value times 10^power as an integer that divides back to the same bits. */
+/* *integer: value * 10^power; false where it does not divide back to the same bits. */
 static bool to_decimal(double value, unsigned power, int64_t *integer)
 {
     double scaled = nearbyint(value * batches_powers[power]);
@@ -152,7 +153,8 @@ static struct str text_at(const struct column *column, uint32_t row)
     return column_is_valid(column, row) ? column_text(column, row) : (struct str){"", 0};
 }
 
-/* Codes of all rows, or 0 where there are too many different texts; bytes: what the entries take. */
+/* Sets packer->codes for all rows, and returns the number of entries; *bytes: of their texts. Returns 0 where
+ * there are more than DICTIONARY_MAX different texts. */
 static uint32_t make_dictionary(struct batches_packer *packer, const struct column *column, uint32_t rows,
                                 size_t *bytes)
 {
@@ -221,7 +223,7 @@ static enum batches_encoding pack_texts(struct batches_packer *packer, const str
     return width == 1 ? BATCHES_TEXT_1 : width == 2 ? BATCHES_TEXT_2 : BATCHES_TEXT_4;
 }
 
-/* The elements lie one behind the other, without gaps (the encoder collected them so). */
+/* The elements must lie one behind the other without gaps, as the encoder collects them. */
 static enum batches_encoding pack_lists(struct batches_packer *packer, const struct column *column,
                                         uint32_t rows, struct byte_buffer *out)
 {
@@ -250,7 +252,7 @@ void batches_pack_column(struct batches_packer *packer, const struct column *col
     size_t begin = out->length;
     buffer_append(out, &head, sizeof(head));
     if (head.has_valid) {
-        /* Bits behind the rows are no part of the data. */
+        /* Clear the bits behind the last row: they are no part of the data. */
         size_t words = BIT_WORDS((size_t)rows), at = out->length;
         buffer_append(out, column->valid, words * sizeof(uint64_t));
         uint64_t last;

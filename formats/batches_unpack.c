@@ -1,10 +1,10 @@
-/* Sections -> columns. Everything is checked against the section's bytes: a digest says that nothing was
- * damaged, not that whoever made it was honest. */
+/* Sections -> columns. Everything is checked against the section's bytes: a good digest says that nothing was
+ * damaged, not that the writer can be trusted. */
 #include "formats/batches.h"
 #include "formats/rows.h"
 #include "formats/text.h"
 
-/* What is left of a section's payload. */
+/* The bytes of a section's payload that have not been read. */
 struct payload {
     const char *at, *end;
 };
@@ -19,7 +19,7 @@ static bool take(struct payload *payload, void *into, size_t bytes)
     return true;
 }
 
-/* The next bytes, in place. */
+/* Returns the next bytes, in place; NULL where there are fewer. */
 static const char *take_place(struct payload *payload, size_t bytes)
 {
     if ((size_t)(payload->end - payload->at) < bytes)
@@ -28,7 +28,8 @@ static const char *take_place(struct payload *payload, size_t bytes)
     return payload->at - bytes;
 }
 
-/* Unsigned numbers of 1, 2 or 4 bytes, widened. Plain loops, so that the compiler makes vectors of them. */
+/* Functions that widen unsigned numbers of 1, 2 or 4 bytes. Plain loops, so that the compiler vectorizes
+ * them. */
 #define WIDEN(name, from, to, expression)                                                                    \
     static void name(to *restrict out, const char *restrict data, uint32_t rows, int64_t base, double scale) \
     {                                                                                                        \
@@ -100,7 +101,8 @@ static bool unpack_bools(struct payload *payload, unsigned encoding, struct colu
     return any <= 1;
 }
 
-/* Texts that lie one behind the other in `heap`; true if they fill it and each is UTF-8. */
+/* Makes references to texts that lie one behind the other in `heap`. True if they fill it exactly and, where
+ * is_text, each is UTF-8. */
 static bool set_texts(struct text_ref *texts, const uint32_t *lengths, uint32_t count, const char *heap,
                       uint32_t total, bool is_text)
 {
@@ -117,7 +119,7 @@ static bool set_texts(struct text_ref *texts, const uint32_t *lengths, uint32_t 
         return true;
     if (!text_is_utf8(heap, total))
         return false;
-    /* All together are well-formed; each is, if none begins inside a sequence. */
+    /* The whole heap is well-formed; each text is, too, if none begins inside a sequence. */
     for (uint32_t i = 0; i < count; i++)
         if (texts[i].length > 0 && (heap[texts[i].offset] & 0xc0) == 0x80)
             return false;
@@ -136,7 +138,8 @@ static bool unpack_dictionary(struct batch *batch, struct payload *payload, stru
     const char *codes = heap == NULL ? NULL : take_place(payload, rows);
     if (codes == NULL || !set_texts(entries, lengths, count, heap, total, column->tag == TYPE_TEXT))
         return false;
-    /* Codes beyond the count give the first entry rather than a stray read; then the block is refused. */
+    /* A code beyond `count` must not read beyond the entries: it gives the first entry, then the block is
+     * refused. */
     for (uint32_t i = count; i < 256; i++)
         entries[i] = entries[0];
     unsigned highest = 0;
@@ -174,7 +177,8 @@ static bool unpack_lists(struct batch *batch, struct payload *payload, unsigned 
 {
     uint32_t elements;
     uint64_t offset = 0;
-    /* Constants take no bytes, so the number of elements is bounded here. */
+    /* Constant columns take no bytes, so the payload's length does not bound the number of elements: check it
+     * here. */
     if (encoding != BATCHES_LIST || !take(payload, &elements, sizeof(elements)) ||
         elements > ROWS_LIST_VALUES_MAX)
         return false;

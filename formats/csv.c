@@ -1,20 +1,20 @@
 /* CSV by RFC 4180: where records and fields end.
  *
- * A record ends at a line end outside quotes. One whose quotes are wrong (never closed, closed before
- * something that is no delimiter, opened within a field) would swallow its neighbours; it is cut at its first
+ * A record ends at a line end outside quotes. A record whose quotes are wrong (never closed, closed before
+ * something that is no delimiter, opened within a field) would swallow its neighbours: it is cut at its first
  * line end, is bad, and reading goes on at the next line.
  *
- * Where fields are trimmed, a quote may stand behind spaces and tabs, and a delimiter behind those that
- * follow it. */
+ * Where fields are trimmed, spaces and tabs may stand before an opening quote, and between a closing quote
+ * and the delimiter. */
 #include "formats/csv.h"
 #include "formats/lines.h"
 
-/* What a record longer than allowed needs to be recognised: the bytes, a `\r` and a newline. */
+/* So many bytes without an end are too long a record: the longest record, a `\r` and a newline have as many. */
 enum { TOO_LONG = SOURCE_RECORD_BYTES_MAX + 2 };
 
 enum walk { WALK_RECORD, WALK_MORE, WALK_TORN };
 
-/* Behind the closing quote, or NULL where it does not come before `end`. */
+/* Returns the byte behind the closing quote, or NULL where that does not come before `end`. */
 static const char *skip_quoted(const char *at, const char *end, bool *has_escape)
 {
     for (;;) {
@@ -48,7 +48,7 @@ const char *csv_field(const char *at, const char *end, char delimiter, struct cs
     return at < end && *at == '"' ? NULL : at;
 }
 
-/* A delimiter is never blank. */
+/* Skips spaces and tabs, but not the delimiter where that is a space or a tab. */
 static const char *skip_blanks(const char *at, const char *end, char delimiter)
 {
     while (at < end && (*at == ' ' || *at == '\t') && *at != delimiter)
@@ -76,7 +76,7 @@ const char *csv_field_trimmed(const char *at, const char *end, char delimiter, s
     return at;
 }
 
-/* A record that has a quote somewhere: its end is *end (the newline, or bytes). */
+/* Finds the end of a record that has a quote somewhere. *end: the offset of its newline, or `bytes`. */
 static enum walk walk_quoted(const char *data, size_t bytes, char delimiter, bool trims, bool is_last,
                              size_t *end)
 {
@@ -112,7 +112,8 @@ static enum walk walk_quoted(const char *data, size_t bytes, char delimiter, boo
     }
 }
 
-/* The end of the record that begins at `data`. */
+/* Finds the end of the record that begins at `data`. *end: the offset of its newline, or `bytes`. WALK_TORN:
+ * its quotes are wrong, *end is its first line end. */
 static enum walk walk(const char *data, size_t bytes, char delimiter, bool trims, bool is_last, size_t *end)
 {
     const char *newline = memchr(data, '\n', bytes);

@@ -28,14 +28,14 @@ static inline bool csv_trims(const void *config)
 struct csv_field {
     const char *begin, *end; /* without the quotes */
     bool is_quoted;
-    bool has_escape; /* "" inside */
+    bool has_escape; /* the field has "" inside */
 };
 
-/* Reads the field at `at`; returns the byte behind it (its delimiter, or `end`), or NULL where its quotes are
- * wrong: then *wrong is the place. */
+/* Reads the field at `at`. Returns the byte behind it (its delimiter, or `end`), or NULL where its quotes are
+ * wrong, with the place in *wrong. */
 const char *csv_field(const char *at, const char *end, char delimiter, struct csv_field *field,
                       const char **wrong);
-/* The same without the spaces and tabs around it, outside of its quotes. */
+/* The same, without the spaces and tabs around the field, outside of its quotes. */
 const char *csv_field_trimmed(const char *at, const char *end, char delimiter, struct csv_field *field,
                               const char **wrong);
 

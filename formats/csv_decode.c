@@ -1,4 +1,4 @@
-/* CSV -> columns. An empty field is null; a quoted empty one is an empty text, and null in other types. */
+/* CSV -> columns. An empty field is null. A quoted empty field is an empty text, and null in other types. */
 #include "formats/csv.h"
 #include "formats/rows.h"
 #include "formats/text.h"
@@ -12,11 +12,11 @@ struct csv_decoder {
     struct rows *rows;
     char delimiter;
     bool has_header, trims;
-    char *header; /* that `columns` was made from */
+    char *header; /* the header line that `columns` was made from */
     size_t header_bytes;
-    struct row_column **columns; /* of the file's fields; NULL: not in the schema */
+    struct row_column **columns; /* the column of each field of the file; NULL: not in the schema */
     uint32_t columns_count;
-    struct row_column **absent; /* of the schema's, that the file does not have */
+    struct row_column **absent; /* columns of the schema that the file does not have */
     uint32_t absent_count;
     /* The record in progress. */
     const char *begin;
@@ -34,7 +34,7 @@ static struct str header_line(struct str header)
     return header;
 }
 
-/* A field's text with "" made one; into `out`, which has room for it. */
+/* Copies a field's text to `out`, which has room for it, with each "" made one quote. Returns its length. */
 static size_t unquote(const struct csv_field *field, char *out)
 {
     size_t length = 0;
@@ -52,7 +52,7 @@ static inline const char *next_field(const char *at, const char *end, char delim
                            : csv_field(at, end, delimiter, field, wrong);
 }
 
-/* The names in a header line, at most CSV_FIELDS_MAX. */
+/* Reads the names in a header line, at most CSV_FIELDS_MAX. Returns their count. */
 static uint32_t header_names(struct arena *arena, struct str line, char delimiter, bool trims,
                              struct str *names)
 {
@@ -78,7 +78,7 @@ static const char *list_names(struct arena *arena, const struct str *names, uint
     return arena_printf(arena, "%s%s", text, count > 20 ? " ..." : "");
 }
 
-/* Whether the name is there but for blanks around it. */
+/* Whether some name equals `name` once the spaces and tabs around it are removed. */
 static bool names_trimmed(const struct str *names, uint32_t count, struct str name)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -126,7 +126,7 @@ done:
     return is_good;
 }
 
-/* Columns of the fields of files with this header. */
+/* Finds the column of each field of the files that have this header line. */
 static void use_header(struct csv_decoder *decoder, struct str header)
 {
     if (decoder->header != NULL && str_equal((struct str){decoder->header, decoder->header_bytes}, header))
@@ -211,7 +211,7 @@ static bool read_bool(struct csv_decoder *decoder, struct row_column *column, ui
     return bad_field(decoder, column, field, "neither true nor false");
 }
 
-/* Puts the field's text at rows->heap; false where it is not UTF-8. */
+/* Copies the field's text to rows->heap; false where it is not UTF-8. */
 static bool copy_text(struct csv_decoder *decoder, const struct csv_field *field, size_t *length)
 {
     char *out = decoder->rows->heap;
@@ -226,7 +226,7 @@ static bool copy_text(struct csv_decoder *decoder, const struct csv_field *field
         _mm_storeu_si128((__m128i *)(out + i), bytes);
         any = _mm_or_si128(any, bytes);
     }
-    /* Bytes behind the field may be in `any` too: that costs a needless check at worst. */
+    /* Bytes behind the field may be in `any`, too: at worst the check was not needed. */
     return _mm_movemask_epi8(any) == 0 || text_is_utf8(out, *length);
 }
 

@@ -1,5 +1,5 @@
-/* Columns -> CSV. Null, NaN and the infinities are empty; an empty text is "" unless it is wanted bare. Lists
- * have no place (checked at bind). */
+/* Columns -> CSV. Null, NaN and the infinities are empty fields. An empty text is "", or with has_bare_empty
+ * an empty field. There are no lists: a job with lists in csv is refused at bind. */
 #include "formats/csv.h"
 #include "formats/text.h"
 #include "formats/text_write.h"
@@ -85,7 +85,7 @@ static void write_value(const struct csv_encoder *encoder, const struct column *
         text_to_base64(bytes.data, bytes.length, out);
         break;
     }
-    default: leat_assert(column->tag != TYPE_LIST); /* refused when bound */
+    default: leat_assert(column->tag != TYPE_LIST); /* refused at bind */
     }
 }
 
@@ -128,7 +128,7 @@ void csv_encode(void *self, const struct batch *batch, uint32_t first, uint32_t 
             buffer_append(out, &encoder->delimiter, j > 0);
             write_value(encoder, &batch->columns[j], batch_row(batch, i), out);
         }
-        /* An empty line would hold no record. */
+        /* An empty line would be no record. */
         if (out->length == before)
             buffer_append(out, "\"\"", 2);
         buffer_append(out, "\n", 1);

@@ -37,7 +37,7 @@ const struct format_kind *format_by_suffix(struct str path)
     for (size_t i = 0; formats_all[i] != NULL; i++)
         if (!formats_all[i]->is_payload && ends_with(path, formats_all[i]->suffix))
             return formats_all[i];
-    /* What others call the same. */
+    /* Other usual suffixes of JSON lines. */
     if (ends_with(path, ".json") || ends_with(path, ".ndjson"))
         return &format_json;
     return NULL;

@@ -1,4 +1,4 @@
-/* The formats that leat knows, and their configurations. The list is registry.def. */
+/* The formats that leat knows, and their configuration. registry.def lists them. */
 #ifndef LEAT_FORMATS_FORMATS_H
 #define LEAT_FORMATS_FORMATS_H
 
@@ -8,27 +8,28 @@
 #include "formats/registry.def"
 #undef FORMAT
 
-/* Ends with NULL. */
+/* All formats; ends with NULL. */
 extern const struct format_kind *const formats_all[];
 
 /* The format of that name, or NULL. */
 const struct format_kind *format_find(struct str name);
-/* The format whose suffix the file's name has, behind a compression's (.gz .zst .lz4), or NULL. */
+/* The format whose suffix the file's name has, before the suffixes of a compression (.gz .zst .lz4) and
+ * .part; or NULL. */
 const struct format_kind *format_by_suffix(struct str path);
 
-/* What decoders and encoders of every format take as `config`; NULL: a zeroed one with times as RFC 3339. */
+/* The `config` of the decoders and encoders of every format. A NULL config: all zero, times as RFC 3339. */
 struct format_config {
     char delimiter;          /* csv; 0: , */
     bool has_no_header;      /* csv: no header line, the columns are those of the schema in its order */
     bool trims;              /* csv decoder: blanks around fields, and a number's `+`, are no part of them */
-    bool has_bare_empty;     /* csv encoder: an empty text is nothing, as a null is, not "" */
+    bool has_bare_empty;     /* csv encoder: an empty text is written as nothing, like a null, not as "" */
     enum time_unit times;    /* encoders: how times are written (batches keeps microseconds) */
     struct payload *payload; /* avro, protobuf: what payload_open made (formats/payload.h) */
 };
 
-/* Whether csv can have this delimiter; E0404. */
+/* Checks a delimiter for csv; false after E0404. */
 LEAT_CHECKED bool format_delimiter_check(struct str delimiter, struct diag_list *diags, struct span span);
-/* Whether the format has a place for such columns; E0303. */
+/* Checks that the format can hold such columns; false after E0303. */
 LEAT_CHECKED bool format_schema_check(const struct format_kind *format, const struct schema *schema,
                                       struct diag_list *diags, struct span span);
 
@@ -36,7 +37,8 @@ LEAT_CHECKED bool format_schema_check(const struct format_kind *format, const st
 void format_json_value(const struct column *column, const struct type *type, uint32_t row,
                        struct byte_buffer *out);
 
-/* A decoder that knows its format: what sources give to the engine as theirs. One thread at a time. */
+/* A decoder together with its format: what sources give to the engine as their decoder. One thread at a
+ * time. */
 void *format_decoder_new(const struct format_kind *format, const struct schema *schema, const void *config);
 void format_decode(void *decoder, struct raw_batch *raw, struct decode_output *output);
 /* NULL is allowed. */

@@ -1,4 +1,4 @@
-/* JSON lines: a record a line, each one object. README.md says what is accepted. */
+/* JSON lines: each line is one record, an object. README.md says what is accepted. */
 #include "formats/json.h"
 #include "formats/formats.h"
 #include "formats/lines.h"

@@ -1,16 +1,17 @@
 /* JSON lines -> columns.
  *
  * Records of one stream look alike: the same names in the same order with the same spacing, or one of a few
- * such orders. The decoder keeps what it saw (json_template.h): for each member the bytes that stand between
- * the value before and its own value (`,"user":`), and what to do there. A record is then read as: compare 16
- * bytes, read the value, compare 16 bytes ... Names are not searched, and what is compared equal has been
- * checked when it was learned. Where a record is unlike all before, the rest of it goes through the general
- * reader (json_value.c), which finds names by hash and gives every diagnosis; when that happens often such a
- * record is learned. The template makes decoding faster, never different: a test decodes each record both
- * ways.
+ * such orders. The decoder keeps what it saw (json_template.h): for each member the bytes between the value
+ * before and its own value (`,"user":`), and how to read the value. A record is then read as: compare 16
+ * bytes, read the value, compare 16 bytes ... Names are not looked up, and bytes that compare equal were
+ * checked when they were learned. Where a record is unlike all before, the rest of it goes through the
+ * general reader (json_value.c), which finds names by hash and makes every diagnosis; when that happens
+ * often, such a record is learned. The template makes decoding faster, never different: a test decodes each
+ * record both ways.
  *
- * Values are read where they stand, 8 to 64 bytes at once, past the end of the record if need be: RAW_PADDING
- * bytes behind the batch are readable, and a value that crossed the end is noticed at the next comparison. */
+ * Values are read in place, 8 to 64 bytes at once, past the end of the record if need be: RAW_PADDING bytes
+ * behind the batch are readable, and a value that crossed the end of its record is noticed at the next
+ * comparison. */
 #include "formats/json.h"
 #include "formats/json_read.h"
 #include "formats/json_scan.h"
@@ -26,22 +27,23 @@ struct json_decoder {
     struct json_reader reader;
     struct json_template template;
     const struct json_scan *scan;
-    uint32_t alone, pause; /* records to read alone before two are tried again */
+    uint32_t alone, pause; /* records to read one by one before two are read at once again */
 };
 
-/* Readers of plain values: part of the loops that call them. */
+/* Readers of plain values are always inlined into the loops that call them. */
 #define FAST static inline __attribute__((always_inline))
 
 static const uint64_t powers[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
 static const double float_powers[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8};
 
-/* How many of the 8 bytes at `at`, from the first on, are digits, and their value. */
+/* Returns how many of the 8 bytes at `at`, from the first on, are digits; *value: the number they make. */
 FAST unsigned read_digits(const char *at, uint64_t *value)
 {
     uint64_t chunk;
     memcpy(&chunk, at, sizeof(chunk));
     chunk ^= UINT64_C(0x3030303030303030);
-    /* The top bit of each byte that is not 0 to 9; a carry can only spoil bytes behind the first such. */
+    /* The top bit of each byte that is not 0 to 9; a carry can only spoil bytes behind the first such
+     * byte. */
     uint64_t other = ((chunk + UINT64_C(0x7676767676767676)) | chunk) & UINT64_C(0x8080808080808080);
     unsigned count = other == 0 ? 8 : (unsigned)__builtin_ctzll(other) >> 3;
     chunk = count == 0 ? 0 : chunk << (64 - 8 * count);
@@ -52,13 +54,13 @@ FAST unsigned read_digits(const char *at, uint64_t *value)
     return count;
 }
 
-/* Whether a number can end before this byte; whatever else follows is left to the general reader. */
+/* Whether a fast reader may end a number before this byte; other ends are left to the general reader. */
 static inline bool ends_number(char c)
 {
     return c == ',' || c == '}';
 }
 
-/* Up to 15 digits; NULL where the value is anything but that. */
+/* Reads a whole number of at most 15 digits, times `scale`; NULL where the value is anything else. */
 FAST const char *fast_int(const char *at, int64_t scale, int64_t *value)
 {
     bool is_negative = *at == '-';
@@ -81,8 +83,8 @@ FAST const char *fast_int(const char *at, int64_t scale, int64_t *value)
     return at;
 }
 
-/* Up to 7 digits on each side of the point: both the digits and the power of ten are exact, so that one
- * division rounds correctly (Clinger 1990). */
+/* Reads at most 7 digits on each side of the point: the digits and the power of ten are both exact doubles,
+ * so that one division rounds correctly (Clinger 1990). */
 FAST const char *fast_float(const char *at, double *value)
 {
     bool is_negative = *at == '-';
@@ -104,17 +106,18 @@ FAST const char *fast_float(const char *at, double *value)
     return ends_number(*at) ? at : NULL;
 }
 
-/* The 16 bytes at `at`: a bit for each that is no plain one, a quote included; *quotes: for each quote. */
+/* Bit i of the result: byte i is not plain. Bit i of *quotes: byte i is a quote. */
 FAST unsigned special_bytes(__m128i bytes, unsigned *quotes)
 {
     __m128i quote = _mm_cmpeq_epi8(bytes, _mm_set1_epi8('"'));
     __m128i escape = _mm_cmpeq_epi8(bytes, _mm_set1_epi8('\\'));
-    __m128i other = _mm_cmplt_epi8(bytes, _mm_set1_epi8(0x20)); /* signed: control characters and from 0x80 */
+    /* The signed comparison finds control characters and bytes from 0x80 on. */
+    __m128i other = _mm_cmplt_epi8(bytes, _mm_set1_epi8(0x20));
     *quotes = (unsigned)_mm_movemask_epi8(quote);
     return *quotes | (unsigned)_mm_movemask_epi8(_mm_or_si128(escape, other));
 }
 
-/* Plain ASCII, copied to `heap`; at the opening quote. The record ends at `end`. */
+/* Reads a text of plain ASCII and copies it to `heap`. at: the opening quote; end: of the record. */
 FAST const char *fast_text(const struct json_scan *scan, const char *at, const char *end, char *heap,
                            size_t *length)
 {
@@ -133,7 +136,7 @@ FAST const char *fast_text(const struct json_scan *scan, const char *at, const c
     return likely(at < end && *at == '"') ? at + 1 : NULL;
 }
 
-/* A text of plain ASCII or a number of up to 15 digits that nobody reads. */
+/* Skips a value that no column takes: a text of plain ASCII or a whole number of at most 15 digits. */
 FAST const char *fast_skip(const struct json_scan *scan, const char *at, const char *end)
 {
     int64_t value;
@@ -161,10 +164,10 @@ FAST const char *fast_bool(const char *at, uint8_t *value)
     return at + 5;
 }
 
-/* --- the general way --- */
+/* --- the general reader --- */
 
-/* One member, its comma or brace included; at the byte behind the value before. *is_open: false at the end.
- */
+/* Reads one member with the comma or brace before it. at: the byte behind the value before. *is_open: false
+ * where the object's closing brace was read instead. */
 static const char *general_member(struct json_decoder *decoder, uint64_t object, uint32_t *guess,
                                   bool is_first, uint32_t row, const char *at, bool *is_open)
 {
@@ -204,7 +207,8 @@ static const char *general_member(struct json_decoder *decoder, uint64_t object,
     return json_value(reader, column, row, NULL, at);
 }
 
-/* The rest of a record that was read by the template up to and with the value of `last` (NULL: nothing). */
+/* Reads the rest of a record, of which the template has read everything up to and with the value of `last`
+ * (NULL: nothing). */
 static const char *decode_general(struct json_decoder *decoder, uint32_t row, const struct json_slot *last,
                                   const char *at)
 {
@@ -236,7 +240,7 @@ static const char *decode_general(struct json_decoder *decoder, uint32_t row, co
     return at;
 }
 
-/* --- the template's way --- */
+/* --- the template --- */
 
 static inline const char *slot_value(struct json_decoder *decoder, const struct json_slot *slot, uint32_t row,
                                      const char *at)
@@ -261,7 +265,7 @@ static inline const char *slot_value(struct json_decoder *decoder, const struct 
     }
     if (likely(behind != NULL))
         return behind;
-    /* The template's record had no space here, but this one may. */
+    /* The record that was learned had no space here, but this record may have some. */
     return json_value(&decoder->reader, column, row, NULL, json_space(at, end));
 }
 
@@ -292,7 +296,8 @@ static const char *decode_record(struct json_decoder *decoder, uint32_t row)
         char *heap = decoder->reader.rows->heap;
         at = slot_value(decoder, slot, row, value);
         if (unlikely(at > end)) {
-            /* It read on in the neighbour: the general reader, which does not, says what is wrong. */
+            /* The fast reader read on in the next record: the general reader, which stops at the end, says
+             * what is wrong. */
             decoder->reader.rows->heap = heap;
             value = json_space(value, end);
             at = slot->action == SLOT_SKIP ? json_skip(&decoder->reader, value)
@@ -310,7 +315,7 @@ struct side {
     uint32_t row;
 };
 
-/* A value that is no plain one. */
+/* Reads a value that the fast readers refused, or that has no fast reader. */
 static __attribute__((noinline)) void side_value(struct json_decoder *decoder, const struct json_slot *slot,
                                                  struct side *side)
 {
@@ -345,9 +350,9 @@ FAST void side_text(struct json_decoder *decoder, const struct json_slot *slot, 
     side->at = behind;
 }
 
-/* Two records at once, as far as both follow the template: a record is one long chain of "where does this
- * value end", and two chains fill the processor better than one. False where either is unusual or bad; then
- * nothing has been taken and each is read alone. */
+/* Reads two records at once, as far as both follow the template: finding where each value ends is one long
+ * chain of dependent steps, and two chains fill the processor better than one. Returns false where either
+ * record is unusual or bad: then nothing was taken, and each record is read alone. */
 static bool decode_pair(struct json_decoder *decoder, uint32_t row, const struct raw_record *records,
                         const char *data)
 {
@@ -356,8 +361,7 @@ static bool decode_pair(struct json_decoder *decoder, uint32_t row, const struct
     struct rows *rows = decoder->reader.rows;
     char *heap = rows->heap;
     for (const struct json_slot *slot = decoder->template.root;; slot = slot->next) {
-        /* A value that was bad left NULL, which is before any end but equals no literal's place: checked
-         * first. */
+        /* NULL, which a bad value leaves in `at`, must not be compared with literals: check it first. */
         if (unlikely(a.at == NULL || b.at == NULL || a.at >= a.end || b.at >= b.end))
             break;
         slot = json_slot_at(slot, a.at);
@@ -421,7 +425,7 @@ void json_decode(void *self, struct raw_batch *raw, struct decode_output *output
 {
     struct json_decoder *decoder = self;
     struct rows *rows = decoder->reader.rows;
-    /* What lies behind the last record ends every scan. */
+    /* Zeros behind the last record end every scan. */
     memset(raw->data + raw->data_bytes, 0, RAW_PADDING);
     rows_begin(rows, raw, output, raw->data_bytes);
     for (uint32_t row = 0; row < raw->count;) {
@@ -431,7 +435,7 @@ void json_decode(void *self, struct raw_batch *raw, struct decode_output *output
             row += 2;
             continue;
         }
-        if (has_pair) /* Trying costs; the more so the less regular the records are. */
+        if (has_pair) /* A failed try costs time: wait longer after each failure in a row. */
             decoder->alone = decoder->pause = MIN(decoder->pause * 2 + 1, PAUSE_MAX);
         decoder->alone -= decoder->alone > 0;
         decode_one(decoder, row, raw->records[row], raw->data);

@@ -1,5 +1,5 @@
-/* Columns -> JSON lines. Members stand in the schema's order, null ones too; floats are the shortest that
- * read back the same, NaN and the infinities (which JSON lacks) are null; bytes are base64. */
+/* Columns -> JSON lines. Members stand in the schema's order, null members included; floats are the shortest
+ * that read back the same; NaN and the infinities (which JSON lacks) are null; bytes are base64. */
 #include "formats/formats.h"
 #include "formats/json.h"
 #include "formats/text.h"
@@ -10,9 +10,10 @@
 #include <stdlib.h>
 
 struct json_member {
-    struct str head; /* `,"name":`, the name escaped; the comma is left out of the first */
+    struct str head; /* `,"name":` with the name escaped; the first member has no comma */
     const struct type *type;
-    struct json_member *children; /* of a list of records */
+    /* For a list of records: their members; for a list of values: one member without a name. */
+    struct json_member *children;
     uint32_t children_count;
 };
 
@@ -23,11 +24,11 @@ struct json_encoder {
     enum time_unit times;
 };
 
-/* Appends in quotes. The text is valid UTF-8 and goes through as it is, but for what JSON wants escaped. */
+/* Appends a text in quotes. It is valid UTF-8: only what JSON requires is escaped. */
 static void write_text(struct byte_buffer *out, struct str text)
 {
     static const char hex[] = "0123456789abcdef";
-    /* Six bytes for each at worst, and whole blocks of 16. */
+    /* At most six bytes for each byte, two quotes, and whole blocks of 16. */
     char *to = buffer_reserve(out, text.length * 6 + 34);
     *to++ = '"';
     size_t i = 0;
@@ -74,7 +75,7 @@ static void make_member(struct json_encoder *encoder, struct json_member *member
         make_members(encoder, &member->children, type->element->fields);
         return;
     }
-    /* A member without a name stands for the element. */
+    /* A list of values has one child without a name, its element. */
     member->children = arena_new(&encoder->arena, struct json_member);
     make_member(encoder, member->children, type->element);
 }

@@ -1,11 +1,10 @@
-/* Reading one JSON value; private to json_*.c. What is strict, and what is a bad record, is told in
- * README.md. */
+/* Reading one JSON value; private to json_*.c. README.md says what makes a record bad. */
 #ifndef LEAT_FORMATS_JSON_READ_H
 #define LEAT_FORMATS_JSON_READ_H
 
 #include "formats/rows.h"
 
-/* Nesting of values that the schema does not name. */
+/* How deep values may nest in a member that the schema does not name. */
 enum { JSON_DEPTH_MAX = 1000 };
 
 /* The record in progress. Bytes up to 64 behind `end` may be loaded, but mean nothing. */
@@ -16,24 +15,27 @@ struct json_reader {
     const char *at;
 };
 
-/* Each takes the first byte of what it reads and returns the byte behind it, or NULL after setting reason and
- * at. The caller may pass `at` == end; a value that is cut off is a failure. */
+/* Each function takes `at`, the first byte of what it reads, and returns the byte behind it, or NULL after
+ * setting reason and at of the reader. `at` may be `end`; a value that is cut off is a failure. */
 
-/* Any value, checked and forgotten. */
+/* Checks any value and drops it. */
 const char *json_skip(struct json_reader *reader, const char *at);
-/* Behind the opening quote; leaves the text, escapes resolved, at rows->heap without taking it. */
+/* Reads a text whose opening quote is before `at`. Leaves the text, escapes resolved, at rows->heap, which is
+ * not moved; *length: its bytes. */
 const char *json_text(struct json_reader *reader, const char *at, size_t *length);
-/* A value of the column's type, or null. list: the list that the column is an element of, or NULL. */
+/* Reads a value of the column's type, or null, into `row`. list: the list that the column is an element of,
+ * or NULL. */
 const char *json_value(struct json_reader *reader, struct row_column *column, uint32_t row,
                        const struct row_list *list, const char *at);
-/* One object; a byte behind the opening brace. */
+/* Reads the members of an object whose opening brace is before `at`, up to and with the closing brace. */
 const char *json_members(struct json_reader *reader, struct row_fields *fields, uint32_t row,
                          const struct row_list *list, const char *at);
-/* `"name" :` of a member: at the quote; then at the value. The field is NULL where the schema has none. */
+/* Reads `"name" :` of a member and returns the first byte of its value. *column: the column of that name, or
+ * NULL. guess: index of the column that is compared first. */
 const char *json_name(struct json_reader *reader, struct row_fields *fields, uint32_t guess,
                       struct row_column **column, const char *at);
 
-/* Sets the failure and returns NULL. The text goes to the batch's arena. */
+/* Sets reason and at, and returns NULL. The text goes to the batch's arena. */
 const char *json_fail(struct json_reader *reader, const char *at, const char *format, ...) LEAT_PRINTF(3, 4);
 
 static inline const char *json_space(const char *at, const char *end)

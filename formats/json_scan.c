@@ -1,5 +1,6 @@
-/* Texts are most bytes of most records, and most of them are plain ASCII: they are looked through 16, 32 or
- * 64 bytes at a time. One body for all three; a step gives a bit for each byte that is not plain. */
+/* Texts are most bytes of most records, and most texts are plain ASCII: they are scanned 16, 32 or 64
+ * bytes at a time. SCAN is the loop for all three widths; special_*() gives a bit for each byte that is
+ * not plain. */
 #include "formats/json_scan.h"
 
 #include <immintrin.h>
@@ -29,7 +30,7 @@
         return (size_t)(at - from);                                                                          \
     }
 
-/* A signed comparison finds control characters and bytes from 0x80 on at once. */
+/* The signed comparison with 0x20 finds control characters and bytes from 0x80 on in one step. */
 
 typedef __m128i load_type_sse2;
 #define load_sse2(at)         _mm_loadu_si128((const __m128i *)(at))

@@ -1,14 +1,16 @@
-/* Plain bytes of texts, many at once; private to json_*.c. */
+/* Looks for the end of plain bytes in texts, many bytes at once; private to json_*.c. */
 #ifndef LEAT_FORMATS_JSON_SCAN_H
 #define LEAT_FORMATS_JSON_SCAN_H
 
 #include "core/base.h"
 
-/* Bytes that one step reads and copies: so many behind the end may be loaded, and stored behind the copy. */
+/* Bytes that one step reads and copies: up to this many behind `end` may be loaded, and stored behind the
+ * copy. */
 enum { JSON_SCAN_STEP = 64 };
 
-/* Both return how many bytes from `from` on are plain: no quote, no backslash, no control character, nothing
- * from 0x80 on. Where none of these comes before `end` it is at least end - from. */
+/* skip_plain and copy_plain return how many bytes from `from` on are plain: no quote, no backslash, no
+ * control character, no byte from 0x80 on. Where all bytes before `end` are plain, the result is at least end
+ * - from. copy_plain also copies them to `to`. */
 struct json_scan {
     const char *name;
     bool (*is_supported)(void);
@@ -16,10 +18,10 @@ struct json_scan {
     size_t (*copy_plain)(const char *from, const char *end, char *to);
 };
 
-/* The widest first; the last one is always supported. */
+/* From the widest to SSE2, which every machine supports. */
 enum { JSON_SCANS = 3 };
 extern const struct json_scan json_scans[JSON_SCANS];
-/* The widest that this machine has. */
+/* The widest that this machine supports. */
 const struct json_scan *json_scan_best(void);
 
 #endif

@@ -4,8 +4,9 @@
 
 #include <stdlib.h>
 
-/* Slots: of all ways together; others: beside one slot. Beyond them the tree is begun anew, and what is
- * unlike it is learned half as often: records that have little in common must not cost more for it. */
+/* SLOTS_MAX: slots of the whole tree. OTHERS_MAX: slots beside one slot. When either is reached, the tree is
+ * begun anew and deviations_max doubles, up to LEARN_LIMIT: learning must not cost much where records have
+ * little in common. */
 enum { LEARN_LIMIT = 1024, SLOTS_MAX = 4096, OTHERS_MAX = 8, ARENA_BLOCK_BYTES = 1 << 14 };
 
 void json_template_init(struct json_template *template)
@@ -77,8 +78,8 @@ static void end_way(struct json_template *template, struct json_slot *slot, stru
             slot->absent[slot->absent_count++] = &fields->columns[i];
 }
 
-/* Adds the way of the logged record to the tree, as far as its literals fit slots. False: there are too many
- * beside one slot. */
+/* Adds the way of the logged record to the tree, up to the first literal that is too long for a slot. False
+ * where a slot already has OTHERS_MAX others. */
 static bool add_way(struct json_template *template, struct row_fields *fields, uint64_t object)
 {
     struct json_slot **place = &template->root, *parent = NULL;
@@ -106,7 +107,8 @@ static bool add_way(struct json_template *template, struct row_fields *fields, u
     return true;
 }
 
-/* A record without members or with too many gives no way: all such go the general one. */
+/* Learns the logged record. A record without members or with too many is not learned: such records always
+ * take the general reader. */
 static void learn(struct json_template *template, struct row_fields *fields, uint64_t object)
 {
     template->deviations = 0;
@@ -114,7 +116,7 @@ static void learn(struct json_template *template, struct row_fields *fields, uin
         return;
     if (template->slots_count + template->log_count <= SLOTS_MAX && add_way(template, fields, object))
         return;
-    struct arena old = template->arena; /* the log may point there */
+    struct arena old = template->arena; /* the log may point into it */
     template->deviations_max = MIN(template->deviations_max * 2, LEARN_LIMIT);
     arena_init(&template->arena, ARENA_BLOCK_BYTES);
     template->root = NULL;

@@ -1,10 +1,11 @@
-/* Texts of JSON: 16 bytes at a time (SSE2 is in every x86-64), copied as they are searched. */
+/* Texts of JSON: scanned 16 bytes at a time (every x86-64 has SSE2) and copied in the same pass. */
 #include "formats/json_read.h"
 #include "formats/text.h"
 
 #include <emmintrin.h>
 
-/* Bit i: byte i is a quote, a backslash or below 0x20; *high gets the bytes from 0x80. */
+/* Bit i of the result: byte i is a quote, a backslash or below 0x20. Bit i of *high: byte i is 0x80 or
+ * more. */
 static inline unsigned special_bytes(__m128i bytes, unsigned *high)
 {
     __m128i quote = _mm_cmpeq_epi8(bytes, _mm_set1_epi8('"'));
@@ -23,7 +24,7 @@ static int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Four hex digits at `at`; -1 where they are none or reach the end. */
+/* The value of four hex digits at `at`, or -1 where there are fewer before `end`. */
 static int32_t hex4(const char *at, const char *end)
 {
     int32_t sum = 0;
@@ -54,7 +55,7 @@ static size_t put_utf8(char *out, uint32_t code)
     return length;
 }
 
-/* \uXXXX, or a pair of them; at the first X. */
+/* Reads \uXXXX, or a surrogate pair of them; at: the first X. */
 static const char *unicode_escape(struct json_reader *reader, const char *at, char **out)
 {
     int32_t code = hex4(at, reader->end);
@@ -76,7 +77,7 @@ static const char *unicode_escape(struct json_reader *reader, const char *at, ch
     return at;
 }
 
-/* At the byte behind a backslash. */
+/* Reads an escape; at: the byte behind the backslash. */
 static const char *escape(struct json_reader *reader, const char *at, char **out)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
@@ -90,7 +91,7 @@ static const char *escape(struct json_reader *reader, const char *at, char **out
     return at + 1;
 }
 
-/* begin .. end: the text as it stands in the record. */
+/* Fails at the first byte that is not UTF-8. begin .. end: the text as it stands in the record. */
 static const char *bad_utf8(struct json_reader *reader, const char *begin, const char *end)
 {
     return json_fail(reader, begin + text_utf8_error(begin, (size_t)(end - begin)), "not valid UTF-8");

@@ -22,7 +22,7 @@ const char *json_fail(struct json_reader *reader, const char *at, const char *fo
     return NULL;
 }
 
-/* "`user`: an int was expected, not a text"; elements of a list have no name. */
+/* Fails with "`user`: an int was expected, not a text". Elements of a list have no name. */
 static const char *wrong_type(struct json_reader *reader, const struct row_column *column, const char *at)
 {
     char c = json_peek(reader, at);
@@ -51,7 +51,7 @@ static bool starts_with(const struct json_reader *reader, const char *at, const 
     return (size_t)(reader->end - at) >= length && memcmp(at, word, length) == 0;
 }
 
-/* --- values that are checked and forgotten --- */
+/* --- values that no column takes --- */
 
 static const char *skip_scalar(struct json_reader *reader, const char *at)
 {
@@ -70,7 +70,7 @@ static const char *skip_scalar(struct json_reader *reader, const char *at)
     return behind != NULL ? behind : json_fail(reader, at, "something that is no JSON value");
 }
 
-/* "name" : and the space behind. */
+/* Skips `"name" :`, and the space before and inside. */
 static const char *skip_name(struct json_reader *reader, const char *at)
 {
     size_t length;
@@ -91,7 +91,7 @@ const char *json_skip(struct json_reader *reader, const char *at)
     uint64_t is_object[BIT_WORDS(JSON_DEPTH_MAX)];
     uint32_t depth = 0;
     for (;;) {
-        /* A value. */
+        /* Skip a scalar, or open a list or object. */
         at = json_space(at, reader->end);
         char c = json_peek(reader, at);
         bool is_open = c == '{' || c == '[';
@@ -106,7 +106,7 @@ const char *json_skip(struct json_reader *reader, const char *at)
             if (at == NULL)
                 return NULL;
         }
-        /* What follows it: the ends of what it closes, then a comma. */
+        /* Behind a value: close the lists and objects that end here, then take a comma. */
         while (!is_open && depth > 0) {
             at = json_space(at, reader->end);
             c = json_peek(reader, at);
@@ -183,7 +183,7 @@ static const char *read_bool(struct json_reader *reader, struct row_column *colu
     return at + (value ? 4 : 5);
 }
 
-/* One element; at its first byte. */
+/* Reads one element of a list; at: its first byte. */
 static const char *read_element(struct json_reader *reader, struct row_list *list, const char *at)
 {
     struct rows *rows = reader->rows;

@@ -2,10 +2,10 @@
 
 #include <immintrin.h>
 
-/* What a record longer than allowed needs to be recognised: the bytes, a `\r` and a newline. */
+/* So many bytes without a newline are too long a line: the longest record, a `\r` and a newline have as many. */
 enum { TOO_LONG = SOURCE_RECORD_BYTES_MAX + 2 };
 
-/* Takes the line begin .. end; false where the split must stop. */
+/* Takes the line begin .. end (the newline). False where the split must stop. */
 static inline bool take_line(struct format_split *split, size_t begin, size_t end)
 {
     size_t length = end - begin;
@@ -26,7 +26,7 @@ static inline bool take_line(struct format_split *split, size_t begin, size_t en
     return split->count < split->max;
 }
 
-/* Takes the lines whose newlines are the bits of `mask`, in the 64 bytes from `base`. */
+/* Takes the lines that end in the 64 bytes from `base`; mask: bit i is set where byte i is a newline. */
 static inline bool take_mask(struct format_split *split, size_t base, uint64_t mask, size_t *begin)
 {
     for (; mask != 0; mask &= mask - 1) {
@@ -38,7 +38,7 @@ static inline bool take_mask(struct format_split *split, size_t base, uint64_t m
     return true;
 }
 
-/* Both go through whole blocks of 64 bytes; false: the split is complete. */
+/* blocks_avx2 and blocks_sse2 take the lines of `blocks` blocks of 64 bytes; false: the split is complete. */
 __attribute__((target("avx2"))) static bool blocks_avx2(struct format_split *split, size_t blocks,
                                                         size_t *begin)
 {
@@ -92,7 +92,7 @@ void lines_split(struct format_split *split)
         uint32_t lines = split->lines;
         take_line(split, begin, split->bytes);
         split->used = MIN(split->used, split->bytes);
-        split->lines = lines; /* its newline is not there, or not yet */
+        split->lines = lines; /* the newline is not there, or not yet */
     }
 }
 

@@ -1,4 +1,4 @@
-/* Cutting bytes at line ends; what json and csv share. Any thread. */
+/* Cutting bytes at line ends, for json and csv. Any thread. */
 #ifndef LEAT_FORMATS_LINES_H
 #define LEAT_FORMATS_LINES_H
 

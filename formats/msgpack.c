@@ -9,13 +9,13 @@ static uint64_t big_endian(const char *at, size_t bytes)
     return sum;
 }
 
-/* First bytes 0xc0 to 0xdf: what they mean, how many bytes of number follow, and how many of the type behind
- * it. */
+/* The first bytes 0xc0 to 0xdf: the kind of value, how many bytes of number follow, and how many bytes of
+ * extension type follow these. */
 static const struct {
     enum msgpack_kind kind;
     uint8_t bytes;
     uint8_t is_extension;
-    uint8_t fixed; /* fixext: its length */
+    uint8_t fixed; /* fixext: the length of the data */
 } heads[32] = {
     {MSGPACK_NIL, 0, 0, 0},        {MSGPACK_BAD, 0, 0, 0},       {MSGPACK_BOOL, 0, 0, 0},
     {MSGPACK_BOOL, 0, 0, 0},       {MSGPACK_BYTES, 1, 0, 0},     {MSGPACK_BYTES, 2, 0, 0},
@@ -30,7 +30,7 @@ static const struct {
     {MSGPACK_MAP, 2, 0, 0},        {MSGPACK_MAP, 4, 0, 0},
 };
 
-/* 0xc0 to 0xdf. */
+/* Reads a head whose first byte is 0xc0 to 0xdf; at: the byte behind that. */
 static const char *long_head(unsigned char first, const char *at, const char *end, struct msgpack_head *head)
 {
     size_t bytes = heads[first - 0xc0].bytes, more = heads[first - 0xc0].is_extension;

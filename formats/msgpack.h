@@ -7,16 +7,16 @@
 enum msgpack_kind {
     MSGPACK_NIL,
     MSGPACK_BOOL,
-    MSGPACK_INT,      /* `integer` */
-    MSGPACK_UNSIGNED, /* above INT64_MAX */
+    MSGPACK_INT,      /* in `integer` */
+    MSGPACK_UNSIGNED, /* above INT64_MAX; no value is stored */
     MSGPACK_FLOAT,
-    MSGPACK_TEXT, /* length bytes follow */
+    MSGPACK_TEXT, /* `length` bytes follow */
     MSGPACK_BYTES,
-    MSGPACK_LIST,      /* length values follow */
-    MSGPACK_MAP,       /* length pairs follow */
-    MSGPACK_EXTENSION, /* length bytes follow; `integer` is its type */
+    MSGPACK_LIST,      /* `length` values follow */
+    MSGPACK_MAP,       /* `length` pairs follow */
+    MSGPACK_EXTENSION, /* `length` bytes follow; `integer` is the extension's type */
     MSGPACK_MORE,      /* the bytes end inside the head */
-    MSGPACK_BAD,       /* the byte 0xc1, which nothing begins with */
+    MSGPACK_BAD,       /* the byte 0xc1, which begins no value */
 };
 
 /* The head of a value: everything but the bytes or values that follow. */
@@ -27,9 +27,10 @@ struct msgpack_head {
     double real;
 };
 
-/* Returns the byte behind the head. */
+/* Reads the head at `at`. Returns the byte behind it. */
 const char *msgpack_head(const char *at, const char *end, struct msgpack_head *head);
-/* The byte behind the value at `at`; NULL: the bytes end before, or *is_bad. */
+/* Returns the byte behind the value at `at`, or NULL: it does not end before `end`, or, with *is_bad, is
+ * damaged. */
 const char *msgpack_skip(const char *at, const char *end, bool *is_bad);
 
 void *msgpack_encoder_new(const struct schema *schema, const void *config);

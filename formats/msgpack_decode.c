@@ -1,4 +1,4 @@
-/* MessagePack -> columns. What is strict is the same as in JSON. */
+/* MessagePack -> columns. Bad records are the same as in JSON: see README.md. */
 #include "formats/msgpack.h"
 #include "formats/rows.h"
 #include "formats/text.h"
@@ -42,14 +42,14 @@ static const char *read_int(struct msgpack_decoder *decoder, const struct row_co
         return fail(decoder, at, column, "a number out of range");
     if (head->kind != MSGPACK_FLOAT)
         return fail(decoder, at, column, "an int was expected");
-    /* 17.0 is what some writers make of 17. */
+    /* Some writers make 17.0 of 17. */
     if (!(head->real > -0x1p53 && head->real < 0x1p53) || head->real != (double)(int64_t)head->real)
         return fail(decoder, at, column, "not a whole number");
     *value = (int64_t)head->real;
     return behind;
 }
 
-/* MessagePack's own timestamp: 4, 8 or 12 bytes. */
+/* Reads MessagePack's own timestamp: 4, 8 or 12 bytes. */
 static bool read_timestamp(const char *at, uint32_t length, int64_t *microseconds)
 {
     uint64_t words[3] = {0};

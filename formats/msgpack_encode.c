@@ -1,5 +1,5 @@
 /* Columns -> MessagePack: a map with every field in the schema's order. Times are MessagePack's timestamps,
- * or ints where a unit was chosen. */
+ * or ints where the config has a unit. */
 #include "formats/msgpack.h"
 #include "formats/text.h"
 
@@ -92,7 +92,8 @@ static void put_time(struct byte_buffer *out, int64_t microseconds, enum time_un
 {
     int64_t unit_us = text_unit_us(unit);
     __int128 units = unit_us == 0 ? 0 : time_to_units(microseconds, unit_us);
-    if (unit_us != 0 && units >= INT64_MIN && units <= INT64_MAX) { /* else as MessagePack's own timestamp */
+    /* A count beyond 64 bits is written as MessagePack's timestamp. */
+    if (unit_us != 0 && units >= INT64_MIN && units <= INT64_MAX) {
         put_int(out, (int64_t)units);
         return;
     }

@@ -1,9 +1,10 @@
 /* Schemas of payloads: from a file at the start, or from a registry as payloads name them.
  *
- * With a registry there is one entry for each schema (protobuf: and message) that payloads have named. An
- * entry is made by whoever reads the first such payload; one thread fetches its schema and makes its plan;
- * once it is ready or has failed it never changes and is never forgotten. That a schema does not exist is
- * remembered apart, in few slots: who writes noise fills no memory. */
+ * With a registry there is one entry for each key (schema number and, for protobuf, message) that payloads
+ * have named. The reader of the first such payload adds the entry; one thread fetches its schema and makes
+ * its plan. Once an entry is ready or has failed it never changes and is never dropped. Keys that the
+ * registry does not know are kept apart, in a bounded number of slots: payloads of noise do not fill
+ * memory. */
 #include "formats/payload.h"
 
 #include "core/os.h"
@@ -18,20 +19,20 @@ enum { MISSING_BELIEVED_US = 60 * 1000 * 1000, MISSING_REST_US = 20 * 1000 };
 
 static const struct payload_kind *const kinds[] = {&payload_avro, &payload_protobuf};
 
-/* Which schema a payload has. */
+/* The schema, and for protobuf the message, that a payload names. */
 struct payload_key {
     uint32_t number;
     uint32_t path_bytes;
-    uint8_t path[PATH_BYTES_MAX]; /* zeros behind path_bytes */
+    uint8_t path[PATH_BYTES_MAX]; /* the message indexes as in the payload; zeros behind path_bytes */
 };
 
 enum entry_state { ENTRY_ASKED, ENTRY_READY, ENTRY_FAILED };
 
 struct payload_entry {
     struct payload_key key;
-    struct payload_entry *chain; /* in its bucket */
-    struct payload_entry *next;  /* in the queue */
-    enum entry_state state;      /* under the mutex; fixed once ready or failed */
+    struct payload_entry *chain; /* next entry of its bucket */
+    struct payload_entry *next;  /* next entry of the queue */
+    enum entry_state state;      /* under the mutex; never changes once ready or failed */
     struct arena arena;
     struct diag_list diags;
     const struct payload_plan *plan;
@@ -39,7 +40,7 @@ struct payload_entry {
 
 struct missing_slot {
     struct payload_key key;
-    int64_t until_us; /* 0: free */
+    int64_t until_us; /* believed until then (monotonic clock); 0: free */
     const char *why;  /* static */
 };
 
@@ -54,10 +55,11 @@ struct payload {
     void *engine;
 
     struct schema_registry *registry;
-    /* Ready, and probably the next payloads' as well: found without the mutex. */
+    /* Entries that are ready, found without the mutex: recent payloads had them, so the next ones probably
+     * do. */
     _Atomic(struct payload_entry *) recent[RECENT];
     pthread_t thread;
-    pthread_mutex_t mutex; /* of all that follows */
+    pthread_mutex_t mutex; /* guards everything below */
     pthread_cond_t asked;
     bool is_stopping;
     uint32_t entries_count;
@@ -110,7 +112,8 @@ bool payload_bind(const struct format_kind *format, const struct payload_options
 
 /* --- keys --- */
 
-/* A varint's bytes from `at`, or 0 where there is none. *small: its value, capped. */
+/* The number of bytes of the varint at `at`, or 0 where there is none. *small: its value, or a very large
+ * number where it has more than 28 bits. */
 static size_t varint_bytes(const uint8_t *at, const uint8_t *end, uint64_t *small)
 {
     *small = 0;
@@ -122,8 +125,8 @@ static size_t varint_bytes(const uint8_t *at, const uint8_t *end, uint64_t *smal
     return 0;
 }
 
-/* The message indexes as they stand there: their number, then each; all zigzag. False where there are none.
- */
+/* Reads the message indexes into `key` as they stand in the payload: their count, then each index, all zigzag
+ * varints. False where the bytes are no such list. */
 static bool read_path(const uint8_t *at, const uint8_t *end, struct payload_key *key)
 {
     const uint8_t *begin = at;
@@ -145,7 +148,8 @@ static bool read_path(const uint8_t *at, const uint8_t *end, struct payload_key 
     return true;
 }
 
-/* Bytes before the body, or 0 where these are not what a registry's clients write. */
+/* Reads the key at the beginning of a payload. Returns the bytes before the body, or 0 where the payload does
+ * not begin as a registry's clients write it. */
 static size_t read_key(const struct payload *payload, const char *data, size_t bytes, struct payload_key *key)
 {
     const uint8_t *at = (const uint8_t *)data;
@@ -177,14 +181,14 @@ static _Atomic(struct payload_entry *) *recent_slot(struct payload *payload, con
     return &payload->recent[(key->number + key->path[1] + key->path[2]) % RECENT];
 }
 
-/* The entry, if it is ready and was among the last; else NULL. */
+/* The entry of the key if it is ready and was used lately; else NULL. */
 static struct payload_entry *find_recent(struct payload *payload, const struct payload_key *key)
 {
     struct payload_entry *entry = atomic_load_explicit(recent_slot(payload, key), memory_order_acquire);
     return entry != NULL && key_equal(&entry->key, key) ? entry : NULL;
 }
 
-/* --- entries; under the mutex --- */
+/* --- entries; all under the mutex --- */
 
 static struct payload_entry *find_entry(struct payload *payload, const struct payload_key *key)
 {
@@ -232,10 +236,10 @@ static void drop_entry(struct payload *payload, struct payload_entry *entry)
     free_entry(entry);
 }
 
-/* --- the thread that asks --- */
+/* --- the fetching thread --- */
 
-/* Fetches and compiles. Returns why payloads with this key are bad (static), or NULL: diagnostics or a plan.
- */
+/* Fetches the entry's schema and compiles it. Returns why payloads with this key are bad (static text), or
+ * NULL: then the entry has a plan or diagnostics. */
 static const char *resolve(struct payload *payload, struct payload_entry *entry)
 {
     struct registry_schema *writer = arena_new(&entry->arena, struct registry_schema);
@@ -307,7 +311,8 @@ static void *work(void *argument)
 
 /* --- open, close --- */
 
-/* The plan as if it were the writer's schema: with a registry that shows whether it fits. */
+/* Makes the plan for a schema file as if it were the writer's schema. With a registry, too: it shows whether
+ * the file fits the columns. */
 static bool set_plain(struct payload *payload, const char *name, struct str text, struct str message,
                       struct diag_list *diags)
 {
@@ -412,7 +417,7 @@ void payload_close(struct payload *payload)
     free(payload);
 }
 
-/* --- questions --- */
+/* --- payload_ready, payload_report, payload_plan --- */
 
 enum payload_status payload_ask(struct payload *payload, const char *data, size_t bytes)
 {

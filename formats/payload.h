@@ -1,11 +1,11 @@
-/* Payloads that only their schema explains (avro, protobuf): where the schema is from, and the plan by which
- * a payload becomes columns. A source embeds struct payload_options, and gives its decoders what payload_open
- * made in format_config.payload.
+/* Payloads whose bytes only a schema explains (avro, protobuf): where the schema comes from, and the plan by
+ * which a payload becomes columns. A source embeds struct payload_options and puts what payload_open made
+ * into format_config.payload of its decoders.
  *
- * Plain: one schema, from a file. With a registry each payload begins with the number of its schema (a byte
- * 0, four bytes of number; protobuf: and which message), and the registry is asked for it once. Nobody waits
- * inside `decode`: whoever reads records asks payload_ready for each before it is put into a batch, and reads
- * later where the schema is not there yet. */
+ * Without a registry there is one schema, from a file. With a registry each payload begins with the number of
+ * its schema (a byte 0, then four bytes of number, then, for protobuf, the path of the message), and the
+ * registry is asked once for each number. `decode` never waits: before a record goes into a batch, the reader
+ * asks payload_ready, and reads the record again later where the schema has not been fetched yet. */
 #ifndef LEAT_FORMATS_PAYLOAD_H
 #define LEAT_FORMATS_PAYLOAD_H
 
@@ -32,69 +32,75 @@ enum { PAYLOAD_SCHEMA_BYTES_MAX = 1 << 20, PAYLOAD_SCHEMAS_MAX = 4096 };
 struct payload_request;
 struct payload_plan;
 
-/* What a format brings; in its file. */
+/* What a format contributes; defined in the format's own file. */
 struct payload_kind {
     const struct format_kind *format;
-    const char *registry_type; /* as registries call it */
-    bool has_path;             /* message indexes behind the number */
-    /* NULL after diagnostics, or with request->bad: what the payloads have that the columns cannot hold.
-     * Everything lives in the request's arena. Any thread. */
+    const char *registry_type; /* the schema type as registries write it */
+    bool has_path;             /* message indexes follow the schema number */
+    /* Makes the plan for request->writer. Returns NULL after diagnostics (the schema does not fit the
+     * columns), or with request->bad set. The plan lives in the request's arena. Any thread. */
     const struct payload_plan *(*plan_new)(struct payload_request *request);
 };
 extern const struct payload_kind payload_avro, payload_protobuf;
 
-/* What a format's maker of plans gets. */
+/* The arguments of payload_kind.plan_new. */
 struct payload_request {
-    struct arena *arena; /* the plan's */
+    struct arena *arena; /* the plan lives in it */
     struct diag_list *diags;
-    const struct schema *schema; /* the columns */
+    const struct schema *schema; /* the columns of the job */
     const struct registry_schema *writer;
-    const char *name;    /* of the writer's schema: the file, or "schema 17" */
-    struct str reader;   /* text of the schema with defaults and aliases; empty: none */
-    struct str message;  /* protobuf; empty: by path, or the only one */
-    const uint8_t *path; /* protobuf, registry: the message indexes as they stand in the payload; else NULL */
+    const char *name;    /* of the writer's schema, for messages: the file, or "schema 17" */
+    struct str reader;   /* text of the schema that gives defaults and aliases; empty: none */
+    struct str message;  /* protobuf: the message's name; empty: by path, or the only message */
+    const uint8_t *path; /* protobuf with a registry: the message indexes as in the payload; else NULL */
     size_t path_bytes;
-    bool is_file; /* of the option schema_file: has every column; others change, and what they lack is null */
-    /* Set, with NULL returned and no diagnostic: records with this `path` are bad, and why. */
+    /* The writer's schema is the option schema_file and must have every column. Schemas of a registry
+     * change over time: columns that they lack are null. */
+    bool is_file;
+    /* Set where plan_new returns NULL without a diagnostic: why records with this `path` are bad; static
+     * text. */
     const char *bad;
 };
 
-/* Whether these options go together, before anything is opened; diagnostics. */
+/* Checks, before anything is opened, that these options go together; false after diagnostics. */
 LEAT_CHECKED bool payload_bind(const struct format_kind *format, const struct payload_options *options,
                                struct diag_list *diags, struct span span);
 
 struct payload;
 
-/* Reads the schema file. *made: NULL for formats that need none. false after diagnostics. options and schema
- * live as long. wake(engine) is called, from a thread of its own, when payload_ready would answer
- * otherwise. */
+/* Reads the schema file. *made: NULL for formats that need no schema. Returns false after diagnostics.
+ * `options` and `schema` must outlive the payload. wake(engine) is called, from the payload's own thread,
+ * when the answer of payload_ready may have changed. */
 LEAT_CHECKED bool payload_open(const struct format_kind *format, const struct payload_options *options,
                                const struct schema *schema, void (*wake)(void *engine), void *engine,
                                struct diag_list *diags, struct payload **made);
-/* Of a schema's text, as if it were in a file of that name; NULL after diagnostics. */
+/* A payload for the schema `text`, as if it were read from a file called `name`; NULL after diagnostics. */
 struct payload *payload_of_text(const struct format_kind *format, const char *name, struct str text,
                                 struct str message, const struct schema *schema, struct diag_list *diags);
-/* NULL is allowed. No decoder may use it any more. */
+/* No decoder may use the payload any more. NULL is allowed. */
 void payload_close(struct payload *payload);
 
 enum payload_status {
-    PAYLOAD_READY,  /* `decode` may have it; it may still be bad */
-    PAYLOAD_LATER,  /* its schema was asked for: once more after `wake`, or after a while */
-    PAYLOAD_FAILED, /* its schema cannot be had or does not fit the columns: payload_report says why */
+    PAYLOAD_READY,  /* `decode` may have the payload; it may still be bad */
+    PAYLOAD_LATER,  /* the schema was asked for: ask again after `wake`, or after a while */
+    PAYLOAD_FAILED, /* the schema cannot be had or does not fit the columns: payload_report says why */
 };
 enum payload_status payload_ask(struct payload *payload, const char *data, size_t bytes);
 
-/* Any thread; cheap where the schema is that of the payload before. NULL: always ready. */
+/* Whether a payload can be decoded now. Any thread; cheap where recent payloads had the same schema. payload
+ * NULL: always ready. */
 static inline enum payload_status payload_ready(struct payload *payload, const char *data, size_t bytes)
 {
     return payload == NULL ? PAYLOAD_READY : payload_ask(payload, data, bytes);
 }
 
-/* After PAYLOAD_FAILED for these bytes: adds the diagnostics. place: the record's, "topic/3, offset 17". */
+/* Adds the diagnostics after PAYLOAD_FAILED for these bytes. place: of the record, like "topic/3, offset
+ * 17". */
 void payload_report(struct payload *payload, const char *data, size_t bytes, const char *place,
                     struct diag_list *diags);
 
-/* For decoders: the plan of a payload, and where its body begins. NULL: *reason says why it is bad. */
+/* For decoders: returns the plan of a payload; *header: bytes before its body. Returns NULL where the payload
+ * is bad, with the cause in *reason (static text). */
 const struct payload_plan *payload_plan(struct payload *payload, const char *data, size_t bytes,
                                         size_t *header, const char **reason);
 

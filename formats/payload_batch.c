@@ -25,7 +25,7 @@ void payload_plan_init(struct payload_plan *plan, const struct payload_request *
     arena_defer(request->arena, free_constants, plan);
 }
 
-/* Returns the bytes of the constants of all plans. */
+/* Finds the plan of each record. Returns the bytes of the constants of all plans. */
 static size_t find_plans(struct payload_batch *batch, const struct raw_batch *raw)
 {
     size_t bytes = 0;

@@ -1,5 +1,5 @@
-/* What the decoders of avro and protobuf share: the plan of each record of a batch, and the texts that plans
- * bring along (symbols, defaults), which lie in the batch's text once. */
+/* What the decoders of avro and protobuf share: the plan for each record of a batch, and the plans' constants
+ * (symbols and defaults), which are copied into the batch's text once. */
 #ifndef LEAT_FORMATS_PAYLOAD_BATCH_H
 #define LEAT_FORMATS_PAYLOAD_BATCH_H
 
@@ -8,18 +8,19 @@
 
 enum { PAYLOAD_CONSTANTS_BYTES_MAX = 64 << 10 };
 
-/* Every plan begins with it. */
+/* Every plan begins with this struct. */
 struct payload_plan {
     struct byte_buffer constants;
 };
 
-/* While the plan is made: keeps a text and says where it is. False after a diagnostic. */
+/* For the maker of a plan: stores a text in plan->constants and its place in *ref. False after a
+ * diagnostic. */
 LEAT_CHECKED bool payload_constant(struct payload_plan *plan, const struct payload_request *request,
                                    const char *data, size_t bytes, struct text_ref *ref);
-/* Frees the constants with the request's arena. */
+/* Lets the request's arena free the constants when it is freed. */
 void payload_plan_init(struct payload_plan *plan, const struct payload_request *request);
 
-/* A plan that the batch uses, and where its constants lie in the batch's text. */
+/* A plan that the batch uses; base: where its constants begin in the batch's text. */
 struct payload_use {
     const struct payload_plan *plan;
     uint32_t base;
@@ -29,42 +30,45 @@ struct payload_batch {
     struct payload *payload;
     struct payload_use uses[BATCH_ROWS];
     uint32_t uses_count;
-    /* Of each record: index in uses, UINT16_MAX: bad; bytes before the body; why it is bad. */
+    /* For each record: its index in `uses`, or UINT16_MAX where it is bad; the bytes before its body; why it
+     * is bad. */
     uint16_t use_of[BATCH_ROWS];
     uint8_t header_of[BATCH_ROWS];
     const char *reason_of[BATCH_ROWS];
 };
 
-/* Finds the plans of all records, and calls rows_begin with room for their constants and for text_bytes. */
+/* Finds the plans of all records, and calls rows_begin with room for their constants and for text_bytes
+ * more. */
 void payload_batch_begin(struct payload_batch *batch, struct rows *rows, struct raw_batch *raw,
                          struct decode_output *output, size_t text_bytes);
 
-/* NULL: the record is bad, reason_of[row] says why. */
+/* The plan of a record, or NULL where the record is bad and reason_of[row] says why. */
 static inline const struct payload_use *payload_batch_use(const struct payload_batch *batch, uint32_t row)
 {
     return batch->use_of[row] == UINT16_MAX ? NULL : &batch->uses[batch->use_of[row]];
 }
 
-/* A decoder: the record in progress. Up to RAW_PADDING bytes behind `end` may be loaded, but mean nothing. */
+/* A decoder and the record in progress. Up to RAW_PADDING bytes behind `end` may be loaded, but mean
+ * nothing. */
 struct payload_decoder {
     struct rows *rows;
     struct payload_batch batch;
     const char *begin, *end;
-    uint32_t base;           /* where its plan's constants lie */
+    uint32_t base;           /* where the constants of the record's plan begin */
     int64_t budget;          /* avro: values that may still be read */
-    const char *reason, *at; /* why it is bad, and where */
+    const char *reason, *at; /* why the record is bad, and where */
 };
 
 void *payload_decoder_new(const struct schema *schema, const void *config);
 void payload_decoder_free(void *decoder); /* NULL is allowed */
 
-/* What is wrong with a number that payload_number refuses: told by the payload's own bytes alone. */
+/* Says what is wrong with a varint that payload_number refuses; judged by the bytes before `end` alone. */
 const char *payload_bad_number(const char *at, const char *end);
-/* "`column`: what", in the batch's arena. */
+/* Returns "`column`: what", in the batch's arena. */
 const char *payload_of_column(const struct payload_decoder *decoder, const struct row_column *column,
                               const char *what);
 
-/* The record is bad. NULL. */
+/* Marks the record as bad. Returns NULL. */
 static inline const char *payload_fail(struct payload_decoder *decoder, const char *at, const char *what)
 {
     decoder->at = MIN(at, decoder->end);
@@ -80,8 +84,8 @@ static inline const char *payload_fail_column(struct payload_decoder *decoder, c
 
 extern const char payload_ends_inside[];
 
-/* The byte behind a varint of at most 64 bits that ends before `end`, or NULL after payload_fail. May load 10
- * bytes. */
+/* Reads a varint of at most 64 bits that ends before `end`. Returns the byte behind it, or NULL after
+ * payload_fail. May load 10 bytes. */
 static inline const char *payload_number(struct payload_decoder *decoder, const char *at, const char *end,
                                          uint64_t *value)
 {
@@ -99,7 +103,7 @@ static inline const char *payload_number(struct payload_decoder *decoder, const 
     return at + i + 1;
 }
 
-/* All records of a raw batch; decode: one, whose body begins there. */
+/* Decodes all records of a raw batch. decode: decodes one record whose body begins at `body`. */
 static inline void payload_decode(struct payload_decoder *decoder, struct raw_batch *raw,
                                   struct decode_output *output,
                                   bool (*decode)(struct payload_decoder *decoder,

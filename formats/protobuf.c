@@ -1,5 +1,5 @@
-/* Protocol Buffers: the wire format of one message each, by a schema that is known beforehand. README.md says
- * which types go into which columns. */
+/* Protocol Buffers: the wire format of one message each, by a schema that is known beforehand.
+ * format_protobuf.details says which types go into which columns. */
 #include "formats/protobuf.h"
 
 const struct format_kind format_protobuf = {

@@ -6,25 +6,25 @@
 #include "formats/protobuf_schema.h"
 
 enum { PROTOBUF_DEPTH_MAX = 100, PROTOBUF_STEPS_MAX = 64 << 10 };
-/* Fields up to this number are found by a table. */
+/* Fields with numbers below this are found by a table. */
 enum { PROTOBUF_DIRECT_MAX = 256 };
 
-/* What a value becomes in its column. */
+/* How a value is stored in its column. */
 enum protobuf_target {
     PROTOBUF_TO_INT,
     PROTOBUF_TO_FLOAT,
     PROTOBUF_TO_BOOL,
-    PROTOBUF_TO_TIME,  /* a number of units of `unit_us` */
+    PROTOBUF_TO_TIME,  /* a count of units of `unit_us` */
     PROTOBUF_TO_CIVIL, /* a text like 2015-09-12T00:46:58Z */
     PROTOBUF_TO_TEXT,
     PROTOBUF_TO_BYTES,
-    PROTOBUF_TO_NAME,      /* enum: the name of its number */
+    PROTOBUF_TO_NAME,      /* enum: the name of the number */
     PROTOBUF_TO_TIMESTAMP, /* google.protobuf.Timestamp */
     PROTOBUF_TO_WRAPPED,   /* google.protobuf.Int64Value and its like: record->steps[0] */
-    PROTOBUF_TO_RECORD,    /* an element of a list of records: record */
+    PROTOBUF_TO_RECORD,    /* an element of a list of records: `record` */
 };
 
-/* What a column has where the field is absent. */
+/* The value of a column whose field is absent. */
 enum protobuf_absent {
     PROTOBUF_ABSENT_NULL,
     PROTOBUF_ABSENT_VALUE,
@@ -33,28 +33,28 @@ enum protobuf_absent {
 };
 
 struct protobuf_step {
-    uint32_t number; /* of the field; 0: the message has no such field */
+    uint32_t number; /* the field's; 0: the message has no such field */
     enum protobuf_type type;
     enum protobuf_target target;
     enum protobuf_absent absent;
     bool is_list;
     bool is_required;         /* null is bad */
     bool is_message_required; /* proto2 */
-    uint32_t column;          /* of the fields at hand */
+    uint32_t column;          /* index in the fields at hand */
     int32_t oneof;
     int64_t unit_us;
-    int64_t value;        /* absent: of an int, bool or time; the bits of a float */
-    struct text_ref text; /* absent: in the plan's constants */
+    int64_t value;        /* of an absent field: int, bool, time, or the bits of a float */
+    struct text_ref text; /* of an absent field: text in the plan's constants */
     const struct protobuf_enum *enumeration;
-    const struct text_ref *names; /* of its values: in the plan's constants */
+    const struct text_ref *names; /* of the enum's values, in the plan's constants */
     struct protobuf_record *record;
 };
 
-/* A message whose fields go into the columns of the job, or of a list. */
+/* A message whose fields go into the columns of the job, or into those of a list's elements. */
 struct protobuf_record {
-    struct protobuf_step *steps; /* one for each column; by number, those without a field last */
+    struct protobuf_step *steps; /* one for each column, sorted by number; those without a field last */
     uint32_t count;
-    uint16_t direct[PROTOBUF_DIRECT_MAX]; /* by field number: index in steps + 1 */
+    uint16_t direct[PROTOBUF_DIRECT_MAX]; /* by field number: index in `steps` + 1, 0: none */
 };
 
 struct protobuf_plan {

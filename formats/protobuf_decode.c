@@ -1,7 +1,7 @@
 /* The wire format of Protocol Buffers -> columns, by a plan (protobuf_plan.c). Nothing in a payload is
- * trusted: numbers end after ten bytes, lengths are held against what is left, depths against a limit. Fields
- * come in any order, and any number of times: of a field that is not repeated the last counts, and of a
- * oneof. */
+ * trusted: varints end after ten bytes, lengths are compared with the bytes left, depths are limited. Fields
+ * come in any order, and any number of times: of the values of one field that is not repeated, or of one
+ * oneof, the last counts. */
 #include "formats/protobuf.h"
 #include "formats/text.h"
 
@@ -9,11 +9,11 @@
 
 enum { TAG_BYTES_MAX = 5 };
 enum wire { WIRE_VARINT, WIRE_64, WIRE_BYTES, WIRE_GROUP, WIRE_END, WIRE_32 };
-/* Of google.protobuf.Timestamp: years 1 to 9999. */
+/* Seconds of a google.protobuf.Timestamp: years 1 to 9999. */
 #define TIMESTAMP_SECONDS_MIN (-INT64_C(62135596800))
 #define TIMESTAMP_SECONDS_MAX INT64_C(253402300799)
 
-/* Where values go: the fields of the batch, or of a list. */
+/* The row that values are written to: in the batch's columns, or in those of a list's elements. */
 struct protobuf_place {
     struct row_fields *fields;
     const struct row_list *list;
@@ -49,7 +49,7 @@ static inline const char *tag(struct payload_decoder *decoder, const char *at, c
     return behind;
 }
 
-/* Skips a value that nobody asked for. */
+/* Skips a value that no column takes. */
 static const char *skip(struct payload_decoder *decoder, uint32_t field, enum wire wire, const char *at,
                         const char *end, int depth)
 {
@@ -97,7 +97,7 @@ static enum wire wire_of(enum protobuf_type type)
     }
 }
 
-/* The bits of a number as they are on the wire. */
+/* Reads a number's bits as they are on the wire, without zigzag or sign extension. */
 static inline const char *bits_of(struct payload_decoder *decoder, enum wire wire, const char *at,
                                   const char *end, uint64_t *bits)
 {
@@ -140,7 +140,7 @@ static inline double float_of(enum protobuf_type type, uint64_t bits)
     }
 }
 
-/* Index of the number among the enum's values, or -1. */
+/* The index of the number among the enum's values, or -1. */
 static int value_index(const struct protobuf_enum *enumeration, int64_t value)
 {
     uint32_t low = 0, high = enumeration->count;
@@ -154,7 +154,8 @@ static int value_index(const struct protobuf_enum *enumeration, int64_t value)
     return low < enumeration->count && enumeration->values[low].number == value ? (int)low : -1;
 }
 
-/* *is_set: false where a closed enum does not know the number, which then counts as absent. */
+/* Stores a number in its column. *is_set: false where a closed enum does not have the number, which then
+ * counts as absent. */
 static bool set_number(struct payload_decoder *decoder, const struct protobuf_step *step,
                        struct row_column *column, uint32_t row, const char *at, uint64_t bits, bool *is_set)
 {
@@ -221,7 +222,8 @@ static void set_absent(struct payload_decoder *decoder, const struct protobuf_st
 static const char *read_record(struct payload_decoder *decoder, const struct protobuf_record *record,
                                const struct protobuf_place *place, const char *at, const char *end);
 
-/* google.protobuf.Timestamp. was_set: it came before, and what this one lacks stays. */
+/* Reads a google.protobuf.Timestamp. was_set: the field came before in this message; parts that are missing
+ * now keep their values. */
 static bool read_timestamp(struct payload_decoder *decoder, struct row_column *column, uint32_t row,
                            const char *at, const char *end, bool was_set)
 {
@@ -255,7 +257,8 @@ static bool read_timestamp(struct payload_decoder *decoder, struct row_column *c
     return true;
 }
 
-/* A value of the step's type at `at`, in a place that is its own: a column's row, or a list's element. */
+/* Reads a value of the step's type at `at` into `column` at place->row. was_set: the field came before in
+ * this message. *is_set: as in set_number. */
 static const char *read_value(struct payload_decoder *decoder, const struct protobuf_step *step,
                               struct row_column *column, const struct protobuf_place *place, const char *at,
                               const char *end, bool was_set, bool *is_set);
@@ -316,7 +319,7 @@ static const char *read_value(struct payload_decoder *decoder, const struct prot
     return is_good ? at + length : NULL;
 }
 
-/* One element of a list; closed enums leave out what they do not know. */
+/* Reads one element of a list. A number that a closed enum does not have is left out of the list. */
 static const char *read_element(struct payload_decoder *decoder, const struct protobuf_step *step,
                                 struct row_column *column, uint32_t row, const char *at, const char *end)
 {
@@ -341,7 +344,7 @@ static const char *read_list(struct payload_decoder *decoder, const struct proto
     size_t length = 0;
     if (wire == wire_of(step->type))
         return read_element(decoder, step, column, row, at, end);
-    /* Packed. */
+    /* A packed list. */
     at = length_of(decoder, at, end, &length);
     if (at == NULL)
         return NULL;
@@ -387,7 +390,7 @@ static const char *read_field(struct payload_decoder *decoder, const struct prot
     return at;
 }
 
-/* Behind the last field: what did not come. */
+/* Behind the last field: gives columns whose field is absent their default or null. */
 static const char *finish_record(struct payload_decoder *decoder, const struct protobuf_record *record,
                                  const struct protobuf_place *place, uint64_t object, const char *end)
 {

@@ -1,5 +1,5 @@
-/* A message and the columns of the job -> what to do with each field of a payload. Columns take their values
- * from fields by name; what a column cannot hold is an error here, not later. */
+/* A message and the columns of the job -> a plan: what to do with each field of a payload. Columns take their
+ * values from fields by name; a field that its column cannot hold is an error here, not while decoding. */
 #include "formats/protobuf.h"
 #include "formats/text.h"
 
@@ -46,7 +46,7 @@ static bool bad_default(struct protobuf_compiler *compiler, const struct protobu
     return false;
 }
 
-/* What the column has where the message lacks the field. */
+/* Sets the value that the column gets where the message lacks the field. */
 static bool set_absent(struct protobuf_compiler *compiler, const struct protobuf_field *field,
                        struct protobuf_step *step)
 {
@@ -110,7 +110,7 @@ static const struct protobuf_message *message_of(const struct protobuf_compiler 
     return field->type == PROTOBUF_MESSAGE ? &compiler->schema->messages[field->message] : NULL;
 }
 
-/* google.protobuf.Int64Value and its like: one field `value`. */
+/* google.protobuf.Int64Value and the other wrappers: messages with the one field `value`. */
 static bool is_wrapper(const struct protobuf_message *message)
 {
     static const char *const names[] = {"DoubleValue", "FloatValue",  "Int64Value",
@@ -125,7 +125,7 @@ static bool is_wrapper(const struct protobuf_message *message)
     return false;
 }
 
-/* What makes a column of one value that is no message; false: nothing does. */
+/* Makes a step from a field that is no message to a column; false where the column cannot hold it. */
 static bool scalar(const struct protobuf_field *field, const struct type *to, struct protobuf_step *step)
 {
     enum protobuf_type type = field->type;
@@ -225,7 +225,7 @@ static bool compile_field(struct protobuf_compiler *compiler, const struct proto
         step->enumeration = &compiler->schema->enums[field->enumeration];
     uint32_t element_column = step->column;
     if (step->is_list)
-        step->column = 0; /* what a wrapper writes to is the element */
+        step->column = 0; /* a wrapper writes to the element, which is column 0 of the list */
     bool fits = value_of(compiler, field, to, step);
     step->column = element_column;
     if (!fits)
@@ -256,7 +256,7 @@ static bool no_field(struct protobuf_compiler *compiler, const struct protobuf_m
 static int by_number(const void *a, const void *b)
 {
     const struct protobuf_step *first = a, *second = b;
-    uint32_t x = first->number - 1, y = second->number - 1; /* none is last */
+    uint32_t x = first->number - 1, y = second->number - 1; /* number 0, no field, becomes the largest */
     return x != y ? (x > y) - (x < y) : (first->column > second->column) - (first->column < second->column);
 }
 
@@ -290,10 +290,10 @@ static bool compile_record(struct protobuf_compiler *compiler, const struct prot
     return is_good;
 }
 
-/* --- the whole --- */
+/* --- the whole plan --- */
 
-/* Zigzag varints that payload.c has checked: the number of indexes, then each; no index at all means the
- * first message. */
+/* Reads the message indexes of request->path: zigzag varints that payload.c has checked, their count, then
+ * each. A count of 0 means the first message. Returns how many `indexes` got. */
 static uint32_t read_indexes(const struct payload_request *request, int32_t *indexes)
 {
     const uint8_t *at = request->path, *end = at + request->path_bytes;
@@ -372,7 +372,7 @@ static struct protobuf_schema *load(struct payload_request *request)
     return NULL;
 }
 
-/* `message: Click` names click.Click as well. */
+/* Whether `name` is the full name or its last parts: `message: Click` also names click.Click. */
 static bool is_named(const char *full_name, struct str name)
 {
     struct str full = str_from(full_name);

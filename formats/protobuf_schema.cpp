@@ -1,5 +1,5 @@
-/* .proto files and descriptor sets -> plain tables, by libprotobuf. It throws nothing itself; what the
- * standard library throws (no memory) becomes a reason. */
+/* .proto files and descriptor sets -> plain tables, by libprotobuf. libprotobuf throws nothing; what the
+ * standard library throws (no memory) is returned as a reason. */
 #include "formats/protobuf_schema.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
-/* So that the descriptors of these are there to be imported. */
+/* Links these descriptors into the program, so that schemas can import them. */
 #include <google/protobuf/duration.pb.h>
 #include <google/protobuf/timestamp.pb.h>
 #include <google/protobuf/wrappers.pb.h>
@@ -31,7 +31,7 @@ namespace
 
 enum { FILES_MAX = 64, MESSAGES_MAX = 4096, IMPORT_BYTES_MAX = 1 << 20 };
 
-/* The first complaint, with its place. */
+/* Keeps the first error, with its place. */
 class Complaints : public pb::io::ErrorCollector, public pb::DescriptorPool::ErrorCollector
 {
   public:
@@ -55,7 +55,7 @@ class Complaints : public pb::io::ErrorCollector, public pb::DescriptorPool::Err
     std::string *why;
 };
 
-/* A schema and everything that its tables point to. */
+/* A schema and the memory of everything that its tables point to. */
 struct Tables : protobuf_schema {
     std::vector<protobuf_message> all_messages;
     std::vector<protobuf_enum> all_enums;
@@ -84,7 +84,8 @@ class Loader
     std::string *why;
     Complaints complaints;
     pb::DescriptorPool pool;
-    std::set<std::string> begun; /* files, also those whose imports are being read */
+    /* Names of files that were begun, also of those whose imports are still being read. */
+    std::set<std::string> begun;
 };
 
 bool Loader::parse(const protobuf_file &file, pb::FileDescriptorProto *proto)
@@ -100,7 +101,7 @@ bool Loader::parse(const protobuf_file &file, pb::FileDescriptorProto *proto)
     return why->empty();
 }
 
-/* A file beside the first one; names that lead elsewhere are not followed. */
+/* Reads a file from the folder of the first one. Names that lead out of the folder are refused. */
 bool Loader::read(const std::string &name, std::string *text)
 {
     if (request.imports_folder == nullptr || name.empty() || name[0] == '/' ||
@@ -155,7 +156,7 @@ const pb::FileDescriptor *Loader::build(const pb::FileDescriptorProto &proto)
     return file;
 }
 
-/* The last file of a set is the one that the others are there for. */
+/* Builds all files of a set and returns the last one; the files before it are its imports. */
 const pb::FileDescriptor *Loader::load_set()
 {
     pb::FileDescriptorSet set;
@@ -255,7 +256,7 @@ int32_t Maker::enum_index(const pb::EnumDescriptor *enumeration)
     auto known = enums.find(enumeration);
     if (known != enums.end())
         return known->second;
-    std::map<int32_t, const char *> by_number; /* of aliases the first counts */
+    std::map<int32_t, const char *> by_number; /* of several names for one number the first counts */
     for (int i = 0; i < enumeration->value_count(); i++)
         by_number.emplace(enumeration->value(i)->number(), keep(enumeration->value(i)->name()));
     tables->values.emplace_back();
@@ -299,7 +300,7 @@ protobuf_field Maker::field(const pb::FieldDescriptor *from)
     field.type = (protobuf_type)from->type();
     field.is_repeated = from->is_repeated();
     field.is_required = from->is_required();
-    /* The parts of a map's entry are never absent. */
+    /* The key and the value of a map's entry are never absent. */
     field.has_presence = from->has_presence() && (!from->containing_type()->options().map_entry() ||
                                                   from->type() == pb::FieldDescriptor::TYPE_MESSAGE);
     field.has_default = from->has_default_value();
@@ -352,7 +353,7 @@ std::unique_ptr<Tables> make_schema(const protobuf_request &request, bool *is_ba
 extern "C" struct protobuf_schema *protobuf_schema_new(const struct protobuf_request *request,
                                                        bool *is_bad_index, char *why, size_t why_bytes)
 {
-    /* What it would write to stderr comes back as a reason. */
+    /* Turns off libprotobuf's log on stderr: errors are returned as a reason. */
     static pb::LogHandler *const loud = pb::SetLogHandler(nullptr);
     (void)loud;
     *is_bad_index = false;

@@ -1,5 +1,5 @@
-/* What formats/ borrows from libprotobuf, behind C: .proto files and descriptor sets as plain tables. Any
- * thread; no exception comes out. */
+/* What formats/ uses of libprotobuf, behind a C interface: .proto files and descriptor sets as plain tables.
+ * Any thread; no exception comes out. */
 #ifndef LEAT_FORMATS_PROTOBUF_SCHEMA_H
 #define LEAT_FORMATS_PROTOBUF_SCHEMA_H
 
@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* The numbers of descriptor.proto. */
+/* The values of FieldDescriptorProto.Type in descriptor.proto. */
 enum protobuf_type {
     PROTOBUF_DOUBLE = 1,
     PROTOBUF_FLOAT,
@@ -38,12 +38,13 @@ struct protobuf_field {
     uint32_t number;
     enum protobuf_type type;
     bool is_repeated;
-    bool is_required;             /* proto2: a message without it is none */
-    bool has_presence;            /* absent is null; else it is the default */
-    bool has_default;             /* the schema gives one: absent is that */
-    int32_t oneof;                /* fields with the same number push each other out; -1: none */
-    int32_t message, enumeration; /* indexes in the schema; -1: none */
-    /* Of fields without presence, or with a default. Whole numbers, bools and enums; floats; texts. */
+    bool is_required;             /* proto2: a message without this field is bad */
+    bool has_presence;            /* absence can be told: the field is then null; else it has its default */
+    bool has_default;             /* the schema gives a default for the absent field */
+    int32_t oneof;                /* at most one of the fields with the same number is set; -1: in no oneof */
+    int32_t message, enumeration; /* index in schema->messages, schema->enums; -1: none */
+    /* The default, of fields without presence or with has_default. default_int: whole numbers, bools and
+     * enums. */
     int64_t default_int;
     double default_float;
     const char *default_text;
@@ -63,12 +64,12 @@ struct protobuf_enum_value {
 };
 
 struct protobuf_enum {
-    bool is_closed;                           /* proto2: a number that has no name is no value */
-    const struct protobuf_enum_value *values; /* by number, each once */
+    bool is_closed;                           /* proto2: a number without a name is no value */
+    const struct protobuf_enum_value *values; /* sorted by number, each number once */
     uint32_t count;
 };
 
-/* messages[0] is the one that was asked for; the others can be reached from it. */
+/* messages[0] is the message that was asked for; it leads to all the others. */
 struct protobuf_schema {
     const struct protobuf_message *messages;
     const struct protobuf_enum *enums;
@@ -83,16 +84,17 @@ struct protobuf_file {
 
 struct protobuf_request {
     struct protobuf_file file;  /* .proto text, or a serialized FileDescriptorSet */
-    bool is_set;                /* the latter */
-    const char *imports_folder; /* where imports are looked for; NULL: nowhere */
+    bool is_set;                /* `file` is a FileDescriptorSet */
+    const char *imports_folder; /* where imports are looked for; NULL: in `imports` alone */
     const struct protobuf_file *imports;
     uint32_t imports_count;
-    const char *message;    /* NULL: by indexes, or the only one of the file */
-    const int32_t *indexes; /* of the message in its file, then of those nested in it; NULL: by name */
+    const char *message;    /* name of the message; NULL: by indexes, or the only message of the file */
+    const int32_t *indexes; /* of the message in its file, then of each nested message; NULL: by name */
     uint32_t indexes_count;
 };
 
-/* NULL after writing why. *is_bad_index: it is because no message has these indexes. */
+/* Returns NULL with the cause in `why` (terminated). *is_bad_index: the cause is that no message has these
+ * indexes. */
 struct protobuf_schema *protobuf_schema_new(const struct protobuf_request *request, bool *is_bad_index,
                                             char *why, size_t why_bytes);
 void protobuf_schema_free(void *schema);

@@ -1,5 +1,5 @@
-/* Raw payloads: each record's bytes, as they are, in the one column of the schema. `text` is checked to be
- * UTF-8, `bytes` is anything. */
+/* Raw payloads: each record's bytes, unchanged, in the one column of the schema. A column of type text takes
+ * only UTF-8, a column of type bytes takes anything. */
 #include "formats/formats.h"
 #include "formats/text.h"
 
@@ -14,8 +14,8 @@ static bool is_continuation(char byte)
     return ((unsigned char)byte & 0xc0) == 0x80;
 }
 
-/* All records by one look at all bytes: where these are well-formed, and no record begins or ends inside a
- * character, each of them is. */
+/* Checks all records in one pass: where the whole data is well-formed UTF-8 and no record begins or ends
+ * inside a character, every record is well-formed. */
 static bool are_all_utf8(const struct raw_batch *raw)
 {
     if (!text_is_utf8(raw->data, raw->data_bytes))
@@ -64,7 +64,7 @@ static void raw_decoder_free(void *decoder)
     free(decoder);
 }
 
-/* Payload after payload without anything between: whoever encodes more than one row at a time keeps the
+/* Appends payloads without anything between them: a caller that encodes several rows at once must keep their
  * lengths. */
 static void raw_encode(void *encoder LEAT_UNUSED, const struct batch *batch, uint32_t first, uint32_t count,
                        struct byte_buffer *out)

@@ -133,7 +133,7 @@ void rows_begin(struct rows *rows, struct raw_batch *raw, struct decode_output *
     }
 }
 
-/* Copies the elements of a list, and what is below, into the batch. */
+/* Copies the elements of a list, and of the lists inside them, into the batch. */
 static void finish_list(struct rows *rows, const struct row_list *list, struct column *column)
 {
     struct batch *batch = rows->output->batch;

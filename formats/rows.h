@@ -1,25 +1,25 @@
-/* Rows under construction: what the decoders of JSON, CSV and msgpack share. A decoder owns one `struct
- * rows`; for each raw batch it calls rows_begin, writes values into the columns row by row, reports bad
- * records with rows_bad, and ends with rows_end. Text of all columns goes into one heap in the batch's arena.
- * Elements of lists are collected in memory of the decoder and copied into the batch at the end, when their
- * number is known. One thread at a time. */
+/* Rows under construction, for all decoders but raw and batches. A decoder owns one `struct rows`; for each
+ * raw batch it calls rows_begin, writes values into the columns row by row, reports bad records with
+ * rows_bad, and ends with rows_end. The text of all columns goes into one heap in the batch's arena. Elements
+ * of lists are collected in the decoder's memory and copied into the batch at the end, when their number is
+ * known. One thread at a time. */
 #ifndef LEAT_FORMATS_ROWS_H
 #define LEAT_FORMATS_ROWS_H
 
 #include "core/connector.h"
 
-/* Values in the lists of one batch; a record that exceeds it is bad. `[{},{},...]` makes many from few bytes.
- */
+/* The most values in the lists of one batch; a record that exceeds it is bad. `[{},{},...]` makes many values
+ * from few bytes. */
 enum { ROWS_LIST_VALUES_MAX = 16 << 20 };
 
 struct row_list;
 
-/* Where the values of one field go. */
+/* Where the values of one field are written. */
 struct row_column {
     enum type_tag tag;
     enum time_unit unit;
     bool is_required;
-    bool has_null; /* elements: some bit of `valid` is 0 */
+    bool has_null; /* of elements: some bit of `valid` is 0 */
     struct str name;
     union {
         uint8_t *bools;
@@ -29,33 +29,33 @@ struct row_column {
         struct list_ref *lists;
         void *data;
     };
-    uint64_t *valid;       /* rows of a batch: NULL until the first null; elements: always there */
+    uint64_t *valid;       /* of a batch's rows: NULL until the first null; of elements: always there */
     struct row_list *list; /* TYPE_LIST */
-    uint64_t seen;         /* the object that had this field last (rows.objects) */
+    uint64_t seen;         /* number (rows.objects) of the last object that had this field */
 };
 
-/* The fields of a record, with a hash table of their names. */
+/* The fields of a record, with a hash table of the names. */
 struct row_fields {
     struct row_column *columns;
     uint32_t count;
     uint32_t table_mask;
-    uint16_t *table; /* index + 1, 0: free */
+    uint16_t *table; /* index of the column + 1, 0: free */
 };
 
 /* The elements of all lists of one column. */
 struct row_list {
-    struct row_fields fields; /* one without a name for a list of values */
+    struct row_fields fields; /* of the elements; for a list of values, one field without a name */
     bool is_record;
     uint32_t rows, capacity;
-    uint32_t mark; /* rows when the record in progress began */
+    uint32_t mark; /* `rows` when the record in progress began */
 };
 
 struct rows {
     struct arena arena;
     struct row_fields fields;
-    struct row_list **lists; /* at any depth */
+    struct row_list **lists; /* all lists, at any depth */
     uint32_t lists_count;
-    uint64_t objects; /* numbers the objects read, for `seen` */
+    uint64_t objects; /* number of objects read so far, for row_column.seen */
     uint64_t list_values;
     struct raw_batch *raw;
     struct decode_output *output;
@@ -67,11 +67,11 @@ struct rows {
 struct rows *rows_new(const struct schema *schema);
 void rows_free(struct rows *rows);
 
-/* heap_bytes: an upper bound of all text that the batch will hold. */
+/* Starts a batch. heap_bytes: an upper bound of all text that the batch will hold. */
 void rows_begin(struct rows *rows, struct raw_batch *raw, struct decode_output *output, size_t heap_bytes);
 void rows_end(struct rows *rows);
 
-/* Before the first value of a record. */
+/* Called before the first value of each record. */
 static inline void rows_mark(struct rows *rows)
 {
     rows->heap_mark = rows->heap;
@@ -79,29 +79,29 @@ static inline void rows_mark(struct rows *rows)
         rows->lists[i]->mark = rows->lists[i]->rows;
 }
 
-/* The record is bad: all its columns become null, its list elements are taken back. reason: static or in the
- * batch's arena. */
+/* Reports the record of `row` as bad: all its columns become null, its list elements are removed. at: byte in
+ * the record where it goes wrong; reason: static or in the batch's arena. */
 void rows_bad(struct rows *rows, uint32_t row, uint32_t at, const char *reason);
 
-/* A null in a column of the batch, or in one of a list's elements (list != NULL). */
+/* Sets a null in a column of the batch, or in a column of the elements of `list` (list != NULL). */
 void rows_null(struct rows *rows, struct row_column *column, uint32_t row, const struct row_list *list);
 
-/* A new element; its row, or UINT32_MAX where there are too many. Columns of the element are not initialised.
- */
+/* Adds an element to a list and returns its row, or UINT32_MAX where there are too many. Its columns are not
+ * initialised. */
 uint32_t rows_element(struct rows *rows, struct row_list *list);
 
-/* The field's column, or NULL. */
+/* The column of that name, or NULL. */
 struct row_column *rows_find(const struct row_fields *fields, const char *name, size_t length);
 
-/* Takes `length` bytes at rows->heap, already written there. */
+/* Makes the `length` bytes that the caller wrote at rows->heap the value of the row. */
 static inline void rows_text(struct rows *rows, struct row_column *column, uint32_t row, size_t length)
 {
     column->texts[row] = (struct text_ref){(uint32_t)(rows->heap - rows->heap_begin), (uint32_t)length};
     rows->heap += length;
 }
 
-/* Fills the fields that the object `object` did not have with null; the name of a required one that is
- * missing, or NULL. */
+/* Sets null in the fields that the object numbered `object` did not have. Returns the first required field
+ * that is missing, or NULL. */
 const struct row_column *rows_missing(struct rows *rows, struct row_fields *fields, uint64_t object,
                                       uint32_t row, const struct row_list *list);
 

@@ -1,5 +1,5 @@
-/* Schemas by their number, over HTTP (libcurl), as JSON (jansson). Every answer is bounded in size and time,
- * and checked. */
+/* Fetches schemas by their number, over HTTP (libcurl), as JSON (jansson). Every answer is checked, and
+ * bounded in size and time. */
 #include "formats/schema_registry.h"
 
 #include "core/buffer.h"
@@ -107,7 +107,7 @@ static size_t take_body(char *data, size_t size, size_t count, void *argument)
     return bytes;
 }
 
-/* Called many times a second while a request runs; other than 0 ends it. */
+/* Called by libcurl many times a second while a request runs; a result other than 0 ends the request. */
 static int look_up(void *argument, curl_off_t a LEAT_UNUSED, curl_off_t b LEAT_UNUSED,
                    curl_off_t c LEAT_UNUSED, curl_off_t d LEAT_UNUSED)
 {
@@ -208,10 +208,11 @@ void schema_registry_close(struct schema_registry *registry)
     free(registry);
 }
 
-/* What came of one request. */
+/* The outcome of one request. LATER: worth another try. REFUSED: not. */
 enum answer { ANSWER_GOOD, ANSWER_MISSING, ANSWER_REFUSED, ANSWER_LATER };
 
-/* The registry's own words, as far as they can be shown. */
+/* The registry's own error message, its printable characters, as ": message", or "". *code: its error
+ * code. */
 static const char *own_words(const struct schema_registry *registry, struct arena *arena, long *code)
 {
     json_error_t error;
@@ -277,7 +278,7 @@ bool schema_registry_rest(struct schema_registry *registry, int64_t pause_us)
     return !atomic_load(&registry->is_stopping);
 }
 
-/* Asks until there is an answer. */
+/* Repeats the request until the answer is final: see the header. */
 static enum registry_result ask(struct schema_registry *registry, const char *path, struct arena *arena,
                                 json_t **json, const char **why)
 {
@@ -387,6 +388,6 @@ enum registry_result schema_registry_fetch(struct schema_registry *registry, uin
         *why = "its answer has no `schema`";
         return REGISTRY_FAILED;
     }
-    /* The schema is there; it is the registry that contradicts itself. */
+    /* The registry has the schema but not a schema that it refers to: the registry contradicts itself. */
     return result == REGISTRY_MISSING ? REGISTRY_FAILED : result;
 }

@@ -1,8 +1,9 @@
-/* A client of a Schema Registry: schemas by their number, over HTTP.
+/* A client of a Schema Registry: fetches schemas by their number, over HTTP.
  *
- * Only the configured address is ever asked: no redirects, no proxies of the environment. What cannot be had
- * now (no answer, the server's fault) is asked for again, with growing pauses, up to `wait`. "There is no
- * such schema" is asked again twice, because registries follow each other, and then given as the answer. */
+ * Only the configured address is ever asked: no redirects, no proxies of the environment. A request that may
+ * succeed later (no answer, a fault of the server) is repeated with growing pauses, for at most `wait`. The
+ * answer "there is no such schema" is asked for three times, because registries replicate each other, and
+ * then believed. */
 #ifndef LEAT_FORMATS_SCHEMA_REGISTRY_H
 #define LEAT_FORMATS_SCHEMA_REGISTRY_H
 
@@ -18,39 +19,40 @@ extern const struct option schema_registry_options[];
 
 enum { REGISTRY_REFERENCES_MAX = 32, REGISTRY_BODY_BYTES_MAX = 4 << 20 };
 
-/* A schema and what it refers to, in the order in which they can be defined. */
+/* A schema and the schemas that it refers to, each of these before those that refer to it. */
 struct registry_schema {
     struct str type; /* AVRO, PROTOBUF, JSON */
     struct str text;
     struct {
-        struct str name, text; /* name: protobuf: of the imported file */
+        struct str name, text; /* name: protobuf: the name by which the file is imported */
     } references[REGISTRY_REFERENCES_MAX];
     uint32_t references_count;
 };
 
 enum registry_result {
     REGISTRY_FOUND,
-    REGISTRY_MISSING, /* it says that there is none */
-    REGISTRY_FAILED,  /* it cannot be asked, or what it says makes no sense */
+    REGISTRY_MISSING, /* the registry says that there is no such schema */
+    REGISTRY_FAILED,  /* the registry cannot be asked, or its answer makes no sense */
 };
 
-/* Whether the options make sense; diagnostics. */
+/* Checks the options; false after diagnostics. */
 LEAT_CHECKED bool schema_registry_bind(const struct schema_registry_options *options, struct diag_list *diags,
                                        struct span span);
 
 struct schema_registry;
 
-/* The options live as long. */
+/* `options` must outlive the registry. */
 struct schema_registry *schema_registry_open(const struct schema_registry_options *options);
-/* Ends a request that waits, and those to come: they have failed. Any thread. */
+/* Makes the waiting request and all later ones fail. Any thread. */
 void schema_registry_stop(struct schema_registry *registry);
 /* NULL is allowed. */
 void schema_registry_close(struct schema_registry *registry);
 
-/* Waits for so long, or until it is time to stop: false. */
+/* Waits pause_us microseconds. Returns false at once when schema_registry_stop was called. */
 bool schema_registry_rest(struct schema_registry *registry, int64_t pause_us);
-/* Asks for a schema and waits for it; one thread at a time. Texts in the arena; why: without secrets, where
- * the result is not REGISTRY_FOUND. */
+/* Asks for the schema `number` and waits for the answer; one thread at a time. The texts of `schema` and
+ * *why lie in the arena or are static. *why: where the result is not REGISTRY_FOUND, the cause, without
+ * secrets. */
 enum registry_result schema_registry_fetch(struct schema_registry *registry, uint32_t number,
                                            struct arena *arena, struct registry_schema *schema,
                                            const char **why);

@@ -43,7 +43,7 @@ const char *text_number(const char *at, const char *end, struct text_number *num
     return at;
 }
 
-/* The whole part, negated if the number is: it accumulates on the negative side, which reaches further. */
+/* The whole part, with its sign. The sum is kept negative, because INT64_MIN has no positive counterpart. */
 static bool whole_part(const struct text_number *number, int64_t *value)
 {
     int64_t sum = 0;
@@ -91,7 +91,7 @@ enum text_result text_number_time(const struct text_number *number, enum time_un
     return TEXT_GOOD;
 }
 
-/* Length of the well-formed sequence at `at`, 0 if there is none (Unicode 15, table 3-7). */
+/* Length of the well-formed UTF-8 sequence at `at`, 0 if there is none (Unicode 15, table 3-7). */
 static size_t utf8_sequence(const unsigned char *at, size_t left)
 {
     unsigned char first = at[0], low = 0x80, high = 0xbf;
@@ -131,7 +131,7 @@ size_t text_utf8_error(const char *data, size_t length)
     return length;
 }
 
-/* 0 to 63, or -1. */
+/* The value of a base64 digit, 0 to 63, or -1. */
 static int base64_digit(char c)
 {
     if (c >= 'A' && c <= 'Z')

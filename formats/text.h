@@ -1,4 +1,4 @@
-/* Leaf routines on bytes that several formats need: UTF-8, numbers, base64. Any thread. */
+/* Small routines on bytes that several formats need: UTF-8, numbers, base64. Any thread. */
 #ifndef LEAT_FORMATS_TEXT_H
 #define LEAT_FORMATS_TEXT_H
 
@@ -6,34 +6,35 @@
 #include "core/schema.h"
 #include "formats/text_simd.h"
 
-/* Index of the first byte that is not part of well-formed UTF-8, or length. */
+/* Index of the first byte that is not part of well-formed UTF-8; `length` where there is none. */
 size_t text_utf8_error(const char *data, size_t length);
 
 /* A decimal number as JSON writes it: -?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)? */
 struct text_number {
-    const char *begin, *end;  /* the sign included */
-    const char *digits;       /* of the whole part */
+    const char *begin, *end;  /* the number, its sign included */
+    const char *digits;       /* first digit of the whole part */
     uint32_t whole, fraction; /* digits before and behind the point */
     bool is_negative, has_exponent;
 };
 
 enum text_result { TEXT_GOOD, TEXT_NOT_WHOLE, TEXT_OUT_OF_RANGE };
 
-/* Reads as far as the grammar goes; NULL where no number begins at `at`, else the byte behind it. Never reads
- * at or behind `end`. */
+/* Reads a number as far as the grammar goes. Returns the byte behind it, or NULL where no number begins at
+ * `at`. Never reads at or behind `end`. */
 const char *text_number(const char *at, const char *end, struct text_number *number);
-/* A whole number: no exponent, and a fraction of zeros at most (`17.0` is what some writers make of 17). */
+/* The value of a whole number: without exponent, with a fraction of zeros at most (some writers make `17.0`
+ * of 17). */
 enum text_result text_number_int(const struct text_number *number, int64_t *value);
 enum text_result text_number_double(const struct text_number *number, double *value);
-/* A time in s, ms, us or ns: whole, or with a fraction (`1700000000.445`), of which digits beyond
+/* The value of a time in s, ms, us or ns: whole, or with a fraction (`1700000000.445`); digits beyond
  * microseconds are cut. */
 enum text_result text_number_time(const struct text_number *number, enum time_unit unit,
                                   int64_t *microseconds);
 
-/* Standard alphabet with padding. Writes at most length / 4 * 3 bytes; out may be the text itself. SIZE_MAX
- * where it is not base64. */
+/* Decodes base64 (standard alphabet, with padding) into `out`, which may be the text itself; writes at most
+ * length / 4 * 3 bytes. Returns the bytes written, or SIZE_MAX where the text is not base64. */
 size_t text_from_base64(const char *text, size_t length, char *out);
-/* Appends base64. */
+/* Appends the base64 of `data`. */
 void text_to_base64(const char *data, size_t length, struct byte_buffer *out);
 
 /* Whether all bytes are below 128. Loads up to 7 bytes behind the text. */
@@ -46,13 +47,13 @@ static inline bool text_is_ascii(const char *text, size_t length)
         all |= word;
     }
     if (i < length) {
-        memcpy(&word, text + i, 8); /* padding follows */
+        memcpy(&word, text + i, 8); /* bytes behind the text are loaded, too */
         all |= word << (8 * (8 - (length - i)));
     }
     return (all & UINT64_C(0x8080808080808080)) == 0;
 }
 
-/* The scale (core/base.h) of a time that is written as a number; 0: written as text. */
+/* The scale (core/base.h) of a time that is written as a number; 0 where times are written as text. */
 static inline int64_t text_unit_us(enum time_unit unit)
 {
     switch (unit) {

@@ -1,4 +1,4 @@
-/* The C++ of formats/: what simdjson and the C++17 standard library do well, for C. No exception leaves this
+/* The C++ of formats/: functions of simdjson and the C++17 standard library, for C. No exception leaves this
  * file: every function called is noexcept or returns an error code. */
 #include "formats/text_simd.h"
 
@@ -11,8 +11,8 @@ extern "C" bool text_is_utf8(const char *data, size_t length)
     return simdjson::validate_utf8(data, length);
 }
 
-/* Whether a number that no double holds is too small rather than too large: by the power of ten of its first
- * digit that is not 0. */
+/* Whether a number outside the range of doubles is too small, not too large. Decided by the power of ten of
+ * its first digit that is not 0. */
 static bool is_tiny(const char *at, const char *end)
 {
     int64_t power = 0, exponent = 0;

@@ -1,4 +1,5 @@
-/* What formats/ borrows from C++: simdjson and <charconv>, behind C. Any thread; no exception comes out. */
+/* What formats/ uses of C++, behind a C interface: simdjson and <charconv>. Any thread; no exception comes
+ * out. */
 #ifndef LEAT_FORMATS_TEXT_SIMD_H
 #define LEAT_FORMATS_TEXT_SIMD_H
 
@@ -9,7 +10,8 @@
 extern "C" {
 #endif
 
-/* Well-formed UTF-8: no surrogates, no overlong forms. */
+/* The double nearest to a decimal number whose grammar has been checked. Returns false where the number is
+ * too large for a double; one that is too small becomes 0. */
 bool text_is_utf8(const char *data, size_t length);
 /* The nearest double to a decimal number whose grammar has been checked; false where it is beyond the range.
  */

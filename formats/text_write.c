@@ -5,9 +5,8 @@
 
 #include <math.h>
 
-/* Doubles below this times a million are exact integers of at most 15 digits; two decimals of at most 15
- * digits never read as the same double, so a decimal with six places that reads back is the shortest there
- * is. */
+/* A double below this times a million is less than 1e15. Two different decimals of at most 15 digits never
+ * read as the same double, so a decimal with six places that reads back is the shortest there is. */
 static const double plain_limit = 1e9;
 
 static char *write_unsigned(char *out, uint64_t value)
@@ -75,7 +74,7 @@ char *text_write_time(char *out, int64_t microseconds, enum time_unit unit)
     __int128 units = time_to_units(microseconds, unit_us);
     if (units >= INT64_MIN && units <= INT64_MAX)
         return text_write_int(out, (int64_t)units);
-    out = text_write_int(out, microseconds); /* beyond 64 bits: microseconds, and three zeros */
+    out = text_write_int(out, microseconds); /* nanoseconds beyond 64 bits: microseconds and three zeros */
     memcpy(out, "000", 3);
     return out + 3;
 }

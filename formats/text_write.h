@@ -1,5 +1,5 @@
-/* Values as text, for the encoders of JSON and CSV. Each writes at `out` and returns the byte behind; room is
- * the caller's affair: TEXT_WRITE_MAX bytes suffice for one value. Any thread. */
+/* Values as text, for the encoders of JSON and CSV. Each function writes at `out` and returns the byte
+ * behind; the caller provides room: TEXT_WRITE_MAX bytes suffice for one value. Any thread. */
 #ifndef LEAT_FORMATS_TEXT_WRITE_H
 #define LEAT_FORMATS_TEXT_WRITE_H
 
@@ -10,7 +10,7 @@ enum { TEXT_WRITE_MAX = 40 };
 char *text_write_int(char *out, int64_t value);
 /* The shortest decimal that reads back as the same double. Finite values only. */
 char *text_write_float(char *out, double value);
-/* As a number of units, cut towards the past, or RFC 3339. */
+/* Writes a time as a count of units, rounded towards the past, or as RFC 3339. */
 char *text_write_time(char *out, int64_t microseconds, enum time_unit unit);
 
 #endif
