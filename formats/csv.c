@@ -9,7 +9,7 @@
 #include "formats/csv.h"
 #include "formats/lines.h"
 
-/* So many bytes without an end are too long a record: the longest record, a `\r` and a newline have as many. */
+/* A record with so many bytes and no end is too long: the longest record, `\r` and newline have as many. */
 enum { TOO_LONG = SOURCE_RECORD_BYTES_MAX + 2 };
 
 enum walk { WALK_RECORD, WALK_MORE, WALK_TORN };

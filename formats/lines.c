@@ -2,7 +2,7 @@
 
 #include <immintrin.h>
 
-/* So many bytes without a newline are too long a line: the longest record, a `\r` and a newline have as many. */
+/* A line with so many bytes and no newline is too long: the longest record, `\r` and newline have as many. */
 enum { TOO_LONG = SOURCE_RECORD_BYTES_MAX + 2 };
 
 /* Takes the line begin .. end (the newline). False where the split must stop. */

@@ -1,9 +1,9 @@
 /* Inside state/: a large file of a checkpoint, written once from its beginning to its end, in blocks of
- * CHECKPOINT_CHUNK_BYTES with a digest each.
+ * CHECKPOINT_CHUNK_BYTES with a digest for each.
  *
  * Whole blocks go to the disk past the page cache: nobody reads them soon, and taking new pages and copying
- * into them was two thirds of the CPU time of a checkpoint. Where a file system cannot do that, through it.
- */
+ * into them was two thirds of the CPU time of a checkpoint. Where a file system cannot do that, they go
+ * through it. */
 #ifndef LEAT_STATE_BLOCK_FILE_H
 #define LEAT_STATE_BLOCK_FILE_H
 
@@ -15,20 +15,21 @@ struct block_file {
     char *block;
     size_t filled;
     uint64_t bytes;             /* appended so far */
-    struct byte_buffer digests; /* DIGEST_BYTES for each whole block, at the end for the rest */
+    struct byte_buffer digests; /* DIGEST_BYTES for each block that was written */
 };
 
-/* All return 0 or an errno; after an error only block_file_close. Makes a file that must not exist. */
+/* All functions return 0 or an errno; after an error only block_file_close may be called. Creates the file
+ * `path`, which must not exist. */
 int block_file_create(struct block_file *file, const char *path);
 int block_file_append(struct block_file *file, const void *data, size_t bytes);
-/* Writes what is left. Not durable before os_fsync(file->fd). */
+/* Writes the last, partial block. Durable only after os_fsync(file->fd). */
 int block_file_end(struct block_file *file);
-/* malloc'd. */
+/* Hands the digests to the caller, malloc'd. */
 uint8_t *block_file_take_digests(struct block_file *file);
-/* Also of a zeroed one, or one that could not be made. Keeps nothing. */
+/* Closes the file and frees its memory. A zeroed file, or one that could not be created, is allowed. */
 void block_file_close(struct block_file *file);
 
-/* Makes `to` a copy of `from`, durable. digests: malloc'd, also after an error. */
+/* Makes `to` a durable copy of `from`. *digests: malloc'd, also after an error. */
 int block_file_copy(const char *from, const char *to, uint64_t *bytes, uint8_t **digests);
 
 #endif

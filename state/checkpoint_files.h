@@ -19,14 +19,14 @@ struct manifest_file {
     const uint8_t *digests; /* DIGEST_BYTES for each CHECKPOINT_CHUNK_BYTES */
 };
 
-/* A run of records of one part in state.bin. Stored in the manifest as it is. */
+/* Consecutive records of one part in state.bin. Stored in the manifest as this struct. */
 struct manifest_frame {
     uint64_t offset;
     uint32_t part, bytes;
-    uint32_t group_min, group_max; /* of its records; SNAPSHOT_GLOBAL is the largest */
+    uint32_t group_min, group_max; /* the key groups of its records; SNAPSHOT_GLOBAL is the largest */
 };
 
-/* A manifest: decoded, it points into its own text. */
+/* A MANIFEST. A decoded one points into the text that it was decoded from. */
 struct manifest {
     struct checkpoint_info info;
     struct manifest_file *files;
@@ -49,26 +49,27 @@ static inline uint64_t digest_count(uint64_t bytes)
     return bytes / CHECKPOINT_CHUNK_BYTES + (bytes % CHECKPOINT_CHUNK_BYTES != 0);
 }
 
-/* What GENERATION says. */
+/* The content of a GENERATION file. */
 struct generation {
     uint32_t generation;
     struct checkpoint_id parent;
     struct run_id run;
-    /* Decoded, these point into its text. from_path of length 0: it began from nothing else. */
+    /* In a decoded one these point into its text. from_path of length 0: the generation began from no other
+     * run. */
     struct str from_path, from_dropped;
     struct checkpoint_id from;
 };
 
 enum decode_result { DECODE_GOOD, DECODE_DAMAGED, DECODE_OTHER_FORMAT };
 
-/* Everything with its magic number and digest around it. Decoding checks lengths, counts and that frames and
- * digests fit the files. Any bytes may come in. */
+/* Each file has a magic number at its beginning and a digest at its end. Decoding checks lengths, counts, and
+ * that frames and digests fit the files; any bytes may come in. */
 void manifest_encode(const struct manifest *manifest, struct byte_buffer *out);
 enum decode_result manifest_decode(struct str text, struct arena *arena, struct manifest *manifest,
                                    const char **why);
 void generation_encode(const struct generation *generation, struct byte_buffer *out);
 enum decode_result generation_decode(struct str text, struct generation *generation, const char **why);
-/* Sets the digest that ends such a text, for tests and fuzzing. */
+/* Sets the digest at the end of an encoded text, for tests and fuzzing. */
 void manifest_seal(char *text, size_t bytes);
 
 struct known_digest {
@@ -84,86 +85,87 @@ struct checkpoint_dir {
     struct checkpoint_keep keep;
     bool is_read_only;
     int lock_fd;                              /* -1: none */
-    char *lock_text;                          /* what the LOCK of this process says; malloc'd */
-    char taken_from[CHECKPOINT_HOLDER_BYTES]; /* who held it before --take-over; empty: nobody */
-    struct generation generation;             /* of this process; generation 0: not started */
-    struct checkpoint_id last;                /* published by this process */
-    uint32_t chain;                           /* checkpoints in its chain */
+    char *lock_text;                          /* the text of this process's LOCK; malloc'd */
+    char taken_from[CHECKPOINT_HOLDER_BYTES]; /* the holder before --take-over; empty: nobody */
+    struct generation generation;             /* this process's; generation 0: not started */
+    struct checkpoint_id last;                /* the last one that this process published */
+    uint32_t chain;                           /* checkpoints in the chain of `last` */
     uint64_t base_bytes, delta_bytes;
-    struct known_digest *known; /* of the database's files in the last checkpoint */
+    struct known_digest *known; /* digests of the database's files in the checkpoint `last` */
     uint32_t known_count;
-    char **redo; /* segments to execute again: where they lie, then links in the own generation */
+    char **redo; /* paths of the segments to execute again; once the generation is started, links in it */
     uint32_t redo_count;
-    uint64_t redo_next; /* the number behind them */
+    uint64_t redo_next; /* the micro-batch number behind them */
 };
 
 struct checkpoint {
     struct checkpoint_dir *dir;
     struct arena arena;
-    struct manifest chain[CHECKPOINT_CHAIN_MAX]; /* base first */
+    struct manifest chain[CHECKPOINT_CHAIN_MAX]; /* from the base on */
     uint32_t count;
 };
 
-/* checkpoint_lock.c. Takes the lock; false + E0701, E0706. Then gives it back, and frees what it took. */
+/* checkpoint_lock.c. Takes the lock; false after E0701 or E0706. */
 LEAT_CHECKED bool checkpoint_lock(struct checkpoint_dir *dir, bool take_over, struct diag_list *diags);
 void checkpoint_unlock(struct checkpoint_dir *dir);
 
-/* PATH_BYTES each. */
+/* `path` has PATH_BYTES. */
 void path_generation(const struct checkpoint_dir *dir, uint32_t generation, char *path);
 void path_checkpoint(const struct checkpoint_dir *dir, struct checkpoint_id id, char *path);
 
-/* Ids found on disk, newest generation and epoch first; generations without GENERATION are left out.
- * malloc'd. */
+/* Checkpoints on disk, newest generation and epoch first. malloc'd. */
 struct checkpoint_id *ids_list(const struct checkpoint_dir *dir, uint32_t *count);
 /* Generations on disk, newest first. malloc'd. */
 uint32_t *generations_list(const struct checkpoint_dir *dir, uint32_t *count);
 
-/* Reads one file of the two kinds. DAMAGED: why says so. */
+/* Reads a GENERATION or a MANIFEST. DECODE_DAMAGED: *why says what is wrong. */
 enum decode_result generation_read(const struct checkpoint_dir *dir, uint32_t number,
                                    struct generation *generation, const char **why);
 enum decode_result manifest_read(const struct checkpoint_dir *dir, struct checkpoint_id id,
                                  struct arena *arena, struct manifest *manifest, const char **why);
 
-/* The newest-first order in which a restore looks at checkpoints: those of the newest generation, then those
- * of its parents up to the parent checkpoint. malloc'd. */
+/* Checkpoints in the order in which a restore tries them, newest first: those of the newest generation, then
+ * those of its parents, each from the parent checkpoint down. malloc'd. */
 struct checkpoint_id *ids_walk(const struct checkpoint_dir *dir, uint32_t *count);
 
-/* Generations in the order of a restore, newest first, with the last epoch that counts in each. malloc'd. */
+/* Generations in the order of a restore, newest first; limit: the last epoch of the generation that counts.
+ * malloc'd. */
 struct generation_span {
     uint32_t generation;
     uint64_t limit;
 };
 struct generation_span *spans_walk(const struct checkpoint_dir *dir, uint32_t *count);
-/* Numbers n of the entries "PREFIXn" in a directory, largest first; malloc'd. */
+/* The numbers n of the entries "PREFIXn" in a directory, largest first; malloc'd. */
 uint64_t *numbers_list(const char *path, const char *prefix, uint32_t *count);
 
-/* checkpoint_order.c. PATH_BYTES each. */
+/* checkpoint_order.c. `path` has PATH_BYTES. */
 void path_order(const struct checkpoint_dir *dir, struct checkpoint_id id, char *path); /* in a checkpoint */
-/* Keeps the order log of a checkpoint that is about to be removed. 0 or an errno. */
+/* Keeps the order log of a checkpoint that is about to be removed, as a loose segment. 0 or an errno. */
 int order_keep(const struct checkpoint_dir *dir, struct checkpoint_id id);
-/* Removes loose segments that no kept checkpoint needs, and the oldest beyond the bounds; oldest_kept: in the
- * order of a restore. */
+/* Removes loose segments that no kept checkpoint needs, and the oldest ones beyond the bounds. oldest_kept:
+ * the oldest checkpoint that is kept, in the order of a restore. 0 or an errno. */
 int order_prune(const struct checkpoint_dir *dir, struct checkpoint_id oldest_kept);
 bool order_has_loose(const struct checkpoint_dir *dir, uint32_t generation);
-/* Gives the generation that is made in this directory the segments of dir->redo. 0 or an errno. */
+/* Links the segments of dir->redo into the directory `temporary`, which will become `generation`; dir->redo
+ * then names the links. 0 or an errno. */
 int redo_link(struct checkpoint_dir *dir, const char *temporary, const char *generation);
 void redo_free(struct checkpoint_dir *dir);
-/* Checks every entry, beyond what digests say; false + E0702. */
+/* Checks every entry of the checkpoint's order log, which digests alone do not; false after E0702. */
 bool order_verify(const struct checkpoint_dir *dir, struct checkpoint_id id, struct diag_list *diags);
-/* The loose segments too. */
+/* The same for all loose segments. */
 bool order_verify_loose(const struct checkpoint_dir *dir, struct diag_list *diags);
 void order_show(const struct checkpoint_dir *dir, struct checkpoint_id id, struct byte_buffer *out);
 void order_show_loose(const struct checkpoint_dir *dir, struct byte_buffer *out);
 
-/* Digests of a whole file: DIGEST_BYTES for each chunk, malloc'd. 0 or an errno. */
+/* The digests of a whole file: DIGEST_BYTES for each chunk, malloc'd, also after an error. 0 or an errno. */
 int digest_file(const char *path, uint64_t *bytes, uint8_t **digests);
-/* Copies to a new inode and fsyncs it. 0 or an errno. */
+/* Copies a file to a new inode and fsyncs it. 0 or an errno. */
 int copy_file(const char *from, const char *to);
 
-/* Reads every byte; false + a diagnostic of that severity. */
+/* Reads every byte of the manifest's files. False after a diagnostic: a warning or an error. */
 bool manifest_verify(const struct checkpoint_dir *dir, const struct manifest *manifest, bool is_warning,
                      struct diag_list *diags);
-/* Loads the manifests of the chain; NULL + a diagnostic. */
+/* Loads the manifests of a checkpoint's chain; NULL after a diagnostic. */
 struct checkpoint *chain_open(struct checkpoint_dir *dir, struct checkpoint_id id, bool is_warning,
                               enum decode_result *result, struct diag_list *diags);
 

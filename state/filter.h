@@ -1,9 +1,9 @@
-/* Inside state/: which keys of a table may be in the database, so that a key that never was is not looked for
- * there.
+/* Inside state/: a filter of the keys of a table that may be in the database, so that most keys that never
+ * were there are not looked for.
  *
  * Blocked Bloom filters (Putze, Sanders, Singler 2007): a key's bits lie in one cache line. Segments of
- * doubling size take keys until they are full; each knows the latest expiry among its keys, and is given back
- * when the watermark has passed it. About one key in 500 that is not there passes, for each segment. */
+ * doubling size take keys until they are full; each knows the latest expiry of its keys, and is freed when
+ * the watermark has passed that. In each segment about one key in 500 passes although it was not added. */
 #ifndef LEAT_STATE_FILTER_H
 #define LEAT_STATE_FILTER_H
 
@@ -15,33 +15,34 @@ struct filter_segment {
     uint64_t *words;
     uint32_t lines;
     uint64_t keys, keys_max;
-    int64_t expire_us; /* of the key that lives longest */
+    int64_t expire_us; /* latest expiry of its keys */
 };
 
 struct key_filter {
     struct filter_segment segments[FILTER_SEGMENTS_MAX];
     uint32_t count;
-    uint64_t keys_first; /* of the first segment */
-    bool is_full;        /* no more segments: every key passes */
+    uint64_t keys_first; /* room of the first segment */
+    bool is_full;        /* there are no more segments: every key passes */
     size_t bytes;
 };
 
 void filter_init(struct key_filter *filter, size_t budget_bytes);
 void filter_free(struct key_filter *filter);
-/* Its memory is better spent on entries: from now on every key passes. */
+/* Frees the filter's memory, which is better spent on entries: from now on every key passes. */
 void filter_give_up(struct key_filter *filter);
 void filter_add(struct key_filter *filter, uint64_t hash, int64_t expire_us);
-/* Gives back segments whose keys are all dead. */
+/* Frees segments whose keys are all dead. */
 void filter_expire(struct key_filter *filter, int64_t watermark);
 
-/* Not by the hash's upper bits as they are: they are the key group, and a lane has a range of groups. */
+/* The line of a key. The upper bits of the hash are spread first: they are the key group, and a lane has a
+ * range of key groups. */
 static inline uint64_t *filter_line(const struct filter_segment *segment, uint64_t hash)
 {
     uint64_t spread = (hash * UINT64_C(0xff51afd7ed558ccd)) >> 32;
     return segment->words + ((spread * segment->lines) >> 32) * FILTER_LINE_WORDS;
 }
 
-/* One bit in each word of the line. */
+/* Whether the line has the key's bits, one in each word. */
 static inline bool filter_line_has(const uint64_t *line, uint64_t hash)
 {
     uint64_t bits = hash * UINT64_C(0x9e3779b97f4a7c15), all = 1;

@@ -1,7 +1,7 @@
-/* Inside state/: blocks of variable size for the values of one table, counted exactly. A block begins with
- * its length and the index of its chunk (KEYED_VALUE_HEADER bytes); sizes are rounded to classes, chunks hold
- * blocks of one class, an empty chunk goes back to the pages. A block whose class is a multiple of 64 bytes
- * lies on cache lines of its own. */
+/* Inside state/: blocks of variable size for the values of one table, with an exact account of their memory.
+ * A block begins with its length and the index of its chunk (KEYED_VALUE_HEADER bytes). Sizes are rounded up
+ * to classes, chunks hold blocks of one class, and an empty chunk goes back to the pages. A block whose class
+ * is a multiple of 64 bytes shares no cache line. */
 #ifndef LEAT_STATE_SLAB_H
 #define LEAT_STATE_SLAB_H
 
@@ -14,18 +14,19 @@ struct slab_chunk;
 
 struct slab {
     struct pages *pages;        /* set before the first block is taken */
-    struct slab_chunk **chunks; /* by index; NULL where it was given back */
+    struct slab_chunk **chunks; /* by index; NULL: the chunk was given back */
     uint32_t count, capacity;
     uint32_t free_index; /* the lowest index that may be free */
     struct slab_chunk *partial[SLAB_CLASSES];
     size_t used_bytes; /* of blocks, rounded to their classes */
-    uint64_t alone;    /* blocks that are in no chunk: slab_free does not know where they are */
+    uint64_t alone;    /* blocks outside of chunks, which slab_free cannot find: give them back before */
 };
 
-/* A block for `bytes` of value; its length is set, the value is not. */
+/* Returns a block for a value of `bytes`; its length is set, its value is not. */
 char *slab_take(struct slab *slab, uint32_t bytes);
 void slab_give(struct slab *slab, char *block);
-/* The value with a new length, moved if its class changes. Not zeroed. */
+/* Changes the length of a value and returns its block, moved if its class changes. New bytes are not
+ * zeroed. */
 char *slab_resize(struct slab *slab, char *block, uint32_t bytes);
 void slab_free(struct slab *slab);
 

@@ -3,25 +3,25 @@
  * How a table works. Entries lie in one open-addressing array per key group, 32 bytes a slot; a value beyond
  * the expiry time is a block of a slab. A batch names its keys first (keyed_begin): their slots are
  * prefetched, and the misses are read from the database in one call; then each row has a pointer. When the
- * table is beyond its budget, keyed_end sweeps key groups in turn, like a clock's hand: an entry that was
- * used since the hand came by stays, any other leaves, and is written to the database if it differs from what
- * is there. What is resident never changes a result.
+ * table is beyond its budget, keyed_end sweeps the key groups in turn, like the hand of a clock: an entry
+ * that was used since the last sweep stays, any other leaves, and is written to the database if it differs
+ * from the copy there. Which entries are in memory never changes a result.
  *
- * Expiry. Each entry has a time, which may only rise, beyond which it is dead: an entry with expire_us <
- * watermark is absent for its reader, is dropped by the next sweep, by a compaction in the database and by a
+ * Expiry. Each entry has an expiry time, which may only rise. An entry with expire_us < watermark is dead:
+ * readers find no entry, and it is dropped by the next sweep, by a compaction of the database and by a
  * restore. There is no other removal, so an old copy of an entry, in a delta or in the database, can never
  * come back to life.
  *
  * Checkpoints. An entry carries a tag that says in which generation it changed last. At the barrier
- * (keyed_table_snapshot) the table only takes the next tag; the writer thread then goes over the key groups,
- * one after the other, under the table's lock, which a lane holds from keyed_begin to keyed_end (an entry of
- * a group that was not visited yet is copied aside before it changes, and may not leave). When a checkpoint
- * is abandoned, entries of its tag count as changed for the next one. Entries that were evicted before the
+ * (keyed_table_snapshot) the table only takes the next tag. The writer thread then visits the key groups one
+ * after the other, under the table's lock, which a lane holds from keyed_begin to keyed_end. An entry of a
+ * group that was not visited yet is copied aside before it changes, and may not leave. When a checkpoint is
+ * abandoned, entries with its tag count as changed for the next one. Entries that were evicted before the
  * barrier are in the database, whose own checkpoint (state_store_checkpoint) holds them with the epoch of
  * their eviction: on restore the higher epoch wins, the delta on a tie. Between its barrier and that call no
  * table writes to the database.
  *
- * Threads: a table or queue belongs to its lane; what is safe elsewhere says so. */
+ * Threads: a table or queue belongs to its lane; functions for other threads say so. */
 #ifndef LEAT_STATE_STATE_H
 #define LEAT_STATE_STATE_H
 
@@ -31,36 +31,36 @@
 
 struct state_store;
 
-/* One per process. directory: of the database, which is created at the first eviction (what is there is
- * removed), or NULL: purely in memory, budgets cannot be kept by eviction. is_restored: the directory holds
- * the database of a checkpoint (checkpoint_restore_database), which is opened now. memory_bytes: for the
- * database alone (block cache and write buffers); an eighth to a quarter of the job's memory serves well.
- * NULL + E0801. Control thread. */
+/* Opens the store, one per process. directory: of the database, which is created at the first eviction (files
+ * that are there are removed); NULL: everything stays in memory, and budgets cannot be kept. is_restored: the
+ * directory holds the database of a checkpoint (checkpoint_restore_database), which is opened now.
+ * memory_bytes: for the database alone (block cache and write buffers); an eighth to a quarter of the job's
+ * memory serves well. Returns NULL after E0801. Control thread. */
 struct state_store *state_store_open(const char *directory, size_t memory_bytes, bool is_restored,
                                      struct diag_list *diags);
-/* No checkpoint will be taken of it: what has expired is dropped as the watermark goes on. At once after
- * opening; control thread. */
+/* Says that no checkpoint will be taken of the store: expired values are then dropped as the watermark
+ * advances, not at barriers. Right after opening; control thread. */
 void state_store_set_temporary(struct state_store *store);
 void state_store_close(struct state_store *store);
-/* Why the store failed (RocksDB's text), or NULL. A failed store gives wrong answers from then on: the engine
- * stops before it publishes anything. Any thread. */
+/* Why the store failed (RocksDB's text), or NULL. A failed store gives wrong answers: the engine stops before
+ * it publishes anything. Any thread. */
 const char *state_store_error(struct state_store *store);
-/* Bytes of entries that wait for the database because a checkpoint is under way: when this is large the
- * engine holds back new numbers. Any thread. */
+/* Bytes of entries that are above their budgets and wait for the database because a checkpoint is under way.
+ * When there are many, the engine holds back new micro-batches. Any thread. */
 size_t state_store_pressure(struct state_store *store);
 
-/* After every lane has passed the barrier: a hard-linked copy of the database in `path` (must not exist), or
- * nothing if there is no database (*has_database). Lets evictions go on; also where it fails: false + E0708.
- * Writer thread. */
+/* Called after every lane has passed the barrier: makes a hard-linked copy of the database in `path`, which
+ * must not exist. *has_database: whether there is a database; else nothing is copied. Allows evictions again,
+ * also where the copy fails: false after E0708. Writer thread. */
 LEAT_CHECKED bool state_store_checkpoint(struct state_store *store, const char *path, bool *has_database,
                                          struct diag_list *diags);
-/* Instead of it, when the checkpoint is abandoned before; also after every lane has passed the barrier. Any
- * thread. */
+/* Allows evictions again where the checkpoint is abandoned before state_store_checkpoint; also after every
+ * lane has passed the barrier. Any thread. */
 void state_store_release(struct state_store *store);
 
 /* --- Tables --- */
 
-/* Read key and expire_us; everything else through the functions. */
+/* An entry of a table. Read key and expire_us directly, all else through the functions. */
 struct keyed_slot {
     struct key key;
     int64_t expire_us; /* TIME_MIN in an entry that was never written */
@@ -69,30 +69,30 @@ struct keyed_slot {
 
 struct keyed_options {
     struct state_store *store;
-    uint16_t id;         /* of the state within the job: same at every start (operator_context.id) */
-    uint8_t kind;        /* apart from other state of the same id: the first byte of its snapshot records */
-    size_t budget_bytes; /* everything the table keeps in memory */
+    uint16_t id; /* of the state within the job: the same at every start (operator_context.id) */
+    /* Tells states of the same id apart; the first byte of the table's snapshot records. */
+    uint8_t kind;
+    size_t budget_bytes; /* bounds all memory of the table */
 };
 
 struct keyed_table;
 struct keyed_table *keyed_table_new(const struct keyed_options *options);
 void keyed_table_free(struct keyed_table *table); /* NULL is allowed */
 
-/* Opens a bracket: slots[i] is the entry of keys[i], made (empty, expire_us = TIME_MIN) where there was none;
- * valid until keyed_end. count <= BATCH_ROWS; keys may repeat. hashes: key_hash of each. No other bracket of
- * this table may be open, and no rows may be emitted inside one. */
+/* Opens a bracket: slots[i] is the entry of keys[i], valid until keyed_end. Entries that are missing are
+ * made, empty and with expire_us = TIME_MIN. count <= BATCH_ROWS; keys may repeat. hashes: key_hash of each
+ * key. No other bracket of this table may be open, and no rows may be emitted inside one. */
 void keyed_begin(struct keyed_table *table, const struct key *keys, const uint64_t *hashes, uint32_t count,
                  struct keyed_slot **slots);
-/* The same for rows that only read: slots[i] is NULL where there is no entry (it may also be an empty one).
- */
+/* The same for rows that only read: where the table has no entry, slots[i] is NULL or an empty entry. */
 void keyed_look(struct keyed_table *table, const struct key *keys, const uint64_t *hashes, uint32_t count,
                 struct keyed_slot **slots);
-/* Closes it and keeps the budget. */
+/* Closes the bracket and brings the table back below its budget. */
 void keyed_end(struct keyed_table *table);
 
 enum { KEYED_POINTER_BITS = 48, KEYED_VALUE_HEADER = 8 };
 
-/* The value, aligned to 8 bytes, or NULL (*bytes = 0). */
+/* Returns the value, aligned to 8 bytes, with its length in *bytes; NULL and 0 where there is none. */
 static inline void *keyed_read(const struct keyed_slot *slot, uint32_t *bytes)
 {
     char *block = (char *)(uintptr_t)(slot->bits & ((UINT64_C(1) << KEYED_POINTER_BITS) - 1));
@@ -104,22 +104,22 @@ static inline void *keyed_read(const struct keyed_slot *slot, uint32_t *bytes)
     return block + KEYED_VALUE_HEADER;
 }
 
-/* The value to write to, resized to `bytes` (new bytes zeroed; 0: no value) and marked as changed; expire_us
- * rises to expire_us if that is later. NULL where bytes is 0. */
+/* Marks the entry as changed and returns its value to write to, resized to `bytes` (new bytes are zero); NULL
+ * where `bytes` is 0: the entry has no value. slot->expire_us becomes expire_us where that is later. */
 void *keyed_write(struct keyed_table *table, struct keyed_slot *slot, uint32_t bytes, int64_t expire_us);
 
 /* Entries with expire_us < watermark are dead from now on. Not inside a bracket. */
 void keyed_set_watermark(struct keyed_table *table, int64_t watermark);
 
-/* Visits every live entry of one key group in memory and in the database, in no order. Key groups rise with
- * key_hash, so that going over the groups and sorting what each gives visits all keys by their hash in little
- * memory. Not inside a bracket; visit may call keyed_read only. */
+/* Visits every live entry of one key group, in memory and in the database, in no order. Key groups rise with
+ * key_hash: a caller that visits group after group and sorts the entries of each visits all keys by their
+ * hash in little memory. Not inside a bracket; `visit` may call keyed_read only. */
 typedef void keyed_visit(void *argument, const struct keyed_slot *slot);
 void keyed_scan_group(struct keyed_table *table, uint32_t group, keyed_visit *visit, void *argument);
 /* The key groups of a lane are first <= group < limit. */
 void keyed_groups(uint32_t lane, uint32_t lanes, uint32_t *first, uint32_t *limit);
 
-/* Whether entries may lie in the database alone. */
+/* Whether some entries may be in the database alone. */
 bool keyed_may_be_stored(const struct keyed_table *table);
 
 struct keyed_stats {
@@ -128,19 +128,19 @@ struct keyed_stats {
 };
 void keyed_table_stats(const struct keyed_table *table, struct keyed_stats *stats);
 
-/* At the barrier: starts a new generation and hands the old one to the writer thread. The table must outlive
- * the checkpoint's end (snapshot_done). */
+/* At the barrier: starts a new generation of changes and hands the old one to the writer thread. The table
+ * must outlive the end of the checkpoint (snapshot_done). */
 bool keyed_table_snapshot(struct keyed_table *table, struct snapshot_writer *writer);
-/* Takes in a record whose first byte is the table's kind. watermark: set it before. */
+/* Restores a snapshot record whose first byte is the table's kind. Set the watermark before. */
 bool keyed_table_restore(struct keyed_table *table, struct snapshot_reader *reader, struct str record,
                          struct diag_list *diags);
 
-/* --- Time queues
- * --------------------------------------------------------------------------------------------- Records that
- * wait for event time: timers, and rows that a join holds back. A record is immutable; it leaves when the
- * watermark has passed its time, in the order (time, hash, order of pushing), which is the same at any number
- * of lanes. Buckets of time far ahead go to the database when the queue is beyond its budget, and come back
- * in pieces: a bucket may have any number of records, of one time too. */
+/* --- Time queues --- */
+
+/* Records that wait for event time: timers, and rows that a join holds back. A record is immutable; it leaves
+ * when the watermark has passed its time, in the order (time, hash, order of pushing), which is the same at
+ * any number of lanes. Buckets of time far ahead go to the database when the queue is beyond its budget, and
+ * come back in pieces: a bucket may have any number of records, even of one time. */
 
 struct time_record {
     int64_t time_us;
@@ -155,34 +155,36 @@ struct time_queue_options {
     uint16_t id;
     uint8_t kind;
     size_t budget_bytes;
-    int64_t bucket_us; /* > 0; the usual wait / 64 or so */
+    int64_t bucket_us; /* > 0; about the usual wait / 64 */
 };
 
 struct time_queue;
 struct time_queue *time_queue_new(const struct time_queue_options *options);
 void time_queue_free(struct time_queue *queue);
-/* time_us: not below what was popped already. */
+/* Adds a record. time_us: not below the `before` of an earlier pop or discard. */
 void time_queue_push(struct time_queue *queue, int64_t time_us, struct key key, uint64_t hash,
                      struct str data);
-/* The first record with time_us < before, or false. Its data is valid until the next call. */
+/* Returns the first record with time_us < before, or false where there is none. The record's data is valid
+ * until the next call. */
 bool time_queue_pop(struct time_queue *queue, int64_t before, struct time_record *record);
-/* How many records there are with time_us < before, and in all; about: of whole buckets, and an estimate
- * after a restore. */
+/* About how many records have time_us < before; *all: how many there are. Whole buckets are counted, and
+ * after a restore their records are estimated. */
 uint64_t time_queue_count(const struct time_queue *queue, int64_t before, uint64_t *all);
-/* Forgets all records with time_us < before, as if they had been popped; at little cost. */
+/* Drops all records with time_us < before, as if they had been popped, but at little cost. */
 void time_queue_discard(struct time_queue *queue, int64_t before);
 size_t time_queue_bytes(const struct time_queue *queue);
 bool time_queue_snapshot(struct time_queue *queue, struct snapshot_writer *writer);
-/* watermark: records before it have left already. */
+/* Restores a snapshot record. watermark: records with an earlier time have left already. */
 bool time_queue_restore(struct time_queue *queue, struct snapshot_reader *reader, struct str record,
                         int64_t watermark, struct diag_list *diags);
-/* After the last record: counts what the database holds. */
+/* Called after the last record: counts the records that the database holds. */
 bool time_queue_restored(struct time_queue *queue, uint32_t lane, uint32_t lanes, int64_t watermark);
 
-/* --- Cold rows of learners
- * ------------------------------------------------------------------------------------- The store behind
- * core/cold_store.h. id: as above; table: which of that learner's. Rows carry their own epoch, if the learner
- * wants one; while a checkpoint holds the database they wait in memory. */
+/* --- Cold rows of learners --- */
+
+/* The store behind core/cold_store.h. id: of the learner's state, as in keyed_options; table: which of that
+ * learner's tables. Rows carry their own epoch, if the learner wants one; while a checkpoint holds the
+ * database, rows that are put wait in memory. */
 struct cold_store *cold_store_new(struct state_store *store, uint16_t id, uint32_t table, size_t row_bytes);
 
 #endif

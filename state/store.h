@@ -1,7 +1,7 @@
 /* Inside state/: the database that tables, queues and cold stores share.
  *
- * Database keys are id (2 bytes, big-endian), kind (1), key group (2, big-endian), then what the kind wants.
- * Values begin with struct stored_value, which the compaction filter reads. */
+ * Database keys are id (2 bytes, big-endian), kind (1), key group (2, big-endian), then what each kind
+ * defines. Values begin with struct stored_value, which the compaction filter reads. */
 #ifndef LEAT_STATE_STORE_H
 #define LEAT_STATE_STORE_H
 
@@ -11,62 +11,66 @@
 
 enum { STORE_PREFIX_BYTES = 5, STORE_KEY_MAX = 48, STORE_READ_MAX = BATCH_ROWS };
 
-/* In front of each value, unaligned. */
+/* The head of each value, unaligned. */
 struct __attribute__((packed)) stored_value {
     uint32_t epoch;
     int64_t expire_us;
 };
 
-/* One user of the database; the store knows them all, for the watermark below which values may be dropped. */
+/* A table, queue or cold store that uses the database. The store knows all users, for the watermark below
+ * which their values may be dropped. */
 struct store_user {
     struct state_store *store;
     uint16_t id;
     uint8_t kind;
-    bool has_table; /* it has one of the values that stand where others have the key group */
+    bool has_table; /* the user is one table of several: `table` is in the place of the key group */
     uint32_t table;
-    int64_t barrier_watermark; /* at the last barrier; of a temporary store, now; atomic */
-    uint64_t held_at;          /* state_store's releases when it was held; UINT64_MAX: never */
+    int64_t barrier_watermark; /* at the last barrier; in a temporary store, the current one; atomic */
+    uint64_t held_at;          /* `releases` of the store when the user was last held; UINT64_MAX: never */
     struct store_user *next;
 };
 
 void store_add_user(struct store_user *user);
 void store_remove_user(struct store_user *user);
 
-/* Whether entries may leave for the database now: there is a directory, the user is not held, nothing failed.
- */
+/* Whether entries may be written to the database now: there is a directory, the user is not held, nothing
+ * failed. */
 bool store_can_write(const struct store_user *user);
-/* Whether memory can be given up at all (there is a directory). */
+/* Whether memory can be freed by evictions at all: there is a directory. */
 bool store_has_directory(const struct state_store *store);
 /* Whether there is a database to read from. */
 bool store_has_database(const struct state_store *store);
-/* The store has failed: `what` was done, and the system said `error`. Any thread. */
+/* Makes the store fail with the message "what: error text". error: an errno. Any thread. */
 void store_failed(struct state_store *store, const char *what, int error);
-/* A file beside the database that goes when it is closed, or -1 and errno. There must be a directory. */
+/* Opens an unlinked file beside the database. Returns a descriptor, or -1 and errno. There must be a
+ * directory. */
 int store_nameless_file(const struct state_store *store);
-/* At the user's barrier: it writes nothing until the next state_store_checkpoint or state_store_release. */
+/* At the user's barrier: the user writes nothing until the next state_store_checkpoint or
+ * state_store_release. */
 void store_hold(struct store_user *user);
-/* The user reads nothing any more that expires before it. */
+/* The user reads no value any more that expires before the watermark. */
 void store_note_watermark(struct store_user *user, int64_t watermark);
-/* Adds to (or takes from) the bytes that wait for the database. */
+/* Adds to the bytes that wait for the database; bytes may be negative. */
 void store_add_pressure(struct state_store *store, int64_t bytes);
 
 size_t store_prefix(char *out, uint16_t id, uint8_t kind, uint32_t group);
 
-/* Collects puts; store_commit writes them at once and clears the batch. Creates the database where there is
- * none. */
+/* A batch collects puts; store_commit writes them in one call and clears the batch. It creates the database
+ * where there is none. */
 rocksdb_writebatch_t *store_batch_new(void);
 LEAT_CHECKED bool store_commit(struct state_store *store, rocksdb_writebatch_t *batch);
 
-/* Reads up to STORE_READ_MAX keys at once; values[i] is NULL where there is none, else must be destroyed. */
+/* Reads up to STORE_READ_MAX keys in one call. values[i] is NULL where the key is missing; the caller
+ * destroys the others. False: the store failed. */
 LEAT_CHECKED bool store_get(struct state_store *store, uint32_t count, const char *const *keys,
                             const size_t *key_bytes, rocksdb_pinnableslice_t **values);
 
-/* Visits every pair with first <= key < limit in order, until visit returns false. false: the store failed.
- */
+/* Visits the pairs with first <= key < limit in order, until `visit` returns false. False: the store
+ * failed. */
 typedef bool store_visit(void *argument, struct str key, struct str value);
 LEAT_CHECKED bool store_scan(struct state_store *store, struct str first, struct str limit,
                              store_visit *visit, void *argument);
-/* Bytes of the pairs with first <= key < limit, about: without what was written last. */
+/* About how many bytes the pairs with first <= key < limit have; recent writes are not counted. */
 uint64_t store_bytes(struct state_store *store, struct str first, struct str limit);
 
 #endif

@@ -15,17 +15,19 @@
 /* Upper bits of keyed_slot.bits. */
 #define SLOT_POINTER    ((UINT64_C(1) << KEYED_POINTER_BITS) - 1)
 #define SLOT_USED       (UINT64_C(1) << 48)
-#define SLOT_REFERENCED (UINT64_C(1) << 49) /* since the hand came by */
-#define SLOT_UNSAVED    (UINT64_C(1) << 50) /* differs from what the database holds */
-#define SLOT_FRESH      (UINT64_C(1) << 51) /* stands for "there is no such entry" */
+#define SLOT_REFERENCED (UINT64_C(1) << 49) /* used since the last sweep */
+#define SLOT_UNSAVED    (UINT64_C(1) << 50) /* differs from the copy in the database */
+#define SLOT_FRESH      (UINT64_C(1) << 51) /* an empty entry: for readers there is none */
 #define SLOT_TAG_SHIFT  52
-#define SLOT_TAG        (UINT64_C(3) << SLOT_TAG_SHIFT) /* generation of the last change; 0: published */
+/* Generation of the last change; 0: the change is published. */
+#define SLOT_TAG (UINT64_C(3) << SLOT_TAG_SHIFT)
 
 enum { TABLE_VALUE_MAX = 12 << 20, TABLE_CAPACITY_MIN = 4 };
 
 struct table_group {
     struct keyed_slot *slots;
-    uint64_t *changed; /* a bit a slot, behind the slots: set where the slot has a tag, perhaps elsewhere */
+    /* One bit for each slot, stored behind the slots: set where it has a tag; may be set without one. */
+    uint64_t *changed;
     uint32_t capacity, count;
 };
 
@@ -34,21 +36,21 @@ static inline size_t group_bytes(uint32_t capacity)
     return capacity * sizeof(struct keyed_slot) + BIT_WORDS((size_t)capacity) * sizeof(uint64_t);
 }
 
-/* The generation that a checkpoint is taking. Under the table's mutex, where nothing else is said. */
+/* The generation that a checkpoint is taking. Guarded by the table's mutex unless a member says otherwise. */
 struct table_snapshot {
     bool is_active; /* not every group was visited yet */
     bool is_base;
-    bool is_pending; /* neither published nor abandoned yet */
+    bool is_pending; /* the checkpoint is neither published nor abandoned yet */
     uint64_t epoch;
     int64_t watermark;        /* at the barrier */
-    uint64_t tag;             /* of its entries, shifted */
-    uint32_t cursor;          /* groups before it were visited */
-    struct byte_buffer saved; /* entries copied before they changed */
-    struct byte_buffer chunk; /* framed records; the writer's alone while is_chunk_ready */
-    bool is_last;             /* chunk is the last one */
-    size_t chunk_bytes;       /* its memory when it was filled */
+    uint64_t tag;             /* the tag of the generation's entries, shifted */
+    uint32_t cursor;          /* groups before this one were visited */
+    struct byte_buffer saved; /* frames of entries that were copied before they changed */
+    struct byte_buffer chunk; /* frames of records; the writer thread's alone while is_chunk_ready */
+    bool is_last;             /* `chunk` is the last one */
+    size_t chunk_bytes;       /* capacity of `chunk` when it was filled */
     atomic_bool is_chunk_ready;
-    atomic_bool is_wanted; /* the writer waits for a chunk */
+    atomic_bool is_wanted; /* the writer thread waits for a chunk */
     sem_t served;
 };
 
@@ -56,32 +58,33 @@ struct keyed_table {
     struct keyed_options options;
     struct store_user user;
     pthread_mutex_t mutex;
-    bool is_open; /* a bracket is */
+    bool is_open; /* a bracket is open */
     struct table_group groups[KEY_GROUPS];
     struct pages pages;
     struct slab slab;
     size_t slot_bytes;
-    uint64_t rebuilds; /* each moves slots */
+    uint64_t rebuilds; /* counts keyed_rebuild calls, each of which moves slots */
     int64_t watermark;
-    uint64_t epoch;         /* label of evictions: the epoch in progress */
-    uint64_t tag;           /* of changes now, shifted; 1 to 3 */
-    uint64_t previous_tag;  /* of the last checkpoint's entries; 0: none */
-    bool previous_is_dirty; /* that one was abandoned: its entries count as changed */
+    uint64_t epoch;         /* the epoch in progress; evicted entries carry it */
+    uint64_t tag;           /* for changes from now on, shifted; 1 to 3 */
+    uint64_t previous_tag;  /* tag of the last checkpoint's entries; 0: none */
+    bool previous_is_dirty; /* the last checkpoint was abandoned: its entries count as changed */
     struct table_snapshot snapshot;
-    uint32_t hand;                          /* the next group to sweep */
-    size_t maintain_bytes;                  /* keyed_end sweeps above this */
-    int64_t pressure;                       /* as told to the store */
-    bool may_be_stored;                     /* the database may hold entries of this table */
-    struct key_filter filter;               /* which ones, in the key groups below next_unknown */
-    uint32_t next_unknown;                  /* KEY_GROUPS: all are known */
-    uint32_t filter_asked, filter_rejected; /* keys, in this trial */
-    uint32_t learn_limit;                   /* key groups from here on are another lane's */
-    uint32_t learn_in;                      /* brackets until the next one is learnt */
+    uint32_t hand;            /* the next group to sweep */
+    size_t maintain_bytes;    /* keyed_end sweeps above this */
+    int64_t pressure;         /* bytes that were reported to the store as waiting */
+    bool may_be_stored;       /* the database may hold entries of this table */
+    struct key_filter filter; /* which entries, of the key groups below next_unknown */
+    /* The first key group whose stored keys are not in the filter; KEY_GROUPS: all are. */
+    uint32_t next_unknown;
+    uint32_t filter_asked, filter_rejected; /* keys since the filter was last weighed */
+    uint32_t learn_limit;                   /* key groups from this one on are another lane's */
+    uint32_t learn_in;                      /* brackets until the next group is learned */
     rocksdb_writebatch_t *evictions;
     struct keyed_slot **victims; /* of the group being swept */
     uint32_t victims_count, victims_capacity;
     struct keyed_stats stats;
-    char (*key_space)[STORE_KEY_MAX]; /* of STORE_READ_MAX, for reads */
+    char (*key_space)[STORE_KEY_MAX]; /* STORE_READ_MAX database keys, for reads */
 };
 
 static inline uint32_t slot_home(uint64_t hash, uint32_t capacity)
@@ -114,33 +117,33 @@ static inline size_t keyed_bytes(const struct keyed_table *table)
 struct keyed_slot *keyed_find(struct keyed_table *table, struct key key, uint64_t hash);
 /* Adds an empty entry for a key that is not there; may move the slots of its group. */
 struct keyed_slot *keyed_insert(struct keyed_table *table, struct key key, uint64_t hash);
-/* The entry changes in the generation in progress: to be called before its tag is set. */
+/* Notes that an entry changes in the generation in progress. Call it before the entry's tag is set. */
 static inline void keyed_note_change(struct keyed_table *table, const struct keyed_slot *slot)
 {
     struct table_group *group = &table->groups[key_group(key_hash(slot->key))];
     bit_set(group->changed, (size_t)(slot - group->slots));
 }
-/* Gives the group another capacity, without the slots that are not SLOT_USED. */
+/* Moves the group's slots into an array of another capacity, leaving out slots without SLOT_USED. */
 void keyed_rebuild(struct keyed_table *table, struct table_group *group, uint32_t capacity);
 uint32_t keyed_capacity_for(uint32_t count);
-/* Sets the entry's value from bytes of the database or of a checkpoint. */
+/* Sets the entry's value from the bytes `value` of the database or of a checkpoint. */
 void keyed_fill(struct keyed_table *table, struct keyed_slot *slot, int64_t expire_us, struct str value);
 size_t keyed_key(const struct keyed_table *table, char *out, struct key key, uint64_t hash);
 
-/* Notes the keys that the database has of the next unknown key group: after a restore. */
+/* After a restore: reads the stored keys of the next unknown key group into the filter. */
 void keyed_learn(struct keyed_table *table);
 
-/* table_evict.c: brings the table back into its budget. */
+/* table_evict.c: brings the table back below its budget. */
 void keyed_maintain(struct keyed_table *table);
 /* Drops the group's expired entries. */
 void keyed_drop_dead(struct keyed_table *table, uint32_t group);
 
 /* table_snapshot.c */
-/* Whether the checkpoint under way still needs the entry as it is. */
+/* Whether the checkpoint under way still needs the entry as it is now. */
 bool keyed_is_frozen(const struct keyed_table *table, const struct keyed_slot *slot, uint32_t group);
-/* Before an entry changes or is reset. */
+/* Copies an entry that the checkpoint under way needs. Call it before the entry changes or is reset. */
 void keyed_save(struct keyed_table *table, const struct keyed_slot *slot);
-/* A lane's turn to fill the writer's chunk, where it waits for one. */
+/* Fills the writer's chunk on the lane, where the writer thread waits for one. */
 void keyed_serve(struct keyed_table *table);
 
 #endif
