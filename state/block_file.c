@@ -43,7 +43,7 @@ static int write_block(struct block_file *file)
     if (error == 0)
         error = os_write_all(file->fd, file->block, file->filled, "ckpt.write");
     if (error == EINVAL && file->is_direct) {
-        /* A file system that wants another alignment, or has written a part of the block. */
+        /* The file system wants another alignment, or has written only a part of the block. */
         off_t written = lseek(file->fd, 0, SEEK_CUR) - (off_t)(file->bytes - file->filled);
         error = stop_direct(file);
         if (error == 0)

@@ -1,9 +1,9 @@
-/* A copy of one checkpoint with the chain it stands on, as a checkpoint directory of its own: savepoints, and
- * putting them back.
+/* Copies one checkpoint, with the chain it stands on, as a checkpoint directory of its own: for savepoints,
+ * and for putting them back.
  *
- * All files are opened before the first byte is copied, so that a running job may prune the checkpoint in the
- * meantime. Each MiB is compared with its digest on the way. What is written lies in TO.tmp until it is whole
- * and on the disk; then it gets its name. */
+ * All files are opened before the first byte is copied, so that a running job may prune the checkpoint
+ * meanwhile. Each MiB is compared with its digest on the way. The copy is written to TO.tmp, and gets its
+ * name when it is complete and on the disk. */
 #include "state/checkpoint_files.h"
 
 #include "core/os.h"
@@ -18,12 +18,12 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-enum { TRIES = 8 }; /* of the newest checkpoint, while a job prunes */
+enum { TRIES = 8 }; /* how often the newest checkpoint is looked for while a job prunes */
 
 struct copying {
     struct checkpoint_dir *dir;
     struct checkpoint *chain;
-    int *files; /* of all manifests, base first; -1: not open */
+    int *files; /* descriptors of the files of all manifests, base first; -1: not open */
     uint32_t count;
     char *chunk;
     char temporary[PATH_BYTES + 8];
@@ -49,7 +49,7 @@ static bool cannot_read(struct copying *c, const char *path, int error)
     return false;
 }
 
-/* A database has many files. */
+/* A database has many files, all open at once. */
 static void raise_limit(void)
 {
     struct rlimit limit;
@@ -117,7 +117,7 @@ static bool damaged(struct copying *c, const struct manifest_file *file, uint64_
     return false;
 }
 
-/* From the open file to a new one; every chunk is what the manifest says. */
+/* Copies an open file to a new one and compares every chunk with its digest in the manifest. */
 static bool copy_bytes(struct copying *c, int in, int out, const struct manifest_file *file, const char *path)
 {
     for (uint64_t at = 0; at < file->bytes; at += CHECKPOINT_CHUNK_BYTES) {
@@ -155,7 +155,7 @@ static bool copy_one(struct copying *c, int in, const char *directory, const str
     return is_good;
 }
 
-/* A text of its own, such as the MANIFEST, which was verified when it was read. */
+/* Writes a file from memory, such as the MANIFEST, which was verified when it was read. */
 static bool write_text(struct copying *c, const char *directory, const char *name,
                        const struct byte_buffer *text)
 {
@@ -176,7 +176,7 @@ static bool sync_directory(struct copying *c, const char *path)
     return error == 0 || cannot_write(c, path, error);
 }
 
-/* One link of the chain. files: those of the manifest. */
+/* Copies one checkpoint of the chain. files: descriptors of the manifest's files. */
 static bool copy_link(struct copying *c, const struct manifest *manifest, const int *files,
                       const char *generation)
 {
@@ -197,7 +197,7 @@ static bool copy_link(struct copying *c, const struct manifest *manifest, const 
     return is_good && sync_directory(c, directory);
 }
 
-/* A directory with one generation that has no parent. */
+/* Makes c->temporary a checkpoint directory with the chain in one generation that has no parent. */
 static bool copy_chain(struct copying *c)
 {
     const struct checkpoint_info *info = checkpoint_info(c->chain);
@@ -221,7 +221,7 @@ static bool copy_chain(struct copying *c)
     return is_good && sync_directory(c, generation) && sync_directory(c, c->temporary);
 }
 
-/* --- Where it goes --- */
+/* --- The target --- */
 
 static bool refuse_target(struct copying *c, const char *to, const char *why, const char *hint)
 {
@@ -230,7 +230,7 @@ static bool refuse_target(struct copying *c, const char *to, const char *why, co
     return false;
 }
 
-/* A LOCK that nobody holds is all that an empty checkpoint directory may have. */
+/* Removes the LOCK of an otherwise empty checkpoint directory; false after E0706 where a process holds it. */
 static bool take_lock_away(struct copying *c, const char *to)
 {
     char path[PATH_BYTES + 8];
@@ -271,7 +271,8 @@ static bool is_free_target(struct copying *c, const char *to)
     return !has_lock || take_lock_away(c, to);
 }
 
-/* The directory that holds `to`, as a malloc'd real path, or NULL. */
+/* The real path of the directory that holds `to`, malloc'd, or NULL. Makes the directory where it is
+ * missing. */
 static char *parent_of(const char *to)
 {
     char path[PATH_BYTES];
@@ -312,7 +313,7 @@ static bool give_name(struct copying *c, const char *to)
     return error == 0 || cannot_write(c, to, error);
 }
 
-/* --- Which --- */
+/* --- Choosing the checkpoint --- */
 
 enum copied { COPIED, COPY_GONE, COPY_FAILED };
 
@@ -331,7 +332,7 @@ static enum copied copy_id(struct copying *c, struct checkpoint_id id, struct di
     return is_good ? COPIED : went ? COPY_GONE : COPY_FAILED;
 }
 
-/* What was said of a checkpoint that is passed over becomes a warning. */
+/* Adds the diagnostics of a checkpoint that is skipped as warnings. */
 static void warn(struct copying *c, const struct diag_list *said)
 {
     for (unsigned i = 0; i < said->count; i++) {
@@ -373,7 +374,7 @@ static bool none_left(struct copying *c, uint32_t count)
     return false;
 }
 
-/* In the order of a restore, until one is whole; from the start again where a job took one away. */
+/* Copies the first whole checkpoint in the order of a restore; starts again where a job has removed one. */
 static bool copy_newest(struct copying *c, struct checkpoint_id *id)
 {
     uint32_t count = 0;

@@ -38,8 +38,8 @@ bool checkpoint_id_parse(struct str text, struct checkpoint_id *id)
 
 /* --- The directory --- */
 
-/* Only LOCK, generations and what operators keep beside them (tables) may lie there: a mistyped path must not
- * be filled or pruned. */
+/* Only LOCK, generations and the operators' `tables` may be in the directory: a mistyped path must not be
+ * filled or pruned. */
 static bool check_entries(const struct checkpoint_dir *dir, struct diag_list *diags)
 {
     DIR *stream = opendir(dir->path);
@@ -125,7 +125,7 @@ void checkpoint_dir_close(struct checkpoint_dir *dir)
     free(dir);
 }
 
-/* --- What is there --- */
+/* --- Entries on disk --- */
 
 static int descending(const void *a, const void *b)
 {
@@ -230,7 +230,7 @@ static enum decode_result read_text(const char *path, char **text, size_t *bytes
     return DECODE_DAMAGED;
 }
 
-/* from: what it began from, malloc'd; may be NULL. */
+/* *from: the checkpoint that the generation began from, where it did, malloc'd; `from` may be NULL. */
 static enum decode_result generation_load(const struct checkpoint_dir *dir, uint32_t number,
                                           struct generation *generation, struct checkpoint_from *from,
                                           const char **why)
@@ -249,7 +249,7 @@ static enum decode_result generation_load(const struct checkpoint_dir *dir, uint
             .id = generation->from,
             .dropped = own_str(generation->from_dropped),
         };
-    generation->from_path = generation->from_dropped = (struct str){"", 0}; /* the text goes */
+    generation->from_path = generation->from_dropped = (struct str){"", 0}; /* the text is freed */
     free(text);
     if (result == DECODE_GOOD &&
         (generation->generation != number || generation->parent.generation >= number)) {
@@ -311,7 +311,7 @@ struct generation_span *spans_walk(const struct checkpoint_dir *dir, uint32_t *c
             spans[(*count)++] = (struct generation_span){number, limit};
         bool is_known =
             generations[i] == number && generation_read(dir, number, &generation, &why) == DECODE_GOOD;
-        /* Without the word of GENERATION the parent is the generation before. */
+        /* Where GENERATION cannot be read, the generation before counts as the parent. */
         number = is_known ? generation.parent.generation : i + 1 < generations_count ? generations[i + 1] : 0;
         limit = is_known ? generation.parent.epoch : UINT64_MAX;
     }
@@ -331,7 +331,7 @@ struct checkpoint_id *ids_walk(const struct checkpoint_dir *dir, uint32_t *count
     return ids.items;
 }
 
-/* --- A generation of one's own --- */
+/* --- Starting a generation --- */
 
 static int write_generation_file(const char *directory, const struct generation *generation)
 {
@@ -358,8 +358,8 @@ static bool new_run(struct run_id *run, struct diag_list *diags)
     return false;
 }
 
-/* What others began and did not finish goes: a process that slept before its rename finds nothing to rename.
- */
+/* Removes what other processes began and did not finish: a process that slept before its rename then finds
+ * nothing to rename. */
 static int sweep_beginnings(const struct checkpoint_dir *dir)
 {
     char path[PATH_BYTES + NAME_MAX + 2];
@@ -379,7 +379,8 @@ static int sweep_beginnings(const struct checkpoint_dir *dir)
     return error;
 }
 
-/* Makes the generation's directory, with a name that nobody else gives, and its files. */
+/* Makes the generation's directory under a temporary name that no other process uses, with its files. 0 or an
+ * errno. */
 static int make_generation(struct checkpoint_dir *dir, const struct generation *generation, const char *path,
                            char temporary[PATH_BYTES + 64])
 {
@@ -392,7 +393,7 @@ static int make_generation(struct checkpoint_dir *dir, const struct generation *
     return error == 0 ? write_generation_file(temporary, generation) : error;
 }
 
-/* All but its number is set. */
+/* Starts `generation`, of which all but its number is set. False after E0708. */
 static bool start_generation(struct checkpoint_dir *dir, struct generation generation,
                              struct diag_list *diags)
 {
@@ -474,7 +475,7 @@ bool checkpoint_first_from(const struct checkpoint_dir *dir, struct checkpoint_f
     struct generation generation;
     const char *why;
     *from = (struct checkpoint_from){0};
-    if (count > 0) /* the last has no parent */
+    if (count > 0) /* the last one has no parent */
         (void)generation_load(dir, spans[count - 1].generation, &generation, from, &why);
     free(spans);
     return from->path != NULL;

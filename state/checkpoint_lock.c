@@ -4,13 +4,14 @@
  *     9f3ac0d1...                         a random token: two processes may have the same pid and host name
  *
  * A LOCK that is empty, or whose text begins with "free", is held by nobody. A holder has the flock of its
- * LOCK, which the kernel gives back when the process dies. Whoever takes a directory over (`--take-over`)
- * renames a new LOCK into place and never writes into the old one, so a process that slept meanwhile still
- * has the old inode, and finds that out when it asks checkpoint_dir_check.
+ * LOCK, which the kernel gives back when the process dies. A process that takes a directory over
+ * (`--take-over`) renames a new LOCK into place and never writes into the old one. So a process that slept
+ * meanwhile still has the old inode, and learns from checkpoint_dir_check that it was replaced.
  *
- * That is asked before each step that others can see: the rename of a checkpoint, the removal of an old one,
- * a file's final name, a transaction. A process can fall asleep between the question and its step, and be
- * replaced in that moment. Then the one step comes too late, and is built so that it changes nothing:
+ * checkpoint_dir_check is asked before each step that others can see: the rename of a checkpoint, the removal
+ * of an old one, a file's final name, a transaction. A process can fall asleep between the question and its
+ * step, and be replaced in that moment. Then this one step comes too late, and is built so that it changes
+ * nothing:
  *
  *     a checkpoint in the sleeper's own generation   found by nobody: the successor's generation says which
  *                                                    checkpoint it goes on from
@@ -89,7 +90,7 @@ static bool is_free_text(const char *text)
     return text[0] == '\0' || strncmp(text, free_text, strlen(free_text)) == 0;
 }
 
-/* Whether the text names another machine, which an flock may not reach. */
+/* Whether the text names another host, which an flock may not reach. */
 static bool is_elsewhere(const char *text)
 {
     char host[HOST_BYTES] = "";
@@ -101,7 +102,7 @@ static bool is_elsewhere(const char *text)
     return on != NULL && (length != strlen(host) || strncmp(on + 4, host, length) != 0);
 }
 
-/* Whether the path still names the file that fd is of. */
+/* Whether the path still names the file that fd has open. */
 static bool is_named(int fd, const char *path)
 {
     struct stat own, named;
@@ -109,8 +110,8 @@ static bool is_named(int fd, const char *path)
            own.st_ino == named.st_ino;
 }
 
-/* A LOCK of its own in place of the one that another process holds: the last of several wins, and the others
- * find out when they ask. */
+/* Puts a LOCK of this process in place of the LOCK that another process holds. Of several processes that do
+ * so the last wins, and the others learn it from checkpoint_dir_check. 0 or an errno. */
 static int replace(struct checkpoint_dir *dir, const char *path)
 {
     char temporary[PATH_BYTES + 64];
@@ -136,8 +137,8 @@ static int replace(struct checkpoint_dir *dir, const char *path)
     return error;
 }
 
-/* The LOCK as it is: its flock is ours where that can be had (*is_free), and its text is read. is_patient: a
- * holder that is dying is waited for. 0 or an errno. */
+/* Opens the LOCK, tries to take its flock (*is_free: taken) and reads its text. is_patient: waits a while for
+ * a holder that is dying. 0 or an errno. */
 static int open_lock(const char *path, bool is_patient, int *fd, bool *is_free, char text[LOCK_TEXT_BYTES])
 {
     for (int tries = 0; tries < TRIES_MAX; tries++) {
@@ -149,7 +150,7 @@ static int open_lock(const char *path, bool is_patient, int *fd, bool *is_free, 
             read_text(*fd, text);
             return 0;
         }
-        close(*fd); /* replaced meanwhile */
+        close(*fd); /* another process has replaced it */
     }
     return EBUSY;
 }
@@ -200,7 +201,7 @@ void checkpoint_unlock(struct checkpoint_dir *dir)
     dir->lock_text = NULL;
 }
 
-/* Whether a process has begun a generation behind that of this one. */
+/* Whether another process has started the generation after this process's. */
 static bool is_passed(const struct checkpoint_dir *dir)
 {
     char path[PATH_BYTES];
@@ -217,7 +218,7 @@ int checkpoint_dir_check(const struct checkpoint_dir *dir)
     if (dir->is_read_only)
         return 0;
     path_lock(dir, path);
-    /* Opened, not only looked at: a network file system asks its server then. */
+    /* Opened, not only stat'ed: then a network file system asks its server. */
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return errno == ENOENT ? ESTALE : errno;

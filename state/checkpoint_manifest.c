@@ -1,6 +1,6 @@
-/* MANIFEST and GENERATION: msgpack between a magic number and an xxh3-128 of all before it. Written with
- * msgpack-c; read by the strict cursor below, which allocates nothing that the text's own length does not
- * bound. */
+/* MANIFEST and GENERATION: msgpack between a magic number and an xxh3-128 of everything before it. Written
+ * with msgpack-c; read by the strict cursor below, whose allocations are bounded by the length of the
+ * text. */
 #include "state/checkpoint_files.h"
 
 #include <msgpack.h>
@@ -147,7 +147,7 @@ static struct str read_bytes(struct cursor *cursor)
     return bytes;
 }
 
-/* The number of items, each of at least one byte. */
+/* Reads the head of an array and returns its number of items; each item has at least one byte. */
 static uint32_t read_array(struct cursor *cursor)
 {
     uint64_t tag = take_be(cursor, 1), count = 0;
@@ -162,7 +162,7 @@ static uint32_t read_array(struct cursor *cursor)
     return cursor->is_bad ? 0 : (uint32_t)count;
 }
 
-/* Checks magic number and digest; the cursor is then on what lies between. */
+/* Checks the magic number and the digest, and sets the cursor to the bytes between them. */
 static bool open_text(struct str text, const char *magic, struct cursor *cursor, const char **why)
 {
     uint8_t digest[DIGEST_BYTES];
@@ -194,7 +194,7 @@ static void read_run(struct cursor *cursor, struct run_id *run)
         memcpy(run->bytes, bytes.data, sizeof run->bytes);
 }
 
-/* Relative, without "..": a manifest names files of its own directory alone. */
+/* Whether the path is relative and without "..": a manifest names only files of its own directory. */
 static bool is_inside(struct str path)
 {
     if (path.length == 0 || path.length > PATH_LENGTH_MAX || path.data[0] == '/')
@@ -227,7 +227,7 @@ static void read_files(struct cursor *cursor, struct arena *arena, struct manife
     manifest->info.files = manifest->files_count;
 }
 
-/* Parts, and frames that lie within state.bin. */
+/* Reads the parts, and the frames, which must lie within state.bin. */
 static void read_parts(struct cursor *cursor, struct arena *arena, struct manifest *manifest)
 {
     manifest->parts_count = read_array(cursor);

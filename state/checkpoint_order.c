@@ -1,5 +1,5 @@
-/* Order logs in a checkpoint directory: those of checkpoints, loose ones, those to execute again. What they
- * are for: checkpoint.h. */
+/* Order logs in a checkpoint directory: those in checkpoints, loose ones, and those to execute again. What
+ * they are for: checkpoint.h. */
 #include "state/checkpoint_files.h"
 
 #include "core/order_log.h"
@@ -35,7 +35,7 @@ static const char *read_head(const char *path, struct order_head *head)
     return error != 0 ? strerror(error) : order_head_read((struct str){text, got}, head);
 }
 
-/* What is wrong with the file: NULL or a reason. Reads all of it. */
+/* Reads a whole segment. Returns NULL, or what is wrong with it. */
 static const char *read_figures(const char *path, struct order_figures *figures)
 {
     char *text = NULL;
@@ -51,9 +51,7 @@ static const char *read_figures(const char *path, struct order_figures *figures)
     return why;
 }
 
-/* --- Pruning
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- Pruning --- */
 
 int order_keep(const struct checkpoint_dir *dir, struct checkpoint_id id)
 {
@@ -131,8 +129,7 @@ int order_prune(const struct checkpoint_dir *dir, struct checkpoint_id oldest_ke
     return error;
 }
 
-/* --- Executing again
- * ------------------------------------------------------------------------------------------------- */
+/* --- Executing again --- */
 
 struct candidate {
     char *path;
@@ -145,8 +142,8 @@ struct candidates {
     uint32_t count, capacity;
 };
 
-/* Only what reaches beyond the number. A head that cannot be read is found damaged in a moment: its place is
- * then missing. */
+/* Adds a segment that reaches beyond micro-batch `number`. A segment whose head cannot be read is left out:
+ * its place is then found missing. */
 static void add_candidate(struct candidates *found, const char *path, uint64_t number)
 {
     struct order_head head;
@@ -189,7 +186,8 @@ static void add_generation(const struct checkpoint_dir *dir, struct candidates *
     free(redo);
 }
 
-/* The whole segment that has the number; those of newer generations come first. NULL: none. */
+/* The first segment, newer generations first, that has micro-batch `number` and is whole; NULL: none. Damaged
+ * ones are warnings. */
 static struct candidate *choose_candidate(struct candidates *found, uint64_t number, struct diag_list *diags)
 {
     for (uint32_t i = 0; i < found->count; i++) {
@@ -326,8 +324,7 @@ void checkpoint_redo_passed(struct checkpoint_dir *dir, uint64_t number)
     redo_free(dir);
 }
 
-/* --- For the command line
- * -------------------------------------------------------------------------------------------- */
+/* --- For the command line --- */
 
 static bool verify_path(const char *path, struct diag_list *diags)
 {

@@ -1,4 +1,5 @@
-/* What stays and what goes (`keep: { last, hourly, daily }`), and what people want to see. */
+/* Which checkpoints stay and which go (`keep: { last, hourly, daily }`), and listings for the command
+ * line. */
 #include "state/checkpoint_files.h"
 
 #include "core/os.h"
@@ -25,8 +26,8 @@ static struct entry *find_entry(struct entry *entries, uint32_t count, struct ch
     return NULL;
 }
 
-/* Whether no newer one is of its hour or day. Times need not fall along the entries: the wall clock may have
- * been set. */
+/* Whether no newer entry is of the same hour or day. All newer entries are compared, because their times need
+ * not fall: the wall clock may have been set. */
 static bool is_newest_of_period(const struct entry *entries, uint32_t at, int64_t period_us)
 {
     for (uint32_t i = 0; i < at; i++)
@@ -35,7 +36,7 @@ static bool is_newest_of_period(const struct entry *entries, uint32_t at, int64_
     return true;
 }
 
-/* The newest of each of the newest `periods` hours or days. */
+/* Keeps the newest entry of each of the newest `periods` hours or days. */
 static void keep_periods(struct entry *entries, uint32_t count, int64_t period_us, int64_t periods)
 {
     int64_t kept = 0;
@@ -58,7 +59,7 @@ static struct checkpoint_id base_of(struct entry *entries, uint32_t count, const
     return entry->id;
 }
 
-/* Marks what stays; entries are in the order of a restore, newest first. */
+/* Marks the entries that stay; entries are in the order of a restore, newest first. */
 static void mark_kept(struct entry *entries, uint32_t count, const struct checkpoint_keep *keep)
 {
     int64_t kept = 0;
@@ -69,7 +70,7 @@ static void mark_kept(struct entry *entries, uint32_t count, const struct checkp
         }
     keep_periods(entries, count, US_PER_HOUR, keep->hourly);
     keep_periods(entries, count, US_PER_DAY, keep->daily);
-    /* One that shares no file with the newest, should a file of its chain be damaged. */
+    /* Keep one that shares no file with the newest, in case a file of the newest one's chain is damaged. */
     const struct entry *newest = NULL;
     for (uint32_t i = 0; i < count; i++) {
         if (!entries[i].is_good)
@@ -121,13 +122,13 @@ static int remove_checkpoint(const struct checkpoint_dir *dir, struct checkpoint
     int error = checkpoint_dir_check(dir);
     if (error == 0)
         error = os_rename(path, gone, "ckpt.prune");
-    if (error == 0) /* what is no longer whole must not have its name back after a power cut */
+    if (error == 0) /* what is partly removed must not get its name back after a power cut */
         error = os_fsync_parent(gone, NULL);
-    /* A process that was replaced in this very moment may have removed it. */
+    /* ENOENT: a process that took over in this very moment may have removed it. */
     return error == 0 ? os_remove_tree(gone) : error == ENOENT ? 0 : error;
 }
 
-/* Leftovers of earlier lives: "*.tmp" in the generation, and its database's working directory. */
+/* Removes leftovers of earlier processes: "*.tmp" in the generation, and its database's working directory. */
 static int sweep_generation(const struct checkpoint_dir *dir, uint32_t generation)
 {
     char path[PATH_BYTES], child[PATH_BYTES + NAME_MAX + 2];
@@ -169,11 +170,11 @@ bool checkpoint_prune(struct checkpoint_dir *dir, const struct checkpoint_keep *
     mark_kept(entries, count, keep == NULL ? &dir->keep : keep);
     int error = 0;
     *removed = 0;
-    const struct entry *oldest = NULL; /* that is kept */
+    const struct entry *oldest = NULL; /* the oldest one that is kept */
     for (uint32_t i = 0; i < count; i++)
         if (entries[i].is_kept)
             oldest = &entries[i];
-    /* Where nothing can be kept, nothing is removed: somebody may still mend it. */
+    /* Where no checkpoint can be kept, nothing is removed: somebody may still repair one. */
     for (uint32_t i = 0; oldest != NULL && error == 0 && i < all_count; i++) {
         const struct entry *entry = find_entry(entries, count, all[i]);
         if (entry != NULL && entry->is_kept)
@@ -213,7 +214,7 @@ bool checkpoint_prune(struct checkpoint_dir *dir, const struct checkpoint_keep *
 
 /* --- For the command line --- */
 
-/* Takes ids, which are malloc'd. */
+/* Reads the MANIFESTs of the checkpoints `ids` and frees `ids`. */
 static bool read_infos(const struct checkpoint_dir *dir, struct checkpoint_id *ids, uint32_t count,
                        struct arena *arena, struct checkpoint_list *list)
 {

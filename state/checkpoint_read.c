@@ -1,4 +1,4 @@
-/* Finding, verifying and reading checkpoints. Bytes of a checkpoint are data from outside: everything is
+/* Finding, verifying and reading checkpoints. The bytes of a checkpoint are data from outside: everything is
  * checked. */
 #include "state/checkpoint_files.h"
 
@@ -18,16 +18,17 @@ enum { COPY_BYTES = 1 << 20, DIGEST_THREADS_MAX = 3, DIGEST_BLOCKS_ALONE = 16, D
 
 /* --- Reading past the page cache --- */
 
-/* Large files of checkpoints are written past the page cache, and read once or twice: new pages for it would
- * cost more than the reading. Where a file system cannot do that, through it. */
+/* Opens a file for reading past the page cache, or through it where the file system cannot do that. Large
+ * files of checkpoints are read once or twice: filling new pages of the cache would cost more than reading
+ * them. */
 static int open_direct(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
     return fd < 0 && errno == EINVAL ? open(path, O_RDONLY | O_CLOEXEC) : fd;
 }
 
-/* Reads whole blocks of the disk into memory for as many, which is aligned to them; *data: where the bytes
- * begin. */
+/* Reads `bytes` bytes from `offset`, with whole blocks of the disk around them. memory: from
+ * direct_memory(bytes). *data: where the bytes begin in it. 0 or an errno. */
 static int read_direct(int fd, char *memory, size_t bytes, uint64_t offset, char **data)
 {
     uint64_t first = offset / DIRECT_ALIGNMENT * DIRECT_ALIGNMENT;
@@ -37,7 +38,7 @@ static int read_direct(int fd, char *memory, size_t bytes, uint64_t offset, char
     ssize_t count = pread(fd, memory, rounded, (off_t)first);
     if (count >= (ssize_t)wanted)
         return 0;
-    /* A signal, another alignment, or a file that ends here. */
+    /* Too few bytes: a signal, a file system with another alignment, or the end of the file. */
     int flags = fcntl(fd, F_GETFL);
     if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_DIRECT) < 0)
         return errno;
@@ -54,13 +55,13 @@ static char *direct_memory(size_t bytes)
 
 /* --- Digests of a file --- */
 
-/* Threads take blocks as they come to them: a gigabyte is read at the disk's speed, not at that of one core.
- */
+/* A file whose digests are computed by several threads, each taking the next block: a gigabyte is read at the
+ * disk's speed, not at that of one core. */
 struct digesting {
     int fd;
     uint64_t bytes;
     uint8_t *digests;
-    _Atomic uint64_t next; /* block */
+    _Atomic uint64_t next; /* the next block */
     atomic_int error;
 };
 
@@ -284,7 +285,7 @@ struct checkpoint *checkpoint_open(struct checkpoint_dir *dir, struct checkpoint
     return NULL;
 }
 
-/* A damaged GENERATION hides nothing: the walk goes on to the generation before. */
+/* Warns of damaged GENERATION files. They hide no checkpoint: the walk goes on to the generation before. */
 static void warn_of_generations(const struct checkpoint_dir *dir, struct diag_list *diags)
 {
     uint32_t count;
@@ -304,7 +305,7 @@ static void warn_of_generations(const struct checkpoint_dir *dir, struct diag_li
     free(generations);
 }
 
-/* 0, or why the file or directory cannot be opened; one that is not there is no obstacle. */
+/* Whether the file or directory can be opened: 0 or an errno. 0, too, where it does not exist. */
 static int opens(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -314,8 +315,9 @@ static int opens(const char *path)
     return 0;
 }
 
-/* What this process may not open (rights, too few descriptors) is not damaged: without a look at it nobody
- * knows which checkpoint is the newest, and to begin anew would be wrong. */
+/* False after E0701 where this process may not open something (rights, too few descriptors). That is no
+ * damage: without reading it nobody knows which checkpoint is the newest, and to start anew would be
+ * wrong. */
 static bool may_be_read(const struct checkpoint_dir *dir, struct diag_list *diags)
 {
     uint32_t generations_count, count = 0;
@@ -410,7 +412,7 @@ bool checkpoint_restore_database(struct checkpoint *checkpoint, const char *path
         snprintf(from, sizeof from, "%s/%.*s", directory, STR_ARGS(name));
         snprintf(to, sizeof to, "%s/%.*s", path, (int)name.length - 3, name.data + 3);
         bool is_table = name.length > 4 && memcmp(name.data + name.length - 4, ".sst", 4) == 0;
-        /* Table files never change; the others do, and the checkpoint's must not. */
+        /* Table files never change and can be linked; the others change, and the checkpoint's must not. */
         if (!is_table || link(from, to) != 0)
             error = copy_file(from, to);
     }
@@ -429,14 +431,14 @@ struct snapshot_reader {
     struct diag_list *diags;
     char *prefix;
     uint32_t lane, lanes;
-    uint32_t link; /* in the chain */
+    uint32_t link; /* index in the chain */
     uint64_t next_frame;
     int fd;
-    char *memory; /* of the frame, with room for whole blocks of the disk */
-    char *data;   /* the frame */
+    char *memory; /* holds the frame, with room for whole blocks of the disk */
+    char *data;   /* the frame, in `memory` */
     size_t data_capacity, length, at;
     uint64_t frame_offset;
-    size_t record_at; /* of the last record */
+    size_t record_at; /* offset of the last record in the frame */
     bool is_failed;
 };
 
@@ -452,7 +454,8 @@ uint32_t snapshot_lanes(const struct snapshot_reader *reader)
 
 static void state_path(const struct snapshot_reader *reader, char *path)
 {
-    uint32_t last = MIN(reader->link, reader->checkpoint->count - 1); /* all of it is read */
+    /* Behind the chain everything is read. */
+    uint32_t last = MIN(reader->link, reader->checkpoint->count - 1);
     path_checkpoint(reader->checkpoint->dir, reader->checkpoint->chain[last].info.id, path);
     strcat(path, "/state.bin");
 }
@@ -496,7 +499,7 @@ static bool is_own_group(const struct snapshot_reader *reader, uint32_t group)
     return group == SNAPSHOT_GLOBAL || reader->lanes == 0 || key_lane(group, reader->lanes) == reader->lane;
 }
 
-/* Whether the frame can hold records for this reader. */
+/* Whether the frame may have records for this reader. */
 static bool is_wanted(const struct snapshot_reader *reader, const struct manifest *manifest,
                       const struct manifest_frame *frame)
 {
@@ -535,7 +538,8 @@ static bool load_frame(struct snapshot_reader *reader, const struct manifest_fra
     return true;
 }
 
-/* The next frame of interest, over the chain; false at the end. */
+/* Loads the next frame that may have records for this reader, over the whole chain; false at the end or after
+ * an error. */
 static bool next_frame(struct snapshot_reader *reader)
 {
     for (; reader->link < reader->checkpoint->count; reader->link++, reader->next_frame = 0) {

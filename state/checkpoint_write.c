@@ -1,4 +1,5 @@
-/* Writing a checkpoint: parts collect records in frames, the writer thread appends frames to state.bin. */
+/* Writing a checkpoint: parts collect records in frames, and the writer thread appends the frames to
+ * state.bin. */
 #include "state/block_file.h"
 #include "state/checkpoint_files.h"
 
@@ -21,32 +22,33 @@ struct deferred {
     void *argument;
 };
 
-/* One part. Before checkpoint_write it belongs to whoever puts into it, then to the writer thread. */
+/* One part. Before checkpoint_write it belongs to the thread that puts records into it, then to the writer
+ * thread. */
 struct snapshot_writer {
     struct checkpoint_writer *checkpoint;
     struct snapshot_writer *next;
     char name[PART_NAME_MAX];
     uint32_t index;
-    struct byte_buffer buffer;  /* of frames that were not written yet */
-    struct byte_buffer frames;  /* struct manifest_frame; offset: within the buffer */
+    struct byte_buffer buffer;  /* bytes of frames that were not written yet */
+    struct byte_buffer frames;  /* struct manifest_frame each; offset: in the buffer */
     struct manifest_frame open; /* the last frame, still growing */
     struct deferred *deferred;
     uint32_t deferred_count;
     const char *refusal; /* snapshot_refuse */
-    bool is_streaming;   /* the writer thread runs its jobs: frames are written when they are full */
+    bool is_streaming;   /* the writer thread runs the part's jobs: records go directly into state.bin */
 };
 
 struct checkpoint_writer {
     struct checkpoint_dir *dir;
     struct checkpoint_info info;
     char *path, *temporary, *database;
-    pthread_mutex_t mutex; /* the list of parts */
+    pthread_mutex_t mutex; /* guards the list of parts */
     struct snapshot_writer *first, *last;
     uint32_t parts_count;
     struct block_file state;
     int error;
     const char *error_step;
-    bool is_refused; /* error_step is why, and `error` says no more */
+    bool is_refused; /* error_step says why, and `error` adds nothing */
     struct byte_buffer frames;
     struct manifest_file *files;
     uint32_t files_count;
@@ -129,7 +131,7 @@ static void close_frame(struct snapshot_writer *part)
     part->open = (struct manifest_frame){0};
 }
 
-/* What was put before the writer thread came: it goes into the file, what follows goes there directly. */
+/* Writes what was put before the writer thread came into state.bin; later records go there directly. */
 static void begin_streaming(struct snapshot_writer *part)
 {
     struct checkpoint_writer *checkpoint = part->checkpoint;
@@ -278,7 +280,7 @@ static bool is_table_file(const char *name)
     return length > 4 && strcmp(name + length - 4, ".sst") == 0;
 }
 
-/* A table file never changes: its digest is taken from the checkpoint before, where that has it. */
+/* A table file never changes: its digests are taken from the checkpoint before, where that has the file. */
 static const struct known_digest *known_digest(const struct checkpoint_dir *dir, const char *name,
                                                int64_t bytes)
 {
@@ -288,7 +290,7 @@ static const struct known_digest *known_digest(const struct checkpoint_dir *dir,
     return NULL;
 }
 
-/* In a base each file becomes a copy, which shares no inode with earlier checkpoints. */
+/* In a base: replaces the file by a copy, which shares no inode with earlier checkpoints. */
 static int separate(const char *path, uint64_t *bytes, uint8_t **digests)
 {
     char copy[PATH_BYTES + 8];
@@ -425,7 +427,8 @@ static void write_manifest(struct checkpoint_writer *checkpoint)
     buffer_free(&text);
 }
 
-/* From the written files to the name that counts; each step only if those before it were good. */
+/* Turns the written files into a checkpoint that counts. Each step is taken only if those before it
+ * succeeded. */
 static void make_durable(struct checkpoint_writer *checkpoint)
 {
     char generation[PATH_BYTES];
@@ -450,12 +453,13 @@ static void make_durable(struct checkpoint_writer *checkpoint)
     if (checkpoint->error == 0)
         fail(checkpoint, os_fsync_directory(generation, "ckpt.fsync_parent"),
              "fsync of the generation's directory");
-    /* It does not count; but who has taken over meanwhile may go on from it. */
+    /* The checkpoint failed and must not count; but a process that has taken over meanwhile may already go on
+     * from it. */
     if (checkpoint->error != 0 && checkpoint_dir_check(checkpoint->dir) == 0)
         (void)os_rename(checkpoint->path, checkpoint->temporary, NULL);
 }
 
-/* What the next checkpoint wants to know of this one. */
+/* Keeps what the next checkpoint needs to know of this one. */
 static void remember(struct checkpoint_writer *checkpoint)
 {
     struct checkpoint_dir *dir = checkpoint->dir;
@@ -505,7 +509,7 @@ bool checkpoint_publish(struct checkpoint_writer *checkpoint, const struct check
     }
     remember(checkpoint);
     tell_parts(checkpoint, true);
-    (void)failpoint("ckpt.published"); /* it stands, whatever comes now */
+    (void)failpoint("ckpt.published"); /* for tests: the checkpoint counts, a failure here is ignored */
     free_writer(checkpoint);
     return true;
 }
@@ -513,6 +517,6 @@ bool checkpoint_publish(struct checkpoint_writer *checkpoint, const struct check
 void checkpoint_abandon(struct checkpoint_writer *checkpoint)
 {
     tell_parts(checkpoint, false);
-    (void)os_remove_tree(checkpoint->temporary); /* else the next start sweeps it */
+    (void)os_remove_tree(checkpoint->temporary); /* else the next start removes it */
     free_writer(checkpoint);
 }

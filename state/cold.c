@@ -1,5 +1,5 @@
-/* Cold rows of learners over the same database; see core/cold_store.h. Rows that come while a checkpoint
- * holds the database wait in a table of their own and are read from there. */
+/* Cold rows of learners in the shared database; see core/cold_store.h. Rows that are put while a checkpoint
+ * holds the database wait in a table in memory, and are read from there. */
 #include "core/buffer.h"
 #include "core/os.h"
 #include "state/store.h"
@@ -8,18 +8,18 @@
 
 enum { COLD_KIND = 'c', COLD_KEY_BYTES = STORE_PREFIX_BYTES + 8 };
 
-/* Open addressing; state 0: unused, 1: a row, 2: removed. */
+/* A slot of an open-addressing table. state: 0 unused, 1 a row, 2 removed. */
 struct waiting {
     uint64_t key;
     int64_t time_us;
-    uint32_t row; /* index in rows */
+    uint32_t row; /* index in `rows` */
     uint8_t state;
 };
 
 struct cold {
     struct cold_store store;
     struct store_user user;
-    uint32_t table; /* of the learner: stands where others have the key group */
+    uint32_t table; /* which of the learner's tables; in the place of the key group */
     size_t row_bytes;
     struct waiting *waiting;
     uint32_t capacity, count;
@@ -92,7 +92,7 @@ static bool commit(struct cold *cold)
     return is_good;
 }
 
-/* Writes what waited, once the database is free again. */
+/* Puts the rows that waited into the batch, once the database may be written to again. */
 static void settle(struct cold *cold)
 {
     for (uint32_t i = 0; i < cold->capacity; i++) {
@@ -146,7 +146,7 @@ static bool cold_remove(void *self, const uint64_t *keys, size_t count)
     return count == 0 || write_rows(self, keys, NULL, NULL, count);
 }
 
-/* One call of at most STORE_READ_MAX keys that are not waiting. */
+/* Reads the keys of `index`, at most STORE_READ_MAX and none of them waiting, in one call. */
 static bool get_stored(struct cold *cold, const uint64_t *keys, const size_t *index, size_t count, char *rows,
                        bool *found)
 {
@@ -172,7 +172,7 @@ static bool get_stored(struct cold *cold, const uint64_t *keys, const size_t *in
         rocksdb_pinnableslice_destroy(values[i]);
     }
     if (has_found)
-        (void)failpoint("state.load"); /* rows were read back; nothing can fail here */
+        (void)failpoint("state.load"); /* for tests: rows were read back; a failure here is ignored */
     return is_good;
 }
 
@@ -198,7 +198,7 @@ static bool cold_get(void *self, const uint64_t *keys, void *rows, size_t row_by
     return state_store_error(cold->user.store) == NULL;
 }
 
-/* The waiting rows in order of key, merged with the database's. */
+/* A scan that merges the waiting rows, sorted by key, with those of the database. */
 struct cold_scan {
     struct cold *cold;
     void (*visit)(void *argument, uint64_t key, const void *row);
@@ -261,10 +261,10 @@ static bool cold_scan(void *self, void (*visit)(void *argument, uint64_t key, co
 static void cold_barrier(void *self, int64_t expired_us)
 {
     struct cold *cold = self;
-    /* What waited since an earlier checkpoint belongs to this one: it is written before the database is
+    /* Rows that have waited since an earlier checkpoint belong to this one: write them before the database is
      * copied. */
     settle(cold);
-    (void)commit(cold); /* the store keeps its error */
+    (void)commit(cold); /* the store keeps the error */
     store_hold(&cold->user);
     __atomic_store_n(&cold->user.barrier_watermark, expired_us, __ATOMIC_RELEASE);
 }

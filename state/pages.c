@@ -21,13 +21,13 @@ static char *map(size_t bytes)
     return memory;
 }
 
-/* Advice: a kernel without huge pages says no, and nothing changes. */
+/* Only advice: a kernel without huge pages refuses it, and nothing changes. */
 static void ask_for_huge_pages(char *memory, size_t bytes)
 {
     (void)madvise(memory, bytes, MADV_HUGEPAGE);
 }
 
-/* At an address that is a multiple of its size. */
+/* Maps a region at an address that is a multiple of its size. */
 static char *map_region(bool is_huge)
 {
     char *memory = map(2 * (size_t)PAGES_REGION_BYTES);
@@ -71,7 +71,8 @@ static void mark(struct pages_region *region, uint32_t first, uint32_t count, bo
     }
 }
 
-/* The first run of `count` free pages, or PAGES_REGION; corrects `longest` where there is none. */
+/* The first page of the first run of `count` free pages. PAGES_REGION: there is none, and `longest` is
+ * corrected. */
 static uint32_t find_run(struct pages_region *region, uint32_t count)
 {
     uint32_t longest = 0, length = 0;

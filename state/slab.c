@@ -5,18 +5,18 @@
 enum { CHUNK_BYTES = 64 << 10, CLASS_STEP = 16, CLASS_LINEAR_BYTES = 128, CHUNK_NONE = UINT32_MAX };
 
 struct slab_chunk {
-    struct slab_chunk *previous, *next; /* among the partial ones of the class */
+    struct slab_chunk *previous, *next; /* among the chunks of the class with free blocks */
     char *free_list;                    /* given-back blocks, linked through their value */
     uint32_t index;
     uint32_t class;
     uint32_t used;  /* blocks handed out */
-    uint32_t fresh; /* blocks never handed out begin here */
+    uint32_t fresh; /* first block that was never handed out */
     uint32_t blocks;
     bool is_partial;
     char *data;
 };
 
-/* Classes: 16, 32 ... 128, then four to a doubling. */
+/* Classes: 16, 32 ... 128 bytes, then four to each doubling. */
 static uint32_t class_of(size_t bytes)
 {
     if (bytes <= CLASS_LINEAR_BYTES)
@@ -33,7 +33,8 @@ static uint32_t class_bytes(uint32_t class)
     return (1U << log) + (((class - 8) % 4 + 1) << (log - 2));
 }
 
-/* What a block takes. Those in no chunk are rounded as well: one that grows by little moves seldom. */
+/* Bytes that a block takes. Blocks outside of chunks are rounded, too: one that grows by little seldom
+ * moves. */
 static size_t room_of(size_t bytes)
 {
     return class_bytes(class_of(bytes));

@@ -1,8 +1,9 @@
-/* The sorter: runs on disk, merged.
+/* The sorter: sorted runs on disk, merged.
  *
  * Records are collected until the budget is used up, then sorted and written as a run. Reading merges all
- * runs, each through a piece of the budget; where there would be too many for that, the smallest are merged
- * into one before. A record that is larger than its run's piece is read by itself, when it is its turn. */
+ * runs, each through a piece of the budget. Where there would be too many runs for that, the smallest are
+ * merged into one before. A record that is larger than its run's piece is read by itself, when it is its
+ * turn. */
 #include "state/sorter.h"
 
 #include "core/buffer.h"
@@ -19,7 +20,7 @@ enum {
     BUDGET_LEAST = 64 << 10,
     PIECE_LEAST = 8 << 10,
     RUNS_MOST = 256,
-    UNITED_SHARE = 8, /* of the runs, where there are too many */
+    UNITED_SHARE = 8, /* where there are too many runs, one in so many is merged */
     UNITED_LEAST = 4,
     WRITE_BYTES = 64 << 10
 };
@@ -35,10 +36,10 @@ struct head {
 struct item {
     int64_t time_us;
     uint64_t hash;
-    size_t at; /* of its head, in `records` */
+    size_t at; /* offset of its head in `records` */
 };
 
-/* A run in the file, and what is being read of it: piece[position ..] is the file from `at` on. */
+/* A run in the file, and the part that was read: piece[position ..] are the file's bytes from `at` on. */
 struct run {
     uint64_t at, end;
     char *piece;
@@ -50,13 +51,14 @@ struct sorter {
     size_t budget_bytes;
     struct byte_buffer records, large;
     struct item *items;
-    uint32_t count, capacity, next; /* next: of the items, where all are in memory */
+    uint32_t count, capacity, next; /* next: index in `items`, where all records are in memory */
     uint64_t sequence;
     int fd; /* -1: no run was written */
     uint64_t file_bytes;
     struct run runs[RUNS_MOST];
     uint32_t runs_count, runs_most;
-    uint32_t heap[RUNS_MOST], heap_count; /* runs with records left, the first record's run on top */
+    /* Runs with records left; on top the run whose next record is first. */
+    uint32_t heap[RUNS_MOST], heap_count;
     char *pieces;
     size_t piece_bytes;
     bool is_reading, is_started, has_failed;
@@ -176,7 +178,7 @@ static int compare_runs(const void *a, const void *b)
     return (x_bytes > y_bytes) - (x_bytes < y_bytes);
 }
 
-/* The smallest runs into one: there is room for more, and little is written again. */
+/* Merges the smallest runs into one: that makes room for more runs, and little is written again. */
 static void unite_runs(struct sorter *sorter)
 {
     struct byte_buffer piece = {0};
@@ -184,7 +186,7 @@ static void unite_runs(struct sorter *sorter)
     const char *data;
     uint64_t begin = sorter->file_bytes;
     uint32_t count = MAX(sorter->runs_count / UNITED_SHARE, UNITED_LEAST);
-    buffer_free(&sorter->records); /* the pieces take its room */
+    buffer_free(&sorter->records); /* the pieces of the merge take its room */
     qsort(sorter->runs, sorter->runs_count, sizeof *sorter->runs, compare_runs);
     start_merge(sorter, count);
     while (!sorter->has_failed && next_merged(sorter, &head, &data))
@@ -254,7 +256,7 @@ void sorter_add(struct sorter *sorter, const struct sorted_record *record)
 
 /* --- Merging --- */
 
-/* Makes `bytes` of the run lie in its piece, or as many as the piece and the run have. */
+/* Makes at least `bytes` of the run lie in its piece, or as many as the piece can hold and the run has. */
 static void read_ahead(struct sorter *sorter, struct run *run, size_t bytes)
 {
     size_t left = run->length - run->position, got;
@@ -294,10 +296,10 @@ static void sift_down(struct sorter *sorter, uint32_t at)
     heap[at] = run;
 }
 
-/* Of the first `count` runs. */
+/* Starts merging the first `count` runs. */
 static void start_merge(struct sorter *sorter, uint32_t count)
 {
-    /* A piece holds a head at least, wherever it begins: lengths are multiples of eight. */
+    /* A piece holds at least a head, wherever the head begins: all lengths are multiples of eight. */
     sorter->piece_bytes = sorter->budget_bytes / count & ~(size_t)7;
     sorter->pieces = malloc(sorter->piece_bytes * count);
     leat_assert(sorter->pieces != NULL);
@@ -314,7 +316,7 @@ static void start_merge(struct sorter *sorter, uint32_t count)
     sorter->is_started = false;
 }
 
-/* The run on top goes on behind its first record. */
+/* Moves the run on top behind its first record. */
 static void leave_first(struct sorter *sorter)
 {
     struct run *run = &sorter->runs[sorter->heap[0]];

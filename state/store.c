@@ -1,5 +1,5 @@
 /* The database of a process: RocksDB behind the few calls that state needs. ../shared/pitfalls.md says which
- * of its defaults lose data; the options below follow it. */
+ * of its defaults lose data; the options below avoid them. */
 #include "state/store.h"
 
 #include "core/os.h"
@@ -18,11 +18,11 @@ enum {
     CHECKSUM_XXH3 = 4,
     LEVEL_LEAST = 8 << 20,
     FILE_MOST = 32 << 20,
-    FLUSHED_FILES = 12,        /* that are merged into the first level together */
+    FLUSHED_FILES = 12,        /* that are merged into the first level at once */
     COMPACTION_READ = 64 << 10 /* bytes */
 };
 
-/* What may be dropped below which watermark. */
+/* Values of a user that may be dropped: those that expire before the watermark. */
 struct filter_rule {
     uint16_t id;
     uint8_t kind;
@@ -32,7 +32,8 @@ struct filter_rule {
 };
 
 struct filter {
-    bool is_complete; /* what no rule is for has no user any more: a changed job left it behind */
+    /* Values without a rule have no user any more, as after a change of the job: drop them. */
+    bool is_complete;
     uint32_t count;
     struct filter_rule rules[];
 };
@@ -40,7 +41,7 @@ struct filter {
 struct state_store {
     char *directory;
     size_t memory_bytes;
-    pthread_mutex_t mutex; /* creation of the database, users, rules, error */
+    pthread_mutex_t mutex; /* guards the creation of the database, users, rules and `error` */
     rocksdb_t *_Atomic database;
     rocksdb_column_family_handle_t *family;
     rocksdb_options_t *options;
@@ -72,8 +73,7 @@ const char *state_store_error(struct state_store *store)
     return atomic_load(&store->error);
 }
 
-/* --- The compaction filter: drops values that expired before the watermark of the last barrier, and those of
- * parts that the job does not have any more. --- */
+/* --- The compaction filter --- */
 
 static bool is_same_user(const struct filter_rule *rule, const struct store_user *user)
 {
@@ -81,6 +81,8 @@ static bool is_same_user(const struct filter_rule *rule, const struct store_user
            rule->table == user->table;
 }
 
+/* Returns whether to drop a value: it expired before the watermark of its user's last barrier, or the job has
+ * no such user any more. */
 static unsigned char filter_drops(void *state, int level, const char *key, size_t key_bytes,
                                   const char *value, size_t value_bytes, char **new_value, size_t *new_bytes,
                                   unsigned char *is_changed)
@@ -155,7 +157,7 @@ void store_remove_user(struct store_user *user)
     pthread_mutex_unlock(&store->mutex);
 }
 
-/* For each id and kind, the lowest watermark of its instances. Under the mutex. */
+/* Sets store->rules: for each id, kind and table, the lowest watermark of its users. Under the mutex. */
 static void set_rules(struct state_store *store)
 {
     struct filter *rules = store->rules;
@@ -186,10 +188,10 @@ static void make_table_options(struct state_store *store)
     rocksdb_block_based_options_set_block_size(table, BLOCK_BYTES);
     rocksdb_block_based_options_set_format_version(table, 5);
     rocksdb_block_based_options_set_filter_policy(table, rocksdb_filterpolicy_create_bloom_full(BLOOM_BITS));
-    /* Indexes and filters count as cache, so that the budget holds whatever the database's size. */
+    /* Indexes and filters count as cache, so that the budget holds at any size of the database. */
     rocksdb_block_based_options_set_cache_index_and_filter_blocks(table, 1);
     rocksdb_block_based_options_set_cache_index_and_filter_blocks_with_high_priority(table, 1);
-    /* In partitions: a read wants 4 KiB of a filter, not the filter of a whole file. */
+    /* In partitions: a read needs 4 KiB of a filter, not the filter of a whole file. */
     rocksdb_block_based_options_set_index_type(table,
                                                rocksdb_block_based_table_index_type_two_level_index_search);
     rocksdb_block_based_options_set_partition_filters(table, 1);
@@ -215,18 +217,18 @@ static void make_options(struct state_store *store)
     rocksdb_options_set_allow_concurrent_memtable_write(options, 0);
     rocksdb_options_set_memtable_whole_key_filtering(options, 1);
     rocksdb_options_set_memtable_prefix_bloom_size_ratio(options, 0.02);
-    /* The first level is rewritten for each few write buffers: one that is many times as large as those costs
-     * as many times as much. */
+    /* The first level is rewritten once for each few write buffers: a level many times as large as these
+     * would be rewritten at many times the cost. */
     uint64_t level_bytes = MAX((uint64_t)write_bytes * 4, LEVEL_LEAST);
     rocksdb_options_set_max_bytes_for_level_base(options, level_bytes);
     rocksdb_options_set_target_file_size_base(options, MIN(level_bytes / 2, FILE_MOST));
-    /* Merging a few flushed files into the first level rewrites nearly all of that level: many are merged at
-     * once. Writers are slowed down only where compactions do not keep up. */
+    /* Merging a few flushed files into the first level rewrites nearly all of that level, so many are merged
+     * at once. Writers are slowed down only where compactions do not keep up. */
     rocksdb_options_set_level0_file_num_compaction_trigger(options, FLUSHED_FILES);
     rocksdb_options_set_level0_slowdown_writes_trigger(options, 3 * FLUSHED_FILES);
     rocksdb_options_set_level0_stop_writes_trigger(options, 4 * FLUSHED_FILES);
     rocksdb_options_compaction_readahead_size(options, COMPACTION_READ);
-    /* Tables ask for keys that are there: the last level, most of it all, needs no filter. */
+    /* Tables mostly ask for keys that are there: the last level, which has most keys, needs no filter. */
     rocksdb_options_set_optimize_filters_for_hits(options, 1);
     rocksdb_options_set_max_background_jobs(options, 2);
     rocksdb_options_set_max_open_files(options, 512);
@@ -242,7 +244,7 @@ static void make_options(struct state_store *store)
     rocksdb_writeoptions_disable_WAL(store->write_options, 1);
 }
 
-/* Opens it where it is not open yet. The mutex keeps two lanes from doing it at once. */
+/* Opens the database where it is not open yet. The mutex keeps two lanes from opening it at once. */
 static bool open_database(struct state_store *store, bool is_restored)
 {
     if (atomic_load(&store->database) != NULL)
@@ -305,7 +307,7 @@ void state_store_close(struct state_store *store)
         rocksdb_close(database);
     }
     if (store->options != NULL) {
-        rocksdb_options_destroy(store->options); /* the factory with it */
+        rocksdb_options_destroy(store->options); /* the factory with them */
         rocksdb_cache_destroy(store->cache);
         rocksdb_readoptions_destroy(store->read_options);
         rocksdb_writeoptions_destroy(store->write_options);
@@ -317,7 +319,7 @@ void state_store_close(struct state_store *store)
     free(store);
 }
 
-/* --- Held or not --- */
+/* --- Users and holds --- */
 
 bool store_has_directory(const struct state_store *store)
 {
@@ -395,7 +397,7 @@ bool state_store_checkpoint(struct state_store *store, const char *path, bool *h
         text = strdup(strerror(error));
     } else if (database != NULL) {
         pthread_mutex_lock(&store->mutex);
-        set_rules(store); /* all barriers have passed */
+        set_rules(store); /* all users have passed their barriers */
         pthread_mutex_unlock(&store->mutex);
         rocksdb_checkpoint_t *checkpoint = rocksdb_checkpoint_object_create(database, &text);
         if (text == NULL)
@@ -501,12 +503,12 @@ uint64_t store_bytes(struct state_store *store, struct str first, struct str lim
     rocksdb_approximate_sizes(atomic_load(&store->database), 1, &first.data, &first.length, &limit.data,
                               &limit.length, &bytes, &text);
     bool is_good = text == NULL;
-    free(text); /* an estimate that cannot be had is none */
+    free(text); /* an estimate that cannot be had is 0 */
     return is_good ? bytes : 0;
 }
 
 #ifdef __SANITIZE_THREAD__
-/* RocksDB is not built for the thread sanitizer, which does not see how it synchronises. */
+/* The library RocksDB is not compiled with the thread sanitizer, which does not see its synchronisation. */
 const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void)
 {

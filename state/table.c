@@ -16,7 +16,8 @@ enum {
     SCAN_DEAD_MIN = 16
 };
 
-/* Large arrays lie in pages, small ones share them; a slot never straddles two cache lines. */
+/* A slot never straddles two cache lines. Large arrays get pages of their own; small ones share pages
+ * (malloc). */
 static struct keyed_slot *slots_new(struct keyed_table *table, uint32_t capacity)
 {
     size_t bytes = group_bytes(capacity);
@@ -93,7 +94,7 @@ void keyed_table_free(struct keyed_table *table)
 
 uint32_t keyed_capacity_for(uint32_t count)
 {
-    /* At most three quarters full, and room for a quarter more. */
+    /* At most three quarters full after a quarter more entries. */
     uint32_t capacity = count + count / 2 + count / 8;
     return MAX(capacity, TABLE_CAPACITY_MIN);
 }
@@ -145,8 +146,8 @@ void keyed_rebuild(struct keyed_table *table, struct table_group *group, uint32_
         slots_free(table, old.slots, old.capacity);
 }
 
-/* Before a group grows it gives up what has expired: with a short memory it then hardly grows at all. Entries
- * of the open bracket are none of those: keyed_begin made them fresh. */
+/* Before a group grows, its expired entries are dropped: where entries live shortly, the group then hardly
+ * grows. Entries of the open bracket are not among them: keyed_begin made the expired ones fresh. */
 static void make_room(struct keyed_table *table, uint32_t index)
 {
     struct table_group *group = &table->groups[index];
@@ -203,7 +204,7 @@ size_t keyed_key(const struct keyed_table *table, char *out, struct key key, uin
 
 /* --- Brackets --- */
 
-/* An entry that expired reads as one that was never written. */
+/* Empties an expired entry, so that it reads as one that was never written. */
 static void reset_expired(struct keyed_table *table, struct keyed_slot *slot)
 {
     if (table->snapshot.is_active)
@@ -215,7 +216,7 @@ static void reset_expired(struct keyed_table *table, struct keyed_slot *slot)
     slot->expire_us = TIME_MIN;
 }
 
-/* Reads the given entries, which are fresh ones just made, from the database. */
+/* Reads from the database the given entries, which are new and fresh. */
 static void load_missing(struct keyed_table *table, struct keyed_slot **missing, uint32_t count)
 {
     const char *keys[STORE_READ_MAX];
@@ -240,8 +241,8 @@ static void load_missing(struct keyed_table *table, struct keyed_slot **missing,
             value.data += sizeof head;
             value.length -= sizeof head;
             keyed_fill(table, missing[i], head.expire_us, value);
-            /* It was changed and evicted after the barrier: the base being taken must not take it for its
-             * own. */
+            /* The entry was changed and evicted after the barrier: tag it, so that the base being taken
+             * leaves it out. */
             if (table->snapshot.is_active && head.epoch > table->snapshot.epoch) {
                 keyed_note_change(table, missing[i]);
                 missing[i]->bits |= table->tag;
@@ -251,7 +252,7 @@ static void load_missing(struct keyed_table *table, struct keyed_slot **missing,
         rocksdb_pinnableslice_destroy(values[i]);
     }
     if (table->stats.loaded > loaded_before)
-        (void)failpoint("state.load"); /* state was read back; nothing can fail here */
+        (void)failpoint("state.load"); /* for tests: entries were read back; a failure here is ignored */
 }
 
 static bool is_perhaps_stored(const struct keyed_table *table, uint64_t hash)
@@ -259,7 +260,7 @@ static bool is_perhaps_stored(const struct keyed_table *table, uint64_t hash)
     return key_group(hash) >= table->next_unknown || filter_has(&table->filter, hash);
 }
 
-/* A filter that hardly ever says no, because most keys asked for are in the database, is given up. */
+/* Gives the filter up where it rejects hardly any key, because most keys asked for are in the database. */
 static void weigh_filter(struct keyed_table *table, uint32_t asked, uint32_t rejected)
 {
     table->filter_asked += asked;
@@ -271,8 +272,8 @@ static void weigh_filter(struct keyed_table *table, uint32_t asked, uint32_t rej
     table->filter_asked = table->filter_rejected = 0;
 }
 
-/* Makes entries for the rows without one. Inserting may move slots: where it did, all rows look theirs up
- * again. */
+/* Makes entries for the rows without one, and loads those that the database has. Inserting may move slots:
+ * then all rows look their slots up again. */
 static void insert_missing(struct keyed_table *table, const struct key *keys, const uint64_t *hashes,
                            uint32_t count, struct keyed_slot **slots, uint16_t *missing,
                            uint32_t missing_count)
@@ -314,8 +315,8 @@ static inline void prefetch_home(const struct keyed_table *table, uint64_t hash)
     prefetch_line(&group->slots[slot_home(hash, group->capacity)]);
 }
 
-/* Leaves out the rows whose keys are in no database: nothing is read for them. Returns how many others there
- * are. */
+/* Removes from `missing` the rows whose keys are certainly not in the database: nothing is read for them.
+ * Returns how many rows are left. */
 static uint32_t leave_out_absent(struct keyed_table *table, const uint64_t *hashes, uint16_t *missing,
                                  uint32_t count)
 {
@@ -440,7 +441,7 @@ void keyed_learn(struct keyed_table *table)
     table->learn_in = LEARN_EVERY;
     if (!store_scan(table->options.store, (struct str){first, sizeof first},
                     (struct str){limit, sizeof limit}, learn_stored, table))
-        filter_give_up(&table->filter); /* the store keeps its error */
+        filter_give_up(&table->filter); /* the store keeps the error */
 }
 
 /* --- Scans --- */
@@ -488,9 +489,9 @@ void keyed_scan_group(struct keyed_table *table, uint32_t group, keyed_visit *vi
         struct scan scan = {table, visit, argument};
         bool is_good = store_scan(table->options.store, (struct str){first, sizeof first},
                                   (struct str){limit, sizeof limit}, scan_stored, &scan);
-        (void)is_good; /* the store keeps its error */
+        (void)is_good; /* the store keeps the error */
     }
-    /* A scan pays for what is dead: it keeps that below half. */
+    /* A scan also passes dead entries: keep them below half. */
     if (table->groups[group].count > 2 * live + SCAN_DEAD_MIN)
         keyed_drop_dead(table, group);
     pthread_mutex_unlock(&table->mutex);

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* A sweep goes on until this share of the budget is free again. */
+/* A sweep goes on until this share of the budget is free again: 1 / FREE_SHARE. */
 enum { FREE_SHARE = 64 };
 
 static void put_entry(struct keyed_table *table, const struct keyed_slot *slot)
@@ -21,7 +21,8 @@ static void put_entry(struct keyed_table *table, const struct keyed_slot *slot)
     table->stats.evicted++;
 }
 
-/* Whether the entry leaves in this sweep; what differs from the database is put into the batch before. */
+/* Whether the entry leaves in this sweep. Where it differs from the database's copy, it becomes a victim,
+ * which is written. *is_waiting: set where an entry can leave only later. */
 static bool leaves(struct keyed_table *table, struct keyed_slot *slot, uint32_t group, bool can_write,
                    bool *is_waiting)
 {
@@ -51,7 +52,8 @@ static int by_stored_key(const void *a, const void *b)
     return memcmp(&x->key, &y->key, sizeof x->key);
 }
 
-/* In the order of the database, where each finds its place from the one before. */
+/* Puts the victims into the batch in the order of the database, which then finds each place from the one
+ * before. */
 static void put_victims(struct keyed_table *table)
 {
     if (table->victims_count > 1)
@@ -115,7 +117,7 @@ void keyed_maintain(struct keyed_table *table)
     bool has_directory = store_has_directory(table->options.store);
     bool can_write = store_can_write(&table->user);
     bool is_waiting = false;
-    /* Two rounds at most: the first may only take the marks of recent use away. */
+    /* Two rounds at most: the first may only clear the marks of recent use. */
     for (uint32_t swept = 0; swept < 2 * KEY_GROUPS && keyed_bytes(table) > budget - budget / FREE_SHARE;
          swept++) {
         uint32_t group = table->hand++ % KEY_GROUPS;
@@ -126,10 +128,10 @@ void keyed_maintain(struct keyed_table *table)
     if (rocksdb_writebatch_count(table->evictions) > 0) {
         table->may_be_stored = true;
         if (!store_commit(table->options.store, table->evictions))
-            rocksdb_writebatch_clear(table->evictions); /* the store has failed: the engine stops */
+            rocksdb_writebatch_clear(table->evictions); /* the store keeps the error; the engine stops */
     }
     size_t bytes = keyed_bytes(table);
-    /* What cannot leave now is not looked at again before there is some more of it. */
+    /* Entries that cannot leave now are not swept again before some more memory is used. */
     table->maintain_bytes = MAX(budget, bytes + budget / FREE_SHARE);
     int64_t pressure = has_directory && is_waiting && bytes > budget ? (int64_t)(bytes - budget) : 0;
     store_add_pressure(table->options.store, pressure - table->pressure);

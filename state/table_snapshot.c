@@ -1,7 +1,7 @@
-/* The keyed table in checkpoints: generations, the writer's pass over the groups, restoring.
+/* The keyed table in checkpoints: generations, the writer thread's pass over the groups, restoring.
  *
- * A record: head, then entries of one key group. The epoch decides between a record and the database's copy.
- */
+ * A snapshot record is a head, then entries of one key group. Between an entry of a record and the database's
+ * copy the higher epoch decides. */
 #include "state/table.h"
 
 #include "core/wait.h"
@@ -31,7 +31,7 @@ struct __attribute__((packed)) record_entry {
     uint32_t bytes;
 };
 
-/* Frames of the writer's chunk. */
+/* Stands before each record in the writer's chunk. */
 struct frame {
     uint32_t group, bytes;
 };
@@ -44,7 +44,7 @@ static uint64_t next_tag(uint64_t tag, uint64_t previous)
     return 0; /* not reached */
 }
 
-/* Whether the entry belongs to the generation being taken. */
+/* Whether the entry belongs to the generation that is being taken. */
 static bool is_taken_up(const struct keyed_table *table, const struct keyed_slot *slot)
 {
     const struct table_snapshot *snapshot = &table->snapshot;
@@ -72,7 +72,7 @@ static void append_record_head(const struct keyed_table *table, struct byte_buff
     buffer_append(buffer, &head, sizeof head);
 }
 
-/* Sets the length of the frame that begins at `from` and ends with the buffer. */
+/* Sets the length of the frame that begins at offset `from` and ends at the end of the buffer. */
 static void close_frame(struct byte_buffer *buffer, size_t from)
 {
     struct frame frame;
@@ -110,14 +110,15 @@ void keyed_save(struct keyed_table *table, const struct keyed_slot *slot)
 
 /* --- The pass over the groups --- */
 
-/* Slots of a group that are looked at together: while those of one visit are taken, the values of the next
- * are on their way. */
+/* Slots of a group that are visited together: while they are taken, the values of the next visit are
+ * prefetched. */
 struct visit {
     uint32_t count;
     struct keyed_slot *slots[VISIT_SLOTS];
 };
 
-/* The slots from *next on that may be of the generation: all used ones in a base, else those that changed. */
+/* Fills `visit` with the slots from *next on that may be of the generation (in a base all slots, else those
+ * whose `changed` bit is set), prefetches them, and moves *next behind them. */
 static void plan_visit(const struct table_group *group, bool is_base, uint32_t *next, struct visit *visit)
 {
     visit->count = 0;
@@ -138,7 +139,8 @@ static void plan_visit(const struct table_group *group, bool is_base, uint32_t *
         __builtin_prefetch(slot_block(visit->slots[i]));
 }
 
-/* No tag but those of the generation and of later changes stays. */
+/* Replaces the last checkpoint's tag: by the generation's tag where that checkpoint was abandoned, else by
+ * none. Other tags stay. */
 static void retag(struct keyed_table *table, struct table_group *group, struct keyed_slot *slot)
 {
     uint64_t tag = slot->bits & SLOT_TAG;
@@ -150,8 +152,8 @@ static void retag(struct keyed_table *table, struct table_group *group, struct k
         bit_clear(group->changed, (size_t)(slot - group->slots));
 }
 
-/* Takes one group: its entries of the generation go into `out` (NULL: nowhere). Returns how many slots it
- * looked at. */
+/* Takes one group: appends its entries of the generation to `out` (NULL: nowhere) and retags them. Returns
+ * about how many slots it looked at. */
 static uint32_t take_group(struct keyed_table *table, uint32_t index, struct byte_buffer *out)
 {
     struct table_group *group = &table->groups[index];
@@ -186,8 +188,8 @@ static uint32_t take_group(struct keyed_table *table, uint32_t index, struct byt
     return visited + group->capacity / 64;
 }
 
-/* Under the mutex, while no chunk is ready. What was saved goes first, so that the copies' memory is
- * short-lived. */
+/* Fills the chunk. Under the mutex, while no chunk is ready. Saved entries go first, so that the memory of
+ * these copies is freed early. */
 static void fill_chunk(struct keyed_table *table)
 {
     struct table_snapshot *snapshot = &table->snapshot;
@@ -216,8 +218,8 @@ void keyed_serve(struct keyed_table *table)
     sem_post(&snapshot->served);
 }
 
-/* Writer thread: fills the next chunk, or has the lane fill it, whichever comes first: a busy lane hardly
- * ever lets go of the mutex. */
+/* Writer thread: waits until the next chunk is filled, by this thread or by the lane, whichever comes first:
+ * a busy lane hardly ever lets go of the mutex. */
 static void wait_for_chunk(struct keyed_table *table)
 {
     struct table_snapshot *snapshot = &table->snapshot;
@@ -258,7 +260,7 @@ static bool write_generation(void *argument, struct snapshot_writer *writer)
     while (is_good && goes_on) {
         wait_for_chunk(table);
         struct byte_buffer chunk = snapshot->chunk;
-        snapshot->chunk = taken; /* its memory is used again */
+        snapshot->chunk = taken; /* its memory is reused */
         buffer_clear(&snapshot->chunk);
         taken = chunk;
         goes_on = !snapshot->is_last;
@@ -269,7 +271,7 @@ static bool write_generation(void *argument, struct snapshot_writer *writer)
     return is_good;
 }
 
-/* Published or abandoned. In the second case some groups may not have been visited. */
+/* The checkpoint was published or abandoned; in the second case some groups may not have been visited. */
 static void generation_done(void *argument, bool is_published)
 {
     struct keyed_table *table = argument;
@@ -328,7 +330,8 @@ static bool is_newer_stored(struct keyed_table *table, struct key key, uint64_t 
     return head.epoch > epoch;
 }
 
-/* The filter, filled by one pass over the group, spares most entries a look into the database. */
+/* Fills the filter for the group by one pass over its stored keys: then most entries need no look-up in the
+ * database. */
 static void learn_up_to(struct keyed_table *table, uint32_t group)
 {
     while (table->next_unknown <= group)
@@ -354,7 +357,7 @@ static void restore_entry(struct keyed_table *table, const struct record_entry *
     slot->bits |= SLOT_UNSAVED;
 }
 
-/* The next entry of a record; false: there is none that is whole. */
+/* Reads the next entry of a record; false where no whole entry is left. */
 static bool next_entry(struct str record, size_t *at, struct record_entry *entry)
 {
     if (record.length - *at < sizeof *entry)
@@ -366,9 +369,10 @@ static bool next_entry(struct str record, size_t *at, struct record_entry *entry
     return true;
 }
 
-/* Entries come in the order of their homes. In a group that grows as they come, all would crowd at its
- * beginning, each searched for past all others: so it gets room for all before, as many as there must be if
- * they lie as densely everywhere as between the first and the third quarter of this record. */
+/* Makes room in a group for all its entries before the first are inserted. A checkpoint has them in the order
+ * of their home slots: in a group that grows meanwhile they would crowd at its beginning, and each search
+ * would pass all of them. Their number is an estimate: as if homes lay everywhere as densely as between the
+ * first and the third quarter of this record. */
 static void expect_entries(struct keyed_table *table, struct str record, uint32_t lane, uint32_t lanes)
 {
     struct record_entry entry;

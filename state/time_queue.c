@@ -83,7 +83,7 @@ int64_t queue_bucket_index(const struct time_queue *queue, int64_t time_us)
     return time_us / width - (time_us % width < 0);
 }
 
-/* Room for one bucket more behind the others. */
+/* Makes room for one more bucket behind the others. */
 static void reserve_bucket(struct time_queue *queue)
 {
     size_t opened = (size_t)(queue->buckets - queue->buckets_room);
@@ -237,7 +237,7 @@ void queue_enter(struct time_queue *queue, const struct queue_bucket *bucket)
     queue->open.first = bucket->first;
 }
 
-/* Opens the first bucket. The one before it is empty: all that is pushed into an open bucket is in it. */
+/* Opens the first bucket. The bucket open before has no records left: all, later pushes too, left the heap. */
 static void open_bucket(struct time_queue *queue)
 {
     struct queue_bucket bucket = queue->buckets[0];
@@ -252,7 +252,7 @@ static void open_bucket(struct time_queue *queue)
     queue_enter(queue, &bucket);
 }
 
-/* A record of the block has left; its memory goes with the block's last one. */
+/* Counts a record of the block as gone; the block is freed with its last one. */
 static void leave_block(struct time_queue *queue, struct queue_block *block)
 {
     if (--block->alive == 0)
@@ -349,7 +349,8 @@ uint64_t time_queue_count(const struct time_queue *queue, int64_t before, uint64
     return count;
 }
 
-/* Buckets that end before go as a whole, unread; where `before` is in one, its records come up. */
+/* Buckets that end before `before` are dropped as a whole, unread; the records of the bucket with `before`
+ * are popped. */
 void time_queue_discard(struct time_queue *queue, int64_t before)
 {
     int64_t limit = before == TIME_MAX ? INT64_MAX : queue_bucket_index(queue, before);

@@ -1,13 +1,13 @@
 /* The time queue below its budget and in checkpoints.
  *
- * Records are sorted before they are written, and lie in the database many to a value, a pack: the database
- * pays for each value, on its way through memory, files and compactions, as much as for hundreds of bytes.
- * Key of a pack: id, kind, bucket (8 bytes), the key groups of the lane that wrote it (first, limit: 2 each),
- * time, hash, sequence (8 each) of its first record, the hash of its content (8), all big-endian: what a lane
- * wrote of a bucket is one range, in the order in which the first records of packs leave, and a pack takes
- * the place of none but its like. A pack stays in the database until a compaction finds the time of its last
- * record below the watermark of a barrier, so whatever checkpoint is restored finds it; a record that is in a
- * delta as well, or in two packs, has the same identity and leaves once. */
+ * Records are sorted before they are written, and lie in the database many to a value, a pack: each value
+ * costs the database, on its way through memory, files and compactions, as much as hundreds of bytes. Key of
+ * a pack: id, kind, bucket (8 bytes), the key groups of the lane that wrote it (first, limit: 2 each), time,
+ * hash, sequence (8 each) of its first record, the hash of its content (8), all big-endian. So the packs that
+ * a lane wrote of a bucket are one range of keys, in the order of their first records, and a pack replaces
+ * only a pack with the same content. A pack stays in the database until a compaction finds the time of its
+ * last record below the watermark of a barrier, so any checkpoint that is restored finds it. A record that is
+ * in a delta as well, or in two packs, has the same identity and leaves once. */
 #include "state/time_queue.h"
 
 #include "core/buffer.h"
@@ -24,11 +24,11 @@ enum {
     SPILL_BATCH = 256 << 10, /* bytes */
     SPILL_RECORDS = 8 << 10, /* sorted together */
     HEAP_KEPT = 256,         /* items */
-    LOAD_SHARE = 4,          /* of the budget: what was read of the open bucket */
+    LOAD_SHARE = 4,          /* of the budget: for records read from the open bucket */
     PIECE_SHARE = 4,         /* of what is left of that */
-    PIECE_MIN = 512,         /* bytes, but at least a record */
+    PIECE_MIN = 512,         /* bytes; but at least one record */
     PIECE_BLOCK_MAX = 64 << 10,
-    RECORD_STORED = 72 /* bytes of a record with a little data in the database, about */
+    RECORD_STORED = 72 /* about the bytes of a record with a little data in the database */
 };
 
 enum queue_record_type { QUEUE_SEQUENCE, QUEUE_RECORD };
@@ -54,13 +54,13 @@ static uint64_t get_be(const char *in, uint32_t bytes)
     return value;
 }
 
-/* Order of signed numbers as bytes. */
+/* Maps signed numbers to unsigned ones in the same order. */
 static uint64_t biased(int64_t value)
 {
     return (uint64_t)value ^ UINT64_C(1) << 63;
 }
 
-/* Where the stream of these key groups begins. */
+/* Writes the key at which the stream of these key groups begins. */
 static void stream_key(const struct time_queue *queue, char *out, int64_t bucket, uint32_t first,
                        uint32_t limit)
 {
@@ -80,7 +80,7 @@ static void put_position(char *out, int64_t time_us, uint64_t hash, uint64_t seq
     put_be(out + 16, sequence, 8);
 }
 
-/* Puts queue->pack, records of the bucket as they lie in a block, into the batch. */
+/* Puts queue->pack, records of the bucket laid out as in a block, into the batch, and clears the pack. */
 static void put_pack(struct time_queue *queue, int64_t bucket, const struct queue_record *last)
 {
     const struct queue_record *first = (const struct queue_record *)(const void *)queue->pack.data;
@@ -125,7 +125,7 @@ static int by_position(const void *a, const void *b)
     return x->sequence < y->sequence ? -1 : x->sequence > y->sequence;
 }
 
-/* Writes the first `count` of queue->sorted. */
+/* Sorts the first `count` records of queue->sorted and writes them in packs. False: the store failed. */
 static bool put_sorted(struct time_queue *queue, int64_t bucket, uint32_t count)
 {
     size_t bytes = 0, pack_bytes = MIN(queue->options.budget_bytes / PACK_SHARE, PACK_BYTES_MAX);
@@ -176,8 +176,9 @@ static bool spill_bucket(struct time_queue *queue, struct queue_bucket *bucket)
     return true;
 }
 
-/* The open bucket leaves as a whole and is closed: it opens again, a piece of it, when it is asked for. Not
- * between two records that leave: those of them that are gone are told by gone_before. */
+/* Writes the whole open bucket to the database and closes it: it opens again, in pieces, when its records are
+ * due. Not while a popped record is in use: popped records that are read back are recognised by gone_before,
+ * which is set only when no more records are popped. */
 static void spill_open(struct time_queue *queue)
 {
     if (queue->open.first == NULL || queue->popped_block != NULL)
@@ -205,7 +206,7 @@ static void spill_open(struct time_queue *queue)
     queue->open = (struct queue_bucket){0};
 }
 
-/* Gives back what the heap needed for a bucket that is gone. */
+/* Gives back memory that the heap needed for a bucket that is gone. */
 static void shrink_heap(struct time_queue *queue)
 {
     if (queue->heap_capacity <= MAX(4 * queue->heap_count, HEAP_KEPT))
@@ -215,7 +216,7 @@ static void shrink_heap(struct time_queue *queue)
     leat_assert(queue->heap != NULL);
 }
 
-/* Buckets leave from the far end, the open one last. */
+/* Buckets leave from the latest time on, the open one last. */
 void queue_spill(struct time_queue *queue)
 {
     size_t budget = queue->options.budget_bytes;
@@ -278,7 +279,8 @@ static bool load_pack(void *argument, struct str key, struct str value)
     return true;
 }
 
-/* Reads a piece of the stream, from `first` on, into the bucket. The store keeps its error. */
+/* Reads a piece of the stream, from the key `first` on, into the bucket. Where the database cannot be read,
+ * the store keeps the error. */
 static void load_piece(struct time_queue *queue, struct queue_bucket *bucket, struct queue_stream *stream,
                        struct str first, size_t piece_bytes)
 {
@@ -297,7 +299,7 @@ static bool first_key(void *argument, struct str key, struct str value)
     return false;
 }
 
-/* The streams of a bucket that may have records of this lane. */
+/* Finds the streams of a bucket that may have records of this lane. */
 static void find_streams(struct time_queue *queue, int64_t bucket)
 {
     char limit[STREAM_KEY_BYTES];
@@ -324,7 +326,8 @@ static void find_streams(struct time_queue *queue, int64_t bucket)
     }
 }
 
-/* Half of what may be read at all, of all streams: the other half is for the next pieces. */
+/* The bytes of one piece: half of what may be read of all streams together; the other half is for the next
+ * pieces. */
 static size_t piece_bytes(const struct time_queue *queue)
 {
     return MAX(queue->options.budget_bytes / LOAD_SHARE / 2 / queue->streams_count, PIECE_MIN);
@@ -355,7 +358,7 @@ void queue_refill(struct time_queue *queue, int64_t before)
         char first[QUEUE_KEY_BYTES + 1];
         stream_key(queue, first, piece.index, stream->first, stream->limit);
         memcpy(first + STREAM_KEY_BYTES, stream->position, QUEUE_POSITION_BYTES);
-        first[QUEUE_KEY_BYTES] = 0; /* just beyond that pack */
+        first[QUEUE_KEY_BYTES] = 0; /* just behind that pack */
         load_piece(queue, &piece, stream, (struct str){first, sizeof first}, bytes);
         queue_enter(queue, &piece);
     }
@@ -363,7 +366,7 @@ void queue_refill(struct time_queue *queue, int64_t before)
 
 /* --- Checkpoints --- */
 
-/* Blocks as they were at the barrier, kept alive by references. */
+/* Blocks as they were at the barrier, kept by references. */
 struct queue_snapshot {
     uint8_t kind;
     int64_t gone_before;
@@ -484,7 +487,7 @@ bool time_queue_restore(struct time_queue *queue, struct snapshot_reader *reader
     return true;
 }
 
-/* How many records the database has of a bucket, of any lane, about. */
+/* About how many records of this lane's share of key groups the database has of a bucket. */
 static uint64_t stored_records(struct time_queue *queue, int64_t bucket)
 {
     char first[STREAM_KEY_BYTES], limit[STREAM_KEY_BYTES];
@@ -505,7 +508,7 @@ bool time_queue_restored(struct time_queue *queue, uint32_t lane, uint32_t lanes
     int64_t index = watermark == TIME_MIN ? INT64_MIN : queue_bucket_index(queue, watermark);
     char limit[STREAM_KEY_BYTES];
     stream_key(queue, limit, INT64_MAX, UINT16_MAX, UINT16_MAX);
-    for (;; index++) { /* a bucket's index is far below the limit: it is a time divided by a width */
+    for (;; index++) { /* a bucket's index is far below INT64_MAX: it is a time divided by a width */
         char first[STREAM_KEY_BYTES], found[QUEUE_KEY_BYTES] = {0};
         stream_key(queue, first, index, 0, 0);
         if (!store_scan(queue->options.store, (struct str){first, sizeof first},

@@ -28,7 +28,7 @@ static void haversine(struct leat_call *call)
     }
 }
 
-/* --- initials(name, fallback): texts, and nulls that it wants to see --- */
+/* --- initials(name, fallback): texts, and a function that is called for nulls, too --- */
 
 static void initials(struct leat_call *call)
 {
@@ -70,17 +70,17 @@ static const struct leat_function functions[] = {
     {0},
 };
 
-/* --- since by KEY: how long ago the key's row before was --- */
+/* --- since by KEY: the time since the key's row before --- */
 
-/* What is remembered of a key; `key.group` 0xFFFFFFFF: a free place. */
+/* What is remembered of a key. key.group = free_place: the place is free. */
 struct seen {
     struct leat_key key;
-    int64_t time; /* of its newest row */
+    int64_t time; /* of the key's newest row */
     int64_t rows;
-    int64_t value; /* of the key's column, where that is needed */
+    int64_t value; /* of the key's column, in `silent` */
 };
 
-/* Open addressing, at most half full. */
+/* A hash table with open addressing, at most half full. */
 struct table {
     struct seen *places;
     uint32_t capacity, count;
@@ -114,11 +114,11 @@ static bool rebuild(struct table *table, uint32_t capacity, int64_t from)
     return true;
 }
 
-/* The key's place; new: its rows are 0. */
+/* The key's place. A new key has rows = 0. */
 static struct seen *take(struct table *table, struct leat_key key)
 {
     if (table->count * 2 >= table->capacity && !rebuild(table, table->capacity * 2, INT64_MIN))
-        abort(); /* no memory: leat names who */
+        abort(); /* no memory: leat's message names this library */
     struct seen *seen = find(table, key);
     if (seen->key.group == free_place) {
         *seen = (struct seen){.key = key};
@@ -180,7 +180,8 @@ static bool since_open(struct leat_context *context)
     return rebuild(&since->table, 64, INT64_MIN);
 }
 
-/* Keys from before that are forgotten: by the watermark, so that when they are thrown away changes no row. */
+/* Keys with an earlier time are forgotten. The watermark decides it, so that no row depends on when they are
+ * removed. */
 static int64_t oldest_at(const struct since *since, int64_t watermark)
 {
     return watermark < INT64_MIN + since->forget_us ? INT64_MIN : watermark - since->forget_us;
@@ -224,7 +225,7 @@ static void since_close(struct leat_context *context)
     free(((struct since *)context->config)->table.places);
 }
 
-/* --- silent by KEY after 30m: a row for each key that has become silent --- */
+/* --- silent by KEY after 30m: a row for each key that has been without rows --- */
 
 struct silent {
     struct leat_column_refs by;
@@ -287,7 +288,8 @@ static void silent_process(struct leat_context *context, const struct leat_batch
 static void silent_on_watermark(struct leat_context *context, int64_t watermark)
 {
     struct silent *silent = context->config;
-    bool is_end = watermark == INT64_MIN || watermark == INT64_MAX; /* nothing yet, everything */
+    /* INT64_MIN: no watermark yet; INT64_MAX: the end. */
+    bool is_end = watermark == INT64_MIN || watermark == INT64_MAX;
     int64_t from = is_end ? watermark : watermark - silent->after_us;
     uint32_t gone = 0;
     for (uint32_t i = 0; i < silent->table.capacity; i++) {
