@@ -1,7 +1,7 @@
 /* A writer's schema and the columns of the job -> a plan: what to do with each value of a payload. Columns
  * take their values from the writer's fields by name (or by an alias in the reader's schema), with the
- * promotions of the specification. A field that its column cannot hold is an error here, not while
- * decoding. */
+ * promotions of the specification. A field that its column cannot hold is an error here, not while records
+ * are decoded. */
 #include "formats/avro.h"
 #include "formats/text.h"
 
@@ -153,8 +153,7 @@ static bool compile_absent(struct avro_compiler *compiler, const struct avro_typ
 
 /* --- values --- */
 
-/* Makes a step from a type that is no union, null, list or map to a column; false where the column cannot
- * hold it. */
+/* Makes a step from a type that is no union, null, list or map to a column; false where it does not fit. */
 static bool scalar(const struct avro_type *from, const struct type *to, struct avro_step *step)
 {
     enum avro_tag tag = from->tag;

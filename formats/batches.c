@@ -1,5 +1,4 @@
-/* leat's own recording of decoded columns, for reading the same events again and again. Each block has a
- * digest. */
+/* leat's own recording of decoded columns, for reading events again and again. Each block has a digest. */
 #include "formats/batches.h"
 
 #include <stdlib.h>

@@ -100,8 +100,7 @@ bool batches_encoder_load(void *encoder, const char *data, size_t bytes);
 void batches_encoder_free(void *encoder);
 
 /* Reads one block, digest included, into a batch of its schema that was made with the block's rows. Column i
- * comes from the file's column from[i]; -1: none, the column is left alone. Returns false where the block is
- * invalid. */
+ * comes from the file's column from[i]; -1: the column is left alone. False where the block is invalid. */
 bool batches_unpack_block(struct batch *batch, const struct schema *file, const int *from, const char *data,
                           size_t bytes);
 

@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <xxhash.h>
 
-/* A column of the block that is being filled. `column` is the view that the packer reads; the memory
- * grows. */
+/* A column of the block that is being filled. `column` is the packer's view of it; the memory grows. */
 struct collected {
     struct column column;
     const struct type *type;
@@ -181,8 +180,7 @@ static bool same_values(const struct collected *a, const struct collected *b, ui
            memcmp(a->column.ints, b->column.ints, rows * sizeof(int64_t)) == 0;
 }
 
-/* Packs the block's times, and sets in `head` where each is found: in a section of its own, in a column, or
- * nowhere. */
+/* Packs the block's times, and sets in `head` where each is found: in a section, in a column, or nowhere. */
 static void pack_times(struct encoder *encoder, struct batches_head *head, struct byte_buffer *out)
 {
     struct collected *event = &encoder->times[TIME_EVENT];

@@ -1,5 +1,4 @@
-/* One column -> one section, in the smallest of the encodings that keep every bit; all are cheap to
- * decode. */
+/* One column -> one section, in the smallest encoding that keeps every bit; all are cheap to decode. */
 #include "formats/batches.h"
 
 #include <math.h>

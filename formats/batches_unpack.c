@@ -28,8 +28,7 @@ static const char *take_place(struct payload *payload, size_t bytes)
     return payload->at - bytes;
 }
 
-/* Functions that widen unsigned numbers of 1, 2 or 4 bytes. Plain loops, so that the compiler vectorizes
- * them. */
+/* Functions that widen unsigned numbers of 1, 2 or 4 bytes. Plain loops: the compiler vectorizes them. */
 #define WIDEN(name, from, to, expression)                                                                    \
     static void name(to *restrict out, const char *restrict data, uint32_t rows, int64_t base, double scale) \
     {                                                                                                        \
@@ -138,8 +137,7 @@ static bool unpack_dictionary(struct batch *batch, struct payload *payload, stru
     const char *codes = heap == NULL ? NULL : take_place(payload, rows);
     if (codes == NULL || !set_texts(entries, lengths, count, heap, total, column->tag == TYPE_TEXT))
         return false;
-    /* A code beyond `count` must not read beyond the entries: it gives the first entry, then the block is
-     * refused. */
+    /* A code beyond `count` must not read beyond the entries: it gives the first one, and the block is bad. */
     for (uint32_t i = count; i < 256; i++)
         entries[i] = entries[0];
     unsigned highest = 0;
@@ -177,8 +175,7 @@ static bool unpack_lists(struct batch *batch, struct payload *payload, unsigned 
 {
     uint32_t elements;
     uint64_t offset = 0;
-    /* Constant columns take no bytes, so the payload's length does not bound the number of elements: check it
-     * here. */
+    /* Constant columns take no bytes, so the payload's length does not bound the elements: check it here. */
     if (encoding != BATCHES_LIST || !take(payload, &elements, sizeof(elements)) ||
         elements > ROWS_LIST_VALUES_MAX)
         return false;

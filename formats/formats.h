@@ -37,8 +37,7 @@ LEAT_CHECKED bool format_schema_check(const struct format_kind *format, const st
 void format_json_value(const struct column *column, const struct type *type, uint32_t row,
                        struct byte_buffer *out);
 
-/* A decoder together with its format: what sources give to the engine as their decoder. One thread at a
- * time. */
+/* A decoder together with its format: what sources give to the engine. One thread at a time. */
 void *format_decoder_new(const struct format_kind *format, const struct schema *schema, const void *config);
 void format_decode(void *decoder, struct raw_batch *raw, struct decode_output *output);
 /* NULL is allowed. */

@@ -10,8 +10,7 @@
  * record both ways.
  *
  * Values are read in place, 8 to 64 bytes at once, past the end of the record if need be: RAW_PADDING bytes
- * behind the batch are readable, and a value that crossed the end of its record is noticed at the next
- * comparison. */
+ * behind the batch are readable, and a value that crossed the end of its record is noticed at the next compare. */
 #include "formats/json.h"
 #include "formats/json_read.h"
 #include "formats/json_scan.h"
@@ -42,8 +41,7 @@ FAST unsigned read_digits(const char *at, uint64_t *value)
     uint64_t chunk;
     memcpy(&chunk, at, sizeof(chunk));
     chunk ^= UINT64_C(0x3030303030303030);
-    /* The top bit of each byte that is not 0 to 9; a carry can only spoil bytes behind the first such
-     * byte. */
+    /* The top bit of each byte that is not 0 to 9; a carry can only spoil bytes behind the first of them. */
     uint64_t other = ((chunk + UINT64_C(0x7676767676767676)) | chunk) & UINT64_C(0x8080808080808080);
     unsigned count = other == 0 ? 8 : (unsigned)__builtin_ctzll(other) >> 3;
     chunk = count == 0 ? 0 : chunk << (64 - 8 * count);
@@ -207,8 +205,7 @@ static const char *general_member(struct json_decoder *decoder, uint64_t object,
     return json_value(reader, column, row, NULL, at);
 }
 
-/* Reads the rest of a record, of which the template has read everything up to and with the value of `last`
- * (NULL: nothing). */
+/* Reads the rest of a record behind the value of `last` (NULL: the whole record), without the template. */
 static const char *decode_general(struct json_decoder *decoder, uint32_t row, const struct json_slot *last,
                                   const char *at)
 {

@@ -23,8 +23,7 @@ const char *json_skip(struct json_reader *reader, const char *at);
 /* Reads a text whose opening quote is before `at`. Leaves the text, escapes resolved, at rows->heap, which is
  * not moved; *length: its bytes. */
 const char *json_text(struct json_reader *reader, const char *at, size_t *length);
-/* Reads a value of the column's type, or null, into `row`. list: the list that the column is an element of,
- * or NULL. */
+/* Reads a value of the column's type, or null, into `row`. list: the list that has the column, or NULL. */
 const char *json_value(struct json_reader *reader, struct row_column *column, uint32_t row,
                        const struct row_list *list, const char *at);
 /* Reads the members of an object whose opening brace is before `at`, up to and with the closing brace. */

@@ -4,8 +4,7 @@
 
 #include "core/base.h"
 
-/* Bytes that one step reads and copies: up to this many behind `end` may be loaded, and stored behind the
- * copy. */
+/* Bytes that one step reads and copies: as many behind `end` may be loaded, and stored behind the copy. */
 enum { JSON_SCAN_STEP = 64 };
 
 /* skip_plain and copy_plain return how many bytes from `from` on are plain: no quote, no backslash, no

@@ -4,8 +4,7 @@
 
 #include <emmintrin.h>
 
-/* Bit i of the result: byte i is a quote, a backslash or below 0x20. Bit i of *high: byte i is 0x80 or
- * more. */
+/* Bit i of the result: byte i is a quote, a backslash or below 0x20. Bit i of *high: byte i is above 0x7f. */
 static inline unsigned special_bytes(__m128i bytes, unsigned *high)
 {
     __m128i quote = _mm_cmpeq_epi8(bytes, _mm_set1_epi8('"'));

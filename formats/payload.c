@@ -3,8 +3,7 @@
  * With a registry there is one entry for each key (schema number and, for protobuf, message) that payloads
  * have named. The reader of the first such payload adds the entry; one thread fetches its schema and makes
  * its plan. Once an entry is ready or has failed it never changes and is never dropped. Keys that the
- * registry does not know are kept apart, in a bounded number of slots: payloads of noise do not fill
- * memory. */
+ * registry does not know are kept apart, in a bounded number of slots: payloads of noise fill no memory. */
 #include "formats/payload.h"
 
 #include "core/os.h"
@@ -55,8 +54,7 @@ struct payload {
     void *engine;
 
     struct schema_registry *registry;
-    /* Entries that are ready, found without the mutex: recent payloads had them, so the next ones probably
-     * do. */
+    /* Entries that are ready, found without the mutex: those of recent payloads. */
     _Atomic(struct payload_entry *) recent[RECENT];
     pthread_t thread;
     pthread_mutex_t mutex; /* guards everything below */

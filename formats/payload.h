@@ -57,8 +57,7 @@ struct payload_request {
     /* The writer's schema is the option schema_file and must have every column. Schemas of a registry
      * change over time: columns that they lack are null. */
     bool is_file;
-    /* Set where plan_new returns NULL without a diagnostic: why records with this `path` are bad; static
-     * text. */
+    /* Set where plan_new returns NULL without a diagnostic: why records with this `path` are bad (static). */
     const char *bad;
 };
 
@@ -94,8 +93,7 @@ static inline enum payload_status payload_ready(struct payload *payload, const c
     return payload == NULL ? PAYLOAD_READY : payload_ask(payload, data, bytes);
 }
 
-/* Adds the diagnostics after PAYLOAD_FAILED for these bytes. place: of the record, like "topic/3, offset
- * 17". */
+/* Adds the diagnostics after PAYLOAD_FAILED for these bytes. place: of the record: "topic/3, offset 17". */
 void payload_report(struct payload *payload, const char *data, size_t bytes, const char *place,
                     struct diag_list *diags);
 

@@ -13,8 +13,7 @@ struct payload_plan {
     struct byte_buffer constants;
 };
 
-/* For the maker of a plan: stores a text in plan->constants and its place in *ref. False after a
- * diagnostic. */
+/* For the maker of a plan: stores a text in plan->constants, its place in *ref. False after a diagnostic. */
 LEAT_CHECKED bool payload_constant(struct payload_plan *plan, const struct payload_request *request,
                                    const char *data, size_t bytes, struct text_ref *ref);
 /* Lets the request's arena free the constants when it is freed. */
@@ -30,15 +29,13 @@ struct payload_batch {
     struct payload *payload;
     struct payload_use uses[BATCH_ROWS];
     uint32_t uses_count;
-    /* For each record: its index in `uses`, or UINT16_MAX where it is bad; the bytes before its body; why it
-     * is bad. */
+    /* For each record: index in `uses`, UINT16_MAX where it is bad; bytes before its body; why it is bad. */
     uint16_t use_of[BATCH_ROWS];
     uint8_t header_of[BATCH_ROWS];
     const char *reason_of[BATCH_ROWS];
 };
 
-/* Finds the plans of all records, and calls rows_begin with room for their constants and for text_bytes
- * more. */
+/* Finds the plans of all records, and calls rows_begin with room for text_bytes and the plans' constants. */
 void payload_batch_begin(struct payload_batch *batch, struct rows *rows, struct raw_batch *raw,
                          struct decode_output *output, size_t text_bytes);
 
@@ -48,8 +45,7 @@ static inline const struct payload_use *payload_batch_use(const struct payload_b
     return batch->use_of[row] == UINT16_MAX ? NULL : &batch->uses[batch->use_of[row]];
 }
 
-/* A decoder and the record in progress. Up to RAW_PADDING bytes behind `end` may be loaded, but mean
- * nothing. */
+/* A decoder and the record in progress. RAW_PADDING bytes behind `end` may be loaded, but mean nothing. */
 struct payload_decoder {
     struct rows *rows;
     struct payload_batch batch;

@@ -43,8 +43,7 @@ struct protobuf_field {
     bool has_default;             /* the schema gives a default for the absent field */
     int32_t oneof;                /* at most one of the fields with the same number is set; -1: in no oneof */
     int32_t message, enumeration; /* index in schema->messages, schema->enums; -1: none */
-    /* The default, of fields without presence or with has_default. default_int: whole numbers, bools and
-     * enums. */
+    /* The default, of fields without presence or with has_default. default_int: ints, bools and enums. */
     int64_t default_int;
     double default_float;
     const char *default_text;
@@ -93,8 +92,7 @@ struct protobuf_request {
     uint32_t indexes_count;
 };
 
-/* Returns NULL with the cause in `why` (terminated). *is_bad_index: the cause is that no message has these
- * indexes. */
+/* Returns NULL with the cause in `why`. *is_bad_index: the cause is that no message has these indexes. */
 struct protobuf_schema *protobuf_schema_new(const struct protobuf_request *request, bool *is_bad_index,
                                             char *why, size_t why_bytes);
 void protobuf_schema_free(void *schema);

@@ -64,8 +64,7 @@ static void raw_decoder_free(void *decoder)
     free(decoder);
 }
 
-/* Appends payloads without anything between them: a caller that encodes several rows at once must keep their
- * lengths. */
+/* Appends payloads without anything between them: a caller that encodes several rows keeps their lengths. */
 static void raw_encode(void *encoder LEAT_UNUSED, const struct batch *batch, uint32_t first, uint32_t count,
                        struct byte_buffer *out)
 {

@@ -86,8 +86,7 @@ void rows_bad(struct rows *rows, uint32_t row, uint32_t at, const char *reason);
 /* Sets a null in a column of the batch, or in a column of the elements of `list` (list != NULL). */
 void rows_null(struct rows *rows, struct row_column *column, uint32_t row, const struct row_list *list);
 
-/* Adds an element to a list and returns its row, or UINT32_MAX where there are too many. Its columns are not
- * initialised. */
+/* Adds an element to a list, with uninitialised columns. Returns its row; UINT32_MAX: there are too many. */
 uint32_t rows_element(struct rows *rows, struct row_list *list);
 
 /* The column of that name, or NULL. */

@@ -211,8 +211,7 @@ void schema_registry_close(struct schema_registry *registry)
 /* The outcome of one request. LATER: worth another try. REFUSED: not. */
 enum answer { ANSWER_GOOD, ANSWER_MISSING, ANSWER_REFUSED, ANSWER_LATER };
 
-/* The registry's own error message, its printable characters, as ": message", or "". *code: its error
- * code. */
+/* The registry's own error message, its printable characters, as ": message", or ""; *code: its code. */
 static const char *own_words(const struct schema_registry *registry, struct arena *arena, long *code)
 {
     json_error_t error;

@@ -50,9 +50,8 @@ void schema_registry_close(struct schema_registry *registry);
 
 /* Waits pause_us microseconds. Returns false at once when schema_registry_stop was called. */
 bool schema_registry_rest(struct schema_registry *registry, int64_t pause_us);
-/* Asks for the schema `number` and waits for the answer; one thread at a time. The texts of `schema` and
- * *why lie in the arena or are static. *why: where the result is not REGISTRY_FOUND, the cause, without
- * secrets. */
+/* Asks for the schema `number` and waits for the answer; one thread at a time. The texts of `schema` and *why
+ * lie in the arena or are static. *why: the cause where the result is not REGISTRY_FOUND, without secrets. */
 enum registry_result schema_registry_fetch(struct schema_registry *registry, uint32_t number,
                                            struct arena *arena, struct registry_schema *schema,
                                            const char **why);

@@ -22,8 +22,7 @@ enum text_result { TEXT_GOOD, TEXT_NOT_WHOLE, TEXT_OUT_OF_RANGE };
 /* Reads a number as far as the grammar goes. Returns the byte behind it, or NULL where no number begins at
  * `at`. Never reads at or behind `end`. */
 const char *text_number(const char *at, const char *end, struct text_number *number);
-/* The value of a whole number: without exponent, with a fraction of zeros at most (some writers make `17.0`
- * of 17). */
+/* The value of a whole number: no exponent, and a fraction of zeros at most (some write `17.0` for 17). */
 enum text_result text_number_int(const struct text_number *number, int64_t *value);
 enum text_result text_number_double(const struct text_number *number, double *value);
 /* The value of a time in s, ms, us or ns: whole, or with a fraction (`1700000000.445`); digits beyond

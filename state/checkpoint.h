@@ -96,8 +96,7 @@ struct checkpoint_dir_options {
 };
 
 struct checkpoint_dir;
-/* Makes the directory where it is missing and takes the lock. NULL after E0701 or E0706. The strings are
- * copied. */
+/* Makes the directory where it is missing and takes the lock. NULL after E0701, E0706. Copies the strings. */
 struct checkpoint_dir *checkpoint_dir_open(const struct checkpoint_dir_options *options,
                                            struct diag_list *diags);
 void checkpoint_dir_close(struct checkpoint_dir *dir); /* NULL is allowed; gives the lock back */
@@ -139,9 +138,8 @@ struct checkpoint *checkpoint_open(struct checkpoint_dir *dir, struct checkpoint
 void checkpoint_close(struct checkpoint *checkpoint);
 const struct checkpoint_info *checkpoint_info(const struct checkpoint *checkpoint);
 
-/* Reads all records of the parts whose name begins with `prefix` ("op/3/"), base first, without those of
- * key groups that another lane owns. lanes = 0: everything. Several readers may be open, each used by one
- * thread. */
+/* Reads all records of the parts whose name begins with `prefix` ("op/3/"), base first, without those of key
+ * groups that another lane owns. lanes = 0: everything. Several readers may be open; one thread uses each. */
 struct snapshot_reader *checkpoint_reader(struct checkpoint *checkpoint, const char *prefix, uint32_t lane,
                                           uint32_t lanes, struct diag_list *diags);
 /* False: a diagnostic (E0702) was added while reading. */

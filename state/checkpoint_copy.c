@@ -271,8 +271,7 @@ static bool is_free_target(struct copying *c, const char *to)
     return !has_lock || take_lock_away(c, to);
 }
 
-/* The real path of the directory that holds `to`, malloc'd, or NULL. Makes the directory where it is
- * missing. */
+/* The real path of the directory that holds `to`, which is made where it is missing; malloc'd, or NULL. */
 static char *parent_of(const char *to)
 {
     char path[PATH_BYTES];

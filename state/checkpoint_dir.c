@@ -379,8 +379,7 @@ static int sweep_beginnings(const struct checkpoint_dir *dir)
     return error;
 }
 
-/* Makes the generation's directory under a temporary name that no other process uses, with its files. 0 or an
- * errno. */
+/* Makes the generation's directory, under a temporary name of this process, with its files. 0 or an errno. */
 static int make_generation(struct checkpoint_dir *dir, const struct generation *generation, const char *path,
                            char temporary[PATH_BYTES + 64])
 {

@@ -54,8 +54,7 @@ struct generation {
     uint32_t generation;
     struct checkpoint_id parent;
     struct run_id run;
-    /* In a decoded one these point into its text. from_path of length 0: the generation began from no other
-     * run. */
+    /* In a decoded one these point into its text. from_path of length 0: it began from no other run. */
     struct str from_path, from_dropped;
     struct checkpoint_id from;
 };
@@ -128,8 +127,7 @@ enum decode_result manifest_read(const struct checkpoint_dir *dir, struct checkp
  * those of its parents, each from the parent checkpoint down. malloc'd. */
 struct checkpoint_id *ids_walk(const struct checkpoint_dir *dir, uint32_t *count);
 
-/* Generations in the order of a restore, newest first; limit: the last epoch of the generation that counts.
- * malloc'd. */
+/* Generations in the order of a restore, newest first; limit: the last epoch that counts. malloc'd. */
 struct generation_span {
     uint32_t generation;
     uint64_t limit;

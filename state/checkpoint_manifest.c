@@ -1,6 +1,5 @@
 /* MANIFEST and GENERATION: msgpack between a magic number and an xxh3-128 of everything before it. Written
- * with msgpack-c; read by the strict cursor below, whose allocations are bounded by the length of the
- * text. */
+ * with msgpack-c; read by the strict cursor below, whose allocations the text's length bounds. */
 #include "state/checkpoint_files.h"
 
 #include <msgpack.h>

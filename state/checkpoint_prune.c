@@ -1,5 +1,4 @@
-/* Which checkpoints stay and which go (`keep: { last, hourly, daily }`), and listings for the command
- * line. */
+/* Which checkpoints stay and which go (`keep: { last, hourly, daily }`), and lists for the command line. */
 #include "state/checkpoint_files.h"
 
 #include "core/os.h"

@@ -1,5 +1,4 @@
-/* Finding, verifying and reading checkpoints. The bytes of a checkpoint are data from outside: everything is
- * checked. */
+/* Finding, verifying and reading checkpoints. Their bytes are data from outside: everything is checked. */
 #include "state/checkpoint_files.h"
 
 #include "core/key.h"
@@ -19,8 +18,7 @@ enum { COPY_BYTES = 1 << 20, DIGEST_THREADS_MAX = 3, DIGEST_BLOCKS_ALONE = 16, D
 /* --- Reading past the page cache --- */
 
 /* Opens a file for reading past the page cache, or through it where the file system cannot do that. Large
- * files of checkpoints are read once or twice: filling new pages of the cache would cost more than reading
- * them. */
+ * files of checkpoints are read once or twice: filling new pages would cost more than reading them. */
 static int open_direct(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
@@ -316,8 +314,7 @@ static int opens(const char *path)
 }
 
 /* False after E0701 where this process may not open something (rights, too few descriptors). That is no
- * damage: without reading it nobody knows which checkpoint is the newest, and to start anew would be
- * wrong. */
+ * damage: without reading it nobody knows which checkpoint is the newest; to start anew would be wrong. */
 static bool may_be_read(const struct checkpoint_dir *dir, struct diag_list *diags)
 {
     uint32_t generations_count, count = 0;
@@ -538,8 +535,7 @@ static bool load_frame(struct snapshot_reader *reader, const struct manifest_fra
     return true;
 }
 
-/* Loads the next frame that may have records for this reader, over the whole chain; false at the end or after
- * an error. */
+/* Loads the next frame that may have records for this reader, over the whole chain. False: end or error. */
 static bool next_frame(struct snapshot_reader *reader)
 {
     for (; reader->link < reader->checkpoint->count; reader->link++, reader->next_frame = 0) {

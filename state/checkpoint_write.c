@@ -1,5 +1,4 @@
-/* Writing a checkpoint: parts collect records in frames, and the writer thread appends the frames to
- * state.bin. */
+/* Writing a checkpoint: parts collect records in frames; the writer thread appends these to state.bin. */
 #include "state/block_file.h"
 #include "state/checkpoint_files.h"
 
@@ -22,8 +21,7 @@ struct deferred {
     void *argument;
 };
 
-/* One part. Before checkpoint_write it belongs to the thread that puts records into it, then to the writer
- * thread. */
+/* One part. Until checkpoint_write it belongs to the thread that puts records, then to the writer thread. */
 struct snapshot_writer {
     struct checkpoint_writer *checkpoint;
     struct snapshot_writer *next;
@@ -427,8 +425,7 @@ static void write_manifest(struct checkpoint_writer *checkpoint)
     buffer_free(&text);
 }
 
-/* Turns the written files into a checkpoint that counts. Each step is taken only if those before it
- * succeeded. */
+/* Makes the written files a checkpoint that counts. Each step is taken only if those before succeeded. */
 static void make_durable(struct checkpoint_writer *checkpoint)
 {
     char generation[PATH_BYTES];
@@ -453,8 +450,7 @@ static void make_durable(struct checkpoint_writer *checkpoint)
     if (checkpoint->error == 0)
         fail(checkpoint, os_fsync_directory(generation, "ckpt.fsync_parent"),
              "fsync of the generation's directory");
-    /* The checkpoint failed and must not count; but a process that has taken over meanwhile may already go on
-     * from it. */
+    /* The checkpoint must not count; but a process that has taken over may already go on from it. */
     if (checkpoint->error != 0 && checkpoint_dir_check(checkpoint->dir) == 0)
         (void)os_rename(checkpoint->path, checkpoint->temporary, NULL);
 }

@@ -261,8 +261,7 @@ static bool cold_scan(void *self, void (*visit)(void *argument, uint64_t key, co
 static void cold_barrier(void *self, int64_t expired_us)
 {
     struct cold *cold = self;
-    /* Rows that have waited since an earlier checkpoint belong to this one: write them before the database is
-     * copied. */
+    /* Rows that have waited since an earlier checkpoint belong to this one: write them before the copy. */
     settle(cold);
     (void)commit(cold); /* the store keeps the error */
     store_hold(&cold->user);

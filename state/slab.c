@@ -33,8 +33,7 @@ static uint32_t class_bytes(uint32_t class)
     return (1U << log) + (((class - 8) % 4 + 1) << (log - 2));
 }
 
-/* Bytes that a block takes. Blocks outside of chunks are rounded, too: one that grows by little seldom
- * moves. */
+/* Bytes that a block takes. Blocks outside of chunks are rounded, too, so that growing seldom moves them. */
 static size_t room_of(size_t bytes)
 {
     return class_bytes(class_of(bytes));

@@ -25,8 +25,7 @@ struct slab {
 /* Returns a block for a value of `bytes`; its length is set, its value is not. */
 char *slab_take(struct slab *slab, uint32_t bytes);
 void slab_give(struct slab *slab, char *block);
-/* Changes the length of a value and returns its block, moved if its class changes. New bytes are not
- * zeroed. */
+/* Changes a value's length. Returns its block, which moves if its class changes. New bytes are not set. */
 char *slab_resize(struct slab *slab, char *block, uint32_t bytes);
 void slab_free(struct slab *slab);
 

@@ -2,8 +2,7 @@
  *
  * Records are collected until the budget is used up, then sorted and written as a run. Reading merges all
  * runs, each through a piece of the budget. Where there would be too many runs for that, the smallest are
- * merged into one before. A record that is larger than its run's piece is read by itself, when it is its
- * turn. */
+ * merged into one before. A record larger than its run's piece is read by itself, when it is its turn. */
 #include "state/sorter.h"
 
 #include "core/buffer.h"

@@ -20,8 +20,7 @@ struct sorted_record {
     struct str data; /* aligned to 8 bytes in sorter_next */
 };
 
-/* budget_bytes: of memory; at least 64 KiB are used. Without a directory of the store all records stay in
- * memory. */
+/* budget_bytes: of memory; at least 64 KiB are used. If the store has no directory, all stays in memory. */
 struct sorter *sorter_new(struct state_store *store, size_t budget_bytes);
 void sorter_free(struct sorter *sorter); /* NULL is allowed */
 /* Adds a record; not after the first sorter_next. */

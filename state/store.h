@@ -33,8 +33,7 @@ struct store_user {
 void store_add_user(struct store_user *user);
 void store_remove_user(struct store_user *user);
 
-/* Whether entries may be written to the database now: there is a directory, the user is not held, nothing
- * failed. */
+/* Whether entries may be written to the database now: there is a directory, no hold, and no failure. */
 bool store_can_write(const struct store_user *user);
 /* Whether memory can be freed by evictions at all: there is a directory. */
 bool store_has_directory(const struct state_store *store);
@@ -42,8 +41,7 @@ bool store_has_directory(const struct state_store *store);
 bool store_has_database(const struct state_store *store);
 /* Makes the store fail with the message "what: error text". error: an errno. Any thread. */
 void store_failed(struct state_store *store, const char *what, int error);
-/* Opens an unlinked file beside the database. Returns a descriptor, or -1 and errno. There must be a
- * directory. */
+/* Opens an unlinked file beside the database, of a store with a directory. A descriptor, or -1 and errno. */
 int store_nameless_file(const struct state_store *store);
 /* At the user's barrier: the user writes nothing until the next state_store_checkpoint or
  * state_store_release. */
@@ -65,8 +63,7 @@ LEAT_CHECKED bool store_commit(struct state_store *store, rocksdb_writebatch_t *
 LEAT_CHECKED bool store_get(struct state_store *store, uint32_t count, const char *const *keys,
                             const size_t *key_bytes, rocksdb_pinnableslice_t **values);
 
-/* Visits the pairs with first <= key < limit in order, until `visit` returns false. False: the store
- * failed. */
+/* Visits the pairs with first <= key < limit in order, until `visit` returns false. False: it failed. */
 typedef bool store_visit(void *argument, struct str key, struct str value);
 LEAT_CHECKED bool store_scan(struct state_store *store, struct str first, struct str limit,
                              store_visit *visit, void *argument);

@@ -16,8 +16,7 @@ enum {
     SCAN_DEAD_MIN = 16
 };
 
-/* A slot never straddles two cache lines. Large arrays get pages of their own; small ones share pages
- * (malloc). */
+/* A slot never straddles two cache lines. Large arrays get pages of their own; small ones are malloc'd. */
 static struct keyed_slot *slots_new(struct keyed_table *table, uint32_t capacity)
 {
     size_t bytes = group_bytes(capacity);

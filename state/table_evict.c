@@ -52,8 +52,7 @@ static int by_stored_key(const void *a, const void *b)
     return memcmp(&x->key, &y->key, sizeof x->key);
 }
 
-/* Puts the victims into the batch in the order of the database, which then finds each place from the one
- * before. */
+/* Puts the victims into the batch in the database's order: it then finds each place from the one before. */
 static void put_victims(struct keyed_table *table)
 {
     if (table->victims_count > 1)

@@ -110,8 +110,7 @@ void keyed_save(struct keyed_table *table, const struct keyed_slot *slot)
 
 /* --- The pass over the groups --- */
 
-/* Slots of a group that are visited together: while they are taken, the values of the next visit are
- * prefetched. */
+/* Slots of a group that are visited together, while the values of the next visit are prefetched. */
 struct visit {
     uint32_t count;
     struct keyed_slot *slots[VISIT_SLOTS];
@@ -330,8 +329,7 @@ static bool is_newer_stored(struct keyed_table *table, struct key key, uint64_t 
     return head.epoch > epoch;
 }
 
-/* Fills the filter for the group by one pass over its stored keys: then most entries need no look-up in the
- * database. */
+/* Fills the filter for the group by one pass over its stored keys: this saves most look-ups of entries. */
 static void learn_up_to(struct keyed_table *table, uint32_t group)
 {
     while (table->next_unknown <= group)

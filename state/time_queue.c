@@ -237,7 +237,7 @@ void queue_enter(struct time_queue *queue, const struct queue_bucket *bucket)
     queue->open.first = bucket->first;
 }
 
-/* Opens the first bucket. The bucket open before has no records left: all, later pushes too, left the heap. */
+/* Opens the first bucket. The bucket that was open has no records left: the heap had all of them. */
 static void open_bucket(struct time_queue *queue)
 {
     struct queue_bucket bucket = queue->buckets[0];
@@ -349,8 +349,7 @@ uint64_t time_queue_count(const struct time_queue *queue, int64_t before, uint64
     return count;
 }
 
-/* Buckets that end before `before` are dropped as a whole, unread; the records of the bucket with `before`
- * are popped. */
+/* Buckets that end before `before` are dropped unread; the records of the bucket with `before` are popped. */
 void time_queue_discard(struct time_queue *queue, int64_t before)
 {
     int64_t limit = before == TIME_MAX ? INT64_MAX : queue_bucket_index(queue, before);

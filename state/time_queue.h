@@ -116,8 +116,7 @@ static inline bool queue_is_due(const struct time_queue *queue, const struct que
 int64_t queue_bucket_index(const struct time_queue *queue, int64_t time_us);
 /* The bucket of that index, added where it is missing. */
 struct queue_bucket *queue_bucket(struct time_queue *queue, int64_t index);
-/* Appends a record to the bucket and returns it; *block: the block it is in. is_stored: it came from the
- * database. */
+/* Appends a record to the bucket and returns it; *block: its block. is_stored: it is in the database. */
 struct queue_record *queue_append(struct time_queue *queue, struct queue_bucket *bucket,
                                   const struct queue_record *head, const char *data, bool is_stored,
                                   struct queue_block **block);

@@ -326,8 +326,7 @@ static void find_streams(struct time_queue *queue, int64_t bucket)
     }
 }
 
-/* The bytes of one piece: half of what may be read of all streams together; the other half is for the next
- * pieces. */
+/* The bytes of one piece: half of what all streams together may read; the rest is for the next pieces. */
 static size_t piece_bytes(const struct time_queue *queue)
 {
     return MAX(queue->options.budget_bytes / LOAD_SHARE / 2 / queue->streams_count, PIECE_MIN);
