@@ -137,7 +137,7 @@ static bool unpack_dictionary(struct batch *batch, struct payload *payload, stru
     const char *codes = heap == NULL ? NULL : take_place(payload, rows);
     if (codes == NULL || !set_texts(entries, lengths, count, heap, total, column->tag == TYPE_TEXT))
         return false;
-    /* A code beyond `count` must not read beyond the entries: it gives the first one, and the block is bad. */
+    /* A code beyond `count` must not read beyond the entries: it gives entry 0, and the block is bad. */
     for (uint32_t i = count; i < 256; i++)
         entries[i] = entries[0];
     unsigned highest = 0;

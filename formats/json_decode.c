@@ -10,7 +10,7 @@
  * record both ways.
  *
  * Values are read in place, 8 to 64 bytes at once, past the end of the record if need be: RAW_PADDING bytes
- * behind the batch are readable, and a value that crossed the end of its record is noticed at the next compare. */
+ * behind the batch are readable. A value that crossed the record's end is noticed at the next compare. */
 #include "formats/json.h"
 #include "formats/json_read.h"
 #include "formats/json_scan.h"

@@ -8,8 +8,8 @@
 enum { JSON_SCAN_STEP = 64 };
 
 /* skip_plain and copy_plain return how many bytes from `from` on are plain: no quote, no backslash, no
- * control character, no byte from 0x80 on. Where all bytes before `end` are plain, the result is at least end
- * - from. copy_plain also copies them to `to`. */
+ * control character, no byte from 0x80 on. Where all bytes before `end` are plain, the result is `end - from`
+ * or more. copy_plain also copies these bytes to `to`. */
 struct json_scan {
     const char *name;
     bool (*is_supported)(void);

@@ -4,8 +4,8 @@
  *
  * Without a registry there is one schema, from a file. With a registry each payload begins with the number of
  * its schema (a byte 0, then four bytes of number, then, for protobuf, the path of the message), and the
- * registry is asked once for each number. `decode` never waits: before a record goes into a batch, the reader
- * asks payload_ready, and reads the record again later where the schema has not been fetched yet. */
+ * registry is asked once for each schema (protobuf: each message). `decode` never waits: before a record goes
+ * into a batch, the reader asks payload_ready, and reads the record later where the schema is not there. */
 #ifndef LEAT_FORMATS_PAYLOAD_H
 #define LEAT_FORMATS_PAYLOAD_H
 

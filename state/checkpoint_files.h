@@ -106,6 +106,7 @@ struct checkpoint {
 
 /* checkpoint_lock.c. Takes the lock; false after E0701 or E0706. */
 LEAT_CHECKED bool checkpoint_lock(struct checkpoint_dir *dir, bool take_over, struct diag_list *diags);
+/* Gives the lock back, where this process still has it, and frees its text. */
 void checkpoint_unlock(struct checkpoint_dir *dir);
 
 /* `path` has PATH_BYTES. */
