@@ -330,7 +330,7 @@ void batches_encode_header(void *self, struct byte_buffer *out)
     append_digest(out, begin);
 }
 
-/* --- life --- */
+/* --- new, free, save, load --- */
 
 void *batches_encoder_new(const struct schema *schema, const void *config LEAT_UNUSED)
 {

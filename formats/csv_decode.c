@@ -151,7 +151,7 @@ static void use_header(struct csv_decoder *decoder, struct str header)
     for (uint32_t i = 0; i < decoder->columns_count; i++)
         decoder->columns[i] = rows_find(fields, names[i].data, names[i].length);
     arena_free(&arena);
-    /* header_check has refused such files; whoever did not ask gets nulls. */
+    /* header_check refuses files that lack a column; a caller that did not ask it gets nulls. */
     decoder->absent_count = 0;
     for (uint32_t i = 0; i < fields->count; i++) {
         uint32_t j = 0;

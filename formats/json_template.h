@@ -21,7 +21,7 @@ enum slot_action { SLOT_END, SLOT_INT, SLOT_FLOAT, SLOT_TEXT, SLOT_BOOL, SLOT_OT
 struct json_slot {
     char head[16]; /* the first bytes of `literal` */
     uint32_t length;
-    unsigned mask; /* of `head` */
+    unsigned mask; /* bit i: byte i of `head` counts */
     enum slot_action action;
     uint32_t depth; /* number of slots before this one on its way */
     int64_t scale;  /* SLOT_INT: what the number is multiplied by */

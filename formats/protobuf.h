@@ -39,7 +39,7 @@ struct protobuf_step {
     enum protobuf_absent absent;
     bool is_list;
     bool is_required;         /* null is bad */
-    bool is_message_required; /* proto2 */
+    bool is_message_required; /* proto2: a message without the field is bad */
     uint32_t column;          /* index in the fields at hand */
     int32_t oneof;
     int64_t unit_us;

@@ -52,7 +52,7 @@ struct protobuf_field {
 
 struct protobuf_message {
     const char *name;                    /* with its package */
-    const struct protobuf_field *fields; /* by number */
+    const struct protobuf_field *fields; /* sorted by number */
     uint32_t count;
     uint32_t oneofs_count;
 };

@@ -1,4 +1,4 @@
-/* The checkpoint directory: its lock, its generations, what lies in it. */
+/* The checkpoint directory: its lock, its generations, its entries. */
 #include "state/checkpoint_files.h"
 
 #include "core/option.h"

@@ -82,7 +82,7 @@ static void mark_kept(struct entry *entries, uint32_t count, const struct checkp
             break;
         }
     }
-    for (uint32_t i = 0; i < count; i++) /* newest first: a chain is marked down to its base */
+    for (uint32_t i = 0; i < count; i++) /* newest first, so a chain is marked down to its base */
         if (entries[i].is_kept && entries[i].previous.generation != 0) {
             struct entry *previous = find_entry(entries, count, entries[i].previous);
             if (previous != NULL)

@@ -16,7 +16,7 @@ struct pages_region {
     char *base;
     uint64_t used[PAGES_REGION / 64]; /* one bit for each page */
     uint32_t free;
-    uint32_t longest; /* no run of free pages is longer */
+    uint32_t longest; /* no run of free pages is longer than this */
     uint32_t touched; /* pages from this one on were never handed out: they are zero */
 };
 

@@ -93,7 +93,7 @@ void keyed_table_free(struct keyed_table *table)
 
 uint32_t keyed_capacity_for(uint32_t count)
 {
-    /* At most three quarters full after a quarter more entries. */
+    /* Room for about a fifth more entries, until the group is three quarters full. */
     uint32_t capacity = count + count / 2 + count / 8;
     return MAX(capacity, TABLE_CAPACITY_MIN);
 }

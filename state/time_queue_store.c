@@ -25,7 +25,7 @@ enum {
     SPILL_RECORDS = 8 << 10, /* sorted together */
     HEAP_KEPT = 256,         /* items */
     LOAD_SHARE = 4,          /* of the budget: for records read from the open bucket */
-    PIECE_SHARE = 4,         /* of what is left of that */
+    PIECE_SHARE = 4,         /* of what is left of LOAD_SHARE */
     PIECE_MIN = 512,         /* bytes; but at least one record */
     PIECE_BLOCK_MAX = 64 << 10,
     RECORD_STORED = 72 /* about the bytes of a record with a little data in the database */
@@ -37,7 +37,7 @@ struct __attribute__((packed)) snapshot_head {
     uint8_t kind;
     uint8_t type;
     uint8_t spare[6];
-    uint64_t sequence; /* QUEUE_SEQUENCE: the next one */
+    uint64_t sequence; /* QUEUE_SEQUENCE: of the next record */
 };
 
 static void put_be(char *out, uint64_t value, uint32_t bytes)

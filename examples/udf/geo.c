@@ -180,7 +180,7 @@ static bool since_open(struct leat_context *context)
     return rebuild(&since->table, 64, INT64_MIN);
 }
 
-/* Keys with an earlier time are forgotten, by the watermark: when they are removed then changes no row. */
+/* Keys with an earlier time count as forgotten, removed or not: so no row depends on when rebuild runs. */
 static int64_t oldest_at(const struct since *since, int64_t watermark)
 {
     return watermark < INT64_MIN + since->forget_us ? INT64_MIN : watermark - since->forget_us;
