@@ -1,9 +1,9 @@
-/* Exchanges: packets of batches from the instances of one stage to those of another, one packet per number,
- * producer and consumer. See internal.h for who may touch them when.
+/* Exchanges: packets of batches from the instances of one stage to those of another, one packet per
+ * micro-batch, producer and consumer. See internal.h for which threads may touch them when.
  *
- * What all packets hold in memory has a budget. Beyond it a batch is written to a spill file at once and read
- * back when its consumer comes to it: a window that closes a million rows in one number, or an unnest that
- * fans out a thousandfold, costs disk, not memory. Where a batch lies never changes a result. */
+ * All packets share a budget of memory. Beyond it a batch is written to a spill file at once, and read back
+ * when its consumer comes to it: so a window that closes a million rows in one micro-batch, or an unnest
+ * that fans out a thousandfold, costs disk, not memory. Where a batch lies never changes a result. */
 #include "core/batch_codec.h"
 #include "core/os.h"
 #include "core/temporary.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { UNITE_MAX = 16 }; /* views that come together without a look at each row */
+enum { UNITE_MAX = 16 }; /* views of one batch that can be united without comparing rows one by one */
 
 void batch_list_add(struct batch_list *list, struct batch *batch)
 {
@@ -84,8 +84,7 @@ static struct packet *packet_at(struct exchange *x, const struct slot *slot, uin
     return &x->packets[((slot->number & (SLOTS - 1)) * x->producers + producer) * x->consumers + consumer];
 }
 
-/* --- Spilling
- * ------------------------------------------------------------------------------------------------------- */
+/* --- Spilling --- */
 
 static void spill_failed(struct run *run, int error)
 {
@@ -98,7 +97,8 @@ static void spill_failed(struct run *run, int error)
     run_fail(run);
 }
 
-/* Writes the batch away; false where that failed (the run stops). */
+/* Writes the batch to the spill file, and where to into `entry`. Returns false if that failed (the run
+ * stops). */
 static bool spill(struct run *run, struct spill_file *file, struct batch *batch, struct packet_entry *entry)
 {
     if (file->fd < 0)
@@ -141,16 +141,15 @@ static struct batch *unspill(struct run *run, struct exchange *x, const struct p
     return batch;
 }
 
-/* --- Pushing
- * -------------------------------------------------------------------------------------------------------- */
+/* --- Pushing --- */
 
-/* Bytes a batch's selected rows take, roughly: text is counted as two words. */
+/* Approximate bytes of a batch's selected rows; a text counts as two words. */
 static size_t rows_bytes(const struct batch *batch)
 {
     return batch->selected * (64 + 16 * (size_t)batch->schema->count);
 }
 
-/* Takes the batch. */
+/* Adds the batch to the packet, or spills it; owns the batch from now on. */
 static void add_entry(struct exchange *x, struct stage_instance *from, uint32_t producer, uint32_t consumer,
                       struct batch *batch)
 {
@@ -224,17 +223,16 @@ void exchange_push(struct exchange *x, struct stage_instance *from, struct batch
     add_entry(x, from, producer, (uint32_t)(spread % x->consumers), batch);
 }
 
-/* --- Taking: packets into one order
- * --------------------------------------------------------------------------------- */
+/* --- Taking: packets into one order --- */
 
 /* One run of one packet. */
 struct merger_input {
     struct exchange *exchange;
     uint32_t run;
     struct packet *packet;
-    uint32_t next;       /* entry */
-    struct batch *batch; /* loaded */
-    uint32_t at;         /* selected index */
+    uint32_t next;       /* index of the next entry */
+    struct batch *batch; /* batch of the current entry */
+    uint32_t at;         /* selected index of the current row in `batch` */
     struct row_order order;
 };
 
@@ -282,7 +280,7 @@ void exchange_open(struct node_instance *node, uint32_t input, struct merger *me
     }
 }
 
-/* All is read: the packets are empty again. */
+/* All rows were read: empties the packets. */
 static void close_merger(struct merger *merger)
 {
     for (uint32_t i = 0; i < merger->count; i++) {
@@ -294,7 +292,8 @@ static void close_merger(struct merger *merger)
     merger->count = 0;
 }
 
-/* The input with the first row; ties: the earlier input. */
+/* The input with the first row in order; of equal rows the earlier input. alive: gets the number of inputs
+ * with rows. */
 static struct merger_input *first_input(struct merger *merger, uint32_t *alive)
 {
     struct merger_input *best = NULL;
@@ -310,7 +309,7 @@ static struct merger_input *first_input(struct merger *merger, uint32_t *alive)
     return best;
 }
 
-/* The rest of a loaded batch as it is. */
+/* The rest of the input's current batch, without copying rows. */
 static struct batch *take_rest(struct merger *merger, struct merger_input *input)
 {
     struct batch *batch = input->batch;
@@ -329,7 +328,7 @@ static struct batch *take_rest(struct merger *merger, struct merger_input *input
     return batch;
 }
 
-/* Whether all that comes after the input's batch is known to come after `last`. */
+/* Whether all rows of the input behind its current batch are known to come after `last`. */
 static bool goes_on_after(const struct merger_input *input, const struct row_order *last)
 {
     const struct packet *packet = input->packet;
@@ -345,8 +344,8 @@ static bool goes_on_after(const struct merger_input *input, const struct row_ord
     return row_order_compare(&order, last) > 0;
 }
 
-/* What was split over lanes and not reordered by them comes together whole: the inputs' batches are views of
- * one batch, and nothing else comes in between. NULL: it is not so. */
+/* Unites the views of one batch, as push_by_key splits it: they come from several inputs, and no other row
+ * comes in between. Returns NULL if the rows must be merged one by one instead. */
 static struct batch *unite(struct merger *merger, const struct merger_input *first)
 {
     struct merger_input *inputs[UNITE_MAX];

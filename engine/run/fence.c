@@ -1,21 +1,20 @@
-/* A run whose checkpoint directory another process has taken over: how it finds out, and what it does then.
+/* What a run does when another process has taken over its checkpoint directory, and how it finds out.
  *
- * It asks before each step that others can see (state/checkpoint_lock.c says why, and what becomes of a step
- * that comes too late all the same): the coordinator before it begins, publishes and prunes checkpoints, and
- * once a second besides; sinks by sink_context.check, before a file gets its name and before a transaction.
- * Once it is fenced it says E0709 alone: what else goes wrong then (files that are gone, a producer that is
- * fenced) is the other process's doing.
+ * The run asks before each step that others can see (state/checkpoint_lock.c says why, and what becomes of a
+ * step that still comes too late): the coordinator before it begins, publishes and prunes checkpoints, and
+ * once a second besides; sinks by sink_context.check, before a file gets its final name and before a
+ * transaction. A fenced run reports E0709 alone: its other errors (files that are gone, a producer that is
+ * fenced) come from the other process.
  *
- * A run that begins shuts the sinks of its predecessor before it chooses a checkpoint (fence_sinks): what
- * goes out while it chooses would be behind the checkpoint that it goes on from, and nobody would know in
- * which order it was made. */
+ * A run that begins shuts out the sinks of its predecessor before it chooses a checkpoint (fence_sinks):
+ * rows that these sinks sent while it chooses would lie behind the chosen checkpoint, and their order would
+ * be unknown. */
 #include "run/barrier.h"
 
 #include <errno.h>
 
-/* Alone: what was found wrong until now (a checkpoint that is gone, a file that is) is the other process's
- * doing.
- */
+/* Replaces all diagnostics by E0709: earlier ones (a checkpoint or a file that is gone) come from the other
+ * process. */
 static void say_fenced(struct run *run)
 {
     char holder[CHECKPOINT_HOLDER_BYTES];
@@ -63,7 +62,7 @@ int fence_check(void *engine)
     return run_check(engine);
 }
 
-/* sink_context.known_next */
+/* Implements sink_context.known_next. */
 static uint64_t known_next(void *engine)
 {
     const struct run *run = engine;

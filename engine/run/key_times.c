@@ -24,7 +24,7 @@ static void put(struct key_times *keys, struct key_time key)
     keys->count++;
 }
 
-/* The oldest first; of equal times the lower hash. */
+/* The oldest first; keys with the same time by hash. */
 static int compare(const void *left, const void *right)
 {
     const struct key_time *a = left, *b = right;
@@ -59,7 +59,7 @@ static void rebuild(struct key_times *keys, uint32_t capacity, const struct key_
         put(keys, items[i]);
 }
 
-/* At most half full. */
+/* Makes room for one more key, so that the table stays at most half full. */
 static void make_room(struct key_times *keys, uint32_t keys_max)
 {
     bool is_full = keys->count >= keys_max;

@@ -1,10 +1,10 @@
-/* Lanes: each a thread that looks for work, downstream first. */
+/* A lane is a thread that looks for work, downstream stages first. */
 #include "core/wait.h"
 #include "run/internal.h"
 
 enum {
     SPINS = 500,          /* some tens of microseconds */
-    SPINS_OF_TEAM = 5000, /* of yields: a millisecond or more */
+    SPINS_OF_TEAM = 5000, /* yields: a millisecond or more */
     SLEEP_US = 20000,
 };
 
@@ -24,7 +24,7 @@ void run_fail(struct run *run)
     run_wake(run);
 }
 
-/* What learners of other lanes give away: a piece of it. */
+/* Runs a piece of the work that a learner of another lane has given to its team; false: there is none. */
 static bool help_teams(struct run *run)
 {
     for (uint32_t i = 0; i < run->teams_count; i++)
@@ -33,7 +33,7 @@ static bool help_teams(struct run *run)
     return false;
 }
 
-/* Whether so many numbers wait for the learners that helping them comes before reading more. */
+/* Whether so many micro-batches wait for the learners that helping them comes before reading more. */
 static bool is_far_ahead(struct run *run)
 {
     return run->teams_count > 0 && atomic_load_explicit(&run->sequencer.claimed, memory_order_relaxed) >
@@ -48,7 +48,8 @@ static bool any_comes_again(struct run *run)
     return false;
 }
 
-/* A lane that helps a learner is needed again within microseconds: waking it would take longer. */
+/* Waits awake where learners have teams: a lane that helps is needed again within microseconds, sooner than
+ * it could be woken. Returns whether there was progress after `seen`. */
 static bool spin_until_progress(struct run *run, uint64_t seen)
 {
     if (run->teams_count == 0)
@@ -61,7 +62,8 @@ static bool spin_until_progress(struct run *run, uint64_t seen)
     return false;
 }
 
-/* Sleeps until somebody makes progress after `seen`, or for a short while (sources that have nothing yet). */
+/* Sleeps until another lane makes progress after `seen`, or for SLEEP_US, to look again at sources that had
+ * nothing. */
 static void sleep_until_progress(struct run *run, uint64_t seen)
 {
     if (spin_until_progress(run, seen))
@@ -74,11 +76,11 @@ static void sleep_until_progress(struct run *run, uint64_t seen)
             break;
     atomic_fetch_sub(&run->idle_sleepers, 1);
     pthread_mutex_unlock(&run->idle_mutex);
-    if (run->sequencer.is_live) /* dry partitions are worth another look */
+    if (run->sequencer.is_live) /* let dry partitions be read again */
         atomic_fetch_add(&run->sequencer.wakes, 1);
 }
 
-/* One number of the first stage, from the last one on, that can run. */
+/* Runs one micro-batch on the most downstream stage that is ready. */
 static bool run_one_stage(struct lane *lane)
 {
     for (uint32_t i = 0; i < lane->instances_count; i++)
@@ -100,7 +102,7 @@ static bool run_sources(struct lane *lane)
     return true;
 }
 
-/* All numbers are formed and this lane's stages have run the last. */
+/* Whether all micro-batches are formed and this lane's stages have run the last one. */
 static bool is_finished(struct lane *lane)
 {
     struct run *run = lane->run;
@@ -117,7 +119,7 @@ static bool is_finished(struct lane *lane)
     return true;
 }
 
-/* Sinks of this lane that send by themselves: what they could not do is said now, not with the next rows. */
+/* Sinks that send on threads of their own: reports their errors now, not with the next rows. */
 static void look_at_sinks(struct lane *lane)
 {
     struct run *run = lane->run;
@@ -150,7 +152,7 @@ void *lane_main(void *argument)
                 run_wake(run);
             is_at_work = false;
             if (run->teams_count == 0 || atomic_load(&run->lanes_at_work) == 0)
-                break; /* else there may be a learner to help */
+                break; /* otherwise this lane may still help a learner */
         }
         look_at_sinks(lane);
         sleep_until_progress(run, seen);

@@ -1,10 +1,10 @@
-/* Rows of several lists into the one order: at a fan-in (lanes), and between the inputs of an operator. */
+/* Merges rows of several lists into the one order: at a fan-in of lanes, and between the inputs of an
+ * operator. */
 #include "run/internal.h"
 
 #include <stdlib.h>
 
-/* --- Inputs of an operator, row by row
- * ------------------------------------------------------------------------------ */
+/* --- Inputs of an operator, row by row --- */
 
 static void load_row(struct merge *merge, uint32_t input)
 {
@@ -57,14 +57,13 @@ struct batch *merge_batches(struct merge *merge, uint32_t input)
     return merge->inputs[input].list.first;
 }
 
-/* --- Lists into one
- * ------------------------------------------------------------------------------------------------- */
+/* --- Lists into one --- */
 
 struct row_reference {
     struct row_order order;
     struct batch *batch;
     uint32_t row;
-    uint32_t sequence; /* keeps equal ones as they came */
+    uint32_t sequence; /* index in the input, so that the sort keeps rows of equal order as they came */
 };
 
 static int compare_references(const void *a, const void *b)
@@ -74,7 +73,8 @@ static int compare_references(const void *a, const void *b)
     return order != 0 ? order : (x->sequence < y->sequence ? -1 : x->sequence > y->sequence);
 }
 
-/* Within a batch rows are in order; between batches only what a single chain of operators made. */
+/* Whether the batches of the list follow each other in order. Rows within a batch always do; batches do if
+ * one chain of operators made them. */
 static bool list_is_sorted(const struct batch_list *list)
 {
     for (const struct batch *batch = list->first; batch != NULL && batch->next != NULL; batch = batch->next) {
@@ -105,7 +105,7 @@ static uint32_t add_references(const struct batch_list *list, struct row_referen
     return count;
 }
 
-/* Two runs of references, each in order, into `out`; of equal ones those of `a` come first. */
+/* Merges two sorted runs of references into `out`; of equal rows those of `a` come first. */
 static void merge_runs(const struct row_reference *a, uint32_t a_count, const struct row_reference *b,
                        uint32_t b_count, struct row_reference *out)
 {
@@ -155,7 +155,7 @@ void merge_lists(struct batch_pool *pool, struct batch_list *lists, uint32_t cou
         filled = add_references(&lists[i], references, filled);
         is_sorted &= list_is_sorted(&lists[i]);
         if (is_sorted) {
-            /* What is merged so far and this list; ties: the earlier list. */
+            /* Merge the lists so far with this one; of equal rows the earlier list's come first. */
             merge_runs(references, begin, references + begin, filled - begin, merged);
             memcpy(references, merged, filled * sizeof(*references));
         }

@@ -1,11 +1,12 @@
-/* Partitions: the pieces that were read of each lie in a ring; what is sequenced is cut off its head. All
- * under the sequencer's mutex. */
+/* Partitions: the pieces that were read of each partition lie in a ring, and rows are cut off its head
+ * piece for micro-batches. All under the sequencer's mutex. */
 #include "run/order.h"
 
 #include <stdlib.h>
 
-/* Makes the head ready to be cut: takes in the partition's running maximum, skips what was sequenced before a
- * resume. False: it, or what is needed behind it, is not decoded yet. */
+/* Makes the head piece ready to be cut: applies the partition's running maximum to its order times, and
+ * skips rows that were sequenced before a resume. Returns false if the piece, or one that it needs behind
+ * it, is not decoded yet. */
 bool partition_prepare(struct run *run, struct partition *p)
 {
     struct piece *piece = PIECE_AT(p, p->head);
@@ -16,7 +17,8 @@ bool partition_prepare(struct run *run, struct partition *p)
     if (p->fixed == p->head && !watermark_fix(run, p, p->head))
         return false;
     struct batch *batch = piece->batch;
-    p->head_row = MIN(p->skip_rows, batch->rows); /* live, what was one batch may come as several */
+    /* live: one batch of the earlier life may come as several now. */
+    p->head_row = MIN(p->skip_rows, batch->rows);
     p->skip_rows -= p->head_row;
     p->has_own_order |= piece->has_own_order;
     if (!p->has_offsets) {
@@ -45,14 +47,14 @@ bool partition_widen(struct partition *p)
     wider.ring = 2 * p->ring;
     wider.pieces = calloc(wider.ring, sizeof(*wider.pieces));
     leat_assert(wider.pieces != NULL);
-    for (uint64_t i = 0; i < p->ring; i++) /* those that are empty have memory to use again */
+    for (uint64_t i = 0; i < p->ring; i++) /* empty pieces are copied too: their memory is used again */
         *PIECE_AT(&wider, p->head + i) = *PIECE_AT(p, p->head + i);
     free(p->pieces);
     *p = wider;
     return true;
 }
 
-/* The bytes of bad records, kept for dead letters: the raw batch is gone by then. */
+/* Keeps the bytes of bad records for dead letters, because the raw batch is gone by then. */
 static void keep_bad_rows(struct slice *slice, const struct piece *piece)
 {
     struct arena *arena = &slice->batch->arena;
@@ -122,7 +124,7 @@ bool partition_is_whole(const struct partition *p)
     return given + piece->batch->rows == BATCH_ROWS;
 }
 
-/* What is read of the partition and not sequenced. */
+/* Whether the partition has rows that are read and not yet sequenced. */
 static bool has_rows_left(const struct partition *p)
 {
     return p->tail - p->head > 1 || (p->tail > p->head && p->head_row < PIECE_AT(p, p->head)->raw.count);

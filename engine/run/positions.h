@@ -1,15 +1,15 @@
-/* Positions as a checkpoint has them (checkpoint_info.sources): words of 64 bits, and texts as their length
- * and bytes. positions.c saves and restores them; positions_look.c reads them for others. */
+/* Positions as a checkpoint has them (checkpoint_info.sources): 64-bit words, and texts as their length and
+ * bytes. positions.c saves and restores them; positions_look.c reads them for other uses. */
 #ifndef LEAT_RUN_POSITIONS_H
 #define LEAT_RUN_POSITIONS_H
 
 #include "run/internal.h"
 
-/* 7: of sources with offsets the next offset to read. Up to 6: that of a batch, and a count of its records.
- */
+/* Version 7: sources with offsets have the next offset to read. Up to 6: the offset of a batch, and a count
+ * of its records. */
 enum { POSITIONS_VERSION = 7, SAVED_TEXT_MAX = 1 << 21 };
 
-/* What is left of them; bytes from outside. */
+/* The bytes not read yet. They come from outside: is_short is set where they end too early. */
 struct saved {
     struct str left;
     bool is_short;
@@ -27,7 +27,7 @@ struct saved_partition {
     uint64_t records;
 };
 
-/* The next one; zero, empty, and saved->is_short, where there is none. */
+/* The next word, text or partition. If there is none: 0 or empty, and saved->is_short is set. */
 uint64_t saved_take(struct saved *saved);
 struct str saved_take_text(struct saved *saved);
 struct saved_partition saved_take_partition(struct saved *saved);

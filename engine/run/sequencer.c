@@ -1,30 +1,30 @@
-/* The sequencer: from the partitions of all sources to one order of rows, cut into numbers.
+/* The sequencer: merges the rows of all partitions into one order, and cuts this order into micro-batches.
  *
  * Each partition keeps a ring of pieces (raw batches). A lane with nothing better to do reads the next piece
  * of a partition, alone, and then decodes it, side by side with other lanes. A row's order time is the
  * running maximum of its partition's arrival times, or of its accepted event times; it never falls, so a
  * slice is found by binary search.
  *
- * A number is formed when the head of every partition is decoded. Its bound is the earliest last row among
- * the heads, by (order time, partition); it holds, of every partition, the rows up to the bound. With one
- * partition that is a batch a number. What the numbers are depends on the records alone, not on who decoded
- * what, or when.
+ * A micro-batch is formed when the head of every partition is decoded. Its bound is the earliest last row
+ * among the heads, by (order time, partition); it holds, of every partition, the rows up to the bound. With
+ * one partition each batch is a micro-batch. What the micro-batches hold depends on the records alone, not on
+ * which lane decoded them, or when.
  *
- * Watermarks advance at cuts: see watermark.c, which also says what is too far ahead, and who waits. */
+ * Watermarks advance at cuts: see watermark.c, which also tells which events are too far ahead, and which
+ * partitions wait. */
 #include "run/order.h"
 
 #include <stdlib.h>
 
-/* --- Reading and decoding
- * ------------------------------------------------------------------------------------------- */
+/* --- Reading and decoding --- */
 
 static uint32_t pieces_in_ring(const struct partition *p)
 {
     return (uint32_t)(p->tail - p->head);
 }
 
-/* The partition that needs a piece most: a head that is missing holds everybody up. NULL: none may read now.
- */
+/* The partition with the fewest pieces: a missing head holds all others up. NULL: no partition may be read
+ * now. */
 static struct partition *choose_partition(struct run *run)
 {
     struct sequencer *s = &run->sequencer;
@@ -52,8 +52,8 @@ static void select_good_rows(struct batch *batch, const uint64_t *bad, uint32_t 
     batch->selected = selected;
 }
 
-/* Event times from their column; rows without one are bad. Then order times, as if the partition began here.
- */
+/* Takes event times from their column (rows without one are bad), then sets order times as if the partition
+ * began with this piece. */
 static void set_times(struct run *run, const struct partition *p, struct piece *piece)
 {
     struct batch *batch = piece->batch;
@@ -76,7 +76,7 @@ static void set_times(struct run *run, const struct partition *p, struct piece *
     } else {
         memset(batch->event_time, 0, batch->rows * sizeof(*batch->event_time));
     }
-    /* A recording that kept its order has it again; else by arrival, else by event time. */
+    /* Order times: as recorded, if a recording kept them; else arrival times; else event times. */
     const int64_t *recorded = batch->order_time;
     batch->order_time = arena_alloc(&batch->arena, MAX(batch->rows, 1) * sizeof(int64_t));
     const int64_t *times = recorded != NULL              ? recorded
@@ -117,7 +117,7 @@ static void decode_piece(struct run *run, struct lane *lane, struct partition *p
 
 enum work { WORK_NONE, WORK_DRY, WORK_DONE };
 
-/* Reads, and decodes, a piece of one partition. */
+/* Reads and decodes a piece of one partition. */
 static enum work read_piece(struct run *run, struct lane *lane)
 {
     struct sequencer *s = &run->sequencer;
@@ -164,24 +164,24 @@ static enum work read_piece(struct run *run, struct lane *lane)
 bool sequencer_work(struct run *run, struct lane *lane)
 {
     enum work work = WORK_DRY;
-    while (work == WORK_DRY) /* that partition has nothing: another may have */
+    while (work == WORK_DRY) /* that partition has nothing to read, but another may have */
         work = read_piece(run, lane);
     return work == WORK_DONE;
 }
 
-/* --- Numbers
- * -------------------------------------------------------------------------------------------------------- */
+/* --- Forming micro-batches --- */
 
-/* What is there for the next number. */
+/* What the heads of the partitions offer for the next micro-batch. */
 enum heads {
-    HEADS_WAIT, /* for a partition's rows */
+    HEADS_WAIT, /* wait for rows of a partition */
     HEADS_ROWS,
-    HEADS_LULL, /* no rows for now, of live sources */
-    HEADS_STOP, /* what is obeyed ends here, and nobody can say what comes next */
-    HEADS_OVER, /* no rows any more */
+    HEADS_LULL, /* no rows for now; all sources that go on are live */
+    HEADS_STOP, /* the log that is replayed ends here, and the order behind it cannot be computed */
+    HEADS_OVER, /* no rows any more: all partitions have ended */
 };
 
-/* Every partition that goes on, and is waited for, has a decoded head with rows left; the others are over. */
+/* Prepares the heads of all partitions. Returns HEADS_WAIT unless every partition has a decoded head with
+ * rows left, has ended, or is not waited for (live_goes_without). */
 static enum heads find_heads(struct run *run)
 {
     struct sequencer *s = &run->sequencer;
@@ -208,7 +208,8 @@ static enum heads find_heads(struct run *run)
     return has_rows ? HEADS_ROWS : is_over ? HEADS_OVER : HEADS_LULL;
 }
 
-/* Behind the last row of the head that a number may have: its end, or the next cut. */
+/* Index behind the last row of the head that the next micro-batch may have: the end of the batch, or the
+ * next cut. */
 static uint32_t head_end(const struct sequencer *s, const struct partition *p)
 {
     const struct piece *piece = PIECE_AT(p, p->head);
@@ -216,7 +217,7 @@ static uint32_t head_end(const struct sequencer *s, const struct partition *p)
     return watermark_next_mark(piece, p->head_row, end);
 }
 
-/* The partition whose head ends first. */
+/* The partition whose head ends first. bound: gets the order time of that end. */
 static struct partition *earliest_end(struct sequencer *s, int64_t *bound)
 {
     struct partition *first = NULL;
@@ -234,7 +235,7 @@ static struct partition *earliest_end(struct sequencer *s, int64_t *bound)
     return first;
 }
 
-/* Rows of the head up to the bound: order times never fall. */
+/* Index behind the head's rows with order times up to the bound, by binary search: order times never fall. */
 static uint32_t rows_up_to(const struct partition *p, int64_t bound, bool is_inclusive)
 {
     const struct batch *batch = PIECE_AT(p, p->head)->batch;
@@ -251,7 +252,7 @@ static uint32_t rows_up_to(const struct partition *p, int64_t bound, bool is_inc
     return low;
 }
 
-/* Whether what is sequenced of the partition ends at a cut; the next one is counted from there. */
+/* Whether the sequenced rows of the partition end at a cut; if so, starts the count to the next one. */
 static bool take_cut(const struct sequencer *s, struct partition *p)
 {
     const struct piece *piece = PIECE_AT(p, p->head);
@@ -263,16 +264,17 @@ static bool take_cut(const struct sequencer *s, struct partition *p)
     return is_cut;
 }
 
-/* Watermarks after the number. A stop is not an event: time stands still. */
+/* Sets the slot's watermarks. A stop of the run is no cut: watermarks do not advance. */
 static void set_watermarks(struct run *run, struct slot *slot, bool is_cut)
 {
     if (is_cut)
         watermark_advance(run);
-    for (uint32_t source = 0; source <= run->plan->sources_count; source++) /* and the clock */
+    /* The last one is the arrival clock. */
+    for (uint32_t source = 0; source <= run->plan->sources_count; source++)
         slot->watermarks[source] = slot->is_final ? TIME_MAX : run->sequencer.source_watermarks[source];
 }
 
-/* A slot that all stages have finished with, or NULL. */
+/* The slot for this micro-batch, or NULL while a stage has not finished the slot's earlier one. */
 static struct slot *free_slot(struct run *run, uint64_t number)
 {
     struct slot *slot = run_slot(run, number);
@@ -284,7 +286,7 @@ static struct slot *free_slot(struct run *run, uint64_t number)
     return slot;
 }
 
-/* The partition at whose cut the number ends, or NULL. */
+/* Cuts the slices of the micro-batch; returns the partition at whose cut it ends, or NULL. */
 static struct partition *fill_slices(struct run *run, struct slot *slot)
 {
     struct sequencer *s = &run->sequencer;
@@ -303,7 +305,7 @@ static struct partition *fill_slices(struct run *run, struct slot *slot)
     return take_cut(s, last) ? last : NULL;
 }
 
-/* Whether the next row is at or beyond --until. */
+/* Whether the next rows of all partitions are at or beyond --until. */
 static bool is_beyond_until(struct run *run)
 {
     struct sequencer *s = &run->sequencer;
@@ -319,7 +321,7 @@ static bool is_beyond_until(struct run *run)
     return true;
 }
 
-/* What the next number may have: what the order log says, else a head of every partition. */
+/* Whether the next micro-batch can be formed: by the order log in a replay, else by the partitions' heads. */
 static enum heads next_heads(struct run *run)
 {
     enum obey_state state = run->sequencer.is_obeying ? obey_ready(run) : OBEY_WAIT;
@@ -342,9 +344,9 @@ static enum heads choose_heads(struct run *run, bool is_stop, bool is_held)
     return is_empty ? HEADS_LULL : next_heads(run);
 }
 
-/* A number without rows, in a lull or while sinks are full: where a partition has become idle, the
- * clock ticks, or a checkpoint waits for one to close an epoch, or to say that the ends of logs were reached.
- */
+/* Whether to form a micro-batch without rows, in a lull or while sinks are full: because a partition became
+ * idle, the arrival clock ticks, or a checkpoint waits for a barrier, to close an epoch or to save
+ * positions that rose without records. */
 static bool is_worth_a_number(struct run *run, uint64_t number, const struct partition *idle, int64_t tick)
 {
     return idle != NULL || tick != TIME_MIN ||
@@ -362,7 +364,7 @@ static void set_room(struct run *run, struct slot *slot)
     slot->slices_room = room;
 }
 
-/* Forms one number; false: not possible now. */
+/* Forms one micro-batch; false: not possible now. */
 static bool form_one(struct run *run)
 {
     struct sequencer *s = &run->sequencer;
@@ -381,7 +383,7 @@ static bool form_one(struct run *run)
     enum heads heads = choose_heads(run, is_stop, is_held);
     if (heads == HEADS_WAIT)
         return false;
-    /* What is executed again keeps its numbers: a stop is the next of them. */
+    /* A replay after a fallback keeps the old micro-batches: a stop takes the next of them. */
     bool is_redo = s->is_obeying && obey_is_redo(run);
     is_stop |= heads == HEADS_STOP || (heads == HEADS_ROWS && !is_redo && is_beyond_until(run));
     bool is_filled = !is_stop || is_redo;
@@ -430,7 +432,7 @@ bool sequencer_form(struct run *run)
 {
     bool is_formed = false;
     pthread_mutex_lock(&run->sequencer.mutex);
-    /* A few ahead are enough; the rest of the lanes' time is for what is formed. */
+    /* A few micro-batches ahead are enough; the lanes' time is better spent on those already formed. */
     while (atomic_load_explicit(&run->sequencer.formed, memory_order_relaxed) -
                    atomic_load_explicit(&run->sequencer.claimed, memory_order_relaxed) <
                run->lanes_count &&
@@ -440,7 +442,7 @@ bool sequencer_form(struct run *run)
     return is_formed;
 }
 
-/* Stage 0 has passed all numbers up to and including `number`. */
+/* Whether stage 0 has finished all micro-batches up to and including `number`. */
 static bool stage_0_is_past(struct run *run, uint64_t number)
 {
     uint64_t first = number + 1 > SLOTS ? number + 1 - SLOTS : 0;
@@ -460,8 +462,8 @@ struct slot *sequencer_claim(struct run *run)
     uint64_t number = atomic_load_explicit(&s->claimed, memory_order_relaxed);
     if (number < atomic_load_explicit(&s->formed, memory_order_relaxed)) {
         slot = run_slot(run, number);
-        /* Counters of stage 0 belong to no single lane: at a barrier all numbers before it must be through.
-         */
+        /* Stage 0 runs on all lanes, and a barrier needs the sum of their counters: so all earlier
+         * micro-batches must be through stage 0 before one with a barrier, or the one after it, begins. */
         bool is_after_barrier = number > s->first && run_slot(run, number - 1)->barrier != 0;
         bool is_gate = slot->barrier != 0 || is_after_barrier;
         if (is_gate && number > s->first && !stage_0_is_past(run, number - 1))

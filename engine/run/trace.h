@@ -5,11 +5,11 @@
  * and changes nothing: it takes no lock and no checkpoint, writes no order log, and opens no sink; rows that
  * would be written are kept here.
  *
- * Where a row of the record comes to a node, the node gets it in a batch of its own: what its counters gain
- * by that is what became of the row, and what leaves the node meanwhile is what the row was made into. No
- * result depends on where batches end, so that all else is as it was. Rows of the record that leave a node
- * later were held by it. The run stops when no node has anything of the record left, or when the inputs have
- * no more. */
+ * Where a row of the record comes to a node, the node gets the row in a batch of its own. What the node's
+ * counters gain by that tells what became of the row, and rows that leave the node meanwhile were made from
+ * it. No result depends on where batches end, so nothing else changes. Rows of the record that leave a node
+ * later were held by it. The run stops when no node has anything of the record left, or when the inputs
+ * have no more. */
 #ifndef LEAT_RUN_TRACE_H
 #define LEAT_RUN_TRACE_H
 
@@ -17,23 +17,23 @@
 #include "state/checkpoint.h"
 
 enum trace_by {
-    TRACE_BY_RECORD, /* its number in the partition, from 0, as dead letters have it */
-    TRACE_BY_OFFSET, /* where the source counts so (source_kind.has_offsets) */
-    TRACE_BY_LINE,   /* of a file, from 1 */
+    TRACE_BY_RECORD, /* index of the record in the partition, from 0, as dead letters have it */
+    TRACE_BY_OFFSET, /* offset of the record (source_kind.has_offsets) */
+    TRACE_BY_LINE,   /* line of a file, from 1 */
 };
 
 enum trace_end {
-    TRACE_FOLLOWED, /* to where nothing of it is left */
-    TRACE_HELD,     /* an operator still has something of it, and the inputs have no more */
-    TRACE_NOTHING,  /* the partition goes on behind the place, or its log ends there, and has no record there
-                     */
-    TRACE_BEYOND,   /* the partition ends before it */
+    TRACE_FOLLOWED, /* until nothing of the record was left */
+    TRACE_HELD,     /* an operator still holds something of it, and the inputs have no more */
+    /* No record is there, though the partition goes on behind the place, or its log ends there. */
+    TRACE_NOTHING,
+    TRACE_BEYOND, /* the partition ends before the record */
 };
 
 enum trace_tag {
-    TRACE_READ,  /* by a source; not `dead`: rows[0] is what it says */
-    TRACE_GIVEN, /* to a node */
-    TRACE_LATER, /* what a node had held comes out */
+    TRACE_READ,  /* a source read it; unless it is dead, rows[0] is what the source gave */
+    TRACE_GIVEN, /* a node was given a row */
+    TRACE_LATER, /* a node let out a row that it had held */
 };
 
 enum { TRACE_STEPS_MAX = 1024, TRACE_ROWS_MAX = 32 };
@@ -41,54 +41,54 @@ enum { TRACE_STEPS_MAX = 1024, TRACE_ROWS_MAX = 32 };
 struct trace_step {
     enum trace_tag tag;
     const struct plan_node *node;
-    uint32_t input;         /* GIVEN: which */
-    uint64_t number;        /* in work */
-    int64_t watermark;      /* by which rows were judged */
-    struct counters counts; /* what the node's gained */
-    struct batch *row;      /* GIVEN: a view of it alone */
+    uint32_t input;         /* TRACE_GIVEN: index of the node's input */
+    uint64_t number;        /* number of the micro-batch in work */
+    int64_t watermark;      /* the node's watermark, by which rows were judged late */
+    struct counters counts; /* what the node's counters gained */
+    struct batch *row;      /* TRACE_GIVEN: a view of the row alone */
     struct row_facts facts;
-    const char *reason, *raw; /* of a dead letter, its bytes; NULL: none */
+    const char *reason, *raw; /* of a dead letter: its reason and its bytes; NULL: none */
     struct {
         struct batch *batch; /* a view of one row */
         uint32_t output;
     } rows[TRACE_ROWS_MAX];
     uint32_t rows_count;
-    uint64_t rows_left; /* more of them */
+    uint64_t rows_left; /* rows that did not fit into `rows` */
 };
 
 struct trace {
     /* In. */
     struct str source, place; /* as the user wrote them */
-    /* By trace_resolve. */
-    uint32_t source_index, partition; /* of the plan's sources; of the source's partitions */
+    /* Set by trace_resolve. */
+    uint32_t source_index, partition; /* index in the plan's sources; index in the source's partitions */
     const char *partition_name;
-    enum trace_by by; /* RECORD or OFFSET */
+    enum trace_by by; /* TRACE_BY_RECORD or TRACE_BY_OFFSET */
     int64_t at;
-    int64_t line; /* where it was named by its line; else 0 */
-    /* Out; until run_free. */
+    int64_t line; /* line by which the record was named; else 0 */
+    /* Results, until run_free. */
     enum trace_end end;
     bool is_found;
-    uint64_t number, record;   /* where it was merged; its number in the partition */
-    struct checkpoint_id from; /* generation 0: the beginning */
-    uint64_t ordered;          /* numbers below it were merged by an order log; UINT64_MAX: all */
+    uint64_t number, record;   /* micro-batch that holds the record; index of the record in the partition */
+    struct checkpoint_id from; /* checkpoint the trace began from; generation 0: from the beginning */
+    uint64_t ordered; /* micro-batches below this number were ordered by an order log; UINT64_MAX: all */
     struct trace_step *steps;
     uint32_t steps_count;
-    uint64_t steps_left;           /* more than fit */
-    uint64_t held[PLAN_NODES_MAX]; /* rows of the record that each node has */
-    /* trace.c's own. */
-    struct arena arena; /* the owner frees it at last */
+    uint64_t steps_left;           /* steps that did not fit */
+    uint64_t held[PLAN_NODES_MAX]; /* per node: rows of the record that it holds */
+    /* Private to trace.c. */
+    struct arena arena; /* freed by the trace's owner */
     struct row_origin origin;
-    uint64_t last;                 /* number of the last step */
-    uint32_t open[PLAN_NODES_MAX]; /* step in work, from 1 */
+    uint64_t last;                 /* micro-batch of the last step */
+    uint32_t open[PLAN_NODES_MAX]; /* per node: index of its step in work, from 1; 0: none */
     bool is_over;
 };
 
-/* Finds the source, the partition and the record that `source` and `place` name: opens the source alone, and
- * reads it up to a line. false after a diagnostic. */
+/* Finds the source, the partition and the record that `source` and `place` name: opens that source alone,
+ * and reads it up to a line. false after a diagnostic. */
 bool trace_resolve(struct trace *trace, const struct plan *plan, struct diag_list *diags);
-/* After run_wait. */
+/* Sets `end`; after run_wait. */
 void trace_finish(struct trace *trace);
-/* Before run_free: gives back what is the run's. Then the trace may go into another. */
+/* Before run_free: gives back what belongs to the run. Then the trace can be used for another run. */
 void trace_release(struct trace *trace);
 
 #endif
