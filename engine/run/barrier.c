@@ -1,14 +1,16 @@
 /* Checkpoints while a job runs: the coordinator thread.
  *
  *   coordinator: begins a checkpoint, asks the sequencer for a barrier, and waits
- *   sequencer:   attaches the barrier to the next number it forms, and notes where each partition goes on
- * after it stages:      each instance, when it has run that number, lets its nodes snapshot, and counts
- * itself off coordinator: when the last one has: copies the database, runs the deferred writing, publishes,
- * tells the sinks
+ *   sequencer:   attaches the barrier to the next micro-batch it forms, and notes where each partition goes
+ *                on after it
+ *   stages:      each instance, when it has run that micro-batch, lets its nodes snapshot, and counts itself
+ *                off
+ *   coordinator: when the last instance has: copies the database, runs the deferred writing, publishes, and
+ *                tells the sinks
  *
- * One checkpoint at a time. The last number of a run has a barrier too: it is not formed while another
- * checkpoint is on its way, and waits for its own to begin. What fails abandons that checkpoint alone: the
- * job goes on, says so, and tries again at the next turn. */
+ * One checkpoint at a time. The last micro-batch of a run has a barrier too: it is not formed while another
+ * checkpoint is on its way, and waits for its own to begin. An error abandons its checkpoint alone: the job
+ * goes on, reports it, and tries again at the next turn. */
 #include "run/barrier.h"
 
 #include "run/order.h"
@@ -20,8 +22,7 @@
 
 enum { DISK_LOOK_US = 200000, RETRY_US = 5000000, LOCK_LOOK_US = 1000000 };
 
-/* --- Called by the sequencer, under its mutex
- * ----------------------------------------------------------------------- */
+/* --- Called by the sequencer, under its mutex --- */
 
 bool barrier_is_busy(struct run *run)
 {
@@ -113,15 +114,14 @@ void barrier_ask(struct run *run)
     pthread_mutex_unlock(&c->mutex);
 }
 
-/* --- Called by the lanes
- * -------------------------------------------------------------------------------------------- */
+/* --- Called by the lanes --- */
 
 void checkpoint_sink_part(const struct plan_node *sink, char name[CHECKPOINT_SINK_BYTES])
 {
     struct str text = sink->name;
     if (text.length <= CHECKPOINT_SINK_BYTES - 8)
         snprintf(name, CHECKPOINT_SINK_BYTES, "sink/%.*s/", STR_ARGS(text));
-    else /* no other name can have a `#` */
+    else /* no other sink's part can have a `#` in its name */
         snprintf(name, CHECKPOINT_SINK_BYTES, "sink/%.*s#%u/", 64, text.data, sink->place);
 }
 
@@ -155,7 +155,7 @@ static bool snapshot_node(struct run_checkpoints *c, struct node_instance *node,
     const struct plan_node *plan_node = node->node;
     char name[CHECKPOINT_PART_BYTES];
     bool is_good = true;
-    node->context.number = number; /* an instance of stage 0 may not have had it */
+    node->context.number = number; /* an instance of stage 0 may not have run this micro-batch */
     if (plan_node->operator_kind != NULL && plan_node->operator_kind->snapshot != NULL) {
         snprintf(name, sizeof(name), "op/%u/%u", node->context.id, node->stage->instance);
         is_good &= plan_node->operator_kind->snapshot(&node->context, checkpoint_part(c->writer, name));
@@ -170,7 +170,8 @@ static bool snapshot_node(struct run_checkpoints *c, struct node_instance *node,
     return is_good;
 }
 
-/* Stage 0 is run by all lanes: its counters are the sum. The sequencer lets nobody else into stage 0 now. */
+/* The node's counters; of stage 0, which all lanes run, their sum. The sequencer lets no lane into stage 0
+ * now. */
 static struct counters node_counters(const struct stage_instance *stage, uint32_t index)
 {
     struct run *run = stage->run;
@@ -217,8 +218,7 @@ uint64_t checkpoints_published(const struct run *run)
                : atomic_load_explicit(&run->checkpoints->published, memory_order_acquire);
 }
 
-/* --- The coordinator
- * ------------------------------------------------------------------------------------------------ */
+/* --- The coordinator --- */
 
 static void say(struct run_checkpoints *c)
 {
@@ -237,7 +237,7 @@ static void say(struct run_checkpoints *c)
     diag_list_init(&c->diags, &c->arena);
 }
 
-/* The directory and the first parts of the next checkpoint; false where the disk refuses. */
+/* Makes the directory and the first parts of the next checkpoint; false if the disk refuses. */
 static bool make_writer(struct run_checkpoints *c)
 {
     c->writer = checkpoint_begin(c->dir, c->next_epoch, checkpoint_wants_base(c->dir), &c->diags);
@@ -255,7 +255,7 @@ static bool make_writer(struct run_checkpoints *c)
     return false;
 }
 
-/* Under the mutex, which is given up while the disk works: the sequencer takes it. */
+/* Under the mutex, but gives it up during the disk work, because the sequencer takes it. */
 static void begin_checkpoint(struct run_checkpoints *c)
 {
     c->state = BARRIER_OPENING;
@@ -295,18 +295,18 @@ static bool write_and_publish(struct run_checkpoints *c)
         checkpoint_abandon(c->writer);
         return false;
     }
-    /* A store that failed gives wrong answers: nothing that it had a part in may be published. */
+    /* A store that failed gives wrong answers: nothing that used it may be published. */
     const char *error = run->state_store != NULL ? state_store_error(run->state_store) : NULL;
     if (error != NULL) {
         checkpoint_abandon(c->writer);
-        run_fail(run); /* run_wait says why */
+        run_fail(run); /* run_wait adds the diagnostic */
         return false;
     }
     if (c->has_failed || !checkpoint_write(c->writer, has_database, &c->diags) || !write_order(c)) {
         checkpoint_abandon(c->writer);
         return false;
     }
-    pthread_mutex_lock(&c->mutex); /* of the figures */
+    pthread_mutex_lock(&c->mutex); /* protects the figures */
     c->bytes = checkpoint_written_bytes(c->writer);
     pthread_mutex_unlock(&c->mutex);
     struct checkpoint_info info = {
@@ -316,7 +316,7 @@ static bool write_and_publish(struct run_checkpoints *c)
     return checkpoint_publish(c->writer, &info, &c->diags);
 }
 
-/* Sinks that send what the checkpoint holds begin at once, whatever the lanes are at. */
+/* Lets sinks that send what a checkpoint holds begin at once, without waiting for their lanes. */
 static void tell_committed(struct run_checkpoints *c)
 {
     const struct byte_buffer *segment = &c->run->order->segment;
@@ -329,8 +329,8 @@ static void tell_committed(struct run_checkpoints *c)
     }
 }
 
-/* What the abandoned checkpoint held is in none: the next one gets a number even where no rows follow, or
- * none may while a sink waits for it. */
+/* The abandoned checkpoint's data is in no checkpoint: forgetting the last barrier lets an empty
+ * micro-batch carry the next one, even if no rows arrive, or none may while a sink waits for a checkpoint. */
 static void forget_barrier(struct run *run)
 {
     pthread_mutex_lock(&run->sequencer.mutex);
@@ -349,8 +349,9 @@ static void finish_checkpoint(struct run_checkpoints *c)
                                        .hourly = c->run->plan->config.checkpoint.keep.hourly,
                                        .daily = c->run->plan->config.checkpoint.keep.daily};
         uint32_t removed;
+        /* A file that could not be removed is tried again at the next turn; say() reports it. */
         if (!checkpoint_prune(c->dir, &keep, &removed, &c->diags))
-            c->diags.errors = 0; /* it stays for the next turn; say() tells */
+            c->diags.errors = 0;
     } else if (!is_published) {
         forget_barrier(c->run);
     }
@@ -371,14 +372,15 @@ static void finish_checkpoint(struct run_checkpoints *c)
     run_wake(c->run);
 }
 
-/* Waits for the next turn, a snapshot that is complete, or the end. Turns are `every` apart, whatever a
- * checkpoint takes, or as long after its end as it took: what follows checkpoints comes at their rate. */
+/* Waits for the next turn, a request for a checkpoint, or the end. A checkpoint begins `every` after the
+ * last one began; if that one took longer than half of `every`, the pause after it is as long as it took,
+ * but at most `every`. */
 static void wait_for_turn(struct run_checkpoints *c)
 {
     int64_t every = c->run->plan->config.checkpoint.every_us, now = os_monotonic_us();
     int64_t took = c->begun_us == 0 ? 0 : now - c->begun_us;
     int64_t turn = MIN(MAX(every - took, took), every);
-    if (c->has_lately_failed) /* there may be room on the disk again */
+    if (c->has_lately_failed) /* there may be room on the disk again soon */
         turn = MIN(turn, (int64_t)RETRY_US);
     int64_t end = time_add(now, turn);
     while (!c->must_end && !c->last_is_wanted && !c->is_wanted && os_monotonic_us() < end) {
@@ -422,7 +424,8 @@ bool checkpoints_start(struct run *run)
     return c->has_thread;
 }
 
-/* After the lanes have ended: what is on its way is finished (or, after a failure, abandoned). */
+/* After the lanes have ended: waits for a checkpoint that is being written; after a failure, abandons the
+ * one that was begun. */
 void checkpoints_join(struct run *run)
 {
     struct run_checkpoints *c = run->checkpoints;

@@ -1,4 +1,5 @@
-/* Dead letters: bad rows of a stage instance, number by number, to the sink that takes them. */
+/* Dead letters: sends the bad rows of a stage instance, micro-batch by micro-batch, to the sink that takes
+ * them. */
 #include "lang/lang.h"
 #include "run/internal.h"
 
@@ -18,7 +19,8 @@ static const char *partition_name(struct run *run, uint32_t id, const struct pla
     return (*node)->source_kind->partition_name(&run->sources[p->source], p->local);
 }
 
-/* Texts are UTF-8 everywhere; what bad records hold need not be. */
+/* Texts are UTF-8 everywhere, but bad records need not be: replaces each byte above 0x7f of a text that is
+ * not UTF-8. */
 static void mend_utf8(char *text, size_t length)
 {
     if (lang_is_utf8((struct str){text, length}))
@@ -67,7 +69,7 @@ static void keep_example(struct stage_instance *stage, const struct dead_row *ro
         describe(stage, row, row->node->label, example->text, sizeof(example->text));
 }
 
-/* For who looks while the run goes on. */
+/* Keeps the reason of the node's first dead letter, for run_stats while the run goes on. */
 static void keep_first(struct node_instance *node, const struct dead_row *row)
 {
     if (likely(atomic_load_explicit(&node->has_dead, memory_order_relaxed)))
@@ -76,7 +78,7 @@ static void keep_first(struct node_instance *node, const struct dead_row *row)
     atomic_store(&node->has_dead, true);
 }
 
-/* As text; what is not UTF-8 as it is, too. */
+/* Copies a text, mended to UTF-8; where it is not UTF-8, the original goes to `bytes`, too. */
 static void keep(struct stage_instance *stage, struct str *text, struct str *bytes)
 {
     if (text->data == NULL)
@@ -120,7 +122,7 @@ void operator_reject(struct operator_context *context, const struct batch *batch
     dead_add(context->engine, &origin, &order, &letter);
 }
 
-/* By the row's order, then by the step that rejected it. */
+/* By the row's order, then by the place of the node that rejected it. */
 static int compare_dead(const void *a, const void *b)
 {
     const struct dead_row *x = a, *y = b;
@@ -130,14 +132,14 @@ static int compare_dead(const void *a, const void *b)
     return x->node->place < y->node->place ? -1 : x->node->place > y->node->place;
 }
 
-/* Texts of a batch under construction. */
+/* The texts of a batch under construction. */
 struct heap {
     struct batch *batch;
     char *data;
     size_t used, room;
 };
 
-/* A text of nothing is null. */
+/* Appends a text to the heap; a text whose data is NULL becomes null. */
 static void set_text(struct heap *heap, uint32_t column, uint32_t row, struct str text)
 {
     struct column *to = &heap->batch->columns[column];
@@ -159,10 +161,10 @@ static void set_int(struct heap *heap, uint32_t column, uint32_t row, int64_t va
         batch_set_null(heap->batch, to, row);
 }
 
-/* Where a row comes from. */
+/* Where a dead row was read. */
 struct dead_place {
-    const struct plan_node *source; /* NULL: nowhere */
-    const char *name, *topic;       /* topic NULL: of none */
+    const struct plan_node *source;
+    const char *name, *topic; /* topic NULL: the source has no topics */
     int32_t number;
 };
 

@@ -1,12 +1,13 @@
-/* `leat run JOB --from DIR`: a new run that begins with the state of another's checkpoint.
+/* `leat run JOB --from DIR`: a new run that begins with the state of another run's checkpoint.
  *
- * The run has an id of its own: what the other one did behind the checkpoint is not its past. State is taken
- * over part by part, by name (plan_node.part) and shape (core/shape.h); where that cannot be, every
- * difference is said at once, and nothing is left behind but what `--drop-state` names.
+ * The run has an id of its own, because it does not continue what the other run did behind the checkpoint.
+ * State is taken over part by part, by name (plan_node.part) and shape (core/shape.h). Where that is
+ * impossible, every difference is reported at once, and only the parts that `--drop-state` names are left
+ * behind.
  *
- * The generation of such a run says what it began from. Until its first checkpoint is published a start
- * without --from begins there again, under the same run id: what had gone out of the other run's outbox by
- * then is known under that one's. */
+ * The generation of such a run records what it began from. Until its first checkpoint is published, a start
+ * without --from begins there again, under the same run id; rows that had left the other run's outbox by
+ * then are recorded under the other run's id. */
 #include "core/shape.h"
 #include "run/barrier.h"
 #include "run/parts.h"
@@ -16,7 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { FROM_STEPS_MAX = 16 }; /* runs that began from runs that never came to a checkpoint */
+enum { FROM_STEPS_MAX = 16 }; /* runs that began from runs that never published a checkpoint */
 
 void run_note(struct run *run, const char *format, ...)
 {
@@ -28,7 +29,7 @@ void run_note(struct run *run, const char *format, ...)
     buffer_printf(&run->notes, "%s\n", line);
 }
 
-/* --- The checkpoint */
+/* --- The checkpoint --- */
 
 static bool refuse_path(struct run *run, const char *path, const char *what)
 {
@@ -39,7 +40,7 @@ static bool refuse_path(struct run *run, const char *path, const char *what)
     return false;
 }
 
-/* "DIR@3-17", where DIR is no directory by that whole name. */
+/* Splits "DIR@3-17" into path and checkpoint, unless there is a directory with the whole name. */
 static void split_path(struct run *run)
 {
     struct checkpoint_from *from = &run->checkpoints->from;
@@ -80,8 +81,8 @@ static bool take_drops(struct run *run)
     return true;
 }
 
-/* Nothing lies there but a run that began elsewhere: there. Its own drops are over: they are in the
- * options. */
+/* Where the directory holds no checkpoint, but a run that began from another directory: goes on to that
+ * one. The parts that run dropped do not matter; those of this run are in its options. */
 static bool go_further(struct run *run)
 {
     struct run_checkpoints *c = run->checkpoints;
@@ -109,7 +110,7 @@ static bool refuse_finished(struct run *run)
     return false;
 }
 
-/* What goes out again, and what does not. */
+/* Notes which rows are read and sent again. */
 static void note_start(struct run *run, const struct checkpoint_info *info)
 {
     char id[33];
@@ -180,16 +181,16 @@ bool from_is_unfinished(struct run *run)
     return c->has_from_run;
 }
 
-/* --- Its parts */
+/* --- Its parts --- */
 
 struct matching {
     struct run *run;
     const struct parts *saved;
-    bool *is_used; /* of the names to drop */
+    bool *is_used; /* per name of --drop-state: the checkpoint has that part */
     const char *part;
     struct span span;
     bool keeps_figures_alone;
-    uint32_t refused; /* of this part */
+    uint32_t refused; /* differences of this part */
     struct diag *last;
     struct byte_buffer to_drop;
 };
@@ -240,7 +241,7 @@ static const struct plan_node *find_node(const struct run *run, struct str part)
     return NULL;
 }
 
-/* The first line of a shape, for people: "dedup: by: imp_id within: 1h". */
+/* The first line of a shape, for messages: "dedup: by: imp_id within: 1h". */
 static struct str first_line(struct str shape)
 {
     const char *end = shape.length == 0 ? NULL : memchr(shape.data, '\n', shape.length);
@@ -274,7 +275,7 @@ static void match_part(struct matching *m, const struct part *part)
         run_note(run, "`%s`: what the checkpoint has of it is left behind", m->part);
         return;
     }
-    if (node != NULL && node->is_stand_in) /* what the job's own sink had is not for this one */
+    if (node != NULL && node->is_stand_in) /* the state of the job's own sink is not for its stand-in */
         return;
     if (part->has_state && node == NULL)
         match_lost(m, part);

@@ -1,4 +1,4 @@
-/* Builds the stage instances of all lanes: copies of option structs, contexts, wiring. */
+/* Builds the stage instances of all lanes: copies of option structs, contexts, wiring between nodes. */
 #include "core/operator_history.h"
 #include "core/os.h"
 #include "run/barrier.h"
@@ -81,7 +81,7 @@ static void wire(struct run *run, struct stage_instance *stage)
             add_consumer(find_node(stage, x->plan->from.node), x->plan->from.output,
                          (struct consumer){.exchange = x});
     }
-    /* A stage without exchanges of its own (there is none today) would wait for stage 0. */
+    /* A stage that is fed by no exchange (there is none today) would wait for stage 0. */
     if (stage->index > 0 && stage->feeders_count == 0)
         add_feeder(stage, 0);
 }
@@ -91,7 +91,8 @@ static void wake_lanes(void *engine)
     run_wake(engine);
 }
 
-/* A learner's rows are made and found by lanes that have nothing else to do. */
+/* The team through which lanes without work help this learner (making and finding rows); NULL: not a
+ * learner, or there is one lane. */
 static struct team *team_for(struct run *run, const struct plan_node *node)
 {
     if (node->tag != PLAN_LEARNER || run->lanes_count == 1)
@@ -103,8 +104,8 @@ static struct team *team_for(struct run *run, const struct plan_node *node)
     return team;
 }
 
-/* Nodes that keep state share the budget alike, at any number of lanes; a node's share is split among its
- * instances. */
+/* Memory for one instance of the node. Nodes that keep state get equal shares of the budget at any number
+ * of lanes; a node's share is split among its instances. */
 static int64_t memory_of(const struct run *run, const struct plan_node *node)
 {
     uint32_t nodes = 0;
@@ -191,7 +192,7 @@ static struct stage_instance *new_instance(struct run *run, uint32_t stage, uint
     made->stage = &run->plan->stages[stage];
     made->index = stage;
     made->instance = instance;
-    /* Single stages go to the last lanes: the first one starts with reading. */
+    /* Single stages go to the last lanes, because the first lane starts with reading. */
     bool is_single = run->plan->stages[stage].tag == STAGE_SINGLE;
     made->lane = is_single ? run->lanes_count - 1 - stage % run->lanes_count : instance;
     made->next = run->sequencer.first;
@@ -299,7 +300,7 @@ void stage_reports(struct stage_instance *stage)
     }
 }
 
-/* --- What an operator that reads something beside its input is told (core/operator_history.h) --- */
+/* --- What operators are told that read more than their input (core/operator_history.h) --- */
 
 static const char *directory_of(struct run *run, const char *path, const struct operator_context *context)
 {

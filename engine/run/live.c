@@ -1,15 +1,15 @@
-/* Live sources: what is there depends on when it is asked, so here, and nowhere else, a clock has a say.
+/* Live sources: what there is to read depends on the time of the read; so here, and nowhere else, a clock
+ * decides.
  *
- * A partition of which nothing is there is dry: its last read answered READ_QUIET (all was read) or
- * READ_LATER (there is more, and it has not come yet). Numbers go on without a quiet one, and wait for a late
- * one, within `order_wait`: so after an hour down the partitions are merged in the order of their arrival at
- * the broker, and none runs ahead of the others. A dry partition is read again when its source wakes the
- * engine, or after a lane's nap.
+ * A partition is dry when its last read answered READ_QUIET (all was read) or READ_LATER (there is more, and
+ * it has not come yet). Micro-batches go on without a quiet partition, and wait for a late one, up to
+ * `order_wait`: so after an hour down the partitions are merged in the order of their arrival at the broker,
+ * and none runs ahead of the others. A dry partition is read again when its source wakes the engine, or after
+ * a lane's nap.
  *
- * What the clock decided goes into the order log: which rows a number has, which partition is idle (left out
- * of the watermark until its next row), which was found meanwhile, and where the clock of arrival stands in a
- * lull. All under the sequencer's mutex, but for
- * live_wake. */
+ * What the clock decided goes into the order log: which rows a micro-batch has, which partition is idle
+ * (left out of the watermark until its next row), which was found meanwhile, and where the arrival clock
+ * stands in a lull. All under the sequencer's mutex, except live_wake. */
 #include "core/os.h"
 #include "run/barrier.h"
 #include "run/order.h"
@@ -72,14 +72,15 @@ struct partition *live_take_idle(struct run *run)
     return idle;
 }
 
-/* Windows over arrival time end without records, when a clock says that no row is to come that arrived before
- * then: in a lull, when all that there is was read, a second ago. Records stamped by another machine whose
- * clock is further behind than that come late. */
+/* Windows over arrival time end without records when the arrival clock passes their end. In a lull, when
+ * everything was read, the clock follows the wall clock CLOCK_BEHIND_US behind it, in steps of
+ * CLOCK_STEP_US at least. Records stamped by a machine whose clock is further behind come late. */
 enum { CLOCK_BEHIND_US = 1000 * 1000, CLOCK_STEP_US = 1000 * 1000 };
 
-/* The wall clock, as far as it can be trusted. A tick too early makes rows late, one too late delays windows
- * in a lull: so where it is set back that holds at once, and where it is set forward (or the machine slept)
- * once a record arrived at such a time: it may be set back in a moment. arrived: the newest arrival. */
+/* The wall clock, as far as it can be trusted. A tick too early makes rows late, a tick too late delays
+ * windows in a lull. So a clock that is set back is followed at once. A clock that is set forward (or a
+ * machine that slept) is followed only once a record arrived at such a time, because it may be set back in
+ * a moment. arrived: the newest arrival time. */
 static int64_t trusted_wall_us(struct sequencer *s, int64_t arrived)
 {
     int64_t now = os_monotonic_us(), ahead = os_wall_us() - now;
@@ -105,11 +106,10 @@ void live_set_clock(struct run *run, int64_t time)
     order_tick(run, time);
 }
 
-/*
- * How many examples a step of learners should have: as many as came in a number, so that what is learned is
- * as new as it can be; where numbers are full there is more to come, and steps double until the stream is
- * caught up with. It falls by halves, so that one small number in a rush changes little.
- */
+/* Sets the load: log2 of the number of examples that a step of a learner should have. A step has as many as
+ * the micro-batch has rows, so that the model is as new as it can be. If the micro-batch is half full there
+ * are more rows to come, and the steps double until the stream is caught up. The load falls by one at a
+ * time, so that one small micro-batch in a rush changes little. */
 void live_follow_load(struct run *run, const struct slot *slot)
 {
     const struct sequencer *s = &run->sequencer;
@@ -172,7 +172,7 @@ bool live_discover(struct run *run)
     return true;
 }
 
-/* sends_checkpoints: only one that sends what a checkpoint holds. */
+/* sends_checkpoints: count only sinks that send what a checkpoint holds. */
 static bool has_full_sink(const struct run *run, bool sends_checkpoints)
 {
     for (uint32_t i = 0; i < run->sinks_count; i++) {
@@ -189,7 +189,8 @@ bool live_sinks_are_full(const struct run *run)
     return has_full_sink(run, false);
 }
 
-/* A sink that sends only what a checkpoint holds has its number: the one with a barrier, once. */
+/* A full sink that sends only what a checkpoint holds needs a barrier: one micro-batch is formed to carry
+ * it. */
 bool live_may_form_held(struct run *run, uint64_t number)
 {
     if (!has_full_sink(run, true) || run->checkpoints == NULL || number == run->sequencer.last_barrier)

@@ -12,7 +12,7 @@ bool model_job(struct checkpoint *checkpoint, struct arena *arena, struct str *t
     uint32_t group, records = 0;
     struct str data;
     *text = *settings = (struct str){"", 0};
-    /* A chain has the two records once for each of its checkpoints; they are the same. */
+    /* A chain of checkpoints has the two records once per checkpoint; all copies are the same. */
     while (snapshot_get(reader, &group, &data))
         *(records++ % 2 == 0 ? text : settings) = arena_str(arena, data);
     if (records < 2)

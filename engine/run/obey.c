@@ -1,4 +1,4 @@
-/* Executing again by an order log: see order.h. */
+/* Replays an order log: see order.h. */
 #include "run/order.h"
 
 #include "core/os.h"
@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 enum { MESSAGE_BYTES = 512 };
-/* Indices of partitions that are none. */
+/* Results of find_partition that are no index. */
 enum { INDEX_NONE = -1, INDEX_FAILED = -2 };
 
 bool obey_is_redo(const struct run *run)
@@ -43,10 +43,9 @@ void obey_refuse(struct run *run, enum diag_code code, const char *format, ...)
                                "the order with --order=none");
 }
 
-/* --- From a segment's head to the number wanted
- * ------------------------------------------------------------------- */
+/* --- From the head of a segment to the next micro-batch --- */
 
-/* What a partition of the log has given before the next entry. */
+/* What the log says of a partition up to the next entry. */
 struct logged {
     uint64_t records;
     int64_t time;
@@ -62,7 +61,7 @@ static uint32_t find_source(const struct run *run, struct str name)
     return source;
 }
 
-/* It begins where it began then. */
+/* Lets the partition begin at the offset where the log says that it began. */
 static bool begin_partition(struct run *run, struct partition *p, const struct order_partition *added)
 {
     const struct source_kind *kind = run->plan->nodes[run->plan->sources[p->source]].source_kind;
@@ -73,8 +72,9 @@ static bool begin_partition(struct run *run, struct partition *p, const struct o
     return kind->seek(&run->sources[p->source], p->local, &p->resume);
 }
 
-/* The partition of the run: of a source that can gain some by its name, else the one in the same place of the
- * source. One that the run does not have is made known here. */
+/* Index in the run of a partition of the log, or INDEX_NONE, INDEX_FAILED. In a source that can gain
+ * partitions it goes by its name, else by its place in the source. A partition that the run does not have
+ * is added here. */
 static int64_t find_partition(struct run *run, const struct order_partition *added, uint32_t source,
                               uint32_t place)
 {
@@ -95,7 +95,7 @@ static int64_t find_partition(struct run *run, const struct order_partition *add
     return p->id;
 }
 
-/* False after a diagnostic. */
+/* Maps a partition of the log to one of the run. False after a diagnostic. */
 static bool map_partition(struct run *run, const struct order_partition *added)
 {
     struct order_script *script = &run->order->script;
@@ -119,11 +119,11 @@ static bool map_partition(struct run *run, const struct order_partition *added)
     bool is_live = (added->is & ORDER_IS_LIVE) != 0;
     script->map[added->id] = p->id;
     script->is_live |= is_live;
-    p->has_own_order |= is_live; /* that of arrival */
+    p->has_own_order |= is_live; /* then order is by arrival */
     return true;
 }
 
-/* Reads what stands before the number. */
+/* Reads the entries of the segment before the micro-batch `number`. logged: per partition of the run. */
 static bool skip_to(struct run *run, uint64_t number, struct logged *logged)
 {
     struct order_script *script = &run->order->script;
@@ -154,7 +154,8 @@ static bool skip_to(struct run *run, uint64_t number, struct logged *logged)
     }
 }
 
-/* Partitions of sources that cannot gain any are all in the log; of others some may be found later. */
+/* Whether the log has all partitions of sources that cannot gain any; those of other sources may be found
+ * later. False after a diagnostic. */
 static bool has_all(struct run *run)
 {
     for (uint32_t i = 0; i < run->plan->sources_count; i++) {
@@ -212,8 +213,7 @@ static bool begin_segment(struct run *run, uint64_t number)
     return is_good;
 }
 
-/* --- The next number
- * ------------------------------------------------------------------------------------------------- */
+/* --- The next micro-batch --- */
 
 static bool take_entries(struct run *run)
 {
@@ -257,7 +257,7 @@ static bool take_entries(struct run *run)
     return false;
 }
 
-/* Behind the last number of a segment: its end says how much was in it. */
+/* Reads the epoch entry, which must follow the last micro-batch of a segment. */
 static bool ends_well(struct run *run)
 {
     struct order_script *script = &run->order->script;
@@ -269,8 +269,8 @@ static bool ends_well(struct run *run)
     return false;
 }
 
-/* The segment that has the next number, with all before it read. False: the script is through, or there was
- * an error. */
+/* Opens the segment that has the next micro-batch, and reads all entries before it. Returns false if the
+ * script has ended, or on an error. */
 static bool turn_segment(struct run *run)
 {
     struct order_script *script = &run->order->script;
@@ -285,7 +285,7 @@ static bool turn_segment(struct run *run)
     return false;
 }
 
-/* False: as above. */
+/* Reads the entries of the next micro-batch. Returns false as turn_segment does. */
 static bool next_number(struct run *run)
 {
     struct order_script *script = &run->order->script;
@@ -309,16 +309,16 @@ bool obey_begin(struct run *run)
     return run->diags->errors == 0;
 }
 
-/* --- Whether what is read fits
- * --------------------------------------------------------------------------------------- */
+/* --- Whether the records that are read fit the log --- */
 
 enum rows_state { ROWS_THERE, ROWS_LATER, ROWS_NEVER, ROWS_TOO_MANY_BATCHES };
 
-/* The rows of a slice that are decoded. Where it and the partition have offsets these are the rows up to that
- * of the slice's last record, be they as many as it had or not; else as many as it had. */
+/* The decoded rows of a slice. If the slice and the partition have offsets, these are the rows up to the
+ * offset of the slice's last record, whether or not they are as many as the log says; else as many rows as
+ * it says. */
 struct rows {
     uint64_t found;
-    int64_t time, offset; /* order time, and offset, of the last */
+    int64_t time, offset; /* order time and offset of the last row */
     bool are_by_offset, are_all;
 };
 
@@ -340,7 +340,7 @@ static void take_rows(const struct partition *p, const struct piece *piece, uint
                                         : rows->found == slice->records;
 }
 
-/* All that there is room for was read, and decoded. */
+/* Whether the ring is full, every piece is decoded, and no lane reads the partition. */
 static bool needs_room(const struct partition *p)
 {
     for (uint64_t i = p->head; i < p->tail; i++)
@@ -371,7 +371,7 @@ static enum rows_state rows_ready(struct run *run, struct partition *p, const st
     }
     if (rows->are_all || (rows->are_by_offset && p->reach > slice->offset))
         return ROWS_THERE;
-    if (p->tail - p->head >= p->ring) /* what came as one batch, live, may come as many */
+    if (p->tail - p->head >= p->ring) /* live, these rows may have come in one batch, and now come in many */
         return p->is_reading || partition_widen(p) ? ROWS_LATER : ROWS_TOO_MANY_BATCHES;
     return p->is_ended && !p->is_reading ? ROWS_NEVER : ROWS_LATER;
 }
@@ -392,7 +392,7 @@ static void slice_differs(struct run *run, const struct partition *p, const stru
         (long long)slice->time, offset, found);
 }
 
-/* Records that the live job had are not in the log, or the recording, any more. */
+/* Refuses a slice whose records are no longer all in the topic, or in the recording. */
 static void slice_has_lost(struct run *run, const struct partition *p, const struct order_slice *slice,
                            const struct rows *rows)
 {
@@ -455,8 +455,8 @@ static bool slice_is_ready(struct run *run, const struct order_slice *slice)
     return false;
 }
 
-/* The log says that it has no more records. What came after a checkpoint to a file that grows is taken
- * behind the script. */
+/* Whether the partition has ended as the log says. After a fallback this is not checked: records that came
+ * to a growing file after the checkpoint are sequenced behind the script. */
 static bool end_is_ready(struct run *run, struct partition *p)
 {
     struct rows rows;
@@ -502,7 +502,7 @@ bool obey_is_beyond(const struct run *run)
 
 static struct slice *add_slice(struct slot *slot)
 {
-    if (slot->slices_count == slot->slices_room) { /* a slice of several batches */
+    if (slot->slices_count == slot->slices_room) { /* a slice of several batches takes several places */
         slot->slices_room = MAX(slot->slices_room * 2, 8);
         slot->slices = realloc(slot->slices, slot->slices_room * sizeof(*slot->slices));
         leat_assert(slot->slices != NULL);

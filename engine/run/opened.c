@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { READ_MEMORY = 64 << 20 }; /* of the database, while something is shown */
+enum { READ_MEMORY = 64 << 20 }; /* bytes for the database's caches while something is shown */
 
-/* A database of its own, which may write beside its files: the checkpoint's are linked or copied. */
+/* A copy of the checkpoint's database, with its files linked or copied, which may write files of its own. */
 struct borrowed {
     struct temporary_directory directory;
     struct state_store *store;
@@ -43,7 +43,7 @@ static void give_database_back(struct borrowed *b)
     temporary_directory_remove(&b->directory);
 }
 
-/* Which number its state has. */
+/* Finds the id under which the node's state is saved. */
 static bool find_id(const struct opened_query *query, struct arena *arena, uint16_t *id,
                     struct diag_list *diags)
 {
@@ -59,7 +59,7 @@ static bool find_id(const struct opened_query *query, struct arena *arena, uint1
     return part != NULL;
 }
 
-/* As it was after the last number: what has left by then is not shown. */
+/* The node's watermark after the last micro-batch: what has expired by then is not shown. */
 static int64_t watermark_of(const struct opened_query *query)
 {
     const struct plan *plan = query->plan;
@@ -115,7 +115,7 @@ bool opened_call(const struct opened_query *query, opened_use *use, void *argume
         .diags = diags,
     };
     bool is_good = !query->node->needs_memory || borrow_database(query->checkpoint, &database, &arena, diags);
-    if (is_good && database.store == NULL && query->node->needs_memory) /* all of it is in the deltas */
+    if (is_good && database.store == NULL && query->node->needs_memory) /* all state is in the deltas */
         is_good = (database.store = state_store_open(NULL, READ_MEMORY, false, diags)) != NULL;
     context.state_store = database.store;
     context.cold_store = database.store != NULL && query->node->tag == PLAN_LEARNER ? model_cold_store : NULL;
@@ -161,7 +161,7 @@ static bool refuse_words(const struct plan_node *node, struct arena *arena, stru
     return false;
 }
 
-/* One row whose key columns have the words' values. */
+/* Sets the key columns of the first row to the values of `words`. False after a diagnostic. */
 static bool parse_key(const struct plan_node *node, const struct str *words, uint32_t count,
                       struct batch *row, struct arena *arena, struct diag_list *diags)
 {

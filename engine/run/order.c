@@ -3,10 +3,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* --- What was decided
- * ---------------------------------------------------------------------------------------------- */
+/* --- Entries --- */
 
-/* A replay of what a live run decided writes what that wrote. */
+/* Whether a log of live sources is replayed: the log that the replay writes then says so, too. */
 static bool obeys_live(const struct run *run)
 {
     return run->order->script.is_live;
@@ -98,8 +97,8 @@ void order_number(struct run *run, const struct slot *slot, const struct partiti
     for (uint32_t i = 0; i < slot->slices_count;) {
         struct partition *p = slot->slices[i].partition;
         uint64_t records = 0;
-        for (; i < slot->slices_count && slot->slices[i].partition == p;
-             i++) /* of several batches, obeying */
+        /* In a replay a slice of the log may span several batches. */
+        for (; i < slot->slices_count && slot->slices[i].partition == p; i++)
             records += slot->slices[i].end - slot->slices[i].begin;
         struct order_slice slice = {.partition = p->id,
                                     .records = records,
@@ -129,7 +128,7 @@ void order_barrier(struct run *run)
         struct order_piece empty = *sealed;
         *sealed = *open;
         *open = empty;
-    } else { /* of a checkpoint that was abandoned */
+    } else { /* sealed is of an abandoned checkpoint: it is continued */
         buffer_append(&sealed->entries, open->entries.data, open->entries.length);
         sealed->next = open->next;
         sealed->slices += open->slices;
@@ -143,8 +142,7 @@ bool order_is_full(const struct run *run)
     return run->order->open.entries.length > ORDER_HELD_BYTES;
 }
 
-/* --- Segments
- * ------------------------------------------------------------------------------------------------------ */
+/* --- Segments --- */
 
 struct str order_segment(struct run *run, uint64_t epoch, struct diag_list *diags)
 {
@@ -167,11 +165,11 @@ void order_published(struct run *run)
         order_file_published(order);
 }
 
-/* Without checkpoints nothing is published: each segment stands when it is written. */
+/* Writes a segment to the file of --record-order. Without checkpoints it counts as soon as it is written. */
 static bool file_segment(struct run *run, struct diag_list *diags)
 {
     order_barrier(run);
-    uint64_t epoch = run->order->sealed.first; /* there are none: rising is enough */
+    uint64_t epoch = run->order->sealed.first; /* there are no epochs here: a rising number will do */
     if (order_segment(run, epoch, diags).data == NULL)
         return false;
     order_published(run);
@@ -202,8 +200,7 @@ bool order_keep_up(struct run *run)
     return is_good;
 }
 
-/* --- Beginning and end
- * --------------------------------------------------------------------------------------------- */
+/* --- Beginning and end --- */
 
 bool order_init(struct run *run)
 {

@@ -1,14 +1,15 @@
-/* --record-order: the order log beside the checkpoints, all of it.
+/* --record-order: writes the whole order log, beside the checkpoints.
  *
- * A file takes segments one behind the other; a resume goes on with a copy of what its checkpoint covers: a
- * process that was replaced still has the old inode. A directory is for jobs that run for months:
+ * A file takes segments one behind the other. A resume goes on with a copy of the segments that its
+ * checkpoint covers, because a process that was replaced may still write to the old inode. A directory is for
+ * jobs that run for months:
  *
- *     DIR/RUN                               16 bytes: which run it is of
- *     DIR/00000003-00000000000000012345     segments from number 12345 on, written by the third life
+ *     DIR/RUN                               16 bytes: id of the run
+ *     DIR/00000003-00000000000000012345     segments from micro-batch 12345 on, written by the third life
  *
- * Each life begins a file of its own, and another whenever one is large, so that old ones can be moved away;
- * nothing of an earlier life is ever cut or written to. Of two files that have a number, that of the newer
- * life counts: it began with the checkpoint that the run went on from. */
+ * Each life begins a file of its own, and another whenever one is large, so that old ones can be moved
+ * away; nothing of an earlier life is ever cut or written to. If two files have a micro-batch, the file of
+ * the newer life counts: that life began with the checkpoint from which the run went on. */
 #include "run/barrier.h"
 #include "run/order.h"
 
@@ -46,7 +47,7 @@ static bool file_is_short(struct run *run, const char *path, uint64_t next)
     return false;
 }
 
-/* The number that the file begins with: 0, but of a run from another's checkpoint. */
+/* Number of the first micro-batch in the file: 0, except in a run from another's checkpoint. */
 static uint64_t file_first(const struct run *run, int fd)
 {
     char text[ORDER_HEAD_BYTES];
@@ -57,7 +58,7 @@ static uint64_t file_first(const struct run *run, int fd)
     return has_head ? head.first : run->is_from ? run->sequencer.first : 0;
 }
 
-/* A resume keeps the segments up to its checkpoint: file_end is set behind them. */
+/* A resume keeps the segments up to its checkpoint: sets file_end behind them. False after a diagnostic. */
 static bool file_resume(struct run *run, int fd)
 {
     struct run_order *order = run->order;
@@ -86,7 +87,8 @@ static bool file_exists(struct run *run, const char *path)
     return false;
 }
 
-/* What is copied and written to is a file, and empty or an order log: nothing else that the name may mean. */
+/* Whether the open file is a regular file that is empty or an order log; nothing else may be copied and
+ * written to. */
 static bool is_order_file(int fd)
 {
     char text[ORDER_HEAD_BYTES];
@@ -106,7 +108,7 @@ static bool refuse_file(struct run *run, const char *path)
     return false;
 }
 
-/* Copies of other lives: one of them that still sleeps finds nothing to rename. */
+/* Removes copies that other lives left: a life that still sleeps then finds nothing to rename. */
 static void remove_copies(const char *path)
 {
     struct arena arena = {0};
@@ -125,7 +127,8 @@ static void remove_copies(const char *path)
     arena_free(&arena);
 }
 
-/* The kept bytes of `from`, the file so far, in a new inode under its name. */
+/* Copies the first file_end bytes of `from`, the file so far, to a new inode, and gives it the file's name.
+ * Returns an errno or 0. */
 static int file_copy(struct run *run, int from)
 {
     struct run_order *order = run->order;
@@ -205,7 +208,7 @@ static char *part_path(struct arena *arena, const char *directory, const struct 
     return arena_printf(arena, "%s/%08u-%020llu", directory, part->life, (unsigned long long)part->first);
 }
 
-/* Sorted; malloc'd. NULL: *error. */
+/* The parts in the directory, sorted; malloc'd. NULL: *error has an errno. */
 static struct part *list_parts(const char *directory, uint32_t *count, int *error)
 {
     DIR *stream = opendir(directory);
@@ -260,7 +263,7 @@ const char *order_directory(const char *path, struct arena *arena, struct order_
     *paths = arena_array(arena, struct order_path, MAX(parts_count, 1));
     uint64_t until = UINT64_MAX;
     uint32_t at = parts_count;
-    for (uint32_t i = parts_count; i-- > 0;) { /* the newest life first */
+    for (uint32_t i = parts_count; i-- > 0;) { /* from the newest life back */
         if (parts[i].first < until) {
             (*paths)[--at] = (struct order_path){part_path(arena, path, &parts[i]), until, true};
             until = parts[i].first;
@@ -286,7 +289,8 @@ static int write_run(const char *directory, const uint8_t run[ORDER_RUN_BYTES], 
     return error == 0 ? os_fsync_directory(directory, NULL) : error;
 }
 
-/* That the numbers up to the first of this life are there: those of older files may have been moved away. */
+/* Whether the files reach the first micro-batch of this life; earlier ones may have been moved away. False
+ * after a diagnostic. */
 static bool directory_reaches(struct run *run, const struct order_path *paths, uint32_t count)
 {
     uint64_t first = run->sequencer.first, next = 0, offset = 0;
@@ -326,7 +330,8 @@ static bool own_run(struct run *run, uint8_t own[ORDER_RUN_BYTES])
     return getrandom(own, ORDER_RUN_BYTES, 0) == ORDER_RUN_BYTES;
 }
 
-/* What lives wrote that ended before their first checkpoint is void: this one begins anew. */
+/* Whether the directory's parts were written by lives that published no checkpoint, so that this life may
+ * replace them. found: id of their run. */
 static bool is_void(const struct run *run, const uint8_t found[ORDER_RUN_BYTES])
 {
     struct run_id id;
@@ -334,7 +339,7 @@ static bool is_void(const struct run *run, const uint8_t found[ORDER_RUN_BYTES])
     return run_replaces_own(run) || (run->replaces_parts && checkpoint_had_run(run->checkpoints->dir, &id));
 }
 
-/* Without checkpoints each life writes under the same names. */
+/* Removes all parts: without checkpoints each life writes under the same names. Returns an errno or 0. */
 static int remove_own_parts(struct run *run, const char *directory)
 {
     uint32_t count;
@@ -373,7 +378,7 @@ static bool directory_open(struct run *run)
     return run->sequencer.first == 0 || run->is_from || directory_reaches(run, paths, count);
 }
 
-/* The file that takes what comes next. */
+/* Opens a new file for segments from micro-batch `first` on. Returns an errno or 0. */
 static int directory_next(struct run_order *order, uint64_t first)
 {
     struct arena arena = {0};
@@ -407,7 +412,7 @@ bool order_file_open(struct run *run)
     return directory_open(run);
 }
 
-/* Behind what is published; a part that is there from an attempt that failed goes. */
+/* Writes behind the published bytes, over a part that a failed attempt may have left there. */
 bool order_file_append(struct run *run, uint64_t first, struct diag_list *diags)
 {
     struct run_order *order = run->order;

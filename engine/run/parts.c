@@ -33,7 +33,7 @@ void parts_put(const struct run *run, struct byte_buffer *out)
     }
 }
 
-/* --- Reading: bytes from outside */
+/* --- Reading: the bytes come from outside --- */
 
 struct words {
     struct str left;
@@ -92,7 +92,7 @@ bool parts_read(struct checkpoint *checkpoint, struct arena *arena, struct parts
     uint32_t group;
     struct str record;
     bool is_good = false;
-    while (snapshot_get(reader, &group, &record)) /* the same in each of a chain */
+    while (snapshot_get(reader, &group, &record)) /* each checkpoint of a chain has the same record */
         is_good = decode(record, arena, parts);
     if (!is_good)
         snapshot_corrupt(reader, diags, "the list of the job's parts is none");
@@ -107,9 +107,9 @@ const struct part *parts_find(const struct parts *parts, struct str name)
     return NULL;
 }
 
-/* --- Numbers */
+/* --- Ids --- */
 
-/* A run that goes on has the parts of its checkpoint. */
+/* For a resume: every node must have a part in the checkpoint, except sinks. False after a diagnostic. */
 static bool match_all(struct run *run, const struct parts *saved)
 {
     for (uint32_t i = 0; i < run->plan->nodes_count; i++) {

@@ -1,4 +1,4 @@
-/* The sequencer's beginning and end, and its place in checkpoints: where each partition goes on. */
+/* The sequencer's beginning and end, and its positions in checkpoints: where each partition goes on. */
 #include "run/positions.h"
 #include "core/os.h"
 #include "run/order.h"
@@ -41,7 +41,7 @@ bool sequencer_is_named(const struct run *run, uint32_t source)
     return run->plan->nodes[run->plan->sources[source]].source_kind->discover != NULL;
 }
 
-/* What is there is what has come. */
+/* Whether the source gives what has arrived, so that each end of a batch is a cut. */
 static bool is_live_source(const struct run *run, uint32_t source)
 {
     const struct plan_node *node = &run->plan->nodes[run->plan->sources[source]];
@@ -73,7 +73,7 @@ struct partition *sequencer_add_partition(struct run *run, uint32_t source, uint
     p->order_max = p->event_max = p->order_fixed = p->event_fixed = p->arrival_max = p->marked = TIME_MIN;
     p->is_live = is_live_source(run, source);
     p->has_offsets = node->source_kind->has_offsets;
-    p->has_own_order = node->is_live; /* that of arrival */
+    p->has_own_order = node->is_live; /* then order is by arrival */
     if (node->source_kind->begin != NULL)
         node->source_kind->begin(&run->sources[source], local, &p->resume);
     p->offset = p->saved = p->resume.b;
@@ -90,12 +90,13 @@ static bool open_sources(struct run *run)
             return false;
         total += run->sources[i].partitions_count;
         is_named |= sequencer_is_named(run, i);
-        s->is_live |= is_live_source(run, i) ||
-                      sequencer_is_named(run, i); /* never again: lanes read it without the mutex */
+        /* Set only here: lanes read it without the mutex. */
+        s->is_live |= is_live_source(run, i) || sequencer_is_named(run, i);
     }
     if (total > PARTITIONS_MAX)
         return refuse_partitions(run, total);
-    s->partitions_room = is_named ? PARTITIONS_MAX : total; /* found while running: nothing may move */
+    /* Partitions may be found while running, and those there must not move in memory. */
+    s->partitions_room = is_named ? PARTITIONS_MAX : total;
     s->partitions = calloc(s->partitions_room, sizeof(*s->partitions));
     s->known = arena_array(&run->arena, uint32_t, MAX(run->plan->sources_count, 1));
     leat_assert(s->partitions != NULL);
@@ -183,7 +184,7 @@ struct str sequencer_partition_name(struct run *run, const struct partition *p)
     return name;
 }
 
-/* Called when the number with the barrier is formed: everything before it is taken, nothing after it. */
+/* Called when the micro-batch with the barrier is formed: all its rows are sequenced, and none after them. */
 void sequencer_save(struct run *run, bool is_finished, struct byte_buffer *out)
 {
     struct sequencer *s = &run->sequencer;
@@ -318,7 +319,7 @@ static bool refuse_gone(struct run *run, uint32_t source, struct str name)
     return false;
 }
 
-/* sources: for each of the checkpoint's the run's, UINT32_MAX where it is left behind. */
+/* sources: for each source of the checkpoint, the index of the run's source; UINT32_MAX: left behind. */
 static bool add_saved(struct run *run, const struct saved_partition *saved, const uint32_t *sources)
 {
     uint32_t source = sources[saved->source];
@@ -335,7 +336,7 @@ static bool add_saved(struct run *run, const struct saved_partition *saved, cons
     return p != NULL && restore_partition(run, p, saved);
 }
 
-/* Sources that the checkpoint does not have begin behind those it has. */
+/* Adds the partitions of sources that the checkpoint does not have, behind those that it has. */
 static bool add_new_sources(struct run *run)
 {
     for (uint32_t i = 0; i < run->plan->sources_count; i++)
@@ -348,7 +349,7 @@ static bool add_new_sources(struct run *run)
     return true;
 }
 
-/* Whether the sources that cannot gain partitions have those of the checkpoint. */
+/* Whether sources that cannot gain partitions have all those of the checkpoint. False after a diagnostic. */
 static bool all_are_saved(struct run *run)
 {
     for (uint32_t i = 0; i < run->plan->sources_count; i++)
@@ -357,7 +358,8 @@ static bool all_are_saved(struct run *run)
     return true;
 }
 
-/* Watermarks, and which source is which: by name. */
+/* Restores watermarks, and finds by name which source of the checkpoint is which of the run. False after a
+ * diagnostic. */
 static bool take_sources(struct run *run, struct saved *saved, uint64_t count, uint32_t *sources)
 {
     const struct plan *plan = run->plan;
@@ -380,7 +382,7 @@ bool sequencer_restore(struct run *run, struct str positions)
 {
     struct sequencer *s = &run->sequencer;
     struct saved saved = {.left = positions};
-    (void)saved_take(&saved); /* whether it is final */
+    (void)saved_take(&saved); /* is_finished */
     uint64_t version = saved_take(&saved);
     if (version != POSITIONS_VERSION)
         return refuse_version(run, version);

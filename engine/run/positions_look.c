@@ -1,4 +1,4 @@
-/* What a checkpoint's positions say, without a run that goes on from there. */
+/* Reads what a checkpoint's positions say, without a run that goes on from there. */
 #include "run/positions.h"
 #include "run/trace.h"
 
@@ -50,7 +50,7 @@ struct saved_partition saved_take_partition(struct saved *saved)
     return p;
 }
 
-/* To the sources, and how many they are: what sequencer_restore takes. */
+/* Skips to the sources, and returns how many there are; the words are those of sequencer_restore. */
 static uint64_t skip_head(struct saved *saved)
 {
     for (int word = 0; word < 7; word++)
@@ -83,7 +83,7 @@ uint64_t positions_number(struct str positions)
     return saved_take(&saved) == POSITIONS_VERSION ? saved_take(&saved) : UINT64_MAX;
 }
 
-/* A partition that can be found while running goes by its name; others by their place among the source's. */
+/* A partition that can be found while running goes by its name; others go by their place in the source. */
 bool positions_are_before(struct str positions, const struct plan *plan, const struct trace *trace)
 {
     struct saved saved = {.left = positions};
@@ -104,7 +104,7 @@ bool positions_are_before(struct str positions, const struct plan *plan, const s
             continue;
         return trace->by == TRACE_BY_RECORD ? p.records <= (uint64_t)trace->at : p.resume.b <= trace->at;
     }
-    return !saved.is_short; /* nothing of it was read */
+    return !saved.is_short; /* nothing of the partition was read */
 }
 
 bool positions_are_final(struct str positions)
@@ -134,7 +134,7 @@ void run_describe_positions(struct str positions, struct byte_buffer *out)
     bool is_final = saved_take(&saved) != 0;
     uint64_t version = saved_take(&saved), number = saved_take(&saved), obeyed = saved_take(&saved),
              next = saved_take(&saved), is_live = saved_take(&saved);
-    (void)saved_take(&saved); /* the clock of arrival */
+    (void)saved_take(&saved); /* the arrival clock */
     uint64_t sources = saved_take(&saved);
     if (saved.is_short || version != POSITIONS_VERSION || sources > PLAN_SOURCES_MAX) {
         buffer_printf(out, "source positions of another version of leat: format %llu, not %d\n",

@@ -1,4 +1,4 @@
-/* From a checkpoint to a run that goes on: which one, what it says, every node's state. */
+/* Resuming from a checkpoint: chooses it, reads it, and gives every node its state back. */
 #include "run/barrier.h"
 #include "run/parts.h"
 
@@ -42,7 +42,8 @@ static bool refuse_without(struct run *run)
     return false;
 }
 
-/* The checkpoint to begin with: the newest of the directory, another run's, or none. */
+/* Finds the checkpoint to begin with: the newest of the directory, another run's, or none. False after a
+ * diagnostic. */
 static bool find_begin(struct run *run)
 {
     struct run_checkpoints *c = run->checkpoints;
@@ -99,7 +100,7 @@ bool checkpoints_init(struct run *run)
     return true;
 }
 
-/* A quarter of the budget is RocksDB's: block cache and write buffers. */
+/* RocksDB gets a quarter of the memory budget, for its block cache and write buffers. */
 bool checkpoints_open_state(struct run *run)
 {
     struct run_checkpoints *c = run->checkpoints;
@@ -143,14 +144,14 @@ bool checkpoints_have_sink(struct run *run, const struct plan_node *sink)
     if (!run->is_resumed || sink->sink_kind->snapshot == NULL)
         return run->is_resumed;
     if (run->is_from && !run->has_saved[sink->place])
-        return false; /* parts.h has said so */
+        return false; /* the run's notes have said so */
     char prefix[CHECKPOINT_SINK_BYTES];
     checkpoint_sink_part(sink, prefix);
     uint32_t group;
     struct str data;
     struct snapshot_reader *reader = checkpoint_reader(run->checkpoints->resumed, prefix, 0, 0, run->diags);
     bool is_there = reader != NULL && snapshot_get(reader, &group, &data);
-    /* What is damaged is there: the restore says so. */
+    /* A damaged part counts as there: the restore reports it. */
     bool is_good = reader != NULL && checkpoint_reader_close(reader);
     if (is_there || !is_good)
         return true;
@@ -185,7 +186,8 @@ static bool restore_counters(struct run *run, struct node_instance *node, struct
     return reader != NULL && checkpoint_reader_close(reader);
 }
 
-/* A sink that has kept its name and changed its kind cannot take the other's state. */
+/* Whether the sink kept its name and changed its kind: it cannot restore the other kind's state. True after
+ * a diagnostic. */
 static bool is_other_kind(struct run *run, const struct plan_node *sink, struct checkpoint *from)
 {
     char name[CHECKPOINT_PART_BYTES], kind[64] = "";
@@ -221,7 +223,7 @@ static bool restore_sink(struct run *run, struct node_instance *node, struct che
     return checkpoint_reader_close(reader) && is_good;
 }
 
-/* Any thread, one for an instance. */
+/* Any thread; an instance is restored by one thread. */
 static bool restore_operator(struct node_instance *node, struct checkpoint *from, struct diag_list *diags)
 {
     char prefix[CHECKPOINT_PART_BYTES];
@@ -238,7 +240,7 @@ static bool restore_operator(struct node_instance *node, struct checkpoint *from
     return checkpoint_reader_close(reader) && is_good;
 }
 
-/* Watermarks as they were after the last number, so that rows are late by the same measure. */
+/* Watermarks as they were after the last micro-batch, so that rows are judged late as before. */
 static void restore_watermarks(struct run *run, struct stage_instance *stage)
 {
     struct slot last = {.watermarks = run->sequencer.source_watermarks};
@@ -252,7 +254,7 @@ static bool restore_node(struct run *run, struct stage_instance *stage, struct n
 {
     const struct plan_node *plan_node = node->node;
     bool is_saved = run->has_saved[plan_node->place];
-    /* The counters of all lanes of before go to the first instance of now. */
+    /* The first instance gets the sum of the counters that the earlier life's instances had. */
     if (stage->instance == 0 && is_saved && !restore_counters(run, node, from))
         return false;
     if (plan_node->tag == PLAN_SINK)
@@ -262,8 +264,9 @@ static bool restore_node(struct run *run, struct stage_instance *stage, struct n
            restore_operator(node, from, diags);
 }
 
-/* The instances of one number, of all stages: each lane's state is its own, and most of the time goes into
- * reading it and into memory that it takes for the first time. The first brings back what there is once. */
+/* The instances with one index, of all stages, which one thread restores. Each lane's state is separate,
+ * and most of the time goes into reading it and into the first use of memory. Instance 0 also restores what
+ * exists only once. */
 struct restoring {
     struct run *run;
     uint32_t instance;

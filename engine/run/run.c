@@ -1,4 +1,4 @@
-/* The public face: build, start, wait, free, figures. */
+/* The public functions: build, start, wait, free. */
 #include "run/barrier.h"
 #include "run/order.h"
 
@@ -66,7 +66,7 @@ struct run *run_new(const struct plan *plan, const struct run_options *options, 
         sequencer_add_partitions(run);
     is_good = is_good && stages_init(run);
     is_good = is_good && (!run->is_resumed || checkpoints_restore(run)) && order_begin(run);
-    /* Nothing refuses it any more: what is written from here on is the run's own. */
+    /* Nothing refuses the run any more: what is written from here on is this run's own. */
     if (is_good && options->has_begun != NULL)
         options->has_begun();
     is_good = is_good && stages_begin(run);
@@ -120,7 +120,8 @@ bool run_has_ended(const struct run *run)
     return atomic_load(&run->lanes_running) == 0;
 }
 
-/* After the lanes: sinks finish their files; what the last checkpoint covers gets its names. */
+/* After the lanes: files that the last checkpoint covers get their names, and sinks finish and send the
+ * rest. */
 static bool finish_sinks(struct run *run)
 {
     bool is_good = true;

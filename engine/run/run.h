@@ -53,7 +53,8 @@ bool order_is_directory(const char *path);
 /* Opens sources and sinks, restores state. NULL after diagnostics, or because *stop was set. */
 struct run *run_new(const struct plan *plan, const struct run_options *options, struct diag_list *diags);
 bool run_start(struct run *run);
-/* On the first call, the run takes a checkpoint and stops. Any thread, but not from a signal handler. */
+/* Takes a last checkpoint and stops the run; further calls change nothing. Any thread, but not from a
+ * signal handler. */
 void run_stop(struct run *run);
 /* Whether all lanes have ended. */
 bool run_has_ended(const struct run *run);

@@ -1,6 +1,6 @@
-/* Which order log a run obeys, and of what files it is: what a fall back executes again, else --order, else
- * what the manifests of its recordings name. A log is a file, a directory of --record-order, or what a
- * directory of checkpoints still has. And finding the segment of a number in them. */
+/* Chooses the order log that a run replays, and lists its files: the log of a fallback, else --order, else
+ * the log that the manifests of its recordings name. A log is a file, a directory of --record-order, or
+ * what a directory of checkpoints still has. Also finds the segment of a micro-batch in these files. */
 #include "run/barrier.h"
 #include "run/order.h"
 
@@ -39,7 +39,8 @@ struct log {
     bool is_of_checkpoints;
 };
 
-/* Of a file: the digest of its first segment, which stays when others come. */
+/* A log in a file. Its identity is the digest of the first segment, which stays when more segments are
+ * appended. */
 static bool find_file(struct run *run, struct log *log)
 {
     char head_text[ORDER_HEAD_BYTES];
@@ -70,7 +71,8 @@ static struct checkpoint_dir *open_checkpoints(struct run *run, const char *path
     return checkpoint_dir_open(&options, run->diags);
 }
 
-/* Those of checkpoints are listed when it is known from which number on. */
+/* A log in a directory of checkpoints. Its files are listed later, when the first micro-batch that is
+ * wanted is known. */
 static bool find_checkpoints(struct run *run, struct log *log)
 {
     struct checkpoint_dir *dir = open_checkpoints(run, log->path);
@@ -104,11 +106,11 @@ static bool find_log(struct run *run, struct log *log)
             memcpy(&log->identity, id, sizeof(log->identity));
         is_good = log->count > 0 || find_checkpoints(run, log);
     }
-    log->identity |= is_good; /* 0: none */
+    log->identity |= is_good; /* an identity of 0 would mean that there is no log */
     return is_good;
 }
 
-/* What the recordings have: one log, in the manifest of each. */
+/* The log of the recordings: the manifest of each must name the same one. */
 static bool find_recorded(struct run *run, struct log *log)
 {
     for (uint32_t i = 0; i < run->plan->sources_count; i++) {
@@ -206,8 +208,7 @@ bool script_list(struct run *run)
     return false;
 }
 
-/* --- Its segments
- * ----------------------------------------------------------------------------------------- */
+/* --- Its segments --- */
 
 static void close_path(struct order_script *script)
 {
@@ -253,8 +254,8 @@ static bool read_segment(struct run *run, const struct order_head *head)
     return script->has_segment;
 }
 
-/* What is left of the file is no whole segment, and need not be one: it is still being written, or was when
- * its life ended. */
+/* Whether the rest of the file is no whole segment, and need not be one: the file is still being written,
+ * or its life was killed. */
 static bool is_torn(const struct order_script *script, struct str text, const struct order_head *head)
 {
     uint64_t left = script->bytes - script->offset;

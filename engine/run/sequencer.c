@@ -175,7 +175,7 @@ bool sequencer_work(struct run *run, struct lane *lane)
 enum heads {
     HEADS_WAIT, /* wait for rows of a partition */
     HEADS_ROWS,
-    HEADS_LULL, /* no rows for now; all sources that go on are live */
+    HEADS_LULL, /* no rows for now, of live sources; or none are wanted, at a stop or while sinks are full */
     HEADS_STOP, /* the log that is replayed ends here, and the order behind it cannot be computed */
     HEADS_OVER, /* no rows any more: all partitions have ended */
 };

@@ -1,16 +1,15 @@
-/* Stage instances: building them, and running one number through their nodes.
+/* Stage instances: running one micro-batch through their nodes.
  *
- * Within a number each node, in the order of the plan, first takes what its exchanges brought (a node fed
- * within the stage has been called directly by then), then merges its inputs if it has several, then is told
- * the watermark. So rows of the number come first, and rows that timers make come after them, upstream before
- * downstream. */
+ * Within a micro-batch each node, in the order of the plan, first takes the rows from its exchanges (a node
+ * fed within the stage has been called directly by then), then merges its inputs if it has several, then is
+ * told the watermark. So rows of the micro-batch come first, and rows made by timers come after them,
+ * upstream before downstream. */
 #include "run/internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* --- Calls of nodes
- * ------------------------------------------------------------------------------------------------- */
+/* --- Calls of nodes --- */
 
 void sink_say(struct node_instance *node, const char *what)
 {
@@ -29,14 +28,14 @@ void sink_failed(struct node_instance *node)
     struct run *run = node->stage->run;
     bool is_fenced = run_is_fenced(run);
     pthread_mutex_lock(&run->diags_mutex);
-    if (!node->has_failed && !is_fenced) /* its lane and the coordinator may both find out */
+    if (!node->has_failed && !is_fenced) /* the sink's lane and the coordinator may both find the error */
         sink_say(node, "stopped");
     node->has_failed = true;
     pthread_mutex_unlock(&run->diags_mutex);
     run_fail(run);
 }
 
-/* What a published checkpoint covers gets its final name. */
+/* Tells the sink of a newly published checkpoint: files that it covers get their final names. */
 static void tell_published(struct node_instance *node)
 {
     uint64_t epoch = checkpoints_published(node->stage->run);
@@ -52,7 +51,7 @@ static void give_sink(struct node_instance *node, struct batch *batch)
     node->context.counters.in += batch->selected;
     if (atomic_load_explicit(&node->stage->run->has_failed, memory_order_relaxed))
         return;
-    if (unlikely(node->stage->run->trace != NULL)) /* it is not open */
+    if (unlikely(node->stage->run->trace != NULL)) /* a trace does not open sinks */
         node->context.counters.absorbed += batch->selected;
     else if (node->node->sink_kind->write(&node->sink, batch))
         node->context.counters.absorbed += batch->selected;
@@ -96,8 +95,9 @@ void operator_emit(struct operator_context *context, uint32_t output, struct bat
     batch_release(batch);
 }
 
-/* An operator with several inputs whose order does not matter to it, but to what follows: runs of rows in the
- * one order, each from one batch. */
+/* Gives the queued rows to an operator that has several inputs and no process_merged, in the one order, as
+ * batches of successive rows from one batch. The operator does not need that order, but the nodes behind it
+ * do. */
 static void process_runs(struct node_instance *node, struct merge *merge)
 {
     struct merge_row row, next;
@@ -141,7 +141,7 @@ static void run_merged(struct node_instance *node)
 {
     bool has_rows = false;
     for (uint32_t i = 0; i < node->node->inputs_count; i++) {
-        /* A producer with several chains gives rows out of order: put them right. */
+        /* A producer with several chains of operators gives its rows out of order: sort them. */
         struct batch_list sorted;
         merge_lists(node->stage->run->pool, &node->queues[i], node->queues[i].count > 0, &sorted);
         node->queues[i] = sorted;
@@ -151,8 +151,7 @@ static void run_merged(struct node_instance *node)
         stage_merge(node);
 }
 
-/* --- One number
- * ----------------------------------------------------------------------------------------------------- */
+/* --- One micro-batch --- */
 
 static void run_source(struct node_instance *node, struct slot *slot)
 {
@@ -165,7 +164,7 @@ static void run_source(struct node_instance *node, struct slot *slot)
         struct counters *counters = &node->context.counters;
         counters->in += slice->end - slice->begin;
         counters->passed += slice->batch->selected;
-        /* Punctuations that carry the watermark, and nothing else. */
+        /* Neither passed nor bad are punctuations that only carry the watermark. */
         counters->filtered += slice->end - slice->begin - slice->batch->selected - slice->bad_count;
         for (uint32_t k = 0; k < slice->bad_count; k++) {
             char reason[256];
@@ -249,7 +248,7 @@ void plan_watermarks(const struct plan *plan, const int64_t *sources, int64_t *a
         const struct plan_node *node = &plan->nodes[i];
         int64_t watermark =
             node->tag == PLAN_SOURCE ? sources[node->source_index] : plan_input_watermark(plan, node, after);
-        /* The last watermark lets everything out, held rows too. */
+        /* TIME_MAX lets all rows out, held ones too. */
         after[i] = watermark == TIME_MAX ? TIME_MAX : time_add(watermark, -node->hold_us);
     }
 }
@@ -288,7 +287,8 @@ bool stage_is_ready(const struct stage_instance *stage)
 void stage_run(struct stage_instance *stage, struct slot *slot)
 {
     stage->slot = slot;
-    /* All before any runs: a node gives rows to those behind it in the stage at once. */
+    /* Set for all nodes before any runs: a node gives its rows at once to the nodes behind it in the
+     * stage. */
     for (uint32_t i = 0; i < stage->stage->nodes_count; i++) {
         stage->nodes[i].context.number = stage->nodes[i].sink.number = slot->number;
         stage->nodes[i].context.load = slot->load;

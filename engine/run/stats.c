@@ -1,5 +1,5 @@
-/* Figures for the live view, the summary and tests. Counters are read while lanes write them: stale, not
- * torn. */
+/* Figures for the live view, the summary and tests. Counters are read while lanes write them: they may be
+ * stale, never torn. */
 #include "run/barrier.h"
 #include "run/order.h"
 
@@ -45,7 +45,7 @@ static void add_node(struct run *run, struct run_stats *stats, uint32_t place)
     }
 }
 
-/* Under the sequencer's mutex. */
+/* Watermarks and newest events. Under the sequencer's mutex. */
 static void add_times(struct run *run, struct run_stats *stats)
 {
     const struct sequencer *s = &run->sequencer;
@@ -120,7 +120,7 @@ static void add_checkpoints(struct run *run, struct run_stats *stats)
     pthread_mutex_unlock(&c->mutex);
 }
 
-/* How far a stage is: the number that its slowest instance runs next. */
+/* Number of the micro-batch that the stage's slowest instance runs next. */
 static uint64_t stage_progress(struct run *run, uint32_t stage)
 {
     if (stage == 0)
@@ -131,7 +131,8 @@ static uint64_t stage_progress(struct run *run, uint32_t stage)
     return next;
 }
 
-/* Numbers that are ready for a stage and wait: where they pile up is the bottleneck. */
+/* Per stage, the micro-batches that are ready for it and wait, as a share of SLOTS: the bottleneck is where
+ * they pile up. */
 static void add_queues(struct run *run, struct run_stats *stats)
 {
     stats->numbers = atomic_load(&run->sequencer.formed);

@@ -1,4 +1,4 @@
-/* Following a record through a run: see trace.h. On the one lane, but for what says otherwise. */
+/* Following a record through a run: see trace.h. Called on the run's one lane, unless said otherwise. */
 #include "run/trace.h"
 
 #include "core/os.h"
@@ -15,7 +15,7 @@ static bool is_traced(const struct trace *trace, const struct batch *batch, uint
     return origin.partition == trace->origin.partition && origin.record == trace->origin.record;
 }
 
-/* The first selected index from `first` on whose row is the record's; batch->selected: none. */
+/* The first selected index from `first` on whose row was made from the record; batch->selected: none. */
 static uint32_t find_row(const struct trace *trace, const struct batch *batch, uint32_t first)
 {
     if (!trace->is_found)
@@ -25,7 +25,7 @@ static uint32_t find_row(const struct trace *trace, const struct batch *batch, u
     return first;
 }
 
-/* The selected rows from `first` on as a batch of their own. */
+/* `count` selected rows from `first` on, as a batch of their own. */
 static struct batch *view_of(struct batch *batch, uint32_t first, uint32_t count)
 {
     struct batch *view = batch_derive(batch, batch->schema);
@@ -39,7 +39,7 @@ static struct batch *view_of(struct batch *batch, uint32_t first, uint32_t count
 
 /* --- Steps --- */
 
-/* From 1; 0: there are too many. */
+/* Adds a step; returns its index plus 1, or 0 if there is no room for it or the trace is over. */
 static uint32_t add_step(struct trace *trace, const struct node_instance *node, enum trace_tag tag)
 {
     trace->last = node->stage->slot->number;
@@ -77,7 +77,7 @@ static void counters_subtract(struct counters *from, const struct counters *what
         a[i] -= b[i];
 }
 
-/* Around the call that gives the node this row alone. */
+/* begin_step, end_step: around the call that gives the node this row alone. */
 static uint32_t begin_step(struct node_instance *node, uint32_t input, struct batch *row)
 {
     struct trace *trace = node->stage->run->trace;
@@ -89,7 +89,7 @@ static uint32_t begin_step(struct node_instance *node, uint32_t input, struct ba
     step->input = input;
     step->row = row;
     batch_hold(row);
-    step->counts = node->context.counters; /* as they are before */
+    step->counts = node->context.counters; /* counters before the call */
     if (kind != NULL && kind->facts != NULL)
         kind->facts(&node->context, input, row, &step->facts);
     trace->open[node->node->place] = at;
@@ -109,7 +109,7 @@ static void end_step(struct node_instance *node, uint32_t at)
     trace->open[node->node->place] = 0;
 }
 
-/* --- What the engine tells --- */
+/* --- Calls by the engine --- */
 
 bool trace_give(struct node_instance *node, uint32_t input, struct batch *batch)
 {
@@ -129,7 +129,7 @@ bool trace_give(struct node_instance *node, uint32_t input, struct batch *batch)
     return true;
 }
 
-/* Rows of each input that follow each other in the one order, for the node's queues. */
+/* Successive rows in the one order that go into the node's queues together, per input. */
 struct part {
     struct node_instance *node;
     struct {
@@ -254,7 +254,7 @@ void trace_dead(struct node_instance *node, const struct row_origin *origin, con
     trace->steps[at - 1].raw = copy_text(trace, letter->raw);
 }
 
-/* --- Finding it, and the end --- */
+/* --- Finding the record, and the end --- */
 
 static void stop(struct run *run, enum trace_end end)
 {
@@ -316,7 +316,7 @@ void trace_stage(struct run *run)
     stop(run, TRACE_FOLLOWED);
 }
 
-/* Live sources have no end: where they have nothing more, this is as far as it goes. */
+/* Live sources have no end: where all of them have nothing more to read, the trace ends. */
 void trace_lull(struct run *run)
 {
     const struct sequencer *s = &run->sequencer;

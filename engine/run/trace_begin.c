@@ -1,4 +1,4 @@
-/* Where a trace begins: the record that is meant, and the newest checkpoint before it. */
+/* Where a trace begins: finds the record that the user named, and the newest checkpoint before it. */
 #include "run/barrier.h"
 #include "run/parts.h"
 #include "run/trace.h"
@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* --- The record that is meant --- */
+/* --- The record that the user named --- */
 
-/* What stands before the last `:` or `@`. */
+/* A place as the user wrote it: the name before the last `:` or `@`, this sign, and the number behind it. */
 struct place {
     struct str name;
     char sign;
@@ -52,7 +52,7 @@ static const struct plan_node *find_source(struct trace *trace, const struct pla
     return NULL;
 }
 
-/* Whether the path is that, or ends in it behind a `/`. */
+/* Whether the path equals the name, or ends in it behind a `/`. */
 static bool is_named(const char *path, struct str name)
 {
     size_t length = strlen(path);
@@ -70,7 +70,8 @@ static bool find_partition(struct trace *trace, struct source *source, const str
 {
     uint32_t found = 0, exact = 0;
     trace->partition = 0;
-    if (kind->partition_name == NULL && source->partitions_count == 1) /* whatever it is called */
+    /* With a single unnamed partition any name will do. */
+    if (kind->partition_name == NULL && source->partitions_count == 1)
         return true;
     for (uint32_t i = 0; i < source->partitions_count && exact == 0; i++) {
         const char *name = name_of(source, kind, i);
@@ -95,7 +96,7 @@ static bool find_partition(struct trace *trace, struct source *source, const str
     return false;
 }
 
-/* Whether the line is in this batch: its record. */
+/* Whether the batch has the line; sets trace->at to its record. */
 static bool find_line(struct trace *trace, const struct raw_batch *raw)
 {
     for (uint32_t row = 0; row < raw->count; row++)
@@ -106,7 +107,7 @@ static bool find_line(struct trace *trace, const struct raw_batch *raw)
     return false;
 }
 
-/* Reads the source's files, without decoding, up to the line. */
+/* Reads the source's files, without decoding, up to the line. False if it is not found. */
 static bool scan_lines(struct trace *trace, struct source *source, const struct source_kind *kind,
                        const struct place *place, struct diag_list *diags)
 {
@@ -177,7 +178,7 @@ bool trace_resolve(struct trace *trace, const struct plan *plan, struct diag_lis
     return is_good;
 }
 
-/* --- The checkpoint before it --- */
+/* --- The checkpoint before the record --- */
 
 static bool refuse_other(struct run *run)
 {
@@ -188,7 +189,8 @@ static bool refuse_other(struct run *run)
     return false;
 }
 
-/* Where no own checkpoint lies before it, and the run began with another's: that one. */
+/* If none of the run's own checkpoints lies before the record, and the run began with another's checkpoint,
+ * chooses that one. False after a diagnostic. */
 static bool choose_from(struct run *run)
 {
     struct run_checkpoints *c = run->checkpoints;

@@ -1,41 +1,43 @@
-/* Watermarks of sources: what each partition says, when it counts, and who waits for whom.
+/* Watermarks of sources: what each partition contributes, when watermarks advance, and which partitions wait
+ * for others.
  *
- * Watermarks advance at cuts alone, and a cut depends on what comes before it alone: the end of a batch of
+ * Watermarks advance at cuts alone, and a cut depends only on the records before it: the end of a batch of
  * BATCH_ROWS, or BATCH_ROWS records of a partition after its last cut, or a punctuation. The end of a shorter
- * batch is none: a file ends there, or its next record is a wide one, and a row before that place must not be
- * late or not by it. What a source's watermark is at a cut, by `watermark:`
+ * batch is no cut: it is the end of a file, or the next record is a wide one, and whether a row is late must
+ * not depend on that place. A source's watermark at a cut, by `watermark:`
  *
  * - bounded: rows up to an order time T are through. Where order is by event time, the next record of every
  *   partition, ended or not, has an event time of T at least (were it below its partition's maximum, its
  *   order time would be that maximum, and it would have come before): T less max_delay is the watermark, and
  *   makes no record late that keeps to its partition's max_delay. Where rows have an order of their own
- *   (arrival, or as recorded), the newest event of the partition stands for T, and the least over partitions
- *   that have not ended is the watermark.
+ *   (arrival, or as recorded), the newest event of the partition stands for T, and the watermark is the
+ *   lowest over the partitions that have not ended.
  * - per_key: the slowest of the partition's keys that were seen within a while stands for T (key_times.h).
- * - punctuation: the newest row of the partition that is one stands for T. It ends its number, so that the
- *   rows behind it are judged by it.
+ * - punctuation: the newest punctuation row of the partition stands for T. Such a row ends its micro-batch,
+ *   so that rows behind it are judged by the new watermark.
  *
  * Jumps. With arrival times a row is judged alone: it is bad if it is more than max_jump ahead of its
- * arrival. Without, where the job sets max_jump, by those before it in its partition: one that is more ahead
- * of the newest of them is bad, unless the rows behind it agree (JUMP_ROWS in all, each within max_jump of
- * it). The first row of all has nothing before it: one of the rows behind it must agree, if there are any.
+ * arrival. Without arrival times, where the job sets max_jump, a row is judged by the rows before it in its
+ * partition: it is bad if it is more than max_jump ahead of the newest of them, unless the rows behind it
+ * agree (JUMP_ROWS in all, each within max_jump of it). The first row of all has no row before it: one of the
+ * rows behind it must agree, if there are any.
  *
- * Alignment. Where order is by event time the merge aligns: no partition is ahead of another's head. Where it
- * is by arrival, sources drift apart by how late their events arrive; a partition of a source with `align:`
- * whose next event is further ahead of the slowest one's next than that gives nothing to numbers until it is
- * not. It waits for rows that are there, never for rows that may come: it is bounded, and in a replay a
- * function of the records.
+ * Alignment. Where order is by event time the merge aligns: no partition is ahead of another's head. Where
+ * order is by arrival, sources drift apart by how late their events arrive. So a partition of a source with
+ * `align:` gives no rows to micro-batches while its next event is further ahead of the slowest partition's
+ * next event than `align:` allows. It waits for rows that are there, never for rows that may come: so the
+ * wait is bounded, and in a replay a function of the records.
  *
- * All under the sequencer's mutex, but for watermark_decoded. */
+ * All under the sequencer's mutex, except watermark_decoded. */
 #include "core/civil.h"
 #include "core/key.h"
 #include "run/order.h"
 
 #include <stdlib.h>
 
-/* JUMP_ROWS - 1 rows are looked at behind one: there are that many pieces in a ring at least. */
+/* A row is judged by the JUMP_ROWS - 1 rows behind it; a ring has at least as many pieces. */
 enum { JUMP_ROWS = 3 };
-/* Where the job does not say how far a row may be ahead of its arrival. */
+/* How far a row may be ahead of its arrival where the job does not say. */
 #define JUMP_USUAL_US US_PER_DAY
 
 static const struct plan_node *node_of(const struct run *run, const struct partition *p)
@@ -64,10 +66,9 @@ void watermark_free(struct run *run)
         key_times_free(&run->sequencer.partitions[i].keys);
 }
 
-/* --- What a piece says
- * ---------------------------------------------------------------------------------------------- */
+/* --- Decoded pieces --- */
 
-/* Takes rows out of the selection. */
+/* Takes rows out of the selection. rows: a bit per physical row. */
 static void unselect(struct batch *batch, const uint64_t *rows)
 {
     uint16_t *sel = arena_alloc(&batch->arena, MAX(batch->selected, 1) * sizeof(*sel));
@@ -96,7 +97,8 @@ static const char *ahead_reason(struct batch *batch, int64_t time, int64_t than,
                         of_what, other, more);
 }
 
-/* Rows that are too far ahead of their arrival. Brokers that know none say so by a time that is no time. */
+/* Rejects rows that are too far ahead of their arrival. An arrival time of 0 or below means that the broker
+ * knows none. */
 static void judge_by_arrival(const struct source_common *common, struct piece *piece)
 {
     struct batch *batch = piece->batch;
@@ -173,9 +175,7 @@ void watermark_decoded(struct run *run, struct lane *lane, const struct partitio
         find_marks(lane, common->watermark.config, piece);
 }
 
-/* --- Jumps
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- Jumps --- */
 
 static bool is_selected(const struct batch *batch, uint32_t row)
 {
@@ -187,7 +187,8 @@ static bool is_selected(const struct batch *batch, uint32_t row)
     return false;
 }
 
-/* How many of the JUMP_ROWS - 1 rows behind this one there are, and agree with it. False: not decoded yet. */
+/* there: how many of the JUMP_ROWS - 1 rows behind this row exist; agreeing: how many of them are good and
+ * within `jump` of it. Returns false if these rows are not decoded yet. */
 static bool count_agreeing(const struct partition *p, uint64_t index, uint32_t row, int64_t jump,
                            uint32_t *there, uint32_t *agreeing)
 {
@@ -213,7 +214,7 @@ static bool count_agreeing(const struct partition *p, uint64_t index, uint32_t r
     return true;
 }
 
-/* A row that is bad carries nothing. */
+/* Makes a row bad; a bad row is no punctuation and has no key. */
 static void reject(struct piece *piece, uint64_t *bad, uint32_t row, const char *reason)
 {
     bit_set(bad, row);
@@ -224,8 +225,9 @@ static void reject(struct piece *piece, uint64_t *bad, uint32_t row, const char 
         piece->key_hashes[row] = 0;
 }
 
-/* The rows from `first` on, beginning with the newest event before the piece; rows that go no further than
- * their punctuation are judged, and nobody by them. */
+/* Rejects rows of the piece that jump ahead, from row `first` on, compared with the newest event before the
+ * piece. drops: punctuation rows are judged, but later rows are not judged by them. Returns false if rows
+ * behind the piece must be decoded first. */
 static bool judge_jumps(struct partition *p, uint64_t index, uint32_t first, int64_t jump, bool drops)
 {
     struct piece *piece = PIECE_AT(p, index);
@@ -241,7 +243,7 @@ static bool judge_jumps(struct partition *p, uint64_t index, uint32_t first, int
             continue;
         if (!has_newest || time > time_add(newest, jump)) {
             if (!count_agreeing(p, index, row, jump, &there, &agreeing)) {
-                piece->output.bad_count = before; /* all of it again, when there is more */
+                piece->output.bad_count = before; /* the whole piece is judged again when more is decoded */
                 return false;
             }
             if (has_newest ? agreeing < JUMP_ROWS - 1 : agreeing < MIN(there, 1)) {
@@ -263,7 +265,7 @@ static bool judge_jumps(struct partition *p, uint64_t index, uint32_t first, int
     return true;
 }
 
-/* Order times by event time, once more, without the rows that are bad. */
+/* Sets order times by event time again, without the bad rows. */
 static void order_again(struct batch *batch)
 {
     int64_t running = TIME_MIN;
@@ -306,8 +308,7 @@ bool watermark_fix(struct run *run, struct partition *p, uint64_t index)
     return true;
 }
 
-/* --- What a number takes
- * -------------------------------------------------------------------------------------------- */
+/* --- Rows that go into a micro-batch --- */
 
 void watermark_take(struct run *run, struct partition *p, const struct piece *piece, uint32_t first,
                     uint32_t end)
@@ -336,10 +337,9 @@ uint32_t watermark_next_mark(const struct piece *piece, uint32_t row, uint32_t e
     return end;
 }
 
-/* --- Alignment
- * ------------------------------------------------------------------------------------------------------ */
+/* --- Alignment --- */
 
-/* The event time at which the partition's rows go on, or, where the next one is bad, went on so far. */
+/* Newest event time of the partition, its next row included unless that is bad. */
 static int64_t next_event(const struct partition *p)
 {
     const struct batch *batch = PIECE_AT(p, p->head)->batch;
@@ -370,10 +370,9 @@ void watermark_align(struct run *run)
     }
 }
 
-/* --- At a cut
- * ------------------------------------------------------------------------------------------------------- */
+/* --- Watermarks at a cut --- */
 
-/* What the partition allows its source's watermark to be; false: it has ended and has no say. */
+/* Watermark of one partition. Returns false if the partition has ended and no longer counts. */
 static bool partition_watermark(const struct partition *p, const struct plan_node *node, int64_t bound,
                                 int64_t *watermark)
 {
@@ -395,8 +394,8 @@ static bool partition_watermark(const struct partition *p, const struct plan_nod
     return true;
 }
 
-/* The least over the source's partitions that are not idle; of idle ones alone the newest: nobody holds it
- * back then. False: nobody has a say. */
+/* The lowest watermark of the source's partitions that are not idle; if all are idle, the highest, because
+ * nothing waits for idle ones. Returns false if no partition counts. */
 static bool source_watermark(struct run *run, uint32_t source, int64_t bound, int64_t *watermark)
 {
     const struct sequencer *s = &run->sequencer;
@@ -423,8 +422,8 @@ static bool source_watermark(struct run *run, uint32_t source, int64_t bound, in
     return has_say || highest_idle != TIME_MIN;
 }
 
-/* A source that has ended, or never had a record and is idle, has no say and keeps pace with the others, so
- * that it holds nobody back. */
+/* A source that has ended, or is idle and never had a record, keeps pace with the lowest of the other
+ * sources, so that it holds no other back. */
 void watermark_advance(struct run *run)
 {
     struct sequencer *s = &run->sequencer;
