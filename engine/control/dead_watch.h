@@ -1,5 +1,5 @@
-/* Whether nearly all that comes to a step ends as dead letters: that is said while it happens, and at the
- * end. A run is no failure by it, and its exit code is what it would have been. Control thread. */
+/* Watches whether nearly all rows that come to a step end as dead letters, and reports it while it happens
+ * and at the end. The run does not fail because of it, and its exit code stays as it is. Control thread. */
 #ifndef LEAT_CONTROL_DEAD_WATCH_H
 #define LEAT_CONTROL_DEAD_WATCH_H
 
@@ -8,10 +8,10 @@
 enum { DEAD_WATCH_BYTES = 512 };
 
 struct dead_watch_node {
-    uint64_t begin_in, begin_dead; /* when this life began */
-    uint64_t seen_in, seen_dead;   /* when it was judged last */
+    uint64_t begin_in, begin_dead; /* counts when this life began */
+    uint64_t seen_in, seen_dead;   /* counts when the node was judged last */
     bool is_bad;
-    char text[DEAD_WATCH_BYTES]; /* while it is bad: what is said of it */
+    char text[DEAD_WATCH_BYTES]; /* while is_bad: the warning */
 };
 
 struct dead_watch {
@@ -20,10 +20,11 @@ struct dead_watch {
 
 /* stats: before the first record of this life. */
 void dead_watch_begin(struct dead_watch *watch, const struct run_stats *stats);
-/* A look at the run. Says what has become bad since the last one: true; it stands in the text of `is_new`
- * nodes, which has room for all. */
+/* Judges all nodes. Returns true if a node has become bad since the last look; is_new[node] marks these
+ * nodes, and their texts have the warnings. */
 bool dead_watch_look(struct dead_watch *watch, const struct run_stats *stats, bool is_new[PLAN_NODES_MAX]);
-/* The run has ended: what is bad by the counts of this life as a whole, or was at last. */
+/* At the end of the run: judges the counts of this life as a whole; a node that was bad at the last look
+ * stays bad. */
 void dead_watch_end(struct dead_watch *watch, const struct run_stats *stats);
 
 #endif

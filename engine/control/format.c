@@ -1,4 +1,4 @@
-/* Figures for people; part of summary.h. */
+/* Figures for people; declared in summary.h. */
 #include "control/summary.h"
 
 const char *format_rate(double per_second, char out[32])

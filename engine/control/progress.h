@@ -1,7 +1,7 @@
-/* When a line of progress is due where nobody watches: stderr is a file, or a service's log. One line soon
- * after the beginning, as a sign of life, then one each `every`; and one at once when the state changes: what
- * goes wrong, or no longer does. Changes beyond a few wait for the next line, so that no state that flickers
- * fills a log. One thread at a time. */
+/* When a line of progress is due if nobody watches, because stderr is a file or a service's log. The first
+ * line comes soon after the beginning, as a sign of life, then one each `every`; and one at once when the
+ * state changes: when something goes wrong, or is right again. After a few such changes the next ones wait
+ * for the next regular line, so that a state that flickers does not fill the log. One thread at a time. */
 #ifndef LEAT_CONTROL_PROGRESS_H
 #define LEAT_CONTROL_PROGRESS_H
 
@@ -10,7 +10,7 @@
 #define PROGRESS_EVERY_TEXT "1m"
 #define PROGRESS_EVERY_US   US_PER_MINUTE
 #define PROGRESS_FIRST_US   (2 * US_PER_SECOND)
-/* Of an option --progress TIME. */
+/* The help of an option --progress TIME. */
 #define PROGRESS_HELP                                                                                        \
     "where stderr is no terminal, a line of progress each TIME (default: " PROGRESS_EVERY_TEXT               \
     "), and at once when something goes wrong, or no longer does"
@@ -20,14 +20,14 @@ enum { PROGRESS_CHANGES_MAX = 5, PROGRESS_STATE_BYTES = 512 };
 struct progress {
     int64_t every_us;           /* 0: PROGRESS_EVERY_US */
     int64_t begun_us, shown_us; /* 0: not yet */
-    uint32_t changes;           /* said at once since the last line that was due by time */
+    uint32_t changes;           /* lines written at once since the last regular one */
     char state[PROGRESS_STATE_BYTES];
 };
 
-/* `1m`, at least a second; false: it is none. */
+/* Parses a duration like `1m`, of a second at least; false: the text is none. */
 LEAT_CHECKED bool progress_parse(struct progress *progress, const char *text);
-/* Whether to write a line now. state: in words, whatever they are; digits do not count, for what is counted
- * always changes. Empty: all is as it should be. */
+/* Whether to write a line now. state: what is wrong, in any words; "": nothing is wrong. Its digits are
+ * ignored, because counts always change. */
 bool progress_is_due(struct progress *progress, int64_t now_us, const char *state);
 
 #endif

@@ -6,9 +6,7 @@
 #include <jansson.h>
 #include <math.h>
 
-/* --- Text
- * -----------------------------------------------------------------------------------------------------------
- */
+/* --- Text --- */
 
 static void print_count(FILE *out, const char *name, uint64_t value, bool *is_first)
 {
@@ -18,7 +16,7 @@ static void print_count(FILE *out, const char *name, uint64_t value, bool *is_fi
     *is_first = false;
 }
 
-/* is_good: of a run that failed, a batch may be in the middle of a step. */
+/* is_good: the counts must add up. In a run that failed, a batch may be in the middle of a step. */
 static void print_node(FILE *out, const struct run_node_stats *node, bool is_good)
 {
     const struct counters *c = &node->counters;
@@ -88,9 +86,7 @@ void summary_text(const struct plan *plan, const struct run_stats *stats, const 
             fprintf(out, "WARNING: %s\n", watch->nodes[i].text);
 }
 
-/* --- JSON
- * -----------------------------------------------------------------------------------------------------------
- */
+/* --- JSON --- */
 
 static json_t *counters_json(const struct counters *c)
 {
@@ -107,7 +103,7 @@ static json_t *report_json(const struct report *report)
     json_t *whole = json_object(), *window = json_object();
     for (uint32_t i = 0; i < report->count; i++) {
         const struct report_item *item = &report->items[i];
-        /* NaN and Inf are no JSON. */
+        /* JSON has no NaN and no infinity. */
         json_t *value = item->text != NULL                ? json_string(item->text)
                         : __builtin_isfinite(item->value) ? json_real(item->value)
                                                           : json_null();
@@ -122,8 +118,8 @@ static json_t *moment_json(int64_t time)
     return time == TIME_MIN || time == TIME_MAX ? json_null() : json_stringn(text, civil_format(time, text));
 }
 
-/* How far the watermark is behind the newest event of all sources: null where there is none, or it is through
- * with all. */
+/* Milliseconds that the watermark is behind the newest event of all sources; null if there is no watermark
+ * or no event, or all rows are through. */
 static json_t *behind_json(const struct run_stats *stats, int64_t watermark)
 {
     bool is_known = watermark != TIME_MIN && watermark != TIME_MAX && stats->newest_event != TIME_MIN;
@@ -142,7 +138,7 @@ static json_t *time_json(const struct run_stats *stats, const struct run_node_st
     return json;
 }
 
-/* Whose watermark is the lowest, and by how much. */
+/* The source whose watermark is the lowest, and how far it is behind. */
 static json_t *holder_json(const struct run_stats *stats)
 {
     const struct run_node_stats *node = stats->held_by;

@@ -17,16 +17,16 @@ struct view {
     const struct plan *plan;
     struct dead_watch *watch;
     bool is_quiet, is_terminal;
-    struct progress progress; /* where there is no terminal */
-    int64_t looked_us;        /* at the run */
-    int64_t last_us;          /* the rate is of what came since */
+    struct progress progress; /* used where stderr is no terminal */
+    int64_t looked_us;        /* when run_stats was called last */
+    int64_t last_us;          /* when the rate was computed last, for the records since */
     uint64_t last_records;
     double rate; /* events/s, smoothed over redraws */
-    /* Since when the watermark stands, and how many records had come then. */
+    /* When the watermark moved last, and how many records had come by then. */
     int64_t watermark, moved_us;
     uint64_t moved_records;
-    int64_t still_us; /* it stands still for so long, while records come; 0: it does not */
-    unsigned lines;   /* on the screen, to go back over */
+    int64_t still_us; /* for how long the watermark has stood still while records come; 0: it has not */
+    unsigned lines;   /* lines of the last picture, which the next one is drawn over */
     struct run_stats stats;
     struct byte_buffer out;
 };
@@ -54,8 +54,8 @@ static unsigned terminal_width(void)
     return 100;
 }
 
-/* Ends a line of the view: cut at the terminal's width, so that redrawing goes back over the right number of
- * lines. */
+/* Ends a line of the view. Cuts it at the terminal's width, so that the next picture begins the right
+ * number of lines above. */
 static void end_line(struct view *view, size_t begin, unsigned width)
 {
     size_t length = 0, at = begin;
@@ -99,7 +99,8 @@ static void add_head(struct view *view)
     if (view->is_terminal)
         add_bar(&view->out, MIN(share, 1));
     buffer_printf(&view->out, " %3.0f %%", MIN(share, 1) * 100);
-    double own = share * (double)s->records_life / (double)MAX(s->records, 1); /* of this life */
+    /* The share done by this life. */
+    double own = share * (double)s->records_life / (double)MAX(s->records, 1);
     if (own > 0.01 && share < 1)
         buffer_printf(&view->out, "  %s left",
                       format_duration((int64_t)((double)s->elapsed_us * (1 - share) / own), left));
@@ -117,7 +118,7 @@ static void add_totals(struct view *view, struct counters *sum, uint64_t *writte
     }
 }
 
-/* Who holds the watermark back, and how far. */
+/* The source that holds the watermark back, and how far. */
 static void add_holder(struct byte_buffer *out, const struct run_stats *stats)
 {
     char behind[32];
@@ -170,8 +171,8 @@ static void add_node_line(struct view *view, const struct run_node_stats *node)
         buffer_printf(out, "  queue %.0f %%", fill * 100);
 }
 
-/* The figures that tell how well a learner does, over the run or over the last window; false: there are none.
- */
+/* The figures that tell how good a learner is, over the whole run or the last window; false: there are
+ * none. */
 static bool add_report(struct view *view, const struct report *report, bool is_window)
 {
     static const char *const shown[] = {"logloss", "auc", "calibration", "rmse", "mae", "device_busy"};
@@ -211,8 +212,8 @@ static void add_round_trip(struct byte_buffer *out, const struct report *report)
         buffer_printf(out, "  round trip %.1f ms, p99 %.1f", average, p99);
 }
 
-/* Records that are not behind, for nobody may read them yet; of a transaction that is open for more than a
- * moment. */
+/* Records that nobody may read yet, because a transaction has been open for OPEN_SECONDS or more; they do
+ * not count as lag. */
 enum { OPEN_SECONDS = 2 };
 static void add_open(struct byte_buffer *out, const struct report *report)
 {
@@ -225,7 +226,7 @@ static void add_open(struct byte_buffer *out, const struct report *report)
                       format_duration((int64_t)(seconds * 1e6), time));
 }
 
-/* How far a live source is behind, and what it has fetched ahead; false: it does not say. */
+/* How far a live source is behind, and what it has fetched ahead; false: not known. */
 static bool add_lag(struct byte_buffer *out, const struct report *report)
 {
     double records = figure(report, "lag_records"), seconds = figure(report, "lag_seconds");
@@ -247,7 +248,7 @@ static bool add_lag(struct byte_buffer *out, const struct report *report)
     return true;
 }
 
-/* What a sink has not sent yet; false: it sends at once, or does not say. */
+/* What a sink has not sent yet; false: the sink sends at once, or gives no such figures. */
 static bool add_waiting(struct byte_buffer *out, const struct report *report)
 {
     const struct report_item *epochs = report_find(report, "epochs_waiting");
@@ -274,7 +275,7 @@ static bool add_error(struct byte_buffer *out, const struct report *report)
     return true;
 }
 
-/* A key that so many rows have that they are more than a lane's share; false: there is none. */
+/* A key that has more rows than a lane's share; false: there is none. */
 static bool add_hot_key(struct byte_buffer *out, const struct report *report)
 {
     const char *line = words(report, "hot_key");
@@ -284,7 +285,7 @@ static bool add_hot_key(struct byte_buffer *out, const struct report *report)
     return true;
 }
 
-/* Nearly all that came to the step is dead letters; false: it is not. */
+/* The warning that nearly all rows that came to the node are dead letters; false: they are not. */
 static bool add_dead(struct view *view, uint32_t node)
 {
     if (!view->watch->nodes[node].is_bad)
@@ -353,7 +354,8 @@ static void print_line(struct view *view)
     fprintf(stderr, "%.*s\n", (int)view->out.length, view->out.data);
 }
 
-/* A watermark that stands still while records come holds rows back: half a line's time is long enough. */
+/* A watermark that stands still while records come holds rows back. It is reported after half the time
+ * between two lines. */
 static void look_at_watermark(struct view *view, int64_t now)
 {
     const struct run_stats *s = &view->stats;
@@ -367,7 +369,7 @@ static void look_at_watermark(struct view *view, int64_t now)
     view->still_us = stood_us >= every_us / 2 && s->records_life > view->moved_records ? stood_us : 0;
 }
 
-/* What is said at once when it begins or ends. */
+/* The state of which each change is reported at once (control/progress.h). */
 static const char *state_of(struct view *view, struct byte_buffer *out)
 {
     buffer_clear(out);
@@ -386,7 +388,7 @@ static const char *state_of(struct view *view, struct byte_buffer *out)
     return out->data;
 }
 
-/* A line that stays, also where no progress is shown. */
+/* Writes new warnings, as lines that stay, even where no progress is shown. */
 static void warn(struct view *view)
 {
     bool is_new[PLAN_NODES_MAX];
@@ -400,7 +402,7 @@ static void warn(struct view *view)
 
 static void look_at_rate(struct view *view, int64_t now)
 {
-    uint64_t records = view->stats.records_life; /* not those of the lives before */
+    uint64_t records = view->stats.records_life; /* without the records of earlier lives */
     double rate = (double)(records - view->last_records) / ((double)MAX(now - view->last_us, 1) / 1e6);
     view->rate = view->last_records == 0 ? rate : view->rate * 0.7 + rate * 0.3;
     view->last_records = records;

@@ -1,4 +1,4 @@
-/* What the files of plan share while a plan is made. Not for others. */
+/* What the files of plan share while a plan is made; private to this folder. */
 #ifndef LEAT_PLAN_BUILD_H
 #define LEAT_PLAN_BUILD_H
 
@@ -8,15 +8,15 @@
 enum symbol_tag { SYMBOL_SOURCE, SYMBOL_STREAM, SYMBOL_LEARNER };
 enum symbol_state { SYMBOL_NEW, SYMBOL_OPEN, SYMBOL_DONE, SYMBOL_BROKEN };
 
-/* A name that a stream_ref can mean. */
+/* A name to which a stream_ref can refer. */
 struct symbol {
     struct str name;
     struct span span;
     enum symbol_tag tag;
     enum symbol_state state;
-    uint32_t index;  /* of the declaration in its list */
-    uint32_t node;   /* the node whose outputs it stands for, when DONE */
-    uint32_t output; /* which of them: not 0 in `stream a = b.late` without steps */
+    uint32_t index;  /* index of the declaration among those of its tag */
+    uint32_t node;   /* when SYMBOL_DONE: place of the node whose outputs the name stands for */
+    uint32_t output; /* which output of that node: not 0 for `stream a = b.late` without steps */
     bool is_used;
 };
 
@@ -29,27 +29,29 @@ struct plan_build {
     struct option_env env;
     struct symbol *symbols;
     uint32_t symbols_count;
-    uint32_t roots; /* lineage bits given out */
+    uint32_t roots; /* lineage bits given out so far */
 };
 
-/* The marker for `dead_letters` in a plan_edge. */
+/* Stands for `dead_letters` in a plan_edge. */
 enum { PLAN_NODE_DEAD = UINT32_MAX };
 
-/* A node at the end of the list, or NULL where there are too many (reported). */
+/* Appends a node; NULL after a diagnostic, if there are too many. */
 struct plan_node *build_node(struct plan_build *b, enum plan_node_tag tag, struct str name, const char *kind,
                              struct span span);
-/* Where a reference leads; false after a diagnostic (or silently, where its target is broken). */
+/* The node and output to which a reference leads. false after a diagnostic (an earlier one, if the target
+ * is broken). */
 bool build_resolve(struct plan_build *b, const struct stream_ref *ref, struct plan_edge *edge);
 const struct schema *build_schema(const struct plan_build *b, struct plan_edge edge);
-/* Canonical text of entries; with for_fingerprint without the options that do not reach state. */
+/* Canonical text of entries. for_fingerprint: leaves out options that do not reach state. */
 struct str build_settings(struct plan_build *b, const struct option *table, const struct ast_entry *entries,
                           uint32_t count, bool for_fingerprint);
 
-/* source_time.c: event time, watermark, jumps and alignment of a source, against its schema. false after
- * diagnostics. */
+/* source_time.c: checks event time, watermark, jumps and alignment of a source against its schema. false
+ * after diagnostics. */
 bool build_source_time(struct plan_build *b, struct plan_node *node, const struct ast_entry *entries,
                        uint32_t count);
-/* Whether what a step says of time can be had: called before and after its bind. false after a diagnostic. */
+/* Whether a step can get the event time, or the arrival time, that it needs; called after its bind. false
+ * after a diagnostic. */
 bool build_check_time(struct plan_build *b, const struct plan_node *node);
 bool build_check_arrival(struct plan_build *b, const struct plan_node *node);
 
@@ -58,20 +60,21 @@ bool build_stream(struct plan_build *b, const struct stream_decl *decl, struct p
 bool build_learner(struct plan_build *b, const struct learner_decl *decl, uint32_t *node);
 bool build_sink(struct plan_build *b, const struct sink_decl *decl);
 
-/* claims.c: the value of the option that says where something is read or written; otherwise: there is none.
- */
+/* claims.c: span of the value of the option that says where something is read or written; `otherwise` if
+ * there is none. */
 struct span build_place(const struct option *table, const struct ast_entry *entries, uint32_t count,
                         struct span otherwise);
-/* Compares what all nodes read and write. False after diagnostics. */
+/* Compares what all nodes read and write. false after diagnostics. */
 bool build_claims(struct plan_build *b);
 
-/* Binds an operator node whose config and edges are set; fills its schemas. */
+/* Binds an operator node whose config and edges are set; sets its schemas. */
 bool build_bind(struct plan_build *b, struct plan_node *node, struct operator_bind *bind);
 
 /* Cuts the finished node list into stages and exchanges. */
 void build_stages(struct plan_build *b);
 void build_fingerprint(struct plan_build *b);
-/* parts.c: after build_bind, what the node's state stands on; then, of all nodes that stay, their names. */
+/* parts.c. build_shape, build_sink_shape, after bind: sets what the node's state depends on. build_parts,
+ * once unused nodes are pruned: names the parts. */
 void build_shape(struct plan_build *b, struct plan_node *node, const struct operator_bind *bind);
 void build_sink_shape(struct plan_build *b, struct plan_node *node, const struct sink_bind *bind);
 void build_parts(struct plan_build *b);

@@ -1,13 +1,14 @@
-/* Learners: their expressions become columns of a `with` before them, and no feature may derive from the
- * label. */
+/* Learners: their expressions become columns of a `with` step before them, and no feature may derive from
+ * the label. */
 #include "plan/build.h"
 
-/* What add_column needs besides the bind; bind.learner points to `columns`, the first member. */
+/* What add_column needs besides the bind. bind.learner points to `columns`, so it must be the first
+ * member. */
 struct learner_build {
     struct learner_columns columns;
     struct plan_build *b;
-    struct plan_edge input;  /* the stream itself */
-    struct plan_node *with;  /* NULL: no expression so far */
+    struct plan_edge input;  /* the learner's input stream */
+    struct plan_node *with;  /* the `with` step; NULL: no expression so far */
     struct ast *assignments; /* AST_LIST of AST_ASSIGN */
     const struct learner_decl *decl;
 };
@@ -26,7 +27,7 @@ static const char *expression_name(struct plan_build *b, const struct ast *expre
     return name;
 }
 
-/* Binds the `with` anew with all expressions so far. */
+/* Binds the `with` step again, with all expressions so far. */
 static bool bind_with(struct learner_build *l)
 {
     struct plan_build *b = l->b;
@@ -89,7 +90,7 @@ static int add_column(struct operator_bind *bind, const struct ast *expression)
     return schema_find(bind->inputs[0].schema, name);
 }
 
-/* Promise 3: a learner input that derives from its label is refused. */
+/* Refuses each learner input that derives from the label (promise 3 of the design). */
 static bool check_label(struct plan_build *b, const struct learner_columns *columns, uint32_t number,
                         const struct schema *schema)
 {

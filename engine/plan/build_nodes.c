@@ -1,4 +1,4 @@
-/* Declarations -> bound nodes: sources, steps, sinks. */
+/* Builds bound nodes from declarations: sources, steps, sinks. */
 #include "plan/build.h"
 
 #include "core/change.h"
@@ -35,8 +35,8 @@ static struct ast *text_value(struct plan_build *b, struct str text, struct span
     return value;
 }
 
-/* The entries of a file connector that stands for another one: its own where it is a file already, else the
- * format. */
+/* The entries of a file connector that stands in for another connector: all but the path if that is a file
+ * connector, too; else the format alone. Returns how many; the new path is among them. */
 static uint32_t replaced_entries(struct plan_build *b, bool is_file, const struct ast_entry *from,
                                  uint32_t count, struct str path, struct span span, struct ast_entry *to)
 {
@@ -48,7 +48,7 @@ static uint32_t replaced_entries(struct plan_build *b, bool is_file, const struc
     return kept;
 }
 
-/* Gives each column of a source its lineage bit. */
+/* Gives each column of a source a lineage bit. False after a diagnostic. */
 static bool give_roots(struct plan_build *b, struct schema *schema, struct span span)
 {
     if (b->roots + schema->count > LINEAGE_ROOTS_MAX) {
@@ -61,8 +61,8 @@ static bool give_roots(struct plan_build *b, struct schema *schema, struct span 
     return true;
 }
 
-/* Whether an entry is for the options that all sources have: also one that is misspelt, where none of the
- * kind's own is near it. */
+/* Whether an entry is one of the options that all sources have. A misspelt name counts as one if no option
+ * of the kind is near it, but a common one is. */
 static bool is_common(const struct source_kind *kind, struct str name)
 {
     const char *names[OPTIONS_LISTED], *near = NULL;
@@ -79,7 +79,7 @@ static bool is_common(const struct source_kind *kind, struct str name)
     return near != NULL && t == ARRAY_COUNT(tables);
 }
 
-/* Into the entries that all sources have, which are counted, and those of the kind. */
+/* Splits the entries into those of all sources, whose count it returns, and those of the kind. */
 static uint32_t split_entries(const struct source_decl *decl, struct ast_entry *common, struct ast_entry *own)
 {
     uint32_t common_count = 0, own_count = 0;
@@ -157,7 +157,7 @@ bool build_source(struct plan_build *b, const struct source_decl *decl, uint32_t
     return true;
 }
 
-/* Rows that take back what was said before are taken for new ones by whoever does not know of it. */
+/* Refuses a step that would take changes (rows that replace or take back earlier rows) for new rows. */
 static bool check_changes(struct plan_build *b, const struct plan_node *node,
                           const struct operator_bind *bind)
 {
@@ -179,7 +179,7 @@ static bool check_changes(struct plan_build *b, const struct plan_node *node,
     return true;
 }
 
-/* What comes at the end of the input never comes where the input has none. */
+/* Refuses a step that gives its rows at the end of its input, if a source has no end. */
 static bool check_end(struct plan_build *b, const struct plan_node *node)
 {
     if (node->is_bounded)
@@ -242,7 +242,8 @@ bool build_bind(struct plan_build *b, struct plan_node *node, struct operator_bi
             node->output_names[i] = bind->output_names[i] != NULL ? bind->output_names[i] : "late";
     node->hold_us = bind->hold_us;
     node->has_time |= bind->sets_time || bind->is_by_arrival;
-    node->has_arrival &= !bind->is_timer_kind; /* what was held back, or made, did not arrive now */
+    /* Rows held back, or made by timers, do not come out when they arrived. */
+    node->has_arrival &= !bind->is_timer_kind;
     b->plan->has_arrival_clock |= node->is_by_arrival;
     b->plan->follows_load |= bind->follows_load;
     node->needs_memory = bind->needs_memory;
@@ -250,7 +251,7 @@ bool build_bind(struct plan_build *b, struct plan_node *node, struct operator_bi
     return true;
 }
 
-/* `clicks` or `hourly.late`, as options keep it. */
+/* Parses `clicks` or `hourly.late`, as options keep it. */
 static struct stream_ref option_stream(struct str name, struct span span)
 {
     const char *point = memchr(name.data, '.', name.length);
@@ -263,7 +264,7 @@ static struct stream_ref option_stream(struct str name, struct span span)
                                .output_span = span};
 }
 
-/* Streams named in a step's options become its inputs 1, 2 ... */
+/* Adds the streams named in a step's options as its inputs 1, 2 ... */
 static bool add_stream_inputs(struct plan_build *b, struct plan_node *node)
 {
     bool is_good = true;
@@ -310,7 +311,7 @@ static bool build_step(struct plan_build *b, const struct stream_decl *stream, c
     if (!option_bind(kind->options, arena_printf(b->arena, "`%s`", kind->name), step->kind.span,
                      step->entries, step->count, config, &b->env))
         return false;
-    /* Inputs are resolved into a node of its own first, because they may add nodes before this one. */
+    /* Inputs are resolved into a draft first, because resolving them may add nodes before this one. */
     struct plan_node draft = {.operator_kind = kind, .config = config, .inputs = {*edge}, .inputs_count = 1};
     if (!add_stream_inputs(b, &draft))
         return false;
@@ -331,7 +332,7 @@ static bool build_step(struct plan_build *b, const struct stream_decl *stream, c
     return true;
 }
 
-/* Behind what is wrong, columns are not known, but options are checked all the same. */
+/* Checks the options of a step behind an error, where columns are not known. */
 static void check_step(struct plan_build *b, const struct step_decl *step)
 {
     const struct operator_kind *kind = step->descriptor;
@@ -342,7 +343,7 @@ static void check_step(struct plan_build *b, const struct step_decl *step)
         leat_assert(b->diags->errors > 0);
 }
 
-/* `stream a = b` without steps: a node of its own is not needed. */
+/* A stream without steps (`stream a = b`) gets no node of its own. */
 bool build_stream(struct plan_build *b, const struct stream_decl *decl, struct plan_edge *edge)
 {
     bool is_good = build_resolve(b, &decl->input, edge);

@@ -1,4 +1,4 @@
-/* What the nodes of a plan, and its checkpoints, read and write in the file system. */
+/* Claims of a plan: what its nodes and its checkpoints read and write in the file system. */
 #include "plan/build.h"
 
 struct span build_place(const struct option *table, const struct ast_entry *entries, uint32_t count,

@@ -1,5 +1,6 @@
-/* The plan as text. One block a stage: where its rows come from, then its steps, each with its options, the
- * columns that it adds or leaves out, what it keeps in memory and how far its watermark stays behind. */
+/* The plan as text. One block per stage: where its rows come from, then its steps, each with its options,
+ * the columns that it adds or leaves out, the state it keeps in memory, and how far its watermark stays
+ * behind. */
 #include "plan/explain.h"
 
 #include "core/memory_plan.h"
@@ -36,7 +37,7 @@ static void put_columns(struct byte_buffer *out, const struct plan_node *node, s
     put_detail(out, "-", explain_dropped(node, arena));
 }
 
-/* What the step takes when it opens, beside its state. */
+/* The memory that the step allocates when it opens, besides its state. */
 static void put_taken(struct byte_buffer *out, const struct plan_node *node, struct arena *arena)
 {
     struct memory_plan plan = {.count = 0};

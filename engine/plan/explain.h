@@ -1,5 +1,4 @@
-/* What the three forms of `leat explain` say in the same words. Not for others. All texts live in the arena.
- */
+/* Words that the three forms of `leat explain` share; private to this folder. All texts live in the arena. */
 #ifndef LEAT_PLAN_EXPLAIN_H
 #define LEAT_PLAN_EXPLAIN_H
 
@@ -7,36 +6,38 @@
 
 /* "source file", "dedup", "learner deepfm", "sink console". */
 const char *explain_kind(const struct plan_node *node, struct arena *arena);
-/* A source's times; else the step's options as in the job. Empty: none. */
+/* A source's event time, or a step's options as in the job; "": none. */
 const char *explain_settings(const struct plan_node *node, struct arena *arena);
-/* "sources", "by user_id", "one lane", "lane by lane": where the stage's rows are. */
+/* "sources", "by user_id", "one lane", "lane by lane": how the stage's rows are spread. */
 const char *explain_stage(const struct plan *plan, uint32_t stage, struct arena *arena);
-/* "any lane takes the next batch", "an instance on each lane" ... */
+/* How the stage is run: "any lane takes the next rows", "one instance per lane", "all rows, in order". */
 const char *explain_instances(const struct plan *plan, uint32_t stage);
-/* "by user_id", "to one lane", "lane by lane". */
+/* How rows are spread: "by user_id", "to one lane", "lane by lane". */
 const char *explain_exchange(const struct plan *plan, const struct plan_exchange *exchange,
                              struct arena *arena);
-/* Dead letters come from every stage; said once instead of drawn. */
+/* Whether it carries dead letters. They come from every stage: this is said once instead of drawn. */
 bool explain_is_dead(const struct plan_exchange *exchange);
 /* Name of the stream that the edge carries: "features", "hourly.late", "model.predictions". */
 const char *explain_edge(const struct plan *plan, struct plan_edge edge, struct arena *arena);
-/* Inputs of the node within its stage that the order of the rows does not show: "clicks, hourly"; or NULL. */
+/* The node's inputs from its own stage that are not plain from the order of the lines: "clicks, hourly";
+ * NULL: none. */
 const char *explain_inputs(const struct plan *plan, const struct plan_node *node, struct arena *arena);
-/* The columns that a node adds ("clicked: int") and those that it leaves out; NULL: none. */
+/* Columns that a node adds ("clicked: int"), and columns that it leaves out; NULL: none. */
 const char *explain_added(const struct plan_node *node, struct arena *arena, bool with_types);
 const char *explain_dropped(const struct plan_node *node, struct arena *arena);
-/* How far a node's watermark is behind the newest event, the sources' `max_delay` included. */
+/* How far a node's watermark is behind the newest event, in microseconds, the sources' `max_delay`
+ * included. */
 int64_t explain_behind_us(const struct plan *plan, const struct plan_node *node);
-/* INT64_MAX: "ever". */
+/* INT64_MAX gives "ever". */
 const char *explain_duration(int64_t microseconds, struct arena *arena);
 const char *explain_bytes(int64_t bytes, struct arena *arena);
 /* "1 source", "3 sources". */
 const char *explain_count(uint32_t count, const char *noun, struct arena *arena);
-/* The text, or its beginning and an ellipsis. */
+/* The text, or its first columns_max columns and an ellipsis. */
 const char *explain_shortened(const char *text, uint32_t columns_max, struct arena *arena);
-/* As the inside of an element of XML; control characters, which it cannot hold, become spaces. */
+/* Writes the text as content of an XML element; control characters, which XML cannot hold, become spaces. */
 void explain_put_xml(struct byte_buffer *out, const char *text);
-/* An SVG picture up to its paper. style: of CSS, `.paper` in it. */
+/* Writes an SVG picture up to its background. style: CSS, with a class `.paper`. */
 void explain_put_svg(struct byte_buffer *out, double width, double height, const char *title,
                      const char *style);
 

@@ -3,7 +3,7 @@
 
 enum { LABEL_BYTES_MAX = 80 };
 
-/* As the inside of a dot string; cut on a character's boundary. */
+/* Writes the text inside a dot string; cuts it at a character boundary. */
 static void put_text(struct byte_buffer *out, const char *text, size_t bytes_max)
 {
     size_t length = strlen(text), end = MIN(length, bytes_max);

@@ -1,11 +1,11 @@
 /* See explain_layout.h. */
 #include "plan/explain_layout.h"
 
-/* CROSSING_LINKS_MAX: counting pairs of links in a gap between rows costs their square; above that the order
- * is taken as it comes. */
+/* CROSSING_LINKS_MAX: counting crossings takes a time quadratic in the number of links; above this number
+ * the first order is kept. */
 enum { ORDER_SWEEPS = 12, MOVE_SWEEPS = 16, CROSSING_LINKS_MAX = 400 };
 
-/* A row: its items from left to right. Those without links come last. */
+/* A row: its items from left to right. The first `linked` items have links; the others come last. */
 struct row {
     uint32_t *items;
     uint32_t count;
@@ -15,8 +15,8 @@ struct row {
 struct work {
     struct layout *layout;
     struct row *rows;
-    uint32_t *place; /* of an item in its row */
-    double *wanted;  /* of an item: what it is sorted by, or where its centre should be */
+    uint32_t *place; /* per item: its place in its row */
+    double *wanted;  /* per item: the mean that its row is sorted by, or where its centre should be */
     double *sum, *mass, *start_sum;
     uint32_t *pool_count;
 };
@@ -33,8 +33,8 @@ static double centre(const struct layout_item *item)
     return item->x + item->width / 2;
 }
 
-/* For each item of a row, the mean over its neighbours in the row above (or below) of what they stand at;
- * items without neighbours stay where they are. */
+/* Sets `wanted` of each item of a row to the mean of its neighbours' places (by_place) or centres in the
+ * row above (is_down) or below; an item without neighbours wants its own. */
 static void set_wanted(struct work *w, uint32_t row, bool is_down, bool by_place)
 {
     const struct layout *l = w->layout;
@@ -58,7 +58,7 @@ static void set_wanted(struct work *w, uint32_t row, bool is_down, bool by_place
     }
 }
 
-/* Insertion sort: stable, and rows are short. */
+/* Insertion sort: it is stable, and rows are short. */
 static void sort_row(struct work *w, struct row *row)
 {
     for (uint32_t i = 1; i < row->linked; i++) {
@@ -111,12 +111,12 @@ static void order_rows(struct work *w, struct arena *arena)
     number_places(w);
 }
 
-/* Moves the row's items as near to `wanted` as their order and the gaps allow (least weighted squares). */
+/* Moves the row's items as near to `wanted` as their order and the gaps allow (weighted least squares). */
 static void move_row(struct work *w, const struct row *row)
 {
     struct layout_item *items = w->layout->items;
     uint32_t pools = 0;
-    double offset = 0; /* of an item's centre from the first one's when all stand close together */
+    double offset = 0; /* of an item's centre from the first item's, if all stand as close as they may */
     for (uint32_t i = 0; i < row->linked; i++) {
         struct layout_item *item = &items[row->items[i]];
         if (i > 0)

@@ -1,7 +1,8 @@
-/* The plan as an SVG picture, drawn without help: a box for each stage with its steps as lines, boxes in rows
- * by their longest path from the sources, and an arrow for each exchange, with a label in a row of its own
- * between the boxes, so that nothing can lie over anything else. Long arrows bend through the rows between.
- * Widths of texts are estimated on the wide side; what follows on a line flows in one <text>. */
+/* The plan as an SVG picture, drawn without a library: a box for each stage, with a line for each step.
+ * Boxes stand in rows by their longest path from the sources. Each exchange is an arrow with a label in a
+ * row of its own between the boxes, so that nothing lies over anything else; long arrows bend through the
+ * rows between. Widths of texts are estimated on the wide side; texts that follow each other on a line are
+ * in one <text>. */
 #include "plan/explain.h"
 #include "plan/explain_layout.h"
 
@@ -26,7 +27,7 @@ enum {
 
 /* A step in a box. */
 struct line {
-    const char *name, *kind, *settings, *detail; /* name: empty where it is that of the line above */
+    const char *name, *kind, *settings, *detail; /* name: "" if it is the name of the line above */
 };
 
 struct box {
@@ -37,8 +38,9 @@ struct box {
 };
 
 struct arrow {
-    uint32_t from, to;           /* stages = items */
-    uint32_t chain, chain_count; /* items between them; the last one is the label */
+    uint32_t from, to; /* indices of stages, which are also their items */
+    /* Items between the stages, from index `chain` on; the last one is the label. */
+    uint32_t chain, chain_count;
     const char *stream, *mode;
 };
 
@@ -51,11 +53,10 @@ struct picture {
     struct arrow *arrows;
     uint32_t arrows_count;
     uint32_t *layer;
-    bool *is_fed; /* stage 0, or an arrow leads there */
+    bool *is_fed; /* per stage: it is stage 0, or an arrow leads to it */
 };
 
-/* --- texts
- * ---------------------------------------------------------------------------------------------------- */
+/* --- Texts --- */
 
 static uint32_t columns_of(const char *text)
 {
@@ -87,8 +88,7 @@ static const char *detail_of(const struct picture *p, const struct plan_node *no
     return explain_shortened(detail, DETAIL_COLUMNS, p->arena);
 }
 
-/* --- what is drawn
- * -------------------------------------------------------------------------------------------- */
+/* --- Layout --- */
 
 static void measure_box(struct picture *p, uint32_t stage)
 {
@@ -125,7 +125,7 @@ static void measure_box(struct picture *p, uint32_t stage)
                                  .weight = p->is_fed[stage] ? 1 : 0};
 }
 
-/* Layers by the longest path; who takes only dead letters stands in the last one. */
+/* Sets layers by the longest path; stages that take only dead letters stand in the last one. */
 static void set_layers(struct picture *p)
 {
     const struct plan *plan = p->plan;
@@ -165,7 +165,8 @@ static void add_arrow(struct picture *p, const struct plan_exchange *x)
     p->arrows[p->arrows_count++] = arrow;
 }
 
-/* The items and links of an arrow: a bend in each row between, the label in the last. */
+/* Adds the items and links of an arrow: a bend in each row between the stages, and in the last of them the
+ * label. */
 static void add_chain(struct picture *p, struct arrow *arrow)
 {
     struct layout *l = &p->layout;
@@ -211,8 +212,7 @@ static void collect(struct picture *p)
     layout_place(l, p->arena);
 }
 
-/* --- drawing
- * -------------------------------------------------------------------------------------------------- */
+/* --- Drawing --- */
 
 static const char style[] =
     "<style>\n"
@@ -289,8 +289,8 @@ static void put_box(struct picture *p, uint32_t stage)
     buffer_printf(out, "</g>\n");
 }
 
-/* Where the arrow leaves (or enters) its box: those of one box stand side by side, in the order of where they
- * go. */
+/* x where the arrow leaves (or enters) its box: the arrows of a box stand side by side, in the order of the
+ * places they lead to. */
 static double port(const struct picture *p, const struct arrow *arrow, bool is_start)
 {
     const struct layout_item *items = p->layout.items;

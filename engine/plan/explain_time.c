@@ -3,10 +3,9 @@
 
 enum { NAME_COLUMNS_MAX = 20, LINE_COLUMNS = 100 };
 
-/* --- What there is to say
- * ------------------------------------------------------------------------------------------- */
+/* --- Rows of the table --- */
 
-/* A step's duration of that name, or 0. */
+/* The value of a step's option of type duration with that name, or 0. */
 static int64_t duration_of(const struct plan_node *node, const char *name)
 {
     const struct option *option = option_find(node->operator_kind->options, str_from(name));
@@ -60,7 +59,7 @@ static void set_source(struct time_row *row, struct arena *arena)
                  arena_printf(arena, "jumps %s at most", explain_duration(common->max_jump_us, arena)));
 }
 
-/* Of two, the one that says less stands for both. */
+/* For two inputs, the tag that says less. */
 static enum behind_tag less_known(enum behind_tag a, enum behind_tag b)
 {
     return MAX(a, b);
@@ -141,7 +140,7 @@ const char *explain_behind(const struct time_row *row, struct arena *arena)
     return "at the end";
 }
 
-/* Whose watermark is the furthest behind of those that are known; NULL: nobody's is. */
+/* The row whose watermark is the furthest behind; NULL: none is behind. */
 static const struct time_row *furthest_of(const struct time_row *rows, uint32_t count)
 {
     const struct time_row *furthest = NULL;
@@ -151,16 +150,15 @@ static const struct time_row *furthest_of(const struct time_row *rows, uint32_t 
     return furthest;
 }
 
-/* --- Text
- * -----------------------------------------------------------------------------------------------------------
- */
+/* --- Text --- */
 
 static const char *name_of(const struct plan_node *node, struct arena *arena)
 {
     return arena_strndup(arena, node->name.data, node->name.length);
 }
 
-/* "30s by source clicks (max_delay 30s), 1h by examples attribute", down to the source. */
+/* The nodes that add to how far the row is behind, from its source down: "30s by clicks (its source), 1h by
+ * examples attribute". */
 static const char *chain_of(const struct time_row *rows, const struct time_row *row, struct arena *arena)
 {
     const char *text = "";

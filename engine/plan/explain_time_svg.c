@@ -1,6 +1,7 @@
-/* `leat explain --time --svg`: a bar for each node with event time, from the newest event on the right to its
- * watermark on the left; what it adds itself is darker than what it has from its inputs, and behind it,
- * paler, what its lateness allows. The axis is logarithmic, so that 5 s and 30 d have room in one picture. */
+/* `leat explain --time --svg`: a bar for each node with event time, from the newest event on the right to
+ * the node's watermark on the left. The part that the node adds is darker than the part from its inputs;
+ * behind it, paler, is the allowed lateness. The axis is logarithmic, so that 5 s and 30 d fit into one
+ * picture. */
 #include "plan/explain_time.h"
 
 #include <math.h>
@@ -30,7 +31,7 @@ static const char style[] =
 
 struct scale {
     double width;
-    double span; /* of the logarithm */
+    double span; /* range of depth() */
 };
 
 static double depth(int64_t us)
@@ -38,7 +39,7 @@ static double depth(int64_t us)
     return log10(1 + (double)us / 1e6 * 2);
 }
 
-/* Where a time so far behind the newest event stands, from the left. */
+/* x of a time so far behind the newest event, from the left. */
 static double place(const struct scale *scale, int64_t us)
 {
     return scale->width * (1 - depth(us) / scale->span);

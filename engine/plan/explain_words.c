@@ -18,7 +18,7 @@ static const char *literal_text(struct arena *arena, enum ast_tag tag, int64_t v
     return ast_text(arena, &literal);
 }
 
-/* "1h 5s": as a literal where it is one round figure, else its two largest parts. */
+/* "1h 5s": as a literal, or as the two largest units that are not 0. */
 const char *explain_duration(int64_t microseconds, struct arena *arena)
 {
     if (microseconds == INT64_MAX)
@@ -48,7 +48,7 @@ const char *explain_count(uint32_t count, const char *noun, struct arena *arena)
     return arena_printf(arena, "%u %s%s", count, noun, count == 1 ? "" : "s");
 }
 
-/* The options; `with [a = 1]`, as its tree is printed, is `with a = 1` in a job. */
+/* The step's options. `with a = 1` is printed as `with [a = 1]`: takes off the brackets. */
 static const char *step_settings(const struct plan_node *node, struct arena *arena)
 {
     struct str text = node->settings_text;
@@ -137,7 +137,7 @@ const char *explain_inputs(const struct plan *plan, const struct plan_node *node
     if (node->tag == PLAN_SOURCE)
         return NULL;
     const struct plan_stage *stage = &plan->stages[node->stage];
-    uint32_t above = UINT32_MAX; /* the node in the line before this one */
+    uint32_t above = UINT32_MAX; /* the node in the line above this one */
     for (uint32_t i = 1; i < stage->nodes_count; i++)
         if (stage->nodes[i] == node->place)
             above = stage->nodes[i - 1];
@@ -146,7 +146,7 @@ const char *explain_inputs(const struct plan *plan, const struct plan_node *node
         struct plan_edge edge = node->inputs[i];
         bool is_dead = edge.output == PLAN_OUTPUT_DEAD;
         if (!is_dead && plan->nodes[edge.node].stage != node->stage)
-            continue; /* an exchange, shown as one */
+            continue; /* an exchange, which is shown as one */
         if (i == 0 && edge.node == above && edge.output == 0 && plan->nodes[above].tag != PLAN_SOURCE)
             continue;
         const char *name = explain_edge(plan, edge, arena);
@@ -155,7 +155,7 @@ const char *explain_inputs(const struct plan *plan, const struct plan_node *node
     return text;
 }
 
-/* A field of `schema` that `other` lacks or has with another type. */
+/* Whether `other` lacks the field, or has it with another type. */
 static bool is_new(const struct field *field, const struct schema *other)
 {
     int index = schema_find(other, field->name);
@@ -181,7 +181,7 @@ const char *explain_added(const struct plan_node *node, struct arena *arena, boo
 
 const char *explain_dropped(const struct plan_node *node, struct arena *arena)
 {
-    /* A learner's input has columns that were made for its expressions alone. */
+    /* A learner's input has columns that were made only for its expressions. */
     if (node->tag != PLAN_OPERATOR)
         return NULL;
     const struct schema *input = node->bound[0].schema;
@@ -199,7 +199,7 @@ int64_t explain_behind_us(const struct plan *plan, const struct plan_node *node)
 {
     if (node->tag == PLAN_SOURCE)
         return node->common->max_delay_us;
-    /* Nodes are in topological order and few; inputs repeat only through unions, so walk them once each. */
+    /* Nodes are in topological order: all up to this one are computed in one pass. */
     int64_t behind[PLAN_NODES_MAX] = {0};
     for (uint32_t i = 0; i <= node->place; i++) {
         const struct plan_node *n = &plan->nodes[i];

@@ -1,4 +1,4 @@
-/* The canonical text of options, and the job's fingerprint: xxh3-128 over what reaches state. */
+/* The canonical text of options, and the job's fingerprint: xxh3-128 of everything that reaches state. */
 #include "plan/build.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@ struct str build_settings(struct plan_build *b, const struct option *table, cons
                           uint32_t count, bool for_fingerprint)
 {
     struct byte_buffer text = {0};
-    /* In the order of the table, so that the order in the job does not matter. */
+    /* In the order of the table: the order in the job does not matter. */
     for (const struct option *o = table; o != NULL && o->name != NULL; o++) {
         if (for_fingerprint && (o->flags & OPTION_RUNTIME) != 0)
             continue;
@@ -40,7 +40,7 @@ void build_fingerprint(struct plan_build *b)
     for (uint32_t i = 0; i < plan->nodes_count; i++) {
         const struct plan_node *node = &plan->nodes[i];
         if (node->tag == PLAN_SINK)
-            continue; /* where rows go does not reach state; sinks check their own */
+            continue; /* where rows go does not reach state; sinks check their options themselves */
         const char *kind = node->tag == PLAN_SOURCE ? "source" : node->operator_kind->name;
         buffer_printf(&text, "%u %.*s %s %.*s <-", i, STR_ARGS(node->name), kind,
                       STR_ARGS(node->settings_text));

@@ -1,4 +1,4 @@
-/* The options of the `job` block and those that every source has. */
+/* The options of the `job` block, and the options that every source has. */
 #include "plan/plan.h"
 
 static const struct option keep_options[] = {

@@ -1,4 +1,5 @@
-/* How checkpoints know the nodes of a plan: names that stay, and what the state of each stands on. */
+/* The nodes of a plan in checkpoints: names that stay the same, and what the state of each node depends
+ * on. */
 #include "plan/build.h"
 
 #include <ctype.h>
@@ -9,7 +10,8 @@ static bool is_word(char c)
     return isalnum((unsigned char)c) || c == '_';
 }
 
-/* Whether the name stands in the text as a word of its own that is no name given there (`n: count()`). */
+/* Whether the text mentions the name as a word of its own, not as a name that the text gives (`n:
+ * count()`). */
 static bool mentions(struct str text, struct str name)
 {
     for (size_t at = 0; name.length > 0 && at + name.length <= text.length; at++) {
@@ -22,7 +24,8 @@ static bool mentions(struct str text, struct str name)
     return false;
 }
 
-/* The columns that the options name, with their types: those that they need are there in both jobs. */
+/* The default shape: the options, and the columns that they mention, with their types. A column that the
+ * options need is there in both jobs, since both can bind, so its line may be optional. */
 static void default_shape(struct plan_build *b, const struct plan_node *node,
                           const struct operator_bind *bind, struct byte_buffer *out)
 {
@@ -74,7 +77,7 @@ void build_sink_shape(struct plan_build *b, struct plan_node *node, const struct
     buffer_free(&text);
 }
 
-/* How many of its kind stand before it in its stream. */
+/* How many operators of its kind come before the node in its stream. */
 static uint32_t before(const struct plan *plan, const struct plan_node *node)
 {
     uint32_t count = 0;
@@ -100,7 +103,7 @@ void build_parts(struct plan_build *b)
             node->part =
                 arena_printf(b->arena, "%s%.*s", node->tag == PLAN_SINK ? "sink/" : "", STR_ARGS(node->name));
         if (node->tag == PLAN_SOURCE) {
-            node->has_state = true; /* where it is */
+            node->has_state = true; /* its state is the positions of its partitions */
             node->shape = str_from(arena_printf(b->arena, "=kind: %s\n", kind_of(node)));
         }
     }

@@ -1,4 +1,4 @@
-/* plan_make: symbols, resolution in the order of need, pruning. */
+/* plan_make: collects names, resolves them in the order of need, leaves out unused nodes. */
 #include "plan/build.h"
 
 struct plan_node *build_node(struct plan_build *b, enum plan_node_tag tag, struct str name, const char *kind,
@@ -92,7 +92,7 @@ static bool unknown_name(struct plan_build *b, const struct stream_ref *ref)
     return false;
 }
 
-/* Where `NAME.output` leads: of the steps of a stream the last one that has such an output. */
+/* The node and output of `NAME.output`: in a stream, of the last step that has such an output. */
 static bool find_output(const struct plan_build *b, const struct symbol *symbol, struct str output,
                         struct plan_edge *edge)
 {
@@ -114,7 +114,7 @@ static bool find_output(const struct plan_build *b, const struct symbol *symbol,
     return false;
 }
 
-/* "`hourly.late`, `hourly.rest`", or NULL. */
+/* The outputs of a symbol, for a hint: "`hourly.late`, `hourly.rest`"; NULL: none. */
 static const char *outputs_text(const struct plan_build *b, const struct symbol *symbol)
 {
     const struct plan_node *own = &b->plan->nodes[symbol->node];
@@ -126,7 +126,7 @@ static const char *outputs_text(const struct plan_build *b, const struct symbol 
             const char *name = node->output_names[i];
             struct plan_edge edge;
             if (name == NULL || !find_output(b, symbol, str_from(name), &edge) || edge.node != place)
-                continue; /* none, or a later step has one of that name */
+                continue; /* no such output, or a later step has one of that name */
             text = arena_printf(b->arena, "%s%s`%.*s.%s`", text == NULL ? "" : text, text == NULL ? "" : ", ",
                                 STR_ARGS(symbol->name), name);
         }
@@ -177,7 +177,7 @@ const struct schema *build_schema(const struct plan_build *b, struct plan_edge e
     return edge.node == PLAN_NODE_DEAD ? &plan_dead_schema : b->plan->nodes[edge.node].outputs[edge.output];
 }
 
-/* Leaves out nodes that no learner and no sink needs; says so for streams. */
+/* Leaves out nodes that no learner and no sink needs; warns of names that nothing uses. */
 static void prune(struct plan_build *b)
 {
     struct plan *plan = b->plan;
@@ -231,7 +231,7 @@ static void check_sources(struct plan_build *b)
     }
 }
 
-/* The parameters that were set, as the command line would write them. */
+/* The parameters that were set, as the command line would write them, one a line. */
 static struct str print_settings(const struct job_file *job, struct arena *arena)
 {
     struct byte_buffer text = {0};
@@ -260,7 +260,7 @@ struct plan *plan_make(const struct job_file *job, const struct plan_options *op
     plan->nodes = arena_array(arena, struct plan_node, PLAN_NODES_MAX);
     plan->job_text = job->text;
     plan->job_settings = print_settings(job, arena);
-    /* The kinds that the job was parsed with: libraries that it uses are among them. */
+    /* The registry that the job was parsed with has the kinds of the libraries that the job uses. */
     struct plan_options *own = arena_copy(arena, options, sizeof(*options));
     own->registry = job->uses_count > 0 ? job->registry : options->registry;
     struct plan_build b = {

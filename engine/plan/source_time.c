@@ -1,5 +1,5 @@
-/* Time in a plan: what a source says of event time and watermarks, checked against its columns, and whether
- * steps get the time that they need. */
+/* Time in a plan: checks a source's event time and watermark options against its columns, and whether steps
+ * get the time that they need. */
 #include "plan/build.h"
 
 static const struct ast_entry *entry_of(const struct ast_entry *entries, uint32_t count, const char *name)
@@ -24,7 +24,7 @@ static bool check_event_time(struct plan_build *b, struct source_common *common,
     return false;
 }
 
-/* Without event time there is nothing that a watermark could follow, jump over or be ahead of. */
+/* Refuses watermark options of a source without event time. */
 static bool refuse_without_time(struct plan_build *b, const struct ast_entry *entries, uint32_t count)
 {
     static const char *const names[] = {"watermark", "max_jump", "align"};
@@ -94,7 +94,7 @@ bool build_check_time(struct plan_build *b, const struct plan_node *node)
     return false;
 }
 
-/* The first node up the stream whose rows do not say when they arrived, although those it reads do. */
+/* The first node up the stream whose rows have no arrival time, although those of its inputs have one. */
 static const struct plan_node *without_arrival(const struct plan_build *b, const struct plan_node *node)
 {
     for (uint32_t i = 0; i < node->inputs_count; i++) {

@@ -1,10 +1,9 @@
 /* Cuts the nodes into stages.
  *
- * Nodes come in an order in which each follows its inputs. A node joins the stage of the node that feeds it
- * when rows need not move: it depends on a row alone, or that stage has the rows of equal keys on one
- * instance already. Otherwise it opens a stage of its own, and each of its inputs is an exchange. A stage may
- * be joined only if all other inputs come from stages before it, so that stages stay in topological order by
- * their number. */
+ * Each node comes after its inputs. A node joins the stage of the node that feeds it when rows need not
+ * move: the node depends on a row alone, or that stage already has the rows of equal keys on one instance.
+ * Otherwise it opens a new stage, and each of its inputs is an exchange. A stage may be joined only if all
+ * other inputs come from stages before it, so that stages stay in topological order by their number. */
 #include "plan/build.h"
 
 static struct plan_stage *new_stage(struct plan_build *b, enum plan_stage_tag tag)
@@ -47,7 +46,7 @@ static bool is_keyed(const struct plan_node *node)
     return node->inputs_count > 0 && node->bound[0].key_count > 0;
 }
 
-/* Whether rows of the producer with equal keys for this input are on one instance already. */
+/* Whether the producer already has rows with equal keys for this input on one instance. */
 static bool is_partitioned_for(const struct plan_node *from, const struct operator_input *input)
 {
     if (from->partitioned_count != input->key_count)
@@ -75,7 +74,7 @@ static void set_partitioning(struct plan_build *b, struct plan_node *node)
     }
 }
 
-/* The stage an operator can join, or -1. */
+/* Index of the stage that the operator can join, or -1. */
 static int stage_to_join(const struct plan_build *b, const struct plan_node *node)
 {
     const struct plan_node *first = &b->plan->nodes[node->inputs[0].node];
@@ -138,7 +137,7 @@ static void place_sink(struct plan_build *b, struct plan_node *node)
         add_exchange(b, node, 0, edge, from->stage, EXCHANGE_SINGLE);
         return;
     }
-    /* Dead letters of all stages; its own has none. */
+    /* Dead letters come from all other stages; this sink's stage makes none. */
     if (new_stage(b, STAGE_SINGLE) == NULL)
         return;
     uint32_t own = b->plan->stages_count - 1;
@@ -165,7 +164,7 @@ void build_stages(struct plan_build *b)
         else if (node->tag == PLAN_SINK && node->inputs[0].node != PLAN_NODE_DEAD)
             place_sink(b, node);
     }
-    /* Dead letters last: they listen to every stage. */
+    /* The sink of dead letters comes last, because its stage is fed by every other. */
     uint32_t dead_sinks = 0;
     for (uint32_t i = 0; i < plan->nodes_count && b->diags->errors == 0; i++) {
         struct plan_node *node = &plan->nodes[i];
