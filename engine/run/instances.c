@@ -91,8 +91,8 @@ static void wake_lanes(void *engine)
     run_wake(engine);
 }
 
-/* The team through which lanes without work help this learner (making and finding rows); NULL: not a
- * learner, or there is one lane. */
+/* The team through which lanes without work help this learner to find and make embedding rows; NULL: the
+ * node is no learner, or there is one lane. */
 static struct team *team_for(struct run *run, const struct plan_node *node)
 {
     if (node->tag != PLAN_LEARNER || run->lanes_count == 1)

@@ -379,7 +379,7 @@ void live_set_load(struct run *run, uint32_t load);
 /* Implements source.wake and sink_context.wake; engine: the run. */
 void live_wake(void *engine);
 /* Takes in the status of a read, under the sequencer's mutex. wakes: sequencer.wakes before the read.
- * Returns whether the next micro-batch may now be able to form. */
+ * Returns whether this may let the next micro-batch form. */
 bool live_was_read(struct partition *p, enum read_status status, uint64_t wakes);
 /* Whether the partition may have something to read: it was not dry, or its source called wake since. */
 bool live_may_read(const struct run *run, const struct partition *p);

@@ -119,7 +119,7 @@ static bool is_finished(struct lane *lane)
     return true;
 }
 
-/* Sinks that send on threads of their own: reports their errors now, not with the next rows. */
+/* Sinks of this lane that send in the background: reports their errors now, not with the next rows. */
 static void look_at_sinks(struct lane *lane)
 {
     struct run *run = lane->run;

@@ -1,6 +1,7 @@
-/* Chooses the order log that a run replays, and lists its files: the log of a fallback, else --order, else
- * the log that the manifests of its recordings name. A log is a file, a directory of --record-order, or
- * what a directory of checkpoints still has. Also finds the segment of a micro-batch in these files. */
+/* Chooses the order log that a run replays, and lists its files: the log of --order, else the log that the
+ * manifests of its recordings name, else the log of a fallback. A log is a file, a directory of
+ * --record-order, or what a directory of checkpoints still has. Also finds the segment of a micro-batch in
+ * these files. */
 #include "run/barrier.h"
 #include "run/order.h"
 

@@ -25,7 +25,7 @@ enum trace_by {
 enum trace_end {
     TRACE_FOLLOWED, /* until nothing of the record was left */
     TRACE_HELD,     /* an operator still holds something of it, and the inputs have no more */
-    /* No record is there, though the partition goes on behind the place, or its log ends there. */
+    /* No record is at the place, although the partition, or its log, goes on behind it. */
     TRACE_NOTHING,
     TRACE_BEYOND, /* the partition ends before the record */
 };
