@@ -31,7 +31,7 @@ import operators  # noqa: E402
 RECORDS = 300
 CHANGED_ALONE = 3  # events, where each is changed by itself
 READS_THE_PAST = {"feature"}
-CHOSEN_BY = "price"  # the column of a condition before the operator, in a job of its own
+CHOSEN_BY, CHOSEN_BELOW = "price", 150.0  # a condition before the operator, in a job of its own
 # What neither an operator's example nor STEPS of tests/crash/operators.py has.
 MORE = {"feature": ["events | feature by user_id over 1h every 1m including self { spend: sum(price), kinds: distinct(device) }"]}
 COLUMNS = [c for c in re.findall(r"(\w+):", operators.SCHEMA.replace("{ aid: int, kind: text }", "")) if c != "ts"]
@@ -55,9 +55,11 @@ def make_records(name):
     return rows
 
 
-def changed(row, column, rng):
-    """Another value of the column's type."""
+def changed(row, column, rng, is_chosen):
+    """Another value of the column's type; is_chosen: one for which the condition before the operator has another answer."""
     value = row[column]
+    if is_chosen:
+        return value + (200 if value < CHOSEN_BELOW else -CHOSEN_BELOW)
     if column == "tags":
         return [*value, "z"]
     if column == "events":
@@ -96,7 +98,7 @@ class Case:
         sources = operators.sources_of([step])
         if is_chosen:
             sources = re.sub(r"^source (\w+)", r"source \1_source", sources, flags=re.M)
-            sources += "".join(f"stream {name} = {name}_source | where {CHOSEN_BY} < 150.0\n" for name in self.sources)
+            sources += "".join(f"stream {name} = {name}_source | where {CHOSEN_BY} < {CHOSEN_BELOW}\n" for name in self.sources)
         text = "\n".join([sources, "stream x = " + step.replace('"items.csv"', 'concat(data, "/items.csv")'),
                           'sink x = file from x { path: concat(data, "/out.jsonl"), overwrite: true }', ""])
         self.job = f"{folder}/job.leat"
@@ -178,7 +180,7 @@ def run_case(case, columns):
                 continue
             picks = [[i] for i in rng.sample(range(RECORDS // 2, RECORDS), CHANGED_ALONE)] if alone else [[i for i in range(RECORDS) if rng.random() < 0.3]]
             for pick in picks:
-                rows = [row | {column: changed(row, column, rng)} if i in set(pick) else row for i, row in enumerate(whole)]
+                rows = [row | {column: changed(row, column, rng, case.is_chosen)} if i in set(pick) else row for i, row in enumerate(whole)]
                 write(f"{case.folder}/{source}.jsonl", rows)
                 only = {json.dumps(whole[i][c]) for i in pick for c in ("event_id", "imp_id")} if alone else None
                 faults += compare(case, source, column, before, case.run(), only, seen)
