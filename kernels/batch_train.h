@@ -1,19 +1,20 @@
 /*
- * Kernels over a whole batch, second part: what a training step has around its embedding rows: linear
- * weights, the loss, dense layers and interactions. The rules of batch.h hold here, too, and this header is
- * included by that one alone.
+ * Kernels over a whole batch, second part: linear weights, the loss, dense layers and interactions. The rules
+ * of batch.h hold here, too; only batch.h includes this header.
  *
- * Matrices are row-major, one row an event, their rows `stride` floats apart (0: as many as they have
- * columns); on a GPU strides are multiples of 4, so that rows are aligned to 16 bytes (matmul takes others,
- * slowly). `adds`: a result is added to what lies there (one addition: out = out + result), else it takes its
- * place.
+ * Matrices are row-major, one row an event, rows `stride` floats apart (0: the number of columns). On a GPU
+ * strides are multiples of 4, so that rows are aligned to 16 bytes (matmul takes other strides, slowly).
+ * `adds`: the result is added to the output (one addition: out = out + result); else it replaces the output.
+ *
+ * A gradient of the loss by an intermediate value is called slope in the names here: `slopes` belongs to
+ * `out`, x_slopes to x.
  */
 #ifndef KERNELS_BATCH_TRAIN_H
 #define KERNELS_BATCH_TRAIN_H
 
 /*
- * pack: columns of events, as they are decoded, into rows: out[e][c] = columns[c * columns_stride + e], c <
- * count, e < n. A column's floats of events that are rejected (is_rejected[e], may be NULL) are read as 0.
+ * pack: columns of decoded events become rows: out[e][c] = columns[c * columns_stride + e], c < count, e < n.
+ * All columns of a rejected event (is_rejected[e]; may be NULL) are taken as 0.
  */
 struct batch_pack {
     const float *columns;
@@ -24,14 +25,14 @@ struct batch_pack {
 };
 
 /*
- * How a linear weight lies in its row, `at` bytes (it may be negative) from where rows[u] points: a float and
- * then opt_state_floats(kind, 1) floats of state, aligned to 4; or, is_double, FTRL's z and sum as two
- * doubles, aligned to 8, of which the weight is derived (ftrl64_weights of kernels.h, rounded to float). A
- * row is one weight: OPT_ADAGRAD_ROW and OPT_ADAGRAD_BLOCK are OPT_ADAGRAD here. OPT_NEWTON is none of a
- * batch's.
+ * Where a linear weight lies: `at` bytes (may be negative) behind rows[u]. It is a float and then
+ * opt_state_floats(kind, 1) floats of state, aligned to 4; or, with is_double, FTRL's z and sum as two
+ * doubles, aligned to 8, from which the weight is derived (ftrl64_weights of kernels.h, rounded to float). A
+ * row has one weight, so OPT_ADAGRAD_ROW and OPT_ADAGRAD_BLOCK are OPT_ADAGRAD here. OPT_NEWTON is not
+ * supported.
  */
 struct batch_weights {
-    void *const *rows; /* NULL: weight 0, nothing moves */
+    void *const *rows; /* rows[u] NULL: weight 0, no update */
     int32_t at;
     bool is_double;
     enum opt_kind kind;
@@ -39,7 +40,7 @@ struct batch_weights {
     struct ftrl64_params ftrl;
 };
 
-/* weights_read: out[u] = the weight of rows[u], u < *count <= n. Of `of` the optimizer is not read. */
+/* weights_read: out[u] = the weight of rows[u], u < *count <= n. `of.kind` and `of.params` are not read. */
 struct batch_weights_read {
     struct batch_weights of;
     const uint32_t *count;
@@ -48,13 +49,14 @@ struct batch_weights_read {
 };
 
 /*
- * weights_forward: logits[e] = start[e] (NULL: base), then, each by fmaf and in this order: + bias[0] * 1
- * (NULL: none), + dense[c * dense_stride + e] * dense_weights[c] for c < dense_count, + scale *
- * weights[unique[p]] for the places p of event e: field after field, in order. Bags are fields * n, those of
- * a field together: bag f * n + e has the places from offsets[bag] up to offsets[bag + 1], and scale = 1 /
- * their count (a division of floats); no offsets: one place a bag, its own number, and scale = 1. BATCH_NONE
- * is passed over, but counted. A dense value of an event that is rejected (is_rejected[e], may be NULL) is
- * taken as 0; its weights are added as any other's. unique[p] < 2^31; dense_stride 0: n. start may be logits.
+ * weights_forward: logits[e] = start[e] (start NULL: base), then, each by fmaf and in this order: + bias[0] *
+ * 1 (bias NULL: nothing), + dense[c * dense_stride + e] * dense_weights[c] for c < dense_count, + scale *
+ * weights[unique[p]] for the places p of event e, field after field, in order. There are fields * n bags, the
+ * bags of a field together: bag f * n + e has the places from offsets[bag] up to offsets[bag + 1], and scale
+ * = 1 / their count (a division of floats). offsets NULL: one place a bag, place = bag, and scale = 1. A
+ * place with unique BATCH_NONE adds nothing, but is counted. Dense values of a rejected event
+ * (is_rejected[e]; may be NULL) are taken as 0; its sparse weights are added as any other's. unique[p] <
+ * 2^31. dense_stride 0: n. start may be logits.
  */
 struct batch_weights_forward {
     const float *start;
@@ -70,10 +72,10 @@ struct batch_weights_forward {
 };
 
 /*
- * weights_update: the weight of rows[u] makes one step of its optimizer with the sum that segment_reduce of
- * d = 1 gives as its gradient, u < *in.count; a sum that is not finite leaves it, and rejected[0] (may be
- * NULL) is one more (rows that are NULL do not count). in.d is 1, and in.unit may be any. No two rows are the
- * same. FTRL's doubles step from the weight in double, by ftrl64_weights and ftrl64_update.
+ * weights_update: the weight of rows[u], u < *in.count, makes one step of its optimizer; its gradient is the
+ * sum that segment_reduce of d = 1 gives. A weight whose gradient is not finite does not change, and adds one
+ * to rejected[0] (may be NULL; rows that are NULL are not counted). in.d is 1, in.unit may be any. All rows
+ * are distinct. With is_double the step uses the weight in double, by ftrl64_weights and ftrl64_update.
  */
 struct batch_weights_update {
     struct batch_weights of;
@@ -84,19 +86,20 @@ struct batch_weights_update {
 };
 
 /*
- * loss: the logit is logits[e] + more[e * more_stride] (more: may be NULL) in float, and is written to `sums`
- * (may be NULL, may be logits). The prediction p is sigmoid64's of it (logistic), or itself (squared).
+ * loss: the logit is logits[e] + more[e * more_stride] (more may be NULL) in float, and is written to `sums`
+ * (may be NULL, may be logits). The prediction p is sigmoid64 of the logit (logistic loss), or the logit
+ * (squared loss). slopes[e] is the gradient of the loss by the logit:
  *
  *   slopes[e] = (float)((p - labels[e]) * weight) * scale
  *   weight    = weights[e] (NULL: 1) * class_weights[label > 0.5] * fake
  *   fake      = 1 + p for label > 0.5, (1 - p) * (1 + p) else
  *
- * from left to right, in double but for the last product. Class weights are the logistic loss's alone, and
- * fake is 1 without has_fake_negatives, which goes with the logistic loss.
+ * from left to right, in double but for the last product. class_weights are used with the logistic loss only;
+ * fake is 1 without has_fake_negatives, which is allowed with the logistic loss only.
  *
- * is_rejected[e] (0 or 1) stays 1 where it is, and becomes 1 where logit or slope is not finite; slopes[e] is
- * 0 then, and rejected[0] (may be NULL) is the number of all that are, added to what is there. Slopes lie
- * slopes_stride floats apart (0: 1).
+ * is_rejected[e] (0 or 1) is input and output: it becomes 1 where the logit or slopes[e] is not finite.
+ * slopes[e] is 0 for a rejected event. The number of rejected events is added to rejected[0] (may be NULL).
+ * Slopes lie slopes_stride floats apart (0: 1).
  */
 struct batch_loss {
     const float *logits, *more;
@@ -119,8 +122,8 @@ struct batch_mask_rows {
     const uint8_t *is_rejected;
 };
 
-/* relu_mask: x[e][c] = 0 where y[e][c] is not above 0: slopes on their way back through max(x, 0), by its
- * output y; n rows. */
+/* relu_mask: x[e][c] = 0 where y[e][c] is not above 0, n rows: the backward pass of y = max(., 0), with the
+ * gradient in x. */
 struct batch_relu_mask {
     float *x;
     uint32_t n, columns, stride;
@@ -129,8 +132,8 @@ struct batch_relu_mask {
 };
 
 /*
- * clip: scale[0] = norm_max / norm where norm, the root of the sum of squares[i], i < count, in order and in
- * double, is above norm_max; else 1; 0 where it is not finite.
+ * clip: norm = the root of the sum of squares[i], i < count, in order and in double. scale[0] = norm_max /
+ * norm if norm is above norm_max; 0 if norm is not finite; else 1.
  */
 struct batch_clip {
     const double *squares;
@@ -141,22 +144,26 @@ struct batch_clip {
 
 /*
  * matmul: c[m][n] = epilogue(a * b), a[m][k] (transposed: given as [k][m]), b[k][n] (transposed: given as
- * [n][k]). c[i][j] = fmaf(a[i][p], b[p][j], c[i][j]) for p from 0 up, begun at 0; with `adds` at what lies
- * there: a call for the first p, a multiple of BATCH_CHUNK, and one for the others is one call, bit for bit.
- * On a GPU in another order and, where precision says so, with both operands rounded to nearest in bf16 or
- * fp16 before (products and sums stay float); on a CPU precision does the same rounding, and AVX-512 BF16
- * makes bf16 faster, to the same bits. In fp16, numbers beyond its range become infinite, so that they can be
- * noticed, and a's are multiplied by `scale`, a power of two (0: 1), before they are rounded, the products
- * divided by it: small slopes keep their bits (Micikevicius et al. 2018, arXiv:1710.03740, section 3.2).
+ * [n][k]). c[i][j] = fmaf(a[i][p], b[p][j], c[i][j]) for p from 0 up, starting at 0, or with `adds` at the
+ * old c[i][j]. So two calls, one for the first p, a multiple of BATCH_CHUNK, and one for the rest, give the
+ * bits of one call. A GPU uses another order.
+ *
+ * precision: ROW_BF16 and ROW_FP16 round both operands to nearest before multiplying (products and sums stay
+ * float), on a CPU and on a GPU; AVX-512 BF16 makes bf16 faster, with the same bits. In fp16, numbers beyond
+ * the range become infinite, so that they can be noticed; a's elements are multiplied by `scale`, a power of
+ * two (0: 1), before they are rounded, and the products divided by it, so that small gradients keep their
+ * bits (Micikevicius et al. 2018, arXiv:1710.03740, section 3.2).
+ *
  *   MATMUL_BIAS       + bias[j]
- *   MATMUL_BIAS_RELU  + bias[j], then 0 if it is less (NaN stays; on a GPU it may become 0)
- *   MATMUL_MASK       where mask[i][j] > 0, else 0: the way back through a relu, by its output
- *   MATMUL_SUMS       nothing to c; sums[i] = a[i][0] + a[i][1] + ..., as given, not rounded: chunks of
+ *   MATMUL_BIAS_RELU  + bias[j], then 0 if the sum is below 0 (NaN stays; on a GPU it may become 0)
+ *   MATMUL_MASK       the sum where mask[i][j] > 0, else 0: the backward pass of a relu, whose output is mask
+ *   MATMUL_SUMS       c as with MATMUL_PLAIN, and sums[i] = a[i][0] + a[i][1] + ..., not rounded: chunks of
  *                     BATCH_CHUNK each in order from 0, then the chunks' sums in order, on a GPU as well (the
- *                     bias's gradient, where a is the transposed slope)
- * adds goes with MATMUL_PLAIN, _SUMS (sums go on, too) and _MASK (begun at 0, masked, then added). No output
- * overlaps an input. Scratch memory: on a CPU what packing takes, on a GPU cuBLASLt's workspace and the
- * rounded operands.
+ *                     bias's gradient, where a is the transposed gradient of the layer's output)
+ *
+ * adds is allowed with MATMUL_PLAIN, MATMUL_SUMS (added to the old sums, too) and MATMUL_MASK (summed from 0,
+ * masked, then added to c). No output overlaps an input. Scratch memory: on a CPU the packed operands, on a
+ * GPU cuBLASLt's workspace and the rounded operands.
  */
 enum matmul_epilogue { MATMUL_PLAIN, MATMUL_BIAS, MATMUL_BIAS_RELU, MATMUL_MASK, MATMUL_SUMS };
 struct batch_matmul {
@@ -171,16 +178,17 @@ struct batch_matmul {
     uint32_t mask_stride;
     float *sums;               /* [m] */
     enum row_format precision; /* ROW_FP32, ROW_BF16, ROW_FP16 */
-    float scale;               /* ROW_FP16 */
+    float scale;               /* of a, while rounded; ROW_FP16 only */
     void *scratch;
     size_t scratch_bytes;
 };
 
 /*
- * params_update: a dense parameter array w[n] and its state (opt_state_floats(kind, n) floats behind each
- * other) make one step with gradient g * scale[0] (scale NULL: 1), by opt_<kind> of kernels.h as one row; not
- * OPT_ADAGRAD_ROW (one sum over all of w) nor OPT_NEWTON. Each coordinate's gradient that is not finite is
- * taken as 0. w, g and state aligned to 16 bytes on a GPU, n a multiple of 4 there.
+ * params_update: a dense parameter array w[n] and its state (the opt_state_floats(kind, n) floats lie one
+ * array behind the other) make one step with gradient g * scale[0] (scale NULL: 1), by opt_<kind> of
+ * kernels.h as one row. OPT_ADAGRAD_ROW (it needs one sum over all of w) and OPT_NEWTON are not supported. A
+ * gradient that is not finite is taken as 0, element by element. On a GPU w, g and state are aligned to 16
+ * bytes and n is a multiple of 4.
  */
 struct batch_params_update {
     float *w, *state;
@@ -195,9 +203,10 @@ struct batch_params_update {
  * dot_interaction (Naumov et al. 2019, arXiv:1906.00091, section 2): vectors[n][fields][d] (stride: floats
  * between events) -> out[n][first d of vectors, if copies_first; then <v_i, v_j> for i = 1 .. fields - 1, j =
  * 0 .. i - 1]. A product is the sum over d in sixteen interleaved partial sums by fma and the tree of v16_sum
- * (`dot` of kernels.h). Backward, if grads: grads[n][fields][d] (+)= by slopes, of the layout of out: for
- * each field i the slope of its copy (i = 0), then slope(i, j) * v_j by fmaf for j rising. out NULL: backward
- * alone; grads NULL: forward alone. fields: 1 up to BATCH_FIELDS_MAX.
+ * (`dot` of kernels.h). Backward, if grads: grads[n][fields][d] from slopes, which have the layout of out:
+ * for field i the slope of its copy (i = 0 only), then fmaf of slope(i, j) * v_j, j rising; with adds the
+ * result is added to grads. out NULL: backward alone; grads NULL: forward alone. fields: 1 up to
+ * BATCH_FIELDS_MAX.
  */
 struct batch_dot_interaction {
     const float *vectors;
@@ -212,10 +221,10 @@ struct batch_dot_interaction {
 };
 
 /*
- * cross (Wang et al. 2021, DCN V2, arXiv:2008.13535, eq. 1): out = x0 * z + x, element by element by fmaf,
- * z = W x + b having been made by matmul. All [n][columns]. Backward, if slopes (of out): z_slopes = slopes *
- * x0; x0_slopes = fmaf(slopes, z, x0_slopes) (added always); x_slopes = slopes (adds: + slopes). Where x is
- * x0, both x_slopes and x0_slopes may be the same matrix, which then gets fmaf(slopes, z, slopes + it),
+ * cross (Wang et al. 2021, DCN V2, arXiv:2008.13535, eq. 1): out = x0 * z + x, element by element by fmaf; z
+ * = W x + b comes from matmul. All matrices are [n][columns]. Backward, if slopes (of out): z_slopes = slopes
+ * * x0; x0_slopes = fmaf(slopes, z, x0_slopes), always added; x_slopes = slopes, with adds x_slopes + slopes.
+ * Where x is x0, x_slopes and x0_slopes may be one matrix s, which then becomes fmaf(slopes, z, slopes + s),
  * whatever adds says. out NULL: backward alone.
  */
 struct batch_cross {
@@ -232,14 +241,17 @@ struct batch_cross {
 
 /*
  * mixture (Ma et al. 2018, MMoE, eq. 6 and 7): out[e][j] = sum over experts k of gate[e][k] * inputs[e][k *
- * columns + j], by fmaf, k rising from 0; gate = softmax of gate_logits[e][0 .. experts) (largest taken off
- * first; e^x by v16_exp_below0 of lanes.h, 0 below -87; their sum in sixteen interleaved partial sums and the
- * tree of v16_sum; all NaN if a logit is NaN or infinite above, or all are below). gates[e][experts] keeps
- * them for the way back; out NULL: backward alone, which reads them. Backward, if slopes (of out):
- * input_slopes[e][k
- * * columns + j] (+)= gate_k * slopes[e][j]; gate_slopes[e][k] = gate_k * (q_k - sum_i gate_i q_i), q_k =
- * <slopes[e], inputs[e][k]> (`dot`'s order), the sum by fmaf, i rising from 0. experts: 1 up to
- * BATCH_EXPERTS_MAX.
+ * columns + j], by fmaf, k rising, from 0. gate = softmax of gate_logits[e][0 .. experts): the largest logit
+ * is subtracted first; e^x by v16_exp_below0 of lanes.h, 0 below -87; their sum in sixteen interleaved
+ * partial sums and the tree of v16_sum; all gates are NaN if a logit is NaN or +infinity, or all are
+ * -infinity. gates[e][experts] keeps them for the backward pass; out NULL: backward alone, which reads gates.
+ *
+ * Backward, if slopes (of out), q_k = <slopes[e], inputs[e][k]> in the order of `dot`:
+ *
+ *   input_slopes[e][k * columns + j] = gate_k * slopes[e][j], added with adds
+ *   gate_slopes[e][k] = gate_k * (q_k - sum_i gate_i q_i), the sum by fmaf, i rising, from 0
+ *
+ * experts: 1 up to BATCH_EXPERTS_MAX.
  */
 enum { BATCH_EXPERTS_MAX = 64 };
 struct batch_mixture {

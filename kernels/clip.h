@@ -1,4 +1,4 @@
-/* The rule of clip (batch.h), once for all variants. */
+/* The arithmetic of the kernel clip (batch.h), shared by all variants. */
 #ifndef KERNELS_CLIP_H
 #define KERNELS_CLIP_H
 

@@ -1,4 +1,4 @@
-/* Which variants this machine runs, and which one is taken. */
+/* The variants this machine can run, and the choice of one. */
 #include "kernels/batch.h"
 
 #include <assert.h>
@@ -21,7 +21,7 @@ static const struct kernels *const tables[KERNELS_VARIANTS] = {&kernels_table_sc
 static const struct batch_kernels *const batch_tables[KERNELS_VARIANTS] = {
     &batch_table_scalar, &batch_table_avx2, &batch_table_avx512};
 
-/* The register state the operating system saves: XCR0, 0 without OSXSAVE. */
+/* The register state that the operating system saves: XCR0, or 0 if the CPU has no OSXSAVE. */
 static uint64_t os_saved_state(void)
 {
     unsigned a, b, c, d;
@@ -34,7 +34,7 @@ static uint64_t os_saved_state(void)
 
 bool kernels_supports(enum kernels_variant variant)
 {
-    enum { YMM = 0x6, ZMM = 0xe6 }; /* XCR0: sse and avx; and opmask, the upper halves, the upper sixteen */
+    enum { YMM = 0x6, ZMM = 0xe6 }; /* XCR0 bits: sse, avx; ZMM: also opmask, ZMM_Hi256, Hi16_ZMM */
     unsigned a, b, c, d;
     if (variant == KERNELS_SCALAR)
         return true;

@@ -1,14 +1,14 @@
 /*
- * The GPU: one shared object (leat_cuda.so, kernels/cuda/) that is opened when somebody asks for a device, so
- * that one leat binary serves machines with and without one. gpu_open_library finds it and gives the table of
- * its functions, struct gpu_api; everything else goes through that table. The tests open the same sources
- * built for the host (tests/cuda_on_host) through the same table.
+ * The GPU: one shared object (leat_cuda.so, built from kernels/cuda/) that is opened when somebody asks for a
+ * device, so that one leat binary serves machines with and without a GPU. gpu_open_library finds it and
+ * returns the table of its functions, struct gpu_api; everything else goes through that table. The tests open
+ * the same sources built for the host (tests/cuda_on_host) through the same table.
  *
- * Threads: one thread at a time uses a struct gpu, but gpu_api.wait and copies on a stream of its own may be
- * another's. Errors: functions that may fail say so and fill struct gpu_error; kernels and copies fail later:
- * the first failure of a device is sticky, and told by every wait from then on. After one nothing on the
- * device can be trusted: the process has to end (design, section 9) and be started again from its last
- * checkpoint.
+ * Threads: one thread at a time uses a struct gpu; another thread may use gpu_api.wait, and copies on a
+ * stream of its own. Errors: a function that may fail returns NULL or false and fills struct gpu_error.
+ * Kernels and copies fail later: the first failure of a device is sticky, and every wait after it reports it.
+ * After a failure nothing on the device can be trusted: the process has to end (design, section 9) and be
+ * started again from its last checkpoint.
  */
 #ifndef KERNELS_GPU_H
 #define KERNELS_GPU_H
@@ -23,7 +23,8 @@
 extern "C" {
 #endif
 
-/* The least capability: that of __reduce_max_sync and of copies to shared memory that nobody waits for. */
+/* GPU_CAPABILITY_MIN: the first compute capability with __reduce_max_sync and asynchronous copies to shared
+ * memory. */
 enum { GPU_API_VERSION = 6, GPU_DEVICES_MAX = 16, GPU_CAPABILITY_MIN = 80 };
 
 enum gpu_failure {
@@ -32,7 +33,7 @@ enum gpu_failure {
     GPU_NO_DRIVER,   /* no NVIDIA driver, or one too old for this run time */
     GPU_NO_DEVICE,   /* no such device */
     GPU_TOO_OLD,     /* compute capability below GPU_CAPABILITY_MIN */
-    GPU_NO_MEMORY,   /* what was asked for does not fit */
+    GPU_NO_MEMORY,   /* the memory asked for does not fit */
     GPU_UNSUPPORTED, /* a dim or a format that no kernel has */
     GPU_FAILED,      /* sticky: illegal access, ECC, lost device ... */
 };
@@ -49,11 +50,11 @@ struct gpu_device {
     uint64_t memory_bytes, memory_free;
     uint64_t l2_bytes;
     bool is_usable;
-    struct gpu_error why; /* not usable */
+    struct gpu_error why; /* filled if not is_usable */
 };
 
 struct gpu;
-struct gpu_stream; /* work in order; different streams overlap */
+struct gpu_stream; /* queued work runs in order; different streams overlap */
 struct gpu_event;
 struct gpu_graph;
 struct gpu_tables; /* gpu_table.h */
@@ -62,20 +63,21 @@ struct gpu_api {
     uint32_t version;
     const struct batch_kernels *kernels; /* name "cuda" */
 
-    /* How many devices there are, at most GPU_DEVICES_MAX described; -1: error says why none can be asked
-     * for. */
+    /* Describes at most GPU_DEVICES_MAX devices and returns their number; -1: error says why none can be
+     * listed. */
     int (*devices)(struct gpu_device *devices, struct gpu_error *error);
-    /* Of CUDA, 13000 being 13.0: what the library was built with, and the latest that the driver knows (0: no
-     * driver). */
+    /* CUDA versions, 13000 being 13.0: *library is the version this library was built with, *driver the
+     * latest version that the driver supports (0: no driver). */
     void (*versions)(int *library, int *driver);
-    struct gpu *(*open)(int device, struct gpu_error *error); /* NULL: error */
+    struct gpu *(*open)(int device, struct gpu_error *error); /* NULL: failed, error is set */
     void (*close)(struct gpu *gpu);                           /* waits for all work; NULL is fine */
 
-    /* Bytes that nobody has taken on it; 0: it has failed. */
+    /* Free bytes of the device's memory; 0: the device has failed. */
     uint64_t (*memory_free)(struct gpu *gpu);
 
-    /* Device and pinned host memory, aligned to 256 bytes. NULL: does not fit (error tells how much is free),
-     * or the device has failed. 0 bytes are memory, too. free(NULL) is fine; frees wait for the device. */
+    /* Device and pinned host memory, aligned to 256 bytes. NULL: the bytes do not fit (error says how much is
+     * free), or the device has failed. 0 bytes give a pointer, too. free(NULL) is allowed; freeing waits for
+     * the device. */
     void *(*alloc)(struct gpu *gpu, size_t bytes, struct gpu_error *error);
     void (*free)(struct gpu *gpu, void *memory);
     void *(*alloc_pinned)(struct gpu *gpu, size_t bytes, struct gpu_error *error);
@@ -88,28 +90,31 @@ struct gpu_api {
     void (*record)(struct gpu_event *event, struct gpu_stream *stream);
     void (*wait_event)(struct gpu_stream *stream,
                        struct gpu_event *event); /* the stream waits, not the caller */
-    /* Until the work is done. false: the device has failed. */
+    /* Blocks the caller until the queued work (the event) is done. false: the device has failed, error is
+     * set. */
     bool (*wait)(struct gpu_stream *stream, struct gpu_error *error);
     bool (*wait_for)(struct gpu_event *event, struct gpu_error *error);
-    /* Milliseconds between two recorded events that are done; NaN: they are not, or the device has failed. */
+    /* Milliseconds between two recorded events that are done; NaN: one is not done, or the device has
+     * failed. */
     float (*elapsed_ms)(struct gpu_event *from, struct gpu_event *to);
 
-    /* In stream order; either side may be device or pinned memory (pageable memory is not asynchronous). */
+    /* Queue a copy or a fill on the stream; both sides may be device or pinned memory (pageable memory is not
+     * asynchronous). */
     void (*copy)(struct gpu_stream *stream, void *to, const void *from, size_t bytes);
     void (*fill)(struct gpu_stream *stream, void *to, uint8_t byte, size_t bytes);
 
     const struct gpu_table_api *tables; /* gpu_table.h */
 
-    /* Whether the kernel matmul can be used: its products are those of a library that may be missing. To be
-     * asked before a job begins; false: error says what to install. */
+    /* Whether the kernel matmul can be used: it needs cuBLASLt, which may be missing. Ask before a job
+     * begins; false: error says what to install. */
     bool (*can_matmul)(struct gpu *gpu, struct gpu_error *error);
 
     /*
-     * Work that is queued often, with the same arguments, is recorded once and queued by one call (CUDA
-     * graphs). Between graph_begin and graph_end what is queued on the stream (copies, fills, kernels) is not
-     * done but recorded, addresses and all; that thread neither waits, allocates nor records events
-     * meanwhile. graph_end: NULL is an error. graph_launch queues all of it, as often as wanted. graph_free:
-     * when its work is done; NULL is fine.
+     * CUDA graphs: work that is queued often with the same arguments is recorded once and queued by one call.
+     * Between graph_begin and graph_end, copies, fills and kernels queued on the stream are recorded with
+     * their addresses instead of run; the thread must not wait, allocate or record events meanwhile.
+     * graph_end: NULL on failure, error is set. graph_launch queues all recorded work; it may be called any
+     * number of times. graph_free: call it when the work is done; NULL is allowed.
      */
     bool (*graph_begin)(struct gpu_stream *stream, struct gpu_error *error);
     struct gpu_graph *(*graph_end)(struct gpu_stream *stream, struct gpu_error *error);
@@ -118,18 +123,20 @@ struct gpu_api {
 };
 
 /*
- * Opens `path`, or NULL: what LEAT_CUDA_LIBRARY names, else leat_cuda.so beside the program. The library
- * stays open until the process ends (a CUDA run time cannot be unloaded). NULL: error.
+ * Opens the device library at `path`. path NULL: the file that LEAT_CUDA_LIBRARY names, else leat_cuda.so
+ * beside the program. The library stays open until the process ends (a CUDA run time cannot be unloaded).
+ * Returns NULL on failure, with `error` set.
  */
 const struct gpu_api *gpu_open_library(const char *path, struct gpu_error *error);
 
-/* What gpu_open_library(NULL) opens, as a path that may not be there; false: not known, or too long. */
+/* Writes the path that gpu_open_library(NULL) opens, whether the file exists or not; false: the path is not
+ * known or longer than `size`. */
 bool gpu_library_path(char *path, size_t size);
 
-/* A short word of a failure: "no driver" ... */
+/* A few words for a failure: "no driver" ... */
 const char *gpu_failure_name(enum gpu_failure failure);
 
-/* What the shared object exports, its only symbol: "leat_gpu_api". */
+/* The type of the only symbol that the shared object exports, "leat_gpu_api". */
 typedef const struct gpu_api *gpu_api_function(void);
 
 #ifdef __cplusplus

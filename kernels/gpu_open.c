@@ -1,4 +1,4 @@
-/* Opens the device library, leat_cuda.so (gpu.h). It is the only code of the host's side that knows of it. */
+/* Opens the device library, leat_cuda.so (gpu.h). The only host code that knows the library's name. */
 #include "kernels/gpu.h"
 
 #include <dlfcn.h>
@@ -25,7 +25,7 @@ static const struct gpu_api *refuse(struct gpu_error *error, const char *format,
     return NULL;
 }
 
-/* leat_cuda.so beside the program; false: the program's own path is not known, or too long. */
+/* Writes the path of leat_cuda.so beside the program; false: the program's path is not known, or too long. */
 static bool beside_program(char *path, size_t size)
 {
     ssize_t length = readlink("/proc/self/exe", path, size);

@@ -1,9 +1,11 @@
 /*
- * The kernels of leat: what a learner's step is made of, each in several variants that give the same bits.
+ * The kernels of leat: the inner loops of a learner's step, each in several variants (scalar, AVX2, AVX-512)
+ * that give the same bits.
  *
- * kernels_pick chooses the best variant the CPU and the operating system support, or the one LEAT_KERNELS
- * names. A learner keeps the table of pointers it was given; nothing here is global or locked, so any thread
- * may call any kernel. What a learner ran is counted by itself, a call of learn() at a time (kernels_count).
+ * kernels_pick returns the table of the best variant that the CPU and the operating system support, or of the
+ * variant that LEAT_KERNELS names. A learner keeps the table it was given. Kernels have no global state and
+ * no locks, so any thread may call any kernel. Each learner counts its own calls per variant, one per call of
+ * its learn() (kernels_count).
  */
 #ifndef KERNELS_H
 #define KERNELS_H
@@ -17,17 +19,17 @@
 extern "C" {
 #endif
 
-/* A block of dense work is sixteen events: one a lane. */
+/* Events in a block of a dense layer: one event a lane. */
 #define KERNELS_BLOCK 16
 
-/* FFM: partner blocks a slice are padded to a multiple of four fields, so that a vector holds four of them.
- */
+/* FFM: blocks of a slice, rounded up from `fields` to a multiple of four, so that whole vectors of four
+ * blocks fit. */
 #define FFM_ROUND(fields) (((fields) + 3U) / 4U * 4U)
 
 /*
- * One row to update: d weights and the optimizer's state (opt_state_floats(d) floats).
- * The gradient is scale * g[i]; newton's curvature is curvature * g[i]^2. `g` may be read by several rows; it
- * never overlaps a `w` or `state`. Two rows of one call have different ones.
+ * One row to update: d weights and the optimizer's state (opt_state_floats(d) floats). The gradient of weight
+ * i is scale * g[i]; newton's curvature is curvature * g[i]^2. Several rows may share one `g`; `g` overlaps
+ * no `w` and no `state`. The rows of one call have distinct `w` and `state`.
  */
 struct opt_row {
     float *w, *state;
@@ -39,16 +41,17 @@ struct opt_row {
 struct opt_params {
     float rate;    /* learning rate (FTRL: alpha) */
     float l1, l2;  /* l1: soft threshold after the step (FTRL: in closed form); l2: added to the gradient */
-    float epsilon; /* Adam: beside the root; FTRL: beta */
-    float decay;   /* what is kept of an accumulator at each update; 1 keeps all (AdaGrad, newton) */
-    float beta1;   /* momentum; Adam's first */
-    float beta2;   /* Adam's second */
+    float epsilon; /* Adam: added to the square root; FTRL: beta */
+    float decay;   /* share of an accumulator that an update keeps; 1 keeps all (AdaGrad, newton) */
+    float beta1;   /* momentum; Adam: decay of the first moment */
+    float beta2;   /* Adam: decay of the second moment */
     float correction1; /* Adam: 1 / (1 - beta1^t) */
     float correction2; /* Adam: 1 / (1 - beta2^t) */
-    float step_max;    /* each coordinate moves at most this far in one step (not FTRL) */
+    float step_max;    /* largest change of a weight in one step (not FTRL) */
 };
 
-/* What a linear learner's step needs to know of an event. Squared loss has no is_logistic. */
+/* One event for a linear learner's step. is_logistic: logistic loss, else squared; learns: false only
+ * predicts. */
 struct pairs_event {
     double bias; /* added to the dot product */
     float label, weight;
@@ -61,20 +64,21 @@ struct ftrl64_params {
 
 /*
  * Contracts, for all variants. Pointers need the alignment of their element only, unless said otherwise;
- * lengths may be any, 0 included; "out" never overlaps an input unless said so. 64-byte alignment is faster.
+ * 64-byte alignment is faster. Lengths may be any, 0 included. `out` overlaps no input unless said so.
  *
  * pool_sum, pool_mean: out[d] = sum (mean) of n rows of d floats, rows added in order; n = 0 gives zeros.
  *
- * sum_squares, dot: sixteen interleaved partial sums in fma, then the tree of v16_sum.
+ * sum_squares, dot: sixteen interleaved partial sums by fma, then the tree of v16_sum.
  *
- * pairs_dot: w[d] and the state behind it, w + d, d a multiple of 16; the first n <= d lanes of both are read
- * from pairs[i][0] and [1], which may lie anywhere outside of w; then dot(w, values, d). pairs_store: writes
- * the first n lanes of both back; no two pairs of different content are the same place.
+ * pairs_dot: w[d] holds weights, w + d one float of state for each; d is a multiple of 16. Loads the first n
+ * <= d lanes of both from pairs[i][0] and pairs[i][1], which may lie anywhere outside of w; returns dot(w,
+ * values, d). pairs_store: writes the first n lanes of both back; two pairs may be the same place only if
+ * they have the same content.
  *
- * pairs_adagrad: a whole event: logit = bias + pairs_dot, then, if it learns, opt_adagrad of all d lanes with
- * the loss's slope at the logit, and pairs_store. Returns the logit; NaN if it or the slope is not finite:
- * then nothing has moved. `pairs` holds places up to a multiple of four; those from n on are read and
- * written, but not used.
+ * pairs_adagrad: a whole event: logit = bias + pairs_dot; if the event learns, opt_adagrad of all d lanes
+ * with the gradient of the loss by the logit, then pairs_store. Returns the logit; returns NaN and changes no
+ * weight if the logit or that gradient is not finite. `pairs` holds n pointers rounded up to a multiple of
+ * four; the pointers from n on must be valid: their floats are read and written, but not used.
  *
  * mix_keys: num_mix(key ^ seed). out may be keys.
  *
@@ -82,34 +86,35 @@ struct ftrl64_params {
  * alone and in an array. logloss64: log(1 + e^x) - label * x. out may be the input.
  *
  * fm_forward: sum[d] = sum of the rows; returns (|sum|^2 - sum of |row|^2) / 2 (Rendle 2010, eq. 5), by
- * slices of four dims: a slice's four lanes add as (0 + 2) + (1 + 3), slices in order. d % 4 == 0.
+ * slices of four dims: a slice's four lanes are added as (0 + 2) + (1 + 3), slices in order. d % 4 == 0.
  *
  * fm_backward: grads[n][d] = sum - row, the gradient of the interaction by each row.
  *
  * ffm_forward: rows[FFM_ROUND(n)]; row f is d / 4 slices of FFM_ROUND(n) blocks of four floats, block g of
- * slice s being dims 4s..4s+3 of v_f,g (Juan 2016, eq. 4). Rows n and beyond are `zero`, a row of zeros.
- * partners[n] gets rows of the same shape, block g of row f = v_g,f (its own block 0): the gradient.
- * Returns the sum over pairs: slices in order, each with sixteen lanes (pairs of fields in tiles of four by
- * four; a tile with itself is counted half) and the tree.
+ * slice s being dims 4s..4s+3 of v_f,g (Juan 2016, eq. 4). rows[n] and later rows must be `zero`, a row of
+ * zeros. partners[n] gets rows of the same shape, block g of row f = v_g,f (0 where g = f): the gradient.
+ * Returns the sum over pairs of fields: slices in order, each with sixteen lanes (pairs of fields in tiles of
+ * four by four; a diagonal tile is counted half) and the tree of v16_sum.
  *
- * ffm_pairs_forward: the same partners, and products[f][g] = <v_f,g, v_g,f> in rows of FFM_ROUND(n) floats,
- * 0 on the diagonal. ffm_pairs_backward: block g of partners[f] *= scales[f][g], in place.
+ * ffm_pairs_forward: the same partners, and products[f][g] = <v_f,g, v_g,f> in rows of FFM_ROUND(n) floats, 0
+ * on the diagonal. ffm_pairs_backward: block g of partners[f] *= scales[f][g], in place.
  *
- * opt_*: one optimizer step on n rows of d weights each, whose state is (opt_state_floats):
- * sgd none; momentum d; adagrad d; adagrad_row 1; adagrad_block d / 4 (d % 4 == 0); adam 2d (m, v); ftrl 2d
- * (z, n); newton d. AdaGrad: Duchi 2011. Lazy Adam: Kingma 2015 on touched rows. FTRL-proximal: McMahan 2013,
- * alg. 1. Newton: a Gaussian posterior a weight, diagonal (Graepel 2010): precision += curvature, step = rate
- * * gradient / precision.
+ * opt_*: one optimizer step on n rows of d weights each. Floats of state a row (opt_state_floats): sgd none;
+ * momentum d; adagrad d; adagrad_row 1; adagrad_block d / 4 (d % 4 == 0); adam 2d (m, v); ftrl 2d (z, n);
+ * newton d. AdaGrad: Duchi 2011. Lazy Adam: Kingma 2015, on touched rows only. FTRL-proximal: McMahan 2013,
+ * alg. 1. Newton: a Gaussian posterior for each weight, diagonal (Graepel 2010): precision += curvature, step
+ * = rate * gradient / precision.
  *
- * newton_variance: the sum of g[i]^2 / precision[i] over rows whose state is newton's, times (scale /
- * slope)^2 taken as 1: what the logit's uncertainty is if weights are independent. Row by row, each by the
- * tree.
+ * newton_variance: the sum of g[i]^2 / precision[i] over rows whose state is newton's: the variance of the
+ * logit if the weights are independent and g is the logit's gradient; `scale` of the rows is not read. Each
+ * row's sum by the tree of v16_sum, rows added in order.
  *
- * ftrl64_*: McMahan 2013, alg. 1 in double: weights from (z, sums); update of both by gradient g at w.
+ * ftrl64_*: McMahan 2013, alg. 1 in double. ftrl64_weights: weights from (z, sums). ftrl64_update: updates z
+ * and sums by the gradient g, computed at the weights w.
  *
  * dense_forward: out[n][16] = bias[n] + w[n][d] in[d][16], lanes are events; sums run over d in order.
  * dense_backward: din[d][16] = w^T dout[n][16], sums over n in order. dense_gradient: dw[n][d] = sum over the
- * sixteen events of dout[n][e] in_rows[e][d], in order; dbias[n] by the tree.
+ * sixteen events of dout[n][e] in_rows[e][d], in order; dbias[n] by the tree of v16_sum.
  *
  * dense_rows_to_lanes: lanes[n][16] = transpose of rows[16][n]; dense_lanes_to_rows is its inverse.
  *
@@ -126,25 +131,26 @@ struct kernels {
 
 enum kernels_variant { KERNELS_SCALAR, KERNELS_AVX2, KERNELS_AVX512, KERNELS_VARIANTS };
 
-/* Whether this CPU and operating system run a variant. */
+/* Whether this CPU and operating system can run the variant. */
 bool kernels_supports(enum kernels_variant variant);
 
-/* The table of one variant; NULL if it is not supported here. Static storage, valid for ever. */
+/* The table of one variant; NULL if this machine does not support it. Static storage, valid for ever. */
 const struct kernels *kernels_variant(enum kernels_variant variant);
 
 /* The variant's name: "scalar", "avx2", "avx512". */
 const char *kernels_variant_name(enum kernels_variant variant);
 
 /*
- * The best supported table, or the one `forced` names ("scalar", "avx2", "avx512"; NULL or "" = best).
- * NULL if `forced` is unknown or unsupported; then *reason is a static text such as "not a kernel variant".
+ * Returns the best supported table, or the one that `forced` names ("scalar", "avx2", "avx512"; NULL or "" =
+ * best). Returns NULL if `forced` is unknown or unsupported, with *reason set to a static text such as "not a
+ * kernel variant".
  */
 const struct kernels *kernels_pick(const char *forced, const char **reason);
 
-/* kernels_pick by the environment variable LEAT_KERNELS. */
+/* kernels_pick with `forced` from the environment variable LEAT_KERNELS. */
 const struct kernels *kernels_pick_env(const char **reason);
 
-/* Calls of learners' step and predict functions per variant, owned and summed by the caller. */
+/* Calls of a learner's step and predict functions per variant; each learner owns one, its user sums them. */
 struct kernels_calls {
     uint64_t calls[KERNELS_VARIANTS];
 };
@@ -163,7 +169,7 @@ enum opt_kind {
 };
 typedef void (*opt_function)(const struct opt_row *, size_t, size_t, const struct opt_params *);
 
-/* Floats of state that opt_<name> keeps for d weights. */
+/* Floats of state that opt_<name> keeps for a row of d weights. */
 static inline size_t opt_state_floats(enum opt_kind kind, size_t d)
 {
     switch (kind) {
@@ -183,7 +189,7 @@ static inline size_t opt_state_floats(enum opt_kind kind, size_t d)
 
 opt_function opt_pick(const struct kernels *kernels, enum opt_kind kind);
 
-/* The n-th float of a row's state when the row is made (accumulators start at `init`, the rest at 0). */
+/* What each float of a new row's state starts with: accumulators (AdaGrad, newton) `init`, all others 0. */
 static inline float opt_state_init(enum opt_kind kind, float init)
 {
     bool has_accumulator =

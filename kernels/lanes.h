@@ -1,14 +1,15 @@
 /*
- * The vocabulary all vector kernels are written in: sixteen float lanes (v16) and eight double lanes (d8).
+ * The vocabulary of all vector kernels: operations ("words") on sixteen float lanes (v16) and eight double
+ * lanes (d8).
  *
  * A kernel is written once, in these words, and compiled three times (variant_scalar.c, variant_avx2.c,
  * variant_avx512.c). Every word is defined lane by lane through IEEE 754 operations that are exact or
  * correctly rounded (add, mul, fma, div, sqrt, integer shifts), so the variants agree bit for bit by
- * construction: only the payload and sign of a NaN may differ. Reductions are words too, with one fixed tree
- * each. rsqrtps and its kin, whose bits differ by vendor, have no word here.
+ * construction: only the payload and sign of a NaN may differ. Reductions are words too, each with one fixed
+ * tree. There is no word for rsqrtps and similar instructions, whose bits differ by vendor.
  *
- * Loads and stores need no alignment. `n` in the _n forms is 0..16 (0..8): lanes beyond are zero, and not
- * written.
+ * Loads and stores need no alignment. The _n forms take n in 0..16 (d8: 0..8): lanes n and up are loaded as
+ * zero, and not stored.
  */
 #ifndef KERNELS_LANES_H
 #define KERNELS_LANES_H
@@ -18,7 +19,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Instrumented scalar code inlined whole would compile for minutes. */
+/* Not always_inline in instrumented scalar code: it would compile for minutes. */
 #if defined(KERNELS_LANES_CUDA)
 #define LANES_INLINE static __forceinline__ __device__ __attribute__((unused))
 #elif defined(KERNELS_LANES_SCALAR) && (defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__))
@@ -28,7 +29,7 @@
 #endif
 
 #if defined(KERNELS_LANES_CUDA)
-#include "cuda/lanes.cuh" /* some of the words */
+#include "cuda/lanes.cuh" /* defines a part of the words */
 #elif defined(KERNELS_LANES_AVX512)
 #include "lanes_avx512.h"
 #elif defined(KERNELS_LANES_AVX2)
@@ -41,9 +42,9 @@
 #endif
 
 /*
- * 1/sqrt(x) by an integer guess, one Newton step with constants fitted to it (Walczyk, Moroz, Cieslinski
- * 2021) and a plain one: relative error < 8e-7 for normal x. x = 0 gives a huge finite number, NaN and
- * negative x give rubbish: callers keep x at a positive epsilon or above.
+ * 1/sqrt(x) by an integer guess, one Newton step with constants fitted to the guess (Walczyk, Moroz,
+ * Cieslinski 2021) and a plain Newton step: relative error < 8e-7 for normal x. x = 0 gives a huge finite
+ * number; NaN and negative x give meaningless numbers: callers keep x at a positive epsilon or above.
  */
 LANES_INLINE v16 v16_rsqrt(v16 x)
 {
@@ -64,7 +65,7 @@ LANES_INLINE v16 v16_clamp(v16 x, v16 bound)
 /* exp(x) for |x| <= 87 in fma: Cody-Waite reduction, degree 6 (Cephes expf); relative error < 2e-7. */
 LANES_INLINE v16 v16_exp(v16 x)
 {
-    v16 round = v16_set1(12582912.0F); /* 1.5 * 2^23: adding and taking it away rounds to an integer */
+    v16 round = v16_set1(12582912.0F); /* 1.5 * 2^23: adding and subtracting it rounds to an integer */
     v16 k = v16_sub(v16_fma(x, v16_set1(1.44269504F), round), round);
     v16 r = v16_fnma(k, v16_set1(0.693359375F), x);
     r = v16_fnma(k, v16_set1(-2.12194440e-4F), r);
@@ -78,12 +79,12 @@ LANES_INLINE v16 v16_exp(v16 x)
     return v16_ldexp(p, k);
 }
 
-/* e^x for x <= 0, and 0 below -87; a NaN stays one. What it gives for x > 0 is nobody's. */
+/* e^x for x <= 0, and 0 below -87; NaN stays NaN. The result for x > 0 is undefined. */
 LANES_INLINE v16 v16_exp_below0(v16 x)
 {
     v16 least = v16_set1(-87.0F);
-    v16 power = v16_keep_gt(v16_exp(v16_clamp(x, v16_set1(87.0F))), x, least); /* of a NaN 0 */
-    return v16_fma(v16_max(least, x), v16_set1(0.0F), power);                  /* max keeps its second then */
+    v16 power = v16_keep_gt(v16_exp(v16_clamp(x, v16_set1(87.0F))), x, least); /* NaN gives 0 */
+    return v16_fma(v16_max(least, x), v16_set1(0.0F), power);                  /* for a NaN x, max gives x */
 }
 
 #endif

@@ -10,7 +10,7 @@ typedef struct {
 typedef struct {
     __m256d lo, hi;
 } d8;
-enum { LANES_REGISTERS = 8 }; /* for v16 */
+enum { LANES_REGISTERS = 8 }; /* vector registers that v16 values can use */
 
 #define V16_2(op, a, b) ((v16){op((a).lo, (b).lo), op((a).hi, (b).hi)})
 #define D8_2(op, a, b)  ((d8){op((a).lo, (b).lo), op((a).hi, (b).hi)})
@@ -101,16 +101,17 @@ LANES_INLINE v16 v16_spread4(const float *p)
     return (v16){_mm256_set_m128(_mm_set1_ps(p[1]), _mm_set1_ps(p[0])),
                  _mm256_set_m128(_mm_set1_ps(p[3]), _mm_set1_ps(p[2]))};
 }
-/* eight of the indexes, those of lanes that have none are negative */
+/* eight lanes of v16_gather; a negative index marks a lane without one */
 LANES_INLINE __m256 v8_gather(const float *base, __m256i index)
 {
-    __m256i is_there = _mm256_xor_si256(index, _mm256_set1_epi32(-1)); /* by its sign */
+    __m256i is_there = _mm256_xor_si256(index, _mm256_set1_epi32(-1)); /* the sign bit is set where the index
+                                                                        * is not UINT32_MAX */
     return _mm256_mask_i32gather_ps(_mm256_set1_ps(-0.0F), base, index, _mm256_castsi256_ps(is_there), 4);
 }
 LANES_INLINE v16 v16_gather(const float *base, const uint32_t *index, size_t n)
 {
     uint32_t some[16];
-    if (n < 16) { /* the lanes beyond are none */
+    if (n < 16) { /* lanes from n on get index UINT32_MAX */
         memset(some, 0xff, sizeof some);
         memcpy(some, index, n * sizeof *some);
         index = some;
@@ -119,7 +120,7 @@ LANES_INLINE v16 v16_gather(const float *base, const uint32_t *index, size_t n)
     return (v16){v8_gather(base, _mm256_loadu_si256(halves)),
                  v8_gather(base, _mm256_loadu_si256(halves + 1))};
 }
-/* a pair is moved as a double, of any alignment */
+/* a pair of floats is moved as one double, of any alignment */
 LANES_INLINE double pair_load(const float *p)
 {
     double pair;
@@ -130,7 +131,7 @@ LANES_INLINE void pair_store(float *p, double pair)
 {
     memcpy(p, &pair, sizeof pair);
 }
-/* four pairs, the missing of n repeat the first */
+/* four pairs; pairs from n on repeat the first */
 LANES_INLINE __m256d pairs4(float *const *p, size_t n)
 {
     const float *b = p[n > 1 ? 1 : 0], *c = p[n > 2 ? 2 : 0], *d = p[n > 3 ? 3 : 0];
@@ -265,22 +266,23 @@ LANES_INLINE float v16_sum(v16 a)
 }
 LANES_INLINE void v16_sums(float out[4], v16 a, v16 b, v16 c, v16 d)
 {
-    __m256 ac = _mm256_add_ps(a.lo, a.hi), bd = _mm256_add_ps(b.lo, b.hi); /* l + 8 */
+    __m256 ac = _mm256_add_ps(a.lo, a.hi), bd = _mm256_add_ps(b.lo, b.hi); /* i + 8 */
     __m256 of_c = _mm256_add_ps(c.lo, c.hi), of_d = _mm256_add_ps(d.lo, d.hi);
     __m256 first = _mm256_permute2f128_ps(ac, of_c, 0x20), second = _mm256_permute2f128_ps(ac, of_c, 0x31);
-    ac = _mm256_add_ps(first, second); /* l + 4: the four of a, those of c */
+    ac = _mm256_add_ps(first, second); /* i + 4: four lanes of a, then four of c */
     first = _mm256_permute2f128_ps(bd, of_d, 0x20), second = _mm256_permute2f128_ps(bd, of_d, 0x31);
     bd = _mm256_add_ps(first, second);
     first = _mm256_shuffle_ps(ac, bd, 0x44), second = _mm256_shuffle_ps(ac, bd, 0xee);
-    ac = _mm256_add_ps(first, second);              /* l + 2: two of a, two of b; c and d likewise */
-    ac = _mm256_add_ps(ac, _mm256_movehdup_ps(ac)); /* l + 1, in places 0 and 2 */
+    ac = _mm256_add_ps(first, second);              /* i + 2: two of a, two of b; then c and d
+                                                     * likewise */
+    ac = _mm256_add_ps(ac, _mm256_movehdup_ps(ac)); /* i + 1, in places 0 and 2 */
     __m128 lo = _mm256_castps256_ps128(ac), hi = _mm256_extractf128_ps(ac, 1);
     _mm_storeu_ps(out, _mm_shuffle_ps(lo, hi, 0x88));
 }
 LANES_INLINE void v8_sum4(float out[2], __m256 a)
 {
-    a = _mm256_add_ps(a, _mm256_permute_ps(a, 0x4e)); /* l + 2 */
-    a = _mm256_add_ps(a, _mm256_permute_ps(a, 0xb1)); /* l + 1 */
+    a = _mm256_add_ps(a, _mm256_permute_ps(a, 0x4e)); /* i + 2 */
+    a = _mm256_add_ps(a, _mm256_permute_ps(a, 0xb1)); /* i + 1 */
     out[0] = _mm256_cvtss_f32(a);
     out[1] = _mm_cvtss_f32(_mm256_extractf128_ps(a, 1));
 }
@@ -299,7 +301,7 @@ LANES_INLINE v16 v16_group_sum(v16 a)
 {
     return (v16){v8_group_sum(a.lo), v8_group_sum(a.hi)};
 }
-/* In each half group k: its sums for a, b, c, d. */
+/* The sums of group k of a, b, c and d in the four lanes of group k, for the two groups of a half. */
 LANES_INLINE __m256 v8_group_sums(__m256 a, __m256 b, __m256 c, __m256 d)
 {
     __m256 ab = _mm256_add_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
@@ -314,7 +316,8 @@ LANES_INLINE __m256 v8_group_squares(__m256 a, __m256 b, __m256 c, __m256 d)
     cd = _mm256_fmadd_ps(cd2, cd2, _mm256_mul_ps(cd, cd));
     return _mm256_add_ps(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xee));
 }
-/* Four groups each in lo and hi, by group: by vector. */
+/* Transposes lo and hi, the group sums ordered by group, then vector, into v16_group_sums' order: by vector,
+ * then group. */
 LANES_INLINE v16 v16_groups_turn(__m256 lo, __m256 hi)
 {
     __m128 r0 = _mm256_castps256_ps128(lo), r1 = _mm256_extractf128_ps(lo, 1);

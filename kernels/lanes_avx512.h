@@ -6,7 +6,7 @@
 
 typedef __m512 v16;
 typedef __m512d d8;
-enum { LANES_REGISTERS = 32 }; /* for v16 */
+enum { LANES_REGISTERS = 32 }; /* vector registers that v16 values can use */
 
 LANES_INLINE v16 v16_set1(float x)
 {
@@ -65,7 +65,7 @@ LANES_INLINE void v16_turn_vectors(v16 v[4])
     v[0] = _mm512_shuffle_f32x4(ab, cd, 0x88), v[1] = _mm512_shuffle_f32x4(ab, cd, 0xdd);
     v[2] = _mm512_shuffle_f32x4(ab2, cd2, 0x88), v[3] = _mm512_shuffle_f32x4(ab2, cd2, 0xdd);
 }
-/* Halves are put together on their way from memory: one change of lanes a vector is left. */
+/* Joins halves with the load, so that one shuffle a vector is left. */
 LANES_INLINE void v16_load_turned(v16 v[4], const float *a, const float *b, const float *c, const float *d)
 {
     for (int k = 0; k < 4; k += 2) {
@@ -91,7 +91,7 @@ LANES_INLINE v16 v16_spread4(const float *p)
     __m512i group = _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
     return _mm512_permutexvar_ps(group, _mm512_castps128_ps512(_mm_loadu_ps(p)));
 }
-/* Without -O the intrinsic is a macro, whose conversion of the mask gcc warns of. */
+/* Without -O the intrinsic is a macro with an implicit conversion of the mask, which gcc warns about. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wsign-conversion"
 LANES_INLINE v16 v16_gather(const float *base, const uint32_t *index, size_t n)
@@ -101,7 +101,7 @@ LANES_INLINE v16 v16_gather(const float *base, const uint32_t *index, size_t n)
     return _mm512_mask_i32gather_ps(_mm512_set1_ps(-0.0F), is_there, of, base, 4);
 }
 #pragma GCC diagnostic pop
-/* a pair is moved as a double, of any alignment */
+/* a pair of floats is moved as one double, of any alignment */
 LANES_INLINE double pair_load(const float *p)
 {
     double pair;
@@ -112,7 +112,7 @@ LANES_INLINE void pair_store(float *p, double pair)
 {
     memcpy(p, &pair, sizeof pair);
 }
-/* four pairs, the missing of n repeat the first */
+/* four pairs; pairs from n on repeat the first */
 LANES_INLINE __m256d pairs4(float *const *p, size_t n)
 {
     const float *b = p[n > 1 ? 1 : 0], *c = p[n > 2 ? 2 : 0], *d = p[n > 3 ? 3 : 0];
@@ -184,9 +184,9 @@ LANES_INLINE v16 v16_fma(v16 a, v16 b, v16 c)
 {
     return _mm512_fmadd_ps(a, b, c);
 }
-/* Each lane is two numbers of sixteen bits: fma of the lower halves on fma of the upper ones on c, where what
- * is below the smallest normal float counts as 0. It needs more than the rest of this file does (the variant
- * is compiled for CPUs without it, too): ask for "avx512bf16". */
+/* Each lane of a and b is two bf16 numbers: c plus the product of the upper halves, then plus the product of
+ * the lower halves, each by fma; denormal inputs and results count as 0. This needs AVX-512 BF16, which the
+ * variant does not require: check for "avx512bf16" first. */
 LANES_INLINE v16 v16_fma_pairs(v16 a, v16 b, v16 c)
 {
     __asm__("vdpbf16ps %2, %1, %0" : "+v"(c) : "v"(a), "v"(b));
@@ -229,12 +229,12 @@ LANES_INLINE v16 v16_ldexp(v16 a, v16 k)
 }
 LANES_INLINE void v16_sums(float out[4], v16 a, v16 b, v16 c, v16 d)
 {
-    v16 ab = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee)); /* l + 8 */
+    v16 ab = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee)); /* i + 8 */
     v16 cd = _mm512_add_ps(_mm512_shuffle_f32x4(c, d, 0x44), _mm512_shuffle_f32x4(c, d, 0xee));
     v16 all =
-        _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd)); /* l + 4 */
-    all = _mm512_add_ps(all, _mm512_permute_ps(all, 0x4e));                                    /* l + 2 */
-    all = _mm512_add_ps(all, _mm512_permute_ps(all, 0xb1));                                    /* l + 1 */
+        _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd)); /* i + 4 */
+    all = _mm512_add_ps(all, _mm512_permute_ps(all, 0x4e));                                    /* i + 2 */
+    all = _mm512_add_ps(all, _mm512_permute_ps(all, 0xb1));                                    /* i + 1 */
     __m512i first = _mm512_set_epi32(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 8, 4, 0);
     _mm_storeu_ps(out, _mm512_castps512_ps128(_mm512_permutexvar_ps(first, all)));
 }
@@ -247,8 +247,8 @@ LANES_INLINE float v16_sum(v16 a)
 }
 LANES_INLINE void v16_sum4(float out[4], v16 a)
 {
-    a = _mm512_add_ps(a, _mm512_permute_ps(a, 0x4e)); /* l + 2 */
-    a = _mm512_add_ps(a, _mm512_permute_ps(a, 0xb1)); /* l + 1 */
+    a = _mm512_add_ps(a, _mm512_permute_ps(a, 0x4e)); /* i + 2 */
+    a = _mm512_add_ps(a, _mm512_permute_ps(a, 0xb1)); /* i + 1 */
     __m512i first = _mm512_set_epi32(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 8, 4, 0);
     _mm_storeu_ps(out, _mm512_castps512_ps128(_mm512_permutexvar_ps(first, a)));
 }
@@ -258,7 +258,8 @@ LANES_INLINE v16 v16_group_sum(v16 a)
     a = _mm512_add_ps(a, _mm512_permute_ps(a, 0x4e));
     return _mm512_add_ps(a, _mm512_permute_ps(a, 0xb1));
 }
-/* Half sums of a and b, of c and d, in turns: their sums, by vector. */
+/* ab and cd hold half sums of a and b, of c and d, interleaved: adds them up, and orders the sums by vector,
+ * then group. */
 LANES_INLINE v16 v16_groups_turn(v16 ab, v16 cd)
 {
     v16 sums = _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xee));

@@ -1,7 +1,7 @@
 /*
- * Words of lanes.h for numbers that are stored in fewer bits: bf16, fp16 and signed bytes become floats,
- * exactly. n of 0..16 as in v16_load_n; whole vectors (n = 16) take the fast way. A quiet NaN stays one, a
- * signalling one may become quiet.
+ * Words of lanes.h that load numbers stored in fewer bits: bf16, fp16 and signed bytes become floats,
+ * exactly. n in 0..16 as in v16_load_n; n = 16 takes the fast path. A quiet NaN stays a quiet NaN, a
+ * signalling NaN may become quiet.
  */
 #ifndef KERNELS_LANES_FORMATS_H
 #define KERNELS_LANES_FORMATS_H
@@ -10,7 +10,7 @@
 
 #if defined(KERNELS_LANES_AVX512) || defined(KERNELS_LANES_AVX2)
 
-/* n elements of `size` bytes, the rest zero: whole loads stay inside of what may be read. */
+/* Load n elements, the rest zero. With n < 16 through a copy, so that no byte behind the elements is read. */
 LANES_INLINE __m256i v16_load_halfwords(const uint16_t *p, size_t n)
 {
     if (n == 16)

@@ -8,7 +8,7 @@ typedef struct {
 typedef struct {
     double f[8];
 } d8;
-enum { LANES_REGISTERS = 8 }; /* for v16 */
+enum { LANES_REGISTERS = 8 }; /* vector registers that v16 values can use */
 
 #define LANES_EACH(type, n, expr)                                                                            \
     type r;                                                                                                  \
@@ -53,7 +53,7 @@ LANES_INLINE void v16_store4x4(float *a, float *b, float *c, float *d, v16 v)
     memcpy(c, v.f + 8, 16);
     memcpy(d, v.f + 12, 16);
 }
-/* group g of vector k: lane k of group g of each of the four */
+/* group g of vector k: lane k of group g of each of the four vectors (a 4x4 transpose of each group) */
 LANES_INLINE void v16_turn_groups(v16 v[4])
 {
     v16 old[4];
@@ -62,7 +62,7 @@ LANES_INLINE void v16_turn_groups(v16 v[4])
         for (int l = 0; l < 16; l++)
             v[k].f[l] = old[l % 4].f[l / 4 * 4 + k];
 }
-/* vector k: group k of each of the four */
+/* vector k: group k of each of the four vectors */
 LANES_INLINE void v16_turn_vectors(v16 v[4])
 {
     v16 old[4];
@@ -71,13 +71,13 @@ LANES_INLINE void v16_turn_vectors(v16 v[4])
         for (int l = 0; l < 16; l++)
             v[k].f[l] = old[l / 4].f[4 * k + l % 4];
 }
-/* the same of four vectors in memory */
+/* v16_turn_vectors of four vectors in memory */
 LANES_INLINE void v16_load_turned(v16 v[4], const float *a, const float *b, const float *c, const float *d)
 {
     for (int k = 0; k < 4; k++)
         v[k] = v16_load4x4(a + 4 * k, b + 4 * k, c + 4 * k, d + 4 * k);
 }
-/* lane 4 k + l becomes lane 4 l + k */
+/* lane 4 k + l becomes lane 4 l + k: transpose of a 4x4 matrix */
 LANES_INLINE v16 v16_turn(v16 a)
 {
     LANES_EACH(v16, 16, a.f[i % 4 * 4 + i / 4]);
@@ -88,18 +88,19 @@ LANES_INLINE v16 v16_clear_group(v16 v, int k)
     memset(v.f + 4 * k, 0, 16);
     return v;
 }
-/* each of four floats over the four lanes of its group */
+/* float p[g] in all four lanes of group g */
 LANES_INLINE v16 v16_spread4(const float *p)
 {
     LANES_EACH(v16, 16, p[i / 4]);
 }
-/* base[index[i]] for n of 0..16 indexes below 2^31; -0, which changes no sum, where one is UINT32_MAX and in
- * lanes beyond */
+/* base[index[i]] for n in 0..16 indexes below 2^31; lanes whose index is UINT32_MAX, and lanes from n on, get
+ * -0, which changes no sum */
 LANES_INLINE v16 v16_gather(const float *base, const uint32_t *index, size_t n)
 {
     LANES_EACH(v16, 16, (size_t)i < n && index[i] != UINT32_MAX ? base[index[i]] : -0.0F);
 }
-/* p[i][0], and p[i][1] in *seconds, for n of 1..16 pointers; lanes beyond repeat one of them */
+/* lane i: p[i][0], and p[i][1] in *seconds, for n in 1..16 pointers; lanes from n on repeat one of the
+ * pairs */
 LANES_INLINE v16 v16_load_pairs(float *const *p, size_t n, v16 *seconds)
 {
     v16 r;
@@ -115,7 +116,7 @@ LANES_INLINE void v16_store_pairs(float *const *p, size_t n, v16 a, v16 seconds)
     for (size_t i = 0; i < n; i++)
         p[i][0] = a.f[i], p[i][1] = seconds.f[i];
 }
-/* lanes below n of a, the others of b */
+/* lanes below n from a, the others from b */
 LANES_INLINE v16 v16_head(v16 a, v16 b, size_t n)
 {
     LANES_EACH(v16, 16, (size_t)i < n ? a.f[i] : b.f[i]);
@@ -181,7 +182,7 @@ LANES_INLINE v16 v16_rsqrt_guess(v16 a)
     }
     return r;
 }
-/* 2^k * a where k is integral and 2^k is a normal number */
+/* 2^k * a where k is an integer and 2^k is a normal number */
 LANES_INLINE v16 v16_ldexp(v16 a, v16 k)
 {
     v16 r;
@@ -193,7 +194,7 @@ LANES_INLINE v16 v16_ldexp(v16 a, v16 k)
     }
     return r;
 }
-/* the tree of all sums: i with i + 8, then i + 4, i + 2, i + 1 */
+/* the tree of all sums: lanes i and i + 8 are added, then i + 4, i + 2, i + 1 */
 LANES_INLINE float v16_sum(v16 a)
 {
     for (int half = 8; half > 0; half /= 2) {
@@ -202,7 +203,7 @@ LANES_INLINE float v16_sum(v16 a)
     }
     return a.f[0];
 }
-/* that tree of each of four vectors */
+/* v16_sum of each of the four vectors */
 LANES_INLINE void v16_sums(float out[4], v16 a, v16 b, v16 c, v16 d)
 {
     out[0] = v16_sum(a), out[1] = v16_sum(b), out[2] = v16_sum(c), out[3] = v16_sum(d);
@@ -216,14 +217,14 @@ LANES_INLINE void v16_sum4(float out[4], v16 a)
     }
 }
 
-/* in each lane the sum of its group of four: (l0 + l2) + (l1 + l3) */
+/* each lane gets the sum of its group of four: (l0 + l2) + (l1 + l3) */
 LANES_INLINE v16 v16_group_sum(v16 a)
 {
     float sums[4];
     v16_sum4(sums, a);
     return v16_spread4(sums);
 }
-/* lane 4 v + k: the sum of group k of the v-th of four: (l0 + l2) + (l1 + l3) */
+/* lane 4 v + k: the sum of group k of vector v of the four: (l0 + l2) + (l1 + l3) */
 LANES_INLINE v16 v16_group_sums(v16 a, v16 b, v16 c, v16 d)
 {
     v16 r;
@@ -233,7 +234,7 @@ LANES_INLINE v16 v16_group_sums(v16 a, v16 b, v16 c, v16 d)
     v16_sum4(r.f + 12, d);
     return r;
 }
-/* the same of squares: (l0^2 + l2^2) + (l1^2 + l3^2), the inner sums by fma */
+/* v16_group_sums of the squares: (l0^2 + l2^2) + (l1^2 + l3^2), the inner sums by fma */
 LANES_INLINE v16 v16_group_squares(v16 a, v16 b, v16 c, v16 d)
 {
     v16 r;
@@ -244,12 +245,12 @@ LANES_INLINE v16 v16_group_squares(v16 a, v16 b, v16 c, v16 d)
     }
     return r;
 }
-/* lanes 4 v .. 4 v + 3, each over the four lanes of a group */
+/* lane 4 v + g in all four lanes of group g */
 LANES_INLINE v16 v16_group_pick(v16 a, int v)
 {
     return v16_spread4(a.f + (size_t)v * 4);
 }
-/* eight floats of each of two places */
+/* eight floats from each of two addresses */
 LANES_INLINE v16 v16_load_halves(const float *lo, const float *hi)
 {
     LANES_EACH(v16, 16, i < 8 ? lo[i] : hi[i - 8]);
@@ -259,7 +260,7 @@ LANES_INLINE void v16_store_halves(float *lo, float *hi, v16 a)
     memcpy(lo, a.f, 8 * sizeof *lo);
     memcpy(hi, a.f + 8, 8 * sizeof *hi);
 }
-/* the first lane of each group */
+/* stores the first lane of each group */
 LANES_INLINE void v16_store_groups(float *p, v16 a)
 {
     for (size_t g = 0; g < 4; g++)

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Cody-Waite reduction to |r| <= ln2 / 2, Taylor of degree 13 by Estrin's scheme (its latency is on every
- * event). */
+/* Cody-Waite reduction to |r| <= ln2 / 2, then Taylor of degree 13 by Estrin's scheme: short, for every event
+ * waits for its result. */
 double num_exp(double x)
 {
     if (!(x > -708.0))
@@ -30,8 +30,8 @@ double num_exp(double x)
     return p * scale;
 }
 
-/* 2 atanh(t / (2 + t)) by its series: s <= 1/3, so nineteen odd terms reach 1e-18. Even and odd terms apart.
- */
+/* 2 atanh(t / (2 + t)) by its series: s <= 1/3, so nineteen odd terms reach 1e-18. Even and odd powers of q
+ * are summed apart. */
 double num_log1p_unit(double t)
 {
     double s = t / (2.0 + t);

@@ -1,7 +1,7 @@
 /*
- * exp, log and what the losses need of them, in double, from exact operations only: libm's bits depend on its
- * version, these do not. Compiled once, without contraction; every kernel variant uses the same code. Any
- * thread.
+ * exp, log, the sigmoid and the logistic loss in double, made of exactly defined operations only: libm's bits
+ * depend on its version, these do not. Compiled once, without contraction to fma; every kernel variant uses
+ * the same code. Any thread.
  */
 #ifndef KERNELS_NUM_H
 #define KERNELS_NUM_H
@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* Small functions that device code calls as well. */
+/* KERNELS_BOTH: functions that device code calls as well. */
 #ifdef __CUDACC__
 #define KERNELS_BOTH __host__ __device__
 #else
@@ -35,7 +35,7 @@ double num_sigmoid(double x);
 /* log(1 + e^x) - label * x: the logistic loss of logit x, finite for every finite x. */
 double num_logloss(double logit, double label);
 
-/* splitmix64's finish: a bijection of 64 bits. */
+/* The finalizer of splitmix64: a bijection of 64 bits. */
 static inline KERNELS_BOTH uint64_t num_mix(uint64_t x)
 {
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;

@@ -1,11 +1,12 @@
 /*
- * Floats in sixteen bits: the one source of batch_round's rule (batch.h) for every variant, CPU and GPU, one
- * number at a time and without branches, so that compilers take several numbers at once. All work on the
- * bits of a float.
+ * Floats in sixteen bits and in int8: the arithmetic of batch_round and batch_quantize (batch.h) for every
+ * variant, CPU and GPU, one number at a time and without branches, so that compilers can vectorize it. All
+ * functions work on the bits of a float.
  *
- * Both ways of rounding are one: what lies below the last bit that is kept is added to `below`, sixteen bits
- * wide, and the sum is cut. Random bits round up with the share of the way there; to nearest even, `below` is
- * half a step less one, or half a step if the last bit is set.
+ * Both ways of rounding do the same: `below`, a number of sixteen bits, is added at the bits that will be
+ * dropped, and the sum is truncated. Stochastic rounding takes random bits for `below`, so a number goes up
+ * with a probability of its distance from the lower neighbour; rounding to nearest even takes half a step
+ * less one, or half a step if the last kept bit is set.
  */
 #ifndef KERNELS_ROUNDING_H
 #define KERNELS_ROUNDING_H
@@ -36,8 +37,8 @@ static inline KERNELS_BOTH bool float_is_finite(float x)
 }
 
 /*
- * Random bits: splitmix64 (Steele, Lea, Flood 2014), begun at rounding_begin(seed, number); element i takes
- * sixteen bits of word i / 4, those from 16 * (i % 4) on.
+ * Random bits: splitmix64 (Steele, Lea, Flood 2014), started at rounding_begin(seed, number); element i takes
+ * sixteen bits of word i / 4, from bit 16 * (i % 4) on.
  */
 static inline KERNELS_BOTH uint64_t rounding_begin(uint64_t seed, uint64_t number)
 {
@@ -67,10 +68,11 @@ static inline KERNELS_BOTH uint16_t bf16_of(uint32_t bits, uint32_t random, bool
 }
 
 /*
- * fp16. Normal numbers lose thirteen bits: the upper thirteen of the random ones meet them. Below 2^-14 the
- * grid is 2^-24, and numbers are cut to 2^-40, sixteen bits, before the random ones are added; to nearest,
- * the last of these bits stands for all that were cut. Integers alone: a compiler may not take what computes
- * with floats out of a branch. most: what larger numbers become.
+ * fp16. Normal numbers drop thirteen bits, so the upper thirteen random bits are added to them. Below 2^-14
+ * the grid is 2^-24: numbers are truncated to 2^-40, sixteen bits below the grid, before the random bits are
+ * added; with rounding to nearest, the last of these sixteen bits stands for all truncated ones. Integers
+ * alone: a compiler may not move float arithmetic out of a branch. most: the bits of the result for numbers
+ * beyond the range.
  */
 static inline KERNELS_BOTH uint16_t fp16_up_to(uint32_t most, uint32_t bits, uint32_t random, bool is_nearest)
 {
@@ -96,7 +98,7 @@ static inline KERNELS_BOTH uint16_t fp16_of(uint32_t bits, uint32_t random, bool
     return fp16_up_to(0x7bffU, bits, random, is_nearest);
 }
 
-/* To nearest even as IEEE 754 has it: beyond the range lies infinity. */
+/* fp16 to nearest even as in IEEE 754: numbers beyond the range become infinity. */
 static inline KERNELS_BOTH uint16_t fp16_ieee(uint32_t bits)
 {
     return fp16_up_to(0x7c00U, bits, 0, true);
@@ -107,7 +109,7 @@ static inline KERNELS_BOTH float float_of_bf16(uint16_t x)
     return bits_float((uint32_t)x << 16);
 }
 
-/* Of a denormal: the bits behind 2^-14, less 2^-14. */
+/* fp16 to float. A denormal x becomes 2^-14 + x, by its bits, and 2^-14 is subtracted. */
 static inline KERNELS_BOTH float float_of_fp16(uint16_t x)
 {
     uint32_t sign = (x & 0x8000U) << 16, size = (x & 0x7fffU) << 13;
@@ -116,7 +118,7 @@ static inline KERNELS_BOTH float float_of_fp16(uint16_t x)
     return bits_float(sign | (size < 0x00800000U ? denormal : normal));
 }
 
-/* int8: what the weights of a row are divided by, from the bits of its largest |w|. */
+/* int8: the divisor of a row's weights. largest: the bits of the row's largest |w|. */
 static inline KERNELS_BOTH float int8_scale(uint32_t largest)
 {
     float scale = bits_float(largest) / 127.0F;
@@ -124,7 +126,7 @@ static inline KERNELS_BOTH float int8_scale(uint32_t largest)
     return largest >= 0x7f800000U ? bits_float(0x7fc00000U) : scale;
 }
 
-/* w / scale to nearest even: the last byte of a float of 1.5 * 2^23 and it. */
+/* w / scale to nearest even: the last byte of the float 1.5 * 2^23 + w / scale. */
 static inline KERNELS_BOTH int8_t int8_of(float w, float scale)
 {
     bool is_usable = scale > 0.0F; /* neither 0 nor NaN */

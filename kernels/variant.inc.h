@@ -1,7 +1,7 @@
 /*
- * Everything a variant consists of, included once by each variant_*.c, which names its lanes
- * (KERNELS_LANES_...) and its tables (VARIANT_TABLE, BATCH_TABLE, VARIANT_NAME) first. Kernels over a whole
- * batch are static functions batch_<name>.
+ * All code of a variant. Each variant_*.c defines its lanes (KERNELS_LANES_...) and the names of its tables
+ * (VARIANT_TABLE, BATCH_TABLE, VARIANT_NAME), then includes this file once. Kernels over a whole batch are
+ * static functions batch_<name>.
  */
 #include "kernels/batch.h"
 #include "kernels/lanes.h"
@@ -51,7 +51,7 @@ const struct kernels VARIANT_TABLE = {
 
 #include "kernels/batch_loss.inc.h"
 
-/* Each kernel's line stands in the order of kernels.def. */
+/* In the order of kernels.def. */
 extern const struct batch_kernels BATCH_TABLE;
 const struct batch_kernels BATCH_TABLE = {
     .name = VARIANT_NAME,

@@ -1,4 +1,4 @@
-/* The kernels compiled for avx2; CMakeLists.txt gives this file its flags. */
+/* The AVX2 variant of the kernels; CMakeLists.txt gives this file its compiler flags. */
 #define KERNELS_LANES_AVX2
 #define VARIANT_TABLE kernels_table_avx2
 #define BATCH_TABLE   batch_table_avx2

@@ -1,4 +1,4 @@
-/* The kernels compiled for avx512; CMakeLists.txt gives this file its flags. */
+/* The AVX-512 variant of the kernels; CMakeLists.txt gives this file its compiler flags. */
 #define KERNELS_LANES_AVX512
 #define VARIANT_TABLE kernels_table_avx512
 #define BATCH_TABLE   batch_table_avx512
