@@ -1,12 +1,12 @@
 /*
- * AdaGrad with one accumulator for four weights (a slice of one field's vector in FFM): the mean of their
+ * AdaGrad with one accumulator for four weights (in FFM, a slice of one field's vector): the mean of their
  * squared gradients.
  *
- * Two ways to compute it (optimizer_step.inc.h). With l1, l2 or a step_max that may be reached, weight by
- * weight as the other optimizers do. Else freely.
+ * Two forms of the step (optimizer_step.inc.h): weight by weight as the other optimizers, if l1, l2 or a
+ * step_max that can be reached is given ("limited"); else the short form ("free").
  */
 
-/* Sixteen weights at most. */
+/* Limited form of at most sixteen weights. */
 LANES_INLINE void block_vector(float *w, const float *g, float *state, v16 scale, size_t lanes,
                                const struct opt_vectors *o)
 {
@@ -22,8 +22,8 @@ LANES_INLINE void block_vector(float *w, const float *g, float *state, v16 scale
 }
 
 /*
- * An even number of whole vectors, up to eight: sixteen accumulators share one root, and the two roots'
- * chains of dependent instructions run beside each other. The same arithmetic.
+ * Limited form of an even number of whole vectors, up to eight: sixteen accumulators share one square root,
+ * and the two roots' chains of dependent instructions overlap. The same arithmetic as block_vector.
  */
 LANES_INLINE void block_vectors(float *w, const float *g, float *state, v16 scale, int vectors,
                                 const struct opt_vectors *o)
@@ -50,7 +50,7 @@ LANES_INLINE void block_vectors(float *w, const float *g, float *state, v16 scal
     }
 }
 
-/* A row and what its squares and its steps are multiplied with. */
+/* A row with the factors of its squares and of its steps. */
 struct block_row {
     float *w, *state;
     const float *g;
@@ -62,14 +62,14 @@ LANES_INLINE struct block_row block_row(const struct opt_row *row, const struct 
     return (struct block_row){row->w, row->state, row->g, block_mean(row->scale), block_rate(row->scale, p)};
 }
 
-/* The vector of weights at w, by the v-th four of the rates. */
+/* Updates the vector of weights at w, whose rates are lanes 4 v to 4 v + 3 of `rates`. */
 LANES_INLINE void block_move(float *w, const float *g, v16 rates, int v, size_t lanes)
 {
     v16 moved = block_free_move(v16_load_n(w, lanes), v16_load_n(g, lanes), v16_group_pick(rates, v));
     v16_store_n(w, moved, lanes);
 }
 
-/* One, two or four vectors, of which only a single one may have fewer lanes than sixteen. */
+/* Free form of one, two or four vectors; lanes may be below sixteen only for a single vector. */
 LANES_INLINE void block_free(const struct block_row *row, size_t i, int vectors, size_t lanes,
                              const struct opt_vectors *o)
 {
@@ -85,7 +85,7 @@ LANES_INLINE void block_free(const struct block_row *row, size_t i, int vectors,
         block_move(w + v * 16, row->g + i + v * 16, rates, v, lanes);
 }
 
-/* Two vectors of each of two rows: their sixteen sums share a root. */
+/* Free form of two vectors of each of two rows: their sixteen accumulators share a square root. */
 LANES_INLINE void block_free_halves(const struct block_row *a, const struct block_row *b, size_t i,
                                     const struct opt_vectors *o)
 {
@@ -101,7 +101,7 @@ LANES_INLINE void block_free_halves(const struct block_row *a, const struct bloc
     block_move(b->w + i + 16, b->g + i + 16, rates, 3, 16);
 }
 
-/* From the i-th weight on. */
+/* Free form of the weights from i on. */
 LANES_INLINE void block_free_rest(const struct block_row *row, size_t i, size_t d,
                                   const struct opt_vectors *o)
 {
@@ -148,7 +148,7 @@ LANES_INLINE void block_row_limited(const struct opt_row *row, size_t d, const s
     size_t i = 0;
     for (; i + 128 <= d; i += 128)
         block_vectors(w + i, g + i, state + i / 4, scale, 8, o);
-    if (i + 96 <= d) { /* an FFM's row of twelve fields */
+    if (i + 96 <= d) { /* such as an FFM row of twelve fields */
         block_vectors(w + i, g + i, state + i / 4, scale, 6, o);
         i += 96;
     }

@@ -1,10 +1,10 @@
 /*
- * dedupe of batch.h, by sorting or by hashing. Tables are done one after the other, as their places lie: so
- * the numbers of a table's ids follow those of the table before.
+ * dedupe of batch.h, by sorting or by hashing. Tables are processed one after another, in the order of their
+ * places, so the indexes of a table's ids follow those of the table before.
  *
- * Sorting: pairs of id and place by a stable radix sort, in which bytes that are the same everywhere take no
- * pass. A run of equal ids begins with its first place. Hashing: open addressing, at most a quarter full,
- * slots fetched ahead.
+ * Sorting: pairs of id and place are sorted by a stable radix sort, which skips bytes that are equal in all
+ * ids. A run of equal ids begins with the id's first place. Hashing: open addressing, at most a quarter full,
+ * with slots prefetched.
  */
 
 enum { DEDUPE_BYTE = 256, DEDUPE_AHEAD = 16 };
@@ -14,7 +14,7 @@ struct dedupe_pair {
     uint32_t place;
 };
 
-/* Slots for n ids: a power of two, four times as many at least. */
+/* Slots of the hash table for n ids: a power of two, at least 4 n. */
 static size_t dedupe_slots(size_t n)
 {
     size_t slots = 2 * DEDUPE_AHEAD;
@@ -30,7 +30,8 @@ static size_t dedupe_bytes(const struct batch_dedupe *a)
     return bytes + BATCH_SCRATCH_MIN;
 }
 
-/* Sorts n pairs by id; `other` has room for as many. Returns which of the two has them. */
+/* Sorts n pairs by id; `other` has room for n pairs. Returns the array, `pairs` or `other`, that has the
+ * result. */
 static struct dedupe_pair *sort_pairs(struct dedupe_pair *pairs, struct dedupe_pair *other, size_t n)
 {
     uint64_t differs = 0;
@@ -56,7 +57,8 @@ static struct dedupe_pair *sort_pairs(struct dedupe_pair *pairs, struct dedupe_p
     return pairs;
 }
 
-/* One table's places from `from` up to `to`; m numbers so far. Returns how many then. */
+/* The places `from` up to `to` of one table; m indexes are given so far. Returns the new number of
+ * indexes. */
 static uint32_t dedupe_sorted(const struct batch_dedupe *a, uint32_t table, size_t from, size_t to,
                               uint32_t m)
 {
@@ -68,7 +70,7 @@ static uint32_t dedupe_sorted(const struct batch_dedupe *a, uint32_t table, size
             pairs[count++] = (struct dedupe_pair){.id = a->ids[place], .place = (uint32_t)place};
     }
     pairs = sort_pairs(pairs, pairs + a->n, count);
-    for (size_t i = 0, first = 0; i < count; i++) { /* of each place the first one of its id */
+    for (size_t i = 0, first = 0; i < count; i++) { /* unique[place] = the first place of its id */
         first = pairs[i].id == pairs[first].id ? first : i;
         a->unique[pairs[i].place] = pairs[first].place;
     }
@@ -78,15 +80,15 @@ static uint32_t dedupe_sorted(const struct batch_dedupe *a, uint32_t table, size
         if (a->unique[place] == place)
             a->unique_ids[m] = a->ids[place], a->unique_tables[m] = table, a->unique[place] = m++;
         else
-            a->unique[place] = a->unique[a->unique[place]]; /* lies before, and has its number */
+            a->unique[place] = a->unique[a->unique[place]]; /* the first place has its index already */
     }
     return m;
 }
 
 /*
- * A slot has a number and 1; 0 is empty. Whether an id is new is no processor's guess, so each is written
- * behind the numbers, and an empty slot is taken for that one: the only question is whether the id is the
- * slot's.
+ * The same by hashing. A slot holds an index plus 1; 0 is empty. A branch on whether an id is new would be
+ * mispredicted often. So each id is first written to unique_ids[m], behind the known ids, and an empty slot
+ * reads as index m: the only branch is whether the slot's id equals the id.
  */
 static uint32_t dedupe_hashed(const struct batch_dedupe *a, uint32_t table, size_t from, size_t to,
                               uint32_t m)
@@ -123,7 +125,7 @@ static uint32_t dedupe_hashed(const struct batch_dedupe *a, uint32_t table, size
     return m;
 }
 
-/* order and starts: places counted by number, then dealt out in order. */
+/* Makes order and starts: places are counted by index, then distributed in order. */
 static void dedupe_order(const struct batch_dedupe *a, uint32_t m)
 {
     const uint32_t *unique = a->unique;
@@ -142,7 +144,7 @@ static void dedupe_order(const struct batch_dedupe *a, uint32_t m)
         if (unique[place] != BATCH_NONE)
             order[starts[unique[place]]++] = (uint32_t)place;
     }
-    memmove(starts + 1, starts, m * sizeof *starts); /* each has come to the next one's */
+    memmove(starts + 1, starts, m * sizeof *starts); /* each starts[u] has advanced to starts[u + 1] */
     starts[0] = 0;
 }
 

@@ -1,22 +1,24 @@
 /*
- * dot_interaction of batch.h: of each event the products of all pairs of its vectors, and their gradients.
+ * dot_interaction of batch_train.h: for each event the products of all pairs of its vectors, and their
+ * gradients.
  *
- * Both are small products of matrices, of a matrix with itself and of a symmetric one with that, taken in
- * tiles that stay in registers: products of DOT_ROWS fields with four, whose sixteen partial sums each are
- * chains side by side and are added up four at a time; gradients of four fields, DOT_VECTORS vectors of each.
- * An event's vectors are in the first cache or the second while all its tiles read them.
+ * Both are small matrix products, computed in tiles that stay in registers. Forward, a matrix times its own
+ * transpose: tiles of DOT_ROWS fields by four; the sixteen partial sums of each product are independent
+ * chains, added up for four products at a time. Backward, a symmetric matrix times the vectors: tiles of four
+ * fields by DOT_VECTORS vectors. An event's vectors stay in the first- or second-level cache while all its
+ * tiles read them.
  */
 
-/* Sixteen registers of sums where there are 32, eight of two halves where there are eight. */
+/* The sums take sixteen of 32 registers, or four pairs of half-width registers. */
 enum { DOT_ROWS = LANES_REGISTERS < 32 ? 1 : 4, DOT_VECTORS = LANES_REGISTERS < 32 ? 1 : 4 };
 
-/* Where the products of field i with those before it begin. */
+/* Where the products of field i with the fields before it begin. */
 LANES_INLINE size_t dot_row(size_t i)
 {
     return i * (i - 1) / 2;
 }
 
-/* Sixteen dims, or n, of the products of the fields x with y[0 .. 3]. */
+/* Adds dims `at` up to `at` + n, n <= 16, of the products of the fields x with y[0 .. 3]. */
 LANES_INLINE void dot_add(v16 sums[DOT_ROWS][4], const float *const x[DOT_ROWS], const float *const y[4],
                           size_t at, size_t n)
 {
@@ -47,7 +49,7 @@ LANES_INLINE void dot_tile(float products[DOT_ROWS][4], const float *const x[DOT
         v16_sums(products[r], sums[r][0], sums[r][1], sums[r][2], sums[r][3]);
 }
 
-/* All products of one event. A tile's fields beyond the last are the last once more. */
+/* All products of one event. A tile's fields beyond the last one repeat the last field. */
 LANES_INLINE void dot_event(float *out, const float *vectors, size_t fields, size_t d)
 {
     for (size_t i = 0; i < fields; i += DOT_ROWS) {
@@ -70,22 +72,23 @@ LANES_INLINE void dot_event(float *out, const float *vectors, size_t fields, siz
     }
 }
 
-/* The gradients in progress: four fields from `first` on, of which `count` are there. */
+/* The gradients that are being computed: of `count` fields, up to four, from `first` on. */
 struct dot_grads {
-    const float *vectors, *slopes; /* slopes: of the products; the copy's, or NULL */
+    const float *vectors, *slopes; /* slopes of the products */
     const float *copy_slopes;
     float *grads;
     size_t fields, d, first, count;
     bool adds;
 };
 
-/* The slope of the product of two fields. */
+/* The slope of the product of fields i and j. */
 LANES_INLINE float dot_slope(const float *slopes, size_t i, size_t j)
 {
     return i > j ? slopes[dot_row(i) + j] : slopes[dot_row(j) + i];
 }
 
-/* Fields j up to `to`, none of which is one of the four, or each of which may be. */
+/* Adds the terms of fields j up to `to` to the gradients of the four fields; is_own: j may be one of the
+ * four. */
 LANES_INLINE void dot_pull(v16 sums[4][DOT_VECTORS], const struct dot_grads *g, size_t j, size_t to,
                            size_t at, int vectors, size_t n, bool is_own)
 {
@@ -104,7 +107,7 @@ LANES_INLINE void dot_pull(v16 sums[4][DOT_VECTORS], const struct dot_grads *g, 
     }
 }
 
-/* `vectors` whole vectors of dims from `at` on, or one of n, of the four fields' gradients. */
+/* Dims from `at` on of the four fields' gradients: `vectors` whole vectors, or one of n dims. */
 LANES_INLINE void dot_grads_dims(const struct dot_grads *g, size_t at, int vectors, size_t n)
 {
     v16 sums[4][DOT_VECTORS];

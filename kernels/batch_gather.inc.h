@@ -1,6 +1,6 @@
 /*
- * gather_pool of batch.h: rows at random places, so the next ones are fetched ahead of their use. One row is
- * added to a bag at a time, four vectors of it, in the order of its places.
+ * gather_pool of batch.h: rows lie at random addresses, so the next ones are prefetched. Rows are added to a
+ * bag one at a time, four vectors of a row at once, in the order of the bag's places.
  */
 
 enum { GATHER_AHEAD = 16, GATHER_VECTORS = 4, CACHE_LINE = 64 };
@@ -12,7 +12,7 @@ LANES_INLINE const unsigned char *gather_row(const struct batch_gather_pool *a, 
     return a->unique[place] == BATCH_NONE ? NULL : a->rows[a->unique[place]];
 }
 
-/* Weights i up to i + n of a row; n = 16 but at its end. */
+/* Weights i up to i + n of a row as floats; n = 16 except at the row's end. */
 LANES_INLINE v16 row_load(const unsigned char *row, size_t i, size_t n, enum row_format format)
 {
     const void *weights = row;
@@ -29,8 +29,8 @@ LANES_INLINE v16 row_load(const unsigned char *row, size_t i, size_t n, enum row
     return v16_load_n((const float *)weights + i, n);
 }
 
-/* `vectors` whole vectors of dims from i on, or one of n, of a bag: the sum over its places, in order, by the
- * divisor. NULL rows add nothing. */
+/* Dims from i on of a bag: `vectors` whole vectors, or one vector of n dims. The sum over the bag's places,
+ * in order, divided by `divisor` if given. NULL rows add nothing. */
 LANES_INLINE void bag_vectors(float *out, const struct batch_gather_pool *a, size_t from, size_t to, size_t i,
                               int vectors, size_t n, const v16 *divisor, enum row_format format)
 {
@@ -58,10 +58,11 @@ LANES_INLINE void bag_sum(float *out, const struct batch_gather_pool *a, size_t 
         bag_vectors(out, a, from, to, i, 1, d - i, divisor, format);
 }
 
-/* Where the sums of bags go, one after another: field after field, each a column of rows of events. */
+/* The output rows of the bags, one after another: with fields, bag (field, event) goes to columns of the
+ * event's row. */
 struct gather_out {
-    float *first, *next; /* of the field in progress: its first event's, the next one's */
-    size_t events, left; /* of a field */
+    float *first, *next; /* in the current field: output of its first event, output of the next event */
+    size_t events, left; /* events of a field; of the current field, events left */
     size_t stride, d;
 };
 

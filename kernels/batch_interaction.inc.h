@@ -1,17 +1,18 @@
 /*
- * fm and ffm of a batch of bags, whose vectors lie one after the other: the arithmetic of fm.inc.h, forward
+ * fm and ffm of batch.h over bags whose vectors lie one after another: the arithmetic of fm.inc.h, forward
  * and backward in one pass over a bag.
  */
 
 /*
- * A batch that is larger than this is fetched ahead of its use, but for whole vectors of fm, which lie as
- * they are read. The fields of others do not, and the hardware's own prefetching does not follow: ffm of 64
- * fields and 16 dims, backward, moved 0.39 of what copying does without this, 0.63 with it; fm of 26 and 12:
- * 0.60 and 0.90 (AVX-512, beyond the caches). What fits into a second cache would only be slower by it.
+ * A batch larger than this is prefetched, except the whole vectors of fm, which are read in memory order. The
+ * other reads do not follow memory order, and the hardware prefetcher does not recognize them: ffm of 64
+ * fields and 16 dims, backward, moved 0.39 of a copy's bytes per second without prefetching, 0.63 with it; fm
+ * of 26 fields and 12 dims: 0.60 and 0.90 (AVX-512, data larger than the caches). Data that fits into a
+ * second-level cache would only be slowed down.
  */
 enum { INTERACTION_FETCHED_BYTES = 1 << 20 };
 
-/* Sums of fm side by side, and as many of squares: half of the registers. */
+/* Vectors of fm that are summed at a time, with as many sums of squares: half of the registers. */
 enum { FM_VECTORS = LANES_REGISTERS < 16 ? LANES_REGISTERS / 4 : 4 };
 
 LANES_INLINE bool is_fetched(const struct batch_interaction *a, size_t bag_floats)
@@ -19,17 +20,18 @@ LANES_INLINE bool is_fetched(const struct batch_interaction *a, size_t bag_float
     return a->bags * bag_floats * sizeof(float) > INTERACTION_FETCHED_BYTES;
 }
 
-/* The same place in four bags; bags may be there twice. */
+/* The same place in four bags. The last group repeats a bag if fewer than four are left. */
 struct fm_bags {
     const float *v[4];
     float *grads[4];
-    const float *slopes; /* of the four */
-    size_t ahead;        /* bytes up to the same place in the next four; 0: they are not fetched */
+    const float *slopes; /* of the four bags */
+    size_t ahead;        /* bytes to the same place in the next four bags, to prefetch; 0: do not */
 };
 
 /*
- * What is left of a row behind whole vectors: 4, 8 or 12 dims of each of the four bags from `at` on, in one,
- * two or three vectors. Eight dims of two bags are one vector, four of four are one.
+ * The dims of a row behind its whole vectors, `rest` = 4, 8 or 12 of each of the four bags from `at` on, in
+ * one, two or three vectors: eight dims of two bags make a vector, and four dims of four bags make a vector.
+ * fm_is_halves: whether vector v has eight dims of two bags.
  */
 LANES_INLINE bool fm_is_halves(size_t v, size_t rest)
 {
@@ -64,7 +66,8 @@ LANES_INLINE v16 fm_slopes(const struct fm_bags *b, size_t v, size_t rest)
     return v16_head(v16_set1(s[2 * v]), v16_set1(s[2 * v + 1]), 8);
 }
 
-/* A row lies within two cache lines; one of four dims is fetched where the next one begins. */
+/* Prefetches the rows at `at` of the next four bags. A row of four dims is prefetched only at the start of a
+ * cache line. */
 LANES_INLINE void fm_ahead(float *const bags[4], const struct fm_bags *b, size_t at, size_t rest,
                            bool is_written)
 {
@@ -78,12 +81,13 @@ LANES_INLINE void fm_ahead(float *const bags[4], const struct fm_bags *b, size_t
     }
 }
 
-/* What becomes of the gradients. */
+/* What happens to the gradients. */
 enum fm_grads { FM_NO_GRADS, FM_WRITES, FM_ADDS };
 
 /*
- * The chains of the rows' sums run side by side. `size`: floats of a bag. Of `count` bags what is there twice
- * in one vector is added to once; that of two vectors is left out of the second.
+ * fm of the `rest` dims from `at` on of four bags, whose sums run side by side. `size`: floats of a bag;
+ * `count`: distinct bags. With FM_ADDS a repeated bag must not be added to twice: within one vector both
+ * halves store the same sum, and a second vector that has only repeated bags is skipped.
  */
 LANES_INLINE void fm_bags_rest(const struct fm_bags *b, size_t count, size_t at, size_t rest, size_t d,
                                size_t size, float totals[4], enum fm_grads grads)
@@ -115,8 +119,8 @@ LANES_INLINE void fm_bags_rest(const struct fm_bags *b, size_t count, size_t at,
 }
 
 /*
- * `vectors` vectors of dims from `at` on of one bag: their sums, side by side, for each is a chain over the
- * rows; the slices are added to the total. `size`: floats of a bag.
+ * Dims from `at` on of one bag, `vectors` vectors: stores their sums over the rows, and adds the slices to
+ * the total. Several vectors at a time, as each sum is a chain over the rows. `size`: floats of a bag.
  */
 LANES_INLINE float fm_bag_sums(float *sums, const float *bag, size_t at, int vectors, size_t d, size_t size,
                                float total)
@@ -151,7 +155,7 @@ LANES_INLINE void fm_bag_grads(float *grads, const float *sums, const float *bag
     }
 }
 
-/* The whole vectors of a bag's dims; gradients go through memory in the order in which they lie. */
+/* The whole vectors of a bag's dims; gradients are written in memory order. */
 LANES_INLINE float fm_bag_whole(float *grads, const float *bag, float slope, size_t d, size_t size,
                                 enum fm_grads what)
 {
@@ -169,7 +173,7 @@ LANES_INLINE float fm_bag_whole(float *grads, const float *bag, float slope, siz
     return total;
 }
 
-/* Whole vectors of a bag's dims, bag by bag; then what is left of all four. */
+/* Whole vectors of the dims, bag by bag; then the rest of the dims of all four bags. */
 LANES_INLINE void fm_four_bags(const struct fm_bags *b, size_t count, size_t d, size_t size, float totals[4],
                                enum fm_grads grads)
 {
@@ -184,7 +188,7 @@ LANES_INLINE void fm_four_bags(const struct fm_bags *b, size_t count, size_t d, 
     }
 }
 
-/* Sets or adds to the logits of `count` bags from `bag` on. */
+/* Writes or adds the totals to the logits of `count` bags from `bag` on. */
 LANES_INLINE void put_logits(const struct batch_interaction *a, size_t bag, const float *totals, size_t count)
 {
     for (size_t j = 0; a->logits && j < count; j++)
@@ -216,7 +220,7 @@ static void batch_fm(struct batch_interaction *a, void *stream)
     }
 }
 
-/* Bytes from a slice of a bag to the next one, which is fetched meanwhile; 0: it is not. */
+/* Bytes from a slice of a bag to the next slice, which is prefetched; 0: no prefetching. */
 LANES_INLINE size_t ffm_next(const struct batch_interaction *a, size_t slice)
 {
     size_t width = FFM_ROUND(a->fields) * 4, row = FFM_ROUND(a->fields) * a->d;
@@ -226,7 +230,7 @@ LANES_INLINE size_t ffm_next(const struct batch_interaction *a, size_t slice)
     return sizeof(float) * (slice + width < row ? width : bag - slice);
 }
 
-/* One bag. Rows behind the last field are zeros. */
+/* ffm of one bag. Rows from the last field on are zeros. */
 LANES_INLINE float ffm_bag(const struct batch_interaction *a, size_t bag, bool has_grads, bool adds)
 {
     static const float zeros[BATCH_FIELDS_MAX * 4];

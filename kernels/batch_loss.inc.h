@@ -1,17 +1,17 @@
 /*
- * loss of batch.h. Blocks of a constant length, and each step of theirs a loop, so that the compiler takes
- * events in vectors; the arithmetic of one is logistic.inc.h's.
+ * loss of batch_train.h. Blocks have a constant length and each step is a loop over the block, so that the
+ * compiler can vectorize it; the arithmetic of one event is in logistic.inc.h.
  */
 
 enum { LOSS_BLOCK = 64 };
 
-/* What a block's steps hand on; lanes beyond its events are zeros. */
+/* The values of a block of events; lanes beyond the last event are zeros. */
 struct loss_block {
     float logits[LOSS_BLOCK], labels[LOSS_BLOCK], weights[LOSS_BLOCK], slopes[LOSS_BLOCK];
     double predictions[LOSS_BLOCK];
 };
 
-/* Logits, as they are summed and written, labels and weights of n events from e on. */
+/* Loads n events from e on: logits (summed, and written to a->sums), labels and weights. */
 static void loss_gather(struct loss_block *b, const struct batch_loss *a, size_t e, size_t n)
 {
     memset(b, 0, sizeof *b);
@@ -42,7 +42,7 @@ LANES_INLINE void loss_slopes(struct loss_block *b, const struct batch_loss *a, 
     }
 }
 
-/* Verdicts and slopes; how many are rejected. */
+/* Marks rejected events, and writes is_rejected and slopes; returns the number of rejected events. */
 static uint32_t loss_judge(struct loss_block *b, const struct batch_loss *a, size_t e, size_t n)
 {
     uint8_t verdicts[LOSS_BLOCK] = {0};

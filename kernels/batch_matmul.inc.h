@@ -1,19 +1,19 @@
 /*
- * matmul of batch_train.h. A tile of c is kept in registers while p rises: of one operand, `rows`, a number
- * is spread over all lanes; of the other, `lanes`, whole vectors are read. Lanes are packed before, so that
- * a tile reads them in order; rows are read where they lie, but for the last few of a block, those that are
- * rounded first, and those so far apart that they share places of the first cache. A block of each stays in
- * the second-level cache. Sums that go on in the next
- * block of p lie in scratch memory as floats in between: each element's is one chain of fma, whatever the
- * blocks.
+ * matmul of batch_train.h. A tile of c is kept in registers while p rises. One operand, `rows` (x), gives
+ * single numbers, each broadcast to all lanes; the other, `lanes` (y), gives whole vectors. Lanes are packed
+ * first, so that a tile reads them in order. Rows are read in place, except for three kinds, which are
+ * packed: the last few of a block, rows that are rounded first, and rows so far apart that they share sets of
+ * the first-level cache. A block of each operand stays in the second-level cache. Sums that continue in the
+ * next block of p are kept in scratch memory as floats, so each element of c is one chain of fma, whatever
+ * the block sizes.
  *
- * Which operand is which: a gives rows and b lanes, unless c has few columns (the last layer has one): then
- * the other way round, for a product of two floats does not depend on their order. One or two columns take a
- * as it lies: packing it would cost more than the products.
+ * a gives the rows and b the lanes, unless c has few columns (the last layer has one): then b gives the rows,
+ * for a product of two floats does not depend on their order. With one or two columns a is read in place:
+ * packing it would cost more than the products.
  *
  * Ladder (512 x 512 x 512, AVX-512): eight outputs of sixteen events (dense_forward); both operands packed,
- * and a tile of twelve rows by two vectors: a tile alone reaches the limit of fma, the whole about 80 % of it
- * (bench_memory) on a shared machine.
+ * and a tile of twelve rows by two vectors: a tile alone reaches the limit of fma, the whole product about 80
+ * % of it (bench_memory) on a shared machine.
  */
 
 #if defined(KERNELS_LANES_AVX512)
@@ -26,15 +26,15 @@ enum { TILE_ROWS = 4, TILE_VECTORS = 1 };
 
 enum {
     TILE_LANES = 16 * TILE_VECTORS,
-    TILE_PANELS = 4,   /* at most, where a tile has one row: chains enough to hide an fma's latency */
-    BLOCK_DEPTH = 256, /* of p, at most */
+    TILE_PANELS = 4,   /* at most, for tiles of one row: enough independent sums to hide an fma's latency */
+    BLOCK_DEPTH = 256, /* largest block of p */
     BLOCK_ROWS = 192,  /* a multiple of all TILE_ROWS */
-    BLOCK_LANES = 256, /* of TILE_PANELS * TILE_LANES */
-    KEPT_DEPTH = 1024, /* so deep, packed lanes are kept for all rows */
-    FAR_FLOATS = 512,  /* a multiple of so many from row to row */
+    BLOCK_LANES = 256, /* a multiple of TILE_PANELS * TILE_LANES */
+    KEPT_DEPTH = 1024, /* up to this k, packed lanes are kept for all blocks of rows */
+    FAR_FLOATS = 512,  /* rows whose stride is a multiple of this share cache sets */
     PACK_SLACK = 16,   /* floats that packing may write behind a panel */
-    THIN_COLUMNS = 2,  /* of c, so few that a is not packed */
-    SUM_VECTORS = 4,   /* of a's rows, summed at a time */
+    THIN_COLUMNS = 2,  /* of c: up to so many columns, a is not packed */
+    SUM_VECTORS = 4,   /* vectors of a's rows that are summed at a time */
 };
 
 #include "kernels/matmul_pack.inc.h"
@@ -45,10 +45,10 @@ struct matmul_job {
     struct matmul_side x, y; /* rows and lanes */
     size_t rows, lanes, depth;
     size_t c_stride, mask_stride;
-    bool is_turned;   /* rows are columns of c */
-    bool begins_at_c; /* each sum, not at 0 */
+    bool is_turned;   /* c is computed transposed: rows are columns of c */
+    bool begins_at_c; /* each sum begins at c, not at 0 */
     bool has_rows_in_place;
-    bool in_pairs; /* both operands are packed so */
+    bool in_pairs; /* both operands are packed as pairs of bf16 */
     float *packed_rows, *packed_lanes, *sums;
 };
 
@@ -57,12 +57,11 @@ static size_t least_of(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* --- tiles -------------------------------------------------------------------------------------------------
- */
+/* --- Tiles --- */
 
 /*
- * What a tile reads: rows, `across` floats from one to the next and `step` from p to p + 1; vectors of lanes,
- * `deep` floats from p to p + 1, panels `apart`.
+ * The input of a tile: rows are `across` floats apart, and `step` from p to p + 1; vectors of lanes are
+ * `deep` floats from p to p + 1, panels `apart` floats from each other.
  */
 struct matmul_tile {
     const float *x, *y;
@@ -70,11 +69,11 @@ struct matmul_tile {
     size_t deep, apart, depth;
     float *sums;   /* [panel][TILE_ROWS][TILE_LANES] */
     bool begins;   /* at 0, not at sums */
-    bool in_pairs; /* of p, which depth counts */
+    bool in_pairs; /* of two p, which depth then counts */
 };
 
-/* rows, vectors and panels are constants: the sums are registers. Three rows have a pointer: x86 has
- * addresses for all of them. */
+/* rows, vectors and panels are constants, so that the sums are registers. One pointer serves three rows: x86
+ * can address all three from it. */
 LANES_INLINE void tile_run(const struct matmul_tile *t, int rows, int vectors, int panels, bool in_pairs)
 {
     v16 sums[TILE_ROWS][TILE_PANELS * TILE_VECTORS];
@@ -118,7 +117,7 @@ LANES_INLINE void tile_run(const struct matmul_tile *t, int rows, int vectors, i
     }
 }
 
-/* Rows and lanes that are not there are computed, too, as far as no kind of tile is smaller. */
+/* Picks the smallest kind of tile for `rows` and `lanes`; a tile may compute rows and lanes beyond them. */
 LANES_INLINE void tile_of(const struct matmul_tile *t, size_t rows, size_t lanes, size_t panels,
                           bool in_pairs)
 {
@@ -147,17 +146,16 @@ static void tile(const struct matmul_tile *t, size_t rows, size_t lanes, size_t 
         tile_of(t, rows, lanes, panels, false);
 }
 
-/* How many panels a tile of so many rows takes at a time, of those that are left and whole. */
+/* Panels that a tile of `rows` rows takes at a time, if `lanes`, the lanes left, fill them all; else 1. */
 static size_t tile_panels(size_t rows, size_t lanes)
 {
     size_t panels = rows == 1 ? TILE_PANELS : rows == 2 ? 2 : 1;
     return lanes >= panels * TILE_LANES ? panels : 1;
 }
 
-/* --- c -----------------------------------------------------------------------------------------------------
- */
+/* --- Results in c --- */
 
-/* Sixteen sums of a row of c, or fewer; i and j are the first one's. */
+/* Finishes and stores at most sixteen sums of a row of c, from c[i][j] on. */
 LANES_INLINE void finish_vector(const struct matmul_job *job, v16 x, size_t i, size_t j, size_t lanes)
 {
     const struct batch_matmul *a = job->a;
@@ -174,7 +172,7 @@ LANES_INLINE void finish_vector(const struct matmul_job *job, v16 x, size_t i, s
     v16_store_n(c, x, lanes);
 }
 
-/* `lanes` floats, each `apart` from the one before. */
+/* Loads `lanes` floats that are `apart` floats apart. */
 LANES_INLINE v16 load_apart(const float *p, size_t apart, size_t lanes)
 {
     float some[16] = {0};
@@ -197,7 +195,7 @@ LANES_INLINE void store_apart(float *p, size_t apart, v16 x, size_t lanes)
         p[l * apart] = some[l];
 }
 
-/* The same of a column of c. */
+/* Finishes and stores at most sixteen sums of a column of c, from c[i][j] on. */
 LANES_INLINE void finish_column(const struct matmul_job *job, v16 x, size_t i, size_t j, size_t lanes)
 {
     const struct batch_matmul *a = job->a;
@@ -214,7 +212,7 @@ LANES_INLINE void finish_column(const struct matmul_job *job, v16 x, size_t i, s
     store_apart(c, job->c_stride, x, lanes);
 }
 
-/* A tile's panel: `row` and `lane` are the first, as many as are there. */
+/* Finishes a tile's panel of `rows` by `lanes` sums, the first at `row` and `lane`. */
 static void finish(const struct matmul_job *job, const float *sums, size_t row, size_t rows, size_t lane,
                    size_t lanes)
 {
@@ -229,7 +227,7 @@ static void finish(const struct matmul_job *job, const float *sums, size_t row, 
     }
 }
 
-/* What a tile's sums begin at: c, a panel after the other. */
+/* Loads c into a tile's sums, panel by panel. */
 static void begin_at_c(const struct matmul_job *job, float *sums, size_t row, size_t rows, size_t lane,
                        size_t lanes)
 {
@@ -245,8 +243,7 @@ static void begin_at_c(const struct matmul_job *job, float *sums, size_t row, si
     }
 }
 
-/* --- few columns -------------------------------------------------------------------------------------------
- */
+/* --- Few columns --- */
 
 LANES_INLINE void thin_add(v16 sums[THIN_COLUMNS], const float *x, size_t across, v16 v, int columns)
 {
@@ -255,9 +252,9 @@ LANES_INLINE void thin_add(v16 sums[THIN_COLUMNS], const float *x, size_t across
 }
 
 /*
- * Sixteen rows of a from `lane` on by all columns of b, which are few: each number of a is read once, so it
- * is turned in registers, four of p at a time, on its way from where it lies. The last rows reach back over
- * some that are finished.
+ * Sixteen rows of a from `lane` on times all columns of b, which are few. Each number of a is used once, so a
+ * is not packed but transposed in registers, four p at a time. The last sixteen rows may begin earlier than
+ * `lane`, so that they are whole; sums of rows that are finished already are dropped.
  */
 LANES_INLINE void thin_rows(const struct matmul_job *job, size_t lane, int columns)
 {
@@ -286,7 +283,7 @@ LANES_INLINE void thin_rows(const struct matmul_job *job, size_t lane, int colum
     }
 }
 
-/* Whether that is the way. */
+/* Whether run_thin can compute the product. */
 static bool is_thin(const struct matmul_job *job)
 {
     return job->is_turned && job->rows <= THIN_COLUMNS && job->lanes >= 16 && job->y.deep == 1 &&
@@ -303,16 +300,15 @@ static void run_thin(const struct matmul_job *job)
     }
 }
 
-/* --- blocks ------------------------------------------------------------------------------------------------
- */
+/* --- Blocks --- */
 
-/* A block: its rows, its lanes and its p. */
+/* A block of rows, lanes and p. */
 struct matmul_block {
     size_t row, rows, lane, lanes, p, depth;
-    size_t steps;        /* of a tile: p, or pairs of them */
+    size_t steps;        /* loop steps of a tile: depth, or half of it for pairs */
     const float *packed; /* lanes */
-    bool is_direct;      /* lanes are read where they lie, but for those of the last panel */
-    size_t whole; /* so many rows are read where they lie; those of the last tile, or all, are packed */
+    bool is_direct;      /* lanes are read in place, except for those of a partial last panel */
+    size_t whole;        /* rows read in place; the rows behind (of the last tile, or all) are packed */
 };
 
 static size_t rounded_up(size_t n, size_t to)
@@ -320,21 +316,21 @@ static size_t rounded_up(size_t n, size_t to)
     return (n + to - 1) / to * to;
 }
 
-/* Blocks of p are about as long as each other. */
+/* The block size of p, such that all blocks are about equal. */
 static size_t block_depth(size_t depth)
 {
     size_t blocks = depth / BLOCK_DEPTH + (depth % BLOCK_DEPTH > 0);
     return blocks > 0 ? (depth + blocks - 1) / blocks : 0;
 }
 
-/* Whether rows are read where they lie: what is rounded is packed, and rows that lie so far apart that they
- * are in each other's way in the first cache. */
+/* Whether rows are read in place: not if they are rounded first, and not if their distance makes them evict
+ * each other from the first-level cache. */
 static bool reads_in_place(const struct matmul_side *x, enum row_format precision)
 {
     return precision == ROW_FP32 && (x->across == 1 || x->across % FAR_FLOATS != 0);
 }
 
-/* Where lanes l of a block are read. */
+/* Sets where the tile reads the lanes from l on of a block. */
 LANES_INLINE void tile_lanes(struct matmul_tile *t, const struct matmul_job *job,
                              const struct matmul_block *b, size_t l)
 {
@@ -352,7 +348,7 @@ LANES_INLINE void tile_lanes(struct matmul_tile *t, const struct matmul_job *job
     t->apart = TILE_LANES;
 }
 
-/* Where rows r of a block are. */
+/* Sets where the tile reads the rows from r on of a block. */
 LANES_INLINE void tile_rows(struct matmul_tile *t, const struct matmul_job *job, const struct matmul_block *b,
                             size_t r)
 {
@@ -367,7 +363,7 @@ LANES_INLINE void tile_rows(struct matmul_tile *t, const struct matmul_job *job,
     t->step = TILE_ROWS;
 }
 
-/* Tiles of a block. The last block of p gives c. */
+/* Computes all tiles of a block; the last block of p writes c. */
 static void run_tiles(const struct matmul_job *job, const struct matmul_block *b)
 {
     bool is_only = job->depth <= BLOCK_DEPTH, is_last = b->p + b->depth == job->depth;
@@ -393,10 +389,10 @@ static void run_tiles(const struct matmul_job *job, const struct matmul_block *b
     }
 }
 
-/* All p of a block of c. */
+/* A block of c: all blocks of p in order. */
 static void run_depth(const struct matmul_job *job, struct matmul_block *b)
 {
-    enum row_format precision = job->in_pairs ? ROW_FP32 : job->a->precision; /* pairs round themselves */
+    enum row_format precision = job->in_pairs ? ROW_FP32 : job->a->precision; /* pair_* round */
     bool keeps = job->depth <= KEPT_DEPTH;
     size_t most = block_depth(job->depth);
     b->p = 0;
@@ -434,11 +430,10 @@ static void run_blocks(const struct matmul_job *job)
     }
 }
 
-/* --- sums of a's rows --------------------------------------------------------------------------------------
- */
+/* --- Sums of a's rows --- */
 
-/* Rows of an operand that is given transposed: `vectors` of them, or one of up to sixteen. Side by side, for
- * each is a chain. */
+/* The sums of rows of a transposed operand: `vectors` vectors of rows, or one vector of up to sixteen.
+ * Several vectors at a time, as each is a chain of dependent additions. */
 LANES_INLINE void sum_columns(float *sums, const float *from, size_t stride, size_t depth, int vectors,
                               size_t lanes, bool adds)
 {
@@ -483,8 +478,7 @@ static void sum_rows(const struct batch_matmul *a)
         sum_columns(a->sums + i, a->a + i, stride, a->k, 1, a->m - i, a->adds);
 }
 
-/* --- the kernel --------------------------------------------------------------------------------------------
- */
+/* --- The kernel --- */
 
 static size_t floats_of_scratch(const struct batch_matmul *a, size_t floats[3])
 {

@@ -1,9 +1,9 @@
 /*
- * cross and mixture of batch.h: rows of an event, element by element in whole vectors. Matrices without gaps
- * are one long row for cross.
+ * cross and mixture of batch_train.h: rows of events, element by element in whole vectors. For cross,
+ * matrices without gaps between rows are one long row.
  */
 
-/* Sixteen elements of cross, or n, at places of each matrix. */
+/* The rows of each matrix that belong to an event. */
 struct cross_at {
     const float *x0, *x, *z, *slopes;
     float *out, *x0_slopes, *x_slopes, *z_slopes;
@@ -63,9 +63,9 @@ static void batch_cross(struct batch_cross *a, void *stream)
     }
 }
 
-enum { MIXTURE_VECTORS = 4 }; /* columns' sums side by side */
+enum { MIXTURE_VECTORS = 4 }; /* columns summed at a time, in vectors */
 
-/* The largest of n, or a NaN. */
+/* The largest of n floats, where a NaN other than x[0] is skipped; NaN if x[0] is NaN. */
 LANES_INLINE float largest_of(const float *x, size_t n)
 {
     float largest = x[0];
@@ -74,7 +74,8 @@ LANES_INLINE float largest_of(const float *x, size_t n)
     return largest;
 }
 
-/* gates = softmax of the logits, and zeros behind: whole stores, from which loads soon after are served. */
+/* gates = softmax of the logits, and zeros behind them: whole stores, which later loads can be forwarded
+ * from. */
 LANES_INLINE void mixture_gates(float gates[BATCH_EXPERTS_MAX], const float *logits, size_t experts)
 {
     v16 e[BATCH_EXPERTS_MAX / 16], sum = v16_set1(0.0F), largest = v16_set1(largest_of(logits, experts));
@@ -89,7 +90,7 @@ LANES_INLINE void mixture_gates(float gates[BATCH_EXPERTS_MAX], const float *log
         v16_store(gates + k, v16_div(e[k / 16], total));
 }
 
-/* `vectors` whole vectors of columns from j on, or one of n. */
+/* Columns from j on: `vectors` whole vectors, or one vector of n columns. */
 LANES_INLINE void mixture_columns(float *out, const float *gates, const float *inputs, size_t experts,
                                   size_t columns, size_t j, int vectors, size_t n)
 {
@@ -117,7 +118,8 @@ LANES_INLINE void mixture_out(float *out, const float *gates, const float *input
         mixture_columns(out, gates, inputs, experts, columns, j, 1, columns - j);
 }
 
-/* Sixteen columns, or n, of the slopes of four experts' inputs, and of their products with the slopes. */
+/* Sixteen columns, or n: input slopes of four experts, and the products of their inputs with the slopes,
+ * added to sums. */
 LANES_INLINE void mixture_pull(v16 sums[4], float *const to[4], const float *const inputs[4],
                                const v16 gates[4], const float *slopes, size_t j, size_t n, bool adds)
 {
@@ -130,7 +132,8 @@ LANES_INLINE void mixture_pull(v16 sums[4], float *const to[4], const float *con
     }
 }
 
-/* The way back of one event, four experts at a time; of those beyond the last one nothing is written. */
+/* The backward pass of one event, four experts at a time; for experts beyond the last one nothing is
+ * written. */
 LANES_INLINE void mixture_back(const struct batch_mixture *a, const float *gates, const float *inputs,
                                const float *slopes, float *input_slopes, float *gate_slopes)
 {

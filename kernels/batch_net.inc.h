@@ -1,4 +1,4 @@
-/* relu_mask and clip of batch.h: what a network has besides its products. */
+/* relu_mask and clip of batch_train.h: the parts of a network besides matrix products. */
 #include "kernels/clip.h"
 
 static void batch_relu_mask(struct batch_relu_mask *a, void *stream)

@@ -1,10 +1,10 @@
 /*
- * pack and mask_rows of batch.h. Columns become rows by tiles of sixteen events and sixteen columns, or four:
- * sixteen write whole lines, half of the time in the second cache, 0.6 to 0.7 of it over memory. A run of
- * tiles reads some lines of its columns, one after another: all columns at once would be more streams than
- * the hardware follows, and, a power of two apart, than a set of a cache holds; the run's rows stay in a
- * cache until the other columns have come. The last tiles reach back over what is written already: the same
- * numbers once more.
+ * pack and mask_rows of batch_train.h. Columns become rows by tiles of sixteen events and sixteen or four
+ * columns. Tiles of sixteen columns write whole cache lines: twice as fast as tiles of four in the
+ * second-level cache, and in 0.6 to 0.7 of their time in memory. A run of PACK_RUN events reads a few lines
+ * of each column, columns one after another: all columns at once would be more streams than the hardware
+ * prefetches, and columns a power of two apart would exceed a cache set. The run's rows stay in a cache until
+ * all columns are written. The last tiles overlap the tiles before: they write the same numbers again.
  */
 
 enum { PACK_EVENTS = 16, PACK_COLUMNS = 4, PACK_WIDE = 16, PACK_RUN = 128 };
@@ -20,17 +20,17 @@ LANES_INLINE void pack_tile(float *out, size_t out_stride, const float *columns,
     v16 v[PACK_COLUMNS];
     for (size_t k = 0; k < PACK_COLUMNS; k++)
         v[k] = v16_load(columns + k * columns_stride);
-    v16_turn_groups(v); /* of v[k]: four columns of the events k, k + 4, k + 8, k + 12 */
+    v16_turn_groups(v); /* v[k]: four columns of the events k, k + 4, k + 8, k + 12 */
     for (size_t k = 0; k < PACK_COLUMNS; k++) {
         float *row = out + k * out_stride;
         v16_store4x4(row, row + 4 * out_stride, row + 8 * out_stride, row + 12 * out_stride, v[k]);
     }
 }
 
-/* Sixteen columns at once: whole vectors are written. */
+/* Sixteen columns at once, so that whole vectors are written. */
 LANES_INLINE void pack_wide_tile(float *out, size_t out_stride, const float *columns, size_t columns_stride)
 {
-    v16 v[4][4]; /* columns 4 i to 4 i + 3 */
+    v16 v[4][4]; /* v[i]: columns 4 i to 4 i + 3 */
 #pragma GCC unroll 4
     for (size_t i = 0; i < 4; i++) {
 #pragma GCC unroll 4
@@ -48,7 +48,7 @@ LANES_INLINE void pack_wide_tile(float *out, size_t out_stride, const float *col
     }
 }
 
-/* The next e for which is_marked[e], n if there is none: eight at a time, as most are not. */
+/* The next e from `e` on with is_marked[e], or n; skips eight at a time, as most events are not marked. */
 LANES_INLINE size_t next_marked(const uint8_t *is_marked, size_t e, size_t n)
 {
     uint64_t eight = 0;
@@ -69,7 +69,8 @@ static void clear_rows(float *x, size_t stride, size_t columns, const uint8_t *i
         memset(x + e * stride, 0, columns * sizeof *x);
 }
 
-/* Columns of some events, tile by tile: a run of four columns, then of the next four. */
+/* Packs the events `from` up to `to`: sixteen columns by all events, then the next sixteen; the rest by four
+ * columns. */
 static void pack_run(const struct batch_pack *a, size_t stride, size_t from, size_t to)
 {
     size_t count = a->count;

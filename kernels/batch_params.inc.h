@@ -1,5 +1,6 @@
 /*
- * params_update of batch_train.h: opt_<kind> over one long row whose gradients are made finite on the way.
+ * params_update of batch_train.h: opt_<kind> over one long row; gradients that are not finite are set to 0
+ * first.
  */
 
 enum { PARAMS_SOME = 512 };
@@ -12,7 +13,7 @@ LANES_INLINE v16 params_gradient(const struct batch_params_update *a, v16 scale,
 LANES_INLINE void params_one(enum opt_kind kind, const struct batch_params_update *a, v16 scale, size_t i,
                              size_t lanes, const struct opt_vectors *o)
 {
-    v16 one = v16_set1(1.0F), s0 = one, s1 = one; /* not used where there is no such state */
+    v16 one = v16_set1(1.0F), s0 = one, s1 = one; /* unused without such state */
     float *state = a->state + i;
     if (opt_states(kind) > 0)
         s0 = v16_load_n(state, lanes);
@@ -37,7 +38,7 @@ LANES_INLINE void params_walk(enum opt_kind kind, const struct batch_params_upda
         params_one(kind, a, scales, i, a->n - i, &o);
 }
 
-/* Accumulators of four weights each lie by themselves: some of a row is a row. */
+/* An accumulator serves four weights of its own, so a part of the array can be stepped as a row. */
 static void params_blocks(const struct batch_params_update *a, float scale)
 {
     v16 scales = v16_set1(scale);

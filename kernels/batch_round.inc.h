@@ -1,6 +1,6 @@
 /*
- * round, widen, quantize and check of batch.h. One number's arithmetic is rounding.h's; blocks of them have a
- * constant length here, and each step of theirs a loop, so that the compiler takes them in vectors.
+ * round, widen, quantize and check of batch.h. The arithmetic of one number is in rounding.h; here blocks
+ * have a constant length and each step is a loop over the block, so that the compiler can vectorize it.
  */
 #include "kernels/rounding.h"
 
@@ -8,7 +8,7 @@
 
 enum { ROUND_BLOCK = 64 };
 
-/* n numbers, a constant multiple of sixteen; i, the index of the first, is a multiple of four. */
+/* Rounds n numbers, a constant multiple of sixteen; i, the element number of x[0], is a multiple of four. */
 LANES_INLINE void round_block(uint16_t *restrict out, const float *restrict x, size_t n,
                               enum row_format format, bool is_nearest, uint64_t begin, uint64_t i)
 {
@@ -77,7 +77,8 @@ static void batch_widen(struct batch_widen *a, void *stream)
     widen_floats(a->out, a->x, a->n, a->format);
 }
 
-/* The bits of the largest size of n floats, and `largest`: they are ordered as the sizes, NaN above all. */
+/* The bits of the largest |x[i]|, or `largest` if that is larger: such bits are ordered as the magnitudes,
+ * NaN above all. */
 LANES_INLINE uint32_t largest_size(const float *x, size_t n, uint32_t largest)
 {
     for (size_t i = 0; i < n; i++) {
@@ -106,7 +107,7 @@ static void batch_quantize(struct batch_quantize *a, void *stream)
         if (blocks < d)
             largest = largest_size(x + blocks, d - blocks, largest);
         float scale = int8_scale(largest);
-        memset(row + stride - 16, 0, 16); /* what is left behind the bytes is less: a constant is no call */
+        memset(row + stride - 16, 0, 16); /* the padding; constant length: no call */
         memcpy(row, &scale, sizeof scale);
         int8_t *bytes = (int8_t *)row + sizeof scale;
         for (size_t i = 0; i < blocks; i += ROUND_BLOCK)
@@ -116,7 +117,7 @@ static void batch_quantize(struct batch_quantize *a, void *stream)
     }
 }
 
-/* x - x is 0, or NaN if x is not finite; and so is what is added to it. */
+/* Sums up x - x, which is 0, or NaN if x is not finite; a NaN makes the sum NaN. */
 LANES_INLINE bool floats_are_finite(const float *x, size_t n)
 {
     v16 sum = v16_set1(0.0F);

@@ -1,18 +1,18 @@
 /*
- * segment_reduce of batch.h. A segment's chunks of BATCH_CHUNK places are summed in order, then the chunks'
- * sums: so that a long segment can be shared out, and the rule is the same for who does not.
+ * segment_reduce of batch.h. Each chunk of BATCH_CHUNK places is summed in order, then the chunks' sums are
+ * added in order: so a GPU can share out a long segment, and a CPU gives the same bits.
  */
 
-enum { SEGMENT_AHEAD = 12, SEGMENT_VECTORS = 4 }; /* vectors side by side: nobody waits for one sum's fma */
+enum { SEGMENT_AHEAD = 12, SEGMENT_VECTORS = 4 }; /* vectors at a time: hides fma's latency */
 
-/* Floats from the gradient of one row to that of the next. */
+/* Floats between the gradients of two bags. */
 LANES_INLINE size_t segment_unit(const struct batch_segments *in)
 {
     return in->unit > 0 ? in->unit : in->d;
 }
 
-/* `vectors` whole vectors of dims from i on, or one of n, of one chunk: places order[from] up to order[to].
- */
+/* One chunk, the places order[from] up to order[to]: `vectors` whole vectors of dims from i on, or one of n
+ * dims. */
 LANES_INLINE void chunk_sums(v16 *sums, const struct batch_segments *in, size_t from, size_t to, size_t i,
                              int vectors, size_t n)
 {
@@ -27,14 +27,14 @@ LANES_INLINE void chunk_sums(v16 *sums, const struct batch_segments *in, size_t 
     }
 }
 
-/* The same dims of the whole sum of number u, written to out. */
+/* The same dims of the whole sum of index u, written to out. */
 LANES_INLINE void segment_vectors(float *out, const struct batch_segments *in, size_t u, size_t i,
                                   int vectors, size_t n)
 {
     size_t from = in->starts[u], to = in->starts[u + 1];
     size_t end = to - from > BATCH_CHUNK ? from + BATCH_CHUNK : to;
     v16 sums[SEGMENT_VECTORS], chunk[SEGMENT_VECTORS];
-    chunk_sums(sums, in, from, end, i, vectors, n); /* nothing is added to it: -0 stays */
+    chunk_sums(sums, in, from, end, i, vectors, n); /* not added to zeros: -0 stays -0 */
     for (from = end; from < to; from = end) {
         end = to - from > BATCH_CHUNK ? from + BATCH_CHUNK : to;
         chunk_sums(chunk, in, from, end, i, vectors, n);
@@ -45,7 +45,7 @@ LANES_INLINE void segment_vectors(float *out, const struct batch_segments *in, s
         v16_store_n(out + i + v * 16, sums[v], n);
 }
 
-/* The same of one place, as most numbers have: 0 + scale * grad. */
+/* The sum of an index with one place, as most have: 0 + scale * grad. `at`: the place is order[at]. */
 LANES_INLINE void segment_one(float *out, const struct batch_segments *in, size_t at)
 {
     size_t d = in->d, place = in->order[at], i = 0;
@@ -57,7 +57,7 @@ LANES_INLINE void segment_one(float *out, const struct batch_segments *in, size_
         v16_store_n(out + i, v16_fma(scale, v16_load_n(grad + i, d - i), zero), d - i);
 }
 
-/* The sum of number u, d floats. */
+/* The sum of index u, d floats. */
 LANES_INLINE void segment_of(float *out, const struct batch_segments *in, size_t u)
 {
     size_t d = in->d, i = 0;
@@ -73,7 +73,8 @@ LANES_INLINE void segment_of(float *out, const struct batch_segments *in, size_t
         segment_vectors(out, in, u, i, 1, d - i);
 }
 
-/* Fetches the gradients of places that come soon: from *ahead on, up to SEGMENT_AHEAD behind number u. */
+/* Prefetches the gradients of the next places in `order`: from *ahead on, up to SEGMENT_AHEAD behind the
+ * places of u. */
 LANES_INLINE void segment_fetch(const struct batch_segments *in, size_t u, size_t *ahead)
 {
     size_t end = in->starts[in->count[0]], until = in->starts[u + 1] + SEGMENT_AHEAD;

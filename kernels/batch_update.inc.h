@@ -1,12 +1,13 @@
 /*
- * update of batch.h: a few rows at a time have their gradients summed (batch_segments.inc.h) and make their
- * step by the functions for rows (optimizer.inc.h), while later ones are fetched, one by one: lines asked for
- * all at once wait for each other. Rows of sixteen bits are widened first, and rounded behind.
+ * update of batch.h: the gradients of a few rows at a time are summed (batch_segments.inc.h), and the rows
+ * make their step by the optimizers of optimizer.inc.h. Later rows are prefetched one by one meanwhile: cache
+ * lines requested all at once would wait for each other. Rows of sixteen bits are widened before the step and
+ * rounded after it.
  */
 
 enum { UPDATE_ROWS = 4, UPDATE_AHEAD = 12, UPDATE_LINE = 64 };
 
-/* The rows of a block that make a step. */
+/* The rows of a block that make a step: at most UPDATE_ROWS. */
 struct update_block {
     size_t n;
     struct opt_row rows[UPDATE_ROWS];
@@ -31,7 +32,7 @@ static void update_step(const struct update_block *b, size_t d, enum opt_kind ki
     }
 }
 
-/* The row of number u is on its way into the cache, if there is one. */
+/* Prefetches the row of index u, if there is one. */
 LANES_INLINE void update_fetch(const struct batch_update *a, size_t u, size_t bytes)
 {
     const unsigned char *row = u < a->in.count[0] ? a->rows[u] : NULL;
@@ -39,7 +40,7 @@ LANES_INLINE void update_fetch(const struct batch_update *a, size_t u, size_t by
         __builtin_prefetch(row + at, 1);
 }
 
-/* Sums of the numbers from `from` on, as far as they have a row and their sum is finite. */
+/* Fills the block with the indexes `from` up to `to` that have a row and a finite sum. */
 static void update_gather(struct update_block *b, const struct batch_update *a, size_t from, size_t to,
                           size_t *ahead)
 {

@@ -1,16 +1,16 @@
 /*
- * weights_read, weights_forward and weights_update of batch.h: one weight a row, at random places, which are
- * fetched ahead of their use.
+ * weights_read, weights_forward and weights_update of batch_train.h: one weight a row, at random addresses,
+ * which are prefetched.
  *
- * A number's places are few, and how many is no processor's guess: where a loop over them also waits for
- * order, bag and gradient, each guess that fails throws away what was asked for. So a window of places has
- * its gradients brought together first, one load like the next, and sums are made from that. Sixteen rows are
- * gathered into a vector for the step.
+ * Indexes have few places, and their number is hard to predict for the CPU: in a loop over them that also
+ * waits for order, bag and gradient, each mispredicted branch discards the loads in flight. So the gradients
+ * of a window of places are first gathered by a loop without branches, and the sums are computed from the
+ * window. Sixteen rows are gathered into a vector for the step.
  */
 
 enum { WEIGHTS_AHEAD = 48, WEIGHTS_WINDOW = 4 * BATCH_CHUNK, WEIGHTS_TILE = 8 };
 
-/* Where the weight of row u lies; NULL: it has none. */
+/* Where the weight of index u lies; NULL: u has no row. */
 LANES_INLINE void *weight_place(const struct batch_weights *of, size_t u)
 {
     unsigned char *row = of->rows[u];
@@ -29,7 +29,7 @@ LANES_INLINE void weights_fetch(const struct batch_weights *of, size_t from, siz
     }
 }
 
-/* Those of n <= 16 numbers from u on, kept as FTRL's z and sums. */
+/* The weights of n <= 16 indexes from u on, stored as FTRL's z and sums. */
 static void weights_derive(const struct batch_weights *of, size_t u, size_t n, float *out)
 {
     double z[16] = {0}, sums[16] = {0}, w[16];
@@ -62,16 +62,15 @@ static void batch_weights_read(struct batch_weights_read *a, void *stream)
     }
 }
 
-/* --- forward ----------------------------------------------------------------------------------------------
- */
+/* --- Forward --- */
 
-/* The events that a tile sums up: n of them from e on, of whose last vector some lanes may be nobody's. */
+/* The n events from e on that are summed together; lanes beyond n are unused. */
 struct forward_tile {
     size_t e, n;
     float sums[WEIGHTS_TILE * 16];
 };
 
-/* Lanes of the vector that begins at event i of the tile. */
+/* Lanes in use of the vector that begins at event i of the tile. */
 LANES_INLINE size_t forward_lanes(const struct forward_tile *t, size_t i)
 {
     return t->n - i < 16 ? t->n - i : 16;
@@ -99,14 +98,14 @@ static void forward_dense(struct forward_tile *t, const struct batch_weights_for
     }
 }
 
-/* A vector's bags of one place each, the first of them `first`. */
+/* Adds the weights of a vector's bags of one place each, the places from `first` on. */
 LANES_INLINE void forward_places(float *sums, const struct batch_weights_forward *a, size_t first,
                                  size_t lanes)
 {
     v16_store(sums, v16_add(v16_load(sums), v16_gather(a->weights, a->unique + first, lanes)));
 }
 
-/* A vector's bags of any length, which have offsets[0 .. lanes]. */
+/* Adds the weights of a vector's bags of any length, with offsets[0 .. lanes]. */
 LANES_INLINE void forward_lists(float *sums, const struct batch_weights_forward *a, const uint32_t *offsets,
                                 size_t lanes)
 {
@@ -148,13 +147,12 @@ static void batch_weights_forward(struct batch_weights_forward *a, void *stream)
     }
 }
 
-/* --- update -----------------------------------------------------------------------------------------------
- */
+/* --- Update --- */
 
 /* Gradients and scales of places order[from] up to order[to]. */
 struct weights_window {
     const struct batch_segments *in;
-    size_t from, to, end; /* end: of all places */
+    size_t from, to, end; /* end: end of all places */
     float grads[WEIGHTS_WINDOW], scales[WEIGHTS_WINDOW];
 };
 
@@ -173,7 +171,7 @@ static void window_fill(struct weights_window *w, size_t from)
         w->scales[i] = in->scales[order[i]];
 }
 
-/* Of a chunk of places, at most BATCH_CHUNK of them. */
+/* The sum over a chunk of places, at most BATCH_CHUNK of them. */
 LANES_INLINE float window_chunk(struct weights_window *w, size_t from, size_t to)
 {
     if (to > w->to)
@@ -190,7 +188,7 @@ LANES_INLINE float window_chunk(struct weights_window *w, size_t from, size_t to
     return sum;
 }
 
-/* The sum of number u, as segment_of makes it. */
+/* The sum of index u, with the bits of segment_of. */
 LANES_INLINE float window_sum(struct weights_window *w, size_t u)
 {
     size_t from = w->in->starts[u], to = w->in->starts[u + 1];
@@ -203,19 +201,20 @@ LANES_INLINE float window_sum(struct weights_window *w, size_t u)
     return sum;
 }
 
-/* The weights of a block that make a step. */
+/* The weights of up to sixteen indexes that make a step. */
 struct weights_block {
     size_t n;
     void *places[16];
     float grads[16];
 };
 
-/* Of n <= 16 numbers from u on those that have a row and a finite sum; returns how many sums are not. */
+/* Fills the block with the indexes u up to u + n, n <= 16, that have a row and a finite sum; returns how many
+ * sums of rows are not finite. */
 static uint32_t weights_gather(struct weights_block *b, struct weights_window *w,
                                const struct batch_weights *of, size_t u, size_t n)
 {
     uint32_t rejected = 0;
-    bool is_whole = true; /* as it mostly is */
+    bool is_whole = true; /* all have a row and a finite sum, as usual */
     for (size_t k = 0; k < n; k++) {
         b->places[k] = weight_place(of, u + k);
         b->grads[k] = window_sum(w, u + k);
@@ -235,7 +234,7 @@ static uint32_t weights_gather(struct weights_block *b, struct weights_window *w
     return rejected;
 }
 
-/* One step of a block, whose n > 0. */
+/* One step of a block with n > 0. */
 LANES_INLINE void weights_step(const struct weights_block *b, enum opt_kind kind, const struct opt_vectors *o)
 {
     float *places[16], lanes[16] = {0};

@@ -1,14 +1,14 @@
 /*
  * Dense layers over a block of sixteen events. Forward and backward put an event in each lane: a weight is
- * broadcast and every sum runs over its inputs in order, so no horizontal reduction exists. The weights'
+ * broadcast and every sum runs over its inputs in order, so there is no horizontal reduction. The weights'
  * gradient puts sixteen inputs in the lanes and runs over the events in order.
  *
  * Ladder (128 x 196, AVX-512): one output at a time, two loads a fma; eight outputs at a time share the
- * input's load. With sixteen registers of half the width eight do not fit: six do.
+ * input's load. With sixteen registers of half the width eight outputs do not fit: six do.
  */
 enum { DENSE_OUTPUTS = LANES_REGISTERS < 16 ? 6 : 8 };
 
-/* A constant number of outputs, whose sums stay in registers. */
+/* `outputs` is a constant: their sums stay in registers. */
 LANES_INLINE void dense_forward_some(float *out, const float *in, const float *w, const float *bias, size_t d,
                                      size_t outputs)
 {
@@ -61,7 +61,7 @@ static void dense_backward(float *din, const float *dout, const float *w, size_t
         dense_backward_some(din + i * 16, dout, w + i, n, d, 1);
 }
 
-/* Some outputs by sixteen inputs: one load of the inputs serves a fma for each. */
+/* `outputs` outputs by at most sixteen inputs: one load of the inputs serves a fma for each output. */
 LANES_INLINE void dense_gradient_block(float *dw, const float *dout, const float *in_rows, size_t d,
                                        size_t outputs, size_t lanes)
 {
@@ -101,7 +101,7 @@ static void dense_gradient(float *dw, float *dbias, const float *dout, const flo
         dbias[o] = v16_sum(v16_load(dout + o * 16));
 }
 
-/* Four vectors of sixteen, of what lies four by four, sixteen times: vector k takes the k-th of each. */
+/* Transposes sixteen rows of four floats into four vectors of sixteen: vector k takes float k of each row. */
 LANES_INLINE void turn_16x4(float *out, size_t out_stride, const float *in, size_t in_stride)
 {
     v16 v[4];
@@ -138,8 +138,7 @@ static void dense_lanes_to_rows(float *rows, const float *lanes, size_t n)
     }
 }
 
-/* Element by element: whole vectors, for which the constant 16 makes loads and stores whole, then the rest.
- */
+/* Element by element: whole vectors first, with a constant 16 for whole loads and stores, then the rest. */
 LANES_INLINE void blend_vector(float *x, const float *y, v16 scale, size_t lanes)
 {
     v16_store_n(x, v16_fma(v16_load_n(x, lanes), scale, v16_load_n(y, lanes)), lanes);
@@ -176,7 +175,7 @@ static void relu_forward(float *x, size_t n)
     relu_backward(x, x, n);
 }
 
-/* Limited to |x| <= 87 first: beyond it the float result is 0 or 1 anyway. A NaN counts as -87. */
+/* x is first limited to |x| <= 87, where the float result is 0 or 1 already. A NaN counts as -87. */
 LANES_INLINE v16 v16_sigmoid(v16 x)
 {
     v16 e = v16_exp(v16_sub(v16_set1(0.0F), v16_clamp(x, v16_set1(87.0F))));
@@ -206,7 +205,7 @@ static void logloss_gradient(float *out, const float *logits, const float *label
         v16_store_n(out + i, logloss_slope(logits + i, labels + i, n - i), n - i);
 }
 
-/* Integer mixing (splitmix64's finish), then an exact conversion: plain C is the same everywhere. */
+/* The finalizer of splitmix64, then an exact conversion to float: plain C gives the same bits everywhere. */
 static void init_uniform(float *out, uint64_t seed, float bound, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

@@ -1,20 +1,21 @@
 /* Factorization machine (Rendle 2010) and field-aware one (Juan 2016): the pairwise terms and their
  * gradients. */
 
-/* One more vector: the sum and the sum of squares. */
+/* Adds one vector to the sum and to the sum of squares. */
 LANES_INLINE void fm_add(v16 *sum, v16 *squares, v16 v)
 {
     *sum = v16_add(*sum, v);
     *squares = v16_fma(v, v, *squares);
 }
 
-/* The pairs' products by dims: (sum^2 - squares) / 2; four slices of them are added up in out. */
+/* The sum of the pairs' products for each dim is (sum^2 - squares) / 2; out[s] adds up the four dims of slice
+ * s. */
 LANES_INLINE void fm_slices(float out[4], v16 sum, v16 squares)
 {
     v16_sum4(out, v16_mul(v16_sub(v16_mul(sum, sum), squares), v16_set1(0.5F)));
 }
 
-/* Sixteen dims at most; adds their slices to total. */
+/* At most sixteen dims from i on: writes their sum over the rows, and adds their slices to total. */
 LANES_INLINE float fm_dims(float *sum, const float *const *rows, size_t n, size_t i, size_t lanes,
                            float total)
 {
@@ -55,7 +56,7 @@ static void fm_backward(float *grads, const float *sum, const float *const *rows
         fm_rows_left(grads, sum, rows, n, d, i, d - i);
 }
 
-/* What lies `bytes` behind a place, beyond the end too, is on its way into the cache. */
+/* Prefetches the cache line `bytes` behind `place`; the address may lie beyond the end of the array. */
 LANES_INLINE void fetch_to_read(const float *place, size_t bytes)
 {
     __builtin_prefetch((const void *)((uintptr_t)place + bytes), 0);
@@ -68,21 +69,22 @@ LANES_INLINE void fetch_to_write(const float *place, size_t bytes)
 
 /*
  * FFM goes through fields in tiles of four: tile (f, g) of a slice is blocks g..g+3 of rows f..f+3. Its
- * partners are tile (g, f) turned: vector k has block f + k of each row of that. Two such tiles are loaded,
- * multiplied and turned together. Whole tiles have a way of their own, in which all lies in registers.
+ * partners are the transpose of tile (g, f): vector k has block f + k of each row of tile (g, f). Both tiles
+ * are loaded, multiplied and transposed together. Tiles of four whole rows have a code path of their own,
+ * with all data in registers.
  */
 
-/* What becomes of the partners of a slice: gradients, times the slopes if they are given, that are written to
- * out or, `adds`, added to it; or nothing. */
+/* Where the partners of a slice go: nowhere, or as gradients (multiplied by `slopes` with has_slopes) written
+ * to `out`, or with `adds` added to it. */
 struct ffm_out {
     float *out;
-    size_t stride; /* of out's rows */
+    size_t stride; /* floats between rows of out */
     v16 slopes;
-    size_t ahead; /* bytes up to the same place in what comes later, which is fetched meanwhile; 0: nothing */
+    size_t ahead; /* bytes to the same place in the next slice or bag, to prefetch; 0: do not */
     bool has_out, has_slopes, adds;
 };
 
-/* Vectors k below n of a tile's partners. */
+/* Writes the first n of the four vectors of partners of tile (f, g). */
 LANES_INLINE void ffm_put(struct ffm_out to, size_t f, size_t g, size_t n, const v16 partners[4])
 {
     float *out = to.out + f * to.stride + g * 4;
@@ -92,14 +94,14 @@ LANES_INLINE void ffm_put(struct ffm_out to, size_t f, size_t g, size_t n, const
     }
 }
 
-/* Partners of fields f..f+3 among the fields of the four rows. */
+/* Loads the partners of fields f..f+3 from the four rows: vector k has block f + k of each row. */
 LANES_INLINE void ffm_turned(v16 partners[4], const float *const rows[4], size_t f, size_t slice)
 {
     size_t at = slice + f * 4;
     v16_load_turned(partners, rows[0] + at, rows[1] + at, rows[2] + at, rows[3] + at);
 }
 
-/* The products of tile (f, g), which has n rows, with its partners, added to the sum in order. */
+/* Adds the products of tile (f, g), which has n rows, with its partners to the sum, row by row. */
 LANES_INLINE v16 ffm_products(const float *const rows[4], size_t g, size_t n, size_t slice,
                               const v16 partners[4], v16 sum)
 {
@@ -108,7 +110,7 @@ LANES_INLINE v16 ffm_products(const float *const rows[4], size_t g, size_t n, si
     return sum;
 }
 
-/* A tile with itself, in which a field's own block is zero; it has n rows. */
+/* The diagonal tile (f, f), which has n rows. A field's own block counts as zero. */
 LANES_INLINE v16 ffm_own_tile(struct ffm_out to, const float *const *rows, size_t f, size_t n, size_t slice,
                               v16 sum)
 {
@@ -138,8 +140,9 @@ LANES_INLINE v16 ffm_two_tiles(struct ffm_out to, const float *const own[4], con
 }
 
 /*
- * The same with the last fields, if they are fewer than four: tiles (f, g) and (g, f), of which g has n rows,
- * or g with itself. Apart, so that the registers of the loop over whole tiles are not shared with it.
+ * The tiles of the last fields, if these are fewer than four: tiles (f, g) and (g, f), where g has n fields,
+ * or the diagonal tile if f == g. A function of its own, so that the loop over whole tiles keeps all
+ * registers.
  */
 static __attribute__((noinline)) v16 ffm_last_tiles(const struct ffm_out *to, const float *const *rows,
                                                     size_t f, size_t g, size_t n, size_t slice, v16 sum)
@@ -149,7 +152,8 @@ static __attribute__((noinline)) v16 ffm_last_tiles(const struct ffm_out *to, co
     return ffm_two_tiles(*to, rows + f, rows, f, g, n, slice, sum);
 }
 
-/* Fetches what comes later where the slice of rows f up to f + 3 is now, and where their partners go. */
+/* Prefetches, `ahead` bytes behind the slice of rows f up to f + 3, the next data to read, and the place
+ * where its partners will be written. */
 LANES_INLINE void ffm_ahead(const struct ffm_out *to, const float *const *rows, size_t f, size_t n,
                             size_t slice)
 {
@@ -162,8 +166,8 @@ LANES_INLINE void ffm_ahead(const struct ffm_out *to, const float *const *rows, 
     }
 }
 
-/* All pairs of one slice, which begins at `slice` in each row. In a tile with itself each pair is met twice.
- */
+/* The sum over all pairs of one slice, which begins at `slice` in each row. In a diagonal tile each pair
+ * occurs twice. */
 LANES_INLINE float ffm_slice(struct ffm_out to, const float *const *rows, size_t n, size_t slice)
 {
     v16 pairs = v16_set1(0.0F), twice = v16_set1(0.0F);
@@ -184,10 +188,10 @@ LANES_INLINE float ffm_slice(struct ffm_out to, const float *const *rows, size_t
     return v16_sum(v16_fma(twice, v16_set1(0.5F), pairs));
 }
 
-/* The copy into partners is what lets rows be updated in place afterwards. */
+/* Partners are a copy, so the rows can be updated in place afterwards. */
 static float ffm_forward(float *partners, const float *const *rows, const float *zero, size_t n, size_t d)
 {
-    (void)zero; /* rows n and beyond are that */
+    (void)zero; /* the rows from n on are `zero` */
     size_t blocks = FFM_ROUND(n);
     float total = 0.0F;
     for (size_t s = 0; s < d / 4; s++) {
@@ -198,7 +202,8 @@ static float ffm_forward(float *partners, const float *const *rows, const float 
     return total;
 }
 
-/* Products f + k with g..g+3 stand in group k of `four`; there are n such rows. */
+/* Writes the products of tile (f, g): group k of `four` has the products of field f + k with g..g+3; n such
+ * rows. */
 LANES_INLINE void ffm_put_products(float *out, size_t blocks, size_t n, v16 four)
 {
     if (n >= 4) {
@@ -211,7 +216,8 @@ LANES_INLINE void ffm_put_products(float *out, size_t blocks, size_t n, v16 four
         memcpy(out + k * blocks, some + k * 4, 4 * sizeof *out);
 }
 
-/* A tile's partners in all slices, which are `width` floats wide; its products, summed over them. */
+/* Writes a tile's partners in all slices, each `width` floats wide; returns the tile's products, summed over
+ * the slices. */
 LANES_INLINE v16 ffm_pairs_tile(struct ffm_out to, const float *const *rows, size_t f, size_t g, size_t n,
                                 size_t width, bool has_products)
 {
@@ -228,8 +234,8 @@ LANES_INLINE v16 ffm_pairs_tile(struct ffm_out to, const float *const *rows, siz
     return v16_group_sums(sums[0], sums[1], sums[2], sums[3]);
 }
 
-/* Tiles (f, g) and (g, f), of which the second has n rows, or one with itself. A product of g with f has the
- * bits of one of f with g. */
+/* Tiles (f, g) and (g, f), of which the second has n rows, or the diagonal tile. The product of g with f has
+ * the same bits as that of f with g. */
 LANES_INLINE void ffm_pairs_tiles(float *products, struct ffm_out to, const float *const *rows, size_t f,
                                   size_t g, size_t n, size_t blocks)
 {
@@ -269,7 +275,7 @@ static void ffm_pairs_forward(float *products, float *partners, const float *con
         ffm_pairs_last(products, &to, rows, f, f, n - f, blocks);
 }
 
-/* A field's scales are spread once for all slices. */
+/* A field's scales are loaded into a vector once for all slices. */
 static void ffm_pairs_backward(float *partners, const float *scales, size_t n, size_t d)
 {
     size_t blocks = FFM_ROUND(n), stride = blocks * 4;

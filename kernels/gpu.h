@@ -63,8 +63,8 @@ struct gpu_api {
     uint32_t version;
     const struct batch_kernels *kernels; /* name "cuda" */
 
-    /* Describes at most GPU_DEVICES_MAX devices and returns their number; -1: error says why none can be
-     * listed. */
+    /* Returns the number of devices and describes the first GPU_DEVICES_MAX of them; -1: error says why they
+     * cannot be listed. */
     int (*devices)(struct gpu_device *devices, struct gpu_error *error);
     /* CUDA versions, 13000 being 13.0: *library is the version this library was built with, *driver the
      * latest version that the driver supports (0: no driver). */

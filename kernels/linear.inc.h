@@ -1,6 +1,6 @@
 /*
- * The linear part of a model: weights and one float of state each, which lie in pairs all over memory, and
- * what the tables and losses of single events need.
+ * The linear part of a model: weights and one float of state each, which lie as pairs at arbitrary addresses;
+ * and hashing of keys and the losses of single events.
  */
 #include "kernels/logistic.inc.h"
 
@@ -27,7 +27,7 @@ static void pairs_store(float *const *pairs, const float *w, size_t n, size_t d)
         v16_store_pairs(pairs + i, n - i < 16 ? n - i : 16, v16_load(w + i), v16_load(w + d + i));
 }
 
-/* splitmix64's finish, as num_mix. */
+/* The finalizer of splitmix64, as num_mix. */
 static void mix_keys(uint64_t *out, const uint64_t *keys, uint64_t seed, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -49,7 +49,7 @@ static void sigmoid64(double *out, const double *x, size_t n)
         out[i] = sigmoid_of(x[i]);
 }
 
-/* log(1 + t) is 2 atanh(t / (2 + t)), by num_log1p_unit's series. */
+/* log(1 + t) = 2 atanh(t / (2 + t)), by the series of num_log1p_unit. */
 static void logloss64(double *out, const double *logits, const float *labels, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -70,7 +70,8 @@ static void logloss64(double *out, const double *logits, const float *labels, si
     }
 }
 
-/* Slope at the logit, for what moves weights; NaN if an event of this logit cannot be learned. */
+/* Gradient of the loss by the logit, times the event's weight; NaN if the logit or the gradient is not
+ * finite. */
 LANES_INLINE double pairs_slope(double logit, const struct pairs_event *e)
 {
     double p = e->is_logistic ? sigmoid_of(logit) : logit;
@@ -79,9 +80,9 @@ LANES_INLINE double pairs_slope(double logit, const struct pairs_event *e)
 }
 
 /*
- * pairs_adagrad for at most two vectors, which stay in registers between the product and the step. The chain
- * from one event's weights to the next one's is what a linear learner waits for. groups: pairs of each
- * vector, in fours; constants make loads and stores whole.
+ * pairs_adagrad for one or two vectors (d / 16), which stay in registers between the product and the step: a
+ * linear learner's speed is bounded by the chain from one event's weights to the next event's. groups[v]:
+ * pairs of vector v, in groups of four; the callers pass constants, so that loads and stores are whole.
  */
 LANES_INLINE double pairs_adagrad_few(float *w, float *const *pairs, const float *values, size_t n, size_t d,
                                       const size_t groups[2], const struct pairs_event *e,

@@ -1,15 +1,15 @@
 /*
- * The logistic function in double, and the slope of an event's loss: one source for events alone and in
- * arrays (linear.inc.h, batch_loss.inc.h) and for a GPU (cuda/loss.cu), each operation rounded as it says
- * here. Plain C over doubles, so that compilers take several at a time, with the same bits. Compiled as C and
- * as C++; lanes.h comes before it.
+ * The logistic function in double, and the weight of an example with fake negatives: one source for single
+ * events and arrays (linear.inc.h, batch_loss.inc.h) and for a GPU (cuda/loss.cu), each operation rounded
+ * exactly as written here. Plain C over doubles, so that compilers can vectorize it with the same bits.
+ * Compiled as C and as C++; include lanes.h first.
  */
 #ifndef KERNELS_LOGISTIC_INC_H
 #define KERNELS_LOGISTIC_INC_H
 
 /*
  * num_exp with fma, x limited to +-708, without branches: Cody and Waite's reduction to |r| <= ln2 / 2, then
- * Taylor of degree 13 by Estrin's scheme, for its latency is on every event's path.
+ * Taylor of degree 13 by Estrin's scheme, which is short: every event waits for its result.
  */
 LANES_INLINE double exp_limited(double x)
 {
@@ -25,7 +25,7 @@ LANES_INLINE double exp_limited(double x)
     double c = fma(r2, fma(r, 1.0 / 39916800, 1.0 / 3628800), fma(r, 1.0 / 362880, 1.0 / 40320));
     double d = fma(r, 1.0 / 6227020800, 1.0 / 479001600);
     double p = fma(r4, fma(r4, fma(r4, d, c), b), a);
-    uint64_t bits; /* its low bits are k's */
+    uint64_t bits; /* k + 1023 is in its low bits */
     memcpy(&bits, &shifted, sizeof bits);
     bits = (bits + 1023) << 52;
     double scale;
@@ -39,12 +39,13 @@ LANES_INLINE double sigmoid_of(double x)
 }
 
 /*
- * What an example weighs by the model's own prediction, for a stream that gives each one at once with label
- * 0, and again with 1 where it is answered (Ktena et al. 2019, arXiv:1907.06558, "fake negative weighted").
+ * The weight of an example from the model's prediction p, for a stream that gives each event at once with
+ * label 0, and again with label 1 if it becomes positive (Ktena et al. 2019, arXiv:1907.06558, "fake negative
+ * weighted").
  */
 LANES_INLINE double fake_negative_weight(double p, bool is_positive)
 {
-    return (is_positive ? 1.0 : 1.0 - p) * (1.0 + p); /* 1 * x is x: no branch */
+    return (is_positive ? 1.0 : 1.0 - p) * (1.0 + p); /* a product with 1 instead of a branch */
 }
 
 #endif

@@ -1,16 +1,17 @@
 /*
  * Packing of operands for matmul (batch_matmul.inc.h): panels of `width` rows or lanes, [p][width], in the
- * order in which a tile reads them; rounded on the way where products are of sixteen bits.
+ * order in which a tile reads them; rounded while packing if precision is bf16 or fp16.
  */
 
-/* An operand: floats from a row (or lane) to the next, and from p to p + 1. One of them is 1. */
+/* An operand. across: floats from a row (or lane) to the next; deep: floats from p to p + 1. One of both is
+ * 1. */
 struct matmul_side {
     const float *at;
     size_t across, deep;
-    float scale; /* of its numbers while they are rounded */
+    float scale; /* factor of the numbers while they are rounded */
 };
 
-/* Four rows by sixteen p, by four, and one by one behind; rows beyond the last are the last. */
+/* Packs four rows: sixteen p at a time, then four, then one. */
 LANES_INLINE void pack_four(float *out, size_t width, const float *const from[4], size_t depth)
 {
     size_t p = 0;
@@ -35,8 +36,9 @@ LANES_INLINE void pack_four(float *out, size_t width, const float *const from[4]
 }
 
 /*
- * By groups of four. Where a width is no multiple of four, the last group goes first: what it writes behind
- * its panel's width the first one makes good. Else memory is read as it lies.
+ * Rows or lanes with consecutive p (deep is 1), in groups of four; a last, partial group repeats the last
+ * row. If the width is no multiple of four, the last group of a panel is packed first: it writes behind the
+ * panel's width, and the groups before overwrite that. Else groups go in the order in which memory lies.
  */
 LANES_INLINE void pack_turned(float *out, size_t width, const struct matmul_side *s, size_t count,
                               size_t depth)
@@ -70,7 +72,7 @@ LANES_INLINE void pack_straight(float *out, size_t width, const struct matmul_si
     }
 }
 
-/* To nearest in the format, and back; a step of theirs a loop, as in round_block. */
+/* Rounds to nearest in the format, and converts back; each step is a loop of its own, as in round_block. */
 LANES_INLINE void round_some(float *x, size_t n, enum row_format format, float scale)
 {
     uint32_t bits[ROUND_BLOCK];
@@ -101,7 +103,8 @@ static void round_packed(float *x, size_t n, enum row_format format, float scale
         round_all(x, n, ROW_FP16, scale);
 }
 
-/* `count` rows or lanes from `first` on, p from `from` on, in panels of `width`, a constant. */
+/* Packs `count` rows or lanes from `first` on, `depth` of p from `from` on, in panels of `width`, a
+ * constant. */
 LANES_INLINE void pack(float *out, size_t width, const struct matmul_side *s, size_t first, size_t count,
                        size_t from, size_t depth, enum row_format precision)
 {

@@ -1,7 +1,8 @@
 /*
- * Pairs of bf16 numbers for matmul (batch_matmul.inc.h). One instruction of some CPUs does two steps of a sum
- * of their products (v16_fma_pairs): the same two fma, bit for bit, but that whatever is denormal counts as
- * 0. So operands are looked at before: where their last bits' products are normal floats, nothing can be.
+ * Pairs of bf16 numbers for matmul (batch_matmul.inc.h). One instruction of some CPUs adds two products of
+ * bf16 numbers to a sum (v16_fma_pairs): the bits of two fma, except that denormals count as 0. So the
+ * operands are checked first: if the product of the smallest magnitudes' last bits is a normal float, no
+ * denormal can occur.
  */
 
 #if defined(KERNELS_LANES_AVX512)
@@ -18,7 +19,7 @@ static bool cpu_has_pairs(void)
 }
 #endif
 
-/* Pairs: as v16_fma_pairs. */
+/* in_pairs: v16_fma_pairs, else v16_fma. */
 LANES_INLINE v16 multiply_add(v16 a, v16 b, v16 c, bool in_pairs)
 {
 #if defined(KERNELS_LANES_AVX512)
@@ -29,10 +30,9 @@ LANES_INLINE v16 multiply_add(v16 a, v16 b, v16 c, bool in_pairs)
     return v16_fma(a, b, c);
 }
 
-/* --- whether they may be -----------------------------------------------------------------------------------
- */
+/* --- Whether pairs can be used --- */
 
-/* The least magnitude but 0 and the largest, as bits of floats; 0: there is none. */
+/* The least magnitude above 0 and the largest, as bits of floats; 0: there is none. */
 struct matmul_range {
     uint32_t least, most;
 };
@@ -47,7 +47,7 @@ enum {
 
 static struct matmul_range range_of(const float *x, size_t rows, size_t columns, size_t stride)
 {
-    uint32_t least = UINT32_MAX, most = 0; /* less 1, so that 0 is beyond all */
+    uint32_t least = UINT32_MAX, most = 0; /* least magnitude less 1: 0 wraps to the largest */
     for (size_t r = 0; r < rows; r++, x += stride) {
         for (size_t i = 0; i < columns; i++) {
             uint32_t magnitude = float_bits(x[i]) & 0x7fffffffU;
@@ -58,13 +58,13 @@ static struct matmul_range range_of(const float *x, size_t rows, size_t columns,
     return (struct matmul_range){least + 1, most};
 }
 
-/* Of the smallest number; where all are 0, beyond others. */
+/* The exponent of the least magnitude; EXPONENT_NOT_FINITE if all numbers are 0. */
 static int least_exponent(const struct matmul_range *range)
 {
     return range->most > 0 ? (int)(range->least >> BITS_OF_FLOAT) : EXPONENT_NOT_FINITE;
 }
 
-/* strides: of a, b and c as they lie. */
+/* Whether this product can use pairs. Strides: of a, b and c in memory. */
 static bool takes_pairs(const struct batch_matmul *a, size_t a_stride, size_t b_stride, size_t c_stride)
 {
     if (!HAS_PAIRS || a->precision != ROW_BF16 || !cpu_has_pairs())
@@ -76,23 +76,23 @@ static bool takes_pairs(const struct batch_matmul *a, size_t a_stride, size_t b_
     if (a->adds && a->epilogue != MATMUL_MASK)
         c = range_of(a->c, a->m, a->n, c_stride);
     int product = least_exponent(&x) + least_exponent(&y) - EXPONENT_BIAS - 2 * BITS_OF_BF16;
-    bool are_finite = (x.most | y.most) >> BITS_OF_FLOAT < EXPONENT_NOT_FINITE - 1 && /* rounded, too */
+    bool are_finite = (x.most | y.most) >> BITS_OF_FLOAT < EXPONENT_NOT_FINITE - 1 && /* when rounded, too */
                       c.most >> BITS_OF_FLOAT < EXPONENT_NOT_FINITE;
     return are_finite && least_exponent(&x) >= EXPONENT_NORMAL && least_exponent(&y) >= EXPONENT_NORMAL &&
            product >= EXPONENT_NORMAL && least_exponent(&c) - BITS_OF_FLOAT >= EXPONENT_NORMAL;
 }
 
-/* --- packing -----------------------------------------------------------------------------------------------
- */
+/* --- Packing --- */
 
-/* To the nearest of bf16, in the upper half; of normal numbers and 0 alone. */
+/* Rounds to nearest even bf16, in the upper half of the result; for normal numbers and 0 only. */
 LANES_INLINE uint32_t round_upper(uint32_t bits)
 {
     return bits + 0x7fffU + (bits >> 16 & 1U);
 }
 
-/* Panels of floats, [p][width], become panels of rounded pairs, [p / 2][width], the first one in the upper
- * half; in place. width: a constant. An odd one's other half is `none`. */
+/* Panels of floats, [p][width], become panels of rounded pairs, [p / 2][width], in place; the number of
+ * the even p is in the upper half. width is a constant. With an odd depth the last pair's lower half is
+ * `none`. */
 LANES_INLINE void pair_panels(float *out, size_t width, size_t count, size_t depth, float none)
 {
     const float *from = out;
@@ -111,7 +111,7 @@ LANES_INLINE void pair_panels(float *out, size_t width, size_t count, size_t dep
     }
 }
 
-/* None of them changes a sum: -0 * 0 is -0. */
+/* The padding changes no sum: -0 in a row times 0 in a lane is -0. */
 static void pair_rows(float *out, size_t count, size_t depth)
 {
     pair_panels(out, TILE_ROWS, count, depth, -0.0F);

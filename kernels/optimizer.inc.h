@@ -1,6 +1,6 @@
 /*
- * Optimizer steps over rows of weights, each with its state. The arithmetic of one vector is
- * optimizer_step.inc.h's; the walk over rows, whole vectors and the tail is shared.
+ * Optimizer steps over rows of weights and their state. The arithmetic of one vector is in
+ * optimizer_step.inc.h; the loop over rows, whole vectors and the tail is shared here.
  */
 #include "kernels/optimizer_step.inc.h"
 
@@ -30,7 +30,7 @@ LANES_INLINE void opt_walk(enum opt_kind kind, const struct opt_row *rows, size_
         v16 scale = v16_set1(rows[r].scale);
         v16 curvature = v16_set1(rows[r].curvature);
         size_t i = 0;
-        for (; i + 16 <= d; i += 16) /* the constant 16 makes loads and stores whole */
+        for (; i + 16 <= d; i += 16) /* a constant 16, so loads and stores are whole */
             opt_one(kind, &rows[r], i, d, scale, curvature, 16, &o);
         if (i < d)
             opt_one(kind, &rows[r], i, d, scale, curvature, d - i, &o);
@@ -50,7 +50,7 @@ OPT(ftrl, OPT_FTRL)
 OPT(newton, OPT_NEWTON)
 #undef OPT
 
-/* One accumulator a row: the mean of its squared gradients. */
+/* adagrad_row: one accumulator a row, the mean of its squared gradients. */
 LANES_INLINE v16 row_gradient(const struct opt_row *row, size_t i, size_t lanes, v16 scale,
                               const struct opt_vectors *o)
 {
@@ -64,7 +64,7 @@ LANES_INLINE void row_move(const struct opt_row *row, size_t i, size_t lanes, v1
     v16_store_n(row->w + i, opt_move(v16_load_n(row->w + i, lanes), step, rate, o), lanes);
 }
 
-/* Moves the row's accumulator; returns what its gradients are multiplied with. */
+/* Updates the row's accumulator; returns the factor of its gradients. */
 LANES_INLINE v16 row_rate(const struct opt_row *row, size_t d, const struct opt_params *p,
                           const struct opt_vectors *o)
 {
@@ -83,7 +83,8 @@ LANES_INLINE v16 row_rate(const struct opt_row *row, size_t d, const struct opt_
     return adagrad_rate(v16_set1(sum), o);
 }
 
-/* Four rows' sums before their steps: from the first gradient to the rate is one chain, a row each. */
+/* The rates of four rows are computed before their steps: a rate is a chain of dependent instructions, and
+ * four chains overlap. */
 static void opt_adagrad_row(const struct opt_row *rows, size_t n, size_t d, const struct opt_params *p)
 {
     enum { BESIDE = 4 };
@@ -108,7 +109,7 @@ LANES_INLINE v16 variance_vector(const struct opt_row *row, size_t i, size_t lan
 {
     v16 precision = v16_load_n(row->state + i, lanes);
     if (lanes < 16)
-        precision = v16_max(precision, v16_set1(1e-30F)); /* lanes beyond: no zero divisor */
+        precision = v16_max(precision, v16_set1(1e-30F)); /* lanes beyond the end: avoid a zero divisor */
     v16 root = v16_mul(v16_load_n(row->g + i, lanes), v16_rsqrt(precision));
     return v16_fma(root, root, sum);
 }

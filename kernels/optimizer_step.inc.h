@@ -1,7 +1,7 @@
 /*
- * The arithmetic of the optimizers, one vector of weights at a time, in the words of lanes.h: the one source
- * of the rows' steps on a CPU (optimizer.inc.h, adagrad_block.inc.h, batch_weights.inc.h) and of the batch's
- * on a GPU (cuda/update.cu and cuda/weights.cu, with the words of cuda/lanes.cuh). Compiled as C and as C++.
+ * The arithmetic of the optimizers, one vector of weights at a time, in the words of lanes.h. The one source
+ * of optimizer steps on a CPU (optimizer.inc.h, adagrad_block.inc.h, batch_weights.inc.h) and on a GPU
+ * (cuda/update.cu and cuda/weights.cu, with the words of cuda/lanes.cuh). Compiled as C and as C++.
  */
 #ifndef KERNELS_OPTIMIZER_STEP_INC_H
 #define KERNELS_OPTIMIZER_STEP_INC_H
@@ -30,7 +30,8 @@ LANES_INLINE struct opt_vectors opt_spread(const struct opt_params *p)
     return o;
 }
 
-/* w - step, limited, then drawn to zero by threshold (the proximal step of l1: Duchi 2009). */
+/* w - step, where step is limited to +-step_max; then soft thresholding by threshold_rate * l1 (the proximal
+ * step of l1: Duchi 2009). */
 LANES_INLINE v16 opt_move(v16 w, v16 step, v16 threshold_rate, const struct opt_vectors *o)
 {
     w = v16_sub(w, v16_clamp(step, o->step_max));
@@ -40,7 +41,7 @@ LANES_INLINE v16 opt_move(v16 w, v16 step, v16 threshold_rate, const struct opt_
     return v16_copysign(v16_max(left, v16_set1(0.0F)), w);
 }
 
-/* The gradient of a row's vector: scale * g, and l2. */
+/* The gradient of a row's vector: scale * g + l2 * w. */
 LANES_INLINE v16 opt_gradient(v16 w, v16 g, v16 scale, const struct opt_vectors *o)
 {
     return v16_fma(o->l2, w, v16_mul(scale, g));
@@ -58,7 +59,7 @@ LANES_INLINE v16 momentum_step(v16 w, v16 grad, v16 *velocity, const struct opt_
     return opt_move(w, v16_mul(o->rate, *velocity), o->rate, o);
 }
 
-/* What AdaGrad's steps are multiplied with. */
+/* The factor of AdaGrad's gradients: rate / sqrt(sum). */
 LANES_INLINE v16 adagrad_rate(v16 sum, const struct opt_vectors *o)
 {
     return v16_mul(o->rate, v16_rsqrt(sum));
@@ -99,7 +100,8 @@ LANES_INLINE v16 newton_step(v16 w, v16 grad, v16 curvature, v16 *precision, con
     return opt_move(w, v16_mul(rate, grad), rate, o);
 }
 
-/* How many floats of state stand beside each weight; accumulators of several weights do not. */
+/* Floats of state that lie beside each weight; 0 for adagrad_row and adagrad_block, whose accumulators serve
+ * several weights. */
 LANES_INLINE int opt_states(enum opt_kind kind)
 {
     if (kind == OPT_ADAM || kind == OPT_FTRL)
@@ -109,7 +111,8 @@ LANES_INLINE int opt_states(enum opt_kind kind)
 
 /*
  * One step of the optimizers that go weight by weight (not adagrad_row, nor adagrad_block): returns the new
- * weights; s0 and s1 are the state beside them, as far as there is any. The gradient is scale * g.
+ * weights and updates s0 and s1, the first and second state array, as far as the optimizer has them. The
+ * gradient is scale * g.
  */
 LANES_INLINE v16 opt_step(enum opt_kind kind, v16 w, v16 g, v16 scale, v16 curvature, v16 *s0, v16 *s1,
                           const struct opt_vectors *o)
@@ -126,13 +129,14 @@ LANES_INLINE v16 opt_step(enum opt_kind kind, v16 w, v16 g, v16 scale, v16 curva
     }
 }
 
-/* adagrad_row: its one accumulator, from the sum of the d gradients' squares. */
+/* adagrad_row: the new value of its one accumulator. squares: the sum of the d gradients' squares. */
 LANES_INLINE float adagrad_row_sum(float old, float squares, float d, float decay)
 {
     return fmaf(old, decay, squares / d);
 }
 
-/* FTRL in double (McMahan 2013, alg. 1): the weights that z and the sums of squared gradients stand for. */
+/* FTRL in double (McMahan 2013, alg. 1): the weights that follow from z and `sum`, the sums of squared
+ * gradients. */
 LANES_INLINE d8 ftrl64_weight(d8 z, d8 sum, const struct ftrl64_params *p)
 {
     d8 l1 = d8_set1(p->l1);
@@ -141,7 +145,7 @@ LANES_INLINE d8 ftrl64_weight(d8 z, d8 sum, const struct ftrl64_params *p)
     return d8_keep_gt(d8_div(over, scale), d8_abs(z), l1);
 }
 
-/* Both, moved by the gradient at weights w. */
+/* Updates z and sum by the gradient `grad`, computed at the weights w. */
 LANES_INLINE void ftrl64_step(d8 *z, d8 *sum, d8 w, d8 grad, const struct ftrl64_params *p)
 {
     d8 old = *sum;
@@ -151,7 +155,8 @@ LANES_INLINE void ftrl64_step(d8 *z, d8 *sum, d8 w, d8 grad, const struct ftrl64
 }
 
 /*
- * adagrad_block, whose accumulators stand for four weights each: `sum` holds a group's in each of its lanes.
+ * adagrad_block, whose accumulators serve four weights each: the four lanes of a group in `sum` hold the same
+ * accumulator.
  */
 LANES_INLINE v16 block_step(v16 w, v16 grad, v16 *sum, const struct opt_vectors *o)
 {
@@ -162,10 +167,10 @@ LANES_INLINE v16 block_step(v16 w, v16 grad, v16 *sum, const struct opt_vectors 
 }
 
 /*
- * Whether a row may be stepped freely: with no l1, no l2 and no step_max that may be reached. A step is at
- * most |gradient| / sqrt(mean of four squares) = 2 rates long, so nothing need limit it; and as the gradient
- * is scale * g and no more, scale goes into a row's factors once: block_mean to g's squares, block_rate to
- * the steps. The bound on scale keeps squares finite.
+ * Whether a row may take the short form of the step: no l1, no l2 and no step_max that can be reached. A step
+ * is at most |gradient| / sqrt(mean of four squares) = 2 rates long, so it needs no limit; and as the
+ * gradient is scale * g and nothing else, scale is multiplied once into the row's factors: block_mean for the
+ * squares of g, block_rate for the steps. The bound on scale keeps squares finite.
  */
 LANES_INLINE bool block_is_free(float scale, const struct opt_params *p)
 {
@@ -179,7 +184,7 @@ LANES_INLINE v16 block_rate(float scale, const struct opt_params *p)
 {
     return v16_set1(p->rate * scale);
 }
-/* The accumulators, from the sums of g's squares; returns what g is multiplied with. */
+/* Updates the accumulators `sum` from `squares`, the sums of g's squares; returns the factor of g. */
 LANES_INLINE v16 block_free_rates(v16 *sum, v16 squares, v16 mean, v16 rate, const struct opt_vectors *o)
 {
     *sum = v16_fma(*sum, o->decay, v16_mul(squares, mean));

@@ -1,9 +1,10 @@
-/* Pooling and reductions over rows. Rows are added in order, a vector of dims at a time: no tree is needed.
- */
+/* Pooling and reductions over rows. Rows are added in order, one vector of dims at a time: no tree is
+ * needed. */
 
-enum { POOL_VECTORS = 6 }; /* side by side: nobody waits for one sum's additions */
+enum { POOL_VECTORS = 6 }; /* independent sums at a time, to hide the latency of an addition */
 
-/* `vectors` whole vectors of dims from i on, or one of `lanes`: the sum over rows, then by the divisor. */
+/* Dims from i on: `vectors` whole vectors, or one vector of `lanes` dims. The sum over rows, divided by
+ * `divisor` if given. */
 LANES_INLINE void pool_vectors(float *out, const float *const *rows, size_t n, size_t i, int vectors,
                                size_t lanes, const v16 *divisor)
 {
