@@ -1,13 +1,14 @@
 /*
- * What CUDA C++ has no word for: asynchronous copies into shared memory, and loads, stores and prefetches
- * with a say in the caches. The only inline PTX in the house; on the host each has a twin (a copy lands when
- * it is waited for, not before).
+ * Features that CUDA C++ has no function for: asynchronous copies into shared memory, and loads, stores and
+ * prefetches with cache hints. This file has the only inline PTX of leat; each function has a host version
+ * (there, a copy is made when it is waited for, not before).
  *
- * Copies: each thread waits for its own. Who reads what others copied waits for a barrier after that:
+ * Copies: each thread waits for its own copies. A thread that reads what others copied needs a barrier after
+ * their wait:
  *
- *   async_copy_16(&tile[threadIdx.x], &rows[i]);   any number of them
- *   async_copy_commit();                           those since the last commit are a group
- *   async_copy_wait<1>();                          all groups but the latest 1 have landed
+ *   async_copy_16(&tile[threadIdx.x], &rows[i]);   any number of copies
+ *   async_copy_commit();                           the copies since the last commit form a group
+ *   async_copy_wait<1>();                          waits for all groups except the latest 1
  *   __syncthreads();
  */
 #ifndef KERNELS_CUDA_ASYNC_CUH
@@ -52,7 +53,8 @@ template <typename type> static inline void store_past_l1(type *address, type va
 
 #else
 
-/* 16 bytes, aligned to 16 on both sides, past the first cache (cp.async.cg; before sm_80: at once). */
+/* Copies 16 bytes, aligned to 16 on both sides, bypassing the L1 cache (cp.async.cg; before sm_80:
+ * synchronously). */
 static __device__ __forceinline__ void async_copy_16(void *shared, const void *global)
 {
 #if __CUDA_ARCH__ >= 800
@@ -77,13 +79,14 @@ template <int groups> static __device__ __forceinline__ void async_copy_wait(voi
 #endif
 }
 
-/* The line of an address is on its way into the second cache. */
+/* Prefetches the cache line of an address into the L2 cache. */
 static __device__ __forceinline__ void prefetch_l2(const void *address)
 {
     asm volatile("prefetch.global.L2 [%0];" : : "l"(address));
 }
 
-/* 16 bytes of rows that this multiprocessor will not read again: they take no room in its first cache. */
+/* Loads or stores 16 bytes without allocating them in the L1 cache: for rows that this multiprocessor reads
+ * only once. */
 static __device__ __forceinline__ uint4 load_past_l1(const uint4 *address)
 {
     uint4 value;

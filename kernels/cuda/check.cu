@@ -1,12 +1,12 @@
 /*
  * check of batch.h.
  *
- *   naive          a thread a row, and the total by one thread over all rows        not measured
- *   a group of lanes a row, sixteen bytes a lane: a warp's access is one piece      not measured
- *   a block a chunk of BATCH_CHUNK rows, whose sum it makes itself: the squares are not measured
- *                  not read again, and one thread has rows / BATCH_CHUNK numbers left to add
+ *   naive          a thread a row, and the total by one thread over all rows             not measured
+ *   a group of lanes a row, 16 bytes a lane: a warp's access is one contiguous piece     not measured
+ *   a block a chunk of BATCH_CHUNK rows, which sums the chunk itself: the squares        not measured
+ *                  are not read again, and one thread adds only rows / BATCH_CHUNK sums
  *
- * The limit is the memory's: four bytes a number. Sums go in the order that batch.h names, so no atomics.
+ * The limit is memory bandwidth: four bytes a number. Sums have the order that batch.h gives, so no atomics.
  */
 #include "kernels/cuda/gpu.cuh"
 #include "kernels/cuda/parts.cuh"
@@ -46,7 +46,7 @@ template <typename shape> static __global__ void __launch_bounds__(CHECK_BLOCK) 
     ((double *)a.scratch)[blockIdx.x] = sum;
 }
 
-/* One thread: the chunks' sums in order, several of them under way. */
+/* One thread adds the chunks' sums in order, with several loads in flight. */
 static __global__ void check_total_kernel(const double *sums, uint32_t chunks, double *total)
 {
     double sum = 0.0;

@@ -1,11 +1,11 @@
 /*
- * cross of batch.h: element by element, twelve bytes in and four out for one operation; the way back 20 and
- * 12. The limit is the memory's.
+ * cross of batch_train.h: element by element, twelve bytes in and four out for one operation; backward 20 and
+ * 12. The limit is memory bandwidth.
  *
  *   naive          a thread an element, and a division to find its row            not measured
- *   sixteen bytes  a lane, a group of lanes a row: whole lines, one division a    not measured
- *                  thread, all of a thread's loads in flight at once
- *   one pass       forward and back read x0 and z once                            not measured
+ *   sixteen bytes  16 bytes a lane, a group of lanes a row: whole cache lines,    not measured
+ *                  one division a thread, all of a thread's loads in flight
+ *   one pass       forward and backward read x0 and z once                        not measured
  */
 #include "kernels/cuda/gpu.cuh"
 #include "kernels/cuda/matrix.cuh"

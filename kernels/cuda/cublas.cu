@@ -1,8 +1,8 @@
 /*
- * cuBLASLt: found, opened, and asked once a shape; cublas.cuh tells what for.
+ * cuBLASLt: finds and opens it, and keeps an algorithm for each shape; see cublas.cuh.
  *
- * No ladder: nothing here is a kernel. Its matrices are column-major: a row-major matrix is its transpose
- * there, so that d^T = b^T a^T is asked for, with b in the place of its A.
+ * No ladder: there is no kernel here. cuBLASLt's matrices are column-major, where a row-major matrix is its
+ * transpose: so d^T = b^T a^T is computed, with b as cuBLASLt's A.
  */
 #include "kernels/cuda/cublas.cuh"
 
@@ -34,7 +34,7 @@ struct cublas_functions {
 #undef FUNCTION
 };
 
-/* What is asked for a shape, and its algorithm. */
+/* The cuBLASLt descriptors and the algorithm of a shape. */
 struct cublas_plan {
     cublas_plan *next;
     cublas_shape shape;
@@ -44,14 +44,16 @@ struct cublas_plan {
     bool has_algorithm;
 };
 
-enum { CUBLAS_PLAN_LISTS = 4096 }; /* a call may have any number of events, and each has its plans */
+enum {
+    CUBLAS_PLAN_LISTS = 4096
+}; /* hash lists: a call may have any number of events, each number has its
+                                    * plans */
 struct cublas {
     cublasLtHandle_t handle;
     cublas_plan *plans[CUBLAS_PLAN_LISTS];
 };
 
-/* --- finding it ------------------------------------------------------------------------------------------
- */
+/* --- Opening --- */
 
 #ifdef CUDA_ON_HOST
 static const cublas_functions *functions_of(char *why, size_t size)
@@ -84,7 +86,8 @@ struct cublas_library {
     char why[160];
 };
 
-/* What LEAT_CUBLASLT names; else by name where the loader looks, then beside the toolkit that built this. */
+/* Opens the file that LEAT_CUBLASLT names; else the library by name where the loader looks, then in the
+ * folder of the toolkit that built this file. */
 static void *open_file(void)
 {
     const int major = CUDART_VERSION / 1000;
@@ -116,7 +119,7 @@ static cublas_library open_library(void)
 
 static const cublas_functions *functions_of(char *why, size_t size)
 {
-    static const cublas_library library = open_library(); /* C++: once, by one thread; open to the end */
+    static const cublas_library library = open_library(); /* C++: once, by one thread; never closed */
     if (library.is_complete)
         return &library.functions;
     snprintf(why, size, "%s", library.why);
@@ -136,7 +139,7 @@ static const cublas_functions *functions_or_error(gpu_error *error)
     return functions;
 }
 
-/* The device's, opened at first use; NULL: error. */
+/* The device's handle, opened at the first use; NULL with `error` set. */
 static cublas *cublas_of(gpu *gpu, const cublas_functions *f, gpu_error *error)
 {
     if (gpu->cublas != NULL)
@@ -164,8 +167,7 @@ bool cublas_can(gpu *gpu, gpu_error *error)
     return f != NULL && cublas_of(gpu, f, error) != NULL;
 }
 
-/* --- plans -----------------------------------------------------------------------------------------------
- */
+/* --- Plans --- */
 
 static void plan_free(const cublas_functions *f, cublas_plan *plan)
 {
@@ -243,7 +245,7 @@ static cublasStatus_t prefer(const cublas_functions *f, cublasLtMatmulPreference
     return f->cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value);
 }
 
-/* The first of what cuBLASLt would take; none is no failure. */
+/* Takes the first algorithm of cuBLASLt's heuristic; success without an algorithm if it has none. */
 static cublasStatus_t choose_algorithm(const cublas_functions *f, const cublas *c, cublas_plan *plan)
 {
     cublasLtMatmulPreference_t wish = NULL;
@@ -287,7 +289,7 @@ static uint64_t shape_hash(const cublas_shape &shape)
     return hash ^ (uint64_t)shape.epilogue ^ (uint64_t)shape.format << 3;
 }
 
-/* The shape's plan, made at its first product; NULL: *status. */
+/* The plan of a shape, made at its first product; NULL with *status set. */
 static cublas_plan *plan_of(const cublas_functions *f, cublas *c, const cublas_shape &shape,
                             const float *bias, cublasStatus_t *status)
 {

@@ -1,10 +1,10 @@
 /*
- * Products of matrices by cuBLASLt, which is opened when somebody needs it: the device library does not link
- * it, and is loaded on machines that lack it. The host's model has the functions itself.
+ * Matrix products by cuBLASLt, which is opened at the first use: the device library does not link it, so that
+ * it can be loaded on machines without cuBLASLt. The host's model has functions of its own.
  *
- * One thread at a time uses a device's (gpu.h). A shape's algorithm is asked for once, and kept until the
- * device is closed: the same product has the same bits each time. None adds in an order that may vary (parts
- * of k are summed in sequence, or in a step of their own).
+ * One thread at a time uses a device (gpu.h). The algorithm for a shape is chosen once, and kept until the
+ * device is closed: the same product has the same bits each time. No algorithm adds in an order that may vary
+ * (parts of k are summed in sequence, or in a step of their own).
  */
 #ifndef KERNELS_CUDA_CUBLAS_CUH
 #define KERNELS_CUDA_CUBLAS_CUH
@@ -15,7 +15,8 @@
 #include <cublasLt.h>
 #endif
 
-/* What NVIDIA advises for Hopper; the host's model needs none, and each of its tests would take so much. */
+/* NVIDIA's advice for Hopper; the host's model needs no workspace, and so each of its tests saves that
+ * memory. */
 #ifdef CUDA_ON_HOST
 enum { CUBLAS_WORKSPACE_MAX = 64 << 10 };
 #else
@@ -23,9 +24,9 @@ enum { CUBLAS_WORKSPACE_MAX = 32 << 20 };
 #endif
 
 /*
- * d[m][n] = epilogue(a * b) + (adds: d), row-major, `format` of a and b, d is float; strides in elements.
- * Pointers aligned as the shape says, up to 16 bytes. An epilogue that cuBLASLt has: MATMUL_PLAIN, _BIAS or
- * _BIAS_RELU (there a NaN may become 0). None of m, n and k is 0.
+ * d[m][n] = epilogue(a * b) + (adds: d), row-major; a and b in `format`, d float; strides in elements.
+ * Pointers are aligned as a_aligned, b_aligned and d_aligned say, in bytes, up to 16. epilogue: MATMUL_PLAIN,
+ * MATMUL_BIAS or MATMUL_BIAS_RELU (a NaN may become 0). m, n and k are above 0.
  */
 struct cublas_shape {
     uint64_t m, n, k;
@@ -34,22 +35,23 @@ struct cublas_shape {
     uint32_t a_is_transposed, b_is_transposed, adds;
     enum matmul_epilogue epilogue;
     enum row_format format;
-    uint8_t a_aligned, b_aligned, d_aligned, padding; /* 0: shapes are compared as bytes */
+    uint8_t a_aligned, b_aligned, d_aligned, padding; /* padding: 0, as shapes are compared as bytes */
 };
 struct cublas_operands {
     const void *a, *b;
     const float *bias;
     float *d;
     void *workspace;
-    float factor; /* of the product, before all else */
+    float factor; /* the product is multiplied by it first */
 };
 
 enum cublas_result { CUBLAS_DONE, CUBLAS_HAS_NONE, CUBLAS_FAILED };
-/* CUBLAS_HAS_NONE: there is no algorithm for the shape, and nothing was done. CUBLAS_FAILED: noted. */
+/* CUBLAS_HAS_NONE: cuBLASLt has no algorithm for the shape, and nothing was done. CUBLAS_FAILED: noted as the
+ * device's failure. */
 cublas_result cublas_multiply(gpu *gpu, const cublas_shape &shape, const cublas_operands &operands,
                               cudaStream_t stream);
 
 bool cublas_can(gpu *gpu, gpu_error *error); /* gpu_api.can_matmul */
-void cublas_close(gpu *gpu);                 /* after the last product is done */
+void cublas_close(gpu *gpu);                 /* after the last product */
 
 #endif

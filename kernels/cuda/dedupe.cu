@@ -1,16 +1,17 @@
 /*
  * dedupe (batch.h), by sorting and by hashing.
  *
- * Ladder, naive to fast (not measured: no GPU so far; which method is the faster one for which ids, neither):
- *   sort of (table, id, place)   17 bytes of key; but places of a table lie together, so a stable sort by the
+ * Ladder, naive to fast (not measured, nor which method is faster for which ids):
+ *   sort of (table, id, place)   17 bytes of key; but a table's places lie together, so a stable sort by the
  *                                64 bits of the id alone keeps an id's tables apart, in order
- *   a second sort, by number     not needed: runs move as a whole, to where a scan of their lengths says
- *   hash, number by first place  one pass over the ids, each at one random slot; a table has slots of its
- *                                own, so slots hold ids alone; the first place by atomicMin, and a scan of
- *                                who is first gives the numbers; then the sort by number has few bits: 20 of
- *                                a million, not 64
- *   a look before each atomic    an id that is in every tenth place would be fought for at one address: who
- *                                finds it there, with an earlier place, writes nothing
+ *   a second sort, by index      not needed: runs are moved as a whole, to the place that a scan of their
+ *                                lengths gives
+ *   hash, index by first place   one pass over the ids, each with one random slot access; each table has its
+ *                                own slots, so a slot holds the id alone; atomicMin gives the first place,
+ *                                and a scan over first places gives the indexes; then the sort by index has
+ *                                few bits: 20 for a million ids, not 64
+ *   a read before each atomic    an id in every tenth place would be contended at one address; a thread that
+ *                                finds the id with an earlier place writes nothing
  */
 #include "kernels/cuda/gpu.cuh"
 #include "kernels/cuda/parts.cuh"
@@ -18,23 +19,23 @@
 
 enum { BLOCK = 256, ALIGN = 256 };
 
-/* What lies in scratch memory; unused parts are NULL. */
+/* The arrays in scratch memory; unused ones are NULL. */
 struct dedupe_scratch {
     uint32_t *places;  /* [n] 0, 1, 2 ... */
-    uint32_t *numbers; /* [n + 1] of a place: 1 if it is its id's first; scanned: how many before it */
+    uint32_t *numbers; /* [n + 1] by place: 1 if the place is its id's first; scanned: the index of that id */
     uint64_t *sorted_ids;
     uint32_t *sorted_places;
-    uint32_t *runs;                    /* [n + 1] sorted: 1 where a run begins; scanned */
-    uint32_t *run_numbers, *run_begin; /* [n] of a run: its number; its first in sorted order */
+    uint32_t *runs;                    /* [n + 1] sorted: 1 where a run begins; scanned: its number */
+    uint32_t *run_numbers, *run_begin; /* [n] by run: its index; its first position in sorted order */
     uint64_t *slot_ids;
-    uint32_t *slot_firsts;        /* [2n] of a slot: its id's first place */
-    uint32_t *slots;              /* [n] of a place: its slot, BATCH_NONE */
-    uint32_t *keys, *sorted_keys; /* [n] numbers, all ones if absent */
-    void *library;                /* sorts and scans */
+    uint32_t *slot_firsts;        /* [2n] by slot: the first place of its id */
+    uint32_t *slots;              /* [n] by place: its slot, BATCH_NONE */
+    uint32_t *keys, *sorted_keys; /* [n] indexes, all ones if absent */
+    void *library;                /* scratch of sorts and scans */
     size_t library_bytes, all_bytes;
 };
 
-/* Bits of numbers below n, and of one more value, all ones: absent. */
+/* Bits of a sort key: indexes below n and one more value, all ones, for absent. */
 static int key_bits(uint32_t n)
 {
     int bits = 1;
@@ -81,7 +82,7 @@ static dedupe_scratch lay_out(const batch_dedupe *a)
     return s;
 }
 
-/* The table that a place lies in: tables[t] <= place < tables[t + 1]. */
+/* The table of a place: tables[t] <= place < tables[t + 1]. */
 static __device__ uint32_t table_of(const uint32_t *tables, uint32_t count, uint32_t place)
 {
     uint32_t low = 0, high = count; /* tables[low] <= place < tables[high] */
@@ -101,9 +102,9 @@ static __global__ void __launch_bounds__(BLOCK) empty_kernel(uint32_t *count, ui
         count[0] = starts[0] = 0;
 }
 
-/* --- by sorting ----------------------------------------------------------------------------------------- */
+/* --- By sorting --- */
 
-/* Places, nobody a first one yet, and no lengths. */
+/* Sets places to 0, 1, 2 ..., and clears the marks of first places and the lengths of runs. */
 static __global__ void __launch_bounds__(BLOCK) begin_kernel(batch_dedupe a, dedupe_scratch s)
 {
     const size_t i = cuda_thread();
@@ -120,7 +121,8 @@ static __global__ void __launch_bounds__(BLOCK) begin_kernel(batch_dedupe a, ded
         a.unique[i] = BATCH_NONE;
 }
 
-/* Where runs begin in sorted order; a run's first place is its id's first one. */
+/* Marks the beginnings of runs in sorted order. As the sort is stable, a run's first place is the first place
+ * of its id. */
 static __global__ void __launch_bounds__(BLOCK) heads_kernel(batch_dedupe a, dedupe_scratch s)
 {
     const size_t i = cuda_thread();
@@ -137,7 +139,8 @@ static __global__ void __launch_bounds__(BLOCK) heads_kernel(batch_dedupe a, ded
         s.numbers[place] = 1;
 }
 
-/* Of each run: its number, and of the number what it is. Runs and numbers are scanned by now. */
+/* Writes each run's index and beginning, and the id and table of that index. Runs and numbers are scanned
+ * already. */
 static __global__ void __launch_bounds__(BLOCK) runs_kernel(batch_dedupe a, dedupe_scratch s)
 {
     const size_t i = cuda_thread();
@@ -152,7 +155,8 @@ static __global__ void __launch_bounds__(BLOCK) runs_kernel(batch_dedupe a, dedu
     a.unique_tables[number] = table_of(a.tables, a.tables_count, place);
 }
 
-/* Absent ids are 0 and sorted to the front: the last run goes up to n. */
+/* The length of each run, at its index. Absent ids are 0 and sorted to the front, so the last run ends at
+ * n. */
 static __global__ void __launch_bounds__(BLOCK) lengths_kernel(batch_dedupe a, dedupe_scratch s)
 {
     const size_t run = cuda_thread(), m = s.runs[a.n];
@@ -185,9 +189,9 @@ static void dedupe_sort(const batch_dedupe &a, dedupe_scratch s, cudaStream_t st
     LAUNCH(deal_kernel, blocks, BLOCK, 0, stream, a, s);
 }
 
-/* --- by hashing ----------------------------------------------------------------------------------------- */
+/* --- By hashing --- */
 
-/* Each id to a slot of its table, which has two for each of its places; the slot's first place. */
+/* Gives each id a slot of its table, which has two slots for each place; writes the slot's first place. */
 static __global__ void __launch_bounds__(BLOCK) insert_kernel(batch_dedupe a, dedupe_scratch s)
 {
     const size_t i = cuda_thread();
@@ -224,7 +228,7 @@ static __global__ void __launch_bounds__(BLOCK) firsts_kernel(batch_dedupe a, de
     s.numbers[i] = slot != BATCH_NONE && s.slot_firsts[slot] == i;
 }
 
-/* Of each place the number of its first one; of a number what it is. Numbers are scanned by now. */
+/* Writes each place's index, and the id and table of each index. Numbers are scanned already. */
 static __global__ void __launch_bounds__(BLOCK) numbers_kernel(batch_dedupe a, dedupe_scratch s)
 {
     const size_t i = cuda_thread();
@@ -243,7 +247,7 @@ static __global__ void __launch_bounds__(BLOCK) numbers_kernel(batch_dedupe a, d
     }
 }
 
-/* Places are sorted by number, absent ones behind: where a number begins. */
+/* Finds where each index begins. Places are sorted by index, with the absent ones last. */
 static __global__ void __launch_bounds__(BLOCK) starts_kernel(batch_dedupe a, dedupe_scratch s)
 {
     const size_t i = cuda_thread();
@@ -273,7 +277,7 @@ static void dedupe_hash(const batch_dedupe &a, dedupe_scratch s, cudaStream_t st
 
 void cuda_dedupe(batch_dedupe *a, void *stream)
 {
-    cudaStream_t to = gpu_cuda_stream(stream); /* the library's sizes are those of its device */
+    cudaStream_t to = gpu_cuda_stream(stream); /* makes the device current, for CUB's sizes */
     if (a->scratch == nullptr) {
         a->scratch_bytes = lay_out(a).all_bytes;
         return;

@@ -1,34 +1,34 @@
 /*
- * dot_interaction of batch.h: products of all pairs of an event's vectors, and the way back. What it moves is
- * each vector once in each direction; 27 fields of 128 dims make four operations a byte of it, so that
- * arithmetic and shared memory have to keep up.
+ * dot_interaction of batch_train.h: products of all pairs of an event's vectors, and the backward pass.
+ * Memory traffic is each vector once in each direction; 27 fields of 128 dims give four operations a byte, so
+ * arithmetic and shared memory are limits, too.
  *
  *   naive          a thread a pair: each vector is read by all its partners            not measured
- *   shared memory  vectors of some whole events wait there (interaction.cuh), rows an  not measured
- *                  odd stride apart: read once
+ *   shared memory  the vectors of some whole events are copied there                   not measured
+ *                  (interaction.cuh), rows an odd stride apart: read once
  *   quads          four threads a tile of four by four pairs, each with four of the    not measured
  *                  sixteen partial sums: eight loads of 16 bytes for 64 operations of
- *                  four; the order is dot's. Sums then change places so that each of
- *                  the four ends with four products: 48 shuffles in place of 128
- *   results        go through shared memory and leave in runs                          not measured
- *   gradients      a thread four dims of four fields: of each other field its four     not measured
- *                  dims and one load of four slopes, from a symmetric matrix of them
+ *                  four; the order is that of `dot`. Then the threads exchange sums so
+ *                  that each gets four products: 48 shuffles instead of 128
+ *   results        go through shared memory and are written in runs                    not measured
+ *   gradients      a thread for four dims of four fields: for each other field it      not measured
+ *                  loads four dims and four slopes, from a symmetric matrix of slopes
  *
- * Events that are too large for shared memory are read where they lie, by way of the first cache.
+ * Events that do not fit into shared memory are read from global memory, through the L1 cache.
  */
 #include "kernels/cuda/interaction.cuh"
 #include "kernels/cuda/parts.cuh"
 
 enum { QUADS = INTERACTION_THREADS / 4, DOT_SHARED = INTERACTION_SHARED_MOST };
 
-/* Beside what fm and ffm have, all of whose tiles are whole events here. */
+/* The argument of the kernel: beside the members for fm and ffm; all tiles are whole events here. */
 struct dot_call {
     interaction of;
     float *out; /* or NULL */
     const float *slopes;
     uint32_t out_stride, slopes_stride;
-    uint32_t copied, pairs; /* floats of a row of out */
-    uint32_t round, matrix; /* floats of a row and of all of a bag's matrix in shared memory */
+    uint32_t copied, pairs; /* floats of a row of out: copied, and products */
+    uint32_t round, matrix; /* floats between rows of a bag's matrix in shared memory, and of the matrix */
 };
 
 static inline __host__ __device__ uint32_t dot_row(uint32_t i)
@@ -41,7 +41,7 @@ static __device__ float4 dot_fma(float4 a, float4 b, float4 c)
     return make_float4(fmaf(a.x, b.x, c.x), fmaf(a.y, b.y, c.y), fmaf(a.z, b.z, c.z), fmaf(a.w, b.w, c.w));
 }
 
-/* The vector of a field: in shared memory, or where it came from. */
+/* The vector of a field: in shared memory if is_shared, else in global memory. */
 template <bool is_shared>
 static __device__ const float4 *dot_vector(const dot_call &a, const interaction_tile &t, const float4 *tile,
                                            uint32_t bag, uint32_t field)
@@ -51,7 +51,7 @@ static __device__ const float4 *dot_vector(const dot_call &a, const interaction_
     return a.of.vectors + (size_t)(t.bag + bag) * a.of.vectors_stride + field * a.of.slices;
 }
 
-/* One of two sums goes to the thread `lanes` apart, which gives the other: this thread's `mine`. */
+/* Exchanges sums with the thread `lanes` apart: returns `mine` plus that thread's `other`. */
 static __device__ float4 dot_trade(float4 mine, float4 other, int lanes)
 {
     return make_float4(mine.x + __shfl_xor_sync(WARP_ALL, other.x, lanes),
@@ -60,7 +60,8 @@ static __device__ float4 dot_trade(float4 mine, float4 other, int lanes)
                        mine.w + __shfl_xor_sync(WARP_ALL, other.w, lanes));
 }
 
-/* v16_sum's tree, 8 apart, 4 apart, 2, 1, of sixteen sums: thread q of four ends with row q. */
+/* v16_sum's tree (lanes 8 apart, 4 apart, 2, 1) for sixteen sums over four threads: thread q gets the
+ * products of row q. */
 static __device__ void dot_tree(const float4 (&sums)[4][4], uint32_t q, float (&products)[4])
 {
     const bool is_upper = (q & 2) != 0, is_odd = (q & 1) != 0;
@@ -75,7 +76,8 @@ static __device__ void dot_tree(const float4 (&sums)[4][4], uint32_t q, float (&
     }
 }
 
-/* Products of the fields i .. i + 3 with j .. j + 3 of a bag, by four threads, into its matrix. */
+/* The products of fields i .. i + 3 with j .. j + 3 of a bag, by four threads, written to the bag's
+ * matrix. */
 template <bool is_shared>
 static __device__ void dot_tile(const dot_call &a, const interaction_tile &t, const float4 *tile,
                                 float *matrix, uint32_t bag, uint32_t i, uint32_t j, bool is_there)
@@ -112,7 +114,8 @@ static __device__ void dot_tile(const dot_call &a, const interaction_tile &t, co
         matrix[bag * a.matrix + dot_row(row) + j + k] = products[k];
 }
 
-/* All products of the tile's bags, a tile of pairs a quad; the last ones are computed by several. */
+/* All products of the tile's bags, four by four pairs for each quad of threads; quads without pairs compute
+ * the last ones again, without writing them. */
 template <bool is_shared>
 static __device__ void dot_products(const dot_call &a, const interaction_tile &t, const float4 *tile,
                                     float *matrix)
@@ -141,7 +144,7 @@ static __device__ void dot_write(const dot_call &a, const interaction_tile &t, c
     }
 }
 
-/* The slopes of a tile's bags as symmetric matrices, a warp a row. What is on the diagonal is nobody's. */
+/* Expands the slopes of a tile's bags to symmetric matrices, a warp a row. The diagonals are not set. */
 static __device__ void dot_slopes(const dot_call &a, const interaction_tile &t, float *matrix)
 {
     for (uint32_t r = threadIdx.x / WARP_LANES; r < t.bags * a.of.fields;
@@ -154,7 +157,7 @@ static __device__ void dot_slopes(const dot_call &a, const interaction_tile &t, 
     }
 }
 
-/* Four dims of the gradients of the fields i .. i + 3 of a bag. */
+/* Four dims, `slice`, of the gradients of the fields i .. i + 3 of a bag. */
 template <bool is_shared>
 static __device__ void dot_pull(const dot_call &a, const interaction_tile &t, const float4 *tile,
                                 const float *matrix, uint32_t bag, uint32_t i, uint32_t slice)
@@ -194,7 +197,7 @@ template <bool is_shared> static __global__ void __launch_bounds__(INTERACTION_T
         dot_products<is_shared>(a, t, tile, matrix);
         __syncthreads();
         dot_write<is_shared>(a, t, tile, matrix);
-        __syncthreads(); /* slopes come over these */
+        __syncthreads(); /* slopes overwrite the products */
     }
     if (a.of.grads == NULL)
         return;
@@ -207,8 +210,8 @@ template <bool is_shared> static __global__ void __launch_bounds__(INTERACTION_T
     }
 }
 
-/* Fills in the tiles, whole bags. Returns the bytes of shared memory of a block; more than DOT_SHARED:
- * vectors do not fit. */
+/* Sets the tile sizes: whole bags. Returns the bytes of shared memory of a block; if more than DOT_SHARED,
+ * the vectors do not fit. */
 static size_t dot_plan(dot_call *call, uint32_t multiprocessors)
 {
     interaction *a = &call->of;

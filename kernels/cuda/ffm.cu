@@ -1,18 +1,18 @@
 /*
- * ffm of a batch: each bag's logit, and its gradient (batch.h). The gradient of a bag is its vectors with
- * fields and partners exchanged, a transposed matrix of blocks of four floats for each slice of four dims,
- * times the slope; the logit multiplies the matrix with the transposed one. What it moves is all that counts:
- * in once, out once.
+ * ffm of a batch: each bag's logit and its gradient (batch.h). The gradient of a bag is its vectors with
+ * fields and partners exchanged (for each slice of four dims, the transpose of a matrix whose elements are
+ * blocks of four floats), times the bag's slope; the logit is the sum of products of the matrix and its
+ * transpose. The limit is memory bandwidth: each byte in once and out once.
  *
- * The ladder (not measured: no GPU was at hand):
- *   1. A thread a pair of fields: 16 bytes here, 16 bytes there, half a sector each, and partners read twice.
- *   2. Slices wait in shared memory: global memory is read and written in rows (640 bytes for 39 fields),
- * each byte once. A slice of 64 fields is 65 KiB, three a multiprocessor; of bags that are larger, their
- * slices one after the other; of small ones several bags a block, so that it has something to do.
- *   3. Rows an odd stride apart: eight threads that read a column meet in no bank.
- *   4. The sum has one order, scalar's: a chain through all pairs of fields for each of a slice's sixteen
- * lanes. Four threads a slice, four lanes each: their four chains fill the pipeline, loads are 16 bytes wide.
- * Other warps write gradients meanwhile, other blocks load.
+ * Ladder (not measured):
+ * 1. A thread a pair of fields: accesses of 16 bytes, half a sector, and partners are read twice.
+ * 2. Slices are copied to shared memory: global memory is read and written in rows (640 bytes for 39 fields),
+ *    each byte once. A slice of 64 fields is 65 KiB, so three fit on a multiprocessor. The slices of large
+ *    bags are processed one after another; of small bags a block takes several, so that it has enough work.
+ * 3. Rows an odd stride apart: eight threads that read a column have no bank conflict.
+ * 4. The sum must have the scalar order: a chain through all pairs of fields for each of a slice's sixteen
+ *    lanes. Four threads compute a slice, four lanes each: their four chains fill the pipeline, and loads are
+ *    16 bytes wide. Other warps write gradients meanwhile, and other blocks load.
  */
 #include "kernels/cuda/interaction.cuh"
 #include "kernels/cuda/parts.cuh"
@@ -24,16 +24,16 @@ static __device__ float4 ffm_fma(float4 a, float4 b, float4 c)
     return make_float4(fmaf(a.x, b.x, c.x), fmaf(a.y, b.y, c.y), fmaf(a.z, b.z, c.z), fmaf(a.w, b.w, c.w));
 }
 
-/* The block of field f for partner g where g is less than n, else zeros. */
+/* The block of field f for partner g; zeros if not is_there. unit: one bag's slice. */
 static __device__ float4 ffm_block(const float4 *unit, uint32_t stride, uint32_t f, uint32_t g, bool is_there)
 {
     return is_there ? unit[f * stride + g] : make_float4(0.0F, 0.0F, 0.0F, 0.0F);
 }
 
 /*
- * All pairs of one bag's slice, by four threads; thread j has lanes 4 j .. 4 j + 3, those of the partners g +
- * j. ffm_slice of fm.inc.h, with its order: tiles of four by four fields, in a tile row by row. The sum is in
- * j = 0.
+ * The sum over all pairs of one bag's slice, by four threads; thread j has the sixteen lanes' 4 j .. 4 j + 3,
+ * which belong to partner g + j. The order is that of ffm_slice of fm.inc.h: tiles of four by four fields, in
+ * a tile row by row. Thread j = 0 gets the sum.
  */
 static __device__ float ffm_unit(const float4 *unit, uint32_t stride, uint32_t n, uint32_t j)
 {
@@ -53,7 +53,7 @@ static __device__ float ffm_unit(const float4 *unit, uint32_t stride, uint32_t n
         }
     }
     float4 v = ffm_fma(twice, make_float4(0.5F, 0.5F, 0.5F, 0.5F), pairs);
-    for (int lanes = 2; lanes > 0; lanes /= 2) { /* v16_sum's tree: 8 apart, 4 apart; then 2, then 1 */
+    for (int lanes = 2; lanes > 0; lanes /= 2) { /* v16_sum's tree: lanes 8 apart, 4 apart; then 2, then 1 */
         v.x += __shfl_xor_sync(WARP_ALL, v.x, lanes);
         v.y += __shfl_xor_sync(WARP_ALL, v.y, lanes);
         v.z += __shfl_xor_sync(WARP_ALL, v.z, lanes);
@@ -62,7 +62,8 @@ static __device__ float ffm_unit(const float4 *unit, uint32_t stride, uint32_t n
     return (v.x + v.z) + (v.y + v.w);
 }
 
-/* sums[bag][slice] of the tile; eight of them a warp. The last ones are computed by several. */
+/* Writes sums[bag][slice] of the tile, eight sums a warp at a time. Threads without a slice of their own
+ * compute the last one again, as the whole warp must take part in shuffles. */
 static __device__ void ffm_sums(const interaction &a, const interaction_tile &t, const float4 *tile,
                                 float *sums)
 {
@@ -76,7 +77,7 @@ static __device__ void ffm_sums(const interaction &a, const interaction_tile &t,
     }
 }
 
-/* The tile's gradients, by the threads from `first` on. */
+/* Writes the tile's gradients, by the threads from `first` on. */
 static __device__ void ffm_grads(const interaction &a, const interaction_tile &t, const float4 *tile,
                                  uint32_t first)
 {
@@ -95,18 +96,19 @@ static __global__ void __launch_bounds__(INTERACTION_THREADS) ffm_kernel(interac
 {
     SHARED_DYNAMIC(float4, tile);
     float *sums = reinterpret_cast<float *>(tile + a.tile_bags * a.bag_stride);
-    float total = 0.0F; /* of the bag threadIdx.x */
+    float total = 0.0F; /* the logit of bag threadIdx.x */
     for (uint32_t slice = 0; slice < a.slices; slice += a.tile_slices) {
         interaction_tile t = interaction_tile_at(a, slice);
         interaction_load(a, t, tile);
-        /* Warps that have no sums to make begin with the gradients, and do them alone if they are many. */
+        /* Warps without sums start with the gradients at once, and do them alone if they are at least half of
+         * the block. */
         uint32_t summing = a.logits != NULL ? (t.bags * t.slices + 7) / 8 * WARP_LANES : 0;
         uint32_t first = summing <= INTERACTION_THREADS / 2 ? summing : 0;
         if (a.logits != NULL)
             ffm_sums(a, t, tile, sums);
         if (a.grads != NULL && threadIdx.x >= first)
             ffm_grads(a, t, tile, first);
-        __syncthreads(); /* the next slices come over these */
+        __syncthreads(); /* the next slices overwrite the tile */
         if (a.logits != NULL && threadIdx.x < t.bags) {
             for (uint32_t s = 0; s < t.slices; s++)
                 total += sums[threadIdx.x * t.slices + s];

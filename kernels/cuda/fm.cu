@@ -1,23 +1,23 @@
 /*
- * fm of a batch: each bag's logit, and its gradient by each vector (batch.h). What it moves is all that
- * counts: every vector in once, every gradient out once, three operations a float.
+ * fm of a batch: each bag's logit, and its gradient by each vector (batch.h). The limit is memory bandwidth:
+ * every vector in once, every gradient out once, three operations a float.
  *
- * The ladder (not measured: no GPU was at hand):
- *   1. One warp a bag, vectors read twice, for the sum and for the gradients: half more traffic than there
- * must be once the batch does not fit in L2.
- *   2. Vectors wait in shared memory between the two: read once.
- *   3. A tile of several bags a block, copied as one run in 16-byte asynchronous copies: full sectors
- * whatever d is, the whole tile in flight at once, no registers held. A thread then sums one slice of four
- * dims of a bag over its fields in order, the order that scalar has; slices add up in order.
- *   4. Bags an odd stride apart in shared memory: with d = 4 and 64 fields all eight threads of a phase would
- * read one bank. The chain of sums, n adds and n fmas, is hidden by the other blocks of the multiprocessor
- * (four at least).
+ * Ladder (not measured):
+ * 1. One warp a bag, vectors read twice, for the sum and for the gradients: half more traffic than necessary
+ *    once the batch does not fit in L2.
+ * 2. Vectors stay in shared memory between the two uses: read once.
+ * 3. A tile of several bags a block, copied as one run by 16-byte asynchronous copies: full sectors for any
+ *    d, the whole tile in flight at once, no registers held. Then each thread sums one slice of four dims of
+ *    a bag over its fields in order, the scalar order; slices are added in order.
+ * 4. Bags an odd stride apart in shared memory: otherwise, with d = 4 and 64 fields, all eight threads of a
+ *    phase would read one bank. The chain of sums, n adds and n fmas, is hidden by the other blocks of the
+ *    multiprocessor (at least four).
  */
 #include "kernels/cuda/interaction.cuh"
 #include "kernels/cuda/parts.cuh"
 
-/* One slice of a bag: the sum of its fields' vectors in *sum; returns the pairs' products. fm_forward's
- * order. */
+/* One slice of a bag, in the order of fm_forward: writes the sum of its fields' vectors to *sum; returns the
+ * sum of the pairs' products. */
 static __device__ float fm_slice(const float4 *tile, uint32_t fields, uint32_t stride, float4 *sum)
 {
     float4 s = make_float4(0.0F, 0.0F, 0.0F, 0.0F), squares = s;
@@ -48,9 +48,9 @@ static __device__ void fm_grads(const interaction &a, const interaction_tile &t,
 static __global__ void __launch_bounds__(INTERACTION_THREADS) fm_kernel(interaction a)
 {
     SHARED_DYNAMIC(float4, tile);
-    float4 *sums = tile + a.tile_bags * a.bag_stride; /* [bags][slices], and the slices' products likewise */
+    float4 *sums = tile + a.tile_bags * a.bag_stride; /* [bags][slices]; then products with the same shape */
     float *products = reinterpret_cast<float *>(sums + a.tile_bags * a.tile_slices);
-    float total = 0.0F; /* of the bag threadIdx.x */
+    float total = 0.0F; /* the logit of bag threadIdx.x */
     for (uint32_t slice = 0; slice < a.slices; slice += a.tile_slices) {
         interaction_tile t = interaction_tile_at(a, slice);
         interaction_load(a, t, tile);
@@ -65,7 +65,7 @@ static __global__ void __launch_bounds__(INTERACTION_THREADS) fm_kernel(interact
         }
         if (a.grads != NULL)
             fm_grads(a, t, tile, sums);
-        __syncthreads(); /* the next slices come over these */
+        __syncthreads(); /* the next slices overwrite the tile */
     }
     interaction_put_logit(a, total);
 }

@@ -1,5 +1,4 @@
-/* Weights of a row as floats, four at a time, whatever they are stored as (batch.h: enum row_format). Exact.
- */
+/* Weights of a row as floats, four at a time, for each storage format (batch.h: enum row_format). Exact. */
 #ifndef KERNELS_CUDA_FORMATS_CUH
 #define KERNELS_CUDA_FORMATS_CUH
 
@@ -17,7 +16,7 @@ static __device__ __forceinline__ float fp16_float(uint32_t bits)
 }
 
 /* Weights column .. column + 3 of a row, column a multiple of 4; zeros if row is NULL. One load of 16, 8, 8
- * or 4 bytes (int8: one more, of the scale, that all lanes share). */
+ * or 4 bytes (int8: and a load of the scale, the same for all lanes). */
 template <row_format format>
 static __device__ __forceinline__ float4 row_load(const unsigned char *row, uint32_t column)
 {
@@ -39,7 +38,7 @@ static __device__ __forceinline__ float4 row_load(const unsigned char *row, uint
                        fp16_float(halves.y & 0xffff), fp16_float(halves.y >> 16));
 }
 
-/* The same where the format is known to the launch alone; not NULL. */
+/* row_load with the format as an argument; row is not NULL. */
 static __device__ __forceinline__ float4 row_load_as(row_format format, const unsigned char *row,
                                                      uint32_t column)
 {

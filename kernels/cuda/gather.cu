@@ -1,12 +1,12 @@
 /*
  * gather_pool (batch.h).
  *
- * Ladder, naive to fast (not measured: no GPU so far):
- *   a thread an output               each loads the row's address, then four bytes of it
- *   a group of lanes a bag           four weights a lane: 16 bytes of fp32, whole lines a group
- *   one row a bag: a tile a warp     32 addresses are looked up at once, number to row to address; then four
- *                                    rows are in flight a group
- *   bags: addresses a group at once  each lane looks one place up; again four rows in flight
+ * Ladder, naive to fast (not measured):
+ *   a thread an output               each loads the row's address, then four bytes of the row
+ *   a group of lanes a bag           four weights a lane: 16 bytes of fp32, whole cache lines a group
+ *   one row a bag: a tile a warp     32 addresses are looked up at once, index to row to address; then four
+ *                                    rows a group are in flight
+ *   bags: addresses a group at once  each lane looks one place up; again four rows are in flight
  *   `unique` in the same pass        no list of addresses by place is written and read
  */
 #include "kernels/cuda/formats.cuh"
@@ -33,10 +33,10 @@ static __device__ __forceinline__ const unsigned char *row_of_lane(const unsigne
     return reinterpret_cast<const unsigned char *>(__shfl_sync(WARP_ALL, address, (int)lane));
 }
 
-/* Where the sums of bags go: bag f * events + e to the f-th column of row e. */
+/* Where the sums of bags go: bag f * events + e to the f-th column block of row e. */
 struct gather_out {
-    uint32_t events; /* of a field; all bags, if there are no fields */
-    uint32_t stride; /* floats of a row */
+    uint32_t events; /* events of a field; all bags if there are no fields */
+    uint32_t stride; /* floats between rows */
 };
 
 static gather_out gather_out_of(const batch_gather_pool *a)
@@ -49,7 +49,8 @@ static gather_out gather_out_of(const batch_gather_pool *a)
     return to;
 }
 
-/* The place of bag `field` * events + `event`, where events may be left behind. */
+/* The output address of bag `field` * events + `event`; `event` may run beyond `events`, into the next
+ * fields. */
 static __device__ __forceinline__ float *gather_place(const batch_gather_pool &a, gather_out to,
                                                       uint32_t field, uint32_t event)
 {
@@ -58,7 +59,7 @@ static __device__ __forceinline__ float *gather_place(const batch_gather_pool &a
     return a.out + (size_t)event * to.stride + (size_t)field * a.d;
 }
 
-/* One row a bag: a warp takes a tile of bags, a group of lanes ROWS_AT_ONCE of them at a time. */
+/* One row a bag: a warp processes a tile of bags, each group of lanes ROWS_AT_ONCE of them at a time. */
 template <row_format format>
 static __global__ void __launch_bounds__(BLOCK)
     gather_kernel(batch_gather_pool a, gather_out to, unsigned lanes, unsigned tile)
@@ -91,8 +92,8 @@ static __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* Bags of any number of places: a group of lanes a bag. All lanes of a warp go on while one of its bags does.
- */
+/* Bags of any number of places: a group of lanes for each bag. All lanes of a warp loop until its longest bag
+ * is done. */
 template <row_format format>
 static __global__ void __launch_bounds__(BLOCK)
     pool_kernel(batch_gather_pool a, gather_out to, unsigned lanes)

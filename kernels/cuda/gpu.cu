@@ -1,8 +1,8 @@
 /*
- * The device itself: opening, memory, streams, events, copies, and its first failure, which stays.
+ * The device: opening, memory, streams, events, copies, and the sticky first failure.
  *
- * No ladder: nothing here is a kernel. Each call costs one of the run time; none of those that are made in a
- * step (record, wait_event, copy, fill) waits for the device.
+ * No ladder: there is no kernel here. Each function makes one call of the CUDA run time; the functions used
+ * in a step (record, wait_event, copy, fill) do not wait for the device.
  */
 #include "kernels/cuda/cublas.cuh"
 #include "kernels/cuda/gpu.cuh"
@@ -26,7 +26,7 @@ bool gpu_is_good(gpu *gpu, gpu_error *error)
     return false;
 }
 
-/* What somebody can do about a device that has failed so, beside starting again. */
+/* What the user can do about a failed device besides a restart. */
 static const char *advice_of(cudaError_t status)
 {
     switch (status) {
@@ -79,8 +79,7 @@ bool gpu_launched(void *stream, const char *kernel)
     return gpu_note(static_cast<gpu_stream *>(stream)->gpu, cudaGetLastError(), kernel);
 }
 
-/* --- opening ---------------------------------------------------------------------------------------------
- */
+/* --- Opening --- */
 
 static gpu *gpu_open(int device, gpu_error *error)
 {
@@ -112,7 +111,8 @@ static gpu *gpu_open(int device, gpu_error *error)
     return opened;
 }
 
-/* A device cannot be waited for while any thread records a graph on it: both calls would fail, for good. */
+/* No thread may wait for a device while another records a graph on it: both calls would fail, and stay
+ * failed. */
 static pthread_mutex_t gpu_recording = PTHREAD_MUTEX_INITIALIZER;
 
 void gpu_drain(gpu *gpu, const char *what)
@@ -136,10 +136,10 @@ static void gpu_close(gpu *gpu)
     delete gpu;
 }
 
-/* --- memory ----------------------------------------------------------------------------------------------
- */
+/* --- Memory --- */
 
-/* What does not fit is no failure of the device; everything else is. */
+/* Returns `memory`, or NULL with `error` set. Out of memory is not a failure of the device; any other status
+ * is. */
 static void *allocated(gpu *gpu, void *memory, cudaError_t status, size_t bytes, const char *where,
                        gpu_error *error)
 {
@@ -206,8 +206,7 @@ static uint64_t gpu_memory_free(gpu *gpu)
     return free_bytes;
 }
 
-/* --- streams and events ----------------------------------------------------------------------------------
- */
+/* --- Streams and events --- */
 
 static gpu_stream *stream_new(gpu *gpu, gpu_error *error)
 {
@@ -293,12 +292,11 @@ static float event_elapsed_ms(gpu_event *from, gpu_event *to)
     gpu_use(from->gpu);
     if (cudaEventElapsedTime(&ms, from->event, to->event) == cudaSuccess)
         return ms;
-    (void)cudaGetLastError(); /* not done yet: no failure */
+    (void)cudaGetLastError(); /* not done yet: no failure of the device */
     return NAN;
 }
 
-/* --- copies ----------------------------------------------------------------------------------------------
- */
+/* --- Copies --- */
 
 static void stream_copy(gpu_stream *stream, void *to, const void *from, size_t bytes)
 {
@@ -313,8 +311,7 @@ static void stream_fill(gpu_stream *stream, void *to, uint8_t byte, size_t bytes
         gpu_note(stream->gpu, cudaMemsetAsync(to, byte, bytes, gpu_cuda_stream(stream)), "a fill");
 }
 
-/* --- graphs ----------------------------------------------------------------------------------------------
- */
+/* --- Graphs --- */
 
 struct gpu_graph {
     cudaGraphExec_t graph;
@@ -322,7 +319,7 @@ struct gpu_graph {
 
 static bool graph_begin(gpu_stream *stream, gpu_error *error)
 {
-    /* Other threads' calls are no part of it, and may wait for their own streams. */
+    /* thread-local: other threads' calls are not recorded, and may wait for their own streams */
     pthread_mutex_lock(&gpu_recording);
     if (gpu_note(stream->gpu,
                  cudaStreamBeginCapture(gpu_cuda_stream(stream), cudaStreamCaptureModeThreadLocal),
@@ -362,7 +359,7 @@ static void graph_free(gpu *gpu, gpu_graph *graph)
     delete graph;
 }
 
-/* What the shared object hands over; the kernels' and the tables' functions are cuda/parts.cuh's. */
+/* The exported table of functions; kernels and table functions are declared in cuda/parts.cuh. */
 static const gpu_api api = {
     GPU_API_VERSION, &cuda_kernels,    gpu_devices,  gpu_versions,     gpu_open,          gpu_close,
     gpu_memory_free, gpu_alloc,        gpu_free,     gpu_alloc_pinned, gpu_free_pinned,   stream_new,

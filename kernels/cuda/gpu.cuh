@@ -1,4 +1,4 @@
-/* What an open device and a stream are inside of the device library; gpu.h is the outside. */
+/* An open device and a stream, as the device library sees them; gpu.h has the public side. */
 #ifndef KERNELS_CUDA_GPU_CUH
 #define KERNELS_CUDA_GPU_CUH
 
@@ -12,9 +12,9 @@ struct cublas; /* cublas.cuh */
 struct gpu {
     int device;
     int multiprocessors;
-    pthread_mutex_t lock;  /* over failed */
+    pthread_mutex_t lock;  /* protects `failed` */
     gpu_error failed;      /* the first failure; failure == GPU_OK: none */
-    struct cublas *cublas; /* NULL: not needed so far */
+    struct cublas *cublas; /* NULL until it is needed */
 };
 
 struct gpu_stream {
@@ -27,13 +27,13 @@ struct gpu_event {
     cudaEvent_t event;
 };
 
-/* Calls of the run time by this thread are for this device from now on. */
+/* Makes this device the target of the calling thread's run-time calls. */
 static inline void gpu_use(const gpu *gpu)
 {
-    (void)cudaSetDevice(gpu->device); /* a failure comes back with the next call that gpu_note sees */
+    (void)cudaSetDevice(gpu->device); /* the next call that gpu_note sees reports a failure */
 }
 
-/* The stream of a kernel's `stream` argument; makes its device the thread's. */
+/* The CUDA stream of a kernel's `stream` argument; also makes its device the thread's. */
 static inline cudaStream_t gpu_cuda_stream(void *stream)
 {
     gpu_stream *of = static_cast<gpu_stream *>(stream);
@@ -41,34 +41,36 @@ static inline cudaStream_t gpu_cuda_stream(void *stream)
     return of->stream;
 }
 
-/* How many multiprocessors the device of a kernel's `stream` argument has. */
+/* The number of multiprocessors of the device of a kernel's `stream` argument. */
 static inline int gpu_multiprocessors(void *stream)
 {
     return static_cast<gpu_stream *>(stream)->gpu->multiprocessors;
 }
 
-/* Fills error (NULL: nobody asks); false, so that it can be returned. */
+/* Fills `error` (may be NULL) and returns false. */
 bool gpu_refuse(gpu_error *error, enum gpu_failure failure, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Notes the first failure of a device. `what`: what was being done. Returns whether status is a success. */
+/* Notes the device's first failure, if status is one. what: the operation, for the message. Returns true if
+ * status is a success. */
 bool gpu_note(gpu *gpu, cudaError_t status, const char *what);
-/* Waits for all work on the device, of all streams; not while this thread records a graph. */
+/* Waits for all work on the device, of all streams. Not allowed while this thread records a graph. */
 void gpu_drain(gpu *gpu, const char *what);
-/* After launches: notes those that could not be launched. */
+/* Call after launches: notes a launch that failed. Returns false in that case. */
 bool gpu_launched(void *stream, const char *kernel);
-/* Whether the device has not failed so far; else error says how it did. */
+/* False if the device has failed; `error` then says how. */
 bool gpu_is_good(gpu *gpu, gpu_error *error);
 
-/* Notes what else makes a device's results worthless, in whole sentences, as its first failure. */
+/* Notes a failure that CUDA does not report, in whole sentences, as the device's first failure. */
 void gpu_fail(gpu *gpu, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The functions that the library hands over, for its own use: memory that does not fit says so. */
+/* The table of functions that the library exports; code inside the library uses it, too, for memory with
+ * error messages. */
 extern "C" __attribute__((visibility("default"))) const gpu_api *leat_gpu_api(void);
 
-/* How many devices the driver shows; -1: error says why it cannot be asked (gpu_devices.cu). */
+/* The number of devices that the driver shows; -1: error says why it cannot be asked (gpu_devices.cu). */
 int gpu_count(gpu_error *error);
-/* One of them; false: it cannot be used, described->why says why not. */
+/* Describes one device; false: it cannot be used, described->why says why. */
 bool gpu_describe(int device, gpu_device *described);
 int gpu_devices(gpu_device *devices, gpu_error *error); /* gpu_api.devices */
 void gpu_versions(int *library, int *driver);           /* gpu_api.versions */

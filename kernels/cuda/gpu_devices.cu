@@ -1,4 +1,4 @@
-/* Which devices there are, and why one cannot be used: what gpu_api.devices says and open asks before. */
+/* Lists the devices, and why one cannot be used: gpu_api.devices, and the checks of gpu_open. */
 #include "kernels/cuda/gpu.cuh"
 
 #include <stdarg.h>
@@ -17,7 +17,7 @@ bool gpu_refuse(gpu_error *error, enum gpu_failure failure, const char *format, 
     return false;
 }
 
-/* "13.0" of 13000. */
+/* "13.0" for 13000. */
 struct version_text {
     char text[16];
 };
@@ -37,7 +37,7 @@ void gpu_versions(int *library, int *driver)
     (void)cudaGetLastError();
 }
 
-/* The driver has to know this library's major version of CUDA, or a later one. */
+/* Whether the driver supports this library's major version of CUDA, or a later one. */
 static bool has_driver(gpu_error *error)
 {
     int driver = 0, needed = 0;
@@ -71,11 +71,11 @@ int gpu_count(gpu_error *error)
                    cudaGetErrorString(status), cudaGetErrorName(status));
         count = -1;
     }
-    (void)cudaGetLastError(); /* it is told, and no later call's */
+    (void)cudaGetLastError(); /* clears the error, so that no later call reports it */
     return count;
 }
 
-/* What has to be asked on the device itself; that takes some of its memory. */
+/* Fills in the memory figures. They need a context on the device, which takes some of its memory. */
 static void describe_memory(int device, gpu_device *to)
 {
     size_t free_bytes = 0, all_bytes = 0;

@@ -1,8 +1,8 @@
 /*
- * What fm.cu and ffm.cu have in common: a block takes a tile of the batch, some slices of four dims of some
- * whole bags, through shared memory. Everything moves in float4s: a field's row is slices of `width` of them,
- * one (fm) or one for each partner (ffm: FFM_ROUND(fields)). A tile's rows are runs of global memory, all of
- * it one run if it holds all slices.
+ * The common part of fm.cu, ffm.cu and dot_interaction.cu: a block processes a tile of the batch, some slices
+ * of four dims of some whole bags, in shared memory. All data moves as float4: a field's row is slices of
+ * `width` float4s, one (fm) or one for each partner (ffm: FFM_ROUND(fields)). The rows of a tile are
+ * contiguous runs of global memory, and the whole tile is one run if it holds all slices.
  */
 #ifndef KERNELS_CUDA_INTERACTION_CUH
 #define KERNELS_CUDA_INTERACTION_CUH
@@ -12,15 +12,15 @@
 
 enum {
     INTERACTION_THREADS = 256,
-    /* Of a tile, where one slice of a bag needs no more: four blocks a multiprocessor, and what every kernel
-     * may have without asking. */
+    /* Shared memory of a tile, if one slice of a bag does not need more: four blocks a multiprocessor, and
+     * the limit that a kernel may use without asking. */
     INTERACTION_SHARED = 48 << 10,
     INTERACTION_SHARED_MOST =
-        96 << 10,          /* that a kernel asks for, if more: one limit, which two threads may set */
-    INTERACTION_WAVES = 8, /* blocks a multiprocessor at least, before a block gets more bags */
+        96 << 10,          /* a kernel's limit, if it needs more; one value: two threads may set it */
+    INTERACTION_WAVES = 8, /* least blocks a multiprocessor before a block gets several bags */
 };
 
-/* The argument of both kernels. */
+/* The argument of the kernels of fm.cu and ffm.cu. */
 struct interaction {
     const float4 *vectors;
     float *logits; /* or NULL */
@@ -29,11 +29,11 @@ struct interaction {
     uint32_t bags, fields, slices, width;
     uint32_t vectors_stride, grads_stride; /* float4s from bag to bag */
     bool adds;
-    uint32_t tile_bags, tile_slices; /* of a tile, at most */
-    uint32_t row_stride, bag_stride; /* of a tile in shared memory */
+    uint32_t tile_bags, tile_slices; /* of a full tile */
+    uint32_t row_stride, bag_stride; /* float4s between rows and bags of a tile in shared memory */
 };
 
-/* x / by without a division, for x and by below 2^16. */
+/* Replaces the division x / by, for x and by below 2^16. */
 struct interaction_divider {
     uint64_t factor; /* 2^32 / by, rounded up */
 };
@@ -49,7 +49,7 @@ static inline __device__ uint32_t interaction_divide(uint32_t x, interaction_div
 /* The block's tile whose first slice is `slice`. */
 struct interaction_tile {
     uint32_t bag, bags, slice, slices;
-    uint32_t columns, count; /* float4s of a row, of all rows */
+    uint32_t columns, count; /* float4s of a row, and of the whole tile */
     interaction_divider by_bag, by_row;
 };
 
@@ -67,9 +67,9 @@ static inline __device__ interaction_tile interaction_tile_at(const interaction 
     return t;
 }
 
-/* Where the i-th float4 of a tile belongs. */
+/* The position of the i-th float4 of a tile. */
 struct interaction_place {
-    uint32_t bag, field, column; /* of the tile */
+    uint32_t bag, field, column; /* in the tile */
 };
 
 static inline __device__ interaction_place interaction_place_of(const interaction &a,
@@ -95,7 +95,7 @@ static inline __device__ uint32_t interaction_shared(const interaction &a, inter
     return p.bag * a.bag_stride + p.field * a.row_stride + p.column;
 }
 
-/* Copies the tile into shared memory; it is there for all threads of the block at return. */
+/* Copies the tile into shared memory; at return all threads of the block may read it. */
 static inline __device__ void interaction_load(const interaction &a, const interaction_tile &t, float4 *tile)
 {
     for (uint32_t i = threadIdx.x; i < t.count; i += INTERACTION_THREADS) {
@@ -113,7 +113,7 @@ static inline __device__ float4 interaction_scale(float slope, float4 v)
     return make_float4(slope * v.x, slope * v.y, slope * v.z, slope * v.w);
 }
 
-/* A gradient to where it belongs. */
+/* Writes or adds one float4 of the gradients. */
 static inline __device__ void interaction_put(const interaction &a, const interaction_tile &t,
                                               interaction_place p, float4 grad)
 {
@@ -125,7 +125,7 @@ static inline __device__ void interaction_put(const interaction &a, const intera
     *to = grad;
 }
 
-/* The logit of the block's bag threadIdx.x, which that thread has summed. */
+/* Writes the logit of the block's bag threadIdx.x, whose sum `total` that thread has. */
 static inline __device__ void interaction_put_logit(const interaction &a, float total)
 {
     uint32_t bag = blockIdx.x * a.tile_bags + threadIdx.x;
@@ -134,9 +134,9 @@ static inline __device__ void interaction_put_logit(const interaction &a, float 
 }
 
 /*
- * Fills in the tiles: `pad` float4s behind each row; `each` more bytes a bag and slice, behind the tile. Bags
- * have an odd stride, so that threads at the same place of several bags meet in few banks. Returns the bytes
- * of shared memory that a block needs.
+ * Sets the tile sizes. pad: float4s behind each row; each: more bytes of shared memory a bag and slice,
+ * behind the tile. Bags have an odd stride, so that threads that read the same place of several bags have few
+ * bank conflicts. Returns the bytes of shared memory that a block needs.
  */
 static inline size_t interaction_plan(interaction *a, uint32_t multiprocessors, uint32_t pad, size_t each)
 {
@@ -157,10 +157,10 @@ static inline size_t interaction_plan(interaction *a, uint32_t multiprocessors, 
     return a->tile_bags * bag_bytes;
 }
 
-/* A launch of one of the two kernels: a block for each tile of bags. */
+/* A launch of a kernel: one block for each tile of bags. */
 struct interaction_launch {
     interaction a;
-    unsigned blocks; /* 0: there is nothing to do */
+    unsigned blocks; /* 0: nothing to do, or the launch failed */
     size_t shared_bytes;
 };
 

@@ -1,8 +1,8 @@
 /*
- * The words of kernels/lanes.h that the shared arithmetic is written in (optimizer_step.inc.h), for a thread
- * of a GPU: a v16 is the thread's four of a vector's lanes, so that a group of four threads holds what a CPU
- * holds in one. Each operation is rounded as on a CPU (nvcc -fmad=false, no flushing of denormals).
- * lanes.h includes this where KERNELS_LANES_CUDA is defined.
+ * The words of kernels/lanes.h that optimizer_step.inc.h, logistic.inc.h and other shared arithmetic use, for
+ * a thread of a GPU: here a v16 holds four of a vector's sixteen lanes, so that four threads together hold
+ * what a CPU has in one v16. Each operation is rounded as on a CPU (nvcc -fmad=false, no flushing of
+ * denormals). lanes.h includes this file if KERNELS_LANES_CUDA is defined.
  */
 #ifndef KERNELS_CUDA_LANES_CUH
 #define KERNELS_CUDA_LANES_CUH
@@ -13,7 +13,7 @@
 struct alignas(16) v16 {
     float f[4];
 };
-/* A thread's one of a vector's doubles. */
+/* One of a vector's eight doubles. */
 struct d8 {
     double f;
 };
@@ -33,7 +33,7 @@ LANES_INLINE v16 v16_of(float4 x)
     v16 r = {{x.x, x.y, x.z, x.w}};
     return r;
 }
-/* Sixteen bytes, aligned to as many. */
+/* p: 16 bytes, aligned to 16. */
 LANES_INLINE v16 v16_load(const float *p)
 {
     return v16_of(*(const float4 *)(const void *)p);
@@ -98,7 +98,7 @@ LANES_INLINE v16 v16_ldexp(v16 a, v16 k)
 {
     LANES_EACH(a.f[i] * bits_float((uint32_t)((int32_t)k.f[i] + 127) << 23));
 }
-/* The thread's four are one group. */
+/* The thread's four lanes are one group. */
 LANES_INLINE v16 v16_group_sum(v16 a)
 {
     return v16_set1((a.f[0] + a.f[2]) + (a.f[1] + a.f[3]));

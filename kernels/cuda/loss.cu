@@ -1,12 +1,12 @@
 /*
- * loss of batch.h.
+ * loss of batch_train.h.
  *
- *   naive          prediction, slope and verdict by a kernel each                   not measured
+ *   naive          prediction, gradient and rejection by a kernel each              not measured
  *   fused          a thread an event: each number is read and written once          not measured
- *   warps count    one atomic addition for the rejected of a warp, none if there    not measured
- *                  are none
+ *   warps count    one atomic addition for the rejected events of a warp, none if   not measured
+ *                  there are none
  *
- * The limit is the memory's, fourteen bytes an event, or the doubles': forty-five operations an event.
+ * The limit is memory bandwidth, fourteen bytes an event, or double arithmetic, 45 operations an event.
  */
 #define KERNELS_LANES_CUDA
 #include "kernels/cuda/gpu.cuh"
@@ -17,7 +17,7 @@
 
 enum { LOSS_BLOCK = 256 };
 
-/* A label's slope at the logit, as batch_loss.inc.h has it for blocks. */
+/* The gradient of the loss of event e by the logit, as batch_loss.inc.h computes it for blocks. */
 static __device__ float loss_slope(const batch_loss &a, size_t e, float logit)
 {
     const float label = a.labels[e];

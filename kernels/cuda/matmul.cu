@@ -1,16 +1,16 @@
 /*
- * matmul of batch.h. The products are cuBLASLt's (cublas.cuh); here is what lies around them.
+ * matmul of batch_train.h. The products are computed by cuBLASLt (cublas.cuh); this file has the rest.
  *
- *   naive          a thread an element of c, in the CPU's order: what is left to     not measured
- *                  shapes that cuBLASLt has no algorithm for, and to k = 0
+ *   naive          a thread an element of c, in the CPU's order: remains for         not measured
+ *                  shapes that cuBLASLt has no algorithm for, and for k = 0
  *   cuBLASLt       fp32 in fp32 (never TF32), bias and relu in its epilogue,         not measured
  *                  `adds` as its beta
- *   sixteen bits   operands rounded once to scratch memory, their rows a multiple    not measured
- *                  of sixteen bytes; tensor cores with sums in fp32
- *   the bias's     sums of chunks by threads of their own, then the chunks' sums;    not measured
- *   gradient       threads side by side read floats side by side
+ *   sixteen bits   operands rounded once into scratch memory, with rows of a         not measured
+ *                  multiple of 16 bytes; tensor cores with sums in fp32
+ *   the bias's     sums of chunks by separate threads, then the chunks' sums;        not measured
+ *   gradient       neighbouring threads read neighbouring floats
  *
- * The limit is the arithmetic's, two flops for each of m * n * k, or the memory's where n or k is small.
+ * The limit is arithmetic, two flops for each of m * n * k, or memory bandwidth where n or k is small.
  */
 #include "kernels/cuda/cublas.cuh"
 #include "kernels/cuda/gpu.cuh"
@@ -55,7 +55,7 @@ static __global__ void __launch_bounds__(MATMUL_WIDE *MATMUL_HIGH) matmul_kernel
     *c = a.adds && is_masked ? *c + x : x;
 }
 
-/* c = the product where mask > 0, else 0; or added to c. `product` may be c. */
+/* c = the product where mask > 0, else 0; with adds, c += that. `product` may be c. */
 static __global__ void __launch_bounds__(MATMUL_WIDE *MATMUL_HIGH)
     mask_kernel(batch_matmul a, const float *product, size_t product_stride)
 {
@@ -69,7 +69,7 @@ static __global__ void __launch_bounds__(MATMUL_WIDE *MATMUL_HIGH)
     *c = a.adds ? *c + x : x;
 }
 
-/* A matrix as it is given, row by row, rounded: `each` numbers a thread, sixteen bytes of the result. */
+/* Rounds a matrix, row by row as given: MATMUL_EACH numbers a thread, 16 bytes of the result. */
 static __global__ void __launch_bounds__(MATMUL_WIDE *MATMUL_HIGH)
     round_rows_kernel(const float *x, size_t stride, uint16_t *out, size_t out_stride, uint32_t rows,
                       uint32_t columns, enum row_format precision, float scale)
@@ -97,7 +97,7 @@ static __global__ void __launch_bounds__(MATMUL_WIDE *MATMUL_HIGH)
                    halves[6] | halves[7] << 16);
 }
 
-/* A chunk of a row of a: sums in order. */
+/* The sum of one chunk of one row of a, in order. */
 static __global__ void __launch_bounds__(SUMS_BLOCK) sums_chunks_kernel(batch_matmul a, float *partials)
 {
     const size_t i = cuda_thread(), from = (size_t)blockIdx.y * BATCH_CHUNK;
@@ -133,17 +133,16 @@ static void sums_launch(const batch_matmul &a, float *partials, cudaStream_t to)
     LAUNCH(sums_kernel, blocks, SUMS_BLOCK, 0, to, a, partials, chunks);
 }
 
-/* --- scratch memory --------------------------------------------------------------------------------------
- */
+/* --- Scratch memory --- */
 
 static size_t rounded_up(size_t n, size_t to)
 {
     return (n + to - 1) / to * to;
 }
 
-/* Offsets in bytes, multiples of 256: a's and b's rounded rows, their strides in numbers, the product before
- * it is masked and added, the sums of chunks. The workspace is all that cuBLASLt may want: with less, narrow
- * products of a deep k are left to a few blocks. */
+/* Offsets in bytes, multiples of 256: the rounded rows of a and b, the product before masking and adding, and
+ * the sums of chunks; strides in numbers. The workspace is as large as cuBLASLt may want: with less, narrow
+ * products with a deep k would run on a few blocks only. */
 struct matmul_scratch {
     size_t workspace_bytes, a, b, product, partials, bytes;
     size_t a_stride, b_stride, product_stride;
@@ -167,8 +166,7 @@ static matmul_scratch scratch_of(const batch_matmul &a)
     return s;
 }
 
-/* --- the kernel ------------------------------------------------------------------------------------------
- */
+/* --- The kernel --- */
 
 static dim3 matmul_grid(size_t rows, size_t columns)
 {
@@ -180,7 +178,7 @@ static void plain_launch(const batch_matmul &a, cudaStream_t to)
     LAUNCH(matmul_kernel, matmul_grid(a.m, a.n), dim3(MATMUL_WIDE, MATMUL_HIGH), 0, to, a);
 }
 
-/* Rounds an operand's rows; returns where they lie then. */
+/* Queues the rounding of an operand's rows; returns their new address, `out`. */
 static const void *round_launch(const float *x, size_t stride, unsigned char *out, size_t out_stride,
                                 size_t rows, size_t columns, enum row_format precision, float scale,
                                 cudaStream_t to)
@@ -191,7 +189,8 @@ static const void *round_launch(const float *x, size_t stride, unsigned char *ou
     return out;
 }
 
-/* In bytes, 16 at most: a column of a matrix, as one of several labels has, is aligned as its floats are. */
+/* The alignment of an address in bytes, at most 16: a column of a matrix, as one of several labels has, is
+ * only aligned to its floats. */
 static uint8_t aligned_to(const void *at)
 {
     const uintptr_t bits = (uintptr_t)at | 16;

@@ -1,11 +1,11 @@
-/* Rows of a matrix in groups of four columns, for a thread each: what the last group lacks is read as zeros,
+/* Loads and stores of four columns of a matrix row by one thread. Columns beyond the row are read as zeros,
  * and not written. */
 #ifndef KERNELS_CUDA_MATRIX_CUH
 #define KERNELS_CUDA_MATRIX_CUH
 
 #include "kernels/cuda/rows.cuh"
 
-/* is_aligned: the row is, to 16 bytes. */
+/* is_aligned: the row's address is a multiple of 16 bytes. */
 static __forceinline__ __device__ v16 matrix_load(const float *row, uint32_t column, uint32_t columns,
                                                   bool is_aligned)
 {
@@ -34,7 +34,8 @@ static __forceinline__ __device__ void matrix_store(float *row, uint32_t column,
     }
 }
 
-/* Lanes that share a row, four columns each at a time: a power of two, `least` at least. */
+/* The number of lanes that share a row, each with four columns at a time: a power of two, at least
+ * `least`. */
 static inline unsigned matrix_lanes(uint32_t columns, unsigned least)
 {
     unsigned lanes = least;

@@ -1,16 +1,16 @@
 /*
- * mixture of batch.h: an event's gates, a weighted sum of its experts' outputs, and the way back. What it
- * moves is the experts' outputs, once in each direction.
+ * mixture of batch_train.h: an event's gates, a weighted sum of its experts' outputs, and the backward pass.
+ * Memory traffic is the experts' outputs, once in each direction.
  *
- *   naive          three kernels: softmax, sum, and back, the last of which reads     not measured
- *                  the experts' outputs twice
- *   one kernel     a group of lanes an event, sixteen bytes a lane; gates wait in     not measured
- *                  shared memory, and what was read for the products of the way back
- *                  is in the caches for the sum
- *   quads          products of slopes and outputs have dot's order: four threads an   not measured
- *                  expert, several experts of an event side by side
+ *   naive          three kernels: softmax, sum, and backward, which reads the         not measured
+ *                  experts' outputs twice
+ *   one kernel     a group of lanes an event, 16 bytes a lane; gates stay in          not measured
+ *                  shared memory, and the data read for the products of the
+ *                  backward pass is in the caches for the sum
+ *   quads          products of slopes and outputs have the order of `dot`: four       not measured
+ *                  threads an expert, several experts of an event at once
  *
- * Softmax is made by each four threads of a group for themselves: there is nothing to wait for.
+ * Every four threads of a group compute the softmax for themselves, so that none has to wait for another.
  */
 #include "kernels/cuda/gpu.cuh"
 #include "kernels/cuda/matrix.cuh"
@@ -18,10 +18,10 @@
 
 enum { BLOCK = 256, GROUPS = BLOCK / 4, GATE_VECTORS = BATCH_EXPERTS_MAX / 16 };
 
-/* Of each group; a stride apart at which groups meet in no bank. */
+/* One row of floats for each group; with an odd stride, so that groups have no bank conflicts. */
 typedef float mixture_room[GROUPS][BATCH_EXPERTS_MAX + 1];
 
-/* v16_sum's tree over four threads' sixteen; all four get it. */
+/* v16_sum's tree over the sixteen lanes of four threads; all four get the sum. */
 static __device__ float quad_sum(v16 x)
 {
 #pragma unroll
@@ -33,12 +33,12 @@ static __device__ float quad_sum(v16 x)
     return (x.f[0] + x.f[2]) + (x.f[1] + x.f[3]);
 }
 
-/* gates = softmax of the logits, by every four threads of a group; the first four write them. */
+/* gates = softmax of the logits, computed by every four threads of a group; the first four write it. */
 static __device__ void mixture_gates(const float *logits, uint32_t experts, bool is_aligned,
                                      uint32_t in_group, float *gates)
 {
     v16 x[GATE_VECTORS], sum = v16_set1(0.0F);
-    float largest = -INFINITY; /* of numbers: a NaN among the logits makes all gates that */
+    float largest = -INFINITY; /* NaN is skipped here; v16_exp_below0 makes all gates NaN then */
 #pragma unroll
     for (uint32_t v = 0; v < GATE_VECTORS; v++) {
         const uint32_t k = v * 16 + in_group % 4 * 4;
@@ -71,7 +71,7 @@ static __device__ void mixture_gates(const float *logits, uint32_t experts, bool
     }
 }
 
-/* products[k] = <slopes, inputs of expert k>, four threads an expert. */
+/* products[k] = <slopes, inputs of expert k>, four threads for each expert. */
 static __device__ void mixture_products(const batch_mixture &a, const float *inputs, const float *slopes,
                                         unsigned lanes, uint32_t in_group, bool is_aligned, float *products)
 {
@@ -89,7 +89,7 @@ static __device__ void mixture_products(const batch_mixture &a, const float *inp
     }
 }
 
-/* Four columns of an event: of its sum, and of its experts' slopes. */
+/* Four columns of an event: of the output, and of the slopes of its experts' outputs. */
 static __device__ void mixture_four(const batch_mixture &a, size_t event, uint32_t column, bool is_aligned,
                                     const float *gates)
 {
@@ -115,7 +115,7 @@ static __device__ void mixture_four(const batch_mixture &a, size_t event, uint32
     }
 }
 
-/* The strides of `a` are not 0. Groups without an event compute the last one's, and write nothing. */
+/* The strides of `a` are not 0. Groups without an event compute the last event again, and write nothing. */
 static __global__ void __launch_bounds__(BLOCK) mixture_kernel(batch_mixture a, unsigned lanes)
 {
     SHARED(mixture_room, all_gates);

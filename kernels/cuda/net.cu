@@ -1,8 +1,8 @@
 /*
- * relu_mask and clip (batch.h): what a network has besides its products.
+ * relu_mask and clip (batch_train.h): the parts of a network besides matrix products.
  *
- * relu_mask: a thread four columns of a row, sixteen bytes an access; the limit is the memory's, twelve bytes
- * a number. clip: one thread, for it has a number a layer.
+ * relu_mask: a thread for four columns of a row, 16 bytes an access; the limit is memory bandwidth, twelve
+ * bytes a number. clip: one thread, as there are only a few numbers, one a layer.
  */
 #include "kernels/cuda/gpu.cuh"
 #include "kernels/cuda/parts.cuh"

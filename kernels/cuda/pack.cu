@@ -1,13 +1,13 @@
 /*
- * pack and mask_rows of batch.h: memory alone, four bytes a number each way.
+ * pack and mask_rows of batch_train.h. The limit is memory bandwidth, four bytes a number each way.
  *
- *   naive          a thread a number of the output: neighbours read a column's stride     not measured
- *                  apart, a sector for four bytes
- *   tiles          of 64 events and up to 32 columns go through shared memory: columns    not measured
- *                  are read in runs of events, rows written in runs of columns, whatever
- *                  their count is (an odd stride: threads meet in no bank)
- *   mask: a vote   a warp reads the marks of 32 rows at once, and all its lanes clear     not measured
- *                  those that are marked, sixteen bytes a lane: others cost a byte
+ *   naive          a thread a number of the output: neighbours read from different columns,  not measured
+ *                  a sector of 32 bytes for four
+ *   tiles          of 64 events and up to 32 columns go through shared memory: columns are   not measured
+ *                  read in runs of events, rows written in runs of columns, for any number
+ *                  of columns (an odd stride, so threads have no bank conflicts)
+ *   mask: a vote   a warp reads the marks of 32 rows at once, and all its lanes clear the    not measured
+ *                  marked rows, 16 bytes a lane: other rows cost one byte
  */
 #include "kernels/cuda/gpu.cuh"
 #include "kernels/cuda/parts.cuh"
@@ -33,7 +33,7 @@ static __global__ void __launch_bounds__(BLOCK) pack_kernel(batch_pack a, uint32
     }
 }
 
-/* A row, by the whole warp. */
+/* Clears a row, by the whole warp. */
 static __device__ __forceinline__ void clear_row(float *row, uint32_t columns, uint32_t lane)
 {
     for (uint32_t c = lane * 4; c + 4 <= columns; c += WARP_LANES * 4)

@@ -1,10 +1,10 @@
 /*
- * params_update of batch.h.
+ * params_update of batch_train.h.
  *
- *   naive          a thread a weight                                               not measured
- *   sixteen bytes  a thread four weights, with their gradients and their state     not measured
+ *   naive          a thread a weight                                                not measured
+ *   sixteen bytes  a thread for four weights, their gradients and their state       not measured
  *
- * The limit is the memory's: weights and state once in each direction, gradients once.
+ * The limit is memory bandwidth: weights and state once in each direction, gradients once.
  */
 #include "kernels/cuda/gpu.cuh"
 #include "kernels/cuda/parts.cuh"

@@ -1,4 +1,4 @@
-/* The two tables of functions that the device library hands over (parts.cuh). */
+/* The two tables of functions of the device library (parts.cuh). */
 #include "kernels/cuda/parts.cuh"
 
 const batch_kernels cuda_kernels = {

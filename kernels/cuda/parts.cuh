@@ -1,7 +1,7 @@
 /*
- * What each .cu file of this folder hands to the device library: the CUDA version of a BATCH kernel is
- * cuda_NAME, and a function of gpu_table_api is tables_NAME. parts.cu makes the two tables of them: what
- * is missing does not link.
+ * The functions that the .cu files of this folder give to the device library: the CUDA version of a BATCH
+ * kernel is cuda_NAME, a function of gpu_table_api is tables_NAME. parts.cu puts them into two tables, so a
+ * missing function does not link.
  */
 #ifndef KERNELS_CUDA_PARTS_CUH
 #define KERNELS_CUDA_PARTS_CUH

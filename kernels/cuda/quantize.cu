@@ -1,17 +1,18 @@
 /*
- * quantize of batch.h; a weight's arithmetic is rounding.h's.
+ * quantize of batch.h; the arithmetic of one weight is in rounding.h.
  *
  *   naive         a thread a row, two passes over it                               not measured
- *   a group of lanes a row, sixteen bytes a lane, the row kept in registers        not measured
- *                 between the search for its largest weight and the division
+ *   a group of lanes a row, 16 bytes a lane, the row kept in registers between     not measured
+ *                 the search for its largest weight and the division
  *
- * The limit is the memory's: five bytes a weight.
+ * The limit is memory bandwidth: five bytes a weight.
  */
 #include "kernels/cuda/gpu.cuh"
 #include "kernels/cuda/parts.cuh"
 #include "kernels/cuda/rows.cuh"
 
-/* The largest |x| of a row, as bits: these are ordered as the sizes, NaN above all. */
+/* The bits of the largest |x| of a row: such bits are ordered as the magnitudes, NaN above all. All lanes of
+ * the group get them. */
 template <typename shape>
 static __forceinline__ __device__ uint32_t row_largest(const row_group<shape> &group,
                                                        const v16 (&x)[shape::vectors])

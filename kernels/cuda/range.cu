@@ -1,8 +1,8 @@
 /*
- * Address ranges that get memory as they grow; range.cuh tells what for.
+ * Address ranges that get memory as they grow; see range.cuh.
  *
- * No ladder: nothing here is a kernel. A piece costs three calls of the driver; whoever grows a range asks
- * for an eighth more than there is, so that pieces stay few.
+ * No ladder: there is no kernel here. A piece costs three calls of the driver; callers grow a range by at
+ * least an eighth, so that there are few pieces.
  */
 #include "kernels/cuda/range.cuh"
 
@@ -13,8 +13,8 @@
 #include <cudaTypedefs.h>
 #endif
 
-/* The driver's functions, found at run time: this library does not link libcuda, which machines without a
- * GPU lack. */
+/* The driver's functions, found at run time: this library does not link libcuda, which machines without a GPU
+ * lack. */
 struct driver {
     PFN_cuMemGetAllocationGranularity_v10020 granularity;
     PFN_cuMemAddressReserve_v10020 reserve;
@@ -52,7 +52,7 @@ static driver find_driver(bool *is_complete)
 static const driver *driver_of(void)
 {
     static bool is_complete = false;
-    static const driver found = find_driver(&is_complete); /* C++: once, by one thread */
+    static const driver found = find_driver(&is_complete); /* C++ initializes it once, in one thread */
     return is_complete ? &found : NULL;
 }
 
@@ -66,13 +66,14 @@ static CUmemAllocationProp properties(const gpu *gpu)
     return p;
 }
 
-/* Every failure of the driver but that of memory is a failure of the device. */
+/* A driver failure as a run-time status: out of memory becomes cudaErrorMemoryAllocation, all others a
+ * failure of the device. */
 static cudaError_t status_of(CUresult result)
 {
     if (result == CUDA_SUCCESS)
         return cudaSuccess;
     return result == CUDA_ERROR_OUT_OF_MEMORY ? cudaErrorMemoryAllocation
-                                              : static_cast<cudaError_t>(result); /* the same numbers */
+                                              : static_cast<cudaError_t>(result); /* same numbers */
 }
 
 static bool reserve(gpu *gpu, gpu_range *range, size_t bytes, gpu_error *error)
@@ -113,7 +114,7 @@ static cudaError_t map_piece(gpu *gpu, const gpu_range *range, gpu_range_piece *
     if (result != CUDA_SUCCESS)
         return status_of(result);
     result = d->map(at, piece->bytes, 0, memory, 0);
-    (void)d->release(memory); /* it stays for as long as it is mapped */
+    (void)d->release(memory); /* the mapping keeps the memory alive */
     if (result != CUDA_SUCCESS)
         return status_of(result);
     CUmemAccessDesc access;

@@ -1,12 +1,12 @@
 /*
- * round and widen of batch.h; a number's arithmetic is rounding.h's.
+ * round and widen of batch.h; the arithmetic of one number is in rounding.h.
  *
- *   naive          a thread a number: accesses of four and two bytes, two mixes     not measured
+ *   naive          a thread a number: accesses of four and two bytes, two mixes       not measured
  *                  of 64 bits each
- *   eight numbers  a thread: sixteen bytes in an access on the narrow side, two     not measured
- *                  such on the wide one; a mix gives four numbers their random bits
+ *   eight numbers  a thread: one access of 16 bytes on the narrow side, two on the    not measured
+ *                  wide side; one mix gives the random bits of four numbers
  *
- * The limit is the memory's: six bytes a number.
+ * The limit is memory bandwidth: six bytes a number.
  */
 #include "kernels/cuda/gpu.cuh"
 #include "kernels/cuda/parts.cuh"

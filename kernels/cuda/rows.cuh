@@ -1,7 +1,7 @@
 /*
- * Rows of d floats shared out over the lanes of a warp: a group of 1, 2, 4 ... 32 lanes has a row, each lane
- * four neighbouring floats of it (sixteen bytes), and rows of more than 128 floats take two or four of these
- * per lane, 128 floats apart. What d there is decides the shape once a launch (rows_by_dims).
+ * Rows of d floats, shared by the lanes of a warp: a group of 1, 2, 4 ... 32 lanes has a row, each lane four
+ * neighbouring floats of it (16 bytes). In rows of more than 128 floats each lane has two or four such
+ * vectors, 128 floats apart. The shape is chosen once a launch, from d (rows_by_dims).
  */
 #ifndef KERNELS_CUDA_ROWS_CUH
 #define KERNELS_CUDA_ROWS_CUH
@@ -10,12 +10,12 @@
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/lanes.h"
 
-/* Lanes a row and vectors a lane; blocks have `block` threads. */
+/* Lanes a row and vectors a lane; a thread block has `block` threads. */
 template <unsigned lanes_, unsigned vectors_> struct row_shape {
     static constexpr unsigned lanes = lanes_, vectors = vectors_, block = 256, groups = block / lanes_;
 };
 
-/* work(shape) for the shape that rows of d floats take. */
+/* Calls work(shape) with the shape for rows of d floats. */
 template <typename function> static void rows_by_dims(uint32_t d, function work)
 {
     if (d <= 4)
@@ -36,17 +36,17 @@ template <typename function> static void rows_by_dims(uint32_t d, function work)
         work(row_shape<32, 4>());
 }
 
-/* Blocks for n rows, of which the device may have fewer (counts lie in its memory): groups go on in strides.
- */
+/* Thread blocks for at most n rows (the exact count may be in device memory). With more rows than groups,
+ * each group takes every stride-th row. */
 template <typename shape> static unsigned rows_blocks(size_t n, int multiprocessors)
 {
     unsigned most = (unsigned)multiprocessors * 16, blocks = cuda_blocks(n, shape::groups);
     return blocks < most ? blocks : most;
 }
 
-/* This thread's group, and its lane in it. */
+/* This thread's group, and its lane in the group. */
 template <typename shape> struct row_group {
-    uint32_t index, stride; /* the group's number in the grid, and how many there are */
+    uint32_t index, stride; /* the group's index in the grid, and the number of groups */
     unsigned lane, mask;    /* mask: the group's lanes in its warp */
     uint32_t d;
 
@@ -59,7 +59,7 @@ template <typename shape> struct row_group {
         mask = (WARP_ALL >> (WARP_LANES - shape::lanes)) << first;
         d = dims;
     }
-    /* The first dim of this lane's v-th vector, and whether the row has it. */
+    /* The first dim of this lane's v-th vector, and whether the row has that dim. */
     __device__ uint32_t dim(unsigned v) const
     {
         return 4 * (lane + shape::lanes * v);
@@ -70,7 +70,7 @@ template <typename shape> struct row_group {
     }
 };
 
-/* A vector of a row of floats, zeros beyond the row. */
+/* A lane's v-th vector of a row of floats, zeros beyond the row. */
 template <typename shape>
 static __forceinline__ __device__ v16 row_vector(const row_group<shape> &group, const float *row, unsigned v)
 {
@@ -78,9 +78,10 @@ static __forceinline__ __device__ v16 row_vector(const row_group<shape> &group, 
 }
 
 /*
- * The sum of a row's squares: sum_squares of kernels.h in its order. Sixteen partial sums, of which four
- * threads in a row have four each, go over the row's sixteens by fma; so each thread takes the numbers of the
- * others that are congruent to its own. Then the tree. All lanes of the group get it.
+ * The sum of a row's squares, in the order of sum_squares of kernels.h: sixteen partial sums over the row's
+ * blocks of sixteen floats, by fma. Four neighbouring threads hold the sixteen partial sums, four each; so
+ * each thread also takes the vectors of the lanes that are congruent to its own modulo four. Then the tree of
+ * v16_sum. All lanes of the group get the sum.
  */
 template <typename shape>
 static __forceinline__ __device__ float row_squares(const row_group<shape> &group,
@@ -100,7 +101,7 @@ static __forceinline__ __device__ float row_squares(const row_group<shape> &grou
         }
     }
     for (int i = 0; i < 4; i++) {
-        if (shape::lanes > 2) /* i and i + 8 of the sixteen */
+        if (shape::lanes > 2) /* lanes i and i + 8 of the sixteen */
             sum.f[i] += __shfl_xor_sync(group.mask, sum.f[i], 2);
         if (shape::lanes > 1)
             sum.f[i] += __shfl_xor_sync(group.mask, sum.f[i], 1);
@@ -108,7 +109,7 @@ static __forceinline__ __device__ float row_squares(const row_group<shape> &grou
     return (sum.f[0] + sum.f[2]) + (sum.f[1] + sum.f[3]);
 }
 
-/* Whether the whole row is finite; all lanes of the group get it. */
+/* Whether the whole row is finite; all lanes of the group get the result. */
 template <typename shape>
 static __forceinline__ __device__ bool row_is_finite(const row_group<shape> &group,
                                                      const v16 (&x)[shape::vectors])

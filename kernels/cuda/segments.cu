@@ -1,14 +1,14 @@
 /*
- * segment_reduce (batch.h), and the chunks of long segments for all who sum by number (segments.cuh).
+ * segment_reduce (batch.h), and the chunks of long segments for all kernels that sum by index (segments.cuh).
  *
- * Ladder, naive to fast (not measured: no GPU so far):
- *   a thread a number and float      each float waits for starts, order, bag and gradient one after the other
- *   a group of lanes a number        rows of 16 bytes a lane, coalesced; the chain of look-ups is still paid
- *                                    by each number
- *   a tile of numbers a warp         one lane looks one number up, all chains at once; then the gradients of
- *                                    four numbers are in flight
- *   chunks of long segments apart    an id that is in every tenth place is shared by many warps, and not the
- *                                    one that all others wait for
+ * Ladder, naive to fast (not measured):
+ *   a thread an index and float      each float waits for starts, order, bag and gradient in turn
+ *   a group of lanes an index        rows of 16 bytes a lane, coalesced; each index still pays for its chain
+ *                                    of look-ups
+ *   a tile of indexes a warp         each lane looks one index up, so the chains overlap; then the gradients
+ *                                    of four indexes are in flight
+ *   chunks of long segments first    the work of an id that is in every tenth place is shared by many warps,
+ *                                    instead of one warp that all others wait for
  */
 #include "kernels/cuda/gpu.cuh"
 #include "kernels/cuda/parts.cuh"
@@ -16,7 +16,7 @@
 
 enum { BLOCK = 256, WARPS = BLOCK / WARP_LANES, NUMBERS_AT_ONCE = 4, PLACES_AT_ONCE = 8 };
 
-/* The number whose places `position` is one of: starts[u] <= position < starts[u + 1]. By the whole warp. */
+/* The index u with starts[u] <= position < starts[u + 1]. Called by the whole warp. */
 static __device__ uint32_t find_number(const uint32_t *starts, uint32_t m, uint32_t position)
 {
     const uint32_t lane = threadIdx.x % WARP_LANES;
@@ -31,7 +31,8 @@ static __device__ uint32_t find_number(const uint32_t *starts, uint32_t m, uint3
     return low;
 }
 
-/* sum[d] of places order[from] .. order[to - 1], at most BATCH_CHUNK of them. By the whole warp. */
+/* sums[d] = the sum over order[from] .. order[to - 1], at most BATCH_CHUNK places. Called by the whole
+ * warp. */
 static __device__ void sum_chunk(const batch_segments &in, uint32_t from, uint32_t to, float *sums)
 {
     const uint32_t lane = threadIdx.x % WARP_LANES;
@@ -72,8 +73,8 @@ static __device__ void sum_chunk(const batch_segments &in, uint32_t from, uint32
     }
 }
 
-/* A warp a window of BATCH_CHUNK places: the chunk of a long segment that goes on here, and the one that
- * begins here. */
+/* A warp for each window of BATCH_CHUNK places: sums the chunk of a long segment from earlier windows that
+ * begins here, and the first chunk of a long segment that begins here. */
 static __global__ void __launch_bounds__(BLOCK) chunks_kernel(batch_segments in, float *partials)
 {
     const size_t window = cuda_thread() / WARP_LANES;
@@ -94,7 +95,7 @@ static __global__ void __launch_bounds__(BLOCK) chunks_kernel(batch_segments in,
             sum_chunk(in, chunk, end, chunk == from ? place + in.d : place);
     }
     if (total - begin < BATCH_CHUNK)
-        return; /* a long segment that begins here would go on behind the window */
+        return; /* a long segment that begins here would end behind the window */
     const uint32_t v = find_number(in.starts, m, begin + BATCH_CHUNK - 1);
     from = in.starts[v], to = in.starts[v + 1];
     if (v != u && to - from > BATCH_CHUNK)

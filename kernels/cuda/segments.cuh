@@ -1,20 +1,21 @@
 /*
- * Sums of gradients by number, for kernels of a step (batch.h: struct batch_segments): how a warp comes by
- * them. One formula for segment_reduce and for update, which takes the step at once.
+ * Sums of gradients by index (batch.h: struct batch_segments): the device functions by which a warp computes
+ * them. One code for segment_reduce, and for the update kernels, which make the step at once.
  *
- * A warp takes a tile of up to 32 numbers. Each lane looks one of them up (segment_look: a chain of four
- * loads, once for all 32); then groups of lanes, each with a row's width, go through the tile: the group asks
- * lane k for what it has seen (segment_of_lane), loads four floats a lane of the first gradient
- * (segment_first) for as many numbers at a time as it has registers for, and adds the others (segment_rest).
+ * A warp processes a tile of up to 32 indexes. Each lane looks one index up (segment_look: a chain of four
+ * loads, once for all 32). Then groups of lanes, each as wide as a row, go through the tile: the group gets
+ * lane k's result by a shuffle (segment_of_lane), loads four floats a lane of the first gradient
+ * (segment_first), for as many indexes at a time as fit in registers, and adds the other gradients
+ * (segment_rest).
  *
- * Segments of more than BATCH_CHUNK places are long: segments_chunks sums their chunks before, each by a warp
- * of its own, into `partials`; segment_rest adds those in order. Where a chunk's sum lies follows from where
- * the chunk begins in `order`, so nothing needs to be listed: in each window of BATCH_CHUNK places at most
- * one long segment goes on to a further chunk, and at most one begins: window w has places 2w and 2w + 1 for
- * the two.
+ * A segment of more than BATCH_CHUNK places is long: segments_chunks sums each of its chunks first, by a warp
+ * of its own, into `partials`; segment_rest adds the chunks' sums in order. The position of a chunk's sum
+ * follows from where the chunk begins in `order`, so no list is needed: in each window of BATCH_CHUNK places
+ * at most one long segment begins a further chunk, and at most one long segment begins; window w stores the
+ * two sums at rows 2w and 2w + 1 of partials.
  *
- * Gradients of one float (d = 1, linear weights) have no row to share out: a thread has a number there, and
- * the warp together sums those of its numbers that have many places (segment_sum_one).
+ * Gradients of one float (d = 1, linear weights) have no row to share out: there each thread has an index,
+ * and the whole warp sums those of its indexes that have many places (segment_sum_one).
  */
 #ifndef KERNELS_CUDA_SEGMENTS_CUH
 #define KERNELS_CUDA_SEGMENTS_CUH
@@ -29,14 +30,14 @@ static inline size_t segments_partials_bytes(uint32_t n, uint32_t d)
     return (2 * windows * d * sizeof(float) + 255) / 256 * 256;
 }
 
-/* The scratch of a kernel that needs room for these partial sums alone. */
+/* scratch_bytes of a kernel that needs scratch memory for the partial sums only. */
 static inline size_t segments_scratch_bytes(const batch_segments *in)
 {
     const size_t bytes = segments_partials_bytes(in->n, in->d);
     return bytes > BATCH_SCRATCH_MIN ? bytes : (size_t)BATCH_SCRATCH_MIN;
 }
 
-/* What kernels get of a call's segments: with a unit. */
+/* `in` with unit set: the form that the device functions take. */
 static inline batch_segments segments_of(const batch_segments &in)
 {
     batch_segments of = in;
@@ -44,10 +45,10 @@ static inline batch_segments segments_of(const batch_segments &in)
     return of;
 }
 
-/* Queues the sums of the chunks of long segments. */
+/* Queues the kernel that sums the chunks of long segments. */
 void segments_chunks(const batch_segments *in, float *partials, cudaStream_t stream);
 
-/* Lanes that share a row of d floats, four floats each at a time: a power of two. */
+/* The number of lanes that share a row of d floats, each with four floats at a time: a power of two. */
 static inline unsigned segments_lanes(uint32_t d)
 {
     unsigned lanes = 1;
@@ -56,16 +57,17 @@ static inline unsigned segments_lanes(uint32_t d)
     return lanes;
 }
 
-/* Numbers of a tile: many, so that looking up is shared, but not so many that multiprocessors stand idle. */
+/* Indexes of a tile: many, so that look-ups are shared, but few enough that all multiprocessors have work. */
 static inline unsigned segments_tile(uint32_t n, unsigned lanes)
 {
     const unsigned groups = WARP_LANES / lanes, tile = n >= 1U << 18 ? WARP_LANES : 8;
     return tile > groups ? tile : groups;
 }
 
-/* What a lane knows of a number: its places in `order`, and the row of gradients and scale of the first. */
+/* What a lane has looked up for one index: its places in `order`, and the gradient row and scale of the first
+ * place. */
 struct segment_seen {
-    uint32_t from, to; /* equal: there is no such number */
+    uint32_t from, to; /* equal: no such index */
     uint32_t row;
     float scale;
 };
@@ -91,13 +93,13 @@ static __device__ __forceinline__ float4 segment_add(float4 a, float4 b)
     return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
 }
 
-/* Four floats of a row of gradients; `in` as segments_of leaves it. */
+/* Four floats of a gradient row; `in` as segments_of returns it. */
 static __device__ __forceinline__ float4 segment_grad(const batch_segments &in, uint32_t row, uint32_t column)
 {
     return *reinterpret_cast<const float4 *>(in.grads + (size_t)row * in.unit + column);
 }
 
-/* u < m = *in.count, or there is none. */
+/* Looks index u up; u >= m, where m = *in.count, gives an empty result. */
 static __device__ __forceinline__ segment_seen segment_look(const batch_segments &in, size_t u, uint32_t m)
 {
     segment_seen seen = {0, 0, 0, 0.0F};
@@ -111,7 +113,7 @@ static __device__ __forceinline__ segment_seen segment_look(const batch_segments
     return seen;
 }
 
-/* What lane k of the warp has seen; all lanes ask, each for a k of its own. */
+/* The segment_seen of lane k; all lanes of the warp call this, each with its own k. */
 static __device__ __forceinline__ segment_seen segment_of_lane(const segment_seen &mine, unsigned k)
 {
     segment_seen seen;
@@ -122,8 +124,8 @@ static __device__ __forceinline__ segment_seen segment_of_lane(const segment_see
     return seen;
 }
 
-/* Floats column .. column + 3 of the first place's part; zeros if there is no such number. No branch but
- * that: several in flight. */
+/* Floats column .. column + 3 of the first place's term; zeros if there is no such index. No other branch, so
+ * that several loads can be in flight. */
 static __device__ __forceinline__ float4 segment_first(const batch_segments &in, const segment_seen &seen,
                                                        uint32_t column)
 {
@@ -131,7 +133,7 @@ static __device__ __forceinline__ float4 segment_first(const batch_segments &in,
     return seen.from < seen.to ? segment_fma(seen.scale, segment_grad(in, seen.row, column), zero) : zero;
 }
 
-/* The same floats of the whole sum, from those of the first place. */
+/* Floats column .. column + 3 of the whole sum; `first` is the term of the first place. */
 static __device__ __forceinline__ float4 segment_rest(const batch_segments &in, const float *partials,
                                                       const segment_seen &seen, uint32_t column, float4 first)
 {
@@ -139,10 +141,10 @@ static __device__ __forceinline__ float4 segment_rest(const batch_segments &in, 
     const uint32_t length = seen.to - seen.from;
     float4 sum = first;
     if (length >
-        BATCH_CHUNK) { /* the first chunk is in its window's second place, the others in first ones */
+        BATCH_CHUNK) { /* the first chunk's sum is row 2w + 1 of its window, the others are rows 2w */
         const float *chunk = partials + (size_t)(seen.from / BATCH_CHUNK) * 2 * in.d + column;
         sum = *reinterpret_cast<const float4 *>(chunk + in.d);
-#pragma unroll 8 /* the loads wait for nothing but their turn */
+#pragma unroll 8 /* independent loads: several in flight */
         for (uint32_t left = (length - 1) / BATCH_CHUNK; left > 0; left--) {
             chunk += 2 * (size_t)in.d;
             sum = segment_add(sum, *reinterpret_cast<const float4 *>(chunk));
@@ -170,17 +172,16 @@ static __device__ __forceinline__ float4 segment_rest(const batch_segments &in, 
     return sum;
 }
 
-/* --- gradients of one float ------------------------------------------------------------------------------
- */
+/* --- Gradients of one float --- */
 
-/* in.d is 1: the gradient of a place. */
+/* The gradient of a place, for in.d == 1. */
 static __device__ __forceinline__ float segment_grad_one(const batch_segments &in, uint32_t place)
 {
     return in.grads[(size_t)segment_row(in, place) * (in.unit > 0 ? in.unit : 1)];
 }
 
-/* in.d is 1: the sum of places order[from] .. order[to - 1], at most BATCH_CHUNK of them. By the whole warp,
- * each lane gets it: the loads go out together, the sum alone goes from place to place. */
+/* The sum over order[from] .. order[to - 1], at most BATCH_CHUNK places, for in.d == 1. Called by the whole
+ * warp; each lane gets the sum. The loads are made together, only the additions go place by place. */
 static __device__ __forceinline__ float segment_chunk_one(const batch_segments &in, uint32_t from,
                                                           uint32_t to)
 {
@@ -207,7 +208,8 @@ static __device__ __forceinline__ float segment_chunk_one(const batch_segments &
     return sum;
 }
 
-/* in.d is 1: the sum of few places, up to BATCH_CHUNK, by one thread, SHORT_AT_ONCE of them in flight. */
+/* The sum over a few places, up to BATCH_CHUNK, for in.d == 1, by one thread with SHORT_AT_ONCE loads in
+ * flight. */
 static __device__ __forceinline__ float segment_short_one(const batch_segments &in, uint32_t from,
                                                           uint32_t to)
 {
@@ -232,7 +234,7 @@ static __device__ __forceinline__ float segment_short_one(const batch_segments &
     return sum;
 }
 
-/* in.d is 1: the sum of a long segment from what segments_chunks left. */
+/* The sum of a long segment from the partial sums of segments_chunks, for in.d == 1. */
 static __device__ __forceinline__ float segment_long_one(const float *partials, uint32_t from, uint32_t to)
 {
     const float *chunk = partials + (size_t)(from / BATCH_CHUNK) * 2;
@@ -245,7 +247,8 @@ static __device__ __forceinline__ float segment_long_one(const float *partials, 
     return sum;
 }
 
-/* in.d is 1: the sum of each lane's places, order[from] .. order[to - 1]; none: 0. By the whole warp. */
+/* The sum over each lane's places order[from] .. order[to - 1] for in.d == 1; 0 if from == to. Called by the
+ * whole warp. */
 static __device__ __forceinline__ float segment_sum_one(const batch_segments &in, const float *partials,
                                                         uint32_t from, uint32_t to)
 {

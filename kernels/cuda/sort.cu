@@ -1,8 +1,8 @@
 /*
  * Sorting and prefix sums (sort.cuh): CUB's radix sort (one pass over the data for eight bits of the key:
- * Adinets and Merrill 2022) and its scan with decoupled look-back (Merrill and Garland 2016). Nothing faster
- * is known to us for sizes of a batch, so there is no ladder here; speed: not measured. In the host's model
- * each is a kernel of one thread.
+ * Adinets and Merrill 2022) and its scan with decoupled look-back (Merrill and Garland 2016). We know of
+ * nothing faster for the sizes of a batch, so there is no ladder here; speed: not measured. In the host's
+ * model each function is a kernel of one thread.
  */
 #include "kernels/cuda/sort.cuh"
 
@@ -38,7 +38,7 @@ static void scan_plainly(const uint32_t *in, uint32_t *out, uint32_t n)
     }
 }
 
-/* Scratch memory is asked for and written, so that its size and place are tested as well. */
+/* The model takes and writes scratch memory only to test its size and address. */
 #define SORT_ON_HOST(name, key)                                                                              \
     void name(void *scratch, size_t *scratch_bytes, const key *keys, key *keys_out, const uint32_t *values,  \
               uint32_t *values_out, uint32_t n, int bits, cudaStream_t stream)                               \
@@ -69,7 +69,7 @@ void scan_exclusive_32(void *scratch, size_t *scratch_bytes, const uint32_t *in,
 #include <cub/device/device_radix_sort.cuh>
 #include <cub/device/device_scan.cuh>
 
-/* Failures of launches stay in the run time until gpu_launched asks for them. */
+/* gpu_launched notes a failed launch later. */
 void sort_pairs_32(void *scratch, size_t *scratch_bytes, const uint32_t *keys, uint32_t *keys_out,
                    const uint32_t *values, uint32_t *values_out, uint32_t n, int bits, cudaStream_t stream)
 {

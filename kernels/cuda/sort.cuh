@@ -1,14 +1,15 @@
 /*
- * Sorting and prefix sums over device memory: CUB's on a GPU, plain loops in the host's model. The one place
- * that includes CUB (it takes half a minute to compile). All: scratch = NULL sets *scratch_bytes and does
- * nothing else.
+ * Sorting and prefix sums over device memory: CUB on a GPU, plain loops in the host's model. sort.cu is the
+ * only file that includes CUB (it takes half a minute to compile). All functions: scratch = NULL sets
+ * *scratch_bytes and does nothing else.
  */
 #ifndef KERNELS_CUDA_SORT_CUH
 #define KERNELS_CUDA_SORT_CUH
 
 #include "kernels/cuda/cuda.cuh"
 
-/* Stable, by the lowest `bits` bits of the keys, rising; values go along. No two arrays overlap. */
+/* Stable sort by the lowest `bits` bits of the keys, ascending; values move with their keys. No two arrays
+ * overlap. */
 void sort_pairs_32(void *scratch, size_t *scratch_bytes, const uint32_t *keys, uint32_t *keys_out,
                    const uint32_t *values, uint32_t *values_out, uint32_t n, int bits, cudaStream_t stream);
 void sort_pairs_64(void *scratch, size_t *scratch_bytes, const uint64_t *keys, uint64_t *keys_out,

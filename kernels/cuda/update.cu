@@ -2,17 +2,17 @@
  * update of batch.h.
  *
  *   naive         segment_reduce writes the sums, one thread a weight reads them    not measured
- *   fused         a row's sum stays in the registers of the lanes that make its     not measured
- *                 step: neither written nor read again
+ *   fused         a row's sum stays in registers of the lanes that make its         not measured
+ *                 step: it is neither written nor read again
  *   sixteen bytes a group of lanes a row, four floats a lane, rows of up to 128     not measured
  *                 floats in one access; small rows share a warp
- *   in flight     weights and state are asked for before the first gradient is      not measured
- *                 waited for, the others four at a time; a tile of numbers is
- *                 looked up at once (segments.cuh): numbers, rows and random bits
- *   long segments have their chunks summed before, by warps of their own            not measured
+ *   in flight     weights and state are loaded before the first gradient is         not measured
+ *                 waited for, other gradients four at a time; a tile of indexes is
+ *                 looked up at once (segments.cuh): places, rows and random bits
+ *   long segments have their chunks summed first, by warps of their own             not measured
  *
- * The limit is the memory's: of each row weights and state once in each direction, of each place its gradient
- * and twelve bytes.
+ * The limit is memory bandwidth: weights and state of each row once in each direction, and for each place its
+ * gradient and twelve bytes.
  */
 #include "kernels/cuda/formats.cuh"
 #include "kernels/cuda/gpu.cuh"
@@ -22,7 +22,8 @@
 
 #include "kernels/optimizer_step.inc.h"
 
-/* Rounded by the rule of batch_round; begin: rounding_begin's. */
+/* Stores four weights from weight i on, rounded by the rule of batch_round; begin: the result of
+ * rounding_begin. */
 static __forceinline__ __device__ void weights_store(unsigned char *row, uint32_t i, enum row_format format,
                                                      v16 w, bool is_nearest, uint64_t begin)
 {
@@ -41,7 +42,7 @@ static __forceinline__ __device__ void weights_store(unsigned char *row, uint32_
         make_uint2(halves[0] | halves[1] << 16, halves[2] | halves[3] << 16);
 }
 
-/* What a lane holds of a row while it makes its step; s0 and s1 as far as the optimizer has them. */
+/* A lane's part of a row during its step; s0 and s1 are used as far as the optimizer has them. */
 template <typename shape> struct update_row {
     v16 w[shape::vectors], s0[shape::vectors], s1[shape::vectors];
 };
@@ -67,7 +68,7 @@ static __forceinline__ __device__ void update_load(const row_group<shape> &group
     }
 }
 
-/* The step: new weights and state in r. */
+/* Makes the step: new weights and state in r. */
 template <typename shape, enum opt_kind kind>
 static __forceinline__ __device__ void update_step(const row_group<shape> &group, update_row<shape> *r,
                                                    const v16 (&g)[shape::vectors], const opt_params &p)
@@ -120,13 +121,13 @@ static __forceinline__ __device__ void update_store(const row_group<shape> &grou
             state[i / 4] = r.s0[v].f[0];
     }
     if (kind == OPT_ADAGRAD_ROW) {
-        __syncwarp(group.mask); /* all have read it */
+        __syncwarp(group.mask); /* after all lanes have read state[0] */
         if (group.lane == 0)
             state[0] = r.s0[0].f[0];
     }
 }
 
-/* What a lane looked up of a number, for the whole tile: its row, and where its random bits begin. */
+/* What a lane has looked up for one index of the tile: its row, and the start of its random bits. */
 struct update_seen {
     unsigned long long row, begin;
 };
@@ -141,7 +142,7 @@ static __forceinline__ __device__ update_seen update_look(const batch_update &a,
     return seen;
 }
 
-/* One row of the group's: `seen` is its number's. */
+/* Updates one row by its group of lanes; `seen` is the look-up of its index. */
 template <typename shape, enum opt_kind kind>
 static __forceinline__ __device__ void update_one(const row_group<shape> &group, const batch_update &a,
                                                   const float *partials, const segment_seen &seen,

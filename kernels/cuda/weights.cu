@@ -1,18 +1,18 @@
 /*
- * weights_read, weights_forward and weights_update of batch.h: one weight a row.
+ * weights_read, weights_forward and weights_update of batch_train.h: one weight a row.
  *
- *   naive          a place's weight is fetched through its row for each event, and     not measured
- *                  a thread sums an event's or a number's places one by one
- *   read once      rows are followed once a number; events gather from the weights     not measured
- *                  that lie side by side then, small enough for the L2 cache
- *   in flight      a thread an event or a number, whose places go out eight at a       not measured
- *                  time; numbers and lists of neighbours lie side by side
- *   together       numbers with more than 32 places are summed by the whole warp, long not measured
- *                  ones by chunks before (segments.cuh)
- *   state first    weight and state of a row are asked for before the sum is made      not measured
+ *   naive          a place's weight is read through its row for each event, and a      not measured
+ *                  thread sums the places of an event or an index one by one
+ *   read once      each row is read once an index; events gather from the contiguous   not measured
+ *                  array of weights, which is small enough for the L2 cache
+ *   in flight      a thread for each event or index, with eight places in flight;      not measured
+ *                  the data of neighbouring threads is contiguous
+ *   together       indexes with more than 32 places are summed by the whole warp,      not measured
+ *                  long segments by chunks first (segments.cuh)
+ *   state first    weight and state of a row are loaded before the sum is computed     not measured
  *
- * The limit is the memory's, and its latency where batches are small: rows lie at random places, a sector of
- * 32 bytes each, read and written once.
+ * The limit is memory bandwidth, and memory latency for small batches: rows lie at random addresses, a sector
+ * of 32 bytes each, read and written once.
  */
 #define KERNELS_LANES_CUDA
 #include "kernels/cuda/gpu.cuh"
@@ -24,7 +24,7 @@
 
 enum { BLOCK = 128, PLACES_AT_ONCE = 8 };
 
-/* Where the weight of row u lies, or NULL. */
+/* Where the weight of index u lies; NULL: u has no row. */
 static __device__ __forceinline__ void *weight_place(const batch_weights &of, size_t u)
 {
     unsigned char *row = (unsigned char *)of.rows[u];
@@ -55,10 +55,9 @@ void cuda_weights_read(batch_weights_read *a, void *stream)
     (void)gpu_launched(stream, "weights_read");
 }
 
-/* --- forward ----------------------------------------------------------------------------------------------
- */
+/* --- Forward --- */
 
-/* sum, and the weights of `count` places from `first` on, `step` places apart, times scale. */
+/* Returns sum + scale * the weights of `count` places: place `first` and on, `step` apart. */
 static __device__ __forceinline__ float forward_places(const batch_weights_forward &a, size_t first,
                                                        uint32_t count, size_t step, float scale, float sum)
 {
@@ -121,11 +120,10 @@ void cuda_weights_forward(batch_weights_forward *a, void *stream)
     (void)gpu_launched(stream, "weights_forward");
 }
 
-/* --- update -----------------------------------------------------------------------------------------------
- */
+/* --- Update --- */
 
-/* A weight and its state: floats of an optimizer, of which a vector's lanes are copies that nobody asks for,
- * or FTRL's two doubles. */
+/* A weight and its state in registers. weight_floats: floats, the same number in each lane of a vector;
+ * weight_doubles: FTRL's two doubles. */
 template <enum opt_kind kind> struct weight_floats {
     float *place;
     v16 w, s0, s1;
@@ -177,7 +175,7 @@ static __global__ void __launch_bounds__(BLOCK) update_kernel(batch_weights_upda
     const size_t u = cuda_thread();
     const uint32_t count = *a.in.count;
     if (u / WARP_LANES * WARP_LANES >= count)
-        return; /* the whole warp */
+        return; /* true for all lanes of the warp */
     const bool is_there = u < count;
     weight of_row(is_there ? weight_place(a.of, u) : nullptr, a.of);
     const uint32_t from = is_there ? a.in.starts[u] : 0, to = is_there ? a.in.starts[u + 1] : 0;
