@@ -104,8 +104,7 @@ LANES_INLINE v16 v16_spread4(const float *p)
 /* eight lanes of v16_gather; a negative index marks a lane without one */
 LANES_INLINE __m256 v8_gather(const float *base, __m256i index)
 {
-    __m256i is_there = _mm256_xor_si256(index, _mm256_set1_epi32(-1)); /* the sign bit is set where the index
-                                                                        * is not UINT32_MAX */
+    __m256i is_there = _mm256_xor_si256(index, _mm256_set1_epi32(-1)); /* sign bit set: not UINT32_MAX */
     return _mm256_mask_i32gather_ps(_mm256_set1_ps(-0.0F), base, index, _mm256_castsi256_ps(is_there), 4);
 }
 LANES_INLINE v16 v16_gather(const float *base, const uint32_t *index, size_t n)

@@ -44,10 +44,7 @@ struct cublas_plan {
     bool has_algorithm;
 };
 
-enum {
-    CUBLAS_PLAN_LISTS = 4096
-}; /* hash lists: a call may have any number of events, each number has its
-                                    * plans */
+enum { CUBLAS_PLAN_LISTS = 4096 }; /* hash lists: there may be a plan for each number of events */
 struct cublas {
     cublasLtHandle_t handle;
     cublas_plan *plans[CUBLAS_PLAN_LISTS];

@@ -1,12 +1,13 @@
 /*
- * The layout of embedding tables in device memory (gpu_table.h), and how a key is found there.
+ * The layout of embedding tables in device memory (gpu_table.h), and the buckets of a key.
  *
- * Digest: 0 = free, and the bucket was never full; 1 = free, but the bucket was full once; 2 .. 255 of the
- * key's hash. So a probe knows from the line of digests alone whether a key that it did not find may lie in
- * its second bucket: only where no digest is 0. A removed slot becomes 0 if its bucket has a 0, else 1; 1 is
- * always right, 0 saves a look. A bucket that splits hands this on: if it has no 0, neither of the two gets
- * one, unless their keys were fetched home from second buckets and stash. The stash is filled in order, and
- * goes by the same rule: behind a bucket with a 0 there is nothing.
+ * Digest of a slot: 0 = free, and the bucket was never full; 1 = free, but the bucket was full once; 2 .. 255
+ * from the key's hash. So the line of digests alone tells a probe that did not find its key whether the key
+ * may lie in its second bucket: only if no digest is 0. A freed slot becomes 0 if its bucket has a 0, else 1;
+ * 1 is always correct, 0 saves a look at the second bucket. When a bucket splits, both halves get a 0 only if
+ * the bucket had one, because without a 0 the keys of either half may lie in their second bucket or in the
+ * stash. The stash's buckets are filled in order, and follow the same rule: behind a bucket with a 0 there is
+ * nothing.
  */
 #ifndef KERNELS_CUDA_TABLE_CUH
 #define KERNELS_CUDA_TABLE_CUH
@@ -29,53 +30,53 @@ struct alignas(128) gpu_bucket {
     gpu_head heads[GPU_BUCKET_SLOTS];
 };
 
-/* One table as kernels see it; an array of them lies in device memory. Written by the host alone
- * (tables_set_view): what kernels count lies in gpu_table_counts. */
+/* One table as kernels see it; an array of them lies in device memory. Only the host changes it
+ * (tables_set_view); counters that kernels change are in gpu_table_counts. */
 struct gpu_table_view {
-    gpu_bucket *buckets;    /* the stash's first, then the table's */
+    gpu_bucket *buckets;    /* first the stash's buckets, then the table's */
     unsigned char *rows;    /* [(stash_buckets + bucket_count) * 128][stride] */
     uint64_t bucket_count;  /* without the stash */
-    uint32_t number;        /* buckets of the tables before it: its own are numbered on from there */
-    uint32_t stash_buckets; /* 0: bounded, or GPU_STASH_BUCKETS */
+    uint32_t number;        /* buckets of the tables before it: this table's bucket numbers begin here */
+    uint32_t stash_buckets; /* 0 (bounded) or GPU_STASH_BUCKETS */
     uint64_t seed, init_seed;
     float init_bound;
-    float extra[4];                         /* new rows' */
-    uint32_t bucket_rows, bucket_rows_more; /* bounded: of bucket b: bucket_rows + (b < bucket_rows_more) */
+    float extra[4];                         /* initial values in new rows */
+    uint32_t bucket_rows, bucket_rows_more; /* bounded: bucket_rows + (b < bucket_rows_more) */
     uint32_t is_bounded;
     uint32_t expired_before;
     uint32_t admit_after;
     uint64_t sketch_width;
     uint8_t *sketch;
-    uint32_t *sketch_epochs; /* of each block: checkpoint epoch of the last change; 0: never changed */
+    uint32_t *sketch_epochs; /* by block: checkpoint epoch of the last change; 0: never changed */
 };
 
-/* What kernels count, a table each. */
+/* The counters of one table, changed by kernels. */
 struct gpu_table_counts {
     unsigned long long rows, inserted, evicted, expired, refused, waiting;
-    uint32_t stashed; /* rows in the stash: it is looked at if there are any */
+    uint32_t stashed; /* rows in the stash; probes search the stash only if it is above 0 */
 };
 
-/* A key that is gone for good. */
+/* A key that was removed for good. */
 struct gpu_removed {
     uint64_t key;
     uint32_t table, unused;
 };
 
-/* Of a set: what goes wrong there, and how many removals are listed. */
+/* Of a set: errors found by kernels, and the length of the list of removals. */
 struct gpu_table_flags {
-    uint32_t removed;    /* in the list; above its room: some were lost */
-    uint32_t overflowed; /* rows for which not even the stash had room */
+    uint32_t removed;    /* entries; if above the list's room, some were lost */
+    uint32_t overflowed; /* rows for which even the stash had no room */
 };
 
-/* The list of removals, as an argument of kernels. */
+/* The list of removals, as a kernel argument. */
 struct gpu_removed_list {
-    gpu_removed *items; /* NULL: none is kept */
+    gpu_removed *items; /* NULL: removals are not recorded */
     gpu_table_flags *flags;
     uint32_t room;
 };
 
-/* All bits of it are used somewhere: a free table's first bucket takes the low half, its second the high one;
- * a bounded table's bucket the top; the digest bits 24 to 31. */
+/* The hash of a key. All its bits are used: a free table's first bucket takes the low half, its second bucket
+ * the high half; a bounded table's bucket takes the top bits; the digest takes bits 24 to 31. */
 static inline __host__ __device__ uint64_t table_hash_of(const gpu_table_view *t, uint64_t key)
 {
     return num_mix(key ^ t->seed);
@@ -87,9 +88,10 @@ static inline __host__ __device__ uint8_t table_digest(uint64_t hash)
 }
 
 /*
- * Linear hashing (Litwin 1980): of `buckets` (at least 1), level = the highest power of two not above them,
- * those below buckets - level are split: they and their partners take a bit more of the word. Bucket
- * `buckets`, appended, takes its rows from bucket table_split_from(buckets) alone.
+ * Linear hashing (Litwin 1980) of `buckets` >= 1 buckets: level = the highest power of two not above
+ * `buckets`. The buckets below buckets - level are split: they and their partners, `level` buckets higher,
+ * use one more bit of the word. Bucket number `buckets`, when appended, takes rows only from bucket
+ * table_split_from(buckets).
  */
 static inline __host__ __device__ uint64_t table_level(uint64_t buckets)
 {
@@ -112,7 +114,8 @@ static inline __host__ __device__ uint64_t table_split_from(uint64_t buckets)
     return buckets - table_level(buckets);
 }
 
-/* Buckets of a key, without the stash; a bounded table has the first alone. They may be the same. */
+/* A key's first and second bucket, without the stash; they may be the same. A bounded table has only the
+ * first. */
 static inline __host__ __device__ uint64_t table_first(const gpu_table_view *t, uint64_t hash)
 {
     if (!t->is_bounded)
@@ -129,7 +132,8 @@ static inline __host__ __device__ uint64_t table_second(const gpu_table_view *t,
     return table_linear((uint32_t)(hash >> 32), t->bucket_count);
 }
 
-/* The later of two steps; 0: none. A batch that is fetched ahead marks rows before earlier ones use them. */
+/* The later of two steps; 0: no step. Needed as a batch that is fetched ahead marks rows before earlier
+ * batches use them. */
 static inline __device__ uint32_t table_later_step(uint32_t a, uint32_t b)
 {
     return a == 0 || (b != 0 && (int32_t)(b - a) > 0) ? b : a;
@@ -152,7 +156,7 @@ static inline __device__ unsigned char *table_row(const gpu_table_view *view, ui
     return view->rows + slot * stride;
 }
 
-/* Lists a key as gone. */
+/* Records a key as removed. */
 static inline __device__ void table_list_removed(const gpu_removed_list *list, uint32_t table, uint64_t key)
 {
     if (list->items == NULL)
@@ -162,7 +166,7 @@ static inline __device__ void table_list_removed(const gpu_removed_list *list, u
         list->items[at] = {key, table, 0};
 }
 
-/* Of a warp, in all lanes; __reduce_*_sync where there is one (sm_80). */
+/* The sum, minimum or maximum over a warp, in all lanes; by __reduce_*_sync from sm_80 on. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 #define TABLE_REDUCE(name, expression)                                                                       \
     static inline __device__ uint32_t name(uint32_t a)                                                       \
@@ -194,7 +198,8 @@ static inline __device__ uint32_t warp_most(uint32_t a)
 }
 #endif
 
-/* Adds each lane's n to a count of its table: one atomic a table. The whole warp calls it. */
+/* Adds each lane's n to a counter of the lane's table: one atomic for each table. Called by the whole
+ * warp. */
 static inline __device__ void table_count(gpu_table_counts *counts,
                                           unsigned long long gpu_table_counts::*which, uint32_t table,
                                           uint32_t n)

@@ -1,13 +1,15 @@
 /*
- * Rows on the way to where there is room: out of the stash, and from full buckets to their keys' other ones.
+ * Moving rows to buckets with room: out of the stash, and from full buckets to the other bucket of their
+ * keys.
  *
- * Ladder: (1) a thread a row that takes a free slot by compare-and-swap: where rows lie would depend on the
- * order of threads; (2) offers: each bucket that has too many says which rows it would give to whom; sorted
- * by the receiving bucket (stable), the first that fit there are accepted, and a warp copies a row. No
- * atomics, the same places on every run; buckets only give or only take in a round, so a round is free of
- * conflicts. It reads a line of 128 bytes a bucket, and keys where there is something to give. (3) rounds do
- * not wait to hear how many offers there are: make_room has counted how full buckets are beforehand, so that
- * the host knows how many there may be; mostly none, and nothing is launched. Not measured.
+ * Ladder (not measured): (1) a thread a row that takes a free slot by compare-and-swap: where rows lie would
+ * depend on the order of threads. (2) Offers: each bucket that has too many rows lists which rows it would
+ * give to which bucket; the offers are sorted by receiving bucket (stable), the first that fit are accepted,
+ * and a warp copies a row. There are no atomics, and the slots are the same in every run; in a round a bucket
+ * either gives or takes, so there are no conflicts. A round reads a line of 128 bytes a bucket, and keys
+ * where there is something to give. (3) The host does not wait for the number of offers: make_room has
+ * counted before how full buckets are, so the host has an upper bound; it is mostly 0, and nothing is
+ * launched.
  */
 #include "kernels/cuda/table_moves.cuh"
 
@@ -15,18 +17,17 @@
 
 enum { BLOCK = 256 };
 
-/* Who gives: the stash all it has, or buckets of the table what they have above `most`. */
+/* Who gives: the stash all its rows, or the table's buckets their rows above `most`. */
 struct even_round {
     const gpu_table_view *view;
-    const uint32_t *used; /* rows of each place of the table */
+    const uint32_t *used; /* by place in the table: its rows */
     uint64_t places;
-    uint32_t most; /* that a receiving bucket may have afterwards */
+    uint32_t most; /* rows that a receiving bucket may have afterwards */
     bool is_stash;
-    uint32_t room; /* of the lists of offers */
+    uint32_t room; /* capacity of the lists of offers */
 };
 
-/* --- who gives what --------------------------------------------------------------------------------------
- */
+/* --- Who gives what --- */
 
 static __global__ void __launch_bounds__(BLOCK)
     count_used(const gpu_table_view *view, uint64_t places, uint32_t *used)
@@ -43,7 +44,7 @@ static __global__ void __launch_bounds__(BLOCK)
         used[place] = count;
 }
 
-/* Where a row of `place` might go; SLOT_NONE: nowhere. */
+/* The bucket that a row of `place` may move to; SLOT_NONE: none. */
 static __device__ uint64_t other_place(const even_round &r, uint64_t place, uint64_t key)
 {
     const uint64_t hash = table_hash_of(r.view, key);
@@ -56,8 +57,9 @@ static __device__ uint64_t other_place(const even_round &r, uint64_t place, uint
 }
 
 /*
- * A warp a bucket, its slots in order, 32 at a time. offers NULL: counts[place] = how many it gives; else
- * writes them from offsets[place] on: to[], the receiving place, and from[], the slot.
+ * A warp for each bucket; its slots in order, 32 at a time. to NULL: counts[place] = the number of rows that
+ * the bucket offers. Else writes the offers, from element offsets[place] on: to[] = the receiving place,
+ * from[] = the slot.
  */
 static __global__ void __launch_bounds__(BLOCK)
     make_offers(even_round r, uint32_t *counts, const uint32_t *offsets, uint32_t *to, uint32_t *from)
@@ -88,7 +90,7 @@ static __global__ void __launch_bounds__(BLOCK)
         counts[place] = given < gives ? given : gives;
 }
 
-/* Counts buckets by their rows, without the stash's. */
+/* Counts the buckets by their number of rows, without the stash. */
 static __global__ void __launch_bounds__(BLOCK)
     count_full(const gpu_table_view *view, uint64_t buckets, uint32_t *full)
 {
@@ -139,10 +141,9 @@ uint64_t moves_rows_above(const gpu_tables *tables, uint32_t t, uint32_t most)
     return rows;
 }
 
-/* --- who takes it ----------------------------------------------------------------------------------------
- */
+/* --- Who takes it --- */
 
-/* The n-th free slot of a bucket, from 0; it has that many. */
+/* The n-th free slot of a bucket, from 0; the bucket must have so many. */
 static __device__ uint32_t free_slot(const gpu_bucket *bucket, uint32_t n)
 {
     const uint32_t *line = reinterpret_cast<const uint32_t *>(bucket->digests);
@@ -159,8 +160,8 @@ static __device__ uint32_t free_slot(const gpu_bucket *bucket, uint32_t n)
     return GPU_BUCKET_SLOTS;
 }
 
-/* targets[i]: the slot for the i-th offer, to[] and from[] sorted (BATCH_NONE: no offer); BATCH_NONE:
- * refused. A thread an offer. */
+/* targets[i] = the new slot for offer i, or BATCH_NONE: refused. The offers to[] and from[] are sorted; to[i]
+ * BATCH_NONE: no offer. A thread an offer. */
 static __global__ void accept_offers(even_round r, const uint32_t *to, uint32_t *targets)
 {
     const uint32_t i = (uint32_t)cuda_thread();
@@ -183,7 +184,7 @@ static __global__ void accept_offers(even_round r, const uint32_t *to, uint32_t 
                      : BATCH_NONE;
 }
 
-/* A warp an offer. What is freed may have been passed by keys that went on: 1 is always right. */
+/* A warp moves a row. The freed slot gets digest 1, as keys may have passed this bucket when it was full. */
 static __global__ void __launch_bounds__(BLOCK)
     move_rows(even_round r, const uint32_t *from, const uint32_t *targets, uint32_t stride,
               gpu_table_counts *counts)
@@ -209,7 +210,8 @@ static __global__ void __launch_bounds__(BLOCK)
         atomicSub(&counts->stashed, 1U);
 }
 
-/* Buckets that gave: a look has to go on behind them from now on. A warp a bucket. */
+/* Buckets that gave rows: digests 0 become 1, because searches must go on to the second bucket from now on. A
+ * warp a bucket. */
 static __global__ void __launch_bounds__(BLOCK) mark_givers(even_round r, const uint32_t *offsets)
 {
     const uint64_t place = cuda_thread() / WARP_LANES;
@@ -219,7 +221,7 @@ static __global__ void __launch_bounds__(BLOCK) mark_givers(even_round r, const 
     *word |= __vcmpeq4(*word, 0) & 0x01010101U;
 }
 
-/* Of a stash that is empty. */
+/* Sets the digests of an empty stash to 0. */
 static __global__ void clear_stash(const gpu_table_view *view, const gpu_table_counts *counts)
 {
     const uint32_t place = blockIdx.x;
@@ -227,10 +229,9 @@ static __global__ void clear_stash(const gpu_table_view *view, const gpu_table_c
         view->buckets[place].digests[threadIdx.x] = DIGEST_FREE;
 }
 
-/* --- rounds ----------------------------------------------------------------------------------------------
- */
+/* --- Rounds --- */
 
-/* offsets[places]: how many offers there were. */
+/* Queues one round; offsets[places] is then the number of offers. */
 static bool queue_round(gpu_tables *tables, gpu_stream *stream, uint32_t t, const even_round &r)
 {
     table_moves *m = tables->moves;
@@ -258,7 +259,7 @@ static bool queue_round(gpu_tables *tables, gpu_stream *stream, uint32_t t, cons
     return gpu_launched(stream, "tables: moving rows to where there is room");
 }
 
-/* How many offers the last round had; waits. */
+/* Reads the number of offers of the last round; waits. */
 static bool read_offers(gpu_tables *tables, gpu_stream *stream, const even_round &r, uint64_t *offers,
                         gpu_error *error)
 {
@@ -278,7 +279,7 @@ static bool rounds(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint32_t 
 {
     if (!moves_need(tables, error))
         return false;
-    /* Rounds with more offers than there is room for do not count: each moves a row at least. */
+    /* A round with more offers than fit does not count: it moves at least one row. */
     for (int i = 0; i < ROOM_ROUNDS && offers > 0;) {
         const bool is_known = offers <= MOVES_OFFERS;
         const even_round r = {tables->views + t,

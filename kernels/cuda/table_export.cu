@@ -1,12 +1,12 @@
 /*
- * select, export_rows: rows that leave as copies; take_oldest's rows leave by the same way.
+ * select and export_rows: copies of rows; take_oldest uses the same code for the rows it removes.
  *
- * Ladder: (1) a thread a slot that copies its row: strided reads, and places by atomic adds, so in another
- * order each time; (2) heads are read in order, sixteen bytes a lane, buckets are counted, and a prefix sum
- * gives each row its place in (table, slot) order; a warp copies a row, sixteen bytes a lane; (3) the list of
- * chosen rows is never written: who exports looks at the heads of a bucket again, 2 KB beside the rows of
- * up to 64 KB and more that it copies. What limits it is the copy to the host, which overlaps with the
- * gathering of the next piece (learners/device_export.h). Not measured.
+ * Ladder (not measured): (1) a thread a slot that copies its row: strided reads, and output positions by
+ * atomic additions, so in another order each time. (2) Heads are read in order, 16 bytes a lane, selected
+ * rows are counted by bucket, and a prefix sum gives each row its position in (table, slot) order; a warp
+ * copies a row, 16 bytes a lane. (3) The list of selected rows is never written: export reads the heads of a
+ * bucket again, 2 KB in addition to the 64 KB and more of rows that it copies. The limit is the copy to the
+ * host, which overlaps with the gathering of the next piece (learners/device_snapshot.h).
  */
 #include "kernels/cuda/table_payload.cuh"
 
@@ -17,8 +17,7 @@
 
 enum { COUNT_BLOCK = 256, EXPORT_BLOCK = GPU_BUCKET_SLOTS };
 
-/* --- memory ----------------------------------------------------------------------------------------------
- */
+/* --- Memory --- */
 
 uint64_t tables_places(const gpu_tables *tables, uint32_t t)
 {
@@ -62,7 +61,7 @@ static bool make_places(gpu_tables *tables, table_moves *m, gpu_error *error)
     free_places(tables, m);
     size_t room = places + places / 4 + 64;
     unsigned char *scan = NULL;
-    uint32_t scanned = tables->scratch.room; /* by missing */
+    uint32_t scanned = tables->scratch.room; /* missing() scans `scratch.room` elements with it, too */
     scanned = scanned > room + 1 ? scanned : (uint32_t)room + 1;
     scan_exclusive_32(NULL, &m->scan_room, NULL, NULL, scanned, NULL);
     if (!make(tables, &m->counts, room + 1, error) || !make(tables, &m->offsets, room + 1, error) ||
@@ -133,10 +132,9 @@ void moves_free(gpu_tables *tables)
     tables->moves = NULL;
 }
 
-/* --- counting --------------------------------------------------------------------------------------------
- */
+/* --- Counting --- */
 
-/* A warp a bucket. */
+/* A warp counts the selected rows of a bucket. */
 static __global__ void __launch_bounds__(COUNT_BLOCK)
     count_rows(const gpu_table_view *view, uint64_t places, table_filter filter, uint32_t *counts)
 {
@@ -183,16 +181,15 @@ void moves_scan(gpu_tables *tables, gpu_stream *stream, size_t n)
     gpu_launched(stream, "tables: scan");
 }
 
-/* --- copying ---------------------------------------------------------------------------------------------
- */
+/* --- Copying --- */
 
-/* What export_bucket is told. */
+/* The argument of export_bucket. */
 struct export_arguments {
     const gpu_table_view *view;
     gpu_table_counts *counts;
     table_filter filter;
     table_shape shape;
-    const uint32_t *offsets; /* of the table's first place */
+    const uint32_t *offsets; /* from the table's first place on */
     uint64_t first, begin, end;
     uint32_t table;
     bool takes;
@@ -201,13 +198,13 @@ struct export_arguments {
     const uint32_t *at;
 };
 
-/* Chosen rows of a block's bucket, in slot order. */
+/* The selected rows of a block's bucket, in slot order. */
 struct export_chosen {
-    uint32_t warps[EXPORT_BLOCK / WARP_LANES]; /* how many each warp has */
+    uint32_t warps[EXPORT_BLOCK / WARP_LANES]; /* by warp: number of selected slots */
     uint8_t slots[EXPORT_BLOCK];
 };
 
-/* Whether any thread's slot was never passed by a key that went on. All threads of the block call it. */
+/* Whether the bucket has a digest 0. Called by all threads of the block. */
 static __device__ bool has_free(uint8_t digest, uint32_t *warps)
 {
     uint32_t zeros = __ballot_sync(WARP_ALL, digest == DIGEST_FREE);
@@ -221,13 +218,13 @@ static __device__ bool has_free(uint8_t digest, uint32_t *warps)
     return any != 0;
 }
 
-/* Where row `number` of the counted ones goes. */
+/* The output position of selected row `number`. */
 static __device__ size_t export_at(const export_arguments &a, uint64_t number)
 {
     return a.at != NULL ? a.at[number - a.begin] : number - a.begin;
 }
 
-/* A block a bucket, a thread a slot, then a warp a row. */
+/* A block for each bucket: a thread a slot, then a warp a row. */
 static __global__ void __launch_bounds__(EXPORT_BLOCK) export_bucket(export_arguments a)
 {
     SHARED(export_chosen, chosen);
@@ -296,8 +293,7 @@ void moves_export_table(gpu_tables *tables, gpu_stream *stream, uint32_t t, cons
     gpu_launched(stream, "tables: export_bucket");
 }
 
-/* --- the functions ---------------------------------------------------------------------------------------
- */
+/* --- The functions --- */
 
 bool tables_select(gpu_tables *tables, gpu_stream *stream, uint32_t since, uint32_t closing, uint64_t *rows,
                    gpu_error *error)
@@ -330,7 +326,7 @@ static __global__ void set_count(uint32_t *count, uint32_t value)
         *count = value;
 }
 
-/* The first of places [0, n) whose rows end behind `row`. */
+/* The first of the places [0, n) whose rows end behind `row`. */
 static uint64_t place_of(const uint32_t *offsets, uint64_t n, uint64_t row)
 {
     uint64_t low = 0, high = n;

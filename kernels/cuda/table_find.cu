@@ -1,13 +1,13 @@
 /*
  * find: keys -> rows; find_values: keys -> weights as floats.
  *
- * Ladder: (1) a thread a key that walks its bucket: 128 keys of 8 bytes read to find one; (2) digests: a line
- * of 128 bytes instead of a kilobyte, a warp a key, most of it idle; (3) eight lanes a key, 16 bytes each:
- * the line in one load, sixteen digests compared in four instructions, and the second bucket looked at only
- * where the first was full once; (4) KEYS keys a tile at once, so that four loads a lane are under way before
- * the first is waited for; (5) the weights are read by the tile that found them, 16 bytes a lane: no pointers
- * are written and read again, 690 bytes a key at dim 64 (128 digests, 32 of keys, 256 + 256 weights, the rest
- * key, table and found). Not measured.
+ * Ladder (not measured): (1) a thread a key that walks its bucket: 128 keys of 8 bytes are read to find one.
+ * (2) Digests: a line of 128 bytes instead of a kilobyte; a warp a key, most of it idle. (3) Eight lanes a
+ * key, 16 bytes each: the line in one load, sixteen digests compared in four instructions, and the second
+ * bucket read only if the first was full once. (4) KEYS keys a tile at once, so that four loads a lane are in
+ * flight before the first is waited for. (5) Weights are read by the tile that found them, 16 bytes a lane,
+ * so no pointers are written and read again: 690 bytes a key at dim 64 (128 digests, 32 keys, 256 + 256
+ * weights, the rest key, table and found).
  */
 #include "kernels/cuda/formats.cuh"
 #include "kernels/cuda/table_probe.cuh"
@@ -15,7 +15,7 @@
 
 enum { BLOCK = 256, KEYS = 4, BLOCK_KEYS = BLOCK / TILE_LANES * KEYS };
 
-/* As table_look_up; expired rows are not there. */
+/* table_look_up, but expired rows count as absent. */
 static __device__ bool find(const table_lookup &in, table_search (&searches)[KEYS], uint32_t *first,
                             uint32_t *n)
 {

@@ -2,19 +2,20 @@
  * make_room: free tables grow, bucket by bucket, by linear hashing (Litwin 1980: "Linear hashing: a new tool
  * for file and table addressing").
  *
- * Bucket b, appended, takes over a part of the rows of one other (table_split_from): those of which the
- * choice that put them there, first or second, addresses b with one bit more. The new bucket is empty before,
- * so no split overflows, and splits of one launch are of different buckets: none waits for another.
+ * An appended bucket b takes a part of the rows of one other bucket (table_split_from): the rows whose hash,
+ * the first or the second one, whichever put them there, addresses b with one bit more. The new bucket is
+ * empty before, so no split overflows, and the splits of one launch are of different buckets: none waits for
+ * another.
  *
- * Between two doublings of the buckets, keys prefer those that are not split yet, up to twice. Second choices
- * carry up to a sixth of all rows then (at 1.41 times a power of two), and two things keep full buckets rare:
- * rows are evened out beforehand, where the new ones would find less than they need (table_even.cu), and new
- * rows count as many times as they prefer some buckets, and a quarter more. What overflows in one batch all
- * the same goes to the stash.
+ * Between two doublings of the number of buckets, buckets that are not split yet get more keys, up to twice
+ * as many. Second buckets then hold up to a sixth of all rows (at 1.41 times a power of two), and two
+ * measures keep full buckets rare: rows are evened out first, if new rows would find too few slots
+ * (table_even.cu); and a new row counts as many rows as unsplit buckets get more, and a quarter more. Rows
+ * that overflow in a batch nevertheless go to the stash.
  *
- * Ladder: (1) rehash everything into twice the memory: needs both, and stops for the whole of it; (2) a
- * bucket at a time, in place; (3) a block a split: a thread a slot decides, warps copy the rows, 16 bytes a
- * lane; all splits of a call in one launch. Not measured.
+ * Ladder (not measured): (1) rehash everything into twice the memory: needs both memories, and stops until
+ * all is done. (2) One bucket at a time, in place. (3) A block for each split: a thread a slot decides, warps
+ * copy the rows, 16 bytes a lane; all splits of a call in one launch.
  */
 #include "kernels/cuda/table_moves.cuh"
 
@@ -22,16 +23,15 @@
 
 enum { BLOCK = GPU_BUCKET_SLOTS };
 
-/* --- splitting -------------------------------------------------------------------------------------------
- */
+/* --- Splitting --- */
 
-/* Slots that go to the new bucket, in order. */
+/* The slots whose rows go to the new bucket, in order. */
 struct split_list {
     uint32_t warps[BLOCK / WARP_LANES], zeros[BLOCK / WARP_LANES];
     uint8_t slots[BLOCK];
 };
 
-/* Of a row in bucket `from`, level apart from the new one: whether its choice is the new one now. */
+/* Whether a row of bucket `from` belongs to the new bucket, which is `level` higher. */
 static __device__ bool goes_over(const gpu_table_view *view, uint64_t key, uint64_t from, uint64_t level)
 {
     const uint64_t hash = table_hash_of(view, key);
@@ -40,7 +40,7 @@ static __device__ bool goes_over(const gpu_table_view *view, uint64_t key, uint6
     return ((is_first ? first : second) & level) != 0;
 }
 
-/* A block a new bucket: first_new + blockIdx.x, all below twice `level`. */
+/* A block of threads for each new bucket: first_new + blockIdx.x, all below twice `level`. */
 static __global__ void __launch_bounds__(BLOCK)
     split(const gpu_table_view *view, uint64_t first_new, uint64_t level, uint32_t stride)
 {
@@ -65,7 +65,8 @@ static __global__ void __launch_bounds__(BLOCK)
         count += list.warps[w];
         any_zero |= list.zeros[w];
     }
-    /* Without a 0, keys of this bucket may lie elsewhere, and so may those of the new one. */
+    /* Without a 0, keys of this bucket, and so of the new one, may lie in their second bucket or the
+     * stash. */
     const uint8_t free_digest = any_zero != 0 ? DIGEST_FREE : DIGEST_WAS_FULL;
     if (goes) {
         list.slots[rank] = (uint8_t)s;
@@ -90,7 +91,7 @@ static __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* Table t gets `buckets`, for which it has memory. */
+/* Grows table t to `buckets` buckets, for which it has memory. */
 static void split_up_to(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint64_t buckets)
 {
     gpu_table_view *view = &tables->tables[t].view;
@@ -105,10 +106,9 @@ static void split_up_to(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint
     }
 }
 
-/* --- how many buckets ------------------------------------------------------------------------------------
- */
+/* --- How many buckets --- */
 
-/* Whether `buckets` of table t stay within what the set may take. */
+/* Whether `buckets` buckets of table t stay within the memory that the set may take. */
 static bool may_have(const gpu_tables *tables, uint32_t t, uint64_t buckets)
 {
     const gpu_table *of = &tables->tables[t];
@@ -122,7 +122,7 @@ static bool may_have(const gpu_tables *tables, uint32_t t, uint64_t buckets)
     return buckets <= of->buckets_most && bytes <= tables->options.memory_bytes;
 }
 
-/* That table t has memory for. */
+/* The number of buckets that table t has memory for. */
 static uint64_t buckets_mapped(const gpu_tables *tables, uint32_t t)
 {
     const gpu_table *of = &tables->tables[t];
@@ -132,7 +132,7 @@ static uint64_t buckets_mapped(const gpu_tables *tables, uint32_t t)
     return all - of->view.stash_buckets < of->buckets_most ? all - of->view.stash_buckets : of->buckets_most;
 }
 
-/* As many of [buckets, wanted] as the set may take. */
+/* The largest number in [buckets, wanted] that the set's memory allows. */
 static uint64_t within_memory(const gpu_tables *tables, uint32_t t, uint64_t buckets, uint64_t wanted)
 {
     uint64_t low = buckets, high = wanted;
@@ -156,21 +156,21 @@ static uint64_t wanted_buckets(const gpu_tables *tables, uint32_t t, uint64_t ro
     return within_memory(tables, t, now, room_buckets(rows, more, now));
 }
 
-/* Memory for `buckets`, with an eighth ahead if that may be; what could be had of it. */
+/* Gets memory for `buckets` buckets, and an eighth more if possible; returns how many of `buckets` have
+ * memory. */
 static uint64_t map_buckets(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint64_t buckets)
 {
     if (buckets <= buckets_mapped(tables, t))
         return buckets;
     const uint64_t ahead = within_memory(tables, t, buckets, buckets + buckets / 8);
-    gpu_error full; /* no failure: rows go to the cold tier instead */
+    gpu_error full; /* not a failure: rows go to the cold tier instead */
     if (!tables_need_buckets(tables, stream, t, ahead, &full))
         (void)tables_need_buckets(tables, stream, t, buckets, &full);
     const uint64_t mapped = buckets_mapped(tables, t);
     return buckets < mapped ? buckets : mapped;
 }
 
-/* --- the function ----------------------------------------------------------------------------------------
- */
+/* --- make_room --- */
 
 static bool make_table_room(gpu_tables *tables, gpu_stream *stream, uint32_t t,
                             const gpu_table_counts *counts, uint64_t more, uint64_t *rows_cold,
@@ -183,7 +183,7 @@ static bool make_table_room(gpu_tables *tables, gpu_stream *stream, uint32_t t,
     const uint64_t buckets = view->bucket_count;
     const double over = ceil(room_rows_over(rows, more, buckets));
     if (over > 0)
-        *rows_cold = (uint64_t)over; /* may be more than there are: then nothing helps */
+        *rows_cold = (uint64_t)over; /* may be more than the table has: then nothing helps */
     table->rows_most = rows;
     table->rows_left = room_rows_promised(rows, more, buckets);
     if (counts->stashed > 0 && !moves_empty_stash(tables, stream, t, counts->stashed, error))
@@ -213,7 +213,7 @@ bool tables_make_room(gpu_tables *tables, gpu_stream *stream, const uint32_t *ro
         rows_cold[t] = 0;
     if (!gpu_is_good(tables->gpu, error) || !moves_need(tables, error))
         return false;
-    /* By how many rows there may be: tables that turn out to be tight are among these. */
+    /* Decided by the upper bound of the rows: it includes all tables that turn out to be tight. */
     for (uint32_t t = 0; t < n; t++) {
         const gpu_table *table = &tables->tables[t];
         if (!table->view.is_bounded && room_is_tight(table->rows_most, rows_new[t], table->view.bucket_count))
@@ -222,7 +222,7 @@ bool tables_make_room(gpu_tables *tables, gpu_stream *stream, const uint32_t *ro
     const gpu_table_counts *counted = tables_read_all(tables, stream, error);
     if (counted == NULL)
         return false;
-    memcpy(counts, counted, n * sizeof *counts); /* moving rows may wait, and read other things */
+    memcpy(counts, counted, n * sizeof *counts); /* moving rows may wait, which overwrites `counted` */
     for (uint32_t t = 0; t < n; t++)
         if (!tables->tables[t].view.is_bounded &&
             !make_table_room(tables, stream, t, &counts[t], rows_new[t], &rows_cold[t], error))

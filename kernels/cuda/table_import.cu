@@ -1,10 +1,10 @@
 /*
- * Rows that come, and keys that are asked for or taken away: import_rows, missing, remove, take_removed.
+ * Rows that enter tables, and keys that are searched or removed: import_rows, missing, remove, take_removed.
  *
- * Ladder of import: (1) a thread a row that probes and copies: a row's bytes are read 4 at a time; (2) keys
- * are found eight lanes a key (table_probe.cuh), those without a row get one as a batch's new keys do
- * (table_insert.cu), and a warp copies a row, sixteen bytes a lane. missing: the probe, a prefix sum, and a
- * list in order. Not measured.
+ * Ladder of import (not measured): (1) a thread a row that probes and copies: a row's bytes are read 4 at a
+ * time. (2) Keys are found by eight lanes a key (table_probe.cuh), keys without a row get one as a batch's
+ * new keys do (table_insert.cu), and a warp copies a row, 16 bytes a lane. missing: the probe, a prefix sum,
+ * and a list in order.
  */
 #include "kernels/cuda/table_payload.cuh"
 #include "kernels/cuda/table_probe.cuh"
@@ -24,8 +24,7 @@ static table_lookup lookup_of(const gpu_tables *tables)
     return in;
 }
 
-/* --- import ----------------------------------------------------------------------------------------------
- */
+/* --- Import --- */
 
 static __global__ void __launch_bounds__(BLOCK)
     import_find(table_lookup in, uint32_t stride, void **rows, uint32_t *numbers, uint32_t *missing_by_table)
@@ -54,14 +53,14 @@ struct import_arguments {
     table_shape shape;
     const gpu_row_head *heads;
     const float *payloads;
-    const uint32_t *at; /* or NULL: of payloads */
+    const uint32_t *at; /* positions in heads and payloads; NULL: in order */
     void *const *rows;
-    const uint32_t *numbers; /* BATCH_NONE: the row was there */
+    const uint32_t *numbers; /* BATCH_NONE: the row existed before */
     uint32_t n, step;
     bool keeps;
 };
 
-/* A warp a row. */
+/* A warp writes a row. */
 static __global__ void __launch_bounds__(BLOCK) import_write(import_arguments a)
 {
     const uint32_t u = (uint32_t)(cuda_thread() / WARP_LANES), lane = threadIdx.x % WARP_LANES;
@@ -81,7 +80,7 @@ static __global__ void __launch_bounds__(BLOCK) import_write(import_arguments a)
     payload_in(a.shape, row, a.payloads + (size_t)(a.at != NULL ? a.at[u] : u) * table_floats(a.shape), lane);
 }
 
-/* Heads are read several times: once from where they come. */
+/* Copies the heads, which are read several times, from the caller's memory once. */
 static __global__ void gather_heads(const gpu_row_head *heads, const uint32_t *at, uint32_t n,
                                     gpu_row_head *out)
 {
@@ -90,7 +89,7 @@ static __global__ void gather_heads(const gpu_row_head *heads, const uint32_t *a
         out[u] = heads[at != NULL ? at[u] : u];
 }
 
-/* Where the rows of one piece are or are to be; how many each table lacks, on the host. */
+/* Finds the rows of one piece, or the buckets for them; reads back how many rows each table lacks. Waits. */
 static bool find_places(gpu_tables *tables, gpu_stream *stream, const gpu_row_head *heads, uint32_t n,
                         gpu_error *error)
 {
@@ -110,7 +109,7 @@ static bool find_places(gpu_tables *tables, gpu_stream *stream, const gpu_row_he
     return tables_wait(tables, stream, error);
 }
 
-/* Room for the rows that are missing; where the others are may change. */
+/* Makes room for the missing rows; the other rows may move. */
 static bool make_import_room(gpu_tables *tables, gpu_stream *stream, gpu_error *error)
 {
     uint64_t cold[BATCH_TABLES_MAX] = {};
@@ -148,7 +147,7 @@ static bool import_piece(gpu_tables *tables, gpu_stream *stream, const import_ar
         gpu_note(tables->gpu,
                  cudaMemsetAsync(tables->scratch.counters, 0, TABLE_COUNTERS * sizeof(uint32_t),
                                  gpu_cuda_stream(stream)),
-                 "tables: import"); /* a batch before may have had keys for the stash */
+                 "tables: import"); /* an earlier batch may have left keys for the stash */
         table_insertion insertion = {};
         insertion.n = a.n;
         insertion.heads = a.heads;
@@ -187,8 +186,7 @@ bool tables_import_rows(gpu_tables *tables, gpu_stream *stream, const gpu_row_he
     return tables_wait(tables, stream, error);
 }
 
-/* --- missing ---------------------------------------------------------------------------------------------
- */
+/* --- Missing --- */
 
 static __global__ void __launch_bounds__(BLOCK)
     mark_missing(table_lookup in, uint32_t step, uint32_t *is_missing)
@@ -244,8 +242,7 @@ void tables_missing(gpu_tables *tables, gpu_stream *stream, const gpu_batch *bat
     gpu_launched(stream, "tables: missing");
 }
 
-/* --- keys that go ----------------------------------------------------------------------------------------
- */
+/* --- Removal --- */
 
 static __global__ void __launch_bounds__(BLOCK) find_slots(table_lookup in, uint64_t *slots)
 {
@@ -261,8 +258,8 @@ static __global__ void __launch_bounds__(BLOCK) find_slots(table_lookup in, uint
     }
 }
 
-/* Slots are freed as if their buckets had been full: 1 is always right. Of a key that comes twice one thread
- * frees. */
+/* Frees slots with digest 1, which is always correct. For a key that is given twice only one thread frees the
+ * slot. */
 static __global__ void free_slots(table_lookup in, const uint64_t *slots, gpu_table_counts *counts)
 {
     size_t u = cuda_thread();

@@ -1,14 +1,15 @@
 /*
- * Making rows: new keys find slots in their buckets, in the order of their numbers; where a bounded table's
- * bucket is full, the row goes that is first by the rule (gpu_table.h).
+ * Making rows: new keys get slots in their buckets, in the order of their indexes; where a bounded table's
+ * bucket is full, a row is evicted by the rule (gpu_table.h).
  *
- * Ladder: (1) one thread a key with a lock a bucket: not in order; (2) sorted by bucket (stable, so that a
- * bucket's keys stay in order), a warp a bucket: one reads the digests once and places all of its keys; (3)
- * free slots are four ballots, so that placing a key is a few instructions; the headers are read only where a
- * bucket is full, 16 bytes a lane, and kept in registers for all victims of the bucket; keys of a bucket are
- * read only to break ties; (4) a row is written by the warp that placed it, 16 bytes a lane, and nobody waits
- * for those stores; (5) free tables: what does not fit is sorted once more, by second bucket; the stash,
- * where neither fits, is one warp's work, and almost never any. Not measured.
+ * Ladder (not measured): (1) one thread a key with a lock for each bucket: not in order. (2) Sorted by bucket
+ * (stable, so that a bucket's keys stay in order), a warp a bucket: the warp reads the digests once and
+ * places all keys of the bucket. (3) Free slots are four ballots, so that placing a key takes a few
+ * instructions; headers are read only if a bucket is full, 16 bytes a lane, and kept in registers for all
+ * evictions of the bucket; keys of a bucket are read only to break ties. (4) A row is written by the warp
+ * that placed it, 16 bytes a lane, and nothing waits for those stores. (5) Free tables: keys that do not fit
+ * are sorted once more, by second bucket; the stash, for keys that fit in neither, is filled by one warp, and
+ * hardly ever needed.
  */
 #include "kernels/cuda/sort.cuh"
 #include "kernels/cuda/tables.cuh"
@@ -20,7 +21,7 @@ enum {
     STASH_KEYS = GPU_STASH_BUCKETS * GPU_BUCKET_SLOTS
 };
 
-/* What all kernels here are given. */
+/* The argument of all kernels here. */
 struct insert_batch {
     table_insertion keys;
     const gpu_table_view *views;
@@ -33,19 +34,19 @@ struct insert_batch {
     float state_init;
 };
 
-/* A bucket that a warp fills, the same in all lanes but `heads`. */
+/* A bucket that a warp fills, the same in all lanes except `heads`. */
 struct open_bucket {
     const gpu_table_view *view;
     gpu_bucket *bucket;
     uint64_t place;
     uint32_t table;
-    uint32_t free_slots[4]; /* ballots: lane i's bit of the j-th is slot 4 * i + j */
-    gpu_head heads[HEADS];  /* slots lane + 32 * j, once `has_heads` */
-    uint32_t candidates;    /* which of them may go */
+    uint32_t free_slots[4]; /* ballots: bit i of word j is slot 4 * i + j */
+    gpu_head heads[HEADS];  /* slots lane + 32 * j, valid if has_heads */
+    uint32_t candidates;    /* bit j: the row of heads[j] may be evicted */
     bool has_heads;
 };
 
-/* What warps add to the counts at their end: of one table at a time. */
+/* Counts of one table, which a warp adds to the table's counters at the end. */
 struct insert_counts {
     uint32_t table, rows, inserted, evicted, expired, refused;
 };
@@ -67,8 +68,7 @@ static __device__ void flush(const insert_batch &in, const insert_counts &sums)
         atomicAdd(&counts->refused, (unsigned long long)sums.refused);
 }
 
-/* --- a row ------------------------------------------------------------------------------------------------
- */
+/* --- A row --- */
 
 /* Element i of init_uniform (dense.inc.h). */
 static __device__ float init_weight(uint64_t seed, uint32_t i, float bound)
@@ -77,13 +77,13 @@ static __device__ float init_weight(uint64_t seed, uint32_t i, float bound)
     return ((float)(int32_t)(x >> 40) * 0x1p-23F - 1.0F) * bound;
 }
 
-/* To nearest, by the one rule (rounding.h). */
+/* Rounds to nearest (rounding.h). */
 static __device__ uint32_t to_bits(row_format format, float x)
 {
     return format == ROW_BF16 ? bf16_of(float_bits(x), 0, true) : fp16_of(float_bits(x), 0, true);
 }
 
-/* Weights, state and extra floats of a new row, by a warp. */
+/* Writes the weights, state and extra floats of a new row; by a warp. */
 static __device__ void start_row(const insert_batch &in, const gpu_table_view *view, unsigned char *row,
                                  uint64_t key)
 {
@@ -113,8 +113,7 @@ static __device__ void start_row(const insert_batch &in, const gpu_table_view *v
             make_float4(view->extra[0], view->extra[1], view->extra[2], view->extra[3]);
 }
 
-/* --- slots ------------------------------------------------------------------------------------------------
- */
+/* --- Slots --- */
 
 static __device__ void open(open_bucket *b, uint64_t place)
 {
@@ -129,10 +128,10 @@ static __device__ void open(open_bucket *b, uint64_t place)
     for (uint32_t j = 0; j < 4; j++)
         b->free_slots[j] =
             __ballot_sync(WARP_ALL, (line >> 8 * j & 255) < DIGEST_KEYS && 4 * lane + j < room);
-    __syncwarp(); /* all have read before one writes */
+    __syncwarp(); /* all lanes have read the digests before one writes */
 }
 
-/* A free slot, the same each time; BATCH_NONE: there is none. */
+/* Takes a free slot, always the same one for the same bucket; BATCH_NONE: none is free. */
 static __device__ uint32_t take_free(open_bucket *b)
 {
 #pragma unroll
@@ -146,12 +145,12 @@ static __device__ uint32_t take_free(open_bucket *b)
     return BATCH_NONE;
 }
 
-/* Of a full bucket: the headers, and which rows may go. */
+/* Reads the headers of a full bucket, and which rows may be evicted. */
 static __device__ void read_heads(open_bucket *b, uint32_t step)
 {
     const uint32_t lane = threadIdx.x % WARP_LANES, room = table_room(b->view, b->place);
     b->has_heads = true;
-    __syncwarp(); /* rows that this warp has just made */
+    __syncwarp(); /* makes the rows visible that this warp has just made */
 #pragma unroll
     for (uint32_t j = 0; j < HEADS; j++) {
         const uint32_t slot = lane + j * WARP_LANES;
@@ -160,7 +159,7 @@ static __device__ void read_heads(open_bucket *b, uint32_t step)
     }
 }
 
-/* A candidate for going, as it is compared: the lowest goes. */
+/* A row that may be evicted, as it is compared: the lowest is evicted. */
 struct victim {
     uint32_t is_live, count, seen, slot;
 };
@@ -176,14 +175,14 @@ static __device__ bool goes_before(const open_bucket *b, const victim &x, const 
     return b->bucket->keys[x.slot] < b->bucket->keys[y.slot];
 }
 
-/* Narrows `is_in` to the lanes with the least value. */
+/* Narrows is_in to the lanes with the least value. */
 static __device__ void keep_least(bool *is_in, uint32_t value)
 {
     const uint32_t least = warp_least(*is_in ? value : UINT32_MAX);
     *is_in = *is_in && value == least;
 }
 
-/* The slot of the row that goes, BATCH_NONE: no row may. The same in all lanes. */
+/* Chooses the row to evict and returns its slot, the same in all lanes; BATCH_NONE: no row may be evicted. */
 static __device__ uint32_t take_victim(open_bucket *b, uint32_t step, bool *was_expired)
 {
     const uint32_t lane = threadIdx.x % WARP_LANES;
@@ -211,7 +210,7 @@ static __device__ uint32_t take_victim(open_bucket *b, uint32_t step, bool *was_
         keep_least(&is_in, (uint32_t)key);
         left = __ballot_sync(WARP_ALL, is_in);
     }
-    __syncwarp(); /* likewise headers, and keys */
+    __syncwarp(); /* all lanes have read headers and keys before one writes */
     const int winner = __ffs((int)left) - 1;
     const uint32_t slot = __shfl_sync(WARP_ALL, mine.slot, winner);
     *was_expired = __shfl_sync(WARP_ALL, mine.is_live, winner) == 0;
@@ -220,10 +219,9 @@ static __device__ uint32_t take_victim(open_bucket *b, uint32_t step, bool *was_
     return slot;
 }
 
-/* --- a key ------------------------------------------------------------------------------------------------
- */
+/* --- A key --- */
 
-/* A new key as its warp knows it, the same in all lanes. */
+/* A new key, the same in all lanes of its warp. */
 struct new_key {
     uint32_t u, count, seen;
     uint64_t key;
@@ -246,7 +244,8 @@ static __device__ void place_key(const insert_batch &in, const open_bucket *b, u
         start_row(in, b->view, row, k.key);
 }
 
-/* Finds a slot in a full bucket of a bounded table; BATCH_NONE: refused. */
+/* Evicts a row from a full bucket of a bounded table and returns its slot; BATCH_NONE: the new key is
+ * refused. */
 static __device__ uint32_t make_way(const insert_batch &in, open_bucket *b, insert_counts *sums)
 {
     bool was_expired = false;
@@ -281,7 +280,8 @@ static __device__ uint32_t table_of(const insert_batch &in, uint32_t u)
     return in.keys.tables != NULL ? in.keys.tables[u] : 0;
 }
 
-/* What has no place: refused, or on to the second bucket or the stash. Each lane its own key. */
+/* Keys without a slot: refused (bounded), or passed on to the second bucket or the stash. Each lane has its
+ * own key. */
 static __device__ void turn_away(const insert_batch &in, const open_bucket *b, const new_key &k, bool is_key,
                                  bool is_second, insert_counts *sums)
 {
@@ -295,10 +295,9 @@ static __device__ void turn_away(const insert_batch &in, const open_bucket *b, c
             b->view->number + (uint32_t)table_second(b->view, table_hash_of(b->view, k.key));
 }
 
-/* --- a bucket ---------------------------------------------------------------------------------------------
- */
+/* --- A bucket --- */
 
-/* All keys of the bucket that begins at `at` of the sorted ones. */
+/* Places all keys of the bucket whose sorted keys begin at `at`. */
 static __device__ void fill_bucket(const insert_batch &in, uint32_t at, bool is_second, insert_counts *sums)
 {
     const uint32_t lane = threadIdx.x % WARP_LANES, number = in.scratch.numbers_sorted[at];
@@ -337,7 +336,7 @@ static __device__ void fill_bucket(const insert_batch &in, uint32_t at, bool is_
     }
 }
 
-/* A warp a bucket: those that begin among its 32 places of the sorted keys. */
+/* A warp fills the buckets that begin among its 32 sorted keys. */
 static __global__ void __launch_bounds__(BLOCK) fill_buckets(insert_batch in, bool is_second)
 {
     const uint32_t i = (uint32_t)cuda_thread(), n = in.keys.n;
@@ -350,10 +349,9 @@ static __global__ void __launch_bounds__(BLOCK) fill_buckets(insert_batch in, bo
     flush(in, sums);
 }
 
-/* --- the stash --------------------------------------------------------------------------------------------
- */
+/* --- The stash --- */
 
-/* One warp's: the next key into the first stash bucket with a free slot. */
+/* Places a key in the first stash bucket with a free slot; by one warp. */
 static __device__ bool stash_key(const insert_batch &in, const new_key &k, uint32_t table)
 {
     open_bucket b;
@@ -371,7 +369,8 @@ static __device__ bool stash_key(const insert_batch &in, const new_key &k, uint3
     return false;
 }
 
-/* One block: the keys that are left, in order. More than a stash holds: something is wrong, and is told. */
+/* One block places the keys that are left, in order. More keys than a stash holds are an error, which is
+ * counted. */
 static __global__ void __launch_bounds__(BLOCK) fill_stash(insert_batch in)
 {
     SHARED(uint32_t[STASH_KEYS], keys);
@@ -402,14 +401,13 @@ static __global__ void __launch_bounds__(BLOCK) fill_stash(insert_batch in)
         atomicAdd(&in.flags->overflowed, lost);
 }
 
-/* --- all of it --------------------------------------------------------------------------------------------
- */
+/* --- All phases --- */
 
 static void sort_and_fill(gpu_tables *tables, gpu_stream *stream, const insert_batch &in, bool is_second)
 {
     cudaStream_t queue = gpu_cuda_stream(stream);
     const table_scratch *s = &tables->scratch;
-    int bits = 1; /* numbers are below its highest value, which stands for none */
+    int bits = 1; /* bucket numbers are below the highest value of `bits` bits, which stands for none */
     while (((uint64_t)1 << bits) - 1 < tables_numbers(tables))
         bits++;
     size_t bytes = s->sort_bytes;

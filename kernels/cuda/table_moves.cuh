@@ -1,7 +1,6 @@
 /*
- * Rows that leave and come: what select, export, import, take_oldest and make_room share. Buckets of all
- * tables, each table's stash before its own, are counted on through the set: that number is a bucket's
- * place.
+ * Rows that enter and leave tables: the common part of select, export, import, take_oldest and make_room. A
+ * bucket's place is its position among the buckets of all tables, each table's stash before its own buckets.
  */
 #ifndef KERNELS_CUDA_TABLE_MOVES_CUH
 #define KERNELS_CUDA_TABLE_MOVES_CUH
@@ -11,42 +10,42 @@
 
 enum {
     MOVES_OFFERS = ROOM_OFFERS,
-    MOVES_DIGITS = 1 << 11, /* of take_oldest's histograms */
+    MOVES_DIGITS = 1 << 11, /* bins of take_oldest's histograms */
     MOVES_FULL = GPU_BUCKET_SLOTS + 1,
 };
 
-/* Which rows are meant. */
+/* Which rows are selected. */
 struct table_filter {
-    uint32_t expired_before; /* of select: rows seen before are gone; 0: none is */
+    uint32_t expired_before; /* select: rows with seen below it are absent; 0: none is */
     uint32_t since, closing; /* select: epoch in (since, closing]; since 0: all */
-    bool is_oldest; /* take_oldest: not used by step_spared or later, and (age order, key) <= limit */
+    bool is_oldest;          /* take_oldest: last used before step_spared, (age order, key) <= limit */
     uint32_t step_spared;
     uint32_t order_most;
     uint64_t key_most;
 };
 
-/* The arrays, made when somebody needs them; kept in gpu_tables. */
+/* Arrays, allocated at their first use; owned by gpu_tables. */
 struct table_moves {
-    uint32_t *counts, *offsets; /* [places_room + 1] */
+    uint32_t *counts, *offsets; /* [places_room + 1], by place */
     uint32_t *offsets_host;     /* [places_room + 1] */
     size_t places_room;
     void *scan;
     size_t scan_room;
     uint32_t *digits; /* [MOVES_DIGITS] */
     uint32_t *digits_host;
-    uint32_t *offers[4]; /* [MOVES_OFFERS] table_even.cu's */
+    uint32_t *offers[4]; /* [MOVES_OFFERS], for table_even.cu */
     uint32_t *full,
-        *full_host; /* [tables][MOVES_FULL]: buckets of a table, without its stash, by their rows */
+        *full_host; /* [tables][MOVES_FULL]: buckets of a table, without its stash, by their number of rows */
     void *sort;
     size_t sort_room;
-    gpu_row_head *heads;                                /* [scratch.room] import's */
-    uint32_t *missing_by_table, *missing_by_table_host; /* [tables] import's */
-    void **rows;                                        /* [scratch.room] import's */
+    gpu_row_head *heads;                                /* [scratch.room], for import */
+    uint32_t *missing_by_table, *missing_by_table_host; /* [tables], for import */
+    void **rows;                                        /* [scratch.room], for import */
     table_filter selected;
     uint64_t selected_rows, exported_rows;
 };
 
-/* What a row looks like, as an argument. */
+/* The layout of a row, as a kernel argument. */
 struct table_shape {
     uint32_t d, stride, weight_bytes, state_floats, extra_at, extra_floats;
     enum row_format format;
@@ -64,34 +63,36 @@ static inline table_shape tables_shape(const gpu_tables *tables)
             o->format};
 }
 
-/* Of a payload. */
+/* Floats of a payload. */
 static inline __host__ __device__ size_t table_floats(const table_shape &s)
 {
     return s.d + s.state_floats + s.extra_floats;
 }
 
-/* Buckets of a table with its stash. */
+/* The number of buckets of a table with its stash. */
 static inline uint64_t table_places(const gpu_table_view *view)
 {
     return view->stash_buckets + view->bucket_count;
 }
 
-/* Of all tables; first[t] of table t if asked for. */
+/* The number of places before table t's first; t = options.tables: of all places. */
 uint64_t tables_places(const gpu_tables *tables, uint32_t t);
 
-/* The arrays for the buckets that there are now; allocates, waits for nothing. false: error. */
+/* Allocates the arrays, for the present number of buckets; does not wait. Returns false with `error` set. */
 bool moves_need(gpu_tables *tables, gpu_error *error);
-/* What they take for a set of so many tables, whose scratch has `room`; without 8 bytes a bucket. */
+/* Bytes of the arrays for a set of `tables` tables whose scratch has `room`, without the 8 bytes for each
+ * bucket. */
 uint64_t moves_bytes(uint32_t tables, uint32_t room);
 void moves_free(gpu_tables *tables);
 
-/* Counts the rows of table t that are meant: counts[place] of its buckets. */
+/* Counts the selected rows of table t in each of its buckets, into counts[place]. */
 void moves_count(gpu_tables *tables, gpu_stream *stream, uint32_t t, const table_filter *filter);
-/* offsets[] of counts[0..n), offsets[n] the sum. */
+/* offsets = the exclusive prefix sums of counts[0..n); offsets[n] is the total. */
 void moves_scan(gpu_tables *tables, gpu_stream *stream, size_t n);
 
-/* Rows of table t that are meant, numbers [begin, end) of all as offsets[] count them, into heads and
- * payloads from 0; they leave the table if `takes`. Places of table t from `first` to `last`, not with it. */
+/* Exports selected rows of table t: the rows [begin, end), as offsets[] numbers all selected rows, become
+ * elements from 0 on of heads and payloads, or elements at[i]. takes: the rows are removed from the table.
+ * Only buckets first <= place < last, counted in table t, are read. */
 struct moves_export {
     const table_filter *filter;
     uint64_t begin, end;
@@ -104,20 +105,21 @@ struct moves_export {
 void moves_export_table(gpu_tables *tables, gpu_stream *stream, uint32_t t, const moves_export *out);
 
 /*
- * table_even.cu: rows of table t, in stream order, to where there is room. stash: its rows (`rows` of them at
- * most) to their buckets. even: where a bucket has more than `most` rows, some go to their other one, if that
- * has less; `rows`: how many there are above `most`, at most. They wait if `rows` is above MOVES_OFFERS.
+ * table_even.cu: move rows of table t, in stream order, to buckets with free slots. moves_empty_stash: the
+ * stash's rows, at most `rows`, to their buckets. moves_even_out: from buckets with more than `most` rows
+ * some go to their other bucket, if that has fewer; `rows`: an upper bound of the rows above `most`. Both
+ * wait if `rows` is above MOVES_OFFERS.
  */
 bool moves_empty_stash(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint64_t rows, gpu_error *error);
 bool moves_even_out(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint32_t most, uint64_t rows,
                     gpu_error *error);
-/* Queues a count of how full the buckets of table t are; once it was waited for: rows that lie above `most`
- * in their buckets. Splits only lower that number. */
+/* moves_count_full queues a count of the rows in each bucket of table t. After a wait, moves_rows_above
+ * returns the number of rows above `most` in their buckets. Splits can only lower it. */
 void moves_count_full(gpu_tables *tables, gpu_stream *stream, uint32_t t);
 uint64_t moves_rows_above(const gpu_tables *tables, uint32_t t, uint32_t most);
 
-/* When a row goes, by the step that used it last: lower is older; from 2^31 on it is spared. Rows that came
- * from below (step 0) are the oldest. */
+/* The order in which rows leave, from the step that used a row last: lower is older; spared from 2^31 on.
+ * Rows from the cold tier (step 0) are the oldest. */
 static inline __host__ __device__ uint32_t table_age_order(uint32_t step, uint32_t step_spared)
 {
     return step == 0 ? 0 : 0x80000000U + (step - step_spared);

@@ -1,11 +1,12 @@
 /*
- * take_oldest: the rows that were used longest ago leave a table.
+ * take_oldest: removes the rows that were used longest ago from a table.
  *
- * Ladder: (1) sort all (step, key): 12 bytes a row through eight passes of a radix sort, for a few rows;
- * (2) a threshold: a histogram of the highest bits says in which bin the last of the rows lies, one of the
- * next bits of that bin where in it, and so on; three passes over the steps, sixteen bytes a row read in
- * order, and six more over keys only where rows of one step have to be told apart. No sample: the answer is
- * exact, and the same on every run. (3) counts are taken in shared memory, a histogram a block. Not measured.
+ * Ladder (not measured): (1) sort all (step, key): 12 bytes a row through eight passes of a radix sort, for a
+ * few rows. (2) A threshold: a histogram of the highest bits gives the bin of the last row to take, a
+ * histogram of the next bits within that bin gives its bin there, and so on: three passes over the steps, 16
+ * bytes a row read in order, and six more over the keys only if rows of one step have to be distinguished.
+ * Nothing is sampled: the result is exact, and the same in every run. (3) Counting in shared memory, one
+ * histogram a block.
  */
 #include "kernels/cuda/table_moves.cuh"
 
@@ -13,7 +14,7 @@
 
 enum { BLOCK = 256 };
 
-/* Rows that are still in question: those that agree in the known bits; and the digit that is asked for. */
+/* The rows that are still candidates, i.e. agree in the known bits, and the digit to count. */
 struct oldest_digit {
     uint32_t step_spared;
     uint32_t order_mask, order;
@@ -69,7 +70,8 @@ static bool read_digits(gpu_tables *tables, gpu_stream *stream, uint32_t t, cons
     return tables_wait(tables, stream, error);
 }
 
-/* The bin in which the rank-th row (from 1) lies; *rank: its rank there; false: there are fewer rows. */
+/* The bin with the rank-th row (from 1); *rank becomes the rank within the bin. false: there are fewer
+ * rows. */
 static bool find_bin(const uint32_t *digits, uint32_t bins, uint64_t *rank, uint32_t *bin)
 {
     for (*bin = 0; *bin < bins; ++*bin) {
@@ -80,7 +82,7 @@ static bool find_bin(const uint32_t *digits, uint32_t bins, uint64_t *rank, uint
     return false;
 }
 
-/* The limit below which `rank` rows of table t lie. */
+/* Sets the filter's limit so that it selects the `rank` oldest rows of table t. */
 static bool find_limit(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint64_t rank,
                        table_filter *filter, gpu_error *error)
 {
@@ -102,7 +104,7 @@ static bool find_limit(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint6
             return false;
         const uint32_t *digits = tables->moves->digits_host;
         if (!find_bin(digits, bins, &rank, &bin))
-            return true; /* all of them */
+            return true; /* takes all rows */
         uint64_t mask = (uint64_t)(bins - 1) << round.shift, rest = ((uint64_t)1 << round.shift) - 1;
         uint64_t known = (uint64_t)bin << round.shift;
         if (round.is_of_key) {
@@ -115,7 +117,7 @@ static bool find_limit(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint6
             filter->order_most = digit.order | (uint32_t)rest;
         }
         if (rank == digits[bin])
-            return true; /* with all of this bin they are as many as are wanted */
+            return true; /* all rows of this bin complete the number */
     }
     return true;
 }

@@ -1,5 +1,6 @@
-/* Payloads of rows, weights as floats, the optimizer's state behind them, then the extra floats, to and from
- * their formats. A warp a row; lanes take neighbouring fours of floats, the first one the extra ones. */
+/* Payloads of rows (weights as floats, the optimizer's state, the extra floats), read from and written to
+ * rows in their storage formats. A warp a row; each lane takes neighbouring groups of four floats, lane 0 the
+ * extra floats. */
 #ifndef KERNELS_CUDA_TABLE_PAYLOAD_CUH
 #define KERNELS_CUDA_TABLE_PAYLOAD_CUH
 
@@ -12,7 +13,8 @@ static inline __device__ uint32_t payload_half(const table_shape &s, float x)
     return s.format == ROW_BF16 ? bf16_of(float_bits(x), 0, true) : fp16_of(float_bits(x), 0, true);
 }
 
-/* To nearest: what was exact comes back exactly. scale: of int8. */
+/* Writes four weights, rounded to nearest: numbers that are exact in the format do not change. scale: for
+ * int8. */
 static inline __device__ void payload_set_weights(const table_shape &s, unsigned char *row, uint32_t i,
                                                   float4 w, float scale)
 {
@@ -28,7 +30,7 @@ static inline __device__ void payload_set_weights(const table_shape &s, unsigned
                        payload_half(s, w.z) | payload_half(s, w.w) << 16);
 }
 
-/* Payloads of which the first float is number `at` of an array that is aligned to 16 bytes. */
+/* Whether a payload, an element of an array of payloads, is aligned to 16 bytes. */
 static inline __device__ bool payload_is_aligned(const float *payload)
 {
     return ((uintptr_t)payload & 15) == 0;
@@ -66,7 +68,7 @@ static inline __device__ void payload_out(const table_shape &s, const unsigned c
         payload_store(extra, *reinterpret_cast<const float4 *>(row + s.extra_at), payload_is_aligned(extra));
 }
 
-/* The whole warp calls it. */
+/* The int8 scale of the row. Called by the whole warp. */
 static inline __device__ float payload_scale(const table_shape &s, const float *in, uint32_t lane)
 {
     uint32_t largest = 0;

@@ -1,7 +1,8 @@
 /*
- * Finding keys: eight lanes a key read the line of digests as 16 bytes each, compare sixteen digests in four
- * instructions, and look at the keys of those that match: half a one a line that is not it. A warp has
- * 4 * KEYS keys under way at once; the second bucket and the stash are looked at by all of it or by none.
+ * Finding keys: eight lanes a key read its bucket's line of digests, 16 bytes each, compare sixteen digests
+ * in four instructions, and read the keys of matching slots: on average half a key a line does not match. A
+ * warp processes 4 * KEYS keys at once; it looks at second buckets and the stash together, if any of its keys
+ * needs to.
  */
 #ifndef KERNELS_CUDA_TABLE_PROBE_CUH
 #define KERNELS_CUDA_TABLE_PROBE_CUH
@@ -10,22 +11,22 @@
 
 enum { TILE_LANES = 8, WARP_TILES = WARP_LANES / TILE_LANES };
 
-/* What a tile looks for, the same in all its lanes. */
+/* A search of a tile of eight lanes, the same in all its lanes. */
 struct table_search {
     const gpu_table_view *view;
     uint32_t table;
-    uint64_t key; /* 0: nothing */
+    uint64_t key; /* 0: search nothing */
     uint64_t hash;
-    uint64_t slot; /* found; else SLOT_NONE */
+    uint64_t slot; /* the result; SLOT_NONE: not found */
 };
 
-/* Which bytes of a word are ones' masks, as four bits. */
+/* The bytes of `mask` that are 0xff, as four bits. */
 static inline __device__ uint32_t table_byte_bits(uint32_t mask)
 {
     return ((mask & 0x01010101U) * 0x01020408U) >> 24;
 }
 
-/* Which of a lane's sixteen digests equal `digest`. */
+/* The positions of a lane's sixteen digests that equal `digest`, as bits. */
 static inline __device__ uint32_t table_matches(uint4 line, uint32_t digest)
 {
     uint32_t all = digest * 0x01010101U;
@@ -34,8 +35,9 @@ static inline __device__ uint32_t table_matches(uint4 line, uint32_t digest)
 }
 
 /*
- * Looks into one bucket a key (places[], counted from the stash's first), for keys that `looks`; clears that
- * where the search is over: found, or there is a digest 0. The whole warp calls it.
+ * Looks into one bucket for each key with looks[k]: bucket places[k], counted from the stash's first bucket.
+ * Clears looks[k] if the search is over: the key was found, or the bucket has a digest 0. Called by the whole
+ * warp.
  */
 template <int KEYS>
 static __device__ void table_look(table_search (&searches)[KEYS], const uint64_t (&places)[KEYS],
@@ -86,7 +88,8 @@ static __device__ void table_look(table_search (&searches)[KEYS], const uint64_t
     }
 }
 
-/* Sets slot of each search: expired rows are found, too. The whole warp calls it; key 0 looks for nothing. */
+/* Sets the slot of each search; expired rows are found, too. Key 0 is not searched. Called by the whole
+ * warp. */
 template <int KEYS>
 static __device__ void table_probe(table_search (&searches)[KEYS], const gpu_table_counts *counts)
 {
@@ -137,7 +140,8 @@ static __device__ void table_probe(table_search (&searches)[KEYS], const gpu_tab
     }
 }
 
-/* What is looked for, as an argument: keys[u] of table tables[u], or what heads say; u < n, and < *count. */
+/* The keys to search, as a kernel argument: keys[u] of table tables[u], or the keys and tables of heads[u]; u
+ * < n, and u < *count. */
 struct table_lookup {
     const gpu_table_view *views;
     const gpu_table_counts *counts;
@@ -149,9 +153,9 @@ struct table_lookup {
 };
 
 /*
- * Finds the keys of this thread's tile, key by key first + k * WARP_TILES, so that those of a warp lie beside
- * each other; n: how many there are at all. False: beyond the last one, for the whole warp, which finds
- * nothing. A block of B threads looks for B / TILE_LANES * KEYS keys.
+ * Finds the keys of this thread's tile, with the indexes first + k * WARP_TILES, so that the indexes of a
+ * warp are contiguous; *n: the number of all keys. Returns false, for the whole warp, if all its indexes are
+ * beyond the last key. A block of B threads searches B / TILE_LANES * KEYS keys.
  */
 template <int KEYS>
 static __device__ bool table_look_up(const table_lookup &in, table_search (&searches)[KEYS], uint32_t *first,

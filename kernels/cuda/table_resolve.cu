@@ -1,16 +1,16 @@
 /*
- * resolve: a batch's sightings of distinct keys; gpu_table.h tells the rule.
+ * resolve: a batch's occurrences of distinct keys; gpu_table.h has the rule.
  *
- * Ladder: (1) a lock a bucket and a key a thread: which key gets the last slot is a matter of luck, and the
- * same batch gives other rows each time; (2) phases, so that nothing is decided before all of the batch that
- * bears on it is known, each a kernel: the latest sightings; look (a tile a key, as find); settle (expired
- * rows go, sketches rise: maxima, so that their order is nothing); admit; then rows are made, sorted by
- * bucket (table_insert.cu). No count comes to the host: nothing waits. (3) what a set does not have costs no
- * launch: no admission, no expiry, no sighting times. (4) headers are one access of 16 bytes; the latest
- * sighting of a key is a thread's work up to 64 of them, a warp's up to 4096, the device's beyond. Not
- * measured.
+ * Ladder (not measured): (1) a thread a key, with a lock for each bucket: which key gets the last slot
+ * depends on timing, so the same batch gives different rows each time. (2) Phases, each a kernel, so that no
+ * decision is made before everything in the batch that affects it is known: the latest event time of each
+ * key; look (a tile a key, as find); settle (expired rows are removed, sketch cells rise to a maximum, so
+ * their order does not matter); admit; then rows are made, sorted by bucket (table_insert.cu). No count is
+ * read by the host, so nothing waits. (3) Phases that a set does not need are not launched: admission,
+ * expiry, event times. (4) A header is one access of 16 bytes; the latest event time of a key is computed by
+ * a thread for up to 64 occurrences, by a warp up to 4096, by the whole device beyond.
  *
- * refresh: the latest sightings, then find, which notes them.
+ * refresh: the latest event times, then find, which writes them.
  */
 #include "kernels/cuda/table_probe.cuh"
 #include "kernels/cuda/tables.cuh"
@@ -24,7 +24,7 @@ enum {
     VERY_MANY = 4096
 };
 
-/* A batch and where its phases leave things, as an argument. */
+/* A batch and the outputs of its phases, as a kernel argument. */
 struct resolve_batch {
     gpu_batch batch;
     const gpu_table_view *views;
@@ -45,8 +45,7 @@ static __device__ uint32_t sightings(const gpu_batch &batch, uint32_t u)
     return batch.starts[u + 1] - batch.starts[u];
 }
 
-/* --- the latest sighting of each key ----------------------------------------------------------------------
- */
+/* --- The latest event time of each key --- */
 
 static __global__ void seen_few(resolve_batch in)
 {
@@ -65,7 +64,7 @@ static __global__ void seen_few(resolve_batch in)
     in.scratch.seen[u] = latest;
 }
 
-/* The latest of sightings first, first + stride ... of key u; to all lanes. */
+/* The latest event time of the occurrences first, first + stride ... of key u; in all lanes. */
 static __device__ uint32_t latest_of(const gpu_batch &batch, uint32_t u, uint32_t first, uint32_t stride)
 {
     const uint32_t to = batch.starts[u + 1];
@@ -94,8 +93,7 @@ static __global__ void seen_many(resolve_batch in)
     }
 }
 
-/* --- look -------------------------------------------------------------------------------------------------
- */
+/* --- Look --- */
 
 static __device__ uint8_t *sketch_cell(const gpu_table_view *view, uint64_t hash, uint32_t d)
 {
@@ -117,7 +115,7 @@ static __device__ uint32_t number_of(const gpu_table_view *view, uint64_t hash)
     return view->number + (uint32_t)table_first(view, hash);
 }
 
-/* A sighted row: its header, by one lane. */
+/* Updates the header of a row that occurs in the batch; by one lane. */
 static __device__ void touch(const resolve_batch &in, const gpu_table_view *view, gpu_head *at, uint32_t u)
 {
     gpu_head head = *at;
@@ -129,7 +127,8 @@ static __device__ void touch(const resolve_batch &in, const gpu_table_view *view
     *at = head;
 }
 
-/* What becomes of a key without a row, before anything changes; by one lane. */
+/* For a key without a row, before anything changes: the sketch's estimate, or the bucket for its row; by one
+ * lane. */
 static __device__ void ask(const resolve_batch &in, const table_search *s, uint32_t u)
 {
     uint32_t waiting = 0;
@@ -147,7 +146,7 @@ static __global__ void __launch_bounds__(BLOCK) look(resolve_batch in)
     table_search searches[KEYS];
     uint32_t first, n;
     (void)table_look_up(asked, searches, &first,
-                        &n); /* beyond the last key, too, there is something to write */
+                        &n); /* beyond the last key, too, there are outputs to write */
     if (threadIdx.x % TILE_LANES != 0)
         return;
 #pragma unroll
@@ -177,10 +176,9 @@ static __global__ void __launch_bounds__(BLOCK) look(resolve_batch in)
     }
 }
 
-/* --- settle and admit -------------------------------------------------------------------------------------
- */
+/* --- Settle and admit --- */
 
-/* Whether it was this thread that raised it. */
+/* Raises a cell to `estimate`; true if this thread raised it. */
 static __device__ bool raise_cell(uint8_t *cell, uint32_t estimate)
 {
     const uintptr_t address = (uintptr_t)cell;
@@ -196,7 +194,7 @@ static __device__ bool raise_cell(uint8_t *cell, uint32_t estimate)
     return false;
 }
 
-/* The sketch counts sightings of a key without a row; blocks that change belong to the batch's epoch. */
+/* Raises the sketch's cells of a key without a row; blocks that change get the batch's epoch. */
 static __device__ void raise_cells(const gpu_table_view *view, uint64_t hash, uint32_t estimate,
                                    uint32_t epoch)
 {
@@ -205,11 +203,12 @@ static __device__ void raise_cells(const gpu_table_view *view, uint64_t hash, ui
         uint8_t *cell = sketch_cell(view, hash, d);
         uint32_t *changed = &view->sketch_epochs[(size_t)(cell - view->sketch) / GPU_SKETCH_BLOCK];
         if (raise_cell(cell, estimate) && load_relaxed(changed) != epoch)
-            atomicExch(changed, epoch); /* others say the same */
+            atomicExch(changed, epoch); /* other threads write the same */
     }
 }
 
-/* Expired rows of sighted keys go; the sketch counts sightings without a row. Nobody reads either here. */
+/* Removes expired rows whose keys occur in the batch; raises the sketch's cells for keys without a row. No
+ * thread of this kernel reads what another writes. */
 static __global__ void settle(resolve_batch in)
 {
     const uint32_t u = (uint32_t)cuda_thread();
@@ -221,7 +220,7 @@ static __global__ void settle(resolve_batch in)
     if (slot != SLOT_NONE) {
         gpu_bucket *bucket = view->buckets + slot / GPU_BUCKET_SLOTS;
         bucket->keys[slot % GPU_BUCKET_SLOTS] = 0;
-        bucket->digests[slot % GPU_BUCKET_SLOTS] = DIGEST_WAS_FULL; /* a 0 elsewhere in the line says more */
+        bucket->digests[slot % GPU_BUCKET_SLOTS] = DIGEST_WAS_FULL; /* always correct */
         table_list_removed(&in.removed, table, in.batch.keys[u]);
         if (slot / GPU_BUCKET_SLOTS < view->stash_buckets)
             atomicSub(&in.counts[table].stashed, 1U);
@@ -249,8 +248,7 @@ static __global__ void admit(resolve_batch in)
     table_count(in.counts, &gpu_table_counts::waiting, table, waits);
 }
 
-/* --- refresh ----------------------------------------------------------------------------------------------
- */
+/* --- Refresh --- */
 
 static __global__ void __launch_bounds__(BLOCK) note_seen(resolve_batch in)
 {
@@ -274,8 +272,7 @@ static __global__ void __launch_bounds__(BLOCK) note_seen(resolve_batch in)
     }
 }
 
-/* --- a batch ----------------------------------------------------------------------------------------------
- */
+/* --- A batch --- */
 
 static void queue_seen(gpu_tables *tables, cudaStream_t queue, const resolve_batch &in)
 {

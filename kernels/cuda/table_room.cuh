@@ -1,7 +1,7 @@
 /*
- * How full a free table may be, as plain arithmetic: make_room does what is said here, and a test plays it
- * with many tables (tests/unit/kernels/tables/test_stash.cpp) to see how much goes to the stash: 16 rows at
- * most up to 4096 buckets, 75 of 11585. Played once: 357 of 36864 buckets, whose batches bring a million.
+ * How full a free table may be: plain arithmetic, used by make_room and by a test that simulates many tables
+ * (tests/unit/kernels/tables/test_stash.cpp) and checks how many rows go to the stash: at most 16 rows with
+ * up to 4096 buckets, 75 with 11585. A simulation of 36864 buckets with batches of a million rows gave 357.
  */
 #ifndef KERNELS_CUDA_TABLE_ROOM_CUH
 #define KERNELS_CUDA_TABLE_ROOM_CUH
@@ -11,34 +11,34 @@
 #include <math.h>
 
 enum {
-    ROOM_SPLITS_AHEAD = 16, /* a call of make_room, beyond what must be */
-    ROOM_OFFERS = 1 << 14,  /* rows that it moves to their other bucket in one round, at most ... */
-    ROOM_ROUNDS = 4,        /* ... and how often; rounds that had more to offer do not count */
-    ROOM_AHEAD = 8,         /* times the rows that are to come that it sees ahead, at most */
+    ROOM_SPLITS_AHEAD = 16, /* buckets split in a call of make_room beyond the necessary ones */
+    ROOM_OFFERS = 1 << 14,  /* most rows that a round moves to their other bucket ... */
+    ROOM_ROUNDS = 4,        /* ... and most rounds a call; rounds that had more rows to offer do not count */
+    ROOM_AHEAD = 8,         /* largest factor of `more` that a tight table is evened out for */
 };
 static const double ROOM_LOAD_MOST = 0.95, ROOM_LOAD_AHEAD = 0.80, ROOM_NEW_ROWS_MORE = 1.25;
 
-/* How many times a bucket that is not split yet gets what one of the average gets. */
+/* How many times as many rows a bucket that is not split yet gets as the average bucket. */
 static inline double room_preference(uint64_t buckets)
 {
     return (double)buckets / (double)table_level(buckets);
 }
 
-/* Rows that `buckets` have no room for if `more` come; negative: room that is left. */
+/* Rows that do not fit into `buckets` buckets if `more` rows come; negative: the room left. */
 static inline double room_rows_over(uint64_t rows, uint64_t more, uint64_t buckets)
 {
     return (double)rows + (double)more * room_preference(buckets) * ROOM_NEW_ROWS_MORE -
            ROOM_LOAD_MOST * GPU_BUCKET_SLOTS * (double)buckets;
 }
 
-/* How many more rows there is room for. */
+/* How many more rows fit. */
 static inline uint64_t room_rows_left(uint64_t rows, uint64_t buckets)
 {
     const double left = -room_rows_over(rows, 0, buckets) / (room_preference(buckets) * ROOM_NEW_ROWS_MORE);
     return left > 0 ? (uint64_t)left : 0;
 }
 
-/* How many buckets a table that has `buckets` should have. */
+/* The number of buckets that a table with `buckets` buckets should have. */
 static inline uint64_t room_buckets(uint64_t rows, uint64_t more, uint64_t buckets)
 {
     uint64_t wanted = buckets;
@@ -50,23 +50,24 @@ static inline uint64_t room_buckets(uint64_t rows, uint64_t more, uint64_t bucke
     return wanted;
 }
 
-/* Whether full buckets have to be looked for: by first choices alone, hardly any bucket gets full. */
+/* Whether full buckets have to be looked for. If not, hardly any bucket gets full even if all rows use their
+ * first bucket. */
 static inline bool room_is_tight(uint64_t rows, uint64_t more, uint64_t buckets)
 {
     const double busiest = (double)(rows + more) / (double)table_level(buckets);
     return busiest + 6 * sqrt(busiest) > GPU_BUCKET_SLOTS;
 }
 
-/* As many as a table may get before it is tight. */
+/* The rows that may come before the table gets tight. */
 static inline uint64_t room_rows_loose(uint64_t rows, uint64_t buckets)
 {
-    const double root = sqrt(9.0 + GPU_BUCKET_SLOTS) - 3; /* of busiest + 6 sqrt(busiest) = 128 */
+    const double root = sqrt(9.0 + GPU_BUCKET_SLOTS) - 3; /* solves busiest + 6 sqrt(busiest) = 128 */
     const double left = floor(root * root * (double)table_level(buckets)) - (double)rows - 1;
     return left > 0 ? (uint64_t)left : 0;
 }
 
-/* The two that room_rows_before is the higher one of: what the arrivals at the busiest buckets leave, and
- * what all have. */
+/* room_rows_before is the higher of two numbers: room_rows_spare, the slots that the arrivals at the busiest
+ * buckets leave, and room_rows_average, the rows of an average bucket and 2 more. */
 static inline double room_rows_spare(uint64_t more, uint64_t buckets)
 {
     const double arrivals = (double)more / (double)table_level(buckets);
@@ -78,8 +79,8 @@ static inline double room_rows_average(uint64_t rows, uint64_t buckets)
     return ceil((double)rows / (double)buckets) + 2;
 }
 
-/* For how many rows a tight table is evened out when `more` come: more of them, as long as that does not ask
- * for evener buckets than the rows there allow. */
+/* The number of rows that a tight table is evened out for when `more` come: a multiple of `more`, as long as
+ * that does not require evener buckets than the present rows allow. */
 static inline uint64_t room_rows_ahead(uint64_t rows, uint64_t more, uint64_t buckets)
 {
     const uint64_t left = room_rows_left(rows, buckets);
@@ -90,7 +91,8 @@ static inline uint64_t room_rows_ahead(uint64_t rows, uint64_t more, uint64_t bu
     return ahead;
 }
 
-/* Once there is room for `more`: how many may come, these among them, before somebody has to look again. */
+/* Once there is room for `more` rows: how many may come, these included, before make_room must be called
+ * again. */
 static inline uint64_t room_rows_promised(uint64_t rows, uint64_t more, uint64_t buckets)
 {
     const uint64_t left = room_rows_left(rows, buckets), loose = room_rows_loose(rows, buckets);
@@ -101,7 +103,8 @@ static inline uint64_t room_rows_promised(uint64_t rows, uint64_t more, uint64_t
     return left < loose ? left : loose;
 }
 
-/* What a bucket may have before `more` rows come: the arrivals at the busiest ones have to fit on top. */
+/* Rows that a bucket may have before `more` rows come: the arrivals at the busiest buckets have to fit on
+ * top. */
 static inline uint32_t room_rows_before(uint64_t rows, uint64_t more, uint64_t buckets)
 {
     const double most = room_rows_spare(more, buckets), average = room_rows_average(rows, buckets);

@@ -1,12 +1,12 @@
 /*
- * Sketches of sightings between batches: halved, and out and in by blocks, for checkpoints.
+ * Admission sketches between batches: halving, and export and import in blocks, for checkpoints.
  *
- * Ladder of halve_sketch: a byte a thread, then 16 bytes: four counters in one instruction; a block of
- * threads a block of cells, and those that never changed, all zero, are passed over by their epochs alone.
- * export: the host reads all epochs, waits, and asks for the blocks that it wants; then no list at all: a
- * block of threads a block of cells, which counts how many before it of the piece are meant, a line of epochs
- * or a few, and so knows its place; only what goes is read, and it is written where it goes, pinned memory
- * included. Not measured.
+ * Ladder (not measured) of halve_sketch: a byte a thread; then 16 bytes a thread, with four counters an
+ * instruction. A block of threads has a block of cells; blocks that never changed, all zero, are skipped by
+ * their epochs alone. Of export: the host reads all epochs, waits, and asks for the blocks it wants; then
+ * without a list: a block of threads for each block of cells counts the selected blocks before it in the
+ * range, reading a few lines of epochs, and so knows its output position; only selected blocks are read, and
+ * written directly to the output, pinned memory included.
  */
 #include "kernels/cuda/tables.cuh"
 
@@ -14,7 +14,7 @@ enum { BLOCK = 256, WORDS = GPU_SKETCH_BLOCK / sizeof(uint64_t) };
 
 static_assert(BLOCK * sizeof(uint4) == GPU_SKETCH_BLOCK, "a thread has 16 cells");
 
-/* A block of threads a block of cells. */
+/* A block of threads for each block of cells. */
 static __global__ void __launch_bounds__(BLOCK) halve(const gpu_table_view *view, uint32_t epoch)
 {
     uint32_t *changed = &view->sketch_epochs[blockIdx.x];
@@ -27,7 +27,7 @@ static __global__ void __launch_bounds__(BLOCK) halve(const gpu_table_view *view
     c.z = c.z >> 1 & 0x7f7f7f7fU;
     c.w = c.w >> 1 & 0x7f7f7f7fU;
     *at = c;
-    __syncthreads(); /* all have read it */
+    __syncthreads(); /* all threads have read it */
     if (threadIdx.x == 0)
         *changed = epoch;
 }
@@ -41,7 +41,7 @@ void tables_halve_sketch(gpu_tables *tables, gpu_stream *stream, uint32_t t, uin
     gpu_launched(stream, "tables: halve_sketch");
 }
 
-/* Which blocks are meant. */
+/* Which blocks are selected. */
 struct sketch_filter {
     uint32_t since, closing;
 };
@@ -57,7 +57,8 @@ static __device__ void copy_cells(void *to, const void *from)
         static_cast<uint64_t *>(to)[i] = static_cast<const uint64_t *>(from)[i];
 }
 
-/* A block of threads a block of cells: first + blockIdx.x; there is one at least, whatever `end` says. */
+/* A block of threads for each block of cells, first + blockIdx.x. At least one block is launched, even if
+ * first >= end. */
 static __global__ void __launch_bounds__(BLOCK)
     export_cells(const gpu_table_view *view, sketch_filter filter, uint64_t first, uint64_t end,
                  gpu_sketch_block *blocks, uint32_t *count)

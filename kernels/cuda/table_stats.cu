@@ -1,10 +1,10 @@
 /*
- * What the host asks of a set between batches: counts, what went wrong, who has gone; expiry.
+ * What the host reads from a set between batches: counters, errors, removals; and expiry.
  *
- * Ladder of expire: naive, a pass over all headers each time the watermark moves: a table of 100 M rows costs
- * 1.6 GB of reads. As it is: expired rows are passed over wherever they are met, and each call looks through
- * SWEEP_BUCKETS more of them, so that they do not hold memory for ever. A warp a bucket, 16 bytes a lane; the
- * keys are read of those rows alone that go. Not measured.
+ * Ladder of expire (not measured): naive: a pass over all headers each time the watermark moves: 1.6 GB of
+ * reads for a table of 100 M rows. Here: expired rows are ignored wherever they are found, and each call
+ * sweeps SWEEP_BUCKETS more buckets, so that expired rows do not hold memory for ever. A warp a bucket, 16
+ * bytes a lane; keys are read only for rows that are removed.
  */
 #include "kernels/cuda/tables.cuh"
 
@@ -13,8 +13,7 @@
 
 static const uint32_t SWEEP_BUCKETS = 256, WARPS_A_BLOCK = 8;
 
-/* --- what the host reads ---------------------------------------------------------------------------------
- */
+/* --- Reading back --- */
 
 static bool read_back(gpu_tables *tables, gpu_stream *stream, void *to, const void *from, size_t bytes)
 {
@@ -27,7 +26,7 @@ static bool read_back(gpu_tables *tables, gpu_stream *stream, void *to, const vo
     return true;
 }
 
-/* Notes as a failure of the device what must not have happened. */
+/* Notes errors that kernels found as a failure of the device. */
 static bool check_flags(gpu_tables *tables, const gpu_table_flags &flags, gpu_error *error)
 {
     if (flags.overflowed > 0)
@@ -62,10 +61,9 @@ bool tables_read_counts(gpu_tables *tables, gpu_stream *stream, uint32_t t, gpu_
     return gpu_is_good(tables->gpu, error);
 }
 
-/* --- removals --------------------------------------------------------------------------------------------
- */
+/* --- Removals --- */
 
-/* Room on the host for `count` more. */
+/* Makes room on the host for `count` more removals. */
 static bool need_gone(gpu_tables *tables, size_t count, gpu_error *error)
 {
     if (tables->gone_count + count <= tables->gone_room)
@@ -79,7 +77,7 @@ static bool need_gone(gpu_tables *tables, size_t count, gpu_error *error)
     return true;
 }
 
-/* Queues the copy of the first `count` on the list, which is empty then. */
+/* Queues the copy of the list's first `count` entries; the list is empty afterwards. */
 static bool queue_drain(gpu_tables *tables, gpu_stream *stream, void *to, size_t count)
 {
     cudaStream_t queue = gpu_cuda_stream(stream);
@@ -189,8 +187,7 @@ bool tables_stats(gpu_tables *tables, gpu_stream *stream, uint32_t t, gpu_table_
     return true;
 }
 
-/* --- expiry ----------------------------------------------------------------------------------------------
- */
+/* --- Expiry --- */
 
 static __global__ void set_expired_before(gpu_table_view *view, uint32_t expired_before)
 {
@@ -198,7 +195,8 @@ static __global__ void set_expired_before(gpu_table_view *view, uint32_t expired
         view->expired_before = expired_before;
 }
 
-/* A warp a bucket, `count` of them from `first` on, all the table's buckets taken as a ring. */
+/* A warp sweeps a bucket; `count` buckets from `first` on, where the table's buckets, its stash included, are
+ * a ring. */
 static __global__ void sweep(const gpu_table_view *view, uint32_t table, uint64_t first, uint32_t count,
                              gpu_table_counts *counts, gpu_removed_list list)
 {

@@ -1,8 +1,8 @@
 /*
- * Sets of embedding tables: what they need, making and ending them, what the host knows of them.
+ * Sets of embedding tables: the memory they need, create and destroy, and their host side.
  *
- * No ladder: the kernels here set a few words. What is made here is made once: the arrays of a batch, so that
- * a step allocates nothing, and the ranges of addresses that tables grow in.
+ * No ladder: the kernels here set a few words. create allocates everything once: the arrays for a batch, so
+ * that a step allocates nothing, and the address ranges in which tables grow.
  */
 #include "kernels/cuda/table_moves.cuh"
 
@@ -14,13 +14,12 @@
 
 static const uint32_t REMOVED_ROOM_LEAST = 1 << 16, SCRATCH_ROOM_LEAST = 1 << 12;
 static const uint64_t BUCKETS_LEAST = 2;
-static const uint64_t ROWS_MAX_MOST = (uint64_t)1 << 37; /* numbers of buckets have 32 bits */
+static const uint64_t ROWS_MAX_MOST = (uint64_t)1 << 37; /* bucket numbers have 32 bits */
 static const uint64_t ADDRESSES_LEAST = (uint64_t)1 << 20;
 
-/* --- plan ------------------------------------------------------------------------------------------------
- */
+/* --- Plan --- */
 
-/* Cells, and when each block changed. */
+/* Bytes of the cells, and of each block's epoch. */
 static uint64_t sketch_bytes(const gpu_table_options *options)
 {
     return gpu_sketch_blocks(options) * (GPU_SKETCH_BLOCK + sizeof(uint32_t));
@@ -31,7 +30,7 @@ static uint64_t buckets_of(uint64_t rows)
     return (rows + GPU_BUCKET_SLOTS - 1) / GPU_BUCKET_SLOTS;
 }
 
-/* Buckets that a table starts with, without its stash; rows_start at a load of 0.95. */
+/* Buckets that a table starts with, without its stash: rows_start at a load of 0.95. */
 static uint64_t buckets_at_start(const gpu_table_options *options)
 {
     if (options->rows_max > 0)
@@ -45,13 +44,13 @@ static uint32_t removed_room(uint32_t batch_max)
     return batch_max > REMOVED_ROOM_LEAST / 8 ? 8 * batch_max : REMOVED_ROOM_LEAST;
 }
 
-/* What is imported at a time fits, too. */
+/* Elements of the scratch arrays; at least the size of a piece of an import. */
 static uint32_t scratch_room(uint32_t batch_max)
 {
     return batch_max > SCRATCH_ROOM_LEAST ? batch_max : SCRATCH_ROOM_LEAST;
 }
 
-/* Of a batch's arrays: everything that scratch_init makes. */
+/* Bytes of a batch's arrays: all that scratch_init allocates, the list of removals, and table_moves. */
 static uint64_t batch_bytes(uint32_t batch_max)
 {
     size_t sort = 0;
@@ -62,7 +61,7 @@ static uint64_t batch_bytes(uint32_t batch_max)
            moves_bytes(BATCH_TABLES_MAX, room);
 }
 
-/* All but the memory of buckets and rows. */
+/* Bytes of everything except buckets and rows. */
 static uint64_t fixed_bytes(const gpu_tables_options *o)
 {
     uint64_t bytes = batch_bytes(o->batch_max);
@@ -155,10 +154,9 @@ bool tables_plan(const gpu_tables_options *o, uint64_t free_bytes, gpu_tables_pl
     return true;
 }
 
-/* --- views: tables as kernels see them --------------------------------------------------------------------
- */
+/* --- Views: tables as kernels see them --- */
 
-/* One thread: a set has 256 tables at most. */
+/* One thread: a set has at most 256 tables. */
 static __global__ void set_view(gpu_table_view *views, uint32_t tables, uint32_t t, gpu_table_view view)
 {
     if (cuda_thread() != 0)
@@ -201,10 +199,9 @@ bool tables_need_buckets(gpu_tables *tables, gpu_stream *stream, uint32_t t, uin
                     "tables: memory of new buckets");
 }
 
-/* --- create and destroy -----------------------------------------------------------------------------------
- */
+/* --- Create and destroy --- */
 
-/* Device memory, zeroed by the stream. */
+/* Allocates device memory, zeroed in stream order. */
 template <typename type>
 static bool make(gpu_tables *tables, gpu_stream *stream, type **memory, size_t count, gpu_error *error)
 {
@@ -255,7 +252,7 @@ static bool table_init(gpu_tables *tables, gpu_stream *stream, uint32_t t, const
         table->buckets_most +=
             more > ADDRESSES_LEAST / GPU_BUCKET_SLOTS ? more : ADDRESSES_LEAST / GPU_BUCKET_SLOTS;
         const uint64_t numbered = ((uint64_t)1 << 32) / GPU_BUCKET_SLOTS - GPU_STASH_BUCKETS - 1;
-        if (table->buckets_most > numbered) /* slots are evened out by 32 bits (table_even.cu) */
+        if (table->buckets_most > numbered) /* table_even.cu has 32 bits for a slot */
             table->buckets_most = numbered;
     }
     uint32_t stash = is_bounded ? 0 : GPU_STASH_BUCKETS;
