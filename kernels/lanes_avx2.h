@@ -272,8 +272,7 @@ LANES_INLINE void v16_sums(float out[4], v16 a, v16 b, v16 c, v16 d)
     first = _mm256_permute2f128_ps(bd, of_d, 0x20), second = _mm256_permute2f128_ps(bd, of_d, 0x31);
     bd = _mm256_add_ps(first, second);
     first = _mm256_shuffle_ps(ac, bd, 0x44), second = _mm256_shuffle_ps(ac, bd, 0xee);
-    ac = _mm256_add_ps(first, second);              /* i + 2: two of a, two of b; then c and d
-                                                     * likewise */
+    ac = _mm256_add_ps(first, second);              /* i + 2: two of a, two of b; then c and d */
     ac = _mm256_add_ps(ac, _mm256_movehdup_ps(ac)); /* i + 1, in places 0 and 2 */
     __m128 lo = _mm256_castps256_ps128(ac), hi = _mm256_extractf128_ps(ac, 1);
     _mm_storeu_ps(out, _mm_shuffle_ps(lo, hi, 0x88));

@@ -1,8 +1,11 @@
-/* Nanoseconds a row of typical conditions and expressions, from batches of 1,024 rows that stay in the cache.
+/*
+ * Nanoseconds a row for typical conditions and expressions, from batches of 1,024 rows that stay in the
+ * cache.
  *
- *     expr_bench [words]      only rows whose expression has the words
+ *     expr_bench [words]      only expressions that contain the words
  *
- * The median of 5 rounds; beside it the share of rows that a condition keeps. */
+ * Each figure is the median of 5 rounds; beside it the share of rows that a condition keeps.
+ */
 #include "lang/lang.h"
 #include "operators/expr/expr.h"
 
@@ -87,7 +90,7 @@ static struct batch *make_batch(struct batch_pool *pool, const struct schema *sc
         batch->columns[6].ints[i] = INT64_C(1700000000000000) + (int64_t)(r % 100000000) * 1000;
         batch->event_time[i] = 0;
         if (r % 10 == 0)
-            batch_set_null(batch, &batch->columns[3], i); /* score alone has nulls */
+            batch_set_null(batch, &batch->columns[3], i); /* only score has nulls */
     }
     batch->columns[4].heap = heap;
     return batch;
@@ -98,7 +101,7 @@ static int compare(const void *a, const void *b)
     return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
 }
 
-/* One round: ns a row; *kept: rows that the condition keeps, or that have a value. */
+/* One round; returns ns a row. *kept: rows that the condition keeps, or rows without an error. */
 static double measure(const struct expr *expr, const struct batch *batch, uint32_t *kept)
 {
     struct arena scratch = {0}, memory = {0};

@@ -1,15 +1,15 @@
 /*
- * The batch kernels of kernels.def (BATCH), each in each variant, beside what copying reaches in the same
- * run: bench_batch [--tiny] [VARIANT...]        scalar, avx2, avx512, cuda; without any: all One line of JSON
- * a figure (place.h). --tiny: small sizes, each call made once, nothing timed. A kernel without a bench_NAME
- * here does not link.
+ * The batch kernels of kernels.def (BATCH), each in each variant, compared with copying in the same run:
+ *   bench_batch [--tiny] [VARIANT...]        scalar, avx2, avx512, cuda; without any: all
+ * Prints one line of JSON a figure (place.h). --tiny: small sizes, each call made once, nothing timed. A
+ * kernel without a bench_NAME here does not link.
  */
 #include "place.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Places, rows and so on of a benchmark, by where it runs. */
+/* Sizes of the benchmarks, by where they run. */
 static const struct sizes {
     uint32_t places, tables, rows, d;
     uint32_t fm_bags, fm_fields, fm_d, ffm_bags, ffm_fields, ffm_d;
@@ -39,7 +39,7 @@ static void run_call(struct place *place, void *state)
     c->run(place->kernels, c->args, place->stream);
 }
 
-/* Of each kernel: its call, its bytes and flops; u: distinct ids. */
+/* For each kernel: its call, its bytes and its flops; u: distinct ids. */
 #define BATCH(name, args, tolerance, class, byte_count, flop_count)                                          \
     static void call_##name(const struct batch_kernels *k, void *a, void *stream)                            \
     {                                                                                                        \
@@ -73,7 +73,7 @@ static void measure(struct bench *b, const char *kernel, const char *what, struc
 #define MEASURE(b, name, a, u, what)                                                                         \
     measure(b, #name, what, (struct call){call_##name, a}, bytes_##name(a, u), flops_##name(a, u))
 
-/* Asks a kernel what scratch memory it needs, and gives it that. */
+/* Asks a kernel for its scratch_bytes, and gives it scratch memory. */
 #define ROOM_FOR(b, name, a)                                                                                 \
     do {                                                                                                     \
         (a)->scratch = NULL;                                                                                 \
@@ -81,8 +81,7 @@ static void measure(struct bench *b, const char *kernel, const char *what, struc
         (a)->scratch = place_zeros((b)->place, (a)->scratch_bytes > 0 ? (a)->scratch_bytes : 1);             \
     } while (0)
 
-/* --- dedupe, and what stands on it -----------------------------------------------------------------------
- */
+/* --- dedupe, and kernels that use its results --- */
 
 static struct batch_dedupe make_dedupe(struct bench *b, enum ids kind, enum dedupe_method method)
 {
@@ -122,12 +121,12 @@ static void bench_dedupe(struct bench *b)
         }
 }
 
-/* Pointers to `n` of `rows` rows, each another, in no order; in the place's memory. */
+/* Pointers to n distinct rows of `rows`, unordered; in the place's memory. */
 static void **make_rows(struct bench *b, uint32_t n, uint32_t rows, size_t stride)
 {
     unsigned char *base = (unsigned char *)place_rows(b->place, rows * stride / sizeof(float));
     void **host = host_room(n * sizeof *host);
-    const uint64_t prime = 2654435761U; /* a stride that meets each row once */
+    const uint64_t prime = 2654435761U; /* a stride that visits each row once */
     for (uint32_t i = 0; i < n; i++)
         host[i] = base + (i * prime % rows) * stride;
     void **there = place_upload(b->place, host, n * sizeof *host);
@@ -206,10 +205,9 @@ static void bench_update(struct bench *b)
     }
 }
 
-/* --- linear weights, and the loss ------------------------------------------------------------------------
- */
+/* --- Linear weights, and the loss --- */
 
-/* Rows of 32 bytes for n numbers, in no order; FTRL's two doubles, or an optimizer's floats. */
+/* Rows of 32 bytes for n indexes, unordered; they hold FTRL's two doubles, or an optimizer's floats. */
 static struct batch_weights make_weights(struct bench *b, uint32_t n, enum opt_kind kind, bool is_double)
 {
     return (struct batch_weights){.rows = make_rows(b, n, b->sizes->rows, 32),
@@ -297,8 +295,7 @@ static void bench_loss(struct bench *b)
     place_release(b->place);
 }
 
-/* --- interactions ----------------------------------------------------------------------------------------
- */
+/* --- Interactions --- */
 
 static struct batch_interaction make_interaction(struct bench *b, uint32_t bags, uint32_t fields, uint32_t d,
                                                  size_t row_floats)
@@ -334,8 +331,7 @@ static void bench_ffm(struct bench *b)
     place_release(b->place);
 }
 
-/* --- numbers ---------------------------------------------------------------------------------------------
- */
+/* --- Numbers --- */
 
 static void bench_round(struct bench *b)
 {
@@ -388,10 +384,10 @@ static void bench_check(struct bench *b)
     place_release(b->place);
 }
 
-/* --- dense layers ----------------------------------------------------------------------------------------
- */
+/* --- Dense layers --- */
 
-/* A layer's three products: events forward, slopes back, and what its weights' gradient is. */
+/* A layer's three products: events forward, the gradient by the layer's input, the gradient of its
+ * weights. */
 static void bench_matmul(struct bench *b)
 {
     static const char *const texts[3][3] = {
@@ -432,13 +428,11 @@ static void bench_params_update(struct bench *b)
     place_release(b->place);
 }
 
-/* --- around the rows of a step
- * ---------------------------------------------------------------------------
- */
+/* --- Around the rows of a step --- */
 
 enum { PACK_COLUMNS = 13, STEP_COLUMNS = 256 };
 
-/* Marks of events, one in 64 rejected; returns how many are. */
+/* Marks one event in 64 as rejected; returns the number of rejected events. */
 static uint32_t make_rejected(struct bench *b, uint32_t n, const uint8_t **marks)
 {
     uint8_t *host = host_room(n);
@@ -556,9 +550,7 @@ static void bench_mixture(struct bench *b)
     place_release(b->place);
 }
 
-/* --- all of them
- * -----------------------------------------------------------------------------------------
- */
+/* --- main --- */
 
 static void bench_place(struct place *place)
 {

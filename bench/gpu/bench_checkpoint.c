@@ -1,22 +1,22 @@
 /*
- * What checkpoints cost a model's training on a GPU: DLRM of bench_train.c, 20 GB of rows in the GPU's
- * memory, of which a share changes between checkpoints. Who trains is the thread that a job has for it;
- * another one writes, as a checkpoint's does (learners/learner_state.c): it takes the rows from the device,
- * packs them as they are stored and copies them into records of 1 MiB, which are thrown away: a disk would be
- * measured else.
+ * The cost of checkpoints for a model's training on a GPU: DLRM of bench_train.c, with 20 GB of rows in the
+ * GPU's memory, a share of which changes between checkpoints. As in a job, one thread trains and another one
+ * writes checkpoints (learners/learner_state.c): the writer takes the rows from the device, packs them in the
+ * stored form and copies them into records of 1 MiB, which are thrown away, as otherwise the disk would be
+ * measured.
  *
- *   - `pause`, where a tenth of the rows, 2 GB, has changed: how long training stands still at a barrier.
- *     Host time from where the last step has ended until the next one may be queued and the device begins
- *     with it: dense weights go to the host (model_save), rows that changed are looked for and gathered into
- *     staging (device_snapshot.h), the writer is started, tables are held as long as staging has no room for
- *     the rest, and what is on the stream then ends. `pause, dense weights`: the first of these. The engine's
- *     own part (files of the checkpoint) is not in it.
- *   - `checkpoints N %`: steps over 20 s with a barrier at its begin and one in the middle, the last steps
- *     waited for; `checkpoints N %, none`: without, over 5 s before that and 5 s after.
+ * - `pause`, after a tenth of the rows, 2 GB, has changed: how long training stops at a barrier. Host time
+ *   from the end of the last step until the next one may be queued and the device can begin it: dense weights
+ *   are copied to the host (model_save), changed rows are found and gathered into staging
+ *   (device_snapshot.h), the writer is started, tables are held while staging has no room for the rest, and
+ *   then the stream's work ends. `pause, dense weights`: the first of these parts. The engine's part (the
+ *   checkpoint's files) is not included.
+ * - `checkpoints N %`: steps over 20 s with a barrier at the begin and one in the middle, the last steps
+ *   waited for; `checkpoints N %, none`: without checkpoints, over 5 s before and 5 s after.
  *
- * Steps change rows, too: these learn no others than the N %, each of them once or more in a few steps, so
- * that this is what changes between checkpoints, however long they are apart. Ids of a batch are distinct.
- * device_memory is 1.6 times the rows, so staging, an eighth of it, is a fifth of them.
+ * Steps change rows, too: these steps learn only the rows of the N %, each of them at least once in a few
+ * steps, so the N % change between checkpoints, however far apart these are. The ids of a batch are distinct.
+ * device_memory is 1.6 times the rows, so staging, an eighth of it, is a fifth of the rows.
  */
 #include "training.h"
 
@@ -34,11 +34,11 @@ enum {
     PERIOD_S = 10,
     CHECKPOINTS = 2,
     ALONE_S = 5,
-    STAGING_PART = 8, /* of the memory, as model_device.c has it */
+    STAGING_PART = 8, /* of the memory, as in model_device.c */
     RECORD_BYTES = 1 << 20,
     TINY_FIELDS = 4,
     TINY_DIM = 64,
-    TINY_ROWS = 600, /* of a field: all of them are more than staging has room for */
+    TINY_ROWS = 600, /* a field's rows: all of them together are more than staging holds */
     TINY_MEMORY = 5 << 20
 };
 static const double ROWS_BYTES = 20e9, MEMORY_BY_ROWS = 1.6;
@@ -47,19 +47,18 @@ struct checkpoints {
     struct training t;
     struct device_table *table;
     uint64_t memory_bytes, field_rows;
-    uint32_t published, epoch; /* of the last one that was written; of the next */
+    uint32_t published, epoch; /* epoch of the last published checkpoint; of the next one */
     struct byte_buffer dense, record;
     pthread_t writer;
-    bool is_begun; /* since then all below is the writer's, until it has ended */
+    bool is_begun; /* from then on the members below belong to the writer, until it has ended */
     atomic_bool is_written;
     bool is_good;
     struct gpu_error error;
-    uint64_t rows; /* that it took */
+    uint64_t rows; /* rows that the writer took */
     int64_t write_us;
 };
 
-/* --- one checkpoint --------------------------------------------------------------------------------------
- */
+/* --- One checkpoint --- */
 
 static bool take_rows(void *argument, uint32_t table, const void *rows, size_t count)
 {
@@ -72,7 +71,7 @@ static bool take_rows(void *argument, uint32_t table, const void *rows, size_t c
     return true;
 }
 
-/* There are no sketches: ids are admitted at once. */
+/* There are no sketches, as ids are admitted at once. */
 static bool take_counts(void *argument, uint32_t table, const void *blocks, size_t count)
 {
     (void)argument, (void)table, (void)blocks;
@@ -90,7 +89,7 @@ static void *write_rows(void *argument)
     return NULL;
 }
 
-/* What a learner does at a barrier, until it may go on. */
+/* What a learner does at a barrier, until it may continue. */
 static void run_barrier(struct place *place, void *state)
 {
     (void)place;
@@ -118,7 +117,7 @@ static void run_save(struct place *place, void *state)
     model_save(c->t.model, &c->dense);
 }
 
-/* The last checkpoint is published. */
+/* Waits for the writer and publishes its checkpoint. */
 static void end_checkpoint(struct checkpoints *c)
 {
     if (!c->is_begun)
@@ -136,7 +135,7 @@ static bool may_checkpoint(const struct checkpoints *c)
     return !c->is_begun || atomic_load_explicit(&c->is_written, memory_order_acquire);
 }
 
-/* All rows that are learned have changed since the last checkpoint. */
+/* Ends the last checkpoint, then learns all chosen rows once, so that all of them have changed since. */
 static void change_rows(struct place *place, void *state)
 {
     struct checkpoints *c = state;
@@ -145,8 +144,7 @@ static void change_rows(struct place *place, void *state)
         training_step(place, &c->t);
 }
 
-/* --- a stretch of time -----------------------------------------------------------------------------------
- */
+/* --- A stretch of time --- */
 
 struct stretch {
     double s;
@@ -157,7 +155,7 @@ struct stretch {
 
 static void checkpoint(struct checkpoints *c, struct stretch *done)
 {
-    place_wait(c->t.place); /* or the step that is on its way would be in it */
+    place_wait(c->t.place); /* otherwise the pause would include the queued step */
     int64_t begin_us = os_monotonic_us();
     end_checkpoint(c);
     run_barrier(c->t.place, c);
@@ -165,7 +163,7 @@ static void checkpoint(struct checkpoints *c, struct stretch *done)
     done->checkpoints++;
 }
 
-/* Steps for so long, with a checkpoint every PERIOD_S, later where the last one is not written yet;
+/* Trains for `seconds`, with a checkpoint every PERIOD_S, or later if the last one is not written yet;
  * SIZE_TINY: one step. */
 static struct stretch train_for(struct checkpoints *c, double seconds, bool has_checkpoints)
 {
@@ -191,8 +189,7 @@ static struct stretch train_for(struct checkpoints *c, double seconds, bool has_
     return done;
 }
 
-/* --- figures ---------------------------------------------------------------------------------------------
- */
+/* --- Figures --- */
 
 static double row_bytes_of(const struct checkpoints *c)
 {
@@ -214,7 +211,7 @@ static double staging_bytes(const struct checkpoints *c)
     return (double)c->memory_bytes / STAGING_PART;
 }
 
-/* As many rows as there is memory for, up to ROWS_BYTES, all of them made and none changed since. */
+/* Makes as many rows as fit in memory, up to ROWS_BYTES; none has changed since the last checkpoint. */
 static void make(struct checkpoints *c, struct place *place, const struct training_shape *shape)
 {
     uint32_t number;
@@ -270,7 +267,7 @@ static void print_steps(const struct checkpoints *c, const char *figure, const c
                               .unit = "samples"});
 }
 
-/* What was measured; the host's model has no times. */
+/* Describes the measurement; without times in the host's model. */
 static void describe(const struct checkpoints *c, const struct stretch *done, char *what, size_t bytes)
 {
     if (c->t.place->size == SIZE_TINY) {

@@ -1,6 +1,6 @@
 /*
  * One training step's look-ups in several tables by one launch: forward (find the rows, gather their values)
- * and backward (the distinct ids, their rows, their summed gradients, Adam), and the parts of both.
+ * and backward (dedupe the ids, find their rows, sum their gradients, update by Adam), and the parts of both.
  */
 #include "tables.h"
 
@@ -11,10 +11,10 @@ struct step {
     struct batch_dedupe ids;
     struct batch_update update;
     struct batch_gather_pool gather;
-    const uint32_t *place_tables; /* of each place */
+    const uint32_t *place_tables; /* by place: its table */
     float *out;
     uint8_t *found;
-    void **rows; /* of each distinct id */
+    void **rows; /* by index: its row */
     uint32_t distinct;
 };
 
@@ -75,7 +75,7 @@ static void make_ids(struct step *s, enum ids kind)
     free(ids), free(numbers);
 }
 
-/* The ids get rows, in tables that are nine tenths full of others. */
+/* Gives rows to the ids, in tables that are filled to nine tenths with other keys. */
 static void make_rows(struct step *s)
 {
     struct tables_bench *b = s->b;

@@ -1,10 +1,10 @@
 /*
  * The figures of embedding tables in a GPU's memory (kernels/gpu_table.h) that have a target:
  *   bench_tables [--tiny | --small] FIGURE...          find, resolve, step, tiers, export
- * One line of JSON a figure (place.h). --tiny: small sizes, each call made once, nothing timed. --small:
- * likewise, in the proportions of the GPU's sizes: what has no room there has none here (seconds a figure
- * with the host's model). Bytes are what has to move at least: of a key 178 B (itself, a line of digests, a
- * sector of keys, the flag or pointer), and its rows.
+ * Prints one line of JSON a figure (place.h). --tiny: small sizes, each call made once, nothing timed.
+ * --small: the same in the proportions of the GPU's sizes, so that tables run out of room as they would there
+ * (seconds a figure with the host's model). Bytes are those that have to move at the least: 178 B a key (the
+ * key, a line of digests, a sector of keys, the flag or pointer), and its rows.
  */
 #include "tables.h"
 
@@ -47,8 +47,7 @@ static const struct tables_sizes small_sizes = {.rows = 1 << 15,
                                                 .export_d = 128,
                                                 .export_room = 1 << 8};
 
-/* --- find ------------------------------------------------------------------------------------------------
- */
+/* --- find --- */
 
 struct find {
     struct tables_bench *b;
@@ -105,12 +104,11 @@ static void bench_find(struct tables_bench *b)
     find_at(b, "find 1.0", b->sizes->rows * 5 / 2); /* so many that every bucket is full */
 }
 
-/* --- find-or-insert --------------------------------------------------------------------------------------
- */
+/* --- find-or-insert --- */
 
 enum { RESOLVE_BATCHES = 10 };
 
-/* What one resolve takes: half of the keys are there, half are new. */
+/* The data of one resolve: half of the keys have rows, half are new. */
 struct resolve {
     struct tables_bench *b;
     uint64_t *keys[RESOLVE_BATCHES];
@@ -118,7 +116,7 @@ struct resolve {
     void **rows;
     struct gpu_row_head *removed;
     uint32_t turn;
-    bool is_full; /* load 1.0: new keys take the place of others; else they are taken away again */
+    bool is_full; /* load 1.0: new keys evict others; else they are removed again */
 };
 
 static void before_resolve(struct place *place, void *state)
@@ -180,8 +178,7 @@ static void bench_resolve(struct tables_bench *b)
     resolve_at(b, "resolve 1.0", b->sizes->rows * 5 / 2, true);
 }
 
-/* --- export ----------------------------------------------------------------------------------------------
- */
+/* --- export --- */
 
 struct export
 {
@@ -208,7 +205,7 @@ static void bench_export(struct tables_bench *b)
     size_t floats = s->export_d + opt_state_floats(OPT_ADAM, s->export_d);
     tables_make(b, &(struct tables_shape){1, s->export_rows, s->export_d, OPT_ADAM, s->n});
     tables_fill(b, 0, 1, s->export_rows / 10 * 9, 1);
-    tables_fill(b, 0, 1, s->export_rows / 10, 2); /* again, in the next epoch: these are dirty */
+    tables_fill(b, 0, 1, s->export_rows / 10, 2); /* once more, in the next epoch: these are dirty */
     struct export e = {.b = b};
     e.heads = place_pinned(b->place, s->export_room * sizeof *e.heads);
     e.payloads = place_pinned(b->place, s->export_room * floats * sizeof(float));

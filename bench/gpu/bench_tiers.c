@@ -1,15 +1,15 @@
 /*
  * Steps over tables of which a tenth lies in the GPU's memory and the rest in pinned memory
- * (learners/device_table.h): each announces the next batch, brings what its own lacks, gathers, and updates
- * by Adam. Ids by Zipf's law of exponent 1.05. Beside it: what the rows that came would take at the rate of
- * copies from pinned memory.
+ * (learners/device_table.h): each step announces the next batch, fetches the rows that its own batch lacks,
+ * gathers, and updates by Adam. Ids by Zipf's law of exponent 1.05. For comparison: the time of the fetched
+ * rows at the rate of copies from pinned memory.
  *
- * A tenth is what TBE's cache_load_factor of 0.1 is: slots for a tenth of the rows. Room for what a step may
- * bring is made before it (kernels/cuda/table_room.cuh), so that fewer rows than slots are there: the line
- * says what share of all rows had one. Each table has its slots from the start: else the first to ask would
- * take all of the memory, and the others had no rows to send down in exchange. A step's distinct ids are a
- * third of its look-ups and find room; as many new ones as it has look-ups would not, so smaller batches fill
- * the tables.
+ * A tenth corresponds to TBE's cache_load_factor of 0.1: slots for a tenth of the rows. Room for the rows of
+ * a step is made before it (kernels/cuda/table_room.cuh), so there are fewer rows than slots: the printed
+ * line has the share of all rows that are in the GPU's memory. Each table has all its slots from the start:
+ * otherwise the first table to grow would take all of the memory, and the others would have no rows to
+ * exchange. A step's distinct ids are a third of its look-ups and find room; as many new ids as look-ups
+ * would not, so smaller batches fill the tables.
  */
 #include "learners/device_table.h"
 #include "tables.h"
@@ -17,11 +17,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* So many batches that no step, timed or before, learns one again (place.c: 10 calls, and the batch ahead).
- */
+/* Enough batches that no step, timed or not, learns one twice (place.c: 10 calls, and the batch ahead). */
 enum { TIER_BATCHES = 16, WARM_UP = 4, FILLS_A_STEP = 16 };
 
-/* Batches of as many places of each table. */
+/* A batch with the same number of places in each table. */
 struct tier_ids {
     struct batch_dedupe in;
     uint32_t places[BATCH_TABLES_MAX];
@@ -39,7 +38,7 @@ struct tiers {
     size_t row_bytes;
 };
 
-/* A rank below `ranks` by the inverse of the distribution of x^-1.05 on [1, ranks + 1]. */
+/* A rank below `ranks`, by the inverse of the distribution of x^-1.05 on [1, ranks + 1]. */
 static uint64_t zipf_rank(uint64_t random, uint64_t ranks)
 {
     const double power = -0.05, share = (double)(random >> 11) * 0x1p-53;
@@ -47,7 +46,7 @@ static uint64_t zipf_rank(uint64_t random, uint64_t ranks)
     return x < 1 ? 0 : x > ranks ? ranks - 1 : x - 1;
 }
 
-/* Room for a batch; then, batch by batch, its ids. */
+/* Allocates a batch; put_ids fills it. */
 static struct tier_ids make_ids(struct tables_bench *b, uint32_t each)
 {
     uint32_t tables = b->sizes->step_tables, offsets[BATCH_TABLES_MAX + 1] = {0};
@@ -60,7 +59,7 @@ static struct tier_ids make_ids(struct tables_bench *b, uint32_t each)
     return ids;
 }
 
-/* first >= 0: ranks first .. of each table; else by Zipf's law, with a seed. */
+/* first >= 0: the ids of ranks first, first + 1 ... of each table; else ids by Zipf's law with the seed. */
 static void put_ids(struct tiers *t, struct tier_ids *ids, int64_t first, uint64_t seed)
 {
     struct batch_dedupe *a = &ids->in;
@@ -119,7 +118,7 @@ static void run_step(struct place *place, void *state)
                                   .params = place_params,
                                   .rejected = t->rejected};
     place->kernels->gather_pool(&gather, place->stream);
-    place->kernels->update(&update, place->stream); /* how much scratch memory it needs */
+    place->kernels->update(&update, place->stream); /* sets scratch_bytes */
     if (t->scratch == NULL)
         t->scratch = place_zeros(place, update.scratch_bytes + 1);
     update.scratch = t->scratch;
@@ -132,7 +131,7 @@ static void make_tables(struct tiers *t)
     struct gpu_error error = {0};
     struct gpu_table_options each[BATCH_TABLES_MAX];
     t->row_bytes = row_bytes(ROW_FP32, s->step_d, opt_state_floats(OPT_ADAM, s->step_d));
-    /* As many rows as slots for a tenth hold at the load of 0.95 that tables start with. */
+    /* As many rows as the slots for a tenth hold at the load of 0.95 that tables start with. */
     for (uint32_t i = 0; i < s->step_tables; i++)
         each[i] = (struct gpu_table_options){
             .rows_start = s->step_rows / 10 * 19 / 20, .seed = 11 + i, .init_seed = 5, .init_bound = 0.01F};
@@ -157,7 +156,7 @@ static void make_tables(struct tiers *t)
     tables_check(t->table != NULL, &error);
 }
 
-/* Every row is made, the most frequent last. */
+/* Makes every row, the most frequent ones last. */
 static void fill_tables(struct tiers *t)
 {
     struct gpu_error error = {0};
@@ -172,7 +171,7 @@ static void fill_tables(struct tiers *t)
     }
 }
 
-/* What share of all rows lies in the GPU's memory, in percent. */
+/* The share of all rows that lies in the GPU's memory, in percent. */
 static double percent_there(struct tiers *t)
 {
     const struct tables_sizes *s = t->b->sizes;

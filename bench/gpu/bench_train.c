@@ -1,9 +1,10 @@
 /*
  * Training on a GPU: the figures that have a target (docs/gpu.md).
  *   bench_train [--tiny] FIGURE...          dlrm, deepfm, dcnv2, checkpoints-10, checkpoints-100
- * One line of JSON a figure (place.h). From decoded columns in host memory, ids by Zipf's law: `steps` alone,
- * and `learning`, where each event is predicted first; dlrm in bf16 and in fp32. bench_checkpoint.c has the
- * checkpoints. --tiny: small models, each call made once, nothing timed.
+ * Prints one line of JSON a figure (place.h). Events are decoded columns in host memory, with ids by Zipf's
+ * law: a figure of steps alone, and a figure `learning`, where each event is predicted first; dlrm in bf16
+ * and in fp32. The checkpoints are in bench_checkpoint.c. --tiny: small models, each call made once, nothing
+ * timed.
  */
 #include "training.h"
 
@@ -12,7 +13,8 @@
 
 #include <string.h>
 
-/* dlrm: Criteo's shape, "DLRM small" of NVIDIA's examples. deepfm, dcnv2: those of jobs/ctr_*.leat. */
+/* dlrm: the shape of Criteo, "DLRM small" of NVIDIA's examples. deepfm, dcnv2: the shapes of
+ * jobs/ctr_*.leat. */
 static const struct training_shape shapes[] = {
     {"dlrm",
      "",
@@ -76,7 +78,7 @@ static void run_learning(struct place *place, void *state)
 
 static void bench(struct place *place, const struct training_shape *shape)
 {
-    static const uint32_t warm_up = 8; /* rows are made, graphs recorded */
+    static const uint32_t warm_up = 8; /* steps that make rows and record graphs */
     struct training t;
     struct training_shape s = training_sized(place, shape);
     bool is_tiny = place->size == SIZE_TINY;
@@ -104,7 +106,7 @@ static void bench(struct place *place, const struct training_shape *shape)
     }
 }
 
-/* What learns in sixteen bits has IEEE fp32 beside it. */
+/* A shape with sixteen-bit products is also measured in IEEE fp32. */
 static void bench_precisions(struct place *place, const struct training_shape *shape)
 {
     struct training_shape fp32 = *shape;

@@ -1,10 +1,10 @@
-/* What gpu.py asks first: the devices of the library that LEAT_CUDA_LIBRARY names, as one line of JSON. */
+/* What gpu.py asks first: prints the devices of the library that LEAT_CUDA_LIBRARY names, as one line of
+ * JSON. */
 #include "kernels/gpu.h"
 
 #include <stdio.h>
 
-/* Names of devices and reasons hold no quotes that matter; control characters and backslashes become blanks.
- */
+/* Replaces quotes, backslashes and control characters by blanks: they do not matter in names and reasons. */
 static const char *clean(char *text)
 {
     for (char *c = text; *c != '\0'; c++)

@@ -69,8 +69,7 @@ void place_close(struct place *place)
     place->api->close(place->gpu);
 }
 
-/* --- memory ----------------------------------------------------------------------------------------------
- */
+/* --- Memory --- */
 
 static void *room(struct place *place, size_t bytes)
 {
@@ -109,7 +108,7 @@ void *place_upload(struct place *place, const void *from, size_t bytes)
     return memory;
 }
 
-/* n floats, uniform from `least` on, up to 1 more: a pattern, over and over. */
+/* n floats, uniform in [least, least + 1): a repeated pattern. */
 static float *pattern_from(struct place *place, size_t n, float least)
 {
     float *pattern = host_room(PATTERN_FLOATS * sizeof *pattern);
@@ -203,8 +202,7 @@ void place_wait(struct place *place)
         stop("the device", error.text);
 }
 
-/* --- time ------------------------------------------------------------------------------------------------
- */
+/* --- Time --- */
 
 static int by_size(const void *a, const void *b)
 {
@@ -260,7 +258,7 @@ static double median_ms(struct place *place,
 {
     double ms[SAMPLES];
     unsigned samples = place->api != NULL ? SAMPLES : CPU_SAMPLES;
-    for (unsigned s = 0; s <= samples; s++) { /* the first warms up */
+    for (unsigned s = 0; s <= samples; s++) { /* the first sample is a warm-up */
         if (before != NULL)
             before(place, state);
         double one = sample(place, run, state);
@@ -285,8 +283,7 @@ double place_wall_ms(struct place *place, void (*run)(struct place *, void *),
     return median_ms(place, wall_sample_ms, run, before, state);
 }
 
-/* --- lines -----------------------------------------------------------------------------------------------
- */
+/* --- Lines --- */
 
 static void put_text(const char *name, const char *text)
 {
@@ -323,8 +320,7 @@ void line_missing(const char *group, const char *figure, const char *variant, co
     fflush(stdout);
 }
 
-/* --- limits ----------------------------------------------------------------------------------------------
- */
+/* --- Limits --- */
 
 struct copying {
     void *to;
@@ -370,12 +366,11 @@ void place_limits(struct place *place)
     place_release(place);
 }
 
-/* --- ids -------------------------------------------------------------------------------------------------
- */
+/* --- Ids --- */
 
 const char *const ids_names[IDS_KINDS] = {"all distinct", "Zipf, half distinct"};
 
-/* The inverse of the distribution of 1 / x on [1, range]: Zipf's law of exponent 1; of 105,000 draws with
+/* Zipf's law of exponent 1, by the inverse of the distribution of 1 / x on [1, range]; of 105,000 draws with
  * range = 150 n half are distinct. */
 void ids_fill(uint64_t *ids, size_t n, enum ids kind, uint64_t seed)
 {

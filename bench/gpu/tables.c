@@ -58,7 +58,7 @@ struct gpu_batch tables_batch(struct tables_bench *b, uint32_t n, uint32_t epoch
     return batch;
 }
 
-/* Copies to a block that is there already. */
+/* Copies to a block of the place that exists already. */
 static void put(struct tables_bench *b, const void *to, const void *from, size_t bytes)
 {
     place_download(b->place, (void *)(uintptr_t)to, from, bytes);
@@ -86,7 +86,7 @@ void tables_fill(struct tables_bench *b, uint32_t first, uint32_t tables, uint64
             put(b, batch.count, &batch.n, sizeof batch.n);
             batch.step = ++b->step;
             b->api->resolve(b->set, b->place->stream, &batch, rows);
-            /* or the list of who went would run over */
+            /* empties the list of removed keys before it overflows */
             tables_check(b->api->take_removed(b->set, b->place->stream, removed, most, &count, &error),
                          &error);
         }
@@ -104,7 +104,7 @@ uint64_t *tables_present(struct tables_bench *b, uint64_t inserted, uint32_t n)
     uint64_t *keys_there = place_zeros(place, n * sizeof *keys_there);
     void **rows_there = place_zeros(place, n * sizeof *rows_there);
     uint32_t count = 0;
-    /* A large prime as the stride meets each key once, in no order. */
+    /* A large prime as the stride visits each key once, unordered. */
     for (uint64_t i = 0; count < n && i < inserted; i += n) {
         for (uint32_t k = 0; k < n; k++)
             candidates[k] =

@@ -99,7 +99,7 @@ void training_make(struct training *t, struct place *place, const struct trainin
 
 void training_free(struct training *t)
 {
-    place_wait(t->place); /* columns of the last step were read */
+    place_wait(t->place); /* the last step reads columns */
     model_free(t->model);
     for (uint32_t turn = 0; turn < TRAINING_TURNS_MAX; turn++)
         for (uint32_t f = 0; f < t->fields; f++)
@@ -109,8 +109,7 @@ void training_free(struct training *t)
     free(t->labels);
 }
 
-/* --- ids -------------------------------------------------------------------------------------------------
- */
+/* --- Ids --- */
 
 static void set_turns(struct training *t, uint32_t turns)
 {
@@ -146,8 +145,7 @@ void training_rows(struct training *t, uint64_t rows)
             }
 }
 
-/* --- steps -----------------------------------------------------------------------------------------------
- */
+/* --- Steps --- */
 
 struct model_input training_input(const struct training *t, const uint64_t **ids, const float **dense,
                                   uint32_t from, uint32_t rows)
@@ -169,7 +167,7 @@ void training_step(struct place *place, void *training)
     const float *dense[TRAINING_DENSE_MAX];
     struct model_input in = training_input(t, ids, dense, 0, t->batch);
     struct train_events events = {.in = &in, .seen = seen};
-    training_check(train_wait(&t->model->train->device, &error), &error); /* the last step's columns */
+    training_check(train_wait(&t->model->train->device, &error), &error); /* it reads the columns */
     train_add(t->model->train, &events, 0, t->batch);
     training_check(train_step(t->model->train, &error), &error);
     t->turn++;

@@ -1,4 +1,4 @@
-/* Models that learn on a device, and the events that they learn: for bench_train.c and bench_checkpoint.c. */
+/* Models that learn on a device, and their events: for bench_train.c and bench_checkpoint.c. */
 #ifndef BENCH_GPU_TRAINING_H
 #define BENCH_GPU_TRAINING_H
 
@@ -17,44 +17,44 @@ struct training_shape {
     enum row_format precision; /* of the dense layers' products */
 };
 
-/* A model, and batches of events that it learns by turns. */
+/* A model, and the batches of events that it learns in turn. */
 struct training {
     struct place *place;
     struct model *model;
     uint32_t batch, fields, dense, dim;
     uint32_t turns, turn;
-    uint64_t *ids[TRAINING_TURNS_MAX][TRAINING_FIELDS_MAX]; /* [batch]; NULL: not asked for yet */
+    uint64_t *ids[TRAINING_TURNS_MAX][TRAINING_FIELDS_MAX]; /* [batch]; NULL: not needed so far */
     float *dense_columns[TRAINING_DENSE_MAX], *labels;
 };
 
-/* Ends the program with what the error says if !is_good. */
+/* Ends the program with the text of `error` if !is_good. */
 void training_check(bool is_good, const struct gpu_error *error);
 
-/* Bytes of device memory that a model may take for its rows: half of what is free. */
+/* Bytes of device memory for a model's rows: half of what is free. */
 uint64_t training_memory(const struct place *place);
 
-/* The shape, or with SIZE_TINY a small one like it, of one batch. */
+/* The given shape; with SIZE_TINY a small one like it, with one batch size. */
 struct training_shape training_sized(const struct place *place, const struct training_shape *shape);
 
-/* The model, with memory_bytes for rows and what checkpoints copy of them, and labels and numbers; ids are
- * still to come. */
+/* Makes the model, with memory_bytes for rows and checkpoint staging, and its labels and dense columns; ids
+ * are made by training_zipf or training_rows. */
 void training_make(struct training *t, struct place *place, const struct training_shape *shape,
                    uint32_t batch, uint64_t memory_bytes);
 void training_free(struct training *t);
 
-/* Ids by Zipf's law, half of them distinct; few of them are the same in each turn. */
+/* Ids by Zipf's law, half of them distinct; half of the ids change from turn to turn. */
 void training_zipf(struct training *t);
-/* So many rows of each field, one after the other: as many turns as it takes to learn each of them once or
- * more. Ids of one batch are distinct, where there are enough. */
+/* Makes ids of `rows` rows of each field, in order: as many turns as it takes to learn each row at least
+ * once. The ids of one batch are distinct if there are enough rows. */
 void training_rows(struct training *t, uint64_t rows);
 
-/* The events of the turn from `from` on, as a learner gets them. */
+/* The events of the current turn from `from` on, as a learner gets them. */
 struct model_input training_input(const struct training *t, const uint64_t **ids, const float **dense,
                                   uint32_t from, uint32_t rows);
-/* A step of the turn's batch, of `training`: waits for the one before, and queues it. */
+/* Waits for the last step, and queues a step with the turn's batch; the parameter is a struct training. */
 void training_step(struct place *place, void *training);
 
-/* bench_checkpoint.c: what checkpoints cost while that share of the rows changes between them. */
+/* bench_checkpoint.c: the cost of checkpoints if `percent` % of the rows change between two of them. */
 void bench_checkpoints(struct place *place, const struct training_shape *shape, uint32_t percent);
 
 #endif

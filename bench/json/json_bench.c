@@ -1,13 +1,15 @@
-/* JSON lines to columns, beside simdjson On-Demand alone on the same bytes, in one run on one core.
+/*
+ * JSON lines to columns, compared with simdjson On-Demand alone on the same bytes, in one run on one core.
  *
  *     json_bench [--json] [--nexmark | FILE.jsonl]
- *     json_bench --write FILE LINES      writes the made lines, for other benchmarks
+ *     json_bench --write FILE LINES      writes the generated lines, for other benchmarks
  *
- * Without a file: made lines of 123 bytes with 8 fields, then lines of the shape of the learners' file (239
- * bytes, 18 fields). --nexmark: events of `leat generate nexmark`, of three kinds, with the columns of query
- * q0. Each figure is the median of 5 passes by the CPU's clock of this thread, the peer's and leat's in
- * turns. An untimed pass compares the sum of all columns with the peer's. The peer reads fields in the order
- * of the record (find_field) and checks nothing it does not read; leat checks every byte. */
+ * Without a file: generated lines of 123 bytes with 8 fields, then lines like those of the learners' file
+ * (239 bytes, 18 fields). --nexmark: events of `leat generate nexmark`, of three kinds, with the columns of
+ * query q0. Each figure is the median of 5 passes by this thread's CPU clock, passes of the peer and of leat
+ * in turns. An untimed pass compares the sum of all columns with the peer's. The peer reads fields in the
+ * order of the record (find_field) and checks only what it reads; leat checks every byte.
+ */
 #include "bench/json/json_peer.h"
 #include "connectors/generator/nexmark_write.h"
 #include "formats/formats.h"
@@ -28,7 +30,7 @@ struct bench {
     struct schema schema;
     struct field fields[FIELDS_MAX];
     struct peer_field peers[FIELDS_MAX];
-    const char *kind; /* NULL; else only records whose first field is that are read beyond it */
+    const char *kind; /* if not NULL: only records whose first field is `kind` are read completely */
 };
 
 static int compare_doubles(const void *a, const void *b)
@@ -53,7 +55,7 @@ static void add_field(struct bench *bench, const char *name, enum type_tag tag)
     field->type.unit = TIME_UNIT_MS;
 }
 
-/* Cuts all lines, `at_once` records a call. */
+/* Splits all data into lines, at most `at_once` records a call; returns the number of records. */
 static size_t split_all(struct bench *bench, size_t at_once)
 {
     size_t used = 0, count = 0;
@@ -72,7 +74,7 @@ static size_t split_all(struct bench *bench, size_t at_once)
     return count;
 }
 
-/* Seconds that this thread was on a core: other programs on the machine do not count. */
+/* CPU seconds of this thread: other programs on the machine do not count. */
 static double now(void)
 {
     struct timespec time;
@@ -80,7 +82,7 @@ static double now(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-/* The peer's checksum, taken from leat's columns. */
+/* The peer's checksum, computed from leat's columns. */
 static uint64_t sum_batch(const struct bench *bench, const struct batch *batch)
 {
     uint64_t sum = 0;
@@ -100,7 +102,7 @@ static uint64_t sum_batch(const struct bench *bench, const struct batch *batch)
     return sum;
 }
 
-/* One pass of the decoder over everything. sum: the untimed pass, else NULL. */
+/* One pass of the decoder over all records. sum: set in the untimed pass, else NULL. */
 static void decode_all(struct bench *bench, struct batch_pool *pool, void *decoder, uint64_t *sum)
 {
     for (size_t at = 0; at < bench->count; at += BATCH_ROWS) {
@@ -110,7 +112,7 @@ static void decode_all(struct bench *bench, struct batch_pool *pool, void *decod
         for (uint32_t i = 0; i < count; i++)
             records[i] =
                 (struct raw_record){bench->records[at + i].offset - base, bench->records[at + i].length};
-        /* As a source hands it over: the bytes of this batch alone, in memory that is still in the cache. */
+        /* As from a source: only the bytes of this batch, in memory that is still in the cache. */
         static char bytes[SOURCE_BATCH_BYTES + RAW_PADDING];
         struct raw_batch raw = {.data = bytes, .records = records, .count = count};
         raw.data_bytes = records[count - 1].offset + records[count - 1].length + 1;
@@ -196,7 +198,7 @@ static void run(struct bench *bench, bool is_json)
     free(bench->data);
 }
 
-/* A cheap sequence of numbers, the same in each run. */
+/* A cheap pseudo-random sequence, the same in each run. */
 static uint64_t random_next(uint64_t *state)
 {
     *state ^= *state << 13;

@@ -35,7 +35,7 @@ static bool read_field(ondemand::object &object, const peer_field &field, uint64
     return true;
 }
 
-/* kind: empty where all fields of all records are read. */
+/* kind: empty to read all fields of all records. */
 static uint64_t read_all(const char *data, const struct peer_record *records, size_t count,
                          const struct peer_field *fields, size_t fields_count, std::string_view kind)
 {

@@ -1,4 +1,4 @@
-/* simdjson On-Demand reading the same fields of the same bytes: what the JSON decoder is measured against. */
+/* simdjson On-Demand, reading the same fields of the same bytes: the reference for the JSON decoder. */
 #ifndef LEAT_BENCH_JSON_PEER_H
 #define LEAT_BENCH_JSON_PEER_H
 
@@ -20,12 +20,12 @@ struct peer_record {
     uint32_t offset, length;
 };
 
-/* Reads every field of every record into plain arrays; returns a checksum, or 0 where a record failed. 64
- * bytes behind the last record must be readable. */
+/* Reads every field of every record into plain arrays; returns a checksum, or 0 if a record failed. 64 bytes
+ * behind the last record must be readable. */
 uint64_t peer_read(const char *data, const struct peer_record *records, size_t count,
                    const struct peer_field *fields, size_t fields_count);
-/* The same for records of several kinds: the first field of each is a text; the others are read only where it
- * is `kind`. */
+/* peer_read for records of several kinds: the first field of each record is a text; the other fields are read
+ * only if that text is `kind`. */
 uint64_t peer_read_kind(const char *data, const struct peer_record *records, size_t count,
                         const struct peer_field *fields, size_t fields_count, const char *kind);
 const char *peer_implementation(void);

@@ -1,4 +1,4 @@
-/* What the benchmarks' own producer and consumer share. */
+/* The common part of the benchmarks' own producer and consumer. */
 #ifndef LEAT_BENCH_KAFKA_CLIENT_H
 #define LEAT_BENCH_KAFKA_CLIENT_H
 
@@ -8,20 +8,19 @@
 
 enum { CLIENT_WAIT_MS = 10000 };
 
-/* Prints it and ends the process. */
+/* Prints `what` and `why`, and ends the process. */
 _Noreturn void fail(const char *what, const char *why);
 
 /* settings: name, value, name, value ... NULL. */
 rd_kafka_t *client_new(rd_kafka_type_t type, const char *brokers, const char *const *settings,
                        void (*delivered)(rd_kafka_t *, const rd_kafka_message_t *, void *));
-/* Of a topic that must be there. */
+/* The number of partitions of a topic, which must exist. */
 int client_partitions(rd_kafka_t *client, rd_kafka_topic_t *topic);
 
-/* Microseconds of CLOCK_REALTIME, which the broker of the same machine stamps records with. */
+/* Microseconds of CLOCK_REALTIME, the clock by which a broker on the same machine stamps records. */
 int64_t wall_us(void);
 
-/* The finalizer of splitmix64: users are made of numbers by it, and sums over it tell sets of numbers apart.
- */
+/* The finalizer of splitmix64: makes users from numbers; sums of it identify sets of numbers. */
 static inline uint64_t mix(uint64_t x)
 {
     x += UINT64_C(0x9e3779b97f4a7c15);

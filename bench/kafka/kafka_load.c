@@ -1,13 +1,16 @@
-/* Records for the benchmarks of Kafka.
+/*
+ * Records for the benchmarks of Kafka.
  *
  *     kafka_load BROKERS TOPIC lines FILE COUNT
- *         each line is a record without a key, the partitions in turn; the file again and again
+ *         each line of FILE is a record without a key, sent to the partitions in turn; the file is repeated
  *     kafka_load BROKERS TOPIC events COUNT KEYS RATE FIRST
- *         made events, numbered from FIRST, of KEYS users at random (0: each of a user of its own); RATE a
- *         second (0: as fast as it goes), each millisecond what is due; key and partition by the user
+ *         generated events, numbered from FIRST, of KEYS random users (0: a new user for each event); RATE a
+ *         second, sent each millisecond (0: as fast as possible); key and partition by the user
  *
- * An event is {"id":17,"ts":1700000000000,"user":42,"value":7,"sent":...}: all but `sent` (when it was given
- * to the producer, microseconds of the wall clock) follow from its number. Prints one JSON line. */
+ * An event is {"id":17,"ts":1700000000000,"user":42,"value":7,"sent":...}. `sent` is the wall-clock time, in
+ * microseconds, when the event was given to the producer; all other fields follow from its number. Prints one
+ * JSON line.
+ */
 #include "client.h"
 
 #include <stdio.h>
@@ -30,8 +33,8 @@ struct load {
     rd_kafka_t *client;
     rd_kafka_topic_t *topic;
     uint32_t partitions;
-    uint64_t ids;      /* sum over what was sent, as kafka_read has it */
-    int64_t behind_us; /* the longest that a tick came late */
+    uint64_t ids;      /* sum of mix(id) over the sent events, as kafka_read computes it */
+    int64_t behind_us; /* the longest time between two ticks */
 };
 
 static void produce(struct load *load, uint32_t partition, const char *key, size_t key_bytes,

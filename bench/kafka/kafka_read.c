@@ -1,14 +1,17 @@
-/* Reads what a job wrote to a topic, committed records alone, for the benchmarks of Kafka.
+/*
+ * Reads the committed records that a job wrote to a topic, for the benchmarks of Kafka.
  *
  *     kafka_read BROKERS TOPIC all COUNT [SKIP]
- *         from the beginning until COUNT records are there, and no more; of those whose `id` is SKIP or more,
- * how long after their input was appended by its broker (`appended`, whole milliseconds), and sent (`sent`,
- *         microseconds), they came here
+ *         from the beginning, until COUNT records have come; more records are an error. For the records
+ *         whose `id` is at least SKIP it prints the latency since the broker appended their input
+ *         (`appended`, whole milliseconds), and since their input was sent (`sent`, microseconds)
  *     kafka_read BROKERS TOPIC first AFTER
- *         from now on, until a record comes that was sent after that time
+ *         from now on, until a record comes that was sent after the time AFTER
  *
  * Values are JSON objects with the ints id, sent and appended, written without blanks. Prints one JSON line.
- * The digest does not depend on the order of records: that of a key's is in their running values. */
+ * The digest does not depend on the order of records; the order within a key shows in the running values of
+ * its records.
+ */
 #include "client.h"
 
 #include <stdio.h>
@@ -28,9 +31,9 @@ struct reader {
 struct figures {
     uint64_t count, room;
     uint64_t digest, ids;
-    int64_t first_us;    /* when the first came here */
-    int64_t skip;        /* ids below it are not timed; -1: none is */
-    int64_t *written_ms; /* when the broker appended them */
+    int64_t first_us;    /* when the first record came here */
+    int64_t skip;        /* records with a lower id are not timed; -1: none is timed */
+    int64_t *written_ms; /* by the broker's time of appending */
     int64_t *from_append_us, *from_send_us;
     uint64_t timed;
 };
@@ -66,7 +69,7 @@ static void stop(struct reader *reader)
     rd_kafka_destroy(reader->client);
 }
 
-/* The int behind `name`, as in "\"id\":"; -1: there is none. */
+/* The int behind `name`, which is given as "\"id\":"; -1: the message has no such field. */
 static int64_t field(const rd_kafka_message_t *message, const char *name, size_t length)
 {
     const char *at = memmem(message->payload, message->len, name, length);
@@ -81,7 +84,7 @@ static int64_t field(const rd_kafka_message_t *message, const char *name, size_t
 
 #define FIELD(message, name) field((message), "\"" name "\":", sizeof("\"" name "\":") - 1)
 
-/* Gives what is there to the callback, or waits for it. */
+/* Passes the available records to the callback; waits if there are none. */
 static void serve(const struct reader *reader, void (*callback)(rd_kafka_message_t *, void *), void *argument)
 {
     if (rd_kafka_consume_callback_queue(reader->queue, SILENT_MS, callback, argument) <= 0)
@@ -128,7 +131,7 @@ static void print_latency(const char *name, int64_t *values, uint64_t count)
            (double)values[count / 1000 * 999] / 1e3, (double)values[count - 1] / 1e3);
 }
 
-/* Rate of the last two thirds, by the broker's clock: a program that has yet to warm up gets its time. */
+/* The rate is that of the last two thirds, by the broker's clock, so that a program has time to warm up. */
 static void print_figures(struct figures *figures)
 {
     qsort(figures->written_ms, figures->count, sizeof(int64_t), compare);
@@ -164,7 +167,7 @@ static void read_all(const struct reader *reader, uint64_t count, int64_t skip)
 
 struct first {
     int64_t after;
-    int64_t any_us, first_us; /* when a record came, and one that was sent after that; 0: none yet */
+    int64_t any_us, first_us; /* when the first record came; the first sent after `after`; 0: none yet */
 };
 
 static void look(rd_kafka_message_t *message, void *argument)

@@ -1,12 +1,12 @@
 /*
- * Each kernel of kernels.def in each variant, within the L1 cache, beside the machine's limits measured in
- * the same run, on one core:
+ * Each kernel of kernels.def in each variant, with data in the L1 cache, compared with the machine's limits
+ * measured in the same run, on one core:
  *   bench_kernels [--rows] [NAME-PREFIX]
- * A line says ns a call, GB/s and GFLOP/s by the bytes and flops of kernels.def, the limit that the kernel is
- * at, and its share: the time that the call's work takes at the least, by what the machine's parts can do
- * (units.h), over the time that it takes. Both in turns, median of the turns. --rows: `kernel variant share
- * limit` alone, for programs. Scalar has no limit: it is the truth, not meant to be fast. A kernel without a
- * line here does not compile.
+ * A line has ns a call, GB/s and GFLOP/s by the bytes and flops of kernels.def, the part of the CPU that
+ * limits the kernel, and the kernel's share of that limit: the least time for the call's work, by the speed
+ * of the CPU's parts (units.h), over the measured time. Limits and kernels are measured in turns; a figure is
+ * the median of the turns. --rows: `kernel variant share limit` alone, for programs. Scalar has no limit: it
+ * is the reference, not meant to be fast. A kernel without a line here does not compile.
  */
 #include "bench/kernels/units.h"
 
@@ -37,10 +37,10 @@ static const struct opt_params params = {.rate = 1e-6F,
 static const struct ftrl64_params ftrl = {0.1, 1.0, 0.1, 0.1};
 
 /*
- * What one call of each kernel is; n and d as kernels.def means them; and what it cannot do without: struct
- * units, in vectors of sixteen floats or eight doubles (V(n): of n floats). Arithmetic is counted by the
- * source: what its order, its divisions and roots are is the contract. Instructions that are no vectors
- * count as one.
+ * One line a kernel: the arguments of its call; n and d as in kernels.def; and the work it cannot avoid, as
+ * struct units, in vectors of sixteen floats or eight doubles (V(n): vectors of n floats). Arithmetic is
+ * counted in the source, whose order, divisions and roots are the contract. An instruction without vectors
+ * counts as one.
  */
 #define V(n)      ((double)(n) / 16)
 #define WORK(...) ((struct units){.call = 1, __VA_ARGS__})
@@ -126,9 +126,9 @@ LINE(init_uniform, D, 1, WORK(.mul64 = n / 4, .fma = n / 8 * 11), (k->init_unifo
 
 static volatile float sink;
 
-/* Seconds that some work takes at the least: the slowest of the machine's parts that have to do it. Lanes
- * change places where half of the other arithmetic is done, too; quotients and roots share one divider, and
- * take two turns of the arithmetic's ports beside. */
+/* Seconds that the work takes at the least: those of the slowest part of the CPU. Shuffles use half of the
+ * ports of the other arithmetic; quotients and roots share one divider, and each also uses the arithmetic's
+ * ports for two turns. */
 static double least(const struct units *w, const struct units *unit, const char **part)
 {
     double quotients = 2.0 * (w->div + w->root + w->div64 + w->root64);
@@ -152,7 +152,7 @@ static double least(const struct units *w, const struct units *unit, const char 
     return parts[most].seconds + w->call * unit->call;
 }
 
-/* Seconds a call, best of three, each at least 0.2 ms. */
+/* Seconds a call: the best of three rounds, each of at least 0.2 ms. */
 static double time_call(float (*run)(const struct kernels *, struct place *), const struct kernels *k,
                         struct place *p, size_t *calls)
 {
@@ -222,14 +222,14 @@ static struct place *make_place(void)
     p->memory = room(16 * ROW_FLOATS * sizeof(float));
     p->a = room(FLOATS * sizeof(float)), p->b = room((FLOATS + 1024) * sizeof(float)),
     p->c = room((FLOATS + 512) * sizeof(float));
-    /* Not all at the same place of a page: loads would wait for stores that look alike. */
+    /* With the same offset in a page, loads would wait for stores that look alike. */
     p->b += 512, p->c += 256;
     p->pairs = room(64 * sizeof(float));
     p->x = room(1024), p->y = room(1024), p->z = room(1024), p->g = room(1024);
     return p;
 }
 
-/* Before each kernel: what the one before has left may be anything. */
+/* Resets the data before each kernel, as the kernel before may have left anything. */
 static void fill(struct place *p)
 {
     for (size_t i = 0; i < 16 * ROW_FLOATS; i++)
@@ -243,7 +243,7 @@ static void fill(struct place *p)
     for (size_t i = 0; i < 16; i++)
         p->rows[i] = p->memory + i * ROW_FLOATS;
     for (uint32_t i = 0; i < N; i++) {
-        float *w = p->memory + i * ROW_FLOATS; /* the state behind the longest row of any kernel */
+        float *w = p->memory + i * ROW_FLOATS; /* the state lies behind the longest row of any kernel */
         p->opt[i] = (struct opt_row){
             .w = w, .state = w + ROW_FLOATS / 3, .g = p->c, .scale = 0.1F, .curvature = 0.1F};
     }

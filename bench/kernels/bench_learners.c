@@ -1,11 +1,11 @@
 /*
- * One progressive pass of a model over decoded columns (npz_to_columns.py), on one thread by its CPU time, or
- * with another one that helps (helper=1) by wall time:
+ * One progressive pass of a model over decoded columns (npz_to_columns.py), on one thread, by its CPU time,
+ * or with a second, helping thread (helper=1), by wall time:
  *   bench_learners FILE key=value ...     events/s, logloss, AUC
- * Keys: model=linear|fm|ffm|mf|deepfm|dcnv2|dlrm|mmoe dim= init= opt= rate= acc= l2= decay=, the same with l
- * for the linear part (lopt=ftrl64 too) and h for the head, hidden=128,64 bottom= crosses= experts= block=
- * batch= precision=fp32|bf16 bias= clip= cross=3-4,3-5 limit= chunk= dense=0|1. mmoe has a second label, mf
- * the first two fields alone.
+ * Keys: model=linear|fm|ffm|mf|deepfm|dcnv2|dlrm|mmoe dim= init= opt= rate= acc= l2= decay=, the same with
+ * prefix l for the linear part (also lopt=ftrl64) and h for the head, hidden=128,64 bottom= crosses= experts=
+ * block= batch= precision=fp32|bf16 bias= clip= cross=3-4,3-5 limit= chunk= dense=0|1. mmoe has a second
+ * label; mf uses the first two fields only.
  */
 #include "learners/metrics.h"
 #include "learners/model.h"
@@ -33,7 +33,7 @@ struct columns_file {
     float *dense_columns[MODEL_DENSE_MAX];
     float *labels;
     int64_t *times;
-    float *kept; /* a second label, where the file has one */
+    float *kept; /* a second label; NULL if the file has none */
 };
 
 static const char *option(char **args, const char *key, const char *fallback)
@@ -87,7 +87,7 @@ static void load(struct columns_file *c, const char *path)
     fclose(file);
 }
 
-/* "3-4,0-3": a field more for each, the hash of two others. */
+/* text: "3-4,0-3". Adds a field for each pair: the hash of the two fields' ids. */
 static void add_crosses(struct columns_file *c, const char *text)
 {
     char *end;
@@ -101,7 +101,7 @@ static void add_crosses(struct columns_file *c, const char *text)
     }
 }
 
-/* A field more for each dense column: its value in steps of 1 / bins. */
+/* Adds a field for each dense column: its value in steps of 1 / bins. */
 static void add_bins(struct columns_file *c, double bins)
 {
     for (uint32_t d = 0; bins > 0.0 && d < c->dense; d++) {
@@ -141,7 +141,7 @@ static struct optimizer_options optimizer(char **args, const char *prefix, doubl
     return o;
 }
 
-/* The shapes of the learners' kinds; widths may be given otherwise. */
+/* The networks of the learners' kinds; arguments may set other widths. */
 struct shape {
     const char *name;
     enum interaction_kind interaction;
@@ -235,7 +235,7 @@ static struct model_options model_options(char **args, const struct columns_file
     return o;
 }
 
-/* A lane with nothing else to do. */
+/* A second thread that only helps. */
 struct helper {
     struct team team;
     pthread_t thread;

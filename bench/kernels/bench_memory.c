@@ -1,14 +1,15 @@
 /*
- * The batch kernels over memory, on one core and on all, beside what the same cores reach in the same run:
+ * The batch kernels over memory, on one core and on all, compared with the limits of the same cores in the
+ * same run:
  *   bench_memory [--rows] [NAME-PREFIX]
- * The limits are plain loops of vectors that go through memory in order (read; write; copy: read and
- * written, with plain stores, since a step reads next what a kernel wrote) and rows of 512 bytes at random
- * places of 512 MiB a core, asked for ahead (read: all of it, or its first half; changed: read and written).
- * Before each of them, and before each kernel, one array is copied to the other: what a cache holds is the
- * same for all. Each thread has memory of its own; all are at the same loop at the same time. A kernel's
- * share: the time its bytes take at the least, or its arithmetic if that takes longer (units.h), over the
- * time that it takes; by CPU time of each thread, in turns, the best turn of the loop and that of the kernel:
- * what a neighbour takes of a cache or of memory's rate is no part of either.
+ * The limits are plain loops of vectors that go through memory in order (read; write; copy: read and written,
+ * with plain stores, since a step's next kernel reads what a kernel wrote), and loops over rows of 512 bytes
+ * at random places of 512 MiB a core, prefetched (read: the whole row, or its first half; changed: read and
+ * written). Before each loop, and before each kernel, one array is copied to another, so that the caches'
+ * contents are the same for all. Each thread has its own memory; all threads run the same loop at the same
+ * time. A kernel's share is the least time for its bytes, or for its arithmetic if that takes longer
+ * (units.h), over the measured time. Times are CPU time of each thread, measured in turns, and the best turn
+ * of both the loop and the kernel counts: so a neighbour's use of caches or memory bandwidth affects neither.
  * --rows: `kernel variant cores share limit` alone, for programs.
  */
 #include "bench/kernels/units.h"
@@ -29,7 +30,7 @@ enum {
     ROW_FLOATS = 2 * D, /* weights and AdaGrad's sums: 512 bytes */
     ROWS = 1 << 20,
     PLACES = 1 << 15,
-    FLOATS = PLACES * D, /* 8 MiB: beyond L2 */
+    FLOATS = PLACES * D, /* 8 MiB: more than L2 */
     FIELDS = 16,
     EXPERTS = 8,
     AHEAD = 8,
@@ -37,15 +38,15 @@ enum {
     CORES = 2,
 };
 
-/* What one thread works on. */
+/* The data of one thread. */
 struct own {
     const struct kernels *k;
     const struct batch_kernels *batch;
-    float *table, *x, *y; /* halves lie in y, or are x's */
+    float *table, *x, *y; /* arrays of FLOATS; sixteen-bit numbers use half of one */
     float *small;         /* logits, slopes, squares */
     void **rows;
     uint32_t *order, *starts, count;
-    uint8_t *marks; /* of events, none rejected */
+    uint8_t *marks; /* of events; none is rejected */
     void *scratch;
     uint64_t random;
 };
@@ -61,15 +62,15 @@ static void *room(size_t bytes)
     return p;
 }
 
-/* Other rows each time: none may be left in a cache. Sorted places, each of a number of its own. */
+/* Draws other rows each time, so that none is left in a cache. (`order` is sorted: each index has one
+ * place.) */
 static void draw_rows(struct own *o)
 {
     for (uint32_t i = 0; i < PLACES; i++)
         o->rows[i] = o->table + num_mix(++o->random) % ROWS * ROW_FLOATS;
 }
 
-/* --- limits -----------------------------------------------------------------------------------------------
- */
+/* --- Limits --- */
 
 static volatile float sink;
 
@@ -87,7 +88,7 @@ static void run_copy(struct own *o)
 static void run_write(struct own *o)
 {
     for (size_t i = 0; i < FLOATS; i += 16)
-        __builtin_memcpy(o->y + i, o->x, 64); /* memset has stores of another kind */
+        __builtin_memcpy(o->y + i, o->x, 64); /* not memset, which uses another kind of store */
 }
 
 static void ask_for(const struct own *o, uint32_t i, size_t floats, bool changes)
@@ -129,7 +130,8 @@ static void run_rows_change(struct own *o)
     }
 }
 
-/* Seconds a byte: read or written in order; read and written, each byte counted once for both; a row's. */
+/* The loops: bytes in order, read or written; copied, where a byte read and written counts twice; rows at
+ * random places. */
 enum limit { READ, WRITE, COPY, ROWS_READ, HALVES_READ, ROWS_CHANGE, LIMITS };
 static const struct {
     const char *name;
@@ -144,8 +146,7 @@ static const struct {
     [ROWS_CHANGE] = {"random rows changed", run_rows_change, 1024.0 * PLACES},
 };
 
-/* --- kernels ----------------------------------------------------------------------------------------------
- */
+/* --- Kernels --- */
 
 static void run_gather_pool(struct own *o)
 {
@@ -224,7 +225,7 @@ static void run_check(struct own *o)
     o->batch->check(&a, NULL);
 }
 
-/* A layer's product; the gradient of its weights; a last layer's, of one output. */
+/* Used for a layer's product, for the gradient of its weights, and for a last layer of one output. */
 static void run_matmul_of(struct own *o, uint32_t m, uint32_t n, uint32_t k, bool a_is_transposed)
 {
     struct batch_matmul a = {.a = o->x,
@@ -301,7 +302,7 @@ static void run_mixture(struct own *o)
     o->batch->mixture(&a, NULL);
 }
 
-/* What each moves at the least, by the limit that it counts for. */
+/* The bytes that each kernel moves at the least, by the limit that applies to them. */
 static const struct kernel {
     const char *name;
     void (*run)(struct own *);
@@ -331,15 +332,14 @@ static const struct kernel {
 };
 enum { KERNELS = sizeof kernels / sizeof *kernels };
 
-/* --- measuring --------------------------------------------------------------------------------------------
- */
+/* --- Measuring --- */
 
 static void own_init(struct own *o, const struct kernels *k, const struct batch_kernels *batch, uint64_t seed)
 {
     *o = (struct own){.k = k, .batch = batch, .random = seed << 40, .count = PLACES};
     o->table = room((size_t)ROWS * ROW_FLOATS * sizeof(float));
     o->x = room(FLOATS * sizeof(float)), o->y = room((FLOATS + 256) * sizeof(float));
-    o->y += 256; /* not at the same place of a page */
+    o->y += 256; /* not with the same offset in a page as x */
     o->small = room(2 * PLACES * sizeof(float));
     o->rows = room(PLACES * sizeof *o->rows);
     o->marks = room(PLACES);
@@ -362,7 +362,7 @@ struct team {
     struct own *owns;
     const char *prefix;
     void (*measure_units)(struct units *); /* NULL: scalar */
-    struct units units[CORES];             /* all seconds: of the best turn */
+    struct units units[CORES];             /* here and below: seconds of the best turn */
     double limits[CORES][LIMITS], took[CORES][KERNELS];
 };
 struct member {

@@ -1,6 +1,7 @@
 /*
- * What the machine's parts can do, in seconds a unit, by loops of nothing else: what kernels are held
- * against. One set for each width of vectors; a vector is sixteen floats, in one register or two. One thread.
+ * The speed of the CPU's parts, in seconds a unit, measured by loops that do nothing else: the limits that
+ * kernels are compared with. One set for each vector width; a vector is sixteen floats, in one register or
+ * two. One thread.
  */
 #ifndef BENCH_KERNELS_UNITS_H
 #define BENCH_KERNELS_UNITS_H
@@ -9,15 +10,15 @@
 #include <stdint.h>
 #include <time.h>
 
-/* Of each: how much of it a call needs, or what one of it takes. */
+/* The units: as work, the number that a call needs; as limits, the seconds that one takes. */
 #define UNITS(X)                                                                                             \
     X(read)    /* a vector loaded from the L1 cache */                                                       \
-    X(write)   /* a vector stored to it */                                                                   \
+    X(write)   /* a vector stored to the L1 cache */                                                         \
     X(fma)     /* a vector of fmas, or other arithmetic, that do not depend on each other */                 \
-    X(chain)   /* the same, each on the one before */                                                        \
-    X(shuffle) /* a vector whose lanes change places */                                                      \
+    X(chain)   /* the same, each depends on the one before */                                                \
+    X(shuffle) /* a vector of shuffled lanes */                                                              \
     X(div)     /* a vector of quotients */                                                                   \
-    X(root)    /* of square roots */                                                                         \
+    X(root)    /* a vector of square roots */                                                                \
     X(div64)   /* eight quotients in double */                                                               \
     X(root64)  /* eight square roots in double */                                                            \
     X(mul64)   /* eight products of 64-bit integers */                                                       \

@@ -3,7 +3,7 @@
 
 #include "kernels/lanes.h"
 
-/* What the compiler must believe to be changed, or used. */
+/* Makes the compiler believe that x is changed and used. */
 #define KEEP(x) __asm__ volatile("" : "+x"(x))
 #ifdef KERNELS_LANES_AVX512
 #define HIDE(v) KEEP(v)
@@ -107,7 +107,7 @@ static double unit_shuffle(void)
     return ROUNDS * VECTORS / 4 * 5.0;
 }
 
-/* The divider takes as long for any of these values. */
+/* The divider takes the same time for all of these values. */
 static double unit_div(void)
 {
     v16 x = v16_set1(1.37F), a = x, b = x, c = x, d = x, e = x;
@@ -160,7 +160,7 @@ static double unit_root64(void)
     return ROUNDS * VECTORS / 16 * 5.0;
 }
 
-/* As the compiler does it at this width. */
+/* With the instructions that the compiler picks for this width. */
 static double unit_mul64(void)
 {
     static _Alignas(64) uint64_t x[64];

@@ -1,9 +1,11 @@
-/* What a plain consumer of librdkafka does: reads a topic from its beginning to where it ends now, looks at
- * each record's length and first byte, and gives it back. Prints one JSON line.
+/*
+ * The throughput of a plain consumer of librdkafka: it reads a topic from its beginning to the end at the
+ * start, looks at each record's length and first byte, and releases the record. Prints one JSON line.
  *
  *     limit_kafka BROKERS TOPIC
  *
- * Settings are the library's own, but for read_committed, and checksums as leat has them. */
+ * Settings are the library's defaults, except read_committed, and checksums as leat has them.
+ */
 #include "core/base.h"
 
 #include <librdkafka/rdkafka.h>

@@ -1,11 +1,13 @@
-/* What one core can do of a linear model by AdaGrad, an update per event, from columns that are decoded: the
- * least that predicts and learns. Prints one JSON line.
+/*
+ * The throughput of a linear model with AdaGrad on one core, one update per event, from decoded columns: the
+ * least code that predicts and learns. Prints one JSON line.
  *
  *     limit_linear FILE     FILE is made by bench/kernels/npz_to_columns.py
  *
- * exact: one table of {key, weight, sum} probed linearly, no two keys share a weight, as in leat; no growth,
- * counts, times, epochs, metrics or output. hashed: 2^22 weights without keys. Slots are asked for AHEAD
- * events before. Events per second of CPU time. */
+ * exact: one table of {key, weight, sum} with linear probing, where no two keys share a weight, as in leat;
+ * without growth, counts, times, epochs, metrics or output. hashed: 2^22 weights without keys. Slots are
+ * prefetched AHEAD events before their use. Results are events per second of CPU time.
+ */
 #include "core/base.h"
 
 #include <math.h>
@@ -67,7 +69,8 @@ static bool columns_read(struct columns *c, const char *path)
     return true;
 }
 
-/* Where event i's keys begin to be looked for. The ids are hashes already, and differ from field to field. */
+/* Prefetches the slots where the probes of event i's keys begin. Ids are hashes already, and differ from
+ * field to field. */
 static void ask(const struct columns *c, struct slot *slots, unsigned bits, struct slot **homes, uint64_t i)
 {
     for (uint64_t f = 0; f < c->fields; f++) {
@@ -84,8 +87,8 @@ static struct slot *find(struct slot *slots, struct slot *slot, uint64_t key)
     return slot;
 }
 
-/* One pass; `own` are the dense weights and the bias, then their sums. Returns the sum of logarithmic losses.
- */
+/* One pass over the events. own: weights and AdaGrad sums of the dense columns and the bias. Returns the sum
+ * of the logarithmic losses. */
 static double pass(const struct columns *c, struct slot *slots, bool is_exact, struct slot own[DENSE_MAX + 1])
 {
     static struct slot *homes[RING][FIELDS_MAX];
@@ -119,7 +122,7 @@ static double pass(const struct columns *c, struct slot *slots, bool is_exact, s
             places[f]->weight = w[f], places[f]->sum = sums[f];
         for (uint64_t d = 0; d <= c->dense; d++)
             own[d].weight = w[c->fields + d], own[d].sum = sums[c->fields + d];
-        likelihood *= c->labels[i] > 0.5F ? p : 1.0F - p; /* a logarithm in sixteen events */
+        likelihood *= c->labels[i] > 0.5F ? p : 1.0F - p; /* one logarithm for sixteen events */
         if (i % 16 == 15)
             loss -= log((double)likelihood), likelihood = 1.0F;
     }

@@ -1,16 +1,18 @@
-/* What the machine itself can do, on one core, for rows that keep state. Prints one JSON line.
+/*
+ * Limits of the machine, on one core, for rows that keep state. Prints one JSON line.
  *
  *     limits touch BYTES
- *         seconds of wall time for so much new memory
+ *         seconds of wall time to get and touch BYTES of new memory
  *     limits memory BYTES COUNT
- *         random read-modify-writes of a cache line in BYTES, asked for ahead
+ *         random read-modify-writes of a cache line in BYTES, prefetched
  *     limits chase BYTES COUNT
  *         random reads of a cache line in BYTES, each waiting for the one before
  *     limits rocksdb FOLDER KEYS MEMORY COUNT
  *         get and put of a value of 48 bytes in RocksDB alone, 1,024 uniform keys at a time by one multi-get
- * and one write batch, MEMORY of block cache and write buffers
+ *         and one write batch, with MEMORY bytes of block cache and write buffers
  *
- * Figures but the first are per second of CPU time of the whole process. */
+ * All results but the first are per second of CPU time of the whole process.
+ */
 #include "core/base.h"
 
 #include <rocksdb/c.h>
@@ -79,7 +81,7 @@ static int chase(size_t bytes, uint64_t count)
     return 0;
 }
 
-/* Seconds of wall time until the kernel has given that much, and each page of it was written to. */
+/* Seconds of wall time to map `bytes` and write to each page. */
 static int touch(size_t bytes)
 {
     struct timespec begin, end;
@@ -141,7 +143,7 @@ struct batch_keys {
     size_t sizes[BATCH];
 };
 
-/* Keys lie in the order of a hash, as leat's do. */
+/* Makes keys that are hashes, as leat's are. */
 static void make_keys(struct batch_keys *keys, uint64_t first, uint64_t count)
 {
     for (uint64_t i = 0; i < BATCH; i++) {
