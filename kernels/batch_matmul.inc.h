@@ -42,7 +42,7 @@ enum {
 
 struct matmul_job {
     const struct batch_matmul *a;
-    struct matmul_side x, y; /* rows and lanes */
+    struct matmul_side x, y; /* x: rows, y: lanes */
     size_t rows, lanes, depth;
     size_t c_stride, mask_stride;
     bool is_turned;   /* c is computed transposed: rows are columns of c */
@@ -306,7 +306,7 @@ static void run_thin(const struct matmul_job *job)
 struct matmul_block {
     size_t row, rows, lane, lanes, p, depth;
     size_t steps;        /* loop steps of a tile: depth, or half of it for pairs */
-    const float *packed; /* lanes */
+    const float *packed; /* the packed lanes */
     bool is_direct;      /* lanes are read in place, except for those of a partial last panel */
     size_t whole;        /* rows read in place; the rows behind (of the last tile, or all) are packed */
 };

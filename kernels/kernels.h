@@ -40,7 +40,7 @@ struct opt_row {
 
 struct opt_params {
     float rate;    /* learning rate (FTRL: alpha) */
-    float l1, l2;  /* l1: soft threshold after the step (FTRL: in closed form); l2: added to the gradient */
+    float l1, l2;  /* soft threshold after the step (FTRL: in closed form); l2 * w added to the gradient */
     float epsilon; /* Adam: added to the square root; FTRL: beta */
     float decay;   /* share of an accumulator that an update keeps; 1 keeps all (AdaGrad, newton) */
     float beta1;   /* momentum; Adam: decay of the first moment */
@@ -150,7 +150,8 @@ const struct kernels *kernels_pick(const char *forced, const char **reason);
 /* kernels_pick with `forced` from the environment variable LEAT_KERNELS. */
 const struct kernels *kernels_pick_env(const char **reason);
 
-/* Calls of a learner's step and predict functions per variant; each learner owns one, its user sums them. */
+/* Calls of learners' step and predict functions per variant, owned and summed by the caller. kernels_count
+ * adds one call of the variant of `kernels`. */
 struct kernels_calls {
     uint64_t calls[KERNELS_VARIANTS];
 };

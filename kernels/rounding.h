@@ -62,7 +62,7 @@ static inline KERNELS_BOTH uint16_t bf16_of(uint32_t bits, uint32_t random, bool
     uint32_t below = is_nearest ? 0x7fffU + (size >> 16 & 1U) : random;
     uint32_t cut = size + below;
     cut = cut > 0x7f7fffffU ? 0x7f7fffffU : cut;
-    cut = cut > size ? cut : size; /* infinity alone is above the largest finite number */
+    cut = cut > size ? cut : size; /* infinity stays: no other number is above the limit */
     cut |= bits & 0x80000000U;
     return (uint16_t)(size > 0x7f800000U ? 0x7fc0U : cut >> 16);
 }

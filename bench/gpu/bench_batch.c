@@ -14,7 +14,7 @@ static const struct sizes {
     uint32_t places, tables, rows, d;
     uint32_t fm_bags, fm_fields, fm_d, ffm_bags, ffm_fields, ffm_d;
     uint32_t numbers, matrix_rows, matrix_d;
-    uint32_t events, inputs, outputs; /* of a step and a dense layer */
+    uint32_t events, inputs, outputs; /* of a dense layer; events also of other kernels of a step */
 } all_sizes[SIZES] = {
     [SIZE_TINY] = {600, 10, 700, 16, 5, 6, 8, 3, 5, 4, 1001, 33, 12, 33, 12, 20},
     [SIZE_CPU] = {104857, 10, 150000, 128, 4096, 26, 16, 2048, 12, 8, 1 << 23, 1 << 16, 64, 1 << 12, 512,

@@ -150,7 +150,7 @@ struct stretch {
     double s;
     uint64_t steps;
     uint32_t checkpoints;
-    int64_t stop_us, write_us; /* the longest barrier, until a step may be queued; the longest writing */
+    int64_t stop_us, write_us; /* the longest barrier; the longest writing */
 };
 
 static void checkpoint(struct checkpoints *c, struct stretch *done)

@@ -34,8 +34,8 @@ static const struct tables_sizes all_sizes[SIZES] = {
                   .export_room = 1 << 17},
 };
 
-/* The GPU's proportions: of keys and places to rows, and of a tenth of a table's slots (seven buckets here)
- * to a step's places. */
+/* In the proportions of the GPU's sizes: keys and places to rows, and a tenth of a table's slots (seven
+ * buckets here) to a step's places. */
 static const struct tables_sizes small_sizes = {.rows = 1 << 15,
                                                 .n = 1 << 11,
                                                 .d = 64,

@@ -17,7 +17,7 @@
 
 enum { BLOCK = 256 };
 
-/* Who gives: the stash all its rows, or the table's buckets their rows above `most`. */
+/* The givers: the stash gives all its rows, or the table's buckets give their rows above `most`. */
 struct even_round {
     const gpu_table_view *view;
     const uint32_t *used; /* by place in the table: its rows */
@@ -27,7 +27,7 @@ struct even_round {
     uint32_t room; /* capacity of the lists of offers */
 };
 
-/* --- Who gives what --- */
+/* --- Offers --- */
 
 static __global__ void __launch_bounds__(BLOCK)
     count_used(const gpu_table_view *view, uint64_t places, uint32_t *used)
@@ -141,7 +141,7 @@ uint64_t moves_rows_above(const gpu_tables *tables, uint32_t t, uint32_t most)
     return rows;
 }
 
-/* --- Who takes it --- */
+/* --- Acceptance --- */
 
 /* The n-th free slot of a bucket, from 0; the bucket must have so many. */
 static __device__ uint32_t free_slot(const gpu_bucket *bucket, uint32_t n)

@@ -207,8 +207,8 @@ static __device__ void raise_cells(const gpu_table_view *view, uint64_t hash, ui
     }
 }
 
-/* Removes expired rows whose keys occur in the batch; raises the sketch's cells for keys without a row. No
- * thread of this kernel reads what another writes. */
+/* Removes expired rows whose keys occur in the batch; raises the sketch's cells for keys without a row. The
+ * order of threads does not matter: slots are distinct, and cells rise to a maximum. */
 static __global__ void settle(resolve_batch in)
 {
     const uint32_t u = (uint32_t)cuda_thread();
