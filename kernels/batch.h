@@ -32,8 +32,7 @@
 extern "C" {
 #endif
 
-/* A sum over the places of one index: chunks of BATCH_CHUNK places in order, then the chunks' sums in
- * order. */
+/* Sums over the places of one index: chunks of BATCH_CHUNK places in order, then their sums in order. */
 enum {
     BATCH_DIM_MAX = 512,
     BATCH_FIELDS_MAX = 64,

@@ -30,8 +30,7 @@ static size_t dedupe_bytes(const struct batch_dedupe *a)
     return bytes + BATCH_SCRATCH_MIN;
 }
 
-/* Sorts n pairs by id; `other` has room for n pairs. Returns the array, `pairs` or `other`, that has the
- * result. */
+/* Sorts n pairs by id; `other` has room for n pairs. Returns the one of the two arrays with the result. */
 static struct dedupe_pair *sort_pairs(struct dedupe_pair *pairs, struct dedupe_pair *other, size_t n)
 {
     uint64_t differs = 0;
@@ -57,8 +56,7 @@ static struct dedupe_pair *sort_pairs(struct dedupe_pair *pairs, struct dedupe_p
     return pairs;
 }
 
-/* The places `from` up to `to` of one table; m indexes are given so far. Returns the new number of
- * indexes. */
+/* The places `from` up to `to` of one table; m indexes exist so far. Returns the new number of indexes. */
 static uint32_t dedupe_sorted(const struct batch_dedupe *a, uint32_t table, size_t from, size_t to,
                               uint32_t m)
 {

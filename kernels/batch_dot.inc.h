@@ -87,8 +87,7 @@ LANES_INLINE float dot_slope(const float *slopes, size_t i, size_t j)
     return i > j ? slopes[dot_row(i) + j] : slopes[dot_row(j) + i];
 }
 
-/* Adds the terms of fields j up to `to` to the gradients of the four fields; is_own: j may be one of the
- * four. */
+/* Adds the terms of fields j up to `to` to the four fields' gradients; is_own: j may be one of the four. */
 LANES_INLINE void dot_pull(v16 sums[4][DOT_VECTORS], const struct dot_grads *g, size_t j, size_t to,
                            size_t at, int vectors, size_t n, bool is_own)
 {

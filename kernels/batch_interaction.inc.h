@@ -66,8 +66,7 @@ LANES_INLINE v16 fm_slopes(const struct fm_bags *b, size_t v, size_t rest)
     return v16_head(v16_set1(s[2 * v]), v16_set1(s[2 * v + 1]), 8);
 }
 
-/* Prefetches the rows at `at` of the next four bags. A row of four dims is prefetched only at the start of a
- * cache line. */
+/* Prefetches the rows at `at` of the next four bags; rows of four dims only at the start of a cache line. */
 LANES_INLINE void fm_ahead(float *const bags[4], const struct fm_bags *b, size_t at, size_t rest,
                            bool is_written)
 {

@@ -74,8 +74,7 @@ LANES_INLINE float largest_of(const float *x, size_t n)
     return largest;
 }
 
-/* gates = softmax of the logits, and zeros behind them: whole stores, which later loads can be forwarded
- * from. */
+/* gates = softmax of the logits, with zeros behind them: whole stores, which loads can be forwarded from. */
 LANES_INLINE void mixture_gates(float gates[BATCH_EXPERTS_MAX], const float *logits, size_t experts)
 {
     v16 e[BATCH_EXPERTS_MAX / 16], sum = v16_set1(0.0F), largest = v16_set1(largest_of(logits, experts));
@@ -132,8 +131,7 @@ LANES_INLINE void mixture_pull(v16 sums[4], float *const to[4], const float *con
     }
 }
 
-/* The backward pass of one event, four experts at a time; for experts beyond the last one nothing is
- * written. */
+/* The backward pass of one event, four experts at a time; nothing is written for experts beyond the last. */
 LANES_INLINE void mixture_back(const struct batch_mixture *a, const float *gates, const float *inputs,
                                const float *slopes, float *input_slopes, float *gate_slopes)
 {

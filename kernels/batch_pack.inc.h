@@ -69,8 +69,7 @@ static void clear_rows(float *x, size_t stride, size_t columns, const uint8_t *i
         memset(x + e * stride, 0, columns * sizeof *x);
 }
 
-/* Packs the events `from` up to `to`: sixteen columns by all events, then the next sixteen; the rest by four
- * columns. */
+/* Packs events `from` up to `to`: sixteen columns, all events, then the next sixteen; the rest by four. */
 static void pack_run(const struct batch_pack *a, size_t stride, size_t from, size_t to)
 {
     size_t count = a->count;

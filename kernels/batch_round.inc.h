@@ -77,8 +77,7 @@ static void batch_widen(struct batch_widen *a, void *stream)
     widen_floats(a->out, a->x, a->n, a->format);
 }
 
-/* The bits of the largest |x[i]|, or `largest` if that is larger: such bits are ordered as the magnitudes,
- * NaN above all. */
+/* The bits of the largest |x[i]|, or `largest`: bits are ordered as the magnitudes, NaN above all. */
 LANES_INLINE uint32_t largest_size(const float *x, size_t n, uint32_t largest)
 {
     for (size_t i = 0; i < n; i++) {

@@ -11,8 +11,7 @@ LANES_INLINE size_t segment_unit(const struct batch_segments *in)
     return in->unit > 0 ? in->unit : in->d;
 }
 
-/* One chunk, the places order[from] up to order[to]: `vectors` whole vectors of dims from i on, or one of n
- * dims. */
+/* One chunk, places order[from] up to order[to]: `vectors` whole vectors of dims from i on, or one of n. */
 LANES_INLINE void chunk_sums(v16 *sums, const struct batch_segments *in, size_t from, size_t to, size_t i,
                              int vectors, size_t n)
 {
@@ -73,8 +72,7 @@ LANES_INLINE void segment_of(float *out, const struct batch_segments *in, size_t
         segment_vectors(out, in, u, i, 1, d - i);
 }
 
-/* Prefetches the gradients of the next places in `order`: from *ahead on, up to SEGMENT_AHEAD behind the
- * places of u. */
+/* Prefetches the next places' gradients: from *ahead on, up to SEGMENT_AHEAD behind the places of u. */
 LANES_INLINE void segment_fetch(const struct batch_segments *in, size_t u, size_t *ahead)
 {
     size_t end = in->starts[in->count[0]], until = in->starts[u + 1] + SEGMENT_AHEAD;

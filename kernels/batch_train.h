@@ -122,8 +122,7 @@ struct batch_mask_rows {
     const uint8_t *is_rejected;
 };
 
-/* relu_mask: x[e][c] = 0 where y[e][c] is not above 0, n rows: the backward pass of y = max(., 0), with the
- * gradient in x. */
+/* relu_mask: x[e][c] = 0 where y[e][c] is not above 0, n rows: backward of y = max(., 0); x: gradient. */
 struct batch_relu_mask {
     float *x;
     uint32_t n, columns, stride;

@@ -1,5 +1,4 @@
-/* Factorization machine (Rendle 2010) and field-aware one (Juan 2016): the pairwise terms and their
- * gradients. */
+/* Factorization machine (Rendle 2010), field-aware one (Juan 2016): pairwise terms and their gradients. */
 
 /* Adds one vector to the sum and to the sum of squares. */
 LANES_INLINE void fm_add(v16 *sum, v16 *squares, v16 v)
@@ -8,8 +7,7 @@ LANES_INLINE void fm_add(v16 *sum, v16 *squares, v16 v)
     *squares = v16_fma(v, v, *squares);
 }
 
-/* The sum of the pairs' products for each dim is (sum^2 - squares) / 2; out[s] adds up the four dims of slice
- * s. */
+/* The sum of the pairs' products for a dim is (sum^2 - squares) / 2; out[s] sums the four dims of slice s. */
 LANES_INLINE void fm_slices(float out[4], v16 sum, v16 squares)
 {
     v16_sum4(out, v16_mul(v16_sub(v16_mul(sum, sum), squares), v16_set1(0.5F)));
@@ -166,8 +164,7 @@ LANES_INLINE void ffm_ahead(const struct ffm_out *to, const float *const *rows, 
     }
 }
 
-/* The sum over all pairs of one slice, which begins at `slice` in each row. In a diagonal tile each pair
- * occurs twice. */
+/* The sum over all pairs of a slice, which begins at `slice` in each row. Diagonal tiles have pairs twice. */
 LANES_INLINE float ffm_slice(struct ffm_out to, const float *const *rows, size_t n, size_t slice)
 {
     v16 pairs = v16_set1(0.0F), twice = v16_set1(0.0F);
@@ -202,8 +199,7 @@ static float ffm_forward(float *partners, const float *const *rows, const float 
     return total;
 }
 
-/* Writes the products of tile (f, g): group k of `four` has the products of field f + k with g..g+3; n such
- * rows. */
+/* Writes products of tile (f, g): group k of `four` has those of field f + k with g..g+3; n such rows. */
 LANES_INLINE void ffm_put_products(float *out, size_t blocks, size_t n, v16 four)
 {
     if (n >= 4) {
@@ -216,8 +212,7 @@ LANES_INLINE void ffm_put_products(float *out, size_t blocks, size_t n, v16 four
         memcpy(out + k * blocks, some + k * 4, 4 * sizeof *out);
 }
 
-/* Writes a tile's partners in all slices, each `width` floats wide; returns the tile's products, summed over
- * the slices. */
+/* Writes a tile's partners in all slices of `width` floats; returns its products, summed over the slices. */
 LANES_INLINE v16 ffm_pairs_tile(struct ffm_out to, const float *const *rows, size_t f, size_t g, size_t n,
                                 size_t width, bool has_products)
 {

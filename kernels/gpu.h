@@ -23,8 +23,7 @@
 extern "C" {
 #endif
 
-/* GPU_CAPABILITY_MIN: the first compute capability with __reduce_max_sync and asynchronous copies to shared
- * memory. */
+/* GPU_CAPABILITY_MIN: the first with __reduce_max_sync and asynchronous copies to shared memory. */
 enum { GPU_API_VERSION = 6, GPU_DEVICES_MAX = 16, GPU_CAPABILITY_MIN = 80 };
 
 enum gpu_failure {
@@ -90,12 +89,10 @@ struct gpu_api {
     void (*record)(struct gpu_event *event, struct gpu_stream *stream);
     void (*wait_event)(struct gpu_stream *stream,
                        struct gpu_event *event); /* the stream waits, not the caller */
-    /* Blocks the caller until the queued work (the event) is done. false: the device has failed, error is
-     * set. */
+    /* Blocks the caller until the work (the event) is done. false: the device has failed, error is set. */
     bool (*wait)(struct gpu_stream *stream, struct gpu_error *error);
     bool (*wait_for)(struct gpu_event *event, struct gpu_error *error);
-    /* Milliseconds between two recorded events that are done; NaN: one is not done, or the device has
-     * failed. */
+    /* Milliseconds between two recorded events that are done; NaN: one is not done, or a failure. */
     float (*elapsed_ms)(struct gpu_event *from, struct gpu_event *to);
 
     /* Queue a copy or a fill on the stream; both sides may be device or pinned memory (pageable memory is not

@@ -181,8 +181,7 @@ struct gpu_table_api {
      * Their slots are freed step by step, some in each call. */
     void (*expire)(struct gpu_tables *tables, struct gpu_stream *stream, uint32_t table,
                    uint32_t expired_before);
-    /* Halves all cells of the sketch; blocks that were ever changed count as changed in checkpoint
-     * `epoch`. */
+    /* Halves all cells of the sketch; blocks that ever changed count as changed in epoch `epoch`. */
     void (*halve_sketch)(struct gpu_tables *tables, struct gpu_stream *stream, uint32_t table,
                          uint32_t epoch);
     /*

@@ -22,8 +22,7 @@ extern "C" {
 /* Events in a block of a dense layer: one event a lane. */
 #define KERNELS_BLOCK 16
 
-/* FFM: blocks of a slice, rounded up from `fields` to a multiple of four, so that whole vectors of four
- * blocks fit. */
+/* FFM: blocks of a slice: `fields` rounded up to a multiple of four, for whole vectors of four blocks. */
 #define FFM_ROUND(fields) (((fields) + 3U) / 4U * 4U)
 
 /*
@@ -50,8 +49,7 @@ struct opt_params {
     float step_max;    /* largest change of a weight in one step (not FTRL) */
 };
 
-/* One event for a linear learner's step. is_logistic: logistic loss, else squared; learns: false only
- * predicts. */
+/* An event of a linear learner. is_logistic: logistic loss, else squared. Not learns: only predicts. */
 struct pairs_event {
     double bias; /* added to the dot product */
     float label, weight;

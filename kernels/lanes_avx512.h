@@ -258,8 +258,7 @@ LANES_INLINE v16 v16_group_sum(v16 a)
     a = _mm512_add_ps(a, _mm512_permute_ps(a, 0x4e));
     return _mm512_add_ps(a, _mm512_permute_ps(a, 0xb1));
 }
-/* ab and cd hold half sums of a and b, of c and d, interleaved: adds them up, and orders the sums by vector,
- * then group. */
+/* ab, cd: half sums of a and b, of c and d, interleaved. Adds them; orders the sums by vector, then group. */
 LANES_INLINE v16 v16_groups_turn(v16 ab, v16 cd)
 {
     v16 sums = _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xee));

@@ -99,8 +99,7 @@ LANES_INLINE v16 v16_gather(const float *base, const uint32_t *index, size_t n)
 {
     LANES_EACH(v16, 16, (size_t)i < n && index[i] != UINT32_MAX ? base[index[i]] : -0.0F);
 }
-/* lane i: p[i][0], and p[i][1] in *seconds, for n in 1..16 pointers; lanes from n on repeat one of the
- * pairs */
+/* lane i: p[i][0], and p[i][1] in *seconds, for n in 1..16 pointers; lanes from n on repeat a pair */
 LANES_INLINE v16 v16_load_pairs(float *const *p, size_t n, v16 *seconds)
 {
     v16 r;

@@ -70,8 +70,7 @@ static void logloss64(double *out, const double *logits, const float *labels, si
     }
 }
 
-/* Gradient of the loss by the logit, times the event's weight; NaN if the logit or the gradient is not
- * finite. */
+/* Gradient of the loss by the logit, times the event's weight; NaN if it or the logit is not finite. */
 LANES_INLINE double pairs_slope(double logit, const struct pairs_event *e)
 {
     double p = e->is_logistic ? sigmoid_of(logit) : logit;

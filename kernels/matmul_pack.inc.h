@@ -3,8 +3,7 @@
  * order in which a tile reads them; rounded while packing if precision is bf16 or fp16.
  */
 
-/* An operand. across: floats from a row (or lane) to the next; deep: floats from p to p + 1. One of both is
- * 1. */
+/* An operand. Floats from a row (or lane) to the next: across; from p to p + 1: deep. One of both is 1. */
 struct matmul_side {
     const float *at;
     size_t across, deep;
@@ -103,8 +102,7 @@ static void round_packed(float *x, size_t n, enum row_format format, float scale
         round_all(x, n, ROW_FP16, scale);
 }
 
-/* Packs `count` rows or lanes from `first` on, `depth` of p from `from` on, in panels of `width`, a
- * constant. */
+/* Packs `count` rows or lanes from `first` on, `depth` p from `from` on, in panels of `width`, a constant. */
 LANES_INLINE void pack(float *out, size_t width, const struct matmul_side *s, size_t first, size_t count,
                        size_t from, size_t depth, enum row_format precision)
 {

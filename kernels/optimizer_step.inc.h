@@ -135,8 +135,7 @@ LANES_INLINE float adagrad_row_sum(float old, float squares, float d, float deca
     return fmaf(old, decay, squares / d);
 }
 
-/* FTRL in double (McMahan 2013, alg. 1): the weights that follow from z and `sum`, the sums of squared
- * gradients. */
+/* FTRL in double (McMahan 2013, alg. 1): weights from z and `sum`, the sums of squared gradients. */
 LANES_INLINE d8 ftrl64_weight(d8 z, d8 sum, const struct ftrl64_params *p)
 {
     d8 l1 = d8_set1(p->l1);

@@ -1,5 +1,4 @@
-/* Pooling and reductions over rows. Rows are added in order, one vector of dims at a time: no tree is
- * needed. */
+/* Pooling and reductions over rows, added in order, one vector of dims at a time: no tree is needed. */
 
 enum { POOL_VECTORS = 6 }; /* independent sums at a time, to hide the latency of an addition */
 

@@ -386,8 +386,7 @@ static void bench_check(struct bench *b)
 
 /* --- Dense layers --- */
 
-/* A layer's three products: events forward, the gradient by the layer's input, the gradient of its
- * weights. */
+/* A layer's three products: events forward, the gradient by its input, the gradient of its weights. */
 static void bench_matmul(struct bench *b)
 {
     static const char *const texts[3][3] = {

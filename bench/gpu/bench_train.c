@@ -13,8 +13,7 @@
 
 #include <string.h>
 
-/* dlrm: the shape of Criteo, "DLRM small" of NVIDIA's examples. deepfm, dcnv2: the shapes of
- * jobs/ctr_*.leat. */
+/* dlrm: Criteo's shape, "DLRM small" of NVIDIA's examples. deepfm, dcnv2: the shapes of jobs/ctr_*.leat. */
 static const struct training_shape shapes[] = {
     {"dlrm",
      "",

@@ -1,5 +1,4 @@
-/* What gpu.py asks first: prints the devices of the library that LEAT_CUDA_LIBRARY names, as one line of
- * JSON. */
+/* gpu.py asks this first: prints the devices of the library LEAT_CUDA_LIBRARY names, as one line of JSON. */
 #include "kernels/gpu.h"
 
 #include <stdio.h>

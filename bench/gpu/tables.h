@@ -1,5 +1,4 @@
-/* Tables for bench_tables.c, bench_step.c and bench_tiers.c: making and filling them, and keys that have
- * rows. */
+/* Tables for bench_tables.c, bench_step.c and bench_tiers.c: made, filled, and keys that have rows. */
 #ifndef BENCH_GPU_TABLES_H
 #define BENCH_GPU_TABLES_H
 
@@ -44,8 +43,7 @@ uint64_t tables_key(uint32_t table, uint64_t i);
 void tables_fill(struct tables_bench *b, uint32_t first, uint32_t tables, uint64_t n, uint32_t epoch);
 /* A batch of n distinct keys of table 0, without the keys themselves. */
 struct gpu_batch tables_batch(struct tables_bench *b, uint32_t n, uint32_t epoch);
-/* n distinct keys, unordered, in device memory: of the first `inserted` keys of table 0, and all with a
- * row. */
+/* n distinct keys with rows, unordered, in device memory: of the first `inserted` keys of table 0. */
 uint64_t *tables_present(struct tables_bench *b, uint64_t inserted, uint32_t n);
 
 /* bench_tiers.c: steps over tables whose rows lie in the GPU's memory and in the cold tier. */

@@ -62,8 +62,7 @@ static void *room(size_t bytes)
     return p;
 }
 
-/* Draws other rows each time, so that none is left in a cache. (`order` is sorted: each index has one
- * place.) */
+/* Draws other rows each time, so that none is left in a cache; each index has one place. */
 static void draw_rows(struct own *o)
 {
     for (uint32_t i = 0; i < PLACES; i++)

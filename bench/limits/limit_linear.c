@@ -69,8 +69,7 @@ static bool columns_read(struct columns *c, const char *path)
     return true;
 }
 
-/* Prefetches the slots where the probes of event i's keys begin. Ids are hashes already, and differ from
- * field to field. */
+/* Prefetches the slots where event i's probes begin. Ids are hashes already, different in each field. */
 static void ask(const struct columns *c, struct slot *slots, unsigned bits, struct slot **homes, uint64_t i)
 {
     for (uint64_t f = 0; f < c->fields; f++) {

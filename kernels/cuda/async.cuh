@@ -85,8 +85,7 @@ static __device__ __forceinline__ void prefetch_l2(const void *address)
     asm volatile("prefetch.global.L2 [%0];" : : "l"(address));
 }
 
-/* Loads or stores 16 bytes without allocating them in the L1 cache: for rows that this multiprocessor reads
- * only once. */
+/* 16 bytes, not allocated in the L1 cache: for rows that this multiprocessor reads only once. */
 static __device__ __forceinline__ uint4 load_past_l1(const uint4 *address)
 {
     uint4 value;

@@ -15,8 +15,7 @@
 #include <cublasLt.h>
 #endif
 
-/* NVIDIA's advice for Hopper; the host's model needs no workspace, and so each of its tests saves that
- * memory. */
+/* NVIDIA's advice for Hopper; the host's model needs no workspace, and its tests save the memory. */
 #ifdef CUDA_ON_HOST
 enum { CUBLAS_WORKSPACE_MAX = 64 << 10 };
 #else

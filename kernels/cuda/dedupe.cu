@@ -121,8 +121,7 @@ static __global__ void __launch_bounds__(BLOCK) begin_kernel(batch_dedupe a, ded
         a.unique[i] = BATCH_NONE;
 }
 
-/* Marks the beginnings of runs in sorted order. As the sort is stable, a run's first place is the first place
- * of its id. */
+/* Marks where runs begin in sorted order. The sort is stable: a run's first place is its id's first. */
 static __global__ void __launch_bounds__(BLOCK) heads_kernel(batch_dedupe a, dedupe_scratch s)
 {
     const size_t i = cuda_thread();
@@ -139,8 +138,7 @@ static __global__ void __launch_bounds__(BLOCK) heads_kernel(batch_dedupe a, ded
         s.numbers[place] = 1;
 }
 
-/* Writes each run's index and beginning, and the id and table of that index. Runs and numbers are scanned
- * already. */
+/* Writes each run's index and beginning, and the index's id and table. Runs and numbers are scanned. */
 static __global__ void __launch_bounds__(BLOCK) runs_kernel(batch_dedupe a, dedupe_scratch s)
 {
     const size_t i = cuda_thread();
@@ -155,8 +153,7 @@ static __global__ void __launch_bounds__(BLOCK) runs_kernel(batch_dedupe a, dedu
     a.unique_tables[number] = table_of(a.tables, a.tables_count, place);
 }
 
-/* The length of each run, at its index. Absent ids are 0 and sorted to the front, so the last run ends at
- * n. */
+/* The length of each run, at its index. Absent ids, 0, are sorted to the front: the last run ends at n. */
 static __global__ void __launch_bounds__(BLOCK) lengths_kernel(batch_dedupe a, dedupe_scratch s)
 {
     const size_t run = cuda_thread(), m = s.runs[a.n];

@@ -76,8 +76,7 @@ static __device__ void dot_tree(const float4 (&sums)[4][4], uint32_t q, float (&
     }
 }
 
-/* The products of fields i .. i + 3 with j .. j + 3 of a bag, by four threads, written to the bag's
- * matrix. */
+/* The products of fields i .. i + 3 with j .. j + 3 of a bag, by four threads, into the bag's matrix. */
 template <bool is_shared>
 static __device__ void dot_tile(const dot_call &a, const interaction_tile &t, const float4 *tile,
                                 float *matrix, uint32_t bag, uint32_t i, uint32_t j, bool is_there)

@@ -92,8 +92,7 @@ static __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* Bags of any number of places: a group of lanes for each bag. All lanes of a warp loop until its longest bag
- * is done. */
+/* Bags of any number of places: a group of lanes a bag. A warp's lanes loop until its longest bag is done. */
 template <row_format format>
 static __global__ void __launch_bounds__(BLOCK)
     pool_kernel(batch_gather_pool a, gather_out to, unsigned lanes)

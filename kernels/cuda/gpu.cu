@@ -111,8 +111,7 @@ static gpu *gpu_open(int device, gpu_error *error)
     return opened;
 }
 
-/* No thread may wait for a device while another records a graph on it: both calls would fail, and stay
- * failed. */
+/* No thread may wait for a device while another records a graph on it: both calls would fail for good. */
 static pthread_mutex_t gpu_recording = PTHREAD_MUTEX_INITIALIZER;
 
 void gpu_drain(gpu *gpu, const char *what)
@@ -138,8 +137,7 @@ static void gpu_close(gpu *gpu)
 
 /* --- Memory --- */
 
-/* Returns `memory`, or NULL with `error` set. Out of memory is not a failure of the device; any other status
- * is. */
+/* Returns `memory`, or NULL with `error` set. Any status but out of memory is a failure of the device. */
 static void *allocated(gpu *gpu, void *memory, cudaError_t status, size_t bytes, const char *where,
                        gpu_error *error)
 {

@@ -34,8 +34,7 @@ static __forceinline__ __device__ void matrix_store(float *row, uint32_t column,
     }
 }
 
-/* The number of lanes that share a row, each with four columns at a time: a power of two, at least
- * `least`. */
+/* The lanes that share a row, each with four columns at a time: a power of two, at least `least`. */
 static inline unsigned matrix_lanes(uint32_t columns, unsigned least)
 {
     unsigned lanes = least;

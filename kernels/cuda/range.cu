@@ -13,8 +13,7 @@
 #include <cudaTypedefs.h>
 #endif
 
-/* The driver's functions, found at run time: this library does not link libcuda, which machines without a GPU
- * lack. */
+/* The driver's functions, found at run time: libcuda is not linked, as machines without a GPU lack it. */
 struct driver {
     PFN_cuMemGetAllocationGranularity_v10020 granularity;
     PFN_cuMemAddressReserve_v10020 reserve;

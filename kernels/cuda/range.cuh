@@ -25,8 +25,7 @@ struct gpu_range {
     size_t pieces_count;
 };
 
-/* Reserves `bytes` > 0 of addresses, none of them usable yet. Returns false with `error` set; *range is zero
- * then. */
+/* Reserves `bytes` > 0 of addresses, none usable yet. false: error is set, and *range is zero. */
 bool range_init(gpu *gpu, gpu_range *range, size_t bytes, gpu_error *error);
 /* Makes the first `bytes` usable. Returns false with `error` set if they do not fit (the text says how much
  * is needed and free) or are more than was reserved; the usable part stays usable. */

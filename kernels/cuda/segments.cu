@@ -31,8 +31,7 @@ static __device__ uint32_t find_number(const uint32_t *starts, uint32_t m, uint3
     return low;
 }
 
-/* sums[d] = the sum over order[from] .. order[to - 1], at most BATCH_CHUNK places. Called by the whole
- * warp. */
+/* sums[d] = the sum over order[from] .. order[to - 1], at most BATCH_CHUNK places. By the whole warp. */
 static __device__ void sum_chunk(const batch_segments &in, uint32_t from, uint32_t to, float *sums)
 {
     const uint32_t lane = threadIdx.x % WARP_LANES;

@@ -64,8 +64,7 @@ static inline unsigned segments_tile(uint32_t n, unsigned lanes)
     return tile > groups ? tile : groups;
 }
 
-/* What a lane has looked up for one index: its places in `order`, and the gradient row and scale of the first
- * place. */
+/* What a lane has looked up for an index: its places in `order`, gradient row and scale of the first one. */
 struct segment_seen {
     uint32_t from, to; /* equal: no such index */
     uint32_t row;
@@ -247,8 +246,7 @@ static __device__ __forceinline__ float segment_long_one(const float *partials, 
     return sum;
 }
 
-/* The sum over each lane's places order[from] .. order[to - 1] for in.d == 1; 0 if from == to. Called by the
- * whole warp. */
+/* The sum over each lane's places order[from] .. order[to - 1] for in.d == 1; none: 0. By the whole warp. */
 static __device__ __forceinline__ float segment_sum_one(const batch_segments &in, const float *partials,
                                                         uint32_t from, uint32_t to)
 {

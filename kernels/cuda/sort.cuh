@@ -8,8 +8,7 @@
 
 #include "kernels/cuda/cuda.cuh"
 
-/* Stable sort by the lowest `bits` bits of the keys, ascending; values move with their keys. No two arrays
- * overlap. */
+/* Stable, by the lowest `bits` bits of the keys, ascending; values move along. No two arrays overlap. */
 void sort_pairs_32(void *scratch, size_t *scratch_bytes, const uint32_t *keys, uint32_t *keys_out,
                    const uint32_t *values, uint32_t *values_out, uint32_t n, int bits, cudaStream_t stream);
 void sort_pairs_64(void *scratch, size_t *scratch_bytes, const uint64_t *keys, uint64_t *keys_out,

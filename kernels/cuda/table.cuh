@@ -114,8 +114,7 @@ static inline __host__ __device__ uint64_t table_split_from(uint64_t buckets)
     return buckets - table_level(buckets);
 }
 
-/* A key's first and second bucket, without the stash; they may be the same. A bounded table has only the
- * first. */
+/* A key's first and second bucket, without the stash; may be the same. Bounded tables have only the first. */
 static inline __host__ __device__ uint64_t table_first(const gpu_table_view *t, uint64_t hash)
 {
     if (!t->is_bounded)
@@ -198,8 +197,7 @@ static inline __device__ uint32_t warp_most(uint32_t a)
 }
 #endif
 
-/* Adds each lane's n to a counter of the lane's table: one atomic for each table. Called by the whole
- * warp. */
+/* Adds each lane's n to a counter of its table: one atomic for each table. Called by the whole warp. */
 static inline __device__ void table_count(gpu_table_counts *counts,
                                           unsigned long long gpu_table_counts::*which, uint32_t table,
                                           uint32_t n)

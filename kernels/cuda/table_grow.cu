@@ -65,8 +65,7 @@ static __global__ void __launch_bounds__(BLOCK)
         count += list.warps[w];
         any_zero |= list.zeros[w];
     }
-    /* Without a 0, keys of this bucket, and so of the new one, may lie in their second bucket or the
-     * stash. */
+    /* Without a 0, keys of both buckets may lie in their second bucket or the stash. */
     const uint8_t free_digest = any_zero != 0 ? DIGEST_FREE : DIGEST_WAS_FULL;
     if (goes) {
         list.slots[rank] = (uint8_t)s;
@@ -156,8 +155,7 @@ static uint64_t wanted_buckets(const gpu_tables *tables, uint32_t t, uint64_t ro
     return within_memory(tables, t, now, room_buckets(rows, more, now));
 }
 
-/* Gets memory for `buckets` buckets, and an eighth more if possible; returns how many of `buckets` have
- * memory. */
+/* Gets memory for `buckets`, and an eighth more if possible; returns how many of `buckets` have memory. */
 static uint64_t map_buckets(gpu_tables *tables, gpu_stream *stream, uint32_t t, uint64_t buckets)
 {
     if (buckets <= buckets_mapped(tables, t))

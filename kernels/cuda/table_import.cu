@@ -258,8 +258,7 @@ static __global__ void __launch_bounds__(BLOCK) find_slots(table_lookup in, uint
     }
 }
 
-/* Frees slots with digest 1, which is always correct. For a key that is given twice only one thread frees the
- * slot. */
+/* Frees slots with digest 1, always correct. Of a key that is given twice only one thread frees the slot. */
 static __global__ void free_slots(table_lookup in, const uint64_t *slots, gpu_table_counts *counts)
 {
     size_t u = cuda_thread();

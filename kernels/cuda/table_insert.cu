@@ -244,8 +244,7 @@ static __device__ void place_key(const insert_batch &in, const open_bucket *b, u
         start_row(in, b->view, row, k.key);
 }
 
-/* Evicts a row from a full bucket of a bounded table and returns its slot; BATCH_NONE: the new key is
- * refused. */
+/* Evicts a row from a bounded table's full bucket and returns its slot; BATCH_NONE: new key refused. */
 static __device__ uint32_t make_way(const insert_batch &in, open_bucket *b, insert_counts *sums)
 {
     bool was_expired = false;
@@ -369,8 +368,7 @@ static __device__ bool stash_key(const insert_batch &in, const new_key &k, uint3
     return false;
 }
 
-/* One block places the keys that are left, in order. More keys than a stash holds are an error, which is
- * counted. */
+/* One block places the keys that are left, in order. Counts keys beyond a stash's capacity: an error. */
 static __global__ void __launch_bounds__(BLOCK) fill_stash(insert_batch in)
 {
     SHARED(uint32_t[STASH_KEYS], keys);

@@ -80,8 +80,7 @@ uint64_t tables_places(const gpu_tables *tables, uint32_t t);
 
 /* Allocates the arrays, for the present number of buckets; does not wait. Returns false with `error` set. */
 bool moves_need(gpu_tables *tables, gpu_error *error);
-/* Bytes of the arrays for a set of `tables` tables whose scratch has `room`, without the 8 bytes for each
- * bucket. */
+/* Bytes of the arrays for `tables` tables and scratch of `room`, without 8 bytes for each bucket. */
 uint64_t moves_bytes(uint32_t tables, uint32_t room);
 void moves_free(gpu_tables *tables);
 

@@ -13,8 +13,7 @@ static inline __device__ uint32_t payload_half(const table_shape &s, float x)
     return s.format == ROW_BF16 ? bf16_of(float_bits(x), 0, true) : fp16_of(float_bits(x), 0, true);
 }
 
-/* Writes four weights, rounded to nearest: numbers that are exact in the format do not change. scale: for
- * int8. */
+/* Writes four weights, rounded to nearest: numbers exact in the format do not change. scale: for int8. */
 static inline __device__ void payload_set_weights(const table_shape &s, unsigned char *row, uint32_t i,
                                                   float4 w, float scale)
 {

@@ -88,8 +88,7 @@ static __device__ void table_look(table_search (&searches)[KEYS], const uint64_t
     }
 }
 
-/* Sets the slot of each search; expired rows are found, too. Key 0 is not searched. Called by the whole
- * warp. */
+/* Sets the slot of each search; expired rows are found, too; key 0 is not searched. By the whole warp. */
 template <int KEYS>
 static __device__ void table_probe(table_search (&searches)[KEYS], const gpu_table_counts *counts)
 {

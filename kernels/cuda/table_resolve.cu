@@ -127,8 +127,7 @@ static __device__ void touch(const resolve_batch &in, const gpu_table_view *view
     *at = head;
 }
 
-/* For a key without a row, before anything changes: the sketch's estimate, or the bucket for its row; by one
- * lane. */
+/* For a key without a row, before anything changes: sketch estimate, or the row's bucket; by one lane. */
 static __device__ void ask(const resolve_batch &in, const table_search *s, uint32_t u)
 {
     uint32_t waiting = 0;

@@ -91,8 +91,7 @@ static inline uint64_t room_rows_ahead(uint64_t rows, uint64_t more, uint64_t bu
     return ahead;
 }
 
-/* Once there is room for `more` rows: how many may come, these included, before make_room must be called
- * again. */
+/* Once `more` rows have room: how many may come, these included, before make_room must be called again. */
 static inline uint64_t room_rows_promised(uint64_t rows, uint64_t more, uint64_t buckets)
 {
     const uint64_t left = room_rows_left(rows, buckets), loose = room_rows_loose(rows, buckets);
@@ -103,8 +102,7 @@ static inline uint64_t room_rows_promised(uint64_t rows, uint64_t more, uint64_t
     return left < loose ? left : loose;
 }
 
-/* Rows that a bucket may have before `more` rows come: the arrivals at the busiest buckets have to fit on
- * top. */
+/* Rows that a bucket may have before `more` rows come: arrivals at the busiest buckets have to fit on top. */
 static inline uint32_t room_rows_before(uint64_t rows, uint64_t more, uint64_t buckets)
 {
     const double most = room_rows_spare(more, buckets), average = room_rows_average(rows, buckets);

@@ -195,8 +195,7 @@ static __global__ void set_expired_before(gpu_table_view *view, uint32_t expired
         view->expired_before = expired_before;
 }
 
-/* A warp sweeps a bucket; `count` buckets from `first` on, where the table's buckets, its stash included, are
- * a ring. */
+/* A warp sweeps a bucket: `count` buckets from `first` on; buckets, the stash's included, form a ring. */
 static __global__ void sweep(const gpu_table_view *view, uint32_t table, uint64_t first, uint32_t count,
                              gpu_table_counts *counts, gpu_removed_list list)
 {

@@ -72,8 +72,7 @@ bool tables_need_buckets(gpu_tables *tables, gpu_stream *stream, uint32_t t, uin
 /* The number of buckets of all tables, stashes excluded: bucket numbers are below. */
 uint64_t tables_numbers(const gpu_tables *tables);
 
-/* These functions wait for the stream's work and check the set's error flags. They return false if the device
- * has failed. */
+/* Wait for the stream's work, and check the set's error flags. false: the device has failed. */
 bool tables_wait(gpu_tables *tables, gpu_stream *stream, gpu_error *error);
 bool tables_read_counts(gpu_tables *tables, gpu_stream *stream, uint32_t t, gpu_table_counts *counts,
                         gpu_error *error);

@@ -22,8 +22,7 @@
 
 #include "kernels/optimizer_step.inc.h"
 
-/* Stores four weights from weight i on, rounded by the rule of batch_round; begin: the result of
- * rounding_begin. */
+/* Stores four weights from weight i on, rounded by batch_round's rule; begin: from rounding_begin. */
 static __forceinline__ __device__ void weights_store(unsigned char *row, uint32_t i, enum row_format format,
                                                      v16 w, bool is_nearest, uint64_t begin)
 {
