@@ -99,6 +99,7 @@ POINT_IN_TIME = {
     "rename": ["rename buyer = user"],
     "cast": ["cast user = text"],
     "clean": ["clean { price: clamp(0, 50) }"],
+    "fill_forward": ["fill_forward price, item by user within 30s"],
     "dedup": ["dedup by user, item within 30s"],
     "split": ["split where price > 20.0"],
     "route": ["route { dear: price > 50.0, cheap: price < 20.0 }"],
