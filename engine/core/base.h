@@ -17,22 +17,20 @@
 #define LEAT_UNUSED        __attribute__((unused))
 #define LEAT_CHECKED       __attribute__((warn_unused_result))
 
-/*
- * Asks for the cache line at p, which need not be memory of ours. The empty assembly keeps it: gcc takes a
- * void function that does nothing but __builtin_prefetch for one without effect, and drops its calls.
- */
+/* Prefetches the cache line at p, which need not be our own memory. The empty assembly keeps the call: gcc
+ * treats a void function that only calls __builtin_prefetch as one without effect, and drops calls of it. */
 static inline void prefetch_line(const void *p)
 {
     __builtin_prefetch(p, 1);
     __asm__ volatile("" : : "r"(p));
 }
 
-/* Assertions are for what can only be our own bug, and are always compiled in. */
+/* Assertions check for bugs of leat itself, never for bad input; they are always compiled in. */
 #define leat_assert(condition)                                                                               \
     ((condition) ? (void)0 : leat_assert_failed(#condition, __FILE__, __LINE__, __func__))
 _Noreturn void leat_assert_failed(const char *condition, const char *file, int line, const char *function);
 
-/* A byte string that somebody else owns; not terminated. */
+/* A byte string owned by somebody else; not NUL-terminated. */
 struct str {
     const char *data;
     size_t length;
@@ -57,10 +55,10 @@ static inline bool str_is(struct str a, const char *terminated)
     return str_equal(a, str_from(terminated));
 }
 
-/* Orders by bytes, a prefix first. */
+/* Compares byte by byte; a prefix comes before the longer string. Returns < 0, 0 or > 0. */
 int str_compare(struct str a, struct str b);
 
-/* count * size, or false where it does not fit. */
+/* *product = count * size; false if it overflows. */
 static inline bool size_multiply(size_t count, size_t size, size_t *product)
 {
     return !__builtin_mul_overflow(count, size, product);
@@ -92,12 +90,12 @@ static inline void bit_clear(uint64_t *words, size_t bit)
 #define US_PER_HOUR   (60 * US_PER_MINUTE)
 #define US_PER_DAY    (24 * US_PER_HOUR)
 
-/* Times that are written as numbers. scale: microseconds in a unit; where units are smaller, minus how many
- * make a microsecond (a nanosecond: TIME_NS). */
+/* Times written as numbers, in units. scale: microseconds per unit; for units below a microsecond, minus the
+ * number of units per microsecond (nanoseconds: TIME_NS). */
 #define TIME_NS INT64_C(-1000)
 
-/* What is smaller than a microsecond is cut, so that a time never becomes a later one: towards minus
- * infinity. false: beyond the range. */
+/* Rounds towards minus infinity to whole microseconds, so that a time never becomes later. false:
+ * out of range. */
 static inline bool time_from_units(int64_t units, int64_t scale, int64_t *microseconds)
 {
     if (scale > 0)
@@ -106,7 +104,8 @@ static inline bool time_from_units(int64_t units, int64_t scale, int64_t *micros
     return true;
 }
 
-/* Whole units, likewise. Of nanoseconds 64 bits reach from 1677 to 2262 alone. */
+/* Rounds towards minus infinity to whole units. 64 bits of nanoseconds reach only from 1677 to 2262,
+ * hence the 128. */
 static inline __int128 time_to_units(int64_t microseconds, int64_t scale)
 {
     if (scale < 0)
@@ -114,7 +113,7 @@ static inline __int128 time_to_units(int64_t microseconds, int64_t scale)
     return microseconds / scale - (microseconds % scale < 0);
 }
 
-/* a + b clamped to the range of a time: the ends mean "before" and "after everything". */
+/* a + b, clamped to [TIME_MIN, TIME_MAX]: the ends mean "before everything" and "after everything". */
 static inline int64_t time_add(int64_t a, int64_t b)
 {
     int64_t sum;

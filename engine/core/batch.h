@@ -23,7 +23,7 @@ struct text_ref {
 };
 
 struct list_ref {
-    uint32_t offset, length; /* rows of the children */
+    uint32_t offset, length; /* range of rows in the children's columns */
 };
 
 struct column {
@@ -39,12 +39,12 @@ struct column {
         void *data;
     };
     const char *heap;        /* TYPE_TEXT, TYPE_BYTES */
-    struct column *children; /* TYPE_LIST: columns of child_rows rows; these may be more than BATCH_ROWS */
+    struct column *children; /* TYPE_LIST: columns of child_rows rows, which may exceed BATCH_ROWS */
     uint32_t child_rows;
 };
 
-/* Where a row comes from. partition: index over all partitions of all sources of the job
- * (source_partition.id). */
+/* Where a row comes from. partition: index over all partitions of all sources of
+ * the job (source_partition.id). */
 struct row_origin {
     uint32_t partition;
     uint64_t record; /* record number within the partition, from 0 */
@@ -52,11 +52,12 @@ struct row_origin {
 
 enum { PARTITION_NONE = UINT32_MAX };
 
-/* The place of a row in the one order that all lanes agree on, within its number. Compared field by field in
- * this order. Rows that a source read: place 0, time = the row's order time, tie = record number. Rows that a
- * timer made: place = 1 + the operator's place in the plan, time = deadline or window end, tie = the key's
- * hash. sub: index among rows made from one, or by timers of equal time and tie; no two rows of a number have
- * all five alike, for an exchange may send them to different lanes, and the next one merges these by it. */
+/* The place of a row in the one order, within its micro-batch, that all lanes agree on. Fields are compared
+ * in this order: place, time, partition, tie, sub. Rows that a source read: place 0, time = the row's order
+ * time, tie = record number. Rows that a timer made: place = 1 + the operator's place in the plan, time =
+ * deadline or window end, tie = the key's hash. sub: index among rows made from one row, or by timers of
+ * equal time and tie. No two rows of a micro-batch are equal in all five fields: an exchange may send them to
+ * different lanes, and the next exchange merges them by this order. */
 struct row_order {
     uint32_t place;
     uint32_t partition; /* compared after time */
@@ -67,8 +68,8 @@ struct row_order {
 
 int row_order_compare(const struct row_order *a, const struct row_order *b);
 
-/* The order of the next row that timers of an operator make; *last: of the one before, zeroed when the number
- * begins. Rows of equal time and tie come one after the other. */
+/* The order of the next row that an operator's timers make. last: order of the row before, updated; zero it
+ * when the micro-batch begins. Rows of equal time and tie must come one after the other. */
 static inline struct row_order row_order_of_timer(struct row_order *last, uint32_t place, int64_t time,
                                                   uint64_t tie)
 {
@@ -84,29 +85,30 @@ struct batch {
     const uint16_t *sel;
     struct column *columns; /* schema->count */
     int64_t *event_time;    /* rows; microseconds */
-    int64_t *arrival_time;  /* rows; NULL where the source has none */
-    int64_t *order_time;    /* rows; what the sequencer merges by; NULL in rows that no source read */
-    uint32_t partition;     /* of rows without `origins`; PARTITION_NONE: none */
+    int64_t *arrival_time;  /* rows; NULL if the source has no arrival times */
+    int64_t *order_time;    /* rows; the time the sequencer merges by; NULL in rows that were not read
+                               from a source */
+    uint32_t partition;     /* of the rows, where origins == NULL; PARTITION_NONE: none */
     uint64_t first_record;  /* record number of physical row 0, where origins == NULL */
     const struct row_origin *origins; /* rows; NULL: row i is record first_record + i of `partition` */
     const struct row_order *orders;   /* rows; NULL: by order_time, partition, record */
 
-    struct arena arena; /* whatever belongs to this batch alone */
+    struct arena arena; /* memory that belongs to this batch alone */
     struct batch *parents[BATCH_PARENTS_MAX];
     struct batch_pool *pool;
     uint32_t references; /* atomic */
-    struct batch *next;  /* for whoever holds the batch in a list */
+    struct batch *next;  /* link for whoever keeps the batch in a list */
 };
 
 /* Recycles batches with their memory. Any thread. */
 struct batch_pool;
 struct batch_pool *batch_pool_new(void);
 void batch_pool_free(struct batch_pool *pool);
-/* Batches that somebody still holds. */
+/* The number of batches that are still referenced. */
 size_t batch_pool_alive(const struct batch_pool *pool);
 
-/* A new batch of `rows` physical rows, all selected; columns' data allocated (texts, lists: refs only) and
- * NOT zeroed, valid NULL; event_time allocated. One reference. */
+/* A new batch of `rows` physical rows, all selected, with one reference. The columns' data (for texts and
+ * lists only the refs) and event_time are allocated but NOT zeroed; `valid` is NULL. */
 struct batch *batch_new(struct batch_pool *pool, const struct schema *schema, uint32_t rows);
 /* A view of the parent's rows with another schema; columns is allocated for `schema` and the first
  * MIN(schema->count, parent's count) entries are the parent's columns. Takes a reference to the parent. */
@@ -115,12 +117,12 @@ void batch_hold(struct batch *batch);
 /* Gives one reference back; NULL is allowed. */
 void batch_release(struct batch *batch);
 
-/* Allocates data for one column in the batch's arena (not zeroed); valid = NULL. */
+/* Allocates data for one column in the batch's arena (not zeroed) and sets `valid` to NULL. */
 void batch_column_init(struct batch *batch, struct column *column, struct type type, uint32_t rows);
-/* All-valid bitmap for `rows` rows in the arena, to clear bits in. */
+/* A bitmap with all `rows` bits set, in the batch's arena; clear bits for nulls. */
 uint64_t *batch_valid_new(struct batch *batch, uint32_t rows);
 
-/* i-th selected row. */
+/* Physical index of the i-th selected row. */
 static inline uint32_t batch_row(const struct batch *batch, uint32_t i)
 {
     return batch->sel == NULL ? i : batch->sel[i];
@@ -139,39 +141,39 @@ static inline struct str column_text(const struct column *column, uint32_t row)
 /* Marks a row null; allocates the bitmap on first use. */
 void batch_set_null(struct batch *batch, struct column *column, uint32_t row);
 
-/* Record numbers of the rows of a partition's batch: numbers, which rise, or, where that is NULL, first and
- * on. */
+/* Sets the record numbers of a batch whose rows are all of one partition: from `numbers`, which rises; if
+ * that is NULL, first, first + 1 ... */
 void batch_number(struct batch *batch, uint64_t first, const int64_t *numbers);
 struct row_origin batch_origin(const struct batch *batch, uint32_t row);
 struct row_order batch_order(const struct batch *batch, uint32_t row);
 
-/* Copies the given rows (physical indices, in the given order, at most BATCH_ROWS) of several batches of one
- * schema into a new dense batch. sources[i], rows[i]: where row i comes from. Keeps event time, arrival,
- * origin, order. */
+/* Copies rows of several batches of one schema into a new dense batch: row i is physical row rows[i] of
+ * sources[i]. count: at most BATCH_ROWS. Keeps event time, arrival time, origin and order. */
 struct batch *batch_gather(struct batch_pool *pool, const struct schema *schema, struct batch *const *sources,
                            const uint16_t *rows, uint32_t count);
 
-/* The same rows, not always dense: where the sources are views of one batch and the rows rise, as when what
- * was split over lanes comes together again, only the columns that the lanes added are copied. */
+/* Like batch_gather, but the result may be a view: where all sources are views of one batch and `rows` rises
+ * (rows that were split over lanes come together again), only the columns that lanes added are copied. */
 struct batch *batch_merge(struct batch_pool *pool, const struct schema *schema, struct batch *const *sources,
                           const uint16_t *rows, uint32_t count);
 
-/* Whether the two are views of one batch: row i of either is the same row. */
+/* Whether both batches are views of one batch, so that row i of either is the same row. */
 bool batch_are_same_rows(const struct batch *a, const struct batch *b);
-/* Views of the same rows, from the from[k]-th selected row of each, as one view of them all, in the order of
- * the rows. NULL: a row is in several, there are more than 16 views, or a column of lists differs. */
+/* Unites views of the same rows into one view, in row order. from[k]: the first selected row to take
+ * of views[k]. NULL: a row is in several views, there are more than 16 views, or the views differ in
+ * a list column. */
 struct batch *batch_unite(struct batch *const *views, const uint32_t *from, uint32_t count);
 
-/* xxh3-128 folded over event times, values, lengths and nulls of the selected rows, column by column in
- * order: for tests, `null` and benchmarks. Feed batch after batch; split points between batches do not
- * matter. */
+/* xxh3-128 over event times, values, lengths and nulls of the selected rows, column by column; for
+ * tests, the `null` sink and benchmarks. Add batch after batch; where the rows are split into batches
+ * does not matter. */
 struct batch_digest;
 struct batch_digest *batch_digest_new(void);
 void batch_digest_add(struct batch_digest *digest, const struct batch *batch);
 /* 32 hex digits and a terminator. */
 void batch_digest_hex(const struct batch_digest *digest, char hex[33]);
-/* For checkpoints: appends what `load` takes to go on with the same digest. load: false if it is impossible.
- */
+/* For checkpoints. save: appends the digest's state to `out`. load: goes on from it; false: the
+ * bytes are invalid. */
 struct byte_buffer;
 void batch_digest_save(const struct batch_digest *digest, struct byte_buffer *out);
 bool batch_digest_load(struct batch_digest *digest, const char *data, size_t bytes);

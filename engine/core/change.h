@@ -1,8 +1,9 @@
-/* Streams of changes. Where results change after they were given, a column `_op`, the last one, says what the
- * row does to what a reader has: "insert" adds it, "update" carries the new values whole, "delete" those that
- * were last given. A stream that has the column is one of changes, wherever it comes from: a source or `with`
- * may make one too. Operators by row pass it on as any column; others must say that they take it
- * (operator_kind.takes_changes). File sinks write it; Kafka sinks make upserts and tombstones of it. */
+/* Streams of changes (changelogs). Where an operator revises results that it has already emitted, the last
+ * column, `_op`, says what the row does to the reader's copy: "insert" adds a row, "update" carries the row's
+ * new values in full, "delete" carries the values last emitted. Any stream with this column is a stream of
+ * changes; a source or `with` may make it, too. Operators that work row by row pass `_op` on like any column;
+ * other operators must declare that they accept changes (operator_kind.takes_changes). File sinks write the
+ * column; Kafka sinks turn rows into upserts and tombstones. */
 #ifndef LEAT_CORE_CHANGE_H
 #define LEAT_CORE_CHANGE_H
 
@@ -18,7 +19,7 @@ static inline struct str change_text(enum change change)
     return texts[change];
 }
 
-/* The column's index, or -1: rows are no changes. */
+/* Index of the `_op` column, or -1: the rows are not changes. */
 static inline int change_column(const struct schema *schema)
 {
     return schema_find(schema, STR(CHANGE_COLUMN));

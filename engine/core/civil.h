@@ -4,12 +4,13 @@
 
 #include "core/base.h"
 
-/* 2015-09-12T00:46:58.771Z, also with a space for the T, an offset (+02:00), fewer or more fraction digits
- * (cut to microseconds), or no zone at all (UTC). Years 0001 to 9999. A leap second, 23:59:60 at the end of a
- * month in UTC, is the second behind it, as in POSIX: no day here has more seconds than others. */
+/* Parses 2015-09-12T00:46:58.771Z; also with a space instead of the T, with an offset (+02:00), with
+ * fewer or more fraction digits (cut to microseconds), or without a zone (then UTC). Years 0001 to
+ * 9999. A leap second, 23:59:60 UTC at the end of a month, becomes the next second, as in POSIX: every
+ * day has 86,400 seconds. */
 bool civil_parse(struct str text, int64_t *microseconds);
-/* Writes YYYY-MM-DDTHH:MM:SS[.ffffff]Z (fraction only as needed: none, 3 or 6 digits), at most 27 bytes, not
- * terminated; returns the length. Outside years 0001 to 9999: the number of microseconds. */
+/* Writes YYYY-MM-DDTHH:MM:SS[.ffffff]Z, at most 27 bytes, not terminated; returns the length. The fraction
+ * has no, 3 or 6 digits, as needed. Outside years 0001 to 9999 it writes the number of microseconds. */
 size_t civil_format(int64_t microseconds, char out[32]);
 
 struct civil {

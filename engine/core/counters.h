@@ -1,6 +1,6 @@
-/* Counters of one operator instance. They add up (design, promise 5):
- * in = passed + filtered + late + duplicate + dead + absorbed + held; `emitted` are rows it made.
- * `held` is a level: rows waiting now. One thread writes; others may read a torn-free but stale value. */
+/* Counters of one operator instance. They add up (design, promise 5): in = passed + filtered + late +
+ * duplicate + dead + absorbed + held; `emitted` counts rows the operator made. `held` is a level: rows
+ * waiting now. One thread writes; others may read stale but never torn values. */
 #ifndef LEAT_CORE_COUNTERS_H
 #define LEAT_CORE_COUNTERS_H
 
@@ -9,8 +9,9 @@
 struct counters {
     uint64_t in, passed, filtered, late, duplicate, dead, absorbed, held;
     uint64_t emitted;
-    uint64_t late_updates; /* updates to a pane that is gone: the row itself went on */
-    uint64_t null_keys;    /* rows whose key was null: a group, a non-match or a pass, as the operator says */
+    uint64_t late_updates; /* updates that came after their pane had expired; the row itself was passed on */
+    uint64_t null_keys;    /* rows with a null key: a group, a non-match or a pass, depending
+                              on the operator */
 };
 
 enum { COUNTERS_COUNT = sizeof(struct counters) / sizeof(uint64_t) };

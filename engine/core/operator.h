@@ -1,19 +1,20 @@
-/* Operators: the descriptor that each file under operators/ ends with, and what its callbacks may call.
+/* Operators: the descriptor that each file under operators/ ends with, and the functions its
+ * callbacks may call.
  *
  * Life: the option struct is bound from the job (core/option.h) into a master copy; `bind` checks it against
- * the input schemas and makes the output schema, once, with no side effect. For each lane the master is
+ * the input schemas and makes the output schema, once, without side effects. For each lane the master is
  * copied byte by byte and `open` is called on the copy; from then on that copy, with all that it points to,
  * belongs to the lane's thread, except what `bind` made, which is shared and read-only. `close` is always
- * called, even after a failed `open` or without one, and tolerates zeroed state.
+ * called, even after a failed `open` or without an `open`, and tolerates zeroed state.
  *
- * Data: an operator reads batches that it does not own (batch_hold to keep one beyond the call) and gives
- * rows on with operator_emit. For each number it gets, in order: its input batches, then on_watermark. Rows
- * are late by context->watermark, which is the watermark of the number before, until on_watermark has
- * returned.
+ * Data: an operator reads batches that it does not own (batch_hold keeps a batch beyond the call) and
+ * passes rows on with operator_emit. For each micro-batch it gets, in order: the input batches, then
+ * on_watermark. Until on_watermark returns, context->watermark is that of the previous micro-batch, and
+ * decides which rows are late.
  *
- * Counting: the engine adds to counters.in (rows given to process, input 0 of process_merged included; other
- * inputs are counted by whoever reads them, in `in` and `absorbed`); operator_reject adds to `dead`; the
- * operator does the rest (passed, filtered, late, duplicate, absorbed, held, emitted). */
+ * Counting: the engine adds to counters.in (rows given to process, and input 0 of process_merged; rows of
+ * other inputs are counted by the operator that reads them, in `in` and `absorbed`); operator_reject adds to
+ * `dead`; the operator itself counts passed, filtered, late, duplicate, absorbed, held and emitted. */
 #ifndef LEAT_CORE_OPERATOR_H
 #define LEAT_CORE_OPERATOR_H
 
@@ -26,20 +27,21 @@
 
 enum { OPERATOR_INPUTS_MAX = 64, OPERATOR_OUTPUTS_MAX = 8 };
 
-/* What an output depends on; checked against promises of the plan. */
+/* What an output depends on; the plan checks its promises with it. */
 enum determinism {
-    DETERMINISM_BY_ROW,          /* a row's output depends on that row alone: may run anywhere */
+    DETERMINISM_BY_ROW,          /* a row's output depends on that row alone: may run on any lane */
     DETERMINISM_BY_RECORD_ORDER, /* depends on the order of rows with the same key */
-    DETERMINISM_BY_ALL_ROWS,     /* depends on the order of all rows: one instance only, unless bind gives
-                                    key columns */
+    DETERMINISM_BY_ALL_ROWS,     /* depends on the order of all rows: one instance only, unless bind
+                                    sets key columns */
 };
 
 /* One input of an operator. */
 struct operator_input {
     const struct schema *schema;
-    struct str stream; /* its name in the job, for messages */
+    struct str stream; /* the stream's name in the job, for messages */
     struct span span;
-    /* Filled by `bind`: rows with equal keys must come to one instance. none: any instance will do. */
+    /* Filled by `bind`: rows with equal values in these columns go to one instance. key_count 0: any
+     * instance will do. */
     int *key_columns;
     uint32_t key_count;
 };
@@ -53,29 +55,31 @@ struct operator_bind {
     struct span span; /* of the step, for messages */
     struct operator_input inputs[OPERATOR_INPUTS_MAX];
     uint32_t inputs_count;
-    /* Filled by `bind`. outputs[0]: the stream itself; the others are side outputs, which streams and sinks
-     * take as `NAME.late`; NULL: none. output_names: what stands behind the point; NULL: late. */
+    /* Filled by `bind`. outputs[0]: the stream itself; the others are side outputs, which streams and
+     * sinks read as `NAME.late`; NULL: no such output. output_names: the side output's name, after the
+     * point; NULL: late. */
     const struct schema *outputs[OPERATOR_OUTPUTS_MAX];
     const char *output_names[OPERATOR_OUTPUTS_MAX];
-    int64_t hold_us;    /* the output's watermark is the input's less this */
+    int64_t hold_us;    /* the output's watermark is the input's watermark minus this */
     bool is_timer_kind; /* may emit rows from on_watermark */
-    bool sets_time;     /* gives rows an event time of their own, although the input may have none */
-    /* Its rows and watermarks go by arrival (processing time): on_watermark and context->watermark are told
-     * the clock of arrival (no row that is in order arrived before it; it goes on without records, too), rows
-     * are to be taken by batch->arrival_time, which is there then, and the event times and watermarks of what
-     * it emits are those. Refused where rows do not say when they arrived. */
+    bool sets_time;     /* sets the rows' event time itself; the input may have none */
+    /* The operator works by processing time: on_watermark and context->watermark get the arrival clock (every
+     * row that arrived earlier has been given already; the clock advances without records, too), and rows
+     * must be judged by batch->arrival_time, which is then present. Event times and watermarks of the output
+     * are arrival times, too. Refused where the source's rows have no arrival time. */
     bool is_by_arrival;
-    bool follows_load;   /* does what context->load says, which live runs decide and the order log keeps */
-    bool needs_memory;   /* keeps keyed state or rows: takes a share of the job's `memory:` */
-    bool needs_end;      /* gives its rows when the input has ended: refused where a source never does */
-    uint32_t label_root; /* in: a lineage bit of its own, where the kind has makes_label */
+    bool follows_load;   /* obeys context->load, which live runs decide and the order log records */
+    bool needs_memory;   /* keeps keyed state or rows: gets a share of the job's `memory:` */
+    bool needs_end;      /* emits its rows when the input has ended: refused where a source never ends */
+    uint32_t label_root; /* set before `bind`: a lineage root of its own, where the kind has makes_label */
 
-    /* Learners only (core/learner.h). base_columns: columns of input 0 before add_column added any. */
+    /* Learners only (core/learner.h). base_columns: number of columns of input 0 before add_column. */
     uint32_t base_columns;
     int (*add_column)(struct operator_bind *bind, const struct ast *expression);
     struct learner_columns *learner;
 
-    /* Where a step reads a file of its own: the kinds that are known, and what binds their options. */
+    /* For steps that read a file of their own: the known kinds, and the environment for
+     * binding their options. */
     const struct registry *registry;
     struct option_env *env;
 };
@@ -87,63 +91,67 @@ struct operator_context {
     void *config;   /* this lane's copy of the option struct */
     void *engine;   /* for operator_* functions */
     uint32_t place; /* the operator's place in the plan, from 0 */
-    uint16_t id;    /* of its keyed state: the same at every start of the run, wherever its place is then */
+    uint16_t id;    /* id of the keyed state: stays the same at every start of the run, even
+                       if `place` changes */
     uint32_t lane, lanes;
-    int64_t watermark; /* of the number before; TIME_MIN at first */
+    int64_t watermark; /* of the previous micro-batch; TIME_MIN at first */
     uint64_t number;
-    uint32_t load;               /* of the number, 0 .. ORDER_LOAD_MAX (bind: follows_load) */
+    uint32_t load;               /* load level of the micro-batch, 0 .. ORDER_LOAD_MAX (bind: follows_load) */
     int64_t memory_bytes;        /* this instance's share of the budget, for keyed state and rows */
     const struct schema *output; /* outputs[0] of bind */
     struct batch_pool *pool;
     struct arena *scratch; /* reset after each call */
     struct counters counters;
-    struct diag_list *diags; /* for open, restore */
-    bool only_reads;         /* open: nothing will be processed, what is restored is looked at */
-    bool compares;           /* open: a learner on a GPU is compared with one on the CPU (--compare) */
-    bool is_from;            /* restore: what is restored is the state of another run (--from) */
-    struct team *team;       /* other lanes that may help within process (core/team.h); NULL: none */
+    struct diag_list *diags;         /* for open, restore */
+    bool only_reads;                 /* set for open: nothing will be processed, the restored state
+                                is only inspected */
+    bool compares;                   /* set for open: a learner on a GPU is compared with one on
+                                the CPU (--compare) */
+    bool is_from;                    /* set for restore: the state comes from another run (--from) */
+    struct team *team;               /* idle lanes that may help within process (core/team.h); NULL: none */
     struct state_store *state_store; /* where keyed state lives; NULL in an operator without needs_memory */
-    /* Learners with needs_memory: where the rows of one of its tables go that do not fit (core/cold_store.h);
-     * theirs to free. NULL: they stay in memory. */
+    /* Learners with needs_memory: makes the cold store for the rows of one table that do not fit in memory
+     * (core/cold_store.h); the learner frees it. NULL: all rows stay in memory. */
     struct cold_store *(*cold_store)(struct operator_context *context, uint32_t table, size_t row_bytes);
 };
 
-/* Rows of several inputs in the one order of the number. Filled by the engine, read with merge_next. */
+/* Rows of several inputs, merged in the micro-batch's one order. Filled by the engine,
+ * read with merge_next. */
 struct merge_row {
     struct batch *batch;
     uint32_t input; /* which of the operator's inputs */
     uint32_t row;   /* physical */
-    uint32_t index; /* the row is the index-th selected one of its batch */
-    bool is_last;   /* of its batch */
+    uint32_t index; /* position among the batch's selected rows */
+    bool is_last;   /* the last selected row of its batch */
 };
 struct merge;
-/* The next row by row_order; at equal order the lower input first. false at the end. */
+/* The next row by row_order; at equal order the lower input comes first. false: no more rows. */
 bool merge_next(struct merge *merge, struct merge_row *row);
-/* The batches of one input, in order, linked by `next`; for work ahead (hashing, prefetch). */
+/* The batches of one input, in order, linked by `next`; for working ahead (hashing, prefetching). */
 struct batch *merge_batches(struct merge *merge, uint32_t input);
 
-/* Named figures of one operator, learner, source or sink. */
+/* Named metrics of one operator, learner, source or sink. */
 struct report_item {
     const char *name; /* static */
     double value;     /* NaN: not known */
-    bool is_window;   /* over the last window instead of the whole run */
-    const char *text; /* instead of the value; lives as long as the run; NULL: a value */
+    bool is_window;   /* of the last window instead of the whole run */
+    const char *text; /* shown instead of the value; lives as long as the run; NULL: the value is shown */
 };
 enum { REPORT_ITEMS_MAX = 320, REPORT_ERROR_BYTES = 400 };
 struct report {
     uint32_t count;
     struct report_item items[REPORT_ITEMS_MAX];
-    char error[REPORT_ERROR_BYTES]; /* what went wrong lately, and is not known to be over; empty: nothing */
+    char error[REPORT_ERROR_BYTES]; /* a recent error that may persist; empty: none */
 };
 void report_add(struct report *report, const char *name, double value, bool is_window);
 void report_add_text(struct report *report, const char *name, const char *text);
-/* NULL: there is none. */
+/* The item of that name, or NULL. */
 const struct report_item *report_find(const struct report *report, const char *name);
-/* Adds the item to the one of the same name, else as a new one: sums over lanes; of texts the one with the
- * larger value stays. */
+/* Adds the item to the item of the same name, else appends it: values are summed over lanes; of two texts the
+ * one with the larger value stays. */
 void report_merge(struct report *report, const struct report_item *item);
 
-/* What decides about one row, beside the operator's options and the row itself: for `leat trace`. */
+/* What else decides about a row, beside the operator's options and the row itself: for `leat trace`. */
 enum { ROW_FACTS_MAX = 4 };
 struct row_facts {
     uint32_t count;
@@ -164,81 +172,84 @@ struct memory_plan;
 struct model_visitor;
 struct describe;
 
-/* Whose state `leat state get` asks for. */
+/* The key that `leat state get` asks for. */
 struct state_query {
-    const struct batch *row; /* one row of input 0, whose key columns are set; NULL: a learner's */
-    const struct str *words; /* as they were given */
+    const struct batch *row; /* one row of input 0 with the key columns set; NULL for a learner */
+    const struct str *words; /* the key as the user typed it */
     uint32_t count;
-    /* Set by `describe` where there is nothing: what was looked for; in the scratch arena. */
+    /* Set by `describe` if nothing is stored: what it looked for; in the scratch arena. */
     const char *looked_for;
 };
 
 struct operator_kind {
     const char *name;
     const char *summary; /* one line, no full stop */
-    const char *example; /* a line of a job, run by a test over the sample schema of tests/unit */
+    const char *example; /* a line of a job; a test runs it over the sample schema of tests/unit */
     const char *details; /* a paragraph for the help; may be NULL */
     const struct option *options;
-    size_t size; /* of the option struct, which holds the state too */
+    size_t size; /* of the option struct, which holds the state, too */
     enum determinism determinism;
-    /* Each output column that has the name of a column of input 0 holds that column's value: rows that were
-     * partitioned by it still are. Not so where columns can be renamed, replaced or cast. */
+    /* Each output column named like a column of input 0 holds that column's value, so rows partitioned by the
+     * column stay partitioned. false where columns can be renamed, replaced or cast. */
     bool keeps_columns;
     bool uses_time;                  /* needs event time: refused on a source without `event_time:` */
     bool makes_label;                /* bind gets a label_root (attribute) */
-    bool takes_changes;              /* knows what `_op` means (core/change.h); others refuse such an input,
-                                        but for those that depend on a row alone */
-    uint32_t inputs_min, inputs_max; /* 1, 1 for most; the first is the stream before the `|` */
+    bool takes_changes;              /* understands `_op` (core/change.h); without it, inputs that have `_op`
+                                        are refused unless determinism is BY_ROW */
+    uint32_t inputs_min, inputs_max; /* 1, 1 for most; the first input is the stream before the `|` */
 
     bool (*bind)(struct operator_bind *bind);
     bool (*open)(struct operator_context *context); /* NULL: nothing to do */
-    /* One input: process. Several whose rows must be seen in order: process_merged, once a number. Several
-     * whose order does not matter (union): process, with the input's index. */
+    /* One input: process. Several inputs whose rows must be seen in one order: process_merged, once per
+     * micro-batch. Several inputs whose order does not matter (union): process, with the input's index. */
     void (*process)(struct operator_context *context, uint32_t input, struct batch *batch);
     void (*process_merged)(struct operator_context *context, struct merge *merge);
     void (*on_watermark)(struct operator_context *context, int64_t watermark);
-    /* Whether the next number has to wait for the writer of the last checkpoint; its lane does something else
-     * meanwhile. Never for an operator: the writer waits for all of them. NULL: never. */
+    /* Whether the next micro-batch must wait for the writer of the last checkpoint; the lane does other work
+     * meanwhile. Must not wait for an operator: the writer waits for all of them. NULL: never waits. */
     bool (*is_held)(const struct operator_context *context);
     bool (*snapshot)(struct operator_context *context, struct snapshot_writer *writer);
     bool (*restore)(struct operator_context *context, struct snapshot_reader *reader);
-    /* Figures for the live view and the summary (learners: logloss ...); on the lane's thread, between
-     * numbers. */
+    /* Metrics for the live view and the summary (learners: logloss ...); called on the lane's
+     * thread, between micro-batches. */
     void (*report)(struct operator_context *context, struct report *report);
-    /* What the state in a checkpoint stands on, after bind, a line each: `=WHAT: VALUE` must be the same in
-     * the checkpoint and in the job that takes it, `?WHAT: VALUE` may come or go but not change, `~WHAT:
-     * VALUE` may be another (core/shape.h). NULL, or where it writes nothing: the options as they are, and
-     * the types of the columns that they name. restore gets whatever may differ. */
+    /* After bind: writes the shape of the state, which says what the state depends on, line by line
+     * (core/shape.h): `=WHAT: VALUE` must be equal in the checkpoint and the job that restores it, `?WHAT:
+     * VALUE` may be added or removed but not changed, `~WHAT: VALUE` may change. NULL, or nothing written:
+     * the options as they are and the types of the columns they name must be equal. restore must cope with
+     * every difference that is allowed. */
     void (*shape)(const struct operator_bind *bind, struct byte_buffer *out);
-    bool keeps_figures_alone; /* what it snapshots are figures for people: a changed one begins anew */
-    /* Writes what is stored for a key into `out` (core/describe.h); false: nothing is. Called after a restore
-     * into lanes = KEY_GROUPS, lane = the key's group, or 1 lane for what is not keyed. NULL: there is
-     * nothing to ask for. */
+    bool keeps_figures_alone; /* its snapshot has only metrics for people; if the operator changed, it
+                                 starts without them */
+    /* Writes the state stored for a key into `out` (core/describe.h); false: none is stored. Called after a
+     * restore with lanes = KEY_GROUPS and lane = the key's group, or with 1 lane for state that is not keyed.
+     * NULL: not supported. */
     bool (*describe)(struct operator_context *context, struct state_query *query, struct describe *out);
-    /* Before a batch that holds this row alone is processed: what it is about to be judged by. NULL: nothing
-     * but what the row and the options say. */
+    /* Called before a batch with this single row is processed: writes what the row will be judged by. NULL:
+     * only the row and the options count. */
     void (*facts)(struct operator_context *context, uint32_t input, const struct batch *batch,
                   struct row_facts *facts);
-    /* After bind, of the master copy: what open will take beside keyed state; nothing (count 0): little. Asks
-     * this machine's devices. NULL: little. */
+    /* After bind, on the master copy: the memory that open will allocate beside keyed state; count 0 or NULL:
+     * little. May query this machine's devices. */
     void (*memory)(void *config, struct memory_plan *plan);
-    /* Learners: shows the model (core/learner.h). NULL: nothing to show. */
+    /* Learners: visits the model (core/learner.h). NULL: nothing to visit. */
     bool (*visit)(struct operator_context *context, struct model_visitor *visitor);
-    /* Learners, after bind, of the master copy: which column of input 0 is the n-th feature that has a table
-     * (false: there are no more), and the key that a value has in any table. NULL: no learner. */
+    /* Learners, after bind, on the master copy: the column of input 0 that is the `number`-th feature with a
+     * table; false: no more. `key`: the key of a value, the same in every table. NULL: not a learner. */
     bool (*table)(const void *config, uint32_t number, int *column);
     uint64_t (*key)(const struct column *column, uint32_t row);
     void (*close)(struct operator_context *context);
 };
 
-/* Gives a batch on, to an output that bind made. Takes over the caller's reference. */
+/* Passes a batch on to the given output. Takes over the caller's reference. */
 void operator_emit(struct operator_context *context, uint32_t output, struct batch *batch);
 
 /* Sends one row of `batch` to dead letters with a reason ("integer overflow in `a * b`") and counts it. */
 void operator_reject(struct operator_context *context, const struct batch *batch, uint32_t row,
                      const char *reason);
 
-/* The input's schema with lineage kept, `extra` fields of room: where most binds begin. */
+/* A copy of the input schema, lineage included, with room for `extra` more fields: most binds
+ * start with it. */
 static inline struct schema *operator_extend(struct operator_bind *bind, uint32_t extra)
 {
     return schema_copy(bind->arena, bind->inputs[0].schema, extra);

@@ -1,20 +1,22 @@
-/* What a part's state in a checkpoint stands on, as text: so that a changed job can be compared with it, and
- * people can be told.
+/* The shape of a part's state in a checkpoint, as text: what the state depends on. A changed job is compared
+ * with it, and differences are told to the user. One line for each property:
  *
- *     =WHAT: VALUE   the same in both, or the state cannot be taken over
- *     ?WHAT: VALUE   may come or go, but not change
- *     ~WHAT: VALUE   may come, go and change; that is said
+ *     =WHAT: VALUE   must be equal in checkpoint and job, else the state cannot be taken over
+ *     ?WHAT: VALUE   may be added or removed, but not changed
+ *     ~WHAT: VALUE   may be added, removed or changed; the difference is reported
  *
- * A line each; WHAT stands once, without a colon in it. */
+ * WHAT occurs once and contains no colon. */
 #ifndef LEAT_CORE_SHAPE_H
 #define LEAT_CORE_SHAPE_H
 
 #include "core/arena.h"
 
-/* One difference, as a sentence in the arena. is_allowed: the state can be taken over all the same. */
+/* Receives one difference. sentence: lives in the arena. is_allowed: the state can be taken over in
+ * spite of it. */
 typedef void shape_difference(void *argument, bool is_allowed, const char *sentence);
 
-/* In the order of the checkpoint's lines, then the job's. Any bytes may come in. */
+/* Calls `tell` for each difference: first in the order of the checkpoint's lines, then lines only the job
+ * has. Both texts may be any bytes. */
 void shape_compare(struct str checkpoint, struct str job, struct arena *arena, shape_difference *tell,
                    void *argument);
 

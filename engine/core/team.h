@@ -1,8 +1,6 @@
-/*
- * Help from lanes that have nothing else to do. While the owner of some work is at it, it opens its team;
- * other lanes then call the task, each time for one small piece. Nobody waits for help that may not come: the
- * owner does every piece that nobody else has begun. What is done must not depend on who does it.
- */
+/* Help from idle lanes. While the owner of some work is busy it opens its team; idle lanes then call the
+ * task, once for each small piece. The owner never waits for help to come: it does every piece that nobody
+ * else has begun. The result must not depend on who does a piece. */
 #ifndef LEAT_CORE_TEAM_H
 #define LEAT_CORE_TEAM_H
 
@@ -10,31 +8,33 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Does one piece (microseconds; of large batches, milliseconds), or waits for as long; false: no more are to
- * be had until the team is opened again. On any thread, beside the owner. */
+/* Does one piece (microseconds; for large batches milliseconds), or waits about as long. Called
+ * on any thread, while the owner works, too. Returns false when no pieces are left until the team
+ * is opened again. */
 typedef bool team_task(void *argument);
 
 struct team {
-    atomic_uint state; /* TEAM_OPEN, and 1 while somebody is inside */
+    atomic_uint state; /* TEAM_OPEN, plus 1 while a helper is inside */
     team_task *task;
     void *argument;
-    void (*wake)(void *engine); /* lanes that sleep */
+    void (*wake)(void *engine); /* wakes sleeping lanes */
     void *engine;
-    atomic_bool comes_again; /* the owner is at work, and opens it again within microseconds: waking would
-                                take longer */
+    /* The owner is busy and will reopen the team within microseconds: lanes should spin, not sleep, since
+     * waking them would take longer. */
+    atomic_bool comes_again;
 };
 
-/* The owner's thread: from here until team_close the task may be called. */
+/* Called by the owner: from here until team_close other threads may call the task. */
 void team_open(struct team *team, team_task *task, void *argument);
-/* Returns when nobody is inside. */
+/* Called by the owner; returns when no helper is inside. */
 void team_close(struct team *team);
 
-/* Any other thread: does one piece if there is one and nobody else helps: one helper keeps all pieces moving.
- * Whether it should come again at once. */
+/* Called by any other thread: does one piece if there is one and nobody else helps; one helper is enough to
+ * keep all pieces moving. Returns whether the caller should try again at once. */
 bool team_help(struct team *team);
 
-/* Once round a loop that waits for another thread's next few instructions; from the `round`-th hundred on the
- * processor goes to others, who may be that thread. */
+/* Call once per round of a loop that waits for another thread's next few instructions. After some hundred
+ * rounds it yields the processor, for the other thread may be waiting for it. */
 void team_pause(unsigned round);
 
 #endif
