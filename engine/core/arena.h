@@ -1,15 +1,16 @@
-/* Arena: memory that is given back all at once. Blocks of growing size; no free of single pieces.
+/* Arena: memory that is freed all at once. Blocks of growing size; single allocations cannot be freed.
  *
- * Two uses: long-lived (job file, plan) and scratch (reset for each batch; the blocks stay). An arena belongs
- * to one thread at a time. Allocation never returns NULL: where the system refuses memory the process ends
- * with a message, because nothing in leat can go on without it (budgets are kept above this layer). */
+ * Two uses: long-lived (job file, plan) and scratch (reset for each batch; keeps its blocks). An arena
+ * belongs to one thread at a time. Allocation never returns NULL: where the system refuses memory the
+ * process ends with a message, because nothing in leat can go on without it (memory budgets are enforced
+ * above this layer). */
 #ifndef LEAT_CORE_ARENA_H
 #define LEAT_CORE_ARENA_H
 
 #include "core/base.h"
 
-/* AddressSanitizer sees what runs past a piece: pieces stand apart, and what is not handed out is poisoned.
- */
+/* Under AddressSanitizer allocations are kept apart and memory not handed out is poisoned,
+ * to detect overruns. */
 #ifdef __has_feature
 #if __has_feature(address_sanitizer)
 #define ARENA_IS_WATCHED
@@ -29,28 +30,28 @@ struct arena_cleanup;
 
 struct arena {
     struct arena_block *first;   /* oldest block */
-    struct arena_block *current; /* block that serves; later blocks are empty spares kept by a reset */
+    struct arena_block *current; /* block that serves allocations; later blocks are empty spares kept
+                                    by a reset */
     size_t block_bytes;          /* size of the next ordinary block */
     size_t used_bytes;           /* handed out since the last reset, for budgets and tests */
     struct arena_cleanup *cleanups;
 };
 
-/* A zeroed struct arena is ready for use as well, with ordinary blocks of 64 KiB. */
+/* A zeroed struct arena may be used without arena_init; its first block has 64 KiB. */
 void arena_init(struct arena *arena, size_t block_bytes);
 void arena_free(struct arena *arena);
 /* Everything handed out becomes invalid; the blocks are kept for reuse. */
 void arena_reset(struct arena *arena);
-/* Calls run(argument) when the arena is reset or freed, the latest first: for what a library keeps outside of
- * it. */
+/* Calls run(argument) when the arena is reset or freed, last registered first: frees memory that a
+ * library allocated elsewhere. */
 void arena_defer(struct arena *arena, void (*run)(void *argument), void *argument);
 
-/* Uninitialised memory, aligned to 64 bytes where bytes >= 64, else to 16. bytes = 0 gives a valid pointer.
- */
+/* Uninitialised memory, aligned to 64 bytes if bytes >= 64, else to 16. bytes = 0 gives a valid pointer. */
 void *arena_alloc(struct arena *arena, size_t bytes);
 /* Zeroed. */
 void *arena_calloc(struct arena *arena, size_t count, size_t size);
 void *arena_copy(struct arena *arena, const void *data, size_t bytes);
-/* Terminated copies. */
+/* NUL-terminated copies. */
 char *arena_strndup(struct arena *arena, const char *data, size_t length);
 char *arena_strdup(struct arena *arena, const char *terminated);
 struct str arena_str(struct arena *arena, struct str text);

@@ -1,7 +1,6 @@
-/* The syntax tree of expressions and option values: what the parser makes of everything to the right of a
- * name, a keyword or a colon. It lives in `core` because option tables and operators read it; the parser that
- * builds it is in `lang`. Nodes are immutable after parsing and `let` expansion, and belong to the job's
- * arena. */
+/* The syntax tree of expressions and option values: the parser makes it from the text to the right of a name,
+ * keyword or colon. It is declared in `core` because option tables and operators read it; the parser is in
+ * `lang`. Nodes are immutable after parsing and `let` expansion, and belong to the job's arena. */
 #ifndef LEAT_CORE_AST_H
 #define LEAT_CORE_AST_H
 
@@ -60,7 +59,7 @@ struct ast {
     enum ast_tag tag;
     enum ast_operator op;
     struct span span;
-    struct span text_span; /* of `text` alone: the function's name, the field's name */
+    struct span text_span; /* span of `text` alone: the function's name, the field's name */
     struct str text;
     union {
         bool boolean;
@@ -68,31 +67,30 @@ struct ast {
         double real;
     };
     struct ast **children;
-    uint32_t count; /* children */
+    uint32_t count; /* number of children */
     uint32_t entries_count;
     struct ast_entry *entries;
-    /* Not empty: a literal whose value came from env() or file(), e.g. `env("PASSWORD")`. It is what may be
-     * shown; the value itself must never reach a message, a dump, a checkpoint or a fingerprint. */
+    /* Not empty: the source text of a literal that came from env() or file(), e.g.
+     * `env("PASSWORD")`. Show this instead of the value: the value must never reach a message, a
+     * dump, a checkpoint or a fingerprint. */
     struct str origin;
-    uint32_t
-        height; /* of the tree, 1 for a leaf; the parser keeps it <= AST_HEIGHT_MAX, so recursion is safe */
+    uint32_t height; /* of the tree; leaf: 1; the parser keeps it <= AST_HEIGHT_MAX: recursion is safe */
 };
 
 enum { AST_HEIGHT_MAX = 500 };
 
-/* Parses one expression or option value from `text`; NULL after a diagnostic. Option defaults go through it.
- */
+/* Parses one expression or option value from `text`; NULL after a diagnostic. Used for option defaults. */
 typedef struct ast *ast_parse_function(struct arena *arena, struct diag_list *diags, struct str text);
 
-/* Appends the tree as canonical job text: one spelling for each meaning, stable across versions, so that it
- * serves fingerprints, messages and `explain`. A literal with an `origin` shows that instead of its value. */
+/* Appends the tree as canonical job text: one spelling per meaning, stable across versions, for fingerprints,
+ * messages and `explain`. A literal with an `origin` is shown as its origin. */
 struct byte_buffer;
 void ast_print(struct byte_buffer *out, const struct ast *ast);
-/* The same as a terminated text in the arena. */
+/* Like ast_print, but returns a terminated text in the arena. */
 const char *ast_text(struct arena *arena, const struct ast *ast);
-/* Equal but for spans. NULL equals NULL only. */
+/* Whether two trees are equal, ignoring spans. NULL equals only NULL. */
 bool ast_equal(const struct ast *a, const struct ast *b);
-/* Whether the language gives the word a meaning of its own, so that as a name it needs backticks. */
+/* Whether the word is reserved by the language, so that it needs backticks when used as a name. */
 bool ast_is_reserved(struct str word);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* How tightly a node holds together; an operand that holds less tightly stands in parentheses. */
+/* How tightly a node binds; an operand that binds less tightly than its operator gets parentheses. */
 enum tightness {
     LOOSE,
     TIGHT_OR,
@@ -93,7 +93,7 @@ static void append_text(struct byte_buffer *out, struct str text)
     append(out, "\"");
 }
 
-/* The fewest digits that read back as the same number; always recognisable as a float. */
+/* Appends the fewest digits that read back as the same number, always recognisable as a float. */
 static void append_float(struct byte_buffer *out, double value)
 {
     char text[40];
@@ -112,7 +112,7 @@ struct unit {
     int64_t factor;
 };
 
-/* The largest unit that leaves a whole number; one day is 24h, as windows are called. */
+/* Appends the value in the largest unit that divides it; one day is written 24h, as windows usually are. */
 static void append_unit(struct byte_buffer *out, int64_t value, const struct unit *units)
 {
     while (value % units->factor != 0 || (units->factor == US_PER_DAY && value == US_PER_DAY))
@@ -184,7 +184,7 @@ static void print_items(struct byte_buffer *out, const char *open, struct ast *c
     append(out, close);
 }
 
-/* `int!` in a schema; it is kept as `not int`. */
+/* Whether the node is a required type (`int!` in a schema), which the parser stores as `not int`. */
 static bool is_required_type(const struct ast *ast)
 {
     static const char *const types[] = {"bool", "int", "float", "text", "bytes", "time", "list"};
@@ -239,7 +239,7 @@ static void print_operator(struct byte_buffer *out, const struct ast *ast)
     enum tightness own = operators[ast->op].tightness;
     const char *text = operators[ast->op].text;
     if (ast->tag == AST_BINARY) {
-        /* Left-associative; comparisons do not chain at all. */
+        /* Operators are left-associative; comparisons cannot be chained. */
         print_operand(out, ast->children[0], own == TIGHT_COMPARE ? own + 1 : own);
         append(out, text);
         print_operand(out, ast->children[1], own + 1);

@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* Batches in the pool keep their arena's blocks; one that grew beyond this gives them back. */
+/* A batch in the pool keeps its arena's blocks, unless it used more than POOL_ARENA_KEPT bytes. */
 enum { POOL_ARENA_KEPT = 4 << 20, NEW_BLOCK_BYTES = 128 << 10, DERIVED_BLOCK_BYTES = 8 << 10 };
 
 enum pool_list { POOL_NEW, POOL_DERIVED, POOL_LISTS };
@@ -11,10 +11,10 @@ enum pool_list { POOL_NEW, POOL_DERIVED, POOL_LISTS };
 struct batch_pool {
     pthread_mutex_t mutex;
     struct batch *free_lists[POOL_LISTS];
-    size_t alive; /* atomic: batches handed out */
+    size_t alive; /* atomic: number of batches in use */
 };
 
-/* A batch in its pool's terms; the public struct comes first. */
+/* A batch with its pool list; `batch` comes first, so that a pointer to it points to this struct. */
 struct pooled_batch {
     struct batch batch;
     enum pool_list list;

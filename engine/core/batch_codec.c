@@ -5,7 +5,8 @@ struct codec_header {
     uint32_t has_arrival;
 };
 
-/* Every array begins at a multiple of 8 from the batch's first byte. */
+/* Appends data, padded so that every array begins at a multiple of 8 bytes from `begin`, the
+ * batch's first byte. */
 static void put(struct byte_buffer *out, size_t begin, const void *data, size_t bytes)
 {
     buffer_append(out, data, bytes);
@@ -18,7 +19,8 @@ static size_t column_rows_bytes(enum type_tag tag, uint32_t rows)
     return (size_t)rows * (tag == TYPE_BOOL ? 1 : 8);
 }
 
-/* Whoever evaluates expressions reads whole bitmaps. */
+/* Bytes of a bitmap for `rows` rows: never below BATCH_VALID_WORDS, because expressions
+ * read whole bitmaps. */
 static size_t valid_bytes(uint32_t rows)
 {
     return MAX(BIT_WORDS((size_t)rows), (size_t)BATCH_VALID_WORDS) * sizeof(uint64_t);

@@ -21,7 +21,7 @@ static int days_in_month(int64_t year, int month)
     return days[month - 1] + (month == 2 && is_leap);
 }
 
-/* Exactly `count` digits at *at; moves on. */
+/* Reads exactly `count` digits at *at into *value and moves *at behind them. */
 static bool take_digits(struct str text, size_t *at, int count, int *value)
 {
     if (text.length - *at < (size_t)count)
@@ -46,7 +46,7 @@ static bool take(struct str text, size_t *at, char c)
     return true;
 }
 
-/* .123456789: at least one digit; beyond microseconds digits are cut. */
+/* Reads .123456789, if there is a point: 1 to 18 digits; digits below a microsecond are cut. */
 static bool take_fraction(struct str text, size_t *at, int *microseconds)
 {
     *microseconds = 0;
@@ -62,7 +62,7 @@ static bool take_fraction(struct str text, size_t *at, int *microseconds)
     return *at > begin && *at - begin <= 18;
 }
 
-/* Z, +02:00, +0200 or nothing. */
+/* Reads Z, +02:00, +0200 or nothing. offset_us: ahead of UTC. */
 static bool take_zone(struct str text, size_t *at, int64_t *offset_us)
 {
     *offset_us = 0;
@@ -82,7 +82,8 @@ static bool take_zone(struct str text, size_t *at, int64_t *offset_us)
     return true;
 }
 
-/* Whether a second that began as number 60 was one: seconds are put in at the end of months, in UTC. */
+/* Whether a second 60 that ends at `microseconds` is a valid leap second: those are inserted at the end of
+ * months, in UTC. */
 static bool may_leap(int64_t microseconds)
 {
     struct civil c = civil_from(microseconds);

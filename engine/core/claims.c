@@ -12,17 +12,18 @@ enum { NAMES_MAX = 7 };
 
 struct claim {
     enum claim_use use;
-    bool is_input; /* a source's: what `text` is, the file system says */
+    bool is_input; /* added by a source: its text may be a name, a glob or a directory; the
+                      file system decides */
     struct str text;
     const char *shown, *who, *refusal;
     struct span span;
-    /* As of the last check. */
+    /* Set by the last check: */
     const char
         *names[NAMES_MAX]; /* globs whose directories are resolved; of CLAIM_OWNS the directory, literally */
     uint32_t names_count;
 };
 
-/* A file that was there. */
+/* A file that existed at the last check (claim: index), or that a source opened (claim: UINT32_MAX). */
 struct known {
     dev_t device;
     ino_t inode;
@@ -33,7 +34,7 @@ struct claims {
     struct arena *arena;
     struct claim *items;
     uint32_t count, capacity;
-    pthread_mutex_t mutex; /* of what follows */
+    pthread_mutex_t mutex; /* guards the following members */
     struct known *known;
     uint32_t known_count, known_capacity;
 };
@@ -127,7 +128,7 @@ char *claims_literal(struct arena *arena, struct str name)
     return text;
 }
 
-/* A directory without links, `.` and `..`, as far as it is there; the rest as it is written. malloc'd. */
+/* Resolves links, `.` and `..` of a directory as far as it exists; keeps the rest as written. malloc'd. */
 static char *real_directory(const char *path)
 {
     char *real = realpath(*path == '\0' ? "." : path, NULL), *copy = real == NULL ? strdup(path) : NULL;
@@ -138,7 +139,8 @@ static char *real_directory(const char *path)
     while (length > 1 && copy[length - 1] == '/')
         copy[--length] = '\0';
     char *slash = strrchr(copy, '/'), *name = slash == NULL ? copy : slash + 1;
-    if (slash == copy || (slash == NULL && strcmp(copy, ".") == 0)) /* neither `/` nor `.` can be resolved */
+    if (slash == copy || (slash == NULL && strcmp(copy, ".") == 0)) /* `/` and `.` cannot be
+                                                                       resolved further */
         return copy;
     if (slash != NULL)
         *slash = '\0';
@@ -159,7 +161,8 @@ static char *real_directory(const char *path)
     return real;
 }
 
-/* Where the part of a glob begins that is not resolved: what has wildcards, or its last name. */
+/* The part of a glob that is not resolved: from the first component with wildcards on, or else
+ * the last component. */
 static const char *open_part(const char *glob)
 {
     const char *part = glob;
@@ -171,7 +174,7 @@ static const char *open_part(const char *glob)
     return part;
 }
 
-/* The glob with its directory resolved; in the arena. */
+/* The glob with its leading directory resolved; in the arena. */
 static const char *real_glob(struct arena *arena, const char *glob)
 {
     const char *part = open_part(glob);
@@ -195,8 +198,8 @@ static bool is_there_as_directory(struct arena *arena, struct str path)
     return stat(arena_strndup(arena, path.data, path.length), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* What is read of a directory, whichever it is: a recording, checkpoints, an order log. Other files may lie
- * there. */
+/* Files that sources read in a directory, whatever it is: a recording, checkpoints or an order log. Other
+ * files may lie there, too. */
 static const char *const directory_names[NAMES_MAX] = {"manifest.json",
                                                        "*/[0-9][0-9][0-9][0-9][0-9]*-[0-9]*",
                                                        "gen-[0-9]*/*",
@@ -225,7 +228,7 @@ static void resolve(struct claims *claims, struct claim *claim)
             claim->names[claim->names_count++] = literal;
         return;
     }
-    /* As the source does: a name that is there is meant as it stands, brackets and all. */
+    /* Like the source: an existing name is taken literally, even with brackets. */
     if (claim->is_input && stat(text, &info) == 0)
         text = claims_literal(arena, claim->text);
     const char *real = real_glob(arena, text);
@@ -233,7 +236,7 @@ static void resolve(struct claims *claims, struct claim *claim)
         claim->names[claim->names_count++] = arena_printf(arena, "%s%s", real, endings[i]);
 }
 
-/* --- Files that are there --- */
+/* --- Existing files --- */
 
 static void remember(struct claims *claims, const struct stat *info, uint32_t claim)
 {
@@ -327,7 +330,7 @@ bool claims_inside(const char *path, const char *directory)
 
 /* --- The check --- */
 
-/* Whether files of that glob may be in the directory, which is literal. */
+/* Whether files matching the glob may lie in the directory, which is literal. */
 static bool is_inside(struct arena *arena, const char *glob, const char *directory)
 {
     size_t length = strlen(directory);
@@ -350,7 +353,7 @@ static bool is_same_file(const struct known *a, const struct known *b)
     return a->device == b->device && a->inode == b->inode;
 }
 
-/* In order, each claim once a file. */
+/* Sorts the known files by device and inode, and removes duplicates. */
 static void sort_known(struct claims *claims)
 {
     uint32_t kept = 0;
@@ -362,7 +365,7 @@ static void sort_known(struct claims *claims)
     claims->known_count = kept;
 }
 
-/* Of claims i and j, whether some file is there that both take: found[i * count + j]. */
+/* found[i * count + j]: whether claims i and j both take some existing file. */
 static bool *find_shared(const struct claims *claims)
 {
     bool *found = arena_array(claims->arena, bool, (size_t)claims->count * claims->count + 1);
@@ -404,7 +407,7 @@ static void report(const struct claims *claims, struct diag_list *diags, const s
                                               : "the first one");
 }
 
-/* Of a name that is there, and nothing that a file could take the place of. */
+/* Reports a claim whose name exists but cannot be replaced by a file (a directory, link, pipe or device). */
 static bool check_kind(struct claims *claims, const struct claim *claim, struct diag_list *diags)
 {
     struct stat info;
@@ -447,7 +450,7 @@ bool claims_check(struct claims *claims, struct diag_list *diags)
             continue;
         for (uint32_t j = 0; j < claims->count; j++) {
             const struct claim *other = &claims->items[j];
-            /* Of two that write, the one that the job names later. */
+            /* Of two writers, report the one that the job names later. */
             bool is_pair = other->use == CLAIM_READS || other->use == CLAIM_OWNS || j < i;
             if (is_pair && (shared[i * claims->count + j] || names_meet(claims->arena, writer, other)))
                 report(claims, diags, writer, other);

@@ -1,17 +1,17 @@
-/* What a job reads and writes in the file system, so that no part of it takes what another one needs.
+/* Claims: what a job reads and writes in the file system, so that no part of it destroys what
+ * another part needs.
  *
  * Two names mean one file when their directories are the same and their last parts are equal, however they
- * are spelt
- * ("./a", "b/../a", through a link), or when both are there and are one file of the device (links). A name
- * may be a pattern: of files that a source reads (glob(3)), of files that a sink numbers. Two patterns meet
- * where some name matches both, whether there is such a file or not: what one run wrote the next one would
- * read.
+ * are spelt ("./a", "b/../a", through a symbolic link), or when both exist and are one file by device and
+ * inode. A name may be a pattern: of the files that a source reads (glob(3)), or of the files that a sink
+ * numbers. Two patterns meet where some name matches both, whether such a file exists or not: the next run
+ * would read what this run wrote.
  *
- * Claims are compared when a job is checked and once more when a run begins. What then is there, and what
- * sources open, is remembered by device and inode: whoever removes or replaces a file asks for that file at
- * that moment.
+ * Claims are compared when a job is checked and again when a run begins. The files that exist then, and files
+ * that sources open later, are remembered by device and inode: claims_refuse looks a file up there just
+ * before it is removed or replaced.
  *
- * claims_opened and claims_taken_by: any thread; the others: one at a time. */
+ * claims_opened and claims_refuse: any thread; the other functions: one thread at a time. */
 #ifndef LEAT_CORE_CLAIMS_H
 #define LEAT_CORE_CLAIMS_H
 
@@ -21,39 +21,42 @@
 enum claim_use {
     CLAIM_READS,
     CLAIM_WRITES,      /* a file */
-    CLAIM_WRITES_PART, /* also NAME.part, and NAME.part.new-0000000003, as sinks do */
-    CLAIM_OWNS,        /* a directory, with all that will be in it */
+    CLAIM_WRITES_PART, /* a file, and NAME.part and NAME.part.new-0000000003, as sinks make them */
+    CLAIM_OWNS,        /* a directory and everything that will be in it */
 };
 
 struct claims;
 
-/* In the arena, which must outlive them. */
+/* A new, empty set of claims in the arena, which must outlive it. */
 struct claims *claims_new(struct arena *arena);
 
-/* glob: of the names, special characters that are meant as such behind `\`; or a directory, as it is. shown:
- * the same for people. who: "source `clicks`". span: where the job says so, or {0, 0}. Texts are copied. */
+/* Adds a claim. glob: pattern of the names, with literal special characters behind `\`; for CLAIM_OWNS a
+ * directory as it is. shown: the same for people. who: "source `clicks`". span: its place in the job, or {0,
+ * 0}. Texts are copied. */
 void claims_add(struct claims *claims, enum claim_use use, const char *glob, const char *shown,
                 const char *who, struct span span);
-/* What a source takes: a name that is there as it stands, a glob, or a directory. */
+/* Adds what a source reads: an existing name taken literally, a glob, or a directory. */
 void claims_add_input(struct claims *claims, struct str path, const char *who, struct span span);
-/* All inputs that a bound option struct names (OPTION_READS). */
+/* Adds all inputs named in a bound option struct (options with OPTION_READS). */
 void claims_add_options(struct claims *claims, const struct option *table, const void *config,
                         const char *who, struct span span);
 
-/* E0617 for each two that must not meet, E0605 for an output that is there and no regular file. False after
- * diagnostics. */
+/* Reports each pair of claims that conflict (E0617; two writers: E0407) and each output that exists but is
+ * not a regular file (E0605). false after diagnostics. */
 LEAT_CHECKED bool claims_check(struct claims *claims, struct diag_list *diags);
 
-/* An input that is open is one, whatever its name means by now. */
+/* Notes that a source has opened a file: it stays an input even if its name is given to another file. claims
+ * may be NULL. */
 void claims_opened(struct claims *claims, int fd);
-/* Whether the file of that name may not be removed or replaced: who needs it, or what it is instead of a
- * regular file ("is a directory"). NULL: it may, or there is none. claims: NULL: there is no job around. */
+/* Why the file of that name must not be removed or replaced: it is needed ("is what source `a` reads") or not
+ * a regular file ("is a directory"). NULL: it may be replaced, or does not exist. claims NULL: there is no
+ * job, only the file's type counts. */
 const char *claims_refuse(struct claims *claims, const char *path);
 
-/* Whether the file of that name lies, or would lie, in the directory or below it. */
+/* Whether the file of that name lies, or would lie, in or below the directory. */
 bool claims_inside(const char *path, const char *directory);
 
-/* `name` with special characters of glob(3) behind `\`; in the arena. */
+/* `name` with each special character of glob(3) behind a `\`; in the arena. */
 char *claims_literal(struct arena *arena, struct str name);
 
 #endif

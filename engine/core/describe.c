@@ -22,7 +22,7 @@ static void put_string(struct byte_buffer *out, struct str text)
     buffer_append(out, "\"", 1);
 }
 
-/* A list's values, and records within a list, stand on one line. */
+/* Whether the current item is within a list: it is printed on the list's line. */
 static bool is_inline(const struct describe *d)
 {
     for (uint32_t i = 0; i <= d->depth; i++)
@@ -31,7 +31,7 @@ static bool is_inline(const struct describe *d)
     return false;
 }
 
-/* What stands before a value. */
+/* Writes what comes before a value: separator, indentation and name. */
 static void begin_item(struct describe *d, const char *name, bool is_record)
 {
     struct byte_buffer *out = d->out;
@@ -117,7 +117,7 @@ static void put_float(struct describe *d, double value, bool is_single)
         buffer_printf(d->out, d->is_json ? "null" : isnan(value) ? "nan" : value < 0 ? "-inf" : "inf");
         return;
     }
-    /* The shortest that reads back as the same. */
+    /* The fewest digits that read back as the same number. */
     for (int digits = 6; digits <= 17; digits++) {
         snprintf(text, sizeof(text), "%.*g", digits, value);
         double read = strtod(text, NULL);
@@ -174,7 +174,7 @@ void describe_time(struct describe *d, const char *name, int64_t value)
     put_time(d, value);
 }
 
-/* Bytes as hexadecimal digits. */
+/* Writes bytes as hexadecimal digits. */
 static void put_bytes(struct describe *d, struct str bytes)
 {
     if (d->is_json)

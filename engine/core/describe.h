@@ -1,12 +1,12 @@
-/* What is stored for a key, as names and values: for people, or as JSON. Operators write it
- * (operator_kind.describe).
+/* Prints the state stored for a key as names and values, for people or as JSON. Operators write
+ * it in operator_kind.describe.
  *
  *     describe_time(out, "seen", first);
  *     describe_list(out, "panes");
  *     for (...) { describe_record(out, NULL); describe_time(out, "start", t); ... describe_close(out); }
  *     describe_close(out);
  *
- * Names are static or live until describe_end. Within a list names are NULL. Control thread. */
+ * Names are static or live until describe_end. Items of a list have name NULL. Control thread. */
 #ifndef LEAT_CORE_DESCRIBE_H
 #define LEAT_CORE_DESCRIBE_H
 
@@ -22,27 +22,28 @@ struct describe {
     bool is_list[DESCRIBE_DEPTH_MAX], has_item[DESCRIBE_DEPTH_MAX];
 };
 
-/* Begins with an open record. */
+/* Starts a record, which describe_end ends. */
 void describe_begin(struct describe *d, struct byte_buffer *out, bool is_json);
-/* Everything that was opened must be closed. */
+/* Ends the output. Every record and list must be closed. */
 void describe_end(struct describe *d);
 
 void describe_int(struct describe *d, const char *name, int64_t value);
 void describe_float(struct describe *d, const char *name, double value);
-/* Of single precision: with its digits alone. */
+/* A float32: prints only as many digits as float32 needs. */
 void describe_float32(struct describe *d, const char *name, float value);
 void describe_text(struct describe *d, const char *name, struct str value);
-/* TIME_MIN and TIME_MAX are the beginning and the end of time: null. */
+/* Prints null for TIME_MIN and TIME_MAX. */
 void describe_time(struct describe *d, const char *name, int64_t value);
-/* The row's value of any type. */
+/* Prints the row's value, of any type. */
 void describe_value(struct describe *d, const char *name, const struct column *column,
                     const struct type *type, uint32_t row);
 void describe_record(struct describe *d, const char *name);
 void describe_list(struct describe *d, const char *name);
 void describe_close(struct describe *d);
 
-/* The other way: sets the row from a text as people write it (an int, a time like 2024-05-01T00:00:00Z, true,
- * a text; `null` but for texts). The column's data is there. false: it is no such value. */
+/* The reverse: parses a text as people write it (an int, a time like 2024-05-01T00:00:00Z, true, a text;
+ * `null`, except for texts) into the column's row. The column's data must be allocated. false: not a value
+ * of the type. */
 bool describe_parse(struct batch *batch, struct column *column, const struct type *type, uint32_t row,
                     struct str text);
 

@@ -42,7 +42,7 @@ static struct diag *next_entry(struct diag_list *list)
     }
     if (list->count == list->capacity) {
         unsigned capacity = list->capacity == 0 ? 8 : list->capacity * 2;
-        /* Entries that callers still hold stay where they are: an arena frees nothing. */
+        /* The old array stays valid for callers that hold entries: an arena frees nothing. */
         struct diag *items = arena_array(list->arena, struct diag, capacity);
         if (list->count > 0)
             memcpy(items, list->items, list->count * sizeof(*items));
@@ -129,8 +129,7 @@ struct diag *diag_cause(struct diag_list *list, struct diag *diag, const char *f
     return diag;
 }
 
-/* The way out of what a limit of the process refused, wherever it was met; NULL: who was refused must know.
- */
+/* A hint for errors that are limits of the process or machine; NULL for all other errors. */
 static const char *limit_hint(int error)
 {
     switch (error) {

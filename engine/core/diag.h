@@ -1,13 +1,13 @@
-/* Diagnostics: what leat says about a job, a record, a file or a system call that is not as it should be.
+/* Diagnostics: what leat reports about a job, a record, a file or a system call that is wrong.
  *
- * A diagnostic carries a stable code, the message (what was expected, what was found), the place, a hint (the
- * way out) and a cause (the text of errno, RocksDB, CUDA ...). Callers add what they know:
+ * A diagnostic carries a stable code, the message (what was expected, what was found), the place, a hint
+ * (what to do) and a cause (the text of errno, RocksDB, CUDA ...). Callers add what they know:
  *
  *     struct diag *d = diag_error(diags, DIAG_E0302, name->span, "no column `%.*s`", STR_ARGS(name->text));
- *     diag_hint(d, "did you mean `%s`?", near);
+ *     diag_hint(diags, d, "did you mean `%s`?", near);
  *     return false;
  *
- * A list is backed by an arena and capped at DIAG_MAX entries; what is above is counted, not kept. One thread
+ * A list lives in an arena and keeps at most DIAG_MAX entries; further entries are only counted. One thread
  * at a time. The codes are in diag_codes.def; each has a job or a test that provokes it. */
 #ifndef LEAT_CORE_DIAG_H
 #define LEAT_CORE_DIAG_H
@@ -45,7 +45,7 @@ struct diag {
     unsigned labels_count;
     const char *hint;
     const char *cause;
-    const char *path; /* the place is this file instead of the job file; may be NULL */
+    const char *path; /* file that the place is in, instead of the job file; may be NULL */
     int64_t offset;   /* byte offset in `path`, -1 where unknown */
     int64_t line;     /* line in `path` from 1, -1 where unknown */
 };
@@ -54,8 +54,8 @@ struct diag_list {
     struct arena *arena;
     struct diag *items;
     unsigned count, capacity;
-    unsigned errors;  /* of severity DIAG_ERROR, dropped ones included */
-    unsigned dropped; /* above DIAG_MAX */
+    unsigned errors;  /* number of DIAG_ERROR entries, dropped ones included */
+    unsigned dropped; /* number of entries beyond DIAG_MAX */
     struct diag spare;
 };
 
@@ -71,10 +71,10 @@ struct diag *diag_label(struct diag_list *list, struct diag *diag, struct span s
     LEAT_PRINTF(4, 5);
 struct diag *diag_hint(struct diag_list *list, struct diag *diag, const char *format, ...) LEAT_PRINTF(3, 4);
 struct diag *diag_cause(struct diag_list *list, struct diag *diag, const char *format, ...) LEAT_PRINTF(3, 4);
-/* The cause is errno's text; where it is a limit of the process, and there is no hint yet, that is the hint.
- */
+/* Sets the cause to errno's text; where the error is a limit of the process (open files, file size), also
+ * sets the hint, unless there is one. */
 struct diag *diag_errno(struct diag_list *list, struct diag *diag, int error);
-/* The place is in another file; offset and line may be -1. */
+/* Sets a place in another file; offset and line may be -1. */
 struct diag *diag_at(struct diag_list *list, struct diag *diag, const char *path, int64_t offset,
                      int64_t line);
 
@@ -88,14 +88,14 @@ struct diag_source {
     struct str text;
 };
 
-/* `path:line:col: error[E0213]: message`, the source line, `^~~~`, labels, note, hint. color: ANSI escapes.
- */
+/* Prints `path:line:col: error[E0213]: message`, the source line with `^~~~`, labels, cause and hint. color:
+ * use ANSI escapes. */
 void diag_print(FILE *out, const struct diag_list *list, const struct diag_source *source, bool color);
-/* A JSON array of objects {severity, code, message, file, line, column, end_line, end_column, hint, cause}.
- */
+/* Prints a JSON array of objects {severity, code, message, file, line, column, end_line, end_column,
+ * hint, cause, labels}. */
 void diag_print_json(FILE *out, const struct diag_list *list, const struct diag_source *source);
 
-/* The candidate nearest to `word` by edit distance when it is near enough for "did you mean", else NULL. */
+/* The candidate nearest to `word` by edit distance, if near enough for "did you mean", else NULL. */
 const char *diag_nearest(struct str word, const char *const *candidates, size_t count);
 
 #endif

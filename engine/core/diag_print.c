@@ -1,8 +1,8 @@
 /* Diagnostics as text for people and as JSON for programs, and "did you mean"; part of core/diag.h.
  *
- * Whatever is printed may hold bytes from a job file, a record or a path: in text, control characters and
- * bytes that are not UTF-8 become \xNN, so that no message can drive a terminal; in JSON they are escaped or
- * replaced. */
+ * Printed texts may contain bytes from a job file, a record or a path: in text, control characters and
+ * bytes that are not UTF-8 become \xNN, so that no message can control a terminal; in JSON they are
+ * escaped or replaced. */
 #include "core/diag.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ struct painter {
     FILE *out;
     bool color;
     const struct diag_source *source;
-    /* Where each line of the source begins; lines counts them. */
+    /* Offset at which each line of the source begins; `lines` is their number. */
     uint32_t *line_begins;
     uint32_t lines;
 };
@@ -27,7 +27,7 @@ static void paint(const struct painter *painter, const char *escape)
         fputs(escape, painter->out);
 }
 
-/* Decodes one character; where it is not UTF-8, length 1 and false. */
+/* Decodes one character. If it is not valid UTF-8, returns false with *length 1. */
 static bool decode(const char *data, size_t left, uint32_t *code, uint32_t *length)
 {
     const unsigned char *s = (const unsigned char *)data;
@@ -59,7 +59,8 @@ static bool is_control(uint32_t code)
            (code >= 0x2066 && code <= 0x2069);
 }
 
-/* Columns that a terminal gives to the character: East Asian wide ones take two, combining marks none. */
+/* Columns that the character takes on a terminal: East Asian wide characters take two,
+ * combining marks none. */
 static uint32_t code_columns(uint32_t code)
 {
     static const struct {
@@ -75,7 +76,7 @@ static uint32_t code_columns(uint32_t code)
     return 1;
 }
 
-/* Columns of the character at data when it is shown from `column` on; *length: its bytes. */
+/* Columns of the character at `data` when shown at column `column`. *length: the character's bytes. */
 static uint32_t shown_columns(const char *data, size_t left, uint32_t column, uint32_t *length)
 {
     uint32_t code;
@@ -116,10 +117,10 @@ static void print_text(FILE *out, const char *text)
     }
 }
 
-/* A place in the source, from 1; columns count characters. */
+/* A place in the source; line and column count from 1, columns count characters. */
 struct place {
     uint32_t line, column;
-    uint32_t begin, end; /* bytes of the line, without its end */
+    uint32_t begin, end; /* byte range of the line, without the line end */
 };
 
 static void index_lines(struct painter *painter)
@@ -130,7 +131,7 @@ static void index_lines(struct painter *painter)
         lines += text.data[i] == '\n';
     painter->line_begins = malloc(lines * sizeof(uint32_t));
     if (painter->line_begins == NULL)
-        return; /* places then come without lines */
+        return; /* places are then shown without lines */
     painter->line_begins[painter->lines++] = 0;
     for (size_t i = 0; i < text.length; i++)
         if (text.data[i] == '\n')
@@ -158,13 +159,13 @@ static struct place place_of(const struct painter *painter, uint32_t offset)
     return place;
 }
 
-/* The part of a long line that is shown: bytes from..to, with the columns that `from` and the span have. */
+/* The part of a long line that is shown: bytes [from, to). */
 struct window {
     uint32_t from, to;
     bool is_cut_left, is_cut_right;
 };
 
-/* Moves a place in the middle of a character to its end. */
+/* Moves a position within a character to the character's end. */
 static uint32_t character_border(const char *data, uint32_t at, uint32_t end)
 {
     while (at < end && ((unsigned char)data[at] & 0xC0) == 0x80)
@@ -174,7 +175,7 @@ static uint32_t character_border(const char *data, uint32_t at, uint32_t end)
 
 static struct window window_of(const struct painter *painter, const struct place *place, uint32_t offset)
 {
-    /* Of a very long line only the bytes around the place are looked at. */
+    /* In a very long line only the bytes near the place are examined. */
     enum { NEAR_BYTES = 8 * WINDOW_COLUMNS };
     const char *data = painter->source->text.data;
     uint32_t begin = place->begin, end = place->end;
@@ -206,7 +207,7 @@ static struct window window_of(const struct painter *painter, const struct place
     return window;
 }
 
-/* The source line and the marks under it. */
+/* Prints the source line of the span and the marks under it. */
 static void print_line(const struct painter *painter, struct span span, const char *escape)
 {
     FILE *out = painter->out;
@@ -242,7 +243,7 @@ static bool has_place(const struct painter *painter, struct span span)
     return painter->lines > 0 && (span.begin != 0 || span.end != 0);
 }
 
-/* `path:line:col: ` as far as it is known. */
+/* Prints `path:line:col: `, as far as the place is known. */
 static void print_place(const struct painter *painter, struct span span)
 {
     paint(painter, bold);
@@ -347,7 +348,8 @@ static int compare_places(const void *left, const void *right)
     return first != second ? (first < second ? -1 : 1) : *a < *b ? -1 : *a > *b;
 }
 
-/* By place in the job, what has none first; at one place in the order of reporting. */
+/* Sorts by place in the job, entries without a place first; at one place in the order of reporting.
+ * Returns their number. */
 static unsigned in_order(const struct diag_list *list, const struct diag *sorted[DIAG_MAX])
 {
     leat_assert(list->count <= DIAG_MAX);
@@ -500,7 +502,7 @@ const char *diag_nearest(struct str word, const char *const *candidates, size_t 
     if (word.length == 0 || word.length > NEAREST_LENGTH_MAX)
         return NULL;
     const char *nearest = NULL;
-    size_t least = word.length < 3 ? 2 : word.length / 3 + 2; /* first distance that is too far */
+    size_t least = word.length < 3 ? 2 : word.length / 3 + 2; /* the first distance that is too large */
     for (size_t i = 0; i < count; i++) {
         struct str candidate = str_from(candidates[i]);
         if (candidate.length == 0 || candidate.length > NEAREST_LENGTH_MAX)

@@ -1,6 +1,6 @@
 /* batch_digest of core/batch.h. Each column has three xxh3-128 streams: values, lengths (texts, lists) and
- * the row numbers of nulls. A stream does not know how its bytes were cut, so batches can be, and whole
- * arrays are hashed at once. */
+ * the row numbers of nulls. A stream's hash does not depend on how its bytes were split into updates, so
+ * batches may be split anywhere, and whole arrays are hashed at once. */
 #include "core/batch.h"
 
 #include "core/buffer.h"
@@ -17,11 +17,12 @@ struct column_digest {
     XXH3_state_t streams[STREAMS];
     uint64_t rows;
     uint32_t tag, children_count;
-    struct column_digest *children; /* of a list */
+    struct column_digest *children; /* children of a list column */
 };
 
 struct batch_digest {
-    struct column_digest *columns; /* the event time, then the schema's; NULL before the first batch */
+    struct column_digest *columns; /* the event time, then the schema's columns; NULL before
+                                      the first batch */
     uint32_t columns_count;
     struct byte_buffer scratch;
 };
@@ -62,7 +63,7 @@ void batch_digest_free(struct batch_digest *digest)
     free(digest);
 }
 
-/* Rows of a column: all from 0 on, or those listed. */
+/* Rows of a column: `rows`, or if that is NULL, rows 0 to count - 1. */
 struct row_set {
     const uint32_t *rows;
     uint32_t count;
@@ -220,7 +221,7 @@ void batch_digest_hex(const struct batch_digest *digest, char hex[33])
     snprintf(hex, 33, "%016llx%016llx", (unsigned long long)hash.high64, (unsigned long long)hash.low64);
 }
 
-/* --- checkpoints: the states as they are in memory, depth first --- */
+/* --- Checkpoints: hash states as they are in memory, depth first --- */
 
 static void save_columns(const struct column_digest *columns, uint32_t count, struct byte_buffer *out)
 {
@@ -252,8 +253,8 @@ static bool take(struct saved *saved, void *into, size_t bytes)
     return true;
 }
 
-/* A state from another process: its pointer to the library's secret is this one's again. False: no such state
- * can be. */
+/* Makes a hash state saved by another process usable here: sets its pointer to the library's secret. false:
+ * the state is invalid. */
 static bool mend_state(XXH3_state_t *state)
 {
     XXH3_state_t fresh;

@@ -30,7 +30,7 @@ static const char *const names[] = {
 static struct failpoint_rule {
     enum failpoint_action action;
     int argument; /* errno or milliseconds */
-    unsigned at;  /* 0: every passage */
+    unsigned at;  /* passage at which the action happens, from 1; 0: every passage */
     atomic_uint passages;
 } rules[ARRAY_COUNT(names)];
 
@@ -60,7 +60,7 @@ int failpoint(const char *name)
         kill(getpid(), SIGKILL);
         pause();
         return EIO;
-    case FAILPOINT_STOP: /* the whole process, until somebody continues it or kills it */
+    case FAILPOINT_STOP: /* the whole process, until it is continued or killed from outside */
         dprintf(STDERR_FILENO, "leat: stopped at %s\n", name);
         pthread_kill(pthread_self(), SIGSTOP);
         return 0;
@@ -80,7 +80,7 @@ static const struct {
 } errno_names[] = {{"EINVAL", EINVAL}, {"EIO", EIO},       {"ENOSPC", ENOSPC},
                    {"EACCES", EACCES}, {"ENOENT", ENOENT}, {"EROFS", EROFS}};
 
-/* 0 to 1,000,000. */
+/* Parses a number from 0 to 1,000,000. */
 static bool parse_count(struct str text, int64_t *value)
 {
     return literal_int(text, value) && *value >= 0 && *value <= 1000000;
@@ -117,7 +117,7 @@ static bool parse_action(struct str text, struct failpoint_rule *rule)
     return false;
 }
 
-/* One "name=action[@passage]". */
+/* Parses one "name=action[@passage]". */
 static bool parse_rule(struct str text, struct diag_list *diags)
 {
     const char *equals = memchr(text.data, '=', text.length);
@@ -151,7 +151,8 @@ static bool parse_rule(struct str text, struct diag_list *diags)
     return true;
 }
 
-/* A number from the environment; 0: it is not set. */
+/* Reads a number from the environment variable `name`; leaves *value alone if it is not set. false +
+ * diagnostic: not a number from least to most. */
 static bool parse_knob(const char *name, int64_t least, int64_t most, int64_t *value, struct diag_list *diags)
 {
     const char *text = getenv(name);

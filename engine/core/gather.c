@@ -1,13 +1,13 @@
 /* batch_gather and batch_merge of core/batch.h: rows of several batches into one, a column at a time.
  *
- * Rows mostly come from a few batches: then a column is copied from a few arrays by a small number for each
- * row. In general values are named by references, so that elements of lists, at any depth, are gathered by
- * the same code as rows. */
+ * Mostly rows come from a few batches: then each column is copied directly, with a one-byte source number per
+ * row. In the general case values are named by references, so that elements of lists, at any depth, are
+ * gathered by the same code as rows. */
 #include "core/batch.h"
 
 enum { FEW = 16 };
 
-/* The batches that rows come from, where these are few. */
+/* The source batches, if there are at most FEW; of_row[i]: which of them row i comes from. */
 struct few_sources {
     struct batch *batches[FEW];
     uint32_t count;
@@ -63,7 +63,7 @@ static void gather_lists(struct batch *out, struct column *to, const struct valu
         target->data = arena_alloc(&out->arena, MAX(total, 1) * sizeof(int64_t));
         target->child_rows = 0;
         if (target->tag == TYPE_LIST && total > 0) {
-            /* Children of children have the shape of the first element's. */
+            /* Children of the children have the same types in all elements: take them from the first. */
             const struct column *shape = elements[0].column;
             target->children_count = shape->children_count;
             target->children = arena_array(&out->arena, struct column, shape->children_count);
@@ -137,7 +137,8 @@ static bool find_few(struct few_sources *few, struct batch *const *sources, uint
     return true;
 }
 
-/* How values of a column are copied: value targets[i] of `to` is value rows[i] of from[of_row[i]]. */
+/* How a column's values are copied: value targets[i] of the new column is value
+ * rows[i] of from[of_row[i]]. */
 struct few_values {
     const struct column *from[FEW];
     const uint8_t *of_row;
@@ -174,7 +175,7 @@ static void copy_texts(struct batch *out, struct column *to, const struct few_va
     to->heap = heap;
 }
 
-/* One column, not of lists. */
+/* Copies one column that is not a list. */
 static void copy_few(struct batch *out, uint32_t column, const struct few_sources *few, const uint16_t *rows,
                      const uint16_t *targets, uint32_t count)
 {
@@ -221,8 +222,7 @@ struct batch *batch_gather(struct batch_pool *pool, const struct schema *schema,
     return out;
 }
 
-/* --- Views of the same rows
- * ---------------------------------------------------------------------------------------------- */
+/* --- Views of the same rows --- */
 
 bool batch_are_same_rows(const struct batch *a, const struct batch *b)
 {
@@ -243,7 +243,7 @@ static bool is_shared(const struct few_sources *few, uint32_t index)
     return true;
 }
 
-/* Lists are not copied row by row: they must be the parent's. */
+/* A view cannot copy lists row by row: all sources must share their list columns. */
 static bool lists_are_shared(const struct few_sources *few, const struct schema *schema)
 {
     for (uint32_t c = 0; c < schema->count; c++)
@@ -252,7 +252,7 @@ static bool lists_are_shared(const struct few_sources *few, const struct schema 
     return true;
 }
 
-/* Rows of views as a view: only the columns that differ are copied. */
+/* The rows as a view of the common batch: only columns that differ between the sources are copied. */
 static struct batch *view_of(const struct few_sources *few, const struct schema *schema, const uint16_t *rows,
                              uint32_t count)
 {

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-/* One place of a pattern: a set of bytes, once or (a star) any number of times. */
+/* An element of a pattern: a set of bytes that matches one byte, or (is_star) any number of bytes. */
 struct token {
     uint64_t set[4];
     bool is_star;
@@ -20,7 +20,8 @@ static void add_any(struct token *token)
     token->set[0] &= ~UINT64_C(1);
 }
 
-/* `[abc]`, `[!a-z]`: behind the bracket that ends it; NULL: none does, and `[` is meant as it stands. */
+/* Reads `[abc]` or `[!a-z]` from behind the `[`. Returns the place behind the closing bracket; NULL: there is
+ * none, so `[` is literal. */
 static const char *read_class(const char *at, struct token *token)
 {
     struct token inside = {0}, any = {0};
@@ -44,7 +45,7 @@ static const char *read_class(const char *at, struct token *token)
     return at + 1;
 }
 
-/* malloc'd. */
+/* The pattern's elements; malloc'd. */
 static struct token *tokens_of(const char *glob, size_t *count)
 {
     struct token *tokens = calloc(strlen(glob) + 1, sizeof(*tokens));
@@ -79,7 +80,7 @@ bool globs_meet(const char *a, const char *b)
 {
     size_t as, bs;
     struct token *x = tokens_of(a, &as), *y = tokens_of(b, &bs);
-    /* can[i * (bs + 1) + j]: what is left of both from places i and j on has a name in common. */
+    /* can[i * (bs + 1) + j]: whether some text matches both a from element i on and b from element j on. */
     bool *can = calloc((as + 1) * (bs + 1), sizeof(*can));
     leat_assert(can != NULL);
     for (size_t i = as + 1; i-- > 0;)
@@ -88,11 +89,12 @@ bool globs_meet(const char *a, const char *b)
             bool has_x = i < as, has_y = j < bs;
             *at = !has_x && !has_y;
             if (has_x && x[i].is_star)
-                *at |= at[bs + 1]; /* it matches nothing more */
+                *at |= at[bs + 1]; /* the star matches nothing more */
             if (has_y && y[j].is_star)
                 *at |= at[1];
             if (has_x && has_y && sets_meet(&x[i], &y[j])) {
-                /* Each takes one byte; a star stays, and two that stay lead nowhere new. */
+                /* Both match one byte. A star may match more, so it stays; if both stay, the state
+                 * does not change. */
                 bool stays_x = x[i].is_star, stays_y = y[j].is_star;
                 if (!(stays_x && stays_y))
                     *at |= at[(stays_x ? 0 : bs + 1) + (stays_y ? 0 : 1)];

@@ -1,11 +1,11 @@
-/* Whether two patterns of glob(3) have a name in common. Any thread. */
+/* Whether some name matches both of two glob(3) patterns. Any thread. */
 #ifndef LEAT_CORE_GLOB_MEET_H
 #define LEAT_CORE_GLOB_MEET_H
 
 #include "core/base.h"
 
-/* `*`, `?`, `[...]` and `\`; wildcards do not match `/`. They may match a `.` at the begin of a name, other
- * than glob(3)'s: patterns that only so have a name in common are said to meet. */
+/* Patterns have `*`, `?`, `[...]` and `\`; wildcards do not match `/`. Other than in glob(3), wildcards match
+ * a `.` at the beginning of a name, so patterns that share only such names are reported as meeting, too. */
 bool globs_meet(const char *a, const char *b);
 
 #endif

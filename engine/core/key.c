@@ -3,7 +3,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-/* The top byte of `high` says what a key is. */
+/* The top byte of `high` tells the kinds of keys apart. */
 enum { KEY_SCALAR = 0x01, KEY_INLINE = 0x40, KEY_HASHED = 0x80, KEY_NULL = 0x20 };
 
 enum { KEY_INLINE_BYTES = 15, KEY_SCRATCH_BYTES = 4096 };
@@ -26,7 +26,7 @@ static struct key bytes_key(const char *data, size_t length)
             memcpy(bytes, data, length);
         struct key key;
         memcpy(&key, bytes, sizeof(key));
-        /* The last byte is free: mark and length. */
+        /* The last byte is free for the mark and the length. */
         key.high |= (uint64_t)(KEY_INLINE | length) << 56;
         return key;
     }
@@ -34,7 +34,7 @@ static struct key bytes_key(const char *data, size_t length)
     return (struct key){hash.low64, (hash.high64 >> 8) | (uint64_t)KEY_HASHED << 56};
 }
 
-/* -0.0 is 0.0; NaN is null, told by the caller. */
+/* Canonical bits: -0.0 becomes 0.0. The caller handles NaN, which is null. */
 static uint64_t float_bits(double value)
 {
     uint64_t bits;
@@ -63,7 +63,8 @@ static struct key one_key(const struct column *column, uint32_t row)
     }
 }
 
-/* Appends tag, length and bytes of one value: no two different tuples have the same encoding. */
+/* Appends tag, length and bytes of one value, so that different tuples have different encodings. Returns
+ * the bytes used. */
 static size_t encode_value(const struct column *column, uint32_t row, unsigned char *out)
 {
     out[0] = (unsigned char)column->tag;
@@ -84,7 +85,7 @@ static size_t encode_value(const struct column *column, uint32_t row, unsigned c
         return 5 + text.length;
     }
     uint64_t bits = column->tag == TYPE_FLOAT ? float_bits(column->floats[row]) : (uint64_t)column->ints[row];
-    /* Small numbers take few bytes, so that pairs of ids stay exact. */
+    /* Small numbers take few bytes, so that pairs of ids stay exact keys. */
     unsigned used = bits == 0 ? 0 : (unsigned)(64 - __builtin_clzll(bits) + 7) / 8;
     out[0] = (unsigned char)(out[0] | used << 4);
     memcpy(out + 1, &bits, 8);

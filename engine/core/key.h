@@ -1,10 +1,10 @@
 /* Keys: one or more columns of a row as 16 bytes, for exchanges, keyed state and joins.
  *
- * A key whose canonical encoding fits into 15 bytes is kept as it is (exact); a longer one is its 120-bit
- * xxh3 hash, marked as such, so that the two never meet. At 10^9 distinct long keys the chance that any two
- * of them collide is below 10^-18. Null is a value of its own, and NaN equals null (design, section 4); -0.0
- * equals 0.0. An int and a time of the same value are different keys, an int and a float are too: joins check
- * types when bound. */
+ * A key whose canonical encoding fits into 15 bytes is stored exactly; a longer key is stored as its 120-bit
+ * xxh3 hash, with a mark, so that exact and hashed keys are never equal. Among 10^9 distinct long keys the
+ * chance that any two collide is below 10^-18. Null is a value of its own, and NaN equals null (design,
+ * section 4); -0.0 equals 0.0. An int and a time of the same value are different keys, and so are an int and
+ * a float: joins check types in `bind`. */
 #ifndef LEAT_CORE_KEY_H
 #define LEAT_CORE_KEY_H
 
@@ -14,10 +14,10 @@ struct key {
     uint64_t low, high;
 };
 
-/* Key groups: what lanes own and checkpoints store (design, section 7). */
+/* Key groups: the unit that lanes own and checkpoints store (design, section 7). */
 enum { KEY_GROUPS = 720 };
 
-/* Well mixed; equal keys have equal hashes on every machine. */
+/* A well-mixed hash; equal keys have equal hashes on every machine. */
 static inline uint64_t key_hash(struct key key)
 {
     __uint128_t product = (__uint128_t)(key.low ^ UINT64_C(0x9e3779b97f4a7c15)) *
@@ -33,7 +33,7 @@ static inline uint32_t key_group(uint64_t hash)
     return (uint32_t)((hash >> 32) * KEY_GROUPS >> 32);
 }
 
-/* The lane that owns a group when there are `lanes` of them. */
+/* The lane, of `lanes`, that owns the group. */
 static inline uint32_t key_lane(uint32_t group, uint32_t lanes)
 {
     return (uint32_t)((uint64_t)group * lanes / KEY_GROUPS);
@@ -44,9 +44,9 @@ static inline bool key_equal(struct key a, struct key b)
     return a.low == b.low && a.high == b.high;
 }
 
-/* Keys of the selected rows: keys[i] belongs to the i-th selected row. columns: indices into the batch's
- * columns. has_null[i] (may be NULL) is set where any of the columns is null or NaN. Lists are no keys
- * (checked at bind). */
+/* Computes the keys of the selected rows: keys[i] belongs to the i-th selected row. columns: indices into the
+ * batch's columns. has_null[i] (has_null may be NULL): whether any key column of the row is null or NaN.
+ * Lists cannot be keys (checked in `bind`). */
 void key_encode(const struct batch *batch, const int *columns, uint32_t columns_count, struct key *keys,
                 bool *has_null);
 

@@ -56,7 +56,7 @@ bool literal_float(struct str text, double *value)
            __builtin_isfinite(*value);
 }
 
-/* A number directly followed by a unit. Fractions are allowed where the result is whole: 1.5h. */
+/* Parses a number directly followed by a unit. A fraction is allowed if the result is whole: 1.5h. */
 static bool parse_unit(struct str text, const struct literal_unit *units, int64_t *value)
 {
     size_t digits = 0;

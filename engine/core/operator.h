@@ -147,8 +147,8 @@ void report_add(struct report *report, const char *name, double value, bool is_w
 void report_add_text(struct report *report, const char *name, const char *text);
 /* The item of that name, or NULL. */
 const struct report_item *report_find(const struct report *report, const char *name);
-/* Adds the item to the item of the same name, else appends it: values are summed over lanes; of two texts the
- * one with the larger value stays. */
+/* Adds the item to the item of the same name and window, else appends it. Values are summed over lanes; of
+ * items named `..._max` and of texts the one with the larger value stays. */
 void report_merge(struct report *report, const struct report_item *item);
 
 /* What else decides about a row, beside the operator's options and the row itself: for `leat trace`. */

@@ -42,14 +42,14 @@ const struct option *option_find(const struct option *table, struct str name)
     return NULL;
 }
 
-/* One binding of one value: what the functions below share. */
+/* The context of binding one value, shared by the functions below. */
 struct binding {
     const struct option *option;
     const char *what;
     struct option_env *env;
 };
 
-/* The terms of a sum, as concat takes them. */
+/* The terms of a sum, comma-separated as arguments of concat. */
 static const char *terms_text(struct arena *arena, const struct ast *sum)
 {
     if (sum->tag != AST_BINARY || sum->op != AST_OP_ADD)
@@ -72,7 +72,8 @@ static bool wrong_type(const struct binding *b, const struct ast *value)
     return false;
 }
 
-/* The literal of the option's own type; bounds are written by us, so failing is our bug. */
+/* Parses a bound or default of the option's type. These texts are in our own tables, so a failure
+ * is our bug. */
 static int64_t bound_integer(enum option_type type, const char *text)
 {
     int64_t value = 0;
@@ -80,11 +81,11 @@ static int64_t bound_integer(enum option_type type, const char *text)
     bool is_good = type == OPTION_DURATION_T || type == OPTION_DURATIONS_T ? literal_duration(s, &value)
                    : type == OPTION_BYTES_T                                ? literal_bytes(s, &value)
                                                                            : literal_int(s, &value);
-    leat_assert(is_good || str_is(s, "0")); /* nothing needs no unit */
+    leat_assert(is_good || str_is(s, "0")); /* zero may have no unit */
     return value;
 }
 
-/* Whether the literal is in the option's bounds. */
+/* Whether the literal is within the option's bounds. */
 static bool is_within(const struct option *o, const char *text)
 {
     double value = 0, bound = 0;
@@ -101,7 +102,8 @@ static bool is_within(const struct option *o, const char *text)
            (o->max_text == NULL || whole <= bound_integer(o->type, o->max_text));
 }
 
-/* What a value could be where the default is to have none of it: the first that fits. */
+/* An example value for an option whose default means "none": the first sample within the
+ * bounds; NULL: none. */
 static const char *sample_of(const struct option *o)
 {
     static const char *const
@@ -207,7 +209,7 @@ static bool bind_enum(const struct binding *b, const struct ast *value, int *tar
     return false;
 }
 
-/* The items of a list, or the single value as a list of one. */
+/* Sets *items to the items of a list, or to the single value as a list of one; returns their number. */
 static uint32_t list_items(struct ast *const *value, struct ast *const **items)
 {
     if ((*value)->tag != AST_LIST) {
@@ -249,7 +251,7 @@ static bool bind_texts(const struct binding *b, struct ast *value, struct texts 
     return true;
 }
 
-/* A name; where streams are wanted also `NAME.OUTPUT`, as one text. Empty: it is neither. */
+/* The text of a name; for stream options also of `NAME.OUTPUT`. Empty: the value is neither. */
 static struct str name_in(const struct binding *b, const struct ast *value)
 {
     bool is_stream = b->option->type == OPTION_STREAM_T || b->option->type == OPTION_STREAMS_T;
@@ -369,7 +371,7 @@ static bool bind_name(const struct binding *b, const struct ast *value, struct n
     return true;
 }
 
-/* A secret must not stand in a job file, which is shared and printed. */
+/* Reports a secret written into the job file, which is shared and printed. */
 static bool check_secret(const struct binding *b, const struct ast *value)
 {
     if ((b->option->flags & OPTION_SECRET) == 0 || value->origin.length > 0)
@@ -458,7 +460,7 @@ static void unknown_option(const struct option *table, const char *what, const s
     diag_hint(env->diags, d, count > 0 ? "its options are: %s" : "%s", all);
 }
 
-/* The row for an entry: "" is the positional one, "{}" the body. */
+/* The row for an entry: the name "" stands for the positional option, "{}" for the body. */
 static const struct option *find_row(const struct option *table, struct str name)
 {
     unsigned flag = name.length == 0 ? OPTION_POSITIONAL : str_is(name, "{}") ? OPTION_BODY : 0;
@@ -475,7 +477,7 @@ static bool apply_default(const struct option *option, const char *what, struct 
                           struct option_env *env)
 {
     if (option->default_text != NULL) {
-        /* A list of its own: that of the job may be full, and a default never fails. */
+        /* Use a list of its own, since the job's list may be full; parsing a default never fails. */
         struct diag_list none;
         diag_list_init(&none, env->arena);
         struct ast *value = env->parse(env->arena, &none, str_from(option->default_text));
@@ -495,7 +497,7 @@ static bool apply_default(const struct option *option, const char *what, struct 
     return false;
 }
 
-/* A list that must be there has an item at least: operators count on that. */
+/* Reports an empty list for a required option: operators rely on at least one item. */
 static bool check_not_empty(const struct binding *b, const struct ast *value)
 {
     if ((b->option->flags & OPTION_REQUIRED) == 0 || value->tag != AST_LIST || value->count > 0)
@@ -532,7 +534,7 @@ bool option_bind(const struct option *table, const char *what, struct span place
         given[row] = &entries[i];
         struct binding b = {option, what, env};
         if (entries[i].value == NULL)
-            is_good = false; /* the parser has reported it */
+            is_good = false; /* the parser has already reported the error */
         else
             is_good &= check_not_empty(&b, entries[i].value) &&
                        bind_value(&b, entries[i].value, (char *)target + option->offset);

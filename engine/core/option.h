@@ -1,15 +1,15 @@
-/* Option tables: one row says an option's name, type, place in the struct, default, bounds, choices and help.
+/* Option tables: one row has an option's name, type, place in the struct, default, bounds, choices and help.
  * Parsing of values, range errors, "did you mean", `leat help`, the reference docs and the fuzz dictionary
- * all come from these rows.
+ * all use these rows.
  *
- * An option stands in a job either as `name: value` in a block (sources, sinks, learners) or as `name
+ * In a job an option is written either as `name: value` in a block (sources, sinks, learners) or as `name
  * value...` after an operator's name (`dedup by a, b within 1h`). OPTION_POSITIONAL takes what directly
  * follows the operator's name (`where EXPR`, `with a = x, b = y`), OPTION_BODY the block at the end (`window
  * ... { n: count() }`).
  *
- * Defaults and bounds are job-language text ("1ms", "64MiB", "0.05", "[128, 64]"); a test checks that each
- * default passes its own row. The struct is zeroed before binding; a default is applied where nothing was
- * given. */
+ * Defaults and bounds are job-language text ("1ms", "64MiB", "0.05", "[128, 64]"); a test checks that
+ * each default passes its own row. The struct is zeroed before binding; a default applies where the job
+ * gives no value. */
 #ifndef LEAT_CORE_OPTION_H
 #define LEAT_CORE_OPTION_H
 
@@ -44,14 +44,15 @@ enum option_flags {
     OPTION_REQUIRED = 1,
     OPTION_POSITIONAL = 2, /* directly after the operator's name, without a keyword */
     OPTION_BODY = 4,       /* the { } block that ends the step */
-    OPTION_SECRET = 8,     /* only by env(...) or file(...), never printed */
+    OPTION_SECRET = 8,     /* only by env(...) or file(...); never printed */
     OPTION_RUNTIME = 16,   /* not part of the job's fingerprint: brokers, intervals, paths */
     OPTION_FOREVER = 32,   /* a duration that may be the word `forever`: INT64_MAX */
-    OPTION_READS = 64,     /* a text, or texts: names, globs, directories of what is read (core/claims.h) */
-    OPTION_WRITES = 128,   /* a text: where an output goes */
+    OPTION_READS = 64,     /* a text or texts: files that are read, as names, globs
+                              or directories (core/claims.h) */
+    OPTION_WRITES = 128,   /* a text: the path of an output */
 };
 
-/* What the members of an option struct are declared as. */
+/* The member types of option structs. */
 struct texts {
     struct str *items;
     uint32_t count;
@@ -91,12 +92,13 @@ struct assignments {
     struct assignment *items;
     uint32_t count;
 };
-/* A free name the step introduces (`as clicked`) or a stream it reads (`from clicks`). */
+/* A new name that the step introduces (`as clicked`), or a stream it reads (`from clicks`). */
 struct name_ref {
     struct str name; /* length 0: not given */
     struct span span;
 };
-/* `optimizer: adagrad { rate: 0.05 }`: which of the choices, and its struct, bound by that choice's table. */
+/* One choice of an option like `optimizer: adagrad { rate: 0.05 }`: its name, its option table and
+ * its struct's size. */
 struct kind_choice {
     const char *name;
     const struct option *options;
@@ -104,7 +106,7 @@ struct kind_choice {
     const char *summary;
 };
 struct kind_ref {
-    int choice; /* index in the row's kinds */
+    int choice; /* index into the row's kinds */
     void *config;
 };
 
@@ -122,7 +124,7 @@ struct option {
     const char *help;
 };
 
-/* offsetof that fails to compile unless the member has the type. */
+/* offsetof, which fails to compile unless the member has the given type. */
 #define OPTION_PLACE(structure, member, type_)                                                               \
     (offsetof(structure, member) +                                                                           \
      0 * sizeof(char[__builtin_types_compatible_p(__typeof__(((structure *)0)->member), type_) ? 1 : -1]))
@@ -161,7 +163,7 @@ struct option {
         .name = n, .type = OPTION_TEXTS_T, .flags = fl, .offset = OPTION_PLACE(s, m, struct texts),          \
         .default_text = def, .help = h                                                                       \
     }
-/* The member is an int; values count from 0 in the order of the choices. */
+/* The member is an int: the index of the choice. */
 #define OPTION_ENUM(s, m, n, fl, def, ch, h)                                                                 \
     {                                                                                                        \
         .name = n, .type = OPTION_ENUM_T, .flags = fl, .offset = OPTION_PLACE(s, m, int),                    \
@@ -237,42 +239,43 @@ struct option {
         .name = NULL                                                                                         \
     }
 
-/* What binding needs; one for a whole job. */
+/* The environment of binding; one for a whole job. */
 struct option_env {
-    struct arena *arena; /* everything bound lives here */
+    struct arena *arena; /* everything that is bound lives here */
     struct diag_list *diags;
     ast_parse_function *parse; /* for defaults and bounds */
 };
 
-/* Fills `target` from the entries by the table: values, defaults, range errors, unknown and repeated names,
- * required ones that are missing. Reports every error; false if there was any. what: "source `kafka`", for
- * messages; place: where "is missing" points to. `table` may be NULL: then any entry is unknown. */
+/* Fills `target` from the entries according to the table; applies defaults; reports values out of range,
+ * unknown and repeated names, and missing required options. Reports every error; false if there was any.
+ * what: "source `kafka`", for messages; place: where a missing option is reported. `table` may be NULL: then
+ * every entry is unknown. */
 LEAT_CHECKED bool option_bind(const struct option *table, const char *what, struct span place,
                               const struct ast_entry *entries, uint32_t count, void *target,
                               struct option_env *env);
 
 /* The row of that name, or NULL. */
 const struct option *option_find(const struct option *table, struct str name);
-/* "int", "duration", "first|last": for help and docs. */
+/* The type's name for help and docs: "int", "duration", "first|last". */
 const char *option_type_name(const struct option *option);
-/* A value that it could have, as job text: its default, or where that means none of it (0B) one that means
- * some. NULL: there is none, and the help must do. */
+/* A possible value, as job text: the default, or where that means none (0B), one that fits. NULL: no example;
+ * show the help text instead. */
 const char *option_example(const struct option *option);
 
-/* Resolves the reference against the schema; on failure E0302 with "did you mean". */
+/* Sets ref->index from the schema; on failure E0302 with "did you mean". */
 LEAT_CHECKED bool column_resolve(struct column_ref *ref, const struct schema *schema, struct arena *arena,
                                  struct diag_list *diags);
 LEAT_CHECKED bool columns_resolve(struct columns *refs, const struct schema *schema, struct arena *arena,
                                   struct diag_list *diags);
 
-/* Literals of the job language; the lexer and the command line use them too. False where it is none or does
- * not fit. `10s`, `1h30m`? no: one number, one unit. Units: us ms s m h d w; B KB MB GB TB KiB MiB GiB TiB.
- */
+/* Literals of the job language; the lexer and the command line use them, too. false: not such a literal, or
+ * out of range. A duration or size is one number with one unit (`10s`, not `1h30m`). Units: us ms s m h d w;
+ * B KB MB GB TB KiB MiB GiB TiB. */
 struct literal_unit {
     const char *name;
     int64_t factor; /* microseconds, or bytes */
 };
-extern const struct literal_unit literal_duration_units[], literal_byte_units[]; /* end with name NULL */
+extern const struct literal_unit literal_duration_units[], literal_byte_units[]; /* both end with name NULL */
 bool literal_int(struct str text, int64_t *value);
 bool literal_float(struct str text, double *value);
 bool literal_duration(struct str text, int64_t *microseconds);

@@ -9,8 +9,7 @@ enum { MAGIC_BYTES = 8, VARINT_MAX = 10 };
 
 static const char magic[MAGIC_BYTES + 1] = "leatord2";
 
-/* --- Writing
- * ------------------------------------------------------------------------------------------------------- */
+/* --- Writing --- */
 
 static void put_varint(struct byte_buffer *out, uint64_t value)
 {
@@ -22,7 +21,8 @@ static void put_varint(struct byte_buffer *out, uint64_t value)
     out->length += length;
 }
 
-/* Small for times near each other; times wrap, as their difference does. */
+/* Maps a difference to a small unsigned number if it is near 0, negative or not. Differences
+ * wrap modulo 2^64. */
 static uint64_t zigzag(uint64_t difference)
 {
     return difference << 1 ^ (0 - (difference >> 63));
@@ -115,8 +115,7 @@ void order_seal(struct order_head *head, struct str partitions, struct str entri
 
 _Static_assert(sizeof(struct order_head) + MAGIC_BYTES == ORDER_HEAD_BYTES, "the head is written as it is");
 
-/* --- Reading
- * ------------------------------------------------------------------------------------------------------- */
+/* --- Reading --- */
 
 const char *order_head_read(struct str text, struct order_head *head)
 {

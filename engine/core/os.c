@@ -15,7 +15,7 @@ int os_write_all(int fd, const void *data, size_t bytes, const char *point)
 {
     int error = point == NULL ? 0 : failpoint(point);
     if (error != 0) {
-        /* A torn write is what a power cut leaves: half of it. */
+        /* Leaves half of the bytes written, like a power cut. */
         if (bytes > 1 && write(fd, data, bytes / 2) < 0)
             return errno;
         return error;
@@ -149,7 +149,8 @@ int os_rename_new(const char *from, const char *to, const char *point)
         return 0;
     if (errno != EINVAL && errno != ENOSYS)
         return errno;
-    if (lstat(to, &info) == 0) /* a file system that cannot do both at once */
+    if (lstat(to, &info) == 0) /* a file system without RENAME_NOREPLACE; check and rename are
+                                  not atomic here */
         return EEXIST;
     return rename(from, to) == 0 ? 0 : errno;
 }
@@ -171,7 +172,7 @@ int os_mkdirs(const char *path)
             error = errno == EEXIST ? ENOTDIR : errno;
         if (is_new)
             error = os_fsync_parent(copy, NULL);
-        if (error == EACCES && is_new) /* a directory that may be written to, and not read */
+        if (error == EACCES && is_new) /* the parent may be written to but not read, so it cannot be synced */
             error = 0;
         *at = c;
         if (c == '\0')
@@ -273,7 +274,7 @@ int64_t os_file_bytes(const char *path)
     return stat(path, &info) == 0 ? (int64_t)info.st_size : -1;
 }
 
-/* The number behind `name` in a small file of the kernel's; -1: there is none ("max"). */
+/* The number after `name` in a small kernel file; -1: no number there ("max"), or no such file. */
 static int64_t number_in(const char *path, const char *name)
 {
     char *text;

@@ -17,16 +17,16 @@
 
 enum { STACK_BYTES = 2 << 20, MAIN_STACK_BYTES = 8 << 20, PROBE_BYTES = 8 << 20, DESCRIPTORS_MAX = 1 << 16 };
 
-/* Its name as text: tables of rows are linked with nothing else of core's. */
+/* The code as text: programs that need only embedding tables link this file without diag.c. */
 static const char code_text[] = "E0803";
 _Static_assert(DIAG_E0803 != DIAG_NONE, "the code is one of diag_codes.def");
 
 static _Atomic int64_t budget_bytes;
 
-/* refused_cxx.cpp */
+/* Defined in refused_cxx.cpp. */
 void refused_init_cxx(void);
 
-/* --- The message: in one piece, without memory --- */
+/* --- The message: built and written in one piece, without allocation --- */
 
 struct message {
     char text[1024];
@@ -39,7 +39,7 @@ static void add(struct message *message, const char *text)
         message->text[message->length++] = *text++;
 }
 
-/* "118 MiB". */
+/* Appends a size like "118 MiB". */
 static void add_bytes(struct message *message, size_t bytes)
 {
     static const char *const units[] = {" bytes", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
@@ -56,7 +56,7 @@ static void add_bytes(struct message *message, size_t bytes)
     add(message, units[unit]);
 }
 
-/* Pages of this process: all of its address space, or what is resident. */
+/* Bytes of this process: its whole address space, or the resident part. */
 static size_t own_bytes(bool is_resident)
 {
     char text[128];
@@ -88,7 +88,7 @@ static _Noreturn void end(const struct message *message)
     _exit(EXIT_REFUSED);
 }
 
-/* One thread speaks; the others, which miss memory as well, wait for the end. */
+/* Lets only the first thread write a message; other threads wait here for the end of the process. */
 static void be_the_one(void)
 {
     static atomic_flag is_said = ATOMIC_FLAG_INIT;
@@ -174,8 +174,8 @@ size_t refused_space_left(void)
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
-/* Many libraries abort where memory is refused, or use what they did not get. Whether it was that can be
- * seen: there is still none. */
+/* Whether memory is still refused. Many libraries abort, or use a null pointer, when an allocation fails;
+ * this shows whether that was the cause. */
 static bool is_out_of_memory(void)
 {
     void *probe = mmap(NULL, PROBE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -190,7 +190,7 @@ static void on_signal(int number)
     if (is_out_of_memory())
         refused_memory(0);
     signal(number, SIG_DFL);
-    raise(number); /* as if nobody had looked: once the handler returns */
+    raise(number); /* takes effect when the handler returns: the signal's default action */
 }
 
 static void watch_libraries(void)
@@ -202,7 +202,7 @@ static void watch_libraries(void)
     sigaction(SIGBUS, &action, NULL);
 }
 
-#else /* sanitizers look themselves */
+#else /* sanitizers have handlers of their own */
 
 static void watch_libraries(void)
 {
@@ -212,8 +212,8 @@ static void watch_libraries(void)
 
 /* --- Limits --- */
 
-/* The stack of threads that say nothing of it, those of libraries too, is what `ulimit -s` was at the start.
- */
+/* Sets the default stack size to at least STACK_BYTES, for threads that set none (also those of libraries):
+ * otherwise it would be the value of `ulimit -s` at the start. */
 static bool make_stacks(void)
 {
     pthread_attr_t attributes;
@@ -226,7 +226,7 @@ static bool make_stacks(void)
                    (bytes >= STACK_BYTES || (pthread_attr_setstacksize(&attributes, STACK_BYTES) == 0 &&
                                              pthread_setattr_default_np(&attributes) == 0));
     pthread_attr_destroy(&attributes);
-    /* The first thread's grows as far as the limit goes by then. */
+    /* The main thread's stack grows up to the current limit, so the limit can be raised now. */
     if (!is_good || getrlimit(RLIMIT_STACK, &limit) != 0)
         return false;
     if (limit.rlim_cur >= MAIN_STACK_BYTES)
@@ -235,7 +235,7 @@ static bool make_stacks(void)
     limit.rlim_cur = MIN(most, (rlim_t)MAIN_STACK_BYTES);
     if (setrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur >= STACK_BYTES)
         return true;
-    limit = (struct rlimit){MAIN_STACK_BYTES, MAIN_STACK_BYTES}; /* root may */
+    limit = (struct rlimit){MAIN_STACK_BYTES, MAIN_STACK_BYTES}; /* only root can raise the hard limit */
     return setrlimit(RLIMIT_STACK, &limit) == 0;
 }
 
@@ -264,8 +264,8 @@ bool refused_init(void)
 
 /* --- Allocations of leat's own code ---
  *
- * `--wrap=malloc` makes each call of malloc in what is linked into a program one of __wrap_malloc, and
- * __real_malloc the malloc that there is. */
+ * With `--wrap=malloc` the linker turns each call of malloc into a call of __wrap_malloc, and __real_malloc
+ * into the real malloc. */
 
 void *__real_malloc(size_t bytes);
 void *__real_calloc(size_t count, size_t bytes);

@@ -1,5 +1,5 @@
-/* C++ libraries: operator new that gets nothing, and exceptions that nobody catches, which are of threads
- * that could not begin, mostly. */
+/* C++ libraries: ends the process when operator new gets no memory, and on uncaught exceptions that report a
+ * refused resource (mostly a thread). */
 #include "core/refused.h"
 
 #include <exception>
@@ -28,7 +28,7 @@ void nobody_caught()
         } catch (...) {
         }
     }
-    before(); /* not for want of anything: a bug, of leat's or a library's */
+    before(); /* no resource was refused: a bug of leat or of a library */
 }
 
 } // namespace

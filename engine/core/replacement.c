@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* PATH.PID-N: N counts within the process. */
+/* Returns PATH.PID-N, malloc'd; N counts within the process. */
 static char *temporary_name(const char *path)
 {
     static unsigned counter;
@@ -19,7 +19,8 @@ static char *temporary_name(const char *path)
     return name;
 }
 
-/* A new file beside the path, without a name where that can be had. */
+/* Opens a new file in the path's directory: unnamed, or with a temporary name where unnamed files
+ * are not supported. */
 static int open_beside(struct replacement *r)
 {
     char *directory = strdup(r->path), *slash = strrchr(directory, '/');

@@ -1,23 +1,25 @@
-/* A file that takes the place of one: written without a name, made durable, and only then given its name, so
- * that whoever reads the name finds the old bytes or the new ones, whatever crashes, and a kill leaves
- * nothing behind. What is there keeps its rights; a link leads to what is replaced. A pipe or a device is
- * written to as it is: nothing but a regular file is ever replaced. One thread at a time. */
+/* Atomic replacement of a file: the new content is written to an unnamed file, synced, and only then given
+ * the name. So a reader of the name finds the old bytes or the new ones, whatever crashes, and a kill
+ * leaves nothing behind. The new file gets the old file's permissions; a symbolic link is followed, and its
+ * target replaced. Pipes and devices are written to directly: only regular files are replaced. One thread
+ * at a time. */
 #ifndef LEAT_CORE_REPLACEMENT_H
 #define LEAT_CORE_REPLACEMENT_H
 
 #include "core/base.h"
 
 struct replacement {
-    int fd;          /* to write to; -1: none */
-    char *path;      /* that is replaced; NULL: a pipe or a device, or none */
-    char *temporary; /* where the file system has no files without a name */
+    int fd;          /* write the new content here; -1: none */
+    char *path;      /* name of the file to replace; NULL: a pipe or device, or none */
+    char *temporary; /* name of the new file, where the file system has no unnamed files */
 };
 
-/* Returns 0 or an errno: EISDIR of a directory. */
+/* Returns 0 or an errno; EISDIR if `path` is a directory. */
 int replacement_begin(struct replacement *replacement, const char *path);
-/* What was written is the file now, on disk, and closed; or, with an errno, what was there still is. */
+/* Gives the new file its name, durably, and closes it. Returns 0, or an errno: then the old file
+ * is still there. */
 int replacement_commit(struct replacement *replacement);
-/* Tolerates a zeroed one, and one that is committed. */
+/* Discards the new file. Does nothing for a zeroed or committed struct. */
 void replacement_abandon(struct replacement *replacement);
 
 #endif

@@ -27,14 +27,15 @@ enum time_unit {
 
 struct type {
     enum type_tag tag;
-    enum time_unit unit;         /* TYPE_TIME, meaningful in a source's or sink's schema only */
+    enum time_unit unit;         /* TYPE_TIME; used only in a source's or sink's schema */
     const struct type *element;  /* TYPE_LIST */
     const struct schema *fields; /* TYPE_RECORD */
-    uint32_t length_max;         /* TYPE_LIST: most elements that it has, where that is known; 0: it is not */
+    uint32_t length_max;         /* TYPE_LIST: most elements a list can have; 0: not known */
 };
 
-/* Where a column's value comes from, for the rule that no learner may see its label: one bit for each column
- * of each source and for each label that `attribute` makes. Every operator's `bind` passes it on. */
+/* Which source columns and labels a column's value derives from, for the rule that no learner may see its
+ * label: one bit for each column of each source and for each label that `attribute` makes. Every operator's
+ * `bind` passes it on. */
 enum { LINEAGE_ROOTS_MAX = 1024, LINEAGE_WORDS = LINEAGE_ROOTS_MAX / 64 };
 
 struct lineage {
@@ -58,14 +59,14 @@ static inline bool lineage_intersects(const struct lineage *a, const struct line
 struct field {
     struct str name;
     struct type type;
-    bool is_required; /* a source's record without it is bad; `name: int!` in the schema */
+    bool is_required; /* a source's record without this field is a bad record; written `name: int!` */
     struct lineage lineage;
-    /* The part of `lineage` that stems only from which rows are there, not from the values: as a feature the
-     * column derives from it, as a label it does not make these roots unknown. */
+    /* The part of `lineage` that comes only from which rows exist, not from values: a feature with these
+     * roots derives from them, but a label with these roots does not make them unknown. */
     struct lineage rows_only;
 };
 
-/* The rows of the field were chosen by `rows`. */
+/* Adds `rows` to the field's lineage: its rows were selected by these roots. */
 static inline void field_chosen(struct field *field, const struct lineage *rows)
 {
     for (size_t i = 0; i < LINEAGE_WORDS; i++) {
@@ -74,7 +75,7 @@ static inline void field_chosen(struct field *field, const struct lineage *rows)
     }
 }
 
-/* The field's values may come from `from` as well. */
+/* Adds the lineage of `from`: the field's values may come from it as well. */
 static inline void field_merge(struct field *field, const struct field *from)
 {
     for (size_t i = 0; i < LINEAGE_WORDS; i++) {
@@ -90,18 +91,19 @@ enum { SCHEMA_FIELDS_MAX = 512 };
 struct schema {
     struct field *fields;
     uint32_t count;
-    /* The rows that are there depend on these roots: a `where` on a label taints what a union makes of it. */
+    /* Roots that decide which rows exist: a `where` on a label taints the output of a later union. */
     struct lineage rows_lineage;
-    /* The same event may stand in several rows (`union` of streams that share a source, `unnest`): what came
-     * before a row may be a copy of itself, so reading the past does not clear a taint. */
+    /* Several rows may stem from one event (`union` of streams that share a source, `unnest`): an
+     * earlier row may be a copy of the current one, so an operator that reads only earlier rows does not
+     * clear a taint. */
     bool repeats;
 };
 
-/* A copy with room for `extra` more fields, whose entries are zeroed and not counted. */
+/* A copy with room for `extra` more fields, which are zeroed and not counted. */
 struct schema *schema_copy(struct arena *arena, const struct schema *schema, uint32_t extra);
-/* Adds a field (room must be there) and returns it. */
+/* Adds a field and returns it; there must be room. */
 struct field *schema_add(struct schema *schema, struct str name, struct type type);
-/* Index, or -1. */
+/* Index of the field of that name, or -1. */
 int schema_find(const struct schema *schema, struct str name);
 bool type_equal(const struct type *a, const struct type *b);
 bool schema_equal(const struct schema *a, const struct schema *b);
@@ -115,7 +117,7 @@ static inline struct type type_of(enum type_tag tag)
     return (struct type){.tag = tag};
 }
 
-/* Of a value that is one of the two: as long as the longer one, if both are known. */
+/* length_max for a value that has either type a or type b: the larger one; 0 if either is unknown. */
 static inline uint32_t type_length_max(const struct type *a, const struct type *b)
 {
     uint32_t longer = a->length_max > b->length_max ? a->length_max : b->length_max;

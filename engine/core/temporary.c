@@ -19,7 +19,8 @@ const char *temporary_root(void)
     return root != NULL && *root != '\0' ? root : "/tmp";
 }
 
-/* Descriptors 0 to 2 may be closed, and what is written to them is for people. */
+/* Moves a descriptor above 2. If descriptors 0 to 2 were closed, open() may return one of them, and data
+ * would be mixed with messages for people. */
 static int above_standard(int fd)
 {
     if (fd < 0 || fd > STDERR_FILENO)
@@ -30,7 +31,7 @@ static int above_standard(int fd)
     return other;
 }
 
-/* Where the file system has no files without a name: one that loses its name at once. */
+/* For file systems without O_TMPFILE: makes a named file and unlinks it at once. */
 static int unnamed_file(const char *directory)
 {
     char *path;
@@ -58,7 +59,7 @@ static char *join(const char *directory, const char *name)
     return path;
 }
 
-/* The lock goes last: as long as something is there, it says whose it is. */
+/* Removes the directory. Its lock goes last: as long as anything is left, the lock shows the owner. */
 static void remove_directory(const char *path)
 {
     DIR *entries = opendir(path);
@@ -68,7 +69,7 @@ static void remove_directory(const char *path)
                      strcmp(entry->d_name, lock_name) == 0;
         char *child = join(path, entry->d_name);
         if (!stays)
-            (void)os_remove_tree(child); /* what cannot be removed is tried again by the next process */
+            (void)os_remove_tree(child); /* if that fails, the next process tries again */
         free(child);
     }
     if (entries != NULL)
@@ -79,13 +80,14 @@ static void remove_directory(const char *path)
     free(lock);
 }
 
-/* Removes what a process left that is no more. */
+/* Removes the directory of a process that no longer exists. */
 static void remove_left(const char *path)
 {
     struct stat info;
     if (lstat(path, &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid())
         return;
-    if (rmdir(path) == 0) /* killed before it had a lock; or so new that its owner takes another */
+    if (rmdir(path) == 0) /* its owner was killed before it made a lock; or is so new that it will
+                             try another name */
         return;
     char *lock = join(path, lock_name);
     int fd = open(lock, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
@@ -112,7 +114,7 @@ static void sweep(void)
         closedir(entries);
 }
 
-/* Whether the directory is ours: one that sweeps may have seen it before it was locked. */
+/* Creates and takes the lock. false: a sweep of another process has seen the directory first. */
 static bool take_lock(struct temporary_directory *directory)
 {
     struct stat ours, there;

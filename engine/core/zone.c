@@ -17,22 +17,22 @@ enum {
     LAST_YEAR = 2400,
 };
 
-/* No wall clock is further from UTC. */
+/* Upper bound on how far any wall clock is ahead of or behind UTC. */
 #define OFFSET_MAX_US (26 * US_PER_HOUR)
 
-/* From an instant on the wall clock is that far ahead of UTC. */
+/* From the instant from_us on, the wall clock is ahead_us ahead of UTC. */
 struct zone_span {
     int64_t from_us, ahead_us;
 };
 
 struct zone {
-    struct zone_span *spans; /* rising; the first is from TIME_MIN on */
+    struct zone_span *spans; /* rising by from_us; the first begins at TIME_MIN */
     uint32_t count;
 };
 
-/* --- The rule behind the last known change: CET-1CEST,M3.5.0,M10.5.0/3 (POSIX, TZ) --- */
+/* --- The rule after the last known change: CET-1CEST,M3.5.0,M10.5.0/3 (POSIX, TZ) --- */
 
-/* A day of each year and a time of it by the wall clock. */
+/* A day of each year and a time on that day, by the wall clock. */
 struct rule_day {
     char kind; /* 'M': month.week.weekday; 'J': 1 to 365, never 29 February; 'D': 0 to 365 */
     int month, week, day;
@@ -66,7 +66,7 @@ static bool take_number(struct text *text, int max, int *number)
     return text->at > begin;
 }
 
-/* CET, or <+0330>. */
+/* Reads a zone abbreviation: CET, or <+0330>. */
 static bool take_name(struct text *text)
 {
     const char *begin = text->at;
@@ -81,7 +81,7 @@ static bool take_name(struct text *text)
     return text->at - begin >= 3;
 }
 
-/* [+-]hh[:mm[:ss]] */
+/* Reads [+-]hh[:mm[:ss]]. */
 static bool take_clock(struct text *text, int hours_max, int64_t *seconds)
 {
     bool is_negative = take(text, '-');
@@ -116,7 +116,7 @@ static bool take_day(struct text *text, struct rule_day *day)
 static bool rule_parse(struct text text, struct rule *rule)
 {
     *rule = (struct rule){0};
-    int64_t behind; /* POSIX counts to the west */
+    int64_t behind; /* POSIX offsets count to the west: positive is behind UTC */
     if (!take_name(&text) || !take_clock(&text, 24, &behind))
         return false;
     rule->ahead_s = -behind;
@@ -140,13 +140,13 @@ static bool is_leap(int64_t year)
     return year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
 }
 
-/* Days from 1970 to the first of January; year >= 1970. */
+/* Days from 1970-01-01 to January 1 of `year`; year >= 1970. */
 static int64_t year_begin(int64_t year)
 {
     return 365 * (year - 1970) + (year - 1969) / 4 - (year - 1901) / 100 + (year - 1601) / 400;
 }
 
-/* By the wall clock, seconds. */
+/* The rule's time in that year, in seconds since 1970 by the wall clock. */
 static int64_t rule_second(const struct rule_day *rule, int64_t year)
 {
     static const int lengths[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
@@ -173,11 +173,11 @@ static void add_span(struct zone *zone, int64_t from_s, int64_t ahead_s)
     if (__builtin_mul_overflow(from_s, US_PER_SECOND, &from_us))
         from_us = from_s < 0 ? TIME_MIN : TIME_MAX;
     if (zone->count > 0 && zone->spans[zone->count - 1].from_us >= from_us)
-        zone->count--; /* replaced at once */
+        zone->count--; /* the earlier change had no duration */
     zone->spans[zone->count++] = (struct zone_span){from_us, ahead_s * US_PER_SECOND};
 }
 
-/* What the rule says behind the last known change. */
+/* Adds the changes that the rule makes after the last known change. */
 static void add_rule(struct zone *zone, const struct rule *rule)
 {
     int64_t known = zone->spans[zone->count - 1].from_us;
@@ -208,10 +208,10 @@ static uint64_t big_endian(const char *bytes, size_t count)
 
 struct block {
     uint32_t utc, standard, leaps, times, types, letters;
-    size_t bytes; /* behind the header */
+    size_t bytes; /* size of the data after the header */
 };
 
-/* The header at the beginning of `bytes`. width: of a time, 4 or 8. */
+/* Reads the header at the beginning of `bytes`. width: bytes of a time, 4 or 8. */
 static bool read_header(struct str bytes, size_t width, struct block *block)
 {
     if (bytes.length < HEADER_BYTES || memcmp(bytes.data, "TZif", 4) != 0)
@@ -255,8 +255,8 @@ static bool read_block(struct zone *zone, const char *data, const struct block *
     return true;
 }
 
-/* The second version's part, with times of 8 bytes, and the rule behind it; files of the first version alone
- * are not made any more. */
+/* Reads the file's second part (version 2 and later), with times of 8 bytes, and the rule after it. Files of
+ * version 1 only, which are no longer made, are refused. */
 const struct zone *zone_parse(struct arena *arena, struct str bytes)
 {
     struct block block;
@@ -290,7 +290,7 @@ const struct zone *zone_parse(struct arena *arena, struct str bytes)
 
 /* --- Files --- */
 
-/* Of letters, digits, _ + - and / in between: no way out of the directory. */
+/* A name has letters, digits, _ + - and single inner slashes: it cannot lead out of ZONE_DIRECTORY. */
 static bool is_name(struct str name)
 {
     if (name.length == 0 || name.length > NAME_MAX_BYTES)
@@ -322,7 +322,7 @@ enum zone_status zone_load(struct arena *arena, struct str name, const struct zo
     return *zone == NULL ? ZONE_DAMAGED : ZONE_GOOD;
 }
 
-/* Lines of zone1970.tab: countries, coordinates, the zone's name, a comment, by tabs. */
+/* Lines of zone1970.tab: country codes, coordinates, zone name, comment; separated by tabs. */
 const char *zone_nearest(struct arena *arena, struct str name)
 {
     char *data = NULL;
@@ -343,9 +343,9 @@ const char *zone_nearest(struct arena *arena, struct str name)
     return diag_nearest(name, names, count);
 }
 
-/* --- Asking --- */
+/* --- Conversion --- */
 
-/* The last span that begins at or before the time. */
+/* Index of the last span that begins at or before the time. */
 static uint32_t span_at(const struct zone *zone, int64_t time)
 {
     uint32_t low = 0, high = zone->count;
@@ -366,7 +366,7 @@ int64_t zone_wall(const struct zone *zone, int64_t time)
 
 int64_t zone_instant(const struct zone *zone, int64_t wall)
 {
-    /* Before that, every wall clock shows less. */
+    /* Spans before this one end at instants too early for the clock to show `wall`. */
     uint32_t i = span_at(zone, time_add(wall, -OFFSET_MAX_US));
     for (;; i++) {
         int64_t time = time_add(wall, -zone->spans[i].ahead_us);
