@@ -17,9 +17,8 @@ struct claim {
     struct str text;
     const char *shown, *who, *refusal;
     struct span span;
-    /* Set by the last check: */
-    const char
-        *names[NAMES_MAX]; /* globs whose directories are resolved; of CLAIM_OWNS the directory, literally */
+    /* Set by the last check: globs with resolved directories; for CLAIM_OWNS the literal directory. */
+    const char *names[NAMES_MAX];
     uint32_t names_count;
 };
 
@@ -139,8 +138,7 @@ static char *real_directory(const char *path)
     while (length > 1 && copy[length - 1] == '/')
         copy[--length] = '\0';
     char *slash = strrchr(copy, '/'), *name = slash == NULL ? copy : slash + 1;
-    if (slash == copy || (slash == NULL && strcmp(copy, ".") == 0)) /* `/` and `.` cannot be
-                                                                       resolved further */
+    if (slash == copy || (slash == NULL && strcmp(copy, ".") == 0)) /* nothing above can be resolved */
         return copy;
     if (slash != NULL)
         *slash = '\0';

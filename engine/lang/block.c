@@ -1,7 +1,7 @@
 /* Blocks: `{ name: value, ... }`, entries separated by commas or new lines. */
 #include "lang/internal.h"
 
-/* A value, and the `!` of a type that a record must have. */
+/* Parses a value, and the `!` of a required type. */
 static struct ast *parse_entry_value(struct parser *parser)
 {
     struct ast *value = parse_expression(parser);
@@ -14,7 +14,7 @@ static struct ast *parse_entry_value(struct parser *parser)
     return lang_node_children(parser->arena, parser->diags, node, &value, 1);
 }
 
-/* `{ price }` is `{ price: price }`. */
+/* Reads `{ price }` as `{ price: price }`; false: the name is not alone. */
 static bool parse_name_alone(struct parser *parser, const struct token *name, struct ast_entry *entry)
 {
     const struct token *behind = parser_token(parser);
@@ -52,7 +52,7 @@ static bool parse_entry(struct parser *parser, bool takes_names, struct ast_entr
     return entry->value != NULL;
 }
 
-/* After an entry: a comma, a new line or the closing brace. */
+/* Reads what follows an entry: a comma, a new line or the closing brace. */
 static void parse_separator(struct parser *parser)
 {
     struct token *token = parser_token(parser);

@@ -1,4 +1,4 @@
-/* Whether two jobs mean the same: all but spans. */
+/* Whether two jobs are equal, ignoring spans. */
 #include "lang/lang.h"
 
 static bool entries_equal(const struct ast_entry *a, uint32_t a_count, const struct ast_entry *b,

@@ -1,6 +1,6 @@
-/* Expansion: parameters and functions are put in where they are used, env() and file() are read, arithmetic
- * over literals is done. Hygienic by construction: arguments are expanded where they stand and then put in
- * whole, a function's body sees its arguments and the job's parameters alone. */
+/* Expansion: replaces parameters and functions by their definitions, reads env() and file(), folds arithmetic
+ * over literals. It is hygienic: arguments are expanded in the caller's scope and inserted whole; a
+ * function's body sees only its arguments and the job's parameters. */
 #include "lang/internal.h"
 
 #include <stdlib.h>
@@ -57,7 +57,7 @@ const char *expand_nearest_param(const struct expander *expander, struct str nam
     return diag_nearest(name, names, job->params_count);
 }
 
-/* Counts nodes against the limit; false after E0105. */
+/* Counts the tree's nodes towards LANG_EXPANDED_NODES_MAX; false after E0105. */
 static bool take_nodes(struct expander *expander, const struct ast *ast, struct span span)
 {
     uint32_t left = LANG_EXPANDED_NODES_MAX - expander->nodes;
@@ -123,7 +123,8 @@ static struct ast *expand_name(struct expander *expander, struct ast *name, cons
     return name;
 }
 
-/* A copy of the node with expanded children, where any of them changed or the span must. */
+/* Expands the children. Returns a copy of the node if a child changed or scope is set (the span changes),
+ * else the node itself. */
 static struct ast *expand_children(struct expander *expander, struct ast *ast,
                                    const struct expand_scope *scope)
 {
@@ -181,7 +182,7 @@ struct ast *expand_ast(struct expander *expander, struct ast *ast, const struct 
         return NULL;
     if (ast->tag == AST_NAME) {
         struct ast *found = expand_name(expander, ast, scope);
-        leat_assert(scope == NULL || found != ast); /* expand_check_lets saw to it */
+        leat_assert(scope == NULL || found != ast); /* expand_check_lets has reported free names */
         return found;
     }
     struct param_decl *param = ast->tag == AST_ASSIGN ? expand_find_param(expander, ast->text) : NULL;
@@ -201,7 +202,7 @@ struct ast *expand_ast(struct expander *expander, struct ast *ast, const struct 
     return expand_is_secret(expanded) ? expand_secret(expander, expanded, expanded->span) : expanded;
 }
 
-/* Reports arithmetic without a result where a whole value is such. */
+/* Reports arithmetic without a result (E0209), if it is the whole value or a whole element or entry of it. */
 static bool check_value(struct expander *expander, const struct ast *value)
 {
     bool is_good = true;
@@ -217,7 +218,7 @@ static bool check_value(struct expander *expander, const struct ast *value)
     return false;
 }
 
-/* Columns that a schema or a body names must not be hidden by parameters. */
+/* Reports columns of a schema or body that have the name of a parameter. */
 static bool check_columns(struct expander *expander, const struct ast *block)
 {
     bool is_good = true;
@@ -235,15 +236,15 @@ static bool check_columns(struct expander *expander, const struct ast *block)
     return is_good;
 }
 
-/* Types are no expressions: in them nothing is put in. */
+/* Whether the entry is a schema: types are not expressions, so nothing in them is expanded. */
 static bool is_schema(const struct option *table, struct str name)
 {
     const struct option *option = option_find(table, name);
     return str_is(name, "schema") || (option != NULL && option->type == OPTION_SCHEMA_T);
 }
 
-/* The entries of one declaration or step; false where any could not be expanded, which then stays as it was.
- */
+/* Expands the entries of one declaration or step. false: an entry could not be expanded; it stays
+ * as it was. */
 static bool expand_entries(struct expander *expander, const struct option *table, struct ast_entry *entries,
                            uint32_t count)
 {

@@ -1,4 +1,4 @@
-/* What must be true of functions before they are put in: no recursion, no free names. */
+/* Checks functions before they are expanded: no recursion, no free names. */
 #include "lang/internal.h"
 
 enum visit { VISIT_NONE, VISIT_OPEN, VISIT_DONE };
@@ -6,7 +6,7 @@ enum visit { VISIT_NONE, VISIT_OPEN, VISIT_DONE };
 struct let_walk {
     struct expander *expander;
     uint8_t *visits;   /* one per function of the job */
-    uint32_t *heights; /* of the calls below each, itself included */
+    uint32_t *heights; /* height of the tree of calls below each function, itself included */
     struct let_decl *current;
     uint32_t depth;
 };
@@ -44,7 +44,7 @@ static void free_name(struct let_walk *walk, const struct ast *name)
         diag_hint(expander->diags, d, "a function sees its arguments alone: pass the column as one");
 }
 
-/* One call within a function's body. */
+/* Visits one call within a function's body. */
 static void visit_call(struct let_walk *walk, const struct ast *call, bool *is_good)
 {
     struct expander *expander = walk->expander;
@@ -85,8 +85,8 @@ static void visit_node(struct let_walk *walk, const struct ast *ast, bool *is_go
         visit_node(walk, ast->entries[i].value, is_good);
 }
 
-/* Both the depth of this walk and the height of a function found before must stay within what expansion may
- * recurse. */
+/* Visits a function. Expansion recurses into calls, so both the depth of this walk and the height of
+ * functions visited earlier are limited. */
 static void visit_let(struct let_walk *walk, struct let_decl *let)
 {
     struct let_decl *caller = walk->current;

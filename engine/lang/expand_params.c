@@ -39,7 +39,7 @@ static struct ast *value_from_setting(struct expander *expander, const struct pa
     return NULL;
 }
 
-/* The default as a literal of the parameter's type, or NULL where it is none. */
+/* The default value as a literal of the parameter's type, or NULL if it is not one. */
 static struct ast *fit(struct expander *expander, enum param_type type, struct ast *value)
 {
     static const enum ast_tag tags[] = {AST_INT, AST_FLOAT, AST_BOOL, AST_TEXT, AST_DURATION, AST_SIZE};

@@ -1,6 +1,5 @@
-/* Expressions, by precedence climbing. From loose to tight: or, and, not, comparisons (which do not chain), +
- * -,
- * * / %, unary minus, field access and calls. */
+/* Expressions, by precedence climbing. From loose to tight: or; and; not; comparisons (which do not chain); +
+ * -; * / %; unary minus; field access and calls. */
 #include "lang/internal.h"
 
 #include <stdio.h>
@@ -16,7 +15,7 @@ enum precedence {
     UNARY_LEVEL
 };
 
-/* `x between a and b` holds x twice; longer operands than this are refused. */
+/* `x between a and b` uses x twice; a longer operand x is refused. */
 enum { BETWEEN_NODES_MAX = 1000 };
 
 static struct ast *parse_level(struct parser *parser, enum precedence level);
@@ -73,12 +72,12 @@ static struct ast *parse_number(struct parser *parser)
         diag_hint(parser->diags, d,
                   "numbers are 42, 1.5, 1e-3; units are us ms s m h d w and B KB MB GB TB KiB MiB "
                   "GiB TiB, directly after the number");
-    /* It was meant to be a value: the entry around it can still be read. */
+    /* Return a number, so that the surrounding entry can still be parsed. */
     *node = (struct ast){.tag = AST_INT, .span = token->span, .text_span = token->span, .height = 1};
     return node;
 }
 
-/* A minus before a literal belongs to it, so that -5 is a literal wherever one is asked for. */
+/* Parses a minus and its operand. A minus before a literal becomes part of it, so that -5 is a literal. */
 static struct ast *parse_negation(struct parser *parser)
 {
     struct token *minus = parser_next(parser);
@@ -109,7 +108,8 @@ static struct ast *parse_negation(struct parser *parser)
     return node;
 }
 
-/* Expressions between an opening bracket, which is the current token, and `closer`. */
+/* Parses expressions between the current token, an opening bracket, and `closer`. what: names
+ * the expected closer. */
 static bool parse_items(struct parser *parser, enum token_tag closer, const char *what, struct ast ***items,
                         uint32_t *count, struct span *span)
 {
@@ -217,7 +217,7 @@ static struct ast *parse_call(struct parser *parser, const struct token *name)
     return node;
 }
 
-/* The children of a `case` in order; false after a diagnostic. */
+/* Parses the children of a `case`, in order; false after a diagnostic. */
 static bool parse_branches(struct parser *parser, struct ast ***items, uint32_t *count)
 {
     bool is_last = false;
@@ -372,7 +372,7 @@ struct infix {
     enum precedence level;
 };
 
-/* The operator that the current token begins; LOOSEST where it begins none. */
+/* The operator that begins at the current token; level LOOSEST: none. */
 static struct infix infix_at(struct parser *parser)
 {
     struct token *token = parser_token(parser);
@@ -421,8 +421,8 @@ static struct ast *parse_between(struct parser *parser, struct ast *left)
     return from == NULL || to == NULL ? NULL : binary(parser, AST_OP_AND, from, to);
 }
 
-/* `is [not] null`, `[not] in [...]`, `[not] between a and b`; the current token is the first of these words.
- */
+/* Parses `is [not] null`, `[not] in [...]` or `[not] between a and b`; the current token is the first
+ * of these words. */
 static struct ast *parse_word_comparison(struct parser *parser, struct ast *left)
 {
     if (parser_accept_word(parser, "is")) {

@@ -1,6 +1,6 @@
-/* Arithmetic over literals, so that `2 * days * 24h` is a duration, and concat of texts. What is folded has
- * the value that the expression would have at run time; what would fail there, or depends on how it rounds,
- * is left alone. */
+/* Folds arithmetic over literals, so that `2 * days * 24h` is a duration, and concat of texts. A folded
+ * literal equals the expression's value at run time; expressions that would fail at run time, or whose
+ * rounding is decided there, are not folded. */
 #include "lang/internal.h"
 
 static bool is_whole(const struct ast *ast)
@@ -18,7 +18,7 @@ static double as_float(const struct ast *ast)
     return ast->tag == AST_FLOAT ? ast->real : (double)ast->integer;
 }
 
-/* The tag of `a op b`, or AST_NULL where the units do not go together. */
+/* The tag of `a op b`; AST_NULL if the units do not fit together. */
 static enum ast_tag result_tag(enum ast_operator op, const struct ast *a, const struct ast *b)
 {
     bool is_float = a->tag == AST_FLOAT || b->tag == AST_FLOAT;
@@ -76,7 +76,7 @@ static bool fold_float(enum ast_operator op, double a, double b, double *result)
     return __builtin_isfinite(*result);
 }
 
-/* The literal that `node` is worth, in *value; false where it is not folded. */
+/* Computes the literal that `node` equals; false: it cannot be folded. */
 static bool fold_value(const struct ast *node, struct ast *value)
 {
     const struct ast *a = node->children[0];
@@ -93,7 +93,7 @@ static bool fold_value(const struct ast *node, struct ast *value)
         return fold_float(node->op, as_float(a), as_float(b), &value->real);
     if (is_whole(a) && is_whole(b))
         return fold_whole(node->op, a->integer, b->integer, a->tag != AST_INT, &value->integer);
-    /* 0.5 * 1h: where the result is whole. */
+    /* 0.5 * 1h: folded only if the result is whole. */
     double real;
     if (!fold_float(node->op, as_float(a), as_float(b), &real) || !(real > -9e15 && real < 9e15) ||
         real != (double)(int64_t)real)
@@ -109,7 +109,8 @@ static bool is_arithmetic(const struct ast *node)
     return node->tag == AST_BINARY && node->op >= AST_OP_ADD && node->op <= AST_OP_MODULO;
 }
 
-/* concat("a", "b"), so that paths can be put together from parameters; long ones are left for run time. */
+/* Folds concat("a", "b"), so that paths can be built from parameters; results over BYTES_MAX are left
+ * for run time. */
 static struct ast *fold_concat(struct arena *arena, struct ast *node)
 {
     enum { BYTES_MAX = 4096 };
@@ -134,7 +135,7 @@ static struct ast *fold_concat(struct arena *arena, struct ast *node)
     return folded;
 }
 
-/* One node whose children are folded already. */
+/* Folds one node whose children are already folded. */
 static struct ast *fold_node(struct arena *arena, struct ast *node)
 {
     struct ast value;
@@ -214,7 +215,7 @@ const char *lang_fold_failure(const struct ast *ast)
     if (tag == AST_FLOAT)
         return "the result is too large";
     bool is_rounding = ast->op == AST_OP_DIVIDE || ast->op == AST_OP_MODULO || !is_whole(a) || !is_whole(b);
-    /* -7 / 2 and the like: the expression says at run time how it rounds. */
+    /* -7 / 2, for example: at run time the expression decides how to round. */
     if (is_rounding && tag == AST_INT)
         return NULL;
     return is_rounding ? "the result is not whole" : "the result does not fit into 64 bits";

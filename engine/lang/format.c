@@ -1,29 +1,29 @@
-/* The formatter. It works on tokens: line breaks, comments and spellings stay as they were written; what is
- * made canonical is indentation, spacing, separators, blank lines (one at most) and the column of comments.
+/* The formatter. It works on tokens: line breaks, comments and spellings stay as written; indentation,
+ * spacing, separators, blank lines (at most one) and the column of comments become canonical.
  *
- * First the tokens and comments become one list of items, each with the number of line breaks before it; then
- * the breaks are put right: commas and opening braces join the line before them, commas that a new line
- * replaces go, the entries of a block are either all on its line or not, and so are the steps of a stream.
- * Then lines are written: a line's indentation follows from the bracket it is in and from what it begins
- * with. */
+ * First the tokens and comments become one list of items, each with the number of line breaks before it. Then
+ * the breaks are corrected: commas and opening braces join the line before them; commas that a new line
+ * replaces are removed; the entries of a block are either all on the block's line or on lines of their own,
+ * and so are the steps of a stream. Then the lines are written: a line's indentation follows from its
+ * innermost open bracket and from its first item. */
 #include "lang/internal.h"
 
 struct item {
     struct str text;
     enum token_tag tag;
     enum token_role role;
-    uint8_t breaks; /* before it: 0 to 2 */
+    uint8_t breaks; /* number of line breaks before the item: 0 to 2 */
     bool is_comment;
 };
 
 struct bracket {
-    uint32_t indent; /* of what the bracket's line is about: that of its closer */
+    uint32_t indent; /* indent of the line that opened the bracket; the closing bracket gets the same */
     uint32_t item;
 };
 
 struct line {
     uint32_t indent;
-    size_t begin, end; /* in formatter.code */
+    size_t begin, end; /* range in formatter.code */
     struct str comment;
     bool is_blank_before;
 };
@@ -37,9 +37,9 @@ struct formatter {
     struct byte_buffer code;
     struct line *lines;
     uint32_t lines_count;
-    uint32_t ahead;     /* the token that the comments in front of it are indented like */
-    uint32_t line_base; /* indentation for brackets opened on the current line */
-    uint32_t more;      /* indentation of a continued line outside of brackets */
+    uint32_t ahead;     /* index of the next token: comments before it get its indentation */
+    uint32_t line_base; /* indent for brackets opened on the current line */
+    uint32_t more;      /* indent of continuation lines outside of brackets */
 };
 
 static bool opens(const struct item *item)
@@ -78,7 +78,7 @@ static void build_items(struct formatter *f, struct str text, const struct token
     f->items[0].breaks = 0;
 }
 
-/* Whether the item belongs to the end of the line before it. */
+/* Whether the item must go to the end of the previous line. */
 static bool joins_line(const struct item *items, uint32_t i)
 {
     if (items[i].is_comment || i == 0)
@@ -93,7 +93,8 @@ static bool joins_line(const struct item *items, uint32_t i)
            tag != TOKEN_LEFT_BRACKET && tag != TOKEN_LEFT_PAREN;
 }
 
-/* Commas and braces at the beginning of a line go to the end of the line before, in front of its comment. */
+/* Moves commas and opening braces at the beginning of a line to the end of the previous line,
+ * before its comment. */
 static void join_lines(struct formatter *f)
 {
     for (uint32_t i = 1; i < f->count; i++) {
@@ -110,7 +111,7 @@ static void join_lines(struct formatter *f)
     }
 }
 
-/* Leaves out commas that a new line or the end of the list replaces. */
+/* Removes commas that a new line or the end of the block replaces. */
 static void drop_commas(struct formatter *f)
 {
     uint32_t kept = 0;
@@ -125,7 +126,8 @@ static void drop_commas(struct formatter *f)
     f->count = kept;
 }
 
-/* Entries of a block stand on its line, or all of it is spread: breaks after `{` and before `}`. */
+/* Makes the breaks of a block consistent: if is_spread, breaks after `{` and before `}`; an empty
+ * block has none. */
 static void spread_block(struct formatter *f, uint32_t open, uint32_t close, bool is_spread)
 {
     struct item *first = &f->items[open + 1], *last = &f->items[close];
@@ -155,7 +157,7 @@ static void spread_blocks(struct formatter *f)
     }
 }
 
-/* The steps of a stream stand on its line, or each on its own. */
+/* If any step of a stream begins a line, all its steps do. */
 static void spread_streams(struct formatter *f)
 {
     uint32_t begin = 0;
@@ -173,7 +175,8 @@ static void spread_streams(struct formatter *f)
     }
 }
 
-/* Blank lines only where something begins, and none at the edges of brackets. */
+/* Keeps blank lines only before declarations, items and comments, and not directly after
+ * an opening bracket. */
 static void limit_blank_lines(struct formatter *f)
 {
     for (uint32_t i = 1; i < f->count; i++) {
@@ -187,7 +190,7 @@ static void limit_blank_lines(struct formatter *f)
     }
 }
 
-/* What the line that begins with item i is indented by; sets line_base and more. */
+/* Indentation of the line that begins with item i; also sets line_base and more. */
 static uint32_t indent_of(struct formatter *f, uint32_t i)
 {
     const struct item *item = &f->items[i];
@@ -276,7 +279,8 @@ static size_t line_columns(const struct formatter *f, const struct line *line)
     return columns;
 }
 
-/* Comments behind code stand in one column over a run of lines; very long lines do not push it out. */
+/* Prints the lines. Comments after code are aligned over consecutive lines; very long lines do not count
+ * for the column. */
 static void print_lines(struct formatter *f, struct byte_buffer *out)
 {
     enum { ALIGNED_MAX = 100 };

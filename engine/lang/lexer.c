@@ -1,5 +1,5 @@
-/* Bytes -> tokens and comments. Whatever is wrong is reported here and becomes a TOKEN_BAD (or, where it is
- * clear what was meant, the token itself), so that the parser can go on. */
+/* Text -> tokens and comments. Errors are reported here; the wrong text becomes a TOKEN_BAD (or the intended
+ * token, if that is clear), so that the parser can go on. */
 #include "lang/internal.h"
 
 struct lexer {
@@ -8,9 +8,9 @@ struct lexer {
     struct str text;
     uint32_t at;
     struct token_list *list;
-    uint8_t breaks;         /* since the last token or comment */
-    bool begins_line;       /* since the last token */
-    uint32_t bad_utf8_line; /* offset of the line of the last E0106, one report a line */
+    uint8_t breaks;         /* number of line breaks since the last token or comment */
+    bool begins_line;       /* a line break was seen since the last token */
+    uint32_t bad_utf8_line; /* 1 + offset of the last line with an E0106 report: one report per line */
     uint32_t line_begin;
 };
 
@@ -40,7 +40,7 @@ static bool at_end(const struct lexer *lexer)
     return lexer->at >= lexer->text.length;
 }
 
-/* Length of the UTF-8 sequence at `at`; 0 where it is not one (overlong, surrogate, cut). */
+/* Length of the UTF-8 sequence at `at`; 0 if it is invalid (overlong, surrogate, truncated). */
 static uint32_t utf8_length(struct str text, size_t at)
 {
     const unsigned char *s = (const unsigned char *)text.data + at;
@@ -69,7 +69,7 @@ bool lang_is_utf8(struct str text)
     return true;
 }
 
-/* Steps over one character; a byte that is not UTF-8 is reported once a line. */
+/* Steps over one character. false: an invalid UTF-8 byte, reported once per line. */
 static bool step_char(struct lexer *lexer)
 {
     uint32_t length = utf8_length(lexer->text, lexer->at);
@@ -132,7 +132,7 @@ static void lex_word(struct lexer *lexer)
     }
 }
 
-/* `user id` in backticks; anything but a backtick or a control character may stand in it. */
+/* Reads a name in backticks, like `user id`; it may contain anything but backticks and control characters. */
 static void lex_quoted(struct lexer *lexer)
 {
     uint32_t begin = lexer->at++;
@@ -157,7 +157,7 @@ static void lex_quoted(struct lexer *lexer)
                    LANG_NAME_BYTES_MAX);
 }
 
-/* Digits, a fraction, an exponent, and the letters of a unit: what they mean is judged by the parser. */
+/* Reads digits, fraction, exponent and the letters of a unit; the parser decides what they mean. */
 static void lex_number(struct lexer *lexer)
 {
     uint32_t begin = lexer->at;
@@ -207,7 +207,7 @@ static int hex_digit(char c)
                                   : -1;
 }
 
-/* \u{1F600}: one to six hex digits, a Unicode scalar value. The lexer stands behind `\u`. */
+/* Reads {1F600}: one to six hex digits of a Unicode scalar value. The lexer is behind `\u`. */
 static bool lex_unicode_escape(struct lexer *lexer, char **out)
 {
     if (peek(lexer, 0) != '{')
@@ -224,7 +224,7 @@ static bool lex_unicode_escape(struct lexer *lexer, char **out)
     return true;
 }
 
-/* One escape; the lexer stands at the backslash. */
+/* Reads one escape; the lexer is at the backslash. */
 static void lex_escape(struct lexer *lexer, char **out)
 {
     static const char from[] = "nrt0\"\\", to[] = "\n\r\t\0\"\\";
@@ -249,8 +249,7 @@ static void lex_escape(struct lexer *lexer, char **out)
     diag_hint(lexer->diags, d, "escapes are \\n \\r \\t \\0 \\\" \\\\ and \\u{1F600}");
 }
 
-/* Bytes that the text beginning at `begin` can take: what an escape stands for is never longer than the
- * escape. */
+/* Upper bound on the bytes of the text that begins at `begin`: no escape is shorter than its value. */
 static size_t text_room(const struct lexer *lexer, uint32_t begin)
 {
     size_t at = begin;
@@ -346,7 +345,8 @@ static const char *bad_character_hint(char c)
     }
 }
 
-/* A text in quotes that the language does not have: its end on the same line, or 0. */
+/* If the lexer is at a text in foreign quotes ('...' or typographic), returns the text's end, which must be
+ * on the same line; else 0. */
 static uint32_t foreign_text_end(const struct lexer *lexer)
 {
     static const char *const pairs[][2] = {
@@ -365,7 +365,7 @@ static uint32_t foreign_text_end(const struct lexer *lexer)
     return 0;
 }
 
-/* What means nothing: one report, one token. */
+/* Reads characters that mean nothing here: one report, one TOKEN_BAD. */
 static void lex_bad(struct lexer *lexer)
 {
     uint32_t begin = lexer->at, text_end = foreign_text_end(lexer);
@@ -432,7 +432,7 @@ void lang_tokenize(struct arena *arena, struct diag_list *diags, struct str text
         lexer.text.length = 0;
     }
     const char *zero = lexer.text.length > 0 ? memchr(text.data, 0, text.length) : NULL;
-    if (zero != NULL) { /* told once, not for each byte of it */
+    if (zero != NULL) { /* reported once, not for each zero byte */
         uint32_t at = (uint32_t)(zero - text.data);
         struct diag *d = diag_error(diags, DIAG_E0101, (struct span){at, at + 1},
                                     "a zero byte (offset %u): this is no text file", at);
@@ -443,7 +443,7 @@ void lang_tokenize(struct arena *arena, struct diag_list *diags, struct str text
         lexer.text.data = "";
     if (lexer.text.length >= 3 && memcmp(lexer.text.data, "\xEF\xBB\xBF", 3) == 0)
         lexer.at = 3;
-    /* A full list of diagnostics takes no more: what is read then cannot be told. */
+    /* Stop when the list of diagnostics is full: further errors could not be reported. */
     while (!at_end(&lexer) && diags->count < DIAG_MAX)
         lex_one(&lexer);
     add_token(&lexer, TOKEN_END, lexer.at);

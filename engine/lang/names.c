@@ -1,4 +1,4 @@
-/* Names that are declared twice, or that the language has taken already. */
+/* Reports names that are declared twice, or that the language has already taken. */
 #include "lang/internal.h"
 
 #include <stdlib.h>
@@ -60,7 +60,7 @@ static void report_taken(const struct name_list *list, struct diag_list *diags)
         }
 }
 
-/* Types are named like parameters are, so they cannot be told apart. */
+/* In an expression a type and a parameter look the same, so a parameter must not be named like a type. */
 static void check_param(const struct param_decl *param, struct diag_list *diags)
 {
     static const char *const types[] = {"bool", "int", "float", "text", "bytes", "time", "list"};

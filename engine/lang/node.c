@@ -1,4 +1,4 @@
-/* Making nodes of the syntax tree, with their height bounded. */
+/* Makes nodes of the syntax tree and limits its height. */
 #include "lang/internal.h"
 
 struct span span_join(struct span a, struct span b)

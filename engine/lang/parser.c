@@ -1,7 +1,7 @@
 /* Declarations: the outermost level of a job file. */
 #include "lang/internal.h"
 
-/* The name that a declaration introduces. */
+/* Parses the name that a declaration introduces. */
 static bool parse_new_name(struct parser *parser, const char *what, struct lang_name *name)
 {
     struct token *token = parser_token(parser);
@@ -31,7 +31,7 @@ static bool parse_kind_name(struct parser *parser, const char *what, struct lang
     return true;
 }
 
-/* NAME or NAME.OUTPUT. */
+/* Parses NAME or NAME.OUTPUT. */
 static bool parse_stream_ref(struct parser *parser, struct stream_ref *ref)
 {
     struct token *token = parser_token(parser);
@@ -121,7 +121,7 @@ static bool parse_let(struct parser *parser, struct job_file *job)
     return let.body != NULL;
 }
 
-/* The block of a declaration, where there is one. */
+/* Parses the declaration's block, if there is one. */
 static void parse_options(struct parser *parser, struct ast_entry **entries, uint32_t *count)
 {
     if (parser_token(parser)->tag == TOKEN_LEFT_BRACE)
@@ -151,7 +151,7 @@ static bool parse_job(struct parser *parser, struct job_file *job)
     return true;
 }
 
-/* E0203 with "did you mean". names: those that there are. */
+/* Reports E0203 with "did you mean". names: the known kinds. */
 static void unknown_kind(struct parser *parser, const char *what, const struct lang_name *kind,
                          const char *const *names, size_t count)
 {
@@ -164,7 +164,7 @@ static void unknown_kind(struct parser *parser, const char *what, const struct l
         diag_hint(parser->diags, d, "`leat help` lists them");
 }
 
-/* The names of a list of descriptors, whose first member is the name. */
+/* The names of the kinds in a list of descriptors; the name is a descriptor's first member. */
 static size_t kind_names(const void *const *kinds, const char **names, size_t max)
 {
     size_t count = 0;
@@ -212,7 +212,7 @@ static bool parse_stream(struct parser *parser, struct job_file *job)
     return is_good;
 }
 
-/* What learners and sinks have in common: NAME = KIND from STREAM. */
+/* Parses the common part of learners and sinks: = KIND from STREAM. */
 static bool parse_consumer(struct parser *parser, const char *what, struct lang_name *kind,
                            struct stream_ref *input)
 {
@@ -258,7 +258,7 @@ static bool parse_sink(struct parser *parser, struct job_file *job)
     return is_good;
 }
 
-/* The library is loaded at once: what it brings is known from here on. */
+/* Loads the library at once: its kinds are known in the declarations after it. */
 static bool parse_use(struct parser *parser, struct job_file *job)
 {
     struct token *token = parser_token(parser);
@@ -283,7 +283,8 @@ static bool parse_use(struct parser *parser, struct job_file *job)
     return true;
 }
 
-/* Puts span and is_broken where the declaration ended up; counts are those from before it. */
+/* Sets span and is_broken of the declaration just parsed. before: the job before it, whose counts show
+ * which array grew. */
 static void finish_declaration(struct job_file *job, const struct job_file *before, struct span span,
                                bool is_broken)
 {

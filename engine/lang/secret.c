@@ -1,5 +1,5 @@
-/* env("NAME"[, "default"]) and file("path"): values that the job names but does not hold. What comes of them
- * is a text whose `origin` says where it is from; only that is ever shown. */
+/* env("NAME"[, "default"]) and file("path"): values that the job names but does not contain. The result is a
+ * text with `origin` set; only the origin is ever shown. */
 #include "core/os.h"
 #include "lang/internal.h"
 
@@ -22,7 +22,7 @@ static struct ast *secret_text(struct expander *expander, struct str value, cons
     return node;
 }
 
-/* For values that cannot be used: says why, without the value. */
+/* Reports a value that cannot be used, without showing the value. */
 static struct ast *refused(struct expander *expander, const struct ast *call, struct span span,
                            const char *why)
 {
@@ -82,7 +82,7 @@ static struct ast *read_file(struct expander *expander, const struct ast *call, 
             diag_hint(expander->diags, d, "a value from a file has at most 64 KiB");
         return NULL;
     }
-    /* Editors and `echo` end a file with a new line that is not part of the secret. */
+    /* Editors and `echo` end a file with a newline, which is not part of the secret. */
     if (bytes > 0 && data[bytes - 1] == '\n')
         bytes--;
     if (bytes > 0 && data[bytes - 1] == '\r')

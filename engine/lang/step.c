@@ -1,5 +1,5 @@
-/* One step of a stream: `| KIND [value] (OPTION value[, value]...)* [{ entries }]`. What is an option's name
- * and what a value is known from the option table of the kind. */
+/* One step of a stream: `| KIND [value] (OPTION value[, value]...)* [{ entries }]`. The kind's option table
+ * tells option names from values. */
 #include "lang/internal.h"
 
 static void add_entry(struct parser *parser, struct step_decl *step, struct ast_entry entry)
@@ -50,7 +50,7 @@ static struct ast *parse_value(struct parser *parser, const struct option *optio
     return lang_node_children(parser->arena, parser->diags, node, &value, 1);
 }
 
-/* One value, or several as an AST_LIST. */
+/* Parses one value, or several as an AST_LIST. */
 static struct ast *parse_values(struct parser *parser, const struct option *option)
 {
     struct ast **items = NULL;
@@ -71,7 +71,7 @@ static struct ast *parse_values(struct parser *parser, const struct option *opti
     return lang_node_children(parser->arena, parser->diags, list, items, count);
 }
 
-/* "by, within, keep": what may be said of the kind. */
+/* The kind's option names as a list "`by`, `within`, `keep`"; also fills `names` and *count. */
 static const char *keywords_text(struct parser *parser, const struct option *table, const char **names,
                                  size_t max, size_t *count)
 {
@@ -117,7 +117,7 @@ static void unknown_option(struct parser *parser, const struct step_decl *step)
         diag_hint(parser->diags, d, "`%s` has no options", step->descriptor->name);
 }
 
-/* Skips what belongs to an option that is not one: to the next option, the body or the next step. */
+/* Skips an unknown option and its values: to the next option, the body or the next step. */
 static void skip_option(struct parser *parser, const struct step_decl *step)
 {
     parser_next(parser);
@@ -155,7 +155,7 @@ static bool step_ends(struct parser *parser)
     return token->tag == TOKEN_END || token->tag == TOKEN_PIPE || parser_at_declaration(parser);
 }
 
-/* Whether a value of the type is never a bare word, as a column's name would be. */
+/* Whether values of the type are never bare words, unlike column names. */
 static bool is_number(const struct option *option)
 {
     return option->type == OPTION_INT_T || option->type == OPTION_FLOAT_T ||
@@ -167,7 +167,7 @@ static void parse_positional(struct parser *parser, struct step_decl *step, cons
     const struct token *token = parser_token(parser);
     bool is_required = (option->flags & OPTION_REQUIRED) != 0;
     if (is_number(option) && keyword(step, token) != NULL)
-        return; /* binding says what is missing */
+        return; /* option_bind reports the missing value */
     if (!is_required && (step_ends(parser) || token->tag == TOKEN_LEFT_BRACE || keyword(step, token) != NULL))
         return;
     uint32_t begin = parser->at;
@@ -180,7 +180,7 @@ static void parse_positional(struct parser *parser, struct step_decl *step, cons
         parser_skip_step(parser);
 }
 
-/* One option or the body; false at the end of the step. */
+/* Parses one option or the body; false at the end of the step. */
 static bool parse_option(struct parser *parser, struct step_decl *step)
 {
     if (step_ends(parser))

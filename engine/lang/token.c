@@ -1,5 +1,4 @@
-/* The parser's view of the tokens: looking ahead, taking, and what is said and skipped when the wrong one
- * comes. */
+/* The parser's token stream: looking ahead, taking tokens, reporting and skipping unexpected ones. */
 #include "lang/internal.h"
 
 #include <stdarg.h>
@@ -61,7 +60,7 @@ struct diag *parser_error(struct parser *parser, enum diag_code code, struct spa
     return diag_error(parser->diags, code, span, "%s", message);
 }
 
-/* The token as a message shows it, cut to a sensible length at a character's border. */
+/* The token as messages show it, cut to SHOWN bytes at a character's border. */
 static const char *found_text(struct parser *parser, const struct token *token, struct str source)
 {
     enum { SHOWN = 40 };
@@ -86,7 +85,7 @@ static struct diag *expected(struct parser *parser, const char *what, bool is_it
         return NULL;
     struct str source = {parser->source.data + token->span.begin, token->span.end - token->span.begin};
     struct span span = token->span;
-    /* What is missing at the end of a line is missing there, not where the next line begins. */
+    /* A token missing at the end of a line is reported there, not where the next line begins. */
     if (token->begins_line && parser->at > 0 && !is_item) {
         uint32_t end = parser->tokens[parser->at - 1].span.end;
         span = (struct span){end, end};
@@ -163,7 +162,8 @@ bool parser_at_recovery(struct parser *parser)
     return false;
 }
 
-/* `name:` at the beginning of a line: an entry, even where a bracket before it was not closed. */
+/* Whether `name:` stands at the beginning of a line: it begins an entry even if an earlier bracket
+ * is not closed. */
 static bool at_entry(struct parser *parser)
 {
     struct token *token = parser_token(parser);
