@@ -1,4 +1,5 @@
-/* glibc's argp beside core/option.h: getopt.h, which argp.h includes, has a `struct option` of its own. */
+/* Lets a file use glibc's argp beside core/option.h: argp.h includes getopt.h, which declares
+ * another `struct option`. */
 #ifndef LEAT_CLI_ARGP_H
 #define LEAT_CLI_ARGP_H
 

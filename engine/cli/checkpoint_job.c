@@ -40,7 +40,8 @@ static struct lang_settings settings_of(struct arena *arena, struct str lines)
         items[i].value = (struct str){equals + 1, (size_t)(end - equals - 1)};
         at = end + 1;
     }
-    /* State does not depend on where brokers are; what says so must read well all the same. */
+    /* State does not depend on environment variables such as brokers, but a text in their place must parse
+     * as an address. */
     return (struct lang_settings){.items = items,
                                   .count = count,
                                   .get_env = no_environment,
@@ -48,7 +49,7 @@ static struct lang_settings settings_of(struct arena *arena, struct str lines)
                                   .read_file = no_file};
 }
 
-/* Of a job file: the directory that its job block names. */
+/* If job->directory is a job file, replaces it by the checkpoint directory of its job block. */
 static bool resolve_job(struct checkpoint_job *job)
 {
     struct stat status;

@@ -1,4 +1,4 @@
-/* A checkpoint and the job it is of, for commands that look inside. Control thread. */
+/* A checkpoint and the job that took it, for commands that look inside checkpoints. Control thread. */
 #ifndef LEAT_CLI_CHECKPOINT_JOB_H
 #define LEAT_CLI_CHECKPOINT_JOB_H
 
@@ -6,19 +6,20 @@
 #include "state/checkpoint.h"
 
 struct checkpoint_job {
-    /* In. */
-    const char *directory; /* or a job file: then the one that its job block names */
-    const char *which;     /* "3-17"; NULL: the newest */
-    /* Out. */
+    /* Set by the caller. */
+    /* A checkpoint directory, or a job file: then the directory that its job block names. */
+    const char *directory;
+    const char *which; /* a checkpoint's name, "3-17"; NULL: the newest */
+    /* Set by checkpoint_job_open. */
     struct arena arena;
     struct diag_list diags;
     struct checkpoint_dir *dir;
     struct checkpoint *checkpoint; /* verified */
-    struct plan *plan;             /* of the job as it was when the checkpoint was taken */
+    struct plan *plan;             /* of the job as of the time of the checkpoint */
 };
 
 void checkpoint_job_init(struct checkpoint_job *job);
-/* false: diags has why. */
+/* false: the reason is in diags. */
 bool checkpoint_job_open(struct checkpoint_job *job);
 void checkpoint_job_close(struct checkpoint_job *job);
 

@@ -1,4 +1,4 @@
-/* leat check JOB...: every error of each job at once; nothing is opened. */
+/* leat check JOB: reports all errors of a job at once; opens nothing. */
 #include "cli/argp.h"
 #include "cli/commands.h"
 #include "cli/job.h"

@@ -1,5 +1,5 @@
-/* leat checkpoint list|show|verify|prune|save|restore DIR: what lies in a checkpoint directory, and copies of
- * it. */
+/* leat checkpoint list|show|verify|prune|save|restore DIR: shows and copies what is in
+ * a checkpoint directory. */
 #include "cli/argp.h"
 #include "cli/commands.h"
 #include "control/summary.h"
@@ -84,7 +84,7 @@ static bool list(struct checkpoint_dir *dir, struct checkpoint_arguments *a)
     return true;
 }
 
-/* "3-17"; generation 0 where no name is given. */
+/* Parses the checkpoint's name, "3-17", if one is given, else sets *id to 0. false after a diagnostic. */
 static bool named(struct checkpoint_arguments *a, struct checkpoint_id *id)
 {
     *id = (struct checkpoint_id){0};
@@ -96,7 +96,7 @@ static bool named(struct checkpoint_arguments *a, struct checkpoint_id *id)
     return false;
 }
 
-/* "3-17", else the newest. */
+/* The named checkpoint, else the newest. false after a diagnostic. */
 static bool choose(struct checkpoint_dir *dir, struct checkpoint_arguments *a, struct checkpoint_id *id)
 {
     if (!named(a, id))
@@ -147,7 +147,7 @@ static bool prune(struct checkpoint_dir *dir, struct checkpoint_arguments *a)
     return is_good;
 }
 
-/* Both ways: the copy is a checkpoint directory, and what is put back is one. */
+/* Runs `save` and `restore`: a savepoint is a checkpoint directory, so both copy one directory to another. */
 static bool copy(struct checkpoint_dir *dir, struct checkpoint_arguments *a)
 {
     struct checkpoint_id id;

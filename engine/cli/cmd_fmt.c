@@ -1,4 +1,4 @@
-/* leat fmt JOB...: canonical text; comments and meaning stay. */
+/* leat fmt JOB...: rewrites jobs in canonical form; comments and meaning stay. */
 #include "cli/argp.h"
 #include "cli/commands.h"
 #include "cli/job.h"

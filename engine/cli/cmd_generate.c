@@ -76,7 +76,7 @@ static const struct argp_option options_table[] = {
 };
 
 struct generate {
-    unsigned kind; /* 0 until it is named */
+    unsigned kind; /* 0: not named yet */
     bool given[KEYS_END - KEY_SEED];
     int64_t events; /* 0: the default */
     char *out;
@@ -84,7 +84,7 @@ struct generate {
     struct nexmark_write_options nexmark;
 };
 
-/* Ends the process with a message where the text is not in range. */
+/* Parses a whole number. Ends the process with a message if it is not from `least` to `most`. */
 static uint64_t count_of(struct argp_state *state, const char *name, const char *text, int64_t least,
                          int64_t most)
 {
@@ -109,7 +109,7 @@ static double share_of(struct argp_state *state, const char *name, const char *t
     return value;
 }
 
-/* "1/4". */
+/* Parses "1/4": part and number of parts. */
 static bool read_part(const char *text, int64_t *part, int64_t *parts)
 {
     struct str whole = str_from(text);
@@ -131,7 +131,7 @@ static void name_kind(struct generate *generate, const char *text, struct argp_s
         argp_error(state, "no generator `%s`; " KINDS_TEXT, text);
 }
 
-/* What only shows when all is read: options of another generator, too long a span. */
+/* Checks what needs all options: none belongs to another generator, and the time span is not too long. */
 static void check_options(const struct generate *generate, struct argp_state *state)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* leat hash JOB LEARNER COLUMN=VALUE...: the keys that values have in a learner's tables. */
+/* leat hash JOB LEARNER COLUMN=VALUE...: shows the keys that values have in a learner's tables. */
 #include "cli/argp.h"
 #include "cli/commands.h"
 #include "cli/job.h"
@@ -17,12 +17,12 @@ struct hash_arguments {
     bool is_json;
 };
 
-/* One row of the learner's input, of which some columns are known. */
+/* One row of the learner's input; is_given: columns that have a value. */
 struct hash_row {
     struct job_load *load;
     const struct plan_node *node;
     const struct learner_decl *decl;
-    const struct schema *schema; /* with the columns that expressions make */
+    const struct schema *schema; /* includes the columns made by expressions */
     struct batch *batch;
     bool is_given[SCHEMA_FIELDS_MAX];
 };
@@ -58,7 +58,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     }
 }
 
-/* --- the learner --- */
+/* --- The learner --- */
 
 static bool find_learner(struct hash_row *r, const char *name)
 {
@@ -82,9 +82,9 @@ static bool find_learner(struct hash_row *r, const char *name)
     return false;
 }
 
-/* --- the row --- */
+/* --- The row --- */
 
-/* Elements have commas between them; texts are taken as they are. */
+/* Parses a list's elements, separated by commas, into row 0. Texts are taken literally. */
 static bool parse_list(struct batch *batch, struct column *column, const struct type *element,
                        struct str text)
 {
@@ -95,8 +95,8 @@ static bool parse_list(struct batch *batch, struct column *column, const struct 
     if (element->tag >= TYPE_LIST)
         return false;
     batch_column_init(batch, items, *element, MAX(count, 1U));
-    items->valid =
-        batch_valid_new(batch, MAX(count, 1U)); /* of all of them: a row has one value, these are many */
+    /* A bitmap for all elements, since describe_parse would allocate one for the batch's single row. */
+    items->valid = batch_valid_new(batch, MAX(count, 1U));
     column->children = items, column->children_count = 1, column->child_rows = count;
     column->lists[0] = (struct list_ref){.offset = 0, .length = count};
     bool is_text = element->tag == TYPE_TEXT || element->tag == TYPE_BYTES, is_good = true;
@@ -143,9 +143,9 @@ static bool give_value(struct hash_row *r, struct str name, struct str value)
     return false;
 }
 
-/* --- features --- */
+/* --- Features --- */
 
-/* Whether all columns that it reads are given. */
+/* Whether all columns that the expression reads are given. */
 static bool is_known(const struct hash_row *r, const struct ast *ast)
 {
     if (ast->tag == AST_NAME) {
@@ -170,7 +170,7 @@ static const struct ast *find_expression(const struct ast *ast, struct str name)
     return found;
 }
 
-/* The feature's values in the row; NULL where it is not known, or after a diagnostic. */
+/* The feature's values in the row. NULL: not known from the given columns, or after a diagnostic. */
 static const struct column *values_of(struct hash_row *r, int index, struct column *out,
                                       struct arena *scratch)
 {

@@ -1,4 +1,4 @@
-/* leat help [GROUP] [NAME]: the reference, from the tables that the program itself works by. */
+/* leat help [GROUP] [NAME]: the reference, made from the program's own tables. */
 #include "cli/argp.h"
 #include "cli/commands.h"
 #include "cli/help.h"
@@ -40,7 +40,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     }
 }
 
-/* The group of that name, singular or plural; HELP_GROUPS_COUNT: none. */
+/* The group with that singular or plural name; HELP_GROUPS_COUNT: none. */
 static enum help_group find_group(const char *word)
 {
     for (uint32_t g = 0; g < HELP_GROUPS_COUNT; g++)
@@ -49,7 +49,7 @@ static enum help_group find_group(const char *word)
     return HELP_GROUPS_COUNT;
 }
 
-/* Writes all entries of that name (a file is a source and a sink); how many there were. */
+/* Writes all entries of that name (`file` is a source and a sink); returns their number. */
 static uint32_t put_entries(const struct help *help, enum help_group group, const char *name,
                             struct byte_buffer *out)
 {
@@ -93,7 +93,7 @@ static int unknown(struct help *help, enum help_group group, const char *name)
     return EXIT_USAGE;
 }
 
-/* What the library brings: entries that the program itself does not have. */
+/* Writes the entries that the library adds to the built-in ones. */
 static void put_library(const struct help *help, struct byte_buffer *out)
 {
     struct help own;
@@ -157,17 +157,17 @@ static int answer(struct help *help, const struct help_arguments *arguments, str
     }
     bool is_plural =
         group != HELP_GROUPS_COUNT && strcmp(arguments->words[0], help_groups[group].plural) == 0;
-    /* `window` is an operator as well as the singular of a group: the operator says more. */
+    /* `window` is both an operator and the singular of a group: show the operator, which says more. */
     if (!is_plural || group == HELP_JOB)
         if (put_entries(help, HELP_GROUPS_COUNT, arguments->words[0], out) > 0)
             return EXIT_GOOD;
-    if (group == HELP_GROUPS_COUNT) /* the overview lists them, too: cpu, cuda */
+    if (group == HELP_GROUPS_COUNT) /* cpu and cuda, which the overview lists, too */
         return help_device(arguments->words[0], out) ? EXIT_GOOD : unknown(help, group, arguments->words[0]);
     help_text_group(help, group, out);
     return EXIT_GOOD;
 }
 
-/* NULL after what is wrong with the library was printed. */
+/* The registry to describe. NULL: the library cannot be used, and the reason was printed. */
 static const struct registry *registry_of(const struct help_arguments *arguments, struct arena *arena)
 {
     struct diag_list diags;

@@ -60,7 +60,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 
 /* --- Learners --- */
 
-/* One learner, as a model_walk. */
+/* Argument of `walk`, the model_walk of one learner. */
 struct learner_walk {
     struct model_arguments *arguments;
     const struct plan_node *learner;
@@ -73,9 +73,7 @@ static bool walk(void *argument, struct model_visitor *visitor)
     return model_visit(job->plan, w->learner, job->checkpoint, visitor, &job->diags);
 }
 
-/* --- show
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- show --- */
 
 static bool show_tensor(void *argument, const char *name, const float *data, size_t rows, size_t columns)
 {
@@ -113,8 +111,7 @@ static bool show(struct learner_walk *w)
     return walk(w, &visitor);
 }
 
-/* --- top: the heaviest rows of each table
- * ------------------------------------------------------------------------------ */
+/* --- top: the rows with the largest weights, for each table --- */
 
 struct heavy_row {
     uint64_t key, count;
@@ -199,9 +196,7 @@ static bool show_top(struct learner_walk *w)
     return is_good;
 }
 
-/* --- export
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- export --- */
 
 static bool export(struct learner_walk *w)
 {
@@ -238,7 +233,8 @@ static bool is_meant(const struct model_arguments *a, const struct plan_node *no
     return node->tag == PLAN_LEARNER && (a->learner == NULL || str_is(node->name, a->learner));
 }
 
-/* Those that are meant, if they are what the arguments can be of. */
+/* Counts the learners that the arguments name. false: there is none, or --out is given and
+ * there are several. */
 static bool count_learners(struct model_arguments *a, uint32_t *count)
 {
     const char *all = "";

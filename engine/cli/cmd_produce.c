@@ -1,4 +1,4 @@
-/* leat produce TOPIC FILES...: recordings, files and dead letters -> a topic. */
+/* leat produce TOPIC FILES...: sends recordings, files or dead letters to a topic. */
 #include "cli/commands.h"
 #include "cli/kafka.h"
 #include "connectors/kafka/produce_letters.h"
@@ -89,17 +89,18 @@ struct produce_arguments {
     uint32_t paths_count;
     const char *topic, *from_topic, *name, *progress_topic;
     bool is_letters, skips_lost, is_by_key;
-    /* Of all inputs so far. */
+    /* Sums over all inputs so far. */
     struct produce_figures total;
     uint64_t lost;
     struct progress_line line;
-    int64_t begin_us, first_us; /* when it began; when the first record was there to be sent, or 0 */
-    uint64_t records;           /* of the input; 0: not known */
+    /* Start of the command; time when the first record was ready to be sent, or 0. */
+    int64_t begin_us, first_us;
+    uint64_t records; /* number of records in the input; 0: not known */
 };
 
 /* --- Arguments --- */
 
-/* A number with a unit behind it that may be left out. */
+/* Parses a positive number; `unit` may follow it. */
 static double parse_amount(const char *name, const char *text, const char *unit, struct argp_state *state)
 {
     struct str value = str_from(text);
@@ -117,7 +118,7 @@ static double parse_amount(const char *name, const char *text, const char *unit,
     return amount;
 }
 
-/* COLUMN or COLUMN:UNIT. */
+/* Parses COLUMN or COLUMN:UNIT. */
 static void parse_time(struct produce_files_options *files, const char *text)
 {
     static const struct {
@@ -224,7 +225,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     }
 }
 
-/* --- One input after the other --- */
+/* --- Sending one input after the other --- */
 
 static void show(void *argument, const struct produce_figures *f, bool is_last LEAT_UNUSED)
 {
@@ -247,7 +248,8 @@ static void show(void *argument, const struct produce_figures *f, bool is_last L
     progress_line_show(&a->line, text, "", false);
 }
 
-/* Who sends, in the progress topic: other files, other columns for keys are another. */
+/* Sets the sender's name and identity for the progress topic: with other files or another key column it
+ * is another sender. */
 static void name_input(struct produce_arguments *a, const char *topic, const char *what)
 {
     struct arena *arena = &a->cluster.load.arena;
@@ -271,7 +273,8 @@ static void name_input(struct produce_arguments *a, const char *topic, const cha
         a->progress_topic != NULL ? a->progress_topic : arena_printf(arena, "%s.leat-produce", topic);
 }
 
-/* A recording that has grown is merged otherwise: it is not the input that it was. */
+/* Adds the recording's contents to the identity: a recording that has grown merges its records in another
+ * order, so it is another input. */
 static void identify_recording(struct produce_arguments *a, const struct recording *recording)
 {
     XXH3_state_t state;
@@ -399,7 +402,7 @@ static bool check_sources(struct produce_arguments *a, const struct texts *topic
     return true;
 }
 
-/* Opens the letters' bytes anew: they are read once for each topic that they go to. */
+/* Opens the letters' bytes from their beginning: they are read once for each topic that letters go to. */
 static bool open_letters(struct produce_arguments *a, struct topic_reader *reader, uint32_t partition,
                          const struct kafka_range *range, struct produce_input *bytes)
 {
@@ -410,7 +413,7 @@ static bool open_letters(struct produce_arguments *a, struct topic_reader *reade
     return produce_files(bytes, &a->files, &load->arena, &load->diags);
 }
 
-/* The letters of the files, or of one partition. */
+/* Sends the letters of the files, or of one partition of the letters' topic. */
 static bool produce_each(struct produce_arguments *a, struct topic_reader *reader,
                          struct topic_reader *originals, uint32_t partition, const struct kafka_range *range)
 {
@@ -431,7 +434,7 @@ static bool produce_each(struct produce_arguments *a, struct topic_reader *reade
         const char *from = arena_strndup(&load->arena, topics.items[i].data, topics.items[i].length);
         is_good = open_letters(a, reader, partition, range, &bytes);
         if (is_good)
-            is_good = send_letters(a, &bytes, from, what, originals); /* closes them */
+            is_good = send_letters(a, &bytes, from, what, originals); /* closes `bytes` */
         else if (bytes.close != NULL)
             bytes.close(bytes.self);
     }

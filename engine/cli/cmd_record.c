@@ -1,4 +1,4 @@
-/* leat record TOPICS... --to DIR: topics -> recordings. */
+/* leat record TOPICS... --to DIR: records topics to files. */
 #include "cli/commands.h"
 #include "cli/kafka.h"
 #include "connectors/kafka/recorder.h"

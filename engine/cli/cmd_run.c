@@ -1,4 +1,4 @@
-/* leat run JOB: loads, runs, shows what happens, sums up. */
+/* leat run JOB: loads and runs a job, shows its progress, prints a summary. */
 #include "cli/argp.h"
 #include "cli/commands.h"
 #include "cli/job.h"
@@ -191,7 +191,7 @@ static void on_signal(int number)
     if (++interrupts >= 2)
         _exit(EXIT_INTERRUPTED);
     if (!has_begun && write(STDERR_FILENO, starting, sizeof(starting) - 1) < 0)
-        return; /* nobody listens */
+        return; /* stderr is closed */
 }
 
 static void catch_signals(void)
@@ -202,7 +202,7 @@ static void catch_signals(void)
     signal(SIGPIPE, SIG_IGN);
 }
 
-/* Shows the run until it ends; 40 ms is quick enough for an eye and costs nothing. */
+/* Shows the run until it ends. Every 40 ms is smooth for the eye and costs nothing. */
 static void watch(struct run *run, struct view *view)
 {
     bool is_stopping = false;
@@ -218,7 +218,7 @@ static void watch(struct run *run, struct view *view)
     }
 }
 
-/* A live run's order log ended before what it was obeyed on. */
+/* Reports that a replayed order log of a live run ended, and the run with it. */
 static void tell_order_end(const struct run *run, const struct run_stats *stats)
 {
     struct byte_buffer where = {0};
@@ -233,7 +233,7 @@ static void tell_order_end(const struct run *run, const struct run_stats *stats)
     buffer_free(&where);
 }
 
-/* --compare; what differs has ended the run and stands in its diagnostic. */
+/* Reports the result of --compare. A difference has ended the run and is in its diagnostics. */
 static void tell_compared(const struct run_stats *stats, bool is_good)
 {
     bool has_any = false;
@@ -258,13 +258,13 @@ static bool has_code(const struct diag_list *diags, enum diag_code code)
     return false;
 }
 
-/* What is known when the run begins is said then, not when it ends. */
+/* Prints warnings when the run begins, not only at its end. */
 static void say_warnings(struct job_load *load)
 {
     bool is_json = load->is_json;
-    if (load->diags.errors > 0) /* it has failed already, and says all of it in the end */
+    if (load->diags.errors > 0) /* the run has failed already, and all is printed at the end */
         return;
-    load->is_json = false; /* stdout is the summary's */
+    load->is_json = false; /* stdout is for the summary */
     job_print_diags(load);
     load->is_json = is_json;
     diag_list_init(&load->diags, &load->arena);
@@ -276,7 +276,7 @@ static void say_notes(const char *notes)
         fprintf(stderr, "leat: %.*s\n", (int)(end - notes), notes);
 }
 
-/* What the command line reads and writes, beside what the job does. */
+/* Claims the files that command-line options read and write, beside those of the job. */
 static void claim_options(const struct run_arguments *arguments)
 {
     const struct run_options *options = &arguments->options;
@@ -380,12 +380,12 @@ int cmd_run(int argc, char **argv)
         int ended = supervise(&is_restart, &arguments.options.had_begun);
         if (ended >= 0)
             return ended;
-        /* What began anew goes on now, from its own checkpoints. */
+        /* The first life started anew (--fresh); later lives resume from its checkpoints. */
         arguments.options.is_restart = is_restart;
         arguments.options.has_begun = supervise_begun;
         if (is_restart && arguments.options.mode != RUN_FROM)
             arguments.options.mode = RUN_AUTO;
-        if (is_restart) /* who holds the directory now took it from us */
+        if (is_restart) /* a process that holds the directory now has taken over from us */
             arguments.options.take_over = false;
     }
     catch_signals();

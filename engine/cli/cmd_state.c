@@ -1,4 +1,5 @@
-/* leat state list|get DIR: what a checkpoint holds of a job's parts, and for one key. */
+/* leat state list|get DIR: shows which parts of a job keep state in a checkpoint, and the state
+ * of one key. */
 #include "cli/argp.h"
 #include "cli/checkpoint_job.h"
 #include "cli/commands.h"
@@ -57,7 +58,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     }
 }
 
-/* What a key of the node is, for people: "user_id int, item_id int". */
+/* The key columns of the node, for people: "user_id int, item_id int". */
 static const char *key_of(struct arena *arena, const struct plan_node *node)
 {
     const struct operator_input *input = &node->bound[0];
@@ -105,7 +106,7 @@ static bool list(struct state_arguments *a)
     return true;
 }
 
-/* NULL after a diagnostic. */
+/* The node of the part that the arguments name; NULL after a diagnostic. */
 static const struct plan_node *find_part(struct state_arguments *a)
 {
     const struct plan *plan = a->job.plan;

@@ -1,4 +1,5 @@
-/* leat trace JOB SOURCE RECORD: why one record was late, filtered, duplicate, dead, or where it went. */
+/* leat trace JOB SOURCE RECORD: explains why a record was late, filtered, duplicate or dead, or
+ * where it went. */
 #include "cli/argp.h"
 #include "cli/commands.h"
 #include "cli/job.h"
@@ -82,7 +83,8 @@ static void on_signal(int number)
     is_interrupted = 1;
 }
 
-/* At Ctrl-C too the run ends by itself: what it keeps on disk goes with it. */
+/* Shows progress until the run ends. Ctrl-C stops the run cleanly, too, so that its temporary data on
+ * disk is removed. */
 static void watch(struct run *run)
 {
     struct run_stats *stats = calloc(1, sizeof(*stats));
@@ -135,7 +137,8 @@ static bool follow(struct job_load *load, struct trace *trace, const char *order
     return is_good;
 }
 
-/* A plan is opened once: each pass loads the job anew. */
+/* Loads the job and resolves the record, or, once it is resolved, follows it. A plan can be opened only once,
+ * so each pass loads the job anew. */
 static int pass(const struct trace_arguments *arguments, struct trace *trace)
 {
     struct job_load load = arguments->load;
@@ -146,7 +149,7 @@ static int pass(const struct trace_arguments *arguments, struct trace *trace)
                                    : trace_resolve(trace, load.plan, &load.diags);
         status = is_good ? EXIT_GOOD : EXIT_FAILED;
     }
-    load.is_json &= load.diags.errors > 0; /* else stdout has the answer */
+    load.is_json &= load.diags.errors > 0; /* with a good result, stdout has the answer */
     if (load.diags.errors > 0 || is_resolved)
         job_print_diags(&load);
     job_free(&load);

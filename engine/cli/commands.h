@@ -1,4 +1,4 @@
-/* The sub-commands, one file each. argv[0] is the command's name; the result is the exit status. */
+/* The sub-commands, one file each. argv[0] is the command's name; returns the exit status. */
 #ifndef LEAT_CLI_COMMANDS_H
 #define LEAT_CLI_COMMANDS_H
 
@@ -6,15 +6,15 @@
 
 enum exit_status {
     EXIT_GOOD = 0,
-    EXIT_FAILED = 1,  /* the job stopped with an error, or something was not as it should be */
-    EXIT_USAGE = 2,   /* flags or arguments */
+    EXIT_FAILED = 1,  /* the job stopped with an error, or the command found a problem */
+    EXIT_USAGE = 2,   /* wrong flags or arguments */
     EXIT_BAD_JOB = 3, /* the job file has errors */
     EXIT_FENCED = 4,  /* another process has taken over the checkpoint directory */
     /* EXIT_REFUSED: the system refused memory or a thread (core/refused.h) */
     EXIT_INTERRUPTED = 130,
 };
 
-/* Every kind that is built in. */
+/* All built-in kinds. */
 extern const struct registry builtin_registry;
 
 int cmd_run(int argc, char **argv);

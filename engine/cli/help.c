@@ -30,8 +30,7 @@ static uint32_t count_pointers(const void *const *list)
     return count;
 }
 
-/* --- usage of an operator
- * ------------------------------------------------------------------------------------- */
+/* --- Usage of an operator --- */
 
 static const char *placeholder(const struct option *option, struct arena *arena)
 {
@@ -68,7 +67,7 @@ static const char *placeholder(const struct option *option, struct arena *arena)
     return text;
 }
 
-/* "STREAM | name VALUE word VALUE [word VALUE] { ... }". */
+/* The usage line: "STREAM | name VALUE word VALUE [word VALUE] { ... }". */
 static const char *operator_usage(const struct operator_kind *kind, struct arena *arena)
 {
     const char *text = arena_printf(arena, "STREAM | %s", kind->name);
@@ -86,8 +85,7 @@ static const char *operator_usage(const struct operator_kind *kind, struct arena
     return text;
 }
 
-/* --- entries
- * -------------------------------------------------------------------------------------------------- */
+/* --- Entries --- */
 
 static bool is_window_kind(const struct operator_kind *kind)
 {
@@ -117,13 +115,13 @@ static void add_function(struct help *help, enum help_group group, const struct 
     entry->usage = function->signature;
     entry->example = function->example;
     entry->is_copy = group == HELP_WINDOWS;
-    if (function->is_aggregate) /* its name may be that of a function or operator too */
+    if (function->is_aggregate) /* a function or operator may have the same name */
         entry->anchor = arena_printf(&help->arena, "aggregate-%s", function->name);
     if (function->is_aggregate)
         entry->note = "An aggregate: it stands in the { } of `feature` and `window`.";
 }
 
-/* Kinds that options of learners choose from, each once. */
+/* Adds the kinds that options of learners choose from, each once. */
 static void add_optimizers(struct help *help, const struct option *table)
 {
     for (const struct option *o = table; o != NULL && o->name != NULL; o++) {
@@ -254,8 +252,7 @@ void help_free(struct help *help)
     arena_free(&help->arena);
 }
 
-/* --- options
- * -------------------------------------------------------------------------------------------------- */
+/* --- Options --- */
 
 static void add_fact(struct arena *arena, const char **facts, const char *fact)
 {

@@ -1,5 +1,5 @@
-/* The reference of `leat help`: entries collected from the registry's descriptors and option tables alone,
- * and two ways to write them, as text and as HTML. Not for others. */
+/* The reference of `leat help`: entries collected from the registry's descriptors and option tables, and two
+ * writers, as text and as HTML. Only for the files cli/*help*. */
 #ifndef LEAT_CLI_HELP_H
 #define LEAT_CLI_HELP_H
 
@@ -27,15 +27,16 @@ extern const struct help_group_text help_groups[HELP_GROUPS_COUNT];
 
 struct help_entry {
     enum help_group group;
-    bool is_copy; /* it stands in another group, too: not counted when a name is looked up */
+    bool is_copy; /* a copy of an entry of another group; skipped when a name is looked up */
     const char *name, *summary;
-    const char *anchor;  /* in its HTML page: the name, but for functions that are also aggregates */
+    const char *anchor;  /* in its HTML page: the name, except for aggregates, which may share their name
+                            with a function */
     const char *usage;   /* "dedup by COLUMNS within DURATION [keep first|last]"; may be NULL */
     const char *details; /* may be NULL */
     const char *example; /* may be NULL */
     const char *note;    /* "takes files that end in .jsonl"; may be NULL */
     const struct option *options;
-    const struct option *common; /* options that its whole group has; may be NULL */
+    const struct option *common; /* options shared by all kinds of the group; may be NULL */
     const char *common_title;
 };
 
@@ -48,14 +49,14 @@ struct help {
 void help_collect(struct help *help, const struct registry *registry);
 void help_free(struct help *help);
 
-/* What is said about one option. */
+/* The description of one option. */
 struct help_option {
     const char *name, *type;
     const char *facts; /* "required; 1ms to 365d; default 10s" */
     const char *text;
-    const struct option *nested;     /* of a block */
-    const struct kind_choice *kinds; /* whose options are listed with it; NULL: none */
-    bool is_optimizer;               /* its kinds are a group of their own */
+    const struct option *nested;     /* OPTION_BLOCK_T: the nested table */
+    const struct kind_choice *kinds; /* kinds whose options are listed, too; NULL: none */
+    bool is_optimizer;               /* its kinds are optimizers, which have a group of their own */
 };
 struct help_option help_option(const struct help *help, const struct option *option, struct arena *arena);
 
@@ -63,19 +64,20 @@ void help_text_overview(struct help *help, struct byte_buffer *out);
 void help_text_group(const struct help *help, enum help_group group, struct byte_buffer *out);
 void help_text_entry(const struct help *help, const struct help_entry *entry, struct byte_buffer *out);
 
-/* An indented paragraph; and "  name      summary", the summaries below each other from `column` on. */
+/* help_put_wrapped: appends an indented paragraph. help_put_item: appends "  name      summary", with the
+ * summary wrapped from `column` on. */
 void help_put_wrapped(struct byte_buffer *out, uint32_t indent, const char *text);
 void help_put_item(struct byte_buffer *out, const char *name, const char *summary, uint32_t column);
 
-/* What kernels run on, as found on this machine: all of it, or one device ("cpu", "cuda", "cuda(1)"); false:
- * there is none of that name. */
+/* Describes the devices that kernels run on, as found on this machine. name: one device ("cpu", "cuda",
+ * "cuda(1)"); NULL: all of them. false: no device of that name. */
 extern const char help_device_summary[];
 bool help_device(const char *name, struct byte_buffer *out);
 
-/* Pages beside the groups, made of the tables and constants that the program works by: "types", "limits". */
+/* Pages beside the groups ("types", "limits"), made from the program's own tables and constants. */
 struct help_fact {
     const char *name, *text;
-    const char *example; /* an expression that is true; NULL: none */
+    const char *example; /* a job-language expression that is true; NULL: none */
 };
 struct help_section {
     const char *title;
@@ -90,17 +92,17 @@ struct help_page {
 };
 enum { HELP_PAGES_COUNT = 2 };
 extern const char *const help_page_names[HELP_PAGES_COUNT];
-/* In the help's arena. */
+/* The page's texts live in the help's arena. */
 struct help_page help_page(struct help *help, uint32_t index);
 void help_text_page(const struct help_page *page, struct byte_buffer *out);
 struct help_page help_types(struct help *help);
 struct help_page help_limits(struct help *help);
 
-/* The pages as files in the directory; 0 or an errno. */
+/* Writes all pages as files into the directory; returns 0 or an errno. */
 int help_html(struct help *help, const char *directory);
 
-/* One line per name, option and word of the language's tables, as a dictionary of libFuzzer:
- * `operator_dedup_by="by"`. */
+/* Appends a libFuzzer dictionary: one line for each name, option and word of the tables,
+ * such as `operator_dedup_by="by"`. */
 void help_dictionary(const struct help *help, struct byte_buffer *out);
 
 #endif

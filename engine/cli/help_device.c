@@ -1,7 +1,5 @@
-/*
- * leat help device [NAME]: what kernels run on. Unlike the rest of the reference this is of the machine: the
- * CPU's variants, the device library, each GPU, and why one cannot be used.
- */
+/* leat help device [NAME]: what kernels run on. Unlike the rest of the reference it describes this machine:
+ * the CPU's variants, the device library, each GPU, and why one cannot be used. */
 #include "cli/help.h"
 
 #include "kernels/gpu.h"
@@ -15,11 +13,11 @@ enum { NAME_COLUMN = 11, FACT_COLUMN = 14 };
 const char help_device_summary[] = "device: what kernels run on, as found on this machine";
 
 struct found {
-    const struct gpu_api *api; /* NULL: why */
+    const struct gpu_api *api; /* NULL: see `why` */
     struct gpu_device devices[GPU_DEVICES_MAX];
-    int count;            /* -1: why */
-    struct gpu_error why; /* no device can be asked for */
-    int library, driver;  /* versions */
+    int count;            /* -1: see `why` */
+    struct gpu_error why; /* why devices cannot be listed, or none was found */
+    int library, driver;  /* CUDA versions; driver 0: none */
 };
 
 static void find(struct found *f)
@@ -48,7 +46,8 @@ static const char *version(struct arena *arena, int number)
     return arena_printf(arena, "%d.%d", number / 1000, number % 1000 / 10);
 }
 
-/* "avx512 (taken), avx2, scalar", the best first. main has refused a LEAT_KERNELS that is none of them. */
+/* The CPU's kernel variants, best first: "avx512 (taken), avx2, scalar". An invalid LEAT_KERNELS was
+ * refused in main. */
 static const char *cpu_variants(struct arena *arena)
 {
     const char *reason = NULL, *text = "";
@@ -63,7 +62,7 @@ static const char *cpu_variants(struct arena *arena)
     return text;
 }
 
-/* The library, and whether a driver for it is there. */
+/* Describes the device library and its driver, or says why GPUs cannot be used. */
 static const char *library_facts(const struct found *f, struct arena *arena)
 {
     if (f->api == NULL)
@@ -85,8 +84,7 @@ static const char *device_facts(const struct gpu_device *d, struct arena *arena)
                                        gpu_failure_name(d->why.failure), d->why.text);
 }
 
-/* --- all of it -------------------------------------------------------------------------------------------
- */
+/* --- All devices --- */
 
 static void put_all(const struct found *f, struct byte_buffer *out, struct arena *arena)
 {
@@ -99,8 +97,7 @@ static void put_all(const struct found *f, struct byte_buffer *out, struct arena
     buffer_printf(out, "\n`leat help device NAME` says more.\n");
 }
 
-/* --- one -------------------------------------------------------------------------------------------------
- */
+/* --- One device --- */
 
 static void put_cpu(struct byte_buffer *out)
 {
@@ -181,7 +178,7 @@ static void put_device(const struct found *f, const char *name, const struct gpu
     }
 }
 
-/* The N of "cuda(N)"; -1: it is not that. */
+/* The N of "cuda(N)"; -1: not of this form. */
 static int number_of(const char *name)
 {
     int number = -1, end = 0;
@@ -202,7 +199,7 @@ static bool put_one(const struct found *f, const char *name, struct byte_buffer 
         put_device(f, name, &f->devices[number], out, arena);
         return true;
     }
-    /* Where there is none at all, the question is why. */
+    /* If no GPU can be used at all, put_library says why. */
     if (strcmp(name, "cuda") != 0 && (number < 0 || f->count > 0))
         return false;
     put_library(f, out, arena);

@@ -1,4 +1,4 @@
-/* The reference as linked HTML pages: an index that can be searched, a page a group, one style sheet. */
+/* The reference as linked HTML pages: a searchable index, one page per group, one style sheet. */
 #include "cli/help.h"
 #include "core/os.h"
 
@@ -44,7 +44,7 @@ static const char search[] = "<script>\n"
                              "});\n"
                              "</script>\n";
 
-/* Text with its special characters escaped; `...` becomes code. */
+/* Appends text with special characters escaped; `...` becomes code. */
 static void put(struct byte_buffer *out, const char *text)
 {
     bool is_code = false;
@@ -135,7 +135,7 @@ static void put_block(struct byte_buffer *out, const char *before, const char *t
     buffer_printf(out, "%s\n", after);
 }
 
-/* Code keeps its backticks. */
+/* Appends code; it keeps its backticks. */
 static void put_code(struct byte_buffer *out, const char *text)
 {
     if (text == NULL)

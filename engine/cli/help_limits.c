@@ -33,7 +33,7 @@
 enum unit { COUNT, BYTES };
 
 struct limit {
-    const char *section; /* the title of those that follow; else NULL */
+    const char *section; /* title of the rows that follow; NULL: the row is a limit */
     const char *name, *what;
     enum unit unit;
     int64_t value;
@@ -47,7 +47,7 @@ static const struct limit limits[] = {
 #undef LIMIT
 };
 
-/* "1 MiB (1048576 bytes)", "20,000". */
+/* The value as text: "1 MiB", "20,000" or "20,000 bytes". */
 static const char *value_text(struct arena *arena, const struct limit *limit)
 {
     static const char *const units[] = {"KiB", "MiB", "GiB"};
@@ -66,7 +66,7 @@ static const char *value_text(struct arena *arena, const struct limit *limit)
     return arena_printf(arena, "%.*s%s", (int)out, grouped, limit->unit == BYTES ? " bytes" : "");
 }
 
-/* A section's limits, from the row behind its title on. */
+/* Adds the section whose title is row `at`, with the limits that follow it. */
 static void add_limits(struct help *help, struct help_page *page, uint32_t at)
 {
     struct help_fact *facts = arena_array(&help->arena, struct help_fact, ARRAY_COUNT(limits));
@@ -80,7 +80,8 @@ static void add_limits(struct help *help, struct help_page *page, uint32_t at)
     page->sections[page->count++] = (struct help_section){limits[at].section, facts, count};
 }
 
-/* "within 1ms to 365d, keep ...": the options that have bounds. */
+/* Appends the bounds of the table's options to `text`: "within 1ms to 365d, keep ...". before:
+ * prefix of names. */
 static const char *bounds_of(struct arena *arena, const struct option *table, const char *before,
                              const char *text)
 {
@@ -98,7 +99,7 @@ static const char *bounds_of(struct arena *arena, const struct option *table, co
     return text;
 }
 
-/* How many values an aggregate may be asked for: top(x, 128). */
+/* Adds the largest number of values that aggregates can return: top(x, 128). */
 static void add_aggregates(struct help *help, struct help_page *page)
 {
     static const struct aggregate_kind *const kinds[] = {

@@ -1,4 +1,4 @@
-/* The reference as text for a terminal, and as words for the fuzzer. */
+/* The reference as text for a terminal, and as a dictionary for the fuzzer. */
 #include "cli/help.h"
 
 enum { LINE_COLUMNS = 96, INDENT = 2, SUMMARY_COLUMN_MAX = 34 };
@@ -43,7 +43,7 @@ void help_text_overview(struct help *help, struct byte_buffer *out)
         buffer_printf(out, "\n%s: %s\n", help_page_names[i], help_page(help, i).summary);
 }
 
-/* --- pages --- */
+/* --- Pages --- */
 
 const char *const help_page_names[HELP_PAGES_COUNT] = {"types", "limits"};
 
@@ -94,8 +94,7 @@ void help_text_group(const struct help *help, enum help_group group, struct byte
     buffer_printf(out, "\n`leat help %s NAME` says more.\n", help_groups[group].singular);
 }
 
-/* --- one entry
- * ------------------------------------------------------------------------------------------------ */
+/* --- One entry --- */
 
 static void put_options(const struct help *help, const struct option *table, uint32_t indent,
                         struct byte_buffer *out);
@@ -163,10 +162,10 @@ void help_text_entry(const struct help *help, const struct help_entry *e, struct
     }
 }
 
-/* --- words
- * ---------------------------------------------------------------------------------------------------- */
+/* --- Dictionary --- */
 
-/* path: what comes before, "operator_dedup". Quotes and backslashes do not occur in names. */
+/* Appends a line of the dictionary. path: prefix of the name, like "operator_dedup". Names contain no quotes
+ * and no backslashes. */
 static void put_word(struct byte_buffer *out, const char *path, const char *name, struct str word)
 {
     buffer_printf(out, "%s_%s=\"%.*s\"\n", path, name, STR_ARGS(word));

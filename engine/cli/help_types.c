@@ -1,6 +1,6 @@
 /* leat help types: what values are, and the rules that hold for them everywhere. Types, units and literals
- * come from the tables that the job language is read by; each example is an expression that is true, and a
- * test computes them all. */
+ * come from the tables by which the job language is read. Each example is an expression that is true; a test
+ * evaluates them all. */
 #include "cli/help.h"
 #include "core/option.h"
 #include "core/option_schema.h"
@@ -99,7 +99,7 @@ static struct help_section units_of(struct arena *arena)
     return (struct help_section){"times as a source writes them", facts, count};
 }
 
-/* "1ms = 1,000 microseconds". */
+/* A section with the units as literals: "1ms", "1000 microseconds". */
 static struct help_section literals_of(struct arena *arena, const char *title,
                                        const struct literal_unit *units, const char *smallest)
 {

@@ -46,7 +46,7 @@ static struct plan_replace *replaces(struct job_load *load, const struct job_pai
     return items;
 }
 
-/* A name in --replay or --sink that the job does not have. */
+/* Reports names in --replay or --sink that the job does not have. */
 static void check_names(struct job_load *load, const struct job_pairs *pairs, const char *flag,
                         bool is_source)
 {
@@ -102,7 +102,8 @@ static bool read_job(struct job_load *load)
     return true;
 }
 
-/* What is read before there is a plan: the job, its libraries, and what it names by file("..."). */
+/* Claims what is read before the plan exists: the job file and its libraries (read_secret adds files
+ * read by file("...")). */
 static struct claims *claim_job(struct job_load *load)
 {
     struct claims *claims = claims_new(&load->arena);
@@ -110,13 +111,14 @@ static struct claims *claim_job(struct job_load *load)
                "the job itself", (struct span){0});
     for (uint32_t i = 0; i < load->job->uses_count; i++) {
         struct str path = load->job->uses[i].path;
-        if (memchr(path.data, '/', path.length) != NULL) /* else the system looks for it */
+        if (memchr(path.data, '/', path.length) != NULL) /* names without `/` are found by
+                                                            the system's linker */
             claims_add_input(claims, path, "`use`", load->job->uses[i].span);
     }
     return claims;
 }
 
-/* As leat does it; what is read is claimed. */
+/* Reads a file(...) value like the default hook, and claims the file as an input. */
 static int read_secret(void *argument, const char *path, size_t max_bytes, char **data, size_t *bytes)
 {
     claims_add_input(argument, str_from(path), "file(...)", (struct span){0});

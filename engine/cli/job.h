@@ -1,4 +1,5 @@
-/* From a job file on disk to a plan, with every error printed. What `run`, `check` and `explain` share. */
+/* Loads a job file from disk into a plan and prints its errors. Shared by `run`, `check`,
+ * `explain` and others. */
 #ifndef LEAT_CLI_JOB_H
 #define LEAT_CLI_JOB_H
 
@@ -6,19 +7,19 @@
 
 enum { JOB_PAIRS_MAX = 64 };
 
-/* NAME=VALUE arguments of one flag. */
+/* The NAME=VALUE arguments of one flag. */
 struct job_pairs {
     struct str names[JOB_PAIRS_MAX], values[JOB_PAIRS_MAX];
     uint32_t count;
 };
 
 struct job_load {
-    /* In. */
+    /* Set by the caller. */
     const char *path;
     struct job_pairs settings, replays, sinks;
     bool is_replay;
     bool is_json; /* diagnostics as JSON */
-    /* Out. */
+    /* Set by job_load. */
     struct arena arena;
     struct diag_list diags;
     struct diag_source source;
@@ -26,16 +27,17 @@ struct job_load {
     struct plan *plan;
 };
 
-/* Splits "NAME=VALUE"; false where there is no `=` or too many were given. */
+/* Splits "NAME=VALUE" and adds it. false: `=` or the name is missing, or there are
+ * JOB_PAIRS_MAX pairs already. */
 bool job_pair_add(struct job_pairs *pairs, const char *text);
-/* Arguments with `--replay SOURCE=GLOB` joined by `=`: argp wants that where an argument may be left out,
- * people write a space. */
+/* Returns the arguments with `--replay SOURCE=GLOB` joined to `--replay=SOURCE=GLOB`: argp requires the `=`
+ * for optional values, but people write a space. Updates *argc. */
 char **job_join_replays(int *argc, char **argv);
-/* A job file's text, malloc'd; 0, or errno after a diagnostic. */
+/* Reads a job file's text into malloc'd memory. Returns 0, or an errno after a diagnostic. */
 int job_read_text(const char *path, struct diag_list *diags, char **data, size_t *bytes);
-/* Reads, parses, expands and plans. false: diags->errors > 0. Nothing is printed. */
+/* Reads, parses, expands and plans the job. false: diags->errors > 0. Prints nothing. */
 bool job_load(struct job_load *load);
-/* Prints what is in diags (warnings too) to stderr. */
+/* Prints all diagnostics, warnings included: as text to stderr, or with is_json as JSON to stdout. */
 void job_print_diags(struct job_load *load);
 void job_free(struct job_load *load);
 

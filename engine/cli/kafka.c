@@ -12,7 +12,7 @@
 
 enum { COLUMNS_MAX = 512 };
 
-/* --- Which cluster --- */
+/* --- The cluster --- */
 
 void cluster_init(struct cluster *cluster)
 {
@@ -141,7 +141,7 @@ const volatile sig_atomic_t *stop_signals(void)
     return &stops;
 }
 
-/* --- How far it is --- */
+/* --- Progress --- */
 
 void progress_line_show(struct progress_line *line, const char *text, const char *state, bool is_last)
 {

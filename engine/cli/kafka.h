@@ -1,4 +1,5 @@
-/* What the commands that go to Kafka by themselves share: which cluster, Ctrl-C, and how far they are. */
+/* Shared by commands that use Kafka directly: flags that choose the cluster, handling of Ctrl-C, and
+ * a progress line. */
 #ifndef LEAT_CLI_KAFKA_H
 #define LEAT_CLI_KAFKA_H
 
@@ -19,7 +20,7 @@ enum {
     KEY_NO_PROGRESS
 };
 
-/* Rows for a table of argp. */
+/* Rows of an argp table for the cluster's flags. */
 #define CLUSTER_OPTIONS(group)                                                                               \
     {"brokers",                                                                                              \
      KEY_BROKERS,                                                                                            \
@@ -50,29 +51,31 @@ struct cluster {
     int64_t patience_us;
     bool is_quiet;
     struct progress progress;
-    struct job_load load; /* its arena and diagnostics serve the whole command */
+    struct job_load load; /* its arena and diagnostics are used by the whole command */
     struct kafka_client client;
-    struct texts topics; /* of the job's source; else none */
+    struct texts topics; /* topics of the job's source given by --source; else empty */
 };
 
 void cluster_init(struct cluster *cluster);
-/* For a parser of argp: whether the key was one of the rows above. */
+/* For an argp parser: handles the keys of CLUSTER_OPTIONS and PROGRESS_OPTIONS. false: another key. */
 bool cluster_parse(struct cluster *cluster, int key, char *argument, struct argp_state *state);
-/* False after diagnostics. */
+/* Fills cluster->client from the flags. false after diagnostics. */
 LEAT_CHECKED bool cluster_open(struct cluster *cluster, rd_kafka_type_t type);
-/* Prints what is in the diagnostics. to_stdout: --json has not said anything there yet. */
+/* Prints the diagnostics. to_stdout: with --json they go to stdout; false: stdout already has
+ * the JSON summary. */
 void cluster_print_diags(struct cluster *cluster, bool to_stdout);
 void cluster_free(struct cluster *cluster);
 
-/* Ctrl-C and SIGTERM: the first raises the flag, the second ends the process. */
+/* Handles Ctrl-C and SIGTERM: the first raises the returned flag, the second ends the process. */
 const volatile sig_atomic_t *stop_signals(void);
 
-/* One line that is drawn in place on a terminal, else written now and then (control/progress.h). */
+/* A progress line: redrawn in place on a terminal, else printed from time to time (control/progress.h). */
 struct progress_line {
     bool is_quiet, is_drawn;
     struct progress progress;
 };
-/* state: what is said at once when it changes; "" for none. is_last: the line stays. */
+/* Shows `text`. state: when it changes, the line is printed at once; "" for none. is_last: ends the line, so
+ * that it stays. */
 void progress_line_show(struct progress_line *line, const char *text, const char *state, bool is_last);
 
 #endif

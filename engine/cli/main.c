@@ -49,7 +49,7 @@ static int unknown_command(const char *name)
     return EXIT_USAGE;
 }
 
-/* What cannot be meant is refused at once, whether or not the command would look at it. */
+/* Refuses invalid environment variables at once, even if the command would not use them. */
 static bool read_environment(void)
 {
     struct arena arena = {0};
@@ -66,9 +66,9 @@ static bool read_environment(void)
     return is_good;
 }
 
-/* Read by jemalloc. Batches and tables come and go in large pieces: these, too, are kept for a second instead
- * of being given back to the system at once; ten seconds, the usual, would double the memory of a job on
- * Kafka. */
+/* Configures jemalloc. Batches and tables are allocated and freed in large pieces: keep those, too, for
+ * a second before they go back to the system. The default of ten seconds would double the memory of a
+ * job on Kafka. */
 extern const char *malloc_conf;
 const char *malloc_conf = "oversize_threshold:0,dirty_decay_ms:1000";
 

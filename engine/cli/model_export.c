@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* --- Safetensors: the first walk measures, the second writes the columns of each table behind each other
- * ------------ */
+/* --- Safetensors: one walk collects the columns of each table; then header and data are written --- */
 
 struct export_table {
     struct byte_buffer keys, weights, counts, seen, name;
@@ -21,7 +20,7 @@ struct export_table {
 struct export
 {
     struct byte_buffer header, data;
-    struct export_table table; /* in progress */
+    struct export_table table; /* the table being visited */
     FILE *csv;
     struct byte_buffer csv_table;
     size_t csv_dim;
@@ -64,7 +63,7 @@ static bool save_tensor(void *argument, const char *name, const float *data, siz
     return true;
 }
 
-/* With its zero. A feature may have the name of what is no table. */
+/* Sets the table's name, with its NUL. A table must not be named like the dense tensors. */
 static void set_name(struct byte_buffer *to, const char *name)
 {
     buffer_clear(to);
@@ -94,7 +93,7 @@ static bool save_row(void *argument, uint64_t key, const float *weights, uint64_
     return true;
 }
 
-/* To write to with stdio; NULL: *error. */
+/* Opens a stdio stream that writes to the new file. NULL: *error is set and the file abandoned. */
 static FILE *open_stream(struct replacement *file, int *error)
 {
     int fd = dup(file->fd);
@@ -105,7 +104,7 @@ static FILE *open_stream(struct replacement *file, int *error)
     return out;
 }
 
-/* What was written takes its place, where nothing failed. Returns the error, or 0. */
+/* Closes the stream and, unless something failed, gives the file its name. Returns the error, or 0. */
 static int close_stream(struct replacement *file, FILE *out, int error)
 {
     if (fclose(out) != 0 && error == 0)
@@ -121,7 +120,7 @@ static int write_safetensors(struct export *e, const char *path)
     if (e->header.length == 0)
         buffer_append(&e->header, "{", 1);
     buffer_append(&e->header, "}", 1);
-    while (e->header.length % 8 != 0) /* data begins aligned */
+    while (e->header.length % 8 != 0) /* so that the data begins aligned */
         buffer_append(&e->header, " ", 1);
     struct replacement file;
     int error = replacement_begin(&file, path);
@@ -154,9 +153,7 @@ bool model_safetensors(model_walk *walk, void *argument, const char *path, int *
     return is_good && *error == 0;
 }
 
-/* --- CSV
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- CSV --- */
 
 static void print_floats(FILE *out, const float *values, size_t count)
 {
@@ -217,7 +214,7 @@ bool model_csv(model_walk *walk, void *argument, const char *path, int *error)
     buffer_free(&e.csv_table);
     int failed = ferror(e.csv) != 0 ? EIO : is_good ? 0 : ECANCELED;
     *error = close_stream(&file, e.csv, failed);
-    if (failed == ECANCELED) /* the walk has said why */
+    if (failed == ECANCELED) /* the walk has reported the reason */
         *error = 0;
     return is_good && *error == 0;
 }

@@ -28,10 +28,11 @@ static void pass_on(int number)
 static void pause_ms(int milliseconds)
 {
     struct timespec rest = {milliseconds / 1000, (long)(milliseconds % 1000) * 1000000};
-    nanosleep(&rest, NULL); /* a signal cuts it short, which is right */
+    nanosleep(&rest, NULL); /* a signal ends the pause early, as it should */
 }
 
-/* Ends worth another try: a signal, or a failure that is not the job file's or the command line's. */
+/* Whether to restart the run: after a signal or a failure, but not after success, takeover, Ctrl-C, or errors
+ * in the job file or command line. */
 static bool is_worth_another(int status)
 {
     if (WIFSIGNALED(status))
@@ -60,7 +61,7 @@ static int wait_for(pid_t pid)
     return status;
 }
 
-/* Shared by all lives. */
+/* Shared memory of all lives: whether any life has begun. */
 static atomic_bool *begun_before;
 
 void supervise_begun(void)
@@ -90,8 +91,8 @@ int supervise(bool *is_restart, bool *had_begun)
             return EXIT_FAILED;
         }
         if (pid == 0) {
-            prctl(PR_SET_PDEATHSIG,
-                  SIGTERM); /* a supervisor that is killed takes the run with it, after a checkpoint */
+            /* If the supervisor is killed, the run gets SIGTERM: it takes a checkpoint and stops. */
+            prctl(PR_SET_PDEATHSIG, SIGTERM);
             *is_restart = life > 0;
             *had_begun = atomic_load(begun_before);
             return -1;

@@ -4,12 +4,14 @@
 
 #include <stdbool.h>
 
-/* Forks. Returns -1 in the child, which is to run the job (*is_restart: a life after the first; *had_begun:
- * one of those before it called supervise_begun); the parent stays in here until the job ends, restarts it
- * after a crash or a failure with growing pauses, and returns the exit status. It gives up, saying so, after
- * five lives in a row that each ended within ten seconds. Signals that end the parent are passed on. */
+/* Forks. Returns -1 in the child, which runs the job. *is_restart: the child is not the first life;
+ * *had_begun: an earlier life has called supervise_begun. The parent stays in this function until the job
+ * ends: it restarts the job after a crash or failure, with growing pauses, and returns its exit status. It
+ * gives up, with a message, after five lives in a row that each ended within ten seconds. SIGINT and SIGTERM
+ * are passed on to the child. */
 int supervise(bool *is_restart, bool *had_begun);
-/* The run begins: what is written from now on is its own, and the next life may replace it. */
+/* Called by the child when the run begins: files written from now on belong to the run, and the next life
+ * may replace them. */
 void supervise_begun(void);
 
 #endif

@@ -7,14 +7,14 @@
 #include <inttypes.h>
 #include <jansson.h>
 
-/* --- What a step says, for both forms --- */
+/* --- For both forms: what is said about a step --- */
 
 static bool is_learner(const struct plan_node *node)
 {
     return node->tag == PLAN_LEARNER;
 }
 
-/* What became of the row, by what the node counted. */
+/* What happened to the row, in words, from the node's counters. */
 struct fate {
     const char *words[8];
     uint32_t count;
@@ -54,7 +54,7 @@ static bool is_word(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/* Whether the node's options name the column. */
+/* Whether the node's settings mention the column. */
 static bool is_named(const struct plan_node *node, struct str name)
 {
     struct str text = node->settings_text;
@@ -79,7 +79,7 @@ static bool is_wanted(const struct plan_node *node, const struct field *field, e
     return true;
 }
 
-/* The view's one row: `a = 1, b = 2`, or as JSON. How many columns there were. */
+/* Appends the view's one row as `a = 1, b = 2` or as JSON. Returns the number of columns. */
 static uint32_t add_row(struct byte_buffer *out, const struct plan_node *node, const struct batch *view,
                         enum shown which, bool is_json)
 {
@@ -110,7 +110,8 @@ static const char *time_text(int64_t time, char out[64])
     return out;
 }
 
-/* How it is known which rows came before: an order log says so, the records do, or nothing does. */
+/* Where the order of the rows comes from: "log": the order log; "records": the records determine it;
+ * "computed": live sources, and no order log reaches this micro-batch. */
 static const char *order_of(const struct plan *plan, const struct trace *trace)
 {
     bool is_live = false;

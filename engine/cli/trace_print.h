@@ -1,4 +1,4 @@
-/* What `leat trace` found, as text and as JSON. */
+/* Prints the result of `leat trace`, as text and as JSON. */
 #ifndef LEAT_CLI_TRACE_PRINT_H
 #define LEAT_CLI_TRACE_PRINT_H
 
@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-/* records: read to answer. Before run_free. */
+/* records: number of records read for the answer. Call before run_free. */
 void trace_text(const struct plan *plan, const struct trace *trace, uint64_t records, FILE *out);
 void trace_json(const struct plan *plan, const struct trace *trace, uint64_t records, FILE *out);
 
