@@ -96,7 +96,7 @@ struct batch {
     struct arena arena; /* memory that belongs to this batch alone */
     struct batch *parents[BATCH_PARENTS_MAX];
     struct batch_pool *pool;
-    uint32_t references; /* atomic */
+    uint32_t references; /* number of references; atomic */
     struct batch *next;  /* link for whoever keeps the batch in a list */
 };
 
@@ -110,7 +110,7 @@ size_t batch_pool_alive(const struct batch_pool *pool);
 /* A new batch of `rows` physical rows, all selected, with one reference. The columns' data (for texts and
  * lists only the refs) and event_time are allocated but NOT zeroed; `valid` is NULL. */
 struct batch *batch_new(struct batch_pool *pool, const struct schema *schema, uint32_t rows);
-/* A view of the parent's rows with another schema; columns is allocated for `schema` and the first
+/* A view of the parent's rows with another schema. `columns` is allocated for the schema; its first
  * MIN(schema->count, parent's count) entries are the parent's columns. Takes a reference to the parent. */
 struct batch *batch_derive(struct batch *parent, const struct schema *schema);
 void batch_hold(struct batch *batch);

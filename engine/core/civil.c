@@ -1,5 +1,4 @@
-/* Days <-> civil dates follow Howard Hinnant, "chrono-compatible low-level date algorithms" (public domain).
- */
+/* Days <-> civil dates: Howard Hinnant, "chrono-compatible low-level date algorithms" (public domain). */
 #include "core/civil.h"
 
 #include <stdio.h>

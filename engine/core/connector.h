@@ -167,7 +167,7 @@ struct source {
      * one can stop it. */
     const volatile sig_atomic_t *stop;
     struct str job, name;  /* of the job and of the source: for client ids and messages */
-    bool has_dead_letters; /* set before open: a sink takes them */
+    bool has_dead_letters; /* set before open: a sink reads the job's dead letters */
     /* Set before open: `seek` follows for every partition in the checkpoint. Other partitions are new and
      * start at their beginning, not where the job's options say. */
     bool is_resumed;
@@ -196,8 +196,8 @@ struct source_kind {
     bool (*bind)(struct source_bind *bind);
     /* Finds the partitions and sets partitions_count. */
     bool (*open)(struct source *source);
-    const char *(*partition_name)(struct source *source,
-                                  uint32_t partition); /* for messages and dead letters */
+    /* The partition's name, for messages and dead letters. */
+    const char *(*partition_name)(struct source *source, uint32_t partition);
     /* The partition's topic, and the partition's number in the topic. NULL: the source has no topics. */
     const char *(*partition_topic)(struct source *source, uint32_t partition, int32_t *number);
     /* Live sources: raises partitions_count by the partitions found since the last call; earlier partitions

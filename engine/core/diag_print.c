@@ -54,7 +54,7 @@ static bool decode(const char *data, size_t left, uint32_t *code, uint32_t *leng
 
 static bool is_control(uint32_t code)
 {
-    /* C0, DEL, C1, and the marks that reorder text. */
+    /* Control characters C0, DEL and C1, and marks that change the direction of text. */
     return code < 0x20 || (code >= 0x7F && code < 0xA0) || (code >= 0x202A && code <= 0x202E) ||
            (code >= 0x2066 && code <= 0x2069);
 }

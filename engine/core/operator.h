@@ -63,10 +63,10 @@ struct operator_bind {
     int64_t hold_us;    /* the output's watermark is the input's watermark minus this */
     bool is_timer_kind; /* may emit rows from on_watermark */
     bool sets_time;     /* sets the rows' event time itself; the input may have none */
-    /* The operator works by processing time: on_watermark and context->watermark get the arrival clock (every
-     * row that arrived earlier has been given already; the clock advances without records, too), and rows
-     * must be judged by batch->arrival_time, which is then present. Event times and watermarks of the output
-     * are arrival times, too. Refused where the source's rows have no arrival time. */
+    /* The operator works by processing time. on_watermark and context->watermark get the arrival clock: no row
+     * that is in order and still to come arrived before it; it advances without records, too. Rows must be
+     * judged by batch->arrival_time, which is then present. Event times and watermarks of the output are
+     * arrival times, too. Refused where the source's rows have no arrival time. */
     bool is_by_arrival;
     bool follows_load;   /* obeys context->load, which live runs decide and the order log records */
     bool needs_memory;   /* keeps keyed state or rows: gets a share of the job's `memory:` */
@@ -206,7 +206,8 @@ struct operator_kind {
     void (*process_merged)(struct operator_context *context, struct merge *merge);
     void (*on_watermark)(struct operator_context *context, int64_t watermark);
     /* Whether the next micro-batch must wait for the writer of the last checkpoint; the lane does other work
-     * meanwhile. Must not wait for an operator: the writer waits for all of them. NULL: never waits. */
+     * meanwhile. It must depend on the writer alone, not on another operator: the writer waits for all
+     * operators. NULL: never waits. */
     bool (*is_held)(const struct operator_context *context);
     bool (*snapshot)(struct operator_context *context, struct snapshot_writer *writer);
     bool (*restore)(struct operator_context *context, struct snapshot_reader *reader);

@@ -107,9 +107,9 @@ struct field *schema_add(struct schema *schema, struct str name, struct type typ
 int schema_find(const struct schema *schema, struct str name);
 bool type_equal(const struct type *a, const struct type *b);
 bool schema_equal(const struct schema *a, const struct schema *b);
-/* "int", "list(int)", "list(record { aid: int, ts: time })". */
+/* The type's name: "int", "list(int)", "list({ aid: int, ts: time })". In the arena. */
 const char *type_name(struct arena *arena, const struct type *type);
-/* The fields' names, for "did you mean". */
+/* The fields' names, terminated by NULL, for "did you mean". */
 const char **schema_names(struct arena *arena, const struct schema *schema);
 
 static inline struct type type_of(enum type_tag tag)

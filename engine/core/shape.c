@@ -5,7 +5,7 @@ struct line {
     struct str what, value;
 };
 
-/* The next line; false at the end. What is no such line is one of mark `=` without a value. */
+/* Reads the next line; false: no more lines. A malformed line gets the mark `=` and no value. */
 static bool next_line(struct str *text, struct line *line)
 {
     if (text->length == 0)
