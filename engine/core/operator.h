@@ -63,9 +63,9 @@ struct operator_bind {
     int64_t hold_us;    /* the output's watermark is the input's watermark minus this */
     bool is_timer_kind; /* may emit rows from on_watermark */
     bool sets_time;     /* sets the rows' event time itself; the input may have none */
-    /* The operator works by processing time. on_watermark and context->watermark get the arrival clock: no row
-     * that is in order and still to come arrived before it; it advances without records, too. Rows must be
-     * judged by batch->arrival_time, which is then present. Event times and watermarks of the output are
+    /* The operator works by processing time. on_watermark and context->watermark get the arrival clock: no
+     * row that is in order and still to come arrived before it; it advances without records, too. Rows must
+     * be judged by batch->arrival_time, which is then present. Event times and watermarks of the output are
      * arrival times, too. Refused where the source's rows have no arrival time. */
     bool is_by_arrival;
     bool follows_load;   /* obeys context->load, which live runs decide and the order log records */
