@@ -1,5 +1,5 @@
 /* The reference of `leat help`: entries collected from the registry's descriptors and option tables, and two
- * writers, as text and as HTML. Only for the files cli/*help*. */
+ * writers, as text and as HTML. Only for the files of engine/cli whose names have `help`. */
 #ifndef LEAT_CLI_HELP_H
 #define LEAT_CLI_HELP_H
 

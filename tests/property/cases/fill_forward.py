@@ -6,7 +6,7 @@ COLUMNS = ["v", "f", "s", "g", "b"]
 BUGS = [
     ("a_later_event_time", "operators/fill_forward.c", "values[i].time <= time &&\n", "values[i].time != TIME_MIN &&\n"),
     ("one_moment_too_old", "operators/fill_forward.c", "valid_until(fill, values[i].time) >= MAX(", "valid_until(fill, values[i].time) > MAX("),
-    ("late_rows_read_what_is_gone", "operators/fill_forward.c", "MAX(time, context->watermark)", "MAX(time, TIME_MIN)"),
+    ("late_rows_read_what_is_gone", "operators/fill_forward.c", "MAX(time, context->watermark)", "MAX(time, MIN(context->watermark, TIME_MIN))"),
     ("the_earlier_of_equals", "operators/fill_forward.c", "values[i].time <= time;", "values[i].time < time;"),
     ("older_values_replace_newer", "operators/fill_forward.c", "column_is_valid(column, row) && values[i].time <= time;",
      "column_is_valid(column, row);"),
