@@ -7,7 +7,7 @@
 
 #include "tests/cuda_on_host/types.h"
 
-/* --- min and max, as CUDA overloads them --- */
+/* --- Min and max, as CUDA overloads them --- */
 #define MODEL_MIN_MAX(a_type, b_type, type)                                                                  \
     static inline type min(a_type a, b_type b)                                                               \
     {                                                                                                        \
@@ -51,7 +51,7 @@ static inline double max(double a, double b)
     return fmax(a, b);
 }
 
-/* --- bits --- */
+/* --- Bits --- */
 static inline int __popc(unsigned x)
 {
     return __builtin_popcount(x);
@@ -138,7 +138,7 @@ static inline unsigned long long __umul64hi(unsigned long long a, unsigned long 
     return (unsigned long long)((unsigned __int128)a * b >> 64);
 }
 
-/* --- four bytes in a word --- */
+/* --- Four bytes in a word --- */
 template <typename byte_function> static inline unsigned model_bytes(unsigned a, unsigned b, byte_function f)
 {
     unsigned result = 0;
@@ -172,7 +172,7 @@ MODEL_BYTES(__vmins4, int8_t, a < b ? a : b)
 MODEL_BYTES(__vmaxs4, int8_t, a > b ? a : b)
 #undef MODEL_BYTES
 
-/* --- the same bits as another type --- */
+/* --- The same bits as another type --- */
 #define MODEL_BIT_CAST(name, from, to)                                                                       \
     static inline to name(from value)                                                                        \
     {                                                                                                        \
@@ -186,7 +186,7 @@ MODEL_BIT_CAST(__double_as_longlong, double, long long)
 MODEL_BIT_CAST(__longlong_as_double, long long, double)
 #undef MODEL_BIT_CAST
 
-/* --- arithmetic with one named rounding --- */
+/* --- Arithmetic with one named rounding --- */
 #define MODEL_ROUNDED(name, type, expression)                                                                \
     static inline type name(type a, type b)                                                                  \
     {                                                                                                        \
@@ -288,7 +288,7 @@ static inline double __uint2double_rn(unsigned value)
     return (double)value;
 }
 
-/* --- loads and stores with a hint to the caches --- */
+/* --- Loads and stores with a hint to the caches --- */
 #define MODEL_LOAD(name)                                                                                     \
     template <typename type> static inline type name(const type *address)                                    \
     {                                                                                                        \

@@ -202,7 +202,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* --- the product --- */
+/* --- The product --- */
 static float element(const void *matrix, const cublasLtMatrixLayoutOpaque_t &layout, cublasOperation_t turned,
                      uint64_t row, uint64_t column)
 {

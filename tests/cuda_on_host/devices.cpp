@@ -18,7 +18,7 @@ void runtime_reset(void)
     last_error = runtime_sticky = cudaSuccess;
 }
 
-/* --- devices --- */
+/* --- Devices --- */
 cudaError_t cudaGetDeviceCount(int *count)
 {
     ENTER();
@@ -96,7 +96,7 @@ cudaError_t cudaRuntimeGetVersion(int *version)
     return cudaSuccess;
 }
 
-/* --- errors --- */
+/* --- Errors --- */
 cudaError_t cudaGetLastError(void)
 {
     ENTER_UNLESS_FAILED();

@@ -16,8 +16,7 @@ enum {
     SHARED_BYTES_OPTIN = 227 << 10
 };
 
-/* --- random numbers (SplitMix64, Steele et al. 2014) -----------------------------------------------------
- */
+/* --- Random numbers (SplitMix64, Steele et al. 2014) --- */
 struct model_random {
     uint64_t state;
 };
@@ -34,8 +33,7 @@ static inline uint32_t random_below(model_random *random, uint32_t n)
     return (uint32_t)((random_next(random) >> 32) * n >> 32);
 }
 
-/* --- a launch ---------------------------------------------------------------------------------------------
- */
+/* --- A launch --- */
 enum model_state { MODEL_READY, MODEL_AT_BARRIER, MODEL_AT_WARP, MODEL_RETURNED };
 
 struct model_block;
@@ -112,7 +110,7 @@ const char *waits_name(const model_thread *thread);
 [[noreturn]] void model_report(const model_thread *thread, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* --- what a run was begun with (testing.cpp) --- */
+/* --- What a run was begun with (testing.cpp) --- */
 struct model_run {
     uint64_t seed;
     uint8_t poison;

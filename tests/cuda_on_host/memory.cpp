@@ -21,7 +21,7 @@ struct allocation {
 static std::map<uintptr_t, allocation> allocations;
 static size_t device_bytes;
 
-/* --- what there is --- */
+/* --- What there is --- */
 memory_kind memory_of(const void *address)
 {
     auto after = allocations.upper_bound((uintptr_t)address);
@@ -150,7 +150,7 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *all_bytes)
     return cudaSuccess;
 }
 
-/* --- memory in reserved addresses --- */
+/* --- Memory in reserved addresses --- */
 /* cuMemCreate's handle is an allocation that cuMemMap gives an address. */
 enum { GRANULE_LEAST = 4 << 10, GRANULE = 64 << 10 }; /* tests are about growth, not about memory */
 

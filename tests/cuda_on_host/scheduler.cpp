@@ -55,7 +55,7 @@ void *scheduler_launcher(void)
     return machine.host.tsan;
 }
 
-/* --- the ring --- */
+/* --- The ring --- */
 static model_thread **ring_at(uint32_t i)
 {
     return &machine.ring[(machine.head + i) % RING];
@@ -99,7 +99,7 @@ static void ring_put_last(model_thread *thread)
     *ring_at(0) = thread;
 }
 
-/* --- blocks --- */
+/* --- Blocks --- */
 static void place_block(model_block *block)
 {
     const model_launch_now *launch = machine.launch;
@@ -143,7 +143,7 @@ static void free_block(model_block *block)
     free(block);
 }
 
-/* --- turns --- */
+/* --- Turns --- */
 static void fiber_main(model_fiber *self);
 
 static void switch_to(model_fiber *fiber)
@@ -355,7 +355,7 @@ void scheduler_run(model_launch_now *launch)
     model_now = NULL;
 }
 
-/* --- reports --- */
+/* --- Reports --- */
 void model_report(const model_thread *thread, const char *format, ...)
 {
     va_list arguments;

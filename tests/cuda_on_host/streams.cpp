@@ -65,7 +65,7 @@ void streams_begin(void)
     when = (eagerness)random_below(&run.random, 3);
 }
 
-/* --- doing what was queued --- */
+/* --- Doing what was queued --- */
 static bool can_begin(const CUstream_st *stream)
 {
     const stream_work *work = stream->queue.empty() ? NULL : stream->queue.front().get();
@@ -234,7 +234,7 @@ cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t strea
     return runtime_sticky;
 }
 
-/* --- streams and events --- */
+/* --- Streams and events --- */
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 {
     ENTER_UNLESS_FAILED();
@@ -362,7 +362,7 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEven
     return cudaSuccess;
 }
 
-/* --- graphs --- */
+/* --- Graphs --- */
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode)
 {
     ENTER_UNLESS_FAILED();
@@ -413,7 +413,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph)
     return runtime_sticky;
 }
 
-/* --- kernels --- */
+/* --- Kernels --- */
 cudaError_t model_func_set_attribute(const void *kernel, cudaFuncAttribute attribute, int value)
 {
     ENTER_UNLESS_FAILED();

@@ -6,8 +6,7 @@
 
 #include <algorithm>
 
-/* --- lanes leave a loop one after another; those that stay speak with exact masks ------------------------
- */
+/* --- Lanes leave a loop one after another; those that stay speak with exact masks --- */
 static __device__ unsigned lanes_here(void)
 {
     unsigned first = threadIdx.x / 32 * 32, count = min(blockDim.x - first, 32U);
@@ -108,8 +107,7 @@ static void try_leaving(cuda_model_output *output)
     }
 }
 
-/* --- barriers in a loop that all leave at once ------------------------------------------------------------
- */
+/* --- Barriers in a loop that all leave at once --- */
 static __global__ void sort_block(uint32_t *x)
 {
     SHARED_DYNAMIC(uint32_t, keys);
@@ -146,8 +144,7 @@ static void try_sorting(cuda_model_output *output)
     }
 }
 
-/* --- parts of warps ----------------------------------------------------------------------------------------
- */
+/* --- Parts of warps --- */
 static __device__ void meet(unsigned lanes)
 {
     __syncwarp(lanes);
@@ -253,8 +250,7 @@ static void try_parts(cuda_model_output *output)
     cuda_model_add(output, out.data(), out.size() * 4);
 }
 
-/* --- threads that return early, where nobody waits for them ------------------------------------------------
- */
+/* --- Threads that return early, where nobody waits for them --- */
 static __global__ void some_return(uint32_t *out)
 {
     if (threadIdx.x / 32 % 2 == 1)

@@ -8,8 +8,7 @@
 #include <numeric>
 #include <thread>
 
-/* --- 100,000 blocks, three dimensions, a chain through all blocks in the order of their tickets ----------
- */
+/* --- 100,000 blocks, three dimensions, a chain through all blocks in the order of their tickets --- */
 static __global__ void many_blocks(uint32_t *out)
 {
     out[blockIdx.x] = mix(blockIdx.x) + gridDim.x;
@@ -83,8 +82,7 @@ static void try_grids(cuda_model_output *output)
     cuda_model_add(output, sums.data(), sums.size() * 4);
 }
 
-/* --- all of the shared memory, and atomics in it ----------------------------------------------------------
- */
+/* --- All of the shared memory, and atomics in it --- */
 static __global__ void reverse_all(uint32_t *out, uint32_t n)
 {
     SHARED_DYNAMIC(uint32_t, all);
@@ -152,8 +150,7 @@ static void try_shared(cuda_model_output *output)
     cuda_model_add(output, bins.data(), bins.size() * 4);
 }
 
-/* --- streams of several host threads ---------------------------------------------------------------------
- */
+/* --- Streams of several host threads --- */
 static __global__ void add(uint32_t *x, const uint32_t *y)
 {
     x[cuda_thread()] += y[cuda_thread()];

@@ -70,7 +70,7 @@ uint64_t cuda_model_seed(void)
     return run.seed;
 }
 
-/* --- runs that must agree --- */
+/* --- Runs that must agree --- */
 struct cuda_model_output {
     std::string bytes;
 };
@@ -114,7 +114,7 @@ bool cuda_model_runs_agree(const char *what, void (*body)(void *context, cuda_mo
     return true;
 }
 
-/* --- planted failures --- */
+/* --- Planted failures --- */
 void cuda_model_fail_allocation(int nth)
 {
     run_begin_if_needed();

@@ -46,7 +46,7 @@ extern model_thread_place *model_now;
 #define gridDim   (model_now->block->grid_dim)
 static constexpr int warpSize = 32;
 
-/* --- launches --- */
+/* --- Launches --- */
 void model_queue_launch(const char *kernel, const void *address, dim3 grid, dim3 block, size_t shared_bytes,
                         cudaStream_t stream, std::function<void()> call);
 
@@ -73,8 +73,7 @@ static inline void model_launch(const char *name, void (*kernel)(parameters...),
 #define LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                               \
     model_launch(#kernel, kernel, grid, block, shared_bytes, stream, ##__VA_ARGS__)
 
-/* --- shared memory: a piece of heap of its own each, so that ASan sees its ends ---------------------------
- */
+/* --- Shared memory: a piece of heap of its own each, so that ASan sees its ends --- */
 void *model_shared(const void *site, size_t bytes, size_t align);
 void *model_shared_dynamic(void);
 
@@ -87,7 +86,7 @@ template <typename type> struct cuda_shared_type {
         model_shared(&name##_site, sizeof(cuda_shared_type<type>::is), alignof(cuda_shared_type<type>::is)))
 #define SHARED_DYNAMIC(type, name) type *name = static_cast<type *>(model_shared_dynamic())
 
-/* --- barriers --- */
+/* --- Barriers --- */
 enum model_barrier_kind {
     MODEL_SYNCTHREADS,
     MODEL_SYNCTHREADS_OR,
@@ -116,7 +115,7 @@ static inline int __syncthreads_count(int predicate, MODEL_HERE)
     return model_barrier(MODEL_SYNCTHREADS_COUNT, predicate, here);
 }
 
-/* --- warp collectives --- */
+/* --- Warp collectives --- */
 enum model_warp_kind {
     MODEL_SYNCWARP,
     MODEL_SHFL,
@@ -234,8 +233,7 @@ MODEL_REDUCE(__reduce_or_sync, unsigned, MODEL_REDUCE_OR)
 MODEL_REDUCE(__reduce_xor_sync, unsigned, MODEL_REDUCE_XOR)
 #undef MODEL_REDUCE
 
-/* --- atomics, integers only ------------------------------------------------------------------------------
- */
+/* --- Atomics, integers only --- */
 /* Lets others go first, if the seed says so. */
 void model_may_yield(void);
 
@@ -319,8 +317,7 @@ static inline void __nanosleep(unsigned)
     model_may_yield();
 }
 
-/* --- asynchronous copies (kernels/cuda/async.cuh) ---------------------------------------------------------
- */
+/* --- Asynchronous copies (kernels/cuda/async.cuh) --- */
 void model_async_copy(uint4 *to, const uint4 *from);
 void model_async_commit(void);
 /* The next copy to land, if all groups but the latest `groups` have to. */

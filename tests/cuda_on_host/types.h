@@ -68,7 +68,7 @@ template <typename to, typename from> static inline to model_bits(from value)
     return bits;
 }
 
-/* --- bf16: the upper half of a float --- */
+/* --- Bf16: the upper half of a float --- */
 struct __nv_bfloat16_raw {
     unsigned short x;
 };
@@ -159,7 +159,7 @@ static inline float2 __bfloat1622float2(__nv_bfloat162 pair)
     return {__low2float(pair), __high2float(pair)};
 }
 
-/* --- fp16: 5 bits of exponent, 10 of mantissa --- */
+/* --- Fp16: 5 bits of exponent, 10 of mantissa --- */
 struct __half_raw {
     unsigned short x;
 };

@@ -21,7 +21,7 @@ static bool same_site(model_site a, model_site b)
     return a.line == b.line && (a.file == b.file || strcmp(a.file, b.file) == 0);
 }
 
-/* --- barriers --- */
+/* --- Barriers --- */
 /* Any thread of the block but `not_this` whose state is `state`; NULL: none. */
 static const model_thread *thread_with(const model_block *block, model_state state,
                                        const model_thread *not_this)
@@ -96,7 +96,7 @@ int model_barrier(model_barrier_kind kind, int predicate, model_site site)
     return (int)self->result;
 }
 
-/* --- warp collectives --- */
+/* --- Warp collectives --- */
 static unsigned lane_of(const model_thread *thread)
 {
     return thread->number % LANES;
@@ -277,7 +277,7 @@ uint64_t model_warp(model_warp_kind kind, unsigned mask, uint64_t value, unsigne
     return self->result;
 }
 
-/* --- the end of a thread --- */
+/* --- The end of a thread --- */
 void waits_returned(model_thread *thread)
 {
     const model_block *block = thread->in;

@@ -62,8 +62,7 @@ static __device__ uint64_t key_of(uint32_t i)
     return 1 + 3 * (uint64_t)i;
 }
 
-/* --- a bucket's keys, in the order of their numbers -------------------------------------------------------
- */
+/* --- A bucket's keys, in the order of their numbers --- */
 
 static __global__ void insert(const gpu_table_view *view, uint32_t *taken, bool has_bug)
 {
@@ -88,8 +87,7 @@ static void insert_as_they_come(planted_run *run)
     table_end(&t, run);
 }
 
-/* --- a row that is counted --------------------------------------------------------------------------------
- */
+/* --- A row that is counted --- */
 
 static __global__ void count_rows(gpu_table_counts *counts, bool has_bug)
 {
@@ -107,8 +105,7 @@ static void count_is_lost(planted_run *run)
     table_end(&t, run);
 }
 
-/* --- rows that go to another bucket, by their rank in the first -------------------------------------------
- */
+/* --- Rows that go to another bucket, by their rank in the first --- */
 
 static __global__ void split(const gpu_table_view *view, bool has_bug)
 {
@@ -134,8 +131,7 @@ static void rank_before_the_barrier(planted_run *run)
     table_end(&t, run);
 }
 
-/* --- a slot that its warp has just filled -----------------------------------------------------------------
- */
+/* --- A slot that its warp has just filled --- */
 
 static __global__ void place(const gpu_table_view *view, bool has_bug)
 {
@@ -159,8 +155,7 @@ static void key_before_its_lane_wrote(planted_run *run)
     table_end(&t, run);
 }
 
-/* --- a slot behind the last -----------------------------------------------------------------------------
- */
+/* --- A slot behind the last --- */
 
 static __global__ void start_rows(const gpu_table_view *view, bool has_bug)
 {
@@ -191,8 +186,7 @@ static void key_behind_its_bucket(planted_run *run)
     table_end(&t, run);
 }
 
-/* --- a probe, which needs the whole warp ------------------------------------------------------------------
- */
+/* --- A probe, which needs the whole warp --- */
 
 static __global__ void probe(const gpu_table_view *view, const gpu_table_counts *counts, uint32_t n,
                              bool has_bug, uint32_t *out)

@@ -1,6 +1,6 @@
 /*
- * Every variant of every kernel against the scalar one, bit for bit, from kernels.def: a kernel without a
- * case does not compile. A case takes its buffers from one slab of memory with guard zones; after the call
+ * Every variant of every kernel in kernels.def against the scalar variant, bit for bit; a kernel without a
+ * case is a compile error. A case takes its buffers from one slab of memory with guard zones; after the call
  * the whole slab, inputs and guards included, must be the same as after the scalar call. Only NaNs may
  * differ, in payload and sign.
  */
@@ -94,7 +94,9 @@ static void optimizer(const struct kernels *k, struct slab *s, size_t n, size_t 
         n = 40;
     struct opt_params p = {.rate = 0.1F,
                            .l1 = n % 2 ? 0.01F : 0.0F,
-                           .l2 = n % 4 ? 0.02F : 0.0F, /* neither, every fourth: adagrad_block's free steps */
+                           /* l1 and l2 are both 0 for every fourth n: the path of adagrad_block without
+                            * limits. */
+                           .l2 = n % 4 ? 0.02F : 0.0F,
                            .epsilon = 1e-3F,
                            .decay = 0.99F,
                            .beta1 = 0.9F,
@@ -133,7 +135,7 @@ CASE(dot)
     float *x = floats(s, n * d, ANY);
     result(s, k->dot(x, floats(s, n * d, ANY), n * d));
 }
-/* n pairs in one array, in another order. */
+/* Pointers to n pairs of one array, in reverse order. */
 static float *const *pairs(struct slab *s, size_t n)
 {
     static float *pointers[ROWS_MAX];
@@ -156,7 +158,8 @@ CASE(pairs_store)
     n = n < d ? n : d;
     k->pairs_store(pairs(s, n), floats(s, 2 * d, ANY), n, d);
 }
-/* Beside the variants, which agree on it: the same as its parts. */
+/* Also compares with the separate kernels that it combines: pairs_dot, sigmoid_one, opt_adagrad,
+ * pairs_store. */
 CASE(pairs_adagrad)
 {
     struct opt_params p = {.rate = 0.1F, .l2 = 0.02F, .decay = 0.99F, .step_max = 0.5F};
@@ -402,7 +405,8 @@ static bool same(const struct slab *a, const struct slab *b)
         return false;
     if (memcmp(a->bytes, b->bytes, a->used) == 0)
         return true;
-    for (size_t i = 0; i + 4 <= a->used; i++) { /* NaNs, wherever they lie */
+    /* A difference is allowed inside a float that is NaN in both slabs. */
+    for (size_t i = 0; i + 4 <= a->used; i++) {
         if (a->bytes[i] == b->bytes[i])
             continue;
         size_t begin = i >= 7 ? i - 7 : 0;

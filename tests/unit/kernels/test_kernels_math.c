@@ -1,4 +1,4 @@
-/* What the kernels compute, against plain formulas and libm: once for the scalar variant, which the others
+/* The results of the kernels against plain formulas and libm; only the scalar variant, which the others
  * equal. */
 #include "kernels/kernels.h"
 #include "kernels/num.h"
@@ -31,7 +31,7 @@ static void test_num(void **state)
     }
     assert_true(num_logloss(-800.0, 1.0) == 800.0);
     const struct kernels *k = kernels_variant(KERNELS_SCALAR);
-    for (double x = -30.0; x < 30.0; x += 0.0173) { /* one value, and a column of them */
+    for (double x = -30.0; x < 30.0; x += 0.0173) { /* sigmoid_one, and logloss64 and sigmoid64 of a column */
         double column[3] = {1.0, x, -1.0}, losses[3];
         float labels[3] = {0.0F, 1.0F, 0.0F};
         k->logloss64(losses, column, labels, 3);
@@ -127,7 +127,7 @@ static void test_fm(void **state)
     }
 }
 
-/* Rows added up one after the other, dim by dim. */
+/* pool_sum and pool_mean: rows are added one after the other, dim by dim. */
 static void test_sums(void **state)
 {
     (void)state;
@@ -191,7 +191,7 @@ static void test_dense(void **state)
     }
 }
 
-/* Four weights of 0.7, first states 0.4, second states 0.9. */
+/* A row with four weights of 0.7, first states of 0.4, second states of 0.9. */
 static void fill_row(float row[12])
 {
     for (int i = 0; i < 12; i++)
@@ -238,7 +238,7 @@ static void test_optimizers(void **state)
             assert_true(fabs((double)row[0] - 0.7) < 0.00101);
         p.step_max = 100.0F;
     }
-    p.l1 = 20.0F; /* draws everything to zero */
+    p.l1 = 20.0F; /* shrinks all weights to zero */
     for (int kind = 0; kind < OPT_KINDS; kind++) {
         float row[12], grad[4] = {1.1F, 1.1F, 1.1F, 1.1F};
         struct opt_row r = {.w = row, .state = row + 4, .g = grad, .scale = 0.3F, .curvature = 0.25F};
@@ -248,8 +248,8 @@ static void test_optimizers(void **state)
     }
 }
 
-/* Rows of one call share roots, within a row and from row to row: the same as their blocks of four one by
- * one. */
+/* Rows of one call share roots, within a row and from row to row: the result must equal that of blocks of
+ * four, one by one. */
 static void check_adagrad_blocks(const struct opt_params *p, const float scales[3])
 {
     enum { D = 256, ROWS = 3 };
@@ -287,14 +287,14 @@ static void test_adagrad_blocks(void **state)
     const float scales[3] = {0.3F, -0.2F, 0.1F}, mixed[3] = {0.3F, 2e9F, 0.1F};
     check_adagrad_blocks(&p, scales);
     p.l1 = p.l2 = 0.0F;
-    check_adagrad_blocks(&p, scales); /* a limit that is reached */
+    check_adagrad_blocks(&p, scales); /* a limit that takes effect */
     p.step_max = 1.0F;
-    check_adagrad_blocks(&p, scales); /* free */
-    check_adagrad_blocks(&p, mixed);  /* a row that is not, in between */
+    check_adagrad_blocks(&p, scales); /* the path without limits */
+    check_adagrad_blocks(&p, mixed);  /* one row with too large a scale for that path between two others */
 }
 
-/* Without l1, l2 and a limit within reach rows are stepped in another way: the same but for rounding, and
- * never farther than two rates, at which the other way begins. */
+/* Without l1 and l2, and with step_max beyond two rates, opt_adagrad_block takes a faster path: equal up to
+ * rounding, and no step exceeds two rates, where this path begins. A smaller step_max must be kept. */
 static void test_adagrad_block_free(void **state)
 {
     (void)state;

@@ -1,8 +1,7 @@
-/*
- * Learning with weights of sixteen bits: linear regression by SGD, whose expected loss is known in closed
- * form, with updates of batch.h on rows of each format. Rounded stochastically it follows fp32; to nearest it
- * stalls where steps are below half a unit in the last place: why update rounds as it does. Prints TAP.
- */
+/* Learning with 16-bit weights: linear regression by SGD, whose expected loss is known in closed form, by
+ * batch_update on rows of each format. With stochastic rounding the loss follows that of fp32; rounded to
+ * nearest, learning stalls where steps are below half a unit in the last place, which is why update rounds
+ * stochastically. Prints TAP. */
 #include "kernels/batch.h"
 
 #include <math.h>
@@ -13,20 +12,20 @@ enum { ROWS = 16, DIM = 8, BATCH_PLACES = 64, STEPS = 25000, ROW_BYTES = 32 };
 
 struct learner {
     enum row_format format;
-    uint64_t seed; /* 0: to nearest */
+    uint64_t seed; /* 0: round to nearest */
     _Alignas(16) unsigned char rows[ROWS][ROW_BYTES];
 };
 
 static uint64_t random_state = 6;
 
-/* In [0, 1). */
+/* Uniform in [0, 1). */
 static float uniform(void)
 {
     random_state += 0x9e3779b97f4a7c15U;
     return (float)(num_mix(random_state) >> 40) * 0x1p-24F;
 }
 
-/* Mean 0, variance 1; a sum of twelve. */
+/* Normal with mean 0 and variance 1, as a sum of twelve uniform numbers. */
 static float normal(void)
 {
     float sum = -6.0F;
@@ -49,7 +48,7 @@ static void weights_of(const struct batch_kernels *k, const struct learner *l, u
                  NULL);
 }
 
-/* One batch: places in the order of their rows, as many of each. */
+/* Learns one batch: BATCH_PLACES / ROWS occurrences of each row, in the order of the rows. */
 static void step(const struct batch_kernels *k, struct learner *l, uint64_t number)
 {
     static const uint32_t count = ROWS;
@@ -87,7 +86,8 @@ static void step(const struct batch_kernels *k, struct learner *l, uint64_t numb
     k->update(&a, NULL);
 }
 
-/* The expected loss after learning: the noise's 1, and |w - target|^2, of the mean row. */
+/* Learns STEPS batches and returns the expected loss: 1 for the noise, plus |w - target|^2, averaged over
+ * rows. */
 static double learn(const struct batch_kernels *k, enum row_format format, uint64_t seed)
 {
     struct learner l = {.format = format, .seed = seed};

@@ -16,8 +16,7 @@ const struct operator_kind *const harness_operators[] = {
     NULL,
 };
 
-/* --- what the engine gives operators ----------------------------------------------------------------------
- */
+/* --- What the engine gives operators --- */
 
 static void show(struct harness *h, const struct column *column, uint32_t row, const struct type *type)
 {
@@ -174,8 +173,7 @@ uint32_t snapshot_lanes(const struct snapshot_reader *reader)
     return reader->lanes;
 }
 
-/* --- sample data ------------------------------------------------------------------------------------------
- */
+/* --- Sample data --- */
 
 struct schema *harness_schema(struct arena *arena)
 {
@@ -276,8 +274,7 @@ struct batch *harness_batch(struct harness *h, uint32_t rows)
     return batch;
 }
 
-/* --- running one operator ---------------------------------------------------------------------------------
- */
+/* --- Running one operator --- */
 
 void harness_init(struct harness *h)
 {

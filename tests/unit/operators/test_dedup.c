@@ -90,7 +90,7 @@ static void edges(void **state)
     fake_close(&engine);
 }
 
-/* --- keep last --- */
+/* --- Keep last --- */
 
 struct identity {
     int64_t first;

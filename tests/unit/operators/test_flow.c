@@ -51,7 +51,7 @@ static void check(const char *step, bool has_state, uint64_t seed, struct byte_b
     script_free(&plain);
 }
 
-/* --- split, route --- */
+/* --- Split, route --- */
 
 static void splitting(void **state)
 {
@@ -156,7 +156,7 @@ static void limiting(void **state)
     }
 }
 
-/* --- pattern --- */
+/* --- Pattern --- */
 
 struct waiting {
     uint32_t row;

@@ -213,7 +213,7 @@ static void checkpoints(void **state)
     buffer_free(&writer.records);
 }
 
-/* --- refresh --- */
+/* --- Refresh --- */
 
 static const char refreshed[] = "versions.csv\" on item_id = id refresh 1h { name: text }";
 

@@ -1,4 +1,4 @@
-/* check: which rows are finite, their squares, and the total, each of which may be left out. */
+/* check: is_finite, squares and total, each with and without the others. */
 #include "trial.h"
 
 #include <math.h>
@@ -41,7 +41,7 @@ static void build_check(struct trial *t, const void *arg)
     double *total = trial_output(t, "total", sizeof *total, sizeof *total, same_doubles);
     trial_floats(t, x, n, FILL_PLAIN);
     for (uint32_t r = 0; r < s->rows && s->fill == FILL_SPECIAL; r += 1 + trial_below(t, 4))
-        trial_floats(t, x + (size_t)r * s->d, s->d, FILL_SPECIAL); /* rows of which some stay finite */
+        trial_floats(t, x + (size_t)r * s->d, s->d, FILL_SPECIAL); /* some of these rows stay finite */
     struct batch_check a = {.x = PLACE(t, x),
                             .rows = s->rows,
                             .d = s->d,

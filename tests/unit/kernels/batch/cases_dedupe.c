@@ -1,4 +1,4 @@
-/* dedupe: both methods, all kinds of ids, one table and many, empty ones among them. */
+/* dedupe: both methods, all kinds of ids, one table and many tables, some of them empty. */
 #include "trial.h"
 
 #include <stdlib.h>
@@ -9,11 +9,11 @@ struct dedupe_shape {
     enum ids kind;
     enum dedupe_method method;
     bool is_same;     /* all tables have the same ids */
-    bool is_unlisted; /* no order, no starts */
-    uint32_t parts;   /* that one table's ids come in; 0: all at once */
+    bool is_unlisted; /* order is NULL */
+    uint32_t parts;   /* one table's ids are given in so many parts; 0: in one call */
 };
 
-/* Offsets of tables: some are empty, the first and the last now and then. */
+/* Offsets of tables; about a third of the tables are empty, the last one never if n > 0. */
 static void fill_tables(struct trial *t, uint32_t *offsets, uint32_t tables, uint32_t n)
 {
     offsets[0] = 0;
@@ -23,7 +23,7 @@ static void fill_tables(struct trial *t, uint32_t *offsets, uint32_t tables, uin
     offsets[tables] = n;
 }
 
-/* Whether the outputs are what batch.h says. */
+/* Checks `count`, `unique`, `unique_ids` and `unique_tables` against the rule of batch.h. */
 static void check_plainly(struct trial *t, const uint64_t *ids, const uint32_t *offsets, uint32_t tables,
                           const struct batch_dedupe *out)
 {
@@ -36,11 +36,11 @@ static void check_plainly(struct trial *t, const uint64_t *ids, const uint32_t *
                 continue;
             TRIAL_CHECK(t,
                         u < m && u <= next && out->unique_ids[u] == ids[p] && out->unique_tables[u] == table);
-            next += u == next; /* numbers appear in the order of first places */
+            next += u == next; /* indices rise in the order of first occurrences */
         }
     }
     TRIAL_CHECK(t, next == m);
-    /* each number has an id of its own (all pairs, so few numbers) */
+    /* Each index has a different id; compares all pairs, so only where there are few. */
     for (uint32_t u = 1; u < m && m < 200; u++) {
         for (uint32_t v = 0; v < u; v++)
             TRIAL_CHECK(t, out->unique_ids[u] != out->unique_ids[v] ||
@@ -64,7 +64,7 @@ static void check_order(struct trial *t, const uint64_t *ids, const struct batch
     TRIAL_CHECK(t, at == present);
 }
 
-/* A CPU's: what the kernel is given first, and with it numbers are all there. Then it puts them in order. */
+/* On a CPU: dedupes one table's ids in random parts, then makes order and starts with is_numbered. */
 static void dedupe_in_parts(struct trial *t, const struct batch_dedupe *all, uint32_t parts)
 {
     trial_begin(t);
@@ -158,7 +158,7 @@ static void try_dedupe(struct suite *suite, struct dedupe_shape s)
         suite_try(suite, build_dedupe, &s, "n %u, ids %s, in %u parts", s.n, ids_names[s.kind], s.parts);
 }
 
-/* Scratch for n places does for fewer. */
+/* Scratch for n ids is enough for any fewer. */
 static void build_scratch(struct trial *t, const void *arg)
 {
     const uint32_t *n = arg;

@@ -1,7 +1,5 @@
-/*
- * gather_pool: every format, sum and mean, with and without offsets and numbers, rows that are not there;
- * bags that are written one after another, and such as are columns of a matrix's rows.
- */
+/* gather_pool: every format, sum and mean, with and without offsets and `unique`, NULL rows; bags written one
+ * after another, and bags as columns of a matrix's rows. */
 #include "trial.h"
 
 #include <stdlib.h>
@@ -12,14 +10,14 @@ struct gather_shape {
     enum row_format format;
     bool has_unique, has_offsets, is_mean;
     enum fill fill;
-    uint32_t fields, gap; /* 0: none; gap: floats of a row of the matrix that are nobody's */
-    uint32_t longest;     /* bag; 0: 70 */
+    uint32_t fields, gap; /* 0: none; gap: floats between the matrix's rows, which must stay unchanged */
+    uint32_t longest;     /* length of the longest bag; 0: 70 */
 };
 
 static const char *const format_names[ROW_FORMATS] = {"fp32", "bf16", "fp16", "int8"};
 
-/* Bags of 0 .. 5 places, now and then one of 70, or up to the longest of all lengths; returns how many
- * places. */
+/* Fills offsets of bags: longest 0: bags of 0 .. 5 rows, one in 40 of 70; else of 0 .. longest. Returns how
+ * many occurrences the bags have in all. */
 static uint32_t fill_offsets(struct trial *t, uint32_t *offsets, uint32_t bags, uint32_t longest)
 {
     offsets[0] = 0;
@@ -38,8 +36,8 @@ static size_t out_stride(const struct gather_shape *s)
     return s->fields > 0 ? s->fields * s->d + s->gap : s->d;
 }
 
-/* What batch.h says, float by float, of rows of fp32: `before` is what lay in the output, `rows` what each
- * place has. */
+/* Computes what batch.h demands, float by float, for fp32. before: the output's content before the call,
+ * which becomes the expected one; rows: the row of each occurrence. */
 static void check_plainly(struct trial *t, const struct gather_shape *s, float *before, const float *out,
                           const float *const *rows, const uint32_t *offsets)
 {
@@ -119,7 +117,7 @@ static void try_gather(struct suite *suite, struct gather_shape s)
               s.fill == FILL_SPECIAL ? ", special" : "");
 }
 
-/* What the rule says, by hand: rows of 1, 2, 4 ... and one that is not there. */
+/* An example computed by hand: rows of 1, 2 and 4, and one NULL. */
 static void build_known(struct trial *t, const void *arg)
 {
     enum { D = 8, ROWS = 3 };
@@ -167,13 +165,13 @@ void suite_gather_pool(struct suite *suite)
         try_gather(suite, (struct gather_shape){65, dims[i], (enum row_format)(i % 4), true, i % 2 == 0,
                                                 false, FILL_PLAIN, 0, 0, 0});
     static const uint32_t events[] = {0, 1, 2, 33, 257}, fields[] = {1, 3, 26};
-    for (uint32_t i = 0; i < 30; i++) { /* each number of events and fields, and every second thing else */
+    for (uint32_t i = 0; i < 30; i++) { /* each number of events with each number of fields */
         uint32_t f = fields[i % 3];
         try_gather(suite,
                    (struct gather_shape){f * events[i % 5], dims[i % 8], (enum row_format)(i / 3 % 4),
                                          i % 4 < 2, i % 2 == 0, i % 7 < 3, FILL_PLAIN, f, i / 15 * 12, 0});
     }
-    for (uint32_t i = 0; i < 4; i++) /* lists as long as can be */
+    for (uint32_t i = 0; i < 4; i++) /* the longest lists that are allowed */
         try_gather(suite, (struct gather_shape){7, dims[2 * i], (enum row_format)i, i < 2, true, true,
                                                 FILL_PLAIN, 0, 0, 1024});
     uint32_t huge = suite_huge(suite);

@@ -1,8 +1,7 @@
-/*
- * fm and ffm: all shapes with every variant; and, whatever the variant, logits and gradients against plain
- * sums over pairs in double, the gradients by central differences of those (both are quadratic: exact but for
- * rounding). With and without floats between bags that are nobody's, and what lies there added to or not.
- */
+/* fm and ffm: all shapes with every variant. With every variant, logits and gradients are also compared with
+ * plain sums over pairs in double, the gradients by central differences (the function is quadratic, so they
+ * are exact up to rounding). With and without gaps between bags, which must stay unchanged, and with results
+ * added to old content or not. */
 #include "trial.h"
 
 #include <math.h>
@@ -17,7 +16,7 @@ struct shape {
     uint32_t bags, fields, d;
     enum mode mode;
     enum fill fill;
-    uint32_t gap; /* behind a bag's vectors; behind its gradients, twice that */
+    uint32_t gap; /* floats behind a bag's vectors; behind its gradients there are twice as many */
     bool adds;
 };
 
@@ -34,7 +33,7 @@ static double weight(const struct shape *shape, const double *bag, size_t f, siz
     return shape->is_ffm ? row[i / 4 * FFM_ROUND(shape->fields) * 4 + g * 4 + i % 4] : row[i];
 }
 
-/* A bag's logit; *size is what its terms add up to without their signs. */
+/* A bag's logit; *size: the sum of the absolute values of its terms, plus 1. */
 static double plain_logit(const struct shape *shape, const double *bag, double *size)
 {
     double total = 0.0, sizes = 0.0;
@@ -76,8 +75,8 @@ static void check_bag(struct trial *t, const struct shape *shape, const float *v
     free(bag);
 }
 
-/* What the kernels of single events (kernels.h) make of a bag: the same bits, added to what lay there or not.
- */
+/* Compares with the kernels for single events (kernels.h), bit for bit. logit_before, grads_before: the
+ * outputs' old content, which is added if `adds`. */
 static void check_event(struct trial *t, const struct shape *shape, const float *vectors, const float *logit,
                         float slope, const float *grads, float logit_before, const float *grads_before)
 {
@@ -107,7 +106,7 @@ static void check_event(struct trial *t, const struct shape *shape, const float 
     free(expected);
 }
 
-/* The host's copies of what a call writes, and what lay there before. */
+/* The host's copies of what a call writes, and of their content before. */
 struct results {
     float *logits, *logits_before;
     float *grads, *grads_before;
@@ -185,8 +184,8 @@ static void try_shape(struct suite *suite, struct shape shape)
               shape.gap, shape.adds ? ", added" : "");
 }
 
-/* `floats`: of the vectors of one case, at most, where it has more than a bag; less where threads are fibers.
- */
+/* floats: the most that the vectors of a case of several bags may have; an eighth of that where sizes must be
+ * small. */
 static void try_shapes(struct suite *suite, bool is_ffm, size_t floats)
 {
     bool is_slow = suite_huge(suite) < 1 << 20;

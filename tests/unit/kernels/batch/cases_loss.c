@@ -1,7 +1,8 @@
 /*
- * loss: both losses, class weights, fake negatives, a second part of the logit, slopes in a matrix's column,
- * events that are rejected before; logits, labels and weights that are not finite. The scalar variant is held
- * against the contract's formula with sigmoid64's prediction, and by hand.
+ * loss: both losses, class weights, fake negatives, a second summand of the logit (`more`), gradients in a
+ * column of a matrix, events that are already rejected; logits, labels and weights that are not finite. The
+ * scalar variant is compared with the contract's formula, computed with sigmoid_one's prediction, and with an
+ * example computed by hand.
  */
 #include "trial.h"
 
@@ -12,14 +13,15 @@
 struct loss_shape {
     uint32_t n;
     enum fill fill;
-    uint32_t bits; /* 1: squared, 2: fake negatives, 4: more, 8: weights, 16: classes, 32: sums, 64: in place,
-                    * 128: slopes' stride, 256: nobody counts */
-    float spread;  /* logits are this much larger */
+    /* 1: squared, 2: fake negatives, 4: more, 8: weights, 16: class weights, 32: sums, 64: in place, 128:
+     * stride between slopes, 256: `rejected` is NULL. */
+    uint32_t bits;
+    float spread; /* factor of the logits */
 };
 
-/* What the builder holds of a call: host's copies. */
+/* A call, and the host's copies of its buffers. */
 struct loss_call {
-    struct batch_loss args; /* pointers of the kernel */
+    struct batch_loss args; /* holds the kernel's addresses */
     float *logits, *more, *labels, *weights, *sums, *slopes;
     uint8_t *is_rejected;
     uint32_t *rejected;
@@ -42,7 +44,7 @@ static void fill_inputs(struct trial *t, const struct loss_shape *s, struct loss
     c->labels = input_floats(t, "labels", s->n, s->fill);
     for (uint32_t e = 0; e < s->n; e++) {
         c->logits[e] *= s->spread;
-        if (isfinite(c->labels[e]) && !(s->bits & 1)) /* what lies between counts by its half */
+        if (isfinite(c->labels[e]) && !(s->bits & 1)) /* labels 0, 1 and, in every seventh event, 0.5 */
             c->labels[e] = e % 7 == 0 ? 0.5F : c->labels[e] > 0.0F;
     }
     c->more = s->bits & 4 ? input_floats(t, "more", 3 * (size_t)s->n, s->fill) : NULL;
@@ -83,7 +85,7 @@ static void fill_loss(struct trial *t, const struct loss_shape *s, struct loss_c
         c->args.class_weights[0] = 0.7F, c->args.class_weights[1] = 3.1F;
 }
 
-/* The formula. */
+/* An event's gradient by the formula of the contract. */
 static float slope_plainly(const struct loss_call *c, float logit, uint32_t e)
 {
     const struct batch_loss *a = &c->args;
@@ -99,7 +101,7 @@ static float slope_plainly(const struct loss_call *c, float logit, uint32_t e)
     return (float)((p - label) * weight) * a->scale;
 }
 
-/* logits and verdicts as they were. */
+/* logits, verdicts: the content of c->logits and c->is_rejected before the call. */
 static void check_loss(struct trial *t, const struct loss_shape *s, const struct loss_call *c,
                        const float *logits, const uint8_t *verdicts)
 {
@@ -133,7 +135,7 @@ static void build_loss(struct trial *t, const void *arg)
     free(verdicts);
 }
 
-/* What the rule says, by hand: logit 0 is a half. */
+/* An example computed by hand: the prediction of logit 0 is 0.5. */
 static void build_known(struct trial *t, const void *arg)
 {
     static const float labels[4] = {0.0F, 1.0F, 1.0F, 0.0F}, expected[4] = {0.75F, -3.0F, 0.0F, 0.0F};

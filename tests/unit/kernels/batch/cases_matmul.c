@@ -1,7 +1,5 @@
-/*
- * matmul: every operand given either way, strides, each epilogue, all kinds of tiles; what the scalar variant
- * gives is held against the contract's loop, bit for bit.
- */
+/* matmul: each operand transposed or not, strides, each epilogue, all kinds of tiles. The scalar variant is
+ * compared with the contract's loop, bit for bit. */
 #include "trial.h"
 
 #include <float.h>
@@ -12,25 +10,25 @@ static const char *const epilogue_names[] = {"plain", "bias", "bias and relu", "
 static const char *const precision_names[] = {"fp32", "bf16", "fp16"};
 enum { EPILOGUES = sizeof epilogue_names / sizeof *epilogue_names };
 
-/* All numbers of a, of b and of c. */
+/* Constants that fill all of a, of b and of c. */
 struct only {
     float a, b, c;
 };
 
 struct shape {
     uint32_t m, n, k;
-    uint32_t apart; /* floats between the rows of matrices, beyond their columns */
+    uint32_t apart; /* floats between the rows of matrices */
     bool is_device; /* strides are multiples of four */
     bool a_is_transposed, b_is_transposed, adds;
     enum matmul_epilogue epilogue;
     enum row_format precision;
     float scale;
     enum fill fill;
-    int lower;               /* numbers are 2^-lower of the others, those of c 2^-2lower */
-    const struct only *only; /* NULL: they are random */
+    int lower;               /* a and b are scaled by 2^-lower, c by 2^-2lower */
+    const struct only *only; /* NULL: the content is random */
 };
 
-/* A matrix of the call: stride 0 where there is nothing between its rows. */
+/* A matrix of the call. given: the stride as the call names it, 0 if nothing lies between rows. */
 struct matrix {
     float *at;
     uint32_t stride, given;
@@ -51,8 +49,8 @@ static struct matrix make_matrix(struct trial *t, const char *name, const struct
     return made;
 }
 
-/* What an operand is multiplied as: by round's own rule, whose test is another one; but fp16 goes on to
- * infinity, from half a step above its largest number. */
+/* The value as which matmul multiplies an operand: rounded by batch_round, which has its own test, except
+ * that fp16 becomes infinite from half a step above the largest number on. */
 static float operand(enum row_format precision, float x, float scale)
 {
     const struct batch_kernels *scalar = batch_variant(KERNELS_SCALAR);
@@ -105,7 +103,7 @@ struct operands {
     float *bias, *sums, *sums_before;
 };
 
-/* Some elements of c where there are many; `before` is what lay in c. */
+/* Checks the elements of c, or some of them where there are many. before: c's content before the call. */
 static void check_plainly(struct trial *t, const struct shape *s, const struct operands *o,
                           const float *before)
 {
@@ -129,14 +127,14 @@ static void check_plainly(struct trial *t, const struct shape *s, const struct o
         float want = sum_of(s, &o->a, i, s->adds ? o->sums_before[i] : 0.0F);
         TRIAL_CHECK(t, same_floats(&want, o->sums + i, sizeof want));
     }
-    /* Between the rows of c nothing has moved. */
+    /* The floats between the rows of c are unchanged. */
     for (size_t i = 0; i < s->m; i++)
         TRIAL_CHECK(t, same_bits(o->c.at + i * o->c.stride + s->n, before + i * o->c.stride + s->n,
                                  (o->c.stride - s->n) * sizeof(float)));
 }
 
-/* How far each element of c may be from the scalar variant's: in parts of its addends' sizes, and what is
- * lost where products are denormal. */
+/* Sets how far each element of c may be from the scalar variant's: a share of the sum of its addends'
+ * absolute values, plus what is lost where products are denormal. */
 static void bound(struct trial *t, const struct shape *s, const struct operands *o, const float *before,
                   const struct batch_matmul *call)
 {
@@ -152,7 +150,7 @@ static void bound(struct trial *t, const struct shape *s, const struct operands 
     }
 }
 
-/* All of a matrix times `by`, or all of it `only`. */
+/* Multiplies all of a matrix by `by`, or fills it with *only. */
 static void lower(struct matrix *x, uint32_t rows, float by, const float *only)
 {
     for (size_t i = 0; i < (size_t)rows * x->stride; i++)
@@ -222,7 +220,7 @@ static void try_shape(struct suite *suite, struct shape s)
               s.only ? ", alike" : "", (double)s.scale, s.lower);
 }
 
-/* The i-th way to give the same shape. */
+/* A shape of the given size; i chooses its other options. */
 static struct shape in_turn(uint32_t m, uint32_t n, uint32_t k, uint32_t i)
 {
     struct shape s = {.m = m, .n = n, .k = k, .apart = i / 4 % 3 * 5};
@@ -235,7 +233,7 @@ static struct shape in_turn(uint32_t m, uint32_t n, uint32_t k, uint32_t i)
     return s;
 }
 
-/* Each epilogue with each way, small. */
+/* Each epilogue with each combination of the other options, small. */
 static void try_ways(struct suite *suite)
 {
     for (uint32_t i = 0; i < 4 * EPILOGUES * 2 * 3; i++) {
@@ -254,15 +252,15 @@ static void try_ways(struct suite *suite)
     }
 }
 
-/* Where sums become denormal, and a little above: there are CPUs that multiply bf16 without such numbers. */
+/* Sums that are denormal or a little above: some CPUs multiply bf16 without denormals. */
 static void try_low(struct suite *suite)
 {
     static const struct only only[] = {
         {0.0F, -1.0F, -0.0F},                    /* a sum that stays -0 */
-        {0x1p-52F, -0x1p-52F, 0x1.000002p-104F}, /* one that becomes denormal */
-        {0x1p-130F, 0x1p100F, 0.0F},             /* operands that are */
+        {0x1p-52F, -0x1p-52F, 0x1.000002p-104F}, /* a sum that becomes denormal */
+        {0x1p-130F, 0x1p100F, 0.0F},             /* denormal operands */
         {0x1p100F, 0x1p-130F, 0.0F},
-        {0x1.ffp127F, 1.0F, 0.0F}, /* rounded, it is not infinite */
+        {0x1.ffp127F, 1.0F, 0.0F}, /* rounded to bf16, it stays finite */
     };
     for (uint32_t i = 0; i < 48; i++) {
         struct shape s = in_turn(13, 35, 15 + i % 2, i);
@@ -291,7 +289,7 @@ void suite_matmul(struct suite *suite)
         if (!suite_is_device(suite) || m * n * k < 30000)
             try_shape(suite, in_turn(m, n, k, i));
     }
-    /* Deeper than a block, than what is kept; wider and higher than a block. */
+    /* Deeper than a block, and than what is kept between blocks; wider and higher than a block. */
     bool is_small = suite_huge(suite) < 1 << 20;
     static const struct {
         uint32_t m, n, k;
@@ -304,9 +302,9 @@ void suite_matmul(struct suite *suite)
         }
     }
     for (const uint32_t *n = suite_sizes(suite); *n != SIZES_END; n++) {
-        try_shape(suite, in_turn(*n, 12, 8, *n));     /* events forward */
-        try_shape(suite, in_turn(*n, 1, 12, *n + 1)); /* to one logit */
-        try_shape(suite, in_turn(1, 20, *n, *n + 2)); /* gradients: events are summed */
+        try_shape(suite, in_turn(*n, 12, 8, *n));     /* a layer forward over n events */
+        try_shape(suite, in_turn(*n, 1, 12, *n + 1)); /* a last layer with one logit */
+        try_shape(suite, in_turn(1, 20, *n, *n + 2)); /* gradients: sums over n events */
         try_shape(suite, in_turn(12, 8, *n, *n + 3));
     }
     uint32_t huge = suite_huge(suite);

@@ -1,8 +1,6 @@
-/*
- * cross and mixture: sizes around whole vectors, rows with and without floats behind them that are nobody's,
- * forward, backward and both. The scalar variant is held against plain loops, its softmax against one in
- * double.
- */
+/* cross and mixture: sizes around whole vectors, rows with and without gaps that must stay unchanged,
+ * forward, backward and both. The scalar variant is compared with plain loops, its softmax with a softmax in
+ * double. */
 #include "trial.h"
 
 #include <math.h>
@@ -12,7 +10,7 @@
 enum mode { FORWARD, BACKWARD, BOTH, MODES };
 static const char *const mode_names[] = {"forward", "backward", "both"};
 
-/* A matrix that a kernel writes: the host's copy, and what it has to be. */
+/* A matrix that a kernel writes: the host's copy, and its expected content. */
 struct result {
     float *x, *want;
     size_t bytes;
@@ -29,7 +27,7 @@ static struct result make_result(struct trial *t, const char *name, size_t float
     return r;
 }
 
-/* Holds a result of the scalar variant against what it has to be. */
+/* Compares a result of the scalar variant with the expected content, which is freed. */
 static void end_result(struct trial *t, const struct result *r)
 {
     if (trial_is_scalar(t))
@@ -44,7 +42,8 @@ static float *make_input(struct trial *t, const char *name, size_t floats, enum 
     return x;
 }
 
-/* columns of a multiple of 4, as a GPU wants strides, and the gap behind it; 0 if nothing is behind. */
+/* The stride as a call names it: columns rounded up to a multiple of 4, as a GPU demands, plus the gap; 0 if
+ * that is just the columns. */
 static uint32_t given_stride(uint32_t columns, uint32_t gap)
 {
     uint32_t stride = (columns + 3) / 4 * 4 + gap;
@@ -57,9 +56,9 @@ static size_t stride_of(uint32_t columns, uint32_t gap)
 }
 
 struct cross_shape {
-    uint32_t n, columns, gap; /* each matrix has a gap of its own, multiples of this one */
+    uint32_t n, columns, gap; /* the gaps of the matrices are multiples of this one */
     enum mode mode;
-    bool adds, is_first; /* is_first: x is x0, and so are their slopes */
+    bool adds, is_first; /* is_first: x is x0, and x_slopes is x0_slopes */
     enum fill fill;
 };
 
@@ -164,7 +163,7 @@ struct mixture_shape {
     enum fill fill;
 };
 
-/* What a call reads and writes; the host's. */
+/* The host's copies of what a call reads and writes. */
 struct mixture_call {
     float *inputs, *logits, *slopes;
     struct result gates, out, input_slopes, gate_slopes;
@@ -185,7 +184,8 @@ static size_t out_stride(const struct mixture_shape *s)
     return stride_of(s->columns, 2 * s->gap);
 }
 
-/* Softmax in double: gates differ from it by their rounding, that of e^x, and that of what it is taken of. */
+/* Compares gates with a softmax in double: they may differ by their own rounding and by the rounding of e^x
+ * and of its argument. */
 static void check_gates(struct trial *t, const struct mixture_shape *s, const float *logits,
                         const float *gates)
 {
@@ -206,7 +206,8 @@ static void check_gates(struct trial *t, const struct mixture_shape *s, const fl
     }
 }
 
-/* The rest of batch_train.h's rule, from the gates that came out; one event. */
+/* Computes the expected outputs of one event by the rule of batch_train.h from the gates that the kernel
+ * computed. */
 static void mixture_plainly(const struct mixture_shape *s, const struct mixture_call *c, size_t e)
 {
     const float *inputs = c->inputs + e * inputs_stride(s), *gates = c->gates.x + e * gates_stride(s);
@@ -256,7 +257,7 @@ static void build_mixture(struct trial *t, const void *arg)
     struct mixture_call c = {.inputs = make_input(t, "inputs", s->n * inputs_stride(s), s->fill),
                              .logits = make_input(t, "logits", s->n * gates_stride(s), s->fill)};
     for (size_t i = 0; i < s->n * gates_stride(s); i += 5)
-        c.logits[i] *= 40.0F; /* gates that vanish */
+        c.logits[i] *= 40.0F; /* some gates become 0 */
     c.gates = make_result(t, "gates", s->n * gates_stride(s), s->mode == BACKWARD || gates_have_gaps);
     if (s->mode != BACKWARD)
         c.out = make_result(t, "out", s->n * out_stride(s), given_stride(columns, 2 * gap) > 0);

@@ -1,4 +1,4 @@
-/* relu_mask and clip: what a network has besides its products. */
+/* relu_mask and clip: the kernels of a network besides its matrix products. */
 #include "trial.h"
 
 #include <math.h>
@@ -53,7 +53,7 @@ void suite_relu_mask(struct suite *suite)
     try_relu_mask(suite, (struct relu_shape){suite_huge(suite), 4, 0, 0});
 }
 
-/* Squares whose root is far from the largest norm, near it, or no number. */
+/* Squares whose root is far below the largest norm, or above it, or not finite. */
 static void build_clip(struct trial *t, const void *arg)
 {
     const uint32_t *count = arg;

@@ -1,16 +1,15 @@
-/* pack and mask_rows: all shapes of tiles, rows with and without gaps, rejected events or none of them
- * marked. */
+/* pack and mask_rows: all shapes of tiles, rows with and without gaps, with and without rejected events. */
 #include "trial.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 struct pack_shape {
-    uint32_t n, count, gap; /* gap: floats behind a row that are nobody's; behind a column, too */
-    uint32_t reject_of;     /* one event in so many; 0: no marks */
+    uint32_t n, count, gap; /* floats behind each row and each column, which must stay unchanged */
+    uint32_t reject_of;     /* one event in so many is rejected; 0: is_rejected is NULL */
 };
 
-/* Marks of n events. */
+/* is_rejected of n events. */
 static uint8_t *make_marks(struct trial *t, uint32_t n, uint32_t reject_of)
 {
     if (reject_of == 0)

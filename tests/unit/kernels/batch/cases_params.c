@@ -1,7 +1,5 @@
-/*
- * params_update: every optimizer that it has, against opt_<kind> of kernels.h as one row, bit for bit; and
- * gradients that are not finite, which leave a weight where a gradient of 0 does.
- */
+/* params_update: every optimizer that it supports, compared bit for bit with opt_<kind> of kernels.h on one
+ * row; a gradient that is not finite must have the effect of a gradient of 0. */
 #include "trial.h"
 
 #include <math.h>
@@ -16,7 +14,7 @@ static const char *const kind_names[OPT_KINDS] = {
 struct shape {
     uint32_t n;
     enum opt_kind kind;
-    bool has_scale, is_limited; /* by l1, l2 and step_max */
+    bool has_scale, is_limited; /* is_limited: l1, l2 and a small step_max */
     float scale;
     enum fill fill;
 };
@@ -39,7 +37,7 @@ static struct opt_params params_of(const struct shape *s)
     return p;
 }
 
-/* One row of opt_<kind>, its gradients made finite by hand. */
+/* Makes one row's step with opt_<kind>, with gradients that are not finite replaced by 0, and compares. */
 static void check_row(struct trial *t, const struct shape *s, const float *g, float *w, float *state,
                       const float *w_after, const float *state_after)
 {

@@ -1,7 +1,6 @@
-/*
- * round, widen and quantize. What the scalar variant gives is held against arithmetic in double on the
- * format's grid: a neighbour, the nearer one, how often the upper one, and the way back.
- */
+/* round, widen and quantize. The scalar variant's results are checked by arithmetic in double on the format's
+ * grid: a result is a neighbour, the nearer one where it must be, and the upper one as often as it must be;
+ * widening is exact. */
 #include "trial.h"
 
 #include <math.h>
@@ -47,7 +46,7 @@ static const float edges[] = {0.0F,
                               -NAN};
 enum { EDGES = sizeof edges / sizeof *edges };
 
-/* The distance of the format's numbers around x, and its largest. */
+/* The distance between neighbouring numbers of the format around x. largest_of: its largest finite number. */
 static double step_at(double x, enum row_format format)
 {
     int exponent = x != 0.0 ? ilogb(x) : -200;
@@ -94,7 +93,7 @@ struct round_shape {
     uint32_t n;
     enum row_format format;
     uint64_t seed;
-    float constant; /* NAN: many numbers */
+    float constant; /* the value of all inputs; NAN: inputs differ */
 };
 
 static void build_round(struct trial *t, const void *arg)
@@ -120,7 +119,8 @@ static void build_round(struct trial *t, const void *arg)
         check_rounded(t, x[i], out[i], s->format, s->seed == 0);
         sum += value_of(out[i], s->format);
     }
-    /* n independent roundings: their mean is off by five deviations of its own once in a million. */
+    /* The mean of n independent roundings is off by more than five of its standard deviations once in a
+     * million. */
     if (!isnan(s->constant) && s->seed != 0)
         TRIAL_CHECK(t, fabs(sum / s->n - (double)s->constant) <= 5.0 * 0.5 * step / sqrt(s->n) + 0x1p-40);
 }
@@ -138,7 +138,7 @@ void suite_round(struct suite *suite)
                           (unsigned)seed);
             }
         }
-        for (uint32_t n = 4; n < 24; n++) { /* every end of a thread's eight numbers, of a vector's sixteen */
+        for (uint32_t n = 4; n < 24; n++) { /* n around a GPU thread's eight numbers and a vector's sixteen */
             struct round_shape s = {n, format, n % 3, NAN};
             suite_try(suite, build_round, &s, "%s, n %u, seed %u", format_names[format], n, n % 3);
         }

@@ -1,7 +1,5 @@
-/*
- * segment_reduce: all kinds of segments, with and without bags and scales, chunks that just fit, gradients
- * that are columns of a matrix.
- */
+/* segment_reduce: all kinds of segments, with and without bags and scales, segments of whole chunks,
+ * gradients that are columns of a matrix. */
 #include "trial.h"
 
 #include <math.h>
@@ -22,7 +20,7 @@ static uint32_t unit_of(const struct segments_shape *s)
     return s->unit > 0 ? s->unit : s->d;
 }
 
-/* The rule of batch.h, word by word; d floats of number u. */
+/* Computes the d floats of one index by the rule of batch.h. */
 static void sum_plainly(const struct segments_shape *s, const float *grads, const uint32_t *bag,
                         const float *scales, const uint32_t *places, uint32_t length, float *out)
 {
@@ -62,7 +60,7 @@ static void build_segments(struct trial *t, const void *arg)
         scales = trial_input(t, "scales", s->n * sizeof *scales, sizeof *scales);
         trial_floats(t, scales, s->n, FILL_PLAIN);
         for (uint32_t i = 0; i < s->n && s->fill == FILL_SPECIAL; i += 2)
-            scales[i] *= 1e-38F; /* products that vanish, of either sign */
+            scales[i] *= 1e-38F; /* products that underflow, of either sign */
         a.in.scales = PLACE(t, scales);
     }
     float *sums = trial_output(t, "sums", sizeof *sums * s->n * s->d, TRIAL_MATRIX, same_floats);
@@ -103,7 +101,7 @@ void suite_segment_reduce(struct suite *suite)
             suite, (struct segments_shape){edges[i], dims[i * 2], IDS_ONE, false, i % 2 == 0, FILL_PLAIN, 0});
     for (uint32_t i = 0; i < 8; i++)
         try_segments(suite, (struct segments_shape){700, dims[i], IDS_ZIPF, true, true, FILL_PLAIN, 0});
-    for (uint32_t i = 0; i < 16; i++) { /* larger than d, and smaller: gradients may share floats */
+    for (uint32_t i = 0; i < 16; i++) { /* units larger than d, and smaller ones: gradients then overlap */
         uint32_t unit = i % 2 == 0 ? dims[i / 2] + 4 * (i + 1) : 4;
         try_segments(suite, (struct segments_shape){500, dims[i / 2], i % 3 == 0 ? IDS_ONE : IDS_ZIPF,
                                                     i % 4 < 2, true, FILL_PLAIN, unit});

@@ -1,7 +1,5 @@
-/*
- * update: every optimizer, format and class of dims; rows of two strides, rows that are not there, gradients
- * that are not finite. The scalar variant is held against segment_reduce, opt_* and round, one after another.
- */
+/* update: every optimizer, format and class of dims; rows with two strides, NULL rows, gradients that are not
+ * finite. The scalar variant is compared with segment_reduce, opt_* and round, called one after another. */
 #include "trial.h"
 
 #include <math.h>
@@ -14,7 +12,8 @@ struct update_shape {
     enum row_format format;
     enum ids ids;
     enum fill fill;
-    /* 1: bag, 2: scales, 4: l1, 8: l2, 16: step_max, 32: seed 0, 64: nobody counts, 128: unit, 256: more */
+    /* 1: bag, 2: scales, 4: l1, 8: l2, 16: step_max, 32: seed 0, 64: `rejected` is NULL, 128: unit, 256:
+     * more */
     uint32_t bits;
 };
 
@@ -35,15 +34,15 @@ static struct opt_params params_of(const struct update_shape *s)
                                .step_max = s->bits & 16 ? 0.05F : 1e30F};
 }
 
-/* Floats from one gradient to the next; 0: d. */
+/* Floats from one gradient to the next, as the call names them; 0: d. */
 static uint32_t unit_of(const struct update_shape *s)
 {
     return s->bits & 128 ? s->d + 12 : 0;
 }
 
-/* What the builder holds of a call: host's copies. */
+/* A call, and the host's copies of its buffers. */
 struct update_call {
-    struct batch_update args; /* pointers of the kernel */
+    struct batch_update args; /* holds the kernel's addresses */
     struct trial_rows tables[2];
     float *grads, *scales, *more;
     uint32_t *bag, *rejected;
@@ -52,7 +51,7 @@ struct update_call {
     uint32_t m;
 };
 
-/* Row u of the call, or NULL: each fifth is not there, the others lie in two tables by turns. */
+/* Row u of the call: NULL for each fifth u, the others lie in two tables by turns. */
 static unsigned char *host_row(const struct update_call *c, uint32_t u)
 {
     const struct trial_rows *table = &c->tables[u % 2];
@@ -88,7 +87,7 @@ static void fill_call(struct trial *t, const struct update_shape *s, struct upda
         trial_floats(t, c->more, (size_t)c->m * s->d, s->fill);
         c->args.more = PLACE(t, c->more);
     }
-    for (uint32_t k = 0; k < 2; k++) /* the second with some floats that are nobody's */
+    for (uint32_t k = 0; k < 2; k++) /* behind the second table's rows lie floats that must not change */
         c->tables[k] = trial_rows(t, s->format, s->d, state + k * 8, c->m / 2 + 1, FILL_PLAIN, true);
     void **rows = trial_input(t, "list", s->n * sizeof *rows, sizeof *rows);
     c->keys = trial_input(t, "keys", s->n * sizeof *c->keys, sizeof *c->keys);
@@ -104,7 +103,7 @@ static void fill_call(struct trial *t, const struct update_shape *s, struct upda
     c->args.rejected = s->bits & 64 ? NULL : PLACE(t, c->rejected);
 }
 
-/* One row after another: what a row was, and its gradient, to what it has to be; false: not finite. */
+/* Makes the step of one row with single-row kernels. Returns false if the gradient is not finite. */
 static bool step_plainly(const struct update_shape *s, unsigned char *row, float *grad, uint64_t key)
 {
     const struct kernels *kernels = kernels_variant(KERNELS_SCALAR);
@@ -130,7 +129,7 @@ static bool step_plainly(const struct update_shape *s, unsigned char *row, float
     return true;
 }
 
-/* The host's copies of both tables as they were, and what has to come out. */
+/* before: the host's copies of both tables before the call, which become the expected content. */
 static void check_plainly(struct trial *t, const struct update_shape *s, const struct update_call *c,
                           unsigned char *const before[2])
 {

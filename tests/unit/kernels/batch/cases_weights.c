@@ -1,8 +1,7 @@
-/*
- * weights_read, weights_forward and weights_update: every optimizer and FTRL in double, weights before and
- * behind what rows point at, rows that are not there, lists and none, numbers that are BATCH_NONE, gradients
- * that are not finite. The scalar variant is held against plain loops of the contract, and opt_*.
- */
+/* weights_read, weights_forward and weights_update: every optimizer and FTRL in double, weights before and
+ * behind the address of a row, NULL rows, with and without offsets, occurrences without an index
+ * (BATCH_NONE), gradients that are not finite. The scalar variant is compared with plain loops of the
+ * contract and with opt_*. */
 #include "trial.h"
 
 #include <math.h>
@@ -14,18 +13,20 @@ static const char *const kind_names[OPT_KINDS] = {"sgd",           "momentum", "
 
 static const struct ftrl64_params ftrl = {.alpha = 0.1, .beta = 1.0, .l1 = 0.05, .l2 = 0.02};
 
-/* How weights lie: rows of `stride` bytes, `at` where rows point. */
+/* A test of weights in rows of a table. */
 struct weights_shape {
     uint32_t n;
     enum ids ids;
     enum opt_kind kind;
     bool is_double;
     enum fill fill;
-    uint32_t bits; /* 1: bag, 2: scales, 4: l1, 8: l2, 16: step_max, 32: unit, 64: nobody counts, 128: behind
-                    */
+    /* 1: bag, 2: scales, 4: l1, 8: l2, 16: step_max, 32: unit, 64: `rejected` is NULL, 128: weights lie
+     * before the address of their row. */
+    uint32_t bits;
 };
 
-/* Rows in the host's copy; each fifth number has none. */
+/* The host's copy of rows; each fifth index has a NULL row. at: where the weight lies, in bytes from the
+ * row's address. */
 struct weights_rows {
     unsigned char *host;
     size_t stride, bytes;
@@ -65,8 +66,8 @@ static void fill_weight(struct trial *t, const struct weights_shape *s, unsigned
         memcpy(place, floats, (1 + state) * sizeof *floats);
 }
 
-/* Weights for m numbers in the rows of a table, and the list of n pointers to rows. Rows are not aligned to
- * more than their weights; what lies beside these is nobody's. */
+/* Makes the rows of m indices and the list of n pointers to rows. Rows are aligned only as their weights
+ * demand; the bytes beside the weights must stay unchanged. */
 static struct weights_rows make_rows(struct trial *t, const struct weights_shape *s, uint32_t m,
                                      struct batch_weights *of)
 {
@@ -93,7 +94,7 @@ static struct weights_rows make_rows(struct trial *t, const struct weights_shape
     return r;
 }
 
-/* FTRL's weight of z and sum (McMahan 2013, alg. 1), each operation rounded once. */
+/* The weight that FTRL computes from pair = {z, sum} (McMahan 2013, alg. 1), each operation rounded once. */
 static double ftrl_weight(const double pair[2])
 {
     double over = copysign(ftrl.l1, pair[0]) - pair[0];
@@ -109,13 +110,12 @@ static void ftrl_step(double pair[2], double grad)
     pair[1] = sum;
 }
 
-/* --- weights_read -----------------------------------------------------------------------------------------
- */
+/* --- weights_read --- */
 
 static void build_read(struct trial *t, const void *arg)
 {
     const struct weights_shape *s = arg;
-    uint32_t m = s->n - s->n / 3; /* fewer than there is room for */
+    uint32_t m = s->n - s->n / 3; /* fewer than n */
     struct batch_weights_read a = {.n = s->n};
     struct weights_rows rows = make_rows(t, s, m, &a.of);
     uint32_t *count = trial_input(t, "count", sizeof *count, sizeof *count);
@@ -156,19 +156,18 @@ void suite_weights_read(struct suite *suite)
     suite_try(suite, build_read, &huge, "n %u", huge.n);
 }
 
-/* --- weights_forward --------------------------------------------------------------------------------------
- */
+/* --- weights_forward --- */
 
 struct forward_shape {
     uint32_t n, fields, dense;
     enum fill fill;
-    uint32_t bits; /* 1: start, 2: bias, 4: rejected, 8: lists, 16: lists of one place, 32: stride, 64: in
-                    * place */
+    /* 1: start, 2: bias, 4: rejected, 8: lists, 16: lists, many of one id, 32: stride, 64: in place. */
+    uint32_t bits;
 };
 
-/* What the builder holds of a call: host's copies. */
+/* A call, and the host's copies of its buffers. */
 struct forward_call {
-    struct batch_weights_forward args; /* pointers of the kernel */
+    struct batch_weights_forward args; /* holds the kernel's addresses */
     float *start, *bias, *dense, *dense_weights, *weights, *logits;
     uint8_t *is_rejected;
     uint32_t *unique, *offsets;
@@ -236,7 +235,7 @@ static void fill_forward(struct trial *t, const struct forward_shape *s, struct 
     c->args.logits = PLACE(t, c->logits);
 }
 
-/* One event's logit, word by word; start: what there was. */
+/* Computes one event's logit by the contract. start: the logit that it begins with. */
 static float forward_plainly(const struct forward_shape *s, const struct forward_call *c, float start,
                              uint32_t e)
 {
@@ -284,7 +283,7 @@ static void try_forward(struct suite *suite, struct forward_shape s)
 void suite_weights_forward(struct suite *suite)
 {
     uint32_t turn = 0;
-    for (uint32_t bits = 0; bits < 128; bits++) /* around a vector's end */
+    for (uint32_t bits = 0; bits < 128; bits++) /* n around whole vectors */
         try_forward(suite, (struct forward_shape){13 + bits % 8, 3, bits % 5, FILL_PLAIN, bits});
     for (const uint32_t *n = suite_sizes(suite); *n != SIZES_END; n++) {
         for (uint32_t i = 0; i < 6; i++, turn++) {
@@ -298,12 +297,11 @@ void suite_weights_forward(struct suite *suite)
     try_forward(suite, (struct forward_shape){huge / 4, 2, 0, FILL_PLAIN, 8});
 }
 
-/* --- weights_update ---------------------------------------------------------------------------------------
- */
+/* --- weights_update --- */
 
-/* What the builder holds of a call: host's copies. */
+/* A call, and the host's copies of its buffers. */
 struct update_call {
-    struct batch_weights_update args; /* pointers of the kernel */
+    struct batch_weights_update args; /* holds the kernel's addresses */
     struct weights_rows rows;
     float *grads, *scales;
     uint32_t *bag, *rejected;
@@ -332,7 +330,7 @@ static void fill_update(struct trial *t, const struct weights_shape *s, struct u
     c->args.rejected = s->bits & 64 ? NULL : PLACE(t, c->rejected);
 }
 
-/* The sum of number u by the rule of batch.h. */
+/* The gradient of index u, summed by the rule of batch.h. */
 static float sum_plainly(const struct update_call *c, uint32_t u)
 {
     uint32_t unit = c->args.in.unit > 0 ? c->args.in.unit : 1;
@@ -348,7 +346,7 @@ static float sum_plainly(const struct update_call *c, uint32_t u)
     return total;
 }
 
-/* A step of one weight and its state, by the kernels for rows. */
+/* Makes the step of one weight and its state with the kernels for rows. */
 static void step_plainly(const struct weights_shape *s, unsigned char *place, float sum)
 {
     const struct kernels *k = kernels_variant(KERNELS_SCALAR);
@@ -364,12 +362,12 @@ static void step_plainly(const struct weights_shape *s, unsigned char *place, fl
     size_t bytes = (1 + opt_state_floats(s->kind, 1)) * sizeof *floats;
     memcpy(floats, place, bytes);
     struct opt_row row = {.w = floats, .state = floats + 1, .g = &sum, .scale = 1.0F, .curvature = 1.0F};
-    bool is_adagrad = s->kind == OPT_ADAGRAD_BLOCK; /* which is not there for one weight */
+    bool is_adagrad = s->kind == OPT_ADAGRAD_BLOCK; /* OPT_ADAGRAD_BLOCK is not defined for a single weight */
     opt_pick(k, is_adagrad ? OPT_ADAGRAD : s->kind)(&row, 1, 1, &params);
     memcpy(place, floats, bytes);
 }
 
-/* before: the rows as they were, which become what they have to be. */
+/* before: the rows' content before the call, which becomes the expected one. */
 static void check_update(struct trial *t, const struct weights_shape *s, const struct update_call *c,
                          unsigned char *before)
 {
@@ -409,7 +407,8 @@ void suite_weights_update(struct suite *suite)
 {
     static const uint32_t lengths[] = {32, 33, 127, 128, 129, 256, 257, 385};
     uint32_t turn = 0;
-    for (uint32_t kind = 0; kind <= OPT_NEWTON; kind++) { /* newton's turn is the doubles' */
+    /* newton is not supported: its turn tests FTRL in double. */
+    for (uint32_t kind = 0; kind <= OPT_NEWTON; kind++) {
         bool is_double = kind == OPT_NEWTON;
         enum opt_kind k = is_double ? OPT_FTRL : (enum opt_kind)kind;
         for (uint32_t bits = 0; bits < 256; bits += 4, turn++)

@@ -1,4 +1,4 @@
-/* Random content for trials: the same for every variant, from the trial's seed. */
+/* Random content for trials: follows from the trial's seed, so it is the same for every variant. */
 #include "trial_internal.h"
 
 #include <math.h>
@@ -58,13 +58,14 @@ void trial_ids(struct trial *t, uint64_t *ids, size_t n, enum ids kind)
     }
 }
 
-/* The number of each place's id by first place, 0 of an absent one is UINT32_MAX; returns how many. */
+/* Writes each occurrence's dense index, counted by first occurrence; BATCH_NONE for id 0. Returns the number
+ * of distinct ids. */
 static uint32_t number_ids(const uint64_t *ids, uint32_t n, uint32_t *numbers)
 {
     size_t size = 16;
     while (size < 2 * (size_t)n)
         size *= 2;
-    uint32_t *slots = malloc(size * sizeof *slots), count = 0; /* first places */
+    uint32_t *slots = malloc(size * sizeof *slots), count = 0; /* first occurrences */
     memset(slots, 0xff, size * sizeof *slots);
     for (uint32_t i = 0; i < n; i++) {
         numbers[i] = BATCH_NONE;
@@ -93,7 +94,8 @@ uint32_t trial_segments(struct trial *t, uint32_t n, enum ids kind, struct batch
     uint32_t *starts = trial_input(t, "starts", ((size_t)n + 1) * sizeof *starts, sizeof *starts);
     uint32_t *count = trial_input(t, "count", sizeof *count, sizeof *count);
     uint32_t *next = calloc((size_t)m + 1, sizeof *next);
-    memset(starts, 0xee, ((size_t)n + 1) * sizeof *starts); /* behind m + 1: rubbish, as dedupe leaves it */
+    /* Entries behind m + 1 are undefined, as after dedupe. */
+    memset(starts, 0xee, ((size_t)n + 1) * sizeof *starts);
     memset(order, 0xee, n * sizeof *order);
     for (uint32_t i = 0; i < n; i++) {
         if (numbers[i] != BATCH_NONE)
@@ -121,7 +123,8 @@ uint32_t trial_segments(struct trial *t, uint32_t n, enum ids kind, struct batch
     return m;
 }
 
-/* bf16 by cutting, fp16 by the compiler; a NaN may become infinite. */
+/* x in 16 bits, not rounded to nearest: bf16 by truncation, fp16 truncated too, NaN kept. In bf16 a NaN may
+ * become infinite. */
 static uint16_t half_of(float x, enum row_format format)
 {
     if (format == ROW_FP16) {
@@ -173,7 +176,7 @@ struct trial_rows trial_rows(struct trial *t, enum row_format format, uint32_t d
     size_t bytes = rows.stride * count;
     rows.host = is_changed ? trial_changed(t, "rows", bytes, TRIAL_MATRIX, same_bits)
                            : trial_input(t, "rows", bytes, TRIAL_MATRIX);
-    memset(rows.host, 0x77, bytes); /* between rows: nobody's */
+    memset(rows.host, 0x77, bytes); /* bytes between rows, which no kernel may change */
     for (uint32_t u = 0; u < count; u++)
         fill_row(t, &rows, rows.host + u * rows.stride, fill);
     if (is_changed)

@@ -6,10 +6,10 @@
  *
  * Without --variant: all variants of this CPU. cuda: on the first device that a device library finds, the one
  * of --library or as gpu_open_library. If that library is the host's model of a GPU (leat_cuda_on_host.so),
- * sizes are small, and each call has an order of threads and a poison of its own. A failure is had again with
- * the seed, the kernel, the variant and the case that it names. --reduced: small sizes, and no guard zones,
+ * sizes are small, and each call has its own order of threads and its own poison. To reproduce a failure,
+ * pass the seed, kernel, variant and case that its report names. --reduced: small sizes, and no guard zones,
  * for checkers that see the ends of allocations themselves and are slow (compute-sanitizer). --part: each Nth
- * kernel, from the Kth on (part.h). Ends with 1 if something failed, 77 if there is no such device.
+ * kernel, from the Kth on (part.h). Exit status: 1 if a case failed, 77 if there is no such device.
  */
 #include "part.h"
 #include "trial_internal.h"
@@ -30,7 +30,7 @@ static const struct {
 #include "kernels/kernels.def"
 };
 
-/* Instrumented scalar code is slow: sizes are small there. */
+/* Instrumented scalar code is slow: sizes are small with sanitizers. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { SMALL_HERE = true };
 #else
@@ -52,7 +52,7 @@ static bool has_kernel(const struct batch_kernels *kernels, size_t offset)
     return function != NULL;
 }
 
-/* All kernels with the given targets: how many failed. */
+/* Runs all chosen kernels with the given targets. Returns how many failed. */
 static unsigned run_targets(const struct target *scalar, const struct target *targets, unsigned count,
                             const struct options *o)
 {
@@ -107,7 +107,7 @@ static unsigned run_cpu(const struct target *scalar, const struct options *o)
     return count > 0 ? run_targets(scalar, targets, count, o) : named == 0;
 }
 
-/* The model's own function, if the library is one. */
+/* Sets model_begin if the device library is the host's model of a GPU. */
 static void find_model(const struct options *o, struct target *target)
 {
     const char *path = o->library ? o->library : getenv("LEAT_CUDA_LIBRARY");

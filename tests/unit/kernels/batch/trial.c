@@ -7,15 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* TSan is there for races alone, and slow: a third of the cases on the model of a GPU, another one each seed;
- * once each. */
+/* TSan looks for races alone and is slow: only every third case runs on the model of a GPU (the seed chooses
+ * which third), and each once. */
 #if defined(__SANITIZE_THREAD__)
 enum { ONE_CASE_OF = 3, PASSES = 1 };
 #else
 enum { ONE_CASE_OF = 1, PASSES = 2 };
 #endif
 
-/* ASan has red zones of its own, which see reads as well. */
+/* ASan has its own red zones, which also detect reads. */
 #if defined(__SANITIZE_ADDRESS__)
 enum { GUARD = 0 };
 #else
@@ -23,7 +23,7 @@ enum { GUARD = 64 };
 #endif
 enum { GUARD_BYTE = 0xc3, ALIGN_MAX = 256, FAILURES_SHOWN = 20 };
 
-/* The suite in progress, for reports that end the process: what sanitizers call first of all. */
+/* The suite in progress: ASan calls __asan_on_error before its report, which then names the case. */
 static const struct suite *suite_now;
 void __asan_on_error(void);
 void __asan_on_error(void)
@@ -204,7 +204,7 @@ void trial_begin(struct trial *t)
         target_copy(t->target, t->buffer[i].place_block, t->buffer[i].block, t->buffer[i].total);
 }
 
-/* The first byte of `what` that is not as it was. */
+/* Fails the trial at the first byte in [from, to) that differs from the host's copy. */
 static void check_unchanged(struct trial *t, const struct buffer *b, const unsigned char *after, size_t from,
                             size_t to, const char *what)
 {
@@ -241,7 +241,8 @@ bool same_bits(const void *x, const void *y, size_t bytes)
     return memcmp(x, y, bytes) == 0;
 }
 
-/* Numbers of `size` bytes; `infinity`: the bits of infinity, for greater ones without the sign are NaN. */
+/* Compares numbers of `size` bytes; any two NaNs are equal. infinity: the bits of +infinity (a NaN is above,
+ * without its sign). */
 static inline bool same_numbers(const void *x, const void *y, size_t bytes, size_t size, uint64_t infinity)
 {
     static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a number's bytes are the low ones of a word");
@@ -294,7 +295,7 @@ static bool same_row(const struct trial_rows *rows, const unsigned char *x, cons
     return false;
 }
 
-/* Whether floats are not further from the scalar variant's than they may be. */
+/* Whether each float differs from the scalar variant's by no more than its bound. */
 static bool is_within(const double *bounds, const unsigned char *x, const unsigned char *y, size_t bytes)
 {
     float a, b;
@@ -308,7 +309,7 @@ static bool is_within(const double *bounds, const unsigned char *x, const unsign
     return true;
 }
 
-/* Where two contents first differ, in steps of 8 bytes (rows: a row); `valid` if nowhere. */
+/* Returns where two contents first differ, in steps of 8 bytes (rows: of a row), or `valid` if nowhere. */
 static size_t first_difference(const struct buffer *b, const unsigned char *x, const unsigned char *y)
 {
     if (b->rows.count > 0) {
@@ -377,7 +378,7 @@ static struct trial *trial_run(struct suite *suite, const struct target *target,
     return t;
 }
 
-/* One shape with one target, twice. Returns whether something was wrong. */
+/* Tries one shape with one target, PASSES times. Returns whether a check failed. */
 static bool try_target(struct suite *suite, const struct target *target, const struct trial *truth,
                        trial_builder *build, const void *shape)
 {

@@ -1,12 +1,12 @@
 /*
- * Differential tests of batch kernels (kernels/batch.h): every variant against the scalar one, bit for bit,
- * from the BATCH rows of kernels.def. A kernel's cases are one function suite_<kernel> in a file cases_*.c;
- * one that is missing does not link, and one that tries nothing fails.
+ * Differential tests of batch kernels (kernels/batch.h): every variant in the BATCH rows of kernels.def
+ * against the scalar variant, bit for bit. A kernel's cases are one function suite_<kernel> in a file
+ * cases_*.c; a missing suite is a link error, and a suite that tries no case fails.
  *
- * A suite calls suite_try for each shape that it wants to see, with a builder that fills the arguments of one
- * call and makes it. The builder is run several times for a shape, each time with the same random numbers:
- * with the scalar variant, and twice with each variant under test, whose outputs and scratch memory begin
- * with other rubbish each time. The trial it is given says whose memory is in use, and owns it:
+ * A suite calls suite_try for each shape that it tests, with a builder that fills the arguments of one call
+ * and makes it. The builder is run several times for a shape, each time with the same random numbers: with
+ * the scalar variant, and twice with each variant under test, whose outputs and scratch memory are filled
+ * with another pattern each time. The trial that the builder is given allocates the buffers and owns them:
  *
  *   static void build_widen(struct trial *t, const void *arg)
  *   {
@@ -18,20 +18,21 @@
  *       TRIAL_CALL(t, widen, &a);
  *   }
  *
- * What the case sees and fills is the host's copy of a buffer; PLACE gives the address that the kernel gets:
- * memory of the host or of a device, with guard zones on both sides (with ASan: red zones). After TRIAL_CALL
- * outputs lie in the host's copies, guards and inputs are checked, and outputs are compared with the scalar
- * variant's: NaNs may differ in payload and sign, nothing else may, but for floats with bounds.
+ * The case reads and fills the host's copy of a buffer; PLACE gives the address that the kernel gets: memory
+ * of the host or of a device, with guard zones on both sides (with ASan: red zones). TRIAL_CALL copies the
+ * outputs back to the host's copies and checks that guards and inputs are unchanged; after the builder,
+ * outputs are compared with the scalar variant's. Only NaNs may differ in payload and sign, and floats with
+ * bounds within these.
  *
- * With the scalar variant a builder may also hold the outputs against something plainer (trial_is_scalar,
- * trial_fail): nobody else checks that one.
+ * With the scalar variant, which nothing else checks, a builder should also compare the outputs with a
+ * simpler computation (trial_is_scalar, trial_fail).
  */
 #ifndef TESTS_UNIT_KERNELS_BATCH_TRIAL_H
 #define TESTS_UNIT_KERNELS_BATCH_TRIAL_H
 
 #include "kernels/gpu.h"
 
-/* Whose kernels are called, and where their memory lies: the host's if api is NULL. */
+/* The variant whose kernels are called, and the device whose memory they get; api NULL: the host's memory. */
 struct target {
     const char *name; /* "avx2", "cuda" ... */
     const struct batch_kernels *kernels;
@@ -39,7 +40,7 @@ struct target {
     struct gpu *gpu;
     struct gpu_stream *stream;
     bool has_guards;
-    /* Of a GPU that the host plays (tests/cuda_on_host/testing.h), else NULL. */
+    /* Resets the model of a GPU (tests/cuda_on_host/testing.h); NULL on a real device and on a CPU. */
     void (*model_begin)(uint64_t seed, uint8_t poison);
 };
 
@@ -52,22 +53,23 @@ typedef void trial_builder(struct trial *t, const void *shape);
 #define BATCH(name, args, tolerance, class, bytes, flops) void suite_##name(struct suite *suite);
 #include "kernels/kernels.def"
 
-/* Tries one shape; the text says which, in the words of the case. */
+/* Tries one shape; `text` (a printf format) names the shape in reports. */
 void suite_try(struct suite *suite, trial_builder *build, const void *shape, const char *text, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Sizes that are to be tried, SIZES_END behind the last; fewer where they are to be small. */
+/* Sizes to try, ended by SIZES_END; a shorter list where the suite must be small. */
 #define SIZES_END UINT32_MAX
 const uint32_t *suite_sizes(const struct suite *suite);
-/* 1 M + 1, or what is affordable here: to be tried once a kernel. */
+/* 1 M + 1, or 5001 where the suite must be small: to be tried once a kernel. */
 uint32_t suite_huge(const struct suite *suite);
-/* Whether the variant under test is a GPU's, whose contract may ask for more of the arguments. */
+/* Whether the variant under test is a GPU's: its contract may demand more of the arguments. */
 bool suite_is_device(const struct suite *suite);
 
 /*
- * Buffers of the call, `name` and the content of outputs are the trial's. align: what the contract asks for,
- * a power of two up to 64; TRIAL_MATRIX for rows and matrices of floats: 16 on a GPU, 4 on a CPU. One of the
- * two runs with a variant gives addresses that are aligned to more, the other such that are not.
+ * Buffers of the call; the trial owns them. Their content is zeros for inputs, a poison pattern for others.
+ * align: the alignment that the kernel's contract demands, a power of two up to 64; TRIAL_MATRIX for rows and
+ * matrices of floats: 16 on a GPU, 4 on a CPU. In one of the two runs with a variant, addresses may be
+ * aligned to more; in the other they are aligned to `align` and no more.
  */
 enum { TRIAL_MATRIX = 0 };
 typedef bool trial_same(const void *x, const void *y, size_t bytes);
@@ -75,20 +77,20 @@ trial_same same_bits, same_floats, same_doubles, same_bf16, same_fp16;
 
 void *trial_input(struct trial *t, const char *name, size_t bytes, size_t align);
 void *trial_output(struct trial *t, const char *name, size_t bytes, size_t align, trial_same *same);
-/* Filled by the case, changed by the kernel. */
+/* A buffer that the case fills and the kernel changes. */
 void *trial_changed(struct trial *t, const char *name, size_t bytes, size_t align, trial_same *same);
 void *trial_scratch(struct trial *t, size_t bytes);
 
-/* The kernel's address of a byte of a host's copy. */
+/* The kernel's address of the byte `host` in a host's copy; NULL for NULL. */
 void *trial_place(struct trial *t, const void *host);
 #define PLACE(t, host) ((__typeof__(host))trial_place((t), (host)))
 
-/* Only the first `bytes` of an output are compared; to be said after the call. */
+/* Compares only the first `bytes` of an output; call after TRIAL_CALL. */
 void trial_valid(struct trial *t, const void *host, size_t bytes);
 /*
- * An output of floats that on a GPU may differ by a tolerance of kernels.def: a bound for each of them, 0 to
- * begin with, the trial's; no bound is read that is not finite, and its float may be anything. NULL where
- * bits have to be the same: on a CPU, and on one that plays a GPU.
+ * An output of floats that on a GPU may differ by a tolerance of kernels.def: returns a bound for each float,
+ * at first 0; the trial owns the array. A float whose bound is not finite may be anything. NULL where bits
+ * have to be the same: on a CPU, and on the model of a GPU.
  */
 double *trial_bounds(struct trial *t, const void *host);
 #define BATCH(name, args, tolerance, class, bytes, flops)                                                    \
@@ -98,7 +100,7 @@ double *trial_bounds(struct trial *t, const void *host);
         return tolerance;                                                                                    \
     }
 #include "kernels/kernels.def"
-/* An output whose content is rows: each is compared by its format. */
+/* Declares an output to hold rows: each row is compared by its format. */
 void trial_is_rows(struct trial *t, const struct trial_rows *rows);
 
 bool trial_is_scalar(const struct trial *t);
@@ -111,15 +113,15 @@ void trial_fail(struct trial *t, const char *text, ...) __attribute__((format(pr
 
 const struct batch_kernels *trial_kernels(const struct trial *t);
 void *trial_stream(const struct trial *t);
-void trial_begin(struct trial *t); /* all places get what the host's copies hold */
-void trial_end(struct trial *t);   /* the work is done, outputs are back, guards and inputs are checked */
+void trial_begin(struct trial *t); /* copies the host's copies to the kernel's memory */
+void trial_end(struct trial *t);   /* waits, copies everything back, checks guards and inputs */
 #define TRIAL_CALL(t, kernel, args)                                                                          \
     do {                                                                                                     \
         trial_begin(t);                                                                                      \
         trial_kernels(t)->kernel((args), trial_stream(t));                                                   \
         trial_end(t);                                                                                        \
     } while (0)
-/* For kernels with scratch memory, of which they get what they asked for. */
+/* For kernels with scratch memory: the first call sets scratch_bytes, the second runs with as much. */
 #define TRIAL_CALL_SCRATCH(t, kernel, args)                                                                  \
     do {                                                                                                     \
         trial_begin(t);                                                                                      \
@@ -130,20 +132,22 @@ void trial_end(struct trial *t);   /* the work is done, outputs are back, guards
         trial_end(t);                                                                                        \
     } while (0)
 
-/* Random content (fill.c). The next 64 bits; one below `bound`. */
+/* Random content (fill.c): the next 64 random bits; a random number below `bound`. */
 uint64_t trial_random(struct trial *t);
 uint32_t trial_below(struct trial *t, uint32_t bound);
 
-/* PLAIN: in [-2, 2). SPECIAL: one in eight is NaN, infinite, -0, denormal or huge. POSITIVE: in [0.01, 4). */
+/* PLAIN: in [-2, 2). SPECIAL: one in eight is NaN, infinite, 0, -0, denormal or huge. POSITIVE: in [0.01,
+ * 4). */
+
 enum fill { FILL_PLAIN, FILL_SPECIAL, FILL_POSITIVE };
 void trial_floats(struct trial *t, float *x, size_t n, enum fill fill);
 
 enum ids {
     IDS_DISTINCT,
-    IDS_ONE,    /* all the same */
-    IDS_ZIPF,   /* exponent 1, of n */
-    IDS_ENDS,   /* 1, UINT64_MAX and their neighbours */
-    IDS_ABSENT, /* half of them 0, the others of n / 8 */
+    IDS_ONE,    /* all ids are equal */
+    IDS_ZIPF,   /* Zipf's law with exponent 1 over n ids */
+    IDS_ENDS,   /* 1, UINT64_MAX, 2^63, 2^32 and their neighbours */
+    IDS_ABSENT, /* half of them 0, the others from n / 8 ids */
     IDS_NONE,   /* all 0 */
     IDS_KINDS
 };
@@ -151,17 +155,18 @@ extern const char *const ids_names[IDS_KINDS];
 void trial_ids(struct trial *t, uint64_t *ids, size_t n, enum ids kind);
 
 /*
- * Places by number as dedupe leaves them, for n places whose ids are of `kind`: inputs order[n], starts[n +
- * 1] and count[1], whose places in the kernel's memory are written to `segments` (grads, bag, scales: the
- * case's). Returns how many numbers there are; host_* may be NULL.
+ * Occurrences grouped by dense index, as dedupe leaves them, for n occurrences whose ids are of `kind`. Makes
+ * the inputs order[n], starts[n + 1] and count[1] and writes their addresses for the kernel to `segments`
+ * (grads, bag and scales are set by the case). Returns the number of distinct ids. host_order, host_starts:
+ * get the host's copies; may be NULL.
  */
 uint32_t trial_segments(struct trial *t, uint32_t n, enum ids kind, struct batch_segments *segments,
                         const uint32_t **host_order, const uint32_t **host_starts);
 
 /*
- * A table's worth of rows: `count` of d weights in `format` and `state_floats` floats of state (positive), a
- * stride apart that is larger than it must be; `is_changed` by the kernel or an input. Weights of `fill`.
- * trial_row: the kernel's address of row u.
+ * `count` rows of a table, each of d weights in `format` and `state_floats` positive floats of state; the
+ * stride is 16 bytes larger than it must be. is_changed: the kernel changes the rows; else they are an input.
+ * fill: of the weights. trial_row returns the kernel's address of row u.
  */
 struct trial_rows {
     unsigned char *host;

@@ -8,16 +8,17 @@ enum { BUFFERS_MAX = 32 };
 
 enum role { ROLE_INPUT, ROLE_OUTPUT, ROLE_CHANGED, ROLE_SCRATCH };
 
-/* A block of host memory and one of the variant's, both: guard, shift, `bytes` of content, guard. */
+/* A block of host memory and a block of the variant's memory, each laid out as guard, shift, `bytes` of
+ * content, guard. */
 struct buffer {
     const char *name;
     enum role role;
-    size_t bytes, valid;        /* of the content; what is compared of it */
-    size_t offset, total;       /* of the content in the blocks; of the blocks */
+    size_t bytes, valid;        /* bytes of the content; how many of them are compared */
+    size_t offset, total;       /* where the content begins in the blocks; bytes of a block */
     unsigned char *block;       /* host */
     unsigned char *place_block; /* the variant's */
     trial_same *same;
-    double *bounds;         /* of each float, or NULL */
+    double *bounds;         /* a bound for each float, or NULL */
     struct trial_rows rows; /* count > 0: the content is rows */
 };
 
@@ -35,14 +36,14 @@ enum { TARGETS_MAX = KERNELS_VARIANTS };
 
 struct suite {
     const char *kernel;
-    const struct target *scalar; /* the truth: runs once a case */
+    const struct target *scalar; /* the reference: run once for each case */
     struct target targets[TARGETS_MAX];
     unsigned failures[TARGETS_MAX]; /* cases that failed */
     unsigned targets_count, cases;
     uint64_t seed;
-    int only; /* the one case to try, or -1 */
+    int only; /* the number of the only case to try, or -1 */
     bool is_small;
-    const char *text; /* the case in progress */
+    const char *text; /* describes the case in progress */
 };
 
 #endif

@@ -1,5 +1,5 @@
-/* Rows of embedding tables that come, leave and move, against a std::map; on a device, or the host's model.
- */
+/* Import, export, find, removal and moves of rows of embedding tables, compared with a std::map; on a device
+ * or on the host's model. */
 #include "rows.h"
 
 #include "tests/unit/learners/host_model.h"
@@ -18,7 +18,7 @@ static row_map some_rows(const rig &r, random_numbers *random, uint32_t n, uint3
     return some;
 }
 
-/* From two buckets to hundreds; rows are there, through their pointers, after each step. */
+/* Tables grow from two buckets to hundreds; after each step all rows are found and can be exported. */
 static void test_growth(device *d, bool is_small)
 {
     random_numbers random = {1};
@@ -79,7 +79,7 @@ static void test_dirty(device *d)
     for (uint32_t piece : {1U, 63U, 128U, 600U}) {
         r.check_export(0, 0, piece);
         r.check_export(2, 4, piece);
-        r.check_export(5, 9, piece); /* nothing */
+        r.check_export(5, 9, piece); /* no row */
         r.check_export(4, 5, piece);
     }
     r.check();
@@ -166,7 +166,7 @@ static void test_missing(device *d)
     if (!r.missing({}, 7).empty())
         r.fail("of no keys, some are missing");
     for (uint32_t t = 0; t < 3; t++)
-        r.take_oldest(t, 7, 500, &taken); /* all but those that are marked */
+        r.take_oldest(t, 7, 500, &taken); /* moves all rows but the marked ones */
     r.check();
     if (!r.missing({asked.begin(), asked.begin() + 5}, 4).empty() == (expected.empty() || expected[0] >= 5))
         r.fail("after rows went, others are missing");
@@ -176,7 +176,7 @@ static void test_missing(device *d)
     report(r, "missing lists keys without a row in order, and spares the others");
 }
 
-/* Ties of one step, steps that pass 2^32, rows that came from below. */
+/* take_oldest: many rows of one step, steps near 2^32, rows imported with step 0 (as from the cold tier). */
 static void test_oldest(device *d)
 {
     for (uint32_t base : {1U, UINT32_MAX - 3}) {
@@ -190,7 +190,7 @@ static void test_oldest(device *d)
             r.take_oldest(0, base + 2, n, &taken);
             r.check();
         }
-        r.take_oldest(1, base, 500, &taken); /* those from below alone */
+        r.take_oldest(1, base, 500, &taken); /* only the rows of step 0 */
         r.check();
         report(r, base == 1 ? "take_oldest: the lowest (step, key), none that are spared"
                             : "take_oldest: likewise when steps come near 2^32");
@@ -200,7 +200,8 @@ static void test_oldest(device *d)
 static void test_memory(device *d, bool is_small)
 {
     random_numbers random = {8};
-    /* Pieces are told from each other only where they are of few buckets: a table is to get about 32 more. */
+    /* The memory should allow about 32 buckets more, and each piece of memory must hold few of them: where
+     * pieces are large, rows are wider, too. */
     const bool is_wide = has_wide_pieces();
     const uint32_t dim = is_wide ? 512 : 64;
     const uint64_t more = (is_wide ? 27 : 3) * MIB;
@@ -243,7 +244,7 @@ static void test_memory(device *d, bool is_small)
     report(small, "memory_bytes is kept: rows are sent to the cold tier instead, and none is lost");
 }
 
-/* The device itself has no more memory: what there is goes on. */
+/* The device itself has no more memory: the table keeps its rows and goes on. */
 static void test_allocation(device *d)
 {
     if (d->model_fail_allocation == NULL) {

@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- the device ------------------------------------------------------------------------------------------
- */
+/* --- The device --- */
 
 uint64_t random_numbers::next()
 {
@@ -36,8 +35,7 @@ void device::close()
     api->close(on);
 }
 
-/* --- reports ---------------------------------------------------------------------------------------------
- */
+/* --- Reports --- */
 
 static int failures, reports;
 
@@ -62,8 +60,7 @@ int report_end()
     return failures > 0;
 }
 
-/* --- the rig ---------------------------------------------------------------------------------------------
- */
+/* --- The rig --- */
 
 template <typename type> void rig::make(type **memory, size_t count, bool is_pinned)
 {
@@ -146,14 +143,14 @@ row rig::made(random_numbers *random, uint32_t epoch) const
         if (i < options.d && options.format == ROW_FP16)
             x = float_of_fp16(fp16_of(float_bits(x), 0, true));
         if (i < options.d && options.format == ROW_INT8)
-            x = i == 0 ? 63.5F : (float)((int64_t)random->below(255) - 127) * 0.5F; /* scale 0.5 */
+            /* int8: the weight 63.5 makes the row's scale exactly 0.5. */
+            x = i == 0 ? 63.5F : (float)((int64_t)random->below(255) - 127) * 0.5F;
         r.payload.push_back(x);
     }
     return r;
 }
 
-/* --- what is asked of the set ----------------------------------------------------------------------------
- */
+/* --- Operations on the set --- */
 
 bool rig::import_rows(const row_map &some, uint32_t step, bool keeps, bool from_device)
 {
@@ -212,7 +209,7 @@ void rig::take_oldest(uint32_t table, uint32_t step_spared, uint32_t n, row_map 
     if (!d->api->tables->take_oldest(tables, d->stream, table, step_spared, n, heads, payloads, NULL, &count,
                                      &error))
         return fail("take_oldest: %s", error.text);
-    std::vector<std::pair<uint32_t, uint64_t>> expected; /* (step, key) of those that may go */
+    std::vector<std::pair<uint32_t, uint64_t>> expected; /* (step, key) of the rows that may go */
     for (const auto &item : rows)
         if (item.first.first == table && (item.second.step == 0 || item.second.step < step_spared))
             expected.push_back({item.second.step, item.first.second});
@@ -278,8 +275,7 @@ gpu_table_stats rig::stats(uint32_t table)
     return stats;
 }
 
-/* --- comparing -------------------------------------------------------------------------------------------
- */
+/* --- Comparing --- */
 
 void rig::check_export(uint32_t since, uint32_t closing, uint32_t piece)
 {
@@ -316,7 +312,7 @@ static size_t stride_of(const gpu_tables_options &options)
     return gpu_extra_at(&options) + options.extra_floats * sizeof(float);
 }
 
-/* places[] of the keys. */
+/* Finds the keys' rows: fills places[]. */
 void rig::find_piece(const std::vector<table_key> &some)
 {
     for (size_t i = 0; i < some.size(); i++) {

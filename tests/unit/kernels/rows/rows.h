@@ -1,6 +1,6 @@
 /*
  * Rows that are put into a set of embedding tables, moved and taken out again, beside a std::map of them.
- * Rows are made up here and imported: nothing is resolved.
+ * Rows are made by the test and imported; resolve is not called.
  */
 #ifndef TESTS_KERNELS_ROWS_ROWS_H
 #define TESTS_KERNELS_ROWS_ROWS_H
@@ -33,14 +33,14 @@ struct device {
     const gpu_api *api = NULL;
     gpu *on = NULL;
     gpu_stream *stream = NULL;
-    void (*model_begin)(uint64_t seed, uint8_t poison) = NULL; /* of the host's model; else NULL */
+    void (*model_begin)(uint64_t seed, uint8_t poison) = NULL; /* of the model of a GPU; NULL on a device */
     void (*model_fail_allocation)(int nth) = NULL;
 
     bool open(gpu_error *error);
     void close();
 };
 
-/* What was asked of a set, and what it should hold. Failures are kept: the first one says why. */
+/* A device's set of tables, and the rows that it should hold. Keeps the text of the first failure. */
 struct rig {
     device *d;
     gpu_tables_options options;
@@ -49,7 +49,7 @@ struct rig {
     row_map rows;
     std::string failure;
     gpu_error error = {};
-    /* pinned and device memory for up to `room` rows */
+    /* Pinned and device memory for up to `room` rows. */
     uint32_t room;
     gpu_row_head *heads = NULL, *device_heads = NULL;
     float *payloads = NULL, *device_payloads = NULL;
@@ -67,19 +67,21 @@ struct rig {
         return failure.empty();
     }
     size_t floats() const;
-    /* A payload whose numbers the format holds exactly. */
+    /* A row with a random payload whose numbers the format holds exactly. */
     row made(random_numbers *random, uint32_t epoch) const;
-    /* Imports rows, from pinned or device memory; what the map holds then. false: it was refused. */
+    /* Imports rows from pinned or device memory and adds them to the map. keeps: as in import_rows
+     * (gpu_table.h). Returns false if the import was refused. */
     bool import_rows(const row_map &some, uint32_t step, bool keeps, bool from_device);
     void remove(const std::vector<table_key> &some);
-    /* Up to n of the oldest of a table, into *taken; they leave the map. */
+    /* Moves up to n of the oldest rows of a table from the set and the map to *taken. */
     void take_oldest(uint32_t table, uint32_t step_spared, uint32_t n, row_map *taken);
     std::vector<uint64_t> make_room(const std::vector<uint32_t> &rows_new);
-    /* Which of the keys are missing; the others are marked as used by `step`. */
+    /* Returns the indices of keys that are missing; the other keys' rows are marked as used by `step`. */
     std::vector<uint32_t> missing(const std::vector<table_key> &some, uint32_t step);
     gpu_table_stats stats(uint32_t table);
 
-    /* Compares: what select and export_rows give, `piece` rows at a time; each row through its pointer. */
+    /* Compare with the map: the rows that select and export_rows give, `piece` rows at a time; each row
+     * through the pointer that find gives. */
     void check_export(uint32_t since, uint32_t closing, uint32_t piece);
     void check_find();
     void check()
@@ -94,7 +96,7 @@ struct rig {
     void compare_bytes(const table_key &key, const unsigned char *stored, const row &expected);
 };
 
-/* rows.cpp counts and prints: ok - what, not ok - what. */
+/* Print `ok - what` or `not ok - what` and count failures (rows.cpp). */
 void report(const rig &r, const char *what);
 void report(bool is_good, const char *what);
 int report_end();

@@ -1,4 +1,5 @@
-/* The same batches to a set on a device, the plain map and the CPU's tables: the same sorted rows. */
+/* Gives the same batches to a set on a device, to the plain map and to the CPU's tables, and compares the
+ * sorted rows. */
 #include "cases.h"
 #include "cpu_table.h"
 
@@ -36,7 +37,7 @@ struct cpu_set {
     }
 };
 
-/* What was written to rows on the device is written here, too. */
+/* Copies the random rows that the rig wrote on the device to the CPU's tables. */
 static void copy_rows(rig *r, cpu_set *cpu)
 {
     for (const distinct_key &key : r->last) {

@@ -13,7 +13,7 @@ struct cpu_table {
     float state_init;
     struct table_row **found;
     size_t found_room;
-    struct table_row **sorted; /* of the last cpu_table_row(0) */
+    struct table_row **sorted; /* made by the last cpu_table_row with i = 0 */
     size_t sorted_count;
 };
 

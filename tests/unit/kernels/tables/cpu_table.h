@@ -1,4 +1,4 @@
-/* The CPU's embedding table (learners/table.h, which is no C++), as the tests here want it. */
+/* The CPU's embedding table (learners/table.h) behind functions that C++ tests can call. */
 #ifndef TESTS_KERNELS_TABLES_CPU_TABLE_H
 #define TESTS_KERNELS_TABLES_CPU_TABLE_H
 
@@ -10,15 +10,15 @@ extern "C" {
 
 struct cpu_table;
 
-/* Rows of d weights and `state_floats` floats that start at state_init. */
+/* Rows have d weights and `state_floats` floats of state, which begin at state_init. */
 struct cpu_table *cpu_table_new(const struct gpu_table_options *options, uint32_t d, uint32_t state_floats,
                                 float state_init);
 void cpu_table_free(struct cpu_table *table);
 void cpu_table_batch(struct cpu_table *table, const uint64_t *keys, const uint32_t *seen, size_t n,
                      uint32_t step);
 void cpu_table_expire(struct cpu_table *table, uint32_t expired_before);
-float *cpu_table_find(struct cpu_table *table, uint64_t key); /* the payload, or NULL */
-/* The i-th row by rising key; false: there are no more. */
+float *cpu_table_find(struct cpu_table *table, uint64_t key); /* returns the payload, or NULL */
+/* Writes the row that is i-th by rising key; false: there are no more. i = 0 sorts the table's rows anew. */
 bool cpu_table_row(struct cpu_table *table, size_t i, struct gpu_row_head *head, const float **payload);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 /*
- * Embedding tables on a device against the plain map: one case an option and a corner. A plain program that
- * prints TAP lines; without a device it is skipped.
+ * Embedding tables on a device against the plain map: a case for each option and each corner case. A plain
+ * program that prints TAP lines; without a device it is skipped.
  *
  *   test_tables [--reduced] [case]
  */
@@ -50,7 +50,8 @@ std::vector<place> some_places(random_numbers *random, size_t n, uint64_t keys, 
     return places;
 }
 
-/* Batches of keys from a range that fits the table or does not, and rows written in between. */
+/* Runs batches of random keys (`keys` of them, which the tables can hold or not), and writes rows in
+ * between. */
 static void run_random(rig *r, uint64_t seed, int batches, size_t n, uint64_t keys)
 {
     random_numbers random = {seed};
@@ -63,8 +64,7 @@ static void run_random(rig *r, uint64_t seed, int batches, size_t n, uint64_t ke
     }
 }
 
-/* --- cases -----------------------------------------------------------------------------------------------
- */
+/* --- Cases --- */
 
 static void bounded_rows(device *d, std::string *failure)
 {
@@ -102,7 +102,8 @@ static void dims_and_formats(device *d, std::string *failure)
     }
 }
 
-/* Floats beside the vector, and rows that have nothing else. They are bits: nothing rounds them. */
+/* Four floats behind each row's vector, and rows that have nothing else (dim 0). They are bits: never
+ * rounded. */
 static void extra_floats(device *d, std::string *failure)
 {
     const float own[4] = {-1.0F, 3.25F, 1e-42F, 7.0F};
@@ -121,7 +122,7 @@ static void extra_floats(device *d, std::string *failure)
             for (uint32_t t = 1; t < 3; t++)
                 r.move_cold(t, 60);
             r.check();
-            run_random(&r, dim + 60, 2, 300, 1200); /* they come back */
+            run_random(&r, dim + 60, 2, 300, 1200); /* the rows come back */
             if (!r.is_good())
                 *failure =
                     "dim " + std::to_string(dim) + ", format " + std::to_string(format) + ": " + r.failure;
@@ -150,7 +151,7 @@ static void admission(device *d, std::string *failure)
     }
 }
 
-/* Rows expire; some are sighted again, some are not; new ones may be born expired. */
+/* Rows expire; some occur again, some do not; new rows may already be expired when they are made. */
 static void expiry(device *d, std::string *failure)
 {
     for (uint64_t rows_max : {0, 400, 5000}) {
@@ -169,11 +170,9 @@ static void expiry(device *d, std::string *failure)
     }
 }
 
-/*
- * Rows of full buckets have expired, are sighted again, and not admitted: they go, and behind the slots that
- * they leave lie keys in their second buckets and in the stash, which are found all the same. expire looks
- * through a table of this size at once, so rows are born expired.
- */
+/* Expired rows of full buckets occur again and are not admitted: they are removed. Behind the free slots lie
+ * keys in their second buckets and in the stash, which must still be found. expire alone would sweep a table
+ * of this size at once, so the rows are already expired when they are made. */
 static void expired_unadmitted(device *d, std::string *failure)
 {
     enum { BUCKETS = 16, ROWS = BUCKETS * GPU_BUCKET_SLOTS * 19 / 20 };
@@ -192,7 +191,7 @@ static void expired_unadmitted(device *d, std::string *failure)
     r.expire(0, 100);
     r.batch(all);
     for (int i = 0; i < 2; i++)
-        r.halve(0); /* nothing is left of two sightings */
+        r.halve(0); /* two halvings: the sketch forgets two occurrences */
     r.batch(expired);
     if (r.is_good() && r.plain.tables[0].waiting == 0)
         r.fail("all were admitted");
@@ -201,7 +200,7 @@ static void expired_unadmitted(device *d, std::string *failure)
     *failure = r.failure;
 }
 
-/* Every row of a bucket is the batch's: the rest is refused; then batches that are larger than the table. */
+/* All rows of a bucket are of this batch, so further keys are refused; then batches larger than the table. */
 static void refused(device *d, std::string *failure)
 {
     rig r(d, some_options(4), {bounded(200)});
@@ -228,7 +227,7 @@ static void one_key(device *d, std::string *failure)
     for (uint32_t i = 0; i < o.batch_max; i++)
         places.push_back({0, 77, (uint32_t)random.below(1000000)});
     places.resize(places.size() - 300);
-    for (uint64_t i = 0; i < 300; i++) /* and one of many sightings, but not very many */
+    for (uint64_t i = 0; i < 300; i++) /* a second key with many occurrences, but fewer */
         places.push_back({0, 78, (uint32_t)(i == 250 ? 2000000 : i)});
     r.batch(places);
     r.check();
@@ -255,7 +254,7 @@ static void ends_of_the_range(device *d, std::string *failure)
     *failure = r.failure;
 }
 
-/* The keys of one bucket alone: far more than it holds. */
+/* Only keys of one bucket: far more than it holds. */
 static void one_bucket(device *d, std::string *failure)
 {
     gpu_table_options o = bounded(128 * 64);
@@ -295,7 +294,7 @@ static void loads(device *d, std::string *failure)
     }
 }
 
-/* A free table that is filled to 0.95 of the room that it starts with, at once: second buckets and stash. */
+/* Fills a free table at once to 0.95 of its initial room: second buckets and the stash are used. */
 static void free_at_095(device *d, std::string *failure)
 {
     gpu_tables_options o = some_options(4);
@@ -315,10 +314,8 @@ static void free_at_095(device *d, std::string *failure)
     *failure = r.failure;
 }
 
-/*
- * Rows leave full buckets in each way that there is, or move on: behind the slots that they leave lie keys in
- * their second buckets and in the stash, which are found all the same.
- */
+/* Rows leave full buckets in each possible way: removed, to the cold tier, expired, or by a split. Behind the
+ * free slots lie keys in their second buckets and in the stash, which must still be found. */
 static void full_buckets(device *d, std::string *failure)
 {
     enum { BUCKETS = 16, ROWS = BUCKETS * GPU_BUCKET_SLOTS * 19 / 20 };
@@ -332,7 +329,7 @@ static void full_buckets(device *d, std::string *failure)
         for (uint64_t key = 1; key <= ROWS; key++)
             places.push_back({0, key * 0x10001U, 1 + (uint32_t)random.below(100)});
         r.batch(places);
-        r.batch({places[0]}); /* the others are older */
+        r.batch({places[0]}); /* makes the other rows older */
         for (int i = 0; way == 0 && i < 3; i++)
             r.remove_some(&random, &replica);
         if (way == 1)
@@ -367,7 +364,7 @@ static void several_tables(device *d, std::string *failure)
     *failure = r.failure;
 }
 
-/* Counts stay at their highest value. */
+/* Counts stay at UINT32_MAX. */
 static void saturation(device *d, std::string *failure)
 {
     rig r(d, some_options(4), {bounded(4)});
@@ -391,7 +388,7 @@ static void nothing(device *d, std::string *failure)
     rig r(d, some_options(4), {bounded(10), unbounded(10)});
     r.check();
     r.batch({});
-    r.batch({{0, 0, 1}, {1, 0, 1}, {0, 0, 3}}); /* absent alone */
+    r.batch({{0, 0, 1}, {1, 0, 1}, {0, 0, 3}}); /* only absent ids */
     r.check();
     r.batch({{1, 9, 1}});
     r.check();

@@ -10,8 +10,7 @@ static uint64_t hash_of(const plain_table &table, uint64_t key)
     return num_mix(key ^ table.options.seed);
 }
 
-/* --- numbers in 16 bits ----------------------------------------------------------------------------------
- */
+/* --- 16-bit floats --- */
 
 static uint16_t to_bf16(float x)
 {
@@ -22,7 +21,7 @@ static uint16_t to_bf16(float x)
     return (uint16_t)high;
 }
 
-/* Of finite numbers far from the largest: to a multiple of its grid's step, then spelled out. */
+/* Rounds a finite number far from the largest to a multiple of the grid's step and assembles its bits. */
 static uint16_t to_fp16(float x)
 {
     int exponent;
@@ -32,7 +31,7 @@ static uint16_t to_fp16(float x)
     frexp(size, &exponent);
     exponent = exponent - 1 < -14 ? -14 : exponent - 1;
     double grid = ldexp(1.0, exponent - 10), steps = nearbyint(size / grid);
-    uint32_t bits = (uint32_t)steps; /* 2048 carries into the exponent, as it shall */
+    uint32_t bits = (uint32_t)steps; /* 2048 carries into the exponent, as intended */
     if (steps >= 1024)
         bits += (uint32_t)(exponent + 14) << 10;
     return (uint16_t)(bits | (signbit(x) ? 0x8000 : 0));
@@ -51,8 +50,7 @@ static float from_16(enum row_format format, uint16_t bits)
     return (float)((bits & 0x8000) != 0 ? -size : size);
 }
 
-/* --- rows ------------------------------------------------------------------------------------------------
- */
+/* --- Rows --- */
 
 static float init_weight(uint64_t seed, uint32_t i, float bound)
 {
@@ -114,8 +112,7 @@ size_t plain_set::row_bytes_used() const
     return options.extra_floats == 0 ? used : (used + 15) / 16 * 16 + 16;
 }
 
-/* --- tables ----------------------------------------------------------------------------------------------
- */
+/* --- Tables --- */
 
 plain_set::plain_set(const gpu_tables_options &set_options,
                      const std::vector<gpu_table_options> &table_options)
@@ -184,8 +181,7 @@ void plain_set::halve_sketch(uint32_t t)
         cell /= 2;
 }
 
-/* --- a batch ---------------------------------------------------------------------------------------------
- */
+/* --- A batch --- */
 
 std::vector<distinct_key> distinct_keys(const std::vector<place> &batch)
 {
@@ -222,7 +218,7 @@ static unsigned least_cell(const plain_table &table, const std::vector<uint8_t> 
     return least;
 }
 
-/* Takes the expired rows of a bucket away, or else its victim. */
+/* Removes a full bucket's expired rows, or else its victim. Returns false if every row is of this step. */
 bool plain_set::make_way(plain_table &table, uint64_t bucket, uint32_t step)
 {
     uint64_t room = table.options.rows_max / table.buckets.size() +

@@ -1,8 +1,6 @@
-/*
- * What a set of embedding tables holds, as plainly as it can be said: a std::map a table, and the rule of a
- * batch as gpu_table.h tells it, step by step, without a thought for speed. Shares nothing with the kernels
- * but the hash.
- */
+/* What a set of embedding tables must hold, computed as plainly as possible: a std::map for each table, and
+ * the rule of a batch as in gpu_table.h, step by step, without regard to speed. Shares nothing with the
+ * kernels but the hash. */
 #ifndef TESTS_KERNELS_TABLES_PLAIN_MAP_H
 #define TESTS_KERNELS_TABLES_PLAIN_MAP_H
 
@@ -17,26 +15,29 @@ struct plain_row {
     std::vector<unsigned char> bytes; /* weights in their format, then the state, then the extra floats */
 };
 
-/* A sighting: one place of a batch. */
+/* One occurrence of a key in a batch. */
 struct place {
     uint32_t table;
     uint64_t key;
     uint32_t seen;
 };
 
-/* The distinct keys of a batch, in the order of their first places. */
+/* A distinct key of a batch; distinct_keys returns these in the order of their first occurrences. */
 struct distinct_key {
     uint32_t table;
     uint64_t key;
-    uint32_t sightings, seen; /* the latest */
+    uint32_t sightings, seen; /* occurrences; the latest event time */
 };
 std::vector<distinct_key> distinct_keys(const std::vector<place> &batch);
 
 struct plain_table {
     gpu_table_options options;
-    std::map<uint64_t, plain_row> rows; /* those that have expired are taken out when they are in the way */
-    std::map<uint64_t, plain_row> cold; /* moved out by the test: part of the table, but not on the device */
-    std::vector<std::set<uint64_t>> buckets; /* bounded: keys of each */
+    /* Expired rows stay until their place is needed. */
+    std::map<uint64_t, plain_row> rows;
+    /* Rows that the test moved out of the device's memory; they still belong to the table. */
+    std::map<uint64_t, plain_row> cold;
+    /* If the table is bounded: the keys of each bucket. */
+    std::vector<std::set<uint64_t>> buckets;
     std::vector<uint8_t> sketch;
     uint64_t sketch_width = 0;
     uint32_t expired_before = 0;
@@ -46,7 +47,7 @@ struct plain_table {
     {
         return row.seen >= expired_before;
     }
-    const plain_row *find(uint64_t key) const; /* live, and not cold */
+    const plain_row *find(uint64_t key) const; /* live rows that are not in `cold` */
 };
 
 struct plain_set {
@@ -57,11 +58,13 @@ struct plain_set {
     void resolve(const std::vector<place> &batch, uint32_t step, uint32_t epoch);
     void expire(uint32_t table, uint32_t expired_before);
     void halve_sketch(uint32_t table);
-    void erase(uint32_t table, uint64_t key);                     /* from wherever it is; not a removal */
-    void put(uint32_t table, uint64_t key, const plain_row &row); /* imported; bounded: there is room */
+    /* Removes a row, also from `cold`; not counted as a removal. */
+    void erase(uint32_t table, uint64_t key);
+    /* Puts an imported row; in a bounded table there must be room. */
+    void put(uint32_t table, uint64_t key, const plain_row &row);
     std::vector<float> weights(const plain_row &row) const;
     size_t state_bytes() const;
-    size_t row_bytes_used() const; /* of it all, without padding behind */
+    size_t row_bytes_used() const; /* bytes of a row, without padding at the end */
     uint64_t rows_live(uint32_t table) const;
 
   private:

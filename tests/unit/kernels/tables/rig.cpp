@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- the device ------------------------------------------------------------------------------------------
- */
+/* --- The device --- */
 
 bool device::open()
 {
@@ -36,8 +35,7 @@ void device::shuffle(uint64_t seed)
         model_begin(seed, seed % 2 == 0 ? 0xa5 : 0x5a);
 }
 
-/* --- the rig ---------------------------------------------------------------------------------------------
- */
+/* --- The rig --- */
 
 static gpu_tables_options with(gpu_tables_options options, const std::vector<gpu_table_options> &tables)
 {
@@ -96,7 +94,7 @@ bool rig::wait(const char *what)
     return is_good();
 }
 
-/* Keys by number, their sightings' places, and when those were. */
+/* Uploads a batch: the distinct keys, and their occurrences with event times, grouped by key. */
 void rig::upload(const std::vector<place> &places, const std::vector<distinct_key> &distinct)
 {
     size_t n = places.size();
@@ -123,7 +121,7 @@ void rig::upload(const std::vector<place> &places, const std::vector<distinct_ke
     order.push(at), seen.push(n), count.push(1);
 }
 
-/* For what of a batch is new: growth. */
+/* Makes room for the keys of a batch that are not in the tables yet. May move rows to the cold tier. */
 bool rig::room_for(const std::vector<distinct_key> &distinct)
 {
     gpu_error error = {};
@@ -153,7 +151,8 @@ bool rig::room_for(const std::vector<distinct_key> &distinct)
     return is_good();
 }
 
-/* Rows that are there already stay, when others have to make room for those that come. */
+/* Calls missing, which also marks the rows that are already there as used, so that make_room does not move
+ * them to the cold tier. */
 bool rig::mark(const gpu_batch &batch, const std::vector<distinct_key> &distinct)
 {
     missing.need(d, batch.n), missing_count.need(d, 1);
@@ -213,7 +212,7 @@ bool rig::batch(const std::vector<place> &places)
     return check_last();
 }
 
-/* The rows that a batch was given are those of its keys, and there is one a key. */
+/* Checks that the last batch gave each key of the plain map a row, and no two keys the same row. */
 bool rig::check_last()
 {
     std::set<void *> all;
@@ -266,8 +265,7 @@ bool rig::write_rows(random_numbers *random, uint32_t share)
     return wait("writing rows");
 }
 
-/* --- comparing -------------------------------------------------------------------------------------------
- */
+/* --- Comparing --- */
 
 bool rig::find_all(const std::vector<std::pair<uint32_t, uint64_t>> &wanted, std::vector<void *> *out)
 {
@@ -317,7 +315,7 @@ bool rig::check_values(const std::vector<std::pair<uint32_t, uint64_t>> &wanted)
     return is_good();
 }
 
-/* Weights, state and extra floats: what pads the others is nobody's. */
+/* Compares weights, state and extra floats; the padding between these is not compared. */
 bool rig::is_same(const unsigned char *got, const plain_row &row) const
 {
     size_t weights = plain.options.d * (plain.options.format == ROW_FP32 ? 4 : 2);
@@ -328,7 +326,7 @@ bool rig::is_same(const unsigned char *got, const plain_row &row) const
            memcmp(got + extra_at, row.bytes.data() + extra_at, extra) == 0;
 }
 
-/* find, and the bytes of some rows. */
+/* Checks the results of find, and the bytes of some rows. */
 bool rig::check_bytes(const std::vector<std::pair<uint32_t, uint64_t>> &wanted)
 {
     enum { SOME = 64 };
@@ -442,7 +440,7 @@ std::vector<exported_row> rig::export_all(uint32_t since, uint32_t closing)
     return out;
 }
 
-/* Headers, weights and states of all rows, as they are exported. */
+/* Compares headers, weights, states and extra floats of all exported rows. */
 bool rig::check_heads()
 {
     std::vector<exported_row> rows_there = export_all(0, UINT32_MAX);
@@ -481,7 +479,7 @@ bool rig::check()
     for (const auto &key : known)
         if (random.below(every) == 0)
             wanted.push_back(key);
-    for (int i = 0; i < 32; i++) /* never seen, but for very little */
+    for (int i = 0; i < 32; i++) /* very unlikely to be known */
         wanted.push_back({(uint32_t)random.below(plain.tables.size()), random.next()});
     return is_good() && check_values(wanted) && check_bytes(wanted) && check_stats() && check_heads();
 }

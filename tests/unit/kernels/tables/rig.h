@@ -1,6 +1,6 @@
 /*
- * A set of embedding tables on a device, and the plain map beside it: what is done to one is done to the
- * other, and check compares them.
+ * A set of embedding tables on a device, and the plain map beside it: each operation is done to both, and
+ * check compares them.
  */
 #ifndef TESTS_KERNELS_TABLES_RIG_H
 #define TESTS_KERNELS_TABLES_RIG_H
@@ -12,17 +12,18 @@
 #include <stdlib.h>
 #include <string>
 
-/* The device of a test, opened once; api NULL: why says why there is none. */
+/* The device of a test, opened once. api NULL: there is none, and `why` holds the reason. */
 struct device {
     const gpu_api *api = NULL;
     gpu *on = NULL;
     gpu_stream *stream = NULL;
     std::string why;
-    void (*model_begin)(uint64_t seed, uint8_t poison) = NULL; /* the host's model */
+    /* Resets the host's model of a GPU; NULL on a device. */
+    void (*model_begin)(uint64_t seed, uint8_t poison) = NULL;
 
     bool open();
     void close();
-    /* Between tests: another order of threads, if this is the host's model. */
+    /* Gives the host's model another order of threads; call between tests. */
     void shuffle(uint64_t seed);
 };
 
@@ -43,7 +44,7 @@ struct random_numbers {
     }
 };
 
-/* Device memory, and pinned memory that it is copied to and from. */
+/* Device memory (`there`), and pinned memory (`here`) that it is copied to and from. */
 template <typename type> struct mirror {
     device *of = NULL;
     type *there = NULL, *here = NULL;
@@ -51,7 +52,7 @@ template <typename type> struct mirror {
 
     void need(device *d, size_t n);
     void push(size_t n);
-    void pull(size_t n); /* to be waited for */
+    void pull(size_t n); /* asynchronous: wait before reading */
     void free();
 };
 
@@ -109,28 +110,29 @@ class rig
     }
     void fail(const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-    /* One batch on both sides: the next step. False: it failed. */
+    /* Runs one batch, the next step, on both sides. Returns false if it failed. */
     bool batch(const std::vector<place> &places);
     bool expire(uint32_t table, uint32_t expired_before);
     bool halve(uint32_t table);
-    /* Other weights and state for some of the rows of the last batch, written through their pointers. */
+    /* Writes random weights and state to one in `share` of the last batch's rows, through their pointers. */
     bool write_rows(random_numbers *random, uint32_t share);
-    /* Keys that were ever seen (all of them, on the host's model some hundred), and some that never were:
-     * found or not, weights; some rows' bytes; stats; and, if the library exports, all headers. */
+    /* Compares keys that the test has used (all of them; on the host's model some hundred) and some that it
+     * has not: found or not, weights, the bytes of some rows, stats, and the headers and payloads of all
+     * rows. */
     bool check();
 
-    /* Live rows with epoch in (since, closing], since 0: all; by rising table and key. A library that does
-     * not export: those of the plain map. */
+    /* Live rows with epoch in (since, closing], by rising table and key; since 0: all. If the library does
+     * not export, returns the plain map's rows. */
     std::vector<exported_row> export_all(uint32_t since, uint32_t closing);
 
-    /* Moves rows between the device and the plain map's `cold`: up to n of the oldest there; those of a batch
-     * to come back. */
+    /* Move rows between the device and the plain map's `cold`. move_cold: up to n of the table's oldest rows
+     * from the device. fetch_cold: the rows of a batch's keys back to the device. */
     bool move_cold(uint32_t table, uint64_t n);
     bool fetch_cold(const std::vector<distinct_key> &keys);
-    /* Puts rows in on both sides, used by `step`. */
+    /* Imports rows on both sides, as used by step `used_by`. */
     bool import_all(const std::vector<std::pair<exported_row, plain_row>> &all, uint32_t used_by);
     std::vector<gpu_row_head> take_removed();
-    /* Takes some keys away, from a replica of the set as well. */
+    /* Removes random keys from both sides and from `replica`. */
     bool remove_some(random_numbers *random, std::map<std::pair<uint32_t, uint64_t>, exported_row> *replica);
     exported_row exported(uint32_t table, uint64_t key, const plain_row &row) const;
     bool is_row(const exported_row &got, const plain_row &row) const;
@@ -139,10 +141,11 @@ class rig
     device *d;
     gpu_tables *tables = NULL;
     plain_set plain;
-    bool grows = true; /* make_room before each batch */
+    bool grows = true; /* whether to call make_room before each batch */
     uint32_t step = 0, epoch = 1;
     std::string failure;
-    std::vector<distinct_key> last; /* keys of the last batch, and their rows' addresses on the device */
+    /* The distinct keys of the last batch, and their rows' addresses on the device. */
+    std::vector<distinct_key> last;
     std::vector<void *> last_rows;
     std::set<std::pair<uint32_t, uint64_t>> known;
 

@@ -1,4 +1,4 @@
-/* Rows that leave a set and come back: the cold tier, imports, removals. */
+/* Moves of rows out of a set and back: cold tier, imports, removals. */
 #include "rig.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ bool rig::is_row(const exported_row &got, const plain_row &row) const
            memcmp(got.payload.data(), payload.data(), payload.size() * sizeof(float)) == 0;
 }
 
-/* The live ones that leave are the first by (step, key) of the live ones that may. */
+/* The live rows that leave must be the first by (step, key) of those not used by the current step. */
 bool rig::move_cold(uint32_t t, uint64_t n)
 {
     plain_table &table = plain.tables[t];

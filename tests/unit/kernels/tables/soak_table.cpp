@@ -1,11 +1,12 @@
 /*
- * The soak of embedding tables: random sets, and in each random batches, updates, evictions, expiry, growth,
- * moves to a cold tier and back, removals, checkpoints (rows and removals since the last one, put together to
- * a replica) and restarts from an export. After each step the device holds what the plain map holds.
+ * Soak test of embedding tables: random sets, each with random batches, updates, evictions, expiry, growth,
+ * moves to a cold tier and back, removals, checkpoints (rows and removals since the last one are applied to a
+ * replica) and restarts from an export. After each step the device must hold the same as the plain map.
  *
  *   soak_table [--seconds N] [--seed N] [--first PIECE]
  *
- * A piece is a set of its own and follows from seed and number alone: --seed S --first P plays it again.
+ * A piece is one set with its steps and follows from the seed and the piece's number alone: --seed S --first
+ * P repeats it.
  */
 #include "cases.h"
 
@@ -16,7 +17,8 @@
 #include <string.h>
 #include <time.h>
 
-/* What `./dev test` takes. TSan looks for races, which show early; the others for states, which take time. */
+/* Seconds of a run in `./dev test`. TSan looks for races, which show early; the other builds look for rare
+ * states, which take time. */
 #ifdef __SANITIZE_THREAD__
 static const double SECONDS = 10;
 #else
@@ -28,7 +30,8 @@ struct soak {
     std::vector<gpu_table_options> options;
     gpu_tables_options set;
     std::unique_ptr<rig> r;
-    std::map<std::pair<uint32_t, uint64_t>, exported_row> replica; /* what checkpoints add up to */
+    /* The rows that the checkpoints so far add up to. */
+    std::map<std::pair<uint32_t, uint64_t>, exported_row> replica;
     uint32_t clock = 1000, checkpointed = 0;
     uint64_t keys;
     size_t batch;
@@ -48,7 +51,7 @@ static void choose(soak *s, device *d)
     s->set.batch_max = (uint32_t)s->batch;
     s->keys = s->batch * (2 + s->random.below(20));
     const uint64_t n = 1 + s->random.below(4);
-    /* Tables with room for a batch from the start, and hardly more memory; or that grow as they like. */
+    /* Either tables start with room for a batch and memory is tight, or tables grow freely. */
     const bool is_tight = s->random.below(2) == 0;
     for (uint64_t t = 0; t < n; t++) {
         gpu_table_options o = {};
@@ -80,7 +83,8 @@ static std::vector<place> places_of(soak *s)
     return places;
 }
 
-/* Rows and removals since the last checkpoint make the replica what the table is. */
+/* Takes a checkpoint: rows and removals since the last one, applied to the replica, must give the table's
+ * content. */
 static void checkpoint(soak *s)
 {
     rig *r = s->r.get();
@@ -89,7 +93,7 @@ static void checkpoint(soak *s)
         s->replica.erase({head.table, head.key});
     for (const exported_row &row : r->export_all(s->checkpointed, r->epoch))
         s->replica[{row.head.table, row.head.key}] = row;
-    for (uint32_t t = 0; t < s->options.size(); t++) /* the cold tier writes its own */
+    for (uint32_t t = 0; t < s->options.size(); t++) /* the cold tier writes its own rows */
         for (const auto &at : r->plain.tables[t].cold)
             s->replica[{t, at.first}] = r->exported(t, at.first, at.second);
     s->checkpointed = r->epoch++;
@@ -116,7 +120,7 @@ static void checkpoint(soak *s)
         r->fail("the checkpoint after step %u has %zu live rows, the table %zu", r->step, kept, live);
 }
 
-/* A new set from what the old one exports: all but the sketches. */
+/* Replaces the set by a new one with the rows that the old one exports. Sketches are not exported. */
 static void restart(soak *s, device *d)
 {
     std::unique_ptr<rig> old = std::move(s->r);
@@ -163,7 +167,7 @@ static void one_step(soak *s, device *d)
         s->r->check();
 }
 
-/* Returns what failed, or nothing. */
+/* Plays one piece. Returns the text of the failure, or an empty string. */
 static std::string play(device *d, uint64_t seed, uint64_t piece, int steps)
 {
     soak s;
@@ -171,7 +175,7 @@ static std::string play(device *d, uint64_t seed, uint64_t piece, int steps)
     d->shuffle(s.random.next());
     choose(&s, d);
     s.r.reset(new rig(d, s.set, s.options));
-    s.r->take_removed(); /* from now on they are listed */
+    s.r->take_removed(); /* removals are recorded from now on */
     for (int i = 0; i < steps && s.r->is_good(); i++)
         one_step(&s, d);
     if (s.r->is_good())

@@ -1,11 +1,9 @@
-/*
- * How much of a free table goes to its stash: plays make_room and insertion with keys alone, by the same
- * arithmetic (table_room.cuh) and the same addresses (table.cuh), for tables of many sizes, between doublings
- * of their buckets too, that grow or that have grown as far as they may and send their oldest rows away. A
- * plain program that prints TAP lines.
+/* How many rows of a free table go to its stash: simulates make_room and insertion with keys alone, with the
+ * same arithmetic (table_room.cuh) and the same addresses (table.cuh). For tables of many sizes, also between
+ * doublings of their buckets, that still grow, or that have reached their memory limit and send their oldest
+ * rows away. A plain program that prints TAP lines.
  *
- *   test_stash [buckets rows_a_batch]
- */
+ * test_stash [buckets rows_a_batch] */
 #include "kernels/cuda/table_room.cuh"
 
 #include <algorithm>
@@ -13,14 +11,14 @@
 #include <stdlib.h>
 #include <vector>
 
-/* Rows are keys, numbered as they came. */
+/* Rows are keys, numbered in the order of their arrival. */
 struct played_table {
     gpu_table_view view = {};
     uint64_t buckets_most;
     std::vector<std::vector<uint64_t>> buckets;
     std::vector<uint64_t> stash;
     uint64_t first_key = 1, next_key = 1;
-    uint64_t promised = 0; /* rows that may come before make_room is asked again */
+    uint64_t promised = 0; /* rows that may come before make_room is called again */
     size_t fullest = 0, asked = 0, batches = 0;
 
     played_table(uint64_t seed, uint64_t buckets_start, uint64_t buckets_end)
@@ -84,7 +82,7 @@ void played_table::empty_stash()
     stash = stays;
 }
 
-/* A round of table_even.cu; how many rows are offered. */
+/* One round of table_even.cu. Returns how many rows were offered. */
 size_t played_table::even_out(size_t most)
 {
     struct offer {
@@ -166,7 +164,8 @@ void played_table::batch(uint64_t more)
     promised -= more;
 }
 
-/* A table grows to `most` buckets, gets full, and exchanges rows. The most rows that its stash ever had. */
+/* Lets a table grow to `most` buckets, fill up and exchange rows. Returns the most rows that its stash ever
+ * had. */
 static size_t fullest_of(uint64_t seed, uint64_t most, uint64_t more, size_t *asked, size_t *batches)
 {
     enum { FILLING = 12, EXCHANGES = 8 };
@@ -181,7 +180,8 @@ static size_t fullest_of(uint64_t seed, uint64_t most, uint64_t more, size_t *as
     return table.fullest;
 }
 
-/* A table grows by small batches, to `most` buckets and on. */
+/* Lets a table grow by small batches to `most` buckets and beyond. Returns the most rows that its stash
+ * had. */
 static size_t fullest_growing(uint64_t seed, uint64_t most, uint64_t batches, size_t *asked)
 {
     played_table table(seed, 2, 2 * most);
@@ -202,7 +202,8 @@ static bool grows(uint64_t most)
     return is_fine;
 }
 
-/* Batches from some rows to as many as the table takes at once. */
+/* Tries batch sizes that are `shares` of the largest batch that the table takes at once, with several
+ * seeds. */
 static bool fits(uint64_t most, const std::vector<double> &shares, uint64_t seeds)
 {
     size_t fullest = 0, asked = 0, batches = 0;
