@@ -1,9 +1,7 @@
-/*
- * Models on a device and on the CPU, learning the same events; what each has, saved, loaded and compared:
- * what test_device_model.c and test_device_cold.c share. On the host's model of a device all of it is alike
- * bit for bit; on a device matrix products sum in another order, and numbers differ by 1e-5, or a step of
- * sixteen bits.
- */
+/* Models on a device and on the CPU that learn the same events; saves, loads and compares them: shared by
+ * test_device_model.c, test_device_cold.c and test_device_feed.c. On the host's model of a device all results
+ * are equal bit for bit; on a device matrix products sum in another order, and numbers differ by 1e-5, or by
+ * a step of 16 bits. */
 #ifndef TESTS_LEARNERS_DEVICE_MODELS_H
 #define TESTS_LEARNERS_DEVICE_MODELS_H
 
@@ -62,8 +60,7 @@ static inline struct model *device_model(const struct model_options *options)
     return m;
 }
 
-/* --- what a model has ------------------------------------------------------------------------------------
- */
+/* --- What a model has --- */
 
 struct saved_table {
     struct byte_buffer rows, counts;
@@ -188,8 +185,7 @@ static inline void load(struct model *m, const struct saved *s)
     must(model_load(m, s->small.data, s->small.length), NULL, "model_load");
 }
 
-/* --- comparing --------------------------------------------------------------------------------------------
- */
+/* --- Comparing --- */
 
 static inline bool is_exact(void)
 {
@@ -214,7 +210,7 @@ static inline int by_key(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Rows by key: headers alike but for the epoch, floats near. */
+/* Compares rows sorted by key: headers must be equal except for the epoch, floats near. */
 static inline bool same_rows(struct byte_buffer *a, struct byte_buffer *b, size_t bytes)
 {
     if (a->length != b->length || a->length == 0)
@@ -272,7 +268,8 @@ static inline bool is_column_within(const struct byte_buffer *a, const struct by
     for (size_t i = 0; i < count; i++) {
         size_t at = first + i * stride;
         double x = (double)float_at(a, at), y = (double)float_at(b, at);
-        bool is_same = memcmp(a->data + at, b->data + at, sizeof(float)) == 0; /* half of a double, too */
+        /* Equal bits, also where the float is a half of a double. */
+        bool is_same = memcmp(a->data + at, b->data + at, sizeof(float)) == 0;
         if (!is_same && !(fabs(x - y) <= 1e-5 * (fabs(y) + rms)))
             return false;
     }
@@ -294,7 +291,8 @@ static inline bool layers_are_within(struct model *a, struct model *b)
     return is_good;
 }
 
-/* As one step from the same state must leave them: the same rows, each float of each near. */
+/* Whether two models are as near as one step from the same state must leave them: the same rows, and each
+ * column of their floats within the bound of is_column_within. */
 static inline bool is_in_step(struct model *a, struct model *b)
 {
     struct saved x, y;
@@ -317,8 +315,7 @@ static inline bool is_in_step(struct model *a, struct model *b)
     return is_good;
 }
 
-/* --- the kinds --------------------------------------------------------------------------------------------
- */
+/* --- The kinds --- */
 
 static const struct {
     const char *name;
@@ -374,7 +371,7 @@ static inline struct model_options options_of(size_t k)
     return o;
 }
 
-/* Events by calls of 250, with a watermark after each, up to `end`. */
+/* Learns events begin..end in calls of 250 events, with a watermark after each. */
 static inline void learn(struct model *m, uint32_t begin, uint32_t end, double *logits)
 {
     static uint8_t verdicts[EVENTS_MAX];
@@ -394,7 +391,7 @@ static inline bool same_logits(const double *a, const double *b, uint32_t n)
     return true;
 }
 
-/* Opens the device; false: there is none, and why is said. */
+/* Opens the device. Returns false if there is none, after printing why. */
 static inline bool models_open(void)
 {
     struct gpu_error error;

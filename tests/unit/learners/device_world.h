@@ -1,7 +1,5 @@
-/*
- * A device_table with its batches, a stream of them that is a function of the step alone, and all its rows in
- * one place: what test_device_table.c and test_device_steps.c share.
- */
+/* A device_table with a stream of batches that follows from the step alone, and functions that collect all
+ * its rows: shared by test_device_table.c, test_device_steps.c and test_device_snapshot.c. */
 #ifndef TESTS_LEARNERS_DEVICE_WORLD_H
 #define TESTS_LEARNERS_DEVICE_WORLD_H
 
@@ -20,8 +18,8 @@ enum {
     TABLES = 2,
     D_MAX = 512,
     PLACES = 96,
-    KEYS = 900, /* a table */
-    RING = 16,  /* above the batches announced */
+    KEYS = 900, /* of each table */
+    RING = 16,  /* more than the batches announced at a time */
     STEPS = 40,
 };
 
@@ -30,8 +28,8 @@ static struct gpu *gpu;
 static struct gpu_stream *stream;
 static int failures, reports;
 
-static uint32_t dim = 64;                /* world_open says otherwise where pieces of memory are wide */
-static uint64_t memory_some = 400 << 10; /* of MEMORY_SOME, beyond the least */
+static uint32_t dim = 64;                /* D_MAX where pieces of memory are wide (world_open) */
+static uint64_t memory_some = 400 << 10; /* bytes that MEMORY_SOME adds to the least */
 
 static inline size_t row_floats(void)
 {
@@ -59,10 +57,9 @@ static inline void must(bool is_good, const struct gpu_error *error, const char 
     exit(1);
 }
 
-/* --- batches ----------------------------------------------------------------------------------------------
- */
+/* --- Batches --- */
 
-/* One batch on the device, as dedupe leaves it, and gradients of its places. */
+/* One batch on the device, as dedupe leaves it, and the gradients of its occurrences. */
 struct trial_batch {
     struct gpu_batch batch;
     uint64_t *keys;
@@ -102,10 +99,11 @@ static inline void put(void *to, const void *from, size_t bytes)
 }
 
 static uint32_t window = 45;    /* how far the keys move on in a step */
-static uint32_t rows_start = 0; /* that a table has room for from the start */
-static uint64_t staging = 0;    /* snapshot_bytes; 0: as little as can be */
+static uint32_t rows_start = 0; /* rows that a table has room for from the start */
+static uint64_t staging = 0;    /* snapshot_bytes; 0: as little as possible */
 
-/* The keys of a step: some often, most seldom, a window that moves on; a function of the step alone. */
+/* Fills the batch of a step: some keys often, most seldom, drawn from a window that moves on. Follows from
+ * the step alone. */
 static inline void trial_fill(struct trial_batch *b, uint32_t step, uint32_t epoch)
 {
     uint64_t keys[PLACES] = {0};
@@ -153,8 +151,7 @@ static inline void trial_fill(struct trial_batch *b, uint32_t step, uint32_t epo
                                   .epoch = epoch};
 }
 
-/* --- a learner --------------------------------------------------------------------------------------------
- */
+/* --- A learner --- */
 
 enum memory { MEMORY_ALL, MEMORY_SOME, MEMORY_LEAST };
 
@@ -188,7 +185,7 @@ static inline void world_init(struct world *w, enum memory memory, bool has_stor
                                            .memory_bytes = (uint64_t)1 << 30};
     must(api->tables->plan(&o.tables, (uint64_t)1 << 30, &plan, &error), &error, "plan");
     o.snapshot_bytes = staging;
-    o.pinned_bytes = 0; /* as few rows as can be: the others go on to the store */
+    o.pinned_bytes = 0; /* as few rows as possible in pinned memory: the others go on to the store */
     if (memory != MEMORY_ALL)
         o.tables.memory_bytes = plan.bytes_least + (memory == MEMORY_SOME ? memory_some : 0);
     for (int t = 0; t < TABLES && has_stores; t++) {
@@ -263,8 +260,7 @@ static inline void learn_all(struct world *w, uint32_t from, uint32_t last)
         learn(w, step, last);
 }
 
-/* --- all rows ---------------------------------------------------------------------------------------------
- */
+/* --- All rows --- */
 
 enum { STORED_MAX = 20 + 3 * D_MAX * 4 };
 struct image {
@@ -307,7 +303,7 @@ static inline bool no_blocks(void *argument, uint32_t table, const void *blocks,
     return true;
 }
 
-/* Staging is as small as can be: most of it is gathered while it is written. */
+/* Takes a whole snapshot. With the least staging, most of it is gathered while it is written. */
 static inline void take_snapshot(struct world *w, uint32_t since, uint32_t closing, struct image *image)
 {
     struct gpu_error error;
@@ -315,7 +311,7 @@ static inline void take_snapshot(struct world *w, uint32_t since, uint32_t closi
     must(device_table_snapshot_write(w->table, add_rows, no_blocks, image, &error), &error, "snapshot_write");
 }
 
-/* Memory first: what the store has of the same keys is older. */
+/* All rows. The device's rows come first, because the store's rows of the same keys are older. */
 static inline struct image *take_image(struct world *w)
 {
     struct image *image = calloc(1, sizeof *image);
@@ -345,7 +341,7 @@ static inline bool is_same(const struct image *a, const struct image *b)
     return is_same;
 }
 
-/* Opens the device; false: there is none, and why is said. */
+/* Opens the device. Returns false if there is none, after printing why. */
 static inline bool world_open(void)
 {
     struct gpu_error error;
@@ -354,8 +350,8 @@ static inline bool world_open(void)
     stream = gpu != NULL ? api->stream(gpu, &error) : NULL;
     if (stream == NULL)
         printf("# %s\n", error.text);
-    /* A table has ten buckets at least: 15 of the host's pieces with 64 floats, 3.75 of a device's with 512.
-     * In what these leave, and with memory_some, fewer rows than there are keys fit in both. */
+    /* A table has at least ten buckets: 15 pieces of the host's model with 64 floats, 3.75 pieces of a device
+     * with 512. In the rest of the pieces and memory_some together, fewer rows fit than there are keys. */
     if (stream != NULL && has_wide_pieces())
         dim = D_MAX, memory_some = 7 << 20;
     return stream != NULL;

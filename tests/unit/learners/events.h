@@ -1,5 +1,5 @@
-/* Events for the learners' tests: from a counter alone, labels that ids and a dense feature explain in part.
- */
+/* Events for the learners' tests: follow from a counter alone; ids and a dense feature partly explain the
+ * labels. */
 #ifndef TESTS_LEARNERS_EVENTS_H
 #define TESTS_LEARNERS_EVENTS_H
 
@@ -15,12 +15,13 @@ enum { EVENTS_MAX = 6000, EVENT_FIELDS = 3, EVENT_DENSE = 2 };
 struct events {
     uint64_t ids[EVENT_FIELDS][EVENTS_MAX];
     float dense[EVENT_DENSE][EVENTS_MAX];
-    float labels[EVENTS_MAX], more_labels[EVENTS_MAX]; /* the second of models that have two */
+    /* more_labels: the second label of models that have two. */
+    float labels[EVENTS_MAX], more_labels[EVENTS_MAX];
     int64_t times[EVENTS_MAX];
     uint64_t identity[EVENTS_MAX];
 };
 
-/* As ftrl_reference.py has them. */
+/* The same events as in ftrl_reference.py. */
 static inline void events_make(struct events *e)
 {
     for (uint64_t i = 0; i < EVENTS_MAX; i++) {
@@ -36,7 +37,8 @@ static inline void events_make(struct events *e)
     }
 }
 
-/* Learns events begin..end in calls of `chunk`; logits and verdicts by event. */
+/* Learns events begin..end in calls of `chunk` events; writes their logits and verdicts at the events'
+ * places. */
 static inline void events_learn(const struct events *e, struct model *model, uint32_t begin, uint32_t end,
                                 uint32_t chunk, double *logits, uint8_t *verdicts)
 {
@@ -83,7 +85,7 @@ static inline struct model_options events_options(enum interaction_kind interact
                                   .seed = 5};
 }
 
-/* Puts blocks of a sketch back. */
+/* Restores blocks of a sketch; argument: the table. Returns false if a block is refused. */
 static inline bool events_restore_counts(void *argument, const void *items, size_t count)
 {
     struct table *t = argument;
@@ -94,7 +96,8 @@ static inline bool events_restore_counts(void *argument, const void *items, size
     return true;
 }
 
-/* Digest of all rows, sorted by key, the sketches and the dense weights: equal models have equal ones. */
+/* A digest of all rows sorted by key, of the sketches and of the dense weights: equal models have equal
+ * digests. */
 static inline uint64_t events_digest(struct model *model, uint32_t fields)
 {
     uint64_t digest = 0;

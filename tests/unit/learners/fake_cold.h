@@ -1,4 +1,4 @@
-/* A cold store in memory, with the copy that a checkpoint would hold. Keys below FAKE_KEYS. */
+/* A cold store in memory, with the copy that a checkpoint would hold. Keys are below FAKE_KEYS. */
 #ifndef TESTS_LEARNERS_FAKE_COLD_H
 #define TESTS_LEARNERS_FAKE_COLD_H
 
@@ -17,9 +17,9 @@ struct fake_rows {
 struct fake_cold {
     struct cold_store store;
     size_t row_bytes;
-    struct fake_rows now, copy; /* copy: at the last barrier */
+    struct fake_rows now, copy; /* copy: the rows at the last barrier */
     bool is_held, has_failed;
-    bool lets_wait; /* rows may come while it is held, as they may to a real one */
+    bool lets_wait; /* put may be called while the store is held, as with a real store */
     uint64_t gets, puts;
 };
 
@@ -80,7 +80,7 @@ static bool fake_get(void *self, const uint64_t *keys, void *rows, size_t row_by
 static bool fake_remove(void *self, const uint64_t *keys, size_t count)
 {
     (void)self, (void)keys, (void)count;
-    return false; /* no table asks for it */
+    return false; /* tables never call remove */
 }
 
 static bool fake_scan(void *self, void (*visit)(void *argument, uint64_t key, const void *row),
@@ -93,7 +93,7 @@ static bool fake_scan(void *self, void (*visit)(void *argument, uint64_t key, co
     return true;
 }
 
-/* Rows that expired leave, as a compaction might. */
+/* Removes expired rows, as a compaction might, and copies the others. */
 static void fake_barrier(void *self, int64_t expired_us)
 {
     struct fake_cold *f = self;

@@ -1,4 +1,5 @@
-/* What the host's model of a device has beside a device's own library (tests/cuda_on_host/testing.h). */
+/* Functions that only the host's model of a device has, not a device's library
+ * (tests/cuda_on_host/testing.h). */
 #ifndef TESTS_LEARNERS_HOST_MODEL_H
 #define TESTS_LEARNERS_HOST_MODEL_H
 
@@ -7,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the library that is open; NULL: that is a device's. */
+/* A symbol of the open library; NULL if that is a device's library. */
 static inline void *host_model_symbol(const char *name)
 {
     const char *path = getenv("LEAT_CUDA_LIBRARY");
@@ -15,20 +16,19 @@ static inline void *host_model_symbol(const char *name)
     return library != NULL ? dlsym(library, name) : NULL;
 }
 
-/* Once a library is open. Not by LEAT_CUDA_LIBRARY being set: it may name a device's. */
+/* Whether the open library is the host's model; call once a library is open. LEAT_CUDA_LIBRARY being set does
+ * not tell: it may name a device's library. */
 static inline bool is_host_model(void)
 {
-    static int answer = -1; /* it is asked for each float that is compared */
+    static int answer = -1; /* cached: called for each float that is compared */
     if (answer < 0)
         answer = host_model_symbol("cuda_model_begin") != NULL;
     return answer > 0;
 }
 
-/*
- * Whether tables get memory by pieces of 2 MiB, as they do on a device; the host's model has 64 KiB, if
- * nobody asks it for more (LEAT_CUDA_GRANULE). Whatever fits into what is mapped stays there: where pieces
- * are wide, rows have to be wide as well for a test of few of them to see any go down.
- */
+/* Whether tables get memory in pieces of 2 MiB, as on a device, and not of 64 KiB, as on the host's model
+ * (LEAT_CUDA_GRANULE sets its size). Rows that fit into the mapped pieces stay on the device: where pieces
+ * are wide, a test with few rows needs wide rows, too, for any to be moved down. */
 static inline bool has_wide_pieces(void)
 {
     size_t (*granule)(void) = NULL;

@@ -1,31 +1,31 @@
-/*
- * Models on a device with as little memory as can be, over cold stores: what a CPU learns that has memory for
- * all; each goes on with what the other has saved, cold rows among it. A plain program that prints TAP lines.
- */
+/* Models on a device with the least possible memory, over cold stores, must learn what a CPU learns with
+ * memory for all rows; each continues from what the other has saved, including cold rows. A plain program
+ * that prints TAP lines. */
 #include "device_models.h"
 #include "fake_cold.h"
 #include "host_model.h"
 
 #include "learners/table_cold.h"
 
-/* --- rows beyond the memory -------------------------------------------------------------------------------
- */
+/* --- Rows beyond the memory --- */
 
-enum { COLD_FRESH = 5632, COLD_BACK = 5800 }; /* events until which ids are new, and when they go back */
+/* Ids are new until event COLD_FRESH; the CPU's model hands over to a device at COLD_BACK. */
+enum { COLD_FRESH = 5632, COLD_BACK = 5800 };
 
-/* One piece of 2 MiB has room for all rows that are but a linear weight: where pieces are that wide, all
- * fields have vectors, and wide ones. */
+/* One piece of 2 MiB has room for all rows that have only a linear weight: where pieces are that wide, all
+ * fields have wide vectors. */
 static uint64_t cold_memory = 5000 << 10;
 static uint32_t cold_vectors = 1, cold_dim = 8;
 
-/* What a checkpoint has of a learner with cold stores. */
+/* A checkpoint of a learner with cold stores. */
 struct cold_saved {
     struct saved saved;
     uint64_t totals[EVENT_FIELDS];
     struct fake_rows copies[EVENT_FIELDS];
 };
 
-static struct fake_cold *stores_of[2][EVENT_FIELDS]; /* of a device's model, of a CPU's */
+/* [0]: of the model on the device, [1]: of the CPU's model. */
+static struct fake_cold *stores_of[2][EVENT_FIELDS];
 
 static struct model_options cold_options(void)
 {
@@ -34,7 +34,8 @@ static struct model_options cold_options(void)
     return o;
 }
 
-/* With as little memory as a device takes. */
+/* A model with as little memory as a device needs; from: the checkpoint whose cold rows its stores begin
+ * with. */
 static struct model *cold_model(bool is_on_device, const struct cold_saved *from)
 {
     struct model_options o = cold_options();
@@ -93,7 +94,7 @@ static void cold_saved_free(struct cold_saved *s)
         fake_clear(&s->copies[f]);
 }
 
-/* New ids until COLD_FRESH, then those of any time before. */
+/* New ids until COLD_FRESH, then random ones of these. */
 static void make_cold_events(void)
 {
     for (uint32_t i = 0; i < EVENTS_MAX; i++)

@@ -1,8 +1,6 @@
-/*
- * What is queued ahead on a device (train/feed.h): whenever its streams do their work, a model learns what
- * the CPU's does. On the host's model of a device, each seed does it at other times: only when somebody
- * waits, at once, or in between; elsewhere once. A plain program that prints TAP lines.
- */
+/* Work queued ahead on a device (train/feed.h): whenever its streams run, a model must learn the same as on
+ * the CPU. On the host's model of a device, each seed runs them at other times: only when a thread waits, at
+ * once, or in between; on a device there is one run. A plain program that prints TAP lines. */
 #include "device_models.h"
 #include "host_model.h"
 
@@ -10,7 +8,7 @@ enum { SEEDS = 8, FED = 300 };
 
 typedef void begin_model(uint64_t seed, uint8_t poison);
 
-/* The host's model's; NULL: on a device. */
+/* The host's model's function; NULL on a device. */
 static begin_model *model_of_host(void)
 {
     void *symbol = host_model_symbol("cuda_model_begin");
@@ -20,7 +18,7 @@ static begin_model *model_of_host(void)
     return begin;
 }
 
-/* In calls of so many events; some steps are of fewer than a batch. */
+/* Learns in calls of `calls` events; from the middle on, steps have half a batch. */
 static void learn_fed(struct model *m, uint32_t calls, double *logits)
 {
     static uint8_t verdicts[EVENTS_MAX];

@@ -1,7 +1,7 @@
 /*
  * Models on a device (or the host's model of one) beside the same models on the CPU: the same predictions,
- * the same rows as they are stored, the same dense weights, whatever the kind; and each goes on with what the
- * other has saved, in the middle of a batch, too. A plain program that prints TAP lines.
+ * the same rows as they are stored, the same dense weights, for every kind of model; and each continues from
+ * what the other has saved, also in the middle of a batch. A plain program that prints TAP lines.
  */
 #include "device_models.h"
 
@@ -24,7 +24,7 @@ static void test_kind(size_t k)
     struct model *cpu_next = model_new(&o, best()), *device_next = device_model(&o);
     load(cpu_next, &of_device);
     load(device_next, &of_cpu);
-    uint32_t next = CUT + o.batch; /* a step later */
+    uint32_t next = CUT + o.batch; /* one step later */
     learn(cpu, CUT, next, ours);
     learn(device_next, CUT, next, theirs);
     (void)snprintf(what, sizeof what, "%s: in lock-step", kinds[k].name);
@@ -47,7 +47,7 @@ static void test_kind(size_t k)
     model_free(device_next);
 }
 
-/* Steps of 1 to `batch` events, as they follow the load. */
+/* Steps of 1 to `batch` events, whose size changes during the run (model_set_step_events). */
 static void test_steps(size_t k)
 {
     static double ours[EVENTS_MAX], theirs[EVENTS_MAX];
@@ -84,7 +84,7 @@ int main(void)
 {
     if (!models_open())
         return 77;
-#ifdef __SANITIZE_THREAD__ /* which takes ten times as long, and looks for what all of them have */
+#ifdef __SANITIZE_THREAD__ /* slow, and the other kinds run the same code */
     enum { EACH = 5 };
 #else
     enum { EACH = 1 };

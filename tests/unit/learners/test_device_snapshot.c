@@ -1,9 +1,7 @@
-/*
- * Snapshots of a device's tables while steps go on: pieces of the least size, a step between each two of
- * them, in one thread and with a writer's own. What is written is what was there at the barrier, bit for bit,
- * and neither the device's memory nor the host's grows with the tables. A plain program that prints TAP
- * lines.
- */
+/* Snapshots of a device's tables while steps go on: pieces of the least size, with a step between each two of
+ * them, written by the same thread or by a thread of its own. The snapshot must equal the tables at the
+ * barrier, bit for bit, and neither the device's memory nor the host's may grow with the tables. A plain
+ * program that prints TAP lines. */
 #include "device_world.h"
 
 #include <malloc.h>
@@ -12,12 +10,11 @@
 
 enum { BEFORE = 24, CLOSING = 1 + BEFORE / 10 };
 
-/* --- what is allocated ------------------------------------------------------------------------------------
- */
+/* --- What is allocated --- */
 
 static const struct gpu_api *real_api;
 static struct gpu_api counting_api;
-static atomic_ullong allocated; /* in all */
+static atomic_ullong allocated; /* bytes in all */
 
 static void *count_alloc(struct gpu *of, size_t bytes, struct gpu_error *error)
 {
@@ -40,14 +37,13 @@ static void count_allocations(void)
     api = &counting_api;
 }
 
-/* --- steps between pieces ---------------------------------------------------------------------------------
- */
+/* --- Steps between pieces --- */
 
 struct writing {
     struct world *w;
     struct image *image;
-    uint32_t step, steps; /* made so far, and at most, between pieces; 0: none */
-    uint32_t held;        /* pieces that came before any step could be made */
+    uint32_t step, steps; /* the next step; how many steps may still be made between pieces */
+    uint32_t held;        /* pieces that came while no step was allowed */
     struct gpu_error error;
     bool is_good;
 };
@@ -77,7 +73,7 @@ static void *write_all(void *argument)
 struct trial {
     const char *name;
     enum memory memory;
-    uint64_t staging; /* of rows of 64 floats */
+    uint64_t staging; /* for rows of 64 floats */
     bool has_thread, is_held;
 };
 
@@ -87,7 +83,8 @@ static void begin(struct world *w, uint32_t since, struct writing *writing)
     must(device_table_snapshot_begin(w->table, since, CLOSING, &writing->error), &writing->error, "begin");
 }
 
-/* Learns, notes what there is, and writes that while it learns on; then the same of what changed. */
+/* Learns, takes an image of all rows, and writes a snapshot while learning goes on; then the same for changed
+ * rows. */
 static void test_steps_between(const struct trial *trial)
 {
     char what[160];
@@ -130,8 +127,7 @@ static void test_steps_between(const struct trial *trial)
     staging = 0;
 }
 
-/* --- abandoned --------------------------------------------------------------------------------------------
- */
+/* --- Abandoned --- */
 
 static bool refuse(void *argument, uint32_t table, const void *items, size_t count)
 {
@@ -166,12 +162,11 @@ static void test_abandoned(void)
     world_free(&w);
 }
 
-/* --- memory -----------------------------------------------------------------------------------------------
- */
+/* --- Memory --- */
 
 static size_t heap(void)
 {
-    struct mallinfo2 info = mallinfo2(); /* zeros under sanitizers */
+    struct mallinfo2 info = mallinfo2(); /* all zeros under sanitizers */
     return info.uordblks + info.hblkhd;
 }
 

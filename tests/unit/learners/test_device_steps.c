@@ -1,14 +1,11 @@
-/*
- * Steps of a device_table: how often they wait while nothing lies below, and rows that are looked up between
- * them for prediction, wherever they lie. A plain program that prints TAP lines.
- */
+/* Steps of a device_table: how often they wait while no rows lie in lower tiers, and look-ups of rows for
+ * prediction between steps, in any tier. A plain program that prints TAP lines. */
 #include "device_world.h"
 #include "learners/table_cold.h"
 
-/* --- waits ------------------------------------------------------------------------------------------------
- */
+/* --- Waits --- */
 
-/* The host's model counts them; elsewhere NULL. */
+/* The host's model's counter of waits; NULL on a device. */
 static uint64_t (*model_waits(void))(void)
 {
     void *symbol = host_model_symbol("cuda_model_waits");
@@ -18,7 +15,7 @@ static uint64_t (*model_waits(void))(void)
     return waits;
 }
 
-/* waits_most: of all steps together. */
+/* waits_most: the most waits of all steps together. */
 static void test_waits(bool has_stores, uint32_t ahead, uint32_t start, uint64_t waits_most)
 {
     uint64_t (*waits)(void) = model_waits();
@@ -58,8 +55,7 @@ static void test_waits(bool has_stores, uint32_t ahead, uint32_t start, uint64_t
     world_free(&w);
 }
 
-/* --- looking up -------------------------------------------------------------------------------------------
- */
+/* --- Looking up --- */
 
 struct lookup {
     uint64_t keys[PLACES];
@@ -86,7 +82,7 @@ static void lookup_free(struct lookup *l)
     api->free_pinned(gpu, l->row);
 }
 
-/* Distinct keys, some of which no table has, and none; rows of them. */
+/* Looks up distinct keys, some of which no table has, and the absent key 0. */
 static void look_up(struct lookup *l, struct world *w, uint32_t step)
 {
     struct gpu_error error;
@@ -114,7 +110,7 @@ static void no_row(void *argument, uint64_t key, void *payload)
     (void)argument, (void)key, (void)payload;
 }
 
-/* The CPU's tables with half of the rows in cold stores. */
+/* Makes the CPU's tables with half of the rows in cold stores. */
 static void cpu_init(struct table *tables, const struct world *all, struct image *image)
 {
     for (uint32_t t = 0; t < TABLES; t++) {
@@ -149,7 +145,7 @@ static uint32_t wrong_answers(struct lookup *l, struct table *tables, uint32_t *
     return wrong;
 }
 
-/* A stream whose rows are looked up between its steps, beside one of which nobody asks anything. */
+/* A stream with look-ups between its steps must leave the same rows as a stream without. */
 static void test_find(enum memory memory, uint32_t ahead, const char *what)
 {
     struct world all, some;

@@ -1,13 +1,10 @@
-/*
- * Tables on a device (or the host's model) with tiers below: the same stream of batches with memory for
- * everything, for some and for the least gives the same rows, bit for bit; checkpoints over all tiers, into
- * a CPU's tables and back. A plain program that prints TAP lines.
- */
+/* Tables on a device (or the host's model) with tiers below: the same stream of batches with memory for all
+ * rows, for some, and for the least gives the same rows, bit for bit; checkpoints over all tiers, into a
+ * CPU's tables and back. A plain program that prints TAP lines. */
 #include "device_world.h"
 #include "learners/device_pool.h"
 
-/* --- tests ------------------------------------------------------------------------------------------------
- */
+/* --- Tests --- */
 
 static struct image *run(enum memory memory, bool has_stores, uint32_t ahead, uint32_t expires_after,
                          struct device_table_stats *stats)
@@ -28,7 +25,7 @@ static void test_tiers(uint32_t expires_after)
         enum memory memory;
         bool has_stores;
         uint32_t ahead;
-        uint64_t loaded; /* at least */
+        uint64_t loaded; /* at least so many */
         const char *name;
     } cases[] = {{MEMORY_SOME, true, 3, 0, "memory for some, three batches ahead"},
                  {MEMORY_LEAST, true, 1, 1, "the least memory, one batch ahead"},
@@ -52,7 +49,7 @@ static void test_tiers(uint32_t expires_after)
     free(all);
 }
 
-/* Batches of the same few keys, most of which other announced batches want as well. */
+/* Batches of the same few keys, most of which other announced batches use as well. */
 LEAT_UNUSED static void test_many_ahead(void)
 {
     struct device_table_stats stats;
@@ -64,7 +61,7 @@ LEAT_UNUSED static void test_many_ahead(void)
     free(some);
 }
 
-/* What a checkpoint writes: a base and the change since, with who was removed. */
+/* A checkpoint: a base, the change since, and the removed keys. */
 struct saved {
     struct image base, change;
     struct table_keys removed[TABLES];
@@ -103,8 +100,8 @@ static void restore_image(struct world *w, const struct image *image)
     }
 }
 
-/* back_memory: of the world that takes the checkpoint back. cut, last: the last steps of the base and of
- * the change. */
+/* back_memory: of the world that is restored from the checkpoint. cut, last: the last steps of the base and
+ * of the change. */
 static void test_checkpoint(enum memory memory, enum memory back_memory, uint32_t cut, uint32_t last,
                             uint32_t expires_after, const char *what)
 {
@@ -164,7 +161,7 @@ static bool add_cpu_rows(void *argument, const void *stored, size_t count)
     return add_rows(cpu_image, cpu_table, stored, count);
 }
 
-/* A device's rows into the CPU's tables, and from their snapshot into another device's. */
+/* Restores a device's rows into the CPU's tables, and a snapshot of these into another device's. */
 static void test_cpu(void)
 {
     struct world w, back;
@@ -203,7 +200,7 @@ static void test_cpu(void)
     free(again);
 }
 
-/* Keys that are back, and of which the store still has a row that expired before. */
+/* Counts keys that have a row again while the store still has an expired row of theirs. */
 static uint32_t back_from_below(const struct world *w, const struct image *image)
 {
     uint32_t count = 0;
@@ -218,7 +215,7 @@ static uint32_t back_from_below(const struct world *w, const struct image *image
     return count;
 }
 
-/* Keys come back twenty steps later; all that is there has expired then. *loaded: rows that came up all the
+/* Keys return twenty steps later, when all their rows have expired. *loaded: rows that were loaded all the
  * same. */
 static struct image *run_expired(enum memory memory, uint32_t ahead, uint32_t *back, uint64_t *loaded)
 {
@@ -239,7 +236,8 @@ static struct image *run_expired(enum memory memory, uint32_t ahead, uint32_t *b
     take_snapshot(&w, 0, 0, image);
     device_table_snapshot_end(w.table, false);
     for (uint32_t t = 0; t < TABLES && memory != MEMORY_ALL; t++) {
-        fake_copy(&w.cold[t]->now, &before[t], stored_bytes()); /* the barrier took what had expired */
+        /* Undoes the barrier's removal of expired rows. */
+        fake_copy(&w.cold[t]->now, &before[t], stored_bytes());
         fake_clear(&before[t]);
     }
     *back = memory == MEMORY_ALL ? 0 : back_from_below(&w, image);
@@ -265,7 +263,7 @@ static void test_expired_below(void)
     free(raised);
 }
 
-/* Makes a step; how many rows went to the stores in it. */
+/* Makes a step. Returns how many rows went to the stores in it. */
 static uint64_t puts_of(struct world *w, uint32_t step)
 {
     uint64_t before = w->cold[0]->puts + w->cold[1]->puts;
@@ -355,7 +353,7 @@ static void test_pool(void)
     device_pool_free(&pool);
 }
 
-#ifdef __SANITIZE_THREAD__ /* what races there are show in the others */
+#ifdef __SANITIZE_THREAD__ /* the other tests show the same races */
 static const bool takes_all = false;
 #else
 static const bool takes_all = true;

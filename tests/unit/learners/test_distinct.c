@@ -1,7 +1,6 @@
-/*
- * Layers over the input that go back once a distinct id (learners/train/distinct.c): a step moves all rows
- * and weights as the same step does event by event, which a model of lists makes, here of one id each.
- */
+/* Layers over the input whose gradients are computed once for each distinct id (learners/train/distinct.c): a
+ * step must move all rows and weights as the same step computed event by event. A model with lists takes that
+ * path; here its lists have one id each. */
 #include "learners/model_internal.h"
 #include "learners/train/train.h"
 
@@ -17,12 +16,12 @@
 
 #include <cmocka.h>
 
-enum { BATCH = 600, STEPS = 3, LABELS = 2 }; /* more ids of a field than are done at a time */
+enum { BATCH = 600, STEPS = 3, LABELS = 2 }; /* BATCH: more ids of a field than are processed at a time */
 
 static struct events events;
 static double logits[LABELS * MODEL_ROWS_MAX], other_logits[LABELS * MODEL_ROWS_MAX];
 static uint8_t verdicts[MODEL_ROWS_MAX];
-static uint32_t spoilt; /* an event of the last step that has it */
+static uint32_t spoilt; /* an event of the last step that has the vector of spoil() */
 
 static const struct {
     const char *name;
@@ -47,7 +46,7 @@ static struct model_options options_of(size_t k)
     return o;
 }
 
-/* One batch; lists: field 2 comes as lists. */
+/* Learns one batch; lists: field 2 is given as lists. */
 static void step(struct model *m, uint32_t at, bool lists, double *to)
 {
     static uint32_t offsets[BATCH + 1];
@@ -71,14 +70,14 @@ static void step(struct model *m, uint32_t at, bool lists, double *to)
     model_learn(m, &in, &out);
 }
 
-/* One vector is not finite from now on: events that have it are rejected. */
+/* Makes one vector not finite: events that have its id are rejected from now on. */
 static void spoil(struct model *m)
 {
     float *payload = table_payload(table_find(model_table(m, 2), events.ids[2][0]));
     payload[m->vector_at / sizeof(float) + 3] = NAN;
 }
 
-/* |a - b| <= share (|b| + rms) of all of them; NaN is NaN. */
+/* Fails unless |a - b| <= share (|b| + rms of b) for each float; NaN equals NaN. */
 static void are_near(const char *what, const float *a, const float *b, size_t count, double share)
 {
     double sum = 0.0;
@@ -154,7 +153,7 @@ static void test_as_by_events(void **state)
     }
 }
 
-/* Of rows, and of layers with their optimizer's state. */
+/* A digest of all rows, and of the layers with their optimizer's state. */
 static uint64_t digest_of(struct model *m)
 {
     uint64_t digest = events_digest(m, EVENT_FIELDS);
@@ -196,8 +195,8 @@ static int setup(void **state)
     spoilt = BATCH * (STEPS - 1) + 5;
     events.ids[2][BATCH + 9] = events.ids[2][spoilt] = events.ids[2][0];
     for (uint32_t i = 0; i < BATCH * STEPS; i++) {
-        events.ids[1][i] = i % 7 == 0 ? 0 : events.ids[1][i];     /* absent */
-        events.ids[0][i] = i / BATCH == 1 ? 0 : events.ids[0][i]; /* no id at all in one step */
+        events.ids[1][i] = i % 7 == 0 ? 0 : events.ids[1][i];     /* some ids are absent */
+        events.ids[0][i] = i / BATCH == 1 ? 0 : events.ids[0][i]; /* in one step a field has no id at all */
     }
     return 0;
 }

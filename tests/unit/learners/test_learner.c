@@ -1,7 +1,5 @@
-/*
- * The learner kinds as the engine uses them: bound over a schema, fed with batches, stopped at a checkpoint,
- * resumed; with a snapshot writer and an operator_emit of this test's own.
- */
+/* The learner kinds as the engine uses them: bound to a schema, fed with batches, stopped at a checkpoint,
+ * resumed; with this test's own snapshot writer and operator_emit. */
 #include "core/operator_history.h"
 #include "learners/learner.h"
 
@@ -28,7 +26,7 @@ static const struct operator_kind *const kinds[] = {
 enum { ROWS = 1000, BATCHES = 12 };
 enum { COLUMN_CLICKED, COLUMN_USER, COLUMN_ITEM, COLUMN_TAGS, COLUMN_PRICE, COLUMNS };
 
-/* What a checkpoint is here: records in memory, the deferred job run when the test says so. */
+/* A checkpoint in this test: records in memory; the test runs the deferred job. */
 struct snapshot_writer {
     struct byte_buffer *records;
     uint32_t count, room;
@@ -82,19 +80,19 @@ void snapshot_corrupt(struct snapshot_reader *r, struct diag_list *diags, const 
     r->was_corrupt = true;
 }
 
-/* Predictions as they come, and a digest of their bits. */
+/* The number of predictions, and a digest of the bits of predictions and metrics. */
 static uint64_t emitted, digest, metrics_rows, metrics_nulls;
 static enum loss_kind loss = LOSS_LOGISTIC;
-static struct freeze_config freeze; /* of the learners that start */
+static struct freeze_config freeze; /* for learners that start */
 static struct optimizer_config schedule = {.rate = 0.1};
 static int64_t network_batch = 48;
 static double negatives_kept = 0.9;
-static const char *third_feature = "tags"; /* a list; NULL: none */
+static const char *third_feature = "tags"; /* a list feature; NULL: no third feature */
 static double last_prediction;
 
 void operator_emit(struct operator_context *context, uint32_t output, struct batch *batch)
 {
-    if (output == 1) { /* metrics: digested too */
+    if (output == 1) { /* metrics are part of the digest */
         for (uint32_t i = 0; i < batch->schema->count; i++)
             digest = num_mix(digest ^ (uint64_t)batch->columns[i].ints[0]);
         for (uint32_t i = 0; i < batch->schema->count; i++)
@@ -116,7 +114,7 @@ void operator_emit(struct operator_context *context, uint32_t output, struct bat
     batch_release(batch);
 }
 
-/* No device here that could fail. */
+/* No learner here may fail: there is no device. */
 void operator_fail(const struct operator_context *context, enum diag_code code, struct span span,
                    const char *message, const char *hint)
 {
@@ -124,7 +122,7 @@ void operator_fail(const struct operator_context *context, enum diag_code code, 
     fail_msg("%s", message);
 }
 
-/* Expressions in this test are names of columns. */
+/* Expressions in this test are column names. */
 static int add_column(struct operator_bind *bind, const struct ast *expression)
 {
     return schema_find(bind->inputs[0].schema, expression->text);
@@ -180,11 +178,11 @@ static struct batch *make_batch(struct batch_pool *pool, const struct schema *sc
         tags->lists[i] = (struct list_ref){2 * i, (uint32_t)(r >> 16) % 3};
         tags->children->ints[2 * i] = (int64_t)(r >> 20) % 9;
         tags->children->ints[2 * i + 1] = (int64_t)(r >> 30) % 9;
-        b->columns[COLUMN_PRICE].floats[i] = (double)(r >> 40 & 1023) / 1024.0; /* a label, too */
+        b->columns[COLUMN_PRICE].floats[i] = (double)(r >> 40 & 1023) / 1024.0; /* also a label */
         b->columns[COLUMN_CLICKED].bools[i] = (r >> 50) % 100 < 15 + (r % 16) * 3;
     }
     batch_set_null(b, &b->columns[COLUMN_PRICE], 3);
-    batch_set_null(b, &b->columns[COLUMN_CLICKED], 5); /* a label that is not there: rejected */
+    batch_set_null(b, &b->columns[COLUMN_CLICKED], 5); /* no label: the row is rejected */
     batch_set_null(b, &b->columns[COLUMN_ITEM], 7);
     return b;
 }
@@ -230,7 +228,7 @@ static void start(struct bench *t, const struct operator_kind *kind)
     struct learner_config *c = arena_alloc(&t->arena, kind->size);
     memset(c, 0, kind->size);
     common_defaults(c, &t->arena, str_is(STR("mf"), kind->name));
-    /* required expressions that are a kind's own: mf's two sides */
+    /* Required expressions of a kind: mf's user and item. */
     for (const struct option *o = kind->options; o->name; o++) {
         if (strcmp(o->name, "user") == 0 || strcmp(o->name, "item") == 0)
             ((struct expression *)(void *)((char *)c + o->offset))->ast = name_ast(&t->arena, o->name);
@@ -277,12 +275,12 @@ static void feed(struct bench *t, const struct operator_kind *kind, uint64_t beg
 static void stop(struct bench *t, const struct operator_kind *kind)
 {
     kind->close(&t->context);
-    kind->close(&t->context); /* again: tolerated */
+    kind->close(&t->context); /* a second close must be tolerated */
     batch_pool_free(t->pool);
     arena_free(&t->arena);
 }
 
-/* Learners of several labels have no weights of classes, and learn all that come. */
+/* Learners of several labels have no class weights, and learn every row. */
 static bool is_several(const struct bench *t)
 {
     return t->learner.labels_count > 1;
@@ -317,7 +315,8 @@ static void checkpoint_free(struct snapshot_writer *w)
     free(w->records);
 }
 
-/* A base, an abandoned checkpoint, a delta taken while the learner goes on; resumed from base and delta. */
+/* Takes a base, an abandoned checkpoint, and a delta while the learner goes on; a learner resumed from base
+ * and delta must continue the same. */
 static void check_resume(const struct operator_kind *kind)
 {
     struct bench whole, first, second;
@@ -361,9 +360,9 @@ static void check_resume(const struct operator_kind *kind)
             assert_true(reports[0].items[i].value == reports[1].items[i].value);
     }
     stop(&second, kind);
-    stop(&whole, kind); /* names of its report are its own */
+    stop(&whole, kind); /* the report's names are the learner's memory */
 
-    start(&second, kind); /* a torn record is refused */
+    start(&second, kind); /* a torn record must be refused */
     base.records[0].length -= 3;
     struct snapshot_reader torn = {.parts = {&base}};
     assert_false(kind->restore(&second.context, &torn));
@@ -394,7 +393,7 @@ static double reported(struct bench *t, const struct operator_kind *kind, const 
     return 0.0;
 }
 
-/* Networks learn by batches, of one example, too: its ids come to the model, and their rows learn. */
+/* Networks can learn by batches of one example: its ids must reach the model and their rows must learn. */
 static void test_batches_of_one(void **state)
 {
     (void)state;
@@ -411,7 +410,7 @@ static void test_batches_of_one(void **state)
     network_batch = 48, negatives_kept = 0.9, third_feature = "tags";
 }
 
-/* The same with rates that move and a band the window's label mean crosses several times. */
+/* The same with rates that change, and a freezing band that the window's label mean crosses several times. */
 static void test_scheduled_kinds(void **state)
 {
     (void)state;
@@ -426,21 +425,22 @@ static void test_scheduled_kinds(void **state)
             feed(&t, kinds[i], n, n + 1);
             is = reported(&t, kinds[i], "is_frozen") > 0.0;
             turns += is != was;
-            assert_true(n != 6 || is); /* when check_resume takes its delta */
+            assert_true(n != 6 || is); /* frozen when check_resume takes its delta */
         }
-        assert_true(turns >= 2); /* it froze, and thawed */
+        assert_true(turns >= 2); /* it froze and thawed */
         stop(&t, kinds[i]);
     }
     schedule = (struct optimizer_config){.rate = 0.1};
     freeze = (struct freeze_config){0};
 }
 
-/* What one learner predicts, batch by batch the same rows, as a digest each. */
+/* A digest of each batch's predictions by one learner; from batch 3 on, the same batch is fed again. */
 static void digests(const struct operator_kind *kind, uint64_t out[BATCHES], double *frozen)
 {
     struct bench t;
     start(&t, kind);
-    ((struct learner_config *)t.bind.config)->metrics_every = INT64_MAX; /* predictions alone */
+    /* No metrics: only predictions are in the digest. */
+    ((struct learner_config *)t.bind.config)->metrics_every = INT64_MAX;
     for (uint64_t n = 0; n < BATCHES; n++) {
         digest = 0;
         feed(&t, kind, n < 3 ? n : 3, (n < 3 ? n : 3) + 1); /* from 3 on the same batch again */
@@ -459,7 +459,7 @@ static void test_freeze(void **state)
     digests(&learner_linear, plain, &frozen);
     assert_true(frozen == 0.0 && plain[BATCHES - 1] != plain[BATCHES - 2]);
     freeze = (struct freeze_config){.calibration_min = 1e-3, .calibration_max = 1e3, .label_mean_max = 0.9};
-    digests(&learner_linear, other, &frozen); /* within its bands it is as if there were none */
+    digests(&learner_linear, other, &frozen); /* within its bands the learner is not affected */
     assert_true(frozen == 0.0);
     assert_memory_equal(plain, other, sizeof plain);
     static const struct freeze_config left[] = {{.label_mean_max = 0.2, .after = 2000},
@@ -470,7 +470,7 @@ static void test_freeze(void **state)
         freeze = left[i];
         digests(&learner_linear, other, &frozen);
         assert_memory_equal(plain, other, 2 * sizeof *plain);
-        /* From example 2,048 on, but for a row a batch without a label: it goes on predicting, the same. */
+        /* Frozen from example 2,048 on (in each batch, one row has no label): predictions repeat. */
         assert_true(frozen == BATCHES * ROWS - 2048 - (BATCHES - 3));
         assert_true(other[BATCHES - 1] == other[BATCHES - 2] && other[3] != plain[3]);
     }
@@ -484,14 +484,14 @@ static void test_schedule(void **state)
     double frozen;
     digests(&learner_fm, plain, &frozen);
     schedule = (struct optimizer_config){.rate = 0.1, .halve_every = 1 << 30, .rate_min = 0.1};
-    digests(&learner_fm, other, &frozen); /* the floor holds it where it is */
+    digests(&learner_fm, other, &frozen); /* the floor keeps the rate unchanged */
     assert_memory_equal(plain, other, sizeof plain);
     schedule.rate_min = 0.0;
     schedule.halve_every = 8;
-    digests(&learner_fm, other, &frozen); /* 128 halvings from example 1,024 on: nothing moves any more */
+    digests(&learner_fm, other, &frozen); /* 128 halvings from example 1,024 on: the rate is 0 */
     assert_true(other[0] == plain[0] && other[BATCHES - 1] == other[BATCHES - 2]);
     schedule = (struct optimizer_config){.rate = 0.1, .warmup = 2048};
-    digests(&learner_fm, other, &frozen); /* half the rate for the first 1,024, then all of it */
+    digests(&learner_fm, other, &frozen); /* half the rate for the first 1,024 examples, then the full rate */
     assert_true(other[0] != plain[0]);
     schedule = (struct optimizer_config){.rate = 0.05};
     digests(&learner_fm, plain, &frozen);
@@ -499,7 +499,7 @@ static void test_schedule(void **state)
     schedule = (struct optimizer_config){.rate = 0.1};
 }
 
-/* `pairs` and `init_of` reach the model at the places of the features they name. */
+/* `pairs` and `init_of` reach the model at the indices of the features they name. */
 static void test_fields(void **state)
 {
     (void)state;
@@ -524,7 +524,8 @@ static void test_fields(void **state)
     stop(&t, &learner_fm);
 }
 
-/* A squared loss has no logloss, AUC, entropy or calibration, over the run or the window: null, not 0. */
+/* A squared loss has no logloss, AUC, entropy or calibration, over the run or the window: these metrics are
+ * null, not 0. */
 static void test_nulls(void **state)
 {
     (void)state;
@@ -547,6 +548,6 @@ int main(void)
         cmocka_unit_test(test_scheduled_kinds), cmocka_unit_test(test_freeze),
         cmocka_unit_test(test_schedule),        cmocka_unit_test(test_nulls),
         cmocka_unit_test(test_fields)};
-    (void)mallopt(M_PERTURB, 0xa5); /* what nobody has written is no id of an earlier test */
+    (void)mallopt(M_PERTURB, 0xa5); /* so that uninitialized memory holds no id of an earlier test */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

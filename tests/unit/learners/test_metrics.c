@@ -1,4 +1,4 @@
-/* Progressive evaluation against plain formulas, and independent of how events are cut into calls. */
+/* Progressive validation against plain formulas; results must not depend on how events are cut into calls. */
 #include "learners/metrics.h"
 
 #include "kernels/kernels.h"

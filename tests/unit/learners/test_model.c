@@ -1,5 +1,5 @@
-/* Models as a whole: FTRL against the reference, equal bits whatever the variant and the cut, resuming,
- * rejection. */
+/* Whole models: FTRL against the reference, equal bits for any variant and any cut of the stream into calls,
+ * resuming, rejection. */
 #include "events.h"
 #include "ftrl_expected.h"
 
@@ -94,7 +94,8 @@ static double mean_loss(uint32_t begin, uint32_t end)
     return sum / (end - begin);
 }
 
-/* Any variant, any cut: the same logits and the same model, bit for bit; and it learns. */
+/* Any variant and any cut into calls give the same logits and the same model, bit for bit; and the model
+ * learns. */
 static void test_same_bits(void **state)
 {
     (void)state;
@@ -123,8 +124,8 @@ static void test_same_bits(void **state)
     }
 }
 
-/* Fields of one id each and nothing that asks for more take a shorter way (vector_part.c): the same bits as
- * the long one, which a limit that no gradient reaches forces. */
+/* Fields with one id each and no special options take a shorter path (vector_part.c): it must give the same
+ * bits as the longer path, which a clip_norm that no gradient reaches selects. */
 static void test_short_way(void **state)
 {
     (void)state;
@@ -147,7 +148,8 @@ static void test_short_way(void **state)
     }
 }
 
-/* A vector begins on a line; its few sums lie before it, where the linear weight leaves room. */
+/* A vector begins at a cache line; the few sums of adagrad_block lie before it, where the linear weight
+ * leaves room. */
 static void test_row_layout(void **state)
 {
     (void)state;
@@ -209,7 +211,8 @@ static struct model *copy_by_snapshot(struct model *m, const struct model_option
     return copy;
 }
 
-/* Stopped in the middle of a block or batch, saved, loaded, gone on: as if nothing had happened. */
+/* A model stopped in the middle of a block or batch, saved, loaded and continued equals one that was not
+ * stopped. */
 static void test_resume(void **state)
 {
     (void)state;
@@ -230,7 +233,7 @@ static void test_resume(void **state)
     }
 }
 
-/* A bad event changes nothing but its own verdict. */
+/* A bad event changes only its own verdict. */
 static void test_rejected(void **state)
 {
     (void)state;
@@ -245,7 +248,7 @@ static void test_rejected(void **state)
         assert_int_equal(verdicts[100], MODEL_REJECTED);
         assert_int_equal(verdicts[200], MODEL_REJECTED);
         assert_true(isnan(logits[100]) && isnan(logits[200]) && !isnan(logits[1023]));
-        memcpy(&good, &events, sizeof good); /* the same stream without those two */
+        memcpy(&good, &events, sizeof good); /* the same stream without these two events */
         events_learn(&good, n, 0, 100, 100, other_logits, verdicts);
         events_learn(&good, n, 101, 200, 99, other_logits, verdicts);
         events_learn(&good, n, 201, 1024, 823, other_logits, verdicts);
@@ -256,7 +259,8 @@ static void test_rejected(void **state)
     }
 }
 
-/* Sampled negatives and class weights: mean prediction on the whole stream stays at the label's mean. */
+/* Sampled negatives and class weights: the mean prediction over the whole stream stays at the labels'
+ * mean. */
 static void test_sampling(void **state)
 {
     (void)state;
@@ -290,8 +294,8 @@ static void copy_event(struct events *to, uint32_t at, uint32_t from, float labe
     to->labels[at] = label;
 }
 
-/* Every event with label 0, and again with 1, a hundred events later, where it is one: how far the mean
- * prediction is from the mean of the true labels. */
+/* Each event occurs with label 0, and if its true label is 1, again with 1 a hundred events later. Returns
+ * how far the mean prediction is from the mean of the true labels. */
 static double fake_negative_error(bool has_weights)
 {
     static struct events twice;
@@ -327,7 +331,7 @@ static void test_fake_negatives(void **state)
         fail_msg("predictions are off by %f without the weights, by %f with them", plain, weighed);
 }
 
-/* The slope and curvature of each loss by differences. */
+/* Each loss's slope and curvature, by differences. */
 static void test_losses(void **state)
 {
     (void)state;
@@ -342,10 +346,9 @@ static void test_losses(void **state)
     }
 }
 
-/*
- * The gradient of every shape by differences: with plain SGD of rate r, a step moves a weight by -r dL/dw. A
- * copy of the model with one weight moved by +-h tells dL/dw. One event, so blocks and batches of one.
- */
+/* The gradient of every shape, by differences: with plain SGD of rate r, a step moves a weight by -r dL/dw;
+ * copies of the model with one weight moved by +-h give dL/dw. One event, so blocks and batches have one
+ * event. */
 static double event_loss(struct model *m, uint32_t i)
 {
     double logit;
@@ -363,7 +366,7 @@ static double event_loss(struct model *m, uint32_t i)
 static void test_gradients(void **state)
 {
     (void)state;
-    for (int f = 0; f < EVENT_FIELDS; f++) /* its rows are there, and were moved before */
+    for (int f = 0; f < EVENT_FIELDS; f++) /* the event's rows exist and were updated before */
         events.ids[f][300] = events.ids[f][299];
     for (size_t s = 0; s < ARRAY_COUNT(shapes); s++) {
         struct model_options o = shape_options(&shapes[s]);
@@ -385,7 +388,7 @@ static void test_gradients(void **state)
             for (size_t i = 0; i < floats; i++) {
                 double side[2];
                 for (int k = 0; k < 2; k++) {
-                    w[i] = before[i] + (k ? 0.002F : -0.002F); /* over few kinks of relu */
+                    w[i] = before[i] + (k ? 0.002F : -0.002F); /* crosses few kinks of relu */
                     side[k] = event_loss(m, 300);
                     w[i] = before[i];
                 }
@@ -418,7 +421,7 @@ static void test_lists(void **state)
     struct model *single = model_new(&o, best());
     static uint32_t offsets[1025];
     for (uint32_t i = 0; i <= 1000; i++)
-        offsets[i] = i; /* lists of one are single values */
+        offsets[i] = i; /* lists of one id equal single values */
     const uint64_t *ids[EVENT_FIELDS] = {events.ids[0], events.ids[1], events.ids[2]};
     const uint32_t *lists[EVENT_FIELDS] = {NULL, offsets, NULL};
     const float *dense[EVENT_DENSE] = {events.dense[0], events.dense[1]};
@@ -433,7 +436,7 @@ static void test_lists(void **state)
     events_learn(&events, single, 0, 1000, 1000, other_logits, verdicts);
     assert_memory_equal(logits, other_logits, 1000 * sizeof *logits);
     assert_true(events_digest(listed, EVENT_FIELDS) == events_digest(single, EVENT_FIELDS));
-    in.rows = 2; /* an empty list, and one of two ids: the mean of their rows */
+    in.rows = 2; /* an empty list, and a list of two ids: the mean of their rows */
     uint32_t few[3] = {0, 0, 2};
     lists[1] = few;
     model_learn(listed, &in, &out);
@@ -442,7 +445,7 @@ static void test_lists(void **state)
     model_free(single);
 }
 
-/* All ids of a list that list_max takes have their share of the prediction, and no other has. */
+/* Each of a list's first list_max ids has a share in the prediction, and no further id has. */
 static void test_long_lists(void **state)
 {
     (void)state;
@@ -454,9 +457,9 @@ static void test_long_lists(void **state)
         o.is_list[1] = true;
         o.list_max = most[k % ARRAY_COUNT(most)];
         if (o.interaction != INTERACTION_NONE)
-            o.linear.params.rate = 0.0F; /* the vectors' share */
+            o.linear.params.rate = 0.0F; /* so that the vectors alone decide */
         if (o.embedding.kind == OPT_FTRL)
-            o.embedding.kind = OPT_ADAGRAD; /* vectors that gradients of nearly 0 leave at 0 have none */
+            o.embedding.kind = OPT_ADAGRAD; /* FTRL leaves vectors at 0 if gradients are nearly 0 */
         uint32_t last = (o.list_max > 0 ? o.list_max : MODEL_LIST_DEFAULT) - 1;
         struct model *m = model_new(&o, best());
         uint32_t lists[2] = {0, LONG};
@@ -489,14 +492,14 @@ static void test_long_lists(void **state)
     }
 }
 
-/* A batch's sightings of an id are as many as they are, up to the latest, wherever that is. */
+/* count and seen of an id's row cover all its occurrences in a batch, whichever of them is the latest. */
 static void test_sightings(void **state)
 {
     (void)state;
     static const int64_t seconds[] = {70, 90, 80, 90, 60};
     struct model_options o = events_options(INTERACTION_FM, 0);
     o.batch = 5;
-    for (uint32_t call = 1; call <= 5; call++) { /* events of a call */
+    for (uint32_t call = 1; call <= 5; call++) { /* events in a call */
         struct model *m = model_new(&o, best());
         for (int i = 0; i < 5; i++) {
             events.ids[0][i] = 17 + (uint64_t)(i == 3);

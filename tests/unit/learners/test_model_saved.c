@@ -1,4 +1,5 @@
-/* A model that goes on with other features and dense layers: what stays is where it belongs, to the bit. */
+/* A model that continues with other features and dense layers: what is kept must be in the right place, bit
+ * for bit. */
 #include "events.h"
 
 #include "core/base.h"
@@ -40,7 +41,8 @@ static void move_table(struct model *from, uint32_t f, struct model *to, uint32_
     table_restored(model_table(to, g), epoch);
 }
 
-/* Fields 0, 1, 2 of before: 2, gone, 0; field 1 is new. Dense 0 is 1 now, 1 is gone, 0 is new. */
+/* The old fields 0, 1 and 2 become 2, none and 0; the new field 1 has no past. The old dense input 1 is gone,
+ * the old 0 becomes 1, and the new 0 has no past. */
 static const uint16_t tables[EVENT_FIELDS] = {2, 3, 0};
 
 static struct model_saved changed(const struct model *from)
@@ -76,7 +78,7 @@ static void test_features_come_and_go(void **state)
         struct model_options o = events_options(INTERACTION_FM, shapes[s].hidden);
         o.batch = shapes[s].batch, o.block = shapes[s].block;
         struct model *from = model_new(&o, best());
-        events_learn(&events, from, 0, 3003, 300, logits, verdicts); /* amid a block or batch */
+        events_learn(&events, from, 0, 3003, 300, logits, verdicts); /* in the middle of a block or batch */
         struct byte_buffer small = {0};
         model_save(from, &small);
         struct model_saved saved = changed(from);
@@ -111,7 +113,7 @@ static void test_features_come_and_go(void **state)
     }
 }
 
-/* Layers of the same shape stay, those of another are made anew; no bytes are left over. */
+/* Layers with the same shape are kept, others are made anew; all saved bytes are consumed. */
 static void test_hidden_changes(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* A model whose rows another thread finds and makes while it learns, and a third one takes a snapshot
- * meanwhile: the same bits as alone. Run under ThreadSanitizer as well. */
+/* A model whose rows are found and made by another thread while it learns, and of which a third thread takes
+ * a snapshot: the same bits as with one thread. Run under ThreadSanitizer as well. */
 #include "events.h"
 
 #include "core/base.h"
@@ -43,7 +43,7 @@ static void *help(void *argument)
     return NULL;
 }
 
-/* Called by team_open: the first piece of each call is the helper's. */
+/* Called by team_open: waits until the helper has done the first piece of each call. */
 static void wait_for_help(void *engine)
 {
     struct helper *h = engine;
@@ -79,7 +79,8 @@ static void *write_snapshots(void *argument)
     return NULL;
 }
 
-/* Learns the second half while the state after the first is written into w->copy. */
+/* Learns the second half of the events while another thread writes the state after the first half into
+ * w->copy. */
 static void learn_during_snapshot(struct model *m, struct writer *w)
 {
     pthread_t thread;
@@ -141,7 +142,7 @@ static void test_vectors(void **state)
     same_with_help(&o);
 }
 
-/* Headers decide who goes: rows go, and their memory is used again, while the other thread looks keys up. */
+/* Rows are evicted by their headers, and their memory is reused, while the other thread looks up keys. */
 static void test_rows_that_go(void **state)
 {
     (void)state;
@@ -160,8 +161,8 @@ static void test_blocks(void **state)
     same_with_help(&o);
 }
 
-/* Steps of whole batches: rows and updates by field, events by tile, gradients in the order of tiles or, of
- * wide layers over vectors of whole lanes, by field. */
+/* Steps of whole batches: rows and updates are divided by field, events by tile; gradients are summed in the
+ * order of tiles, or by field for wide layers over vectors of whole lanes. */
 static const struct {
     enum interaction_kind interaction;
     enum network_kind network;
@@ -206,7 +207,8 @@ static void test_batches(void **state)
     }
 }
 
-/* A step's events come in one call, or in several of any size that end anywhere; all learn, or some do. */
+/* A step's events come in one call or in several calls of any size; all events learn, or negatives are
+ * sampled. */
 static void test_calls(void **state)
 {
     (void)state;

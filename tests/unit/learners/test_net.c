@@ -1,7 +1,5 @@
-/*
- * The dense part of models that learn by batches: what comes back through each network is the derivative, by
- * every weight and by every input, as differences of the forward pass give it; rejected events give nothing.
- */
+/* The dense part of models that learn by batches: the backward pass of each network gives the derivatives by
+ * every weight and every input, as differences of the forward pass do; rejected events have no effect. */
 #include "learners/train/net.h"
 
 #include "core/base.h"
@@ -54,8 +52,8 @@ static void trial_begin(struct trial *t, const struct net_options *options)
     for (uint32_t e = 0; e < EVENTS; e++)
         for (uint32_t c = t->net.vectors_from; c < in->columns; c++)
             in->values[e * in->stride + c] = uniform(1, e * 1000 + c);
-    /* Slopes of the outputs: any numbers; the objective is their sum with the outputs. Layers that start
-     * small start larger here, or their share drowns in rounding. */
+    /* The gradients of the outputs are arbitrary numbers (slope_of); the objective is the dot product of
+     * outputs and these. Weights are doubled, because layers that start small would be lost in rounding. */
     for (uint32_t p = 0; p < t->net.params_count; p++)
         for (size_t i = 0; i < t->net.params[p].floats; i++)
             t->net.params[p].w[i] *= 2.0F;
@@ -94,8 +92,8 @@ static void back(struct trial *t)
     net_backward(&t->net, EVENTS);
 }
 
-/* Whether the objective's differences around *x are what `slope` says; a corner of a relu in between: true.
- */
+/* Whether `slope` agrees with the objective's differences around *x; true also at a corner of a relu. *off:
+ * how much they differ. */
 static bool agrees(struct trial *t, float *x, float slope, double *off)
 {
     const float h = 4e-3F, at = *x;
@@ -107,7 +105,7 @@ static bool agrees(struct trial *t, float *x, float slope, double *off)
     *x = at;
     double right = (up - here) / (double)h, left = (here - down) / (double)h;
     double middle = (right + left) / 2.0, scale = 1e-2 * (1.0 + fabs(middle));
-    if (fabs(right - left) > scale) /* curved: a corner */
+    if (fabs(right - left) > scale) /* a corner of a relu */
         return true;
     *off = middle - (double)slope;
     return fabs(*off) <= scale;
@@ -199,10 +197,9 @@ static void test_derivatives(void **state)
     }
 }
 
-/* --- sixteen bits -----------------------------------------------------------------------------------------
- */
+/* --- Sixteen bits --- */
 
-/* Slopes of the outputs times `factor`. */
+/* The backward pass with the outputs' gradients times `factor`. */
 static void back_by(struct trial *t, float factor)
 {
     struct net_matrix *out = t->net.output;
@@ -215,7 +212,8 @@ static void back_by(struct trial *t, float factor)
     net_backward(&t->net, EVENTS);
 }
 
-/* How far gradients and the input's slopes are from those of fp32, by the length of these. */
+/* The distance of gradients and the input's gradients from those of fp32, relative to the length of the
+ * latter. */
 static double distance(size_t i, enum row_format precision, float scale, float factor)
 {
     struct net_options o = network(i);
@@ -244,8 +242,8 @@ static double distance(size_t i, enum row_format precision, float scale, float f
     return sqrt(off / all);
 }
 
-/* Derivatives within the formats' half steps, 2^-9 and 2^-12, a few times over for the layers behind each
- * other; and they are not fp32's. */
+/* Derivatives differ from those of fp32 by more than 0, and by no more than the formats' half steps, 2^-9 and
+ * 2^-12, a few times over for consecutive layers. */
 static void test_rounded(void **state)
 {
     (void)state;
@@ -256,19 +254,19 @@ static void test_rounded(void **state)
     }
 }
 
-/* Slopes of 1e-7 have one bit in fp16, those of 1e6 none; with their scale, all. */
+/* In fp16, gradients of 1e-7 have one bit, those of 1e6 none; with a fitting scale they have all. */
 static void test_scaled(void **state)
 {
     (void)state;
     for (size_t i = 0; i < ARRAY_COUNT(networks); i++) {
         assert_true(distance(i, ROW_FP16, 1.0F, 1e-7F) > 0.05);
         assert_true(distance(i, ROW_FP16, 0x1p16F, 1e-7F) < 0.0025);
-        assert_true(!(distance(i, ROW_FP16, 1.0F, 1e6F) < 1e9)); /* not a number */
+        assert_true(!(distance(i, ROW_FP16, 1.0F, 1e6F) < 1e9)); /* NaN */
         assert_true(distance(i, ROW_FP16, 0x1p-8F, 1e6F) < 0.0025);
     }
 }
 
-/* What has left the range is found, in every network. */
+/* net_check finds gradients that are out of range, in every network. */
 static void test_checked(void **state)
 {
     (void)state;
@@ -287,7 +285,7 @@ static void test_checked(void **state)
     }
 }
 
-/* Whatever a rejected event has in all matrices: gradients are those of the others. */
+/* Gradients do not depend on what a rejected event has in any matrix. */
 static void test_rejected(void **state)
 {
     (void)state;
@@ -316,7 +314,8 @@ static void test_rejected(void **state)
     }
 }
 
-/* Saved and loaded: the same outputs and the same next steps, whatever was there. */
+/* A network that loads what another saved has the same outputs and the same next steps, whatever it had
+ * before. */
 static void test_saved(void **state)
 {
     (void)state;
@@ -347,7 +346,7 @@ static void test_saved(void **state)
     }
 }
 
-/* All gradients together are no longer than clip_norm: SGD with rate 1 moves the weights so far at most. */
+/* All gradients together are no longer than clip_norm: SGD with rate 1 moves the weights no further. */
 static void test_clipped(void **state)
 {
     (void)state;

@@ -1,7 +1,6 @@
-/*
- * Calls that number a batch's ids one behind the other (learners/train/once.c) learn what a model learns that
- * numbers each call and each batch anew: whatever comes and goes between them.
- */
+/* Dense indices that grow from call to call (learners/train/once.c): a model that keeps a batch's indices
+ * over several calls learns the same as a model that dedupes each call and each batch anew, whatever rows
+ * change between calls. */
 #include "learners/model_internal.h"
 #include "learners/table_inline.h"
 #include "learners/train/train.h"
@@ -52,7 +51,7 @@ static struct model *new_model(size_t k, bool numbers_on)
     return m;
 }
 
-/* Between two calls, now and then: time goes on, or a row goes, or rows expire that nobody has swept yet. */
+/* Between some calls: moves the watermark, removes a row, or lets rows expire without a sweep. */
 static void disturb(struct model *m, uint32_t number, uint32_t end)
 {
     struct table *t = model_table(m, 1);
@@ -66,7 +65,8 @@ static void disturb(struct model *m, uint32_t number, uint32_t end)
         t->expired_before = MAX(t->expired_before, second - EXPIRES_S / 2);
 }
 
-/* Calls of `calls` events. Returns after how many of them the numbers of several stood. */
+/* Learns in calls of `calls` events. Returns after how many calls the dense indices of several calls were
+ * kept. */
 static uint32_t learn(struct model *m, uint32_t calls, double *logits)
 {
     uint32_t together = 0, number = 0;
@@ -103,6 +103,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_calls)};
     events_make(&events);
-    events.labels[REJECTED] = NAN; /* its batch is numbered anew */
+    events.labels[REJECTED] = NAN; /* its batch is deduped anew */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

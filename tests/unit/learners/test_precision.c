@@ -1,7 +1,6 @@
-/*
- * Dense layers in sixteen bits and steps by pieces, of whole models: fp16's scale of slopes follows them and
- * survives a checkpoint; a step by pieces is the whole step, rows bit for bit, and clipped as one.
- */
+/* Dense layers in 16 bits and steps in pieces (gradient accumulation), for whole models: fp16's loss scale
+ * adapts and survives a checkpoint; a step in pieces equals the whole step, rows bit for bit, and is clipped
+ * as a whole. */
 #include "events.h"
 
 #include "core/base.h"
@@ -45,7 +44,7 @@ static struct model *learned(const struct model_options *o, uint32_t end, double
     return m;
 }
 
-/* The largest difference of two models' dense weights, by the largest weight. */
+/* The largest difference of two models' dense weights, relative to the largest weight. */
 static double layers_off(struct model *a, struct model *b)
 {
     double off = 0.0, most = 0.0;
@@ -66,8 +65,7 @@ static double layers_off(struct model *a, struct model *b)
 
 static const enum network_kind networks[] = {NETWORK_HIDDEN, NETWORK_CROSS, NETWORK_DOT, NETWORK_EXPERTS};
 
-/* --- pieces -----------------------------------------------------------------------------------------------
- */
+/* --- Pieces --- */
 
 static void test_pieces(void **state)
 {
@@ -96,7 +94,8 @@ static void test_pieces(void **state)
     }
 }
 
-/* An event whose logit leaves the range is no part of the step, whether it goes forward once or again. */
+/* An event whose logit is not finite has no part in the step, also where its forward pass is run again for a
+ * piece. */
 static void test_pieces_overflow(void **state)
 {
     (void)state;
@@ -109,12 +108,12 @@ static void test_pieces_overflow(void **state)
     assert_int_equal(verdicts[5], MODEL_REJECTED);
     assert_true(whole->steps == 1 && pieces->steps == 1);
     assert_true(events_digest(whole, EVENT_FIELDS) == events_digest(pieces, EVENT_FIELDS));
-    assert_true(layers_off(whole, pieces) < 1e-6); /* and so they are finite */
+    assert_true(layers_off(whole, pieces) < 1e-6); /* and therefore all are finite */
     model_free(whole);
     model_free(pieces);
 }
 
-/* Ids of a list are one field's: pieces begin in the middle of its places. */
+/* Learns with lists of ids in one field, so that pieces begin in the middle of its occurrences. */
 static void learn_lists(struct model *m, uint32_t end, double *out)
 {
     static uint64_t ids[3 * EVENTS_MAX];
@@ -155,7 +154,7 @@ static void test_pieces_of_lists(void **state)
     model_free(pieces);
 }
 
-/* The norm of all pieces together is what is clipped. */
+/* Clipping uses the norm of all pieces together. */
 static void test_clipped(void **state)
 {
     (void)state;
@@ -179,10 +178,9 @@ static void test_clipped(void **state)
     model_free(m);
 }
 
-/* --- the scale --------------------------------------------------------------------------------------------
- */
+/* --- The scale --- */
 
-/* A model of one step, whose labels are so large. */
+/* A model after one step with labels multiplied by `label`. */
 static struct model *learned_large(float label)
 {
     struct model_options o = options_of(NETWORK_HIDDEN);
@@ -200,7 +198,8 @@ static struct model *learned_large(float label)
     return m;
 }
 
-/* Slopes of a million are beyond the range at first: the step is made again, and all is learned. */
+/* Gradients of a million exceed fp16's range at first: the step is repeated with a lower scale, and all is
+ * learned. */
 static void test_scale_falls(void **state)
 {
     (void)state;
@@ -213,7 +212,8 @@ static void test_scale_falls(void **state)
     model_free(new);
 }
 
-/* What no scale brings into the range does not cost the steps behind theirs; weights stay finite. */
+/* If no scale brings a step's gradients into range, the step is given up, and the scale for later steps stays
+ * at its first value; weights stay finite. */
 static void test_scale_gives_up(void **state)
 {
     (void)state;
@@ -232,14 +232,15 @@ static void test_scale_gives_up(void **state)
     model_free(m);
 }
 
-/* After so many good steps it rises, whatever was saved and loaded in between, in the middle of a batch. */
+/* After enough good steps the scale rises, also when the model is saved and loaded in between, in the middle
+ * of a batch. */
 static void test_scale_rises(void **state)
 {
     (void)state;
     struct model_options o = options_of(NETWORK_HIDDEN);
     o.precision = ROW_FP16, o.batch = 2;
     for (uint32_t f = 0; f < EVENT_FIELDS; f++)
-        o.field_init[f] = -1.0F; /* rows go their own way: here all are as if they were not there */
+        o.field_init[f] = -1.0F; /* rows are restored otherwise: here all of them are zeros, as if absent */
     o.embedding.params.rate = o.linear.params.rate = 0.0F;
     struct model *m = learned(&o, 3001, logits), *next = model_new(&o, best());
     assert_true(model_precision(m).scale == SCALE_FIRST);
@@ -261,8 +262,7 @@ static void test_scale_rises(void **state)
     model_free(next);
 }
 
-/* --- learning ---------------------------------------------------------------------------------------------
- */
+/* --- Learning --- */
 
 static double logloss(uint32_t count)
 {
@@ -290,8 +290,7 @@ static void test_learns(void **state)
     }
 }
 
-/* --- the trial --------------------------------------------------------------------------------------------
- */
+/* --- The trial --- */
 
 static struct model_options tried(enum network_kind network, uint64_t examples)
 {
@@ -300,7 +299,8 @@ static struct model_options tried(enum network_kind network, uint64_t examples)
     return o;
 }
 
-/* A model that keeps bf16 is that of bf16, before and after; what was summed up is what it has lost. */
+/* A model whose trial keeps bf16 equals a model of bf16, before and after the decision; trial_loss_bf16 is
+ * its mean logloss. */
 static void test_trial_keeps(void **state)
 {
     (void)state;
@@ -323,7 +323,8 @@ static void test_trial_keeps(void **state)
     }
 }
 
-/* Vectors that stay do not carry bf16's slopes: the layers of fp32 have learned what a model of fp32 has. */
+/* If embeddings do not learn, they do not carry bf16's gradients into the trial's fp32 layers: these equal
+ * the layers of a model of fp32. */
 static void test_trial_beside(void **state)
 {
     (void)state;
@@ -332,7 +333,7 @@ static void test_trial_beside(void **state)
         o.embedding.params.rate = of_trial.embedding.params.rate = 0.0F;
         o.linear.params.rate = of_trial.linear.params.rate = 0.0F;
         struct model *fp32 = learned(&o, 1000, logits), *m = model_new(&of_trial, best());
-        m->train->trial->score.bf16 = 1e6; /* as if bf16 had lost much */
+        m->train->trial->score.bf16 = 1e6; /* as if bf16 had a high loss */
         events_learn(&events, m, 0, 1000, 250, others, verdicts);
         struct model_precision p = model_precision(m);
         assert_true(!p.is_undecided && p.now == ROW_FP32);
@@ -343,7 +344,8 @@ static void test_trial_beside(void **state)
     }
 }
 
-/* Before and after the decision, in the middle of a batch: what is saved is what is loaded. */
+/* Saved and loaded before and after the decision, in the middle of a batch: the loaded model equals the saved
+ * one. */
 static void test_trial_saved(void **state)
 {
     (void)state;
@@ -371,7 +373,7 @@ static void test_trial_saved(void **state)
     }
 }
 
-/* Where calls end does not matter to it. */
+/* The trial's scores do not depend on where calls end. */
 static void test_trial_calls(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The table against a naive model of its logical rule, and snapshots taken while it goes on. */
+/* The table against a naive model of its logical rule; snapshots taken while the table goes on. */
 #include "learners/table_inline.h"
 
 #include <pthread.h>
@@ -20,7 +20,7 @@ static void init_row(void *argument, uint64_t key, void *payload)
     p[1] = 0;
 }
 
-static bool is_inline; /* the layout of this round */
+static bool is_inline; /* the table's layout in this round: rows in the slots, or apart */
 
 static struct table_options options(void)
 {
@@ -28,7 +28,7 @@ static struct table_options options(void)
         .payload_bytes = 16, .align = 8, .is_inline = is_inline, .seed = 3, .init = init_row};
 }
 
-/* Skewed, from a counter. */
+/* Skewed keys that follow from a counter. */
 static uint64_t key_at(uint64_t i)
 {
     uint64_t a = num_mix(i * 2) % KEYS, b = num_mix(i * 2 + 1) % KEYS;
@@ -52,7 +52,7 @@ static bool naive_goes_before(uint64_t a, uint64_t b)
     return a < b;
 }
 
-/* The rule of table.h in its simplest form: one bucket's rows are looked for among all keys. */
+/* The rule of table.h in its simplest form: searches all keys for a bucket's rows. */
 static void naive_sight(const struct table *t, uint64_t key, uint32_t seen, uint32_t step,
                         uint32_t expired_before)
 {
@@ -96,7 +96,7 @@ static void compare(const struct table *t, uint32_t expired_before)
             assert_int_equal(row->seen, naive[k].seen);
             const uint64_t *payload = (const void *)((const unsigned char *)row + TABLE_ROW_HEADER);
             assert_true(row->key == k && payload[0] == num_mix(k));
-            assert_true(payload[1] == row->count); /* learned once a sighting, by drive */
+            assert_true(payload[1] == row->count); /* drive adds 1 for each occurrence */
         }
     }
     size_t count;
@@ -119,7 +119,8 @@ static void drive(struct table *t, uint32_t steps, uint32_t call)
             step[j] = (i + j) / 3 + 1;
             naive_sight(t, keys[j], seen[j], step[j], expired_before);
         }
-        /* Apart, pointers of rows that went in this call still hold; inline, the last sighting's does. */
+        /* With rows apart, the pointers of a whole call stay valid, also of rows evicted in it; inline, only
+         * the last one's. */
         uint32_t piece = t->options.is_inline ? 1 : call;
         for (uint32_t j = 0; j < call; j++) {
             if (j % piece == 0)
@@ -153,7 +154,7 @@ static void test_admission(void **state)
     struct table t;
     struct table_options o = options();
     o.admit_after = 4;
-    o.sketch_bytes = 1 << 20; /* wide enough to be exact here */
+    o.sketch_bytes = 1 << 20; /* wide enough to make no errors here */
     table_init(&t, &o);
     drive(&t, STEPS, 64);
     assert_true(t.stats.waiting > 0 && t.stats.rows < KEYS);
@@ -209,7 +210,8 @@ static void test_sketch(void **state)
     sketch_free(&s);
 }
 
-/* Changes rows after the barrier while another thread writes them: the copy is that of the barrier. */
+/* Rows change after the barrier while another thread writes the snapshot: the copy must equal the table at
+ * the barrier. */
 struct copy {
     struct table *table;
     struct table_snapshot *snapshot;
@@ -257,7 +259,7 @@ static void run_snapshots(uint64_t rows_max)
 {
     struct table t, copy;
     struct table_options o = options();
-    o.rows_max = rows_max; /* set: rows go and their memory is used again */
+    o.rows_max = rows_max; /* not 0: rows are evicted and their memory is reused */
     table_init(&t, &o);
     o.rows_max = 0;
     table_init(&copy, &o);
@@ -268,7 +270,7 @@ static void run_snapshots(uint64_t rows_max)
         const struct table_keys *removed;
         uint64_t expected = digest(&t);
         struct copy c = {.table = &copy, .snapshot = table_snapshot_begin(&t, published, epoch, &removed)};
-        bool is_published = epoch % 3 != 2; /* an abandoned one leaves its changes to the next */
+        bool is_published = epoch % 3 != 2; /* an abandoned snapshot leaves its changes to the next one */
         if (is_published) {
             for (size_t i = 0; i < removed->count; i++)
                 table_restore_remove(&copy, removed->items[i]);
@@ -298,7 +300,8 @@ static void test_snapshots(void **state)
     run_snapshots(0);
 }
 
-/* The sketch's counts likewise: written by another thread while sightings, and a halving, go on. */
+/* The same for the sketch's counts: written by another thread while occurrences are counted and the sketch is
+ * halved. */
 struct counts_copy {
     const struct sketch *sketch;
     struct sketch *copy;
@@ -332,13 +335,13 @@ static void test_sketch_snapshots(void **state)
     uint64_t at = 0;
     uint32_t published = 0;
     for (uint32_t epoch = 1; epoch <= 9; epoch++) {
-        for (uint64_t end = at + 3; at < end; at++) /* few: most blocks stay as they were */
+        for (uint64_t end = at + 3; at < end; at++) /* few occurrences: most blocks stay unchanged */
             (void)sketch_add(&s, num_mix(at));
         unsigned char *expected = malloc(BYTES);
         memcpy(expected, s.counts, BYTES);
         sketch_snapshot_begin(&s, published, epoch);
         struct counts_copy c = {.sketch = &s, .copy = &copy};
-        bool is_published = epoch % 3 != 2; /* an abandoned one leaves its changes to the next */
+        bool is_published = epoch % 3 != 2; /* an abandoned snapshot leaves its changes to the next one */
         if (is_published) {
             pthread_t thread;
             void *result;
@@ -362,7 +365,8 @@ static void test_sketch_snapshots(void **state)
     sketch_free(&copy);
 }
 
-/* Pages split and gaps close while a snapshot is written, slowly: each row is in it once, as it was. */
+/* Pages split and rows move into gaps while a snapshot is slowly written: it has each row once, as at the
+ * barrier. */
 enum { GROWN = 1 << 20 };
 
 struct slow_copy {
@@ -381,7 +385,7 @@ static bool emit_slowly(void *argument, const void *rows, size_t count)
     }
     unsigned before = atomic_load(&c->chunks);
     while (before < GROWN && atomic_load(&c->chunks) == before)
-        sched_yield(); /* the owner goes on */
+        sched_yield(); /* the table's thread goes on */
     return emit_rows(&c->copy, rows, count);
 }
 

@@ -1,5 +1,5 @@
-/* table_resolve_batch against its rule in the plainest form, under random options; snapshots and a cold store
- * in between. */
+/* table_resolve_batch against a plain implementation of its rule, with random options; with snapshots and a
+ * cold store in between. */
 #include "fake_cold.h"
 
 #include "learners/table_cold.h"
@@ -61,7 +61,7 @@ static unsigned lowest_cell(uint64_t key)
     return lowest;
 }
 
-/* Makes room in the key's bucket; false: all its rows are of this step. */
+/* Makes room in the key's bucket. Returns false if all its rows are of this step. */
 static bool plain_make_room(uint64_t key, uint32_t step)
 {
     uint64_t max = plain.options.rows_max, buckets = (max + 127) / 128, used = 0, victim = 0;
@@ -86,7 +86,7 @@ static bool plain_make_room(uint64_t key, uint32_t step)
             plain.rows[k].is_there = false;
     if (has_expired)
         return true;
-    plain.rows[victim].is_there = false; /* or rows[0], which nobody has */
+    plain.rows[victim].is_there = false; /* victim 0: rows[0], which no key uses */
     plain.evicted += victim != 0;
     return victim != 0;
 }
@@ -124,7 +124,7 @@ static void plain_batch(const uint64_t *keys, const uint32_t *seen, size_t n, ui
     for (size_t i = 0; i < count; i++)
         for (unsigned d = 0; d < 4 && counts && list[i].is_new; d++)
             *cell(list[i].key, d) = (uint8_t)MAX(*cell(list[i].key, d), estimates[i]);
-    for (size_t i = 0; i < count; i++) { /* before any row is made: none of the batch may go */
+    for (size_t i = 0; i < count; i++) { /* before any row is made: rows of the batch must not be evicted */
         struct plain_row *row = &plain.rows[list[i].key];
         if (list[i].is_new)
             continue;
@@ -192,7 +192,7 @@ static void see(struct table *t, const uint64_t *keys, const uint32_t *seen, siz
     table_resolve_batch(t, &(struct table_sightings){.keys = keys, .seen = seen, .n = n}, step, rows, NULL);
 }
 
-/* The same sightings, each key once, with how many they are and the latest. */
+/* The same occurrences, but each key given once, with its count and its latest event time. */
 static void see_once(struct table *t, const uint64_t *keys, const uint32_t *seen, size_t n, uint32_t step,
                      struct table_row **rows, uint8_t *is_known)
 {
@@ -212,7 +212,8 @@ static void see_once(struct table *t, const uint64_t *keys, const uint32_t *seen
         number[i] = (uint32_t)u;
     }
     struct table_sightings in = {.keys = once, .seen = latest, .counts = counts, .n = count};
-    if (draw(2)) { /* looked up before: some were not found, others may have moved or gone */
+    /* Rows looked up before the step: some were not found, others may have moved or been removed since. */
+    if (draw(2)) {
         static const uint8_t none[BATCH_MAX];
         uint32_t steps[BATCH_MAX];
         for (size_t u = 0; u < count; u++)
@@ -251,7 +252,7 @@ static void step_batch(struct table *t, uint32_t step, uint32_t now, size_t n)
             continue;
         uint64_t *payload = (uint64_t *)(void *)table_payload(rows[i]);
         assert_true(rows[i]->key == keys[i] && rows[i]->step == step && rows[i]->epoch == t->epoch);
-        payload[1] += i; /* every sighting of a key has the same row */
+        payload[1] += i; /* all occurrences of a key have the same row */
         p->learned += i;
     }
 }
@@ -272,7 +273,8 @@ static bool emit_counts(void *argument, const void *items, size_t count)
     return is_good;
 }
 
-/* What changed goes to `copy`, which is then what the table was at the barrier, though it has gone on. */
+/* Writes the changes of an epoch to `copy`, which must then equal the table at the barrier, although the
+ * table has gone on. */
 static void snapshot(struct table *t, struct table *copy, uint32_t epoch, uint32_t *step, uint32_t now)
 {
     const struct table_keys *removed;
@@ -316,9 +318,9 @@ static void run(uint64_t seed)
     uint32_t now = 1000, step = 1, epoch = 0;
     for (int i = 0; i < BATCHES; i++) {
         step_batch(&t, step, now, draw(BATCH_MAX + 1));
-        bool goes_on = draw(8) == 0; /* the watermark comes within a step */
+        bool goes_on = draw(8) == 0; /* the step goes on after the watermark */
         now += (uint32_t)draw(draw(8) == 0 ? 400 : 40);
-        if (plain.options.expire_after_us > 0 && draw(2)) { /* a sweep that has not come by yet */
+        if (plain.options.expire_after_us > 0 && draw(2)) { /* expired rows that no sweep has removed yet */
             t.expired_before = plain.expired_before = now - 149;
         } else if (draw(2)) {
             table_set_watermark(&t, now * US_PER_SECOND, goes_on ? step : TABLE_STEP_NONE);
@@ -350,7 +352,8 @@ static struct table_options small(uint64_t rows_max)
         .payload_bytes = 16, .align = 8, .seed = 3, .rows_max = rows_max, .init = init_row};
 }
 
-/* Event by event, key 2 would take the place of key 1, which the same batch sights right after it. */
+/* Event by event, key 2 would evict key 1, which occurs right after it in the same batch; in a batch, key 1
+ * stays. */
 static void test_later_sightings_spare(void **state)
 {
     (void)state;
@@ -366,11 +369,11 @@ static void test_later_sightings_spare(void **state)
     assert_int_equal(rows[1]->count, UINT32_MAX); /* saturates */
     assert_int_equal(t.stats.refused, 1);
     see(&t, (const uint64_t[]){2, 3}, (const uint32_t[]){9, 9}, 2, 3, rows);
-    assert_true(rows[0] != NULL && rows[1] == NULL); /* in the order of records */
+    assert_true(rows[0] != NULL && rows[1] == NULL); /* in the order of first occurrences */
     table_free(&t);
 }
 
-/* Buckets of 128 rows at most that hold rows_max in all, whatever it is. */
+/* Buckets have at most 128 rows each and rows_max in all, for any rows_max. */
 static void test_shares(void **state)
 {
     (void)state;
@@ -393,8 +396,7 @@ static void test_shares(void **state)
     }
 }
 
-/* --- rows that go, or move, between a look-up and the step that it was for --------------------------------
- */
+/* --- Rows that are removed or moved between a look-up and its step --- */
 
 enum way { EXPIRED, EVICTED, SPILLED, SPLIT, WAYS };
 enum { OLD = 300, ROOM = 400, MANY = 6000 };
@@ -411,7 +413,7 @@ static void make_go(struct table *t, enum way way, uint32_t step)
         table_set_watermark(t, 1200 * US_PER_SECOND, TABLE_STEP_NONE);
     if (way == SPILLED)
         assert_true(table_evict(t, OLD / 2, step, false));
-    see(t, keys, seen, n, step, rows); /* they take the places that are free now */
+    see(t, keys, seen, n, step, rows); /* new rows take the places that are free now */
 }
 
 struct rows_seen {
@@ -430,8 +432,8 @@ static bool note_row(void *argument, struct table_row *row)
     return true;
 }
 
-/* Half of the rows are seen late enough to stay when the others expire. Returns how many of those that were
- * found lie somewhere else by the time of the step, or nowhere. */
+/* Half of the rows have event times late enough to stay when the others expire. Returns how many of the rows
+ * found by the look-up are elsewhere or gone at the time of the step. */
 static size_t step_after(struct table *t, enum way way, bool is_handed, struct rows_seen *all,
                          uint8_t *is_known)
 {
@@ -477,7 +479,7 @@ static void test_rows_that_went(void **state)
                               known[is_handed]);
             table_free(&t);
         }
-        assert_true(gone > OLD / 10 || way == 2 * SPLIT); /* rows that lie apart stay where they are */
+        assert_true(gone > OLD / 10 || way == 2 * SPLIT); /* a split does not move rows that lie apart */
         assert_int_equal(handed.count, searched.count);
         assert_memory_equal(handed.rows, searched.rows, handed.count * sizeof *handed.rows);
         assert_memory_equal(known[0], known[1], sizeof known[0]);

@@ -1,5 +1,5 @@
-/* Tables and models whose rows go cold at random, beside ones that have all of them in memory: the same rows,
- * the same predictions, also out of checkpoints. */
+/* Tables and models whose rows are moved to a cold store at random, against ones that keep all rows in
+ * memory: the same rows and predictions, also after restoring checkpoints. */
 #include "events.h"
 #include "fake_cold.h"
 
@@ -41,8 +41,8 @@ static struct fake_cold *make_cold(struct table *t)
     return fake;
 }
 
-/* One call: the same for every table that has seen the same before. Inline rows are found one by one, all
- * asked for ahead, as linear_plain.c does. */
+/* One call, which depends on `at` alone. Inline rows are resolved one by one, with all look-ups announced
+ * before, as linear_plain.c does. */
 static void call(struct table *t, uint32_t at, uint32_t n)
 {
     uint64_t keys[CALL_MAX];
@@ -129,7 +129,7 @@ static void test_same_rows(void **state)
 /* --- Checkpoints --- */
 
 struct disk {
-    struct table rows; /* base and deltas so far, as a restore would have them */
+    struct table rows; /* base and deltas so far, as a restore would see them */
     struct fake_rows cold;
     uint64_t total;
 };
@@ -153,7 +153,8 @@ static void *write_rows(void *argument)
     return table_snapshot_write(w->snapshot, emit_rows, w->to) ? argument : NULL;
 }
 
-/* A barrier, 40 calls and evictions while it is written, its end; returns where the calls end. */
+/* A checkpoint: a barrier, 40 calls and evictions while it is written, and its end. Returns where the calls
+ * end. */
 static uint32_t checkpoint(struct table *t, struct disk *disk, uint32_t epoch, uint32_t *published,
                            uint32_t at, bool is_base, bool is_published)
 {
@@ -191,7 +192,7 @@ static uint32_t checkpoint(struct table *t, struct disk *disk, uint32_t epoch, u
     return at;
 }
 
-/* What a new life finds: rows of the chain, the database of the newest. */
+/* Restores a table from a checkpoint: the rows of base and deltas, and the newest copy of the cold store. */
 static void restore(struct table *t, struct disk *disk, uint32_t epoch)
 {
     table_init(t, &disk->rows.options);
@@ -208,7 +209,7 @@ static void restore(struct table *t, struct disk *disk, uint32_t epoch)
 static void run_checkpoints(unsigned variant)
 {
     struct table_options o = options(variant);
-    o.admit_after = 0; /* sketches are test_table's */
+    o.admit_after = 0; /* test_table.c tests sketches */
     struct table t, warm;
     struct disk disk = {.total = 0};
     table_init(&t, &o);
@@ -239,7 +240,7 @@ static void run_checkpoints(unsigned variant)
                                    : 0;
         again.watermark_us = (int64_t)(1000 + (barrier - 16) / 10) * US_PER_SECOND;
         assert_true(digest(&again) == expected);
-        if (epoch % 4 == 0) { /* the old life ends here */
+        if (epoch % 4 == 0) { /* the old process ends here */
             loaded += t.cold->loaded;
             table_free(&t);
             t = again;
@@ -268,7 +269,7 @@ static void test_checkpoints(void **state)
             run_checkpoints(variant);
 }
 
-/* What cannot be written stays. */
+/* If the store cannot write rows, they stay in memory. */
 static void test_failed_store(void **state)
 {
     (void)state;
@@ -285,7 +286,7 @@ static void test_failed_store(void **state)
     fake->has_failed = false;
     assert_true(table_evict(&t, rows, 3200, false));
     assert_true(t.stats.rows == 0 && t.cold->rows == rows && digest(&t) == before);
-    fake->has_failed = true; /* the engine stops; until then nothing is torn */
+    fake->has_failed = true; /* the engine stops after such an error; until then nothing may break */
     call(&t, 3200, 16);
     table_free(&t);
 }
@@ -328,7 +329,7 @@ static void wake(void *engine)
     (void)engine;
 }
 
-/* Rows leave at random between calls, but not those of a block in progress. */
+/* Between calls random rows are evicted, but none of a block in progress. */
 static void learn_cold(struct model *m, uint32_t begin, uint32_t end)
 {
     uint32_t n;
@@ -421,7 +422,7 @@ static void test_models(void **state)
         }
 }
 
-/* A budget far below what the rows need is kept, and nothing is lost. */
+/* A table keeps a memory budget far below what its rows need, and loses no row. */
 static void test_budget(void **state)
 {
     (void)state;

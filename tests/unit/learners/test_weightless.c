@@ -1,9 +1,7 @@
-/*
- * An example of weight 0 teaches nothing: a model that has met any number of them, anywhere between the
- * others, is what it is without them, byte for byte: weights, what optimizers keep, sightings, sketches, the
- * step in progress. For every kind of model and every optimizer, with all that draws a weight (l1, l2) or
- * goes by the number of a step (adam).
- */
+/* An example of weight 0 teaches nothing: a model that has seen any number of them between other examples
+ * equals a model that has not, byte for byte: weights, optimizer state, occurrences, sketches, the step in
+ * progress. For every kind of model and every optimizer, with all options that shrink weights (l1, l2) or
+ * depend on the number of steps (adam). */
 #include "events.h"
 
 #include "core/base.h"
@@ -19,7 +17,7 @@
 
 enum { TAUGHT = 700, ALL_MAX = 4 * TAUGHT, IDS_MAX = 3 * ALL_MAX, LIST_FIELD = 2 };
 
-/* Examples column by column; the last field is one id, or a list of none to three. */
+/* Examples by column; the last field is one id, or a list of up to three ids. */
 struct stream {
     uint32_t n;
     uint64_t ids[EVENT_FIELDS][ALL_MAX], listed[IDS_MAX];
@@ -27,7 +25,7 @@ struct stream {
     float dense[EVENT_DENSE][ALL_MAX], labels[ALL_MAX], more_labels[ALL_MAX], weights[ALL_MAX];
     int64_t times[ALL_MAX];
     uint64_t identity[ALL_MAX];
-    uint32_t origin[ALL_MAX]; /* which of the taught examples it is; TAUGHT: none of them */
+    uint32_t origin[ALL_MAX]; /* the index of the taught example; TAUGHT: it is none */
     double logits[2][ALL_MAX];
     uint8_t verdicts[ALL_MAX];
 };
@@ -41,7 +39,7 @@ static const struct kernels *best(void)
     return kernels_pick(NULL, &reason);
 }
 
-/* --- examples --- */
+/* --- Examples --- */
 
 static void add(struct stream *s, uint32_t event, float weight, bool is_stranger)
 {
@@ -58,14 +56,14 @@ static void add(struct stream *s, uint32_t event, float weight, bool is_stranger
     s->labels[at] = events.labels[event];
     s->more_labels[at] = events.more_labels[event];
     s->weights[at] = weight;
-    /* What is seen later than all the others would stay longer than they. */
+    /* An event time later than all others would let the row stay longer. */
     s->times[at] = events.times[event] + (is_stranger ? 5000 * US_PER_SECOND : 0);
     s->identity[at] = events.identity[event] + (is_stranger ? 1000000 : 0);
     s->origin[at] = weight == 0.0F ? TAUGHT : event;
 }
 
-/* Between the taught examples: none, some, or more than a whole batch of weight 0, of known ids and new ones.
- */
+/* Between the taught examples there are none, some, or more than a whole batch of examples of weight 0, with
+ * known and with new ids. */
 static void make_streams(void)
 {
     events_make(&events);
@@ -113,7 +111,7 @@ static void learn(struct model *m, struct stream *s, uint32_t calls)
     }
 }
 
-/* --- what a model is --- */
+/* --- What a model is --- */
 
 static void append_table(const struct table *t, struct byte_buffer *out)
 {
@@ -137,7 +135,7 @@ static struct byte_buffer bytes_of(struct model *m)
     return out;
 }
 
-/* --- models --- */
+/* --- Models --- */
 
 static const struct kind {
     const char *name;
@@ -202,7 +200,7 @@ static struct optimizer_options optimizer(enum opt_kind kind)
                                                  .correction2 = 1.0F}};
 }
 
-/* false: no such model can be bound. */
+/* Sets the model's options. Returns false if no such model can be bound. */
 static bool options_of(const struct kind *k, enum opt_kind kind, bool is_joint, struct model_options *o)
 {
     bool has_row_sum = kind == OPT_ADAGRAD_ROW || kind == OPT_ADAGRAD_BLOCK;
@@ -236,7 +234,7 @@ static bool options_of(const struct kind *k, enum opt_kind kind, bool is_joint, 
     return true;
 }
 
-/* The predictions of taught examples, too: the first moves weights, the next tells. */
+/* Compares the predictions of taught examples: a prediction depends on every weight moved before. */
 static void check_predictions(const char *what, uint32_t labels)
 {
     for (uint32_t i = 0; i < with.n; i++) {

@@ -1,9 +1,9 @@
 /*
- * A million events to the same models on a device and on the CPU: their progressive loglosses differ by no
- * more than the sums' order explains (design, section 9): 1e-6 linear, 1e-5 with factors, 1e-4 with dense
- * layers. On the host's model of a device, where both are the same but for layers that go back by ids on a
- * CPU (learners/train/distinct.c), a few thousand events: `--whole` makes it the million there too, in an
- * hour.
+ * The same models learn a million events on a device and on the CPU: their progressive loglosses differ by no
+ * more than the order of sums explains (design, section 9): 1e-6 linear, 1e-5 with factors, 1e-4 with dense
+ * layers. On the host's model of a device, where only layers whose gradients the CPU computes by distinct ids
+ * (learners/train/distinct.c) differ, a few thousand events are learned; `--whole` learns the million there
+ * too, in an hour.
  *
  *   test_learns_alike [--reduced | --whole]
  */
@@ -79,8 +79,7 @@ static struct model_options options_of(size_t k)
                                   .seed = 11};
 }
 
-/* --- events, from their numbers alone ----------------------------------------------------------------------
- */
+/* --- Events, each from its number alone --- */
 
 struct events {
     uint64_t ids[FIELDS][CALL];
@@ -93,7 +92,7 @@ static double uniform(uint64_t of)
     return (double)(num_mix(of) >> 11) * 0x1p-53;
 }
 
-/* Few ids are most of what is seen, and each moves the label a little. */
+/* A few ids make up most occurrences, and each moves the label a little. */
 static void make(struct events *e, uint64_t first)
 {
     static const double ids_of[FIELDS] = {100000, 20000, 300, 24};

@@ -1,8 +1,8 @@
 /*
- * What a model stores of its tables, from a device and from the CPU: the same batches to the tables of a
- * model (learners/model.c makes them) and to a device_table with the layout of their payloads give the same
- * stored rows, keys that went, blocks of sketches and times, byte for byte; each side goes on from what the
- * other one stored. A plain program that prints TAP lines; without a device it is skipped.
+ * Stored tables of models on a device and on the CPU: the same batches to the tables of a model
+ * (learners/model.c makes them) and to a device_table with the layout of their payloads give the same stored
+ * rows, removed keys, blocks of sketches and times, byte for byte; each side continues from what the other
+ * one stored. A plain program that prints TAP lines; without a device it is skipped.
  */
 #include "core/base.h"
 #include "kernels/num.h"
@@ -40,15 +40,14 @@ static void must(bool is_good, const struct gpu_error *error)
     exit(1);
 }
 
-/* --- a model, and a set of tables on the device beside the first or the last of its fields ----------------
- */
+/* --- A model, and a set of tables on the device for the first or the last of its fields --- */
 
 struct layout {
     const char *name;
     uint32_t dim;
     enum opt_kind linear, embedding;
     bool is_double;
-    bool is_linear_field; /* the set is that of fields without vectors */
+    bool is_linear_field; /* the set has the fields without vectors */
     uint64_t rows_max;
 };
 
@@ -56,7 +55,7 @@ struct twins {
     struct model *model;
     struct model_options options;
     struct device_table *device;
-    uint32_t first, fields; /* of the model's, that the set has */
+    uint32_t first, fields; /* the model's fields that the set has */
     uint32_t d;
     size_t linear_bytes;
     uint64_t *keys;
@@ -75,7 +74,7 @@ static void *memory(bool is_pinned, size_t bytes)
     return m;
 }
 
-/* As a learner's model would set up its tables on a device. */
+/* Makes the device's tables as a learner's model would. */
 static void device_init(struct twins *t, const struct layout *l)
 {
     struct gpu_table_options tables[FIELDS];
@@ -165,14 +164,13 @@ static void twins_free(struct twins *t)
     api->free_pinned(gpu, t->row);
 }
 
-/* --- batches ----------------------------------------------------------------------------------------------
- */
+/* --- Batches --- */
 
 struct places {
-    uint64_t keys[PLACES]; /* of a place */
+    uint64_t keys[PLACES]; /* of an occurrence */
     uint32_t of[PLACES];   /* its table */
     uint32_t seen[PLACES];
-    uint64_t ids[PLACES]; /* of a number */
+    uint64_t ids[PLACES]; /* of a dense index */
     uint32_t tables[PLACES];
     uint32_t starts[PLACES + 1], order[PLACES], count;
 };
@@ -202,7 +200,7 @@ static void draw_places(struct places *p, uint32_t fields, uint32_t now)
     p->starts[p->count] = at;
 }
 
-/* A step of learning: other bits, from the old ones and the key alone. */
+/* A step of learning: changes the bits of `part`; the new ones follow from the old ones and the key. */
 static void learn(void *part, size_t bytes, uint64_t key)
 {
     for (size_t i = 0; i < bytes / 4; i++) {
@@ -292,10 +290,9 @@ static void batches(struct twins *t, int count, uint32_t *now)
     }
 }
 
-/* --- what is stored ---------------------------------------------------------------------------------------
- */
+/* --- What is stored --- */
 
-/* Of one table: items that begin with a key or a number. */
+/* Stored items of one table; each begins with a key or a block number. */
 struct items {
     unsigned char *data;
     size_t bytes, count, room;
@@ -342,7 +339,7 @@ static int by_first(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Rows that have expired may be there still, or not. */
+/* Removes expired rows, which may or may not be stored, and sorts the others. */
 static void sort_rows(struct stored *s)
 {
     struct items *rows = &s->rows;
@@ -427,7 +424,7 @@ static bool is_same_items(const struct items *a, const struct items *b, const ch
     return is_same;
 }
 
-/* Keys that went: whom expiry took, and when, is each side's own; who was evicted is not. */
+/* Compares all but the removed keys: when expired rows are removed differs between the sides. */
 static bool is_same_stored(const struct stored *a, const struct stored *b, uint32_t fields)
 {
     bool is_same = true;
@@ -441,8 +438,7 @@ static bool is_same_stored(const struct stored *a, const struct stored *b, uint3
     return is_same;
 }
 
-/* --- what was stored goes to the other side ---------------------------------------------------------------
- */
+/* --- Restoring what the other side stored --- */
 
 static void restore_here(struct twins *t, const struct stored *s)
 {
@@ -478,8 +474,7 @@ static void restore_there(struct twins *t, const struct stored *s)
     must(device_table_restored(t->device, &error), &error);
 }
 
-/* --- tests ------------------------------------------------------------------------------------------------
- */
+/* --- Tests --- */
 
 static void report(bool is_good, const char *layout, const char *what)
 {
@@ -489,7 +484,7 @@ static void report(bool is_good, const char *layout, const char *what)
     reports++;
 }
 
-/* A base and a change of each side; the base of one and the change of the other are what both go on from. */
+/* Each side stores a base and a change; both continue from the other's base and change. */
 static void test_layout(const struct layout *l)
 {
     struct stored here[2][FIELDS], there[2][FIELDS], last[2][FIELDS];
@@ -511,7 +506,7 @@ static void test_layout(const struct layout *l)
            "so has what changed since");
     twins_init(&back, l);
     back.epoch = t.epoch - 1;
-    for (int i = 0; i < 2; i++) { /* crosswise */
+    for (int i = 0; i < 2; i++) { /* each side restores what the other stored */
         restore_here(&back, there[i]);
         restore_there(&back, here[i]);
     }

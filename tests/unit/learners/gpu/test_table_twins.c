@@ -1,6 +1,6 @@
 /*
  * The same batches to embedding tables on the CPU (learners/table.h) and on a device (gpu_table.h): the same
- * rows come out, bit for bit, whatever is admitted, expires or has to go. Ids go the whole way on both sides:
+ * rows come out, bit for bit, with admission, expiry and eviction. Ids take the whole path on both sides:
  * dedupe, resolve, update. A plain program that prints TAP lines; without a device it is skipped.
  *
  *   test_table_twins [--reduced]
@@ -44,8 +44,7 @@ __attribute__((format(printf, 1, 2))) static bool fail(const char *format, ...)
     return false;
 }
 
-/* --- one side of a batch: its arrays, in the memory of the CPU or of the device ---------------------------
- */
+/* --- One side of a batch: its arrays, in the memory of the CPU or of the device --- */
 
 struct side {
     uint64_t *ids, *unique_ids;
@@ -117,7 +116,7 @@ static struct side side_new(const struct batch_kernels *k, bool is_device)
                      .grads = room(is_device, PLACES * D * sizeof(float)),
                      .rows = room(is_device, PLACES * sizeof(void *))};
     size_t bytes = 64;
-    for (uint32_t n = PLACES - 1; n <= PLACES; n++) { /* both methods */
+    for (uint32_t n = PLACES - 1; n <= PLACES; n++) { /* scratch for both methods */
         struct batch_dedupe dedupe = dedupe_of(&s, n);
         k->dedupe(&dedupe, is_device ? stream : NULL);
         bytes = most(bytes, dedupe.scratch_bytes);
@@ -142,8 +141,7 @@ static void side_free(struct side *s, bool is_device)
     }
 }
 
-/* --- the twins --------------------------------------------------------------------------------------------
- */
+/* --- The twins --- */
 
 struct twins {
     struct table cpu[TABLES];
@@ -219,7 +217,7 @@ static bool wait(const char *what)
     return api->wait(stream, &error) || fail("%s: %s", what, error.text);
 }
 
-/* Places of all tables, some ids skewed, some absent. Returns how many. */
+/* Draws occurrences for all tables, some ids skewed, some absent. Returns how many. */
 static uint32_t draw_places(struct twins *t, uint32_t now)
 {
     struct side *s = &t->here;
@@ -257,7 +255,7 @@ static void batch_here(struct twins *t, uint32_t n)
     t->k->update(&update, NULL);
 }
 
-/* What is there was seen, and no more. */
+/* Refreshes the rows that exist and makes no others. */
 static void refresh_here(struct twins *t)
 {
     const struct side *s = &t->here;
@@ -270,7 +268,7 @@ static void refresh_here(struct twins *t)
     }
 }
 
-/* A checkpoint's epoch ends. */
+/* Begins the next checkpoint's epoch. */
 static void next_epoch(struct twins *t)
 {
     t->epoch++;
@@ -312,8 +310,7 @@ static bool batch_there(struct twins *t, uint32_t n, bool is_refresh)
     return wait("a batch");
 }
 
-/* --- comparing --------------------------------------------------------------------------------------------
- */
+/* --- Comparing --- */
 
 static bool compare_stats(struct twins *t, uint32_t f)
 {
@@ -333,7 +330,7 @@ static bool compare_stats(struct twins *t, uint32_t f)
         (unsigned long long)s->evicted, (unsigned long long)s->refused, (unsigned long long)s->waiting);
 }
 
-/* All keys there may be: which have rows, and the rows' weights and state. */
+/* Compares all possible keys: which have rows, and the rows' weights and state. */
 static bool compare_rows(struct twins *t, uint32_t f)
 {
     static uint64_t keys[KEYS];
@@ -369,7 +366,7 @@ static bool compare_rows(struct twins *t, uint32_t f)
     return is_good;
 }
 
-/* Headers, as they are exported. */
+/* Compares the headers of exported rows. */
 static bool compare_heads(struct twins *t)
 {
     enum { ROOM = TABLES * KEYS };
@@ -390,7 +387,7 @@ static bool compare_heads(struct twins *t)
     for (uint32_t i = 0; is_good && i < *count; i++) {
         const struct table_row *row = table_find(&t->cpu[heads[i].table], heads[i].key);
         if (row == NULL && heads[i].seen < t->cpu[heads[i].table].expired_before)
-            continue; /* gone, and not swept yet */
+            continue; /* removed on the CPU, and not yet on the device */
         live++;
         if (row == NULL || row->count != heads[i].count || row->seen != heads[i].seen ||
             row->epoch != heads[i].epoch)
@@ -407,13 +404,13 @@ static bool compare_heads(struct twins *t)
                                                 (unsigned long long)live, (unsigned long long)expected));
 }
 
-/* The watermark moves on the CPU, and what follows from it happens on the device. */
+/* Moves the CPU's watermark, and makes the expiry and halvings that follow happen on the device. */
 static void advance(struct twins *t, uint32_t now)
 {
     for (uint32_t f = 0; f < TABLES; f++) {
         struct table *cpu = &t->cpu[f];
         int64_t halved_at = cpu->halved_at_us, after = cpu->options.expire_after_us;
-        if (after > 0 && draw(2)) /* no sweep comes by: rows that have expired are met by batches */
+        if (after > 0 && draw(2)) /* without a sweep: batches meet expired rows */
             cpu->expired_before = (uint32_t)(now - after / US_PER_SECOND + 1);
         else
             table_set_watermark(cpu, now * US_PER_SECOND, TABLE_STEP_NONE);
