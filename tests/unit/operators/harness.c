@@ -132,7 +132,7 @@ bool snapshot_get(struct snapshot_reader *reader, uint32_t *key_group, struct st
     return true;
 }
 
-/* Keyed operators are linked but not run here: unit/support/fake_engine.h does. */
+/* Keyed operators are linked but not run here (unit/support/fake_engine.h runs them). */
 void snapshot_defer(struct snapshot_writer *writer, snapshot_job *write, snapshot_done *done, void *argument)
 {
     bool is_good = write(argument, writer);
@@ -326,7 +326,7 @@ bool harness_bind(struct harness *h, const char *step)
                                                     .stream = str_from(arena_printf(&h->arena, "input%u", i)),
                                                     .span = decl->span};
     if (!h->kind->bind(&h->bind)) {
-        assert_true(h->diags.errors > 0); /* whoever refuses says why */
+        assert_true(h->diags.errors > 0); /* a refusal must add a diagnostic */
         return false;
     }
     assert_int_equal(h->diags.errors, 0);

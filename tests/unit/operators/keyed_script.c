@@ -58,7 +58,7 @@ int64_t script_watermark_before(const struct script *script, uint32_t number)
     return number == 0 ? TIME_MIN : script->watermarks[number - 1];
 }
 
-/* Where to go on after a kill. */
+/* The state to continue from after a kill: the next micro-batch, and the lengths of both outputs. */
 struct saved {
     uint32_t number;
     size_t output, late;
@@ -265,7 +265,7 @@ static size_t id_length(const char *line, uint32_t columns)
     return at;
 }
 
-/* line: without its end. */
+/* line: zero-terminated, without the newline. */
 static void apply_change(struct table *table, char *line, uint32_t id_columns)
 {
     char *op = strrchr(line, '|');

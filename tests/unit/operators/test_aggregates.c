@@ -1,5 +1,5 @@
 /* distinct_exact, argmax, argmin, top_n, collect, count_if, quantile: against plain models, in a window and
- * over panes that merge; and how they bear large groups. */
+ * over panes that merge; and with large groups. */
 #include "keyed_script.h"
 
 #include "operators/aggregate/aggregate.h"
@@ -43,7 +43,8 @@ static void show_distinct(struct byte_buffer *out, const uint32_t *rows, uint32_
     buffer_printf(out, "%u|%u|", ints, texts);
 }
 
-/* The rows that have both, best first: the larger v (sign 1) or the smaller (-1), then the earlier. */
+/* The rows that have v and the other column, best first: larger v (sign 1) or smaller v (sign -1), then
+ * earlier. */
 static uint32_t ranked(const uint32_t *rows, uint32_t count, int sign, bool has_text, uint32_t *out)
 {
     uint32_t kept = 0;
@@ -148,7 +149,7 @@ static void make(uint64_t seed, uint32_t keys)
                                      .jitter_us = 3 * US_PER_SECOND,
                                      .delay_us = 5 * US_PER_SECOND};
     script_make(&script, &options);
-    for (uint32_t i = 0; i < script.count; i++) { /* equal ones are frequent */
+    for (uint32_t i = 0; i < script.count; i++) { /* makes equal values and times frequent */
         script.rows[i].v = floor(script.rows[i].v / 32);
         script.rows[i].ts -= script.rows[i].ts % US_PER_SECOND;
     }
@@ -195,7 +196,7 @@ static void in_windows(void **state)
     }
 }
 
-/* Panes of 5 s, 6 of them and the row's own: what a row reads is merged from several. */
+/* Six panes of 5 s and the row's own pane: a row's value is merged from several panes. */
 static void over_panes(void **state)
 {
     (void)state;
@@ -238,7 +239,8 @@ static void over_panes(void **state)
 
 enum { LARGE_STEP = 5000 };
 
-/* One group; values: 0: scattered ints, 1: ints one after the other, 2: texts. What the window counts. */
+/* The distinct values of one group as the window counts them. values: 0: scattered ints, 1: consecutive ints,
+ * 2: texts. */
 static uint64_t large_group(int values, int64_t count, uint64_t *dead)
 {
     static struct fake_row rows[LARGE_STEP];
@@ -283,14 +285,14 @@ static void large_groups(void **state)
     assert_int_equal(dead, 0);
     assert_int_equal(large_group(2, 100000, &dead), 100000);
     assert_int_equal(dead, 0);
-    /* What does not fit is refused, and what is known already still counts. */
+    /* Values that do not fit are refused, and known values still count. */
     uint64_t n = large_group(0, 240000, &dead);
     assert_int_equal(n, 229376);
     assert_int_equal(dead, 2 * (240000 - 229376));
 }
 
-/* The values 1 .. n, far from 0 or not, in one pane or in many that merge: their sample variance (divided by
- * n - 1) is n (n + 1) / 12; that of the population would be (n * n - 1) / 12. One value has none. */
+/* The values 1 .. n, near 0 or far from it, in one pane or merged from many: their sample variance (divided
+ * by n - 1) is n (n + 1) / 12; the population's would be (n * n - 1) / 12. A single value has none. */
 static void variance_of_a_sample(void **state)
 {
     (void)state;

@@ -16,7 +16,7 @@ static void show(struct byte_buffer *out, const struct fake_row *row, bool label
     buffer_printf(out, "|%d\n", label);
 }
 
-/* Within [t, t + within] of the row's time, both included. */
+/* Whether the answer is of the row's key, in [t, t + within] of the row's time t, both ends included. */
 static bool answers(const struct fake_row *answer, const struct fake_row *row)
 {
     return answer->input == 1 && answer->has_k && row->has_k && answer->k == row->k && answer->s != NULL &&
@@ -24,7 +24,7 @@ static bool answers(const struct fake_row *answer, const struct fake_row *row)
            answer->ts <= row->ts + WITHIN_S * US_PER_SECOND;
 }
 
-/* Whether an answer had arrived when the row went on. */
+/* Whether an answer had arrived when the row was emitted. */
 static bool is_answered(const struct script *script, const struct fake_row *row, uint32_t emitted_in)
 {
     for (uint32_t j = 0; j < script->count && script->number_of[j] <= emitted_in; j++)
@@ -83,7 +83,8 @@ static void against_model(void **state)
     assert_true(answered > 100);
 }
 
-/* Both ends of the interval count; an answer before the row counts while it is remembered; twice is once. */
+/* Both ends of the interval count; an answer that arrives before the row counts while it is kept; two answers
+ * count as one. */
 static void edges(void **state)
 {
     (void)state;
@@ -131,7 +132,7 @@ static void edges(void **state)
     fake_close(&engine);
 }
 
-/* Thinning: whatever is asked, what is kept answers like all there was. */
+/* Thinning: the kept answers give the same labels as all answers, for any row. */
 static void many_answers(void **state)
 {
     (void)state;
@@ -176,7 +177,7 @@ static void diagnostics(void **state)
     script_check_refusals(cases, ARRAY_COUNT(cases), 2);
 }
 
-/* --- Columns of answers, and rows before their deadline */
+/* --- Columns of answers, and rows before their deadline --- */
 
 enum mode { TAKE_FIRST, TAKE_LAST, TAKE_ALL, AT_ONCE, FAKE_NEGATIVE };
 
@@ -188,11 +189,11 @@ static const char *const mode_steps[] = {
     "attribute other on k, s within 25s as label emit fake_negative { aid: id, av: v, al: l }",
 };
 
-/* A row with the columns of its answer; NULL: label 0. */
+/* Writes a row with the columns of its answer; NULL: label 0. */
 static void show_answered(struct byte_buffer *out, const struct fake_row *row, const struct fake_row *answer)
 {
     show(out, row, answer != NULL);
-    out->length--; /* the newline */
+    out->length--; /* removes the newline */
     if (answer == NULL) {
         buffer_printf(out, "|null|null|null\n");
         return;
@@ -206,7 +207,8 @@ static void show_answered(struct byte_buffer *out, const struct fake_row *row, c
     buffer_printf(out, "\n");
 }
 
-/* The first by time among rows[0..count), the earlier one of equal times; the last likewise. */
+/* The first answer by time among rows[0..count), of equal times the one that came first; is_last: the last
+ * one likewise. */
 static const struct fake_row *first_answer(const struct script *script, const struct fake_row *row,
                                            uint32_t count, bool is_last)
 {
@@ -220,7 +222,7 @@ static const struct fake_row *first_answer(const struct script *script, const st
     return found;
 }
 
-/* At the end of a number: rows whose deadline it passed. Returns how many were answered. */
+/* At the end of a micro-batch: emits the rows whose deadline has passed. Returns how many were answered. */
 static uint32_t give_due(const struct script *script, enum mode mode, uint32_t number, bool *is_waiting,
                          struct byte_buffer *out, struct counters *counters)
 {
@@ -318,8 +320,8 @@ static void modes_against_model(void **state)
         }
 }
 
-/* A row goes in its own place when its answer had come, in the answer's when it comes, else at its deadline.
- */
+/* A row is emitted in its own place if its answer was there before, in the answer's place if that comes
+ * later, else at its deadline. */
 static void order_at_once(void **state)
 {
     (void)state;
@@ -360,7 +362,7 @@ static void order_at_once(void **state)
     fake_close(&engine);
 }
 
-/* A key has room for some rows that wait; those beyond it wait for their deadline, and get the right label
+/* A key has room for some waiting rows; rows beyond that wait for their deadline and get the right label
  * then. */
 static void crowded_key(void **state)
 {
@@ -377,7 +379,7 @@ static void crowded_key(void **state)
             (struct fake_row){.input = i == 60, .id = i, .k = 1, .has_k = true, .ts = i * US_PER_SECOND};
     for (int64_t i = 0; i < 60; i++)
         rows[i].s = text;
-    rows[60].ts = 110 * US_PER_SECOND; /* answers all but the first ten */
+    rows[60].ts = 110 * US_PER_SECOND; /* answers all rows but the first ten */
     fake_number(&engine, rows, 61, 50 * US_PER_SECOND);
     uint64_t early = engine.lanes[0].counters.passed, left_out = 60 - 10 - early;
     assert_true(early > 10 && early < 20);
@@ -393,7 +395,8 @@ static void crowded_key(void **state)
     fake_close(&engine);
 }
 
-/* CPU time for so many rows of one key, each with an answer, all of which are kept; the least of three. */
+/* CPU time for `count` rows of one key, each with an answer, all of which are kept; the least of three
+ * runs. */
 static double one_key(const char *take, int64_t count)
 {
     enum { ROWS = 500 };
@@ -422,7 +425,7 @@ static double one_key(const char *take, int64_t count)
     return least;
 }
 
-/* What a row costs does not grow with the rows of its key. */
+/* A row's cost does not grow with the number of rows of its key. */
 static void hot_key(void **state)
 {
     (void)state;

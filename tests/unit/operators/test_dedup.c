@@ -1,4 +1,4 @@
-/* dedup against plain lists of sightings. */
+/* dedup against a model that keeps plain lists of occurrences. */
 #include "keyed_script.h"
 
 #include <setjmp.h>
@@ -14,7 +14,7 @@ static void show(struct byte_buffer *out, const struct fake_row *row)
     buffer_printf(out, "%lld\n", (long long)row->id);
 }
 
-/* The ids that pass, by the definition. */
+/* Writes the ids of the rows that pass, by the definition. */
 static void model(const struct script *script, struct byte_buffer *out, struct counters *counters)
 {
     static int64_t first[KEYS_MAX];
@@ -65,7 +65,7 @@ static void against_model(void **state)
     }
 }
 
-/* The edges of `within`, and rows out of order. */
+/* The bounds of `within`, and rows out of order. */
 static void edges(void **state)
 {
     (void)state;
@@ -97,8 +97,8 @@ struct identity {
     uint32_t last; /* the row */
 };
 
-/* Rows as changes: at the end of each number the last row of each identity that has another one than before.
- */
+/* Writes the changes that keep last emits, before settle(): one for each row that becomes its identity's
+ * last. */
 static void model_last(const struct script *script, int64_t within, struct byte_buffer *out,
                        struct counters *counters)
 {
@@ -118,7 +118,7 @@ static void model_last(const struct script *script, int64_t within, struct byte_
         }
         struct identity *all = known[row->k + 2], *own = NULL;
         uint32_t *n = &count[row->k + 2];
-        /* The one with the earliest first sighting of those that take the row in. */
+        /* Of the identities that cover the row's event time, the one with the earliest first occurrence. */
         for (uint32_t k = 0; k < *n; k++)
             if (all[k].first + within > watermark && row->ts > all[k].first - within &&
                 row->ts < all[k].first + within && (own == NULL || all[k].first < own->first))
@@ -148,7 +148,7 @@ struct identity_line {
     bool is_new;
 };
 
-/* Of the changes of one identity in a number the last one stands: as an insert if the identity is new. */
+/* Keeps the last of an identity's changes in a micro-batch; it is an insert if the identity is new. */
 static void settle(const struct byte_buffer *changes, struct byte_buffer *out, struct counters *counters,
                    const struct script *script)
 {
@@ -181,7 +181,7 @@ static void settle(const struct byte_buffer *changes, struct byte_buffer *out, s
     fake_text(out);
 }
 
-/* "ID|OP" of each row. */
+/* Writes "ID|OP" of each row. */
 static void ids_and_changes(const struct byte_buffer *rows, struct byte_buffer *out)
 {
     for (size_t i = 0; i < rows->length; i += strcspn(rows->data + i, "\n") + 1) {
@@ -224,7 +224,8 @@ static void last_against_model(void **state)
     }
 }
 
-/* At the end: the latest by event time, of equal times the last record; rows of all sizes and types. */
+/* Emits at the end: the row with the latest event time, of equal times the last record; rows of all sizes and
+ * types. */
 static void final_is_the_latest(void **state)
 {
     (void)state;
@@ -235,7 +236,7 @@ static void final_is_the_latest(void **state)
     struct script_result plain;
     struct byte_buffer expected = {0}, got = {0};
     for (uint32_t i = 0; i < script.count; i++)
-        script.rows[i].ts -= script.rows[i].ts % US_PER_SECOND; /* many equal ones */
+        script.rows[i].ts -= script.rows[i].ts % US_PER_SECOND; /* many equal event times */
     for (uint32_t i = 0; i < script.count; i++) {
         bool is_last = true;
         for (uint32_t k = 0; k < script.count && script.rows[i].has_k; k++)
@@ -254,8 +255,8 @@ static void final_is_the_latest(void **state)
     script_free(&plain);
 }
 
-/* A row that is larger than an entry may be goes to dead letters, and the one before it stays, whether both
- * are of one batch or not. */
+/* A row that is larger than an entry may be goes to dead letters, and the row before it is kept, in the same
+ * batch or in another one. */
 static void too_large(void **state)
 {
     (void)state;

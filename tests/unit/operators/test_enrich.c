@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-/* `{ oid: id, ox: x + 1, s: ..., tags: l, at: ts, b }` of the version, or nulls. */
+/* Writes `{ oid: id, ox: x + 1, os: s, tags: l, at: ts, ob: b }` of the version, or nulls. */
 static void show_version(struct byte_buffer *out, const struct fake_row *version)
 {
     if (version == NULL) {
@@ -26,7 +26,7 @@ static bool is_same_key(const struct fake_row *a, const struct fake_row *b)
     return a->has_k && b->has_k && a->k == b->k;
 }
 
-/* The newest version as of t by what had come before row i; NULL: none. */
+/* The newest version at row i's event time among the rows before i; NULL: none. */
 static const struct fake_row *version_for(const struct script *script, const bool *is_kept, uint32_t i,
                                           int64_t within, int64_t watermark)
 {
@@ -129,8 +129,8 @@ static struct fake_row at(uint32_t input, int64_t id, int64_t seconds)
         .input = input, .id = id, .k = 1, .has_k = true, .ts = seconds * US_PER_SECOND, .list = UINT32_MAX};
 }
 
-/* As of event time, both ends of `within` included; the later of two with equal times; not what comes later;
- * the one before the watermark is kept, and is the oldest that counts. */
+/* Matches by event time, both ends of `within` included; of two versions with equal times the later; no
+ * version after the row. The newest version before the watermark is kept; older ones no longer count. */
 static void edges(void **state)
 {
     (void)state;
@@ -163,14 +163,14 @@ static void edges(void **state)
         line += length + 1;
     }
     assert_int_equal(*line, '\0');
-    assert_int_equal(engine.lanes[0].counters.late_updates, 1); /* 54 */
+    assert_int_equal(engine.lanes[0].counters.late_updates, 1); /* the version with id 54 */
     struct report report = {0};
     engine.kind->report(&engine.lanes[0], &report);
     assert_true(report_find(&report, "unmatched")->value == 3.0);
     fake_close(&engine);
 }
 
-/* A key with more versions than an entry holds keeps the newest, and says so. */
+/* A key with more versions than an entry holds keeps the newest, and reports it. */
 static void full_key(void **state)
 {
     (void)state;
@@ -198,7 +198,7 @@ static void full_key(void **state)
     fake_close(&engine);
 }
 
-/* A key with a large share of the rows is named; one among many is not. */
+/* The report names a key with a large share of the rows, but not one key among many. */
 static void hot_key(void **state)
 {
     (void)state;

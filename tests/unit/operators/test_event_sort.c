@@ -1,4 +1,4 @@
-/* sort against qsort. */
+/* sort against a model that uses qsort. */
 #include "keyed_script.h"
 
 #include <setjmp.h>
@@ -16,7 +16,8 @@ static int by_time(const void *a, const void *b)
     return s != t ? (s < t ? -1 : 1) : x < y ? -1 : x > y;
 }
 
-/* Ids of the rows that are not late, by event time, equal ones as they came. */
+/* Writes the ids of the rows that are not late, by event time, rows with equal times in the order of
+ * arrival. */
 static void model(const struct script *script, int64_t within, struct byte_buffer *out, uint64_t *late)
 {
     static uint32_t order[SCRIPT_ROWS_MAX];
@@ -48,7 +49,7 @@ static void against_model(void **state)
             .seed = i + 1, .inputs = 1, .numbers = 80, .rows_per_number = 60, .keys = 30};
         script_make(&script, &options);
         for (uint32_t k = 0; k < script.count; k++)
-            script.rows[k].ts -= script.rows[k].ts % 500000; /* some equal ones */
+            script.rows[k].ts -= script.rows[k].ts % 500000; /* some equal event times */
         struct script_result plain, keyed;
         struct byte_buffer expected = {0}, got = {0};
         uint64_t late = 0;
@@ -59,7 +60,7 @@ static void against_model(void **state)
         script_compare(cases[i].step, got.data, expected.data);
         assert_true(plain.counters.late == late && late > 0 && plain.counters.held == 0);
         assert_true(counters_balance(&plain.counters));
-        /* The same rows in another order of equal times. */
+        /* `by k` gives the same rows, but another order of rows with equal times. */
         snprintf(by_key, sizeof by_key, "%s by k", cases[i].step);
         script_check_variants(by_key, &script, &options, &keyed);
         script_compare_sorted(by_key, &keyed.output, &plain.output);
@@ -84,7 +85,7 @@ static void edges(void **state)
                               {.id = 3, .ts = 94, .list = UINT32_MAX}};
     fake_number(&engine, rows, 1, 100);
     assert_int_equal(engine.output.length, 0);
-    fake_number(&engine, rows + 1, 2, 105); /* 95 is where rows have left up to; 94 is late */
+    fake_number(&engine, rows + 1, 2, 105); /* rows up to 95 have been emitted; 94 is late */
     assert_string_equal(fake_text(&engine.output), "2|null|null|null|null|0|95|null\n");
     fake_number(&engine, NULL, 0, 106);
     assert_non_null(strstr(fake_text(&engine.output), "\n1|"));

@@ -1,4 +1,4 @@
-/* feature against a quadratic model: every row looks at every update before it. */
+/* feature against a quadratic model: each row looks at all updates before it. */
 #include "keyed_script.h"
 
 #include "core/describe.h"
@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-/* What a window over some updates shows; floats are quarters, so that their sums are exact in any order. */
+/* A window's aggregates over some updates; floats are quarters, so that their sums are exact in any order. */
 struct seen {
     int64_t rows, values, sum, min, max, last_time;
     double total;
@@ -23,7 +23,7 @@ struct seen {
 
 struct model {
     const struct script *script;
-    int64_t every, over[2]; /* over: INT64_MAX: forever */
+    int64_t every, over[2]; /* over: lengths of the windows; INT64_MAX: forever */
     uint32_t windows;
     uint32_t update_input;
     bool includes_self;
@@ -109,7 +109,7 @@ static void show_or_null(struct byte_buffer *out, bool has, int64_t value)
     script_show_value(out, has, value);
 }
 
-/* The columns that the steps below add, by id. */
+/* Writes the columns that the steps below add, by id. */
 static void model_run(struct model *m, struct byte_buffer *out)
 {
     static struct seen seen[2];
@@ -160,7 +160,7 @@ static void model_run(struct model *m, struct byte_buffer *out)
     "distinct(x), "                                                                                          \
     "word: last(s), pause: since_last() }"
 
-/* id, then what follows the eight columns of the input. */
+/* Writes each row's id and the columns behind the input's eight. */
 static void cut_columns(struct byte_buffer *rows, struct byte_buffer *out)
 {
     fake_text(rows);
@@ -225,7 +225,8 @@ static void two_windows(void **state)
     }
 }
 
-/* All time, alone and beside a window that ends, of the stream itself and of another. */
+/* Windows over all time, alone and beside a window that ends; updates from the stream itself and from another
+ * one. */
 static void forever(void **state)
 {
     (void)state;
@@ -250,9 +251,9 @@ static void forever(void **state)
     run_case(49, "feature from other by k over forever every 5s " BODY, 2, &m, 8);
 }
 
-/* A long stream of one key: what is kept of it stays as small as the slices that are open, and each row costs
- * the same, also where one number has a thousand slices. The median is as exact as one of rows
- * (test_aggregates has the bound of its sketch). */
+/* A long stream of one key: its state stays as small as the open slices, and each row costs the same, also if
+ * one micro-batch has a thousand slices. The median is as exact as without slices (test_aggregates has the
+ * bound of its sketch). */
 static void forever_is_bounded(void **state)
 {
     (void)state;
@@ -303,7 +304,7 @@ static void forever_is_bounded(void **state)
     fake_close(&engine);
 }
 
-/* What `leat state get` shows: all that is closed as one, then the slices that are open. */
+/* `leat state get` shows all closed slices as one, then the open ones. */
 static void forever_described(void **state)
 {
     (void)state;
@@ -336,8 +337,8 @@ static void forever_described(void **state)
     fake_close(&engine);
 }
 
-/* Aggregates that add: a longer window goes on where the shorter one ended, whatever their order in the job.
- */
+/* Aggregates that add: a longer window continues from the shorter window's sums, in any order of the
+ * windows. */
 static void additive_windows(void **state)
 {
     (void)state;
@@ -351,7 +352,8 @@ static void additive_windows(void **state)
     }
 }
 
-/* Of rows with the same time, last takes the one that came later and first the one that came earlier. */
+/* Of rows with the same time, last takes the one that arrived later and first the one that arrived
+ * earlier. */
 static void ties(void **state)
 {
     (void)state;
@@ -371,7 +373,7 @@ static void ties(void **state)
     fake_close(&engine);
 }
 
-/* Sketches: exact while sparse, within 5 % (three standard errors) beyond; top in order of counts. */
+/* Sketches: exact while sparse, within 5 % (three standard errors) beyond; top is ordered by counts. */
 static void sketches(void **state)
 {
     (void)state;
@@ -401,12 +403,13 @@ static void sketches(void **state)
         if (i <= 512 ? error != 0 : error * 20 > i)
             fail_msg("distinct gives %lld for %lld", (long long)distinct, (long long)i);
     }
-    /* i * i mod 7 is 1, 2 and 4 twice as often as 0; equal counts in the order of their bytes. */
+    /* i * i mod 7 is 1, 2 and 4 twice as often as 0; values with equal counts are in the order of their
+     * bytes. */
     assert_non_null(strstr(fake_text(&engine.output), "|[1 2 4]|"));
     fake_close(&engine);
 }
 
-/* Windows of many panes are read by runs of panes, whose sketches change when a row comes late; both sketches
+/* Windows of many panes are read by runs of panes, whose sketches change when a row is late; both sketches
  * are exact for few values. */
 static void sketches_of_long_windows(void **state)
 {
@@ -459,8 +462,7 @@ static void from_another_stream(void **state)
     }
 }
 
-/* Floats whose sums depend on the order, sketches beyond their sparse form, lists: the same in all variants.
- */
+/* Floats whose sums depend on the order, sketches beyond their sparse form, lists: equal in all variants. */
 static void all_aggregates(void **state)
 {
     (void)state;
@@ -506,8 +508,8 @@ static void lineage_and_names(void **state)
     assert_int_equal(schema_find(output, STR("imps_1h")), 8);
     assert_int_equal(schema_find(output, STR("imps_24h")), 9);
     assert_int_equal(schema_find(output, STR("spend_24h")), 11);
-    assert_true(bit_get(output->fields[11].lineage.words, 1));  /* the group */
-    assert_false(bit_get(output->fields[11].lineage.words, 3)); /* not what it sums */
+    assert_true(bit_get(output->fields[11].lineage.words, 1));  /* the group's column */
+    assert_false(bit_get(output->fields[11].lineage.words, 3)); /* not the column that it sums */
     fake_close(&engine);
     fake_open(&engine, NULL, 1);
     assert_true(fake_bind(&engine, "feature by k over 1h including self { spend: sum(v) }", 1));
@@ -538,7 +540,7 @@ static void diagnostics(void **state)
     script_check_refusals(cases, ARRAY_COUNT(cases), 1);
 }
 
-/* A row whose argument fails goes to dead letters and leaves no trace. */
+/* A row whose argument fails goes to dead letters and changes no state. */
 static void failing_arguments(void **state)
 {
     (void)state;

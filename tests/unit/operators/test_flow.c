@@ -24,7 +24,8 @@ static void make(uint64_t seed, int64_t jitter_us)
     script_make(&script, &options);
     for (uint32_t i = 0; i < script.count; i++)
         script.rows[i].ts -=
-            script.rows[i].ts % (US_PER_SECOND / 2); /* equal ones, and right at the bounds */
+            script.rows[i].ts % (US_PER_SECOND / 2); /* makes equal times frequent, and times exactly at the
+                                                      * bounds */
     for (uint32_t n = 0; n + 1 < script.numbers; n++)
         script.watermarks[n] -= script.watermarks[n] % (US_PER_SECOND / 2);
 }
@@ -82,7 +83,7 @@ static void routing(void **state)
         make(2, US_PER_SECOND);
         for (uint32_t i = 0; i < script.count; i++) {
             struct fake_row *row = &script.rows[i];
-            row->x = row->x % 40; /* zero often */
+            row->x = row->x % 40; /* makes 0 frequent */
             bool fits[3] = {row->has_v && row->v > 400, row->b, row->has_x && row->x != 0 && 9 / row->x == 1};
             bool is_dead = row->has_x && row->x == 0 && (all || (!fits[0] && !fits[1]));
             counters.in++;
@@ -164,11 +165,11 @@ struct waiting {
     bool is_undone, is_out;
 };
 
-/* The rules of operators/pattern.c once more, on lists of rows. Steps: x < 200, b, v > 0; unless: x > 500. */
+/* The rules of operators/pattern.c, on lists of rows. Steps: x < 200, b, v > 0; unless: x > 500. */
 struct model {
     struct byte_buffer out, sides;
     struct counters counters;
-    int64_t begun[KEYS + 1][3][3]; /* by key, steps done: times; -1: none */
+    int64_t begun[KEYS + 1][3][3]; /* [key][steps done]: the times of the steps; -1: none */
     struct waiting waiting[SCRIPT_ROWS_MAX];
     uint32_t waiting_count;
 };
@@ -183,7 +184,8 @@ static bool fits(const struct fake_row *row, int step)
     }
 }
 
-/* A row that meets a match that waits: whether that is all it does. */
+/* Whether the row falls within a waiting match: it then undoes the match or is filtered, and has no other
+ * effect. */
 static bool meet(struct model *model, const struct fake_row *row, int64_t within, int64_t watermark)
 {
     for (uint32_t i = 0; i < model->waiting_count; i++) {
@@ -296,7 +298,7 @@ static void pattern_against_model(void **state)
     }
 }
 
-/* One key, hand-made: the columns of a match, and when it comes out. */
+/* One key, a few rows: the columns of a match, and when it is emitted. */
 static void pattern_by_hand(void **state)
 {
     (void)state;
@@ -327,8 +329,8 @@ static void pattern_by_hand(void **state)
     struct counters counters = fake_counters(&engine);
     assert_true(counters_balance(&counters));
     assert_int_equal(counters.passed, 1);
-    assert_int_equal(counters.absorbed, 4); /* 1, 2, 5 and 7 */
-    assert_int_equal(counters.filtered, 2); /* 4, and 6, which 7 undid */
+    assert_int_equal(counters.absorbed, 4); /* rows 1, 2, 5 and 7 */
+    assert_int_equal(counters.filtered, 2); /* row 4, and the match of row 6, which row 7 undid */
     fake_close(&engine);
 }
 

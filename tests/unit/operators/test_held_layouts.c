@@ -1,4 +1,4 @@
-/* Rows that were held before a job changed come out with the columns of now. */
+/* Rows that were held before a job changed come out with the job's new columns. */
 #include "operators/packed.h"
 
 #include <setjmp.h>
@@ -27,7 +27,7 @@ static struct field new_fields[] = {{.name = STR("came"), .type = {.tag = TYPE_T
 static const struct schema old_schema = {.fields = old_fields, .count = ARRAY_COUNT(old_fields)};
 static const struct schema new_schema = {.fields = new_fields, .count = ARRAY_COUNT(new_fields)};
 
-/* Every seventh site and every fifth list is null. */
+/* Rows in the old layout; every seventh site and every fifth list is null. */
 static struct batch *old_rows(struct batch_pool *pool)
 {
     struct batch *batch = batch_new(pool, &old_schema, ROWS);
@@ -115,7 +115,7 @@ static void test_columns_come_and_go(void **state)
         struct str row = {packed.data + offsets[i], offsets[i + 1] - offsets[i]};
         struct str converted = held_layouts_convert(&now, &new_layout, row);
         assert_int_equal(held_add(&new_layout, &held, converted)->layout, 1);
-        /* What is of now stays as it is. */
+        /* A row in the current layout is not copied. */
         assert_ptr_equal(held_layouts_convert(&now, &new_layout, converted).data, converted.data);
     }
     held_unpack(&new_layout, &held, out);
@@ -132,7 +132,7 @@ static void test_columns_come_and_go(void **state)
     arena_free(&scratch);
 }
 
-/* The same, packed; rows of now and of then take turns. */
+/* The same for packed rows; rows of the old and the new layout alternate. */
 static void test_packed_columns(void **state)
 {
     (void)state;
@@ -181,7 +181,7 @@ static void test_packed_columns(void **state)
     batch_pool_free(pool);
 }
 
-/* Bytes that are no row, cut or turned round, are read within their bounds. */
+/* Damaged bytes, cut or altered, are read within their bounds. */
 static void test_packed_damage(void **state)
 {
     (void)state;
@@ -223,7 +223,7 @@ static void test_packed_damage(void **state)
     batch_pool_free(pool);
 }
 
-/* Back to columns that were there before: their number is known. Changed often: the oldest go. */
+/* A layout that is known keeps its number. After many changes the oldest layouts are dropped. */
 static void test_numbers(void **state)
 {
     (void)state;

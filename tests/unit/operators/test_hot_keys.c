@@ -1,5 +1,5 @@
-/* Keys that many rows have: what is said of them, and of how many rows one key had at a time, goes on through
- * checkpoints, at the same and at other numbers of lanes. */
+/* Hot keys: the reported key, its rows, and the most rows that a key had at a time are kept through
+ * checkpoints, with the same and with other numbers of lanes. */
 #include "keyed_script.h"
 
 #include "unit/support/temporary.h"
@@ -15,7 +15,8 @@ enum {
     NUMBERS = 24,
     PER_NUMBER = 1024,
     HOT_KEY = 77,
-    NEAR = 600 /* one row in 16 is looked at, and batches are cut elsewhere */
+    /* Tolerance: one row in 16 is sampled, and batches are cut elsewhere. */
+    NEAR = 600
 };
 
 static const char *const steps[] = {
@@ -26,7 +27,7 @@ static const char *const steps[] = {
     "attribute other on k within 1m as w emit fake_negative",
 };
 
-/* What the summary would say, of all lanes. */
+/* The figures that the summary would report, over all lanes. */
 struct said {
     char key[256];
     double rows, rows_max;
@@ -54,7 +55,7 @@ static void ask(struct fake_engine *engine, struct said *said)
 static void give(struct fake_engine *engine, int64_t number)
 {
     static struct fake_row rows[PER_NUMBER];
-    bool is_hot = number < NUMBERS / 2; /* then it comes no more, and its rows are forgotten */
+    bool is_hot = number < NUMBERS / 2; /* then the key does not come any more, and its rows are forgotten */
     struct test_random random = {(uint64_t)number * 7919 + 1};
     for (int64_t i = 0; i < PER_NUMBER; i++)
         rows[i] = (struct fake_row){.input = random_below(&random, 2),
@@ -66,7 +67,8 @@ static void give(struct fake_engine *engine, int64_t number)
     fake_number(engine, rows, PER_NUMBER, (number - 5) * US_PER_SECOND);
 }
 
-/* stop_every 0: the run is never stopped. lanes: at first, and after each stop. */
+/* stop_every: micro-batches between stops; 0: the run is never stopped. lanes: at first, and after each stop
+ * by turns. */
 static void run(const char *step, uint32_t stop_every, const uint32_t lanes[2], struct said *said)
 {
     char path[TEMPORARY_PATH_BYTES];
@@ -84,7 +86,7 @@ static void run(const char *step, uint32_t stop_every, const uint32_t lanes[2], 
             continue;
         fake_barrier(&engine);
         fake_publish(&engine, false);
-        if (n % 3 == 0) /* what comes behind a checkpoint is forgotten, and given again */
+        if (n % 3 == 0) /* lost, because it follows the checkpoint, and given again */
             give(&engine, n + 1);
         fake_stop(&engine);
         fake_start(&engine, lanes[++stops % 2], 64 << 20);
@@ -101,7 +103,8 @@ static void goes_on(void **state)
         struct said whole, other;
         for (uint32_t lanes = 1; lanes <= 3; lanes += 2) {
             run(steps[s], 0, (const uint32_t[]){lanes, lanes}, &whole);
-            /* Of 12,288 rows 40 % have it, less those without a key and those of others in its place. */
+            /* 40 % of 12,288 rows have the key, less rows without a key and rows of other keys counted in its
+             * place. */
             if (strncmp(whole.key, "77 has more than 10 %", 21) != 0 || whole.rows < 4000 ||
                 whole.rows > 5300)
                 fail_msg("%s: %s, %g rows", steps[s], whole.key, whole.rows);

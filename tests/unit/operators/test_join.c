@@ -10,7 +10,7 @@
 enum kind { INNER, LEFT, ANTI, SEMI };
 enum take { ALL, FIRST, LAST, BEST };
 
-/* A join, as the job says it and as the model takes it. */
+/* A join as the job's step, and its options as the model needs them. */
 struct join_case {
     const char *step;
     enum kind kind;
@@ -67,7 +67,7 @@ static bool has_equal_keys(const struct join_case *c, const struct fake_row *a, 
     return has_key(c, a) && has_key(c, b) && a->k == b->k && (!c->has_two_keys || strcmp(a->s, b->s) == 0);
 }
 
-/* Of the w-th window from the first that the row is in; false: there are fewer. */
+/* The w-th window of those that the row is in. Returns false if there are fewer. */
 static bool left_reach(const struct join_case *c, const struct fake_row *row, uint32_t w, struct reach *reach)
 {
     if (c->window_s > 0) {
@@ -93,7 +93,7 @@ static int64_t right_until(const struct join_case *c, const struct fake_row *row
     return floor_to(row->ts, slide) + c->window_s * US_PER_SECOND - 1;
 }
 
-/* row NULL: nulls. has_k: with the columns of the keys. */
+/* Writes a row's cells; row NULL: nulls. has_k, has_s: with the column of that key. */
 static void show(struct byte_buffer *out, const struct fake_row *row, bool has_k, bool has_s)
 {
     static const struct fake_row nothing = {.list = UINT32_MAX};
@@ -136,7 +136,7 @@ static bool is_better(const struct join_case *c, const struct fake_row *a, const
 {
     if (c->take == FIRST || c->take == LAST)
         return c->take == FIRST ? a->ts < b->ts : a->ts >= b->ts;
-    /* nulls last; a comes after b */
+    /* Nulls last; of equal values, a comes after b. */
     bool is_desc = c->window_s == 0;
     if (a->has_v != b->has_v)
         return a->has_v;
@@ -145,8 +145,8 @@ static bool is_better(const struct join_case *c, const struct fake_row *a, const
     return is_desc ? a->id < b->id : a->id > b->id;
 }
 
-/* What a left row meets in one window; the number of pairs. A pair is made when its second row comes, if the
- * watermark then is beyond neither's end. */
+/* Writes the pairs of a left row in one window. Returns their number. A pair is made when its second row
+ * arrives, if the watermark is not beyond the end of either row. */
 static uint64_t meet(const struct join_case *c, const struct script *script, uint32_t i,
                      const struct reach *reach, struct byte_buffer *out)
 {
@@ -248,7 +248,7 @@ static void against_model(void **state)
 
 /* --- One side unique --- */
 
-/* Where a side has each key once, to say so changes nothing that comes out. */
+/* If a side has each key once, `unique` does not change the output. */
 static void unique_is_no_other_join(void **state)
 {
     (void)state;
@@ -292,7 +292,7 @@ static void give(struct fake_engine *engine, const char *text, int64_t watermark
 {
     struct fake_row rows[64];
     uint32_t count = 0;
-    /* "L 1 100" a left row of key 1 at 100 s */
+    /* "L 1 100" is a left row of key 1 at 100 s. */
     for (; *text != '\0'; count++) {
         rows[count] = (struct fake_row){
             .input = *text == 'R', .id = (int64_t)(engine->rows_given + count), .has_k = true, .b = true};
@@ -323,7 +323,7 @@ static void second_one_is_dead(void **state)
     give(&engine, "R 1 10, R 1 11, L 1 12, L 2 13, L 2 14", 0);
     const struct counters *c = &engine.lanes[0].counters;
     assert_int_equal(c->dead, 1);
-    assert_int_equal(c->passed, 1); /* it found its partner */
+    assert_int_equal(c->passed, 1); /* the row that found its partner */
     assert_int_equal(c->absorbed, 3);
     give(&engine, "R 2 20", 0);
     assert_int_equal(c->emitted, 2);
@@ -349,9 +349,10 @@ static void bounds_are_inclusive(void **state)
     give(&engine, "L 1 100, R 1 94, R 1 95, R 1 110, R 1 111", 100);
     const struct counters *c = &engine.lanes[0].counters;
     assert_int_equal(c->emitted, 2);
-    give(&engine, "L 1 90, R 1 95", 100); /* both outlive the watermark 100 to the microsecond */
+    give(&engine, "L 1 90, R 1 95", 100); /* both are kept at watermark 100 exactly */
     assert_int_equal(c->late, 0);
-    assert_int_equal(c->emitted, 2 + 2 + 1); /* with the right rows at 94 and 95; the left one at 100 */
+    assert_int_equal(c->emitted, 2 + 2 + 1); /* with the right rows at 94 and 95; the new right row with the
+                                              * left one at 100 */
     give(&engine, "L 1 89, R 1 94", 100);
     assert_int_equal(c->late, 2);
     fake_close(&engine);
@@ -359,16 +360,16 @@ static void bounds_are_inclusive(void **state)
     assert_int_equal(engine.bind.hold_us, 10 * US_PER_SECOND);
     give(&engine, "L 1 100", 110);
     assert_int_equal(engine.lanes[0].counters.held, 1);
-    give(&engine, "", 111); /* the deadline is the 110th second */
+    give(&engine, "", 111); /* the deadline is at 110 s */
     assert_int_equal(engine.lanes[0].counters.passed, 1);
     fake_close(&engine);
     start(&engine, "join other on k within [0s, x * 1s] prefix \"r_\" kind left");
-    assert_int_equal(engine.bind.hold_us, 0); /* the row then has the deadline as its time */
+    assert_int_equal(engine.bind.hold_us, 0); /* the row is then emitted with its deadline as event time */
     fake_close(&engine);
 }
 
-/* The one right row of a key before, then a million pairs would be too many: what is made goes on in between.
- */
+/* 30,000 rows of one key on one side, then a row on the other side that meets 1,001 of them; the report names
+ * the key and counts its rows. */
 static void hot_key(void **state)
 {
     (void)state;
@@ -401,7 +402,7 @@ static void hot_key(void **state)
     }
 }
 
-/* What is dead is not counted, however much of it there was. */
+/* Expired rows are not counted in state_key_rows_max, however many there were. */
 static void rows_of_a_key(void **state)
 {
     (void)state;
@@ -410,7 +411,7 @@ static void rows_of_a_key(void **state)
     static struct fake_row rows[PER_NUMBER];
     start(&engine, "join other on k within [0s, 1s] prefix \"r_\"");
     for (int64_t n = 0; n < 10; n++) {
-        /* The last few outlive the number: the key is not forgotten, and its chunks are. */
+        /* The last few rows outlive the micro-batch: the key is kept, but its expired chunks are not. */
         for (uint32_t i = 0; i < PER_NUMBER; i++)
             rows[i] = (struct fake_row){.id = i,
                                         .k = 7,
@@ -426,8 +427,7 @@ static void rows_of_a_key(void **state)
     fake_close(&engine);
 }
 
-/* All pairs of two sides of one key, in one number: output goes on while a row is in the middle of its pairs.
- */
+/* All pairs of two sides of one key in one micro-batch: output batches end in the middle of a row's pairs. */
 static void many_pairs(void **state)
 {
     (void)state;
@@ -460,9 +460,9 @@ static void lineage_and_columns(void **state)
     const struct schema *output = engine.bind.outputs[0];
     assert_int_equal(output->count, 16);
     assert_true(str_is(output->fields[9].name, "r_k"));
-    assert_true(bit_get(output->fields[9].lineage.words, 17));  /* itself */
-    assert_true(bit_get(output->fields[9].lineage.words, 18));  /* chosen by the keys */
-    assert_false(bit_get(output->fields[0].lineage.words, 17)); /* a left column is what it was */
+    assert_true(bit_get(output->fields[9].lineage.words, 17));  /* its own lineage */
+    assert_true(bit_get(output->fields[9].lineage.words, 18));  /* the keys choose the row */
+    assert_false(bit_get(output->fields[0].lineage.words, 17)); /* a left column's lineage does not change */
     assert_true(output->repeats);
     fake_close(&engine);
 }

@@ -1,4 +1,4 @@
-/* lookup: a table in a file, by key; what is wrong with it; its digest in checkpoints. */
+/* lookup: a table in a file, by key; errors in the table; its digest in checkpoints. */
 #include "harness.h"
 
 #include "core/connector.h"
@@ -44,7 +44,7 @@ static void write_table(const char *name, const char *text)
     fclose(file);
 }
 
-/* step: with one %s for the directory. */
+/* step: its text from the file's name on. */
 static bool bind(struct harness *h, const char *step)
 {
     harness_init(h);
@@ -61,7 +61,7 @@ static void check_rows(const char *step, const char *expected)
         diag_print(stderr, &h.diags, NULL, false);
         fail_msg("%s", step);
     }
-    harness_push(&h, 0, harness_batch(&h, 4)); /* items 10, 20, 30, 40 */
+    harness_push(&h, 0, harness_batch(&h, 4)); /* items 10, 20, 30 and 40 */
     const char *text = harness_text(&h);
     for (const char *line = text; *line != '\0'; line += strcspn(line, "\n") + 1) {
         size_t length = strcspn(line, "\n"), from = 0;
@@ -95,7 +95,7 @@ static void rows(void **state)
     check_rows("items.jsonl\" on item_id { none: text }", "null\nnull\nnull\nnull\n");
 }
 
-/* Two columns; the second row of a key; gzip and others are the reader's. */
+/* Keys of two columns; several rows of a key (`duplicates`). */
 static void keys(void **state)
 {
     (void)state;
@@ -106,7 +106,7 @@ static void keys(void **state)
                "second\nnull\nnull\ntv\n");
 }
 
-/* Rows without a match stay away, and whether they do depends on the key. */
+/* Rows without a match are filtered, which the key's lineage must show. */
 static void inner(void **state)
 {
     (void)state;
@@ -172,7 +172,7 @@ static void refused(void **state)
     }
 }
 
-/* A run that goes on must find the table that it began with; another run's state does not care. */
+/* A resumed run must find the table that it began with; a run that begins with --from need not. */
 static void checkpoints(void **state)
 {
     (void)state;
@@ -191,7 +191,7 @@ static void checkpoints(void **state)
         harness_push(&h, 0, harness_batch(&h, 8));
         struct report report = {0};
         h.kind->report(&h.context, &report);
-        /* of eight rows one is of item 10; the count goes on where the snapshot was taken */
+        /* One of eight rows has item 10; a restored count goes on. */
         double unmatched = report_find(&report, "unmatched")->value;
         assert_true(report_find(&report, "table_rows")->value == 1.0);
         assert_true(unmatched == (turn == 0 ? 7.0 : turn == 2 ? 7.0 : 14.0));
@@ -246,7 +246,8 @@ static void read_log(char text[256])
     fclose(file);
 }
 
-/* Of a live run: keeps what the file is when it begins. Its digest is in the line of the log. */
+/* A live run: keeps a copy of the file as it is at the begin. Returns the line of the log, which has its
+ * digest. */
 static void begin_live(const char *name, char log[256])
 {
     struct harness h;
@@ -282,7 +283,8 @@ static void hold(struct harness *h, const struct batch *batch)
     batch_hold(held);
 }
 
-/* The numbers of the log see the versions of the log, whatever the file is; what is gone is named. */
+/* Replay: micro-batches of the log use the log's versions of the table, whatever the file holds; a missing
+ * version is named. */
 static void obeyed(void **state)
 {
     (void)state;
@@ -291,7 +293,7 @@ static void obeyed(void **state)
     snprintf(kept, sizeof kept, "%s/kept", directory);
     harness_history = (struct operator_history){.directory = kept, .is_live = true};
     begin_live("one", one);
-    begin_live("two", two); /* a new run: the log begins anew */
+    begin_live("two", two); /* a new run: the log is begun anew */
     change_log(one, two);
     harness_history = (struct operator_history){.obeyed = kept, .until = UINT64_MAX, .ahead = 3};
     assert_true(bind(&h, refreshed));
@@ -299,7 +301,8 @@ static void obeyed(void **state)
     assert_string_equal(name_at(&h, 0), "one");
     assert_string_equal(name_at(&h, 6), "one");
     h.check = NULL;
-    assert_string_equal(name_at(&h, 7), "two"); /* "one" is freed; what was looked up in it is not */
+    assert_string_equal(name_at(&h, 7), "two"); /* version "one" is freed, but not the values looked up in
+                                                 * it */
     assert_true(str_is(column_text(&held->columns[held->schema->count - 1], 0), "one"));
     batch_release(held);
     assert_string_equal(name_at(&h, 100), "two");
@@ -321,13 +324,13 @@ static void obeyed(void **state)
     assert_non_null(strstr(harness_diag(&h, DIAG_E0604)->hint, "--order"));
     harness_free(&h);
     harness_history = (struct operator_history){0};
-    assert_true(bind(&h, refreshed)); /* of now */
+    assert_true(bind(&h, refreshed)); /* uses the current file */
     assert_string_equal(name_at(&h, 0), "two");
     harness_free(&h);
 }
 
-/* A resume: the checkpoint's version, and that of the numbers that are executed again; the rest of the log
- * was never in a checkpoint. */
+/* A resume: uses the checkpoint's version, and the versions of the micro-batches that are executed again; the
+ * rest of the log was in no checkpoint. */
 static void resumed(void **state)
 {
     (void)state;
@@ -369,9 +372,8 @@ static void resumed(void **state)
     harness_history = (struct operator_history){0};
 }
 
-/* A change of the table while the log cannot be made durable, in a process of its own, for its failpoints.
- * What the log on disk then says is what the numbers behind the barrier are looked up in, or the run has
- * ended. */
+/* Changes the table while the log cannot be made durable; runs in its own process because of the failpoints.
+ * Micro-batches behind the barrier must use the version that the log on disk names, or the run must end. */
 static void change_with(const char *failpoints, bool changes, bool fails)
 {
     static const char quick[] = "versions.csv\" on item_id = id refresh 1s { name: text }";
@@ -387,7 +389,7 @@ static void change_with(const char *failpoints, bool changes, bool fails)
     leat_assert(bind(&h, quick));
     leat_assert(strcmp(name_at(&h, 0), "one") == 0);
     version("two");
-    nanosleep(&(struct timespec){3, 500000000}, NULL); /* two looks at the file, a second apart */
+    nanosleep(&(struct timespec){3, 500000000}, NULL); /* longer than two looks at the file, a second apart */
     h.context.number = 4;
     leat_assert(h.kind->snapshot(&h.context, &writer));
     leat_assert((harness_diag(&h, DIAG_E0605) != NULL) == fails);
@@ -395,7 +397,7 @@ static void change_with(const char *failpoints, bool changes, bool fails)
         leat_assert(strcmp(name_at(&h, 5), changes ? "two" : "one") == 0);
         read_log(log);
         leat_assert(strlen(log) == (changes ? 108 : 54));
-        h.context.number = 5; /* the next barrier */
+        h.context.number = 5; /* at the next barrier */
         leat_assert(h.kind->snapshot(&h.context, &writer));
         leat_assert(strcmp(name_at(&h, 6), "two") == 0);
         read_log(log);
@@ -409,15 +411,16 @@ static void change_with(const char *failpoints, bool changes, bool fails)
 static void torn_logs(void **state)
 {
     (void)state;
-    /* Passages: copy, its rename, log (file, rename, directory), at the begin and at the change. */
+    /* Passages of the failpoints: copy, its rename, log (file, rename, directory), at the begin and at the
+     * change. */
     static const struct {
         const char *failpoints;
         bool changes, fails;
     } cases[] = {
         {"spill.write=sleep:1", true, false},
-        {"sink.fsync=error:EIO@5", false, false},  /* the log's bytes */
-        {"sink.rename=error:EIO@4", false, false}, /* its name */
-        {"sink.fsync=error:EIO@6", false, false},  /* renamed, and not durable */
+        {"sink.fsync=error:EIO@5", false, false},  /* writing the log's bytes fails */
+        {"sink.rename=error:EIO@4", false, false}, /* renaming the log fails */
+        {"sink.fsync=error:EIO@6", false, false},  /* the log is renamed, but not durable */
         {"sink.fsync=error:EIO@6,sink.rename=error:EIO@5", false, true},
     };
     char kept[TEMPORARY_PATH_BYTES + 64];
@@ -427,7 +430,7 @@ static void torn_logs(void **state)
         pids[i] = fork();
         if (pids[i] != 0)
             continue;
-        temporary_make(directory); /* of its own */
+        temporary_make(directory); /* each process has its own */
         snprintf(kept, sizeof kept, "%s/kept", directory);
         harness_history = (struct operator_history){.directory = kept, .is_live = true};
         change_with(cases[i].failpoints, cases[i].changes, cases[i].fails);

@@ -1,4 +1,4 @@
-/* Keys of an order: extremes, nulls, texts, and as bytes. */
+/* Sort keys of rows: extremes, nulls, texts, and keys encoded as bytes. */
 #include "operators/ordering.h"
 
 #include "lang/lang.h"
@@ -55,7 +55,8 @@ static int sign(int order)
     return (order > 0) - (order < 0);
 }
 
-/* Every pair of rows, directly and through bytes, against expect(a, b). */
+/* Compares every pair of rows, directly and through encoded keys, and checks the results against expect(a,
+ * b). */
 static void check(struct bench *b, const char *const *texts, uint32_t count,
                   int (*expect)(const struct batch *batch, uint32_t x, uint32_t y))
 {
@@ -98,7 +99,7 @@ static int ints_up(const struct batch *batch, uint32_t x, uint32_t y)
     return null_last(c, x, y, (c->ints[x] > c->ints[y]) - (c->ints[x] < c->ints[y]));
 }
 
-/* NaN is as null is. */
+/* NaN orders like null. */
 static int floats_up(const struct batch *batch, uint32_t x, uint32_t y)
 {
     const double *f = batch->columns[1].floats;
@@ -194,7 +195,7 @@ static void orders(void **state)
     end(&b);
 }
 
-/* Rows whose expression fails have no key; the others have theirs. */
+/* Rows whose expression fails have no key; other rows have one. */
 static void failures(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Panes of variable partials: what a window gives is the merge that panes.h defines, whatever rows came in
- * which order; and a row merges few pieces, however many panes there are. */
+/* Panes of variable partials: a window's value is the merge that panes.h defines, for rows in any order; and
+ * a row merges few pieces, however many panes there are. */
 #include "operators/panes_entry.h"
 
 #include "unit/support/random.h"
@@ -12,13 +12,13 @@
 
 enum { PANES_MOST = 40000, HEAD_BYTES = 16 };
 
-/* A partial that tells in which order and in which groups it was merged: a hash, how many rows, and bytes
- * that follow from it: some for each row, by aggregate.share, and aggregate.parameter at most. */
+/* A partial that shows in which order and grouping it was merged: a hash, the number of rows, and bytes that
+ * follow from the hash: aggregate.share for each row, aggregate.parameter at most. */
 struct partial {
     uint64_t hash, rows;
 };
 
-static uint64_t merges; /* calls of combine that had something to merge into */
+static uint64_t merges; /* calls of combine whose target was not empty */
 
 static uint64_t mix(uint64_t a, uint64_t b)
 {
@@ -93,16 +93,16 @@ struct fixture {
     struct diag_list diags;
     struct state_store *store;
     struct keyed_table *table;
-    struct expr *argument; /* that there is one is all that is asked of it */
+    struct expr *argument; /* only tested for not being NULL */
     struct aggregate items[2];
     struct aggregates aggregates;
     struct panes panes;
     struct panes_sum sum;
-    struct partial *model[2]; /* of each pane */
+    struct partial *model[2]; /* the partial of each pane, for both aggregates */
     uint64_t values;
 };
 
-/* bytes: of the longest partials of the two aggregates; row_bytes: for each row. */
+/* bytes: of the longest partials of the two aggregates; row_bytes: bytes that each row adds. */
 static void setup(struct fixture *f, uint64_t window_panes, const int64_t *bytes, uint32_t row_bytes)
 {
     memset(f, 0, sizeof *f);
@@ -145,7 +145,7 @@ static struct keyed_slot *begin(struct fixture *f)
     return slot;
 }
 
-/* A row for the pane; false: the entry has no room for it. */
+/* Adds a row to the pane, here and in the model. Returns false if the entry has no room for it. */
 static bool update(struct fixture *f, struct keyed_slot *slot, int64_t pane, int64_t first_alive)
 {
     int64_t values[2] = {(int64_t)++f->values, -(int64_t)f->values};
@@ -162,7 +162,7 @@ static bool update(struct fixture *f, struct keyed_slot *slot, int64_t pane, int
     return true;
 }
 
-/* The value of a block, by the definition. */
+/* The value of a block of 4^level panes, by the definition. */
 static struct partial block_of(const struct partial *model, int64_t first, uint32_t level)
 {
     struct partial value = {0};
@@ -177,7 +177,7 @@ static struct partial block_of(const struct partial *model, int64_t first, uint3
     return value;
 }
 
-/* That of a window: of the largest blocks, each at a multiple of its size. */
+/* The value of a window: merged from the largest blocks, each at a multiple of its size. */
 static struct partial window_of(const struct partial *model, int64_t first, int64_t last, uint32_t levels)
 {
     struct partial value = {0};
@@ -209,7 +209,7 @@ static void check_window(struct fixture *f, const struct keyed_slot *slot, int64
     }
 }
 
-/* Rows of panes that rise, with gaps, repeats and late ones; windows of any place and length. */
+/* Rows whose panes rise, with gaps, repeats and late rows; windows at any place and of any length. */
 static void run(uint64_t seed, uint64_t window, const int64_t *bytes, uint32_t rows, int64_t panes_most)
 {
     struct fixture f;
@@ -248,8 +248,8 @@ static void against_definition(void **state)
     }
 }
 
-/* Where the entry comes to its limits, nodes leave, the lowest first, and nothing else changes; rows are
- * refused where the panes alone are too many. */
+/* Near an entry's size limit nodes are dropped, the lowest first, and results do not change; rows are refused
+ * if the panes alone are too large. */
 static void without_room(void **state)
 {
     (void)state;
@@ -275,7 +275,7 @@ static void without_room(void **state)
     print_message("nodes: %u at most, then %u\n", most, nodes);
     assert_int_equal(refused, 1);
     assert_true(most > nodes);
-    /* Panes that are not needed any more make room again. */
+    /* Panes that are no longer needed free room again. */
     struct keyed_slot *slot = begin(&f);
     assert_true(update(&f, slot, pane, pane - 50));
     check_window(&f, slot, pane - 50, pane);
@@ -283,8 +283,8 @@ static void without_room(void **state)
     teardown(&f);
 }
 
-/* A row of a long window merges a few pieces for each level of the tree: no square root of the panes, and not
- * all of them. */
+/* A row of a long window merges a few pieces for each level of the tree: not all panes, nor the square root
+ * of their number. */
 static void merges_of_a_row(void **state)
 {
     (void)state;
@@ -309,7 +309,8 @@ static void merges_of_a_row(void **state)
         print_message("%lld panes, %u levels: a row merges %.1f pieces, a window %.1f, %llu at most\n",
                       (long long)windows[w], levels, (double)updates / (double)windows[w],
                       (double)reads / (double)windows[w], (unsigned long long)read_most);
-        /* Of two aggregates. Blocks of few small panes have no node: there is a piece for each pane. */
+        /* The bounds are for two aggregates. Blocks of few small panes have no node: a piece for each
+         * pane. */
         assert_true(updates <= 2 * 6 * (uint64_t)windows[w]);
         assert_true(read_most <= 2 * 6 * ((uint64_t)levels + 4));
         teardown(&f);

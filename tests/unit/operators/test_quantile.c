@@ -1,5 +1,5 @@
-/* quantile: how far its answer is off, over many kinds of values, orders and numbers of them, as a whole and
- * merged of panes, one after the other and as a tree. */
+/* quantile: the error of its answer for many kinds of values, orders and counts; computed at once, and merged
+ * from panes one after the other and as a tree. */
 #include "operators/aggregate/aggregate.h"
 
 #include "unit/support/random.h"
@@ -27,7 +27,7 @@ static double normal(struct test_random *random)
     return size * cos(2 * pi * next(random));
 }
 
-/* What a shop asks: few prices, some of which most things have. */
+/* Prices as in a shop: few values, some of which are frequent. */
 static double price(struct test_random *random)
 {
     static const double prices[] = {0.29, 0.42, 0.55, 0.65, 0.83, 0.85,  1.25,  1.45,  1.65,  1.69, 1.95,
@@ -39,7 +39,8 @@ static double price(struct test_random *random)
     return prices[(uint32_t)(33 * share) * 7 % 33];
 }
 
-/* A line of a bill: some of one thing, most often few or a dozen; now and then some are given back. */
+/* A line of a bill: a price times a count, most often one, few or a dozen; negative when goods are
+ * returned. */
 static double bill(struct test_random *random)
 {
     static const double counts[] = {1, 12, 2, 6, 1, 4, 24, 3, 10, 8, 48, -1};
@@ -89,7 +90,7 @@ static void fill(int kind, uint32_t count, uint64_t seed)
     qsort(sorted, count, sizeof *sorted, compare_doubles);
 }
 
-/* How many values are below. */
+/* Returns how many sorted values are less than `value` (or_equal: or equal). */
 static uint32_t below(double value, uint32_t count, bool or_equal)
 {
     uint32_t low = 0, high = count;
@@ -103,8 +104,8 @@ static uint32_t below(double value, uint32_t count, bool or_equal)
     return low;
 }
 
-/* By how much the share of the values below the answer, or up to it, is off, beyond one value: where n values
- * are few, not even the right answer has less. */
+/* By what share of the values the answer's rank is off, beyond one value: with few values even the right
+ * answer is off by up to one. */
 static double error_of(double value, double share, uint32_t count)
 {
     double least = below(value, count, false), most = below(value, count, true);
@@ -137,7 +138,8 @@ static void combine(struct byte_buffer *into, const struct byte_buffer *from)
         aggregate.kind->combine(&aggregate, into, (struct str){from->data, from->length});
 }
 
-/* The digests of rows_of: of all, of the panes one after the other, and of fours of fours of them. */
+/* Digests of rows_of: out[0] of all rows, out[1] of the panes merged one after the other, out[2] merged in
+ * fours, and these in fours. */
 static void digest(uint32_t count, struct byte_buffer *out)
 {
     static const struct aggregate aggregate = {.kind = &aggregate_quantile_float};
@@ -164,7 +166,7 @@ static void digest(uint32_t count, struct byte_buffer *out)
     }
 }
 
-/* What operators/aggregate/quantile.c and the help say: one cluster. */
+/* The error bound that operators/aggregate/quantile.c and the help state: one cluster. */
 static void check(int kind, uint32_t count, const struct byte_buffer *digests, double *worst)
 {
     static const double shares[] = {0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999};
@@ -202,7 +204,7 @@ static void error_is_bounded(void **state)
                   worst[1], worst[2]);
 }
 
-/* Up to 128 values nothing is lost: the quantile is that of all of them, by straight line. */
+/* Up to 128 values the quantile is exact: interpolated linearly between neighbouring values. */
 static void few_are_exact(void **state)
 {
     (void)state;
@@ -222,7 +224,7 @@ static void few_are_exact(void **state)
     }
 }
 
-/* Infinite values, and equal ones. */
+/* Infinite values and equal values. */
 static void edges(void **state)
 {
     (void)state;

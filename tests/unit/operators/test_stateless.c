@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-/* One step over the eight sample rows; the columns that matter are picked by a `select` in the table. */
+/* One step over the eight sample rows; a `select` in the step picks the columns to compare. */
 struct step_case {
     const char *step, *rows;
     uint64_t passed, filtered, dead;
@@ -55,7 +55,7 @@ static void test_rows(void **state)
     }
 }
 
-/* The named columns of the output as text, for steps that keep all. */
+/* A harness with the bound step, for tests that push batches themselves. */
 static struct harness run(const char *step)
 {
     struct harness h;
@@ -64,7 +64,7 @@ static struct harness run(const char *step)
         diag_print(stderr, &h.diags, NULL, false);
         fail_msg("%s does not bind", step);
     }
-    h.context.engine = NULL; /* the caller sets it: the harness moves */
+    h.context.engine = NULL; /* push() sets it, because the harness is returned by value */
     return h;
 }
 
@@ -73,7 +73,7 @@ static void push(struct harness *h, uint32_t rows)
     h->context.engine = h;
     h->context.scratch = &h->scratch;
     h->context.diags = &h->diags;
-    h->diags.arena = &h->arena; /* it moved with the harness */
+    h->diags.arena = &h->arena; /* the harness's address has changed */
     harness_push(h, 0, harness_batch(h, rows));
 }
 
@@ -88,7 +88,8 @@ static void test_with(void **state)
     assert_int_equal(h.rejected_rows[1], 1);
     const struct schema *output = h.context.output;
     assert_int_equal(output->count, 12);
-    assert_int_equal(output->fields[10].lineage.words[0], 1 << 3); /* more <- total <- price */
+    assert_int_equal(output->fields[10].lineage.words[0], 1 << 3); /* more's lineage, through total, is
+                                                                    * price */
     assert_int_equal(output->fields[11].lineage.words[0], 1 << 2);
     assert_int_equal(output->fields[0].lineage.words[0], 1);
     harness_free(&h);
@@ -125,7 +126,7 @@ static void test_cast(void **state)
     harness_free(&h);
     h = run("cast price = int");
     push(&h, 8);
-    assert_int_equal(h.context.counters.dead, 1); /* 1e300 */
+    assert_int_equal(h.context.counters.dead, 1); /* 1e300 does not fit an int */
     assert_string_equal(h.reasons[0], "a float that does not fit an int in `int(price)`");
     harness_free(&h);
 }
@@ -148,7 +149,7 @@ static void test_clean(void **state)
     h.kind->report(&h.context, &report);
     assert_int_equal(report.count, 3);
     assert_string_equal(report.items[0].name, "user_id changed");
-    assert_int_equal((int)report.items[0].value, 4); /* 0, 4, -6, 8; the null was one before */
+    assert_int_equal((int)report.items[0].value, 4); /* 0, 4, -6 and 8 change; a null stays null */
     assert_string_equal(report.items[1].name, "device changed");
     assert_int_equal((int)report.items[1].value, 6);
     assert_int_equal((int)report.items[2].value, 4);
@@ -163,12 +164,12 @@ static void test_clean_numbers(void **state)
     assert_int_equal(h.context.output->fields[2].type.tag, TYPE_FLOAT);
     struct report report = {0};
     h.kind->report(&h.context, &report);
-    assert_int_equal((int)report.items[0].value, 6); /* one null, one number */
+    assert_int_equal((int)report.items[0].value, 6); /* one value is null, one already a number */
     assert_int_equal(h.context.counters.dead, 0);
     harness_free(&h);
 }
 
-/* The figures of all lanes come together at one after a restart. */
+/* After a restart, one lane gets the sum of all lanes' figures. */
 static void test_clean_snapshot(void **state)
 {
     (void)state;
@@ -217,7 +218,7 @@ static void test_buckets(void **state)
     push(&h, 8);
     assert_int_equal(h.context.output->fields[9].type.tag, TYPE_INT);
     assert_int_equal(h.context.counters.passed, 8);
-    assert_null(strstr(harness_text(&h), "|null\n")); /* a null is a value in a cross */
+    assert_null(strstr(harness_text(&h), "|null\n")); /* a null is a value in a feature cross */
     harness_free(&h);
 }
 
@@ -235,9 +236,9 @@ static void test_sample(void **state)
         harness_free(&h);
     }
     assert_true(kept[0] > 500 && kept[0] < 700 &&
-                kept[0] % 2 == 0); /* the same batch twice: the same choice */
+                kept[0] % 2 == 0); /* the same batch twice: the same rows are kept */
     assert_true(kept[1] > 500 && kept[1] < 700 && kept[1] != kept[0]);
-    assert_int_equal(kept[2] % 250, 0); /* all rows of a device, or none */
+    assert_int_equal(kept[2] % 250, 0); /* all rows of a device are kept, or none */
     struct harness all = run("sample 1.0");
     push(&all, 1000);
     assert_int_equal(all.context.counters.passed, 1000);
@@ -248,7 +249,7 @@ static void test_sample(void **state)
     harness_free(&none);
 }
 
-/* The choice goes by a row's place in the order of the job, however the rows are cut into batches. */
+/* The choice depends on a row's order in the job, not on how rows are cut into batches. */
 static void test_sample_is_the_same_for_any_cut(void **state)
 {
     (void)state;
@@ -273,7 +274,7 @@ static void test_union(void **state)
     harness_init(&h);
     struct schema *second = schema_copy(&h.arena, h.inputs[0], 0);
     struct field first = second->fields[0];
-    second->fields[0] = second->fields[1]; /* item_id, user_id: another order */
+    second->fields[0] = second->fields[1]; /* item_id before user_id: another order of columns */
     second->fields[1] = first;
     for (uint32_t i = 0; i < second->count; i++)
         second->fields[i].lineage = (struct lineage){{UINT64_C(1) << (20 + i)}};
@@ -378,7 +379,7 @@ static void test_union_diagnostics(void **state)
     harness_free(&h);
 }
 
-/* The line that the help shows for each kind of this folder's stateless ones binds and runs. */
+/* The help's example of each stateless operator binds and runs. */
 static void test_examples(void **state)
 {
     (void)state;

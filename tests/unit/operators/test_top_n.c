@@ -1,4 +1,4 @@
-/* top_n against a model that sorts all rows of a group, for every way in which rows come out. */
+/* top_n against a model that sorts all rows of a group, for every kind of output. */
 #include "keyed_script.h"
 
 #include "unit/support/temporary.h"
@@ -13,7 +13,8 @@
 
 enum { ITEMS_MAX = 3, WINDOW_S = 20 };
 
-/* An `order` and what else a step says. fields: x, v, s, b. */
+/* A step, and its `order` and options as the model needs them. fields: x, v, s or b, for each item of the
+ * order. */
 struct spec {
     const char *step;
     char fields[ITEMS_MAX + 1];
@@ -82,13 +83,13 @@ static bool is_one_group(const struct spec *spec, const struct fake_row *a, cons
     return a->has_k == b->has_k && (!a->has_k || a->k == b->k) && (!spec->by_b || a->b == b->b);
 }
 
-/* The window of an event time, from the one that ends at `end`; end TIME_MAX: all. */
+/* Whether the row is in the window that ends at `end`; TIME_MAX: always. */
 static bool is_in(const struct fake_row *row, int64_t end)
 {
     return end == TIME_MAX || (row->ts < end && row->ts >= end - WINDOW_S * US_PER_SECOND);
 }
 
-/* Shows the row if it is among the best of its group in a window. taken: rows that were not late. */
+/* Writes the row if it is among the best of its group in a window. taken: rows that were not late. */
 static void model_row(const struct spec *spec, const struct script *script, const bool *taken, uint32_t i,
                       int64_t end, struct byte_buffer *out)
 {
@@ -118,7 +119,7 @@ static void model(const struct spec *spec, const struct script *script, int64_t 
         fake_text(out);
         return;
     }
-    /* Each window by itself: a row may be late for one and not for the next. */
+    /* Each window separately: a row may be late for one window and not for the next. */
     int64_t first = INT64_MAX, last = 0;
     for (uint32_t i = 0; i < script->count; i++) {
         first = MIN(first, script->rows[i].ts / slide * slide);
@@ -217,7 +218,7 @@ static void changes_add_up(void **state)
         snprintf(step, sizeof step, "%s emit on_change", spec->step);
         model(spec, &script, 0, &expected);
         script_check_variants(step, &script, &options, &plain);
-        script_apply_changes(&plain.output, 8, &got); /* all but the rank say which row it is */
+        script_apply_changes(&plain.output, 8, &got); /* all columns but the rank identify the row */
         script_compare_sorted(step, &got, &expected);
         assert_non_null(strstr(plain.output.data, "|delete\n"));
         buffer_free(&expected);
@@ -226,7 +227,7 @@ static void changes_add_up(void **state)
     }
 }
 
-/* What `leat state get` says of the group whose key is null. */
+/* Checks what `leat state get` shows of the group whose key is null. */
 static void check_description(struct fake_engine *engine)
 {
     struct batch *row = batch_new(engine->pool, engine->schema[0], 1);
@@ -247,7 +248,7 @@ static void check_description(struct fake_engine *engine)
     batch_release(row);
 }
 
-/* Without ranks there is nothing to update. */
+/* Without ranks there are no updates. */
 static void changes_without_ranks(void **state)
 {
     (void)state;
@@ -270,8 +271,8 @@ static void changes_without_ranks(void **state)
     fake_close(&engine);
 }
 
-/* A row that would make a group larger than an entry may be goes to dead letters; smaller ones still enter,
- * and each of them is one change. */
+/* A row that would make a group larger than an entry may be goes to dead letters; smaller rows are still
+ * taken, and each of them is one change. */
 static void a_group_is_full(void **state)
 {
     (void)state;
@@ -302,7 +303,7 @@ static void a_group_is_full(void **state)
     }
 }
 
-/* How many rows came out, each in as many windows as it may be. */
+/* How many different rows were emitted; a row may be emitted in several windows. */
 static uint64_t rows_given(struct fake_engine *engine, uint32_t count)
 {
     bool *is_given = calloc(count, sizeof *is_given);
@@ -319,9 +320,9 @@ static uint64_t rows_given(struct fake_engine *engine, uint32_t count)
     return rows;
 }
 
-/* A row is in several windows. It is dead where none of them has room for it, late where none is open, and
- * neither where one of them took it: each row comes out or is dead or late. What a window had no room for is
- * a figure, which goes on through checkpoints. */
+/* A row belongs to several windows. It is dead if no window has room for it, late if none is open, and
+ * neither if one window takes it: each row is emitted, dead or late. The report counts the windows that had
+ * no room, also through checkpoints. */
 static void a_window_is_full(void **state)
 {
     (void)state;

@@ -1,5 +1,4 @@
-/* unnest: rows, places in the order, fan-out of thousands, memory that is shared with the batch that came in.
- */
+/* unnest: rows, their orders, a fan-out of thousands, and memory shared with the input batch. */
 #include "harness.h"
 
 #include <setjmp.h>
@@ -53,7 +52,7 @@ static void test_values_and_prefix(void **state)
 
 static struct row_order last_order;
 
-/* Origins are those of the row they come from; orders rise, and sub counts within it. */
+/* Rows have the origin of their parent row; orders rise, and sub counts within a parent. */
 static void check_order(struct harness *h, const struct batch *batch)
 {
     (void)h;
@@ -83,8 +82,8 @@ static void test_orders(void **state)
     harness_free(&h);
 }
 
-/* A thousandfold: 1,024 rows become 2 million, in batches of at most BATCH_ROWS, with memory for one at a
- * time. */
+/* A fan-out of 2,000: 1,024 rows become 2 million, in batches of at most BATCH_ROWS, with one output batch in
+ * memory at a time. */
 static void test_fan_out(void **state)
 {
     (void)state;
@@ -121,7 +120,7 @@ static void keep_first(struct harness *h, const struct batch *batch)
     }
 }
 
-/* What was emitted stays readable after the batch that came in was given back. */
+/* Emitted rows stay readable after the input batch was released. */
 static void test_shared_memory(void **state)
 {
     (void)state;
@@ -132,7 +131,7 @@ static void test_shared_memory(void **state)
     assert_true(harness_bind(&h, "unnest events"));
     harness_push(&h, 0, harness_batch(&h, 100));
     for (int i = 0; i < 20; i++)
-        batch_release(harness_batch(&h, BATCH_ROWS)); /* would reuse its memory */
+        batch_release(harness_batch(&h, BATCH_ROWS)); /* would reuse the input batch's memory */
     assert_true(str_equal(column_text(&kept->columns[2], 0), STR("mobile")));
     assert_true(str_equal(column_text(&kept->columns[9], 1), STR("cart")));
     batch_release(kept);
@@ -147,7 +146,7 @@ static void keep_sub(struct harness *h, const struct batch *batch)
     last_sub = batch_order(batch, batch->rows - 1).sub;
 }
 
-/* Rows that were unnested before stay apart: sub is the parent's, then the index. */
+/* Rows of an earlier unnest keep different orders: sub is the parent's sub, then the index. */
 static void test_nested(void **state)
 {
     (void)state;

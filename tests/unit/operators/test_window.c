@@ -11,13 +11,13 @@
 
 #include <cmocka.h>
 
-/* What a row of the script is in: its own list of rows for each window or session. */
+/* A part is a window or session of one group, with its own list of rows. */
 enum { MEMBERS_MAX = 1 << 17, PARTS_MAX = 1 << 15 };
 
 struct part {
     uint32_t key_row; /* some row of the group */
     int64_t start, end, last;
-    uint32_t first_member, last_member; /* a chain */
+    uint32_t first_member, last_member; /* indices into `members`, linked by `next` */
     bool is_gone;
 };
 
@@ -40,7 +40,7 @@ static bool is_same_group(const struct fake_row *a, const struct fake_row *b)
 
 static void add_member(struct model *m, struct part *part, uint32_t row)
 {
-    uint32_t at = ++m->members_count; /* 0: none */
+    uint32_t at = ++m->members_count; /* index 0 means no member */
     assert_true(at < MEMBERS_MAX);
     m->members[at] = row;
     m->next[at] = 0;
@@ -83,7 +83,7 @@ static void emit_part(struct model *m, struct part *part)
     buffer_printf(&m->out, "%lld|%.17g|%s\n", (long long)n, total, word == NULL ? "null" : word);
 }
 
-/* One window of time that the row may be in. */
+/* Adds the row to a window. Returns false if the window is closed. */
 static bool add_to_window(struct model *m, uint32_t row, int64_t start, int64_t end, int64_t watermark)
 {
     if (watermark != TIME_MIN && time_add(end, m->lateness) <= watermark)
@@ -151,7 +151,8 @@ static bool add_to_session(struct model *m, uint32_t row, int64_t watermark)
 
 static bool add_to_counts(struct model *m, uint32_t row)
 {
-    /* Window k of a group begins at its row k * slide; `last` counts rows of the group, in its first part. */
+    /* Window k of a group begins at its row k * slide; `last` of the group's first part counts the group's
+     * rows. */
     struct part *first = NULL;
     for (uint32_t i = 0; i < m->parts_count && first == NULL; i++)
         if (is_same_group(&m->script->rows[m->parts[i].key_row], &m->script->rows[row]))
@@ -178,7 +179,7 @@ static bool add_to_counts(struct model *m, uint32_t row)
     return true;
 }
 
-/* Lines as the step emits them, unsorted. */
+/* Writes the lines that the step must emit, unsorted. */
 static void model_run(struct model *m)
 {
     const struct script *script = m->script;
@@ -205,7 +206,7 @@ static void model_run(struct model *m)
 static const struct {
     const char *over;
     enum windows_tag tag;
-    int64_t size, slide; /* s, or rows */
+    int64_t size, slide; /* in seconds, or in rows */
     bool can_be_late;
 } shapes[] = {{"tumbling(20s)", WINDOWS_TUMBLING, 20, 20, true},
               {"sliding(20s, 5s)", WINDOWS_SLIDING, 20, 5, true},
@@ -251,7 +252,7 @@ static void against_model(void **state)
 
 /* --- Results that change --- */
 
-/* However they come, changes end with the rows that come once. */
+/* Applying all changes, with any `emit`, must give the rows that the model emits once. */
 static void changes_against_model(void **state)
 {
     (void)state;
@@ -301,7 +302,8 @@ static void changes_against_model(void **state)
         }
 }
 
-/* One step, numbers one after the other: `@W` is a watermark in seconds, else a row's second. */
+/* Runs one step on a story of micro-batches: `@W` ends one with watermark W in seconds; other numbers are
+ * event times of rows in seconds. A `.` line in `expected` ends the output of a micro-batch. */
 static void check_story(const char *step, const char *story, const char *expected)
 {
     struct fake_engine engine;
@@ -336,7 +338,7 @@ static void check_story(const char *step, const char *story, const char *expecte
 static void stories(void **state)
 {
     (void)state;
-    /* on_end: a row at the end, corrections with each number, none after end + lateness. */
+    /* on_end: a row at the window's end, corrections with each micro-batch, none after end + lateness. */
     check_story("over tumbling(10s) lateness 5s emit on_end", "1 2 @9 3 @10 4 5 @12 @16 6 @17",
                 ".\na|0|10000000|3|insert\n.\na|0|10000000|5|update\n.\n.\n.\n");
     check_story("over tumbling(10s) lateness 5s", "1 2 @9 3 @10 4 5 @12 @16 6 @17",
@@ -344,8 +346,8 @@ static void stories(void **state)
     check_story("over tumbling(10s) emit on_change", "1 11 @2 1 2 @3 11 @11",
                 "a|0|10000000|1|insert\na|10000000|20000000|1|insert\n.\na|0|10000000|3|update\n.\n"
                 "a|10000000|20000000|2|update\n.\n");
-    /* every: with the watermark, only what changed, and what did not since when the window ends is not
-     * repeated. */
+    /* every: by the watermark; only groups that changed, and at a window's end no repetition of unchanged
+     * ones. */
     check_story("over tumbling(10s) emit every(4s)", "1 @1 2 @2 @5 @8 3 @9 @10",
                 "a|0|10000000|1|insert\n.\n.\na|0|10000000|2|update\n.\n.\n.\na|0|10000000|3|update\n.\n");
     check_story("over tumbling(10s) emit final", "1 @9 11 @20 2 @30 @-1",
@@ -357,7 +359,7 @@ static void stories(void **state)
                 "a|1000000|5000001|3\n.\na|2000000|9000001|3\n.\n");
     check_story("over count(3, 1) expire_after forever", "1 5 3 9 @9",
                 "a|1000000|5000001|3\na|3000000|9000001|3\n.\n");
-    /* A group is there until the watermark is beyond its newest row + 10 s; then its rows count anew. */
+    /* A group lives until the watermark is beyond its newest row + 10 s; then its rows are counted anew. */
     check_story("over count(2) expire_after 10s", "1 @11 2 @12", ".\na|1000000|2000001|2\n.\n");
     check_story("over count(2) expire_after 10s", "1 @11.000001 3 @12 4 @13",
                 ".\n.\na|3000000|4000001|2\n.\n");
@@ -365,7 +367,7 @@ static void stories(void **state)
                 "a|1000000|2000001|2\n.\n.\na|3000000|4000001|2\n.\n");
     check_story("over count(3) expire_after 10s", "1 @2 9 @3 5 @19 9 @20",
                 ".\n.\na|1000000|9000001|3\n.\n.\n");
-    /* A row that is as far behind is late. */
+    /* A row that is that far behind the watermark is late. */
     check_story("over count(2) expire_after 10s", "20 @12 1 1.999999 2 @13", ".\na|2000000|20000001|2\n.\n");
     check_story("over sliding(4s, 2s)", "1 3 @2 @4 @6",
                 "a|-2000000|2000000|1\n.\na|0|4000000|2\n.\na|2000000|6000000|1\n.\n");
@@ -374,18 +376,19 @@ static void stories(void **state)
     check_story("over tumbling(10s) time arrival", "1 2 6 @10 5 @20",
                 "a|0|10000000|2\n.\na|10000000|20000000|2\n.\n");
     check_story("over session(10s) time arrival", "1 11 @25 @27", ".\na|6000000|26000000|2\n.\n");
-    /* An event exactly one gap after the last one joins; a session closes behind its end. */
+    /* An event exactly one gap after the last one joins; a session closes when the watermark is beyond its
+     * end. */
     check_story("over session(10s)", "1 11 @21 21 @31 @31.000001", ".\n.\na|1000000|31000000|3\n.\n");
     check_story("over session(10s)", "1 11.000001 @11 @11.000001 @21.000002",
                 ".\na|1000000|11000000|1\n.\na|11000001|21000001|1\n.\n");
-    /* A late row joins two sessions that were given: one is deleted, the other one updated. */
+    /* A late row joins two sessions that were emitted: one is deleted, the other one updated. */
     check_story("over session(10s) lateness 60s emit on_end", "1 21 @32 11 @33 @100",
                 "a|1000000|11000000|1|insert\na|21000000|31000000|1|insert\n.\n"
                 "a|1000000|31000000|3|update\na|21000000|31000000|1|delete\n.\n.\n");
-    /* A late row makes one go on that was given: it is given again at its new end. */
+    /* A late row prolongs a session that was emitted: it is emitted again at its new end. */
     check_story("over session(10s) lateness 60s emit on_end", "1 @12 8 @13 @19 @100",
                 "a|1000000|11000000|1|insert\n.\n.\na|1000000|18000000|2|update\n.\n.\n");
-    /* One that ends and closes at once: a row that comes then is late. */
+    /* A session that ends and closes at the same watermark: a row that comes afterwards is late. */
     check_story("over session(10s) lateness 5s emit on_end", "1 39 @40 2 @41",
                 "a|1000000|11000000|1|insert\n.\n.\n");
     check_story(
@@ -399,7 +402,8 @@ static void stories(void **state)
                 ".\n.\na|1000000|21000000|2\na|30000000|40000000|1\n.\n");
 }
 
-/* Rows come in order of window end, also when several windows close at once; event time is the end - 1us. */
+/* Rows come in order of window end, also when several windows close at once; their event time is end - 1
+ * us. */
 static void order_of_closing(void **state)
 {
     (void)state;
@@ -415,7 +419,8 @@ static void order_of_closing(void **state)
     fake_number(&engine, rows, 4, 9999999);
     assert_string_equal(fake_text(&engine.output), "|-10000000|0|1\n");
     fake_number(&engine, rows, 0, 20 * US_PER_SECOND);
-    fake_number(&engine, rows, 0, 25 * US_PER_SECOND); /* few: those that went on behind their timer */
+    fake_number(&engine, rows, 0, 25 * US_PER_SECOND); /* closes few windows: those that went on after their
+                                                        * timer */
     assert_string_equal(
         fake_text(&engine.output),
         "|-10000000|0|1\na text of more than fifteen bytes|0|10000000|1\nnull|10000000|20000000|1\n");
@@ -427,7 +432,7 @@ static void order_of_closing(void **state)
     fake_close(&engine);
 }
 
-/* A hundred thousand groups close at once: batches of at most 1,024 rows. */
+/* A hundred thousand groups close at once: output batches have at most 1,024 rows. */
 static void many_at_once(void **state)
 {
     (void)state;
@@ -449,8 +454,8 @@ static void many_at_once(void **state)
     fake_close(&engine);
 }
 
-/* Sessions that close at once, of which most lie on disk: some go on, some keys have more than one, and the
- * timers of one key are more than a batch takes. */
+/* Closes many sessions at once, most of them on disk: some have been prolonged, some keys have several, and
+ * one key has more timers than a batch takes. */
 static void close_sessions(const char *step, bool is_small, uint32_t lanes, struct byte_buffer *out)
 {
     enum { KEYS = 12000, SESSIONS = 1500, STEP = 4000 };
@@ -483,8 +488,9 @@ static void close_sessions(const char *step, bool is_small, uint32_t lanes, stru
     fake_stop(&engine);
     fake_start(&engine, lanes, is_small ? 256 << 10 : 64 << 20);
     fake_number(&engine, rows, 0, 20 * US_PER_SECOND);
-    fake_number(&engine, rows, 0, 25 * US_PER_SECOND); /* few: those that went on behind their timer */
-    for (uint32_t i = 0; i < 500; i++)                 /* some join what is open, some are late */
+    /* Closes few: the sessions prolonged after their timer was set. */
+    fake_number(&engine, rows, 0, 25 * US_PER_SECOND);
+    for (uint32_t i = 0; i < 500; i++) /* some rows join open sessions, some are late */
         rows[i].ts = (24 + i % 15) * US_PER_SECOND;
     fake_number(&engine, rows, 500, 250 * US_PER_SECOND);
     fake_barrier(&engine);

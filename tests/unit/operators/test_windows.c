@@ -1,4 +1,4 @@
-/* The arithmetic of windows against their definition, and what is said about windows that are none. */
+/* The arithmetic of windows against their definition, and the diagnostics of wrong windows. */
 #include "operators/windows.h"
 
 #include "core/civil.h"
@@ -35,7 +35,7 @@ static int64_t at(const char *text)
     return time;
 }
 
-/* first..last are the windows around them that hold the time; likewise panes. */
+/* first..last must be exactly the windows that hold the time; likewise for panes. */
 static void check_time(const struct windows *w, int64_t time)
 {
     int64_t first = windows_first(w, time), last = windows_last(w, time), pane = windows_pane(w, time);
@@ -91,7 +91,7 @@ static void against_definition(void **state)
     struct test_random random = {3};
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct test test;
-        /* 5 h is no part of 2 d. */
+        /* 5 h does not divide 2 d. */
         bool is_good = make(&test, cases[i].over, cases[i].offset, cases[i].zone, WINDOWS_ALL);
         if (strcmp(cases[i].over, "cumulating(2d, 5h)") == 0) {
             assert_false(is_good);
@@ -121,7 +121,7 @@ static void check_window(const struct windows *w, const char *time, const char *
     assert_int_equal(windows_end(w, k), at(end));
 }
 
-/* Days of 23 and 25 hours, months of days, weeks from Monday, what was there before 1970. */
+/* Days of 23 and 25 hours, months by days, weeks from Monday, times before 1970. */
 static void examples(void **state)
 {
     (void)state;
@@ -141,7 +141,7 @@ static void examples(void **state)
     day = windows_of_pane(&test.windows, windows_first(&test.windows, at("2024-03-30T23:00:00")));
     assert_int_equal(day.last - day.first + 1, 23);
     arena_free(&test.arena);
-    /* No 30 December 2011 on Samoa. */
+    /* Samoa had no 30 December 2011. */
     assert_true(make(&test, "tumbling(1d)", 0, "Pacific/Apia", WINDOWS_ALL));
     check_window(&test.windows, "2011-12-30T09:59:59", "2011-12-29T10:00:00", "2011-12-30T10:00:00");
     check_window(&test.windows, "2011-12-30T10:00:00", "2011-12-30T10:00:00", "2011-12-31T10:00:00");
