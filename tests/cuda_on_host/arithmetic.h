@@ -1,4 +1,5 @@
-/* CUDA's functions of one thread: bits, four bytes in a word, conversions, roundings, loads and stores. */
+/* CUDA's functions for a single thread: bits, four bytes in a word, conversions, roundings, loads and
+ * stores. */
 #ifndef CUDA_ON_HOST_ARITHMETIC_H
 #define CUDA_ON_HOST_ARITHMETIC_H
 
@@ -62,7 +63,7 @@ static inline int __popcll(unsigned long long x)
     return __builtin_popcountll(x);
 }
 
-/* The place of the lowest one, from 1; 0: there is none. */
+/* The position of the lowest set bit, from 1; 0: no bit is set. */
 static inline int __ffs(int x)
 {
     return __builtin_ffs(x);
@@ -227,7 +228,7 @@ static inline float __frcp_rn(float a)
     return 1.0F / a;
 }
 
-/* --- conversions: beyond the range, its end; NaN: 0 (32 bits) --- */
+/* --- Conversions: out of range gives the nearest end; NaN gives 0 (32 bits) --- */
 static inline int model_to_int(float value)
 {
     return value >= 0x1p31F ? INT32_MAX : value < -0x1p31F ? INT32_MIN : isnan(value) ? 0 : (int)value;

@@ -1,4 +1,4 @@
-/* Asynchronous copies of kernels/cuda/async.cuh: they land when their thread waits for them. */
+/* Asynchronous copies of kernels/cuda/async.cuh: a copy is performed when its thread waits for it. */
 #include <stdlib.h>
 
 #include "tests/cuda_on_host/machine.h"

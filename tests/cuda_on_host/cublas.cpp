@@ -1,5 +1,4 @@
-/* cuBLASLt for the host's model (cublas.h). What is asked for is checked when the call is made, and copied.
- */
+/* cuBLASLt for the host's model (cublas.h). Arguments are checked and copied when a call is made. */
 #include "tests/cuda_on_host/cublas.h"
 
 #include <math.h>
@@ -10,7 +9,7 @@
 #include "tests/cuda_on_host/threads.h"
 
 struct cublasLtContext {
-    uint64_t algorithms; /* how many were asked for */
+    uint64_t algorithms; /* how many algorithms were requested */
 };
 
 struct cublasLtMatmulDescOpaque_t {
@@ -30,7 +29,7 @@ struct cublasLtMatmulPreferenceOpaque_t {
     uint32_t schemes, aligned[4];
 };
 
-/* A product, while it waits in a stream. */
+/* A product that waits in a stream. */
 struct cublas_work {
     cublasLtMatmulDescOpaque_t product;
     cublasLtMatrixLayoutOpaque_t a_layout, b_layout, d_layout;
@@ -42,7 +41,8 @@ struct cublas_work {
     size_t workspace_bytes;
 };
 
-/* In the algorithm that the model gives: what it was given for, so that no other product is made by it. */
+/* ALGORITHM_MARK: part of an algorithm's mark, which names the product it was made for, so that it is used
+ * for no other. UNSUPPORTED_DEPTH: a k for which there is no algorithm. */
 enum { ALGORITHM_MARK = 0x1ea7, UNSUPPORTED_DEPTH = 33 };
 
 bool cublas_model_is_there(void)
@@ -80,7 +80,7 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t product)
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* A value of the size that the library knows for it. */
+/* Copies an attribute's value if it has the size that the library expects. */
 template <typename type> static cublasStatus_t take(type *to, const void *value, size_t bytes)
 {
     if (bytes != sizeof *to) {
@@ -148,7 +148,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
     return CUBLAS_STATUS_INVALID_VALUE;
 }
 
-/* m, n and k of a product, and whether its matrices are such. */
+/* m, n and k of a product, and whether its matrices agree on them. */
 struct extents {
     uint64_t m, n, k;
     bool agree;
@@ -183,12 +183,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
         preference->schemes == 0) {
         return CUBLAS_STATUS_INVALID_VALUE;
     }
-    if (e.k == UNSUPPORTED_DEPTH) { /* what callers must be ready for */
+    if (e.k == UNSUPPORTED_DEPTH) { /* callers must be ready for this */
         return CUBLAS_STATUS_NOT_SUPPORTED;
     }
     const uint64_t parts = 64 * e.m * e.n + 256, most = preference->workspace_bytes;
     const uint64_t workspace_bytes = parts < most ? parts : most;
-    uint32_t aligned = 0; /* a, b, d: in bytes, of a byte each */
+    uint32_t aligned = 0; /* alignments of a, b and d in bytes, each in one byte */
     for (unsigned i : {0U, 1U, 3U}) {
         const uint32_t bytes = preference->aligned[i];
         if (bytes < sizeof(float) || bytes > 16 || (bytes & (bytes - 1)) != 0) {
@@ -223,7 +223,7 @@ static void multiply(const cublas_work &w)
     for (uint64_t column = 0; column < e.n; column++) {
         for (uint64_t row = 0; row < e.m; row++) {
             const size_t at = column * (uint64_t)w.d_layout.stride + row;
-            float sum = w.beta != 0.0F ? w.beta * w.c[at] / w.alpha : 0.0F; /* alpha: a power of two */
+            float sum = w.beta != 0.0F ? w.beta * w.c[at] / w.alpha : 0.0F; /* alpha is a power of two */
             for (uint64_t p = 0; p < e.k; p++) {
                 sum = fmaf(element(w.a, w.a_layout, w.product.a, row, p),
                            element(w.b, w.b_layout, w.product.b, p, column), sum);

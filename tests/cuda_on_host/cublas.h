@@ -1,8 +1,6 @@
-/*
- * cuBLASLt's names that kernels/cuda/ uses. A product is a piece of a stream's work, by plain loops in the
- * order that the CPU's matmul has: fmaf, p rising from 0. Column-major, as cuBLASLt is. What is given is
- * checked as the library would, and its workspace is filled with the run's poison.
- */
+/* The names of cuBLASLt that kernels/cuda/ uses. A product is a piece of a stream's work, done by plain loops
+ * in the order of the CPU's matmul: fmaf, p rising from 0. Matrices are column-major, as in cuBLASLt.
+ * Arguments are checked as the library checks them, and the workspace is filled with the run's poison. */
 #ifndef CUDA_ON_HOST_CUBLAS_H
 #define CUDA_ON_HOST_CUBLAS_H
 
@@ -62,7 +60,7 @@ struct cublasLtMatmulHeuristicResult_t {
     int reserved[4];
 };
 
-bool cublas_model_is_there(void); /* testing.h: cuda_model_set_cublas */
+bool cublas_model_is_there(void); /* whether the library can be opened: cuda_model_set_cublas (testing.h) */
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle);
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle);

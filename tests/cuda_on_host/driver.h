@@ -1,4 +1,5 @@
-/* The driver's functions that map memory into reserved addresses (cuda.h, cudaTypedefs.h), found by name. */
+/* The driver's functions that map memory into reserved addresses (cuda.h, cudaTypedefs.h); callers find them
+ * by name. */
 #ifndef CUDA_ON_HOST_DRIVER_H
 #define CUDA_ON_HOST_DRIVER_H
 

@@ -8,12 +8,12 @@
 
 #include "tests/cuda_on_host/sanitizers.h"
 
-enum { STACK_BYTES = 128 << 10 }; /* touched as far as needed; ASan's frames are large */
+enum { STACK_BYTES = 128 << 10 }; /* pages are used only as far as touched; ASan's frames are large */
 
 static void (*fiber_entry)(model_fiber *self);
-static model_fiber *fiber_from, *fiber_to; /* of the switch being made */
+static model_fiber *fiber_from, *fiber_to; /* of the switch in progress */
 
-/* Saves what a called function must keep, and the stack pointer in *from; takes up what `to` saved. */
+/* Saves the callee-saved registers, and the stack pointer in *from; restores those that `to` saved. */
 extern "C" void model_switch_stack(void **from, void *to);
 
 #if defined(__x86_64__)
@@ -77,7 +77,8 @@ enum { RETURN_WORD = 11, FRAME_WORDS = 20 };
 #error "fiber.cpp knows the calling conventions of x86-64 and aarch64"
 #endif
 
-/* On the new stack: ASan tells where the old one lies, which we do not know of the host's. */
+/* After a switch, on the new stack: ASan tells where the old stack is, which is unknown for the host's own
+ * stack. */
 static void fiber_arrived(void *fake_stack)
 {
 #ifdef MODEL_ASAN
@@ -91,7 +92,7 @@ static void fiber_arrived(void *fake_stack)
 #endif
 }
 
-/* Where a fiber begins: behind the `ret` of its first switch. */
+/* The begin of a fiber: its first switch returns to here. */
 static void fiber_begin(void)
 {
     fiber_arrived(NULL);

@@ -1,7 +1,5 @@
-/*
- * The model's inside: a launch, its blocks and threads, and who goes on. One launch runs at a time, on the
- * host thread that happened to make it run (runtime.cpp holds the lock).
- */
+/* The inside of the model: a launch, its blocks and threads, and the order in which they run. One launch runs
+ * at a time, on the host thread whose call made it run (runtime_lock of devices.cpp is held). */
 #ifndef CUDA_ON_HOST_MACHINE_H
 #define CUDA_ON_HOST_MACHINE_H
 
@@ -27,7 +25,7 @@ static inline uint64_t random_next(model_random *random)
     x = (x ^ x >> 27) * 0x94d049bb133111ebU;
     return x ^ x >> 31;
 }
-/* Below n, which is not 0. */
+/* A random number below n, which must not be 0. */
 static inline uint32_t random_below(model_random *random, uint32_t n)
 {
     return (uint32_t)((random_next(random) >> 32) * n >> 32);
@@ -41,10 +39,10 @@ struct model_copy;
 
 struct model_thread : model_thread_place {
     model_state state;
-    unsigned number;    /* in its block */
-    model_fiber *fiber; /* NULL: has not begun */
+    unsigned number;    /* its index in its block */
+    model_fiber *fiber; /* NULL: the thread has not begun */
     model_block *in;
-    /* what it waits at */
+    /* where the thread waits, and its part in the collective */
     model_site site;
     int kind; /* model_barrier_kind, model_warp_kind */
     unsigned mask;
@@ -52,10 +50,11 @@ struct model_thread : model_thread_place {
     unsigned operand;
     int width;
     uint64_t result;
-    /* for TSan: of this lane; of a warp's first lane: of the whole warp, and how often it met */
+    /* for TSan. warp_sync: of this lane; whole_sync, whole_phase: in a warp's first lane, of the whole warp
+     * and the number of its collectives */
     char warp_sync, whole_sync[2];
     unsigned whole_phase;
-    /* asynchronous copies under way, and how many groups of them were committed */
+    /* asynchronous copies under way, and the number of committed groups */
     model_copy *copy;
     unsigned copies, copies_landed, copies_room, groups;
 };
@@ -64,26 +63,26 @@ struct model_shared_piece {
     const void *site;
     void *memory;
     size_t bytes;
-    uint64_t filled_for; /* the block that it was last filled with poison for */
+    uint64_t filled_for; /* serial number of the block for which it was last filled with poison */
     char sync;
     model_shared_piece *next;
 };
 
-/* A place for a block: when one has ended, the next takes its place. */
+/* A place for a block: when a block has ended, the next one takes its place. */
 struct model_block : model_block_place {
-    uint64_t serial; /* of all blocks that ever ran */
+    uint64_t serial; /* number of the block among all that ever ran */
     unsigned size, returned, arrived;
     model_thread *threads;
     model_shared_piece *shared;
     int vote;
-    unsigned phase; /* barriers so far */
+    unsigned phase; /* the number of barriers so far */
     char barrier_sync[2];
 };
 
 struct model_launch_now {
     const char *kernel;
     dim3 grid, block;
-    size_t shared_bytes, shared_max; /* of the launch; with what the kernel declares */
+    size_t shared_bytes, shared_max; /* of the launch; together with the kernel's own declarations */
     const std::function<void()> *call;
     model_random random;
 };
@@ -91,46 +90,47 @@ struct model_launch_now {
 /* Runs a whole launch. */
 void scheduler_run(model_launch_now *launch);
 
-/* Of the thread that runs (model_now). */
+/* The running thread (model_now). */
 static inline model_thread *scheduler_self(void)
 {
     return static_cast<model_thread *>(model_now);
 }
-/* The thread may go on (after a wait); others may go first. */
+/* Makes a thread that waited ready to run; others may run first. */
 void scheduler_ready(model_thread *thread);
-/* Gives way to whoever is next; returns when this thread's turn comes. It is ready, or waits. */
+/* Lets the next thread run; returns when this thread's turn comes. This thread is ready, or waits. */
 void scheduler_give_way(void);
 
-/* waits.cpp: this thread ends; tells if others wait for it in vain. */
+/* waits.cpp: ends the thread; reports threads that wait for it in vain. async_returned: reports copies that
+ * were not waited for. waits_name: the name of the call in which the thread waits. */
 void waits_returned(model_thread *thread);
 void async_returned(model_thread *thread);
 const char *waits_name(const model_thread *thread);
 
-/* What has gone wrong, at which thread of which kernel, and the seed; ends the process. thread NULL: none. */
+/* Prints what went wrong, the thread and kernel, and the seed; ends the process. thread NULL: none. */
 [[noreturn]] void model_report(const model_thread *thread, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* --- What a run was begun with (testing.cpp) --- */
+/* --- The settings of a run (testing.cpp) --- */
 struct model_run {
     uint64_t seed;
     uint8_t poison;
-    model_random random; /* a launch takes its own seed from it */
-    /* planted; 0: none, else how many more there are up to the one that fails */
+    model_random random; /* each launch takes its own seed from it */
+    /* planted failures: how many allocations or launches are left up to the one that fails; 0: none */
     int allocations_to_failure, launches_to_failure;
     cudaError_t launch_error;
-    int products_to_wrong; /* likewise */
+    int products_to_wrong; /* as above */
     int devices, capability, driver;
     bool has_no_cublas;
     size_t memory_bytes;
-    uint64_t turns; /* see cuda_model_set_turns */
+    uint64_t turns; /* cuda_model_set_turns (testing.h) */
 };
 extern model_run run;
-/* Reads the environment, the first time. */
+/* Reads the environment at the first call. */
 void run_begin_if_needed(void);
-/* runtime.cpp: forgets errors; says if work is queued. */
+/* devices.cpp: forgets errors; reports if work is queued. */
 void runtime_reset(void);
 const model_launch_now *scheduler_launch(void);
-void *scheduler_launcher(void); /* TSan's fiber of whoever launched */
+void *scheduler_launcher(void); /* TSan's fiber of the thread that launched */
 
 /* shared.cpp */
 void shared_free(model_block *block);

@@ -1,7 +1,5 @@
-/*
- * The run time's memory: heap blocks with ASan's red zones, filled with the run's poison, and reserved
- * addresses that get memory piece by piece, where what has none faults.
- */
+/* The run time's memory: heap blocks with ASan's red zones, filled with the run's poison; and reserved
+ * address ranges to which memory is mapped piece by piece, where access to an unmapped address faults. */
 #include <map>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,13 +13,13 @@
 struct allocation {
     size_t bytes;
     memory_kind kind;
-    bool is_mapped; /* into reserved addresses */
+    bool is_mapped; /* mapped into reserved addresses */
 };
 
 static std::map<uintptr_t, allocation> allocations;
 static size_t device_bytes;
 
-/* --- What there is --- */
+/* --- Allocations --- */
 memory_kind memory_of(const void *address)
 {
     auto after = allocations.upper_bound((uintptr_t)address);
@@ -38,11 +36,9 @@ bool memory_is_for_kernels(const void *address)
            memory_of(static_cast<const char *>(address) - 1) != MEMORY_PAGEABLE;
 }
 
-/*
- * Between the device's work, device memory is hidden from the host, which cannot read or write it on a
- * machine with a GPU either: ASan tells. Each piece of work shows and hides all of it, so that it is not done
- * for large memories.
- */
+/* While the device does no work, device memory is hidden from the host, which could not access it on a
+ * machine with a GPU either: ASan reports an access. Each piece of work shows and hides all of it, so large
+ * memories are not hidden. */
 enum { HIDDEN_BYTES_MAX = 4 << 20 };
 static bool is_hidden;
 
@@ -151,8 +147,8 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *all_bytes)
 }
 
 /* --- Memory in reserved addresses --- */
-/* cuMemCreate's handle is an allocation that cuMemMap gives an address. */
-enum { GRANULE_LEAST = 4 << 10, GRANULE = 64 << 10 }; /* tests are about growth, not about memory */
+/* cuMemCreate's handle is an allocation, to which cuMemMap gives an address. */
+enum { GRANULE_LEAST = 4 << 10, GRANULE = 64 << 10 }; /* small pieces: tests need growth, not much memory */
 
 static size_t granule_of_environment(void)
 {
@@ -177,7 +173,7 @@ size_t cuda_model_granule(void)
 
 struct driver_memory {
     size_t bytes;
-    int uses; /* the handle, and where it is mapped */
+    int uses; /* the handle, and each mapping */
 };
 static std::map<CUdeviceptr, driver_memory *> mapped;
 
@@ -203,7 +199,8 @@ static CUresult reserve(CUdeviceptr *base, size_t bytes, size_t, CUdeviceptr, un
     if (addresses == MAP_FAILED) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    const CUdeviceptr first = (uintptr_t)addresses, skew = -first & (granule - 1); /* as aligned as it maps */
+    /* skew: makes the range aligned to the granule. */
+    const CUdeviceptr first = (uintptr_t)addresses, skew = -first & (granule - 1);
     if (skew > 0) {
         munmap(addresses, skew);
     }

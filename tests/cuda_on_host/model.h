@@ -1,6 +1,6 @@
 /*
- * What kernels/cuda/cuda.cuh includes in place of the CUDA headers when device code is compiled as host C++
- * (-DCUDA_ON_HOST): CUDA's own names, as far as our kernels use them. How to test with it: README.md and
+ * kernels/cuda/cuda.cuh includes this file in place of the CUDA headers when device code is compiled as host
+ * C++ (-DCUDA_ON_HOST): CUDA's own names, as far as our kernels use them. How to test with it: README.md and
  * testing.h.
  *
  *   types.h       float4, dim3, ...; bf16 and fp16
@@ -22,7 +22,7 @@
 #define __host__
 #define __device__
 #define __global__
-/* Instrumented code inlined whole would compile for minutes (update.cu). */
+/* If all of it were inlined, instrumented code would take minutes to compile (update.cu). */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define __forceinline__ inline
 #else

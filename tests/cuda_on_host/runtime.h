@@ -1,8 +1,6 @@
-/*
- * The CUDA run time's names that kernels/cuda/ uses. Device and pinned memory are the host's own; what is
- * queued on a stream is done at a seeded moment, no later than somebody waits for it, so that whoever reads
- * too early reads what was there before. There is no default stream. Failures are planted by testing.h.
- */
+/* The CUDA run time's names that kernels/cuda/ uses. Device and pinned memory are the host's own. Work queued
+ * on a stream is done at a moment that the seed chooses, at the latest when a thread waits for it; reading
+ * too early therefore gives old content. There is no default stream. testing.h plants failures. */
 #ifndef CUDA_ON_HOST_RUNTIME_H
 #define CUDA_ON_HOST_RUNTIME_H
 
@@ -110,7 +108,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamQuery(cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);
-/* What is queued on a stream that records is kept; whoever waits for one meanwhile is reported. */
+/* Work queued on a stream that records a graph is kept for the graph; waiting for such a stream is
+ * reported. */
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executable, cudaGraph_t graph, unsigned long long flags);

@@ -1,4 +1,4 @@
-/* What the files of the run time share. All of it under the lock. */
+/* Shared by the files of the run time; the caller holds runtime_lock. */
 #ifndef CUDA_ON_HOST_RUNTIME_INTERNAL_H
 #define CUDA_ON_HOST_RUNTIME_INTERNAL_H
 
@@ -8,7 +8,7 @@
 #include "tests/cuda_on_host/machine.h"
 
 extern std::recursive_mutex runtime_lock;
-/* The first failure of the device: from then on all calls return it. */
+/* The first failure of the device: all later calls return it. */
 extern cudaError_t runtime_sticky;
 
 /* Notes an error for cudaGetLastError, and returns it. */
@@ -24,17 +24,19 @@ cudaError_t runtime_fail(cudaError_t error);
     }
 
 /* streams.cpp */
-void streams_begin(void);     /* a run */
-void streams_drain_all(void); /* does all that is queued */
-/* Work of a library for the device, in the stream's order; nothing on a device that has failed. */
+void streams_begin(void);     /* at the begin of a run */
+void streams_drain_all(void); /* does all queued work */
+/* Queues a library's work for the device in the stream's order; does nothing on a device that has failed. */
 void streams_queue(CUstream_st *stream, std::function<void()> act);
 
-/* memory.cpp: what is known of an address */
+/* memory.cpp: the kind of memory at an address */
 enum memory_kind { MEMORY_PAGEABLE, MEMORY_PINNED, MEMORY_DEVICE };
 memory_kind memory_of(const void *address);
-/* NULL, in such memory, or at its end: what a kernel may be given. */
+/* Whether a kernel may be given the address: NULL, in device or pinned memory, or at the end of such
+ * memory. */
 bool memory_is_for_kernels(const void *address);
-/* Whether the host may touch device memory: only while it plays the device. */
+/* Hides device memory from the host (is_to_be) or shows it: the host may touch it only while it plays the
+ * device. */
 void memory_hide(bool is_to_be);
 
 #endif

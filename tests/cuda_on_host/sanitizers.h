@@ -1,4 +1,4 @@
-/* What the model tells ASan and TSan; nothing in other builds. */
+/* The model's calls of ASan and TSan; empty in other builds. */
 #ifndef CUDA_ON_HOST_SANITIZERS_H
 #define CUDA_ON_HOST_SANITIZERS_H
 
@@ -10,7 +10,8 @@
 #endif
 #endif
 
-/* The model itself is compiled without -fsanitize=thread; CMakeLists.txt says whether the rest is. */
+/* The model itself is compiled without -fsanitize=thread; CMakeLists.txt defines MODEL_TSAN if the rest is
+ * compiled with it. */
 #ifdef MODEL_TSAN
 #include <sanitizer/tsan_interface.h>
 static inline void tsan_release(void *object)
@@ -21,7 +22,7 @@ static inline void tsan_acquire(void *object)
 {
     __tsan_acquire(object);
 }
-/* While one of these lives, what is done is done by another of TSan's fibers than the one that runs. */
+/* While such an object lives, TSan attributes what is done to the given fiber, and not to the running one. */
 struct tsan_as {
     void *before;
 

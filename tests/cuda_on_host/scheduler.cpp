@@ -1,9 +1,7 @@
-/*
- * Who goes on. Some blocks of a grid are in place at a time; their threads that can go on stand in a ring,
+/* The order of threads. A few blocks of a grid are in place at a time. Their ready threads stand in a ring,
  * and the seed decides from where the next one is taken. A thread that has not begun has no stack: it begins
- * on that of the one before it, if that has ended, so that a kernel without waits costs a function call a
- * thread.
- */
+ * on the stack of the thread before it if that has ended, so that a kernel without waits costs one function
+ * call for each thread. */
 #include "tests/cuda_on_host/machine.h"
 
 #include <stdarg.h>
@@ -12,8 +10,8 @@
 #include "tests/cuda_on_host/sanitizers.h"
 #include "tests/cuda_on_host/testing.h"
 
-/* TSan's clocks are as long as there are fibers, so that each thread more makes all of them slower; and what
- * blocks do is as unordered for it if they never are in place together. */
+/* TSan's clocks have an entry for each fiber, so each further thread slows all of them down; and TSan sees no
+ * order between blocks even if they are never in place together. */
 #ifdef MODEL_TSAN
 enum { BLOCKS_AT_ONCE = 2 };
 #else
@@ -25,12 +23,12 @@ enum {
     FIBERS_UNDER_TSAN = 97, /* at least */
 };
 
-/* From where the next thread is taken: each gives some bugs more room than the others. */
+/* From where the next thread is taken: each order makes some bugs more likely than the others. */
 enum order { ORDER_RANDOM, ORDER_OLDEST, ORDER_NEWEST, ORDERS };
 
 static struct {
     model_launch_now *launch;
-    model_thread *ring[RING]; /* those that can go on */
+    model_thread *ring[RING]; /* the ready threads */
     uint32_t head, count;
     order take;
     bool is_backward;
@@ -86,7 +84,8 @@ void scheduler_ready(model_thread *thread)
     *ring_at(machine.count++) = thread;
 }
 
-/* Likewise, but at the other end: a thread that only lets others go first must not be the next. */
+/* Makes the thread ready, but at the other end of the ring: a thread that only lets others run first must not
+ * be next. */
 static void ring_put_last(model_thread *thread)
 {
     if (machine.take != ORDER_NEWEST) {
@@ -155,10 +154,8 @@ static void switch_to(model_fiber *fiber)
     }
 }
 
-/*
- * A stack to begin on. TSan takes what one fiber does for ordered: so that it sees what threads do to each
- * other, they begin on fibers that chance chooses among many.
- */
+/* A fiber for a thread to begin on. TSan takes all that one fiber does as ordered: to let it see races
+ * between threads, these begin on random ones of many fibers. */
 static model_fiber *take_fiber(void)
 {
 #ifdef MODEL_TSAN
@@ -178,7 +175,7 @@ static model_fiber *take_fiber(void)
     return fiber_new(fiber_main);
 }
 
-/* `thread` goes on, or begins, on a stack of its own. */
+/* Lets a thread continue, or begin on a fiber of its own. */
 static void run_thread(model_thread *thread)
 {
     if (thread->fiber == NULL) {
@@ -236,7 +233,7 @@ void model_may_yield(void)
     }
 }
 
-/* The end of a thread: its block's end may be the beginning of another block. */
+/* Ends a thread; if its block ends, the next block may begin. */
 static void end_thread(model_thread *thread)
 {
     model_block *block = thread->in;
@@ -250,8 +247,8 @@ static void end_thread(model_thread *thread)
     }
 }
 
-/* What the host did before the launch was done before any thread, and what threads do before what follows the
- * launch. Once a fiber: TSan's clocks are as long as there are fibers. */
+/* For TSan: what the host did before the launch precedes all threads, and what threads do precedes what
+ * follows the launch. Done once for each fiber, because TSan's clocks are as long as there are fibers. */
 static void tsan_begin(model_fiber *self)
 {
 #ifdef MODEL_TSAN
@@ -276,7 +273,7 @@ static void tsan_end(void)
     tsan_acquire(&machine.end_sync);
 }
 
-/* Runs threads from their beginning to their end, one after another. */
+/* Runs threads on this fiber from their begin to their end, one after another. */
 static void fiber_main(model_fiber *self)
 {
     for (;;) {
@@ -317,7 +314,7 @@ static void choose_order(void)
         machine.block_step = 1;
         break;
     case 1: machine.block_step = machine.blocks - 1; break;
-    default: /* a prime that does not divide the number of blocks: each comes once */
+    default: /* a prime that does not divide the number of blocks: each block comes once */
         machine.block_step = machine.blocks % 1000003 == 0 ? 1 : 1000003;
     }
     if (machine.block_step == 0) {

@@ -1,8 +1,6 @@
-/*
- * Shared memory: a piece for each declaration of a block, filled with poison for each block anew. Pieces are
- * heap blocks of their own, so that ASan sees their ends. Under TSan they are pages, which are mapped anew
- * for the next block: that this one's accesses have nothing to do with the last one's.
- */
+/* Shared memory: a piece for each declaration of a block, filled with poison for each block. Pieces are
+ * separate heap blocks, so that ASan sees their ends. Under TSan they are pages that are mapped anew for the
+ * next block, so that accesses of different blocks are unrelated. */
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -11,7 +9,7 @@
 
 void model_poison(void *memory, size_t bytes)
 {
-    volatile uint64_t *words = (volatile uint64_t *)memory; /* no memset, which TSan would see */
+    volatile uint64_t *words = (volatile uint64_t *)memory; /* volatile: no memset, which TSan would see */
     for (size_t i = 0; i < bytes / 8; i++) {
         words[i] = run.poison * 0x0101010101010101U;
     }
@@ -70,7 +68,8 @@ static void check_size(const model_block *block)
     }
 }
 
-/* As the launcher, for TSan: of what the first thread that comes here did before, the others know nothing. */
+/* Done as the launcher's fiber, for TSan: otherwise the fill would belong to the first thread that comes
+ * here, without order against the others. */
 static void fill_piece(model_block *block, const void *site, size_t bytes, size_t align)
 {
     const tsan_as launcher(scheduler_launcher());

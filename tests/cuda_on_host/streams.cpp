@@ -1,7 +1,6 @@
-/*
- * The run time's streams. A stream is a queue of work; what a call queues is done by some later call: how
- * much of it, and of which stream, is the seed's choice, but all that somebody waits for is done first.
- */
+/* The run time's streams. A stream is a queue of work. Queued work is done by later calls: how much of it,
+ * and of which stream, is chosen by the seed, but all work that a thread waits for is done before its wait
+ * returns. */
 #include <deque>
 #include <map>
 #include <memory>
@@ -15,7 +14,7 @@
 #include "tests/cuda_on_host/testing.h"
 
 struct event_state {
-    uint64_t recorded, done; /* how often it was; how many of these the stream has come to */
+    uint64_t recorded, done; /* how often it was recorded; how many of these records the stream has reached */
     double at_ms;
     char sync;
 };
@@ -27,12 +26,12 @@ struct CUevent_st {
 
 struct stream_work {
     std::function<void()> act;
-    std::shared_ptr<event_state> wait_for; /* may begin when this was done `wait_times` times */
+    std::shared_ptr<event_state> wait_for; /* may begin when this event's `done` has reached wait_times */
     uint64_t wait_times;
     char sync;
 };
 
-/* What a graph does, in its order. */
+/* The work of a graph, in its order. */
 struct CUgraph_st {
     std::vector<std::function<void()>> acts;
 };
@@ -42,7 +41,7 @@ struct CUgraphExec_st {
 
 struct CUstream_st {
     std::deque<std::unique_ptr<stream_work>> queue;
-    CUgraph_st *recorded; /* NULL: it does not record */
+    CUgraph_st *recorded; /* NULL: the stream does not record */
     std::thread::id recorder;
     void *tsan;
     char sync;
@@ -76,10 +75,10 @@ static void do_one(CUstream_st *stream)
 {
     std::unique_ptr<stream_work> taken = std::move(stream->queue.front());
     stream->queue.pop_front();
-    timespec now; /* TSan would take it for memory that the device writes */
+    timespec now; /* on the stack before the switch: TSan would take it for memory that the device writes */
     clock_gettime(CLOCK_MONOTONIC, &now);
     now_ms = (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
-    /* The device's work is no part of the thread that happens to do it. */
+    /* The device's work does not belong to the host thread that does it. */
     const tsan_as device(stream->tsan);
     const std::unique_ptr<stream_work> work = std::move(taken);
     tsan_acquire(&work->sync);
@@ -94,7 +93,8 @@ static void do_one(CUstream_st *stream)
     tsan_release(&stream->sync);
 }
 
-/* Does one piece of work of a stream that the seed chooses; false: there is none that can begin. */
+/* Does a piece of work of a stream that the seed chooses. Returns false if no stream's next work can
+ * begin. */
 static bool do_any(void)
 {
     const size_t first = streams.empty() ? 0 : random_below(&run.random, (uint32_t)streams.size());
@@ -144,8 +144,8 @@ static void drain(CUstream_st *stream)
     tsan_acquire(&stream->sync);
 }
 
-/* What another thread records is not yet work: whoever records (cudaStreamCaptureModeThreadLocal) may not
- * call what waits for all, others may. */
+/* Work that another thread records is not queued yet. A thread that records
+ * (cudaStreamCaptureModeThreadLocal) must not call what waits for all streams; other threads may. */
 void streams_drain_all(void)
 {
     waits++;
@@ -186,7 +186,7 @@ void streams_queue(CUstream_st *stream, std::function<void()> act)
     }
 }
 
-/* Nobody may while a stream of the device records. */
+/* Not allowed for any thread while a stream of the device records. */
 cudaError_t cudaDeviceSynchronize(void)
 {
     ENTER_UNLESS_FAILED();
@@ -389,7 +389,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executable, cudaGraph_t graph,
     return cudaSuccess;
 }
 
-/* Its parts run in their order; those that a device might run at the same time are not told apart. */
+/* A graph's parts run in their order; parts that a device might run at the same time are not detected. */
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream)
 {
     ENTER_UNLESS_FAILED();
@@ -461,7 +461,8 @@ void model_queue_launch(const char *kernel, const void *address, dim3 grid, dim3
         return;
     }
     const bool is_recorded =
-        stream != NULL && stream->recorded != NULL; /* it counts when its graph is done */
+        /* A recorded launch counts when its graph is launched. */
+        stream != NULL && stream->recorded != NULL;
     const bool fails = !is_recorded && is_planted_launch();
     const uint64_t seed = random_next(&run.random);
     queue(stream, [=] {

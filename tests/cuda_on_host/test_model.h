@@ -1,4 +1,4 @@
-/* For tests of the model: words in device memory, what must hold, and a list of bodies that are run with
+/* For tests of the model: words in device memory, checks, and a list of tests that are run with several
  * seeds. */
 #ifndef CUDA_ON_HOST_TEST_MODEL_H
 #define CUDA_ON_HOST_TEST_MODEL_H
@@ -25,7 +25,7 @@ static std::atomic<bool> is_good(true);
         }                                                                                                    \
     } while (0)
 
-/* Device memory that holds `host`, which it is copied back to when this goes. */
+/* Device memory with the content of `host`; the destructor copies it back to `host`. */
 struct device_words {
     words &host;
     uint32_t *at;
@@ -64,12 +64,12 @@ static inline void run_test(void *context, cuda_model_output *output)
     CHECK(cudaStreamDestroy(stream) == cudaSuccess);
 }
 
-/* The whole of main: argv[1], how many seeds. */
+/* Runs all tests; main returns its result. argv[1]: the number of seeds. */
 static inline int run_model_tests(int argc, char **argv, const std::vector<model_test> &tests)
 {
     bool all_good = true;
 #ifdef __SANITIZE_THREAD__
-    int seeds = argc > 1 ? atoi(argv[1]) : 1; /* four thousand fibers of TSan take their time */
+    int seeds = argc > 1 ? atoi(argv[1]) : 1; /* four thousand fibers of TSan are slow */
 #else
     int seeds = argc > 1 ? atoi(argv[1]) : 3;
 #endif

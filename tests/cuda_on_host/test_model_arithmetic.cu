@@ -1,8 +1,6 @@
-/*
- * The model's words of one thread against fixed values: what CUDA's Math API says of each, worked out by
- * hand. Kernels use few of them; a word that is wrong here would be right in every other test, which compare
- * the model with itself.
- */
+/* The model's single-thread functions against fixed values, derived by hand from CUDA's Math API. Kernels use
+ * few of these functions; a wrong one would go unnoticed in the other tests, which compare the model with
+ * itself. */
 #include "kernels/cuda/cuda.cuh"
 
 #include <limits.h>
@@ -58,7 +56,7 @@ static void words(void)
     EQUAL(__funnelshift_l(low, high, 0), high);
     EQUAL(__funnelshift_l(low, high, 4), 0x12345678U);
     EQUAL(__funnelshift_l(low, high, 20), 0x56789abcU);
-    EQUAL(__funnelshift_l(low, high, 36), 0x12345678U); /* modulo 32 */
+    EQUAL(__funnelshift_l(low, high, 36), 0x12345678U); /* the shift is taken modulo 32 */
     EQUAL(__funnelshift_r(low, high, 0), low);
     EQUAL(__funnelshift_r(low, high, 4), 0x789abcdeU);
     EQUAL(__funnelshift_r(low, high, 20), 0x3456789aU);
@@ -95,10 +93,10 @@ static void least_and_most(void)
 {
     EQUAL(max(-1, 1), 1);
     EQUAL(min(-1, 1), -1);
-    EQUAL(max(-1, 1U), ~0U); /* of one signed and one unsigned: both are taken as unsigned */
+    EQUAL(max(-1, 1U), ~0U); /* one signed, one unsigned: both are converted to unsigned */
     EQUAL(min(1U, -1), 1);
     EQUAL(max(1LL << 40, 7LL), 1LL << 40);
-    EQUAL_FLOAT(min(NAN, 1.0F), 0x3f800000U); /* a NaN is nobody's least */
+    EQUAL_FLOAT(min(NAN, 1.0F), 0x3f800000U); /* a NaN is ignored */
     EQUAL_FLOAT(max(1.0F, NAN), 0x3f800000U);
 }
 
@@ -110,8 +108,8 @@ static void roundings(void)
     EQUAL_FLOAT(__int_as_float(0x7f800000), 0x7f800000U);
     EQUAL(__double_as_longlong(1.0), 0x3ff0000000000000);
     EQUAL(__double_as_longlong(__longlong_as_double(0x400921fb54442d18)), 0x400921fb54442d18);
-    EQUAL_FLOAT(__fadd_rn(1.0F, 0x1p-24F), 0x3f800000U);            /* a tie: to even */
-    EQUAL_FLOAT(__fadd_rn(1.0F + 0x1p-23F, 0x1p-24F), 0x3f800002U); /* likewise */
+    EQUAL_FLOAT(__fadd_rn(1.0F, 0x1p-24F), 0x3f800000U);            /* a tie goes to even */
+    EQUAL_FLOAT(__fadd_rn(1.0F + 0x1p-23F, 0x1p-24F), 0x3f800002U); /* a tie goes to even */
     EQUAL_FLOAT(__fsub_rn(1.0F, 0x1p-25F), 0x3f800000U);
     EQUAL_FLOAT(__fmul_rn(1.0F + 0x1p-12F, 1.0F + 0x1p-12F), 0x3f801000U);
     EQUAL_FLOAT(__fmaf_rn(1.0F + 0x1p-12F, 1.0F + 0x1p-12F, -1.0F - 0x1p-11F), 0x33800000U); /* 2^-24 */
@@ -123,7 +121,7 @@ static void roundings(void)
     EQUAL(__double_as_longlong(__ddiv_rn(1.0, 3.0)), 0x3fd5555555555555);
 }
 
-/* Beyond the range: its end. A NaN: 0. */
+/* A value out of range gives the nearest end, a NaN gives 0. */
 static void conversions(void)
 {
     EQUAL(__float2int_rn(2.5F), 2);

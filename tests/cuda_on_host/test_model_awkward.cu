@@ -1,12 +1,10 @@
-/*
- * Warps and barriers under divergence, beside plain loops: collectives with exact masks while lanes leave,
- * warps without all lanes, groups that overlap, barriers in loops, threads that return early.
- */
+/* Warps and barriers under divergence, against plain loops: collectives with exact masks while lanes leave,
+ * incomplete warps, overlapping groups, barriers in loops, threads that return early. */
 #include "tests/cuda_on_host/test_model.h"
 
 #include <algorithm>
 
-/* --- Lanes leave a loop one after another; those that stay speak with exact masks --- */
+/* --- Lanes leave a loop one after another; the others use exact masks --- */
 static __device__ unsigned lanes_here(void)
 {
     unsigned first = threadIdx.x / 32 * 32, count = min(blockDim.x - first, 32U);
@@ -41,7 +39,7 @@ static __global__ void leave_one_by_one(uint32_t *out)
     out[i] = sum ^ x;
 }
 
-/* One turn of the lanes that stay, in lockstep. */
+/* One turn of the lanes that are left, in lockstep. */
 static void stay_plainly(const words &x, const std::vector<bool> &here, uint32_t turn, words &sum)
 {
     const size_t count = x.size();
@@ -107,7 +105,7 @@ static void try_leaving(cuda_model_output *output)
     }
 }
 
-/* --- Barriers in a loop that all leave at once --- */
+/* --- Barriers in a loop that all threads leave at once --- */
 static __global__ void sort_block(uint32_t *x)
 {
     SHARED_DYNAMIC(uint32_t, keys);
@@ -150,7 +148,7 @@ static __device__ void meet(unsigned lanes)
     __syncwarp(lanes);
 }
 
-/* Groups of lanes that have their lowest lane in common, one under way while another waits for it. */
+/* Groups of lanes that share their lowest lane: one group synchronizes while another waits for that lane. */
 static __global__ void lowest_lane_in_common(uint32_t *out)
 {
     SHARED(uint32_t[32], x);
@@ -250,7 +248,7 @@ static void try_parts(cuda_model_output *output)
     cuda_model_add(output, out.data(), out.size() * 4);
 }
 
-/* --- Threads that return early, where nobody waits for them --- */
+/* --- Threads that return early, without others waiting for them --- */
 static __global__ void some_return(uint32_t *out)
 {
     if (threadIdx.x / 32 % 2 == 1)

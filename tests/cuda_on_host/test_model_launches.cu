@@ -1,7 +1,5 @@
-/*
- * Launches of all shapes, beside plain loops: 100,000 blocks, three dimensions, a chain through all blocks,
- * all of the shared memory, atomics in it, launches that a device refuses, streams and events.
- */
+/* Launches of all shapes, against plain loops: 100,000 blocks, three dimensions, a chain through all blocks,
+ * all of the shared memory, atomics in it, launches that a device refuses, streams and events. */
 #include "tests/cuda_on_host/test_model.h"
 
 #include <algorithm>
@@ -25,7 +23,7 @@ static __global__ void in_space(uint32_t *out, uint32_t *count)
         atomicAdd(count, __popc(lanes));
 }
 
-/* Inclusive sums of x: blocks take tickets, each waits for the one before it. */
+/* Inclusive prefix sums of x: blocks take tickets, and each waits for the block with the ticket before. */
 static __global__ void chain(const uint32_t *x, uint32_t *sums, uint32_t *ticket, uint32_t *state)
 {
     SHARED(uint32_t[2], block);
@@ -173,7 +171,7 @@ static void try_refused(cuda_model_output *)
     CHECK(cudaGetLastError() == cudaSuccess);
 }
 
-/* Doubles its numbers twelve times, in a stream of its own. */
+/* Doubles the words of x twelve times, in a stream of its own. */
 static void double_often(words *x)
 {
     cudaStream_t own;
@@ -206,7 +204,7 @@ static void try_host_threads(cuda_model_output *output)
     cuda_model_add(output, x.data(), x.size() * 4);
 }
 
-/* Two streams take turns at the same numbers, by events. */
+/* Two streams alternate on the same words, ordered by events. */
 static void try_events(cuda_model_output *output)
 {
     cudaStream_t two[2];

@@ -30,7 +30,7 @@ static uint64_t seed_of_environment(uint64_t otherwise)
     return seed != NULL && *seed != 0 ? strtoull(seed, NULL, 10) : otherwise;
 }
 
-/* "700@120": as testing.h says of LEAT_CUDA_FAULT. */
+/* Plants the failure that LEAT_CUDA_FAULT names, e.g. "700@120" (testing.h). */
 static void plant_fault_of_environment(void)
 {
     const char *text = getenv("LEAT_CUDA_FAULT"), *wrong = getenv("LEAT_CUDA_WRONG");

@@ -1,11 +1,10 @@
-/*
- * Threads of a grid: who they are, where they wait for each other, what they share. A thread is a fiber; it
- * runs until it has to wait, or until one of the points below where the seeded order may let another go
+/* Threads of a grid: their indices, where they wait for each other, the memory that they share. A thread is a
+ * fiber; it runs until it has to wait, or until a point where the seeded order may let another thread run
  * first: each barrier, warp collective, atomic and fence.
  *
- * Stricter than a GPU, where a bug would be silent: a barrier needs all threads of the block, and a warp
- * collective all lanes of its mask, at one and the same line; a shuffle's source must be in the mask.
- */
+ * The model is stricter than a GPU, on which such a bug would be silent: a barrier needs all threads of the
+ * block, and a warp collective all lanes of its mask, at the same line; a shuffle's source must be in the
+ * mask. */
 #ifndef CUDA_ON_HOST_THREADS_H
 #define CUDA_ON_HOST_THREADS_H
 
@@ -17,7 +16,7 @@
 #include "tests/cuda_on_host/runtime.h"
 #include "tests/cuda_on_host/types.h"
 
-/* Where a wait stands in the source. */
+/* The place of a wait in the source. */
 struct model_site {
     const char *file;
     int line;
@@ -29,7 +28,7 @@ struct model_site {
 };
 #define MODEL_HERE model_site here = model_site::here()
 
-/* What kernels see of the thread that runs now. */
+/* What kernels see of the running thread. */
 struct model_block_place {
     uint3 index;
     dim3 block_dim, grid_dim;
@@ -50,7 +49,7 @@ static constexpr int warpSize = 32;
 void model_queue_launch(const char *kernel, const void *address, dim3 grid, dim3 block, size_t shared_bytes,
                         cudaStream_t stream, std::function<void()> call);
 
-/* An argument that points to the host's pageable memory, which a kernel cannot reach, is reported. */
+/* Reports an argument that points to the host's pageable memory, which a kernel cannot reach. */
 void model_check_pointer(const char *kernel, const void *address);
 
 template <typename type> static inline void model_check_argument(const char *kernel, const type &value)
@@ -73,7 +72,7 @@ static inline void model_launch(const char *name, void (*kernel)(parameters...),
 #define LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                               \
     model_launch(#kernel, kernel, grid, block, shared_bytes, stream, ##__VA_ARGS__)
 
-/* --- Shared memory: a piece of heap of its own each, so that ASan sees its ends --- */
+/* --- Shared memory: each piece is a heap block of its own, so that ASan sees its ends --- */
 void *model_shared(const void *site, size_t bytes, size_t align);
 void *model_shared_dynamic(void);
 
@@ -137,7 +136,7 @@ enum model_warp_kind {
     MODEL_REDUCE_XOR,
 };
 
-/* value: this lane's, as bits; operand and width: of shuffles. Returns what this lane gets. */
+/* value: this lane's bits; operand and width: of shuffles. Returns this lane's result. */
 uint64_t model_warp(model_warp_kind kind, unsigned mask, uint64_t value, unsigned operand, int width,
                     model_site site);
 
@@ -234,7 +233,7 @@ MODEL_REDUCE(__reduce_xor_sync, unsigned, MODEL_REDUCE_XOR)
 #undef MODEL_REDUCE
 
 /* --- Atomics, integers only --- */
-/* Lets others go first, if the seed says so. */
+/* Lets other threads run first if the seed says so. */
 void model_may_yield(void);
 
 template <typename type, typename function> static inline type model_atomic(type *address, function next)
@@ -249,7 +248,8 @@ template <typename type, typename function> static inline type model_atomic(type
     return old;
 }
 
-/* The second parameter takes no part in deduction: atomicAdd(&count, 1) of an unsigned, as in CUDA. */
+/* The second parameter takes no part in deduction: atomicAdd(&count, 1) must work for an unsigned count, as
+ * in CUDA. */
 template <typename type> struct model_same {
     using is = type;
 };
@@ -320,7 +320,8 @@ static inline void __nanosleep(unsigned)
 /* --- Asynchronous copies (kernels/cuda/async.cuh) --- */
 void model_async_copy(uint4 *to, const uint4 *from);
 void model_async_commit(void);
-/* The next copy to land, if all groups but the latest `groups` have to. */
+/* Gives the next copy to perform if all groups but the latest `groups` must have landed; false: there is
+ * none. */
 bool model_async_landed(unsigned groups, uint4 **to, const uint4 **from);
 
 [[noreturn]] void model_trap(model_site site);

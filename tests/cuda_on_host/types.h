@@ -1,4 +1,4 @@
-/* CUDA's vector types and 16-bit floats. Conversions of the latter give the bits that a GPU gives. */
+/* CUDA's vector types and 16-bit floats. Conversions to 16 bits give the bits that a GPU gives. */
 #ifndef CUDA_ON_HOST_TYPES_H
 #define CUDA_ON_HOST_TYPES_H
 
@@ -68,7 +68,7 @@ template <typename to, typename from> static inline to model_bits(from value)
     return bits;
 }
 
-/* --- Bf16: the upper half of a float --- */
+/* --- bf16: the upper half of a float --- */
 struct __nv_bfloat16_raw {
     unsigned short x;
 };
@@ -100,7 +100,7 @@ static inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 value)
     return value.bits;
 }
 
-/* To nearest, ties to even; a NaN becomes 0x7fff. */
+/* Rounds to nearest, ties to even; a NaN becomes 0x7fff. */
 static inline __nv_bfloat16 __float2bfloat16_rn(float value)
 {
     const uint32_t bits = model_bits<uint32_t>(value);
@@ -159,7 +159,7 @@ static inline float2 __bfloat1622float2(__nv_bfloat162 pair)
     return {__low2float(pair), __high2float(pair)};
 }
 
-/* --- Fp16: 5 bits of exponent, 10 of mantissa --- */
+/* --- fp16: 5 bits of exponent, 10 of mantissa --- */
 struct __half_raw {
     unsigned short x;
 };
@@ -194,7 +194,7 @@ static inline unsigned short __half_as_ushort(__half value)
     return value.bits;
 }
 
-/* To nearest, ties to even; beyond 65504 and a half: infinity; a NaN becomes 0x7fff. */
+/* Rounds to nearest, ties to even; from 65520 on the result is infinite; a NaN becomes 0x7fff. */
 static inline __half __float2half_rn(float value)
 {
     const uint32_t bits = model_bits<uint32_t>(value), sign = bits >> 16 & 0x8000U, size = bits & 0x7fffffffU;
@@ -206,13 +206,13 @@ static inline __half __float2half_rn(float value)
         half_bits = 0x7c00;
     } else if (size >= 0x38800000U) { /* 2^-14: normal */
         half_bits = (size + 0xfffU + (size >> 13 & 1) - 0x38000000U) >> 13;
-    } else { /* the last bit of what is added to 0.5f counts 2^-24, as fp16's denormals do */
+    } else { /* in 0.5f + size, the last bit has the weight 2^-24, as in fp16's denormals */
         half_bits = model_bits<uint32_t>(model_bits<float>(size) + 0.5F) - 0x3f000000U;
     }
     return __ushort_as_half((unsigned short)(half_bits | sign));
 }
 
-/* Towards zero; what is finite stays finite. */
+/* Rounds towards zero; finite values stay finite. */
 static inline __half __float2half_rz(float value)
 {
     const uint32_t bits = model_bits<uint32_t>(value), sign = bits >> 16 & 0x8000U, size = bits & 0x7fffffffU;

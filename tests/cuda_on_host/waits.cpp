@@ -1,4 +1,4 @@
-/* Where threads wait for each other: barriers of a block and collectives of a warp. */
+/* Waits of threads for each other: barriers of a block and collectives of a warp. */
 #include "tests/cuda_on_host/machine.h"
 
 #include "tests/cuda_on_host/sanitizers.h"
@@ -22,7 +22,7 @@ static bool same_site(model_site a, model_site b)
 }
 
 /* --- Barriers --- */
-/* Any thread of the block but `not_this` whose state is `state`; NULL: none. */
+/* A thread of the block other than `not_this` whose state is `state`; NULL: none. */
 static const model_thread *thread_with(const model_block *block, model_state state,
                                        const model_thread *not_this)
 {
@@ -75,7 +75,7 @@ int model_barrier(model_barrier_kind kind, int predicate, model_site site)
 {
     model_thread *self = scheduler_self();
     model_block *block = self->in;
-    /* Two in turn: nobody can be more than one barrier ahead of another. */
+    /* Two are used by turns: no thread can be more than one barrier ahead of another. */
     char *sync = &block->barrier_sync[block->phase % 2];
     self->state = MODEL_AT_BARRIER;
     self->kind = kind;
@@ -174,7 +174,7 @@ static uint64_t collective(const model_thread *lanes, model_thread *self)
     }
 }
 
-/* Whether all lanes of self's mask are here; reports those that never will be. */
+/* Whether all lanes of self's mask have arrived; reports lanes that never will. */
 static bool all_came(const model_thread *lanes, unsigned lane_count, const model_thread *self)
 {
     const model_site site = self->site;
@@ -211,8 +211,8 @@ static bool all_came(const model_thread *lanes, unsigned lane_count, const model
     return all;
 }
 
-/* For TSan, __syncwarp of a part of a warp: what each lane of the mask did before, all of them know. Groups
- * may have lanes in common. */
+/* __syncwarp for a part of a warp, for TSan: orders what each lane of the mask did before against all of
+ * them. Groups may have lanes in common. */
 static void order_lanes(model_thread *lanes, unsigned mask)
 {
     for (unsigned i = 0; i < LANES; i++) {
@@ -248,7 +248,7 @@ uint64_t model_warp(model_warp_kind kind, unsigned mask, uint64_t value, unsigne
     }
     const bool is_complete = all_came(lanes, lane_count, self);
     const bool is_whole = mask == (lane_count == LANES ? ~0U : (1U << lane_count) - 1U);
-    /* Of a whole warp two in turn, as with barriers: half of TSan's work. */
+    /* A whole warp uses two by turns, as barriers do: half the work for TSan. */
     char *sync = is_whole ? &lanes->whole_sync[lanes->whole_phase % 2] : &self->warp_sync;
     if (kind == MODEL_SYNCWARP) {
         tsan_release(sync);

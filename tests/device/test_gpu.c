@@ -1,8 +1,6 @@
-/*
- * The device library's own functions (gpu.h) on the first device: what is refused, memory, copies, streams
- * that wait for each other, and the first failure, which stays. Prints TAP; ends with 77 where there is no
- * device.
- */
+/* The device library's own functions (gpu.h) on the first device: refused arguments, memory, copies, streams
+ * that wait for each other, and the first failure, which is sticky. Prints TAP; exit status 77 if there is no
+ * device. */
 #include "kernels/gpu.h"
 #include "tests/unit/learners/host_model.h"
 
@@ -116,7 +114,7 @@ static void test_order(const struct gpu_api *api, struct gpu *gpu)
     api->free_pinned(gpu, seen);
 }
 
-/* Recorded, not done; then done as often as it is launched, with what lies at its addresses by then. */
+/* A recorded graph is not executed; each launch executes it with the current content of its addresses. */
 static void test_graphs(const struct gpu_api *api, struct gpu *gpu)
 {
     struct gpu_error error = {0};
@@ -148,7 +146,7 @@ static void test_graphs(const struct gpu_api *api, struct gpu *gpu)
     api->free_pinned(gpu, to);
 }
 
-/* Nothing works after a failure: to fill what is nowhere is one. */
+/* After a failure nothing works; here a fill of a NULL address fails. */
 static void test_first_failure(const struct gpu_api *api, struct gpu *gpu)
 {
     struct gpu_error error = {0}, again = {0};
@@ -172,7 +170,7 @@ static void test_first_failure(const struct gpu_api *api, struct gpu *gpu)
 
 enum { RECORDINGS = 20, RECORDING_US = 1000 };
 
-/* Another learner, with its own device. */
+/* Another learner's thread, with its own device. */
 struct recorder {
     const struct gpu_api *api;
     bool is_good;
@@ -191,7 +189,7 @@ static void *record_often(void *argument)
     for (int i = 0; i < RECORDINGS && is_good; i++) {
         is_good = api->graph_begin(stream, &error);
         api->fill(stream, memory, 1, 64);
-        usleep(RECORDING_US); /* as long as the kernels of a step take to record */
+        usleep(RECORDING_US); /* about as long as recording the kernels of a step takes */
         struct gpu_graph *graph = api->graph_end(stream, &error);
         api->graph_launch(stream, graph);
         is_good = is_good && api->wait(stream, &error);
@@ -205,7 +203,7 @@ static void *record_often(void *argument)
     return NULL;
 }
 
-/* Closing waits for the device, which nobody may while any thread records a graph on it. */
+/* Closing waits for the device, which is not allowed while any thread records a graph on it. */
 static void test_recording_and_closing(const struct gpu_api *api)
 {
     pthread_t thread;
@@ -222,7 +220,7 @@ static void test_recording_and_closing(const struct gpu_api *api)
     check(is_open && recorder.is_good, "a learner ends while another one records graphs");
 }
 
-/* With the host's model, which can be told that the library is not there. */
+/* Products of matrices; on the host's model also without the library, which it can be told to lack. */
 static void test_products(const struct gpu_api *api, struct gpu *gpu)
 {
     struct gpu_error error = {0};

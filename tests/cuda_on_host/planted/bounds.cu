@@ -1,4 +1,4 @@
-/* Indices out of bounds, and misaligned ones. */
+/* Indices out of bounds, and misaligned addresses. */
 #include "tests/cuda_on_host/planted/planted.h"
 
 static __global__ void count_up(uint32_t *out, uint32_t n, bool has_bug)

@@ -1,7 +1,5 @@
-/*
- * test_cuda_model_planted: for each case, that the bug is told in the very words, and that nothing is told
- * without it. NAME bug|good: runs that one, in this process.
- */
+/* test_cuda_model_planted: checks for each case that the bug is reported with the expected text, and that
+ * nothing is reported without the bug. NAME bug|good: runs only that case, in this process. */
 #include <stdlib.h>
 #include <string>
 #include <sys/resource.h>
@@ -87,7 +85,7 @@ static int run_case(const std::string &name, bool has_bug)
     return 2;
 }
 
-/* Runs a case in a process of its own; what it says goes to *said. */
+/* Runs a case in a process of its own; *said gets what it prints. */
 static int run_apart(const char *program, const planted *bug, bool has_bug, std::string *said)
 {
     const std::string command =
@@ -111,7 +109,7 @@ static bool says(const std::string &said, std::string words)
     return said.find(words) != std::string::npos;
 }
 
-/* Prints one TAP line, and what was said where that is not as it should be. */
+/* Prints one TAP line, and the case's output if the result is wrong. */
 static bool told(bool is_good, const char *what, const planted *bug, const std::string &said)
 {
     printf("%sok - %s%s\n", is_good ? "" : "not ", bug->name, what);
@@ -128,7 +126,7 @@ int main(int argc, char **argv)
     if (argc == 3) {
         return run_case(argv[1], strcmp(argv[2], "bug") == 0);
     }
-    /* TSan's processes would wait a second each before they end. */
+    /* Otherwise each of TSan's processes would sleep for a second at its end. */
     const char *options = getenv("TSAN_OPTIONS");
     setenv("TSAN_OPTIONS",
            ((options != NULL ? options : "") + std::string(":halt_on_error=1:atexit_sleep_ms=0")).c_str(), 1);

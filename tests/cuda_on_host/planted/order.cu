@@ -1,7 +1,7 @@
-/* Results that depend on who comes first, or on memory that nobody wrote. */
+/* Results that depend on the order of threads, or on memory that was never written. */
 #include "tests/cuda_on_host/planted/planted.h"
 
-/* Each thread takes the next free place: the sum goes by the order of places. */
+/* With the bug, each thread takes the next free place, so the sum depends on the order of threads. */
 static __global__ void sum_as_they_come(uint32_t *out, uint32_t *taken, float *values, bool has_bug)
 {
     const unsigned t = threadIdx.x, place = has_bug ? atomicAdd(taken, 1U) : t;

@@ -1,4 +1,4 @@
-/* Who reads before the work is done: the host, and another stream. */
+/* The host, or another stream, reads before the work is done. */
 #include "tests/cuda_on_host/planted/planted.h"
 
 static __global__ void write_all(uint32_t *out, uint32_t value)

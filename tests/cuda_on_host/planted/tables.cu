@@ -1,7 +1,5 @@
-/*
- * Bugs of the kind that kernels of embedding tables are prone to, over their own layout and words
- * (kernels/cuda/table.cuh, table_probe.cuh): a table of two buckets, a batch of new keys.
- */
+/* Typical bugs of embedding table kernels, on the real layout of tables (kernels/cuda/table.cuh,
+ * table_probe.cuh): a table of two buckets, a batch of new keys. */
 #include "kernels/cuda/table_probe.cuh"
 #include "tests/cuda_on_host/planted/planted.h"
 
@@ -36,7 +34,7 @@ static void table_begin(small_table *t, planted_run *run)
     LAUNCH(set_table, 1, 1, 0, run->stream, t->view, view);
 }
 
-/* Where which key lies, and what was counted, go to the output. */
+/* Writes the place of each key, and the count of rows, to the output. */
 static __global__ void list_keys(const gpu_table_view *view, const gpu_table_counts *counts, uint32_t *out)
 {
     const uint32_t s = threadIdx.x;
@@ -62,7 +60,7 @@ static __device__ uint64_t key_of(uint32_t i)
     return 1 + 3 * (uint64_t)i;
 }
 
-/* --- A bucket's keys, in the order of their numbers --- */
+/* --- A bucket's keys, in the order of their indices --- */
 
 static __global__ void insert(const gpu_table_view *view, uint32_t *taken, bool has_bug)
 {
@@ -141,7 +139,7 @@ static __global__ void place(const gpu_table_view *view, bool has_bug)
             view->buckets[0].keys[u] = key_of(u);
         if (!has_bug)
             __syncwarp();
-        if (lane == (u + 1) % WARP_LANES) /* who makes way looks at keys that are there */
+        if (lane == (u + 1) % WARP_LANES) /* a thread that makes room reads the keys already there */
             view->buckets[1].keys[u] = view->buckets[0].keys[u];
         __syncwarp();
     }
@@ -171,7 +169,7 @@ static void row_behind_the_last(planted_run *run)
     table_end(&t, run);
 }
 
-/* Within the table, so that ASan alone would not see it. */
+/* Out of bounds, but within the table, so ASan alone would not see it. */
 static __global__ void start_keys(const gpu_table_view *view, bool has_bug)
 {
     const uint32_t slot = threadIdx.x + (has_bug ? 1 : 0);

@@ -1,4 +1,4 @@
-/* Barriers and warp collectives that are missing, or that not all reach. */
+/* Barriers and warp collectives that are missing, or that not all threads reach. */
 #include "tests/cuda_on_host/planted/planted.h"
 
 static __global__ void reverse_block(uint32_t *out, bool has_bug)
@@ -55,7 +55,7 @@ static __global__ void two_barriers(uint32_t *out, bool has_bug)
     out[t] = t;
 }
 
-/* Without the bug, all take the second. */
+/* With the bug, half of the threads wait at another __syncthreads than the others. */
 static void barrier_in_two_branches(planted_run *run)
 {
     LAUNCH(two_barriers, 1, 64, 0, run->stream, run->device, run->has_bug);

@@ -33,7 +33,7 @@ static uint64_t memory_some = 400 << 10; /* bytes that MEMORY_SOME adds to the l
 
 static inline size_t row_floats(void)
 {
-    return 3 * (size_t)dim; /* Adam */
+    return 3 * (size_t)dim; /* a weight and Adam's two states for each dim */
 }
 
 static inline size_t stored_bytes(void)

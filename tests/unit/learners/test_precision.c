@@ -240,7 +240,7 @@ static void test_scale_rises(void **state)
     struct model_options o = options_of(NETWORK_HIDDEN);
     o.precision = ROW_FP16, o.batch = 2;
     for (uint32_t f = 0; f < EVENT_FIELDS; f++)
-        o.field_init[f] = -1.0F; /* rows are restored otherwise: here all of them are zeros, as if absent */
+        o.field_init[f] = -1.0F; /* model_save does not save rows: here all of them are zeros, as if absent */
     o.embedding.params.rate = o.linear.params.rate = 0.0F;
     struct model *m = learned(&o, 3001, logits), *next = model_new(&o, best());
     assert_true(model_precision(m).scale == SCALE_FIRST);
@@ -314,7 +314,7 @@ static void test_trial_keeps(void **state)
         assert_true(layers_off(m, bf16) == 0.0);
         struct model_precision p = model_precision(m);
         assert_true(!p.is_undecided && p.now == ROW_BF16);
-        assert_true(p.trial_examples == 2048); /* decided at the end of a step */
+        assert_true(p.trial_examples == 2048); /* the trial is decided at the end of a step */
         assert_true(fabs(p.trial_loss_bf16 - logloss(2048)) < 1e-5);
         assert_true(p.trial_loss_fp32 != p.trial_loss_bf16);
         assert_true(fabs(p.trial_loss_fp32 - p.trial_loss_bf16) < 1e-3);

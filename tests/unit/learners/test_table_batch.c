@@ -366,7 +366,7 @@ static void test_later_sightings_spare(void **state)
     see(&t, (const uint64_t[]){2, 1, 1}, (const uint32_t[]){6, 7, 6}, 3, 2, rows);
     assert_null(rows[0]);
     assert_true(rows[1] == rows[2] && rows[1]->key == 1 && rows[1]->seen == 7);
-    assert_int_equal(rows[1]->count, UINT32_MAX); /* saturates */
+    assert_int_equal(rows[1]->count, UINT32_MAX); /* the count saturates */
     assert_int_equal(t.stats.refused, 1);
     see(&t, (const uint64_t[]){2, 3}, (const uint32_t[]){9, 9}, 2, 3, rows);
     assert_true(rows[0] != NULL && rows[1] == NULL); /* in the order of first occurrences */

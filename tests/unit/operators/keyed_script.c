@@ -209,7 +209,7 @@ void script_check_variants(const char *step, const struct script *script,
     }
 }
 
-/* --- What models write, and what is read back --- */
+/* --- What models write and tests read back --- */
 
 void script_show_value(struct byte_buffer *out, bool has, int64_t value)
 {

@@ -94,7 +94,7 @@ static void edges(void **state)
 
 struct identity {
     int64_t first;
-    uint32_t last; /* the row */
+    uint32_t last; /* index of the row in the script */
 };
 
 /* Writes the changes that keep last emits, before settle(): one for each row that becomes its identity's

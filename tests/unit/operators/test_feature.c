@@ -28,7 +28,7 @@ struct model {
     uint32_t update_input;
     bool includes_self;
     bool is_short;                  /* the body is { n: count(), sum: sum(x) } */
-    bool is_taken[SCRIPT_ROWS_MAX]; /* the update was not late */
+    bool is_taken[SCRIPT_ROWS_MAX]; /* whether an update was not late */
     uint64_t late_updates, null_keys;
 };
 

@@ -24,8 +24,8 @@ static void make(uint64_t seed, int64_t jitter_us)
     script_make(&script, &options);
     for (uint32_t i = 0; i < script.count; i++)
         script.rows[i].ts -=
-            script.rows[i].ts % (US_PER_SECOND / 2); /* makes equal times frequent, and times exactly at the
-                                                      * bounds */
+            /* Makes equal times frequent, and times exactly at the bounds. */
+            script.rows[i].ts % (US_PER_SECOND / 2);
     for (uint32_t n = 0; n + 1 < script.numbers; n++)
         script.watermarks[n] -= script.watermarks[n] % (US_PER_SECOND / 2);
 }

@@ -181,7 +181,7 @@ static void test_packed_columns(void **state)
     batch_pool_free(pool);
 }
 
-/* Damaged bytes, cut or altered, are read within their bounds. */
+/* Damaged rows, with a flipped bit or cut short, are read within their bounds. */
 static void test_packed_damage(void **state)
 {
     (void)state;

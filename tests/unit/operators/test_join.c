@@ -16,7 +16,7 @@ struct join_case {
     enum kind kind;
     enum take take;
     int64_t low_s, high_s;
-    bool is_forever, is_by_x; /* by_x: the upper bound is the left row's x seconds */
+    bool is_forever, is_by_x; /* is_by_x: the upper bound is the left row's x * 100 ms */
     int64_t window_s, slide_s;
     bool has_two_keys;
 };
@@ -351,8 +351,8 @@ static void bounds_are_inclusive(void **state)
     assert_int_equal(c->emitted, 2);
     give(&engine, "L 1 90, R 1 95", 100); /* both are kept at watermark 100 exactly */
     assert_int_equal(c->late, 0);
-    assert_int_equal(c->emitted, 2 + 2 + 1); /* with the right rows at 94 and 95; the new right row with the
-                                              * left one at 100 */
+    /* With the right rows at 94 and 95; the new right row with the left row at 100. */
+    assert_int_equal(c->emitted, 2 + 2 + 1);
     give(&engine, "L 1 89, R 1 94", 100);
     assert_int_equal(c->late, 2);
     fake_close(&engine);

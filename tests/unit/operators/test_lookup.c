@@ -246,7 +246,7 @@ static void read_log(char text[256])
     fclose(file);
 }
 
-/* A live run: keeps a copy of the file as it is at the begin. Returns the line of the log, which has its
+/* Begins a live run, which keeps a copy of the file. log: gets the log's line, which has the file's
  * digest. */
 static void begin_live(const char *name, char log[256])
 {
@@ -301,8 +301,8 @@ static void obeyed(void **state)
     assert_string_equal(name_at(&h, 0), "one");
     assert_string_equal(name_at(&h, 6), "one");
     h.check = NULL;
-    assert_string_equal(name_at(&h, 7), "two"); /* version "one" is freed, but not the values looked up in
-                                                 * it */
+    /* Version "one" is freed, but not the values looked up in it. */
+    assert_string_equal(name_at(&h, 7), "two");
     assert_true(str_is(column_text(&held->columns[held->schema->count - 1], 0), "one"));
     batch_release(held);
     assert_string_equal(name_at(&h, 100), "two");
@@ -354,7 +354,7 @@ static void resumed(void **state)
         if (turn == 2)
             remove_kept(one);
         if (turn == 3)
-            version("one"); /* put back */
+            version("one"); /* version "one" is put back */
         struct snapshot_reader reader = {.parts = &writer.records, .count = 1, .lanes = 1};
         assert_int_equal(h.kind->restore(&h.context, &reader), turn != 2);
         if (turn == 2) {

@@ -88,8 +88,8 @@ static void test_with(void **state)
     assert_int_equal(h.rejected_rows[1], 1);
     const struct schema *output = h.context.output;
     assert_int_equal(output->count, 12);
-    assert_int_equal(output->fields[10].lineage.words[0], 1 << 3); /* more's lineage, through total, is
-                                                                    * price */
+    /* The lineage of `more`, through `total`, is price. */
+    assert_int_equal(output->fields[10].lineage.words[0], 1 << 3);
     assert_int_equal(output->fields[11].lineage.words[0], 1 << 2);
     assert_int_equal(output->fields[0].lineage.words[0], 1);
     harness_free(&h);
@@ -104,7 +104,7 @@ static void test_rename(void **state)
     const struct schema *output = h.context.output;
     assert_true(str_is(output->fields[0].name, "item_id") && str_is(output->fields[1].name, "user_id"));
     assert_true(str_is(output->fields[4].name, "where_at"));
-    assert_int_equal(output->fields[1].lineage.words[0], 1 << 1); /* lineage goes with the value */
+    assert_int_equal(output->fields[1].lineage.words[0], 1 << 1); /* lineage stays with the value */
     harness_free(&h);
 }
 
@@ -374,7 +374,8 @@ static void test_union_diagnostics(void **state)
     h.inputs[1] = second;
     h.inputs_count = 2;
     assert_false(harness_bind(&h, "union others"));
-    assert_int_equal(h.diags.errors, 3); /* price, position, place */
+    /* Price has another type, position is missing, place is unknown. */
+    assert_int_equal(h.diags.errors, 3);
     assert_non_null(harness_diag(&h, DIAG_E0504));
     harness_free(&h);
 }

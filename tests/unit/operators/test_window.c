@@ -15,7 +15,7 @@
 enum { MEMBERS_MAX = 1 << 17, PARTS_MAX = 1 << 15 };
 
 struct part {
-    uint32_t key_row; /* some row of the group */
+    uint32_t key_row; /* a row of the group */
     int64_t start, end, last;
     uint32_t first_member, last_member; /* indices into `members`, linked by `next` */
     bool is_gone;
@@ -419,8 +419,7 @@ static void order_of_closing(void **state)
     fake_number(&engine, rows, 4, 9999999);
     assert_string_equal(fake_text(&engine.output), "|-10000000|0|1\n");
     fake_number(&engine, rows, 0, 20 * US_PER_SECOND);
-    fake_number(&engine, rows, 0, 25 * US_PER_SECOND); /* closes few windows: those that went on after their
-                                                        * timer */
+    fake_number(&engine, rows, 0, 25 * US_PER_SECOND); /* no window ends at 25 s */
     assert_string_equal(
         fake_text(&engine.output),
         "|-10000000|0|1\na text of more than fifteen bytes|0|10000000|1\nnull|10000000|20000000|1\n");

@@ -30,7 +30,7 @@ static uint32_t fill_offsets(struct trial *t, uint32_t *offsets, uint32_t bags, 
     return offsets[bags];
 }
 
-/* Floats from one event's row of sums to the next. */
+/* Floats from one event's row of outputs to the next. */
 static size_t out_stride(const struct gather_shape *s)
 {
     return s->fields > 0 ? s->fields * s->d + s->gap : s->d;

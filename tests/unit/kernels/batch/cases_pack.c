@@ -100,7 +100,7 @@ static void try_mask_rows(struct suite *suite, struct pack_shape s)
               s.gap, s.reject_of);
 }
 
-/* Rows are aligned to 16 bytes on a GPU: columns and gap are multiples of 4 together. */
+/* Rows are aligned to 16 bytes on a GPU: columns + gap is a multiple of 4. */
 void suite_mask_rows(struct suite *suite)
 {
     static const uint32_t counts[] = {1, 4, 7, 12, 64, 128, 129, 300};

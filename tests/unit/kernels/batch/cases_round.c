@@ -9,7 +9,7 @@
 
 static const char *const format_names[ROW_FORMATS] = {"fp32", "bf16", "fp16", "int8"};
 
-/* Exact numbers, ties, the ends of both ranges, denormals of each kind. */
+/* Exact numbers, ties, the ends of both formats' ranges, denormals of each format. */
 static const float edges[] = {0.0F,
                               -0.0F,
                               1.0F,

@@ -39,7 +39,7 @@ static void stop(const char *what, const char *why)
     exit(1);
 }
 
-/* Memory of a target. */
+/* Memory of a target: of its device, or of the host. */
 static unsigned char *target_alloc(const struct target *target, size_t bytes)
 {
     void *memory = NULL;

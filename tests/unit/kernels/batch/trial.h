@@ -44,7 +44,7 @@ struct target {
     void (*model_begin)(uint64_t seed, uint8_t poison);
 };
 
-struct suite; /* one kernel with all targets */
+struct suite; /* one kernel with all its targets */
 struct trial_rows;
 struct trial; /* one call */
 

@@ -1,4 +1,4 @@
-/* What trial.c, fill.c and main.c share. */
+/* Shared by trial.c, fill.c and main.c. */
 #ifndef TESTS_UNIT_KERNELS_BATCH_TRIAL_INTERNAL_H
 #define TESTS_UNIT_KERNELS_BATCH_TRIAL_INTERNAL_H
 
@@ -15,7 +15,7 @@ struct buffer {
     enum role role;
     size_t bytes, valid;        /* bytes of the content; how many of them are compared */
     size_t offset, total;       /* where the content begins in the blocks; bytes of a block */
-    unsigned char *block;       /* host */
+    unsigned char *block;       /* the host's */
     unsigned char *place_block; /* the variant's */
     trial_same *same;
     double *bounds;         /* a bound for each float, or NULL */

@@ -1,4 +1,4 @@
-/* What the cases of test_tables share. */
+/* Shared by the cases of test_tables. */
 #ifndef TESTS_KERNELS_TABLES_CASES_H
 #define TESTS_KERNELS_TABLES_CASES_H
 

@@ -255,7 +255,7 @@ bool rig::write_rows(random_numbers *random, uint32_t share)
         if (last_rows[u] == NULL || random->below(share) != 0)
             continue;
         plain_row &row = plain.tables[last[u].table].rows[last[u].key];
-        for (size_t i = 0; i < size; i += 2) { /* small finite numbers in every format */
+        for (size_t i = 0; i < size; i += 2) { /* bits of small finite numbers in every format */
             uint16_t bits = (uint16_t)(random->next() & 0x3fff);
             memcpy(&row.bytes[i], &bits, 2);
         }

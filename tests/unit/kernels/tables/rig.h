@@ -96,7 +96,7 @@ template <typename type> void mirror<type>::free()
 
 struct exported_row {
     gpu_row_head head;
-    std::vector<float> payload; /* weights, then the state */
+    std::vector<float> payload; /* weights, then the state, then the extra floats */
 };
 
 class rig
