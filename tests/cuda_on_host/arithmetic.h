@@ -1,5 +1,5 @@
-/* CUDA's functions for a single thread: bits, four bytes in a word, conversions, roundings, loads and
- * stores. */
+/* CUDA's functions for a single thread: bits, four bytes in a word, conversions, roundings,
+ * loads and stores. */
 #ifndef CUDA_ON_HOST_ARITHMETIC_H
 #define CUDA_ON_HOST_ARITHMETIC_H
 

@@ -77,8 +77,8 @@ enum { RETURN_WORD = 11, FRAME_WORDS = 20 };
 #error "fiber.cpp knows the calling conventions of x86-64 and aarch64"
 #endif
 
-/* After a switch, on the new stack: ASan tells where the old stack is, which is unknown for the host's own
- * stack. */
+/* After a switch, on the new stack: ASan tells where the old stack is, which is unknown for the
+ * host's own stack. */
 static void fiber_arrived(void *fake_stack)
 {
 #ifdef MODEL_ASAN

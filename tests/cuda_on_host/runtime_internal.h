@@ -32,11 +32,11 @@ void streams_queue(CUstream_st *stream, std::function<void()> act);
 /* memory.cpp: the kind of memory at an address */
 enum memory_kind { MEMORY_PAGEABLE, MEMORY_PINNED, MEMORY_DEVICE };
 memory_kind memory_of(const void *address);
-/* Whether a kernel may be given the address: NULL, in device or pinned memory, or at the end of such
- * memory. */
+/* Whether a kernel may be given the address: NULL, in device or pinned memory, or at the end
+ * of such memory. */
 bool memory_is_for_kernels(const void *address);
-/* Hides device memory from the host (is_to_be) or shows it: the host may touch it only while it plays the
- * device. */
+/* Hides device memory from the host (is_to_be) or shows it: the host may touch it only while it
+ * plays the device. */
 void memory_hide(bool is_to_be);
 
 #endif

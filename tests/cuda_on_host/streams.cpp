@@ -1,6 +1,6 @@
-/* The run time's streams. A stream is a queue of work. Queued work is done by later calls: how much of it,
- * and of which stream, is chosen by the seed, but all work that a thread waits for is done before its wait
- * returns. */
+/* The run time's streams. A stream is a queue of work. Queued work is done by later calls: how much of
+ * it, and of which stream, is chosen by the seed, but all work that a thread waits for is done before
+ * its wait returns. */
 #include <deque>
 #include <map>
 #include <memory>
@@ -93,8 +93,8 @@ static void do_one(CUstream_st *stream)
     tsan_release(&stream->sync);
 }
 
-/* Does a piece of work of a stream that the seed chooses. Returns false if no stream's next work can
- * begin. */
+/* Does a piece of work of a stream that the seed chooses. Returns false if no stream's next
+ * work can begin. */
 static bool do_any(void)
 {
     const size_t first = streams.empty() ? 0 : random_below(&run.random, (uint32_t)streams.size());

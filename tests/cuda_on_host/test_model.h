@@ -1,5 +1,5 @@
-/* For tests of the model: words in device memory, checks, and a list of tests that are run with several
- * seeds. */
+/* For tests of the model: words in device memory, checks, and a list of tests that are run
+ * with several seeds. */
 #ifndef CUDA_ON_HOST_TEST_MODEL_H
 #define CUDA_ON_HOST_TEST_MODEL_H
 

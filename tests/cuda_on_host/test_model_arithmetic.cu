@@ -1,6 +1,6 @@
-/* The model's single-thread functions against fixed values, derived by hand from CUDA's Math API. Kernels use
- * few of these functions; a wrong one would go unnoticed in the other tests, which compare the model with
- * itself. */
+/* The model's single-thread functions against fixed values, derived by hand from CUDA's Math API.
+ * Kernels use few of these functions; a wrong one would go unnoticed in the other tests, which compare
+ * the model with itself. */
 #include "kernels/cuda/cuda.cuh"
 
 #include <limits.h>

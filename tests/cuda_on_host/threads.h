@@ -2,9 +2,9 @@
  * fiber; it runs until it has to wait, or until a point where the seeded order may let another thread run
  * first: each barrier, warp collective, atomic and fence.
  *
- * The model is stricter than a GPU, on which such a bug would be silent: a barrier needs all threads of the
- * block, and a warp collective all lanes of its mask, at the same line; a shuffle's source must be in the
- * mask. */
+ * The model is stricter than a GPU, on which such a bug would be silent: a barrier needs all threads of
+ * the block, and a warp collective all lanes of its mask, at the same line; a shuffle's source must be
+ * in the mask. */
 #ifndef CUDA_ON_HOST_THREADS_H
 #define CUDA_ON_HOST_THREADS_H
 
@@ -320,8 +320,8 @@ static inline void __nanosleep(unsigned)
 /* --- Asynchronous copies (kernels/cuda/async.cuh) --- */
 void model_async_copy(uint4 *to, const uint4 *from);
 void model_async_commit(void);
-/* Gives the next copy to perform if all groups but the latest `groups` must have landed; false: there is
- * none. */
+/* Gives the next copy to perform if all groups but the latest `groups` must have landed; false:
+ * there is none. */
 bool model_async_landed(unsigned groups, uint4 **to, const uint4 **from);
 
 [[noreturn]] void model_trap(model_site site);

@@ -1,6 +1,6 @@
-/* The device library's own functions (gpu.h) on the first device: refused arguments, memory, copies, streams
- * that wait for each other, and the first failure, which is sticky. Prints TAP; exit status 77 if there is no
- * device. */
+/* The device library's own functions (gpu.h) on the first device: refused arguments, memory, copies,
+ * streams that wait for each other, and the first failure, which is sticky. Prints TAP; exit status 77 if
+ * there is no device. */
 #include "kernels/gpu.h"
 #include "tests/unit/learners/host_model.h"
 

@@ -7,8 +7,8 @@
 #include "kernels/cuda/async.cuh"
 #include "tests/cuda_on_host/testing.h"
 
-/* What a case runs on: 1024 words of device memory and as many of pinned memory; all of them go to the
- * output. */
+/* What a case runs on: 1024 words of device memory and as many of pinned memory; all of them go
+ * to the output. */
 struct planted_run {
     bool has_bug;
     cudaStream_t stream, other;

@@ -94,8 +94,8 @@ static void optimizer(const struct kernels *k, struct slab *s, size_t n, size_t 
         n = 40;
     struct opt_params p = {.rate = 0.1F,
                            .l1 = n % 2 ? 0.01F : 0.0F,
-                           /* l1 and l2 are both 0 for every fourth n: the path of adagrad_block without
-                            * limits. */
+                           /* l1 and l2 are both 0 for every fourth n: the path of
+                            * adagrad_block without limits. */
                            .l2 = n % 4 ? 0.02F : 0.0F,
                            .epsilon = 1e-3F,
                            .decay = 0.99F,
@@ -158,8 +158,8 @@ CASE(pairs_store)
     n = n < d ? n : d;
     k->pairs_store(pairs(s, n), floats(s, 2 * d, ANY), n, d);
 }
-/* Also compares with the separate kernels that it combines: pairs_dot, sigmoid_one, opt_adagrad,
- * pairs_store. */
+/* Also compares with the separate kernels that it combines: pairs_dot, sigmoid_one,
+ * opt_adagrad, pairs_store. */
 CASE(pairs_adagrad)
 {
     struct opt_params p = {.rate = 0.1F, .l2 = 0.02F, .decay = 0.99F, .step_max = 0.5F};

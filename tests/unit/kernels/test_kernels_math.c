@@ -1,5 +1,5 @@
-/* The results of the kernels against plain formulas and libm; only the scalar variant, which the others
- * equal. */
+/* The results of the kernels against plain formulas and libm; only the scalar variant, which
+ * the others equal. */
 #include "kernels/kernels.h"
 #include "kernels/num.h"
 

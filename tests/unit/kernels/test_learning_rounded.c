@@ -86,8 +86,8 @@ static void step(const struct batch_kernels *k, struct learner *l, uint64_t numb
     k->update(&a, NULL);
 }
 
-/* Learns STEPS batches and returns the expected loss: 1 for the noise, plus |w - target|^2, averaged over
- * rows. */
+/* Learns STEPS batches and returns the expected loss: 1 for the noise, plus |w - target|^2,
+ * averaged over rows. */
 static double learn(const struct batch_kernels *k, enum row_format format, uint64_t seed)
 {
     struct learner l = {.format = format, .seed = seed};

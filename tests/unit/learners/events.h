@@ -1,5 +1,5 @@
-/* Events for the learners' tests: follow from a counter alone; ids and a dense feature partly explain the
- * labels. */
+/* Events for the learners' tests: follow from a counter alone; ids and a dense feature partly
+ * explain the labels. */
 #ifndef TESTS_LEARNERS_EVENTS_H
 #define TESTS_LEARNERS_EVENTS_H
 
@@ -37,8 +37,8 @@ static inline void events_make(struct events *e)
     }
 }
 
-/* Learns events begin..end in calls of `chunk` events; writes their logits and verdicts at the events'
- * places. */
+/* Learns events begin..end in calls of `chunk` events; writes their logits and verdicts at
+ * the events' places. */
 static inline void events_learn(const struct events *e, struct model *model, uint32_t begin, uint32_t end,
                                 uint32_t chunk, double *logits, uint8_t *verdicts)
 {
@@ -96,8 +96,8 @@ static inline bool events_restore_counts(void *argument, const void *items, size
     return true;
 }
 
-/* A digest of all rows sorted by key, of the sketches and of the dense weights: equal models have equal
- * digests. */
+/* A digest of all rows sorted by key, of the sketches and of the dense weights: equal models
+ * have equal digests. */
 static inline uint64_t events_digest(struct model *model, uint32_t fields)
 {
     uint64_t digest = 0;

@@ -34,8 +34,8 @@ static struct model_options cold_options(void)
     return o;
 }
 
-/* A model with as little memory as a device needs; from: the checkpoint whose cold rows its stores begin
- * with. */
+/* A model with as little memory as a device needs; from: the checkpoint whose cold rows its
+ * stores begin with. */
 static struct model *cold_model(bool is_on_device, const struct cold_saved *from)
 {
     struct model_options o = cold_options();

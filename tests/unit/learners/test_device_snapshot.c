@@ -83,8 +83,8 @@ static void begin(struct world *w, uint32_t since, struct writing *writing)
     must(device_table_snapshot_begin(w->table, since, CLOSING, &writing->error), &writing->error, "begin");
 }
 
-/* Learns, takes an image of all rows, and writes a snapshot while learning goes on; then the same for changed
- * rows. */
+/* Learns, takes an image of all rows, and writes a snapshot while learning goes on; then the same
+ * for changed rows. */
 static void test_steps_between(const struct trial *trial)
 {
     char what[160];

@@ -215,8 +215,8 @@ static uint32_t back_from_below(const struct world *w, const struct image *image
     return count;
 }
 
-/* Keys return twenty steps later, when all their rows have expired. *loaded: rows that were loaded all the
- * same. */
+/* Keys return twenty steps later, when all their rows have expired. *loaded: rows that were loaded
+ * all the same. */
 static struct image *run_expired(enum memory memory, uint32_t ahead, uint32_t *back, uint64_t *loaded)
 {
     struct world w;

@@ -94,8 +94,8 @@ static double mean_loss(uint32_t begin, uint32_t end)
     return sum / (end - begin);
 }
 
-/* Any variant and any cut into calls give the same logits and the same model, bit for bit; and the model
- * learns. */
+/* Any variant and any cut into calls give the same logits and the same model, bit for bit; and
+ * the model learns. */
 static void test_same_bits(void **state)
 {
     (void)state;
@@ -211,8 +211,8 @@ static struct model *copy_by_snapshot(struct model *m, const struct model_option
     return copy;
 }
 
-/* A model stopped in the middle of a block or batch, saved, loaded and continued equals one that was not
- * stopped. */
+/* A model stopped in the middle of a block or batch, saved, loaded and continued equals one that
+ * was not stopped. */
 static void test_resume(void **state)
 {
     (void)state;
@@ -259,8 +259,8 @@ static void test_rejected(void **state)
     }
 }
 
-/* Sampled negatives and class weights: the mean prediction over the whole stream stays at the labels'
- * mean. */
+/* Sampled negatives and class weights: the mean prediction over the whole stream stays at
+ * the labels' mean. */
 static void test_sampling(void **state)
 {
     (void)state;
@@ -346,9 +346,9 @@ static void test_losses(void **state)
     }
 }
 
-/* The gradient of every shape, by differences: with plain SGD of rate r, a step moves a weight by -r dL/dw;
- * copies of the model with one weight moved by +-h give dL/dw. One event, so blocks and batches have one
- * event. */
+/* The gradient of every shape, by differences: with plain SGD of rate r, a step moves a weight by -r
+ * dL/dw; copies of the model with one weight moved by +-h give dL/dw. One event, so blocks and batches
+ * have one event. */
 static double event_loss(struct model *m, uint32_t i)
 {
     double logit;

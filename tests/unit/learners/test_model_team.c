@@ -79,8 +79,8 @@ static void *write_snapshots(void *argument)
     return NULL;
 }
 
-/* Learns the second half of the events while another thread writes the state after the first half into
- * w->copy. */
+/* Learns the second half of the events while another thread writes the state after the first
+ * half into w->copy. */
 static void learn_during_snapshot(struct model *m, struct writer *w)
 {
     pthread_t thread;
@@ -207,8 +207,8 @@ static void test_batches(void **state)
     }
 }
 
-/* A step's events come in one call or in several calls of any size; all events learn, or negatives are
- * sampled. */
+/* A step's events come in one call or in several calls of any size; all events learn, or
+ * negatives are sampled. */
 static void test_calls(void **state)
 {
     (void)state;

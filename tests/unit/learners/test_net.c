@@ -212,8 +212,8 @@ static void back_by(struct trial *t, float factor)
     net_backward(&t->net, EVENTS);
 }
 
-/* The distance of gradients and the input's gradients from those of fp32, relative to the length of the
- * latter. */
+/* The distance of gradients and the input's gradients from those of fp32, relative to the length
+ * of the latter. */
 static double distance(size_t i, enum row_format precision, float scale, float factor)
 {
     struct net_options o = network(i);
@@ -314,8 +314,8 @@ static void test_rejected(void **state)
     }
 }
 
-/* A network that loads what another saved has the same outputs and the same next steps, whatever it had
- * before. */
+/* A network that loads what another saved has the same outputs and the same next steps, whatever
+ * it had before. */
 static void test_saved(void **state)
 {
     (void)state;

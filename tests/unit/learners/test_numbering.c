@@ -65,8 +65,8 @@ static void disturb(struct model *m, uint32_t number, uint32_t end)
         t->expired_before = MAX(t->expired_before, second - EXPIRES_S / 2);
 }
 
-/* Learns in calls of `calls` events. Returns after how many calls the dense indices of several calls were
- * kept. */
+/* Learns in calls of `calls` events. Returns after how many calls the dense indices of several
+ * calls were kept. */
 static uint32_t learn(struct model *m, uint32_t calls, double *logits)
 {
     uint32_t together = 0, number = 0;

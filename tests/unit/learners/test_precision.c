@@ -94,8 +94,8 @@ static void test_pieces(void **state)
     }
 }
 
-/* An event whose logit is not finite has no part in the step, also where its forward pass is run again for a
- * piece. */
+/* An event whose logit is not finite has no part in the step, also where its forward pass is run again
+ * for a piece. */
 static void test_pieces_overflow(void **state)
 {
     (void)state;
@@ -198,8 +198,8 @@ static struct model *learned_large(float label)
     return m;
 }
 
-/* Gradients of a million exceed fp16's range at first: the step is repeated with a lower scale, and all is
- * learned. */
+/* Gradients of a million exceed fp16's range at first: the step is repeated with a lower scale, and
+ * all is learned. */
 static void test_scale_falls(void **state)
 {
     (void)state;
@@ -344,8 +344,8 @@ static void test_trial_beside(void **state)
     }
 }
 
-/* Saved and loaded before and after the decision, in the middle of a batch: the loaded model equals the saved
- * one. */
+/* Saved and loaded before and after the decision, in the middle of a batch: the loaded model equals
+ * the saved one. */
 static void test_trial_saved(void **state)
 {
     (void)state;

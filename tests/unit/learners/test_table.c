@@ -300,8 +300,8 @@ static void test_snapshots(void **state)
     run_snapshots(0);
 }
 
-/* The same for the sketch's counts: written by another thread while occurrences are counted and the sketch is
- * halved. */
+/* The same for the sketch's counts: written by another thread while occurrences are counted and the
+ * sketch is halved. */
 struct counts_copy {
     const struct sketch *sketch;
     struct sketch *copy;
@@ -365,8 +365,8 @@ static void test_sketch_snapshots(void **state)
     sketch_free(&copy);
 }
 
-/* Pages split and rows move into gaps while a snapshot is slowly written: it has each row once, as at the
- * barrier. */
+/* Pages split and rows move into gaps while a snapshot is slowly written: it has each row once, as
+ * at the barrier. */
 enum { GROWN = 1 << 20 };
 
 struct slow_copy {

@@ -352,8 +352,8 @@ static struct table_options small(uint64_t rows_max)
         .payload_bytes = 16, .align = 8, .seed = 3, .rows_max = rows_max, .init = init_row};
 }
 
-/* Event by event, key 2 would evict key 1, which occurs right after it in the same batch; in a batch, key 1
- * stays. */
+/* Event by event, key 2 would evict key 1, which occurs right after it in the same batch; in a batch,
+ * key 1 stays. */
 static void test_later_sightings_spare(void **state)
 {
     (void)state;

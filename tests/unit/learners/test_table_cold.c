@@ -153,8 +153,8 @@ static void *write_rows(void *argument)
     return table_snapshot_write(w->snapshot, emit_rows, w->to) ? argument : NULL;
 }
 
-/* A checkpoint: a barrier, 40 calls and evictions while it is written, and its end. Returns where the calls
- * end. */
+/* A checkpoint: a barrier, 40 calls and evictions while it is written, and its end. Returns where
+ * the calls end. */
 static uint32_t checkpoint(struct table *t, struct disk *disk, uint32_t epoch, uint32_t *published,
                            uint32_t at, bool is_base, bool is_published)
 {

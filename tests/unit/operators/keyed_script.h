@@ -49,8 +49,8 @@ void script_run(const char *step, const struct script *script, const struct scri
                 enum script_variant variant, struct script_result *result);
 void script_free(struct script_result *result);
 
-/* Runs all variants and fails unless they give the output of SCRIPT_PLAIN, whose result is left in
- * `plain`. */
+/* Runs all variants and fails unless they give the output of SCRIPT_PLAIN, whose result is
+ * left in `plain`. */
 void script_check_variants(const char *step, const struct script *script,
                            const struct script_options *options, struct script_result *plain);
 /* The text's lines sorted by their bytes, zero-terminated; the caller frees them. */

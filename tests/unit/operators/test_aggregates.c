@@ -43,8 +43,8 @@ static void show_distinct(struct byte_buffer *out, const uint32_t *rows, uint32_
     buffer_printf(out, "%u|%u|", ints, texts);
 }
 
-/* The rows that have v and the other column, best first: larger v (sign 1) or smaller v (sign -1), then
- * earlier. */
+/* The rows that have v and the other column, best first: larger v (sign 1) or smaller v (sign
+ * -1), then earlier. */
 static uint32_t ranked(const uint32_t *rows, uint32_t count, int sign, bool has_text, uint32_t *out)
 {
     uint32_t kept = 0;

@@ -362,8 +362,8 @@ static void order_at_once(void **state)
     fake_close(&engine);
 }
 
-/* A key has room for some waiting rows; rows beyond that wait for their deadline and get the right label
- * then. */
+/* A key has room for some waiting rows; rows beyond that wait for their deadline and get the
+ * right label then. */
 static void crowded_key(void **state)
 {
     (void)state;
@@ -395,8 +395,8 @@ static void crowded_key(void **state)
     fake_close(&engine);
 }
 
-/* CPU time for `count` rows of one key, each with an answer, all of which are kept; the least of three
- * runs. */
+/* CPU time for `count` rows of one key, each with an answer, all of which are kept; the least
+ * of three runs. */
 static double one_key(const char *take, int64_t count)
 {
     enum { ROWS = 500 };

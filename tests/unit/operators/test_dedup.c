@@ -97,8 +97,8 @@ struct identity {
     uint32_t last; /* index of the row in the script */
 };
 
-/* Writes the changes that keep last emits, before settle(): one for each row that becomes its identity's
- * last. */
+/* Writes the changes that keep last emits, before settle(): one for each row that becomes
+ * its identity's last. */
 static void model_last(const struct script *script, int64_t within, struct byte_buffer *out,
                        struct counters *counters)
 {
@@ -224,8 +224,8 @@ static void last_against_model(void **state)
     }
 }
 
-/* Emits at the end: the row with the latest event time, of equal times the last record; rows of all sizes and
- * types. */
+/* Emits at the end: the row with the latest event time, of equal times the last record; rows of all
+ * sizes and types. */
 static void final_is_the_latest(void **state)
 {
     (void)state;

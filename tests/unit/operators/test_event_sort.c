@@ -16,8 +16,8 @@ static int by_time(const void *a, const void *b)
     return s != t ? (s < t ? -1 : 1) : x < y ? -1 : x > y;
 }
 
-/* Writes the ids of the rows that are not late, by event time, rows with equal times in the order of
- * arrival. */
+/* Writes the ids of the rows that are not late, by event time, rows with equal times in the
+ * order of arrival. */
 static void model(const struct script *script, int64_t within, struct byte_buffer *out, uint64_t *late)
 {
     static uint32_t order[SCRIPT_ROWS_MAX];

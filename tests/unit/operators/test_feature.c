@@ -225,8 +225,8 @@ static void two_windows(void **state)
     }
 }
 
-/* Windows over all time, alone and beside a window that ends; updates from the stream itself and from another
- * one. */
+/* Windows over all time, alone and beside a window that ends; updates from the stream itself and
+ * from another one. */
 static void forever(void **state)
 {
     (void)state;
@@ -337,8 +337,8 @@ static void forever_described(void **state)
     fake_close(&engine);
 }
 
-/* Aggregates that add: a longer window continues from the shorter window's sums, in any order of the
- * windows. */
+/* Aggregates that add: a longer window continues from the shorter window's sums, in any order
+ * of the windows. */
 static void additive_windows(void **state)
 {
     (void)state;
@@ -352,8 +352,8 @@ static void additive_windows(void **state)
     }
 }
 
-/* Of rows with the same time, last takes the one that arrived later and first the one that arrived
- * earlier. */
+/* Of rows with the same time, last takes the one that arrived later and first the one
+ * that arrived earlier. */
 static void ties(void **state)
 {
     (void)state;
@@ -403,8 +403,8 @@ static void sketches(void **state)
         if (i <= 512 ? error != 0 : error * 20 > i)
             fail_msg("distinct gives %lld for %lld", (long long)distinct, (long long)i);
     }
-    /* i * i mod 7 is 1, 2 and 4 twice as often as 0; values with equal counts are in the order of their
-     * bytes. */
+    /* i * i mod 7 is 1, 2 and 4 twice as often as 0; values with equal counts are in the order
+     * of their bytes. */
     assert_non_null(strstr(fake_text(&engine.output), "|[1 2 4]|"));
     fake_close(&engine);
 }

@@ -184,8 +184,8 @@ static bool fits(const struct fake_row *row, int step)
     }
 }
 
-/* Whether the row falls within a waiting match: it then undoes the match or is filtered, and has no other
- * effect. */
+/* Whether the row falls within a waiting match: it then undoes the match or is filtered, and has
+ * no other effect. */
 static bool meet(struct model *model, const struct fake_row *row, int64_t within, int64_t watermark)
 {
     for (uint32_t i = 0; i < model->waiting_count; i++) {

@@ -103,8 +103,8 @@ static void goes_on(void **state)
         struct said whole, other;
         for (uint32_t lanes = 1; lanes <= 3; lanes += 2) {
             run(steps[s], 0, (const uint32_t[]){lanes, lanes}, &whole);
-            /* 40 % of 12,288 rows have the key, less rows without a key and rows of other keys counted in its
-             * place. */
+            /* 40 % of 12,288 rows have the key, less rows without a key and rows of other keys counted
+             * in its place. */
             if (strncmp(whole.key, "77 has more than 10 %", 21) != 0 || whole.rows < 4000 ||
                 whole.rows > 5300)
                 fail_msg("%s: %s, %g rows", steps[s], whole.key, whole.rows);

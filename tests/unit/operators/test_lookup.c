@@ -246,8 +246,8 @@ static void read_log(char text[256])
     fclose(file);
 }
 
-/* Begins a live run, which keeps a copy of the file. log: gets the log's line, which has the file's
- * digest. */
+/* Begins a live run, which keeps a copy of the file. log: gets the log's line, which has
+ * the file's digest. */
 static void begin_live(const char *name, char log[256])
 {
     struct harness h;
@@ -411,8 +411,8 @@ static void change_with(const char *failpoints, bool changes, bool fails)
 static void torn_logs(void **state)
 {
     (void)state;
-    /* Passages of the failpoints: copy, its rename, log (file, rename, directory), at the begin and at the
-     * change. */
+    /* Passages of the failpoints: copy, its rename, log (file, rename, directory), at the begin and
+     * at the change. */
     static const struct {
         const char *failpoints;
         bool changes, fails;

@@ -55,8 +55,8 @@ static int sign(int order)
     return (order > 0) - (order < 0);
 }
 
-/* Compares every pair of rows, directly and through encoded keys, and checks the results against expect(a,
- * b). */
+/* Compares every pair of rows, directly and through encoded keys, and checks the results
+ * against expect(a, b). */
 static void check(struct bench *b, const char *const *texts, uint32_t count,
                   int (*expect)(const struct batch *batch, uint32_t x, uint32_t y))
 {

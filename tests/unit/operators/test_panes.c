@@ -309,8 +309,8 @@ static void merges_of_a_row(void **state)
         print_message("%lld panes, %u levels: a row merges %.1f pieces, a window %.1f, %llu at most\n",
                       (long long)windows[w], levels, (double)updates / (double)windows[w],
                       (double)reads / (double)windows[w], (unsigned long long)read_most);
-        /* The bounds are for two aggregates. Blocks of few small panes have no node: a piece for each
-         * pane. */
+        /* The bounds are for two aggregates. Blocks of few small panes have no node: a piece
+         * for each pane. */
         assert_true(updates <= 2 * 6 * (uint64_t)windows[w]);
         assert_true(read_most <= 2 * 6 * ((uint64_t)levels + 4));
         teardown(&f);

@@ -39,8 +39,8 @@ static double price(struct test_random *random)
     return prices[(uint32_t)(33 * share) * 7 % 33];
 }
 
-/* A line of a bill: a price times a count, most often one, few or a dozen; negative when goods are
- * returned. */
+/* A line of a bill: a price times a count, most often one, few or a dozen; negative when
+ * goods are returned. */
 static double bill(struct test_random *random)
 {
     static const double counts[] = {1, 12, 2, 6, 1, 4, 24, 3, 10, 8, 48, -1};

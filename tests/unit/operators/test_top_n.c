@@ -13,8 +13,8 @@
 
 enum { ITEMS_MAX = 3, WINDOW_S = 20 };
 
-/* A step, and its `order` and options as the model needs them. fields: x, v, s or b, for each item of the
- * order. */
+/* A step, and its `order` and options as the model needs them. fields: x, v, s or b, for each item
+ * of the order. */
 struct spec {
     const char *step;
     char fields[ITEMS_MAX + 1];

@@ -151,8 +151,8 @@ static bool add_to_session(struct model *m, uint32_t row, int64_t watermark)
 
 static bool add_to_counts(struct model *m, uint32_t row)
 {
-    /* Window k of a group begins at its row k * slide; `last` of the group's first part counts the group's
-     * rows. */
+    /* Window k of a group begins at its row k * slide; `last` of the group's first part counts
+     * the group's rows. */
     struct part *first = NULL;
     for (uint32_t i = 0; i < m->parts_count && first == NULL; i++)
         if (is_same_group(&m->script->rows[m->parts[i].key_row], &m->script->rows[row]))
@@ -346,8 +346,8 @@ static void stories(void **state)
     check_story("over tumbling(10s) emit on_change", "1 11 @2 1 2 @3 11 @11",
                 "a|0|10000000|1|insert\na|10000000|20000000|1|insert\n.\na|0|10000000|3|update\n.\n"
                 "a|10000000|20000000|2|update\n.\n");
-    /* every: by the watermark; only groups that changed, and at a window's end no repetition of unchanged
-     * ones. */
+    /* every: by the watermark; only groups that changed, and at a window's end no repetition
+     * of unchanged ones. */
     check_story("over tumbling(10s) emit every(4s)", "1 @1 2 @2 @5 @8 3 @9 @10",
                 "a|0|10000000|1|insert\n.\n.\na|0|10000000|2|update\n.\n.\n.\na|0|10000000|3|update\n.\n");
     check_story("over tumbling(10s) emit final", "1 @9 11 @20 2 @30 @-1",
@@ -376,8 +376,8 @@ static void stories(void **state)
     check_story("over tumbling(10s) time arrival", "1 2 6 @10 5 @20",
                 "a|0|10000000|2\n.\na|10000000|20000000|2\n.\n");
     check_story("over session(10s) time arrival", "1 11 @25 @27", ".\na|6000000|26000000|2\n.\n");
-    /* An event exactly one gap after the last one joins; a session closes when the watermark is beyond its
-     * end. */
+    /* An event exactly one gap after the last one joins; a session closes when the watermark is
+     * beyond its end. */
     check_story("over session(10s)", "1 11 @21 21 @31 @31.000001", ".\n.\na|1000000|31000000|3\n.\n");
     check_story("over session(10s)", "1 11.000001 @11 @11.000001 @21.000002",
                 ".\na|1000000|11000000|1\n.\na|11000001|21000001|1\n.\n");
@@ -402,8 +402,8 @@ static void stories(void **state)
                 ".\n.\na|1000000|21000000|2\na|30000000|40000000|1\n.\n");
 }
 
-/* Rows come in order of window end, also when several windows close at once; their event time is end - 1
- * us. */
+/* Rows come in order of window end, also when several windows close at once; their event time is end
+ * - 1 us. */
 static void order_of_closing(void **state)
 {
     (void)state;

@@ -22,8 +22,8 @@ static size_t pairs_of(const struct dot_shape *s)
     return s->fields * (size_t)(s->fields - 1) / 2;
 }
 
-/* out_width: floats of a row of `out`. out_stride: with the gap, rounded up to a multiple of 4, as a GPU
- * demands. */
+/* out_width: floats of a row of `out`. out_stride: with the gap, rounded up to a multiple of 4, as
+ * a GPU demands. */
 static size_t out_width(const struct dot_shape *s)
 {
     return pairs_of(s) + (s->copies ? s->d : 0);
@@ -144,8 +144,8 @@ void suite_dot_interaction(struct suite *suite)
             try_dot(suite, s);
         }
     }
-    /* More than the shared memory that a block has by default, and than it can have; many small events in a
-     * block. */
+    /* More than the shared memory that a block has by default, and than it can have; many small events
+     * in a block. */
     try_dot(suite, (struct dot_shape){.n = 1, .fields = 40, .d = 512, .mode = BOTH, .copies = true});
     try_dot(suite, (struct dot_shape){.n = 2, .fields = 64, .d = 512, .mode = BOTH, .adds = true, .gap = 4});
     try_dot(suite, (struct dot_shape){.n = suite_huge(suite) / 8, .fields = 3, .d = 4, .mode = BOTH});

@@ -184,8 +184,8 @@ static void try_shape(struct suite *suite, struct shape shape)
               shape.gap, shape.adds ? ", added" : "");
 }
 
-/* floats: the most that the vectors of a case of several bags may have; an eighth of that where sizes must be
- * small. */
+/* floats: the most that the vectors of a case of several bags may have; an eighth of that where sizes
+ * must be small. */
 static void try_shapes(struct suite *suite, bool is_ffm, size_t floats)
 {
     bool is_slow = suite_huge(suite) < 1 << 20;

@@ -1,6 +1,6 @@
 /* cross and mixture: sizes around whole vectors, rows with and without gaps that must stay unchanged,
- * forward, backward and both. The scalar variant is compared with plain loops, its softmax with a softmax in
- * double. */
+ * forward, backward and both. The scalar variant is compared with plain loops, its softmax with a
+ * softmax in double. */
 #include "trial.h"
 
 #include <math.h>
@@ -206,8 +206,8 @@ static void check_gates(struct trial *t, const struct mixture_shape *s, const fl
     }
 }
 
-/* Computes the expected outputs of one event by the rule of batch_train.h from the gates that the kernel
- * computed. */
+/* Computes the expected outputs of one event by the rule of batch_train.h from the gates that
+ * the kernel computed. */
 static void mixture_plainly(const struct mixture_shape *s, const struct mixture_call *c, size_t e)
 {
     const float *inputs = c->inputs + e * inputs_stride(s), *gates = c->gates.x + e * gates_stride(s);

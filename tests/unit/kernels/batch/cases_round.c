@@ -119,8 +119,8 @@ static void build_round(struct trial *t, const void *arg)
         check_rounded(t, x[i], out[i], s->format, s->seed == 0);
         sum += value_of(out[i], s->format);
     }
-    /* The mean of n independent roundings is off by more than five of its standard deviations once in a
-     * million. */
+    /* The mean of n independent roundings is off by more than five of its standard deviations once
+     * in a million. */
     if (!isnan(s->constant) && s->seed != 0)
         TRIAL_CHECK(t, fabs(sum / s->n - (double)s->constant) <= 5.0 * 0.5 * step / sqrt(s->n) + 0x1p-40);
 }

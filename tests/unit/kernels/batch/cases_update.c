@@ -12,8 +12,8 @@ struct update_shape {
     enum row_format format;
     enum ids ids;
     enum fill fill;
-    /* 1: bag, 2: scales, 4: l1, 8: l2, 16: step_max, 32: seed 0, 64: `rejected` is NULL, 128: unit, 256:
-     * more */
+    /* 1: bag, 2: scales, 4: l1, 8: l2, 16: step_max, 32: seed 0, 64: `rejected` is NULL, 128:
+     * unit, 256: more */
     uint32_t bits;
 };
 

@@ -136,8 +136,8 @@ void trial_end(struct trial *t);   /* waits, copies everything back, checks guar
 uint64_t trial_random(struct trial *t);
 uint32_t trial_below(struct trial *t, uint32_t bound);
 
-/* PLAIN: in [-2, 2). SPECIAL: one in eight is NaN, infinite, 0, -0, denormal or huge. POSITIVE: in [0.01,
- * 4). */
+/* PLAIN: in [-2, 2). SPECIAL: one in eight is NaN, infinite, 0, -0, denormal or huge. POSITIVE:
+ * in [0.01, 4). */
 
 enum fill { FILL_PLAIN, FILL_SPECIAL, FILL_POSITIVE };
 void trial_floats(struct trial *t, float *x, size_t n, enum fill fill);

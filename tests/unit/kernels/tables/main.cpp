@@ -50,8 +50,8 @@ std::vector<place> some_places(random_numbers *random, size_t n, uint64_t keys, 
     return places;
 }
 
-/* Runs batches of random keys (`keys` of them, which the tables can hold or not), and writes rows in
- * between. */
+/* Runs batches of random keys (`keys` of them, which the tables can hold or not), and writes
+ * rows in between. */
 static void run_random(rig *r, uint64_t seed, int batches, size_t n, uint64_t keys)
 {
     random_numbers random = {seed};
@@ -102,8 +102,8 @@ static void dims_and_formats(device *d, std::string *failure)
     }
 }
 
-/* Four floats behind each row's vector, and rows that have nothing else (dim 0). They are bits: never
- * rounded. */
+/* Four floats behind each row's vector, and rows that have nothing else (dim 0). They are
+ * bits: never rounded. */
 static void extra_floats(device *d, std::string *failure)
 {
     const float own[4] = {-1.0F, 3.25F, 1e-42F, 7.0F};

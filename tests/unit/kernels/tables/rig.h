@@ -116,9 +116,9 @@ class rig
     bool halve(uint32_t table);
     /* Writes random weights and state to one in `share` of the last batch's rows, through their pointers. */
     bool write_rows(random_numbers *random, uint32_t share);
-    /* Compares keys that the test has used (all of them; on the host's model some hundred) and some that it
-     * has not: found or not, weights, the bytes of some rows, stats, and the headers and payloads of all
-     * rows. */
+    /* Compares keys that the test has used (all of them; on the host's model some hundred) and some
+     * that it has not: found or not, weights, the bytes of some rows, stats, and the headers and
+     * payloads of all rows. */
     bool check();
 
     /* Live rows with epoch in (since, closing], by rising table and key; since 0: all. If the library does

@@ -83,8 +83,8 @@ static std::vector<place> places_of(soak *s)
     return places;
 }
 
-/* Takes a checkpoint: rows and removals since the last one, applied to the replica, must give the table's
- * content. */
+/* Takes a checkpoint: rows and removals since the last one, applied to the replica, must give
+ * the table's content. */
 static void checkpoint(soak *s)
 {
     rig *r = s->r.get();

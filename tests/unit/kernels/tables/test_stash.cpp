@@ -164,8 +164,8 @@ void played_table::batch(uint64_t more)
     promised -= more;
 }
 
-/* Lets a table grow to `most` buckets, fill up and exchange rows. Returns the most rows that its stash ever
- * had. */
+/* Lets a table grow to `most` buckets, fill up and exchange rows. Returns the most rows that its
+ * stash ever had. */
 static size_t fullest_of(uint64_t seed, uint64_t most, uint64_t more, size_t *asked, size_t *batches)
 {
     enum { FILLING = 12, EXCHANGES = 8 };
@@ -180,8 +180,8 @@ static size_t fullest_of(uint64_t seed, uint64_t most, uint64_t more, size_t *as
     return table.fullest;
 }
 
-/* Lets a table grow by small batches to `most` buckets and beyond. Returns the most rows that its stash
- * had. */
+/* Lets a table grow by small batches to `most` buckets and beyond. Returns the most rows that
+ * its stash had. */
 static size_t fullest_growing(uint64_t seed, uint64_t most, uint64_t batches, size_t *asked)
 {
     played_table table(seed, 2, 2 * most);
@@ -202,8 +202,8 @@ static bool grows(uint64_t most)
     return is_fine;
 }
 
-/* Tries batch sizes that are `shares` of the largest batch that the table takes at once, with several
- * seeds. */
+/* Tries batch sizes that are `shares` of the largest batch that the table takes at once,
+ * with several seeds. */
 static bool fits(uint64_t most, const std::vector<double> &shares, uint64_t seeds)
 {
     size_t fullest = 0, asked = 0, batches = 0;
