@@ -2,7 +2,7 @@
  * The embedding table on the CPU: 64-bit key -> row of weights with optimizer state, count and the event time
  * of the last sighting.
  *
- * The logical rule (design, section 9), the same on every device:
+ * The logical rule (docs/design.md, section 9), the same on every device:
  *   - A row is made by the n-th sighting of its key (sketch.h); its weights depend on (table seed, key)
  *     alone.
  *   - A row is removed only by expiry (last seen + expire_after <= watermark) or by `rows_max`. For

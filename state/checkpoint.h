@@ -1,4 +1,4 @@
-/* Checkpoint storage (design, section 8).
+/* Checkpoint storage (docs/design.md, section 8).
  *
  *     DIR/LOCK                            pid, host and token of the process that uses it (checkpoint_lock.c)
  *     DIR/gen-000007/GENERATION           run id, parent checkpoint, what it began from: a generation a start

@@ -1,4 +1,5 @@
-/* Keyed state: hash tables in memory, with RocksDB below them for what does not fit (design, section 7).
+/* Keyed state: hash tables in memory, with RocksDB below them for what does not fit (docs/design.md, section
+ * 7).
  *
  * How a table works. Entries lie in one open-addressing array per key group, 32 bytes a slot; a value beyond
  * the expiry time is a block of a slab. A batch names its keys first (keyed_begin): their slots are

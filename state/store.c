@@ -1,5 +1,5 @@
-/* The database of a process: RocksDB behind the few calls that state needs. ../shared/pitfalls.md says which
- * of its defaults lose data; the options below avoid them. */
+/* The database of a process: RocksDB behind the few calls that state needs. docs/pitfalls.md says which of
+ * its defaults lose data; the options below avoid them. */
 #include "state/store.h"
 
 #include "core/os.h"

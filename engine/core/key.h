@@ -2,7 +2,7 @@
  *
  * A key whose canonical encoding fits into 15 bytes is stored exactly; a longer key is stored as its 120-bit
  * xxh3 hash, with a mark, so that exact and hashed keys are never equal. Among 10^9 distinct long keys the
- * chance that any two collide is below 10^-18. Null is a value of its own, and NaN equals null (design,
+ * chance that any two collide is below 10^-18. Null is a value of its own, and NaN equals null (docs/design.md,
  * section 4); -0.0 equals 0.0. An int and a time of the same value are different keys, and so are an int and
  * a float: joins check types in `bind`. */
 #ifndef LEAT_CORE_KEY_H
@@ -14,7 +14,7 @@ struct key {
     uint64_t low, high;
 };
 
-/* Key groups: the unit that lanes own and checkpoints store (design, section 7). */
+/* Key groups: the unit that lanes own and checkpoints store (docs/design.md, section 7). */
 enum { KEY_GROUPS = 720 };
 
 /* A well-mixed hash; equal keys have equal hashes on every machine. */

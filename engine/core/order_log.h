@@ -1,5 +1,5 @@
 /* The order log: the decisions of the sequencer, so that a replay or restart can follow them
- * (design, section 6).
+ * (docs/design.md, section 6).
  *
  * A log is a sequence of segments, one per epoch. A segment is self-contained:
  *

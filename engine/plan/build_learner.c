@@ -90,7 +90,7 @@ static int add_column(struct operator_bind *bind, const struct ast *expression)
     return schema_find(bind->inputs[0].schema, name);
 }
 
-/* Refuses each learner input that derives from the label (promise 3 of the design). */
+/* Refuses each learner input that derives from the label (docs/design.md, section 1, promise 3). */
 static bool check_label(struct plan_build *b, const struct learner_columns *columns, uint32_t number,
                         const struct schema *schema)
 {

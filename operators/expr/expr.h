@@ -4,12 +4,13 @@
  * all lanes. expr_eval runs it over the selected rows of one batch; expr_filter makes a selection of a
  * condition.
  *
- * Rules (design, section 4): three-valued logic as in SQL; the only implicit conversion is int -> float;
- * integer overflow, integer division by zero and a failed cast mark the row with a reason, and the caller
- * sends it to dead letters; `try_...` functions give null instead; floats follow IEEE 754; text compares by
- * bytes. AND, OR, CASE and coalesce are read from left to right and evaluate a part only for the rows that
- * need it, so that `x != 0 and 1 / x > 2` marks nothing. A row's value and its reason depend on that row
- * alone: not on the batch, the selection or the machine (exp, log and pow are our own, see exact_math.h). */
+ * Rules (docs/design.md, section 4): three-valued logic as in SQL; the only implicit conversion is int ->
+ * float; integer overflow, integer division by zero and a failed cast mark the row with a reason, and the
+ * caller sends it to dead letters; `try_...` functions give null instead; floats follow IEEE 754; text
+ * compares by bytes. AND, OR, CASE and coalesce are read from left to right and evaluate a part only for the
+ * rows that need it, so that `x != 0 and 1 / x > 2` marks nothing. A row's value and its reason depend on
+ * that row alone: not on the batch, the selection or the machine (exp, log and pow are our own, see
+ * exact_math.h). */
 #ifndef LEAT_OPERATORS_EXPR_EXPR_H
 #define LEAT_OPERATORS_EXPR_EXPR_H
 

@@ -28,7 +28,7 @@ INCLUDE_ROOTS = ("engine", "")
 
 Finding = namedtuple("Finding", "path line message")
 
-# Which folder may include which: design.md, section 2. Tests, benchmarks and the command line see everything.
+# Which folder may include which: docs/design.md, section 2. Tests, benchmarks and the command line see everything.
 ARROWS = {
     "engine/core": {"engine/core"},
     "kernels": {"kernels", "engine/core"},

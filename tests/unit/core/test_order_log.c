@@ -209,7 +209,7 @@ static void test_no_log(void **state)
     buffer_free(&text);
 }
 
-/* What the design allows: 16 to 32 bytes a slice. */
+/* A slice with its cut takes at most 16 bytes (docs/design.md, section 6). */
 static void test_size(void **state)
 {
     (void)state;
