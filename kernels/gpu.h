@@ -6,9 +6,9 @@
  *
  * Threads: one thread at a time uses a struct gpu; another thread may use gpu_api.wait, and copies on a
  * stream of its own. Errors: a function that may fail returns NULL or false and fills struct gpu_error.
- * Kernels and copies fail later: the first failure of a device is sticky, and every wait after it reports it.
- * After a failure nothing on the device can be trusted: the process has to end (docs/design.md, section 9) and be
- * started again from its last checkpoint.
+ * Kernels and copies fail later: the first failure of a device is sticky, and every wait after it reports
+ * it. After a failure nothing on the device can be trusted: the process has to end (docs/design.md,
+ * section 9) and be started again from its last checkpoint.
  */
 #ifndef KERNELS_GPU_H
 #define KERNELS_GPU_H

@@ -1,10 +1,10 @@
 /* Keys: one or more columns of a row as 16 bytes, for exchanges, keyed state and joins.
  *
- * A key whose canonical encoding fits into 15 bytes is stored exactly; a longer key is stored as its 120-bit
- * xxh3 hash, with a mark, so that exact and hashed keys are never equal. Among 10^9 distinct long keys the
- * chance that any two collide is below 10^-18. Null is a value of its own, and NaN equals null (docs/design.md,
- * section 4); -0.0 equals 0.0. An int and a time of the same value are different keys, and so are an int and
- * a float: joins check types in `bind`. */
+ * A key whose canonical encoding fits into 15 bytes is stored exactly; a longer key is stored as its
+ * 120-bit xxh3 hash, with a mark, so that exact and hashed keys are never equal. Among 10^9 distinct long
+ * keys the chance that any two collide is below 10^-18. Null is a value of its own, and NaN equals null
+ * (docs/design.md, section 4); -0.0 equals 0.0. An int and a time of the same value are different keys,
+ * and so are an int and a float: joins check types in `bind`. */
 #ifndef LEAT_CORE_KEY_H
 #define LEAT_CORE_KEY_H
 

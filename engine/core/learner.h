@@ -9,10 +9,11 @@
  * rows sampled out, without weight or frozen (predicted, not learned) as `filtered`; rejected rows as `dead`
  * (they do not go to dead letters); predictions as `emitted`.
  *
- * A learner's option table has expressions (`label`, `sparse`, `dense` ...). Its `bind` makes each expression
- * a column of the input with bind->add_column, which returns the column's index, or -1 after a diagnostic;
- * for an existing column it returns that column's index. bind->inputs[0].schema then has all of them. `bind`
- * fills bind->learner, and the plan refuses features that derive from a label (docs/design.md, section 1, promise 3). */
+ * A learner's option table has expressions (`label`, `sparse`, `dense` ...). Its `bind` makes each
+ * expression a column of the input with bind->add_column, which returns the column's index, or -1 after a
+ * diagnostic; for an existing column it returns that column's index. bind->inputs[0].schema then has all
+ * of them. `bind` fills bind->learner, and the plan refuses features that derive from a label
+ * (docs/design.md, section 1, promise 3). */
 #ifndef LEAT_CORE_LEARNER_H
 #define LEAT_CORE_LEARNER_H
 

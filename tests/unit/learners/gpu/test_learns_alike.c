@@ -1,9 +1,9 @@
 /*
- * The same models learn a million events on a device and on the CPU: their progressive loglosses differ by no
- * more than the order of sums explains (docs/design.md, section 9): 1e-6 linear, 1e-5 with factors, 1e-4 with dense
- * layers. On the host's model of a device, where only layers whose gradients the CPU computes by distinct ids
- * (learners/train/distinct.c) differ, a few thousand events are learned; `--whole` learns the million there
- * too, in an hour.
+ * The same models learn a million events on a device and on the CPU: their progressive loglosses differ by
+ * no more than the order of sums explains (docs/design.md, section 9): 1e-6 linear, 1e-5 with factors,
+ * 1e-4 with dense layers. On the host's model of a device, where only layers whose gradients the CPU
+ * computes by distinct ids (learners/train/distinct.c) differ, a few thousand events are learned;
+ * `--whole` learns the million there too, in an hour.
  *
  *   test_learns_alike [--reduced | --whole]
  */
