@@ -14,9 +14,9 @@ struct mock {
     rd_kafka_mock_cluster_t *cluster;
 };
 
-/* One broker without topics. */
+/* A cluster of one broker without topics; mock_tear_down frees it. */
 struct mock *mock_new(void);
-/* As cmocka wants it. */
+/* A teardown function of cmocka: frees the `struct mock` in *state. */
 int mock_tear_down(void **state);
 
 #endif

@@ -11,7 +11,8 @@
 #include <zlib.h>
 #include <zstd.h>
 
-/* Options in job-language text into a fresh struct. */
+/* Binds options in job-language text into a new struct of `size` bytes, in the arena; NULL
+ * after diagnostics. */
 static void *bind_options(struct arena *arena, struct diag_list *diags, const struct option *table,
                           size_t size, const char *text)
 {
@@ -163,8 +164,8 @@ struct snapshot_writer {
 };
 
 struct snapshot_reader {
-    struct rig_checkpoint *checkpoint; /* that is being read */
-    struct rig_checkpoint *last;
+    struct rig_checkpoint *checkpoint; /* being read now: the base first, then each delta */
+    struct rig_checkpoint *last;       /* the one to restore */
 };
 
 bool snapshot_put(struct snapshot_writer *writer, uint32_t key_group, const void *data, size_t bytes)
@@ -236,7 +237,7 @@ void rig_checkpoint_free(struct rig_checkpoint *checkpoint)
 
 struct claims *rig_claims;
 
-/* As the engine does when nothing refuses the run any more. */
+/* Calls the sink's `begin`, as the engine does once every part of a run is open. */
 static bool begin(struct rig_sink *rig)
 {
     if (rig->kind->begin == NULL || rig->kind->begin(&rig->context))

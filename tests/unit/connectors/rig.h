@@ -16,17 +16,18 @@ struct rig_source {
     bool is_bound, is_open;
 };
 
-/* options: "{ path: \"x\" }"; schema: for harness_schema, or NULL. Binds and opens; false after diagnostics.
- */
+/* Binds and opens a source. options: as in a job: "{ path: \"x\" }"; schema: for harness_schema, or NULL.
+ * Returns false after diagnostics. */
 bool rig_source_open(struct rig_source *rig, const struct source_kind *kind, const char *options,
                      const char *schema);
-/* The two halves of it: what `leat check` does, and the rest. */
+/* The two halves of rig_source_open: bind, which is all that `leat check` does, and open. */
 bool rig_source_bind(struct rig_source *rig, const struct source_kind *kind, const char *options,
                      const char *schema);
 bool rig_source_begin(struct rig_source *rig);
 void rig_source_close(struct rig_source *rig);
 
-/* The raw batches of a partition, from where it stands. */
+/* The batches of a partition from its current position on, until read() returns another
+ * status than READ_BATCH. */
 struct rig_batch {
     struct source_position position, next;
     uint32_t count;
@@ -37,15 +38,15 @@ struct rig_batch {
 struct rig_reading {
     struct rig_batch *batches;
     size_t count;
-    enum read_status status; /* of the last read */
+    enum read_status status; /* of the last read(): never READ_BATCH */
 };
 struct rig_reading rig_read(struct rig_source *rig, uint32_t partition);
 void rig_reading_free(struct rig_reading *reading);
-/* All batches' texts together, malloc'd. */
+/* The texts of all batches, joined; malloc'd. */
 char *rig_text(const struct rig_reading *reading);
-/* The only error's code ("E0603"), or "" where there is none; fails on several. */
+/* The code of the only error ("E0603"), or "" where there is none; aborts if there are several. */
 const char *rig_error(const struct diag_list *diags);
-/* The message, hint and cause of the first diagnostic in one text. */
+/* The message, hint, cause, path and offset of the first diagnostic in one text, in the rig's arena. */
 const char *rig_message(struct rig_source *rig);
 
 /* --- sinks --- */
@@ -56,7 +57,7 @@ struct rig_record {
 };
 struct rig_checkpoint {
     uint64_t epoch;
-    struct rig_checkpoint *previous; /* of a delta; NULL: a base. It must live as long */
+    struct rig_checkpoint *previous; /* what a delta builds on, and must live as long; NULL: a base */
     struct rig_record records[256];
     size_t count, next;
     bool is_corrupt;
@@ -70,15 +71,16 @@ struct rig_sink {
     struct sink_context context;
 };
 
-/* Of the job around the sinks that are opened; NULL: none. */
+/* The job's claims, which rig_sink_open passes to each sink; NULL: no job is known. */
 extern struct claims *rig_claims;
 
-/* from: NULL for a fresh start; a delta is read behind those before it. */
+/* Opens a sink. has_checkpoints: whether `published` will be called; from: the checkpoint to restore (a delta
+ * is read after those that it builds on), or NULL for a fresh start. Returns false after diagnostics. */
 bool rig_sink_open(struct rig_sink *rig, const struct sink_kind *kind, const char *options,
                    const struct schema *input, bool has_checkpoints, struct rig_checkpoint *from);
-/* Snapshot, with what was deferred; false where it was refused. */
+/* Takes a base checkpoint, runs its deferred jobs and publishes it; false: the sink refused. */
 bool rig_sink_snapshot(struct rig_sink *rig, uint64_t epoch, struct rig_checkpoint *checkpoint);
-/* The same as a delta (previous NULL: as a base), which is published or abandoned. */
+/* The same on top of `previous` (NULL: a base); is_published: false: the checkpoint is abandoned. */
 bool rig_sink_snapshot_on(struct rig_sink *rig, uint64_t epoch, struct rig_checkpoint *previous,
                           bool is_published, struct rig_checkpoint *checkpoint);
 void rig_sink_close(struct rig_sink *rig);
@@ -86,11 +88,12 @@ void rig_sink_close(struct rig_sink *rig);
 /* --- files --- */
 
 void rig_write_file(const char *path, const void *data, size_t bytes);
-/* malloc'd, terminated; NULL: not there. */
+/* The file's bytes with a terminator that *bytes does not count, malloc'd; NULL: it cannot be read. */
 char *rig_read_file(const char *path, size_t *bytes);
-/* The bytes packed whole as .gz, .zst or .lz4 (by the suffix of `kind`), malloc'd. */
+/* The bytes compressed as one frame, malloc'd. kind: ".gz", ".zst" or ".lz4"; *packed: the
+ * compressed length. */
 char *rig_compress(const char *kind, const void *data, size_t bytes, size_t *packed);
-/* Names in a directory in order, separated by a space, malloc'd. */
+/* The names in a directory, sorted, separated by spaces, without those that begin with a dot; malloc'd. */
 char *rig_list(const char *directory);
 
 #endif

@@ -1,4 +1,5 @@
-/* Standard input as it comes, in pieces; standard output for people and for programs. */
+/* Source `console` reads standard input that comes in pieces; sink `console` writes for people
+ * and for programs. */
 #include "core/os.h"
 #include "unit/connectors/rig.h"
 #include "unit/formats/harness.h"
@@ -30,7 +31,7 @@ static void expect(struct rig_source *rig, enum read_status status, const char *
     rig_reading_free(&reading);
 }
 
-/* Standard input becomes a pipe; returns its writing end. */
+/* Makes standard input a pipe; returns the writing end. */
 static int pipe_in(void)
 {
     int ends[2];

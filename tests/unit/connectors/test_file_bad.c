@@ -1,5 +1,5 @@
-/* The file source on what should not be: each gets a code, a message that names the file, and a way out; what
- * came before is delivered, and nothing is read twice or made up. */
+/* The file source on bad files: each error has a code, a message that names the file, and a hint; the records
+ * before the error are delivered, and none is read twice or invented. */
 #include "formats/formats.h"
 #include "unit/connectors/rig.h"
 #include "unit/formats/harness.h"
@@ -44,7 +44,8 @@ static bool open_source(struct rig_source *rig, const char *name)
     return rig_source_open(rig, &source_file, options, "id int");
 }
 
-/* Reads to the end; returns how many whole records came, which must be the first ones. */
+/* Reads until the status `expected`; returns the number of records, which must be the file's
+ * first, in order. */
 static size_t read_ids(struct rig_source *rig, enum read_status expected)
 {
     struct rig_reading reading = rig_read(rig, 0);
@@ -93,7 +94,7 @@ static void test_truncated_and_damaged(void **state)
             expect(&rig, "E0603", packed - cut < 5 ? "is " : "is truncated");
             rig_source_close(&rig);
         }
-        /* Two files one behind the other are one; anything else behind is damage. */
+        /* Garbage after the end of the compressed data is damage. */
         rig_write_file(path_of(name), data, packed);
         int fd = open(path_of(name), O_WRONLY | O_APPEND);
         assert_int_equal(write(fd, "garbage!", 8), 8);
@@ -101,7 +102,7 @@ static void test_truncated_and_damaged(void **state)
         assert_int_equal(read_ids(&rig, READ_ERROR), RECORDS);
         expect(&rig, "E0603", "is damaged");
         rig_source_close(&rig);
-        /* Flipped bits: damage, or a header that means the same. */
+        /* A flipped bit is found as damage, unless it is in a part of a header that changes nothing. */
         for (size_t at = 0; at < packed; at += packed / 30 + 1) {
             data[at] = (char)(data[at] ^ 0x10);
             rig_write_file(path_of(name), data, packed);
@@ -123,8 +124,8 @@ static void test_truncated_and_damaged(void **state)
     free(text);
 }
 
-/* Zeros behind a gzip file are padding, as gzip has it, and are said; anything else is damage, and so are
- * zeros behind the other compressions. */
+/* Zeros after a gzip file are padding, as for gzip itself: a warning says how many. Anything else after it is
+ * damage, and so are zeros after .zst and .lz4 files. */
 static void test_padding(void **state)
 {
     (void)state;
@@ -134,7 +135,8 @@ static void test_padding(void **state)
     char *text = lines(&bytes);
     for (size_t k = 0; k < ARRAY_COUNT(kinds); k++)
         for (size_t p = 0; p < ARRAY_COUNT(paddings); p++)
-            for (int ending = 0; ending < 4; ending++) { /* zeros; then garbage; then a file; zeros alone */
+            /* ending: 0: file, zeros; 1: file, zeros, garbage; 2: file, zeros, file; 3: zeros alone */
+            for (int ending = 0; ending < 4; ending++) {
                 char name[32];
                 struct rig_source rig;
                 char *data = rig_compress(kinds[k], text, bytes, &packed);
@@ -147,8 +149,7 @@ static void test_padding(void **state)
                 if (ending == 1 || ending == 2)
                     fwrite(ending == 1 ? "x" : data, 1, ending == 1 ? 1 : packed, file);
                 fclose(file);
-                assert_int_equal(open_source(&rig, name),
-                                 ending < 3); /* the first bytes are looked at then */
+                assert_int_equal(open_source(&rig, name), ending < 3); /* open checks the first bytes */
                 bool is_good = k == 0 && ending == 0;
                 if (ending < 3)
                     assert_int_equal(read_ids(&rig, is_good ? READ_END : READ_ERROR), RECORDS);
@@ -207,7 +208,8 @@ static void test_nothing_there(void **state)
     assert_false(open_source(&rig, "none.jsonl"));
     expect(&rig, "E0602", "no file matches");
     rig_source_close(&rig);
-    /* A directory without a manifest; a damaged manifest; one that leads outside. */
+    /* A directory without a manifest, with a damaged manifest, and with one that names files
+     * outside of it. */
     mkdir(path_of("dir"), 0700);
     assert_false(open_source(&rig, "dir"));
     expect(&rig, "E0602", "manifest.json");
@@ -243,7 +245,7 @@ static void test_unreadable(void **state)
     rig_write_file(path_of("secret.jsonl"), "{}\n", 3);
     chmod(path_of("secret.jsonl"), 0);
     chmod(path_of("closed"), 0);
-    /* Root may read everything; somebody else may not. */
+    /* Root may read every file: become another user. */
     bool is_root = geteuid() == 0;
     if (is_root)
         assert_int_equal(chmod(directory, 0755) | seteuid(65534), 0);
@@ -278,7 +280,7 @@ static void test_empty(void **state)
     assert_true(open_source(&rig, "blank.jsonl"));
     assert_int_equal(read_ids(&rig, READ_END), 0);
     rig_source_close(&rig);
-    /* Blank lines by the megabyte hold nothing up. */
+    /* A record after 5 MiB of blank lines is read. */
     char *blank = malloc(5 << 20);
     memset(blank, '\n', 5 << 20);
     memcpy(blank + (5 << 20) - 9, "{\"id\":0}\n", 9);
@@ -306,7 +308,7 @@ static void test_changes(void **state)
     struct rig_source rig;
     size_t bytes;
     char *text = lines(&bytes);
-    /* It grows by whole records: what was there when the job began is read, and the rest is mentioned. */
+    /* The file grows by a whole record: what it had at open is read, and a warning names the rest. */
     rig_write_file(path_of("g.jsonl"), text, bytes);
     assert_true(open_source(&rig, "g.jsonl"));
     append("g.jsonl", "{\"id\":5000}\n");
@@ -315,7 +317,7 @@ static void test_changes(void **state)
     assert_int_equal(rig.diags.items[0].severity, DIAG_WARNING);
     assert_non_null(strstr(rig_message(&rig), "12 bytes that came later were not read"));
     rig_source_close(&rig);
-    /* It grows in the middle of a record. */
+    /* The file grows in the middle of a record. */
     rig_write_file(path_of("g.jsonl"), text, bytes - 3);
     assert_true(open_source(&rig, "g.jsonl"));
     append("g.jsonl", "9}\n");
@@ -324,7 +326,7 @@ static void test_changes(void **state)
     expect(&rig, "E0604", "grew while it was read, and its last record was not complete");
     rig_reading_free(&reading);
     rig_source_close(&rig);
-    /* It shrinks; it is written to in place; it vanishes. */
+    /* The file shrinks; then another is written to in place; then one is removed. */
     rig_write_file(path_of("g.jsonl"), text, bytes);
     assert_true(open_source(&rig, "g.jsonl"));
     assert_int_equal(truncate(path_of("g.jsonl"), 100), 0);
@@ -344,7 +346,7 @@ static void test_changes(void **state)
     assert_int_equal(read_ids(&rig, READ_ERROR), 0);
     expect(&rig, "E0601", "No such file");
     rig_source_close(&rig);
-    /* A position behind the end, and one in a file that is gone. */
+    /* A position beyond the end of the file, and one in a third file while the source has one file. */
     rig_write_file(path_of("g.jsonl"), text, bytes);
     assert_true(open_source(&rig, "g.jsonl"));
     struct source_position behind = {.b = (int64_t)bytes + 1, .record = RECORDS};
@@ -359,7 +361,8 @@ static void test_changes(void **state)
     free(text);
 }
 
-/* A recording that was cut between two blocks: only its end mark tells. */
+/* A recording that was cut between two blocks is known by its missing end mark alone; bytes after the end
+ * mark are an error, too. */
 static void test_batches_without_end(void)
 {
     struct arena arena = {0};
@@ -456,7 +459,7 @@ static void test_options(void **state)
     }
 }
 
-/* Globs and directories may say nothing about the format; then the names of the files do. */
+/* Where a glob or a directory does not tell the format, the names of its files do, and must agree. */
 static void test_formats_by_name(void **state)
 {
     (void)state;

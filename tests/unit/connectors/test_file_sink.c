@@ -1,4 +1,5 @@
-/* The file sink: the same bytes in the same files whatever the batches, checkpoints and crashes were. */
+/* The file sink writes the same bytes into the same files, however rows are cut into batches and wherever
+ * checkpoints and crashes fall. */
 #include "formats/formats.h"
 #include "unit/connectors/rig.h"
 #include "unit/formats/harness.h"
@@ -40,7 +41,7 @@ struct stream {
     struct arena arena;
     struct batch_pool *pool;
     struct batch *batches[BATCHES];
-    uint32_t rows; /* of all */
+    uint32_t rows; /* of all batches */
 };
 
 static void make_stream(struct stream *stream)
@@ -65,7 +66,8 @@ static void free_stream(struct stream *stream)
     arena_free(&stream->arena);
 }
 
-/* Rows first .. first + count - 1 of the stream, cut at random; every row comes alone or with neighbours. */
+/* Writes rows first .. first + count - 1 of the stream in random batches of 1 to 400; false:
+ * a write failed. */
 static bool write_rows(struct rig_sink *rig, const struct stream *stream, uint32_t first, uint32_t count,
                        struct test_random *random)
 {
@@ -93,7 +95,7 @@ static bool write_rows(struct rig_sink *rig, const struct stream *stream, uint32
     return true;
 }
 
-/* --- directories as text: `NAME LENGTH DIGEST` a line --- */
+/* --- Directories as text: a line `NAME LENGTH DIGEST` for each file --- */
 
 static void describe(const char *directory, const char *below, struct byte_buffer *out)
 {
@@ -128,7 +130,7 @@ static char *describe_all(const char *directory)
     return out.data;
 }
 
-/* Every file that has its final name is a file of the complete run, whole. */
+/* Fails unless each file under its final name (without .part) is the same in the complete run. */
 static void check_final_names(const char *got, const char *complete)
 {
     char *copy = strdup(got);
@@ -157,7 +159,8 @@ struct kept {
     bool is_there;
 };
 
-/* One life: from a checkpoint, or the start, to a crash, or the end. True at the end. */
+/* One life of the sink: opens it from a kept checkpoint or anew and writes until a crash or the end. Returns
+ * true if the stream was finished, false after a crash. */
 static bool live(const char *options, const struct stream *stream, struct kept *kept, uint64_t *epoch,
                  struct test_random *random)
 {
@@ -170,7 +173,7 @@ static bool live(const char *options, const struct stream *stream, struct kept *
                        from->is_there ? &from->checkpoint : NULL))
         fail_msg("%s", rig.diags.items[0].message);
     if (from->is_there && from != &kept[0]) {
-        /* What is newer than the checkpoint gone back to is forgotten. */
+        /* The run fell back to an older checkpoint: forget the newer ones. */
         copy_checkpoint(&kept[0].checkpoint, &from->checkpoint);
         kept[0].rows = from->rows;
         kept[1].is_there = kept[2].is_there = false;
@@ -183,7 +186,7 @@ static bool live(const char *options, const struct stream *stream, struct kept *
         if (random_chance(random, 60)) {
             assert_true(rig_sink_snapshot(&rig, ++*epoch, &taken));
             uint32_t rows_taken = row;
-            /* More rows come before it is published, if it ever is. */
+            /* More rows come before the checkpoint is published or lost. */
             rows = random_below(random, 500);
             rows = MIN(rows, stream->rows - row);
             assert_true(write_rows(&rig, stream, row, rows, random));
@@ -264,7 +267,7 @@ static void test_crashes(void **state)
     free_stream(&stream);
 }
 
-/* What was written is read back by the source of the same name. */
+/* The source `file` reads back what the sink `file` wrote. */
 static void test_reads_back(void **state)
 {
     (void)state;
@@ -303,7 +306,7 @@ static void test_reads_back(void **state)
 
 int main(void)
 {
-    /* Thousands of fsyncs: in memory they cost nothing. */
+    /* The tests call fsync thousands of times: cheap on a file system in memory. */
     if (getenv("TMPDIR") == NULL && access("/dev/shm", W_OK) == 0)
         setenv("TMPDIR", "/dev/shm", 1);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_crashes), cmocka_unit_test(test_reads_back)};

@@ -1,5 +1,4 @@
-/* The file sink where the world does not play along: names taken, full disks, damaged outputs, impossible
- * options. */
+/* The file sink in trouble: names taken, full disks, damaged outputs, impossible options. */
 #include "connectors/file/names.h"
 #include "core/os.h"
 #include "unit/connectors/rig.h"
@@ -80,21 +79,21 @@ static void test_name_taken(void **state)
         free(data);
         end(&fixture);
     }
-    /* Rolled names: any number is in the way. */
+    /* Rolled files: an existing file of any number is a conflict. */
     begin(&fixture, "o.jsonl", ", roll_rows: 10");
     rig_write_file(arena_printf(&fixture.arena, "%s/o-000007.jsonl", fixture.directory), "x", 1);
     assert_false(open_sink(&rig, &fixture));
     assert_string_equal(rig_error(&rig.diags), "E0606");
     rig_sink_close(&rig);
     end(&fixture);
-    /* A directory, with the shortest name there is. */
+    /* A directory as path, with the shortest name: "/". */
     begin(&fixture, "o.jsonl", "");
     snprintf(fixture.options, sizeof(fixture.options), "{ path: \"/\" }");
     assert_false(open_sink(&rig, &fixture));
     assert_string_equal(rig_error(&rig.diags), "E0404");
     rig_sink_close(&rig);
     end(&fixture);
-    /* Two sinks of one name. */
+    /* Two sinks with the same path. */
     begin(&fixture, "o.jsonl", "");
     struct rig_sink second;
     assert_true(open_sink(&rig, &fixture));
@@ -105,7 +104,8 @@ static void test_name_taken(void **state)
     end(&fixture);
 }
 
-/* A run that cannot begin, for whatever else it lacks, is not in the way of the next. */
+/* A sink that is opened and closed, because its run could not begin, leaves no file in the way of
+ * the next run. */
 static void test_not_begun(void **state)
 {
     (void)state;
@@ -120,7 +120,7 @@ static void test_not_begun(void **state)
         assert_string_equal(list, "");
         free(list);
     }
-    assert_true(open_sink(&rig, &fixture)); /* a checkpoint knows of the file: it stays */
+    assert_true(open_sink(&rig, &fixture)); /* the file stays if a checkpoint names it */
     assert_true(rig_sink_snapshot(&rig, 1, &checkpoint));
     rig_sink_close(&rig);
     char *list = rig_list(fixture.directory);
@@ -144,7 +144,8 @@ static void test_cannot_create(void **state)
     end(&fixture);
 }
 
-/* Writes until the disk is full, makes room, goes on with the same batch; every id must be there once. */
+/* Writes until the disk (1 MiB, less ballast_kib) is full, makes room, goes on with the same batch; every id
+ * must be in the files once. */
 static void fill_disk(const char *name, const char *more, uint32_t ballast_kib)
 {
     struct fixture fixture;
@@ -194,17 +195,16 @@ static void fill_disk(const char *name, const char *more, uint32_t ballast_kib)
     end(&fixture);
 }
 
-/* On a full disk the message says what to do, and once there is room the same batch goes on where it stopped.
- */
+/* On a full disk the message says what to do; once there is room, the same batch goes on where it stopped. */
 static void test_full_disk(void **state)
 {
     (void)state;
     fill_disk("o.jsonl", "", 600);
-    /* Here it stops in the middle of a batch. */
+    /* With 1,300 rows a file, writing stops in the middle of a batch. */
     fill_disk("o.jsonl", ", roll_rows: 1300", 900);
 }
 
-/* What is written stays readable: whole rows, and none torn. */
+/* After a failed write the unfinished file holds whole rows only. */
 static void test_readable_prefix(void **state)
 {
     (void)state;
@@ -230,8 +230,8 @@ static void test_readable_prefix(void **state)
     arena_free(&arena);
 }
 
-/* A final name only when a published checkpoint covers the file: not before, and not by an older checkpoint.
- */
+/* A file gets its final name once a published checkpoint covers it: not before, and not by an
+ * older checkpoint. */
 static void test_names_follow_checkpoints(void **state)
 {
     (void)state;
@@ -265,8 +265,8 @@ static void test_names_follow_checkpoints(void **state)
     end(&fixture);
 }
 
-/* A name that becomes an input's between the check and the moment when the file would be removed, replaced or
- * cut is seen at that moment: by a new run, at a file's end, and by a resume. */
+/* An output's name may come to mean an input file after the check. That is found when the file would be
+ * removed, replaced or truncated: by a new run, at the end of a file, and by a resumed run. */
 static void test_taken_meanwhile(void **state)
 {
     (void)state;
@@ -322,7 +322,6 @@ static void test_taken_meanwhile(void **state)
     end(&fixture);
 }
 
-/* The checkpoint says what must be there. */
 static bool count_one(void *argument, const char *path)
 {
     (void)path;
@@ -330,7 +329,8 @@ static bool count_one(void *argument, const char *path)
     return true;
 }
 
-/* What lives copied is found again by the names that all of them give, and nothing that only looks alike. */
+/* names_walk finds the copies that runs of any life made (names_copy), by the pattern and by the path, and no
+ * file whose name only resembles theirs. */
 static void test_copies(void **state)
 {
     (void)state;
@@ -360,6 +360,7 @@ static void test_copies(void **state)
     temporary_remove(directory);
 }
 
+/* A resume is refused if a file that the checkpoint names is shorter than there or missing. */
 static void test_damaged_output(void **state)
 {
     (void)state;
@@ -392,7 +393,8 @@ static void test_damaged_output(void **state)
     }
 }
 
-/* Records of a checkpoint that are none: refused, whatever bytes they have. */
+/* A checkpoint's records cut at each length: the sink opens, or refuses with a diagnostic;
+ * most are refused. */
 static void test_damaged_records(void **state)
 {
     (void)state;
@@ -444,7 +446,7 @@ static void test_options(void **state)
     arena_free(&arena);
 }
 
-/* The null sink's digest goes on where a checkpoint left it. */
+/* The null sink resumes its row count and digest from a checkpoint. */
 static void test_null(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* Files of sizes that cross every bound there is (batches, the read buffer, the grid, the memory for
- * sorting), of every format, plain and sorted by `order_by`: each record comes once, in its place, with its
- * own bytes. What is expected is known from how the file was made. */
+/* Files whose sizes cross every limit (batch, read buffer, grid, sort memory), of every format, plain and
+ * sorted by `order_by`: each record is read once, in its place, with its own bytes. The expected records are
+ * noted while the file is made. */
 #include "formats/formats.h"
 #include "unit/connectors/rig.h"
 #include "unit/formats/harness.h"
@@ -22,16 +22,16 @@ struct item {
     int64_t key;
     uint32_t number;
     bool is_bad;
-    size_t offset, length; /* of its bytes in the file, as far as they are given out; length 0: has none */
+    size_t offset, length; /* the record's bytes in the file; length 0: unknown (block formats) */
 };
 
-/* How long records are, and what stands between them. */
+/* How long the records of a file are, and what is between them. */
 struct profile {
     const char *name;
-    size_t bytes;           /* of the file, about */
-    uint32_t pad, wide;     /* most bytes of `s`; of one in fifty */
-    uint32_t empty;         /* at most so many empty lines behind one record in fifty */
-    bool has_bad, has_crlf; /* lines that are no records; ends of lines */
+    size_t bytes;           /* approximate size of the file */
+    uint32_t pad, wide;     /* upper bound of the bytes of `s`; the bound for one record in fifty */
+    uint32_t empty;         /* upper bound of the empty lines after one record in fifty */
+    bool has_bad, has_crlf; /* lines that are no records; some lines end with CRLF */
     bool has_no_end;        /* the last line has no newline */
 };
 
@@ -40,11 +40,11 @@ static const struct profile profiles[] = {
     {"tiny, CRLF", 3 * MIB, 1, 0, 0, false, true, true},
     {"usual", 9 * MIB, 60, 5000, 3, true, false, false},
     {"wide", 6 * MIB, 3000, 900000, 40, true, true, true},
-    {"600 kB", 7 * MIB, 0, 0, 0, false, false, false}, /* each 600,000 bytes */
+    {"600 kB", 7 * MIB, 0, 0, 0, false, false, false}, /* each `s` has 600,000 bytes */
     {"empty lines", 9 * MIB, 30, MIB, 1500000, true, false, false},
 };
 
-/* Records of a file under construction. */
+/* A file under construction, and the records in it. */
 struct made {
     const struct format_kind *format;
     const struct schema *schema;
@@ -68,7 +68,7 @@ static struct item *add_item(struct made *made, int64_t key)
     return item;
 }
 
-/* `count` records with such keys and lengths of `s`. */
+/* Appends `count` records with the given keys and lengths of `s`. */
 static void put_rows(struct made *made, const int64_t *keys, const uint32_t *lengths, uint32_t count)
 {
     struct batch *batch = batch_new(made->pool, made->schema, count);
@@ -94,7 +94,8 @@ static void put_rows(struct made *made, const int64_t *keys, const uint32_t *len
     batch_release(batch);
 }
 
-/* A line that is no record, maybe one that is too long; it stays where the record before it is. */
+/* Appends a line that is no record, sometimes one longer than 1 MiB. A sort keeps it behind the record before
+ * it, so it gets that record's key. */
 static void put_bad_line(struct made *made, struct test_random *random)
 {
     bool is_long = random_chance(random, 3);
@@ -108,7 +109,7 @@ static void put_bad_line(struct made *made, struct test_random *random)
     item->length = MIN(length, (size_t)MIB + 1);
 }
 
-/* `\n` -> `\r\n` behind the last record. */
+/* Replaces the `\n` after the last record with `\r\n`. */
 static void end_with_crlf(struct made *made)
 {
     made->file.length--;
@@ -157,7 +158,7 @@ static int compare_items(const void *a, const void *b)
     return x->number < y->number ? -1 : x->number > y->number;
 }
 
-/* One batch against the items from *at on, and the rule about where batches end. */
+/* Checks that `raw` decodes to the items from `at` on, and is no longer than a batch may be. */
 static void check_batch(struct rig_source *rig, const struct made *made, const struct item *items,
                         uint32_t at, struct raw_batch *raw)
 {
@@ -187,7 +188,7 @@ static void check_batch(struct rig_source *rig, const struct made *made, const s
     batch_release(batch);
 }
 
-/* Everything from the beginning, then again from some of the places where batches begin. */
+/* Reads everything, then one batch again from some of the positions where batches begin. */
 static void check_reading(struct rig_source *rig, const struct made *made, const struct item *items)
 {
     struct raw_batch raw = {0};
@@ -215,7 +216,7 @@ static void check_reading(struct rig_source *rig, const struct made *made, const
     arena_free(&raw.arena);
 }
 
-/* The file in its own order, and sorted with the least memory that the option allows. */
+/* Reads the file in its own order, then sorted with the smallest `sort_memory` allowed. */
 static void check_file(const struct made *made, const char *directory, const char *suffix)
 {
     char path[512], options[1200];

@@ -15,7 +15,8 @@ extern const struct source_kind source_file;
 
 static const char schema_text[] = "id int, word text, value float, t rfc3339";
 
-/* Rows whose JSON has very different lengths, blank lines between them where the format has lines. */
+/* Appends `count` rows of very different lengths to `file`, with blank lines between some of them where the
+ * format has lines; and the rows as JSON lines to `expected`. */
 static void make_rows(const struct format_kind *format, uint32_t count, uint64_t seed,
                       struct byte_buffer *file, struct byte_buffer *expected)
 {
@@ -54,7 +55,7 @@ static void make_rows(const struct format_kind *format, uint32_t count, uint64_t
     arena_free(&arena);
 }
 
-/* From every position that was given out the rest reads the same: batches, lines, offsets and all. */
+/* From a position that was given out the rest reads the same: batches, record numbers, lines, paths. */
 static void check_seeks(struct rig_source *rig, const struct rig_reading *whole)
 {
     for (size_t i = 0; i <= whole->count; i += i < 4 ? 1 : 5) {
@@ -115,7 +116,7 @@ static void test_formats_and_compressions(void **state)
             struct source_progress progress;
             rig.kind->progress(&rig.source, &progress);
             assert_int_equal(progress.bytes_done, progress.bytes_total);
-            /* Bytes came in other pieces; the batches are the same. */
+            /* Decompression gives the bytes in other pieces; the batches are the same. */
             assert_true(plain.count == 0 || plain.count == reading.count);
             for (size_t i = 0; i < plain.count; i++)
                 assert_int_equal(plain.batches[i].count, reading.batches[i].count);
@@ -134,7 +135,7 @@ static void test_formats_and_compressions(void **state)
     temporary_remove(directory);
 }
 
-/* The rule of core/connector.h, record by record. */
+/* Batches end by the rule of core/connector.h, which this test applies record by record. */
 static void test_where_batches_end(void **state)
 {
     (void)state;

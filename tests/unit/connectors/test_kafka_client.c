@@ -1,4 +1,5 @@
-/* Kafka clients without a broker: what a job may set, what goes together, what is said about failures. */
+/* Kafka clients without a broker: which options a job may set and combine, and the
+ * messages about failures. */
 #include "connectors/kafka/errors.h"
 #include "connectors/kafka/properties.h"
 #include "connectors/kafka/token.h"
@@ -14,7 +15,8 @@ extern const struct source_kind source_kafka;
 
 #define COMMON "brokers: \"localhost:9092\", topic: \"clicks\""
 
-/* The code of the first diagnostic for these options; "" where they are good. */
+/* Binds the options: the first diagnostic must have `code` ("": there is none) and contain `says`
+ * if not NULL. */
 static void check_options(const char *options, const char *schema, const char *code, const char *says)
 {
     struct rig_source rig;
@@ -145,11 +147,11 @@ static void test_properties(void **state)
     check_options("{ " COMMON ", properties: { fetch_min_bytes: 10s } }", "a int", "E0403", NULL);
 }
 
-/* --- errors --- */
+/* --- Errors --- */
 
 static const struct {
-    const char *line, *says; /* what it means, or NULL: told in librdkafka's words */
-    bool is_final;
+    const char *line, *says; /* librdkafka's log line; what leat must say about it */
+    bool is_final;           /* no later attempt can succeed */
 } lines[] = {
     {"[thrd:localhost:1/bootstrap]: localhost:1/bootstrap: Connect to ipv4#127.0.0.1:1 failed: Connection "
      "refused "
@@ -197,7 +199,7 @@ static void test_reasons(void **state)
     for (size_t i = 0; i < ARRAY_COUNT(lines); i++) {
         struct kafka_errors *errors = kafka_errors_new(&client, NULL);
         assert_int_equal(kafka_errors_why(errors, why, sizeof(why)), 0);
-        for (int k = 0; k < 10; k++) /* a broker that is starting does it for long */
+        for (int k = 0; k < 10; k++) /* a broker that is starting fails many times */
             kafka_errors_add(errors, lines[i].line);
         kafka_errors_add(errors, "1/1 brokers are down");
         kafka_errors_why(errors, why, sizeof(why));
@@ -262,7 +264,7 @@ static void test_tokens(void **state)
         assert_false(kafka_token_parse(str_from(bad[i]), &ends_ms, subject, sizeof(subject), &why));
         assert_non_null(why);
     }
-    /* {"sub":"leat","exp":1e300}, {"sub":"leat","exp":-5}: no time. */
+    /* {"sub":"leat","exp":1e300} and {"sub":"leat","exp":-5}: `exp` is no time. */
     static const char *const far[] = {"a.eyJzdWIiOiJsZWF0IiwiZXhwIjoxZTMwMH0.c",
                                       "a.eyJzdWIiOiJsZWF0IiwiZXhwIjotNX0.c"};
     for (size_t i = 0; i < ARRAY_COUNT(far); i++) {

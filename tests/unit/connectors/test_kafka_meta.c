@@ -1,4 +1,5 @@
-/* Key, headers and place of Kafka's records as columns beside those of the payload; tombstones. */
+/* Key, headers, partition, offset and time of Kafka records as columns beside those of the
+ * payload; tombstones. */
 #include "connectors/kafka/meta.h"
 #include "connectors/kafka/record.h"
 #include "lang/lang.h"
@@ -11,7 +12,7 @@
 
 #include <cmocka.h>
 
-/* value, key, header: NULL: null. */
+/* A Kafka record; value, key and header: NULL means null. */
 struct record {
     const char *value, *key, *header;
     int64_t time;
@@ -38,7 +39,8 @@ static void add_text(struct kafka_frame *frame, struct byte_buffer *heap, uint32
         buffer_append(heap, text, strlen(text));
 }
 
-/* Record i has i headers (with the key `many`: 1,025), named as its key, with its header's value. */
+/* Gives record i `i` headers (1,025 if its key is `many`), each with the record's key as name and the
+ * record's `header` as value. */
 static void add_headers(struct kafka_frame *frame, const struct record *records, uint32_t count,
                         struct arena *arena)
 {
@@ -89,7 +91,7 @@ static void make_raw(struct raw_batch *raw, const struct kafka_meta *meta, const
     raw->data = buffer_reserve(data, RAW_PADDING) - data->length;
 }
 
-/* Decodes and compares with lines as harness_render gives them. */
+/* Decodes the records and compares them with `expected`: lines as harness_render writes them. */
 static void check(const char *format, const char *schema_text, const char *meta_text,
                   const struct record *records, uint32_t count, const char *expected)
 {

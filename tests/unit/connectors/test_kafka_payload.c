@@ -1,6 +1,5 @@
-/* Source `kafka` with payloads that only a schema explains, against librdkafka's mock cluster and a small
- * registry: records wait for their schema, none is lost, and those before one whose schema cannot be had are
- * read. */
+/* Source `kafka` with payloads that need a schema, against librdkafka's mock cluster and a small registry:
+ * records wait for their schema, none is lost, and those before a record that stops the job are read. */
 #include "core/os.h"
 #include "unit/connectors/kafka_mock.h"
 #include "unit/connectors/rig.h"
@@ -29,7 +28,7 @@ static int set_up(void **state)
     return 0;
 }
 
-/* Payloads in hex, `|` between them; "null": a tombstone. */
+/* Produces payloads that are given in hex, with `|` between them; "null": a tombstone. */
 static void produce(struct mock *mock, const char *hex)
 {
     char *copy = strdup(hex), bytes[512];
@@ -50,7 +49,7 @@ static void produce(struct mock *mock, const char *hex)
     free(copy);
 }
 
-/* Reads until READ_LATER is no more the answer; all rows as text. */
+/* Reads until the answer is `status`, not READ_LATER; returns all rows as text, malloc'd. */
 static char *read_all(struct rig_source *rig, enum read_status status)
 {
     struct byte_buffer out = {0};
@@ -72,13 +71,14 @@ static char *read_all(struct rig_source *rig, enum read_status status)
 
 static bool open_source(struct rig_source *rig, struct mock *mock, const char *more, const char *schema)
 {
-    static char options[1024]; /* values stay in it */
+    static char options[1024]; /* option values point into it */
     snprintf(options, sizeof(options), "{ brokers: \"%s\", topic: \"clicks\", %s }",
              rd_kafka_mock_cluster_bootstraps(mock->cluster), more);
     return rig_source_bind(rig, &source_kafka, options, schema) && rig_source_begin(rig);
 }
 
-/* Schemas that come late, one that is not there, noise, a tombstone: live, and up to the end of the log. */
+/* A schema that the registry gives late, one that it does not have, bytes without a schema number, a
+ * tombstone: live, and up to the end of the log. */
 static void test_registry(void **state)
 {
     struct mock *mock = *state;
@@ -105,7 +105,8 @@ static void test_registry(void **state)
     registry_close(&registry, asked, sizeof(asked));
 }
 
-/* What does not fit the columns stops the job there, and says where; what comes before it is read. */
+/* A schema that does not fit the columns stops the job at its first record, with the offset in the message;
+ * the records before it are read. */
 static void test_schema_that_does_not_fit(void **state)
 {
     struct mock *mock = *state;
@@ -128,7 +129,7 @@ static void test_schema_that_does_not_fit(void **state)
     registry_close(&registry, asked, sizeof(asked));
 }
 
-/* One schema for all, from a file. */
+/* One schema for all records, from a file. */
 static void test_files(void **state)
 {
     struct mock *mock = *state;

@@ -1,6 +1,6 @@
 /* Source `kafka` against librdkafka's own mock cluster: which records come, in which batches, when a
- * partition is quiet, where it goes on. The mock knows no transactions and no retention; tests/kafka has the
- * real broker. */
+ * partition is quiet, and where reading resumes. The mock has no transactions and no retention; tests/kafka
+ * uses a real broker. */
 #include "core/os.h"
 #include "unit/connectors/kafka_mock.h"
 #include "unit/connectors/rig.h"
@@ -22,7 +22,7 @@ static int set_up(void **state)
     return 0;
 }
 
-/* {"n": first}, ... */
+/* Produces `count` records {"n":first}, {"n":first + 1}, ... */
 static void produce(struct mock *mock, const char *topic, int32_t partition, int first, int count)
 {
     for (int n = first; n < first + count; n++) {
@@ -40,7 +40,7 @@ static void produce(struct mock *mock, const char *topic, int32_t partition, int
 
 static bool open_source(struct rig_source *rig, struct mock *mock, const char *more, const char *schema)
 {
-    static char options[512]; /* values stay in it */
+    static char options[512]; /* option values point into it */
     snprintf(options, sizeof(options), "{ brokers: \"%s\", %s }",
              rd_kafka_mock_cluster_bootstraps(mock->cluster), more);
     return rig_source_bind(rig, &source_kafka, options, schema) && rig_source_begin(rig);
@@ -51,7 +51,7 @@ static void nap(void)
     nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
 }
 
-/* Reads until READ_LATER is no more the answer; what came is added to the reading. */
+/* Reads until the answer is not READ_LATER; appends the batches to `reading`. */
 static enum read_status read_all(struct rig_source *rig, uint32_t partition, struct rig_reading *reading)
 {
     int64_t begin = os_monotonic_us();
@@ -71,7 +71,7 @@ static enum read_status read_all(struct rig_source *rig, uint32_t partition, str
     }
 }
 
-/* {"n": first}, ... and nothing else. */
+/* The reading must be `count` records {"n":first}, {"n":first + 1}, ... and nothing else. */
 static void check_numbers(const struct rig_reading *reading, int first, int count)
 {
     struct byte_buffer expected = {0};
@@ -104,7 +104,7 @@ static void test_live(void **state)
     rig_reading_free(&reading);
     assert_int_equal(read_all(&rig, 1, &reading), READ_QUIET);
     assert_int_equal(reading.count, 0);
-    /* What comes later is read later. */
+    /* Records produced later are read later. */
     produce(mock, "clicks", 0, 2500, 10);
     for (int64_t begin = os_monotonic_us(); reading.count == 0; nap()) {
         read_all(&rig, 0, &reading);
@@ -136,7 +136,7 @@ static void test_wake(void **state)
     rig.source.engine = &wakes;
     assert_true(rig_source_begin(&rig));
     assert_int_equal(read_all(&rig, 2, &reading), READ_QUIET);
-    /* Its end-of-log event is one, too. */
+    /* The end of the log wakes the engine, too. */
     for (int64_t begin = os_monotonic_us(); atomic_load(&wakes) == 0; nap())
         assert_true(os_monotonic_us() - begin < WAIT_US);
     read_all(&rig, 2, &reading);
@@ -144,7 +144,7 @@ static void test_wake(void **state)
     produce(mock, "clicks", 2, 0, 1);
     for (int64_t begin = os_monotonic_us(); reading.count == 0; nap()) {
         assert_true(os_monotonic_us() - begin < WAIT_US);
-        if (atomic_load(&wakes) > before) /* the record's, or of an end of the log that was told late */
+        if (atomic_load(&wakes) > before) /* by the record, or by a late end-of-log event */
             read_all(&rig, 2, &reading);
     }
     check_numbers(&reading, 0, 1);
@@ -152,7 +152,8 @@ static void test_wake(void **state)
     rig_source_close(&rig);
 }
 
-/* A bounded source gives the same batches each time, whole ones, and ends where the log ended at open. */
+/* A bounded source gives the same, full batches each time, and ends where the log ended when
+ * it was opened. */
 static void test_until_latest(void **state)
 {
     struct mock *mock = *state;
@@ -208,7 +209,8 @@ static void test_start(void **state)
     }
 }
 
-/* Goes on at a position, if the record of its mark is still the one it was. */
+/* Reading resumes at `position` if the topic still has the record that `mark` identifies, and fails if that
+ * record is another. */
 static void check_seek(struct mock *mock, const struct source_position *position, struct str mark)
 {
     struct rig_source rig;
@@ -216,11 +218,11 @@ static void check_seek(struct mock *mock, const struct source_position *position
     for (int is_other = 0; is_other < 2; is_other++) {
         char changed[SOURCE_MARK_BYTES], again[SOURCE_MARK_BYTES];
         memcpy(changed, mark.data, mark.length);
-        changed[mark.length - 1] ^= (char)is_other; /* of the digest */
+        changed[mark.length - 1] ^= (char)is_other; /* the record's digest ends the mark */
         assert_true(open_source(&rig, mock, "topic: \"views\"", "n int"));
         assert_true(source_kafka.mark_check(&rig.source, 0, position, (struct str){changed, mark.length}));
         assert_true(source_kafka.seek(&rig.source, 0, position));
-        /* A checkpoint before the first read has the mark again. */
+        /* A checkpoint that is taken before the first read saves the same mark. */
         assert_int_equal(source_kafka.mark(&rig.source, 0, position, again), mark.length);
         assert_memory_equal(again, changed, mark.length);
         assert_int_equal(read_all(&rig, 0, &reading), is_other ? READ_ERROR : READ_QUIET);
@@ -236,7 +238,8 @@ static void check_seek(struct mock *mock, const struct source_position *position
     }
 }
 
-/* The mark is of a record before the position; at the beginning, of the first batch's last. */
+/* A mark identifies a record before the position; at the beginning of the log, the last record of
+ * the first batch. */
 static void test_seek(void **state)
 {
     struct mock *mock = *state;
@@ -253,7 +256,7 @@ static void test_seek(void **state)
     rig_source_close(&rig);
     check_seek(mock, &position, (struct str){mark, bytes});
     check_seek(mock, &none, (struct str){first, bytes});
-    /* Behind the end: another topic of that name. */
+    /* A position beyond the end: the name belongs to another topic now. */
     assert_true(open_source(&rig, mock, "topic: \"views\"", "n int"));
     position.b = 4000;
     assert_false(source_kafka.seek(&rig.source, 0, &position));
@@ -274,7 +277,7 @@ static void test_unknown_topic(void **state)
     rig_source_close(&rig);
 }
 
-/* A topic that matches comes while others are read. */
+/* A topic that matches the pattern is created while others are read. */
 static void test_discover(void **state)
 {
     struct mock *mock = *state;
@@ -307,10 +310,10 @@ static void test_rate(void **state)
     int64_t begin = os_monotonic_us();
     assert_int_equal(read_all(&rig, 0, &reading), READ_END);
     check_numbers(&reading, 0, 3001);
-    assert_int_equal(reading.count, 3); /* still whole batches, though they came in pieces */
+    assert_int_equal(reading.count, 3); /* full batches, though the records came in pieces */
     assert_int_equal(reading.batches[1].count, BATCH_ROWS);
     assert_in_range(os_monotonic_us() - begin, 430000,
-                    WAIT_US); /* 3,001 less the 300 of a burst, at 6,000/s */
+                    WAIT_US); /* 3,001 records, less a burst of 300, at 6,000/s */
     rig_reading_free(&reading);
     rig_source_close(&rig);
 }

@@ -1,4 +1,5 @@
-/* Generated records: functions of their number, so that reading from anywhere gives the same; Zipf's keys. */
+/* Source `sequence`: a record is a function of its number, so that reading from any position gives the same;
+ * keys follow Zipf's law. */
 #include "unit/connectors/rig.h"
 
 #include <setjmp.h>
@@ -56,7 +57,8 @@ static void test_zipf(void **state)
             }
             batch_release(batch);
         }
-        /* P(k) is the integral of 1 / x^skew over [k + 1, k + 2), normed; four standard deviations. */
+        /* P(k) is the integral of 1 / x^skew over [k + 1, k + 2), normalized; the test allows four
+         * standard deviations. */
         double skew = strtod(skews[s], NULL), sum = 0, weights[KEYS];
         for (int k = 0; k < KEYS; k++) {
             weights[k] = 0;
@@ -75,8 +77,7 @@ static void test_zipf(void **state)
     }
 }
 
-/* The same numbers on every machine and with every compiler flag: the digest of the first records is fixed.
- */
+/* The digest of the first records is fixed: every machine and compiler flag must give the same numbers. */
 static void test_fixed(void **state)
 {
     (void)state;

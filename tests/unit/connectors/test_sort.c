@@ -1,5 +1,5 @@
-/* `order_by`: sorted, stable, bad records in their place, with as little memory as may be, from any format.
- */
+/* `order_by`: a stable sort of any format, within little memory; a bad record stays behind the
+ * one before it. */
 #include "connectors/file/sort.h"
 #include "core/temporary.h"
 #include "formats/formats.h"
@@ -38,7 +38,7 @@ static char *read_sorted(const char *options, const char *schema)
         fail_msg("%s", rig_message(&rig));
     struct rig_reading reading = rig_read(&rig, 0);
     assert_int_equal(reading.status, READ_END);
-    /* From the middle on it reads the same again. */
+    /* After a seek to the middle the rest reads the same. */
     size_t middle = reading.count / 2;
     assert_true(rig.kind->seek(&rig.source, 0, &reading.batches[middle].position));
     struct rig_reading rest = rig_read(&rig, 0);
@@ -52,7 +52,7 @@ static char *read_sorted(const char *options, const char *schema)
     return text;
 }
 
-/* Two csv files, every hundredth record bad; the expected text is sorted here. */
+/* Two csv files with about one bad record in a hundred; the test sorts the expected lines itself. */
 static void test_csv(void **state)
 {
     (void)state;
@@ -94,7 +94,7 @@ static void test_csv(void **state)
     char *got = read_sorted(options, "t int, n int");
     assert_string_equal(got, text.data);
     free(got);
-    /* Nothing stays behind, not even while it runs. */
+    /* No temporary file is left. */
     char *names = rig_list(directory);
     assert_string_equal(names, "p0.csv p1.csv");
     free(names);
@@ -103,8 +103,8 @@ static void test_csv(void **state)
     temporary_remove(directory);
 }
 
-/* The sort itself, with so little memory that it takes `memory` many runs, several rounds of merging, and the
- * copy. */
+/* Sorts a file of `records` records with `memory` bytes: so few that there are many runs and several rounds
+ * of merging. The sorted copy must be in order, and stable. */
 static void sort_with(int64_t memory, uint32_t records)
 {
     char directory[TEMPORARY_PATH_BYTES], path[512];
@@ -161,13 +161,13 @@ static void test_many_runs(void **state)
 {
     (void)state;
     sort_with(8 << 10, 30000); /* 150 runs */
-    sort_with(1 << 10, 30000); /* more than 32 times 32 */
+    sort_with(1 << 10, 30000); /* more than 32 * 32 runs */
     for (uint32_t records = 0; records < 40; records++)
-        sort_with(1, records); /* a run for each record: up to one that is more than are merged at once */
+        sort_with(1, records); /* a run for each record: up to more runs than are merged at once */
     sort_with(1, 32 * 32 + 1);
 }
 
-/* Rows of a recording have no bytes of their own: they travel as msgpack, lists, nulls and all. */
+/* Rows of a recording have no text of their own: the sort carries them as msgpack, with lists and nulls. */
 static void test_batches(void **state)
 {
     (void)state;
@@ -176,7 +176,7 @@ static void test_batches(void **state)
     struct arena arena = {0};
     struct batch_pool *pool = batch_pool_new();
     struct batch *batch = harness_batch(pool, harness_schema(&arena, schema_text), 900, 77), *dense;
-    /* In order already, so that the stable sort must give back what it got; then written backwards. */
+    /* `batch` is in order; the file has its rows backwards, and the sort must give `batch` again. */
     for (uint32_t i = 0; i < 900; i++) {
         batch->columns[0].valid = NULL;
         batch->columns[0].ints[i] = i * 7;
@@ -212,7 +212,7 @@ static void test_batches(void **state)
     temporary_remove(directory);
 }
 
-/* A row may be wider than a line, and hold any float: what comes out is what went in. */
+/* Rows wider than a line may be, and special floats, come out of the sort unchanged. */
 static void test_wide_rows(void **state)
 {
     (void)state;
@@ -272,7 +272,8 @@ static void test_wide_rows(void **state)
     temporary_remove(directory);
 }
 
-/* Files of the same columns whose header lines have other ends, or a mark before them. */
+/* Files with the same columns whose header lines end in different ways, or have a byte-order
+ * mark before them. */
 static void test_headers(void **state)
 {
     (void)state;
@@ -290,7 +291,8 @@ static void test_headers(void **state)
     temporary_remove(directory);
 }
 
-/* What `bytes` as a copy of `records` give, from a position on: the records read and the error's code. */
+/* Reads `bytes` as a sorted copy of `records` records from position `from`: `expected` records must come,
+ * then an error with `code`, or the end where `code` is "". */
 static void read_copy(const void *bytes, size_t length, uint64_t records, struct source_position from,
                       uint32_t expected, const char *code)
 {
@@ -320,12 +322,12 @@ static void read_copy(const void *bytes, size_t length, uint64_t records, struct
     arena_free(&arena);
 }
 
-/* A copy that a disk has damaged, or that is not the one of the checkpoint, is an error, never fewer records.
- */
+/* A damaged copy, or a position that does not fit the copy, is an error; records never go
+ * missing silently. */
 static void test_damaged_copy(void **state)
 {
     (void)state;
-    static const char good[] = "\3\0\0\0abc\0\0\0\0\1\0\0\0d"; /* 7, 4 and 5 bytes */
+    static const char good[] = "\3\0\0\0abc\0\0\0\0\1\0\0\0d"; /* records of 7, 4 and 5 bytes */
     static const char beyond[] = "\3\0\0\0abc\2\0\0\0d", torn[] = "\3\0\0\0abc\0\0";
     static const char large[] = "\3\0\0\0abc\0\0\0\377";
     const struct source_position first = {0};

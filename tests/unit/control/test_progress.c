@@ -7,7 +7,8 @@
 
 #include <cmocka.h>
 
-/* Lines in so many seconds, looked at four times a second; state: of each second. */
+/* The number of progress lines due from second from_s until to_s, asked four times a second. state: gives the
+ * text of the run's state in a second; "": all is well. */
 static uint32_t lines(struct progress *progress, int64_t from_s, int64_t to_s,
                       const char *(*state)(int64_t second))
 {
@@ -43,7 +44,7 @@ static void test_a_line_a_minute(void **state)
 {
     (void)state;
     struct progress progress = {0};
-    assert_int_equal(lines(&progress, 0, 2, good), 0); /* what is quick is over by then */
+    assert_int_equal(lines(&progress, 0, 2, good), 0); /* a quick run prints no line */
     assert_int_equal(lines(&progress, 2, 3, good), 1);
     assert_int_equal(lines(&progress, 3, 62, good), 0);
     assert_int_equal(lines(&progress, 62, 3602, good), 59);
@@ -57,7 +58,7 @@ static void test_a_change_is_said_at_once(void **state)
     assert_true(progress_is_due(&progress, 100 * US_PER_SECOND, broken_for_a_while(100)));
     assert_int_equal(lines(&progress, 101, 110, broken_for_a_while), 0);
     assert_true(progress_is_due(&progress, 110 * US_PER_SECOND, broken_for_a_while(110)));
-    /* What it begins with, too. */
+    /* A state that is bad from the start is told at once, too. */
     progress = (struct progress){0};
     assert_true(progress_is_due(&progress, 1, "s: no broker answers"));
     assert_int_equal(lines(&progress, 0, 59, counting) + lines(&progress, 59, 60, good), 2);
@@ -71,7 +72,7 @@ static void test_what_flickers_fills_no_log(void **state)
     assert_true(hour <= 61 + 61 * PROGRESS_CHANGES_MAX);
     assert_true(hour >= 60);
     progress = (struct progress){0};
-    assert_int_equal(lines(&progress, 0, 3600, counting), 60); /* one change, and then the same */
+    assert_int_equal(lines(&progress, 0, 3600, counting), 60); /* texts that differ in digits are one state */
 }
 
 static void test_parse(void **state)
