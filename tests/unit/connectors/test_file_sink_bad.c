@@ -394,7 +394,7 @@ static void test_damaged_output(void **state)
 }
 
 /* A checkpoint's records cut at each length: the sink opens, or refuses with a diagnostic;
- * most are refused. */
+ * more than 50 are refused. */
 static void test_damaged_records(void **state)
 {
     (void)state;

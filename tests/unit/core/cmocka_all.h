@@ -1,4 +1,4 @@
-/* cmocka with what it wants included before it. */
+/* cmocka, after the headers that it needs. */
 #ifndef LEAT_TESTS_UNIT_CORE_CMOCKA_ALL_H
 #define LEAT_TESTS_UNIT_CORE_CMOCKA_ALL_H
 

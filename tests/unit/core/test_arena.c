@@ -47,7 +47,7 @@ static void test_pieces(void **state)
 
 static size_t blocks_bytes(const struct arena *arena)
 {
-    /* What a reset keeps serves the same pieces again: `first` stays. */
+    /* The address of the first block stands for the blocks: a reset must keep it. */
     return (size_t)(uintptr_t)arena->first;
 }
 
@@ -77,7 +77,7 @@ static void test_block_end(void **state)
         memset(arena_alloc(&arena, 32), 2, 32);
         struct arena_block *first = arena.current;
         memset(arena_alloc(&arena, last), 3, last);
-        /* With gaps the second piece began a larger block already. */
+        /* With gaps (ARENA_GAP) the second piece is in a new, larger block, which has room for the last. */
         assert_int_equal(arena.current == first, last <= 16 || ARENA_GAP > 0);
         arena_free(&arena);
     }

@@ -1,5 +1,5 @@
-/* Batches: sharing and recycling, derived and gathered ones, digests. A row's values follow from its id, so
- * that every row can be checked by itself, wherever it went. */
+/* Batches: sharing and recycling, deriving and gathering, digests. A row's values follow from its id, so that
+ * every row can be checked by itself, in whichever batch it is. */
 #include "cmocka_all.h"
 #include "core/batch.h"
 #include "core/buffer.h"
@@ -36,10 +36,9 @@ static bool is_null(int64_t id, int column)
     return column != ID && (id + column) % 6 == 0;
 }
 
-/* --- building
- * ------------------------------------------------------------------------------------------------- */
+/* --- Building --- */
 
-/* Texts "id/k" for `length(id)` elements of each row. */
+/* Fills a text column with "id/k": k from 0 to elements_of(id) - 1 for each row of a list, else k = 0. */
 static void fill_words(struct batch *batch, struct column *column, const int64_t *ids, uint32_t rows,
                        bool is_list)
 {
@@ -105,8 +104,7 @@ static struct batch *make_batch(struct batch_pool *pool, const int64_t *ids, uin
     return batch;
 }
 
-/* --- checking
- * ------------------------------------------------------------------------------------------------- */
+/* --- Checking --- */
 
 static void print_value(struct byte_buffer *out, const struct column *column, uint32_t row)
 {
@@ -176,8 +174,7 @@ static struct batch *make_range(struct batch_pool *pool, int64_t first, uint32_t
     return make_batch(pool, ids, rows);
 }
 
-/* --- tests
- * ---------------------------------------------------------------------------------------------------- */
+/* --- Tests --- */
 
 static void test_derive_and_release(void **state)
 {
@@ -232,7 +229,7 @@ static void test_recycling(void **state)
     batch_pool_free(pool);
 }
 
-/* Rows have the numbers that their source gave them, with or without holes. */
+/* Rows have the record numbers that batch_number gave them, with or without gaps. */
 static void test_numbers(void **state)
 {
     static const int64_t whole[] = {70, 71, 72}, holes[] = {70, 72, 90};
@@ -269,7 +266,7 @@ static void test_set_null(void **state)
     batch_pool_free(pool);
 }
 
-/* Any rows of several batches, in any order, also of gathered ones. */
+/* batch_gather takes any rows of several batches, in any order, also of gathered batches. */
 static void test_gather(void **state)
 {
     (void)state;
@@ -343,7 +340,8 @@ static void make_views(struct batch *whole, const struct schema *wider, struct b
     }
 }
 
-/* All rows, in order, from the row that is the `from`-th of each view; none where a row is in two of them. */
+/* batch_unite gives the rows of all views in order, of view k from its from[k]-th selected row on; and NULL
+ * where a row is in two views. */
 static void check_unite(struct batch *const *views, uint32_t count, const struct batch *whole)
 {
     uint32_t from[5] = {0}, expected = 0;
@@ -373,8 +371,8 @@ static void check_unite(struct batch *const *views, uint32_t count, const struct
     assert_null(batch_unite(twice, (uint32_t[2]){0, 0}, 2));
 }
 
-/* What was split comes together: the shared columns by pointer, the others copied; and the same values where
- * the rows do not rise or come from several batches, which takes the way of batch_gather. */
+/* batch_merge of views of one batch shares the batch's columns and copies those of the views. Where the rows
+ * do not rise it works as batch_gather does, and gives the same values. */
 static void test_merge_of_views(void **state)
 {
     (void)state;
@@ -427,7 +425,7 @@ static void test_merge_of_views(void **state)
     batch_pool_free(pool);
 }
 
-/* Rising rows of different batches are no views of one. */
+/* batch_merge of rising rows from two batches, which are not views of one batch. */
 static void test_merge_of_strangers(void **state)
 {
     (void)state;
@@ -473,7 +471,8 @@ static void digest_range(struct batch_pool *pool, uint32_t total, struct test_ra
     batch_digest_free(digest);
 }
 
-/* However rows are cut into batches, with saves in between; and each row, value and null counts. */
+/* A digest does not depend on how rows are cut into batches, or on saving and loading in between; a missing
+ * row changes it. */
 static void test_digest(void **state)
 {
     (void)state;
@@ -528,7 +527,7 @@ static void test_digest_sees_everything(void **state)
     batch_pool_free(pool);
 }
 
-/* Which of two lists an element stands in counts. */
+/* A digest depends on which of two lists an element is in. */
 static void test_digest_of_lists(void **state)
 {
     (void)state;

@@ -19,7 +19,7 @@ static void test_known(void **state)
         {"2015-09-12t02:46:58.771+02:00", 1442018818771000},
         {"2015-09-11T20:16:58.771-0430", 1442018818771000},
         {"2000-02-29", 951782400000000},
-        /* Leap seconds are the second behind them. */
+        /* A leap second is read as the second after it. */
         {"2016-12-31T23:59:60Z", 1483228800000000},
         {"2016-12-31T23:59:60.250Z", 1483228800250000},
         {"2016-12-31T15:59:60.999999-08:00", 1483228800999999},
@@ -86,7 +86,7 @@ static void test_bad(void **state)
         if (civil_parse(str_from(bad[i]), &value))
             fail_msg("`%s` was taken for a time", bad[i]);
     }
-    /* Nothing is read beyond the end. */
+    /* civil_parse reads no byte beyond the end. */
     const char whole[] = "2015-09-12T23:59:59.5+02:00";
     for (size_t length = 0; length < sizeof(whole) - 1; length++) {
         char exact[sizeof(whole)];

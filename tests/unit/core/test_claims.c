@@ -1,4 +1,4 @@
-/* When two names are one file, when two patterns meet, and what may not be replaced. */
+/* Claims: when two names mean one file, when two patterns meet, and which files may not be replaced. */
 #include "cmocka_all.h"
 #include "core/claims.h"
 #include "core/glob_meet.h"
@@ -57,7 +57,7 @@ static void test_globs(void **state)
     }
 }
 
-/* Short random patterns against every name of a small alphabet, by fnmatch(3). */
+/* globs_meet, for short random patterns, agrees with fnmatch(3) over all short names of a small alphabet. */
 static void test_globs_at_random(void **state)
 {
     (void)state;
@@ -91,7 +91,8 @@ static void test_globs_at_random(void **state)
     }
 }
 
-/* The codes of the diagnostics of a writer's name beside an input's. */
+/* Checks a job that reads `input` and writes `output`; returns the codes of its diagnostics,
+ * in static memory. */
 static const char *compare(const char *output, const char *input)
 {
     static char codes[64];
@@ -133,21 +134,21 @@ static void test_names(void **state)
         assert_string_equal(compare("d/in", "*/in"), "E0617");
         assert_string_equal(compare("d/in", "d/*/in"), "");
     }
-    /* Directories that are not there yet. */
+    /* Directories that do not exist yet. */
     assert_string_equal(compare("new/x/../in", "new/in"), "E0617");
     assert_string_equal(compare("new/in", "l/../new/in"), "E0617");
     assert_string_equal(compare("new/in", "newer/in"), "");
-    /* By what they are, not by what they are called. */
+    /* A hard link: two names of one file. */
     assert_int_equal(link("d/in", "hard"), 0);
     assert_string_equal(compare("hard", "d/in"), "E0617");
     assert_int_equal(unlink("hard"), 0);
-    /* A name with brackets that is there is meant as it stands. */
+    /* Brackets in an input's name are literal if a file has that name, else a pattern. */
     put("d/[x]");
     assert_string_equal(compare("d/x", "d/[x]"), "");
     assert_string_equal(compare("d/\\[x\\]", "d/[x]"), "E0617");
     assert_int_equal(unlink("d/[x]"), 0);
     assert_string_equal(compare("d/x", "d/[x]"), "E0617");
-    /* Of a directory that is read: leat's own files, wherever it lies. */
+    /* An input directory claims its manifest and leat's checkpoint files, but no other files. */
     assert_string_equal(compare("d/manifest.json", "d"), "E0617");
     assert_string_equal(compare("l/gen-000001/ckpt-000000000001/state.bin", "d"), "E0617");
     assert_string_equal(compare("d/rows.jsonl", "d"), "");
@@ -170,8 +171,8 @@ static void test_refuse(void **state)
     assert_string_equal(claims_refuse(claims, "input"), "is what an input reads");
     assert_string_equal(claims_refuse(claims, "."), "is a directory");
     assert_string_equal(claims_refuse(NULL, "/dev/null"), "is a device");
-    /* Since the check: the output's name leads to the input now, and the input was opened under another name.
-     */
+    /* Changes after the check: the output's name leads to the input; a file that was opened as
+     * input is renamed. */
     assert_int_equal(unlink("output"), 0);
     assert_int_equal(link("input", "output"), 0);
     assert_string_equal(claims_refuse(claims, "output"), "is what an input reads");

@@ -1,4 +1,4 @@
-/* What is stored, as text and as JSON; and values as people write them. */
+/* Descriptions of stored state, as text and as JSON; and the values that people write, parsed. */
 #include "core/describe.h"
 
 #include "cmocka_all.h"
@@ -53,7 +53,7 @@ static void test_values(void **state)
     (void)state;
     static const struct {
         enum type_tag tag;
-        const char *text, *shown; /* NULL: it is no such value */
+        const char *text, *shown; /* shown: NULL: the text is no value of the type */
     } cases[] = {{TYPE_INT, "-42", "-42"},
                  {TYPE_INT, "x", NULL},
                  {TYPE_INT, "1.5", NULL},

@@ -12,7 +12,7 @@ static void test_limits_have_a_way_out(void **state)
     struct diag *d = diag_error(&diags, DIAG_E0605, (struct span){0}, "cannot be written");
     diag_errno(&diags, d, EFBIG);
     assert_non_null(strstr(d->hint, "ulimit -f"));
-    diag_hint(&diags, d, "another way"); /* who knows better says so, before or after */
+    diag_hint(&diags, d, "another way"); /* replaces the hint of diag_errno, and is not replaced by it */
     assert_string_equal(d->hint, "another way");
     diag_errno(&diags, d, EMFILE);
     assert_string_equal(d->hint, "another way");
@@ -35,7 +35,7 @@ static void test_cap(void **state)
                              ? diag_error(&diags, DIAG_E0302, (struct span){i, i + 1}, "number %u", i)
                              : diag_warning(&diags, DIAG_E0501, (struct span){i, i + 1}, "number %u", i);
         assert_non_null(d);
-        /* What callers add to a dropped one goes nowhere, safely. */
+        /* What callers add to a diagnostic that was dropped is ignored. */
         diag_hint(&diags, d, "hint %u", i);
         for (int k = 0; k < DIAG_LABELS_MAX + 2; k++)
             diag_label(&diags, d, (struct span){0}, "label %d", k);

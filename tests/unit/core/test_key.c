@@ -1,4 +1,4 @@
-/* Keys: equal exactly where the values are; null, NaN and -0.0; exact and hashed ones. */
+/* Keys are equal exactly where the values are; null, NaN and -0.0; keys stored in full and hashed keys. */
 #include "cmocka_all.h"
 #include "core/key.h"
 #include "unit/support/random.h"
@@ -31,7 +31,7 @@ static double random_float(struct test_random *random)
                                      : (double)random_below(random, 5);
 }
 
-/* Short ones collide often; lengths around 15 and above 4096 take other ways. */
+/* Short texts are often equal; lengths around 15 and above 4,096 take other paths in key_encode. */
 static struct str random_text(struct test_random *random, struct arena *arena)
 {
     static const uint32_t lengths[] = {0, 1, 2, 3, 9, 14, 15, 16, 17, 40, 5000};
@@ -82,7 +82,7 @@ static bool is_null(const struct column *column, uint32_t row)
     return !column_is_valid(column, row) || (column->tag == TYPE_FLOAT && isnan(column->floats[row]));
 }
 
-/* The meaning of "equal", said directly. */
+/* The definition of equal values, for comparison. */
 static bool equal_values(const struct column *a, uint32_t row_a, const struct column *b, uint32_t row_b)
 {
     if (is_null(a, row_a) || is_null(b, row_b))
@@ -184,7 +184,8 @@ static void test_special_values(void **state)
     batch_pool_free(pool);
 }
 
-/* 15 bytes are kept as they are: they can be read back; 16 are hashed and marked. */
+/* A text of 15 bytes is stored in the key and can be read back; one of 16 bytes is hashed, and the top
+ * bit says so. */
 static void test_inline_and_hashed(void **state)
 {
     (void)state;
@@ -215,7 +216,7 @@ static void test_framing(void **state)
     batch->columns[3].heap = batch->columns[4].heap = heap;
     batch->columns[3].texts[0] = batch->columns[4].texts[1] = (struct text_ref){0, 0};
     batch->columns[3].texts[1] = batch->columns[4].texts[0] = (struct text_ref){0, 5};
-    batch->columns[4].tag = TYPE_TEXT; /* so that the tags before them are equal */
+    batch->columns[4].tag = TYPE_TEXT; /* so that both texts have the same type tag in the key */
     struct key keys[2];
     key_encode(batch, (int[]){3, 4}, 2, keys, NULL);
     assert_false(key_equal(keys[0], keys[1]));
@@ -223,7 +224,7 @@ static void test_framing(void **state)
     batch_pool_free(pool);
 }
 
-/* More columns than a sane job has, with texts that do not fit the short way. */
+/* A key of SCHEMA_FIELDS_MAX columns, more than a real job has. */
 static void test_many_columns(void **state)
 {
     (void)state;
@@ -248,7 +249,8 @@ static void test_many_columns(void **state)
     batch_pool_free(pool);
 }
 
-/* Every group has a lane, every lane a contiguous range of nearly equal size; keys spread over groups. */
+/* Every key group has a lane, and every lane a contiguous range of groups of nearly equal size; keys spread
+ * evenly over the groups. */
 static void test_groups(void **state)
 {
     (void)state;

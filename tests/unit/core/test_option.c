@@ -1,4 +1,4 @@
-/* option_bind: each type, defaults, bounds, required, unknown and repeated names; schemas. */
+/* option_bind: each type, defaults, bounds; required, unknown and repeated names; columns_resolve. */
 #include "cmocka_all.h"
 #include "core/option.h"
 #include "core/option_schema.h"
@@ -86,8 +86,7 @@ static const struct option needs_options[] = {
     OPTIONS_END,
 };
 
-/* --- binding a block of job text
- * ------------------------------------------------------------------------------ */
+/* --- Binding a block of job text --- */
 
 struct bound {
     struct arena arena;
@@ -270,7 +269,7 @@ static void test_names(void **state)
     check_codes("{ mode: firs }", "E0405 ");
     check_codes("{ by: [a, b, a] }", "E0406 ");
     check_codes("{ schema: { a: int, a: text } }", "E0306 ");
-    /* All at once. */
+    /* All errors are reported at once. */
     check_codes("{ cuont: 1, count: 99, flag: 3, mode: none, rate: 7 }", "E0401 E0404 E0403 E0405 E0404 ");
 }
 
@@ -278,7 +277,7 @@ static void test_secret(void **state)
 {
     (void)state;
     check_codes("{ secret: \"hunter2\" }", "E0408 ");
-    /* A text that came from env() or file() says so. */
+    /* A text from env() or file() says so in `origin`, and may be a secret. */
     struct arena arena = {0};
     struct diag_list diags;
     diag_list_init(&diags, &arena);
@@ -314,14 +313,14 @@ static void test_repeated_and_required(void **state)
         assert_int_equal(diags.items[i].span.begin, 20);
         assert_non_null(diags.items[i].hint);
     }
-    /* A value where none can be, a block where none can be; a table that is empty. */
+    /* A positional value and a block for a kind that has no options. */
     struct ast block = {.tag = AST_BLOCK, .span = {30, 32}};
     struct ast_entry entries[] = {{STR(""), {0}, &one}, {STR("{}"), {0}, &block}};
     assert_false(option_bind(NULL, "`step`", (struct span){0}, entries, 2, &all, &env));
     assert_int_equal(diags.count, 5);
     assert_int_equal(diags.items[3].code, DIAG_E0401);
     assert_int_equal(diags.items[4].code, DIAG_E0401);
-    /* A value that did not parse: reported before, no second message. */
+    /* A value that did not parse was reported by the parser: no second diagnostic. */
     struct ast_entry broken = {STR("count"), {0}, NULL};
     assert_false(option_bind(options, "the test", (struct span){0}, &broken, 1, &all, &env));
     assert_int_equal(diags.count, 5);

@@ -1,4 +1,5 @@
-/* Files and failpoints. A failpoint's table is written once per process: each case runs in a child. */
+/* Files and failpoints. The table of failpoints is set once per process, so each case runs in
+ * a child process. */
 #include "cmocka_all.h"
 #include "core/os.h"
 #include "unit/support/temporary.h"
@@ -26,7 +27,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* A path in the test's directory; two can be in use at a time. */
+/* A path in the test's directory, valid until the second call after this one. */
 static const char *path_of(const char *name)
 {
     static char paths[2][512];
@@ -65,7 +66,7 @@ static void test_read_file(void **state)
     assert_int_equal(os_read_file(path_of("missing"), 10, &data, &bytes), ENOENT);
     assert_int_equal(os_read_file(directory, 10, &data, &bytes), EISDIR);
     assert_int_equal(os_file_bytes(path_of("missing")), -1);
-    /* A file that never ends must not fill the memory. */
+    /* A file without an end must not fill the memory. */
     assert_int_equal(os_read_file("/dev/zero", 1 << 20, &data, &bytes), EFBIG);
 }
 
@@ -105,7 +106,7 @@ static void test_directories(void **state)
     assert_int_equal(os_free_bytes(path_of("missing")), -1);
 }
 
-/* Links are removed, what they point to stays. */
+/* os_remove_tree removes links; the files and directories that they point to stay. */
 static void test_remove_tree(void **state)
 {
     (void)state;
@@ -128,10 +129,10 @@ static void test_remove_tree(void **state)
     assert_int_equal(os_remove_tree(path_of("missing")), 0);
 }
 
-/* --- failpoints
- * ----------------------------------------------------------------------------------------------- */
+/* --- Failpoints --- */
 
-/* Runs `body` in a child with LEAT_FAILPOINTS set; its wait status. */
+/* Runs `body` in a child process with LEAT_FAILPOINTS set; returns the wait status, with exit status 99 if
+ * the failpoints are malformed. */
 static int run_child(const char *failpoints, int (*body)(void))
 {
     pid_t child = fork();

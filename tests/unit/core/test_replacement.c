@@ -1,4 +1,5 @@
-/* A file that takes the place of one: all of it or nothing, and nothing but a file. */
+/* A new file replaces an old one as a whole or not at all; links stay, and pipes and devices are written to
+ * instead of replaced. */
 #include "cmocka_all.h"
 #include "core/os.h"
 #include "core/replacement.h"

@@ -1,5 +1,5 @@
-/* Reports of several lanes as one: figures are added, of those named _max and of texts the largest is kept.
- */
+/* Reports of several lanes are merged: figures are added; of figures named ..._max, and of texts by their
+ * values, the largest is kept. */
 #include "core/operator.h"
 
 #include <setjmp.h>

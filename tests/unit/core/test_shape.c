@@ -1,4 +1,4 @@
-/* What two jobs differ in, and which of it a checkpoint bears. */
+/* shape_compare: how a job differs from that of a checkpoint, and which differences are allowed. */
 #include "core/buffer.h"
 #include "core/shape.h"
 
@@ -43,7 +43,7 @@ static void test_differences(void **state)
     assert_differences("=a:\n", "=a: \n", "");
 }
 
-/* Any bytes: no line is longer than the text, nothing is taken for the same that is not. */
+/* Malformed shapes: nothing is read beyond the text, and what differs is reported. */
 static void test_garbage(void **state)
 {
     (void)state;

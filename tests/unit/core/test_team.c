@@ -1,4 +1,5 @@
-/* Pieces of work done by whoever is there: each once, and nobody is inside when the owner goes on. */
+/* A team: its owner and helpers share pieces of work. Each piece is done once, and no helper is still working
+ * when team_close returns. */
 #include "core/team.h"
 
 #include <pthread.h>
@@ -14,7 +15,7 @@ struct work {
     struct team team;
     atomic_bool is_over;
     atomic_uint next;
-    unsigned done[PIECES]; /* plain: a piece belongs to who took it, and to the owner afterwards */
+    unsigned done[PIECES]; /* not atomic: a piece belongs to the thread that took it, later to the owner */
     unsigned wakes;
 };
 
@@ -65,7 +66,7 @@ static void test_rounds(void **state)
     atomic_store(&w.is_over, true);
     for (int i = 0; i < HELPERS; i++)
         pthread_join(threads[i], NULL);
-    assert_false(team_help(&w.team)); /* closed */
+    assert_false(team_help(&w.team)); /* the team is closed */
 }
 
 int main(void)

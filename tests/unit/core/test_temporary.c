@@ -1,5 +1,5 @@
-/* What a run keeps on disk while it lives: gone when the process is, however that ended; what others own
- * stays. */
+/* Temporary files and directories: they disappear after their process has ended in whatever way; those
+ * of others stay. */
 #include "cmocka_all.h"
 #include "core/os.h"
 #include "core/temporary.h"
@@ -58,7 +58,8 @@ static char *put(const char *name, const char *file)
     return path;
 }
 
-/* A process that has a directory with something in it, and ends by itself only when it is told to. */
+/* Forks a process that owns a temporary directory with content and sleeps until it is killed; returns when
+ * the directory exists. told: the pipe over which the process says so; end_owner closes it. */
 static pid_t owner(int told[2])
 {
     assert_int_equal(pipe(told), 0);
@@ -97,7 +98,7 @@ static void test_a_killed_process_leaves_nothing(void **state)
     end_owner(killed, first);
     assert_int_equal(count(), 2);
     assert_true(temporary_directory_make(&directory));
-    assert_int_equal(count(), 2); /* of the one that lives, and this one */
+    assert_int_equal(count(), 2); /* that of the living process, and this one */
     end_owner(living, second);
     temporary_directory_remove(&directory);
     assert_int_equal(count(), 0);
@@ -109,7 +110,7 @@ static void test_what_others_own_stays(void **state)
     (void)state;
     struct temporary_directory directory;
     char link[512];
-    put("leat-state-nolock", "CURRENT"); /* of whom is not known */
+    put("leat-state-nolock", "CURRENT"); /* no lock file: the owner is unknown */
     put("leat-other-123456", "lock");
     put("elsewhere", "lock");
     snprintf(link, sizeof(link), "%s/leat-state-linked", root);
@@ -122,14 +123,14 @@ static void test_what_others_own_stays(void **state)
         char *path = put("leat-state-theirs", "lock");
         assert_int_equal(chown(path, 12345, 12345), 0);
     }
-    put("leat-state-empty1", NULL); /* killed before it had a lock */
+    put("leat-state-empty1", NULL); /* its process was killed before it made the lock file */
     put("leat-state-locked", "lock");
     assert_true(temporary_directory_make(&directory));
     temporary_directory_remove(&directory);
     assert_int_equal(count(), 5 + is_root);
 }
 
-/* Many that begin, end and are killed at once never take each other's. */
+/* Processes that begin, end and are killed at the same time never remove each other's directories. */
 static void test_all_at_once(void **state)
 {
     (void)state;
@@ -149,7 +150,7 @@ static void test_all_at_once(void **state)
             if (round % 10 != i)
                 temporary_directory_remove(&directory);
             else
-                close(directory.lock_fd); /* as if it had been killed */
+                close(directory.lock_fd); /* as if the process had been killed */
         }
         if (pids[i] == 0)
             _exit(0);
@@ -179,7 +180,7 @@ static void test_files_have_no_name(void **state)
     close(fd);
     assert_int_equal(temporary_file("/nowhere/at/all"), -1);
     assert_int_equal(errno, ENOENT);
-    /* Nor do they become standard input, where that is closed. */
+    /* Where standard input is closed, a temporary file does not take its descriptor. */
     int before = dup(STDIN_FILENO);
     close(STDIN_FILENO);
     fd = temporary_file(root);

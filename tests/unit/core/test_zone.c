@@ -1,4 +1,4 @@
-/* Wall clocks against those of the C library, at their edges and far ahead. */
+/* Time zones give the wall clocks of the C library, around changes of the clock and far in the future. */
 #include "core/civil.h"
 #include "core/zone.h"
 #include "unit/support/random.h"
@@ -63,7 +63,8 @@ static void as_the_c_library(void **state)
     arena_free(&arena);
 }
 
-/* The first instant at which the clock shows it or later: by definition, minute by minute. */
+/* zone_instant gives the first instant at which the wall clock shows the given time or a later one; the test
+ * finds it minute by minute. */
 static void instants(void **state)
 {
     (void)state;
@@ -104,7 +105,7 @@ static void unknown(void **state)
     arena_free(&arena);
 }
 
-/* A file cut anywhere, or with a wrong byte anywhere, is refused or read; nothing else happens. */
+/* A file that is cut is refused; one with a wrong byte is refused or read, but does no harm. */
 static void damaged(void **state)
 {
     (void)state;

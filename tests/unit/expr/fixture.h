@@ -1,4 +1,4 @@
-/* What the tests of expressions share: a schema with a column of each type, batches of it, values as text. */
+/* What the tests of expressions share: a schema with columns of each type, batches of it, values as text. */
 #ifndef LEAT_TESTS_EXPR_FIXTURE_H
 #define LEAT_TESTS_EXPR_FIXTURE_H
 
@@ -15,7 +15,7 @@ struct fixture {
 void fixture_init(struct fixture *f);
 void fixture_free(struct fixture *f);
 
-/* The columns of the fixture's schema, in this order; each has lineage bit = its index. */
+/* The columns of the fixture's schema, in this order; the lineage of column i is bit i. */
 enum {
     COLUMN_A, /* int a, b */
     COLUMN_B,
@@ -37,17 +37,18 @@ enum {
 
 /* A seeded batch of the fixture's schema: small and extreme values, nulls in every column where has_nulls. */
 struct batch *fixture_batch(struct fixture *f, uint64_t *seed, uint32_t rows, bool has_nulls);
-/* Selects about a share of 1/2 of the rows. */
+/* Selects about half of the rows. */
 void fixture_select(struct batch *batch, uint64_t *seed);
 uint64_t fixture_random(uint64_t *seed);
 
-/* Parses and compiles; NULL where either fails (f->diags says why). */
+/* Parses and compiles `text`; NULL if either fails, with diagnostics in f->diags. */
 struct expr *fixture_compile(struct fixture *f, const char *text);
 struct ast *fixture_parse(struct fixture *f, const char *text);
-/* "null", "1", "2.5", "abc", "true", "[1, null]", times as microseconds. */
+/* A column's value as text, in f->scratch: "null", "1", "2.5", "abc", "true", "[1, null]",
+ * times in microseconds. */
 const char *fixture_show(struct fixture *f, const struct column *column, uint32_t row,
                          const struct type *type);
-/* The same of an expression's value in a row: "error: REASON" where it failed. */
+/* The value of an expression in one row, as fixture_show gives it; "error: REASON" if the row failed. */
 const char *fixture_value(struct fixture *f, const struct expr *expr, const struct batch *batch,
                           uint32_t row);
 

@@ -38,12 +38,11 @@ static value widen(value v, enum naive_tag tag)
     return tag == NAIVE_FLOAT && v.tag == NAIVE_INT ? of_float((double)v.integer) : v;
 }
 
-/* --- static types: whether a number is a float -----------------------------------------------------------
- */
+/* --- Static types: whether a number is a float --- */
 
 static enum naive_tag infer(struct fixture *f, const struct ast *ast);
 
-/* The common type of children first, first + step ...; `last`: also the last one. */
+/* The common type of the children first, first + step, ..., and of the last child if `last`. */
 static enum naive_tag infer_common(struct fixture *f, const struct ast *ast, uint32_t first, uint32_t step,
                                    bool last)
 {
@@ -105,8 +104,7 @@ static enum naive_tag infer(struct fixture *f, const struct ast *ast)
     }
 }
 
-/* --- operators -------------------------------------------------------------------------------------------
- */
+/* --- Operators --- */
 
 static int order(value a, value b, bool *unordered)
 {
@@ -226,8 +224,7 @@ static value unary(struct fixture *f, const struct ast *ast, const struct batch 
     return a.tag == NAIVE_FLOAT ? of_float(-a.real) : of_wide(-(__int128)a.integer);
 }
 
-/* --- functions -------------------------------------------------------------------------------------------
- */
+/* --- Functions --- */
 
 static int64_t points(struct str text)
 {
@@ -237,7 +234,7 @@ static int64_t points(struct str text)
     return n;
 }
 
-/* Code points from `begin` to `end`. */
+/* The code points begin .. end - 1 of the text. */
 static struct str slice(struct str text, int64_t begin, int64_t end)
 {
     int64_t at = -1;
@@ -262,7 +259,8 @@ static value parse_int(struct str text)
     __int128 sum = 0;
     bool is_negative = copy[0] == '-';
     for (end = copy + (copy[0] == '-' || copy[0] == '+'); isdigit((unsigned char)*end); end++)
-        sum = sum > (__int128)1 << 100 ? sum : sum * 10 + (*end - '0'); /* out of range either way */
+        sum =
+            sum > (__int128)1 << 100 ? sum : sum * 10 + (*end - '0'); /* large sums are out of range anyway */
     bool has_digits = end > copy && isdigit((unsigned char)end[-1]);
     return *end != '\0' || !has_digits ? failed : of_wide(is_negative ? -sum : sum);
 }
@@ -297,7 +295,7 @@ static value replace_text(struct fixture *f, struct str text, struct str from, s
     return of_text(out);
 }
 
-/* The separator is one byte. */
+/* Part `index` of the text, from the end if negative, or null if there is none; the separator is one byte. */
 static value part(struct str text, char separator, int64_t index)
 {
     int64_t count = 1;
@@ -318,9 +316,9 @@ static value part(struct str text, char separator, int64_t index)
 static value lower(struct fixture *f, struct str text)
 {
     char *copy = arena_strndup(&f->scratch, text.data, text.length);
+    /* Letters beyond ASCII in the fixture's words are lower case already. */
     for (size_t i = 0; i < text.length; i++)
-        copy[i] =
-            (unsigned char)copy[i] < 128 ? (char)tolower(copy[i]) : copy[i]; /* the words' others are small */
+        copy[i] = (unsigned char)copy[i] < 128 ? (char)tolower(copy[i]) : copy[i];
     return of_text((struct str){copy, text.length});
 }
 
@@ -449,7 +447,7 @@ static value call(struct fixture *f, const struct ast *ast, const struct batch *
     bool has_failed = false, has_null = false;
     for (uint32_t i = 0; i < ast->count; i++) {
         if (ast->children[i]->tag == AST_LIST)
-            continue; /* bucketize: the test has one list of bounds */
+            continue; /* the bounds of bucketize, always [-5, 0, 7]: number_function knows them */
         a[i] = naive_eval(f, ast->children[i], batch, row);
         a[i] = is_mixed ? widen(a[i], tag) : a[i];
         if (is_coalesce && a[i].tag != NAIVE_NULL)
@@ -478,8 +476,7 @@ static value case_value(struct fixture *f, const struct ast *ast, const struct b
                                : widen(naive_eval(f, ast->children[ast->count - 1], batch, row), tag);
 }
 
-/* --- leaves ----------------------------------------------------------------------------------------------
- */
+/* --- Leaves --- */
 
 static value cell(struct fixture *f, const struct column *column, uint32_t row)
 {

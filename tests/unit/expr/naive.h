@@ -1,5 +1,5 @@
-/* A second, simple implementation of the language: one row at a time, straight over the syntax tree. It
- * shares no code with operators/expr, so that the property test compares two opinions. */
+/* A second, simple implementation of expressions: one row at a time, directly over the syntax tree. It shares
+ * no code with operators/expr, so that the property test compares two independent results. */
 #ifndef LEAT_TESTS_EXPR_NAIVE_H
 #define LEAT_TESTS_EXPR_NAIVE_H
 
@@ -26,7 +26,7 @@ struct naive {
 };
 
 struct naive naive_eval(struct fixture *f, const struct ast *ast, const struct batch *batch, uint32_t row);
-/* As fixture_show prints it; "error" where it failed. */
+/* The value as fixture_show prints it; "error" if the evaluation failed. */
 const char *naive_show(struct fixture *f, const struct naive *value);
 
 #endif

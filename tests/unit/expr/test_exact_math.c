@@ -10,7 +10,7 @@
 #include <cmocka.h>
 #include <stdlib.h>
 
-/* Error in units of the last place of the result. */
+/* The error of `got` in units in the last place (ulp). */
 static double error_ulps(double got, long double exact)
 {
     if (isinf(got) || exact == 0)
@@ -55,7 +55,7 @@ static void test_logarithms(void **state)
     for (int i = 0; i < TRIALS; i++) {
         double x = ldexp(random_between(&seed, 1, 2), (int)(fixture_random(&seed) % 2098) - 1074);
         if (i % 2 == 0)
-            x = random_between(&seed, 0.5, 2); /* around 1, where cancellation is */
+            x = random_between(&seed, 0.5, 2); /* around 1, where digits cancel */
         note(&log_worst, exact_log(x), logl((long double)x), x, 0);
         note(&log2_worst, exact_log2(x), log2l((long double)x), x, 0);
         note(&log10_worst, exact_log10(x), log10l((long double)x), x, 0);

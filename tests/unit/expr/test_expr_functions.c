@@ -1,6 +1,6 @@
-/* Every function, by table: extremes, nulls, errors. Each expression is evaluated twice: as it stands
- * (constants are folded when it is compiled) and with its literals put into columns, so that the kernels run
- * over rows. */
+/* Every function, by a table of cases: extremes, nulls, errors. Each expression is evaluated as it stands
+ * (constants are folded when it is compiled), and with its literals moved into columns, so that the kernels
+ * run over rows. */
 #include "fixture.h"
 
 #include <setjmp.h>
@@ -15,15 +15,14 @@ static const struct {
 #include "cases.def"
 };
 
-/* --- literals -> columns ---------------------------------------------------------------------------------
- */
+/* --- Literals become columns --- */
 
 enum { LITERALS_MAX = 24, TEST_ROWS = 70 };
 
 struct literals {
     struct fixture *f;
     struct schema *schema;
-    struct ast *items[LITERALS_MAX]; /* copies of the literals; the tree has names in their place */
+    struct ast *items[LITERALS_MAX]; /* copies of the literals; the tree has column names in their place */
     uint32_t count;
 };
 
@@ -48,7 +47,8 @@ static bool compiles(struct literals *l, struct ast *root)
     return expr_compile(root, l->schema, &l->f->arena, &diags) != NULL;
 }
 
-/* Puts literals into columns wherever the expression still compiles (some arguments must be constants). */
+/* Replaces literals with columns wherever the expression still compiles (some arguments
+ * must be constants). */
 static void replace(struct literals *l, struct ast *root, struct ast *ast)
 {
     for (uint32_t i = 0; i < ast->count; i++)
@@ -92,7 +92,7 @@ static struct batch *literal_batch(struct literals *l)
 
 static int failures; /* all wrong rows are shown before the test fails */
 
-/* "error" in the table stands for any reason that begins with it. */
+/* expected: the value; one that begins with "error" need only be the beginning of the value. */
 static void check(const char *text, const char *how, const char *value, const char *expected)
 {
     bool is_prefix = strncmp(expected, "error", 5) == 0;
@@ -143,7 +143,7 @@ static void test_cases(void **state)
     assert_int_equal(failures, 0);
 }
 
-/* The example of each function in the help is a condition that is true. */
+/* The example in the help of each function is a condition, and is true. */
 static void test_examples(void **state)
 {
     (void)state;
@@ -161,7 +161,7 @@ static void test_examples(void **state)
     assert_int_equal(failures, 0);
 }
 
-/* Each function stands in at least one row of the table. */
+/* Each function is used in at least one row of the table. */
 static void test_all_functions_are_covered(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* Random expressions over random batches, with nulls and selections, against the naive interpreter of
- * naive.c. LEAT_SEED=N repeats or continues; LEAT_EXPRESSIONS=N runs more. */
+/* Random expressions over random batches, with nulls and selections, must give what the naive
+ * interpreter of naive.c gives. LEAT_SEED=N: the first seed (default 1); LEAT_EXPRESSIONS=N: how many
+ * expressions (default 6000). */
 #include "naive.h"
 
 #include <setjmp.h>
@@ -8,8 +9,7 @@
 #include <cmocka.h>
 #include <stdlib.h>
 
-/* --- a grammar that makes well-typed text -----------------------------------------------------------------
- */
+/* --- A grammar that makes well-typed expressions --- */
 
 struct generator {
     struct fixture *f;
@@ -169,8 +169,7 @@ static const char *make_bool(struct generator *g, int depth)
     }
 }
 
-/* --- the comparison ---------------------------------------------------------------------------------------
- */
+/* --- The comparison --- */
 
 struct evaluation {
     struct arena memory, scratch;
@@ -209,7 +208,7 @@ static void check_row(struct fixture *f, const struct ast *ast, const struct exp
     if (e->has_filter && bit_get(e->kept, row) != (expected.tag == NAIVE_BOOL && expected.integer != 0))
         fail_msg("%s: row %u is %s, and the filter thinks otherwise", text, row, wanted);
     if (!is_failed && !column_is_valid(&e->out, row) && type.tag != TYPE_BOOL)
-        assert_int_equal(e->out.ints[row], 0); /* zero under a null */
+        assert_int_equal(e->out.ints[row], 0); /* the value of a null row is zero */
 }
 
 static void check_expression(struct generator *g, const char *text, struct batch *const *batches,

@@ -1,4 +1,4 @@
-/* Rows, nulls, selections, marked rows, shared memory: what tables of constants cannot show. */
+/* What a table of constants cannot test: selections, failed rows, conditions, the memory of results. */
 #include "fixture.h"
 
 #include <setjmp.h>
@@ -68,7 +68,7 @@ static void test_empty(void **state)
     end(&r);
 }
 
-/* Only the rows that are wrong are marked, with the text of the place. */
+/* Only rows that fail are marked, with a reason that quotes the failing part of the expression. */
 static void test_marks(void **state)
 {
     (void)state;
@@ -96,7 +96,7 @@ static void test_marks(void **state)
     end(&r);
 }
 
-/* Rows that a condition leaves out mark nothing; the same expression without it does. */
+/* A row that a condition excludes does not fail; without the condition it does. */
 static void test_lazy(void **state)
 {
     (void)state;
@@ -124,7 +124,7 @@ static void test_lazy(void **state)
     end(&r);
 }
 
-/* Unselected rows are not looked at: their references may be rubbish. */
+/* Unselected rows are not read: their text and list references may be invalid. */
 static void test_unselected(void **state)
 {
     (void)state;
@@ -164,7 +164,7 @@ static void test_unselected(void **state)
     end(&r);
 }
 
-/* Results stay when the scratch memory is overwritten. */
+/* Results do not change when the scratch memory is overwritten. */
 static void test_result_memory(void **state)
 {
     (void)state;
@@ -228,7 +228,8 @@ static void test_split(void **state)
     end(&r);
 }
 
-/* A filter's rows rise, are selected ones, and a null or failed condition keeps none. */
+/* expr_filter returns selected rows in rising order; where the condition is null or fails, the row
+ * is left out. */
 static void test_filter(void **state)
 {
     (void)state;
@@ -255,8 +256,8 @@ static void test_filter(void **state)
     end(&r);
 }
 
-/* A cross is what its row's values hash to, one after the other, whatever ways there are to go through
- * columns. */
+/* A feature cross combines the hashes of its row's values in order, whichever code path goes
+ * through the columns. */
 static void test_cross(void **state)
 {
     (void)state;
@@ -275,7 +276,7 @@ static void test_cross(void **state)
     }
 }
 
-/* A text that grows beyond 1 MiB is refused, and only in its row. */
+/* A row fails if its text grows beyond 1 MiB; the other rows do not. */
 static void test_long_text(void **state)
 {
     (void)state;

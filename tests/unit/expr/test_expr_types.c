@@ -1,4 +1,5 @@
-/* What does not compile, with its code and words; types and lineage of what does. */
+/* Expressions that do not compile, with the diagnostic's code and words; types and lineage of
+ * those that do. */
 #include "fixture.h"
 
 #include <setjmp.h>
@@ -101,7 +102,8 @@ static void test_errors(void **state)
     }
 }
 
-/* What a refused sum with a text in it is told to be written as: the text between the marks, or NULL. */
+/* The expression that a hint ("write `...`") proposes instead of a refused sum of texts; NULL:
+ * no such hint. */
 static const char *advice_of(struct fixture *f)
 {
     static const char mark[] = "write `";
@@ -115,8 +117,8 @@ static const char *advice_of(struct fixture *f)
     return NULL;
 }
 
-/* Sums of three terms of any types: what the hint says compiles as it stands. Each that has two texts side by
- * side, and nothing that cannot become text, has such a hint. */
+/* Sums of three terms of any types: an expression that a hint proposes compiles. If the first two terms are
+ * texts and the third can become a text, there is such a hint. */
 static void test_sums_of_texts(void **state)
 {
     (void)state;
@@ -240,11 +242,11 @@ static void test_aggregates(void **state)
     assert_false(expr_is_aggregate(fixture_parse(&f, "abs(count())")));
     assert_true(expr_has_aggregate(fixture_parse(&f, "1 + abs(sum(a))")));
     assert_false(expr_has_aggregate(fixture_parse(&f, "1 + abs(a)")));
-    assert_non_null(fixture_compile(&f, "sum(li) + max(li)")); /* of a list they are functions */
+    assert_non_null(fixture_compile(&f, "sum(li) + max(li)")); /* over a list both are functions */
     fixture_free(&f);
 }
 
-/* Deep and broad trees end in a diagnostic, not in a crash. */
+/* A tree that is too deep gives a diagnostic, and its text is cut. */
 static void test_limits(void **state)
 {
     (void)state;
